@@ -1,0 +1,96 @@
+/* Read-only views of files. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int open_regular(const char *path, int *fd, size_t *size, struct error *err)
+{
+    struct stat st;
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0) {
+        int code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
+        return error_set(err, code, "cannot open %s: %s", path, strerror(errno));
+    }
+    if (fstat(*fd, &st)) {
+        return error_set(err, ERR_IO, "cannot look at %s: %s", path, strerror(errno));
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return error_set(err, ERR_FORMAT, "%s is not a regular file", path);
+    }
+    *size = (size_t)st.st_size;
+    return 0;
+}
+
+int file_map(struct file_view *view, const char *path, struct error *err)
+{
+    int fd = -1;
+    size_t size = 0;
+    *view = (struct file_view){0};
+    int rc = open_regular(path, &fd, &size, err);
+    if (!rc && size) {
+        void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED) {
+            rc = error_set(err, ERR_IO, "cannot map %s: %s", path, strerror(errno));
+        } else {
+            *view = (struct file_view){.data = data, .size_bytes = size};
+        }
+    }
+    if (fd >= 0) close(fd);
+    return rc;
+}
+
+void file_unmap(struct file_view *view)
+{
+    union {
+        const uint8_t *in;
+        void *out;
+    } data = {.in = view->data}; /* munmap takes a plain pointer */
+    if (view->data) munmap(data.out, view->size_bytes);
+    *view = (struct file_view){0};
+}
+
+int file_read_text(char **text, size_t *len, const char *path, size_t limit_bytes,
+                   struct error *err)
+{
+    int fd = -1;
+    size_t size = 0, got = 0;
+    char *buf = NULL;
+    *text = NULL;
+    *len = 0;
+    int rc = 0;
+    TRY(open_regular(path, &fd, &size, err));
+    if (size > limit_bytes) {
+        rc = error_set(err, ERR_FORMAT, "%s has %zu bytes, more than the %zu allowed", path, size,
+                       limit_bytes);
+        goto out;
+    }
+    buf = malloc(size + 1);
+    if (!buf) {
+        rc = error_set(err, ERR_NO_MEMORY, "no memory for the %zu bytes of %s", size, path);
+        goto out;
+    }
+    while (got < size) {
+        ssize_t n = read(fd, buf + got, size - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            rc = error_set(err, ERR_IO, "cannot read %s: %s", path,
+                           n < 0 ? strerror(errno) : "it became shorter");
+            goto out;
+        }
+        got += (size_t)n;
+    }
+    buf[size] = '\0';
+    *text = buf;
+    *len = size;
+    buf = NULL;
+out:
+    if (fd >= 0) close(fd);
+    free(buf);
+    return rc;
+}

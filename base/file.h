@@ -1,0 +1,23 @@
+/* Read-only views of files. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* A mapped file. A zeroed view is valid to close. */
+struct file_view {
+    const uint8_t *data;
+    size_t size_bytes;
+};
+
+/* Errors: ERR_NOT_FOUND no such file, ERR_IO cannot be opened or mapped, ERR_FORMAT not a regular
+ * file. An empty file gives data = NULL. */
+int file_map(struct file_view *view, const char *path, struct error *err);
+void file_unmap(struct file_view *view);
+
+/* Reads a whole text file, adds a NUL after it; the caller frees *text. Errors: as file_map, and
+ * ERR_FORMAT when it is longer than limit_bytes. */
+int file_read_text(char **text, size_t *len, const char *path, size_t limit_bytes,
+                   struct error *err);

@@ -1,0 +1,21 @@
+/* Values of command-line options, checked once and refused in one sentence that names the option, the
+ * value and what is allowed. Parsing of the command line itself is argp's. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Decimal integer within [least, most]; no blanks, signs or suffixes beyond '-'. Errors: ERR_ARGUMENT. */
+int options_int(int *out, const char *option, const char *text, int least, int most,
+                struct error *err);
+int options_u64(uint64_t *out, const char *option, const char *text, struct error *err);
+/* Finite decimal number within [least, most]. */
+int options_float(float *out, const char *option, const char *text, float least, float most,
+                  struct error *err);
+/* One of n words; *out is its index. The error lists them. */
+int options_word(int *out, const char *option, const char *text, const char *const *words,
+                 int n_words, struct error *err);
+/* Comma-separated list of decimal integers in [least, most]: at most n_max. */
+int options_int_list(int32_t *out, int *n, int n_max, const char *option, const char *text,
+                     int least, int most, struct error *err);

@@ -1,0 +1,26 @@
+/* Bounded queue of pointers between threads. Locked inside. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct queue;
+
+/* capacity >= 1 items. */
+int queue_open(struct queue **queue, int capacity, struct error *err);
+/* Nobody may be waiting in the queue any more. Accepts NULL. */
+void queue_close(struct queue *queue);
+
+/* Never waits. Errors: ERR_EXHAUSTED full, ERR_CLOSED shut. */
+int queue_push(struct queue *queue, void *item, struct error *err);
+
+/* Waits until an item is there, deadline_us (clock_now_us) passes or the queue is shut; what was
+ * pushed before the shutting still comes out. INT64_MAX waits for ever, 0 polls.
+ * Errors: ERR_TIMEOUT, ERR_CLOSED; *item is NULL then. */
+int queue_pop(struct queue *queue, void **item, int64_t deadline_us, struct error *err);
+
+/* Wakes everybody; later pushes fail with ERR_CLOSED. */
+void queue_shut(struct queue *queue);
+
+int queue_length(struct queue *queue);

@@ -1,0 +1,50 @@
+/* A model's weights by name, wherever they come from: a Hugging Face folder (one safetensors file or
+ * several behind an index, mapped, never copied whole) or a synthetic model
+ * "synthetic:SHAPE,seed=S[,layers=L][,vocab=V]" whose elements are made on the fly by the
+ * counter-based generator, the same for every way of sharding. Immutable after open; reads may come
+ * from several threads. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "model/config.h"
+
+enum dtype { DTYPE_BF16, DTYPE_F16, DTYPE_F32 };
+
+struct checkpoint;
+
+/* A tensor of one or two dimensions, row-major [n_rows][n_cols]; one dimension is [1][n_cols]. */
+struct weight {
+    enum dtype dtype;
+    int n_rows, n_cols;
+    const uint8_t *data; /* little-endian elements in the mapped file; NULL: synthetic */
+    uint64_t seed;       /* synthetic: key of this tensor's stream */
+    float scale;         /* synthetic: standard deviation of the elements */
+    float mean;          /* synthetic: 1 for norm weights */
+};
+
+/* name: a folder or "synthetic:...". Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO,
+ * ERR_ARGUMENT for a synthetic name that makes no sense. */
+int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err);
+void checkpoint_close(struct checkpoint *ck);
+
+const struct model_config *checkpoint_config(const struct checkpoint *ck);
+const char *checkpoint_name(const struct checkpoint *ck); /* as given to open */
+bool checkpoint_is_synthetic(const struct checkpoint *ck);
+
+/* A hash of config, tensor table and samples of every tensor's bytes: equal files give equal
+ * fingerprints without reading hundreds of gigabytes. */
+uint64_t checkpoint_fingerprint(const struct checkpoint *ck);
+
+/* Looks up a tensor and checks its shape; n_rows = 1 for vectors. Errors: ERR_FORMAT missing (named)
+ * or of another shape (both shapes named). */
+int checkpoint_find(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,
+                    struct weight *weight, struct error *err);
+
+/* Elements [row][col .. col + n) as bf16 (round to nearest even; bf16 on disk comes out as it is)
+ * or as fp32. The caller keeps within the shape. */
+void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out);
+void weight_read_f32(const struct weight *weight, int row, int col, int n, float *out);

@@ -1,0 +1,53 @@
+/* Elementary functions of our own, so that every variant of the kernels and every machine computes
+ * the same bits: IEEE add, multiply, divide and square root only, in one written order, never
+ * contracted. The scalar ones here are the definition; vector code repeats them lane by lane. */
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline float num_bits_to_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t num_float_to_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float num_bf16_to_float(uint16_t x)
+{
+    return num_bits_to_float((uint32_t)x << 16);
+}
+
+/* Round to nearest even; NaN stays NaN (quiet). */
+static inline uint16_t num_float_to_bf16(float x)
+{
+    uint32_t bits = num_float_to_bits(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+/* IEEE half to float, exact. */
+float num_half_to_float(uint16_t x);
+
+/* exp(x), relative error < 2e-7; 0 below -87.33, +inf above 88.72; NaN for NaN. */
+float num_exp(float x);
+
+/* Natural logarithm of x > 0 in double, relative error < 1e-15 * 4. x = 0 gives -inf. */
+double num_log(double x);
+
+/* exp in double, for tables made at load. Error < 4 ulp. */
+double num_exp_double(double x);
+
+/* sin and cos of x, |x| < 2^20, error < 1e-15. For rope tables made at load. */
+void num_sincos(double x, double *sin_x, double *cos_x);
+
+/* Gumbel(0, 1) noise from 32 random bits: -log(-log((bits + 0.5) / 2^32)). */
+float num_gumbel(uint32_t bits);

@@ -1,0 +1,76 @@
+/* Text to token ids and back, as a Hugging Face tokenizer.json says: byte-level BPE (GPT-2, Llama 3,
+ * Qwen 2) and SentencePiece-style BPE with byte fallback (Llama 2, Mistral). Immutable after open;
+ * encoding and decoding may run in several threads at once. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct tokenizer;
+
+/* A growing array of ids; zero it before first use, free with token_ids_free. */
+struct token_ids {
+    int32_t *data;
+    size_t n, capacity;
+};
+
+void token_ids_free(struct token_ids *ids);
+int token_ids_append(struct token_ids *ids, const int32_t *data, size_t n, struct error *err);
+
+/* Reads FOLDER/tokenizer.json (and tokenizer_config.json when there is one).
+ * Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not understood). */
+int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err);
+
+/* The same from memory; the fuzz target's entry. config_json may be NULL. */
+int tokenizer_parse(struct tokenizer **tok, const char *json, size_t len, const char *config_json,
+                    size_t config_len, const char *origin, struct error *err);
+
+/* The tokenizer of synthetic models: ids 0..255 are the bytes, the rest fillers that decode to
+ * nothing and are never encoded. n_vocab >= 256. */
+int tokenizer_open_bytes(struct tokenizer **tok, int n_vocab, struct error *err);
+
+void tokenizer_close(struct tokenizer *tok);
+
+enum tokenizer_flags {
+    TOKENIZER_ADD_SPECIAL = 1,  /* apply the post-processor: BOS and the like */
+    TOKENIZER_PARSE_SPECIAL = 2 /* "<|endoftext|>" in the text becomes its token; otherwise it is
+                                    plain text. What Hugging Face does always; user text should not. */
+};
+
+/* Appends the ids of text[len] to *ids. The text is UTF-8; bytes that are not UTF-8 are encoded
+ * byte by byte as they stand (byte-level) or through the byte tokens. Errors: ERR_NO_MEMORY,
+ * ERR_FORMAT when a byte has no token at all. */
+int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, unsigned flags,
+                     struct token_ids *ids, struct error *err);
+
+/* 1 + the highest id that the file names. */
+int tokenizer_vocab_size(const struct tokenizer *tok);
+bool tokenizer_is_special(const struct tokenizer *tok, int32_t id);
+
+/* A hash over every (id, bytes, special) triple: equal for equal token tables. */
+uint64_t tokenizer_fingerprint(const struct tokenizer *tok);
+
+/* The bytes of a token as they stand in running text (special tokens: their content). An id out of
+ * range gives length 0. The pointer lives as long as tok. */
+const char *tokenizer_piece(const struct tokenizer *tok, int32_t id, size_t *len);
+
+/* Streaming detokenization: feeds ids, hands out text that ends on whole UTF-8 characters. Bytes that
+ * cannot become a character come out as U+FFFD, as Hugging Face prints them. Whole sequences decoded
+ * at once give the same text. Owned by one thread. */
+struct detokenizer;
+
+/* keeps tok. skip_special leaves out special tokens. */
+int detokenizer_open(struct detokenizer **detok, const struct tokenizer *tok, bool skip_special,
+                     struct error *err);
+void detokenizer_close(struct detokenizer *detok);
+
+/* Returns the text that became complete (may be empty; NUL-terminated, *len bytes); it lives until
+ * the next call. */
+int detokenizer_push(struct detokenizer *detok, int32_t id, const char **text, size_t *len,
+                     struct error *err);
+/* What is left at the end: an incomplete character becomes U+FFFD. The detokenizer is fresh then. */
+int detokenizer_finish(struct detokenizer *detok, const char **text, size_t *len,
+                       struct error *err);

@@ -1,0 +1,129 @@
+/* The messages of generation.proto as plain structs, and their codecs. Strings are checked to be
+ * UTF-8, numbers to be finite and in range; strings of decoded messages live in the arena. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+#include "model/sampling.h"
+#include "proto/target_wire.h"
+
+enum {
+    GENERATE_DRAFT_MAX = 16, /* K */
+    GENERATE_STOPS_MAX = 16,
+    GENERATE_PROMPT_BYTES_MAX = 16 << 20,
+    SCORE_TOP_MAX = 64
+};
+
+/* Text, or ids when prompt is NULL. */
+struct generate_request {
+    const char *prompt;
+    size_t prompt_len;
+    const int32_t *prompt_ids;
+    int n_prompt_ids;
+    int max_tokens; /* 0 = default */
+    struct sampling_params sampling;
+    bool has_seed;
+    uint64_t seed;
+    int n_draft;      /* -1 = default */
+    const char *rule; /* "" = by temperature and seed */
+    bool full_rows, show_drafts, ignore_eos;
+    int n_stop;
+    const char *const *stop;
+    const char *request_id;
+};
+
+enum token_origin { TOKEN_PLAIN, TOKEN_ACCEPTED, TOKEN_REPLACEMENT, TOKEN_BONUS };
+
+struct generate_tokens {
+    int n;
+    const int32_t *ids;
+    const enum token_origin *origins;
+    const uint32_t *text_ends; /* [n] bytes of text that are complete after each id */
+    const char *text;
+    size_t text_len;
+    int32_t rejected_id; /* -1 = none */
+    const char *rejected_text;
+};
+
+struct generate_counters {
+    uint32_t rounds, drafted, accepted, rejections;
+    uint32_t drafted_at[GENERATE_DRAFT_MAX], tested_at[GENERATE_DRAFT_MAX],
+        accepted_at[GENERATE_DRAFT_MAX];
+    uint64_t prompt_us, total_us, queue_us, rounds_us;
+    uint64_t draft_us, verify_us, collective_us, wire_us, accept_us;
+    uint64_t bytes_sent, bytes_received, rows, more_rows;
+};
+
+struct generate_summary {
+    const char *finish_reason, *stop_match, *rule, *speculation_off, *request_id, *arithmetic;
+    int prompt_tokens, completion_tokens, n_draft;
+    uint64_t seed;
+    const int32_t *prompt_ids; /* [prompt_tokens] */
+    struct generate_counters counters;
+};
+
+/* Exactly one of the two is set. */
+struct generate_reply {
+    const struct generate_tokens *tokens;
+    const struct generate_summary *summary;
+};
+
+struct score_request {
+    const char *text; /* or ids when NULL */
+    size_t text_len;
+    const int32_t *ids;
+    int n_ids;
+    int top_n;
+};
+
+struct score_alternative {
+    int32_t id;
+    const char *text;
+    float logprob;
+};
+
+struct score_token {
+    int32_t id;
+    const char *text; /* what is not UTF-8 shows as U+FFFD */
+    bool has_logprob;
+    float logprob;
+    int n_top;
+    const struct score_alternative *top;
+};
+
+struct score_reply {
+    int n;
+    const struct score_token *tokens;
+};
+
+struct service_description {
+    const char *version, *target_model, *target_architecture, *arithmetic, *draft_model, *state;
+    int n_ranks, n_slices, vocab_size, context_limit, default_n_draft, draft_support;
+    int n_kv_blocks, queue_capacity;
+    uint64_t model_fingerprint, tokenizer_fingerprint;
+    int n_addresses;
+    const char *const *addresses;
+};
+
+int generate_request_encode(struct wire_buffer *buf, const struct generate_request *req,
+                            struct error *err);
+int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,
+                            struct generate_request *req, struct error *err);
+int generate_reply_encode(struct wire_buffer *buf, const struct generate_reply *reply,
+                          struct error *err);
+int generate_reply_decode(const uint8_t *data, size_t len, struct arena *arena,
+                          struct generate_reply *reply, struct error *err);
+int score_request_encode(struct wire_buffer *buf, const struct score_request *req,
+                         struct error *err);
+int score_request_decode(const uint8_t *data, size_t len, struct arena *arena,
+                         struct score_request *req, struct error *err);
+int score_reply_encode(struct wire_buffer *buf, const struct score_reply *reply, struct error *err);
+int score_reply_decode(const uint8_t *data, size_t len, struct arena *arena,
+                       struct score_reply *reply, struct error *err);
+int service_description_encode(struct wire_buffer *buf, const struct service_description *desc,
+                               struct error *err);
+int service_description_decode(const uint8_t *data, size_t len, struct arena *arena,
+                               struct service_description *desc, struct error *err);

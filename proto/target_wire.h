@@ -1,0 +1,98 @@
+/* The messages of target.proto as plain structs, and their codecs. Decoding checks every field that
+ * can be checked without knowing the model: counts, ranges, finiteness; whoever uses them checks the
+ * rest. Encoders write into a caller's buffer; decoders put arrays into an arena. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+#include "model/row.h"
+
+enum {
+    WIRE_LANES_MAX = 1024,
+    WIRE_LANE_TOKENS_MAX = 65536,
+    WIRE_ROW_IDS_MAX = 4096,
+    WIRE_MESSAGE_BYTES_MAX = 64 << 20
+};
+
+struct step_row {
+    int index; /* the row behind tokens[index] of the lane */
+    struct row_wish wish;
+};
+
+struct step_lane {
+    int slot;
+    int position;
+    int n_tokens;
+    const int32_t *tokens;
+    int n_draft;
+    int first_block;
+    int n_blocks;
+    const int32_t *blocks;
+    int n_rows;
+    const struct step_row *rows;
+};
+
+/* Lanes, or (n_lanes = 0) more of the last step's rows. */
+struct step {
+    uint64_t id;
+    int n_lanes;
+    const struct step_lane *lanes;
+    int n_more;
+    const struct step_more *more;
+};
+
+struct step_more {
+    int lane;
+    int n_rows;
+    const struct step_row *rows;
+};
+
+/* The slices of one row that one rank holds. */
+struct row_reply {
+    int n_slices;
+    const struct slice_row *slices;
+};
+
+struct step_reply {
+    uint64_t id;
+    int n_rows;
+    const struct row_reply *rows;
+    uint32_t queue_us, compute_us, collective_us;
+    int error_lane;         /* with error_text: -1 = the step as a whole */
+    const char *error_text; /* NULL = fine */
+};
+
+struct target_description {
+    char model[256], architecture[64], arithmetic[32], kernels[32], group[64];
+    int n_layers, dim, n_heads, n_kv_heads, head_dim, ffn_dim, vocab_size;
+    int rank, n_ranks, n_slices, n_slots, n_kv_blocks, block_tokens, context_limit;
+    int max_step_tokens, max_step_rows, n_threads;
+    uint64_t model_fingerprint, tokenizer_fingerprint;
+    int n_eos;
+    int32_t eos_ids[16];
+};
+
+/* A growing byte buffer that is reused from message to message; zero it before first use. */
+struct wire_buffer {
+    uint8_t *data;
+    size_t len, capacity;
+};
+void wire_buffer_free(struct wire_buffer *buf);
+
+/* Encoders replace buf's content. Errors: ERR_NO_MEMORY. */
+int step_encode(struct wire_buffer *buf, const struct step *step, struct error *err);
+int step_reply_encode(struct wire_buffer *buf, const struct step_reply *reply, struct error *err);
+int target_description_encode(struct wire_buffer *buf, const struct target_description *desc,
+                              struct error *err);
+
+/* Decoders take nothing over; results live in arena. Errors: ERR_FORMAT with the field's name and
+ * value, ERR_NO_MEMORY arena full. n_vocab and n_slices of step_reply_decode give each slice its
+ * first_id and n_cols. */
+int step_decode(const uint8_t *data, size_t len, struct arena *arena, struct step *step,
+                struct error *err);
+int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices,
+                      struct arena *arena, struct step_reply *reply, struct error *err);
+int target_description_decode(const uint8_t *data, size_t len, struct target_description *desc,
+                              struct error *err);

@@ -1,0 +1,36 @@
+/* What every test shares: a main around libcheck whose closing line is check's own, and checks that
+ * name the error they got. */
+#pragma once
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* The call must succeed; its error text is shown otherwise. Needs a local `struct error err`. */
+#define CHECK_OK(call)                                           \
+    do {                                                         \
+        int check_rc = (call);                                   \
+        ck_assert_msg(check_rc == 0, "%s: %s", #call, err.text); \
+    } while (0)
+
+/* The call must fail with `code` and a text that contains `part`. */
+#define CHECK_ERR(call, code_wanted, part)                                                     \
+    do {                                                                                       \
+        int check_rc = (call);                                                                 \
+        ck_assert_msg(check_rc == (code_wanted), "%s: rc %d, wanted %d (%s)", #call, check_rc, \
+                      (code_wanted), check_rc ? err.text : "success");                         \
+        ck_assert_msg(strstr(err.text, (part)) != NULL, "%s: text '%s' lacks '%s'", #call,     \
+                      err.text, (part));                                                       \
+    } while (0)
+
+/* Runs one suite; the exit status of a test program. */
+static inline int check_main(Suite *suite)
+{
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
