@@ -1,0 +1,20 @@
+/* Bounds a piece of work that cannot be interrupted from inside, such as a collective: if it is not
+ * disarmed in time, a function runs on the watchdog's thread. Locked inside. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct watchdog;
+
+typedef void watchdog_fn(void *arg);
+
+int watchdog_open(struct watchdog **dog, watchdog_fn *on_late, void *arg, struct error *err);
+/* Accepts NULL. */
+void watchdog_close(struct watchdog *dog);
+
+/* From now on until watchdog_disarm: on_late runs once when clock_now_us() passes deadline_us.
+ * Arming again moves the deadline. */
+void watchdog_arm(struct watchdog *dog, int64_t deadline_us);
+void watchdog_disarm(struct watchdog *dog);

@@ -1,0 +1,284 @@
+/* Attention on the CPU over block tables.
+ *
+ * KV of a layer, per block of 16 positions and per kv head, K-part then V-part:
+ *   K  [E / 2][16 positions][2]   a vector of 16 scores is one chain over pairs of e
+ *   V  [8 pairs of positions][E][2]   a vector of 16 outputs is one chain over pairs of positions
+ * so that every score and every output has its own SIMD lane and no sum is horizontal.
+ *
+ * A row at position p sees positions 0..p in partitions of 256 absolute positions. Each partition is
+ * computed alone (scores, max, exp, weighted sum), then merged in ascending order. What stands in the
+ * blocks past p is never used: scores there become -inf, and the V of an odd pair's missing half is
+ * replaced by zero, so that neither a rejected guess nor a former owner of the block can be felt. */
+#include "model/backend_cpu.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "model/numerics.h"
+
+static size_t head_elements(const struct attention_shape *shape)
+{
+    return (size_t)KV_BLOCK_TOKENS * (size_t)shape->head_dim; /* of K; the same of V */
+}
+
+size_t kv_layer_bytes(const struct attention_shape *shape, int n_blocks)
+{
+    return (size_t)n_blocks * (size_t)shape->n_kv_heads * 2 * head_elements(shape) *
+           sizeof(uint16_t);
+}
+
+/* K-part of a block and head; the V-part follows it. */
+static size_t head_offset(const struct attention_shape *shape, int block, int kv_head)
+{
+    return ((size_t)block * (size_t)shape->n_kv_heads + (size_t)kv_head) * 2 * head_elements(shape);
+}
+
+static void add_bias(float *x, const float *bias, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] += bias[i];
+    }
+}
+
+/* Rotates pairs (i, i + E/2), as Hugging Face's rotate_half does. */
+static void rope(float *head, const float *cos, const float *sin, int head_dim)
+{
+    int half = head_dim / 2;
+    for (int i = 0; i < half; i++) {
+        float a = head[i], b = head[i + half];
+        head[i] = a * cos[i] - b * sin[i];
+        head[i + half] = b * cos[i] + a * sin[i];
+    }
+}
+
+static void store_kv(const struct attention_shape *shape, const float *k, const float *v, int block,
+                     int kv_head, int offset, uint16_t *kv)
+{
+    int head_dim = shape->head_dim;
+    uint16_t *k_part = kv + head_offset(shape, block, kv_head);
+    uint16_t *v_part = k_part + head_elements(shape);
+    for (int e = 0; e < head_dim; e++) {
+        k_part[((size_t)(e / 2) * KV_BLOCK_TOKENS + (size_t)offset) * 2 + (size_t)(e % 2)] =
+            num_float_to_bf16(k[e]);
+        v_part[((size_t)(offset / 2) * (size_t)head_dim + (size_t)e) * 2 + (size_t)(offset % 2)] =
+            num_float_to_bf16(v[e]);
+    }
+}
+
+struct store_job {
+    const struct backend_cpu *cpu;
+    const struct attention_shape *shape;
+    const struct attention_input *input;
+    const struct attention_lane *lanes;
+    int n_lanes, n_rows;
+    float *qkv;
+    uint16_t *q, *kv;
+};
+
+static const struct attention_lane *lane_of_row(const struct attention_lane *lanes, int n_lanes,
+                                                int row)
+{
+    int i = 0;
+    while (i + 1 < n_lanes && row >= lanes[i + 1].first_row)
+        i++;
+    return &lanes[i];
+}
+
+static void store_row(const struct store_job *job, int row)
+{
+    const struct attention_shape *shape = job->shape;
+    const struct attention_input *input = job->input;
+    int head_dim = shape->head_dim;
+    int n_q = shape->n_heads, n_kv = shape->n_kv_heads;
+    float *qkv = job->qkv + (size_t)row * (size_t)((n_q + 2 * n_kv) * head_dim);
+    const float *cos = input->cos + (size_t)row * (size_t)(head_dim / 2);
+    const float *sin = input->sin + (size_t)row * (size_t)(head_dim / 2);
+    const struct attention_lane *lane = lane_of_row(job->lanes, job->n_lanes, row);
+    int pos = lane->position + (row - lane->first_row);
+    int block = lane->blocks[pos / KV_BLOCK_TOKENS];
+
+    if (input->qkv_bias) add_bias(qkv, input->qkv_bias, (n_q + 2 * n_kv) * head_dim);
+    for (int h = 0; h < n_q + n_kv; h++) {
+        float *head = qkv + (size_t)h * (size_t)head_dim;
+        const float *norm = h < n_q ? input->q_norm : input->k_norm;
+        if (norm) job->cpu->kernels->rmsnorm_head(head, norm, input->norm_eps, head_dim);
+        rope(head, cos, sin, head_dim);
+    }
+    uint16_t *q = job->q + (size_t)row * (size_t)(n_q * head_dim);
+    for (int i = 0; i < n_q * head_dim; i++) {
+        q[i] = num_float_to_bf16(qkv[i]);
+    }
+    const float *k = qkv + (size_t)(n_q * head_dim);
+    const float *v = k + (size_t)(n_kv * head_dim);
+    for (int h = 0; h < n_kv; h++) {
+        store_kv(shape, k + (size_t)h * (size_t)head_dim, v + (size_t)h * (size_t)head_dim, block,
+                 h, pos % KV_BLOCK_TOKENS, job->kv);
+    }
+}
+
+static void store_member(void *arg, int member, int n_members)
+{
+    const struct store_job *job = arg;
+    int begin, end;
+    team_range(job->n_rows, 1, member, n_members, &begin, &end);
+    for (int row = begin; row < end; row++) {
+        store_row(job, row);
+    }
+}
+
+static int count_rows(const struct attention_lane *lanes, int n_lanes)
+{
+    return n_lanes ? lanes[n_lanes - 1].first_row + lanes[n_lanes - 1].n_rows : 0;
+}
+
+enum { TEAM_ROWS = 8 }; /* fewer rows than this are not worth waking the team for */
+
+void cpu_attention_store(struct backend *be, const struct attention_shape *shape,
+                         const struct attention_input *input, const struct attention_lane *lanes,
+                         int n_lanes, float *qkv, uint16_t *q, uint16_t *kv)
+{
+    struct backend_cpu *cpu = backend_cpu_of(be);
+    struct store_job job = {cpu, shape, input, lanes, n_lanes, count_rows(lanes, n_lanes),
+                            qkv, q,     kv};
+    if (job.n_rows < TEAM_ROWS) {
+        store_member(&job, 0, 1);
+    } else {
+        team_run(cpu->team, store_member, &job);
+    }
+}
+
+struct attend_job {
+    struct backend_cpu *cpu;
+    const struct attention_shape *shape;
+    const struct attention_lane *lanes;
+    int n_lanes, n_rows;
+    const uint16_t *q, *kv;
+    uint16_t *out;
+    float scale;
+};
+
+/* One partition's (max, sum, accumulator). */
+struct partial {
+    float max, sum;
+    float *acc; /* [E] */
+};
+
+/* Adds one block's share to acc. n_valid positions of the block count. */
+static void weigh_block(const struct attend_job *job, const uint16_t *p, const uint16_t *v_part,
+                        int n_valid, float *acc)
+{
+    const struct kernels *kernels = job->cpu->kernels;
+    int head_dim = job->shape->head_dim;
+    int n_pairs = n_valid / 2;
+    if (n_pairs) kernels->weighted_sum(p, v_part, n_pairs, head_dim, acc);
+    if (n_valid % 2) {
+        _Alignas(64) uint16_t pair[2 * CPU_HEAD_DIM_MAX];
+        const uint16_t *v = v_part + (size_t)n_pairs * (size_t)head_dim * 2;
+        for (int e = 0; e < head_dim; e++) {
+            pair[2 * e] = v[2 * e];
+            pair[2 * e + 1] = 0;
+        }
+        kernels->weighted_sum(p + 2 * n_pairs, pair, 1, head_dim, acc);
+    }
+}
+
+static void attend_partition(const struct attend_job *job, const struct attention_lane *lane,
+                             const uint16_t *q, int kv_head, int first_pos, int end_pos,
+                             float *scratch, struct partial *part)
+{
+    const struct kernels *kernels = job->cpu->kernels;
+    const struct attention_shape *shape = job->shape;
+    int n = end_pos - first_pos;
+    int n_blocks = (n + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    const int32_t *blocks = lane->blocks + first_pos / KV_BLOCK_TOKENS;
+    float *scores = scratch, *weights = scratch + ATTENTION_PARTITION;
+    _Alignas(64) uint16_t p[ATTENTION_PARTITION];
+
+    for (int b = 0; b < n_blocks; b++) {
+        kernels->scores(q, job->kv + head_offset(shape, blocks[b], kv_head), shape->head_dim,
+                        job->scale, scores + b * KV_BLOCK_TOKENS);
+    }
+    part->max = -INFINITY;
+    for (int i = 0; i < n; i++) {
+        if (scores[i] > part->max) part->max = scores[i];
+    }
+    for (int i = n; i < n_blocks * KV_BLOCK_TOKENS; i++) {
+        scores[i] = -INFINITY;
+    }
+    part->sum = kernels->exp_sum(scores, part->max, n_blocks * KV_BLOCK_TOKENS, weights);
+    for (int i = 0; i < n_blocks * KV_BLOCK_TOKENS; i++) {
+        p[i] = num_float_to_bf16(weights[i]);
+    }
+    memset(part->acc, 0, (size_t)shape->head_dim * sizeof *part->acc);
+    for (int b = 0; b < n_blocks; b++) {
+        int n_valid = n - b * KV_BLOCK_TOKENS;
+        if (n_valid > KV_BLOCK_TOKENS) n_valid = KV_BLOCK_TOKENS;
+        const uint16_t *v_part =
+            job->kv + head_offset(shape, blocks[b], kv_head) + head_elements(shape);
+        weigh_block(job, p + b * KV_BLOCK_TOKENS, v_part, n_valid, part->acc);
+    }
+}
+
+/* total <- total merged with part, which stands after it. */
+static void merge_partial(struct partial *total, const struct partial *part, int head_dim)
+{
+    float max = total->max > part->max ? total->max : part->max;
+    float a = num_exp(total->max - max), b = num_exp(part->max - max);
+    total->sum = total->sum * a + part->sum * b;
+    for (int e = 0; e < head_dim; e++) {
+        total->acc[e] = total->acc[e] * a + part->acc[e] * b;
+    }
+    total->max = max;
+}
+
+static void attend_head(const struct attend_job *job, int row, int head, float *scratch)
+{
+    const struct attention_shape *shape = job->shape;
+    const struct attention_lane *lane = lane_of_row(job->lanes, job->n_lanes, row);
+    int head_dim = shape->head_dim;
+    int kv_head = head / (shape->n_heads / shape->n_kv_heads);
+    int end = lane->position + (row - lane->first_row) + 1;
+    size_t at = ((size_t)row * (size_t)shape->n_heads + (size_t)head) * (size_t)head_dim;
+    struct partial total = {.acc = scratch + 2 * ATTENTION_PARTITION};
+    struct partial part = {.acc = total.acc + CPU_HEAD_DIM_MAX};
+
+    for (int first = 0; first < end; first += ATTENTION_PARTITION) {
+        int stop = first + ATTENTION_PARTITION < end ? first + ATTENTION_PARTITION : end;
+        struct partial *into = first == 0 ? &total : &part;
+        attend_partition(job, lane, job->q + at, kv_head, first, stop, scratch, into);
+        if (first > 0) merge_partial(&total, &part, head_dim);
+    }
+    for (int e = 0; e < head_dim; e++) {
+        job->out[at + (size_t)e] = num_float_to_bf16(total.acc[e] / total.sum);
+    }
+}
+
+static void attend_member(void *arg, int member, int n_members)
+{
+    const struct attend_job *job = arg;
+    float *scratch = job->cpu->scratch + (size_t)member * job->cpu->scratch_floats;
+    int begin, end;
+    team_range(job->n_rows * job->shape->n_heads, 1, member, n_members, &begin, &end);
+    for (int i = begin; i < end; i++) {
+        attend_head(job, i / job->shape->n_heads, i % job->shape->n_heads, scratch);
+    }
+}
+
+void cpu_attention(struct backend *be, const struct attention_shape *shape,
+                   const struct attention_lane *lanes, int n_lanes, const uint16_t *q,
+                   const uint16_t *kv, uint16_t *out)
+{
+    struct backend_cpu *cpu = backend_cpu_of(be);
+    assert(shape->head_dim <= CPU_HEAD_DIM_MAX);
+    struct attend_job job = {cpu,
+                             shape,
+                             lanes,
+                             n_lanes,
+                             count_rows(lanes, n_lanes),
+                             q,
+                             kv,
+                             out,
+                             1.0f / sqrtf((float)shape->head_dim)};
+    team_run(cpu->team, attend_member, &job);
+}

@@ -1,0 +1,63 @@
+/* One rank's part of a transformer with its KV cache: the forward pass and the rows it leaves behind.
+ * Used by the workers for the target and by the coordinator for the draft. Owned by one thread.
+ *
+ * One arithmetic (docs/design.md section 4): the logits after a prefix depend on the weights and the
+ * prefix alone; not on the other lanes, on how many tokens are fed at once, on T or on threads. */
+#pragma once
+
+#include "comm/comm.h"
+#include "model/backend.h"
+#include "model/checkpoint.h"
+#include "model/shard.h"
+
+struct model;
+
+struct model_options {
+    int n_kv_blocks; /* of 16 positions */
+    int max_tokens;  /* of a step, over all lanes */
+    int max_rows;    /* rows whose logits one step may ask for */
+    int max_lanes;
+    int n_vocab; /* ids that exist; 0 = the config's. Padded rows past them are masked */
+};
+
+/* One sequence's share of a step. blocks is the block table from position 0 on; it must reach
+ * position + n_tokens, and the KV of all earlier positions must have been written. */
+struct forward_lane {
+    int position;
+    int n_tokens;
+    const int32_t *tokens;
+    const int32_t *blocks;
+};
+
+/* The row behind tokens[index] of a lane. */
+struct forward_row {
+    int lane, index;
+};
+
+/* keeps ck, comm and be; they must outlive the model. Errors: shard_init's, weights_open's,
+ * ERR_NO_MEMORY. */
+int model_open(struct model **model, const struct checkpoint *ck, struct comm *comm,
+               struct backend *be, const struct model_options *options, struct error *err);
+void model_close(struct model *model);
+
+const struct shard *model_shard(const struct model *model);
+size_t model_weight_bytes(const struct model *model);
+size_t model_kv_bytes(const struct model *model);
+
+/* One step: feeds the lanes, leaves the logits of rows for model_answer and model_logits until the
+ * next step. All ranks call it with the same arguments. The caller keeps within the limits of
+ * model_options and the vocabulary. Errors: ERR_UNAVAILABLE a rank is gone. */
+int model_forward(struct model *model, const struct forward_lane *lanes, int n_lanes,
+                  const struct forward_row *rows, int n_rows, struct error *err);
+
+/* Answers a wish about row `row` of the last step for this rank's slices: out[shard->n_local],
+ * arrays from arena. Errors: ERR_NO_MEMORY, ERR_FORMAT the logits are not numbers. */
+int model_answer(struct model *model, int row, const struct row_wish *wish, struct arena *arena,
+                 struct slice_row *out, struct error *err);
+
+/* The logits of this rank's slices, from the first local id on, without padding where the rank holds
+ * every slice (T = 1: the whole vocabulary). CPU memory. */
+const float *model_logits(const struct model *model, int row);
+
+/* Time spent in collectives by the last step. */
+int64_t model_collective_us(const struct model *model);

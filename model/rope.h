@@ -1,0 +1,21 @@
+/* Rotary position embedding: the inverse frequencies of a config, and cos/sin of positions.
+ * As transformers' modeling_rope_utils.py computes them: frequencies in fp32, the angle as the fp32
+ * product of frequency and position, cos and sin of that. */
+#pragma once
+
+#include "base/error.h"
+#include "model/config.h"
+
+enum { ROPE_HALF_MAX = 128 }; /* head_dim / 2 */
+
+struct rope {
+    int half; /* E / 2 */
+    float frequency[ROPE_HALF_MAX];
+    float attention_factor; /* multiplies cos and sin; 1 but for yarn */
+};
+
+/* Errors: ERR_UNSUPPORTED head_dim is odd or over 256. */
+int rope_init(struct rope *rope, const struct model_config *cfg, struct error *err);
+
+/* cos[half], sin[half] of one position. */
+void rope_position(const struct rope *rope, int position, float *cos, float *sin);

@@ -1,0 +1,45 @@
+/* Which part of a model a rank holds. */
+#include "model/shard.h"
+
+#include <stdio.h>
+
+#include "model/row.h"
+
+int shard_init(struct shard *shard, const struct model_config *cfg, int n_vocab, int rank,
+               int n_ranks, struct error *err)
+{
+    int s = config_slices(cfg);
+    if (n_ranks < 1 || s % n_ranks != 0) {
+        char fits[32] = "1";
+        for (int t = 2, len = 1; t <= s; t *= 2) {
+            len += snprintf(fits + len, sizeof fits - (size_t)len, ", %d", t);
+        }
+        return error_set(
+            err, ERR_ARGUMENT,
+            "%d ranks cannot share this model: its %d heads, %d kv heads and FFN width "
+            "%d are cut into %d slices, so T must be one of %s",
+            n_ranks, cfg->n_heads, cfg->n_kv_heads, cfg->ffn_dim, s, fits);
+    }
+    int local = s / n_ranks;
+    int32_t first_id;
+    *shard = (struct shard){
+        .rank = rank,
+        .n_ranks = n_ranks,
+        .n_slices = s,
+        .first_slice = rank * local,
+        .n_local = local,
+        .n_heads = cfg->n_heads / n_ranks,
+        .n_kv_heads = cfg->n_kv_heads >= n_ranks ? cfg->n_kv_heads / n_ranks : 1,
+        .ffn_dim = cfg->ffn_dim / n_ranks,
+        .slice_head_cols = cfg->n_heads / s * cfg->head_dim,
+        .slice_ffn = cfg->ffn_dim / s,
+        .n_vocab = n_vocab,
+    };
+    shard->first_head = rank * shard->n_heads;
+    shard->first_kv_head = rank * cfg->n_kv_heads / n_ranks;
+    shard->first_ffn = rank * shard->ffn_dim;
+    /* The first slice is never short of the rounded width unless it is the whole vocabulary. */
+    row_slice_range(n_vocab, s, 0, &first_id, &shard->vocab_slice);
+    shard->vocab_slice = (shard->vocab_slice + 63) / 64 * 64;
+    return 0;
+}

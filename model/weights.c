@@ -1,0 +1,239 @@
+/* Loading: each rank reads its own rows and columns from the mapping and packs them. */
+#include "model/weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct loader {
+    const struct checkpoint *ck;
+    const struct model_config *cfg;
+    const struct shard *shard;
+    struct backend *be;
+    struct model_weights *w;
+    struct error *err;
+    char name[160];
+};
+
+static const char *layer_name(struct loader *ld, int layer, const char *tail)
+{
+    snprintf(ld->name, sizeof ld->name, "model.layers.%d.%s", layer, tail);
+    return ld->name;
+}
+
+/* Appends rows first_row .. + n_rows, columns first_col .. of tensor `name` to the source. */
+static int add_part(struct loader *ld, struct matrix_source *source, const char *name, int n_rows,
+                    int n_cols, int first_row, int part_rows, int first_col)
+{
+    struct matrix_part *part = &source->parts[source->n_parts++];
+    *part =
+        (struct matrix_part){.first_row = first_row, .n_rows = part_rows, .first_col = first_col};
+    return checkpoint_find(ld->ck, name, n_rows, n_cols, &part->weight, ld->err);
+}
+
+static int open_matrix(struct loader *ld, struct matrix *m, const struct matrix_source *source)
+{
+    int rc = ld->be->ops->matrix_open(ld->be, m, source, ld->err);
+    ld->w->bytes += m->bytes;
+    return rc;
+}
+
+/* A run of vector tensors, one behind the other, as fp32 in backend memory. */
+struct vector_part {
+    const char *tail;
+    int n_all, first, n;
+};
+
+static int open_vector(struct loader *ld, struct vector *out, int layer,
+                       const struct vector_part *parts, int n_parts)
+{
+    int rc = 0, total = 0, at = 0;
+    float *host = NULL;
+    for (int i = 0; i < n_parts; i++) {
+        total += parts[i].n;
+    }
+    TRY(mem_array(&host, (size_t)total, sizeof *host, ld->err));
+    for (int i = 0; i < n_parts; i++) {
+        struct weight weight;
+        const char *name = layer < 0 ? parts[i].tail : layer_name(ld, layer, parts[i].tail);
+        TRY(checkpoint_find(ld->ck, name, 1, parts[i].n_all, &weight, ld->err));
+        weight_read_f32(&weight, 0, parts[i].first, parts[i].n, host + at);
+        at += parts[i].n;
+    }
+    out->n = total;
+    TRY(ld->be->ops->buffer_open(ld->be, &out->data, (size_t)total * sizeof *host, ld->err));
+    ld->be->ops->upload(ld->be, out->data, host, (size_t)total * sizeof *host);
+out:
+    free(host);
+    return rc;
+}
+
+static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
+{
+    const struct model_config *cfg = ld->cfg;
+    const struct shard *sh = ld->shard;
+    int e = cfg->head_dim, rc = 0;
+    int q_rows = sh->n_heads * e, kv_rows = sh->n_kv_heads * e;
+    int q_first = sh->first_head * e, kv_first = sh->first_kv_head * e;
+    struct matrix_source qkv = {.n_in = cfg->dim};
+
+    TRY(add_part(ld, &qkv, layer_name(ld, i, "self_attn.q_proj.weight"), cfg->n_heads * e, cfg->dim,
+                 q_first, q_rows, 0));
+    TRY(add_part(ld, &qkv, layer_name(ld, i, "self_attn.k_proj.weight"), cfg->n_kv_heads * e,
+                 cfg->dim, kv_first, kv_rows, 0));
+    TRY(add_part(ld, &qkv, layer_name(ld, i, "self_attn.v_proj.weight"), cfg->n_kv_heads * e,
+                 cfg->dim, kv_first, kv_rows, 0));
+    TRY(open_matrix(ld, &layer->qkv, &qkv));
+    if (cfg->qkv_bias) {
+        const struct vector_part parts[] = {
+            {"self_attn.q_proj.bias", cfg->n_heads * e, q_first, q_rows},
+            {"self_attn.k_proj.bias", cfg->n_kv_heads * e, kv_first, kv_rows},
+            {"self_attn.v_proj.bias", cfg->n_kv_heads * e, kv_first, kv_rows},
+        };
+        TRY(open_vector(ld, &layer->qkv_bias, i, parts, 3));
+    }
+    if (cfg->qk_norm) {
+        const struct vector_part q = {"self_attn.q_norm.weight", e, 0, e};
+        const struct vector_part k = {"self_attn.k_norm.weight", e, 0, e};
+        TRY(open_vector(ld, &layer->q_norm, i, &q, 1));
+        TRY(open_vector(ld, &layer->k_norm, i, &k, 1));
+    }
+    TRY(mem_array(&layer->o, (size_t)sh->n_local, sizeof *layer->o, ld->err));
+    for (int s = 0; s < sh->n_local; s++) {
+        struct matrix_source o = {.n_in = sh->slice_head_cols};
+        TRY(add_part(ld, &o, layer_name(ld, i, "self_attn.o_proj.weight"), cfg->dim,
+                     cfg->n_heads * e, 0, cfg->dim, (sh->first_slice + s) * sh->slice_head_cols));
+        TRY(open_matrix(ld, &layer->o[s], &o));
+    }
+    if (cfg->o_bias) {
+        const struct vector_part bias = {"self_attn.o_proj.bias", cfg->dim, 0, cfg->dim};
+        TRY(open_vector(ld, &layer->o_bias, i, &bias, 1));
+    }
+out:
+    return rc;
+}
+
+static int open_ffn(struct loader *ld, struct layer_weights *layer, int i)
+{
+    const struct model_config *cfg = ld->cfg;
+    const struct shard *sh = ld->shard;
+    int rc = 0;
+    struct matrix_source gate_up = {.n_in = cfg->dim};
+
+    TRY(add_part(ld, &gate_up, layer_name(ld, i, "mlp.gate_proj.weight"), cfg->ffn_dim, cfg->dim,
+                 sh->first_ffn, sh->ffn_dim, 0));
+    TRY(add_part(ld, &gate_up, layer_name(ld, i, "mlp.up_proj.weight"), cfg->ffn_dim, cfg->dim,
+                 sh->first_ffn, sh->ffn_dim, 0));
+    TRY(open_matrix(ld, &layer->gate_up, &gate_up));
+    TRY(mem_array(&layer->down, (size_t)sh->n_local, sizeof *layer->down, ld->err));
+    for (int s = 0; s < sh->n_local; s++) {
+        struct matrix_source down = {.n_in = sh->slice_ffn};
+        TRY(add_part(ld, &down, layer_name(ld, i, "mlp.down_proj.weight"), cfg->dim, cfg->ffn_dim,
+                     0, cfg->dim, (sh->first_slice + s) * sh->slice_ffn));
+        TRY(open_matrix(ld, &layer->down[s], &down));
+    }
+    if (cfg->mlp_bias) {
+        const struct vector_part up[] = {
+            {"mlp.gate_proj.bias", cfg->ffn_dim, sh->first_ffn, sh->ffn_dim},
+            {"mlp.up_proj.bias", cfg->ffn_dim, sh->first_ffn, sh->ffn_dim},
+        };
+        const struct vector_part down = {"mlp.down_proj.bias", cfg->dim, 0, cfg->dim};
+        TRY(open_vector(ld, &layer->gate_up_bias, i, up, 2));
+        TRY(open_vector(ld, &layer->down_bias, i, &down, 1));
+    }
+out:
+    return rc;
+}
+
+static int open_layer(struct loader *ld, int i)
+{
+    struct layer_weights *layer = &ld->w->layers[i];
+    int dim = ld->cfg->dim, rc = 0;
+    const struct vector_part attention_norm = {"input_layernorm.weight", dim, 0, dim};
+    const struct vector_part ffn_norm = {"post_attention_layernorm.weight", dim, 0, dim};
+    TRY(open_vector(ld, &layer->attention_norm, i, &attention_norm, 1));
+    TRY(open_vector(ld, &layer->ffn_norm, i, &ffn_norm, 1));
+    TRY(open_attention(ld, layer, i));
+    TRY(open_ffn(ld, layer, i));
+out:
+    return rc;
+}
+
+static int open_ends(struct loader *ld)
+{
+    const struct model_config *cfg = ld->cfg;
+    const struct shard *sh = ld->shard;
+    const struct vector_part norm = {"model.norm.weight", cfg->dim, 0, cfg->dim};
+    const char *head = cfg->tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
+    struct matrix_source source = {.n_in = cfg->dim};
+    int rc = 0;
+    TRY(checkpoint_find(ld->ck, "model.embed_tokens.weight", cfg->vocab_size, cfg->dim,
+                        &ld->w->embedding, ld->err));
+    TRY(open_vector(ld, &ld->w->final_norm, -1, &norm, 1));
+    TRY(add_part(ld, &source, head, cfg->vocab_size, cfg->dim, sh->first_slice * sh->vocab_slice,
+                 sh->n_local * sh->vocab_slice, 0));
+    TRY(open_matrix(ld, &ld->w->head, &source));
+out:
+    return rc;
+}
+
+int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,
+                 struct backend *be, struct error *err)
+{
+    const struct model_config *cfg = checkpoint_config(ck);
+    struct loader ld = {ck, cfg, shard, be, w, err, ""};
+    int rc = 0;
+    *w = (struct model_weights){.n_layers = cfg->n_layers, .n_local = shard->n_local};
+    if (cfg->dim % KERNEL_LANES || cfg->head_dim % KERNEL_LANES || shard->slice_ffn % 2) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: width %d and head width %d must be multiples of %d",
+                         checkpoint_name(ck), cfg->dim, cfg->head_dim, KERNEL_LANES);
+    }
+    TRY(mem_array(&w->layers, (size_t)cfg->n_layers, sizeof *w->layers, err));
+    for (int i = 0; i < cfg->n_layers; i++) {
+        TRY(open_layer(&ld, i));
+    }
+    TRY(open_ends(&ld));
+out:
+    if (rc) weights_close(w, be);
+    return rc;
+}
+
+static void close_vector(struct backend *be, struct vector *v)
+{
+    if (v->data) be->ops->buffer_close(be, v->data, (size_t)v->n * sizeof *v->data);
+    *v = (struct vector){0};
+}
+
+static void close_slices(struct backend *be, struct matrix *slices, int n)
+{
+    for (int s = 0; slices && s < n; s++) {
+        be->ops->matrix_close(be, &slices[s]);
+    }
+    free(slices);
+}
+
+static void close_layer(struct backend *be, struct layer_weights *layer, int n_local)
+{
+    struct vector *const vectors[] = {
+        &layer->attention_norm, &layer->ffn_norm, &layer->qkv_bias,     &layer->q_norm,
+        &layer->k_norm,         &layer->o_bias,   &layer->gate_up_bias, &layer->down_bias,
+    };
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        close_vector(be, vectors[i]);
+    }
+    close_slices(be, layer->o, n_local);
+    close_slices(be, layer->down, n_local);
+    be->ops->matrix_close(be, &layer->qkv);
+    be->ops->matrix_close(be, &layer->gate_up);
+}
+
+void weights_close(struct model_weights *w, struct backend *be)
+{
+    for (int i = 0; w->layers && i < w->n_layers; i++) {
+        close_layer(be, &w->layers[i], w->n_local);
+    }
+    close_vector(be, &w->final_norm);
+    be->ops->matrix_close(be, &w->head);
+    free(w->layers);
+    *w = (struct model_weights){0};
+}

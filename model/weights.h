@@ -1,0 +1,39 @@
+/* One rank's weights in its backend's layout. Names and shapes are those of Hugging Face's Llama. */
+#pragma once
+
+#include "model/backend.h"
+#include "model/shard.h"
+
+/* fp32 in backend memory; data = NULL where the model has none. */
+struct vector {
+    float *data;
+    int n;
+};
+
+struct layer_weights {
+    struct vector attention_norm, ffn_norm; /* [D] */
+    struct matrix qkv;                      /* D -> (H + 2K) E */
+    struct vector qkv_bias;                 /* [(H + 2K) E] */
+    struct vector q_norm, k_norm;           /* [E] */
+    struct matrix *o;                       /* [n_local] slice: H/S E -> D */
+    struct vector o_bias;                   /* [D]; added once, after the sum over ranks */
+    struct matrix gate_up;                  /* D -> 2 F */
+    struct vector gate_up_bias;             /* [2 F] */
+    struct matrix *down;                    /* [n_local] slice: F/S -> D */
+    struct vector down_bias;                /* [D] */
+};
+
+struct model_weights {
+    int n_layers, n_local;
+    struct layer_weights *layers;
+    struct weight embedding; /* [V][D] read by row, never packed */
+    struct vector final_norm;
+    struct matrix head; /* D -> n_local * vocab_slice */
+    size_t bytes;       /* packed, for the log */
+};
+
+/* Keeps be and the checkpoint's mapping (the embedding). Errors: as checkpoint_find; ERR_NO_MEMORY;
+ * ERR_UNSUPPORTED a width the kernels do not take. */
+int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,
+                 struct backend *be, struct error *err);
+void weights_close(struct model_weights *w, struct backend *be);

@@ -1,0 +1,343 @@
+/* Executes steps. */
+#include "worker/verifier.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { REPLY_ARENA_BYTES = 8 << 20, ERROR_BYTES = ERROR_TEXT_BYTES };
+
+/* A sequence's place. The coordinator owns the table; this is its copy. */
+struct slot {
+    int32_t *blocks; /* [table_len] position / 16 -> block */
+    int n_blocks;    /* entries that have been given */
+    int n_kv;        /* positions that have been written */
+};
+
+struct verifier {
+    struct verifier_options options;
+    struct model *model;
+    const struct model_config *cfg;
+    int context_limit, table_len;
+    struct slot *slots;
+    uint64_t last_id;
+
+    struct forward_lane *lanes; /* [n_slots] */
+    struct forward_row *rows;   /* [max_step_rows] of the last step */
+    int *lane_first_row;        /* [n_slots + 1] of the last step: lane -> its first row */
+    int n_lanes;
+    bool *slot_taken; /* [n_slots] scratch of the check */
+
+    struct arena arena;
+    struct row_reply *replies; /* [max_step_rows] */
+    char error_text[ERROR_BYTES];
+};
+
+static int open_slots(struct verifier *v, struct error *err)
+{
+    int rc = 0;
+    size_t n = (size_t)v->options.n_slots;
+    TRY(mem_array(&v->slots, n, sizeof *v->slots, err));
+    for (size_t i = 0; i < n; i++) {
+        TRY(mem_array(&v->slots[i].blocks, (size_t)v->table_len, sizeof(int32_t), err));
+    }
+    TRY(mem_array(&v->lanes, n, sizeof *v->lanes, err));
+    TRY(mem_array(&v->lane_first_row, n + 1, sizeof *v->lane_first_row, err));
+    TRY(mem_array(&v->slot_taken, n, sizeof *v->slot_taken, err));
+    TRY(mem_array(&v->rows, (size_t)v->options.max_step_rows, sizeof *v->rows, err));
+    TRY(mem_array(&v->replies, (size_t)v->options.max_step_rows, sizeof *v->replies, err));
+out:
+    return rc;
+}
+
+/* Room for every slice of every row in full, and the lists beside them. */
+static size_t reply_arena_bytes(const struct verifier *v)
+{
+    const struct shard *shard = model_shard(v->model);
+    size_t row = (size_t)shard->n_local * (size_t)shard->vocab_slice * sizeof(float) * 3;
+    return (size_t)v->options.max_step_rows * (row + 65536) + REPLY_ARENA_BYTES;
+}
+
+int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struct comm *comm,
+                  struct backend *be, const struct verifier_options *options, struct error *err)
+{
+    int rc = 0;
+    struct verifier *v = NULL;
+    const struct model_options model_options = {
+        .n_kv_blocks = options->n_kv_blocks,
+        .max_tokens = options->max_step_tokens,
+        .max_rows = options->max_step_rows,
+        .max_lanes = options->n_slots,
+        .n_vocab = options->n_vocab,
+    };
+    *verifier = NULL;
+    TRY(mem_array(&v, 1, sizeof *v, err));
+    v->options = *options;
+    v->cfg = checkpoint_config(ck);
+    v->context_limit = config_context_limit(v->cfg);
+    v->table_len = (v->context_limit + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    TRY(open_slots(v, err));
+    TRY(model_open(&v->model, ck, comm, be, &model_options, err));
+    TRY(arena_open(&v->arena, reply_arena_bytes(v), err));
+    *verifier = v;
+    v = NULL;
+out:
+    verifier_close(v);
+    return rc;
+}
+
+void verifier_close(struct verifier *v)
+{
+    if (!v) return;
+    model_close(v->model);
+    for (int i = 0; v->slots && i < v->options.n_slots; i++) {
+        free(v->slots[i].blocks);
+    }
+    free(v->slots);
+    free(v->lanes);
+    free(v->lane_first_row);
+    free(v->slot_taken);
+    free(v->rows);
+    free(v->replies);
+    arena_close(&v->arena);
+    free(v);
+}
+
+const struct model *verifier_model(const struct verifier *v)
+{
+    return v->model;
+}
+
+void verifier_reset(struct verifier *v)
+{
+    for (int i = 0; i < v->options.n_slots; i++) {
+        v->slots[i].n_blocks = 0;
+        v->slots[i].n_kv = 0;
+    }
+    v->last_id = 0;
+    v->n_lanes = 0;
+}
+
+/* Writes the sentence that the reply carries; returns false so that checks read as one expression. */
+#define REFUSE(v, ...) (snprintf((v)->error_text, ERROR_BYTES, __VA_ARGS__), false)
+
+static bool check_blocks(struct verifier *v, const struct step_lane *lane, const struct slot *slot)
+{
+    int end = lane->first_block + lane->n_blocks;
+    int have = lane->n_blocks ? end : slot->n_blocks;
+    if (lane->n_blocks && (lane->first_block > slot->n_blocks || end > v->table_len)) {
+        return REFUSE(v, "blocks %d..%d do not continue the slot's table of %d (at most %d)",
+                      lane->first_block, end, slot->n_blocks, v->table_len);
+    }
+    for (int i = 0; i < lane->n_blocks; i++) {
+        if (lane->blocks[i] < 0 || lane->blocks[i] >= v->options.n_kv_blocks) {
+            return REFUSE(v, "KV block %d does not exist; there are %d", lane->blocks[i],
+                          v->options.n_kv_blocks);
+        }
+    }
+    if (lane->position + lane->n_tokens > have * KV_BLOCK_TOKENS) {
+        return REFUSE(v, "positions up to %d need more than the %d blocks given",
+                      lane->position + lane->n_tokens, have);
+    }
+    return true;
+}
+
+static bool check_ids(struct verifier *v, const int32_t *ids, int n, const char *what)
+{
+    for (int i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= v->options.n_vocab) {
+            return REFUSE(v, "%s %d is outside of the vocabulary of %d", what, ids[i],
+                          v->options.n_vocab);
+        }
+    }
+    return true;
+}
+
+static bool check_rows(struct verifier *v, const struct step_row *rows, int n_rows, int n_tokens)
+{
+    for (int r = 0; r < n_rows; r++) {
+        if (rows[r].index < 0 || rows[r].index >= n_tokens) {
+            return REFUSE(v, "row %d is wanted of %d tokens", rows[r].index, n_tokens);
+        }
+        if (!check_ids(v, rows[r].wish.ids, rows[r].wish.n_ids, "wished id")) return false;
+    }
+    return true;
+}
+
+static bool check_lane(struct verifier *v, const struct step_lane *lane)
+{
+    if (lane->slot < 0 || lane->slot >= v->options.n_slots) {
+        return REFUSE(v, "slot %d does not exist; there are %d", lane->slot, v->options.n_slots);
+    }
+    if (v->slot_taken[lane->slot]) return REFUSE(v, "slot %d stands twice in the step", lane->slot);
+    v->slot_taken[lane->slot] = true;
+    const struct slot *slot = &v->slots[lane->slot];
+    if (lane->n_tokens < 1) return REFUSE(v, "the lane has no tokens");
+    if (lane->position < 0 || lane->position > slot->n_kv) {
+        return REFUSE(v, "position %d leaves a gap after the %d known positions of slot %d",
+                      lane->position, slot->n_kv, lane->slot);
+    }
+    if (lane->n_tokens > v->context_limit - lane->position) {
+        return REFUSE(v, "%d tokens at position %d exceed the context of %d", lane->n_tokens,
+                      lane->position, v->context_limit);
+    }
+    return check_ids(v, lane->tokens, lane->n_tokens, "token") && check_blocks(v, lane, slot) &&
+           check_rows(v, lane->rows, lane->n_rows, lane->n_tokens);
+}
+
+/* True when the whole step can be run; otherwise *bad_lane and error_text say what is wrong. */
+static bool check_step(struct verifier *v, const struct step *step, int *bad_lane)
+{
+    int n_tokens = 0, n_rows = 0;
+    *bad_lane = -1;
+    if (step->n_lanes > v->options.n_slots) {
+        return REFUSE(v, "%d lanes are more than the %d slots", step->n_lanes, v->options.n_slots);
+    }
+    memset(v->slot_taken, 0, (size_t)v->options.n_slots * sizeof *v->slot_taken);
+    for (int i = 0; i < step->n_lanes; i++) {
+        *bad_lane = i;
+        if (!check_lane(v, &step->lanes[i])) return false;
+        n_tokens += step->lanes[i].n_tokens;
+        n_rows += step->lanes[i].n_rows;
+        if (n_tokens > v->options.max_step_tokens || n_rows > v->options.max_step_rows) {
+            return REFUSE(v, "more than %d tokens or %d rows in one step",
+                          v->options.max_step_tokens, v->options.max_step_rows);
+        }
+    }
+    return true;
+}
+
+/* Takes over the new blocks and lists the model's lanes and rows. Returns the number of rows. */
+static int place_step(struct verifier *v, const struct step *step)
+{
+    int n_rows = 0;
+    for (int i = 0; i < step->n_lanes; i++) {
+        const struct step_lane *lane = &step->lanes[i];
+        struct slot *slot = &v->slots[lane->slot];
+        for (int b = 0; b < lane->n_blocks; b++) {
+            slot->blocks[lane->first_block + b] = lane->blocks[b];
+        }
+        int end = lane->first_block + lane->n_blocks;
+        if (lane->n_blocks) slot->n_blocks = end;
+        slot->n_kv = lane->position + lane->n_tokens;
+        v->lanes[i] =
+            (struct forward_lane){lane->position, lane->n_tokens, lane->tokens, slot->blocks};
+        v->lane_first_row[i] = n_rows;
+        for (int r = 0; r < lane->n_rows; r++) {
+            v->rows[n_rows++] = (struct forward_row){i, lane->rows[r].index};
+        }
+    }
+    v->lane_first_row[step->n_lanes] = n_rows;
+    v->n_lanes = step->n_lanes;
+    return n_rows;
+}
+
+/* Answers rows about the model's rows first.. into replies[at..]. */
+static int answer_rows(struct verifier *v, const struct step_row *rows, const int *model_rows,
+                       int n_rows, int at, struct error *err)
+{
+    int rc = 0, n_local = model_shard(v->model)->n_local;
+    for (int r = 0; r < n_rows; r++) {
+        struct slice_row *slices = arena_take(&v->arena, (size_t)n_local, sizeof *slices);
+        if (!slices) return error_set(err, ERR_NO_MEMORY, "the answer to the rows is too large");
+        TRY(model_answer(v->model, model_rows[r], &rows[r].wish, &v->arena, slices, err));
+        v->replies[at + r] = (struct row_reply){n_local, slices};
+    }
+out:
+    return rc;
+}
+
+/* Row of the last step that stands behind tokens[index] of a lane, -1 if it was not asked for. */
+static int find_row(const struct verifier *v, int lane, int index)
+{
+    for (int r = v->lane_first_row[lane]; r < v->lane_first_row[lane + 1]; r++) {
+        if (v->rows[r].index == index) return r;
+    }
+    return -1;
+}
+
+static int answer_more(struct verifier *v, const struct step *step, struct step_reply *reply,
+                       struct error *err)
+{
+    int rc = 0, n_rows = 0;
+    for (int i = 0; i < step->n_more; i++) {
+        const struct step_more *more = &step->more[i];
+        reply->error_lane = more->lane;
+        if (more->lane < 0 || more->lane >= v->n_lanes) {
+            return error_set(err, ERR_ARGUMENT, "lane %d was not in the last step", more->lane);
+        }
+        for (int r = 0; r < more->n_rows; r++) {
+            int row = find_row(v, more->lane, more->rows[r].index);
+            if (row < 0 || n_rows == v->options.max_step_rows ||
+                !check_ids(v, more->rows[r].wish.ids, more->rows[r].wish.n_ids, "wished id")) {
+                return error_set(err, ERR_ARGUMENT,
+                                 "row %d was not in the last step, or is refused",
+                                 more->rows[r].index);
+            }
+            TRY(answer_rows(v, &more->rows[r], &row, 1, n_rows, err));
+            n_rows++;
+        }
+    }
+    reply->n_rows = n_rows;
+out:
+    return rc;
+}
+
+static int answer_step(struct verifier *v, const struct step *step, struct step_reply *reply,
+                       struct error *err)
+{
+    int rc = 0, row = 0;
+    for (int i = 0; i < step->n_lanes; i++) {
+        const struct step_lane *lane = &step->lanes[i];
+        reply->error_lane = i;
+        for (int r = 0; r < lane->n_rows; r++, row++) {
+            TRY(answer_rows(v, &lane->rows[r], &row, 1, row, err));
+        }
+    }
+    reply->n_rows = row;
+out:
+    return rc;
+}
+
+/* The reply that carries error_text. */
+static int refuse(struct verifier *v, struct step_reply *reply, int lane)
+{
+    reply->n_rows = 0;
+    reply->error_lane = lane;
+    reply->error_text = v->error_text;
+    return 0;
+}
+
+int verifier_step(struct verifier *v, const struct step *step, struct step_reply *reply,
+                  struct error *err)
+{
+    int64_t start = clock_now_us();
+    int rc = 0, bad_lane = -1;
+    *reply = (struct step_reply){.id = step->id, .rows = v->replies, .error_lane = -1};
+    arena_reset(&v->arena);
+    if (step->id <= v->last_id) {
+        snprintf(v->error_text, ERROR_BYTES, "step %llu is stale: step %llu has been done",
+                 (unsigned long long)step->id, (unsigned long long)v->last_id);
+        return refuse(v, reply, -1);
+    }
+    v->last_id = step->id;
+    if (step->n_lanes) {
+        if (!check_step(v, step, &bad_lane)) return refuse(v, reply, bad_lane);
+        int n_rows = place_step(v, step);
+        rc = model_forward(v->model, v->lanes, step->n_lanes, v->rows, n_rows, err);
+        if (rc) return rc;
+        reply->collective_us = (uint32_t)model_collective_us(v->model);
+        rc = answer_step(v, step, reply, err);
+    } else {
+        rc = answer_more(v, step, reply, err);
+    }
+    if (rc) {
+        snprintf(v->error_text, ERROR_BYTES, "%s", err->text);
+        refuse(v, reply, reply->error_lane);
+    }
+    reply->compute_us = (uint32_t)(clock_now_us() - start) - reply->collective_us;
+    return 0;
+}
