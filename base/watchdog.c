@@ -96,3 +96,13 @@ void watchdog_disarm(struct watchdog *dog)
     dog->deadline_us = INT64_MAX; /* the thread finds out when it wakes; no signal needed */
     pthread_mutex_unlock(&dog->lock);
 }
+
+void watchdog_hasten(struct watchdog *dog, int64_t deadline_us)
+{
+    pthread_mutex_lock(&dog->lock);
+    if (deadline_us < dog->deadline_us && dog->deadline_us != INT64_MAX) {
+        dog->deadline_us = deadline_us;
+        pthread_cond_signal(&dog->changed);
+    }
+    pthread_mutex_unlock(&dog->lock);
+}

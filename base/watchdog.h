@@ -18,3 +18,5 @@ void watchdog_close(struct watchdog *dog);
  * Arming again moves the deadline. */
 void watchdog_arm(struct watchdog *dog, int64_t deadline_us);
 void watchdog_disarm(struct watchdog *dog);
+/* Moves an armed deadline nearer, never further; nothing happens when disarmed. */
+void watchdog_hasten(struct watchdog *dog, int64_t deadline_us);

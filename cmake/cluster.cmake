@@ -1,5 +1,6 @@
 # proto/ (gRPC C core, protobuf-c), MPI and the three programs.
 # Debian's gRPCConfig.cmake needs C++ files that we do not, so the libraries are found by name.
+add_compile_definitions(OUTRIDER_VERSION="${PROJECT_VERSION}")
 find_library(GRPC_LIB grpc REQUIRED)
 find_library(GPR_LIB gpr REQUIRED)
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)

@@ -1,0 +1,19 @@
+/* Who is who when one mpirun starts everything: each process tells its role and address once, at
+ * start. */
+#pragma once
+
+#include "comm/comm.h"
+
+enum roster_role { ROSTER_WORKER = 1, ROSTER_COORDINATOR = 2 };
+enum { ROSTER_ADDRESS_BYTES = 248 };
+
+struct roster_entry {
+    int role;
+    int rank; /* of the worker in its group */
+    char address[ROSTER_ADDRESS_BYTES];
+};
+
+/* Every process of world gives its entry and gets all of them: entries[world->size], in the order of
+ * world. Errors: ERR_ARGUMENT the address is too long; comm_exchange's. */
+int roster_share(struct comm *world, enum roster_role role, int rank, const char *address,
+                 struct roster_entry *entries, struct error *err);

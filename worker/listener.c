@@ -1,0 +1,140 @@
+/* The rank's gRPC side. All handlers run on the server's network thread. */
+#include "worker/listener.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+enum { ORPHAN_STEP_US = 2000000 };
+
+struct listener {
+    struct rpc_server *server;
+    struct queue *queue;
+    struct watchdog *dog;
+    struct wire_buffer description;
+    struct rpc_call *current; /* the Run stream that is served; network thread only */
+};
+
+void listened_free(struct listened *item)
+{
+    if (!item) return;
+    if (item->call) rpc_call_unref(item->call);
+    free(item->data);
+    free(item);
+}
+
+static int push(struct listener *ls, enum listened_kind kind, struct rpc_call *call,
+                const uint8_t *data, size_t len, struct error *err)
+{
+    int rc = 0;
+    struct listened *item = NULL;
+    TRY(mem_array(&item, 1, sizeof *item, err));
+    *item = (struct listened){.kind = kind, .received_us = clock_now_us(), .len = len};
+    if (call) {
+        TRY(mem_array(&item->data, len, 1, err));
+        memcpy(item->data, data, len);
+        item->call = call;
+        rpc_call_ref(call);
+    }
+    TRY(queue_push(ls->queue, item, err));
+    item = NULL;
+out:
+    listened_free(item);
+    return rc;
+}
+
+static void on_describe(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
+{
+    struct listener *ls = service;
+    struct error err;
+    (void)data, (void)len;
+    int rc = rpc_call_send(call, ls->description.data, ls->description.len, &err);
+    rpc_call_finish(call, rc, rc ? err.text : "");
+}
+
+static void on_step(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
+{
+    struct listener *ls = service;
+    struct error err;
+    int rc = 0;
+    if (!ls->current) {
+        TRY(push(ls, LISTENED_BEGIN, NULL, NULL, 0, &err));
+        ls->current = call;
+    } else if (ls->current != call) {
+        rc = error_set(&err, ERR_UNAVAILABLE,
+                       "another coordinator is using this group; one at a time");
+        goto out;
+    }
+    TRY(push(ls, LISTENED_STEP, call, data, len, &err));
+out:
+    if (rc) rpc_call_finish(call, rc, err.text);
+}
+
+static void on_run_half_close(struct rpc_call *call, void *service)
+{
+    (void)service;
+    rpc_call_finish(call, 0, "");
+}
+
+static void on_run_done(struct rpc_call *call, void *service)
+{
+    struct listener *ls = service;
+    if (ls->current != call) return;
+    ls->current = NULL;
+    watchdog_hasten(ls->dog, clock_now_us() + ORPHAN_STEP_US);
+}
+
+static const struct rpc_method methods[] = {
+    {.path = "/outrider.target.v1.Target/Describe", .on_message = on_describe},
+    {.path = "/outrider.target.v1.Target/Run",
+     .is_stream_in = true,
+     .on_message = on_step,
+     .on_half_close = on_run_half_close,
+     .on_done = on_run_done},
+};
+
+int listener_open(struct listener **listener, const char *address,
+                  const struct target_description *description, struct queue *queue,
+                  struct watchdog *dog, struct error *err)
+{
+    int rc = 0;
+    struct listener *ls = NULL;
+    *listener = NULL;
+    TRY(mem_array(&ls, 1, sizeof *ls, err));
+    ls->queue = queue;
+    ls->dog = dog;
+    TRY(target_description_encode(&ls->description, description, err));
+    const struct rpc_server_options options = {
+        .address = address,
+        .methods = methods,
+        .n_methods = (int)(sizeof methods / sizeof *methods),
+        .service = ls,
+    };
+    TRY(rpc_server_open(&ls->server, &options, err));
+    *listener = ls;
+    ls = NULL;
+out:
+    listener_close(ls, 0);
+    return rc;
+}
+
+void listener_close(struct listener *ls, int grace_ms)
+{
+    if (!ls) return;
+    if (ls->server) rpc_server_close(ls->server, grace_ms);
+    wire_buffer_free(&ls->description);
+    free(ls);
+}
+
+const char *listener_address(const struct listener *ls)
+{
+    return rpc_server_address(ls->server);
+}
+
+void listener_set_serving(struct listener *ls, bool is_serving)
+{
+    rpc_server_set_health(ls->server, "", is_serving);
+    rpc_server_set_health(ls->server, "outrider.target.v1.Target", is_serving);
+}

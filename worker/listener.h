@@ -1,0 +1,33 @@
+/* The rank's gRPC side: answers Describe and health, takes steps off the Run stream into a queue for
+ * the engine thread. One coordinator at a time. */
+#pragma once
+
+#include "base/queue.h"
+#include "base/watchdog.h"
+#include "proto/rpc_server.h"
+#include "proto/target_wire.h"
+
+struct listener;
+
+/* What the engine thread pops. */
+enum listened_kind { LISTENED_BEGIN, LISTENED_STEP };
+
+struct listened {
+    enum listened_kind kind; /* BEGIN: a new stream, forget everything */
+    struct rpc_call *call;   /* referenced; STEP only */
+    int64_t received_us;
+    uint8_t *data;
+    size_t len;
+};
+
+void listened_free(struct listened *item);
+
+/* Serves at address; queue is kept and fed. dog (kept) is hastened when the coordinator goes away in
+ * mid-step: a step that not all ranks have got would never end. */
+int listener_open(struct listener **listener, const char *address,
+                  const struct target_description *description, struct queue *queue,
+                  struct watchdog *dog, struct error *err);
+void listener_close(struct listener *listener, int grace_ms);
+
+const char *listener_address(const struct listener *listener);
+void listener_set_serving(struct listener *listener, bool is_serving);

@@ -1,0 +1,134 @@
+/* outrider-worker: one rank of the target model. Started by mpirun, once per rank, or alone. */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/process.h"
+#include "worker/worker.h"
+
+const char *argp_program_version = "outrider-worker " OUTRIDER_VERSION;
+
+enum {
+    STOP_GRACE_MS = 1500,
+    OPT_KV_TOKENS = 256,
+    OPT_STEP_TOKENS,
+    OPT_STEP_ROWS,
+    OPT_STEP_TIMEOUT,
+    OPT_KERNELS,
+    OPT_LOG_LEVEL
+};
+
+static const struct argp_option options[] = {
+    {"model", 'm', "MODEL", 0, "Hugging Face folder, or synthetic:SHAPE,seed=S", 0},
+    {"listen", 'l', "ADDRESS", 0,
+     "HOST:PORT (rank r takes PORT + r) or unix:PATH; default 127.0.0.1:7071", 0},
+    {"threads", 't', "N", 0, "compute threads of this rank; default 1", 0},
+    {"slots", 's', "N", 0, "sequences at a time; default 4", 0},
+    {"kv-tokens", OPT_KV_TOKENS, "N", 0,
+     "positions of the KV cache; default the context, at most 8192", 0},
+    {"max-step-tokens", OPT_STEP_TOKENS, "N", 0, "tokens of a step; default 512", 0},
+    {"max-step-rows", OPT_STEP_ROWS, "N", 0, "rows of logits of a step; default 64", 0},
+    {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
+     "a step that takes longer ends the group; default 120", 0},
+    {"kernels", OPT_KERNELS, "NAME", 0, "auto, avx512, avx2 or plain: same bits; default auto", 0},
+    {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
+    {0},
+};
+
+struct arguments {
+    struct worker_options worker;
+    enum log_level level;
+    struct error err;
+};
+
+static int parse_number(struct argp_state *state, int *out, const char *name, const char *text,
+                        int least, int most)
+{
+    struct arguments *args = state->input;
+    if (options_int(out, name, text, least, most, &args->err)) {
+        argp_failure(state, 2, 0, "%s", args->err.text);
+    }
+    return 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct arguments *args = state->input;
+    struct worker_options *w = &args->worker;
+    switch (key) {
+    case 'm':
+        w->model = arg;
+        return 0;
+    case 'l':
+        w->listen = arg;
+        return 0;
+    case 't':
+        return parse_number(state, &w->n_threads, "--threads", arg, 1, 256);
+    case 's':
+        return parse_number(state, &w->n_slots, "--slots", arg, 1, 1024);
+    case OPT_KV_TOKENS:
+        return parse_number(state, &w->kv_tokens, "--kv-tokens", arg, 16, 1 << 28);
+    case OPT_STEP_TOKENS:
+        return parse_number(state, &w->max_step_tokens, "--max-step-tokens", arg, 32, 4096);
+    case OPT_STEP_ROWS:
+        return parse_number(state, &w->max_step_rows, "--max-step-rows", arg, 17, 4096);
+    case OPT_STEP_TIMEOUT:
+        return parse_number(state, &w->step_timeout_s, "--step-timeout", arg, 1, 86400);
+    case OPT_KERNELS:
+        w->kernels = arg;
+        return 0;
+    case OPT_LOG_LEVEL:
+        if (log_parse_level(arg, &args->level)) {
+            argp_failure(state, 2, 0, "--log-level %s: expected debug, info, warn or error", arg);
+        }
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_failure(state, 2, 0, "'%s' is not an option; see --help", arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (!w->model) argp_failure(state, 2, 0, "--model is missing");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void on_stop(void *arg)
+{
+    struct worker **worker = arg;
+    if (*worker) worker_stop(*worker);
+}
+
+int main(int argc, char **argv)
+{
+    static struct worker *worker; /* the signal thread looks at it */
+    struct arguments args = {
+        .worker = {.listen = "127.0.0.1:7071",
+                   .kernels = "auto",
+                   .n_threads = 1,
+                   .n_slots = 4,
+                   .max_step_tokens = 512,
+                   .max_step_rows = 64,
+                   .step_timeout_s = 120},
+        .level = LOG_LEVEL_INFO,
+    };
+    const struct argp argp = {.options = options,
+                              .parser = parse_option,
+                              .doc = "Serves one tensor-parallel rank of the target model."};
+    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    log_open("outrider-worker", args.level);
+    int rc = process_open(on_stop, &worker, STOP_GRACE_MS, &args.err);
+    if (!rc) rc = worker_open(&worker, &args.worker, &args.err);
+    if (!rc) rc = worker_run(worker, &args.err);
+    if (rc) {
+        log_line(LOG_LEVEL_ERROR, "failed", "reason=%s text=\"%s\"", error_name(rc), args.err.text);
+        _Exit(EXIT_FAILURE); /* peers may wait in a collective: mpirun ends them */
+    }
+    worker_close(worker);
+    process_close();
+    log_line(LOG_LEVEL_INFO, "stopped", "reason=signal");
+    return EXIT_SUCCESS;
+}

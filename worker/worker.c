@@ -1,0 +1,242 @@
+/* One rank of the target. Threads: the engine thread (the caller: steps, MPI), the server's network
+ * thread, the watchdog. They meet in the queue. */
+#include "worker/worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/tokenizer.h"
+#include "worker/group.h"
+#include "worker/listener.h"
+#include "worker/verifier.h"
+
+enum {
+    QUEUE_STEPS = 64,
+    DECODE_ARENA_BYTES = 64 << 20,
+    KV_TOKENS_DEFAULT = 8192,
+    CLOSE_GRACE_MS = 200,
+    ADDRESS_BYTES = 256,
+    EXIT_STUCK = 70
+};
+
+struct worker {
+    struct worker_options options;
+    struct group group;
+    struct checkpoint *checkpoint;
+    struct tokenizer *tokenizer;
+    struct backend *backend;
+    struct verifier *verifier;
+    struct queue *queue;
+    struct watchdog *dog;
+    struct listener *listener;
+    struct arena arena;     /* decoding of a step */
+    struct wire_buffer out; /* encoding of a reply */
+    struct target_description description;
+};
+
+/* The collective cannot be interrupted and the peers wait in it: the group ends here. */
+static void on_stuck(void *arg)
+{
+    const struct worker *w = arg;
+    log_line(LOG_LEVEL_ERROR, "step_stuck", "rank=%d timeout_s=%d text=\"leaving the group\"",
+             w->group.comm->rank, w->options.step_timeout_s);
+    _exit(EXIT_STUCK);
+}
+
+static int open_tokenizer(struct worker *w, struct error *err)
+{
+    int n_vocab = checkpoint_config(w->checkpoint)->vocab_size;
+    if (checkpoint_is_synthetic(w->checkpoint)) {
+        return tokenizer_open_bytes(&w->tokenizer, n_vocab, err);
+    }
+    return tokenizer_open(&w->tokenizer, w->options.model, err);
+}
+
+static void describe(struct worker *w, const struct verifier_options *vo)
+{
+    const struct model_config *cfg = checkpoint_config(w->checkpoint);
+    const struct shard *shard = model_shard(verifier_model(w->verifier));
+    struct target_description *d = &w->description;
+    int limit = config_context_limit(cfg), kv = vo->n_kv_blocks * KV_BLOCK_TOKENS;
+    *d = (struct target_description){
+        .n_layers = cfg->n_layers,
+        .dim = cfg->dim,
+        .n_heads = cfg->n_heads,
+        .n_kv_heads = cfg->n_kv_heads,
+        .head_dim = cfg->head_dim,
+        .ffn_dim = cfg->ffn_dim,
+        .vocab_size = vo->n_vocab,
+        .rank = shard->rank,
+        .n_ranks = shard->n_ranks,
+        .n_slices = shard->n_slices,
+        .n_slots = vo->n_slots,
+        .n_kv_blocks = vo->n_kv_blocks,
+        .block_tokens = KV_BLOCK_TOKENS,
+        .context_limit = limit < kv ? limit : kv,
+        .max_step_tokens = vo->max_step_tokens,
+        .max_step_rows = vo->max_step_rows,
+        .n_threads = w->options.n_threads,
+        .model_fingerprint = checkpoint_fingerprint(w->checkpoint),
+        .tokenizer_fingerprint = tokenizer_fingerprint(w->tokenizer),
+        .n_eos = cfg->n_eos,
+    };
+    memcpy(d->eos_ids, cfg->eos_ids, sizeof d->eos_ids);
+    snprintf(d->model, sizeof d->model, "%.255s", w->options.model);
+    snprintf(d->architecture, sizeof d->architecture, "%.63s", cfg->architecture);
+    snprintf(d->arithmetic, sizeof d->arithmetic, "%.31s", w->backend->ops->arithmetic);
+    snprintf(d->kernels, sizeof d->kernels, "%.31s", backend_cpu_kernels(w->backend));
+    snprintf(d->group, sizeof d->group, "%s", w->group.id);
+}
+
+static uint64_t mix(uint64_t digest, uint64_t value)
+{
+    return (digest ^ value) * 0x9E3779B97F4A7C15u + (digest >> 29);
+}
+
+/* One number that is equal on all ranks that may work together. */
+static uint64_t digest(const struct worker *w, const struct verifier_options *vo)
+{
+    uint64_t d = mix(checkpoint_fingerprint(w->checkpoint), tokenizer_fingerprint(w->tokenizer));
+    for (const char *c = w->backend->ops->arithmetic; *c; c++) {
+        d = mix(d, (uint64_t)*c);
+    }
+    d = mix(d, (uint64_t)vo->n_slots);
+    d = mix(d, (uint64_t)vo->n_kv_blocks);
+    d = mix(d, (uint64_t)vo->max_step_tokens);
+    return mix(d, (uint64_t)vo->max_step_rows);
+}
+
+/* The model's part: everything below the wire. */
+static int open_model(struct worker *w, struct verifier_options *vo, struct error *err)
+{
+    int rc = 0;
+    const struct backend_cpu_options cpu = {w->options.kernels, w->options.n_threads};
+    TRY(checkpoint_open(&w->checkpoint, w->options.model, err));
+    TRY(open_tokenizer(w, err));
+    TRY(backend_cpu_open(&w->backend, &cpu, err));
+    const struct model_config *cfg = checkpoint_config(w->checkpoint);
+    int limit = config_context_limit(cfg), n_vocab = tokenizer_vocab_size(w->tokenizer);
+    int kv_tokens = w->options.kv_tokens;
+    if (!kv_tokens) kv_tokens = limit < KV_TOKENS_DEFAULT ? limit : KV_TOKENS_DEFAULT;
+    *vo = (struct verifier_options){
+        .n_slots = w->options.n_slots,
+        .n_kv_blocks = (kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
+        .max_step_tokens = w->options.max_step_tokens,
+        .max_step_rows = w->options.max_step_rows,
+        .n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size,
+    };
+    TRY(group_agree(&w->group, digest(w, vo), err));
+    TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, vo, err));
+out:
+    return rc;
+}
+
+int worker_open(struct worker **worker, const struct worker_options *options, struct error *err)
+{
+    int rc = 0;
+    struct worker *w = NULL;
+    struct verifier_options vo;
+    char address[ADDRESS_BYTES];
+    int64_t start_ms = clock_now_ms();
+    *worker = NULL;
+    TRY(mem_array(&w, 1, sizeof *w, err));
+    w->options = *options;
+    TRY(group_open(&w->group, err));
+    TRY(group_address(&w->group, options->listen, address, err));
+    TRY(open_model(w, &vo, err));
+    describe(w, &vo);
+    TRY(arena_open(&w->arena, DECODE_ARENA_BYTES, err));
+    TRY(queue_open(&w->queue, QUEUE_STEPS, err));
+    TRY(watchdog_open(&w->dog, on_stuck, w, err));
+    TRY(listener_open(&w->listener, address, &w->description, w->queue, w->dog, err));
+    TRY(group_announce(&w->group, listener_address(w->listener), err));
+    listener_set_serving(w->listener, true);
+    log_line(LOG_LEVEL_INFO, "ready",
+             "rank=%d ranks=%d address=%s model=%s arithmetic=%s kernels=%s threads=%d "
+             "weights_mb=%zu kv_mb=%zu load_ms=%lld",
+             w->group.comm->rank, w->group.comm->size, listener_address(w->listener),
+             options->model, w->description.arithmetic, w->description.kernels, options->n_threads,
+             model_weight_bytes(verifier_model(w->verifier)) >> 20,
+             model_kv_bytes(verifier_model(w->verifier)) >> 20,
+             (long long)(clock_now_ms() - start_ms));
+    *worker = w;
+    w = NULL;
+out:
+    worker_close(w);
+    return rc;
+}
+
+static void drain(struct queue *queue)
+{
+    struct error err;
+    void *item;
+    while (queue_pop(queue, &item, 0, &err) == 0) {
+        listened_free(item);
+    }
+}
+
+void worker_close(struct worker *w)
+{
+    if (!w) return;
+    listener_close(w->listener, CLOSE_GRACE_MS);
+    if (w->queue) drain(w->queue);
+    queue_close(w->queue);
+    watchdog_close(w->dog);
+    verifier_close(w->verifier);
+    if (w->backend) w->backend->ops->close(w->backend);
+    tokenizer_close(w->tokenizer);
+    checkpoint_close(w->checkpoint);
+    arena_close(&w->arena);
+    wire_buffer_free(&w->out);
+    group_close(&w->group);
+    free(w);
+}
+
+void worker_stop(struct worker *w)
+{
+    queue_shut(w->queue);
+}
+
+/* Decodes, executes, answers. Errors: only those that end the group. */
+static int handle_step(struct worker *w, struct listened *item, struct error *err)
+{
+    int rc = 0;
+    struct step step;
+    struct step_reply reply;
+    int64_t start_us = clock_now_us();
+    arena_reset(&w->arena);
+    if (step_decode(item->data, item->len, &w->arena, &step, err)) {
+        rpc_call_finish(item->call, err->code, err->text);
+        return 0;
+    }
+    watchdog_arm(w->dog, start_us + (int64_t)w->options.step_timeout_s * 1000000);
+    rc = verifier_step(w->verifier, &step, &reply, err);
+    watchdog_disarm(w->dog);
+    if (rc) return rc;
+    reply.queue_us = (uint32_t)(start_us - item->received_us);
+    rc = step_reply_encode(&w->out, &reply, err);
+    if (!rc) rc = rpc_call_send(item->call, w->out.data, w->out.len, err);
+    if (rc) rpc_call_finish(item->call, rc, err->text); /* gone, or not reading: not our end */
+    return 0;
+}
+
+int worker_run(struct worker *w, struct error *err)
+{
+    void *popped;
+    int rc;
+    while ((rc = queue_pop(w->queue, &popped, INT64_MAX, err)) == 0) {
+        struct listened *item = popped;
+        if (item->kind == LISTENED_BEGIN) {
+            verifier_reset(w->verifier);
+        } else {
+            rc = handle_step(w, item, err);
+        }
+        listened_free(item);
+        if (rc) return error_wrap(err, "rank %d", w->group.comm->rank);
+    }
+    return rc == ERR_CLOSED ? 0 : rc;
+}

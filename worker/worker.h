@@ -1,0 +1,29 @@
+/* One rank of the target: opens everything, then executes steps until it is told to stop. */
+#pragma once
+
+#include "base/error.h"
+
+struct worker;
+
+struct worker_options {
+    const char *model;  /* folder or synthetic:... */
+    const char *listen; /* HOST:PORT (rank r takes PORT + r) or unix:PATH */
+    const char *kernels;
+    int n_threads;
+    int n_slots;
+    int kv_tokens; /* 0: as many as the context, at most 8192 */
+    int max_step_tokens, max_step_rows;
+    int step_timeout_s;
+};
+
+/* Joins the group, loads this rank's shard, serves. Errors: of all the parts. */
+int worker_open(struct worker **worker, const struct worker_options *options, struct error *err);
+
+/* Executes steps until worker_stop, in the calling thread, which is the one that opened it (MPI).
+ * Errors: ERR_UNAVAILABLE the group is broken: the process must exit non-zero. */
+int worker_run(struct worker *worker, struct error *err);
+
+/* From any thread. */
+void worker_stop(struct worker *worker);
+
+void worker_close(struct worker *worker);
