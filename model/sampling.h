@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "model/select.h"
 
 /* p and q are always the distributions after these. */
 struct sampling_params {
@@ -16,8 +17,13 @@ struct sampling_params {
     float min_p;       /* 0 = off; keeps tokens with p >= min_p * max p */
 };
 
+/* Temperatures other than 0 lie within these, so that no logit over temperature overflows. */
+#define SAMPLING_TEMPERATURE_MIN 1e-3f
+#define SAMPLING_TEMPERATURE_MAX 100.0f
+
 /* Errors: ERR_ARGUMENT names the value that is out of range. */
 int sampling_check(const struct sampling_params *params, struct error *err);
+/* Whether top-k, top-p or min-p is on; never at temperature 0, where one token is left anyway. */
 bool sampling_truncates(const struct sampling_params *params);
 
 /* A distribution over few tokens; arrays are lent. Ids are distinct, ascending; p sums to 1. */
@@ -30,20 +36,21 @@ struct sparse_dist {
 /* p of id, 0 outside of the support. Binary search. */
 float sparse_prob(const struct sparse_dist *dist, int32_t id);
 
-/* Inverse CDF with u in [0, 1). */
+/* Inverse CDF with u in [0, 1); never a token of p = 0. */
 int32_t sparse_draw(const struct sparse_dist *dist, double u);
 
 /* The draft's q: the `support` best of logits[n_vocab] (legal: acceptance needs the exact q, not the
- * whole of it), then params applied and renormalised. out->ids and out->p hold `support` entries;
- * scratch holds 2 * support more of 8 bytes. Temperature 0 gives the one-hot of the best. */
+ * whole of it), then params applied and renormalised. out->ids and out->p hold `support` entries,
+ * 1 <= support; scratch holds `support` items. Temperature 0 gives the one-hot of the best. Tokens
+ * without mass (-inf, NaN, underflow) are left out; a row without any gives the one-hot of id 0. */
 void sampling_draft_dist(const float *logits, int n_vocab, const struct sampling_params *params,
-                         int support, struct sparse_dist *out);
+                         int support, struct select_item *scratch, struct sparse_dist *out);
 
-/* The same over candidates that are already sorted, best first (logit, then lowest id), whose total
- * mass exp((logit - logits[0]) / t) is `sum_all` (the whole row's, at params->temperature):
+/* The same over n >= 1 candidates that are already sorted, best first (logit, then lowest id), where
+ * exp((logit - logits[0]) / t) of the whole row at params->temperature sums to `sum_all`:
  * temperature and cuts. Returns the number kept (>= 1) with p[kept] normalised, in the given order;
  * *is_certain is false when a token that is not among the candidates could belong to the kept ones
- * (is_whole: the candidates are the whole row). */
+ * (is_whole: the candidates are the whole row). p holds n entries and may be `logits` itself. */
 int sampling_truncate(const float *logits, int n, double sum_all, bool is_whole,
                       const struct sampling_params *params, float *p, bool *is_certain);
 

@@ -34,12 +34,14 @@ struct target_row {
 /* Asks for what (rule, params) needs to know at a position whose guess was drawn from q (NULL: the
  * bonus position, or no guess). The ids of q are kept in the wish. n_best is the first try; a
  * truncation that needs more asks again (target_row_merge). full_rows: ask for every logit instead
- * (tests, comparison). */
+ * (tests, comparison); the merged row is the same. The caller may add to the wish: more best, a
+ * second temperature, more ids as long as ids ascend; the merge then holds those ids too. */
 void target_row_wish(enum accept_rule rule, const struct sampling_params *params,
                      const struct sparse_dist *q, const struct rng_address *at, bool full_rows,
                      struct row_wish *wish);
 
-/* Merges the S slices (all of them, ascending) that answer `wish` into *row. Merge order is fixed by
+/* Merges the S slices (all of them, ascending) that answer `wish`, made by target_row_wish from the
+ * same rule, params and q, into *row. Temperature 0, greedy and coupled give a one-hot row. Merge order is fixed by
  * the slices alone, so T does not show. Sets *n_best_more > 0 instead when the cut of the truncation
  * may lie below a slice's last best: ask again with that many. Errors: ERR_FORMAT slices missing,
  * of wrong order, or with numbers that no honest worker sends (NaN, negative mass, foreign ids);
