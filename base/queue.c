@@ -110,3 +110,11 @@ int queue_length(struct queue *queue)
     pthread_mutex_unlock(&queue->lock);
     return n;
 }
+
+bool queue_is_shut(struct queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    bool is_shut = queue->is_shut;
+    pthread_mutex_unlock(&queue->lock);
+    return is_shut;
+}

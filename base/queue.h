@@ -1,6 +1,7 @@
 /* Bounded queue of pointers between threads. Locked inside. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -24,3 +25,4 @@ int queue_pop(struct queue *queue, void **item, int64_t deadline_us, struct erro
 void queue_shut(struct queue *queue);
 
 int queue_length(struct queue *queue);
+bool queue_is_shut(struct queue *queue);

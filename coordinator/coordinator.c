@@ -1,0 +1,204 @@
+/* The coordinator, put together. Threads: the engine thread (the caller of coordinator_run), the
+ * gateway's network thread, the draft's team. They meet in the two queues. */
+#include "coordinator/coordinator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "comm/comm_mpi.h"
+#include "comm/roster.h"
+#include "coordinator/engine.h"
+
+enum { CONTROL_QUEUE = 64, CLOSE_GRACE_MS = 300 };
+
+struct coordinator {
+    struct coordinator_options options;
+    struct comm *world; /* one mpirun for everything; NULL otherwise */
+    struct comm *part;
+    struct roster_entry *roster;
+    char list[COORDINATOR_LIST_BYTES]; /* --target, cut into words */
+    const char *addresses[COORDINATOR_TARGETS_MAX];
+    int n_addresses;
+    struct tokenizer *tok;
+    struct drafter *drafter;
+    struct target *target;
+    struct queue *jobs, *control;
+    struct gateway *gateway;
+    struct engine *engine;
+};
+
+static int add_address(struct coordinator *c, const char *address, struct error *err)
+{
+    if (c->n_addresses == COORDINATOR_TARGETS_MAX) {
+        return error_set(err, ERR_ARGUMENT, "more than %d worker addresses",
+                         COORDINATOR_TARGETS_MAX);
+    }
+    c->addresses[c->n_addresses++] = address;
+    return 0;
+}
+
+/* "a,b,c" */
+static int split_addresses(struct coordinator *c, struct error *err)
+{
+    char *rest = NULL;
+    size_t len = strlen(c->options.target);
+    if (len >= sizeof c->list) {
+        return error_set(err, ERR_ARGUMENT, "--target is longer than %zu bytes",
+                         sizeof c->list - 1);
+    }
+    memcpy(c->list, c->options.target, len + 1);
+    for (char *word = strtok_r(c->list, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        int rc = add_address(c, word, err);
+        if (rc) return rc;
+    }
+    if (c->n_addresses) return 0;
+    return error_set(err, ERR_ARGUMENT, "--target names no address");
+}
+
+/* The workers of the same mpirun tell theirs. */
+static int learn_addresses(struct coordinator *c, struct error *err)
+{
+    int rc = 0;
+    if (!comm_mpi_is_launched()) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--target mpi needs one mpirun that starts coordinator and workers; give "
+                         "--target ADDRESS,ADDRESS,... otherwise");
+    }
+    TRY(comm_mpi_open(&c->world, err));
+    TRY(comm_mpi_split(&c->part, c->world, ROSTER_COORDINATOR, err));
+    if (c->part->size != 1 || c->world->size == 1) {
+        rc = error_set(
+            err, ERR_ARGUMENT,
+            "this mpirun started %d coordinators and %d workers; expected one coordinator "
+            "and at least one worker",
+            c->part->size, c->world->size - c->part->size);
+        goto out;
+    }
+    TRY(mem_array(&c->roster, (size_t)c->world->size, sizeof *c->roster, err));
+    TRY(roster_share(c->world, ROSTER_COORDINATOR, 0, "", c->roster, err));
+    for (int i = 0; i < c->world->size; i++) {
+        if (c->roster[i].role == ROSTER_WORKER) TRY(add_address(c, c->roster[i].address, err));
+    }
+out:
+    return rc;
+}
+
+static int open_tokenizer(struct coordinator *c, struct error *err)
+{
+    const char *name = c->options.tokenizer;
+    bool has_draft = strcmp(c->options.draft, "none") != 0;
+    if (!name && has_draft) name = c->options.draft;
+    if (!name) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--tokenizer is missing: without a draft, name the target's folder");
+    }
+    if (strncmp(name, "synthetic:", 10) != 0) return tokenizer_open(&c->tok, name, err);
+    struct checkpoint *ck = NULL;
+    int rc = 0;
+    TRY(checkpoint_open(&ck, name, err));
+    TRY(tokenizer_open_bytes(&c->tok, checkpoint_config(ck)->vocab_size, err));
+out:
+    checkpoint_close(ck);
+    return rc;
+}
+
+static int open_drafter(struct coordinator *c, struct error *err)
+{
+    const struct drafter_options options = {
+        .model = c->options.draft,
+        .kernels = c->options.kernels,
+        .n_threads = c->options.n_threads,
+        .support = c->options.support,
+        .kv_tokens = c->options.draft_kv_tokens,
+    };
+    if (strcmp(c->options.draft, "none") == 0) return 0;
+    return drafter_open(&c->drafter, &options, c->tok, err);
+}
+
+static int open_parts(struct coordinator *c, struct error *err)
+{
+    int rc = 0;
+    const struct target_options target = {
+        .addresses = c->addresses,
+        .n_addresses = c->n_addresses,
+        .tokenizer_fingerprint = tokenizer_fingerprint(c->tok),
+        .step_timeout_s = c->options.step_timeout_s,
+    };
+    TRY(target_open(&c->target, &target, err));
+    TRY(queue_open(&c->jobs, c->options.queue_capacity, err));
+    TRY(queue_open(&c->control, CONTROL_QUEUE, err));
+    const struct gateway_options gateway = {
+        .address = c->options.listen,
+        .tok = c->tok,
+        .jobs = c->jobs,
+        .control = c->control,
+        .max_prompt_bytes = c->options.max_prompt_bytes,
+    };
+    TRY(gateway_open(&c->gateway, &gateway, err));
+    const struct engine_options engine = {
+        .target = c->target,
+        .drafter = c->drafter,
+        .gateway = c->gateway,
+        .tok = c->tok,
+        .jobs = c->jobs,
+        .control = c->control,
+        .n_draft = c->options.n_draft,
+        .draft_name = c->options.draft,
+        .draft_support = c->options.support,
+        .queue_capacity = c->options.queue_capacity,
+        .addresses = c->addresses,
+        .n_addresses = c->n_addresses,
+    };
+    TRY(engine_open(&c->engine, &engine, err));
+out:
+    return rc;
+}
+
+int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,
+                     struct error *err)
+{
+    int rc = 0;
+    struct coordinator *c = NULL;
+    *coordinator = NULL;
+    TRY(mem_array(&c, 1, sizeof *c, err));
+    c->options = *options;
+    TRY(open_tokenizer(c, err));
+    TRY(open_drafter(c, err));
+    TRY(strcmp(options->target, "mpi") == 0 ? learn_addresses(c, err) : split_addresses(c, err));
+    TRY(open_parts(c, err));
+    log_line(LOG_LEVEL_INFO, "ready", "address=%s draft=%s k=%d workers=%d",
+             gateway_address(c->gateway), options->draft, c->drafter ? options->n_draft : 0,
+             c->n_addresses);
+    *coordinator = c;
+    c = NULL;
+out:
+    coordinator_close(c);
+    return rc;
+}
+
+int coordinator_run(struct coordinator *c, struct error *err)
+{
+    return engine_run(c->engine, err);
+}
+
+void coordinator_stop(struct coordinator *c)
+{
+    queue_shut(c->jobs);
+}
+
+void coordinator_close(struct coordinator *c)
+{
+    if (!c) return;
+    gateway_close(c->gateway, CLOSE_GRACE_MS);
+    engine_close(c->engine);
+    target_close(c->target);
+    queue_close(c->jobs);
+    queue_close(c->control);
+    drafter_close(c->drafter);
+    tokenizer_close(c->tok);
+    free(c->roster);
+    comm_close(c->part);
+    comm_close(c->world);
+    free(c);
+}

@@ -1,0 +1,34 @@
+/* The coordinator: gateway, engine, drafter and target group, put together. */
+#pragma once
+
+#include "base/error.h"
+
+enum { COORDINATOR_TARGETS_MAX = 8, COORDINATOR_LIST_BYTES = 2048 };
+
+struct coordinator;
+
+struct coordinator_options {
+    const char *listen;
+    const char *target;    /* "ADDRESS,ADDRESS,..." one per rank, or "mpi" */
+    const char *draft;     /* folder, synthetic:... or "none" */
+    const char *tokenizer; /* folder or synthetic:...; NULL = the draft's */
+    const char *kernels;
+    int n_threads; /* of the draft */
+    int n_draft;   /* K */
+    int support;
+    int draft_kv_tokens;
+    int queue_capacity;
+    int step_timeout_s;
+    int max_prompt_bytes;
+};
+
+int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,
+                     struct error *err);
+
+/* Serves until coordinator_stop, in the calling thread. Errors: ERR_ARGUMENT the target does not fit. */
+int coordinator_run(struct coordinator *coordinator, struct error *err);
+
+/* From any thread. */
+void coordinator_stop(struct coordinator *coordinator);
+
+void coordinator_close(struct coordinator *coordinator);

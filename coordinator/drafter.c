@@ -1,0 +1,167 @@
+/* The draft. */
+#include "coordinator/drafter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+
+enum { DRAFT_STEP_TOKENS = 256 };
+
+struct drafter {
+    struct drafter_options options;
+    struct checkpoint *checkpoint;
+    struct backend *backend;
+    struct model *model;
+    struct block_pool pool;
+    int n_vocab;
+    struct select_item *scratch; /* [support] */
+    float *candidates;           /* [support] logits, for `coupled` */
+};
+
+/* Equal tables are required; a padded tail of the embedding may differ. */
+static int check_tokenizer(const struct drafter *d, const struct tokenizer *tok, struct error *err)
+{
+    struct tokenizer *own = NULL;
+    int rc = 0;
+    if (checkpoint_is_synthetic(d->checkpoint)) return 0;
+    TRY(tokenizer_open(&own, d->options.model, err));
+    if (tokenizer_fingerprint(own) != tokenizer_fingerprint(tok)) {
+        rc = error_set(err, ERR_ARGUMENT,
+                       "the draft %s has another vocabulary than the tokenizer in use (%d and %d "
+                       "tokens): draft and target must share one token table",
+                       d->options.model, tokenizer_vocab_size(own), tokenizer_vocab_size(tok));
+    }
+out:
+    tokenizer_close(own);
+    return rc;
+}
+
+int drafter_open(struct drafter **drafter, const struct drafter_options *options,
+                 const struct tokenizer *tok, struct error *err)
+{
+    int rc = 0;
+    struct drafter *d = NULL;
+    const struct backend_cpu_options cpu = {options->kernels, options->n_threads};
+    *drafter = NULL;
+    TRY(mem_array(&d, 1, sizeof *d, err));
+    d->options = *options;
+    TRY(checkpoint_open(&d->checkpoint, options->model, err));
+    TRY(check_tokenizer(d, tok, err));
+    const struct model_config *cfg = checkpoint_config(d->checkpoint);
+    int n_vocab = tokenizer_vocab_size(tok);
+    d->n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size;
+    if (d->options.support > d->n_vocab) d->options.support = d->n_vocab;
+    const struct model_options mo = {
+        .n_kv_blocks = (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
+        .max_tokens = DRAFT_STEP_TOKENS,
+        .max_rows = 1,
+        .max_lanes = 1,
+        .n_vocab = d->n_vocab,
+    };
+    TRY(block_pool_open(&d->pool, mo.n_kv_blocks, KV_BLOCK_TOKENS, err));
+    TRY(mem_array(&d->scratch, (size_t)d->options.support, sizeof *d->scratch, err));
+    TRY(mem_array(&d->candidates, (size_t)d->options.support, sizeof *d->candidates, err));
+    TRY(backend_cpu_open(&d->backend, &cpu, err));
+    TRY(model_open(&d->model, d->checkpoint, comm_single(), d->backend, &mo, err));
+    *drafter = d;
+    d = NULL;
+out:
+    drafter_close(d);
+    return rc;
+}
+
+void drafter_close(struct drafter *d)
+{
+    if (!d) return;
+    model_close(d->model);
+    if (d->backend) d->backend->ops->close(d->backend);
+    checkpoint_close(d->checkpoint);
+    block_pool_close(&d->pool);
+    free(d->scratch);
+    free(d->candidates);
+    free(d);
+}
+
+const struct model_config *drafter_config(const struct drafter *d)
+{
+    return checkpoint_config(d->checkpoint);
+}
+
+struct block_pool *drafter_pool(struct drafter *d)
+{
+    return &d->pool;
+}
+
+/* Feeds tokens[n_draft_kv .. end) in chunks; the last row's logits stay behind. */
+static int feed(struct drafter *d, struct sequence *seq, int end, struct error *err)
+{
+    int rc = 0;
+    TRY(block_table_reach(&seq->draft_blocks, &d->pool, end, err));
+    while (seq->n_draft_kv < end) {
+        int n = end - seq->n_draft_kv;
+        if (n > DRAFT_STEP_TOKENS) n = DRAFT_STEP_TOKENS;
+        const struct forward_lane lane = {seq->n_draft_kv, n, seq->tokens + seq->n_draft_kv,
+                                          seq->draft_blocks.blocks};
+        const struct forward_row row = {0, n - 1};
+        int n_rows = seq->n_draft_kv + n == end ? 1 : 0;
+        TRY(model_forward(d->model, &lane, 1, &row, n_rows, err));
+        seq->n_draft_kv += n;
+    }
+out:
+    return rc;
+}
+
+/* Chooses the guess for position `position` from the logits left by feed. */
+static int choose(struct drafter *d, const struct sequence *seq, int position, struct arena *arena,
+                  struct sparse_dist *q, int32_t *guess, struct error *err)
+{
+    size_t support = (size_t)d->options.support;
+    const float *logits = model_logits(d->model, 0);
+    *q = (struct sparse_dist){.ids = arena_take(arena, support, sizeof *q->ids),
+                              .p = arena_take(arena, support, sizeof *q->p)};
+    if (!q->ids || !q->p) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
+    sampling_draft_dist(logits, d->n_vocab, &seq->sampling, d->options.support, d->scratch, q);
+    if (seq->rule == RULE_COUPLED && seq->sampling.temperature > 0) {
+        for (int i = 0; i < q->n; i++) {
+            d->candidates[i] = logits[q->ids[i]];
+        }
+        *guess = sampling_coupled_pick(q->ids, d->candidates, q->n, seq->sampling.temperature,
+                                       seq->seed, (uint32_t)position);
+        *q = (struct sparse_dist){.n = 1, .ids = q->ids, .p = q->p};
+        q->ids[0] = *guess;
+        q->p[0] = 1.0f;
+        return 0;
+    }
+    const struct rng_address at = {seq->seed, (uint32_t)position, (uint32_t)seq->n_tokens};
+    *guess = sparse_draw(q, rng_uniform(&at, RNG_DRAFT, 0));
+    return 0;
+}
+
+static bool is_one_of(const int32_t *ids, int n, int32_t id)
+{
+    for (int i = 0; i < n; i++) {
+        if (ids[i] == id) return true;
+    }
+    return false;
+}
+
+int drafter_propose(struct drafter *d, struct sequence *seq, int k, const int32_t *eos_ids,
+                    int n_eos, struct arena *arena, struct draft *draft, struct error *err)
+{
+    int rc = 0, committed = seq->n_tokens;
+    draft->n = 0;
+    /* A fully accepted round leaves the last guess unfed; position is the truth. */
+    if (seq->n_draft_kv >= committed) seq->n_draft_kv = committed - 1;
+    while (draft->n < k) {
+        int position = committed + draft->n;
+        TRY(feed(d, seq, position, err));
+        int32_t guess;
+        TRY(choose(d, seq, position, arena, &draft->q[draft->n], &guess, err));
+        draft->tokens[draft->n++] = guess;
+        seq->tokens[position] = guess; /* past the committed ones: room for the next feed */
+        if (is_one_of(eos_ids, n_eos, guess)) break;
+    }
+out:
+    return rc;
+}

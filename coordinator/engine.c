@@ -1,0 +1,283 @@
+/* The engine. */
+#include "coordinator/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "coordinator/score.h"
+
+enum {
+    ENGINE_SEQUENCES = 1, /* capacity; everything here loops over it */
+    ROUND_ARENA_BYTES = 64 << 20,
+    IDLE_US = 100000, /* how often an idle engine looks at its streams */
+    RECONNECT_US = 200000,
+    CONNECT_US = 2000000,
+    STATE_BYTES = 320
+};
+
+struct engine {
+    struct engine_options options;
+    struct round_tools tools;
+    struct block_pool target_pool;
+    struct sequence sequences[ENGINE_SEQUENCES];
+    struct arena arena;
+    struct wire_buffer buffer;
+    int64_t next_connect_us;
+    bool was_connected;
+    char state[STATE_BYTES]; /* "serving", or why not */
+};
+
+int engine_open(struct engine **engine, const struct engine_options *options, struct error *err)
+{
+    int rc = 0;
+    struct engine *e = NULL;
+    *engine = NULL;
+    TRY(mem_array(&e, 1, sizeof *e, err));
+    e->options = *options;
+    TRY(arena_open(&e->arena, ROUND_ARENA_BYTES, err));
+    e->tools = (struct round_tools){options->target, options->drafter, &e->target_pool,
+                                    options->tok,    &e->arena,        &e->buffer};
+    snprintf(e->state, sizeof e->state, "the target group has not been reached yet");
+    *engine = e;
+    e = NULL;
+out:
+    engine_close(e);
+    return rc;
+}
+
+static void close_sequences(struct engine *e)
+{
+    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
+        sequence_close(&e->sequences[i]);
+    }
+    block_pool_close(&e->target_pool);
+    if (e->options.drafter) block_pool_reset(drafter_pool(e->options.drafter));
+}
+
+void engine_close(struct engine *e)
+{
+    if (!e) return;
+    close_sequences(e);
+    arena_close(&e->arena);
+    wire_buffer_free(&e->buffer);
+    free(e);
+}
+
+static struct block_pool *draft_pool(const struct engine *e)
+{
+    return e->options.drafter ? drafter_pool(e->options.drafter) : NULL;
+}
+
+/* Sequences and blocks as the group that was just connected has them. */
+static int adopt_group(struct engine *e, struct error *err)
+{
+    const struct target_description *d = target_description(e->options.target);
+    int rc = 0, table = d->context_limit / d->block_tokens + 2;
+    close_sequences(e);
+    TRY(block_pool_open(&e->target_pool, d->n_kv_blocks, d->block_tokens, err));
+    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
+        int draft_table = draft_pool(e) ? draft_pool(e)->n_blocks : 0;
+        TRY(sequence_open(&e->sequences[i], i, d->context_limit, table, draft_table, err));
+    }
+out:
+    return rc;
+}
+
+static void set_state(struct engine *e, bool is_serving, const char *why)
+{
+    snprintf(e->state, sizeof e->state, "%s", is_serving ? "serving" : why);
+    gateway_set_serving(e->options.gateway, is_serving);
+}
+
+/* Tries to connect now and then. Errors: ERR_ARGUMENT the first group that answers does not fit. */
+static int keep_connected(struct engine *e, struct error *err)
+{
+    if (target_is_connected(e->options.target)) return 0;
+    if (clock_now_us() < e->next_connect_us) return 0;
+    int rc = target_connect(e->options.target, clock_now_us() + CONNECT_US, err);
+    if (!rc) rc = adopt_group(e, err);
+    e->next_connect_us = clock_now_us() + RECONNECT_US;
+    if (rc) {
+        bool is_news = strncmp(e->state, err->text, sizeof e->state - 1) != 0;
+        set_state(e, false, err->text);
+        if (is_news) log_line(LOG_LEVEL_WARN, "target_unreachable", "text=\"%s\"", err->text);
+        return rc == ERR_ARGUMENT && !e->was_connected ? rc : 0;
+    }
+    const struct target_description *d = target_description(e->options.target);
+    log_line(LOG_LEVEL_INFO, "target_ready", "model=%s ranks=%d arithmetic=%s group=%s context=%d",
+             d->model, d->n_ranks, d->arithmetic, d->group, d->context_limit);
+    e->was_connected = true;
+    set_state(e, true, "");
+    return 0;
+}
+
+/* Everybody who is being served loses; the next request waits for no one. */
+static void lose_target(struct engine *e, const struct error *why)
+{
+    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
+        struct sequence *seq = &e->sequences[i];
+        if (!seq->is_active) continue;
+        sequence_fail(seq, why);
+        sequence_end(seq, &e->target_pool, draft_pool(e));
+    }
+    e->next_connect_us = 0;
+    set_state(e, false, why->text);
+}
+
+static void refuse(struct job *job, int code, const char *text)
+{
+    rpc_call_finish(job->call, code, text);
+    job_free(job);
+}
+
+static void answer_describe(struct engine *e, struct job *job)
+{
+    struct error err;
+    const struct target_description *d = target_description(e->options.target);
+    const struct service_description desc = {
+        .version = OUTRIDER_VERSION,
+        .target_model = d->model,
+        .target_architecture = d->architecture,
+        .arithmetic = d->arithmetic,
+        .draft_model = e->options.drafter ? e->options.draft_name : "",
+        .state = e->state,
+        .n_ranks = d->n_ranks,
+        .n_slices = d->n_slices,
+        .vocab_size = d->vocab_size,
+        .context_limit = d->context_limit,
+        .default_n_draft = e->options.drafter ? e->options.n_draft : 0,
+        .draft_support = e->options.draft_support,
+        .n_kv_blocks = d->n_kv_blocks,
+        .queue_capacity = e->options.queue_capacity,
+        .model_fingerprint = d->model_fingerprint,
+        .tokenizer_fingerprint = tokenizer_fingerprint(e->options.tok),
+        .n_addresses = e->options.n_addresses,
+        .addresses = e->options.addresses,
+    };
+    int rc = service_description_encode(&e->buffer, &desc, &err);
+    if (!rc) rc = rpc_call_send(job->call, e->buffer.data, e->buffer.len, &err);
+    refuse(job, rc, rc ? err.text : "");
+}
+
+static void answer_control(struct engine *e)
+{
+    struct error err;
+    void *item;
+    while (queue_pop(e->options.control, &item, 0, &err) == 0) {
+        answer_describe(e, item);
+    }
+}
+
+/* Starts a job on a free sequence. Errors: the group was lost while scoring. */
+static int start_job(struct engine *e, struct sequence *seq, struct job *job, struct error *err)
+{
+    const struct sequence_defaults defaults = {
+        .n_draft = e->options.n_draft,
+        .context_limit = target_description(e->options.target)->context_limit,
+        .has_draft = e->options.drafter != NULL,
+    };
+    int rc = 0;
+    if (job->kind == JOB_SCORE) {
+        rc = score_run(&e->tools, job, seq, err);
+        job_free(job);
+        return rc;
+    }
+    if (sequence_begin(seq, job, e->options.tok, &defaults, err)) refuse(job, err->code, err->text);
+    return 0;
+}
+
+static struct sequence *free_sequence(struct engine *e)
+{
+    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
+        if (!e->sequences[i].is_active) return &e->sequences[i];
+    }
+    return NULL;
+}
+
+static int list_active(struct engine *e, struct sequence **active)
+{
+    int n = 0;
+    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
+        if (e->sequences[i].is_active) active[n++] = &e->sequences[i];
+    }
+    return n;
+}
+
+/* Takes jobs while there is a free sequence; waits a little when there is nothing to do at all.
+ * Errors: ERR_CLOSED it is time to stop. */
+static int admit(struct engine *e, struct error *err)
+{
+    struct sequence *active[ENGINE_SEQUENCES];
+    void *item;
+    int rc = 0;
+    while (free_sequence(e)) {
+        int64_t patience = list_active(e, active) ? 0 : clock_now_us() + IDLE_US;
+        rc = queue_pop(e->options.jobs, &item, patience, err);
+        if (rc) return rc == ERR_TIMEOUT ? 0 : rc;
+        struct job *job = item;
+        if (rpc_call_is_cancelled(job->call)) {
+            refuse(job, ERR_CANCELLED, "the client is gone");
+        } else if (!target_is_connected(e->options.target)) {
+            refuse(job, ERR_UNAVAILABLE, e->state);
+        } else if (start_job(e, free_sequence(e), job, err)) {
+            lose_target(e, err);
+        }
+        if (!target_is_connected(e->options.target)) return 0;
+    }
+    return queue_is_shut(e->options.jobs) ? error_set(err, ERR_CLOSED, "the queue is shut") : 0;
+}
+
+/* Ends what has been cancelled and what is done. */
+static void sweep(struct engine *e)
+{
+    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
+        struct sequence *seq = &e->sequences[i];
+        if (!seq->is_active) continue;
+        if (seq->finish_reason) {
+            sequence_finish(seq, target_description(e->options.target)->arithmetic, &e->buffer);
+        } else if (rpc_call_is_cancelled(seq->job->call)) {
+            struct error gone;
+            error_set(&gone, ERR_CANCELLED, "the client is gone");
+            sequence_fail(seq, &gone);
+        } else {
+            continue;
+        }
+        sequence_end(seq, &e->target_pool, draft_pool(e));
+    }
+}
+
+static void stop_all(struct engine *e)
+{
+    struct error err, why;
+    void *item;
+    error_set(&why, ERR_UNAVAILABLE, "the coordinator is shutting down");
+    lose_target(e, &why);
+    while (queue_pop(e->options.jobs, &item, 0, &err) == 0) {
+        refuse(item, why.code, why.text);
+    }
+    queue_shut(e->options.control);
+    while (queue_pop(e->options.control, &item, 0, &err) == 0) {
+        refuse(item, why.code, why.text);
+    }
+}
+
+int engine_run(struct engine *e, struct error *err)
+{
+    struct sequence *active[ENGINE_SEQUENCES];
+    int rc = 0;
+    for (;;) {
+        TRY(keep_connected(e, err));
+        answer_control(e);
+        TRY(admit(e, err));
+        if (target_poll(e->options.target, err)) lose_target(e, err);
+        int n = list_active(e, active);
+        if (n && round_run(&e->tools, active, n, err)) lose_target(e, err);
+        sweep(e);
+    }
+out:
+    stop_all(e);
+    return rc == ERR_CLOSED ? 0 : rc;
+}

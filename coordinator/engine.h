@@ -1,0 +1,28 @@
+/* The engine: takes jobs off the queue, keeps the target connected, runs rounds over its sequences.
+ * One thread, which owns everything here. */
+#pragma once
+
+#include "coordinator/gateway.h"
+#include "coordinator/round.h"
+
+struct engine;
+
+struct engine_options {
+    struct target *target;   /* kept, as all of these */
+    struct drafter *drafter; /* NULL = none */
+    struct gateway *gateway;
+    const struct tokenizer *tok;
+    struct queue *jobs, *control;
+    int n_draft; /* K of requests that do not say */
+    const char *draft_name;
+    int draft_support, queue_capacity;
+    const char *const *addresses;
+    int n_addresses;
+};
+
+int engine_open(struct engine **engine, const struct engine_options *options, struct error *err);
+void engine_close(struct engine *engine);
+
+/* Runs until the queue of jobs is shut. Errors: ERR_ARGUMENT the target does not fit the draft or the
+ * tokenizer, found before anything was served. */
+int engine_run(struct engine *engine, struct error *err);

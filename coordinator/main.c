@@ -1,0 +1,152 @@
+/* outrider-coordinator: takes generation jobs, drafts, verifies on the workers, answers. */
+#include <argp.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/process.h"
+#include "coordinator/coordinator.h"
+#include "proto/generation_wire.h"
+
+const char *argp_program_version = "outrider-coordinator " OUTRIDER_VERSION;
+
+enum {
+    STOP_GRACE_MS = 1500,
+    OPT_TOKENIZER = 256,
+    OPT_SUPPORT,
+    OPT_QUEUE,
+    OPT_DRAFT_KV,
+    OPT_STEP_TIMEOUT,
+    OPT_PROMPT_BYTES,
+    OPT_KERNELS,
+    OPT_LOG_LEVEL
+};
+
+static const struct argp_option options[] = {
+    {"target", 'w', "ADDRESSES", 0,
+     "worker addresses, one per rank, separated by commas; or mpi, when one mpirun starts "
+     "everything",
+     0},
+    {"draft", 'd', "MODEL", 0, "draft model: a folder, synthetic:SHAPE,seed=S or none", 0},
+    {"listen", 'l', "ADDRESS", 0, "HOST:PORT or unix:PATH; default 127.0.0.1:7070", 0},
+    {"draft-tokens", 'K', "K", 0,
+     "guesses per round, 0 to 16, where a request does not say; default 4", 0},
+    {"threads", 't', "N", 0, "threads of the draft; default 1", 0},
+    {"tokenizer", OPT_TOKENIZER, "FOLDER", 0, "tokenizer; default the draft's", 0},
+    {"draft-support", OPT_SUPPORT, "N", 0,
+     "q is the draft's best N tokens, renormalised; default 64", 0},
+    {"draft-kv-tokens", OPT_DRAFT_KV, "N", 0, "positions of the draft's KV cache; default 8192", 0},
+    {"queue", OPT_QUEUE, "N", 0, "requests that may wait; default 64", 0},
+    {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0, "patience with one step; default 120", 0},
+    {"max-prompt-bytes", OPT_PROMPT_BYTES, "N", 0, "longest text accepted; default 4194304", 0},
+    {"kernels", OPT_KERNELS, "NAME", 0, "auto, avx512, avx2 or plain: same bits; default auto", 0},
+    {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
+    {0},
+};
+
+struct arguments {
+    struct coordinator_options coordinator;
+    enum log_level level;
+    struct error err;
+};
+
+static int parse_number(struct argp_state *state, int *out, const char *name, const char *text,
+                        int least, int most)
+{
+    struct arguments *args = state->input;
+    if (options_int(out, name, text, least, most, &args->err)) {
+        argp_failure(state, 2, 0, "%s", args->err.text);
+    }
+    return 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct arguments *args = state->input;
+    struct coordinator_options *c = &args->coordinator;
+    switch (key) {
+    case 'w':
+        c->target = arg;
+        return 0;
+    case 'd':
+        c->draft = arg;
+        return 0;
+    case 'l':
+        c->listen = arg;
+        return 0;
+    case 'K':
+        return parse_number(state, &c->n_draft, "--draft-tokens", arg, 0, GENERATE_DRAFT_MAX);
+    case 't':
+        return parse_number(state, &c->n_threads, "--threads", arg, 1, 256);
+    case OPT_TOKENIZER:
+        c->tokenizer = arg;
+        return 0;
+    case OPT_SUPPORT:
+        return parse_number(state, &c->support, "--draft-support", arg, 1, WIRE_ROW_IDS_MAX);
+    case OPT_DRAFT_KV:
+        return parse_number(state, &c->draft_kv_tokens, "--draft-kv-tokens", arg, 16, 1 << 28);
+    case OPT_QUEUE:
+        return parse_number(state, &c->queue_capacity, "--queue", arg, 1, 65536);
+    case OPT_STEP_TIMEOUT:
+        return parse_number(state, &c->step_timeout_s, "--step-timeout", arg, 1, 86400);
+    case OPT_PROMPT_BYTES:
+        return parse_number(state, &c->max_prompt_bytes, "--max-prompt-bytes", arg, 1,
+                            GENERATE_PROMPT_BYTES_MAX);
+    case OPT_KERNELS:
+        c->kernels = arg;
+        return 0;
+    case OPT_LOG_LEVEL:
+        if (log_parse_level(arg, &args->level)) {
+            argp_failure(state, 2, 0, "--log-level %s: expected debug, info, warn or error", arg);
+        }
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_failure(state, 2, 0, "'%s' is not an option; see --help", arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (!c->target) argp_failure(state, 2, 0, "--target is missing");
+        if (!c->draft) argp_failure(state, 2, 0, "--draft is missing; none serves plainly");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void on_stop(void *arg)
+{
+    struct coordinator **coordinator = arg;
+    if (*coordinator) coordinator_stop(*coordinator);
+}
+
+int main(int argc, char **argv)
+{
+    static struct coordinator *coordinator; /* the signal thread looks at it */
+    struct arguments args = {
+        .coordinator = {.listen = "127.0.0.1:7070",
+                        .kernels = "auto",
+                        .n_threads = 1,
+                        .n_draft = 4,
+                        .support = 64,
+                        .draft_kv_tokens = 8192,
+                        .queue_capacity = 64,
+                        .step_timeout_s = 120,
+                        .max_prompt_bytes = 4 << 20},
+        .level = LOG_LEVEL_INFO,
+    };
+    const struct argp argp = {.options = options,
+                              .parser = parse_option,
+                              .doc = "Serves a target model with speculative decoding."};
+    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    log_open("outrider-coordinator", args.level);
+    int rc = process_open(on_stop, &coordinator, STOP_GRACE_MS, &args.err);
+    if (!rc) rc = coordinator_open(&coordinator, &args.coordinator, &args.err);
+    if (!rc) rc = coordinator_run(coordinator, &args.err);
+    if (rc) {
+        log_line(LOG_LEVEL_ERROR, "failed", "reason=%s text=\"%s\"", error_name(rc), args.err.text);
+        _Exit(EXIT_FAILURE);
+    }
+    coordinator_close(coordinator);
+    process_close();
+    log_line(LOG_LEVEL_INFO, "stopped", "reason=signal");
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,35 @@
+/* From committed ids to the text a client may see: streaming detokenization, stop strings, and the
+ * holding back of text that may yet become a stop string. Owned by the engine thread. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "model/tokenizer.h"
+
+struct output {
+    struct detokenizer *detok;
+    const char *const *stops; /* lent */
+    int n_stops;
+    size_t longest_stop;
+    char *text; /* made, not yet released; NUL-terminated */
+    size_t len, capacity;
+    const char *matched; /* the stop string that ended the text, NULL = none */
+};
+
+/* keeps tok and stops. */
+int output_open(struct output *out, const struct tokenizer *tok, const char *const *stops,
+                int n_stops, struct error *err);
+void output_close(struct output *out);
+
+/* Adds a committed token. When a stop string is complete, the text ends before it and `matched` is
+ * set: nothing may be pushed after that. */
+int output_push(struct output *out, int32_t id, struct error *err);
+
+/* The end of the text: what was held back comes free. */
+int output_finish(struct output *out, struct error *err);
+
+/* Bytes at the front of text that may be released now. */
+size_t output_ready(const struct output *out);
+
+/* Drops the first n bytes: they have been sent. */
+void output_drop(struct output *out, size_t n);

@@ -1,0 +1,231 @@
+/* One round over all active sequences. */
+#include "coordinator/round.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "model/accept.h"
+
+/* A sequence's share of the round. */
+struct part {
+    struct sequence *seq;
+    struct draft draft;
+    bool is_last_chunk; /* rows are wanted: the step reaches the last committed token */
+    int first_want;     /* of the rows */
+};
+
+enum { ROUND_SEQUENCES_MAX = 64 };
+
+/* K of this round: what was asked for, cut to what may still be committed and to the context. */
+static int choose_k(const struct sequence *seq, const struct target_description *target)
+{
+    int k = seq->n_draft;
+    int room = seq->end - seq->n_tokens - 1;
+    if (k > room) k = room;
+    int context = target->context_limit - seq->n_tokens;
+    if (k > context) k = context;
+    return k > 0 ? k : 0;
+}
+
+/* The whole prompt may not fit into one step: only the last chunk carries guesses. */
+static bool reaches_end(const struct sequence *seq, int k, int max_tokens)
+{
+    return seq->n_tokens - seq->n_target_kv + k <= max_tokens;
+}
+
+static int draft_part(const struct round_tools *tools, struct part *part, int max_tokens,
+                      struct error *err)
+{
+    struct sequence *seq = part->seq;
+    const struct target_description *target = target_description(tools->target);
+    int k = tools->drafter ? choose_k(seq, target) : 0;
+    part->draft.n = 0;
+    part->is_last_chunk = reaches_end(seq, k, max_tokens);
+    if (!part->is_last_chunk || k == 0) return 0;
+    int64_t start_us = clock_now_us();
+    int n_eos = seq->job->generate.ignore_eos ? 0 : target->n_eos;
+    int rc = drafter_propose(tools->drafter, seq, k, target->eos_ids, n_eos, tools->arena,
+                             &part->draft, err);
+    seq->counters.draft_us += (uint64_t)(clock_now_us() - start_us);
+    return rc;
+}
+
+/* Tokens n_target_kv .. of the sequence, then the guesses. */
+static int place_lane(const struct round_tools *tools, struct part *part, int max_tokens,
+                      struct step_lane *lane, struct error *err)
+{
+    struct sequence *seq = part->seq;
+    int n = part->is_last_chunk ? seq->n_tokens - seq->n_target_kv + part->draft.n : max_tokens;
+    int rc = block_table_reach(&seq->target_blocks, tools->target_pool, seq->n_target_kv + n, err);
+    if (rc) return rc;
+    *lane = (struct step_lane){
+        .slot = seq->slot,
+        .position = seq->n_target_kv,
+        .n_tokens = n,
+        .tokens = seq->tokens + seq->n_target_kv,
+        .n_draft = part->draft.n,
+        .first_block = seq->n_blocks_sent,
+        .n_blocks = seq->target_blocks.n - seq->n_blocks_sent,
+        .blocks = seq->target_blocks.blocks + seq->n_blocks_sent,
+    };
+    return 0;
+}
+
+/* Row i is what is known of p after the committed tokens and the first i guesses. */
+static int list_wants(struct part *part, int lane, const struct step_lane *step_lane,
+                      struct target_want *wants)
+{
+    struct sequence *seq = part->seq;
+    if (!part->is_last_chunk) return 0;
+    int first_index = step_lane->n_tokens - part->draft.n - 1;
+    for (int i = 0; i <= part->draft.n; i++) {
+        wants[i] = (struct target_want){
+            .lane = lane,
+            .index = first_index + i,
+            .rule = seq->rule,
+            .params = &seq->sampling,
+            .q = i < part->draft.n ? &part->draft.q[i] : NULL,
+            .at = {seq->seed, (uint32_t)(seq->n_tokens + i), (uint32_t)seq->n_tokens},
+            .full_rows = seq->job->generate.full_rows,
+        };
+    }
+    return part->draft.n + 1;
+}
+
+static void count(struct sequence *seq, const struct draft *draft, int n_accepted)
+{
+    struct generate_counters *c = &seq->counters;
+    c->rounds++;
+    c->drafted += (uint32_t)draft->n;
+    c->accepted += (uint32_t)n_accepted;
+    c->rejections += n_accepted < draft->n ? 1 : 0;
+    for (int i = 0; i < draft->n; i++) {
+        c->drafted_at[i]++;
+        c->tested_at[i] += i <= n_accepted ? 1 : 0;
+        c->accepted_at[i] += i < n_accepted ? 1 : 0;
+    }
+}
+
+/* Accepts, then commits n_accepted guesses and the token after them. */
+static int commit_part(const struct round_tools *tools, struct part *part,
+                       const struct target_row *rows, struct error *err)
+{
+    struct sequence *seq = part->seq;
+    const struct draft *draft = &part->draft;
+    const struct target_description *target = target_description(tools->target);
+    const struct rng_address at = {seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
+    struct accept_result result =
+        accept_function(seq->rule)(rows, draft->q, draft->tokens, draft->n, &at);
+
+    int32_t ids[GENERATE_DRAFT_MAX + 1];
+    enum token_origin origins[GENERATE_DRAFT_MAX + 1];
+    for (int i = 0; i < result.n_accepted; i++) {
+        ids[i] = draft->tokens[i];
+        origins[i] = TOKEN_ACCEPTED;
+    }
+    bool is_rejected = result.n_accepted < draft->n;
+    ids[result.n_accepted] = result.next;
+    origins[result.n_accepted] = draft->n == 0 ? TOKEN_PLAIN
+                                 : is_rejected ? TOKEN_REPLACEMENT
+                                               : TOKEN_BONUS;
+    count(seq, draft, result.n_accepted);
+    int known = seq->n_tokens + result.n_accepted; /* fed and right */
+    seq->n_target_kv = known;
+    if (seq->n_draft_kv > known) seq->n_draft_kv = known;
+    return sequence_commit(seq, ids, origins, result.n_accepted + 1,
+                           is_rejected ? draft->tokens[result.n_accepted] : -1, tools->tok,
+                           target->eos_ids, target->n_eos, tools->buffer, err);
+}
+
+static void fail_part(const struct round_tools *tools, struct part *part, const struct error *why)
+{
+    sequence_fail(part->seq, why);
+    sequence_end(part->seq, tools->target_pool,
+                 tools->drafter ? drafter_pool(tools->drafter) : NULL);
+    part->seq = NULL;
+}
+
+/* Where the time of the step went, charged to each sequence that shared it. */
+static void charge(struct sequence *seq, const struct target_cost *cost, int n_rows)
+{
+    struct generate_counters *c = &seq->counters;
+    c->verify_us += (uint64_t)cost->compute_us;
+    c->collective_us += (uint64_t)cost->collective_us;
+    int64_t wire = cost->total_us - cost->compute_us - cost->collective_us;
+    c->wire_us += wire > 0 ? (uint64_t)wire : 0;
+    c->bytes_sent += cost->bytes_sent;
+    c->bytes_received += cost->bytes_received;
+    c->rows += (uint64_t)n_rows;
+    c->more_rows += cost->more_rows;
+}
+
+/* After the step: the sequence's rows become tokens. */
+static void settle_part(const struct round_tools *tools, struct part *part,
+                        const struct step_lane *lane, const struct target_row *rows,
+                        const struct target_cost *cost, int64_t start_us)
+{
+    struct sequence *seq = part->seq;
+    struct error err;
+    seq->n_blocks_sent = seq->target_blocks.n;
+    if (!part->is_last_chunk) {
+        seq->n_target_kv += lane->n_tokens;
+        return;
+    }
+    bool is_first = seq->n_tokens == seq->n_prompt;
+    int64_t accept_us = clock_now_us();
+    int rc = commit_part(tools, part, rows + part->first_want, &err);
+    int64_t now_us = clock_now_us();
+    if (is_first) {
+        seq->counters.draft_us = 0; /* it read the prompt, as the step did */
+        seq->counters.first_round_tokens = (uint32_t)(seq->n_tokens - seq->n_prompt);
+    } else {
+        charge(seq, cost, part->draft.n + 1);
+        seq->counters.accept_us += (uint64_t)(now_us - accept_us);
+        seq->counters.rounds_us += (uint64_t)(now_us - start_us);
+    }
+    if (rc) fail_part(tools, part, &err);
+}
+
+int round_run(const struct round_tools *tools, struct sequence **seqs, int n, struct error *err)
+{
+    struct part parts[ROUND_SEQUENCES_MAX];
+    struct step_lane lanes[ROUND_SEQUENCES_MAX];
+    struct target_want wants[ROUND_SEQUENCES_MAX * (GENERATE_DRAFT_MAX + 1)];
+    struct target_row *rows;
+    struct target_cost cost = {0};
+    int n_lanes = 0, n_wants = 0, rc;
+    int64_t start_us = clock_now_us();
+    int max_tokens = target_description(tools->target)->max_step_tokens / (n ? n : 1);
+
+    arena_reset(tools->arena);
+    for (int i = 0; i < n; i++) {
+        struct part *part = &parts[n_lanes];
+        part->seq = seqs[i];
+        rc = draft_part(tools, part, max_tokens, err);
+        if (!rc) rc = place_lane(tools, part, max_tokens, &lanes[n_lanes], err);
+        if (rc) {
+            fail_part(tools, part, err);
+            continue;
+        }
+        part->first_want = n_wants;
+        n_wants += list_wants(part, n_lanes, &lanes[n_lanes], &wants[n_wants]);
+        n_lanes++;
+    }
+    if (n_lanes == 0) return 0;
+    rows = arena_take(tools->arena, (size_t)n_wants, sizeof *rows);
+    if (n_wants && !rows) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", n_wants);
+    rc = target_verify(tools->target, lanes, n_lanes, wants, n_wants, tools->arena, rows, &cost,
+                       err);
+    if (rc && target_is_connected(tools->target)) {
+        /* A rank refused the step: whose lane it was is in the text, but the step is one. */
+        for (int i = 0; i < n_lanes; i++) {
+            fail_part(tools, &parts[i], err);
+        }
+        return 0;
+    }
+    if (rc) return rc;
+    for (int i = 0; i < n_lanes; i++) {
+        settle_part(tools, &parts[i], &lanes[i], rows, &cost, start_us);
+    }
+    return 0;
+}

@@ -1,0 +1,20 @@
+/* One round over all active sequences: draft, verify, accept, commit. The heart of the program; it
+ * reads as docs/design.md section 7 says it. */
+#pragma once
+
+#include "coordinator/drafter.h"
+#include "coordinator/target.h"
+
+/* What a round needs; owned by the engine thread. */
+struct round_tools {
+    struct target *target;
+    struct drafter *drafter; /* NULL = none */
+    struct block_pool *target_pool;
+    const struct tokenizer *tok;
+    struct arena *arena;        /* reset at the start of each round */
+    struct wire_buffer *buffer; /* encoding of replies */
+};
+
+/* Runs one round for seqs[n] (all active). A sequence whose own part fails is failed and ended here;
+ * the others go on. Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost: nothing was committed. */
+int round_run(const struct round_tools *tools, struct sequence **seqs, int n, struct error *err);

@@ -1,0 +1,198 @@
+/* Scoring. Each position's row is asked for the next token's logit, the normaliser at temperature 1 and
+ * the best n: everything a log-probability needs. */
+#include "coordinator/score.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "model/numerics.h"
+
+enum { TEXT_BYTES = 64 };
+
+/* Log of the sum of exp over all slices, relative to logit 0. */
+static double log_normaliser(const struct slice_row *slices, int n)
+{
+    float max = -INFINITY;
+    double sum = 0;
+    for (int s = 0; s < n; s++) {
+        if (slices[s].max > max) max = slices[s].max;
+    }
+    for (int s = 0; s < n; s++) {
+        if (slices[s].n_cols > 0) {
+            sum += slices[s].sum_exp[0] * num_exp_double((double)slices[s].max - (double)max);
+        }
+    }
+    return (double)max + num_log(sum);
+}
+
+/* The text of one token in arena; what is not UTF-8 alone shows as U+FFFD. */
+static const char *token_text(const struct tokenizer *tok, int32_t id, struct arena *arena)
+{
+    struct error err;
+    struct detokenizer *detok = NULL;
+    const char *part;
+    size_t len, n = 0;
+    char *text = arena_take(arena, TEXT_BYTES, 1);
+    if (!text) return "";
+    text[0] = '\0';
+    if (detokenizer_open(&detok, tok, false, &err)) return text;
+    for (int step = 0; step < 2; step++) {
+        int rc = step == 0 ? detokenizer_push(detok, id, &part, &len, &err)
+                           : detokenizer_finish(detok, &part, &len, &err);
+        if (rc) break;
+        if (n + len >= TEXT_BYTES) break; /* a token longer than this is shown empty or cut whole */
+        memcpy(text + n, part, len + 1);
+        n += len;
+    }
+    detokenizer_close(detok);
+    return text;
+}
+
+/* The best n of the slices' lists, best first. */
+static int merge_best(const struct slice_row *slices, int n_slices, int n, double log_z,
+                      const struct tokenizer *tok, struct arena *arena,
+                      struct score_alternative *out)
+{
+    int at[ROW_SLICES_MAX] = {0}, made = 0;
+    for (; made < n; made++) {
+        int best = -1;
+        for (int s = 0; s < n_slices; s++) {
+            if (at[s] >= slices[s].n_best) continue;
+            if (best < 0 || slices[s].best_logits[at[s]] > slices[best].best_logits[at[best]]) {
+                best = s; /* equal logits: the lower slice holds the lower ids */
+            }
+        }
+        if (best < 0) break;
+        int32_t id = slices[best].best_ids[at[best]];
+        out[made] = (struct score_alternative){
+            .id = id,
+            .text = token_text(tok, id, arena),
+            .logprob = (float)((double)slices[best].best_logits[at[best]] - log_z),
+        };
+        at[best]++;
+    }
+    return made;
+}
+
+/* The logit of the one wished id, wherever it lies. */
+static float wished_logit(const struct slice_row *slices, int n_slices)
+{
+    for (int s = 0; s < n_slices; s++) {
+        if (slices[s].n_ids) return slices[s].id_logits[0];
+    }
+    return -INFINITY;
+}
+
+/* One chunk of the text: positions begin .. end. */
+struct chunk {
+    const struct token_ids *ids;
+    int begin, end, top_n;
+};
+
+static int chunk_rows(const struct chunk *chunk, struct arena *arena, struct step_row **rows,
+                      int *n_rows, struct error *err)
+{
+    int last = (int)chunk->ids->n - 1; /* nothing follows the last token */
+    int n = chunk->end < last ? chunk->end - chunk->begin : last - chunk->begin;
+    *n_rows = n > 0 ? n : 0;
+    *rows = arena_take(arena, (size_t)*n_rows, sizeof **rows);
+    if (!*rows) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", *n_rows);
+    for (int i = 0; i < *n_rows; i++) {
+        (*rows)[i] = (struct step_row){
+            .index = i,
+            .wish = {.n_best = chunk->top_n,
+                     .n_ids = 1,
+                     .ids = chunk->ids->data + chunk->begin + i + 1,
+                     .n_temperatures = 1,
+                     .temperatures = {1.0f}},
+        };
+    }
+    return 0;
+}
+
+/* Row i of the chunk scores the token after position begin + i. */
+static int send_scores(const struct round_tools *tools, struct job *job, const struct chunk *chunk,
+                       const struct target_answer *answer, struct error *err)
+{
+    int rc = 0, n = answer->n_rows, first = chunk->begin == 0 ? 1 : 0;
+    struct score_token *tokens = arena_take(tools->arena, (size_t)(n + first), sizeof *tokens);
+    if (!tokens) return error_set(err, ERR_NO_MEMORY, "no room for %d scores", n);
+    if (first) {
+        int32_t id = chunk->ids->data[0];
+        tokens[0] =
+            (struct score_token){.id = id, .text = token_text(tools->tok, id, tools->arena)};
+    }
+    for (int i = 0; i < n; i++) {
+        const struct slice_row *slices = &answer->slices[(size_t)i * (size_t)answer->n_slices];
+        int32_t id = chunk->ids->data[chunk->begin + i + 1];
+        double log_z = log_normaliser(slices, answer->n_slices);
+        struct score_alternative *top = arena_take(tools->arena, (size_t)chunk->top_n, sizeof *top);
+        if (!top) return error_set(err, ERR_NO_MEMORY, "no room for the alternatives");
+        tokens[first + i] = (struct score_token){
+            .id = id,
+            .text = token_text(tools->tok, id, tools->arena),
+            .has_logprob = true,
+            .logprob = (float)((double)wished_logit(slices, answer->n_slices) - log_z),
+            .n_top = merge_best(slices, answer->n_slices, chunk->top_n, log_z, tools->tok,
+                                tools->arena, top),
+            .top = top,
+        };
+    }
+    const struct score_reply reply = {.n = n + first, .tokens = tokens};
+    TRY(score_reply_encode(tools->buffer, &reply, err));
+    TRY(rpc_call_send(job->call, tools->buffer->data, tools->buffer->len, err));
+out:
+    return rc;
+}
+
+static int score_chunk(const struct round_tools *tools, struct job *job, struct sequence *seq,
+                       const struct chunk *chunk, struct error *err)
+{
+    int rc = 0, n_rows = 0, n_sent = seq->target_blocks.n;
+    struct step_row *rows;
+    struct target_answer answer;
+    struct target_cost cost = {0};
+    arena_reset(tools->arena);
+    TRY(chunk_rows(chunk, tools->arena, &rows, &n_rows, err));
+    TRY(block_table_reach(&seq->target_blocks, tools->target_pool, chunk->end, err));
+    const struct step_lane lane = {
+        .slot = seq->slot,
+        .position = chunk->begin,
+        .n_tokens = chunk->end - chunk->begin,
+        .tokens = chunk->ids->data + chunk->begin,
+        .first_block = n_sent,
+        .n_blocks = seq->target_blocks.n - n_sent,
+        .blocks = seq->target_blocks.blocks + n_sent,
+        .n_rows = n_rows,
+        .rows = rows,
+    };
+    struct step step = {.n_lanes = 1, .lanes = &lane};
+    TRY(target_step(tools->target, &step, tools->arena, &answer, &cost, err));
+    TRY(send_scores(tools, job, chunk, &answer, err));
+out:
+    return rc;
+}
+
+int score_run(const struct round_tools *tools, struct job *job, struct sequence *seq,
+              struct error *err)
+{
+    const struct target_description *target = target_description(tools->target);
+    struct chunk chunk = {.ids = &job->prompt, .top_n = job->score.top_n};
+    int n = (int)job->prompt.n, rc = 0;
+    int most = target->max_step_rows < target->max_step_tokens ? target->max_step_rows
+                                                               : target->max_step_tokens;
+    if (n < 1 || n > target->context_limit) {
+        rc = error_set(err, ERR_ARGUMENT, "the text has %d tokens; scoring takes 1 to %d", n,
+                       target->context_limit);
+    }
+    for (int begin = 0; !rc && begin < n; begin += most) {
+        chunk.begin = begin;
+        chunk.end = begin + most < n ? begin + most : n;
+        rc = score_chunk(tools, job, seq, &chunk, err);
+    }
+    block_table_release(&seq->target_blocks, tools->target_pool);
+    if (rc) log_line(LOG_LEVEL_WARN, "score_failed", "tokens=%d text=\"%s\"", n, err->text);
+    rpc_call_finish(job->call, rc, rc ? err->text : "");
+    return rc && !target_is_connected(tools->target) ? rc : 0;
+}

@@ -1,0 +1,261 @@
+/* One sequence. */
+#include "coordinator/sequence.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+void job_free(struct job *job)
+{
+    if (!job) return;
+    if (job->call) rpc_call_unref(job->call);
+    token_ids_free(&job->prompt);
+    arena_close(&job->arena);
+    free(job);
+}
+
+int sequence_open(struct sequence *seq, int slot, int capacity, int target_table, int draft_table,
+                  struct error *err)
+{
+    int rc = 0;
+    *seq = (struct sequence){.slot = slot, .capacity = capacity};
+    /* One round may hold K guesses and their successor past the last committed token. */
+    TRY(mem_array(&seq->tokens, (size_t)capacity + GENERATE_DRAFT_MAX + 1, sizeof *seq->tokens,
+                  err));
+    TRY(block_table_open(&seq->target_blocks, target_table, err));
+    TRY(block_table_open(&seq->draft_blocks, draft_table, err));
+out:
+    if (rc) sequence_close(seq);
+    return rc;
+}
+
+void sequence_close(struct sequence *seq)
+{
+    job_free(seq->job);
+    if (seq->is_active) output_close(&seq->output);
+    block_table_close(&seq->target_blocks);
+    block_table_close(&seq->draft_blocks);
+    free(seq->tokens);
+    *seq = (struct sequence){0};
+}
+
+static int choose_rule(struct sequence *seq, const struct generate_request *req, struct error *err)
+{
+    if (req->rule[0]) {
+        int rc = accept_rule_parse(req->rule, &seq->rule, err);
+        if (rc) return rc;
+    } else if (req->sampling.temperature == 0) {
+        seq->rule = RULE_GREEDY;
+    } else {
+        seq->rule = req->has_seed ? RULE_COUPLED : RULE_REJECTION;
+    }
+    if (seq->rule == RULE_GREEDY && req->sampling.temperature != 0) {
+        return error_set(
+            err, ERR_ARGUMENT,
+            "rule greedy means temperature 0, but the temperature is %g; set it to 0 or "
+            "choose rejection, coupled or block",
+            (double)req->sampling.temperature);
+    }
+    return 0;
+}
+
+static void choose_draft(struct sequence *seq, const struct generate_request *req,
+                         const struct sequence_defaults *defaults)
+{
+    seq->n_draft = req->n_draft >= 0 ? req->n_draft : defaults->n_draft;
+    if (!defaults->has_draft) {
+        seq->speculation_off = "no draft model is loaded";
+        seq->n_draft = 0;
+    } else if (seq->n_draft == 0) {
+        seq->speculation_off = req->n_draft == 0 ? "K = 0 was asked for" : "K = 0 is the default";
+    } else {
+        seq->speculation_off = "";
+    }
+}
+
+static int check_length(const struct sequence *seq, const struct job *job,
+                        const struct sequence_defaults *defaults, struct error *err)
+{
+    int n = (int)job->prompt.n;
+    if (n == 0) {
+        return error_set(err, ERR_ARGUMENT, "the prompt is empty: give at least one token");
+    }
+    if (n >= defaults->context_limit || n >= seq->capacity) {
+        return error_set(err, ERR_ARGUMENT,
+                         "the prompt has %d tokens; the context of %d leaves no room for an answer",
+                         n, defaults->context_limit);
+    }
+    return 0;
+}
+
+int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer *tok,
+                   const struct sequence_defaults *defaults, struct error *err)
+{
+    const struct generate_request *req = &job->generate;
+    int rc = 0;
+    TRY(check_length(seq, job, defaults, err));
+    TRY(sampling_check(&req->sampling, err));
+    TRY(choose_rule(seq, req, err));
+    choose_draft(seq, req, defaults);
+    seq->sampling = req->sampling;
+    seq->seed = req->seed;
+    if (!req->has_seed && getrandom(&seq->seed, sizeof seq->seed, 0) < 0) {
+        seq->seed = (uint64_t)clock_now_ns();
+    }
+    TRY(output_open(&seq->output, tok, req->stop, req->n_stop, err));
+
+    seq->n_prompt = seq->n_tokens = (int)job->prompt.n;
+    memcpy(seq->tokens, job->prompt.data, job->prompt.n * sizeof *seq->tokens);
+    int limit = defaults->context_limit < seq->capacity ? defaults->context_limit : seq->capacity;
+    seq->end = limit;
+    if (req->max_tokens > 0 && req->max_tokens < limit - seq->n_prompt) {
+        seq->end = seq->n_prompt + req->max_tokens;
+    }
+    seq->n_target_kv = seq->n_draft_kv = 0;
+    seq->n_blocks_sent = 0;
+    seq->finish_reason = NULL;
+    seq->counters = (struct generate_counters){0};
+    seq->admitted_us = clock_now_us();
+    seq->first_token_us = 0;
+    seq->counters.queue_us = (uint64_t)(seq->admitted_us - job->arrived_us);
+    snprintf(seq->request_id, sizeof seq->request_id, "%.63s",
+             req->request_id[0] ? req->request_id : "");
+    if (!seq->request_id[0]) {
+        snprintf(seq->request_id, sizeof seq->request_id, "gen-%016" PRIx64,
+                 (uint64_t)seq->admitted_us * 0x9E3779B97F4A7C15u);
+    }
+    seq->job = job;
+    seq->is_active = true;
+out:
+    return rc;
+}
+
+static bool is_eos(const int32_t *eos_ids, int n_eos, int32_t id)
+{
+    for (int i = 0; i < n_eos; i++) {
+        if (eos_ids[i] == id) return true;
+    }
+    return false;
+}
+
+/* Appends one token; sets finish_reason when it is the last. */
+static int append_token(struct sequence *seq, int32_t id, const int32_t *eos_ids, int n_eos,
+                        struct error *err)
+{
+    int rc = 0;
+    seq->tokens[seq->n_tokens++] = id;
+    bool ends = !seq->job->generate.ignore_eos && is_eos(eos_ids, n_eos, id);
+    if (!ends) TRY(output_push(&seq->output, id, err));
+    if (ends || seq->output.matched) {
+        seq->finish_reason = "stop";
+    } else if (seq->n_tokens >= seq->end) {
+        seq->finish_reason = "length";
+    }
+    if (seq->finish_reason) TRY(output_finish(&seq->output, err));
+out:
+    return rc;
+}
+
+/* A token's text for people; what is not UTF-8 alone shows as U+FFFD. */
+static int show_token(const struct tokenizer *tok, int32_t id, char *out, size_t size,
+                      struct error *err)
+{
+    struct detokenizer *detok = NULL;
+    const char *text;
+    size_t len;
+    int rc = 0;
+    TRY(detokenizer_open(&detok, tok, false, err));
+    TRY(detokenizer_push(detok, id, &text, &len, err));
+    size_t n = (size_t)snprintf(out, size, "%s", text);
+    if (n >= size) n = size - 1;
+    TRY(detokenizer_finish(detok, &text, &len, err));
+    snprintf(out + n, size - n, "%s", text);
+out:
+    detokenizer_close(detok);
+    return rc;
+}
+
+int sequence_commit(struct sequence *seq, const int32_t *ids, const enum token_origin *origins,
+                    int n, int32_t rejected, const struct tokenizer *tok, const int32_t *eos_ids,
+                    int n_eos, struct wire_buffer *scratch, struct error *err)
+{
+    int rc = 0, done = 0;
+    uint32_t ends[GENERATE_DRAFT_MAX + 1];
+    char rejected_text[256] = "";
+    for (; done < n && !seq->finish_reason; done++) {
+        TRY(append_token(seq, ids[done], eos_ids, n_eos, err));
+        ends[done] = (uint32_t)output_ready(&seq->output);
+    }
+    if (!seq->first_token_us) seq->first_token_us = clock_now_us();
+    bool show = seq->job->generate.show_drafts && rejected >= 0 && done == n;
+    if (show) TRY(show_token(tok, rejected, rejected_text, sizeof rejected_text, err));
+    size_t ready = output_ready(&seq->output);
+    for (int i = 0; i < done; i++) {
+        if (ends[i] > ready) ends[i] = (uint32_t)ready; /* a later stop string cut it */
+    }
+    const struct generate_tokens tokens = {
+        .n = done,
+        .ids = ids,
+        .origins = origins,
+        .text_ends = ends,
+        .text = seq->output.text,
+        .text_len = ready,
+        .rejected_id = show ? rejected : -1,
+        .rejected_text = rejected_text,
+    };
+    const struct generate_reply reply = {.tokens = &tokens};
+    TRY(generate_reply_encode(scratch, &reply, err));
+    output_drop(&seq->output, ready);
+    TRY(rpc_call_send(seq->job->call, scratch->data, scratch->len, err));
+out:
+    return rc;
+}
+
+void sequence_finish(struct sequence *seq, const char *arithmetic, struct wire_buffer *scratch)
+{
+    struct error err;
+    struct generate_counters *c = &seq->counters;
+    c->total_us = (uint64_t)(clock_now_us() - seq->admitted_us);
+    c->prompt_us = (uint64_t)(seq->first_token_us - seq->admitted_us);
+    const struct generate_summary summary = {
+        .finish_reason = seq->finish_reason,
+        .stop_match = seq->output.matched ? seq->output.matched : "",
+        .rule = accept_rule_name(seq->rule),
+        .speculation_off = seq->speculation_off,
+        .request_id = seq->request_id,
+        .arithmetic = arithmetic,
+        .prompt_tokens = seq->n_prompt,
+        .completion_tokens = seq->n_tokens - seq->n_prompt,
+        .n_draft = seq->n_draft,
+        .seed = seq->seed,
+        .prompt_ids = seq->tokens,
+        .counters = *c,
+    };
+    const struct generate_reply reply = {.summary = &summary};
+    int rc = generate_reply_encode(scratch, &reply, &err);
+    if (!rc) rc = rpc_call_send(seq->job->call, scratch->data, scratch->len, &err);
+    rpc_call_finish(seq->job->call, rc, rc ? err.text : "");
+}
+
+void sequence_fail(struct sequence *seq, const struct error *why)
+{
+    log_line(LOG_LEVEL_WARN, "request_failed", "request_id=%s reason=%s tokens=%d text=\"%s\"",
+             seq->request_id, error_name(why->code), seq->n_tokens - seq->n_prompt, why->text);
+    rpc_call_finish(seq->job->call, why->code, why->text);
+}
+
+void sequence_end(struct sequence *seq, struct block_pool *target_pool,
+                  struct block_pool *draft_pool)
+{
+    block_table_release(&seq->target_blocks, target_pool);
+    if (draft_pool) block_table_release(&seq->draft_blocks, draft_pool);
+    output_close(&seq->output);
+    job_free(seq->job);
+    seq->job = NULL;
+    seq->is_active = false;
+}

@@ -1,0 +1,368 @@
+/* The target group: connecting, and the exchange of one step. */
+#include "coordinator/target.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "proto/rpc_client.h"
+
+enum { RANKS_MAX = 8, CALL_US = 5000000 };
+
+struct rank_link {
+    char *address;
+    struct rpc_stream *stream; /* NULL = not connected */
+    struct target_description description;
+};
+
+struct target {
+    struct rpc_client *client;
+    struct rank_link links[RANKS_MAX]; /* in rank order once connected */
+    int n_ranks;
+    uint64_t tokenizer_fingerprint;
+    int step_timeout_s;
+    bool is_connected;
+    uint64_t last_id;
+    struct wire_buffer out, in;
+    struct arena replies; /* decoded replies, one step long */
+};
+
+enum { REPLY_ARENA_BYTES = 96 << 20 };
+
+int target_open(struct target **target, const struct target_options *options, struct error *err)
+{
+    int rc = 0;
+    struct target *t = NULL;
+    *target = NULL;
+    TRY(mem_array(&t, 1, sizeof *t, err));
+    if (options->n_addresses < 1 || options->n_addresses > RANKS_MAX) {
+        rc = error_set(err, ERR_ARGUMENT, "%d worker addresses: expected 1 to %d, one per rank",
+                       options->n_addresses, RANKS_MAX);
+        goto out;
+    }
+    t->n_ranks = options->n_addresses;
+    t->tokenizer_fingerprint = options->tokenizer_fingerprint;
+    t->step_timeout_s = options->step_timeout_s;
+    for (int i = 0; i < t->n_ranks; i++) {
+        size_t len = strlen(options->addresses[i]) + 1;
+        TRY(mem_array(&t->links[i].address, len, 1, err));
+        memcpy(t->links[i].address, options->addresses[i], len);
+    }
+    TRY(arena_open(&t->replies, REPLY_ARENA_BYTES, err));
+    TRY(rpc_client_open(&t->client, err));
+    *target = t;
+    t = NULL;
+out:
+    target_close(t);
+    return rc;
+}
+
+void target_close(struct target *t)
+{
+    if (!t) return;
+    target_disconnect(t);
+    rpc_client_close(t->client);
+    for (int i = 0; i < t->n_ranks; i++) {
+        free(t->links[i].address);
+    }
+    wire_buffer_free(&t->out);
+    wire_buffer_free(&t->in);
+    arena_close(&t->replies);
+    free(t);
+}
+
+void target_disconnect(struct target *t)
+{
+    for (int i = 0; i < t->n_ranks; i++) {
+        rpc_stream_close(t->links[i].stream);
+        t->links[i].stream = NULL;
+    }
+    t->is_connected = false;
+}
+
+bool target_is_connected(const struct target *t)
+{
+    return t->is_connected;
+}
+
+const struct target_description *target_description(const struct target *t)
+{
+    return &t->links[0].description;
+}
+
+static int compare_ranks(const void *a, const void *b)
+{
+    return ((const struct rank_link *)a)->description.rank -
+           ((const struct rank_link *)b)->description.rank;
+}
+
+/* The links, sorted by rank, are one whole group that fits us. */
+static int check_group(const struct target *t, struct error *err)
+{
+    const struct target_description *lead = &t->links[0].description;
+    if (lead->n_ranks != t->n_ranks) {
+        return error_set(
+            err, ERR_ARGUMENT,
+            "%s is a rank of a group of %d, but %d addresses are given; give all of them",
+            t->links[0].address, lead->n_ranks, t->n_ranks);
+    }
+    for (int i = 0; i < t->n_ranks; i++) {
+        const struct target_description *d = &t->links[i].description;
+        if (d->rank != i || strcmp(d->group, lead->group) != 0) {
+            return error_set(
+                err, ERR_UNAVAILABLE,
+                "%s says it is rank %d of group %s, expected rank %d of %s: give every "
+                "rank of one group once",
+                t->links[i].address, d->rank, d->group, i, lead->group);
+        }
+        if (d->model_fingerprint != lead->model_fingerprint ||
+            strcmp(d->arithmetic, lead->arithmetic) != 0 || d->vocab_size != lead->vocab_size ||
+            d->n_slices != lead->n_slices || d->n_kv_blocks != lead->n_kv_blocks) {
+            return error_set(err, ERR_ARGUMENT,
+                             "%s holds another model or arithmetic than %s: the ranks of a group "
+                             "must be equal",
+                             t->links[i].address, t->links[0].address);
+        }
+        if (d->tokenizer_fingerprint != t->tokenizer_fingerprint) {
+            return error_set(
+                err, ERR_ARGUMENT,
+                "the target %s at %s has another vocabulary than our tokenizer (%016llx, "
+                "ours %016llx): draft and target must share one token table",
+                d->model, t->links[i].address, (unsigned long long)d->tokenizer_fingerprint,
+                (unsigned long long)t->tokenizer_fingerprint);
+        }
+    }
+    return 0;
+}
+
+int target_connect(struct target *t, int64_t deadline_us, struct error *err)
+{
+    int rc = 0;
+    target_disconnect(t);
+    for (int i = 0; i < t->n_ranks; i++) {
+        TRY(rpc_client_call(t->client, t->links[i].address, "/outrider.target.v1.Target/Describe",
+                            NULL, 0, false, deadline_us, &t->in, err));
+        TRY(target_description_decode(t->in.data, t->in.len, &t->links[i].description, err));
+    }
+    qsort(t->links, (size_t)t->n_ranks, sizeof *t->links, compare_ranks);
+    TRY(check_group(t, err));
+    for (int i = 0; i < t->n_ranks; i++) {
+        TRY(rpc_stream_open(&t->links[i].stream, t->client, t->links[i].address,
+                            "/outrider.target.v1.Target/Run", false, INT64_MAX, err));
+    }
+    t->last_id = 0;
+    t->is_connected = true;
+out:
+    if (rc) target_disconnect(t);
+    return rc;
+}
+
+/* A stream broke: the group is fail-stop. */
+static int lose(struct target *t, int rank, struct error *err)
+{
+    int code = err->code == ERR_TIMEOUT ? ERR_TIMEOUT : ERR_UNAVAILABLE;
+    char why[ERROR_TEXT_BYTES];
+    memcpy(why, err->text, sizeof why);
+    log_line(LOG_LEVEL_WARN, "target_lost", "rank=%d address=%s text=\"%s\"", rank,
+             t->links[rank].address, why);
+    target_disconnect(t);
+    return error_set(err, code, "the target group lost rank %d at %s: %.300s", rank,
+                     t->links[rank].address, why);
+}
+
+int target_poll(struct target *t, struct error *err)
+{
+    if (!t->is_connected) return 0;
+    rpc_client_poll(t->client);
+    for (int i = 0; i < t->n_ranks; i++) {
+        if (!rpc_stream_is_over(t->links[i].stream)) continue;
+        const uint8_t *data;
+        size_t len;
+        int rc = rpc_stream_receive(t->links[i].stream, &data, &len, 0, err);
+        if (!rc || rc == ERR_CLOSED) error_set(err, ERR_UNAVAILABLE, "the rank ended the stream");
+        return lose(t, i, err);
+    }
+    return 0;
+}
+
+/* Takes one rank's reply apart. */
+static int take_reply(struct target *t, int rank, const uint8_t *data, size_t len,
+                      struct step_reply *reply, struct error *err)
+{
+    const struct target_description *d = &t->links[rank].description;
+    int rc = step_reply_decode(data, len, d->vocab_size, d->n_slices, &t->replies, reply, err);
+    if (!rc && reply->id != t->last_id) {
+        rc = error_set(err, ERR_FORMAT, "it answers step %llu instead of %llu",
+                       (unsigned long long)reply->id, (unsigned long long)t->last_id);
+    }
+    return rc;
+}
+
+static int count_rows(const struct step *step)
+{
+    int n = 0;
+    for (int i = 0; i < step->n_lanes; i++) {
+        n += step->lanes[i].n_rows;
+    }
+    for (int i = 0; i < step->n_more; i++) {
+        n += step->more[i].n_rows;
+    }
+    return n;
+}
+
+/* Puts a rank's slices where they belong; slices that are missing, doubled or foreign are an error. */
+static int place_slices(const struct target *t, int rank, const struct step_reply *reply,
+                        struct target_answer *answer, struct error *err)
+{
+    int n_local = answer->n_slices / t->n_ranks;
+    if (reply->n_rows != answer->n_rows) {
+        return error_set(err, ERR_FORMAT, "%d rows came instead of %d", reply->n_rows,
+                         answer->n_rows);
+    }
+    for (int r = 0; r < answer->n_rows; r++) {
+        const struct row_reply *row = &reply->rows[r];
+        bool fits = row->n_slices == n_local;
+        for (int s = 0; fits && s < n_local; s++) {
+            fits = row->slices[s].slice == rank * n_local + s;
+        }
+        if (!fits) {
+            return error_set(err, ERR_FORMAT, "row %d does not hold the slices of rank %d", r,
+                             rank);
+        }
+        memcpy(&answer->slices[r * answer->n_slices + rank * n_local], row->slices,
+               (size_t)n_local * sizeof *row->slices);
+    }
+    return 0;
+}
+
+static void note_times(const struct step_reply *reply, struct target_cost *slowest)
+{
+    int64_t compute = reply->compute_us, collective = reply->collective_us;
+    if (compute + collective > slowest->compute_us + slowest->collective_us) {
+        slowest->compute_us = compute;
+        slowest->collective_us = collective;
+    }
+}
+
+/* Receives all replies, also when one of them is an error: the streams stay in step. */
+static int gather(struct target *t, struct target_answer *answer, struct target_cost *slowest,
+                  struct error *err)
+{
+    int64_t deadline_us = clock_now_us() + (int64_t)t->step_timeout_s * 1000000;
+    struct error refusal = {0};
+    for (int i = 0; i < t->n_ranks; i++) {
+        const uint8_t *data;
+        size_t len;
+        struct step_reply reply;
+        int rc = rpc_stream_receive(t->links[i].stream, &data, &len, deadline_us, err);
+        if (rc) return lose(t, i, err);
+        slowest->bytes_received += len;
+        if (take_reply(t, i, data, len, &reply, err)) return lose(t, i, err);
+        if (reply.error_text) {
+            error_set(&refusal, ERR_INTERNAL, "rank %d refused lane %d: %.400s", i,
+                      reply.error_lane, reply.error_text);
+        } else if (!refusal.code && place_slices(t, i, &reply, answer, err)) {
+            return lose(t, i, err);
+        }
+        note_times(&reply, slowest);
+    }
+    if (refusal.code) *err = refusal;
+    return refusal.code;
+}
+
+int target_step(struct target *t, struct step *step, struct arena *arena,
+                struct target_answer *answer, struct target_cost *cost, struct error *err)
+{
+    int rc = 0;
+    struct target_cost here = {0};
+    int64_t start_us = clock_now_us();
+    if (!t->is_connected) {
+        return error_set(err, ERR_UNAVAILABLE, "the target group is not connected");
+    }
+    *answer = (struct target_answer){.n_rows = count_rows(step),
+                                     .n_slices = t->links[0].description.n_slices};
+    answer->slices = arena_take(arena, (size_t)answer->n_rows * (size_t)answer->n_slices,
+                                sizeof *answer->slices);
+    if (!answer->slices) return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
+    if (step->n_lanes) arena_reset(&t->replies); /* the last step's rows have been used */
+    step->id = ++t->last_id;
+    TRY(step_encode(&t->out, step, err));
+    for (int i = 0; i < t->n_ranks; i++) {
+        rc = rpc_stream_send(t->links[i].stream, t->out.data, t->out.len,
+                             start_us + (int64_t)t->step_timeout_s * 1000000, err);
+        if (rc) return lose(t, i, err);
+        here.bytes_sent += t->out.len;
+    }
+    rc = gather(t, answer, &here, err);
+    cost->bytes_sent += here.bytes_sent;
+    cost->bytes_received += here.bytes_received;
+    cost->compute_us += here.compute_us;
+    cost->collective_us += here.collective_us;
+    cost->total_us += clock_now_us() - start_us;
+out:
+    return rc;
+}
+
+/* Where each lane's wants begin, and their wishes. */
+static int plan_rows(struct step_lane *lanes, int n_lanes, const struct target_want *wants,
+                     int n_wants, struct arena *arena, struct step_row **rows, struct error *err)
+{
+    *rows = arena_take(arena, (size_t)n_wants, sizeof **rows);
+    if (n_wants && !*rows) return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
+    for (int i = 0; i < n_lanes; i++) {
+        lanes[i].n_rows = 0;
+    }
+    for (int w = 0; w < n_wants; w++) {
+        const struct target_want *want = &wants[w];
+        struct step_lane *lane = &lanes[want->lane];
+        if (lane->n_rows++ == 0) lane->rows = &(*rows)[w];
+        (*rows)[w].index = want->index;
+        target_row_wish(want->rule, want->params, want->q, &want->at, want->full_rows,
+                        &(*rows)[w].wish);
+    }
+    return 0;
+}
+
+/* Merges one want; asks the ranks again until its truncation is certain. */
+static int merge_want(struct target *t, const struct target_want *want, struct step_row *row,
+                      const struct slice_row *slices, struct arena *arena, struct target_row *out,
+                      struct target_cost *cost, struct error *err)
+{
+    const struct target_description *d = &t->links[0].description;
+    int rc = 0;
+    for (;;) {
+        int n_best_more = 0;
+        TRY(target_row_merge(slices, d->n_slices, d->vocab_size, &row->wish, want->rule,
+                             want->params, want->q, arena, out, &n_best_more, err));
+        if (n_best_more == 0) break;
+        row->wish.n_best = n_best_more;
+        const struct step_more more = {.lane = want->lane, .n_rows = 1, .rows = row};
+        struct step step = {.n_more = 1, .more = &more};
+        struct target_answer answer;
+        TRY(target_step(t, &step, arena, &answer, cost, err));
+        slices = answer.slices;
+        cost->more_rows++;
+    }
+out:
+    return rc;
+}
+
+int target_verify(struct target *t, struct step_lane *lanes, int n_lanes,
+                  const struct target_want *wants, int n_wants, struct arena *arena,
+                  struct target_row *rows, struct target_cost *cost, struct error *err)
+{
+    int rc = 0;
+    struct step_row *step_rows;
+    struct target_answer answer;
+    TRY(plan_rows(lanes, n_lanes, wants, n_wants, arena, &step_rows, err));
+    struct step step = {.n_lanes = n_lanes, .lanes = lanes};
+    TRY(target_step(t, &step, arena, &answer, cost, err));
+    for (int w = 0; w < n_wants; w++) {
+        TRY(merge_want(t, &wants[w], &step_rows[w],
+                       &answer.slices[(size_t)w * (size_t)answer.n_slices], arena, &rows[w], cost,
+                       err));
+    }
+out:
+    return rc;
+}
