@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -225,6 +226,9 @@ START_TEST(file_empty_missing_and_strange_are_told_apart)
     free(text);
     unlink(path);
     CHECK_ERR(file_map(&view, path, &err), ERR_NOT_FOUND, path);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    CHECK_ERR(file_map(&view, path, &err), ERR_FORMAT, "not a regular file");
+    unlink(path);
     CHECK_ERR(file_map(&view, "/tmp", &err), ERR_FORMAT, "not a regular file");
     CHECK_ERR(file_read_text(&text, &len, "/tmp", 10, &err), ERR_FORMAT, "not a regular file");
 }
