@@ -192,41 +192,54 @@ END_TEST
 /* A child that opens the process, tells it is ready and waits to be stopped. */
 enum child_kind { CHILD_OBEYS, CHILD_HANGS_IN_MAIN, CHILD_HANGS_IN_STOP, CHILD_ENDS_BY_ITSELF };
 
+struct child {
+    enum child_kind kind;
+    int pipe; /* the child writes a byte when it is open, and one when it is told to stop */
+};
+
 static atomic_bool is_told;
 
 static void on_stop(void *arg)
 {
-    if (*(enum child_kind *)arg == CHILD_HANGS_IN_STOP) sleep_ms(60000);
+    const struct child *child = arg;
+    if (child->pipe >= 0 && write(child->pipe, "s", 1) != 1) return;
+    if (child->kind == CHILD_HANGS_IN_STOP) sleep_ms(60000);
     atomic_store(&is_told, true);
 }
 
-static int child_main(enum child_kind kind, int grace_ms, int ready)
+static int child_main(struct child *child, int grace_ms)
 {
     struct error err;
-    if (process_open(on_stop, &kind, grace_ms, &err)) return 99;
-    if (write(ready, "r", 1) != 1) return 98;
-    if (kind == CHILD_ENDS_BY_ITSELF) {
+    if (process_open(on_stop, child, grace_ms, &err)) return 99;
+    if (write(child->pipe, "r", 1) != 1) return 98;
+    if (child->kind == CHILD_ENDS_BY_ITSELF) {
         process_close();
         return atomic_load(&is_told) ? 96 : 5;
     }
-    while (kind == CHILD_HANGS_IN_MAIN || !atomic_load(&is_told))
+    while (child->kind == CHILD_HANGS_IN_MAIN || !atomic_load(&is_told))
         sleep_ms(5);
     process_close();
     return 7;
 }
 
-static pid_t child_start(enum child_kind kind, int grace_ms)
+static void read_byte(int fd)
+{
+    char byte;
+    ck_assert_int_eq(read(fd, &byte, 1), 1);
+}
+
+/* *fd is the reading end of the child's pipe. */
+static pid_t child_start(enum child_kind kind, int grace_ms, int *fd)
 {
     int ends[2];
-    char byte;
     ck_assert_int_eq(pipe(ends), 0);
-    pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) _exit(child_main(kind, grace_ms, ends[1]));
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) _exit(child_main(&(struct child){kind, ends[1]}, grace_ms));
     close(ends[1]);
-    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
-    close(ends[0]);
-    return child;
+    read_byte(ends[0]);
+    *fd = ends[0];
+    return pid;
 }
 
 static int child_status(pid_t child)
@@ -240,23 +253,28 @@ static int child_status(pid_t child)
 START_TEST(process_tells_its_owner_and_ends_in_good_order)
 {
     static const int signals[] = {SIGTERM, SIGINT};
+    int fd;
     for (int i = 0; i < 2; i++) {
-        pid_t child = child_start(CHILD_OBEYS, 10000);
+        pid_t child = child_start(CHILD_OBEYS, 10000, &fd);
         kill(child, signals[i]);
         ck_assert_int_eq(child_status(child), 7);
+        close(fd);
     }
-    ck_assert_int_eq(child_status(child_start(CHILD_ENDS_BY_ITSELF, 10000)), 5);
+    ck_assert_int_eq(child_status(child_start(CHILD_ENDS_BY_ITSELF, 10000, &fd)), 5);
+    close(fd);
 }
 END_TEST
 
 START_TEST(process_ends_by_the_grace_clock_when_main_or_on_stop_hangs)
 {
     for (int kind = CHILD_HANGS_IN_MAIN; kind <= CHILD_HANGS_IN_STOP; kind++) {
-        pid_t child = child_start((enum child_kind)kind, 100);
+        int fd;
+        pid_t child = child_start((enum child_kind)kind, 100, &fd);
         int64_t start_ms = clock_now_ms();
         kill(child, SIGTERM);
         ck_assert_int_eq(child_status(child), 128 + SIGTERM);
         ck_assert_int_ge(clock_now_ms() - start_ms, 90);
+        close(fd);
     }
 }
 END_TEST
@@ -264,11 +282,13 @@ END_TEST
 START_TEST(process_ends_at_once_on_the_second_signal)
 {
     for (int kind = CHILD_HANGS_IN_MAIN; kind <= CHILD_HANGS_IN_STOP; kind++) {
-        pid_t child = child_start((enum child_kind)kind, 60000);
+        int fd;
+        pid_t child = child_start((enum child_kind)kind, 60000, &fd);
         kill(child, SIGTERM);
-        sleep_ms(50);
+        read_byte(fd); /* the first was taken, so the order is sure */
         kill(child, SIGINT);
         ck_assert_int_eq(child_status(child), 128 + SIGINT);
+        close(fd);
     }
 }
 END_TEST
@@ -278,11 +298,11 @@ START_TEST(process_ignores_broken_pipes_and_gives_the_signals_back)
     struct error err;
     int ends[2];
     sigset_t mask;
-    enum child_kind kind = CHILD_OBEYS;
+    struct child nobody = {.kind = CHILD_OBEYS, .pipe = -1};
     ck_assert_int_eq(pipe(ends), 0);
     close(ends[0]);
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(process_open(on_stop, &kind, 1000, &err));
+        CHECK_OK(process_open(on_stop, &nobody, 1000, &err));
         ck_assert_int_eq(write(ends[1], "x", 1), -1);
         ck_assert_int_eq(errno, EPIPE);
         pthread_sigmask(SIG_BLOCK, NULL, &mask);
