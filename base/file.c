@@ -12,7 +12,7 @@
 static int open_regular(const char *path, int *fd, size_t *size, struct error *err)
 {
     struct stat st;
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
     if (*fd < 0) {
         int code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
         return error_set(err, code, "cannot open %s: %s", path, strerror(errno));

@@ -2,6 +2,7 @@
 #include "base/memory.h"
 
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,7 +18,8 @@ void mem_tune(void)
 
 int mem_array(void *pointer, size_t n, size_t size, struct error *err)
 {
-    void *block = calloc(n ? n : 1, size ? size : 1);
+    bool fits = size == 0 || n <= SIZE_MAX / size;
+    void *block = fits ? calloc(n ? n : 1, size ? size : 1) : NULL;
     memcpy(pointer, &block, sizeof block);
     if (!block) {
         return error_set(err, ERR_NO_MEMORY, "no memory for %zu elements of %zu bytes", n, size);

@@ -1,0 +1,236 @@
+/* Fork and join by two counters: `job` tells the members that there is work, `n_busy` tells the lead
+ * that all are done. Both sides first spin for a bounded time and then sleep on a condition.
+ *
+ *   lead    fn, arg -> n_busy = n - 1 -> job + 1 -> anyone asleep? wake -> own part -> n_busy = 0?
+ *   member  job changed? -> own part -> n_busy - 1 -> last, and the lead asleep? wake
+ *
+ * A wake-up cannot be lost: the sleeper announces itself and then looks at the counter again, the
+ * other side changes the counter and then looks for sleepers, all in one sequentially consistent
+ * order; the sleeper holds the lock from its look until it waits. */
+#include "base/team.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+enum {
+    LINE_BYTES = 64,     /* the two counters live on lines of their own */
+    SPINS_PER_LOOK = 32, /* pauses between two looks at the clock */
+};
+
+struct member {
+    struct team *team;
+    pthread_t thread;
+    int index;
+};
+
+struct team {
+    int n_members, n_started, spin_us;
+    struct member *members; /* [n_members], entry 0 unused */
+    team_fn *fn;            /* NULL: go home */
+    void *arg;
+    char gap0[LINE_BYTES];
+    atomic_uint job; /* number of the newest job */
+    atomic_int n_asleep;
+    char gap1[LINE_BYTES];
+    atomic_int n_busy; /* members that have not returned from the newest job */
+    atomic_bool lead_asleep;
+    char gap2[LINE_BYTES];
+    pthread_mutex_t lock;
+    pthread_cond_t has_job, is_done;
+};
+
+static void cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static bool job_is_new(struct team *team, unsigned seen)
+{
+    return atomic_load(&team->job) != seen;
+}
+
+static bool job_is_done(struct team *team)
+{
+    return atomic_load(&team->n_busy) == 0;
+}
+
+/* Spins until a job newer than `seen` is there, for spin_us at most. */
+static bool spin_for_job(struct team *team, unsigned seen)
+{
+    if (team->spin_us == 0) return job_is_new(team, seen);
+    int64_t until_us = clock_now_us() + team->spin_us;
+    do {
+        for (int i = 0; i < SPINS_PER_LOOK; i++) {
+            if (job_is_new(team, seen)) return true;
+            cpu_pause();
+        }
+    } while (clock_now_us() < until_us);
+    return false;
+}
+
+/* The same for the lead, until the members are done. */
+static bool spin_for_done(struct team *team)
+{
+    if (team->spin_us == 0) return job_is_done(team);
+    int64_t until_us = clock_now_us() + team->spin_us;
+    do {
+        for (int i = 0; i < SPINS_PER_LOOK; i++) {
+            if (job_is_done(team)) return true;
+            cpu_pause();
+        }
+    } while (clock_now_us() < until_us);
+    return false;
+}
+
+static void wait_for_job(struct team *team, unsigned seen)
+{
+    if (spin_for_job(team, seen)) return;
+    pthread_mutex_lock(&team->lock);
+    atomic_fetch_add(&team->n_asleep, 1);
+    while (!job_is_new(team, seen))
+        pthread_cond_wait(&team->has_job, &team->lock);
+    atomic_fetch_sub(&team->n_asleep, 1);
+    pthread_mutex_unlock(&team->lock);
+}
+
+static void wait_for_done(struct team *team)
+{
+    if (spin_for_done(team)) return;
+    pthread_mutex_lock(&team->lock);
+    atomic_store(&team->lead_asleep, true);
+    while (!job_is_done(team))
+        pthread_cond_wait(&team->is_done, &team->lock);
+    atomic_store(&team->lead_asleep, false);
+    pthread_mutex_unlock(&team->lock);
+}
+
+static void post_job(struct team *team)
+{
+    atomic_fetch_add(&team->job, 1);
+    if (atomic_load(&team->n_asleep) == 0) return;
+    pthread_mutex_lock(&team->lock);
+    pthread_cond_broadcast(&team->has_job);
+    pthread_mutex_unlock(&team->lock);
+}
+
+static void post_done(struct team *team)
+{
+    if (atomic_fetch_sub(&team->n_busy, 1) != 1) return;
+    if (!atomic_load(&team->lead_asleep)) return;
+    pthread_mutex_lock(&team->lock);
+    pthread_cond_signal(&team->is_done);
+    pthread_mutex_unlock(&team->lock);
+}
+
+static void *member_main(void *arg)
+{
+    struct member *me = arg;
+    struct team *team = me->team;
+    for (unsigned seen = 0;; seen++) {
+        wait_for_job(team, seen);
+        if (!team->fn) return NULL;
+        team->fn(team->arg, me->index, team->n_members);
+        post_done(team);
+    }
+}
+
+/* With more members than processors a spinner holds the core that the awaited thread needs. */
+static int useful_spin_us(int n_members, int spin_us)
+{
+    cpu_set_t cpus;
+    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < n_members) return 0;
+    return spin_us;
+}
+
+static int start_members(struct team *team, struct error *err)
+{
+    team->n_started = 1;
+    for (int i = 1; i < team->n_members; i++) {
+        struct member *member = &team->members[i];
+        *member = (struct member){.team = team, .index = i};
+        int failure = pthread_create(&member->thread, NULL, member_main, member);
+        if (failure) {
+            return error_set(err, ERR_IO, "cannot start thread %d of %d: %s", i, team->n_members,
+                             strerror(failure));
+        }
+        team->n_started++;
+    }
+    return 0;
+}
+
+int team_open(struct team **team, int n_members, int spin_us, struct error *err)
+{
+    int rc = 0;
+    struct team *t = NULL;
+    *team = NULL;
+    if (n_members < 1 || spin_us < 0) {
+        return error_set(err, ERR_ARGUMENT,
+                         "a team of %d threads that spin for %d us makes no sense", n_members,
+                         spin_us);
+    }
+    TRY(mem_array(&t, 1, sizeof *t, err));
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->has_job, NULL);
+    pthread_cond_init(&t->is_done, NULL);
+    t->n_members = n_members;
+    t->spin_us = useful_spin_us(n_members, spin_us);
+    TRY(mem_array(&t->members, (size_t)n_members, sizeof *t->members, err));
+    TRY(start_members(t, err));
+    *team = t;
+out:
+    if (rc) team_close(t);
+    return rc;
+}
+
+void team_close(struct team *team)
+{
+    if (!team) return;
+    team->fn = NULL;
+    post_job(team);
+    for (int i = 1; i < team->n_started; i++)
+        pthread_join(team->members[i].thread, NULL);
+    pthread_cond_destroy(&team->is_done);
+    pthread_cond_destroy(&team->has_job);
+    pthread_mutex_destroy(&team->lock);
+    free(team->members);
+    free(team);
+}
+
+int team_size(const struct team *team)
+{
+    return team->n_members;
+}
+
+void team_run(struct team *team, team_fn *fn, void *arg)
+{
+    assert(fn);
+    if (team->n_members > 1) {
+        team->fn = fn;
+        team->arg = arg;
+        atomic_store(&team->n_busy, team->n_members - 1);
+        post_job(team);
+    }
+    fn(arg, 0, team->n_members);
+    if (team->n_members > 1) wait_for_done(team);
+}
+
+void team_range(int n_items, int unit, int member, int n_members, int *begin, int *end)
+{
+    int64_t n_units = ((int64_t)n_items + unit - 1) / unit;
+    int64_t first = n_units * member / n_members * unit;
+    int64_t last = n_units * (member + 1) / n_members * unit;
+    *begin = (int)(first < n_items ? first : n_items);
+    *end = (int)(last < n_items ? last : n_items);
+}

@@ -1,0 +1,159 @@
+/* Ranks as MPI processes. The sum is recursive doubling: at distance 1, 2, 4, ... a rank swaps its
+ * partial sum with the rank whose number differs in that bit and adds what came. Both then hold the
+ * sum of the same subtree, and since addition commutes they hold the same bits. Large data go in
+ * chunks, each through all distances, so that a chunk stays in the cache.
+ *
+ * Open MPI 4.1 does not survive a rank: when one dies, the others wait inside MPI until mpirun ends
+ * them, so an error returned here is rare and means the same. */
+#include "comm/comm_mpi.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/comm_tree.h"
+
+enum { CHUNK_FLOATS = 64 * 1024, SUM_TAG = 1 };
+
+/* Owned by the thread that called comm_mpi_open. */
+struct mpi_comm {
+    struct comm comm;
+    MPI_Comm handle;
+    float *scratch; /* [CHUNK_FLOATS] what the partner sent; allocated by the first sum */
+    bool is_world;
+};
+
+static struct mpi_comm *mpi_of(struct comm *comm)
+{
+    return (struct mpi_comm *)comm;
+}
+
+/* MPI's word for a failure, as ours. */
+static int mpi_check(int status, const char *call, struct error *err)
+{
+    char text[MPI_MAX_ERROR_STRING] = "no text";
+    int len = 0;
+    if (status == MPI_SUCCESS) return 0;
+    MPI_Error_string(status, text, &len);
+    return error_set(err, ERR_UNAVAILABLE, "%s failed: %s", call, text);
+}
+
+static int sum_chunk(struct mpi_comm *mpi, float *data, int n, struct error *err)
+{
+    for (int distance = 1; distance < mpi->comm.size; distance *= 2) {
+        int partner = mpi->comm.rank ^ distance;
+        int status = MPI_Sendrecv(data, n, MPI_FLOAT, partner, SUM_TAG, mpi->scratch, n, MPI_FLOAT,
+                                  partner, SUM_TAG, mpi->handle, MPI_STATUS_IGNORE);
+        int rc = mpi_check(status, "MPI_Sendrecv", err);
+        if (rc) return rc;
+        comm_tree_add(data, mpi->scratch, (size_t)n);
+    }
+    return 0;
+}
+
+static int mpi_sum(struct comm *comm, float *data, size_t n, struct error *err)
+{
+    struct mpi_comm *mpi = mpi_of(comm);
+    int rc = 0;
+    if (!comm_tree_has_order(comm->size)) {
+        return error_set(err, ERR_UNSUPPORTED, "%d ranks have no tree sum: not a power of two",
+                         comm->size);
+    }
+    if (!mpi->scratch) rc = mem_array(&mpi->scratch, CHUNK_FLOATS, sizeof(float), err);
+    for (size_t done = 0; !rc && done < n;) {
+        size_t count = n - done < CHUNK_FLOATS ? n - done : CHUNK_FLOATS;
+        rc = sum_chunk(mpi, data + done, (int)count, err);
+        done += count;
+    }
+    return rc;
+}
+
+static int mpi_exchange(struct comm *comm, const void *mine, void *all, size_t n_bytes,
+                        struct error *err)
+{
+    if (n_bytes > INT_MAX) {
+        return error_set(err, ERR_ARGUMENT, "an exchange of %zu bytes is too large", n_bytes);
+    }
+    int status = MPI_Allgather(mine, (int)n_bytes, MPI_BYTE, all, (int)n_bytes, MPI_BYTE,
+                               mpi_of(comm)->handle);
+    return mpi_check(status, "MPI_Allgather", err);
+}
+
+/* The group is everything that mpirun started, whatever part this rank belongs to. */
+static void mpi_abort(struct comm *comm, int status)
+{
+    (void)comm;
+    MPI_Abort(MPI_COMM_WORLD, status);
+    _Exit(status);
+}
+
+static void mpi_close(struct comm *comm)
+{
+    struct mpi_comm *mpi = mpi_of(comm);
+    if (mpi->is_world) {
+        MPI_Finalize();
+    } else {
+        MPI_Comm_free(&mpi->handle);
+    }
+    free(mpi->scratch);
+    free(mpi);
+}
+
+static const struct comm_ops mpi_ops = {"mpi", mpi_sum, mpi_exchange, mpi_abort, mpi_close};
+
+static int wrap_handle(struct comm **comm, MPI_Comm handle, bool is_world, struct error *err)
+{
+    struct mpi_comm *mpi = NULL;
+    int rc = mem_array(&mpi, 1, sizeof *mpi, err);
+    if (rc) return rc;
+    *mpi = (struct mpi_comm){.comm = {.ops = &mpi_ops}, .handle = handle, .is_world = is_world};
+    MPI_Comm_rank(handle, &mpi->comm.rank);
+    MPI_Comm_size(handle, &mpi->comm.size);
+    *comm = &mpi->comm;
+    return 0;
+}
+
+int comm_mpi_open(struct comm **world, struct error *err)
+{
+    int rc = 0, is_started = 0, provided = MPI_THREAD_SINGLE;
+    *world = NULL;
+    MPI_Initialized(&is_started);
+    if (is_started) return error_set(err, ERR_UNAVAILABLE, "MPI can start only once in a process");
+    rc = mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init", err);
+    if (rc) return rc;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (provided < MPI_THREAD_FUNNELED) {
+        rc = error_set(err, ERR_UNAVAILABLE, "this MPI does not allow other threads beside it");
+    } else {
+        rc = wrap_handle(world, MPI_COMM_WORLD, true, err);
+    }
+    if (rc) MPI_Finalize();
+    return rc;
+}
+
+bool comm_mpi_is_launched(void)
+{
+    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK");
+}
+
+int comm_mpi_app(struct comm *world)
+{
+    int *number = NULL, is_set = 0;
+    MPI_Comm_get_attr(mpi_of(world)->handle, MPI_APPNUM, &number, &is_set);
+    return is_set && number ? *number : 0;
+}
+
+int comm_mpi_split(struct comm **part, struct comm *world, int color, struct error *err)
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    *part = NULL;
+    int status = MPI_Comm_split(mpi_of(world)->handle, color, world->rank, &handle);
+    int rc = mpi_check(status, "MPI_Comm_split", err);
+    if (rc) return rc;
+    MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN);
+    rc = wrap_handle(part, handle, false, err);
+    if (rc) MPI_Comm_free(&handle);
+    return rc;
+}

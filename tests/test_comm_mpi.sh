@@ -1,0 +1,105 @@
+#!/bin/sh
+# ctest: labels=full libs=comm_mpi timeout=120
+# Ranks as MPI processes: the promised bits on 1, 2, 4 and 8 ranks, exchange, an mpirun with two
+# programs, and that a group whose rank dies or aborts is gone within seconds.
+# Usage: test_comm_mpi.sh BUILD_FOLDER
+set -u
+program=$1/tests/prog_comm_mpi
+work=$(mktemp -d) || exit 1
+job=
+trap 'test -n "$job" && kill -9 "$job" 2>/dev/null; rm -rf "$work"' EXIT
+command -v mpirun >/dev/null || exit 77
+
+# One node, any number of ranks on any number of cores, as any user, without ssh.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+flags="--oversubscribe --bind-to none --mca btl vader,self --mca btl_vader_single_copy_mechanism none
+       --mca plm isolated --mca mpi_yield_when_idle 1"
+# Open MPI keeps memory for the life of the process; only our own leaks would be of interest.
+export ASAN_OPTIONS=detect_leaks=0
+
+n_failed=0
+report() { # report STATUS NAME
+    if [ "$1" -eq 0 ]; then
+        echo "ok      $2"
+    else
+        echo "FAILED  $2"
+        n_failed=$((n_failed + 1))
+        sed 's/^/        /' "$work/out" | head -n 20
+    fi
+}
+
+succeeds() { # succeeds NAME MPIRUN_ARGUMENT...
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    timeout -k 2 60 mpirun $flags "$@" >"$work/out" 2>&1
+    report $? "$name"
+}
+
+# Starts a job in the background and waits until rank 0 says that the sums are running.
+start_loop() {
+    # shellcheck disable=SC2086
+    mpirun $flags -np "$1" "$program" loop >"$work/out" 2>&1 &
+    job=$!
+    tries=0
+    until [ "$(grep -c '^pid' "$work/out")" -ge "$1" ]; do
+        tries=$((tries + 1))
+        [ $tries -gt 200 ] && return 1
+        sleep 0.1
+    done
+}
+
+# Waits at most 5 s for the job's end; the job must not have succeeded.
+ends_in_time() {
+    start=$(date +%s)
+    while is_alive "$job"; do
+        [ $(($(date +%s) - start)) -gt 5 ] && return 1
+        sleep 0.1
+    done
+    wait "$job"
+    status=$?
+    job=
+    [ $status -ne 0 ]
+}
+
+# A rank that is dead but not yet collected by its parent counts as gone.
+is_alive() {
+    state=$(ps -o stat= -p "$1") || return 1
+    case $state in Z*) return 1 ;; esac
+    return 0
+}
+
+nobody_left() {
+    for pid in $(sed -n 's/^pid \([0-9]*\).*/\1/p' "$work/out"); do
+        if is_alive "$pid"; then
+            echo "pid $pid still lives" >>"$work/out"
+            return 1
+        fi
+    done
+    return 0
+}
+
+kill_rank() {
+    start_loop 4 || return 1
+    kill -9 "$(sed -n 's/^pid \([0-9]*\) of rank 2$/\1/p' "$work/out")" || return 1
+    ends_in_time && nobody_left
+}
+
+abort_rank() {
+    # shellcheck disable=SC2086
+    timeout -k 2 30 mpirun $flags -np 4 "$program" abort >"$work/out" 2>&1
+    [ $? -eq 42 ] && nobody_left
+}
+
+for ranks in 1 2 4 8; do
+    succeeds "sum has the promised bits on $ranks ranks" -np $ranks "$program" sum
+done
+succeeds "a world of 3 refuses the sum and exchanges" -np 3 "$program" refuse
+succeeds "two programs in one world, 1 + 2" -np 1 "$program" split 0 : -np 2 "$program" split 1
+kill_rank
+report $? "a killed rank ends the job within 5 s"
+abort_rank
+report $? "an aborting rank ends the job with its status"
+
+echo "$n_failed failed"
+[ $n_failed -eq 0 ]
