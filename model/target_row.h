@@ -41,11 +41,11 @@ void target_row_wish(enum accept_rule rule, const struct sampling_params *params
                      struct row_wish *wish);
 
 /* Merges the S slices (all of them, ascending) that answer `wish`, made by target_row_wish from the
- * same rule, params and q, into *row. Temperature 0, greedy and coupled give a one-hot row. Merge order is fixed by
- * the slices alone, so T does not show. Sets *n_best_more > 0 instead when the cut of the truncation
- * may lie below a slice's last best: ask again with that many. Errors: ERR_FORMAT slices missing,
- * of wrong order, or with numbers that no honest worker sends (NaN, negative mass, foreign ids);
- * ERR_NO_MEMORY arena full. */
+ * same rule, params and q, into *row. Temperature 0, greedy and coupled give a one-hot row. Merge
+ * order is fixed by the slices alone, so T does not show. Sets *n_best_more > 0 instead when the cut
+ * of the truncation may lie below a slice's last best: ask again with that many. Errors: ERR_FORMAT
+ * slices missing, of wrong order, or with numbers that no honest worker sends (NaN, negative mass,
+ * foreign ids); ERR_NO_MEMORY arena full. */
 int target_row_merge(const struct slice_row *slices, int n_slices, int n_vocab,
                      const struct row_wish *wish, enum accept_rule rule,
                      const struct sampling_params *params, const struct sparse_dist *q,
