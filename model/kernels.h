@@ -61,6 +61,9 @@ struct kernels {
                          float *acc);
 };
 
+/* The tables; the first two exist in x86 builds only. Which of them a CPU can run, kernels_find knows. */
+extern const struct kernels kernels_avx512, kernels_avx2, kernels_plain;
+
 /* "auto" takes the best that this machine can run. Errors: ERR_ARGUMENT unknown name (lists them),
  * ERR_UNSUPPORTED this CPU or build lacks it. */
 int kernels_find(const struct kernels **kernels, const char *name, struct error *err);

@@ -1,0 +1,74 @@
+/* Kernels for AVX-512 with bf16 dot products: a vdpbf16ps is the two steps of a pair of k in 16
+ * lanes, denormals flushed whatever the mode. */
+#include "model/kernels_tile.h"
+
+#ifdef OUTRIDER_X86
+
+#include <immintrin.h>
+
+enum { TILE_ROWS_MAX = 6, TILE_VECTORS_MAX = 4 };
+#define VEC_BYTES      64
+#define TILE_ROWS      6
+#define TILE_VECTORS_1 4
+#define TILE_VECTORS_2 4
+#define TILE_VECTORS_3 4
+#define TILE_VECTORS_4 4
+#define TILE_VECTORS_5 4
+#define TILE_VECTORS_6 4
+#define WHOLE_K        1
+
+INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
+{
+    __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
+    const uint16_t *w = d->w, *x = d->x, *ahead = d->ahead;
+    UNROLL for (int i = 0; i < n_rows; i++)
+    {
+        UNROLL for (int j = 0; j < n_vectors; j++)
+        {
+            acc[i][j] = _mm512_loadu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j);
+        }
+    }
+    for (int pair = 0; pair < d->n_pairs; pair++) {
+        __m512bh columns[TILE_VECTORS_MAX];
+        UNROLL for (int j = 0; j < n_vectors; j++)
+        {
+            columns[j] = (__m512bh)_mm512_loadu_si512(w + 32 * j);
+            __builtin_prefetch(ahead + 32 * j, 0, 3);
+        }
+        UNROLL for (int i = 0; i < n_rows; i++)
+        {
+            uint32_t x_pair = dots_x_pair(x + (size_t)i * d->x_stride);
+            __m512bh both = (__m512bh)_mm512_set1_epi32((int)x_pair);
+            UNROLL for (int j = 0; j < n_vectors; j++)
+            {
+                acc[i][j] = _mm512_dpbf16_ps(acc[i][j], columns[j], both);
+            }
+        }
+        w += d->w_step;
+        x += 2;
+        ahead += d->ahead_step;
+    }
+    UNROLL for (int i = 0; i < n_rows; i++)
+    {
+        UNROLL for (int j = 0; j < n_vectors; j++)
+        {
+            _mm512_storeu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j, acc[i][j]);
+        }
+    }
+}
+
+static unsigned dots_begin(void)
+{
+    return 0;
+}
+
+static void dots_end(unsigned mode)
+{
+    (void)mode;
+}
+
+#include "model/kernels_impl.h"
+
+const struct kernels kernels_avx512 = KERNELS_TABLE("avx512");
+
+#endif

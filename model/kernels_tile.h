@@ -1,0 +1,33 @@
+/* What a tile of dot chains works on; every variant has its own dot_tile for it. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Steps and strides are counted in elements. */
+struct dots {
+    const uint16_t *w; /* n_pairs times [vectors][16 columns][2 k] bf16 */
+    size_t w_step;     /* from one pair of k to the next */
+    const uint16_t *x; /* a row's pairs follow each other */
+    size_t x_stride;   /* from row to row */
+    int n_pairs;
+    float *acc; /* [rows][16 * vectors], read and written */
+    size_t acc_stride;
+    const uint16_t *ahead; /* prefetched: one line for each vector of a pair */
+    size_t ahead_step;     /* how far `ahead` moves with each pair */
+};
+
+static inline uint32_t dots_x_pair(const uint16_t *x)
+{
+    uint32_t pair;
+    memcpy(&pair, x, sizeof pair);
+    return pair;
+}
+
+#define INLINE_ALWAYS static inline __attribute__((always_inline))
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
