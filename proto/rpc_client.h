@@ -48,5 +48,13 @@ void rpc_stream_cancel(struct rpc_stream *stream);
 
 /* Handles what has arrived without waiting, so that keepalives are answered; for idle times. */
 void rpc_client_poll(struct rpc_client *client);
+
 /* True when the stream has ended (as far as polls and receives have seen). */
 bool rpc_stream_is_over(const struct rpc_stream *stream);
+
+/* What went over the stream so far, without gRPC's own framing. */
+struct rpc_counters {
+    uint64_t messages_sent, messages_received;
+    uint64_t bytes_sent, bytes_received;
+};
+struct rpc_counters rpc_stream_counters(const struct rpc_stream *stream);
