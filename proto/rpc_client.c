@@ -233,6 +233,7 @@ int rpc_stream_open(struct rpc_stream **stream, struct rpc_client *client, const
     struct rpc_channel *channel;
     struct rpc_stream *s = NULL;
     *stream = NULL;
+    rpc_client_poll(client); /* a connection that has died meanwhile must not get the call */
     TRY(channel_get(&channel, client, address, err));
     TRY(mem_array(&s, 1, sizeof *s, err));
     s->client = client;
