@@ -41,6 +41,8 @@ struct rpc_stream {
     struct stream_tag tags[N_STREAM_EVENTS];
     bool is_under_way[N_STREAM_EVENTS];   /* the batch of that event */
     bool is_half_closing, is_half_closed; /* asked for, started */
+    bool is_exchange;                     /* the SEND under way is a RECEIVE, too */
+    bool has_read_all;                    /* a receive has met the end */
 
     grpc_byte_buffer *incoming; /* arrived, not yet asked for */
     struct wire_buffer in;      /* what the caller reads */
@@ -161,41 +163,64 @@ static int start_call(struct rpc_stream *stream, bool wait_for_ready, struct err
     return start_batch(stream, ops, 2, STREAM_START, err);
 }
 
-static int start_receive(struct rpc_stream *stream, struct error *err)
+static grpc_op receive_op(struct rpc_stream *stream)
 {
     grpc_op op;
     memset(&op, 0, sizeof op);
     op.op = GRPC_OP_RECV_MESSAGE;
     op.data.recv_message.recv_message = &stream->incoming;
+    return op;
+}
+
+static int start_receive(struct rpc_stream *stream, struct error *err)
+{
+    grpc_op op = receive_op(stream);
     return start_batch(stream, &op, 1, STREAM_RECEIVE, err);
 }
 
-/* Message and half close, either or both, in one batch. */
-static int start_send(struct rpc_stream *stream, grpc_byte_buffer *message, struct error *err)
+/* Message and half close, either or both, in one batch; with is_exchange the receive of the answer,
+ * too, which saves a wake-up. */
+static int start_send(struct rpc_stream *stream, grpc_byte_buffer *message, bool is_exchange,
+                      struct error *err)
 {
-    grpc_op ops[2];
+    grpc_op ops[3];
     size_t n = 0;
     memset(ops, 0, sizeof ops);
     if (message) {
         ops[n].op = GRPC_OP_SEND_MESSAGE;
         ops[n++].data.send_message.send_message = message;
     }
-    if (stream->is_half_closing) {
-        ops[n++].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
-        stream->is_half_closed = true;
-    }
-    return start_batch(stream, ops, n, STREAM_SEND, err);
+    if (stream->is_half_closing) ops[n++].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
+    if (is_exchange) ops[n++] = receive_op(stream);
+    int rc = start_batch(stream, ops, n, STREAM_SEND, err);
+    if (rc) return rc;
+    stream->is_half_closed = stream->is_half_closing;
+    stream->is_exchange = is_exchange;
+    stream->is_under_way[STREAM_RECEIVE] |= is_exchange;
+    return 0;
+}
+
+static void end_send(struct rpc_stream *stream)
+{
+    struct error err; /* a refused half close shows as a cancelled stream */
+    bool is_close_due = stream->is_half_closing && !stream->is_half_closed && !stream->is_over;
+    if (is_close_due && start_send(stream, NULL, false, &err)) grpc_call_cancel(stream->call, NULL);
 }
 
 static void handle_event(const struct stream_tag *tag)
 {
     struct rpc_stream *stream = tag->stream;
-    struct error err; /* a refused half close shows as the end of the stream */
+    bool has_received =
+        tag->event == STREAM_RECEIVE || (tag->event == STREAM_SEND && stream->is_exchange);
     stream->is_under_way[tag->event] = false;
+    if (has_received) {
+        stream->is_under_way[STREAM_RECEIVE] = false;
+        if (!stream->incoming) stream->has_read_all = true;
+    }
     if (tag->event == STREAM_STATUS) stream->is_over = true;
-    if (tag->event == STREAM_SEND && stream->is_half_closing && !stream->is_half_closed &&
-        !stream->is_over && start_send(stream, NULL, &err)) {
-        grpc_call_cancel(stream->call, NULL);
+    if (tag->event == STREAM_SEND) {
+        stream->is_exchange = false;
+        end_send(stream);
     }
 }
 
@@ -248,7 +273,6 @@ int rpc_stream_open(struct rpc_stream **stream, struct rpc_client *client, const
     create_call(s, path, deadline_us);
     TRY(start_status(s, err)); /* first and alone: it completes last, whatever happens */
     TRY(start_call(s, wait_for_ready, err));
-    TRY(start_receive(s, err));
     *stream = s;
 out:
     if (rc) rpc_stream_close(s);
@@ -321,12 +345,6 @@ static int set_status_error(const struct rpc_stream *stream, struct error *err)
     }
 }
 
-/* The status stands behind what was received before it: that is handed out first. */
-static bool has_ended(const struct rpc_stream *stream)
-{
-    return stream->is_over && !stream->is_under_way[STREAM_RECEIVE] && !stream->incoming;
-}
-
 static int wait_for_send(struct rpc_stream *stream, int64_t deadline_us, struct error *err)
 {
     while (stream->is_under_way[STREAM_SEND] && !stream->is_over) {
@@ -338,8 +356,8 @@ static int wait_for_send(struct rpc_stream *stream, int64_t deadline_us, struct 
     return stream->is_over ? set_status_error(stream, err) : 0;
 }
 
-int rpc_stream_send(struct rpc_stream *stream, const uint8_t *data, size_t len, int64_t deadline_us,
-                    struct error *err)
+static int send_message(struct rpc_stream *stream, const uint8_t *data, size_t len,
+                        bool is_exchange, int64_t deadline_us, struct error *err)
 {
     int rc = rpc_message_check_len(len, err);
     if (rc) return rc;
@@ -349,8 +367,9 @@ int rpc_stream_send(struct rpc_stream *stream, const uint8_t *data, size_t len, 
     }
     rc = wait_for_send(stream, deadline_us, err);
     if (rc) return rc;
+    bool is_receiving = stream->is_under_way[STREAM_RECEIVE] || stream->incoming;
     grpc_byte_buffer *message = rpc_message_create(data, len);
-    rc = start_send(stream, message, err);
+    rc = start_send(stream, message, is_exchange && !is_receiving, err);
     grpc_byte_buffer_destroy(message); /* the batch holds the slices */
     if (rc) return rc;
     stream->counters.messages_sent++;
@@ -358,12 +377,24 @@ int rpc_stream_send(struct rpc_stream *stream, const uint8_t *data, size_t len, 
     return 0;
 }
 
+int rpc_stream_send(struct rpc_stream *stream, const uint8_t *data, size_t len, int64_t deadline_us,
+                    struct error *err)
+{
+    return send_message(stream, data, len, false, deadline_us, err);
+}
+
+int rpc_stream_ask(struct rpc_stream *stream, const uint8_t *data, size_t len, int64_t deadline_us,
+                   struct error *err)
+{
+    return send_message(stream, data, len, true, deadline_us, err);
+}
+
 int rpc_stream_half_close(struct rpc_stream *stream, struct error *err)
 {
     if (stream->is_over || stream->is_half_closing) return 0;
     stream->is_half_closing = true;
     /* Behind a send that is under way its event does it. */
-    return stream->is_under_way[STREAM_SEND] ? 0 : start_send(stream, NULL, err);
+    return stream->is_under_way[STREAM_SEND] ? 0 : start_send(stream, NULL, false, err);
 }
 
 static int take_incoming(struct rpc_stream *stream, const uint8_t **data, size_t *len,
@@ -377,7 +408,7 @@ static int take_incoming(struct rpc_stream *stream, const uint8_t **data, size_t
     stream->counters.bytes_received += stream->in.len;
     *data = stream->in.data;
     *len = stream->in.len;
-    return stream->is_over ? 0 : start_receive(stream, err);
+    return 0;
 }
 
 int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
@@ -385,14 +416,19 @@ int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *
 {
     *data = NULL;
     *len = 0;
-    while (stream->is_under_way[STREAM_RECEIVE] || !stream->incoming) {
-        if (has_ended(stream)) return set_status_error(stream, err);
+    for (;;) {
+        bool is_receiving = stream->is_under_way[STREAM_RECEIVE];
+        if (!is_receiving && stream->incoming) return take_incoming(stream, data, len, err);
+        if (!is_receiving && stream->is_over) return set_status_error(stream, err);
+        if (!is_receiving && !stream->has_read_all) {
+            int rc = start_receive(stream, err);
+            if (rc) return rc;
+        }
         if (!client_step(stream->client, deadline_us)) {
             return error_set(err, ERR_TIMEOUT, "no message from %s in time",
                              stream->channel->address);
         }
     }
-    return take_incoming(stream, data, len, err);
 }
 
 /* The one reply and then the status, which may still turn it into a failure. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "check_util.h"
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"
@@ -99,6 +100,16 @@ static void on_fail(struct rpc_call *call, void *service, const uint8_t *data, s
     (void)service;
     ck_assert_uint_eq(len, 1);
     rpc_call_finish(call, -(int)data[0], "as you wish");
+}
+
+static void on_fail_late(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
+{
+    (void)service, (void)data, (void)len;
+    struct error err;
+    for (int32_t i = 0; i < 3; i++) {
+        CHECK_OK(rpc_call_send(call, (const uint8_t *)&i, sizeof i, &err));
+    }
+    rpc_call_finish(call, ERR_NOT_FOUND, "lost it");
 }
 
 static void on_too_long(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
@@ -191,6 +202,7 @@ static const struct rpc_method methods[] = {
      .on_done = on_call_done},
     {.path = "/test.Test/Flood", .on_message = on_flood, .on_done = on_call_done},
     {.path = "/test.Test/Fail", .on_message = on_fail},
+    {.path = "/test.Test/FailLate", .on_message = on_fail_late},
     {.path = "/test.Test/TooLong", .on_message = on_too_long},
     {.path = "/test.Test/Push", .on_message = on_push},
     {.path = "/test.Test/Keep", .on_message = on_keep},
@@ -318,9 +330,11 @@ static int compare_times(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-START_TEST(ping_pong_keeps_every_round)
+typedef int send_fn(struct rpc_stream *stream, const uint8_t *data, size_t len, int64_t deadline_us,
+                    struct error *err);
+
+static void ping_pong(const char *name, send_fn *send)
 {
-    open_both(_i);
     static int64_t times[PING_ROUNDS];
     uint8_t message[PING_BYTES] = {0};
     const uint8_t *data;
@@ -329,7 +343,7 @@ START_TEST(ping_pong_keeps_every_round)
     for (int i = 0; i < PING_ROUNDS; i++) {
         int64_t begin_ns = clock_now_ns();
         memcpy(message, &i, sizeof i);
-        CHECK_OK(rpc_stream_send(stream, message, sizeof message, in_ms(5000), &err));
+        CHECK_OK(send(stream, message, sizeof message, in_ms(5000), &err));
         CHECK_OK(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err));
         times[i] = clock_now_ns() - begin_ns;
         ck_assert_uint_eq(len, sizeof message);
@@ -339,8 +353,64 @@ START_TEST(ping_pong_keeps_every_round)
     CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err), ERR_CLOSED, "ended");
     rpc_stream_close(stream);
     qsort(times, PING_ROUNDS, sizeof *times, compare_times);
-    printf("%s: round trip of %d bytes: p50 %.1f us, p99 %.1f us\n", address, PING_BYTES,
-           (double)times[PING_ROUNDS / 2] / 1e3, (double)times[PING_ROUNDS * 99 / 100] / 1e3);
+    log_line(LOG_LEVEL_DEBUG, "round_trip", "way=%s/%s bytes=%d p50_us=%.1f p99_us=%.1f", address,
+             name, PING_BYTES, (double)times[PING_ROUNDS / 2] / 1e3,
+             (double)times[PING_ROUNDS * 99 / 100] / 1e3);
+}
+
+START_TEST(ping_pong_keeps_every_round)
+{
+    open_both(_i);
+    ping_pong("send", rpc_stream_send);
+    ping_pong("ask", rpc_stream_ask);
+    close_both();
+}
+END_TEST
+
+START_TEST(second_ask_waits_for_the_first_answer)
+{
+    open_both(_i);
+    const uint8_t *data;
+    size_t len;
+    struct rpc_stream *stream = open_stream("/test.Test/Ping", 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(rpc_stream_ask(stream, (const uint8_t *)&i, sizeof i, in_ms(5000), &err));
+    }
+    CHECK_OK(rpc_stream_half_close(stream, &err));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err));
+        ck_assert_mem_eq(data, &i, sizeof i);
+    }
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err), ERR_CLOSED, "ended");
+    rpc_stream_close(stream);
+    stream = open_stream("/test.Test/Silent", 0);
+    CHECK_OK(rpc_stream_ask(stream, (const uint8_t *)"x", 1, in_ms(5000), &err));
+    CHECK_ERR(rpc_stream_ask(stream, (const uint8_t *)"x", 1, in_ms(50), &err), ERR_TIMEOUT,
+              address);
+    rpc_stream_close(stream);
+    close_both();
+}
+END_TEST
+
+/* The client never half closes and first looks when all is over. */
+START_TEST(messages_before_a_failure_are_delivered)
+{
+    open_both(_i);
+    const uint8_t *data;
+    size_t len;
+    struct rpc_stream *stream = open_stream("/test.Test/FailLate", 0);
+    CHECK_OK(rpc_stream_send(stream, (const uint8_t *)"x", 1, in_ms(5000), &err));
+    for (int i = 0; i < 50; i++) {
+        rpc_client_poll(client);
+        sleep_ms(2);
+    }
+    for (int32_t i = 0; i < 3; i++) {
+        CHECK_OK(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err));
+        ck_assert_mem_eq(data, &i, sizeof i);
+    }
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err), ERR_NOT_FOUND, "lost it");
+    ck_assert(rpc_stream_is_over(stream));
+    rpc_stream_close(stream);
     close_both();
 }
 END_TEST
@@ -829,6 +899,7 @@ END_TEST
 
 int main(void)
 {
+    if (getenv("OUTRIDER_TEST_DEBUG")) log_open("test_rpc", LOG_LEVEL_DEBUG);
     Suite *suite = suite_create("rpc");
     TCase *both = tcase_create("tcp and unix");
     tcase_add_loop_test(both, unary_call_echoes, 0, 2);
@@ -844,6 +915,8 @@ int main(void)
     suite_add_tcase(suite, both);
     TCase *tcp = tcase_create("tcp");
     tcase_add_loop_test(tcp, second_send_does_not_need_an_answer, 0, 1);
+    tcase_add_loop_test(tcp, second_ask_waits_for_the_first_answer, 0, 1);
+    tcase_add_loop_test(tcp, messages_before_a_failure_are_delivered, 0, 1);
     tcase_add_loop_test(tcp, streams_progress_while_another_is_awaited, 0, 1);
     tcase_add_loop_test(tcp, unknown_method_is_refused_at_once, 0, 1);
     tcase_add_loop_test(tcp, every_error_code_survives_the_wire, 0, 1);
