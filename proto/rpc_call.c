@@ -160,6 +160,7 @@ static int send_locked(struct rpc_call *call, grpc_byte_buffer **message, size_t
     if (call->is_closed) return error_set(err, ERR_CANCELLED, "the client is gone");
     if (call->is_finishing) return error_set(err, ERR_CANCELLED, "the call is finished");
     if (call->queued_bytes && call->queued_bytes + len > RPC_CALL_QUEUE_BYTES) {
+        call->is_overrun = true;
         return error_set(err, ERR_EXHAUSTED, "the client does not read: %zu bytes wait for it",
                          call->queued_bytes);
     }
@@ -197,7 +198,12 @@ void rpc_call_finish(struct rpc_call *call, int code, const char *text)
         call->is_finishing = true;
         call->status = rpc_status_of_error(code);
         call->status_text = grpc_slice_from_copied_string(cut);
-        if (!call->is_sending) start_next_send(call);
+        if (call->is_overrun) {
+            drop_queue(call);
+            grpc_call_cancel_with_status(call->grpc, call->status, cut, NULL);
+        } else if (!call->is_sending) {
+            start_next_send(call);
+        }
     }
     pthread_mutex_unlock(&call->lock);
 }

@@ -70,6 +70,7 @@ struct rpc_call {
     grpc_call *grpc;
     int n_batches;
     bool is_closed, is_sending, has_sent_metadata, is_finishing, has_sent_status;
+    bool is_overrun; /* a send was refused because the client does not read */
     grpc_status_code status;
     grpc_slice status_text;
     struct queued_message *first, **end; /* waiting behind the send that is under way */

@@ -1,30 +1,22 @@
-/* The client: channels by address, streams, and one event loop that whoever waits runs. All of it
+/* The client: streams, and one event loop that whoever waits runs. All of it
  * belongs to one thread but rpc_stream_cancel. A stream has at most four batches under way, one of
  * each kind, and its memory may go only when the events of all have been handled. */
 #include "proto/rpc_client.h"
 
 #include <grpc/byte_buffer.h>
-#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "proto/rpc_channel.h"
 #include "proto/rpc_common.h"
 
-enum { CHANNELS_MAX = 64, POLL_EVENTS_MAX = 1000 };
-
-struct rpc_channel {
-    struct rpc_channel *next;
-    grpc_channel *grpc;
-    int n_streams;
-    char address[];
-};
+enum { POLL_EVENTS_MAX = 1000 };
 
 struct rpc_client {
     grpc_completion_queue *events;
-    struct rpc_channel *channels;
-    int n_channels;
+    struct rpc_channels channels;
 };
 
 enum stream_event { STREAM_START, STREAM_STATUS, STREAM_SEND, STREAM_RECEIVE, N_STREAM_EVENTS };
@@ -54,55 +46,6 @@ struct rpc_stream {
     bool is_over; /* the status is here */
 };
 
-/* ---- channels ---- */
-
-static void channel_free(struct rpc_channel *channel)
-{
-    grpc_channel_destroy(channel->grpc);
-    free(channel);
-}
-
-/* Addresses come and go with restarted peers: what nobody uses is dropped when there are many. */
-static void drop_unused_channels(struct rpc_client *client)
-{
-    struct rpc_channel **link = &client->channels;
-    while (*link) {
-        struct rpc_channel *channel = *link;
-        if (channel->n_streams) {
-            link = &channel->next;
-            continue;
-        }
-        *link = channel->next;
-        channel_free(channel);
-        client->n_channels--;
-    }
-}
-
-static int channel_get(struct rpc_channel **channel, struct rpc_client *client, const char *address,
-                       struct error *err)
-{
-    for (struct rpc_channel *c = client->channels; c; c = c->next) {
-        if (strcmp(c->address, address) == 0) {
-            *channel = c;
-            return 0;
-        }
-    }
-    if (client->n_channels >= CHANNELS_MAX) drop_unused_channels(client);
-    struct rpc_channel *c;
-    size_t len = strlen(address) + 1;
-    int rc = mem_array(&c, 1, sizeof *c + len, err);
-    if (rc) return rc;
-    memcpy(c->address, address, len);
-    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    c->grpc = grpc_channel_create(address, plain, rpc_channel_args());
-    grpc_channel_credentials_release(plain);
-    c->next = client->channels;
-    client->channels = c;
-    client->n_channels++;
-    *channel = c;
-    return 0;
-}
-
 int rpc_client_open(struct rpc_client **client, struct error *err)
 {
     int rc = mem_array(client, 1, sizeof **client, err);
@@ -115,7 +58,7 @@ int rpc_client_open(struct rpc_client **client, struct error *err)
 void rpc_client_close(struct rpc_client *client)
 {
     if (!client) return;
-    drop_unused_channels(client);
+    rpc_channels_drop_unused(&client->channels);
     grpc_completion_queue_shutdown(client->events);
     while (grpc_completion_queue_next(client->events, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL)
                .type != GRPC_QUEUE_SHUTDOWN) {
@@ -259,7 +202,7 @@ int rpc_stream_open(struct rpc_stream **stream, struct rpc_client *client, const
     struct rpc_stream *s = NULL;
     *stream = NULL;
     rpc_client_poll(client); /* a connection that has died meanwhile must not get the call */
-    TRY(channel_get(&channel, client, address, err));
+    TRY(rpc_channels_get(&client->channels, &channel, address, err));
     TRY(mem_array(&s, 1, sizeof *s, err));
     s->client = client;
     s->channel = channel;

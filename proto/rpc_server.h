@@ -54,7 +54,8 @@ void rpc_server_set_health(struct rpc_server *server, const char *service, bool 
 int rpc_call_send(struct rpc_call *call, const uint8_t *data, size_t len, struct error *err);
 
 /* Ends the call after what is queued: code 0 = OK, otherwise an ERR_ code, mapped to its gRPC status
- * with text as message. Later sends and finishes are ignored. Any thread. */
+ * with text as message. After a send was refused with ERR_EXHAUSTED what is queued is dropped and the
+ * call ends at once. Later sends and finishes are ignored. Any thread. */
 void rpc_call_finish(struct rpc_call *call, int code, const char *text);
 
 /* True once the client is gone. Any thread. */
