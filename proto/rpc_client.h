@@ -35,6 +35,11 @@ void rpc_stream_close(struct rpc_stream *stream);
  * (at most until deadline_us). Errors: ERR_UNAVAILABLE and others: the stream's status. */
 int rpc_stream_send(struct rpc_stream *stream, const uint8_t *data, size_t len, int64_t deadline_us,
                     struct error *err);
+/* As rpc_stream_send, for a message that the peer answers on its own, and whose answer is received
+ * next: sending and receiving are one batch and wake the caller once (about 5 us less). A second send
+ * waits for that answer. */
+int rpc_stream_ask(struct rpc_stream *stream, const uint8_t *data, size_t len, int64_t deadline_us,
+                   struct error *err);
 int rpc_stream_half_close(struct rpc_stream *stream, struct error *err);
 
 /* The next message, lent until the next receive on this stream. While it waits, the client's other
@@ -48,5 +53,13 @@ void rpc_stream_cancel(struct rpc_stream *stream);
 
 /* Handles what has arrived without waiting, so that keepalives are answered; for idle times. */
 void rpc_client_poll(struct rpc_client *client);
+
 /* True when the stream has ended (as far as polls and receives have seen). */
 bool rpc_stream_is_over(const struct rpc_stream *stream);
+
+/* What went over the stream so far, without gRPC's own framing. */
+struct rpc_counters {
+    uint64_t messages_sent, messages_received;
+    uint64_t bytes_sent, bytes_received;
+};
+struct rpc_counters rpc_stream_counters(const struct rpc_stream *stream);

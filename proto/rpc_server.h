@@ -12,6 +12,8 @@
 struct rpc_server;
 struct rpc_call; /* locked inside */
 
+enum { RPC_CALL_QUEUE_BYTES = 64 << 20 };
+
 /* Handlers run on the network thread. data is lent for the call. */
 struct rpc_method {
     const char *path;  /* "/outrider.target.v1.Target/Run" */
@@ -46,13 +48,14 @@ const char *rpc_server_address(const struct rpc_server *server);
 /* The health of a service name ("" = the process); Watch streams are told. Any thread. Up to 8 names. */
 void rpc_server_set_health(struct rpc_server *server, const char *service, bool is_serving);
 
-/* Any thread. A message is copied. Sends are queued behind each other, at most RPC_CALL_QUEUE_BYTES
- * (64 MiB) of them. Errors: ERR_CANCELLED the client is gone or the call is finished, ERR_EXHAUSTED the client
- * does not read. */
+/* Any thread. A message is copied. Sends are queued behind each other, at most RPC_CALL_QUEUE_BYTES of them. When nothing is under way the message leaves from the calling thread. Errors: ERR_CANCELLED
+ * the client is gone or the call is finished, ERR_EXHAUSTED the client does not read, ERR_ARGUMENT
+ * longer than WIRE_MESSAGE_BYTES_MAX. */
 int rpc_call_send(struct rpc_call *call, const uint8_t *data, size_t len, struct error *err);
 
 /* Ends the call after what is queued: code 0 = OK, otherwise an ERR_ code, mapped to its gRPC status
- * with text as message. Later sends and finishes are ignored. Any thread. */
+ * with text as message. After a send was refused with ERR_EXHAUSTED what is queued is dropped and the
+ * call ends at once. Later sends and finishes are ignored. Any thread. */
 void rpc_call_finish(struct rpc_call *call, int code, const char *text);
 
 /* True once the client is gone. Any thread. */
