@@ -163,6 +163,16 @@ char *wire_string_copy(struct arena *scratch, const char *text)
     return wire_text_copy(scratch, text, text ? strlen(text) : 0);
 }
 
+char **wire_strings_copy(struct arena *scratch, const char *const *strings, int n)
+{
+    char **list = arena_take(scratch, (size_t)n, sizeof *list);
+    for (int i = 0; list && i < n; i++) {
+        list[i] = wire_string_copy(scratch, strings[i]);
+        if (!list[i]) return NULL;
+    }
+    return list;
+}
+
 int wire_int(int *out, uint32_t value, int min, int max, const char *field, struct error *err)
 {
     if (value > (uint32_t)max || (int)value < min) {

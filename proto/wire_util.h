@@ -32,6 +32,7 @@ int wire_encode(struct wire_buffer *buf, wire_build_fn *build, const void *value
 char *wire_text_copy(struct arena *scratch, const char *text, size_t len);
 /* The same of a string that ends with a NUL byte. */
 char *wire_string_copy(struct arena *scratch, const char *text);
+char **wire_strings_copy(struct arena *scratch, const char *const *strings, int n);
 
 /* Unpacks into arena. NULL: err says why (ERR_FORMAT not this message, ERR_NO_MEMORY arena full). */
 const void *wire_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
