@@ -232,11 +232,7 @@ START_TEST(step_round_trip_keeps_every_field)
         CHECK_OK(step_encode(&buf, &sent, &err));
         CHECK_OK(step_read(&got));
         steps_equal(&sent, &got);
-        if (i < 6) {
-            char name[32];
-            snprintf(name, sizeof name, "step_%d", i);
-            seed_write("target_wire", 0, name, buf.data, buf.len);
-        }
+        if (i < 6) seed_write("target_wire", 0, "step", i, buf.data, buf.len);
     }
 }
 END_TEST
@@ -250,11 +246,7 @@ START_TEST(reply_round_trip_keeps_every_field)
         CHECK_OK(step_reply_encode(&buf, &sent, &err));
         CHECK_OK(reply_read(&got));
         replies_equal(&sent, &got);
-        if (i < 6) {
-            char name[32];
-            snprintf(name, sizeof name, "reply_%d", i);
-            seed_write("target_wire", 1, name, buf.data, buf.len);
-        }
+        if (i < 6) seed_write("target_wire", 1, "reply", i, buf.data, buf.len);
     }
 }
 END_TEST
@@ -269,7 +261,7 @@ START_TEST(error_reply_carries_lane_and_text)
     ck_assert_uint_eq(got.id, 7);
     ck_assert_int_eq(got.error_lane, -1);
     ck_assert_str_eq(got.error_text, sent.error_text);
-    seed_write("target_wire", 1, "reply_error", buf.data, buf.len);
+    seed_write("target_wire", 1, "reply_error", 0, buf.data, buf.len);
 
     sent.error_text = "cut in mid-character \xc3";
     CHECK_OK(step_reply_encode(&buf, &sent, &err));
@@ -332,7 +324,7 @@ START_TEST(description_round_trip_keeps_every_field)
     CHECK_OK(target_description_encode(&buf, &sent, &err));
     CHECK_OK(target_description_decode(buf.data, buf.len, &got, &err));
     ck_assert_mem_eq(&sent, &got, sizeof got);
-    seed_write("target_wire", 2, "description", buf.data, buf.len);
+    seed_write("target_wire", 2, "description", 0, buf.data, buf.len);
 }
 END_TEST
 

@@ -87,13 +87,13 @@ static inline size_t bytes_from_hex(const char *hex, uint8_t *out)
 
 /* Keeps encoded messages as seeds for the fuzzers when WIRE_SEEDS_DIR names tests/fuzz/seeds. The
  * first byte tells the fuzzer which message follows. */
-static inline void seed_write(const char *target, int kind, const char *name, const uint8_t *data,
-                              size_t len)
+static inline void seed_write(const char *target, int kind, const char *name, int number,
+                              const uint8_t *data, size_t len)
 {
     const char *dir = getenv("WIRE_SEEDS_DIR");
     if (!dir) return;
     char path[512];
-    snprintf(path, sizeof path, "%s/%s/%s", dir, target, name);
+    snprintf(path, sizeof path, "%s/%s/%s_%d", dir, target, name, number);
     FILE *file = fopen(path, "wb");
     ck_assert_msg(file != NULL, "cannot write %s", path);
     fputc(kind, file);
