@@ -105,8 +105,9 @@ static int score_decode(const Outrider__Generation__V1__TokenScore *msg, struct 
                         struct score_token *token, struct error *err)
 {
     int rc = 0;
-    *token = (struct score_token){
-        .id = msg->id, .has_logprob = msg->has_logprob, .logprob = msg->logprob};
+    *token = (struct score_token){.id = msg->id,
+                                  .has_logprob = msg->has_logprob,
+                                  .logprob = msg->has_logprob ? msg->logprob : 0};
     TRY(scored_check(msg->id, msg->logprob, err));
     TRY(wire_string(&token->text, NULL, msg->text, SCORE_TEXT_BYTES_MAX, "text", err));
     TRY(alternatives_decode(msg, arena, token, err));

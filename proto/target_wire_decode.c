@@ -2,6 +2,7 @@
  * in the arena; only the structs around them are made anew. Bytes come from peers: hostile. */
 #include "proto/target_wire.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "proto/target.pb-c.h"
@@ -183,10 +184,11 @@ struct vocabulary {
     int n_vocab, n_slices;
 };
 
-/* Columns of a slice: ceil(V / S) rounded up to 64, the tail short or empty. */
+/* Columns of a slice as row_slice_range (model/row.h) has them: ceil(V / S) rounded up to 64, the tail
+ * short or empty. */
 static void slice_range(const struct vocabulary *vocab, struct slice_row *row)
 {
-    int64_t width = (vocab->n_vocab + vocab->n_slices - 1) / vocab->n_slices;
+    int64_t width = ((int64_t)vocab->n_vocab + vocab->n_slices - 1) / vocab->n_slices;
     width = (width + SLICE_COLUMNS_ALIGN - 1) / SLICE_COLUMNS_ALIGN * SLICE_COLUMNS_ALIGN;
     int64_t first = row->slice * width;
     int64_t end = first + width;
@@ -340,6 +342,7 @@ static int step_error_decode(const Outrider__Target__V1__StepReply *msg, struct 
 int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices,
                       struct arena *arena, struct step_reply *reply, struct error *err)
 {
+    assert(n_vocab > 0 && n_slices > 0 && n_slices <= ROW_SLICES_MAX);
     *reply = (struct step_reply){0};
     const struct vocabulary vocab = {n_vocab, n_slices};
     const Outrider__Target__V1__StepReply *msg =

@@ -8,7 +8,8 @@
 #include "proto/target.pb-c.h"
 #include "proto/wire_util.h"
 
-enum { DESCRIPTION_BYTES_MAX = 16 << 10, DESCRIPTION_ARENA_BYTES = 4 << 20 };
+/* Unknown fields cost the most arena: about 100 bytes for two. */
+enum { DESCRIPTION_BYTES_MAX = 4096, DESCRIPTION_ARENA_BYTES = 512 << 10 };
 enum { DESCRIPTION_EOS_MAX = sizeof((struct target_description){0}.eos_ids) / sizeof(int32_t) };
 
 static const ProtobufCMessage *description_build(struct arena *scratch, const void *value)
