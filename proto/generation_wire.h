@@ -14,6 +14,7 @@ enum {
     GENERATE_DRAFT_MAX = 16, /* K */
     GENERATE_STOPS_MAX = 16,
     GENERATE_PROMPT_BYTES_MAX = 16 << 20,
+    GENERATE_PROMPT_IDS_MAX = 4 << 20,
     SCORE_TOP_MAX = 64
 };
 
@@ -108,6 +109,10 @@ struct service_description {
     const char *const *addresses;
 };
 
+/* Encoders replace buf's content. A request whose text is not UTF-8 is refused; replies are sent with
+ * '?' in place of the bytes that are not. Errors: ERR_NO_MEMORY, ERR_ARGUMENT.
+ * Decoders take nothing over. Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY arena
+ * full. What a request leaves out has its default: temperature 1, top_p 1, no seed, n_draft -1. */
 int generate_request_encode(struct wire_buffer *buf, const struct generate_request *req,
                             struct error *err);
 int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,

@@ -12,7 +12,9 @@
 enum {
     WIRE_LANES_MAX = 1024,
     WIRE_LANE_TOKENS_MAX = 65536,
+    WIRE_DRAFT_MAX = 16, /* guesses of a lane */
     WIRE_ROW_IDS_MAX = 4096,
+    WIRE_ROW_BEST_MAX = 1 << 20,
     WIRE_MESSAGE_BYTES_MAX = 64 << 20
 };
 
@@ -82,8 +84,11 @@ struct wire_buffer {
 /* Makes room for `capacity` bytes in all; content and len stay. Errors: ERR_NO_MEMORY. */
 int wire_buffer_reserve(struct wire_buffer *buf, size_t capacity, struct error *err);
 void wire_buffer_free(struct wire_buffer *buf);
+/* Grows to at least capacity bytes; data[0, len) is kept. Errors: ERR_NO_MEMORY. */
+int wire_buffer_reserve(struct wire_buffer *buf, size_t capacity, struct error *err);
 
-/* Encoders replace buf's content. Errors: ERR_NO_MEMORY. */
+/* Encoders replace buf's content. Texts that are not UTF-8 are sent with '?' in place of the bytes
+ * that are not. Errors: ERR_NO_MEMORY, ERR_ARGUMENT more than WIRE_MESSAGE_BYTES_MAX. */
 int step_encode(struct wire_buffer *buf, const struct step *step, struct error *err);
 int step_reply_encode(struct wire_buffer *buf, const struct step_reply *reply, struct error *err);
 int target_description_encode(struct wire_buffer *buf, const struct target_description *desc,

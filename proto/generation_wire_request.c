@@ -1,0 +1,292 @@
+/* What clients ask for: generation and scoring requests. The bytes come from anyone, so every field
+ * is checked here; whether the values suit the model is the gateway's to say. */
+#include "proto/generation_wire.h"
+
+#include <string.h>
+
+#include "proto/generation.pb-c.h"
+#include "proto/wire_util.h"
+
+enum {
+    STOP_BYTES_MAX = 256,
+    RULE_BYTES_MAX = 32,
+    REQUEST_ID_BYTES_MAX = 128,
+    TEMPERATURE_MAX = 100
+};
+
+/* A request is not repaired on its way: the server would answer another question than was asked. */
+static int text_check(const char *text, size_t len, const char *field, struct error *err)
+{
+    size_t valid = len ? wire_utf8_prefix(text, len) : 0;
+    if (valid < len) {
+        return error_set(err, ERR_ARGUMENT, "%s is not UTF-8 text at byte %zu (0x%02x)", field,
+                         valid, (unsigned)(uint8_t)text[valid]);
+    }
+    return 0;
+}
+
+static Outrider__Generation__V1__TokenIds *token_ids_make(struct arena *scratch, const int32_t *ids,
+                                                          int n)
+{
+    Outrider__Generation__V1__TokenIds *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__token_ids__init(out);
+    out->n_ids = (size_t)n;
+    out->ids = wire_lend(ids);
+    return out;
+}
+
+static Outrider__Generation__V1__Sampling *sampling_make(struct arena *scratch,
+                                                         const struct generate_request *req)
+{
+    Outrider__Generation__V1__Sampling *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__sampling__init(out);
+    out->_temperature_case = OUTRIDER__GENERATION__V1__SAMPLING___TEMPERATURE_TEMPERATURE;
+    out->temperature = req->sampling.temperature;
+    out->top_k = (uint32_t)req->sampling.top_k;
+    out->_top_p_case = OUTRIDER__GENERATION__V1__SAMPLING___TOP_P_TOP_P;
+    out->top_p = req->sampling.top_p;
+    out->min_p = req->sampling.min_p;
+    if (req->has_seed) {
+        out->_seed_case = OUTRIDER__GENERATION__V1__SAMPLING___SEED_SEED;
+        out->seed = req->seed;
+    }
+    return out;
+}
+
+static Outrider__Generation__V1__Speculation *speculation_make(struct arena *scratch,
+                                                               const struct generate_request *req)
+{
+    Outrider__Generation__V1__Speculation *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__speculation__init(out);
+    if (req->n_draft >= 0) {
+        out->_n_draft_case = OUTRIDER__GENERATION__V1__SPECULATION___N_DRAFT_N_DRAFT;
+        out->n_draft = (uint32_t)req->n_draft;
+    }
+    out->rule = wire_string_copy(scratch, req->rule);
+    out->full_rows = req->full_rows;
+    out->show_drafts = req->show_drafts;
+    return out->rule ? out : NULL;
+}
+
+static const ProtobufCMessage *request_build(struct arena *scratch, const void *value)
+{
+    const struct generate_request *req = value;
+    Outrider__Generation__V1__GenerateRequest *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__generate_request__init(out);
+    bool has_input;
+    if (req->prompt) {
+        out->input_case = OUTRIDER__GENERATION__V1__GENERATE_REQUEST__INPUT_PROMPT;
+        out->prompt = wire_text_copy(scratch, req->prompt, req->prompt_len);
+        has_input = out->prompt;
+    } else {
+        out->input_case = OUTRIDER__GENERATION__V1__GENERATE_REQUEST__INPUT_PROMPT_IDS;
+        out->prompt_ids = token_ids_make(scratch, req->prompt_ids, req->n_prompt_ids);
+        has_input = out->prompt_ids;
+    }
+    out->max_tokens = (uint32_t)req->max_tokens;
+    out->sampling = sampling_make(scratch, req);
+    out->speculation = speculation_make(scratch, req);
+    out->n_stop = (size_t)req->n_stop;
+    out->stop = wire_strings_copy(scratch, req->stop, req->n_stop);
+    out->ignore_eos = req->ignore_eos;
+    out->request_id = wire_string_copy(scratch, req->request_id);
+    bool is_whole = has_input && out->sampling && out->speculation && out->stop && out->request_id;
+    return is_whole ? &out->base : NULL;
+}
+
+int generate_request_encode(struct wire_buffer *buf, const struct generate_request *req,
+                            struct error *err)
+{
+    int rc = 0;
+    if (req->prompt) TRY(text_check(req->prompt, req->prompt_len, "prompt", err));
+    for (int i = 0; i < req->n_stop; i++) {
+        TRY(text_check(req->stop[i], strlen(req->stop[i]), "stop", err));
+    }
+    TRY(wire_encode(buf, request_build, req, err));
+out:
+    return rc;
+}
+
+/* Not negated, so that NaN fails too. */
+static int range_check(float value, float min, float max, bool is_min_open, const char *field,
+                       struct error *err)
+{
+    if (value >= min && value <= max && !(is_min_open && value == min)) return 0;
+    return error_set(err, ERR_FORMAT, "%s is %g, must be %s %g and <= %g", field, (double)value,
+                     is_min_open ? ">" : ">=", (double)min, (double)max);
+}
+
+static int sampling_decode(const Outrider__Generation__V1__Sampling *msg,
+                           struct generate_request *req, struct error *err)
+{
+    int rc = 0;
+    struct sampling_params *params = &req->sampling;
+    *params = (struct sampling_params){.temperature = 1, .top_p = 1};
+    if (!msg) return 0;
+    if (msg->_temperature_case == OUTRIDER__GENERATION__V1__SAMPLING___TEMPERATURE_TEMPERATURE) {
+        params->temperature = msg->temperature;
+    }
+    if (msg->_top_p_case == OUTRIDER__GENERATION__V1__SAMPLING___TOP_P_TOP_P) {
+        params->top_p = msg->top_p;
+    }
+    if (msg->_seed_case == OUTRIDER__GENERATION__V1__SAMPLING___SEED_SEED) {
+        req->has_seed = true;
+        req->seed = msg->seed;
+    }
+    params->min_p = msg->min_p;
+    TRY(range_check(params->temperature, 0, TEMPERATURE_MAX, false, "temperature", err));
+    TRY(wire_int(&params->top_k, msg->top_k, 0, INT32_MAX, "top_k", err));
+    TRY(range_check(params->top_p, 0, 1, true, "top_p", err));
+    TRY(range_check(params->min_p, 0, 1, false, "min_p", err));
+out:
+    return rc;
+}
+
+static int speculation_decode(const Outrider__Generation__V1__Speculation *msg,
+                              struct generate_request *req, struct error *err)
+{
+    int rc = 0;
+    req->n_draft = -1;
+    req->rule = "";
+    if (!msg) return 0;
+    if (msg->_n_draft_case == OUTRIDER__GENERATION__V1__SPECULATION___N_DRAFT_N_DRAFT) {
+        TRY(wire_int(&req->n_draft, msg->n_draft, 0, GENERATE_DRAFT_MAX, "n_draft", err));
+    }
+    TRY(wire_string(&req->rule, NULL, msg->rule, RULE_BYTES_MAX, "rule", err));
+    req->full_rows = msg->full_rows;
+    req->show_drafts = msg->show_drafts;
+out:
+    return rc;
+}
+
+static int stops_decode(const Outrider__Generation__V1__GenerateRequest *msg, struct arena *arena,
+                        struct generate_request *req, struct error *err)
+{
+    int rc = wire_count(&req->n_stop, msg->n_stop, GENERATE_STOPS_MAX, "stop", err);
+    if (rc) return rc;
+    const char **stop = wire_take(arena, msg->n_stop, sizeof *stop, err);
+    if (!stop) return err->code;
+    req->stop = stop;
+    for (int i = 0; i < req->n_stop && !rc; i++) {
+        size_t len;
+        rc = wire_string(&stop[i], &len, msg->stop[i], STOP_BYTES_MAX, "stop", err);
+        if (!rc && !len) rc = error_set(err, ERR_FORMAT, "stop is empty, must have 1 to 256 bytes");
+        if (rc) error_wrap(err, "stop string %d", i);
+    }
+    return rc;
+}
+
+/* It goes into logs, so it is printable ASCII. */
+static int request_id_decode(const char *text, struct generate_request *req, struct error *err)
+{
+    size_t len;
+    int rc = wire_string(&req->request_id, &len, text, REQUEST_ID_BYTES_MAX, "request_id", err);
+    for (size_t i = 0; !rc && i < len; i++) {
+        unsigned byte = (uint8_t)req->request_id[i];
+        if (byte < 0x20 || byte > 0x7e) {
+            rc = error_set(err, ERR_FORMAT,
+                           "request_id is not printable ASCII at byte %zu (0x%02x)", i, byte);
+        }
+    }
+    return rc;
+}
+
+static int token_ids_decode(const Outrider__Generation__V1__TokenIds *msg, const int32_t **ids,
+                            int *n, const char *field, struct error *err)
+{
+    int rc = wire_count(n, msg->n_ids, GENERATE_PROMPT_IDS_MAX, field, err);
+    if (!rc && !*n) rc = error_set(err, ERR_FORMAT, "%s is empty", field);
+    if (!rc) rc = wire_ids_check(msg->ids, msg->n_ids, field, err);
+    if (!rc) *ids = msg->ids;
+    return rc;
+}
+
+static int prompt_decode(const Outrider__Generation__V1__GenerateRequest *msg,
+                         struct generate_request *req, struct error *err)
+{
+    switch (msg->input_case) {
+    case OUTRIDER__GENERATION__V1__GENERATE_REQUEST__INPUT_PROMPT:
+        return wire_string(&req->prompt, &req->prompt_len, msg->prompt, GENERATE_PROMPT_BYTES_MAX,
+                           "prompt", err);
+    case OUTRIDER__GENERATION__V1__GENERATE_REQUEST__INPUT_PROMPT_IDS:
+        return token_ids_decode(msg->prompt_ids, &req->prompt_ids, &req->n_prompt_ids, "prompt_ids",
+                                err);
+    default:
+        return error_set(err, ERR_FORMAT, "neither prompt nor prompt_ids is set");
+    }
+}
+
+int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,
+                            struct generate_request *req, struct error *err)
+{
+    int rc = 0;
+    *req = (struct generate_request){0};
+    const Outrider__Generation__V1__GenerateRequest *msg =
+        wire_unpack(&outrider__generation__v1__generate_request__descriptor, data, len, arena, err);
+    if (!msg) return err->code;
+    TRY(prompt_decode(msg, req, err));
+    TRY(wire_int(&req->max_tokens, msg->max_tokens, 0, INT32_MAX, "max_tokens", err));
+    TRY(sampling_decode(msg->sampling, req, err));
+    TRY(speculation_decode(msg->speculation, req, err));
+    TRY(stops_decode(msg, arena, req, err));
+    TRY(request_id_decode(msg->request_id, req, err));
+    req->ignore_eos = msg->ignore_eos;
+out:
+    if (rc) *req = (struct generate_request){0};
+    return rc;
+}
+
+static const ProtobufCMessage *score_request_build(struct arena *scratch, const void *value)
+{
+    const struct score_request *req = value;
+    Outrider__Generation__V1__ScoreRequest *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__score_request__init(out);
+    out->top_n = (uint32_t)req->top_n;
+    if (req->text) {
+        out->input_case = OUTRIDER__GENERATION__V1__SCORE_REQUEST__INPUT_TEXT;
+        out->text = wire_text_copy(scratch, req->text, req->text_len);
+        return out->text ? &out->base : NULL;
+    }
+    out->input_case = OUTRIDER__GENERATION__V1__SCORE_REQUEST__INPUT_IDS;
+    out->ids = token_ids_make(scratch, req->ids, req->n_ids);
+    return out->ids ? &out->base : NULL;
+}
+
+int score_request_encode(struct wire_buffer *buf, const struct score_request *req,
+                         struct error *err)
+{
+    int rc = req->text ? text_check(req->text, req->text_len, "text", err) : 0;
+    return rc ? rc : wire_encode(buf, score_request_build, req, err);
+}
+
+static int score_input_decode(const Outrider__Generation__V1__ScoreRequest *msg,
+                              struct score_request *req, struct error *err)
+{
+    switch (msg->input_case) {
+    case OUTRIDER__GENERATION__V1__SCORE_REQUEST__INPUT_TEXT:
+        return wire_string(&req->text, &req->text_len, msg->text, GENERATE_PROMPT_BYTES_MAX, "text",
+                           err);
+    case OUTRIDER__GENERATION__V1__SCORE_REQUEST__INPUT_IDS:
+        return token_ids_decode(msg->ids, &req->ids, &req->n_ids, "ids", err);
+    default:
+        return error_set(err, ERR_FORMAT, "neither text nor ids is set");
+    }
+}
+
+int score_request_decode(const uint8_t *data, size_t len, struct arena *arena,
+                         struct score_request *req, struct error *err)
+{
+    *req = (struct score_request){0};
+    const Outrider__Generation__V1__ScoreRequest *msg =
+        wire_unpack(&outrider__generation__v1__score_request__descriptor, data, len, arena, err);
+    if (!msg) return err->code;
+    int rc = score_input_decode(msg, req, err);
+    if (!rc) rc = wire_int(&req->top_n, msg->top_n, 0, SCORE_TOP_MAX, "top_n", err);
+    if (rc) *req = (struct score_request){0};
+    return rc;
+}

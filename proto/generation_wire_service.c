@@ -1,0 +1,246 @@
+/* Scores of a text, and what the service says of itself. */
+#include "proto/generation_wire.h"
+
+#include <math.h>
+
+#include "proto/generation.pb-c.h"
+#include "proto/wire_util.h"
+
+enum {
+    SCORE_TOKENS_MAX = 65536,
+    SCORE_TEXT_BYTES_MAX = 4096,
+    SERVICE_TEXT_BYTES_MAX = 4096,
+    SERVICE_ADDRESSES_MAX = 1024,
+    SERVICE_ADDRESS_BYTES_MAX = 512
+};
+
+static Outrider__Generation__V1__Alternative **alternatives_make(struct arena *scratch,
+                                                                 const struct score_token *token)
+{
+    size_t n = (size_t)token->n_top;
+    Outrider__Generation__V1__Alternative **list = arena_take(scratch, n, sizeof *list);
+    Outrider__Generation__V1__Alternative *items = arena_take(scratch, n, sizeof *items);
+    if (!list || !items) return NULL;
+    for (size_t i = 0; i < n; i++) {
+        outrider__generation__v1__alternative__init(&items[i]);
+        items[i].id = token->top[i].id;
+        items[i].text = wire_string_copy(scratch, token->top[i].text);
+        items[i].logprob = token->top[i].logprob;
+        if (!items[i].text) return NULL;
+        list[i] = &items[i];
+    }
+    return list;
+}
+
+static Outrider__Generation__V1__TokenScore **scores_make(struct arena *scratch,
+                                                          const struct score_reply *reply)
+{
+    size_t n = (size_t)reply->n;
+    Outrider__Generation__V1__TokenScore **list = arena_take(scratch, n, sizeof *list);
+    Outrider__Generation__V1__TokenScore *items = arena_take(scratch, n, sizeof *items);
+    if (!list || !items) return NULL;
+    for (size_t i = 0; i < n; i++) {
+        const struct score_token *token = &reply->tokens[i];
+        outrider__generation__v1__token_score__init(&items[i]);
+        items[i].id = token->id;
+        items[i].text = wire_string_copy(scratch, token->text);
+        items[i].has_logprob = token->has_logprob;
+        items[i].logprob = token->has_logprob ? token->logprob : 0;
+        items[i].n_top = (size_t)token->n_top;
+        items[i].top = alternatives_make(scratch, token);
+        if (!items[i].text || !items[i].top) return NULL;
+        list[i] = &items[i];
+    }
+    return list;
+}
+
+static const ProtobufCMessage *score_reply_build(struct arena *scratch, const void *value)
+{
+    const struct score_reply *reply = value;
+    Outrider__Generation__V1__ScoreReply *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__score_reply__init(out);
+    out->n_tokens = (size_t)reply->n;
+    out->tokens = scores_make(scratch, reply);
+    return out->tokens ? &out->base : NULL;
+}
+
+int score_reply_encode(struct wire_buffer *buf, const struct score_reply *reply, struct error *err)
+{
+    return wire_encode(buf, score_reply_build, reply, err);
+}
+
+/* An id, its text and its log-probability, -inf for a token that cannot come. */
+static int scored_check(int32_t id, float logprob, struct error *err)
+{
+    if (id < 0) return error_set(err, ERR_FORMAT, "id is %d, must not be negative", id);
+    if (!(logprob < INFINITY)) {
+        return error_set(err, ERR_FORMAT, "logprob is %g, must be a number or -inf",
+                         (double)logprob);
+    }
+    return 0;
+}
+
+static int alternatives_decode(const Outrider__Generation__V1__TokenScore *msg, struct arena *arena,
+                               struct score_token *token, struct error *err)
+{
+    int rc = wire_count(&token->n_top, msg->n_top, SCORE_TOP_MAX, "top", err);
+    if (rc) return rc;
+    struct score_alternative *top = wire_take(arena, msg->n_top, sizeof *top, err);
+    if (!top) return err->code;
+    token->top = top;
+    for (int i = 0; i < token->n_top && !rc; i++) {
+        const Outrider__Generation__V1__Alternative *from = msg->top[i];
+        top[i] = (struct score_alternative){.id = from->id, .logprob = from->logprob};
+        rc = scored_check(from->id, from->logprob, err);
+        if (!rc) {
+            rc = wire_string(&top[i].text, NULL, from->text, SCORE_TEXT_BYTES_MAX, "text", err);
+        }
+        if (rc) error_wrap(err, "top %d", i);
+    }
+    return rc;
+}
+
+static int score_decode(const Outrider__Generation__V1__TokenScore *msg, struct arena *arena,
+                        struct score_token *token, struct error *err)
+{
+    int rc = 0;
+    *token = (struct score_token){.id = msg->id,
+                                  .has_logprob = msg->has_logprob,
+                                  .logprob = msg->has_logprob ? msg->logprob : 0};
+    TRY(scored_check(msg->id, msg->logprob, err));
+    TRY(wire_string(&token->text, NULL, msg->text, SCORE_TEXT_BYTES_MAX, "text", err));
+    TRY(alternatives_decode(msg, arena, token, err));
+out:
+    return rc;
+}
+
+int score_reply_decode(const uint8_t *data, size_t len, struct arena *arena,
+                       struct score_reply *reply, struct error *err)
+{
+    int rc = 0;
+    *reply = (struct score_reply){0};
+    const Outrider__Generation__V1__ScoreReply *msg =
+        wire_unpack(&outrider__generation__v1__score_reply__descriptor, data, len, arena, err);
+    if (!msg) return err->code;
+    TRY(wire_count(&reply->n, msg->n_tokens, SCORE_TOKENS_MAX, "tokens", err));
+    struct score_token *tokens = wire_take(arena, msg->n_tokens, sizeof *tokens, err);
+    if (!tokens) {
+        rc = err->code;
+        goto out;
+    }
+    reply->tokens = tokens;
+    for (int i = 0; i < reply->n && !rc; i++) {
+        rc = score_decode(msg->tokens[i], arena, &tokens[i], err);
+        if (rc) error_wrap(err, "token %d", i);
+    }
+out:
+    if (rc) *reply = (struct score_reply){0};
+    return rc;
+}
+
+static const ProtobufCMessage *service_build(struct arena *scratch, const void *value)
+{
+    const struct service_description *desc = value;
+    Outrider__Generation__V1__Description *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__description__init(out);
+    out->version = wire_string_copy(scratch, desc->version);
+    out->target_model = wire_string_copy(scratch, desc->target_model);
+    out->target_architecture = wire_string_copy(scratch, desc->target_architecture);
+    out->n_ranks = (uint32_t)desc->n_ranks;
+    out->n_slices = (uint32_t)desc->n_slices;
+    out->arithmetic = wire_string_copy(scratch, desc->arithmetic);
+    out->model_fingerprint = desc->model_fingerprint;
+    out->tokenizer_fingerprint = desc->tokenizer_fingerprint;
+    out->vocab_size = (uint32_t)desc->vocab_size;
+    out->context_limit = (uint32_t)desc->context_limit;
+    out->draft_model = wire_string_copy(scratch, desc->draft_model);
+    out->default_n_draft = (uint32_t)desc->default_n_draft;
+    out->draft_support = (uint32_t)desc->draft_support;
+    out->state = wire_string_copy(scratch, desc->state);
+    out->n_worker_addresses = (size_t)desc->n_addresses;
+    out->worker_addresses = wire_strings_copy(scratch, desc->addresses, desc->n_addresses);
+    out->n_kv_blocks = (uint32_t)desc->n_kv_blocks;
+    out->queue_capacity = (uint32_t)desc->queue_capacity;
+    bool is_whole = out->version && out->target_model && out->target_architecture &&
+                    out->arithmetic && out->draft_model && out->state && out->worker_addresses;
+    return is_whole ? &out->base : NULL;
+}
+
+int service_description_encode(struct wire_buffer *buf, const struct service_description *desc,
+                               struct error *err)
+{
+    return wire_encode(buf, service_build, desc, err);
+}
+
+static int service_texts_decode(const Outrider__Generation__V1__Description *msg,
+                                struct service_description *desc, struct error *err)
+{
+    const struct {
+        const char **out;
+        const char *text, *field;
+    } texts[] = {{&desc->version, msg->version, "version"},
+                 {&desc->target_model, msg->target_model, "target_model"},
+                 {&desc->target_architecture, msg->target_architecture, "target_architecture"},
+                 {&desc->arithmetic, msg->arithmetic, "arithmetic"},
+                 {&desc->draft_model, msg->draft_model, "draft_model"},
+                 {&desc->state, msg->state, "state"}};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts && !rc; i++) {
+        rc = wire_string(texts[i].out, NULL, texts[i].text, SERVICE_TEXT_BYTES_MAX, texts[i].field,
+                         err);
+    }
+    return rc;
+}
+
+static int service_numbers_decode(const Outrider__Generation__V1__Description *msg,
+                                  struct service_description *desc, struct error *err)
+{
+    int rc = 0;
+    TRY(wire_int(&desc->n_ranks, msg->n_ranks, 0, INT32_MAX, "n_ranks", err));
+    TRY(wire_int(&desc->n_slices, msg->n_slices, 0, ROW_SLICES_MAX, "n_slices", err));
+    TRY(wire_int(&desc->vocab_size, msg->vocab_size, 0, INT32_MAX, "vocab_size", err));
+    TRY(wire_int(&desc->context_limit, msg->context_limit, 0, INT32_MAX, "context_limit", err));
+    TRY(wire_int(&desc->default_n_draft, msg->default_n_draft, 0, GENERATE_DRAFT_MAX,
+                 "default_n_draft", err));
+    TRY(wire_int(&desc->draft_support, msg->draft_support, 0, INT32_MAX, "draft_support", err));
+    TRY(wire_int(&desc->n_kv_blocks, msg->n_kv_blocks, 0, INT32_MAX, "n_kv_blocks", err));
+    TRY(wire_int(&desc->queue_capacity, msg->queue_capacity, 0, INT32_MAX, "queue_capacity", err));
+    desc->model_fingerprint = msg->model_fingerprint;
+    desc->tokenizer_fingerprint = msg->tokenizer_fingerprint;
+out:
+    return rc;
+}
+
+static int addresses_decode(const Outrider__Generation__V1__Description *msg, struct arena *arena,
+                            struct service_description *desc, struct error *err)
+{
+    int rc = wire_count(&desc->n_addresses, msg->n_worker_addresses, SERVICE_ADDRESSES_MAX,
+                        "worker_addresses", err);
+    if (rc) return rc;
+    const char **list = wire_take(arena, msg->n_worker_addresses, sizeof *list, err);
+    if (!list) return err->code;
+    desc->addresses = list;
+    for (int i = 0; i < desc->n_addresses && !rc; i++) {
+        rc = wire_string(&list[i], NULL, msg->worker_addresses[i], SERVICE_ADDRESS_BYTES_MAX,
+                         "worker_addresses", err);
+    }
+    return rc;
+}
+
+int service_description_decode(const uint8_t *data, size_t len, struct arena *arena,
+                               struct service_description *desc, struct error *err)
+{
+    int rc = 0;
+    *desc = (struct service_description){0};
+    const Outrider__Generation__V1__Description *msg =
+        wire_unpack(&outrider__generation__v1__description__descriptor, data, len, arena, err);
+    if (!msg) return err->code;
+    TRY(service_texts_decode(msg, desc, err));
+    TRY(service_numbers_decode(msg, desc, err));
+    TRY(addresses_decode(msg, arena, desc, err));
+out:
+    if (rc) *desc = (struct service_description){0};
+    return rc;
+}

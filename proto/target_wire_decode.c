@@ -1,0 +1,364 @@
+/* Steps and their replies from protobuf, every field checked. Arrays stay where protobuf-c put them
+ * in the arena; only the structs around them are made anew. Bytes come from peers: hostile. */
+#include "proto/target_wire.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "proto/target.pb-c.h"
+#include "proto/wire_util.h"
+
+enum { SLICE_COLUMNS_ALIGN = 64, ERROR_TEXT_MAX = 4096 };
+
+static int temperatures_decode(const Outrider__Target__V1__RowWish *msg, struct row_wish *wish,
+                               struct error *err)
+{
+    int rc = wire_count(&wish->n_temperatures, msg->n_temperatures, ROW_TEMPERATURES_MAX,
+                        "temperatures", err);
+    if (rc) return rc;
+    for (int i = 0; i < wish->n_temperatures; i++) {
+        float t = msg->temperatures[i];
+        if (!(t > 0 && t < INFINITY)) {
+            return error_set(err, ERR_FORMAT, "temperatures[%d] is %g, must be finite and > 0", i,
+                             (double)t);
+        }
+        wish->temperatures[i] = t;
+    }
+    const char *user = wish->outside         ? "outside"
+                       : wish->entropy       ? "entropy"
+                       : wish->best_is_noisy ? "best_is_noisy"
+                                             : NULL;
+    if (user && !wish->n_temperatures) {
+        return error_set(err, ERR_FORMAT, "%s is wished, but temperatures is empty", user);
+    }
+    return 0;
+}
+
+static int wish_decode(const Outrider__Target__V1__RowWish *msg, struct row_wish *wish,
+                       struct error *err)
+{
+    int rc = 0;
+    *wish = (struct row_wish){
+        .best_is_noisy = msg->best_is_noisy,
+        .entropy = msg->entropy,
+        .outside = msg->outside,
+        .full = msg->full,
+        .ids = msg->ids,
+        .at = {.seed = msg->seed, .position = msg->coin_position, .round = msg->coin_round}};
+    TRY(wire_int(&wish->n_best, msg->n_best, 0, WIRE_ROW_BEST_MAX, "n_best", err));
+    TRY(wire_count(&wish->n_ids, msg->n_ids, WIRE_ROW_IDS_MAX, "ids", err));
+    TRY(wire_ids_check(msg->ids, msg->n_ids, "ids", err));
+    TRY(temperatures_decode(msg, wish, err));
+out:
+    return rc;
+}
+
+/* Rows behind one of n_tokens tokens. */
+static int rows_decode(Outrider__Target__V1__RowWish *const *msgs, size_t n, int n_tokens,
+                       struct arena *arena, const struct step_row **out, int *n_out,
+                       struct error *err)
+{
+    int rc = wire_count(n_out, n, (size_t)n_tokens, "rows", err);
+    if (rc) return rc;
+    struct step_row *rows = wire_take(arena, n, sizeof *rows, err);
+    if (!rows) return err->code;
+    *out = rows;
+    for (size_t i = 0; i < n && !rc; i++) {
+        rc = wire_int(&rows[i].index, msgs[i]->index, 0, n_tokens - 1, "index", err);
+        if (!rc) rc = wish_decode(msgs[i], &rows[i].wish, err);
+        if (rc) error_wrap(err, "row %zu", i);
+    }
+    return rc;
+}
+
+static int tokens_decode(const Outrider__Target__V1__Lane *msg, struct step_lane *lane,
+                         struct error *err)
+{
+    int rc = 0;
+    TRY(wire_count(&lane->n_tokens, msg->n_tokens, WIRE_LANE_TOKENS_MAX, "tokens", err));
+    TRY(wire_ids_check(msg->tokens, msg->n_tokens, "tokens", err));
+    lane->tokens = msg->tokens;
+    if (!lane->n_tokens) {
+        rc = error_set(err, ERR_FORMAT, "tokens is empty");
+        goto out;
+    }
+    int n_draft_max = lane->n_tokens - 1 < WIRE_DRAFT_MAX ? lane->n_tokens - 1 : WIRE_DRAFT_MAX;
+    TRY(wire_int(&lane->n_draft, msg->n_draft, 0, n_draft_max, "n_draft", err));
+    TRY(wire_int(&lane->position, msg->position, 0, INT32_MAX - lane->n_tokens, "position", err));
+out:
+    return rc;
+}
+
+static int blocks_decode(const Outrider__Target__V1__Lane *msg, struct step_lane *lane,
+                         struct error *err)
+{
+    int rc = 0;
+    TRY(wire_count(&lane->n_blocks, msg->n_blocks, WIRE_LANE_TOKENS_MAX, "blocks", err));
+    TRY(wire_int(&lane->first_block, msg->first_block, 0, INT32_MAX - lane->n_blocks, "first_block",
+                 err));
+    for (int i = 0; i < lane->n_blocks; i++) {
+        if (msg->blocks[i] > INT32_MAX) {
+            return error_set(err, ERR_FORMAT, "blocks[%d] is %u, must be 0 to %d", i,
+                             msg->blocks[i], INT32_MAX);
+        }
+    }
+    lane->blocks = (const int32_t *)msg->blocks;
+out:
+    return rc;
+}
+
+static int lane_decode(const Outrider__Target__V1__Lane *msg, struct arena *arena,
+                       struct step_lane *lane, struct error *err)
+{
+    int rc = 0;
+    TRY(wire_int(&lane->slot, msg->slot, 0, INT32_MAX, "slot", err));
+    TRY(tokens_decode(msg, lane, err));
+    TRY(blocks_decode(msg, lane, err));
+    TRY(rows_decode(msg->rows, msg->n_rows, lane->n_tokens, arena, &lane->rows, &lane->n_rows,
+                    err));
+out:
+    return rc;
+}
+
+static int lanes_decode(const Outrider__Target__V1__StepRequest *msg, struct arena *arena,
+                        struct step *step, struct error *err)
+{
+    int rc = wire_count(&step->n_lanes, msg->n_lanes, WIRE_LANES_MAX, "lanes", err);
+    if (rc) return rc;
+    struct step_lane *lanes = wire_take(arena, msg->n_lanes, sizeof *lanes, err);
+    if (!lanes) return err->code;
+    step->lanes = lanes;
+    for (int i = 0; i < step->n_lanes && !rc; i++) {
+        rc = lane_decode(msg->lanes[i], arena, &lanes[i], err);
+        if (rc) error_wrap(err, "lane %d", i);
+    }
+    return rc;
+}
+
+static int more_decode(const Outrider__Target__V1__StepRequest *msg, struct arena *arena,
+                       struct step *step, struct error *err)
+{
+    int rc = wire_count(&step->n_more, msg->n_more_rows, WIRE_LANES_MAX, "more_rows", err);
+    if (rc) return rc;
+    struct step_more *more = wire_take(arena, msg->n_more_rows, sizeof *more, err);
+    if (!more) return err->code;
+    step->more = more;
+    for (int i = 0; i < step->n_more && !rc; i++) {
+        const Outrider__Target__V1__MoreRows *from = msg->more_rows[i];
+        rc = wire_int(&more[i].lane, from->lane, 0, WIRE_LANES_MAX - 1, "lane", err);
+        if (!rc) {
+            rc = rows_decode(from->rows, from->n_rows, WIRE_LANE_TOKENS_MAX, arena, &more[i].rows,
+                             &more[i].n_rows, err);
+        }
+        if (rc) error_wrap(err, "more_rows %d", i);
+    }
+    return rc;
+}
+
+int step_decode(const uint8_t *data, size_t len, struct arena *arena, struct step *step,
+                struct error *err)
+{
+    int rc = 0;
+    *step = (struct step){0};
+    const Outrider__Target__V1__StepRequest *msg =
+        wire_unpack(&outrider__target__v1__step_request__descriptor, data, len, arena, err);
+    if (!msg) return err->code;
+    if (!msg->n_lanes == !msg->n_more_rows) {
+        rc = error_set(err, ERR_FORMAT, "%zu lanes and %zu more_rows, must be one or the other",
+                       msg->n_lanes, msg->n_more_rows);
+        goto out;
+    }
+    step->id = msg->id;
+    TRY(lanes_decode(msg, arena, step, err));
+    TRY(more_decode(msg, arena, step, err));
+out:
+    if (rc) {
+        error_wrap(err, "step %llu", (unsigned long long)msg->id);
+        *step = (struct step){0};
+    }
+    return rc;
+}
+
+/* What the reply of one step is checked against. */
+struct vocabulary {
+    int n_vocab, n_slices;
+};
+
+/* Columns of a slice as row_slice_range (model/row.h) has them: ceil(V / S) rounded up to 64, the tail
+ * short or empty. */
+static void slice_range(const struct vocabulary *vocab, struct slice_row *row)
+{
+    int64_t width = ((int64_t)vocab->n_vocab + vocab->n_slices - 1) / vocab->n_slices;
+    width = (width + SLICE_COLUMNS_ALIGN - 1) / SLICE_COLUMNS_ALIGN * SLICE_COLUMNS_ALIGN;
+    int64_t first = row->slice * width;
+    int64_t end = first + width;
+    if (first > vocab->n_vocab) first = vocab->n_vocab;
+    if (end > vocab->n_vocab) end = vocab->n_vocab;
+    row->first_id = (int32_t)first;
+    row->n_cols = (int)(end - first);
+}
+
+static int best_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_row *row,
+                       struct error *err)
+{
+    int rc = wire_floats(&row->best_logits, &row->n_best, &msg->best_logits, (size_t)row->n_cols,
+                         "best_logits", err);
+    if (rc) return rc;
+    if (msg->best_ids.len != msg->best_logits.len) {
+        return error_set(err, ERR_FORMAT, "best_ids has %zu bytes, best_logits %zu",
+                         msg->best_ids.len, msg->best_logits.len);
+    }
+    row->best_ids = row->n_best ? (const int32_t *)(const void *)msg->best_ids.data : NULL;
+    for (int i = 0; i < row->n_best; i++) {
+        int64_t column = (int64_t)row->best_ids[i] - row->first_id;
+        if (column < 0 || column >= row->n_cols) {
+            return error_set(err, ERR_FORMAT, "best_ids[%d] is %d, outside of columns %d to %d", i,
+                             row->best_ids[i], row->first_id, row->first_id + row->n_cols - 1);
+        }
+    }
+    return 0;
+}
+
+static int sums_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_row *row,
+                       struct error *err)
+{
+    int n;
+    int rc = wire_count(&n, msg->n_sum_exp, ROW_TEMPERATURES_MAX, "sum_exp", err);
+    if (rc) return rc;
+    for (int i = 0; i < n; i++) {
+        row->sum_exp[i] = msg->sum_exp[i];
+        if (!(row->sum_exp[i] >= 0 && row->sum_exp[i] < HUGE_VAL)) {
+            return error_set(err, ERR_FORMAT, "sum_exp[%d] is %g, must be finite and >= 0", i,
+                             row->sum_exp[i]);
+        }
+    }
+    row->max = msg->max;
+    if (!(row->max < INFINITY)) {
+        return error_set(err, ERR_FORMAT, "max is %g, must be a number or -inf", (double)row->max);
+    }
+    row->sum_exp_log = msg->sum_exp_log;
+    if (!isfinite(row->sum_exp_log)) {
+        return error_set(err, ERR_FORMAT, "sum_exp_log is %g, must be finite", row->sum_exp_log);
+    }
+    return 0;
+}
+
+/* Without mass the id means nothing: it is -1 then, whatever was sent. */
+static int outside_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_row *row,
+                          struct error *err)
+{
+    row->outside_sum = msg->outside_sum;
+    row->outside_id = msg->outside_sum > 0 ? msg->outside_id : -1;
+    if (!(row->outside_sum >= 0 && row->outside_sum < HUGE_VAL)) {
+        return error_set(err, ERR_FORMAT, "outside_sum is %g, must be finite and >= 0",
+                         row->outside_sum);
+    }
+    int64_t column = (int64_t)row->outside_id - row->first_id;
+    if (row->outside_sum > 0 && (column < 0 || column >= row->n_cols)) {
+        return error_set(err, ERR_FORMAT, "outside_id is %d, outside of columns %d to %d",
+                         row->outside_id, row->first_id, row->first_id + row->n_cols - 1);
+    }
+    return 0;
+}
+
+static int full_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_row *row,
+                       struct error *err)
+{
+    int n;
+    int rc = wire_floats(&row->full, &n, &msg->full, (size_t)row->n_cols, "full", err);
+    if (!rc && n && n != row->n_cols) {
+        rc = error_set(err, ERR_FORMAT, "full has %d entries, the slice has %d columns", n,
+                       row->n_cols);
+    }
+    return rc;
+}
+
+/* least: the lowest slice number that ascends. */
+static int slice_decode(const Outrider__Target__V1__SliceRow *msg, const struct vocabulary *vocab,
+                        int least, struct slice_row *row, struct error *err)
+{
+    int rc = 0;
+    *row = (struct slice_row){0};
+    TRY(wire_int(&row->slice, msg->slice, least, vocab->n_slices - 1, "slice", err));
+    slice_range(vocab, row);
+    TRY(best_decode(msg, row, err));
+    TRY(wire_floats(&row->id_logits, &row->n_ids, &msg->id_logits, WIRE_ROW_IDS_MAX, "id_logits",
+                    err));
+    TRY(sums_decode(msg, row, err));
+    TRY(outside_decode(msg, row, err));
+    TRY(full_decode(msg, row, err));
+out:
+    return rc;
+}
+
+static int row_decode(const Outrider__Target__V1__RowReply *msg, const struct vocabulary *vocab,
+                      struct arena *arena, struct row_reply *row, struct error *err)
+{
+    int rc = wire_count(&row->n_slices, msg->n_slices, (size_t)vocab->n_slices, "slices", err);
+    if (rc) return rc;
+    struct slice_row *slices = wire_take(arena, msg->n_slices, sizeof *slices, err);
+    if (!slices) return err->code;
+    row->slices = slices;
+    for (int i = 0; i < row->n_slices && !rc; i++) {
+        int least = i ? slices[i - 1].slice + 1 : 0;
+        rc = slice_decode(msg->slices[i], vocab, least, &slices[i], err);
+        if (rc) error_wrap(err, "slice entry %d", i);
+    }
+    return rc;
+}
+
+static int reply_rows_decode(const Outrider__Target__V1__StepReply *msg,
+                             const struct vocabulary *vocab, struct arena *arena,
+                             struct step_reply *reply, struct error *err)
+{
+    int rc = wire_count(&reply->n_rows, msg->n_rows, WIRE_LANE_TOKENS_MAX, "rows", err);
+    if (rc) return rc;
+    struct row_reply *rows = wire_take(arena, msg->n_rows, sizeof *rows, err);
+    if (!rows) return err->code;
+    reply->rows = rows;
+    for (int i = 0; i < reply->n_rows && !rc; i++) {
+        rc = row_decode(msg->rows[i], vocab, arena, &rows[i], err);
+        if (rc) error_wrap(err, "row %d", i);
+    }
+    return rc;
+}
+
+static int step_error_decode(const Outrider__Target__V1__StepReply *msg, struct step_reply *reply,
+                             struct error *err)
+{
+    if (msg->n_rows) {
+        return error_set(err, ERR_FORMAT, "an error and %zu rows, must be one or the other",
+                         msg->n_rows);
+    }
+    reply->error_lane = msg->error->lane;
+    if (reply->error_lane < -1 || reply->error_lane >= WIRE_LANES_MAX) {
+        return error_set(err, ERR_FORMAT, "error.lane is %d, must be -1 to %d", reply->error_lane,
+                         WIRE_LANES_MAX - 1);
+    }
+    return wire_string(&reply->error_text, NULL, msg->error->text, ERROR_TEXT_MAX, "error.text",
+                       err);
+}
+
+int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices,
+                      struct arena *arena, struct step_reply *reply, struct error *err)
+{
+    assert(n_vocab > 0 && n_slices > 0 && n_slices <= ROW_SLICES_MAX);
+    *reply = (struct step_reply){0};
+    const struct vocabulary vocab = {n_vocab, n_slices};
+    const Outrider__Target__V1__StepReply *msg =
+        wire_unpack(&outrider__target__v1__step_reply__descriptor, data, len, arena, err);
+    if (!msg) return err->code;
+    reply->id = msg->id;
+    if (msg->timings) {
+        reply->queue_us = msg->timings->queue_us;
+        reply->compute_us = msg->timings->compute_us;
+        reply->collective_us = msg->timings->collective_us;
+    }
+    int rc = msg->error ? step_error_decode(msg, reply, err)
+                        : reply_rows_decode(msg, &vocab, arena, reply, err);
+    if (rc) {
+        error_wrap(err, "reply to step %llu", (unsigned long long)msg->id);
+        *reply = (struct step_reply){0};
+    }
+    return rc;
+}

@@ -1,0 +1,168 @@
+/* What a rank says of itself when the coordinator connects. Once per connection: memory is taken and
+ * given back here. */
+#include "proto/target_wire.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "proto/target.pb-c.h"
+#include "proto/wire_util.h"
+
+/* Unknown fields cost the most arena: about 100 bytes for two. */
+enum { DESCRIPTION_BYTES_MAX = 4096, DESCRIPTION_ARENA_BYTES = 512 << 10 };
+enum { DESCRIPTION_EOS_MAX = sizeof((struct target_description){0}.eos_ids) / sizeof(int32_t) };
+
+static const ProtobufCMessage *description_build(struct arena *scratch, const void *value)
+{
+    const struct target_description *desc = value;
+    Outrider__Target__V1__Description *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__target__v1__description__init(out);
+    out->model = wire_string_copy(scratch, desc->model);
+    out->architecture = wire_string_copy(scratch, desc->architecture);
+    out->n_layers = (uint32_t)desc->n_layers;
+    out->dim = (uint32_t)desc->dim;
+    out->n_heads = (uint32_t)desc->n_heads;
+    out->n_kv_heads = (uint32_t)desc->n_kv_heads;
+    out->head_dim = (uint32_t)desc->head_dim;
+    out->ffn_dim = (uint32_t)desc->ffn_dim;
+    out->vocab_size = (uint32_t)desc->vocab_size;
+    out->rank = (uint32_t)desc->rank;
+    out->n_ranks = (uint32_t)desc->n_ranks;
+    out->n_slices = (uint32_t)desc->n_slices;
+    out->n_slots = (uint32_t)desc->n_slots;
+    out->n_kv_blocks = (uint32_t)desc->n_kv_blocks;
+    out->block_tokens = (uint32_t)desc->block_tokens;
+    out->context_limit = (uint32_t)desc->context_limit;
+    out->max_step_tokens = (uint32_t)desc->max_step_tokens;
+    out->max_step_rows = (uint32_t)desc->max_step_rows;
+    out->arithmetic = wire_string_copy(scratch, desc->arithmetic);
+    out->model_fingerprint = desc->model_fingerprint;
+    out->tokenizer_fingerprint = desc->tokenizer_fingerprint;
+    out->n_eos_ids = (size_t)desc->n_eos;
+    out->eos_ids = wire_lend(desc->eos_ids);
+    out->kernels = wire_string_copy(scratch, desc->kernels);
+    out->n_threads = (uint32_t)desc->n_threads;
+    out->group = wire_string_copy(scratch, desc->group);
+    bool is_whole =
+        out->model && out->architecture && out->arithmetic && out->kernels && out->group;
+    return is_whole ? &out->base : NULL;
+}
+
+int target_description_encode(struct wire_buffer *buf, const struct target_description *desc,
+                              struct error *err)
+{
+    return wire_encode(buf, description_build, desc, err);
+}
+
+/* Copies a checked string into an array of `size` bytes. */
+static int name_decode(char *out, size_t size, const char *text, const char *field,
+                       struct error *err)
+{
+    const char *checked;
+    size_t len;
+    int rc = wire_string(&checked, &len, text, size - 1, field, err);
+    if (!rc) memcpy(out, checked, len + 1);
+    return rc;
+}
+
+static int names_decode(const Outrider__Target__V1__Description *msg,
+                        struct target_description *desc, struct error *err)
+{
+    int rc = 0;
+    TRY(name_decode(desc->model, sizeof desc->model, msg->model, "model", err));
+    TRY(name_decode(desc->architecture, sizeof desc->architecture, msg->architecture,
+                    "architecture", err));
+    TRY(name_decode(desc->arithmetic, sizeof desc->arithmetic, msg->arithmetic, "arithmetic", err));
+    TRY(name_decode(desc->kernels, sizeof desc->kernels, msg->kernels, "kernels", err));
+    TRY(name_decode(desc->group, sizeof desc->group, msg->group, "group", err));
+out:
+    return rc;
+}
+
+/* Sizes: all are at least 1. */
+static int sizes_decode(const Outrider__Target__V1__Description *msg,
+                        struct target_description *desc, struct error *err)
+{
+    const struct {
+        int *out;
+        uint32_t value;
+        const char *field;
+    } sizes[] = {{&desc->n_layers, msg->n_layers, "n_layers"},
+                 {&desc->dim, msg->dim, "dim"},
+                 {&desc->n_heads, msg->n_heads, "n_heads"},
+                 {&desc->n_kv_heads, msg->n_kv_heads, "n_kv_heads"},
+                 {&desc->head_dim, msg->head_dim, "head_dim"},
+                 {&desc->ffn_dim, msg->ffn_dim, "ffn_dim"},
+                 {&desc->vocab_size, msg->vocab_size, "vocab_size"},
+                 {&desc->n_slots, msg->n_slots, "n_slots"},
+                 {&desc->n_kv_blocks, msg->n_kv_blocks, "n_kv_blocks"},
+                 {&desc->block_tokens, msg->block_tokens, "block_tokens"},
+                 {&desc->context_limit, msg->context_limit, "context_limit"},
+                 {&desc->max_step_tokens, msg->max_step_tokens, "max_step_tokens"},
+                 {&desc->max_step_rows, msg->max_step_rows, "max_step_rows"},
+                 {&desc->n_threads, msg->n_threads, "n_threads"}};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !rc; i++) {
+        rc = wire_int(sizes[i].out, sizes[i].value, 1, INT32_MAX, sizes[i].field, err);
+    }
+    return rc;
+}
+
+static int ranks_decode(const Outrider__Target__V1__Description *msg,
+                        struct target_description *desc, struct error *err)
+{
+    int rc = 0;
+    TRY(wire_int(&desc->n_slices, msg->n_slices, 1, ROW_SLICES_MAX, "n_slices", err));
+    TRY(wire_int(&desc->n_ranks, msg->n_ranks, 1, desc->n_slices, "n_ranks", err));
+    TRY(wire_int(&desc->rank, msg->rank, 0, desc->n_ranks - 1, "rank", err));
+    if (desc->n_slices % desc->n_ranks) {
+        rc = error_set(err, ERR_FORMAT, "n_slices is %d, not a multiple of n_ranks %d",
+                       desc->n_slices, desc->n_ranks);
+    }
+out:
+    return rc;
+}
+
+static int eos_decode(const Outrider__Target__V1__Description *msg, struct target_description *desc,
+                      struct error *err)
+{
+    int rc = wire_count(&desc->n_eos, msg->n_eos_ids, DESCRIPTION_EOS_MAX, "eos_ids", err);
+    for (int i = 0; i < desc->n_eos && !rc; i++) {
+        desc->eos_ids[i] = msg->eos_ids[i];
+        if (desc->eos_ids[i] < 0 || desc->eos_ids[i] >= desc->vocab_size) {
+            rc = error_set(err, ERR_FORMAT, "eos_ids[%d] is %d, must be 0 to %d", i,
+                           desc->eos_ids[i], desc->vocab_size - 1);
+        }
+    }
+    return rc;
+}
+
+int target_description_decode(const uint8_t *data, size_t len, struct target_description *desc,
+                              struct error *err)
+{
+    int rc = 0;
+    struct arena arena = {0};
+    *desc = (struct target_description){0};
+    if (len > DESCRIPTION_BYTES_MAX) {
+        return error_set(err, ERR_FORMAT, "a Description of %zu bytes, at most %d are taken", len,
+                         DESCRIPTION_BYTES_MAX);
+    }
+    TRY(arena_open(&arena, DESCRIPTION_ARENA_BYTES, err));
+    const Outrider__Target__V1__Description *msg =
+        wire_unpack(&outrider__target__v1__description__descriptor, data, len, &arena, err);
+    if (!msg) {
+        rc = err->code;
+        goto out;
+    }
+    TRY(names_decode(msg, desc, err));
+    TRY(sizes_decode(msg, desc, err));
+    TRY(ranks_decode(msg, desc, err));
+    TRY(eos_decode(msg, desc, err));
+    desc->model_fingerprint = msg->model_fingerprint;
+    desc->tokenizer_fingerprint = msg->tokenizer_fingerprint;
+out:
+    arena_close(&arena);
+    if (rc) *desc = (struct target_description){0};
+    return rc;
+}

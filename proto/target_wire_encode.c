@@ -1,0 +1,207 @@
+/* Steps and their replies as protobuf. Runs once a round and rank: arrays are lent to protobuf-c,
+ * structs stand in the buffer's far half, nothing is allocated once the buffer has grown. */
+#include "proto/target_wire.h"
+
+#include "proto/target.pb-c.h"
+#include "proto/wire_util.h"
+
+static void wish_fill(Outrider__Target__V1__RowWish *out, const struct step_row *row)
+{
+    const struct row_wish *wish = &row->wish;
+    outrider__target__v1__row_wish__init(out);
+    out->index = (uint32_t)row->index;
+    out->n_best = (uint32_t)wish->n_best;
+    out->best_is_noisy = wish->best_is_noisy;
+    out->n_ids = (size_t)wish->n_ids;
+    out->ids = wire_lend(wish->ids);
+    out->n_temperatures = (size_t)wish->n_temperatures;
+    out->temperatures = wire_lend(wish->temperatures);
+    out->entropy = wish->entropy;
+    out->outside = wish->outside;
+    out->full = wish->full;
+    out->seed = wish->at.seed;
+    out->coin_position = wish->at.position;
+    out->coin_round = wish->at.round;
+}
+
+static Outrider__Target__V1__RowWish **wishes_make(struct arena *scratch,
+                                                   const struct step_row *rows, int n_rows)
+{
+    Outrider__Target__V1__RowWish **list = arena_take(scratch, (size_t)n_rows, sizeof *list);
+    Outrider__Target__V1__RowWish *items = arena_take(scratch, (size_t)n_rows, sizeof *items);
+    if (!list || !items) return NULL;
+    for (int i = 0; i < n_rows; i++) {
+        wish_fill(&items[i], &rows[i]);
+        list[i] = &items[i];
+    }
+    return list;
+}
+
+static Outrider__Target__V1__Lane **lanes_make(struct arena *scratch, const struct step *step)
+{
+    Outrider__Target__V1__Lane **list = arena_take(scratch, (size_t)step->n_lanes, sizeof *list);
+    Outrider__Target__V1__Lane *items = arena_take(scratch, (size_t)step->n_lanes, sizeof *items);
+    if (!list || !items) return NULL;
+    for (int i = 0; i < step->n_lanes; i++) {
+        const struct step_lane *lane = &step->lanes[i];
+        Outrider__Target__V1__Lane *out = list[i] = &items[i];
+        outrider__target__v1__lane__init(out);
+        out->slot = (uint32_t)lane->slot;
+        out->position = (uint32_t)lane->position;
+        out->n_tokens = (size_t)lane->n_tokens;
+        out->tokens = wire_lend(lane->tokens);
+        out->n_draft = (uint32_t)lane->n_draft;
+        out->first_block = (uint32_t)lane->first_block;
+        out->n_blocks = (size_t)lane->n_blocks;
+        out->blocks = wire_lend(lane->blocks); /* int32_t as uint32_t: the same bits */
+        out->n_rows = (size_t)lane->n_rows;
+        out->rows = wishes_make(scratch, lane->rows, lane->n_rows);
+        if (!out->rows) return NULL;
+    }
+    return list;
+}
+
+static Outrider__Target__V1__MoreRows **more_make(struct arena *scratch, const struct step *step)
+{
+    Outrider__Target__V1__MoreRows **list = arena_take(scratch, (size_t)step->n_more, sizeof *list);
+    Outrider__Target__V1__MoreRows *items =
+        arena_take(scratch, (size_t)step->n_more, sizeof *items);
+    if (!list || !items) return NULL;
+    for (int i = 0; i < step->n_more; i++) {
+        const struct step_more *more = &step->more[i];
+        Outrider__Target__V1__MoreRows *out = list[i] = &items[i];
+        outrider__target__v1__more_rows__init(out);
+        out->lane = (uint32_t)more->lane;
+        out->n_rows = (size_t)more->n_rows;
+        out->rows = wishes_make(scratch, more->rows, more->n_rows);
+        if (!out->rows) return NULL;
+    }
+    return list;
+}
+
+static const ProtobufCMessage *step_build(struct arena *scratch, const void *value)
+{
+    const struct step *step = value;
+    Outrider__Target__V1__StepRequest *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__target__v1__step_request__init(out);
+    out->id = step->id;
+    out->n_lanes = (size_t)step->n_lanes;
+    out->lanes = lanes_make(scratch, step);
+    out->n_more_rows = (size_t)step->n_more;
+    out->more_rows = more_make(scratch, step);
+    return out->lanes && out->more_rows ? &out->base : NULL;
+}
+
+int step_encode(struct wire_buffer *buf, const struct step *step, struct error *err)
+{
+    return wire_encode(buf, step_build, step, err);
+}
+
+static ProtobufCBinaryData bytes_lend(const void *array, int n, size_t size)
+{
+    return (ProtobufCBinaryData){.len = array ? (size_t)n * size : 0, .data = wire_lend(array)};
+}
+
+/* Sums that were not asked for are zero, and those at the end are not sent. */
+static size_t sums_count(const struct slice_row *slice)
+{
+    size_t n = ROW_TEMPERATURES_MAX;
+    while (n && slice->sum_exp[n - 1] == 0) {
+        n--;
+    }
+    return n;
+}
+
+static void slice_fill(Outrider__Target__V1__SliceRow *out, const struct slice_row *slice)
+{
+    outrider__target__v1__slice_row__init(out);
+    out->slice = (uint32_t)slice->slice;
+    out->best_ids = bytes_lend(slice->best_ids, slice->n_best, sizeof *slice->best_ids);
+    out->best_logits = bytes_lend(slice->best_logits, slice->n_best, sizeof *slice->best_logits);
+    out->id_logits = bytes_lend(slice->id_logits, slice->n_ids, sizeof *slice->id_logits);
+    out->max = slice->max;
+    out->n_sum_exp = sums_count(slice);
+    out->sum_exp = wire_lend(slice->sum_exp);
+    out->sum_exp_log = slice->sum_exp_log;
+    out->outside_sum = slice->outside_sum;
+    out->outside_id = slice->outside_id;
+    out->full = bytes_lend(slice->full, slice->n_cols, sizeof *slice->full);
+}
+
+static Outrider__Target__V1__SliceRow **slices_make(struct arena *scratch,
+                                                    const struct row_reply *row)
+{
+    Outrider__Target__V1__SliceRow **list =
+        arena_take(scratch, (size_t)row->n_slices, sizeof *list);
+    Outrider__Target__V1__SliceRow *items =
+        arena_take(scratch, (size_t)row->n_slices, sizeof *items);
+    if (!list || !items) return NULL;
+    for (int i = 0; i < row->n_slices; i++) {
+        slice_fill(&items[i], &row->slices[i]);
+        list[i] = &items[i];
+    }
+    return list;
+}
+
+static Outrider__Target__V1__RowReply **rows_make(struct arena *scratch,
+                                                  const struct step_reply *reply)
+{
+    size_t n_rows = (size_t)reply->n_rows;
+    Outrider__Target__V1__RowReply **list = arena_take(scratch, n_rows, sizeof *list);
+    Outrider__Target__V1__RowReply *items = arena_take(scratch, n_rows, sizeof *items);
+    if (!list || !items) return NULL;
+    for (size_t i = 0; i < n_rows; i++) {
+        outrider__target__v1__row_reply__init(&items[i]);
+        items[i].n_slices = (size_t)reply->rows[i].n_slices;
+        items[i].slices = slices_make(scratch, &reply->rows[i]);
+        if (!items[i].slices) return NULL;
+        list[i] = &items[i];
+    }
+    return list;
+}
+
+static Outrider__Target__V1__Timings *timings_make(struct arena *scratch,
+                                                   const struct step_reply *reply)
+{
+    Outrider__Target__V1__Timings *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__target__v1__timings__init(out);
+    out->queue_us = reply->queue_us;
+    out->compute_us = reply->compute_us;
+    out->collective_us = reply->collective_us;
+    return out;
+}
+
+static Outrider__Target__V1__StepError *step_error_make(struct arena *scratch,
+                                                        const struct step_reply *reply)
+{
+    Outrider__Target__V1__StepError *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__target__v1__step_error__init(out);
+    out->lane = reply->error_lane;
+    out->text = wire_string_copy(scratch, reply->error_text);
+    return out->text ? out : NULL;
+}
+
+static const ProtobufCMessage *step_reply_build(struct arena *scratch, const void *value)
+{
+    const struct step_reply *reply = value;
+    Outrider__Target__V1__StepReply *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__target__v1__step_reply__init(out);
+    out->id = reply->id;
+    out->timings = timings_make(scratch, reply);
+    if (reply->error_text) {
+        out->error = step_error_make(scratch, reply);
+        return out->timings && out->error ? &out->base : NULL;
+    }
+    out->n_rows = (size_t)reply->n_rows;
+    out->rows = rows_make(scratch, reply);
+    return out->timings && out->rows ? &out->base : NULL;
+}
+
+int step_reply_encode(struct wire_buffer *buf, const struct step_reply *reply, struct error *err)
+{
+    return wire_encode(buf, step_reply_build, reply, err);
+}

@@ -1,0 +1,63 @@
+/* The codecs of target.proto on hostile bytes. The first byte chooses the message and, with its top
+ * bit, a small arena. What is taken must survive: encoded, decoded and encoded again it is the same. */
+/* ctest: libs=proto */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/target_wire.h"
+
+enum { N_VOCAB = 4096, N_SLICES = 4, ARENA_BYTES = 16 << 20, SMALL_ARENA_BYTES = 2048 };
+
+union message {
+    struct step step;
+    struct step_reply reply;
+    struct target_description description;
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+static int decode(int kind, const uint8_t *data, size_t len, struct arena *arena,
+                  union message *message)
+{
+    struct error err;
+    switch (kind) {
+    case 0:
+        return step_decode(data, len, arena, &message->step, &err);
+    case 1:
+        return step_reply_decode(data, len, N_VOCAB, N_SLICES, arena, &message->reply, &err);
+    default:
+        return target_description_decode(data, len, &message->description, &err);
+    }
+}
+
+static void encode(int kind, const union message *message, struct wire_buffer *buf)
+{
+    struct error err;
+    int rc = kind == 0   ? step_encode(buf, &message->step, &err)
+             : kind == 1 ? step_reply_encode(buf, &message->reply, &err)
+                         : target_description_encode(buf, &message->description, &err);
+    if (rc) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    static struct arena arenas[2];
+    static struct wire_buffer first, second;
+    struct error err;
+    if (!arenas[0].base &&
+        (arena_open(&arenas[0], ARENA_BYTES, &err) || arena_open(&arenas[1], ARENA_BYTES, &err))) {
+        abort();
+    }
+    if (!len) return 0;
+    int kind = (data[0] & 0x7f) % 3;
+    struct arena arena = arenas[0];
+    if (data[0] & 0x80) arena.size_bytes = SMALL_ARENA_BYTES;
+    union message message, again;
+    if (decode(kind, data + 1, len - 1, &arena, &message)) return 0;
+    encode(kind, &message, &first);
+    arena_reset(&arenas[1]);
+    if (decode(kind, first.data, first.len, &arenas[1], &again)) abort();
+    encode(kind, &again, &second);
+    if (first.len != second.len || memcmp(first.data, second.data, first.len) != 0) abort();
+    return 0;
+}
