@@ -1,0 +1,90 @@
+/* How a checkpoint is put together: the layout says which tensors a config asks for; a folder or the
+ * generator supplies them; checkpoint.c looks them up. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "model/checkpoint.h"
+#include "model/safetensors.h"
+
+enum { TENSOR_NAME_BYTES = 64 };
+
+enum tensor_role {
+    ROLE_EMBEDDING,
+    ROLE_HEAD,
+    ROLE_NORM,       /* before attention, before the MLP */
+    ROLE_FINAL_NORM, /* before the head */
+    ROLE_HEAD_NORM,  /* q_norm, k_norm */
+    ROLE_FROM_DIM,   /* q, k, v, gate, up: reads a normed vector of width D */
+    ROLE_FROM_HEADS, /* o: adds to the residual stream */
+    ROLE_FROM_FFN,   /* down: adds to the residual stream */
+    ROLE_BIAS,       /* of q, k, v, gate, up */
+    ROLE_RESIDUAL_BIAS
+};
+
+/* A tensor that a config asks for; names and shapes as Hugging Face has them. */
+struct tensor_spec {
+    char name[TENSOR_NAME_BYTES];
+    enum tensor_role role;
+    int layer; /* 0 for those outside of the layers */
+    int n_rows, n_cols;
+};
+
+/* A tensor that is there. */
+struct tensor {
+    const char *name;
+    const struct safetensors_entry *entry; /* NULL: synthetic */
+    struct weight
+        weight; /* of a file: only `data` is set; the shape is judged when it is asked for */
+};
+
+/* One mapped file with its table. Cutting the file short under a running program kills it
+ * (SIGBUS), as with every mapped file. */
+struct shard {
+    char *file;
+    struct file_view view;
+    struct safetensors table;
+};
+
+struct checkpoint {
+    char *name;
+    bool is_synthetic;
+    struct model_config cfg;
+    struct tensor_spec *layout;
+    size_t n_layout;
+    struct tensor *tensors; /* ascending by name */
+    size_t n_tensors;
+    struct shard *shards;
+    size_t n_shards;
+    uint64_t fingerprint;
+};
+
+/* A shape and its options, as "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N][,tail=R]" says. */
+struct synthetic_model {
+    struct model_config cfg;
+    uint64_t seed;
+    int shape_layers; /* before layers=L: scales must not depend on it */
+    int core_layers;  /* layers from here on add only tail times what they would */
+    double tail;
+};
+
+/* Lists what the config asks for. The caller frees *layout. Errors: ERR_NO_MEMORY. */
+int checkpoint_layout(const struct model_config *cfg, struct tensor_spec **layout, size_t *n,
+                      struct error *err);
+
+/* Each fills cfg, layout, tensors (and shards) of a checkpoint whose name is set; what they leave
+ * behind on failure checkpoint_close releases. */
+int checkpoint_open_folder(struct checkpoint *ck, struct error *err);
+int checkpoint_open_synthetic(struct checkpoint *ck, struct error *err);
+void checkpoint_close_shards(struct checkpoint *ck);
+
+/* The dimensions of a named shape, bos and eos unset. False when there is none of this name. */
+bool checkpoint_named_shape(const char *name, struct model_config *cfg);
+/* The names, separated by ", ", for an error text. */
+void checkpoint_shape_names(char *text, size_t text_bytes);
+
+/* Elements first .. first + n of a synthetic tensor as bf16. */
+void synthetic_read_bf16(const struct weight *weight, uint64_t first, size_t n, uint16_t *out);

@@ -1,0 +1,46 @@
+/* ctest: libs=model */
+/* config.json and generation_config.json: the input is both, cut at the first zero byte. What is
+ * accepted must be something that other code can size its arrays by. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/config.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void demand(int is_true)
+{
+    if (!is_true) abort();
+}
+
+static void check(const struct model_config *cfg)
+{
+    int slices = config_slices(cfg);
+    demand(cfg->n_layers > 0 && cfg->dim > 0 && cfg->dim % 2 == 0);
+    demand(cfg->ffn_dim > 0 && cfg->ffn_dim % 2 == 0 && cfg->vocab_size > 0);
+    demand(cfg->n_heads % cfg->n_kv_heads == 0 && cfg->head_dim % 16 == 0);
+    demand((int64_t)cfg->n_heads * cfg->head_dim <= 1 << 20);
+    demand(slices >= 1 && slices <= 8 && cfg->n_heads % slices == 0);
+    demand(config_context_limit(cfg) > 0);
+    demand(cfg->rope.theta > 1 && cfg->rope.factor > 0 && cfg->rope.attention_factor > 0);
+    demand(cfg->norm_eps > 0 && cfg->n_eos <= CONFIG_EOS_MAX && cfg->bos_id < cfg->vocab_size);
+    for (int i = 0; i < cfg->n_eos; i++) {
+        demand(cfg->eos_ids[i] >= 0 && cfg->eos_ids[i] < cfg->vocab_size);
+        demand(i == 0 || cfg->eos_ids[i] > cfg->eos_ids[i - 1]);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct model_config cfg;
+    struct error err;
+    const uint8_t *cut = memchr(data, 0, size);
+    size_t first_len = cut ? (size_t)(cut - data) : size;
+    const char *second = cut ? (const char *)cut + 1 : NULL;
+    size_t second_len = cut ? size - first_len - 1 : 0;
+    if (config_parse(&cfg, (const char *)data, first_len, second, second_len, "fuzz", &err) == 0) {
+        check(&cfg);
+    }
+    return 0;
+}
