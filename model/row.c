@@ -92,12 +92,16 @@ static void chunk_exp(const float *logits, int n, float max, float inverse_t, fl
     }
 }
 
-/* Replaces e by e * ln e. */
-static void chunk_exp_log(const float *logits, int n, float max, float inverse_t, float *restrict e)
+/* out[i] = e[i] ln e[i], padded like e. */
+static void chunk_exp_log(const float *logits, int n, float max, float inverse_t, const float *e,
+                          float *restrict out)
 {
     for (int i = 0; i < n; i++) {
         float x = (logits[i] - max) * inverse_t;
-        e[i] *= x >= -87.33f ? x : -87.33f; /* e is 0 below; -inf * 0 would be NaN */
+        out[i] = e[i] * (x >= -87.33f ? x : -87.33f); /* e is 0 below; -inf * 0 would be NaN */
+    }
+    for (int i = n; i < round_up_lanes(n); i++) {
+        out[i] = 0;
     }
 }
 
@@ -155,7 +159,7 @@ static int slice_max(const struct slice_work *work, float *max, struct error *er
 static void slice_sums(const struct slice_work *work, const struct row_wish *wish, int k,
                        struct slice_row *out)
 {
-    float e[CHUNK];
+    float e[CHUNK], e_log_e[CHUNK];
     float inverse_t = 1.0f / wish->temperatures[k];
     for (int c = 0; c < work->n_chunks; c++) {
         const float *logits = work->logits + (size_t)c * CHUNK;
@@ -164,16 +168,14 @@ static void slice_sums(const struct slice_work *work, const struct row_wish *wis
         float sum = lanes_sum(e, round_up_lanes(n));
         out->sum_exp[k] += (double)sum;
         if (k > 0) continue;
-        if (wish->outside) {
-            float all[CHUNK];
-            memcpy(all, e, sizeof all);
-            bool any = chunk_mask(work, c, all);
-            work->chunk_mass[c] = (double)(any ? lanes_sum(all, round_up_lanes(n)) : sum);
-            out->outside_sum += work->chunk_mass[c];
-        }
         if (wish->entropy) {
-            chunk_exp_log(logits, n, out->max, inverse_t, e);
-            out->sum_exp_log += (double)lanes_sum(e, round_up_lanes(n));
+            chunk_exp_log(logits, n, out->max, inverse_t, e, e_log_e);
+            out->sum_exp_log += (double)lanes_sum(e_log_e, round_up_lanes(n));
+        }
+        if (wish->outside) {
+            bool any = chunk_mask(work, c, e);
+            work->chunk_mass[c] = (double)(any ? lanes_sum(e, round_up_lanes(n)) : sum);
+            out->outside_sum += work->chunk_mass[c];
         }
     }
 }
