@@ -37,10 +37,14 @@ double row_noisy_score(float logit, float temperature, uint32_t noise_bits)
     return (double)logit / (double)temperature + (double)num_gumbel(noise_bits);
 }
 
-/* num_exp for x <= 0, bit for bit, without branches so that loops over it vectorize. */
+/* num_exp for x <= 0, bit for bit. Below its limit the argument is clamped and the result masked, in
+ * integers, so that no compiler sees a branch and loops over it vectorize. */
 static inline float exp_nonpositive(float x)
 {
-    float clamped = x >= -87.33f ? x : -87.33f;
+    int32_t limit = (int32_t)(num_float_to_bits(87.33f));
+    int32_t magnitude = (int32_t)(num_float_to_bits(x) & 0x7fffffffu);
+    int32_t kept = magnitude < limit ? magnitude : limit;
+    float clamped = -num_bits_to_float((uint32_t)kept);
     float shifted = clamped * 1.44269504088896341f + 12582912.0f;
     float n = shifted - 12582912.0f;
     float r = clamped - n * 0.693359375f;
@@ -52,11 +56,12 @@ static inline float exp_nonpositive(float x)
     y = y * r + 1.6666665459e-1f;
     y = y * r + 5.0000001201e-1f;
     y = y * (r * r) + r + 1.0f;
-    int whole = (int)n;
-    int half = whole >> 1;
+    int32_t whole = (int32_t)n;
+    int32_t half = whole >> 1;
     y = y * num_bits_to_float((uint32_t)(half + 127) << 23) *
         num_bits_to_float((uint32_t)(whole - half + 127) << 23);
-    return x >= -87.33f ? y : 0.0f;
+    uint32_t mask = magnitude > limit ? 0 : UINT32_MAX;
+    return num_bits_to_float(num_float_to_bits(y) & mask);
 }
 
 /* Sum of values[n], n a multiple of LANES. */
@@ -92,12 +97,16 @@ static void chunk_exp(const float *logits, int n, float max, float inverse_t, fl
     }
 }
 
-/* Replaces e by e * ln e. */
-static void chunk_exp_log(const float *logits, int n, float max, float inverse_t, float *restrict e)
+/* out[i] = e[i] ln e[i], padded like e. */
+static void chunk_exp_log(const float *logits, int n, float max, float inverse_t, const float *e,
+                          float *restrict out)
 {
     for (int i = 0; i < n; i++) {
         float x = (logits[i] - max) * inverse_t;
-        e[i] *= x >= -87.33f ? x : -87.33f; /* e is 0 below; -inf * 0 would be NaN */
+        out[i] = e[i] * (x >= -87.33f ? x : -87.33f); /* e is 0 below; -inf * 0 would be NaN */
+    }
+    for (int i = n; i < round_up_lanes(n); i++) {
+        out[i] = 0;
     }
 }
 
@@ -120,34 +129,29 @@ static int chunk_width(const struct slice_work *work, int c)
     return c + 1 < work->n_chunks ? CHUNK : work->n_cols - c * CHUNK;
 }
 
+static int refuse_logits(const struct slice_work *work, struct error *err)
+{
+    int n_bad = 0;
+    for (int i = 0; i < work->n_cols; i++) {
+        n_bad += !(work->logits[i] < INFINITY);
+    }
+    return error_set(err, ERR_FORMAT, "%d of the logits from id %d on are NaN or +inf", n_bad,
+                     (int)work->first_id);
+}
+
 /* Largest logit. Errors: ERR_FORMAT NaN or +inf. */
 static int slice_max(const struct slice_work *work, float *max, struct error *err)
 {
-    const float *logits = work->logits;
-    float lane[LANES];
-    int n_bad = 0, i = 0;
-    for (int l = 0; l < LANES; l++) {
-        lane[l] = -INFINITY;
+    int32_t low = select_order_key(work->logits[0]), high = low;
+    for (int i = 1; i < work->n_cols; i++) {
+        int32_t key = select_order_key(work->logits[i]);
+        low = key < low ? key : low;
+        high = key > high ? key : high;
     }
-    for (; i + LANES <= work->n_cols; i += LANES) {
-        for (int l = 0; l < LANES; l++) {
-            float x = logits[i + l];
-            lane[l] = x > lane[l] ? x : lane[l];
-            n_bad += !(x < INFINITY);
-        }
+    if (low < select_order_key(-INFINITY) || high >= select_order_key(INFINITY)) {
+        return refuse_logits(work, err);
     }
-    for (; i < work->n_cols; i++) {
-        lane[0] = logits[i] > lane[0] ? logits[i] : lane[0];
-        n_bad += !(logits[i] < INFINITY);
-    }
-    if (n_bad) {
-        return error_set(err, ERR_FORMAT, "%d of the logits from id %d on are NaN or +inf", n_bad,
-                         (int)work->first_id);
-    }
-    *max = lane[0];
-    for (int l = 1; l < LANES; l++) {
-        if (lane[l] > *max) *max = lane[l];
-    }
+    *max = select_order_float(high);
     return 0;
 }
 
@@ -155,7 +159,7 @@ static int slice_max(const struct slice_work *work, float *max, struct error *er
 static void slice_sums(const struct slice_work *work, const struct row_wish *wish, int k,
                        struct slice_row *out)
 {
-    float e[CHUNK];
+    float e[CHUNK], e_log_e[CHUNK];
     float inverse_t = 1.0f / wish->temperatures[k];
     for (int c = 0; c < work->n_chunks; c++) {
         const float *logits = work->logits + (size_t)c * CHUNK;
@@ -164,16 +168,14 @@ static void slice_sums(const struct slice_work *work, const struct row_wish *wis
         float sum = lanes_sum(e, round_up_lanes(n));
         out->sum_exp[k] += (double)sum;
         if (k > 0) continue;
-        if (wish->outside) {
-            float all[CHUNK];
-            memcpy(all, e, sizeof all);
-            bool any = chunk_mask(work, c, all);
-            work->chunk_mass[c] = (double)(any ? lanes_sum(all, round_up_lanes(n)) : sum);
-            out->outside_sum += work->chunk_mass[c];
-        }
         if (wish->entropy) {
-            chunk_exp_log(logits, n, out->max, inverse_t, e);
-            out->sum_exp_log += (double)lanes_sum(e, round_up_lanes(n));
+            chunk_exp_log(logits, n, out->max, inverse_t, e, e_log_e);
+            out->sum_exp_log += (double)lanes_sum(e_log_e, round_up_lanes(n));
+        }
+        if (wish->outside) {
+            bool any = chunk_mask(work, c, e);
+            work->chunk_mass[c] = (double)(any ? lanes_sum(e, round_up_lanes(n)) : sum);
+            out->outside_sum += work->chunk_mass[c];
         }
     }
 }
