@@ -300,11 +300,30 @@ START_TEST(client_that_does_not_read_is_bounded)
 }
 END_TEST
 
+/* Not a test of its own: the server for test_rpc_python.py, until its standard input ends. */
+START_TEST(serve)
+{
+    CHECK_OK(open_server("127.0.0.1:0"));
+    rpc_server_set_health(server, "", true);
+    printf("%s\n", rpc_server_address(server));
+    fflush(stdout);
+    while (getchar() != EOF) {
+    }
+    rpc_server_close(server, 1000);
+}
+END_TEST
+
 int main(void)
 {
     if (getenv("OUTRIDER_TEST_DEBUG")) log_open("test_rpc", LOG_LEVEL_DEBUG);
     Suite *suite = suite_create("rpc");
     TCase *tcase = tcase_create("tcp, then unix");
+    suite_add_tcase(suite, tcase);
+    if (getenv("OUTRIDER_TEST_SERVE")) {
+        tcase_set_timeout(tcase, 60);
+        tcase_add_test(tcase, serve);
+        return check_main(suite);
+    }
     tcase_add_loop_test(tcase, unary_call_echoes, 0, 2);
     tcase_add_loop_test(tcase, server_stream_delivers_all_in_order, 0, 2);
     tcase_add_loop_test(tcase, ping_pong_keeps_every_round, 0, 2);
@@ -318,6 +337,5 @@ int main(void)
     tcase_add_loop_test(tcase, every_error_code_survives_the_wire, 0, 1);
     tcase_add_loop_test(tcase, messages_over_the_limit_are_refused_on_both_sides, 0, 1);
     tcase_add_loop_test(tcase, client_that_does_not_read_is_bounded, 0, 1);
-    suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
