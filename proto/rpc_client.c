@@ -189,7 +189,8 @@ void rpc_client_poll(struct rpc_client *client)
  * peer's farewell, the end of the connection and the channel's own steps. */
 static void notice_dead_connections(struct rpc_client *client)
 {
-    for (int i = 0; i < DEATH_LOOKS; i++) rpc_client_poll(client);
+    for (int i = 0; i < DEATH_LOOKS; i++)
+        rpc_client_poll(client);
 }
 
 static void create_call(struct rpc_stream *stream, const char *path, int64_t deadline_us)
