@@ -167,6 +167,10 @@ START_TEST(waiting_call_connects_when_the_server_comes)
     check_echo();
     snprintf(name, sizeof name, "%s", address);
     rpc_server_close(server, 0);
+    for (int i = 0; i < 25; i++) { /* a call that meets the dying connection would fail with it */
+        rpc_client_poll(client);
+        sleep_ms(2);
+    }
     pthread_create(&thread, NULL, reopen_server, name);
     int64_t begin_us = clock_now_us();
     struct error wait_err;
