@@ -121,7 +121,7 @@ struct pair_slot {
 
 struct pair_map {
     struct pair_slot *slots;
-    size_t mask, n;
+    size_t mask;
 };
 
 int pair_map_init(struct pair_map *map, size_t n_pairs, struct error *err);

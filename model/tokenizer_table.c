@@ -120,11 +120,10 @@ static void store_le32(uint8_t out[4], uint32_t value)
         out[i] = (uint8_t)(value >> 8 * i);
 }
 
+/* Every hash is the seed of the next. */
 uint64_t token_table_fingerprint(const struct token_table *table)
 {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) return 0;
-    XXH3_64bits_reset(state);
+    uint64_t hash = 0;
     for (int id = 0; id < table->n_ids; id++) {
         if (!(table->flags[id] & TOKEN_PRESENT)) continue;
         struct text piece = token_table_piece(table, id);
@@ -132,11 +131,9 @@ uint64_t token_table_fingerprint(const struct token_table *table)
         store_le32(head, (uint32_t)id);
         store_le32(head + 4, (uint32_t)piece.len);
         head[8] = (table->flags[id] & TOKEN_SPECIAL) != 0;
-        XXH3_64bits_update(state, head, sizeof head);
-        XXH3_64bits_update(state, piece.data, piece.len);
+        hash = XXH3_64bits_withSeed(head, sizeof head, hash);
+        hash = XXH3_64bits_withSeed(piece.data, piece.len, hash);
     }
-    uint64_t hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
     return hash;
 }
 
