@@ -1,7 +1,7 @@
 /* Byte pair encoding of one word: merge the pair of the lowest rank, the leftmost first, until none is
  * left (Sennrich et al. 2016, arXiv 1508.07909). Short words are searched anew for every merge; long
  * ones keep their pairs in a heap, so that n symbols cost n log n. Both give the same ids. */
-#include "model/tokenizer_internal.h"
+#include "model/tokenizer_bpe.h"
 
 #include <stdlib.h>
 #include <string.h>

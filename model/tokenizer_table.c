@@ -1,5 +1,5 @@
 /* The token table: id to content, piece and flags, and content to id. */
-#include "model/tokenizer_internal.h"
+#include "model/tokenizer_table.h"
 
 #include <stdlib.h>
 #include <string.h>
