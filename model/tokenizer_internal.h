@@ -61,7 +61,7 @@ int parts_read_decoder(struct tokenizer *tok, const json_t *node, const char *or
 int parts_read_template(struct tokenizer *tok, const json_t *node, int depth, const char *origin,
                         struct error *err);
 
-/* Helpers of the two. parts_type reads the member "type" of a component; `role` names it in errors. */
+/* Helpers that both component files share. parts_type reads the member "type" of a component; `role` names it in errors. */
 int parts_type(const json_t *node, const char *role, const char **type, const char *origin,
                struct error *err);
 int parts_refuse(const char *role, const char *type, const char *origin, struct error *err);

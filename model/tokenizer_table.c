@@ -7,6 +7,8 @@
 
 #include "base/memory.h"
 
+static const size_t max_table_bytes = (size_t)512 << 20; /* a decoder may make pieces longer */
+
 int token_table_init(struct token_table *table, int n_ids, struct error *err)
 {
     int rc = 0;
@@ -73,8 +75,9 @@ int32_t token_table_find(const struct token_table *table, const char *data, size
 static int store_bytes(struct token_table *table, struct token_span *span, const char *data,
                        size_t len, struct error *err)
 {
-    if (len > UINT32_MAX - table->bytes.len) {
-        return error_set(err, ERR_FORMAT, "the token table holds more than 4 GiB of text");
+    if (len > max_table_bytes - table->bytes.len) {
+        return error_set(err, ERR_FORMAT, "the token table holds more than %zu bytes",
+                         max_table_bytes);
     }
     *span = (struct token_span){(uint32_t)table->bytes.len, (uint32_t)len};
     return text_buf_append(&table->bytes, data, len, err);
