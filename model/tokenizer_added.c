@@ -1,7 +1,7 @@
 /* Added tokens: found in the text before it is cut into words. Leftmost first, then longest, as Hugging
  * Face's Aho-Corasick automaton finds them. The tokens lie sorted; a walk along the text narrows the
  * range of those that still fit, byte by byte. */
-#include "model/tokenizer_internal.h"
+#include "model/tokenizer_added.h"
 
 #include <stdlib.h>
 #include <string.h>

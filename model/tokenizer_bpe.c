@@ -1,7 +1,7 @@
 /* Byte pair encoding of one word: merge the pair of the lowest rank, the leftmost first, until none is
  * left (Sennrich et al. 2016, arXiv 1508.07909). Short words are searched anew for every merge; long
  * ones keep their pairs in a heap, so that n symbols cost n log n. Both give the same ids. */
-#include "model/tokenizer_internal.h"
+#include "model/tokenizer_bpe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,6 @@ void pair_map_put(struct pair_map *map, int32_t left, int32_t right, uint32_t ra
     size_t at = pair_start(map, key);
     while (map->slots[at].key != no_pair && map->slots[at].key != key)
         at = (at + 1) & map->mask;
-    map->n += map->slots[at].key == no_pair;
     map->slots[at] = (struct pair_slot){key, rank, id};
 }
 
@@ -281,6 +280,9 @@ static int encode_part(const struct bpe *bpe, const struct token_table *table, s
                        struct bpe_scratch *scratch, struct token_ids *ids, struct error *err)
 {
     size_t n = 0;
+    if (word.len > INT32_MAX) {
+        return error_set(err, ERR_ARGUMENT, "a word of %zu bytes is too long", word.len);
+    }
     int rc = reserve_symbols(scratch, word.len, err);
     if (rc) return rc;
     rc = bpe->byte_level ? symbols_of_bytes(bpe, word, scratch->ids, &n, err)

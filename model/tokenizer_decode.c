@@ -6,12 +6,13 @@
  * A run of fallback byte tokens ("<0xE2><0x98>") is read as a whole once it ends, for Hugging Face
  * prints a run that is not UTF-8 as one U+FFFD for each byte, its valid characters included: such
  * text appears only with the next ordinary token. */
-#include "model/tokenizer_internal.h"
+#include "model/tokenizer_decode.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "model/tokenizer_internal.h"
 
 static const char replacement_char[] = "\xef\xbf\xbd";
 

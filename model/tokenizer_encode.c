@@ -4,13 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const size_t max_text_bytes = (size_t)1 << 28;
+
 /* One call of tokenizer_encode. */
 struct encode_run {
     const struct tokenizer *tok;
     bool special; /* special tokens in the text count as such */
     struct matcher matcher;
     struct normalizer_scratch normalizer;
-    struct text_buf stages[TOKENIZER_MAX_STAGES];
+    struct text_buf stages[SPLITTER_MAX_STAGES];
     struct bpe_scratch bpe;
     struct token_ids *ids;
 };
@@ -106,7 +108,7 @@ static void encode_run_close(struct encode_run *run)
 {
     matcher_close(&run->matcher);
     normalizer_scratch_free(&run->normalizer);
-    for (int i = 0; i < TOKENIZER_MAX_STAGES; i++)
+    for (int i = 0; i < SPLITTER_MAX_STAGES; i++)
         text_buf_free(&run->stages[i]);
     bpe_scratch_free(&run->bpe);
 }
@@ -118,9 +120,9 @@ int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, 
     size_t n_before = ids->n;
     bool add_special = flags & TOKENIZER_ADD_SPECIAL;
     struct encode_run run = {.tok = tok, .special = flags & TOKENIZER_PARSE_SPECIAL, .ids = ids};
-    if (len > tokenizer_max_text_bytes) {
+    if (len > max_text_bytes) {
         return error_set(err, ERR_ARGUMENT, "a text of %zu bytes is longer than %zu", len,
-                         tokenizer_max_text_bytes);
+                         max_text_bytes);
     }
     TRY(matcher_open(&run.matcher, err));
     if (add_special) TRY(token_ids_append(ids, tok->prefix.data, tok->prefix.n, err));

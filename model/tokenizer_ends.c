@@ -58,7 +58,7 @@ static int read_stage(struct decoder *d, const json_t *node, const char *type, c
         if (apart || d->strip[0]) return misplaced(type, origin, err);
         return read_strip(d, node, origin, err);
     }
-    if (!apart || d->byte_fallback || d->metaspace[0] || d->n_replaces == TOKENIZER_MAX_STAGES) {
+    if (!apart || d->byte_fallback || d->metaspace[0] || d->n_replaces == NORMALIZER_MAX_STAGES) {
         return misplaced(type, origin, err);
     }
     return parts_read_replace(&d->replaces[d->n_replaces++], node, origin, err);

@@ -277,7 +277,8 @@ out:
 }
 
 /* Puts the token into the set that searches it. What it decodes to: its content, or, as in Hugging
- * Face, what the normalizer makes of it unless it is special. */
+ * Face, what the normalizer makes of it unless it is special (a special token must stay one that
+ * skip_special leaves out). */
 static int keep_added(struct reader *r, struct added_token token, bool normalized,
                       struct text content, struct error *err)
 {

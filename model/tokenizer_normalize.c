@@ -1,5 +1,5 @@
 /* The normalizer: Unicode normal forms, text put in front, text replaced. */
-#include "model/tokenizer_internal.h"
+#include "model/tokenizer_normalize.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +126,7 @@ static int check_growth(const struct text_buf *out, size_t limit, struct error *
 {
     if (out->len <= limit) return 0;
     return error_set(err, ERR_FORMAT, "the normalizer makes this text more than %d times longer",
-                     (int)TOKENIZER_MAX_GROWTH);
+                     (int)NORMALIZER_MAX_GROWTH);
 }
 
 static int normalize_replace(const struct normalizer *stage, const struct matcher *matcher,
@@ -157,7 +157,7 @@ int normalizer_run(const struct normalizer *stages, int n_stages, const struct m
                    struct text text, bool continues, struct normalizer_scratch *scratch,
                    struct text *out, struct error *err)
 {
-    size_t limit = text.len * TOKENIZER_MAX_GROWTH + 4096;
+    size_t limit = text.len * NORMALIZER_MAX_GROWTH + 4096;
     for (int i = 0; i < n_stages && text.len; i++) {
         const struct normalizer *stage = &stages[i];
         if (stage->kind == NORMALIZER_PREPEND && continues) continue;

@@ -88,10 +88,9 @@ int parts_need_list(const json_t *node, const char *key, int depth, const json_t
     return 0;
 }
 
-static int too_many(const char *role, const char *origin, struct error *err)
+static int too_many(const char *role, int most, const char *origin, struct error *err)
 {
-    return error_set(err, ERR_UNSUPPORTED, "%s: a %s of more than %d stages", origin, role,
-                     (int)TOKENIZER_MAX_STAGES);
+    return error_set(err, ERR_UNSUPPORTED, "%s: a %s of more than %d stages", origin, role, most);
 }
 
 /* ---- normalizer ---- */
@@ -154,7 +153,8 @@ int parts_read_normalizer(struct tokenizer *tok, const json_t *node, int depth, 
         }
         return rc;
     }
-    if (tok->n_normalizers == TOKENIZER_MAX_STAGES) return too_many("normalizer", origin, err);
+    if (tok->n_normalizers == NORMALIZER_MAX_STAGES)
+        return too_many("normalizer", NORMALIZER_MAX_STAGES, origin, err);
     struct normalizer *stage = &tok->normalizers[tok->n_normalizers++];
     int form = unicode_form(type);
     if (form) {
@@ -256,7 +256,8 @@ int parts_read_splitter(struct tokenizer *tok, const json_t *node, int depth, co
         }
         return rc;
     }
-    if (tok->n_splitters == TOKENIZER_MAX_STAGES) return too_many("pre-tokenizer", origin, err);
+    if (tok->n_splitters == SPLITTER_MAX_STAGES)
+        return too_many("pre-tokenizer", SPLITTER_MAX_STAGES, origin, err);
     if (tok->n_splitters && tok->splitters[tok->n_splitters - 1].kind == SPLITTER_BYTE_LEVEL) {
         return error_set(err, ERR_UNSUPPORTED, "%s: the pre-tokenizer \"%.*s\" after ByteLevel",
                          origin, text_shown_length(type, strlen(type), 80), type);

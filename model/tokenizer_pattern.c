@@ -4,7 +4,7 @@
  *   \w \W   letters, marks, decimal digits, connectors; PCRE2 takes fewer
  *   \p{Han} the Script property; PCRE2 would take Script_Extensions
  *   \h \v \b \B \K \C \Q, classes within classes and && in classes are refused. */
-#include "model/tokenizer_internal.h"
+#include "model/tokenizer_pattern.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The pre-tokenizer: a chain of stages, each of which cuts the pieces of the one before. A piece goes
  * through the whole chain before the next is cut, so nothing is kept but one buffer for each stage. */
-#include "model/tokenizer_internal.h"
+#include "model/tokenizer_split.h"
 
 #include <string.h>
 #include <utf8proc.h>

@@ -1,11 +1,13 @@
 /* The token table: id to content, piece and flags, and content to id. */
-#include "model/tokenizer_internal.h"
+#include "model/tokenizer_table.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/memory.h"
+
+static const size_t max_table_bytes = (size_t)512 << 20; /* a decoder may make pieces longer */
 
 int token_table_init(struct token_table *table, int n_ids, struct error *err)
 {
@@ -73,8 +75,9 @@ int32_t token_table_find(const struct token_table *table, const char *data, size
 static int store_bytes(struct token_table *table, struct token_span *span, const char *data,
                        size_t len, struct error *err)
 {
-    if (len > UINT32_MAX - table->bytes.len) {
-        return error_set(err, ERR_FORMAT, "the token table holds more than 4 GiB of text");
+    if (len > max_table_bytes - table->bytes.len) {
+        return error_set(err, ERR_FORMAT, "the token table holds more than %zu bytes",
+                         max_table_bytes);
     }
     *span = (struct token_span){(uint32_t)table->bytes.len, (uint32_t)len};
     return text_buf_append(&table->bytes, data, len, err);
@@ -120,11 +123,10 @@ static void store_le32(uint8_t out[4], uint32_t value)
         out[i] = (uint8_t)(value >> 8 * i);
 }
 
+/* Every hash is the seed of the next. */
 uint64_t token_table_fingerprint(const struct token_table *table)
 {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) return 0;
-    XXH3_64bits_reset(state);
+    uint64_t hash = 0;
     for (int id = 0; id < table->n_ids; id++) {
         if (!(table->flags[id] & TOKEN_PRESENT)) continue;
         struct text piece = token_table_piece(table, id);
@@ -132,11 +134,9 @@ uint64_t token_table_fingerprint(const struct token_table *table)
         store_le32(head, (uint32_t)id);
         store_le32(head + 4, (uint32_t)piece.len);
         head[8] = (table->flags[id] & TOKEN_SPECIAL) != 0;
-        XXH3_64bits_update(state, head, sizeof head);
-        XXH3_64bits_update(state, piece.data, piece.len);
+        hash = XXH3_64bits_withSeed(head, sizeof head, hash);
+        hash = XXH3_64bits_withSeed(piece.data, piece.len, hash);
     }
-    uint64_t hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
     return hash;
 }
 

@@ -1,5 +1,5 @@
 /* UTF-8 as the tokenizer needs it: what is valid, where characters end, which are blanks. */
-#include "model/tokenizer_internal.h"
+#include "model/tokenizer_text.h"
 
 #include <stdlib.h>
 #include <string.h>

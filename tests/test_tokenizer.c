@@ -4,6 +4,7 @@
 #include "check_util.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include "base/file.h"
@@ -314,6 +315,48 @@ START_TEST(table_answers_for_every_id)
 }
 END_TEST
 
+struct worker {
+    pthread_t thread;
+    const struct tokenizer *tok;
+    struct token_ids ids;
+    int rc;
+};
+
+static void *encode_in_thread(void *arg)
+{
+    static const char text[] = "It's 12345 caf\xc3\xa9s  and\r\n\n <|im_start|> e\xcc\x81 \xff.";
+    struct worker *worker = arg;
+    struct error why;
+    for (int i = 0; i < 50 && !worker->rc; i++) {
+        worker->ids.n = 0;
+        worker->rc =
+            tokenizer_encode(worker->tok, text, sizeof text - 1, i & 3, &worker->ids, &why);
+    }
+    return NULL;
+}
+
+START_TEST(threads_share_one_tokenizer)
+{
+    struct tokenizer *tok = open_golden("qwen2");
+    struct worker workers[4] = {{0}};
+    for (int i = 0; i < 4; i++) {
+        workers[i].tok = tok;
+        ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, encode_in_thread, &workers[i]),
+                         0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(workers[i].thread, NULL);
+        ck_assert_int_eq(workers[i].rc, 0);
+        ck_assert_uint_eq(workers[i].ids.n, workers[0].ids.n);
+        ck_assert_mem_eq(workers[i].ids.data, workers[0].ids.data,
+                         workers[0].ids.n * sizeof(int32_t));
+    }
+    for (int i = 0; i < 4; i++)
+        token_ids_free(&workers[i].ids);
+    tokenizer_close(tok);
+}
+END_TEST
+
 START_TEST(missing_folder_is_not_found)
 {
     struct tokenizer *tok;
@@ -334,6 +377,7 @@ int main(void)
     tcase_add_test(tcase, text_behind_bad_bytes_gets_no_prefix);
     tcase_add_test(tcase, bytes_tokenizer_is_the_identity);
     tcase_add_test(tcase, table_answers_for_every_id);
+    tcase_add_test(tcase, threads_share_one_tokenizer);
     tcase_add_test(tcase, missing_folder_is_not_found);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

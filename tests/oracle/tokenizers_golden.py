@@ -48,7 +48,8 @@ TEXTS = SAMPLES + [
     "▁", "▁▁a ▁b", " ▁", "a▁b", "Ġ Ċ Ā ł", "snake_case camelCase kebab-case", "http://example.com/a?b=c&d=%20#e",
     "int main(void) { return a[i] ^ ~b; }", "!!!???...---", "«quoted» “quoted” ‘q’", "€100 $5 £3 ¥7", "∑∫√ ≤≥ →←",
     "Zażółć gęślą jaźń", "Tiếng Việt có dấu", "ÀÉÎÕÜ ßẞ ıİ", "𝕳𝖊𝖑𝖑𝖔 𐍈𐌰", "mixedКириллицаand中文と日本語",
-    "\u200b\u200c\u200d\u2060", "e" * 300, "ab" * 200, "she sells " * 40, "\u0645\u064f\u062d\u064e\u0645\u0651\u064e\u062f", "क्षत्रिय ज्ञ", "กำ ำ",
+    "\u200b\u200c\u200d\u2060", "\ud7ff\ue000\uf8ff \U0010fffd", "e" * 300, "ab" * 200, "she sells " * 40, "\u0645\u064f\u062d\u064e\u0645\u0651\u064e\u062f", "क्षत्रिय ज्ञ", "กำ ำ",
+    "".join(random.Random(4).choices("aeinorsthld", k=700)), "".join(random.Random(5).choices("hesaltoрто我", k=333)),
     "\U0001f468\U0001f3ff\u200d\U0001f4bb\U0001f3f4\U000e0067\U000e0062\U000e007f", "\U0001f1e6" * 5, "☃" * 7, "\u2603\u2604x\u2605 \u2606",
 ]
 
@@ -126,7 +127,8 @@ def sentencepiece(size, fallback, fuse):
     tok = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=fuse, byte_fallback=fallback))
     tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     bytes_ = ["<0x%02X>" % i for i in range(256)] if fallback else []
-    train(tok, size, ["<unk>", "<s>", "</s>"] + bytes_, limit_alphabet=170)
+    alphabet = [chr(c) for c in [*range(33, 127), *range(0x430, 0x450), *range(0x3b1, 0x3ca), 0xe9, 0x2581]]
+    train(tok, size, ["<unk>", "<s>", "</s>"] + bytes_, initial_alphabet=alphabet, limit_alphabet=len(alphabet))
     data = json.loads(tok.to_str())
     data["added_tokens"] = data["added_tokens"][:3]
     return Tokenizer.from_str(json.dumps(data))
@@ -147,6 +149,22 @@ def metaspace():
     tok.decoder = decoders.Metaspace(prepend_scheme="first")
     tok.post_processor = template(tok)
     return tok
+
+
+def repeats():
+    """Merges that compete for the same letters: the order in which they are done shows in the ids."""
+    merges = [["a", "a"], ["aa", "aa"], ["a", "b"], ["aaaa", "aa"], ["b", "aa"], ["aaaa", "aaaa"], ["ab", "ab"],
+              ["aa", "ab"], ["b", "b"], ["baa", "bb"], ["a", "aa"]]
+    words = ["a", "b"] + ["".join(pair) for pair in merges]
+    return {"added_tokens": [], "post_processor": None,
+            "model": {"type": "BPE", "vocab": {word: i for i, word in enumerate(dict.fromkeys(words))},
+                      "merges": merges}}
+
+
+def repeated_texts():
+    rng = random.Random(6)
+    yield from ("a" * n for n in (1, 2, 3, 5, 7, 11, 15, 47, 48, 49, 50, 63, 100, 257))
+    yield from ("".join(rng.choices("aaab", k=n)) for n in (10, 20, 40, 48, 49, 60, 80, 120, 200, 500) * 4)
 
 
 def component(part):
@@ -213,7 +231,28 @@ def case(tok, text):
     return result | decode(tok, ids)
 
 
+HARD_BYTES = ["eda080", "edbfbf", "ee8080", "ed9fbf", "c0af", "c1bf", "e08080", "e09fbf", "e0a080", "f08f8080", "f0908080",
+              "f48fbfbf", "f4908080", "f5808080", "ff", "80", "e298", "e29861", "e298e29883", "f09f98", "f09f9861", "f09fc3a9",
+              "c3", "c3c3a9", "e2989883", "efbfbd", "61ffe29883ff62", "e29883ff", "20e298", "eda080edb080", "f09f9880f09f"]
+
+
+def hard_sequences(tok):
+    """Byte tokens that are not, or just, UTF-8, alone and before an ordinary token."""
+    alphabet = dict(zip(sorted(pre_tokenizers.ByteLevel.alphabet()), range(256)))
+    names = {}  # byte to token, in GPT-2's alphabet: printable bytes are themselves, the others U+0100 and up
+    others = iter(sorted(c for c in alphabet if ord(c) > 255))
+    for byte in range(256):
+        names[byte] = chr(byte) if chr(byte) in alphabet else next(others)
+    fallback = tok.token_to_id("<0x00>") is not None
+    for text in HARD_BYTES:
+        ids = [tok.token_to_id("<0x%02X>" % b if fallback else names[b]) for b in bytes.fromhex(text)]
+        for more in ([], [tok.token_to_id("a")]):
+            yield {"ids": ids + more} | decode(tok, ids + more)
+
+
 def sequences(tok, n):
+    if n > 10 and (tok.token_to_id("Ġ") or tok.token_to_id("<0x00>")):
+        yield from hard_sequences(tok)
     rng = random.Random(2)
     vocab = sorted(tok.get_vocab().values())
     bytes_ = [id_ for word, id_ in tok.get_vocab().items() if len(word) == 1 or word.startswith("<0x")]
@@ -242,7 +281,8 @@ def main():
         write(name, [golden(name, name, {}, Tokenizer.from_str(text), TEXTS, 60)])
     write("tales", [golden("tales", "tales", {}, Tokenizer.from_file(str(TALES)), TEXTS, 60)])
     write("variants", [golden(name, base, patch, patched(base, patch), TEXTS[::2], 10)
-                       for name, base, patch in variants()])
+                       for name, base, patch in variants()] +
+          [golden("repeats", "gpt2", repeats(), patched("gpt2", repeats()), repeated_texts(), 0)])
 
 
 if __name__ == "__main__":
