@@ -10,7 +10,7 @@ static int check_best(const struct slice_row *slice, const struct row_wish *wish
         return error_set(err, ERR_FORMAT, "slice %d has %d best logits instead of %d", slice->slice,
                          slice->n_best, n_wanted);
     }
-    double before = INFINITY;
+    double before = HUGE_VAL;
     for (int i = 0; i < slice->n_best; i++) {
         int32_t id = slice->best_ids[i];
         float logit = slice->best_logits[i];

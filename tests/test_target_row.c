@@ -277,7 +277,7 @@ static void spoil_empty_max(void)
 }
 static void spoil_sum_nan(void)
 {
-    slices[2].sum_exp[0] = NAN;
+    slices[2].sum_exp[0] = (double)NAN;
 }
 static void spoil_sum_negative(void)
 {
