@@ -22,6 +22,10 @@ static int check_best(const struct slice_row *slice, const struct row_wish *wish
             return error_set(err, ERR_FORMAT, "slice %d has logit %g among its best, its max is %g",
                              slice->slice, (double)logit, (double)slice->max);
         }
+        if (i == 0 && !wish->best_is_noisy && logit < slice->max) {
+            return error_set(err, ERR_FORMAT, "slice %d has a best logit of %g below its max %g",
+                             slice->slice, (double)logit, (double)slice->max);
+        }
         double score = (double)logit;
         if (wish->best_is_noisy) {
             uint32_t bits = rng_coupled_bits(wish->at.seed, wish->at.position, (uint32_t)id);
