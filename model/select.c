@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "model/variants.h"
+
 enum { BLOCK = 64 };
 
 typedef bool item_order(const struct select_item *a, const struct select_item *b);
@@ -64,7 +66,7 @@ void select_offer(struct select_heap *heap, double score, int32_t id)
 
 /* Whether any of BLOCK logits is above floor; no early exit, so that it vectorizes. A NaN may count
  * as above. */
-static bool block_has_above(const float *logits, float floor)
+VARIANTS static bool block_has_above(const float *logits, float floor)
 {
     int32_t floor_key = select_order_key(floor), any = 0;
     for (int i = 0; i < BLOCK; i++) {

@@ -277,7 +277,7 @@ static void spoil_empty_max(void)
 }
 static void spoil_sum_nan(void)
 {
-    slices[2].sum_exp[0] = NAN;
+    slices[2].sum_exp[0] = (double)NAN;
 }
 static void spoil_sum_negative(void)
 {
@@ -393,7 +393,8 @@ START_TEST(dishonest_best_lists_are_refused)
                  {3, {0, 2, 1}, {0, 1, 1}, "out of order at id 1"},
                  {3, {0, 1, 1}, {0, 1, 1}, "out of order at id 1"},
                  {3, {0, 1, 2}, {-1, 1, 2}, "its max is"},
-                 {3, {0, 1, 2}, {0, NAN, 2}, "its max is"}};
+                 {3, {0, 1, 2}, {0, NAN, 2}, "its max is"},
+                 {3, {0, 1, 2}, {1, 2, 3}, "below its max"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct row_wish wish;
         struct target_row row;
