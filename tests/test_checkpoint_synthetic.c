@@ -183,8 +183,8 @@ START_TEST(mean_and_deviation_are_as_documented)
     check_statistics(&q, 0, 1 / sqrt(128));
     check_statistics(&embedding, 0, 1);
     check_statistics(&head, 0, (1.2 + 0.465 * log(512)) / sqrt(128));
-    check_statistics(&down, 0, 1 / (sqrt(2 * 2) * 0.6 * sqrt(256)));
-    check_statistics(&o, 0, 1 / (sqrt(2 * 2) * sqrt(128)));
+    check_statistics(&down, 0, 2 / (sqrt(2 * 2) * 0.6 * sqrt(256)));
+    check_statistics(&o, 0, 2 / (sqrt(2 * 2) * sqrt(128)));
     checkpoint_close(ck);
     ck = open_model("synthetic:llama-3.1-8b,seed=1");
     struct weight norm = find(ck, "model.layers.0.input_layernorm.weight", 1, 4096);
