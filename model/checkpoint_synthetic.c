@@ -208,12 +208,6 @@ static void set_scale(const struct synthetic_model *model, const struct tensor_s
     weight->mean = (float)mean;
 }
 
-static int tensor_by_name(const void *left, const void *right)
-{
-    const struct tensor *a = left, *b = right;
-    return strcmp(a->name, b->name);
-}
-
 int checkpoint_open_synthetic(struct checkpoint *ck, struct error *err)
 {
     struct synthetic_model model = {0};
@@ -234,7 +228,6 @@ int checkpoint_open_synthetic(struct checkpoint *ck, struct error *err)
         };
         set_scale(&model, spec, &tensor->weight);
     }
-    qsort(ck->tensors, ck->n_tensors, sizeof *ck->tensors, tensor_by_name);
 out:
     return rc;
 }
