@@ -40,7 +40,7 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
     for (int pair = 0; pair < d->n_pairs; pair++) {
         UNROLL for (int j = 0; j < n_vectors; j++)
         {
-            __builtin_prefetch(ahead + 32 * j, 0, 3);
+            dots_prefetch(w + NEAR_STEPS * d->w_step + 32 * j, ahead + 32 * j);
         }
         UNROLL for (int j = 0; j < 2 * n_vectors; j++)
         {
