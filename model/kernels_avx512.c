@@ -18,59 +18,41 @@ enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 #define TILE_VECTORS_7 4
 #define WHOLE_K        1
 
-/* Columns first .. end of the vectors of a pair. */
-INLINE_ALWAYS void dot_pair(int n_rows, int first, int end,
-                            __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX], const uint16_t *w,
-                            const uint16_t *x, size_t x_stride)
-{
-    __m512bh columns[TILE_VECTORS_MAX];
-    UNROLL for (int j = first; j < end; j++)
-    {
-        columns[j] = (__m512bh)_mm512_loadu_si512(w + 32 * j);
-    }
-    UNROLL for (int i = 0; i < n_rows; i++)
-    {
-        uint32_t x_pair = dots_x_pair(x + (size_t)i * x_stride);
-        __m512bh both = (__m512bh)_mm512_set1_epi32((int)x_pair);
-        UNROLL for (int j = first; j < end; j++)
-        {
-            acc[i][j] = _mm512_dpbf16_ps(acc[i][j], columns[j], both);
-        }
-    }
-}
-
 INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
 {
     __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
     const uint16_t *w = d->w, *x = d->x, *ahead = d->ahead;
-    UNROLL for (int i = 0; i < n_rows; i++)
-    {
-        UNROLL for (int j = 0; j < n_vectors; j++)
-        {
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
             acc[i][j] = _mm512_loadu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j);
         }
     }
     for (int pair = 0; pair < d->n_pairs; pair++) {
-        UNROLL for (int j = 0; j < n_vectors; j++)
-        {
+        __m512bh columns[TILE_VECTORS_MAX];
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
+            columns[j] = (__m512bh)_mm512_loadu_si512(w + 32 * j);
             dots_prefetch(w + NEAR_STEPS * d->w_step + 32 * j, ahead + 32 * j);
         }
-        if (n_rows * n_vectors > 24) {
-            /* 28 of the 32 registers are sums: two vectors at a time, or one sum would be spilled. */
-            dot_pair(n_rows, 0, n_vectors / 2, acc, w, x, d->x_stride);
-            __asm__ volatile("" : : : "memory");
-            dot_pair(n_rows, n_vectors / 2, n_vectors, acc, w, x, d->x_stride);
-        } else {
-            dot_pair(n_rows, 0, n_vectors, acc, w, x, d->x_stride);
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; i++) {
+            uint32_t x_pair = dots_x_pair(x + (size_t)i * d->x_stride);
+            __m512bh both = (__m512bh)_mm512_set1_epi32((int)x_pair);
+#pragma GCC unroll 8
+            for (int j = 0; j < n_vectors; j++) {
+                acc[i][j] = _mm512_dpbf16_ps(acc[i][j], columns[j], both);
+            }
         }
         w += d->w_step;
         x += 2;
         ahead += d->ahead_step;
     }
-    UNROLL for (int i = 0; i < n_rows; i++)
-    {
-        UNROLL for (int j = 0; j < n_vectors; j++)
-        {
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
             _mm512_storeu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j, acc[i][j]);
         }
     }

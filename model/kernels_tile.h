@@ -37,8 +37,3 @@ static inline void dots_prefetch(const uint16_t *near, const uint16_t *far)
 }
 
 #define INLINE_ALWAYS static inline __attribute__((always_inline))
-#ifdef __clang__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 8")
-#endif
