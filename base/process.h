@@ -14,3 +14,7 @@ int process_open(process_stop_fn *on_stop, void *arg, int grace_ms, struct error
 /* Waits for an on_stop that runs, then stops the signal thread and the grace clock: the program has
  * ended in good order. The calling thread's signal mask is as it was before process_open. */
 void process_close(void);
+
+/* Ends the process now, from any thread, without running anything else: for a watchdog that found
+ * the engine stuck. The supervisor (mpirun) sees the status. */
+void process_end_now(int status);

@@ -156,7 +156,7 @@ int drafter_propose(struct drafter *d, struct sequence *seq, int k, const int32_
     while (draft->n < k) {
         int position = committed + draft->n;
         TRY(feed(d, seq, position, err));
-        int32_t guess;
+        int32_t guess = 0;
         TRY(choose(d, seq, position, arena, &draft->q[draft->n], &guess, err));
         draft->tokens[draft->n++] = guess;
         seq->tokens[position] = guess; /* past the committed ones: room for the next feed */

@@ -15,7 +15,7 @@ enum {
     IDLE_US = 100000, /* how often an idle engine looks at its streams */
     RECONNECT_US = 200000,
     CONNECT_US = 2000000,
-    STATE_BYTES = 320
+    STATE_BYTES = ERROR_TEXT_BYTES
 };
 
 struct engine {

@@ -289,8 +289,8 @@ int target_step(struct target *t, struct step *step, struct arena *arena,
     step->id = ++t->last_id;
     TRY(step_encode(&t->out, step, err));
     for (int i = 0; i < t->n_ranks; i++) {
-        rc = rpc_stream_send(t->links[i].stream, t->out.data, t->out.len,
-                             start_us + (int64_t)t->step_timeout_s * 1000000, err);
+        rc = rpc_stream_ask(t->links[i].stream, t->out.data, t->out.len,
+                            start_us + (int64_t)t->step_timeout_s * 1000000, err);
         if (rc) return lose(t, i, err);
         here.bytes_sent += t->out.len;
     }

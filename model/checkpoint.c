@@ -19,12 +19,16 @@ static const char synthetic_prefix[] = "synthetic:";
 static const struct {
     const char *name;
     enum dtype dtype;
-    size_t bytes;
 } dtypes[] = {
-    {"BF16", DTYPE_BF16, 2},
-    {"F16", DTYPE_F16, 2},
-    {"F32", DTYPE_F32, 4},
+    {"BF16", DTYPE_BF16},
+    {"F16", DTYPE_F16},
+    {"F32", DTYPE_F32},
 };
+
+static size_t dtype_bytes(enum dtype dtype)
+{
+    return dtype == DTYPE_F32 ? 4 : 2;
+}
 
 static int tensor_by_name(const void *left, const void *right)
 {
@@ -141,7 +145,7 @@ static void hash_weight(XXH3_state_t *state, const struct weight *weight)
     XXH3_64bits_update(state, text, (size_t)len);
     if (!weight->data) return;
     size_t n = (size_t)weight->n_rows * (size_t)weight->n_cols;
-    hash_samples(state, weight->data, n * (weight->dtype == DTYPE_F32 ? 4 : 2));
+    hash_samples(state, weight->data, n * dtype_bytes(weight->dtype));
 }
 
 /* Looks at every tensor of the layout. How they are spread over files does not count. */
@@ -182,6 +186,7 @@ int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err)
     } else {
         TRY(checkpoint_open_folder(self, err));
     }
+    qsort(self->tensors, self->n_tensors, sizeof *self->tensors, tensor_by_name);
     TRY(check_and_hash(self, err));
     *ck = self;
 out:
@@ -244,7 +249,7 @@ void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint
         synthetic_read_bf16(weight, first, (size_t)n, out);
         return;
     }
-    size_t bytes = weight->dtype == DTYPE_F32 ? 4 : 2;
+    size_t bytes = dtype_bytes(weight->dtype);
     const uint8_t *at = weight->data + first * bytes;
     if (weight->dtype == DTYPE_BF16) {
         memcpy(out, at, (size_t)n * sizeof *out);
@@ -261,7 +266,7 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
     uint16_t chunk[CHUNK];
     uint64_t first = element_index(weight, row, col);
     if (weight->data) {
-        size_t bytes = weight->dtype == DTYPE_F32 ? 4 : 2;
+        size_t bytes = dtype_bytes(weight->dtype);
         const uint8_t *at = weight->data + first * bytes;
         for (int i = 0; i < n; i++) {
             out[i] = load_element(at + (size_t)i * bytes, weight->dtype);

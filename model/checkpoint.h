@@ -1,8 +1,10 @@
 /* A model's weights by name, wherever they come from: a Hugging Face folder (one safetensors file or
  * several behind an index, mapped, never copied whole) or a synthetic model
- * "synthetic:SHAPE,seed=S[,layers=L][,vocab=V]" whose elements are made on the fly by the
- * counter-based generator, the same for every way of sharding. Immutable after open; reads may come
- * from several threads. */
+ * "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N,tail=R]" whose elements are made on the fly by
+ * the counter-based generator, the same for every way of sharding. SHAPE is a name such as
+ * llama-3.1-8b or tiny, or the path of a config.json. With core and tail the layers from N on add only
+ * R times what they would: a draft with layers=N and the same seed then agrees with the target as
+ * much as R is small. Immutable after open; reads may come from several threads. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +29,8 @@ struct weight {
 };
 
 /* name: a folder or "synthetic:...". Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO,
- * ERR_ARGUMENT for a synthetic name that makes no sense. */
+ * ERR_ARGUMENT for a synthetic name that makes no sense. Every tensor that the config asks for is
+ * looked up and checked here, so that a model with a hole is refused before anything is computed. */
 int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err);
 void checkpoint_close(struct checkpoint *ck);
 

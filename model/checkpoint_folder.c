@@ -141,12 +141,6 @@ out:
     return rc;
 }
 
-static int tensor_by_name(const void *left, const void *right)
-{
-    const struct tensor *a = left, *b = right;
-    return strcmp(a->name, b->name);
-}
-
 static int open_indexed(struct checkpoint *ck, const char *index, size_t len, const char *origin,
                         struct error *err)
 {
@@ -163,7 +157,6 @@ static int open_indexed(struct checkpoint *ck, const char *index, size_t len, co
     for (void *at = json_object_iter(map); at; at = json_object_iter_next(map, at)) {
         TRY(add_mapped(ck, json_object_iter_key(at), json_object_iter_value(at), origin, err));
     }
-    qsort(ck->tensors, ck->n_tensors, sizeof *ck->tensors, tensor_by_name);
 out:
     json_decref(root);
     return rc;

@@ -55,7 +55,7 @@ struct checkpoint {
     struct model_config cfg;
     struct tensor_spec *layout;
     size_t n_layout;
-    struct tensor *tensors; /* ascending by name */
+    struct tensor *tensors; /* ascending by name once open is done */
     size_t n_tensors;
     struct shard *shards;
     size_t n_shards;

@@ -1,7 +1,6 @@
 /* Rotary embedding settings as transformers reads them: under "rope_scaling" with "rope_theta" beside
  * it (4.x), or all under "rope_parameters" (5.x). What the two would read differently is refused.
  * Formulas and defaults: modeling_rope_utils.py of transformers. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -156,10 +155,12 @@ out:
 /* Reads a number that must be there and lie in (0, 1e9]. */
 static int read_positive(double *out, const struct source *src, const char *key, struct error *err)
 {
-    double value = NAN;
+    double value = 0;
+    if (!json_member(src->dict, key)) {
+        return error_set(err, ERR_FORMAT, "%s lacks \"%s\"", src->where, key);
+    }
     int rc = json_read_double(src->dict, key, &value, src->where, err);
     if (rc) return rc;
-    if (isnan(value)) return error_set(err, ERR_FORMAT, "%s lacks \"%s\"", src->where, key);
     if (!(value > 0 && value <= 1e9)) {
         return error_set(err, ERR_FORMAT, "%s: \"%s\" = %g is outside of (0, 1e9]", src->where, key,
                          value);

@@ -4,7 +4,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { PACK_K = 512, PACK_PAIRS = PACK_K / 2, PACK_TILE = 16 };
+enum { PACK_K = 512 };
+
+typedef uint32_t quad_u __attribute__((vector_size(16)));
 
 #ifdef OUTRIDER_X86
 
@@ -66,20 +68,40 @@ size_t packed_matrix_bytes(int n_in, int n_out)
     return n_blocks * KERNEL_COLUMNS * (size_t)n_in * sizeof(uint16_t);
 }
 
-/* out[pair][column] = rows[column][pair] for n_pairs pairs (uint32) of 64 columns; the rows are
- * PACK_PAIRS apart. In squares of 16 x 16, so that a square's lines stay in the first-level cache. */
+/* Four pairs (uint32) of four columns: out[pair][column] = rows[column][pair]. */
+static void square_transpose(uint16_t *out, const uint16_t *rows)
+{
+    quad_u r[4];
+    for (int i = 0; i < 4; i++) {
+        memcpy(&r[i], rows + (size_t)i * PACK_K, sizeof r[i]);
+    }
+    quad_u low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
+    quad_u low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+    quad_u high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+    quad_u high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+    r[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+    r[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+    r[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+    r[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+    for (size_t i = 0; i < 4; i++) {
+        memcpy(out + 2 * i * KERNEL_COLUMNS, &r[i], sizeof r[i]);
+    }
+}
+
+/* out[pair][column] = rows[column][pair] for n_pairs pairs of 64 columns; rows are PACK_K apart. */
 static void pairs_transpose(uint16_t *out, const uint16_t *rows, int n_pairs)
 {
-    for (int first = 0; first < n_pairs; first += PACK_TILE) {
-        int end = first + PACK_TILE < n_pairs ? first + PACK_TILE : n_pairs;
-        for (int column = 0; column < KERNEL_COLUMNS; column += PACK_TILE) {
-            for (int pair = first; pair < end; pair++) {
-                uint16_t *to = out + 2 * ((size_t)pair * KERNEL_COLUMNS + (size_t)column);
-                const uint16_t *from = rows + (size_t)column * PACK_K + 2 * (size_t)pair;
-                for (int i = 0; i < PACK_TILE; i++) {
-                    memcpy(to + 2 * i, from + (size_t)i * PACK_K, 2 * sizeof *to);
-                }
-            }
+    int pair = 0;
+    for (; pair + 4 <= n_pairs; pair += 4) {
+        for (int column = 0; column < KERNEL_COLUMNS; column += 4) {
+            square_transpose(out + 2 * ((size_t)pair * KERNEL_COLUMNS + (size_t)column),
+                             rows + (size_t)column * PACK_K + 2 * (size_t)pair);
+        }
+    }
+    for (; pair < n_pairs; pair++) {
+        for (int column = 0; column < KERNEL_COLUMNS; column++) {
+            memcpy(out + 2 * ((size_t)pair * KERNEL_COLUMNS + (size_t)column),
+                   rows + (size_t)column * PACK_K + 2 * (size_t)pair, 2 * sizeof *out);
         }
     }
 }

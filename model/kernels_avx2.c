@@ -30,24 +30,24 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
 {
     __m256 acc[TILE_ROWS_MAX][TILE_HALVES_MAX];
     const uint16_t *w = d->w, *x = d->x, *ahead = d->ahead;
-    UNROLL for (int i = 0; i < n_rows; i++)
-    {
-        UNROLL for (int j = 0; j < 2 * n_vectors; j++)
-        {
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < 2 * n_vectors; j++) {
             acc[i][j] = _mm256_loadu_ps(d->acc + (size_t)i * d->acc_stride + 8 * j);
         }
     }
     for (int pair = 0; pair < d->n_pairs; pair++) {
-        UNROLL for (int j = 0; j < n_vectors; j++)
-        {
-            __builtin_prefetch(ahead + 32 * j, 0, 3);
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
+            dots_prefetch(w + NEAR_STEPS * d->w_step + 32 * j, ahead + 32 * j);
         }
-        UNROLL for (int j = 0; j < 2 * n_vectors; j++)
-        {
+#pragma GCC unroll 8
+        for (int j = 0; j < 2 * n_vectors; j++) {
             __m256i columns = _mm256_loadu_si256((const __m256i *)(const void *)(w + 16 * j));
             __m256 odd = odd_of(columns), even = even_of(columns);
-            UNROLL for (int i = 0; i < n_rows; i++)
-            {
+#pragma GCC unroll 8
+            for (int i = 0; i < n_rows; i++) {
                 uint32_t x_pair = dots_x_pair(x + (size_t)i * d->x_stride);
                 __m256i both = _mm256_set1_epi32((int)x_pair);
                 acc[i][j] = _mm256_fmadd_ps(odd, odd_of(both), acc[i][j]);
@@ -58,10 +58,10 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
         x += 2;
         ahead += d->ahead_step;
     }
-    UNROLL for (int i = 0; i < n_rows; i++)
-    {
-        UNROLL for (int j = 0; j < 2 * n_vectors; j++)
-        {
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < 2 * n_vectors; j++) {
             _mm256_storeu_ps(d->acc + (size_t)i * d->acc_stride + 8 * j, acc[i][j]);
         }
     }

@@ -6,41 +6,42 @@
 
 #include <immintrin.h>
 
-enum { TILE_ROWS_MAX = 6, TILE_VECTORS_MAX = 4 };
+enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 #define VEC_BYTES      64
-#define TILE_ROWS      6
+#define TILE_ROWS      7
 #define TILE_VECTORS_1 4
 #define TILE_VECTORS_2 4
 #define TILE_VECTORS_3 4
 #define TILE_VECTORS_4 4
 #define TILE_VECTORS_5 4
 #define TILE_VECTORS_6 4
+#define TILE_VECTORS_7 4
 #define WHOLE_K        1
 
 INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
 {
     __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
     const uint16_t *w = d->w, *x = d->x, *ahead = d->ahead;
-    UNROLL for (int i = 0; i < n_rows; i++)
-    {
-        UNROLL for (int j = 0; j < n_vectors; j++)
-        {
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
             acc[i][j] = _mm512_loadu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j);
         }
     }
     for (int pair = 0; pair < d->n_pairs; pair++) {
         __m512bh columns[TILE_VECTORS_MAX];
-        UNROLL for (int j = 0; j < n_vectors; j++)
-        {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
             columns[j] = (__m512bh)_mm512_loadu_si512(w + 32 * j);
-            __builtin_prefetch(ahead + 32 * j, 0, 3);
+            dots_prefetch(w + NEAR_STEPS * d->w_step + 32 * j, ahead + 32 * j);
         }
-        UNROLL for (int i = 0; i < n_rows; i++)
-        {
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; i++) {
             uint32_t x_pair = dots_x_pair(x + (size_t)i * d->x_stride);
             __m512bh both = (__m512bh)_mm512_set1_epi32((int)x_pair);
-            UNROLL for (int j = 0; j < n_vectors; j++)
-            {
+#pragma GCC unroll 8
+            for (int j = 0; j < n_vectors; j++) {
                 acc[i][j] = _mm512_dpbf16_ps(acc[i][j], columns[j], both);
             }
         }
@@ -48,10 +49,10 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
         x += 2;
         ahead += d->ahead_step;
     }
-    UNROLL for (int i = 0; i < n_rows; i++)
-    {
-        UNROLL for (int j = 0; j < n_vectors; j++)
-        {
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
             _mm512_storeu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j, acc[i][j]);
         }
     }

@@ -25,8 +25,8 @@ enum {
     BLOCK_STEP = 2 * KERNEL_COLUMNS, /* bf16 of a block for one pair of k */
     VECTOR_STEP = 2 * KERNEL_LANES,  /* bf16 of a vector for one pair of k */
     LINE_STEP = 32,                  /* bf16 of a cache line */
-    CHUNK_PAIRS = 64,                /* 16 KiB of weights */
-    GROUP_ROWS = 48,                 /* rows whose accumulators are parked together: 12 KiB */
+    CHUNK_PAIRS = 128,               /* 32 KiB of weights */
+    GROUP_ROWS = 42,                 /* rows whose accumulators are parked together: 10.5 KiB */
     AHEAD_STEPS = 32                 /* pairs of k the prefetch of a single pass runs ahead */
 };
 
@@ -44,9 +44,10 @@ TILE(2)
 TILE(3)
 TILE(4)
 #endif
-#if TILE_ROWS >= 6
+#if TILE_ROWS >= 7
 TILE(5)
 TILE(6)
+TILE(7)
 #endif
 
 static void tile_vector(const struct dots *d)
@@ -62,8 +63,8 @@ static const struct {
 #if TILE_ROWS >= 4
     [3] = {tile_3, TILE_VECTORS_3}, [4] = {tile_4, TILE_VECTORS_4},
 #endif
-#if TILE_ROWS >= 6
-    [5] = {tile_5, TILE_VECTORS_5}, [6] = {tile_6, TILE_VECTORS_6},
+#if TILE_ROWS >= 7
+    [5] = {tile_5, TILE_VECTORS_5}, [6] = {tile_6, TILE_VECTORS_6}, [7] = {tile_7, TILE_VECTORS_7},
 #endif
 };
 

@@ -103,13 +103,13 @@ INLINE_ALWAYS bool lanes_run(int n_rows, const struct dots *d, const uint16_t *w
     quad_i misfit = {0};
     const uint16_t *x = d->x;
     for (int pair = 0; pair < d->n_pairs; pair++) {
-        UNROLL for (int j = 0; j < QUARTERS; j++)
-        {
+#pragma GCC unroll 8
+        for (int j = 0; j < QUARTERS; j++) {
             quad_u pairs;
             memcpy(&pairs, w + 8 * j, sizeof pairs);
             struct factor odd = factor_of(pairs & 0xffff0000u), even = factor_of(pairs << 16);
-            UNROLL for (int i = 0; i < n_rows; i++)
-            {
+#pragma GCC unroll 8
+            for (int i = 0; i < n_rows; i++) {
                 uint32_t x_pair = dots_x_pair(x + (size_t)i * d->x_stride);
                 acc[i][j] = quad_step(acc[i][j], &odd, x_pair & 0xffff0000u, &misfit);
                 acc[i][j] = quad_step(acc[i][j], &even, x_pair << 16, &misfit);
@@ -124,10 +124,10 @@ INLINE_ALWAYS bool lanes_run(int n_rows, const struct dots *d, const uint16_t *w
 INLINE_ALWAYS void lanes_tile(int n_rows, const struct dots *d, const uint16_t *w, float *out)
 {
     quad_f acc[TILE_ROWS_MAX][QUARTERS];
-    UNROLL for (int i = 0; i < n_rows; i++)
-    {
-        UNROLL for (int j = 0; j < QUARTERS; j++)
-        {
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < QUARTERS; j++) {
             memcpy(&acc[i][j], out + (size_t)i * d->acc_stride + 4 * j, sizeof acc[i][j]);
             acc[i][j] = quad_flush(acc[i][j]);
         }

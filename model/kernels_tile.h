@@ -14,7 +14,7 @@ struct dots {
     int n_pairs;
     float *acc; /* [rows][16 * vectors], read and written */
     size_t acc_stride;
-    const uint16_t *ahead; /* prefetched: one line for each vector of a pair */
+    const uint16_t *ahead; /* far prefetch: one line for each vector of a pair */
     size_t ahead_step;     /* how far `ahead` moves with each pair */
 };
 
@@ -25,9 +25,15 @@ static inline uint32_t dots_x_pair(const uint16_t *x)
     return pair;
 }
 
+/* Memory is streamed in two hops: into the second-level cache from far ahead, from there into the
+ * first a few pairs ahead. One hop alone reaches 0.85 of it on Intel cores: the first-level cache
+ * has too few requests in flight. Both may point past the end, where they do nothing. */
+enum { NEAR_STEPS = 8 };
+
+static inline void dots_prefetch(const uint16_t *near, const uint16_t *far)
+{
+    __builtin_prefetch(far, 0, 2);
+    __builtin_prefetch(near, 0, 3);
+}
+
 #define INLINE_ALWAYS static inline __attribute__((always_inline))
-#ifdef __clang__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 8")
-#endif

@@ -8,8 +8,9 @@
 
 #include "model/numerics.h"
 #include "model/select.h"
+#include "model/variants.h"
 
-enum { LANES = 16, CHUNK = 1024, SLICE_ALIGN = 64, MASK_BITS = 64 };
+enum { LANES = 16, CHUNK = 1024, SLICE_ALIGN = 64, MASK_BITS = 64, NOISE_GROUPS = 32 };
 
 /* What the passes over one slice share. mask has a bit per column that is in wish->ids. */
 struct slice_work {
@@ -37,10 +38,14 @@ double row_noisy_score(float logit, float temperature, uint32_t noise_bits)
     return (double)logit / (double)temperature + (double)num_gumbel(noise_bits);
 }
 
-/* num_exp for x <= 0, bit for bit, without branches so that loops over it vectorize. */
+/* num_exp for x <= 0, bit for bit. Below its limit the argument is clamped and the result masked, in
+ * integers, so that no compiler sees a branch and loops over it vectorize. */
 static inline float exp_nonpositive(float x)
 {
-    float clamped = x >= -87.33f ? x : -87.33f;
+    int32_t limit = (int32_t)(num_float_to_bits(87.33f));
+    int32_t magnitude = (int32_t)(num_float_to_bits(x) & 0x7fffffffu);
+    int32_t kept = magnitude < limit ? magnitude : limit;
+    float clamped = -num_bits_to_float((uint32_t)kept);
     float shifted = clamped * 1.44269504088896341f + 12582912.0f;
     float n = shifted - 12582912.0f;
     float r = clamped - n * 0.693359375f;
@@ -52,15 +57,16 @@ static inline float exp_nonpositive(float x)
     y = y * r + 1.6666665459e-1f;
     y = y * r + 5.0000001201e-1f;
     y = y * (r * r) + r + 1.0f;
-    int whole = (int)n;
-    int half = whole >> 1;
+    int32_t whole = (int32_t)n;
+    int32_t half = whole >> 1;
     y = y * num_bits_to_float((uint32_t)(half + 127) << 23) *
         num_bits_to_float((uint32_t)(whole - half + 127) << 23);
-    return x >= -87.33f ? y : 0.0f;
+    uint32_t mask = magnitude > limit ? 0 : UINT32_MAX;
+    return num_bits_to_float(num_float_to_bits(y) & mask);
 }
 
 /* Sum of values[n], n a multiple of LANES. */
-static float lanes_sum(const float *values, int n)
+VARIANTS static float lanes_sum(const float *values, int n)
 {
     float lane[LANES] = {0};
     for (int i = 0; i < n; i += LANES) {
@@ -82,7 +88,8 @@ static int round_up_lanes(int n)
 }
 
 /* e[i] = exp((logits[i] - max) / t), padded with zeros to whole lanes. */
-static void chunk_exp(const float *logits, int n, float max, float inverse_t, float *restrict e)
+VARIANTS static void chunk_exp(const float *logits, int n, float max, float inverse_t,
+                               float *restrict e)
 {
     for (int i = 0; i < n; i++) {
         e[i] = exp_nonpositive((logits[i] - max) * inverse_t);
@@ -92,12 +99,16 @@ static void chunk_exp(const float *logits, int n, float max, float inverse_t, fl
     }
 }
 
-/* Replaces e by e * ln e. */
-static void chunk_exp_log(const float *logits, int n, float max, float inverse_t, float *restrict e)
+/* out[i] = e[i] ln e[i], padded like e. */
+VARIANTS static void chunk_exp_log(const float *logits, int n, float max, float inverse_t,
+                                   const float *e, float *restrict out)
 {
     for (int i = 0; i < n; i++) {
         float x = (logits[i] - max) * inverse_t;
-        e[i] *= x >= -87.33f ? x : -87.33f; /* e is 0 below; -inf * 0 would be NaN */
+        out[i] = e[i] * (x >= -87.33f ? x : -87.33f); /* e is 0 below; -inf * 0 would be NaN */
+    }
+    for (int i = n; i < round_up_lanes(n); i++) {
+        out[i] = 0;
     }
 }
 
@@ -120,34 +131,38 @@ static int chunk_width(const struct slice_work *work, int c)
     return c + 1 < work->n_chunks ? CHUNK : work->n_cols - c * CHUNK;
 }
 
+static int refuse_logits(const struct slice_work *work, struct error *err)
+{
+    int n_bad = 0;
+    for (int i = 0; i < work->n_cols; i++) {
+        n_bad += !(work->logits[i] < INFINITY);
+    }
+    return error_set(err, ERR_FORMAT, "%d of the logits from id %d on are NaN or +inf", n_bad,
+                     (int)work->first_id);
+}
+
+/* Smallest and largest of n >= 1 logits as order keys. */
+VARIANTS static void key_range(const float *logits, int n, int32_t *smallest, int32_t *largest)
+{
+    int32_t low = select_order_key(logits[0]), high = low;
+    for (int i = 1; i < n; i++) {
+        int32_t key = select_order_key(logits[i]);
+        low = key < low ? key : low;
+        high = key > high ? key : high;
+    }
+    *smallest = low;
+    *largest = high;
+}
+
 /* Largest logit. Errors: ERR_FORMAT NaN or +inf. */
 static int slice_max(const struct slice_work *work, float *max, struct error *err)
 {
-    const float *logits = work->logits;
-    float lane[LANES];
-    int n_bad = 0, i = 0;
-    for (int l = 0; l < LANES; l++) {
-        lane[l] = -INFINITY;
+    int32_t low, high;
+    key_range(work->logits, work->n_cols, &low, &high);
+    if (low < select_order_key(-INFINITY) || high >= select_order_key(INFINITY)) {
+        return refuse_logits(work, err);
     }
-    for (; i + LANES <= work->n_cols; i += LANES) {
-        for (int l = 0; l < LANES; l++) {
-            float x = logits[i + l];
-            lane[l] = x > lane[l] ? x : lane[l];
-            n_bad += !(x < INFINITY);
-        }
-    }
-    for (; i < work->n_cols; i++) {
-        lane[0] = logits[i] > lane[0] ? logits[i] : lane[0];
-        n_bad += !(logits[i] < INFINITY);
-    }
-    if (n_bad) {
-        return error_set(err, ERR_FORMAT, "%d of the logits from id %d on are NaN or +inf", n_bad,
-                         (int)work->first_id);
-    }
-    *max = lane[0];
-    for (int l = 1; l < LANES; l++) {
-        if (lane[l] > *max) *max = lane[l];
-    }
+    *max = select_order_float(high);
     return 0;
 }
 
@@ -155,7 +170,7 @@ static int slice_max(const struct slice_work *work, float *max, struct error *er
 static void slice_sums(const struct slice_work *work, const struct row_wish *wish, int k,
                        struct slice_row *out)
 {
-    float e[CHUNK];
+    float e[CHUNK], e_log_e[CHUNK];
     float inverse_t = 1.0f / wish->temperatures[k];
     for (int c = 0; c < work->n_chunks; c++) {
         const float *logits = work->logits + (size_t)c * CHUNK;
@@ -164,16 +179,14 @@ static void slice_sums(const struct slice_work *work, const struct row_wish *wis
         float sum = lanes_sum(e, round_up_lanes(n));
         out->sum_exp[k] += (double)sum;
         if (k > 0) continue;
-        if (wish->outside) {
-            float all[CHUNK];
-            memcpy(all, e, sizeof all);
-            bool any = chunk_mask(work, c, all);
-            work->chunk_mass[c] = (double)(any ? lanes_sum(all, round_up_lanes(n)) : sum);
-            out->outside_sum += work->chunk_mass[c];
-        }
         if (wish->entropy) {
-            chunk_exp_log(logits, n, out->max, inverse_t, e);
-            out->sum_exp_log += (double)lanes_sum(e, round_up_lanes(n));
+            chunk_exp_log(logits, n, out->max, inverse_t, e, e_log_e);
+            out->sum_exp_log += (double)lanes_sum(e_log_e, round_up_lanes(n));
+        }
+        if (wish->outside) {
+            bool any = chunk_mask(work, c, e);
+            work->chunk_mass[c] = (double)(any ? lanes_sum(e, round_up_lanes(n)) : sum);
+            out->outside_sum += work->chunk_mass[c];
         }
     }
 }
@@ -251,23 +264,47 @@ static inline double noise_bound(uint32_t bits)
     return (n_ones + 1) * 0.69314718055994531 + 1e-5;
 }
 
-/* Offers the four tokens of one Philox call. Noise is computed for those alone that could win; what
- * is left out could not have (addition is monotone), so the result is exact. */
-static void offer_noisy_group(struct select_heap *heap, const struct slice_work *work,
-                              const struct row_wish *wish, int32_t group)
+/* bits[w][i] = word w of Philox for group + i: rng_coupled_four for NOISE_GROUPS groups at once, in
+ * lanes. */
+VARIANTS static void noise_groups(const struct rng_address *at, uint32_t group,
+                                  uint32_t bits[4][NOISE_GROUPS])
 {
-    int first = 4 * group - work->first_id, end = first + 4;
-    first = first < 0 ? 0 : first;
-    end = end > work->n_cols ? work->n_cols : end;
-    float top = -INFINITY, temperature = wish->temperatures[0];
-    for (int c = first; c < end; c++) {
-        top = work->logits[c] > top ? work->logits[c] : top;
+    uint32_t key_low = (uint32_t)at->seed, key_high = (uint32_t)(at->seed >> 32);
+    for (uint32_t i = 0; i < NOISE_GROUPS; i++) {
+        bits[0][i] = at->position;
+        bits[1][i] = 0;
+        bits[2][i] = RNG_COUPLED;
+        bits[3][i] = group + i;
     }
-    if (!select_wants(heap, (double)top / (double)temperature + noise_bound(UINT32_MAX))) return;
-    uint32_t bits[4];
-    rng_coupled_four(wish->at.seed, wish->at.position, (uint32_t)group, bits);
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < NOISE_GROUPS; i++) {
+            uint64_t p0 = (uint64_t)0xD2511F53u * bits[0][i];
+            uint64_t p1 = (uint64_t)0xCD9E8D57u * bits[2][i];
+            bits[0][i] = (uint32_t)(p1 >> 32) ^ bits[1][i] ^ key_low;
+            bits[1][i] = (uint32_t)p1;
+            bits[2][i] = (uint32_t)(p0 >> 32) ^ bits[3][i] ^ key_high;
+            bits[3][i] = (uint32_t)p0;
+        }
+        key_low += 0x9E3779B9u;
+        key_high += 0xBB67AE85u;
+    }
+}
+
+/* Offers columns first..end-1, whose tokens begin in `group`. Noise is computed for those alone that
+ * could win; what is left out could not have (addition is monotone), so the result is exact. */
+static void offer_noisy_block(struct select_heap *heap, const struct slice_work *work,
+                              const struct row_wish *wish, int first, int end, uint32_t group)
+{
+    int32_t low, top;
+    float temperature = wish->temperatures[0];
+    key_range(work->logits + first, end - first, &low, &top);
+    double most = (double)select_order_float(top) / (double)temperature + noise_bound(UINT32_MAX);
+    if (!select_wants(heap, most)) return;
+    uint32_t bits[4][NOISE_GROUPS];
+    noise_groups(&wish->at, group, bits);
     for (int c = first; c < end; c++) {
-        uint32_t noise = bits[(work->first_id + c) % 4];
+        uint32_t token = (uint32_t)(work->first_id + c);
+        uint32_t noise = bits[token % 4][token / 4 - group];
         double scaled = (double)work->logits[c] / (double)temperature;
         if (!select_wants(heap, scaled + noise_bound(noise))) continue;
         select_offer(heap, row_noisy_score(work->logits[c], temperature, noise), c);
@@ -277,9 +314,13 @@ static void offer_noisy_group(struct select_heap *heap, const struct slice_work 
 static void offer_noisy(struct select_heap *heap, const struct slice_work *work,
                         const struct row_wish *wish)
 {
-    int32_t last = (work->first_id + work->n_cols - 1) / 4;
-    for (int32_t group = work->first_id / 4; group <= last; group++) {
-        offer_noisy_group(heap, work, wish, group);
+    int first = 0;
+    while (first < work->n_cols) {
+        int32_t group = (work->first_id + first) / 4;
+        int end = (group + NOISE_GROUPS) * 4 - work->first_id;
+        end = end < work->n_cols ? end : work->n_cols;
+        offer_noisy_block(heap, work, wish, first, end, (uint32_t)group);
+        first = end;
     }
 }
 

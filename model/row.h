@@ -14,10 +14,9 @@ enum { ROW_TEMPERATURES_MAX = 2, ROW_SLICES_MAX = 8 };
 
 /* A set of wishes that may be combined. ids are lent. */
 struct row_wish {
-    int n_best; /* the n best logits of each slice; ties go to the lowest id */
-    bool
-        best_is_noisy; /* rank by logit / temperatures[0] + Gumbel noise of (seed, position, token) */
-    int n_ids;         /* logits of these ids, any order, distinct */
+    int n_best;         /* the n best logits of each slice; ties go to the lowest id */
+    bool best_is_noisy; /* rank by row_noisy_score at temperatures[0] and coins of `at` */
+    int n_ids;          /* logits of these ids, any order, distinct */
     const int32_t *ids;
     int n_temperatures; /* normaliser: sum of exp((logit - max) / t) for each, all > 0 */
     float temperatures[ROW_TEMPERATURES_MAX];
@@ -55,8 +54,11 @@ void row_slice_range(int n_vocab, int n_slices, int slice, int32_t *first_id, in
 double row_noisy_score(float logit, float temperature, uint32_t noise_bits);
 
 /* Answers wish for one slice's logits[n_cols] (a pure function; the CPU backend's and the
- * reference of any other). Sums run in a fixed order in double. Arrays come from arena.
- * Errors: ERR_NO_MEMORY arena full; ERR_FORMAT a logit is NaN. */
+ * reference of any other). e = num_exp((logit - max) * (1 / t)) in float; sums take 16 float lanes
+ * over a chunk of 1024 columns, the lanes by a binary tree, the chunks in double, ascending. Arrays
+ * come from arena, which gets back what was scratch. -inf is a masked column. Errors: ERR_NO_MEMORY
+ * arena full; ERR_FORMAT a logit is NaN or +inf; ERR_ARGUMENT a wish that makes no sense. On failure
+ * *out is an empty slice. */
 int row_slice_answer(const float *logits, int32_t first_id, int n_cols, int slice,
                      const struct row_wish *wish, struct arena *arena, struct slice_row *out,
                      struct error *err);

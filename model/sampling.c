@@ -181,7 +181,7 @@ int32_t sampling_coupled_pick(const int32_t *ids, const float *logits, int n, fl
                               uint64_t seed, uint32_t position)
 {
     int32_t chosen = -1;
-    double best = -INFINITY;
+    double best = -HUGE_VAL;
     for (int i = 0; i < n; i++) {
         uint32_t noise = rng_coupled_bits(seed, position, (uint32_t)ids[i]);
         double score = row_noisy_score(logits[i], temperature, noise);

@@ -3,7 +3,9 @@
 
 #include <math.h>
 
-enum { BLOCK = 16 };
+#include "model/variants.h"
+
+enum { BLOCK = 64 };
 
 typedef bool item_order(const struct select_item *a, const struct select_item *b);
 
@@ -62,12 +64,13 @@ void select_offer(struct select_heap *heap, double score, int32_t id)
     }
 }
 
-/* Whether any of BLOCK logits is above floor; no early exit, so that it vectorizes. */
-static bool block_has_above(const float *logits, float floor)
+/* Whether any of BLOCK logits is above floor; no early exit, so that it vectorizes. A NaN may count
+ * as above. */
+VARIANTS static bool block_has_above(const float *logits, float floor)
 {
-    int any = 0;
+    int32_t floor_key = select_order_key(floor), any = 0;
     for (int i = 0; i < BLOCK; i++) {
-        any |= logits[i] > floor;
+        any |= select_order_key(logits[i]) > floor_key;
     }
     return any;
 }

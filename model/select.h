@@ -5,6 +5,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "model/numerics.h"
+
+/* Signed integers in the order of floats: -NaN, -inf .. +inf, NaN. Loops that compare these
+ * vectorize; with floats they would not, since comparing may trap. */
+static inline int32_t select_order_key(float x)
+{
+    int32_t bits = (int32_t)num_float_to_bits(x);
+    return bits ^ (bits >> 31 & 0x7fffffff);
+}
+
+static inline float select_order_float(int32_t key)
+{
+    return num_bits_to_float((uint32_t)(key ^ (key >> 31 & 0x7fffffff)));
+}
+
 struct select_item {
     double score;
     int32_t id;

@@ -10,7 +10,7 @@ static int check_best(const struct slice_row *slice, const struct row_wish *wish
         return error_set(err, ERR_FORMAT, "slice %d has %d best logits instead of %d", slice->slice,
                          slice->n_best, n_wanted);
     }
-    double before = INFINITY;
+    double before = HUGE_VAL;
     for (int i = 0; i < slice->n_best; i++) {
         int32_t id = slice->best_ids[i];
         float logit = slice->best_logits[i];
@@ -20,6 +20,10 @@ static int check_best(const struct slice_row *slice, const struct row_wish *wish
         }
         if (!(logit <= slice->max)) {
             return error_set(err, ERR_FORMAT, "slice %d has logit %g among its best, its max is %g",
+                             slice->slice, (double)logit, (double)slice->max);
+        }
+        if (i == 0 && !wish->best_is_noisy && logit < slice->max) {
+            return error_set(err, ERR_FORMAT, "slice %d has a best logit of %g below its max %g",
                              slice->slice, (double)logit, (double)slice->max);
         }
         double score = (double)logit;

@@ -3,7 +3,6 @@
 #include "model/target_row.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "model/numerics.h"
 #include "model/target_row_check.h"

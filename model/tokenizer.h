@@ -41,8 +41,9 @@ enum tokenizer_flags {
 };
 
 /* Appends the ids of text[len] to *ids. The text is UTF-8; bytes that are not UTF-8 are encoded
- * byte by byte as they stand (byte-level) or through the byte tokens. Errors: ERR_NO_MEMORY,
- * ERR_FORMAT when a byte has no token at all. */
+ * byte by byte as they stand (byte-level) or through the byte tokens; a prefix blank is not put
+ * behind them. Errors leave *ids as they were: ERR_NO_MEMORY; ERR_ARGUMENT more than 256 MiB;
+ * ERR_FORMAT a byte has no token at all, or a pattern of the file takes too many steps. */
 int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, unsigned flags,
                      struct token_ids *ids, struct error *err);
 
@@ -54,7 +55,7 @@ bool tokenizer_is_special(const struct tokenizer *tok, int32_t id);
 uint64_t tokenizer_fingerprint(const struct tokenizer *tok);
 
 /* The bytes of a token as they stand in running text (special tokens: their content). An id out of
- * range gives length 0. The pointer lives as long as tok. */
+ * range gives length 0. No NUL follows the bytes. The pointer lives as long as tok. */
 const char *tokenizer_piece(const struct tokenizer *tok, int32_t id, size_t *len);
 
 /* Streaming detokenization: feeds ids, hands out text that ends on whole UTF-8 characters. Bytes that

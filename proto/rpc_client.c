@@ -12,7 +12,7 @@
 #include "proto/rpc_channel.h"
 #include "proto/rpc_common.h"
 
-enum { POLL_EVENTS_MAX = 1000 };
+enum { POLL_EVENTS_MAX = 1000, DEATH_LOOKS = 5 };
 
 struct rpc_client {
     grpc_completion_queue *events;
@@ -185,6 +185,14 @@ void rpc_client_poll(struct rpc_client *client)
 
 /* ---- life of a stream ---- */
 
+/* A connection that has died since the last wait must not get the call. One look sees one of the
+ * peer's farewell, the end of the connection and the channel's own steps. */
+static void notice_dead_connections(struct rpc_client *client)
+{
+    for (int i = 0; i < DEATH_LOOKS; i++)
+        rpc_client_poll(client);
+}
+
 static void create_call(struct rpc_stream *stream, const char *path, int64_t deadline_us)
 {
     grpc_slice method = grpc_slice_from_copied_string(path);
@@ -201,7 +209,7 @@ int rpc_stream_open(struct rpc_stream **stream, struct rpc_client *client, const
     struct rpc_channel *channel;
     struct rpc_stream *s = NULL;
     *stream = NULL;
-    rpc_client_poll(client); /* a connection that has died meanwhile must not get the call */
+    notice_dead_connections(client);
     TRY(rpc_channels_get(&client->channels, &channel, address, err));
     TRY(mem_array(&s, 1, sizeof *s, err));
     s->client = client;

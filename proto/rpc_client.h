@@ -17,7 +17,9 @@ int rpc_client_open(struct rpc_client **client, struct error *err);
 /* Streams are closed first. */
 void rpc_client_close(struct rpc_client *client);
 
-/* One request, one reply. Waits for the connection when wait_for_ready. reply is replaced.
+/* One request, one reply. Waits for the connection when wait_for_ready. reply is replaced. A call that
+ * meets a dying connection fails with ERR_UNAVAILABLE all the same: nobody knows whether the server
+ * has seen it, so trying again is the caller's choice.
  * Errors: the server's status as an ERR_ code with its message; ERR_UNAVAILABLE no connection (the
  * address is named), ERR_TIMEOUT. */
 int rpc_client_call(struct rpc_client *client, const char *address, const char *path,
@@ -48,10 +50,12 @@ int rpc_stream_half_close(struct rpc_stream *stream, struct error *err);
 int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
                        int64_t deadline_us, struct error *err);
 
-/* Cancels the stream from any thread; a waiting receive fails with ERR_CANCELLED. */
+/* Cancels the stream from any thread, as long as it is not closed; a waiting receive fails with
+ * ERR_CANCELLED. */
 void rpc_stream_cancel(struct rpc_stream *stream);
 
-/* Handles what has arrived without waiting, so that keepalives are answered; for idle times. */
+/* Handles what has arrived without waiting, so that keepalives are answered and dead connections
+ * noticed; for idle times. */
 void rpc_client_poll(struct rpc_client *client);
 
 /* True when the stream has ended (as far as polls and receives have seen). */

@@ -81,8 +81,6 @@ struct wire_buffer {
     uint8_t *data;
     size_t len, capacity;
 };
-/* Makes room for `capacity` bytes in all; content and len stay. Errors: ERR_NO_MEMORY. */
-int wire_buffer_reserve(struct wire_buffer *buf, size_t capacity, struct error *err);
 void wire_buffer_free(struct wire_buffer *buf);
 /* Grows to at least capacity bytes; data[0, len) is kept. Errors: ERR_NO_MEMORY. */
 int wire_buffer_reserve(struct wire_buffer *buf, size_t capacity, struct error *err);

@@ -8,7 +8,7 @@
 #include "proto/target.pb-c.h"
 #include "proto/wire_util.h"
 
-enum { SLICE_COLUMNS_ALIGN = 64, ERROR_TEXT_MAX = 4096 };
+enum { ERROR_TEXT_MAX = 4096 };
 
 static int temperatures_decode(const Outrider__Target__V1__RowWish *msg, struct row_wish *wish,
                                struct error *err)
@@ -184,20 +184,6 @@ struct vocabulary {
     int n_vocab, n_slices;
 };
 
-/* Columns of a slice as row_slice_range (model/row.h) has them: ceil(V / S) rounded up to 64, the tail
- * short or empty. */
-static void slice_range(const struct vocabulary *vocab, struct slice_row *row)
-{
-    int64_t width = ((int64_t)vocab->n_vocab + vocab->n_slices - 1) / vocab->n_slices;
-    width = (width + SLICE_COLUMNS_ALIGN - 1) / SLICE_COLUMNS_ALIGN * SLICE_COLUMNS_ALIGN;
-    int64_t first = row->slice * width;
-    int64_t end = first + width;
-    if (first > vocab->n_vocab) first = vocab->n_vocab;
-    if (end > vocab->n_vocab) end = vocab->n_vocab;
-    row->first_id = (int32_t)first;
-    row->n_cols = (int)(end - first);
-}
-
 static int best_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_row *row,
                        struct error *err)
 {
@@ -280,7 +266,7 @@ static int slice_decode(const Outrider__Target__V1__SliceRow *msg, const struct 
     int rc = 0;
     *row = (struct slice_row){0};
     TRY(wire_int(&row->slice, msg->slice, least, vocab->n_slices - 1, "slice", err));
-    slice_range(vocab, row);
+    row_slice_range(vocab->n_vocab, vocab->n_slices, row->slice, &row->first_id, &row->n_cols);
     TRY(best_decode(msg, row, err));
     TRY(wire_floats(&row->id_logits, &row->n_ids, &msg->id_logits, WIRE_ROW_IDS_MAX, "id_logits",
                     err));

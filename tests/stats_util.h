@@ -49,7 +49,7 @@ static inline struct stats_result stats_chi_square(const int64_t *observed, cons
     for (int i = 0; i < n; i++) {
         double wanted = expected[i] * total, seen = (double)observed[i];
         if (expected[i] <= 0) {
-            if (observed[i] > 0) return (struct stats_result){.chi_square = INFINITY};
+            if (observed[i] > 0) return (struct stats_result){.chi_square = HUGE_VAL};
         } else if (wanted < 10) {
             pooled_seen += seen;
             pooled_wanted += wanted;

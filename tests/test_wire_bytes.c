@@ -151,47 +151,65 @@ static void typical_make(struct step *step, struct step_reply *reply)
                                  .collective_us = 100};
 }
 
-static double since_us(int64_t start_ns, int n)
+/* The four calls of a round, on the messages that the test has made. */
+static struct step step, step_got;
+static struct step_reply reply, reply_got;
+static struct wire_buffer step_bytes, reply_bytes;
+
+static void call_step_encode(void)
 {
-    return (double)(clock_now_ns() - start_ns) / 1000.0 / n;
+    CHECK_OK(step_encode(&step_bytes, &step, &err));
+}
+
+static void call_step_decode(void)
+{
+    arena_reset(&read_back);
+    CHECK_OK(step_decode(step_bytes.data, step_bytes.len, &read_back, &step_got, &err));
+}
+
+static void call_reply_encode(void)
+{
+    CHECK_OK(step_reply_encode(&reply_bytes, &reply, &err));
+}
+
+static void call_reply_decode(void)
+{
+    arena_reset(&read_back);
+    CHECK_OK(step_reply_decode(reply_bytes.data, reply_bytes.len, 128256, 2, &read_back, &reply_got,
+                               &err));
+}
+
+/* The best of many short batches: the machine is not ours alone. */
+static void time_print(const char *name, void (*call)(void))
+{
+    enum { BATCHES = 50, CALLS = 40 };
+    int64_t best = INT64_MAX;
+    for (int b = 0; b < BATCHES; b++) {
+        int64_t start = clock_now_ns();
+        for (int i = 0; i < CALLS; i++) {
+            call();
+        }
+        int64_t took = clock_now_ns() - start;
+        if (took < best) best = took;
+    }
+    printf("%s: %.2f us\n", name, (double)best / 1000.0 / CALLS);
 }
 
 START_TEST(typical_step_is_small)
 {
-    enum { N = 2000 };
     sample_start("typical_step");
-    struct step step, step_got;
-    struct step_reply reply, reply_got;
     typical_make(&step, &reply);
-    int64_t start = clock_now_ns();
-    for (int i = 0; i < N; i++) {
-        CHECK_OK(step_encode(&buf, &step, &err));
-    }
-    double encode_us = since_us(start, N);
-    size_t step_bytes = buf.len;
-    start = clock_now_ns();
-    for (int i = 0; i < N; i++) {
-        arena_reset(&read_back);
-        CHECK_OK(step_decode(buf.data, buf.len, &read_back, &step_got, &err));
-    }
-    printf("step: %zu bytes, encode %.2f us, decode %.2f us, arena %zu bytes\n", step_bytes,
-           encode_us, since_us(start, N), read_back.used_bytes);
-
-    start = clock_now_ns();
-    for (int i = 0; i < N; i++) {
-        CHECK_OK(step_reply_encode(&buf, &reply, &err));
-    }
-    encode_us = since_us(start, N);
-    start = clock_now_ns();
-    for (int i = 0; i < N; i++) {
-        arena_reset(&read_back);
-        CHECK_OK(step_reply_decode(buf.data, buf.len, 128256, 2, &read_back, &reply_got, &err));
-    }
-    printf("reply: %zu bytes, encode %.2f us, decode %.2f us, arena %zu bytes\n", buf.len,
-           encode_us, since_us(start, N), read_back.used_bytes);
-    size_t per_position = (step_bytes + buf.len) / 6;
-    printf("bytes per position: %zu\n", per_position);
-    ck_assert_uint_lt(per_position, 700);
+    time_print("step_encode", call_step_encode);
+    time_print("step_decode", call_step_decode);
+    size_t step_arena = read_back.used_bytes;
+    time_print("step_reply_encode", call_reply_encode);
+    time_print("step_reply_decode", call_reply_decode);
+    size_t per_position = (step_bytes.len + reply_bytes.len) / 6;
+    printf("step %zu bytes (arena %zu), reply %zu bytes (arena %zu): %zu bytes per position\n",
+           step_bytes.len, step_arena, reply_bytes.len, read_back.used_bytes, per_position);
+    ck_assert_uint_lt(per_position, 650);
+    wire_buffer_free(&step_bytes);
+    wire_buffer_free(&reply_bytes);
 }
 END_TEST
 

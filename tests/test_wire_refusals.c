@@ -401,6 +401,17 @@ START_TEST(bad_text_is_refused_on_both_sides)
 }
 END_TEST
 
+START_TEST(score_request_refusals_name_the_field)
+{
+    const struct score_request sent = {.text = "x", .text_len = 1, .top_n = 65};
+    struct score_request got;
+    CHECK_OK(score_request_encode(&buf, &sent, &err));
+    CHECK_ERR(score_request_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT,
+              "top_n is 65, must be 0 to 64");
+    CHECK_ERR(score_request_decode(NULL, 0, &arena, &got, &err), ERR_FORMAT, "neither text");
+}
+END_TEST
+
 START_TEST(tokens_refusals_name_the_field)
 {
     static const struct {
@@ -437,6 +448,7 @@ int main(void)
     tcase_add_test(tcase, description_refusals_name_the_field);
     tcase_add_test(tcase, request_refusals_name_the_field);
     tcase_add_test(tcase, bad_text_is_refused_on_both_sides);
+    tcase_add_test(tcase, score_request_refusals_name_the_field);
     tcase_add_test(tcase, tokens_refusals_name_the_field);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -12,7 +12,8 @@
 const char *argp_program_version = "outrider-worker " OUTRIDER_VERSION;
 
 enum {
-    STOP_GRACE_MS = 1500,
+    STOP_GRACE_MS =
+        500, /* mpirun kills one second after its SIGTERM; MPI cannot finalize by then */
     OPT_KV_TOKENS = 256,
     OPT_STEP_TOKENS,
     OPT_STEP_ROWS,

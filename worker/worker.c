@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "model/tokenizer.h"
 #include "worker/group.h"
 #include "worker/listener.h"
@@ -44,7 +44,7 @@ static void on_stuck(void *arg)
     const struct worker *w = arg;
     log_line(LOG_LEVEL_ERROR, "step_stuck", "rank=%d timeout_s=%d text=\"leaving the group\"",
              w->group.comm->rank, w->options.step_timeout_s);
-    _exit(EXIT_STUCK);
+    process_end_now(EXIT_STUCK);
 }
 
 static int open_tokenizer(struct worker *w, struct error *err)

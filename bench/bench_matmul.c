@@ -1,0 +1,286 @@
+/* Speed of the packed matmul as decoding needs it: bytes of weights per second over what the machine
+ * can read in the same minute.
+ *
+ * Weights are cold: the matrices of a shape fill more than 1 GiB of huge pages and are used in turn,
+ * by the kernel and by the reading loop alike. Read bandwidth is the best of three loops over the
+ * same pages with the same threads: plain, prefetching 2 KiB ahead, and prefetching in two hops as
+ * the kernels do (8 KiB ahead into the second-level cache, 2 KiB into the first); which is best is
+ * found anew for each shape and number of threads. A ratio is the median of at least 20 pairs of
+ * slices, kernel and reading in turn (bench_util.h). `hot` is the kernel on 32 KiB of weights that
+ * never leave the cache: when it is near `weights`, the sums are the limit, not memory.
+ *
+ *   bench_matmul [--quick] [--threads 1,2] [--kernels auto] */
+#include <argp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/team.h"
+#include "bench/bench_util.h"
+#include "model/kernels.h"
+
+enum { ROWS_MAX = 64, THREADS_LIST_MAX = 8, SLICE_US = 25000, HOT_K = 256, HOT_REPEATS = 64 };
+enum { READ_PLAIN, READ_NEAR, READ_TWO_HOPS, N_READS };
+
+static const size_t pool_bytes = (size_t)1152 << 20;
+static const char *const read_names[N_READS] = {"plain", "near", "two hops"};
+
+struct shape {
+    int n_in, n_out;
+};
+
+struct options {
+    bool quick;
+    int n_threads;
+    int32_t threads[THREADS_LIST_MAX];
+    const char *kernels;
+};
+
+/* One arm: a way to pass over the matrices of a pool, one after the other. */
+struct pass {
+    struct team *team;
+    const struct kernels *kernels; /* NULL: read only */
+    int read;
+    int n_rows;
+    uint16_t *data; /* n_matrices matrices of shape w */
+    struct packed_matrix w;
+    int n_matrices, next, repeats;
+    const uint16_t *in;
+    float *out;
+};
+
+typedef uint64_t line_u64 __attribute__((vector_size(64)));
+static volatile uint64_t sink;
+
+static inline __attribute__((always_inline)) void read_lines(const uint8_t *data, size_t n_bytes,
+                                                             int near_bytes, int far_bytes)
+{
+    line_u64 sums[4] = {{0}};
+    for (size_t at = 0; at < n_bytes; at += sizeof sums) {
+        for (size_t i = 0; i < 4; i++) {
+            const uint8_t *line = data + at + 64 * i;
+            line_u64 x;
+            if (far_bytes) __builtin_prefetch(line + far_bytes, 0, 2);
+            if (near_bytes) __builtin_prefetch(line + near_bytes, 0, 3);
+            memcpy(&x, line, sizeof x);
+            sums[i] ^= x;
+        }
+    }
+    sums[0] ^= sums[1] ^ sums[2] ^ sums[3];
+    sink = sums[0][0] ^ sums[0][1] ^ sums[0][2] ^ sums[0][3] ^ sums[0][4] ^ sums[0][5] ^
+           sums[0][6] ^ sums[0][7];
+}
+
+static void pass_read(const struct pass *p, int first_block, int end_block)
+{
+    size_t block_bytes = (size_t)p->w.n_in * KERNEL_COLUMNS * sizeof(uint16_t);
+    const uint8_t *data = (const uint8_t *)p->w.data + (size_t)first_block * block_bytes;
+    size_t n_bytes = (size_t)(end_block - first_block) * block_bytes;
+    switch (p->read) {
+    case READ_PLAIN:
+        read_lines(data, n_bytes, 0, 0);
+        break;
+    case READ_NEAR:
+        read_lines(data, n_bytes, 2048, 0);
+        break;
+    default:
+        read_lines(data, n_bytes, 2048, 8192);
+    }
+}
+
+static void pass_member(void *arg, int member, int n_members)
+{
+    const struct pass *p = arg;
+    int begin, end;
+    team_range(p->w.n_blocks, 1, member, n_members, &begin, &end);
+    for (int i = 0; i < p->repeats; i++) {
+        if (p->kernels) {
+            p->kernels->matmul(&p->w, p->in, (size_t)p->w.n_in, p->out, (size_t)p->w.n_out,
+                               p->n_rows, begin, end);
+        } else {
+            pass_read(p, begin, end);
+        }
+    }
+}
+
+/* Passes over the next matrix; returns gigabytes of weights. */
+static double pass_run(void *arg)
+{
+    struct pass *p = arg;
+    size_t bytes = packed_matrix_bytes(p->w.n_in, p->w.n_out);
+    p->w.data = p->data + (size_t)p->next * (bytes / sizeof(uint16_t));
+    p->next = (p->next + 1) % p->n_matrices;
+    team_run(p->team, pass_member, p);
+    return 1e-9 * (double)bytes * p->repeats;
+}
+
+static void pass_shape(struct pass *p, struct shape shape)
+{
+    p->w = (struct packed_matrix){.n_in = shape.n_in,
+                                  .n_out = shape.n_out,
+                                  .n_blocks = (shape.n_out + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS};
+    p->n_matrices = (int)(pool_bytes / packed_matrix_bytes(shape.n_in, shape.n_out));
+    p->repeats = 1;
+}
+
+/* The loop with the highest median; each runs in every round. */
+static int best_read(struct pass *p)
+{
+    double rates[N_READS][BENCH_PAIRS_MIN];
+    double best_rate = 0;
+    int best = 0;
+    for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
+        for (p->read = 0; p->read < N_READS; p->read++) {
+            rates[p->read][i] = bench_rate(&(struct bench_arm){pass_run, p}, SLICE_US);
+        }
+    }
+    printf("  reading:");
+    for (int i = 0; i < N_READS; i++) {
+        struct bench_quartiles rate = bench_quartiles(rates[i], BENCH_PAIRS_MIN);
+        printf("  %s %.1f [%.1f %.1f] GB/s", read_names[i], rate.median, rate.low, rate.high);
+        if (rate.median > best_rate) {
+            best_rate = rate.median;
+            best = i;
+        }
+    }
+    printf("\n");
+    return best;
+}
+
+/* GB/s when the weights stay in the cache: every thread works on one block. */
+static double hot_rate(const struct pass *cold)
+{
+    struct pass p = *cold;
+    double rates[BENCH_PAIRS_MIN];
+    pass_shape(&p, (struct shape){HOT_K, KERNEL_COLUMNS * team_size(p.team)});
+    p.n_matrices = 1;
+    p.next = 0;
+    p.repeats = HOT_REPEATS;
+    for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
+        rates[i] = bench_rate(&(struct bench_arm){pass_run, &p}, SLICE_US / 10);
+    }
+    return bench_quartiles(rates, BENCH_PAIRS_MIN).median;
+}
+
+static void bench_shape(struct pass *matmul, struct shape shape, const int *rows, int n_counts)
+{
+    pass_shape(matmul, shape);
+    struct pass reading = *matmul;
+    reading.kernels = NULL;
+    printf("%d x %d, %d thread%s, %d matrices of %zu MiB\n", shape.n_in, shape.n_out,
+           team_size(matmul->team), team_size(matmul->team) > 1 ? "s" : "", matmul->n_matrices,
+           packed_matrix_bytes(shape.n_in, shape.n_out) >> 20);
+    reading.read = best_read(&reading);
+    printf("   M   weights GB/s   read GB/s   weights / read [quartiles]   GFLOP/s   hot GB/s\n");
+    for (int i = 0; i < n_counts; i++) {
+        matmul->n_rows = rows[i];
+        struct bench_pairs pairs =
+            bench_compare(&(struct bench_arm){pass_run, matmul},
+                          &(struct bench_arm){pass_run, &reading}, BENCH_PAIRS_MIN, SLICE_US);
+        printf("  %2d   %12.1f   %9.1f   %10.2f  [%.2f %.2f]         %9.0f   %8.1f\n", rows[i],
+               pairs.a.median, pairs.b.median, pairs.ratio.median, pairs.ratio.low,
+               pairs.ratio.high, pairs.a.median * rows[i], hot_rate(matmul));
+        fflush(stdout);
+    }
+}
+
+static int bench_threads(struct pass *pass, const struct options *options, int n_threads,
+                         struct error *err)
+{
+    static const struct shape shapes[] = {
+        {4096, 4096}, {4096, 14336}, {14336, 4096}, {2048, 2048}, {2048, 8192}};
+    static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, ROWS_MAX};
+    static const int rows_quick[] = {1, 2, 4, 6, 8, 16};
+    int rc = 0;
+    TRY(team_open(&pass->team, n_threads, 1000, err));
+    int n_shapes = options->quick ? 1 : (int)(sizeof shapes / sizeof *shapes);
+    for (int i = 0; i < n_shapes; i++) {
+        if (options->quick) {
+            bench_shape(pass, shapes[i], rows_quick, (int)(sizeof rows_quick / sizeof *rows_quick));
+        } else {
+            bench_shape(pass, shapes[i], rows, (int)(sizeof rows / sizeof *rows));
+        }
+    }
+    team_close(pass->team);
+    pass->team = NULL;
+out:
+    return rc;
+}
+
+/* bf16 of about +-1/64 .. 1/32; the values do not matter, but zeros and denormals would. */
+static void fill_weights(uint16_t *data, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t hash = (uint32_t)i * 2654435761u >> 16;
+        data[i] = (uint16_t)(0x3c80u | (hash & 0x807fu));
+    }
+}
+
+static int bench_run(const struct options *options, struct error *err)
+{
+    int rc = 0;
+    const size_t k_max = 14336;
+    uint16_t *in = NULL;
+    float *out = NULL;
+    struct pass pass = {0};
+    TRY(kernels_find(&pass.kernels, options->kernels, err));
+    TRY(mem_pages(&pass.data, pool_bytes, err));
+    TRY(mem_array(&in, ROWS_MAX * k_max, sizeof *in, err));
+    TRY(mem_array(&out, ROWS_MAX * k_max, sizeof *out, err));
+    fill_weights(pass.data, pool_bytes / sizeof *pass.data);
+    fill_weights(in, ROWS_MAX * k_max);
+    pass.in = in;
+    pass.out = out;
+    printf("kernels %s\n", pass.kernels->name);
+    for (int i = 0; i < options->n_threads; i++) {
+        TRY(bench_threads(&pass, options, options->threads[i], err));
+    }
+out:
+    mem_pages_free(pass.data, pool_bytes);
+    free(in);
+    free(out);
+    return rc;
+}
+
+static int parse_option(int key, char *text, struct argp_state *state)
+{
+    struct options *options = state->input;
+    struct error err;
+    switch (key) {
+    case 'q':
+        options->quick = true;
+        return 0;
+    case 't':
+        if (options_int_list(options->threads, &options->n_threads, THREADS_LIST_MAX, "--threads",
+                             text, 1, 64, &err)) {
+            argp_error(state, "%s", err.text);
+        }
+        return 0;
+    case 'k':
+        options->kernels = text;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp_option flags[] = {
+        {"quick", 'q', NULL, 0, "One shape and a few row counts", 0},
+        {"threads", 't', "LIST", 0, "Numbers of threads (1,2)", 0},
+        {"kernels", 'k', "NAME", 0, "auto, avx512, avx2 or plain (auto)", 0},
+        {0}};
+    static const struct argp argp = {
+        .options = flags, .parser = parse_option, .doc = "Speed of the packed matmul."};
+    struct options options = {.n_threads = 2, .threads = {1, 2}, .kernels = "auto"};
+    struct error err = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    if (bench_run(&options, &err)) {
+        fprintf(stderr, "bench_matmul: %s\n", err.text);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
