@@ -65,10 +65,10 @@ static void print_acceptance(FILE *out, const struct generate_summary *s, const 
     }
     begin_line(out, "alpha");
     put(out, 3, f->alpha);
-    fprintf(out, " = %" PRIu32 " accepted of %" PRIu32 " tested; draft efficiency ", c->accepted,
-            c->accepted + c->rejections);
+    fprintf(out, " (%" PRIu32 " guesses stayed, %" PRIu32 " were rejected), draft efficiency ",
+            c->accepted, c->rejections);
     put(out, 3, f->draft_efficiency);
-    fprintf(out, " = of %" PRIu32 " drafted\n", c->drafted);
+    fprintf(out, " (%" PRIu32 " drafted)\n", c->drafted);
     begin_line(out, "by position");
     for (int i = 0; i < f->n_positions; i++) {
         if (i > 0) fputc(' ', out);

@@ -8,6 +8,7 @@
 #include "client/input.h"
 #include "client/server.h"
 #include "client/terminal.h"
+#include "proto/generation_wire.h"
 
 enum { OPT_FILE = 256, OPT_IDS, OPT_TIMEOUT, OPT_JSON, TIMEOUT_MAX_S = 86400 };
 enum { TOKEN_COLUMNS = 16 };

@@ -61,7 +61,7 @@ static void cut_reason(char reason[REASON_BYTES], const struct error *err)
     for (const char *at = strstr(last, ": "); at; at = strstr(at + 2, ": ")) {
         last = at + 2;
     }
-    snprintf(reason, REASON_BYTES, "%s", last);
+    snprintf(reason, REASON_BYTES, "%.90s", last);
 }
 
 static int set_unreachable(const struct server *server, struct error *err)

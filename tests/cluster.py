@@ -176,6 +176,7 @@ class Cluster:
     def __init__(self, build, n_ranks=1, transport="unix", target=os.path.join(TALES, "target"),
                  draft=os.path.join(TALES, "draft"), worker_flags=(), coordinator_flags=(),
                  environment=None):
+        self.build = build
         self.bin = os.path.join(build, "bin")
         self.n_ranks = n_ranks
         self.target = target
