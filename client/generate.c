@@ -224,6 +224,7 @@ int generate_main(int argc, char **argv)
     if (prepare(&g, argc, argv, &err)) {
         status = client_fail_local(&err);
     } else if (send_request(&g, &err) || receive_all(&g, &err)) {
+        server_explain(&g.server, &err);
         status = client_fail(&err);
     }
     let_go(&g);

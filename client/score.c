@@ -236,6 +236,7 @@ int score_main(int argc, char **argv)
     if (prepare(&s, argc, argv, &err)) {
         status = client_fail_local(&err);
     } else if (run(&s, &err)) {
+        server_explain(&s.server, &err);
         status = client_fail(&err);
     }
     server_close(&s.server);

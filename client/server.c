@@ -90,9 +90,16 @@ int server_health(struct server *server, const char *service, enum health_answer
     if (rc) goto out;
     TRY(server_arena(server, server->reply.len, &arena, err));
     TRY(health_response_decode(server->reply.data, server->reply.len, arena, answer, err));
+    server->health = *answer;
 out:
     wire_buffer_free(&request);
     return rc == ERR_UNSUPPORTED ? 0 : rc; /* there, but without a health service */
+}
+
+void server_explain(const struct server *server, struct error *err)
+{
+    if (err->code != ERR_UNAVAILABLE || server->health != HEALTH_ANSWER_NOT_SERVING) return;
+    error_wrap(err, "the coordinator is not serving now (outrider describe tells more)");
 }
 
 int server_call(struct server *server, const char *path, const struct wire_buffer *request,

@@ -21,6 +21,7 @@ struct server {
     struct arena arena;
     int64_t deadline_us;
     int timeout_s;
+    enum health_answer health; /* as last heard */
 };
 
 /* Opens the client and takes the signals; keeps address. timeout_s bounds all that follows, 0 = no
@@ -32,6 +33,9 @@ void server_close(struct server *server);
  * Errors: ERR_UNAVAILABLE with the way out, ERR_NOT_FOUND no such service. */
 int server_health(struct server *server, const char *service, enum health_answer *answer,
                   struct error *err);
+
+/* Puts what is known of the server's state before the text of a failure. */
+void server_explain(const struct server *server, struct error *err);
 
 /* One request, one reply: it is in server->reply. */
 int server_call(struct server *server, const char *path, const struct wire_buffer *request,

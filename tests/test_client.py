@@ -318,6 +318,7 @@ def test_health_follows_a_group_that_goes_and_comes(cluster):
             assert watch.stdout.readline() == "not serving\n"
             refused = other.outrider("generate", PROMPT)
             assert refused.returncode == 1 and refused.stderr.count("\n") == 1, refused.stderr
+            assert "not serving now" in refused.stderr, refused.stderr
             other.restart_workers()
             assert watch.stdout.readline() == "serving\n"
             ok(other.outrider("generate", PROMPT, "-n", "4"))
