@@ -17,14 +17,20 @@ struct part {
 
 enum { ROUND_SEQUENCES_MAX = 64 };
 
-/* K of this round: what was asked for, cut to what may still be committed and to the context. */
-static int choose_k(const struct sequence *seq, const struct target_description *target)
+/* K of this round: what was asked for, cut to what may still be committed and to what the two models
+ * can see. */
+static int choose_k(const struct round_tools *tools, struct sequence *seq)
 {
     int k = seq->n_draft;
     int room = seq->end - seq->n_tokens - 1;
+    if (k == 0 || !tools->drafter) return 0;
+    int draft_room = drafter_limit(tools->drafter) - seq->n_tokens;
+    if (draft_room <= 0) {
+        seq->speculation_off = "the text has outgrown the draft's context or KV cache";
+        return 0;
+    }
     if (k > room) k = room;
-    int context = target->context_limit - seq->n_tokens;
-    if (k > context) k = context;
+    if (k > draft_room) k = draft_room;
     return k > 0 ? k : 0;
 }
 
@@ -39,7 +45,7 @@ static int draft_part(const struct round_tools *tools, struct part *part, int ma
 {
     struct sequence *seq = part->seq;
     const struct target_description *target = target_description(tools->target);
-    int k = tools->drafter ? choose_k(seq, target) : 0;
+    int k = choose_k(tools, seq);
     part->draft.n = 0;
     part->draft_us = 0;
     part->is_last_chunk = reaches_end(seq, k, max_tokens);
@@ -49,7 +55,10 @@ static int draft_part(const struct round_tools *tools, struct part *part, int ma
     int rc = drafter_propose(tools->drafter, seq, k, target->eos_ids, n_eos, tools->arena,
                              &part->draft, err);
     part->draft_us = clock_now_us() - start_us;
-    return rc;
+    if (rc != ERR_EXHAUSTED) return rc;
+    part->draft.n = 0; /* other sequences hold the draft's KV: this one goes on plainly */
+    seq->speculation_off = "the draft's KV cache was full";
+    return 0;
 }
 
 /* Tokens n_target_kv .. of the sequence, then the guesses. */
