@@ -123,7 +123,7 @@ static void lose_target(struct engine *e, const struct error *why)
         sequence_fail(seq, why);
         sequence_end(seq, &e->target_pool, draft_pool(e));
     }
-    e->next_connect_us = 0;
+    e->next_connect_us = clock_now_us() + RECONNECT_US;
     set_state(e, false, why->text);
 }
 
