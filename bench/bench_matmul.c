@@ -122,6 +122,7 @@ static void pass_shape(struct pass *p, struct shape shape)
                                   .n_out = shape.n_out,
                                   .n_blocks = (shape.n_out + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS};
     p->n_matrices = (int)(pool_bytes / packed_matrix_bytes(shape.n_in, shape.n_out));
+    p->next = 0;
     p->repeats = 1;
 }
 
@@ -156,7 +157,6 @@ static double hot_rate(const struct pass *cold)
     double rates[BENCH_PAIRS_MIN];
     pass_shape(&p, (struct shape){HOT_K, KERNEL_COLUMNS * team_size(p.team)});
     p.n_matrices = 1;
-    p.next = 0;
     p.repeats = HOT_REPEATS;
     for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
         rates[i] = bench_rate(&(struct bench_arm){pass_run, &p}, SLICE_US / 10);

@@ -12,6 +12,7 @@ struct part {
     struct draft draft;
     bool is_last_chunk; /* rows are wanted: the step reaches the last committed token */
     int first_want;     /* of the rows */
+    int64_t draft_us;
 };
 
 enum { ROUND_SEQUENCES_MAX = 64 };
@@ -40,13 +41,14 @@ static int draft_part(const struct round_tools *tools, struct part *part, int ma
     const struct target_description *target = target_description(tools->target);
     int k = tools->drafter ? choose_k(seq, target) : 0;
     part->draft.n = 0;
+    part->draft_us = 0;
     part->is_last_chunk = reaches_end(seq, k, max_tokens);
     if (!part->is_last_chunk || k == 0) return 0;
     int64_t start_us = clock_now_us();
     int n_eos = seq->job->generate.ignore_eos ? 0 : target->n_eos;
     int rc = drafter_propose(tools->drafter, seq, k, target->eos_ids, n_eos, tools->arena,
                              &part->draft, err);
-    seq->counters.draft_us += (uint64_t)(clock_now_us() - start_us);
+    part->draft_us = clock_now_us() - start_us;
     return rc;
 }
 
@@ -146,13 +148,17 @@ static void fail_part(const struct round_tools *tools, struct part *part, const 
 }
 
 /* Where the time of the step went, charged to each sequence that shared it. */
-static void charge(struct sequence *seq, const struct target_cost *cost, int n_rows)
+static void charge(struct sequence *seq, const struct target_cost *cost, int n_rows,
+                   int64_t round_us, int64_t draft_us)
 {
     struct generate_counters *c = &seq->counters;
     c->verify_us += (uint64_t)cost->compute_us;
     c->collective_us += (uint64_t)cost->collective_us;
     int64_t wire = cost->total_us - cost->compute_us - cost->collective_us;
     c->wire_us += wire > 0 ? (uint64_t)wire : 0;
+    c->rounds_us += (uint64_t)round_us;
+    int64_t overhead = round_us - draft_us - cost->compute_us - cost->collective_us;
+    histogram_add(&seq->overhead, overhead > 0 ? (uint64_t)overhead : 0);
     c->bytes_sent += cost->bytes_sent;
     c->bytes_received += cost->bytes_received;
     c->rows += (uint64_t)n_rows;
@@ -176,12 +182,11 @@ static void settle_part(const struct round_tools *tools, struct part *part,
     int rc = commit_part(tools, part, rows + part->first_want, &err);
     int64_t now_us = clock_now_us();
     if (is_first) {
-        seq->counters.draft_us = 0; /* it read the prompt, as the step did */
         seq->counters.first_round_tokens = (uint32_t)(seq->n_tokens - seq->n_prompt);
     } else {
-        charge(seq, cost, part->draft.n + 1);
+        charge(seq, cost, part->draft.n + 1, now_us - start_us, part->draft_us);
+        seq->counters.draft_us += (uint64_t)part->draft_us;
         seq->counters.accept_us += (uint64_t)(now_us - accept_us);
-        seq->counters.rounds_us += (uint64_t)(now_us - start_us);
     }
     if (rc) fail_part(tools, part, &err);
 }

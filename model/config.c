@@ -2,7 +2,6 @@
  * transformers; a dimension that they would make up is demanded instead. */
 #include "model/config.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
