@@ -144,6 +144,7 @@ int describe_main(int argc, char **argv)
     if (prepare(&d, argc, argv, &err)) {
         status = client_fail_local(&err);
     } else if (run(&d, &err)) {
+        server_explain(&d.server, &err);
         status = client_fail(&err);
     }
     server_close(&d.server);

@@ -175,6 +175,9 @@ static int take_reply(struct generation *g, const uint8_t *data, size_t len, str
     struct generate_reply reply;
     struct arena *arena;
     int rc = 0;
+    if (g->has_summary) {
+        return error_set(err, ERR_FORMAT, "%.160s goes on after the summary", g->server.address);
+    }
     TRY(server_arena(&g->server, len, &arena, err));
     rc = generate_reply_decode(data, len, arena, &reply, err);
     if (rc) {

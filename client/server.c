@@ -98,6 +98,9 @@ out:
 
 void server_explain(const struct server *server, struct error *err)
 {
+    if (err->code == ERR_UNSUPPORTED) {
+        error_wrap(err, "%.160s does not answer as a coordinator of this version", server->address);
+    }
     if (err->code != ERR_UNAVAILABLE || server->health != HEALTH_ANSWER_NOT_SERVING) return;
     error_wrap(err, "the coordinator is not serving now (outrider describe tells more)");
 }

@@ -364,6 +364,7 @@ def test_failures_name_the_way_out(cluster):
     refuses(cluster, 1, "vocabulary", "detokenize", "--model", TARGET, "4096")
     refuses(cluster, 1, "/nowhere/prompt", "generate", "--file", "/nowhere/prompt")
     refuses(cluster, 1, "/nowhere", "tokenize", "--model", "/nowhere", "x")
+    refuses(cluster, 1, "as a coordinator", "generate", "x", "-a", cluster.worker_addresses[0])
     start = time.monotonic()
     refuses(cluster, 1, "start outrider-coordinator", "generate", "x", "-a", "127.0.0.1:9")
     assert time.monotonic() - start < 3
