@@ -107,13 +107,21 @@ class World(Cluster):
         wait_until(lambda: text in self.logs().get(f"{name}.log", ""), timeout * PATIENCE,
                    f"the log of {name} says {text}")
 
-    def greedy(self, *more):
-        """The ids of a short greedy text."""
+    def generate(self, *more):
+        """The JSON object of a short greedy text."""
         done = self.outrider("generate", PROMPT, "-n", str(GREEDY_TOKENS), "--temperature", "0",
                              "--json", *more, timeout=60)
         if done.returncode:
             raise ClusterError(f"a plain request fails: {done.stderr}")
-        return json.loads(done.stdout)["token_ids"]
+        return json.loads(done.stdout)
+
+    def greedy(self, *more):
+        """Its ids."""
+        return self.generate(*more)["token_ids"]
+
+    def accepted(self):
+        """How many guesses of the draft stayed in it."""
+        return self.generate("-K", "4")["counters"]["accepted"]
 
     def print_logs(self):
         logs = self.logs() if os.path.isdir(self.folder) else self.last_logs
