@@ -3,6 +3,7 @@
  * against a distribution) or `COUNT COUNT` (same: two samples of one unknown distribution). Prints
  * one JSON line: cells after pooling, chi_square, p_value, detectable_tv (the total-variation distance
  * that would be found in 9 of 10 cases at p = 1e-4). */
+#include <float.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -64,6 +65,7 @@ int main(int argc, char **argv)
         is_fit ? stats_chi_square(first, probability, n) : same(n, n_first, n_second);
     /* The difference of two samples has the variance of one of this size. */
     double n_draws = is_fit ? n_first : n_first * n_second / (n_first + n_second);
+    if (!isfinite(result.chi_square)) result.chi_square = DBL_MAX; /* JSON knows no infinity */
     printf("{\"cells\":%d,\"chi_square\":%.6g,\"p_value\":%.6g,\"detectable_tv\":%.6g}\n",
            result.n_cells, result.chi_square, result.p_value,
            stats_detectable_tv(n_draws, result.n_cells, ALPHA_Z));

@@ -1,8 +1,9 @@
 /* ctest: libs=model */
 /* The exact joint distribution of the two tokens after a prompt: p(a) p(b | a) from whole rows of
- * logits in one process, with top-k at temperature 1, by plain code of its own. Prints one line
- * `A B PROBABILITY` per pair.
- *   prog_joint MODEL TOP_K ID,ID,... */
+ * logits in one process, with top-k (0 = all) at temperature 1, by plain code of its own. Prints one
+ * line `A B PROBABILITY` per pair that has at least LEAST, and one `A -1 PROBABILITY` for all other pairs
+ * that begin with A.
+ *   prog_joint MODEL TOP_K LEAST ID,ID,... */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "base/options.h"
 #include "model/model.h"
 
-enum { PROMPT_MAX = 64, TOP_MAX = 256, STEP_TOKENS = PROMPT_MAX + 1 };
+enum { PROMPT_MAX = 64, STEP_TOKENS = PROMPT_MAX + 1 };
 
 struct token {
     int32_t id;
@@ -51,19 +52,36 @@ static int next_tokens(struct model *model, const int32_t *tokens, int n, int to
     return 0;
 }
 
-static int print_joint(struct model *model, int32_t *tokens, int n, int top_k, struct error *err)
+/* The pairs that begin with `first`; a first token that is too rare is one line. */
+static int print_pairs(struct model *model, int32_t *tokens, int n, int top_k, double least,
+                       const struct token *first, struct token *seconds, struct error *err)
+{
+    double rest = first->p;
+    int n_left = top_k;
+    tokens[n] = first->id;
+    if (first->p >= least) {
+        int rc = next_tokens(model, tokens, n + 1, top_k, seconds, err);
+        if (rc) return rc;
+        for (int b = 0; b < top_k && first->p * seconds[b].p >= least; b++, n_left--) {
+            printf("%d %d %.17g\n", first->id, seconds[b].id, first->p * seconds[b].p);
+            rest -= first->p * seconds[b].p;
+        }
+    }
+    if (n_left > 0) printf("%d -1 %.17g\n", first->id, rest > 0 ? rest : 0);
+    return 0;
+}
+
+static int print_joint(struct model *model, int32_t *tokens, int n, int top_k, double least,
+                       struct error *err)
 {
     struct token *firsts = NULL, *seconds = NULL;
     int rc = 0, n_vocab = model_shard(model)->n_vocab;
+    if (top_k == 0 || top_k > n_vocab) top_k = n_vocab;
     TRY(mem_array(&firsts, (size_t)n_vocab, sizeof *firsts, err));
     TRY(mem_array(&seconds, (size_t)n_vocab, sizeof *seconds, err));
     TRY(next_tokens(model, tokens, n, top_k, firsts, err));
     for (int a = 0; a < top_k; a++) {
-        tokens[n] = firsts[a].id;
-        TRY(next_tokens(model, tokens, n + 1, top_k, seconds, err));
-        for (int b = 0; b < top_k; b++) {
-            printf("%d %d %.17g\n", firsts[a].id, seconds[b].id, firsts[a].p * seconds[b].p);
-        }
+        TRY(print_pairs(model, tokens, n, top_k, least, &firsts[a], seconds, err));
     }
 out:
     free(firsts);
@@ -83,17 +101,19 @@ int main(int argc, char **argv)
     struct backend *backend = NULL;
     struct model *model = NULL;
     int32_t tokens[STEP_TOKENS];
+    float least;
     int rc = 0, top_k, n;
-    if (argc != 4) {
-        fprintf(stderr, "usage: prog_joint MODEL TOP_K ID,ID,...\n");
+    if (argc != 5) {
+        fprintf(stderr, "usage: prog_joint MODEL TOP_K LEAST ID,ID,...\n");
         return 2;
     }
-    TRY(options_int(&top_k, "TOP_K", argv[2], 1, TOP_MAX, &err));
-    TRY(options_int_list(tokens, &n, PROMPT_MAX, "the prompt", argv[3], 0, INT32_MAX, &err));
+    TRY(options_int(&top_k, "TOP_K", argv[2], 0, INT32_MAX, &err));
+    TRY(options_float(&least, "LEAST", argv[3], 0, 1, &err));
+    TRY(options_int_list(tokens, &n, PROMPT_MAX, "the prompt", argv[4], 0, INT32_MAX, &err));
     TRY(checkpoint_open(&ck, argv[1], &err));
     TRY(backend_cpu_open(&backend, &cpu, &err));
     TRY(model_open(&model, ck, comm_single(), backend, &options, &err));
-    TRY(print_joint(model, tokens, n, top_k, &err));
+    TRY(print_joint(model, tokens, n, top_k, (double)least, &err));
 out:
     if (rc) fprintf(stderr, "prog_joint: %s\n", err.text);
     model_close(model);
