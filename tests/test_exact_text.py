@@ -18,7 +18,7 @@ ALL_K = range(9)
 SEEDS = (11, 12, 13)
 TEMPERATURES = (0.7, 1.0)
 GREEDY_TOKENS = 200
-LONG_TOKENS = 300       # past the first 256 positions, the attention's first partition
+CONTEXT = 1024          # of the tales models
 SAMPLED_TOKENS = {1: 128, 2: 32, 4: 32}
 CUT_TOKENS = 48
 RANDOM_SEED = 7
@@ -63,9 +63,17 @@ class Comparison:
 def greedy(cases, cluster, ks):
     for k in ks:
         cases.run(cluster, "greedy", k, max_tokens=GREEDY_TOKENS, temperature=0, ignore_eos=1)
+
+
+def to_the_end(cases, cluster):
+    """Past every partition of attention until the context is full; the last rounds have less room
+    than K."""
     for k in (0, 3, 8):
-        cases.run(cluster, "greedy, long", k, prompts=cases.prompts[:1], max_tokens=LONG_TOKENS,
-                  temperature=0, ignore_eos=1)
+        done = cases.run(cluster, "greedy, until the context is full", k, prompts=cases.prompts[:1],
+                         max_tokens=CONTEXT, temperature=0, ignore_eos=1)
+        if len(cases.prompts[0]) + len(done[0]["ids"]) != CONTEXT or done[0]["finish"] != "length":
+            cases.report.check(False, f"K = {k}: the text ends with {done[0]['finish']} after "
+                               f"{len(done[0]['ids'])} tokens, not with the context")
 
 
 def coupled(cases, cluster, ks):
@@ -156,6 +164,7 @@ def run_ranks(build, cases, n_ranks, random_draft, ends):
     with GenerationCluster(build, n_ranks=n_ranks) as cluster:
         cluster.draft_name = "tales draft"
         greedy(cases, cluster, ALL_K)
+        to_the_end(cases, cluster)
         coupled(cases, cluster, ALL_K if n_ranks == 1 else (0, 2, 5, 8))
         cuts(cases, cluster)
         short(cases, cluster)
