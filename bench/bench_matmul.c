@@ -20,6 +20,7 @@
 #include "base/team.h"
 #include "bench/bench_util.h"
 #include "model/kernels.h"
+#include "model/variants.h"
 
 enum { ROWS_MAX = 64, THREADS_LIST_MAX = 8, SLICE_US = 25000, HOT_K = 256, HOT_REPEATS = 64 };
 enum { READ_PLAIN, READ_NEAR, READ_TWO_HOPS, N_READS };
@@ -73,6 +74,22 @@ static inline __attribute__((always_inline)) void read_lines(const uint8_t *data
            sums[0][6] ^ sums[0][7];
 }
 
+/* The widest loads that the machine has, as the kernels use them. */
+VARIANTS static void read_plain(const uint8_t *data, size_t n_bytes)
+{
+    read_lines(data, n_bytes, 0, 0);
+}
+
+VARIANTS static void read_near(const uint8_t *data, size_t n_bytes)
+{
+    read_lines(data, n_bytes, 2048, 0);
+}
+
+VARIANTS static void read_two_hops(const uint8_t *data, size_t n_bytes)
+{
+    read_lines(data, n_bytes, 2048, 8192);
+}
+
 static void pass_read(const struct pass *p, int first_block, int end_block)
 {
     size_t block_bytes = (size_t)p->w.n_in * KERNEL_COLUMNS * sizeof(uint16_t);
@@ -80,13 +97,13 @@ static void pass_read(const struct pass *p, int first_block, int end_block)
     size_t n_bytes = (size_t)(end_block - first_block) * block_bytes;
     switch (p->read) {
     case READ_PLAIN:
-        read_lines(data, n_bytes, 0, 0);
+        read_plain(data, n_bytes);
         break;
     case READ_NEAR:
-        read_lines(data, n_bytes, 2048, 0);
+        read_near(data, n_bytes);
         break;
     default:
-        read_lines(data, n_bytes, 2048, 8192);
+        read_two_hops(data, n_bytes);
     }
 }
 
@@ -122,6 +139,7 @@ static void pass_shape(struct pass *p, struct shape shape)
                                   .n_out = shape.n_out,
                                   .n_blocks = (shape.n_out + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS};
     p->n_matrices = (int)(pool_bytes / packed_matrix_bytes(shape.n_in, shape.n_out));
+    p->next = 0;
     p->repeats = 1;
 }
 
@@ -156,7 +174,6 @@ static double hot_rate(const struct pass *cold)
     double rates[BENCH_PAIRS_MIN];
     pass_shape(&p, (struct shape){HOT_K, KERNEL_COLUMNS * team_size(p.team)});
     p.n_matrices = 1;
-    p.next = 0;
     p.repeats = HOT_REPEATS;
     for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
         rates[i] = bench_rate(&(struct bench_arm){pass_run, &p}, SLICE_US / 10);

@@ -12,18 +12,25 @@ struct part {
     struct draft draft;
     bool is_last_chunk; /* rows are wanted: the step reaches the last committed token */
     int first_want;     /* of the rows */
+    int64_t draft_us;
 };
 
 enum { ROUND_SEQUENCES_MAX = 64 };
 
-/* K of this round: what was asked for, cut to what may still be committed and to the context. */
-static int choose_k(const struct sequence *seq, const struct target_description *target)
+/* K of this round: what was asked for, cut to what may still be committed and to what the two models
+ * can see. */
+static int choose_k(const struct round_tools *tools, struct sequence *seq)
 {
     int k = seq->n_draft;
     int room = seq->end - seq->n_tokens - 1;
+    if (k == 0 || !tools->drafter) return 0;
+    int draft_room = drafter_limit(tools->drafter) - seq->n_tokens;
+    if (draft_room <= 0) {
+        seq->speculation_off = "the text has outgrown the draft's context or KV cache";
+        return 0;
+    }
     if (k > room) k = room;
-    int context = target->context_limit - seq->n_tokens;
-    if (k > context) k = context;
+    if (k > draft_room) k = draft_room;
     return k > 0 ? k : 0;
 }
 
@@ -38,16 +45,20 @@ static int draft_part(const struct round_tools *tools, struct part *part, int ma
 {
     struct sequence *seq = part->seq;
     const struct target_description *target = target_description(tools->target);
-    int k = tools->drafter ? choose_k(seq, target) : 0;
+    int k = choose_k(tools, seq);
     part->draft.n = 0;
+    part->draft_us = 0;
     part->is_last_chunk = reaches_end(seq, k, max_tokens);
     if (!part->is_last_chunk || k == 0) return 0;
     int64_t start_us = clock_now_us();
     int n_eos = seq->job->generate.ignore_eos ? 0 : target->n_eos;
     int rc = drafter_propose(tools->drafter, seq, k, target->eos_ids, n_eos, tools->arena,
                              &part->draft, err);
-    seq->counters.draft_us += (uint64_t)(clock_now_us() - start_us);
-    return rc;
+    part->draft_us = clock_now_us() - start_us;
+    if (rc != ERR_EXHAUSTED) return rc;
+    part->draft.n = 0; /* other sequences hold the draft's KV: this one goes on plainly */
+    seq->speculation_off = "the draft's KV cache was full";
+    return 0;
 }
 
 /* Tokens n_target_kv .. of the sequence, then the guesses. */
@@ -146,13 +157,17 @@ static void fail_part(const struct round_tools *tools, struct part *part, const 
 }
 
 /* Where the time of the step went, charged to each sequence that shared it. */
-static void charge(struct sequence *seq, const struct target_cost *cost, int n_rows)
+static void charge(struct sequence *seq, const struct target_cost *cost, int n_rows,
+                   int64_t round_us, int64_t draft_us)
 {
     struct generate_counters *c = &seq->counters;
     c->verify_us += (uint64_t)cost->compute_us;
     c->collective_us += (uint64_t)cost->collective_us;
     int64_t wire = cost->total_us - cost->compute_us - cost->collective_us;
     c->wire_us += wire > 0 ? (uint64_t)wire : 0;
+    c->rounds_us += (uint64_t)round_us;
+    int64_t overhead = round_us - draft_us - cost->compute_us - cost->collective_us;
+    histogram_add(&seq->overhead, overhead > 0 ? (uint64_t)overhead : 0);
     c->bytes_sent += cost->bytes_sent;
     c->bytes_received += cost->bytes_received;
     c->rows += (uint64_t)n_rows;
@@ -176,12 +191,11 @@ static void settle_part(const struct round_tools *tools, struct part *part,
     int rc = commit_part(tools, part, rows + part->first_want, &err);
     int64_t now_us = clock_now_us();
     if (is_first) {
-        seq->counters.draft_us = 0; /* it read the prompt, as the step did */
         seq->counters.first_round_tokens = (uint32_t)(seq->n_tokens - seq->n_prompt);
     } else {
-        charge(seq, cost, part->draft.n + 1);
+        charge(seq, cost, part->draft.n + 1, now_us - start_us, part->draft_us);
+        seq->counters.draft_us += (uint64_t)part->draft_us;
         seq->counters.accept_us += (uint64_t)(now_us - accept_us);
-        seq->counters.rounds_us += (uint64_t)(now_us - start_us);
     }
     if (rc) fail_part(tools, part, &err);
 }

@@ -120,6 +120,7 @@ int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer
     seq->n_blocks_sent = 0;
     seq->finish_reason = NULL;
     seq->counters = (struct generate_counters){0};
+    seq->overhead = (struct histogram){0};
     seq->admitted_us = clock_now_us();
     seq->first_token_us = 0;
     seq->counters.queue_us = (uint64_t)(seq->admitted_us - job->arrived_us);
@@ -221,6 +222,8 @@ void sequence_finish(struct sequence *seq, const char *arithmetic, struct wire_b
     struct error err;
     struct generate_counters *c = &seq->counters;
     c->total_us = (uint64_t)(clock_now_us() - seq->admitted_us);
+    c->overhead_p50_us = (uint32_t)histogram_quantile_us(&seq->overhead, 0.5);
+    c->overhead_p99_us = (uint32_t)histogram_quantile_us(&seq->overhead, 0.99);
     c->prompt_us = (uint64_t)(seq->first_token_us - seq->admitted_us);
     const struct generate_summary summary = {
         .finish_reason = seq->finish_reason,

@@ -2,6 +2,7 @@
  * Position is the truth (docs/design.md section 3): each model is fed tokens[counter..]. */
 #pragma once
 
+#include "base/histogram.h"
 #include "coordinator/blocks.h"
 #include "coordinator/job.h"
 #include "coordinator/output.h"
@@ -29,6 +30,7 @@ struct sequence {
     struct output output;
     const char *finish_reason; /* NULL while it runs */
     struct generate_counters counters;
+    struct histogram overhead; /* of a round: wall less draft, compute and collective */
     int64_t admitted_us, first_token_us;
 };
 

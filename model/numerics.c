@@ -46,7 +46,7 @@ double num_log(double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    if (x == 0) return -INFINITY;
+    if (x == 0) return -HUGE_VAL;
     int k = (int)(bits >> 52) - 1023;
     bits = (bits & 0xfffffffffffffu) | (uint64_t)1023 << 52;
     double m;
@@ -73,7 +73,7 @@ double num_log(double x)
 double num_exp_double(double x)
 {
     if (x < -700.0) return 0.0;
-    if (x > 700.0) return INFINITY;
+    if (x > 700.0) return HUGE_VAL;
     double n = floor(x * 1.4426950408889634 + 0.5);
     double r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
     /* Taylor to degree 13: the rest is below 2^-57 for |r| <= ln 2 / 2. */

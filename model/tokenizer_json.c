@@ -114,7 +114,7 @@ static int count_ids(const struct reader *r, int *n_ids, struct error *err)
 {
     const char *key;
     json_t *value;
-    int32_t id, most = -1;
+    int32_t id = 0, most = -1;
     int rc = 0;
     json_object_foreach(r->vocab, key, value)
     {
@@ -139,7 +139,7 @@ static int read_vocab(struct reader *r, struct error *err)
 {
     const char *key;
     json_t *value;
-    int32_t id;
+    int32_t id = 0;
     int rc = 0;
     json_object_foreach(r->vocab, key, value)
     {
@@ -332,7 +332,7 @@ static int read_more_added(struct reader *r, const bool *seen, struct error *err
 {
     const char *key;
     json_t *value;
-    int32_t id;
+    int32_t id = 0;
     int rc = 0;
     json_object_foreach(r->more_added, key, value)
     {
@@ -348,7 +348,7 @@ static int read_added(struct reader *r, struct error *err)
     struct tokenizer *tok = r->tok;
     size_t n = json_array_size(r->added) + json_object_size(r->more_added);
     bool *seen = NULL;
-    int32_t id;
+    int32_t id = 0;
     int rc = 0;
     TRY(mem_array(&tok->raw.tokens, n, sizeof *tok->raw.tokens, err));
     TRY(mem_array(&tok->normalized.tokens, n, sizeof *tok->normalized.tokens, err));

@@ -47,7 +47,7 @@ static int need_string(const json_t *node, const char *key, struct text *out, co
 int parts_need_char(const json_t *node, const char *key, char out[8], const char *origin,
                     struct error *err)
 {
-    struct text text;
+    struct text text = {0};
     int rc = need_string(node, key, &text, origin, err);
     if (rc) return rc;
     if (!text.len || text_char_length(text.data[0]) != text.len) {
@@ -123,7 +123,7 @@ static int keep_content(struct normalizer *stage, struct text content, struct er
 int parts_read_replace(struct normalizer *stage, const json_t *node, const char *origin,
                        struct error *err)
 {
-    struct text content;
+    struct text content = {0};
     stage->kind = NORMALIZER_REPLACE;
     int rc = need_string(node, "content", &content, origin, err);
     if (!rc) rc = keep_content(stage, content, err);
@@ -133,7 +133,7 @@ int parts_read_replace(struct normalizer *stage, const json_t *node, const char 
 static int read_prepend(struct normalizer *stage, const json_t *node, const char *origin,
                         struct error *err)
 {
-    struct text content;
+    struct text content = {0};
     stage->kind = NORMALIZER_PREPEND;
     int rc = need_string(node, "prepend", &content, origin, err);
     return rc ? rc : keep_content(stage, content, err);
@@ -186,7 +186,7 @@ static int read_split(struct splitter *stage, const json_t *node, const char *or
 {
     static const char *const names[] = {"Removed", "Isolated", "Contiguous", "MergedWithPrevious",
                                         "MergedWithNext"};
-    struct text behavior;
+    struct text behavior = {0};
     stage->kind = SPLITTER_PATTERN;
     int rc = need_string(node, "behavior", &behavior, origin, err);
     if (!rc) rc = json_read_bool(node, "invert", &stage->invert, origin, err);

@@ -51,6 +51,7 @@ struct generate_tokens {
 
 struct generate_counters {
     uint32_t rounds, drafted, accepted, rejections, first_round_tokens;
+    uint32_t overhead_p50_us, overhead_p99_us;
     uint32_t drafted_at[GENERATE_DRAFT_MAX], tested_at[GENERATE_DRAFT_MAX],
         accepted_at[GENERATE_DRAFT_MAX];
     uint64_t prompt_us, total_us, queue_us, rounds_us;

@@ -57,6 +57,8 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->accepted = counters->accepted;
     out->rejections = counters->rejections;
     out->first_round_tokens = counters->first_round_tokens;
+    out->overhead_p50_us = counters->overhead_p50_us;
+    out->overhead_p99_us = counters->overhead_p99_us;
     out->n_drafted_per_position = positions_count(counters->drafted_at);
     out->drafted_per_position = wire_lend(counters->drafted_at);
     out->n_tested_per_position = positions_count(counters->tested_at);
@@ -209,6 +211,8 @@ static int counters_decode(const Outrider__Generation__V1__Counters *msg,
     counters->accepted = msg->accepted;
     counters->rejections = msg->rejections;
     counters->first_round_tokens = msg->first_round_tokens;
+    counters->overhead_p50_us = msg->overhead_p50_us;
+    counters->overhead_p99_us = msg->overhead_p99_us;
     counters->prompt_us = msg->prompt_us;
     counters->total_us = msg->total_us;
     counters->queue_us = msg->queue_us;

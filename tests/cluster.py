@@ -149,7 +149,10 @@ class Program:
         for pid in family:
             if is_alive(pid) and self._is_ours(pid):
                 os.kill(pid, signal.SIGKILL)
-        return self.process.wait(5)
+        status = self.process.wait(5)
+        wait_until(lambda: not any(is_alive(pid) and self._is_ours(pid) for pid in family), 5,
+                   f"the children of {self.name} are gone")
+        return status
 
     def _is_ours(self, pid):
         """Children stay in the session that this program began, so a reused pid is not hit."""
@@ -173,6 +176,7 @@ class Cluster:
     def __init__(self, build, n_ranks=1, transport="unix", target=os.path.join(TALES, "target"),
                  draft=os.path.join(TALES, "draft"), worker_flags=(), coordinator_flags=(),
                  environment=None):
+        self.build = build
         self.bin = os.path.join(build, "bin")
         self.n_ranks = n_ranks
         self.target = target
@@ -252,7 +256,7 @@ class Cluster:
         for program in programs:
             try:
                 statuses[program.name] = program.stop()
-            except (subprocess.TimeoutExpired, OSError) as error:
+            except (subprocess.TimeoutExpired, OSError, ClusterError) as error:
                 failure = error
         if failure:
             raise ClusterError(f"cannot stop the cluster: {failure}")

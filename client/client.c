@@ -1,0 +1,94 @@
+/* What the subcommands share. */
+#include "client/client.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/terminal.h"
+
+int client_parse(const struct argp *argp, int argc, char **argv, void *input, struct error *err)
+{
+    *err = (struct error){0};
+    error_t failure = argp_parse(argp, argc, argv, 0, NULL, input);
+    if (!failure) return 0;
+    if (err->code) return err->code;
+    return error_set(err, ERR_ARGUMENT, "the command line cannot be read: %s", strerror(failure));
+}
+
+error_t client_take_argument(const char **slot, char *argument, const char *what, struct error *err)
+{
+    if (*slot) {
+        error_set(err, ERR_ARGUMENT, "'%.60s' is too much: give one %s, in quotes", argument, what);
+        return EINVAL;
+    }
+    *slot = argument;
+    return 0;
+}
+
+int client_address(const char **address, const char *option, struct error *err)
+{
+    const char *environment = getenv("OUTRIDER_ADDRESS");
+    *address = option ? option : CLIENT_ADDRESS_DEFAULT;
+    if (!option && environment && *environment) *address = environment;
+    const char *colon = strrchr(*address, ':');
+    if (colon && colon != *address && colon[1]) return 0;
+    return error_set(err, ERR_ARGUMENT, "--address %.200s: expected HOST:PORT or unix:PATH",
+                     *address);
+}
+
+int client_fail(const struct error *err)
+{
+    const struct terminal terminal = terminal_of(stderr);
+    fputs("outrider: ", stderr);
+    terminal_text(&terminal, err->text, strlen(err->text));
+    fputc('\n', stderr);
+    return err->code == ERR_CANCELLED ? CLIENT_INTERRUPTED : CLIENT_FAILED;
+}
+
+int client_fail_local(const struct error *err)
+{
+    int status = client_fail(err);
+    return err->code == ERR_ARGUMENT ? CLIENT_USAGE : status;
+}
+
+int client_flush(struct error *err)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
+    return error_set(err, ERR_IO, "cannot write to the standard output: %s", strerror(errno));
+}
+
+int client_print_json(json_t *object, struct error *err)
+{
+    if (!object) return error_set(err, ERR_NO_MEMORY, "no memory for the JSON object");
+    int failure = json_dumpf(object, stdout, JSON_REAL_PRECISION(9));
+    json_decref(object);
+    if (failure) return error_set(err, ERR_NO_MEMORY, "the JSON object cannot be written");
+    fputc('\n', stdout);
+    return client_flush(err);
+}
+
+json_t *client_json_text(const char *text, size_t len)
+{
+    json_t *string = json_stringn(text, len);
+    if (string) return string;
+    /* Not UTF-8: each byte becomes the code point of its number, so that nothing is lost. */
+    char *wide = malloc(2 * len + 1);
+    size_t n = 0;
+    if (!wide) return NULL;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char byte = (unsigned char)text[i];
+        if (byte >= 0x80) wide[n++] = (char)(0xC0 | byte >> 6);
+        wide[n++] = (char)(byte < 0x80 ? byte : 0x80 | (byte & 0x3F));
+    }
+    string = json_stringn(wide, n);
+    free(wide);
+    return string;
+}
+
+json_t *client_json_number(double number)
+{
+    return isfinite(number) ? json_real(number) : json_null();
+}

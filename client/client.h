@@ -1,0 +1,61 @@
+/* What the subcommands of `outrider` share: their entries, exit statuses and the reading of options.
+ *
+ * A command is one file (generate has a few): it reads its options, does its work and returns an exit
+ * status. Products go to the standard output, everything else to the standard error. */
+#pragma once
+
+#include <argp.h>
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/error.h"
+
+enum client_status {
+    CLIENT_OK = 0,
+    CLIENT_FAILED = 1,
+    CLIENT_USAGE = 2, /* the command line asks for what makes no sense */
+    CLIENT_INTERRUPTED = 130
+};
+
+#define CLIENT_ADDRESS_DEFAULT "127.0.0.1:7070"
+/* The end of every --help. */
+#define CLIENT_STATUS_DOC                                                                         \
+    "Exit status: 0 done, 1 failure (one sentence on the standard error), 2 wrong command line, " \
+    "130 interrupted."
+#define CLIENT_ADDRESS_DOC                                                                       \
+    "HOST:PORT or unix:PATH of the coordinator; default OUTRIDER_ADDRESS from the environment, " \
+    "or " CLIENT_ADDRESS_DEFAULT
+
+/* argv[0] is the name for messages, such as "outrider generate". */
+int generate_main(int argc, char **argv);
+int score_main(int argc, char **argv);
+int tokenize_main(int argc, char **argv);
+int detokenize_main(int argc, char **argv);
+int health_main(int argc, char **argv);
+int describe_main(int argc, char **argv);
+
+/* Parses the command line with argp. A parser refuses a value by filling err and returning EINVAL.
+ * Wrong options and --help end the process inside of argp. Errors: ERR_ARGUMENT. */
+int client_parse(const struct argp *argp, int argc, char **argv, void *input, struct error *err);
+
+/* For parsers: keeps the one argument of a command in *slot; refuses a second one. */
+error_t client_take_argument(const char **slot, char *argument, const char *what,
+                             struct error *err);
+
+/* From the option, the environment or the default. Errors: ERR_ARGUMENT it is no address. */
+int client_address(const char **address, const char *option, struct error *err);
+
+/* Prints err as one line and returns the exit status: before the server was asked, a wrong argument
+ * is the command line's fault. */
+int client_fail_local(const struct error *err);
+int client_fail(const struct error *err);
+
+/* Prints the object on one line, as the only product of the command, and lets go of it; NULL = no
+ * memory. Errors: ERR_NO_MEMORY, ERR_IO. */
+int client_print_json(json_t *object, struct error *err);
+/* A JSON string of text[len] that may hold anything. */
+json_t *client_json_text(const char *text, size_t len);
+/* null when the number is not known (NaN). */
+json_t *client_json_number(double number);
+/* Errors: ERR_IO when what was printed did not reach the standard output. */
+int client_flush(struct error *err);

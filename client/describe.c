@@ -1,0 +1,152 @@
+/* outrider describe: what a coordinator serves, and by whom. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "client/server.h"
+#include "client/terminal.h"
+#include "proto/generation_wire.h"
+
+enum { OPT_JSON = 256, HEX_BYTES = 20 };
+
+struct describe {
+    const char *address;
+    bool is_json;
+    struct server server;
+    struct error *err;
+};
+
+static const struct argp_option options[] = {
+    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 0},
+    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
+    {0},
+};
+
+static const char doc[] =
+    "Prints what the coordinator serves, and by which workers.\v"
+    "It answers also while it is not serving and says why.\n\n" CLIENT_STATUS_DOC;
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct describe *d = state->input;
+    switch (key) {
+    case 'a':
+        d->address = arg;
+        return 0;
+    case OPT_JSON:
+        d->is_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        error_set(d->err, ERR_ARGUMENT, "'%.60s' is too much: describe takes options only", arg);
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int prepare(struct describe *d, int argc, char **argv, struct error *err)
+{
+    const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
+    int rc = 0;
+    d->err = err;
+    TRY(client_parse(&argp, argc, argv, d, err));
+    TRY(client_address(&d->address, d->address, err));
+out:
+    return rc;
+}
+
+static void print_text(const char *name, const char *text)
+{
+    const struct terminal terminal = terminal_of(stdout);
+    printf("%-22s", name);
+    terminal_quoted(&terminal, text, strlen(text));
+    fputc('\n', stdout);
+}
+
+static void print_number(const char *name, int number)
+{
+    printf("%-22s%d\n", name, number);
+}
+
+static void print_table(const struct service_description *s)
+{
+    print_text("state", s->state);
+    print_text("version", s->version);
+    print_text("target model", s->target_model);
+    print_text("architecture", s->target_architecture);
+    print_text("arithmetic", s->arithmetic);
+    printf("%-22s%016" PRIx64 "\n", "model fingerprint", s->model_fingerprint);
+    printf("%-22s%016" PRIx64 "\n", "tokenizer fingerprint", s->tokenizer_fingerprint);
+    print_number("ranks", s->n_ranks);
+    print_number("slices", s->n_slices);
+    print_number("vocabulary", s->vocab_size);
+    print_number("context", s->context_limit);
+    print_number("KV blocks", s->n_kv_blocks);
+    print_text("draft model", s->draft_model[0] ? s->draft_model : "none");
+    print_number("draft tokens (K)", s->default_n_draft);
+    print_number("draft support", s->draft_support);
+    print_number("queue", s->queue_capacity);
+    for (int i = 0; i < s->n_addresses; i++) {
+        print_text(i ? "" : "workers", s->addresses[i]);
+    }
+}
+
+static json_t *hex(uint64_t value)
+{
+    char text[HEX_BYTES];
+    snprintf(text, sizeof text, "%016" PRIx64, value);
+    return json_string(text);
+}
+
+static json_t *describe_json(const struct service_description *s)
+{
+    json_t *addresses = json_array();
+    for (int i = 0; i < s->n_addresses; i++) {
+        json_array_append_new(addresses, json_string(s->addresses[i]));
+    }
+    return json_pack("{ss ss ss ss ss so so si si si si si ss si si si so}", "state", s->state,
+                     "version", s->version, "target_model", s->target_model, "target_architecture",
+                     s->target_architecture, "arithmetic", s->arithmetic, "model_fingerprint",
+                     hex(s->model_fingerprint), "tokenizer_fingerprint",
+                     hex(s->tokenizer_fingerprint), "n_ranks", s->n_ranks, "n_slices", s->n_slices,
+                     "vocab_size", s->vocab_size, "context_limit", s->context_limit, "n_kv_blocks",
+                     s->n_kv_blocks, "draft_model", s->draft_model, "default_n_draft",
+                     s->default_n_draft, "draft_support", s->draft_support, "queue_capacity",
+                     s->queue_capacity, "worker_addresses", addresses);
+}
+
+static int run(struct describe *d, struct error *err)
+{
+    const struct wire_buffer empty = {0}; /* a DescribeRequest has no fields */
+    enum health_answer health;
+    struct service_description desc;
+    struct arena *arena;
+    int rc = 0;
+    TRY(server_open(&d->server, d->address, 0, err));
+    TRY(server_health(&d->server, "", &health, err));
+    TRY(server_call(&d->server, "/outrider.generation.v1.Generation/Describe", &empty, err));
+    TRY(server_arena(&d->server, d->server.reply.len, &arena, err));
+    TRY(service_description_decode(d->server.reply.data, d->server.reply.len, arena, &desc, err));
+    if (d->is_json) return client_print_json(describe_json(&desc), err);
+    print_table(&desc);
+    rc = client_flush(err);
+out:
+    return rc;
+}
+
+int describe_main(int argc, char **argv)
+{
+    struct describe d = {0};
+    struct error err;
+    int status = CLIENT_OK;
+    if (prepare(&d, argc, argv, &err)) {
+        status = client_fail_local(&err);
+    } else if (run(&d, &err)) {
+        server_explain(&d.server, &err);
+        status = client_fail(&err);
+    }
+    server_close(&d.server);
+    return status;
+}

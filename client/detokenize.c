@@ -1,0 +1,153 @@
+/* outrider detokenize: the text of token ids. Local. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "client/input.h"
+#include "client/terminal.h"
+#include "proto/target_wire.h"
+
+enum { OPT_FILE = 256, OPT_SPECIAL, OPT_JSON };
+
+struct detokenize {
+    const char *model, *argument, *file;
+    bool is_json, shows_special;
+    struct input input;
+    struct token_ids ids;
+    struct tokenizer *tok;
+    struct detokenizer *detok;
+    struct wire_buffer text;
+    struct error *err;
+};
+
+static const struct argp_option options[] = {
+    {"model", 'm', "FOLDER", 0, "Folder with a tokenizer.json", 0},
+    {"file", OPT_FILE, "FILE", 0, "Read the ids from FILE", 0},
+    {"special", OPT_SPECIAL, NULL, 0, "Show special tokens; otherwise they are left out", 0},
+    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
+    {0},
+};
+
+static const char doc[] = "Prints the text of IDS: numbers separated by commas or blanks, as one "
+                          "argument, from --file FILE "
+                          "or the standard input.\v"
+                          "Bytes that cannot become a character come out as U+FFFD, as in "
+                          "generated text. On a terminal a "
+                          "newline is added.\n\n" CLIENT_STATUS_DOC;
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct detokenize *d = state->input;
+    switch (key) {
+    case 'm':
+        d->model = arg;
+        return 0;
+    case OPT_FILE:
+        d->file = arg;
+        return 0;
+    case OPT_SPECIAL:
+        d->shows_special = true;
+        return 0;
+    case OPT_JSON:
+        d->is_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        return client_take_argument(&d->argument, arg, "list of ids", d->err);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int prepare(struct detokenize *d, int argc, char **argv, struct error *err)
+{
+    const struct argp argp = {
+        .options = options, .parser = parse_option, .args_doc = "[IDS]", .doc = doc};
+    int rc = 0;
+    d->err = err;
+    TRY(client_parse(&argp, argc, argv, d, err));
+    if (!d->model) return error_set(err, ERR_ARGUMENT, "--model FOLDER is missing");
+    TRY(input_open(&d->input, d->argument, d->file, "list of ids", err));
+    TRY(input_ids(&d->ids, "IDS", d->input.text, err));
+out:
+    return rc;
+}
+
+static int check_ids(const struct detokenize *d, struct error *err)
+{
+    int n_vocab = tokenizer_vocab_size(d->tok);
+    for (size_t i = 0; i < d->ids.n; i++) {
+        if (d->ids.data[i] >= n_vocab) {
+            return error_set(err, ERR_ARGUMENT, "token id %d is outside of the vocabulary of %d",
+                             (int)d->ids.data[i], n_vocab);
+        }
+    }
+    return 0;
+}
+
+static int take_text(struct detokenize *d, const char *text, size_t len, struct error *err)
+{
+    int rc = wire_buffer_reserve(&d->text, d->text.len + len, err);
+    if (rc) return rc;
+    if (len) memcpy(d->text.data + d->text.len, text, len);
+    d->text.len += len;
+    return 0;
+}
+
+static int decode(struct detokenize *d, struct error *err)
+{
+    const char *text;
+    size_t len;
+    int rc = 0;
+    for (size_t i = 0; i < d->ids.n; i++) {
+        TRY(detokenizer_push(d->detok, d->ids.data[i], &text, &len, err));
+        TRY(take_text(d, text, len, err));
+    }
+    TRY(detokenizer_finish(d->detok, &text, &len, err));
+    TRY(take_text(d, text, len, err));
+out:
+    return rc;
+}
+
+static int print_text(const struct detokenize *d, struct error *err)
+{
+    const struct terminal terminal = terminal_of(stdout);
+    const char *text = (const char *)d->text.data;
+    if (d->is_json) {
+        return client_print_json(json_pack("{so}", "text", client_json_text(text, d->text.len)),
+                                 err);
+    }
+    terminal_text(&terminal, text, d->text.len);
+    if (terminal.is_terminal) fputc('\n', stdout);
+    return client_flush(err);
+}
+
+static int run(struct detokenize *d, struct error *err)
+{
+    int rc = 0;
+    TRY(tokenizer_open(&d->tok, d->model, err));
+    TRY(check_ids(d, err));
+    TRY(detokenizer_open(&d->detok, d->tok, !d->shows_special, err));
+    TRY(decode(d, err));
+    TRY(print_text(d, err));
+out:
+    return rc;
+}
+
+int detokenize_main(int argc, char **argv)
+{
+    struct detokenize d = {0};
+    struct error err;
+    int status = CLIENT_OK;
+    if (prepare(&d, argc, argv, &err)) {
+        status = client_fail_local(&err);
+    } else if (run(&d, &err)) {
+        status = client_fail(&err);
+    }
+    detokenizer_close(d.detok);
+    tokenizer_close(d.tok);
+    input_close(&d.input);
+    token_ids_free(&d.ids);
+    wire_buffer_free(&d.text);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* What is derived from the counters of a generation, for the summary and for --json. */
+#pragma once
+
+#include <stdio.h>
+
+#include "client/client.h"
+#include "proto/generation_wire.h"
+
+enum figure_part { PART_DRAFT, PART_WIRE, PART_VERIFY, PART_COLLECTIVE, PART_ACCEPT, N_PARTS };
+
+/* NAN where there is nothing to divide by. */
+struct figures {
+    double tokens_per_round;
+    double alpha;            /* accepted / (accepted + rejections) */
+    double draft_efficiency; /* accepted / drafted */
+    int n_positions;
+    double acceptance_at[GENERATE_DRAFT_MAX]; /* accepted / tested */
+    double decode_tokens_per_s;               /* of the rounds after the first */
+    double total_tokens_per_s;
+    double first_token_ms; /* with the wait in the queue */
+    double bytes_per_position;
+    double round_us;                              /* mean of the rounds after the first */
+    double part_us[N_PARTS], part_ratio[N_PARTS]; /* of such a round */
+};
+
+struct figures figures_of(const struct generate_summary *summary);
+
+/* The block for people. */
+void figures_print(FILE *out, const struct generate_summary *summary);
+
+/* Everything but text and ids, in a new object; NULL = no memory. */
+json_t *figures_json(const struct generate_summary *summary);

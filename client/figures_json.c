@@ -1,0 +1,92 @@
+/* The summary as JSON. A member that cannot be made for lack of memory fails the whole. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "client/figures.h"
+
+static json_t *counts(const uint32_t *values, int n)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) {
+        json_array_append_new(array, json_integer(values[i]));
+    }
+    return array;
+}
+
+static json_t *numbers(const double *values, int n)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) {
+        json_array_append_new(array, client_json_number(values[i]));
+    }
+    return array;
+}
+
+static json_t *whole(uint64_t value)
+{
+    return json_integer((json_int_t)(value < INT64_MAX ? value : INT64_MAX));
+}
+
+/* As text: readers that keep numbers as doubles would change a seed. */
+static json_t *seed_text(uint64_t seed)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, seed);
+    return json_string(text);
+}
+
+static json_t *counters_json(const struct generate_counters *c, int n_positions)
+{
+    return json_pack(
+        "{si si si si si si si so so so so so so so so so so so so so so so so}", "rounds",
+        (int)c->rounds, "drafted", (int)c->drafted, "accepted", (int)c->accepted, "rejections",
+        (int)c->rejections, "first_round_tokens", (int)c->first_round_tokens, "overhead_p50_us",
+        (int)c->overhead_p50_us, "overhead_p99_us", (int)c->overhead_p99_us, "drafted_per_position",
+        counts(c->drafted_at, n_positions), "tested_per_position",
+        counts(c->tested_at, n_positions), "accepted_per_position",
+        counts(c->accepted_at, n_positions), "prompt_us", whole(c->prompt_us), "total_us",
+        whole(c->total_us), "queue_us", whole(c->queue_us), "rounds_us", whole(c->rounds_us),
+        "draft_us", whole(c->draft_us), "verify_us", whole(c->verify_us), "collective_us",
+        whole(c->collective_us), "wire_us", whole(c->wire_us), "accept_us", whole(c->accept_us),
+        "bytes_sent", whole(c->bytes_sent), "bytes_received", whole(c->bytes_received), "rows",
+        whole(c->rows), "more_rows", whole(c->more_rows));
+}
+
+static int positions_used(const struct generate_counters *c)
+{
+    int n = GENERATE_DRAFT_MAX;
+    while (n > 0 && !c->drafted_at[n - 1] && !c->tested_at[n - 1]) {
+        n--;
+    }
+    return n;
+}
+
+static json_t *derived_json(const struct figures *f)
+{
+    return json_pack("{so so so so so so so so so}", "tokens_per_round",
+                     client_json_number(f->tokens_per_round), "alpha", client_json_number(f->alpha),
+                     "draft_efficiency", client_json_number(f->draft_efficiency),
+                     "acceptance_by_position", numbers(f->acceptance_at, f->n_positions),
+                     "tokens_per_second", client_json_number(f->decode_tokens_per_s),
+                     "total_tokens_per_second", client_json_number(f->total_tokens_per_s),
+                     "time_to_first_token_ms", client_json_number(f->first_token_ms),
+                     "bytes_per_position", client_json_number(f->bytes_per_position), "round_us",
+                     client_json_number(f->round_us));
+}
+
+json_t *figures_json(const struct generate_summary *s)
+{
+    const struct figures figures = figures_of(s);
+    json_t *object = json_pack(
+        "{ss ss ss ss ss ss so si si si so}", "finish_reason", s->finish_reason, "stop_match",
+        s->stop_match, "rule", s->rule, "speculation_off", s->speculation_off, "arithmetic",
+        s->arithmetic, "request_id", s->request_id, "seed", seed_text(s->seed), "n_draft",
+        s->n_draft, "prompt_tokens", s->prompt_tokens, "completion_tokens", s->completion_tokens,
+        "counters", counters_json(&s->counters, positions_used(&s->counters)));
+    json_t *derived = derived_json(&figures);
+    bool failed = !object || !derived || json_object_update(object, derived) != 0;
+    json_decref(derived);
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}

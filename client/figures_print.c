@@ -1,0 +1,135 @@
+/* The summary as a block of lines: a word, then the figures, aligned. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "client/figures.h"
+#include "client/terminal.h"
+
+static void begin_line(FILE *out, const char *word)
+{
+    fprintf(out, "%-12s", word);
+}
+
+/* A number that may be unknown. */
+static void put(FILE *out, int decimals, double number)
+{
+    if (isfinite(number)) {
+        fprintf(out, "%.*f", decimals, number);
+    } else {
+        fputc('-', out);
+    }
+}
+
+/* A word of the server. */
+static void put_word(FILE *out, const char *word)
+{
+    const struct terminal terminal = terminal_of(out);
+    terminal_quoted(&terminal, word, strlen(word));
+}
+
+static void print_tokens(FILE *out, const struct generate_summary *s)
+{
+    begin_line(out, "tokens");
+    fprintf(out, "%d after a prompt of %d, ended by ", s->completion_tokens, s->prompt_tokens);
+    if (strcmp(s->finish_reason, "stop") != 0) {
+        put_word(out, s->finish_reason);
+    } else if (s->stop_match[0]) {
+        fputs("the stop string \"", out);
+        put_word(out, s->stop_match);
+        fputc('"', out);
+    } else {
+        fputs("the end of sequence", out);
+    }
+    fputc('\n', out);
+}
+
+static void print_rounds(FILE *out, const struct generate_summary *s, const struct figures *f)
+{
+    begin_line(out, "rounds");
+    fprintf(out, "%" PRIu32 ", ", s->counters.rounds);
+    put(out, 2, f->tokens_per_round);
+    fputs(" tokens per round\n", out);
+}
+
+static void print_acceptance(FILE *out, const struct generate_summary *s, const struct figures *f)
+{
+    const struct generate_counters *c = &s->counters;
+    if (c->drafted == 0) {
+        begin_line(out, "drafts");
+        fputs("none", out);
+        if (s->speculation_off[0]) fputs(": ", out);
+        put_word(out, s->speculation_off);
+        fputc('\n', out);
+        return;
+    }
+    begin_line(out, "alpha");
+    put(out, 3, f->alpha);
+    fprintf(out, " (%" PRIu32 " guesses stayed, %" PRIu32 " were rejected), draft efficiency ",
+            c->accepted, c->rejections);
+    put(out, 3, f->draft_efficiency);
+    fprintf(out, " (%" PRIu32 " drafted)\n", c->drafted);
+    begin_line(out, "by position");
+    for (int i = 0; i < f->n_positions; i++) {
+        if (i > 0) fputc(' ', out);
+        put(out, 2, f->acceptance_at[i]);
+    }
+    fputc('\n', out);
+}
+
+static void print_speed(FILE *out, const struct generate_summary *s, const struct figures *f)
+{
+    begin_line(out, "speed");
+    put(out, 1, f->decode_tokens_per_s);
+    fputs(" tokens/s decoding, ", out);
+    put(out, 1, f->total_tokens_per_s);
+    fputs(" in total; first token after ", out);
+    put(out, 1, f->first_token_ms);
+    fprintf(out, " ms (%.1f of them queued)\n", (double)s->counters.queue_us / 1e3);
+}
+
+static void print_round_time(FILE *out, const struct figures *f)
+{
+    static const char *const names[N_PARTS] = {"draft", "wire", "verify", "collective", "accept"};
+    if (!isfinite(f->round_us)) return;
+    begin_line(out, "round");
+    fprintf(out, "%.0f us mean: ", f->round_us);
+    for (int i = 0; i < N_PARTS; i++) {
+        fprintf(out, "%s%s %.0f (%.0f %%)", i ? ", " : "", names[i], f->part_us[i],
+                isfinite(f->part_ratio[i]) ? 100 * f->part_ratio[i] : 0.0);
+    }
+    fputc('\n', out);
+}
+
+static void print_wire(FILE *out, const struct generate_summary *s, const struct figures *f)
+{
+    const struct generate_counters *c = &s->counters;
+    if (c->rows == 0) return;
+    begin_line(out, "wire");
+    put(out, 0, f->bytes_per_position);
+    fprintf(out, " bytes per position, %" PRIu64 " positions, %" PRIu64 " asked for more\n",
+            c->rows, c->more_rows);
+}
+
+static void print_way(FILE *out, const struct generate_summary *s)
+{
+    begin_line(out, "rule");
+    put_word(out, s->rule);
+    fprintf(out, ", seed %" PRIu64 ", K %d, arithmetic ", s->seed, s->n_draft);
+    put_word(out, s->arithmetic);
+    fputs(", request ", out);
+    put_word(out, s->request_id);
+    fputc('\n', out);
+}
+
+void figures_print(FILE *out, const struct generate_summary *summary)
+{
+    const struct figures figures = figures_of(summary);
+    print_tokens(out, summary);
+    print_rounds(out, summary, &figures);
+    print_acceptance(out, summary, &figures);
+    print_speed(out, summary, &figures);
+    print_round_time(out, &figures);
+    print_wire(out, summary, &figures);
+    print_way(out, summary);
+}

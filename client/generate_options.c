@@ -1,0 +1,212 @@
+/* Reading the command line of `outrider generate`. */
+#include "client/generate_options.h"
+
+#include <errno.h>
+
+#include "base/options.h"
+#include "client/client.h"
+
+enum {
+    OPT_FILE = 256,
+    OPT_TEMPERATURE,
+    OPT_TOP_K,
+    OPT_TOP_P,
+    OPT_MIN_P,
+    OPT_SEED,
+    OPT_RULE,
+    OPT_STOP,
+    OPT_IGNORE_EOS,
+    OPT_PROMPT_IDS,
+    OPT_FULL_ROWS,
+    OPT_TIMEOUT,
+    OPT_SHOW_DRAFTS,
+    OPT_JSON,
+    OPT_NO_ECHO,
+    OPT_REQUEST_ID
+};
+
+enum { TIMEOUT_MAX_S = 86400, TOP_K_MAX = 1 << 24, TOKENS_MAX = 1 << 28 };
+
+static const char *const rules[] = {"rejection", "greedy", "coupled", "block", "naive", "typical"};
+enum { N_RULES = sizeof rules / sizeof *rules };
+
+static const struct argp_option options[] = {
+    {"file", OPT_FILE, "FILE", 0, "Read the prompt from FILE", 1},
+    {"prompt-ids", OPT_PROMPT_IDS, "IDS", 0, "The prompt as token ids: 1,2,3", 1},
+    {"max-tokens", 'n', "N", 0, "Tokens to generate at most; default: what fits the context", 1},
+    {"stop", OPT_STOP, "STRING", 0, "End before STRING; may be given up to 16 times", 1},
+    {"ignore-eos", OPT_IGNORE_EOS, NULL, 0, "Go on after an end of sequence", 1},
+    {"temperature", OPT_TEMPERATURE, "T", 0, "0 = greedy; default 1", 2},
+    {"top-k", OPT_TOP_K, "N", 0, "Keep the N best tokens; default 0 = all", 2},
+    {"top-p", OPT_TOP_P, "P", 0, "Keep the best tokens up to a mass of P; default 1 = all", 2},
+    {"min-p", OPT_MIN_P, "P", 0, "Keep tokens of at least P times the best; default 0 = all", 2},
+    {"seed", OPT_SEED, "N", 0, "Same seed, same text; default: the coordinator chooses", 2},
+    {"draft-tokens", 'K', "K", 0,
+     "Guesses per round, 0 to 16; 0 = plain decoding; default: the coordinator's", 3},
+    {"rule", OPT_RULE, "RULE", 0,
+     "Acceptance: rejection, greedy, coupled, block, naive or typical; default: greedy at "
+     "temperature 0, coupled with a seed, otherwise rejection",
+     3},
+    {"full-rows", OPT_FULL_ROWS, NULL, 0, "Ask workers for whole rows, for comparison", 3},
+    {"show-drafts", OPT_SHOW_DRAFTS, NULL, 0,
+     "Mark guesses that stayed, the rejected one and what took its place", 3},
+    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 4},
+    {"timeout", OPT_TIMEOUT, "SECONDS", 0, "Give up after that long; default: never", 4},
+    {"request-id", OPT_REQUEST_ID, "ID", 0, "Name of the request in the coordinator's log", 4},
+    {"json", OPT_JSON, NULL, 0, "Print one JSON object at the end and nothing else", 5},
+    {"quiet", 'q', NULL, 0, "No summary", 5},
+    {"no-echo", OPT_NO_ECHO, NULL, 0, "Do not show the prompt on a terminal", 5},
+    {0},
+};
+
+static const char doc[] =
+    "Continues PROMPT and prints the text as it comes.\n"
+    "The prompt is the argument, --file FILE, or the standard input (when it is no terminal, or "
+    "with -); one newline at the end of a file or of the input is left out.\v"
+    "On a terminal the prompt is shown first, dimmed, and control characters of the text are shown "
+    "escaped. Into a file or pipe goes the generated text alone, byte for byte. The summary goes "
+    "to "
+    "the standard error.\n\n"
+    "--show-drafts on a terminal: green = guess that stayed, red and struck through = rejected "
+    "guess, "
+    "blue = its replacement, cyan = bonus token after a round without rejection. Without colours "
+    "(pipe, NO_COLOR): [stayed], {-rejected-}{+replacement+}, <bonus>; newlines of rejected "
+    "guesses "
+    "show as \\n. With --json the rounds are listed under \"steps\".\n\n" CLIENT_STATUS_DOC;
+
+struct parse {
+    struct generate_options *options;
+    struct error *err;
+};
+
+static error_t verdict(int rc)
+{
+    return rc ? EINVAL : 0;
+}
+
+static int add_stop(struct generate_options *o, const char *stop, struct error *err)
+{
+    if (!*stop) return error_set(err, ERR_ARGUMENT, "--stop: the string is empty");
+    if (o->request.n_stop == GENERATE_STOPS_MAX) {
+        return error_set(err, ERR_ARGUMENT, "--stop: more than %d strings", GENERATE_STOPS_MAX);
+    }
+    o->stops[o->request.n_stop++] = stop;
+    return 0;
+}
+
+static error_t parse_sampling(int key, const char *arg, struct parse *p)
+{
+    struct generate_request *req = &p->options->request;
+    struct sampling_params *s = &req->sampling;
+    struct error *err = p->err;
+    int rule;
+    switch (key) {
+    case OPT_TEMPERATURE:
+        return verdict(
+            options_float(&s->temperature, "--temperature", arg, 0, SAMPLING_TEMPERATURE_MAX, err));
+    case OPT_TOP_K:
+        return verdict(options_int(&s->top_k, "--top-k", arg, 0, TOP_K_MAX, err));
+    case OPT_TOP_P:
+        return verdict(options_float(&s->top_p, "--top-p", arg, 0, 1, err));
+    case OPT_MIN_P:
+        return verdict(options_float(&s->min_p, "--min-p", arg, 0, 1, err));
+    case OPT_SEED:
+        req->has_seed = true;
+        return verdict(options_u64(&req->seed, "--seed", arg, err));
+    case OPT_RULE:
+        if (options_word(&rule, "--rule", arg, rules, N_RULES, err)) return EINVAL;
+        req->rule = rules[rule];
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_request(int key, const char *arg, struct parse *p)
+{
+    struct generate_options *o = p->options;
+    struct generate_request *req = &o->request;
+    switch (key) {
+    case 'n':
+        return verdict(options_int(&req->max_tokens, "--max-tokens", arg, 1, TOKENS_MAX, p->err));
+    case 'K':
+        return verdict(
+            options_int(&req->n_draft, "--draft-tokens", arg, 0, GENERATE_DRAFT_MAX, p->err));
+    case OPT_PROMPT_IDS:
+        return verdict(input_ids(&o->ids, "--prompt-ids", arg, p->err));
+    case OPT_STOP:
+        return verdict(add_stop(o, arg, p->err));
+    case OPT_IGNORE_EOS:
+        req->ignore_eos = true;
+        return 0;
+    case OPT_FULL_ROWS:
+        req->full_rows = true;
+        return 0;
+    case OPT_SHOW_DRAFTS:
+        req->show_drafts = true;
+        return 0;
+    case OPT_REQUEST_ID:
+        req->request_id = arg;
+        return 0;
+    default:
+        return parse_sampling(key, arg, p);
+    }
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct parse *p = state->input;
+    struct generate_options *o = p->options;
+    switch (key) {
+    case 'a':
+        o->address = arg;
+        return 0;
+    case OPT_FILE:
+        o->file = arg;
+        return 0;
+    case OPT_TIMEOUT:
+        return verdict(options_int(&o->timeout_s, "--timeout", arg, 1, TIMEOUT_MAX_S, p->err));
+    case OPT_JSON:
+        o->is_json = true;
+        return 0;
+    case 'q':
+        o->is_quiet = true;
+        return 0;
+    case OPT_NO_ECHO:
+        o->no_echo = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        return client_take_argument(&o->argument, arg, "prompt", p->err);
+    default:
+        return parse_request(key, arg, p);
+    }
+}
+
+int generate_options_parse(struct generate_options *o, int argc, char **argv, struct error *err)
+{
+    const struct argp argp = {
+        .options = options, .parser = parse_option, .args_doc = "[PROMPT]", .doc = doc};
+    struct parse parse = {o, err};
+    int rc = 0;
+    o->request = (struct generate_request){
+        .sampling = {.temperature = 1, .top_p = 1},
+        .n_draft = -1,
+        .rule = "",
+        .request_id = "",
+        .stop = o->stops,
+    };
+    TRY(client_parse(&argp, argc, argv, &parse, err));
+    TRY(client_address(&o->address, o->address, err));
+    TRY(sampling_check(&o->request.sampling, err));
+    if (o->ids.n && (o->argument || o->file)) {
+        rc = error_set(err, ERR_ARGUMENT, "give the prompt as text or by --prompt-ids, not both");
+    }
+out:
+    return rc;
+}
+
+void generate_options_free(struct generate_options *o)
+{
+    token_ids_free(&o->ids);
+    *o = (struct generate_options){0};
+}

@@ -1,0 +1,141 @@
+/* outrider health: does a coordinator or a worker serve? For scripts and probes by its exit status. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "client/client.h"
+#include "client/server.h"
+
+enum { OPT_SERVICE = 256, OPT_WATCH, RETRY_MS = 1000 };
+
+struct health {
+    const char *address, *service;
+    bool is_watching;
+    struct wire_buffer request;
+    struct server server;
+    struct error *err;
+};
+
+static const struct argp_option options[] = {
+    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC "; a worker's address works too", 0},
+    {"service", OPT_SERVICE, "NAME", 0,
+     "Ask for one service: outrider.generation.v1.Generation, outrider.target.v1.Target; default: "
+     "the process as a whole",
+     0},
+    {"watch", 'w', NULL, 0, "Go on and print a line at every change, until interrupted", 0},
+    {0},
+};
+
+static const char doc[] =
+    "Prints whether a server is serving: a request sent now would be generated.\v"
+    "Exit status: 0 serving, 1 not serving or not there, 2 wrong command line, 130 interrupted.";
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct health *h = state->input;
+    switch (key) {
+    case 'a':
+        h->address = arg;
+        return 0;
+    case OPT_SERVICE:
+        h->service = arg;
+        return 0;
+    case 'w':
+        h->is_watching = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        error_set(h->err, ERR_ARGUMENT, "'%.60s' is too much: health takes options only", arg);
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int prepare(struct health *h, int argc, char **argv, struct error *err)
+{
+    const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
+    int rc = 0;
+    h->err = err;
+    TRY(client_parse(&argp, argc, argv, h, err));
+    TRY(client_address(&h->address, h->address, err));
+    TRY(health_request_encode(&h->request, h->service, err));
+out:
+    return rc;
+}
+
+static int print_answer(enum health_answer answer, struct error *err)
+{
+    static const char *const words[] = {[HEALTH_ANSWER_UNKNOWN] = "unknown",
+                                        [HEALTH_ANSWER_SERVING] = "serving",
+                                        [HEALTH_ANSWER_NOT_SERVING] = "not serving"};
+    puts(words[answer]);
+    return client_flush(err);
+}
+
+static int receive_answer(struct health *h, enum health_answer *answer, struct error *err)
+{
+    const uint8_t *data;
+    size_t len;
+    struct arena *arena;
+    int rc = 0;
+    TRY(server_receive(&h->server, &data, &len, err));
+    TRY(server_arena(&h->server, len, &arena, err));
+    TRY(health_response_decode(data, len, arena, answer, err));
+out:
+    return rc;
+}
+
+/* One line per change. A server that is gone or not yet there is tried again each second. Errors:
+ * ERR_CANCELLED interrupted, ERR_IO nobody reads the lines. */
+static int watch(struct health *h, struct error *err)
+{
+    bool was_there = true;
+    int rc = server_start(&h->server, "/grpc.health.v1.Health/Watch", &h->request, err);
+    for (;;) {
+        enum health_answer answer;
+        if (!rc) rc = receive_answer(h, &answer, err);
+        if (!rc) {
+            was_there = true;
+            rc = print_answer(answer, err);
+            if (rc) return rc;
+            continue;
+        }
+        if (rc == ERR_CANCELLED) return rc;
+        if (was_there) puts("not there");
+        was_there = false;
+        TRY(client_flush(err));
+        TRY(server_sleep(&h->server, RETRY_MS, err));
+        rc = server_start(&h->server, "/grpc.health.v1.Health/Watch", &h->request, err);
+    }
+out:
+    return rc;
+}
+
+/* *answer is what was found out last. */
+static int run(struct health *h, enum health_answer *answer, struct error *err)
+{
+    int rc = 0;
+    TRY(server_open(&h->server, h->address, 0, err));
+    if (h->is_watching) return watch(h, err);
+    TRY(server_health(&h->server, h->service, answer, err));
+    TRY(print_answer(*answer, err));
+out:
+    return rc;
+}
+
+int health_main(int argc, char **argv)
+{
+    struct health h = {.service = ""};
+    struct error err;
+    enum health_answer answer = HEALTH_ANSWER_UNKNOWN;
+    int status = CLIENT_OK;
+    if (prepare(&h, argc, argv, &err)) {
+        status = client_fail_local(&err);
+    } else if (run(&h, &answer, &err)) {
+        status = client_fail(&err);
+    } else if (answer != HEALTH_ANSWER_SERVING) {
+        status = CLIENT_FAILED;
+    }
+    server_close(&h.server);
+    wire_buffer_free(&h.request);
+    return status;
+}

@@ -1,0 +1,248 @@
+/* outrider score: what the target thinks of a text, token by token. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "client/client.h"
+#include "client/input.h"
+#include "client/server.h"
+#include "client/terminal.h"
+#include "proto/generation_wire.h"
+
+enum { OPT_FILE = 256, OPT_IDS, OPT_TIMEOUT, OPT_JSON, TIMEOUT_MAX_S = 86400 };
+enum { TOKEN_COLUMNS = 16 };
+
+struct score {
+    const char *address, *argument, *file;
+    int top_n, timeout_s;
+    bool is_json;
+    struct token_ids ids;
+    struct input input;
+    struct wire_buffer request;
+    struct server server;
+    struct terminal terminal;
+    json_t *tokens; /* for --json */
+    int n, n_scored;
+    double total; /* of the log-probabilities */
+    struct error *err;
+};
+
+static const struct argp_option options[] = {
+    {"file", OPT_FILE, "FILE", 0, "Read the text from FILE", 0},
+    {"ids", OPT_IDS, "IDS", 0, "The text as token ids: 1,2,3", 0},
+    {"top", 't', "N", 0, "Show the N best tokens of each position, 0 to 64; default 0", 0},
+    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 0},
+    {"timeout", OPT_TIMEOUT, "SECONDS", 0, "Give up after that long; default: never", 0},
+    {"json", OPT_JSON, NULL, 0, "Print one JSON object at the end and nothing else", 0},
+    {0},
+};
+
+static const char doc[] =
+    "Prints the log-probability of each token of TEXT under the target model, and the perplexity.\n"
+    "The text is the argument, --file FILE, or the standard input (when it is no terminal, or with "
+    "-); one newline at the end of a file or of the input is left out.\v"
+    "Log-probabilities are natural logarithms at temperature 1. The first token has none. "
+    "Perplexity = exp(-total / scored tokens).\n\n" CLIENT_STATUS_DOC;
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct score *s = state->input;
+    int rc = 0;
+    switch (key) {
+    case OPT_FILE:
+        s->file = arg;
+        return 0;
+    case OPT_IDS:
+        rc = input_ids(&s->ids, "--ids", arg, s->err);
+        break;
+    case 't':
+        rc = options_int(&s->top_n, "--top", arg, 0, SCORE_TOP_MAX, s->err);
+        break;
+    case 'a':
+        s->address = arg;
+        return 0;
+    case OPT_TIMEOUT:
+        rc = options_int(&s->timeout_s, "--timeout", arg, 1, TIMEOUT_MAX_S, s->err);
+        break;
+    case OPT_JSON:
+        s->is_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        return client_take_argument(&s->argument, arg, "text", s->err);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return rc ? EINVAL : 0;
+}
+
+static int prepare(struct score *s, int argc, char **argv, struct error *err)
+{
+    const struct argp argp = {
+        .options = options, .parser = parse_option, .args_doc = "[TEXT]", .doc = doc};
+    struct score_request request = {0};
+    int rc = 0;
+    s->err = err;
+    TRY(client_parse(&argp, argc, argv, s, err));
+    TRY(client_address(&s->address, s->address, err));
+    if (s->ids.n && (s->argument || s->file)) {
+        return error_set(err, ERR_ARGUMENT, "give the text as text or by --ids, not both");
+    }
+    if (s->ids.n > GENERATE_PROMPT_IDS_MAX) {
+        return error_set(err, ERR_ARGUMENT, "--ids: more than %d ids", GENERATE_PROMPT_IDS_MAX);
+    }
+    if (!s->ids.n) TRY(input_open(&s->input, s->argument, s->file, "text", err));
+    request = (struct score_request){.text = s->input.text,
+                                     .text_len = s->input.len,
+                                     .ids = s->ids.data,
+                                     .n_ids = (int)s->ids.n,
+                                     .top_n = s->top_n};
+    TRY(score_request_encode(&s->request, &request, err));
+out:
+    return rc;
+}
+
+/* ---- for people ---- */
+
+static void print_quoted(const struct score *s, const char *text, int columns)
+{
+    fputc('"', stdout);
+    int used = terminal_quoted(&s->terminal, text, strlen(text));
+    fputc('"', stdout);
+    if (used < columns) printf("%*s", columns - used, "");
+}
+
+static void print_head(const struct score *s)
+{
+    printf("%7s %7s  %-*s %9s%s\n", "#", "id", TOKEN_COLUMNS + 2, "token", "logprob",
+           s->top_n ? "  best" : "");
+}
+
+static void print_token(const struct score *s, int position, const struct score_token *token)
+{
+    printf("%7d %7d  ", position, (int)token->id);
+    print_quoted(s, token->text, TOKEN_COLUMNS);
+    if (token->has_logprob) {
+        printf(" %9.4f", (double)token->logprob);
+    } else {
+        printf(" %9s", "-");
+    }
+    for (int i = 0; i < token->n_top; i++) {
+        fputs("  ", stdout);
+        print_quoted(s, token->top[i].text, 0);
+        printf(" %.4f", (double)token->top[i].logprob);
+    }
+    fputc('\n', stdout);
+}
+
+static double perplexity(const struct score *s)
+{
+    return s->n_scored ? exp(-s->total / s->n_scored) : (double)NAN;
+}
+
+static void print_total(const struct score *s)
+{
+    printf("%d tokens, %d scored; total log-probability %.4f", s->n, s->n_scored, s->total);
+    if (s->n_scored) printf(", perplexity %.4f", perplexity(s));
+    fputc('\n', stdout);
+}
+
+/* ---- for programs ---- */
+
+static json_t *token_json(const struct score_token *token)
+{
+    json_t *top = json_array();
+    for (int i = 0; i < token->n_top; i++) {
+        const struct score_alternative *a = &token->top[i];
+        json_array_append_new(top, json_pack("{si ss sf}", "id", (int)a->id, "text", a->text,
+                                             "logprob", (double)a->logprob));
+    }
+    double logprob = token->has_logprob ? (double)token->logprob : (double)NAN;
+    return json_pack("{si ss so so}", "id", (int)token->id, "text", token->text, "logprob",
+                     client_json_number(logprob), "top", top);
+}
+
+static int print_object(struct score *s, struct error *err)
+{
+    json_t *object =
+        json_pack("{si si sf so sO}", "n_tokens", s->n, "n_scored", s->n_scored, "total_logprob",
+                  s->total, "perplexity", client_json_number(perplexity(s)), "tokens", s->tokens);
+    return client_print_json(object, err);
+}
+
+/* ---- replies ---- */
+
+static int take_tokens(struct score *s, const struct score_reply *reply, struct error *err)
+{
+    if (!s->is_json && s->n == 0) print_head(s);
+    for (int i = 0; i < reply->n; i++) {
+        const struct score_token *token = &reply->tokens[i];
+        if (token->has_logprob) {
+            s->total += (double)token->logprob;
+            s->n_scored++;
+        }
+        if (!s->is_json) {
+            print_token(s, s->n, token);
+        } else if (json_array_append_new(s->tokens, token_json(token))) {
+            return error_set(err, ERR_NO_MEMORY, "no memory for the tokens");
+        }
+        s->n++;
+    }
+    return s->is_json ? 0 : client_flush(err);
+}
+
+static int take_reply(struct score *s, const uint8_t *data, size_t len, struct error *err)
+{
+    struct score_reply reply;
+    struct arena *arena;
+    int rc = 0;
+    TRY(server_arena(&s->server, len, &arena, err));
+    rc = score_reply_decode(data, len, arena, &reply, err);
+    if (rc) {
+        error_wrap(err, "%.160s sends what this client does not understand", s->server.address);
+        goto out;
+    }
+    TRY(take_tokens(s, &reply, err));
+out:
+    return rc;
+}
+
+static int run(struct score *s, struct error *err)
+{
+    const uint8_t *data;
+    size_t len;
+    enum health_answer health;
+    int rc = 0;
+    if (s->is_json) s->tokens = json_array();
+    TRY(server_open(&s->server, s->address, s->timeout_s, err));
+    TRY(server_health(&s->server, "", &health, err));
+    TRY(server_start(&s->server, "/outrider.generation.v1.Generation/Score", &s->request, err));
+    while (!(rc = server_receive(&s->server, &data, &len, err))) {
+        TRY(take_reply(s, data, len, err));
+    }
+    if (rc != ERR_CLOSED) goto out;
+    if (s->is_json) return print_object(s, err);
+    print_total(s);
+    rc = client_flush(err);
+out:
+    return rc;
+}
+
+int score_main(int argc, char **argv)
+{
+    struct score s = {.terminal = terminal_of(stdout)};
+    struct error err;
+    int status = CLIENT_OK;
+    if (prepare(&s, argc, argv, &err)) {
+        status = client_fail_local(&err);
+    } else if (run(&s, &err)) {
+        server_explain(&s.server, &err);
+        status = client_fail(&err);
+    }
+    server_close(&s.server);
+    input_close(&s.input);
+    token_ids_free(&s.ids);
+    wire_buffer_free(&s.request);
+    json_decref(s.tokens);
+    return status;
+}

@@ -1,0 +1,172 @@
+/* Talking to a server. */
+#include "client/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/process.h"
+
+enum {
+    GRACE_MS = 1500,
+    LOOK_US = 100000,
+    CONNECT_US = 2000000,
+    CALL_US = 10000000,
+    ARENA_SLACK_BYTES = 65536,
+    REASON_BYTES = 96
+};
+
+static void on_stop(void *arg)
+{
+    struct server *server = arg;
+    queue_shut(server->interrupts);
+}
+
+int server_open(struct server *server, const char *address, int timeout_s, struct error *err)
+{
+    int rc = 0;
+    *server = (struct server){.address = address, .timeout_s = timeout_s, .deadline_us = INT64_MAX};
+    if (timeout_s) server->deadline_us = clock_now_us() + (int64_t)timeout_s * 1000000;
+    log_open("outrider", LOG_LEVEL_WARN);
+    TRY(queue_open(&server->interrupts, 1, err));
+    TRY(process_open(on_stop, server, GRACE_MS, err));
+    TRY(rpc_client_open(&server->client, err));
+out:
+    if (rc) server_close(server);
+    return rc;
+}
+
+void server_close(struct server *server)
+{
+    rpc_stream_close(server->stream);
+    rpc_client_close(server->client);
+    process_close();
+    queue_close(server->interrupts);
+    wire_buffer_free(&server->reply);
+    arena_close(&server->arena);
+    *server = (struct server){0};
+}
+
+static int64_t deadline_within(const struct server *server, int64_t us)
+{
+    int64_t deadline_us = clock_now_us() + us;
+    return deadline_us < server->deadline_us ? deadline_us : server->deadline_us;
+}
+
+/* gRPC tells the way of a failure at length; the last words are the cause. */
+static void cut_reason(char reason[REASON_BYTES], const struct error *err)
+{
+    const char *last = err->text;
+    for (const char *at = strstr(last, ": "); at; at = strstr(at + 2, ": ")) {
+        last = at + 2;
+    }
+    snprintf(reason, REASON_BYTES, "%.90s", last);
+}
+
+static int set_unreachable(const struct server *server, struct error *err)
+{
+    char reason[REASON_BYTES];
+    cut_reason(reason, err);
+    return error_set(
+        err, ERR_UNAVAILABLE,
+        "no server answers at %.160s (%s): start outrider-coordinator --listen %.160s, "
+        "or name another with --address",
+        server->address, reason, server->address);
+}
+
+int server_health(struct server *server, const char *service, enum health_answer *answer,
+                  struct error *err)
+{
+    int rc = 0;
+    struct arena *arena;
+    struct wire_buffer request = {0};
+    *answer = HEALTH_ANSWER_UNKNOWN;
+    TRY(health_request_encode(&request, service, err));
+    rc = rpc_client_call(server->client, server->address, "/grpc.health.v1.Health/Check",
+                         request.data, request.len, false, deadline_within(server, CONNECT_US),
+                         &server->reply, err);
+    if (rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT) rc = set_unreachable(server, err);
+    if (rc) goto out;
+    TRY(server_arena(server, server->reply.len, &arena, err));
+    TRY(health_response_decode(server->reply.data, server->reply.len, arena, answer, err));
+    server->health = *answer;
+out:
+    wire_buffer_free(&request);
+    return rc == ERR_UNSUPPORTED ? 0 : rc; /* there, but without a health service */
+}
+
+void server_explain(const struct server *server, struct error *err)
+{
+    if (err->code == ERR_UNSUPPORTED) {
+        error_wrap(err, "%.160s does not answer as a coordinator of this version", server->address);
+    }
+    if (err->code != ERR_UNAVAILABLE || server->health != HEALTH_ANSWER_NOT_SERVING) return;
+    error_wrap(err, "the coordinator is not serving now (outrider describe tells more)");
+}
+
+int server_call(struct server *server, const char *path, const struct wire_buffer *request,
+                struct error *err)
+{
+    return rpc_client_call(server->client, server->address, path, request->data, request->len,
+                           false, deadline_within(server, CALL_US), &server->reply, err);
+}
+
+int server_start(struct server *server, const char *path, const struct wire_buffer *request,
+                 struct error *err)
+{
+    int rc = 0;
+    rpc_stream_close(server->stream);
+    server->stream = NULL;
+    TRY(rpc_stream_open(&server->stream, server->client, server->address, path, false,
+                        server->deadline_us, err));
+    TRY(rpc_stream_send(server->stream, request->data, request->len,
+                        deadline_within(server, CALL_US), err));
+    TRY(rpc_stream_half_close(server->stream, err));
+out:
+    return rc;
+}
+
+static int check_interrupt(struct server *server, struct error *err)
+{
+    if (!queue_is_shut(server->interrupts)) return 0;
+    return error_set(err, ERR_CANCELLED, "interrupted");
+}
+
+int server_receive(struct server *server, const uint8_t **data, size_t *len, struct error *err)
+{
+    for (;;) {
+        int rc = check_interrupt(server, err);
+        if (rc) return rc;
+        rc = rpc_stream_receive(server->stream, data, len, deadline_within(server, LOOK_US), err);
+        if (rc != ERR_TIMEOUT) return rc;
+        bool is_late = clock_now_us() >= server->deadline_us;
+        if (is_late) {
+            return error_set(err, ERR_TIMEOUT,
+                             "no end within the --timeout of %d s; the request is cancelled",
+                             server->timeout_s);
+        }
+        if (rpc_stream_is_over(server->stream)) return rc; /* the server's own patience */
+    }
+}
+
+int server_sleep(struct server *server, int ms, struct error *err)
+{
+    void *item;
+    int rc = queue_pop(server->interrupts, &item, clock_now_us() + (int64_t)ms * 1000, err);
+    return rc == ERR_TIMEOUT ? 0 : check_interrupt(server, err);
+}
+
+int server_arena(struct server *server, size_t len, struct arena **arena, struct error *err)
+{
+    int rc = 0;
+    size_t wanted = 8 * len + ARENA_SLACK_BYTES;
+    if (server->arena.size_bytes < wanted) {
+        arena_close(&server->arena);
+        TRY(arena_open(&server->arena, 2 * wanted, err));
+    }
+    arena_reset(&server->arena);
+    *arena = &server->arena;
+out:
+    return rc;
+}

@@ -1,0 +1,55 @@
+/* The server that a command talks to: one connection, one call at a time, interrupted by SIGINT and
+ * SIGTERM. Owned by the main thread, which waits inside the calls; signals reach it through a queue
+ * that is shut, looked at ten times a second. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+#include "base/queue.h"
+#include "proto/health_wire.h"
+#include "proto/rpc_client.h"
+
+/* A zeroed one is valid to close. */
+struct server {
+    const char *address;
+    struct rpc_client *client;
+    struct rpc_stream *stream;
+    struct queue *interrupts;
+    struct wire_buffer reply;
+    struct arena arena;
+    int64_t deadline_us;
+    int timeout_s;
+    enum health_answer health; /* as last heard */
+};
+
+/* Opens the client and takes the signals; keeps address. timeout_s bounds all that follows, 0 = no
+ * bound but keepalive. Errors: of the parts. */
+int server_open(struct server *server, const char *address, int timeout_s, struct error *err);
+void server_close(struct server *server);
+
+/* Asks the server's health, so that a server that is not there is found within two seconds.
+ * Errors: ERR_UNAVAILABLE with the way out, ERR_NOT_FOUND no such service. */
+int server_health(struct server *server, const char *service, enum health_answer *answer,
+                  struct error *err);
+
+/* Puts what is known of the server's state before the text of a failure. */
+void server_explain(const struct server *server, struct error *err);
+
+/* One request, one reply: it is in server->reply. */
+int server_call(struct server *server, const char *path, const struct wire_buffer *request,
+                struct error *err);
+
+/* The same with a stream of replies. */
+int server_start(struct server *server, const char *path, const struct wire_buffer *request,
+                 struct error *err);
+/* The next reply, lent until the next call. Errors: ERR_CLOSED a good end, ERR_CANCELLED interrupted,
+ * ERR_TIMEOUT, the server's own. */
+int server_receive(struct server *server, const uint8_t **data, size_t *len, struct error *err);
+
+/* Waits, for watching. Errors: ERR_CANCELLED interrupted. */
+int server_sleep(struct server *server, int ms, struct error *err);
+
+/* The empty arena with room to decode a message of len bytes. Errors: ERR_NO_MEMORY. */
+int server_arena(struct server *server, size_t len, struct arena **arena, struct error *err);

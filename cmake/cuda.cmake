@@ -1,0 +1,11 @@
+# The CUDA backend: .cu files of model/, compiled for sm_80 and sm_90 with PTX for what comes later.
+set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS model/backend_cuda*.cu)
+if(CUDA_SOURCES)
+  target_sources(outrider_model PRIVATE ${CUDA_SOURCES})
+  target_link_libraries(outrider_model PUBLIC CUDA::cudart)
+else()
+  message(STATUS "CUDA ${CUDAToolkit_VERSION} found; this tree has no model/backend_cuda*.cu yet")
+endif()
