@@ -208,49 +208,67 @@ static void settle_part(const struct round_tools *tools, struct part *part,
     if (rc) fail_part(tools, part, &err);
 }
 
-int round_run(const struct round_tools *tools, struct sequence **seqs, int n, struct error *err)
-{
+/* The step of one round and what belongs to it. */
+struct plan {
     struct part parts[ROUND_SEQUENCES_MAX];
     struct step_lane lanes[ROUND_SEQUENCES_MAX];
     struct target_want wants[ROUND_SEQUENCES_MAX * (GENERATE_DRAFT_MAX + 1)];
-    struct target_row *rows;
-    struct target_cost cost = {0};
-    int n_lanes = 0, n_wants = 0, rc;
-    int64_t start_us = clock_now_us();
+    int n_lanes, n_wants;
+};
+
+/* Drafts and lists the lanes; a sequence that cannot take part is failed and left out. */
+static void plan_round(const struct round_tools *tools, struct sequence **seqs, int n,
+                       struct plan *plan)
+{
     const struct target_description *target = target_description(tools->target);
     const struct share share = {target->max_step_tokens / n, target->max_step_rows / n};
-
-    arena_reset(tools->arena);
+    plan->n_lanes = plan->n_wants = 0;
     for (int i = 0; i < n; i++) {
-        struct part *part = &parts[n_lanes];
+        struct error err;
+        struct part *part = &plan->parts[plan->n_lanes];
+        struct step_lane *lane = &plan->lanes[plan->n_lanes];
         part->seq = seqs[i];
-        rc = draft_part(tools, part, &share, err);
-        if (!rc) rc = place_lane(tools, part, &share, &lanes[n_lanes], err);
+        int rc = draft_part(tools, part, &share, &err);
+        if (!rc) rc = place_lane(tools, part, &share, lane, &err);
         if (rc) {
-            fail_part(tools, part, err);
+            fail_part(tools, part, &err);
             continue;
         }
-        part->first_want = n_wants;
-        n_wants += list_wants(part, n_lanes, &lanes[n_lanes], &wants[n_wants]);
-        n_lanes++;
+        part->first_want = plan->n_wants;
+        plan->n_wants += list_wants(part, plan->n_lanes, lane, &plan->wants[plan->n_wants]);
+        plan->n_lanes++;
     }
-    if (n_lanes == 0) return 0;
+}
+
+static int verify_round(const struct round_tools *tools, struct plan *plan,
+                        struct target_row **rows, struct target_cost *cost, struct error *err)
+{
+    *rows = arena_take(tools->arena, (size_t)plan->n_wants, sizeof **rows);
+    if (!*rows) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", plan->n_wants);
+    return target_verify(tools->target, plan->lanes, plan->n_lanes, plan->wants, plan->n_wants,
+                         tools->arena, *rows, cost, err);
+}
+
+int round_run(const struct round_tools *tools, struct sequence **seqs, int n, struct error *err)
+{
+    struct plan plan;
+    struct target_row *rows;
+    struct target_cost cost = {0};
+    int64_t start_us = clock_now_us();
+    arena_reset(tools->arena);
+    plan_round(tools, seqs, n, &plan);
+    if (plan.n_lanes == 0) return 0;
     int64_t verify_us = clock_now_us();
-    rows = arena_take(tools->arena, (size_t)n_wants, sizeof *rows);
-    rc = rows ? target_verify(tools->target, lanes, n_lanes, wants, n_wants, tools->arena, rows,
-                              &cost, err)
-              : error_set(err, ERR_NO_MEMORY, "no room for %d rows", n_wants);
+    int rc = verify_round(tools, &plan, &rows, &cost, err);
+    if (rc && !target_is_connected(tools->target)) return rc;
     int64_t merge_us = clock_now_us() - verify_us - cost.total_us;
-    if (rc && target_is_connected(tools->target)) {
-        /* A rank refused the step: whose lane it was is in the text, but the step is one. */
-        for (int i = 0; i < n_lanes; i++) {
-            fail_part(tools, &parts[i], err);
+    for (int i = 0; i < plan.n_lanes; i++) {
+        struct part *part = &plan.parts[i];
+        if (rc) { /* whose lane a rank refused is in the text, but the step is one */
+            fail_part(tools, part, err);
+        } else {
+            settle_part(tools, part, &plan.lanes[i], rows, &cost, start_us, merge_us);
         }
-        return 0;
-    }
-    if (rc) return rc;
-    for (int i = 0; i < n_lanes; i++) {
-        settle_part(tools, &parts[i], &lanes[i], rows, &cost, start_us, merge_us);
     }
     return 0;
 }

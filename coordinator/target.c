@@ -1,4 +1,4 @@
-/* The target group: connecting, and the exchange of one step. */
+/* The target group: connecting, and the exchange of one step. Its rows: target_verify.c. */
 #include "coordinator/target.h"
 
 #include <stdlib.h>
@@ -332,77 +332,6 @@ int target_step(struct target *t, struct step *step, struct arena *arena,
     cost->compute_us += here.compute_us;
     cost->collective_us += here.collective_us;
     cost->total_us += clock_now_us() - start_us;
-out:
-    return rc;
-}
-
-int target_blame(struct error *err)
-{
-    if (err->code != ERR_FORMAT) return err->code;
-    err->code = ERR_INTERNAL;
-    return error_wrap(err, "the workers' answer makes no sense");
-}
-
-/* Where each lane's wants begin, and their wishes. */
-static int plan_rows(struct step_lane *lanes, int n_lanes, const struct target_want *wants,
-                     int n_wants, struct arena *arena, struct step_row **rows, struct error *err)
-{
-    *rows = arena_take(arena, (size_t)n_wants, sizeof **rows);
-    if (n_wants && !*rows) return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
-    for (int i = 0; i < n_lanes; i++) {
-        lanes[i].n_rows = 0;
-    }
-    for (int w = 0; w < n_wants; w++) {
-        const struct target_want *want = &wants[w];
-        struct step_lane *lane = &lanes[want->lane];
-        if (lane->n_rows++ == 0) lane->rows = &(*rows)[w];
-        (*rows)[w].index = want->index;
-        target_row_wish(want->rule, want->params, want->q, &want->at, want->full_rows,
-                        &(*rows)[w].wish);
-    }
-    return 0;
-}
-
-/* Merges one want; asks the ranks again until its truncation is certain. */
-static int merge_want(struct target *t, const struct target_want *want, struct step_row *row,
-                      const struct slice_row *slices, struct arena *arena, struct target_row *out,
-                      struct target_cost *cost, struct error *err)
-{
-    const struct target_description *d = &t->links[0].description;
-    int rc = 0;
-    for (;;) {
-        int n_best_more = 0;
-        rc = target_row_merge(slices, d->n_slices, d->vocab_size, &row->wish, want->rule,
-                              want->params, want->q, arena, out, &n_best_more, err);
-        if (rc) return target_blame(err);
-        if (n_best_more == 0) break;
-        row->wish.n_best = n_best_more;
-        const struct step_more more = {.lane = want->lane, .n_rows = 1, .rows = row};
-        struct step step = {.n_more = 1, .more = &more};
-        struct target_answer answer;
-        TRY(target_step(t, &step, arena, &answer, cost, err));
-        slices = answer.slices;
-        cost->more_rows++;
-    }
-out:
-    return rc;
-}
-
-int target_verify(struct target *t, struct step_lane *lanes, int n_lanes,
-                  const struct target_want *wants, int n_wants, struct arena *arena,
-                  struct target_row *rows, struct target_cost *cost, struct error *err)
-{
-    int rc = 0;
-    struct step_row *step_rows;
-    struct target_answer answer;
-    TRY(plan_rows(lanes, n_lanes, wants, n_wants, arena, &step_rows, err));
-    struct step step = {.n_lanes = n_lanes, .lanes = lanes};
-    TRY(target_step(t, &step, arena, &answer, cost, err));
-    for (int w = 0; w < n_wants; w++) {
-        TRY(merge_want(t, &wants[w], &step_rows[w],
-                       &answer.slices[(size_t)w * (size_t)answer.n_slices], arena, &rows[w], cost,
-                       err));
-    }
 out:
     return rc;
 }
