@@ -106,3 +106,11 @@ void watchdog_hasten(struct watchdog *dog, int64_t deadline_us)
     }
     pthread_mutex_unlock(&dog->lock);
 }
+
+bool watchdog_is_armed(struct watchdog *dog)
+{
+    pthread_mutex_lock(&dog->lock);
+    bool is_armed = dog->deadline_us != INT64_MAX;
+    pthread_mutex_unlock(&dog->lock);
+    return is_armed;
+}

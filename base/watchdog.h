@@ -2,6 +2,7 @@
  * disarmed in time, a function runs on the watchdog's thread. Locked inside. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -20,3 +21,5 @@ void watchdog_arm(struct watchdog *dog, int64_t deadline_us);
 void watchdog_disarm(struct watchdog *dog);
 /* Moves an armed deadline nearer, never further; nothing happens when disarmed. */
 void watchdog_hasten(struct watchdog *dog, int64_t deadline_us);
+/* Whether the work is under way. */
+bool watchdog_is_armed(struct watchdog *dog);

@@ -180,9 +180,11 @@ static void answer_control(struct engine *e)
 /* Starts a job on a free sequence. Errors: the group was lost while scoring. */
 static int start_job(struct engine *e, struct sequence *seq, struct job *job, struct error *err)
 {
+    const struct target_description *d = target_description(e->options.target);
     const struct sequence_defaults defaults = {
         .n_draft = e->options.n_draft,
-        .context_limit = target_description(e->options.target)->context_limit,
+        .context_limit = d->context_limit,
+        .vocab_size = d->vocab_size,
         .has_draft = e->options.drafter != NULL,
     };
     int rc = 0;

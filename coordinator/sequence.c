@@ -103,6 +103,7 @@ int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer
     TRY(choose_rule(seq, req, err));
     choose_draft(seq, req, defaults);
     seq->sampling = req->sampling;
+    if (seq->sampling.top_k >= defaults->vocab_size) seq->sampling.top_k = 0; /* cuts nothing */
     seq->seed = req->seed;
     if (!req->has_seed && getrandom(&seq->seed, sizeof seq->seed, 0) < 0) {
         seq->seed = (uint64_t)clock_now_ns();

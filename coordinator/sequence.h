@@ -42,7 +42,7 @@ void sequence_close(struct sequence *seq);
 /* What the engine was started with and a request may change. */
 struct sequence_defaults {
     int n_draft;
-    int context_limit;
+    int context_limit, vocab_size; /* of the target */
     bool has_draft;
 };
 

@@ -145,9 +145,10 @@ int target_connect(struct target *t, int64_t deadline_us, struct error *err)
                             NULL, 0, false, deadline_us, &t->in, err));
         TRY(target_description_decode(t->in.data, t->in.len, &t->links[i].description, err));
         if (t->links[i].description.is_busy) {
-            rc = error_set(err, ERR_UNAVAILABLE,
-                           "another coordinator is using the group at %s; one at a time",
-                           t->links[i].address);
+            rc = error_set(
+                err, ERR_UNAVAILABLE,
+                "another coordinator is using the group at %s or left a step behind; one at a time",
+                t->links[i].address);
             goto out;
         }
     }

@@ -198,6 +198,14 @@ def test_rules_and_full_rows(cluster):
     assert full["bytes_per_position"] > 10 * lean["bytes_per_position"]
 
 
+def test_top_k_beyond_the_vocabulary_cuts_nothing(cluster):
+    flags = ["-n", "16", "--seed", "7", "-K", "4"]
+    whole = json_of(cluster, "generate", PROMPT, *flags)
+    for top_k in ("4095", "4096", "4097", "2000000"):
+        cut = json_of(cluster, "generate", PROMPT, "--top-k", top_k, *flags)
+        assert cut["token_ids"] == whole["token_ids"], top_k
+
+
 def test_interrupt_keeps_the_text_and_the_server(cluster):
     whole = text_of(cluster, PROMPT, "-n", "900", *GREEDY)
     process = cluster.popen("generate", PROMPT, "-n", "900", *GREEDY, stdin=subprocess.DEVNULL,

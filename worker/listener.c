@@ -44,12 +44,19 @@ out:
     return rc;
 }
 
+/* Somebody's stream, or the step that it left behind: where a rank hangs in that one, the group ends
+ * soon, and whoever began on it now would lose a request. */
+static bool is_busy(const struct listener *ls)
+{
+    return ls->current || watchdog_is_armed(ls->dog);
+}
+
 static void on_describe(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
     struct listener *ls = service;
     struct error err;
     (void)data, (void)len;
-    const struct wire_buffer *answer = ls->current ? &ls->busy_description : &ls->description;
+    const struct wire_buffer *answer = is_busy(ls) ? &ls->busy_description : &ls->description;
     int rc = rpc_call_send(call, answer->data, answer->len, &err);
     rpc_call_finish(call, rc, rc ? err.text : "");
 }
@@ -60,9 +67,10 @@ static void on_run_open(struct rpc_call *call, void *service)
     struct listener *ls = service;
     struct error err;
     int rc = 0;
-    if (ls->current) {
-        rc = error_set(&err, ERR_UNAVAILABLE,
-                       "another coordinator is using this group; one at a time");
+    if (is_busy(ls)) {
+        rc = error_set(
+            &err, ERR_UNAVAILABLE,
+            "another coordinator is using this group or left a step behind; one at a time");
         goto out;
     }
     TRY(push(ls, LISTENED_BEGIN, NULL, NULL, 0, &err));
