@@ -20,6 +20,7 @@
 #include "base/team.h"
 #include "bench/bench_util.h"
 #include "model/kernels.h"
+#include "model/variants.h"
 
 enum { ROWS_MAX = 64, THREADS_LIST_MAX = 8, SLICE_US = 25000, HOT_K = 256, HOT_REPEATS = 64 };
 enum { READ_PLAIN, READ_NEAR, READ_TWO_HOPS, N_READS };
@@ -73,6 +74,22 @@ static inline __attribute__((always_inline)) void read_lines(const uint8_t *data
            sums[0][6] ^ sums[0][7];
 }
 
+/* The widest loads that the machine has, as the kernels use them. */
+VARIANTS static void read_plain(const uint8_t *data, size_t n_bytes)
+{
+    read_lines(data, n_bytes, 0, 0);
+}
+
+VARIANTS static void read_near(const uint8_t *data, size_t n_bytes)
+{
+    read_lines(data, n_bytes, 2048, 0);
+}
+
+VARIANTS static void read_two_hops(const uint8_t *data, size_t n_bytes)
+{
+    read_lines(data, n_bytes, 2048, 8192);
+}
+
 static void pass_read(const struct pass *p, int first_block, int end_block)
 {
     size_t block_bytes = (size_t)p->w.n_in * KERNEL_COLUMNS * sizeof(uint16_t);
@@ -80,13 +97,13 @@ static void pass_read(const struct pass *p, int first_block, int end_block)
     size_t n_bytes = (size_t)(end_block - first_block) * block_bytes;
     switch (p->read) {
     case READ_PLAIN:
-        read_lines(data, n_bytes, 0, 0);
+        read_plain(data, n_bytes);
         break;
     case READ_NEAR:
-        read_lines(data, n_bytes, 2048, 0);
+        read_near(data, n_bytes);
         break;
     default:
-        read_lines(data, n_bytes, 2048, 8192);
+        read_two_hops(data, n_bytes);
     }
 }
 

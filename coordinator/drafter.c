@@ -93,6 +93,13 @@ struct block_pool *drafter_pool(struct drafter *d)
     return &d->pool;
 }
 
+int drafter_limit(const struct drafter *d)
+{
+    int context = config_context_limit(checkpoint_config(d->checkpoint));
+    int kv = d->pool.n_blocks * KV_BLOCK_TOKENS;
+    return context < kv ? context : kv;
+}
+
 /* Feeds tokens[n_draft_kv .. end) in chunks; the last row's logits stay behind. */
 static int feed(struct drafter *d, struct sequence *seq, int end, struct error *err)
 {

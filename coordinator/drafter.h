@@ -23,6 +23,8 @@ void drafter_close(struct drafter *drafter);
 
 const struct model_config *drafter_config(const struct drafter *drafter);
 struct block_pool *drafter_pool(struct drafter *drafter);
+/* Positions that the draft can see: its context or its KV cache, whichever ends first. */
+int drafter_limit(const struct drafter *drafter);
 
 /* K guesses, each with the distribution it was drawn from. */
 struct draft {

@@ -102,6 +102,7 @@ static int keep_connected(struct engine *e, struct error *err)
     if (!rc) rc = adopt_group(e, err);
     e->next_connect_us = clock_now_us() + RECONNECT_US;
     if (rc) {
+        if (rc == ERR_UNAVAILABLE) error_wrap(err, "the target group is not there");
         bool is_news = strncmp(e->state, err->text, sizeof e->state - 1) != 0;
         set_state(e, false, err->text);
         if (is_news) log_line(LOG_LEVEL_WARN, "target_unreachable", "text=\"%s\"", err->text);
