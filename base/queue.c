@@ -95,6 +95,34 @@ int queue_pop(struct queue *queue, void **item, int64_t deadline_us, struct erro
     return rc;
 }
 
+static void **slot(struct queue *queue, int index)
+{
+    return &queue->items[(queue->first + index) % queue->capacity];
+}
+
+void *queue_peek(struct queue *queue, int index)
+{
+    pthread_mutex_lock(&queue->lock);
+    void *item = index < queue->n_items ? *slot(queue, index) : NULL;
+    pthread_mutex_unlock(&queue->lock);
+    return item;
+}
+
+void *queue_take(struct queue *queue, int index)
+{
+    void *item = NULL;
+    pthread_mutex_lock(&queue->lock);
+    if (index < queue->n_items) {
+        item = *slot(queue, index);
+        queue->n_items--;
+        for (int i = index; i < queue->n_items; i++) {
+            *slot(queue, i) = *slot(queue, i + 1);
+        }
+    }
+    pthread_mutex_unlock(&queue->lock);
+    return item;
+}
+
 void queue_shut(struct queue *queue)
 {
     pthread_mutex_lock(&queue->lock);

@@ -21,6 +21,11 @@ int queue_push(struct queue *queue, void *item, struct error *err);
  * Errors: ERR_TIMEOUT, ERR_CLOSED; *item is NULL then. */
 int queue_pop(struct queue *queue, void **item, int64_t deadline_us, struct error *err);
 
+/* For the one thread that pops: the item that would be popped after `index` others, NULL past the end,
+ * and taking it out of turn. What is pushed meanwhile comes behind. */
+void *queue_peek(struct queue *queue, int index);
+void *queue_take(struct queue *queue, int index);
+
 /* Wakes everybody; later pushes fail with ERR_CLOSED. */
 void queue_shut(struct queue *queue);
 

@@ -34,6 +34,12 @@ static int add_address(struct coordinator *c, const char *address, struct error 
         return error_set(err, ERR_ARGUMENT, "more than %d worker addresses",
                          COORDINATOR_TARGETS_MAX);
     }
+    for (int i = 0; i < c->n_addresses; i++) {
+        if (strcmp(c->addresses[i], address) == 0) {
+            return error_set(err, ERR_ARGUMENT,
+                             "--target names %s twice: give every rank of the group once", address);
+        }
+    }
     c->addresses[c->n_addresses++] = address;
     return 0;
 }

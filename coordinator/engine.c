@@ -13,6 +13,7 @@ enum {
     ENGINE_SEQUENCES = 1, /* capacity; everything here loops over it */
     ROUND_ARENA_BYTES = 64 << 20,
     IDLE_US = 100000, /* how often an idle engine looks at its streams */
+    SIFT_US = 100000,
     RECONNECT_US = 200000,
     CONNECT_US = 2000000,
     STATE_BYTES = ERROR_TEXT_BYTES
@@ -25,7 +26,7 @@ struct engine {
     struct sequence sequences[ENGINE_SEQUENCES];
     struct arena arena;
     struct wire_buffer buffer;
-    int64_t next_connect_us;
+    int64_t next_connect_us, next_sift_us;
     bool was_connected;
     char state[STATE_BYTES]; /* "serving", or why not */
 };
@@ -124,7 +125,7 @@ static void lose_target(struct engine *e, const struct error *why)
         sequence_fail(seq, why);
         sequence_end(seq, &e->target_pool, draft_pool(e));
     }
-    e->next_connect_us = 0;
+    e->next_connect_us = clock_now_us() + RECONNECT_US;
     set_state(e, false, why->text);
 }
 
@@ -250,6 +251,23 @@ static void sweep(struct engine *e)
     }
 }
 
+/* Lets go of those who have left while they waited: they take no places in the queue. */
+static void sift_waiting(struct engine *e)
+{
+    struct queue *jobs = e->options.jobs;
+    int64_t now_us = clock_now_us();
+    if (now_us < e->next_sift_us) return;
+    e->next_sift_us = now_us + SIFT_US;
+    const struct job *job;
+    for (int i = 0; (job = queue_peek(jobs, i));) {
+        if (rpc_call_is_cancelled(job->call)) {
+            refuse(queue_take(jobs, i), ERR_CANCELLED, "the client is gone");
+        } else {
+            i++;
+        }
+    }
+}
+
 static void stop_all(struct engine *e)
 {
     struct error err, why;
@@ -277,6 +295,7 @@ int engine_run(struct engine *e, struct error *err)
         int n = list_active(e, active);
         if (n && round_run(&e->tools, active, n, err)) lose_target(e, err);
         sweep(e);
+        sift_waiting(e);
     }
 out:
     stop_all(e);

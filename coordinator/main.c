@@ -136,7 +136,7 @@ int main(int argc, char **argv)
     const struct argp argp = {.options = options,
                               .parser = parse_option,
                               .doc = "Serves a target model with speculative decoding."};
-    argp_err_exit_status = 2;
+    argp_err_exit_status = 2; /* as for values that make no sense */
     argp_parse(&argp, argc, argv, 0, NULL, &args);
     log_open("outrider-coordinator", args.level);
     int rc = process_open(on_stop, &coordinator, STOP_GRACE_MS, &args.err);

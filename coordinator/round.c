@@ -17,39 +17,47 @@ struct part {
 
 enum { ROUND_SEQUENCES_MAX = 64 };
 
-/* K of this round: what was asked for, cut to what may still be committed and to what the two models
- * can see. */
-static int choose_k(const struct round_tools *tools, struct sequence *seq)
+/* What one sequence may take of a step. */
+struct share {
+    int n_tokens, n_rows;
+};
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* K of this round: what was asked for, cut to what may still be committed, to what the two models can
+ * see, and to what the tokens that are fed anyway leave of the step. */
+static int choose_k(const struct round_tools *tools, struct sequence *seq,
+                    const struct share *share)
 {
     int k = seq->n_draft;
     int room = seq->end - seq->n_tokens - 1;
+    int step_room = share->n_tokens - (seq->n_tokens - seq->n_target_kv);
     if (k == 0 || !tools->drafter) return 0;
     int draft_room = drafter_limit(tools->drafter) - seq->n_tokens;
     if (draft_room <= 0) {
         seq->speculation_off = "the text has outgrown the draft's context or KV cache";
         return 0;
     }
-    if (k > room) k = room;
-    if (k > draft_room) k = draft_room;
+    k = least(least(k, room), draft_room);
+    k = least(least(k, step_room), share->n_rows - 1);
     return k > 0 ? k : 0;
 }
 
 /* The whole prompt may not fit into one step: only the last chunk carries guesses. */
-static bool reaches_end(const struct sequence *seq, int k, int max_tokens)
-{
-    return seq->n_tokens - seq->n_target_kv + k <= max_tokens;
-}
-
-static int draft_part(const struct round_tools *tools, struct part *part, int max_tokens,
+static int draft_part(const struct round_tools *tools, struct part *part, const struct share *share,
                       struct error *err)
 {
     struct sequence *seq = part->seq;
     const struct target_description *target = target_description(tools->target);
-    int k = choose_k(tools, seq);
     part->draft.n = 0;
     part->draft_us = 0;
-    part->is_last_chunk = reaches_end(seq, k, max_tokens);
-    if (!part->is_last_chunk || k == 0) return 0;
+    part->is_last_chunk = seq->n_tokens - seq->n_target_kv <= share->n_tokens;
+    if (!part->is_last_chunk) return 0;
+    int k = choose_k(tools, seq, share);
+    if (k == 0) return 0;
     int64_t start_us = clock_now_us();
     int n_eos = seq->job->generate.ignore_eos ? 0 : target->n_eos;
     int rc = drafter_propose(tools->drafter, seq, k, target->eos_ids, n_eos, tools->arena,
@@ -62,11 +70,11 @@ static int draft_part(const struct round_tools *tools, struct part *part, int ma
 }
 
 /* Tokens n_target_kv .. of the sequence, then the guesses. */
-static int place_lane(const struct round_tools *tools, struct part *part, int max_tokens,
+static int place_lane(const struct round_tools *tools, struct part *part, const struct share *share,
                       struct step_lane *lane, struct error *err)
 {
     struct sequence *seq = part->seq;
-    int n = part->is_last_chunk ? seq->n_tokens - seq->n_target_kv + part->draft.n : max_tokens;
+    int n = least(seq->n_tokens - seq->n_target_kv + part->draft.n, share->n_tokens);
     int rc = block_table_reach(&seq->target_blocks, tools->target_pool, seq->n_target_kv + n, err);
     if (rc) return rc;
     *lane = (struct step_lane){
@@ -209,14 +217,15 @@ int round_run(const struct round_tools *tools, struct sequence **seqs, int n, st
     struct target_cost cost = {0};
     int n_lanes = 0, n_wants = 0, rc;
     int64_t start_us = clock_now_us();
-    int max_tokens = target_description(tools->target)->max_step_tokens / (n ? n : 1);
+    const struct target_description *target = target_description(tools->target);
+    const struct share share = {target->max_step_tokens / n, target->max_step_rows / n};
 
     arena_reset(tools->arena);
     for (int i = 0; i < n; i++) {
         struct part *part = &parts[n_lanes];
         part->seq = seqs[i];
-        rc = draft_part(tools, part, max_tokens, err);
-        if (!rc) rc = place_lane(tools, part, max_tokens, &lanes[n_lanes], err);
+        rc = draft_part(tools, part, &share, err);
+        if (!rc) rc = place_lane(tools, part, &share, &lanes[n_lanes], err);
         if (rc) {
             fail_part(tools, part, err);
             continue;

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "proto/rpc_client.h"
 
-enum { RANKS_MAX = 8, CALL_US = 5000000 };
+enum { RANKS_MAX = 8, LOOK_US = 20000 };
 
 struct rank_link {
     char *address;
@@ -144,6 +144,12 @@ int target_connect(struct target *t, int64_t deadline_us, struct error *err)
         TRY(rpc_client_call(t->client, t->links[i].address, "/outrider.target.v1.Target/Describe",
                             NULL, 0, false, deadline_us, &t->in, err));
         TRY(target_description_decode(t->in.data, t->in.len, &t->links[i].description, err));
+        if (t->links[i].description.is_busy) {
+            rc = error_set(err, ERR_UNAVAILABLE,
+                           "another coordinator is using the group at %s; one at a time",
+                           t->links[i].address);
+            goto out;
+        }
     }
     qsort(t->links, (size_t)t->n_ranks, sizeof *t->links, compare_ranks);
     TRY(check_group(t, err));
@@ -171,10 +177,9 @@ static int lose(struct target *t, int rank, struct error *err)
                      t->links[rank].address, why);
 }
 
-int target_poll(struct target *t, struct error *err)
+/* Loses the group if a stream has ended, as far as is known without looking. */
+static int lose_broken(struct target *t, struct error *err)
 {
-    if (!t->is_connected) return 0;
-    rpc_client_poll(t->client);
     for (int i = 0; i < t->n_ranks; i++) {
         if (!rpc_stream_is_over(t->links[i].stream)) continue;
         const uint8_t *data;
@@ -184,6 +189,13 @@ int target_poll(struct target *t, struct error *err)
         return lose(t, i, err);
     }
     return 0;
+}
+
+int target_poll(struct target *t, struct error *err)
+{
+    if (!t->is_connected) return 0;
+    rpc_client_poll(t->client);
+    return lose_broken(t, err);
 }
 
 /* Takes one rank's reply apart. */
@@ -245,6 +257,26 @@ static void note_times(const struct step_reply *reply, struct target_cost *slowe
     }
 }
 
+/* Waits for one rank's reply; not on, when another rank is gone: this one then waits for it in a
+ * collective. Errors: the group is lost. */
+static int receive_reply(struct target *t, int rank, const uint8_t **data, size_t *len,
+                         int64_t deadline_us, struct error *err)
+{
+    for (;;) {
+        int64_t look_us = clock_now_us() + LOOK_US;
+        bool is_last = look_us >= deadline_us;
+        int rc = rpc_stream_receive(t->links[rank].stream, data, len,
+                                    is_last ? deadline_us : look_us, err);
+        if (!rc) return 0;
+        if (rc != ERR_TIMEOUT) return lose(t, rank, err);
+        struct error late = *err;
+        rc = lose_broken(t, err);
+        if (rc) return rc;
+        *err = late;
+        if (is_last) return lose(t, rank, err);
+    }
+}
+
 /* Receives all replies, also when one of them is an error: the streams stay in step. */
 static int gather(struct target *t, struct target_answer *answer, struct target_cost *slowest,
                   struct error *err)
@@ -255,8 +287,8 @@ static int gather(struct target *t, struct target_answer *answer, struct target_
         const uint8_t *data;
         size_t len;
         struct step_reply reply;
-        int rc = rpc_stream_receive(t->links[i].stream, &data, &len, deadline_us, err);
-        if (rc) return lose(t, i, err);
+        int rc = receive_reply(t, i, &data, &len, deadline_us, err);
+        if (rc) return rc;
         slowest->bytes_received += len;
         if (take_reply(t, i, data, len, &reply, err)) return lose(t, i, err);
         if (reply.error_text) {

@@ -295,6 +295,7 @@ static void on_new(struct rpc_call *call, bool ok)
     start_close(call);
     find_method(call);
     if (call->method) {
+        if (call->method->on_open) call->method->on_open(call, call->service);
         start_receive(call);
     } else {
         refuse_unknown(call);

@@ -17,9 +17,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "proto/rpc_call.h"
 
-enum { CALLS_ARMED = 8 };
+enum { CALLS_ARMED = 8, PORT_MAX = 65535 };
 static const char unix_prefix[] = "unix:";
 
 /* When memory is short the next event tries again; as long as one call is armed the server hears. */
@@ -81,14 +82,20 @@ static int bind_address(struct rpc_server *server, const char *address, struct e
 {
     bool is_unix = strncmp(address, unix_prefix, strlen(unix_prefix)) == 0;
     const char *colon = strrchr(address, ':');
+    int port = 0;
     if (!colon || !colon[1]) {
         return error_set(err, ERR_ARGUMENT, "the address '%s' has no port", address);
+    }
+    /* The library takes any number modulo 65536. */
+    if (!is_unix && options_int(&port, "port", colon + 1, 0, PORT_MAX, err)) {
+        return error_set(err, ERR_ARGUMENT, "the address '%s' has no port from 0 to %d", address,
+                         PORT_MAX);
     }
     if (is_unix && is_socket_alive(address + strlen(unix_prefix))) {
         return error_set(err, ERR_IO, "cannot listen on %s: another server does", address);
     }
     grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
-    int port = grpc_server_add_http2_port(server->grpc, address, plain);
+    port = grpc_server_add_http2_port(server->grpc, address, plain);
     grpc_server_credentials_release(plain);
     if (port <= 0) {
         return error_set(err, ERR_IO, "cannot listen on %s: the address is in use or not ours",

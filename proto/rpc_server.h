@@ -18,6 +18,8 @@ enum { RPC_CALL_QUEUE_BYTES = 64 << 20 };
 struct rpc_method {
     const char *path;  /* "/outrider.target.v1.Target/Run" */
     bool is_stream_in; /* more than one message may come */
+    /* The call has begun; may be NULL. */
+    void (*on_open)(struct rpc_call *call, void *service);
     /* A message came. For !is_stream_in exactly one. */
     void (*on_message)(struct rpc_call *call, void *service, const uint8_t *data, size_t len);
     /* The client has sent its last message (streams in only); may be NULL. */

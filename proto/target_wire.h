@@ -74,6 +74,7 @@ struct target_description {
     uint64_t model_fingerprint, tokenizer_fingerprint;
     int n_eos;
     int32_t eos_ids[16];
+    bool is_busy; /* another coordinator has the group */
 };
 
 /* A growing byte buffer that is reused from message to message; zero it before first use. */

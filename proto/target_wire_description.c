@@ -44,6 +44,7 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
     out->kernels = wire_string_copy(scratch, desc->kernels);
     out->n_threads = (uint32_t)desc->n_threads;
     out->group = wire_string_copy(scratch, desc->group);
+    out->is_busy = desc->is_busy;
     bool is_whole =
         out->model && out->architecture && out->arithmetic && out->kernels && out->group;
     return is_whole ? &out->base : NULL;
@@ -157,6 +158,7 @@ int target_description_decode(const uint8_t *data, size_t len, struct target_des
     }
     TRY(names_decode(msg, desc, err));
     TRY(sizes_decode(msg, desc, err));
+    desc->is_busy = msg->is_busy;
     TRY(ranks_decode(msg, desc, err));
     TRY(eos_decode(msg, desc, err));
     desc->model_fingerprint = msg->model_fingerprint;

@@ -26,7 +26,8 @@ GENERATION = "outrider.generation.v1.Generation"
 # One node, any number of ranks on any number of cores, as any user, without ssh.
 MPI_FLAGS = (
     "--oversubscribe --bind-to none --mca btl vader,self "
-    "--mca btl_vader_single_copy_mechanism none --mca plm isolated --mca mpi_yield_when_idle 1"
+    "--mca btl_vader_single_copy_mechanism none --mca plm isolated --mca mpi_yield_when_idle 1 "
+    "--mca odls_base_sigkill_timeout 0"
 ).split()
 MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",

@@ -258,6 +258,23 @@ START_TEST(queue_full_push_reports_exhausted_and_order_is_kept)
 }
 END_TEST
 
+START_TEST(queue_take_keeps_the_order_of_the_others)
+{
+    struct error err;
+    struct queue *queue;
+    void *item;
+    int items[2];
+    CHECK_OK(queue_open(&queue, 3, &err));
+    for (int i = 0; i < 3; i++) { /* from each place of the ring */
+        ck_assert(!queue_push(queue, &items[0], &err) && !queue_push(queue, &items[1], &err));
+        ck_assert(!queue_peek(queue, 2) && !queue_take(queue, 2));
+        ck_assert_ptr_eq(queue_peek(queue, 0), queue_take(queue, 0));
+        ck_assert(queue_pop(queue, &item, 0, &err) == 0 && item == &items[1]);
+    }
+    queue_close(queue);
+}
+END_TEST
+
 START_TEST(queue_pop_ends_at_its_deadline)
 {
     struct error err;
@@ -419,6 +436,7 @@ static void add_queue_and_rng(Suite *suite)
 {
     TCase *cases = tcase_create("queue rng");
     tcase_add_test(cases, queue_full_push_reports_exhausted_and_order_is_kept);
+    tcase_add_test(cases, queue_take_keeps_the_order_of_the_others);
     tcase_add_test(cases, queue_pop_ends_at_its_deadline);
     tcase_add_test(cases, queue_shut_gives_what_is_left_and_then_says_closed);
     tcase_add_test(cases, queue_loses_nothing_between_threads);

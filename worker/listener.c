@@ -13,7 +13,7 @@ struct listener {
     struct rpc_server *server;
     struct queue *queue;
     struct watchdog *dog;
-    struct wire_buffer description;
+    struct wire_buffer description, busy_description;
     struct rpc_call *current; /* the Run stream that is served; network thread only */
 };
 
@@ -41,6 +41,7 @@ static int push(struct listener *ls, enum listened_kind kind, struct rpc_call *c
     TRY(queue_push(ls->queue, item, err));
     item = NULL;
 out:
+    if (rc == ERR_CLOSED) rc = error_set(err, ERR_UNAVAILABLE, "the worker is shutting down");
     listened_free(item);
     return rc;
 }
@@ -50,25 +51,34 @@ static void on_describe(struct rpc_call *call, void *service, const uint8_t *dat
     struct listener *ls = service;
     struct error err;
     (void)data, (void)len;
-    int rc = rpc_call_send(call, ls->description.data, ls->description.len, &err);
+    const struct wire_buffer *answer = ls->current ? &ls->busy_description : &ls->description;
+    int rc = rpc_call_send(call, answer->data, answer->len, &err);
     rpc_call_finish(call, rc, rc ? err.text : "");
+}
+
+/* Whoever opens the stream has the group until it ends, also while there is nothing to do. */
+static void on_run_open(struct rpc_call *call, void *service)
+{
+    struct listener *ls = service;
+    struct error err;
+    int rc = 0;
+    if (ls->current) {
+        rc = error_set(&err, ERR_UNAVAILABLE,
+                       "another coordinator is using this group; one at a time");
+        goto out;
+    }
+    TRY(push(ls, LISTENED_BEGIN, NULL, NULL, 0, &err));
+    ls->current = call;
+out:
+    if (rc) rpc_call_finish(call, rc, err.text);
 }
 
 static void on_step(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
     struct listener *ls = service;
     struct error err;
-    int rc = 0;
-    if (!ls->current) {
-        TRY(push(ls, LISTENED_BEGIN, NULL, NULL, 0, &err));
-        ls->current = call;
-    } else if (ls->current != call) {
-        rc = error_set(&err, ERR_UNAVAILABLE,
-                       "another coordinator is using this group; one at a time");
-        goto out;
-    }
-    TRY(push(ls, LISTENED_STEP, call, data, len, &err));
-out:
+    if (ls->current != call) return; /* it has been refused */
+    int rc = push(ls, LISTENED_STEP, call, data, len, &err);
     if (rc) rpc_call_finish(call, rc, err.text);
 }
 
@@ -90,6 +100,7 @@ static const struct rpc_method methods[] = {
     {.path = "/outrider.target.v1.Target/Describe", .on_message = on_describe},
     {.path = "/outrider.target.v1.Target/Run",
      .is_stream_in = true,
+     .on_open = on_run_open,
      .on_message = on_step,
      .on_half_close = on_run_half_close,
      .on_done = on_run_done},
@@ -105,7 +116,10 @@ int listener_open(struct listener **listener, const char *address,
     TRY(mem_array(&ls, 1, sizeof *ls, err));
     ls->queue = queue;
     ls->dog = dog;
+    struct target_description busy = *description;
+    busy.is_busy = true;
     TRY(target_description_encode(&ls->description, description, err));
+    TRY(target_description_encode(&ls->busy_description, &busy, err));
     const struct rpc_server_options options = {
         .address = address,
         .methods = methods,
@@ -125,6 +139,7 @@ void listener_close(struct listener *ls, int grace_ms)
     if (!ls) return;
     if (ls->server) rpc_server_close(ls->server, grace_ms);
     wire_buffer_free(&ls->description);
+    wire_buffer_free(&ls->busy_description);
     free(ls);
 }
 
