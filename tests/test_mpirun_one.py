@@ -133,6 +133,20 @@ class One(Fixture):
         one.process.kill()
         self.assert_all_gone(10)
 
+    def test_a_model_that_cannot_be_opened_ends_the_job(self):
+        one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "2",
+                         "--target", "/nowhere", "--draft", os.path.join(TALES, "draft"),
+                         "--listen", self.address)
+        self.assertNotEqual(one.wait(20), 0)
+        self.assertIn("cannot open /nowhere", one.log())
+
+    def test_an_address_that_cannot_be_bound_ends_the_job(self):
+        one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "2",
+                         "--target", os.path.join(TALES, "target"), "--draft", "none",
+                         "--listen", "unix:/nowhere/c")
+        self.assertNotEqual(one.wait(20), 0)
+        self.assertIn("/nowhere/c", one.log())
+
 
 class Group(Fixture):
     def test_a_group_comes_back_after_a_killed_rank(self):
