@@ -154,8 +154,8 @@ static json_t *token_json(const struct score_token *token)
     json_t *top = json_array();
     for (int i = 0; i < token->n_top; i++) {
         const struct score_alternative *a = &token->top[i];
-        json_array_append_new(top, json_pack("{si ss sf}", "id", (int)a->id, "text", a->text,
-                                             "logprob", (double)a->logprob));
+        json_array_append_new(top, json_pack("{si ss so}", "id", (int)a->id, "text", a->text,
+                                             "logprob", client_json_number((double)a->logprob)));
     }
     double logprob = token->has_logprob ? (double)token->logprob : (double)NAN;
     return json_pack("{si ss so so}", "id", (int)token->id, "text", token->text, "logprob",
@@ -164,9 +164,9 @@ static json_t *token_json(const struct score_token *token)
 
 static int print_object(struct score *s, struct error *err)
 {
-    json_t *object =
-        json_pack("{si si sf so sO}", "n_tokens", s->n, "n_scored", s->n_scored, "total_logprob",
-                  s->total, "perplexity", client_json_number(perplexity(s)), "tokens", s->tokens);
+    json_t *object = json_pack("{si si so so sO}", "n_tokens", s->n, "n_scored", s->n_scored,
+                               "total_logprob", client_json_number(s->total), "perplexity",
+                               client_json_number(perplexity(s)), "tokens", s->tokens);
     return client_print_json(object, err);
 }
 

@@ -158,7 +158,7 @@ int drafter_propose(struct drafter *d, struct sequence *seq, int k, const int32_
 {
     int rc = 0, committed = seq->n_tokens;
     draft->n = 0;
-    /* A fully accepted round leaves the last guess unfed; position is the truth. */
+    /* The last committed token is fed here, whatever came before: its row is the first guess. */
     if (seq->n_draft_kv >= committed) seq->n_draft_kv = committed - 1;
     while (draft->n < k) {
         int position = committed + draft->n;

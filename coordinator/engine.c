@@ -11,9 +11,10 @@
 
 enum {
     ENGINE_SEQUENCES = 1, /* capacity; everything here loops over it */
-    ROUND_ARENA_BYTES = 64 << 20,
+    /* K + 1 rows, each cut out of a whole vocabulary; touched only when used. */
+    ROUND_ARENA_BYTES = 256 << 20,
     IDLE_US = 100000, /* how often an idle engine looks at its streams */
-    SIFT_US = 100000,
+    SIFT_US = 100000, /* how often the queue is searched for clients that have left */
     RECONNECT_US = 200000,
     CONNECT_US = 2000000,
     STATE_BYTES = ERROR_TEXT_BYTES
@@ -99,7 +100,10 @@ static int keep_connected(struct engine *e, struct error *err)
     if (target_is_connected(e->options.target)) return 0;
     if (clock_now_us() < e->next_connect_us) return 0;
     int rc = target_connect(e->options.target, clock_now_us() + CONNECT_US, err);
-    if (!rc) rc = adopt_group(e, err);
+    if (!rc) {
+        rc = adopt_group(e, err);
+        if (rc) target_disconnect(e->options.target);
+    }
     e->next_connect_us = clock_now_us() + RECONNECT_US;
     if (rc) {
         if (rc == ERR_UNAVAILABLE) error_wrap(err, "the target group is not there");

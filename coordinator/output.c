@@ -20,6 +20,7 @@ int output_open(struct output *out, const struct tokenizer *tok, const char *con
     TRY(mem_array(&out->text, out->capacity, 1, err));
     TRY(detokenizer_open(&out->detok, tok, true, err));
 out:
+    if (rc) output_close(out);
     return rc;
 }
 
@@ -46,13 +47,24 @@ static int append(struct output *out, const char *text, size_t len, struct error
     return 0;
 }
 
+/* As strstr from byte `from`, but a text may hold NUL bytes and go on behind them. */
+static const char *find_in_text(const struct output *out, size_t from, const char *stop)
+{
+    const char *end = out->text + out->len;
+    for (const char *at = out->text + from; at < end; at += strlen(at) + 1) {
+        const char *found = strstr(at, stop);
+        if (found) return found;
+    }
+    return NULL;
+}
+
 /* Looks for the earliest stop string that ends after byte `old_len`. */
 static void find_stop(struct output *out, size_t old_len)
 {
     size_t from = old_len > out->longest_stop ? old_len - out->longest_stop : 0;
     const char *first = NULL;
     for (int i = 0; i < out->n_stops; i++) {
-        const char *found = strstr(out->text + from, out->stops[i]);
+        const char *found = find_in_text(out, from, out->stops[i]);
         if (found && (!first || found < first)) {
             first = found;
             out->matched = out->stops[i];

@@ -185,7 +185,7 @@ static void charge(struct sequence *seq, const struct target_cost *cost, int n_r
 /* After the step: the sequence's rows become tokens. */
 static void settle_part(const struct round_tools *tools, struct part *part,
                         const struct step_lane *lane, const struct target_row *rows,
-                        const struct target_cost *cost, int64_t start_us)
+                        const struct target_cost *cost, int64_t start_us, int64_t merge_us)
 {
     struct sequence *seq = part->seq;
     struct error err;
@@ -203,7 +203,7 @@ static void settle_part(const struct round_tools *tools, struct part *part,
     } else {
         charge(seq, cost, part->draft.n + 1, now_us - start_us, part->draft_us);
         seq->counters.draft_us += (uint64_t)part->draft_us;
-        seq->counters.accept_us += (uint64_t)(now_us - accept_us);
+        seq->counters.accept_us += (uint64_t)(now_us - accept_us + merge_us);
     }
     if (rc) fail_part(tools, part, &err);
 }
@@ -235,10 +235,12 @@ int round_run(const struct round_tools *tools, struct sequence **seqs, int n, st
         n_lanes++;
     }
     if (n_lanes == 0) return 0;
+    int64_t verify_us = clock_now_us();
     rows = arena_take(tools->arena, (size_t)n_wants, sizeof *rows);
-    if (n_wants && !rows) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", n_wants);
-    rc = target_verify(tools->target, lanes, n_lanes, wants, n_wants, tools->arena, rows, &cost,
-                       err);
+    rc = rows ? target_verify(tools->target, lanes, n_lanes, wants, n_wants, tools->arena, rows,
+                              &cost, err)
+              : error_set(err, ERR_NO_MEMORY, "no room for %d rows", n_wants);
+    int64_t merge_us = clock_now_us() - verify_us - cost.total_us;
     if (rc && target_is_connected(tools->target)) {
         /* A rank refused the step: whose lane it was is in the text, but the step is one. */
         for (int i = 0; i < n_lanes; i++) {
@@ -248,7 +250,7 @@ int round_run(const struct round_tools *tools, struct sequence **seqs, int n, st
     }
     if (rc) return rc;
     for (int i = 0; i < n_lanes; i++) {
-        settle_part(tools, &parts[i], &lanes[i], rows, &cost, start_us);
+        settle_part(tools, &parts[i], &lanes[i], rows, &cost, start_us, merge_us);
     }
     return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "model/numerics.h"
+#include "model/target_row_check.h"
 
 enum { TEXT_BYTES = 64 };
 
@@ -84,22 +85,20 @@ static float wished_logit(const struct slice_row *slices, int n_slices)
     return -INFINITY;
 }
 
-/* One chunk of the text: positions begin .. end. */
+/* One chunk of the text: the tokens begin .. end are fed and score those behind them. */
 struct chunk {
     const struct token_ids *ids;
     int begin, end, top_n;
+    struct step_row *rows; /* [end - begin] */
 };
 
-static int chunk_rows(const struct chunk *chunk, struct arena *arena, struct step_row **rows,
-                      int *n_rows, struct error *err)
+static int list_rows(struct chunk *chunk, struct arena *arena, struct error *err)
 {
-    int last = (int)chunk->ids->n - 1; /* nothing follows the last token */
-    int n = chunk->end < last ? chunk->end - chunk->begin : last - chunk->begin;
-    *n_rows = n > 0 ? n : 0;
-    *rows = arena_take(arena, (size_t)*n_rows, sizeof **rows);
-    if (!*rows) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", *n_rows);
-    for (int i = 0; i < *n_rows; i++) {
-        (*rows)[i] = (struct step_row){
+    int n_rows = chunk->end - chunk->begin;
+    chunk->rows = arena_take(arena, (size_t)n_rows, sizeof *chunk->rows);
+    if (!chunk->rows) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", n_rows);
+    for (int i = 0; i < n_rows; i++) {
+        chunk->rows[i] = (struct step_row){
             .index = i,
             .wish = {.n_best = chunk->top_n,
                      .n_ids = 1,
@@ -109,6 +108,16 @@ static int chunk_rows(const struct chunk *chunk, struct arena *arena, struct ste
         };
     }
     return 0;
+}
+
+/* What the workers say is checked before it becomes a number that somebody believes. */
+static int check_row(const struct round_tools *tools, const struct chunk *chunk, int row,
+                     const struct slice_row *slices, int n_slices, struct error *err)
+{
+    int n_vocab = target_description(tools->target)->vocab_size;
+    int rc = target_row_check_shape(slices, n_slices, n_vocab, err);
+    if (!rc) rc = target_row_check_slices(slices, n_slices, &chunk->rows[row].wish, err);
+    return rc ? target_blame(err) : 0;
 }
 
 /* Row i of the chunk scores the token after position begin + i. */
@@ -125,6 +134,7 @@ static int send_scores(const struct round_tools *tools, struct job *job, const s
     }
     for (int i = 0; i < n; i++) {
         const struct slice_row *slices = &answer->slices[(size_t)i * (size_t)answer->n_slices];
+        TRY(check_row(tools, chunk, i, slices, answer->n_slices, err));
         int32_t id = chunk->ids->data[chunk->begin + i + 1];
         double log_z = log_normaliser(slices, answer->n_slices);
         struct score_alternative *top = arena_take(tools->arena, (size_t)chunk->top_n, sizeof *top);
@@ -146,15 +156,12 @@ out:
     return rc;
 }
 
-static int score_chunk(const struct round_tools *tools, struct job *job, struct sequence *seq,
-                       const struct chunk *chunk, struct error *err)
+/* Feeds the chunk to the free sequence's slot. */
+static int feed_chunk(const struct round_tools *tools, struct sequence *seq,
+                      const struct chunk *chunk, struct target_answer *answer, struct error *err)
 {
-    int rc = 0, n_rows = 0, n_sent = seq->target_blocks.n;
-    struct step_row *rows;
-    struct target_answer answer;
+    int rc = 0, n_sent = seq->target_blocks.n;
     struct target_cost cost = {0};
-    arena_reset(tools->arena);
-    TRY(chunk_rows(chunk, tools->arena, &rows, &n_rows, err));
     TRY(block_table_reach(&seq->target_blocks, tools->target_pool, chunk->end, err));
     const struct step_lane lane = {
         .slot = seq->slot,
@@ -164,11 +171,23 @@ static int score_chunk(const struct round_tools *tools, struct job *job, struct 
         .first_block = n_sent,
         .n_blocks = seq->target_blocks.n - n_sent,
         .blocks = seq->target_blocks.blocks + n_sent,
-        .n_rows = n_rows,
-        .rows = rows,
+        .n_rows = chunk->end - chunk->begin,
+        .rows = chunk->rows,
     };
     struct step step = {.n_lanes = 1, .lanes = &lane};
-    TRY(target_step(tools->target, &step, tools->arena, &answer, &cost, err));
+    TRY(target_step(tools->target, &step, tools->arena, answer, &cost, err));
+out:
+    return rc;
+}
+
+static int score_chunk(const struct round_tools *tools, struct job *job, struct sequence *seq,
+                       struct chunk *chunk, struct error *err)
+{
+    int rc = 0;
+    struct target_answer answer = {0};
+    arena_reset(tools->arena);
+    TRY(list_rows(chunk, tools->arena, err));
+    if (chunk->end > chunk->begin) TRY(feed_chunk(tools, seq, chunk, &answer, err));
     TRY(send_scores(tools, job, chunk, &answer, err));
 out:
     return rc;
@@ -186,9 +205,10 @@ int score_run(const struct round_tools *tools, struct job *job, struct sequence 
         rc = error_set(err, ERR_ARGUMENT, "the text has %d tokens; scoring takes 1 to %d", n,
                        target->context_limit);
     }
-    for (int begin = 0; !rc && begin < n; begin += most) {
+    /* The last token is not fed: nothing follows it. A text of one token has one chunk all the same. */
+    for (int begin = 0; !rc && (begin == 0 || begin < n - 1); begin += most) {
         chunk.begin = begin;
-        chunk.end = begin + most < n ? begin + most : n;
+        chunk.end = begin + most < n - 1 ? begin + most : n - 1;
         rc = score_chunk(tools, job, seq, &chunk, err);
     }
     block_table_release(&seq->target_blocks, tools->target_pool);

@@ -336,6 +336,13 @@ out:
     return rc;
 }
 
+int target_blame(struct error *err)
+{
+    if (err->code != ERR_FORMAT) return err->code;
+    err->code = ERR_INTERNAL;
+    return error_wrap(err, "the workers' answer makes no sense");
+}
+
 /* Where each lane's wants begin, and their wishes. */
 static int plan_rows(struct step_lane *lanes, int n_lanes, const struct target_want *wants,
                      int n_wants, struct arena *arena, struct step_row **rows, struct error *err)
@@ -365,8 +372,9 @@ static int merge_want(struct target *t, const struct target_want *want, struct s
     int rc = 0;
     for (;;) {
         int n_best_more = 0;
-        TRY(target_row_merge(slices, d->n_slices, d->vocab_size, &row->wish, want->rule,
-                             want->params, want->q, arena, out, &n_best_more, err));
+        rc = target_row_merge(slices, d->n_slices, d->vocab_size, &row->wish, want->rule,
+                              want->params, want->q, arena, out, &n_best_more, err);
+        if (rc) return target_blame(err);
         if (n_best_more == 0) break;
         row->wish.n_best = n_best_more;
         const struct step_more more = {.lane = want->lane, .n_rows = 1, .rows = row};

@@ -51,6 +51,10 @@ struct target_answer {
 int target_step(struct target *target, struct step *step, struct arena *arena,
                 struct target_answer *answer, struct target_cost *cost, struct error *err);
 
+/* Turns the error of an answer that makes no sense into one that does not blame the client
+ * (ERR_INTERNAL); others stay. Returns the code. */
+int target_blame(struct error *err);
+
 /* What a lane's row is wanted for. */
 struct target_want {
     int lane, index; /* the row behind tokens[index] of the lane */

@@ -10,6 +10,7 @@
 
 /* Unknown fields cost the most arena: about 100 bytes for two. */
 enum { DESCRIPTION_BYTES_MAX = 4096, DESCRIPTION_ARENA_BYTES = 512 << 10 };
+enum { SIZE_MOST = 1 << 28, KV_BLOCKS_MOST = 1 << 24 };
 enum { DESCRIPTION_EOS_MAX = sizeof((struct target_description){0}.eos_ids) / sizeof(int32_t) };
 
 static const ProtobufCMessage *description_build(struct arena *scratch, const void *value)
@@ -81,31 +82,33 @@ out:
     return rc;
 }
 
-/* Sizes: all are at least 1. */
+/* Sizes: all are at least 1, and none so large that sums and products of positions overflow or that
+ * its tables take gigabytes. */
 static int sizes_decode(const Outrider__Target__V1__Description *msg,
                         struct target_description *desc, struct error *err)
 {
     const struct {
         int *out;
         uint32_t value;
+        int most;
         const char *field;
-    } sizes[] = {{&desc->n_layers, msg->n_layers, "n_layers"},
-                 {&desc->dim, msg->dim, "dim"},
-                 {&desc->n_heads, msg->n_heads, "n_heads"},
-                 {&desc->n_kv_heads, msg->n_kv_heads, "n_kv_heads"},
-                 {&desc->head_dim, msg->head_dim, "head_dim"},
-                 {&desc->ffn_dim, msg->ffn_dim, "ffn_dim"},
-                 {&desc->vocab_size, msg->vocab_size, "vocab_size"},
-                 {&desc->n_slots, msg->n_slots, "n_slots"},
-                 {&desc->n_kv_blocks, msg->n_kv_blocks, "n_kv_blocks"},
-                 {&desc->block_tokens, msg->block_tokens, "block_tokens"},
-                 {&desc->context_limit, msg->context_limit, "context_limit"},
-                 {&desc->max_step_tokens, msg->max_step_tokens, "max_step_tokens"},
-                 {&desc->max_step_rows, msg->max_step_rows, "max_step_rows"},
-                 {&desc->n_threads, msg->n_threads, "n_threads"}};
+    } sizes[] = {{&desc->n_layers, msg->n_layers, SIZE_MOST, "n_layers"},
+                 {&desc->dim, msg->dim, SIZE_MOST, "dim"},
+                 {&desc->n_heads, msg->n_heads, SIZE_MOST, "n_heads"},
+                 {&desc->n_kv_heads, msg->n_kv_heads, SIZE_MOST, "n_kv_heads"},
+                 {&desc->head_dim, msg->head_dim, SIZE_MOST, "head_dim"},
+                 {&desc->ffn_dim, msg->ffn_dim, SIZE_MOST, "ffn_dim"},
+                 {&desc->vocab_size, msg->vocab_size, SIZE_MOST, "vocab_size"},
+                 {&desc->n_slots, msg->n_slots, SIZE_MOST, "n_slots"},
+                 {&desc->n_kv_blocks, msg->n_kv_blocks, KV_BLOCKS_MOST, "n_kv_blocks"},
+                 {&desc->block_tokens, msg->block_tokens, SIZE_MOST, "block_tokens"},
+                 {&desc->context_limit, msg->context_limit, SIZE_MOST, "context_limit"},
+                 {&desc->max_step_tokens, msg->max_step_tokens, SIZE_MOST, "max_step_tokens"},
+                 {&desc->max_step_rows, msg->max_step_rows, SIZE_MOST, "max_step_rows"},
+                 {&desc->n_threads, msg->n_threads, SIZE_MOST, "n_threads"}};
     int rc = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !rc; i++) {
-        rc = wire_int(sizes[i].out, sizes[i].value, 1, INT32_MAX, sizes[i].field, err);
+        rc = wire_int(sizes[i].out, sizes[i].value, 1, sizes[i].most, sizes[i].field, err);
     }
     return rc;
 }

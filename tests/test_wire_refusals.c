@@ -283,6 +283,9 @@ START_TEST(description_refusals_name_the_field)
     } cases[] = {
         {offsetof(struct target_description, vocab_size), 0, "vocab_size is 0"},
         {offsetof(struct target_description, dim), -1, "dim is 4294967295"},
+        {offsetof(struct target_description, context_limit), INT32_MAX,
+         "context_limit is 2147483647"},
+        {offsetof(struct target_description, n_kv_blocks), 1 << 25, "n_kv_blocks is 33554432"},
         {offsetof(struct target_description, rank), 2, "rank is 2, must be 0 to 1"},
         {offsetof(struct target_description, n_slices), 9, "n_slices is 9"},
         {offsetof(struct target_description, n_slices), 3, "n_slices is 3, not a multiple"},

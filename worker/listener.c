@@ -7,8 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-enum { ORPHAN_STEP_US = 2000000 };
-
 struct listener {
     struct rpc_server *server;
     struct queue *queue;
@@ -93,7 +91,7 @@ static void on_run_done(struct rpc_call *call, void *service)
     struct listener *ls = service;
     if (ls->current != call) return;
     ls->current = NULL;
-    watchdog_hasten(ls->dog, clock_now_us() + ORPHAN_STEP_US);
+    watchdog_hasten(ls->dog, clock_now_us() + LISTENER_ORPHAN_US);
 }
 
 static const struct rpc_method methods[] = {

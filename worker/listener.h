@@ -9,6 +9,9 @@
 
 struct listener;
 
+/* How long a step may still take whose coordinator is gone. */
+enum { LISTENER_ORPHAN_US = 2000000 };
+
 /* What the engine thread pops. */
 enum listened_kind { LISTENED_BEGIN, LISTENED_STEP };
 

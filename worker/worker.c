@@ -166,7 +166,9 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     *worker = w;
     w = NULL;
 out:
-    worker_close(w);
+    /* Under MPI a failed start is not taken apart: MPI_Finalize would wait for peers that wait for us.
+     * The process ends next, and mpirun ends the others. */
+    if (!rc || !w || !w->group.world) worker_close(w);
     return rc;
 }
 
@@ -214,6 +216,8 @@ static int handle_step(struct worker *w, struct listened *item, struct error *er
         return 0;
     }
     watchdog_arm(w->dog, start_us + (int64_t)w->options.step_timeout_s * 1000000);
+    /* The stream may have ended while the step was queued, when there was no watch to hasten. */
+    if (rpc_call_is_cancelled(item->call)) watchdog_hasten(w->dog, start_us + LISTENER_ORPHAN_US);
     rc = verifier_step(w->verifier, &step, &reply, err);
     watchdog_disarm(w->dog);
     if (rc) return rc;
