@@ -179,7 +179,9 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     *coordinator = c;
     c = NULL;
 out:
-    coordinator_close(c);
+    /* Under MPI a failed start is not taken apart: MPI_Finalize would wait for peers that wait for us.
+     * The process ends next, and mpirun ends the others. */
+    if (!rc || !c || !c->world) coordinator_close(c);
     return rc;
 }
 

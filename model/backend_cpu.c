@@ -233,13 +233,16 @@ static void cpu_swiglu(struct backend *be, float *gate_up, const float *bias, in
 static void tree_add_member(void *arg, int member, int n_members)
 {
     const struct rows_job *job = arg;
-    int begin, end;
-    team_range((int)job->count, KERNEL_COLUMNS, member, n_members, &begin, &end);
+    int first, last;
+    team_range((int)((job->count + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS), 1, member, n_members,
+               &first, &last);
+    size_t begin = (size_t)first * KERNEL_COLUMNS, end = (size_t)last * KERNEL_COLUMNS;
+    if (end > job->count) end = job->count;
     for (int distance = 1; distance < job->n_parts; distance *= 2) {
         for (int part = 0; part < job->n_parts; part += 2 * distance) {
             float *low = job->out + (size_t)part * job->count;
             const float *high = low + (size_t)distance * job->count;
-            for (int i = begin; i < end; i++) {
+            for (size_t i = begin; i < end; i++) {
                 low[i] += high[i];
             }
         }

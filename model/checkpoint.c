@@ -197,7 +197,7 @@ out:
 void checkpoint_close(struct checkpoint *ck)
 {
     if (!ck) return;
-    checkpoint_close_shards(ck);
+    checkpoint_close_files(ck);
     free(ck->tensors);
     free(ck->layout);
     free(ck->name);

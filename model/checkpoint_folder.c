@@ -13,22 +13,22 @@ enum {
     PATH_BYTES = 4096,
     CONFIG_MOST_BYTES = 4 << 20,
     INDEX_MOST_BYTES = 100 << 20,
-    MOST_SHARDS = 4096
+    MOST_FILES = 4096
 };
 
 static const char index_file[] = "model.safetensors.index.json";
 static const char single_file[] = "model.safetensors";
 
-void checkpoint_close_shards(struct checkpoint *ck)
+void checkpoint_close_files(struct checkpoint *ck)
 {
-    for (size_t i = 0; i < ck->n_shards; i++) {
-        file_unmap(&ck->shards[i].view);
-        safetensors_free(&ck->shards[i].table);
-        free(ck->shards[i].file);
+    for (size_t i = 0; i < ck->n_files; i++) {
+        file_unmap(&ck->files[i].view);
+        safetensors_free(&ck->files[i].table);
+        free(ck->files[i].name);
     }
-    free(ck->shards);
-    ck->shards = NULL;
-    ck->n_shards = 0;
+    free(ck->files);
+    ck->files = NULL;
+    ck->n_files = 0;
 }
 
 static int join_path(char path[PATH_BYTES], const char *folder, const char *file, struct error *err)
@@ -59,39 +59,39 @@ out:
     return rc;
 }
 
-static int open_shard(struct checkpoint *ck, const char *file, struct error *err)
+static int open_file(struct checkpoint *ck, const char *name, struct error *err)
 {
     char path[PATH_BYTES];
-    struct shard *shard = &ck->shards[ck->n_shards++];
+    struct weight_file *file = &ck->files[ck->n_files++];
     int rc = 0;
-    shard->file = strdup(file);
-    if (!shard->file) return error_set(err, ERR_NO_MEMORY, "no memory for a file name");
-    TRY(join_path(path, ck->name, file, err));
-    TRY(file_map(&shard->view, path, err));
-    rc = safetensors_parse(&shard->table, shard->view.data, shard->view.size_bytes, path, err);
+    file->name = strdup(name);
+    if (!file->name) return error_set(err, ERR_NO_MEMORY, "no memory for a file name");
+    TRY(join_path(path, ck->name, name, err));
+    TRY(file_map(&file->view, path, err));
+    rc = safetensors_parse(&file->table, file->view.data, file->view.size_bytes, path, err);
 out:
     return rc;
 }
 
-static void add_tensor(struct checkpoint *ck, const struct shard *shard,
+static void add_tensor(struct checkpoint *ck, const struct weight_file *file,
                        const struct safetensors_entry *entry)
 {
     ck->tensors[ck->n_tensors++] = (struct tensor){
         .name = entry->name,
         .entry = entry,
-        .weight = {.data = shard->view.data + entry->begin},
+        .weight = {.data = file->view.data + entry->begin},
     };
 }
 
 static int open_single(struct checkpoint *ck, struct error *err)
 {
     int rc = 0;
-    TRY(mem_array(&ck->shards, 1, sizeof *ck->shards, err));
-    TRY(open_shard(ck, single_file, err));
-    const struct safetensors *table = &ck->shards[0].table;
+    TRY(mem_array(&ck->files, 1, sizeof *ck->files, err));
+    TRY(open_file(ck, single_file, err));
+    const struct safetensors *table = &ck->files[0].table;
     TRY(mem_array(&ck->tensors, table->n_entries, sizeof *ck->tensors, err));
     for (size_t i = 0; i < table->n_entries; i++) {
-        add_tensor(ck, &ck->shards[0], &table->entries[i]);
+        add_tensor(ck, &ck->files[0], &table->entries[i]);
     }
 out:
     return rc;
@@ -103,19 +103,19 @@ static bool is_plain_name(const char *file)
     return file && *file && *file != '.' && !strchr(file, '/') && !strchr(file, '\\');
 }
 
-static int find_shard(struct checkpoint *ck, const char *file, const char *origin, size_t *at,
-                      struct error *err)
+static int find_file(struct checkpoint *ck, const char *file, const char *origin, size_t *at,
+                     struct error *err)
 {
     /* Maps list one file's tensors in a row, so the last one is tried first. */
-    for (size_t i = ck->n_shards; i-- > 0;) {
+    for (size_t i = ck->n_files; i-- > 0;) {
         *at = i;
-        if (strcmp(ck->shards[i].file, file) == 0) return 0;
+        if (strcmp(ck->files[i].name, file) == 0) return 0;
     }
-    if (ck->n_shards == MOST_SHARDS) {
-        return error_set(err, ERR_UNSUPPORTED, "%s names more than %d files", origin, MOST_SHARDS);
+    if (ck->n_files == MOST_FILES) {
+        return error_set(err, ERR_UNSUPPORTED, "%s names more than %d files", origin, MOST_FILES);
     }
-    *at = ck->n_shards;
-    return open_shard(ck, file, err);
+    *at = ck->n_files;
+    return open_file(ck, file, err);
 }
 
 static int add_mapped(struct checkpoint *ck, const char *name, const json_t *value,
@@ -129,14 +129,14 @@ static int add_mapped(struct checkpoint *ck, const char *name, const json_t *val
                          "%s: the file of tensor \"%.100s\" is \"%.100s\", which is no plain name",
                          origin, name, file ? file : "no string");
     }
-    TRY(find_shard(ck, file, origin, &at, err));
-    const struct safetensors_entry *entry = safetensors_find(&ck->shards[at].table, name);
+    TRY(find_file(ck, file, origin, &at, err));
+    const struct safetensors_entry *entry = safetensors_find(&ck->files[at].table, name);
     if (!entry) {
         rc = error_set(err, ERR_FORMAT, "%s: tensor \"%.100s\" is not in %.100s", origin, name,
                        file);
         goto out;
     }
-    add_tensor(ck, &ck->shards[at], entry);
+    add_tensor(ck, &ck->files[at], entry);
 out:
     return rc;
 }
@@ -153,7 +153,7 @@ static int open_indexed(struct checkpoint *ck, const char *index, size_t len, co
         goto out;
     }
     TRY(mem_array(&ck->tensors, json_object_size(map), sizeof *ck->tensors, err));
-    TRY(mem_array(&ck->shards, MOST_SHARDS, sizeof *ck->shards, err));
+    TRY(mem_array(&ck->files, MOST_FILES, sizeof *ck->files, err));
     for (void *at = json_object_iter(map); at; at = json_object_iter_next(map, at)) {
         TRY(add_mapped(ck, json_object_iter_key(at), json_object_iter_value(at), origin, err));
     }
@@ -169,7 +169,7 @@ static int open_tensors(struct checkpoint *ck, struct error *err)
     size_t len = 0;
     int rc = open_single(ck, err);
     if (rc != ERR_NOT_FOUND) return rc;
-    checkpoint_close_shards(ck);
+    checkpoint_close_files(ck);
     TRY(join_path(path, ck->name, index_file, err));
     rc = file_read_text(&index, &len, path, INDEX_MOST_BYTES, err);
     if (rc == ERR_NOT_FOUND) {

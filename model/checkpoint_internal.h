@@ -43,8 +43,8 @@ struct tensor {
 
 /* One mapped file with its table. Cutting the file short under a running program kills it
  * (SIGBUS), as with every mapped file. */
-struct shard {
-    char *file;
+struct weight_file {
+    char *name;
     struct file_view view;
     struct safetensors table;
 };
@@ -57,8 +57,8 @@ struct checkpoint {
     size_t n_layout;
     struct tensor *tensors; /* ascending by name once open is done */
     size_t n_tensors;
-    struct shard *shards;
-    size_t n_shards;
+    struct weight_file *files;
+    size_t n_files;
     uint64_t fingerprint;
 };
 
@@ -75,11 +75,11 @@ struct synthetic_model {
 int checkpoint_layout(const struct model_config *cfg, struct tensor_spec **layout, size_t *n,
                       struct error *err);
 
-/* Each fills cfg, layout, tensors (and shards) of a checkpoint whose name is set; what they leave
+/* Each fills cfg, layout, tensors (and files) of a checkpoint whose name is set; what they leave
  * behind on failure checkpoint_close releases. */
 int checkpoint_open_folder(struct checkpoint *ck, struct error *err);
 int checkpoint_open_synthetic(struct checkpoint *ck, struct error *err);
-void checkpoint_close_shards(struct checkpoint *ck);
+void checkpoint_close_files(struct checkpoint *ck);
 
 /* The dimensions of a named shape, bos and eos unset. False when there is none of this name. */
 bool checkpoint_named_shape(const char *name, struct model_config *cfg);

@@ -152,7 +152,7 @@ void sampling_draft_dist(const float *logits, int n_vocab, const struct sampling
     struct select_heap heap = {.items = scratch, .capacity = params->temperature > 0 ? support : 1};
     select_offer_logits(&heap, logits, n_vocab, false);
     select_sort_best(&heap);
-    if (heap.n <= 1) {
+    if (heap.n <= 1 || heap.items[0].score == HUGE_VAL) {
         one_hot(out, heap.n ? heap.items[0].id : 0);
         return;
     }

@@ -42,7 +42,8 @@ int32_t sparse_draw(const struct sparse_dist *dist, double u);
 /* The draft's q: the `support` best of logits[n_vocab] (legal: acceptance needs the exact q, not the
  * whole of it), then params applied and renormalised. out->ids and out->p hold `support` entries,
  * 1 <= support; scratch holds `support` items. Temperature 0 gives the one-hot of the best. Tokens
- * without mass (-inf, NaN, underflow) are left out; a row without any gives the one-hot of id 0. */
+ * without mass (-inf, NaN, underflow) are left out; a row without any gives the one-hot of id 0, one
+ * with +inf the one-hot of the first: whatever a broken draft computes, q is a distribution. */
 void sampling_draft_dist(const float *logits, int n_vocab, const struct sampling_params *params,
                          int support, struct select_item *scratch, struct sparse_dist *out);
 

@@ -30,7 +30,7 @@ struct rig_lane {
 struct rig_rank {
     struct rig *rig;
     int rank;
-    const char *model, *kernels;
+    const char *kernels;
     int n_threads;
     const struct rig_lane *lanes;
     int n_lanes;
@@ -46,7 +46,8 @@ static inline void *rig_open_rank(void *arg)
     const struct model_options options = {.n_kv_blocks = RIG_BLOCKS,
                                           .max_tokens = RIG_TOKENS_MAX,
                                           .max_rows = RIG_TOKENS_MAX,
-                                          .max_lanes = RIG_LANES_MAX};
+                                          .max_lanes = RIG_LANES_MAX,
+                                          .n_vocab = rig->n_vocab};
     r->failed = backend_cpu_open(&rig->backends[r->rank], &cpu, &r->err) ||
                 model_open(&rig->models[r->rank], rig->ck, rig->comms[r->rank],
                            rig->backends[r->rank], &options, &r->err);
@@ -67,23 +68,30 @@ static inline void rig_each(struct rig *rig, void *(*fn)(void *), struct rig_ran
     }
 }
 
-static inline void rig_open(struct rig *rig, const char *model, int n_ranks, const char *kernels,
-                            int n_threads)
+/* n_vocab: ids that exist; 0 = all of the config's. */
+static inline void rig_open_cut(struct rig *rig, const char *model, int n_ranks,
+                                const char *kernels, int n_threads, int n_vocab)
 {
     struct error err;
     struct rig_rank ranks[RIG_RANKS_MAX] = {0};
     *rig = (struct rig){.n_ranks = n_ranks};
     CHECK_OK(checkpoint_open(&rig->ck, model, &err));
-    rig->n_vocab = checkpoint_config(rig->ck)->vocab_size;
+    rig->n_vocab = n_vocab ? n_vocab : checkpoint_config(rig->ck)->vocab_size;
     if (n_ranks == 1) {
         rig->comms[0] = comm_single();
     } else {
         CHECK_OK(comm_threads_open(rig->comms, n_ranks, &err));
     }
     for (int i = 0; i < n_ranks; i++) {
-        ranks[i] = (struct rig_rank){.model = model, .kernels = kernels, .n_threads = n_threads};
+        ranks[i] = (struct rig_rank){.kernels = kernels, .n_threads = n_threads};
     }
     rig_each(rig, rig_open_rank, ranks);
+}
+
+static inline void rig_open(struct rig *rig, const char *model, int n_ranks, const char *kernels,
+                            int n_threads)
+{
+    rig_open_cut(rig, model, n_ranks, kernels, n_threads, 0);
 }
 
 static inline void *rig_close_rank(void *arg)

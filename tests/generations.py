@@ -24,7 +24,7 @@ def order(ids, repeat=1, **fields):
 
 
 def golden_prompts():
-    """The prompts with reference outputs: [{"text", "ids", "greedy_ids", "greedy_margins", ...}]."""
+    """The prompts with reference outputs: dicts of text, ids, greedy_ids, greedy_margins, ..."""
     path = os.path.join(SOURCE, "tests", "golden", "tales", "reference_target.json")
     with open(path, encoding="utf-8") as file:
         return json.load(file)["prompts"]
@@ -35,6 +35,7 @@ class GenerationCluster(Cluster):
 
     def __init__(self, build, **options):
         super().__init__(build, **options)
+        self.draft_name = "tales draft"
         self.program = os.path.join(build, "tests", "prog_generate")
 
     def is_serving(self, address=None):
@@ -42,10 +43,10 @@ class GenerationCluster(Cluster):
                                 capture_output=True, timeout=30, check=False)
         return answer.returncode == 0
 
-    def use_draft(self, draft):
+    def use_draft(self, draft, name):
         """A new coordinator with another draft; the workers stay."""
         self.coordinator.stop()
-        self.draft = draft
+        self.draft, self.draft_name = draft, name
         self.start_coordinator()
         self.wait_serving()
 

@@ -1,8 +1,8 @@
 /* ctest: libs=base */
 /* Chi-square tests for scripts: one cell per line of the input, `COUNT PROBABILITY` (fit: counts
  * against a distribution) or `COUNT COUNT` (same: two samples of one unknown distribution). Prints
- * one JSON line: cells after pooling, chi_square, p_value, detectable_tv (the total-variation distance
- * that would be found in 9 of 10 cases at p = 1e-4). */
+ * one JSON line: cells after pooling, chi_square, p_value, detectable_tv (the total-variation
+ * distance that would be found in 9 of 10 cases at p = 1e-4). */
 #include <float.h>
 #include <inttypes.h>
 #include <stdbool.h>

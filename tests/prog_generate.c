@@ -2,9 +2,9 @@
 /* Many generations over one connection, for tests of what is generated.
  *   prog_generate ADDRESS describe   exits with 0 when the coordinator serves
  *   prog_generate ADDRESS            one order per line of the input, one JSON line per generation
- * An order is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N temperature=X top_k=N
- * top_p=X seed=N n_draft=N rule=NAME full_rows=0|1 ignore_eos=0|1, and repeat=N: N generations with
- * seeds seed, seed + 1, ... The next request is on its way while one is answered. */
+ * An order is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N temperature=X
+ * top_k=N top_p=X seed=N n_draft=N rule=NAME full_rows=0|1 ignore_eos=0|1, and repeat=N: N
+ * generations with seeds seed, seed + 1, ... The next request is on its way while one is answered. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,32 +162,38 @@ static void print_generation(const struct heard *heard, const struct generate_su
            c->more_rows, c->bytes_sent, c->bytes_received);
 }
 
+static int hear_message(struct session *s, bool *is_last, int64_t deadline_us, struct error *err)
+{
+    const uint8_t *data;
+    size_t len;
+    struct generate_reply reply;
+    int rc = 0;
+    TRY(rpc_stream_receive(s->flights[0].stream, &data, &len, deadline_us, err));
+    arena_reset(&s->arena);
+    TRY(generate_reply_decode(data, len, &s->arena, &reply, err));
+    if (reply.tokens) TRY(hear_tokens(&s->heard, reply.tokens, err));
+    if (reply.summary) print_generation(&s->heard, reply.summary);
+    *is_last = reply.summary != NULL;
+out:
+    return rc;
+}
+
 /* Hears the oldest flight to its end: tokens, the summary, the end of the stream. */
 static int land(struct session *s, struct error *err)
 {
     struct flight flight = s->flights[0];
     int64_t deadline_us = clock_now_us() + CALL_S * INT64_C(1000000);
-    bool has_summary = false;
+    bool is_last = false, is_more = false;
     int rc = 0;
     s->heard.n_ids = s->heard.n_rounds = 0;
-    for (;;) {
-        const uint8_t *data;
-        size_t len;
-        struct generate_reply reply;
-        rc = rpc_stream_receive(flight.stream, &data, &len, deadline_us, err);
-        if (rc == ERR_CLOSED && has_summary)
-            rc = 0;
-        else if (!rc && has_summary)
-            rc = error_set(err, ERR_FORMAT, "a message after the summary");
-        else if (!rc) {
-            arena_reset(&s->arena);
-            TRY(generate_reply_decode(data, len, &s->arena, &reply, err));
-            if (reply.tokens) TRY(hear_tokens(&s->heard, reply.tokens, err));
-            has_summary = reply.summary != NULL;
-            if (has_summary) print_generation(&s->heard, reply.summary);
-            continue;
-        }
-        break;
+    while (!is_last) {
+        TRY(hear_message(s, &is_last, deadline_us, err));
+    }
+    rc = hear_message(s, &is_more, deadline_us, err);
+    if (rc == ERR_CLOSED) {
+        rc = 0;
+    } else if (!rc) {
+        rc = error_set(err, ERR_FORMAT, "a message after the summary");
     }
 out:
     if (rc) error_wrap(err, "seed %" PRIu64, flight.seed);

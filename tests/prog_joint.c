@@ -1,8 +1,8 @@
 /* ctest: libs=model */
 /* The exact joint distribution of the two tokens after a prompt: p(a) p(b | a) from whole rows of
- * logits in one process, with top-k (0 = all) at temperature 1, by plain code of its own. Prints one
- * line `A B PROBABILITY` per pair that has at least LEAST, and one `A -1 PROBABILITY` for all other pairs
- * that begin with A.
+ * logits in one process, with top-k (0 = all) at temperature 1, by plain code of its own. Prints
+ * one line `A B PROBABILITY` per pair that has at least LEAST, and one `A -1 PROBABILITY` for all
+ * other pairs that begin with A.
  *   prog_joint MODEL TOP_K LEAST ID,ID,... */
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* ctest: libs=worker */
 /* One rank of tests/test_forward_mpi.sh: feeds fixed tokens to a model in every way it knows, under
- * mpirun with any number of ranks, and prints a hash of each of its vocabulary slices' logits over all
- * positions: `threads=1 chunk=7 slice=3 hash=...`. What is printed must not depend on anything but
- * the model, the tokens and the slice.
+ * mpirun with any number of ranks, and prints a hash of each of its vocabulary slices' logits over
+ * all positions: `threads=1 chunk=7 slice=3 hash=...`. What is printed must not depend on anything
+ * but the model, the tokens and the slice.
  *   prog_logits MODEL N_TOKENS [other]   other: the last token is another one */
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-"""A model folder with the shape and the tokenizer of another and random weights: a draft that guesses
-badly, for tests that must hold whatever the draft is."""
+"""A model folder with the shape and the tokenizer of another and random weights: a draft that
+guesses badly, for tests that must hold whatever the draft is."""
 import array
 import json
 import os

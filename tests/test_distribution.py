@@ -8,6 +8,7 @@ the same round or, after a rejection, from the next one: independence of rounds 
 seeds are fixed: a run repeats itself.
 Usage: test_distribution.py BUILD_FOLDER
 """
+import collections
 import math
 import sys
 
@@ -63,6 +64,22 @@ def check_fit(build, report, rule, done, exact):
                  "found in 9 of 10 cases")
 
 
+def check_forgets(build, report, rule, done, exact):
+    """Where the first guess was rejected, the second token comes from another round, and p(b | a)
+    must not know what was guessed for its place before. The first tokens are taken as they fell, so
+    the test has a few degrees of freedom less than it counts: it errs on the quiet side."""
+    after = [one for one in done if one["accepted_in_round"][0] == 0]
+    seen = collections.Counter(one["ids"][0] for one in after)
+    first = collections.Counter()
+    for (a, _), p in exact.items():
+        first[a] += p
+    given = {(a, b): seen[a] / len(after) * p / first[a] for (a, b), p in exact.items()}
+    fit = fit_pairs(build, after, given)
+    report.check(fit["p_value"] > P_LEAST,
+                 f"{rule}, after {len(after)} rejections of the first guess: chi-square "
+                 f"{fit['chi_square']:.1f} over {fit['cells']} cells, p = {fit['p_value']:.3g}")
+
+
 def check_power(build, report, done, exact):
     """The same draws against a distribution that is a little off must not pass."""
     gap = 1.5 * fit_pairs(build, done, exact)["detectable_tv"]
@@ -105,6 +122,7 @@ def main():
     for rule, done in draws.items():
         check_requests(report, rule, done)
         check_fit(build, report, rule, done, exact)
+        check_forgets(build, report, rule, done, exact)
     check_power(build, report, draws["block"], exact)
     check_accepted(report, draws)
     return report.status()

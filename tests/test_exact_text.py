@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=worker timeout=900
-"""Text with speculation is the text without, token for token: greedy and `coupled`, for every K, every
-number of ranks, a good draft and one with random weights, cuts, whole rows, and ends of every kind.
+"""Text with speculation is the text without, token for token: greedy and `coupled`, for every K,
+every number of ranks, a good draft and one with random weights, cuts, whole rows, and ends of every
+kind.
 
 Everything is compared with one rank that decodes plainly (K = 0).
 Usage: test_exact_text.py BUILD_FOLDER
@@ -128,7 +129,7 @@ def find_ends(cases, cluster):
 
 
 def ends_of_sequence(cases, cluster, ends):
-    """The end of sequence among the guesses: it ends the text there, or with ignore_eos does not."""
+    """The end of sequence among the guesses: the text ends there, or with ignore_eos goes on."""
     n_inside = 0
     for seed, prompt, rest in ends:
         orders = [order(prompt, seed=seed, n_draft=k, max_tokens=30, temperature=1,
@@ -162,7 +163,6 @@ def check_reference(cases):
 
 def run_ranks(build, cases, n_ranks, random_draft, ends):
     with GenerationCluster(build, n_ranks=n_ranks) as cluster:
-        cluster.draft_name = "tales draft"
         greedy(cases, cluster, ALL_K)
         to_the_end(cases, cluster)
         coupled(cases, cluster, ALL_K if n_ranks == 1 else (0, 2, 5, 8))
@@ -172,8 +172,7 @@ def run_ranks(build, cases, n_ranks, random_draft, ends):
             check_reference(cases)
             ends += find_ends(cases, cluster)
         ends_of_sequence(cases, cluster, ends)
-        cluster.use_draft(random_draft)
-        cluster.draft_name = "random draft"
+        cluster.use_draft(random_draft, "random draft")
         greedy(cases, cluster, (1, 4, 8) if n_ranks == 1 else (3,))
         coupled(cases, cluster, range(1, 9) if n_ranks == 1 else (3, 8))
         ends_of_sequence(cases, cluster, ends[:2])

@@ -81,6 +81,19 @@ class Group(FaultTest):
         self.world.wait_log("coordinator", "target_lost", 1)
         self.restart()
 
+    def test_rank_is_killed_and_nobody_tells_the_others(self):
+        """Rank 0 waits in a collective for one who is dead, and mpirun does not look."""
+        stream, ranks = Stream(self.world), self.world.rank_pids()
+        os.kill(self.world.workers.pid, signal.SIGSTOP)
+        try:
+            os.kill(ranks[1], signal.SIGKILL)
+            self.check_lost(stream, 1.5, "lost rank 1")
+            self.check_gone([ranks[0]], 4)
+            self.world.wait_log("workers", "step_stuck", 1)
+        finally:
+            os.kill(self.world.workers.pid, signal.SIGCONT)
+        self.restart()
+
     def test_rank_is_killed_while_idle(self):
         pids = self.group_pids()
         self.world.kill_rank(0)
@@ -139,7 +152,7 @@ class Group(FaultTest):
         self.addCleanup(second.stop)
         wait_until(lambda: "another coordinator" in second.log(), 10 * PATIENCE,
                    "the second one is told so")
-        stream = Stream(self.world)
+        stream = Stream(self.world, "-n", "400", *LONG[2:])
         done = self.world.outrider("generate", PROMPT, "-n", "4", "--address", other)
         self.check_failure(done.returncode, done.stderr, "another coordinator", "one at a time")
         self.assertFalse(self.world.is_serving(other))

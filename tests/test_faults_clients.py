@@ -2,13 +2,11 @@
 # ctest: labels=full libs=client timeout=600
 """Clients that leave, wait too long or come too many, and peers that do not speak our protocol: each
 case ends with the same right text for the next client."""
-import os
 import random
 import select
 import signal
 import socket
 import struct
-import subprocess
 import time
 
 from cluster import descendants
@@ -221,6 +219,17 @@ class Garbage(ClientTest):
                     peer.recv(65536)
             except OSError:
                 pass  # thrown out: as it should be
+
+    def test_our_own_calls_are_understood(self):
+        """Otherwise the garbage below would not get as far as it should."""
+        host, _, port = self.world.worker_addresses[0].rpartition(":")
+        with socket.create_connection((host, int(port)), 5) as peer:
+            peer.sendall(call(DESCRIBE, b""))
+            answer, end = b"", time.monotonic() + 5 * PATIENCE
+            while b"LlamaForCausalLM" not in answer and time.monotonic() < end:
+                if select.select([peer], [], [], 0.1)[0]:
+                    answer += peer.recv(65536)
+            self.assertIn(b"LlamaForCausalLM", answer)
 
     def test_bytes_that_are_not_ours(self):
         stream = self.stream()

@@ -9,10 +9,15 @@
 #define DRAFT  SOURCE_DIR "/deploy/models/tales/draft"
 #define GOLDEN SOURCE_DIR "/tests/golden/models/"
 
-enum { N_TOKENS = 300 }; /* more than one attention partition of 256 */
+enum {
+    N_TOKENS = 300,      /* more than one attention partition of 256 */
+    N_TOKENS_SHORT = 40, /* where partitions are not the question */
+    SYNTHETIC_CUT = 100  /* ids in a cut vocabulary: slices of 64, 36 and none */
+};
 
 static int32_t tokens[N_TOKENS], other[3][N_TOKENS];
 static int32_t blocks[4][RIG_BLOCKS / 4];
+static float *tales; /* the reference of most tests, made once: see make_tales */
 
 /* Tokens from a fixed generator, and block tables that are anything but in order. */
 static void make_inputs(int n_vocab)
@@ -30,34 +35,33 @@ static void make_inputs(int n_vocab)
     }
 }
 
-static float *new_logits(const struct rig *rig)
+static float *new_logits(const struct rig *rig, int n)
 {
-    float *logits = calloc((size_t)N_TOKENS * (size_t)rig->n_vocab, sizeof *logits);
+    float *logits = calloc((size_t)n * (size_t)rig->n_vocab, sizeof *logits);
     ck_assert_ptr_nonnull(logits);
     return logits;
 }
 
-static void check_equal(const struct rig *rig, const float *a, const float *b, int first, int end,
+static void check_equal(const struct rig *rig, const float *a, const float *b, int n,
                         const char *what)
 {
-    for (int pos = first; pos < end; pos++) {
-        size_t at = (size_t)pos * (size_t)rig->n_vocab;
-        for (int id = 0; id < rig->n_vocab; id++) {
-            ck_assert_msg(memcmp(&a[at + (size_t)id], &b[at + (size_t)id], sizeof(float)) == 0,
-                          "%s: position %d, token %d: %.9g and %.9g", what, pos, id,
-                          (double)a[at + (size_t)id], (double)b[at + (size_t)id]);
-        }
+    size_t count = (size_t)n * (size_t)rig->n_vocab;
+    if (memcmp(a, b, count * sizeof *a) == 0) return;
+    for (size_t i = 0; i < count; i++) {
+        ck_assert_msg(memcmp(&a[i], &b[i], sizeof a[i]) == 0,
+                      "%s: position %zu, token %zu: %.9g and %.9g", what, i / (size_t)rig->n_vocab,
+                      i % (size_t)rig->n_vocab, (double)a[i], (double)b[i]);
     }
 }
 
-/* The logits that everything else is compared with: T = 1, one thread, the whole prompt at once. */
-static float *reference(const char *model)
+/* The logits that others are compared with: T = 1, one thread, n tokens at once. */
+static float *reference(const char *model, int n)
 {
     struct rig rig;
     rig_open(&rig, model, 1, "auto", 1);
     make_inputs(rig.n_vocab);
-    float *logits = new_logits(&rig);
-    rig_logits(&rig, tokens, N_TOKENS, N_TOKENS, blocks[0], logits);
+    float *logits = new_logits(&rig, n);
+    rig_logits(&rig, tokens, n, n, blocks[0], logits);
     double spread = 0;
     for (int id = 0; id < rig.n_vocab; id++) {
         spread += (double)(logits[id] - logits[0]) * (double)(logits[id] - logits[0]);
@@ -67,80 +71,169 @@ static float *reference(const char *model)
     return logits;
 }
 
-static void check_model(const char *model, int n_ranks, const char *kernels, int n_threads,
-                        int chunk)
+/* Runs once, before the tests fork. */
+static void make_tales(void)
+{
+    tales = reference(TALES, N_TOKENS);
+}
+
+static void drop_tales(void)
+{
+    free(tales);
+}
+
+/* One way to feed n tokens. */
+struct way {
+    int n_ranks, n_threads, chunk;
+    const char *kernels;
+};
+
+static void check_way(const char *model, const float *want, int n, struct way way)
 {
     struct error err;
     const struct kernels *found;
     char what[200];
-    if (kernels_find(&found, kernels, &err)) {
+    if (kernels_find(&found, way.kernels, &err)) {
         printf("not run on this machine: %s\n", err.text);
         return;
     }
-    snprintf(what, sizeof what, "%s T=%d kernels=%s threads=%d chunk=%d", strrchr(model, '/'),
-             n_ranks, kernels, n_threads, chunk);
-    float *want = reference(model);
+    const char *folder = strrchr(model, '/');
+    snprintf(what, sizeof what, "%s T=%d kernels=%s threads=%d chunk=%d", folder ? folder : model,
+             way.n_ranks, way.kernels, way.n_threads, way.chunk);
     struct rig rig;
-    rig_open(&rig, model, n_ranks, kernels, n_threads);
-    float *got = new_logits(&rig);
-    rig_logits(&rig, tokens, N_TOKENS, chunk, blocks[1], got);
-    check_equal(&rig, want, got, 0, N_TOKENS, what);
+    rig_open(&rig, model, way.n_ranks, way.kernels, way.n_threads);
+    float *got = new_logits(&rig, n);
+    rig_logits(&rig, tokens, n, way.chunk, blocks[1], got);
+    check_equal(&rig, want, got, n, what);
     rig_close(&rig);
     free(got);
-    free(want);
+}
+
+static void check_tales(struct way way)
+{
+    check_way(TALES, tales, N_TOKENS, way);
 }
 
 START_TEST(chunks_of_any_length_give_equal_bits)
 {
     const int chunks[] = {1, 2, 5, 6, 7, 17, 64, 299};
-    check_model(TALES, 1, "auto", 1, chunks[_i]);
+    check_tales((struct way){1, 1, chunks[_i], "auto"});
 }
 END_TEST
 
 START_TEST(ranks_give_equal_bits)
 {
     const int ranks[] = {2, 4, 8};
-    check_model(TALES, ranks[_i], "auto", 1, 7);
-    check_model(DRAFT, ranks[_i] > 4 ? 4 : ranks[_i], "auto", 1, 64);
+    check_tales((struct way){ranks[_i], 1, 7, "auto"});
+}
+END_TEST
+
+START_TEST(ranks_of_the_draft_give_equal_bits)
+{
+    float *want = reference(DRAFT, N_TOKENS);
+    check_way(DRAFT, want, N_TOKENS, (struct way){2, 1, 64, "auto"});
+    check_way(DRAFT, want, N_TOKENS, (struct way){4, 1, 64, "auto"});
+    free(want);
 }
 END_TEST
 
 START_TEST(threads_give_equal_bits)
 {
-    check_model(TALES, 1, "auto", 2, 64);
-    check_model(TALES, 2, "auto", 2, 6);
-    check_model(TALES, 1, "auto", 3, 1);
+    check_tales((struct way){1, 2, 64, "auto"});
+    check_tales((struct way){2, 2, 6, "auto"});
+    check_tales((struct way){1, 3, 1, "auto"});
 }
 END_TEST
+
+static const char *const variants[] = {"avx512", "avx2", "plain"};
 
 START_TEST(kernel_variants_give_equal_bits)
 {
-    const char *const names[] = {"avx512", "avx2", "plain"};
-    check_model(TALES, 1, names[_i], 1, 64);
-    check_model(TALES, 2, names[_i], 1, 5);
-    check_model(GOLDEN "qwen3_norm_bias", 1, names[_i], 1, 9);
+    check_tales((struct way){1, 1, 64, variants[_i]});
+    check_tales((struct way){2, 1, 5, variants[_i]});
 }
 END_TEST
 
-START_TEST(other_architectures_give_equal_bits_on_two_ranks)
+START_TEST(kernel_variants_give_equal_bits_with_norms_and_biases)
 {
-    const char *const models[] = {
-        GOLDEN "llama_bias", GOLDEN "qwen2_bias",
-        GOLDEN "qwen3_norm", GOLDEN "llama_rope_yarn_factor",
-        GOLDEN "llama_tied", "synthetic:tiny,seed=7",
+    const char *model = GOLDEN "qwen3_norm_bias";
+    float *want = reference(model, N_TOKENS);
+    for (int i = 0; i < 3; i++) {
+        check_way(model, want, N_TOKENS, (struct way){1, 1, 9, variants[i]});
+    }
+    free(want);
+}
+END_TEST
+
+static int slices_of(const char *model)
+{
+    struct error err;
+    struct checkpoint *ck;
+    CHECK_OK(checkpoint_open(&ck, model, &err));
+    int n_slices = config_slices(checkpoint_config(ck));
+    checkpoint_close(ck);
+    return n_slices;
+}
+
+/* Every number of ranks that a model divides into, among them more ranks than kv heads (kv_one, tiny),
+ * a vocabulary whose last slice is short (the qwen shape) and one with empty slices. */
+START_TEST(other_shapes_give_equal_bits_on_all_their_ranks)
+{
+    const struct {
+        const char *model;
+        int n_slices;
+    } shapes[] = {
+        {GOLDEN "llama_bias", 4},
+        {GOLDEN "qwen2_bias", 8},
+        {GOLDEN "qwen3_norm", 4},
+        {GOLDEN "llama_rope_yarn_factor", 2},
+        {GOLDEN "llama_tied", 4},
+        {GOLDEN "llama_kv_one", 8},
+        {"synthetic:tiny,seed=7", 8},
+        {"synthetic:tiny,seed=7,vocab=100", 8},
+        {"synthetic:qwen2.5-0.5b,seed=3,layers=1,vocab=1000", 2},
     };
-    check_model(models[_i], 2, "auto", 1, 6);
+    const char *model = shapes[_i].model;
+    ck_assert_int_eq(slices_of(model), shapes[_i].n_slices);
+    float *want = reference(model, N_TOKENS_SHORT);
+    for (int n_ranks = 2; n_ranks <= shapes[_i].n_slices; n_ranks *= 2) {
+        check_way(model, want, N_TOKENS_SHORT, (struct way){n_ranks, 1, 6, "auto"});
+    }
+    free(want);
+}
+END_TEST
+
+/* Ids past the tokenizer's are masked, and the slices are cut for those that are left; the logits
+ * of these do not change. */
+START_TEST(a_cut_vocabulary_keeps_the_bits)
+{
+    const char *model = "synthetic:tiny,seed=7";
+    float *whole = reference(model, N_TOKENS_SHORT);
+    make_inputs(SYNTHETIC_CUT);
+    struct rig all, cut;
+    rig_open(&all, model, 1, "auto", 1);
+    rig_logits(&all, tokens, N_TOKENS_SHORT, N_TOKENS_SHORT, blocks[0], whole);
+    rig_open_cut(&cut, model, 4, "auto", 1, SYNTHETIC_CUT);
+    float *got = new_logits(&cut, N_TOKENS_SHORT);
+    rig_logits(&cut, tokens, N_TOKENS_SHORT, 6, blocks[1], got);
+    for (int pos = 0; pos < N_TOKENS_SHORT; pos++) {
+        ck_assert_mem_eq(got + pos * cut.n_vocab, whole + pos * all.n_vocab,
+                         SYNTHETIC_CUT * sizeof *got);
+    }
+    rig_close(&all);
+    rig_close(&cut);
+    free(whole);
+    free(got);
 }
 END_TEST
 
 /* The lane of interest goes in K + 1 rows at a time among three others of other lengths. */
 START_TEST(a_lane_among_others_gives_equal_bits)
 {
-    float *want = reference(TALES);
     struct rig rig;
     rig_open(&rig, TALES, _i ? 2 : 1, "auto", 1);
-    float *got = new_logits(&rig);
-    float *rest = new_logits(&rig);
+    float *got = new_logits(&rig, N_TOKENS);
+    float *rest = new_logits(&rig, N_TOKENS);
     int fed[4] = {0};
     const int step[4] = {5, 1, 16, 3};
     while (fed[0] < N_TOKENS) {
@@ -167,21 +260,19 @@ START_TEST(a_lane_among_others_gives_equal_bits)
         }
         rig_feed(&rig, lanes, n);
     }
-    check_equal(&rig, want, got, 0, N_TOKENS, "a lane among three others");
+    check_equal(&rig, tales, got, N_TOKENS, "a lane among three others");
     rig_close(&rig);
     free(rest);
     free(got);
-    free(want);
 }
 END_TEST
 
 /* Guesses that were fed and rejected leave no trace. */
 START_TEST(rejected_guesses_leave_no_trace)
 {
-    float *want = reference(TALES);
     struct rig rig;
     rig_open(&rig, TALES, 1, "auto", 1);
-    float *got = new_logits(&rig);
+    float *got = new_logits(&rig, N_TOKENS);
     int32_t mixed[N_TOKENS];
     for (int pos = 0; pos < N_TOKENS; pos++) {
         int n_wrong = pos % 4;
@@ -193,12 +284,11 @@ START_TEST(rejected_guesses_leave_no_trace)
         const struct rig_lane lane = {mixed, pos, 1 + n_wrong, blocks[2], got};
         rig_feed(&rig, &lane, 1);
         size_t at = (size_t)pos * (size_t)rig.n_vocab;
-        ck_assert_msg(memcmp(got + at, want + at, (size_t)rig.n_vocab * sizeof *got) == 0,
+        ck_assert_msg(memcmp(got + at, tales + at, (size_t)rig.n_vocab * sizeof *got) == 0,
                       "position %d differs", pos);
     }
     rig_close(&rig);
     free(got);
-    free(want);
 }
 END_TEST
 
@@ -215,19 +305,30 @@ START_TEST(ranks_that_do_not_divide_are_refused)
 }
 END_TEST
 
+static TCase *add_case(Suite *suite, const char *name)
+{
+    TCase *tcase = tcase_create(name);
+    tcase_set_timeout(tcase, 300);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
 int main(void)
 {
     Suite *suite = suite_create("forward");
-    TCase *tcase = tcase_create("one arithmetic");
-    tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, chunks_of_any_length_give_equal_bits, 0, 8);
-    tcase_add_loop_test(tcase, ranks_give_equal_bits, 0, 3);
-    tcase_add_test(tcase, threads_give_equal_bits);
-    tcase_add_loop_test(tcase, kernel_variants_give_equal_bits, 0, 3);
-    tcase_add_loop_test(tcase, other_architectures_give_equal_bits_on_two_ranks, 0, 6);
-    tcase_add_loop_test(tcase, a_lane_among_others_gives_equal_bits, 0, 2);
-    tcase_add_test(tcase, rejected_guesses_leave_no_trace);
-    tcase_add_test(tcase, ranks_that_do_not_divide_are_refused);
-    suite_add_tcase(suite, tcase);
+    TCase *pair = add_case(suite, "the tales target");
+    tcase_add_unchecked_fixture(pair, make_tales, drop_tales);
+    tcase_add_loop_test(pair, chunks_of_any_length_give_equal_bits, 0, 8);
+    tcase_add_loop_test(pair, ranks_give_equal_bits, 0, 3);
+    tcase_add_test(pair, threads_give_equal_bits);
+    tcase_add_loop_test(pair, kernel_variants_give_equal_bits, 0, 3);
+    tcase_add_loop_test(pair, a_lane_among_others_gives_equal_bits, 0, 2);
+    tcase_add_test(pair, rejected_guesses_leave_no_trace);
+    TCase *rest = add_case(suite, "other models");
+    tcase_add_test(rest, ranks_of_the_draft_give_equal_bits);
+    tcase_add_test(rest, kernel_variants_give_equal_bits_with_norms_and_biases);
+    tcase_add_loop_test(rest, other_shapes_give_equal_bits_on_all_their_ranks, 0, 9);
+    tcase_add_test(rest, a_cut_vocabulary_keeps_the_bits);
+    tcase_add_test(rest, ranks_that_do_not_divide_are_refused);
     return check_main(suite);
 }

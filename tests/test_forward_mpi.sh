@@ -63,6 +63,7 @@ done
 
 run_ranks 2 other other
 hashes other >"$work/seen"
-[ -z "$(comm -12 "$work/expected" "$work/seen")" ] || fail "another last token left a hash as it was"
+comm -12 "$work/expected" "$work/seen" >"$work/same"
+[ ! -s "$work/same" ] || fail "another last token left a hash as it was"
 echo "ok      another last token changes the hash of every slice"
 sed 's/^/        /' "$work/expected"

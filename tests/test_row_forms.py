@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=statistics libs=worker timeout=900
-"""Compact rows and whole rows through a real cluster: the same seed gives the same text and the same
-decisions, and the texts of both have the target's distribution. Prints what a position costs on the
+"""Compact rows and whole rows through a real cluster: the same seed gives the same text and the
+same decisions, and the texts of both have the target's distribution. Prints what a position costs on the
 wire in each form.
 Usage: test_row_forms.py BUILD_FOLDER
 """
@@ -85,7 +85,8 @@ def main():
     for name, pairs in samples.items():
         cells[name] = fit_cells(pairs, exact)
         fit = chi_square(build, "fit", cells[name])
-        report.check(fit["p_value"] > P_LEAST, f"{name} rows, against the exact one: {describe(fit)}")
+        report.check(fit["p_value"] > P_LEAST,
+                     f"{name} rows, against the exact one: {describe(fit)}")
     counts = [(a, b) for (a, _), (b, _) in zip(cells["compact"], cells["full"])]
     same = chi_square(build, "same", counts)
     report.check(same["p_value"] > P_LEAST, f"compact against full: {describe(same)}")

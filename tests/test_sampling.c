@@ -175,6 +175,9 @@ START_TEST(the_draft_keeps_its_support_and_no_token_without_mass)
     const float nothing[] = {NAN, -INFINITY};
     sampling_draft_dist(nothing, 2, &plain, 8, scratch, &dist);
     ck_assert(dist.n == 1 && ids[0] == 0 && p[0] == 1);
+    const float endless[] = {1, INFINITY, 2, INFINITY};
+    sampling_draft_dist(endless, 4, &plain, 8, scratch, &dist);
+    ck_assert(dist.n == 1 && ids[0] == 1 && p[0] == 1);
 }
 END_TEST
 

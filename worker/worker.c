@@ -166,7 +166,9 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     *worker = w;
     w = NULL;
 out:
-    worker_close(w);
+    /* Under MPI a failed start is not taken apart: MPI_Finalize would wait for peers that wait for us.
+     * The process ends next, and mpirun ends the others. */
+    if (!rc || !w || !w->group.world) worker_close(w);
     return rc;
 }
 
