@@ -7,11 +7,15 @@ struct backend_cpu {
     struct backend base;
     const struct kernels *kernels;
     struct team *team;
-    float *scratch; /* [n_threads][scratch_floats] per member, for attention */
-    size_t scratch_floats;
+    float *scratch; /* [n_threads][CPU_SCRATCH_FLOATS] */
 };
 
-enum { CPU_HEAD_DIM_MAX = 256 };
+enum {
+    CPU_HEAD_DIM_MAX = 256,
+    CPU_HEADS_AT_ONCE = 8, /* heads of one kv head whose scores are computed together */
+    /* of attention: scores and accumulators of these heads, and one partition's weights and sums */
+    CPU_SCRATCH_FLOATS = (CPU_HEADS_AT_ONCE + 1) * (ATTENTION_PARTITION + CPU_HEAD_DIM_MAX)
+};
 
 static inline struct backend_cpu *backend_cpu_of(struct backend *be)
 {

@@ -47,9 +47,11 @@ struct kernels {
     /* h[n] = bf16(silu(gate[n]) * up[n]). */
     void (*swiglu)(const float *gate, const float *up, int n, uint16_t *h);
 
-    /* Scores of 16 positions of a KV block: out[16] = scale * sum over e of q[e] * k[e][position];
-     * k is [head_dim / 2][16][2], q is bf16[head_dim]. */
-    void (*scores)(const uint16_t *q, const uint16_t *k, int head_dim, float scale, float out[16]);
+    /* Scores of n_queries heads that share a KV block of 16 positions: out[query * out_stride +
+     * position] = scale * sum over e of q[query][e] * k[e][position], one chain each; k is
+     * [head_dim / 2][16][2], q is bf16[n_queries][head_dim]. */
+    void (*scores)(const uint16_t *q, int n_queries, const uint16_t *k, int head_dim, float scale,
+                   float *out, size_t out_stride);
 
     /* p[n] = exp(s[n] - max) with n % 16 == 0, returns their sum (16 lanes, then a fixed tree);
      * entries of -inf give 0. */

@@ -163,28 +163,37 @@ START_TEST(swiglu_of_every_variant_is_the_scalar_definition)
 }
 END_TEST
 
+/* Every query's chain is the one that it has alone. */
 START_TEST(scores_variants_agree_and_are_near_double)
 {
-    static uint16_t q[HEAD_MAX], k[HEAD_MAX * 16];
-    float out[N_VARIANTS][16];
+    enum { QUERIES = 17, STRIDE = 40 };
+    static uint16_t q[QUERIES * HEAD_MAX], k[HEAD_MAX * 16];
+    float out[QUERIES * STRIDE], want[QUERIES][16];
     for (int round = 0; round < 300; round++) {
-        int head_dim = 2 * (1 + next_below(HEAD_MAX / 2));
+        int head_dim = 2 * (1 + next_below(HEAD_MAX / 2)), n = 1 + next_below(QUERIES);
         int kind = round % 2 ? KIND_ORDINARY : next_below(N_KINDS);
-        fill_bf16(q, HEAD_MAX, kind);
+        fill_bf16(q, sizeof q / sizeof *q, kind);
         fill_bf16(k, sizeof k / sizeof *k, kind);
-        for (int v = 0; v < n_variants; v++) {
-            variants[v]->scores(q, k, head_dim, 0.125f, out[v]);
-            check_same(out[v], out[0], 16, variants[v]->name);
+        for (int i = 0; i < n; i++) {
+            variants[0]->scores(q + i * head_dim, 1, k, head_dim, 0.125f, want[i], 16);
         }
-        for (int position = 0; position < 16 && kind == KIND_ORDINARY; position++) {
+        for (int v = 0; v < n_variants; v++) {
+            variants[v]->scores(q, n, k, head_dim, 0.125f, out, STRIDE);
+            for (int i = 0; i < n; i++) {
+                check_same(out + i * STRIDE, want[i], 16, variants[v]->name);
+            }
+        }
+        for (int i = 0; i < 16 * n && kind == KIND_ORDINARY; i++) {
+            int query = i / 16, position = i % 16;
             double sum = 0, size = 0;
             for (int e = 0; e < head_dim; e++) {
-                double term = (double)num_bf16_to_float(q[e]) *
+                double term = (double)num_bf16_to_float(q[query * head_dim + e]) *
                               (double)num_bf16_to_float(k[(e / 2 * 16 + position) * 2 + e % 2]);
                 sum += 0.125 * term;
                 size += 0.125 * fabs(term);
             }
-            ck_assert_double_le(fabs((double)out[0][position] - sum), head_dim * 0x1p-24 * size);
+            ck_assert_double_le(fabs((double)want[query][position] - sum),
+                                head_dim * 0x1p-24 * size);
         }
     }
 }
