@@ -12,9 +12,11 @@ struct backend_cpu {
 
 enum {
     CPU_HEAD_DIM_MAX = 256,
-    CPU_HEADS_AT_ONCE = 8, /* heads of one kv head whose scores are computed together */
-    /* of attention: scores and accumulators of these heads, and one partition's weights and sums */
-    CPU_SCRATCH_FLOATS = (CPU_HEADS_AT_ONCE + 1) * (ATTENTION_PARTITION + CPU_HEAD_DIM_MAX)
+    CPU_HEADS_AT_ONCE = 8, /* heads of one kv head that attend together */
+    /* of attention: their scores, their accumulators of all partitions and of one, and one
+     * head's weights */
+    CPU_SCRATCH_FLOATS =
+        CPU_HEADS_AT_ONCE * (ATTENTION_PARTITION + 2 * CPU_HEAD_DIM_MAX) + ATTENTION_PARTITION
 };
 
 static inline struct backend_cpu *backend_cpu_of(struct backend *be)

@@ -164,55 +164,34 @@ struct partial {
     float *acc; /* [E] */
 };
 
-/* Adds one block's share to acc. n_valid positions of the block count. */
-static void weigh_block(const struct attend_job *job, const uint16_t *p, const uint16_t *v_part,
-                        int n_valid, float *acc)
-{
-    const struct kernels *kernels = job->cpu->kernels;
-    int head_dim = job->shape->head_dim;
-    int n_pairs = n_valid / 2;
-    if (n_pairs) kernels->weighted_sum(p, v_part, n_pairs, head_dim, acc);
-    if (n_valid % 2) {
-        _Alignas(64) uint16_t pair[2 * CPU_HEAD_DIM_MAX];
-        const uint16_t *v = v_part + (size_t)n_pairs * (size_t)head_dim * 2;
-        for (int e = 0; e < head_dim; e++) {
-            pair[2 * e] = v[2 * e];
-            pair[2 * e + 1] = 0;
-        }
-        kernels->weighted_sum(p + 2 * n_pairs, pair, 1, head_dim, acc);
-    }
-}
-
-/* A partition of one row: positions first .. end, and where they lie. */
+/* A partition of one row and heads that share a kv head: n positions and where they lie. */
 struct span {
     const int32_t *blocks;
-    int kv_head, n, n_blocks;
+    int kv_head, n_heads, n, n_blocks;
 };
 
-/* scores[n_heads][ATTENTION_PARTITION] of heads that share a kv head; past the span -inf. */
+/* scores[n_heads][ATTENTION_PARTITION]; past the span -inf. */
 static void score_span(const struct attend_job *job, const struct span *span, const uint16_t *q,
-                       int n_heads, float *scores)
+                       float *scores)
 {
     const struct attention_shape *shape = job->shape;
     for (int b = 0; b < span->n_blocks; b++) {
         job->cpu->kernels->scores(
-            q, n_heads, job->kv + head_offset(shape, span->blocks[b], span->kv_head),
+            q, span->n_heads, job->kv + head_offset(shape, span->blocks[b], span->kv_head),
             shape->head_dim, job->scale, scores + b * KV_BLOCK_TOKENS, ATTENTION_PARTITION);
     }
-    for (int h = 0; h < n_heads; h++) {
+    for (int h = 0; h < span->n_heads; h++) {
         for (int i = span->n; i < span->n_blocks * KV_BLOCK_TOKENS; i++) {
             scores[h * ATTENTION_PARTITION + i] = -INFINITY;
         }
     }
 }
 
-/* The partial of one head from its scores; weights[ATTENTION_PARTITION] is scratch. */
-static void weigh_span(const struct attend_job *job, const struct span *span, const float *scores,
-                       float *weights, struct partial *part)
+/* Max and sum of one head, and its weights as bf16; `weights` is scratch. */
+static void weights_of(const struct attend_job *job, const struct span *span, const float *scores,
+                       float *weights, struct partial *part, uint16_t *p)
 {
-    const struct attention_shape *shape = job->shape;
     int n_padded = span->n_blocks * KV_BLOCK_TOKENS;
-    _Alignas(64) uint16_t p[ATTENTION_PARTITION];
     part->max = -INFINITY;
     for (int i = 0; i < span->n; i++) {
         if (scores[i] > part->max) part->max = scores[i];
@@ -221,13 +200,43 @@ static void weigh_span(const struct attend_job *job, const struct span *span, co
     for (int i = 0; i < n_padded; i++) {
         p[i] = num_float_to_bf16(weights[i]);
     }
-    memset(part->acc, 0, (size_t)shape->head_dim * sizeof *part->acc);
+}
+
+/* Adds one block's share to acc[n_heads][CPU_HEAD_DIM_MAX]. n_valid positions of the block count. */
+static void weigh_block(const struct attend_job *job, const struct span *span, const uint16_t *p,
+                        const uint16_t *v_part, int n_valid, float *acc)
+{
+    const struct kernels *kernels = job->cpu->kernels;
+    int head_dim = job->shape->head_dim;
+    int n_pairs = n_valid / 2;
+    if (n_pairs) {
+        kernels->weighted_sum(p, ATTENTION_PARTITION, span->n_heads, v_part, n_pairs, head_dim, acc,
+                              CPU_HEAD_DIM_MAX);
+    }
+    if (n_valid % 2) {
+        _Alignas(64) uint16_t pair[2 * CPU_HEAD_DIM_MAX];
+        const uint16_t *v = v_part + (size_t)n_pairs * (size_t)head_dim * 2;
+        for (int e = 0; e < head_dim; e++) {
+            pair[2 * e] = v[2 * e];
+            pair[2 * e + 1] = 0;
+        }
+        kernels->weighted_sum(p + 2 * n_pairs, ATTENTION_PARTITION, span->n_heads, pair, 1,
+                              head_dim, acc, CPU_HEAD_DIM_MAX);
+    }
+}
+
+/* acc[n_heads][CPU_HEAD_DIM_MAX] = the weighted sums of the span. */
+static void weigh_span(const struct attend_job *job, const struct span *span, const uint16_t *p,
+                       float *acc)
+{
+    const struct attention_shape *shape = job->shape;
+    memset(acc, 0, (size_t)span->n_heads * CPU_HEAD_DIM_MAX * sizeof *acc);
     for (int b = 0; b < span->n_blocks; b++) {
         int n_valid = span->n - b * KV_BLOCK_TOKENS;
         if (n_valid > KV_BLOCK_TOKENS) n_valid = KV_BLOCK_TOKENS;
         const uint16_t *v_part =
             job->kv + head_offset(shape, span->blocks[b], span->kv_head) + head_elements(shape);
-        weigh_block(job, p + b * KV_BLOCK_TOKENS, v_part, n_valid, part->acc);
+        weigh_block(job, span, p + b * KV_BLOCK_TOKENS, v_part, n_valid, acc);
     }
 }
 
@@ -243,7 +252,21 @@ static void merge_partial(struct partial *total, const struct partial *part, int
     total->max = max;
 }
 
-/* Heads head .. head + n_heads of one row; they share a kv head, whose keys are read once. */
+/* The partials of one span: part[n_heads], whose accumulators follow each other. */
+static void attend_span(const struct attend_job *job, const struct span *span, const uint16_t *q,
+                        float *scratch, struct partial *part)
+{
+    _Alignas(64) uint16_t p[CPU_HEADS_AT_ONCE * ATTENTION_PARTITION];
+    float *scores = scratch, *weights = scores + CPU_HEADS_AT_ONCE * ATTENTION_PARTITION;
+    score_span(job, span, q, scores);
+    for (int h = 0; h < span->n_heads; h++) {
+        weights_of(job, span, scores + h * ATTENTION_PARTITION, weights, &part[h],
+                   p + h * ATTENTION_PARTITION);
+    }
+    weigh_span(job, span, p, part[0].acc);
+}
+
+/* Heads head .. head + n_heads of one row; they share a kv head, whose blocks are read once. */
 static void attend_heads(const struct attend_job *job, int row, int head, int n_heads,
                          float *scratch)
 {
@@ -252,23 +275,22 @@ static void attend_heads(const struct attend_job *job, int row, int head, int n_
     int head_dim = shape->head_dim;
     int end = lane->position + (row - lane->first_row) + 1;
     size_t at = ((size_t)row * (size_t)shape->n_heads + (size_t)head) * (size_t)head_dim;
-    float *scores = scratch, *weights = scores + CPU_HEADS_AT_ONCE * ATTENTION_PARTITION;
-    float *acc = weights + ATTENTION_PARTITION;
-    struct partial total[CPU_HEADS_AT_ONCE];
-    struct partial part = {.acc = acc + CPU_HEADS_AT_ONCE * CPU_HEAD_DIM_MAX};
-
+    float *acc = scratch + (CPU_HEADS_AT_ONCE + 1) * ATTENTION_PARTITION;
+    struct partial total[CPU_HEADS_AT_ONCE], part[CPU_HEADS_AT_ONCE];
+    for (int h = 0; h < n_heads; h++) {
+        total[h].acc = acc + h * CPU_HEAD_DIM_MAX;
+        part[h].acc = acc + (CPU_HEADS_AT_ONCE + h) * CPU_HEAD_DIM_MAX;
+    }
     for (int first = 0; first < end; first += ATTENTION_PARTITION) {
-        struct span span = {.blocks = lane->blocks + first / KV_BLOCK_TOKENS,
-                            .kv_head = head / (shape->n_heads / shape->n_kv_heads),
-                            .n = end - first < ATTENTION_PARTITION ? end - first
-                                                                   : ATTENTION_PARTITION};
-        span.n_blocks = (span.n + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-        score_span(job, &span, job->q + at, n_heads, scores);
-        for (int h = 0; h < n_heads; h++) {
-            if (first == 0) total[h].acc = acc + h * CPU_HEAD_DIM_MAX;
-            weigh_span(job, &span, scores + h * ATTENTION_PARTITION, weights,
-                       first == 0 ? &total[h] : &part);
-            if (first > 0) merge_partial(&total[h], &part, head_dim);
+        int n = end - first < ATTENTION_PARTITION ? end - first : ATTENTION_PARTITION;
+        const struct span span = {.blocks = lane->blocks + first / KV_BLOCK_TOKENS,
+                                  .kv_head = head / (shape->n_heads / shape->n_kv_heads),
+                                  .n_heads = n_heads,
+                                  .n = n,
+                                  .n_blocks = (n + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS};
+        attend_span(job, &span, job->q + at, scratch, first == 0 ? total : part);
+        for (int h = 0; first > 0 && h < n_heads; h++) {
+            merge_partial(&total[h], &part[h], head_dim);
         }
     }
     for (int h = 0; h < n_heads; h++) {

@@ -57,10 +57,11 @@ struct kernels {
      * entries of -inf give 0. */
     float (*exp_sum)(const float *s, float max, int n, float *p);
 
-    /* acc[head_dim] += sum over n_pairs pairs of positions of p * v; v is [pair][head_dim][2] with
-     * head_dim % 16 == 0, p is bf16[2 * n_pairs]. One chain per output. */
-    void (*weighted_sum)(const uint16_t *p, const uint16_t *v, int n_pairs, int head_dim,
-                         float *acc);
+    /* For n_queries heads that share their values: acc[query * acc_stride + e] += sum over n_pairs
+     * pairs of positions of p * v; v is [pair][head_dim][2] with head_dim % 16 == 0, p is bf16 of
+     * 2 * n_pairs positions for each query, p_stride apart. One chain per output. */
+    void (*weighted_sum)(const uint16_t *p, size_t p_stride, int n_queries, const uint16_t *v,
+                         int n_pairs, int head_dim, float *acc, size_t acc_stride);
 };
 
 /* The tables; the first two exist in x86 builds only. Which of them a CPU can run, kernels_find knows. */

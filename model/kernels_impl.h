@@ -213,21 +213,28 @@ static void scores(const uint16_t *q, int n_queries, const uint16_t *k, int head
     }
 }
 
-static void weighted_sum(const uint16_t *p, const uint16_t *v, int n_pairs, int head_dim,
-                         float *acc)
+static void weighted_sum(const uint16_t *p, size_t p_stride, int n_queries, const uint16_t *v,
+                         int n_pairs, int head_dim, float *acc, size_t acc_stride)
 {
+    int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
     unsigned mode = dots_begin();
-    int wide = TILE_VECTORS_1 * KERNEL_LANES;
-    for (int e = 0; e < head_dim;) {
-        int n = head_dim - e >= wide ? wide : KERNEL_LANES;
-        struct dots d = {.w = v + 2 * (size_t)e,
-                         .w_step = 2 * (size_t)head_dim,
-                         .x = p,
-                         .n_pairs = n_pairs,
-                         .acc = acc + e,
-                         .ahead = v + 2 * (size_t)e};
-        (n == wide ? tile_1 : vector_1)(&d);
-        e += n;
+    for (int i = 0; i < n_tiles; i++) {
+        int rows = share_size(n_queries, n_tiles, i);
+        int wide = tiles[rows].n_vectors * KERNEL_LANES;
+        for (int e = 0, n; e < head_dim; e += n) {
+            n = head_dim - e >= wide ? wide : KERNEL_LANES;
+            struct dots d = {.w = v + 2 * (size_t)e,
+                             .w_step = 2 * (size_t)head_dim,
+                             .x = p,
+                             .x_stride = p_stride,
+                             .n_pairs = n_pairs,
+                             .acc = acc + e,
+                             .acc_stride = acc_stride,
+                             .ahead = v + 2 * (size_t)e};
+            (n == wide ? tiles[rows].run : tiles[rows].run_vector)(&d);
+        }
+        p += (size_t)rows * p_stride;
+        acc += (size_t)rows * acc_stride;
     }
     dots_end(mode);
 }
