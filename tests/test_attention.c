@@ -83,7 +83,7 @@ static double rounded(float x)
 static void define(int pos, int head, double out[WIDTH])
 {
     int kv_head = head / (HEADS / KV_HEADS);
-    double scores[POSITIONS], max = -INFINITY, sum = 0;
+    double scores[POSITIONS], max = -HUGE_VAL, sum = 0;
     for (int p = 0; p <= pos; p++) {
         scores[p] = 0;
         for (int e = 0; e < WIDTH; e++) {
