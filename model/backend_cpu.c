@@ -324,8 +324,7 @@ int backend_cpu_open(struct backend **be, const struct backend_cpu_options *opti
     cpu->base.ops = &cpu_ops;
     TRY(kernels_find(&cpu->kernels, options->kernels, err));
     TRY(team_open(&cpu->team, options->n_threads, TEAM_SPIN_US, err));
-    cpu->scratch_floats = 2 * ATTENTION_PARTITION + 4 * CPU_HEAD_DIM_MAX;
-    TRY(mem_array(&cpu->scratch, (size_t)options->n_threads * cpu->scratch_floats,
+    TRY(mem_array(&cpu->scratch, (size_t)options->n_threads * CPU_SCRATCH_FLOATS,
                   sizeof *cpu->scratch, err));
     *be = &cpu->base;
     cpu = NULL;

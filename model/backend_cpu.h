@@ -7,11 +7,17 @@ struct backend_cpu {
     struct backend base;
     const struct kernels *kernels;
     struct team *team;
-    float *scratch; /* [n_threads][scratch_floats] per member, for attention */
-    size_t scratch_floats;
+    float *scratch; /* [n_threads][CPU_SCRATCH_FLOATS] */
 };
 
-enum { CPU_HEAD_DIM_MAX = 256 };
+enum {
+    CPU_HEAD_DIM_MAX = 256,
+    CPU_HEADS_AT_ONCE = 8, /* heads of one kv head that attend together */
+    /* of attention: their scores, their accumulators of all partitions and of one, and one
+     * head's weights */
+    CPU_SCRATCH_FLOATS =
+        CPU_HEADS_AT_ONCE * (ATTENTION_PARTITION + 2 * CPU_HEAD_DIM_MAX) + ATTENTION_PARTITION
+};
 
 static inline struct backend_cpu *backend_cpu_of(struct backend *be)
 {

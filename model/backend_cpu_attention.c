@@ -164,14 +164,55 @@ struct partial {
     float *acc; /* [E] */
 };
 
-/* Adds one block's share to acc. n_valid positions of the block count. */
-static void weigh_block(const struct attend_job *job, const uint16_t *p, const uint16_t *v_part,
-                        int n_valid, float *acc)
+/* A partition of one row and heads that share a kv head: n positions and where they lie. */
+struct span {
+    const int32_t *blocks;
+    int kv_head, n_heads, n, n_blocks;
+};
+
+/* scores[n_heads][ATTENTION_PARTITION]; past the span -inf. */
+static void score_span(const struct attend_job *job, const struct span *span, const uint16_t *q,
+                       float *scores)
+{
+    const struct attention_shape *shape = job->shape;
+    for (int b = 0; b < span->n_blocks; b++) {
+        job->cpu->kernels->scores(
+            q, span->n_heads, job->kv + head_offset(shape, span->blocks[b], span->kv_head),
+            shape->head_dim, job->scale, scores + b * KV_BLOCK_TOKENS, ATTENTION_PARTITION);
+    }
+    for (int h = 0; h < span->n_heads; h++) {
+        for (int i = span->n; i < span->n_blocks * KV_BLOCK_TOKENS; i++) {
+            scores[h * ATTENTION_PARTITION + i] = -INFINITY;
+        }
+    }
+}
+
+/* Max and sum of one head, and its weights as bf16; `weights` is scratch. */
+static void weights_of(const struct attend_job *job, const struct span *span, const float *scores,
+                       float *weights, struct partial *part, uint16_t *p)
+{
+    int n_padded = span->n_blocks * KV_BLOCK_TOKENS;
+    part->max = -INFINITY;
+    for (int i = 0; i < span->n; i++) {
+        if (scores[i] > part->max) part->max = scores[i];
+    }
+    part->sum = job->cpu->kernels->exp_sum(scores, part->max, n_padded, weights);
+    for (int i = 0; i < n_padded; i++) {
+        p[i] = num_float_to_bf16(weights[i]);
+    }
+}
+
+/* Adds one block's share to acc[n_heads][CPU_HEAD_DIM_MAX]. n_valid positions of the block count. */
+static void weigh_block(const struct attend_job *job, const struct span *span, const uint16_t *p,
+                        const uint16_t *v_part, int n_valid, float *acc)
 {
     const struct kernels *kernels = job->cpu->kernels;
     int head_dim = job->shape->head_dim;
     int n_pairs = n_valid / 2;
-    if (n_pairs) kernels->weighted_sum(p, v_part, n_pairs, head_dim, acc);
+    if (n_pairs) {
+        kernels->weighted_sum(p, ATTENTION_PARTITION, span->n_heads, v_part, n_pairs, head_dim, acc,
+                              CPU_HEAD_DIM_MAX);
+    }
     if (n_valid % 2) {
         _Alignas(64) uint16_t pair[2 * CPU_HEAD_DIM_MAX];
         const uint16_t *v = v_part + (size_t)n_pairs * (size_t)head_dim * 2;
@@ -179,44 +220,23 @@ static void weigh_block(const struct attend_job *job, const uint16_t *p, const u
             pair[2 * e] = v[2 * e];
             pair[2 * e + 1] = 0;
         }
-        kernels->weighted_sum(p + 2 * n_pairs, pair, 1, head_dim, acc);
+        kernels->weighted_sum(p + 2 * n_pairs, ATTENTION_PARTITION, span->n_heads, pair, 1,
+                              head_dim, acc, CPU_HEAD_DIM_MAX);
     }
 }
 
-static void attend_partition(const struct attend_job *job, const struct attention_lane *lane,
-                             const uint16_t *q, int kv_head, int first_pos, int end_pos,
-                             float *scratch, struct partial *part)
+/* acc[n_heads][CPU_HEAD_DIM_MAX] = the weighted sums of the span. */
+static void weigh_span(const struct attend_job *job, const struct span *span, const uint16_t *p,
+                       float *acc)
 {
-    const struct kernels *kernels = job->cpu->kernels;
     const struct attention_shape *shape = job->shape;
-    int n = end_pos - first_pos;
-    int n_blocks = (n + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-    const int32_t *blocks = lane->blocks + first_pos / KV_BLOCK_TOKENS;
-    float *scores = scratch, *weights = scratch + ATTENTION_PARTITION;
-    _Alignas(64) uint16_t p[ATTENTION_PARTITION];
-
-    for (int b = 0; b < n_blocks; b++) {
-        kernels->scores(q, job->kv + head_offset(shape, blocks[b], kv_head), shape->head_dim,
-                        job->scale, scores + b * KV_BLOCK_TOKENS);
-    }
-    part->max = -INFINITY;
-    for (int i = 0; i < n; i++) {
-        if (scores[i] > part->max) part->max = scores[i];
-    }
-    for (int i = n; i < n_blocks * KV_BLOCK_TOKENS; i++) {
-        scores[i] = -INFINITY;
-    }
-    part->sum = kernels->exp_sum(scores, part->max, n_blocks * KV_BLOCK_TOKENS, weights);
-    for (int i = 0; i < n_blocks * KV_BLOCK_TOKENS; i++) {
-        p[i] = num_float_to_bf16(weights[i]);
-    }
-    memset(part->acc, 0, (size_t)shape->head_dim * sizeof *part->acc);
-    for (int b = 0; b < n_blocks; b++) {
-        int n_valid = n - b * KV_BLOCK_TOKENS;
+    memset(acc, 0, (size_t)span->n_heads * CPU_HEAD_DIM_MAX * sizeof *acc);
+    for (int b = 0; b < span->n_blocks; b++) {
+        int n_valid = span->n - b * KV_BLOCK_TOKENS;
         if (n_valid > KV_BLOCK_TOKENS) n_valid = KV_BLOCK_TOKENS;
         const uint16_t *v_part =
-            job->kv + head_offset(shape, blocks[b], kv_head) + head_elements(shape);
-        weigh_block(job, p + b * KV_BLOCK_TOKENS, v_part, n_valid, part->acc);
+            job->kv + head_offset(shape, span->blocks[b], span->kv_head) + head_elements(shape);
+        weigh_block(job, span, p + b * KV_BLOCK_TOKENS, v_part, n_valid, acc);
     }
 }
 
@@ -232,36 +252,70 @@ static void merge_partial(struct partial *total, const struct partial *part, int
     total->max = max;
 }
 
-static void attend_head(const struct attend_job *job, int row, int head, float *scratch)
+/* The partials of one span: part[n_heads], whose accumulators follow each other. */
+static void attend_span(const struct attend_job *job, const struct span *span, const uint16_t *q,
+                        float *scratch, struct partial *part)
+{
+    _Alignas(64) uint16_t p[CPU_HEADS_AT_ONCE * ATTENTION_PARTITION];
+    float *scores = scratch, *weights = scores + CPU_HEADS_AT_ONCE * ATTENTION_PARTITION;
+    score_span(job, span, q, scores);
+    for (int h = 0; h < span->n_heads; h++) {
+        weights_of(job, span, scores + h * ATTENTION_PARTITION, weights, &part[h],
+                   p + h * ATTENTION_PARTITION);
+    }
+    weigh_span(job, span, p, part[0].acc);
+}
+
+/* Heads head .. head + n_heads of one row; they share a kv head, whose blocks are read once. */
+static void attend_heads(const struct attend_job *job, int row, int head, int n_heads,
+                         float *scratch)
 {
     const struct attention_shape *shape = job->shape;
     const struct attention_lane *lane = lane_of_row(job->lanes, job->n_lanes, row);
     int head_dim = shape->head_dim;
-    int kv_head = head / (shape->n_heads / shape->n_kv_heads);
     int end = lane->position + (row - lane->first_row) + 1;
     size_t at = ((size_t)row * (size_t)shape->n_heads + (size_t)head) * (size_t)head_dim;
-    struct partial total = {.acc = scratch + 2 * ATTENTION_PARTITION};
-    struct partial part = {.acc = total.acc + CPU_HEAD_DIM_MAX};
-
-    for (int first = 0; first < end; first += ATTENTION_PARTITION) {
-        int stop = first + ATTENTION_PARTITION < end ? first + ATTENTION_PARTITION : end;
-        struct partial *into = first == 0 ? &total : &part;
-        attend_partition(job, lane, job->q + at, kv_head, first, stop, scratch, into);
-        if (first > 0) merge_partial(&total, &part, head_dim);
+    float *acc = scratch + (CPU_HEADS_AT_ONCE + 1) * ATTENTION_PARTITION;
+    struct partial total[CPU_HEADS_AT_ONCE], part[CPU_HEADS_AT_ONCE];
+    for (int h = 0; h < n_heads; h++) {
+        total[h].acc = acc + h * CPU_HEAD_DIM_MAX;
+        part[h].acc = acc + (CPU_HEADS_AT_ONCE + h) * CPU_HEAD_DIM_MAX;
     }
-    for (int e = 0; e < head_dim; e++) {
-        job->out[at + (size_t)e] = num_float_to_bf16(total.acc[e] / total.sum);
+    for (int first = 0; first < end; first += ATTENTION_PARTITION) {
+        int n = end - first < ATTENTION_PARTITION ? end - first : ATTENTION_PARTITION;
+        const struct span span = {.blocks = lane->blocks + first / KV_BLOCK_TOKENS,
+                                  .kv_head = head / (shape->n_heads / shape->n_kv_heads),
+                                  .n_heads = n_heads,
+                                  .n = n,
+                                  .n_blocks = (n + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS};
+        attend_span(job, &span, job->q + at, scratch, first == 0 ? total : part);
+        for (int h = 0; first > 0 && h < n_heads; h++) {
+            merge_partial(&total[h], &part[h], head_dim);
+        }
+    }
+    for (int h = 0; h < n_heads; h++) {
+        uint16_t *out = job->out + at + (size_t)h * (size_t)head_dim;
+        for (int e = 0; e < head_dim; e++) {
+            out[e] = num_float_to_bf16(total[h].acc[e] / total[h].sum);
+        }
     }
 }
 
+/* A member's share is a run of (row, head); what of it shares a kv head goes together. */
 static void attend_member(void *arg, int member, int n_members)
 {
     const struct attend_job *job = arg;
-    float *scratch = job->cpu->scratch + (size_t)member * job->cpu->scratch_floats;
+    float *scratch = job->cpu->scratch + (size_t)member * CPU_SCRATCH_FLOATS;
+    int n_heads = job->shape->n_heads, group = n_heads / job->shape->n_kv_heads;
     int begin, end;
-    team_range(job->n_rows * job->shape->n_heads, 1, member, n_members, &begin, &end);
-    for (int i = begin; i < end; i++) {
-        attend_head(job, i / job->shape->n_heads, i % job->shape->n_heads, scratch);
+    team_range(job->n_rows * n_heads, 1, member, n_members, &begin, &end);
+    while (begin < end) {
+        int head = begin % n_heads;
+        int n = group - head % group;
+        if (n > CPU_HEADS_AT_ONCE) n = CPU_HEADS_AT_ONCE;
+        if (n > end - begin) n = end - begin;
+        attend_heads(job, begin / n_heads, head, n, scratch);
+        begin += n;
     }
 }
 

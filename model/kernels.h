@@ -47,18 +47,21 @@ struct kernels {
     /* h[n] = bf16(silu(gate[n]) * up[n]). */
     void (*swiglu)(const float *gate, const float *up, int n, uint16_t *h);
 
-    /* Scores of 16 positions of a KV block: out[16] = scale * sum over e of q[e] * k[e][position];
-     * k is [head_dim / 2][16][2], q is bf16[head_dim]. */
-    void (*scores)(const uint16_t *q, const uint16_t *k, int head_dim, float scale, float out[16]);
+    /* Scores of n_queries heads that share a KV block of 16 positions: out[query * out_stride +
+     * position] = scale * sum over e of q[query][e] * k[e][position], one chain each; k is
+     * [head_dim / 2][16][2], q is bf16[n_queries][head_dim]. */
+    void (*scores)(const uint16_t *q, int n_queries, const uint16_t *k, int head_dim, float scale,
+                   float *out, size_t out_stride);
 
     /* p[n] = exp(s[n] - max) with n % 16 == 0, returns their sum (16 lanes, then a fixed tree);
      * entries of -inf give 0. */
     float (*exp_sum)(const float *s, float max, int n, float *p);
 
-    /* acc[head_dim] += sum over n_pairs pairs of positions of p * v; v is [pair][head_dim][2] with
-     * head_dim % 16 == 0, p is bf16[2 * n_pairs]. One chain per output. */
-    void (*weighted_sum)(const uint16_t *p, const uint16_t *v, int n_pairs, int head_dim,
-                         float *acc);
+    /* For n_queries heads that share their values: acc[query * acc_stride + e] += sum over n_pairs
+     * pairs of positions of p * v; v is [pair][head_dim][2] with head_dim % 16 == 0, p is bf16 of
+     * 2 * n_pairs positions for each query, p_stride apart. One chain per output. */
+    void (*weighted_sum)(const uint16_t *p, size_t p_stride, int n_queries, const uint16_t *v,
+                         int n_pairs, int head_dim, float *acc, size_t acc_stride);
 };
 
 /* The tables; the first two exist in x86 builds only. Which of them a CPU can run, kernels_find knows. */

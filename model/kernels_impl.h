@@ -32,10 +32,15 @@ enum {
 
 typedef void tile_fn(const struct dots *d);
 
-#define TILE(rows)                                \
-    static void tile_##rows(const struct dots *d) \
-    {                                             \
-        dot_tile(rows, TILE_VECTORS_##rows, d);   \
+/* A tile of rows, and one of as many rows and a single vector. */
+#define TILE(rows)                                  \
+    static void tile_##rows(const struct dots *d)   \
+    {                                               \
+        dot_tile(rows, TILE_VECTORS_##rows, d);     \
+    }                                               \
+    static void vector_##rows(const struct dots *d) \
+    {                                               \
+        dot_tile(rows, 1, d);                       \
     }
 
 TILE(1)
@@ -50,21 +55,17 @@ TILE(6)
 TILE(7)
 #endif
 
-static void tile_vector(const struct dots *d)
-{
-    dot_tile(1, 1, d);
-}
-
 static const struct {
-    tile_fn *run;
+    tile_fn *run, *run_vector;
     int n_vectors;
 } tiles[TILE_ROWS + 1] = {
-    [1] = {tile_1, TILE_VECTORS_1}, [2] = {tile_2, TILE_VECTORS_2},
+    [1] = {tile_1, vector_1, TILE_VECTORS_1}, [2] = {tile_2, vector_2, TILE_VECTORS_2},
 #if TILE_ROWS >= 4
-    [3] = {tile_3, TILE_VECTORS_3}, [4] = {tile_4, TILE_VECTORS_4},
+    [3] = {tile_3, vector_3, TILE_VECTORS_3}, [4] = {tile_4, vector_4, TILE_VECTORS_4},
 #endif
 #if TILE_ROWS >= 7
-    [5] = {tile_5, TILE_VECTORS_5}, [6] = {tile_6, TILE_VECTORS_6}, [7] = {tile_7, TILE_VECTORS_7},
+    [5] = {tile_5, vector_5, TILE_VECTORS_5}, [6] = {tile_6, vector_6, TILE_VECTORS_6},
+    [7] = {tile_7, vector_7, TILE_VECTORS_7},
 #endif
 };
 
@@ -177,38 +178,63 @@ static void dot_step(float acc[16], const uint16_t w[32], uint32_t x_pair)
     uint16_t x[2];
     memcpy(x, &x_pair, sizeof x);
     unsigned mode = dots_begin();
-    tile_vector(&(struct dots){
+    vector_1(&(struct dots){
         .w = w, .w_step = VECTOR_STEP, .x = x, .n_pairs = 1, .acc = acc, .ahead = w});
     dots_end(mode);
 }
 
-static void scores(const uint16_t *q, const uint16_t *k, int head_dim, float scale, float out[16])
+static void scores(const uint16_t *q, int n_queries, const uint16_t *k, int head_dim, float scale,
+                   float *out, size_t out_stride)
 {
-    memset(out, 0, sizeof(float) * KERNEL_LANES);
+    struct dots d = {.w = k,
+                     .w_step = VECTOR_STEP,
+                     .x = q,
+                     .x_stride = (size_t)head_dim,
+                     .n_pairs = head_dim / 2,
+                     .acc = out,
+                     .acc_stride = out_stride,
+                     .ahead = k};
+    int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
+    for (int i = 0; i < n_queries; i++) {
+        memset(out + (size_t)i * out_stride, 0, sizeof(float) * KERNEL_LANES);
+    }
     unsigned mode = dots_begin();
-    tile_vector(&(struct dots){
-        .w = k, .w_step = VECTOR_STEP, .x = q, .n_pairs = head_dim / 2, .acc = out, .ahead = k});
+    for (int i = 0; i < n_tiles; i++) {
+        int rows = share_size(n_queries, n_tiles, i);
+        tiles[rows].run_vector(&d);
+        d.x += (size_t)rows * d.x_stride;
+        d.acc += (size_t)rows * out_stride;
+    }
     dots_end(mode);
-    for (int i = 0; i < KERNEL_LANES; i++) {
-        out[i] *= scale;
+    for (int i = 0; i < n_queries; i++) {
+        for (int position = 0; position < KERNEL_LANES; position++) {
+            out[(size_t)i * out_stride + (size_t)position] *= scale;
+        }
     }
 }
 
-static void weighted_sum(const uint16_t *p, const uint16_t *v, int n_pairs, int head_dim,
-                         float *acc)
+static void weighted_sum(const uint16_t *p, size_t p_stride, int n_queries, const uint16_t *v,
+                         int n_pairs, int head_dim, float *acc, size_t acc_stride)
 {
+    int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
     unsigned mode = dots_begin();
-    int wide = TILE_VECTORS_1 * KERNEL_LANES;
-    for (int e = 0; e < head_dim;) {
-        int n = head_dim - e >= wide ? wide : KERNEL_LANES;
-        struct dots d = {.w = v + 2 * (size_t)e,
-                         .w_step = 2 * (size_t)head_dim,
-                         .x = p,
-                         .n_pairs = n_pairs,
-                         .acc = acc + e,
-                         .ahead = v + 2 * (size_t)e};
-        (n == wide ? tile_1 : tile_vector)(&d);
-        e += n;
+    for (int i = 0; i < n_tiles; i++) {
+        int rows = share_size(n_queries, n_tiles, i);
+        int wide = tiles[rows].n_vectors * KERNEL_LANES;
+        for (int e = 0, n; e < head_dim; e += n) {
+            n = head_dim - e >= wide ? wide : KERNEL_LANES;
+            struct dots d = {.w = v + 2 * (size_t)e,
+                             .w_step = 2 * (size_t)head_dim,
+                             .x = p,
+                             .x_stride = p_stride,
+                             .n_pairs = n_pairs,
+                             .acc = acc + e,
+                             .acc_stride = acc_stride,
+                             .ahead = v + 2 * (size_t)e};
+            (n == wide ? tiles[rows].run : tiles[rows].run_vector)(&d);
+        }
+        p += (size_t)rows * p_stride;
+        acc += (size_t)rows * acc_stride;
     }
     dots_end(mode);
 }

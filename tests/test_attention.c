@@ -21,7 +21,7 @@ static void setup(void)
     uint32_t state = 99;
     for (int i = 0; i < POSITIONS * QKV_DIM; i++) {
         state = state * 1664525u + 1013904223u;
-        (&qkv[0][0])[i] = ((float)(state >> 8) * 0x1p-23f - 1.0f) * 2.0f;
+        qkv[i / QKV_DIM][i % QKV_DIM] = ((float)(state >> 8) * 0x1p-23f - 1.0f) * 2.0f;
     }
     for (int i = 0; i < POSITIONS * WIDTH / 2; i++) {
         ones[i] = 1;
@@ -83,7 +83,7 @@ static double rounded(float x)
 static void define(int pos, int head, double out[WIDTH])
 {
     int kv_head = head / (HEADS / KV_HEADS);
-    double scores[POSITIONS], max = -INFINITY, sum = 0;
+    double scores[POSITIONS], max = -HUGE_VAL, sum = 0;
     for (int p = 0; p <= pos; p++) {
         scores[p] = 0;
         for (int e = 0; e < WIDTH; e++) {
@@ -163,7 +163,7 @@ START_TEST(a_lane_of_nan_stays_alone)
         memcpy(work[0], qkv[0], sizeof work / 2);
         memcpy(work[N], qkv[0], sizeof work / 2);
         for (int i = 0; i < N * QKV_DIM; i++) {
-            work[ill * N][i] = NAN;
+            work[ill * N + i / QKV_DIM][i % QKV_DIM] = NAN;
         }
         be->ops->attention_store(be, &shape, &input, lanes, 2, work[0], q, kv);
         be->ops->attention(be, &shape, lanes, 2, q, kv, out[ill]);

@@ -163,28 +163,37 @@ START_TEST(swiglu_of_every_variant_is_the_scalar_definition)
 }
 END_TEST
 
+/* Every query's chain is the one that it has alone. */
 START_TEST(scores_variants_agree_and_are_near_double)
 {
-    static uint16_t q[HEAD_MAX], k[HEAD_MAX * 16];
-    float out[N_VARIANTS][16];
+    enum { QUERIES = 17, STRIDE = 40 };
+    static uint16_t q[QUERIES * HEAD_MAX], k[HEAD_MAX * 16];
+    float out[QUERIES * STRIDE], want[QUERIES][16];
     for (int round = 0; round < 300; round++) {
-        int head_dim = 2 * (1 + next_below(HEAD_MAX / 2));
+        int head_dim = 2 * (1 + next_below(HEAD_MAX / 2)), n = 1 + next_below(QUERIES);
         int kind = round % 2 ? KIND_ORDINARY : next_below(N_KINDS);
-        fill_bf16(q, HEAD_MAX, kind);
+        fill_bf16(q, sizeof q / sizeof *q, kind);
         fill_bf16(k, sizeof k / sizeof *k, kind);
-        for (int v = 0; v < n_variants; v++) {
-            variants[v]->scores(q, k, head_dim, 0.125f, out[v]);
-            check_same(out[v], out[0], 16, variants[v]->name);
+        for (int i = 0; i < n; i++) {
+            variants[0]->scores(q + i * head_dim, 1, k, head_dim, 0.125f, want[i], 16);
         }
-        for (int position = 0; position < 16 && kind == KIND_ORDINARY; position++) {
+        for (int v = 0; v < n_variants; v++) {
+            variants[v]->scores(q, n, k, head_dim, 0.125f, out, STRIDE);
+            for (int i = 0; i < n; i++) {
+                check_same(out + i * STRIDE, want[i], 16, variants[v]->name);
+            }
+        }
+        for (int i = 0; i < 16 * n && kind == KIND_ORDINARY; i++) {
+            int query = i / 16, position = i % 16;
             double sum = 0, size = 0;
             for (int e = 0; e < head_dim; e++) {
-                double term = (double)num_bf16_to_float(q[e]) *
+                double term = (double)num_bf16_to_float(q[query * head_dim + e]) *
                               (double)num_bf16_to_float(k[(e / 2 * 16 + position) * 2 + e % 2]);
                 sum += 0.125 * term;
                 size += 0.125 * fabs(term);
             }
-            ck_assert_double_le(fabs((double)out[0][position] - sum), head_dim * 0x1p-24 * size);
+            ck_assert_double_le(fabs((double)want[query][position] - sum),
+                                head_dim * 0x1p-24 * size);
         }
     }
 }
@@ -192,29 +201,36 @@ END_TEST
 
 START_TEST(weighted_sum_variants_agree_and_are_near_double)
 {
-    static uint16_t p[2 * PAIRS_MAX], value[PAIRS_MAX * HEAD_MAX * 2];
-    static float acc[N_VARIANTS][HEAD_MAX];
+    enum { QUERIES = 9, P_STRIDE = 2 * PAIRS_MAX + 6, STRIDE = HEAD_MAX + 5 };
+    static uint16_t p[QUERIES * P_STRIDE], value[PAIRS_MAX * HEAD_MAX * 2];
+    static float start[QUERIES * STRIDE], acc[QUERIES * STRIDE], want[QUERIES * STRIDE];
     for (int round = 0; round < 100; round++) {
         int head_dim = 16 * (1 + next_below(HEAD_MAX / 16)), n_pairs = 1 + next_below(PAIRS_MAX);
-        int kind = round % 2 ? KIND_ORDINARY : next_below(N_KINDS);
-        float start[HEAD_MAX];
-        fill_bf16(p, 2 * PAIRS_MAX, kind);
+        int kind = round % 2 ? KIND_ORDINARY : next_below(N_KINDS), n = 1 + next_below(QUERIES);
+        fill_bf16(p, QUERIES * P_STRIDE, kind);
         fill_bf16(value, sizeof value / sizeof *value, kind);
-        fill_floats(start, HEAD_MAX, round % 3 ? 1.0f : 1e-38f);
-        for (int v = 0; v < n_variants; v++) {
-            memcpy(acc[v], start, sizeof start);
-            variants[v]->weighted_sum(p, value, n_pairs, head_dim, acc[v]);
-            check_same(acc[v], acc[0], HEAD_MAX, variants[v]->name);
+        fill_floats(start, QUERIES * STRIDE, round % 3 ? 1.0f : 1e-38f);
+        memcpy(want, start, sizeof want);
+        for (int i = 0; i < n; i++) {
+            variants[0]->weighted_sum(p + i * P_STRIDE, 0, 1, value, n_pairs, head_dim,
+                                      want + i * STRIDE, 0);
         }
-        for (int e = 0; e < head_dim && kind == KIND_ORDINARY; e++) {
-            double sum = (double)start[e], size = fabs(sum);
+        for (int v = 0; v < n_variants; v++) {
+            memcpy(acc, start, sizeof acc);
+            variants[v]->weighted_sum(p, P_STRIDE, n, value, n_pairs, head_dim, acc, STRIDE);
+            check_same(acc, want, QUERIES * STRIDE, variants[v]->name);
+        }
+        for (int at = 0; at < n * head_dim && kind == KIND_ORDINARY; at++) {
+            int query = at / head_dim, e = at % head_dim;
+            double sum = (double)start[query * STRIDE + e], size = fabs(sum);
             for (int i = 0; i < 2 * n_pairs; i++) {
-                double term = (double)num_bf16_to_float(p[i]) *
+                double term = (double)num_bf16_to_float(p[query * P_STRIDE + i]) *
                               (double)num_bf16_to_float(value[(i / 2 * head_dim + e) * 2 + i % 2]);
                 sum += term;
                 size += fabs(term);
             }
-            ck_assert_double_le(fabs((double)acc[0][e] - sum), 2 * n_pairs * 0x1p-24 * size);
+            ck_assert_double_le(fabs((double)want[query * STRIDE + e] - sum),
+                                2 * n_pairs * 0x1p-24 * size);
         }
     }
 }
