@@ -152,7 +152,7 @@ out:
     return rc;
 }
 
-/* Reads a number that must be there and lie in (0, 1e9]. */
+/* Reads a number that must be there and lie in [1e-6, 1e9]: a frequency over it stays finite. */
 static int read_positive(double *out, const struct source *src, const char *key, struct error *err)
 {
     double value = 0;
@@ -161,9 +161,9 @@ static int read_positive(double *out, const struct source *src, const char *key,
     }
     int rc = json_read_double(src->dict, key, &value, src->where, err);
     if (rc) return rc;
-    if (!(value > 0 && value <= 1e9)) {
-        return error_set(err, ERR_FORMAT, "%s: \"%s\" = %g is outside of (0, 1e9]", src->where, key,
-                         value);
+    if (!(value >= 1e-6 && value <= 1e9)) {
+        return error_set(err, ERR_FORMAT, "%s: \"%s\" = %g is outside of [1e-6, 1e9]", src->where,
+                         key, value);
     }
     *out = value;
     return 0;

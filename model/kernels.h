@@ -10,9 +10,8 @@
 #include "base/error.h"
 
 enum {
-    KERNEL_LANES = 16,     /* columns of a vector: one output each */
-    KERNEL_COLUMNS = 64,   /* columns of a packed block: four vectors */
-    KERNEL_ROWS_MAX = 4096 /* activations of one call */
+    KERNEL_LANES = 16,   /* columns of a vector: one output each */
+    KERNEL_COLUMNS = 64, /* columns of a packed block: four vectors */
 };
 
 /* A matrix packed for matmul: blocks of 64 output columns, each a stream

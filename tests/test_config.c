@@ -210,6 +210,8 @@ struct refusal {
 };
 
 static const struct refusal rope_refusals[] = {
+    {"llama", "{\"rope_scaling\":{\"type\":\"linear\",\"factor\":1e-300}}", ERR_FORMAT,
+     "outside of [1e-6, 1e9]"},
     {"llama", "{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", ERR_UNSUPPORTED,
      "\"dynamic\" is not supported"},
     {"llama", "{\"rope_scaling\":{\"rope_type\":\"longrope\"}}", ERR_UNSUPPORTED, "\"longrope\""},
