@@ -13,7 +13,7 @@ enum {
     MOST_WIDTH = 1 << 20, /* of anything but the vocabulary */
     MOST_VOCAB = 1 << 24,
     MOST_POSITIONS = 1 << 30,
-    MOST_HEAD_DIM = 1024,
+    MOST_HEAD_DIM = 256,
     HEAD_DIM_UNIT = 16,
     MOST_SLICES = 8,
     NOT_SET = 0

@@ -20,6 +20,10 @@ int shard_init(struct shard *shard, const struct model_config *cfg, int n_vocab,
             "%d are cut into %d slices, so T must be one of %s",
             n_ranks, cfg->n_heads, cfg->n_kv_heads, cfg->ffn_dim, s, fits);
     }
+    if (n_vocab < 1 || n_vocab > cfg->vocab_size) {
+        return error_set(err, ERR_ARGUMENT, "%d ids do not fit a vocabulary of %d", n_vocab,
+                         cfg->vocab_size);
+    }
     int local = s / n_ranks;
     int32_t first_id;
     *shard = (struct shard){

@@ -53,11 +53,12 @@ out:
     return rc;
 }
 
-/* Room for every slice of every row in full, and the lists beside them. */
+/* Room for every slice of every row in full, as a best list of all its columns (24 bytes a column while
+ * it is made), and the lists beside them. Pages that are not used are not touched. */
 static size_t reply_arena_bytes(const struct verifier *v)
 {
     const struct shard *shard = model_shard(v->model);
-    size_t row = (size_t)shard->n_local * (size_t)shard->vocab_slice * sizeof(float) * 3;
+    size_t row = (size_t)shard->n_local * (size_t)shard->vocab_slice * sizeof(float) * 6;
     return (size_t)v->options.max_step_rows * (row + 65536) + REPLY_ARENA_BYTES;
 }
 
