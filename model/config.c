@@ -128,7 +128,7 @@ static int read_heads(const struct reading *in, struct error *err)
                          in->origin, cfg->n_heads, cfg->n_kv_heads);
     }
     cfg->head_dim = default_of(in, "head_dim", in->family->head_dim, NOT_SET);
-    TRY(json_read_int(in->root, "head_dim", 1, MOST_HEAD_DIM, &cfg->head_dim, in->origin, err));
+    TRY(json_read_int(in->root, "head_dim", 1, MOST_WIDTH, &cfg->head_dim, in->origin, err));
     if (cfg->head_dim == NOT_SET && cfg->dim % cfg->n_heads) {
         return error_set(err, ERR_FORMAT,
                          "%s: \"hidden_size\" = %d is no multiple of \"num_attention_heads\" = %d",
