@@ -83,11 +83,6 @@ void drafter_close(struct drafter *d)
     free(d);
 }
 
-const struct model_config *drafter_config(const struct drafter *d)
-{
-    return checkpoint_config(d->checkpoint);
-}
-
 struct block_pool *drafter_pool(struct drafter *d)
 {
     return &d->pool;

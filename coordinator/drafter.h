@@ -21,7 +21,6 @@ int drafter_open(struct drafter **drafter, const struct drafter_options *options
                  const struct tokenizer *tok, struct error *err);
 void drafter_close(struct drafter *drafter);
 
-const struct model_config *drafter_config(const struct drafter *drafter);
 struct block_pool *drafter_pool(struct drafter *drafter);
 /* Positions that the draft can see: its context or its KV cache, whichever ends first. */
 int drafter_limit(const struct drafter *drafter);

@@ -93,6 +93,29 @@ static int check_length(const struct sequence *seq, const struct job *job,
     return 0;
 }
 
+/* The client's name for it, or one of our own; seq->admitted_us is set. */
+static void name_request(struct sequence *seq, const char *name)
+{
+    if (name[0]) {
+        snprintf(seq->request_id, sizeof seq->request_id, "%.63s", name);
+    } else {
+        snprintf(seq->request_id, sizeof seq->request_id, "gen-%016" PRIx64,
+                 (uint64_t)seq->admitted_us * 0x9E3779B97F4A7C15u);
+    }
+}
+
+static void begin_counting(struct sequence *seq, const struct job *job)
+{
+    seq->n_target_kv = seq->n_draft_kv = 0;
+    seq->n_blocks_sent = 0;
+    seq->finish_reason = NULL;
+    seq->counters = (struct generate_counters){0};
+    seq->overhead = (struct histogram){0};
+    seq->admitted_us = clock_now_us();
+    seq->first_token_us = 0;
+    seq->counters.queue_us = (uint64_t)(seq->admitted_us - job->arrived_us);
+}
+
 int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer *tok,
                    const struct sequence_defaults *defaults, struct error *err)
 {
@@ -117,20 +140,8 @@ int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer
     if (req->max_tokens > 0 && req->max_tokens < limit - seq->n_prompt) {
         seq->end = seq->n_prompt + req->max_tokens;
     }
-    seq->n_target_kv = seq->n_draft_kv = 0;
-    seq->n_blocks_sent = 0;
-    seq->finish_reason = NULL;
-    seq->counters = (struct generate_counters){0};
-    seq->overhead = (struct histogram){0};
-    seq->admitted_us = clock_now_us();
-    seq->first_token_us = 0;
-    seq->counters.queue_us = (uint64_t)(seq->admitted_us - job->arrived_us);
-    snprintf(seq->request_id, sizeof seq->request_id, "%.63s",
-             req->request_id[0] ? req->request_id : "");
-    if (!seq->request_id[0]) {
-        snprintf(seq->request_id, sizeof seq->request_id, "gen-%016" PRIx64,
-                 (uint64_t)seq->admitted_us * 0x9E3779B97F4A7C15u);
-    }
+    begin_counting(seq, job);
+    name_request(seq, req->request_id);
     seq->job = job;
     seq->is_active = true;
 out:

@@ -20,7 +20,6 @@ struct slot {
 struct verifier {
     struct verifier_options options;
     struct model *model;
-    const struct model_config *cfg;
     int context_limit, table_len;
     struct slot *slots;
     uint64_t last_id;
@@ -77,8 +76,7 @@ int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struc
     *verifier = NULL;
     TRY(mem_array(&v, 1, sizeof *v, err));
     v->options = *options;
-    v->cfg = checkpoint_config(ck);
-    v->context_limit = config_context_limit(v->cfg);
+    v->context_limit = config_context_limit(checkpoint_config(ck));
     v->table_len = (v->context_limit + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     TRY(open_slots(v, err));
     TRY(model_open(&v->model, ck, comm, be, &model_options, err));
