@@ -16,7 +16,7 @@ enum {
     IDLE_US = 100000, /* how often an idle engine looks at its streams */
     SIFT_US = 100000, /* how often the queue is searched for clients that have left */
     RECONNECT_US = 200000,
-    CONNECT_US = 2000000,
+    CONNECT_US = 1000000, /* less than the grace of a SIGTERM */
     STATE_BYTES = ERROR_TEXT_BYTES
 };
 

@@ -10,15 +10,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-void job_free(struct job *job)
-{
-    if (!job) return;
-    if (job->call) rpc_call_unref(job->call);
-    token_ids_free(&job->prompt);
-    arena_close(&job->arena);
-    free(job);
-}
-
 int sequence_open(struct sequence *seq, int slot, int capacity, int target_table, int draft_table,
                   struct error *err)
 {
