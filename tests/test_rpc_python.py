@@ -10,7 +10,7 @@ from pathlib import Path
 try:
     import grpc
 except ImportError:
-    own = Path(__file__).resolve().parent.parent / ".venv/bin/python"
+    own = Path("/usr/bin/python3")  # Debian's, which has the package; PATH may lead to another
     if own.exists() and Path(sys.executable) != own:
         os.execv(own, [str(own), *sys.argv])
     print("grpcio is not installed")
