@@ -29,7 +29,7 @@ INLINE_ALWAYS __m256 even_of(__m256i pairs)
 INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
 {
     __m256 acc[TILE_ROWS_MAX][TILE_HALVES_MAX];
-    const uint16_t *w = d->w, *x = d->x, *ahead = d->ahead;
+    const uint16_t *w = d->w, *x = d->x, *near = d->near, *far = d->far;
 #pragma GCC unroll 8
     for (int i = 0; i < n_rows; i++) {
 #pragma GCC unroll 8
@@ -40,7 +40,7 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
     for (int pair = 0; pair < d->n_pairs; pair++) {
 #pragma GCC unroll 8
         for (int j = 0; j < n_vectors; j++) {
-            dots_prefetch(w + NEAR_STEPS * d->w_step + 32 * j, ahead + 32 * j);
+            dots_prefetch(near + 32 * j, far + 32 * j);
         }
 #pragma GCC unroll 8
         for (int j = 0; j < 2 * n_vectors; j++) {
@@ -56,7 +56,8 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
         }
         w += d->w_step;
         x += 2;
-        ahead += d->ahead_step;
+        near += d->near_step;
+        far += d->far_step;
     }
 #pragma GCC unroll 8
     for (int i = 0; i < n_rows; i++) {

@@ -21,7 +21,7 @@ enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
 {
     __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
-    const uint16_t *w = d->w, *x = d->x, *ahead = d->ahead;
+    const uint16_t *w = d->w, *x = d->x, *near = d->near, *far = d->far;
 #pragma GCC unroll 8
     for (int i = 0; i < n_rows; i++) {
 #pragma GCC unroll 8
@@ -34,7 +34,7 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
 #pragma GCC unroll 8
         for (int j = 0; j < n_vectors; j++) {
             columns[j] = (__m512bh)_mm512_loadu_si512(w + 32 * j);
-            dots_prefetch(w + NEAR_STEPS * d->w_step + 32 * j, ahead + 32 * j);
+            dots_prefetch(near + 32 * j, far + 32 * j);
         }
 #pragma GCC unroll 8
         for (int i = 0; i < n_rows; i++) {
@@ -47,7 +47,8 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
         }
         w += d->w_step;
         x += 2;
-        ahead += d->ahead_step;
+        near += d->near_step;
+        far += d->far_step;
     }
 #pragma GCC unroll 8
     for (int i = 0; i < n_rows; i++) {

@@ -25,10 +25,29 @@ enum {
     BLOCK_STEP = 2 * KERNEL_COLUMNS, /* bf16 of a block for one pair of k */
     VECTOR_STEP = 2 * KERNEL_LANES,  /* bf16 of a vector for one pair of k */
     LINE_STEP = 32,                  /* bf16 of a cache line */
-    CHUNK_PAIRS = 128,               /* 32 KiB of weights */
     GROUP_ROWS = 42,                 /* rows whose accumulators are parked together: 10.5 KiB */
-    AHEAD_STEPS = 32                 /* pairs of k the prefetch of a single pass runs ahead */
+    AHEAD_STEPS = 32,                /* pairs of k the prefetch of a single pass runs ahead */
+    NEAR_STEPS = 8                   /* the same of the second hop */
 };
+
+/* How memory is streamed. An Intel core needs two hops: into the second-level cache from far ahead,
+ * from there into the first a few pairs ahead; its first-level cache has too few requests in flight,
+ * so that one hop reaches 0.85 of the bandwidth. A Zen core reaches 0.95 in one hop, straight into
+ * the first level, where a chunk and the next must then fit together, and 0.84 in two. */
+static bool two_hops(void)
+{
+#ifdef OUTRIDER_X86
+    return __builtin_cpu_is("intel");
+#else
+    return false;
+#endif
+}
+
+/* Pairs of k of a chunk: 32 KiB of weights, or 16. */
+static int chunk_pairs(void)
+{
+    return two_hops() ? 128 : 64;
+}
 
 typedef void tile_fn(const struct dots *d);
 
@@ -105,11 +124,13 @@ static void group_chunk(const struct group *g, int first_pair, int n_pairs)
     const uint16_t *ahead = w + n_ahead * BLOCK_STEP;
     const uint16_t *ahead_end = w + 2 * n_ahead * BLOCK_STEP;
     size_t lines = (size_t)(4 + g->n_passes - 1) / (size_t)g->n_passes;
+    size_t ahead_step = lines * LINE_STEP;
+    bool hops = two_hops();
     struct dots d = {.w_step = BLOCK_STEP,
                      .x_stride = g->in_stride,
                      .n_pairs = n_pairs,
                      .acc_stride = KERNEL_COLUMNS,
-                     .ahead_step = lines * LINE_STEP};
+                     .far = g->in};
     int row = 0;
     for (int i = 0; i < g->n_tiles; i++) {
         int rows = share_size(g->n_rows, g->n_tiles, i);
@@ -117,10 +138,18 @@ static void group_chunk(const struct group *g, int first_pair, int n_pairs)
         for (int v = 0; v < KERNEL_COLUMNS / KERNEL_LANES; v += tiles[rows].n_vectors) {
             d.w = w + (size_t)v * VECTOR_STEP;
             d.acc = g->park + (size_t)row * KERNEL_COLUMNS + (size_t)v * KERNEL_LANES;
-            d.ahead = ahead;
+            if (hops) {
+                d.near = d.w + NEAR_STEPS * BLOCK_STEP;
+                d.near_step = BLOCK_STEP;
+                d.far = ahead;
+                d.far_step = ahead_step;
+            } else {
+                d.near = ahead;
+                d.near_step = ahead_step;
+            }
             tiles[rows].run(&d);
-            ahead += (size_t)n_pairs * d.ahead_step;
-            if (ahead >= ahead_end) d.ahead_step = 0;
+            ahead += (size_t)n_pairs * ahead_step;
+            if (ahead >= ahead_end) ahead_step = 0;
         }
         row += rows;
     }
@@ -131,7 +160,7 @@ static void group_run(struct group *g, float *out, size_t out_stride, int n_colu
     g->n_tiles = (g->n_rows + TILE_ROWS - 1) / TILE_ROWS;
     g->n_passes = group_passes(g->n_rows, g->n_tiles);
     memset(g->park, 0, sizeof(float) * (size_t)g->n_rows * KERNEL_COLUMNS);
-    int step = WHOLE_K && g->n_passes == 1 ? g->n_pairs : CHUNK_PAIRS;
+    int step = WHOLE_K && g->n_passes == 1 ? g->n_pairs : chunk_pairs();
     for (int pair = 0; pair < g->n_pairs; pair += step) {
         group_chunk(g, pair, g->n_pairs - pair < step ? g->n_pairs - pair : step);
     }
@@ -179,7 +208,7 @@ static void dot_step(float acc[16], const uint16_t w[32], uint32_t x_pair)
     memcpy(x, &x_pair, sizeof x);
     unsigned mode = dots_begin();
     vector_1(&(struct dots){
-        .w = w, .w_step = VECTOR_STEP, .x = x, .n_pairs = 1, .acc = acc, .ahead = w});
+        .w = w, .w_step = VECTOR_STEP, .x = x, .n_pairs = 1, .acc = acc, .near = w, .far = w});
     dots_end(mode);
 }
 
@@ -193,7 +222,9 @@ static void scores(const uint16_t *q, int n_queries, const uint16_t *k, int head
                      .n_pairs = head_dim / 2,
                      .acc = out,
                      .acc_stride = out_stride,
-                     .ahead = k};
+                     .near = k + NEAR_STEPS * VECTOR_STEP,
+                     .near_step = VECTOR_STEP,
+                     .far = k};
     int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
     for (int i = 0; i < n_queries; i++) {
         memset(out + (size_t)i * out_stride, 0, sizeof(float) * KERNEL_LANES);
@@ -230,7 +261,9 @@ static void weighted_sum(const uint16_t *p, size_t p_stride, int n_queries, cons
                              .n_pairs = n_pairs,
                              .acc = acc + e,
                              .acc_stride = acc_stride,
-                             .ahead = v + 2 * (size_t)e};
+                             .near = v + 2 * (size_t)e + 2 * NEAR_STEPS * (size_t)head_dim,
+                             .near_step = 2 * (size_t)head_dim,
+                             .far = v};
             (n == wide ? tiles[rows].run : tiles[rows].run_vector)(&d);
         }
         p += (size_t)rows * p_stride;

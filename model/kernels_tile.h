@@ -14,8 +14,10 @@ struct dots {
     int n_pairs;
     float *acc; /* [rows][16 * vectors], read and written */
     size_t acc_stride;
-    const uint16_t *ahead; /* far prefetch: one line for each vector of a pair */
-    size_t ahead_step;     /* how far `ahead` moves with each pair */
+    /* Prefetch of one line for each vector of a pair, into the first- and the second-level cache,
+     * and how far these move with each pair. Both may point past the end, where they do nothing. */
+    const uint16_t *near, *far;
+    size_t near_step, far_step;
 };
 
 static inline uint32_t dots_x_pair(const uint16_t *x)
@@ -24,11 +26,6 @@ static inline uint32_t dots_x_pair(const uint16_t *x)
     memcpy(&pair, x, sizeof pair);
     return pair;
 }
-
-/* Memory is streamed in two hops: into the second-level cache from far ahead, from there into the
- * first a few pairs ahead. One hop alone reaches 0.85 of it on Intel cores: the first-level cache
- * has too few requests in flight. Both may point past the end, where they do nothing. */
-enum { NEAR_STEPS = 8 };
 
 static inline void dots_prefetch(const uint16_t *near, const uint16_t *far)
 {
