@@ -7,12 +7,7 @@
 
 #include "model/numerics.h"
 
-enum {
-    PACK_SCRATCH = 2 * KERNEL_COLUMNS * 512,
-    TEAM_SPIN_US = 200,
-    BIG_BYTES = 1 << 20,
-    SMALL_WORK = 16384 /* elements below which one thread is faster than waking the team */
-};
+enum { PACK_SCRATCH = 2 * KERNEL_COLUMNS * 512, TEAM_SPIN_US = 200, BIG_BYTES = 1 << 20 };
 
 /* Big pages for what is big; a norm's weights would waste one. */
 static int cpu_buffer_open(struct backend *be, void *buffer, size_t bytes, struct error *err)
@@ -42,6 +37,36 @@ static void cpu_upload(struct backend *be, void *buffer, const void *host, size_
 {
     (void)be;
     memcpy(buffer, host, bytes);
+}
+
+static const float *cpu_read(struct backend *be, const float *data, size_t n)
+{
+    (void)be;
+    (void)n;
+    return data;
+}
+
+static int cpu_capacity(const struct backend *be, int n)
+{
+    (void)be;
+    return n;
+}
+
+static int cpu_begin(struct backend *be, const struct backend_step *step, bool *replayed,
+                     struct error *err)
+{
+    (void)be;
+    (void)step;
+    (void)err;
+    *replayed = false;
+    return 0;
+}
+
+static int cpu_end(struct backend *be, struct error *err)
+{
+    (void)be;
+    (void)err;
+    return 0;
 }
 
 /* Matrices. */
@@ -121,168 +146,87 @@ out:
     return rc;
 }
 
+/* Matrices side by side that share their input rows: the slices of a row-parallel one, or one alone. */
 struct matmul_job {
-    struct packed_matrix w;
+    const struct matrix *matrices;
+    int n_matrices;
     const struct kernels *kernels;
     const uint16_t *in;
     size_t in_stride;
     float *out;
-    size_t out_stride;
+    size_t out_stride, part_stride;
     int n;
 };
 
 static void matmul_member(void *arg, int member, int n_members)
 {
     const struct matmul_job *job = arg;
-    int begin, end;
-    team_range(job->w.n_blocks, 1, member, n_members, &begin, &end);
-    if (begin == end) return;
-    job->kernels->matmul(&job->w, job->in, job->in_stride, job->out, job->out_stride, job->n, begin,
-                         end);
-}
-
-static void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in,
-                       size_t in_stride, float *out, size_t out_stride, int n)
-{
-    struct backend_cpu *cpu = backend_cpu_of(be);
-    if (n == 0) return;
-    struct matmul_job job = {packed_of(m), cpu->kernels, in, in_stride, out, out_stride, n};
-    if ((size_t)m->n_in * (size_t)m->n_out < SMALL_WORK) {
-        matmul_member(&job, 0, 1);
-    } else {
-        team_run(cpu->team, matmul_member, &job);
+    for (int i = 0; i < job->n_matrices; i++) {
+        struct packed_matrix w = packed_of(&job->matrices[i]);
+        int begin, end;
+        team_range(w.n_blocks, 1, member, n_members, &begin, &end);
+        if (begin == end) continue;
+        job->kernels->matmul(&w, job->in + (size_t)i * (size_t)w.n_in, job->in_stride,
+                             job->out + (size_t)i * job->part_stride, job->out_stride, job->n,
+                             begin, end);
     }
 }
 
-/* Rows and elements. */
-
-static void cpu_embed(struct backend *be, const struct weight *table, const int32_t *tokens, int n,
-                      float *x)
+static void run_matmul(struct backend_cpu *cpu, struct matmul_job *job)
 {
-    (void)be;
-    for (int i = 0; i < n; i++) {
-        weight_read_f32(table, tokens[i], 0, table->n_cols, x + (size_t)i * (size_t)table->n_cols);
-    }
-}
-
-struct rows_job {
-    const struct kernels *kernels;
-    const float *x, *y, *weight;
-    float *out;
-    uint16_t *h;
-    const int *rows;
-    float eps;
-    int n, dim, n_parts;
-    size_t count;
-};
-
-static void run_rows(struct backend_cpu *cpu, team_fn *fn, struct rows_job *job, size_t work)
-{
+    if (job->n == 0) return;
     job->kernels = cpu->kernels;
-    if (work < SMALL_WORK) {
-        fn(job, 0, 1);
+    size_t work =
+        (size_t)job->matrices->n_in * (size_t)job->matrices->n_out * (size_t)job->n_matrices;
+    if (work < CPU_SMALL_WORK) {
+        matmul_member(job, 0, 1);
     } else {
-        team_run(cpu->team, fn, job);
+        team_run(cpu->team, matmul_member, job);
     }
 }
 
-static void rmsnorm_member(void *arg, int member, int n_members)
+void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,
+                float *out, size_t out_stride, int n)
 {
-    const struct rows_job *job = arg;
-    int begin, end;
-    team_range(job->n, 1, member, n_members, &begin, &end);
-    for (int i = begin; i < end; i++) {
-        int row = job->rows ? job->rows[i] : i;
-        job->kernels->rmsnorm(job->x + (size_t)row * (size_t)job->dim, job->weight, job->eps,
-                              job->dim, job->h + (size_t)i * (size_t)job->dim);
-    }
+    struct matmul_job job = {.matrices = m,
+                             .n_matrices = 1,
+                             .in = in,
+                             .in_stride = in_stride,
+                             .out = out,
+                             .out_stride = out_stride,
+                             .n = n};
+    run_matmul(backend_cpu_of(be), &job);
 }
 
-static void cpu_rmsnorm(struct backend *be, const float *x, const float *weight, float eps, int n,
-                        int dim, const int *rows, uint16_t *h)
+static void cpu_matmul_slices(struct backend *be, const struct matrix *slices, int n_slices,
+                              const uint16_t *in, size_t in_stride, int n, struct slice_sums *sums)
 {
-    struct rows_job job = {
-        .x = x, .weight = weight, .h = h, .rows = rows, .eps = eps, .n = n, .dim = dim};
-    run_rows(backend_cpu_of(be), rmsnorm_member, &job, (size_t)n * (size_t)dim);
+    size_t dim = (size_t)slices->n_out;
+    sums->stride = (size_t)n * dim;
+    sums->n_parts = n_slices;
+    struct matmul_job job = {.matrices = slices,
+                             .n_matrices = n_slices,
+                             .in = in,
+                             .in_stride = in_stride,
+                             .out = sums->data,
+                             .out_stride = dim,
+                             .part_stride = sums->stride,
+                             .n = n};
+    run_matmul(backend_cpu_of(be), &job);
 }
 
-static void swiglu_member(void *arg, int member, int n_members)
-{
-    const struct rows_job *job = arg;
-    int begin, end;
-    team_range(job->n, 1, member, n_members, &begin, &end);
-    for (int i = begin; i < end; i++) {
-        float *gate = job->out + (size_t)i * 2 * (size_t)job->dim;
-        if (job->weight) {
-            for (int j = 0; j < 2 * job->dim; j++) {
-                gate[j] += job->weight[j];
-            }
-        }
-        job->kernels->swiglu(gate, gate + job->dim, job->dim,
-                             job->h + (size_t)i * (size_t)job->dim);
-    }
-}
-
-static void cpu_swiglu(struct backend *be, float *gate_up, const float *bias, int n, int ffn_dim,
-                       uint16_t *h)
-{
-    struct rows_job job = {.out = gate_up, .weight = bias, .h = h, .n = n, .dim = ffn_dim};
-    run_rows(backend_cpu_of(be), swiglu_member, &job, (size_t)n * (size_t)ffn_dim);
-}
-
-static void tree_add_member(void *arg, int member, int n_members)
-{
-    const struct rows_job *job = arg;
-    int first, last;
-    team_range((int)((job->count + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS), 1, member, n_members,
-               &first, &last);
-    size_t begin = (size_t)first * KERNEL_COLUMNS, end = (size_t)last * KERNEL_COLUMNS;
-    if (end > job->count) end = job->count;
-    for (int distance = 1; distance < job->n_parts; distance *= 2) {
-        for (int part = 0; part < job->n_parts; part += 2 * distance) {
-            float *low = job->out + (size_t)part * job->count;
-            const float *high = low + (size_t)distance * job->count;
-            for (size_t i = begin; i < end; i++) {
-                low[i] += high[i];
-            }
-        }
-    }
-}
-
-static void cpu_tree_add(struct backend *be, float *parts, int n_parts, size_t count)
-{
-    if (n_parts == 1) return;
-    struct rows_job job = {.out = parts, .n_parts = n_parts, .count = count};
-    run_rows(backend_cpu_of(be), tree_add_member, &job, count * (size_t)n_parts);
-}
-
-static void residual_member(void *arg, int member, int n_members)
-{
-    const struct rows_job *job = arg;
-    int begin, end;
-    team_range(job->n, 1, member, n_members, &begin, &end);
-    for (int i = begin; i < end; i++) {
-        float *x = job->out + (size_t)i * (size_t)job->dim;
-        const float *y = job->y + (size_t)i * (size_t)job->dim;
-        for (int j = 0; j < job->dim; j++) {
-            x[j] += job->weight ? y[j] + job->weight[j] : y[j];
-        }
-    }
-}
-
-static void cpu_residual_add(struct backend *be, float *x, const float *y, const float *bias, int n,
-                             int dim)
-{
-    struct rows_job job = {.out = x, .y = y, .weight = bias, .n = n, .dim = dim};
-    run_rows(backend_cpu_of(be), residual_member, &job, (size_t)n * (size_t)dim);
-}
-
-static int cpu_answer(struct backend *be, const float *logits, int32_t first_id, int n_cols,
-                      int slice, const struct row_wish *wish, struct arena *arena,
-                      struct slice_row *out, struct error *err)
+static int cpu_answer(struct backend *be, const struct answer_item *items, int n_items,
+                      struct arena *arena, struct slice_row *out, int *bad, struct error *err)
 {
     (void)be;
-    return row_slice_answer(logits, first_id, n_cols, slice, wish, arena, out, err);
+    int rc = 0;
+    for (*bad = 0; *bad < n_items; ++*bad) {
+        const struct answer_item *item = &items[*bad];
+        TRY(row_slice_answer(item->logits, item->first_id, item->n_cols, item->slice, item->wish,
+                             arena, &out[*bad], err));
+    }
+out:
+    return rc;
 }
 
 static void cpu_close(struct backend *be)
@@ -297,19 +241,25 @@ static void cpu_close(struct backend *be)
 static const struct backend_ops cpu_ops = {
     .name = "cpu",
     .arithmetic = "cpu-bf16",
+    .capacity = cpu_capacity,
     .buffer_open = cpu_buffer_open,
     .buffer_close = cpu_buffer_close,
     .upload = cpu_upload,
+    .read = cpu_read,
     .matrix_open = cpu_matrix_open,
     .matrix_close = cpu_matrix_close,
+    .begin = cpu_begin,
+    .end = cpu_end,
     .embed = cpu_embed,
     .rmsnorm = cpu_rmsnorm,
+    .rmsnorm_rows = cpu_rmsnorm_rows,
     .matmul = cpu_matmul,
+    .matmul_slices = cpu_matmul_slices,
+    .matmul_swiglu = cpu_matmul_swiglu,
     .attention_store = cpu_attention_store,
     .attention = cpu_attention,
-    .swiglu = cpu_swiglu,
-    .tree_add = cpu_tree_add,
-    .residual_add = cpu_residual_add,
+    .tree_sum = cpu_tree_sum,
+    .residual_norm = cpu_residual_norm,
     .answer = cpu_answer,
     .close = cpu_close,
 };

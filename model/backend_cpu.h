@@ -11,6 +11,7 @@ struct backend_cpu {
 };
 
 enum {
+    CPU_SMALL_WORK = 16384, /* elements below which one thread is faster than waking the team */
     CPU_HEAD_DIM_MAX = 256,
     CPU_HEADS_AT_ONCE = 8, /* heads of one kv head that attend together */
     /* of attention: their scores, their accumulators of all partitions and of one, and one
@@ -24,9 +25,27 @@ static inline struct backend_cpu *backend_cpu_of(struct backend *be)
     return (struct backend_cpu *)be;
 }
 
+void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,
+                float *out, size_t out_stride, int n);
+
+/* backend_cpu_rows.c */
+void cpu_embed(struct backend *be, const struct backend_step *step, float *x);
+void cpu_rmsnorm(struct backend *be, const float *x, const float *weight, float eps, int n, int dim,
+                 uint16_t *h);
+void cpu_rmsnorm_rows(struct backend *be, const struct backend_step *step, const float *x,
+                      const float *weight, float eps, int dim, uint16_t *h);
+void cpu_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
+                       const uint16_t *in, int n, float *gate_up, uint16_t *h);
+int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
+                 struct error *err);
+void cpu_residual_norm(struct backend *be, float *x, const struct slice_sums *sums,
+                       const float *bias, const float *weight, float eps, int n, int dim,
+                       uint16_t *h);
+
+/* backend_cpu_attention.c */
 void cpu_attention_store(struct backend *be, const struct attention_shape *shape,
-                         const struct attention_input *input, const struct attention_lane *lanes,
-                         int n_lanes, float *qkv, uint16_t *q, uint16_t *kv);
+                         const struct attention_input *input, const struct backend_step *step,
+                         float *qkv, uint16_t *q, uint16_t *kv);
 void cpu_attention(struct backend *be, const struct attention_shape *shape,
-                   const struct attention_lane *lanes, int n_lanes, const uint16_t *q,
-                   const uint16_t *kv, uint16_t *out);
+                   const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
+                   uint16_t *out);

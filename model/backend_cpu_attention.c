@@ -70,19 +70,17 @@ struct store_job {
     const struct backend_cpu *cpu;
     const struct attention_shape *shape;
     const struct attention_input *input;
-    const struct attention_lane *lanes;
-    int n_lanes, n_rows;
+    const struct backend_step *step;
     float *qkv;
     uint16_t *q, *kv;
 };
 
-static const struct attention_lane *lane_of_row(const struct attention_lane *lanes, int n_lanes,
-                                                int row)
+static const struct attention_lane *lane_of_row(const struct backend_step *step, int row)
 {
     int i = 0;
-    while (i + 1 < n_lanes && row >= lanes[i + 1].first_row)
+    while (i + 1 < step->n_lanes && row >= step->lanes[i + 1].first_row)
         i++;
-    return &lanes[i];
+    return &step->lanes[i];
 }
 
 static void store_row(const struct store_job *job, int row)
@@ -92,9 +90,9 @@ static void store_row(const struct store_job *job, int row)
     int head_dim = shape->head_dim;
     int n_q = shape->n_heads, n_kv = shape->n_kv_heads;
     float *qkv = job->qkv + (size_t)row * (size_t)((n_q + 2 * n_kv) * head_dim);
-    const float *cos = input->cos + (size_t)row * (size_t)(head_dim / 2);
-    const float *sin = input->sin + (size_t)row * (size_t)(head_dim / 2);
-    const struct attention_lane *lane = lane_of_row(job->lanes, job->n_lanes, row);
+    const float *cos = job->step->cos + (size_t)row * (size_t)(head_dim / 2);
+    const float *sin = job->step->sin + (size_t)row * (size_t)(head_dim / 2);
+    const struct attention_lane *lane = lane_of_row(job->step, row);
     int pos = lane->position + (row - lane->first_row);
     int block = lane->blocks[pos / KV_BLOCK_TOKENS];
 
@@ -121,27 +119,21 @@ static void store_member(void *arg, int member, int n_members)
 {
     const struct store_job *job = arg;
     int begin, end;
-    team_range(job->n_rows, 1, member, n_members, &begin, &end);
+    team_range(job->step->n, 1, member, n_members, &begin, &end);
     for (int row = begin; row < end; row++) {
         store_row(job, row);
     }
 }
 
-static int count_rows(const struct attention_lane *lanes, int n_lanes)
-{
-    return n_lanes ? lanes[n_lanes - 1].first_row + lanes[n_lanes - 1].n_rows : 0;
-}
-
 enum { TEAM_ROWS = 8 }; /* fewer rows than this are not worth waking the team for */
 
 void cpu_attention_store(struct backend *be, const struct attention_shape *shape,
-                         const struct attention_input *input, const struct attention_lane *lanes,
-                         int n_lanes, float *qkv, uint16_t *q, uint16_t *kv)
+                         const struct attention_input *input, const struct backend_step *step,
+                         float *qkv, uint16_t *q, uint16_t *kv)
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
-    struct store_job job = {cpu, shape, input, lanes, n_lanes, count_rows(lanes, n_lanes),
-                            qkv, q,     kv};
-    if (job.n_rows < TEAM_ROWS) {
+    struct store_job job = {cpu, shape, input, step, qkv, q, kv};
+    if (step->n < TEAM_ROWS) {
         store_member(&job, 0, 1);
     } else {
         team_run(cpu->team, store_member, &job);
@@ -151,8 +143,7 @@ void cpu_attention_store(struct backend *be, const struct attention_shape *shape
 struct attend_job {
     struct backend_cpu *cpu;
     const struct attention_shape *shape;
-    const struct attention_lane *lanes;
-    int n_lanes, n_rows;
+    const struct backend_step *step;
     const uint16_t *q, *kv;
     uint16_t *out;
     float scale;
@@ -271,7 +262,7 @@ static void attend_heads(const struct attend_job *job, int row, int head, int n_
                          float *scratch)
 {
     const struct attention_shape *shape = job->shape;
-    const struct attention_lane *lane = lane_of_row(job->lanes, job->n_lanes, row);
+    const struct attention_lane *lane = lane_of_row(job->step, row);
     int head_dim = shape->head_dim;
     int end = lane->position + (row - lane->first_row) + 1;
     size_t at = ((size_t)row * (size_t)shape->n_heads + (size_t)head) * (size_t)head_dim;
@@ -308,7 +299,7 @@ static void attend_member(void *arg, int member, int n_members)
     float *scratch = job->cpu->scratch + (size_t)member * CPU_SCRATCH_FLOATS;
     int n_heads = job->shape->n_heads, group = n_heads / job->shape->n_kv_heads;
     int begin, end;
-    team_range(job->n_rows * n_heads, 1, member, n_members, &begin, &end);
+    team_range(job->step->n * n_heads, 1, member, n_members, &begin, &end);
     while (begin < end) {
         int head = begin % n_heads;
         int n = group - head % group;
@@ -320,19 +311,11 @@ static void attend_member(void *arg, int member, int n_members)
 }
 
 void cpu_attention(struct backend *be, const struct attention_shape *shape,
-                   const struct attention_lane *lanes, int n_lanes, const uint16_t *q,
-                   const uint16_t *kv, uint16_t *out)
+                   const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
+                   uint16_t *out)
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
     assert(shape->head_dim <= CPU_HEAD_DIM_MAX);
-    struct attend_job job = {cpu,
-                             shape,
-                             lanes,
-                             n_lanes,
-                             count_rows(lanes, n_lanes),
-                             q,
-                             kv,
-                             out,
-                             1.0f / sqrtf((float)shape->head_dim)};
+    struct attend_job job = {cpu, shape, step, q, kv, out, 1.0f / sqrtf((float)shape->head_dim)};
     team_run(cpu->team, attend_member, &job);
 }

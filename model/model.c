@@ -31,14 +31,14 @@ struct model {
     uint16_t *attended; /* [H E] */
     float *gate_up;     /* [2 F] */
     uint16_t *hidden;   /* [F] */
-    float *parts;       /* [n_local] slices of [max_tokens][D]; the first becomes the sum */
-    float *cos, *sin;   /* [E / 2] */
+    float *parts;       /* [n_local] slices of [D] */
     float *logits;      /* [max_rows][n_local * vocab_slice] */
 
     struct attention_lane *lanes; /* [max_lanes] host memory, as are: */
     int32_t *tokens;              /* [max_tokens] */
     int *row_index;               /* [max_rows] */
-    float *host_cos, *host_sin;
+    float *cos, *sin;             /* [max_tokens][E / 2] */
+    struct answer_item *items;    /* [max_rows * n_local] */
     int n_rows;
     int64_t collective_us;
 };
@@ -48,7 +48,7 @@ struct step_buffer {
     size_t bytes;
 };
 
-enum { STEP_BUFFERS = 11 };
+enum { STEP_BUFFERS = 9 };
 
 static size_t head_stride(const struct model *m)
 {
@@ -57,9 +57,10 @@ static size_t head_stride(const struct model *m)
 
 static void list_buffers(struct model *m, struct step_buffer list[STEP_BUFFERS])
 {
-    size_t n = (size_t)m->options.max_tokens, rows = (size_t)m->options.max_rows;
+    const struct backend_ops *ops = m->be->ops;
+    size_t n = (size_t)ops->capacity(m->be, m->options.max_tokens);
+    size_t rows = (size_t)ops->capacity(m->be, m->options.max_rows);
     size_t dim = (size_t)m->cfg->dim, ffn = (size_t)m->shard.ffn_dim;
-    size_t rope = (size_t)m->rope.half;
     size_t norm_rows = n > rows ? n : rows;
     const struct step_buffer all[STEP_BUFFERS] = {
         {&m->x, n * dim * sizeof(float)},
@@ -70,8 +71,6 @@ static void list_buffers(struct model *m, struct step_buffer list[STEP_BUFFERS])
         {&m->gate_up, n * 2 * ffn * sizeof(float)},
         {&m->hidden, n * ffn * sizeof(uint16_t)},
         {&m->parts, (size_t)m->shard.n_local * n * dim * sizeof(float)},
-        {&m->cos, n * rope * sizeof(float)},
-        {&m->sin, n * rope * sizeof(float)},
         {&m->logits, rows * head_stride(m) * sizeof(float)},
     };
     memcpy(list, all, sizeof all);
@@ -94,8 +93,10 @@ static int open_buffers(struct model *m, struct error *err)
     TRY(mem_array(&m->lanes, (size_t)m->options.max_lanes, sizeof *m->lanes, err));
     TRY(mem_array(&m->tokens, n, sizeof *m->tokens, err));
     TRY(mem_array(&m->row_index, (size_t)m->options.max_rows, sizeof *m->row_index, err));
-    TRY(mem_array(&m->host_cos, n * (size_t)m->rope.half, sizeof *m->host_cos, err));
-    TRY(mem_array(&m->host_sin, n * (size_t)m->rope.half, sizeof *m->host_sin, err));
+    TRY(mem_array(&m->cos, n * (size_t)m->rope.half, sizeof *m->cos, err));
+    TRY(mem_array(&m->sin, n * (size_t)m->rope.half, sizeof *m->sin, err));
+    TRY(mem_array(&m->items, (size_t)m->options.max_rows * (size_t)m->shard.n_local,
+                  sizeof *m->items, err));
 out:
     return rc;
 }
@@ -116,8 +117,9 @@ static void close_buffers(struct model *m)
     free(m->lanes);
     free(m->tokens);
     free(m->row_index);
-    free(m->host_cos);
-    free(m->host_sin);
+    free(m->cos);
+    free(m->sin);
+    free(m->items);
 }
 
 int model_open(struct model **model, const struct checkpoint *ck, struct comm *comm,
@@ -166,57 +168,80 @@ static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_
         memcpy(m->tokens + n, lane->tokens, (size_t)lane->n_tokens * sizeof *m->tokens);
         for (int t = 0; t < lane->n_tokens; t++) {
             size_t at = (size_t)(n + t) * (size_t)m->rope.half;
-            rope_position(&m->rope, lane->position + t, m->host_cos + at, m->host_sin + at);
+            rope_position(&m->rope, lane->position + t, m->cos + at, m->sin + at);
         }
         n += lane->n_tokens;
     }
-    size_t bytes = (size_t)n * (size_t)m->rope.half * sizeof(float);
-    m->be->ops->upload(m->be, m->cos, m->host_cos, bytes);
-    m->be->ops->upload(m->be, m->sin, m->host_sin, bytes);
     return n;
 }
 
-/* x += bias + the sum over slices and ranks of in * slices, in the order of the fixed tree. */
-static int row_parallel(struct model *m, const struct matrix *slices, const uint16_t *in,
-                        int in_stride, const float *bias, int n, struct error *err)
+/* What follows a row-parallel matrix: the sum over slices and ranks in the order of the fixed tree goes
+ * to the residual stream, which is normed for the next matrix unless weight is NULL. */
+struct row_parallel {
+    const struct matrix *slices;
+    const uint16_t *in;
+    int in_stride;
+    const float *bias, *norm_weight;
+};
+
+static int row_parallel(struct model *m, const struct row_parallel *r, int n, struct error *err)
 {
     const struct backend_ops *ops = m->be->ops;
-    size_t dim = (size_t)m->cfg->dim, count = (size_t)n * dim;
-    for (int s = 0; s < m->shard.n_local; s++) {
-        ops->matmul(m->be, &slices[s], in + s * slices[s].n_in, (size_t)in_stride,
-                    m->parts + (size_t)s * count, dim, n);
-    }
-    ops->tree_add(m->be, m->parts, m->shard.n_local, count);
+    struct slice_sums sums = {.data = m->parts};
+    int dim = m->cfg->dim;
+    ops->matmul_slices(m->be, r->slices, m->shard.n_local, r->in, (size_t)r->in_stride, n, &sums);
     if (m->comm->size > 1) {
         int64_t start = clock_now_us();
-        int rc = comm_tree_sum(m->comm, m->parts, count, err);
+        int rc = ops->tree_sum(m->be, m->comm, &sums, n, dim, err);
         m->collective_us += clock_now_us() - start;
         if (rc) return rc;
     }
-    ops->residual_add(m->be, m->x, m->parts, bias, n, m->cfg->dim);
+    ops->residual_norm(m->be, m->x, &sums, r->bias, r->norm_weight, m->cfg->norm_eps, n, dim,
+                       r->norm_weight ? m->h : NULL);
     return 0;
 }
 
-static int forward_layer(struct model *m, int i, int n_lanes, int n, struct error *err)
+/* From the normed input of layer i in h to that of the next. */
+static int forward_layer(struct model *m, int i, const struct backend_step *step, struct error *err)
 {
     const struct backend_ops *ops = m->be->ops;
     const struct layer_weights *w = &m->weights.layers[i];
-    int dim = m->cfg->dim, ffn = m->shard.ffn_dim;
-    float eps = m->cfg->norm_eps;
-    const struct attention_input input = {w->qkv_bias.data, w->q_norm.data, w->k_norm.data, eps,
-                                          m->cos,           m->sin};
+    bool is_last = i + 1 == m->cfg->n_layers;
+    int n = step->n, rc = 0;
+    const struct attention_input input = {w->qkv_bias.data, w->q_norm.data, w->k_norm.data,
+                                          m->cfg->norm_eps};
+    const struct row_parallel o = {w->o, m->attended, m->attention_dim, w->o_bias.data,
+                                   w->ffn_norm.data};
+    const struct row_parallel down = {w->down, m->hidden, m->shard.ffn_dim, w->down_bias.data,
+                                      is_last ? NULL : w[1].attention_norm.data};
+
+    ops->matmul(m->be, &w->qkv, m->h, (size_t)m->cfg->dim, m->qkv, (size_t)m->qkv_dim, n);
+    ops->attention_store(m->be, &m->attention, &input, step, m->qkv, m->q, m->kv[i]);
+    ops->attention(m->be, &m->attention, step, m->q, m->kv[i], m->attended);
+    TRY(row_parallel(m, &o, n, err));
+    ops->matmul_swiglu(m->be, &w->gate_up, w->gate_up_bias.data, m->h, n, m->gate_up, m->hidden);
+    TRY(row_parallel(m, &down, n, err));
+out:
+    return rc;
+}
+
+static int forward_step(struct model *m, const struct backend_step *step, struct error *err)
+{
+    const struct backend_ops *ops = m->be->ops;
+    const struct model_config *cfg = m->cfg;
     int rc = 0;
-
-    ops->rmsnorm(m->be, m->x, w->attention_norm.data, eps, n, dim, NULL, m->h);
-    ops->matmul(m->be, &w->qkv, m->h, (size_t)dim, m->qkv, (size_t)m->qkv_dim, n);
-    ops->attention_store(m->be, &m->attention, &input, m->lanes, n_lanes, m->qkv, m->q, m->kv[i]);
-    ops->attention(m->be, &m->attention, m->lanes, n_lanes, m->q, m->kv[i], m->attended);
-    TRY(row_parallel(m, w->o, m->attended, m->attention_dim, w->o_bias.data, n, err));
-
-    ops->rmsnorm(m->be, m->x, w->ffn_norm.data, eps, n, dim, NULL, m->h);
-    ops->matmul(m->be, &w->gate_up, m->h, (size_t)dim, m->gate_up, 2 * (size_t)ffn, n);
-    ops->swiglu(m->be, m->gate_up, w->gate_up_bias.data, n, ffn, m->hidden);
-    TRY(row_parallel(m, w->down, m->hidden, ffn, w->down_bias.data, n, err));
+    ops->embed(m->be, step, m->x);
+    ops->rmsnorm(m->be, m->x, m->weights.layers[0].attention_norm.data, cfg->norm_eps, step->n,
+                 cfg->dim, m->h);
+    for (int i = 0; i < cfg->n_layers; i++) {
+        TRY(forward_layer(m, i, step, err));
+    }
+    if (step->n_rows > 0) {
+        ops->rmsnorm_rows(m->be, step, m->x, m->weights.final_norm.data, cfg->norm_eps, cfg->dim,
+                          m->h);
+        ops->matmul(m->be, &m->weights.head, m->h, (size_t)cfg->dim, m->logits, head_stride(m),
+                    step->n_rows);
+    }
 out:
     return rc;
 }
@@ -225,48 +250,63 @@ int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes
                   const struct forward_row *rows, int n_rows, struct error *err)
 {
     int rc = 0;
+    bool replayed = false;
     assert(n_lanes <= m->options.max_lanes && n_rows <= m->options.max_rows);
-    const struct backend_ops *ops = m->be->ops;
     m->collective_us = 0;
     m->n_rows = 0;
     int n = place_lanes(m, lanes, n_lanes);
-    ops->embed(m->be, &m->weights.embedding, m->tokens, n, m->x);
-    for (int i = 0; i < m->cfg->n_layers; i++) {
-        TRY(forward_layer(m, i, n_lanes, n, err));
-    }
     for (int r = 0; r < n_rows; r++) {
         m->row_index[r] = m->lanes[rows[r].lane].first_row + rows[r].index;
     }
-    ops->rmsnorm(m->be, m->x, m->weights.final_norm.data, m->cfg->norm_eps, n_rows, m->cfg->dim,
-                 m->row_index, m->h);
-    ops->matmul(m->be, &m->weights.head, m->h, (size_t)m->cfg->dim, m->logits, head_stride(m),
-                n_rows);
+    const struct backend_step step = {.embedding = &m->weights.embedding,
+                                      .tokens = m->tokens,
+                                      .n = n,
+                                      .lanes = m->lanes,
+                                      .n_lanes = n_lanes,
+                                      .cos = m->cos,
+                                      .sin = m->sin,
+                                      .rows = m->row_index,
+                                      .n_rows = n_rows};
+    TRY(m->be->ops->begin(m->be, &step, &replayed, err));
+    if (!replayed) TRY(forward_step(m, &step, err));
+    TRY(m->be->ops->end(m->be, err));
     m->n_rows = n_rows;
 out:
     return rc;
 }
 
-int model_answer(struct model *m, int row, const struct row_wish *wish, struct arena *arena,
-                 struct slice_row *out, struct error *err)
+/* The logits of one slice of a row, in backend memory. */
+static void place_item(const struct model *m, struct answer_item *item, int row, int s,
+                       const struct row_wish *wish)
 {
-    int rc = 0;
-    assert(row >= 0 && row < m->n_rows);
-    for (int s = 0; s < m->shard.n_local; s++) {
-        int slice = m->shard.first_slice + s, n_cols;
-        int32_t first_id;
-        row_slice_range(m->shard.n_vocab, m->shard.n_slices, slice, &first_id, &n_cols);
-        const float *logits =
-            m->logits + (size_t)row * head_stride(m) + (size_t)s * (size_t)m->shard.vocab_slice;
-        TRY(m->be->ops->answer(m->be, logits, first_id, n_cols, slice, wish, arena, &out[s], err));
+    item->slice = m->shard.first_slice + s;
+    item->wish = wish;
+    item->logits =
+        m->logits + (size_t)row * head_stride(m) + (size_t)s * (size_t)m->shard.vocab_slice;
+    row_slice_range(m->shard.n_vocab, m->shard.n_slices, item->slice, &item->first_id,
+                    &item->n_cols);
+}
+
+int model_answer(struct model *m, const struct row_query *queries, int n_queries,
+                 struct arena *arena, struct slice_row *out, int *bad, struct error *err)
+{
+    int n_local = m->shard.n_local;
+    assert(n_queries <= m->options.max_rows);
+    for (int i = 0; i < n_queries; i++) {
+        assert(queries[i].row >= 0 && queries[i].row < m->n_rows);
+        for (int s = 0; s < n_local; s++) {
+            place_item(m, &m->items[i * n_local + s], queries[i].row, s, queries[i].wish);
+        }
     }
-out:
+    int rc = m->be->ops->answer(m->be, m->items, n_queries * n_local, arena, out, bad, err);
+    *bad /= n_local;
     return rc;
 }
 
-const float *model_logits(const struct model *m, int row)
+const float *model_logits(struct model *m, int row)
 {
     assert(row >= 0 && row < m->n_rows);
-    return m->logits + (size_t)row * head_stride(m);
+    return m->be->ops->read(m->be, m->logits + (size_t)row * head_stride(m), head_stride(m));
 }
 
 const struct shard *model_shard(const struct model *m)

@@ -50,14 +50,22 @@ size_t model_kv_bytes(const struct model *model);
 int model_forward(struct model *model, const struct forward_lane *lanes, int n_lanes,
                   const struct forward_row *rows, int n_rows, struct error *err);
 
-/* Answers a wish about row `row` of the last step for this rank's slices: out[shard->n_local],
- * arrays from arena. Errors: ERR_NO_MEMORY, ERR_FORMAT the logits are not numbers. */
-int model_answer(struct model *model, int row, const struct row_wish *wish, struct arena *arena,
-                 struct slice_row *out, struct error *err);
+/* A wish about row `row` of the last step. */
+struct row_query {
+    int row;
+    const struct row_wish *wish;
+};
+
+/* Answers wishes for this rank's slices: out[query * shard->n_local + slice], arrays from arena. At
+ * most max_rows queries; on failure *bad is the one at fault. Errors: ERR_NO_MEMORY, ERR_FORMAT the
+ * logits are not numbers, ERR_UNAVAILABLE the device is lost. */
+int model_answer(struct model *model, const struct row_query *queries, int n_queries,
+                 struct arena *arena, struct slice_row *out, int *bad, struct error *err);
 
 /* The logits of this rank's slices, from the first local id on, without padding where the rank holds
- * every slice (T = 1: the whole vocabulary). CPU memory. */
-const float *model_logits(const struct model *model, int row);
+ * every slice (T = 1: the whole vocabulary). Host memory, until the next call of this or of
+ * model_forward; NULL: the device is lost. */
+const float *model_logits(struct model *model, int row);
 
 /* Time spent in collectives by the last step. */
 int64_t model_collective_us(const struct model *model);

@@ -31,6 +31,8 @@ struct verifier {
     bool *slot_taken; /* [n_slots] scratch of the check */
 
     struct arena arena;
+    struct row_query *queries; /* [max_step_rows] */
+    int *query_lane;           /* [max_step_rows] */
     struct row_reply *replies; /* [max_step_rows] */
     char error_text[ERROR_BYTES];
 };
@@ -47,6 +49,8 @@ static int open_slots(struct verifier *v, struct error *err)
     TRY(mem_array(&v->lane_first_row, n + 1, sizeof *v->lane_first_row, err));
     TRY(mem_array(&v->slot_taken, n, sizeof *v->slot_taken, err));
     TRY(mem_array(&v->rows, (size_t)v->options.max_step_rows, sizeof *v->rows, err));
+    TRY(mem_array(&v->queries, (size_t)v->options.max_step_rows, sizeof *v->queries, err));
+    TRY(mem_array(&v->query_lane, (size_t)v->options.max_step_rows, sizeof *v->query_lane, err));
     TRY(mem_array(&v->replies, (size_t)v->options.max_step_rows, sizeof *v->replies, err));
 out:
     return rc;
@@ -100,6 +104,8 @@ void verifier_close(struct verifier *v)
     free(v->lane_first_row);
     free(v->slot_taken);
     free(v->rows);
+    free(v->queries);
+    free(v->query_lane);
     free(v->replies);
     arena_close(&v->arena);
     free(v);
@@ -234,18 +240,21 @@ static int place_step(struct verifier *v, const struct step *step)
     return n_rows;
 }
 
-/* Answers rows about the model's rows first.. into replies[at..]. */
-static int answer_rows(struct verifier *v, const struct step_row *rows, const int *model_rows,
-                       int n_rows, int at, struct error *err)
+/* Answers the first n_rows queries; they are the rows of the reply. */
+static int answer_queries(struct verifier *v, int n_rows, struct step_reply *reply,
+                          struct error *err)
 {
-    int rc = 0, n_local = model_shard(v->model)->n_local;
+    int rc = 0, bad = 0, n_local = model_shard(v->model)->n_local;
+    struct slice_row *slices =
+        arena_take(&v->arena, (size_t)n_rows * (size_t)n_local, sizeof *slices);
+    if (!slices) return error_set(err, ERR_NO_MEMORY, "the answer to the rows is too large");
     for (int r = 0; r < n_rows; r++) {
-        struct slice_row *slices = arena_take(&v->arena, (size_t)n_local, sizeof *slices);
-        if (!slices) return error_set(err, ERR_NO_MEMORY, "the answer to the rows is too large");
-        TRY(model_answer(v->model, model_rows[r], &rows[r].wish, &v->arena, slices, err));
-        v->replies[at + r] = (struct row_reply){n_local, slices};
+        v->replies[r] = (struct row_reply){n_local, slices + r * n_local};
     }
+    TRY(model_answer(v->model, v->queries, n_rows, &v->arena, slices, &bad, err));
+    reply->n_rows = n_rows;
 out:
+    if (rc) reply->error_lane = v->query_lane[bad];
     return rc;
 }
 
@@ -261,7 +270,7 @@ static int find_row(const struct verifier *v, int lane, int index)
 static int answer_more(struct verifier *v, const struct step *step, struct step_reply *reply,
                        struct error *err)
 {
-    int rc = 0, n_rows = 0;
+    int n_rows = 0;
     for (int i = 0; i < step->n_more; i++) {
         const struct step_more *more = &step->more[i];
         reply->error_lane = more->lane;
@@ -276,29 +285,25 @@ static int answer_more(struct verifier *v, const struct step *step, struct step_
                                  "row %d was not in the last step, or is refused",
                                  more->rows[r].index);
             }
-            TRY(answer_rows(v, &more->rows[r], &row, 1, n_rows, err));
-            n_rows++;
+            v->queries[n_rows] = (struct row_query){row, &more->rows[r].wish};
+            v->query_lane[n_rows++] = more->lane;
         }
     }
-    reply->n_rows = n_rows;
-out:
-    return rc;
+    return answer_queries(v, n_rows, reply, err);
 }
 
 static int answer_step(struct verifier *v, const struct step *step, struct step_reply *reply,
                        struct error *err)
 {
-    int rc = 0, row = 0;
+    int n_rows = 0;
     for (int i = 0; i < step->n_lanes; i++) {
         const struct step_lane *lane = &step->lanes[i];
-        reply->error_lane = i;
-        for (int r = 0; r < lane->n_rows; r++, row++) {
-            TRY(answer_rows(v, &lane->rows[r], &row, 1, row, err));
+        for (int r = 0; r < lane->n_rows; r++, n_rows++) {
+            v->queries[n_rows] = (struct row_query){n_rows, &lane->rows[r].wish};
+            v->query_lane[n_rows] = i;
         }
     }
-    reply->n_rows = row;
-out:
-    return rc;
+    return answer_queries(v, n_rows, reply, err);
 }
 
 /* The reply that carries error_text. */
