@@ -1,0 +1,103 @@
+/* What the kernels of the CUDA backend share. Files are compiled with --fmad=false: a product and a sum
+ * are one fused step only where __fmaf_rn says so, so that no compiler chooses the bits. Everything
+ * outside of the tensor cores has the order of IEEE operations that is written. */
+#pragma once
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#ifndef CUDA_EMULATED
+
+#define CUDA_DYNAMIC_SHARED(type, name)                               \
+    extern __shared__ __align__(128) unsigned char outrider_shared[]; \
+    type *name = reinterpret_cast<type *>(outrider_shared)
+
+/* d += a b for a tile of 16 x 8 over 16 k, bf16 in, fp32 sums; one warp. With g = lane / 4 and
+ * c = lane % 4: a[0] row g, k 2c and 2c + 1; a[1] row g + 8; a[2], a[3] the same with k + 8;
+ * b[0] column g, k 2c and 2c + 1; b[1] k + 8; d[0], d[1] row g, columns 2c and 2c + 1; d[2], d[3] row
+ * g + 8 (PTX ISA, mma.m16n8k16). */
+static __device__ __forceinline__ void mma_bf16_16x8x16(float d[4], const uint32_t a[4],
+                                                        const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* 16 bytes from global to shared memory, asynchronously; zeros when not valid. Both aligned to 16. */
+static __device__ __forceinline__ void copy_async_16(void *shared, const void *global, bool valid)
+{
+    uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(to), "l"(global), "r"(valid ? 16 : 0));
+}
+
+static __device__ __forceinline__ void copy_async_commit()
+{
+    asm volatile("cp.async.commit_group;");
+}
+
+/* Until at most N of the committed groups are underway. */
+template <int N> static __device__ __forceinline__ void copy_async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" : : "n"(N));
+}
+
+/* What earlier kernels of the stream wrote may be read after this. */
+static __device__ __forceinline__ void grid_dependency_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+#endif
+}
+
+/* The next kernel of the stream may start (up to its own wait). */
+static __device__ __forceinline__ void grid_dependency_launch()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+#endif
+
+enum { WARP = 32, ALL_LANES = -1 };
+
+static __device__ __forceinline__ float bf16_to_float(uint16_t h)
+{
+    return __uint_as_float(static_cast<uint32_t>(h) << 16);
+}
+
+/* Round to nearest even; a NaN stays one. num_float_to_bf16 of numerics.h, bit for bit. */
+static __device__ __forceinline__ uint16_t float_to_bf16(float x)
+{
+    uint32_t bits = __float_as_uint(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
+    return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+static __device__ __forceinline__ uint32_t bf16_pair(float low, float high)
+{
+    return static_cast<uint32_t>(float_to_bf16(high)) << 16 | float_to_bf16(low);
+}
+
+/* num_exp of numerics.h, bit for bit (with --fmad=false). */
+static __device__ __forceinline__ float device_exp(float x)
+{
+    if (!(x >= -87.33f)) return x < 0 ? 0.0f : x;
+    if (!(x <= 88.72f)) return __uint_as_float(0x7f800000u);
+    float n = (x * 1.44269504088896341f + 12582912.0f) - 12582912.0f;
+    float r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    float y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * (r * r) + r + 1.0f;
+    int whole = static_cast<int>(n), half = whole >> 1;
+    return y * __uint_as_float(static_cast<uint32_t>(half + 127) << 23) *
+           __uint_as_float(static_cast<uint32_t>(whole - half + 127) << 23);
+}
