@@ -150,7 +150,7 @@ int main(int argc, char **argv)
     TRY(model_open(&model, ck, comm_single(), be, &mo, &err));
     TRY(read_context(model, &s, blocks, tokens, &err));
     printf("%s, %zu MB of weights, kernels %s, %d threads, context %d\n", s.model,
-           model_weight_bytes(model) >> 20, backend_cpu_kernels(be), s.n_threads, s.context);
+           model_weight_bytes(model) >> 20, be->ops->kernels(be), s.n_threads, s.context);
     compare(model, &s, tokens, blocks);
 out:
     if (rc) fprintf(stderr, "bench_step: %s\n", err.text);

@@ -263,6 +263,7 @@ int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes
                                       .n = n,
                                       .lanes = m->lanes,
                                       .n_lanes = n_lanes,
+                                      .shape = &m->attention,
                                       .cos = m->cos,
                                       .sin = m->sin,
                                       .rows = m->row_index,

@@ -88,7 +88,7 @@ static void describe(struct worker *w, const struct verifier_options *vo)
     snprintf(d->model, sizeof d->model, "%.255s", w->options.model);
     snprintf(d->architecture, sizeof d->architecture, "%.63s", cfg->architecture);
     snprintf(d->arithmetic, sizeof d->arithmetic, "%.31s", w->backend->ops->arithmetic);
-    snprintf(d->kernels, sizeof d->kernels, "%.31s", backend_cpu_kernels(w->backend));
+    snprintf(d->kernels, sizeof d->kernels, "%.31s", w->backend->ops->kernels(w->backend));
     snprintf(d->group, sizeof d->group, "%s", w->group.id);
 }
 
