@@ -310,6 +310,12 @@ const float *model_logits(struct model *m, int row)
     return m->be->ops->read(m->be, m->logits + (size_t)row * head_stride(m), head_stride(m));
 }
 
+int model_wait(struct model *m, struct error *err)
+{
+    if (m->be->ops->read(m->be, m->logits, 1)) return 0;
+    return error_set(err, ERR_UNAVAILABLE, "the device was lost in the last step");
+}
+
 const struct shard *model_shard(const struct model *m)
 {
     return &m->shard;
