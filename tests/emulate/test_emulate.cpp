@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(256) sum_kernel(const float *__restrict__ in, 
     __syncthreads();
     if (threadIdx.x < 32) {
         sum = threadIdx.x < 8 ? parts[threadIdx.x] : 0;
-        for (int delta = 4; delta; delta /= 2)
+        for (unsigned delta = 4; delta; delta /= 2)
             sum += __shfl_down_sync(0xffffffffu, sum, delta);
         if (threadIdx.x == 0) out[blockIdx.x] = sum;
     }
