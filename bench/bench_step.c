@@ -1,6 +1,7 @@
 /* What a step of K + 1 rows costs against a step of one row: the price of verification.
  *
- *   bench_step [--model MODEL] [--threads N] [--context N] [--rows R,R,...] [--pairs N]
+ *   bench_step [--model MODEL] [--device cpu] [--weights bf16] [--threads N] [--context N]
+ *              [--rows R,R,...] [--pairs N]
  *
  * One rank in this process feeds R tokens at position `context` over and over (position is the truth:
  * each step overwrites the last). For every R the arms "R rows" and "1 row" alternate in slices of half
@@ -12,20 +13,21 @@
 
 #include "base/options.h"
 #include "bench/bench_util.h"
+#include "model/backend_argp.h"
 #include "model/model.h"
 
 enum { ROWS_MAX = 32, BLOCKS_MAX = 8192 };
 
 struct settings {
     const char *model;
-    int n_threads, context, n_pairs;
+    struct backend_options backend;
+    int context, n_pairs;
     int32_t rows[ROWS_MAX];
     int n_rows;
 };
 
 static const struct argp_option options[] = {
     {"model", 'm', "MODEL", 0, "default synthetic:qwen2.5-0.5b,seed=1", 0},
-    {"threads", 't', "N", 0, "default 1", 0},
     {"context", 'c', "N", 0, "positions before the step; default 256", 0},
     {"rows", 'r', "LIST", 0, "default 2,4,5,6,7,8", 0},
     {"pairs", 'p', "N", 0, "pairs of slices; default 20", 0},
@@ -41,8 +43,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 'm':
         s->model = arg;
         break;
-    case 't':
-        rc = options_int(&s->n_threads, "--threads", arg, 1, 64, &err);
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &s->backend;
         break;
     case 'c':
         rc = options_int(&s->context, "--context", arg, 1, 32768, &err);
@@ -72,7 +74,8 @@ static double run_step(void *arg)
 {
     struct step_arm *arm = arg;
     struct error err;
-    if (model_forward(arm->model, &arm->lane, 1, arm->rows, arm->n, &err)) {
+    if (model_forward(arm->model, &arm->lane, 1, arm->rows, arm->n, &err) ||
+        model_wait(arm->model, &err)) {
         fprintf(stderr, "bench_step: %s\n", err.text);
     }
     return 1;
@@ -121,20 +124,20 @@ static int read_context(struct model *model, const struct settings *s, const int
 int main(int argc, char **argv)
 {
     struct settings s = {.model = "synthetic:qwen2.5-0.5b,seed=1",
-                         .n_threads = 1,
                          .context = 256,
                          .n_pairs = BENCH_PAIRS_MIN,
                          .rows = {2, 4, 5, 6, 7, 8},
                          .n_rows = 6};
-    const struct argp argp = {.options = options, .parser = parse_option};
+    const struct argp_child children[] = {{&backend_argp, 0, NULL, 0}, {0}};
+    const struct argp argp = {.options = options, .parser = parse_option, .children = children};
     static int32_t blocks[BLOCKS_MAX], tokens[ROWS_MAX];
     struct error err = {0};
     struct checkpoint *ck = NULL;
     struct backend *be = NULL;
     struct model *model = NULL;
     int rc = 0;
+    backend_options_init(&s.backend);
     argp_parse(&argp, argc, argv, 0, NULL, &s);
-    const struct backend_cpu_options cpu = {"auto", s.n_threads};
     for (int i = 0; i < BLOCKS_MAX; i++) {
         blocks[i] = i;
     }
@@ -146,11 +149,11 @@ int main(int argc, char **argv)
                                      .max_rows = ROWS_MAX,
                                      .max_lanes = 1};
     TRY(checkpoint_open(&ck, s.model, &err));
-    TRY(backend_cpu_open(&be, &cpu, &err));
+    TRY(backend_open(&be, &s.backend, &err));
     TRY(model_open(&model, ck, comm_single(), be, &mo, &err));
     TRY(read_context(model, &s, blocks, tokens, &err));
     printf("%s, %zu MB of weights, kernels %s, %d threads, context %d\n", s.model,
-           model_weight_bytes(model) >> 20, backend_cpu_kernels(be), s.n_threads, s.context);
+           model_weight_bytes(model) >> 20, be->ops->kernels(be), s.backend.n_threads, s.context);
     compare(model, &s, tokens, blocks);
 out:
     if (rc) fprintf(stderr, "bench_step: %s\n", err.text);

@@ -3,6 +3,7 @@
 add_compile_definitions(OUTRIDER_VERSION="${PROJECT_VERSION}")
 find_library(GRPC_LIB grpc REQUIRED)
 find_library(GPR_LIB gpr REQUIRED)
+find_package(PkgConfig REQUIRED)
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
 find_program(PROTOC_C protoc-c REQUIRED)
 find_package(MPI REQUIRED COMPONENTS C)

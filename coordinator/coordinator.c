@@ -113,8 +113,7 @@ static int open_drafter(struct coordinator *c, struct error *err)
 {
     const struct drafter_options options = {
         .model = c->options.draft,
-        .kernels = c->options.kernels,
-        .n_threads = c->options.n_threads,
+        .backend = c->options.backend,
         .support = c->options.support,
         .kv_tokens = c->options.draft_kv_tokens,
     };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "model/backend_open.h"
 
 enum { COORDINATOR_TARGETS_MAX = 8, COORDINATOR_LIST_BYTES = 2048 };
 
@@ -9,12 +10,11 @@ struct coordinator;
 
 struct coordinator_options {
     const char *listen;
-    const char *target;    /* "ADDRESS,ADDRESS,..." one per rank, or "mpi" */
-    const char *draft;     /* folder, synthetic:... or "none" */
-    const char *tokenizer; /* folder or synthetic:...; NULL = the draft's */
-    const char *kernels;
-    int n_threads; /* of the draft */
-    int n_draft;   /* K */
+    const char *target;             /* "ADDRESS,ADDRESS,..." one per rank, or "mpi" */
+    const char *draft;              /* folder, synthetic:... or "none" */
+    const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
+    struct backend_options backend; /* of the draft */
+    int n_draft;                    /* K */
     int support;
     int draft_kv_tokens;
     int queue_capacity;

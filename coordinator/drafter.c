@@ -42,7 +42,6 @@ int drafter_open(struct drafter **drafter, const struct drafter_options *options
 {
     int rc = 0;
     struct drafter *d = NULL;
-    const struct backend_cpu_options cpu = {options->kernels, options->n_threads};
     *drafter = NULL;
     TRY(mem_array(&d, 1, sizeof *d, err));
     d->options = *options;
@@ -62,7 +61,7 @@ int drafter_open(struct drafter **drafter, const struct drafter_options *options
     TRY(block_pool_open(&d->pool, mo.n_kv_blocks, KV_BLOCK_TOKENS, err));
     TRY(mem_array(&d->scratch, (size_t)d->options.support, sizeof *d->scratch, err));
     TRY(mem_array(&d->candidates, (size_t)d->options.support, sizeof *d->candidates, err));
-    TRY(backend_cpu_open(&d->backend, &cpu, err));
+    TRY(backend_open(&d->backend, &options->backend, err));
     TRY(model_open(&d->model, d->checkpoint, comm_single(), d->backend, &mo, err));
     *drafter = d;
     d = NULL;

@@ -3,14 +3,14 @@
 #pragma once
 
 #include "coordinator/sequence.h"
+#include "model/backend_open.h"
 #include "model/model.h"
 
 struct drafter;
 
 struct drafter_options {
     const char *model; /* folder or synthetic:... */
-    const char *kernels;
-    int n_threads;
+    struct backend_options backend;
     int support;   /* q is the draft's best `support` tokens, renormalised */
     int kv_tokens; /* over all sequences */
 };

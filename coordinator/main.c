@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/process.h"
 #include "coordinator/coordinator.h"
+#include "model/backend_argp.h"
 #include "proto/generation_wire.h"
 
 const char *argp_program_version = "outrider-coordinator " OUTRIDER_VERSION;
@@ -18,7 +19,6 @@ enum {
     OPT_DRAFT_KV,
     OPT_STEP_TIMEOUT,
     OPT_PROMPT_BYTES,
-    OPT_KERNELS,
     OPT_LOG_LEVEL
 };
 
@@ -31,7 +31,6 @@ static const struct argp_option options[] = {
     {"listen", 'l', "ADDRESS", 0, "HOST:PORT or unix:PATH; default 127.0.0.1:7070", 0},
     {"draft-tokens", 'K', "K", 0,
      "guesses per round, 0 to 16, where a request does not say; default 4", 0},
-    {"threads", 't', "N", 0, "threads of the draft; default 1", 0},
     {"tokenizer", OPT_TOKENIZER, "FOLDER", 0, "tokenizer; default the draft's", 0},
     {"draft-support", OPT_SUPPORT, "N", 0,
      "q is the draft's best N tokens, renormalised; default 64", 0},
@@ -39,7 +38,6 @@ static const struct argp_option options[] = {
     {"queue", OPT_QUEUE, "N", 0, "requests that may wait; default 64", 0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0, "patience with one step; default 120", 0},
     {"max-prompt-bytes", OPT_PROMPT_BYTES, "N", 0, "longest text accepted; default 4194304", 0},
-    {"kernels", OPT_KERNELS, "NAME", 0, "auto, avx512, avx2 or plain: same bits; default auto", 0},
     {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
     {0},
 };
@@ -76,8 +74,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case 'K':
         return parse_number(state, &c->n_draft, "--draft-tokens", arg, 0, GENERATE_DRAFT_MAX);
-    case 't':
-        return parse_number(state, &c->n_threads, "--threads", arg, 1, 256);
     case OPT_TOKENIZER:
         c->tokenizer = arg;
         return 0;
@@ -92,8 +88,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_PROMPT_BYTES:
         return parse_number(state, &c->max_prompt_bytes, "--max-prompt-bytes", arg, 1,
                             GENERATE_PROMPT_BYTES_MAX);
-    case OPT_KERNELS:
-        c->kernels = arg;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &c->backend;
         return 0;
     case OPT_LOG_LEVEL:
         if (log_parse_level(arg, &args->level)) {
@@ -123,8 +119,6 @@ int main(int argc, char **argv)
     static struct coordinator *coordinator; /* the signal thread looks at it */
     struct arguments args = {
         .coordinator = {.listen = "127.0.0.1:7070",
-                        .kernels = "auto",
-                        .n_threads = 1,
                         .n_draft = 4,
                         .support = 64,
                         .draft_kv_tokens = 8192,
@@ -133,9 +127,12 @@ int main(int argc, char **argv)
                         .max_prompt_bytes = 4 << 20},
         .level = LOG_LEVEL_INFO,
     };
+    const struct argp_child children[] = {{&backend_argp, 0, "Where the draft runs:", 0}, {0}};
     const struct argp argp = {.options = options,
                               .parser = parse_option,
+                              .children = children,
                               .doc = "Serves a target model with speculative decoding."};
+    backend_options_init(&args.coordinator.backend);
     argp_err_exit_status = 2; /* as for values that make no sense */
     argp_parse(&argp, argc, argv, 0, NULL, &args);
     log_open("outrider-coordinator", args.level);

@@ -55,6 +55,10 @@ struct attention_lane {
     const int32_t *blocks; /* block table: position / 16 -> block */
 };
 
+struct attention_shape {
+    int n_heads, n_kv_heads, head_dim; /* of this rank */
+};
+
 /* What one step is about. All of it is host memory, lent from `begin` to `end`. */
 struct backend_step {
     const struct weight *embedding;
@@ -62,13 +66,10 @@ struct backend_step {
     int n;                 /* rows fed, over all lanes */
     const struct attention_lane *lanes;
     int n_lanes;
+    const struct attention_shape *shape;
     const float *cos, *sin; /* [n][E / 2] of the rows' positions */
     const int *rows;        /* [n_rows] those whose logits are wanted */
     int n_rows;
-};
-
-struct attention_shape {
-    int n_heads, n_kv_heads, head_dim; /* of this rank */
 };
 
 /* What happens to the raw projections before attention; NULL pointers are left out. */
@@ -99,6 +100,8 @@ struct backend;
 struct backend_ops {
     const char *name;       /* "cpu" */
     const char *arithmetic; /* "cpu-bf16" */
+    /* What runs it: "avx512", "sm90", ... */
+    const char *(*kernels)(const struct backend *be);
 
     /* Rows that buffers must have for steps of up to n rows: a device pads. */
     int (*capacity)(const struct backend *be, int n);
@@ -180,5 +183,3 @@ struct backend_cpu_options {
 
 int backend_cpu_open(struct backend **be, const struct backend_cpu_options *options,
                      struct error *err);
-/* "avx512", ... : what was chosen. */
-const char *backend_cpu_kernels(const struct backend *be);

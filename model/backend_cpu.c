@@ -46,6 +46,11 @@ static const float *cpu_read(struct backend *be, const float *data, size_t n)
     return data;
 }
 
+static const char *cpu_kernels(const struct backend *be)
+{
+    return ((const struct backend_cpu *)be)->kernels->name;
+}
+
 static int cpu_capacity(const struct backend *be, int n)
 {
     (void)be;
@@ -241,6 +246,7 @@ static void cpu_close(struct backend *be)
 static const struct backend_ops cpu_ops = {
     .name = "cpu",
     .arithmetic = "cpu-bf16",
+    .kernels = cpu_kernels,
     .capacity = cpu_capacity,
     .buffer_open = cpu_buffer_open,
     .buffer_close = cpu_buffer_close,
@@ -281,9 +287,4 @@ int backend_cpu_open(struct backend **be, const struct backend_cpu_options *opti
 out:
     if (cpu) cpu_close(&cpu->base);
     return rc;
-}
-
-const char *backend_cpu_kernels(const struct backend *be)
-{
-    return ((const struct backend_cpu *)be)->kernels->name;
 }

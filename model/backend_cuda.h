@@ -10,7 +10,8 @@ enum cuda_weights {
 };
 
 struct backend_cuda_options {
-    int device; /* ordinal */
+    int device; /* ordinal; -1: rank modulo the number of GPUs */
+    int rank;
     enum cuda_weights weights;
     bool no_graphs; /* every step is launched kernel by kernel */
     bool

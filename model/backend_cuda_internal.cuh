@@ -36,20 +36,24 @@ struct cuda_recording; /* one key and its graph */
 
 struct backend_cuda {
     struct backend base;
+    struct backend_ops ops;
+    char arithmetic[32], kernels[16];
     struct backend_cuda_options options;
-    int sm;        /* 80, 90, ... */
-    int n_sms;     /* multiprocessors */
-    int row_limit; /* largest capacity() that was asked for */
+    int sm;    /* 80, 90, ... */
+    int n_sms; /* multiprocessors */
     cudaStream_t stream;
 
-    struct plan_layout layout;
-    void *host_plan; /* pinned, layout.bytes */
-    void *device_plan_memory;
+    /* The plan of the step underway: pinned, and its copy on the device. */
+    void *host_plan, *plan_memory;
+    size_t plan_bytes;        /* room in both */
+    cudaEvent_t plan_is_over; /* the last copy has been made */
     struct device_plan plan;
-    struct plan_key key; /* of the step underway */
-    int n_tiles;         /* of the step underway, exact */
-    bool recording;
-    struct cuda_recording *recordings;
+    struct plan_key key;
+    int n_tiles; /* exact */
+
+    bool is_recording;
+    bool never_records; /* an operation needs the host in mid-step */
+    struct cuda_recording *current, *recordings;
     int n_recordings;
 
     void *scratch; /* device memory that one operation may use; cuda_scratch() */
@@ -83,11 +87,11 @@ void *cuda_host_scratch(struct backend_cuda *be, size_t bytes);
 /* Waits for the stream. Errors: ERR_UNAVAILABLE with what failed. */
 int cuda_finish(struct backend_cuda *be, struct error *err);
 
-/* Rows of a launch for n rows of the step: the bucket, at most the buffers' capacity. */
+/* Rows of a launch for n rows of the step. Buffers have as many. */
 static inline int cuda_rows(const struct backend_cuda *be, int n)
 {
-    int bucket = plan_bucket(n);
-    return bucket < be->row_limit ? bucket : be->row_limit;
+    (void)be;
+    return plan_bucket(n);
 }
 
 /* Launches kernel<<<grid, block, shared>>>(args) on the backend's stream, allowed to begin before the

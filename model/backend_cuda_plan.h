@@ -13,7 +13,7 @@ enum {
     PLAN_TILE_QUERIES = 16 /* query vectors (row, head) of one kv head that attend together */
 };
 
-/* 1..8 as they are, then multiples of 8 to 64, of 64 to 512, of 512. 0 stays 0. */
+/* 0..8 as they are, then multiples of 8. */
 int plan_bucket(int n);
 
 /* What a recording depends on. */
@@ -33,29 +33,23 @@ struct plan_lane {
     int32_t first_block; /* of its block table in `blocks` */
 };
 
-/* Where the parts of a plan lie, in bytes from its start; the same for every step of one capacity. */
+/* Where the parts of a plan lie, in bytes from its start. All but the length of `blocks`, which is the
+ * last part, follows from the buckets: kernels of a recording find everything in its place. */
 struct plan_layout {
-    int max_rows, max_lanes, max_wanted, max_blocks, half, dim, group;
+    struct plan_key key;
     size_t counts;    /* int32 n, n_wanted, n_lanes, n_tiles */
-    size_t lanes;     /* struct plan_lane [max_lanes] */
-    size_t row_lane;  /* int32 [max_rows] */
-    size_t row_pos;   /* int32 [max_rows] */
-    size_t wanted;    /* int32 [max_wanted] */
-    size_t tiles;     /* struct plan_tile [max_rows * ceil(group / 16)] */
-    size_t blocks;    /* int32 [max_blocks] */
-    size_t cos, sin;  /* float [max_rows][half] */
-    size_t embedding; /* float [max_rows][dim] */
+    size_t lanes;     /* struct plan_lane [key.n] */
+    size_t row_lane;  /* int32 [key.n]: -1 past n */
+    size_t row_pos;   /* int32 [key.n] */
+    size_t wanted;    /* int32 [key.n_rows]: 0 past n_rows */
+    size_t tiles;     /* struct plan_tile [key.n * ceil(G / 16)], G query heads of a kv head */
+    size_t cos, sin;  /* float [key.n][E / 2] */
+    size_t embedding; /* float [key.n][D]: zeros past n */
+    size_t blocks;    /* int32: the lanes' block tables as far as their positions reach */
     size_t bytes;
 };
 
-/* True when `step` fits into a plan of this layout. */
-bool plan_fits(const struct plan_layout *layout, const struct backend_step *step);
-/* A layout with room for step and, doubling, for what may follow. group: query heads of a kv head;
- * half: E / 2; dim: D. */
-void plan_layout_init(struct plan_layout *layout, const struct backend_step *step, int half,
-                      int dim, int group);
+void plan_layout(struct plan_layout *layout, const struct backend_step *step);
 
-/* Writes the step into host memory `plan` of layout->bytes; rows past n are of no lane (-1) and embed
- * zeros. Returns the bytes from the start that must go over. */
-size_t plan_write(const struct plan_layout *layout, const struct backend_step *step, void *plan,
-                  struct plan_key *key);
+/* Writes the step into host memory `plan` of layout->bytes; returns the number of tiles. */
+int plan_write(const struct plan_layout *layout, const struct backend_step *step, void *plan);

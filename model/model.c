@@ -263,6 +263,7 @@ int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes
                                       .n = n,
                                       .lanes = m->lanes,
                                       .n_lanes = n_lanes,
+                                      .shape = &m->attention,
                                       .cos = m->cos,
                                       .sin = m->sin,
                                       .rows = m->row_index,
@@ -307,6 +308,12 @@ const float *model_logits(struct model *m, int row)
 {
     assert(row >= 0 && row < m->n_rows);
     return m->be->ops->read(m->be, m->logits + (size_t)row * head_stride(m), head_stride(m));
+}
+
+int model_wait(struct model *m, struct error *err)
+{
+    if (m->be->ops->read(m->be, m->logits, 1)) return 0;
+    return error_set(err, ERR_UNAVAILABLE, "the device was lost in the last step");
 }
 
 const struct shard *model_shard(const struct model *m)

@@ -67,5 +67,9 @@ int model_answer(struct model *model, const struct row_query *queries, int n_que
  * model_forward; NULL: the device is lost. */
 const float *model_logits(struct model *model, int row);
 
+/* Waits until the last step has been computed: a device may still be at work when model_forward
+ * returns. For measuring; answers wait by themselves. Errors: ERR_UNAVAILABLE. */
+int model_wait(struct model *model, struct error *err);
+
 /* Time spent in collectives by the last step. */
 int64_t model_collective_us(const struct model *model);

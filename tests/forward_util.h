@@ -1,11 +1,13 @@
 /* A model on T ranks that are threads, and a function that feeds it tokens in a given way and returns
- * the logits of every position: what the tests of the forward pass compare. */
+ * the logits of every position: what the tests of the forward pass compare. It runs on the CPU, or on
+ * the device that the environment variable OUTRIDER_TEST_DEVICE names. */
 #pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
 
 #include "comm/comm.h"
+#include "model/backend_open.h"
 #include "model/model.h"
 #include "tests/check_util.h"
 
@@ -42,13 +44,15 @@ static inline void *rig_open_rank(void *arg)
 {
     struct rig_rank *r = arg;
     struct rig *rig = r->rig;
-    const struct backend_cpu_options cpu = {r->kernels, r->n_threads};
+    const char *device = getenv("OUTRIDER_TEST_DEVICE");
+    const struct backend_options backend = {device ? device : "cpu", "bf16", r->kernels,
+                                            r->n_threads, 0};
     const struct model_options options = {.n_kv_blocks = RIG_BLOCKS,
                                           .max_tokens = RIG_TOKENS_MAX,
                                           .max_rows = RIG_TOKENS_MAX,
                                           .max_lanes = RIG_LANES_MAX,
                                           .n_vocab = rig->n_vocab};
-    r->failed = backend_cpu_open(&rig->backends[r->rank], &cpu, &r->err) ||
+    r->failed = backend_open(&rig->backends[r->rank], &backend, &r->err) ||
                 model_open(&rig->models[r->rank], rig->ck, rig->comms[r->rank],
                            rig->backends[r->rank], &options, &r->err);
     return NULL;

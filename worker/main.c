@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/process.h"
+#include "model/backend_argp.h"
 #include "worker/worker.h"
 
 const char *argp_program_version = "outrider-worker " OUTRIDER_VERSION;
@@ -18,7 +19,6 @@ enum {
     OPT_STEP_TOKENS,
     OPT_STEP_ROWS,
     OPT_STEP_TIMEOUT,
-    OPT_KERNELS,
     OPT_LOG_LEVEL
 };
 
@@ -26,7 +26,6 @@ static const struct argp_option options[] = {
     {"model", 'm', "MODEL", 0, "Hugging Face folder, or synthetic:SHAPE,seed=S", 0},
     {"listen", 'l', "ADDRESS", 0,
      "HOST:PORT (rank r takes PORT + r) or unix:PATH; default 127.0.0.1:7071", 0},
-    {"threads", 't', "N", 0, "compute threads of this rank; default 1", 0},
     {"slots", 's', "N", 0, "sequences at a time; default 4", 0},
     {"kv-tokens", OPT_KV_TOKENS, "N", 0,
      "positions of the KV cache; default the context, at most 8192", 0},
@@ -34,7 +33,6 @@ static const struct argp_option options[] = {
     {"max-step-rows", OPT_STEP_ROWS, "N", 0, "rows of logits of a step; default 64", 0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
      "a step that takes longer ends the group; default 120", 0},
-    {"kernels", OPT_KERNELS, "NAME", 0, "auto, avx512, avx2 or plain: same bits; default auto", 0},
     {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
     {0},
 };
@@ -66,8 +64,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 'l':
         w->listen = arg;
         return 0;
-    case 't':
-        return parse_number(state, &w->n_threads, "--threads", arg, 1, 256);
     case 's':
         return parse_number(state, &w->n_slots, "--slots", arg, 1, 1024);
     case OPT_KV_TOKENS:
@@ -78,8 +74,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return parse_number(state, &w->max_step_rows, "--max-step-rows", arg, 17, 4096);
     case OPT_STEP_TIMEOUT:
         return parse_number(state, &w->step_timeout_s, "--step-timeout", arg, 1, 86400);
-    case OPT_KERNELS:
-        w->kernels = arg;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &w->backend;
         return 0;
     case OPT_LOG_LEVEL:
         if (log_parse_level(arg, &args->level)) {
@@ -108,17 +104,18 @@ int main(int argc, char **argv)
     static struct worker *worker; /* the signal thread looks at it */
     struct arguments args = {
         .worker = {.listen = "127.0.0.1:7071",
-                   .kernels = "auto",
-                   .n_threads = 1,
                    .n_slots = 4,
                    .max_step_tokens = 512,
                    .max_step_rows = 64,
                    .step_timeout_s = 120},
         .level = LOG_LEVEL_INFO,
     };
+    const struct argp_child children[] = {{&backend_argp, 0, "Where it runs:", 0}, {0}};
     const struct argp argp = {.options = options,
                               .parser = parse_option,
+                              .children = children,
                               .doc = "Serves one tensor-parallel rank of the target model."};
+    backend_options_init(&args.worker.backend);
     argp_err_exit_status = 2; /* as for values that make no sense */
     argp_parse(&argp, argc, argv, 0, NULL, &args);
     log_open("outrider-worker", args.level);

@@ -79,7 +79,7 @@ static void describe(struct worker *w, const struct verifier_options *vo)
         .context_limit = limit < kv ? limit : kv,
         .max_step_tokens = vo->max_step_tokens,
         .max_step_rows = vo->max_step_rows,
-        .n_threads = w->options.n_threads,
+        .n_threads = w->options.backend.n_threads,
         .model_fingerprint = checkpoint_fingerprint(w->checkpoint),
         .tokenizer_fingerprint = tokenizer_fingerprint(w->tokenizer),
         .n_eos = cfg->n_eos,
@@ -88,7 +88,7 @@ static void describe(struct worker *w, const struct verifier_options *vo)
     snprintf(d->model, sizeof d->model, "%.255s", w->options.model);
     snprintf(d->architecture, sizeof d->architecture, "%.63s", cfg->architecture);
     snprintf(d->arithmetic, sizeof d->arithmetic, "%.31s", w->backend->ops->arithmetic);
-    snprintf(d->kernels, sizeof d->kernels, "%.31s", backend_cpu_kernels(w->backend));
+    snprintf(d->kernels, sizeof d->kernels, "%.31s", w->backend->ops->kernels(w->backend));
     snprintf(d->group, sizeof d->group, "%s", w->group.id);
 }
 
@@ -114,10 +114,10 @@ static uint64_t digest(const struct worker *w, const struct verifier_options *vo
 static int open_model(struct worker *w, struct verifier_options *vo, struct error *err)
 {
     int rc = 0;
-    const struct backend_cpu_options cpu = {w->options.kernels, w->options.n_threads};
     TRY(checkpoint_open(&w->checkpoint, w->options.model, err));
     TRY(open_tokenizer(w, err));
-    TRY(backend_cpu_open(&w->backend, &cpu, err));
+    w->options.backend.rank = w->group.comm->rank;
+    TRY(backend_open(&w->backend, &w->options.backend, err));
     const struct model_config *cfg = checkpoint_config(w->checkpoint);
     int limit = config_context_limit(cfg), n_vocab = tokenizer_vocab_size(w->tokenizer);
     int kv_tokens = w->options.kv_tokens;
@@ -159,8 +159,8 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
              "rank=%d ranks=%d address=%s model=%s arithmetic=%s kernels=%s threads=%d "
              "weights_mb=%zu kv_mb=%zu load_ms=%lld",
              w->group.comm->rank, w->group.comm->size, listener_address(w->listener),
-             options->model, w->description.arithmetic, w->description.kernels, options->n_threads,
-             model_weight_bytes(verifier_model(w->verifier)) >> 20,
+             options->model, w->description.arithmetic, w->description.kernels,
+             options->backend.n_threads, model_weight_bytes(verifier_model(w->verifier)) >> 20,
              model_kv_bytes(verifier_model(w->verifier)) >> 20,
              (long long)(clock_now_ms() - start_ms));
     *worker = w;

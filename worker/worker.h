@@ -2,14 +2,14 @@
 #pragma once
 
 #include "base/error.h"
+#include "model/backend_open.h"
 
 struct worker;
 
 struct worker_options {
-    const char *model;  /* folder or synthetic:... */
-    const char *listen; /* HOST:PORT (rank r takes PORT + r) or unix:PATH */
-    const char *kernels;
-    int n_threads;
+    const char *model;              /* folder or synthetic:... */
+    const char *listen;             /* HOST:PORT (rank r takes PORT + r) or unix:PATH */
+    struct backend_options backend; /* its rank is set by the group */
     int n_slots;
     int kv_tokens; /* 0: as many as the context, at most 8192 */
     int max_step_tokens, max_step_rows;

@@ -1,0 +1,49 @@
+#include "model/backend_argp.h"
+
+#include "base/options.h"
+
+enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS };
+
+static const struct argp_option entries[] = {
+    {"device", OPT_DEVICE, "NAME", 0, "cpu, cuda (GPU of the rank's number) or cuda:N; default cpu",
+     0},
+    {"weights", OPT_WEIGHTS, "FORM", 0, "bf16, on GPUs also fp8; default bf16", 0},
+    {"kernels", OPT_KERNELS, "NAME", 0,
+     "of the CPU: auto, avx512, avx2 or plain: same bits; default auto", 0},
+    {"threads", 't', "N", 0, "compute threads on the CPU; default 1", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct backend_options *options = state->input;
+    struct error err;
+    switch (key) {
+    case OPT_DEVICE:
+        if (!backend_device_is_known(arg)) {
+            argp_failure(state, 2, 0, "--device %s: expected cpu, cuda or cuda:N", arg);
+        }
+        options->device = arg;
+        return 0;
+    case OPT_WEIGHTS:
+        options->weights = arg;
+        return 0;
+    case OPT_KERNELS:
+        options->kernels = arg;
+        return 0;
+    case 't':
+        if (options_int(&options->n_threads, "--threads", arg, 1, 256, &err)) {
+            argp_failure(state, 2, 0, "%s", err.text);
+        }
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp backend_argp = {.options = entries, .parser = parse_option};
+
+void backend_options_init(struct backend_options *options)
+{
+    *options = (struct backend_options){"cpu", "bf16", "auto", 1, 0};
+}

@@ -1,0 +1,13 @@
+/* The command-line options that choose a backend: --device, --weights, --kernels, --threads. A child
+ * parser: the program lists backend_argp among its children and, at ARGP_KEY_INIT, sets
+ * state->child_inputs to its struct backend_options, whose defaults backend_options_init has set. */
+#pragma once
+
+#include <argp.h>
+
+#include "model/backend_open.h"
+
+extern const struct argp backend_argp;
+
+/* cpu, bf16, auto, one thread, rank 0. */
+void backend_options_init(struct backend_options *options);

@@ -1,0 +1,72 @@
+#include "model/backend_open.h"
+
+#include <string.h>
+
+#include "base/options.h"
+#ifdef OUTRIDER_CUDA
+#include "model/backend_cuda.h"
+#endif
+
+/* *ordinal: -1 where none is named. */
+static bool parse_cuda(const char *device, int *ordinal)
+{
+    struct error err;
+    *ordinal = -1;
+    if (strcmp(device, "cuda") == 0) return true;
+    return strncmp(device, "cuda:", 5) == 0 &&
+           options_int(ordinal, "--device cuda:", device + 5, 0, 255, &err) == 0;
+}
+
+bool backend_device_is_known(const char *device)
+{
+    int ordinal;
+    return strcmp(device, "cpu") == 0 || parse_cuda(device, &ordinal);
+}
+
+static int open_cpu(struct backend **be, const struct backend_options *options, struct error *err)
+{
+    const struct backend_cpu_options cpu = {options->kernels, options->n_threads};
+    if (strcmp(options->weights, "bf16") != 0) {
+        return error_set(err, ERR_UNSUPPORTED, "--weights %s: the CPU has bf16 alone",
+                         options->weights);
+    }
+    return backend_cpu_open(be, &cpu, err);
+}
+
+#ifdef OUTRIDER_CUDA
+
+static int open_cuda(struct backend **be, const struct backend_options *options, int ordinal,
+                     struct error *err)
+{
+    struct backend_cuda_options cuda = {.device = ordinal, .rank = options->rank};
+    if (strcmp(options->weights, "fp8") == 0) {
+        cuda.weights = CUDA_WEIGHTS_FP8;
+    } else if (strcmp(options->weights, "bf16") != 0) {
+        return error_set(err, ERR_ARGUMENT, "--weights %s: expected bf16 or fp8", options->weights);
+    }
+    return backend_cuda_open(be, &cuda, err);
+}
+
+#else
+
+static int open_cuda(struct backend **be, const struct backend_options *options, int ordinal,
+                     struct error *err)
+{
+    (void)be;
+    (void)ordinal;
+    return error_set(err, ERR_UNSUPPORTED,
+                     "--device %s: this build has no CUDA backend (cmake --preset cuda makes one)",
+                     options->device);
+}
+
+#endif
+
+int backend_open(struct backend **be, const struct backend_options *options, struct error *err)
+{
+    int ordinal;
+    *be = NULL;
+    if (strcmp(options->device, "cpu") == 0) return open_cpu(be, options, err);
+    if (parse_cuda(options->device, &ordinal)) return open_cuda(be, options, ordinal, err);
+    return error_set(err, ERR_ARGUMENT, "--device %s: expected cpu, cuda or cuda:N",
+                     options->device);
+}

@@ -1,0 +1,19 @@
+/* Opens the backend that an option names. */
+#pragma once
+
+#include "model/backend.h"
+
+struct backend_options {
+    const char *device;  /* "cpu"; "cuda": the GPU of number rank % GPUs; "cuda:N" */
+    const char *weights; /* "bf16"; "fp8" on GPUs */
+    const char *kernels; /* of the CPU: "auto", "avx512", "avx2", "plain" */
+    int n_threads;       /* of the CPU, >= 1 */
+    int rank;
+};
+
+/* Errors: ERR_ARGUMENT a name that is none, ERR_UNSUPPORTED this build or machine lacks it,
+ * ERR_NO_MEMORY. */
+int backend_open(struct backend **be, const struct backend_options *options, struct error *err);
+
+/* True for "cpu", "cuda" and "cuda:N": for option parsers. */
+bool backend_device_is_known(const char *device);
