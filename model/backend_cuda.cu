@@ -94,6 +94,7 @@ void *cuda_scratch(struct backend_cuda *be, size_t bytes)
 void *cuda_host_scratch(struct backend_cuda *be, size_t bytes)
 {
     if (bytes <= be->host_scratch_bytes) return be->host_scratch;
+    cuda_note(be, cudaStreamSynchronize(be->stream), "pinned memory");
     cudaFreeHost(be->host_scratch);
     be->host_scratch = NULL;
     be->host_scratch_bytes = 0;
@@ -159,7 +160,7 @@ static int send_plan(struct backend_cuda *be, const struct backend_step *step, s
 {
     struct plan_layout layout;
     int rc = 0;
-    plan_layout(&layout, step);
+    plan_layout_init(&layout, step);
     TRY(grow_plan(be, layout.bytes, err));
     cuda_note(be, cudaEventSynchronize(be->plan_is_over), "the last step's plan");
     be->key = layout.key;

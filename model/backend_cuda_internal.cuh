@@ -82,7 +82,7 @@ static inline void cuda_note(struct backend_cuda *be, cudaError_t status, const 
 /* Device memory of at least `bytes` for the operation being launched, NULL (and noted) when there is
  * none. What an earlier operation of the same stream left there is overwritten. */
 void *cuda_scratch(struct backend_cuda *be, size_t bytes);
-/* The same, pinned host memory; nothing of the stream may be using it. */
+/* The same, pinned host memory; waits for the stream when it has to grow. */
 void *cuda_host_scratch(struct backend_cuda *be, size_t bytes);
 /* Waits for the stream. Errors: ERR_UNAVAILABLE with what failed. */
 int cuda_finish(struct backend_cuda *be, struct error *err);

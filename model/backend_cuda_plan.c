@@ -45,7 +45,7 @@ static size_t place(struct plan_layout *layout, size_t count, size_t size)
     return at;
 }
 
-void plan_layout(struct plan_layout *layout, const struct backend_step *step)
+void plan_layout_init(struct plan_layout *layout, const struct backend_step *step)
 {
     *layout = (struct plan_layout){0};
     plan_key_of(&layout->key, step);

@@ -49,7 +49,7 @@ struct plan_layout {
     size_t bytes;
 };
 
-void plan_layout(struct plan_layout *layout, const struct backend_step *step);
+void plan_layout_init(struct plan_layout *layout, const struct backend_step *step);
 
 /* Writes the step into host memory `plan` of layout->bytes; returns the number of tiles. */
 int plan_write(const struct plan_layout *layout, const struct backend_step *step, void *plan);

@@ -280,6 +280,7 @@ static int tree_sum_staged(struct backend_cuda *be, struct comm *comm, float *da
 {
     int rc = 0;
     size_t bytes = n * sizeof(float);
+    be->never_records = true;
     float *host = static_cast<float *>(cuda_host_scratch(be, bytes));
     if (!host) return cuda_finish(be, err); /* says what was noted */
     cuda_note(be, cudaMemcpyAsync(host, data, bytes, cudaMemcpyDeviceToHost, be->stream),

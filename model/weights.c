@@ -117,7 +117,7 @@ static int open_ffn(struct loader *ld, struct layer_weights *layer, int i)
     const struct model_config *cfg = ld->cfg;
     const struct shard *sh = ld->shard;
     int rc = 0;
-    struct matrix_source gate_up = {.n_in = cfg->dim};
+    struct matrix_source gate_up = {.n_in = cfg->dim, .is_gate_up = true};
 
     TRY(add_part(ld, &gate_up, layer_name(ld, i, "mlp.gate_proj.weight"), cfg->ffn_dim, cfg->dim,
                  sh->first_ffn, sh->ffn_dim, 0));

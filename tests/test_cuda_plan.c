@@ -71,7 +71,7 @@ START_TEST(places)
     const struct attention_lane lanes[] = {{0, 5, 300, tables[0]}, {5, 1, 0, tables[1]}};
     struct backend_step step = step_of(lanes, 2, 6);
     struct plan_layout l;
-    plan_layout(&l, &step);
+    plan_layout_init(&l, &step);
     const size_t parts[][2] = {{l.counts, 16},
                                {l.lanes, 6 * sizeof(struct plan_lane)},
                                {l.row_lane, 24},
@@ -101,8 +101,8 @@ START_TEST(same_bucket_same_places)
     const struct attention_lane b[] = {{0, 9, 513, tables[0]}, {9, 9, 3, tables[1]}};
     struct backend_step step_a = step_of(a, 1, 9), step_b = step_of(b, 2, 12);
     struct plan_layout la, lb;
-    plan_layout(&la, &step_a);
-    plan_layout(&lb, &step_b);
+    plan_layout_init(&la, &step_a);
+    plan_layout_init(&lb, &step_b);
     ck_assert_mem_eq(&la.key, &lb.key, sizeof la.key);
     ck_assert_uint_eq(la.lanes, lb.lanes);
     ck_assert_uint_eq(la.row_pos, lb.row_pos);
@@ -122,7 +122,7 @@ START_TEST(what_is_written)
     fill();
     rows[0] = 12;
     rows[1] = 8;
-    plan_layout(&l, &step);
+    plan_layout_init(&l, &step);
     ck_assert_int_eq(l.key.n, 16);
     uint8_t *plan = malloc(l.bytes);
     memset(plan, 0xa5, l.bytes);
