@@ -65,6 +65,7 @@ warp warps[EMULATE_BLOCK_MAX / EMULATE_WARP];
 int n_threads, n_waiting, n_returned, current;
 unsigned ready_warps;
 bool is_backward; /* threads, warps and blocks take turns from the last to the first */
+bool has_waited;  /* a thread of this launch, for the kernel before */
 emulate_fiber main_fiber;
 const emulate_launch *running;
 
@@ -378,6 +379,11 @@ unsigned emulate_active()
     return active;
 }
 
+void emulate_dependency_wait()
+{
+    has_waited = true;
+}
+
 int emulate_lane()
 {
     return current % EMULATE_WARP;
@@ -415,6 +421,7 @@ void emulate_run(const emulate_launch &launch)
     emulate_memory_access access;
     unsigned char *shared = shared_memory + shared_guard;
     running = &launch;
+    has_waited = false;
     gridDim = launch.grid;
     blockDim = launch.block;
     n_threads = int(launch.block.x * launch.block.y * launch.block.z);
@@ -429,4 +436,5 @@ void emulate_run(const emulate_launch &launch)
                    unsigned(b / gridDim.x / gridDim.y)});
     }
     emulate_check_guards(launch.text);
+    if (launch.may_start_early && !has_waited) fault("no thread has called grid_dependency_wait");
 }
