@@ -16,6 +16,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <vector>
 
 #include "emulate_fiber.h"
@@ -107,8 +108,13 @@ void describe_all()
 
 void fault(const char *what)
 {
-    fprintf(stderr, "emulate: %s, in block (%u, %u, %u) of %s\n", what, blockIdx.x, blockIdx.y,
-            blockIdx.z, running->text);
+    Dl_info place = {};
+    dladdr(running->function, &place);
+    ptrdiff_t offset =
+        static_cast<const char *>(running->function) - static_cast<const char *>(place.dli_fbase);
+    fprintf(stderr, "emulate: %s, in block (%u, %u, %u) of the launch (%s)\n", what, blockIdx.x,
+            blockIdx.y, blockIdx.z, running->text);
+    fprintf(stderr, "  its kernel is what addr2line -fCe %s %#tx says\n", place.dli_fname, offset);
     describe_all();
     abort();
 }
@@ -435,6 +441,6 @@ void emulate_run(const emulate_launch &launch)
         run_block({unsigned(b % gridDim.x), unsigned(b / gridDim.x % gridDim.y),
                    unsigned(b / gridDim.x / gridDim.y)});
     }
-    emulate_check_guards(launch.text);
+    if (!emulate_check_guards()) fault("a block has written beside device memory");
     if (launch.may_start_early && !has_waited) fault("no thread has called grid_dependency_wait");
 }
