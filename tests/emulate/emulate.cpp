@@ -16,6 +16,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <vector>
 
 #include "emulate_fiber.h"
@@ -65,6 +66,7 @@ warp warps[EMULATE_BLOCK_MAX / EMULATE_WARP];
 int n_threads, n_waiting, n_returned, current;
 unsigned ready_warps;
 bool is_backward; /* threads, warps and blocks take turns from the last to the first */
+bool has_waited;  /* a thread of this launch, for the kernel before */
 emulate_fiber main_fiber;
 const emulate_launch *running;
 
@@ -106,8 +108,13 @@ void describe_all()
 
 void fault(const char *what)
 {
-    fprintf(stderr, "emulate: %s, in block (%u, %u, %u) of %s\n", what, blockIdx.x, blockIdx.y,
-            blockIdx.z, running->text);
+    Dl_info place = {};
+    dladdr(running->function, &place);
+    ptrdiff_t offset =
+        static_cast<const char *>(running->function) - static_cast<const char *>(place.dli_fbase);
+    fprintf(stderr, "emulate: %s, in block (%u, %u, %u) of the launch (%s)\n", what, blockIdx.x,
+            blockIdx.y, blockIdx.z, running->text);
+    fprintf(stderr, "  its kernel is what addr2line -fCe %s %#tx says\n", place.dli_fname, offset);
     describe_all();
     abort();
 }
@@ -378,6 +385,11 @@ unsigned emulate_active()
     return active;
 }
 
+void emulate_dependency_wait()
+{
+    has_waited = true;
+}
+
 int emulate_lane()
 {
     return current % EMULATE_WARP;
@@ -415,6 +427,7 @@ void emulate_run(const emulate_launch &launch)
     emulate_memory_access access;
     unsigned char *shared = shared_memory + shared_guard;
     running = &launch;
+    has_waited = false;
     gridDim = launch.grid;
     blockDim = launch.block;
     n_threads = int(launch.block.x * launch.block.y * launch.block.z);
@@ -428,5 +441,6 @@ void emulate_run(const emulate_launch &launch)
         run_block({unsigned(b % gridDim.x), unsigned(b / gridDim.x % gridDim.y),
                    unsigned(b / gridDim.x / gridDim.y)});
     }
-    emulate_check_guards(launch.text);
+    if (!emulate_check_guards()) fault("a block has written beside device memory");
+    if (launch.may_start_early && !has_waited) fault("no thread has called grid_dependency_wait");
 }

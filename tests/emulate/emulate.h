@@ -203,9 +203,13 @@ template <int n_left> void copy_async_wait()
     emulate_copy_wait(n_left);
 }
 
-/* Kernels do not overlap here. */
+/* Kernels do not overlap here. But one that is allowed to start before its predecessor has ended, and
+ * never waits for it in any thread, is a fault: nothing would keep the stream's order. */
+void emulate_dependency_wait();
+
 inline void grid_dependency_wait()
 {
+    emulate_dependency_wait();
 }
 
 inline void grid_dependency_launch()
@@ -218,7 +222,8 @@ struct emulate_launch {
     dim3 grid, block;
     size_t shared_bytes;
     const void *function;
-    const char *text; /* as the source says it, for reports */
+    const char *text;     /* as the source says it, for reports */
+    bool may_start_early; /* programmatic stream serialization */
     std::function<void()> thread;
 };
 
@@ -237,6 +242,7 @@ cudaError_t emulate_launch_kernel(const char *text, const cudaLaunchConfig_t *co
                              config->dynamicSmemBytes,
                              reinterpret_cast<const void *>(kernel),
                              text,
+                             false,
                              [kernel, copies] { std::apply(kernel, copies); }};
     return emulate_submit(config, std::move(launch));
 }

@@ -24,8 +24,8 @@ struct emulate_memory_access {
     emulate_memory_access &operator=(const emulate_memory_access &) = delete;
 };
 
-/* Aborts if a kernel has written beside a device allocation. */
-void emulate_check_guards(const char *after);
+/* False, with a line on stderr: something has written beside a device allocation. */
+bool emulate_check_guards();
 /* Whether both ends are what the kind says and long enough. */
 cudaError_t emulate_check_copy(const void *dst, const void *src, size_t bytes, cudaMemcpyKind kind);
 /* Whether the host memory is page-locked, so that asynchronous copies are. */

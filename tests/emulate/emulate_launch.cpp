@@ -40,6 +40,11 @@ cudaError_t emulate_submit(const cudaLaunchConfig_t *config, emulate_launch laun
     std::lock_guard<std::recursive_mutex> lock(emulate_mutex());
     cudaError_t error = check_launch(config, launch);
     if (error != cudaSuccess) return error;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const cudaLaunchAttribute &a = config->attrs[i];
+        launch.may_start_early |= a.id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+                                  a.val.programmaticStreamSerializationAllowed;
+    }
     return emulate_give(config->stream, [launch] { emulate_run(launch); });
 }
 

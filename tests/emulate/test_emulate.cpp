@@ -302,7 +302,8 @@ enum fault_case {
     SHARED_OVERRUN,
     SHARED_UNDERRUN,
     DEVICE_OVERRUN,
-    COPY_UNALIGNED
+    COPY_UNALIGNED,
+    NO_DEPENDENCY_WAIT
 };
 
 __global__ void faulty_kernel(fault_case which, unsigned char *memory)
@@ -331,6 +332,11 @@ void fault_is_reported(fault_case which, const char *text)
         dup2(ends[1], 2);
         unsigned char *memory = device_of<unsigned char>(nullptr, 64);
         cudaLaunchConfig_t config = config_of(2, 64, 100);
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = which == NO_DEPENDENCY_WAIT;
+        config.attrs = &early;
+        config.numAttrs = 1;
         cudaLaunchKernelEx(&config, faulty_kernel, which, memory);
         cudaDeviceSynchronize();
         _exit(0);
@@ -406,6 +412,7 @@ int main()
     fault_is_reported(SHARED_UNDERRUN, "beside its dynamic shared memory");
     fault_is_reported(DEVICE_OVERRUN, "past the 64 bytes of device memory");
     fault_is_reported(COPY_UNALIGNED, "not a multiple of 16");
+    fault_is_reported(NO_DEPENDENCY_WAIT, "no thread has called grid_dependency_wait");
     host_threads_take_turns();
     test_host();
     exchanges_are_fast();

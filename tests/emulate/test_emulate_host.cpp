@@ -19,6 +19,7 @@ __global__ void add_kernel(float *x, float y, int n)
 __global__ void shared_kernel(int *out)
 {
     CUDA_DYNAMIC_SHARED(int, words);
+    grid_dependency_wait();
     words[0] = 7;
     *out = words[0];
 }
