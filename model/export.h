@@ -1,6 +1,7 @@
 /* Writes a model, from a folder or synthetic, as a Hugging Face folder that other engines read: config.json,
  * weights in bf16 as weight_read_bf16 gives them, and the tokenizer's files. Streams: a few MB of
- * memory whatever the model's size. Off the way of a request; used by `outrider export`. */
+ * memory whatever the model's size; a source folder is mapped, so its pages show as resident, but are
+ * the page cache's to take back. Off the way of a request; used by `outrider export`. */
 #pragma once
 
 #include <stdbool.h>
