@@ -14,7 +14,8 @@ static const struct command {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"generate", generate_main},     {"score", score_main},   {"tokenize", tokenize_main},
-    {"detokenize", detokenize_main}, {"health", health_main}, {"describe", describe_main},
+    {"detokenize", detokenize_main}, {"export", export_main}, {"health", health_main},
+    {"describe", describe_main},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -24,6 +25,7 @@ static const char doc[] = "Client of an Outrider cluster.\v"
                           "  score       log-probabilities and perplexity of a text\n"
                           "  tokenize    token ids of a text; local, needs no server\n"
                           "  detokenize  text of token ids; local, needs no server\n"
+                          "  export      a model, also a synthetic one, as a Hugging Face folder\n"
                           "  health      is a coordinator or worker serving?\n"
                           "  describe    what is served, and by whom\n\n"
                           "'outrider COMMAND --help' tells more.\n\n" CLIENT_STATUS_DOC;

@@ -27,7 +27,8 @@ static const struct argp_option options[] = {
      "worker addresses, one per rank, separated by commas; or mpi, when one mpirun starts "
      "everything",
      0},
-    {"draft", 'd', "MODEL", 0, "draft model: a folder, synthetic:SHAPE,seed=S or none", 0},
+    {"draft", 'd', "MODEL", 0,
+     "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none", 0},
     {"listen", 'l', "ADDRESS", 0, "HOST:PORT or unix:PATH; default 127.0.0.1:7070", 0},
     {"draft-tokens", 'K', "K", 0,
      "guesses per round, 0 to 16, where a request does not say; default 4", 0},

@@ -1,10 +1,16 @@
 /* A model's weights by name, wherever they come from: a Hugging Face folder (one safetensors file or
  * several behind an index, mapped, never copied whole) or a synthetic model
- * "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N,tail=R]" whose elements are made on the fly by
- * the counter-based generator, the same for every way of sharding. SHAPE is a name such as
- * llama-3.1-8b or tiny, or the path of a config.json. With core and tail the layers from N on add only
- * R times what they would: a draft with layers=N and the same seed then agrees with the target as
- * much as R is small. Immutable after open; reads may come from several threads. */
+ * "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N,tail=R][,agree=A[,core=N]][,draft=N]" whose
+ * elements are made on the fly by the counter-based generator, the same for every way of sharding.
+ * SHAPE is a name such as llama-3.1-8b or tiny, or the path of a config.json.
+ *
+ * Pairs. "...,agree=A" is a target and "...,agree=A,draft=1" its draft: the target's first layer, final
+ * norm and head, bit for bit; what the layers behind add is scaled so that alpha of `rejection` at
+ * temperature 1 is about A. The core, the layers that both have, is one layer unless core=N stands in
+ * both names; draft=N must equal it. With core and tail the layers from N on add R times what they
+ * would, whatever agreement that gives; their draft is draft=N, or the same seed with layers=N.
+ *
+ * Immutable after open; reads may come from several threads. */
 #pragma once
 
 #include <stdbool.h>

@@ -62,14 +62,21 @@ struct checkpoint {
     uint64_t fingerprint;
 };
 
-/* A shape and its options, as "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N][,tail=R]" says. */
+/* A shape and its options, as checkpoint_synthetic_name.c reads them from a name. */
 struct synthetic_model {
     struct model_config cfg;
     uint64_t seed;
-    int shape_layers; /* before layers=L: scales must not depend on it */
+    int share_layers; /* what layers add is measured out for this many: those of the shape before
+                         layers=L, so that scales do not depend on it; the core's with agree=A */
     int core_layers;  /* layers from here on add only tail times what they would */
-    double tail;
+    double tail;      /* at most 1 where the name says it, any size with agree=A */
 };
+
+/* model is zeroed. Errors: ERR_ARGUMENT names the option; those of reading SHAPE where it is a path. */
+int synthetic_parse_name(struct synthetic_model *model, const char *name, struct error *err);
+
+/* The deviation of the logits at which their softmax has about 2 nats. */
+double synthetic_logit_deviation(int vocab_size);
 
 /* Lists what the config asks for. The caller frees *layout. Errors: ERR_NO_MEMORY. */
 int checkpoint_layout(const struct model_config *cfg, struct tensor_spec **layout, size_t *n,

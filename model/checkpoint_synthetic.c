@@ -15,12 +15,10 @@
  *   embedding       1; tied to the head: the head's. The final norm then has mean 0 and deviation 1:
  *                   with weights near 1 a token's own logit would be sqrt(D) deviations above all
  *                   others, and the model would repeat its last token for ever.
- * L is that of the shape, not of layers=L: a draft of the first layers has the target's elements. */
-#include <errno.h>
-#include <inttypes.h>
+ * L is that of the shape, not of layers=L: a draft of the first layers has the target's elements. With
+ * agree=A it is the core's, so that the core alone outweighs the embedding; the one layer of a core
+ * among 24 would leave a tied head symmetric, and its texts would run to and fro. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -29,133 +27,9 @@
 #include "model/checkpoint_internal.h"
 #include "model/numerics.h"
 
-enum { SHAPE_BYTES = 1024, CONFIG_MOST_BYTES = 4 << 20, RESIDUAL_GAIN = 2 };
+enum { RESIDUAL_GAIN = 2 };
 
-static int read_shape(struct synthetic_model *model, const char *shape, struct error *err)
-{
-    char names[256];
-    char *text = NULL;
-    size_t len = 0;
-    int rc = 0;
-    if (checkpoint_named_shape(shape, &model->cfg)) return 0;
-    if (!strchr(shape, '/') && !strstr(shape, ".json")) {
-        checkpoint_shape_names(names, sizeof names);
-        return error_set(err, ERR_ARGUMENT,
-                         "synthetic model: no shape \"%.100s\"; there are %s, and the path of any "
-                         "config.json",
-                         shape, names);
-    }
-    TRY(file_read_text(&text, &len, shape, CONFIG_MOST_BYTES, err));
-    TRY(config_parse(&model->cfg, text, len, NULL, 0, shape, err));
-out:
-    free(text);
-    return rc;
-}
-
-static int option_error(const char *option, const char *wanted, struct error *err)
-{
-    return error_set(err, ERR_ARGUMENT, "synthetic model: \"%.100s\" is not %s", option, wanted);
-}
-
-/* Digits only: no sign, no space, no rest. */
-static int read_number(const char *option, const char *value, uint64_t least, uint64_t most,
-                       uint64_t *out, struct error *err)
-{
-    char wanted[80], *end = NULL;
-    snprintf(wanted, sizeof wanted, "a number in %" PRIu64 "..%" PRIu64, least, most);
-    if (*value < '0' || *value > '9') return option_error(option, wanted, err);
-    errno = 0;
-    unsigned long long number = strtoull(value, &end, 10);
-    if (errno || *end || number < least || number > most) return option_error(option, wanted, err);
-    *out = number;
-    return 0;
-}
-
-static int read_tail(const char *option, const char *value, double *out, struct error *err)
-{
-    char *end = NULL;
-    double tail = strtod(value, &end);
-    if (end == value || *end || !(tail >= 0 && tail <= 1)) {
-        return option_error(option, "a number in 0..1", err);
-    }
-    *out = tail;
-    return 0;
-}
-
-enum { SEEN_SEED = 1, SEEN_LAYERS = 2, SEEN_VOCAB = 4, SEEN_CORE = 8, SEEN_TAIL = 16 };
-
-static int apply_option(struct synthetic_model *model, const char *option, unsigned *seen,
-                        struct error *err)
-{
-    static const char *const keys[] = {"seed=", "layers=", "vocab=", "core=", "tail="};
-    uint64_t number = 0;
-    int rc = 0;
-    size_t i = 0;
-    while (i < 5 && strncmp(option, keys[i], strlen(keys[i])) != 0)
-        i++;
-    if (i == 5) return option_error(option, "one of seed=, layers=, vocab=, core=, tail=", err);
-    if (*seen >> i & 1) return option_error(option, "wanted twice", err);
-    *seen |= 1u << i;
-    const char *value = option + strlen(keys[i]);
-    switch (1u << i) {
-    case SEEN_SEED:
-        return read_number(option, value, 0, UINT64_MAX, &model->seed, err);
-    case SEEN_LAYERS:
-        TRY(read_number(option, value, 1, 4096, &number, err));
-        model->cfg.n_layers = (int)number;
-        break;
-    case SEEN_VOCAB:
-        TRY(read_number(option, value, 2, 1 << 24, &number, err));
-        model->cfg.vocab_size = (int)number;
-        break;
-    case SEEN_CORE:
-        TRY(read_number(option, value, 0, 4096, &number, err));
-        model->core_layers = (int)number;
-        break;
-    default:
-        return read_tail(option, value, &model->tail, err);
-    }
-out:
-    return rc;
-}
-
-/* A smaller vocabulary may have lost the special ids. */
-static void drop_lost_ids(struct model_config *cfg)
-{
-    if (cfg->bos_id >= cfg->vocab_size) cfg->bos_id = -1;
-    while (cfg->n_eos > 0 && cfg->eos_ids[cfg->n_eos - 1] >= cfg->vocab_size)
-        cfg->n_eos--;
-}
-
-static int parse_name(struct synthetic_model *model, const char *name, struct error *err)
-{
-    char text[SHAPE_BYTES], *rest = NULL;
-    unsigned seen = 0;
-    int rc = 0;
-    if (strlen(name) >= sizeof text) return option_error(name, "a name of this length", err);
-    memcpy(text, name, strlen(name) + 1);
-    char *shape = strchr(text, ':') + 1;
-    char *option = strchr(shape, ',');
-    if (option) *option++ = '\0';
-    TRY(read_shape(model, shape, err));
-    model->shape_layers = model->cfg.n_layers;
-    model->tail = 1;
-    for (; option; option = rest) {
-        rest = strchr(option, ',');
-        if (rest) *rest++ = '\0';
-        TRY(apply_option(model, option, &seen, err));
-    }
-    if (!(seen & SEEN_SEED)) rc = option_error(name, "complete: seed= is missing", err);
-    if (!rc && !(seen & SEEN_CORE) != !(seen & SEEN_TAIL)) {
-        rc = option_error(name, "complete: core= and tail= belong together", err);
-    }
-    drop_lost_ids(&model->cfg);
-out:
-    return rc;
-}
-
-/* The deviation of the logits at which their softmax has about 2 nats. */
-static double logit_deviation(int vocab_size)
+double synthetic_logit_deviation(int vocab_size)
 {
     return 1.2 + 0.465 * num_log(vocab_size);
 }
@@ -164,7 +38,7 @@ static double logit_deviation(int vocab_size)
 static double residual_scale(const struct synthetic_model *model, const struct tensor_spec *spec,
                              double embedding, double input, int n)
 {
-    double share = RESIDUAL_GAIN / sqrt(2.0 * model->shape_layers);
+    double share = RESIDUAL_GAIN / sqrt(2.0 * model->share_layers);
     double scale = embedding * share / (input * sqrt(n));
     return spec->layer >= model->core_layers ? scale * model->tail : scale;
 }
@@ -173,7 +47,7 @@ static void set_scale(const struct synthetic_model *model, const struct tensor_s
                       struct weight *weight)
 {
     const struct model_config *cfg = &model->cfg;
-    double unit = 1 / sqrt(cfg->dim), head = logit_deviation(cfg->vocab_size) * unit;
+    double unit = 1 / sqrt(cfg->dim), head = synthetic_logit_deviation(cfg->vocab_size) * unit;
     double embedding = cfg->tied_embeddings ? head : 1, scale = 0.1, mean = 1;
     switch (spec->role) {
     case ROLE_EMBEDDING:
@@ -212,7 +86,7 @@ int checkpoint_open_synthetic(struct checkpoint *ck, struct error *err)
 {
     struct synthetic_model model = {0};
     int rc = 0;
-    TRY(parse_name(&model, ck->name, err));
+    TRY(synthetic_parse_name(&model, ck->name, err));
     ck->cfg = model.cfg;
     TRY(checkpoint_layout(&ck->cfg, &ck->layout, &ck->n_layout, err));
     TRY(mem_array(&ck->tensors, ck->n_layout, sizeof *ck->tensors, err));

@@ -23,7 +23,7 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"model", 'm', "MODEL", 0, "Hugging Face folder, or synthetic:SHAPE,seed=S", 0},
+    {"model", 'm', "MODEL", 0, "Hugging Face folder, or synthetic:SHAPE,seed=S[,agree=A]", 0},
     {"listen", 'l', "ADDRESS", 0,
      "HOST:PORT (rank r takes PORT + r) or unix:PATH; default 127.0.0.1:7071", 0},
     {"slots", 's', "N", 0, "sequences at a time; default 4", 0},
