@@ -26,28 +26,42 @@ enum {
     VERSION_LEAST = 21400, /* 2.14, the first that can be used without blocking */
     N_QUICK_POLLS = 2000,
     POLL_NS = 100000,
-    CLOSE_MS = 5000, /* for all ranks to leave together */
-    LAST_MS = 5000   /* for ncclCommAbort and ncclCommDestroy, which promise no end */
+    CLOSE_MS = 5000 /* for all ranks to leave together, then for NCCL to tidy up; each at most */
 };
-
-#define NCCL_CALLS(X)                                                                      \
-    X(ncclGetVersion)                                                                      \
-    X(ncclGetErrorString) X(ncclGetLastError) X(ncclGetUniqueId) X(ncclCommInitRankConfig) \
-        X(ncclCommGetAsyncError) X(ncclCommFinalize) X(ncclCommDestroy) X(ncclCommAbort)   \
-            X(ncclGroupStart) X(ncclGroupEnd) X(ncclSend) X(ncclRecv) X(ncclAllGather)     \
-                X(ncclAllReduce)
 
 /* The library's functions under their own names, with the types that nccl.h gives them. */
-#define NCCL_MEMBER(name) __typeof__(name) *name;
 struct nccl_api {
-    NCCL_CALLS(NCCL_MEMBER)
+    __typeof__(ncclGetVersion) *ncclGetVersion;
+    __typeof__(ncclGetErrorString) *ncclGetErrorString;
+    __typeof__(ncclGetLastError) *ncclGetLastError;
+    __typeof__(ncclGetUniqueId) *ncclGetUniqueId;
+    __typeof__(ncclCommInitRankConfig) *ncclCommInitRankConfig;
+    __typeof__(ncclCommGetAsyncError) *ncclCommGetAsyncError;
+    __typeof__(ncclCommFinalize) *ncclCommFinalize;
+    __typeof__(ncclCommDestroy) *ncclCommDestroy;
+    __typeof__(ncclCommAbort) *ncclCommAbort;
+    __typeof__(ncclGroupStart) *ncclGroupStart;
+    __typeof__(ncclGroupEnd) *ncclGroupEnd;
+    __typeof__(ncclSend) *ncclSend;
+    __typeof__(ncclRecv) *ncclRecv;
+    __typeof__(ncclAllGather) *ncclAllGather;
+    __typeof__(ncclAllReduce) *ncclAllReduce;
 };
 
-#define NCCL_SYMBOL(name) {#name, offsetof(struct nccl_api, name)},
+#define SYMBOL(name)                           \
+    {                                          \
+#name, offsetof(struct nccl_api, name) \
+    }
 static const struct {
     const char *name;
     size_t offset;
-} symbols[] = {NCCL_CALLS(NCCL_SYMBOL)};
+} symbols[] = {
+    SYMBOL(ncclGetVersion),   SYMBOL(ncclGetErrorString),     SYMBOL(ncclGetLastError),
+    SYMBOL(ncclGetUniqueId),  SYMBOL(ncclCommInitRankConfig), SYMBOL(ncclCommGetAsyncError),
+    SYMBOL(ncclCommFinalize), SYMBOL(ncclCommDestroy),        SYMBOL(ncclCommAbort),
+    SYMBOL(ncclGroupStart),   SYMBOL(ncclGroupEnd),           SYMBOL(ncclSend),
+    SYMBOL(ncclRecv),         SYMBOL(ncclAllGather),          SYMBOL(ncclAllReduce),
+};
 
 struct nccl_comm {
     struct comm comm;
@@ -55,7 +69,7 @@ struct nccl_comm {
     struct nccl_api api;
     ncclComm_t handle;    /* NULL: not connected, or aborted */
     struct error failure; /* code 0: none yet; later calls repeat it */
-    int timeout_ms;
+    int timeout_ms, close_ms;
 };
 
 static struct nccl_comm *nccl_of(struct comm *comm)
@@ -118,8 +132,8 @@ static void *last_call_main(void *arg)
     return NULL;
 }
 
-/* fn(handle), waited for until LAST_MS have passed. Its result changes nothing for us. */
-static void last_call(ncclResult_t (*fn)(ncclComm_t), ncclComm_t handle)
+/* fn(nc->handle), waited for until close_ms have passed. Its result changes nothing for us. */
+static void last_call(struct nccl_comm *nc, ncclResult_t (*fn)(ncclComm_t))
 {
     int rc = 0;
     struct error err;
@@ -129,9 +143,10 @@ static void last_call(ncclResult_t (*fn)(ncclComm_t), ncclComm_t handle)
     void *item;
     TRY(mem_array(&call, 1, sizeof *call, &err));
     TRY(queue_open(&done, 1, &err));
-    *call = (struct last_call){.fn = fn, .handle = handle, .done = done};
+    *call = (struct last_call){.fn = fn, .handle = nc->handle, .done = done};
+    nc->handle = NULL;
     if (pthread_create(&thread, NULL, last_call_main, call)) goto out;
-    if (queue_pop(done, &item, clock_now_us() + (int64_t)LAST_MS * 1000, &err)) {
+    if (queue_pop(done, &item, clock_now_us() + (int64_t)nc->close_ms * 1000, &err)) {
         pthread_detach(thread);
         return;
     }
@@ -153,7 +168,7 @@ static int code_of(ncclResult_t result)
 static int give_up(struct nccl_comm *nc, const struct error *err)
 {
     nc->failure = *err;
-    if (nc->handle) last_call(nc->api.ncclCommAbort, nc->handle);
+    if (nc->handle) last_call(nc, nc->api.ncclCommAbort);
     nc->handle = NULL;
     return err->code;
 }
@@ -318,10 +333,9 @@ static void nccl_close(struct comm *comm)
 {
     struct nccl_comm *nc = nccl_of(comm);
     struct error err;
-    int timeout_ms = nc->timeout_ms < CLOSE_MS ? nc->timeout_ms : CLOSE_MS;
     if (nc->handle &&
-        !settle(nc, nc->api.ncclCommFinalize(nc->handle), "ncclCommFinalize", timeout_ms, &err)) {
-        last_call(nc->api.ncclCommDestroy, nc->handle);
+        !settle(nc, nc->api.ncclCommFinalize(nc->handle), "ncclCommFinalize", nc->close_ms, &err)) {
+        last_call(nc, nc->api.ncclCommDestroy);
     }
     comm_close(nc->base);
     free(nc);
@@ -349,6 +363,7 @@ int comm_nccl_open_take(struct comm **comm, struct comm *base, int rank, int siz
     TRY(api_load(&nc->api, library_path(options), err));
     nc->comm = (struct comm){.ops = &host_ops, .rank = rank, .size = size, .device = &device_ops};
     nc->timeout_ms = options->timeout_ms ? options->timeout_ms : COMM_NCCL_TIMEOUT_MS;
+    nc->close_ms = nc->timeout_ms < CLOSE_MS ? nc->timeout_ms : CLOSE_MS;
     nc->base = base;
     *comm = &nc->comm;
     nc = NULL;

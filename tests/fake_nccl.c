@@ -66,7 +66,7 @@ struct fake_comm {
     struct meeting *meeting;
     struct unique_id id;
     int rank, size, state, n_calls;
-    bool is_joining, is_finalizing, is_stuck;
+    bool is_joining, is_finalizing, is_stuck, is_doomed;
     struct work work[WORK_MAX];
     int n_work;
     float *sum_into, *sum_parts; /* all-reduce: [n], [size][n] */
@@ -252,17 +252,19 @@ static void advance(struct fake_comm *c)
     if (!is_done || c->state != IN_PROGRESS) return;
     if (c->n_sum) sum_finish(c);
     c->n_work = 0;
-    c->state = is_fault("async", c->n_calls, c->rank) ? REMOTE_ERROR : SUCCESS;
+    c->state = SUCCESS;
+    c->is_doomed = is_fault("async", c->n_calls, c->rank);
 }
 
 int ncclCommGetAsyncError(struct fake_comm *comm, int *state)
 {
     advance(comm);
     *state = comm->state;
+    if (comm->is_doomed) comm->state = REMOTE_ERROR; /* the call was a success */
     return SUCCESS;
 }
 
-/* Starts what has been noted. A failure that comes "after the call" shows only to those who ask. */
+/* Starts what has been noted. */
 static int start(struct fake_comm *c)
 {
     c->n_calls++;
@@ -270,7 +272,9 @@ static int start(struct fake_comm *c)
     c->is_stuck = is_fault("call_hang", c->n_calls, c->rank);
     c->state = IN_PROGRESS;
     advance(c);
-    return c->state == REMOTE_ERROR ? SUCCESS : c->state;
+    int rc = c->state;
+    if (c->is_doomed) c->state = REMOTE_ERROR;
+    return rc;
 }
 
 static int note(struct fake_comm *c, int peer, const float *from, float *into, size_t n, int type)
