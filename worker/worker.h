@@ -2,12 +2,13 @@
 #pragma once
 
 #include "base/error.h"
+#include "worker/group.h"
 
 struct worker;
 
 struct worker_options {
-    const char *model;  /* folder or synthetic:... */
-    const char *listen; /* HOST:PORT (rank r takes PORT + r) or unix:PATH */
+    const char *model; /* folder or synthetic:... */
+    struct group_options group;
     const char *kernels;
     int n_threads;
     int n_slots;
