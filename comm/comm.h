@@ -55,7 +55,8 @@ void comm_abort(struct comm *comm, int status);
 void comm_close(struct comm *comm);
 
 /* Device memory. Each call puts work on the stream and returns; it may be captured into a CUDA graph,
- * after the same call has run outside of one, since connections are made at the first use. A rank
+ * after the same call has run outside of one, since connections are made at the first use, and not in
+ * the capture mode "global", since NCCL launches from a thread of its own. A rank
  * that is lost may show as an error here or in comm_device_failed, or not at all: what waits for the
  * stream needs a deadline and calls comm_device_failed meanwhile. After a failure every call fails.
  * Errors: ERR_UNSUPPORTED comm->device is NULL, ERR_UNAVAILABLE a rank is gone, ERR_TIMEOUT it does

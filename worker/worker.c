@@ -179,10 +179,11 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     listener_set_serving(w->listener, true); /* before a coordinator is told to come */
     TRY(group_announce(&w->group, listener_address(w->listener), err));
     log_line(LOG_LEVEL_INFO, "ready",
-             "rank=%d ranks=%d address=%s model=%s arithmetic=%s kernels=%s threads=%d "
-             "weights_mb=%zu kv_mb=%zu load_ms=%lld",
-             w->group.comm->rank, w->group.comm->size, listener_address(w->listener),
-             options->model, w->description.arithmetic, w->description.kernels, options->n_threads,
+             "rank=%d ranks=%d collectives=%s address=%s model=%s arithmetic=%s kernels=%s "
+             "threads=%d weights_mb=%zu kv_mb=%zu load_ms=%lld",
+             w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
+             listener_address(w->listener), options->model, w->description.arithmetic,
+             w->description.kernels, options->n_threads,
              model_weight_bytes(verifier_model(w->verifier)) >> 20,
              model_kv_bytes(verifier_model(w->verifier)) >> 20,
              (long long)(clock_now_ms() - start_ms));
