@@ -72,7 +72,8 @@ int comm_device_swap(struct comm *comm, int partner, const float *mine, float *t
 /* Adds data[n] of all ranks in place, in an order that depends on the number of ranks, on n and on
  * the machine: not comm_tree_sum's bits. Whoever uses it says that its sums are not rank-invariant. */
 int comm_device_sum(struct comm *comm, float *data, size_t n, void *stream, struct error *err);
-/* 0: as far as is known, all ranks are there. Does not wait; for the end of a step. */
+/* 0: as far as is known, all ranks are there; does not wait then. For the end of a step, and while one
+ * waits for the stream. */
 int comm_device_failed(struct comm *comm, struct error *err);
 
 /* A group of one; cannot fail and needs no closing. */

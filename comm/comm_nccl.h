@@ -27,7 +27,8 @@ struct comm_nccl_options {
  *   tree_sum, exchange   base's; without base ERR_UNSUPPORTED
  *   abort_group          aborts NCCL, then base's; without base it ends the process
  *   close                also of an unconnected one; at most 10 s for NCCL, which all ranks leave
- *                        together; then base's
+ *                        together; then base's. CUDA graphs with its calls are destroyed before:
+ *                        NCCL waits for their end
  * Errors: ERR_UNSUPPORTED no NCCL here, or too old a one (the sentence says which file lacks what),
  * ERR_ARGUMENT rank, size or base do not fit. */
 int comm_nccl_open_take(struct comm **comm, struct comm *base, int rank, int size,

@@ -212,7 +212,7 @@ START_TEST(join_address_is_the_lead_s_or_made_from_listen)
 }
 END_TEST
 
-START_TEST(listener_that_starts_refuses_streams)
+START_TEST(listener_that_starts_refuses_streams_and_one_that_serves_has_no_id)
 {
     const struct target_description offered = lead();
     struct rpc_client *client;
@@ -226,7 +226,11 @@ START_TEST(listener_that_starts_refuses_streams)
                                  INT64_MAX, &err));
         int rc = rpc_stream_receive(stream, &data, &len, clock_now_us() + 500000, &err);
         if (i == 0) CHECK_ERR(rc, ERR_UNAVAILABLE, "this group is still starting");
-        if (i == 1) ck_assert_int_eq(rc, ERR_TIMEOUT); /* taken */
+        if (i == 1) { /* taken */
+            ck_assert_int_eq(rc, ERR_TIMEOUT);
+            CHECK_ERR(join_ask(&theirs, &mine, address, 1, &err), ERR_TIMEOUT, "is complete");
+            ck_assert(theirs.is_busy && !theirs.has_nccl_id);
+        }
         listener_set_serving(listener, true);
         rpc_stream_close(stream);
     }
@@ -247,7 +251,7 @@ int main(void)
     tcase_add_test(cases, join_of_another_rank_or_size_is_refused_at_once);
     tcase_add_test(cases, join_of_a_lead_that_holds_something_else_names_it);
     tcase_add_test(cases, join_address_is_the_lead_s_or_made_from_listen);
-    tcase_add_test(cases, listener_that_starts_refuses_streams);
+    tcase_add_test(cases, listener_that_starts_refuses_streams_and_one_that_serves_has_no_id);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
