@@ -9,6 +9,7 @@
  *   old, no_id                       ncclGetVersion, ncclGetUniqueId
  *   init_refused, init_error         ncclCommInitRankConfig fails at once, or later
  *   init_hang, call_hang, finalize_hang   never ends; of the calls, the N-th (from 1)
+ *   send_refused                     an ncclSend, while the group that it is in succeeds
  *   call_refused, async              the N-th call fails at once; after it, the communicator has failed
  *   abort_hang, destroy_hang         the call does not return */
 #include <fcntl.h>
@@ -307,6 +308,7 @@ int ncclSend(const void *data, size_t n, int type, int peer, struct fake_comm *c
     (void)stream;
     if (!group_depth)
         return INVALID_USAGE; /* two ranks that send first would wait for each other */
+    if (is_fault("send_refused", comm->n_calls + 1, comm->rank)) return INVALID_ARGUMENT;
     group_comm = comm;
     return note(comm, peer, data, NULL, n, type);
 }

@@ -144,6 +144,23 @@ START_TEST(nccl_refused_call_of_one_rank_ends_both)
 }
 END_TEST
 
+static void send_is_refused(struct comm *comm)
+{
+    struct error err;
+    float data[4] = {1, 2, 3, 4}, theirs[4];
+    CHECK_OK(comm_nccl_connect(comm, NULL, &err));
+    CHECK_OK(comm_device_swap(comm, !comm->rank, data, theirs, 4, NULL, &err));
+    CHECK_ERR(comm_device_swap(comm, !comm->rank, data, theirs, 4, NULL, &err), ERR_INTERNAL,
+              "a swap (ncclSend, ncclRecv) failed");
+}
+
+START_TEST(nccl_refused_half_of_a_swap_is_a_failure_of_the_swap)
+{
+    run_fault("send_refused:2", send_is_refused);
+    check_counts(0, 0, 2);
+}
+END_TEST
+
 static void disagree(struct comm *comm)
 {
     struct error err;
@@ -267,6 +284,7 @@ int main(void)
     tcase_add_test(cases, nccl_close_without_the_others_ends_at_the_deadline_with_an_abort);
     tcase_add_test(cases, nccl_async_error_is_found_at_the_end_of_the_step_and_stays);
     tcase_add_test(cases, nccl_refused_call_of_one_rank_ends_both);
+    tcase_add_test(cases, nccl_refused_half_of_a_swap_is_a_failure_of_the_swap);
     tcase_add_test(cases, nccl_swap_of_two_sizes_does_not_hang);
     tcase_add_test(cases, nccl_call_that_hangs_ends_at_the_deadline);
     tcase_add_test(cases, nccl_finalize_that_hangs_becomes_an_abort);
