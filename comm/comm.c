@@ -24,6 +24,40 @@ void comm_close(struct comm *comm)
     if (comm) comm->ops->close(comm);
 }
 
+static int check_device(const struct comm *comm, struct error *err)
+{
+    if (comm->device) return 0;
+    return error_set(err, ERR_UNSUPPORTED,
+                     "ranks of kind \"%s\" have no collectives on device memory; NCCL has",
+                     comm->ops->name);
+}
+
+int comm_device_gather(struct comm *comm, const float *mine, float *all, size_t n, void *stream,
+                       struct error *err)
+{
+    int rc = check_device(comm, err);
+    return rc ? rc : comm->device->gather(comm, mine, all, n, stream, err);
+}
+
+int comm_device_swap(struct comm *comm, int partner, const float *mine, float *theirs, size_t n,
+                     void *stream, struct error *err)
+{
+    int rc = check_device(comm, err);
+    return rc ? rc : comm->device->swap(comm, partner, mine, theirs, n, stream, err);
+}
+
+int comm_device_sum(struct comm *comm, float *data, size_t n, void *stream, struct error *err)
+{
+    int rc = check_device(comm, err);
+    return rc ? rc : comm->device->sum(comm, data, n, stream, err);
+}
+
+int comm_device_failed(struct comm *comm, struct error *err)
+{
+    int rc = check_device(comm, err);
+    return rc ? rc : comm->device->failed(comm, err);
+}
+
 static int single_sum(struct comm *comm, float *data, size_t n, struct error *err)
 {
     (void)comm, (void)data, (void)n, (void)err;
@@ -51,7 +85,7 @@ static void single_close(struct comm *comm)
 
 static const struct comm_ops single_ops = {"single", single_sum, single_exchange, single_abort,
                                            single_close};
-static struct comm single = {&single_ops, 0, 1};
+static struct comm single = {.ops = &single_ops, .size = 1};
 
 struct comm *comm_single(void)
 {

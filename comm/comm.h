@@ -1,6 +1,8 @@
-/* Collectives among the ranks of a group. Three implementations stand behind one table: one process
- * alone, ranks as threads of one process (tests), MPI (comm_mpi.c); NCCL comes later.
- * All ranks call the same functions in the same order, from one thread each. */
+/* Collectives among the ranks of a group. Four implementations stand behind one table: one process
+ * alone, ranks as threads of one process (tests), MPI (comm_mpi.c), and NCCL for ranks with a GPU each
+ * (comm_nccl.c), which has a second table for device memory.
+ * All ranks call the same functions in the same order, from one thread each. C++ includes this within
+ * extern "C". */
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +12,7 @@
 struct comm;
 
 struct comm_ops {
-    const char *name; /* "single", "threads", "mpi" */
+    const char *name; /* "single", "threads", "mpi", "nccl" */
     int (*tree_sum)(struct comm *comm, float *data, size_t n, struct error *err);
     int (*exchange)(struct comm *comm, const void *mine, void *all, size_t n_bytes,
                     struct error *err);
@@ -18,9 +20,20 @@ struct comm_ops {
     void (*close)(struct comm *comm);
 };
 
+/* On device memory; pointers are the device's, stream is a cudaStream_t. See comm_device_*. */
+struct comm_device_ops {
+    int (*gather)(struct comm *comm, const float *mine, float *all, size_t n, void *stream,
+                  struct error *err);
+    int (*swap)(struct comm *comm, int partner, const float *mine, float *theirs, size_t n,
+                void *stream, struct error *err);
+    int (*sum)(struct comm *comm, float *data, size_t n, void *stream, struct error *err);
+    int (*failed)(struct comm *comm, struct error *err);
+};
+
 struct comm {
     const struct comm_ops *ops;
     int rank, size;
+    const struct comm_device_ops *device; /* NULL: host memory only */
 };
 
 /* Adds data[n] of all ranks in place; every rank gets the same bits. The order is promised: a
@@ -40,6 +53,28 @@ void comm_abort(struct comm *comm, int status);
 
 /* Accepts NULL. */
 void comm_close(struct comm *comm);
+
+/* Device memory. Each call puts work on the stream and returns; it may be captured into a CUDA graph,
+ * after the same call has run outside of one, since connections are made at the first use, and not in
+ * the capture mode "global", since NCCL launches from a thread of its own. A rank
+ * that is lost may show as an error here or in comm_device_failed, or not at all: what waits for the
+ * stream needs a deadline and calls comm_device_failed meanwhile. After a failure every call fails.
+ * Errors: ERR_UNSUPPORTED comm->device is NULL, ERR_UNAVAILABLE a rank is gone, ERR_TIMEOUT it does
+ * not answer, ERR_ARGUMENT no such partner, ERR_INTERNAL the ranks' calls do not fit together. */
+
+/* Every rank gives mine[n] and gets all[size][n], in rank order. mine may be all + rank * n. */
+int comm_device_gather(struct comm *comm, const float *mine, float *all, size_t n, void *stream,
+                       struct error *err);
+/* This rank and `partner` swap n floats; they must not overlap. With partner = rank ^ 1, ^ 2, ^ 4 and
+ * an addition after each this is comm_tree_sum. */
+int comm_device_swap(struct comm *comm, int partner, const float *mine, float *theirs, size_t n,
+                     void *stream, struct error *err);
+/* Adds data[n] of all ranks in place, in an order that depends on the number of ranks, on n and on
+ * the machine: not comm_tree_sum's bits. Whoever uses it says that its sums are not rank-invariant. */
+int comm_device_sum(struct comm *comm, float *data, size_t n, void *stream, struct error *err);
+/* 0: as far as is known, all ranks are there; does not wait then. For the end of a step, and while one
+ * waits for the stream. */
+int comm_device_failed(struct comm *comm, struct error *err);
 
 /* A group of one; cannot fail and needs no closing. */
 struct comm *comm_single(void);

@@ -214,7 +214,7 @@ int comm_threads_open(struct comm **comms, int size, struct error *err)
     for (int i = 0; i < size; i++) {
         struct threads_comm *part = NULL;
         TRY(mem_array(&part, 1, sizeof *part, err));
-        *part = (struct threads_comm){{&threads_ops, i, size}, group};
+        *part = (struct threads_comm){{.ops = &threads_ops, .rank = i, .size = size}, group};
         comms[i] = &part->comm;
     }
 out:

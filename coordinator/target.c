@@ -147,7 +147,8 @@ int target_connect(struct target *t, int64_t deadline_us, struct error *err)
         if (t->links[i].description.is_busy) {
             rc = error_set(
                 err, ERR_UNAVAILABLE,
-                "another coordinator is using the group at %s or left a step behind; one at a time",
+                "the group at %s is still starting, or another coordinator is using it or left a "
+                "step behind; one at a time",
                 t->links[i].address);
             goto out;
         }

@@ -215,6 +215,11 @@ bool rpc_call_is_cancelled(const struct rpc_call *call)
     return atomic_load(&call->is_cancelled);
 }
 
+bool rpc_call_is_server_healthy(const struct rpc_call *call, const char *service)
+{
+    return rpc_health_is_serving(call->server->health, service);
+}
+
 int64_t rpc_call_deadline_us(const struct rpc_call *call)
 {
     return call->deadline_us;

@@ -89,5 +89,6 @@ enum { N_RPC_HEALTH_METHODS = 2 };
 int rpc_health_open(struct rpc_health **health, struct error *err);
 void rpc_health_close(struct rpc_health *health);
 void rpc_health_set(struct rpc_health *health, const char *service, bool is_serving);
+bool rpc_health_is_serving(struct rpc_health *health, const char *service);
 /* Ends all watches, so that they do not keep the server from closing. */
 void rpc_health_shut(struct rpc_health *health);

@@ -111,6 +111,14 @@ void rpc_health_set(struct rpc_health *health, const char *service, bool is_serv
     if (!known) log_line(LOG_LEVEL_WARN, "health_name_refused", "service=%.64s", service);
 }
 
+bool rpc_health_is_serving(struct rpc_health *health, const char *service)
+{
+    pthread_mutex_lock(&health->lock);
+    bool is_serving = status_of(health, service) == HEALTH_SERVING;
+    pthread_mutex_unlock(&health->lock);
+    return is_serving;
+}
+
 void rpc_health_shut(struct rpc_health *health)
 {
     pthread_mutex_lock(&health->lock);

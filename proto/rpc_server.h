@@ -63,6 +63,9 @@ void rpc_call_finish(struct rpc_call *call, int code, const char *text);
 /* True once the client is gone. Any thread. */
 bool rpc_call_is_cancelled(const struct rpc_call *call);
 
+/* The health of the call's server under that name, as set last; false if never. Any thread. */
+bool rpc_call_is_server_healthy(const struct rpc_call *call, const char *service);
+
 /* Microseconds (clock_now_us) at which the client's patience ends; INT64_MAX = none. */
 int64_t rpc_call_deadline_us(const struct rpc_call *call);
 

@@ -15,6 +15,7 @@ enum {
     WIRE_DRAFT_MAX = 16, /* guesses of a lane */
     WIRE_ROW_IDS_MAX = 4096,
     WIRE_ROW_BEST_MAX = 1 << 20,
+    WIRE_NCCL_ID_BYTES = 128,
     WIRE_MESSAGE_BYTES_MAX = 64 << 20
 };
 
@@ -74,7 +75,9 @@ struct target_description {
     uint64_t model_fingerprint, tokenizer_fingerprint;
     int n_eos;
     int32_t eos_ids[16];
-    bool is_busy; /* another coordinator has the group, or left a step behind */
+    bool is_busy;     /* it starts, or another coordinator has the group or left a step behind */
+    bool has_nccl_id; /* rank 0 alone, while it waits for the other ranks */
+    uint8_t nccl_id[WIRE_NCCL_ID_BYTES];
 };
 
 /* A growing byte buffer that is reused from message to message; zero it before first use. */

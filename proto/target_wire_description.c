@@ -46,6 +46,10 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
     out->n_threads = (uint32_t)desc->n_threads;
     out->group = wire_string_copy(scratch, desc->group);
     out->is_busy = desc->is_busy;
+    if (desc->has_nccl_id) {
+        out->nccl_id =
+            (ProtobufCBinaryData){.len = sizeof desc->nccl_id, .data = wire_lend(desc->nccl_id)};
+    }
     bool is_whole =
         out->model && out->architecture && out->arithmetic && out->kernels && out->group;
     return is_whole ? &out->base : NULL;
@@ -128,6 +132,23 @@ out:
     return rc;
 }
 
+static int nccl_id_decode(const Outrider__Target__V1__Description *msg,
+                          struct target_description *desc, struct error *err)
+{
+    if (!msg->nccl_id.len) return 0;
+    if (msg->nccl_id.len != sizeof desc->nccl_id) {
+        return error_set(err, ERR_FORMAT, "nccl_id has %zu bytes, must have %zu or none",
+                         msg->nccl_id.len, sizeof desc->nccl_id);
+    }
+    if (desc->rank != 0) {
+        return error_set(err, ERR_FORMAT, "nccl_id comes from rank %d, only rank 0 has one",
+                         desc->rank);
+    }
+    memcpy(desc->nccl_id, msg->nccl_id.data, sizeof desc->nccl_id);
+    desc->has_nccl_id = true;
+    return 0;
+}
+
 static int eos_decode(const Outrider__Target__V1__Description *msg, struct target_description *desc,
                       struct error *err)
 {
@@ -163,6 +184,7 @@ int target_description_decode(const uint8_t *data, size_t len, struct target_des
     TRY(sizes_decode(msg, desc, err));
     desc->is_busy = msg->is_busy;
     TRY(ranks_decode(msg, desc, err));
+    TRY(nccl_id_decode(msg, desc, err));
     TRY(eos_decode(msg, desc, err));
     desc->model_fingerprint = msg->model_fingerprint;
     desc->tokenizer_fingerprint = msg->tokenizer_fingerprint;

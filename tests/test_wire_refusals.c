@@ -256,26 +256,27 @@ START_TEST(malformed_replies_are_refused)
 }
 END_TEST
 
+static const struct target_description good_description = {.n_layers = 1,
+                                                           .dim = 2,
+                                                           .n_heads = 3,
+                                                           .n_kv_heads = 4,
+                                                           .head_dim = 5,
+                                                           .ffn_dim = 6,
+                                                           .vocab_size = 7,
+                                                           .rank = 1,
+                                                           .n_ranks = 2,
+                                                           .n_slices = 4,
+                                                           .n_slots = 10,
+                                                           .n_kv_blocks = 11,
+                                                           .block_tokens = 12,
+                                                           .context_limit = 13,
+                                                           .max_step_tokens = 14,
+                                                           .max_step_rows = 15,
+                                                           .n_threads = 16,
+                                                           .n_eos = 1};
+
 START_TEST(description_refusals_name_the_field)
 {
-    const struct target_description good = {.n_layers = 1,
-                                            .dim = 2,
-                                            .n_heads = 3,
-                                            .n_kv_heads = 4,
-                                            .head_dim = 5,
-                                            .ffn_dim = 6,
-                                            .vocab_size = 7,
-                                            .rank = 1,
-                                            .n_ranks = 2,
-                                            .n_slices = 4,
-                                            .n_slots = 10,
-                                            .n_kv_blocks = 11,
-                                            .block_tokens = 12,
-                                            .context_limit = 13,
-                                            .max_step_tokens = 14,
-                                            .max_step_rows = 15,
-                                            .n_threads = 16,
-                                            .n_eos = 1};
     static const struct {
         size_t offset;
         int value;
@@ -302,12 +303,48 @@ START_TEST(description_refusals_name_the_field)
     CHECK_ERR(target_description_decode(unknown, 4097, &refused, &err), ERR_FORMAT,
               "a Description of 4097 bytes, at most 4096 are taken");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct target_description bad = good, got;
+        struct target_description bad = good_description, got;
         memcpy((char *)&bad + cases[i].offset, &cases[i].value, sizeof(int));
         CHECK_OK(target_description_encode(&buf, &bad, &err));
         CHECK_ERR(target_description_decode(buf.data, buf.len, &got, &err), ERR_FORMAT,
                   cases[i].text);
     }
+}
+END_TEST
+
+/* The description in buf with n more bytes, an nccl_id of len. */
+static int decode_with_id(uint8_t len, size_t n)
+{
+    struct target_description got;
+    size_t before = buf.len;
+    CHECK_OK(wire_buffer_reserve(&buf, before + 3 + n, &err));
+    memset(buf.data + before, 0x5a, 3 + n);
+    buf.data[before] = (27 << 3 & 0x7f) | 0x80 | 2; /* field 27, bytes */
+    buf.data[before + 1] = 27 << 3 >> 7;
+    buf.data[before + 2] = len;
+    int rc = target_description_decode(buf.data, before + 3 + n, &got, &err);
+    ck_assert(rc || got.nccl_id[len ? len - 1 : 0] == (len ? 0x5a : 0));
+    return rc;
+}
+
+START_TEST(nccl_id_of_another_size_or_rank_is_refused)
+{
+    struct target_description desc = good_description, got;
+    desc.rank = 0;
+    CHECK_OK(target_description_encode(&buf, &desc, &err));
+    CHECK_ERR(decode_with_id(1, 1), ERR_FORMAT, "nccl_id has 1 bytes, must have 128 or none");
+    CHECK_ERR(decode_with_id(127, 127), ERR_FORMAT, "nccl_id has 127 bytes");
+    CHECK_OK(decode_with_id(0, 0));
+    CHECK_ERR(decode_with_id(9, 8), ERR_FORMAT, "Description");
+    desc.has_nccl_id = true;
+    CHECK_OK(target_description_encode(&buf, &desc, &err));
+    CHECK_OK(target_description_decode(buf.data, buf.len, &got, &err));
+    ck_assert(got.has_nccl_id);
+    desc.rank = 1;
+    CHECK_OK(target_description_encode(&buf, &desc, &err));
+    CHECK_ERR(target_description_decode(buf.data, buf.len, &got, &err), ERR_FORMAT,
+              "nccl_id comes from rank 1, only rank 0 has one");
+    ck_assert(!got.has_nccl_id);
 }
 END_TEST
 
@@ -449,6 +486,7 @@ int main(void)
     tcase_add_test(tcase, slice_refusals_name_the_field);
     tcase_add_test(tcase, malformed_replies_are_refused);
     tcase_add_test(tcase, description_refusals_name_the_field);
+    tcase_add_test(tcase, nccl_id_of_another_size_or_rank_is_refused);
     tcase_add_test(tcase, request_refusals_name_the_field);
     tcase_add_test(tcase, bad_text_is_refused_on_both_sides);
     tcase_add_test(tcase, score_request_refusals_name_the_field);

@@ -11,16 +11,33 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "comm/comm_mpi.h"
+#include "comm/comm_nccl.h"
 #include "comm/roster.h"
+#include "worker/join.h"
 
 enum { ADDRESS_BYTES = 256, PORT_MAX = 65535 };
 
-/* Rank 0's random number names the group. */
+/* Whether the ranks meet without MPI. */
+static bool is_led(const struct group *group)
+{
+    return !group->world && group->comm->size > 1;
+}
+
+bool group_is_lead(const struct group *group)
+{
+    return is_led(group) && group->comm->rank == 0;
+}
+
+/* Rank 0's random number names the group; without MPI the others get it when they join. */
 static int share_id(struct group *group, struct error *err)
 {
     uint64_t mine = 0, *all = NULL;
     int rc = 0;
     if (getrandom(&mine, sizeof mine, 0) != (ssize_t)sizeof mine) mine = (uint64_t)getpid();
+    if (is_led(group)) {
+        snprintf(group->id, sizeof group->id, "%016" PRIx64, mine);
+        return 0;
+    }
     TRY(mem_array(&all, (size_t)group->comm->size, sizeof *all, err));
     TRY(comm_exchange(group->comm, &mine, all, sizeof mine, err));
     snprintf(group->id, sizeof group->id, "%016" PRIx64, all[0]);
@@ -29,19 +46,56 @@ out:
     return rc;
 }
 
-int group_open(struct group *group, struct error *err)
+static int check_options(const struct group_options *options, bool has_mpi, struct error *err)
+{
+    if (options->rank >= options->n_ranks) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--rank %d of --ranks %d: give --ranks, and ranks count from 0",
+                         options->rank, options->n_ranks);
+    }
+    if (has_mpi && options->n_ranks > 1) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--ranks %d: under mpirun it is mpirun that says the ranks; leave --rank "
+                         "and --ranks out",
+                         options->n_ranks);
+    }
+    if (options->n_ranks > 1 && options->collectives == GROUP_HOST) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--collectives host: %d ranks without mpirun can only meet over NCCL",
+                         options->n_ranks);
+    }
+    return 0;
+}
+
+/* NCCL on top of what there is; a group of one needs none. */
+static int open_nccl(struct group *group, struct error *err)
+{
+    const struct comm_nccl_options options = {.timeout_ms = group->options.timeout_s * 1000};
+    struct comm *base = group->world ? group->comm : NULL, *comm = NULL;
+    int rank = base ? base->rank : group->options.rank;
+    int size = base ? base->size : group->options.n_ranks;
+    if (size == 1) return 0;
+    int rc = comm_nccl_open_take(&comm, base, rank, size, &options, err);
+    if (!rc) group->comm = comm;
+    return rc;
+}
+
+int group_open(struct group *group, const struct group_options *options, struct error *err)
 {
     int rc = 0;
-    *group = (struct group){.comm = comm_single()};
-    if (comm_mpi_is_launched()) {
+    bool has_mpi = comm_mpi_is_launched();
+    *group = (struct group){.options = *options, .comm = comm_single()};
+    TRY(check_options(options, has_mpi, err));
+    if (has_mpi) {
         struct comm *part = NULL;
         TRY(comm_mpi_open(&group->world, err));
         TRY(comm_mpi_split(&part, group->world, ROSTER_WORKER, err));
         group->comm = part;
     }
+    if (options->n_ranks > 1 || options->collectives == GROUP_NCCL) TRY(open_nccl(group, err));
     TRY(share_id(group, err));
 out:
-    if (rc) group_close(group);
+    if (rc && !group->world) group_close(group); /* MPI would wait for ranks that wait for us */
     return rc;
 }
 
@@ -52,7 +106,7 @@ void group_close(struct group *group)
     *group = (struct group){0};
 }
 
-int group_agree(struct group *group, uint64_t digest, struct error *err)
+static int agree(struct group *group, uint64_t digest, struct error *err)
 {
     uint64_t *all = NULL;
     int rc = 0;
@@ -73,9 +127,50 @@ out:
     return rc;
 }
 
-int group_address(const struct group *group, const char *listen, char *out, struct error *err)
+int group_offer(struct group *group, struct target_description *mine, struct error *err)
 {
-    int rank = group->comm->rank, port = 0;
+    struct comm_nccl_id id;
+    _Static_assert(sizeof id == sizeof mine->nccl_id, "the wire carries NCCL's id");
+    if (!group_is_lead(group)) return 0;
+    int rc = comm_nccl_make_id(group->comm, &id, err);
+    if (rc) return rc;
+    memcpy(mine->nccl_id, &id, sizeof id);
+    mine->has_nccl_id = true;
+    return 0;
+}
+
+/* Ranks without MPI: all but rank 0 ask it for the id first. */
+static int join_led(struct group *group, struct target_description *mine, struct error *err)
+{
+    int rc = 0;
+    char lead[ADDRESS_BYTES];
+    struct comm_nccl_id id;
+    struct target_description theirs = *mine;
+    if (!group_is_lead(group)) {
+        TRY(join_address(group, lead, err));
+        TRY(join_ask(&theirs, mine, lead, group->options.timeout_s, err));
+    }
+    memcpy(&id, theirs.nccl_id, sizeof id);
+    TRY(comm_nccl_connect(group->comm, &id, err));
+    memcpy(group->id, theirs.group, sizeof group->id);
+    memcpy(mine->group, theirs.group, sizeof mine->group);
+out:
+    return rc;
+}
+
+int group_join(struct group *group, struct target_description *mine, uint64_t digest,
+               struct error *err)
+{
+    if (is_led(group)) return join_led(group, mine, err);
+    int rc = agree(group, digest, err);
+    if (!rc && group->comm->device) rc = comm_nccl_connect(group->comm, NULL, err);
+    return rc;
+}
+
+int group_address(const struct group *group, int rank, char *out, struct error *err)
+{
+    const char *listen = group->options.listen;
+    int port = 0;
     int n;
     if (strncmp(listen, "unix:", 5) == 0) {
         n = group->comm->size > 1 ? snprintf(out, ADDRESS_BYTES, "%s.%d", listen, rank)

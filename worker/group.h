@@ -1,30 +1,52 @@
-/* How a rank finds its group: alone, or under mpirun with only workers, or under one mpirun together
- * with the coordinator. */
+/* How a rank finds its group: alone; under mpirun with only workers; under one mpirun together with the
+ * coordinator; or without MPI, ranks with a GPU each that rank 0 leads (worker/join.h). */
 #pragma once
 
 #include <stdint.h>
 
 #include "comm/comm.h"
+#include "proto/target_wire.h"
 
 enum { GROUP_ID_BYTES = 64 };
 
+/* What adds up the ranks' sums. AUTO: NCCL without MPI, MPI otherwise. */
+enum group_collectives { GROUP_AUTO, GROUP_HOST, GROUP_NCCL };
+
+struct group_options {
+    int rank, n_ranks;  /* without MPI; 0 of 1: alone */
+    const char *listen; /* HOST:PORT (rank r takes PORT + r) or unix:PATH */
+    const char *lead;   /* where rank 0 can be called; NULL: as listen says */
+    enum group_collectives collectives;
+    int timeout_s; /* for all ranks to come */
+};
+
 struct group {
+    struct group_options options;
     struct comm *world;      /* everything mpirun started; NULL without mpirun */
     struct comm *comm;       /* the ranks of the target */
     char id[GROUP_ID_BYTES]; /* the same on all ranks, new at every start */
 };
 
-/* Joins. Errors: ERR_UNAVAILABLE MPI cannot start. */
-int group_open(struct group *group, struct error *err);
+/* Knows its rank and size then, but may not be connected. keeps the options' strings.
+ * Errors: ERR_UNAVAILABLE MPI cannot start, ERR_UNSUPPORTED NCCL cannot be loaded, ERR_ARGUMENT. */
+int group_open(struct group *group, const struct group_options *options, struct error *err);
 void group_close(struct group *group);
 
-/* All ranks must hold the same model, tokenizer and arithmetic; digest says so in one number.
- * Errors: ERR_ARGUMENT names the rank that differs. */
-int group_agree(struct group *group, uint64_t digest, struct error *err);
+/* Without MPI, rank 0 is the one that the others ask: it listens before it joins, and its description
+ * offers what they need. Fills that in; of other ranks and groups nothing is wanted. */
+bool group_is_lead(const struct group *group);
+int group_offer(struct group *group, struct target_description *mine, struct error *err);
 
-/* The address of this rank made from the group's: the port plus the rank, or ".RANK" behind a unix
+/* Waits for all ranks and connects them. They must hold the same model, tokenizer and arithmetic;
+ * digest says so in one number, mine in words; mine gets the group's id.
+ * Errors: ERR_ARGUMENT names the rank or the field that differs, ERR_TIMEOUT and ERR_UNAVAILABLE not
+ * all came. */
+int group_join(struct group *group, struct target_description *mine, uint64_t digest,
+               struct error *err);
+
+/* The address of a rank made from the group's: the port plus the rank, or ".RANK" behind a unix
  * socket's path; port 0 stays 0. out holds 256 bytes. Errors: ERR_ARGUMENT no such form. */
-int group_address(const struct group *group, const char *listen, char *out, struct error *err);
+int group_address(const struct group *group, int rank, char *out, struct error *err);
 
 /* Under one mpirun with the coordinator: tells it the address. bound is the address as bound; a
  * wildcard host is replaced by this host's name. */

@@ -11,7 +11,7 @@ struct listener {
     struct rpc_server *server;
     struct queue *queue;
     struct watchdog *dog;
-    struct wire_buffer description, busy_description;
+    struct wire_buffer description, busy_description, starting_description;
     struct rpc_call *current; /* the Run stream that is served; network thread only */
 };
 
@@ -44,6 +44,12 @@ out:
     return rc;
 }
 
+/* Until listener_set_serving; asked of the call, since the first may come before ls->server is set. */
+static bool is_starting(const struct rpc_call *call)
+{
+    return !rpc_call_is_server_healthy(call, "");
+}
+
 /* Somebody's stream, or the step that it left behind: where a rank hangs in that one, the group ends
  * soon, and whoever began on it now would lose a request. */
 static bool is_busy(const struct listener *ls)
@@ -51,12 +57,19 @@ static bool is_busy(const struct listener *ls)
     return ls->current || watchdog_is_armed(ls->dog);
 }
 
+static const struct wire_buffer *describe_now(const struct listener *ls,
+                                              const struct rpc_call *call)
+{
+    if (is_starting(call)) return &ls->starting_description;
+    return is_busy(ls) ? &ls->busy_description : &ls->description;
+}
+
 static void on_describe(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
     struct listener *ls = service;
     struct error err;
     (void)data, (void)len;
-    const struct wire_buffer *answer = is_busy(ls) ? &ls->busy_description : &ls->description;
+    const struct wire_buffer *answer = describe_now(ls, call);
     int rc = rpc_call_send(call, answer->data, answer->len, &err);
     rpc_call_finish(call, rc, rc ? err.text : "");
 }
@@ -67,6 +80,10 @@ static void on_run_open(struct rpc_call *call, void *service)
     struct listener *ls = service;
     struct error err;
     int rc = 0;
+    if (is_starting(call)) {
+        rc = error_set(&err, ERR_UNAVAILABLE, "this group is still starting");
+        goto out;
+    }
     if (is_busy(ls)) {
         rc = error_set(
             &err, ERR_UNAVAILABLE,
@@ -112,6 +129,22 @@ static const struct rpc_method methods[] = {
      .on_done = on_run_done},
 };
 
+/* Only while the group forms is there an id to take. */
+static int encode_descriptions(struct listener *ls, const struct target_description *description,
+                               struct error *err)
+{
+    int rc = 0;
+    struct target_description desc = *description;
+    desc.is_busy = true;
+    TRY(target_description_encode(&ls->starting_description, &desc, err));
+    desc.has_nccl_id = false;
+    TRY(target_description_encode(&ls->busy_description, &desc, err));
+    desc.is_busy = false;
+    TRY(target_description_encode(&ls->description, &desc, err));
+out:
+    return rc;
+}
+
 int listener_open(struct listener **listener, const char *address,
                   const struct target_description *description, struct queue *queue,
                   struct watchdog *dog, struct error *err)
@@ -122,10 +155,7 @@ int listener_open(struct listener **listener, const char *address,
     TRY(mem_array(&ls, 1, sizeof *ls, err));
     ls->queue = queue;
     ls->dog = dog;
-    struct target_description busy = *description;
-    busy.is_busy = true;
-    TRY(target_description_encode(&ls->description, description, err));
-    TRY(target_description_encode(&ls->busy_description, &busy, err));
+    TRY(encode_descriptions(ls, description, err));
     const struct rpc_server_options options = {
         .address = address,
         .methods = methods,
@@ -146,6 +176,7 @@ void listener_close(struct listener *ls, int grace_ms)
     if (ls->server) rpc_server_close(ls->server, grace_ms);
     wire_buffer_free(&ls->description);
     wire_buffer_free(&ls->busy_description);
+    wire_buffer_free(&ls->starting_description);
     free(ls);
 }
 

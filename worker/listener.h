@@ -25,8 +25,10 @@ struct listened {
 
 void listened_free(struct listened *item);
 
-/* Serves at address; queue is kept and fed. dog (kept) is hastened when the coordinator goes away in
- * mid-step: a step that not all ranks have got would never end. */
+/* Answers at address, as a group that is still starting until listener_set_serving: Describe says
+ * busy and offers the NCCL id if there is one, streams are refused. queue is kept and fed. dog (kept)
+ * is hastened when the coordinator goes away in mid-step: a step that not all ranks have got would
+ * never end. */
 int listener_open(struct listener **listener, const char *address,
                   const struct target_description *description, struct queue *queue,
                   struct watchdog *dog, struct error *err);

@@ -19,6 +19,11 @@ enum {
     OPT_STEP_TOKENS,
     OPT_STEP_ROWS,
     OPT_STEP_TIMEOUT,
+    OPT_RANK,
+    OPT_RANKS,
+    OPT_LEAD,
+    OPT_COLLECTIVES,
+    OPT_JOIN_TIMEOUT,
     OPT_LOG_LEVEL
 };
 
@@ -33,6 +38,14 @@ static const struct argp_option options[] = {
     {"max-step-rows", OPT_STEP_ROWS, "N", 0, "rows of logits of a step; default 64", 0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
      "a step that takes longer ends the group; default 120", 0},
+    {"ranks", OPT_RANKS, "T", 0,
+     "without mpirun: ranks of the group, one GPU each, that meet over NCCL; default 1", 0},
+    {"rank", OPT_RANK, "R", 0, "without mpirun: which of them this is, from 0", 0},
+    {"lead", OPT_LEAD, "ADDRESS", 0, "where rank 0 can be called; default as --listen says", 0},
+    {"collectives", OPT_COLLECTIVES, "NAME", 0,
+     "what adds up the ranks' sums: host (MPI), nccl (GPUs), or auto: nccl with --ranks", 0},
+    {"join-timeout", OPT_JOIN_TIMEOUT, "SECONDS", 0,
+     "until all ranks must have come, where they meet over NCCL; default 60", 0},
     {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
     {0},
 };
@@ -53,6 +66,43 @@ static int parse_number(struct argp_state *state, int *out, const char *name, co
     return 0;
 }
 
+static int parse_collectives(struct argp_state *state, enum group_collectives *out,
+                             const char *text)
+{
+    static const char *const words[] = {"auto", "host", "nccl"}; /* in the enum's order */
+    struct arguments *args = state->input;
+    int index = 0;
+    if (options_word(&index, "--collectives", text, words, 3, &args->err)) {
+        argp_failure(state, 2, 0, "%s", args->err.text);
+    }
+    *out = (enum group_collectives)index;
+    return 0;
+}
+
+static int parse_group_option(int key, char *arg, struct argp_state *state)
+{
+    struct arguments *args = state->input;
+    struct group_options *group = &args->worker.group;
+    switch (key) {
+    case 'l':
+        group->listen = arg;
+        return 0;
+    case OPT_RANK:
+        return parse_number(state, &group->rank, "--rank", arg, 0, 63);
+    case OPT_RANKS:
+        return parse_number(state, &group->n_ranks, "--ranks", arg, 1, 64);
+    case OPT_LEAD:
+        group->lead = arg;
+        return 0;
+    case OPT_COLLECTIVES:
+        return parse_collectives(state, &group->collectives, arg);
+    case OPT_JOIN_TIMEOUT:
+        return parse_number(state, &group->timeout_s, "--join-timeout", arg, 1, 86400);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct arguments *args = state->input;
@@ -60,9 +110,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'm':
         w->model = arg;
-        return 0;
-    case 'l':
-        w->listen = arg;
         return 0;
     case 's':
         return parse_number(state, &w->n_slots, "--slots", arg, 1, 1024);
@@ -89,7 +136,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         if (!w->model) argp_failure(state, 2, 0, "--model is missing");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return parse_group_option(key, arg, state);
     }
 }
 
@@ -103,7 +150,7 @@ int main(int argc, char **argv)
 {
     static struct worker *worker; /* the signal thread looks at it */
     struct arguments args = {
-        .worker = {.listen = "127.0.0.1:7071",
+        .worker = {.group = {.n_ranks = 1, .listen = "127.0.0.1:7071", .timeout_s = 60},
                    .n_slots = 4,
                    .max_step_tokens = 512,
                    .max_step_rows = 64,

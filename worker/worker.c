@@ -56,12 +56,16 @@ static int open_tokenizer(struct worker *w, struct error *err)
     return tokenizer_open(&w->tokenizer, w->options.model, err);
 }
 
-static void describe(struct worker *w, const struct verifier_options *vo)
+/* Everything but the weights is known: rank 0 tells others of itself before it loads them.
+ * Errors: ERR_ARGUMENT the model cannot be cut for so many ranks. */
+static int describe(struct worker *w, const struct verifier_options *vo, struct error *err)
 {
     const struct model_config *cfg = checkpoint_config(w->checkpoint);
-    const struct shard *shard = model_shard(verifier_model(w->verifier));
+    struct shard shard;
     struct target_description *d = &w->description;
     int limit = config_context_limit(cfg), kv = vo->n_kv_blocks * KV_BLOCK_TOKENS;
+    int rc = shard_init(&shard, cfg, vo->n_vocab, w->group.comm->rank, w->group.comm->size, err);
+    if (rc) return rc;
     *d = (struct target_description){
         .n_layers = cfg->n_layers,
         .dim = cfg->dim,
@@ -70,9 +74,9 @@ static void describe(struct worker *w, const struct verifier_options *vo)
         .head_dim = cfg->head_dim,
         .ffn_dim = cfg->ffn_dim,
         .vocab_size = vo->n_vocab,
-        .rank = shard->rank,
-        .n_ranks = shard->n_ranks,
-        .n_slices = shard->n_slices,
+        .rank = shard.rank,
+        .n_ranks = shard.n_ranks,
+        .n_slices = shard.n_slices,
         .n_slots = vo->n_slots,
         .n_kv_blocks = vo->n_kv_blocks,
         .block_tokens = KV_BLOCK_TOKENS,
@@ -90,6 +94,7 @@ static void describe(struct worker *w, const struct verifier_options *vo)
     snprintf(d->arithmetic, sizeof d->arithmetic, "%.31s", w->backend->ops->arithmetic);
     snprintf(d->kernels, sizeof d->kernels, "%.31s", w->backend->ops->kernels(w->backend));
     snprintf(d->group, sizeof d->group, "%s", w->group.id);
+    return 0;
 }
 
 static uint64_t mix(uint64_t digest, uint64_t value)
@@ -110,8 +115,8 @@ static uint64_t digest(const struct worker *w, const struct verifier_options *vo
     return mix(d, (uint64_t)vo->max_step_rows);
 }
 
-/* The model's part: everything below the wire. */
-static int open_model(struct worker *w, struct verifier_options *vo, struct error *err)
+/* What tells whether this rank fits its group; the weights are loaded when it does. */
+static int open_parts(struct worker *w, struct verifier_options *vo, struct error *err)
 {
     int rc = 0;
     TRY(checkpoint_open(&w->checkpoint, w->options.model, err));
@@ -129,8 +134,25 @@ static int open_model(struct worker *w, struct verifier_options *vo, struct erro
         .max_step_rows = w->options.max_step_rows,
         .n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size,
     };
-    TRY(group_agree(&w->group, digest(w, vo), err));
-    TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, vo, err));
+    TRY(describe(w, vo, err));
+out:
+    return rc;
+}
+
+static int listen_at(struct worker *w, const char *address, struct error *err)
+{
+    return listener_open(&w->listener, address, &w->description, w->queue, w->dog, err);
+}
+
+/* Rank 0 of ranks without MPI listens first: the others ask it where to meet. */
+static int join(struct worker *w, const char *address, uint64_t digest_value, struct error *err)
+{
+    int rc = 0;
+    if (group_is_lead(&w->group)) {
+        TRY(group_offer(&w->group, &w->description, err));
+        TRY(listen_at(w, address, err));
+    }
+    TRY(group_join(&w->group, &w->description, digest_value, err));
 out:
     return rc;
 }
@@ -145,22 +167,24 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     *worker = NULL;
     TRY(mem_array(&w, 1, sizeof *w, err));
     w->options = *options;
-    TRY(group_open(&w->group, err));
-    TRY(group_address(&w->group, options->listen, address, err));
-    TRY(open_model(w, &vo, err));
-    describe(w, &vo);
+    TRY(group_open(&w->group, &options->group, err));
+    TRY(group_address(&w->group, w->group.comm->rank, address, err));
+    TRY(open_parts(w, &vo, err));
     TRY(arena_open(&w->arena, DECODE_ARENA_BYTES, err));
     TRY(queue_open(&w->queue, QUEUE_STEPS, err));
     TRY(watchdog_open(&w->dog, on_stuck, w, err));
-    TRY(listener_open(&w->listener, address, &w->description, w->queue, w->dog, err));
+    TRY(join(w, address, digest(w, &vo), err));
+    TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, &vo, err));
+    if (!w->listener) TRY(listen_at(w, address, err));
+    listener_set_serving(w->listener, true); /* before a coordinator is told to come */
     TRY(group_announce(&w->group, listener_address(w->listener), err));
-    listener_set_serving(w->listener, true);
     log_line(LOG_LEVEL_INFO, "ready",
-             "rank=%d ranks=%d address=%s model=%s arithmetic=%s kernels=%s threads=%d "
-             "weights_mb=%zu kv_mb=%zu load_ms=%lld",
-             w->group.comm->rank, w->group.comm->size, listener_address(w->listener),
-             options->model, w->description.arithmetic, w->description.kernels,
-             options->backend.n_threads, model_weight_bytes(verifier_model(w->verifier)) >> 20,
+             "rank=%d ranks=%d collectives=%s address=%s model=%s arithmetic=%s kernels=%s "
+             "threads=%d weights_mb=%zu kv_mb=%zu load_ms=%lld",
+             w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
+             listener_address(w->listener), options->model, w->description.arithmetic,
+             w->description.kernels, options->backend.n_threads,
+             model_weight_bytes(verifier_model(w->verifier)) >> 20,
              model_kv_bytes(verifier_model(w->verifier)) >> 20,
              (long long)(clock_now_ms() - start_ms));
     *worker = w;

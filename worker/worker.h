@@ -3,12 +3,13 @@
 
 #include "base/error.h"
 #include "model/backend_open.h"
+#include "worker/group.h"
 
 struct worker;
 
 struct worker_options {
-    const char *model;              /* folder or synthetic:... */
-    const char *listen;             /* HOST:PORT (rank r takes PORT + r) or unix:PATH */
+    const char *model; /* folder or synthetic:... */
+    struct group_options group;
     struct backend_options backend; /* its rank is set by the group */
     int n_slots;
     int kv_tokens; /* 0: as many as the context, at most 8192 */

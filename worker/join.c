@@ -1,0 +1,118 @@
+/* A rank asks its lead. Rank 0 may start later, may still be the one of a group that is just ending, or
+ * may have been given a wrong address: so it is asked again until the deadline, and only an answer that
+ * more time will not change ends it before. */
+#include "worker/join.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "proto/rpc_client.h"
+
+enum { ADDRESS_BYTES = 256, AGAIN_MS = 200 };
+
+int join_address(const struct group *group, char *out, struct error *err)
+{
+    const char *lead = group->options.lead, *listen = group->options.listen;
+    const char *colon = strrchr(listen, ':');
+    if (lead) {
+        if (snprintf(out, ADDRESS_BYTES, "%s", lead) < ADDRESS_BYTES) return 0;
+        return error_set(err, ERR_ARGUMENT, "--lead %s is too long", lead);
+    }
+    if (strncmp(listen, "unix:", 5) != 0 && colon && strcmp(colon, ":0") == 0) {
+        return error_set(err, ERR_ARGUMENT, "--listen %s does not say where rank 0 is; give --lead",
+                         listen);
+    }
+    return group_address(group, 0, out, err);
+}
+
+static int differs(const struct target_description *mine, const char *lead, const char *what,
+                   struct error *err)
+{
+    return error_set(err, ERR_ARGUMENT,
+                     "rank %d has another %s than rank 0 at %s; start all ranks with the same "
+                     "files and flags",
+                     mine->rank, what, lead);
+}
+
+static int compare(const struct target_description *theirs, const struct target_description *mine,
+                   const char *lead, struct error *err)
+{
+    const struct {
+        bool is_equal;
+        const char *what;
+    } fields[] = {
+        {theirs->model_fingerprint == mine->model_fingerprint, "model"},
+        {theirs->tokenizer_fingerprint == mine->tokenizer_fingerprint, "tokenizer"},
+        {strcmp(theirs->arithmetic, mine->arithmetic) == 0, "arithmetic"},
+        {theirs->n_slices == mine->n_slices, "number of slices"},
+        {theirs->n_slots == mine->n_slots, "--slots"},
+        {theirs->n_kv_blocks == mine->n_kv_blocks, "--kv-tokens"},
+        {theirs->max_step_tokens == mine->max_step_tokens, "--max-step-tokens"},
+        {theirs->max_step_rows == mine->max_step_rows, "--max-step-rows"},
+    };
+    if (theirs->rank != 0) {
+        return error_set(err, ERR_ARGUMENT,
+                         "the worker at %s is rank %d; --lead is the address of rank 0", lead,
+                         theirs->rank);
+    }
+    if (theirs->n_ranks != mine->n_ranks) {
+        return error_set(err, ERR_ARGUMENT,
+                         "the worker at %s has a group of %d ranks, ours has %d: --ranks must be "
+                         "the same",
+                         lead, theirs->n_ranks, mine->n_ranks);
+    }
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (!fields[i].is_equal) return differs(mine, lead, fields[i].what, err);
+    }
+    return 0;
+}
+
+/* One call. Errors: ERR_UNAVAILABLE and ERR_TIMEOUT are worth another. */
+static int ask_once(struct rpc_client *client, struct wire_buffer *reply,
+                    struct target_description *theirs, const struct target_description *mine,
+                    const char *lead, int64_t deadline_us, struct error *err)
+{
+    int rc = 0;
+    TRY(rpc_client_call(client, lead, "/outrider.target.v1.Target/Describe", NULL, 0, false,
+                        deadline_us, reply, err));
+    TRY(target_description_decode(reply->data, reply->len, theirs, err));
+    TRY(compare(theirs, mine, lead, err));
+    if (!theirs->has_nccl_id) {
+        rc = error_set(err, ERR_UNAVAILABLE, "rank 0 at %s waits for nobody: its group is complete",
+                       lead);
+    }
+out:
+    return rc;
+}
+
+int join_ask(struct target_description *theirs, const struct target_description *mine,
+             const char *lead, int timeout_s, struct error *err)
+{
+    const struct timespec pause = {.tv_nsec = AGAIN_MS * 1000000L};
+    int64_t deadline_us = clock_now_us() + (int64_t)timeout_s * 1000000;
+    struct rpc_client *client = NULL;
+    struct wire_buffer reply = {0};
+    struct error why = {0}; /* the last reason but the deadline itself */
+    int rc = rpc_client_open(&client, err);
+    while (!rc) {
+        rc = ask_once(client, &reply, theirs, mine, lead, deadline_us, err);
+        if (rc != ERR_UNAVAILABLE && rc != ERR_TIMEOUT) break;
+        if (rc == ERR_UNAVAILABLE || !why.code) why = *err;
+        if (clock_now_us() >= deadline_us) {
+            rc = error_set(err, ERR_TIMEOUT,
+                           "rank %d has not found its group within %d s: %.300s; start rank 0, or "
+                           "correct --lead",
+                           mine->rank, timeout_s, why.text);
+            break;
+        }
+        log_line(LOG_LEVEL_DEBUG, "lead_not_ready", "address=%s text=\"%s\"", lead, err->text);
+        nanosleep(&pause, NULL);
+        rc = 0;
+    }
+    rpc_client_close(client);
+    wire_buffer_free(&reply);
+    return rc;
+}
