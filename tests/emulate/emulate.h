@@ -224,7 +224,7 @@ struct emulate_launch {
 
 /* Runs all blocks; in emulate.cpp. The launch has been checked. */
 void emulate_run(const emulate_launch &launch);
-/* Checks the configuration and gives the launch to the stream; in emulate_stream.cpp. */
+/* Checks the configuration and gives the launch to the stream; in emulate_launch.cpp. */
 cudaError_t emulate_submit(const cudaLaunchConfig_t *config, emulate_launch launch);
 
 template <class... Parameters, class... Arguments>

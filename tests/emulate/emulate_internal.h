@@ -36,6 +36,11 @@ bool emulate_is_device(const void *pointer);
 void emulate_guard_write(unsigned char *at, size_t bytes);
 bool emulate_guard_is_intact(const unsigned char *at, size_t bytes);
 
+typedef std::function<void()> emulate_work;
+
+/* The stream runs the work when somebody waits for it; a capture keeps it instead. Errors: those of
+ * captures, cudaErrorInvalidResourceHandle. */
+cudaError_t emulate_give(cudaStream_t stream, emulate_work work);
 /* Runs what has been given to all streams (cudaDeviceSynchronize). */
 void emulate_drain_all();
 /* cudaSuccess, or the error of a call that a capture of this thread forbids; the capture is then lost. */

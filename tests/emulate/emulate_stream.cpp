@@ -11,15 +11,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <memory>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "emulate_internal.h"
-
-typedef std::function<void()> emulate_work;
 
 struct capture {
     CUstream_st *origin;
@@ -66,7 +63,6 @@ typedef std::lock_guard<std::recursive_mutex> guard;
 CUstream_st legacy = {true, {}, nullptr, 0, 0};
 std::set<CUstream_st *> streams = {&legacy};
 std::vector<capture *> captures;
-std::map<const void *, size_t> shared_limits; /* of kernels with the attribute */
 
 CUstream_st *stream_of(cudaStream_t stream)
 {
@@ -106,7 +102,9 @@ cudaError_t lose(capture *c, cudaError_t error)
     return emulate_error(error);
 }
 
-cudaError_t submit(cudaStream_t given, emulate_work work)
+} // namespace
+
+cudaError_t emulate_give(cudaStream_t given, emulate_work work)
 {
     CUstream_st *stream = stream_of(given);
     if (!streams.count(stream)) return emulate_error(cudaErrorInvalidResourceHandle);
@@ -126,32 +124,6 @@ cudaError_t submit(cudaStream_t given, emulate_work work)
     if (is_eager()) drain(stream);
     return cudaSuccess;
 }
-
-cudaError_t check_launch(const cudaLaunchConfig_t *config, const emulate_launch &launch)
-{
-    dim3 g = launch.grid, b = launch.block;
-    if (g.x == 0 || g.y == 0 || g.z == 0 || b.x == 0 || b.y == 0 || b.z == 0 || g.x > 0x7fffffffu ||
-        g.y > 65535 || g.z > 65535 || b.x > 1024 || b.y > 1024 || b.z > 64 ||
-        b.x * b.y * b.z > EMULATE_BLOCK_MAX) {
-        return emulate_error(cudaErrorInvalidConfiguration, launch.text);
-    }
-    auto limit = shared_limits.find(launch.function);
-    if (launch.shared_bytes >
-        (limit == shared_limits.end() ? EMULATE_SHARED_DEFAULT : limit->second)) {
-        return emulate_error(cudaErrorInvalidValue, launch.text);
-    }
-    for (unsigned i = 0; i < config->numAttrs; i++) {
-        const cudaLaunchAttribute &a = config->attrs[i];
-        bool has_cluster = a.id == cudaLaunchAttributeClusterDimension &&
-                           a.val.clusterDim.x * a.val.clusterDim.y * a.val.clusterDim.z != 1;
-        if (has_cluster || (a.id == cudaLaunchAttributeCooperative && a.val.cooperative)) {
-            return emulate_error(cudaErrorNotSupported, launch.text);
-        }
-    }
-    return cudaSuccess;
-}
-
-} // namespace
 
 void emulate_drain_all()
 {
@@ -182,24 +154,6 @@ cudaError_t emulate_check_capture()
 
 /* --- Work --- */
 
-cudaError_t emulate_submit(const cudaLaunchConfig_t *config, emulate_launch launch)
-{
-    guard lock(emulate_mutex());
-    cudaError_t error = check_launch(config, launch);
-    if (error != cudaSuccess) return error;
-    return submit(config->stream, [launch] { emulate_run(launch); });
-}
-
-cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attribute, int value)
-{
-    guard lock(emulate_mutex());
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || size_t(value) > EMULATE_SHARED_MAX)
-        return emulate_error(cudaErrorInvalidValue);
-    shared_limits[function] = size_t(value);
-    return cudaSuccess;
-}
-
 /* To and from memory that is not pinned CUDA copies through buffers of its own: the source is read
  * before the call returns, the target is written before it does. A capture refuses neither. */
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
@@ -212,12 +166,12 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
     if (!is_captured && !emulate_is_device(src) && !emulate_is_pinned(src)) {
         const unsigned char *first = static_cast<const unsigned char *>(src);
         auto staged = std::make_shared<std::vector<unsigned char>>(first, first + bytes);
-        return submit(stream, [=] {
+        return emulate_give(stream, [=] {
             emulate_memory_access access;
             memcpy(dst, staged->data(), bytes);
         });
     }
-    error = submit(stream, [=] {
+    error = emulate_give(stream, [=] {
         emulate_memory_access access;
         memmove(dst, src, bytes);
     });
@@ -231,7 +185,7 @@ cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t str
     guard lock(emulate_mutex());
     cudaError_t error = emulate_check_copy(dst, dst, bytes, cudaMemcpyDeviceToDevice);
     if (error != cudaSuccess || bytes == 0) return error;
-    return submit(stream, [=] {
+    return emulate_give(stream, [=] {
         emulate_memory_access access;
         memset(dst, value, bytes);
     });
@@ -320,7 +274,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t given, cudaEvent_t event, unsigned)
         return cudaSuccess;
     }
     if (stream->captured_by) return lose(stream->captured_by, cudaErrorStreamCaptureIsolation);
-    return submit(given, [record] {
+    return emulate_give(given, [record] {
         while (!record->is_done && !record->stream->queue.empty()) {
             emulate_work work = std::move(record->stream->queue.front());
             record->stream->queue.pop_front();
@@ -357,7 +311,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t given)
     *record = {stream, false, stream->captured_by, stream->n_given, {}};
     event->record = record;
     if (stream->captured_by) return cudaSuccess;
-    return submit(given, [record] {
+    return emulate_give(given, [record] {
         record->is_done = true;
         record->time = std::chrono::steady_clock::now();
     });
@@ -462,7 +416,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     guard lock(emulate_mutex());
     auto nodes = std::make_shared<std::vector<emulate_work>>(exec->nodes);
-    return submit(stream, [nodes] {
+    return emulate_give(stream, [nodes] {
         for (const emulate_work &node : *nodes)
             node();
     });

@@ -1,5 +1,8 @@
 /* Streams, graphs, memory and refused launches of the emulator. */
+#include <csignal>
 #include <cstring>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 #include "test_emulate.h"
@@ -200,6 +203,24 @@ void copies_stay_inside_their_memory()
     CHECK(cudaHostUnregister(host) == cudaErrorHostMemoryNotRegistered);
 }
 
+/* With EMULATED_MEMORY=protected, which ctest sets once, a child that reads device memory dies. */
+void the_host_cannot_reach_the_device()
+{
+    const char *mode = getenv("EMULATED_MEMORY");
+    if (!mode || strcmp(mode, "protected") != 0) return;
+    volatile float *device = device_of<float>(nullptr, 4);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL); /* a sanitizer has its own */
+        _exit(device[1] == 0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+          WTERMSIG(status) == SIGSEGV);
+    CHECK_CUDA(cudaFree(const_cast<float *>(device)));
+}
+
 void the_device_is_described()
 {
     int count, major, n_multiprocessors;
@@ -224,5 +245,6 @@ void test_host()
     captures_refuse_waiting();
     launches_beyond_the_device_are_refused();
     copies_stay_inside_their_memory();
+    the_host_cannot_reach_the_device();
     the_device_is_described();
 }

@@ -1,0 +1,366 @@
+/* Speculation against plain decoding of one pair, in one process without the wire: what the two models and
+ * the acceptance alone are worth on a device.
+ *
+ *   bench_pair --target MODEL --draft MODEL [--device cpu] [--draft-device cpu] [--k 1,2,4,6,8]
+ *              [--temperature 1] [--tokens 200] [--context 32] [--pairs 20] [--support 64]
+ *
+ * Per K the arms "K guesses" and "plain" alternate text by text; both begin behind the same prompt of
+ * random ids. Printed: tokens per second of both, their ratio as the median of the pairs with
+ * quartiles, alpha, tokens per round, t_d of a guess, t_v of a step with 1 and K + 1 rows, and
+ *   design 7   t_v(1) E / (K t_d + t_v(K + 1)) with E = (1 - alpha^(K + 1)) / (1 - alpha), what
+ *              docs/design.md section 7 predicts where there is no wire */
+#include <argp.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/options.h"
+#include "bench/bench_util.h"
+#include "model/accept.h"
+#include "model/backend_argp.h"
+#include "model/model.h"
+#include "model/select.h"
+
+enum {
+    K_MAX = 16,
+    TEXT_MAX = 4096,
+    BLOCKS_MAX = TEXT_MAX / 16 + 2,
+    ARENA_BYTES = 64 << 20,
+    CHUNK = 64
+};
+
+struct settings {
+    const char *target, *draft, *draft_device;
+    struct backend_options backend;
+    int32_t k[K_MAX];
+    int n_k, n_tokens, context, n_pairs, support;
+    float temperature;
+};
+
+/* A model and how far its KV has been written for the text underway. */
+struct side {
+    struct checkpoint *ck;
+    struct backend *be;
+    struct model *model;
+    int n_kv;
+};
+
+struct pair {
+    struct side target, draft;
+    const struct settings *settings;
+    struct sampling_params params;
+    enum accept_rule rule;
+    struct arena arena;
+    struct select_item *scratch;
+    struct sparse_dist q[K_MAX];
+    int32_t blocks[BLOCKS_MAX], text[TEXT_MAX + K_MAX + 1];
+    int n_text;
+    uint64_t seed;
+
+    /* Sums of the text underway. */
+    int64_t draft_ns, verify_ns;
+    int n_rounds, n_drafted, n_accepted, n_rejections, n_committed;
+};
+
+static int side_open(struct side *side, const char *name, const struct backend_options *backend,
+                     struct error *err)
+{
+    int rc = 0;
+    const struct model_options mo = {.n_kv_blocks = BLOCKS_MAX,
+                                     .max_tokens = CHUNK + K_MAX,
+                                     .max_rows = K_MAX + 1,
+                                     .max_lanes = 1};
+    TRY(checkpoint_open(&side->ck, name, err));
+    TRY(backend_open(&side->be, backend, err));
+    TRY(model_open(&side->model, side->ck, comm_single(), side->be, &mo, err));
+out:
+    return rc;
+}
+
+static void side_close(struct side *side)
+{
+    model_close(side->model);
+    if (side->be) side->be->ops->close(side->be);
+    checkpoint_close(side->ck);
+}
+
+/* Feeds text[n_kv .. end); rows behind the last n_rows tokens. */
+static int side_feed(struct pair *p, struct side *side, int end, int n_rows, struct error *err)
+{
+    struct forward_row rows[K_MAX + 1];
+    int rc = 0;
+    while (side->n_kv < end) {
+        int n = end - side->n_kv > CHUNK + K_MAX ? CHUNK : end - side->n_kv;
+        const struct forward_lane lane = {side->n_kv, n, p->text + side->n_kv, p->blocks};
+        bool is_last = side->n_kv + n == end;
+        for (int i = 0; i < n_rows; i++) {
+            rows[i] = (struct forward_row){0, n - n_rows + i};
+        }
+        TRY(model_forward(side->model, &lane, 1, rows, is_last ? n_rows : 0, err));
+        side->n_kv += n;
+    }
+out:
+    return rc;
+}
+
+static int propose(struct pair *p, int k, struct error *err)
+{
+    int rc = 0, n, n_best = p->params.temperature > 0 ? p->settings->support : 1;
+    size_t support = (size_t)p->settings->support;
+    for (int i = 0; i < k; i++) {
+        const struct rng_address at = {p->seed, (uint32_t)(p->n_text + i), (uint32_t)p->n_text};
+        TRY(side_feed(p, &p->draft, p->n_text + i, 1, err));
+        p->q[i] = (struct sparse_dist){
+            .ids = arena_take(&p->arena, support, sizeof(int32_t)),
+            .p = arena_take(&p->arena, support, sizeof(float)),
+        };
+        TRY(model_best(p->draft.model, 0, n_best, &p->arena, p->scratch, &n, err));
+        sampling_draft_best(p->scratch, n, &p->params, &p->q[i]);
+        p->text[p->n_text + i] = sparse_draw(&p->q[i], rng_uniform(&at, RNG_DRAFT, 0));
+    }
+out:
+    return rc;
+}
+
+/* Rows behind the last committed token and k guesses. */
+static int verify(struct pair *p, int k, struct target_row *rows, struct error *err)
+{
+    struct row_wish wishes[K_MAX + 1];
+    struct row_query queries[K_MAX + 1];
+    int rc = 0, bad, n_slices = model_shard(p->target.model)->n_slices;
+    struct slice_row *slices = arena_take(&p->arena, (size_t)((k + 1) * n_slices), sizeof *slices);
+    TRY(side_feed(p, &p->target, p->n_text + k, k + 1, err));
+    for (int i = 0; i <= k; i++) {
+        const struct rng_address at = {p->seed, (uint32_t)(p->n_text + i), (uint32_t)p->n_text};
+        target_row_wish(p->rule, &p->params, i < k ? &p->q[i] : NULL, &at, false, &wishes[i]);
+        queries[i] = (struct row_query){i, &wishes[i]};
+    }
+    TRY(model_answer(p->target.model, queries, k + 1, &p->arena, slices, &bad, err));
+    for (int i = 0; i <= k; i++) {
+        int more = 0;
+        TRY(target_row_merge(slices + i * n_slices, n_slices, model_shard(p->target.model)->n_vocab,
+                             &wishes[i], p->rule, &p->params, i < k ? &p->q[i] : NULL, &p->arena,
+                             &rows[i], &more, err));
+    }
+out:
+    return rc;
+}
+
+static int run_round(struct pair *p, int k, struct error *err)
+{
+    struct target_row rows[K_MAX + 1];
+    int rc = 0;
+    arena_reset(&p->arena);
+    int64_t start = clock_now_ns();
+    TRY(propose(p, k, err));
+    int64_t drafted = clock_now_ns();
+    TRY(verify(p, k, rows, err));
+    int64_t verified = clock_now_ns();
+    const struct rng_address at = {p->seed, (uint32_t)p->n_text, (uint32_t)p->n_text};
+    struct accept_result result = accept_function(p->rule)(rows, p->q, p->text + p->n_text, k, &at);
+    p->n_text += result.n_accepted;
+    p->text[p->n_text++] = result.next;
+    p->target.n_kv = p->n_text - 1;
+    if (p->draft.n_kv > p->n_text - 1) p->draft.n_kv = p->n_text - 1;
+    p->draft_ns += drafted - start;
+    p->verify_ns += verified - drafted;
+    p->n_rounds++;
+    p->n_drafted += k;
+    p->n_accepted += result.n_accepted;
+    p->n_rejections += result.n_accepted < k;
+    p->n_committed += result.n_accepted + 1;
+out:
+    return rc;
+}
+
+static void clear_sums(struct pair *p)
+{
+    p->draft_ns = p->verify_ns = 0;
+    p->n_rounds = p->n_drafted = p->n_accepted = p->n_rejections = p->n_committed = 0;
+}
+
+/* One text; returns tokens per second behind the prompt, 0 on failure. */
+static double run_text(struct pair *p, int k, uint64_t seed, struct error *err)
+{
+    const struct settings *s = p->settings;
+    const struct rng_address at = {seed, 0, 0};
+    int n_vocab = model_shard(p->target.model)->n_vocab;
+    p->seed = seed;
+    p->n_text = s->context;
+    for (int i = 0; i < p->n_text; i++) {
+        p->text[i] = (int32_t)(rng_uniform(&at, RNG_WEIGHT, (uint32_t)i) * n_vocab);
+    }
+    p->target.n_kv = p->draft.n_kv = 0;
+    if (side_feed(p, &p->target, p->n_text - 1, 0, err)) return 0;
+    if (k > 0 && side_feed(p, &p->draft, p->n_text - 1, 0, err)) return 0;
+    int end = p->n_text + s->n_tokens;
+    int64_t start = clock_now_ns();
+    while (p->n_text < end) {
+        if (run_round(p, k, err)) return 0;
+    }
+    return (double)(p->n_text - s->context) * 1e9 / (double)(clock_now_ns() - start);
+}
+
+/* What one arm's texts took, all together. */
+struct sums {
+    double draft_us, verify_us;
+    int rounds, drafted, accepted, rejections, committed;
+};
+
+static void add_text(struct sums *sums, const struct pair *p)
+{
+    sums->draft_us += (double)p->draft_ns * 1e-3;
+    sums->verify_us += (double)p->verify_ns * 1e-3;
+    sums->rounds += p->n_rounds;
+    sums->drafted += p->n_drafted;
+    sums->accepted += p->n_accepted;
+    sums->rejections += p->n_rejections;
+    sums->committed += p->n_committed;
+}
+
+static void print_line(int k, const struct sums *fast, const struct sums *plain,
+                       const struct bench_quartiles rate[2], struct bench_quartiles ratio)
+{
+    double alpha = (double)fast->accepted / (fast->accepted + fast->rejections);
+    double expected = alpha < 1 ? (1 - pow(alpha, k + 1)) / (1 - alpha) : k + 1;
+    double t_d = fast->draft_us / fast->drafted, t_1 = plain->verify_us / plain->rounds;
+    double t_k = fast->verify_us / fast->rounds;
+    printf("%3d %9.1f %9.1f  %5.2f (%.2f to %.2f) %9.2f  %6.3f %7.2f %9.1f %9.1f %9.1f\n", k,
+           rate[0].median, rate[1].median, ratio.median, ratio.low, ratio.high,
+           t_1 * expected / (k * t_d + t_k), alpha, (double)fast->committed / fast->rounds, t_d,
+           t_1, t_k);
+    fflush(stdout);
+}
+
+static int compare(struct pair *p, int k, struct error *err)
+{
+    int n = p->settings->n_pairs;
+    double rates[2][BENCH_PAIRS_MAX], ratios[BENCH_PAIRS_MAX];
+    struct sums sums[2] = {{0}};
+    for (int i = 0; i < n; i++) {
+        for (int arm = 0; arm < 2; arm++) {
+            int is_plain = (arm + i) % 2;
+            clear_sums(p);
+            rates[is_plain][i] = run_text(p, is_plain ? 0 : k, 1000 + (uint64_t)i, err);
+            if (rates[is_plain][i] <= 0) return err->code;
+            add_text(&sums[is_plain], p);
+        }
+        ratios[i] = rates[0][i] / rates[1][i];
+    }
+    const struct bench_quartiles rate[2] = {bench_quartiles(rates[0], n),
+                                            bench_quartiles(rates[1], n)};
+    print_line(k, &sums[0], &sums[1], rate, bench_quartiles(ratios, n));
+    return 0;
+}
+
+static int run(struct pair *p, const struct settings *s, struct error *err)
+{
+    int rc = 0;
+    struct backend_options draft = s->backend;
+    if (s->draft_device) draft.device = s->draft_device;
+    p->settings = s;
+    p->rule = s->temperature > 0 ? RULE_REJECTION : RULE_GREEDY;
+    p->params = (struct sampling_params){.temperature = s->temperature, .top_p = 1};
+    for (int i = 0; i < BLOCKS_MAX; i++) {
+        p->blocks[i] = i;
+    }
+    TRY(arena_open(&p->arena, ARENA_BYTES, err));
+    TRY(mem_array(&p->scratch, (size_t)s->support, sizeof *p->scratch, err));
+    TRY(side_open(&p->target, s->target, &s->backend, err));
+    TRY(side_open(&p->draft, s->draft, &draft, err));
+    printf("target %s on %s, draft %s on %s, temperature %g, %d tokens, %d pairs\n", s->target,
+           p->target.be->ops->arithmetic, s->draft, p->draft.be->ops->arithmetic,
+           (double)s->temperature, s->n_tokens, s->n_pairs);
+    printf("  K   K tok/s     plain  speed-up (quartiles)   design 7   alpha  tok/rd   t_d us  "
+           "t_v(1) us  t_v(K+1)\n");
+    for (int i = 0; i < s->n_k; i++) {
+        TRY(compare(p, s->k[i], err));
+    }
+out:
+    return rc;
+}
+
+static const struct argp_option options[] = {
+    {"target", 'm', "MODEL", 0, "default synthetic:llama-3.2-1b,seed=1,vocab=32000", 0},
+    {"draft", 'd', "MODEL", 0, "default the target's first layer", 0},
+    {"draft-device", 'D', "NAME", 0, "default the target's", 0},
+    {"k", 'k', "LIST", 0, "guesses; default 1,2,4,6,8", 0},
+    {"temperature", 'T', "T", 0, "0: greedy; default 1", 0},
+    {"tokens", 'n', "N", 0, "of a text; default 200", 0},
+    {"context", 'c', "N", 0, "tokens of the prompt; default 32", 0},
+    {"pairs", 'p', "N", 0, "texts of each arm; default 20", 0},
+    {"support", 's', "N", 0, "tokens of q; default 64", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct settings *s = state->input;
+    struct error err;
+    int rc = 0;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &s->backend;
+        break;
+    case 'm':
+        s->target = arg;
+        break;
+    case 'd':
+        s->draft = arg;
+        break;
+    case 'D':
+        s->draft_device = arg;
+        break;
+    case 'k':
+        rc = options_int_list(s->k, &s->n_k, K_MAX, "--k", arg, 1, K_MAX, &err);
+        break;
+    case 'T':
+        rc =
+            options_float(&s->temperature, "--temperature", arg, 0, SAMPLING_TEMPERATURE_MAX, &err);
+        break;
+    case 'n':
+        rc = options_int(&s->n_tokens, "--tokens", arg, 1, TEXT_MAX / 2, &err);
+        break;
+    case 'c':
+        rc = options_int(&s->context, "--context", arg, 2, TEXT_MAX / 2, &err);
+        break;
+    case 'p':
+        rc = options_int(&s->n_pairs, "--pairs", arg, 2, BENCH_PAIRS_MAX, &err);
+        break;
+    case 's':
+        rc = options_int(&s->support, "--support", arg, 1, 1024, &err);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    if (rc) argp_failure(state, 2, 0, "%s", err.text);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct pair pair;
+    struct settings s = {.target = "synthetic:llama-3.2-1b,seed=1,vocab=32000,core=1,tail=0.05",
+                         .draft =
+                             "synthetic:llama-3.2-1b,seed=1,vocab=32000,core=1,tail=0.05,layers=1",
+                         .k = {1, 2, 4, 6, 8},
+                         .n_k = 5,
+                         .temperature = 1,
+                         .n_tokens = 200,
+                         .context = 32,
+                         .n_pairs = BENCH_PAIRS_MIN,
+                         .support = 64};
+    const struct argp_child children[] = {{&backend_argp, 0, "Where the target runs:", 0}, {0}};
+    const struct argp argp = {.options = options, .parser = parse_option, .children = children};
+    struct error err = {0};
+    backend_options_init(&s.backend);
+    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    int rc = run(&pair, &s, &err);
+    if (rc) fprintf(stderr, "bench_pair: %s\n", err.text);
+    side_close(&pair.target);
+    side_close(&pair.draft);
+    arena_close(&pair.arena);
+    free(pair.scratch);
+    return rc ? 1 : 0;
+}

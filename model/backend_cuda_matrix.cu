@@ -1,0 +1,468 @@
+/* Loading a matrix into the layout of backend_cuda_matmul.cuh. Its outputs stand in `slots`, the order
+ * of the packed rows: 16 of a group. Chunks of whole groups go through a row-major staging buffer on
+ * the device, [slot][k padded to 32] bf16: rows of a file are read into one of two pinned buffers while
+ * the other is copied over; synthetic rows are made on the device, the very bits of
+ * synthetic_read_bf16, so that a model of 16 GB takes well under a second. Then one kernel packs the
+ * chunk, and for fp8 one before it finds the scales.
+ *
+ * fp8: an output's scale is the least power of two s with max|w| / s <= 448, the largest e4m3; w / s is
+ * then exact and rounded once, to nearest even: an error of at most |w| / 16, or s / 1024 for |w| below
+ * s / 64. A power of two loses nothing against max|w| / 448, since e4m3 is a floating format. An output
+ * with a weight that is not finite has the scale NaN and is NaN, as it would mostly be in bf16. All
+ * matrices are treated alike, the head too: a matrix_source does not tell what it is for. */
+#include "model/backend_cuda_matmul.cuh"
+
+enum {
+    STAGING_BYTES = 2 << 20, /* of a chunk, but at least one group */
+    UNIT = 8,                /* elements of a 16-byte access */
+    FILL_THREADS = 256,
+    RNG_WEIGHT_PURPOSE = 6 /* RNG_WEIGHT of base/rng.h */
+};
+
+#ifdef CUDA_EMULATED
+#define __grid_constant__
+#endif
+
+/* ---- which row of which part a slot is ---- */
+
+struct slot_map {
+    int n_parts;
+    bool is_gate_up;
+    int n_rows[MATRIX_PARTS_MAX];
+};
+
+/* The part and its row; -1 for a slot of padding. */
+static __host__ __device__ int slot_find(const struct slot_map *map, int slot, int *row)
+{
+    if (map->is_gate_up) {
+        *row = slot / TILE_OUTPUTS * (TILE_OUTPUTS / 2) + slot % (TILE_OUTPUTS / 2);
+        return *row < map->n_rows[0] ? slot % TILE_OUTPUTS / (TILE_OUTPUTS / 2) : -1;
+    }
+    for (int i = 0; i < map->n_parts; i++) {
+        *row = slot;
+        if (slot < map->n_rows[i]) return i;
+        slot -= map->n_rows[i];
+    }
+    return -1;
+}
+
+/* ---- synthetic rows, made on the device ---- */
+
+struct synthetic_part {
+    uint64_t seed;
+    float mean, step;
+    int tensor_rows, tensor_cols;
+    int first_row, first_col;
+};
+
+struct synthetic_rows {
+    struct slot_map map;
+    struct synthetic_part parts[MATRIX_PARTS_MAX];
+    int n_in, stride; /* elements of a row; of a row of the staging buffer */
+};
+
+/* philox4x32 of base/rng.c for counter {block, RNG_WEIGHT, 0}. */
+static __device__ void weight_philox(uint64_t seed, uint64_t block, uint32_t out[4])
+{
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = RNG_WEIGHT_PURPOSE, c3 = 0;
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#pragma unroll
+    for (int i = 0; i < 10; i++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+/* 16-bit pieces first .. first + 7 of a tensor's stream, in pairs. A block has 8; when first lies inside
+ * of one, two are shifted together (fixed indices, so that the words stay in registers). */
+static __device__ void weight_pieces(uint64_t seed, uint64_t first, uint32_t pairs[4])
+{
+    uint32_t words[8] = {0}, skip = (uint32_t)first % UNIT;
+    weight_philox(seed, first / UNIT, words);
+    if (skip) {
+        weight_philox(seed, first / UNIT + 1, words + 4);
+#pragma unroll
+        for (int i = 0; i < 6; i++) {
+            words[i] = skip & 4 ? words[i + 2] : words[i];
+        }
+#pragma unroll
+        for (int i = 0; i < 5; i++) {
+            words[i] = skip & 2 ? words[i + 1] : words[i];
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            words[i] = skip & 1 ? words[i] >> 16 | words[i + 1] << 16 : words[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        pairs[i] = words[i];
+    }
+}
+
+/* The element of a piece, as synthetic_read_bf16 makes it. */
+static __device__ __forceinline__ uint16_t weight_element(const struct synthetic_part *part,
+                                                          uint32_t piece)
+{
+    return float_to_bf16(part->mean + (static_cast<float>(piece) - 32767.5f) * part->step);
+}
+
+/* staging[slot - first_slot][k .. k + 8): slot = first_slot + blockIdx.y, a thread for each 8 k. */
+static __global__ void fill_synthetic(const __grid_constant__ struct synthetic_rows rows,
+                                      int first_slot, uint16_t *staging)
+{
+    int k = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * UNIT, row = 0;
+    int part = slot_find(&rows.map, first_slot + static_cast<int>(blockIdx.y), &row);
+    uint32_t pairs[4] = {0, 0, 0, 0};
+    grid_dependency_wait();
+    grid_dependency_launch();
+    if (k >= rows.stride) return;
+    const struct synthetic_part *p = &rows.parts[part < 0 ? 0 : part];
+    row += p->first_row;
+    if (part >= 0 && row < p->tensor_rows) {
+        uint64_t first = static_cast<uint64_t>(row) * static_cast<uint64_t>(p->tensor_cols) +
+                         static_cast<uint64_t>(p->first_col + k);
+        weight_pieces(p->seed, first, pairs);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t low = k + 2 * i < rows.n_in ? weight_element(p, pairs[i] & 0xffffu) : 0;
+            uint32_t high = k + 2 * i + 1 < rows.n_in ? weight_element(p, pairs[i] >> 16) : 0;
+            pairs[i] = high << 16 | low;
+        }
+    }
+    size_t at = static_cast<size_t>(blockIdx.y) * static_cast<size_t>(rows.stride);
+    *reinterpret_cast<uint4 *>(staging + at + k) =
+        make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+/* ---- packing ---- */
+
+/* A chunk: the staged rows and where its first group goes. */
+struct chunk {
+    const uint16_t *staging;
+    int n_groups, n_tiles; /* groups of the chunk, tiles of a group */
+    uint8_t *tiles;
+    float *scales; /* of its slots; NULL: bf16 */
+};
+
+static __device__ __forceinline__ uint4 staged_unit(const struct chunk *chunk, int slot, int tile,
+                                                    int lane)
+{
+    size_t row = static_cast<size_t>(slot) * static_cast<size_t>(chunk->n_tiles);
+    size_t at = (row + static_cast<size_t>(tile)) * TILE_K + static_cast<size_t>(lane % 4 * UNIT);
+    return *reinterpret_cast<const uint4 *>(chunk->staging + at);
+}
+
+/* A thread for each 16 bytes of the packed chunk. */
+static __global__ void pack_bf16(struct chunk chunk)
+{
+    size_t unit = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    int in_tile = static_cast<int>(unit % (TILE_BF16_BYTES / 16)), lane = in_tile % WARP;
+    size_t tile = unit / (TILE_BF16_BYTES / 16);
+    int group = static_cast<int>(tile / static_cast<size_t>(chunk.n_tiles));
+    grid_dependency_wait();
+    grid_dependency_launch();
+    if (group >= chunk.n_groups) return;
+    int slot = group * TILE_OUTPUTS + in_tile / WARP * (TILE_OUTPUTS / 2) + lane / 4;
+    int k_tile = static_cast<int>(tile % static_cast<size_t>(chunk.n_tiles));
+    reinterpret_cast<uint4 *>(chunk.tiles)[unit] = staged_unit(&chunk, slot, k_tile, lane);
+}
+
+/* The scale for a largest magnitude, given as the bits of a bf16. 448 = 1.75 * 2^8. */
+static __device__ float fp8_scale(uint32_t max)
+{
+    if (max >= 0x7f80u) return __uint_as_float(0x7fc00000u);
+    if (max == 0) return 1.0f;
+    int exponent = static_cast<int>(max >> 7) - 8 + ((max & 0x7fu) > 0x60u);
+    return __uint_as_float(static_cast<uint32_t>(exponent < 1 ? 1 : exponent) << 23);
+}
+
+/* One warp for each slot of the chunk. */
+static __global__ void find_scales(struct chunk chunk)
+{
+    int slot = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x);
+    uint32_t max = 0;
+    grid_dependency_wait();
+    grid_dependency_launch();
+    for (int unit = lane; unit < chunk.n_tiles * 4; unit += WARP) {
+        uint4 at = staged_unit(&chunk, slot, unit / 4, unit);
+        const uint32_t pairs[4] = {at.x, at.y, at.z, at.w};
+        for (int i = 0; i < 4; i++) {
+            uint32_t low = pairs[i] & 0x7fffu, high = pairs[i] >> 16 & 0x7fffu;
+            max = max > low ? max : low;
+            max = max > high ? max : high;
+        }
+    }
+    for (int distance = WARP / 2; distance > 0; distance /= 2) {
+        uint32_t other = __shfl_xor_sync(0xffffffffu, max, distance);
+        max = max > other ? max : other;
+    }
+    if (lane == 0) chunk.scales[slot] = fp8_scale(max);
+}
+
+/* e4m3 of w / scale, |w / scale| <= 448, to nearest even: below 2^-6 in steps of 2^-9, else the
+ * mantissa is cut to 3 bits. A NaN scale gives any byte. */
+static __device__ uint32_t fp8_of(uint32_t w, float inverse)
+{
+    float x = bf16_to_float(static_cast<uint16_t>(w & 0x7fffu)) * inverse;
+    uint32_t sign = w >> 8 & 0x80u, bits = __float_as_uint(x);
+    if (x < 0x1p-6f) return sign | (__float_as_uint(x * 512.0f + 12582912.0f) & 0xfu);
+    bits += 0x7ffffu + (bits >> 20 & 1u);
+    return sign | (((bits >> 20) - (120u << 3)) & 0x7fu);
+}
+
+/* Four elements in the byte order of e4m3_to_bf16. */
+static __device__ uint32_t fp8_word(uint32_t low, uint32_t high, float inverse)
+{
+    return fp8_of(high & 0xffffu, inverse) | fp8_of(low & 0xffffu, inverse) << 8 |
+           fp8_of(high >> 16, inverse) << 16 | fp8_of(low >> 16, inverse) << 24;
+}
+
+/* A thread for each 16 bytes: 8 k of slot g and of slot g + 8. */
+static __global__ void pack_fp8(struct chunk chunk)
+{
+    size_t unit = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    size_t tile = unit / (TILE_FP8_BYTES / 16);
+    int lane = static_cast<int>(unit % (TILE_FP8_BYTES / 16));
+    int group = static_cast<int>(tile / static_cast<size_t>(chunk.n_tiles));
+    uint32_t words[4] = {0, 0, 0, 0};
+    grid_dependency_wait();
+    grid_dependency_launch();
+    if (group >= chunk.n_groups) return;
+    int k_tile = static_cast<int>(tile % static_cast<size_t>(chunk.n_tiles));
+    for (int half = 0; half < 2; half++) {
+        int slot = group * TILE_OUTPUTS + half * (TILE_OUTPUTS / 2) + lane / 4;
+        uint32_t exponent = __float_as_uint(chunk.scales[slot]) >> 23 & 0xffu;
+        float inverse = __uint_as_float((254u - exponent) << 23); /* of a NaN: nothing in use */
+        uint4 at = staged_unit(&chunk, slot, k_tile, lane);
+        words[2 * half] = fp8_word(at.x, at.y, inverse);
+        words[2 * half + 1] = fp8_word(at.z, at.w, inverse);
+    }
+    reinterpret_cast<uint4 *>(chunk.tiles)[unit] =
+        make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+static void pack(struct backend_cuda *be, const struct chunk *chunk)
+{
+    size_t tiles = (size_t)chunk->n_groups * (size_t)chunk->n_tiles;
+    size_t units = tiles * (chunk->scales ? TILE_FP8_BYTES : TILE_BF16_BYTES) / 16;
+    dim3 grid((unsigned)((units + FILL_THREADS - 1) / FILL_THREADS));
+    if (chunk->scales) {
+        dim3 slots((unsigned)(chunk->n_groups * TILE_OUTPUTS));
+        cuda_launch(be, "finding a matrix's scales", find_scales, slots, dim3(WARP), 0, *chunk);
+        cuda_launch(be, "packing a matrix", pack_fp8, grid, dim3(FILL_THREADS), 0, *chunk);
+    } else {
+        cuda_launch(be, "packing a matrix", pack_bf16, grid, dim3(FILL_THREADS), 0, *chunk);
+    }
+}
+
+/* ---- the host's part ---- */
+
+/* A matrix being loaded. */
+struct filling {
+    struct backend_cuda *be;
+    const struct matrix_source *source;
+    struct slot_map map;
+    uint8_t *tiles;
+    float *scales;              /* NULL: bf16 */
+    int n_in, n_tiles;          /* of a group */
+    int n_groups, chunk_groups; /* of the matrix, at most at once */
+    size_t row_bytes;           /* of the staging buffer */
+    uint16_t *staging;          /* device */
+};
+
+static struct chunk chunk_of(const struct filling *f, int first_group)
+{
+    size_t group_bytes = (size_t)f->n_tiles * (f->scales ? TILE_FP8_BYTES : TILE_BF16_BYTES);
+    int rest = f->n_groups - first_group;
+    struct chunk chunk = {};
+    chunk.staging = f->staging;
+    chunk.n_groups = rest < f->chunk_groups ? rest : f->chunk_groups;
+    chunk.n_tiles = f->n_tiles;
+    chunk.tiles = f->tiles + (size_t)first_group * group_bytes;
+    chunk.scales = f->scales ? f->scales + (size_t)first_group * TILE_OUTPUTS : NULL;
+    return chunk;
+}
+
+static struct synthetic_rows synthetic_of(const struct filling *f)
+{
+    struct synthetic_rows rows = {};
+    rows.map = f->map;
+    rows.n_in = f->n_in;
+    rows.stride = f->n_tiles * TILE_K;
+    for (int i = 0; i < f->source->n_parts; i++) {
+        const struct matrix_part *part = &f->source->parts[i];
+        rows.parts[i].seed = part->weight.seed;
+        rows.parts[i].mean = part->weight.mean;
+        rows.parts[i].step = part->weight.scale * (3.46410162f / 65536.0f);
+        rows.parts[i].tensor_rows = part->weight.n_rows;
+        rows.parts[i].tensor_cols = part->weight.n_cols;
+        rows.parts[i].first_row = part->first_row;
+        rows.parts[i].first_col = part->first_col;
+    }
+    return rows;
+}
+
+static void fill_on_device(struct filling *f)
+{
+    struct synthetic_rows rows = synthetic_of(f);
+    unsigned blocks = (unsigned)(rows.stride / UNIT + FILL_THREADS - 1) / FILL_THREADS;
+    for (int group = 0; group < f->n_groups; group += f->chunk_groups) {
+        struct chunk chunk = chunk_of(f, group);
+        dim3 grid(blocks, (unsigned)(chunk.n_groups * TILE_OUTPUTS));
+        cuda_launch(f->be, "making synthetic weights", fill_synthetic, grid, dim3(FILL_THREADS), 0,
+                    rows, group * TILE_OUTPUTS, f->staging);
+        pack(f->be, &chunk);
+    }
+}
+
+static void read_slot(const struct filling *f, int slot, uint16_t *out)
+{
+    int row = 0, part = slot_find(&f->map, slot, &row), n = 0;
+    if (part >= 0) {
+        const struct matrix_part *p = &f->source->parts[part];
+        if (p->first_row + row < p->weight.n_rows) {
+            n = f->n_in;
+            weight_read_bf16(&p->weight, p->first_row + row, p->first_col, n, out);
+        }
+    }
+    memset(out + n, 0, f->row_bytes - (size_t)n * sizeof *out);
+}
+
+/* Chunk i is read into its buffer while chunk i - 1 is under way from the other one. */
+static int fill_from_host(struct filling *f, uint8_t *buffers, struct error *err)
+{
+    int rc = 0, i = 0;
+    for (int group = 0; group < f->n_groups; group += f->chunk_groups, i++) {
+        struct chunk chunk = chunk_of(f, group);
+        int n_slots = chunk.n_groups * TILE_OUTPUTS;
+        size_t most = (size_t)f->chunk_groups * TILE_OUTPUTS * f->row_bytes;
+        uint8_t *buffer = buffers + (i % 2 ? most : 0);
+        for (int slot = 0; slot < n_slots; slot++) {
+            read_slot(f, group * TILE_OUTPUTS + slot,
+                      reinterpret_cast<uint16_t *>(buffer + (size_t)slot * f->row_bytes));
+        }
+        TRY(cuda_finish(f->be, err));
+        cuda_note(f->be,
+                  cudaMemcpyAsync(f->staging, buffer, (size_t)n_slots * f->row_bytes,
+                                  cudaMemcpyHostToDevice, f->be->stream),
+                  "copying weights");
+        pack(f->be, &chunk);
+    }
+out:
+    return rc;
+}
+
+static bool all_synthetic(const struct matrix_source *source)
+{
+    for (int i = 0; i < source->n_parts; i++) {
+        if (source->parts[i].weight.data) return false;
+    }
+    return true;
+}
+
+static struct filling filling_of(struct backend_cuda *be, const struct matrix *m,
+                                 const struct matrix_source *source)
+{
+    struct filling f = {};
+    f.be = be;
+    f.source = source;
+    f.map.n_parts = source->n_parts;
+    f.map.is_gate_up = source->is_gate_up;
+    for (int i = 0; i < source->n_parts; i++) {
+        f.map.n_rows[i] = source->parts[i].n_rows;
+    }
+    f.tiles = static_cast<uint8_t *>(m->data);
+    if (matmul_is_fp8(m)) {
+        size_t tiles_bytes = matmul_tiles_bytes(m->n_in, m->n_out, true);
+        f.scales = reinterpret_cast<float *>(f.tiles + tiles_bytes);
+    }
+    f.n_in = m->n_in;
+    f.n_tiles = matmul_tiles(m->n_in);
+    f.n_groups = matmul_groups(m->n_out);
+    f.row_bytes = (size_t)f.n_tiles * TILE_K * sizeof(uint16_t);
+    f.chunk_groups = (int)(STAGING_BYTES / (TILE_OUTPUTS * f.row_bytes));
+    if (f.chunk_groups < 1) f.chunk_groups = 1;
+    if (f.chunk_groups > f.n_groups) f.chunk_groups = f.n_groups;
+    return f;
+}
+
+static int fill(struct backend_cuda *be, const struct matrix *m, const struct matrix_source *source,
+                struct error *err)
+{
+    struct filling f = filling_of(be, m, source);
+    size_t chunk_bytes = (size_t)f.chunk_groups * TILE_OUTPUTS * f.row_bytes;
+    uint8_t *buffers = NULL;
+    int rc = 0;
+    TRY(cuda_finish(be, err)); /* nobody is using the scratch memory */
+    f.staging = static_cast<uint16_t *>(cuda_scratch(be, chunk_bytes));
+    if (f.staging && all_synthetic(source)) {
+        fill_on_device(&f);
+    } else if (f.staging) {
+        buffers = static_cast<uint8_t *>(cuda_host_scratch(be, 2 * chunk_bytes));
+        if (buffers) TRY(fill_from_host(&f, buffers, err));
+    }
+    rc = cuda_finish(be, err);
+    if (!rc && (!f.staging || (!buffers && !all_synthetic(source)))) {
+        rc = error_set(err, ERR_NO_MEMORY,
+                       "no memory for %zu bytes of staging while loading weights", 2 * chunk_bytes);
+    }
+out:
+    return rc;
+}
+
+/* The shapes that packing takes: an even n_in, and a gate as wide as the up. */
+static int check_source(const struct matrix_source *source, struct error *err)
+{
+    const struct matrix_part *parts = source->parts;
+    if (source->n_in < 2 || source->n_in % 2) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "a matrix of %d inputs: the CUDA backend takes even numbers of them",
+                         source->n_in);
+    }
+    if (source->is_gate_up && (source->n_parts != 2 || parts[0].n_rows != parts[1].n_rows)) {
+        return error_set(err, ERR_INTERNAL, "gate and up must be two parts of as many rows");
+    }
+    return 0;
+}
+
+int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_source *source,
+                     struct error *err)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    int rc = 0;
+    memset(m, 0, sizeof *m);
+    TRY(check_source(source, err));
+    m->n_in = source->n_in;
+    for (int i = 0; i < source->n_parts; i++) {
+        m->n_out += source->parts[i].n_rows;
+    }
+    m->bytes = matmul_bytes(m->n_in, m->n_out, cuda->options.weights == CUDA_WEIGHTS_FP8);
+    if (cudaMalloc(&m->data, m->bytes) != cudaSuccess) {
+        m->data = NULL;
+        rc = error_set(
+            err, ERR_NO_MEMORY,
+            "no memory on the device for a matrix of %d x %d (%zu bytes): more ranks, fp8 "
+            "weights or fewer KV blocks need less",
+            m->n_in, m->n_out, m->bytes);
+        goto out;
+    }
+    TRY(fill(cuda, m, source, err));
+out:
+    if (rc) cuda_matrix_close(be, m);
+    return rc;
+}
+
+void cuda_matrix_close(struct backend *be, struct matrix *m)
+{
+    (void)be;
+    if (m->data) cudaFree(m->data);
+    memset(m, 0, sizeof *m);
+}
