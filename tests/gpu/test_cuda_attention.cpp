@@ -394,6 +394,71 @@ static void store_writes_its_positions_and_no_other(struct rig *rig, struct atte
     world_close(&w, rig);
 }
 
+/* Steps of one bucket on a backend that records: the first is launched, the second recorded, later ones
+ * replayed, each with its own rows, lanes and positions. */
+struct recorder {
+    struct rig rig; /* its device backend keeps recordings */
+    float *qkv;
+    uint16_t *q, *out;
+    int n_replayed;
+};
+
+static void run_recorded(struct recorder *r, const struct world *w, const struct world_step *s,
+                         struct cache *c, uint16_t *out)
+{
+    const struct backend_ops *ops = r->rig.cuda->ops;
+    struct error err = {};
+    bool replayed = false;
+    ops->upload(r->rig.cuda, r->qkv, s->qkv, times(s->step.n, w->qkv_dim) * sizeof(float));
+    MUST(ops->begin(r->rig.cuda, &s->step, &replayed, &err), err);
+    if (!replayed) {
+        ops->attention_store(r->rig.cuda, &w->shape, &w->device_input, &s->step, r->qkv, r->q,
+                             c->kv);
+        ops->attention(r->rig.cuda, &w->shape, &s->step, r->q, c->kv, r->out);
+    }
+    MUST(ops->end(r->rig.cuda, &err), err);
+    r->n_replayed += replayed;
+    device_read(&r->rig, out, r->out, times(s->step.n, w->q_dim) * sizeof *out);
+}
+
+static void a_replayed_step_is_the_step_launched(struct rig *rig, struct attention_shape shape)
+{
+    enum { STEPS = 4, PIECES = 4, ROWS = 16 };
+    static const struct piece steps[STEPS][PIECES] = {
+        {{4, 517, 4}, {2, 250, 5}},
+        {{2, 250, 9}, {4, 517, 4}, {0, 0, 2}},
+        {{1, 14, 5}, {4, 517, 4}, {3, 511, 1}, {0, 0, 1}},
+        {{4, 517, 3}, {1, 14, 5}, {2, 252, 7}},
+    };
+    static const int n_rows[STEPS] = {9, 15, 11, 15}, n_pieces[STEPS] = {2, 3, 4, 3};
+    struct world w;
+    open_ragged(&w, rig, shape, true);
+    struct cache plain = cache_open(&w, rig, true), kept = cache_open(&w, rig, true);
+    struct recorder r = {*rig, NULL, NULL, NULL, 0};
+    uint16_t *want = new_out(&w, ROWS), *got = new_out(&w, ROWS);
+    r.rig.cuda = rig_cuda(true);
+    r.qkv = device_floats(rig, NULL, times(ROWS, w.qkv_dim));
+    r.q = static_cast<uint16_t *>(device_open(rig, NULL, times(ROWS, w.q_dim) * sizeof *r.q));
+    r.out = static_cast<uint16_t *>(device_open(rig, NULL, times(ROWS, w.q_dim) * sizeof *r.q));
+    feed_history(rig, &w, &plain, ragged, N_RAGGED);
+    feed_history(rig, &w, &kept, ragged, N_RAGGED);
+    for (int i = 0; i < STEPS; i++) {
+        struct world_step s;
+        world_step_open(&s, &w, steps[i], n_pieces[i]);
+        run_on_cuda(rig, &w, &s, &plain, NULL, want);
+        run_recorded(&r, &w, &s, &kept, got);
+        expect_same(rig, &w, got, want, n_rows[i], "a recorded step");
+        world_step_close(&s);
+    }
+    /* the first step lets scratch memory grow, which forgets that there was one */
+    EXPECT(rig, r.n_replayed >= STEPS - 3, "%d steps were replayed", r.n_replayed);
+    r.rig.cuda->ops->close(r.rig.cuda);
+    device_close(rig, r.qkv), device_close(rig, r.q), device_close(rig, r.out);
+    free(want), free(got);
+    cache_close(&plain, rig), cache_close(&kept, rig);
+    world_close(&w, rig);
+}
+
 int main(int argc, char **argv)
 {
     static const struct attention_shape shapes[] = {{2, 1, 16},  {4, 4, 64},  {6, 2, 64},
@@ -405,6 +470,7 @@ int main(int argc, char **argv)
         attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0);
         store_writes_its_positions_and_no_other(&rig, shapes[i]);
     }
+    a_replayed_step_is_the_step_launched(&rig, shapes[2]);
     a_prompt_keeps_its_bits_in_chunks(&rig, shapes[0], rig.is_small ? 90 : 530);
     if (!rig.is_small) a_prompt_keeps_its_bits_in_chunks(&rig, shapes[4], 300);
     return rig_close(&rig);
