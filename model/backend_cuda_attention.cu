@@ -184,7 +184,7 @@ attend_partition(const attend_args *args, const tile_view *view, int partition, 
 {
     int lane = static_cast<int>(threadIdx.x) % WARP, warp = static_cast<int>(threadIdx.x) / WARP;
     int g = lane / 4, vector = static_cast<int>(threadIdx.x) / THREADS_OF_ROW;
-    float s[SCORE_TILES][4] = {}, acc[WIDTH / RUN][4][4] = {}, sum[2] = {};
+    float s[SCORE_TILES][4] = {}, sum[2] = {};
     float max[2] = {MINUS_INFINITY, MINUS_INFINITY};
     uint32_t p[WARP_BLOCKS][4];
     attend_span span = span_of(args, view, partition);
@@ -198,7 +198,7 @@ attend_partition(const attend_args *args, const tile_view *view, int partition, 
         shared->max[warp][g + 8] = max[1];
     }
     __syncthreads();
-    float part_max = max_warps(shared, vector);
+    float part_max = max_warps(shared, vector), acc[WIDTH / RUN][4][4] = {};
     if (is_warp_needed) {
         max[0] = max_warps(shared, g);
         max[1] = max_warps(shared, g + 8);
@@ -253,7 +253,8 @@ static __device__ __forceinline__ void store_total(const attend_args *args, cons
 /* Grid: tile slots, kv heads, partitions (1 when a block does them all). The last tiles of a prompt see
  * most and begin first. */
 template <int WIDTH, bool EXACT>
-static __global__ void __launch_bounds__(ATTEND_THREADS) attend_kernel(attend_args args)
+static __global__ void __launch_bounds__(ATTEND_THREADS, WIDTH <= 64 ? 3 : 2)
+    attend_kernel(attend_args args)
 {
     CUDA_DYNAMIC_SHARED(attend_shared, shared);
     int slot = static_cast<int>(gridDim.x - 1 - blockIdx.x);
@@ -266,6 +267,10 @@ static __global__ void __launch_bounds__(ATTEND_THREADS) attend_kernel(attend_ar
         view = view_tile(&args, slot, static_cast<int>(blockIdx.y));
         is_needed = partition * ATTENTION_PARTITION <= view.last;
         if (!args.values) end = view.last / ATTENTION_PARTITION + 1;
+    }
+    if (is_needed) {
+        attend_span span = span_of(&args, &view, partition);
+        prefetch_span(&span, args.head_dim);
     }
     grid_dependency_wait();
     if (!is_needed) return;

@@ -23,7 +23,8 @@ enum {
     WARP_POSITIONS = ATTENTION_PARTITION / ATTEND_WARPS,
     WARP_BLOCKS = WARP_POSITIONS / KV_BLOCK_TOKENS,
     SCORE_TILES = WARP_POSITIONS / 8, /* products of 8 positions */
-    RUN = 32                          /* of e */
+    RUN = 32,                         /* of e */
+    LINE_BYTES = 128                  /* of L2 */
 };
 
 static const unsigned FULL_WARP = 0xffffffffu;
@@ -50,6 +51,31 @@ struct attend_span {
     int q_position[2];
     int first, last;
 };
+
+/* Asks for the 128 bytes around `address` to be in L2 soon. */
+static __device__ __forceinline__ void prefetch_line(const void *address)
+{
+#ifndef CUDA_EMULATED
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
+#else
+    (void)address;
+#endif
+}
+
+/* K and V of the span's blocks, which follow each other. L2 is where all multiprocessors meet, so this
+ * may come before what is written there. */
+static __device__ __forceinline__ void prefetch_span(const attend_span *span, int head_dim)
+{
+    int lane = static_cast<int>(threadIdx.x) % WARP;
+    int n_bytes = 2 * static_cast<int>(sizeof(uint16_t)) * KV_BLOCK_TOKENS * head_dim;
+    for (int i = 0; i < WARP_BLOCKS; i++) {
+        if (span->first + i * KV_BLOCK_TOKENS > span->last) break;
+        const char *part = reinterpret_cast<const char *>(span->parts[i]);
+        for (int at = LINE_BYTES * lane; at < n_bytes; at += LINE_BYTES * WARP) {
+            prefetch_line(part + at);
+        }
+    }
+}
 
 /* Share `part` of the run of `run` bf16 that begins at row[first], of a row of `width`: 16 bytes, or 8 and
  * zeros where the row ends after half a run. */

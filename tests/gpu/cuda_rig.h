@@ -43,12 +43,12 @@ struct rig {
         }                                                                     \
     } while (0)
 
-static inline struct backend *rig_cuda(void)
+static inline struct backend *rig_cuda(bool records)
 {
     struct error err = {};
     struct backend *be = NULL;
     struct backend_cuda_options options = {};
-    options.no_graphs = true;
+    options.no_graphs = !records;
     int rc = backend_cuda_open(&be, &options, &err);
     if (rc == ERR_UNSUPPORTED) {
         printf("skipped: %s\n", err.text);
@@ -65,7 +65,7 @@ static inline void rig_open(struct rig *rig, int argc, char **argv)
     *rig = {};
     rig->state = 12345;
     rig->is_small = argc > 1 && strcmp(argv[1], "--small") == 0;
-    rig->cuda = rig_cuda();
+    rig->cuda = rig_cuda(false);
     MUST(backend_cpu_open(&rig->cpu, &options, &err), err);
 }
 

@@ -1,229 +1,7 @@
 /* attention_store and attention of the CUDA backend: against the CPU backend on the same inputs, and bit
  * for bit against themselves: a row alone and in company, a prompt in chunks, partitions in scratch or
  * one after the other. Every byte of a KV cache is a NaN until it is written. */
-#include "tests/gpu/cuda_rig.h"
-
-enum { LANES_MAX = 6, STALE = 0xff };
-
-/* A sequence: its raw projections at all positions, and its block table. */
-struct sequence {
-    int n_positions;
-    float *qkv;      /* [n_positions][QKV] */
-    int32_t *blocks; /* scattered */
-};
-
-struct world {
-    struct attention_shape shape;
-    struct attention_input input; /* host memory, for the CPU */
-    struct attention_input device_input;
-    struct sequence sequences[LANES_MAX];
-    int n_sequences, n_blocks, qkv_dim, q_dim;
-    float *bias, *norms; /* [QKV], [2][E] */
-    float *device_bias, *device_norms;
-    struct weight embedding;
-    float embedding_row[16];
-};
-
-/* One side's KV cache. */
-struct cache {
-    uint16_t *kv;
-    size_t bytes;
-    bool on_cuda;
-};
-
-/* Rows of a step: n of sequence `of` from `position` on. */
-struct piece {
-    int of, position, n;
-};
-
-/* How a step is to be run other than the plan says; 0 leaves it. */
-struct forced {
-    int n, n_partitions;
-};
-
-static size_t times(int a, int b)
-{
-    return static_cast<size_t>(a) * static_cast<size_t>(b);
-}
-
-static void world_open(struct world *w, struct rig *rig, struct attention_shape shape,
-                       const int *n_positions, int n_sequences, bool has_extras)
-{
-    *w = {};
-    w->shape = shape;
-    w->n_sequences = n_sequences;
-    w->q_dim = shape.n_heads * shape.head_dim;
-    w->qkv_dim = w->q_dim + 2 * shape.n_kv_heads * shape.head_dim;
-    for (int i = 0; i < n_sequences; i++) {
-        w->n_blocks += (n_positions[i] + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS + 1;
-    }
-    for (int i = 0, at = 0; i < n_sequences; i++) {
-        struct sequence *s = &w->sequences[i];
-        int n = (n_positions[i] + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-        s->n_positions = n_positions[i];
-        s->qkv = rig_numbers(rig, times(n_positions[i], w->qkv_dim), 2);
-        s->blocks = static_cast<int32_t *>(malloc(times(n, sizeof *s->blocks)));
-        for (int b = 0; b < n; b++) { /* every number once: backwards, evens before odds */
-            int k = at + b, half = (w->n_blocks + 1) / 2;
-            s->blocks[b] = w->n_blocks - 1 - (k < half ? 2 * k : 2 * (k - half) + 1);
-        }
-        at += n + 1;
-    }
-    w->bias = rig_numbers(rig, static_cast<size_t>(w->qkv_dim), 1);
-    w->norms = rig_numbers(rig, times(2, shape.head_dim), 2);
-    w->device_bias = device_floats(rig, w->bias, static_cast<size_t>(w->qkv_dim));
-    w->device_norms = device_floats(rig, w->norms, times(2, shape.head_dim));
-    w->embedding.dtype = DTYPE_F32;
-    w->embedding.n_rows = 1;
-    w->embedding.n_cols = 16;
-    w->embedding.data = reinterpret_cast<const uint8_t *>(w->embedding_row);
-    if (!has_extras) return;
-    w->input = {w->bias, w->norms, w->norms + shape.head_dim, 1e-6f};
-    w->device_input = {w->device_bias, w->device_norms, w->device_norms + shape.head_dim, 1e-6f};
-}
-
-static void world_close(struct world *w, struct rig *rig)
-{
-    for (int i = 0; i < w->n_sequences; i++) {
-        free(w->sequences[i].qkv);
-        free(w->sequences[i].blocks);
-    }
-    device_close(rig, w->device_bias);
-    device_close(rig, w->device_norms);
-    free(w->bias);
-    free(w->norms);
-}
-
-static struct cache cache_open(const struct world *w, struct rig *rig, bool on_cuda)
-{
-    struct cache c = {NULL, kv_layer_bytes(&w->shape, w->n_blocks), on_cuda};
-    c.kv = static_cast<uint16_t *>(malloc(c.bytes));
-    memset(c.kv, STALE, c.bytes);
-    if (on_cuda) {
-        uint16_t *host = c.kv;
-        c.kv = static_cast<uint16_t *>(device_open(rig, host, c.bytes));
-        free(host);
-    }
-    return c;
-}
-
-static void cache_close(struct cache *c, struct rig *rig)
-{
-    if (c->on_cuda) {
-        device_close(rig, c->kv);
-    } else {
-        free(c->kv);
-    }
-}
-
-/* A step's host side. */
-struct world_step {
-    struct backend_step step;
-    struct attention_lane lanes[LANES_MAX];
-    int32_t *tokens;
-    float *cos, *sin, *qkv;
-};
-
-static void world_step_open(struct world_step *s, const struct world *w, const struct piece *pieces,
-                            int n_pieces)
-{
-    int half = w->shape.head_dim / 2, row = 0;
-    *s = {};
-    for (int i = 0; i < n_pieces; i++) {
-        s->lanes[i] = {row, pieces[i].n, pieces[i].position, w->sequences[pieces[i].of].blocks};
-        row += pieces[i].n;
-    }
-    s->tokens = static_cast<int32_t *>(calloc(static_cast<size_t>(row), sizeof *s->tokens));
-    s->cos = static_cast<float *>(malloc(times(row, half) * sizeof(float)));
-    s->sin = static_cast<float *>(malloc(times(row, half) * sizeof(float)));
-    s->qkv = static_cast<float *>(malloc(times(row, w->qkv_dim) * sizeof(float)));
-    row = 0;
-    for (int i = 0; i < n_pieces; i++) {
-        const struct sequence *q = &w->sequences[pieces[i].of];
-        for (int t = 0; t < pieces[i].n; t++, row++) {
-            int pos = pieces[i].position + t;
-            memcpy(s->qkv + times(row, w->qkv_dim), q->qkv + times(pos, w->qkv_dim),
-                   static_cast<size_t>(w->qkv_dim) * sizeof(float));
-            for (int k = 0; k < half; k++) {
-                float angle = static_cast<float>(pos) / static_cast<float>(1 + 3 * k);
-                s->cos[times(row, half) + static_cast<size_t>(k)] = cosf(angle);
-                s->sin[times(row, half) + static_cast<size_t>(k)] = sinf(angle);
-            }
-        }
-    }
-    s->step = {&w->embedding, s->tokens, row,    s->lanes, n_pieces,
-               &w->shape,     s->cos,    s->sin, NULL,     0};
-}
-
-static void world_step_close(struct world_step *s)
-{
-    free(s->tokens);
-    free(s->cos);
-    free(s->sin);
-    free(s->qkv);
-}
-
-static void force(struct rig *rig, const struct forced *forced)
-{
-    struct backend_cuda *cuda = backend_cuda_of(rig->cuda);
-    if (forced && forced->n) cuda->key.n = forced->n;
-    if (forced && forced->n_partitions) cuda->key.n_partitions = forced->n_partitions;
-}
-
-static void run_on_cuda(struct rig *rig, const struct world *w, const struct world_step *s,
-                        struct cache *c, const struct forced *forced, uint16_t *out)
-{
-    const struct backend_ops *ops = rig->cuda->ops;
-    int n = s->step.n, padded = ops->capacity(rig->cuda, n);
-    size_t q_bytes = times(padded, w->q_dim) * sizeof(uint16_t);
-    float *qkv = device_floats(rig, NULL, times(padded, w->qkv_dim));
-    uint16_t *q = static_cast<uint16_t *>(device_open(rig, NULL, q_bytes));
-    uint16_t *attended = static_cast<uint16_t *>(device_open(rig, NULL, q_bytes));
-    ops->upload(rig->cuda, qkv, s->qkv, times(n, w->qkv_dim) * sizeof(float));
-    rig_begin(rig, &s->step);
-    force(rig, forced);
-    ops->attention_store(rig->cuda, &w->shape, &w->device_input, &s->step, qkv, q, c->kv);
-    if (out) ops->attention(rig->cuda, &w->shape, &s->step, q, c->kv, attended);
-    rig_end(rig);
-    if (out) device_read(rig, out, attended, times(n, w->q_dim) * sizeof *out);
-    device_close(rig, qkv);
-    device_close(rig, q);
-    device_close(rig, attended);
-}
-
-/* Feeds the pieces as one step; out[n][H E], NULL: only into the cache. */
-static void feed(struct rig *rig, const struct world *w, struct cache *c,
-                 const struct piece *pieces, int n_pieces, const struct forced *forced,
-                 uint16_t *out)
-{
-    struct world_step s;
-    world_step_open(&s, w, pieces, n_pieces);
-    if (c->on_cuda) {
-        run_on_cuda(rig, w, &s, c, forced, out);
-    } else {
-        const struct backend_ops *ops = rig->cpu->ops;
-        uint16_t *q = static_cast<uint16_t *>(malloc(times(s.step.n, w->q_dim) * sizeof *q));
-        ops->attention_store(rig->cpu, &w->shape, &w->input, &s.step, s.qkv, q, c->kv);
-        if (out) ops->attention(rig->cpu, &w->shape, &s.step, q, c->kv, out);
-        free(q);
-    }
-    world_step_close(&s);
-}
-
-/* Everything before the pieces' positions goes into the cache. */
-static void feed_history(struct rig *rig, const struct world *w, struct cache *c,
-                         const struct piece *pieces, int n_pieces)
-{
-    for (int i = 0; i < n_pieces; i++) {
-        const struct piece history = {pieces[i].of, 0, pieces[i].position};
-        if (history.n > 0) feed(rig, w, c, &history, 1, NULL, NULL);
-    }
-}
-
-static uint16_t *new_out(const struct world *w, int n)
-{
-    return static_cast<uint16_t *>(calloc(times(n, w->q_dim), sizeof(uint16_t)));
-}
+#include "tests/gpu/attention_world.h"
 
 /* v lies within 2 (3 with a bias), so the rounding of a weight or of the result is within 2^-8 of that;
  * with q/k norm a bf16 of q or k may fall to the other side, which moves a score. */
@@ -394,6 +172,71 @@ static void store_writes_its_positions_and_no_other(struct rig *rig, struct atte
     world_close(&w, rig);
 }
 
+/* Steps of one bucket on a backend that records: the first is launched, the second recorded, later ones
+ * replayed, each with its own rows, lanes and positions. */
+struct recorder {
+    struct rig rig; /* its device backend keeps recordings */
+    float *qkv;
+    uint16_t *q, *out;
+    int n_replayed;
+};
+
+static void run_recorded(struct recorder *r, const struct world *w, const struct world_step *s,
+                         struct cache *c, uint16_t *out)
+{
+    const struct backend_ops *ops = r->rig.cuda->ops;
+    struct error err = {};
+    bool replayed = false;
+    ops->upload(r->rig.cuda, r->qkv, s->qkv, times(s->step.n, w->qkv_dim) * sizeof(float));
+    MUST(ops->begin(r->rig.cuda, &s->step, &replayed, &err), err);
+    if (!replayed) {
+        ops->attention_store(r->rig.cuda, &w->shape, &w->device_input, &s->step, r->qkv, r->q,
+                             c->kv);
+        ops->attention(r->rig.cuda, &w->shape, &s->step, r->q, c->kv, r->out);
+    }
+    MUST(ops->end(r->rig.cuda, &err), err);
+    r->n_replayed += replayed;
+    device_read(&r->rig, out, r->out, times(s->step.n, w->q_dim) * sizeof *out);
+}
+
+static void a_replayed_step_is_the_step_launched(struct rig *rig, struct attention_shape shape)
+{
+    enum { STEPS = 4, PIECES = 4, ROWS = 16 };
+    static const struct piece steps[STEPS][PIECES] = {
+        {{4, 517, 4}, {2, 250, 5}},
+        {{2, 250, 9}, {4, 517, 4}, {0, 0, 2}},
+        {{1, 14, 5}, {4, 517, 4}, {3, 511, 1}, {0, 0, 1}},
+        {{4, 517, 3}, {1, 14, 5}, {2, 252, 7}},
+    };
+    static const int n_rows[STEPS] = {9, 15, 11, 15}, n_pieces[STEPS] = {2, 3, 4, 3};
+    struct world w;
+    open_ragged(&w, rig, shape, true);
+    struct cache plain = cache_open(&w, rig, true), kept = cache_open(&w, rig, true);
+    struct recorder r = {*rig, NULL, NULL, NULL, 0};
+    uint16_t *want = new_out(&w, ROWS), *got = new_out(&w, ROWS);
+    r.rig.cuda = rig_cuda(true);
+    r.qkv = device_floats(rig, NULL, times(ROWS, w.qkv_dim));
+    r.q = static_cast<uint16_t *>(device_open(rig, NULL, times(ROWS, w.q_dim) * sizeof *r.q));
+    r.out = static_cast<uint16_t *>(device_open(rig, NULL, times(ROWS, w.q_dim) * sizeof *r.q));
+    feed_history(rig, &w, &plain, ragged, N_RAGGED);
+    feed_history(rig, &w, &kept, ragged, N_RAGGED);
+    for (int i = 0; i < STEPS; i++) {
+        struct world_step s;
+        world_step_open(&s, &w, steps[i], n_pieces[i]);
+        run_on_cuda(rig, &w, &s, &plain, NULL, want);
+        run_recorded(&r, &w, &s, &kept, got);
+        expect_same(rig, &w, got, want, n_rows[i], "a recorded step");
+        world_step_close(&s);
+    }
+    /* the first step lets scratch memory grow, which forgets that there was one */
+    EXPECT(rig, r.n_replayed >= STEPS - 3, "%d steps were replayed", r.n_replayed);
+    r.rig.cuda->ops->close(r.rig.cuda);
+    device_close(rig, r.qkv), device_close(rig, r.q), device_close(rig, r.out);
+    free(want), free(got);
+    cache_close(&plain, rig), cache_close(&kept, rig);
+    world_close(&w, rig);
+}
+
 int main(int argc, char **argv)
 {
     static const struct attention_shape shapes[] = {{2, 1, 16},  {4, 4, 64},  {6, 2, 64},
@@ -405,6 +248,7 @@ int main(int argc, char **argv)
         attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0);
         store_writes_its_positions_and_no_other(&rig, shapes[i]);
     }
+    a_replayed_step_is_the_step_launched(&rig, shapes[2]);
     a_prompt_keeps_its_bits_in_chunks(&rig, shapes[0], rig.is_small ? 90 : 530);
     if (!rig.is_small) a_prompt_keeps_its_bits_in_chunks(&rig, shapes[4], 300);
     return rig_close(&rig);

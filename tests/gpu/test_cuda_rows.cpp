@@ -203,7 +203,7 @@ struct sum_rank {
 static void sum_on_cuda(struct sum_rank *r, struct error *err)
 {
     struct rig rig = {};
-    rig.cuda = rig_cuda();
+    rig.cuda = rig_cuda(false);
     size_t rows = area(r->n, r->dim);
     float *data = device_floats(&rig, r->parts, rows * static_cast<size_t>(r->n_parts));
     struct slice_sums sums = {data, rows, r->n_parts};

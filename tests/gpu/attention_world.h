@@ -1,0 +1,227 @@
+/* Sequences with KV caches on both backends, fed by steps of any pieces, for the tests of attention. Every
+ * byte of a cache is a NaN until it is written, and block tables are scattered. */
+#pragma once
+
+#include "tests/gpu/cuda_rig.h"
+
+enum { LANES_MAX = 6, STALE = 0xff };
+
+/* A sequence: its raw projections at all positions, and its block table. */
+struct sequence {
+    int n_positions;
+    float *qkv;      /* [n_positions][QKV] */
+    int32_t *blocks; /* scattered */
+};
+
+struct world {
+    struct attention_shape shape;
+    struct attention_input input; /* host memory, for the CPU */
+    struct attention_input device_input;
+    struct sequence sequences[LANES_MAX];
+    int n_sequences, n_blocks, qkv_dim, q_dim;
+    float *bias, *norms; /* [QKV], [2][E] */
+    float *device_bias, *device_norms;
+    struct weight embedding;
+    float embedding_row[16];
+};
+
+/* One side's KV cache. */
+struct cache {
+    uint16_t *kv;
+    size_t bytes;
+    bool on_cuda;
+};
+
+/* Rows of a step: n of sequence `of` from `position` on. */
+struct piece {
+    int of, position, n;
+};
+
+/* How a step is to be run other than the plan says; 0 leaves it. */
+struct forced {
+    int n, n_partitions;
+};
+
+static inline size_t times(int a, int b)
+{
+    return static_cast<size_t>(a) * static_cast<size_t>(b);
+}
+
+static inline void world_open(struct world *w, struct rig *rig, struct attention_shape shape,
+                              const int *n_positions, int n_sequences, bool has_extras)
+{
+    *w = {};
+    w->shape = shape;
+    w->n_sequences = n_sequences;
+    w->q_dim = shape.n_heads * shape.head_dim;
+    w->qkv_dim = w->q_dim + 2 * shape.n_kv_heads * shape.head_dim;
+    for (int i = 0; i < n_sequences; i++) {
+        w->n_blocks += (n_positions[i] + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS + 1;
+    }
+    for (int i = 0, at = 0; i < n_sequences; i++) {
+        struct sequence *s = &w->sequences[i];
+        int n = (n_positions[i] + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+        s->n_positions = n_positions[i];
+        s->qkv = rig_numbers(rig, times(n_positions[i], w->qkv_dim), 2);
+        s->blocks = static_cast<int32_t *>(malloc(times(n, sizeof *s->blocks)));
+        for (int b = 0; b < n; b++) { /* every number once: backwards, evens before odds */
+            int k = at + b, half = (w->n_blocks + 1) / 2;
+            s->blocks[b] = w->n_blocks - 1 - (k < half ? 2 * k : 2 * (k - half) + 1);
+        }
+        at += n + 1;
+    }
+    w->bias = rig_numbers(rig, static_cast<size_t>(w->qkv_dim), 1);
+    w->norms = rig_numbers(rig, times(2, shape.head_dim), 2);
+    w->device_bias = device_floats(rig, w->bias, static_cast<size_t>(w->qkv_dim));
+    w->device_norms = device_floats(rig, w->norms, times(2, shape.head_dim));
+    w->embedding.dtype = DTYPE_F32;
+    w->embedding.n_rows = 1;
+    w->embedding.n_cols = 16;
+    w->embedding.data = reinterpret_cast<const uint8_t *>(w->embedding_row);
+    if (!has_extras) return;
+    w->input = {w->bias, w->norms, w->norms + shape.head_dim, 1e-6f};
+    w->device_input = {w->device_bias, w->device_norms, w->device_norms + shape.head_dim, 1e-6f};
+}
+
+static inline void world_close(struct world *w, struct rig *rig)
+{
+    for (int i = 0; i < w->n_sequences; i++) {
+        free(w->sequences[i].qkv);
+        free(w->sequences[i].blocks);
+    }
+    device_close(rig, w->device_bias);
+    device_close(rig, w->device_norms);
+    free(w->bias);
+    free(w->norms);
+}
+
+static inline struct cache cache_open(const struct world *w, struct rig *rig, bool on_cuda)
+{
+    struct cache c = {NULL, kv_layer_bytes(&w->shape, w->n_blocks), on_cuda};
+    c.kv = static_cast<uint16_t *>(malloc(c.bytes));
+    memset(c.kv, STALE, c.bytes);
+    if (on_cuda) {
+        uint16_t *host = c.kv;
+        c.kv = static_cast<uint16_t *>(device_open(rig, host, c.bytes));
+        free(host);
+    }
+    return c;
+}
+
+static inline void cache_close(struct cache *c, struct rig *rig)
+{
+    if (c->on_cuda) {
+        device_close(rig, c->kv);
+    } else {
+        free(c->kv);
+    }
+}
+
+/* A step's host side. */
+struct world_step {
+    struct backend_step step;
+    struct attention_lane lanes[LANES_MAX];
+    int32_t *tokens;
+    float *cos, *sin, *qkv;
+};
+
+static inline void world_step_open(struct world_step *s, const struct world *w,
+                                   const struct piece *pieces, int n_pieces)
+{
+    int half = w->shape.head_dim / 2, row = 0;
+    *s = {};
+    for (int i = 0; i < n_pieces; i++) {
+        s->lanes[i] = {row, pieces[i].n, pieces[i].position, w->sequences[pieces[i].of].blocks};
+        row += pieces[i].n;
+    }
+    s->tokens = static_cast<int32_t *>(calloc(static_cast<size_t>(row), sizeof *s->tokens));
+    s->cos = static_cast<float *>(malloc(times(row, half) * sizeof(float)));
+    s->sin = static_cast<float *>(malloc(times(row, half) * sizeof(float)));
+    s->qkv = static_cast<float *>(malloc(times(row, w->qkv_dim) * sizeof(float)));
+    row = 0;
+    for (int i = 0; i < n_pieces; i++) {
+        const struct sequence *q = &w->sequences[pieces[i].of];
+        for (int t = 0; t < pieces[i].n; t++, row++) {
+            int pos = pieces[i].position + t;
+            memcpy(s->qkv + times(row, w->qkv_dim), q->qkv + times(pos, w->qkv_dim),
+                   static_cast<size_t>(w->qkv_dim) * sizeof(float));
+            for (int k = 0; k < half; k++) {
+                float angle = static_cast<float>(pos) / static_cast<float>(1 + 3 * k);
+                s->cos[times(row, half) + static_cast<size_t>(k)] = cosf(angle);
+                s->sin[times(row, half) + static_cast<size_t>(k)] = sinf(angle);
+            }
+        }
+    }
+    s->step = {&w->embedding, s->tokens, row,    s->lanes, n_pieces,
+               &w->shape,     s->cos,    s->sin, NULL,     0};
+}
+
+static inline void world_step_close(struct world_step *s)
+{
+    free(s->tokens);
+    free(s->cos);
+    free(s->sin);
+    free(s->qkv);
+}
+
+static inline void force(struct rig *rig, const struct forced *forced)
+{
+    struct backend_cuda *cuda = backend_cuda_of(rig->cuda);
+    if (forced && forced->n) cuda->key.n = forced->n;
+    if (forced && forced->n_partitions) cuda->key.n_partitions = forced->n_partitions;
+}
+
+static inline void run_on_cuda(struct rig *rig, const struct world *w, const struct world_step *s,
+                               struct cache *c, const struct forced *forced, uint16_t *out)
+{
+    const struct backend_ops *ops = rig->cuda->ops;
+    int n = s->step.n, padded = ops->capacity(rig->cuda, n);
+    size_t q_bytes = times(padded, w->q_dim) * sizeof(uint16_t);
+    float *qkv = device_floats(rig, NULL, times(padded, w->qkv_dim));
+    uint16_t *q = static_cast<uint16_t *>(device_open(rig, NULL, q_bytes));
+    uint16_t *attended = static_cast<uint16_t *>(device_open(rig, NULL, q_bytes));
+    ops->upload(rig->cuda, qkv, s->qkv, times(n, w->qkv_dim) * sizeof(float));
+    rig_begin(rig, &s->step);
+    force(rig, forced);
+    ops->attention_store(rig->cuda, &w->shape, &w->device_input, &s->step, qkv, q, c->kv);
+    if (out) ops->attention(rig->cuda, &w->shape, &s->step, q, c->kv, attended);
+    rig_end(rig);
+    if (out) device_read(rig, out, attended, times(n, w->q_dim) * sizeof *out);
+    device_close(rig, qkv);
+    device_close(rig, q);
+    device_close(rig, attended);
+}
+
+/* Feeds the pieces as one step; out[n][H E], NULL: only into the cache. */
+static inline void feed(struct rig *rig, const struct world *w, struct cache *c,
+                        const struct piece *pieces, int n_pieces, const struct forced *forced,
+                        uint16_t *out)
+{
+    struct world_step s;
+    world_step_open(&s, w, pieces, n_pieces);
+    if (c->on_cuda) {
+        run_on_cuda(rig, w, &s, c, forced, out);
+    } else {
+        const struct backend_ops *ops = rig->cpu->ops;
+        uint16_t *q = static_cast<uint16_t *>(malloc(times(s.step.n, w->q_dim) * sizeof *q));
+        ops->attention_store(rig->cpu, &w->shape, &w->input, &s.step, s.qkv, q, c->kv);
+        if (out) ops->attention(rig->cpu, &w->shape, &s.step, q, c->kv, out);
+        free(q);
+    }
+    world_step_close(&s);
+}
+
+/* Everything before the pieces' positions goes into the cache. */
+static inline void feed_history(struct rig *rig, const struct world *w, struct cache *c,
+                                const struct piece *pieces, int n_pieces)
+{
+    for (int i = 0; i < n_pieces; i++) {
+        const struct piece history = {pieces[i].of, 0, pieces[i].position};
+        if (history.n > 0) feed(rig, w, c, &history, 1, NULL, NULL);
+    }
+}
+
+static inline uint16_t *new_out(const struct world *w, int n)
+{
+    return static_cast<uint16_t *>(calloc(times(n, w->q_dim), sizeof(uint16_t)));
+}
