@@ -3,7 +3,7 @@
 # The rules of docs/design.md section 2 that a script can keep; each violation is printed as file:line.
 #   1 a folder includes only itself and the floors below; coordinator, worker, client never each other
 #   2 only proto/ includes grpc/ and .pb-c.h; only comm/comm_mpi.c includes mpi.h; only
-#     comm/comm_nccl.c and model/backend_cuda* include CUDA or NCCL
+#     comm/comm_nccl.c, model/backend_cuda* and the emulator in tests/emulate include CUDA or NCCL
 #   3 nobody below main ends the process, but for a group's abort and the process's own clock
 #   4 no file over 800 lines; over 500 is a warning
 #   5 clang-format 14 has nothing to change, where it is installed
@@ -59,7 +59,7 @@ function check_library(path) {
         fail("only comm/comm_mpi.c includes " path)
     }
     if (path ~ /^(cuda|cublas|nccl|cub\/|cutlass\/|cooperative_groups|nvml|nvtx|nvToolsExt|mma\.h)/) {
-        if (name != "comm/comm_nccl.c" && name !~ /^model\/backend_cuda/) {
+        if (name != "comm/comm_nccl.c" && name !~ /^(model\/backend_cuda|tests\/emulate\/)/) {
             fail("only comm_nccl.c and backend_cuda include " path)
         }
     }
@@ -107,7 +107,7 @@ FNR == 1 {
     folder = name
     sub(/\/.*/, "", folder)
     in_comment = 0
-    is_c = name ~ /\.(c|h|cu|cuh)$/
+    is_c = name ~ /\.(c|h|cpp|cu|cuh)$/
 }
 {
     n_lines = FNR
@@ -147,13 +147,13 @@ check_tree() { # check_tree ROOT
         set -f
         cd "$1" || exit 1
         status=0
-        find_sources '*.c' '*.h' '*.cu' '*.cuh' '*.proto' '*.py' '*.sh' | sort -z |
+        find_sources '*.c' '*.h' '*.cpp' '*.cu' '*.cuh' '*.proto' '*.py' '*.sh' | sort -z |
             xargs -0 -r awk "$rules" || status=1
         formatter=$(find_formatter)
         if [ -z "$formatter" ]; then
             echo "clang-format 14 is not installed: the format is not checked"
         elif [ -f .clang-format ]; then
-            find_sources '*.c' '*.h' | xargs -0 -r "$formatter" --dry-run -Werror 2>&1 || status=1
+            find_sources '*.c' '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 -r "$formatter" --dry-run -Werror 2>&1 || status=1
         fi
         exit $status
     )
@@ -211,6 +211,8 @@ try_rule_2() {
         echo "#include <$header>" | refuses model/backend_cpu.c 1
         echo "#include <$header>" | accepts comm/comm_nccl.c
         echo "#include <$header>" | accepts model/backend_cuda.cu
+        echo "#include <$header>" | refuses tests/test_a.cpp 1
+        echo "#include <$header>" | accepts tests/emulate/test_a.cpp
     done
 }
 
@@ -233,6 +235,7 @@ try_rules_4_and_5() {
     yes '# a line' | head -n 801 | refuses tests/test_a.sh 801
     if [ -n "$(find_formatter)" ]; then
         printf 'int a;\nint  b;\n' | refuses base/a.h 2
+        printf 'int a;\nint  b;\n' | refuses model/backend_cuda.cu 2
     fi
 }
 
