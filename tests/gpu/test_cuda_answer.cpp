@@ -1,195 +1,15 @@
 /* ctest: labels=gpu libs=model timeout=600 */
 /* Row wishes answered on the device against row_slice_answer on the same logits: equal bit for bit.
  * Runs on a GPU, and with CUDA_EMULATED on the CPU. */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
+#include "answer_util.h"
 
-#include "small_backend.h"
-
-extern "C" {
-#include "model/numerics.h"
-#include "model/row.h"
-}
-
-#include "../check_util.h"
 #ifdef CUDA_EMULATED
 #include "model/backend_cuda_answer_math.cuh"
-#endif
-
-#ifdef CUDA_EMULATED
 enum { N_TRIALS = 1000, NOISE_SEEDS = 6, WIDE = 40000 };
 #else
 enum { N_TRIALS = 10000, NOISE_SEEDS = 200, WIDE = 152064 };
 #endif
-enum { COLS_MAX = 300000, ITEMS_MAX = 12, IDS_MAX = 4096, ARENA_BYTES = 8 << 20 };
-
-static struct backend *be;
-static struct arena arena, reference_arena;
-static struct error err;
-static float logits[COLS_MAX];
-static float *device_logits;
-static uint64_t n_random;
-
-static uint32_t random_below(uint32_t n)
-{
-    struct rng_address at = {.seed = 4711, .position = (uint32_t)(n_random >> 32), .round = 0};
-    return (uint32_t)(rng_uniform(&at, RNG_WEIGHT, (uint32_t)n_random++) * n);
-}
-
-static double random_uniform(void)
-{
-    return random_below(1u << 30) * 0x1p-30;
-}
-
-static void setup(void)
-{
-    be = test_backend_open();
-    CHECK_OK(arena_open(&arena, ARENA_BYTES, &err));
-    CHECK_OK(arena_open(&reference_arena, ARENA_BYTES, &err));
-    ck_assert(cudaMalloc((void **)&device_logits, sizeof logits) == cudaSuccess);
-}
-
-static void teardown(void)
-{
-    cudaFree(device_logits);
-    arena_close(&arena);
-    arena_close(&reference_arena);
-    test_backend_close(be);
-}
-
-/* --- Logits --- */
-
-enum fill_kind {
-    FILL_SPREAD,
-    FILL_TIES,
-    FILL_MASKED_TAIL,
-    FILL_ALL_MASKED,
-    FILL_EQUAL,
-    FILL_ASCENDING,
-    FILL_ZEROS,    /* +0 and -0 and a few others */
-    FILL_ONE_LANE, /* the best ones all at one column modulo 512 */
-    FILL_KINDS
-};
-
-static float logit_of(enum fill_kind kind, int i, int n, double spread)
-{
-    double x = (random_uniform() + random_uniform() - 1) * spread;
-    switch (kind) {
-    case FILL_TIES:
-        return (float)(floor(x * 4) / 4);
-    case FILL_MASKED_TAIL:
-        return i > n / 3 ? -INFINITY : (float)x;
-    case FILL_ALL_MASKED:
-        return -INFINITY;
-    case FILL_EQUAL:
-        return (float)spread;
-    case FILL_ASCENDING:
-        return (float)(i * 0.01);
-    case FILL_ZEROS:
-        return random_below(9) == 0 ? (float)-fabs(x) : random_below(2) ? -0.0f : 0.0f;
-    case FILL_ONE_LANE:
-        return (float)(i % 512 == 7 ? 10 + x * 0.01 : x * 0.01);
-    default:
-        return (float)x;
-    }
-}
-
-static void upload(int n)
-{
-    ck_assert(cudaMemcpy(device_logits, logits, (size_t)n * sizeof *logits,
-                         cudaMemcpyHostToDevice) == cudaSuccess);
-}
-
-static void fill(enum fill_kind kind, int n, double spread)
-{
-    for (int i = 0; i < n; i++) {
-        logits[i] = logit_of(kind, i, n, spread);
-    }
-    upload(n);
-}
-
-/* --- Equality --- */
-
-static void same_bytes(const void *a, const void *b, size_t bytes, const char *what, int item)
-{
-    ck_assert_msg(memcmp(a, b, bytes) == 0, "item %d: %s differs", item, what);
-}
-
-static void same_row(const struct slice_row *row, const struct slice_row *wanted, int item)
-{
-    size_t n_best = (size_t)wanted->n_best, n_ids = (size_t)wanted->n_ids;
-    ck_assert_int_eq(row->slice, wanted->slice);
-    ck_assert_int_eq(row->first_id, wanted->first_id);
-    ck_assert_int_eq(row->n_cols, wanted->n_cols);
-    ck_assert_int_eq(row->n_best, wanted->n_best);
-    ck_assert_int_eq(row->n_ids, wanted->n_ids);
-    ck_assert((row->full == NULL) == (wanted->full == NULL));
-    if (n_best) same_bytes(row->best_ids, wanted->best_ids, n_best * sizeof(int32_t), "id", item);
-    if (n_best) same_bytes(row->best_logits, wanted->best_logits, n_best * 4, "best", item);
-    if (n_ids) same_bytes(row->id_logits, wanted->id_logits, n_ids * 4, "listed logit", item);
-    same_bytes(&row->max, &wanted->max, sizeof row->max, "max", item);
-    same_bytes(row->sum_exp, wanted->sum_exp, sizeof row->sum_exp, "sum_exp", item);
-    same_bytes(&row->sum_exp_log, &wanted->sum_exp_log, sizeof(double), "sum_exp_log", item);
-    same_bytes(&row->outside_sum, &wanted->outside_sum, sizeof(double), "outside_sum", item);
-    ck_assert_int_eq(row->outside_id, wanted->outside_id);
-    if (wanted->full) same_bytes(row->full, wanted->full, (size_t)row->n_cols * 4, "full", item);
-}
-
-/* An item over columns first .. first + n - 1 of logits. Until `answer` its logits are host memory. */
-static struct answer_item item_of(int first, int n, int slice, int32_t first_id,
-                                  const struct row_wish *wish)
-{
-    return (struct answer_item){logits + first, first_id, n, slice, wish};
-}
-
-static int answer(const struct answer_item *items, int n, struct slice_row *out, int *bad)
-{
-    struct answer_item there[ITEMS_MAX];
-    for (int i = 0; i < n; i++) {
-        there[i] = items[i];
-        there[i].logits = device_logits + (items[i].logits - logits);
-    }
-    arena_reset(&arena);
-    return cuda_answer(be, there, n, &arena, out, bad, &err);
-}
-
-static void same_answers(const struct answer_item *items, int n)
-{
-    struct slice_row rows[ITEMS_MAX], wanted;
-    int bad;
-    CHECK_OK(answer(items, n, rows, &bad));
-    for (int i = 0; i < n; i++) {
-        arena_reset(&reference_arena);
-        CHECK_OK(row_slice_answer(items[i].logits, items[i].first_id, items[i].n_cols,
-                                  items[i].slice, items[i].wish, &reference_arena, &wanted, &err));
-        same_row(&rows[i], &wanted, i);
-    }
-}
-
-static void same_answer(int n, const struct row_wish *wish)
-{
-    struct answer_item item = item_of(0, n, 3, 640, wish);
-    same_answers(&item, 1);
-}
-
-/* The call must fail as row_slice_answer does on item `wanted_bad`, in its words. */
-static void same_refusal(const struct answer_item *items, int n, int wanted_bad)
-{
-    struct slice_row rows[ITEMS_MAX], wanted;
-    struct error wanted_err;
-    const struct answer_item *item = &items[wanted_bad];
-    int bad, rc = answer(items, n, rows, &bad);
-    arena_reset(&reference_arena);
-    int wanted_rc =
-        row_slice_answer(item->logits, item->first_id, item->n_cols, item->slice, item->wish,
-                         &reference_arena, &wanted, &wanted_err);
-    ck_assert(wanted_rc != 0);
-    ck_assert_int_eq(rc, wanted_rc);
-    ck_assert_int_eq(bad, wanted_bad);
-    ck_assert_str_eq(err.text, wanted_err.text);
-    same_row(&rows[bad], &wanted, bad);
-}
+enum { IDS_MAX = 4096 };
 
 /* --- Each wish by itself --- */
 
@@ -401,7 +221,8 @@ static void random_wish(struct row_wish *wish, int32_t *ids, int32_t n_vocab)
     for (int id = (int)random_below(9); id < n_vocab && wish->n_ids < 300; id += stride) {
         ids[wish->n_ids++] = id;
     }
-    wish->at = {.seed = n_random * 0x9e3779b97f4a7c15ull, .position = random_below(5000),
+    wish->at = {.seed = n_random * 0x9e3779b97f4a7c15ull,
+                .position = random_below(5000),
                 .round = random_below(100)};
 }
 
@@ -500,6 +321,8 @@ START_TEST(elementary_functions_are_equal)
     for (uint32_t i = 0; i < 3000000; i++) {
         uint32_t bits = i < 1000 ? i : i < 2000 ? UINT32_MAX - (i - 1000) : i * 2654435761u;
         float noise = num_gumbel(bits), x = -100.0f * (float)bits * 0x1p-32f;
+        double u = ((double)bits + 0.5) * 0x1p-32;
+        ck_assert(device_log(u) == num_log(u) && device_log(-num_log(u)) == num_log(-num_log(u)));
         ck_assert(num_float_to_bits(device_gumbel(bits)) == num_float_to_bits(noise));
         ck_assert((double)noise <= noise_bound(bits));
         ck_assert(num_float_to_bits(device_exp(x)) == num_float_to_bits(num_exp(x)));
