@@ -205,14 +205,13 @@ static __device__ __forceinline__ void copy_tokens_async(void *shared, const voi
 #endif
 }
 
-/* 8 k of one token to shared memory; zeros past n_in and for rows that are not there (0 * Inf would be
+/* 8 k of one token, at = in[row][k ..], to shared memory; zeros past n_in and for rows that are not there (0 * Inf would be
  * NaN). IS_ALIGNED: every 8 k of a row lie in one aligned access of 16 bytes; otherwise it goes by
  * pairs, and at once. */
 template <bool IS_ALIGNED>
 static __device__ __forceinline__ void tokens_copy(const struct matmul_job &job, uint8_t *to,
-                                                   const uint16_t *in, int row, int k)
+                                                   const uint16_t *at, int row, int k)
 {
-    const uint16_t *at = in + static_cast<size_t>(row) * job.in_stride + k;
     bool is_there = row < job.n_rows;
     if constexpr (IS_ALIGNED) {
         bool valid = is_there && k < job.n_in;

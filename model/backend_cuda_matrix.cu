@@ -409,11 +409,7 @@ static int fill(struct backend_cuda *be, const struct matrix *m, const struct ma
         buffers = static_cast<uint8_t *>(cuda_host_scratch(be, 2 * chunk_bytes));
         if (buffers) TRY(fill_from_host(&f, buffers, err));
     }
-    rc = cuda_finish(be, err);
-    if (!rc && (!f.staging || (!buffers && !all_synthetic(source)))) {
-        rc = error_set(err, ERR_NO_MEMORY,
-                       "no memory for %zu bytes of staging while loading weights", 2 * chunk_bytes);
-    }
+    rc = cuda_finish(be, err); /* tells too when there was no memory */
 out:
     return rc;
 }
