@@ -106,19 +106,17 @@ out:
 
 static int propose(struct pair *p, int k, struct error *err)
 {
-    int rc = 0;
+    int rc = 0, n, n_best = p->params.temperature > 0 ? p->settings->support : 1;
     size_t support = (size_t)p->settings->support;
     for (int i = 0; i < k; i++) {
         const struct rng_address at = {p->seed, (uint32_t)(p->n_text + i), (uint32_t)p->n_text};
         TRY(side_feed(p, &p->draft, p->n_text + i, 1, err));
-        const float *logits = model_logits(p->draft.model, 0);
-        if (!logits) return error_set(err, ERR_UNAVAILABLE, "the draft's device was lost");
         p->q[i] = (struct sparse_dist){
             .ids = arena_take(&p->arena, support, sizeof(int32_t)),
             .p = arena_take(&p->arena, support, sizeof(float)),
         };
-        sampling_draft_dist(logits, model_shard(p->draft.model)->n_vocab, &p->params, (int)support,
-                            p->scratch, &p->q[i]);
+        TRY(model_best(p->draft.model, 0, n_best, &p->arena, p->scratch, &n, err));
+        sampling_draft_best(p->scratch, n, &p->params, &p->q[i]);
         p->text[p->n_text + i] = sparse_draw(&p->q[i], rng_uniform(&at, RNG_DRAFT, 0));
     }
 out:

@@ -15,8 +15,8 @@ struct drafter {
     struct model *model;
     struct block_pool pool;
     int n_vocab;
-    struct select_item *scratch; /* [support] */
-    float *candidates;           /* [support] logits, for `coupled` */
+    struct select_item *best, *scratch; /* [support] */
+    float *logits;                      /* [support] of q's tokens, for `coupled` */
 };
 
 /* Equal tables are required; a padded tail of the embedding may differ. */
@@ -59,8 +59,9 @@ int drafter_open(struct drafter **drafter, const struct drafter_options *options
         .n_vocab = d->n_vocab,
     };
     TRY(block_pool_open(&d->pool, mo.n_kv_blocks, KV_BLOCK_TOKENS, err));
+    TRY(mem_array(&d->best, (size_t)d->options.support, sizeof *d->best, err));
     TRY(mem_array(&d->scratch, (size_t)d->options.support, sizeof *d->scratch, err));
-    TRY(mem_array(&d->candidates, (size_t)d->options.support, sizeof *d->candidates, err));
+    TRY(mem_array(&d->logits, (size_t)d->options.support, sizeof *d->logits, err));
     TRY(backend_open(&d->backend, &options->backend, err));
     TRY(model_open(&d->model, d->checkpoint, comm_single(), d->backend, &mo, err));
     *drafter = d;
@@ -78,7 +79,8 @@ void drafter_close(struct drafter *d)
     checkpoint_close(d->checkpoint);
     block_pool_close(&d->pool);
     free(d->scratch);
-    free(d->candidates);
+    free(d->logits);
+    free(d->best);
     free(d);
 }
 
@@ -113,30 +115,44 @@ out:
     return rc;
 }
 
+/* `coupled` picks among q's tokens with the noise of the position, so q becomes one-hot. best[n_best]:
+ * the row's best with their logits. */
+static int32_t pick_coupled(struct drafter *d, const struct sequence *seq, int position, int n_best,
+                            struct sparse_dist *q)
+{
+    int n = 0;
+    for (int i = 0; i < q->n; i++) {
+        for (int j = 0; j < n_best; j++) {
+            if (d->best[j].id == q->ids[i]) d->logits[n++] = (float)d->best[j].score;
+        }
+    }
+    int32_t guess = sampling_coupled_pick(q->ids, d->logits, q->n, seq->sampling.temperature,
+                                          seq->seed, (uint32_t)position);
+    q->n = 1;
+    q->ids[0] = guess;
+    q->p[0] = 1.0f;
+    return guess;
+}
+
 /* Chooses the guess for position `position` from the logits left by feed. */
 static int choose(struct drafter *d, const struct sequence *seq, int position, struct arena *arena,
                   struct sparse_dist *q, int32_t *guess, struct error *err)
 {
-    size_t support = (size_t)d->options.support;
-    const float *logits = model_logits(d->model, 0);
-    *q = (struct sparse_dist){.ids = arena_take(arena, support, sizeof *q->ids),
-                              .p = arena_take(arena, support, sizeof *q->p)};
+    int rc = 0, n_best = seq->sampling.temperature > 0 ? d->options.support : 1;
+    *q = (struct sparse_dist){.ids = arena_take(arena, (size_t)n_best, sizeof *q->ids),
+                              .p = arena_take(arena, (size_t)n_best, sizeof *q->p)};
     if (!q->ids || !q->p) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
-    sampling_draft_dist(logits, d->n_vocab, &seq->sampling, d->options.support, d->scratch, q);
-    if (seq->rule == RULE_COUPLED && seq->sampling.temperature > 0) {
-        for (int i = 0; i < q->n; i++) {
-            d->candidates[i] = logits[q->ids[i]];
-        }
-        *guess = sampling_coupled_pick(q->ids, d->candidates, q->n, seq->sampling.temperature,
-                                       seq->seed, (uint32_t)position);
-        *q = (struct sparse_dist){.n = 1, .ids = q->ids, .p = q->p};
-        q->ids[0] = *guess;
-        q->p[0] = 1.0f;
+    TRY(model_best(d->model, 0, n_best, arena, d->best, &n_best, err));
+    memcpy(d->scratch, d->best, (size_t)n_best * sizeof *d->best);
+    sampling_draft_best(d->scratch, n_best, &seq->sampling, q);
+    if (seq->rule == RULE_COUPLED && q->n > 1) {
+        *guess = pick_coupled(d, seq, position, n_best, q);
         return 0;
     }
     const struct rng_address at = {seq->seed, (uint32_t)position, (uint32_t)seq->n_tokens};
     *guess = sparse_draw(q, rng_uniform(&at, RNG_DRAFT, 0));
-    return 0;
+out:
+    return rc;
 }
 
 static bool is_one_of(const int32_t *ids, int n, int32_t id)

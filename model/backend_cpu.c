@@ -246,6 +246,7 @@ static void cpu_close(struct backend *be)
 static const struct backend_ops cpu_ops = {
     .name = "cpu",
     .arithmetic = "cpu-bf16",
+    .is_host = true,
     .kernels = cpu_kernels,
     .capacity = cpu_capacity,
     .buffer_open = cpu_buffer_open,

@@ -310,6 +310,42 @@ const float *model_logits(struct model *m, int row)
     return m->be->ops->read(m->be, m->logits + (size_t)row * head_stride(m), head_stride(m));
 }
 
+/* The best of every slice, merged: ids of later slices are higher, as select_offer wants them. */
+static int best_of_slices(struct model *m, int row, struct arena *arena, struct select_heap *heap,
+                          struct error *err)
+{
+    const struct row_wish wish = {.n_best = heap->capacity};
+    const struct row_query query = {row, &wish};
+    size_t n_local = (size_t)m->shard.n_local, mark = arena->used_bytes;
+    struct slice_row *slices = arena_take(arena, n_local, sizeof *slices);
+    int rc = 0, bad;
+    if (!slices) return error_set(err, ERR_NO_MEMORY, "no room for the best of a row");
+    TRY(model_answer(m, &query, 1, arena, slices, &bad, err));
+    for (size_t s = 0; s < n_local; s++) {
+        select_offer_best(heap, slices[s].best_ids, slices[s].best_logits, slices[s].n_best);
+    }
+out:
+    arena->used_bytes = mark;
+    return rc == ERR_FORMAT ? 0 : rc;
+}
+
+int model_best(struct model *m, int row, int n, struct arena *arena, struct select_item *items,
+               int *n_items, struct error *err)
+{
+    int rc = 0;
+    struct select_heap heap = {.items = items, .capacity = n};
+    assert(m->shard.n_local == m->shard.n_slices);
+    if (m->be->ops->is_host) {
+        select_offer_logits(&heap, model_logits(m, row), m->shard.n_vocab, false);
+    } else {
+        TRY(best_of_slices(m, row, arena, &heap, err));
+    }
+    select_sort_best(&heap);
+    *n_items = heap.n;
+out:
+    return rc;
+}
+
 int model_wait(struct model *m, struct error *err)
 {
     if (m->be->ops->read(m->be, m->logits, 1)) return 0;

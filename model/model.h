@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "model/backend.h"
 #include "model/checkpoint.h"
+#include "model/select.h"
 #include "model/shard.h"
 
 struct model;
@@ -66,6 +67,13 @@ int model_answer(struct model *model, const struct row_query *queries, int n_que
  * every slice (T = 1: the whole vocabulary). Host memory, until the next call of this or of
  * model_forward; NULL: the device is lost. */
 const float *model_logits(struct model *model, int row);
+
+/* The n best logits of row `row` of the last step where the rank holds every slice (T = 1), best first
+ * (logit, then lowest id), masked ones (-inf) left out: items[n], of which *n_items are filled; a row
+ * with NaN or +inf on a device gives none. Arena for scratch. Errors: ERR_NO_MEMORY,
+ * ERR_UNAVAILABLE the device is lost. */
+int model_best(struct model *model, int row, int n, struct arena *arena, struct select_item *items,
+               int *n_items, struct error *err);
 
 /* Waits until the last step has been computed: a device may still be at work when model_forward
  * returns. For measuring; answers wait by themselves. Errors: ERR_UNAVAILABLE. */

@@ -131,14 +131,19 @@ static int chunk_width(const struct slice_work *work, int c)
     return c + 1 < work->n_chunks ? CHUNK : work->n_cols - c * CHUNK;
 }
 
+int row_refuse_logits(int n_bad, int32_t first_id, struct error *err)
+{
+    return error_set(err, ERR_FORMAT, "%d of the logits from id %d on are NaN or +inf", n_bad,
+                     (int)first_id);
+}
+
 static int refuse_logits(const struct slice_work *work, struct error *err)
 {
     int n_bad = 0;
     for (int i = 0; i < work->n_cols; i++) {
         n_bad += !(work->logits[i] < INFINITY);
     }
-    return error_set(err, ERR_FORMAT, "%d of the logits from id %d on are NaN or +inf", n_bad,
-                     (int)work->first_id);
+    return row_refuse_logits(n_bad, work->first_id, err);
 }
 
 /* Smallest and largest of n >= 1 logits as order keys. */
@@ -381,7 +386,7 @@ static int answer_full(const struct slice_work *work, struct slice_row *out, str
     return 0;
 }
 
-static int wish_check(const struct row_wish *wish, struct error *err)
+int row_wish_check(const struct row_wish *wish, struct error *err)
 {
     if (wish->n_best < 0 || wish->n_ids < 0) {
         return error_set(err, ERR_ARGUMENT, "a row wish for %d best and %d ids", wish->n_best,
@@ -418,7 +423,7 @@ int row_slice_answer(const float *logits, int32_t first_id, int n_cols, int slic
                               .n_chunks = (n_cols + CHUNK - 1) / CHUNK,
                               .arena = arena};
     *out = row;
-    TRY(wish_check(wish, err));
+    TRY(row_wish_check(wish, err));
     if (n_cols == 0) goto out;
     TRY(slice_max(&work, &row.max, err));
     if (wish->n_best > 0) TRY(answer_best(&work, wish, &row, err));

@@ -53,6 +53,13 @@ void row_slice_range(int n_vocab, int n_slices, int slice, int32_t *first_id, in
  * a set of tokens is a draw from softmax(logit / temperature) over that set. */
 double row_noisy_score(float logit, float temperature, uint32_t noise_bits);
 
+/* What every backend asks of a wish before it answers. Errors: ERR_ARGUMENT it makes no sense: negative
+ * counts, a temperature that is no number above 0 or whose inverse is none, draws or entropy without
+ * a temperature. */
+int row_wish_check(const struct row_wish *wish, struct error *err);
+/* The refusal of a slice with n_bad logits that are NaN or +inf: ERR_FORMAT. */
+int row_refuse_logits(int n_bad, int32_t first_id, struct error *err);
+
 /* Answers wish for one slice's logits[n_cols] (a pure function; the CPU backend's and the
  * reference of any other). e = num_exp((logit - max) * (1 / t)) in float; sums take 16 float lanes
  * over a chunk of 1024 columns, the lanes by a binary tree, the chunks in double, ascending. Arrays

@@ -152,27 +152,33 @@ void sampling_draft_dist(const float *logits, int n_vocab, const struct sampling
     struct select_heap heap = {.items = scratch, .capacity = params->temperature > 0 ? support : 1};
     select_offer_logits(&heap, logits, n_vocab, false);
     select_sort_best(&heap);
-    if (heap.n <= 1 || heap.items[0].score == HUGE_VAL) {
-        one_hot(out, heap.n ? heap.items[0].id : 0);
+    sampling_draft_best(scratch, heap.n, params, out);
+}
+
+void sampling_draft_best(struct select_item *items, int n_items,
+                         const struct sampling_params *params, struct sparse_dist *out)
+{
+    if (n_items <= 1 || params->temperature <= 0 || items[0].score == HUGE_VAL) {
+        one_hot(out, n_items ? items[0].id : 0);
         return;
     }
     double sum = 0;
-    for (int i = 0; i < heap.n; i++) {
-        out->p[i] = (float)heap.items[i].score;
+    for (int i = 0; i < n_items; i++) {
+        out->p[i] = (float)items[i].score;
         sum += weight(out->p[i], out->p[0], params->temperature);
     }
     bool is_certain;
-    int n = sampling_truncate(out->p, heap.n, sum, true, params, out->p, &is_certain);
+    int n = sampling_truncate(out->p, n_items, sum, true, params, out->p, &is_certain);
     while (n > 1 && !(out->p[n - 1] > 0)) {
         n--;
     }
     for (int i = 0; i < n; i++) {
-        scratch[i].score = (double)out->p[i];
+        items[i].score = (double)out->p[i];
     }
-    select_sort_ids(scratch, n);
+    select_sort_ids(items, n);
     for (int i = 0; i < n; i++) {
-        out->ids[i] = scratch[i].id;
-        out->p[i] = (float)scratch[i].score;
+        out->ids[i] = items[i].id;
+        out->p[i] = (float)items[i].score;
     }
     out->n = n;
 }

@@ -47,6 +47,11 @@ int32_t sparse_draw(const struct sparse_dist *dist, double u);
 void sampling_draft_dist(const float *logits, int n_vocab, const struct sampling_params *params,
                          int support, struct select_item *scratch, struct sparse_dist *out);
 
+/* The same from the row's best: items[n_items], scores are logits, none NaN, best first (score, then
+ * lowest id); they are overwritten. out holds n_items entries. */
+void sampling_draft_best(struct select_item *items, int n_items,
+                         const struct sampling_params *params, struct sparse_dist *out);
+
 /* The same over n >= 1 candidates that are already sorted, best first (logit, then lowest id), where
  * exp((logit - logits[0]) / t) of the whole row at params->temperature sums to `sum_all`:
  * temperature and cuts. Returns the number kept (>= 1) with p[kept] normalised, in the given order;

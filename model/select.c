@@ -93,6 +93,14 @@ void select_offer_logits(struct select_heap *heap, const float *logits, int n, b
     }
 }
 
+void select_offer_best(struct select_heap *heap, const int32_t *ids, const float *logits, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!(logits[i] > -INFINITY) || !select_wants(heap, (double)logits[i])) break;
+        select_offer(heap, (double)logits[i], ids[i]);
+    }
+}
+
 void select_sort_best(struct select_heap *heap)
 {
     drain(heap->items, heap->n, worse);

@@ -43,6 +43,10 @@ void select_offer(struct select_heap *heap, double score, int32_t id);
 /* Offers logits[n] as ids 0..n-1; without `with_masked`, those that are -inf or NaN are left out. */
 void select_offer_logits(struct select_heap *heap, const float *logits, int n, bool with_masked);
 
+/* Offers ids[n] with their logits, best first as a slice answers them, all higher than any id before;
+ * -inf is left out. */
+void select_offer_best(struct select_heap *heap, const int32_t *ids, const float *logits, int n);
+
 /* Sorts what was kept, best first. The heap is a plain array afterwards. */
 void select_sort_best(struct select_heap *heap);
 

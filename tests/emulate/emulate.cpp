@@ -4,7 +4,7 @@
  * to come does the exchange for all and goes on; the others are ready again and run when it waits in
  * its turn. While a warp has a ready lane the next one runs in it, otherwise the next warp does. Orders
  * are therefore always the same, and a result that depends on a missing barrier is wrong every time or
- * never: run a doubtful kernel under other block sizes too.
+ * never: EMULATED_ORDER=backward turns every order around, so that one of the two is wrong.
  *
  * What is found: barriers out of step (another place, a thread that has returned), exchanges that some
  * lanes of the mask never reach, dynamic shared memory and device memory written beside their ends,
@@ -64,6 +64,7 @@ lane lanes[EMULATE_BLOCK_MAX];
 warp warps[EMULATE_BLOCK_MAX / EMULATE_WARP];
 int n_threads, n_waiting, n_returned, current;
 unsigned ready_warps;
+bool is_backward; /* threads, warps and blocks take turns from the last to the first */
 emulate_fiber main_fiber;
 const emulate_launch *running;
 
@@ -111,20 +112,30 @@ void fault(const char *what)
     abort();
 }
 
-/* The next ready thread after the current one: of its warp if possible, unless it is to leave it. */
-void switch_to_next(bool leaves_warp)
+/* The member of a set that follows a number in the order of this launch, around its end if need be. */
+int next_of(unsigned set, int after, bool *has_wrapped)
 {
-    int w = current / EMULATE_WARP, l = current % EMULATE_WARP;
-    if (warps[w].ready == 0) ready_warps &= ~(1u << w);
-    if (ready_warps == 0) fault("lanes wait for others that never come");
-    if (warps[w].ready == 0 || (leaves_warp && l == 31)) {
-        unsigned later = w == 31 ? 0 : ready_warps & ~0u << (w + 1);
-        w = __builtin_ctz(later ? later : ready_warps);
-        l = 31;
+    unsigned later = is_backward ? set & ((1u << after) - 1) : set & ~1u << after;
+    *has_wrapped = later == 0;
+    if (later == 0) later = set;
+    return is_backward ? 31 - __builtin_clz(later) : __builtin_ctz(later);
+}
+
+/* The next ready thread: of the same warp if possible, unless the thread wants to let others by. */
+void switch_to_next(bool gives_way)
+{
+    int from = current, w = from / EMULATE_WARP, l = from % EMULATE_WARP;
+    bool has_wrapped = true;
+    if (warps[w].ready) {
+        l = next_of(warps[w].ready, l, &has_wrapped);
+    } else {
+        ready_warps &= ~(1u << w);
+        if (ready_warps == 0) fault("lanes wait for others that never come");
     }
-    unsigned later = l == 31 ? 0 : warps[w].ready & ~0u << (l + 1);
-    l = __builtin_ctz(later ? later : warps[w].ready);
-    int from = current;
+    if (warps[w].ready == 0 || (gives_way && has_wrapped)) {
+        w = next_of(ready_warps, w, &has_wrapped);
+        l = next_of(warps[w].ready, is_backward ? 0 : 31, &has_wrapped);
+    }
     current = w * EMULATE_WARP + l;
     threadIdx = lanes[current].index;
     if (from != current) emulate_fiber_switch(&lanes[from].fiber, &lanes[current].fiber);
@@ -172,7 +183,8 @@ void run_thread()
 void start_block(uint3 index)
 {
     blockIdx = index;
-    n_waiting = n_returned = current = 0;
+    n_waiting = n_returned = 0;
+    current = is_backward ? n_threads - 1 : 0;
     ready_warps = 0;
     for (int w = 0; w * EMULATE_WARP < n_threads; w++) {
         int n_lanes = std::min(n_threads - w * EMULATE_WARP, EMULATE_WARP);
@@ -191,7 +203,7 @@ void start_block(uint3 index)
             }
         }
     }
-    threadIdx = lanes[0].index;
+    threadIdx = lanes[current].index;
 }
 
 void run_block(uint3 index)
@@ -199,7 +211,7 @@ void run_block(uint3 index)
     unsigned char *shared = shared_memory + shared_guard;
     memset(shared, 0xff, running->shared_bytes);
     start_block(index);
-    emulate_fiber_switch(&main_fiber, &lanes[0].fiber);
+    emulate_fiber_switch(&main_fiber, &lanes[current].fiber);
     if (!emulate_guard_is_intact(shared_memory, shared_guard) ||
         !emulate_guard_is_intact(shared + running->shared_bytes, shared_guard)) {
         fault("the block has written beside its dynamic shared memory");
@@ -408,11 +420,13 @@ void emulate_run(const emulate_launch &launch)
     n_threads = int(launch.block.x * launch.block.y * launch.block.z);
     emulate_guard_write(shared_memory, shared_guard);
     emulate_guard_write(shared + launch.shared_bytes, shared_guard);
-    for (unsigned z = 0; z < gridDim.z; z++) {
-        for (unsigned y = 0; y < gridDim.y; y++) {
-            for (unsigned x = 0; x < gridDim.x; x++)
-                run_block({x, y, z});
-        }
+    const char *order = getenv("EMULATED_ORDER");
+    is_backward = order && strcmp(order, "backward") == 0;
+    uint64_t n_blocks = uint64_t(gridDim.x) * gridDim.y * gridDim.z;
+    for (uint64_t i = 0; i < n_blocks; i++) {
+        uint64_t b = is_backward ? n_blocks - 1 - i : i;
+        run_block({unsigned(b % gridDim.x), unsigned(b / gridDim.x % gridDim.y),
+                   unsigned(b / gridDim.x / gridDim.y)});
     }
     emulate_check_guards(launch.text);
 }

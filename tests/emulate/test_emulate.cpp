@@ -242,6 +242,56 @@ void copies_arrive_when_waited_for()
     CHECK_CUDA(cudaFree(in_device));
 }
 
+/* Thread i takes what thread i - 1 has written; there is no barrier between. */
+__global__ void racing_kernel(int *out)
+{
+    __shared__ int values[64];
+    values[threadIdx.x] = -1;
+    __syncthreads();
+    values[threadIdx.x] = int(threadIdx.x);
+    out[threadIdx.x] = values[(threadIdx.x + 63) % 64];
+}
+
+/* Thread 0 waits for the last thread, which is in another warp and waits for thread 0's first word. */
+__global__ void spinning_kernel(volatile int *words)
+{
+    if (threadIdx.x == 0) {
+        words[0] = 1;
+        while (words[1] != 2)
+            __nanosleep(100);
+        words[0] = 3;
+    } else if (threadIdx.x == blockDim.x - 1) {
+        while (words[0] != 1)
+            __nanosleep(100);
+        words[1] = 2;
+    }
+}
+
+void spinning_threads_give_way()
+{
+    int words[2] = {0, 0}, *device = device_of(words, 2);
+    cudaLaunchConfig_t config = config_of(1, 72);
+    CHECK_CUDA(cudaLaunchKernelEx(&config, spinning_kernel, static_cast<volatile int *>(device)));
+    host_of(words, device, 2);
+    CHECK(words[0] == 3 && words[1] == 2);
+}
+
+void one_of_two_orders_shows_a_race()
+{
+    const char *before = getenv("EMULATED_ORDER"), *orders[] = {"forward", "backward"};
+    std::string kept = before ? before : "";
+    int out[2][64];
+    cudaLaunchConfig_t config = config_of(1, 64);
+    for (int i = 0; i < 2; i++) {
+        int *device = device_of<int>(nullptr, 64);
+        setenv("EMULATED_ORDER", orders[i], 1);
+        CHECK_CUDA(cudaLaunchKernelEx(&config, racing_kernel, device));
+        host_of(out[i], device, 64);
+    }
+    setenv("EMULATED_ORDER", kept.c_str(), 1);
+    CHECK(out[0][10] == 9 && out[1][10] == -1);
+}
+
 /* --- Faults --- */
 
 enum fault_case {
@@ -346,6 +396,8 @@ int main()
     atomics_add_up();
     mma_is_a_plain_product();
     copies_arrive_when_waited_for();
+    one_of_two_orders_shows_a_race();
+    spinning_threads_give_way();
     fault_is_reported(BARRIER_RETURNED, "thread (40, 0, 0) has returned");
     fault_is_reported(BARRIER_ELSEWHERE, "different barriers");
     fault_is_reported(LANES_MISSING, "waits in a shuffle at");

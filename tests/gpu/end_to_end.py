@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Real clusters whose target or draft runs on CUDA: texts must be what the promises say.
+
+Usage: end_to_end.py BUILD_FOLDER [TOKENS]        BUILD_FOLDER/bin holds the three programs
+
+tests/emulate runs it with programs whose GPU is emulated, tests/gpu/run on a real one. Ranks above one
+share a GPU and sum over MPI by way of the host.
+"""
+import json
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from cluster import Cluster, ClusterError  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
+TOKENS = sys.argv.pop(1) if len(sys.argv) > 1 else "12"
+CUDA = ("--device", "cuda:0")
+PROMPT = "Once upon a time there was"
+
+
+def generate(cluster, *flags):
+    done = cluster.outrider("generate", PROMPT, "-n", TOKENS, "--json", *flags, timeout=240)
+    if done.returncode:
+        raise ClusterError(f"generate {flags} ended with {done.returncode}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+class CudaCluster(unittest.TestCase):
+    def test_speculation_keeps_the_text(self):
+        texts = {}
+        for n_ranks, draft in ((1, CUDA), (1, ("--device", "cpu")), (2, ("--device", "cpu"))):
+            with Cluster(BUILD, n_ranks=n_ranks, worker_flags=CUDA,
+                         coordinator_flags=draft) as cluster:
+                if n_ranks == 1:
+                    described = cluster.outrider("describe").stdout
+                    self.assertIn("cuda-sm", described)
+                for rule in (("--temperature", "0"), ("--temperature", "0.8", "--seed", "5")):
+                    for k in ("0", "4"):
+                        done = generate(cluster, "-K", k, *rule)
+                        same = texts.setdefault(rule, done["token_ids"])
+                        self.assertEqual(same, done["token_ids"],
+                                         f"T = {n_ranks}, draft {draft}, K = {k}, {rule}")
+        self.assertNotEqual(*texts.values())
+
+    def test_rejection_runs_on_compact_rows(self):
+        with Cluster(BUILD, worker_flags=CUDA, coordinator_flags=CUDA) as cluster:
+            done = generate(cluster, "-K", "3", "--temperature", "1", "--rule", "rejection")
+            self.assertEqual(len(done["token_ids"]), int(TOKENS))
+            scored = cluster.outrider("score", PROMPT, "--json", timeout=240)
+            self.assertEqual(scored.returncode, 0, scored.stderr)
+
+    def test_a_gpu_that_is_not_there_is_named(self):
+        cluster = Cluster(BUILD, worker_flags=("--device", "cuda:7"))
+        try:
+            cluster.start_workers()
+            self.assertNotEqual(cluster.workers.wait(30), 0)
+            self.assertIn("no GPU 7", cluster.workers.log())
+        finally:
+            cluster.stop()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,535 @@
+/* ctest: labels=gpu libs=model timeout=600 */
+/* Row wishes answered on the device against row_slice_answer on the same logits: equal bit for bit.
+ * Runs on a GPU, and with CUDA_EMULATED on the CPU. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "small_backend.h"
+
+extern "C" {
+#include "model/numerics.h"
+#include "model/row.h"
+}
+
+#include "../check_util.h"
+#ifdef CUDA_EMULATED
+#include "model/backend_cuda_answer_math.cuh"
+#endif
+
+#ifdef CUDA_EMULATED
+enum { N_TRIALS = 1000, NOISE_SEEDS = 6, WIDE = 40000 };
+#else
+enum { N_TRIALS = 10000, NOISE_SEEDS = 200, WIDE = 152064 };
+#endif
+enum { COLS_MAX = 300000, ITEMS_MAX = 12, IDS_MAX = 4096, ARENA_BYTES = 8 << 20 };
+
+static struct backend *be;
+static struct arena arena, reference_arena;
+static struct error err;
+static float logits[COLS_MAX];
+static float *device_logits;
+static uint64_t n_random;
+
+static uint32_t random_below(uint32_t n)
+{
+    struct rng_address at = {.seed = 4711, .position = (uint32_t)(n_random >> 32), .round = 0};
+    return (uint32_t)(rng_uniform(&at, RNG_WEIGHT, (uint32_t)n_random++) * n);
+}
+
+static double random_uniform(void)
+{
+    return random_below(1u << 30) * 0x1p-30;
+}
+
+static void setup(void)
+{
+    be = test_backend_open();
+    CHECK_OK(arena_open(&arena, ARENA_BYTES, &err));
+    CHECK_OK(arena_open(&reference_arena, ARENA_BYTES, &err));
+    ck_assert(cudaMalloc((void **)&device_logits, sizeof logits) == cudaSuccess);
+}
+
+static void teardown(void)
+{
+    cudaFree(device_logits);
+    arena_close(&arena);
+    arena_close(&reference_arena);
+    test_backend_close(be);
+}
+
+/* --- Logits --- */
+
+enum fill_kind {
+    FILL_SPREAD,
+    FILL_TIES,
+    FILL_MASKED_TAIL,
+    FILL_ALL_MASKED,
+    FILL_EQUAL,
+    FILL_ASCENDING,
+    FILL_ZEROS,    /* +0 and -0 and a few others */
+    FILL_ONE_LANE, /* the best ones all at one column modulo 512 */
+    FILL_KINDS
+};
+
+static float logit_of(enum fill_kind kind, int i, int n, double spread)
+{
+    double x = (random_uniform() + random_uniform() - 1) * spread;
+    switch (kind) {
+    case FILL_TIES:
+        return (float)(floor(x * 4) / 4);
+    case FILL_MASKED_TAIL:
+        return i > n / 3 ? -INFINITY : (float)x;
+    case FILL_ALL_MASKED:
+        return -INFINITY;
+    case FILL_EQUAL:
+        return (float)spread;
+    case FILL_ASCENDING:
+        return (float)(i * 0.01);
+    case FILL_ZEROS:
+        return random_below(9) == 0 ? (float)-fabs(x) : random_below(2) ? -0.0f : 0.0f;
+    case FILL_ONE_LANE:
+        return (float)(i % 512 == 7 ? 10 + x * 0.01 : x * 0.01);
+    default:
+        return (float)x;
+    }
+}
+
+static void upload(int n)
+{
+    ck_assert(cudaMemcpy(device_logits, logits, (size_t)n * sizeof *logits,
+                         cudaMemcpyHostToDevice) == cudaSuccess);
+}
+
+static void fill(enum fill_kind kind, int n, double spread)
+{
+    for (int i = 0; i < n; i++) {
+        logits[i] = logit_of(kind, i, n, spread);
+    }
+    upload(n);
+}
+
+/* --- Equality --- */
+
+static void same_bytes(const void *a, const void *b, size_t bytes, const char *what, int item)
+{
+    ck_assert_msg(memcmp(a, b, bytes) == 0, "item %d: %s differs", item, what);
+}
+
+static void same_row(const struct slice_row *row, const struct slice_row *wanted, int item)
+{
+    size_t n_best = (size_t)wanted->n_best, n_ids = (size_t)wanted->n_ids;
+    ck_assert_int_eq(row->slice, wanted->slice);
+    ck_assert_int_eq(row->first_id, wanted->first_id);
+    ck_assert_int_eq(row->n_cols, wanted->n_cols);
+    ck_assert_int_eq(row->n_best, wanted->n_best);
+    ck_assert_int_eq(row->n_ids, wanted->n_ids);
+    ck_assert((row->full == NULL) == (wanted->full == NULL));
+    if (n_best) same_bytes(row->best_ids, wanted->best_ids, n_best * sizeof(int32_t), "id", item);
+    if (n_best) same_bytes(row->best_logits, wanted->best_logits, n_best * 4, "best", item);
+    if (n_ids) same_bytes(row->id_logits, wanted->id_logits, n_ids * 4, "listed logit", item);
+    same_bytes(&row->max, &wanted->max, sizeof row->max, "max", item);
+    same_bytes(row->sum_exp, wanted->sum_exp, sizeof row->sum_exp, "sum_exp", item);
+    same_bytes(&row->sum_exp_log, &wanted->sum_exp_log, sizeof(double), "sum_exp_log", item);
+    same_bytes(&row->outside_sum, &wanted->outside_sum, sizeof(double), "outside_sum", item);
+    ck_assert_int_eq(row->outside_id, wanted->outside_id);
+    if (wanted->full) same_bytes(row->full, wanted->full, (size_t)row->n_cols * 4, "full", item);
+}
+
+/* An item over columns first .. first + n - 1 of logits. Until `answer` its logits are host memory. */
+static struct answer_item item_of(int first, int n, int slice, int32_t first_id,
+                                  const struct row_wish *wish)
+{
+    return (struct answer_item){logits + first, first_id, n, slice, wish};
+}
+
+static int answer(const struct answer_item *items, int n, struct slice_row *out, int *bad)
+{
+    struct answer_item there[ITEMS_MAX];
+    for (int i = 0; i < n; i++) {
+        there[i] = items[i];
+        there[i].logits = device_logits + (items[i].logits - logits);
+    }
+    arena_reset(&arena);
+    return cuda_answer(be, there, n, &arena, out, bad, &err);
+}
+
+static void same_answers(const struct answer_item *items, int n)
+{
+    struct slice_row rows[ITEMS_MAX], wanted;
+    int bad;
+    CHECK_OK(answer(items, n, rows, &bad));
+    for (int i = 0; i < n; i++) {
+        arena_reset(&reference_arena);
+        CHECK_OK(row_slice_answer(items[i].logits, items[i].first_id, items[i].n_cols,
+                                  items[i].slice, items[i].wish, &reference_arena, &wanted, &err));
+        same_row(&rows[i], &wanted, i);
+    }
+}
+
+static void same_answer(int n, const struct row_wish *wish)
+{
+    struct answer_item item = item_of(0, n, 3, 640, wish);
+    same_answers(&item, 1);
+}
+
+/* The call must fail as row_slice_answer does on item `wanted_bad`, in its words. */
+static void same_refusal(const struct answer_item *items, int n, int wanted_bad)
+{
+    struct slice_row rows[ITEMS_MAX], wanted;
+    struct error wanted_err;
+    const struct answer_item *item = &items[wanted_bad];
+    int bad, rc = answer(items, n, rows, &bad);
+    arena_reset(&reference_arena);
+    int wanted_rc =
+        row_slice_answer(item->logits, item->first_id, item->n_cols, item->slice, item->wish,
+                         &reference_arena, &wanted, &wanted_err);
+    ck_assert(wanted_rc != 0);
+    ck_assert_int_eq(rc, wanted_rc);
+    ck_assert_int_eq(bad, wanted_bad);
+    ck_assert_str_eq(err.text, wanted_err.text);
+    same_row(&rows[bad], &wanted, bad);
+}
+
+/* --- Each wish by itself --- */
+
+static const int sizes[] = {1, 2, 15, 16, 17, 63, 64, 511, 512, 513, 1023, 1024, 1025, 2048, 5003};
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+
+START_TEST(sums_are_equal_at_every_size_and_temperature)
+{
+    const float temperatures[][2] = {{1, 0.7f}, {0.01f, 3.3f}, {1e-30f, 1e30f}};
+    const double spreads[] = {1e-3, 5, 60, 200};
+    for (int s = 0; s < N_SIZES; s++) {
+        for (int k = 0; k < 4; k++) {
+            struct row_wish wish = {};
+            fill(k % 2 ? FILL_SPREAD : FILL_MASKED_TAIL, sizes[s], spreads[k]);
+            memcpy(wish.temperatures, temperatures[k % 3], sizeof wish.temperatures);
+            for (wish.n_temperatures = 0; wish.n_temperatures <= 2; wish.n_temperatures++) {
+                wish.entropy = wish.n_temperatures > 0;
+                same_answer(sizes[s], &wish);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(best_is_equal_for_every_count_and_kind_of_logits)
+{
+    const int counts[] = {1, 2, 3, 20, 64, 300, 512, 513, 1024, 1025, 2000};
+    const int columns[] = {1, 3, 70, 600, 4500};
+    for (int kind = 0; kind < FILL_KINDS; kind++) {
+        for (size_t s = 0; s < sizeof columns / sizeof *columns; s++) {
+            fill((enum fill_kind)kind, columns[s], 9);
+            for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+                struct row_wish wish = {};
+                wish.n_best = counts[k];
+                same_answer(columns[s], &wish);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(best_is_equal_when_one_thread_has_them_all)
+{
+    const int counts[] = {2, 64, 500, 1000};
+    fill(FILL_ONE_LANE, WIDE, 9);
+    for (int i = 7 * 512; i < WIDE; i++) {
+        logits[i] = i % 512 < 300 ? 20.0f + (float)(i % 13) : logits[i];
+    }
+    upload(WIDE);
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+        struct row_wish wish = {};
+        wish.n_best = counts[k];
+        same_answer(WIDE, &wish);
+    }
+}
+END_TEST
+
+START_TEST(noisy_best_is_equal)
+{
+    const float temperatures[] = {1e-30f, 0.05f, 0.8f, 1, 10, 1e30f};
+    const int counts[] = {1, 2, 8, 9};
+    for (uint32_t i = 0; i < 48; i++) {
+        int n = sizes[i % N_SIZES];
+        struct row_wish wish = {};
+        wish.best_is_noisy = true;
+        wish.n_temperatures = 1;
+        wish.temperatures[0] = temperatures[i % 6];
+        wish.n_best = counts[i % 4];
+        wish.at = {.seed = i * 0x123456789abcull, .position = i, .round = 0};
+        fill((enum fill_kind)(i % FILL_KINDS), n, i % 2 ? 4 : 60);
+        for (int32_t first_id = 0; first_id <= 67; first_id += 67) { /* groups of four are cut */
+            struct answer_item item = item_of(0, n, 0, first_id, &wish);
+            same_answers(&item, 1);
+        }
+    }
+}
+END_TEST
+
+/* Every score is 0, so the lowest columns win, unless any one of the noises is a bit off. */
+START_TEST(noise_is_equal_to_the_last_bit)
+{
+    const int n = 4096;
+    for (uint32_t seed = 0; seed < NOISE_SEEDS; seed++) {
+        struct row_wish wish = {};
+        wish.n_best = 4;
+        wish.best_is_noisy = true;
+        wish.n_temperatures = 1;
+        wish.temperatures[0] = 1;
+        wish.at = {.seed = seed + 0x700000000ull, .position = 9, .round = 0};
+        for (int i = 0; i < n; i++) {
+            logits[i] = -num_gumbel(rng_coupled_bits(wish.at.seed, 9, (uint32_t)(640 + i)));
+        }
+        upload(n);
+        struct answer_item item = item_of(0, n, 0, 640, &wish);
+        struct slice_row row;
+        int bad;
+        CHECK_OK(answer(&item, 1, &row, &bad));
+        for (int i = 0; i < 4; i++) {
+            ck_assert_int_eq(row.best_ids[i], 640 + i);
+        }
+    }
+}
+END_TEST
+
+START_TEST(listed_logits_come_in_the_order_of_the_wish)
+{
+    const int32_t ids[] = {9000, 700, 641, 640, 639, 1663, 1664, -5, 800};
+    struct row_wish wish = {};
+    wish.n_ids = 9;
+    wish.ids = ids;
+    fill(FILL_SPREAD, 1024, 5);
+    same_answer(1024, &wish);
+    same_answer(1, &wish);
+}
+END_TEST
+
+/* A position whose coin of slice 3 is at least `low` and below `high`. */
+static struct rng_address address_of_coin(double low, double high)
+{
+    struct rng_address at = {.seed = 99, .position = 0, .round = 4};
+    for (;; at.position++) {
+        double u = rng_uniform(&at, RNG_OUTSIDE, 3);
+        if (u >= low && u < high) return at;
+    }
+}
+
+START_TEST(draws_outside_are_equal_also_at_the_ends)
+{
+    static int32_t ids[IDS_MAX];
+    const struct rng_address coins[] = {address_of_coin(0, 1e-5), address_of_coin(0.49, 0.51),
+                                        address_of_coin(1 - 1e-5, 1)};
+    const int columns[] = {1, 17, 1024, 1025, 4000};
+    const int strides[] = {1, 2, 7, 5000}; /* 1: the whole slice is listed; 5000: one id */
+    for (int trial = 0; trial < 5 * 4 * 3; trial++) {
+        int n = columns[trial % 5];
+        struct row_wish wish = {};
+        wish.n_temperatures = 1;
+        wish.temperatures[0] = trial % 2 ? 1.3f : 0.02f;
+        wish.outside = true;
+        wish.at = coins[trial % 3];
+        wish.ids = ids;
+        fill(trial % 7 ? FILL_SPREAD : FILL_MASKED_TAIL, n, 12);
+        same_answer(n, &wish); /* nothing is listed */
+        for (int i = 0; i < n; i += strides[trial % 4]) {
+            ids[wish.n_ids++] = 640 + n - 1 - i;
+        }
+        same_answer(n, &wish);
+    }
+}
+END_TEST
+
+START_TEST(wide_slices_and_whole_ones_are_equal)
+{
+    struct row_wish wish = {};
+    wish.n_best = 64;
+    wish.n_temperatures = 2;
+    wish.temperatures[0] = 0.9f;
+    wish.temperatures[1] = 1;
+    wish.entropy = wish.outside = true;
+    fill(FILL_SPREAD, COLS_MAX, 25);
+    same_answer(WIDE, &wish);
+    same_answer(262144, &wish);
+    same_answer(262145, &wish); /* more than the mask has room for: answered on the host */
+    wish.full = true;
+    same_answer(5000, &wish);
+}
+END_TEST
+
+START_TEST(empty_and_masked_slices_are_equal)
+{
+    const int32_t ids[] = {640};
+    struct row_wish wish = {};
+    wish.n_best = 3;
+    wish.n_ids = 1;
+    wish.ids = ids;
+    wish.n_temperatures = 2;
+    wish.temperatures[0] = wish.temperatures[1] = 1;
+    wish.entropy = wish.outside = true;
+    fill(FILL_ALL_MASKED, 3000, 1);
+    same_answer(0, &wish);
+    same_answer(1, &wish);
+    same_answer(3000, &wish);
+    struct answer_item items[] = {item_of(0, 0, 0, 0, &wish), item_of(0, 0, 1, 0, &wish)};
+    same_answers(items, 0);
+    same_answers(items, 2);
+}
+END_TEST
+
+/* --- All of them together --- */
+
+static void random_wish(struct row_wish *wish, int32_t *ids, int32_t n_vocab)
+{
+    static const float temperatures[] = {1e-6f, 0.05f, 0.7f, 1, 1.5f, 40, 1e20f};
+    static const int counts[] = {1, 1, 2, 8, 20, 64, 300, 700, 2000};
+    *wish = {};
+    wish->n_temperatures = (int)random_below(3);
+    for (int k = 0; k < 2; k++) {
+        wish->temperatures[k] = temperatures[random_below(7)];
+    }
+    wish->n_best = random_below(3) ? counts[random_below(9)] : 0;
+    if (wish->n_temperatures > 0) {
+        wish->best_is_noisy = random_below(3) == 0;
+        wish->entropy = random_below(2);
+        wish->outside = random_below(2);
+    }
+    wish->full = random_below(12) == 0;
+    int stride = 1 + (int)random_below(random_below(2) ? 4 : 400);
+    wish->ids = ids;
+    for (int id = (int)random_below(9); id < n_vocab && wish->n_ids < 300; id += stride) {
+        ids[wish->n_ids++] = id;
+    }
+    wish->at = {.seed = n_random * 0x9e3779b97f4a7c15ull, .position = random_below(5000),
+                .round = random_below(100)};
+}
+
+START_TEST(random_wishes_over_rows_and_slices_are_equal)
+{
+    static int32_t ids[3][300];
+    for (int trial = 0; trial < N_TRIALS; trial++) {
+        struct row_wish wishes[3];
+        struct answer_item items[ITEMS_MAX];
+        int n_rows = 1 + (int)random_below(3), n_slices = 1 << random_below(3), n = 0;
+        int n_vocab = 1 + (int)random_below(random_below(4) ? 1500 : 9000);
+        fill((enum fill_kind)random_below(FILL_KINDS), n_rows * n_vocab, 1 + random_uniform() * 40);
+        for (int r = 0; r < n_rows; r++) {
+            random_wish(&wishes[r], ids[r], n_vocab);
+            for (int s = 0; s < n_slices; s++) {
+                int32_t first_id;
+                int n_cols;
+                row_slice_range(n_vocab, n_slices, s, &first_id, &n_cols);
+                items[n++] = item_of(r * n_vocab + first_id, n_cols, s, first_id, &wishes[r]);
+            }
+        }
+        same_answers(items, n);
+    }
+}
+END_TEST
+
+/* --- Refusals --- */
+
+START_TEST(what_is_no_number_is_refused_in_the_words_of_row)
+{
+    const float wrong[] = {NAN, -NAN, INFINITY};
+    const int at[] = {0, 511, 512, 1023, 1999};
+    struct row_wish wish = {}, whole = {};
+    wish.n_best = 2;
+    whole.full = true;
+    for (int i = 0; i < 15; i++) {
+        fill(FILL_SPREAD, 6000, 5);
+        logits[2000 + at[i % 5]] = wrong[i % 3];
+        logits[2000 + at[(i + 1) % 5]] = wrong[(i + 1) % 3];
+        logits[5000] = NAN;
+        upload(6000);
+        struct answer_item items[] = {item_of(0, 2000, 0, 0, &wish),
+                                      item_of(2000, 2000, 1, 2048, i % 2 ? &wish : &whole),
+                                      item_of(4000, 2000, 2, 4096, &wish)};
+        same_refusal(items, 3, 1);
+    }
+}
+END_TEST
+
+START_TEST(senseless_wishes_are_refused_in_the_words_of_row)
+{
+    struct row_wish sound = {}, bad[9] = {};
+    bad[0].n_best = -1;
+    bad[1].n_ids = -1;
+    bad[2].n_temperatures = 3;
+    bad[3].n_temperatures = 1;
+    bad[4].n_temperatures = 1, bad[4].temperatures[0] = -1;
+    bad[5].n_temperatures = 1, bad[5].temperatures[0] = 1e-45f;
+    bad[6].outside = true;
+    bad[7].entropy = true;
+    bad[8].n_best = 1, bad[8].best_is_noisy = true;
+    fill(FILL_SPREAD, 300, 5);
+    for (int i = 0; i < 9; i++) {
+        struct answer_item items[] = {item_of(0, 100, 0, 0, &sound),
+                                      item_of(100, 100, 1, 128, &sound),
+                                      item_of(200, i % 2 ? 0 : 100, 2, 256, &bad[i])};
+        same_refusal(items, 3, 2);
+    }
+}
+END_TEST
+
+START_TEST(a_full_arena_is_refused)
+{
+    const int32_t ids[] = {1, 2};
+    struct row_wish wishes[3] = {};
+    wishes[0].n_best = 90;
+    wishes[1].n_ids = 2, wishes[1].ids = ids;
+    wishes[2].full = true;
+    fill(FILL_SPREAD, 100, 5);
+    for (int i = 0; i < 3; i++) {
+        struct answer_item item = {device_logits, 0, 100, 0, &wishes[i]};
+        struct arena tiny;
+        struct slice_row row;
+        int bad;
+        CHECK_OK(arena_open(&tiny, 32, &err));
+        CHECK_ERR(cuda_answer(be, &item, 1, &tiny, &row, &bad, &err), ERR_NO_MEMORY, "no room");
+        ck_assert(bad == 0 && row.n_best == 0 && row.outside_id == -1);
+        arena_close(&tiny);
+    }
+}
+END_TEST
+
+#ifdef CUDA_EMULATED
+START_TEST(elementary_functions_are_equal)
+{
+    for (uint32_t i = 0; i < 3000000; i++) {
+        uint32_t bits = i < 1000 ? i : i < 2000 ? UINT32_MAX - (i - 1000) : i * 2654435761u;
+        float noise = num_gumbel(bits), x = -100.0f * (float)bits * 0x1p-32f;
+        ck_assert(num_float_to_bits(device_gumbel(bits)) == num_float_to_bits(noise));
+        ck_assert((double)noise <= noise_bound(bits));
+        ck_assert(num_float_to_bits(device_exp(x)) == num_float_to_bits(num_exp(x)));
+    }
+}
+END_TEST
+#endif
+
+int main(void)
+{
+    Suite *suite = suite_create("cuda_answer");
+    TCase *tcase = tcase_create("cuda_answer");
+    tcase_set_timeout(tcase, 600);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, sums_are_equal_at_every_size_and_temperature);
+    tcase_add_test(tcase, best_is_equal_for_every_count_and_kind_of_logits);
+    tcase_add_test(tcase, best_is_equal_when_one_thread_has_them_all);
+    tcase_add_test(tcase, noisy_best_is_equal);
+    tcase_add_test(tcase, noise_is_equal_to_the_last_bit);
+    tcase_add_test(tcase, listed_logits_come_in_the_order_of_the_wish);
+    tcase_add_test(tcase, draws_outside_are_equal_also_at_the_ends);
+    tcase_add_test(tcase, wide_slices_and_whole_ones_are_equal);
+    tcase_add_test(tcase, empty_and_masked_slices_are_equal);
+    tcase_add_test(tcase, random_wishes_over_rows_and_slices_are_equal);
+    tcase_add_test(tcase, what_is_no_number_is_refused_in_the_words_of_row);
+    tcase_add_test(tcase, senseless_wishes_are_refused_in_the_words_of_row);
+    tcase_add_test(tcase, a_full_arena_is_refused);
+#ifdef CUDA_EMULATED
+    tcase_add_test(tcase, elementary_functions_are_equal);
+#endif
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
