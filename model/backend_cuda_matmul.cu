@@ -33,91 +33,97 @@ template <int TILES, int GROUPS, bool FP8, bool ALIGNED> struct few_form {
     };
 };
 
-/* What one warp works on. */
+/* What a lane still has to copy of its warp's segment. */
 struct few_share {
-    const uint8_t *weights; /* its first group */
-    const uint16_t *in;
-    int n_groups;            /* that exist */
-    int first_tile, n_tiles; /* its segment */
+    const uint8_t *weights; /* of the first group, for the next tile */
+    const uint16_t *tokens; /* of the first 8, for the next tile */
+    int k;                  /* of tokens */
+    int n_groups;           /* that exist */
+    int n_tiles;            /* of the segment */
 };
 
-static __device__ __forceinline__ struct few_share
-few_share_of(const struct matmul_job &job, int warp, int warp_groups, size_t group_bytes)
+template <typename FORM>
+static __device__ __forceinline__ struct few_share few_share_of(const struct matmul_job &job,
+                                                                int warp, int lane)
 {
     struct few_share share;
     int segment = warp % job.n_segments, sets = MATMUL_WARPS / job.n_segments;
-    int group = (static_cast<int>(blockIdx.x) * sets + warp / job.n_segments) * warp_groups;
-    int end = segment_begin(job.n_tiles, job.n_segments, segment + 1);
+    int group = (static_cast<int>(blockIdx.x) * sets + warp / job.n_segments) * FORM::N_GROUPS;
+    int first = segment_begin(job.n_tiles, job.n_segments, segment);
     share.n_groups = group < job.n_groups ? job.n_groups - group : 0;
-    share.weights = job.weights[blockIdx.z];
-    if (share.n_groups) share.weights += static_cast<size_t>(group) * group_bytes;
-    share.in = job.in + static_cast<size_t>(blockIdx.z) * static_cast<size_t>(job.n_in);
-    share.first_tile = segment_begin(job.n_tiles, job.n_segments, segment);
-    share.n_tiles = end - share.first_tile;
+    size_t tile =
+        static_cast<size_t>(share.n_groups ? group : 0) * static_cast<size_t>(job.n_tiles);
+    tile += static_cast<size_t>(first);
+    share.weights = job.weights[blockIdx.z] + tile * FORM::TILE_BYTES + lane * 16;
+    share.k = first * TILE_K + lane % 4 * 8;
+    share.tokens = job.in + static_cast<size_t>(blockIdx.z) * static_cast<size_t>(job.n_in) +
+                   static_cast<size_t>(lane / 4) * job.in_stride + share.k;
+    share.n_tiles = segment_begin(job.n_tiles, job.n_segments, segment + 1) - first;
     return share;
 }
 
 template <typename FORM>
-static __device__ __forceinline__ void
-few_copy_weights(const struct few_share &share, size_t group_bytes, int i, uint8_t *stage, int lane)
-{
-    size_t at = static_cast<size_t>(share.first_tile + i) * FORM::TILE_BYTES + lane * 16;
-#pragma unroll
-    for (int g = 0; g < FORM::N_GROUPS; g++) {
-        bool valid = g < share.n_groups;
-        const uint8_t *from = share.weights + (valid ? g * group_bytes : 0) + at;
-        uint8_t *to = stage + g * FORM::TILE_BYTES + lane * 16;
-#pragma unroll
-        for (int part = 0; part < FORM::TILE_BYTES; part += WARP * 16) {
-            copy_async_16(to + part, from + part, valid);
-        }
-    }
-}
-
-template <typename FORM>
-static __device__ __forceinline__ void few_copy_tokens(const struct matmul_job &job,
-                                                       const struct few_share &share, int i,
-                                                       uint8_t *stage, int lane)
-{
-    uint8_t *to = stage + FORM::WEIGHT_BYTES + lane * 16;
-    int k = (share.first_tile + i) * TILE_K + lane % 4 * 8;
-#pragma unroll
-    for (int t = 0; t < FORM::N_TILES; t++) {
-        tokens_copy<FORM::IS_ALIGNED>(job, to + t * TILE_TOKEN_BYTES, share.in,
-                                      t * TILE_TOKENS + lane / 4, k);
-    }
-}
-
-/* A warp's segment. After tile i has been used its stage takes tile i + STAGES; a commit a tile, empty
- * ones too, so that the count of groups tells which tile has come. __syncwarp keeps the compiler from
- * moving accesses across the asynchronous copies. */
-template <typename FORM>
-static __device__ __forceinline__ void
-few_stream(const struct matmul_job &job, const struct few_share &share, uint8_t *ring, int lane,
-           float acc[FORM::N_GROUPS][FORM::N_TILES][4])
+static __device__ __forceinline__ void few_copy_weights(const struct matmul_job &job,
+                                                        struct few_share *share, uint8_t *to)
 {
     size_t group_bytes = static_cast<size_t>(job.n_tiles) * FORM::TILE_BYTES;
-    uint8_t *stage = ring;
+#pragma unroll
+    for (int g = 0; g < FORM::N_GROUPS; g++) {
+        bool valid = g < share->n_groups;
+        const uint8_t *from = share->weights + (valid ? g * group_bytes : 0);
+#pragma unroll
+        for (int part = 0; part < FORM::TILE_BYTES; part += WARP * 16) {
+            copy_async_16(to + g * FORM::TILE_BYTES + part, from + part, valid);
+        }
+    }
+    share->weights += FORM::TILE_BYTES;
+}
+
+template <typename FORM>
+static __device__ __forceinline__ void
+few_copy_tokens(const struct matmul_job &job, struct few_share *share, uint8_t *to, int lane)
+{
+    const uint16_t *at = share->tokens;
+#pragma unroll
+    for (int t = 0; t < FORM::N_TILES; t++) {
+        tokens_copy<FORM::IS_ALIGNED>(job, to + FORM::WEIGHT_BYTES + t * TILE_TOKEN_BYTES, at,
+                                      t * TILE_TOKENS + lane / 4, share->k);
+        at += TILE_TOKENS * job.in_stride;
+    }
+    share->tokens += TILE_K;
+    share->k += TILE_K;
+}
+
+/* A warp's segment. After a tile has been used its stage takes the one STAGES further on; a commit a
+ * tile, empty ones too, so that the count of groups tells which tile has come. __syncwarp keeps the
+ * compiler from moving accesses across the asynchronous copies. */
+template <typename FORM>
+static __device__ __forceinline__ void few_stream(const struct matmul_job &job, int warp,
+                                                  uint8_t *ring, int lane,
+                                                  float acc[FORM::N_GROUPS][FORM::N_TILES][4])
+{
+    struct few_share share = few_share_of<FORM>(job, warp, lane);
+    uint8_t *stage = ring, *own = ring + lane * 16;
     for (int i = 0; i < FORM::STAGES && i < share.n_tiles; i++) {
-        few_copy_weights<FORM>(share, group_bytes, i, ring + i * FORM::STAGE_BYTES, lane);
+        few_copy_weights<FORM>(job, &share, own + i * FORM::STAGE_BYTES);
     }
     grid_dependency_wait();
     grid_dependency_launch();
     for (int i = 0; i < FORM::STAGES; i++) {
         if (i < share.n_tiles) {
-            few_copy_tokens<FORM>(job, share, i, ring + i * FORM::STAGE_BYTES, lane);
+            few_copy_tokens<FORM>(job, &share, own + i * FORM::STAGE_BYTES, lane);
         }
         copy_async_commit();
     }
-    for (int i = 0; i < share.n_tiles; i++) {
+    for (int n_left = share.n_tiles; n_left > 0; n_left--) {
         copy_async_wait<FORM::STAGES - 1>();
         __syncwarp();
         stage_multiply<FORM::N_GROUPS, FORM::N_TILES, FORM::IS_FP8>(
             acc, stage, stage + FORM::WEIGHT_BYTES, lane);
         __syncwarp();
-        if (i + FORM::STAGES < share.n_tiles) {
-            few_copy_weights<FORM>(share, group_bytes, i + FORM::STAGES, stage, lane);
-            few_copy_tokens<FORM>(job, share, i + FORM::STAGES, stage, lane);
+        if (n_left > FORM::STAGES) {
+            few_copy_weights<FORM>(job, &share, stage + lane * 16);
+            few_copy_tokens<FORM>(job, &share, stage + lane * 16, lane);
         }
         copy_async_commit();
         stage += FORM::STAGE_BYTES;
@@ -149,10 +155,8 @@ static __global__ void __launch_bounds__(MATMUL_THREADS, 2) matmul_few(struct ma
     CUDA_DYNAMIC_SHARED(uint8_t, shared);
     int warp = static_cast<int>(threadIdx.x) / WARP, lane = static_cast<int>(threadIdx.x) % WARP;
     uint8_t *ring = shared + warp * FORM::WARP_BYTES;
-    size_t group_bytes = static_cast<size_t>(job.n_tiles) * FORM::TILE_BYTES;
-    struct few_share share = few_share_of(job, warp, FORM::N_GROUPS, group_bytes);
     float acc[FORM::N_GROUPS][FORM::N_TILES][4] = {};
-    few_stream<FORM>(job, share, ring, lane, acc);
+    few_stream<FORM>(job, warp, ring, lane, acc);
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++) {
         const float *d = acc[f / FORM::N_TILES][f % FORM::N_TILES];

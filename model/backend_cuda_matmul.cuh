@@ -78,6 +78,40 @@ static inline bool matmul_is_fp8(const struct matrix *m)
     return m->bytes != matmul_bytes(m->n_in, m->n_out, false);
 }
 
+/* ---- loading ---- */
+
+enum { UNIT = 8 /* elements of a 16-byte access */ };
+
+/* Where the packed outputs come from: slot s is output s % 16 of group s / 16. */
+struct slot_map {
+    int n_parts;
+    bool is_gate_up;
+    int n_rows[MATRIX_PARTS_MAX];
+};
+
+/* The part and its row; -1 for a slot of padding. */
+static __host__ __device__ inline int slot_find(const struct slot_map *map, int slot, int *row)
+{
+    if (map->is_gate_up) {
+        *row = slot / TILE_OUTPUTS * (TILE_OUTPUTS / 2) + slot % (TILE_OUTPUTS / 2);
+        return *row < map->n_rows[0] ? slot % TILE_OUTPUTS / (TILE_OUTPUTS / 2) : -1;
+    }
+    for (int i = 0; i < map->n_parts; i++) {
+        *row = slot;
+        if (slot < map->n_rows[i]) return i;
+        slot -= map->n_rows[i];
+    }
+    return -1;
+}
+
+/* backend_cuda_synthetic.cu: staging[slot - first_slot][k padded to 32] of n_slots slots, for a source
+ * of synthetic tensors. */
+void cuda_fill_synthetic(struct backend_cuda *be, const struct matrix_source *source,
+                         const struct slot_map *map, int first_slot, int n_slots,
+                         uint16_t *staging);
+
+/* ---- fragments ---- */
+
 /* e4m3, four at a time. A word holds elements 0..3 as bytes [2, 0, 3, 1], so that one mask takes a
  * pair out. Sign and the 7 bits of exponent and mantissa moved to their places in bf16 are the value
  * times 2^-120 (the biases differ by 120; denormals come out as denormals), so one multiplication by
@@ -205,14 +239,13 @@ static __device__ __forceinline__ void copy_tokens_async(void *shared, const voi
 #endif
 }
 
-/* 8 k of one token to shared memory; zeros past n_in and for rows that are not there (0 * Inf would be
+/* 8 k of one token, at = in[row][k ..], to shared memory; zeros past n_in and for rows that are not there (0 * Inf would be
  * NaN). IS_ALIGNED: every 8 k of a row lie in one aligned access of 16 bytes; otherwise it goes by
  * pairs, and at once. */
 template <bool IS_ALIGNED>
 static __device__ __forceinline__ void tokens_copy(const struct matmul_job &job, uint8_t *to,
-                                                   const uint16_t *in, int row, int k)
+                                                   const uint16_t *at, int row, int k)
 {
-    const uint16_t *at = in + static_cast<size_t>(row) * job.in_stride + k;
     bool is_there = row < job.n_rows;
     if constexpr (IS_ALIGNED) {
         bool valid = is_there && k < job.n_in;

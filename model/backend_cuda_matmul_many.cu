@@ -44,9 +44,10 @@ static __device__ __forceinline__ void many_copy(const struct matmul_job &job, i
     }
 #pragma unroll
     for (int unit = thread; unit < MANY_TOKENS * 4; unit += MATMUL_THREADS) {
-        tokens_copy<IS_ALIGNED>(job, stage + form::WEIGHT_BYTES + unit * 16, in,
-                                static_cast<int>(blockIdx.x) * MANY_TOKENS + unit / 4,
-                                tile * TILE_K + unit % 4 * 8);
+        int row = static_cast<int>(blockIdx.x) * MANY_TOKENS + unit / 4,
+            k = tile * TILE_K + unit % 4 * 8;
+        tokens_copy<IS_ALIGNED>(job, stage + form::WEIGHT_BYTES + unit * 16,
+                                in + static_cast<size_t>(row) * job.in_stride + k, row, k);
     }
 }
 

@@ -1,8 +1,8 @@
 /* Loading a matrix into the layout of backend_cuda_matmul.cuh. Its outputs stand in `slots`, the order
  * of the packed rows: 16 of a group. Chunks of whole groups go through a row-major staging buffer on
  * the device, [slot][k padded to 32] bf16: rows of a file are read into one of two pinned buffers while
- * the other is copied over; synthetic rows are made on the device, the very bits of
- * synthetic_read_bf16, so that a model of 16 GB takes well under a second. Then one kernel packs the
+ * the other is copied over; synthetic rows are made on the device
+ * (backend_cuda_synthetic.cu). Then one kernel packs the
  * chunk, and for fp8 one before it finds the scales.
  *
  * fp8: an output's scale is the least power of two s with max|w| / s <= 448, the largest e4m3; w / s is
@@ -14,133 +14,8 @@
 
 enum {
     STAGING_BYTES = 2 << 20, /* of a chunk, but at least one group */
-    UNIT = 8,                /* elements of a 16-byte access */
-    FILL_THREADS = 256,
-    RNG_WEIGHT_PURPOSE = 6 /* RNG_WEIGHT of base/rng.h */
+    PACK_THREADS = 256
 };
-
-#ifdef CUDA_EMULATED
-#define __grid_constant__
-#endif
-
-/* ---- which row of which part a slot is ---- */
-
-struct slot_map {
-    int n_parts;
-    bool is_gate_up;
-    int n_rows[MATRIX_PARTS_MAX];
-};
-
-/* The part and its row; -1 for a slot of padding. */
-static __host__ __device__ int slot_find(const struct slot_map *map, int slot, int *row)
-{
-    if (map->is_gate_up) {
-        *row = slot / TILE_OUTPUTS * (TILE_OUTPUTS / 2) + slot % (TILE_OUTPUTS / 2);
-        return *row < map->n_rows[0] ? slot % TILE_OUTPUTS / (TILE_OUTPUTS / 2) : -1;
-    }
-    for (int i = 0; i < map->n_parts; i++) {
-        *row = slot;
-        if (slot < map->n_rows[i]) return i;
-        slot -= map->n_rows[i];
-    }
-    return -1;
-}
-
-/* ---- synthetic rows, made on the device ---- */
-
-struct synthetic_part {
-    uint64_t seed;
-    float mean, step;
-    int tensor_rows, tensor_cols;
-    int first_row, first_col;
-};
-
-struct synthetic_rows {
-    struct slot_map map;
-    struct synthetic_part parts[MATRIX_PARTS_MAX];
-    int n_in, stride; /* elements of a row; of a row of the staging buffer */
-};
-
-/* philox4x32 of base/rng.c for counter {block, RNG_WEIGHT, 0}. */
-static __device__ void weight_philox(uint64_t seed, uint64_t block, uint32_t out[4])
-{
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = RNG_WEIGHT_PURPOSE, c3 = 0;
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-#pragma unroll
-    for (int i = 0; i < 10; i++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
-        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
-}
-
-/* 16-bit pieces first .. first + 7 of a tensor's stream, in pairs. A block has 8; when first lies inside
- * of one, two are shifted together (fixed indices, so that the words stay in registers). */
-static __device__ void weight_pieces(uint64_t seed, uint64_t first, uint32_t pairs[4])
-{
-    uint32_t words[8] = {0}, skip = (uint32_t)first % UNIT;
-    weight_philox(seed, first / UNIT, words);
-    if (skip) {
-        weight_philox(seed, first / UNIT + 1, words + 4);
-#pragma unroll
-        for (int i = 0; i < 6; i++) {
-            words[i] = skip & 4 ? words[i + 2] : words[i];
-        }
-#pragma unroll
-        for (int i = 0; i < 5; i++) {
-            words[i] = skip & 2 ? words[i + 1] : words[i];
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            words[i] = skip & 1 ? words[i] >> 16 | words[i + 1] << 16 : words[i];
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        pairs[i] = words[i];
-    }
-}
-
-/* The element of a piece, as synthetic_read_bf16 makes it. */
-static __device__ __forceinline__ uint16_t weight_element(const struct synthetic_part *part,
-                                                          uint32_t piece)
-{
-    return float_to_bf16(part->mean + (static_cast<float>(piece) - 32767.5f) * part->step);
-}
-
-/* staging[slot - first_slot][k .. k + 8): slot = first_slot + blockIdx.y, a thread for each 8 k. */
-static __global__ void fill_synthetic(const __grid_constant__ struct synthetic_rows rows,
-                                      int first_slot, uint16_t *staging)
-{
-    int k = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * UNIT, row = 0;
-    int part = slot_find(&rows.map, first_slot + static_cast<int>(blockIdx.y), &row);
-    uint32_t pairs[4] = {0, 0, 0, 0};
-    grid_dependency_wait();
-    grid_dependency_launch();
-    if (k >= rows.stride) return;
-    const struct synthetic_part *p = &rows.parts[part < 0 ? 0 : part];
-    row += p->first_row;
-    if (part >= 0 && row < p->tensor_rows) {
-        uint64_t first = static_cast<uint64_t>(row) * static_cast<uint64_t>(p->tensor_cols) +
-                         static_cast<uint64_t>(p->first_col + k);
-        weight_pieces(p->seed, first, pairs);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t low = k + 2 * i < rows.n_in ? weight_element(p, pairs[i] & 0xffffu) : 0;
-            uint32_t high = k + 2 * i + 1 < rows.n_in ? weight_element(p, pairs[i] >> 16) : 0;
-            pairs[i] = high << 16 | low;
-        }
-    }
-    size_t at = static_cast<size_t>(blockIdx.y) * static_cast<size_t>(rows.stride);
-    *reinterpret_cast<uint4 *>(staging + at + k) =
-        make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-}
 
 /* ---- packing ---- */
 
@@ -253,13 +128,13 @@ static void pack(struct backend_cuda *be, const struct chunk *chunk)
 {
     size_t tiles = (size_t)chunk->n_groups * (size_t)chunk->n_tiles;
     size_t units = tiles * (chunk->scales ? TILE_FP8_BYTES : TILE_BF16_BYTES) / 16;
-    dim3 grid((unsigned)((units + FILL_THREADS - 1) / FILL_THREADS));
+    dim3 grid((unsigned)((units + PACK_THREADS - 1) / PACK_THREADS));
     if (chunk->scales) {
         dim3 slots((unsigned)(chunk->n_groups * TILE_OUTPUTS));
         cuda_launch(be, "finding a matrix's scales", find_scales, slots, dim3(WARP), 0, *chunk);
-        cuda_launch(be, "packing a matrix", pack_fp8, grid, dim3(FILL_THREADS), 0, *chunk);
+        cuda_launch(be, "packing a matrix", pack_fp8, grid, dim3(PACK_THREADS), 0, *chunk);
     } else {
-        cuda_launch(be, "packing a matrix", pack_bf16, grid, dim3(FILL_THREADS), 0, *chunk);
+        cuda_launch(be, "packing a matrix", pack_bf16, grid, dim3(PACK_THREADS), 0, *chunk);
     }
 }
 
@@ -291,34 +166,12 @@ static struct chunk chunk_of(const struct filling *f, int first_group)
     return chunk;
 }
 
-static struct synthetic_rows synthetic_of(const struct filling *f)
-{
-    struct synthetic_rows rows = {};
-    rows.map = f->map;
-    rows.n_in = f->n_in;
-    rows.stride = f->n_tiles * TILE_K;
-    for (int i = 0; i < f->source->n_parts; i++) {
-        const struct matrix_part *part = &f->source->parts[i];
-        rows.parts[i].seed = part->weight.seed;
-        rows.parts[i].mean = part->weight.mean;
-        rows.parts[i].step = part->weight.scale * (3.46410162f / 65536.0f);
-        rows.parts[i].tensor_rows = part->weight.n_rows;
-        rows.parts[i].tensor_cols = part->weight.n_cols;
-        rows.parts[i].first_row = part->first_row;
-        rows.parts[i].first_col = part->first_col;
-    }
-    return rows;
-}
-
 static void fill_on_device(struct filling *f)
 {
-    struct synthetic_rows rows = synthetic_of(f);
-    unsigned blocks = (unsigned)(rows.stride / UNIT + FILL_THREADS - 1) / FILL_THREADS;
     for (int group = 0; group < f->n_groups; group += f->chunk_groups) {
         struct chunk chunk = chunk_of(f, group);
-        dim3 grid(blocks, (unsigned)(chunk.n_groups * TILE_OUTPUTS));
-        cuda_launch(f->be, "making synthetic weights", fill_synthetic, grid, dim3(FILL_THREADS), 0,
-                    rows, group * TILE_OUTPUTS, f->staging);
+        cuda_fill_synthetic(f->be, f->source, &f->map, group * TILE_OUTPUTS,
+                            chunk.n_groups * TILE_OUTPUTS, f->staging);
         pack(f->be, &chunk);
     }
 }
@@ -409,11 +262,7 @@ static int fill(struct backend_cuda *be, const struct matrix *m, const struct ma
         buffers = static_cast<uint8_t *>(cuda_host_scratch(be, 2 * chunk_bytes));
         if (buffers) TRY(fill_from_host(&f, buffers, err));
     }
-    rc = cuda_finish(be, err);
-    if (!rc && (!f.staging || (!buffers && !all_synthetic(source)))) {
-        rc = error_set(err, ERR_NO_MEMORY,
-                       "no memory for %zu bytes of staging while loading weights", 2 * chunk_bytes);
-    }
+    rc = cuda_finish(be, err); /* tells too when there was no memory */
 out:
     return rc;
 }
@@ -446,6 +295,7 @@ int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_s
     }
     m->bytes = matmul_bytes(m->n_in, m->n_out, cuda->options.weights == CUDA_WEIGHTS_FP8);
     if (cudaMalloc(&m->data, m->bytes) != cudaSuccess) {
+        cudaGetLastError();
         m->data = NULL;
         rc = error_set(
             err, ERR_NO_MEMORY,
