@@ -1,0 +1,199 @@
+/* Times the matmuls of one layer and the head of llama-3.1-8b on this machine's GPU, one shape and one
+ * number of rows a line: microseconds, GB/s of weights, Tflop/s. Launches follow each other as in a step;
+ * each shape has so many copies that none is found in the second-level cache. Beside them the bandwidth
+ * of a copy on the device, for the ratio. Not a test.
+ *   time_cuda_matmul [--weights fp8] [--rows N,N,...] [--ms PER_LINE] */
+#include "tests/gpu/cuda_matmul_rig.h"
+
+enum {
+    SHAPES = 5,
+    TIMED_SLICES_MAX = 8,
+    COPIES_MAX = 64,
+    ROWS_MAX = 4096,
+    ROTATED_MIB = 512,
+    COUNTS_MAX = 32
+};
+
+struct shape {
+    const char *name;
+    int n_in, n_out, n_slices;
+    bool is_gate_up;
+};
+
+static const struct shape shapes[SHAPES] = {{"qkv", 4096, 6144, 1, false},
+                                            {"o", 512, 4096, 8, false},
+                                            {"gate_up", 4096, 28672, 1, true},
+                                            {"down", 1792, 4096, 8, false},
+                                            {"head", 4096, 128256, 1, false}};
+
+/* A shape's copies and the buffers that all share. */
+struct timed {
+    struct rig *rig;
+    const struct shape *shape;
+    struct matrix matrices[COPIES_MAX][TIMED_SLICES_MAX];
+    int n_copies;
+    size_t bytes; /* of one copy */
+    uint16_t *in, *h;
+    float *out;
+};
+
+static void open_copies(struct timed *t)
+{
+    const struct shape *shape = t->shape;
+    t->n_copies = 0;
+    do {
+        t->bytes = 0;
+        for (int s = 0; s < shape->n_slices; s++) {
+            struct matrix_source source = {};
+            struct weight weight = {};
+            int n_parts = shape->is_gate_up ? 2 : 1;
+            weight.n_rows = shape->n_out;
+            weight.n_cols = shape->n_in;
+            weight.seed = static_cast<uint64_t>(100 * t->n_copies + s);
+            weight.scale = 0.02f;
+            source.n_in = shape->n_in;
+            source.is_gate_up = shape->is_gate_up;
+            for (int i = 0; i < n_parts; i++) {
+                int n_rows = shape->n_out / n_parts;
+                add_part(&source, weight, i * n_rows, n_rows, 0);
+            }
+            t->matrices[t->n_copies][s] = open_matrix(t->rig, &source);
+            t->bytes += t->matrices[t->n_copies][s].bytes;
+        }
+        t->n_copies++;
+    } while (t->n_copies < COPIES_MAX &&
+             t->bytes * static_cast<size_t>(t->n_copies) < static_cast<size_t>(ROTATED_MIB) << 20);
+}
+
+static void launch_one(struct timed *t, int i, int n)
+{
+    struct backend *be = t->rig->cuda;
+    const struct shape *shape = t->shape;
+    const struct matrix *m = t->matrices[i % t->n_copies];
+    size_t width = static_cast<size_t>(shape->n_in) * static_cast<size_t>(shape->n_slices);
+    struct slice_sums sums = {t->out, 0, 0};
+    if (shape->is_gate_up) {
+        be->ops->matmul_swiglu(be, m, NULL, t->in, n, NULL, t->h);
+    } else if (shape->n_slices > 1) {
+        be->ops->matmul_slices(be, m, shape->n_slices, t->in, width, n, &sums);
+    } else {
+        be->ops->matmul(be, m, t->in, width, t->out, static_cast<size_t>(shape->n_out), n);
+    }
+}
+
+/* Milliseconds of n_launches on the device. */
+static float time_launches(struct timed *t, int n, int n_launches)
+{
+    struct backend_cuda *be = backend_cuda_of(t->rig->cuda);
+    struct error err = {};
+    cudaEvent_t begin, end;
+    float ms = 0;
+    cudaEventCreate(&begin);
+    cudaEventCreate(&end);
+    cudaEventRecord(begin, be->stream);
+    for (int i = 0; i < n_launches; i++) {
+        launch_one(t, i, n);
+    }
+    cudaEventRecord(end, be->stream);
+    MUST(cuda_finish(be, &err), err);
+    cudaEventElapsedTime(&ms, begin, end);
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    return ms;
+}
+
+/* The median of five runs of about a fifth of ms_wanted each. */
+static double median_us(struct timed *t, int n, float ms_wanted)
+{
+    enum { RUNS = 5 };
+    float once = time_launches(t, n, t->n_copies) / static_cast<float>(t->n_copies), us[RUNS];
+    int n_launches = static_cast<int>(ms_wanted / RUNS / (once > 0.001f ? once : 0.001f)) + 1;
+    for (int run = 0; run < RUNS; run++) {
+        float mine = 1000 * time_launches(t, n, n_launches) / static_cast<float>(n_launches);
+        int at = run;
+        for (; at > 0 && us[at - 1] > mine; at--)
+            us[at] = us[at - 1];
+        us[at] = mine;
+    }
+    return static_cast<double>(us[RUNS / 2]);
+}
+
+static void time_shape(struct rig *rig, const struct shape *shape, const int *counts, int n_counts,
+                       float ms)
+{
+    static struct timed t;
+    size_t width = static_cast<size_t>(shape->n_in) * static_cast<size_t>(shape->n_slices);
+    size_t n_out = static_cast<size_t>(shape->n_out) * static_cast<size_t>(shape->n_slices);
+    int most = 0;
+    t.rig = rig;
+    t.shape = shape;
+    for (int i = 0; i < n_counts; i++) {
+        most = counts[i] > most ? counts[i] : most;
+    }
+    size_t rows = static_cast<size_t>(rig->cuda->ops->capacity(rig->cuda, most));
+    uint16_t *in = random_bf16(rig, rows * width, 1);
+    t.in = static_cast<uint16_t *>(device_open(rig, in, rows * width * sizeof *in));
+    t.h = static_cast<uint16_t *>(device_open(rig, NULL, rows * n_out * sizeof *t.h));
+    t.out = device_floats(rig, NULL, rows * n_out);
+    open_copies(&t);
+    for (int i = 0; i < n_counts; i++) {
+        double us = median_us(&t, counts[i], ms);
+        double flop = 2.0 * static_cast<double>(width) * shape->n_out * counts[i];
+        printf("%-8s %5d rows %10.1f us %8.0f GB/s %8.1f Tflop/s\n", shape->name, counts[i], us,
+               static_cast<double>(t.bytes) / us * 1e-3, flop / us * 1e-6);
+    }
+    for (int i = 0; i < t.n_copies * TIMED_SLICES_MAX; i++) {
+        rig->cuda->ops->matrix_close(rig->cuda, &t.matrices[i / TIMED_SLICES_MAX][i % 8]);
+    }
+    device_close(rig, t.in), device_close(rig, t.h), device_close(rig, t.out);
+    free(in);
+}
+
+/* Bytes read and bytes written, both counted. */
+static void time_copy(struct rig *rig)
+{
+    enum { TIMES = 20 };
+    const size_t bytes = static_cast<size_t>(ROTATED_MIB) << 20;
+    void *from = device_open(rig, NULL, bytes), *to = device_open(rig, NULL, bytes);
+    struct backend_cuda *be = backend_cuda_of(rig->cuda);
+    cudaEvent_t begin, end;
+    float ms = 0;
+    cudaEventCreate(&begin);
+    cudaEventCreate(&end);
+    for (int i = 0; i < TIMES; i++) {
+        if (i == 1) cudaEventRecord(begin, be->stream);
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, be->stream);
+    }
+    cudaEventRecord(end, be->stream);
+    cudaStreamSynchronize(be->stream);
+    cudaEventElapsedTime(&ms, begin, end);
+    printf("copy on the device: %.0f GB/s\n",
+           2.0 * (TIMES - 1) * static_cast<double>(bytes) / static_cast<double>(ms) * 1e-6);
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    device_close(rig, from), device_close(rig, to);
+}
+
+int main(int argc, char **argv)
+{
+    static struct rig rig;
+    int counts[COUNTS_MAX] = {1, 2, 4, 6, 8, 16, 32, 64, 128, 512, 2048}, n_counts = 11;
+    float ms = 50;
+    rig_open(&rig, 1, argv);
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--weights") == 0 && strcmp(argv[i + 1], "fp8") == 0) open_fp8(&rig);
+        if (strcmp(argv[i], "--ms") == 0) ms = static_cast<float>(atof(argv[i + 1]));
+        if (strcmp(argv[i], "--rows") != 0) continue;
+        n_counts = 0;
+        for (char *at = argv[i + 1]; *at && n_counts < COUNTS_MAX; at += strcspn(at, ",")) {
+            at += *at == ',';
+            int n = atoi(at);
+            if (n > 0 && n <= ROWS_MAX) counts[n_counts++] = n;
+        }
+    }
+    time_copy(&rig);
+    for (int i = 0; i < SHAPES; i++) {
+        time_shape(&rig, &shapes[i], counts, n_counts, ms);
+    }
+    return rig_close(&rig);
+}
