@@ -3,7 +3,7 @@
  * the same mma in both: a column of the B operand knows nothing of its neighbours, and segments are
  * added in one order.
  *
- * Up to 64 rows a matmul is bound by reading the weights: bytes / bandwidth of the memory. A warp owns
+ * Up to 32 rows a matmul is bound by reading the weights: bytes / bandwidth of the memory. A warp owns
  * one segment of 1, 2 or 4 groups of 16 outputs and streams it through a ring in shared memory that is
  * its own: a lane waits for, and reads, just the bytes that it copied itself, so that no barrier stands
  * in the stream. With two or three blocks on a multiprocessor 64 KiB and more are under way (25 KiB are
@@ -12,7 +12,7 @@
 #include "model/backend_cuda_matmul.cuh"
 
 enum {
-    FEW_ROWS = 64,
+    FEW_ROWS = 32,
     FEW_STAGES_MAX =
         6 /* so that three blocks of the smallest form fit on a multiprocessor of sm_90 */
 };
@@ -133,18 +133,6 @@ static __device__ __forceinline__ void few_stream(const struct matmul_job &job, 
     __syncwarp();
 }
 
-/* Adds the segments of fragment `f` of the warps' sums: warps first_warp .. in ascending order. */
-static __device__ __forceinline__ void few_add(const uint8_t *sums, size_t warp_bytes,
-                                               int n_segments, float d[4])
-{
-    float4 total = *reinterpret_cast<const float4 *>(sums);
-    for (int s = 1; s < n_segments; s++) {
-        float4 part = *reinterpret_cast<const float4 *>(sums + s * warp_bytes);
-        total.x += part.x, total.y += part.y, total.z += part.z, total.w += part.w;
-    }
-    d[0] = total.x, d[1] = total.y, d[2] = total.z, d[3] = total.w;
-}
-
 /* Block x: sets of FORM::N_GROUPS groups, one warp for each segment of each. */
 template <typename FORM>
 static __global__ void __launch_bounds__(MATMUL_THREADS, 2) matmul_few(struct matmul_job job)
@@ -169,9 +157,11 @@ static __global__ void __launch_bounds__(MATMUL_THREADS, 2) matmul_few(struct ma
         int group =
             (static_cast<int>(blockIdx.x) * sets + set) * FORM::N_GROUPS + f / FORM::N_TILES;
         float d[4];
-        few_add(shared + set * job.n_segments * FORM::WARP_BYTES + (f * WARP + lane) * 16,
-                FORM::WARP_BYTES, job.n_segments, d);
-        fragment_store<FORM::IS_FP8>(job, group, f % FORM::N_TILES * TILE_TOKENS, lane, d);
+        const uint8_t *parts = shared + set * job.n_segments * FORM::WARP_BYTES;
+        fragment_add(reinterpret_cast<const float4 *>(parts) + f * WARP + lane,
+                     FORM::WARP_BYTES / sizeof(float4), job.n_segments, d);
+        fragment_store<FORM::IS_FP8>(job, static_cast<int>(blockIdx.z), group,
+                                     f % FORM::N_TILES * TILE_TOKENS, lane, d);
     }
 }
 
@@ -190,15 +180,17 @@ static void launch_form(struct backend_cuda *be, const struct matmul_job *job, i
     matmul_launch(be, job, matmul_few<FORM>, grid, MATMUL_WARPS * FORM::WARP_BYTES);
 }
 
-/* WIDE groups of a warp share the tokens it reads; a matrix of too few groups to give every
- * multiprocessor two blocks of these is spread out instead. */
+/* WIDE groups of a warp share the tokens it reads, which come from the second-level cache: for each KiB
+ * of weights N_TILES / 2 / WIDE KiB. A matrix of too few groups is spread out over more warps instead:
+ * up to 8 tokens rather than leave a multiprocessor fewer than two blocks, above them only rather than
+ * leave half of the multiprocessors idle. */
 template <int N_TILES, int WIDE, bool IS_FP8>
 static void launch_few(struct backend_cuda *be, const struct matmul_job *job, int n_slices,
                        bool is_aligned)
 {
     if (!is_aligned) {
         launch_form<few_form<N_TILES, 1, IS_FP8, false>>(be, job, n_slices);
-    } else if (blocks_of(job, WIDE) * n_slices >= 2 * be->n_sms) {
+    } else if (blocks_of(job, WIDE) * n_slices >= (N_TILES == 1 ? 2 * be->n_sms : be->n_sms / 2)) {
         launch_form<few_form<N_TILES, WIDE, IS_FP8, true>>(be, job, n_slices);
     } else {
         launch_form<few_form<N_TILES, 1, IS_FP8, true>>(be, job, n_slices);
@@ -213,10 +205,8 @@ static void launch_rows(struct backend_cuda *be, const struct matmul_job *job, i
         launch_few<1, 4, IS_FP8>(be, job, n_slices, is_aligned);
     } else if (job->n_rows <= 16) {
         launch_few<2, 4, IS_FP8>(be, job, n_slices, is_aligned);
-    } else if (job->n_rows <= 32) {
-        launch_few<4, 2, IS_FP8>(be, job, n_slices, is_aligned);
     } else {
-        launch_few<8, 2, IS_FP8>(be, job, n_slices, is_aligned);
+        launch_few<4, 2, IS_FP8>(be, job, n_slices, is_aligned);
     }
 }
 
@@ -238,7 +228,7 @@ static struct matmul_job job_of(const struct backend_cuda *be, const struct matr
     return job;
 }
 
-static void run(struct backend_cuda *be, const struct matmul_job *job, const struct matrix *slices,
+static void run(struct backend_cuda *be, struct matmul_job *job, const struct matrix *slices,
                 int n_slices)
 {
     bool is_fp8 = matmul_is_fp8(slices);

@@ -192,7 +192,7 @@ enum {
     RING_BYTES = 96 << 10 /* of shared memory at most: every device from sm_80 on has it */
 };
 
-/* Slices of one matrix, or one alone; blockIdx.z is the slice. */
+/* Slices of one matrix, or one alone. */
 struct matmul_job {
     const uint8_t *weights[MATMUL_SLICES_MAX];
     const uint16_t *in; /* slice s begins n_in elements further */
@@ -204,11 +204,13 @@ struct matmul_job {
     int n_in, n_rows;
     int n_out; /* columns of out or of h */
     int n_tiles, n_groups, n_segments;
+    float4
+        *partials; /* not NULL: a block of matmul_many has one segment and leaves its sums here */
 };
 
 /* backend_cuda_matmul_many.cu: more than a few rows. is_aligned: see tokens_copy. */
-void matmul_launch_many(struct backend_cuda *be, const struct matmul_job *job, int n_slices,
-                        bool is_fp8, bool is_aligned);
+void matmul_launch_many(struct backend_cuda *be, struct matmul_job *job, int n_slices, bool is_fp8,
+                        bool is_aligned);
 
 template <typename KERNEL>
 static inline void matmul_launch(struct backend_cuda *be, const struct matmul_job *job,
@@ -271,21 +273,33 @@ static __device__ __forceinline__ uint16_t swiglu(const struct matmul_job &job, 
     return float_to_bf16(gate / (1.0f + device_exp(-gate)) * up);
 }
 
+/* Adds the segments of a fragment, in ascending order; they are `step` apart. */
+static __device__ __forceinline__ void fragment_add(const float4 *parts, size_t step,
+                                                    int n_segments, float d[4])
+{
+    float4 total = *parts;
+    for (int s = 1; s < n_segments; s++) {
+        float4 part = parts[static_cast<size_t>(s) * step];
+        total.x += part.x, total.y += part.y, total.z += part.z, total.w += part.w;
+    }
+    d[0] = total.x, d[1] = total.y, d[2] = total.z, d[3] = total.w;
+}
+
 /* Finished sums of one mma fragment: two tokens of output g and of output g + 8. */
 template <bool IS_FP8>
-static __device__ void fragment_store(const struct matmul_job &job, int group, int token, int lane,
-                                      float d[4])
+static __device__ void fragment_store(const struct matmul_job &job, int slice, int group, int token,
+                                      int lane, float d[4])
 {
     int row = lane / 4, slot = group * TILE_OUTPUTS + row;
     if (group >= job.n_groups) return;
     if constexpr (IS_FP8) {
         size_t tiles = static_cast<size_t>(job.n_groups) * static_cast<size_t>(job.n_tiles);
         const float *scales =
-            reinterpret_cast<const float *>(job.weights[blockIdx.z] + tiles * TILE_FP8_BYTES);
+            reinterpret_cast<const float *>(job.weights[slice] + tiles * TILE_FP8_BYTES);
         float low = scales[slot], high = scales[slot + TILE_OUTPUTS / 2];
         d[0] *= low, d[1] *= low, d[2] *= high, d[3] *= high;
     }
-    float *out = job.out + blockIdx.z * job.slice_stride;
+    float *out = job.out + static_cast<size_t>(slice) * job.slice_stride;
     token += lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 2; i++, token++) {

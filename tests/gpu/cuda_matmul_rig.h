@@ -1,7 +1,7 @@
 /* What the tests of matrices and of matmuls share: matrices from host memory, one matmul over the
  * device, sums against double precision, and the bits of a row whatever stands beside it. Every shape is
- * tried with the forms for narrow and for wide matrices: they are chosen by the number of
- * multiprocessors, which the test sets. */
+ * tried with the forms for narrow and for wide matrices, and with the segments of many rows in one block
+ * and in a block each: they are chosen by the number of multiprocessors, which the test sets. */
 #pragma once
 
 #include <math.h>
