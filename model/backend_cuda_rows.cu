@@ -279,11 +279,9 @@ static int tree_sum_staged(struct backend_cuda *be, struct comm *comm, float *da
                            struct error *err)
 {
     int rc = 0;
-    float *host = NULL;
     size_t bytes = n * sizeof(float);
     be->never_records = true; /* the first step of a size is not recorded either */
-    if (bytes > be->host_scratch_bytes) TRY(cuda_finish(be, err)); /* the last copy back uses it */
-    host = static_cast<float *>(cuda_host_scratch(be, bytes));
+    float *host = static_cast<float *>(cuda_host_scratch(be, bytes));
     if (!host) return cuda_finish(be, err); /* says what was noted */
     cuda_note(be, cudaMemcpyAsync(host, data, bytes, cudaMemcpyDeviceToHost, be->stream),
               "copying sums to the host");
