@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RECORDINGS_MAX = 256, SM_LEAST = 80 };
+extern "C" {
+#include "base/clock.h"
+}
+
+enum { RECORDINGS_MAX = 256, SM_LEAST = 80, ASK_RANKS_MS = 10 };
 
 struct cuda_recording {
     struct plan_key key;
@@ -54,9 +58,30 @@ static void cuda_upload(struct backend *base, void *buffer, const void *host, si
     cuda_note(be, cudaStreamSynchronize(be->stream), "upload");
 }
 
+/* Waits for the stream; a lost rank would keep it waiting, so NCCL is asked from time to time. Errors:
+ * those of comm_device_failed. */
+static int wait_with_ranks(struct backend_cuda *be, struct error *err)
+{
+    int64_t asked_ms = clock_now_ms();
+    cudaError_t status;
+    while ((status = cudaStreamQuery(be->stream)) == cudaErrorNotReady) {
+        if (clock_now_ms() - asked_ms < ASK_RANKS_MS) continue;
+        int rc = comm_device_failed(be->comm, err);
+        if (rc) return rc;
+        asked_ms = clock_now_ms();
+    }
+    cuda_note(be, status, "waiting for the step");
+    return comm_device_failed(be->comm, err);
+}
+
 int cuda_finish(struct backend_cuda *be, struct error *err)
 {
-    cuda_note(be, cudaStreamSynchronize(be->stream), "waiting for the step");
+    if (be->comm) {
+        int rc = wait_with_ranks(be, err);
+        if (rc) return rc;
+    } else {
+        cuda_note(be, cudaStreamSynchronize(be->stream), "waiting for the step");
+    }
     if (be->status == cudaSuccess) return 0;
     return error_set(err, ERR_UNAVAILABLE, "the GPU failed at %s: %s", be->failed_what,
                      cudaGetErrorString(be->status));

@@ -63,7 +63,8 @@ static __device__ __forceinline__ void grid_dependency_launch()
 
 #endif
 
-enum { WARP = 32, ALL_LANES = -1 };
+enum { WARP = 32 };
+#define ALL_LANES 0xffffffffu
 
 static __device__ __forceinline__ float bf16_to_float(uint16_t h)
 {

@@ -51,6 +51,7 @@ struct backend_cuda {
     struct plan_key key;
     int n_tiles; /* exact */
 
+    struct comm *comm; /* whose ranks a step on the stream waits for; NULL: nobody's */
     bool is_recording;
     bool never_records; /* an operation needs the host in mid-step */
     struct cuda_recording *current, *recordings;
@@ -127,6 +128,10 @@ void cuda_matmul_slices(struct backend *be, const struct matrix *slices, int n_s
 void cuda_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
                         const uint16_t *in, int n, float *gate_up, uint16_t *h);
 
+/* backend_cuda_sum.cu */
+int cuda_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
+                  struct error *err);
+
 /* backend_cuda_rows.cu */
 void cuda_embed(struct backend *be, const struct backend_step *step, float *x);
 void cuda_rmsnorm(struct backend *be, const float *x, const float *weight, float eps, int n,
@@ -136,8 +141,6 @@ void cuda_rmsnorm_rows(struct backend *be, const struct backend_step *step, cons
 void cuda_residual_norm(struct backend *be, float *x, const struct slice_sums *sums,
                         const float *bias, const float *weight, float eps, int n, int dim,
                         uint16_t *h);
-int cuda_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
-                  struct error *err);
 
 /* backend_cuda_attention.cu */
 void cuda_attention_store(struct backend *be, const struct attention_shape *shape,

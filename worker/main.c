@@ -43,7 +43,9 @@ static const struct argp_option options[] = {
     {"rank", OPT_RANK, "R", 0, "without mpirun: which of them this is, from 0", 0},
     {"lead", OPT_LEAD, "ADDRESS", 0, "where rank 0 can be called; default as --listen says", 0},
     {"collectives", OPT_COLLECTIVES, "NAME", 0,
-     "what adds up the ranks' sums: host (MPI), nccl (GPUs), or auto: nccl with --ranks", 0},
+     "what adds up the ranks' sums: host (MPI), nccl (GPUs), or auto: nccl with --ranks or "
+     "--device cuda",
+     0},
     {"join-timeout", OPT_JOIN_TIMEOUT, "SECONDS", 0,
      "until all ranks must have come, where they meet over NCCL; default 60", 0},
     {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},

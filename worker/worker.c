@@ -167,7 +167,10 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     *worker = NULL;
     TRY(mem_array(&w, 1, sizeof *w, err));
     w->options = *options;
-    TRY(group_open(&w->group, &options->group, err));
+    if (options->group.collectives == GROUP_AUTO && strcmp(options->backend.device, "cuda") == 0) {
+        w->options.group.collectives = GROUP_NCCL; /* each rank has the GPU of its number */
+    }
+    TRY(group_open(&w->group, &w->options.group, err));
     TRY(group_address(&w->group, w->group.comm->rank, address, err));
     TRY(open_parts(w, &vo, err));
     TRY(arena_open(&w->arena, DECODE_ARENA_BYTES, err));
