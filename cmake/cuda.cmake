@@ -3,6 +3,7 @@
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
 enable_language(CUDA)
 file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS model/backend_cuda*.cu)
+list(FILTER CUDA_SOURCES EXCLUDE REGEX "_ceilings\\.cu$") # of bench_ceilings
 target_sources(outrider_model PRIVATE ${CUDA_SOURCES})
 set_target_properties(outrider_model PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}"
   CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON)

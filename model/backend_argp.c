@@ -2,7 +2,7 @@
 
 #include "base/options.h"
 
-enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS };
+enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS, OPT_NO_GRAPHS };
 
 static const struct argp_option entries[] = {
     {"device", OPT_DEVICE, "NAME", 0, "cpu, cuda (GPU of the rank's number) or cuda:N; default cpu",
@@ -10,6 +10,8 @@ static const struct argp_option entries[] = {
     {"weights", OPT_WEIGHTS, "FORM", 0, "bf16, on GPUs also fp8; default bf16", 0},
     {"kernels", OPT_KERNELS, "NAME", 0,
      "of the CPU: auto, avx512, avx2 or plain: same bits; default auto", 0},
+    {"no-graphs", OPT_NO_GRAPHS, NULL, 0, "GPU steps are launched kernel by kernel, not replayed",
+     0},
     {"threads", 't', "N", 0, "compute threads on the CPU; default 1", 0},
     {0},
 };
@@ -31,6 +33,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_KERNELS:
         options->kernels = arg;
         return 0;
+    case OPT_NO_GRAPHS:
+        options->no_graphs = true;
+        return 0;
     case 't':
         if (options_int(&options->n_threads, "--threads", arg, 1, 256, &err)) {
             argp_failure(state, 2, 0, "%s", err.text);
@@ -45,5 +50,6 @@ const struct argp backend_argp = {.options = entries, .parser = parse_option};
 
 void backend_options_init(struct backend_options *options)
 {
-    *options = (struct backend_options){"cpu", "bf16", "auto", 1, 0};
+    *options = (struct backend_options){
+        .device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1};
 }

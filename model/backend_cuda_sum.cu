@@ -8,7 +8,7 @@
 #include "model/backend_cuda_device.cuh"
 #include "model/backend_cuda_internal.cuh"
 
-enum { ADD_THREADS = 256, GATHER_BYTES_MAX = 1 << 20 };
+enum { ADD_THREADS = 256, GATHER_BYTES_MAX = 1 << 18 };
 
 /* out[n] = the tree's sum of parts i * stride; counted in float4s. */
 template <int PARTS>
@@ -83,7 +83,7 @@ out:
     return rc;
 }
 
-/* The copy back is still underway when this returns. */
+/* The copy back is waited for: the pinned memory is anybody's after this. */
 static int sum_by_host(struct backend_cuda *be, struct comm *comm, float *data, size_t n,
                        struct error *err)
 {
@@ -99,6 +99,7 @@ static int sum_by_host(struct backend_cuda *be, struct comm *comm, float *data, 
     TRY(comm_tree_sum(comm, host, n, err));
     cuda_note(be, cudaMemcpyAsync(data, host, bytes, cudaMemcpyHostToDevice, be->stream),
               "copying sums to the device");
+    TRY(cuda_finish(be, err));
 out:
     return rc;
 }

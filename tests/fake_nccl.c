@@ -32,7 +32,7 @@ enum {
     REMOTE_ERROR = 6,
     IN_PROGRESS = 7
 };
-enum { FLOAT32 = 7, SUM = 0, RANKS_MAX = 8, BOX_FLOATS = 32768, WORK_MAX = 2 * RANKS_MAX };
+enum { FLOAT32 = 7, SUM = 0, RANKS_MAX = 8, BOX_FLOATS = 131072, WORK_MAX = 2 * RANKS_MAX };
 
 struct unique_id {
     char bytes[128];

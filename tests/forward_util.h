@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "comm/comm.h"
+#include "comm/comm_nccl.h"
 #include "model/backend_open.h"
 #include "model/model.h"
 #include "tests/check_util.h"
@@ -40,19 +41,38 @@ struct rig_rank {
     struct error err;
 };
 
+/* With RIG_NCCL the ranks of a rig of several meet over NCCL, whose library the test chooses. */
+static inline int rig_connect(struct rig_rank *r)
+{
+#ifdef RIG_NCCL
+    struct comm **comm = &r->rig->comms[r->rank], *nccl = NULL;
+    const struct comm_nccl_options options = {.library = RIG_NCCL, .timeout_ms = 20000};
+    if (r->rig->n_ranks == 1) return 0;
+    if (comm_nccl_open_take(&nccl, *comm, r->rank, r->rig->n_ranks, &options, &r->err)) return -1;
+    *comm = nccl;
+    return comm_nccl_connect(nccl, NULL, &r->err);
+#else
+    (void)r;
+    return 0;
+#endif
+}
+
 static inline void *rig_open_rank(void *arg)
 {
     struct rig_rank *r = arg;
     struct rig *rig = r->rig;
     const char *device = getenv("OUTRIDER_TEST_DEVICE");
-    const struct backend_options backend = {device ? device : "cpu", "bf16", r->kernels,
-                                            r->n_threads, 0};
+    const struct backend_options backend = {.device = device ? device : "cpu",
+                                            .weights = "bf16",
+                                            .kernels = r->kernels,
+                                            .n_threads = r->n_threads,
+                                            .no_graphs = getenv("OUTRIDER_TEST_NO_GRAPHS") != NULL};
     const struct model_options options = {.n_kv_blocks = RIG_BLOCKS,
                                           .max_tokens = RIG_TOKENS_MAX,
                                           .max_rows = RIG_TOKENS_MAX,
                                           .max_lanes = RIG_LANES_MAX,
                                           .n_vocab = rig->n_vocab};
-    r->failed = backend_open(&rig->backends[r->rank], &backend, &r->err) ||
+    r->failed = rig_connect(r) || backend_open(&rig->backends[r->rank], &backend, &r->err) ||
                 model_open(&rig->models[r->rank], rig->ck, rig->comms[r->rank],
                            rig->backends[r->rank], &options, &r->err);
     return NULL;

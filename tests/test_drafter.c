@@ -23,7 +23,7 @@ static void setup(struct bench *b, enum accept_rule rule, float temperature)
 {
     struct error err;
     const struct drafter_options options = {.model = DRAFT,
-                                            .backend = {"cpu", "bf16", "auto", 1, 0},
+                                            .backend = {"cpu", "bf16", "auto", 1, 0, false},
                                             .support = 64,
                                             .kv_tokens = CAPACITY};
     CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
@@ -155,7 +155,7 @@ START_TEST(another_token_table_is_refused)
     struct tokenizer *tok;
     struct drafter *drafter;
     const struct drafter_options options = {.model = DRAFT,
-                                            .backend = {"cpu", "bf16", "auto", 1, 0},
+                                            .backend = {"cpu", "bf16", "auto", 1, 0, false},
                                             .support = 64,
                                             .kv_tokens = CAPACITY};
     CHECK_OK(tokenizer_open_bytes(&tok, 4096, &err));

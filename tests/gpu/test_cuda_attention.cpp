@@ -237,6 +237,29 @@ static void a_replayed_step_is_the_step_launched(struct rig *rig, struct attenti
     world_close(&w, rig);
 }
 
+/* More partitions than the merging kernel takes at once. */
+static void a_long_lane_merges_all_its_partitions(struct rig *rig)
+{
+    static const struct attention_shape shape = {2, 1, 16};
+    static const struct piece tail = {0, 70 * ATTENTION_PARTITION - 2, 4};
+    static const int n_positions = tail.position + tail.n;
+    static const struct forced in_turn = {PLAN_RECORD_ROWS + 8, 0};
+    struct world w;
+    world_open(&w, rig, shape, &n_positions, 1, false);
+    struct cache cpu = cache_open(&w, rig, false), cuda = cache_open(&w, rig, true);
+    uint16_t *want = new_out(&w, tail.n), *got = new_out(&w, tail.n), *again = new_out(&w, tail.n);
+    feed_history(rig, &w, &cpu, &tail, 1);
+    feed_history(rig, &w, &cuda, &tail, 1);
+    feed(rig, &w, &cpu, &tail, 1, NULL, want);
+    feed(rig, &w, &cuda, &tail, 1, NULL, got);
+    feed(rig, &w, &cuda, &tail, 1, &in_turn, again);
+    expect_near(rig, &w, got, want, tail.n);
+    expect_same(rig, &w, again, got, tail.n, "many partitions");
+    free(want), free(got), free(again);
+    cache_close(&cpu, rig), cache_close(&cuda, rig);
+    world_close(&w, rig);
+}
+
 int main(int argc, char **argv)
 {
     static const struct attention_shape shapes[] = {{2, 1, 16},  {4, 4, 64},  {6, 2, 64},
@@ -250,6 +273,7 @@ int main(int argc, char **argv)
     }
     a_replayed_step_is_the_step_launched(&rig, shapes[2]);
     a_prompt_keeps_its_bits_in_chunks(&rig, shapes[0], rig.is_small ? 90 : 530);
+    if (!rig.is_small) a_long_lane_merges_all_its_partitions(&rig);
     if (!rig.is_small) a_prompt_keeps_its_bits_in_chunks(&rig, shapes[4], 300);
     return rig_close(&rig);
 }

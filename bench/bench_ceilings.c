@@ -1,0 +1,21 @@
+/* What a GPU can do at best: copy and read bandwidth of its memory, bf16 tensor cores by cuBLASLt. The
+ * CUDA backend's figures are held against these, taken in the same call (tests/gpu/run).
+ *
+ *   bench_ceilings [DEVICE] */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "model/backend_cuda_ceilings.h"
+
+int main(int argc, char **argv)
+{
+    struct cuda_ceilings ceilings;
+    struct error err;
+    if (cuda_ceilings_measure(&ceilings, argc > 1 ? atoi(argv[1]) : 0, &err)) {
+        fprintf(stderr, "bench_ceilings: %s\n", err.text);
+        return 1;
+    }
+    printf("%s: copy %.0f GB/s, read %.0f GB/s, bf16 %.0f TFLOP/s\n", ceilings.device,
+           ceilings.copy_gb_s, ceilings.read_gb_s, ceilings.tflop_s);
+    return 0;
+}

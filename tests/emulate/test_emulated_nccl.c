@@ -1,0 +1,58 @@
+/* Ranks on emulated GPUs that sum over NCCL's calls (tests/fake_nccl.c in its place): the bits of one rank.
+ * The fake moves memory at once and knows no streams, so work on streams is done at once too and no
+ * step is recorded (tests/emulate/CMakeLists.txt sets the environment). */
+#define RIG_NCCL BINARY_DIR "/tests/fake_nccl.so"
+
+#include "tests/forward_util.h"
+
+#define TALES SOURCE_DIR "/deploy/models/tales/target"
+
+enum { N_TOKENS = 280, N_COMPARED = 3 };
+
+static int32_t tokens[N_TOKENS], blocks[RIG_BLOCKS];
+
+/* Logits of the last N_COMPARED positions: a prompt whose sums are large (swaps), then single rows,
+ * whose sums are small (gathers). */
+static float *last_logits(int n_ranks)
+{
+    struct rig rig;
+    rig_open(&rig, TALES, n_ranks, "auto", 1);
+    size_t row = (size_t)rig.n_vocab;
+    float *logits = calloc((size_t)N_TOKENS * row, sizeof *logits);
+    float *last = calloc(N_COMPARED * row, sizeof *last);
+    ck_assert(logits && last);
+    for (int at = 0, n = N_TOKENS - N_COMPARED; at < N_TOKENS; at += n, n = 1) {
+        const struct rig_lane lane = {tokens, at, n, blocks, at ? logits : NULL};
+        rig_feed(&rig, &lane, 1);
+    }
+    memcpy(last, logits + (N_TOKENS - N_COMPARED) * row, N_COMPARED * row * sizeof *last);
+    ck_assert(last[0] != last[1]);
+    free(logits);
+    rig_close(&rig);
+    return last;
+}
+
+START_TEST(nccl_ranks_have_the_bits_of_one)
+{
+    for (int i = 0; i < N_TOKENS; i++) {
+        tokens[i] = (37 * i + 11) % 4000;
+    }
+    for (int i = 0; i < RIG_BLOCKS; i++) {
+        blocks[i] = RIG_BLOCKS - 1 - i;
+    }
+    float *one = last_logits(1), *many = last_logits(_i ? 4 : 2);
+    ck_assert_mem_eq(one, many, (size_t)N_COMPARED * 4096 * sizeof *one);
+    free(one);
+    free(many);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("emulated_nccl");
+    TCase *tc = tcase_create("ranks");
+    tcase_set_timeout(tc, 280);
+    tcase_add_loop_test(tc, nccl_ranks_have_the_bits_of_one, 0, 2);
+    suite_add_tcase(suite, tc);
+    return check_main(suite);
+}
