@@ -115,6 +115,7 @@ static int propose(struct pair *p, int k, struct error *err)
             .ids = arena_take(&p->arena, support, sizeof(int32_t)),
             .p = arena_take(&p->arena, support, sizeof(float)),
         };
+        if (!p->q[i].ids || !p->q[i].p) return error_set(err, ERR_NO_MEMORY, "no room for q");
         TRY(model_best(p->draft.model, 0, n_best, &p->arena, p->scratch, &n, err));
         sampling_draft_best(p->scratch, n, &p->params, &p->q[i]);
         p->text[p->n_text + i] = sparse_draw(&p->q[i], rng_uniform(&at, RNG_DRAFT, 0));
@@ -130,6 +131,7 @@ static int verify(struct pair *p, int k, struct target_row *rows, struct error *
     struct row_query queries[K_MAX + 1];
     int rc = 0, bad, n_slices = model_shard(p->target.model)->n_slices;
     struct slice_row *slices = arena_take(&p->arena, (size_t)((k + 1) * n_slices), sizeof *slices);
+    if (!slices) return error_set(err, ERR_NO_MEMORY, "no room for the rows");
     TRY(side_feed(p, &p->target, p->n_text + k, k + 1, err));
     for (int i = 0; i <= k; i++) {
         const struct rng_address at = {p->seed, (uint32_t)(p->n_text + i), (uint32_t)p->n_text};
@@ -269,6 +271,11 @@ static int run(struct pair *p, const struct settings *s, struct error *err)
     TRY(mem_array(&p->scratch, (size_t)s->support, sizeof *p->scratch, err));
     TRY(side_open(&p->target, s->target, &s->backend, err));
     TRY(side_open(&p->draft, s->draft, &draft, err));
+    if (model_shard(p->target.model)->n_vocab != model_shard(p->draft.model)->n_vocab) {
+        return error_set(err, ERR_ARGUMENT, "%s and %s have vocabularies of %d and %d", s->target,
+                         s->draft, model_shard(p->target.model)->n_vocab,
+                         model_shard(p->draft.model)->n_vocab);
+    }
     printf("target %s on %s, draft %s on %s, temperature %g, %d tokens, %d pairs\n", s->target,
            p->target.be->ops->arithmetic, s->draft, p->draft.be->ops->arithmetic,
            (double)s->temperature, s->n_tokens, s->n_pairs);

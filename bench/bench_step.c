@@ -77,6 +77,7 @@ static double run_step(void *arg)
     if (model_forward(arm->model, &arm->lane, 1, arm->rows, arm->n, &err) ||
         model_wait(arm->model, &err)) {
         fprintf(stderr, "bench_step: %s\n", err.text);
+        exit(EXIT_FAILURE);
     }
     return 1;
 }

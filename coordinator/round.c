@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "model/accept.h"
 
 /* A sequence's share of the round. */
@@ -63,9 +64,14 @@ static int draft_part(const struct round_tools *tools, struct part *part, const 
     int rc = drafter_propose(tools->drafter, seq, k, target->eos_ids, n_eos, tools->arena,
                              &part->draft, err);
     part->draft_us = clock_now_us() - start_us;
-    if (rc != ERR_EXHAUSTED) return rc;
-    part->draft.n = 0; /* other sequences hold the draft's KV: this one goes on plainly */
-    seq->speculation_off = "the draft's KV cache was full";
+    if (rc != ERR_EXHAUSTED && rc != ERR_UNAVAILABLE) return rc;
+    part->draft.n = 0; /* the sequence goes on plainly */
+    seq->speculation_off =
+        rc == ERR_EXHAUSTED ? "the draft's KV cache was full" : "the draft's device was lost";
+    if (rc == ERR_UNAVAILABLE) {
+        log_line(LOG_LEVEL_WARN, "draft_lost", "text=\"%s\"", err->text);
+        seq->n_draft = 0;
+    }
     return 0;
 }
 

@@ -1,8 +1,10 @@
 #include "model/backend_argp.h"
 
+#include <string.h>
+
 #include "base/options.h"
 
-enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS, OPT_NO_GRAPHS };
+enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS, OPT_NO_GRAPHS, OPT_ALL_REDUCE };
 
 static const struct argp_option entries[] = {
     {"device", OPT_DEVICE, "NAME", 0, "cpu, cuda (GPU of the rank's number) or cuda:N; default cpu",
@@ -12,6 +14,8 @@ static const struct argp_option entries[] = {
      "of the CPU: auto, avx512, avx2 or plain: same bits; default auto", 0},
     {"no-graphs", OPT_NO_GRAPHS, NULL, 0, "GPU steps are launched kernel by kernel, not replayed",
      0},
+    {"all-reduce", OPT_ALL_REDUCE, NULL, 0,
+     "ranks on GPUs sum in NCCL's own order: not the same bits for every number of ranks", 0},
     {"threads", 't', "N", 0, "compute threads on the CPU; default 1", 0},
     {0},
 };
@@ -28,10 +32,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         options->device = arg;
         return 0;
     case OPT_WEIGHTS:
+        if (strcmp(arg, "bf16") != 0 && strcmp(arg, "fp8") != 0) {
+            argp_failure(state, 2, 0, "--weights %s: expected bf16 or fp8", arg);
+        }
         options->weights = arg;
         return 0;
     case OPT_KERNELS:
         options->kernels = arg;
+        return 0;
+    case OPT_ALL_REDUCE:
+        options->all_reduce = true;
         return 0;
     case OPT_NO_GRAPHS:
         options->no_graphs = true;

@@ -38,8 +38,10 @@ static int open_cpu(struct backend **be, const struct backend_options *options, 
 static int open_cuda(struct backend **be, const struct backend_options *options, int ordinal,
                      struct error *err)
 {
-    struct backend_cuda_options cuda = {
-        .device = ordinal, .rank = options->rank, .no_graphs = options->no_graphs};
+    struct backend_cuda_options cuda = {.device = ordinal,
+                                        .rank = options->rank,
+                                        .no_graphs = options->no_graphs,
+                                        .all_reduce = options->all_reduce};
     if (strcmp(options->weights, "fp8") == 0) {
         cuda.weights = CUDA_WEIGHTS_FP8;
     } else if (strcmp(options->weights, "bf16") != 0) {

@@ -9,7 +9,8 @@ struct backend_options {
     const char *kernels; /* of the CPU: "auto", "avx512", "avx2", "plain" */
     int n_threads;       /* of the CPU, >= 1 */
     int rank;
-    bool no_graphs; /* of a GPU: every step is launched kernel by kernel */
+    bool no_graphs;  /* of a GPU: every step is launched kernel by kernel */
+    bool all_reduce; /* of GPUs: NCCL's own sum; the arithmetic's name says so */
 };
 
 /* Errors: ERR_ARGUMENT a name that is none, ERR_UNSUPPORTED this build or machine lacks it,

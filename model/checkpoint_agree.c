@@ -72,7 +72,8 @@ int checkpoint_agree_tail(const struct synthetic_model *model, double wished, do
                          "vocabulary of %d agree by about %.2f",
                          wished, model->cfg.vocab_size, least);
     }
-    double cosine = 1 - pow(checkpoint_agree_contrast(wished) / sigma, 2) / 2;
+    double distance = checkpoint_agree_contrast(wished) / sigma;
+    double cosine = 1 - distance * distance / 2;
     double ratio = sqrt(1 / (cosine * cosine) - 1);
     *tail = ratio * sqrt((1 + LAYERS_ADD) / LAYERS_ADD * core / behind);
     return 0;

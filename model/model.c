@@ -292,6 +292,7 @@ int model_answer(struct model *m, const struct row_query *queries, int n_queries
                  struct arena *arena, struct slice_row *out, int *bad, struct error *err)
 {
     int n_local = m->shard.n_local;
+    *bad = 0;
     assert(n_queries <= m->options.max_rows);
     for (int i = 0; i < n_queries; i++) {
         assert(queries[i].row >= 0 && queries[i].row < m->n_rows);

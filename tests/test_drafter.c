@@ -22,10 +22,11 @@ struct bench {
 static void setup(struct bench *b, enum accept_rule rule, float temperature)
 {
     struct error err;
-    const struct drafter_options options = {.model = DRAFT,
-                                            .backend = {"cpu", "bf16", "auto", 1, 0, false},
-                                            .support = 64,
-                                            .kv_tokens = CAPACITY};
+    const struct drafter_options options = {
+        .model = DRAFT,
+        .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
+        .support = 64,
+        .kv_tokens = CAPACITY};
     CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
     CHECK_OK(drafter_open(&b->drafter, &options, b->tok, &err));
     CHECK_OK(sequence_open(&b->seq, 0, CAPACITY, 1, drafter_pool(b->drafter)->n_blocks, &err));
@@ -154,10 +155,11 @@ START_TEST(another_token_table_is_refused)
     struct error err;
     struct tokenizer *tok;
     struct drafter *drafter;
-    const struct drafter_options options = {.model = DRAFT,
-                                            .backend = {"cpu", "bf16", "auto", 1, 0, false},
-                                            .support = 64,
-                                            .kv_tokens = CAPACITY};
+    const struct drafter_options options = {
+        .model = DRAFT,
+        .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
+        .support = 64,
+        .kv_tokens = CAPACITY};
     CHECK_OK(tokenizer_open_bytes(&tok, 4096, &err));
     CHECK_ERR(drafter_open(&drafter, &options, tok, &err), ERR_ARGUMENT,
               "draft and target must share one token table");

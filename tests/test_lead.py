@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=180
 """Workers that meet over NCCL, with tests/fake_nccl.c in the place of libnccl: two without mpirun, by
-the id in rank 0's Describe, and two under mpirun. Sums stay on host memory, since no GPU is needed
-here: over MPI the text is the text of one rank; without MPI the first step says what is missing.
-Skipped (77) where the build has no NCCL."""
+the id in rank 0's Describe, and two under mpirun. Without mpirun they run on emulated GPUs
+(tests/emulate), whose streams do their work at once, since the fake knows no streams.
+Skipped (77) where the build has no NCCL or no emulation."""
 import json
 import os
 import sys
@@ -13,6 +13,7 @@ from cluster import Cluster, ClusterError, Program, wait_until
 
 BUILD = sys.argv[1] if len(sys.argv) > 1 else ""
 FAKE = os.path.join(BUILD, "tests", "fake_nccl.so")
+EMULATED = os.path.join(BUILD, "emulated")
 PATIENCE = 20
 
 
@@ -20,15 +21,17 @@ class LedCluster(Cluster):
     """Ranks as plain processes, started one by one."""
 
     def __init__(self, **more):
-        super().__init__(BUILD, n_ranks=2, **more)
+        super().__init__(EMULATED, n_ranks=2, **more)
         self.ranks = []
 
     def start_rank(self, rank, *flags, environment=None, log=None):
         command = [os.path.join(self.bin, "outrider-worker"), "--model", self.target,
-                   "--listen", self.listen, "--ranks", "2", "--rank", str(rank), *flags]
+                   "--listen", self.listen, "--ranks", "2", "--rank", str(rank),
+                   "--device", "cuda:0", "--no-graphs", *flags]
         name = log or f"rank{rank}"
         program = Program(name, command, self._log_path(name),
                           {"OUTRIDER_NCCL_LIBRARY": FAKE, "TMPDIR": self.folder,
+                           "EMULATED_STREAMS": "eager",
                            **(environment or {})})
         self.ranks.append(program)
         return program
@@ -79,7 +82,7 @@ class Led(unittest.TestCase):
                     self.assertTrue(program.is_alive())
                 cluster.stop()
 
-    def test_coordinator_waits_for_the_group_and_host_sums_are_refused_in_words(self):
+    def test_coordinator_waits_for_the_group_and_the_text_is_that_of_one_rank(self):
         cluster = self.cluster()
         lead = cluster.start_rank(0)
         cluster.start_coordinator()
@@ -89,8 +92,16 @@ class Led(unittest.TestCase):
         cluster.start_rank(1)
         self.wait_log(lead, " ready ")
         wait_until(cluster.is_serving, PATIENCE, "the cluster serves")
-        self.assertNotEqual(cluster.outrider("generate", "Once", "-n", "4").returncode, 0)
-        self.check_ends(lead, "2 ranks without MPI have no collectives on host memory")
+        flags = ("generate", "Once upon a time", "-n", "6", "--json", "--temperature", "0", "-K", "3")
+        both = cluster.outrider(*flags)
+        self.assertEqual(both.returncode, 0, both.stderr)
+        with Cluster(EMULATED, worker_flags=("--device", "cuda:0")) as alone:
+            one = alone.outrider(*flags)
+        self.assertEqual(json.loads(one.stdout)["token_ids"], json.loads(both.stdout)["token_ids"])
+
+    def test_ranks_on_the_cpu_are_refused(self):
+        cluster = self.cluster()
+        self.check_ends(cluster.start_rank(0, "--device", "cpu"), "--ranks 2 on the CPU")
 
     def test_lead_left_alone_ends_at_its_deadline(self):
         cluster = self.cluster()
@@ -145,7 +156,7 @@ class OverMpi(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not os.path.exists(FAKE):
-        print("this build has no NCCL")
+    if not os.path.exists(FAKE) or not os.path.exists(EMULATED):
+        print("this build has no NCCL or no emulated GPU")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1], verbosity=2)

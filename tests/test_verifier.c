@@ -366,6 +366,43 @@ START_TEST(a_stale_step_is_refused)
 }
 END_TEST
 
+/* A device that is lost while an answer is waited for, as CUDA reports it. */
+static int lost_answer(struct backend *be, const struct answer_item *items, int n_items,
+                       struct arena *arena, struct slice_row *out, int *bad, struct error *err)
+{
+    (void)be, (void)items, (void)n_items, (void)arena, (void)out, (void)bad;
+    return error_set(err, ERR_UNAVAILABLE, "the GPU failed");
+}
+
+START_TEST(a_lost_device_ends_the_group_instead_of_refusing_a_step)
+{
+    struct error err;
+    struct checkpoint *ck;
+    struct backend *be;
+    struct verifier *verifier;
+    struct question question;
+    struct step_reply reply;
+    const struct backend_cpu_options cpu = {"auto", 1};
+    CHECK_OK(checkpoint_open(&ck, TALES, &err));
+    CHECK_OK(backend_cpu_open(&be, &cpu, &err));
+    const struct backend_ops *ops = be->ops;
+    struct backend_ops lost = *ops;
+    lost.answer = lost_answer;
+    CHECK_OK(verifier_open(&verifier, ck, comm_single(), be, &verifier_options, &err));
+    ask(&question, RULE_GREEDY, false);
+    question.step.id = 1;
+    CHECK_OK(verifier_step(verifier, &question.step, &reply, &err));
+    be->ops = &lost;
+    question.step.id = 2;
+    question.lane.n_blocks = 0;
+    ck_assert_int_eq(verifier_step(verifier, &question.step, &reply, &err), ERR_UNAVAILABLE);
+    be->ops = ops;
+    verifier_close(verifier);
+    be->ops->close(be);
+    checkpoint_close(ck);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("verifier");
@@ -378,6 +415,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_lane_that_makes_no_sense_is_named_and_harms_nobody, 0,
                         sizeof breaks / sizeof *breaks);
     tcase_add_test(tcase, a_stale_step_is_refused);
+    tcase_add_test(tcase, a_lost_device_ends_the_group_instead_of_refusing_a_step);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

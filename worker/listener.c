@@ -57,10 +57,16 @@ static bool is_busy(const struct listener *ls)
     return ls->current || watchdog_is_armed(ls->dog);
 }
 
+/* Kept beside the health of the services, which may be asked from any thread. */
+static const char complete[] = "outrider.worker.complete";
+
 static const struct wire_buffer *describe_now(const struct listener *ls,
                                               const struct rpc_call *call)
 {
-    if (is_starting(call)) return &ls->starting_description;
+    if (is_starting(call)) {
+        bool is_complete = rpc_call_is_server_healthy(call, complete);
+        return is_complete ? &ls->busy_description : &ls->starting_description;
+    }
     return is_busy(ls) ? &ls->busy_description : &ls->description;
 }
 
@@ -183,6 +189,11 @@ void listener_close(struct listener *ls, int grace_ms)
 const char *listener_address(const struct listener *ls)
 {
     return rpc_server_address(ls->server);
+}
+
+void listener_set_complete(struct listener *ls)
+{
+    rpc_server_set_health(ls->server, complete, true);
 }
 
 void listener_set_serving(struct listener *ls, bool is_serving)

@@ -26,7 +26,7 @@ struct listened {
 void listened_free(struct listened *item);
 
 /* Answers at address, as a group that is still starting until listener_set_serving: Describe says
- * busy and offers the NCCL id if there is one, streams are refused. queue is kept and fed. dog (kept)
+ * busy and, until listener_set_complete, offers the NCCL id if there is one; streams are refused. queue is kept and fed. dog (kept)
  * is hastened when the coordinator goes away in mid-step: a step that not all ranks have got would
  * never end. */
 int listener_open(struct listener **listener, const char *address,
@@ -35,4 +35,6 @@ int listener_open(struct listener **listener, const char *address,
 void listener_close(struct listener *listener, int grace_ms);
 
 const char *listener_address(const struct listener *listener);
+/* All ranks have come: the id is of no use any more. */
+void listener_set_complete(struct listener *listener);
 void listener_set_serving(struct listener *listener, bool is_serving);

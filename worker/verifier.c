@@ -306,6 +306,13 @@ static int answer_step(struct verifier *v, const struct step *step, struct step_
     return answer_queries(v, n_rows, reply, err);
 }
 
+/* Whether the step alone is to blame: the group goes on. Anything else means that the device or a rank
+ * is lost, and the group with it. */
+static bool is_refusal(int rc)
+{
+    return rc == ERR_ARGUMENT || rc == ERR_FORMAT || rc == ERR_NO_MEMORY;
+}
+
 /* The reply that carries error_text. */
 static int refuse(struct verifier *v, struct step_reply *reply, int lane)
 {
@@ -338,6 +345,7 @@ int verifier_step(struct verifier *v, const struct step *step, struct step_reply
     } else {
         rc = answer_more(v, step, reply, err);
     }
+    if (rc && !is_refusal(rc)) return rc;
     if (rc) {
         snprintf(v->error_text, ERROR_BYTES, "%s", err->text);
         refuse(v, reply, reply->error_lane);

@@ -167,6 +167,13 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     *worker = NULL;
     TRY(mem_array(&w, 1, sizeof *w, err));
     w->options = *options;
+    if (options->group.n_ranks > 1 && strcmp(options->backend.device, "cpu") == 0) {
+        rc = error_set(err, ERR_ARGUMENT,
+                       "--ranks %d on the CPU: ranks without mpirun sum over NCCL, which needs "
+                       "--device cuda; on CPUs start the ranks with mpirun",
+                       options->group.n_ranks);
+        goto out;
+    }
     if (options->group.collectives == GROUP_AUTO && strcmp(options->backend.device, "cuda") == 0) {
         w->options.group.collectives = GROUP_NCCL; /* each rank has the GPU of its number */
     }
@@ -177,6 +184,7 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     TRY(queue_open(&w->queue, QUEUE_STEPS, err));
     TRY(watchdog_open(&w->dog, on_stuck, w, err));
     TRY(join(w, address, digest(w, &vo), err));
+    if (w->listener) listener_set_complete(w->listener);
     TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, &vo, err));
     if (!w->listener) TRY(listen_at(w, address, err));
     listener_set_serving(w->listener, true); /* before a coordinator is told to come */
