@@ -1,4 +1,5 @@
-/* The command-line options that choose a backend: --device, --weights, --kernels, --threads. A child
+/* The command-line options that choose a backend: --device, --weights, --kernels,
+ * --threads, --no-graphs, --all-reduce. A child
  * parser: the program lists backend_argp among its children and, at ARGP_KEY_INIT, sets
  * state->child_inputs to its struct backend_options, whose defaults backend_options_init has set. */
 #pragma once

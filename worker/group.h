@@ -9,7 +9,8 @@
 
 enum { GROUP_ID_BYTES = 64 };
 
-/* What adds up the ranks' sums. AUTO: NCCL without MPI, MPI otherwise. */
+/* What adds up the ranks' sums. AUTO: NCCL without MPI and, under
+ * mpirun, with --device cuda (each rank has the GPU of its number); MPI otherwise. */
 enum group_collectives { GROUP_AUTO, GROUP_HOST, GROUP_NCCL };
 
 struct group_options {
