@@ -1,13 +1,17 @@
 /* ctest: labels=gpu libs=model timeout=600 */
 /* Row wishes answered on the device against row_slice_answer on the same logits: equal bit for bit.
- * Runs on a GPU, and with CUDA_EMULATED on the CPU. */
+ * Runs on a GPU, and with CUDA_EMULATED on the CPU. --small: for a sanitizer, fewer trials. */
 #include "answer_util.h"
 
 #ifdef CUDA_EMULATED
 #include "model/backend_cuda_answer_math.cuh"
-enum { N_TRIALS = 1000, NOISE_SEEDS = 6, WIDE = 40000 };
+enum { WIDE = 40000 };
+static int n_trials = 1000;
+static uint32_t n_noise_seeds = 6;
 #else
-enum { N_TRIALS = 10000, NOISE_SEEDS = 200, WIDE = 152064 };
+enum { WIDE = 152064 };
+static int n_trials = 10000;
+static uint32_t n_noise_seeds = 200;
 #endif
 enum { IDS_MAX = 4096 };
 
@@ -92,7 +96,7 @@ END_TEST
 START_TEST(noise_is_equal_to_the_last_bit)
 {
     const int n = 4096;
-    for (uint32_t seed = 0; seed < NOISE_SEEDS; seed++) {
+    for (uint32_t seed = 0; seed < n_noise_seeds; seed++) {
         struct row_wish wish = {};
         wish.n_best = 4;
         wish.best_is_noisy = true;
@@ -229,7 +233,7 @@ static void random_wish(struct row_wish *wish, int32_t *ids, int32_t n_vocab)
 START_TEST(random_wishes_over_rows_and_slices_are_equal)
 {
     static int32_t ids[3][300];
-    for (int trial = 0; trial < N_TRIALS; trial++) {
+    for (int trial = 0; trial < n_trials; trial++) {
         struct row_wish wishes[3];
         struct answer_item items[ITEMS_MAX];
         int n_rows = 1 + (int)random_below(3), n_slices = 1 << random_below(3), n = 0;
@@ -331,8 +335,12 @@ START_TEST(elementary_functions_are_equal)
 END_TEST
 #endif
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--small") == 0) {
+        n_trials = 100;
+        n_noise_seeds = 2;
+    }
     Suite *suite = suite_create("cuda_answer");
     TCase *tcase = tcase_create("cuda_answer");
     tcase_set_timeout(tcase, 600);
