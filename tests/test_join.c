@@ -70,7 +70,8 @@ static void lead_open(const struct target_description *d)
 {
     CHECK_OK(queue_open(&queue, 4, &err));
     CHECK_OK(watchdog_open(&dog, on_late, NULL, &err));
-    CHECK_OK(listener_open(&listener, address, d, queue, dog, &err));
+    CHECK_OK(listener_open(&listener, address, d,
+                           &(struct listener_options){queue, dog, NULL, NULL}, &err));
 }
 
 static void lead_close(void)

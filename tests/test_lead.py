@@ -99,6 +99,22 @@ class Led(unittest.TestCase):
             one = alone.outrider(*flags)
         self.assertEqual(json.loads(one.stdout)["token_ids"], json.loads(both.stdout)["token_ids"])
 
+    def test_a_rank_that_dies_takes_the_idle_group_along_and_a_new_one_forms(self):
+        cluster = self.cluster()
+        for killed in (1, 0):
+            ranks = [cluster.start_rank(0, log=f"lead{killed}"),
+                     cluster.start_rank(1, log=f"other{killed}")]
+            for program in ranks:
+                self.wait_log(program, " ready ")
+            ranks[killed].process.kill()
+            self.assertEqual(ranks[1 - killed].wait(5), 71)
+            self.assertIn("rank_lost" if killed else "lead_lost", ranks[1 - killed].log())
+        last = [cluster.start_rank(0, log="lead"), cluster.start_rank(1, log="other")]
+        for program in last:
+            self.wait_log(program, " ready ")
+        cluster.start_coordinator()
+        wait_until(cluster.is_serving, PATIENCE, "the new group serves")
+
     def test_ranks_on_the_cpu_are_refused(self):
         cluster = self.cluster()
         self.check_ends(cluster.start_rank(0, "--device", "cpu"), "--ranks 2 on the CPU")

@@ -13,6 +13,7 @@
 #include "comm/comm_mpi.h"
 #include "comm/comm_nccl.h"
 #include "comm/roster.h"
+#include "worker/bond.h"
 #include "worker/join.h"
 
 enum { ADDRESS_BYTES = 256, PORT_MAX = 65535 };
@@ -101,6 +102,7 @@ out:
 
 void group_close(struct group *group)
 {
+    bond_close(group->bond);
     comm_close(group->comm);
     comm_close(group->world);
     *group = (struct group){0};
@@ -149,6 +151,7 @@ static int join_led(struct group *group, struct target_description *mine, struct
     if (!group_is_lead(group)) {
         TRY(join_address(group, lead, err));
         TRY(join_ask(&theirs, mine, lead, group->options.timeout_s, err));
+        TRY(bond_open(&group->bond, lead, err));
     }
     memcpy(&id, theirs.nccl_id, sizeof id);
     TRY(comm_nccl_connect(group->comm, &id, err));

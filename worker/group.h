@@ -13,6 +13,8 @@ enum { GROUP_ID_BYTES = 64 };
  * mpirun, with --device cuda (each rank has the GPU of its number); MPI otherwise. */
 enum group_collectives { GROUP_AUTO, GROUP_HOST, GROUP_NCCL };
 
+struct bond;
+
 struct group_options {
     int rank, n_ranks;  /* without MPI; 0 of 1: alone */
     const char *listen; /* HOST:PORT (rank r takes PORT + r) or unix:PATH */
@@ -25,6 +27,7 @@ struct group {
     struct group_options options;
     struct comm *world;      /* everything mpirun started; NULL without mpirun */
     struct comm *comm;       /* the ranks of the target */
+    struct bond *bond;       /* to rank 0, of a rank without MPI */
     char id[GROUP_ID_BYTES]; /* the same on all ranks, new at every start */
 };
 

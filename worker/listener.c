@@ -12,6 +12,8 @@ struct listener {
     struct queue *queue;
     struct watchdog *dog;
     struct wire_buffer description, busy_description, starting_description;
+    void (*on_rank_lost)(void *arg);
+    void *on_rank_lost_arg;
     struct rpc_call *current; /* the Run stream that is served; network thread only */
 };
 
@@ -125,6 +127,19 @@ static void on_run_done(struct rpc_call *call, void *service)
     watchdog_hasten(ls->dog, clock_now_us() + LISTENER_ORPHAN_US);
 }
 
+static void on_stay_half_close(struct rpc_call *call, void *service)
+{
+    (void)service;
+    rpc_call_finish(call, 0, "");
+}
+
+/* A rank has left. While the group forms that is no loss: its place is still free. */
+static void on_stay_done(struct rpc_call *call, void *service)
+{
+    struct listener *ls = service;
+    if (rpc_call_is_server_healthy(call, complete)) ls->on_rank_lost(ls->on_rank_lost_arg);
+}
+
 static const struct rpc_method methods[] = {
     {.path = "/outrider.target.v1.Target/Describe", .on_message = on_describe},
     {.path = "/outrider.target.v1.Target/Run",
@@ -133,6 +148,10 @@ static const struct rpc_method methods[] = {
      .on_message = on_step,
      .on_half_close = on_run_half_close,
      .on_done = on_run_done},
+    {.path = "/outrider.target.v1.Target/Stay",
+     .is_stream_in = true,
+     .on_half_close = on_stay_half_close,
+     .on_done = on_stay_done},
 };
 
 /* Only while the group forms is there an id to take. */
@@ -152,23 +171,25 @@ out:
 }
 
 int listener_open(struct listener **listener, const char *address,
-                  const struct target_description *description, struct queue *queue,
-                  struct watchdog *dog, struct error *err)
+                  const struct target_description *description,
+                  const struct listener_options *options, struct error *err)
 {
     int rc = 0;
     struct listener *ls = NULL;
     *listener = NULL;
     TRY(mem_array(&ls, 1, sizeof *ls, err));
-    ls->queue = queue;
-    ls->dog = dog;
+    ls->queue = options->queue;
+    ls->dog = options->dog;
+    ls->on_rank_lost = options->on_rank_lost;
+    ls->on_rank_lost_arg = options->arg;
     TRY(encode_descriptions(ls, description, err));
-    const struct rpc_server_options options = {
+    const struct rpc_server_options server = {
         .address = address,
         .methods = methods,
         .n_methods = (int)(sizeof methods / sizeof *methods),
         .service = ls,
     };
-    TRY(rpc_server_open(&ls->server, &options, err));
+    TRY(rpc_server_open(&ls->server, &server, err));
     *listener = ls;
     ls = NULL;
 out:
@@ -179,6 +200,7 @@ out:
 void listener_close(struct listener *ls, int grace_ms)
 {
     if (!ls) return;
+    if (ls->server) rpc_server_set_health(ls->server, complete, false); /* ranks may leave now */
     if (ls->server) rpc_server_close(ls->server, grace_ms);
     wire_buffer_free(&ls->description);
     wire_buffer_free(&ls->busy_description);

@@ -25,16 +25,23 @@ struct listened {
 
 void listened_free(struct listened *item);
 
+struct listener_options {
+    struct queue *queue;  /* kept and fed */
+    struct watchdog *dog; /* kept; hastened when the coordinator goes away in mid-step: a step
+                                    that not all ranks have got would never end */
+    void (*on_rank_lost)(
+        void *arg); /* network thread: a rank's Stay stream ended (worker/bond.h) */
+    void *arg;
+};
+
 /* Answers at address, as a group that is still starting until listener_set_serving: Describe says
- * busy and, until listener_set_complete, offers the NCCL id if there is one; streams are refused. queue is kept and fed. dog (kept)
- * is hastened when the coordinator goes away in mid-step: a step that not all ranks have got would
- * never end. */
+ * busy and, until listener_set_complete, offers the NCCL id if there is one; streams are refused. */
 int listener_open(struct listener **listener, const char *address,
-                  const struct target_description *description, struct queue *queue,
-                  struct watchdog *dog, struct error *err);
+                  const struct target_description *description,
+                  const struct listener_options *options, struct error *err);
 void listener_close(struct listener *listener, int grace_ms);
 
 const char *listener_address(const struct listener *listener);
-/* All ranks have come: the id is of no use any more. */
+/* All ranks have come: the id is of no use any more, and a rank that leaves is lost. */
 void listener_set_complete(struct listener *listener);
 void listener_set_serving(struct listener *listener, bool is_serving);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "model/tokenizer.h"
+#include "worker/bond.h"
 #include "worker/group.h"
 #include "worker/listener.h"
 #include "worker/verifier.h"
@@ -45,6 +46,15 @@ static void on_stuck(void *arg)
     log_line(LOG_LEVEL_ERROR, "step_stuck", "rank=%d timeout_s=%d text=\"leaving the group\"",
              w->group.comm->rank, w->options.step_timeout_s);
     process_end_now(EXIT_STUCK);
+}
+
+/* Of a group without MPI; with it mpirun ends all ranks. */
+static void on_rank_lost(void *arg)
+{
+    const struct worker *w = arg;
+    log_line(LOG_LEVEL_ERROR, "rank_lost",
+             "rank=%d text=\"another rank is gone: leaving the group\"", w->group.comm->rank);
+    process_end_now(BOND_EXIT);
 }
 
 static int open_tokenizer(struct worker *w, struct error *err)
@@ -141,7 +151,8 @@ out:
 
 static int listen_at(struct worker *w, const char *address, struct error *err)
 {
-    return listener_open(&w->listener, address, &w->description, w->queue, w->dog, err);
+    const struct listener_options options = {w->queue, w->dog, on_rank_lost, w};
+    return listener_open(&w->listener, address, &w->description, &options, err);
 }
 
 /* Rank 0 of ranks without MPI listens first: the others ask it where to meet. */
