@@ -1,0 +1,23 @@
+/* Writes a model as a Hugging Face folder, as `outrider export` does, where there is no gRPC to build the
+ * client with: bench/compare_transformers.py on a GPU machine.
+ *
+ *   bench_export MODEL DIR */
+#include <stdio.h>
+
+#include "model/export.h"
+
+int main(int argc, char **argv)
+{
+    const struct export_options options = {.shard_bytes = (uint64_t)4 << 30};
+    struct export_result result;
+    struct error err;
+    if (argc != 3) {
+        fprintf(stderr, "usage: bench_export MODEL DIR\n");
+        return 2;
+    }
+    if (model_export(argv[1], argv[2], &options, &result, &err)) {
+        fprintf(stderr, "bench_export: %s\n", err.text);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,131 @@
+/* How fast a prompt is read: one step of N tokens from position 0, its last row wanted.
+ *
+ *   bench_prompt [--model MODEL] [--tokens N] [--repeats N] [--device cpu] [--threads N]
+ *
+ * TFLOP/s counts two operations for each weight (the head's for one row) and token; attention is not
+ * counted, though its time is. Hold it against bench_ceilings on a GPU. */
+#include <argp.h>
+#include <stdio.h>
+
+#include "base/options.h"
+#include "bench/bench_util.h"
+#include "model/backend_argp.h"
+#include "model/model.h"
+
+struct settings {
+    const char *model;
+    struct backend_options backend;
+    int n_tokens, n_repeats;
+};
+
+static const struct argp_option options[] = {
+    {"model", 'm', "MODEL", 0, "default synthetic:qwen2.5-0.5b,seed=1", 0},
+    {"tokens", 'n', "N", 0, "of the prompt; default 256", 0},
+    {"repeats", 'r', "N", 0, "default 20", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct settings *s = state->input;
+    struct error err;
+    int rc = 0;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &s->backend;
+        break;
+    case 'm':
+        s->model = arg;
+        break;
+    case 'n':
+        rc = options_int(&s->n_tokens, "--tokens", arg, 1, 32768, &err);
+        break;
+    case 'r':
+        rc = options_int(&s->n_repeats, "--repeats", arg, 1, BENCH_PAIRS_MAX, &err);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    if (rc) argp_failure(state, 2, 0, "%s", err.text);
+    return 0;
+}
+
+/* Operations of the matrices: the head works on one row. */
+static double operations(const struct model *model, const struct model_config *cfg, int n_tokens)
+{
+    double head = (double)cfg->vocab_size * (double)cfg->dim;
+    double all = (double)model_weight_bytes(model) / 2;
+    return 2 * ((all - head) * n_tokens + head);
+}
+
+static int measure(struct model *model, const struct settings *s, const int32_t *tokens,
+                   const int32_t *blocks, struct bench_quartiles *seconds, struct error *err)
+{
+    double times[BENCH_PAIRS_MAX];
+    const struct forward_lane lane = {0, s->n_tokens, tokens, blocks};
+    const struct forward_row last = {0, s->n_tokens - 1};
+    int rc = 0;
+    for (int i = -1; i < s->n_repeats; i++) { /* -1: warm-up */
+        int64_t start = clock_now_ns();
+        TRY(model_forward(model, &lane, 1, &last, 1, err));
+        TRY(model_wait(model, err));
+        if (i >= 0) times[i] = (double)(clock_now_ns() - start) * 1e-9;
+    }
+    *seconds = bench_quartiles(times, s->n_repeats);
+out:
+    return rc;
+}
+
+static int run(const struct settings *s, struct error *err)
+{
+    int n_blocks = s->n_tokens / KV_BLOCK_TOKENS + 1, rc = 0;
+    struct checkpoint *ck = NULL;
+    struct backend *be = NULL;
+    struct model *model = NULL;
+    int32_t *tokens = NULL, *blocks = NULL;
+    struct bench_quartiles seconds;
+    const struct model_options mo = {
+        .n_kv_blocks = n_blocks, .max_tokens = s->n_tokens, .max_rows = 1, .max_lanes = 1};
+    TRY(mem_array(&tokens, (size_t)s->n_tokens, sizeof *tokens, err));
+    TRY(mem_array(&blocks, (size_t)n_blocks, sizeof *blocks, err));
+    TRY(checkpoint_open(&ck, s->model, err));
+    TRY(backend_open(&be, &s->backend, err));
+    TRY(model_open(&model, ck, comm_single(), be, &mo, err));
+    for (int i = 0; i < s->n_tokens; i++) {
+        tokens[i] =
+            (int32_t)((uint32_t)i * 2654435761u % (uint32_t)checkpoint_config(ck)->vocab_size);
+    }
+    for (int i = 0; i < n_blocks; i++) {
+        blocks[i] = i;
+    }
+    TRY(measure(model, s, tokens, blocks, &seconds, err));
+    printf("%d tokens of %s on %s, %s, %d threads: %.2f ms (%.2f to %.2f), %.0f tokens/s, %.3f "
+           "TFLOP/s\n",
+           s->n_tokens, s->model, be->ops->arithmetic, be->ops->kernels(be), s->backend.n_threads,
+           1e3 * seconds.median, 1e3 * seconds.low, 1e3 * seconds.high,
+           s->n_tokens / seconds.median,
+           operations(model, checkpoint_config(ck), s->n_tokens) / seconds.median * 1e-12);
+out:
+    model_close(model);
+    if (be) be->ops->close(be);
+    checkpoint_close(ck);
+    free(tokens);
+    free(blocks);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct settings s = {
+        .model = "synthetic:qwen2.5-0.5b,seed=1", .n_tokens = 256, .n_repeats = BENCH_PAIRS_MIN};
+    const struct argp_child children[] = {{&backend_argp, 0, "Where it runs:", 0}, {0}};
+    const struct argp argp = {.options = options, .parser = parse_option, .children = children};
+    struct error err = {0};
+    backend_options_init(&s.backend);
+    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    if (run(&s, &err)) {
+        fprintf(stderr, "bench_prompt: %s\n", err.text);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
