@@ -71,7 +71,8 @@ static __device__ __forceinline__ float4 tree4(const struct norm_args *args, siz
     return part[0];
 }
 
-/* x += sums (+ bias) for this thread's float4s of the row that begins at `row_at`. */
+/* x += sums (+ bias) for this thread's float4s of the row that begins at `row_at`. Stores come behind all
+ * loads, which they might otherwise hold up: for all the compiler knows x lies among the sums. */
 template <int CHUNKS, int PARTS>
 static __device__ __forceinline__ void add_sums(const struct norm_args *args, size_t row_at,
                                                 float4 x[CHUNKS])
@@ -80,11 +81,15 @@ static __device__ __forceinline__ void add_sums(const struct norm_args *args, si
     for (int i = 0; i < CHUNKS; i++) {
         int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
         if (column >= args->dim) continue;
-        size_t at = row_at + static_cast<size_t>(column);
-        float4 sum = tree4<PARTS>(args, at);
+        float4 sum = tree4<PARTS>(args, row_at + static_cast<size_t>(column));
         if (args->bias) sum = add4(sum, *reinterpret_cast<const float4 *>(args->bias + column));
         x[i] = add4(x[i], sum);
-        *reinterpret_cast<float4 *>(args->x + at) = x[i];
+    }
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        if (column >= args->dim) continue;
+        *reinterpret_cast<float4 *>(args->x + row_at + static_cast<size_t>(column)) = x[i];
     }
 }
 
