@@ -338,6 +338,17 @@ static int find_device(struct backend_cuda *be, struct error *err)
     return 0;
 }
 
+static int prepare_kernels(struct backend_cuda *be, struct error *err)
+{
+    cuda_matmul_prepare(be);
+    cuda_sum_prepare(be);
+    cuda_rows_prepare(be);
+    cuda_attention_prepare(be);
+    cuda_attention_store_prepare(be);
+    cuda_answer_prepare(be);
+    return report(be, err);
+}
+
 int backend_cuda_open(struct backend **out, const struct backend_cuda_options *options,
                       struct error *err)
 {
@@ -349,6 +360,7 @@ int backend_cuda_open(struct backend **out, const struct backend_cuda_options *o
     be->options = *options;
     TRY(find_device(be, err));
     TRY(cuda_open_recordings(be, err));
+    TRY(prepare_kernels(be, err));
     snprintf(be->arithmetic, sizeof be->arithmetic, "cuda-sm%d-%s%s", be->sm,
              options->weights == CUDA_WEIGHTS_FP8 ? "fp8" : "bf16",
              options->all_reduce ? "-allreduce" : "");

@@ -379,6 +379,15 @@ static void launch_attend(struct backend_cuda *be, const attend_args *args, dim3
     cuda_launch(be, "attention", kernel, grid, dim3(ATTEND_THREADS), sizeof(attend_shared), *args);
 }
 
+void cuda_attention_prepare(struct backend_cuda *be)
+{
+    cuda_prepare(be, attend_kernel<256, false>, sizeof(attend_shared));
+    cuda_prepare(be, attend_kernel<128, false>, sizeof(attend_shared));
+    cuda_prepare(be, attend_kernel<128, true>, sizeof(attend_shared));
+    cuda_prepare(be, attend_kernel<64, true>, sizeof(attend_shared));
+    cuda_prepare(be, merge_kernel, sizeof(merge_shared));
+}
+
 void cuda_attention(struct backend *be, const struct attention_shape *shape,
                     const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
                     uint16_t *out)

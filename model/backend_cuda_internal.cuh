@@ -141,6 +141,32 @@ static inline void cuda_launch(struct backend_cuda *be, const char *what, void (
     cuda_note(be, cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), what);
 }
 
+/* Once for every kernel of a step, before the first: room for `shared` bytes of dynamic shared memory, and
+ * as much shared memory as a multiprocessor has. That is the same for all, since a multiprocessor must
+ * run empty to divide its memory anew, which would part kernels that are to overlap. */
+template <typename... P>
+static inline void cuda_prepare(struct backend_cuda *be, void (*kernel)(P...), size_t shared)
+{
+    const void *function = reinterpret_cast<const void *>(kernel);
+    cuda_note(be,
+              cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                   cudaSharedmemCarveoutMaxShared),
+              "preparing a kernel");
+    if (shared == 0) return;
+    cuda_note(be,
+              cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(shared)),
+              "preparing a kernel");
+}
+
+/* The kernels of each file; failures are noted. */
+void cuda_matmul_prepare(struct backend_cuda *be);
+void cuda_sum_prepare(struct backend_cuda *be);
+void cuda_rows_prepare(struct backend_cuda *be);
+void cuda_attention_prepare(struct backend_cuda *be);
+void cuda_attention_store_prepare(struct backend_cuda *be);
+void cuda_answer_prepare(struct backend_cuda *be);
+
 /* backend_cuda_matrix.cu */
 int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_source *source,
                      struct error *err);

@@ -158,16 +158,17 @@ static __global__ void __launch_bounds__(ROW_THREADS) norm_kernel(norm_args args
                          args.h + static_cast<size_t>(block) * dim);
 }
 
+static const struct {
+    int chunks;
+    void (*kernel)(norm_args);
+} norm_kernels[] = {
+    {1, norm_kernel<1>}, {2, norm_kernel<2>}, {4, norm_kernel<4>}, {8, norm_kernel<8>}};
+
 static void launch_norm(struct backend_cuda *be, const char *what, const struct norm_args *args,
                         int n_blocks)
 {
-    static const struct {
-        int chunks;
-        void (*kernel)(norm_args);
-    } kernels[] = {
-        {1, norm_kernel<1>}, {2, norm_kernel<2>}, {4, norm_kernel<4>}, {8, norm_kernel<8>}};
     if (n_blocks == 0) return;
-    for (const auto &candidate : kernels) {
+    for (const auto &candidate : norm_kernels) {
         if (args->dim > 4 * ROW_THREADS * candidate.chunks) continue;
         cuda_launch(be, what, candidate.kernel, dim3(static_cast<unsigned>(n_blocks)),
                     dim3(ROW_THREADS), ROW_WARPS * sizeof(float), *args);
@@ -246,4 +247,12 @@ void cuda_embed(struct backend *be, const struct backend_step *step, float *x)
     cuda_launch(cuda, "embed", copy_kernel, dim3((n + COPY_THREADS - 1) / COPY_THREADS),
                 dim3(COPY_THREADS), 0, reinterpret_cast<const float4 *>(cuda->plan.embedding),
                 reinterpret_cast<float4 *>(x), n);
+}
+
+void cuda_rows_prepare(struct backend_cuda *be)
+{
+    for (const auto &candidate : norm_kernels) {
+        cuda_prepare(be, candidate.kernel, ROW_WARPS * sizeof(float));
+    }
+    cuda_prepare(be, copy_kernel, 0);
 }

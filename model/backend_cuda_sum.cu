@@ -38,16 +38,17 @@ static __global__ void __launch_bounds__(ADD_THREADS)
     out[i] = part[0];
 }
 
+static void (*const add_kernels[])(const float4 *, size_t, float4 *, unsigned) = {
+    add_parts_kernel<2>, add_parts_kernel<4>, add_parts_kernel<8>};
+
 /* out[n] = the tree's sum of n_parts parts of n floats, `stride` floats apart; n % 4 == 0. */
 static void add_parts(struct backend_cuda *be, const float *parts, size_t stride, int n_parts,
                       float *out, size_t n)
 {
-    static void (*const kernels[])(const float4 *, size_t, float4 *, unsigned) = {
-        add_parts_kernel<2>, add_parts_kernel<4>, add_parts_kernel<8>};
     unsigned count = static_cast<unsigned>(n / 4);
     int kernel = n_parts == 2 ? 0 : n_parts == 4 ? 1 : 2;
     if (count == 0) return;
-    cuda_launch(be, "tree_sum", kernels[kernel], dim3((count + ADD_THREADS - 1) / ADD_THREADS),
+    cuda_launch(be, "tree_sum", add_kernels[kernel], dim3((count + ADD_THREADS - 1) / ADD_THREADS),
                 dim3(ADD_THREADS), 0, reinterpret_cast<const float4 *>(parts), stride / 4,
                 reinterpret_cast<float4 *>(out), count);
 }
@@ -70,6 +71,14 @@ static void add_pair(struct backend_cuda *be, float *data, const float *other, s
     cuda_launch(be, "tree_sum", add_pair_kernel, dim3((count + ADD_THREADS - 1) / ADD_THREADS),
                 dim3(ADD_THREADS), 0, reinterpret_cast<float4 *>(data),
                 reinterpret_cast<const float4 *>(other), count);
+}
+
+void cuda_sum_prepare(struct backend_cuda *be)
+{
+    for (auto kernel : add_kernels) {
+        cuda_prepare(be, kernel, 0);
+    }
+    cuda_prepare(be, add_pair_kernel, 0);
 }
 
 /* Scratch was refused. While a step is recorded that is no failure yet: it is given once more. */
