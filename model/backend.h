@@ -123,8 +123,10 @@ struct backend_ops {
      * with the same arguments in every step. Errors: ERR_UNAVAILABLE the device is lost. */
     int (*begin)(struct backend *be, const struct backend_step *step, bool *replayed,
                  struct error *err);
-    /* The step's operations have all been given; a device may still be at work. */
-    int (*end)(struct backend *be, struct error *err);
+    /* The step's operations have all been given; a device may still be at work. *again: nothing of the
+     * step has run, since the device could not record it; the same operations must be given once more,
+     * without `begin`, and ended. That happens once at most for a step, and never to a replayed one. */
+    int (*end)(struct backend *be, bool *again, struct error *err);
 
     /* x[N][D] = embedding rows of the step's tokens, exact. */
     void (*embed)(struct backend *be, const struct backend_step *step, float *x);

@@ -67,10 +67,11 @@ static int cpu_begin(struct backend *be, const struct backend_step *step, bool *
     return 0;
 }
 
-static int cpu_end(struct backend *be, struct error *err)
+static int cpu_end(struct backend *be, bool *again, struct error *err)
 {
     (void)be;
     (void)err;
+    *again = false;
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* The host part of the CUDA backend: device and memory, the step's plan, recording and replay. */
+/* The host part of the CUDA backend: device and memory, the step's plan, begin and end. */
 #include "model/backend_cuda_internal.cuh"
 
 #include <stdio.h>
@@ -9,12 +9,7 @@ extern "C" {
 #include "base/clock.h"
 }
 
-enum { RECORDINGS_MAX = 256, SM_LEAST = 80, ASK_RANKS_MS = 10 };
-
-struct cuda_recording {
-    struct plan_key key;
-    cudaGraphExec_t graph; /* NULL: seen once, not recorded yet */
-};
+enum { SM_LEAST = 80, ASK_RANKS_MS = 10, SCRATCH_LEAST = 32 << 20, PLAN_LEAST = 1 << 20 };
 
 static int refuse(struct error *err, int code, const char *what, cudaError_t status)
 {
@@ -27,7 +22,8 @@ static int cuda_buffer_open(struct backend *base, void *buffer, size_t bytes, st
 {
     struct backend_cuda *be = backend_cuda_of(base);
     void *data = NULL;
-    cudaError_t status = cudaMalloc(&data, bytes ? bytes : 1);
+    cudaError_t status = cudaSetDevice(be->options.device);
+    if (status == cudaSuccess) status = cudaMalloc(&data, bytes ? bytes : 1);
     if (status != cudaSuccess) {
         cudaGetLastError();
         return error_set(err, ERR_NO_MEMORY, "the GPU has no room for a buffer of %zu bytes: %s",
@@ -53,9 +49,20 @@ static void cuda_buffer_close(struct backend *base, void *buffer, size_t bytes)
 static void cuda_upload(struct backend *base, void *buffer, const void *host, size_t bytes)
 {
     struct backend_cuda *be = backend_cuda_of(base);
+    cuda_use_device(be);
     cuda_note(be, cudaMemcpyAsync(buffer, host, bytes, cudaMemcpyHostToDevice, be->stream),
               "upload");
     cuda_note(be, cudaStreamSynchronize(be->stream), "upload");
+}
+
+/* Asks for the ranks that steps wait for. Recordings of a communicator that has failed are never
+ * replayed, and NCCL's abort, which waits on a thread of its own, ends only when they are gone. They
+ * may be destroyed while one runs: the device frees it behind its end. */
+static int check_ranks(struct backend_cuda *be, struct error *err)
+{
+    int rc = be->comm ? comm_device_failed(be->comm, err) : 0;
+    if (rc) cuda_forget_recordings(be);
+    return rc;
 }
 
 /* Waits for the stream; a lost rank would keep it waiting, so NCCL is asked from time to time. Errors:
@@ -66,12 +73,19 @@ static int wait_with_ranks(struct backend_cuda *be, struct error *err)
     cudaError_t status;
     while ((status = cudaStreamQuery(be->stream)) == cudaErrorNotReady) {
         if (clock_now_ms() - asked_ms < ASK_RANKS_MS) continue;
-        int rc = comm_device_failed(be->comm, err);
+        int rc = check_ranks(be, err);
         if (rc) return rc;
         asked_ms = clock_now_ms();
     }
     cuda_note(be, status, "waiting for the step");
-    return comm_device_failed(be->comm, err);
+    return check_ranks(be, err);
+}
+
+static int report(const struct backend_cuda *be, struct error *err)
+{
+    if (be->status == cudaSuccess) return 0;
+    return error_set(err, ERR_UNAVAILABLE, "the GPU failed at %s: %s", be->failed_what,
+                     cudaGetErrorString(be->status));
 }
 
 int cuda_finish(struct backend_cuda *be, struct error *err)
@@ -82,37 +96,41 @@ int cuda_finish(struct backend_cuda *be, struct error *err)
     } else {
         cuda_note(be, cudaStreamSynchronize(be->stream), "waiting for the step");
     }
-    if (be->status == cudaSuccess) return 0;
-    return error_set(err, ERR_UNAVAILABLE, "the GPU failed at %s: %s", be->failed_what,
-                     cudaGetErrorString(be->status));
+    return report(be, err);
 }
 
-static void forget_recordings(struct backend_cuda *be)
+/* The power of two that holds `bytes`, at least `least`, which is one. */
+static size_t round_up(size_t bytes, size_t least)
 {
-    for (int i = 0; i < be->n_recordings; i++) {
-        if (be->recordings[i].graph) cudaGraphExecDestroy(be->recordings[i].graph);
+    while (least < bytes) {
+        least *= 2;
     }
-    be->n_recordings = 0;
-    be->current = NULL;
+    return least;
 }
 
-/* Recordings hold the old address, so growing forgets them. */
+/* Recordings hold the old address, so growing forgets them: it grows seldom, in leaps. */
 void *cuda_scratch(struct backend_cuda *be, size_t bytes)
 {
+    size_t room = round_up(bytes, SCRATCH_LEAST);
     if (bytes <= be->scratch_bytes) return be->scratch;
     if (be->is_recording) {
         cuda_note(be, cudaErrorMemoryAllocation, "scratch memory of a recorded step");
         return NULL;
     }
     cuda_note(be, cudaStreamSynchronize(be->stream), "scratch memory");
-    forget_recordings(be);
+    cuda_forget_recordings(be);
     cudaFree(be->scratch);
     be->scratch = NULL;
     be->scratch_bytes = 0;
-    cudaError_t status = cudaMalloc(&be->scratch, bytes);
+    cudaError_t status = cudaMalloc(&be->scratch, room);
+    if (status == cudaErrorMemoryAllocation) { /* a leap too far */
+        cudaGetLastError();
+        room = bytes;
+        status = cudaMalloc(&be->scratch, room);
+    }
     cuda_note(be, status, "scratch memory");
     if (status != cudaSuccess) return NULL;
-    be->scratch_bytes = bytes;
+    be->scratch_bytes = room;
     return be->scratch;
 }
 
@@ -134,6 +152,7 @@ static const float *cuda_read(struct backend *base, const float *data, size_t n)
 {
     struct backend_cuda *be = backend_cuda_of(base);
     struct error err;
+    cuda_use_device(be);
     float *host = static_cast<float *>(cuda_host_scratch(be, n * sizeof *host));
     if (!host) return NULL;
     cuda_note(be, cudaMemcpyAsync(host, data, n * sizeof *host, cudaMemcpyDeviceToHost, be->stream),
@@ -154,30 +173,36 @@ static int cuda_capacity(const struct backend *base, int n)
     return plan_bucket(n);
 }
 
+static void close_plan(struct plan_memory *memory)
+{
+    cudaFreeHost(memory->host);
+    cudaFree(memory->device);
+    *memory = {};
+}
+
+/* Room for the step underway in the plan's memory of its size. */
 static int grow_plan(struct backend_cuda *be, size_t bytes, struct error *err)
 {
+    struct plan_memory *memory = be->memory;
     cudaError_t status = cudaSuccess;
-    if (bytes <= be->plan_bytes) return 0;
+    if (bytes <= memory->bytes) return 0;
     cudaStreamSynchronize(be->stream);
-    forget_recordings(be);
-    cudaFreeHost(be->host_plan);
-    cudaFree(be->plan_memory);
-    be->host_plan = be->plan_memory = NULL;
-    be->plan_bytes = 0;
-    bytes *= 2;
-    status = cudaMallocHost(&be->host_plan, bytes);
-    if (status == cudaSuccess) status = cudaMalloc(&be->plan_memory, bytes);
+    if (memory == &be->recorded_memory) cuda_forget_recordings(be);
+    close_plan(memory);
+    bytes = round_up(bytes, PLAN_LEAST);
+    status = cudaMallocHost(&memory->host, bytes);
+    if (status == cudaSuccess) status = cudaMalloc(&memory->device, bytes);
     if (status != cudaSuccess) {
         return error_set(err, ERR_NO_MEMORY, "no room for a step's plan of %zu bytes: %s", bytes,
                          cudaGetErrorString(status));
     }
-    be->plan_bytes = bytes;
+    memory->bytes = bytes;
     return 0;
 }
 
 template <typename T> static const T *part(const struct backend_cuda *be, size_t offset)
 {
-    return reinterpret_cast<const T *>(static_cast<const uint8_t *>(be->plan_memory) + offset);
+    return reinterpret_cast<const T *>(static_cast<const uint8_t *>(be->memory->device) + offset);
 }
 
 /* Writes the plan and copies it over. */
@@ -186,10 +211,11 @@ static int send_plan(struct backend_cuda *be, const struct backend_step *step, s
     struct plan_layout layout;
     int rc = 0;
     plan_layout_init(&layout, step);
+    be->memory = layout.key.n > PLAN_RECORD_ROWS ? &be->large_memory : &be->recorded_memory;
     TRY(grow_plan(be, layout.bytes, err));
     cuda_note(be, cudaEventSynchronize(be->plan_is_over), "the last step's plan");
     be->key = layout.key;
-    be->n_tiles = plan_write(&layout, step, be->host_plan);
+    be->n_tiles = plan_write(&layout, step, be->memory->host);
     be->plan.counts = part<int32_t>(be, layout.counts);
     be->plan.lanes = part<struct plan_lane>(be, layout.lanes);
     be->plan.row_lane = part<int32_t>(be, layout.row_lane);
@@ -201,91 +227,37 @@ static int send_plan(struct backend_cuda *be, const struct backend_step *step, s
     be->plan.embedding = part<float>(be, layout.embedding);
     be->plan.blocks = part<int32_t>(be, layout.blocks);
     cuda_note(be,
-              cudaMemcpyAsync(be->plan_memory, be->host_plan, layout.bytes, cudaMemcpyHostToDevice,
-                              be->stream),
+              cudaMemcpyAsync(be->memory->device, be->memory->host, layout.bytes,
+                              cudaMemcpyHostToDevice, be->stream),
               "the step's plan");
     cuda_note(be, cudaEventRecord(be->plan_is_over, be->stream), "the step's plan");
 out:
     return rc;
 }
 
-static struct cuda_recording *find_recording(struct backend_cuda *be, bool *is_new)
-{
-    *is_new = false;
-    for (int i = 0; i < be->n_recordings; i++) {
-        struct plan_key *key = &be->recordings[i].key;
-        if (key->n == be->key.n && key->n_rows == be->key.n_rows &&
-            key->n_partitions == be->key.n_partitions) {
-            return &be->recordings[i];
-        }
-    }
-    if (be->n_recordings == RECORDINGS_MAX) return NULL;
-    *is_new = true;
-    struct cuda_recording *recording = &be->recordings[be->n_recordings++];
-    recording->key = be->key;
-    recording->graph = NULL;
-    return recording;
-}
-
-/* A step that broke off leaves the stream recording. */
-static void drop_recording(struct backend_cuda *be)
-{
-    cudaGraph_t graph = NULL;
-    if (!be->is_recording) return;
-    be->is_recording = false;
-    if (cudaStreamEndCapture(be->stream, &graph) == cudaSuccess && graph) cudaGraphDestroy(graph);
-    cudaGetLastError();
-}
-
 static int cuda_begin(struct backend *base, const struct backend_step *step, bool *replayed,
                       struct error *err)
 {
     struct backend_cuda *be = backend_cuda_of(base);
-    bool is_new = false;
     int rc = 0;
     *replayed = false;
-    drop_recording(be);
-    be->status = cudaSetDevice(be->options.device);
-    be->failed_what = "choosing the device";
-    be->current = NULL;
+    cuda_drop_recording(be);
+    be->status = cudaSuccess;
+    cuda_use_device(be);
+    TRY(check_ranks(be, err));
     TRY(send_plan(be, step, err));
     if (be->options.no_graphs || be->never_records || be->key.n > PLAN_RECORD_ROWS) goto out;
-    be->current = find_recording(be, &is_new);
-    if (!be->current || is_new) goto out;
-    if (be->current->graph) {
-        cuda_note(be, cudaGraphLaunch(be->current->graph, be->stream), "a replayed step");
-        *replayed = true;
-    } else {
-        cudaError_t status = cudaStreamBeginCapture(be->stream, cudaStreamCaptureModeThreadLocal);
-        cuda_note(be, status, "recording a step");
-        be->is_recording = status == cudaSuccess;
-    }
+    TRY(cuda_begin_recording(be, replayed, err));
 out:
     return rc;
 }
 
-/* The recording is now known by heart; it has not run yet. */
-static void end_recording(struct backend_cuda *be)
-{
-    cudaGraph_t graph = NULL;
-    be->is_recording = false;
-    cuda_note(be, cudaStreamEndCapture(be->stream, &graph), "recording a step");
-    if (be->status == cudaSuccess) {
-        cuda_note(be, cudaGraphInstantiate(&be->current->graph, graph, 0), "recording a step");
-    }
-    if (graph) cudaGraphDestroy(graph);
-    if (be->status == cudaSuccess) {
-        cuda_note(be, cudaGraphLaunch(be->current->graph, be->stream), "a recorded step");
-    }
-}
-
-static int cuda_end(struct backend *base, struct error *err)
+static int cuda_end(struct backend *base, bool *again, struct error *err)
 {
     struct backend_cuda *be = backend_cuda_of(base);
-    if (be->is_recording) end_recording(be);
-    if (be->status == cudaSuccess) return 0;
-    return error_set(err, ERR_UNAVAILABLE, "the GPU failed at %s: %s", be->failed_what,
-                     cudaGetErrorString(be->status));
+    *again = false;
+    if (be->is_recording) cuda_end_recording(be, again);
+    return report(be, err);
 }
 
 /* ---- open and close ---- */
@@ -294,14 +266,14 @@ static void cuda_close(struct backend *base)
 {
     if (!base) return;
     struct backend_cuda *be = backend_cuda_of(base);
-    drop_recording(be);
+    cuda_drop_recording(be);
     if (be->stream) cudaStreamSynchronize(be->stream);
-    forget_recordings(be);
+    cuda_forget_recordings(be);
     free(be->recordings);
     cudaFree(be->scratch);
-    cudaFree(be->plan_memory);
     cudaFreeHost(be->host_scratch);
-    cudaFreeHost(be->host_plan);
+    close_plan(&be->recorded_memory);
+    close_plan(&be->large_memory);
     if (be->plan_is_over) cudaEventDestroy(be->plan_is_over);
     if (be->stream) cudaStreamDestroy(be->stream);
     free(be);
@@ -366,6 +338,17 @@ static int find_device(struct backend_cuda *be, struct error *err)
     return 0;
 }
 
+static int prepare_kernels(struct backend_cuda *be, struct error *err)
+{
+    cuda_matmul_prepare(be);
+    cuda_sum_prepare(be);
+    cuda_rows_prepare(be);
+    cuda_attention_prepare(be);
+    cuda_attention_store_prepare(be);
+    cuda_answer_prepare(be);
+    return report(be, err);
+}
+
 int backend_cuda_open(struct backend **out, const struct backend_cuda_options *options,
                       struct error *err)
 {
@@ -376,7 +359,8 @@ int backend_cuda_open(struct backend **out, const struct backend_cuda_options *o
     TRY(mem_array(&be, 1, sizeof *be, err));
     be->options = *options;
     TRY(find_device(be, err));
-    TRY(mem_array(&be->recordings, RECORDINGS_MAX, sizeof *be->recordings, err));
+    TRY(cuda_open_recordings(be, err));
+    TRY(prepare_kernels(be, err));
     snprintf(be->arithmetic, sizeof be->arithmetic, "cuda-sm%d-%s%s", be->sm,
              options->weights == CUDA_WEIGHTS_FP8 ? "fp8" : "bf16",
              options->all_reduce ? "-allreduce" : "");

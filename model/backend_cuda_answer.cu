@@ -296,6 +296,7 @@ int cuda_answer(struct backend *base, const struct answer_item *items, int n_ite
     int rc = 0;
     TRY(check_items(items, n_items, out, bad, err));
     *bad = 0;
+    cuda_use_device(be);
     count_items(items, n_items, &packing);
     TRY(take_blocks(be, &packing, &blocks, err));
     pack_items(items, n_items, &packing, blocks.host_over);

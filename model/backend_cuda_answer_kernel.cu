@@ -236,3 +236,8 @@ void answer_launch(struct backend_cuda *be, struct answer_places places, int n_j
     cuda_launch(be, "answers to row wishes", answer_slices, dim3(static_cast<unsigned>(n_jobs)),
                 dim3(ANSWER_THREADS), shared_bytes(max_columns), places);
 }
+
+void cuda_answer_prepare(struct backend_cuda *be)
+{
+    cuda_prepare(be, answer_slices, shared_bytes(ANSWER_COLUMNS_MAX));
+}

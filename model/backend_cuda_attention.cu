@@ -17,6 +17,7 @@ enum {
         COMBINE_RUNS * RUN + 4, /* floats; + 4: a quarter warp's rows miss each other */
     THREADS_OF_ROW = ATTEND_THREADS / PLAN_TILE_QUERIES,
     MERGE_THREADS = 64,
+    SPLIT_BLOCKS = 4, /* of a multiprocessor; with so many tiles partitions are not split */
     SCRATCH_MOST_BYTES = 256 << 20 /* of partials; beyond a block does all of its partitions */
 };
 
@@ -280,21 +281,32 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, WIDTH <= 64 ? 3 : 2)
     store_total<WIDTH>(&args, &view, &total, partition);
 }
 
-/* Factors of MERGE_THREADS partials after those whose maximum is *max: total = total * a + part * b. The
- * running maxima do not wait for the sums, so that the factors are found at once. */
+/* What the threads of a merge tell each other about MERGE_THREADS partials. */
+struct merge_shared {
+    float2 factors[MERGE_THREADS];
+    float maxima[MERGE_THREADS], sums[MERGE_THREADS];
+};
+
+/* Factors of n <= MERGE_THREADS partials after those whose maximum is *max: total = total * a + part * b.
+ * The running maxima do not wait for the sums, so that every thread finds its partial's factors at once. */
 static __device__ __forceinline__ void merge_factors(const float2 *sums, int n, float *max,
-                                                     float *maxima, float2 *factors)
+                                                     merge_shared *shared)
 {
     int me = static_cast<int>(threadIdx.x);
-    float before = *max, running = *max;
+    float2 mine = me < n ? sums[me] : make_float2(MINUS_INFINITY, 0);
+    float before = *max, after = *max, running = *max;
     __syncthreads();
-    maxima[me] = me < n ? sums[me].x : MINUS_INFINITY;
+    shared->maxima[me] = mine.x;
+    shared->sums[me] = mine.y;
     __syncthreads();
     for (int i = 0; i < n; i++) {
-        if (i == me) before = running;
-        running = running > maxima[i] ? running : maxima[i];
-        if (i != me) continue;
-        factors[me] = make_float2(device_exp(before - running), device_exp(maxima[i] - running));
+        float max_i = shared->maxima[i];
+        before = i == me ? running : before;
+        running = running > max_i ? running : max_i;
+        after = i == me ? running : after;
+    }
+    if (me < n) {
+        shared->factors[me] = make_float2(device_exp(before - after), device_exp(mine.x - after));
     }
     *max = running;
     __syncthreads();
@@ -303,8 +315,7 @@ static __device__ __forceinline__ void merge_factors(const float2 *sums, int n, 
 /* Merges the partials of one (row, head): blockIdx.y, blockIdx.x. */
 static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args args)
 {
-    CUDA_DYNAMIC_SHARED(float2, factors);
-    float *maxima = reinterpret_cast<float *>(factors + MERGE_THREADS);
+    CUDA_DYNAMIC_SHARED(merge_shared, shared);
     int row = static_cast<int>(blockIdx.y), e = 4 * static_cast<int>(threadIdx.x);
     grid_dependency_launch();
     bool is_padding = args.plan.row_lane[row] < 0;
@@ -319,31 +330,40 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args
     float4 total = make_float4(0, 0, 0, 0);
     for (int first = 0; first < end; first += MERGE_THREADS) {
         int n = end - first < MERGE_THREADS ? end - first : MERGE_THREADS;
-        merge_factors(sums + first, n, &max, maxima, factors);
-#pragma unroll 4
+        merge_factors(sums + first, n, &max, shared);
+#pragma unroll 8
         for (int i = 0; i < n; i++) {
             float4 part = make_float4(0, 0, 0, 0);
             if (e < args.head_dim) {
                 part = *reinterpret_cast<const float4 *>(
                     values + static_cast<size_t>(first + i) * width + e);
             }
-            float part_sum = sums[first + i].y;
+            float2 factor = shared->factors[i];
+            float part_sum = shared->sums[i];
             bool is_first = first + i == 0;
-            sum = is_first ? part_sum : sum * factors[i].x + part_sum * factors[i].y;
-            total = is_first ? part : merge_values(total, factors[i].x, part, factors[i].y);
+            sum = is_first ? part_sum : sum * factor.x + part_sum * factor.y;
+            total = is_first ? part : merge_values(total, factor.x, part, factor.y);
         }
     }
     if (e < args.head_dim) store_out(args.out + index * width + e, total, sum);
 }
 
-/* Scratch for the partials of a recordable step, unless there is one partition or too much of it. */
-static bool take_partials(struct backend_cuda *be, attend_args *args, int n_rows)
+/* Whether each partition has a block of its own: in recordable steps, unless there is one partition or
+ * the tiles alone keep the device busy. The bits are the same either way. */
+static bool is_split(const struct backend_cuda *be, const attend_args *args, int n_slots)
+{
+    if (be->key.n > PLAN_RECORD_ROWS || be->key.n_partitions < 2) return false;
+    return n_slots * args->n_kv_heads < SPLIT_BLOCKS * be->n_sms;
+}
+
+/* Scratch for the partials of a split step, unless it takes too much. */
+static bool take_partials(struct backend_cuda *be, attend_args *args, int n_rows, int n_slots)
 {
     size_t n = static_cast<size_t>(n_rows) * static_cast<size_t>(args->n_heads) *
                static_cast<size_t>(be->key.n_partitions);
     size_t bytes = n * (static_cast<size_t>(args->head_dim) * sizeof(float) + sizeof(float2));
     args->n_partitions = be->key.n_partitions;
-    if (be->key.n > PLAN_RECORD_ROWS || be->key.n_partitions < 2) return true;
+    if (!is_split(be, args, n_slots)) return true;
     if (bytes > static_cast<size_t>(SCRATCH_MOST_BYTES)) return true;
     args->values = static_cast<float *>(cuda_scratch(be, bytes));
     args->sums = reinterpret_cast<float2 *>(args->values + n * static_cast<size_t>(args->head_dim));
@@ -357,6 +377,15 @@ static void launch_attend(struct backend_cuda *be, const attend_args *args, dim3
     if (args->head_dim == 128) kernel = attend_kernel<128, true>;
     if (args->head_dim == 64) kernel = attend_kernel<64, true>;
     cuda_launch(be, "attention", kernel, grid, dim3(ATTEND_THREADS), sizeof(attend_shared), *args);
+}
+
+void cuda_attention_prepare(struct backend_cuda *be)
+{
+    cuda_prepare(be, attend_kernel<256, false>, sizeof(attend_shared));
+    cuda_prepare(be, attend_kernel<128, false>, sizeof(attend_shared));
+    cuda_prepare(be, attend_kernel<128, true>, sizeof(attend_shared));
+    cuda_prepare(be, attend_kernel<64, true>, sizeof(attend_shared));
+    cuda_prepare(be, merge_kernel, sizeof(merge_shared));
 }
 
 void cuda_attention(struct backend *be, const struct attention_shape *shape,
@@ -375,7 +404,7 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
     args.n_kv_heads = shape->n_kv_heads;
     args.head_dim = shape->head_dim;
     args.scale = 1.0f / sqrtf(static_cast<float>(shape->head_dim));
-    if (step->n == 0 || !take_partials(cuda, &args, n_rows)) return;
+    if (step->n == 0 || !take_partials(cuda, &args, n_rows, n_slots)) return;
     if (cuda->key.n > PLAN_RECORD_ROWS) n_slots = cuda->n_tiles;
     dim3 grid(static_cast<unsigned>(n_slots), static_cast<unsigned>(shape->n_kv_heads),
               args.values ? static_cast<unsigned>(args.n_partitions) : 1);
@@ -383,5 +412,5 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
     if (!args.values) return;
     cuda_launch(cuda, "attention_merge", merge_kernel,
                 dim3(static_cast<unsigned>(shape->n_heads), static_cast<unsigned>(n_rows)),
-                dim3(MERGE_THREADS), MERGE_THREADS * (sizeof(float2) + sizeof(float)), args);
+                dim3(MERGE_THREADS), sizeof(merge_shared), args);
 }

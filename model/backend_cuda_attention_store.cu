@@ -169,3 +169,8 @@ void cuda_attention_store(struct backend *be, const struct attention_shape *shap
     if (step->n == 0) return;
     cuda_launch(cuda, "attention_store", store_kernel, grid, dim3(STORE_WARPS * WARP), 0, args);
 }
+
+void cuda_attention_store_prepare(struct backend_cuda *be)
+{
+    cuda_prepare(be, store_kernel, 0);
+}

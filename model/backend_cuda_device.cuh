@@ -31,18 +31,19 @@ static __device__ __forceinline__ void copy_async_16(void *shared, const void *g
     uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
-                 : "r"(to), "l"(global), "r"(valid ? 16 : 0));
+                 : "r"(to), "l"(global), "r"(valid ? 16 : 0)
+                 : "memory");
 }
 
 static __device__ __forceinline__ void copy_async_commit()
 {
-    asm volatile("cp.async.commit_group;");
+    asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
 /* Until at most N of the committed groups are underway. */
 template <int N> static __device__ __forceinline__ void copy_async_wait()
 {
-    asm volatile("cp.async.wait_group %0;" : : "n"(N));
+    asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory");
 }
 
 /* What earlier kernels of the stream wrote may be read after this. */

@@ -32,6 +32,12 @@ struct device_plan {
 
 enum { PLAN_N, PLAN_N_WANTED, PLAN_N_LANES, PLAN_N_TILES };
 
+/* Where plans are written: pinned, and the copy on the device. */
+struct plan_memory {
+    void *host, *device;
+    size_t bytes; /* room in both */
+};
+
 struct cuda_recording; /* one key and its graph */
 
 struct backend_cuda {
@@ -43,19 +49,21 @@ struct backend_cuda {
     int n_sms; /* multiprocessors */
     cudaStream_t stream;
 
-    /* The plan of the step underway: pinned, and its copy on the device. */
-    void *host_plan, *plan_memory;
-    size_t plan_bytes;        /* room in both */
-    cudaEvent_t plan_is_over; /* the last copy has been made */
+    /* Recordings hold addresses of the first; the second is that of steps too large to record, so that
+     * a long prompt's growth costs no recording. */
+    struct plan_memory recorded_memory, large_memory;
+    struct plan_memory *memory; /* of the step underway */
+    cudaEvent_t plan_is_over;   /* the last copy has been made */
     struct device_plan plan;
     struct plan_key key;
     int n_tiles; /* exact */
 
     struct comm *comm; /* whose ranks a step on the stream waits for; NULL: nobody's */
     bool is_recording;
-    bool never_records; /* an operation needs the host in mid-step */
+    bool never_records; /* an operation needs the host in mid-step, or the device cannot record */
     struct cuda_recording *current, *recordings;
     int n_recordings;
+    int64_t n_recordable; /* steps so far; tells how long ago a recording was used */
 
     void *scratch; /* device memory that one operation may use; cuda_scratch() */
     size_t scratch_bytes;
@@ -80,6 +88,13 @@ static inline void cuda_note(struct backend_cuda *be, cudaError_t status, const 
     }
 }
 
+/* The thread's device becomes the backend's: at the head of every entry, since a thread may own several
+ * backends. */
+static inline void cuda_use_device(struct backend_cuda *be)
+{
+    cuda_note(be, cudaSetDevice(be->options.device), "choosing the device");
+}
+
 /* Device memory of at least `bytes` for the operation being launched, NULL (and noted) when there is
  * none. What an earlier operation of the same stream left there is overwritten. */
 void *cuda_scratch(struct backend_cuda *be, size_t bytes);
@@ -87,6 +102,17 @@ void *cuda_scratch(struct backend_cuda *be, size_t bytes);
 void *cuda_host_scratch(struct backend_cuda *be, size_t bytes);
 /* Waits for the stream. Errors: ERR_UNAVAILABLE with what failed. */
 int cuda_finish(struct backend_cuda *be, struct error *err);
+
+/* backend_cuda_record.cu. Errors: ERR_NO_MEMORY. */
+int cuda_open_recordings(struct backend_cuda *be, struct error *err);
+/* Does not wait: what may still run is waited for by the caller, or frees itself. */
+void cuda_forget_recordings(struct backend_cuda *be);
+/* A step that broke off leaves the stream recording. */
+void cuda_drop_recording(struct backend_cuda *be);
+/* Replays the step of be->key, or begins to record it, or neither. Errors: those of cuda_finish. */
+int cuda_begin_recording(struct backend_cuda *be, bool *replayed, struct error *err);
+/* Sets the recorded step going. *again: it could not be recorded, and has not run. */
+void cuda_end_recording(struct backend_cuda *be, bool *again);
 
 /* Rows of a launch for n rows of the step. Buffers have as many. */
 static inline int cuda_rows(const struct backend_cuda *be, int n)
@@ -114,6 +140,32 @@ static inline void cuda_launch(struct backend_cuda *be, const char *what, void (
     config.numAttrs = be->sm >= 90 ? 1 : 0;
     cuda_note(be, cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), what);
 }
+
+/* Once for every kernel of a step, before the first: room for `shared` bytes of dynamic shared memory, and
+ * as much shared memory as a multiprocessor has. That is the same for all, since a multiprocessor must
+ * run empty to divide its memory anew, which would part kernels that are to overlap. */
+template <typename... P>
+static inline void cuda_prepare(struct backend_cuda *be, void (*kernel)(P...), size_t shared)
+{
+    const void *function = reinterpret_cast<const void *>(kernel);
+    cuda_note(be,
+              cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                   cudaSharedmemCarveoutMaxShared),
+              "preparing a kernel");
+    if (shared == 0) return;
+    cuda_note(be,
+              cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(shared)),
+              "preparing a kernel");
+}
+
+/* The kernels of each file; failures are noted. */
+void cuda_matmul_prepare(struct backend_cuda *be);
+void cuda_sum_prepare(struct backend_cuda *be);
+void cuda_rows_prepare(struct backend_cuda *be);
+void cuda_attention_prepare(struct backend_cuda *be);
+void cuda_attention_store_prepare(struct backend_cuda *be);
+void cuda_answer_prepare(struct backend_cuda *be);
 
 /* backend_cuda_matrix.cu */
 int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_source *source,

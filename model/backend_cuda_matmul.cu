@@ -180,6 +180,11 @@ static void launch_form(struct backend_cuda *be, const struct matmul_job *job, i
     matmul_launch(be, job, matmul_few<FORM>, grid, MATMUL_WARPS * FORM::WARP_BYTES);
 }
 
+template <typename FORM> static void prepare_form(struct backend_cuda *be)
+{
+    cuda_prepare(be, matmul_few<FORM>, MATMUL_WARPS * FORM::WARP_BYTES);
+}
+
 /* WIDE groups of a warp share the tokens it reads, which come from the second-level cache: for each KiB
  * of weights N_TILES / 2 / WIDE KiB. A matrix of too few groups is spread out over more warps instead:
  * up to 8 tokens rather than leave a multiprocessor fewer than two blocks, above them only rather than
@@ -197,6 +202,14 @@ static void launch_few(struct backend_cuda *be, const struct matmul_job *job, in
     }
 }
 
+/* The forms that launch_few chooses from. */
+template <int N_TILES, int WIDE, bool IS_FP8> static void prepare_few(struct backend_cuda *be)
+{
+    prepare_form<few_form<N_TILES, 1, IS_FP8, false>>(be);
+    prepare_form<few_form<N_TILES, WIDE, IS_FP8, true>>(be);
+    prepare_form<few_form<N_TILES, 1, IS_FP8, true>>(be);
+}
+
 template <bool IS_FP8>
 static void launch_rows(struct backend_cuda *be, const struct matmul_job *job, int n_slices,
                         bool is_aligned)
@@ -208,6 +221,20 @@ static void launch_rows(struct backend_cuda *be, const struct matmul_job *job, i
     } else {
         launch_few<4, 2, IS_FP8>(be, job, n_slices, is_aligned);
     }
+}
+
+template <bool IS_FP8> static void prepare_rows(struct backend_cuda *be)
+{
+    prepare_few<1, 4, IS_FP8>(be);
+    prepare_few<2, 4, IS_FP8>(be);
+    prepare_few<4, 2, IS_FP8>(be);
+}
+
+void cuda_matmul_prepare(struct backend_cuda *be)
+{
+    prepare_rows<false>(be);
+    prepare_rows<true>(be);
+    matmul_prepare_many(be);
 }
 
 static struct matmul_job job_of(const struct backend_cuda *be, const struct matrix *slices,

@@ -211,16 +211,12 @@ struct matmul_job {
 /* backend_cuda_matmul_many.cu: more than a few rows. is_aligned: see tokens_copy. */
 void matmul_launch_many(struct backend_cuda *be, struct matmul_job *job, int n_slices, bool is_fp8,
                         bool is_aligned);
+void matmul_prepare_many(struct backend_cuda *be);
 
 template <typename KERNEL>
 static inline void matmul_launch(struct backend_cuda *be, const struct matmul_job *job,
                                  KERNEL kernel, dim3 grid, size_t shared)
 {
-    cuda_note(be,
-              cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
-                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(shared)),
-              "preparing a matmul");
     cuda_launch(be, "a matmul", kernel, grid, dim3(MATMUL_THREADS), shared, *job);
 }
 

@@ -197,6 +197,26 @@ static void launch_form(struct backend_cuda *be, struct matmul_job *job, int n_s
     cuda_launch(be, "a matmul", add_partials<FORM>, grid, dim3(MATMUL_THREADS), 0, *job);
 }
 
+template <typename FORM> static void prepare_form(struct backend_cuda *be)
+{
+    cuda_prepare(be, matmul_many<FORM>, FORM::SHARED_BYTES);
+    cuda_prepare(be, add_partials<FORM>, 0);
+}
+
+template <int N_TILES, bool IS_FP8> static void prepare_many(struct backend_cuda *be)
+{
+    prepare_form<many_form<N_TILES, IS_FP8, true>>(be);
+    prepare_form<many_form<N_TILES, IS_FP8, false>>(be);
+}
+
+void matmul_prepare_many(struct backend_cuda *be)
+{
+    prepare_many<8, true>(be);
+    prepare_many<4, true>(be);
+    prepare_many<8, false>(be);
+    prepare_many<4, false>(be);
+}
+
 template <int N_TILES, bool IS_FP8>
 static void launch_many(struct backend_cuda *be, struct matmul_job *job, int n_slices,
                         bool is_aligned)

@@ -289,6 +289,7 @@ int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_s
     int rc = 0;
     memset(m, 0, sizeof *m);
     TRY(check_source(source, err));
+    cuda_use_device(cuda);
     m->n_in = source->n_in;
     for (int i = 0; i < source->n_parts; i++) {
         m->n_out += source->parts[i].n_rows;

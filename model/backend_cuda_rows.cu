@@ -71,7 +71,8 @@ static __device__ __forceinline__ float4 tree4(const struct norm_args *args, siz
     return part[0];
 }
 
-/* x += sums (+ bias) for this thread's float4s of the row that begins at `row_at`. */
+/* x += sums (+ bias) for this thread's float4s of the row that begins at `row_at`. Stores come behind all
+ * loads, which they might otherwise hold up: for all the compiler knows x lies among the sums. */
 template <int CHUNKS, int PARTS>
 static __device__ __forceinline__ void add_sums(const struct norm_args *args, size_t row_at,
                                                 float4 x[CHUNKS])
@@ -80,11 +81,15 @@ static __device__ __forceinline__ void add_sums(const struct norm_args *args, si
     for (int i = 0; i < CHUNKS; i++) {
         int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
         if (column >= args->dim) continue;
-        size_t at = row_at + static_cast<size_t>(column);
-        float4 sum = tree4<PARTS>(args, at);
+        float4 sum = tree4<PARTS>(args, row_at + static_cast<size_t>(column));
         if (args->bias) sum = add4(sum, *reinterpret_cast<const float4 *>(args->bias + column));
         x[i] = add4(x[i], sum);
-        *reinterpret_cast<float4 *>(args->x + at) = x[i];
+    }
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        if (column >= args->dim) continue;
+        *reinterpret_cast<float4 *>(args->x + row_at + static_cast<size_t>(column)) = x[i];
     }
 }
 
@@ -153,16 +158,17 @@ static __global__ void __launch_bounds__(ROW_THREADS) norm_kernel(norm_args args
                          args.h + static_cast<size_t>(block) * dim);
 }
 
+static const struct {
+    int chunks;
+    void (*kernel)(norm_args);
+} norm_kernels[] = {
+    {1, norm_kernel<1>}, {2, norm_kernel<2>}, {4, norm_kernel<4>}, {8, norm_kernel<8>}};
+
 static void launch_norm(struct backend_cuda *be, const char *what, const struct norm_args *args,
                         int n_blocks)
 {
-    static const struct {
-        int chunks;
-        void (*kernel)(norm_args);
-    } kernels[] = {
-        {1, norm_kernel<1>}, {2, norm_kernel<2>}, {4, norm_kernel<4>}, {8, norm_kernel<8>}};
     if (n_blocks == 0) return;
-    for (const auto &candidate : kernels) {
+    for (const auto &candidate : norm_kernels) {
         if (args->dim > 4 * ROW_THREADS * candidate.chunks) continue;
         cuda_launch(be, what, candidate.kernel, dim3(static_cast<unsigned>(n_blocks)),
                     dim3(ROW_THREADS), ROW_WARPS * sizeof(float), *args);
@@ -241,4 +247,12 @@ void cuda_embed(struct backend *be, const struct backend_step *step, float *x)
     cuda_launch(cuda, "embed", copy_kernel, dim3((n + COPY_THREADS - 1) / COPY_THREADS),
                 dim3(COPY_THREADS), 0, reinterpret_cast<const float4 *>(cuda->plan.embedding),
                 reinterpret_cast<float4 *>(x), n);
+}
+
+void cuda_rows_prepare(struct backend_cuda *be)
+{
+    for (const auto &candidate : norm_kernels) {
+        cuda_prepare(be, candidate.kernel, ROW_WARPS * sizeof(float));
+    }
+    cuda_prepare(be, copy_kernel, 0);
 }

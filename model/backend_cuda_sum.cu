@@ -38,18 +38,53 @@ static __global__ void __launch_bounds__(ADD_THREADS)
     out[i] = part[0];
 }
 
+static void (*const add_kernels[])(const float4 *, size_t, float4 *, unsigned) = {
+    add_parts_kernel<2>, add_parts_kernel<4>, add_parts_kernel<8>};
+
 /* out[n] = the tree's sum of n_parts parts of n floats, `stride` floats apart; n % 4 == 0. */
 static void add_parts(struct backend_cuda *be, const float *parts, size_t stride, int n_parts,
                       float *out, size_t n)
 {
-    static void (*const kernels[])(const float4 *, size_t, float4 *, unsigned) = {
-        add_parts_kernel<2>, add_parts_kernel<4>, add_parts_kernel<8>};
     unsigned count = static_cast<unsigned>(n / 4);
     int kernel = n_parts == 2 ? 0 : n_parts == 4 ? 1 : 2;
     if (count == 0) return;
-    cuda_launch(be, "tree_sum", kernels[kernel], dim3((count + ADD_THREADS - 1) / ADD_THREADS),
+    cuda_launch(be, "tree_sum", add_kernels[kernel], dim3((count + ADD_THREADS - 1) / ADD_THREADS),
                 dim3(ADD_THREADS), 0, reinterpret_cast<const float4 *>(parts), stride / 4,
                 reinterpret_cast<float4 *>(out), count);
+}
+
+/* data[n] += other[n]. */
+static __global__ void __launch_bounds__(ADD_THREADS)
+    add_pair_kernel(float4 *data, const float4 *other, unsigned n)
+{
+    unsigned i = blockIdx.x * ADD_THREADS + threadIdx.x;
+    grid_dependency_launch();
+    grid_dependency_wait();
+    if (i >= n) return;
+    const float4 a = data[i], b = other[i];
+    data[i] = make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+static void add_pair(struct backend_cuda *be, float *data, const float *other, size_t n)
+{
+    unsigned count = static_cast<unsigned>(n / 4);
+    cuda_launch(be, "tree_sum", add_pair_kernel, dim3((count + ADD_THREADS - 1) / ADD_THREADS),
+                dim3(ADD_THREADS), 0, reinterpret_cast<float4 *>(data),
+                reinterpret_cast<const float4 *>(other), count);
+}
+
+void cuda_sum_prepare(struct backend_cuda *be)
+{
+    for (auto kernel : add_kernels) {
+        cuda_prepare(be, kernel, 0);
+    }
+    cuda_prepare(be, add_pair_kernel, 0);
+}
+
+/* Scratch was refused. While a step is recorded that is no failure yet: it is given once more. */
+static int no_scratch(struct backend_cuda *be, struct error *err)
+{
+    return be->is_recording ? 0 : cuda_finish(be, err);
 }
 
 static int sum_by_gather(struct backend_cuda *be, struct comm *comm, float *data, size_t n,
@@ -58,7 +93,7 @@ static int sum_by_gather(struct backend_cuda *be, struct comm *comm, float *data
     int rc = 0;
     float *all =
         static_cast<float *>(cuda_scratch(be, static_cast<size_t>(comm->size) * n * sizeof *all));
-    if (!all) return cuda_finish(be, err);
+    if (!all) return no_scratch(be, err);
     TRY(comm_device_gather(comm, data, all, n, be->stream, err));
     add_parts(be, all, n, comm->size, data, n);
 out:
@@ -70,14 +105,11 @@ static int sum_by_swaps(struct backend_cuda *be, struct comm *comm, float *data,
                         struct error *err)
 {
     int rc = 0;
-    float *both = static_cast<float *>(cuda_scratch(be, 2 * n * sizeof *both));
-    if (!both) return cuda_finish(be, err);
+    float *theirs = static_cast<float *>(cuda_scratch(be, n * sizeof *theirs));
+    if (!theirs) return no_scratch(be, err);
     for (int distance = 1; distance < comm->size; distance *= 2) {
-        cuda_note(
-            be, cudaMemcpyAsync(both, data, n * sizeof *both, cudaMemcpyDeviceToDevice, be->stream),
-            "tree_sum");
-        TRY(comm_device_swap(comm, comm->rank ^ distance, both, both + n, n, be->stream, err));
-        add_parts(be, both, n, 2, data, n);
+        TRY(comm_device_swap(comm, comm->rank ^ distance, data, theirs, n, be->stream, err));
+        add_pair(be, data, theirs, n);
     }
 out:
     return rc;
@@ -120,6 +152,8 @@ int cuda_tree_sum(struct backend *base, struct comm *comm, struct slice_sums *su
         return sum_by_host(be, comm, sums->data, exact, err);
     }
     be->comm = comm;
+    /* NCCL does not recover from a recording that is lost; the step is given once more. */
+    if (be->is_recording && be->status != cudaSuccess) return 0;
     if (be->options.all_reduce) return comm_device_sum(comm, sums->data, count, be->stream, err);
     if (count * sizeof(float) <= GATHER_BYTES_MAX) {
         return sum_by_gather(be, comm, sums->data, count, err);

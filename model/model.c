@@ -250,7 +250,7 @@ int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes
                   const struct forward_row *rows, int n_rows, struct error *err)
 {
     int rc = 0;
-    bool replayed = false;
+    bool replayed = false, again = true;
     assert(n_lanes <= m->options.max_lanes && n_rows <= m->options.max_rows);
     m->collective_us = 0;
     m->n_rows = 0;
@@ -269,8 +269,10 @@ int model_forward(struct model *m, const struct forward_lane *lanes, int n_lanes
                                       .rows = m->row_index,
                                       .n_rows = n_rows};
     TRY(m->be->ops->begin(m->be, &step, &replayed, err));
-    if (!replayed) TRY(forward_step(m, &step, err));
-    TRY(m->be->ops->end(m->be, err));
+    while (again) {
+        if (!replayed) TRY(forward_step(m, &step, err));
+        TRY(m->be->ops->end(m->be, &again, err));
+    }
     m->n_rows = n_rows;
 out:
     return rc;

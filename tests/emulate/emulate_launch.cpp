@@ -51,7 +51,12 @@ cudaError_t emulate_submit(const cudaLaunchConfig_t *config, emulate_launch laun
 cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attribute, int value)
 {
     std::lock_guard<std::recursive_mutex> lock(emulate_mutex());
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) { /* no caches here */
+        return value < -1 || value > 100 ? emulate_error(cudaErrorInvalidValue) : cudaSuccess;
+    }
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        return emulate_error(cudaErrorInvalidValue);
+    }
     if (value < 0 || size_t(value) > EMULATE_SHARED_MAX)
         return emulate_error(cudaErrorInvalidValue);
     shared_limits[function] = size_t(value);

@@ -5,7 +5,8 @@
  * not wait for another host thread.
  *
  * A capture keeps the work of its streams in the order of the calls, which is one order that the
- * dependencies allow. Arguments are copied when the call is made, as CUDA does. */
+ * dependencies allow. Arguments are copied when the call is made, as CUDA does. While EMULATED_GRAPHS is
+ * "refused" there is no memory for a graph that could be launched. */
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -403,6 +404,9 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t 
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
+    const char *mode = getenv("EMULATED_GRAPHS");
+    *exec = nullptr;
+    if (mode && strcmp(mode, "refused") == 0) return emulate_error(cudaErrorMemoryAllocation);
     *exec = new CUgraphExec_st{graph->nodes};
     return cudaSuccess;
 }

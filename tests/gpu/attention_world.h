@@ -40,6 +40,7 @@ struct piece {
 /* How a step is to be run other than the plan says; 0 leaves it. */
 struct forced {
     int n, n_partitions;
+    bool is_busy; /* a device so small that few tiles keep it busy */
 };
 
 static inline size_t times(int a, int b)
@@ -169,6 +170,7 @@ static inline void force(struct rig *rig, const struct forced *forced)
     struct backend_cuda *cuda = backend_cuda_of(rig->cuda);
     if (forced && forced->n) cuda->key.n = forced->n;
     if (forced && forced->n_partitions) cuda->key.n_partitions = forced->n_partitions;
+    if (forced && forced->is_busy) cuda->n_sms = 1;
 }
 
 static inline void run_on_cuda(struct rig *rig, const struct world *w, const struct world_step *s,
@@ -176,6 +178,7 @@ static inline void run_on_cuda(struct rig *rig, const struct world *w, const str
 {
     const struct backend_ops *ops = rig->cuda->ops;
     int n = s->step.n, padded = ops->capacity(rig->cuda, n);
+    int n_sms = backend_cuda_of(rig->cuda)->n_sms;
     size_t q_bytes = times(padded, w->q_dim) * sizeof(uint16_t);
     float *qkv = device_floats(rig, NULL, times(padded, w->qkv_dim));
     uint16_t *q = static_cast<uint16_t *>(device_open(rig, NULL, q_bytes));
@@ -186,6 +189,7 @@ static inline void run_on_cuda(struct rig *rig, const struct world *w, const str
     ops->attention_store(rig->cuda, &w->shape, &w->device_input, &s->step, qkv, q, c->kv);
     if (out) ops->attention(rig->cuda, &w->shape, &s->step, q, c->kv, attended);
     rig_end(rig);
+    backend_cuda_of(rig->cuda)->n_sms = n_sms;
     if (out) device_read(rig, out, attended, times(n, w->q_dim) * sizeof *out);
     device_close(rig, qkv);
     device_close(rig, q);

@@ -138,7 +138,9 @@ static inline void rig_begin(struct rig *rig, const struct backend_step *step)
 static inline void rig_end(struct rig *rig)
 {
     struct error err = {};
-    MUST(rig->cuda->ops->end(rig->cuda, &err), err);
+    bool again = false;
+    MUST(rig->cuda->ops->end(rig->cuda, &again, &err), err);
+    EXPECT(rig, !again, "a step that was not recorded is to be run again");
 }
 
 /* |got - want| <= tolerance, and no NaN. */

@@ -1,0 +1,54 @@
+/* The forward pass in steps of one row on the emulated GPU: launched kernel by kernel, recorded and
+ * replayed, and given once more because no graph can be had, it has the same bits. */
+#include "tests/forward_util.h"
+
+#define TALES SOURCE_DIR "/deploy/models/tales/target"
+
+enum { N_TOKENS = 12 };
+
+static int32_t tokens[N_TOKENS], blocks[RIG_BLOCKS];
+
+/* Logits of all positions with one environment variable set; "": none. */
+static float *logits_with(const char *name, const char *value)
+{
+    struct rig rig;
+    if (*name) setenv(name, value, 1);
+    rig_open(&rig, TALES, 1, "auto", 1);
+    float *logits = calloc((size_t)N_TOKENS * (size_t)rig.n_vocab, sizeof *logits);
+    ck_assert_ptr_nonnull(logits);
+    rig_logits(&rig, tokens, N_TOKENS, 1, blocks, logits);
+    rig_close(&rig);
+    if (*name) unsetenv(name);
+    return logits;
+}
+
+START_TEST(every_way_has_the_same_bits)
+{
+    size_t bytes = (size_t)N_TOKENS * 4096 * sizeof(float);
+    for (int i = 0; i < N_TOKENS; i++) {
+        tokens[i] = (37 * i + 11) % 4000;
+    }
+    for (int i = 0; i < RIG_BLOCKS; i++) {
+        blocks[i] = RIG_BLOCKS - 1 - i;
+    }
+    float *launched = logits_with("OUTRIDER_TEST_NO_GRAPHS", "1");
+    float *replayed = logits_with("", "");
+    float *refused = logits_with("EMULATED_GRAPHS", "refused");
+    ck_assert(launched[0] != launched[1]);
+    ck_assert_mem_eq(launched, replayed, bytes);
+    ck_assert_mem_eq(launched, refused, bytes);
+    free(launched);
+    free(replayed);
+    free(refused);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("emulated_recorded");
+    TCase *tc = tcase_create("steps of one row");
+    tcase_set_timeout(tc, 280);
+    tcase_add_test(tc, every_way_has_the_same_bits);
+    suite_add_tcase(suite, tc);
+    return check_main(suite);
+}
