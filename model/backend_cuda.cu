@@ -220,6 +220,7 @@ static int send_plan(struct backend_cuda *be, const struct backend_step *step, s
     be->plan.lanes = part<struct plan_lane>(be, layout.lanes);
     be->plan.row_lane = part<int32_t>(be, layout.row_lane);
     be->plan.row_pos = part<int32_t>(be, layout.row_pos);
+    be->plan.tokens = part<int32_t>(be, layout.tokens);
     be->plan.wanted = part<int32_t>(be, layout.wanted);
     be->plan.tiles = part<struct plan_tile>(be, layout.tiles);
     be->plan.cos = part<float>(be, layout.cos);
@@ -343,6 +344,7 @@ static int prepare_kernels(struct backend_cuda *be, struct error *err)
     cuda_matmul_prepare(be);
     cuda_sum_prepare(be);
     cuda_rows_prepare(be);
+    cuda_synthetic_prepare(be);
     cuda_attention_prepare(be);
     cuda_attention_store_prepare(be);
     cuda_answer_prepare(be);

@@ -24,7 +24,7 @@ extern "C" {
 struct device_plan {
     const int32_t *counts; /* n, n_wanted, n_lanes, n_tiles */
     const struct plan_lane *lanes;
-    const int32_t *row_lane, *row_pos, *wanted;
+    const int32_t *row_lane, *row_pos, *tokens, *wanted;
     const struct plan_tile *tiles;
     const int32_t *blocks;
     const float *cos, *sin, *embedding;
@@ -163,6 +163,7 @@ static inline void cuda_prepare(struct backend_cuda *be, void (*kernel)(P...), s
 void cuda_matmul_prepare(struct backend_cuda *be);
 void cuda_sum_prepare(struct backend_cuda *be);
 void cuda_rows_prepare(struct backend_cuda *be);
+void cuda_synthetic_prepare(struct backend_cuda *be);
 void cuda_attention_prepare(struct backend_cuda *be);
 void cuda_attention_store_prepare(struct backend_cuda *be);
 void cuda_answer_prepare(struct backend_cuda *be);
@@ -183,6 +184,9 @@ void cuda_matmul_swiglu(struct backend *be, const struct matrix *m, const float 
 /* backend_cuda_sum.cu */
 int cuda_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                   struct error *err);
+
+/* backend_cuda_synthetic.cu: x[cuda_rows(n)][D] = rows of a synthetic table for the plan's tokens. */
+void cuda_embed_synthetic(struct backend_cuda *be, const struct weight *table, int n, float *x);
 
 /* backend_cuda_rows.cu */
 void cuda_embed(struct backend *be, const struct backend_step *step, float *x);

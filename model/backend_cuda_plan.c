@@ -45,6 +45,12 @@ static size_t place(struct plan_layout *layout, size_t count, size_t size)
     return at;
 }
 
+/* A synthetic table's rows are made on the device. */
+static bool has_rows(const struct backend_step *step)
+{
+    return step->embedding->data != NULL;
+}
+
 void plan_layout_init(struct plan_layout *layout, const struct backend_step *step)
 {
     *layout = (struct plan_layout){0};
@@ -59,11 +65,13 @@ void plan_layout_init(struct plan_layout *layout, const struct backend_step *ste
     layout->lanes = place(layout, n, sizeof(struct plan_lane));
     layout->row_lane = place(layout, n, sizeof(int32_t));
     layout->row_pos = place(layout, n, sizeof(int32_t));
+    layout->tokens = place(layout, n, sizeof(int32_t));
     layout->wanted = place(layout, (size_t)layout->key.n_rows, sizeof(int32_t));
     layout->tiles = place(layout, n * tiles, sizeof(struct plan_tile));
     layout->cos = place(layout, n * half, sizeof(float));
     layout->sin = place(layout, n * half, sizeof(float));
-    layout->embedding = place(layout, n * (size_t)step->embedding->n_cols, sizeof(float));
+    layout->embedding =
+        place(layout, has_rows(step) ? n * (size_t)step->embedding->n_cols : 0, sizeof(float));
     layout->blocks = place(layout, (size_t)n_blocks, sizeof(int32_t));
 }
 
@@ -83,7 +91,7 @@ static void write_lanes(const struct writer *w)
 {
     struct plan_lane *lanes = part(w, w->layout->lanes);
     int32_t *row_lane = part(w, w->layout->row_lane), *row_pos = part(w, w->layout->row_pos);
-    int32_t *blocks = part(w, w->layout->blocks);
+    int32_t *blocks = part(w, w->layout->blocks), *tokens = part(w, w->layout->tokens);
     int32_t n_blocks = 0;
     for (int i = 0; i < w->step->n_lanes; i++) {
         const struct attention_lane *lane = &w->step->lanes[i];
@@ -96,7 +104,9 @@ static void write_lanes(const struct writer *w)
             row_pos[lane->first_row + r] = lane->position + r;
         }
     }
+    memcpy(tokens, w->step->tokens, (size_t)w->step->n * sizeof *tokens);
     for (int row = w->step->n; row < w->layout->key.n; row++) {
+        tokens[row] = 0;
         row_lane[row] = -1;
         row_pos[row] = 0;
     }
@@ -148,7 +158,7 @@ int plan_write(const struct plan_layout *layout, const struct backend_step *step
     }
     write_rows(&w, layout->cos, step->cos, half);
     write_rows(&w, layout->sin, step->sin, half);
-    write_embedding(&w);
+    if (has_rows(step)) write_embedding(&w);
     counts[0] = step->n;
     counts[1] = step->n_rows;
     counts[2] = step->n_lanes;

@@ -41,10 +41,11 @@ struct plan_layout {
     size_t lanes;     /* struct plan_lane [key.n] */
     size_t row_lane;  /* int32 [key.n]: -1 past n */
     size_t row_pos;   /* int32 [key.n] */
+    size_t tokens;    /* int32 [key.n]: 0 past n */
     size_t wanted;    /* int32 [key.n_rows]: 0 past n_rows */
     size_t tiles;     /* struct plan_tile [key.n * ceil(G / 16)], G query heads of a kv head */
     size_t cos, sin;  /* float [key.n][E / 2] */
-    size_t embedding; /* float [key.n][D]: zeros past n */
+    size_t embedding; /* float [key.n][D]: zeros past n; nothing for a synthetic table */
     size_t blocks;    /* int32: the lanes' block tables as far as their positions reach */
     size_t bytes;
 };

@@ -237,13 +237,18 @@ static __global__ void __launch_bounds__(COPY_THREADS)
     if (i < n) to[i] = value;
 }
 
-/* The plan has the rows, padded ones as zeros; a copy lets a recording keep its addresses. */
+/* The plan has the rows of a file's table, padded ones as zeros; a copy lets a recording keep its
+ * addresses. Those of a synthetic one are made here. */
 void cuda_embed(struct backend *be, const struct backend_step *step, float *x)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
     unsigned n = static_cast<unsigned>(cuda_rows(cuda, step->n)) *
                  static_cast<unsigned>(step->embedding->n_cols / 4);
     if (n == 0) return;
+    if (!step->embedding->data) {
+        cuda_embed_synthetic(cuda, step->embedding, step->n, x);
+        return;
+    }
     cuda_launch(cuda, "embed", copy_kernel, dim3((n + COPY_THREADS - 1) / COPY_THREADS),
                 dim3(COPY_THREADS), 0, reinterpret_cast<const float4 *>(cuda->plan.embedding),
                 reinterpret_cast<float4 *>(x), n);

@@ -136,3 +136,42 @@ void cuda_fill_synthetic(struct backend_cuda *be, const struct matrix_source *so
     cuda_launch(be, "making synthetic weights", fill_synthetic, dim3(blocks, (unsigned)n_slots),
                 dim3(FILL_THREADS), 0, rows, first_slot, staging);
 }
+
+/* x[row][k .. k + 8) = row tokens[row] of the table: row = blockIdx.y, a thread for each 8 k. */
+static __global__ void embed_synthetic(struct synthetic_part table, const int32_t *tokens, float *x)
+{
+    int k = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * UNIT;
+    uint32_t pairs[4] = {0, 0, 0, 0};
+    grid_dependency_launch();
+    if (k < table.tensor_cols) {
+        uint64_t first =
+            static_cast<uint64_t>(tokens[blockIdx.y]) * static_cast<uint64_t>(table.tensor_cols) +
+            static_cast<uint64_t>(k);
+        weight_pieces(table.seed, first, pairs);
+    }
+    grid_dependency_wait();
+    if (k >= table.tensor_cols) return;
+    float *out = x + static_cast<size_t>(blockIdx.y) * static_cast<size_t>(table.tensor_cols) + k;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        out[2 * i] = bf16_to_float(weight_element(&table, pairs[i] & 0xffffu));
+        out[2 * i + 1] = bf16_to_float(weight_element(&table, pairs[i] >> 16));
+    }
+}
+
+void cuda_embed_synthetic(struct backend_cuda *be, const struct weight *table, int n, float *x)
+{
+    struct synthetic_part part = {};
+    unsigned blocks = (unsigned)(table->n_cols / UNIT + FILL_THREADS - 1) / FILL_THREADS;
+    part.seed = table->seed;
+    part.mean = table->mean;
+    part.step = table->scale * (3.46410162f / 65536.0f);
+    part.tensor_cols = table->n_cols;
+    cuda_launch(be, "embed", embed_synthetic, dim3(blocks, (unsigned)cuda_rows(be, n)),
+                dim3(FILL_THREADS), 0, part, be->plan.tokens, x);
+}
+
+void cuda_synthetic_prepare(struct backend_cuda *be)
+{
+    cuda_prepare(be, embed_synthetic, 0);
+}

@@ -12,8 +12,9 @@ static const struct attention_shape shape = {12, 3, HEAD}; /* groups of 4 heads 
 static float cosines[ROWS_MAX][HALF], sines[ROWS_MAX][HALF];
 static int32_t tokens[ROWS_MAX], tables[3][64];
 static int rows[ROWS_MAX];
+static float table_rows[1000][DIM];
 static struct weight table = {
-    .dtype = DTYPE_BF16, .n_rows = 1000, .n_cols = DIM, .seed = 7, .scale = 1};
+    .dtype = DTYPE_F32, .n_rows = 1000, .n_cols = DIM, .data = (const uint8_t *)table_rows};
 
 static struct backend_step step_of(const struct attention_lane *lanes, int n_lanes, int n_rows)
 {
@@ -32,6 +33,9 @@ static struct backend_step step_of(const struct attention_lane *lanes, int n_lan
 
 static void fill(void)
 {
+    for (int i = 0; i < 1000 * DIM; i++) {
+        table_rows[i / DIM][i % DIM] = (float)i;
+    }
     for (int i = 0; i < ROWS_MAX; i++) {
         tokens[i] = (7 * i + 3) % 1000;
         rows[i] = i;
@@ -76,6 +80,7 @@ START_TEST(places)
                                {l.lanes, 6 * sizeof(struct plan_lane)},
                                {l.row_lane, 24},
                                {l.row_pos, 24},
+                               {l.tokens, 24},
                                {l.wanted, 24},
                                {l.tiles, 6 * sizeof(struct plan_tile)},
                                {l.cos, 6 * HALF * 4},
@@ -149,6 +154,9 @@ START_TEST(what_is_written)
     ck_assert_int_eq(row_pos[12], 18);
     ck_assert_int_eq(row_lane[13], -1);
     ck_assert_int_eq(row_lane[15], -1);
+    const int32_t *fed = (void *)(plan + l.tokens);
+    ck_assert_mem_eq(fed, tokens, 13 * sizeof *fed);
+    ck_assert_int_eq(fed[13], 0);
     ck_assert_int_eq(wanted[0], 12);
     ck_assert_int_eq(wanted[1], 8);
     ck_assert(sin[12 * HALF + 3] == sines[12][3] && sin[13 * HALF] == 0);
@@ -161,6 +169,23 @@ START_TEST(what_is_written)
 }
 END_TEST
 
+START_TEST(a_synthetic_table_is_left_to_the_device)
+{
+    const struct attention_lane lanes[] = {{0, 6, 0, tables[0]}};
+    const struct weight synthetic = {.dtype = DTYPE_BF16, .n_rows = 1000, .n_cols = DIM, .seed = 7};
+    struct backend_step step = step_of(lanes, 1, 1);
+    struct plan_layout file, made;
+    plan_layout_init(&file, &step);
+    step.embedding = &synthetic;
+    plan_layout_init(&made, &step);
+    ck_assert_uint_eq(file.bytes - made.bytes, 6 * DIM * sizeof(float));
+    uint8_t *plan = malloc(made.bytes);
+    ck_assert_int_eq(plan_write(&made, &step, plan), 2);
+    ck_assert_mem_eq(plan + made.tokens, tokens, 6 * sizeof *tokens);
+    free(plan);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cuda_plan");
@@ -169,6 +194,7 @@ int main(void)
     tcase_add_test(tc, places);
     tcase_add_test(tc, same_bucket_same_places);
     tcase_add_test(tc, what_is_written);
+    tcase_add_test(tc, a_synthetic_table_is_left_to_the_device);
     suite_add_tcase(suite, tc);
     return check_main(suite);
 }

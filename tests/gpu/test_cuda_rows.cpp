@@ -20,6 +20,7 @@ struct plain_step {
     float zeros[LANE_ROWS_MAX * 8], *table;
 };
 
+/* Every other step has a synthetic table. */
 static void plain_step_open(struct plain_step *s, struct rig *rig, int n, int dim,
                             const int *wanted, int n_wanted)
 {
@@ -29,6 +30,13 @@ static void plain_step_open(struct plain_step *s, struct rig *rig, int n, int di
     s->embedding.n_rows = LANE_ROWS_MAX;
     s->embedding.n_cols = dim;
     s->embedding.data = reinterpret_cast<const uint8_t *>(s->table);
+    if (n % 2 == 0) {
+        s->embedding.dtype = DTYPE_BF16;
+        s->embedding.data = NULL;
+        s->embedding.seed = 77;
+        s->embedding.scale = 0.7f;
+        s->embedding.mean = 0.1f;
+    }
     for (int i = 0; i < n; i++) {
         s->tokens[i] = (i * 7 + 3) % LANE_ROWS_MAX;
     }
@@ -274,6 +282,7 @@ int main(int argc, char **argv)
     residual_norm_holds_for_every_size(&rig);
     a_step_embeds_and_norms_its_rows(&rig, 3, 160);
     a_step_embeds_and_norms_its_rows(&rig, 9, 2064);
+    a_step_embeds_and_norms_its_rows(&rig, 10, 2064);
     tree_sum_is_the_tree_over_ranks(&rig, 2, 1);
     tree_sum_is_the_tree_over_ranks(&rig, 2, 4);
     tree_sum_is_the_tree_over_ranks(&rig, 4, 2);
