@@ -71,12 +71,14 @@ two_at_a_time() {
         nothing_left
 }
 
-# Starts a run without end in a session of its own, as from a terminal (a shell lets its background jobs
-# ignore SIGINT), and waits until it has printed something.
+# Starts a run in a session of its own, as from a terminal (a shell lets its background jobs ignore
+# SIGINT), and waits until it has printed something. The shipped pair would reach its context in a
+# quarter of a second; this model writes for half a minute.
+slow_model=synthetic:qwen2.5-0.5b,seed=1,layers=8,vocab=512
 start_long_run() {
     local tries=0
     : >"$work/out"
-    setsid env --default-signal=INT "$run" -T 2 "$prompt" --ignore-eos >"$work/out" 2>"$work/err" &
+    setsid env --default-signal=INT "$run" -T 2 --target $slow_model "$prompt" --ignore-eos >"$work/out" 2>"$work/err" &
     long=$!
     until [ -s "$work/out" ]; do
         tries=$((tries + 1))
