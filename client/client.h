@@ -32,6 +32,7 @@ int score_main(int argc, char **argv);
 int tokenize_main(int argc, char **argv);
 int detokenize_main(int argc, char **argv);
 int export_main(int argc, char **argv);
+int plan_main(int argc, char **argv);
 int health_main(int argc, char **argv);
 int describe_main(int argc, char **argv);
 

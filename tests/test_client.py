@@ -292,6 +292,17 @@ def test_control_characters_are_shown_on_a_terminal(cluster):
     assert status == 0 and shown == "a\\x1b[31mb\\u009bc\n\n", repr(shown)
 
 
+def test_plan(cluster):
+    flags = ("plan", "--alpha", "0.8", "--c", "0.1", "--rtt", "0.3", "--k-max", "9")
+    plan = json_of(cluster, *flags)
+    assert plan["best_k"] == 7 and len(plan["rows"]) == 10
+    assert abs(plan["rows"][5]["speedup"] - 3.68928 / 1.5) < 1e-5, plan["rows"][5]
+    table = ok(cluster.outrider(*flags)).stdout.splitlines()
+    assert len(table) == 11 and table[8].endswith("best"), table
+    refuses(cluster, 2, "--alpha: '1.3'", "plan", "--alpha", "1.3", "--c", "0.1")
+    refuses(cluster, 2, "--c is missing", "plan", "--alpha", "0.5")
+
+
 # ---- state ----
 
 def test_describe(cluster):

@@ -1,0 +1,123 @@
+/* outrider plan: what speculation is worth for given costs, before anything is bought. Local. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/options.h"
+#include "client/client.h"
+#include "model/plan.h"
+
+enum { OPT_OPS = 256, OPT_ROW, OPT_RTT, OPT_K_MAX, OPT_JSON, K_MAX_DEFAULT = 12, K_MAX_MOST = 64 };
+
+struct planning {
+    float alpha, c, c_ops, row, rtt;
+    int k_max;
+    bool is_json;
+    struct error *err;
+};
+
+static const struct argp_option options[] = {
+    {"alpha", 'a', "A", 0, "Chance that a guess is accepted, 0 to 1", 0},
+    {"c", 'c', "C", 0, "Time of a guess over time of a target step, such as 0.1", 0},
+    {"ops", OPT_OPS, "C", 0, "The same of operations; default --c", 0},
+    {"row", OPT_ROW, "R", 0, "What each guess adds to a step, over a step; default 0", 0},
+    {"rtt", OPT_RTT, "R", 0, "Wire and coordinator of a round, over a step; default 0", 0},
+    {"k-max", OPT_K_MAX, "K", 0, "Most guesses of a round; default 12", 0},
+    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
+    {0},
+};
+
+static const char doc[] =
+    "Prints, for each number of guesses K: the tokens of a round, the speed-up over plain decoding "
+    "and the factor of operations, as Leviathan et al. 2023 compute them (equation 1, Theorems 3.8 "
+    "and 3.11), and the speed-up with the cost of rows and round trips.\v"
+    "alpha and the times are in the summary of `outrider generate`.\n\n" CLIENT_STATUS_DOC;
+
+static int read_number(const struct planning *p, float *out, const char *option, const char *text,
+                       float most)
+{
+    return options_float(out, option, text, 0, most, p->err) ? EINVAL : 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct planning *p = state->input;
+    switch (key) {
+    case 'a':
+        return read_number(p, &p->alpha, "--alpha", arg, 1);
+    case 'c':
+        return read_number(p, &p->c, "--c", arg, 1000);
+    case OPT_OPS:
+        return read_number(p, &p->c_ops, "--ops", arg, 1000);
+    case OPT_ROW:
+        return read_number(p, &p->row, "--row", arg, 1000);
+    case OPT_RTT:
+        return read_number(p, &p->rtt, "--rtt", arg, 1e6f);
+    case OPT_K_MAX:
+        return options_int(&p->k_max, "--k-max", arg, 1, K_MAX_MOST, p->err) ? EINVAL : 0;
+    case OPT_JSON:
+        p->is_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        error_set(p->err, ERR_ARGUMENT, "'%s' is not an option; see --help", arg);
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int prepare(struct planning *p, int argc, char **argv, struct error *err)
+{
+    const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
+    int rc = 0;
+    *p = (struct planning){.alpha = -1, .c = -1, .c_ops = -1, .k_max = K_MAX_DEFAULT, .err = err};
+    TRY(client_parse(&argp, argc, argv, p, err));
+    if (p->alpha < 0) return error_set(err, ERR_ARGUMENT, "--alpha is missing");
+    if (p->c < 0) return error_set(err, ERR_ARGUMENT, "--c is missing");
+    if (p->c_ops < 0) p->c_ops = p->c;
+out:
+    return rc;
+}
+
+static void print_table(const struct planning *p, const struct plan_costs *costs, int best)
+{
+    printf("  K   tokens  speed-up  operations  with rows and rtt\n");
+    for (int k = 0; k <= p->k_max; k++) {
+        printf("%3d   %6.3f  %8.3f  %10.3f  %17.3f%s\n", k, plan_tokens(costs->alpha, k),
+               plan_speedup(costs, k), plan_operations(costs, k), plan_speedup_in_rounds(costs, k),
+               k == best ? "  best" : "");
+    }
+}
+
+static int print_object(const struct planning *p, const struct plan_costs *costs, int best,
+                        struct error *err)
+{
+    json_t *rows = json_array();
+    for (int k = 0; k <= p->k_max; k++) {
+        json_array_append_new(rows, json_pack("{si sf sf sf sf}", "k", k, "tokens",
+                                              plan_tokens(costs->alpha, k), "speedup",
+                                              plan_speedup(costs, k), "operations",
+                                              plan_operations(costs, k), "speedup_in_rounds",
+                                              plan_speedup_in_rounds(costs, k)));
+    }
+    return client_print_json(json_pack("{si so}", "best_k", best, "rows", rows), err);
+}
+
+int plan_main(int argc, char **argv)
+{
+    struct planning p;
+    struct error err = {0};
+    if (prepare(&p, argc, argv, &err)) return client_fail_local(&err);
+    const struct plan_costs costs = {.alpha = (double)p.alpha,
+                                     .c = (double)p.c,
+                                     .c_ops = (double)p.c_ops,
+                                     .row = (double)p.row,
+                                     .rtt = (double)p.rtt};
+    int best = plan_best_k(&costs, p.k_max);
+    if (p.is_json) {
+        if (print_object(&p, &costs, best, &err)) return client_fail(&err);
+    } else {
+        print_table(&p, &costs, best);
+        if (client_flush(&err)) return client_fail(&err);
+    }
+    return CLIENT_OK;
+}

@@ -1,0 +1,31 @@
+/* What speculation is worth, on paper: Leviathan et al. 2023 (arXiv 2211.17192), sections 3.1 to 3.5, and
+ * the same with what a distributed round adds. Pure functions; the planner of rounds and `outrider
+ * plan` stand on them. */
+#pragma once
+
+struct plan_costs {
+    double alpha; /* chance that a guess is accepted, 0..1 */
+    double c;     /* time of a guess over time of a target step of one row, >= 0 */
+    double c_ops; /* operations of the draft over those of the target, per token, >= 0 */
+    double row;   /* what each further row adds to a step, over a step of one row, >= 0 */
+    double rtt; /* time of a round that is neither draft nor step, over a step, >= 0: plain decoding
+                     pays it too */
+};
+
+/* Tokens that a round of k guesses commits: (1 - alpha^(k + 1)) / (1 - alpha), k + 1 at alpha 1
+ * (equation 1). */
+double plan_tokens(double alpha, int k);
+
+/* How much faster than plain decoding in time, by Theorem 3.8: E / (k c + 1). */
+double plan_speedup(const struct plan_costs *costs, int k);
+
+/* How many operations more than plain decoding, by Theorem 3.11: (k c_ops + k + 1) / E. */
+double plan_operations(const struct plan_costs *costs, int k);
+
+/* The speed-up with rows and round trips: E (1 + rtt) / (k c + 1 + k row + rtt)
+ * (docs/design.md section 7). */
+double plan_speedup_in_rounds(const struct plan_costs *costs, int k);
+
+/* The k in 0..k_max with the largest speed-up in rounds; of equals the smallest. 0: plain decoding is
+ * fastest. */
+int plan_best_k(const struct plan_costs *costs, int k_max);
