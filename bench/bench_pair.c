@@ -10,7 +10,6 @@
  *   design 7   t_v(1) E / (K t_d + t_v(K + 1)) with E = (1 - alpha^(K + 1)) / (1 - alpha), what
  *              docs/design.md section 7 predicts where there is no wire */
 #include <argp.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +19,7 @@
 #include "model/accept.h"
 #include "model/backend_argp.h"
 #include "model/model.h"
+#include "model/plan.h"
 #include "model/select.h"
 
 enum {
@@ -29,6 +29,8 @@ enum {
     ARENA_BYTES = 64 << 20,
     CHUNK = 64
 };
+
+#define DEFAULT_TARGET "synthetic:llama-3.2-1b,seed=1,vocab=32000,agree=0.8"
 
 struct settings {
     const char *target, *draft, *draft_device;
@@ -225,13 +227,12 @@ static void print_line(int k, const struct sums *fast, const struct sums *plain,
                        const struct bench_quartiles rate[2], struct bench_quartiles ratio)
 {
     double alpha = (double)fast->accepted / (fast->accepted + fast->rejections);
-    double expected = alpha < 1 ? (1 - pow(alpha, k + 1)) / (1 - alpha) : k + 1;
     double t_d = fast->draft_us / fast->drafted, t_1 = plain->verify_us / plain->rounds;
     double t_k = fast->verify_us / fast->rounds;
     printf("%3d %9.1f %9.1f  %5.2f (%.2f to %.2f) %9.2f  %6.3f %7.2f %9.1f %9.1f %9.1f\n", k,
            rate[0].median, rate[1].median, ratio.median, ratio.low, ratio.high,
-           t_1 * expected / (k * t_d + t_k), alpha, (double)fast->committed / fast->rounds, t_d,
-           t_1, t_k);
+           t_1 * plan_tokens(alpha, k) / (k * t_d + t_k), alpha,
+           (double)fast->committed / fast->rounds, t_d, t_1, t_k);
     fflush(stdout);
 }
 
@@ -289,8 +290,9 @@ out:
 }
 
 static const struct argp_option options[] = {
-    {"target", 'm', "MODEL", 0, "default synthetic:llama-3.2-1b,seed=1,vocab=32000", 0},
-    {"draft", 'd', "MODEL", 0, "default the target's first layer", 0},
+    {"target", 'm', "MODEL", 0, "default " DEFAULT_TARGET, 0},
+    {"draft", 'd', "MODEL", 0,
+     "default, as the target's: a pair of agreement 0.8; needed with --target", 0},
     {"draft-device", 'D', "NAME", 0, "default the target's", 0},
     {"k", 'k', "LIST", 0, "guesses; default 1,2,4,6,8", 0},
     {"temperature", 'T', "T", 0, "0: greedy; default 1", 0},
@@ -309,6 +311,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &s->backend;
+        break;
+    case ARGP_KEY_END:
+        if (!s->target != !s->draft) argp_failure(state, 2, 0, "--target and --draft go together");
         break;
     case 'm':
         s->target = arg;
@@ -348,10 +353,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 int main(int argc, char **argv)
 {
     static struct pair pair;
-    struct settings s = {.target = "synthetic:llama-3.2-1b,seed=1,vocab=32000,core=1,tail=0.05",
-                         .draft =
-                             "synthetic:llama-3.2-1b,seed=1,vocab=32000,core=1,tail=0.05,layers=1",
-                         .k = {1, 2, 4, 6, 8},
+    struct settings s = {.k = {1, 2, 4, 6, 8},
                          .n_k = 5,
                          .temperature = 1,
                          .n_tokens = 200,
@@ -363,6 +365,10 @@ int main(int argc, char **argv)
     struct error err = {0};
     backend_options_init(&s.backend);
     argp_parse(&argp, argc, argv, 0, NULL, &s);
+    if (!s.target) {
+        s.target = DEFAULT_TARGET;
+        s.draft = DEFAULT_TARGET ",draft=1";
+    }
     int rc = run(&pair, &s, &err);
     if (rc) fprintf(stderr, "bench_pair: %s\n", err.text);
     side_close(&pair.target);

@@ -51,11 +51,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 /* Operations of the matrices: the head works on one row. */
-static double operations(const struct model *model, const struct model_config *cfg, int n_tokens)
+static double operations(const struct model_config *cfg, int n_tokens)
 {
-    double head = (double)cfg->vocab_size * (double)cfg->dim;
-    double all = (double)model_weight_bytes(model) / 2;
-    return 2 * ((all - head) * n_tokens + head);
+    double dim = cfg->dim, heads = (double)cfg->n_heads * cfg->head_dim;
+    double kv = 2.0 * cfg->n_kv_heads * cfg->head_dim;
+    double layer = dim * (2 * heads + kv) + 3 * dim * cfg->ffn_dim;
+    return 2 * (cfg->n_layers * layer * n_tokens + dim * cfg->vocab_size);
 }
 
 static int measure(struct model *model, const struct settings *s, const int32_t *tokens,
@@ -104,7 +105,7 @@ static int run(const struct settings *s, struct error *err)
            s->n_tokens, s->model, be->ops->arithmetic, be->ops->kernels(be), s->backend.n_threads,
            1e3 * seconds.median, 1e3 * seconds.low, 1e3 * seconds.high,
            s->n_tokens / seconds.median,
-           operations(model, checkpoint_config(ck), s->n_tokens) / seconds.median * 1e-12);
+           operations(checkpoint_config(ck), s->n_tokens) / seconds.median * 1e-12);
 out:
     model_close(model);
     if (be) be->ops->close(be);

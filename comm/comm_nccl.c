@@ -109,7 +109,7 @@ static int api_load(struct nccl_api *api, const char *path, struct error *err)
 
 static const char *library_path(const struct comm_nccl_options *options)
 {
-    const char *path = options->library ? options->library : getenv("OUTRIDER_NCCL_LIBRARY");
+    const char *path = options->path ? options->path : getenv("OUTRIDER_NCCL_LIBRARY");
     return path && *path ? path : "libnccl.so.2";
 }
 

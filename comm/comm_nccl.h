@@ -18,8 +18,9 @@ struct comm_nccl_id {
 };
 
 struct comm_nccl_options {
-    const char *library; /* NULL: OUTRIDER_NCCL_LIBRARY of the environment, or libnccl.so.2 */
-    int timeout_ms;      /* of connecting and of each call; 0: COMM_NCCL_TIMEOUT_MS */
+    const char
+        *path; /* of libnccl; NULL: OUTRIDER_NCCL_LIBRARY of the environment, or libnccl.so.2 */
+    int timeout_ms; /* of connecting and of each call; 0: COMM_NCCL_TIMEOUT_MS */
 };
 
 /* Rank `rank` of `size`, loaded but not yet connected: the device's calls fail. base has the same

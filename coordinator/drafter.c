@@ -120,11 +120,11 @@ out:
 static int32_t pick_coupled(struct drafter *d, const struct sequence *seq, int position, int n_best,
                             struct sparse_dist *q)
 {
-    int n = 0;
-    for (int i = 0; i < q->n; i++) {
-        for (int j = 0; j < n_best; j++) {
-            if (d->best[j].id == q->ids[i]) d->logits[n++] = (float)d->best[j].score;
-        }
+    select_sort_ids(d->best, n_best); /* q's ids ascend too, and all are among these */
+    for (int i = 0, j = 0; i < q->n; i++, j++) {
+        while (d->best[j].id != q->ids[i])
+            j++;
+        d->logits[i] = (float)d->best[j].score;
     }
     int32_t guess = sampling_coupled_pick(q->ids, d->logits, q->n, seq->sampling.temperature,
                                           seq->seed, (uint32_t)position);

@@ -38,22 +38,11 @@ static __device__ __forceinline__ float order_float(int32_t key)
 static __device__ __forceinline__ void coupled_four(uint64_t seed, uint32_t position,
                                                     uint32_t group, uint32_t out[4])
 {
-    uint32_t c0 = position, c1 = 0, c2 = RNG_COUPLED, c3 = group;
-    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-    for (int i = 0; i < 10; i++) {
-        uint64_t p0 = static_cast<uint64_t>(0xD2511F53u) * c0;
-        uint64_t p1 = static_cast<uint64_t>(0xCD9E8D57u) * c2;
-        c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
-        c1 = static_cast<uint32_t>(p1);
-        c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
-        c3 = static_cast<uint32_t>(p0);
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
+    out[0] = position;
+    out[1] = 0;
+    out[2] = RNG_COUPLED;
+    out[3] = group;
+    device_philox(out, seed);
 }
 
 /* num_log for normal x > 0. */

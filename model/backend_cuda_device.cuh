@@ -85,6 +85,23 @@ static __device__ __forceinline__ uint32_t bf16_pair(float low, float high)
     return static_cast<uint32_t>(float_to_bf16(high)) << 16 | float_to_bf16(low);
 }
 
+/* philox4x32 of base/rng.c in place: Philox4x32-10, key = seed. */
+static __device__ __forceinline__ void device_philox(uint32_t counter[4], uint64_t seed)
+{
+    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+#pragma unroll
+    for (int i = 0; i < 10; i++) {
+        uint64_t p0 = static_cast<uint64_t>(0xD2511F53u) * counter[0];
+        uint64_t p1 = static_cast<uint64_t>(0xCD9E8D57u) * counter[2];
+        counter[0] = static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ k0;
+        counter[1] = static_cast<uint32_t>(p1);
+        counter[2] = static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ k1;
+        counter[3] = static_cast<uint32_t>(p0);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
 /* num_exp of numerics.h, bit for bit (with --fmad=false). */
 static __device__ __forceinline__ float device_exp(float x)
 {

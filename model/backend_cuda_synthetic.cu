@@ -27,23 +27,14 @@ struct synthetic_rows {
     int n_in, stride; /* elements of a row; of a row of the staging buffer */
 };
 
-/* philox4x32 of base/rng.c for counter {block, RNG_WEIGHT, 0}. */
-static __device__ void weight_philox(uint64_t seed, uint64_t block, uint32_t out[4])
+/* philox4x32 for counter {block, RNG_WEIGHT, 0}. */
+static __device__ __forceinline__ void weight_philox(uint64_t seed, uint64_t block, uint32_t out[4])
 {
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = RNG_WEIGHT, c3 = 0;
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-#pragma unroll
-    for (int i = 0; i < 10; i++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
-        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+    out[0] = (uint32_t)block;
+    out[1] = (uint32_t)(block >> 32);
+    out[2] = RNG_WEIGHT;
+    out[3] = 0;
+    device_philox(out, seed);
 }
 
 /* 16-bit pieces first .. first + 7 of a tensor's stream, in pairs. A block has 8; when first lies inside

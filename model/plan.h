@@ -1,6 +1,5 @@
 /* What speculation is worth, on paper: Leviathan et al. 2023 (arXiv 2211.17192), sections 3.1 to 3.5, and
- * the same with what a distributed round adds. Pure functions; the planner of rounds and `outrider
- * plan` stand on them. */
+ * the same with what a distributed round adds. Pure functions; `outrider plan` prints them. */
 #pragma once
 
 struct plan_costs {

@@ -46,7 +46,7 @@ static inline void *rank_main(void *arg)
     struct rank_run *run = arg;
     struct error err;
     struct comm *comm;
-    const struct comm_nccl_options options = {.library = FAKE, .timeout_ms = run->timeout_ms};
+    const struct comm_nccl_options options = {.path = FAKE, .timeout_ms = run->timeout_ms};
     int64_t start_ms = clock_now_ms();
     CHECK_OK(
         comm_nccl_open_take(&comm, run->base, run->base->rank, run->base->size, &options, &err));

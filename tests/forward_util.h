@@ -46,7 +46,7 @@ static inline int rig_connect(struct rig_rank *r)
 {
 #ifdef RIG_NCCL
     struct comm **comm = &r->rig->comms[r->rank], *nccl = NULL;
-    const struct comm_nccl_options options = {.library = RIG_NCCL, .timeout_ms = 20000};
+    const struct comm_nccl_options options = {.path = RIG_NCCL, .timeout_ms = 20000};
     if (r->rig->n_ranks == 1) return 0;
     if (comm_nccl_open_take(&nccl, *comm, r->rank, r->rig->n_ranks, &options, &r->err)) return -1;
     *comm = nccl;

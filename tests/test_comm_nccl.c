@@ -166,7 +166,7 @@ static int process_rank(const struct comm_nccl_id *id, int rank)
 {
     struct error err;
     struct comm *comm;
-    const struct comm_nccl_options options = {.library = FAKE};
+    const struct comm_nccl_options options = {.path = FAKE};
     float mine = (float)(rank + 1), all[2] = {0};
     if (comm_nccl_open_take(&comm, NULL, rank, 2, &options, &err) ||
         comm_nccl_connect(comm, id, &err) || comm_device_gather(comm, &mine, all, 1, NULL, &err)) {
@@ -182,7 +182,7 @@ START_TEST(nccl_processes_connect_with_an_id_and_no_base)
     struct error err;
     struct comm *comm;
     struct comm_nccl_id id;
-    const struct comm_nccl_options options = {.library = FAKE};
+    const struct comm_nccl_options options = {.path = FAKE};
     CHECK_OK(comm_nccl_open_take(&comm, NULL, 0, 2, &options, &err));
     CHECK_OK(comm_nccl_make_id(comm, &id, &err));
     comm_close(comm);
@@ -205,14 +205,14 @@ START_TEST(nccl_without_a_library_is_refused_by_name)
 {
     struct error err;
     struct comm *comm;
-    struct comm_nccl_options options = {.library = "/nowhere/libnccl.so"};
+    struct comm_nccl_options options = {.path = "/nowhere/libnccl.so"};
     CHECK_ERR(comm_nccl_open_take(&comm, NULL, 0, 1, &options, &err), ERR_UNSUPPORTED,
               "cannot load NCCL (/nowhere/libnccl.so");
     CHECK_ERR(comm_nccl_open_take(&comm, NULL, 0, 1, &options, &err), ERR_UNSUPPORTED,
               "OUTRIDER_NCCL_LIBRARY");
     ck_assert_ptr_null(comm);
     setenv("OUTRIDER_NCCL_LIBRARY", "/elsewhere/libnccl.so", 1);
-    options.library = NULL;
+    options.path = NULL;
     CHECK_ERR(comm_nccl_open_take(&comm, NULL, 0, 1, &options, &err), ERR_UNSUPPORTED,
               "/elsewhere/libnccl.so");
     setenv("OUTRIDER_NCCL_LIBRARY", FAKE, 1);
@@ -225,7 +225,7 @@ START_TEST(nccl_that_lacks_a_symbol_or_is_old_is_refused)
 {
     struct error err;
     struct comm *comm;
-    const struct comm_nccl_options lacks = {.library = FAKE_LACKS_ABORT}, old = {.library = FAKE};
+    const struct comm_nccl_options lacks = {.path = FAKE_LACKS_ABORT}, old = {.path = FAKE};
     CHECK_ERR(comm_nccl_open_take(&comm, NULL, 0, 1, &lacks, &err), ERR_UNSUPPORTED,
               "fake_nccl_lacks_abort.so lacks ncclCommAbort");
     setenv("FAKE_NCCL_FAULT", "old", 1);
@@ -238,7 +238,7 @@ START_TEST(nccl_ranks_that_do_not_fit_are_refused)
 {
     struct error err;
     struct comm *comm;
-    const struct comm_nccl_options options = {.library = FAKE};
+    const struct comm_nccl_options options = {.path = FAKE};
     CHECK_ERR(comm_nccl_open_take(&comm, NULL, 2, 2, &options, &err), ERR_ARGUMENT,
               "there is no rank 2 of 2");
     CHECK_ERR(comm_nccl_open_take(&comm, comm_single(), 1, 2, &options, &err), ERR_ARGUMENT,
@@ -251,7 +251,7 @@ START_TEST(nccl_without_base_has_no_host_collectives)
     struct error err;
     struct comm *comm;
     float data[2] = {1, 2};
-    const struct comm_nccl_options options = {.library = FAKE};
+    const struct comm_nccl_options options = {.path = FAKE};
     CHECK_OK(comm_nccl_open_take(&comm, NULL, 1, 2, &options, &err));
     CHECK_ERR(comm_tree_sum(comm, data, 2, &err), ERR_UNSUPPORTED, "2 ranks without MPI");
     CHECK_ERR(comm_exchange(comm, data, data, 4, &err), ERR_UNSUPPORTED, "mpirun");

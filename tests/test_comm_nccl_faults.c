@@ -68,7 +68,7 @@ START_TEST(nccl_rank_that_never_comes_ends_the_others_at_the_deadline)
     struct error err;
     struct comm *comm;
     struct comm_nccl_id id;
-    const struct comm_nccl_options options = {.library = FAKE, .timeout_ms = SHORT_MS};
+    const struct comm_nccl_options options = {.path = FAKE, .timeout_ms = SHORT_MS};
     CHECK_OK(comm_nccl_open_take(&comm, NULL, 0, 4, &options, &err));
     CHECK_OK(comm_nccl_make_id(comm, &id, &err));
     int64_t start_ms = clock_now_ms();
@@ -220,7 +220,7 @@ START_TEST(nccl_abort_that_does_not_return_does_not_hold_up_its_caller)
     struct error err;
     struct comm *comm;
     struct comm_nccl_id id;
-    const struct comm_nccl_options options = {.library = FAKE, .timeout_ms = SHORT_MS};
+    const struct comm_nccl_options options = {.path = FAKE, .timeout_ms = SHORT_MS};
     CHECK_OK(comm_nccl_open_take(&comm, NULL, 0, 2, &options, &err));
     CHECK_OK(comm_nccl_make_id(comm, &id, &err));
     int64_t start_ms = clock_now_ms();
@@ -263,7 +263,7 @@ START_TEST(nccl_abort_without_base_ends_the_process_with_its_status)
     if (pid == 0) {
         struct error err;
         struct comm *comm;
-        const struct comm_nccl_options options = {.library = FAKE};
+        const struct comm_nccl_options options = {.path = FAKE};
         if (comm_nccl_open_take(&comm, NULL, 0, 2, &options, &err)) _exit(1);
         comm_abort(comm, 42);
         _exit(2);
