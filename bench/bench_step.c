@@ -6,7 +6,7 @@
  * One rank in this process feeds R tokens at position `context` over and over (position is the truth:
  * each step overwrites the last). For every R the arms "R rows" and "1 row" alternate in slices of half
  * a second; the ratio is time of R rows over time of 1 row, the median of the pairs with quartiles. Also
- * printed: weight bytes per second at one row. */
+ * printed: weight bytes per second at one row and, on a device, the host's own time of a step. */
 #include <argp.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,14 +68,19 @@ struct step_arm {
     struct forward_lane lane;
     struct forward_row rows[ROWS_MAX];
     int n;
+    int64_t host_ns; /* until model_forward returned, of all steps */
+    int n_steps;
 };
 
 static double run_step(void *arg)
 {
     struct step_arm *arm = arg;
     struct error err;
-    if (model_forward(arm->model, &arm->lane, 1, arm->rows, arm->n, &err) ||
-        model_wait(arm->model, &err)) {
+    int64_t start = clock_now_ns();
+    int rc = model_forward(arm->model, &arm->lane, 1, arm->rows, arm->n, &err);
+    arm->host_ns += clock_now_ns() - start;
+    arm->n_steps++;
+    if (rc || model_wait(arm->model, &err)) {
         fprintf(stderr, "bench_step: %s\n", err.text);
         exit(EXIT_FAILURE);
     }
@@ -91,8 +96,8 @@ static void fill_arm(struct step_arm *arm, struct model *model, int context, int
     }
 }
 
-static void compare(struct model *model, const struct settings *s, const int32_t *tokens,
-                    const int32_t *blocks)
+static void compare(struct model *model, bool is_host, const struct settings *s,
+                    const int32_t *tokens, const int32_t *blocks)
 {
     double bytes = (double)model_weight_bytes(model);
     printf("%5s  %12s  %12s  %s\n", "rows", "ms", "1 row: ms", "time over 1 row (quartiles)");
@@ -105,6 +110,10 @@ static void compare(struct model *model, const struct settings *s, const int32_t
         printf("%5d  %12.3f  %12.3f  %.3f (%.3f to %.3f), 1 row reads %.2f GB/s of weights\n",
                s->rows[i], 1e3 / pairs.b.median, 1e3 / pairs.a.median, pairs.ratio.median,
                pairs.ratio.low, pairs.ratio.high, bytes * pairs.a.median * 1e-9);
+        if (!is_host) {
+            printf("       of a step the host takes %.1f us until the device has all of it\n",
+                   1e-3 * (double)many.host_ns / many.n_steps);
+        }
         fflush(stdout);
     }
 }
@@ -155,7 +164,7 @@ int main(int argc, char **argv)
     TRY(read_context(model, &s, blocks, tokens, &err));
     printf("%s, %zu MB of weights, kernels %s, %d threads, context %d\n", s.model,
            model_weight_bytes(model) >> 20, be->ops->kernels(be), s.backend.n_threads, s.context);
-    compare(model, &s, tokens, blocks);
+    compare(model, be->ops->is_host, &s, tokens, blocks);
 out:
     if (rc) fprintf(stderr, "bench_step: %s\n", err.text);
     model_close(model);
