@@ -311,6 +311,7 @@ class Cluster:
     def restart_workers(self, timeout=60):
         """What a supervisor does: a new group on the old addresses, once the old one is gone."""
         self.workers.stop()
+        self.wait_not_serving() # or the old group could be taken for the new one
         self.start_workers()
         self.wait_serving(timeout)
 

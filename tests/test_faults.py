@@ -7,7 +7,8 @@ import signal
 import time
 
 from cluster import descendants, is_alive, wait_until
-from fault_util import LONG, PATIENCE, PROMPT, SLOW_STEPS, FaultTest, Stream, World, main, start
+from fault_util import (LONG, PATIENCE, PROMPT, SLOW_STEPS, FaultTest, Stream, World, cpu_seconds, main,
+                        start)
 
 REFERENCE = {}
 
@@ -81,14 +82,23 @@ class Group(FaultTest):
         self.world.wait_log("coordinator", "target_lost", 1)
         self.restart()
 
+    def stream_into_a_hung_rank(self):
+        """(stream, rank -> pid): rank 1 is stopped, and rank 0 waits for it within a step."""
+        ranks = self.world.rank_pids()
+        os.kill(ranks[1], signal.SIGSTOP)
+        spent = cpu_seconds(ranks[0])
+        stream = Stream(self.world, wait=False)
+        wait_until(lambda: cpu_seconds(ranks[0]) > spent + 0.1, 2.5 * PATIENCE, "rank 0 polls")
+        return stream, ranks
+
     def test_rank_is_killed_and_nobody_tells_the_others(self):
         """Rank 0 waits in a collective for one who is dead, and mpirun does not look."""
-        stream, ranks = Stream(self.world), self.world.rank_pids()
         os.kill(self.world.workers.pid, signal.SIGSTOP)
         try:
+            stream, ranks = self.stream_into_a_hung_rank()
             os.kill(ranks[1], signal.SIGKILL)
             self.check_lost(stream, 1.5, "lost rank 1")
-            self.check_gone([ranks[0]], 4)
+            self.check_gone([ranks[0]], 5)
             self.world.wait_log("workers", "step_stuck", 1)
         finally:
             os.kill(self.world.workers.pid, signal.SIGCONT)
@@ -104,12 +114,27 @@ class Group(FaultTest):
         self.restart()
 
     def test_rank_hangs_in_mid_step(self):
-        stream, pids = Stream(self.world), self.group_pids()
-        self.world.kill_rank(1, signal.SIGSTOP)
+        pids = self.group_pids()
+        stream, _ = self.stream_into_a_hung_rank()
         self.check_lost(stream, 5, "lost rank")
         self.world.wait_not_serving(1 * PATIENCE)
         self.check_gone(pids, 10)
         self.world.wait_log("workers", "step_stuck", 1)
+        self.restart()
+
+    def test_rank_hangs_and_goes_on(self):
+        """Where it was needed no more by the others, the group is still whole; otherwise it ends."""
+        stream, pids = Stream(self.world), self.group_pids()
+        rank = self.world.rank_pids()[1]
+        os.kill(rank, signal.SIGSTOP)
+        self.check_lost(stream, 5, "lost rank")
+        self.world.wait_not_serving(1 * PATIENCE)
+        if is_alive(rank):
+            os.kill(rank, signal.SIGCONT)
+        wait_until(lambda: self.world.is_serving() or not any(is_alive(pid) for pid in pids),
+                   10 * PATIENCE, "the group serves again or is gone")
+        if self.world.is_serving():
+            self.assertEqual(self.world.greedy(), reference())
         self.restart()
 
     def test_ranks_are_told_to_stop(self):
