@@ -68,7 +68,8 @@ static void print_acceptance(FILE *out, const struct generate_summary *s, const 
     fprintf(out, " (%" PRIu32 " guesses stayed, %" PRIu32 " were rejected), draft efficiency ",
             c->accepted, c->rejections);
     put(out, 3, f->draft_efficiency);
-    fprintf(out, " (%" PRIu32 " drafted)\n", c->drafted);
+    fprintf(out, " (%" PRIu32 " drafted, %" PRIu32 " of them ahead)\n", c->drafted,
+            c->drafted_ahead);
     begin_line(out, "by position");
     for (int i = 0; i < f->n_positions; i++) {
         if (i > 0) fputc(' ', out);

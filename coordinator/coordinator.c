@@ -148,6 +148,7 @@ static int open_parts(struct coordinator *c, struct error *err)
         .tok = c->tok,
         .jobs = c->jobs,
         .control = c->control,
+        .draft_ahead = c->options.draft_ahead,
         .n_draft = c->options.n_draft,
         .draft_name = c->options.draft,
         .draft_support = c->options.support,

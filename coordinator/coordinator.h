@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "coordinator/ahead.h"
 #include "model/backend_open.h"
 
 enum { COORDINATOR_TARGETS_MAX = 8, COORDINATOR_LIST_BYTES = 2048 };
@@ -15,6 +16,7 @@ struct coordinator_options {
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */
     int n_draft;                    /* K */
+    enum ahead_mode draft_ahead;
     int support;
     int draft_kv_tokens;
     int queue_capacity;

@@ -134,9 +134,10 @@ static int32_t pick_coupled(struct drafter *d, const struct sequence *seq, int p
     return guess;
 }
 
-/* Chooses the guess for position `position` from the logits left by feed. */
-static int choose(struct drafter *d, const struct sequence *seq, int position, struct arena *arena,
-                  struct sparse_dist *q, int32_t *guess, struct error *err)
+/* Chooses the guess for position `position` of a draft that continues `base` tokens from the logits
+ * left by feed. */
+static int choose(struct drafter *d, const struct sequence *seq, int position, int base,
+                  struct arena *arena, struct sparse_dist *q, int32_t *guess, struct error *err)
 {
     int rc = 0, n_best = seq->sampling.temperature > 0 ? d->options.support : 1;
     *q = (struct sparse_dist){.ids = arena_take(arena, (size_t)n_best, sizeof *q->ids),
@@ -149,7 +150,7 @@ static int choose(struct drafter *d, const struct sequence *seq, int position, s
         *guess = pick_coupled(d, seq, position, n_best, q);
         return 0;
     }
-    const struct rng_address at = {seq->seed, (uint32_t)position, (uint32_t)seq->n_tokens};
+    const struct rng_address at = {seq->seed, (uint32_t)position, (uint32_t)base};
     *guess = sparse_draw(q, rng_uniform(&at, RNG_DRAFT, 0));
 out:
     return rc;
@@ -163,22 +164,39 @@ static bool is_one_of(const int32_t *ids, int n, int32_t id)
     return false;
 }
 
+/* The tokens before position are fed, the last of them in any case: its row is what comes next. */
+static int feed_before(struct drafter *d, struct sequence *seq, int position, struct error *err)
+{
+    if (seq->n_draft_kv >= position) seq->n_draft_kv = position - 1;
+    return feed(d, seq, position, err);
+}
+
 int drafter_propose(struct drafter *d, struct sequence *seq, int k, const int32_t *eos_ids,
                     int n_eos, struct arena *arena, struct draft *draft, struct error *err)
 {
-    int rc = 0, committed = seq->n_tokens;
-    draft->n = 0;
-    /* The last committed token is fed here, whatever came before: its row is the first guess. */
-    if (seq->n_draft_kv >= committed) seq->n_draft_kv = committed - 1;
-    while (draft->n < k) {
-        int position = committed + draft->n;
-        TRY(feed(d, seq, position, err));
+    int rc = 0;
+    while (draft->n < k && !draft->is_over) {
+        int position = draft->base + draft->n;
+        TRY(feed_before(d, seq, position, err));
         int32_t guess = 0;
-        TRY(choose(d, seq, position, arena, &draft->q[draft->n], &guess, err));
+        TRY(choose(d, seq, position, draft->base, arena, &draft->q[draft->n], &guess, err));
         draft->tokens[draft->n++] = guess;
         seq->tokens[position] = guess; /* past the committed ones: room for the next feed */
-        if (is_one_of(eos_ids, n_eos, guess)) break;
+        draft->is_over = is_one_of(eos_ids, n_eos, guess);
     }
+out:
+    return rc;
+}
+
+int drafter_predict(struct drafter *d, struct sequence *seq, int position, struct arena *arena,
+                    int32_t *id, struct error *err)
+{
+    int rc = 0, n_best = 1;
+    struct sparse_dist q;
+    TRY(feed_before(d, seq, position, err));
+    if (seq->rule == RULE_COUPLED) return choose(d, seq, position, position, arena, &q, id, err);
+    TRY(model_best(d->model, 0, n_best, arena, d->best, &n_best, err));
+    *id = n_best ? d->best[0].id : 0;
 out:
     return rc;
 }

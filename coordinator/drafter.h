@@ -25,16 +25,24 @@ struct block_pool *drafter_pool(struct drafter *drafter);
 /* Positions that the draft can see: its context or its KV cache, whichever ends first. */
 int drafter_limit(const struct drafter *drafter);
 
-/* K guesses, each with the distribution it was drawn from. */
+/* Guesses, each with the distribution it was drawn from. */
 struct draft {
+    int base;     /* committed tokens that the guesses continue */
+    bool is_over; /* the last guess ends the text */
     int n;
     int32_t tokens[GENERATE_DRAFT_MAX];
     struct sparse_dist q[GENERATE_DRAFT_MAX];
 };
 
-/* Feeds the sequence's tokens that the draft has not seen, then guesses up to k ahead; stops after an
- * end of sequence (which is still a guess). Coins RNG_DRAFT at (position, committed length); under
- * `coupled` the guess is the argmax under the shared noise. q lives in arena. Updates n_draft_kv to
- * what is known of committed tokens. Errors: ERR_NO_MEMORY, ERR_EXHAUSTED no KV block. */
+/* Feeds the sequence's tokens that the draft has not seen, then guesses until there are k; goes on
+ * where draft->n guesses are there already, and stops after an end of sequence (which is still a
+ * guess). Coins RNG_DRAFT at (position, base); under `coupled` the guess is the argmax under the shared
+ * noise. q lives in arena. n_draft_kv follows what was fed; guesses stand in seq->tokens past the
+ * committed ones. Errors: ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device is lost. */
 int drafter_propose(struct drafter *drafter, struct sequence *seq, int k, const int32_t *eos_ids,
                     int n_eos, struct arena *arena, struct draft *draft, struct error *err);
+
+/* The token that the target is likeliest to add behind seq->tokens[0..position): the draft's best, under
+ * `coupled` with the shared noise. No coin is spent. Errors: as drafter_propose. */
+int drafter_predict(struct drafter *drafter, struct sequence *seq, int position,
+                    struct arena *arena, int32_t *id, struct error *err);

@@ -24,6 +24,7 @@ struct engine {
     struct engine_options options;
     struct round_tools tools;
     struct block_pool target_pool;
+    struct ahead *ahead;
     struct sequence sequences[ENGINE_SEQUENCES];
     struct arena arena;
     struct wire_buffer buffer;
@@ -40,8 +41,18 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     TRY(mem_array(&e, 1, sizeof *e, err));
     e->options = *options;
     TRY(arena_open(&e->arena, ROUND_ARENA_BYTES, err));
-    e->tools = (struct round_tools){options->target, options->drafter, &e->target_pool,
-                                    options->tok,    &e->arena,        &e->buffer};
+    if (options->drafter) {
+        TRY(ahead_open(&e->ahead, options->draft_ahead, options->drafter, err));
+    }
+    e->tools = (struct round_tools){
+        .target = options->target,
+        .drafter = options->drafter,
+        .ahead = e->ahead,
+        .target_pool = &e->target_pool,
+        .tok = options->tok,
+        .arena = &e->arena,
+        .buffer = &e->buffer,
+    };
     snprintf(e->state, sizeof e->state, "the target group has not been reached yet");
     *engine = e;
     e = NULL;
@@ -63,6 +74,7 @@ void engine_close(struct engine *e)
 {
     if (!e) return;
     close_sequences(e);
+    ahead_close(e->ahead);
     arena_close(&e->arena);
     wire_buffer_free(&e->buffer);
     free(e);

@@ -13,6 +13,7 @@ struct engine_options {
     struct gateway *gateway;
     const struct tokenizer *tok;
     struct queue *jobs, *control;
+    enum ahead_mode draft_ahead;
     int n_draft; /* K of requests that do not say */
     const char *draft_name;
     int draft_support, queue_capacity;

@@ -18,6 +18,7 @@ enum {
     OPT_QUEUE,
     OPT_DRAFT_KV,
     OPT_STEP_TIMEOUT,
+    OPT_DRAFT_AHEAD,
     OPT_PROMPT_BYTES,
     OPT_LOG_LEVEL
 };
@@ -35,6 +36,11 @@ static const struct argp_option options[] = {
     {"tokenizer", OPT_TOKENIZER, "FOLDER", 0, "tokenizer; default the draft's", 0},
     {"draft-support", OPT_SUPPORT, "N", 0,
      "q is the draft's best N tokens, renormalised; default 64", 0},
+    {"draft-ahead", OPT_DRAFT_AHEAD, "MODE", 0,
+     "draft on while the target verifies: auto (where rounds are measured to be shorter with it), "
+     "on, "
+     "off; default auto",
+     0},
     {"draft-kv-tokens", OPT_DRAFT_KV, "N", 0, "positions of the draft's KV cache; default 8192", 0},
     {"queue", OPT_QUEUE, "N", 0, "requests that may wait; default 64", 0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0, "patience with one step; default 120", 0},
@@ -80,6 +86,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_SUPPORT:
         return parse_number(state, &c->support, "--draft-support", arg, 1, WIRE_ROW_IDS_MAX);
+    case OPT_DRAFT_AHEAD:
+        if (ahead_parse_mode(arg, &c->draft_ahead, &args->err)) {
+            argp_failure(state, 2, 0, "%s", args->err.text);
+        }
+        return 0;
     case OPT_DRAFT_KV:
         return parse_number(state, &c->draft_kv_tokens, "--draft-kv-tokens", arg, 16, 1 << 28);
     case OPT_QUEUE:

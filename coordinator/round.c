@@ -13,6 +13,7 @@ struct part {
     struct draft draft;
     bool is_last_chunk; /* rows are wanted: the step reaches the last committed token */
     int first_want;     /* of the rows */
+    int n_ahead;        /* guesses that had been made while the last round was verified */
     int64_t draft_us;
 };
 
@@ -53,14 +54,17 @@ static int draft_part(const struct round_tools *tools, struct part *part, const 
 {
     struct sequence *seq = part->seq;
     const struct target_description *target = target_description(tools->target);
-    part->draft.n = 0;
+    part->draft = (struct draft){.base = seq->n_tokens};
     part->draft_us = 0;
+    part->n_ahead = 0;
     part->is_last_chunk = seq->n_tokens - seq->n_target_kv <= share->n_tokens;
     if (!part->is_last_chunk) return 0;
     int k = choose_k(tools, seq, share);
     if (k == 0) return 0;
     int64_t start_us = clock_now_us();
     int n_eos = seq->job->generate.ignore_eos ? 0 : target->n_eos;
+    ahead_take(tools->ahead, seq, k, &part->draft);
+    part->n_ahead = part->draft.n;
     int rc = drafter_propose(tools->drafter, seq, k, target->eos_ids, n_eos, tools->arena,
                              &part->draft, err);
     part->draft_us = clock_now_us() - start_us;
@@ -117,10 +121,12 @@ static int list_wants(struct part *part, int lane, const struct step_lane *step_
     return part->draft.n + 1;
 }
 
-static void count(struct sequence *seq, const struct draft *draft, int n_accepted)
+static void count(struct sequence *seq, const struct part *part, int n_accepted)
 {
+    const struct draft *draft = &part->draft;
     struct generate_counters *c = &seq->counters;
     c->rounds++;
+    c->drafted_ahead += (uint32_t)part->n_ahead;
     c->drafted += (uint32_t)draft->n;
     c->accepted += (uint32_t)n_accepted;
     c->rejections += n_accepted < draft->n ? 1 : 0;
@@ -153,7 +159,7 @@ static int commit_part(const struct round_tools *tools, struct part *part,
     origins[result.n_accepted] = draft->n == 0 ? TOKEN_PLAIN
                                  : is_rejected ? TOKEN_REPLACEMENT
                                                : TOKEN_BONUS;
-    count(seq, draft, result.n_accepted);
+    count(seq, part, result.n_accepted);
     int known = seq->n_tokens + result.n_accepted; /* fed and right */
     seq->n_target_kv = known;
     if (seq->n_draft_kv > known) seq->n_draft_kv = known;
@@ -246,13 +252,36 @@ static void plan_round(const struct round_tools *tools, struct sequence **seqs, 
     }
 }
 
+/* One stream that speculates: the draft need not wait for the target. */
+static bool can_draft_ahead(const struct round_tools *tools, const struct plan *plan)
+{
+    return tools->drafter && plan->n_lanes == 1 && plan->parts[0].is_last_chunk;
+}
+
+static void begin_ahead(const struct round_tools *tools, const struct part *part)
+{
+    struct sequence *seq = part->seq;
+    const struct target_description *target = target_description(tools->target);
+    int base = seq->n_tokens + part->draft.n + 1;
+    int room = least(seq->end - 1, drafter_limit(tools->drafter)) - base;
+    int n_eos = seq->job->generate.ignore_eos ? 0 : target->n_eos;
+    ahead_begin(tools->ahead, seq, &part->draft, least(part->draft.n, room), target->eos_ids,
+                n_eos);
+}
+
 static int verify_round(const struct round_tools *tools, struct plan *plan,
                         struct target_row **rows, struct target_cost *cost, struct error *err)
 {
+    const struct target_meanwhile meanwhile = {ahead_work, tools->ahead};
+    const struct part *part = &plan->parts[0];
+    bool is_ahead = can_draft_ahead(tools, plan);
     *rows = arena_take(tools->arena, (size_t)plan->n_wants, sizeof **rows);
     if (!*rows) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", plan->n_wants);
-    return target_verify(tools->target, plan->lanes, plan->n_lanes, plan->wants, plan->n_wants,
-                         tools->arena, *rows, cost, err);
+    if (is_ahead) begin_ahead(tools, part);
+    int rc = target_verify(tools->target, plan->lanes, plan->n_lanes, plan->wants, plan->n_wants,
+                           is_ahead ? &meanwhile : NULL, tools->arena, *rows, cost, err);
+    if (is_ahead) ahead_end(tools->ahead, part->seq, cost->total_us, part->draft_us);
+    return rc;
 }
 
 int round_run(const struct round_tools *tools, struct sequence **seqs, int n, struct error *err)

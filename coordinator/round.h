@@ -2,13 +2,14 @@
  * reads as docs/design.md section 7 says it. */
 #pragma once
 
-#include "coordinator/drafter.h"
+#include "coordinator/ahead.h"
 #include "coordinator/target.h"
 
 /* What a round needs; owned by the engine thread. */
 struct round_tools {
     struct target *target;
     struct drafter *drafter; /* NULL = none */
+    struct ahead *ahead;     /* with a drafter */
     struct block_pool *target_pool;
     const struct tokenizer *tok;
     struct arena *arena;        /* reset at the start of each round */

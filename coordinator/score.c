@@ -175,7 +175,7 @@ static int feed_chunk(const struct round_tools *tools, struct sequence *seq,
         .rows = chunk->rows,
     };
     struct step step = {.n_lanes = 1, .lanes = &lane};
-    TRY(target_step(tools->target, &step, tools->arena, answer, &cost, err));
+    TRY(target_step(tools->target, &step, NULL, tools->arena, answer, &cost, err));
 out:
     return rc;
 }

@@ -305,8 +305,21 @@ static int gather(struct target *t, struct target_answer *answer, struct target_
     return refusal.code;
 }
 
-int target_step(struct target *t, struct step *step, struct arena *arena,
-                struct target_answer *answer, struct target_cost *cost, struct error *err)
+/* All replies are here, or one rank is gone. */
+static bool has_answered(struct target *t)
+{
+    bool all = true;
+    rpc_client_poll(t->client);
+    for (int i = 0; i < t->n_ranks; i++) {
+        if (rpc_stream_is_over(t->links[i].stream)) return true;
+        all = all && rpc_stream_has_message(t->links[i].stream);
+    }
+    return all;
+}
+
+int target_step(struct target *t, struct step *step, const struct target_meanwhile *meanwhile,
+                struct arena *arena, struct target_answer *answer, struct target_cost *cost,
+                struct error *err)
 {
     int rc = 0;
     struct target_cost here = {0};
@@ -327,6 +340,8 @@ int target_step(struct target *t, struct step *step, struct arena *arena,
                             start_us + (int64_t)t->step_timeout_s * 1000000, err);
         if (rc) return lose(t, i, err);
         here.bytes_sent += t->out.len;
+    }
+    while (meanwhile && !has_answered(t) && meanwhile->work(meanwhile->arg)) {
     }
     rc = gather(t, answer, &here, err);
     cost->bytes_sent += here.bytes_sent;

@@ -48,8 +48,17 @@ struct target_answer {
     struct slice_row *slices; /* [n_rows][n_slices] */
 };
 
-int target_step(struct target *target, struct step *step, struct arena *arena,
-                struct target_answer *answer, struct target_cost *cost, struct error *err);
+/* What the caller can do while the ranks compute: called again and again until it returns false or the
+ * answer is there, which then waits for the call that is under way. */
+struct target_meanwhile {
+    bool (*work)(void *arg);
+    void *arg;
+};
+
+/* meanwhile: NULL = nothing. */
+int target_step(struct target *target, struct step *step, const struct target_meanwhile *meanwhile,
+                struct arena *arena, struct target_answer *answer, struct target_cost *cost,
+                struct error *err);
 
 /* Turns the error of an answer that makes no sense into one that does not blame the client
  * (ERR_INTERNAL); others stay. Returns the code. */
@@ -68,5 +77,6 @@ struct target_want {
 /* One step whose rows become p: lanes without rows (they are filled in here) and the wants, grouped by
  * lane in ascending order. Asks again where a truncation needs more. rows[n_wants] live in arena. */
 int target_verify(struct target *target, struct step_lane *lanes, int n_lanes,
-                  const struct target_want *wants, int n_wants, struct arena *arena,
+                  const struct target_want *wants, int n_wants,
+                  const struct target_meanwhile *meanwhile, struct arena *arena,
                   struct target_row *rows, struct target_cost *cost, struct error *err);

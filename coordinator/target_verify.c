@@ -90,7 +90,7 @@ static int ask_more(struct target *t, struct rows_known *known, struct arena *ar
         more[i] = (struct step_more){known->wants[w].lane, 1, &known->rows[w]};
     }
     struct step step = {.n_more = n, .more = more};
-    TRY(target_step(t, &step, arena, &answer, cost, err));
+    TRY(target_step(t, &step, NULL, arena, &answer, cost, err));
     for (int i = 0; i < n; i++) {
         known->slices[known->open[i]] = &answer.slices[(size_t)i * (size_t)answer.n_slices];
     }
@@ -100,7 +100,8 @@ out:
 }
 
 int target_verify(struct target *t, struct step_lane *lanes, int n_lanes,
-                  const struct target_want *wants, int n_wants, struct arena *arena,
+                  const struct target_want *wants, int n_wants,
+                  const struct target_meanwhile *meanwhile, struct arena *arena,
                   struct target_row *rows, struct target_cost *cost, struct error *err)
 {
     int rc = 0;
@@ -109,7 +110,7 @@ int target_verify(struct target *t, struct step_lane *lanes, int n_lanes,
     struct rows_known known;
     TRY(plan_rows(lanes, n_lanes, wants, n_wants, arena, &step_rows, err));
     struct step step = {.n_lanes = n_lanes, .lanes = lanes};
-    TRY(target_step(t, &step, arena, &answer, cost, err));
+    TRY(target_step(t, &step, meanwhile, arena, &answer, cost, err));
     TRY(know_rows(&known, wants, n_wants, step_rows, &answer, arena, err));
     for (;;) {
         TRY(merge_open(t, &known, arena, rows, err));

@@ -50,7 +50,7 @@ struct generate_tokens {
 };
 
 struct generate_counters {
-    uint32_t rounds, drafted, accepted, rejections, first_round_tokens;
+    uint32_t rounds, drafted, accepted, rejections, first_round_tokens, drafted_ahead;
     uint32_t overhead_p50_us, overhead_p99_us;
     uint32_t drafted_at[GENERATE_DRAFT_MAX], tested_at[GENERATE_DRAFT_MAX],
         accepted_at[GENERATE_DRAFT_MAX];

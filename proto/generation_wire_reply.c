@@ -59,6 +59,7 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->first_round_tokens = counters->first_round_tokens;
     out->overhead_p50_us = counters->overhead_p50_us;
     out->overhead_p99_us = counters->overhead_p99_us;
+    out->drafted_ahead = counters->drafted_ahead;
     out->n_drafted_per_position = positions_count(counters->drafted_at);
     out->drafted_per_position = wire_lend(counters->drafted_at);
     out->n_tested_per_position = positions_count(counters->tested_at);
@@ -213,6 +214,7 @@ static int counters_decode(const Outrider__Generation__V1__Counters *msg,
     counters->first_round_tokens = msg->first_round_tokens;
     counters->overhead_p50_us = msg->overhead_p50_us;
     counters->overhead_p99_us = msg->overhead_p99_us;
+    counters->drafted_ahead = msg->drafted_ahead;
     counters->prompt_us = msg->prompt_us;
     counters->total_us = msg->total_us;
     counters->queue_us = msg->queue_us;

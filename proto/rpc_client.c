@@ -265,6 +265,11 @@ bool rpc_stream_is_over(const struct rpc_stream *stream)
     return stream->is_over;
 }
 
+bool rpc_stream_has_message(const struct rpc_stream *stream)
+{
+    return !stream->is_under_way[STREAM_RECEIVE] && stream->incoming;
+}
+
 struct rpc_counters rpc_stream_counters(const struct rpc_stream *stream)
 {
     return stream->counters;

@@ -50,6 +50,9 @@ int rpc_stream_half_close(struct rpc_stream *stream, struct error *err);
 int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
                        int64_t deadline_us, struct error *err);
 
+/* True when the next receive has a message at once (as far as polls and receives have seen). */
+bool rpc_stream_has_message(const struct rpc_stream *stream);
+
 /* Cancels the stream from any thread, as long as it is not closed; a waiting receive fails with
  * ERR_CANCELLED. */
 void rpc_stream_cancel(struct rpc_stream *stream);

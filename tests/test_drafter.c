@@ -49,7 +49,7 @@ static void teardown(struct bench *b)
 static struct draft propose(struct bench *b, int n_tokens, int k)
 {
     struct error err;
-    struct draft draft;
+    struct draft draft = {.base = n_tokens};
     arena_reset(&b->arena);
     b->seq.n_tokens = n_tokens;
     CHECK_OK(drafter_propose(b->drafter, &b->seq, k, NULL, 0, &b->arena, &draft, &err));
@@ -138,7 +138,7 @@ END_TEST
 START_TEST(nothing_is_guessed_behind_an_end_of_sequence)
 {
     struct error err;
-    struct draft draft;
+    struct draft draft = {.base = N_PROMPT};
     struct bench b = {0};
     setup(&b, RULE_GREEDY, 0);
     int32_t end = propose(&b, N_PROMPT, K).tokens[1];

@@ -192,7 +192,8 @@ static struct generate_summary *summary_sample(void)
                                          .seed = sample_bits()};
     summary->prompt_ids = sample_ids(&made, summary->prompt_tokens, 0, INT32_MAX);
     struct generate_counters *c = &summary->counters;
-    uint32_t *const narrow[] = {&c->rounds, &c->drafted, &c->accepted, &c->rejections};
+    uint32_t *const narrow[] = {&c->rounds, &c->drafted, &c->accepted, &c->rejections,
+                                &c->drafted_ahead};
     for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) {
         *narrow[i] = (uint32_t)sample_bits();
     }
@@ -217,6 +218,7 @@ static void counters_equal(const struct generate_counters *a, const struct gener
     ck_assert_uint_eq(a->drafted, b->drafted);
     ck_assert_uint_eq(a->accepted, b->accepted);
     ck_assert_uint_eq(a->rejections, b->rejections);
+    ck_assert_uint_eq(a->drafted_ahead, b->drafted_ahead);
     ck_assert_mem_eq(a->drafted_at, b->drafted_at, sizeof a->drafted_at);
     ck_assert_mem_eq(a->tested_at, b->tested_at, sizeof a->tested_at);
     ck_assert_mem_eq(a->accepted_at, b->accepted_at, sizeof a->accepted_at);

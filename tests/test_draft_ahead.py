@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=client timeout=300
+"""Drafting while the target verifies changes no token: the guesses made ahead are those that would have
+been made later, with the same coins."""
+import json
+import unittest
+
+from cluster import Cluster
+from fault_util import BUILD, PATIENCE, PROMPT, main, program, run
+
+RULES = [("greedy", "0"), ("coupled", "0.8"), ("rejection", "1"), ("block", "0.7"), ("naive", "1")]
+N_TOKENS = 120
+SEEDS = ("3", "4")
+
+
+def generate(world, rule, temperature, seed, k):
+    """(ids, counters)"""
+    done = world.outrider("generate", PROMPT, "-n", str(N_TOKENS), "--rule", rule, "--temperature",
+                          temperature, "--seed", seed, "-K", str(k), "--json", timeout=60 * PATIENCE)
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    summary = json.loads(done.stdout)
+    return summary["token_ids"], summary["counters"]
+
+
+def texts(mode, n_ranks=1):
+    """(rule, seed, K) -> (ids, counters), of a new cluster."""
+    with Cluster(BUILD, n_ranks=n_ranks, coordinator_flags=["--draft-ahead", mode]) as world:
+        return {(rule, seed, k): generate(world, rule, temperature, seed, k)
+                for rule, temperature in RULES for seed in SEEDS for k in (1, 4, 16)}
+
+
+class DraftAhead(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.off = texts("off")
+
+    def compare(self, others):
+        for key, (ids, counters) in self.off.items():
+            other_ids, other = others[key]
+            self.assertEqual(other_ids, ids, key)
+            for name in ("rounds", "drafted", "accepted", "rejections"):
+                self.assertEqual(other[name], counters[name], (key, name))
+            self.assertEqual(counters["drafted_ahead"], 0)
+
+    def test_the_text_is_the_same_with_work_done_ahead(self):
+        others = texts("on")
+        self.compare(others)
+        for rule, _ in RULES:
+            ahead = sum(c["drafted_ahead"] for (r, _, _), (_, c) in others.items() if r == rule)
+            print(f"{rule}: {ahead} guesses made ahead and used")
+            self.assertGreater(ahead, 0, rule)
+
+    def test_the_text_is_the_same_whatever_was_measured(self):
+        self.compare(texts("auto", n_ranks=2))
+
+    def test_another_word_is_refused(self):
+        status, output = run(program("outrider-coordinator"), "--target", "unix:/nowhere", "--draft",
+                             "none", "--draft-ahead", "maybe")
+        self.assertEqual(status, 2)
+        self.assertIn("--draft-ahead maybe: expected auto, on or off", output)
+
+
+if __name__ == "__main__":
+    main()
