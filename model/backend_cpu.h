@@ -13,11 +13,10 @@ struct backend_cpu {
 enum {
     CPU_SMALL_WORK = 16384, /* elements below which one thread is faster than waking the team */
     CPU_HEAD_DIM_MAX = 256,
-    CPU_HEADS_AT_ONCE = 8, /* heads of one kv head that attend together */
-    /* of attention: their scores, their accumulators of all partitions and of one, and one
-     * head's weights */
-    CPU_SCRATCH_FLOATS =
-        CPU_HEADS_AT_ONCE * (ATTENTION_PARTITION + 2 * CPU_HEAD_DIM_MAX) + ATTENTION_PARTITION
+    CPU_QUERIES = 32, /* rows times heads that attend together */
+    /* of attention: sums and one partition's, scores; weights and queries as bf16 */
+    CPU_SCRATCH_FLOATS = CPU_QUERIES * (2 * CPU_HEAD_DIM_MAX + ATTENTION_PARTITION) +
+                         CPU_QUERIES * (ATTENTION_PARTITION + CPU_HEAD_DIM_MAX) / 2
 };
 
 static inline struct backend_cpu *backend_cpu_of(struct backend *be)
@@ -42,10 +41,24 @@ void cpu_residual_norm(struct backend *be, float *x, const struct slice_sums *su
                        const float *bias, const float *weight, float eps, int n, int dim,
                        uint16_t *h);
 
+/* Elements of the K-part of a block and kv head; the V-part behind it has as many. */
+static inline size_t cpu_kv_part(const struct attention_shape *shape)
+{
+    return (size_t)KV_BLOCK_TOKENS * (size_t)shape->head_dim;
+}
+
+/* Where it begins. */
+static inline size_t cpu_kv_offset(const struct attention_shape *shape, int block, int kv_head)
+{
+    return ((size_t)block * (size_t)shape->n_kv_heads + (size_t)kv_head) * 2 * cpu_kv_part(shape);
+}
+
 /* backend_cpu_attention.c */
 void cpu_attention_store(struct backend *be, const struct attention_shape *shape,
                          const struct attention_input *input, const struct backend_step *step,
                          float *qkv, uint16_t *q, uint16_t *kv);
+
+/* backend_cpu_attend.c */
 void cpu_attention(struct backend *be, const struct attention_shape *shape,
                    const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
                    uint16_t *out);

@@ -23,6 +23,14 @@ struct packed_matrix {
     int n_blocks; /* ceil(n_out / 64) */
 };
 
+/* KV blocks that queries of one kv head attend to, all of them K-parts or all V-parts. */
+struct kv_parts {
+    const uint16_t *const *at; /* [n] */
+    const uint16_t *const
+        *ahead; /* [n] as long parts that are read soon: prefetched beside at[i] */
+    int n;
+};
+
 struct kernels {
     const char *name; /* "avx512", "avx2", "plain" */
 
@@ -46,21 +54,26 @@ struct kernels {
     /* h[n] = bf16(silu(gate[n]) * up[n]). */
     void (*swiglu)(const float *gate, const float *up, int n, uint16_t *h);
 
-    /* Scores of n_queries heads that share a KV block of 16 positions: out[query * out_stride +
-     * position] = scale * sum over e of q[query][e] * k[e][position], one chain each; k is
-     * [head_dim / 2][16][2], q is bf16[n_queries][head_dim]. */
-    void (*scores)(const uint16_t *q, int n_queries, const uint16_t *k, int head_dim, float scale,
+    /* Scores of n_queries queries that share K blocks of 16 positions: out[query * out_stride + 16 * i
+     * + position] = sum over e of q[query][e] * k->at[i][e][position], one chain each;
+     * at[i] is [head_dim / 2][16][2], q is bf16[n_queries][head_dim]. */
+    void (*scores)(const uint16_t *q, int n_queries, const struct kv_parts *k, int head_dim,
                    float *out, size_t out_stride);
 
-    /* p[n] = exp(s[n] - max) with n % 16 == 0, returns their sum (16 lanes, then a fixed tree);
-     * entries of -inf give 0. */
-    float (*exp_sum)(const float *s, float max, int n, float *p);
+    /* The largest of s[n], n % 16 == 0; NaN is passed over; -inf when there is nothing else. */
+    float (*max)(const float *s, int n);
 
-    /* For n_queries heads that share their values: acc[query * acc_stride + e] += sum over n_pairs
-     * pairs of positions of p * v; v is [pair][head_dim][2] with head_dim % 16 == 0, p is bf16 of
-     * 2 * n_pairs positions for each query, p_stride apart. One chain per output. */
-    void (*weighted_sum)(const uint16_t *p, size_t p_stride, int n_queries, const uint16_t *v,
-                         int n_pairs, int head_dim, float *acc, size_t acc_stride);
+    /* p[n] = bf16(exp(s[n] * scale - max)) with n % 16 == 0, returns the sum before the rounding (16 lanes,
+     * then a fixed tree); entries of -inf give 0. */
+    float (*exp_sum)(const float *s, float scale, float max, int n, uint16_t *p);
+
+    /* For n_queries queries that share their values: acc[query * acc_stride + e] += sum over n_pairs
+     * pairs of positions of each of the blocks of p * v; at[i] is [pair][head_dim][2] with
+     * head_dim % 16 == 0, p is bf16 of 2 * n_pairs * v->n positions for each query, p_stride apart.
+     * One chain per output, over the blocks in their order. */
+    void (*weighted_sum)(const uint16_t *p, size_t p_stride, int n_queries,
+                         const struct kv_parts *v, int n_pairs, int head_dim, float *acc,
+                         size_t acc_stride);
 };
 
 /* The tables; the first two exist in x86 builds only. Which of them a CPU can run, kernels_find knows. */

@@ -17,6 +17,7 @@ enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 #define TILE_VECTORS_6 4
 #define TILE_VECTORS_7 4
 #define WHOLE_K        1
+#define OWN_ATTENTION_TILES
 
 INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
 {
@@ -52,6 +53,87 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
     }
 #pragma GCC unroll 8
     for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
+            _mm512_storeu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j, acc[i][j]);
+        }
+    }
+}
+
+INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_dots *d)
+{
+    __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
+    const uint16_t *q = d->q;
+#pragma GCC unroll 8
+    for (int i = 0; i < n_queries; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_blocks; j++) {
+            acc[i][j] = _mm512_setzero_ps();
+        }
+    }
+    for (int pair = 0; pair < d->n_pairs; pair++) {
+        __m512bh positions[TILE_VECTORS_MAX];
+#pragma GCC unroll 8
+        for (int j = 0; j < n_blocks; j++) {
+            positions[j] = (__m512bh)_mm512_loadu_si512(d->k[j] + 32 * pair);
+            __builtin_prefetch(d->ahead[j] + 32 * pair, 0, 3);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < n_queries; i++) {
+            uint32_t q_pair = dots_x_pair(q + (size_t)i * d->q_stride);
+            __m512bh both = (__m512bh)_mm512_set1_epi32((int)q_pair);
+#pragma GCC unroll 8
+            for (int j = 0; j < n_blocks; j++) {
+                acc[i][j] = _mm512_dpbf16_ps(acc[i][j], positions[j], both);
+            }
+        }
+        q += 2;
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < n_queries; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_blocks; j++) {
+            _mm512_storeu_ps(d->out + (size_t)i * d->out_stride + 16 * j, acc[i][j]);
+        }
+    }
+}
+
+INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_dots *d)
+{
+    __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
+    const uint16_t *p = d->p;
+#pragma GCC unroll 8
+    for (int i = 0; i < n_queries; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
+            acc[i][j] = _mm512_loadu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j);
+        }
+    }
+    for (int b = 0; b < d->n_blocks; b++) {
+        const uint16_t *v = d->v[b] + d->first, *ahead = d->ahead[b] + d->first;
+        for (int pair = 0; pair < d->n_pairs; pair++) {
+            __m512bh columns[TILE_VECTORS_MAX];
+#pragma GCC unroll 8
+            for (int j = 0; j < n_vectors; j++) {
+                columns[j] = (__m512bh)_mm512_loadu_si512(v + 32 * j);
+                __builtin_prefetch(ahead + 32 * j, 0, 3);
+            }
+#pragma GCC unroll 8
+            for (int i = 0; i < n_queries; i++) {
+                uint32_t p_pair = dots_x_pair(p + (size_t)i * d->p_stride);
+                __m512bh both = (__m512bh)_mm512_set1_epi32((int)p_pair);
+#pragma GCC unroll 8
+                for (int j = 0; j < n_vectors; j++) {
+                    acc[i][j] = _mm512_dpbf16_ps(acc[i][j], columns[j], both);
+                }
+            }
+            v += d->step;
+            ahead += d->step;
+            p += 2;
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < n_queries; i++) {
 #pragma GCC unroll 8
         for (int j = 0; j < n_vectors; j++) {
             _mm512_storeu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j, acc[i][j]);

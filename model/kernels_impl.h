@@ -51,15 +51,10 @@ static int chunk_pairs(void)
 
 typedef void tile_fn(const struct dots *d);
 
-/* A tile of rows, and one of as many rows and a single vector. */
-#define TILE(rows)                                  \
-    static void tile_##rows(const struct dots *d)   \
-    {                                               \
-        dot_tile(rows, TILE_VECTORS_##rows, d);     \
-    }                                               \
-    static void vector_##rows(const struct dots *d) \
-    {                                               \
-        dot_tile(rows, 1, d);                       \
+#define TILE(rows)                                \
+    static void tile_##rows(const struct dots *d) \
+    {                                             \
+        dot_tile(rows, TILE_VECTORS_##rows, d);   \
     }
 
 TILE(1)
@@ -75,16 +70,15 @@ TILE(7)
 #endif
 
 static const struct {
-    tile_fn *run, *run_vector;
+    tile_fn *run;
     int n_vectors;
 } tiles[TILE_ROWS + 1] = {
-    [1] = {tile_1, vector_1, TILE_VECTORS_1}, [2] = {tile_2, vector_2, TILE_VECTORS_2},
+    [1] = {tile_1, TILE_VECTORS_1}, [2] = {tile_2, TILE_VECTORS_2},
 #if TILE_ROWS >= 4
-    [3] = {tile_3, vector_3, TILE_VECTORS_3}, [4] = {tile_4, vector_4, TILE_VECTORS_4},
+    [3] = {tile_3, TILE_VECTORS_3}, [4] = {tile_4, TILE_VECTORS_4},
 #endif
 #if TILE_ROWS >= 7
-    [5] = {tile_5, vector_5, TILE_VECTORS_5}, [6] = {tile_6, vector_6, TILE_VECTORS_6},
-    [7] = {tile_7, vector_7, TILE_VECTORS_7},
+    [5] = {tile_5, TILE_VECTORS_5}, [6] = {tile_6, TILE_VECTORS_6}, [7] = {tile_7, TILE_VECTORS_7},
 #endif
 };
 
@@ -202,6 +196,11 @@ static void matmul(const struct packed_matrix *w, const uint16_t *in, size_t in_
 
 /* ---- the other chains ---- */
 
+static void vector_1(const struct dots *d)
+{
+    dot_tile(1, 1, d);
+}
+
 static void dot_step(float acc[16], const uint16_t w[32], uint32_t x_pair)
 {
     uint16_t x[2];
@@ -212,65 +211,7 @@ static void dot_step(float acc[16], const uint16_t w[32], uint32_t x_pair)
     dots_end(mode);
 }
 
-static void scores(const uint16_t *q, int n_queries, const uint16_t *k, int head_dim, float scale,
-                   float *out, size_t out_stride)
-{
-    struct dots d = {.w = k,
-                     .w_step = VECTOR_STEP,
-                     .x = q,
-                     .x_stride = (size_t)head_dim,
-                     .n_pairs = head_dim / 2,
-                     .acc = out,
-                     .acc_stride = out_stride,
-                     .near = k + NEAR_STEPS * VECTOR_STEP,
-                     .near_step = VECTOR_STEP,
-                     .far = k};
-    int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
-    for (int i = 0; i < n_queries; i++) {
-        memset(out + (size_t)i * out_stride, 0, sizeof(float) * KERNEL_LANES);
-    }
-    unsigned mode = dots_begin();
-    for (int i = 0; i < n_tiles; i++) {
-        int rows = share_size(n_queries, n_tiles, i);
-        tiles[rows].run_vector(&d);
-        d.x += (size_t)rows * d.x_stride;
-        d.acc += (size_t)rows * out_stride;
-    }
-    dots_end(mode);
-    for (int i = 0; i < n_queries; i++) {
-        for (int position = 0; position < KERNEL_LANES; position++) {
-            out[(size_t)i * out_stride + (size_t)position] *= scale;
-        }
-    }
-}
-
-static void weighted_sum(const uint16_t *p, size_t p_stride, int n_queries, const uint16_t *v,
-                         int n_pairs, int head_dim, float *acc, size_t acc_stride)
-{
-    int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
-    unsigned mode = dots_begin();
-    for (int i = 0; i < n_tiles; i++) {
-        int rows = share_size(n_queries, n_tiles, i);
-        int wide = tiles[rows].n_vectors * KERNEL_LANES;
-        for (int e = 0, n; e < head_dim; e += n) {
-            n = head_dim - e >= wide ? wide : KERNEL_LANES;
-            struct dots d = {.w = v + 2 * (size_t)e,
-                             .w_step = 2 * (size_t)head_dim,
-                             .x = p,
-                             .x_stride = p_stride,
-                             .n_pairs = n_pairs,
-                             .acc = acc + e,
-                             .acc_stride = acc_stride,
-                             .near = v + 2 * (size_t)e + 2 * NEAR_STEPS * (size_t)head_dim,
-                             .near_step = 2 * (size_t)head_dim,
-                             .far = v};
-            (n == wide ? tiles[rows].run : tiles[rows].run_vector)(&d);
-        }
-        p += (size_t)rows * p_stride;
-        acc += (size_t)rows * acc_stride;
-    }
-    dots_end(mode);
-}
+#include "model/kernels_attention.h"
 
 /* ---- 16 lanes ---- */
 
@@ -392,16 +333,16 @@ static void swiglu(const float *gate, const float *up, int n, uint16_t *h)
     }
 }
 
-static float exp_sum(const float *s, float max, int n, float *p)
+static float exp_sum(const float *s, float scale, float max, int n, uint16_t *p)
 {
     float lanes[KERNEL_LANES];
     vec_f sums[VECS] = {{0}};
     for (int i = 0; i < n; i += KERNEL_LANES) {
         for (int v = 0; v < VECS; v++) {
-            vec_f x = vec_load(s + i + v * VEC_LANES);
+            vec_f x = vec_load(s + i + v * VEC_LANES) * scale;
             vec_i none = x == -INFINITY; /* also when max is -inf and the difference NaN */
             vec_f e = (vec_f)((vec_i)vec_exp(x - max) & ~none);
-            vec_store(p + i + v * VEC_LANES, e);
+            vec_store_bf16(p + i + v * VEC_LANES, e);
             sums[v] += e;
         }
     }
@@ -409,10 +350,30 @@ static float exp_sum(const float *s, float max, int n, float *p)
     return lanes_sum(lanes);
 }
 
+static float max_of(const float *s, int n)
+{
+    float lanes[KERNEL_LANES], max = -INFINITY;
+    vec_f best[VECS];
+    for (int v = 0; v < VECS; v++) {
+        best[v] = vec_all(-INFINITY);
+    }
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        for (int v = 0; v < VECS; v++) {
+            vec_f x = vec_load(s + i + v * VEC_LANES);
+            best[v] = vec_select(x > best[v], x, best[v]);
+        }
+    }
+    memcpy(lanes, best, sizeof lanes);
+    for (int i = 0; i < KERNEL_LANES; i++) {
+        if (lanes[i] > max) max = lanes[i];
+    }
+    return max;
+}
+
 /* The table of the variant that includes this. */
-#define KERNELS_TABLE(text)                                                                   \
-    {                                                                                         \
-        .name = (text), .matmul = matmul, .dot_step = dot_step, .rmsnorm = rmsnorm,           \
-        .rmsnorm_head = rmsnorm_head, .swiglu = swiglu, .scores = scores, .exp_sum = exp_sum, \
-        .weighted_sum = weighted_sum                                                          \
+#define KERNELS_TABLE(text)                                                              \
+    {                                                                                    \
+        .name = (text), .matmul = matmul, .dot_step = dot_step, .rmsnorm = rmsnorm,      \
+        .rmsnorm_head = rmsnorm_head, .swiglu = swiglu, .scores = scores, .max = max_of, \
+        .exp_sum = exp_sum, .weighted_sum = weighted_sum                                 \
     }

@@ -20,6 +20,30 @@ struct dots {
     size_t near_step, far_step;
 };
 
+/* Scores of a tile of queries against SCORE_BLOCKS or one K block of 16 positions, from zero. */
+struct score_dots {
+    const uint16_t *const *k, *const *ahead; /* [blocks] [n_pairs][16][2] */
+    const uint16_t *q;
+    size_t q_stride;
+    int n_pairs; /* of e */
+    float *out;  /* [queries][16 * blocks] */
+    size_t out_stride;
+};
+
+/* Weighted values of a tile of queries: n_blocks V blocks of n_pairs pairs of positions each, columns
+ * from `first` on. */
+struct value_dots {
+    const uint16_t *const *v, *const *ahead; /* [n_blocks] [n_pairs][step / 2][2] */
+    size_t first, step;                      /* elements: of the first column, of a pair */
+    int n_blocks, n_pairs;
+    const uint16_t *p; /* of a query: its positions follow each other */
+    size_t p_stride;
+    float *acc; /* [queries][16 * vectors], read and written */
+    size_t acc_stride;
+};
+
+enum { SCORE_BLOCKS = 4, VALUE_VECTORS = 4 };
+
 static inline uint32_t dots_x_pair(const uint16_t *x)
 {
     uint32_t pair;

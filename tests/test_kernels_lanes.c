@@ -5,17 +5,30 @@
 
 #include "tests/kernels_util.h"
 
-enum { N_MAX = 1024, HEAD_MAX = 256, PAIRS_MAX = 128 };
+enum { N_MAX = 1024, HEAD_MAX = 256 };
 
 /* exp_sum over floats of every kind against num_exp, one by one. */
+static bool same_bf16(uint16_t p, float want)
+{
+    return same(num_bf16_to_float(p), num_bf16_to_float(num_float_to_bf16(want)));
+}
+
 static void check_exp(const float *s, int n)
 {
-    float p[N_MAX];
+    uint16_t p[N_MAX], one[16];
+    float alone[16];
     for (int v = 0; v < n_variants; v++) {
-        variants[v]->exp_sum(s, 0.0f, n, p);
+        variants[v]->exp_sum(s, 1.0f, 0.0f, n, p);
         for (int i = 0; i < n; i++) {
-            ck_assert_msg(same(p[i], num_exp(s[i])), "%s: exp(%a) = %a, not %a", variants[v]->name,
-                          (double)s[i], (double)p[i], (double)num_exp(s[i]));
+            float want = num_exp(s[i]);
+            ck_assert(same_bf16(p[i], want));
+            if (i % 8) continue; /* 8 is coprime to the number of edges */
+            for (int lane = 0; lane < 16; lane++) {
+                alone[lane] = lane == i % 16 ? s[i] : -INFINITY;
+            }
+            float sum = variants[v]->exp_sum(alone, 1.0f, 0.0f, 16, one);
+            ck_assert_msg(same(sum, want), "%s: exp(%a) = %a, not %a", variants[v]->name,
+                          (double)s[i], (double)sum, (double)want);
         }
     }
 }
@@ -53,13 +66,14 @@ END_TEST
 
 START_TEST(exp_sum_adds_16_lanes_by_the_fixed_tree)
 {
-    float s[N_MAX], p[N_MAX];
+    float s[N_MAX];
+    uint16_t p[N_MAX];
     fill_floats(s, N_MAX, 12.0f);
     s[5] = -INFINITY;
     for (int n = 16; n <= N_MAX; n += 16) {
         float lanes[16] = {0};
         for (int i = 0; i < n; i++) {
-            lanes[i % 16] += i == 5 ? 0.0f : num_exp(s[i] - 12.0f);
+            lanes[i % 16] += i == 5 ? 0.0f : num_exp(s[i] * 0.7f - 12.0f);
         }
         for (int half = 8; half; half /= 2) {
             for (int i = 0; i < half; i++) {
@@ -67,8 +81,8 @@ START_TEST(exp_sum_adds_16_lanes_by_the_fixed_tree)
             }
         }
         for (int v = 0; v < n_variants; v++) {
-            ck_assert(same(variants[v]->exp_sum(s, 12.0f, n, p), lanes[0]));
-            ck_assert(same(p[5], 0.0f));
+            ck_assert(same(variants[v]->exp_sum(s, 0.7f, 12.0f, n, p), lanes[0]));
+            ck_assert_uint_eq(p[5], 0);
         }
     }
 }
@@ -76,14 +90,34 @@ END_TEST
 
 START_TEST(exp_sum_of_masked_positions_is_zero)
 {
-    float s[16], p[16];
+    float s[16];
+    uint16_t p[16];
     for (int i = 0; i < 16; i++) {
         s[i] = -INFINITY;
     }
     for (int v = 0; v < n_variants; v++) {
-        ck_assert(same(variants[v]->exp_sum(s, -INFINITY, 16, p), 0.0f));
-        ck_assert(same(variants[v]->exp_sum(s, 3.0f, 16, p), 0.0f));
-        ck_assert(same(p[7], 0.0f));
+        ck_assert(same(variants[v]->exp_sum(s, 1.0f, -INFINITY, 16, p), 0.0f));
+        ck_assert(same(variants[v]->exp_sum(s, 1.0f, 3.0f, 16, p), 0.0f));
+        ck_assert_uint_eq(p[7], 0);
+    }
+}
+END_TEST
+
+START_TEST(max_passes_over_what_is_no_number)
+{
+    float s[N_MAX];
+    for (int round = 0; round < 200; round++) {
+        int n = 16 * (1 + next_below(N_MAX / 16));
+        float want = -INFINITY;
+        fill_floats(s, N_MAX, 100.0f);
+        for (int i = 0; i < n; i++) {
+            if (round % 4 == 0) s[i] = -INFINITY;
+            if (round % 4 == 1 && next_below(3) == 0) s[i] = NAN;
+            if (s[i] > want) want = s[i];
+        }
+        for (int v = 0; v < n_variants; v++) {
+            ck_assert(same(variants[v]->max(s, n), want));
+        }
     }
 }
 END_TEST
@@ -163,36 +197,58 @@ START_TEST(swiglu_of_every_variant_is_the_scalar_definition)
 }
 END_TEST
 
-/* Every query's chain is the one that it has alone. */
+/* Pointers to n parts of `size` elements each, in an order that is not theirs. */
+static struct kv_parts scatter(const uint16_t *data, size_t size, int n, const uint16_t **at)
+{
+    for (int i = 0; i < n; i++) {
+        at[i] = data + size * (size_t)((i * 5 + 2) % n);
+    }
+    return (struct kv_parts){at, at, n};
+}
+
+static bool is_scattered(int n)
+{
+    return n % 5 != 0; /* 5 then walks over all n */
+}
+
+/* Every query's and block's chain is the one that it has alone. */
 START_TEST(scores_variants_agree_and_are_near_double)
 {
-    enum { QUERIES = 17, STRIDE = 40 };
-    static uint16_t q[QUERIES * HEAD_MAX], k[HEAD_MAX * 16];
-    float out[QUERIES * STRIDE], want[QUERIES][16];
+    enum { QUERIES = 17, BLOCKS_MAX = 9, STRIDE = BLOCKS_MAX * 16 + 8 };
+    static uint16_t q[QUERIES * HEAD_MAX], k[BLOCKS_MAX * HEAD_MAX * 16];
+    static float out[QUERIES * STRIDE], want[QUERIES][BLOCKS_MAX][16];
     for (int round = 0; round < 300; round++) {
         int head_dim = 2 * (1 + next_below(HEAD_MAX / 2)), n = 1 + next_below(QUERIES);
         int kind = round % 2 ? KIND_ORDINARY : next_below(N_KINDS);
+        int n_blocks = 1 + next_below(BLOCKS_MAX);
+        const uint16_t *at[BLOCKS_MAX];
+        if (!is_scattered(n_blocks)) n_blocks++;
         fill_bf16(q, sizeof q / sizeof *q, kind);
         fill_bf16(k, sizeof k / sizeof *k, kind);
-        for (int i = 0; i < n; i++) {
-            variants[0]->scores(q + i * head_dim, 1, k, head_dim, 0.125f, want[i], 16);
+        const struct kv_parts parts = scatter(k, (size_t)head_dim * 16, n_blocks, at);
+        for (int i = 0; i < n * n_blocks; i++) {
+            const struct kv_parts one = {&at[i % n_blocks], &at[i % n_blocks], 1};
+            variants[0]->scores(q + i / n_blocks * head_dim, 1, &one, head_dim,
+                                want[i / n_blocks][i % n_blocks], 16);
         }
         for (int v = 0; v < n_variants; v++) {
-            variants[v]->scores(q, n, k, head_dim, 0.125f, out, STRIDE);
-            for (int i = 0; i < n; i++) {
-                check_same(out + i * STRIDE, want[i], 16, variants[v]->name);
+            variants[v]->scores(q, n, &parts, head_dim, out, STRIDE);
+            for (int i = 0; i < n * n_blocks; i++) {
+                check_same(out + i / n_blocks * STRIDE + i % n_blocks * 16,
+                           want[i / n_blocks][i % n_blocks], 16, variants[v]->name);
             }
         }
-        for (int i = 0; i < 16 * n && kind == KIND_ORDINARY; i++) {
-            int query = i / 16, position = i % 16;
+        for (int i = 0; i < 16 * n * n_blocks && kind == KIND_ORDINARY; i++) {
+            int query = i / 16 / n_blocks, block = i / 16 % n_blocks, position = i % 16;
             double sum = 0, size = 0;
             for (int e = 0; e < head_dim; e++) {
-                double term = (double)num_bf16_to_float(q[query * head_dim + e]) *
-                              (double)num_bf16_to_float(k[(e / 2 * 16 + position) * 2 + e % 2]);
-                sum += 0.125 * term;
-                size += 0.125 * fabs(term);
+                double term =
+                    (double)num_bf16_to_float(q[query * head_dim + e]) *
+                    (double)num_bf16_to_float(at[block][(e / 2 * 16 + position) * 2 + e % 2]);
+                sum += term;
+                size += fabs(term);
             }
-            ck_assert_double_le(fabs((double)want[query][position] - sum),
+            ck_assert_double_le(fabs((double)want[query][block][position] - sum),
                                 head_dim * 0x1p-24 * size);
         }
     }
@@ -201,36 +257,44 @@ END_TEST
 
 START_TEST(weighted_sum_variants_agree_and_are_near_double)
 {
-    enum { QUERIES = 9, P_STRIDE = 2 * PAIRS_MAX + 6, STRIDE = HEAD_MAX + 5 };
-    static uint16_t p[QUERIES * P_STRIDE], value[PAIRS_MAX * HEAD_MAX * 2];
+    enum { QUERIES = 9, BLOCKS_MAX = 9, PAIRS = 8 };
+    enum { P_STRIDE = 2 * BLOCKS_MAX * PAIRS + 6, STRIDE = HEAD_MAX + 5 };
+    static uint16_t p[QUERIES * P_STRIDE], value[BLOCKS_MAX * PAIRS * HEAD_MAX * 2];
     static float start[QUERIES * STRIDE], acc[QUERIES * STRIDE], want[QUERIES * STRIDE];
-    for (int round = 0; round < 100; round++) {
-        int head_dim = 16 * (1 + next_below(HEAD_MAX / 16)), n_pairs = 1 + next_below(PAIRS_MAX);
+    for (int round = 0; round < 200; round++) {
+        int head_dim = 16 * (1 + next_below(HEAD_MAX / 16)), n_pairs = 1 + next_below(PAIRS);
         int kind = round % 2 ? KIND_ORDINARY : next_below(N_KINDS), n = 1 + next_below(QUERIES);
+        int n_blocks = 1 + next_below(BLOCKS_MAX);
+        const uint16_t *at[BLOCKS_MAX];
+        if (!is_scattered(n_blocks)) n_blocks++;
         fill_bf16(p, QUERIES * P_STRIDE, kind);
         fill_bf16(value, sizeof value / sizeof *value, kind);
         fill_floats(start, QUERIES * STRIDE, round % 3 ? 1.0f : 1e-38f);
         memcpy(want, start, sizeof want);
-        for (int i = 0; i < n; i++) {
-            variants[0]->weighted_sum(p + i * P_STRIDE, 0, 1, value, n_pairs, head_dim,
-                                      want + i * STRIDE, 0);
+        const struct kv_parts parts =
+            scatter(value, (size_t)(n_pairs * head_dim * 2), n_blocks, at);
+        for (int i = 0; i < n * n_blocks; i++) {
+            const struct kv_parts one = {&at[i % n_blocks], &at[i % n_blocks], 1};
+            variants[0]->weighted_sum(p + i / n_blocks * P_STRIDE + i % n_blocks * 2 * n_pairs, 0,
+                                      1, &one, n_pairs, head_dim, want + i / n_blocks * STRIDE, 0);
         }
         for (int v = 0; v < n_variants; v++) {
             memcpy(acc, start, sizeof acc);
-            variants[v]->weighted_sum(p, P_STRIDE, n, value, n_pairs, head_dim, acc, STRIDE);
+            variants[v]->weighted_sum(p, P_STRIDE, n, &parts, n_pairs, head_dim, acc, STRIDE);
             check_same(acc, want, QUERIES * STRIDE, variants[v]->name);
         }
-        for (int at = 0; at < n * head_dim && kind == KIND_ORDINARY; at++) {
-            int query = at / head_dim, e = at % head_dim;
+        for (int out = 0; out < n * head_dim && kind == KIND_ORDINARY; out++) {
+            int query = out / head_dim, e = out % head_dim;
             double sum = (double)start[query * STRIDE + e], size = fabs(sum);
-            for (int i = 0; i < 2 * n_pairs; i++) {
+            for (int i = 0; i < 2 * n_pairs * n_blocks; i++) {
+                const uint16_t *v = at[i / (2 * n_pairs)] + i % (2 * n_pairs) / 2 * head_dim * 2;
                 double term = (double)num_bf16_to_float(p[query * P_STRIDE + i]) *
-                              (double)num_bf16_to_float(value[(i / 2 * head_dim + e) * 2 + i % 2]);
+                              (double)num_bf16_to_float(v[2 * e + i % 2]);
                 sum += term;
                 size += fabs(term);
             }
             ck_assert_double_le(fabs((double)want[query * STRIDE + e] - sum),
-                                2 * n_pairs * 0x1p-24 * size);
+                                2 * n_pairs * n_blocks * 0x1p-24 * size);
         }
     }
 }
@@ -258,6 +322,7 @@ int main(void)
     tcase_add_test(tests, exp_edges_are_num_exp);
     tcase_add_test(tests, exp_sum_adds_16_lanes_by_the_fixed_tree);
     tcase_add_test(tests, exp_sum_of_masked_positions_is_zero);
+    tcase_add_test(tests, max_passes_over_what_is_no_number);
     tcase_add_test(tests, rmsnorm_variants_agree_and_are_near_double);
     tcase_add_test(tests, rmsnorm_head_variants_agree_and_are_near_double);
     tcase_add_test(tests, swiglu_of_every_variant_is_the_scalar_definition);

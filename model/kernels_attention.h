@@ -1,0 +1,156 @@
+/* Attention's two products over KV blocks; included by kernels_impl.h. A tile is up to TILE_ROWS queries
+ * against SCORE_BLOCKS blocks of K, or VALUE_VECTORS vectors of V's columns over all blocks, with its
+ * sums in registers; a variant that can keep fewer runs the chains block by block. */
+#pragma once
+
+#ifndef OWN_ATTENTION_TILES
+
+INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_dots *d)
+{
+    for (int b = 0; b < n_blocks; b++) {
+        float *out = d->out + b * KERNEL_LANES;
+        const struct dots dots = {.w = d->k[b],
+                                  .w_step = VECTOR_STEP,
+                                  .x = d->q,
+                                  .x_stride = d->q_stride,
+                                  .n_pairs = d->n_pairs,
+                                  .acc = out,
+                                  .acc_stride = d->out_stride,
+                                  .near = d->ahead[b],
+                                  .near_step = VECTOR_STEP,
+                                  .far = d->k[b]};
+        for (int i = 0; i < n_queries; i++) {
+            memset(out + (size_t)i * d->out_stride, 0, sizeof(float) * KERNEL_LANES);
+        }
+        dot_tile(n_queries, 1, &dots);
+    }
+}
+
+INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_dots *d)
+{
+    for (int b = 0; b < d->n_blocks; b++) {
+        for (int v = 0; v < n_vectors; v++) {
+            size_t at = d->first + (size_t)(v * VECTOR_STEP);
+            const struct dots dots = {.w = d->v[b] + at,
+                                      .w_step = d->step,
+                                      .x = d->p + 2 * b * d->n_pairs,
+                                      .x_stride = d->p_stride,
+                                      .n_pairs = d->n_pairs,
+                                      .acc = d->acc + v * KERNEL_LANES,
+                                      .acc_stride = d->acc_stride,
+                                      .near = d->ahead[b] + at,
+                                      .near_step = d->step,
+                                      .far = d->v[b]};
+            dot_tile(n_queries, 1, &dots);
+        }
+    }
+}
+
+#endif
+
+typedef void score_fn(const struct score_dots *d);
+typedef void value_fn(const struct value_dots *d);
+
+#define ATTENTION_TILE(queries)                                 \
+    static void score_##queries(const struct score_dots *d)     \
+    {                                                           \
+        score_tile(queries, SCORE_BLOCKS, d);                   \
+    }                                                           \
+    static void score_one_##queries(const struct score_dots *d) \
+    {                                                           \
+        score_tile(queries, 1, d);                              \
+    }                                                           \
+    static void value_##queries(const struct value_dots *d)     \
+    {                                                           \
+        value_tile(queries, VALUE_VECTORS, d);                  \
+    }                                                           \
+    static void value_one_##queries(const struct value_dots *d) \
+    {                                                           \
+        value_tile(queries, 1, d);                              \
+    }
+
+ATTENTION_TILE(1)
+ATTENTION_TILE(2)
+#if TILE_ROWS >= 4
+ATTENTION_TILE(3)
+ATTENTION_TILE(4)
+#endif
+#if TILE_ROWS >= 7
+ATTENTION_TILE(5)
+ATTENTION_TILE(6)
+ATTENTION_TILE(7)
+#endif
+
+static const struct {
+    score_fn *score, *score_one; /* SCORE_BLOCKS blocks, one */
+    value_fn *value, *value_one; /* VALUE_VECTORS vectors, one */
+} attention_tiles[TILE_ROWS + 1] = {
+    [1] = {score_1, score_one_1, value_1, value_one_1},
+    [2] = {score_2, score_one_2, value_2, value_one_2},
+#if TILE_ROWS >= 4
+    [3] = {score_3, score_one_3, value_3, value_one_3},
+    [4] = {score_4, score_one_4, value_4, value_one_4},
+#endif
+#if TILE_ROWS >= 7
+    [5] = {score_5, score_one_5, value_5, value_one_5},
+    [6] = {score_6, score_one_6, value_6, value_one_6},
+    [7] = {score_7, score_one_7, value_7, value_one_7},
+#endif
+};
+
+/* The blocks stay in the first-level cache while tile after tile of queries passes over them; the first
+ * of them prefetches. */
+static void scores(const uint16_t *q, int n_queries, const struct kv_parts *k, int head_dim,
+                   float *out, size_t out_stride)
+{
+    int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
+    unsigned mode = dots_begin();
+    for (int b = 0, n; b < k->n; b += n) {
+        n = k->n - b >= SCORE_BLOCKS ? SCORE_BLOCKS : 1;
+        struct score_dots d = {.k = k->at + b,
+                               .ahead = k->ahead + b,
+                               .q = q,
+                               .q_stride = (size_t)head_dim,
+                               .n_pairs = head_dim / 2,
+                               .out = out + b * KERNEL_LANES,
+                               .out_stride = out_stride};
+        for (int i = 0; i < n_tiles; i++) {
+            int queries = share_size(n_queries, n_tiles, i);
+            (n == SCORE_BLOCKS ? attention_tiles[queries].score
+                               : attention_tiles[queries].score_one)(&d);
+            d.q += (size_t)queries * d.q_stride;
+            d.out += (size_t)queries * out_stride;
+            d.ahead = d.k;
+        }
+    }
+    dots_end(mode);
+}
+
+static void weighted_sum(const uint16_t *p, size_t p_stride, int n_queries,
+                         const struct kv_parts *v, int n_pairs, int head_dim, float *acc,
+                         size_t acc_stride)
+{
+    const int wide = VALUE_VECTORS * KERNEL_LANES;
+    int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
+    unsigned mode = dots_begin();
+    for (int i = 0; i < n_tiles; i++) {
+        int queries = share_size(n_queries, n_tiles, i);
+        for (int e = 0, n; e < head_dim; e += n) {
+            n = head_dim - e >= wide ? wide : KERNEL_LANES;
+            const struct value_dots d = {.v = v->at,
+                                         .ahead = i == 0 ? v->ahead : v->at,
+                                         .first = 2 * (size_t)e,
+                                         .step = 2 * (size_t)head_dim,
+                                         .n_blocks = v->n,
+                                         .n_pairs = n_pairs,
+                                         .p = p,
+                                         .p_stride = p_stride,
+                                         .acc = acc + e,
+                                         .acc_stride = acc_stride};
+            (n == wide ? attention_tiles[queries].value : attention_tiles[queries].value_one)(&d);
+        }
+        p += (size_t)queries * p_stride;
+        acc += (size_t)queries * acc_stride;
+    }
+    dots_end(mode);
+}
