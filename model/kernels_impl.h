@@ -410,9 +410,9 @@ static float exp_sum(const float *s, float max, int n, float *p)
 }
 
 /* The table of the variant that includes this. */
-#define KERNELS_TABLE(text)                                                                   \
+#define KERNELS_TABLE(text, integers)                                                         \
     {                                                                                         \
         .name = (text), .matmul = matmul, .dot_step = dot_step, .rmsnorm = rmsnorm,           \
         .rmsnorm_head = rmsnorm_head, .swiglu = swiglu, .scores = scores, .exp_sum = exp_sum, \
-        .weighted_sum = weighted_sum                                                          \
+        .weighted_sum = weighted_sum, .quant = (integers)                                     \
     }
