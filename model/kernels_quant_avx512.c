@@ -9,6 +9,13 @@
 
 #define QUANT_TILE_ROWS 8
 
+/* Activations are read anew for each vector, as memory operands: kept in registers for two, they push
+ * the accumulators out. */
+INLINE_ALWAYS void forget_loads(void)
+{
+    __asm__ volatile("" ::: "memory");
+}
+
 INLINE_ALWAYS __m512 scales_load(const uint8_t *scales)
 {
     __m256i bf16 = _mm256_loadu_si256((const __m256i *)(const void *)scales);
@@ -81,6 +88,7 @@ INLINE_ALWAYS void quant_tile(int n_rows, enum weight_form form, const struct qu
         for (int v = 0; v < QUANT_VECTORS; v++) {
             __m512i sum[QUANT_TILE_ROWS];
             quant_prefetch(&near, &far, d);
+            forget_loads();
             group_sums(n_rows, form, sum, w, x, d->x_stride);
             w += vector_bytes;
             __m512 w_scale = scales_load(scales + 32 * v);
