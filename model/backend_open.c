@@ -23,14 +23,22 @@ bool backend_device_is_known(const char *device)
     return strcmp(device, "cpu") == 0 || parse_cuda(device, &ordinal);
 }
 
+bool backend_weights_is_known(const char *weights)
+{
+    struct error err;
+    enum weight_form form;
+    return strcmp(weights, "fp8") == 0 || weight_form_find(&form, weights, &err) == 0;
+}
+
 static int open_cpu(struct backend **be, const struct backend_options *options, struct error *err)
 {
-    const struct backend_cpu_options cpu = {options->kernels, options->n_threads};
-    if (strcmp(options->weights, "bf16") != 0) {
-        return error_set(err, ERR_UNSUPPORTED, "--weights %s: the CPU has bf16 alone",
-                         options->weights);
+    struct backend_cpu_options cpu = {.kernels = options->kernels, .n_threads = options->n_threads};
+    if (strcmp(options->weights, "fp8") == 0) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "--weights fp8: the CPU has bf16, int8 and int4; fp8 needs --device cuda");
     }
-    return backend_cpu_open(be, &cpu, err);
+    int rc = weight_form_find(&cpu.form, options->weights, err);
+    return rc ? rc : backend_cpu_open(be, &cpu, err);
 }
 
 #ifdef OUTRIDER_CUDA
@@ -45,7 +53,8 @@ static int open_cuda(struct backend **be, const struct backend_options *options,
     if (strcmp(options->weights, "fp8") == 0) {
         cuda.weights = CUDA_WEIGHTS_FP8;
     } else if (strcmp(options->weights, "bf16") != 0) {
-        return error_set(err, ERR_ARGUMENT, "--weights %s: expected bf16 or fp8", options->weights);
+        return error_set(err, ERR_ARGUMENT, "--weights %s: a GPU has bf16 and fp8",
+                         options->weights);
     }
     return backend_cuda_open(be, &cuda, err);
 }
