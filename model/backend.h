@@ -100,6 +100,7 @@ struct backend;
 struct backend_ops {
     const char *name;       /* "cpu" */
     const char *arithmetic; /* "cpu-bf16", "cpu-int8" */
+    enum weight_form form;  /* of its matrices, where it is stored so; bf16 stands for the rest */
     bool is_host;           /* its memory is host memory */
     /* What runs it: "avx512", "sm90", ... */
     const char *(*kernels)(const struct backend *be);

@@ -10,7 +10,7 @@ static const struct argp_option entries[] = {
     {"device", OPT_DEVICE, "NAME", 0, "cpu, cuda (GPU of the rank's number) or cuda:N; default cpu",
      0},
     {"weights", OPT_WEIGHTS, "FORM", 0,
-     "bf16; on the CPU also int8, int4; on GPUs also fp8; default bf16", 0},
+     "bf16; on the CPU also int8, int4; on GPUs also fp8; default: as the model is stored", 0},
     {"kernels", OPT_KERNELS, "NAME", 0,
      "of the CPU: auto, avx512, avx2 or plain: same bits; default auto", 0},
     {"no-graphs", OPT_NO_GRAPHS, NULL, 0, "GPU steps are launched kernel by kernel, not replayed",
@@ -61,6 +61,5 @@ const struct argp backend_argp = {.options = entries, .parser = parse_option};
 
 void backend_options_init(struct backend_options *options)
 {
-    *options = (struct backend_options){
-        .device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1};
+    *options = (struct backend_options){.device = "cpu", .kernels = "auto", .n_threads = 1};
 }

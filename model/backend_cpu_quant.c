@@ -23,7 +23,6 @@ struct quant_pack_job {
 static void fill_column(void *arg, int column, int k, int n, int8_t *q, uint16_t *scales)
 {
     const struct quant_pack_job *job = arg;
-    uint16_t values[QUANT_PACK_K] = {0};
     for (int i = 0; i < job->source->n_parts; i++) {
         const struct matrix_part *part = &job->source->parts[i];
         if (column >= part->n_rows) {
@@ -31,12 +30,12 @@ static void fill_column(void *arg, int column, int k, int n, int8_t *q, uint16_t
             continue;
         }
         int row = part->first_row + column;
-        if (row < part->weight.n_rows) {
-            weight_read_bf16(&part->weight, row, part->first_col + k, n, values);
-        }
-        break;
+        if (row >= part->weight.n_rows) break;
+        weight_read_groups(&part->weight, job->packed.form, row, part->first_col + k, n, q, scales);
+        return;
     }
-    quant_weights(job->packed.form, values, n, q, scales);
+    memset(q, 0, (size_t)n);
+    memset(scales, 0, sizeof *scales * (size_t)((n + QUANT_GROUP - 1) / QUANT_GROUP));
 }
 
 static void pack_member(void *arg, int member, int n_members)
@@ -181,6 +180,7 @@ static void quant_matmul_slices(struct backend *be, const struct matrix *slices,
 int cpu_quant_install(struct backend_cpu *cpu, enum weight_form form, struct error *err)
 {
     cpu->form = form;
+    cpu->ops.form = form;
     cpu->ops.arithmetic = form == WEIGHTS_INT8 ? "cpu-int8" : "cpu-int4";
     cpu->ops.matrix_open = quant_matrix_open;
     cpu->ops.matmul = quant_matmul;

@@ -73,12 +73,27 @@ static int open_cuda(struct backend **be, const struct backend_options *options,
 
 #endif
 
+/* A model that is stored in a form of its own has no other. */
+static int resolve_weights(struct backend_options *options, struct error *err)
+{
+    const char *stored = weight_form_name(options->stored);
+    if (!options->weights) options->weights = stored;
+    if (options->stored == WEIGHTS_BF16 || strcmp(options->weights, stored) == 0) return 0;
+    return error_set(err, ERR_ARGUMENT,
+                     "--weights %s: the model is stored in %s and has no other weights; leave the "
+                     "option out, or take the model it was made from",
+                     options->weights, stored);
+}
+
 int backend_open(struct backend **be, const struct backend_options *options, struct error *err)
 {
     int ordinal;
+    struct backend_options resolved = *options;
     *be = NULL;
-    if (strcmp(options->device, "cpu") == 0) return open_cpu(be, options, err);
-    if (parse_cuda(options->device, &ordinal)) return open_cuda(be, options, ordinal, err);
+    int rc = resolve_weights(&resolved, err);
+    if (rc) return rc;
+    if (strcmp(options->device, "cpu") == 0) return open_cpu(be, &resolved, err);
+    if (parse_cuda(options->device, &ordinal)) return open_cuda(be, &resolved, ordinal, err);
     return error_set(err, ERR_ARGUMENT, "--device %s: expected cpu, cuda or cuda:N",
                      options->device);
 }
