@@ -46,7 +46,7 @@ struct agree_pair {
 static inline int agree_open_side(struct agree_side *side, const char *name, int n_tokens,
                                   int n_threads, struct error *err)
 {
-    const struct backend_cpu_options cpu = {"auto", n_threads};
+    const struct backend_cpu_options cpu = {"auto", n_threads, WEIGHTS_BF16};
     const struct model_options options = {
         .n_kv_blocks = AGREE_TEXTS * ((n_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS),
         .max_tokens = AGREE_TEXTS,

@@ -74,7 +74,9 @@ static int side_open(struct side *side, const char *name, const struct backend_o
                                      .max_rows = K_MAX + 1,
                                      .max_lanes = 1};
     TRY(checkpoint_open(&side->ck, name, err));
-    TRY(backend_open(&side->be, backend, err));
+    struct backend_options stored = *backend;
+    stored.stored = checkpoint_config(side->ck)->stored;
+    TRY(backend_open(&side->be, &stored, err));
     TRY(model_open(&side->model, side->ck, comm_single(), side->be, &mo, err));
 out:
     return rc;

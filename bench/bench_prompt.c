@@ -90,7 +90,9 @@ static int run(const struct settings *s, struct error *err)
     TRY(mem_array(&tokens, (size_t)s->n_tokens, sizeof *tokens, err));
     TRY(mem_array(&blocks, (size_t)n_blocks, sizeof *blocks, err));
     TRY(checkpoint_open(&ck, s->model, err));
-    TRY(backend_open(&be, &s->backend, err));
+    struct backend_options options_of_model = s->backend;
+    options_of_model.stored = checkpoint_config(ck)->stored;
+    TRY(backend_open(&be, &options_of_model, err));
     TRY(model_open(&model, ck, comm_single(), be, &mo, err));
     for (int i = 0; i < s->n_tokens; i++) {
         tokens[i] =

@@ -159,6 +159,7 @@ int main(int argc, char **argv)
                                      .max_rows = ROWS_MAX,
                                      .max_lanes = 1};
     TRY(checkpoint_open(&ck, s.model, &err));
+    s.backend.stored = checkpoint_config(ck)->stored;
     TRY(backend_open(&be, &s.backend, &err));
     TRY(model_open(&model, ck, comm_single(), be, &mo, &err));
     TRY(read_context(model, &s, blocks, tokens, &err));

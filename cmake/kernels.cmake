@@ -6,7 +6,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_definitions(outrider_model PRIVATE OUTRIDER_X86=1)
   set_source_files_properties(model/kernels_avx512.c PROPERTIES COMPILE_OPTIONS
     "-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512bf16;-mfma;-mavx2;-mf16c;-falign-loops=64;${KERNEL_OPTIONS}")
-  set_source_files_properties(model/kernels_avx2.c PROPERTIES COMPILE_OPTIONS
+  set_source_files_properties(model/kernels_quant_avx512.c PROPERTIES COMPILE_OPTIONS
+    "-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mfma;-mavx2;-falign-loops=64;${KERNEL_OPTIONS}")
+  set_source_files_properties(model/kernels_avx2.c model/kernels_quant_avx2.c PROPERTIES COMPILE_OPTIONS
     "-mavx2;-mfma;-mf16c;${KERNEL_OPTIONS}")
 endif()
-set_source_files_properties(model/kernels_plain.c model/kernels.c PROPERTIES COMPILE_OPTIONS "${KERNEL_OPTIONS}")
+set_source_files_properties(model/kernels_plain.c model/kernels_quant_plain.c model/kernels.c model/quant.c
+  PROPERTIES COMPILE_OPTIONS "${KERNEL_OPTIONS}")

@@ -62,7 +62,8 @@ int drafter_open(struct drafter **drafter, const struct drafter_options *options
     TRY(mem_array(&d->best, (size_t)d->options.support, sizeof *d->best, err));
     TRY(mem_array(&d->scratch, (size_t)d->options.support, sizeof *d->scratch, err));
     TRY(mem_array(&d->logits, (size_t)d->options.support, sizeof *d->logits, err));
-    TRY(backend_open(&d->backend, &options->backend, err));
+    d->options.backend.stored = cfg->stored;
+    TRY(backend_open(&d->backend, &d->options.backend, err));
     TRY(model_open(&d->model, d->checkpoint, comm_single(), d->backend, &mo, err));
     *drafter = d;
     d = NULL;

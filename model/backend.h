@@ -99,7 +99,8 @@ struct backend;
 
 struct backend_ops {
     const char *name;       /* "cpu" */
-    const char *arithmetic; /* "cpu-bf16" */
+    const char *arithmetic; /* "cpu-bf16", "cpu-int8" */
+    enum weight_form form;  /* of its matrices, where it is stored so; bf16 stands for the rest */
     bool is_host;           /* its memory is host memory */
     /* What runs it: "avx512", "sm90", ... */
     const char *(*kernels)(const struct backend *be);
@@ -182,6 +183,7 @@ size_t kv_layer_bytes(const struct attention_shape *shape, int n_blocks);
 struct backend_cpu_options {
     const char *kernels; /* "auto", "avx512", "avx2", "plain" */
     int n_threads;       /* >= 1 */
+    enum weight_form form;
 };
 
 int backend_cpu_open(struct backend **be, const struct backend_cpu_options *options,

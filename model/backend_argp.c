@@ -9,7 +9,8 @@ enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS, OPT_NO_GRAPHS, OPT_ALL_REDUC
 static const struct argp_option entries[] = {
     {"device", OPT_DEVICE, "NAME", 0, "cpu, cuda (GPU of the rank's number) or cuda:N; default cpu",
      0},
-    {"weights", OPT_WEIGHTS, "FORM", 0, "bf16, on GPUs also fp8; default bf16", 0},
+    {"weights", OPT_WEIGHTS, "FORM", 0,
+     "bf16; on the CPU also int8, int4; on GPUs also fp8; default: as the model is stored", 0},
     {"kernels", OPT_KERNELS, "NAME", 0,
      "of the CPU: auto, avx512, avx2 or plain: same bits; default auto", 0},
     {"no-graphs", OPT_NO_GRAPHS, NULL, 0, "GPU steps are launched kernel by kernel, not replayed",
@@ -32,8 +33,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         options->device = arg;
         return 0;
     case OPT_WEIGHTS:
-        if (strcmp(arg, "bf16") != 0 && strcmp(arg, "fp8") != 0) {
-            argp_failure(state, 2, 0, "--weights %s: expected bf16 or fp8", arg);
+        if (!backend_weights_is_known(arg)) {
+            argp_failure(state, 2, 0, "--weights %s: expected bf16, int8, int4 or fp8", arg);
         }
         options->weights = arg;
         return 0;
@@ -60,6 +61,5 @@ const struct argp backend_argp = {.options = entries, .parser = parse_option};
 
 void backend_options_init(struct backend_options *options)
 {
-    *options = (struct backend_options){
-        .device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1};
+    *options = (struct backend_options){.device = "cpu", .kernels = "auto", .n_threads = 1};
 }

@@ -10,5 +10,5 @@
 
 extern const struct argp backend_argp;
 
-/* cpu, bf16, auto, one thread, rank 0. */
+/* cpu, weights as stored, auto, one thread, rank 0. */
 void backend_options_init(struct backend_options *options);

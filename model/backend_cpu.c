@@ -191,8 +191,8 @@ static void run_matmul(struct backend_cpu *cpu, struct matmul_job *job)
     }
 }
 
-void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,
-                float *out, size_t out_stride, int n)
+static void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in,
+                       size_t in_stride, float *out, size_t out_stride, int n)
 {
     struct matmul_job job = {.matrices = m,
                              .n_matrices = 1,
@@ -240,6 +240,7 @@ static void cpu_close(struct backend *be)
     if (!be) return;
     struct backend_cpu *cpu = backend_cpu_of(be);
     team_close(cpu->team);
+    if (cpu->groups) mem_pages_free(cpu->groups, cpu_quant_bytes());
     free(cpu->scratch);
     free(cpu);
 }
@@ -279,7 +280,9 @@ int backend_cpu_open(struct backend **be, const struct backend_cpu_options *opti
     struct backend_cpu *cpu = NULL;
     *be = NULL;
     TRY(mem_array(&cpu, 1, sizeof *cpu, err));
-    cpu->base.ops = &cpu_ops;
+    cpu->ops = cpu_ops;
+    cpu->base.ops = &cpu->ops;
+    if (options->form != WEIGHTS_BF16) TRY(cpu_quant_install(cpu, options->form, err));
     TRY(kernels_find(&cpu->kernels, options->kernels, err));
     TRY(team_open(&cpu->team, options->n_threads, TEAM_SPIN_US, err));
     TRY(mem_array(&cpu->scratch, (size_t)options->n_threads * CPU_SCRATCH_FLOATS,

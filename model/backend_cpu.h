@@ -5,6 +5,9 @@
 
 struct backend_cpu {
     struct backend base;
+    struct backend_ops ops; /* of base: some depend on the form of the weights */
+    enum weight_form form;
+    struct quant_group *groups; /* quantized rows of a matmul; NULL with bf16 */
     const struct kernels *kernels;
     struct team *team;
     float *scratch; /* [n_threads][CPU_SCRATCH_FLOATS] */
@@ -24,8 +27,10 @@ static inline struct backend_cpu *backend_cpu_of(struct backend *be)
     return (struct backend_cpu *)be;
 }
 
-void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,
-                float *out, size_t out_stride, int n);
+/* backend_cpu_quant.c: gives weights of 8 or 4 bits their operations and their memory. Errors:
+ * ERR_NO_MEMORY. */
+int cpu_quant_install(struct backend_cpu *cpu, enum weight_form form, struct error *err);
+size_t cpu_quant_bytes(void); /* of groups */
 
 /* backend_cpu_rows.c */
 void cpu_embed(struct backend *be, const struct backend_step *step, float *x);

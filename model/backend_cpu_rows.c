@@ -85,7 +85,7 @@ void cpu_matmul_swiglu(struct backend *be, const struct matrix *m, const float *
 {
     int ffn_dim = m->n_out / 2;
     struct rows_job job = {.out = gate_up, .weight = bias, .h = h, .n = n, .dim = ffn_dim};
-    cpu_matmul(be, m, in, (size_t)m->n_in, gate_up, (size_t)m->n_out, n);
+    be->ops->matmul(be, m, in, (size_t)m->n_in, gate_up, (size_t)m->n_out, n);
     run_rows(backend_cpu_of(be), swiglu_member, &job, (size_t)n * (size_t)ffn_dim);
 }
 

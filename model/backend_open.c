@@ -23,14 +23,22 @@ bool backend_device_is_known(const char *device)
     return strcmp(device, "cpu") == 0 || parse_cuda(device, &ordinal);
 }
 
+bool backend_weights_is_known(const char *weights)
+{
+    struct error err;
+    enum weight_form form;
+    return strcmp(weights, "fp8") == 0 || weight_form_find(&form, weights, &err) == 0;
+}
+
 static int open_cpu(struct backend **be, const struct backend_options *options, struct error *err)
 {
-    const struct backend_cpu_options cpu = {options->kernels, options->n_threads};
-    if (strcmp(options->weights, "bf16") != 0) {
-        return error_set(err, ERR_UNSUPPORTED, "--weights %s: the CPU has bf16 alone",
-                         options->weights);
+    struct backend_cpu_options cpu = {.kernels = options->kernels, .n_threads = options->n_threads};
+    if (strcmp(options->weights, "fp8") == 0) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "--weights fp8: the CPU has bf16, int8 and int4; fp8 needs --device cuda");
     }
-    return backend_cpu_open(be, &cpu, err);
+    int rc = weight_form_find(&cpu.form, options->weights, err);
+    return rc ? rc : backend_cpu_open(be, &cpu, err);
 }
 
 #ifdef OUTRIDER_CUDA
@@ -45,7 +53,8 @@ static int open_cuda(struct backend **be, const struct backend_options *options,
     if (strcmp(options->weights, "fp8") == 0) {
         cuda.weights = CUDA_WEIGHTS_FP8;
     } else if (strcmp(options->weights, "bf16") != 0) {
-        return error_set(err, ERR_ARGUMENT, "--weights %s: expected bf16 or fp8", options->weights);
+        return error_set(err, ERR_ARGUMENT, "--weights %s: a GPU has bf16 and fp8",
+                         options->weights);
     }
     return backend_cuda_open(be, &cuda, err);
 }
@@ -64,12 +73,27 @@ static int open_cuda(struct backend **be, const struct backend_options *options,
 
 #endif
 
+/* A model that is stored in a form of its own has no other. */
+static int resolve_weights(struct backend_options *options, struct error *err)
+{
+    const char *stored = weight_form_name(options->stored);
+    if (!options->weights) options->weights = stored;
+    if (options->stored == WEIGHTS_BF16 || strcmp(options->weights, stored) == 0) return 0;
+    return error_set(err, ERR_ARGUMENT,
+                     "--weights %s: the model is stored in %s and has no other weights; leave the "
+                     "option out, or take the model it was made from",
+                     options->weights, stored);
+}
+
 int backend_open(struct backend **be, const struct backend_options *options, struct error *err)
 {
     int ordinal;
+    struct backend_options resolved = *options;
     *be = NULL;
-    if (strcmp(options->device, "cpu") == 0) return open_cpu(be, options, err);
-    if (parse_cuda(options->device, &ordinal)) return open_cuda(be, options, ordinal, err);
+    int rc = resolve_weights(&resolved, err);
+    if (rc) return rc;
+    if (strcmp(options->device, "cpu") == 0) return open_cpu(be, &resolved, err);
+    if (parse_cuda(options->device, &ordinal)) return open_cuda(be, &resolved, ordinal, err);
     return error_set(err, ERR_ARGUMENT, "--device %s: expected cpu, cuda or cuda:N",
                      options->device);
 }

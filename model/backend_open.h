@@ -4,10 +4,11 @@
 #include "model/backend.h"
 
 struct backend_options {
-    const char *device;  /* "cpu"; "cuda": the GPU of number rank % GPUs; "cuda:N" */
-    const char *weights; /* "bf16"; "fp8" on GPUs */
-    const char *kernels; /* of the CPU: "auto", "avx512", "avx2", "plain" */
-    int n_threads;       /* of the CPU, >= 1 */
+    const char *device;      /* "cpu"; "cuda": the GPU of number rank % GPUs; "cuda:N" */
+    const char *weights;     /* "bf16"; "int8", "int4" on the CPU; "fp8" on GPUs; NULL: as stored */
+    enum weight_form stored; /* of the model; to be set when it is known */
+    const char *kernels;     /* of the CPU: "auto", "avx512", "avx2", "plain" */
+    int n_threads;           /* of the CPU, >= 1 */
     int rank;
     bool no_graphs;  /* of a GPU: every step is launched kernel by kernel */
     bool all_reduce; /* of GPUs: NCCL's own sum; the arithmetic's name says so */
@@ -19,3 +20,5 @@ int backend_open(struct backend **be, const struct backend_options *options, str
 
 /* True for "cpu", "cuda" and "cuda:N": for option parsers. */
 bool backend_device_is_known(const char *device);
+/* True for "bf16", "int8", "int4" and "fp8". */
+bool backend_weights_is_known(const char *weights);

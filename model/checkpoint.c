@@ -36,7 +36,7 @@ static int tensor_by_name(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-static const struct tensor *find_tensor(const struct checkpoint *ck, const char *name)
+const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name)
 {
     struct tensor wanted = {.name = name};
     if (!ck->n_tensors) return NULL;
@@ -88,7 +88,10 @@ static int find_in_file(const struct checkpoint *ck, const struct tensor *tensor
 int checkpoint_find(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,
                     struct weight *weight, struct error *err)
 {
-    const struct tensor *tensor = find_tensor(ck, name);
+    if (checkpoint_is_packed(ck, name)) {
+        return checkpoint_find_packed(ck, name, n_rows, n_cols, weight, err);
+    }
+    const struct tensor *tensor = checkpoint_tensor(ck, name);
     if (!tensor) {
         return error_set(err, ERR_FORMAT, "%s lacks the tensor %.100s", ck->name, name);
     }
@@ -144,6 +147,11 @@ static void hash_weight(XXH3_state_t *state, const struct weight *weight)
                        (double)weight->mean);
     XXH3_64bits_update(state, text, (size_t)len);
     if (!weight->data) return;
+    if (weight->scales) {
+        hash_samples(state, weight->data, weight_packed_bytes(weight));
+        hash_samples(state, weight->scales, weight_scale_bytes(weight));
+        return;
+    }
     size_t n = (size_t)weight->n_rows * (size_t)weight->n_cols;
     hash_samples(state, weight->data, n * dtype_bytes(weight->dtype));
 }

@@ -93,5 +93,15 @@ bool checkpoint_named_shape(const char *name, struct model_config *cfg);
 /* The names, separated by ", ", for an error text. */
 void checkpoint_shape_names(char *text, size_t text_bytes);
 
+/* NULL when there is none. */
+const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name);
+
+/* checkpoint_packed.c: whether `name` is stored in packed form; looking it up; bytes of its parts. */
+bool checkpoint_is_packed(const struct checkpoint *ck, const char *name);
+int checkpoint_find_packed(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,
+                           struct weight *weight, struct error *err);
+size_t weight_packed_bytes(const struct weight *weight);
+size_t weight_scale_bytes(const struct weight *weight);
+
 /* Elements first .. first + n of a synthetic tensor as bf16. */
 void synthetic_read_bf16(const struct weight *weight, uint64_t first, size_t n, uint16_t *out);

@@ -304,6 +304,7 @@ static int read_all(struct reading *in, struct error *err)
     TRY(read_biases(in, err));
     TRY(read_window(in, err));
     TRY(config_read_rope(cfg, in->root, in->origin, err));
+    TRY(config_read_quantization(cfg, in->root, in->origin, err));
     cfg->bos_id = -1;
     TRY(json_read_int(in->root, "bos_token_id", 0, cfg->vocab_size - 1, &cfg->bos_id, in->origin,
                       err));

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "model/quant.h"
 
 enum { CONFIG_EOS_MAX = 16, CONFIG_NAME_BYTES = 64 };
 
@@ -38,9 +39,11 @@ struct model_config {
     bool qkv_bias; /* Qwen 2; llama's attention_bias sets o_bias too */
     bool o_bias;
     bool mlp_bias;
-    bool qk_norm;       /* Qwen 3: RMSNorm over each head before rope */
-    int sliding_window; /* 0 = none; longer contexts are refused, not approximated */
-    int bos_id;         /* -1 = none */
+    bool qk_norm;            /* Qwen 3: RMSNorm over each head before rope */
+    int sliding_window;      /* 0 = none; longer contexts are refused, not approximated */
+    enum weight_form stored; /* the matrices of the layers; bf16 stands for f16 and f32 too */
+    int stored_group;        /* k that share a scale; a multiple of 32, 0 with bf16 */
+    int bos_id;              /* -1 = none */
     int n_eos;
     int32_t
         eos_ids[CONFIG_EOS_MAX]; /* union of config.json and generation_config.json, ascending */

@@ -24,7 +24,7 @@ struct key_rule {
     enum rule rule;
 };
 
-/* Read by config.c and config_rope.c. */
+/* Read by config.c, config_rope.c and config_quant.c. */
 static const char *const read_keys[] = {
     "architectures",
     "model_type",
@@ -48,6 +48,7 @@ static const char *const read_keys[] = {
     "rope_scaling",
     "rope_parameters",
     "original_max_position_embeddings",
+    "quantization_config",
     "bos_token_id",
     "eos_token_id",
 };
@@ -157,7 +158,6 @@ static const struct key_rule switches[] = {
     {"pretraining_tp", RULE_ONE},
     {"pruned_heads", RULE_EMPTY},
     {"qk_layernorm", RULE_FALSE},
-    {"quantization_config", RULE_NULL},
     {"query_pre_attn_scalar", RULE_NULL},
     {"residual_multiplier", RULE_ONE},
     {"rope_interleaved", RULE_FALSE},

@@ -16,7 +16,7 @@ static const struct kernels *avx512_if_able(void)
 {
     bool able = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                __builtin_cpu_supports("avx512bf16");
+                __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
     return able ? &kernels_avx512 : NULL;
 }
 

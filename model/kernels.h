@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "model/kernels_quant.h"
 
 enum {
     KERNEL_LANES = 16,   /* columns of a vector: one output each */
@@ -74,6 +75,8 @@ struct kernels {
     void (*weighted_sum)(const uint16_t *p, size_t p_stride, int n_queries,
                          const struct kv_parts *v, int n_pairs, int head_dim, float *acc,
                          size_t acc_stride);
+
+    const struct kernels_quant *quant; /* of the same instruction set */
 };
 
 /* The tables; the first two exist in x86 builds only. Which of them a CPU can run, kernels_find knows. */

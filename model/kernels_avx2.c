@@ -85,6 +85,6 @@ static void dots_end(unsigned mode)
 
 #include "model/kernels_impl.h"
 
-const struct kernels kernels_avx2 = KERNELS_TABLE("avx2");
+const struct kernels kernels_avx2 = KERNELS_TABLE("avx2", &kernels_quant_avx2);
 
 #endif

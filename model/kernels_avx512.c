@@ -153,6 +153,6 @@ static void dots_end(unsigned mode)
 
 #include "model/kernels_impl.h"
 
-const struct kernels kernels_avx512 = KERNELS_TABLE("avx512");
+const struct kernels kernels_avx512 = KERNELS_TABLE("avx512", &kernels_quant_avx512);
 
 #endif

@@ -371,9 +371,9 @@ static float max_of(const float *s, int n)
 }
 
 /* The table of the variant that includes this. */
-#define KERNELS_TABLE(text)                                                              \
+#define KERNELS_TABLE(text, integers)                                                    \
     {                                                                                    \
         .name = (text), .matmul = matmul, .dot_step = dot_step, .rmsnorm = rmsnorm,      \
         .rmsnorm_head = rmsnorm_head, .swiglu = swiglu, .scores = scores, .max = max_of, \
-        .exp_sum = exp_sum, .weighted_sum = weighted_sum                                 \
+        .exp_sum = exp_sum, .weighted_sum = weighted_sum, .quant = (integers)            \
     }

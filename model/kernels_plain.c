@@ -28,27 +28,12 @@ static inline float flush(float x)
     return num_bits_to_float(bits & 0x7f800000u ? bits : bits & sign_bit);
 }
 
-/* The sum of a and b in double, rounded to odd: rounding it again to fp32 is right. */
-static double add_to_odd(double a, double b)
-{
-    double sum = a + b;
-    double b_part = sum - a;
-    double rest = (a - (sum - b_part)) + (b - b_part);
-    uint64_t bits;
-    memcpy(&bits, &sum, sizeof bits);
-    if (rest != 0 && rest == rest && !(bits & 1)) {
-        bits = (rest > 0) == (sum > 0) ? bits + 1 : bits - 1;
-        memcpy(&sum, &bits, sizeof sum);
-    }
-    return sum;
-}
-
 /* The fused step by definition: one rounding to 24 bits with any exponent, then zero if the result
  * is below the least normal number. */
 static float step_exact(float acc, float w, float x)
 {
     double product = (double)flush(w) * (double)flush(x);
-    double sum = add_to_odd((double)flush(acc), product);
+    double sum = num_add_to_odd((double)flush(acc), product);
     if (!(sum > -0x1p-100 && sum < 0x1p-100)) return (float)sum;
     float scaled = (float)(sum * 0x1p64);
     if (scaled > -0x1p-62f && scaled < 0x1p-62f) return scaled < 0 || 1 / sum < 0 ? -0.0f : 0.0f;
@@ -165,4 +150,4 @@ static void dots_end(unsigned mode)
 
 #include "model/kernels_impl.h"
 
-const struct kernels kernels_plain = KERNELS_TABLE("plain");
+const struct kernels kernels_plain = KERNELS_TABLE("plain", &kernels_quant_plain);

@@ -34,6 +34,21 @@ static inline uint16_t num_float_to_bf16(float x)
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
+/* The sum of a and b in double, rounded to odd: rounding it again to fp32 is right. */
+static inline double num_add_to_odd(double a, double b)
+{
+    double sum = a + b;
+    double b_part = sum - a;
+    double rest = (a - (sum - b_part)) + (b - b_part);
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    if (rest != 0 && rest == rest && !(bits & 1)) {
+        bits = (rest > 0) == (sum > 0) ? bits + 1 : bits - 1;
+        memcpy(&sum, &bits, sizeof sum);
+    }
+    return sum;
+}
+
 /* IEEE half to float, exact. */
 float num_half_to_float(uint16_t x);
 

@@ -27,7 +27,12 @@ static int add_part(struct loader *ld, struct matrix_source *source, const char 
     struct matrix_part *part = &source->parts[source->n_parts++];
     *part =
         (struct matrix_part){.first_row = first_row, .n_rows = part_rows, .first_col = first_col};
-    return checkpoint_find(ld->ck, name, n_rows, n_cols, &part->weight, ld->err);
+    int rc = checkpoint_find(ld->ck, name, n_rows, n_cols, &part->weight, ld->err);
+    if (rc || !part->weight.scales) return rc;
+    if (first_col % QUANT_GROUP == 0 && source->n_in % QUANT_GROUP == 0) return 0;
+    return error_set(ld->err, ERR_UNSUPPORTED,
+                     "%s: %s is cut into slices of %d, which is no multiple of the group of %d",
+                     checkpoint_name(ld->ck), name, source->n_in, QUANT_GROUP);
 }
 
 static int open_matrix(struct loader *ld, struct matrix *m, const struct matrix_source *source)
@@ -187,6 +192,11 @@ int weights_open(struct model_weights *w, const struct checkpoint *ck, const str
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: width %d and head width %d must be multiples of %d",
                          checkpoint_name(ck), cfg->dim, cfg->head_dim, KERNEL_LANES);
+    }
+    if (cfg->stored != WEIGHTS_BF16 && cfg->stored != be->ops->form) {
+        return error_set(
+            err, ERR_UNSUPPORTED, "%s is stored in %s, which --device %s does not compute in %s",
+            checkpoint_name(ck), weight_form_name(cfg->stored), be->ops->name, be->ops->arithmetic);
     }
     TRY(mem_array(&w->layers, (size_t)cfg->n_layers, sizeof *w->layers, err));
     for (int i = 0; i < cfg->n_layers; i++) {

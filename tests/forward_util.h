@@ -14,6 +14,9 @@
 
 enum { RIG_RANKS_MAX = 8, RIG_TOKENS_MAX = 512, RIG_LANES_MAX = 4, RIG_BLOCKS = 160 };
 
+/* What --weights says of the rigs that are opened next. */
+static const char *rig_weights = "bf16";
+
 struct rig {
     struct checkpoint *ck;
     int n_ranks, n_vocab;
@@ -63,7 +66,7 @@ static inline void *rig_open_rank(void *arg)
     struct rig *rig = r->rig;
     const char *device = getenv("OUTRIDER_TEST_DEVICE");
     const struct backend_options backend = {.device = device ? device : "cpu",
-                                            .weights = "bf16",
+                                            .weights = rig_weights,
                                             .kernels = r->kernels,
                                             .n_threads = r->n_threads,
                                             .no_graphs = getenv("OUTRIDER_TEST_NO_GRAPHS") != NULL};

@@ -91,7 +91,7 @@ out:
 
 int main(int argc, char **argv)
 {
-    const struct backend_cpu_options cpu = {"auto", 1};
+    const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
     const struct model_options options = {.n_kv_blocks = STEP_TOKENS / KV_BLOCK_TOKENS + 1,
                                           .max_tokens = STEP_TOKENS,
                                           .max_rows = 1,

@@ -97,7 +97,7 @@ static void print_hashes(const struct run *run, const struct shard *shard, int n
 static int run_threads(struct run *run, int n_threads, struct error *err)
 {
     const int chunks[] = {1, 7, 64, run->n_tokens};
-    const struct backend_cpu_options cpu = {"auto", n_threads};
+    const struct backend_cpu_options cpu = {"auto", n_threads, WEIGHTS_BF16};
     const struct model_options options = {.n_kv_blocks = run->n_blocks,
                                           .max_tokens = run->n_tokens,
                                           .max_rows = run->n_tokens,

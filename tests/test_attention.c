@@ -36,7 +36,7 @@ static struct backend *open_backend(const char *kernels, int n_threads)
 {
     struct error err;
     struct backend *be = NULL;
-    const struct backend_cpu_options options = {kernels, n_threads};
+    const struct backend_cpu_options options = {kernels, n_threads, WEIGHTS_BF16};
     int rc = backend_cpu_open(&be, &options, &err);
     ck_assert_msg(rc == 0 || rc == ERR_UNSUPPORTED, "%s", err.text);
     return be;

@@ -59,7 +59,7 @@ static void *run_rank(void *arg)
     struct backend *be;
     struct verifier *verifier;
     void *item;
-    const struct backend_cpu_options cpu = {"auto", 1};
+    const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
     ck_assert_int_eq(backend_cpu_open(&be, &cpu, &err), 0);
     ck_assert_int_eq(
         verifier_open(&verifier, rank->group->ck, rank->comm, be, &verifier_options, &err), 0);
@@ -382,7 +382,7 @@ START_TEST(a_lost_device_ends_the_group_instead_of_refusing_a_step)
     struct verifier *verifier;
     struct question question;
     struct step_reply reply;
-    const struct backend_cpu_options cpu = {"auto", 1};
+    const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
     CHECK_OK(checkpoint_open(&ck, TALES, &err));
     CHECK_OK(backend_cpu_open(&be, &cpu, &err));
     const struct backend_ops *ops = be->ops;

@@ -61,7 +61,7 @@ static inline struct backend *rig_cuda(bool records)
 static inline void rig_open(struct rig *rig, int argc, char **argv)
 {
     struct error err = {};
-    struct backend_cpu_options options = {"auto", 1};
+    struct backend_cpu_options options = {"auto", 1, WEIGHTS_BF16};
     *rig = {};
     rig->state = 12345;
     rig->is_small = argc > 1 && strcmp(argv[1], "--small") == 0;
