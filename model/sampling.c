@@ -162,10 +162,10 @@ void sampling_draft_best(struct select_item *items, int n_items,
         one_hot(out, n_items ? items[0].id : 0);
         return;
     }
-    double sum = 0;
+    double sum = 0; /* top-p alone asks for it */
     for (int i = 0; i < n_items; i++) {
         out->p[i] = (float)items[i].score;
-        sum += weight(out->p[i], out->p[0], params->temperature);
+        if (params->top_p < 1) sum += weight(out->p[i], out->p[0], params->temperature);
     }
     bool is_certain;
     int n = sampling_truncate(out->p, n_items, sum, true, params, out->p, &is_certain);

@@ -1,11 +1,16 @@
-/* Bounded selection for best(n) of a slice and for the draft's support. */
+/* Bounded selection for best(n) of a slice and for the draft's support: a scan of the logits that finds
+ * out which blocks can matter at all, then a heap over those. */
 #include "model/select.h"
 
 #include <math.h>
 
 #include "model/variants.h"
 
-enum { BLOCK = 64 };
+enum {
+    BLOCK = 64,
+    BLOCKS_AT_ONCE = 2048, /* 8 KiB of maxima */
+    BOUND_BITS_OPEN = 12   /* a bound is a little low: exactness does not depend on it */
+};
 
 typedef bool item_order(const struct select_item *a, const struct select_item *b);
 
@@ -64,33 +69,69 @@ void select_offer(struct select_heap *heap, double score, int32_t id)
     }
 }
 
-/* Whether any of BLOCK logits is above floor; no early exit, so that it vectorizes. A NaN may count
- * as above. */
-VARIANTS static bool block_has_above(const float *logits, float floor)
+/* tops[b] = the largest key of logits[b * BLOCK ..), n_blocks whole blocks; NaN counts as nothing. No
+ * branch and no exit, so that it vectorizes. */
+VARIANTS static void block_tops(const float *logits, int n_blocks, int32_t *tops)
 {
-    int32_t floor_key = select_order_key(floor), any = 0;
-    for (int i = 0; i < BLOCK; i++) {
-        any |= select_order_key(logits[i]) > floor_key;
+    const int32_t endless = select_order_key(INFINITY);
+    for (int b = 0; b < n_blocks; b++) {
+        int32_t top = INT32_MIN;
+        for (int i = 0; i < BLOCK; i++) {
+            int32_t key = select_order_key(logits[(size_t)b * BLOCK + (size_t)i]);
+            key = key > endless ? INT32_MIN : key;
+            top = key > top ? key : top;
+        }
+        tops[b] = top;
     }
-    return any;
 }
 
-void select_offer_logits(struct select_heap *heap, const float *logits, int n, bool with_masked)
+/* A key that at least n of keys[count] reach, and nearly no other such key is higher: its bits are
+ * found from the highest on, each by one pass that vectorizes. INT32_MIN when count < n. */
+VARIANTS static int32_t bound_of_best(const int32_t *keys, int count, int n)
 {
-    int i = 0;
-    while (i < n) {
-        bool is_full = heap->n == heap->capacity;
-        if (is_full && n - i >= BLOCK &&
-            !block_has_above(logits + i, (float)heap->items[0].score)) {
-            i += BLOCK;
-            continue;
+    uint32_t bound = 0; /* the key less INT32_MIN, so that bits may be added */
+    for (int bit = 31; bit >= BOUND_BITS_OPEN; bit--) {
+        uint32_t higher = bound | 1u << bit;
+        int32_t wanted = (int32_t)(higher ^ 0x80000000u);
+        int n_reach = 0;
+        for (int i = 0; i < count; i++) {
+            n_reach += keys[i] >= wanted;
         }
-        int end = n - i < BLOCK ? n : i + BLOCK;
-        for (; i < end; i++) {
-            bool is_offered = with_masked || logits[i] > -INFINITY;
-            if (is_offered) select_offer(heap, (double)logits[i], i);
+        bound = n_reach >= n ? higher : bound;
+    }
+    int32_t key = (int32_t)(bound ^ 0x80000000u);
+    return key == 0 ? -1 : key; /* -0 ties with 0 */
+}
+
+static void offer_run(struct select_heap *heap, const float *logits, int begin, int end,
+                      bool with_masked)
+{
+    for (int i = begin; i < end; i++) {
+        bool is_offered = with_masked || logits[i] > -INFINITY;
+        if (is_offered && select_wants(heap, (double)logits[i])) {
+            select_offer(heap, (double)logits[i], i);
         }
     }
+}
+
+/* At least `capacity` logits reach a bound of the blocks' maxima, so a block that does not holds none
+ * of the best: a random row of 128,256 is read once, and about as many blocks again as are kept. */
+void select_offer_logits(struct select_heap *heap, const float *logits, int n, bool with_masked)
+{
+    int32_t tops[BLOCKS_AT_ONCE];
+    int at = 0;
+    while (n - at >= BLOCK) {
+        int n_blocks = (n - at) / BLOCK < BLOCKS_AT_ONCE ? (n - at) / BLOCK : BLOCKS_AT_ONCE;
+        block_tops(logits + at, n_blocks, tops);
+        int32_t bound = bound_of_best(tops, n_blocks, heap->capacity);
+        for (int b = 0; b < n_blocks; b++, at += BLOCK) {
+            bool is_full = heap->n == heap->capacity;
+            if (tops[b] < bound) continue;
+            if (is_full && tops[b] <= select_order_key((float)heap->items[0].score)) continue;
+            offer_run(heap, logits, at, at + BLOCK, with_masked);
+        }
+    }
+    offer_run(heap, logits, at, n, with_masked);
 }
 
 void select_offer_best(struct select_heap *heap, const int32_t *ids, const float *logits, int n)
