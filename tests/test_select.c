@@ -94,7 +94,7 @@ static float with_nans(int i, int n, double u)
 {
     (void)n;
     if (i / 64 % 3 == 0) return i % 2 ? NAN : -NAN;
-    return i % 7 == 0 ? NAN : (float)(u * 3);
+    return (float)(u * 3);
 }
 
 static float with_endless(int i, int n, double u)
