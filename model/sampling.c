@@ -7,6 +7,8 @@
 #include "model/numerics.h"
 #include "model/row.h"
 
+enum { WEIGHTS_KEPT = 64 }; /* a draft's support, whose exponentials are then computed once */
+
 int sampling_check(const struct sampling_params *params, struct error *err)
 {
     float t = params->temperature;
@@ -129,12 +131,15 @@ int sampling_truncate(const float *logits, int n, double sum_all, bool is_whole,
     *is_certain = cut.is_certain && !is_short;
 
     float best = logits[0]; /* p may overwrite it */
-    double total = 0;
+    double total = 0, weights[WEIGHTS_KEPT];
     for (int i = 0; i < cut.n; i++) {
-        total += weight(logits[i], best, params->temperature);
+        double w = weight(logits[i], best, params->temperature);
+        if (i < WEIGHTS_KEPT) weights[i] = w;
+        total += w;
     }
     for (int i = 0; i < cut.n; i++) {
-        p[i] = (float)(weight(logits[i], best, params->temperature) / total);
+        double w = i < WEIGHTS_KEPT ? weights[i] : weight(logits[i], best, params->temperature);
+        p[i] = (float)(w / total);
     }
     return cut.n;
 }

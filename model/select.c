@@ -69,19 +69,25 @@ void select_offer(struct select_heap *heap, double score, int32_t id)
     }
 }
 
-/* tops[b] = the largest key of logits[b * BLOCK ..), n_blocks whole blocks; NaN counts as nothing. No
- * branch and no exit, so that it vectorizes. */
-VARIANTS static void block_tops(const float *logits, int n_blocks, int32_t *tops)
+/* The largest key of a block; NaN counts as nothing. Written without a branch, also for NaN, so that it
+ * is one maximum over all and vectorizes. */
+static inline int32_t block_top(const float *logits)
 {
     const int32_t endless = select_order_key(INFINITY);
+    int32_t top = INT32_MIN;
+    for (int i = 0; i < BLOCK; i++) {
+        int32_t key = select_order_key(logits[i]), is_nan = -(int32_t)(key > endless);
+        key = (key & ~is_nan) | (INT32_MIN & is_nan);
+        top = key > top ? key : top;
+    }
+    return top;
+}
+
+/* tops[b] = that of logits[b * BLOCK ..). */
+VARIANTS static void block_tops(const float *logits, int n_blocks, int32_t *tops)
+{
     for (int b = 0; b < n_blocks; b++) {
-        int32_t top = INT32_MIN;
-        for (int i = 0; i < BLOCK; i++) {
-            int32_t key = select_order_key(logits[(size_t)b * BLOCK + (size_t)i]);
-            key = key > endless ? INT32_MIN : key;
-            top = key > top ? key : top;
-        }
-        tops[b] = top;
+        tops[b] = block_top(logits + (size_t)b * BLOCK);
     }
 }
 
