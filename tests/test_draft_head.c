@@ -22,7 +22,7 @@ static const int32_t prompt[] = {2174, 708, 262, 515, 434, 311, 262, 486, 391, 3
 enum { N_PROMPT = sizeof prompt / sizeof *prompt };
 
 static struct tokenizer *tok;
-static char folder[] = "/tmp/outrider-head-XXXXXX", list[PATH_BYTES];
+static char folder[PATH_BYTES / 2], list[PATH_BYTES];
 
 /* A list of every 20th token from 7 on: token i * 20 + 7 was seen 1000 - i times. */
 static void setup(void)
@@ -30,6 +30,7 @@ static void setup(void)
     struct error err;
     struct token_counts counts;
     CHECK_OK(tokenizer_open(&tok, DRAFT, &err));
+    snprintf(folder, sizeof folder, "/tmp/outrider-head-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(list, sizeof list, "%s/list", folder);
     CHECK_OK(token_counts_init(&counts, tok, &err));
