@@ -191,12 +191,36 @@ START_TEST(the_best_are_those_of_a_sort)
 }
 END_TEST
 
+/* Few and many, with ids that stand there twice as a peer might send them: nothing gets lost. */
+START_TEST(ids_are_sorted_whatever_they_are)
+{
+    static const int lengths[] = {0, 1, 2, 17, 64, 65, KEPT_MAX};
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+        int n = lengths[l];
+        double sum = 0, sum_sorted = 0;
+        for (int i = 0; i < n; i++) {
+            const struct rng_address at = {31, (uint32_t)i, (uint32_t)l};
+            double u = rng_uniform(&at, RNG_DRAFT, 0);
+            kept[i] = (struct select_item){(double)(1 << i % 20), (int32_t)(u * n * 0.7)};
+            sum += kept[i].score * (1 + kept[i].id);
+        }
+        select_sort_ids(kept, n);
+        for (int i = 0; i < n; i++) {
+            sum_sorted += kept[i].score * (1 + kept[i].id);
+            ck_assert(i == 0 || kept[i].id >= kept[i - 1].id);
+        }
+        ck_assert(sum == sum_sorted);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("select");
     TCase *tcase = tcase_create("rows");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, the_best_are_those_of_a_sort, 0, N_ROWS);
+    tcase_add_test(tcase, ids_are_sorted_whatever_they_are);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
