@@ -1,13 +1,16 @@
-/* Read-only views of files. */
+/* Read-only views of files, and files that are replaced as a whole. */
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { PATH_BYTES = 4096 };
 
 static int open_regular(const char *path, int *fd, size_t *size, struct error *err)
 {
@@ -92,5 +95,37 @@ int file_read_text(char **text, size_t *len, const char *path, size_t limit_byte
 out:
     if (fd >= 0) close(fd);
     free(buf);
+    return rc;
+}
+
+static int write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -1;
+        data += n;
+        len -= (size_t)n;
+    }
+    return fsync(fd);
+}
+
+int file_replace(const char *path, const char *data, size_t len, struct error *err)
+{
+    char partial[PATH_BYTES];
+    int n = snprintf(partial, sizeof partial, "%s.%ld.partial", path, (long)getpid());
+    if (n >= (int)sizeof partial) {
+        return error_set(err, ERR_ARGUMENT, "the path %.100s... is too long", path);
+    }
+    int rc = 0, fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) return error_set(err, ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    if (write_all(fd, data, len)) {
+        rc = error_set(err, ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    }
+    if (close(fd) && !rc) rc = error_set(err, ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    if (!rc && rename(partial, path)) {
+        rc = error_set(err, ERR_IO, "cannot rename %s to %s: %s", partial, path, strerror(errno));
+    }
+    if (rc) unlink(partial);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* Read-only views of files. */
+/* Read-only views of files, and files that are replaced as a whole. */
 #pragma once
 
 #include <stddef.h>
@@ -21,3 +21,7 @@ void file_unmap(struct file_view *view);
  * ERR_FORMAT when it is longer than limit_bytes. */
 int file_read_text(char **text, size_t *len, const char *path, size_t limit_bytes,
                    struct error *err);
+
+/* Writes data[len] beside path and renames it to path: a reader finds the old file or the new one,
+ * never a part. Errors: ERR_ARGUMENT the path is too long, ERR_IO. */
+int file_replace(const char *path, const char *data, size_t len, struct error *err);

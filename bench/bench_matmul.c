@@ -2,12 +2,11 @@
  * can read in the same minute.
  *
  * Weights are cold: the matrices of a shape fill more than 1 GiB of huge pages and are used in turn,
- * by the kernel and by the reading loop alike. Read bandwidth is the best of three loops over the
- * same pages with the same threads: plain, prefetching 2 KiB ahead, and prefetching in two hops as
- * the kernels do (8 KiB ahead into the second-level cache, 2 KiB into the first); which is best is
- * found anew for each shape and number of threads. A ratio is the median of at least 20 pairs of
- * slices, kernel and reading in turn (bench_util.h). `hot` is the kernel on 32 KiB of weights that
- * never leave the cache: when it is near `weights`, the sums are the limit, not memory.
+ * by the kernel and by the reading loop alike. Read bandwidth is the best of the loops of bench_read.h
+ * over the same pages with the same threads; which is best is found anew for each shape and number of
+ * threads. A ratio is the median of at least 20 pairs of slices, kernel and reading in turn
+ * (bench_util.h). `hot` is the kernel on 32 KiB of weights that never leave the cache: when it is near
+ * `weights`, the sums are the limit, not memory.
  *
  *   bench_matmul [--quick] [--threads 1,2] [--kernels auto] */
 #include <argp.h>
@@ -18,15 +17,13 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/team.h"
+#include "bench/bench_read.h"
 #include "bench/bench_util.h"
 #include "model/kernels.h"
-#include "model/variants.h"
 
 enum { ROWS_MAX = 64, THREADS_LIST_MAX = 8, SLICE_US = 25000, HOT_K = 256, HOT_REPEATS = 64 };
-enum { READ_PLAIN, READ_NEAR, READ_TWO_HOPS, N_READS };
 
 static const size_t pool_bytes = (size_t)1152 << 20;
-static const char *const read_names[N_READS] = {"plain", "near", "two hops"};
 
 struct shape {
     int n_in, n_out;
@@ -52,59 +49,12 @@ struct pass {
     float *out;
 };
 
-typedef uint64_t line_u64 __attribute__((vector_size(64)));
-static volatile uint64_t sink;
-
-static inline __attribute__((always_inline)) void read_lines(const uint8_t *data, size_t n_bytes,
-                                                             int near_bytes, int far_bytes)
-{
-    line_u64 sums[4] = {{0}};
-    for (size_t at = 0; at < n_bytes; at += sizeof sums) {
-        for (size_t i = 0; i < 4; i++) {
-            const uint8_t *line = data + at + 64 * i;
-            line_u64 x;
-            if (far_bytes) __builtin_prefetch(line + far_bytes, 0, 2);
-            if (near_bytes) __builtin_prefetch(line + near_bytes, 0, 3);
-            memcpy(&x, line, sizeof x);
-            sums[i] ^= x;
-        }
-    }
-    sums[0] ^= sums[1] ^ sums[2] ^ sums[3];
-    sink = sums[0][0] ^ sums[0][1] ^ sums[0][2] ^ sums[0][3] ^ sums[0][4] ^ sums[0][5] ^
-           sums[0][6] ^ sums[0][7];
-}
-
-/* The widest loads that the machine has, as the kernels use them. */
-VARIANTS static void read_plain(const uint8_t *data, size_t n_bytes)
-{
-    read_lines(data, n_bytes, 0, 0);
-}
-
-VARIANTS static void read_near(const uint8_t *data, size_t n_bytes)
-{
-    read_lines(data, n_bytes, 2048, 0);
-}
-
-VARIANTS static void read_two_hops(const uint8_t *data, size_t n_bytes)
-{
-    read_lines(data, n_bytes, 2048, 8192);
-}
-
 static void pass_read(const struct pass *p, int first_block, int end_block)
 {
     size_t block_bytes = (size_t)p->w.n_in * KERNEL_COLUMNS * sizeof(uint16_t);
     const uint8_t *data = (const uint8_t *)p->w.data + (size_t)first_block * block_bytes;
     size_t n_bytes = (size_t)(end_block - first_block) * block_bytes;
-    switch (p->read) {
-    case READ_PLAIN:
-        read_plain(data, n_bytes);
-        break;
-    case READ_NEAR:
-        read_near(data, n_bytes);
-        break;
-    default:
-        read_two_hops(data, n_bytes);
-    }
+    bench_read(p->read, data, n_bytes);
 }
 
 static void pass_member(void *arg, int member, int n_members)
@@ -146,18 +96,18 @@ static void pass_shape(struct pass *p, struct shape shape)
 /* The loop with the highest median; each runs in every round. */
 static int best_read(struct pass *p)
 {
-    double rates[N_READS][BENCH_PAIRS_MIN];
+    double rates[BENCH_READS][BENCH_PAIRS_MIN];
     double best_rate = 0;
     int best = 0;
     for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
-        for (p->read = 0; p->read < N_READS; p->read++) {
+        for (p->read = 0; p->read < BENCH_READS; p->read++) {
             rates[p->read][i] = bench_rate(&(struct bench_arm){pass_run, p}, SLICE_US);
         }
     }
     printf("  reading:");
-    for (int i = 0; i < N_READS; i++) {
+    for (int i = 0; i < BENCH_READS; i++) {
         struct bench_quartiles rate = bench_quartiles(rates[i], BENCH_PAIRS_MIN);
-        printf("  %s %.1f [%.1f %.1f] GB/s", read_names[i], rate.median, rate.low, rate.high);
+        printf("  %s %.1f [%.1f %.1f] GB/s", bench_read_names[i], rate.median, rate.low, rate.high);
         if (rate.median > best_rate) {
             best_rate = rate.median;
             best = i;

@@ -31,6 +31,7 @@ int generate_main(int argc, char **argv);
 int score_main(int argc, char **argv);
 int tokenize_main(int argc, char **argv);
 int detokenize_main(int argc, char **argv);
+int count_main(int argc, char **argv);
 int export_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
 int health_main(int argc, char **argv);

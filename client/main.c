@@ -15,7 +15,7 @@ static const struct command {
 } commands[] = {
     {"generate", generate_main},     {"score", score_main},   {"tokenize", tokenize_main},
     {"detokenize", detokenize_main}, {"export", export_main}, {"health", health_main},
-    {"describe", describe_main},     {"plan", plan_main},
+    {"describe", describe_main},     {"plan", plan_main},     {"count", count_main},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -25,6 +25,7 @@ static const char doc[] = "Client of an Outrider cluster.\v"
                           "  score       log-probabilities and perplexity of a text\n"
                           "  tokenize    token ids of a text; local, needs no server\n"
                           "  detokenize  text of token ids; local, needs no server\n"
+                          "  count       how often each token stands in a text; local\n"
                           "  export      a model, also a synthetic one, as a Hugging Face folder\n"
                           "  plan        what speculation is worth at given costs; local\n"
                           "  health      is a coordinator or worker serving?\n"

@@ -9,6 +9,7 @@
 #include "comm/comm_mpi.h"
 #include "comm/roster.h"
 #include "coordinator/engine.h"
+#include "coordinator/traffic.h"
 
 enum { CONTROL_QUEUE = 64, CLOSE_GRACE_MS = 300 };
 
@@ -22,6 +23,7 @@ struct coordinator {
     int n_addresses;
     struct tokenizer *tok;
     struct drafter *drafter;
+    struct traffic *traffic; /* NULL: nothing is counted */
     struct target *target;
     struct queue *jobs, *control;
     struct gateway *gateway;
@@ -116,9 +118,14 @@ static int open_drafter(struct coordinator *c, struct error *err)
         .backend = c->options.backend,
         .support = c->options.support,
         .kv_tokens = c->options.draft_kv_tokens,
+        .head = c->options.draft_head,
     };
-    if (strcmp(c->options.draft, "none") == 0) return 0;
-    return drafter_open(&c->drafter, &options, c->tok, err);
+    if (strcmp(c->options.draft, "none") != 0) {
+        return drafter_open(&c->drafter, &options, c->tok, err);
+    }
+    if (!options.head) return 0;
+    return error_set(err, ERR_ARGUMENT, "--draft-head %.60s is given, but there is no draft",
+                     options.head);
 }
 
 static int open_parts(struct coordinator *c, struct error *err)
@@ -146,6 +153,7 @@ static int open_parts(struct coordinator *c, struct error *err)
         .drafter = c->drafter,
         .gateway = c->gateway,
         .tok = c->tok,
+        .traffic = c->traffic,
         .jobs = c->jobs,
         .control = c->control,
         .draft_ahead = c->options.draft_ahead,
@@ -171,10 +179,12 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     c->options = *options;
     TRY(open_tokenizer(c, err));
     TRY(open_drafter(c, err));
+    if (options->count_tokens) TRY(traffic_open(&c->traffic, options->count_tokens, c->tok, err));
     TRY(strcmp(options->target, "mpi") == 0 ? learn_addresses(c, err) : split_addresses(c, err));
     TRY(open_parts(c, err));
-    log_line(LOG_LEVEL_INFO, "ready", "address=%s draft=%s k=%d workers=%d",
-             gateway_address(c->gateway), options->draft, c->drafter ? options->n_draft : 0,
+    log_line(LOG_LEVEL_INFO, "ready", "address=%s draft=%s head_tokens=%d k=%d workers=%d",
+             gateway_address(c->gateway), options->draft,
+             c->drafter ? drafter_head_tokens(c->drafter) : 0, c->drafter ? options->n_draft : 0,
              c->n_addresses);
     *coordinator = c;
     c = NULL;
@@ -200,6 +210,7 @@ void coordinator_close(struct coordinator *c)
     if (!c) return;
     gateway_close(c->gateway, CLOSE_GRACE_MS);
     engine_close(c->engine);
+    traffic_close(c->traffic);
     target_close(c->target);
     queue_close(c->jobs);
     queue_close(c->control);

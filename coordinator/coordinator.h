@@ -15,6 +15,8 @@ struct coordinator_options {
     const char *draft;              /* folder, synthetic:... or "none" */
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */
+    const char *draft_head;         /* "FILE[:N]", tokens of the draft's head; NULL = all */
+    const char *count_tokens;       /* a list that served tokens are counted in; NULL = none */
     int n_draft;                    /* K */
     enum ahead_mode draft_ahead;
     int support;

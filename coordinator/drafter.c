@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "coordinator/draft_head.h"
 
 enum { DRAFT_STEP_TOKENS = 256 };
 
@@ -15,6 +16,8 @@ struct drafter {
     struct model *model;
     struct block_pool pool;
     int n_vocab;
+    int32_t *head_ids; /* [n_head] ascending; NULL: all n_vocab ids */
+    int n_head;
     struct select_item *best, *scratch; /* [support] */
     float *logits;                      /* [support] of q's tokens, for `coupled` */
 };
@@ -50,13 +53,19 @@ int drafter_open(struct drafter **drafter, const struct drafter_options *options
     const struct model_config *cfg = checkpoint_config(d->checkpoint);
     int n_vocab = tokenizer_vocab_size(tok);
     d->n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size;
-    if (d->options.support > d->n_vocab) d->options.support = d->n_vocab;
+    d->n_head = d->n_vocab;
+    if (options->head) {
+        TRY(draft_head_choose(&d->head_ids, &d->n_head, options->head, tok, cfg, d->n_vocab, err));
+    }
+    if (d->options.support > d->n_head) d->options.support = d->n_head;
     const struct model_options mo = {
         .n_kv_blocks = (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
         .max_tokens = DRAFT_STEP_TOKENS,
         .max_rows = 1,
         .max_lanes = 1,
         .n_vocab = d->n_vocab,
+        .head_ids = d->head_ids,
+        .n_head_ids = d->n_head,
     };
     TRY(block_pool_open(&d->pool, mo.n_kv_blocks, KV_BLOCK_TOKENS, err));
     TRY(mem_array(&d->best, (size_t)d->options.support, sizeof *d->best, err));
@@ -79,6 +88,7 @@ void drafter_close(struct drafter *d)
     if (d->backend) d->backend->ops->close(d->backend);
     checkpoint_close(d->checkpoint);
     block_pool_close(&d->pool);
+    free(d->head_ids);
     free(d->scratch);
     free(d->logits);
     free(d->best);
@@ -88,6 +98,11 @@ void drafter_close(struct drafter *d)
 struct block_pool *drafter_pool(struct drafter *d)
 {
     return &d->pool;
+}
+
+int drafter_head_tokens(const struct drafter *d)
+{
+    return d->n_head;
 }
 
 int drafter_limit(const struct drafter *d)

@@ -13,15 +13,20 @@ struct drafter_options {
     struct backend_options backend;
     int support;   /* q is the draft's best `support` tokens, renormalised */
     int kv_tokens; /* over all sequences */
+    /* "FILE[:N]": guesses are made among the N most frequent tokens of a list (draft_head.h), and the
+     * head is that much smaller; NULL = among all. Legal for every rule, since q may have any support. */
+    const char *head;
 };
 
 /* tok: the tokenizer of both models; its fingerprint must be the draft's (checked unless the draft is
- * synthetic). Errors: ERR_ARGUMENT another token table; those of the model. */
+ * synthetic). Errors: ERR_ARGUMENT another token table; those of the model and of draft_head_choose. */
 int drafter_open(struct drafter **drafter, const struct drafter_options *options,
                  const struct tokenizer *tok, struct error *err);
 void drafter_close(struct drafter *drafter);
 
 struct block_pool *drafter_pool(struct drafter *drafter);
+/* Tokens that the draft chooses its guesses from. */
+int drafter_head_tokens(const struct drafter *drafter);
 /* Positions that the draft can see: its context or its KV cache, whichever ends first. */
 int drafter_limit(const struct drafter *drafter);
 

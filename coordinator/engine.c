@@ -286,6 +286,19 @@ static void sift_waiting(struct engine *e)
     }
 }
 
+/* Counts what the round has committed, and the prompt with the first of it. Those that the round has
+ * ended still have their tokens. */
+static void count_traffic(struct engine *e, struct sequence **seqs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct sequence *seq = seqs[i];
+        traffic_count(e->options.traffic, seq->tokens + seq->n_counted,
+                      seq->n_tokens - seq->n_counted);
+        seq->n_counted = seq->n_tokens;
+    }
+    traffic_tick(e->options.traffic, clock_now_us(), n == 0);
+}
+
 static void stop_all(struct engine *e)
 {
     struct error err, why;
@@ -312,6 +325,7 @@ int engine_run(struct engine *e, struct error *err)
         if (target_poll(e->options.target, err)) lose_target(e, err);
         int n = list_active(e, active);
         if (n && round_run(&e->tools, active, n, err)) lose_target(e, err);
+        count_traffic(e, active, n);
         sweep(e);
         sift_waiting(e);
     }

@@ -4,6 +4,7 @@
 
 #include "coordinator/gateway.h"
 #include "coordinator/round.h"
+#include "coordinator/traffic.h"
 
 struct engine;
 
@@ -12,6 +13,7 @@ struct engine_options {
     struct drafter *drafter; /* NULL = none */
     struct gateway *gateway;
     const struct tokenizer *tok;
+    struct traffic *traffic; /* NULL = served tokens are not counted */
     struct queue *jobs, *control;
     enum ahead_mode draft_ahead;
     int n_draft; /* K of requests that do not say */

@@ -99,6 +99,7 @@ static void begin_counting(struct sequence *seq, const struct job *job)
 {
     seq->n_target_kv = seq->n_draft_kv = 0;
     seq->n_blocks_sent = 0;
+    seq->n_counted = 0;
     seq->finish_reason = NULL;
     seq->counters = (struct generate_counters){0};
     seq->overhead = (struct histogram){0};

@@ -17,6 +17,7 @@ struct sequence {
     int32_t *tokens; /* [capacity] prompt, then committed tokens, then room for guesses */
     int n_tokens, n_prompt, capacity;
     int n_target_kv, n_draft_kv;
+    int n_counted; /* tokens that traffic knows of */
     struct block_table target_blocks, draft_blocks;
     int n_blocks_sent; /* entries of target_blocks that the workers have */
 

@@ -33,12 +33,23 @@ struct matrix {
 };
 
 /* Where a matrix's columns come from: up to three tensors side by side (q, k, v), each a run of rows
- * of a checkpoint tensor and a run of its columns. Rows past the tensor (vocabulary tail) are zero. */
+ * of a checkpoint tensor, or chosen rows, and a run of its columns. Rows past the tensor (vocabulary
+ * tail) and past the chosen ones are zero. */
 struct matrix_part {
     struct weight weight;
-    int first_row, n_rows; /* output columns of the matrix */
-    int first_col;         /* k offset, for row-parallel slices */
+    int first_row, n_rows;   /* output columns of the matrix */
+    int first_col;           /* k offset, for row-parallel slices */
+    const int32_t *row_list; /* [n_listed] rows of the tensor; NULL: the run from first_row on */
+    int n_listed;            /* at most n_rows */
 };
+
+/* The tensor's row behind output column `column` of the part; -1: zeros. */
+static inline int matrix_part_row(const struct matrix_part *part, int column)
+{
+    if (part->row_list) return column < part->n_listed ? (int)part->row_list[column] : -1;
+    int row = part->first_row + column;
+    return row < part->weight.n_rows ? row : -1;
+}
 
 struct matrix_source {
     int n_in;

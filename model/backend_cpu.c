@@ -93,8 +93,8 @@ static void pack_fill(void *arg, int column, int k, int n, uint16_t *out)
             column -= part->n_rows;
             continue;
         }
-        int row = part->first_row + column;
-        if (row >= part->weight.n_rows) break;
+        int row = matrix_part_row(part, column);
+        if (row < 0) break;
         weight_read_bf16(&part->weight, row, part->first_col + k, n, out);
         return;
     }

@@ -1,7 +1,7 @@
 /* Loading a matrix into the layout of backend_cuda_matmul.cuh. Its outputs stand in `slots`, the order
  * of the packed rows: 16 of a group. Chunks of whole groups go through a row-major staging buffer on
  * the device, [slot][k padded to 32] bf16: rows of a file are read into one of two pinned buffers while
- * the other is copied over; synthetic rows are made on the device
+ * the other is copied over; synthetic rows are made on the device, unless they are chosen ones
  * (backend_cuda_synthetic.cu). Then one kernel packs the
  * chunk, and for fp8 one before it finds the scales.
  *
@@ -181,9 +181,10 @@ static void read_slot(const struct filling *f, int slot, uint16_t *out)
     int row = 0, part = slot_find(&f->map, slot, &row), n = 0;
     if (part >= 0) {
         const struct matrix_part *p = &f->source->parts[part];
-        if (p->first_row + row < p->weight.n_rows) {
+        row = matrix_part_row(p, row);
+        if (row >= 0) {
             n = f->n_in;
-            weight_read_bf16(&p->weight, p->first_row + row, p->first_col, n, out);
+            weight_read_bf16(&p->weight, row, p->first_col, n, out);
         }
     }
     memset(out + n, 0, f->row_bytes - (size_t)n * sizeof *out);
@@ -213,10 +214,11 @@ out:
     return rc;
 }
 
-static bool all_synthetic(const struct matrix_source *source)
+/* Chosen rows are read by the host, also of a synthetic tensor. */
+static bool is_made_on_device(const struct matrix_source *source)
 {
     for (int i = 0; i < source->n_parts; i++) {
-        if (source->parts[i].weight.data) return false;
+        if (source->parts[i].weight.data || source->parts[i].row_list) return false;
     }
     return true;
 }
@@ -256,7 +258,7 @@ static int fill(struct backend_cuda *be, const struct matrix *m, const struct ma
     int rc = 0;
     TRY(cuda_finish(be, err)); /* nobody is using the scratch memory */
     f.staging = static_cast<uint16_t *>(cuda_scratch(be, chunk_bytes));
-    if (f.staging && all_synthetic(source)) {
+    if (f.staging && is_made_on_device(source)) {
         fill_on_device(&f);
     } else if (f.staging) {
         buffers = static_cast<uint8_t *>(cuda_host_scratch(be, 2 * chunk_bytes));

@@ -122,6 +122,24 @@ static void close_buffers(struct model *m)
     free(m->items);
 }
 
+/* Ties go to the lowest id because columns ascend as ids do. */
+static int check_head(const struct model *m, struct error *err)
+{
+    const struct model_options *o = &m->options;
+    if (m->comm->size > 1) {
+        return error_set(err, ERR_ARGUMENT, "a head over %d chosen ids on %d ranks: one rank only",
+                         o->n_head_ids, m->comm->size);
+    }
+    for (int i = 0; i < o->n_head_ids; i++) {
+        int32_t id = o->head_ids[i], least = i > 0 ? o->head_ids[i - 1] + 1 : 0;
+        if (id >= least && id < o->n_vocab) continue;
+        return error_set(err, ERR_ARGUMENT,
+                         "the head's id %d at place %d: ids must ascend and be below %d", id, i,
+                         o->n_vocab);
+    }
+    return 0;
+}
+
 int model_open(struct model **model, const struct checkpoint *ck, struct comm *comm,
                struct backend *be, const struct model_options *options, struct error *err)
 {
@@ -134,14 +152,16 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     m->be = be;
     m->options = *options;
     if (!m->options.n_vocab) m->options.n_vocab = m->cfg->vocab_size;
-    TRY(shard_init(&m->shard, m->cfg, m->options.n_vocab, comm->rank, comm->size, err));
+    if (options->head_ids) TRY(check_head(m, err));
+    int n_head = options->head_ids ? options->n_head_ids : m->options.n_vocab;
+    TRY(shard_init(&m->shard, m->cfg, n_head, comm->rank, comm->size, err));
     TRY(rope_init(&m->rope, m->cfg, err));
     m->attention =
         (struct attention_shape){m->shard.n_heads, m->shard.n_kv_heads, m->cfg->head_dim};
     m->attention_dim = m->shard.n_heads * m->cfg->head_dim;
     m->qkv_dim = m->attention_dim + 2 * m->shard.n_kv_heads * m->cfg->head_dim;
     TRY(open_buffers(m, err));
-    TRY(weights_open(&m->weights, ck, &m->shard, be, err));
+    TRY(weights_open(&m->weights, ck, &m->shard, options->head_ids, be, err));
     *model = m;
     m = NULL;
 out:
@@ -344,6 +364,9 @@ int model_best(struct model *m, int row, int n, struct arena *arena, struct sele
         TRY(best_of_slices(m, row, arena, &heap, err));
     }
     select_sort_best(&heap);
+    for (int i = 0; m->options.head_ids && i < heap.n; i++) {
+        items[i].id = m->options.head_ids[items[i].id];
+    }
     *n_items = heap.n;
 out:
     return rc;

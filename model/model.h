@@ -19,6 +19,13 @@ struct model_options {
     int max_rows;    /* rows whose logits one step may ask for */
     int max_lanes;
     int n_vocab; /* ids that exist; 0 = the config's. Padded rows past them are masked */
+
+    /* A head over a part of the vocabulary (FR-Spec, arXiv 2502.14856), T = 1 only: the logits of
+     * these ids alone are computed, the same bits as with the whole head. Ascending, distinct, below
+     * n_vocab; kept. NULL = all ids. model_best speaks of ids; for model_answer and model_logits the
+     * vocabulary is then n_head_ids columns, of which column i is head_ids[i]. */
+    const int32_t *head_ids;
+    int n_head_ids;
 };
 
 /* One sequence's share of a step. blocks is the block table from position 0 on; it must reach
@@ -35,8 +42,8 @@ struct forward_row {
     int lane, index;
 };
 
-/* keeps ck, comm and be; they must outlive the model. Errors: shard_init's, weights_open's,
- * ERR_NO_MEMORY. */
+/* keeps ck, comm, be and the options' head_ids; they must outlive the model. Errors: shard_init's,
+ * weights_open's, ERR_NO_MEMORY, ERR_ARGUMENT head_ids that are not as they must be. */
 int model_open(struct model **model, const struct checkpoint *ck, struct comm *comm,
                struct backend *be, const struct model_options *options, struct error *err);
 void model_close(struct model *model);

@@ -7,6 +7,8 @@
 #include "model/numerics.h"
 #include "model/row.h"
 
+enum { WEIGHTS_KEPT = 64 }; /* a draft's support, whose exponentials are then computed once */
+
 int sampling_check(const struct sampling_params *params, struct error *err)
 {
     float t = params->temperature;
@@ -129,12 +131,15 @@ int sampling_truncate(const float *logits, int n, double sum_all, bool is_whole,
     *is_certain = cut.is_certain && !is_short;
 
     float best = logits[0]; /* p may overwrite it */
-    double total = 0;
+    double total = 0, weights[WEIGHTS_KEPT];
     for (int i = 0; i < cut.n; i++) {
-        total += weight(logits[i], best, params->temperature);
+        double w = weight(logits[i], best, params->temperature);
+        if (i < WEIGHTS_KEPT) weights[i] = w;
+        total += w;
     }
     for (int i = 0; i < cut.n; i++) {
-        p[i] = (float)(weight(logits[i], best, params->temperature) / total);
+        double w = i < WEIGHTS_KEPT ? weights[i] : weight(logits[i], best, params->temperature);
+        p[i] = (float)(w / total);
     }
     return cut.n;
 }
@@ -162,10 +167,10 @@ void sampling_draft_best(struct select_item *items, int n_items,
         one_hot(out, n_items ? items[0].id : 0);
         return;
     }
-    double sum = 0;
+    double sum = 0; /* top-p alone asks for it */
     for (int i = 0; i < n_items; i++) {
         out->p[i] = (float)items[i].score;
-        sum += weight(out->p[i], out->p[0], params->temperature);
+        if (params->top_p < 1) sum += weight(out->p[i], out->p[0], params->temperature);
     }
     bool is_certain;
     int n = sampling_truncate(out->p, n_items, sum, true, params, out->p, &is_certain);

@@ -8,6 +8,7 @@ struct loader {
     const struct checkpoint *ck;
     const struct model_config *cfg;
     const struct shard *shard;
+    const int32_t *head_ids;
     struct backend *be;
     struct model_weights *w;
     struct error *err;
@@ -176,16 +177,20 @@ static int open_ends(struct loader *ld)
     TRY(open_vector(ld, &ld->w->final_norm, -1, &norm, 1));
     TRY(add_part(ld, &source, head, cfg->vocab_size, cfg->dim, sh->first_slice * sh->vocab_slice,
                  sh->n_local * sh->vocab_slice, 0));
+    if (ld->head_ids) {
+        source.parts[0].row_list = ld->head_ids;
+        source.parts[0].n_listed = sh->n_vocab;
+    }
     TRY(open_matrix(ld, &ld->w->head, &source));
 out:
     return rc;
 }
 
 int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,
-                 struct backend *be, struct error *err)
+                 const int32_t *head_ids, struct backend *be, struct error *err)
 {
     const struct model_config *cfg = checkpoint_config(ck);
-    struct loader ld = {ck, cfg, shard, be, w, err, ""};
+    struct loader ld = {ck, cfg, shard, head_ids, be, w, err, ""};
     int rc = 0;
     *w = (struct model_weights){.n_layers = cfg->n_layers, .n_local = shard->n_local};
     if (cfg->dim % KERNEL_LANES || cfg->head_dim % KERNEL_LANES) {

@@ -28,12 +28,14 @@ struct model_weights {
     struct layer_weights *layers;
     struct weight embedding; /* [V][D] read by row, never packed */
     struct vector final_norm;
-    struct matrix head; /* D -> n_local * vocab_slice */
-    size_t bytes;       /* packed, for the log */
+    struct matrix
+        head;     /* D -> n_local * vocab_slice; column i is row head_ids[i] if there are any */
+    size_t bytes; /* packed, for the log */
 };
 
-/* Keeps be and the checkpoint's mapping (the embedding). Errors: as checkpoint_find; ERR_NO_MEMORY;
- * ERR_UNSUPPORTED a width the kernels do not take. */
+/* Keeps be and the checkpoint's mapping (the embedding). head_ids: the [shard->n_vocab] rows that the
+ * head consists of, for a rank that holds every slice; NULL = the rows of the shard. Errors: as
+ * checkpoint_find; ERR_NO_MEMORY; ERR_UNSUPPORTED a width the kernels do not take. */
 int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,
-                 struct backend *be, struct error *err);
+                 const int32_t *head_ids, struct backend *be, struct error *err);
 void weights_close(struct model_weights *w, struct backend *be);

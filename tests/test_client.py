@@ -405,7 +405,7 @@ def test_a_reader_that_leaves_is_noticed(cluster):
 
 def test_help_and_version(cluster):
     help_text = ok(cluster.outrider("--help")).stdout
-    for command in ("generate", "score", "tokenize", "detokenize", "health", "describe"):
+    for command in ("generate", "score", "tokenize", "detokenize", "count", "health", "describe"):
         assert command in help_text
         about = ok(cluster.outrider(command, "--help")).stdout
         assert f"outrider {command}" in about and "Exit status" in about, about

@@ -1,0 +1,69 @@
+/* The read bandwidth that weights per second are held against: three loops over memory, plain,
+ * prefetching 2 KiB ahead, and prefetching in two hops as the kernels do (8 KiB ahead into the
+ * second-level cache, 2 KiB into the first). Which is best differs among machines and numbers of
+ * threads: a benchmark tries all. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/team.h"
+#include "model/variants.h"
+
+enum { BENCH_READ_PLAIN, BENCH_READ_NEAR, BENCH_READ_TWO_HOPS, BENCH_READS };
+
+static const char *const bench_read_names[BENCH_READS] = {"plain", "near", "two hops"};
+
+typedef uint64_t bench_line __attribute__((vector_size(64)));
+static volatile uint64_t bench_read_sink;
+
+static inline __attribute__((always_inline)) void
+bench_read_lines(const uint8_t *data, size_t n_bytes, int near_bytes, int far_bytes)
+{
+    bench_line sums[4] = {{0}};
+    for (size_t at = 0; at < n_bytes; at += sizeof sums) {
+        for (size_t i = 0; i < 4; i++) {
+            const uint8_t *line = data + at + 64 * i;
+            bench_line x;
+            if (far_bytes) __builtin_prefetch(line + far_bytes, 0, 2);
+            if (near_bytes) __builtin_prefetch(line + near_bytes, 0, 3);
+            memcpy(&x, line, sizeof x);
+            sums[i] ^= x;
+        }
+    }
+    sums[0] ^= sums[1] ^ sums[2] ^ sums[3];
+    bench_read_sink = sums[0][0] ^ sums[0][1] ^ sums[0][2] ^ sums[0][3] ^ sums[0][4] ^ sums[0][5] ^
+                      sums[0][6] ^ sums[0][7];
+}
+
+/* The widest loads that the machine has, as the kernels use them. */
+VARIANTS static void bench_read_plain(const uint8_t *data, size_t n_bytes)
+{
+    bench_read_lines(data, n_bytes, 0, 0);
+}
+
+VARIANTS static void bench_read_near(const uint8_t *data, size_t n_bytes)
+{
+    bench_read_lines(data, n_bytes, 2048, 0);
+}
+
+VARIANTS static void bench_read_two_hops(const uint8_t *data, size_t n_bytes)
+{
+    bench_read_lines(data, n_bytes, 2048, 8192);
+}
+
+/* n_bytes in multiples of 256. */
+static inline void bench_read(int loop, const uint8_t *data, size_t n_bytes)
+{
+    switch (loop) {
+    case BENCH_READ_PLAIN:
+        bench_read_plain(data, n_bytes);
+        break;
+    case BENCH_READ_NEAR:
+        bench_read_near(data, n_bytes);
+        break;
+    default:
+        bench_read_two_hops(data, n_bytes);
+    }
+}
