@@ -1,0 +1,329 @@
+/* The planner. Constants here are choices, not measurements; tests/test_planner.c holds the planner they
+ * make against the best fixed K and against plain decoding over simulated texts. */
+#include "coordinator/planner.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "model/plan.h"
+
+enum {
+    HEURISTIC_FIRST = 5,
+    LEARN_K = 4,          /* guesses of a round that is spent on learning */
+    LEARN_ROUNDS = 2,     /* of each kind: the shorter of two is free of most hiccups */
+    PROBE_K = 2,          /* guesses of a probe where K = 0 is planned */
+    STALE_ROUNDS = 64,    /* a number of rows that was not timed for so long may be probed */
+    READ_LEAST = 16,      /* tokens that tell what reading costs */
+    HORIZON_TOKENS = 256, /* over which catching up is paid off */
+    CREDIT_ROUNDS = 2,    /* unspent credit for probes, in plain rounds */
+    MEMORY_TIMES = 48     /* measurements that a mean remembers */
+};
+
+static const double probe_ratio = 0.01;
+static const double clip = 1.5; /* a measurement counts as no more than this times the mean */
+static const double scale_weight = 0.125;
+static const double line_weight = 2;                     /* measurements that the line is worth */
+static const double first_alpha = 0.7, first_weight = 2; /* before anything was tested */
+static const double chain_weight = 4; /* of the position before, over all sequences */
+static const double prior_weight = 8; /* of all sequences, in one's own estimate */
+static const double keep_test = 0.998, keep_token = 0.99; /* forgetting: all, one's own */
+
+static double clamp(double x, double least, double most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
+/* ---- times ---- */
+
+/* Hiccups only lengthen: of the first two the shorter counts. */
+static void time_add(struct planner_time *t, double us)
+{
+    if (t->n == 0 || (t->n == 1 && us < t->us)) {
+        t->us = us;
+    } else if (t->n > 1) {
+        int n = t->n < MEMORY_TIMES ? t->n : MEMORY_TIMES;
+        t->us += (clamp(us, 0, clip * t->us) - t->us) / n;
+    }
+    t->n++;
+}
+
+/* base + slope * rows through the shape, each number of rows weighed by how often it was used. */
+struct line {
+    double base, slope;
+};
+
+static struct line curve_line(const struct planner_curve *c)
+{
+    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+    for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows++) {
+        double weight = clamp(c->shape[rows].n, 0, 8), y = c->shape[rows].us;
+        w += weight;
+        wx += weight * rows;
+        wy += weight * y;
+        wxx += weight * rows * rows;
+        wxy += weight * rows * y;
+    }
+    if (w <= 0) return (struct line){0, 0};
+    double spread = w * wxx - wx * wx;
+    double slope = spread > 0 ? (w * wxy - wx * wy) / spread : 0;
+    if (slope < 0) slope = 0; /* more rows are never cheaper */
+    return (struct line){(wy - slope * wx) / w, slope};
+}
+
+static double curve_us(const struct planner_curve *c, int rows)
+{
+    const struct line line = curve_line(c);
+    const struct planner_time *own = &c->shape[rows];
+    double on_line = line.base + line.slope * rows;
+    if (on_line < 0) on_line = 0;
+    return c->scale_us * (own->n * own->us + line_weight * on_line) / (own->n + line_weight);
+}
+
+static void curve_add(struct planner_curve *c, int rows, double us)
+{
+    struct planner_time *own = &c->shape[rows];
+    if (us < 1) us = 1;
+    if (c->scale_us <= 0) c->scale_us = us;
+    if (own->n >= LEARN_ROUNDS) {
+        double ratio = clamp(us / (c->scale_us * own->us), 1 / clip, clip);
+        c->scale_us *= 1 + scale_weight * (ratio - 1);
+    }
+    time_add(own, us / c->scale_us);
+}
+
+static double round_us(const struct planner *p, int k)
+{
+    return k * p->draft.us + curve_us(&p->step, k + 1) + curve_us(&p->rest, k + 1);
+}
+
+/* What the draft has missed beyond what every round feeds it: the last guess, if it stayed, and the
+ * token after it. Before it was measured, a token read costs as much as a guess. */
+static double catch_up_us(const struct planner *p, int n_missed)
+{
+    double one = p->read.n ? p->read.us : p->draft.us;
+    return n_missed > 2 ? (n_missed - 2) * one : 0;
+}
+
+/* ---- acceptance ---- */
+
+static double odds(double p)
+{
+    p = clamp(p, 0.005, 0.995);
+    return p / (1 - p);
+}
+
+/* Over all sequences; a position that was tested little is taken to be as the one before it. */
+static void global_alpha(const struct planner *p, double *alpha)
+{
+    double before = first_alpha, weight = first_weight;
+    for (int i = 0; i < GENERATE_DRAFT_MAX; i++) {
+        const struct planner_counts *c = &p->counts;
+        alpha[i] = (c->accepted[i] + weight * before) / (c->tested[i] + weight);
+        before = alpha[i];
+        weight = chain_weight;
+    }
+}
+
+/* One's own: all sequences' estimate, moved as the position before is moved by its own evidence, is worth
+ * prior_weight tests. */
+static void sequence_alpha(const struct planner *p, const struct planner_sequence *seq,
+                           double *alpha)
+{
+    double all[GENERATE_DRAFT_MAX], shift = 1;
+    global_alpha(p, all);
+    for (int i = 0; i < GENERATE_DRAFT_MAX; i++) {
+        double moved = odds(all[i]) * shift;
+        double prior = moved / (1 + moved);
+        const struct planner_counts *c = &seq->counts;
+        alpha[i] = (c->accepted[i] + prior_weight * prior) / (c->tested[i] + prior_weight);
+        shift = odds(alpha[i]) / odds(all[i]);
+    }
+}
+
+static void counts_keep(struct planner_counts *c, double keep)
+{
+    for (int i = 0; i < GENERATE_DRAFT_MAX; i++) {
+        c->tested[i] *= keep;
+        c->accepted[i] *= keep;
+    }
+}
+
+static void counts_add(struct planner_counts *c, const struct planner_round *round, double keep)
+{
+    for (int i = 0; i < round->k && i <= round->n_accepted; i++) {
+        c->tested[i] = c->tested[i] * keep + 1;
+        c->accepted[i] = c->accepted[i] * keep + (i < round->n_accepted ? 1 : 0);
+    }
+}
+
+/* ---- choosing ---- */
+
+/* What each K promises. */
+struct outlook {
+    double tokens[GENERATE_DRAFT_MAX + 1];
+    double us[GENERATE_DRAFT_MAX + 1];        /* of a round, without catching up */
+    double per_token[GENERATE_DRAFT_MAX + 1]; /* with it */
+    double catch_up_us;
+    int best;
+};
+
+static void look_ahead(const struct planner *p, const struct planner_sequence *seq,
+                       const struct planner_ask *ask, struct outlook *o)
+{
+    double alpha[GENERATE_DRAFT_MAX];
+    double left = clamp(ask->n_left, 1, HORIZON_TOKENS);
+    sequence_alpha(p, seq, alpha);
+    o->catch_up_us = catch_up_us(p, ask->n_missed);
+    o->best = 0;
+    for (int k = 0; k <= ask->k_max; k++) {
+        o->tokens[k] = plan_tokens_at(alpha, k);
+        o->us[k] = round_us(p, k);
+        o->per_token[k] = o->us[k] / o->tokens[k] + (k ? o->catch_up_us / left : 0);
+        if (o->per_token[k] < o->per_token[o->best]) o->best = k;
+    }
+}
+
+/* A K of which too little is known, or -1. Plain rounds come first when a guess's time is known. */
+static int learn(const struct planner *p, int k_max)
+{
+    int least = k_max < LEARN_K ? k_max : LEARN_K, n_guessed = 0;
+    for (int rows = 2; rows <= PLANNER_ROWS_MAX; rows++) {
+        n_guessed += p->step.shape[rows].n;
+    }
+    if (p->draft.n == 0) return least;
+    if (p->step.shape[1].n < LEARN_ROUNDS) return 0;
+    return n_guessed < LEARN_ROUNDS ? least : -1;
+}
+
+/* Another K than the best one, for the sake of knowledge, and what it costs. */
+static int probe_k(const struct planner *p, const struct planner_ask *ask, const struct outlook *o,
+                   double *price_us)
+{
+    int oldest = o->best;
+    if (o->best == 0) {
+        int k = ask->k_max < PROBE_K ? ask->k_max : PROBE_K;
+        *price_us = o->catch_up_us + o->us[k] - o->us[0];
+        return k;
+    }
+    for (int k = 0; k <= ask->k_max; k++) {
+        if (o->per_token[k] > clip * o->per_token[o->best] && k > 0) continue;
+        if (p->measured_at[k + 1] < p->measured_at[oldest + 1]) oldest = k;
+    }
+    if (p->n_rounds - p->measured_at[oldest + 1] < STALE_ROUNDS) return o->best;
+    *price_us = o->us[oldest] - o->tokens[oldest] * o->per_token[o->best];
+    return oldest;
+}
+
+static int plan(struct planner *p, const struct planner_sequence *seq,
+                const struct planner_ask *ask)
+{
+    struct outlook o;
+    double price_us = 0;
+    int k = learn(p, ask->k_max);
+    if (k >= 0) return k;
+    look_ahead(p, seq, ask, &o);
+    k = probe_k(p, ask, &o, &price_us);
+    if (k == o.best || price_us > p->credit_us) return o.best;
+    if (price_us > 0) p->credit_us -= price_us;
+    return k;
+}
+
+int planner_choose(struct planner *p, const struct planner_sequence *seq,
+                   const struct planner_ask *ask)
+{
+    int k = seq->k_heuristic ? seq->k_heuristic : HEURISTIC_FIRST;
+    if (ask->k_max <= 0) return 0;
+    if (seq->strategy == STRATEGY_PLANNED) return plan(p, seq, ask);
+    if (seq->strategy == STRATEGY_HEURISTIC) return k < ask->k_max ? k : ask->k_max;
+    return ask->k_max;
+}
+
+/* ---- learning ---- */
+
+/* The draft's time is guesses, or guesses and a long text that it read before them. What lies between is
+ * neither: a few tokens more cost a batch, not so many times one. */
+static void observe_draft(struct planner *p, const struct planner_round *round)
+{
+    double us = (double)round->draft_us;
+    if (round->k == 0) return;
+    if (round->n_missed <= 2) {
+        time_add(&p->draft, us / round->k);
+    } else if (round->n_missed >= READ_LEAST && p->draft.n) {
+        time_add(&p->read, fmax(us - round->k * p->draft.us, 0) / round->n_missed);
+    } else if (round->n_missed >= READ_LEAST) {
+        p->first_read_us = us;
+        p->n_first_read = round->n_missed;
+        p->n_first_drafted = round->k;
+    }
+    if (p->n_first_read && p->draft.n) {
+        double left_us = p->first_read_us - p->n_first_drafted * p->draft.us;
+        time_add(&p->read, fmax(left_us, 0) / p->n_first_read);
+        p->n_first_read = 0;
+    }
+}
+
+static void observe_times(struct planner *p, const struct planner_round *round)
+{
+    int rows = round->k + 1;
+    if (!round->is_timed) return;
+    p->n_rounds++;
+    p->measured_at[rows] = p->n_rounds;
+    curve_add(&p->step, rows, (double)round->step_us);
+    curve_add(&p->rest, rows, (double)(round->round_us - round->draft_us - round->step_us));
+    double most = CREDIT_ROUNDS * round_us(p, 0);
+    p->credit_us = fmin(p->credit_us + probe_ratio * round_us(p, round->k), most);
+}
+
+static void observe_heuristic(struct planner_sequence *seq, const struct planner_round *round)
+{
+    int k = seq->k_heuristic ? seq->k_heuristic : HEURISTIC_FIRST;
+    if (round->k == 0) return;
+    k = round->n_accepted == round->k ? k + 2 : k - 1;
+    seq->k_heuristic = k < 1 ? 1 : k > GENERATE_DRAFT_MAX ? GENERATE_DRAFT_MAX : k;
+}
+
+void planner_observe(struct planner *p, struct planner_sequence *seq,
+                     const struct planner_round *round)
+{
+    observe_draft(p, round);
+    observe_times(p, round);
+    observe_heuristic(seq, round);
+    counts_keep(&seq->counts, pow(keep_token, round->n_accepted + 1));
+    counts_add(&seq->counts, round, 1);
+    counts_add(&p->counts, round, keep_test);
+}
+
+/* ---- telling ---- */
+
+static float mean_alpha(const struct planner_counts *c)
+{
+    double tested = 0, accepted = 0;
+    for (int i = 0; i < GENERATE_DRAFT_MAX; i++) {
+        tested += c->tested[i];
+        accepted += c->accepted[i];
+    }
+    return tested > 0 ? (float)clamp(accepted / tested, 0, 1) : 0;
+}
+
+struct generate_estimates planner_estimates(const struct planner *p,
+                                            const struct planner_sequence *seq)
+{
+    const struct line step = curve_line(&p->step);
+    const struct planner_counts *counts = seq ? &seq->counts : &p->counts;
+    double alpha[GENERATE_DRAFT_MAX];
+    struct generate_estimates e = {
+        .n_rounds = p->n_rounds < INT32_MAX ? (int)p->n_rounds : INT32_MAX,
+        .draft_us = (float)p->draft.us,
+        .read_us = (float)p->read.us,
+        .step_us = (float)curve_us(&p->step, 1),
+        .row_us = (float)(p->step.scale_us * step.slope),
+        .rtt_us = (float)curve_us(&p->rest, 1),
+        .alpha = mean_alpha(counts),
+    };
+    seq ? sequence_alpha(p, seq, alpha) : global_alpha(p, alpha);
+    for (int i = 0; i < GENERATE_DRAFT_MAX; i++) {
+        e.alpha_at[i] = (float)alpha[i];
+        if (counts->tested[i] > 0) e.n_positions = i + 1;
+    }
+    return e;
+}
