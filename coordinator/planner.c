@@ -9,10 +9,10 @@
 
 enum {
     HEURISTIC_FIRST = 5,
-    LEARN_K = 4,          /* guesses of a round that is spent on learning */
+    LEARN_K = 2,          /* guesses of a round that is spent on learning */
     LEARN_ROUNDS = 2,     /* of each kind: the shorter of two is free of most hiccups */
     PROBE_K = 2,          /* guesses of a probe where K = 0 is planned */
-    STALE_ROUNDS = 64,    /* a number of rows that was not timed for so long may be probed */
+    STALE_ROUNDS = 100,   /* a number of rows that was not timed for so long may be probed */
     READ_LEAST = 16,      /* tokens that tell what reading costs */
     HORIZON_TOKENS = 256, /* over which catching up is paid off */
     CREDIT_ROUNDS = 2,    /* unspent credit for probes, in plain rounds */
@@ -22,11 +22,15 @@ enum {
 static const double probe_ratio = 0.01;
 static const double clip = 1.5; /* a measurement counts as no more than this times the mean */
 static const double scale_weight = 0.125;
+static const double rival_ratio = 1.15;
+static const double flatness =
+    64; /* neighbouring rows say little of the slope: more rows look cheap until
+                                       they are tried */
 static const double line_weight = 2;                     /* measurements that the line is worth */
 static const double first_alpha = 0.7, first_weight = 2; /* before anything was tested */
 static const double chain_weight = 4; /* of the position before, over all sequences */
 static const double prior_weight = 8; /* of all sequences, in one's own estimate */
-static const double keep_test = 0.998, keep_token = 0.99; /* forgetting: all, one's own */
+static const double keep_test = 0.998, keep_token = 0.995; /* forgetting: all, one's own */
 
 static double clamp(double x, double least, double most)
 {
@@ -65,18 +69,44 @@ static struct line curve_line(const struct planner_curve *c)
     }
     if (w <= 0) return (struct line){0, 0};
     double spread = w * wxx - wx * wx;
-    double slope = spread > 0 ? (w * wxy - wx * wy) / spread : 0;
+    double slope = (w * wxy - wx * wy) / (spread + w * flatness);
     if (slope < 0) slope = 0; /* more rows are never cheaper */
     return (struct line){(wy - slope * wx) / w, slope};
 }
 
-static double curve_us(const struct planner_curve *c, int rows)
+/* A number of rows that was used once leans on the line, later on what was measured. */
+static double own_or_line(const struct planner_time *own, double on_line)
+{
+    if (own->n == 0) return on_line;
+    double weight = line_weight / own->n;
+    return (own->n * own->us + weight * on_line) / (own->n + weight);
+}
+
+/* us[rows] for all rows: more rows are never cheaper, so neighbours that say otherwise are pooled by how
+ * often they were used (pool adjacent violators; Ayer et al. 1955). Without it the luckiest of many
+ * noisy numbers would be chosen. */
+static void curve_fit(const struct planner_curve *c, double *us)
 {
     const struct line line = curve_line(c);
-    const struct planner_time *own = &c->shape[rows];
-    double on_line = line.base + line.slope * rows;
-    if (on_line < 0) on_line = 0;
-    return c->scale_us * (own->n * own->us + line_weight * on_line) / (own->n + line_weight);
+    double value[PLANNER_ROWS_MAX], weight[PLANNER_ROWS_MAX];
+    int length[PLANNER_ROWS_MAX], n = 0;
+    for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows++) {
+        const struct planner_time *own = &c->shape[rows];
+        value[n] = own_or_line(own, fmax(line.base + line.slope * rows, 0));
+        weight[n] = own->n < MEMORY_TIMES ? own->n + 0.1 : MEMORY_TIMES;
+        length[n++] = 1;
+        for (; n > 1 && value[n - 2] > value[n - 1]; n--) {
+            double both = weight[n - 2] + weight[n - 1];
+            value[n - 2] = (value[n - 2] * weight[n - 2] + value[n - 1] * weight[n - 1]) / both;
+            weight[n - 2] = both;
+            length[n - 2] += length[n - 1];
+        }
+    }
+    for (int i = 0, rows = 1; i < n; i++) {
+        for (int end = rows + length[i]; rows < end; rows++) {
+            us[rows] = c->scale_us * value[i];
+        }
+    }
 }
 
 static void curve_add(struct planner_curve *c, int rows, double us)
@@ -84,6 +114,11 @@ static void curve_add(struct planner_curve *c, int rows, double us)
     struct planner_time *own = &c->shape[rows];
     if (us < 1) us = 1;
     if (c->scale_us <= 0) c->scale_us = us;
+    if (own->n == 0) { /* of a number of rows that is new, a hiccup would frighten for ever */
+        const struct line line = curve_line(c);
+        double wanted = c->scale_us * (line.base + line.slope * rows);
+        if (wanted > 0) us = fmin(us, clip * wanted);
+    }
     if (own->n >= LEARN_ROUNDS) {
         double ratio = clamp(us / (c->scale_us * own->us), 1 / clip, clip);
         c->scale_us *= 1 + scale_weight * (ratio - 1);
@@ -91,9 +126,15 @@ static void curve_add(struct planner_curve *c, int rows, double us)
     time_add(own, us / c->scale_us);
 }
 
-static double round_us(const struct planner *p, int k)
+/* us[k] of a round without catching up. */
+static void fit_rounds(const struct planner *p, double *us)
 {
-    return k * p->draft.us + curve_us(&p->step, k + 1) + curve_us(&p->rest, k + 1);
+    double step[PLANNER_ROWS_MAX + 1], rest[PLANNER_ROWS_MAX + 1];
+    curve_fit(&p->step, step);
+    curve_fit(&p->rest, rest);
+    for (int k = 0; k <= GENERATE_DRAFT_MAX; k++) {
+        us[k] = k * p->draft.us + step[k + 1] + rest[k + 1];
+    }
 }
 
 /* What the draft has missed beyond what every round feeds it: the last guess, if it stayed, and the
@@ -167,6 +208,17 @@ struct outlook {
     int best;
 };
 
+/* Rows far beyond those that were timed are guesswork: K grows by half at most. */
+static int most_k(const struct planner *p, int k_max)
+{
+    int tried = PLANNER_ROWS_MAX - 1;
+    while (tried > 1 && !p->step.shape[tried + 1].n) {
+        tried--;
+    }
+    int most = tried + tried / 2 + 1;
+    return most < k_max ? most : k_max;
+}
+
 static void look_ahead(const struct planner *p, const struct planner_sequence *seq,
                        const struct planner_ask *ask, struct outlook *o)
 {
@@ -174,10 +226,10 @@ static void look_ahead(const struct planner *p, const struct planner_sequence *s
     double left = clamp(ask->n_left, 1, HORIZON_TOKENS);
     sequence_alpha(p, seq, alpha);
     o->catch_up_us = catch_up_us(p, ask->n_missed);
+    fit_rounds(p, o->us);
     o->best = 0;
-    for (int k = 0; k <= ask->k_max; k++) {
+    for (int k = 0; k <= most_k(p, ask->k_max); k++) {
         o->tokens[k] = plan_tokens_at(alpha, k);
-        o->us[k] = round_us(p, k);
         o->per_token[k] = o->us[k] / o->tokens[k] + (k ? o->catch_up_us / left : 0);
         if (o->per_token[k] < o->per_token[o->best]) o->best = k;
     }
@@ -195,23 +247,35 @@ static int learn(const struct planner *p, int k_max)
     return n_guessed < LEARN_ROUNDS ? least : -1;
 }
 
-/* Another K than the best one, for the sake of knowledge, and what it costs. */
-static int probe_k(const struct planner *p, const struct planner_ask *ask, const struct outlook *o,
-                   double *price_us)
+/* The K that was not timed for longest, of those that may be better than they look: close rivals, and
+ * plain decoding now and then. */
+static int stalest_k(const struct planner *p, int k_max, const struct outlook *o)
 {
-    int oldest = o->best;
+    uint64_t oldest = 0;
+    int stalest = o->best;
+    for (int k = 0; k <= k_max; k++) {
+        uint64_t age = p->n_rounds - p->measured_at[k + 1];
+        bool is_rival = o->per_token[k] <= rival_ratio * o->per_token[o->best];
+        if (age > oldest && age >= (is_rival ? STALE_ROUNDS : 4 * STALE_ROUNDS) &&
+            (is_rival || k == 0)) {
+            oldest = age;
+            stalest = k;
+        }
+    }
+    return stalest;
+}
+
+/* Another K than the best one, for the sake of knowledge, and what it costs. */
+static int probe_k(const struct planner *p, int k_max, const struct outlook *o, double *price_us)
+{
     if (o->best == 0) {
-        int k = ask->k_max < PROBE_K ? ask->k_max : PROBE_K;
+        int k = k_max < PROBE_K ? k_max : PROBE_K;
         *price_us = o->catch_up_us + o->us[k] - o->us[0];
         return k;
     }
-    for (int k = 0; k <= ask->k_max; k++) {
-        if (o->per_token[k] > clip * o->per_token[o->best] && k > 0) continue;
-        if (p->measured_at[k + 1] < p->measured_at[oldest + 1]) oldest = k;
-    }
-    if (p->n_rounds - p->measured_at[oldest + 1] < STALE_ROUNDS) return o->best;
-    *price_us = o->us[oldest] - o->tokens[oldest] * o->per_token[o->best];
-    return oldest;
+    int k = stalest_k(p, k_max, o);
+    *price_us = o->us[k] - o->tokens[k] * o->per_token[o->best];
+    return k;
 }
 
 static int plan(struct planner *p, const struct planner_sequence *seq,
@@ -222,7 +286,7 @@ static int plan(struct planner *p, const struct planner_sequence *seq,
     int k = learn(p, ask->k_max);
     if (k >= 0) return k;
     look_ahead(p, seq, ask, &o);
-    k = probe_k(p, ask, &o, &price_us);
+    k = probe_k(p, most_k(p, ask->k_max), &o, &price_us);
     if (k == o.best || price_us > p->credit_us) return o.best;
     if (price_us > 0) p->credit_us -= price_us;
     return k;
@@ -270,8 +334,9 @@ static void observe_times(struct planner *p, const struct planner_round *round)
     p->measured_at[rows] = p->n_rounds;
     curve_add(&p->step, rows, (double)round->step_us);
     curve_add(&p->rest, rows, (double)(round->round_us - round->draft_us - round->step_us));
-    double most = CREDIT_ROUNDS * round_us(p, 0);
-    p->credit_us = fmin(p->credit_us + probe_ratio * round_us(p, round->k), most);
+    double us[GENERATE_DRAFT_MAX + 1];
+    fit_rounds(p, us);
+    p->credit_us = fmin(p->credit_us + probe_ratio * us[round->k], CREDIT_ROUNDS * us[0]);
 }
 
 static void observe_heuristic(struct planner_sequence *seq, const struct planner_round *round)
@@ -310,14 +375,16 @@ struct generate_estimates planner_estimates(const struct planner *p,
 {
     const struct line step = curve_line(&p->step);
     const struct planner_counts *counts = seq ? &seq->counts : &p->counts;
-    double alpha[GENERATE_DRAFT_MAX];
+    double alpha[GENERATE_DRAFT_MAX], step_us[PLANNER_ROWS_MAX + 1], rest_us[PLANNER_ROWS_MAX + 1];
+    curve_fit(&p->step, step_us);
+    curve_fit(&p->rest, rest_us);
     struct generate_estimates e = {
         .n_rounds = p->n_rounds < INT32_MAX ? (int)p->n_rounds : INT32_MAX,
         .draft_us = (float)p->draft.us,
         .read_us = (float)p->read.us,
-        .step_us = (float)curve_us(&p->step, 1),
+        .step_us = (float)step_us[1],
         .row_us = (float)(p->step.scale_us * step.slope),
-        .rtt_us = (float)curve_us(&p->rest, 1),
+        .rtt_us = (float)rest_us[1],
         .alpha = mean_alpha(counts),
     };
     seq ? sequence_alpha(p, seq, alpha) : global_alpha(p, alpha);

@@ -163,6 +163,7 @@ START_TEST(planned_is_nearly_the_best_fixed_k_and_never_slower_than_plain)
         "plain; new coordinator %.3f of the best, %.3f of plain\n",
         w->name, best, most / plain, of_best, later.n_guesses / later.n_rounds, of_plain,
         speed(&fresh) / most, fresh_of_plain);
+    fflush(stdout);
     ck_assert_msg(of_best >= 0.97, "%s: %.3f of the best fixed K", w->name, of_best);
     ck_assert_msg(of_plain >= 0.98, "%s: %.3f of plain", w->name, of_plain);
     ck_assert_msg(fresh_of_plain >= 0.98, "%s: %.3f of plain, new", w->name, fresh_of_plain);
