@@ -149,6 +149,8 @@ static int open_parts(struct coordinator *c, struct error *err)
         .jobs = c->jobs,
         .control = c->control,
         .n_draft = c->options.n_draft,
+        .strategy = c->options.strategy,
+        .threshold = c->options.threshold,
         .draft_name = c->options.draft,
         .draft_support = c->options.support,
         .queue_capacity = c->options.queue_capacity,
@@ -172,9 +174,10 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     TRY(open_drafter(c, err));
     TRY(strcmp(options->target, "mpi") == 0 ? learn_addresses(c, err) : split_addresses(c, err));
     TRY(open_parts(c, err));
-    log_line(LOG_LEVEL_INFO, "ready", "address=%s draft=%s k=%d workers=%d",
-             gateway_address(c->gateway), options->draft, c->drafter ? options->n_draft : 0,
-             c->n_addresses);
+    log_line(
+        LOG_LEVEL_INFO, "ready", "address=%s draft=%s strategy=%s k=%d workers=%d",
+        gateway_address(c->gateway), options->draft, generate_strategy_names[options->strategy],
+        c->drafter ? sequence_default_k(options->strategy, options->n_draft) : 0, c->n_addresses);
     *coordinator = c;
     c = NULL;
 out:

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "model/backend_open.h"
+#include "proto/generation_wire.h"
 
 enum { COORDINATOR_TARGETS_MAX = 8, COORDINATOR_LIST_BYTES = 2048 };
 
@@ -14,7 +15,9 @@ struct coordinator_options {
     const char *draft;              /* folder, synthetic:... or "none" */
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */
-    int n_draft;                    /* K */
+    int n_draft;                    /* K; -1 = by strategy */
+    enum generate_strategy strategy;
+    float threshold;
     int support;
     int draft_kv_tokens;
     int queue_capacity;

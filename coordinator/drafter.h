@@ -33,7 +33,7 @@ struct draft {
 };
 
 /* Feeds the sequence's tokens that the draft has not seen, then guesses up to k ahead; stops after an
- * end of sequence (which is still a guess). Coins RNG_DRAFT at (position, committed length); under
+ * end of sequence, and after a guess that it gave less than seq->threshold (both are still guesses). Coins RNG_DRAFT at (position, committed length); under
  * `coupled` the guess is the argmax under the shared noise. q lives in arena. Updates n_draft_kv to
  * what is known of committed tokens. Errors: ERR_NO_MEMORY, ERR_EXHAUSTED no KV block. */
 int drafter_propose(struct drafter *drafter, struct sequence *seq, int k, const int32_t *eos_ids,

@@ -13,7 +13,9 @@ struct engine_options {
     struct gateway *gateway;
     const struct tokenizer *tok;
     struct queue *jobs, *control;
-    int n_draft; /* K of requests that do not say */
+    int n_draft;                     /* K of requests that do not say; -1 = by strategy */
+    enum generate_strategy strategy; /* of such requests */
+    float threshold;
     const char *draft_name;
     int draft_support, queue_capacity;
     const char *const *addresses;

@@ -10,6 +10,7 @@ struct round_tools {
     struct target *target;
     struct drafter *drafter; /* NULL = none */
     struct block_pool *target_pool;
+    struct planner *planner;
     const struct tokenizer *tok;
     struct arena *arena;        /* reset at the start of each round */
     struct wire_buffer *buffer; /* encoding of replies */

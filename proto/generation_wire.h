@@ -87,7 +87,7 @@ struct generate_estimates {
 
 struct generate_summary {
     const char *finish_reason, *stop_match, *rule, *speculation_off, *request_id, *arithmetic;
-    enum generate_strategy strategy;     /* never the default */
+    enum generate_strategy strategy;     /* that was used; the default: not said */
     float threshold;                     /* of strategy threshold, otherwise -1 */
     struct generate_estimates estimates; /* alpha of this request, times of all */
     int prompt_tokens, completion_tokens, n_draft;
