@@ -61,20 +61,20 @@ static int choose_rule(struct sequence *seq, const struct generate_request *req,
 static int choose_strategy(struct sequence *seq, const struct generate_request *req,
                            const struct sequence_defaults *defaults, struct error *err)
 {
-    enum generate_strategy strategy = req->strategy         ? req->strategy
-                                      : req->threshold >= 0 ? STRATEGY_THRESHOLD
-                                      : req->n_draft >= 0   ? STRATEGY_FIXED
-                                                            : defaults->strategy;
-    if (req->threshold >= 0 && strategy != STRATEGY_THRESHOLD) {
+    enum generate_strategy strategy = req->strategy        ? req->strategy
+                                      : req->has_threshold ? STRATEGY_THRESHOLD
+                                      : req->n_draft >= 0  ? STRATEGY_FIXED
+                                                           : defaults->strategy;
+    if (req->has_threshold && strategy != STRATEGY_THRESHOLD) {
         return error_set(err, ERR_ARGUMENT,
                          "a threshold of %g belongs to strategy threshold, but the strategy is %s; "
                          "leave one of the two out",
                          (double)req->threshold, generate_strategy_names[strategy]);
     }
     seq->plan = (struct planner_sequence){.strategy = strategy};
-    seq->threshold = -1;
+    seq->threshold = 0;
     if (strategy == STRATEGY_THRESHOLD) {
-        seq->threshold = req->threshold >= 0 ? req->threshold : defaults->threshold;
+        seq->threshold = req->has_threshold ? req->threshold : defaults->threshold;
     }
     return 0;
 }

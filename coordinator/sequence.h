@@ -26,7 +26,7 @@ struct sequence {
     uint64_t seed;
     int n_draft; /* K of strategy fixed, the most of others */
     struct planner_sequence plan;
-    float threshold; /* of strategy threshold, otherwise -1 */
+    float threshold; /* of strategy threshold, otherwise 0 */
     int end;         /* n_tokens never exceeds this: max_tokens or the context */
     const char *speculation_off;
 

@@ -42,7 +42,8 @@ struct generate_request {
     uint64_t seed;
     int n_draft; /* K of strategy fixed, the most of others; -1 = default */
     enum generate_strategy strategy;
-    float threshold;  /* of strategy threshold, 0..1; -1 = default */
+    bool has_threshold;
+    float threshold;  /* of strategy threshold, 0..1 */
     const char *rule; /* "" = by temperature and seed */
     bool full_rows, show_drafts, ignore_eos;
     int n_stop;
@@ -88,7 +89,7 @@ struct generate_estimates {
 struct generate_summary {
     const char *finish_reason, *stop_match, *rule, *speculation_off, *request_id, *arithmetic;
     enum generate_strategy strategy;     /* that was used; the default: not said */
-    float threshold;                     /* of strategy threshold, otherwise -1 */
+    float threshold;                     /* of strategy threshold */
     struct generate_estimates estimates; /* alpha of this request, times of all */
     int prompt_tokens, completion_tokens, n_draft;
     uint64_t seed;
@@ -144,8 +145,7 @@ struct service_description {
 /* Encoders replace buf's content. A request whose text is not UTF-8 is refused; replies are sent with
  * '?' in place of the bytes that are not. Errors: ERR_NO_MEMORY, ERR_ARGUMENT.
  * Decoders take nothing over. Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY arena
- * full. What a request leaves out has its default: temperature 1, top_p 1, no seed, n_draft -1,
- * threshold -1. */
+ * full. What a request leaves out has its default: temperature 1, top_p 1, no seed, n_draft -1. */
 int generate_request_encode(struct wire_buffer *buf, const struct generate_request *req,
                             struct error *err);
 int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,

@@ -102,10 +102,7 @@ static Outrider__Generation__V1__Summary *summary_make(struct arena *scratch,
     out->request_id = wire_string_copy(scratch, summary->request_id);
     out->arithmetic = wire_string_copy(scratch, summary->arithmetic);
     out->strategy = (Outrider__Generation__V1__Strategy)summary->strategy;
-    if (summary->threshold >= 0) {
-        out->_threshold_case = OUTRIDER__GENERATION__V1__SUMMARY___THRESHOLD_THRESHOLD;
-        out->threshold = summary->threshold;
-    }
+    out->threshold = summary->threshold;
     out->estimates = estimates_make(scratch, &summary->estimates);
     bool is_whole = out->finish_reason && out->stop_match && out->counters && out->rule &&
                     out->speculation_off && out->request_id && out->arithmetic && out->estimates;
@@ -268,11 +265,8 @@ static int summary_plan_decode(const Outrider__Generation__V1__Summary *msg,
     int rc = 0;
     TRY(wire_int(&summary->n_draft, msg->n_draft, 0, GENERATE_DRAFT_MAX, "n_draft", err));
     TRY(strategy_decode(&summary->strategy, (int)msg->strategy, err));
-    summary->threshold = -1;
-    if (msg->_threshold_case == OUTRIDER__GENERATION__V1__SUMMARY___THRESHOLD_THRESHOLD) {
-        summary->threshold = msg->threshold;
-        TRY(estimate_check(summary->threshold, 1, "threshold", err));
-    }
+    summary->threshold = msg->threshold;
+    TRY(estimate_check(summary->threshold, 1, "threshold", err));
     TRY(estimates_decode(msg->estimates, &summary->estimates, err));
 out:
     return rc;

@@ -70,7 +70,7 @@ static Outrider__Generation__V1__Speculation *speculation_make(struct arena *scr
     out->full_rows = req->full_rows;
     out->show_drafts = req->show_drafts;
     out->strategy = (Outrider__Generation__V1__Strategy)req->strategy;
-    if (req->threshold >= 0) {
+    if (req->has_threshold) {
         out->_threshold_case = OUTRIDER__GENERATION__V1__SPECULATION___THRESHOLD_THRESHOLD;
         out->threshold = req->threshold;
     }
@@ -157,7 +157,6 @@ static int speculation_decode(const Outrider__Generation__V1__Speculation *msg,
 {
     int rc = 0;
     req->n_draft = -1;
-    req->threshold = -1;
     req->rule = "";
     if (!msg) return 0;
     if (msg->_n_draft_case == OUTRIDER__GENERATION__V1__SPECULATION___N_DRAFT_N_DRAFT) {
@@ -168,6 +167,7 @@ static int speculation_decode(const Outrider__Generation__V1__Speculation *msg,
     req->show_drafts = msg->show_drafts;
     TRY(strategy_decode(&req->strategy, (int)msg->strategy, err));
     if (msg->_threshold_case == OUTRIDER__GENERATION__V1__SPECULATION___THRESHOLD_THRESHOLD) {
+        req->has_threshold = true;
         req->threshold = msg->threshold;
         TRY(range_check(req->threshold, 0, 1, false, "threshold", err));
     }
