@@ -9,10 +9,11 @@
 
 enum {
     HEURISTIC_FIRST = 5,
-    LEARN_K = 2,          /* guesses of a round that is spent on learning */
-    LEARN_ROUNDS = 2,     /* of each kind: the shorter of two is free of most hiccups */
-    PROBE_K = 2,          /* guesses of a probe where K = 0 is planned */
-    STALE_ROUNDS = 100,   /* a number of rows that was not timed for so long may be probed */
+    LEARN_K = 2,        /* guesses of a round that is spent on learning */
+    LEARN_ROUNDS = 2,   /* of each kind: the shorter of two is free of most hiccups */
+    PROBE_K = 2,        /* guesses of a probe where K = 0 is planned */
+    STALE_ROUNDS = 200, /* a number of rows that was not timed for so long may be probed */
+    READ_SPEED = 8,
     READ_LEAST = 16,      /* tokens that tell what reading costs */
     HORIZON_TOKENS = 256, /* over which catching up is paid off */
     CREDIT_ROUNDS = 2,    /* unspent credit for probes, in plain rounds */
@@ -27,9 +28,9 @@ static const double flatness =
     64; /* neighbouring rows say little of the slope: more rows look cheap until
                                        they are tried */
 static const double line_weight = 2;                     /* measurements that the line is worth */
-static const double first_alpha = 0.7, first_weight = 2; /* before anything was tested */
-static const double chain_weight = 4; /* of the position before, over all sequences */
-static const double prior_weight = 8; /* of all sequences, in one's own estimate */
+static const double first_alpha = 0.7, first_weight = 3; /* before anything was tested */
+static const double chain_weight = 4;  /* of the position before, over all sequences */
+static const double prior_weight = 16; /* of all sequences, in one's own estimate */
 static const double keep_test = 0.998, keep_token = 0.995; /* forgetting: all, one's own */
 
 static double clamp(double x, double least, double most)
@@ -138,10 +139,10 @@ static void fit_rounds(const struct planner *p, double *us)
 }
 
 /* What the draft has missed beyond what every round feeds it: the last guess, if it stayed, and the
- * token after it. Before it was measured, a token read costs as much as a guess. */
+ * token after it. Until it was measured, reading is taken to be so much faster than guessing. */
 static double catch_up_us(const struct planner *p, int n_missed)
 {
-    double one = p->read.n ? p->read.us : p->draft.us;
+    double one = p->read.n ? p->read.us : p->draft.us / READ_SPEED;
     return n_missed > 2 ? (n_missed - 2) * one : 0;
 }
 
@@ -270,7 +271,7 @@ static int probe_k(const struct planner *p, int k_max, const struct outlook *o, 
 {
     if (o->best == 0) {
         int k = k_max < PROBE_K ? k_max : PROBE_K;
-        *price_us = o->catch_up_us + o->us[k] - o->us[0];
+        *price_us = o->catch_up_us + o->us[k] - o->tokens[k] * o->us[0];
         return k;
     }
     int k = stalest_k(p, k_max, o);
