@@ -356,7 +356,8 @@ void planner_observe(struct planner *p, struct planner_sequence *seq,
     observe_heuristic(seq, round);
     counts_keep(&seq->counts, pow(keep_token, round->n_accepted + 1));
     counts_add(&seq->counts, round, 1);
-    counts_add(&p->counts, round, keep_test);
+    /* A threshold tests those guesses that the draft was sure of before: no measure for others. */
+    if (seq->strategy != STRATEGY_THRESHOLD) counts_add(&p->counts, round, keep_test);
 }
 
 /* ---- telling ---- */
