@@ -75,8 +75,9 @@ static void print_estimates(const struct generate_estimates *e)
 {
     print_number("rounds measured", e->n_rounds);
     if (e->n_rounds == 0) return;
-    printf("%-22s%.0f us, %.1f us a token read\n", "a guess", (double)e->draft_us,
-           (double)e->read_us);
+    printf("%-22s%.0f us", "a guess", (double)e->draft_us);
+    if (e->read_us > 0) printf(", %.1f us for each token of a text read", (double)e->read_us);
+    fputc('\n', stdout);
     printf("%-22s%.0f us, %.1f us for each further row\n", "a step", (double)e->step_us,
            (double)e->row_us);
     printf("%-22s%.0f us\n", "rest of a round", (double)e->rtt_us);
