@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/client.h"
+#include "client/figures.h"
 #include "client/server.h"
 #include "client/terminal.h"
 #include "proto/generation_wire.h"
@@ -70,6 +71,23 @@ static void print_number(const char *name, int number)
     printf("%-22s%d\n", name, number);
 }
 
+static void print_estimates(const struct generate_estimates *e)
+{
+    print_number("rounds measured", e->n_rounds);
+    if (e->n_rounds == 0) return;
+    printf("%-22s%.0f us", "a guess", (double)e->draft_us);
+    if (e->read_us > 0) printf(", %.1f us for each token of a text read", (double)e->read_us);
+    fputc('\n', stdout);
+    printf("%-22s%.0f us, %.1f us for each further row\n", "a step", (double)e->step_us,
+           (double)e->row_us);
+    printf("%-22s%.0f us\n", "rest of a round", (double)e->rtt_us);
+    printf("%-22s%.3f", "alpha", (double)e->alpha);
+    for (int i = 0; i < e->n_positions; i++) {
+        printf("%s%.2f", i ? " " : "; by position ", (double)e->alpha_at[i]);
+    }
+    fputc('\n', stdout);
+}
+
 static void print_table(const struct service_description *s)
 {
     print_text("state", s->state);
@@ -86,8 +104,10 @@ static void print_table(const struct service_description *s)
     print_number("KV blocks", s->n_kv_blocks);
     print_text("draft model", s->draft_model[0] ? s->draft_model : "none");
     print_number("draft tokens (K)", s->default_n_draft);
+    print_text("strategy", generate_strategy_names[s->default_strategy]);
     print_number("draft support", s->draft_support);
     print_number("queue", s->queue_capacity);
+    print_estimates(&s->estimates);
     for (int i = 0; i < s->n_addresses; i++) {
         print_text(i ? "" : "workers", s->addresses[i]);
     }
@@ -106,29 +126,24 @@ static json_t *describe_json(const struct service_description *s)
     for (int i = 0; i < s->n_addresses; i++) {
         json_array_append_new(addresses, json_string(s->addresses[i]));
     }
-    return json_pack("{ss ss ss ss ss so so si si si si si ss si si si so}", "state", s->state,
-                     "version", s->version, "target_model", s->target_model, "target_architecture",
-                     s->target_architecture, "arithmetic", s->arithmetic, "model_fingerprint",
-                     hex(s->model_fingerprint), "tokenizer_fingerprint",
-                     hex(s->tokenizer_fingerprint), "n_ranks", s->n_ranks, "n_slices", s->n_slices,
-                     "vocab_size", s->vocab_size, "context_limit", s->context_limit, "n_kv_blocks",
-                     s->n_kv_blocks, "draft_model", s->draft_model, "default_n_draft",
-                     s->default_n_draft, "draft_support", s->draft_support, "queue_capacity",
-                     s->queue_capacity, "worker_addresses", addresses);
+    return json_pack(
+        "{ss ss ss ss ss so so si si si si si ss si si si so ss so}", "state", s->state, "version",
+        s->version, "target_model", s->target_model, "target_architecture", s->target_architecture,
+        "arithmetic", s->arithmetic, "model_fingerprint", hex(s->model_fingerprint),
+        "tokenizer_fingerprint", hex(s->tokenizer_fingerprint), "n_ranks", s->n_ranks, "n_slices",
+        s->n_slices, "vocab_size", s->vocab_size, "context_limit", s->context_limit, "n_kv_blocks",
+        s->n_kv_blocks, "draft_model", s->draft_model, "default_n_draft", s->default_n_draft,
+        "draft_support", s->draft_support, "queue_capacity", s->queue_capacity, "worker_addresses",
+        addresses, "default_strategy", generate_strategy_names[s->default_strategy], "planner",
+        estimates_json(&s->estimates));
 }
 
 static int run(struct describe *d, struct error *err)
 {
-    const struct wire_buffer empty = {0}; /* a DescribeRequest has no fields */
-    enum health_answer health;
     struct service_description desc;
-    struct arena *arena;
     int rc = 0;
     TRY(server_open(&d->server, d->address, 0, err));
-    TRY(server_health(&d->server, "", &health, err));
-    TRY(server_call(&d->server, "/outrider.generation.v1.Generation/Describe", &empty, err));
-    TRY(server_arena(&d->server, d->server.reply.len, &arena, err));
-    TRY(service_description_decode(d->server.reply.data, d->server.reply.len, arena, &desc, err));
+    TRY(server_describe(&d->server, &desc, err));
     if (d->is_json) return client_print_json(describe_json(&desc), err);
     print_table(&desc);
     rc = client_flush(err);

@@ -37,6 +37,7 @@ struct figures figures_of(const struct generate_summary *summary)
     double n = summary->completion_tokens;
     struct figures f = {
         .tokens_per_round = ratio(n, c->rounds),
+        .mean_k = ratio(c->drafted, c->rounds),
         .alpha = ratio(c->accepted, (double)c->accepted + c->rejections),
         .draft_efficiency = ratio(c->accepted, c->drafted),
         .decode_tokens_per_s = ratio((n - c->first_round_tokens) * 1e6, (double)c->rounds_us),

@@ -11,6 +11,7 @@ enum figure_part { PART_DRAFT, PART_WIRE, PART_VERIFY, PART_COLLECTIVE, PART_ACC
 /* NAN where there is nothing to divide by. */
 struct figures {
     double tokens_per_round;
+    double mean_k;           /* guesses per round */
     double alpha;            /* accepted / (accepted + rejections) */
     double draft_efficiency; /* accepted / drafted */
     int n_positions;
@@ -27,6 +28,9 @@ struct figures figures_of(const struct generate_summary *summary);
 
 /* The block for people. */
 void figures_print(FILE *out, const struct generate_summary *summary);
+
+/* What the planner has measured, in a new object; NULL = no memory. */
+json_t *estimates_json(const struct generate_estimates *estimates);
 
 /* Everything but text and ids, in a new object; NULL = no memory. */
 json_t *figures_json(const struct generate_summary *summary);

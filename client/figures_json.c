@@ -61,28 +61,43 @@ static int positions_used(const struct generate_counters *c)
     return n;
 }
 
+json_t *estimates_json(const struct generate_estimates *e)
+{
+    json_t *alpha = json_array();
+    for (int i = 0; i < e->n_positions; i++) {
+        json_array_append_new(alpha, json_real((double)e->alpha_at[i]));
+    }
+    return json_pack("{si sf sf sf sf sf sf so}", "rounds", e->n_rounds, "draft_us",
+                     (double)e->draft_us, "read_us", (double)e->read_us, "step_us",
+                     (double)e->step_us, "row_us", (double)e->row_us, "rtt_us", (double)e->rtt_us,
+                     "alpha", (double)e->alpha, "alpha_by_position", alpha);
+}
+
 static json_t *derived_json(const struct figures *f)
 {
-    return json_pack("{so so so so so so so so so}", "tokens_per_round",
-                     client_json_number(f->tokens_per_round), "alpha", client_json_number(f->alpha),
-                     "draft_efficiency", client_json_number(f->draft_efficiency),
-                     "acceptance_by_position", numbers(f->acceptance_at, f->n_positions),
-                     "tokens_per_second", client_json_number(f->decode_tokens_per_s),
-                     "total_tokens_per_second", client_json_number(f->total_tokens_per_s),
-                     "time_to_first_token_ms", client_json_number(f->first_token_ms),
-                     "bytes_per_position", client_json_number(f->bytes_per_position), "round_us",
-                     client_json_number(f->round_us));
+    return json_pack(
+        "{so so so so so so so so so so}", "tokens_per_round",
+        client_json_number(f->tokens_per_round), "mean_k", client_json_number(f->mean_k), "alpha",
+        client_json_number(f->alpha), "draft_efficiency", client_json_number(f->draft_efficiency),
+        "acceptance_by_position", numbers(f->acceptance_at, f->n_positions), "tokens_per_second",
+        client_json_number(f->decode_tokens_per_s), "total_tokens_per_second",
+        client_json_number(f->total_tokens_per_s), "time_to_first_token_ms",
+        client_json_number(f->first_token_ms), "bytes_per_position",
+        client_json_number(f->bytes_per_position), "round_us", client_json_number(f->round_us));
 }
 
 json_t *figures_json(const struct generate_summary *s)
 {
     const struct figures figures = figures_of(s);
     json_t *object = json_pack(
-        "{ss ss ss ss ss ss so si si si so}", "finish_reason", s->finish_reason, "stop_match",
-        s->stop_match, "rule", s->rule, "speculation_off", s->speculation_off, "arithmetic",
-        s->arithmetic, "request_id", s->request_id, "seed", seed_text(s->seed), "n_draft",
-        s->n_draft, "prompt_tokens", s->prompt_tokens, "completion_tokens", s->completion_tokens,
-        "counters", counters_json(&s->counters, positions_used(&s->counters)));
+        "{ss ss ss ss ss ss so si si si so ss so so}", "finish_reason", s->finish_reason,
+        "stop_match", s->stop_match, "rule", s->rule, "speculation_off", s->speculation_off,
+        "arithmetic", s->arithmetic, "request_id", s->request_id, "seed", seed_text(s->seed),
+        "n_draft", s->n_draft, "prompt_tokens", s->prompt_tokens, "completion_tokens",
+        s->completion_tokens, "counters", counters_json(&s->counters, positions_used(&s->counters)),
+        "strategy", generate_strategy_names[s->strategy], "threshold",
+        s->strategy == STRATEGY_THRESHOLD ? json_real((double)s->threshold) : json_null(),
+        "planner", estimates_json(&s->estimates));
     json_t *derived = derived_json(&figures);
     bool failed = !object || !derived || json_object_update(object, derived) != 0;
     json_decref(derived);

@@ -116,10 +116,37 @@ static void print_way(FILE *out, const struct generate_summary *s)
 {
     begin_line(out, "rule");
     put_word(out, s->rule);
-    fprintf(out, ", seed %" PRIu64 ", K %d, arithmetic ", s->seed, s->n_draft);
+    fprintf(out, ", seed %" PRIu64 ", arithmetic ", s->seed);
     put_word(out, s->arithmetic);
     fputs(", request ", out);
     put_word(out, s->request_id);
+    fputc('\n', out);
+}
+
+static void print_strategy(FILE *out, const struct generate_summary *s, const struct figures *f)
+{
+    bool is_fixed = s->strategy == STRATEGY_FIXED || s->strategy == STRATEGY_DEFAULT;
+    begin_line(out, "strategy");
+    fputs(generate_strategy_names[s->strategy], out);
+    if (s->strategy == STRATEGY_THRESHOLD) fprintf(out, " %g", (double)s->threshold);
+    fprintf(out, is_fixed ? ", K %d, mean K " : ", K up to %d, mean K ", s->n_draft);
+    put(out, 2, f->mean_k);
+    if (s->counters.drafted > 0 && s->speculation_off[0]) {
+        fputs("; then none: ", out);
+        put_word(out, s->speculation_off);
+    }
+    fputc('\n', out);
+}
+
+static void print_estimates(FILE *out, const struct generate_estimates *e)
+{
+    if (e->n_rounds == 0) return;
+    begin_line(out, "planner");
+    fprintf(out, "guess %.0f us, step %.0f us and %.0f for each further row, rest %.0f us",
+            (double)e->draft_us, (double)e->step_us, (double)e->row_us, (double)e->rtt_us);
+    for (int i = 0; i < e->n_positions; i++) {
+        fprintf(out, "%s%.2f", i ? " " : "; alpha ", (double)e->alpha_at[i]);
+    }
     fputc('\n', out);
 }
 
@@ -129,8 +156,10 @@ void figures_print(FILE *out, const struct generate_summary *summary)
     print_tokens(out, summary);
     print_rounds(out, summary, &figures);
     print_acceptance(out, summary, &figures);
+    print_strategy(out, summary, &figures);
     print_speed(out, summary, &figures);
     print_round_time(out, &figures);
     print_wire(out, summary, &figures);
+    print_estimates(out, &summary->estimates);
     print_way(out, summary);
 }

@@ -22,7 +22,9 @@ enum {
     OPT_SHOW_DRAFTS,
     OPT_JSON,
     OPT_NO_ECHO,
-    OPT_REQUEST_ID
+    OPT_REQUEST_ID,
+    OPT_STRATEGY,
+    OPT_THRESHOLD
 };
 
 enum { TIMEOUT_MAX_S = 86400, TOP_K_MAX = 1 << 24, TOKENS_MAX = 1 << 28 };
@@ -42,7 +44,18 @@ static const struct argp_option options[] = {
     {"min-p", OPT_MIN_P, "P", 0, "Keep tokens of at least P times the best; default 0 = all", 2},
     {"seed", OPT_SEED, "N", 0, "Same seed, same text; default: the coordinator chooses", 2},
     {"draft-tokens", 'K', "K", 0,
-     "Guesses per round, 0 to 16; 0 = plain decoding; default: the coordinator's", 3},
+     "Guesses per round, 0 to 16; 0 = plain decoding; with a strategy that chooses: the most of a "
+     "round; default: the coordinator's",
+     3},
+    {"strategy", OPT_STRATEGY, "NAME", 0,
+     "How the number of guesses comes about: planned (what is measured to be fastest), fixed, "
+     "heuristic (2 more after a round whose guesses all stayed, otherwise 1 less) or threshold; "
+     "default: fixed with -K, otherwise the coordinator's",
+     3},
+    {"threshold", OPT_THRESHOLD, "P", 0,
+     "Strategy threshold: a round ends with the first guess that the draft gave less than P; "
+     "default: the coordinator's",
+     3},
     {"rule", OPT_RULE, "RULE", 0,
      "Acceptance: rejection, greedy, coupled, block, naive or typical; default: greedy at "
      "temperature 0, coupled with a seed, otherwise rejection",
@@ -122,6 +135,29 @@ static error_t parse_sampling(int key, const char *arg, struct parse *p)
     }
 }
 
+static error_t parse_speculation(int key, const char *arg, struct parse *p)
+{
+    struct generate_request *req = &p->options->request;
+    int word;
+    switch (key) {
+    case 'K':
+        return verdict(
+            options_int(&req->n_draft, "--draft-tokens", arg, 0, GENERATE_DRAFT_MAX, p->err));
+    case OPT_STRATEGY:
+        if (options_word(&word, "--strategy", arg, generate_strategy_names + STRATEGY_PLANNED,
+                         N_STRATEGIES - STRATEGY_PLANNED, p->err)) {
+            return EINVAL;
+        }
+        req->strategy = (enum generate_strategy)(STRATEGY_PLANNED + word);
+        return 0;
+    case OPT_THRESHOLD:
+        req->has_threshold = true;
+        return verdict(options_float(&req->threshold, "--threshold", arg, 0, 1, p->err));
+    default:
+        return parse_sampling(key, arg, p);
+    }
+}
+
 static error_t parse_request(int key, const char *arg, struct parse *p)
 {
     struct generate_options *o = p->options;
@@ -129,9 +165,6 @@ static error_t parse_request(int key, const char *arg, struct parse *p)
     switch (key) {
     case 'n':
         return verdict(options_int(&req->max_tokens, "--max-tokens", arg, 1, TOKENS_MAX, p->err));
-    case 'K':
-        return verdict(
-            options_int(&req->n_draft, "--draft-tokens", arg, 0, GENERATE_DRAFT_MAX, p->err));
     case OPT_PROMPT_IDS:
         return verdict(input_ids(&o->ids, "--prompt-ids", arg, p->err));
     case OPT_STOP:
@@ -149,7 +182,7 @@ static error_t parse_request(int key, const char *arg, struct parse *p)
         req->request_id = arg;
         return 0;
     default:
-        return parse_sampling(key, arg, p);
+        return parse_speculation(key, arg, p);
     }
 }
 
@@ -182,6 +215,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
+static int check_strategy(const struct generate_request *req, struct error *err)
+{
+    bool may_stop = !req->strategy || req->strategy == STRATEGY_THRESHOLD;
+    if (!req->has_threshold || may_stop) return 0;
+    return error_set(err, ERR_ARGUMENT, "--threshold belongs to --strategy threshold, not to %s",
+                     generate_strategy_names[req->strategy]);
+}
+
 int generate_options_parse(struct generate_options *o, int argc, char **argv, struct error *err)
 {
     const struct argp argp = {
@@ -198,6 +239,7 @@ int generate_options_parse(struct generate_options *o, int argc, char **argv, st
     TRY(client_parse(&argp, argc, argv, &parse, err));
     TRY(client_address(&o->address, o->address, err));
     TRY(sampling_check(&o->request.sampling, err));
+    TRY(check_strategy(&o->request, err));
     if (o->ids.n && (o->argument || o->file)) {
         rc = error_set(err, ERR_ARGUMENT, "give the prompt as text or by --prompt-ids, not both");
     }

@@ -4,14 +4,27 @@
 
 #include "base/options.h"
 #include "client/client.h"
+#include "client/server.h"
 #include "model/plan.h"
 
-enum { OPT_OPS = 256, OPT_ROW, OPT_RTT, OPT_K_MAX, OPT_JSON, K_MAX_DEFAULT = 12, K_MAX_MOST = 64 };
+enum {
+    OPT_OPS = 256,
+    OPT_ROW,
+    OPT_RTT,
+    OPT_K_MAX,
+    OPT_JSON,
+    OPT_MEASURE,
+    K_MAX_DEFAULT = 12,
+    K_MAX_MOST = 64
+};
 
 struct planning {
-    float alpha, c, c_ops, row, rtt;
+    float alpha, c, c_ops, row, rtt; /* -1 = not given */
     int k_max;
     bool is_json;
+    const char *address; /* of --measure, NULL = none */
+    struct server server;
+    int n_rounds; /* that were measured there */
     struct error *err;
 };
 
@@ -22,6 +35,8 @@ static const struct argp_option options[] = {
     {"row", OPT_ROW, "R", 0, "What each guess adds to a step, over a step; default 0", 0},
     {"rtt", OPT_RTT, "R", 0, "Wire and coordinator of a round, over a step; default 0", 0},
     {"k-max", OPT_K_MAX, "K", 0, "Most guesses of a round; default 12", 0},
+    {"measure", OPT_MEASURE, "ADDRESS", 0,
+     "Take what is not given from the coordinator at ADDRESS, as it has measured it", 0},
     {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
     {0},
 };
@@ -30,7 +45,8 @@ static const char doc[] =
     "Prints, for each number of guesses K: the tokens of a round, the speed-up over plain decoding "
     "and the factor of operations, as Leviathan et al. 2023 compute them (equation 1, Theorems 3.8 "
     "and 3.11), and the speed-up with the cost of rows and round trips.\v"
-    "alpha and the times are in the summary of `outrider generate`.\n\n" CLIENT_STATUS_DOC;
+    "alpha and the times are in the summary of `outrider generate`; --measure takes them from a "
+    "running cluster, over all that it has generated.\n\n" CLIENT_STATUS_DOC;
 
 static int read_number(const struct planning *p, float *out, const char *option, const char *text,
                        float most)
@@ -57,6 +73,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_JSON:
         p->is_json = true;
         return 0;
+    case OPT_MEASURE:
+        p->address = arg;
+        return 0;
     case ARGP_KEY_ARG:
         error_set(p->err, ERR_ARGUMENT, "'%s' is not an option; see --help", arg);
         return EINVAL;
@@ -69,17 +88,73 @@ static int prepare(struct planning *p, int argc, char **argv, struct error *err)
 {
     const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
     int rc = 0;
-    *p = (struct planning){.alpha = -1, .c = -1, .c_ops = -1, .k_max = K_MAX_DEFAULT, .err = err};
+    *p = (struct planning){.alpha = -1,
+                           .c = -1,
+                           .c_ops = -1,
+                           .row = -1,
+                           .rtt = -1,
+                           .k_max = K_MAX_DEFAULT,
+                           .err = err};
     TRY(client_parse(&argp, argc, argv, p, err));
-    if (p->alpha < 0) return error_set(err, ERR_ARGUMENT, "--alpha is missing");
-    if (p->c < 0) return error_set(err, ERR_ARGUMENT, "--c is missing");
-    if (p->c_ops < 0) p->c_ops = p->c;
+    if (p->address) return client_address(&p->address, p->address, err);
+    if (p->alpha < 0) {
+        return error_set(err, ERR_ARGUMENT, "--alpha is missing (or --measure ADDRESS)");
+    }
+    if (p->c < 0) return error_set(err, ERR_ARGUMENT, "--c is missing (or --measure ADDRESS)");
 out:
     return rc;
 }
 
+static void fill(float *slot, float value)
+{
+    if (*slot < 0) *slot = value;
+}
+
+/* What was not given, as the cluster has measured it. */
+static int measure(struct planning *p, struct error *err)
+{
+    struct service_description desc;
+    const struct generate_estimates *e = &desc.estimates;
+    int rc = 0;
+    TRY(server_open(&p->server, p->address, 0, err));
+    TRY(server_describe(&p->server, &desc, err));
+    if (!desc.draft_model[0]) {
+        return error_set(err, ERR_NOT_FOUND,
+                         "%.160s has no draft model, so it has nothing to measure: start "
+                         "outrider-coordinator with --draft MODEL",
+                         p->address);
+    }
+    bool has_guesses = e->draft_us > 0 && e->n_positions > 0;
+    if (!(e->step_us > 0) || (!has_guesses && (p->alpha < 0 || p->c < 0))) {
+        return error_set(err, ERR_NOT_FOUND,
+                         "%.160s has not measured %s yet: run `outrider generate -n 100 "
+                         "--strategy planned` on it first",
+                         p->address, e->step_us > 0 ? "a guess" : "a round");
+    }
+    fill(&p->alpha, e->alpha);
+    fill(&p->c, e->draft_us / e->step_us);
+    fill(&p->row, e->row_us / e->step_us);
+    fill(&p->rtt, e->rtt_us / e->step_us);
+    p->n_rounds = e->n_rounds;
+out:
+    return rc;
+}
+
+/* What neither option nor cluster said. */
+static void fill_defaults(struct planning *p)
+{
+    fill(&p->c_ops, p->c);
+    fill(&p->row, 0);
+    fill(&p->rtt, 0);
+}
+
 static void print_table(const struct planning *p, const struct plan_costs *costs, int best)
 {
+    if (p->address) {
+        printf("alpha %.3f, c %.3f, row %.3f, rtt %.3f; measured in %d rounds of %s\n\n",
+               (double)p->alpha, (double)p->c, (double)p->row, (double)p->rtt, p->n_rounds,
+               p->address);
+    }
     printf("  K   tokens  speed-up  operations  with rows and rtt\n");
     for (int k = 0; k <= p->k_max; k++) {
         printf("%3d   %6.3f  %8.3f  %10.3f  %17.3f%s\n", k, plan_tokens(costs->alpha, k),
@@ -99,7 +174,11 @@ static int print_object(const struct planning *p, const struct plan_costs *costs
                                               plan_operations(costs, k), "speedup_in_rounds",
                                               plan_speedup_in_rounds(costs, k)));
     }
-    return client_print_json(json_pack("{si so}", "best_k", best, "rows", rows), err);
+    return client_print_json(json_pack("{si so sf sf sf sf sf si}", "best_k", best, "rows", rows,
+                                       "alpha", costs->alpha, "c", costs->c, "ops", costs->c_ops,
+                                       "row", costs->row, "rtt", costs->rtt, "rounds_measured",
+                                       p->n_rounds),
+                             err);
 }
 
 int plan_main(int argc, char **argv)
@@ -107,6 +186,13 @@ int plan_main(int argc, char **argv)
     struct planning p;
     struct error err = {0};
     if (prepare(&p, argc, argv, &err)) return client_fail_local(&err);
+    if (p.address && measure(&p, &err)) {
+        server_explain(&p.server, &err);
+        server_close(&p.server);
+        return client_fail(&err);
+    }
+    server_close(&p.server);
+    fill_defaults(&p);
     const struct plan_costs costs = {.alpha = (double)p.alpha,
                                      .c = (double)p.c,
                                      .c_ops = (double)p.c_ops,

@@ -170,3 +170,17 @@ int server_arena(struct server *server, size_t len, struct arena **arena, struct
 out:
     return rc;
 }
+
+int server_describe(struct server *server, struct service_description *desc, struct error *err)
+{
+    const struct wire_buffer empty = {0}; /* a DescribeRequest has no fields */
+    enum health_answer health;
+    struct arena *arena;
+    int rc = 0;
+    TRY(server_health(server, "", &health, err));
+    TRY(server_call(server, "/outrider.generation.v1.Generation/Describe", &empty, err));
+    TRY(server_arena(server, server->reply.len, &arena, err));
+    TRY(service_description_decode(server->reply.data, server->reply.len, arena, desc, err));
+out:
+    return rc;
+}

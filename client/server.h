@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/queue.h"
+#include "proto/generation_wire.h"
 #include "proto/health_wire.h"
 #include "proto/rpc_client.h"
 
@@ -40,6 +41,9 @@ void server_explain(const struct server *server, struct error *err);
 /* One request, one reply: it is in server->reply. */
 int server_call(struct server *server, const char *path, const struct wire_buffer *request,
                 struct error *err);
+
+/* What a coordinator serves; desc lives until the next call. Errors: also those of server_health. */
+int server_describe(struct server *server, struct service_description *desc, struct error *err);
 
 /* The same with a stream of replies. */
 int server_start(struct server *server, const char *path, const struct wire_buffer *request,

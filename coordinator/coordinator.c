@@ -158,6 +158,8 @@ static int open_parts(struct coordinator *c, struct error *err)
         .control = c->control,
         .draft_ahead = c->options.draft_ahead,
         .n_draft = c->options.n_draft,
+        .strategy = c->options.strategy,
+        .threshold = c->options.threshold,
         .draft_name = c->options.draft,
         .draft_support = c->options.support,
         .queue_capacity = c->options.queue_capacity,
@@ -182,10 +184,12 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     if (options->count_tokens) TRY(traffic_open(&c->traffic, options->count_tokens, c->tok, err));
     TRY(strcmp(options->target, "mpi") == 0 ? learn_addresses(c, err) : split_addresses(c, err));
     TRY(open_parts(c, err));
-    log_line(LOG_LEVEL_INFO, "ready", "address=%s draft=%s head_tokens=%d k=%d workers=%d",
-             gateway_address(c->gateway), options->draft,
-             c->drafter ? drafter_head_tokens(c->drafter) : 0, c->drafter ? options->n_draft : 0,
-             c->n_addresses);
+    log_line(
+        LOG_LEVEL_INFO, "ready", "address=%s draft=%s head_tokens=%d strategy=%s k=%d workers=%d",
+        gateway_address(c->gateway), options->draft,
+        c->drafter ? drafter_head_tokens(c->drafter) : 0,
+        generate_strategy_names[options->strategy],
+        c->drafter ? sequence_default_k(options->strategy, options->n_draft) : 0, c->n_addresses);
     *coordinator = c;
     c = NULL;
 out:

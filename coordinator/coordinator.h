@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "coordinator/ahead.h"
 #include "model/backend_open.h"
+#include "proto/generation_wire.h"
 
 enum { COORDINATOR_TARGETS_MAX = 8, COORDINATOR_LIST_BYTES = 2048 };
 
@@ -17,8 +18,10 @@ struct coordinator_options {
     struct backend_options backend; /* of the draft */
     const char *draft_head;         /* "FILE[:N]", tokens of the draft's head; NULL = all */
     const char *count_tokens;       /* a list that served tokens are counted in; NULL = none */
-    int n_draft;                    /* K */
     enum ahead_mode draft_ahead;
+    int n_draft; /* K; -1 = by strategy */
+    enum generate_strategy strategy;
+    float threshold;
     int support;
     int draft_kv_tokens;
     int queue_capacity;

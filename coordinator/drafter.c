@@ -1,6 +1,7 @@
 /* The draft. */
 #include "coordinator/drafter.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,7 +135,7 @@ out:
 /* `coupled` picks among q's tokens with the noise of the position, so q becomes one-hot. best[n_best]:
  * the row's best with their logits. */
 static int32_t pick_coupled(struct drafter *d, const struct sequence *seq, int position, int n_best,
-                            struct sparse_dist *q)
+                            struct sparse_dist *q, float *chance)
 {
     select_sort_ids(d->best, n_best); /* q's ids ascend too, and all are among these */
     for (int i = 0, j = 0; i < q->n; i++, j++) {
@@ -144,18 +145,32 @@ static int32_t pick_coupled(struct drafter *d, const struct sequence *seq, int p
     }
     int32_t guess = sampling_coupled_pick(q->ids, d->logits, q->n, seq->sampling.temperature,
                                           seq->seed, (uint32_t)position);
+    *chance = sparse_prob(q, guess);
     q->n = 1;
     q->ids[0] = guess;
     q->p[0] = 1.0f;
     return guess;
 }
 
-/* Chooses the guess for position `position` of a draft that continues `base` tokens from the logits
- * left by feed. */
-static int choose(struct drafter *d, const struct sequence *seq, int position, int base,
-                  struct arena *arena, struct sparse_dist *q, int32_t *guess, struct error *err)
+/* What the draft gives its best token, where q is one-hot because the temperature is 0: at temperature 1,
+ * among best[n]. */
+static float greedy_chance(const struct drafter *d, int n)
 {
-    int rc = 0, n_best = seq->sampling.temperature > 0 ? d->options.support : 1;
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += exp(d->best[i].score - d->best[0].score);
+    }
+    return (float)(1 / sum);
+}
+
+/* Chooses the guess for position `position` of a draft that continues `base` tokens from the logits
+ * left by feed. chance: what the draft gave it, also where q is made one-hot. */
+static int choose(struct drafter *d, const struct sequence *seq, int position, int base,
+                  struct arena *arena, struct sparse_dist *q, int32_t *guess, float *chance,
+                  struct error *err)
+{
+    bool wants_q = seq->sampling.temperature > 0 || seq->threshold > 0;
+    int rc = 0, n_best = wants_q ? d->options.support : 1;
     *q = (struct sparse_dist){.ids = arena_take(arena, (size_t)n_best, sizeof *q->ids),
                               .p = arena_take(arena, (size_t)n_best, sizeof *q->p)};
     if (!q->ids || !q->p) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
@@ -163,11 +178,12 @@ static int choose(struct drafter *d, const struct sequence *seq, int position, i
     memcpy(d->scratch, d->best, (size_t)n_best * sizeof *d->best);
     sampling_draft_best(d->scratch, n_best, &seq->sampling, q);
     if (seq->rule == RULE_COUPLED && q->n > 1) {
-        *guess = pick_coupled(d, seq, position, n_best, q);
+        *guess = pick_coupled(d, seq, position, n_best, q, chance);
         return 0;
     }
     const struct rng_address at = {seq->seed, (uint32_t)position, (uint32_t)base};
     *guess = sparse_draw(q, rng_uniform(&at, RNG_DRAFT, 0));
+    *chance = seq->sampling.temperature > 0 ? sparse_prob(q, *guess) : greedy_chance(d, n_best);
 out:
     return rc;
 }
@@ -195,10 +211,13 @@ int drafter_propose(struct drafter *d, struct sequence *seq, int k, const int32_
         int position = draft->base + draft->n;
         TRY(feed_before(d, seq, position, err));
         int32_t guess = 0;
-        TRY(choose(d, seq, position, draft->base, arena, &draft->q[draft->n], &guess, err));
+        float chance = 1;
+        TRY(choose(d, seq, position, draft->base, arena, &draft->q[draft->n], &guess, &chance,
+                   err));
         draft->tokens[draft->n++] = guess;
         seq->tokens[position] = guess; /* past the committed ones: room for the next feed */
-        draft->is_over = is_one_of(eos_ids, n_eos, guess);
+        /* A guess that was looked at is sent: docs/design.md section 5. */
+        draft->is_over = is_one_of(eos_ids, n_eos, guess) || chance < seq->threshold;
     }
 out:
     return rc;
@@ -208,9 +227,12 @@ int drafter_predict(struct drafter *d, struct sequence *seq, int position, struc
                     int32_t *id, struct error *err)
 {
     int rc = 0, n_best = 1;
+    float chance;
     struct sparse_dist q;
     TRY(feed_before(d, seq, position, err));
-    if (seq->rule == RULE_COUPLED) return choose(d, seq, position, position, arena, &q, id, err);
+    if (seq->rule == RULE_COUPLED) {
+        return choose(d, seq, position, position, arena, &q, id, &chance, err);
+    }
     TRY(model_best(d->model, 0, n_best, arena, d->best, &n_best, err));
     *id = n_best ? d->best[0].id : 0;
 out:

@@ -33,17 +33,18 @@ int drafter_limit(const struct drafter *drafter);
 /* Guesses, each with the distribution it was drawn from. */
 struct draft {
     int base;     /* committed tokens that the guesses continue */
-    bool is_over; /* the last guess ends the text */
+    bool is_over; /* nothing is to be guessed behind the last one */
     int n;
     int32_t tokens[GENERATE_DRAFT_MAX];
     struct sparse_dist q[GENERATE_DRAFT_MAX];
 };
 
 /* Feeds the sequence's tokens that the draft has not seen, then guesses until there are k; goes on
- * where draft->n guesses are there already, and stops after an end of sequence (which is still a
- * guess). Coins RNG_DRAFT at (position, base); under `coupled` the guess is the argmax under the shared
- * noise. q lives in arena. n_draft_kv follows what was fed; guesses stand in seq->tokens past the
- * committed ones. Errors: ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device is lost. */
+ * where draft->n guesses are there already, and stops after an end of sequence and after a guess that it
+ * gave less than seq->threshold (both are still guesses). Coins RNG_DRAFT at (position, base); under
+ * `coupled` the guess is the argmax under the shared noise. q lives in arena. n_draft_kv follows what
+ * was fed; guesses stand in seq->tokens past the committed ones. Errors: ERR_NO_MEMORY, ERR_EXHAUSTED
+ * no KV block, ERR_UNAVAILABLE the device is lost. */
 int drafter_propose(struct drafter *drafter, struct sequence *seq, int k, const int32_t *eos_ids,
                     int n_eos, struct arena *arena, struct draft *draft, struct error *err);
 

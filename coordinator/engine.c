@@ -26,6 +26,8 @@ struct engine {
     struct block_pool target_pool;
     struct ahead *ahead;
     struct sequence sequences[ENGINE_SEQUENCES];
+    struct planner planner; /* of the draft and the group that planner_group tells */
+    struct target_description planner_group;
     struct arena arena;
     struct wire_buffer buffer;
     int64_t next_connect_us, next_sift_us;
@@ -49,6 +51,7 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
         .drafter = options->drafter,
         .ahead = e->ahead,
         .target_pool = &e->target_pool,
+        .planner = &e->planner,
         .tok = options->tok,
         .arena = &e->arena,
         .buffer = &e->buffer,
@@ -85,12 +88,24 @@ static struct block_pool *draft_pool(const struct engine *e)
     return e->options.drafter ? drafter_pool(e->options.drafter) : NULL;
 }
 
+/* What was measured with another group says nothing of this one. */
+static void adopt_planner(struct engine *e, const struct target_description *d)
+{
+    const struct target_description *old = &e->planner_group;
+    bool is_same = old->model_fingerprint == d->model_fingerprint && old->n_ranks == d->n_ranks &&
+                   old->n_threads == d->n_threads && strcmp(old->arithmetic, d->arithmetic) == 0 &&
+                   strcmp(old->kernels, d->kernels) == 0;
+    if (!is_same) e->planner = (struct planner){0};
+    e->planner_group = *d;
+}
+
 /* Sequences and blocks as the group that was just connected has them. */
 static int adopt_group(struct engine *e, struct error *err)
 {
     const struct target_description *d = target_description(e->options.target);
     int rc = 0, table = d->context_limit / d->block_tokens + 2;
     close_sequences(e);
+    adopt_planner(e, d);
     TRY(block_pool_open(&e->target_pool, d->n_kv_blocks, d->block_tokens, err));
     for (int i = 0; i < ENGINE_SEQUENCES; i++) {
         int draft_table = draft_pool(e) ? draft_pool(e)->n_blocks : 0;
@@ -155,6 +170,7 @@ static void answer_describe(struct engine *e, struct job *job)
 {
     struct error err;
     const struct target_description *d = target_description(e->options.target);
+    int k = sequence_default_k(e->options.strategy, e->options.n_draft);
     const struct service_description desc = {
         .version = OUTRIDER_VERSION,
         .target_model = d->model,
@@ -166,7 +182,9 @@ static void answer_describe(struct engine *e, struct job *job)
         .n_slices = d->n_slices,
         .vocab_size = d->vocab_size,
         .context_limit = d->context_limit,
-        .default_n_draft = e->options.drafter ? e->options.n_draft : 0,
+        .default_n_draft = e->options.drafter ? k : 0,
+        .default_strategy = e->options.strategy,
+        .estimates = planner_estimates(&e->planner, NULL),
         .draft_support = e->options.draft_support,
         .n_kv_blocks = d->n_kv_blocks,
         .queue_capacity = e->options.queue_capacity,
@@ -195,6 +213,8 @@ static int start_job(struct engine *e, struct sequence *seq, struct job *job, st
     const struct target_description *d = target_description(e->options.target);
     const struct sequence_defaults defaults = {
         .n_draft = e->options.n_draft,
+        .strategy = e->options.strategy,
+        .threshold = e->options.threshold,
         .context_limit = d->context_limit,
         .vocab_size = d->vocab_size,
         .has_draft = e->options.drafter != NULL,
@@ -257,7 +277,8 @@ static void sweep(struct engine *e)
         struct sequence *seq = &e->sequences[i];
         if (!seq->is_active) continue;
         if (seq->finish_reason) {
-            sequence_finish(seq, target_description(e->options.target)->arithmetic, &e->buffer);
+            sequence_finish(seq, target_description(e->options.target)->arithmetic, &e->planner,
+                            &e->buffer);
         } else if (rpc_call_is_cancelled(seq->job->call)) {
             struct error gone;
             error_set(&gone, ERR_CANCELLED, "the client is gone");

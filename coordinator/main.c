@@ -22,7 +22,9 @@ enum {
     OPT_STEP_TIMEOUT,
     OPT_DRAFT_AHEAD,
     OPT_PROMPT_BYTES,
-    OPT_LOG_LEVEL
+    OPT_LOG_LEVEL,
+    OPT_STRATEGY,
+    OPT_THRESHOLD
 };
 
 static const struct argp_option options[] = {
@@ -33,8 +35,15 @@ static const struct argp_option options[] = {
     {"draft", 'd', "MODEL", 0,
      "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none", 0},
     {"listen", 'l', "ADDRESS", 0, "HOST:PORT or unix:PATH; default 127.0.0.1:7070", 0},
+    {"strategy", OPT_STRATEGY, "NAME", 0,
+     "how guesses per round come about where a request does not say: planned (default; what is "
+     "measured to be fastest), fixed, heuristic or threshold",
+     0},
     {"draft-tokens", 'K', "K", 0,
-     "guesses per round, 0 to 16, where a request does not say; default 4", 0},
+     "guesses per round of strategy fixed, the most of others, 0 to 16; default 4 and 16", 0},
+    {"threshold", OPT_THRESHOLD, "P", 0,
+     "strategy threshold ends with the first guess that the draft gave less than P; default 0.4",
+     0},
     {"tokenizer", OPT_TOKENIZER, "FOLDER", 0, "tokenizer; default the draft's", 0},
     {"draft-support", OPT_SUPPORT, "N", 0,
      "q is the draft's best N tokens, renormalised; default 64", 0},
@@ -74,11 +83,37 @@ static int parse_number(struct argp_state *state, int *out, const char *name, co
     return 0;
 }
 
+static error_t parse_strategy(struct argp_state *state, const char *text)
+{
+    struct arguments *args = state->input;
+    int word;
+    if (options_word(&word, "--strategy", text, generate_strategy_names + STRATEGY_PLANNED,
+                     N_STRATEGIES - STRATEGY_PLANNED, &args->err)) {
+        argp_failure(state, 2, 0, "%s", args->err.text);
+    } else {
+        args->coordinator.strategy = (enum generate_strategy)(STRATEGY_PLANNED + word);
+    }
+    return 0;
+}
+
+static error_t parse_threshold(struct argp_state *state, const char *text)
+{
+    struct arguments *args = state->input;
+    if (options_float(&args->coordinator.threshold, "--threshold", text, 0, 1, &args->err)) {
+        argp_failure(state, 2, 0, "%s", args->err.text);
+    }
+    return 0;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct arguments *args = state->input;
     struct coordinator_options *c = &args->coordinator;
     switch (key) {
+    case OPT_STRATEGY:
+        return parse_strategy(state, arg);
+    case OPT_THRESHOLD:
+        return parse_threshold(state, arg);
     case 'w':
         c->target = arg;
         return 0;
@@ -146,7 +181,9 @@ int main(int argc, char **argv)
     static struct coordinator *coordinator; /* the signal thread looks at it */
     struct arguments args = {
         .coordinator = {.listen = "127.0.0.1:7070",
-                        .n_draft = 4,
+                        .n_draft = -1,
+                        .strategy = STRATEGY_PLANNED,
+                        .threshold = 0.4f,
                         .support = 64,
                         .draft_kv_tokens = 8192,
                         .queue_capacity = 64,

@@ -14,6 +14,7 @@ struct part {
     bool is_last_chunk; /* rows are wanted: the step reaches the last committed token */
     int first_want;     /* of the rows */
     int n_ahead;        /* guesses that had been made while the last round was verified */
+    int n_missed;       /* tokens that the draft had not read */
     int64_t draft_us;
 };
 
@@ -29,8 +30,9 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* K of this round: what was asked for, cut to what may still be committed, to what the two models can
- * see, and to what the tokens that are fed anyway leave of the step. */
+/* K of this round: what the strategy says, at most what was asked for, cut to what may still be
+ * committed, to what the two models can see, and to what the tokens that are fed anyway leave of the
+ * step. */
 static int choose_k(const struct round_tools *tools, struct sequence *seq,
                     const struct share *share)
 {
@@ -45,7 +47,8 @@ static int choose_k(const struct round_tools *tools, struct sequence *seq,
     }
     k = least(least(k, room), draft_room);
     k = least(least(k, step_room), share->n_rows - 1);
-    return k > 0 ? k : 0;
+    const struct planner_ask ask = {k, seq->n_tokens - seq->n_draft_kv, seq->end - seq->n_tokens};
+    return planner_choose(tools->planner, &seq->plan, &ask);
 }
 
 /* The whole prompt may not fit into one step: only the last chunk carries guesses. */
@@ -57,6 +60,7 @@ static int draft_part(const struct round_tools *tools, struct part *part, const 
     part->draft = (struct draft){.base = seq->n_tokens};
     part->draft_us = 0;
     part->n_ahead = 0;
+    part->n_missed = seq->n_tokens - seq->n_draft_kv;
     part->is_last_chunk = seq->n_tokens - seq->n_target_kv <= share->n_tokens;
     if (!part->is_last_chunk) return 0;
     int k = choose_k(tools, seq, share);
@@ -194,6 +198,23 @@ static void charge(struct sequence *seq, const struct target_cost *cost, int n_r
     c->more_rows += cost->more_rows;
 }
 
+/* What the planner learns from a round; n_accepted guesses of it stayed. */
+static void teach(const struct round_tools *tools, const struct part *part,
+                  const struct step_lane *lane, const struct target_cost *cost, int n_accepted,
+                  int64_t round_us)
+{
+    const struct planner_round round = {
+        .k = part->draft.n,
+        .n_accepted = n_accepted,
+        .n_missed = part->n_missed,
+        .is_timed = lane->n_tokens == part->draft.n + 1,
+        .draft_us = part->draft_us,
+        .step_us = cost->compute_us + cost->collective_us,
+        .round_us = round_us,
+    };
+    planner_observe(tools->planner, &part->seq->plan, &round);
+}
+
 /* After the step: the sequence's rows become tokens. */
 static void settle_part(const struct round_tools *tools, struct part *part,
                         const struct step_lane *lane, const struct target_row *rows,
@@ -207,9 +228,12 @@ static void settle_part(const struct round_tools *tools, struct part *part,
         return;
     }
     bool is_first = seq->n_tokens == seq->n_prompt;
+    uint32_t n_accepted = seq->counters.accepted;
     int64_t accept_us = clock_now_us();
     int rc = commit_part(tools, part, rows + part->first_want, &err);
     int64_t now_us = clock_now_us();
+    n_accepted = seq->counters.accepted - n_accepted;
+    teach(tools, part, lane, cost, (int)n_accepted, now_us - start_us);
     if (is_first) {
         seq->counters.first_round_tokens = (uint32_t)(seq->n_tokens - seq->n_prompt);
     } else {

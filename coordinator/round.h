@@ -11,6 +11,7 @@ struct round_tools {
     struct drafter *drafter; /* NULL = none */
     struct ahead *ahead;     /* with a drafter */
     struct block_pool *target_pool;
+    struct planner *planner;
     const struct tokenizer *tok;
     struct arena *arena;        /* reset at the start of each round */
     struct wire_buffer *buffer; /* encoding of replies */

@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+enum { FIXED_DEFAULT = 4 }; /* K of strategy fixed where nobody says */
+
 int sequence_open(struct sequence *seq, int slot, int capacity, int target_table, int draft_table,
                   struct error *err)
 {
@@ -55,10 +57,39 @@ static int choose_rule(struct sequence *seq, const struct generate_request *req,
     return 0;
 }
 
+/* Who names K wants that K; who names a threshold wants to stop there. */
+static int choose_strategy(struct sequence *seq, const struct generate_request *req,
+                           const struct sequence_defaults *defaults, struct error *err)
+{
+    enum generate_strategy strategy = req->strategy        ? req->strategy
+                                      : req->has_threshold ? STRATEGY_THRESHOLD
+                                      : req->n_draft >= 0  ? STRATEGY_FIXED
+                                                           : defaults->strategy;
+    if (req->has_threshold && strategy != STRATEGY_THRESHOLD) {
+        return error_set(err, ERR_ARGUMENT,
+                         "a threshold of %g belongs to strategy threshold, but the strategy is %s; "
+                         "leave one of the two out",
+                         (double)req->threshold, generate_strategy_names[strategy]);
+    }
+    seq->plan = (struct planner_sequence){.strategy = strategy};
+    seq->threshold = 0;
+    if (strategy == STRATEGY_THRESHOLD) {
+        seq->threshold = req->has_threshold ? req->threshold : defaults->threshold;
+    }
+    return 0;
+}
+
+int sequence_default_k(enum generate_strategy strategy, int n_draft)
+{
+    if (n_draft >= 0) return n_draft;
+    return strategy == STRATEGY_FIXED ? FIXED_DEFAULT : GENERATE_DRAFT_MAX;
+}
+
 static void choose_draft(struct sequence *seq, const struct generate_request *req,
                          const struct sequence_defaults *defaults)
 {
-    seq->n_draft = req->n_draft >= 0 ? req->n_draft : defaults->n_draft;
+    seq->n_draft = req->n_draft >= 0 ? req->n_draft
+                                     : sequence_default_k(seq->plan.strategy, defaults->n_draft);
     if (!defaults->has_draft) {
         seq->speculation_off = "no draft model is loaded";
         seq->n_draft = 0;
@@ -116,6 +147,7 @@ int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer
     TRY(check_length(seq, job, defaults, err));
     TRY(sampling_check(&req->sampling, err));
     TRY(choose_rule(seq, req, err));
+    TRY(choose_strategy(seq, req, defaults, err));
     choose_draft(seq, req, defaults);
     seq->sampling = req->sampling;
     if (seq->sampling.top_k >= defaults->vocab_size) seq->sampling.top_k = 0; /* cuts nothing */
@@ -221,7 +253,19 @@ out:
     return rc;
 }
 
-void sequence_finish(struct sequence *seq, const char *arithmetic, struct wire_buffer *scratch)
+/* Why a text has no guesses though they were allowed. */
+static const char *why_plain(const struct sequence *seq)
+{
+    bool is_planned = seq->plan.strategy == STRATEGY_PLANNED && seq->n_draft > 0;
+    if (seq->speculation_off[0] || seq->counters.drafted > 0 || !is_planned) {
+        return seq->speculation_off;
+    }
+    if (seq->n_tokens - seq->n_prompt <= 1) return "one token leaves nothing to guess";
+    return "the planner found plain decoding to be faster";
+}
+
+void sequence_finish(struct sequence *seq, const char *arithmetic, const struct planner *planner,
+                     struct wire_buffer *scratch)
 {
     struct error err;
     struct generate_counters *c = &seq->counters;
@@ -233,12 +277,15 @@ void sequence_finish(struct sequence *seq, const char *arithmetic, struct wire_b
         .finish_reason = seq->finish_reason,
         .stop_match = seq->output.matched ? seq->output.matched : "",
         .rule = accept_rule_name(seq->rule),
-        .speculation_off = seq->speculation_off,
+        .speculation_off = why_plain(seq),
         .request_id = seq->request_id,
         .arithmetic = arithmetic,
         .prompt_tokens = seq->n_prompt,
         .completion_tokens = seq->n_tokens - seq->n_prompt,
         .n_draft = seq->n_draft,
+        .strategy = seq->plan.strategy,
+        .threshold = seq->threshold,
+        .estimates = planner_estimates(planner, &seq->plan),
         .seed = seq->seed,
         .prompt_ids = seq->tokens,
         .counters = *c,

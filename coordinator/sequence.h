@@ -6,6 +6,7 @@
 #include "coordinator/blocks.h"
 #include "coordinator/job.h"
 #include "coordinator/output.h"
+#include "coordinator/planner.h"
 #include "model/target_row.h"
 
 struct sequence {
@@ -24,8 +25,10 @@ struct sequence {
     struct sampling_params sampling;
     enum accept_rule rule;
     uint64_t seed;
-    int n_draft; /* K */
-    int end;     /* n_tokens never exceeds this: max_tokens or the context */
+    int n_draft; /* K of strategy fixed, the most of others */
+    struct planner_sequence plan;
+    float threshold; /* of strategy threshold, otherwise 0 */
+    int end;         /* n_tokens never exceeds this: max_tokens or the context */
     const char *speculation_off;
 
     struct output output;
@@ -42,10 +45,15 @@ void sequence_close(struct sequence *seq);
 
 /* What the engine was started with and a request may change. */
 struct sequence_defaults {
-    int n_draft;
+    int n_draft; /* -1 = by strategy */
+    enum generate_strategy strategy;
+    float threshold;
     int context_limit, vocab_size; /* of the target */
     bool has_draft;
 };
+
+/* K of requests that do not say, where the coordinator's own option is n_draft (-1: it has none). */
+int sequence_default_k(enum generate_strategy strategy, int n_draft);
 
 /* Takes job over (also on failure it stays the caller's). Errors: ERR_ARGUMENT with what is wrong. */
 int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer *tok,
@@ -60,7 +68,8 @@ int sequence_commit(struct sequence *seq, const int32_t *ids, const enum token_o
                     int n_eos, struct wire_buffer *scratch, struct error *err);
 
 /* Sends the summary and ends the call. */
-void sequence_finish(struct sequence *seq, const char *arithmetic, struct wire_buffer *scratch);
+void sequence_finish(struct sequence *seq, const char *arithmetic, const struct planner *planner,
+                     struct wire_buffer *scratch);
 
 /* Ends the call with an error. */
 void sequence_fail(struct sequence *seq, const struct error *why);

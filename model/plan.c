@@ -11,6 +11,16 @@ double plan_tokens(double alpha, int k)
     return sum;
 }
 
+double plan_tokens_at(const double *alpha, int k)
+{
+    double sum = 1, chance = 1;
+    for (int i = 0; i < k; i++) {
+        chance *= alpha[i];
+        sum += chance;
+    }
+    return sum;
+}
+
 double plan_speedup(const struct plan_costs *costs, int k)
 {
     return plan_tokens(costs->alpha, k) / (k * costs->c + 1);

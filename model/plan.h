@@ -15,6 +15,9 @@ struct plan_costs {
  * (equation 1). */
 double plan_tokens(double alpha, int k);
 
+/* The same where alpha[k] differs by position: 1 + sum over i of alpha[0] .. alpha[i]. */
+double plan_tokens_at(const double *alpha, int k);
+
 /* How much faster than plain decoding in time, by Theorem 3.8: E / (k c + 1). */
 double plan_speedup(const struct plan_costs *costs, int k);
 

@@ -18,6 +18,18 @@ enum {
     SCORE_TOP_MAX = 64
 };
 
+/* How a round's K comes about (coordinator/planner.h). */
+enum generate_strategy {
+    STRATEGY_DEFAULT, /* of a request: fixed where it names K, otherwise the coordinator's */
+    STRATEGY_PLANNED,
+    STRATEGY_FIXED,
+    STRATEGY_HEURISTIC,
+    STRATEGY_THRESHOLD,
+    N_STRATEGIES
+};
+/* [N_STRATEGIES] "default", "planned", ... */
+extern const char *const generate_strategy_names[];
+
 /* Text, or ids when prompt is NULL. */
 struct generate_request {
     const char *prompt;
@@ -28,7 +40,10 @@ struct generate_request {
     struct sampling_params sampling;
     bool has_seed;
     uint64_t seed;
-    int n_draft;      /* -1 = default */
+    int n_draft; /* K of strategy fixed, the most of others; -1 = default */
+    enum generate_strategy strategy;
+    bool has_threshold;
+    float threshold;  /* of strategy threshold, 0..1 */
     const char *rule; /* "" = by temperature and seed */
     bool full_rows, show_drafts, ignore_eos;
     int n_stop;
@@ -59,8 +74,23 @@ struct generate_counters {
     uint64_t bytes_sent, bytes_received, rows, more_rows;
 };
 
+/* What the planner has measured, times in us; zeros where there was nothing to measure. */
+struct generate_estimates {
+    int n_rounds;                       /* whose times were taken, of all requests */
+    float draft_us;                     /* a guess */
+    float read_us;                      /* a token of a longer text, read by the draft */
+    float step_us, row_us;              /* a step of one row, and what each further row adds */
+    float rtt_us;                       /* of a round: neither draft nor step */
+    float alpha;                        /* over all positions */
+    int n_positions;                    /* that were tested */
+    float alpha_at[GENERATE_DRAFT_MAX]; /* that the guess at a position stays if it is tested */
+};
+
 struct generate_summary {
     const char *finish_reason, *stop_match, *rule, *speculation_off, *request_id, *arithmetic;
+    enum generate_strategy strategy;     /* that was used; the default: not said */
+    float threshold;                     /* of strategy threshold */
+    struct generate_estimates estimates; /* alpha of this request, times of all */
     int prompt_tokens, completion_tokens, n_draft;
     uint64_t seed;
     const int32_t *prompt_ids; /* [prompt_tokens] */
@@ -105,6 +135,8 @@ struct service_description {
     const char *version, *target_model, *target_architecture, *arithmetic, *draft_model, *state;
     int n_ranks, n_slices, vocab_size, context_limit, default_n_draft, draft_support;
     int n_kv_blocks, queue_capacity;
+    enum generate_strategy default_strategy;
+    struct generate_estimates estimates;
     uint64_t model_fingerprint, tokenizer_fingerprint;
     int n_addresses;
     const char *const *addresses;

@@ -3,6 +3,7 @@
 #include "proto/generation_wire.h"
 
 #include "proto/generation.pb-c.h"
+#include "proto/generation_wire_plan.h"
 #include "proto/wire_util.h"
 
 enum { REPLY_TOKENS_MAX = 65536, WORD_BYTES_MAX = 64, NAME_BYTES_MAX = 4096 };
@@ -101,8 +102,11 @@ static Outrider__Generation__V1__Summary *summary_make(struct arena *scratch,
     out->prompt_ids = wire_lend(summary->prompt_ids);
     out->request_id = wire_string_copy(scratch, summary->request_id);
     out->arithmetic = wire_string_copy(scratch, summary->arithmetic);
+    out->strategy = (Outrider__Generation__V1__Strategy)summary->strategy;
+    out->threshold = summary->threshold;
+    out->estimates = estimates_make(scratch, &summary->estimates);
     bool is_whole = out->finish_reason && out->stop_match && out->counters && out->rule &&
-                    out->speculation_off && out->request_id && out->arithmetic;
+                    out->speculation_off && out->request_id && out->arithmetic && out->estimates;
     return is_whole ? out : NULL;
 }
 
@@ -257,6 +261,19 @@ out:
     return rc;
 }
 
+static int summary_plan_decode(const Outrider__Generation__V1__Summary *msg,
+                               struct generate_summary *summary, struct error *err)
+{
+    int rc = 0;
+    TRY(wire_int(&summary->n_draft, msg->n_draft, 0, GENERATE_DRAFT_MAX, "n_draft", err));
+    TRY(strategy_decode(&summary->strategy, (int)msg->strategy, err));
+    summary->threshold = msg->threshold;
+    TRY(estimate_check(summary->threshold, 1, "threshold", err));
+    TRY(estimates_decode(msg->estimates, &summary->estimates, err));
+out:
+    return rc;
+}
+
 static int summary_decode(const Outrider__Generation__V1__Summary *msg,
                           struct generate_summary *summary, struct error *err)
 {
@@ -266,7 +283,7 @@ static int summary_decode(const Outrider__Generation__V1__Summary *msg,
     TRY(wire_int(&summary->prompt_tokens, msg->prompt_tokens, 0, INT32_MAX, "prompt_tokens", err));
     TRY(wire_int(&summary->completion_tokens, msg->completion_tokens, 0, INT32_MAX,
                  "completion_tokens", err));
-    TRY(wire_int(&summary->n_draft, msg->n_draft, 0, GENERATE_DRAFT_MAX, "n_draft", err));
+    TRY(summary_plan_decode(msg, summary, err));
     TRY(counters_decode(msg->counters, &summary->counters, err));
     if (msg->n_prompt_ids && msg->n_prompt_ids != (size_t)summary->prompt_tokens) {
         rc = error_set(err, ERR_FORMAT, "prompt_ids has %zu entries, prompt_tokens is %d",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/generation.pb-c.h"
+#include "proto/generation_wire_plan.h"
 #include "proto/wire_util.h"
 
 enum {
@@ -68,6 +69,11 @@ static Outrider__Generation__V1__Speculation *speculation_make(struct arena *scr
     out->rule = wire_string_copy(scratch, req->rule);
     out->full_rows = req->full_rows;
     out->show_drafts = req->show_drafts;
+    out->strategy = (Outrider__Generation__V1__Strategy)req->strategy;
+    if (req->has_threshold) {
+        out->_threshold_case = OUTRIDER__GENERATION__V1__SPECULATION___THRESHOLD_THRESHOLD;
+        out->threshold = req->threshold;
+    }
     return out->rule ? out : NULL;
 }
 
@@ -159,6 +165,12 @@ static int speculation_decode(const Outrider__Generation__V1__Speculation *msg,
     TRY(wire_string(&req->rule, NULL, msg->rule, RULE_BYTES_MAX, "rule", err));
     req->full_rows = msg->full_rows;
     req->show_drafts = msg->show_drafts;
+    TRY(strategy_decode(&req->strategy, (int)msg->strategy, err));
+    if (msg->_threshold_case == OUTRIDER__GENERATION__V1__SPECULATION___THRESHOLD_THRESHOLD) {
+        req->has_threshold = true;
+        req->threshold = msg->threshold;
+        TRY(range_check(req->threshold, 0, 1, false, "threshold", err));
+    }
 out:
     return rc;
 }

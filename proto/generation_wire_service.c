@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "proto/generation.pb-c.h"
+#include "proto/generation_wire_plan.h"
 #include "proto/wire_util.h"
 
 enum {
@@ -163,8 +164,11 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
     out->worker_addresses = wire_strings_copy(scratch, desc->addresses, desc->n_addresses);
     out->n_kv_blocks = (uint32_t)desc->n_kv_blocks;
     out->queue_capacity = (uint32_t)desc->queue_capacity;
+    out->default_strategy = (Outrider__Generation__V1__Strategy)desc->default_strategy;
+    out->estimates = estimates_make(scratch, &desc->estimates);
     bool is_whole = out->version && out->target_model && out->target_architecture &&
-                    out->arithmetic && out->draft_model && out->state && out->worker_addresses;
+                    out->arithmetic && out->draft_model && out->state && out->worker_addresses &&
+                    out->estimates;
     return is_whole ? &out->base : NULL;
 }
 
@@ -207,6 +211,8 @@ static int service_numbers_decode(const Outrider__Generation__V1__Description *m
     TRY(wire_int(&desc->draft_support, msg->draft_support, 0, INT32_MAX, "draft_support", err));
     TRY(wire_int(&desc->n_kv_blocks, msg->n_kv_blocks, 0, INT32_MAX, "n_kv_blocks", err));
     TRY(wire_int(&desc->queue_capacity, msg->queue_capacity, 0, INT32_MAX, "queue_capacity", err));
+    TRY(strategy_decode(&desc->default_strategy, (int)msg->default_strategy, err));
+    TRY(estimates_decode(msg->estimates, &desc->estimates, err));
     desc->model_fingerprint = msg->model_fingerprint;
     desc->tokenizer_fingerprint = msg->tokenizer_fingerprint;
 out:

@@ -3,7 +3,7 @@
  *   prog_generate ADDRESS describe   exits with 0 when the coordinator serves
  *   prog_generate ADDRESS            one order per line of the input, one JSON line per generation
  * An order is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N temperature=X
- * top_k=N top_p=X seed=N n_draft=N rule=NAME full_rows=0|1 ignore_eos=0|1, and repeat=N: N
+ * top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1 ignore_eos=0|1, and repeat=N: N
  * generations with seeds seed, seed + 1, ... The next request is on its way while one is answered. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -96,6 +96,16 @@ static int parse_field(struct order *order, const char *key, char *value, struct
         r->has_seed = true;
         return options_u64(&r->seed, key, value, err);
     }
+    if (strcmp(key, "strategy") == 0) {
+        int word = 0;
+        int rc = options_word(&word, key, value, generate_strategy_names, N_STRATEGIES, err);
+        r->strategy = (enum generate_strategy)word;
+        return rc;
+    }
+    if (strcmp(key, "threshold") == 0) {
+        r->has_threshold = true;
+        return options_float(&r->threshold, key, value, 0, 1, err);
+    }
     if (strcmp(key, "rule") == 0) {
         snprintf(order->rule, sizeof order->rule, "%s", value);
         return 0;
@@ -154,6 +164,7 @@ static void print_generation(const struct heard *heard, const struct generate_su
     print_list("ids", heard->ids, heard->n_ids);
     print_list("committed", heard->committed, heard->n_rounds);
     print_list("accepted_in_round", heard->accepted, heard->n_rounds);
+    printf("\"strategy\":\"%s\",", generate_strategy_names[summary->strategy]);
     printf("\"completion_tokens\":%d,\"rounds\":%" PRIu32 ",\"drafted\":%" PRIu32
            ",\"accepted\":%" PRIu32 ",\"rejections\":%" PRIu32 ",\"rows\":%" PRIu64
            ",\"more_rows\":%" PRIu64 ",\"bytes_sent\":%" PRIu64 ",\"bytes_received\":%" PRIu64

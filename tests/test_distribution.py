@@ -5,7 +5,8 @@ workers under `rejection` and `block`, against the exact joint distribution from
 
 A request is for 4 tokens, so that the first round makes K = 3 guesses; the second token comes from
 the same round or, after a rejection, from the next one: independence of rounds is tested too. The
-seeds are fixed: a run repeats itself.
+seeds are fixed: a run repeats itself. The same is asked of strategies that choose K, with fewer draws
+(test_strategies.c has more); there the planner's timings enter, so those draws do not repeat.
 Usage: test_distribution.py BUILD_FOLDER
 """
 import collections
@@ -19,20 +20,22 @@ TOP_K = 20
 N_DRAFT = 3
 N_DRAWS = 50000
 N_NAIVE = 10000
+N_STRATEGY = 10000
+STRATEGIES = ("planned", "heuristic", "threshold")
 N_RANKS = 2
 BATCH = 10000
 P_LEAST = 1e-4
 
 
-def draw(cluster, report, rule, n_draws, first_seed):
+def draw(cluster, report, rule, n_draws, first_seed, **way):
     """The generations of seeds first_seed .. first_seed + n_draws."""
     done = []
     while len(done) < n_draws:
         done += cluster.generate([order(PROMPT, repeat=min(BATCH, n_draws - len(done)),
                                         seed=first_seed + len(done), max_tokens=N_DRAFT + 1,
                                         temperature=1, top_k=TOP_K, n_draft=N_DRAFT, rule=rule,
-                                        ignore_eos=1)])
-        report.note(f"{rule}: {len(done)} of {n_draws}")
+                                        ignore_eos=1, **way)])
+        report.note(f"{rule} {way.get('strategy', '')}: {len(done)} of {n_draws}")
     return done
 
 
@@ -109,6 +112,17 @@ def check_accepted(report, draws):
                  f"standard error {error:.4f}")
 
 
+def check_strategies(cluster, build, report, exact):
+    first_seed = 3000001
+    for strategy in STRATEGIES:
+        for rule in ("rejection", "block"):
+            done = draw(cluster, report, rule, N_STRATEGY, first_seed, strategy=strategy)
+            first_seed += 1000000
+            report.check(all(one["strategy"] == strategy for one in done) and
+                         any(one["drafted"] for one in done), f"{rule}, {strategy}: as ordered")
+            check_fit(build, report, f"{rule}, {strategy}", done, exact)
+
+
 def main():
     build = sys.argv[1]
     report = Report()
@@ -119,6 +133,7 @@ def main():
         draws = {"rejection": draw(cluster, report, "rejection", N_DRAWS, 1),
                  "block": draw(cluster, report, "block", N_DRAWS, 1000001),
                  "naive": draw(cluster, report, "naive", N_NAIVE, 2000001)}
+        check_strategies(cluster, build, report, exact)
     for rule, done in draws.items():
         check_requests(report, rule, done)
         check_fit(build, report, rule, done, exact)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=worker timeout=1200
 """Text with speculation is the text without, token for token: greedy and `coupled`, for every K,
-every number of ranks, a good draft and one with random weights, cuts, whole rows, and ends of every
-kind.
+every strategy that chooses K, every number of ranks, a good draft and one with random weights, cuts,
+whole rows, and ends of every kind.
 
 Everything is compared with one rank that decodes plainly (K = 0).
 Usage: test_exact_text.py BUILD_FOLDER
@@ -53,9 +53,13 @@ class Comparison:
             plain = self.plain[name] = [one["ids"] for one in done]
         n_other = sum(one["ids"] != text for one, text in zip(done, plain))
         rows = ", whole rows" if fields.get("full_rows") else ""
-        guessed = all((one["drafted"] > 0) == (k > 0 and len(one["ids"]) > 1) for one in done)
+        strategy = fields.get("strategy", "fixed")
+        guessed = all((one["drafted"] > 0) == (k > 0 and len(one["ids"]) > 1) or
+                      strategy == "planned" for one in done)
+        guessed &= all(one["strategy"] == strategy for one in done)
+        way = "" if strategy == "fixed" else f"{strategy} {fields.get('threshold', '')} "
         self.report.check(n_other == 0 and guessed and len(done) == len(plain),
-                          f"T = {cluster.n_ranks}, {cluster.draft_name}, {name}{rows}, K = {k}: "
+                          f"T = {cluster.n_ranks}, {cluster.draft_name}, {name}{rows}, {way}K = {k}: "
                           f"{figures(done)}" +
                           (f"; {n_other} of {len(done)} texts differ" if n_other else ""))
         return done
@@ -88,6 +92,17 @@ def coupled(cases, cluster, ks):
                 cases.plain[name] = [ids[:n_tokens] for ids in longest]
             cases.run(cluster, name, k, seeds=SEEDS, max_tokens=n_tokens,
                       temperature=temperature, rule="coupled", ignore_eos=1)
+
+
+def strategies(cases, cluster):
+    """K that comes from timings, from what stayed before, from the draft's own chances."""
+    for way in ({"strategy": "planned"}, {"strategy": "heuristic"}, {"strategy": "threshold"},
+                {"strategy": "threshold", "threshold": 0.8}):
+        for k in (3, 16):
+            cases.run(cluster, "greedy", k, max_tokens=GREEDY_TOKENS, temperature=0, ignore_eos=1,
+                      **way)
+        cases.run(cluster, f"coupled at 1.0, {SAMPLED_TOKENS} tokens", 16, seeds=SEEDS,
+                  max_tokens=SAMPLED_TOKENS, temperature=1.0, rule="coupled", ignore_eos=1, **way)
 
 
 def cuts(cases, cluster):
@@ -166,6 +181,7 @@ def run_ranks(build, cases, n_ranks, random_draft, ends):
         greedy(cases, cluster, ALL_K)
         to_the_end(cases, cluster)
         coupled(cases, cluster, ALL_K if n_ranks == 1 else (0, 2, 5, 8))
+        strategies(cases, cluster)
         cuts(cases, cluster)
         short(cases, cluster)
         if not ends:
@@ -173,6 +189,7 @@ def run_ranks(build, cases, n_ranks, random_draft, ends):
             ends += find_ends(cases, cluster)
         ends_of_sequence(cases, cluster, ends)
         cluster.use_draft(random_draft, "random draft")
+        strategies(cases, cluster)
         greedy(cases, cluster, (1, 4, 8) if n_ranks == 1 else (3,))
         coupled(cases, cluster, range(1, 9) if n_ranks == 1 else (3, 8))
         ends_of_sequence(cases, cluster, ends[:2])

@@ -69,6 +69,9 @@ static struct generate_request request_sample(void)
     req.has_seed = sample_int(0, 1);
     req.seed = req.has_seed ? sample_bits() : 0;
     req.n_draft = sample_int(-1, GENERATE_DRAFT_MAX);
+    req.strategy = (enum generate_strategy)sample_int(STRATEGY_DEFAULT, STRATEGY_THRESHOLD);
+    req.has_threshold = sample_int(0, 1);
+    req.threshold = req.has_threshold ? sample_float(0, 1) : 0;
     req.rule = sample_int(0, 1) ? "block" : "";
     req.full_rows = sample_int(0, 1);
     req.show_drafts = sample_int(0, 1);
@@ -100,6 +103,9 @@ static void requests_equal(const struct generate_request *a, const struct genera
     ck_assert_int_eq(a->has_seed, b->has_seed);
     ck_assert_uint_eq(a->seed, b->seed);
     ck_assert_int_eq(a->n_draft, b->n_draft);
+    ck_assert_int_eq((int)a->strategy, (int)b->strategy);
+    ck_assert_int_eq(a->has_threshold, b->has_threshold);
+    ck_assert(a->threshold == b->threshold);
     ck_assert_str_eq(a->rule, b->rule);
     ck_assert_int_eq(a->full_rows, b->full_rows);
     ck_assert_int_eq(a->show_drafts, b->show_drafts);
@@ -177,6 +183,32 @@ static void tokens_equal(const struct generate_tokens *a, const struct generate_
     ck_assert_str_eq(a->rejected_text, b->rejected_text);
 }
 
+static struct generate_estimates estimates_sample(void)
+{
+    struct generate_estimates e = {.n_rounds = sample_int(0, INT32_MAX),
+                                   .draft_us = sample_float(0, 1e6f),
+                                   .read_us = sample_float(0, 1e6f),
+                                   .step_us = sample_float(0, 1e6f),
+                                   .row_us = sample_float(0, 1e6f),
+                                   .rtt_us = sample_float(0, 1e6f),
+                                   .alpha = sample_float(0, 1),
+                                   .n_positions = sample_int(0, GENERATE_DRAFT_MAX)};
+    for (int i = 0; i < e.n_positions; i++) {
+        e.alpha_at[i] = sample_float(0, 1);
+    }
+    return e;
+}
+
+static void estimates_equal(const struct generate_estimates *a, const struct generate_estimates *b)
+{
+    ck_assert_int_eq(a->n_rounds, b->n_rounds);
+    ck_assert(a->draft_us == b->draft_us && a->read_us == b->read_us);
+    ck_assert(a->step_us == b->step_us && a->row_us == b->row_us && a->rtt_us == b->rtt_us);
+    ck_assert(a->alpha == b->alpha);
+    ck_assert_int_eq(a->n_positions, b->n_positions);
+    ck_assert_mem_eq(a->alpha_at, b->alpha_at, sizeof a->alpha_at);
+}
+
 static struct generate_summary *summary_sample(void)
 {
     struct generate_summary *summary = sample_take(&made, 1, sizeof *summary);
@@ -190,6 +222,9 @@ static struct generate_summary *summary_sample(void)
                                          .completion_tokens = sample_int(0, INT32_MAX),
                                          .n_draft = sample_int(0, GENERATE_DRAFT_MAX),
                                          .seed = sample_bits()};
+    summary->strategy = (enum generate_strategy)sample_int(STRATEGY_DEFAULT, STRATEGY_THRESHOLD);
+    summary->threshold = sample_float(0, 1);
+    summary->estimates = estimates_sample();
     summary->prompt_ids = sample_ids(&made, summary->prompt_tokens, 0, INT32_MAX);
     struct generate_counters *c = &summary->counters;
     uint32_t *const narrow[] = {&c->rounds, &c->drafted, &c->accepted, &c->rejections,
@@ -248,6 +283,9 @@ static void summaries_equal(const struct generate_summary *a, const struct gener
     ck_assert_int_eq(a->prompt_tokens, b->prompt_tokens);
     ck_assert_int_eq(a->completion_tokens, b->completion_tokens);
     ck_assert_int_eq(a->n_draft, b->n_draft);
+    ck_assert_int_eq((int)a->strategy, (int)b->strategy);
+    ck_assert(a->threshold == b->threshold);
+    estimates_equal(&a->estimates, &b->estimates);
     ck_assert_uint_eq(a->seed, b->seed);
     if (a->prompt_tokens) {
         ck_assert_mem_eq(a->prompt_ids, b->prompt_ids, (size_t)a->prompt_tokens * sizeof(int32_t));
@@ -327,6 +365,7 @@ END_TEST
 START_TEST(service_description_round_trip_keeps_every_field)
 {
     const char *const addresses[] = {"127.0.0.1:7070", "unix:/run/w1"};
+    sample_start("service_description");
     const struct service_description a = {.version = "0.1.0",
                                           .target_model = "tales",
                                           .target_architecture = "LlamaForCausalLM",
@@ -341,6 +380,8 @@ START_TEST(service_description_round_trip_keeps_every_field)
                                           .draft_support = 64,
                                           .n_kv_blocks = 100,
                                           .queue_capacity = 16,
+                                          .default_strategy = STRATEGY_HEURISTIC,
+                                          .estimates = estimates_sample(),
                                           .model_fingerprint = UINT64_MAX - 1,
                                           .tokenizer_fingerprint = 1,
                                           .n_addresses = 2,
@@ -363,6 +404,8 @@ START_TEST(service_description_round_trip_keeps_every_field)
     ck_assert_int_eq(a.draft_support, b.draft_support);
     ck_assert_int_eq(a.n_kv_blocks, b.n_kv_blocks);
     ck_assert_int_eq(a.queue_capacity, b.queue_capacity);
+    ck_assert_int_eq((int)a.default_strategy, (int)b.default_strategy);
+    estimates_equal(&a.estimates, &b.estimates);
     ck_assert_uint_eq(a.model_fingerprint, b.model_fingerprint);
     ck_assert_uint_eq(a.tokenizer_fingerprint, b.tokenizer_fingerprint);
     ck_assert_int_eq(b.n_addresses, 2);

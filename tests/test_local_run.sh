@@ -51,7 +51,7 @@ nothing_left() {
 }
 
 greedy_text() { # greedy_text RANKS
-    timeout -k 5 60 "$run" -T "$1" "$prompt" --temperature 0 -n 96 >"$work/out" 2>"$work/err" ||
+    timeout -k 5 60 "$run" -T "$1" -K 4 "$prompt" --temperature 0 -n 96 >"$work/out" 2>"$work/err" ||
         return 1
     python3 - "$root/tests/golden/tales/reference_target.json" "$work/out" <<'PY' || return 1
 import json, sys
