@@ -192,7 +192,8 @@ static int run(const struct settings *s, struct error *err)
            s->shape.n_heads, s->shape.n_kv_heads, s->shape.head_dim, w.kernels->name);
     printf("threads rows  KV GB/s read GB/s  ratio               TFLOP/s     peak  ratio\n");
     for (int t = 0; t < s->n_threads; t++) {
-        const struct backend_cpu_options options = {s->kernels, s->threads[t]};
+        const struct backend_cpu_options options = {.kernels = s->kernels,
+                                                    .n_threads = s->threads[t]};
         TRY(backend_cpu_open(&w.be, &options, err));
         TRY(team_open(&w.team, s->threads[t], 200, err));
         choose_read(&w);

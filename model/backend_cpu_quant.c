@@ -29,8 +29,8 @@ static void fill_column(void *arg, int column, int k, int n, int8_t *q, uint16_t
             column -= part->n_rows;
             continue;
         }
-        int row = part->first_row + column;
-        if (row >= part->weight.n_rows) break;
+        int row = matrix_part_row(part, column);
+        if (row < 0) break;
         weight_read_groups(&part->weight, job->packed.form, row, part->first_col + k, n, q, scales);
         return;
     }
