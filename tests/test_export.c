@@ -315,7 +315,7 @@ static bool stop_at_half(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 START_TEST(a_broken_export_leaves_nothing)
 {
     int n_partial = 0;
-    const struct export_options options = {1 << 30, stop_at_half, &n_partial};
+    const struct export_options options = {1 << 30, stop_at_half, &n_partial, WEIGHTS_BF16};
     struct export_result result;
     remove_folder(work);
     CHECK_ERR(model_export("synthetic:tiny,seed=1", work, &options, &result, &err), ERR_CANCELLED,
