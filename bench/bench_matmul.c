@@ -8,7 +8,9 @@
  * (bench_util.h). `hot` is the kernel on 32 KiB of weights that never leave the cache: when it is near
  * `weights`, the sums are the limit, not memory.
  *
- *   bench_matmul [--quick] [--threads 1,2] [--kernels auto] */
+ * With --weights int8 or int4 the rows are quantized beforehand: their time is not in it.
+ *
+ *   bench_matmul [--quick] [--threads 1,2] [--kernels auto] [--weights bf16] */
 #include <argp.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -34,6 +36,7 @@ struct options {
     int n_threads;
     int32_t threads[THREADS_LIST_MAX];
     const char *kernels;
+    enum weight_form form;
 };
 
 /* One arm: a way to pass over the matrices of a pool, one after the other. */
@@ -42,16 +45,30 @@ struct pass {
     const struct kernels *kernels; /* NULL: read only */
     int read;
     int n_rows;
-    uint16_t *data; /* n_matrices matrices of shape w */
-    struct packed_matrix w;
+    enum weight_form form;
+    uint16_t *data;             /* n_matrices matrices of one shape */
+    struct packed_matrix w;     /* bf16 */
+    struct quant_matrix quant;  /* int8, int4 */
+    struct quant_group *groups; /* [ROWS_MAX][n_groups] */
     int n_matrices, next, repeats;
     const uint16_t *in;
     float *out;
 };
 
+static int pass_blocks(const struct pass *p)
+{
+    return p->form == WEIGHTS_BF16 ? p->w.n_blocks : p->quant.n_blocks;
+}
+
+static size_t pass_bytes(const struct pass *p)
+{
+    return p->form == WEIGHTS_BF16 ? packed_matrix_bytes(p->w.n_in, p->w.n_out)
+                                   : quant_matrix_bytes(p->form, p->w.n_in, p->w.n_out);
+}
+
 static void pass_read(const struct pass *p, int first_block, int end_block)
 {
-    size_t block_bytes = (size_t)p->w.n_in * KERNEL_COLUMNS * sizeof(uint16_t);
+    size_t block_bytes = pass_bytes(p) / (size_t)pass_blocks(p);
     const uint8_t *data = (const uint8_t *)p->w.data + (size_t)first_block * block_bytes;
     size_t n_bytes = (size_t)(end_block - first_block) * block_bytes;
     bench_read(p->read, data, n_bytes);
@@ -61,9 +78,12 @@ static void pass_member(void *arg, int member, int n_members)
 {
     const struct pass *p = arg;
     int begin, end;
-    team_range(p->w.n_blocks, 1, member, n_members, &begin, &end);
+    team_range(pass_blocks(p), 1, member, n_members, &begin, &end);
     for (int i = 0; i < p->repeats; i++) {
-        if (p->kernels) {
+        if (p->kernels && p->form != WEIGHTS_BF16) {
+            p->kernels->quant->matmul(&p->quant, p->groups, (size_t)p->quant.n_groups, p->out,
+                                      (size_t)p->w.n_out, p->n_rows, begin, end);
+        } else if (p->kernels) {
             p->kernels->matmul(&p->w, p->in, (size_t)p->w.n_in, p->out, (size_t)p->w.n_out,
                                p->n_rows, begin, end);
         } else {
@@ -76,8 +96,9 @@ static void pass_member(void *arg, int member, int n_members)
 static double pass_run(void *arg)
 {
     struct pass *p = arg;
-    size_t bytes = packed_matrix_bytes(p->w.n_in, p->w.n_out);
+    size_t bytes = pass_bytes(p);
     p->w.data = p->data + (size_t)p->next * (bytes / sizeof(uint16_t));
+    p->quant.data = (uint8_t *)p->w.data;
     p->next = (p->next + 1) % p->n_matrices;
     team_run(p->team, pass_member, p);
     return 1e-9 * (double)bytes * p->repeats;
@@ -88,7 +109,12 @@ static void pass_shape(struct pass *p, struct shape shape)
     p->w = (struct packed_matrix){.n_in = shape.n_in,
                                   .n_out = shape.n_out,
                                   .n_blocks = (shape.n_out + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS};
-    p->n_matrices = (int)(pool_bytes / packed_matrix_bytes(shape.n_in, shape.n_out));
+    p->quant = quant_matrix_of(p->form, NULL, shape.n_in, shape.n_out);
+    p->n_matrices = (int)(pool_bytes / pass_bytes(p));
+    for (int i = 0; p->kernels && p->form != WEIGHTS_BF16 && i < ROWS_MAX; i++) {
+        p->kernels->quant->quantize(p->form, p->in + (size_t)i * (size_t)shape.n_in, shape.n_in,
+                                    p->groups + (size_t)i * (size_t)p->quant.n_groups);
+    }
     p->next = 0;
     p->repeats = 1;
 }
@@ -138,7 +164,8 @@ static void bench_shape(struct pass *matmul, struct shape shape, const int *rows
     reading.kernels = NULL;
     printf("%d x %d, %d thread%s, %d matrices of %zu MiB\n", shape.n_in, shape.n_out,
            team_size(matmul->team), team_size(matmul->team) > 1 ? "s" : "", matmul->n_matrices,
-           packed_matrix_bytes(shape.n_in, shape.n_out) >> 20);
+           pass_bytes(matmul) >> 20);
+    double operations_per_byte = 2.0 * shape.n_in * shape.n_out / (double)pass_bytes(matmul);
     reading.read = best_read(&reading);
     printf("   M   weights GB/s   read GB/s   weights / read [quartiles]   GFLOP/s   hot GB/s\n");
     for (int i = 0; i < n_counts; i++) {
@@ -148,7 +175,7 @@ static void bench_shape(struct pass *matmul, struct shape shape, const int *rows
                           &(struct bench_arm){pass_run, &reading}, BENCH_PAIRS_MIN, SLICE_US);
         printf("  %2d   %12.1f   %9.1f   %10.2f  [%.2f %.2f]         %9.0f   %8.1f\n", rows[i],
                pairs.a.median, pairs.b.median, pairs.ratio.median, pairs.ratio.low,
-               pairs.ratio.high, pairs.a.median * rows[i], hot_rate(matmul));
+               pairs.ratio.high, pairs.a.median * operations_per_byte * rows[i], hot_rate(matmul));
         fflush(stdout);
     }
 }
@@ -191,16 +218,17 @@ static int bench_run(const struct options *options, struct error *err)
     const size_t k_max = 14336;
     uint16_t *in = NULL;
     float *out = NULL;
-    struct pass pass = {0};
+    struct pass pass = {.form = options->form};
     TRY(kernels_find(&pass.kernels, options->kernels, err));
     TRY(mem_pages(&pass.data, pool_bytes, err));
     TRY(mem_array(&in, ROWS_MAX * k_max, sizeof *in, err));
     TRY(mem_array(&out, ROWS_MAX * k_max, sizeof *out, err));
+    TRY(mem_array(&pass.groups, ROWS_MAX * k_max / QUANT_GROUP, sizeof *pass.groups, err));
     fill_weights(pass.data, pool_bytes / sizeof *pass.data);
     fill_weights(in, ROWS_MAX * k_max);
     pass.in = in;
     pass.out = out;
-    printf("kernels %s\n", pass.kernels->name);
+    printf("kernels %s, %s\n", pass.kernels->name, weight_form_name(pass.form));
     for (int i = 0; i < options->n_threads; i++) {
         TRY(bench_threads(&pass, options, options->threads[i], err));
     }
@@ -208,6 +236,7 @@ out:
     mem_pages_free(pass.data, pool_bytes);
     free(in);
     free(out);
+    free(pass.groups);
     return rc;
 }
 
@@ -228,6 +257,9 @@ static int parse_option(int key, char *text, struct argp_state *state)
     case 'k':
         options->kernels = text;
         return 0;
+    case 'w':
+        if (weight_form_find(&options->form, text, &err)) argp_error(state, "%s", err.text);
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -238,6 +270,7 @@ int main(int argc, char **argv)
     static const struct argp_option flags[] = {
         {"quick", 'q', NULL, 0, "One shape and a few row counts", 0},
         {"threads", 't', "LIST", 0, "Numbers of threads (1,2)", 0},
+        {"weights", 'w', "FORM", 0, "bf16, int8 or int4 (bf16)", 0},
         {"kernels", 'k', "NAME", 0, "auto, avx512, avx2 or plain (auto)", 0},
         {0}};
     static const struct argp argp = {

@@ -11,6 +11,7 @@
 
 enum {
     OPT_SHARD = 256,
+    OPT_WEIGHTS,
     OPT_JSON,
     OPT_QUIET,
     SHARD_MB_DEFAULT = 4000,
@@ -21,6 +22,7 @@ enum {
 struct exporting {
     const char *model, *folder;
     int shard_mb;
+    enum weight_form form;
     bool is_json, is_quiet;
     struct terminal terminal; /* of the progress */
     int percent;              /* shown */
@@ -30,6 +32,8 @@ struct exporting {
 
 static const struct argp_option options[] = {
     {"shard-mb", OPT_SHARD, "MB", 0, "Most megabytes of weights in one file; default 4000", 0},
+    {"weights", OPT_WEIGHTS, "FORM", 0,
+     "bf16, or int8 or int4 for the matrices of the layers; default bf16", 0},
     {"json", OPT_JSON, NULL, 0, "Print one JSON object when done", 0},
     {"quiet", OPT_QUIET, NULL, 0, "Print nothing when done, and no progress", 0},
     {0},
@@ -38,9 +42,11 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Writes MODEL, a folder or synthetic:SHAPE,seed=S..., to the folder DIR, which must be new or "
     "empty: config.json, model.safetensors (several behind an index where it is large) in bf16, "
-    "and "
-    "the tokenizer's files.\v"
-    "A model in fp32 or fp16 is rounded to bf16, norms and biases too. Files have their names only "
+    "and the tokenizer's files.\v"
+    "A model in fp32 or fp16 is rounded to bf16, norms and biases too. With --weights int8 or "
+    "int4 the matrices of the layers are stored in the form of compressed-tensors (pack-quantized, "
+    "groups of 32), which vLLM and transformers read too; embedding and head stay bf16. Files have "
+    "their names only "
     "when all of them are complete; a broken export leaves nothing, a killed one leaves "
     "*.partial.\n\n" CLIENT_STATUS_DOC;
 
@@ -56,6 +62,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case OPT_SHARD:
         return options_int(&e->shard_mb, "--shard-mb", arg, 1, SHARD_MB_MOST, e->err) ? EINVAL : 0;
+    case OPT_WEIGHTS:
+        return weight_form_find(&e->form, arg, e->err) ? EINVAL : 0;
     case OPT_JSON:
         e->is_json = true;
         return 0;
@@ -117,8 +125,10 @@ static int print_result(const struct exporting *e, const struct export_result *r
 
 static int run(struct exporting *e, struct error *err)
 {
-    const struct export_options o = {
-        .shard_bytes = (uint64_t)e->shard_mb * 1000000, .progress = on_progress, .arg = e};
+    const struct export_options o = {.shard_bytes = (uint64_t)e->shard_mb * 1000000,
+                                     .progress = on_progress,
+                                     .arg = e,
+                                     .form = e->form};
     struct export_result result;
     int rc = 0;
     TRY(queue_open(&e->interrupts, 1, err));

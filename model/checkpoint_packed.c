@@ -78,16 +78,21 @@ size_t weight_scale_bytes(const struct weight *weight)
     return (size_t)weight->n_rows * (size_t)(weight->n_cols / weight->group) * sizeof(uint16_t);
 }
 
+/* n is even: whoever opens a packed matrix demands slices of whole groups. */
 static void read_packed(const struct weight *weight, int row, int col, int n, int8_t *q,
                         uint16_t *scales)
 {
     size_t first = (size_t)row * (size_t)weight->n_cols + (size_t)col;
-    for (int i = 0; i < n; i++) {
-        size_t at = first + (size_t)i;
-        if (weight->dtype == DTYPE_INT8) {
-            q[i] = (int8_t)(weight->data[at] - 128);
-        } else {
-            q[i] = (int8_t)((weight->data[at / 2] >> 4 * (at % 2) & 15) - 8);
+    if (weight->dtype == DTYPE_INT8) {
+        const uint8_t *bytes = weight->data + first;
+        for (int i = 0; i < n; i++) {
+            q[i] = (int8_t)(bytes[i] - 128);
+        }
+    } else {
+        const uint8_t *bytes = weight->data + first / 2;
+        for (int i = 0; i < n / 2; i++) {
+            q[2 * i] = (int8_t)((bytes[i] & 15) - 8);
+            q[2 * i + 1] = (int8_t)((bytes[i] >> 4) - 8);
         }
     }
     int row_scales = weight->n_cols / weight->group;

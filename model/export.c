@@ -10,11 +10,12 @@
 #include "base/memory.h"
 #include "model/checkpoint_internal.h"
 #include "model/export_folder.h"
+#include "model/export_tensors.h"
 #include "model/export_text.h"
 
 enum {
     PATH_BYTES = 4096,
-    CHUNK_ELEMENTS = 1 << 20, /* 2 MB at a time; also the widest row that a config may have */
+    CHUNK_BYTES = 2 << 20, /* at a time; also the widest row that a config may have */
     HEADER_UNIT = 8,
     LEAST_BYTES_VOCAB = 256
 };
@@ -25,30 +26,25 @@ struct exporting {
     struct export_folder folder;
     size_t *first; /* [n_shards + 1] of the layout */
     int n_shards;
-    uint64_t total_bytes, done_bytes;
-    uint16_t *chunk;
+    struct export_list list;
+    uint64_t done_bytes;
+    uint8_t *chunk;
 };
-
-static uint64_t tensor_bytes(const struct tensor_spec *spec)
-{
-    return (uint64_t)spec->n_rows * (uint64_t)spec->n_cols * sizeof(uint16_t);
-}
 
 static int plan(struct exporting *e, struct error *err)
 {
     uint64_t here = 0;
-    int rc = mem_array(&e->first, e->ck->n_layout + 1, sizeof *e->first, err);
+    int rc = mem_array(&e->first, e->list.n + 1, sizeof *e->first, err);
     if (rc) return rc;
-    for (size_t i = 0; i < e->ck->n_layout; i++) {
-        uint64_t bytes = tensor_bytes(&e->ck->layout[i]);
+    for (size_t i = 0; i < e->list.n; i++) {
+        uint64_t bytes = e->list.tensors[i].n_bytes;
         if (i == 0 || here + bytes > e->options->shard_bytes) {
             e->first[e->n_shards++] = i;
             here = 0;
         }
         here += bytes;
-        e->total_bytes += bytes;
     }
-    e->first[e->n_shards] = e->ck->n_layout;
+    e->first[e->n_shards] = e->list.n;
     return 0;
 }
 
@@ -57,12 +53,6 @@ static void shard_name(const struct exporting *e, int shard, char name[EXPORT_NA
     snprintf(name, EXPORT_NAME_BYTES, "model.safetensors");
     if (e->n_shards == 1) return;
     snprintf(name, EXPORT_NAME_BYTES, "model-%05d-of-%05d.safetensors", shard + 1, e->n_shards);
-}
-
-static bool is_vector(enum tensor_role role)
-{
-    return role == ROLE_NORM || role == ROLE_FINAL_NORM || role == ROLE_HEAD_NORM ||
-           role == ROLE_BIAS || role == ROLE_RESIDUAL_BIAS;
 }
 
 /* The table of one shard, padded with blanks so that the data is aligned. */
@@ -75,12 +65,12 @@ static int header_text(const struct exporting *e, int shard, char **text, size_t
     if (!out) return error_set(err, ERR_NO_MEMORY, "no memory for a table of tensors");
     fputs("{\"__metadata__\":{\"format\":\"pt\"}", out);
     for (size_t i = e->first[shard]; i < e->first[shard + 1]; i++) {
-        const struct tensor_spec *spec = &e->ck->layout[i];
-        fprintf(out, ",\"%s\":{\"dtype\":\"BF16\",\"shape\":[", spec->name);
-        if (!is_vector(spec->role)) fprintf(out, "%d,", spec->n_rows);
-        fprintf(out, "%d],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", spec->n_cols, at,
-                at + tensor_bytes(spec));
-        at += tensor_bytes(spec);
+        const struct export_tensor *tensor = &e->list.tensors[i];
+        fprintf(out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%d", tensor->name, tensor->dtype,
+                tensor->dims[0]);
+        if (tensor->n_dims == 2) fprintf(out, ",%d", tensor->dims[1]);
+        fprintf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, at + tensor->n_bytes);
+        at += tensor->n_bytes;
     }
     fputc('}', out);
     for (long pad = ftell(out); pad % HEADER_UNIT; pad++) {
@@ -113,21 +103,24 @@ static int report(struct exporting *e, uint64_t bytes, struct error *err)
 {
     const struct export_options *o = e->options;
     e->done_bytes += bytes;
-    if (!o->progress || o->progress(o->arg, e->done_bytes, e->total_bytes)) return 0;
+    if (!o->progress || o->progress(o->arg, e->done_bytes, e->list.n_bytes)) return 0;
     return error_set(err, ERR_CANCELLED, "interrupted; what was written of %s is removed",
                      e->folder.path);
 }
 
 /* As many whole rows at a time as a chunk holds. */
-static int write_tensor(struct exporting *e, const struct tensor_spec *spec, struct error *err)
+static int write_tensor(struct exporting *e, const struct export_tensor *tensor, struct error *err)
 {
+    const struct tensor_spec *spec = tensor->spec;
     struct weight weight = {0};
-    int rows_at_once = CHUNK_ELEMENTS / spec->n_cols, rc = 0;
+    int n = export_tensor_rows(tensor), rc = 0;
+    size_t row_bytes = tensor->n_bytes / (size_t)n;
+    int rows_at_once = CHUNK_BYTES / (int)row_bytes;
     TRY(checkpoint_find(e->ck, spec->name, spec->n_rows, spec->n_cols, &weight, err));
-    for (int row = 0; row < spec->n_rows; row += rows_at_once) {
-        int n_rows = spec->n_rows - row < rows_at_once ? spec->n_rows - row : rows_at_once;
-        size_t n_bytes = (size_t)n_rows * (size_t)spec->n_cols * sizeof *e->chunk;
-        weight_read_bf16(&weight, row, 0, n_rows * spec->n_cols, e->chunk);
+    for (int row = 0; row < n; row += rows_at_once) {
+        int n_rows = n - row < rows_at_once ? n - row : rows_at_once;
+        size_t n_bytes = (size_t)n_rows * row_bytes;
+        export_tensor_read(&e->list, tensor, &weight, row, n_rows, e->chunk);
         TRY(export_file_write(&e->folder, e->chunk, n_bytes, err));
         TRY(report(e, n_bytes, err));
     }
@@ -143,7 +136,7 @@ static int write_shard(struct exporting *e, int shard, struct error *err)
     TRY(export_file_begin(&e->folder, name, err));
     TRY(write_header(e, shard, err));
     for (size_t i = e->first[shard]; i < e->first[shard + 1]; i++) {
-        TRY(write_tensor(e, &e->ck->layout[i], err));
+        TRY(write_tensor(e, &e->list.tensors[i], err));
     }
     TRY(export_file_end(&e->folder, err));
 out:
@@ -160,11 +153,11 @@ static int write_index(struct exporting *e, struct error *err)
     FILE *out = open_memstream(&text, &len);
     if (!out) return error_set(err, ERR_NO_MEMORY, "no memory for %s", index_name);
     fprintf(out, "{\n  \"metadata\": {\"total_size\": %" PRIu64 "},\n  \"weight_map\": {",
-            e->total_bytes);
+            e->list.n_bytes);
     for (int shard = 0; shard < e->n_shards; shard++) {
         shard_name(e, shard, name);
         for (size_t i = e->first[shard]; i < e->first[shard + 1]; i++) {
-            fprintf(out, "%s\n    \"%s\": \"%s\"", i ? "," : "", e->ck->layout[i].name, name);
+            fprintf(out, "%s\n    \"%s\": \"%s\"", i ? "," : "", e->list.tensors[i].name, name);
         }
     }
     fputs("\n  }\n}\n", out);
@@ -241,7 +234,10 @@ static int write_config(struct exporting *e, struct error *err)
     char *text = NULL;
     size_t len = 0;
     int rc = 0;
-    TRY(export_config_text(&e->ck->cfg, &text, &len, err));
+    struct model_config cfg = e->ck->cfg;
+    cfg.stored = e->list.form;
+    cfg.stored_group = cfg.stored == WEIGHTS_BF16 ? 0 : QUANT_GROUP;
+    TRY(export_config_text(&cfg, &text, &len, err));
     TRY(export_file_whole(&e->folder, "config.json", text, len, err));
 out:
     free(text);
@@ -258,7 +254,7 @@ static int write_all(struct exporting *e, struct export_result *result, struct e
     TRY(e->ck->is_synthetic ? make_tokenizer(e, result, err) : copy_tokenizer(e, result, err));
     TRY(write_config(e, err));
     TRY(export_folder_publish(&e->folder, err));
-    result->n_bytes = e->total_bytes;
+    result->n_bytes = e->list.n_bytes;
     result->n_shards = e->n_shards;
 out:
     return rc;
@@ -271,19 +267,21 @@ int model_export(const char *model, const char *folder, const struct export_opti
     int rc = 0;
     *result = (struct export_result){0};
     TRY(checkpoint_open(&e.ck, model, err));
+    TRY(export_list_init(&e.list, e.ck, options->form, err));
     TRY(plan(&e, err));
-    TRY(mem_array(&e.chunk, CHUNK_ELEMENTS, sizeof *e.chunk, err));
+    TRY(mem_array(&e.chunk, CHUNK_BYTES, sizeof *e.chunk, err));
     rc = export_folder_open(&e.folder, folder, err);
     if (rc) {
         e.folder.path = NULL; /* not ours */
         goto out;
     }
-    TRY(export_folder_needs(&e.folder, e.total_bytes, err));
+    TRY(export_folder_needs(&e.folder, e.list.n_bytes, err));
     TRY(write_all(&e, result, err));
 out:
     export_folder_close(&e.folder);
     free(e.chunk);
     free(e.first);
+    export_list_free(&e.list);
     checkpoint_close(e.ck);
     return rc;
 }

@@ -135,6 +135,41 @@ static void write_family(FILE *out, const struct model_config *cfg, size_t famil
     }
 }
 
+/* As the library compressed-tensors writes it; config_quant.c reads it back. */
+static void write_quantization(FILE *out, const struct model_config *cfg)
+{
+    if (cfg->stored == WEIGHTS_BF16) return;
+    fprintf(out,
+            "  \"quantization_config\": {\n"
+            "    \"quant_method\": \"compressed-tensors\",\n"
+            "    \"format\": \"pack-quantized\",\n"
+            "    \"quantization_status\": \"compressed\",\n"
+            "    \"global_compression_ratio\": null,\n"
+            "    \"kv_cache_scheme\": null,\n"
+            "    \"ignore\": [\"lm_head\"],\n"
+            "    \"config_groups\": {\n"
+            "      \"group_0\": {\n"
+            "        \"targets\": [\"Linear\"],\n"
+            "        \"input_activations\": null,\n"
+            "        \"output_activations\": null,\n"
+            "        \"weights\": {\n"
+            "          \"num_bits\": %d,\n"
+            "          \"type\": \"int\",\n"
+            "          \"symmetric\": true,\n"
+            "          \"strategy\": \"group\",\n"
+            "          \"group_size\": %d,\n"
+            "          \"dynamic\": false,\n"
+            "          \"actorder\": null,\n"
+            "          \"block_structure\": null,\n"
+            "          \"observer\": \"minmax\",\n"
+            "          \"observer_kwargs\": {}\n"
+            "        }\n"
+            "      }\n"
+            "    }\n"
+            "  },\n",
+            cfg->stored == WEIGHTS_INT8 ? 8 : 4, cfg->stored_group);
+}
+
 int export_config_text(const struct model_config *cfg, char **text, size_t *len, struct error *err)
 {
     size_t family = 0;
@@ -149,6 +184,7 @@ int export_config_text(const struct model_config *cfg, char **text, size_t *len,
     write_family(out, cfg, family);
     write_rope(out, cfg);
     write_ids(out, cfg);
+    write_quantization(out, cfg);
     fprintf(out, "  \"torch_dtype\": \"bfloat16\",\n  \"use_cache\": true\n}\n");
     if (fclose(out) == 0) return 0;
     free(*text);

@@ -67,6 +67,7 @@ static inline void *rig_open_rank(void *arg)
     const char *device = getenv("OUTRIDER_TEST_DEVICE");
     const struct backend_options backend = {.device = device ? device : "cpu",
                                             .weights = rig_weights,
+                                            .stored = checkpoint_config(rig->ck)->stored,
                                             .kernels = r->kernels,
                                             .n_threads = r->n_threads,
                                             .no_graphs = getenv("OUTRIDER_TEST_NO_GRAPHS") != NULL};

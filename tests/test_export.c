@@ -1,50 +1,10 @@
 /* ctest: labels=quick libs=model timeout=120 */
 /* Export: what is written is the model, for our own reader (equal logits, equal configs); and nothing is
  * written where it must not be, nor left behind. tests/test_export_client.py reads the files by other code. */
-#include <dirent.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "base/file.h"
-#include "model/export.h"
 #include "model/export_text.h"
 #include "model/tokenizer.h"
-#include "tests/forward_util.h"
-
-#define GOLDEN SOURCE_DIR "/tests/golden/models"
-#define TALES  SOURCE_DIR "/deploy/models/tales/"
-
-enum { PATH_BYTES = 1024, N_TOKENS = 40 };
-
-static struct error err;
-static char work[PATH_BYTES];
-
-/* Removes a folder of plain files. */
-static void remove_folder(const char *path)
-{
-    char file[PATH_BYTES + 300];
-    const struct dirent *entry;
-    DIR *dir = opendir(path);
-    if (!dir) return;
-    while ((entry = readdir(dir))) {
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        unlink(file);
-    }
-    closedir(dir);
-    rmdir(path);
-}
-
-static void make_work(void)
-{
-    snprintf(work, sizeof work, "/tmp/outrider-export-%d", (int)getpid());
-    remove_folder(work);
-}
-
-static void remove_work(void)
-{
-    remove_folder(work);
-}
+#include "tests/export_util.h"
 
 static struct export_result export_to_work(const char *model, uint64_t shard_bytes)
 {
@@ -55,30 +15,10 @@ static struct export_result export_to_work(const char *model, uint64_t shard_byt
     return result;
 }
 
-/* The logits of N_TOKENS fixed tokens; the caller frees them. */
-static float *logits_of(const char *model, size_t *n)
-{
-    struct rig rig;
-    int32_t tokens[N_TOKENS], blocks[RIG_BLOCKS];
-    rig_open(&rig, model, 1, "auto", 1);
-    for (int i = 0; i < N_TOKENS; i++) {
-        tokens[i] = (int32_t)((unsigned)i * 2654435761u % (unsigned)rig.n_vocab);
-    }
-    for (int i = 0; i < RIG_BLOCKS; i++) {
-        blocks[i] = i;
-    }
-    *n = (size_t)N_TOKENS * (size_t)rig.n_vocab;
-    float *logits = malloc(*n * sizeof *logits);
-    ck_assert_ptr_nonnull(logits);
-    rig_logits(&rig, tokens, N_TOKENS, N_TOKENS, blocks, logits);
-    rig_close(&rig);
-    return logits;
-}
-
 static void check_equal_logits(const char *model)
 {
     size_t n = 0, n_again = 0;
-    float *of_source = logits_of(model, &n), *of_export = logits_of(work, &n_again);
+    float *of_source = logits_of(model, 1, &n), *of_export = logits_of(work, 1, &n_again);
     ck_assert_uint_eq(n, n_again);
     ck_assert_mem_eq(of_source, of_export, n * sizeof *of_source);
     free(of_source);
@@ -315,7 +255,7 @@ static bool stop_at_half(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 START_TEST(a_broken_export_leaves_nothing)
 {
     int n_partial = 0;
-    const struct export_options options = {1 << 30, stop_at_half, &n_partial};
+    const struct export_options options = {1 << 30, stop_at_half, &n_partial, WEIGHTS_BF16};
     struct export_result result;
     remove_folder(work);
     CHECK_ERR(model_export("synthetic:tiny,seed=1", work, &options, &result, &err), ERR_CANCELLED,

@@ -43,7 +43,9 @@ def read_shard(path):
         count = 1
         for size in entry["shape"]:
             count *= size
-        assert first == end and last - first == 2 * count, f"{name}: {entry}"
+        size = {"BF16": 2, "I32": 4, "I64": 8}[entry["dtype"]]
+        assert first == end and last - first == size * count, f"{name}: {entry}"
+        assert first % min(size, 8) == 0, f"{name} is not aligned"
         tensors[name] = (entry["dtype"], entry["shape"], data[first:last])
         end = last
     assert end == len(data), "bytes behind the last tensor"
@@ -70,6 +72,17 @@ def read_folder(folder):
 def read_config(folder):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         return json.load(file)
+
+
+def bf16_numbers(data):
+    return [struct.unpack("<f", b"\0\0" + data[i:i + 2])[0] for i in range(0, len(data), 2)]
+
+
+def packed_integers(data, bits):
+    """As compressed-tensors unpacks 32-bit words: lowest bits first, less 2^(bits - 1)."""
+    words = struct.unpack(f"<{len(data) // 4}I", data)
+    mask, offset = (1 << bits) - 1, 1 << (bits - 1)
+    return [(word >> shift & mask) - offset for word in words for shift in range(0, 32, bits)]
 
 
 class Export(unittest.TestCase):
@@ -130,6 +143,44 @@ class Export(unittest.TestCase):
         self.assertEqual(vocabulary["A"], 65)
         self.assertEqual(vocabulary["\u0120"], 32)  # the blank of the GPT-2 alphabet
 
+    def check_packed(self, source, stored, name, bits):
+        """Integers times scales are the weights, as near as rounding to the nearest brings them."""
+        n_rows, n_cols = source[name][1]
+        self.assertEqual(stored[name + "_packed"][:2], ("I32", [n_rows, n_cols * bits // 32]))
+        self.assertEqual(stored[name + "_scale"][:2], ("BF16", [n_rows, n_cols // 32]))
+        self.assertEqual(stored[name + "_shape"], ("I64", [2], struct.pack("<2q", n_rows, n_cols)))
+        weights = bf16_numbers(source[name][2])
+        scales = bf16_numbers(stored[name + "_scale"][2])
+        integers = packed_integers(stored[name + "_packed"][2], bits)
+        self.assertEqual(len(weights), len(integers))
+        divisor, bound = {8: (127, 0.51), 4: (7.5, 0.54)}[bits]
+        for group, scale in enumerate(scales):
+            part = slice(32 * group, 32 * group + 32)
+            self.assertLess(abs(max(map(abs, weights[part])) / divisor - scale), scale / 250)
+            for w, q in zip(weights[part], integers[part]):
+                self.assertLessEqual(abs(w - q * scale), bound * scale)
+
+    def test_packed_tensors_are_the_source_s_rounded(self):
+        source = read_folder(TARGET)
+        for form, bits in (("int8", 8), ("int4", 4)):
+            said = self.export(TARGET, "--weights", form)
+            stored, config = read_folder(self.folder), read_config(self.folder)
+            self.assertEqual(said["bytes"], sum(len(data) for _, _, data in stored.values()))
+            quantization = config["quantization_config"]
+            weights = quantization["config_groups"]["group_0"]["weights"]
+            self.assertEqual((quantization["quant_method"], quantization["format"]),
+                             ("compressed-tensors", "pack-quantized"))
+            self.assertEqual((weights["num_bits"], weights["group_size"]), (bits, 32))
+            packed = {name for name in source if name.endswith("_proj.weight")}
+            self.assertEqual(set(stored), set(source) - packed |
+                             {name + part for name in packed
+                              for part in ("_packed", "_scale", "_shape")})
+            for name in set(source) - packed:
+                self.assertEqual(source[name], stored[name], name)
+            for name in sorted(packed)[:8]:
+                self.check_packed(source, stored, name, bits)
+            shutil.rmtree(self.folder)
+
     def test_draft_is_the_beginning_of_its_target(self):
         name = "synthetic:tiny,layers=3,seed=2,agree=0.7"
         self.export(name)
@@ -148,6 +199,10 @@ class Export(unittest.TestCase):
         self.refuses(2, "MODEL is missing", args=())
         self.refuses(2, "DIR is missing", args=("synthetic:tiny,seed=1",))
         self.refuses(2, "too much", args=("synthetic:tiny,seed=1", "a", "b"))
+        self.refuses(2, "--weights int5", args=("--weights", "int5", "synthetic:tiny,seed=1",
+                                                self.folder + "2"))
+        self.refuses(1, "slices of 16", args=("--weights", "int8", "synthetic:tiny,seed=1",
+                                              self.folder + "2"))
         self.refuses(2, "no shape", args=("synthetic:none,seed=1", self.folder + "2"))
         self.refuses(1, "/nowhere", args=("/nowhere", self.folder + "2"))
         self.refuses(1, "cannot make the folder", "No such file",
