@@ -150,6 +150,65 @@ START_TEST(nothing_is_guessed_behind_an_end_of_sequence)
 }
 END_TEST
 
+/* As propose, with what the strategy `threshold` does. */
+static struct draft propose_until(struct bench *b, float threshold)
+{
+    struct error err;
+    struct draft draft;
+    arena_reset(&b->arena);
+    b->seq.threshold = threshold;
+    b->seq.n_draft_kv = 0;
+    CHECK_OK(drafter_propose(b->drafter, &b->seq, K, NULL, 0, &b->arena, &draft, &err));
+    b->seq.threshold = 0;
+    return draft;
+}
+
+/* docs/design.md section 5: the guess that was looked at is sent. */
+START_TEST(a_guess_below_the_threshold_is_the_last_and_stays)
+{
+    int n_short = 0;
+    struct bench b = {0};
+    setup(&b, RULE_REJECTION, 1.0f);
+    for (int seed = 0; seed < N_SEEDS; seed++) {
+        b.seq.seed = (uint64_t)seed;
+        b.seq.n_draft_kv = 0;
+        int wanted = 0;
+        struct draft all = propose(&b, N_PROMPT, K);
+        while (wanted < K && sparse_prob(&all.q[wanted], all.tokens[wanted]) >= 0.1f) {
+            wanted++;
+        }
+        wanted = wanted < K ? wanted + 1 : K;
+        struct draft some = propose_until(&b, 0.1f);
+        ck_assert_int_eq(some.n, wanted);
+        ck_assert_int_eq(memcmp(some.tokens, all.tokens, (size_t)wanted * sizeof(int32_t)), 0);
+        n_short += wanted < K;
+    }
+    ck_assert_int_gt(n_short, 0);
+    ck_assert_int_lt(n_short, N_SEEDS);
+    teardown(&b);
+}
+END_TEST
+
+/* q is one-hot there, but the threshold looks at what the draft gave. */
+START_TEST(greedy_and_coupled_drafts_stop_at_the_threshold_too)
+{
+    static const enum accept_rule rules[] = {RULE_GREEDY, RULE_COUPLED};
+    for (int i = 0; i < 2; i++) {
+        struct bench b = {0};
+        setup(&b, rules[i], i ? 1.0f : 0.0f);
+        b.seq.seed = 7;
+        struct draft all = propose(&b, N_PROMPT, K), sure = propose_until(&b, 1.0f),
+                     any = propose_until(&b, 1e-9f);
+        ck_assert_int_eq(sure.n, 1);
+        ck_assert_int_eq(any.n, K);
+        ck_assert_int_eq(sure.tokens[0], all.tokens[0]);
+        ck_assert_int_eq(memcmp(any.tokens, all.tokens, K * sizeof(int32_t)), 0);
+        ck_assert_int_eq(sure.q[0].n, 1);
+        teardown(&b);
+    }
+}
+END_TEST
+
 START_TEST(another_token_table_is_refused)
 {
     struct error err;
@@ -178,6 +237,8 @@ int main(void)
     tcase_add_test(tcase, a_position_guessed_again_sees_fresh_coins);
     tcase_add_test(tcase, the_coupled_guess_of_a_position_is_the_same_in_every_round);
     tcase_add_test(tcase, nothing_is_guessed_behind_an_end_of_sequence);
+    tcase_add_test(tcase, a_guess_below_the_threshold_is_the_last_and_stays);
+    tcase_add_test(tcase, greedy_and_coupled_drafts_stop_at_the_threshold_too);
     tcase_add_test(tcase, another_token_table_is_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -94,11 +94,14 @@ def coupled(cases, cluster, ks):
                       temperature=temperature, rule="coupled", ignore_eos=1)
 
 
+WAYS = ({"strategy": "planned"}, {"strategy": "threshold"}, {"strategy": "heuristic"},
+        {"strategy": "threshold", "threshold": 0.8})
+
+
 def strategies(cases, cluster):
     """K that comes from timings, from what stayed before, from the draft's own chances."""
-    for way in ({"strategy": "planned"}, {"strategy": "heuristic"}, {"strategy": "threshold"},
-                {"strategy": "threshold", "threshold": 0.8}):
-        for k in (3, 16):
+    for way in WAYS if cluster.n_ranks == 1 else WAYS[:2]:
+        for k in (3, 16) if cluster.n_ranks == 1 else (16,):
             cases.run(cluster, "greedy", k, max_tokens=GREEDY_TOKENS, temperature=0, ignore_eos=1,
                       **way)
         cases.run(cluster, f"coupled at 1.0, {SAMPLED_TOKENS} tokens", 16, seeds=SEEDS,
@@ -189,7 +192,8 @@ def run_ranks(build, cases, n_ranks, random_draft, ends):
             ends += find_ends(cases, cluster)
         ends_of_sequence(cases, cluster, ends)
         cluster.use_draft(random_draft, "random draft")
-        strategies(cases, cluster)
+        if n_ranks == 1:
+            strategies(cases, cluster)
         greedy(cases, cluster, (1, 4, 8) if n_ranks == 1 else (3,))
         coupled(cases, cluster, range(1, 9) if n_ranks == 1 else (3, 8))
         ends_of_sequence(cases, cluster, ends[:2])

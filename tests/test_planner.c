@@ -59,6 +59,7 @@ static const struct world worlds[] = {
     {"long way", {0.7, 0.7}, 1, 0.1, 0.02, 2, 0.005, 6, 16, 400, 0.1, 0.02, false},
     {"a step of rows", {0.85, 0.85}, 1, 0.05, 0.3, 0.02, 0.005, 8, 16, 400, 0.05, 0.01, false},
     {"small models", {0.58, 0.58}, 1, 0.22, 0.1, 0.35, 0.03, 1, 16, 300, 0.1, 0.02, false},
+    {"busy machine", {0.6, 0.6}, 1, 0.2, 0.05, 1, 0.03, 1, 16, 200, 0.5, 0.05, false},
     {"K is 1 at most", {0.8, 0.8}, 1, 0.1, 0.02, 0.02, 0.005, 6, 1, 400, 0.05, 0.01, false},
     {"fades with position", {0.9, 0.9}, 0.8, 0.1, 0.02, 0.02, 0.005, 6, 16, 400, 0.05, 0.01, false},
     {"turns hard", {0.9, 0.05}, 1, 0.15, 0.02, 0.02, 0.005, 6, 16, 800, 0.05, 0.01, false},
@@ -195,7 +196,8 @@ START_TEST(planned_is_nearly_the_best_fixed_k_and_never_slower_than_plain)
         w->name, best, most / plain, of_best, later.n_guesses / later.n_rounds, of_plain,
         fresh_of_best, fresh_of_plain);
     fflush(stdout);
-    ck_assert_msg(of_best >= 0.97, "%s: %.3f of the best fixed K", w->name, of_best);
+    double least = w->noise < 0.2 ? 0.97 : 0.95;
+    ck_assert_msg(of_best >= least, "%s: %.3f of the best fixed K", w->name, of_best);
     ck_assert_msg(of_plain >= 0.98, "%s: %.3f of plain", w->name, of_plain);
     ck_assert_msg(fresh_of_best >= 0.9, "%s: %.3f of the best, new", w->name, fresh_of_best);
     ck_assert_msg(fresh_of_plain >= 0.98, "%s: %.3f of plain, new", w->name, fresh_of_plain);

@@ -1,4 +1,5 @@
-/* What a client refuses of the planner's estimates and strategies, in summaries and descriptions. */
+/* What is refused of strategies, thresholds and the planner's estimates: in requests, summaries and
+ * descriptions. */
 /* ctest: labels=quick libs=proto timeout=60 */
 #include <math.h>
 
@@ -89,6 +90,31 @@ START_TEST(estimates_refusals_name_the_field)
 }
 END_TEST
 
+static void request_refused(enum generate_strategy strategy, float threshold, const char *text)
+{
+    const struct generate_request sent = {.prompt = "x",
+                                          .prompt_len = 1,
+                                          .sampling = {.temperature = 1, .top_p = 1},
+                                          .n_draft = -1,
+                                          .strategy = strategy,
+                                          .has_threshold = true,
+                                          .threshold = threshold};
+    struct generate_request got;
+    CHECK_OK(generate_request_encode(&buf, &sent, &err));
+    arena_reset(&arena);
+    CHECK_ERR(generate_request_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT, text);
+}
+
+START_TEST(request_refusals_name_the_field)
+{
+    request_refused((enum generate_strategy)N_STRATEGIES, 0.5f, "strategy is 5, must be 0 to 4");
+    request_refused((enum generate_strategy) - 1, 0.5f, "strategy is -1, must be 0 to 4");
+    request_refused(STRATEGY_THRESHOLD, 1.25f, "threshold is 1.25");
+    request_refused(STRATEGY_THRESHOLD, -0.5f, "threshold is -0.5");
+    request_refused(STRATEGY_THRESHOLD, NAN, "threshold is nan");
+}
+END_TEST
+
 /* What an older coordinator leaves out. */
 START_TEST(absent_estimates_are_zeros)
 {
@@ -105,6 +131,7 @@ int main(void)
     TCase *tcase = tcase_create("refusals");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, estimates_refusals_name_the_field);
+    tcase_add_test(tcase, request_refusals_name_the_field);
     tcase_add_test(tcase, absent_estimates_are_zeros);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

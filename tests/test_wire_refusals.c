@@ -394,16 +394,6 @@ START_TEST(request_refusals_name_the_field)
     request_refused("min_p is -0.5");
     req.n_draft = 17;
     request_refused("n_draft is 17");
-    req.strategy = (enum generate_strategy)N_STRATEGIES;
-    request_refused("strategy is 5, must be 0 to 4");
-    req.strategy = (enum generate_strategy) - 1;
-    request_refused("strategy is -1, must be 0 to 4");
-    req.has_threshold = true, req.threshold = 1.25f;
-    request_refused("threshold is 1.25");
-    req.has_threshold = true, req.threshold = -0.5f;
-    request_refused("threshold is -0.5");
-    req.has_threshold = true, req.threshold = NAN;
-    request_refused("threshold is nan");
     req.rule = long_text;
     request_refused("rule has 257 bytes");
     req.stop = long_stop, req.n_stop = 1;
