@@ -9,30 +9,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int open_regular(const char *path, int *fd, size_t *size, struct error *err)
+static int open_regular(const char *path, int *fd, struct stat *st, struct error *err)
 {
-    struct stat st;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
     if (*fd < 0) {
         int code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
         return error_set(err, code, "cannot open %s: %s", path, strerror(errno));
     }
-    if (fstat(*fd, &st)) {
+    if (fstat(*fd, st)) {
         return error_set(err, ERR_IO, "cannot look at %s: %s", path, strerror(errno));
     }
-    if (!S_ISREG(st.st_mode)) {
+    if (!S_ISREG(st->st_mode)) {
         return error_set(err, ERR_FORMAT, "%s is not a regular file", path);
     }
-    *size = (size_t)st.st_size;
     return 0;
 }
 
 int file_map(struct file_view *view, const char *path, struct error *err)
 {
     int fd = -1;
-    size_t size = 0;
+    struct stat st = {0};
     *view = (struct file_view){0};
-    int rc = open_regular(path, &fd, &size, err);
+    int rc = open_regular(path, &fd, &st, err);
+    size_t size = (size_t)st.st_size;
     if (!rc && size) {
         void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED) {
@@ -41,30 +40,49 @@ int file_map(struct file_view *view, const char *path, struct error *err)
             *view = (struct file_view){.data = data, .size_bytes = size};
         }
     }
+    if (!rc) {
+        view->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+        view->owner = st.st_uid;
+        view->mode = st.st_mode & 07777;
+    }
     if (fd >= 0) close(fd);
     return rc;
 }
 
-void file_unmap(struct file_view *view)
+/* munmap and madvise take plain pointers. */
+static void *plain(const struct file_view *view)
 {
     union {
         const uint8_t *in;
         void *out;
-    } data = {.in = view->data}; /* munmap takes a plain pointer */
-    if (view->data) munmap(data.out, view->size_bytes);
+    } data = {.in = view->data};
+    return data.out;
+}
+
+void file_unmap(struct file_view *view)
+{
+    if (view->data) munmap(plain(view), view->size_bytes);
     *view = (struct file_view){0};
+}
+
+void file_advise(const struct file_view *view, enum file_advice advice)
+{
+    if (!view->data) return;
+    madvise(plain(view), view->size_bytes, advice == FILE_DROP ? MADV_DONTNEED : MADV_HUGEPAGE);
 }
 
 int file_read_text(char **text, size_t *len, const char *path, size_t limit_bytes,
                    struct error *err)
 {
     int fd = -1;
+    struct stat st = {0};
     size_t size = 0, got = 0;
     char *buf = NULL;
     *text = NULL;
     *len = 0;
     int rc = 0;
-    TRY(open_regular(path, &fd, &size, err));
+    TRY(open_regular(path, &fd, &st, err));
+    size = (size_t)st.st_size;
     if (size > limit_bytes) {
         rc = error_set(err, ERR_FORMAT, "%s has %zu bytes, more than the %zu allowed", path, size,
                        limit_bytes);

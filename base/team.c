@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@
 enum {
     LINE_BYTES = 64,     /* the two counters live on lines of their own */
     SPINS_PER_LOOK = 32, /* pauses between two looks at the clock */
+    THREAD_NAME_BYTES = 16
 };
 
 struct member {
@@ -166,6 +168,9 @@ static int start_members(struct team *team, struct error *err)
                              strerror(failure));
         }
         team->n_started++;
+        char name[THREAD_NAME_BYTES];
+        snprintf(name, sizeof name, "compute-%d", i & 0xFFFF);
+        pthread_setname_np(member->thread, name); /* for top -H and perf; best effort */
     }
     return 0;
 }
@@ -206,6 +211,21 @@ void team_close(struct team *team)
     pthread_mutex_destroy(&team->lock);
     free(team->members);
     free(team);
+}
+
+int team_pin(struct team *team, const int *cpus, struct error *err)
+{
+    for (int i = 1; i < team->n_members; i++) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        if (cpus[i] >= 0 && cpus[i] < CPU_SETSIZE) CPU_SET((size_t)cpus[i], &set);
+        int failure = pthread_setaffinity_np(team->members[i].thread, sizeof set, &set);
+        if (failure) {
+            return error_set(err, ERR_IO, "cannot keep thread %d on CPU %d: %s", i, cpus[i],
+                             strerror(failure));
+        }
+    }
+    return 0;
 }
 
 int team_size(const struct team *team)

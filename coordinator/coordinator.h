@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/placement.h"
 #include "model/backend_open.h"
 
 enum { COORDINATOR_TARGETS_MAX = 8, COORDINATOR_LIST_BYTES = 2048 };
@@ -14,6 +15,7 @@ struct coordinator_options {
     const char *draft;              /* folder, synthetic:... or "none" */
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */
+    struct placement_wish place;    /* of the draft's threads: pin, n_cpus and cpus of it */
     int n_draft;                    /* K */
     int support;
     int draft_kv_tokens;

@@ -96,6 +96,7 @@ struct answer_item {
 };
 
 struct backend;
+struct pack_cache; /* pack_cache.h */
 
 struct backend_ops {
     const char *name;       /* "cpu" */
@@ -174,6 +175,8 @@ struct backend_ops {
 
 struct backend {
     const struct backend_ops *ops;
+    const char *pack_folder;  /* "auto", a folder, or NULL: packed weights are not kept on disk */
+    struct pack_cache *cache; /* set by weights.c while a model of this backend is open */
 };
 
 /* Bytes of one layer's KV: n_blocks blocks of [K][K-part | V-part]. */
@@ -182,6 +185,9 @@ size_t kv_layer_bytes(const struct attention_shape *shape, int n_blocks);
 struct backend_cpu_options {
     const char *kernels; /* "auto", "avx512", "avx2", "plain" */
     int n_threads;       /* >= 1 */
+    const int
+        *cpus; /* [n_threads] where threads 1.. run; NULL: anywhere. Thread 0 is the caller's */
+    const char *pack_folder; /* "auto", a folder, or NULL; keeps the string */
 };
 
 int backend_cpu_open(struct backend **be, const struct backend_cpu_options *options,

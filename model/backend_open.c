@@ -23,9 +23,19 @@ bool backend_device_is_known(const char *device)
     return strcmp(device, "cpu") == 0 || parse_cuda(device, &ordinal);
 }
 
+/* NULL: packed weights are not kept. */
+static const char *pack_folder(const struct backend_options *options)
+{
+    bool is_off = !options->pack_cache || strcmp(options->pack_cache, "off") == 0;
+    return is_off ? NULL : options->pack_cache;
+}
+
 static int open_cpu(struct backend **be, const struct backend_options *options, struct error *err)
 {
-    const struct backend_cpu_options cpu = {options->kernels, options->n_threads};
+    const struct backend_cpu_options cpu = {.kernels = options->kernels,
+                                            .n_threads = options->n_threads,
+                                            .cpus = options->cpus,
+                                            .pack_folder = pack_folder(options)};
     if (strcmp(options->weights, "bf16") != 0) {
         return error_set(err, ERR_UNSUPPORTED, "--weights %s: the CPU has bf16 alone",
                          options->weights);
@@ -69,7 +79,12 @@ int backend_open(struct backend **be, const struct backend_options *options, str
     int ordinal;
     *be = NULL;
     if (strcmp(options->device, "cpu") == 0) return open_cpu(be, options, err);
-    if (parse_cuda(options->device, &ordinal)) return open_cuda(be, options, ordinal, err);
+    if (parse_cuda(options->device, &ordinal)) {
+        if (!pack_folder(options)) return open_cuda(be, options, ordinal, err);
+        return error_set(err, ERR_ARGUMENT,
+                         "--pack-cache %s: packed weights are kept for --device cpu alone, not %s",
+                         options->pack_cache, options->device);
+    }
     return error_set(err, ERR_ARGUMENT, "--device %s: expected cpu, cuda or cuda:N",
                      options->device);
 }

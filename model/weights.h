@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/backend.h"
+#include "model/pack_cache.h"
 #include "model/shard.h"
 
 /* fp32 in backend memory; data = NULL where the model has none. */
@@ -28,11 +29,13 @@ struct model_weights {
     struct layer_weights *layers;
     struct weight embedding; /* [V][D] read by row, never packed */
     struct vector final_norm;
-    struct matrix head; /* D -> n_local * vocab_slice */
-    size_t bytes;       /* packed, for the log */
+    struct matrix head;       /* D -> n_local * vocab_slice */
+    size_t bytes;             /* packed, for the log */
+    struct pack_cache *cache; /* NULL: packed weights are not kept on disk */
 };
 
-/* Keeps be and the checkpoint's mapping (the embedding). Errors: as checkpoint_find; ERR_NO_MEMORY;
+/* Pages of the checkpoint leave the process layer by layer, so that it never holds the weights twice.
+ * Keeps be and the checkpoint's mapping (the embedding). Errors: as checkpoint_find; ERR_NO_MEMORY;
  * ERR_UNSUPPORTED a width the kernels do not take. */
 int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,
                  struct backend *be, struct error *err);
