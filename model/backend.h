@@ -175,7 +175,8 @@ struct backend_ops {
 
 struct backend {
     const struct backend_ops *ops;
-    const char *pack_folder;  /* "auto", a folder, or NULL: packed weights are not kept on disk */
+    const char *pack_folder;  /* "auto", a folder, or NULL: packed weights are not kept on disk; set
+                               * by backend_open, used when a model is opened */
     struct pack_cache *cache; /* set by weights.c while a model of this backend is open */
 };
 
@@ -185,10 +186,11 @@ size_t kv_layer_bytes(const struct attention_shape *shape, int n_blocks);
 struct backend_cpu_options {
     const char *kernels; /* "auto", "avx512", "avx2", "plain" */
     int n_threads;       /* >= 1 */
-    const int
-        *cpus; /* [n_threads] where threads 1.. run; NULL: anywhere. Thread 0 is the caller's */
-    const char *pack_folder; /* "auto", a folder, or NULL; keeps the string */
 };
 
 int backend_cpu_open(struct backend **be, const struct backend_cpu_options *options,
                      struct error *err);
+
+/* Keeps compute threads 1.. on cpus[n_threads]; thread 0 is the caller's own (base/placement.h).
+ * Errors: ERR_IO. */
+int backend_cpu_pin(struct backend *be, const int *cpus, struct error *err);

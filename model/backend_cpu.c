@@ -130,7 +130,7 @@ static struct packed_matrix packed_of(const struct matrix *m)
 
 static void cpu_matrix_close(struct backend *be, struct matrix *m)
 {
-    pack_close(m->data, m->bytes, be->cache);
+    pack_close(be, m->data, m->bytes);
     *m = (struct matrix){0};
 }
 
@@ -154,7 +154,7 @@ static int cpu_matrix_open(struct backend *be, struct matrix *m, const struct ma
                                          .n_blocks = job.packed.n_blocks,
                                          .fill = fill_blocks,
                                          .arg = &job};
-    TRY(pack_open(&m->data, &request, cpu->team, be->cache, err));
+    TRY(pack_open(be, cpu->team, &m->data, &request, err));
 out:
     free(job.scratch);
     if (rc) *m = (struct matrix){0};
@@ -289,10 +289,8 @@ int backend_cpu_open(struct backend **be, const struct backend_cpu_options *opti
     *be = NULL;
     TRY(mem_array(&cpu, 1, sizeof *cpu, err));
     cpu->base.ops = &cpu_ops;
-    cpu->base.pack_folder = options->pack_folder;
     TRY(kernels_find(&cpu->kernels, options->kernels, err));
     TRY(team_open(&cpu->team, options->n_threads, TEAM_SPIN_US, err));
-    if (options->cpus) TRY(team_pin(cpu->team, options->cpus, err));
     TRY(mem_array(&cpu->scratch, (size_t)options->n_threads * CPU_SCRATCH_FLOATS,
                   sizeof *cpu->scratch, err));
     *be = &cpu->base;
@@ -300,4 +298,9 @@ int backend_cpu_open(struct backend **be, const struct backend_cpu_options *opti
 out:
     if (cpu) cpu_close(&cpu->base);
     return rc;
+}
+
+int backend_cpu_pin(struct backend *be, const int *cpus, struct error *err)
+{
+    return team_pin(backend_cpu_of(be)->team, cpus, err);
 }

@@ -32,15 +32,27 @@ static const char *pack_folder(const struct backend_options *options)
 
 static int open_cpu(struct backend **be, const struct backend_options *options, struct error *err)
 {
-    const struct backend_cpu_options cpu = {.kernels = options->kernels,
-                                            .n_threads = options->n_threads,
-                                            .cpus = options->cpus,
-                                            .pack_folder = pack_folder(options)};
+    const struct backend_cpu_options cpu = {options->kernels, options->n_threads};
     if (strcmp(options->weights, "bf16") != 0) {
         return error_set(err, ERR_UNSUPPORTED, "--weights %s: the CPU has bf16 alone",
                          options->weights);
     }
     return backend_cpu_open(be, &cpu, err);
+}
+
+/* The CPU backend, and where its weights are kept and its threads run. */
+static int place_cpu(struct backend **be, const struct backend_options *options, struct error *err)
+{
+    int rc = 0;
+    TRY(open_cpu(be, options, err));
+    (*be)->pack_folder = pack_folder(options);
+    if (options->cpus) TRY(backend_cpu_pin(*be, options->cpus, err));
+out:
+    if (rc && *be) {
+        (*be)->ops->close(*be);
+        *be = NULL;
+    }
+    return rc;
 }
 
 #ifdef OUTRIDER_CUDA
@@ -78,7 +90,7 @@ int backend_open(struct backend **be, const struct backend_options *options, str
 {
     int ordinal;
     *be = NULL;
-    if (strcmp(options->device, "cpu") == 0) return open_cpu(be, options, err);
+    if (strcmp(options->device, "cpu") == 0) return place_cpu(be, options, err);
     if (parse_cuda(options->device, &ordinal)) {
         if (!pack_folder(options)) return open_cuda(be, options, ordinal, err);
         return error_set(err, ERR_ARGUMENT,

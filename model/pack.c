@@ -6,9 +6,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/memory.h"
-#include "model/backend.h"
-
 enum { N_SAMPLES = 16, SAMPLE_ELEMENTS = 64, TEXT_BYTES = 192 };
 
 /* Rows spread over the part, the first and the last among them, each from another column on. */
@@ -59,27 +56,27 @@ static void pack_member(void *arg, int member, int n_members)
     if (begin < end) job->request->fill(job->request->arg, job->data, member, begin, end);
 }
 
-int pack_open(void **data, const struct pack_request *request, struct team *team,
-              struct pack_cache *cache, struct error *err)
+int pack_open(struct backend *be, struct team *team, void **data,
+              const struct pack_request *request, struct error *err)
 {
     int rc = 0;
-    uint64_t identity = cache ? identity_of(request) : 0;
-    *data = cache ? pack_cache_find(cache, team, identity, request->bytes) : NULL;
+    uint64_t identity = be->cache ? identity_of(request) : 0;
+    *data = be->cache ? pack_cache_find(be->cache, team, identity, request->bytes) : NULL;
     if (*data) return 0;
-    TRY(mem_pages(data, request->bytes, err));
+    TRY(be->ops->buffer_open(be, data, request->bytes, err));
     struct pack_job job = {request, *data};
     team_run(team, pack_member, &job);
-    if (cache) TRY(pack_cache_add(cache, team, identity, *data, request->bytes, err));
+    if (be->cache) TRY(pack_cache_add(be->cache, team, identity, *data, request->bytes, err));
 out:
     if (rc) {
-        pack_close(*data, request->bytes, NULL);
+        pack_close(be, *data, request->bytes);
         *data = NULL;
     }
     return rc;
 }
 
-void pack_close(void *data, size_t bytes, const struct pack_cache *cache)
+void pack_close(struct backend *be, void *data, size_t bytes)
 {
-    if (!data || (cache && pack_cache_holds(cache, data))) return;
-    mem_pages_free(data, bytes);
+    if (!data || (be->cache && pack_cache_holds(be->cache, data))) return;
+    be->ops->buffer_close(be, data, bytes);
 }

@@ -1,14 +1,10 @@
-/* Packing a matrix: the memory it goes to, the threads that do it, and the file that may spare the work.
- * The packed form is the caller's; so a form of another arithmetic needs only another fill.
- *
- * Packed memory is written once: it comes in huge pages that nothing has touched, and every thread
- * fills its own run of blocks. */
+/* Packing a matrix: the threads that do it, and the file that may spare the work (pack_cache.h). The
+ * packed form is the caller's: a form of another arithmetic needs only another fill. Packed memory is
+ * written once, each run of blocks by the thread that will probably read it. */
 #pragma once
 
-#include "base/team.h"
+#include "model/backend.h"
 #include "model/pack_cache.h"
-
-struct matrix_source;
 
 /* Packs blocks first_block .. end_block into data. Called by every member of the team. */
 typedef void pack_fn(void *arg, void *data, int member, int first_block, int end_block);
@@ -22,10 +18,11 @@ struct pack_request {
     void *arg;
 };
 
-/* *data: the packed matrix, 4096-byte aligned, from the cache (then read-only) or packed; cache NULL:
- * always packed. Released with pack_close and the same cache. Errors: ERR_NO_MEMORY. */
-int pack_open(void **data, const struct pack_request *request, struct team *team,
-              struct pack_cache *cache, struct error *err);
+/* *data: the packed matrix, 64-byte aligned, from be->cache (then read-only) or packed into a buffer of
+ * the backend, whose memory is host memory. team: the backend's. Released with pack_close.
+ * Errors: ERR_NO_MEMORY. */
+int pack_open(struct backend *be, struct team *team, void **data,
+              const struct pack_request *request, struct error *err);
 
 /* Accepts NULL data. */
-void pack_close(void *data, size_t bytes, const struct pack_cache *cache);
+void pack_close(struct backend *be, void *data, size_t bytes);
