@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -69,6 +70,34 @@ void file_advise(const struct file_view *view, enum file_advice advice)
 {
     if (!view->data) return;
     madvise(plain(view), view->size_bytes, advice == FILE_DROP ? MADV_DONTNEED : MADV_HUGEPAGE);
+}
+
+/* FilePmdMapped of the mapping that begins at `data`, in bytes; 0 where it is not found. */
+static size_t huge_bytes(const uint8_t *data)
+{
+    char line[512], begin[32];
+    bool is_ours = false;
+    unsigned long kb = 0;
+    int len = snprintf(begin, sizeof begin, "%lx-", (unsigned long)(uintptr_t)data);
+    FILE *file = fopen("/proc/self/smaps", "re");
+    while (file && fgets(line, sizeof line, file)) {
+        bool is_head = line[0] >= '0' && line[0] <= 'f' && !(line[0] >= 'A' && line[0] <= 'Z');
+        if (is_head) is_ours = strncmp(line, begin, (size_t)len) == 0;
+        if (is_ours && sscanf(line, "FilePmdMapped: %lu kB", &kb) == 1) break;
+    }
+    if (file) fclose(file);
+    return (size_t)kb << 10;
+}
+
+bool file_is_huge(const struct file_view *view)
+{
+    static const size_t huge_page = (size_t)2 << 20;
+    size_t whole = view->size_bytes / huge_page * huge_page;
+    volatile uint8_t sum = 0; /* the reads must not be optimised away */
+    for (size_t at = 0; at < whole; at += huge_page) {
+        sum = (uint8_t)(sum + view->data[at]);
+    }
+    return whole && huge_bytes(view->data) >= whole / 10 * 9;
 }
 
 int file_read_text(char **text, size_t *len, const char *path, size_t limit_bytes,

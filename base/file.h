@@ -1,6 +1,7 @@
 /* Read-only views of files. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,10 @@ void file_unmap(struct file_view *view);
 
 /* A hint: what the kernel cannot do is left undone. */
 void file_advise(const struct file_view *view, enum file_advice advice);
+
+/* True when nearly all of a mapping has huge pages: reading weights through small ones costs a quarter of
+ * the bandwidth. Reads a byte of every 2 MiB. False where the kernel does not say. */
+bool file_is_huge(const struct file_view *view);
 
 /* Reads a whole text file, adds a NUL after it; the caller frees *text. Errors: as file_map, and
  * ERR_FORMAT when it is longer than limit_bytes. */

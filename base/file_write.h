@@ -10,7 +10,7 @@ struct file_piece {
     size_t bytes, offset; /* offsets ascend; what lies between is zero */
 };
 
-/* Makes or replaces path, readable and writable for this user alone; two writers at once both succeed,
+/* Makes or replaces path, readable and writable for this user alone; two processes at once both succeed,
  * and one of their files stays. The space is asked for first, so that a full disk is found at once.
  * Errors: ERR_IO, with the path; nothing is left behind then. */
 int file_write_whole(const char *path, const struct file_piece *pieces, int n_pieces,

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { N_SAMPLES = 16, SAMPLE_ELEMENTS = 64, TEXT_BYTES = 192 };
+enum { N_SAMPLES = 16, SAMPLE_ELEMENTS = 64, TEXT_BYTES = 192, COPY_BYTES = 1 << 20 };
 
 /* Rows spread over the part, the first and the last among them, each from another column on. */
 static uint64_t hash_samples(uint64_t hash, const struct matrix_part *part, int n_in)
@@ -56,12 +56,45 @@ static void pack_member(void *arg, int member, int n_members)
     if (begin < end) job->request->fill(job->request->arg, job->data, member, begin, end);
 }
 
+struct copy_job {
+    uint8_t *to;
+    const uint8_t *from;
+    size_t bytes;
+};
+
+static void copy_member(void *arg, int member, int n_members)
+{
+    const struct copy_job *job = arg;
+    int begin, end, n_chunks = (int)((job->bytes + COPY_BYTES - 1) / COPY_BYTES);
+    team_range(n_chunks, 1, member, n_members, &begin, &end);
+    size_t at = (size_t)begin * COPY_BYTES, to = (size_t)end * COPY_BYTES;
+    if (to > job->bytes) to = job->bytes;
+    if (at < to) memcpy(job->to + at, job->from + at, to - at);
+}
+
+/* *data: NULL when the cache has not got it. */
+static int find(struct backend *be, struct team *team, void **data, size_t bytes, uint64_t identity,
+                struct error *err)
+{
+    int rc = 0;
+    void *found = pack_cache_find(be->cache, team, identity, bytes);
+    *data = found;
+    if (!found || !pack_cache_wants_copies(be->cache)) return 0;
+    TRY(be->ops->buffer_open(be, data, bytes, err));
+    struct copy_job job = {*data, found, bytes};
+    team_run(team, copy_member, &job);
+    pack_cache_let_go(be->cache);
+out:
+    return rc;
+}
+
 int pack_open(struct backend *be, struct team *team, void **data,
               const struct pack_request *request, struct error *err)
 {
     int rc = 0;
     uint64_t identity = be->cache ? identity_of(request) : 0;
-    *data = be->cache ? pack_cache_find(be->cache, team, identity, request->bytes) : NULL;
+    *data = NULL;
+    if (be->cache) TRY(find(be, team, data, request->bytes, identity, err));
     if (*data) return 0;
     TRY(be->ops->buffer_open(be, data, request->bytes, err));
     struct pack_job job = {request, *data};

@@ -19,6 +19,7 @@ struct pack_cache {
     char folder[PATH_BYTES], path[PATH_BYTES];
     uint64_t key;
     struct file_view view; /* zeroed: no file, or one that was refused */
+    bool is_huge;          /* its pages are */
     struct pack_table old; /* of view */
     int next;              /* entry that is looked for first: matrices come in the file's order */
     struct pack_table new; /* of this start */
@@ -69,6 +70,7 @@ static int read_file(struct pack_cache *cache, struct error *err)
         goto out;
     }
     file_advise(&cache->view, FILE_WANT_HUGE);
+    cache->is_huge = file_is_huge(&cache->view);
 out:
     if (rc) {
         pack_table_free(&cache->old);
@@ -237,6 +239,16 @@ void pack_cache_commit(struct pack_cache *cache)
     } else {
         cache->report.state = PACK_CACHE_WRITTEN;
     }
+}
+
+bool pack_cache_wants_copies(const struct pack_cache *cache)
+{
+    return !cache->is_huge;
+}
+
+void pack_cache_let_go(struct pack_cache *cache)
+{
+    file_advise(&cache->view, FILE_DROP);
 }
 
 bool pack_cache_holds(const struct pack_cache *cache, const void *data)

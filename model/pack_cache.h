@@ -1,6 +1,8 @@
 /* Packed weights kept on disk: one file for a model, an arithmetic and a rank's shard, mapped read-only
- * at the next start, so that processes with the same shard share its pages. What a matrix is packed
- * into is its backend's business: here it is bytes under an identity.
+ * at the next start, so that processes with the same shard share its pages. Where the file system has
+ * no huge pages, reading through the mapping would cost a quarter of the bandwidth for ever: there the
+ * matrices are copied out of it. What a matrix is packed into is its backend's business: here it is
+ * bytes under an identity.
  *
  * A file is used only when it belongs to this user (or root), nobody else can write it, its head is
  * sound and of this key, and for each matrix when identity, size and the checksum of its bytes are
@@ -55,6 +57,10 @@ int pack_cache_add(struct pack_cache *cache, struct team *team, uint64_t identit
 /* All matrices have been found or added, in the order of the next start. Unless all were found, writes
  * the file: under another name, to the disk, then renamed, so that others see all of it or nothing. */
 void pack_cache_commit(struct pack_cache *cache);
+
+/* The pages of a found matrix are small: copy it, then let them go. */
+bool pack_cache_wants_copies(const struct pack_cache *cache);
+void pack_cache_let_go(struct pack_cache *cache);
 
 bool pack_cache_holds(const struct pack_cache *cache, const void *data);
 const struct pack_cache_report *pack_cache_report(const struct pack_cache *cache);
