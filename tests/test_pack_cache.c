@@ -160,6 +160,21 @@ START_TEST(second_start_finds_what_the_first_wrote)
 }
 END_TEST
 
+/* Large enough for huge pages: mapped where the file system has them, copied where not. */
+START_TEST(file_of_several_blocks_gives_the_same_bits)
+{
+    static const char large[] = "synthetic:tiny,seed=3,vocab=40000";
+    char path[PATH_BYTES];
+    expect(large, folder, 2, PACK_CACHE_WRITTEN, NULL);
+    find_file(path);
+    ck_assert_int_gt(size_of(path), 4 << 20);
+    expect(large, folder, 2, PACK_CACHE_HIT, NULL);
+    change_byte(path, (off_t)(3 << 20));
+    expect(large, folder, 2, PACK_CACHE_WRITTEN, "checksum of a matrix");
+    expect(large, folder, 1, PACK_CACHE_HIT, NULL);
+}
+END_TEST
+
 START_TEST(folder_is_made_and_models_do_not_share_a_file)
 {
     char deep[PATH_BYTES];
@@ -365,6 +380,7 @@ int main(void)
     TCase *cases = tcase_create("pack_cache");
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, second_start_finds_what_the_first_wrote);
+    tcase_add_test(cases, file_of_several_blocks_gives_the_same_bits);
     tcase_add_test(cases, folder_is_made_and_models_do_not_share_a_file);
     tcase_add_test(cases, changed_byte_of_a_matrix_is_found_and_mended);
     tcase_add_test(cases, head_that_is_wrong_is_refused_and_the_file_replaced);
