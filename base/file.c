@@ -12,30 +12,29 @@
 
 enum { PATH_BYTES = 4096 };
 
-static int open_regular(const char *path, int *fd, size_t *size, struct error *err)
+static int open_regular(const char *path, int *fd, struct stat *st, struct error *err)
 {
-    struct stat st;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
     if (*fd < 0) {
         int code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
         return error_set(err, code, "cannot open %s: %s", path, strerror(errno));
     }
-    if (fstat(*fd, &st)) {
+    if (fstat(*fd, st)) {
         return error_set(err, ERR_IO, "cannot look at %s: %s", path, strerror(errno));
     }
-    if (!S_ISREG(st.st_mode)) {
+    if (!S_ISREG(st->st_mode)) {
         return error_set(err, ERR_FORMAT, "%s is not a regular file", path);
     }
-    *size = (size_t)st.st_size;
     return 0;
 }
 
 int file_map(struct file_view *view, const char *path, struct error *err)
 {
     int fd = -1;
-    size_t size = 0;
+    struct stat st = {0};
     *view = (struct file_view){0};
-    int rc = open_regular(path, &fd, &size, err);
+    int rc = open_regular(path, &fd, &st, err);
+    size_t size = (size_t)st.st_size;
     if (!rc && size) {
         void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED) {
@@ -44,30 +43,77 @@ int file_map(struct file_view *view, const char *path, struct error *err)
             *view = (struct file_view){.data = data, .size_bytes = size};
         }
     }
+    if (!rc) {
+        view->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+        view->owner = st.st_uid;
+        view->mode = st.st_mode & 07777;
+    }
     if (fd >= 0) close(fd);
     return rc;
 }
 
-void file_unmap(struct file_view *view)
+/* munmap and madvise take plain pointers. */
+static void *plain(const struct file_view *view)
 {
     union {
         const uint8_t *in;
         void *out;
-    } data = {.in = view->data}; /* munmap takes a plain pointer */
-    if (view->data) munmap(data.out, view->size_bytes);
+    } data = {.in = view->data};
+    return data.out;
+}
+
+void file_unmap(struct file_view *view)
+{
+    if (view->data) munmap(plain(view), view->size_bytes);
     *view = (struct file_view){0};
+}
+
+void file_advise(const struct file_view *view, enum file_advice advice)
+{
+    if (!view->data) return;
+    madvise(plain(view), view->size_bytes, advice == FILE_DROP ? MADV_DONTNEED : MADV_HUGEPAGE);
+}
+
+/* FilePmdMapped of the mapping that begins at `data`, in bytes; 0 where it is not found. */
+static size_t huge_bytes(const uint8_t *data)
+{
+    char line[512], begin[32];
+    bool is_ours = false;
+    unsigned long kb = 0;
+    int len = snprintf(begin, sizeof begin, "%lx-", (unsigned long)(uintptr_t)data);
+    FILE *file = fopen("/proc/self/smaps", "re");
+    while (file && fgets(line, sizeof line, file)) {
+        bool is_head = line[0] >= '0' && line[0] <= 'f' && !(line[0] >= 'A' && line[0] <= 'Z');
+        if (is_head) is_ours = strncmp(line, begin, (size_t)len) == 0;
+        if (is_ours && sscanf(line, "FilePmdMapped: %lu kB", &kb) == 1) break;
+    }
+    if (file) fclose(file);
+    return (size_t)kb << 10;
+}
+
+bool file_is_huge(const struct file_view *view)
+{
+    static const size_t huge_page = (size_t)2 << 20;
+    size_t whole = view->size_bytes / huge_page * huge_page;
+    volatile uint8_t sum = 0; /* the reads must not be optimised away */
+    for (size_t at = 0; at < whole; at += huge_page) {
+        sum = (uint8_t)(sum + view->data[at]);
+    }
+    return whole && huge_bytes(view->data) >= whole / 10 * 9;
 }
 
 int file_read_text(char **text, size_t *len, const char *path, size_t limit_bytes,
                    struct error *err)
 {
     int fd = -1;
+    struct stat st = {0};
     size_t size = 0, got = 0;
     char *buf = NULL;
     *text = NULL;
     *len = 0;
     int rc = 0;
-    TRY(open_regular(path, &fd, &size, err));
+    TRY(open_regular(path, &fd, &st, err));
+    size = (size_t)st.st_size;
     if (size > limit_bytes) {
         rc = error_set(err, ERR_FORMAT, "%s has %zu bytes, more than the %zu allowed", path, size,
                        limit_bytes);

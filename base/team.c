@@ -1,5 +1,7 @@
 /* Fork and join by two counters: `job` tells the members that there is work, `n_busy` tells the lead
- * that all are done. Both sides first spin for a bounded time and then sleep on a condition.
+ * that all are done. Both sides first spin for a bounded time and then sleep on a condition. Nobody
+ * spins on the CPU that the awaited thread was last seen on, and the lead not for long when a member
+ * has not even begun: there the spin itself keeps the other from running.
  *
  *   lead    fn, arg -> n_busy = n - 1 -> job + 1 -> anyone asleep? wake -> own part -> n_busy = 0?
  *   member  job changed? -> own part -> n_busy - 1 -> last, and the lead asleep? wake
@@ -14,6 +16,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,12 +26,17 @@
 enum {
     LINE_BYTES = 64,     /* the two counters live on lines of their own */
     SPINS_PER_LOOK = 32, /* pauses between two looks at the clock */
+    BEGIN_US = 30,       /* a thread that was woken on a free core has begun by then */
+    THREAD_NAME_BYTES = 16
 };
 
 struct member {
     struct team *team;
     pthread_t thread;
     int index;
+    atomic_int cpu;           /* where its newest job began; -1 before the first */
+    atomic_uint begun;        /* number of that job */
+    char gap[2 * LINE_BYTES]; /* members write these while others read theirs */
 };
 
 struct team {
@@ -39,6 +47,7 @@ struct team {
     char gap0[LINE_BYTES];
     atomic_uint job; /* number of the newest job */
     atomic_int n_asleep;
+    atomic_int lead_cpu; /* where the newest job was posted */
     char gap1[LINE_BYTES];
     atomic_int n_busy; /* members that have not returned from the newest job */
     atomic_bool lead_asleep;
@@ -76,22 +85,37 @@ static bool spin_for_job(struct team *team, unsigned seen)
             if (job_is_new(team, seen)) return true;
             cpu_pause();
         }
+        if (sched_getcpu() == atomic_load(&team->lead_cpu)) return job_is_new(team, seen);
     } while (clock_now_us() < until_us);
     return false;
+}
+
+/* False when a member cannot get on while the lead spins. */
+static bool members_can_run(struct team *team, int64_t waited_us)
+{
+    int cpu = sched_getcpu();
+    unsigned job = atomic_load(&team->job);
+    for (int i = 1; i < team->n_members; i++) {
+        struct member *member = &team->members[i];
+        if (atomic_load(&member->cpu) == cpu) return false;
+        if (waited_us > BEGIN_US && atomic_load(&member->begun) != job) return false;
+    }
+    return true;
 }
 
 /* The same for the lead, until the members are done. */
 static bool spin_for_done(struct team *team)
 {
     if (team->spin_us == 0) return job_is_done(team);
-    int64_t until_us = clock_now_us() + team->spin_us;
+    int64_t start_us = clock_now_us(), waited_us = 0;
     do {
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
             if (job_is_done(team)) return true;
             cpu_pause();
         }
-    } while (clock_now_us() < until_us);
-    return false;
+        waited_us = clock_now_us() - start_us;
+    } while (waited_us < team->spin_us && members_can_run(team, waited_us));
+    return job_is_done(team);
 }
 
 static void wait_for_job(struct team *team, unsigned seen)
@@ -118,6 +142,7 @@ static void wait_for_done(struct team *team)
 
 static void post_job(struct team *team)
 {
+    atomic_store_explicit(&team->lead_cpu, sched_getcpu(), memory_order_relaxed);
     atomic_fetch_add(&team->job, 1);
     if (atomic_load(&team->n_asleep) == 0) return;
     pthread_mutex_lock(&team->lock);
@@ -141,6 +166,8 @@ static void *member_main(void *arg)
     for (unsigned seen = 0;; seen++) {
         wait_for_job(team, seen);
         if (!team->fn) return NULL;
+        atomic_store_explicit(&me->cpu, sched_getcpu(), memory_order_relaxed);
+        atomic_store_explicit(&me->begun, seen + 1, memory_order_relaxed);
         team->fn(team->arg, me->index, team->n_members);
         post_done(team);
     }
@@ -159,13 +186,18 @@ static int start_members(struct team *team, struct error *err)
     team->n_started = 1;
     for (int i = 1; i < team->n_members; i++) {
         struct member *member = &team->members[i];
-        *member = (struct member){.team = team, .index = i};
+        member->team = team;
+        member->index = i;
+        atomic_init(&member->cpu, -1);
         int failure = pthread_create(&member->thread, NULL, member_main, member);
         if (failure) {
             return error_set(err, ERR_IO, "cannot start thread %d of %d: %s", i, team->n_members,
                              strerror(failure));
         }
         team->n_started++;
+        char name[THREAD_NAME_BYTES];
+        snprintf(name, sizeof name, "compute-%d", i & 0xFFFF);
+        pthread_setname_np(member->thread, name); /* for top -H and perf; best effort */
     }
     return 0;
 }
@@ -206,6 +238,21 @@ void team_close(struct team *team)
     pthread_mutex_destroy(&team->lock);
     free(team->members);
     free(team);
+}
+
+int team_pin(struct team *team, const int *cpus, struct error *err)
+{
+    for (int i = 1; i < team->n_members; i++) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        if (cpus[i] >= 0 && cpus[i] < CPU_SETSIZE) CPU_SET((size_t)cpus[i], &set);
+        int failure = pthread_setaffinity_np(team->members[i].thread, sizeof set, &set);
+        if (failure) {
+            return error_set(err, ERR_IO, "cannot keep thread %d on CPU %d: %s", i, cpus[i],
+                             strerror(failure));
+        }
+    }
+    return 0;
 }
 
 int team_size(const struct team *team)

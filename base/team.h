@@ -15,6 +15,10 @@ typedef void team_fn(void *arg, int member, int n_members);
 int team_open(struct team **team, int n_members, int spin_us, struct error *err);
 void team_close(struct team *team);
 
+/* Keeps member i on cpus[i] (cpus[n_members]). Member 0 is the caller's own thread and is left alone:
+ * whatever it starts later would be kept there too (base/placement.h). Errors: ERR_IO. */
+int team_pin(struct team *team, const int *cpus, struct error *err);
+
 int team_size(const struct team *team);
 
 /* Calls fn(arg, member, n) on every member and returns when all have returned. */

@@ -11,11 +11,13 @@
 #include "coordinator/engine.h"
 #include "coordinator/traffic.h"
 
-enum { CONTROL_QUEUE = 64, CLOSE_GRACE_MS = 300 };
+enum { CONTROL_QUEUE = 64, CLOSE_GRACE_MS = 300, PIN_TEXT_BYTES = 256 };
 
 struct coordinator {
     struct coordinator_options options;
-    struct comm *world; /* one mpirun for everything; NULL otherwise */
+    struct topology topology;
+    struct placement placement; /* of the draft's threads */
+    struct comm *world;         /* one mpirun for everything; NULL otherwise */
     struct comm *part;
     struct roster_entry *roster;
     char list[COORDINATOR_LIST_BYTES]; /* --target, cut into words */
@@ -111,6 +113,23 @@ out:
     return rc;
 }
 
+/* One thread unless told otherwise: the cores are the target's. */
+static int place_drafter(struct coordinator *c, struct error *err)
+{
+    struct backend_options *backend = &c->options.backend;
+    struct placement_wish wish = c->options.place;
+    wish.n_threads = backend->n_threads;
+    if (wish.pin == PIN_LIST && backend->auto_threads)
+        wish.n_threads = 0; /* as many as are listed */
+    wish.n_sharing = 1;
+    topology_read(&c->topology);
+    int rc = placement_choose(&c->placement, &c->topology, &wish, err);
+    if (rc) return rc;
+    backend->n_threads = c->placement.n_threads;
+    backend->cpus = c->placement.is_pinned ? c->placement.cpus : NULL;
+    return 0;
+}
+
 static int open_drafter(struct coordinator *c, struct error *err)
 {
     const struct drafter_options options = {
@@ -171,6 +190,19 @@ out:
     return rc;
 }
 
+static void show_ready(const struct coordinator *c)
+{
+    char pin[PIN_TEXT_BYTES];
+    log_line(LOG_LEVEL_INFO, "ready",
+             "address=%s draft=%s head_tokens=%d strategy=%s k=%d workers=%d threads=%d pin=%s",
+             gateway_address(c->gateway), c->options.draft,
+             c->drafter ? drafter_head_tokens(c->drafter) : 0,
+             generate_strategy_names[c->options.strategy],
+             c->drafter ? sequence_default_k(c->options.strategy, c->options.n_draft) : 0,
+             c->n_addresses, c->placement.n_threads,
+             placement_show(&c->placement, pin, sizeof pin));
+}
+
 int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,
                      struct error *err)
 {
@@ -180,16 +212,12 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     TRY(mem_array(&c, 1, sizeof *c, err));
     c->options = *options;
     TRY(open_tokenizer(c, err));
+    TRY(place_drafter(c, err));
     TRY(open_drafter(c, err));
     if (options->count_tokens) TRY(traffic_open(&c->traffic, options->count_tokens, c->tok, err));
     TRY(strcmp(options->target, "mpi") == 0 ? learn_addresses(c, err) : split_addresses(c, err));
     TRY(open_parts(c, err));
-    log_line(
-        LOG_LEVEL_INFO, "ready", "address=%s draft=%s head_tokens=%d strategy=%s k=%d workers=%d",
-        gateway_address(c->gateway), options->draft,
-        c->drafter ? drafter_head_tokens(c->drafter) : 0,
-        generate_strategy_names[options->strategy],
-        c->drafter ? sequence_default_k(options->strategy, options->n_draft) : 0, c->n_addresses);
+    show_ready(c);
     *coordinator = c;
     c = NULL;
 out:
@@ -201,7 +229,9 @@ out:
 
 int coordinator_run(struct coordinator *c, struct error *err)
 {
-    return engine_run(c->engine, err);
+    /* Only now: threads started before may run anywhere. */
+    int rc = c->placement.is_pinned ? placement_enter(c->placement.cpus[0], err) : 0;
+    return rc ? rc : engine_run(c->engine, err);
 }
 
 void coordinator_stop(struct coordinator *c)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/placement.h"
 #include "coordinator/ahead.h"
 #include "model/backend_open.h"
 #include "proto/generation_wire.h"
@@ -16,6 +17,7 @@ struct coordinator_options {
     const char *draft;              /* folder, synthetic:... or "none" */
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */
+    struct placement_wish place;    /* of the draft's threads: pin, n_cpus and cpus of it */
     const char *draft_head;         /* "FILE[:N]", tokens of the draft's head; NULL = all */
     const char *count_tokens;       /* a list that served tokens are counted in; NULL = none */
     enum ahead_mode draft_ahead;

@@ -22,6 +22,7 @@ enum {
     OPT_STEP_TIMEOUT,
     OPT_DRAFT_AHEAD,
     OPT_PROMPT_BYTES,
+    OPT_PIN,
     OPT_LOG_LEVEL,
     OPT_STRATEGY,
     OPT_THRESHOLD
@@ -63,6 +64,10 @@ static const struct argp_option options[] = {
     {"queue", OPT_QUEUE, "N", 0, "requests that may wait; default 64", 0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0, "patience with one step; default 120", 0},
     {"max-prompt-bytes", OPT_PROMPT_BYTES, "N", 0, "longest text accepted; default 4194304", 0},
+    {"pin", OPT_PIN, "LIST", 0,
+     "CPUs for the draft's compute threads, one each, such as 0,2; off or auto: anywhere; default "
+     "auto",
+     0},
     {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
     {0},
 };
@@ -150,6 +155,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_PROMPT_BYTES:
         return parse_number(state, &c->max_prompt_bytes, "--max-prompt-bytes", arg, 1,
                             GENERATE_PROMPT_BYTES_MAX);
+    case OPT_PIN:
+        if (placement_parse_pin(&c->place, arg, &args->err)) {
+            argp_failure(state, 2, 0, "%s", args->err.text);
+        }
+        return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &c->backend;
         return 0;

@@ -107,6 +107,7 @@ struct answer_item {
 };
 
 struct backend;
+struct pack_cache; /* pack_cache.h */
 
 struct backend_ops {
     const char *name;       /* "cpu" */
@@ -186,6 +187,9 @@ struct backend_ops {
 
 struct backend {
     const struct backend_ops *ops;
+    const char *pack_folder;  /* "auto", a folder, or NULL: packed weights are not kept on disk; set
+                               * by backend_open, used when a model is opened */
+    struct pack_cache *cache; /* set by weights.c while a model of this backend is open */
 };
 
 /* Bytes of one layer's KV: n_blocks blocks of [K][K-part | V-part]. */
@@ -199,3 +203,7 @@ struct backend_cpu_options {
 
 int backend_cpu_open(struct backend **be, const struct backend_cpu_options *options,
                      struct error *err);
+
+/* Keeps compute threads 1.. on cpus[n_threads]; thread 0 is the caller's own (base/placement.h).
+ * Errors: ERR_IO. */
+int backend_cpu_pin(struct backend *be, const int *cpus, struct error *err);

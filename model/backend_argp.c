@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 
-enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS, OPT_NO_GRAPHS, OPT_ALL_REDUCE };
+enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS, OPT_NO_GRAPHS, OPT_ALL_REDUCE, OPT_PACK_CACHE };
 
 static const struct argp_option entries[] = {
     {"device", OPT_DEVICE, "NAME", 0, "cpu, cuda (GPU of the rank's number) or cuda:N; default cpu",
@@ -17,7 +17,15 @@ static const struct argp_option entries[] = {
      0},
     {"all-reduce", OPT_ALL_REDUCE, NULL, 0,
      "ranks on GPUs sum in NCCL's own order: not the same bits for every number of ranks", 0},
-    {"threads", 't', "N", 0, "compute threads on the CPU; default 1", 0},
+    {"threads", 't', "N", 0,
+     "compute threads on the CPU, or auto: a worker's share of the cores, one for others; default "
+     "auto",
+     0},
+    {"pack-cache", OPT_PACK_CACHE, "FOLDER", 0,
+     "keeps the CPU's packed weights on disk for the next start: in FOLDER, auto (MODEL/packed; "
+     "for "
+     "synthetic models ~/.cache/outrider) or off; default off",
+     0},
     {0},
 };
 
@@ -47,8 +55,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_NO_GRAPHS:
         options->no_graphs = true;
         return 0;
+    case OPT_PACK_CACHE:
+        if (!*arg) argp_failure(state, 2, 0, "--pack-cache: expected a folder, auto or off");
+        options->pack_cache = arg;
+        return 0;
     case 't':
-        if (options_int(&options->n_threads, "--threads", arg, 1, 256, &err)) {
+        options->auto_threads = strcmp(arg, "auto") == 0;
+        options->n_threads = 1;
+        if (!options->auto_threads &&
+            options_int(&options->n_threads, "--threads", arg, 1, 256, &err)) {
             argp_failure(state, 2, 0, "%s", err.text);
         }
         return 0;
@@ -61,5 +76,6 @@ const struct argp backend_argp = {.options = entries, .parser = parse_option};
 
 void backend_options_init(struct backend_options *options)
 {
-    *options = (struct backend_options){.device = "cpu", .kernels = "auto", .n_threads = 1};
+    *options = (struct backend_options){
+        .device = "cpu", .kernels = "auto", .n_threads = 1, .auto_threads = true};
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/numerics.h"
+#include "model/pack.h"
 
 enum { PACK_SCRATCH = 2 * KERNEL_COLUMNS * 512, TEAM_SPIN_US = 200, BIG_BYTES = 1 << 20 };
 
@@ -77,7 +78,9 @@ static int cpu_end(struct backend *be, bool *again, struct error *err)
 
 /* Matrices. */
 
-struct pack_job {
+static const char pack_form[] = "bf16-64x2-1";
+
+struct fill_job {
     struct packed_matrix packed;
     const struct matrix_source *source;
     uint16_t *scratch; /* [members][PACK_SCRATCH] */
@@ -101,16 +104,17 @@ static void pack_fill(void *arg, int column, int k, int n, uint16_t *out)
     memset(out, 0, (size_t)n * sizeof *out);
 }
 
-static void pack_member(void *arg, int member, int n_members)
+/* pack_fn */
+static void fill_blocks(void *arg, void *data, int member, int first_block, int end_block)
 {
-    struct pack_job *job = arg;
-    int begin, end;
-    team_range(job->packed.n_blocks, 1, member, n_members, &begin, &end);
+    struct fill_job *job = arg;
+    struct packed_matrix packed = job->packed;
     union {
         const struct matrix_source *in;
         void *out;
     } source = {.in = job->source}; /* the callback's argument is not written through */
-    packed_matrix_fill(&job->packed, begin, end, pack_fill, source.out,
+    packed.data = data;
+    packed_matrix_fill(&packed, first_block, end_block, pack_fill, source.out,
                        job->scratch + (size_t)member * PACK_SCRATCH);
 }
 
@@ -126,7 +130,7 @@ static struct packed_matrix packed_of(const struct matrix *m)
 
 static void cpu_matrix_close(struct backend *be, struct matrix *m)
 {
-    cpu_buffer_close(be, m->data, m->bytes);
+    pack_close(be, m->data, m->bytes);
     *m = (struct matrix){0};
 }
 
@@ -135,20 +139,25 @@ static int cpu_matrix_open(struct backend *be, struct matrix *m, const struct ma
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
     int rc = 0;
-    struct pack_job job = {.source = source};
+    struct fill_job job = {.source = source};
     *m = (struct matrix){.n_in = source->n_in};
     for (int i = 0; i < source->n_parts; i++) {
         m->n_out += source->parts[i].n_rows;
     }
     m->bytes = packed_matrix_bytes(m->n_in, m->n_out);
-    TRY(cpu_buffer_open(be, &m->data, m->bytes, err));
     TRY(mem_array(&job.scratch, (size_t)team_size(cpu->team) * PACK_SCRATCH, sizeof *job.scratch,
                   err));
     job.packed = packed_of(m);
-    team_run(cpu->team, pack_member, &job);
+    const struct pack_request request = {.form = pack_form,
+                                         .source = source,
+                                         .bytes = m->bytes,
+                                         .n_blocks = job.packed.n_blocks,
+                                         .fill = fill_blocks,
+                                         .arg = &job};
+    TRY(pack_open(be, cpu->team, &m->data, &request, err));
 out:
     free(job.scratch);
-    if (rc) cpu_matrix_close(be, m);
+    if (rc) *m = (struct matrix){0};
     return rc;
 }
 
@@ -292,4 +301,9 @@ int backend_cpu_open(struct backend **be, const struct backend_cpu_options *opti
 out:
     if (cpu) cpu_close(&cpu->base);
     return rc;
+}
+
+int backend_cpu_pin(struct backend *be, const int *cpus, struct error *err)
+{
+    return team_pin(backend_cpu_of(be)->team, cpus, err);
 }

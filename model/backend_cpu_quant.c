@@ -2,6 +2,7 @@
  * by the kernels of kernels_quant.h. The rows of a matmul are quantized once, for all threads, into
  * memory of a fixed size: more rows than it holds go batch by batch, which changes no bit. */
 #include "model/backend_cpu.h"
+#include "model/pack.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -38,12 +39,20 @@ static void fill_column(void *arg, int column, int k, int n, int8_t *q, uint16_t
     memset(scales, 0, sizeof *scales * (size_t)((n + QUANT_GROUP - 1) / QUANT_GROUP));
 }
 
-static void pack_member(void *arg, int member, int n_members)
+/* pack_fn */
+static void fill_blocks(void *arg, void *data, int member, int first_block, int end_block)
 {
     struct quant_pack_job *job = arg;
-    int begin, end;
-    team_range(job->packed.n_blocks, 1, member, n_members, &begin, &end);
-    quant_matrix_fill(&job->packed, begin, end, fill_column, job);
+    struct quant_matrix packed =
+        quant_matrix_of(job->packed.form, data, job->packed.n_in, job->packed.n_out);
+    (void)member;
+    quant_matrix_fill(&packed, first_block, end_block, fill_column, job);
+}
+
+/* Name and version of the packed form. */
+static const char *pack_form(enum weight_form form)
+{
+    return form == WEIGHTS_INT8 ? "int8-1" : "int4-1";
 }
 
 static int quant_matrix_open(struct backend *be, struct matrix *m,
@@ -57,9 +66,14 @@ static int quant_matrix_open(struct backend *be, struct matrix *m,
         m->n_out += source->parts[i].n_rows;
     }
     m->bytes = quant_matrix_bytes(cpu->form, m->n_in, m->n_out);
-    TRY(be->ops->buffer_open(be, &m->data, m->bytes, err));
-    job.packed = quant_matrix_of(cpu->form, m->data, m->n_in, m->n_out);
-    team_run(cpu->team, pack_member, &job);
+    job.packed = quant_matrix_of(cpu->form, NULL, m->n_in, m->n_out);
+    const struct pack_request request = {.form = pack_form(cpu->form),
+                                         .source = source,
+                                         .bytes = m->bytes,
+                                         .n_blocks = job.packed.n_blocks,
+                                         .fill = fill_blocks,
+                                         .arg = &job};
+    TRY(pack_open(be, cpu->team, &m->data, &request, err));
 out:
     if (rc) *m = (struct matrix){0};
     return rc;

@@ -30,6 +30,13 @@ bool backend_weights_is_known(const char *weights)
     return strcmp(weights, "fp8") == 0 || weight_form_find(&form, weights, &err) == 0;
 }
 
+/* NULL: packed weights are not kept. */
+static const char *pack_folder(const struct backend_options *options)
+{
+    bool is_off = !options->pack_cache || strcmp(options->pack_cache, "off") == 0;
+    return is_off ? NULL : options->pack_cache;
+}
+
 static int open_cpu(struct backend **be, const struct backend_options *options, struct error *err)
 {
     struct backend_cpu_options cpu = {.kernels = options->kernels, .n_threads = options->n_threads};
@@ -39,6 +46,21 @@ static int open_cpu(struct backend **be, const struct backend_options *options, 
     }
     int rc = weight_form_find(&cpu.form, options->weights, err);
     return rc ? rc : backend_cpu_open(be, &cpu, err);
+}
+
+/* The CPU backend, and where its weights are kept and its threads run. */
+static int place_cpu(struct backend **be, const struct backend_options *options, struct error *err)
+{
+    int rc = 0;
+    TRY(open_cpu(be, options, err));
+    (*be)->pack_folder = pack_folder(options);
+    if (options->cpus) TRY(backend_cpu_pin(*be, options->cpus, err));
+out:
+    if (rc && *be) {
+        (*be)->ops->close(*be);
+        *be = NULL;
+    }
+    return rc;
 }
 
 #ifdef OUTRIDER_CUDA
@@ -92,8 +114,13 @@ int backend_open(struct backend **be, const struct backend_options *options, str
     *be = NULL;
     int rc = resolve_weights(&resolved, err);
     if (rc) return rc;
-    if (strcmp(options->device, "cpu") == 0) return open_cpu(be, &resolved, err);
-    if (parse_cuda(options->device, &ordinal)) return open_cuda(be, &resolved, ordinal, err);
+    if (strcmp(options->device, "cpu") == 0) return place_cpu(be, &resolved, err);
+    if (parse_cuda(options->device, &ordinal)) {
+        if (!pack_folder(options)) return open_cuda(be, &resolved, ordinal, err);
+        return error_set(err, ERR_ARGUMENT,
+                         "--pack-cache %s: packed weights are kept for --device cpu alone, not %s",
+                         options->pack_cache, options->device);
+    }
     return error_set(err, ERR_ARGUMENT, "--device %s: expected cpu, cuda or cuda:N",
                      options->device);
 }

@@ -232,6 +232,25 @@ uint64_t checkpoint_fingerprint(const struct checkpoint *ck)
     return ck->fingerprint;
 }
 
+uint64_t checkpoint_stamp(const struct checkpoint *ck)
+{
+    uint64_t stamp = 0;
+    for (size_t i = 0; i < ck->n_files; i++) {
+        const struct file_view *view = &ck->files[i].view;
+        const uint64_t words[2] = {view->size_bytes, (uint64_t)view->mtime_ns};
+        stamp ^= XXH3_64bits_withSeed(words, sizeof words,
+                                      XXH3_64bits(ck->files[i].name, strlen(ck->files[i].name)));
+    }
+    return stamp;
+}
+
+void checkpoint_release(const struct checkpoint *ck)
+{
+    for (size_t i = 0; i < ck->n_files; i++) {
+        file_advise(&ck->files[i].view, FILE_DROP);
+    }
+}
+
 static uint64_t element_index(const struct weight *weight, int row, int col)
 {
     return (uint64_t)row * (uint64_t)weight->n_cols + (uint64_t)col;

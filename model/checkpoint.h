@@ -51,6 +51,14 @@ bool checkpoint_is_synthetic(const struct checkpoint *ck);
  * fingerprints without reading hundreds of gigabytes. */
 uint64_t checkpoint_fingerprint(const struct checkpoint *ck);
 
+/* Sizes and times of the mapped files; 0 for a synthetic model. It changes with any ordinary change to
+ * the weights, also where no sample of the fingerprint lies. */
+uint64_t checkpoint_stamp(const struct checkpoint *ck);
+
+/* Lets the pages read so far leave this process. They stay in the page cache: whoever reads them again
+ * gets them from there. */
+void checkpoint_release(const struct checkpoint *ck);
+
 /* Looks up a tensor and checks its shape; n_rows = 1 for vectors. Errors: ERR_FORMAT missing (named)
  * or of another shape (both shapes named). */
 int checkpoint_find(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,

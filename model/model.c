@@ -388,6 +388,11 @@ size_t model_weight_bytes(const struct model *m)
     return m->weights.bytes;
 }
 
+const struct pack_cache_report *model_pack_report(const struct model *model)
+{
+    return model->weights.cache ? pack_cache_report(model->weights.cache) : NULL;
+}
+
 size_t model_kv_bytes(const struct model *m)
 {
     return m->kv_bytes * (size_t)m->cfg->n_layers;

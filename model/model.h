@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "model/backend.h"
 #include "model/checkpoint.h"
+#include "model/pack_cache.h"
 #include "model/select.h"
 #include "model/shard.h"
 
@@ -51,6 +52,8 @@ void model_close(struct model *model);
 const struct shard *model_shard(const struct model *model);
 size_t model_weight_bytes(const struct model *model);
 size_t model_kv_bytes(const struct model *model);
+/* What became of the packed weights on disk; NULL where they are not kept. */
+const struct pack_cache_report *model_pack_report(const struct model *model);
 
 /* One step: feeds the lanes, leaves the logits of rows for model_answer and model_logits until the
  * next step. All ranks call it with the same arguments. The caller keeps within the limits of

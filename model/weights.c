@@ -3,6 +3,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { FOLDER_BYTES = 4096, SHARD_TEXT_BYTES = 160 };
 
 struct loader {
     const struct checkpoint *ck;
@@ -186,6 +190,55 @@ out:
     return rc;
 }
 
+/* The folder that "auto" means: in the model's folder, or the user's cache for a synthetic model. */
+static int auto_folder(char *out, size_t out_bytes, const struct checkpoint *ck, struct error *err)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int len;
+    if (!checkpoint_is_synthetic(ck)) {
+        len = snprintf(out, out_bytes, "%s/packed", checkpoint_name(ck));
+    } else if (cache && *cache) {
+        len = snprintf(out, out_bytes, "%s/outrider", cache);
+    } else if (home && *home) {
+        len = snprintf(out, out_bytes, "%s/.cache/outrider", home);
+    } else {
+        return error_set(err, ERR_ARGUMENT,
+                         "--pack-cache auto: %s is no folder, and neither XDG_CACHE_HOME nor HOME "
+                         "is set; name a folder instead",
+                         checkpoint_name(ck));
+    }
+    if ((size_t)len < out_bytes) return 0;
+    return error_set(err, ERR_ARGUMENT, "--pack-cache auto: the model's name is too long");
+}
+
+/* The shard's numbers decide which rows and columns are packed. */
+static int open_cache(struct loader *ld)
+{
+    char folder[FOLDER_BYTES], text[SHARD_TEXT_BYTES];
+    const struct shard *sh = ld->shard;
+    int rc = 0;
+    if (!ld->be->pack_folder) return 0;
+    if (strcmp(ld->be->pack_folder, "auto") == 0) {
+        TRY(auto_folder(folder, sizeof folder, ld->ck, ld->err));
+    } else {
+        snprintf(folder, sizeof folder, "%s", ld->be->pack_folder);
+    }
+    int len = snprintf(text, sizeof text, "%d %d %d %d %d %d %d %d %d %d %d %d %d", sh->n_slices,
+                       sh->first_slice, sh->n_local, sh->first_head, sh->n_heads, sh->first_kv_head,
+                       sh->n_kv_heads, sh->first_ffn, sh->ffn_dim, sh->slice_head_cols,
+                       sh->slice_ffn, sh->n_vocab, sh->vocab_slice);
+    const struct pack_cache_key key = {.fingerprint = checkpoint_fingerprint(ld->ck),
+                                       .stamp = checkpoint_stamp(ld->ck),
+                                       .shard = XXH3_64bits(text, (size_t)len),
+                                       .arithmetic = ld->be->ops->arithmetic,
+                                       .rank = sh->rank,
+                                       .n_ranks = sh->n_ranks};
+    TRY(pack_cache_open(&ld->w->cache, folder, &key, ld->err));
+    ld->be->cache = ld->w->cache;
+out:
+    return rc;
+}
+
 int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,
                  const int32_t *head_ids, struct backend *be, struct error *err)
 {
@@ -203,11 +256,15 @@ int weights_open(struct model_weights *w, const struct checkpoint *ck, const str
             err, ERR_UNSUPPORTED, "%s is stored in %s, which --device %s does not compute in %s",
             checkpoint_name(ck), weight_form_name(cfg->stored), be->ops->name, be->ops->arithmetic);
     }
+    TRY(open_cache(&ld));
     TRY(mem_array(&w->layers, (size_t)cfg->n_layers, sizeof *w->layers, err));
     for (int i = 0; i < cfg->n_layers; i++) {
         TRY(open_layer(&ld, i));
+        checkpoint_release(ck);
     }
     TRY(open_ends(&ld));
+    checkpoint_release(ck);
+    if (w->cache) pack_cache_commit(w->cache);
 out:
     if (rc) weights_close(w, be);
     return rc;
@@ -250,5 +307,7 @@ void weights_close(struct model_weights *w, struct backend *be)
     close_vector(be, &w->final_norm);
     be->ops->matrix_close(be, &w->head);
     free(w->layers);
+    if (w->cache) be->cache = NULL;
+    pack_cache_close(w->cache);
     *w = (struct model_weights){0};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/backend.h"
+#include "model/pack_cache.h"
 #include "model/shard.h"
 
 /* fp32 in backend memory; data = NULL where the model has none. */
@@ -29,11 +30,13 @@ struct model_weights {
     struct weight embedding; /* [V][D] read by row, never packed */
     struct vector final_norm;
     struct matrix
-        head;     /* D -> n_local * vocab_slice; column i is row head_ids[i] if there are any */
+        head;     /* D -> n_local * vocab_slice; column i is row head_ids[i] if any are given */
     size_t bytes; /* packed, for the log */
+    struct pack_cache *cache; /* NULL: packed weights are not kept on disk */
 };
 
-/* Keeps be and the checkpoint's mapping (the embedding). head_ids: the [shard->n_vocab] rows that the
+/* Pages of the checkpoint leave the process layer by layer, so that it never holds the weights twice.
+ * Keeps be and the checkpoint's mapping (the embedding). head_ids: the [shard->n_vocab] rows that the
  * head consists of, for a rank that holds every slice; NULL = the rows of the shard. Errors: as
  * checkpoint_find; ERR_NO_MEMORY; ERR_UNSUPPORTED a width the kernels do not take. */
 int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,

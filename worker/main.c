@@ -24,6 +24,7 @@ enum {
     OPT_LEAD,
     OPT_COLLECTIVES,
     OPT_JOIN_TIMEOUT,
+    OPT_PIN,
     OPT_LOG_LEVEL
 };
 
@@ -48,6 +49,11 @@ static const struct argp_option options[] = {
      0},
     {"join-timeout", OPT_JOIN_TIMEOUT, "SECONDS", 0,
      "until all ranks must have come, where they meet over NCCL; default 60", 0},
+    {"pin", OPT_PIN, "LIST", 0,
+     "CPUs for the compute threads, one each, such as 0,2; off; or auto: a core for each thread "
+     "where "
+     "ranks of one mpirun share a machine; default auto",
+     0},
     {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
     {0},
 };
@@ -123,6 +129,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return parse_number(state, &w->max_step_rows, "--max-step-rows", arg, 17, 4096);
     case OPT_STEP_TIMEOUT:
         return parse_number(state, &w->step_timeout_s, "--step-timeout", arg, 1, 86400);
+    case OPT_PIN:
+        if (placement_parse_pin(&w->place, arg, &args->err)) {
+            argp_failure(state, 2, 0, "%s", args->err.text);
+        }
+        return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &w->backend;
         return 0;

@@ -13,6 +13,7 @@
 #include "worker/bond.h"
 #include "worker/group.h"
 #include "worker/listener.h"
+#include "worker/place.h"
 #include "worker/verifier.h"
 
 enum {
@@ -21,11 +22,13 @@ enum {
     KV_TOKENS_DEFAULT = 8192,
     CLOSE_GRACE_MS = 200,
     ADDRESS_BYTES = 256,
+    PIN_TEXT_BYTES = 256,
     EXIT_STUCK = 70
 };
 
 struct worker {
     struct worker_options options;
+    struct place place;
     struct group group;
     struct checkpoint *checkpoint;
     struct tokenizer *tokenizer;
@@ -169,6 +172,31 @@ out:
     return rc;
 }
 
+/* A file of packed weights that is not taken or not written is no error, but should be known. */
+static void show_cache(const struct worker *w)
+{
+    const struct pack_cache_report *report = model_pack_report(verifier_model(w->verifier));
+    if (!report || !report->text[0]) return;
+    log_line(LOG_LEVEL_WARN, "pack_cache", "rank=%d state=%s text=\"%s\"", w->group.comm->rank,
+             pack_cache_state_name(report->state), report->text);
+}
+
+static void show_ready(const struct worker *w, int64_t load_ms)
+{
+    char pin[PIN_TEXT_BYTES];
+    const struct model *model = verifier_model(w->verifier);
+    const struct pack_cache_report *report = model_pack_report(model);
+    log_line(LOG_LEVEL_INFO, "ready",
+             "rank=%d ranks=%d collectives=%s address=%s model=%s arithmetic=%s kernels=%s "
+             "threads=%d pin=%s weights_mb=%zu kv_mb=%zu pack_cache=%s load_ms=%lld",
+             w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
+             listener_address(w->listener), w->options.model, w->description.arithmetic,
+             w->description.kernels, w->options.backend.n_threads,
+             placement_show(&w->place.placement, pin, sizeof pin), model_weight_bytes(model) >> 20,
+             model_kv_bytes(model) >> 20,
+             pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms);
+}
+
 int worker_open(struct worker **worker, const struct worker_options *options, struct error *err)
 {
     int rc = 0;
@@ -191,25 +219,21 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     }
     TRY(group_open(&w->group, &w->options.group, err));
     TRY(group_address(&w->group, w->group.comm->rank, address, err));
+    TRY(place_choose(&w->place, &w->options, &w->group, err));
     TRY(open_parts(w, &vo, err));
     TRY(arena_open(&w->arena, DECODE_ARENA_BYTES, err));
     TRY(queue_open(&w->queue, QUEUE_STEPS, err));
     TRY(watchdog_open(&w->dog, on_stuck, w, err));
     TRY(join(w, address, digest(w, &vo), err));
     if (w->listener) listener_set_complete(w->listener);
+    TRY(place_enter(&w->place, err)); /* so that memory is near to the thread that will read it */
     TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, &vo, err));
+    place_leave(&w->place);
+    show_cache(w);
     if (!w->listener) TRY(listen_at(w, address, err));
     listener_set_serving(w->listener, true); /* before a coordinator is told to come */
     TRY(group_announce(&w->group, listener_address(w->listener), err));
-    log_line(LOG_LEVEL_INFO, "ready",
-             "rank=%d ranks=%d collectives=%s address=%s model=%s arithmetic=%s kernels=%s "
-             "threads=%d weights_mb=%zu kv_mb=%zu load_ms=%lld",
-             w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
-             listener_address(w->listener), options->model, w->description.arithmetic,
-             w->description.kernels, options->backend.n_threads,
-             model_weight_bytes(verifier_model(w->verifier)) >> 20,
-             model_kv_bytes(verifier_model(w->verifier)) >> 20,
-             (long long)(clock_now_ms() - start_ms));
+    show_ready(w, clock_now_ms() - start_ms);
     *worker = w;
     w = NULL;
 out:
@@ -278,7 +302,8 @@ static int handle_step(struct worker *w, struct listened *item, struct error *er
 int worker_run(struct worker *w, struct error *err)
 {
     void *popped;
-    int rc;
+    int rc = place_enter(&w->place, err);
+    if (rc) return rc;
     while ((rc = queue_pop(w->queue, &popped, INT64_MAX, err)) == 0) {
         struct listened *item = popped;
         if (item->kind == LISTENED_BEGIN) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/placement.h"
 #include "model/backend_open.h"
 #include "worker/group.h"
 
@@ -11,6 +12,7 @@ struct worker_options {
     const char *model; /* folder or synthetic:... */
     struct group_options group;
     struct backend_options backend; /* its rank is set by the group */
+    struct placement_wish place;    /* pin, n_cpus and cpus of it */
     int n_slots;
     int kv_tokens; /* 0: as many as the context, at most 8192 */
     int max_step_tokens, max_step_rows;
