@@ -42,7 +42,10 @@ static const struct argp_option options[] = {
     {"top-k", OPT_TOP_K, "N", 0, "Keep the N best tokens; default 0 = all", 2},
     {"top-p", OPT_TOP_P, "P", 0, "Keep the best tokens up to a mass of P; default 1 = all", 2},
     {"min-p", OPT_MIN_P, "P", 0, "Keep tokens of at least P times the best; default 0 = all", 2},
-    {"seed", OPT_SEED, "N", 0, "Same seed, same text; default: the coordinator chooses", 2},
+    {"seed", OPT_SEED, "N", 0,
+     "Same seed, same text (with rule rejection or block: at a fixed K); default: the coordinator "
+     "chooses",
+     2},
     {"draft-tokens", 'K', "K", 0,
      "Guesses per round, 0 to 16; 0 = plain decoding; with a strategy that chooses: the most of a "
      "round; default: the coordinator's",
