@@ -99,7 +99,7 @@ bool file_is_huge(const struct file_view *view)
     for (size_t at = 0; at < whole; at += huge_page) {
         sum = (uint8_t)(sum + view->data[at]);
     }
-    return whole && huge_bytes(view->data) >= whole / 10 * 9;
+    return whole && huge_bytes(view->data) >= whole / 10 * 8;
 }
 
 int file_read_text(char **text, size_t *len, const char *path, size_t limit_bytes,

@@ -29,8 +29,9 @@ void file_unmap(struct file_view *view);
 /* A hint: what the kernel cannot do is left undone. */
 void file_advise(const struct file_view *view, enum file_advice advice);
 
-/* True when nearly all of a mapping has huge pages: reading weights through small ones costs a quarter of
- * the bandwidth. Reads a byte of every 2 MiB. False where the kernel does not say. */
+/* True when four fifths of a mapping have huge pages: reading weights through small ones costs a quarter
+ * of the bandwidth, so a fifth of them costs 5 %. Reads a byte of every 2 MiB. False where the kernel
+ * does not say. */
 bool file_is_huge(const struct file_view *view);
 
 /* Reads a whole text file, adds a NUL after it; the caller frees *text. Errors: as file_map, and
