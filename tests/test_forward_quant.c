@@ -121,6 +121,54 @@ START_TEST(other_shapes_give_equal_bits)
 }
 END_TEST
 
+/* Rows so wide that a batch of quantized ones holds only 100 of them. */
+START_TEST(more_rows_than_a_batch_give_equal_bits)
+{
+    enum { WIDTH = 65536, ROWS = 130, OUT = 40, SLICES = 2 };
+    struct error err;
+    struct backend *be;
+    const struct backend_options options = {
+        .device = "cpu", .weights = forms[_i], .kernels = "auto", .n_threads = 2};
+    struct matrix slices[SLICES];
+    uint16_t *in;
+    float *together, *alone;
+    CHECK_OK(backend_open(&be, &options, &err));
+    CHECK_OK(mem_array(&in, (size_t)ROWS * WIDTH, sizeof *in, &err));
+    CHECK_OK(mem_array(&together, (size_t)SLICES * ROWS * OUT, sizeof *together, &err));
+    CHECK_OK(mem_array(&alone, (size_t)SLICES * OUT, sizeof *alone, &err));
+    for (size_t i = 0; i < (size_t)ROWS * WIDTH; i++) {
+        in[i] = (uint16_t)(0x3f00u | ((uint32_t)i * 2654435761u >> 16 & 0x80ffu));
+    }
+    for (int s = 0; s < SLICES; s++) {
+        const struct matrix_source source = {
+            .n_in = WIDTH / SLICES,
+            .n_parts = 1,
+            .parts = {{.weight = {.n_rows = OUT, .n_cols = WIDTH, .seed = 5, .scale = 0.1f},
+                       .n_rows = OUT,
+                       .first_col = s * WIDTH / SLICES}}};
+        CHECK_OK(be->ops->matrix_open(be, &slices[s], &source, &err));
+    }
+    struct slice_sums sums = {.data = together};
+    be->ops->matmul_slices(be, slices, SLICES, in, WIDTH, ROWS, &sums);
+    for (int row = 0; row < ROWS; row++) {
+        struct slice_sums single = {.data = alone};
+        be->ops->matmul_slices(be, slices, SLICES, in + (size_t)row * WIDTH, WIDTH, 1, &single);
+        for (int s = 0; s < SLICES; s++) {
+            ck_assert(alone[s * OUT] != 0);
+            ck_assert_mem_eq(alone + s * OUT, together + (size_t)(s * ROWS + row) * OUT,
+                             OUT * sizeof *alone);
+        }
+    }
+    for (int s = 0; s < SLICES; s++) {
+        be->ops->matrix_close(be, &slices[s]);
+    }
+    be->ops->close(be);
+    free(in);
+    free(together);
+    free(alone);
+}
+END_TEST
+
 /* ---- how near it stays ---- */
 
 /* From a tale of the brothers Grimm. */
@@ -249,6 +297,7 @@ int main(void)
     TCase *rest = tcase_create("other models");
     tcase_set_timeout(rest, 300);
     tcase_add_loop_test(rest, other_shapes_give_equal_bits, 0, 7 * N_FORMS);
+    tcase_add_loop_test(rest, more_rows_than_a_batch_give_equal_bits, 0, N_FORMS);
     tcase_add_test(rest, the_distribution_stays_near_that_of_bf16);
     tcase_add_test(rest, a_form_that_the_cpu_has_not_is_refused);
     suite_add_tcase(suite, rest);
