@@ -17,6 +17,6 @@ void traffic_close(struct traffic *traffic);
 void traffic_count(struct traffic *traffic, const int32_t *ids, int n);
 
 /* Writes the list when it has changed and the last writing is minutes ago: 5 when nobody is being
- * served, 15 otherwise, since a vocabulary of 128,256 takes some 50 ms. What goes wrong is logged, and
+ * served, 15 otherwise, since a vocabulary of 128,256 takes some 70 ms. What goes wrong is logged, and
  * tried again. */
 void traffic_tick(struct traffic *traffic, int64_t now_us, bool is_idle);
