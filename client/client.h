@@ -33,6 +33,7 @@ int tokenize_main(int argc, char **argv);
 int detokenize_main(int argc, char **argv);
 int export_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
+int bench_main(int argc, char **argv);
 int health_main(int argc, char **argv);
 int describe_main(int argc, char **argv);
 
