@@ -1,6 +1,7 @@
 /* The arithmetic of the summary. */
 #include "client/figures.h"
 
+#include <limits.h>
 #include <math.h>
 
 static double ratio(double part, double whole)
@@ -86,10 +87,16 @@ static void add_times(struct generate_counters *sum, const struct generate_count
     sum->accept_us += c->accept_us;
 }
 
+/* A server may say anything; what does not fit stays at the most. */
+static int add_within(int sum, int more)
+{
+    return more > INT_MAX - sum ? INT_MAX : sum + more;
+}
+
 void figures_add(struct generate_summary *sum, const struct generate_summary *summary)
 {
-    sum->prompt_tokens += summary->prompt_tokens;
-    sum->completion_tokens += summary->completion_tokens;
+    sum->prompt_tokens = add_within(sum->prompt_tokens, summary->prompt_tokens);
+    sum->completion_tokens = add_within(sum->completion_tokens, summary->completion_tokens);
     add_counters(&sum->counters, &summary->counters);
     add_times(&sum->counters, &summary->counters);
 }
