@@ -162,7 +162,7 @@ static int set_arm(struct bench_arm *arm, const struct bench_arm *base, const st
     for (int f = 0; f < sweep->n; f++) {
         TRY(apply(arm, ordered[f]->name, values[f], err));
     }
-    TRY(sampling_check(&arm->generate.request.sampling, err));
+    TRY(generate_options_check(&arm->generate, err));
 out:
     return rc;
 }

@@ -203,6 +203,11 @@ void generate_options_init(struct generate_options *o)
     };
 }
 
+int generate_options_check(const struct generate_options *o, struct error *err)
+{
+    return sampling_check(&o->request.sampling, err);
+}
+
 static bool has_name(const struct argp_option *option, const char *name)
 {
     bool is_letter = option->key < 256 && name[0] == option->key && !name[1];
@@ -235,7 +240,7 @@ int generate_options_parse(struct generate_options *o, int argc, char **argv, st
     generate_options_init(o);
     TRY(client_parse(&argp, argc, argv, &parse, err));
     TRY(client_address(&o->address, o->address, err));
-    TRY(sampling_check(&o->request.sampling, err));
+    TRY(generate_options_check(o, err));
     if (o->ids.n && (o->argument || o->file)) {
         rc = error_set(err, ERR_ARGUMENT, "give the prompt as text or by --prompt-ids, not both");
     }

@@ -32,6 +32,9 @@ void generate_options_init(struct generate_options *options);
 int generate_options_set(struct generate_options *options, const char *name, const char *value,
                          struct error *err);
 
+/* Whether they go together, once all are set. Errors: ERR_ARGUMENT. */
+int generate_options_check(const struct generate_options *options, struct error *err);
+
 /* Errors: ERR_ARGUMENT. */
 int generate_options_parse(struct generate_options *options, int argc, char **argv,
                            struct error *err);
