@@ -15,7 +15,8 @@ enum rng_purpose {
     RNG_RESIDUAL = 3, /* what replaces a rejected guess, and which slice it comes from */
     RNG_OUTSIDE = 4,  /* index = slice: the token drawn outside of a list */
     RNG_COUPLED = 5,  /* index = token: Gumbel noise shared by draft and target */
-    RNG_WEIGHT = 6    /* synthetic weights; key = model seed, position/index = element */
+    RNG_WEIGHT = 6,   /* synthetic weights; key = model seed, position/index = element */
+    RNG_LOAD = 7      /* a benchmark's prompts (index 0) and arrivals (index 1) */
 };
 
 struct rng_address {

@@ -34,6 +34,7 @@ int detokenize_main(int argc, char **argv);
 int count_main(int argc, char **argv);
 int export_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
+int bench_main(int argc, char **argv);
 int health_main(int argc, char **argv);
 int describe_main(int argc, char **argv);
 

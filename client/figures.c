@@ -1,6 +1,7 @@
 /* The arithmetic of the summary. */
 #include "client/figures.h"
 
+#include <limits.h>
 #include <math.h>
 
 static double ratio(double part, double whole)
@@ -8,14 +9,14 @@ static double ratio(double part, double whole)
     return whole > 0 ? part / whole : (double)NAN;
 }
 
-static void set_parts(struct figures *f, const struct generate_counters *c)
+static void set_parts(struct figures *f, const struct generate_counters *c, int n_requests)
 {
     const uint64_t us[N_PARTS] = {
         [PART_DRAFT] = c->draft_us,   [PART_WIRE] = c->wire_us,
         [PART_VERIFY] = c->verify_us, [PART_COLLECTIVE] = c->collective_us,
         [PART_ACCEPT] = c->accept_us,
     };
-    double n_timed = c->rounds > 0 ? (double)c->rounds - 1 : 0;
+    double n_timed = c->rounds > 0 ? (double)c->rounds - n_requests : 0;
     f->round_us = ratio((double)c->rounds_us, n_timed);
     for (int i = 0; i < N_PARTS; i++) {
         f->part_us[i] = ratio((double)us[i], n_timed);
@@ -33,6 +34,11 @@ static void set_positions(struct figures *f, const struct generate_counters *c)
 
 struct figures figures_of(const struct generate_summary *summary)
 {
+    return figures_of_many(summary, 1);
+}
+
+struct figures figures_of_many(const struct generate_summary *summary, int n_requests)
+{
     const struct generate_counters *c = &summary->counters;
     double n = summary->completion_tokens;
     struct figures f = {
@@ -46,7 +52,52 @@ struct figures figures_of(const struct generate_summary *summary)
         .bytes_per_position =
             ratio((double)c->bytes_sent + (double)c->bytes_received, (double)c->rows),
     };
-    set_parts(&f, c);
+    set_parts(&f, c, n_requests);
     set_positions(&f, c);
     return f;
+}
+
+static void add_counters(struct generate_counters *sum, const struct generate_counters *c)
+{
+    sum->rounds += c->rounds;
+    sum->drafted += c->drafted;
+    sum->accepted += c->accepted;
+    sum->rejections += c->rejections;
+    sum->first_round_tokens += c->first_round_tokens;
+    for (int i = 0; i < GENERATE_DRAFT_MAX; i++) {
+        sum->drafted_at[i] += c->drafted_at[i];
+        sum->tested_at[i] += c->tested_at[i];
+        sum->accepted_at[i] += c->accepted_at[i];
+    }
+    sum->bytes_sent += c->bytes_sent;
+    sum->bytes_received += c->bytes_received;
+    sum->rows += c->rows;
+    sum->more_rows += c->more_rows;
+}
+
+static void add_times(struct generate_counters *sum, const struct generate_counters *c)
+{
+    sum->prompt_us += c->prompt_us;
+    sum->total_us += c->total_us;
+    sum->queue_us += c->queue_us;
+    sum->rounds_us += c->rounds_us;
+    sum->draft_us += c->draft_us;
+    sum->verify_us += c->verify_us;
+    sum->collective_us += c->collective_us;
+    sum->wire_us += c->wire_us;
+    sum->accept_us += c->accept_us;
+}
+
+/* A server may say anything; what does not fit stays at the most. */
+static int add_within(int sum, int more)
+{
+    return more > INT_MAX - sum ? INT_MAX : sum + more;
+}
+
+void figures_add(struct generate_summary *sum, const struct generate_summary *summary)
+{
+    sum->prompt_tokens = add_within(sum->prompt_tokens, summary->prompt_tokens);
+    sum->completion_tokens = add_within(sum->completion_tokens, summary->completion_tokens);
+    add_counters(&sum->counters, &summary->counters);
+    add_times(&sum->counters, &summary->counters);
 }

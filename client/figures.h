@@ -26,6 +26,11 @@ struct figures {
 
 struct figures figures_of(const struct generate_summary *summary);
 
+/* Adds tokens and counters but the overhead's quantiles, which do not add. The figures of such a sum over
+ * n_requests; first_token_ms and total_tokens_per_s are of no use then. */
+void figures_add(struct generate_summary *sum, const struct generate_summary *summary);
+struct figures figures_of_many(const struct generate_summary *summary, int n_requests);
+
 /* The block for people. */
 void figures_print(FILE *out, const struct generate_summary *summary);
 

@@ -2,6 +2,7 @@
 #include "client/generate_options.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/options.h"
 #include "client/client.h"
@@ -33,8 +34,6 @@ static const char *const rules[] = {"rejection", "greedy", "coupled", "block", "
 enum { N_RULES = sizeof rules / sizeof *rules };
 
 static const struct argp_option options[] = {
-    {"file", OPT_FILE, "FILE", 0, "Read the prompt from FILE", 1},
-    {"prompt-ids", OPT_PROMPT_IDS, "IDS", 0, "The prompt as token ids: 1,2,3", 1},
     {"max-tokens", 'n', "N", 0, "Tokens to generate at most; default: what fits the context", 1},
     {"stop", OPT_STOP, "STRING", 0, "End before STRING; may be given up to 16 times", 1},
     {"ignore-eos", OPT_IGNORE_EOS, NULL, 0, "Go on after an end of sequence", 1},
@@ -64,6 +63,12 @@ static const struct argp_option options[] = {
      "temperature 0, coupled with a seed, otherwise rejection",
      3},
     {"full-rows", OPT_FULL_ROWS, NULL, 0, "Ask workers for whole rows, for comparison", 3},
+    {0},
+};
+
+static const struct argp_option own_options[] = {
+    {"file", OPT_FILE, "FILE", 0, "Read the prompt from FILE", 1},
+    {"prompt-ids", OPT_PROMPT_IDS, "IDS", 0, "The prompt as token ids: 1,2,3", 1},
     {"show-drafts", OPT_SHOW_DRAFTS, NULL, 0,
      "Mark guesses that stayed, the rejected one and what took its place", 3},
     {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 4},
@@ -90,11 +95,6 @@ static const char doc[] =
     "guesses "
     "show as \\n. With --json the rounds are listed under \"steps\".\n\n" CLIENT_STATUS_DOC;
 
-struct parse {
-    struct generate_options *options;
-    struct error *err;
-};
-
 static error_t verdict(int rc)
 {
     return rc ? EINVAL : 0;
@@ -110,7 +110,7 @@ static int add_stop(struct generate_options *o, const char *stop, struct error *
     return 0;
 }
 
-static error_t parse_sampling(int key, const char *arg, struct parse *p)
+static error_t parse_sampling(int key, const char *arg, struct generate_parse *p)
 {
     struct generate_request *req = &p->options->request;
     struct sampling_params *s = &req->sampling;
@@ -138,7 +138,7 @@ static error_t parse_sampling(int key, const char *arg, struct parse *p)
     }
 }
 
-static error_t parse_speculation(int key, const char *arg, struct parse *p)
+static error_t parse_speculation(int key, const char *arg, struct generate_parse *p)
 {
     struct generate_request *req = &p->options->request;
     int word;
@@ -161,15 +161,13 @@ static error_t parse_speculation(int key, const char *arg, struct parse *p)
     }
 }
 
-static error_t parse_request(int key, const char *arg, struct parse *p)
+static error_t parse_request(int key, const char *arg, struct generate_parse *p)
 {
     struct generate_options *o = p->options;
     struct generate_request *req = &o->request;
     switch (key) {
     case 'n':
         return verdict(options_int(&req->max_tokens, "--max-tokens", arg, 1, TOKENS_MAX, p->err));
-    case OPT_PROMPT_IDS:
-        return verdict(input_ids(&o->ids, "--prompt-ids", arg, p->err));
     case OPT_STOP:
         return verdict(add_stop(o, arg, p->err));
     case OPT_IGNORE_EOS:
@@ -178,27 +176,39 @@ static error_t parse_request(int key, const char *arg, struct parse *p)
     case OPT_FULL_ROWS:
         req->full_rows = true;
         return 0;
-    case OPT_SHOW_DRAFTS:
-        req->show_drafts = true;
-        return 0;
-    case OPT_REQUEST_ID:
-        req->request_id = arg;
-        return 0;
     default:
         return parse_speculation(key, arg, p);
     }
 }
 
+static error_t parse_request_option(int key, char *arg, struct argp_state *state)
+{
+    return parse_request(key, arg, state->input);
+}
+
+const struct argp generate_request_argp = {.options = options, .parser = parse_request_option};
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-    struct parse *p = state->input;
+    struct generate_parse *p = state->input;
     struct generate_options *o = p->options;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = p;
+        return 0;
     case 'a':
         o->address = arg;
         return 0;
     case OPT_FILE:
         o->file = arg;
+        return 0;
+    case OPT_PROMPT_IDS:
+        return verdict(input_ids(&o->ids, "--prompt-ids", arg, p->err));
+    case OPT_SHOW_DRAFTS:
+        o->request.show_drafts = true;
+        return 0;
+    case OPT_REQUEST_ID:
+        o->request.request_id = arg;
         return 0;
     case OPT_TIMEOUT:
         return verdict(options_int(&o->timeout_s, "--timeout", arg, 1, TIMEOUT_MAX_S, p->err));
@@ -214,7 +224,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG:
         return client_take_argument(&o->argument, arg, "prompt", p->err);
     default:
-        return parse_request(key, arg, p);
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
@@ -226,12 +236,8 @@ static int check_strategy(const struct generate_request *req, struct error *err)
                      generate_strategy_names[req->strategy]);
 }
 
-int generate_options_parse(struct generate_options *o, int argc, char **argv, struct error *err)
+void generate_options_init(struct generate_options *o)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "[PROMPT]", .doc = doc};
-    struct parse parse = {o, err};
-    int rc = 0;
     o->request = (struct generate_request){
         .sampling = {.temperature = 1, .top_p = 1},
         .n_draft = -1,
@@ -239,10 +245,47 @@ int generate_options_parse(struct generate_options *o, int argc, char **argv, st
         .request_id = "",
         .stop = o->stops,
     };
+}
+
+int generate_options_check(const struct generate_options *o, struct error *err)
+{
+    int rc = sampling_check(&o->request.sampling, err);
+    return rc ? rc : check_strategy(&o->request, err);
+}
+
+static bool has_name(const struct argp_option *option, const char *name)
+{
+    bool is_letter = option->key < 256 && name[0] == option->key && !name[1];
+    return is_letter || strcmp(option->name, name) == 0;
+}
+
+int generate_options_set(struct generate_options *o, const char *name, const char *value,
+                         struct error *err)
+{
+    struct generate_parse parse = {o, err};
+    for (const struct argp_option *option = options; option->name; option++) {
+        if (!has_name(option, name) || !option->arg) continue;
+        *err = (struct error){0};
+        return parse_request(option->key, value, &parse) ? err->code : 0;
+    }
+    return error_set(err, ERR_ARGUMENT, "'%.40s' is no option of a request that takes a value",
+                     name);
+}
+
+int generate_options_parse(struct generate_options *o, int argc, char **argv, struct error *err)
+{
+    const struct argp_child children[] = {{.argp = &generate_request_argp}, {0}};
+    const struct argp argp = {.options = own_options,
+                              .parser = parse_option,
+                              .args_doc = "[PROMPT]",
+                              .doc = doc,
+                              .children = children};
+    struct generate_parse parse = {o, err};
+    int rc = 0;
+    generate_options_init(o);
     TRY(client_parse(&argp, argc, argv, &parse, err));
     TRY(client_address(&o->address, o->address, err));
-    TRY(sampling_check(&o->request.sampling, err));
-    TRY(check_strategy(&o->request, err));
+    TRY(generate_options_check(o, err));
     if (o->ids.n && (o->argument || o->file)) {
         rc = error_set(err, ERR_ARGUMENT, "give the prompt as text or by --prompt-ids, not both");
     }

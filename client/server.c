@@ -25,12 +25,18 @@ static void on_stop(void *arg)
 
 int server_open(struct server *server, const char *address, int timeout_s, struct error *err)
 {
+    return server_open_with_grace(server, address, timeout_s, GRACE_MS, err);
+}
+
+int server_open_with_grace(struct server *server, const char *address, int timeout_s, int grace_ms,
+                           struct error *err)
+{
     int rc = 0;
     *server = (struct server){.address = address, .timeout_s = timeout_s, .deadline_us = INT64_MAX};
     if (timeout_s) server->deadline_us = clock_now_us() + (int64_t)timeout_s * 1000000;
     log_open("outrider", LOG_LEVEL_WARN);
     TRY(queue_open(&server->interrupts, 1, err));
-    TRY(process_open(on_stop, server, GRACE_MS, err));
+    TRY(process_open(on_stop, server, grace_ms, err));
     TRY(rpc_client_open(&server->client, err));
 out:
     if (rc) server_close(server);
@@ -127,7 +133,7 @@ out:
     return rc;
 }
 
-static int check_interrupt(struct server *server, struct error *err)
+int server_check_interrupt(struct server *server, struct error *err)
 {
     if (!queue_is_shut(server->interrupts)) return 0;
     return error_set(err, ERR_CANCELLED, "interrupted");
@@ -136,7 +142,7 @@ static int check_interrupt(struct server *server, struct error *err)
 int server_receive(struct server *server, const uint8_t **data, size_t *len, struct error *err)
 {
     for (;;) {
-        int rc = check_interrupt(server, err);
+        int rc = server_check_interrupt(server, err);
         if (rc) return rc;
         rc = rpc_stream_receive(server->stream, data, len, deadline_within(server, LOOK_US), err);
         if (rc != ERR_TIMEOUT) return rc;
@@ -154,7 +160,7 @@ int server_sleep(struct server *server, int ms, struct error *err)
 {
     void *item;
     int rc = queue_pop(server->interrupts, &item, clock_now_us() + (int64_t)ms * 1000, err);
-    return rc == ERR_TIMEOUT ? 0 : check_interrupt(server, err);
+    return rc == ERR_TIMEOUT ? 0 : server_check_interrupt(server, err);
 }
 
 int server_arena(struct server *server, size_t len, struct arena **arena, struct error *err)

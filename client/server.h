@@ -28,6 +28,9 @@ struct server {
 /* Opens the client and takes the signals; keeps address. timeout_s bounds all that follows, 0 = no
  * bound but keepalive. Errors: of the parts. */
 int server_open(struct server *server, const char *address, int timeout_s, struct error *err);
+/* The same for a command that has more to end than calls: a signal leaves it grace_ms for that. */
+int server_open_with_grace(struct server *server, const char *address, int timeout_s, int grace_ms,
+                           struct error *err);
 void server_close(struct server *server);
 
 /* Asks the server's health, so that a server that is not there is found within two seconds.
@@ -51,6 +54,9 @@ int server_start(struct server *server, const char *path, const struct wire_buff
 /* The next reply, lent until the next call. Errors: ERR_CLOSED a good end, ERR_CANCELLED interrupted,
  * ERR_TIMEOUT, the server's own. */
 int server_receive(struct server *server, const uint8_t **data, size_t *len, struct error *err);
+
+/* Errors: ERR_CANCELLED interrupted. */
+int server_check_interrupt(struct server *server, struct error *err);
 
 /* Waits, for watching. Errors: ERR_CANCELLED interrupted. */
 int server_sleep(struct server *server, int ms, struct error *err);

@@ -177,6 +177,11 @@ static bool client_step(struct rpc_client *client, int64_t deadline_us)
     return true;
 }
 
+bool rpc_client_wait(struct rpc_client *client, int64_t deadline_us)
+{
+    return client_step(client, deadline_us);
+}
+
 void rpc_client_poll(struct rpc_client *client)
 {
     for (int i = 0; i < POLL_EVENTS_MAX && client_step(client, 0); i++) {
@@ -367,19 +372,25 @@ static int take_incoming(struct rpc_stream *stream, const uint8_t **data, size_t
     return 0;
 }
 
+int rpc_stream_look(struct rpc_stream *stream, const uint8_t **data, size_t *len, bool *is_here,
+                    struct error *err)
+{
+    bool is_receiving = stream->is_under_way[STREAM_RECEIVE];
+    *data = NULL;
+    *len = 0;
+    *is_here = !is_receiving && (stream->incoming || stream->is_over);
+    if (*is_here && stream->incoming) return take_incoming(stream, data, len, err);
+    if (*is_here) return set_status_error(stream, err);
+    return is_receiving || stream->has_read_all ? 0 : start_receive(stream, err);
+}
+
 int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
                        int64_t deadline_us, struct error *err)
 {
-    *data = NULL;
-    *len = 0;
     for (;;) {
-        bool is_receiving = stream->is_under_way[STREAM_RECEIVE];
-        if (!is_receiving && stream->incoming) return take_incoming(stream, data, len, err);
-        if (!is_receiving && stream->is_over) return set_status_error(stream, err);
-        if (!is_receiving && !stream->has_read_all) {
-            int rc = start_receive(stream, err);
-            if (rc) return rc;
-        }
+        bool is_here;
+        int rc = rpc_stream_look(stream, data, len, &is_here, err);
+        if (rc || is_here) return rc;
         if (!client_step(stream->client, deadline_us)) {
             return error_set(err, ERR_TIMEOUT, "no message from %s in time",
                              stream->channel->address);

@@ -53,6 +53,13 @@ int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *
 /* True when the next receive has a message at once (as far as polls and receives have seen). */
 bool rpc_stream_has_message(const struct rpc_stream *stream);
 
+/* For who waits for several streams: as rpc_stream_receive, but waits for nothing; *is_here is false
+ * when the message is still to come. Look at all streams, and when none has anything, wait. */
+int rpc_stream_look(struct rpc_stream *stream, const uint8_t **data, size_t *len, bool *is_here,
+                    struct error *err);
+/* Handles the next event of any stream; false when deadline_us passes first. */
+bool rpc_client_wait(struct rpc_client *client, int64_t deadline_us);
+
 /* Cancels the stream from any thread, as long as it is not closed; a waiting receive fails with
  * ERR_CANCELLED. */
 void rpc_stream_cancel(struct rpc_stream *stream);

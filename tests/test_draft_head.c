@@ -138,7 +138,7 @@ static void close_bench(struct bench *b)
 static struct draft propose(struct bench *b, uint64_t seed)
 {
     struct error err;
-    struct draft draft;
+    struct draft draft = {.base = b->seq.n_tokens};
     arena_reset(&b->arena);
     b->seq.n_draft_kv = 0;
     b->seq.seed = seed;

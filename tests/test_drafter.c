@@ -154,7 +154,7 @@ END_TEST
 static struct draft propose_until(struct bench *b, float threshold)
 {
     struct error err;
-    struct draft draft;
+    struct draft draft = {.base = N_PROMPT};
     arena_reset(&b->arena);
     b->seq.threshold = threshold;
     b->seq.n_draft_kv = 0;

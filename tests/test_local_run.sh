@@ -121,6 +121,35 @@ refuses() {
     [ $? -eq 2 ] && [ -s "$work/err" ] && nothing_left
 }
 
+# A cluster that stays: it answers, its flags reach the programs, and it ends as it is told.
+start_serving() { # start_serving OPTION...
+    local tries=0
+    setsid "$run" --serve "unix:$work/outrider.socket" "$@" >"$work/out" 2>"$work/err" &
+    serving=$!
+    until timeout -k 1 5 "$OUTRIDER_BUILD/bin/outrider" health --address "unix:$work/outrider.socket" \
+        >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -le 100 ] || return 1
+        sleep 0.1
+    done
+}
+
+serves() {
+    start_serving -T 2 --worker "--threads 1 --slots 3" --coordinator "--queue 7" || return 1
+    "$OUTRIDER_BUILD/bin/outrider" describe --address "unix:$work/outrider.socket" >"$work/out2"
+    kill -TERM $serving
+    wait $serving
+    [ $? -eq 143 ] && grep -q '^serving at ' "$work/out" && grep -q '^ranks  *2$' "$work/out2" &&
+        grep -q '^queue  *7$' "$work/out2" && nobody_left && rm -f "$work/outrider.socket" && nothing_left
+}
+
+lost_while_serving() {
+    start_serving -T 1 || return 1
+    kill -KILL "$(pids_of_runs | xargs ps -o pid=,comm= -p | awk '/outrider-worker/{print $1; exit}')"
+    wait $serving
+    [ $? -eq 1 ] && grep -q 'the workers ended' "$work/err" && rm -f "$work/outrider.socket" && nothing_left
+}
+
 helps() {
     timeout -k 5 60 "$run" --help >"$work/out" 2>"$work/err" && grep -q -- '--ranks' "$work/out" &&
         grep -q -- '--temperature' "$work/out" && nothing_left
@@ -142,6 +171,12 @@ lost_worker
 report $? "a lost worker is a failure with its log"
 wrong_model
 report $? "a wrong model is a failure with its log"
+serves
+report $? "--serve stays until SIGTERM"
+lost_while_serving
+report $? "--serve ends when a worker is lost"
+refuses --serve "a prompt"
+report $? "--serve with a prompt is refused"
 refuses -T 3
 report $? "-T 3 is refused"
 refuses --no-such-option x

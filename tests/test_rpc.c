@@ -200,6 +200,40 @@ START_TEST(streams_progress_while_another_is_awaited)
 }
 END_TEST
 
+/* One wait for many streams: whatever comes first is found, however late the others are. */
+START_TEST(many_streams_are_watched_at_once)
+{
+    enum { N_STREAMS = 3 };
+    open_both(_i);
+    struct rpc_stream *stream[N_STREAMS];
+    const uint8_t *data;
+    size_t len;
+    bool is_here;
+    for (int i = 0; i < N_STREAMS; i++)
+        stream[i] = open_stream("/test.Test/Ping", 0);
+    for (int round = 0; round < 20; round++) {
+        int value = round, late = round % N_STREAMS, n_answers = 0;
+        for (int i = 0; i < N_STREAMS; i++) {
+            if (i == late) continue;
+            CHECK_OK(rpc_stream_send(stream[i], (const uint8_t *)&value, sizeof value, in_ms(5000),
+                                     &err));
+        }
+        while (n_answers < N_STREAMS - 1) {
+            int n_before = n_answers;
+            for (int i = 0; i < N_STREAMS; i++) {
+                CHECK_OK(rpc_stream_look(stream[i], &data, &len, &is_here, &err));
+                ck_assert(!is_here || (i != late && memcmp(data, &value, sizeof value) == 0));
+                n_answers += is_here;
+            }
+            if (n_answers == n_before) ck_assert(rpc_client_wait(client, in_ms(5000)));
+        }
+    }
+    for (int i = 0; i < N_STREAMS; i++)
+        rpc_stream_close(stream[i]);
+    close_both();
+}
+END_TEST
+
 START_TEST(sends_from_many_threads_reach_their_calls)
 {
     open_both(_i);
@@ -332,6 +366,7 @@ int main(void)
     tcase_add_loop_test(tcase, second_send_does_not_need_an_answer, 0, 1);
     tcase_add_loop_test(tcase, garbage_and_long_messages_arrive_unharmed, 0, 2);
     tcase_add_loop_test(tcase, streams_progress_while_another_is_awaited, 0, 1);
+    tcase_add_loop_test(tcase, many_streams_are_watched_at_once, 0, 2);
     tcase_add_loop_test(tcase, sends_from_many_threads_reach_their_calls, 0, 2);
     tcase_add_loop_test(tcase, unknown_method_is_refused_at_once, 0, 1);
     tcase_add_loop_test(tcase, every_error_code_survives_the_wire, 0, 1);

@@ -1,0 +1,34 @@
+/* What a slice of load brought: one arm, one repetition. Plain data, owned by the main thread. */
+#pragma once
+
+#include "base/histogram.h"
+#include "client/figures.h"
+
+enum { TALLY_ERRORS_MAX = 8 };
+
+/* A sentence and how many requests ended with it. */
+struct tally_error {
+    int n;
+    char text[ERROR_TEXT_BYTES];
+};
+
+struct tally {
+    int n_done, n_failed;
+    int64_t wall_us;             /* first start to last end */
+    struct generate_summary sum; /* of the requests that were done: figures_add */
+    int n_draft;                 /* K as the coordinator used it, -1 before the first summary */
+    struct histogram first_token, request, queue;
+    /* Between two messages of a request; the same shared out among the tokens of the second, so that it is what
+     * a token takes. One message brings the tokens of a round. */
+    struct histogram message_gap, token_gap;
+    struct histogram overhead_p50, overhead_p99; /* of each request's rounds */
+    int n_errors;
+    struct tally_error errors[TALLY_ERRORS_MAX]; /* further sentences count as the last */
+};
+
+void tally_begin(struct tally *tally);
+void tally_add_summary(struct tally *tally, const struct generate_summary *summary);
+void tally_add_gap(struct tally *tally, int64_t gap_us, int n_tokens);
+void tally_add_failure(struct tally *tally, const struct error *err);
+/* Adds the errors of `from`, for a list over all slices. */
+void tally_merge_errors(struct tally *into, const struct tally *from);
