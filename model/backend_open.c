@@ -75,8 +75,9 @@ static int open_cuda(struct backend **be, const struct backend_options *options,
     if (strcmp(options->weights, "fp8") == 0) {
         cuda.weights = CUDA_WEIGHTS_FP8;
     } else if (strcmp(options->weights, "bf16") != 0) {
-        return error_set(err, ERR_ARGUMENT, "--weights %s: a GPU has bf16 and fp8",
-                         options->weights);
+        return error_set(err, ERR_ARGUMENT, "--weights %s%s: a GPU has bf16 and fp8",
+                         options->weights,
+                         options->stored == WEIGHTS_BF16 ? "" : ", as the model is stored");
     }
     return backend_cuda_open(be, &cuda, err);
 }
