@@ -310,9 +310,10 @@ int planner_choose(struct planner *p, const struct planner_sequence *seq,
 static void observe_draft(struct planner *p, const struct planner_round *round)
 {
     double us = (double)round->draft_us;
-    if (round->k == 0) return;
+    int n_drafted = round->k - round->n_ahead;
+    if (n_drafted <= 0) return;
     if (round->n_missed <= 2) {
-        time_add(&p->draft, us / round->k);
+        time_add(&p->draft, us / n_drafted);
     } else if (round->n_missed >= READ_LEAST && p->draft.n) {
         time_add(&p->read, fmax(us - round->k * p->draft.us, 0) / round->n_missed);
     } else if (round->n_missed >= READ_LEAST) {

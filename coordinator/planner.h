@@ -61,6 +61,7 @@ struct planner_ask {
 struct planner_round {
     int k, n_accepted; /* guesses that were checked and that stayed */
     int n_missed;      /* as in planner_ask, when the draft began */
+    int n_ahead;       /* of k: made while the round before was verified, not in draft_us */
     bool is_timed;     /* the step fed the last committed token and the guesses, nothing else */
     int64_t draft_us;  /* that the round waited for the draft */
     int64_t step_us;   /* of the slowest rank: compute and collectives */
