@@ -5,16 +5,16 @@
  *                   [--head-dim E] [--kernels auto]
  *
  * The KV of enough layers to fill 512 MiB is used in turn, by attention and by the reading loop alike.
- * The reading loop is the best of a plain and a prefetching one; the peak is the dot kernel on weights
+ * The reading loop is the best of bench_read.h; the peak is the dot kernel on weights
  * that stay in the cache. Each ratio is the median of at least 20 pairs of slices (bench_util.h). */
 #include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/options.h"
+#include "bench/bench_read.h"
 #include "bench/bench_util.h"
 #include "model/backend.h"
-#include "model/variants.h"
 
 enum {
     LIST_MAX = 8,
@@ -46,7 +46,7 @@ struct world {
     int32_t *blocks;
     uint16_t *q, *out;
     int n_positions, n_rows;
-    bool is_prefetching;
+    int read; /* which loop */
 };
 
 /* One layer; returns its gigabytes of KV. */
@@ -61,34 +61,12 @@ static double run_attention(void *arg)
     return 1e-9 * (double)w->layer_bytes;
 }
 
-typedef uint64_t line_u64 __attribute__((vector_size(64)));
-static volatile uint64_t sink;
-
-VARIANTS static void read_bytes(const uint8_t *data, size_t n_bytes, int ahead_bytes)
-{
-    line_u64 sums[4] = {{0}};
-    for (size_t at = 0; at + sizeof sums <= n_bytes; at += sizeof sums) {
-        for (size_t i = 0; i < 4; i++) {
-            line_u64 x;
-            if (ahead_bytes) __builtin_prefetch(data + at + 64 * i + ahead_bytes, 0, 3);
-            memcpy(&x, data + at + 64 * i, sizeof x);
-            sums[i] ^= x;
-        }
-    }
-    sums[0] ^= sums[1] ^ sums[2] ^ sums[3];
-    sink = sums[0][0] ^ sums[0][3] ^ sums[0][7];
-}
-
 static void read_member(void *arg, int member, int n_members)
 {
     const struct world *w = arg;
     size_t share = w->layer_bytes / (size_t)n_members;
     const uint8_t *data = (const uint8_t *)w->kv + (size_t)w->layer * w->layer_bytes;
-    if (w->is_prefetching) {
-        read_bytes(data + (size_t)member * share, share, 2048);
-    } else {
-        read_bytes(data + (size_t)member * share, share, 0);
-    }
+    bench_read(w->read, data + (size_t)member * share, share);
 }
 
 static double run_read(void *arg)
@@ -121,17 +99,17 @@ static double run_peak(void *arg)
     return 2e-12 * PEAK_TIMES * PEAK_ROWS * PEAK_IN * PEAK_OUT * team_size(w->team);
 }
 
+/* The best reading loop for this number of threads. */
 static void choose_read(struct world *w)
 {
     double best = 0;
-    bool is_best_prefetching = false;
-    for (int i = 0; i < 2; i++) {
-        w->is_prefetching = i;
+    int best_read = 0;
+    for (w->read = 0; w->read < BENCH_READS; w->read++) {
         double rate = bench_rate(&(struct bench_arm){run_read, w}, 4 * SLICE_US);
-        if (rate > best) is_best_prefetching = i;
+        if (rate > best) best_read = w->read;
         if (rate > best) best = rate;
     }
-    w->is_prefetching = is_best_prefetching;
+    w->read = best_read;
 }
 
 static void show(struct world *w)
