@@ -97,10 +97,11 @@ static int wait_serving(struct bench_cluster *cluster, const char *command, stru
             return 0;
         }
         if (has_ended(cluster, &status)) {
-            cluster->pid = 0;
-            return error_set(
-                err, ERR_IO, "--start: '%.200s' ended with status %d before %.160s served", command,
-                WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), server->address);
+            return error_set(/* its group may live on: bench_cluster_stop */
+                             err, ERR_IO,
+                             "--start: '%.200s' ended with status %d before %.160s served", command,
+                             WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                             server->address);
         }
         if (clock_now_us() >= end_us) {
             return error_set(err, ERR_TIMEOUT, "--start: %.160s does not serve after %d s",

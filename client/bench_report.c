@@ -96,9 +96,10 @@ static void set_speculation(double *f, const struct tally *tally)
 {
     const struct generate_counters *c = &tally->sum.counters;
     const struct figures of_sum = figures_of_many(&tally->sum, tally->n_done);
-    /* draft_us leaves out each request's first round, whose guesses are drafted like the others'. */
+    /* draft_us leaves out each request's first round, whose guesses are drafted like the others', and
+     * those that were made while the target verified. */
     double n_timed = (double)c->rounds - tally->n_done;
-    double guesses = (double)c->drafted * ratio(n_timed, (double)c->rounds);
+    double guesses = (double)c->drafted * ratio(n_timed, (double)c->rounds) - c->drafted_ahead;
     f[BENCH_DRAFTS] = c->drafted_at[0];
     f[BENCH_DRAFT_TOKENS] = c->drafted;
     f[BENCH_ACCEPTED_TOKENS] = c->accepted;

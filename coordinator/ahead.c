@@ -8,9 +8,10 @@
 
 enum {
     ARENA_BYTES = 16 << 20,
-    TRIALS = 8,        /* rounds of either kind before they are compared */
-    PROBE_ROUNDS = 64, /* one round of so many is of the kind that seems longer */
-    OUTLIER = 4        /* a time that is so much longer than the mean was somebody else's */
+    TRIALS = 8,         /* rounds of either kind before they are compared */
+    BLOCK = 4,          /* rounds of one kind in a row: they are compared with what follows them */
+    PROBE_ROUNDS = 256, /* BLOCK rounds of so many are of the kind that seems longer */
+    OUTLIER = 4         /* a time that is so much longer than the mean was somebody else's */
 };
 
 /* A running mean; the first few count in full, later ones with a weight of 1 / TRIALS. */
@@ -49,12 +50,18 @@ struct ahead {
     int n_verified, k;
     const int32_t *eos_ids;
     int n_eos;
-    bool is_working;
+    bool is_working, has_worked; /* may go on, was begun */
     int64_t start_us;
 
-    struct mean round_us[GENERATE_DRAFT_MAX + 1]
-                        [2]; /* [K][ahead]: visible drafting and verifying */
-    struct mean verify_us, token_us;
+    /* The round before: what it did ahead shortens the drafting of the next one. */
+    struct assumption last;
+    int last_k;
+    bool last_worked, last_is_plain;
+    int64_t last_verify_us;
+
+    /* [K][ahead]: a round's verifying and the drafting that was left to the round after it */
+    struct mean round_us[GENERATE_DRAFT_MAX + 1][2];
+    struct mean step_us, wire_us, token_us; /* the ranks; the rest of a wait; a token made ahead */
     uint32_t n_rounds;
 };
 
@@ -96,35 +103,44 @@ void ahead_close(struct ahead *a)
     free(a);
 }
 
+void ahead_forget(struct ahead *a)
+{
+    memset(a->round_us, 0, sizeof a->round_us);
+    a->step_us = a->wire_us = a->token_us = (struct mean){0};
+    a->last = (struct assumption){0};
+}
+
+static bool is_same(const struct assumption *a, const struct sequence *seq)
+{
+    return a->seq == seq && a->admitted_us == seq->admitted_us;
+}
+
 /* base is reached only when all guesses were accepted; they and the token behind them are then in the
  * text. */
 static bool came_true(const struct ahead *a, const struct sequence *seq)
 {
-    return a->is_predicted && a->assumed.seq == seq && a->assumed.admitted_us == seq->admitted_us &&
-           seq->n_tokens == a->draft.base && seq->tokens[seq->n_tokens - 1] == a->assumed.next;
+    return a->is_predicted && is_same(&a->assumed, seq) && seq->n_tokens == a->draft.base &&
+           seq->tokens[seq->n_tokens - 1] == a->assumed.next;
 }
 
-void ahead_take(struct ahead *a, struct sequence *seq, int k, struct draft *draft)
+void ahead_take(struct ahead *a, struct sequence *seq, struct draft *draft)
 {
-    if (came_true(a, seq) && a->draft.n > 0 && k > 0) {
+    if (came_true(a, seq) && a->draft.n > 0) {
         *draft = a->draft;
         seq->n_draft_kv = a->n_draft_kv;
-        if (draft->n > k) {
-            draft->n = k;
-            draft->is_over = false;
-        }
     }
     a->is_predicted = false;
 }
 
-/* Of the two ways the one with the shorter rounds, and now and then the other. */
+/* Of the two kinds of rounds the shorter one, and now and then some of the other. */
 static bool is_worth_it(const struct ahead *a, int k)
 {
     const struct mean *off = &a->round_us[k][0], *on = &a->round_us[k][1];
+    bool is_trial = off->n < TRIALS || on->n < TRIALS;
     if (a->mode != AHEAD_AUTO) return a->mode == AHEAD_ON;
-    if (off->n < TRIALS || on->n < TRIALS) return on->n <= off->n;
+    if (is_trial) return a->n_rounds / BLOCK % 2;
     bool is_shorter = on->value < off->value;
-    return a->n_rounds % PROBE_ROUNDS == 0 ? !is_shorter : is_shorter;
+    return a->n_rounds % PROBE_ROUNDS < BLOCK ? !is_shorter : is_shorter;
 }
 
 void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draft, int k,
@@ -134,6 +150,7 @@ void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draf
     a->n_verified = draft->n;
     a->is_predicted = false;
     a->is_working = draft->n > 0 && !draft->is_over && k > 0 && is_worth_it(a, draft->n);
+    a->has_worked = a->is_working;
     a->start_us = clock_now_us();
     if (!a->is_working) return;
     a->seq = seq;
@@ -149,8 +166,9 @@ void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draf
 /* The answer would have to wait for the token. */
 static bool is_too_late(const struct ahead *a, int64_t now_us)
 {
-    if (a->mode == AHEAD_ON || a->verify_us.n < TRIALS || a->token_us.n < TRIALS) return false;
-    return (double)(now_us - a->start_us) + a->token_us.value > a->verify_us.value;
+    if (a->mode == AHEAD_ON || a->step_us.n < TRIALS || a->token_us.n < TRIALS) return false;
+    double wait_us = a->step_us.value + a->wire_us.value;
+    return (double)(now_us - a->start_us) + a->token_us.value > wait_us;
 }
 
 /* The prediction first: the guesses follow it. Behind an end of sequence there is nothing. */
@@ -193,12 +211,27 @@ bool ahead_work(void *ahead)
     return true;
 }
 
-void ahead_end(struct ahead *a, struct sequence *seq, int64_t verify_us, int64_t draft_us)
+/* The round before is judged now that it is known what drafting it has left. */
+static void judge_last(struct ahead *a, const struct sequence *seq, const struct ahead_times *times)
+{
+    if (!a->last_is_plain || !times->is_plain || !is_same(&a->last, seq)) return;
+    if (a->last_k != a->n_verified || a->last_k == 0) return;
+    mean_add(&a->round_us[a->last_k][a->last_worked],
+             (double)(a->last_verify_us + times->draft_us));
+}
+
+void ahead_end(struct ahead *a, struct sequence *seq, const struct ahead_times *times)
 {
     if (a->is_predicted) a->n_draft_kv = seq->n_draft_kv;
-    mean_add(&a->verify_us, (double)verify_us);
-    if (a->n_verified > 0) {
-        mean_add(&a->round_us[a->n_verified][a->is_working], (double)(verify_us + draft_us));
+    judge_last(a, seq, times);
+    if (times->is_plain) mean_add(&a->step_us, (double)times->step_us);
+    if (times->is_plain && !a->has_worked) { /* otherwise the answer may have waited for a token */
+        mean_add(&a->wire_us, (double)(times->verify_us - times->step_us));
     }
+    a->last = (struct assumption){seq, seq->admitted_us, 0};
+    a->last_k = a->n_verified;
+    a->last_worked = a->has_worked;
+    a->last_is_plain = times->is_plain;
+    a->last_verify_us = times->verify_us;
     a->is_working = false;
 }

@@ -23,9 +23,13 @@ int ahead_open(struct ahead **ahead, enum ahead_mode mode, struct drafter *draft
                struct error *err);
 void ahead_close(struct ahead *ahead);
 
-/* Fills draft (n = 0, base = seq->n_tokens) with what was guessed ahead, at most k, when the text went on
- * as it was assumed; otherwise it stays empty. q lives until the ahead_begin after the next. */
-void ahead_take(struct ahead *ahead, struct sequence *seq, int k, struct draft *draft);
+/* Forgets what was measured: another group answers in other times. */
+void ahead_forget(struct ahead *ahead);
+
+/* Fills draft (n = 0, base = seq->n_tokens) with what was guessed ahead when the text went on as it was
+ * assumed; otherwise it stays empty. Nothing of it is cut off, lest the number of guesses depend on
+ * them. q lives until the ahead_begin after the next. */
+void ahead_take(struct ahead *ahead, struct sequence *seq, struct draft *draft);
 
 /* What comes behind `draft`, which is about to be verified: up to k guesses. k = 0, and a draft without
  * guesses or at its end: nothing. eos_ids live until ahead_end. */
@@ -34,6 +38,13 @@ void ahead_begin(struct ahead *ahead, struct sequence *seq, const struct draft *
 /* One token more; false: there is nothing to do, or no time for it. A struct target_meanwhile's work.
  * A draft that fails stops here and fails in its own round. */
 bool ahead_work(void *ahead);
-/* The verification has come back. verify_us: how long it took, draft_us: what the round's own drafting
- * took before it. */
-void ahead_end(struct ahead *ahead, struct sequence *seq, int64_t verify_us, int64_t draft_us);
+/* What a round that verified took. */
+struct ahead_times {
+    bool is_plain;     /* neither model read more than the round's own tokens, and nothing failed */
+    int64_t draft_us;  /* its own drafting, before the step */
+    int64_t verify_us; /* the step and the wire */
+    int64_t step_us;   /* of it, the slowest rank's */
+};
+
+/* The verification has come back. */
+void ahead_end(struct ahead *ahead, struct sequence *seq, const struct ahead_times *times);

@@ -96,6 +96,7 @@ static void adopt_planner(struct engine *e, const struct target_description *d)
                    old->n_threads == d->n_threads && strcmp(old->arithmetic, d->arithmetic) == 0 &&
                    strcmp(old->kernels, d->kernels) == 0;
     if (!is_same) e->planner = (struct planner){0};
+    if (!is_same && e->ahead) ahead_forget(e->ahead);
     e->planner_group = *d;
 }
 

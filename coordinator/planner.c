@@ -131,10 +131,11 @@ static void curve_add(struct planner_curve *c, int rows, double us)
 static void fit_rounds(const struct planner *p, double *us)
 {
     double step[PLANNER_ROWS_MAX + 1], rest[PLANNER_ROWS_MAX + 1];
+    double visible = p->visible > 0 ? p->visible : 1;
     curve_fit(&p->step, step);
     curve_fit(&p->rest, rest);
     for (int k = 0; k <= GENERATE_DRAFT_MAX; k++) {
-        us[k] = k * p->draft.us + step[k + 1] + rest[k + 1];
+        us[k] = k * p->draft.us * visible + step[k + 1] + rest[k + 1];
     }
 }
 
@@ -288,8 +289,13 @@ static int plan(struct planner *p, const struct planner_sequence *seq,
     if (k >= 0) return k;
     look_ahead(p, seq, ask, &o);
     k = probe_k(p, most_k(p, ask->k_max), &o, &price_us);
-    if (k == o.best || price_us > p->credit_us) return o.best;
+    if (k == o.best) return k;
+    if (price_us > p->credit_us) {
+        p->wanted_us = price_us; /* is saved for */
+        return o.best;
+    }
     if (price_us > 0) p->credit_us -= price_us;
+    p->wanted_us = 0;
     return k;
 }
 
@@ -305,11 +311,22 @@ int planner_choose(struct planner *p, const struct planner_sequence *seq,
 
 /* ---- learning ---- */
 
+/* Guesses that were made while the round before was verified cost nothing now. */
+static void observe_visible(struct planner *p, const struct planner_round *round)
+{
+    double all_us = round->k * p->draft.us;
+    if (all_us <= 0) return;
+    double share = clamp(round->n_ahead ? (double)round->draft_us / all_us : 1, 0, 1);
+    if (p->visible <= 0) p->visible = 1;
+    p->visible = fmax(p->visible + (share - p->visible) / MEMORY_TIMES, 0.01);
+}
+
 /* The draft's time is guesses, or guesses and a long text that it read before them. What lies between is
  * neither: a few tokens more cost a batch, not so many times one. */
 static void observe_draft(struct planner *p, const struct planner_round *round)
 {
     double us = (double)round->draft_us;
+    if (round->k > 0 && round->n_missed <= 2) observe_visible(p, round);
     int n_drafted = round->k - round->n_ahead;
     if (n_drafted <= 0) return;
     if (round->n_missed <= 2) {
@@ -338,7 +355,8 @@ static void observe_times(struct planner *p, const struct planner_round *round)
     curve_add(&p->rest, rows, (double)(round->round_us - round->draft_us - round->step_us));
     double us[GENERATE_DRAFT_MAX + 1];
     fit_rounds(p, us);
-    p->credit_us = fmin(p->credit_us + probe_ratio * us[round->k], CREDIT_ROUNDS * us[0]);
+    double most = fmax(CREDIT_ROUNDS * us[0], p->wanted_us);
+    p->credit_us = fmin(p->credit_us + probe_ratio * us[round->k], most);
 }
 
 static void observe_heuristic(struct planner_sequence *seq, const struct planner_round *round)

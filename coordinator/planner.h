@@ -35,9 +35,10 @@ struct planner_counts {
 struct planner {
     uint64_t n_rounds;               /* whose times were taken */
     struct planner_time draft, read; /* a guess; a token that the draft reads */
+    double visible; /* share of the guesses' time that rounds wait for; 0 = not known */
     struct planner_curve step, rest; /* t_v; the round without draft and step */
     struct planner_counts counts;
-    double credit_us;                           /* what probes may spend */
+    double credit_us, wanted_us; /* what probes may spend; the price of one that was too dear */
     uint64_t measured_at[PLANNER_ROWS_MAX + 1]; /* n_rounds when so many rows were last timed */
     double first_read_us; /* the first prompt, until a guess's time is known */
     int n_first_read, n_first_drafted;

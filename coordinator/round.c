@@ -67,13 +67,13 @@ static int draft_part(const struct round_tools *tools, struct part *part, const 
     if (k == 0) return 0;
     int64_t start_us = clock_now_us();
     int n_eos = seq->job->generate.ignore_eos ? 0 : target->n_eos;
-    ahead_take(tools->ahead, seq, k, &part->draft);
+    ahead_take(tools->ahead, seq, &part->draft);
     part->n_ahead = part->draft.n;
     int rc = drafter_propose(tools->drafter, seq, k, target->eos_ids, n_eos, tools->arena,
                              &part->draft, err);
     part->draft_us = clock_now_us() - start_us;
     if (rc != ERR_EXHAUSTED && rc != ERR_UNAVAILABLE) return rc;
-    part->draft.n = 0; /* the sequence goes on plainly */
+    part->draft.n = part->n_ahead = 0; /* the sequence goes on plainly */
     seq->speculation_off =
         rc == ERR_EXHAUSTED ? "the draft's KV cache was full" : "the draft's device was lost";
     if (rc == ERR_UNAVAILABLE) {
@@ -123,6 +123,12 @@ static int list_wants(struct part *part, int lane, const struct step_lane *step_
         };
     }
     return part->draft.n + 1;
+}
+
+/* The step feeds the last committed token and the guesses, nothing else. */
+static bool is_plain(const struct part *part, const struct step_lane *lane)
+{
+    return lane->n_tokens == part->draft.n + 1;
 }
 
 static void count(struct sequence *seq, const struct part *part, int n_accepted)
@@ -208,7 +214,7 @@ static void teach(const struct round_tools *tools, const struct part *part,
         .n_accepted = n_accepted,
         .n_missed = part->n_missed,
         .n_ahead = part->n_ahead,
-        .is_timed = lane->n_tokens == part->draft.n + 1,
+        .is_timed = is_plain(part, lane),
         .draft_us = part->draft_us,
         .step_us = cost->compute_us + cost->collective_us,
         .round_us = round_us,
@@ -305,7 +311,15 @@ static int verify_round(const struct round_tools *tools, struct plan *plan,
     if (is_ahead) begin_ahead(tools, part);
     int rc = target_verify(tools->target, plan->lanes, plan->n_lanes, plan->wants, plan->n_wants,
                            is_ahead ? &meanwhile : NULL, tools->arena, *rows, cost, err);
-    if (is_ahead) ahead_end(tools->ahead, part->seq, cost->total_us, part->draft_us);
+    if (is_ahead) {
+        const struct ahead_times times = {
+            .is_plain = !rc && is_plain(part, &plan->lanes[0]) && part->n_missed <= 2,
+            .draft_us = part->draft_us,
+            .verify_us = cost->total_us,
+            .step_us = cost->compute_us + cost->collective_us,
+        };
+        ahead_end(tools->ahead, part->seq, &times);
+    }
     return rc;
 }
 
