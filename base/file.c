@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 enum { PATH_BYTES = 4096 };
 
 static int open_regular(const char *path, int *fd, struct stat *st, struct error *err)
@@ -159,11 +161,12 @@ static int write_all(int fd, const char *data, size_t len)
 int file_replace(const char *path, const char *data, size_t len, struct error *err)
 {
     char partial[PATH_BYTES];
-    int n = snprintf(partial, sizeof partial, "%s.%ld.partial", path, (long)getpid());
+    int n = snprintf(partial, sizeof partial, "%s.%ld-%llx.partial", path, (long)getpid(),
+                     (unsigned long long)clock_now_ns()); /* in two containers pids may be equal */
     if (n >= (int)sizeof partial) {
         return error_set(err, ERR_ARGUMENT, "the path %.100s... is too long", path);
     }
-    int rc = 0, fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    int rc = 0, fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return error_set(err, ERR_IO, "cannot write %s: %s", path, strerror(errno));
     if (write_all(fd, data, len)) {
         rc = error_set(err, ERR_IO, "cannot write %s: %s", path, strerror(errno));

@@ -8,6 +8,8 @@
 
 #include "base/options.h"
 
+enum { SPARE_LEAST = 5 }; /* cores of a machine that can spare one */
+
 static int at_least_one(int n)
 {
     return n > 0 ? n : 1;
@@ -17,7 +19,8 @@ static int most_threads(const struct topology *topology, const struct placement_
 {
     int n = topology_cores(topology);
     if (topology->quota_cpus && topology->quota_cpus < n) n = topology->quota_cpus;
-    n = at_least_one((n - wish->has_coordinator) / at_least_one(wish->n_sharing));
+    if (wish->has_coordinator && n >= SPARE_LEAST) n--;
+    n = at_least_one(n / at_least_one(wish->n_sharing));
     return n < PLACEMENT_THREADS_MAX ? n : PLACEMENT_THREADS_MAX;
 }
 
@@ -67,7 +70,8 @@ static void pin_cores(struct placement *placement, const struct topology *topolo
 {
     int cores[TOPOLOGY_CPUS_MAX];
     int n = list_cores(topology, cores), first = wish->sharing * placement->n_threads;
-    if (placement->n_threads * at_least_one(wish->n_sharing) > n) return; /* not a core for each */
+    /* Fewer cores than threads, or so many that another group could choose the same ones. */
+    if (placement->n_threads * at_least_one(wish->n_sharing) != n) return;
     placement->is_pinned = true;
     memcpy(placement->cpus, cores + first, (size_t)placement->n_threads * sizeof *cores);
 }
@@ -79,10 +83,12 @@ int placement_choose(struct placement *placement, const struct topology *topolog
     *placement = (struct placement){.n_threads = wish->n_threads};
     if (!placement->n_threads) placement->n_threads = most_threads(topology, wish);
     if (wish->pin == PIN_LIST) {
-        if (!wish->n_threads) placement->n_threads = at_least_one(wish->n_cpus);
-        TRY(check_list(topology, wish, placement->n_threads, err));
+        int n_sharing = at_least_one(wish->n_sharing), n_own = wish->n_cpus / n_sharing;
+        if (!wish->n_threads) placement->n_threads = at_least_one(n_own);
+        TRY(check_list(topology, wish, placement->n_threads * n_sharing, err));
         placement->is_pinned = true;
-        memcpy(placement->cpus, wish->cpus, (size_t)placement->n_threads * sizeof *wish->cpus);
+        memcpy(placement->cpus, wish->cpus + wish->sharing * placement->n_threads,
+               (size_t)placement->n_threads * sizeof *wish->cpus);
     } else if (wish->pin == PIN_AUTO && wish->is_safe && !topology->quota_cpus) {
         pin_cores(placement, topology, wish);
     }

@@ -15,12 +15,12 @@ struct placement_wish {
     int n_threads; /* 0: as many as make sense */
     enum placement_pin pin;
     int n_cpus;                          /* of PIN_LIST */
-    int32_t cpus[PLACEMENT_THREADS_MAX]; /* the first n_threads are used */
+    int32_t cpus[PLACEMENT_THREADS_MAX]; /* n_threads for each of the n_sharing, in their order */
     /* Processes of the group that may run on the very same CPUs, and which of them this is: 0 of 1
      * when it has its CPUs for itself. */
     int n_sharing, sharing;
     bool is_safe; /* to pin: every process of the group here is known, none overlaps in part */
-    bool has_coordinator; /* which drafts on these CPUs too: one core is left to it */
+    bool has_coordinator; /* which drafts on these CPUs too */
 };
 
 /* What a process tells the others of its group. */
@@ -35,11 +35,12 @@ struct placement {
     int cpus[PLACEMENT_THREADS_MAX]; /* thread i runs on cpus[i], where is_pinned */
 };
 
-/* Threads: the physical cores, at most the quota, less one for a coordinator, shared out among the
- * processes; at least 1. More threads than cores are never chosen: a fork-join on a contended core
+/* Threads: the physical cores, at most the quota, less one for a coordinator where there are more
+ * than four (it drafts while the ranks wait, so of few cores none is kept for it), shared out among
+ * the processes; at least 1. More threads than cores are never chosen: a fork-join on a contended core
  * costs milliseconds.
- * Pinning by itself (PIN_AUTO): each thread gets a core of its own where there are enough and nobody
- * else can choose the same ones. A lone process is not pinned: two such, or its coordinator, would
+ * Pinning by itself (PIN_AUTO): each thread gets a core of its own where the group's threads are as many
+ * as the cores: nobody else can then choose cores that are free. A lone process is not pinned: two such, or its coordinator, would
  * choose the same cores. Nor is one under a quota, whose cores are anybody's.
  * Errors: ERR_ARGUMENT a list with too few CPUs, with one twice or with one this process may not use. */
 int placement_choose(struct placement *placement, const struct topology *topology,

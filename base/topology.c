@@ -149,7 +149,11 @@ void topology_read(struct topology *topology)
     cpu_set_t set;
     *topology = (struct topology){.quota_cpus = read_quota(), .host = host_number()};
     CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set)) CPU_SET(0, &set);
+    if (sched_getaffinity(0, sizeof set, &set)) { /* a machine with more CPUs than a set holds */
+        long n_online = sysconf(_SC_NPROCESSORS_ONLN);
+        for (long cpu = 0; cpu < (n_online > 0 ? n_online : 1) && cpu < CPU_SETSIZE; cpu++)
+            CPU_SET((size_t)cpu, &set);
+    }
     for (int cpu = 0; cpu < CPU_SETSIZE && topology->n_cpus < TOPOLOGY_CPUS_MAX; cpu++) {
         if (!CPU_ISSET((size_t)cpu, &set)) continue;
         topology->cpus[topology->n_cpus++] = (struct topology_cpu){cpu, core_of(cpu)};

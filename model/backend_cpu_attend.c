@@ -60,7 +60,7 @@ static void scratch_share(struct attend_scratch *s, float *floats)
 /* A partition as `queries` .. + n_queries of a tile see it. */
 struct span {
     const int32_t *blocks; /* of the partition; n_after more blocks of the tile follow */
-    int n, n_after;        /* positions */
+    int n, n_after;        /* positions, blocks */
     int kv_head;
     int first_query, n_queries;
 };
@@ -307,13 +307,16 @@ static int count_tiles(const struct attend_job *job)
     return n;
 }
 
-/* Tiles are as large as they can be while every member has its equal share of them. */
+/* Tiles are as large as they can be while every member has its equal share of them. The heads of a
+ * group are parted only where members would have nothing to do: each part reads the whole KV. */
 static void choose_tiles(struct attend_job *job, int n_members)
 {
+    int group = job->shape->n_heads / job->shape->n_kv_heads;
     job->n_queries = CPU_QUERIES;
     for (; job->n_queries > 1; job->n_queries /= 2) {
         int n = count_tiles(job);
         if (n % n_members == 0 || n >= ITEMS_PER_MEMBER * n_members) return;
+        if (job->n_queries / 2 < group && n >= n_members) return;
     }
 }
 

@@ -3,6 +3,7 @@
  * open, so that a model with a hole is refused before anything is computed. */
 #include "model/checkpoint.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -272,6 +273,7 @@ static float load_element(const uint8_t *at, enum dtype dtype)
 void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out)
 {
     uint64_t first = element_index(weight, row, col);
+    assert(!weight->scales); /* packed: weight_read_groups */
     if (!weight->data) {
         synthetic_read_bf16(weight, first, (size_t)n, out);
         return;

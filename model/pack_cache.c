@@ -251,6 +251,11 @@ void pack_cache_let_go(struct pack_cache *cache)
     file_advise(&cache->view, FILE_DROP);
 }
 
+int pack_cache_count(const struct pack_cache *cache)
+{
+    return cache->new.n_entries;
+}
+
 bool pack_cache_holds(const struct pack_cache *cache, const void *data)
 {
     const uint8_t *at = data, *begin = cache->view.data;

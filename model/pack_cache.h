@@ -62,6 +62,8 @@ void pack_cache_commit(struct pack_cache *cache);
 bool pack_cache_wants_copies(const struct pack_cache *cache);
 void pack_cache_let_go(struct pack_cache *cache);
 
+/* Matrices that were found or added so far. */
+int pack_cache_count(const struct pack_cache *cache);
 bool pack_cache_holds(const struct pack_cache *cache, const void *data);
 const struct pack_cache_report *pack_cache_report(const struct pack_cache *cache);
 const char *pack_cache_path(const struct pack_cache *cache);

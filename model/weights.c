@@ -214,22 +214,27 @@ static int auto_folder(char *out, size_t out_bytes, const struct checkpoint *ck,
 /* The shard's numbers decide which rows and columns are packed. */
 static int open_cache(struct loader *ld)
 {
-    char folder[FOLDER_BYTES], text[SHARD_TEXT_BYTES];
+    char own[FOLDER_BYTES], text[SHARD_TEXT_BYTES];
+    const char *folder = ld->be->pack_folder;
     const struct shard *sh = ld->shard;
     int rc = 0;
     if (!ld->be->pack_folder) return 0;
-    if (strcmp(ld->be->pack_folder, "auto") == 0) {
-        TRY(auto_folder(folder, sizeof folder, ld->ck, ld->err));
-    } else {
-        snprintf(folder, sizeof folder, "%s", ld->be->pack_folder);
+    if (strcmp(folder, "auto") == 0) {
+        TRY(auto_folder(own, sizeof own, ld->ck, ld->err));
+        folder = own;
     }
     int len = snprintf(text, sizeof text, "%d %d %d %d %d %d %d %d %d %d %d %d %d", sh->n_slices,
                        sh->first_slice, sh->n_local, sh->first_head, sh->n_heads, sh->first_kv_head,
                        sh->n_kv_heads, sh->first_ffn, sh->ffn_dim, sh->slice_head_cols,
                        sh->slice_ffn, sh->n_vocab, sh->vocab_slice);
+    uint64_t shard_digest = XXH3_64bits(text, (size_t)len);
+    if (ld->head_ids) {
+        shard_digest = XXH3_64bits_withSeed(
+            ld->head_ids, (size_t)sh->n_vocab * sizeof *ld->head_ids, shard_digest);
+    }
     const struct pack_cache_key key = {.fingerprint = checkpoint_fingerprint(ld->ck),
                                        .stamp = checkpoint_stamp(ld->ck),
-                                       .shard = XXH3_64bits(text, (size_t)len),
+                                       .shard = shard_digest,
                                        .arithmetic = ld->be->ops->arithmetic,
                                        .rank = sh->rank,
                                        .n_ranks = sh->n_ranks};

@@ -29,13 +29,15 @@ static const struct {
     {8, 1, 0, {.n_sharing = 1}, 8, "off"},
     {8, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 7, "off"},
     {1, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 1, "off"},
-    {2, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 1, "off"},
+    {2, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 2, "off"},
+    {4, 1, 0, {.n_sharing = 2, .has_coordinator = true}, 2, "off"},
+    {5, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 4, "off"},
     /* threads of a core do not count */
     {4, 2, 0, {.n_sharing = 1}, 4, "off"},
     /* ranks share out the cores; with too few each still has one thread */
     {8, 1, 0, {.n_sharing = 2, .sharing = 1, .is_safe = true}, 4, "4,5,6,7"},
     {8, 2, 0, {.n_sharing = 4, .sharing = 3, .is_safe = true}, 2, "6,7"},
-    {8, 1, 0, {.n_sharing = 2, .sharing = 1, .is_safe = true, .has_coordinator = true}, 3, "3,4,5"},
+    {8, 1, 0, {.n_sharing = 2, .sharing = 1, .is_safe = true, .has_coordinator = true}, 3, "off"},
     {2, 1, 0, {.n_sharing = 2, .sharing = 1, .is_safe = true, .has_coordinator = true}, 1, "1"},
     {2, 1, 0, {.n_sharing = 4, .sharing = 1, .is_safe = true}, 1, "off"},
     /* a quota limits, and whoever has one is not pinned */
@@ -48,6 +50,12 @@ static const struct {
     {4, 1, 0, {.n_threads = 3, .n_sharing = 2, .sharing = 1, .is_safe = true}, 3, "off"},
     {8, 1, 0, {.n_sharing = 2, .is_safe = true, .pin = PIN_OFF}, 4, "off"},
     {8, 1, 0, {.n_sharing = 1, .pin = PIN_LIST, .n_cpus = 2, .cpus = {5, 3}}, 2, "5,3"},
+    {8,
+     1,
+     0,
+     {.n_sharing = 2, .sharing = 1, .pin = PIN_LIST, .n_cpus = 4, .cpus = {5, 3, 1, 0}},
+     2,
+     "1,0"},
     {8, 1, 2, {.n_threads = 1, .pin = PIN_LIST, .n_cpus = 2, .cpus = {5, 3}}, 1, "5"},
     /* CPUs that were given to this rank alone */
     {2, 1, 0, {.n_sharing = 1, .is_safe = true}, 2, "0,1"},

@@ -44,10 +44,10 @@ def text(world):
 
 
 class Threads(FaultTest):
-    def test_lone_rank_leaves_a_core_to_its_coordinator_and_is_not_pinned(self):
+    def test_lone_rank_takes_the_cores_and_is_not_pinned(self):
         with World(draft=None) as world:
             line = ready(world)[0]
-            self.assertLessEqual(int(line["threads"]), max(1, len(CPUS) - 1))
+            self.assertLessEqual(int(line["threads"]), len(CPUS) - (len(CPUS) > 4))
             self.assertEqual(line["pin"], "off")
             for name, cpus in threads(world.workers.pid):
                 self.assertEqual(cpus, threads(os.getpid())[0][1], name)
@@ -106,6 +106,20 @@ class PackedWeights(FaultTest):
         self.assertEqual(texts[0], texts[1])
         self.assertEqual(texts[0], texts[2])
         self.assertEqual(len(os.listdir(os.path.join(self.folder, "packed"))), 2)
+
+    def test_models_stored_in_integers_are_kept_too(self):
+        model = os.path.join(self.folder, "int4")
+        status, output = run(program("outrider"), "export", "--quiet", "--weights", "int4", TARGET,
+                             model, timeout=60)
+        self.assertEqual(status, 0, output)
+        texts = []
+        for state in ("written", "hit"):
+            with World(n_ranks=2, target=model, worker_flags=("--pack-cache", "auto")) as world:
+                self.assertEqual([line["pack_cache"] for line in ready(world)], [state] * 2)
+                self.assertEqual(ready(world)[0]["arithmetic"], "cpu-int4")
+                texts.append(text(world))
+                self.check_logs(world)
+        self.assertEqual(texts[0], texts[1])
 
     def test_broken_file_is_told_and_replaced(self):
         flags = ("--pack-cache", self.folder)
