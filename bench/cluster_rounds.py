@@ -39,7 +39,7 @@ def numbers(text, kind):
 
 
 def generate(cluster, prompt, k, temperature, tokens, seed):
-    done = cluster.outrider("generate", prompt, "-n", str(tokens), "-K", str(k), "--temperature",
+    done = cluster.outrider("generate", prompt, "-n", str(tokens), *(("-K", str(k)) if k >= 0 else ()), "--temperature",
                             str(temperature), "--rule", "rejection" if temperature else "greedy",
                             "--seed", str(seed), "--ignore-eos", "--json", timeout=300)
     if done.returncode:

@@ -2,8 +2,8 @@
 """Decoding beside another engine on the same weights, request by request in turn.
 
     bench/compare_engines.py BUILD --target FOLDER [--draft FOLDER] [-K N] [--ranks 1] [--threads 2]
-                             [--weights bf16] [--tokens 64] [--pairs 20]
-                             --other NAME:PATTERN:COMMAND [--other ...]
+                             [--draft-threads 1] [--draft-ahead auto] [--weights bf16] [--tokens 64] [--pairs 20]
+                             --other NAME::PATTERN::COMMAND [--other ...]
 
 The other engine is a command that decodes about as many tokens with as many threads and prints a line
 that PATTERN (a regular expression; its first group) finds the tokens per second in. It is started anew
@@ -34,10 +34,12 @@ def parse():
     parser.add_argument("-K", type=int, default=0, dest="k", help="-1: as the coordinator plans it")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--draft-threads", type=int, default=1)
+    parser.add_argument("--draft-ahead", default="auto")
     parser.add_argument("--weights", default="bf16")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--other", action="append", required=True, metavar="NAME:PATTERN:COMMAND")
+    parser.add_argument("--other", action="append", required=True, metavar="NAME::PATTERN::COMMAND")
     return parser.parse_args()
 
 
@@ -54,10 +56,11 @@ def other_rate(pattern, command):
 def main():
     args = parse()
     weights = ["--weights", args.weights] if args.weights != "bf16" else []
-    others = [other.split(":", 2) for other in args.other]
+    others = [other.split("::", 2) for other in args.other]
     with Cluster(args.build, n_ranks=args.ranks, target=args.target, draft=args.draft,
                  worker_flags=["--threads", str(args.threads), *weights],
-                 coordinator_flags=weights) as cluster:
+                 coordinator_flags=["--threads", str(args.draft_threads), *weights,
+                                    "--draft-ahead", args.draft_ahead]) as cluster:
         ours, theirs = [], {name: [] for name, _, _ in others}
         answer = None
         for pair in range(args.pairs + 1):

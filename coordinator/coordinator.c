@@ -11,7 +11,12 @@
 #include "coordinator/engine.h"
 #include "coordinator/traffic.h"
 
-enum { CONTROL_QUEUE = 64, CLOSE_GRACE_MS = 300, PIN_TEXT_BYTES = 256 };
+enum {
+    CONTROL_QUEUE = 64,
+    CLOSE_GRACE_MS = 300,
+    PIN_TEXT_BYTES = 256,
+    DRAFT_THREAD_BYTES = 64 << 20
+};
 
 struct coordinator {
     struct coordinator_options options;
@@ -113,21 +118,49 @@ out:
     return rc;
 }
 
-/* One thread unless told otherwise: the cores are the target's. */
+/* Weights that a guess reads, as bf16. */
+static double draft_bytes(const struct model_config *cfg)
+{
+    double dim = cfg->dim, heads = (double)cfg->n_heads * cfg->head_dim;
+    double kv = 2.0 * cfg->n_kv_heads * cfg->head_dim;
+    double layer = dim * (2 * heads + kv) + 3 * dim * cfg->ffn_dim;
+    return 2 * (cfg->n_layers * layer + dim * cfg->vocab_size);
+}
+
+/* While it drafts the ranks wait, so their cores are free; but waking a thread costs more than a small
+ * draft's share of work: one thread for every DRAFT_THREAD_BYTES, at most the cores. */
+static int draft_threads(const struct coordinator *c, int *n, struct error *err)
+{
+    struct checkpoint *ck = NULL;
+    int rc = 0, n_cores = topology_cores(&c->topology);
+    *n = 1;
+    if (strcmp(c->options.draft, "none") == 0) return 0;
+    TRY(checkpoint_open(&ck, c->options.draft, err));
+    double wanted = draft_bytes(checkpoint_config(ck)) / DRAFT_THREAD_BYTES;
+    *n = wanted < 1 ? 1 : wanted > n_cores ? n_cores : (int)wanted;
+out:
+    checkpoint_close(ck);
+    return rc;
+}
+
 static int place_drafter(struct coordinator *c, struct error *err)
 {
     struct backend_options *backend = &c->options.backend;
     struct placement_wish wish = c->options.place;
-    wish.n_threads = backend->n_threads;
-    if (wish.pin == PIN_LIST && backend->auto_threads)
-        wish.n_threads = 0; /* as many as are listed */
-    wish.n_sharing = 1;
+    int rc = 0;
     topology_read(&c->topology);
-    int rc = placement_choose(&c->placement, &c->topology, &wish, err);
-    if (rc) return rc;
+    wish.n_sharing = 1;
+    wish.n_threads = backend->n_threads;
+    if (backend->auto_threads && wish.pin == PIN_LIST) {
+        wish.n_threads = 0; /* as many as are listed */
+    } else if (backend->auto_threads) {
+        TRY(draft_threads(c, &wish.n_threads, err));
+    }
+    TRY(placement_choose(&c->placement, &c->topology, &wish, err));
     backend->n_threads = c->placement.n_threads;
     backend->cpus = c->placement.is_pinned ? c->placement.cpus : NULL;
-    return 0;
+out:
+    return rc;
 }
 
 static int open_drafter(struct coordinator *c, struct error *err)

@@ -1,4 +1,4 @@
-/* ctest: labels=quick,threads libs=model timeout=300 */
+/* ctest: labels=full libs=model timeout=300 */
 /* The arithmetics cpu-int8 and cpu-int4 keep the promise of cpu-bf16 (test_forward.c): equal bits however
  * tokens are fed, on any number of ranks and threads, by any variant. And they stay near cpu-bf16 on
  * text that the tales model knows: by how much is stated here. */
