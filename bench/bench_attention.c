@@ -22,7 +22,7 @@ enum {
     PEAK_ROWS = 7,
     PEAK_IN = 256,
     PEAK_OUT = 64,
-    PEAK_TIMES = 200
+    PEAK_TIMES = 40
 };
 
 static const size_t pool_bytes = (size_t)512 << 20;

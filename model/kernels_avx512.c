@@ -5,6 +5,7 @@
 #ifdef OUTRIDER_X86
 
 #include <immintrin.h>
+#include <math.h>
 
 enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 #define VEC_BYTES      64
@@ -139,6 +140,36 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_d
             _mm512_storeu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j, acc[i][j]);
         }
     }
+}
+
+/* num_exp in 16 lanes, with its very steps: scaling by a power of two is exact, once as well as twice. */
+#define OWN_EXP
+INLINE_ALWAYS __m512 own_exp(__m512 x)
+{
+    __mmask16 fits = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.33f), _CMP_GE_OQ) &
+                     _mm512_cmp_ps_mask(x, _mm512_set1_ps(88.72f), _CMP_LE_OQ);
+    __m512 safe = _mm512_maskz_mov_ps(fits, x), magic = _mm512_set1_ps(12582912.0f);
+    __m512 n = (safe * _mm512_set1_ps(1.44269504088896341f) + magic) - magic;
+    __m512 r = safe - n * _mm512_set1_ps(0.693359375f);
+    r = r - n * _mm512_set1_ps(-2.12194440e-4f);
+    __m512 y = r * _mm512_set1_ps(1.9875691500e-4f) + _mm512_set1_ps(1.3981999507e-3f);
+    y = y * r + _mm512_set1_ps(8.3334519073e-3f);
+    y = y * r + _mm512_set1_ps(4.1665795894e-2f);
+    y = y * r + _mm512_set1_ps(1.6666665459e-1f);
+    y = y * r + _mm512_set1_ps(5.0000001201e-1f);
+    y = y * (r * r) + r + _mm512_set1_ps(1.0f);
+    y = _mm512_scalef_ps(y, n);
+    /* Outside: 0 below, infinity above, NaN stays. */
+    __m512 rest = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
+    rest = _mm512_mask_mov_ps(rest, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ),
+                              _mm512_set1_ps(INFINITY));
+    return _mm512_mask_mov_ps(rest, fits, y);
+}
+
+/* Rounded as num_float_to_bf16 does. x is no denormal number, which this would flush. */
+INLINE_ALWAYS void own_store_bf16(uint16_t *h, __m512 x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)h, (__m256i)_mm512_cvtneps_pbh(x));
 }
 
 static unsigned dots_begin(void)

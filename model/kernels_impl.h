@@ -242,6 +242,15 @@ static inline vec_f vec_select(vec_i mask, vec_f yes, vec_f no)
     return (vec_f)((mask & (vec_i)yes) | (~mask & (vec_i)no));
 }
 
+#ifdef OWN_EXP
+
+static inline vec_f vec_exp(vec_f x)
+{
+    return (vec_f)own_exp((__m512)x);
+}
+
+#else
+
 /* Lane by lane num_exp. */
 static inline vec_f vec_exp(vec_f x)
 {
@@ -264,6 +273,8 @@ static inline vec_f vec_exp(vec_f x)
     return vec_select(fits, y, rest);
 }
 
+#endif
+
 /* Lane by lane num_float_to_bf16. */
 static inline void vec_store_bf16(uint16_t *h, vec_f x)
 {
@@ -273,6 +284,16 @@ static inline void vec_store_bf16(uint16_t *h, vec_f x)
     vec_u quiet = bits >> 16 | 0x40u;
     vec_h v = __builtin_convertvector((nan & quiet) | (~nan & rounded), vec_h);
     memcpy(h, &v, sizeof v);
+}
+
+/* The same for what vec_exp gives: no denormal numbers. */
+static inline void vec_store_exp(uint16_t *h, vec_f x)
+{
+#ifdef OWN_EXP
+    own_store_bf16(h, (__m512)x);
+#else
+    vec_store_bf16(h, x);
+#endif
 }
 
 /* The fixed tree: lane i + lane i + 8, then + 4, + 2, + 1. */
@@ -342,7 +363,7 @@ static float exp_sum(const float *s, float scale, float max, int n, uint16_t *p)
             vec_f x = vec_load(s + i + v * VEC_LANES) * scale;
             vec_i none = x == -INFINITY; /* also when max is -inf and the difference NaN */
             vec_f e = (vec_f)((vec_i)vec_exp(x - max) & ~none);
-            vec_store_bf16(p + i + v * VEC_LANES, e);
+            vec_store_exp(p + i + v * VEC_LANES, e);
             sums[v] += e;
         }
     }
