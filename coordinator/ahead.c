@@ -186,14 +186,6 @@ static int work_once(struct ahead *a, struct error *err)
     return rc;
 }
 
-static bool is_one_of(const int32_t *ids, int n, int32_t id)
-{
-    for (int i = 0; i < n; i++) {
-        if (ids[i] == id) return true;
-    }
-    return false;
-}
-
 bool ahead_work(void *ahead)
 {
     struct ahead *a = ahead;
@@ -202,7 +194,7 @@ bool ahead_work(void *ahead)
     if (!a->is_working || a->draft.n == a->k || a->draft.is_over || is_too_late(a, now_us)) {
         return false;
     }
-    if (a->is_predicted && is_one_of(a->eos_ids, a->n_eos, a->assumed.next)) return false;
+    if (a->is_predicted && drafter_ends_text(a->eos_ids, a->n_eos, a->assumed.next)) return false;
     if (work_once(a, &err)) {
         a->is_working = a->is_predicted = false;
         return false;

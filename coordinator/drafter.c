@@ -188,10 +188,10 @@ out:
     return rc;
 }
 
-static bool is_one_of(const int32_t *ids, int n, int32_t id)
+bool drafter_ends_text(const int32_t *eos_ids, int n_eos, int32_t id)
 {
-    for (int i = 0; i < n; i++) {
-        if (ids[i] == id) return true;
+    for (int i = 0; i < n_eos; i++) {
+        if (eos_ids[i] == id) return true;
     }
     return false;
 }
@@ -217,7 +217,7 @@ int drafter_propose(struct drafter *d, struct sequence *seq, int k, const int32_
         draft->tokens[draft->n++] = guess;
         seq->tokens[position] = guess; /* past the committed ones: room for the next feed */
         /* A guess that was looked at is sent: docs/design.md section 5. */
-        draft->is_over = is_one_of(eos_ids, n_eos, guess) || chance < seq->threshold;
+        draft->is_over = drafter_ends_text(eos_ids, n_eos, guess) || chance < seq->threshold;
     }
 out:
     return rc;

@@ -48,6 +48,9 @@ struct draft {
 int drafter_propose(struct drafter *drafter, struct sequence *seq, int k, const int32_t *eos_ids,
                     int n_eos, struct arena *arena, struct draft *draft, struct error *err);
 
+/* Nothing is guessed behind an end of sequence. */
+bool drafter_ends_text(const int32_t *eos_ids, int n_eos, int32_t id);
+
 /* The token that the target is likeliest to add behind seq->tokens[0..position): the draft's best, under
  * `coupled` with the shared noise. No coin is spent. Errors: as drafter_propose. */
 int drafter_predict(struct drafter *drafter, struct sequence *seq, int position,

@@ -3,48 +3,24 @@
 #include <stdio.h>
 
 #include "coordinator/ahead.h"
-#include "tests/check_util.h"
+#include "tests/drafter_world.h"
 
-#define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
+enum { N_ROUNDS = 1024 };
 
-enum { CAPACITY = 256, K = 4, N_ROUNDS = 1024 };
-
-static const int32_t prompt[] = {2174, 708, 262, 515, 434, 311, 262, 486, 391, 342, 729, 2240, 15};
-enum { N_PROMPT = sizeof prompt / sizeof *prompt };
-
-struct bench {
-    struct tokenizer *tok;
-    struct drafter *drafter;
-    struct ahead *ahead;
-    struct sequence seq;
-    struct arena arena;
-};
-
-static void setup(struct bench *b, enum ahead_mode mode)
+/* The draft's world with what drafts ahead in it. */
+static struct ahead *open_ahead(struct bench *b, enum ahead_mode mode)
 {
     struct error err;
-    const struct drafter_options options = {
-        .model = DRAFT,
-        .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
-        .support = 64,
-        .kv_tokens = CAPACITY};
-    CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
-    CHECK_OK(drafter_open(&b->drafter, &options, b->tok, &err));
-    CHECK_OK(ahead_open(&b->ahead, mode, b->drafter, &err));
-    CHECK_OK(sequence_open(&b->seq, 0, CAPACITY, 1, drafter_pool(b->drafter)->n_blocks, &err));
-    CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
-    b->seq.rule = RULE_GREEDY;
-    memcpy(b->seq.tokens, prompt, sizeof prompt);
-    b->seq.n_tokens = b->seq.n_prompt = N_PROMPT;
+    struct ahead *ahead;
+    setup(b, RULE_GREEDY, 0);
+    CHECK_OK(ahead_open(&ahead, mode, b->drafter, &err));
+    return ahead;
 }
 
-static void teardown(struct bench *b)
+static void close_ahead(struct bench *b, struct ahead *ahead)
 {
-    sequence_close(&b->seq);
-    ahead_close(b->ahead);
-    drafter_close(b->drafter);
-    tokenizer_close(b->tok);
-    arena_close(&b->arena);
+    ahead_close(ahead);
+    teardown(b);
 }
 
 /* Microseconds: longer by far than the draft really takes, so that it is never too late. */
@@ -62,7 +38,7 @@ static double share_ahead(enum ahead_mode mode, const struct world *world)
     struct error err;
     int n_ahead = 0;
     bool did_work = false;
-    setup(&b, mode);
+    struct ahead *ahead = open_ahead(&b, mode);
     for (int i = 0; i < N_ROUNDS; i++) {
         bool is_reading = world->reading_every && i % world->reading_every == 0;
         struct draft draft = {.base = b.seq.n_tokens};
@@ -70,15 +46,15 @@ static double share_ahead(enum ahead_mode mode, const struct world *world)
                                     .draft_us = did_work ? world->draft_after : world->draft};
         arena_reset(&b.arena);
         CHECK_OK(drafter_propose(b.drafter, &b.seq, K, NULL, 0, &b.arena, &draft, &err));
-        ahead_begin(b.ahead, &b.seq, &draft, K, NULL, 0);
-        did_work = ahead_work(b.ahead);
+        ahead_begin(ahead, &b.seq, &draft, K, NULL, 0);
+        did_work = ahead_work(ahead);
         times.verify_us = did_work ? world->verify_beside : world->verify;
         times.verify_us *= is_reading ? 10 : 1;
         times.step_us = times.verify_us;
-        ahead_end(b.ahead, &b.seq, &times);
+        ahead_end(ahead, &b.seq, &times);
         n_ahead += i >= N_ROUNDS / 2 && did_work;
     }
-    teardown(&b);
+    close_ahead(&b, ahead);
     return n_ahead / (N_ROUNDS / 2.0);
 }
 
@@ -131,19 +107,19 @@ START_TEST(what_was_measured_can_be_forgotten)
     const struct ahead_times long_one = {true, 400000, 1300000, 1300000},
                              short_one = {true, 400000, 1000000, 1000000};
     int n_after = 0;
-    setup(&b, AHEAD_AUTO);
+    struct ahead *ahead = open_ahead(&b, AHEAD_AUTO);
     for (int i = 0; i < 2 * 64; i++) {
         struct draft draft = {.base = b.seq.n_tokens};
-        if (i == 64) ahead_forget(b.ahead);
+        if (i == 64) ahead_forget(ahead);
         arena_reset(&b.arena);
         CHECK_OK(drafter_propose(b.drafter, &b.seq, K, NULL, 0, &b.arena, &draft, &err));
-        ahead_begin(b.ahead, &b.seq, &draft, K, NULL, 0);
-        bool did_work = ahead_work(b.ahead);
-        ahead_end(b.ahead, &b.seq, did_work ? &long_one : &short_one);
+        ahead_begin(ahead, &b.seq, &draft, K, NULL, 0);
+        bool did_work = ahead_work(ahead);
+        ahead_end(ahead, &b.seq, did_work ? &long_one : &short_one);
         n_after += i >= 64 && did_work;
     }
     ck_assert_int_ge(n_after, 8);
-    teardown(&b);
+    close_ahead(&b, ahead);
 }
 END_TEST
 
