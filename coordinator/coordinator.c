@@ -128,13 +128,16 @@ static double draft_bytes(const struct model_config *cfg)
 }
 
 /* While it drafts the ranks wait, so their cores are free; but waking a thread costs more than a small
- * draft's share of work: one thread for every DRAFT_THREAD_BYTES, at most the cores. */
+ * draft's share of work: one thread for every DRAFT_THREAD_BYTES, at most the cores and the quota. */
 static int draft_threads(const struct coordinator *c, int *n, struct error *err)
 {
     struct checkpoint *ck = NULL;
-    int rc = 0, n_cores = topology_cores(&c->topology);
-    *n = 1;
+    int rc = 0, n_cores = topology_cores(&c->topology), quota = c->topology.quota_cpus;
+    *n = 1; /* feeds a GPU */
+    if (quota && quota < n_cores) n_cores = quota;
+    if (n_cores > PLACEMENT_THREADS_MAX) n_cores = PLACEMENT_THREADS_MAX;
     if (strcmp(c->options.draft, "none") == 0) return 0;
+    if (strcmp(c->options.backend.device, "cpu") != 0) return 0;
     TRY(checkpoint_open(&ck, c->options.draft, err));
     double wanted = draft_bytes(checkpoint_config(ck)) / DRAFT_THREAD_BYTES;
     *n = wanted < 1 ? 1 : wanted > n_cores ? n_cores : (int)wanted;

@@ -18,7 +18,8 @@ static const struct argp_option entries[] = {
     {"all-reduce", OPT_ALL_REDUCE, NULL, 0,
      "ranks on GPUs sum in NCCL's own order: not the same bits for every number of ranks", 0},
     {"threads", 't', "N", 0,
-     "compute threads on the CPU, or auto: a worker's share of the cores, one for others; default "
+     "compute threads on the CPU, or auto: a worker's share of the cores, a draft's by its size, "
+     "one for benchmarks; default "
      "auto",
      0},
     {"pack-cache", OPT_PACK_CACHE, "FOLDER", 0,

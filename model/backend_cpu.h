@@ -58,12 +58,12 @@ static inline size_t cpu_kv_offset(const struct attention_shape *shape, int bloc
     return ((size_t)block * (size_t)shape->n_kv_heads + (size_t)kv_head) * 2 * cpu_kv_part(shape);
 }
 
-/* backend_cpu_attention.c */
+/* backend_cpu_kv.c */
 void cpu_attention_store(struct backend *be, const struct attention_shape *shape,
                          const struct attention_input *input, const struct backend_step *step,
                          float *qkv, uint16_t *q, uint16_t *kv);
 
-/* backend_cpu_attend.c */
+/* backend_cpu_attention.c */
 void cpu_attention(struct backend *be, const struct attention_shape *shape,
                    const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
                    uint16_t *out);

@@ -1,124 +1,338 @@
-/* KV of the CPU's attention: where it lies, and how a step's rows get there. attend: the next file,
- * backend_cpu_attend.c.
+/* Attention on the CPU over block tables.
  *
- * KV of a layer, per block of 16 positions and per kv head, K-part then V-part:
- *   K  [E / 2][16 positions][2]   a vector of 16 scores is one chain over pairs of e
- *   V  [8 pairs of positions][E][2]   a vector of 16 outputs is one chain over pairs of positions
- * so that every score and every output has its own SIMD lane and no sum is horizontal.
- */
-#include "model/backend_cpu.h"
-
+ * A row at position p sees positions 0..p in partitions of 256 absolute positions. Each partition is
+ * computed alone (scores, max, exp, weighted sum), then merged in ascending order. What stands in the
+ * blocks past p is never used: scores there become -inf, and the V of an odd pair's missing half is
+ * replaced by zero, so that neither a rejected guess nor a former owner of the block can be felt.
+ *
+ * Up to CPU_QUERIES queries (rows times heads of one kv head) go over the KV together: partitions that
+ * all of them see whole are read once for all; what is left at the end goes row by row. */
+#include <assert.h>
+#include <math.h>
 #include <string.h>
 
+#include "model/backend_cpu.h"
 #include "model/numerics.h"
+#include "model/variants.h"
 
-size_t kv_layer_bytes(const struct attention_shape *shape, int n_blocks)
-{
-    return (size_t)n_blocks * (size_t)shape->n_kv_heads * 2 * cpu_kv_part(shape) * sizeof(uint16_t);
-}
-
-static void add_bias(float *x, const float *bias, int n)
-{
-    for (int i = 0; i < n; i++) {
-        x[i] += bias[i];
-    }
-}
-
-/* Rotates pairs (i, i + E/2), as Hugging Face's rotate_half does. */
-static void rope(float *head, const float *cos, const float *sin, int head_dim)
-{
-    int half = head_dim / 2;
-    for (int i = 0; i < half; i++) {
-        float a = head[i], b = head[i + half];
-        head[i] = a * cos[i] - b * sin[i];
-        head[i + half] = b * cos[i] + a * sin[i];
-    }
-}
-
-static void store_kv(const struct attention_shape *shape, const float *k, const float *v, int block,
-                     int kv_head, int offset, uint16_t *kv)
-{
-    int head_dim = shape->head_dim;
-    uint16_t *k_part = kv + cpu_kv_offset(shape, block, kv_head);
-    uint16_t *v_part = k_part + cpu_kv_part(shape);
-    for (int e = 0; e < head_dim; e++) {
-        k_part[((size_t)(e / 2) * KV_BLOCK_TOKENS + (size_t)offset) * 2 + (size_t)(e % 2)] =
-            num_float_to_bf16(k[e]);
-        v_part[((size_t)(offset / 2) * (size_t)head_dim + (size_t)e) * 2 + (size_t)(offset % 2)] =
-            num_float_to_bf16(v[e]);
-    }
-}
-
-struct store_job {
-    const struct backend_cpu *cpu;
-    const struct attention_shape *shape;
-    const struct attention_input *input;
-    const struct backend_step *step;
-    float *qkv;
-    uint16_t *q, *kv;
+enum {
+    PARTITION_BLOCKS = ATTENTION_PARTITION / KV_BLOCK_TOKENS,
+    AHEAD_PARTS = 4, /* K- or V-parts that the prefetch runs ahead */
+    ITEMS_PER_MEMBER = 4
 };
 
-static const struct attention_lane *lane_of_row(const struct backend_step *step, int row)
+struct attend_job {
+    struct backend_cpu *cpu;
+    const struct attention_shape *shape;
+    const struct backend_step *step;
+    const uint16_t *q, *kv;
+    uint16_t *out;
+    float scale;
+    int n_queries; /* of a tile, at most */
+};
+
+/* Queries that go together: query r * n_heads + h is head first_head + h of row first_row + r. */
+struct tile {
+    const struct attention_lane *lane;
+    int first_row, n_rows; /* of the step */
+    int kv_head, first_head, n_heads;
+};
+
+/* One member's memory. */
+struct attend_scratch {
+    float max[CPU_QUERIES], sum[CPU_QUERIES];           /* so far */
+    float part_max[CPU_QUERIES], part_sum[CPU_QUERIES]; /* of one partition */
+    float *acc, *part_acc;                              /* [CPU_QUERIES][E] */
+    float *scores;                                      /* [CPU_QUERIES][ATTENTION_PARTITION] */
+    uint16_t *weights;                                  /* the same as bf16 */
+    uint16_t *q;                                        /* [CPU_QUERIES][E] */
+};
+
+static void scratch_share(struct attend_scratch *s, float *floats)
 {
-    int i = 0;
-    while (i + 1 < step->n_lanes && row >= step->lanes[i + 1].first_row)
-        i++;
-    return &step->lanes[i];
+    s->acc = floats;
+    s->part_acc = s->acc + CPU_QUERIES * CPU_HEAD_DIM_MAX;
+    s->scores = s->part_acc + CPU_QUERIES * CPU_HEAD_DIM_MAX;
+    s->weights = (uint16_t *)(s->scores + CPU_QUERIES * ATTENTION_PARTITION);
+    s->q = s->weights + CPU_QUERIES * ATTENTION_PARTITION;
 }
 
-static void store_row(const struct store_job *job, int row)
+/* A partition as `queries` .. + n_queries of a tile see it. */
+struct span {
+    const int32_t *blocks; /* of the partition; n_after more blocks of the tile follow */
+    int n, n_after;        /* positions, blocks */
+    int kv_head;
+    int first_query, n_queries;
+};
+
+/* K-parts, V-parts and the K-parts after them, in the order in which they are read. */
+struct parts {
+    const uint16_t *at[2 * PARTITION_BLOCKS + AHEAD_PARTS];
+    int n_blocks;
+};
+
+static void list_parts(const struct attend_job *job, const struct span *span, struct parts *parts)
 {
     const struct attention_shape *shape = job->shape;
-    const struct attention_input *input = job->input;
-    int head_dim = shape->head_dim;
-    int n_q = shape->n_heads, n_kv = shape->n_kv_heads;
-    float *qkv = job->qkv + (size_t)row * (size_t)((n_q + 2 * n_kv) * head_dim);
-    const float *cos = job->step->cos + (size_t)row * (size_t)(head_dim / 2);
-    const float *sin = job->step->sin + (size_t)row * (size_t)(head_dim / 2);
-    const struct attention_lane *lane = lane_of_row(job->step, row);
-    int pos = lane->position + (row - lane->first_row);
-    int block = lane->blocks[pos / KV_BLOCK_TOKENS];
-
-    if (input->qkv_bias) add_bias(qkv, input->qkv_bias, (n_q + 2 * n_kv) * head_dim);
-    for (int h = 0; h < n_q + n_kv; h++) {
-        float *head = qkv + (size_t)h * (size_t)head_dim;
-        const float *norm = h < n_q ? input->q_norm : input->k_norm;
-        if (norm) job->cpu->kernels->rmsnorm_head(head, norm, input->norm_eps, head_dim);
-        rope(head, cos, sin, head_dim);
+    int n = (span->n + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    parts->n_blocks = n;
+    for (int b = 0; b < n; b++) {
+        parts->at[b] = job->kv + cpu_kv_offset(shape, span->blocks[b], span->kv_head);
+        parts->at[n + b] = parts->at[b] + cpu_kv_part(shape);
     }
-    uint16_t *q = job->q + (size_t)row * (size_t)(n_q * head_dim);
-    for (int i = 0; i < n_q * head_dim; i++) {
-        q[i] = num_float_to_bf16(qkv[i]);
-    }
-    const float *k = qkv + (size_t)(n_q * head_dim);
-    const float *v = k + (size_t)(n_kv * head_dim);
-    for (int h = 0; h < n_kv; h++) {
-        store_kv(shape, k + (size_t)h * (size_t)head_dim, v + (size_t)h * (size_t)head_dim, block,
-                 h, pos % KV_BLOCK_TOKENS, job->kv);
+    for (int i = 0; i < AHEAD_PARTS; i++) { /* at the end what is there already */
+        const int32_t *block = &span->blocks[i < span->n_after ? n + i : n - 1];
+        parts->at[2 * n + i] = job->kv + cpu_kv_offset(shape, *block, span->kv_head);
     }
 }
 
-static void store_member(void *arg, int member, int n_members)
+static void score_span(const struct attend_job *job, const struct span *span,
+                       const struct parts *parts, struct attend_scratch *s)
 {
-    const struct store_job *job = arg;
-    int begin, end;
-    team_range(job->step->n, 1, member, n_members, &begin, &end);
-    for (int row = begin; row < end; row++) {
-        store_row(job, row);
+    const struct kv_parts k = {parts->at, parts->at + AHEAD_PARTS, parts->n_blocks};
+    int head_dim = job->shape->head_dim;
+    float *scores = s->scores + (size_t)span->first_query * ATTENTION_PARTITION;
+    job->cpu->kernels->scores(s->q + (size_t)span->first_query * (size_t)head_dim, span->n_queries,
+                              &k, head_dim, scores, ATTENTION_PARTITION);
+    for (int i = 0; i < span->n_queries; i++) {
+        for (int at = span->n; at < parts->n_blocks * KV_BLOCK_TOKENS; at++) {
+            scores[i * ATTENTION_PARTITION + at] = -INFINITY;
+        }
     }
 }
 
-enum { TEAM_ROWS = 8 }; /* fewer rows than this are not worth waking the team for */
+/* Scores become weights. */
+static void weigh_span(const struct attend_job *job, const struct span *span, int n_blocks,
+                       struct attend_scratch *s)
+{
+    const struct kernels *kernels = job->cpu->kernels;
+    int n_padded = n_blocks * KV_BLOCK_TOKENS, end = span->first_query + span->n_queries;
+    for (int i = span->first_query; i < end; i++) {
+        const float *scores = s->scores + (size_t)i * ATTENTION_PARTITION;
+        s->part_max[i] = kernels->max(scores, n_padded) * job->scale;
+        s->part_sum[i] = kernels->exp_sum(scores, job->scale, s->part_max[i], n_padded,
+                                          s->weights + (size_t)i * ATTENTION_PARTITION);
+    }
+}
 
-void cpu_attention_store(struct backend *be, const struct attention_shape *shape,
-                         const struct attention_input *input, const struct backend_step *step,
-                         float *qkv, uint16_t *q, uint16_t *kv)
+/* The last position of an odd number of them: its pair's other half counts as zero. */
+static void add_odd(const struct attend_job *job, const struct span *span, const uint16_t *v,
+                    const uint16_t *weights, float *acc)
+{
+    _Alignas(64) uint16_t pair[2 * CPU_HEAD_DIM_MAX];
+    const uint16_t *at = pair;
+    const struct kv_parts one = {&at, &at, 1};
+    int head_dim = job->shape->head_dim;
+    for (int e = 0; e < head_dim; e++) {
+        pair[2 * e] = v[2 * e];
+        pair[2 * e + 1] = 0;
+    }
+    job->cpu->kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &one, 1,
+                                    head_dim, acc, (size_t)head_dim);
+}
+
+/* acc[first_query ..] = the weighted sums of the span. */
+static void sum_span(const struct attend_job *job, const struct span *span,
+                     const struct parts *parts, const struct attend_scratch *s, float *acc)
+{
+    const struct kernels *kernels = job->cpu->kernels;
+    int head_dim = job->shape->head_dim;
+    int n_whole = span->n / KV_BLOCK_TOKENS, rest = span->n % KV_BLOCK_TOKENS;
+    const uint16_t *const *v = parts->at + parts->n_blocks;
+    const struct kv_parts whole = {v, v + AHEAD_PARTS, n_whole};
+    const struct kv_parts last = {v + n_whole, v + n_whole + AHEAD_PARTS, 1};
+    const uint16_t *weights = s->weights + (size_t)span->first_query * ATTENTION_PARTITION;
+    acc += (size_t)span->first_query * (size_t)head_dim;
+    memset(acc, 0, (size_t)span->n_queries * (size_t)head_dim * sizeof *acc);
+    if (n_whole) {
+        kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &whole,
+                              KV_BLOCK_TOKENS / 2, head_dim, acc, (size_t)head_dim);
+    }
+    weights += n_whole * KV_BLOCK_TOKENS;
+    if (rest / 2) {
+        kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &last, rest / 2,
+                              head_dim, acc, (size_t)head_dim);
+    }
+    if (rest % 2) {
+        add_odd(job, span, *last.at + (size_t)(rest / 2) * (size_t)head_dim * 2,
+                weights + rest / 2 * 2, acc);
+    }
+}
+
+/* acc = acc * a + part * b */
+VARIANTS static void blend(float *acc, float a, const float *part, float b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        acc[i] = acc[i] * a + part[i] * b;
+    }
+}
+
+/* What is known of a query is merged with the partition after it. */
+static void merge_span(const struct span *span, int head_dim, struct attend_scratch *s)
+{
+    for (int i = span->first_query; i < span->first_query + span->n_queries; i++) {
+        size_t at = (size_t)i * (size_t)head_dim;
+        float max = s->max[i] > s->part_max[i] ? s->max[i] : s->part_max[i];
+        float a = num_exp(s->max[i] - max), b = num_exp(s->part_max[i] - max);
+        s->sum[i] = s->sum[i] * a + s->part_sum[i] * b;
+        blend(s->acc + at, a, s->part_acc + at, b, head_dim);
+        s->max[i] = max;
+    }
+}
+
+static void attend_span(const struct attend_job *job, const struct span *span, bool is_first,
+                        struct attend_scratch *s)
+{
+    struct parts parts;
+    list_parts(job, span, &parts);
+    score_span(job, span, &parts, s);
+    weigh_span(job, span, parts.n_blocks, s);
+    sum_span(job, span, &parts, s, is_first ? s->acc : s->part_acc);
+    if (is_first) {
+        size_t bytes = (size_t)span->n_queries * sizeof *s->max;
+        memcpy(s->max + span->first_query, s->part_max + span->first_query, bytes);
+        memcpy(s->sum + span->first_query, s->part_sum + span->first_query, bytes);
+    } else {
+        merge_span(span, job->shape->head_dim, s);
+    }
+}
+
+static size_t query_offset(const struct attend_job *job, const struct tile *tile, int row)
+{
+    const struct attention_shape *shape = job->shape;
+    int head = tile->kv_head * (shape->n_heads / shape->n_kv_heads) + tile->first_head;
+    return ((size_t)(tile->first_row + row) * (size_t)shape->n_heads + (size_t)head) *
+           (size_t)shape->head_dim;
+}
+
+/* Positions first .. of the queries first_query .. up to the end of what their row `row` sees, or one
+ * whole partition of all of them. */
+static void attend_range(const struct attend_job *job, const struct tile *tile, int first, int end,
+                         int first_query, int n_queries, struct attend_scratch *s)
+{
+    for (; first < end; first += ATTENTION_PARTITION) {
+        int n = end - first < ATTENTION_PARTITION ? end - first : ATTENTION_PARTITION;
+        int after = end - first - n;
+        const struct span span = {.blocks = tile->lane->blocks + first / KV_BLOCK_TOKENS,
+                                  .n = n,
+                                  .n_after = (after + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
+                                  .kv_head = tile->kv_head,
+                                  .first_query = first_query,
+                                  .n_queries = n_queries};
+        attend_span(job, &span, first == 0, s);
+    }
+}
+
+static void attend_tile(const struct attend_job *job, const struct tile *tile,
+                        struct attend_scratch *s)
+{
+    size_t row_len = (size_t)tile->n_heads * (size_t)job->shape->head_dim;
+    int end = tile->lane->position + tile->first_row - tile->lane->first_row + 1;
+    int whole = end / ATTENTION_PARTITION * ATTENTION_PARTITION;
+    for (int r = 0; r < tile->n_rows; r++) {
+        memcpy(s->q + (size_t)r * row_len, job->q + query_offset(job, tile, r),
+               row_len * sizeof *s->q);
+    }
+    attend_range(job, tile, 0, whole, 0, tile->n_rows * tile->n_heads, s);
+    for (int r = 0; r < tile->n_rows; r++) {
+        attend_range(job, tile, whole, end + r, r * tile->n_heads, tile->n_heads, s);
+    }
+    for (int i = 0; i < tile->n_rows * tile->n_heads; i++) {
+        int head_dim = job->shape->head_dim, r = i / tile->n_heads, h = i % tile->n_heads;
+        const float *acc = s->acc + (size_t)i * (size_t)head_dim;
+        uint16_t *out = job->out + query_offset(job, tile, r) + (size_t)h * (size_t)head_dim;
+        for (int e = 0; e < head_dim; e++) {
+            out[e] = num_float_to_bf16(acc[e] / s->sum[i]);
+        }
+    }
+}
+
+/* How a lane is cut: kv heads lie innermost, so that members that take turns share out long and short
+ * rows alike. */
+struct cut {
+    int heads, rows;                            /* of a tile, at most */
+    int n_head_runs, n_row_runs, n_kv, n_tiles; /* n_tiles = their product */
+};
+
+static struct cut cut_lane(const struct attend_job *job, const struct attention_lane *lane)
+{
+    int group = job->shape->n_heads / job->shape->n_kv_heads, n = job->n_queries;
+    struct cut cut = {.heads = group < n ? group : n, .n_kv = job->shape->n_kv_heads};
+    cut.rows = n / cut.heads;
+    cut.n_head_runs = (group + cut.heads - 1) / cut.heads;
+    cut.n_row_runs = (lane->n_rows + cut.rows - 1) / cut.rows;
+    cut.n_tiles = cut.n_head_runs * cut.n_row_runs * cut.n_kv;
+    return cut;
+}
+
+static struct tile tile_of(const struct attend_job *job, const struct attention_lane *lane,
+                           const struct cut *cut, int i)
+{
+    int group = job->shape->n_heads / job->shape->n_kv_heads;
+    int head_run = i / cut->n_kv % cut->n_head_runs, row_run = i / cut->n_kv / cut->n_head_runs;
+    int first = row_run * cut->rows, head = head_run * cut->heads;
+    return (struct tile){
+        .lane = lane,
+        .first_row = lane->first_row + first,
+        .n_rows = lane->n_rows - first < cut->rows ? lane->n_rows - first : cut->rows,
+        .kv_head = i % cut->n_kv,
+        .first_head = head,
+        .n_heads = group - head < cut->heads ? group - head : cut->heads,
+    };
+}
+
+static void attend_member(void *arg, int member, int n_members)
+{
+    const struct attend_job *job = arg;
+    struct attend_scratch scratch;
+    int turn = 0;
+    scratch_share(&scratch, job->cpu->scratch + (size_t)member * CPU_SCRATCH_FLOATS);
+    for (int l = 0; l < job->step->n_lanes; l++) {
+        const struct attention_lane *lane = &job->step->lanes[l];
+        const struct cut cut = cut_lane(job, lane);
+        for (int i = 0; i < cut.n_tiles; i++) {
+            if (turn++ % n_members != member) continue;
+            const struct tile tile = tile_of(job, lane, &cut, i);
+            attend_tile(job, &tile, &scratch);
+        }
+    }
+}
+
+static int count_tiles(const struct attend_job *job)
+{
+    int n = 0;
+    for (int l = 0; l < job->step->n_lanes; l++) {
+        n += cut_lane(job, &job->step->lanes[l]).n_tiles;
+    }
+    return n;
+}
+
+/* Tiles are as large as they can be while every member has its equal share of them. The heads of a
+ * group are parted only where members would have nothing to do: each part reads the whole KV. */
+static void choose_tiles(struct attend_job *job, int n_members)
+{
+    int group = job->shape->n_heads / job->shape->n_kv_heads;
+    job->n_queries = CPU_QUERIES;
+    for (; job->n_queries > 1; job->n_queries /= 2) {
+        int n = count_tiles(job);
+        if (n % n_members == 0 || n >= ITEMS_PER_MEMBER * n_members) return;
+        if (job->n_queries / 2 < group && n >= n_members) return;
+    }
+}
+
+void cpu_attention(struct backend *be, const struct attention_shape *shape,
+                   const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
+                   uint16_t *out)
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
-    struct store_job job = {cpu, shape, input, step, qkv, q, kv};
-    if (step->n < TEAM_ROWS) {
-        store_member(&job, 0, 1);
-    } else {
-        team_run(cpu->team, store_member, &job);
-    }
+    assert(shape->head_dim <= CPU_HEAD_DIM_MAX);
+    struct attend_job job = {.cpu = cpu,
+                             .shape = shape,
+                             .step = step,
+                             .q = q,
+                             .kv = kv,
+                             .out = out,
+                             .scale = 1.0f / sqrtf((float)shape->head_dim)};
+    choose_tiles(&job, team_size(cpu->team));
+    team_run(cpu->team, attend_member, &job);
 }

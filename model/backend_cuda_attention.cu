@@ -1,5 +1,5 @@
 /* Attention of the CUDA backend: softmax(q k) v by partitions of 256 absolute positions, each on its own,
- * merged in ascending order, as backend_cpu_attend.c does it.
+ * merged in ascending order, as backend_cpu_attention.c does it.
  *
  * A block has 16 query vectors (row, head) of one lane and kv head: a tile of the plan. Its four warps
  * take 64 positions of a partition each; maxima, sums and weighted values of the four meet in shared
