@@ -2,11 +2,12 @@
  * per second over what its cores can add, for the K + 1 rows of a verification.
  *
  *   bench_attention [--positions N] [--rows 1,6] [--threads 1,2] [--heads H] [--kv-heads K]
- *                   [--head-dim E] [--kernels auto]
+ *                   [--head-dim E] [--order rising] [--kernels auto]
  *
  * The KV of enough layers to fill 512 MiB is used in turn, by attention and by the reading loop alike.
  * The reading loop is the best of bench_read.h; the peak is the dot kernel on weights
- * that stay in the cache. Each ratio is the median of at least 20 pairs of slices (bench_util.h). */
+ * that stay in the cache. Blocks are numbered as a pool gives them to one text (rising), or one text's
+ * blocks lie between those of others (scattered). Each ratio is the median of at least 20 pairs of slices (bench_util.h). */
 #include <argp.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +33,7 @@ struct settings {
     int n_rows, n_threads;
     int32_t rows[LIST_MAX], threads[LIST_MAX];
     struct attention_shape shape;
+    bool is_scattered;
     const char *kernels;
 };
 
@@ -145,7 +147,8 @@ static int open_world(struct world *w, const struct settings *s, struct error *e
     size_t q_len = (size_t)64 * (size_t)(s->shape.n_heads * s->shape.head_dim);
     w->shape = s->shape;
     w->n_positions = s->n_positions;
-    w->layer_bytes = kv_layer_bytes(&s->shape, n_blocks);
+    w->shape.n_blocks = n_blocks;
+    w->layer_bytes = kv_layer_bytes(&w->shape);
     w->n_layers = (int)(pool_bytes / w->layer_bytes) + 1;
     TRY(kernels_find(&w->kernels, s->kernels, err));
     TRY(mem_pages(&w->kv, (size_t)w->n_layers * w->layer_bytes, err));
@@ -155,7 +158,12 @@ static int open_world(struct world *w, const struct settings *s, struct error *e
     fill(w->kv, (size_t)w->n_layers * (w->layer_bytes / sizeof *w->kv));
     fill(w->q, q_len);
     for (int i = 0; i < n_blocks; i++) {
-        w->blocks[i] = n_blocks - 1 - i; /* as a pool hands them out after a while: not in order */
+        w->blocks[i] = i;
+    }
+    for (int i = n_blocks - 1; i > 0 && s->is_scattered; i--) {
+        int other = (int)((uint32_t)i * 2654435761u % (uint32_t)(i + 1)), block = w->blocks[i];
+        w->blocks[i] = w->blocks[other];
+        w->blocks[other] = block;
     }
 out:
     return rc;
@@ -166,8 +174,9 @@ static int run(const struct settings *s, struct error *err)
     struct world w = {0};
     int rc = 0;
     TRY(open_world(&w, s, err));
-    printf("%d positions, %d heads, %d kv heads, width %d, %s kernels\n", s->n_positions,
-           s->shape.n_heads, s->shape.n_kv_heads, s->shape.head_dim, w.kernels->name);
+    printf("%d positions, %d heads, %d kv heads, width %d, %s kernels, blocks %s\n", s->n_positions,
+           s->shape.n_heads, s->shape.n_kv_heads, s->shape.head_dim, w.kernels->name,
+           s->is_scattered ? "scattered" : "rising");
     printf("threads rows  KV GB/s read GB/s  ratio               TFLOP/s     peak  ratio\n");
     for (int t = 0; t < s->n_threads; t++) {
         const struct backend_cpu_options options = {.kernels = s->kernels,
@@ -190,7 +199,7 @@ out:
     return rc;
 }
 
-enum { OPT_KERNELS = 256, OPT_HEADS, OPT_KV_HEADS, OPT_HEAD_DIM };
+enum { OPT_KERNELS = 256, OPT_HEADS, OPT_KV_HEADS, OPT_HEAD_DIM, OPT_ORDER };
 
 static const struct argp_option options[] = {
     {"positions", 'n', "N", 0, "of the context; default 32768", 0},
@@ -199,6 +208,7 @@ static const struct argp_option options[] = {
     {"heads", OPT_HEADS, "H", 0, "default 32", 0},
     {"kv-heads", OPT_KV_HEADS, "K", 0, "default 8", 0},
     {"head-dim", OPT_HEAD_DIM, "E", 0, "a multiple of 16 up to 256; default 64", 0},
+    {"order", OPT_ORDER, "ORDER", 0, "of the blocks: rising (default) or scattered", 0},
     {"kernels", OPT_KERNELS, "NAME", 0, "auto, avx512, avx2, plain", 0},
     {0},
 };
@@ -227,6 +237,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_HEAD_DIM:
         rc = options_int(&s->shape.head_dim, "--head-dim", arg, 16, 256, &err);
         break;
+    case OPT_ORDER:
+        s->is_scattered = strcmp(arg, "scattered") == 0;
+        if (!s->is_scattered && strcmp(arg, "rising") != 0) {
+            rc = error_set(&err, ERR_ARGUMENT, "--order %s: it is rising or scattered", arg);
+        }
+        break;
     case OPT_KERNELS:
         s->kernels = arg;
         break;
@@ -244,7 +260,7 @@ int main(int argc, char **argv)
                          .rows = {1, 6},
                          .n_threads = 2,
                          .threads = {1, 2},
-                         .shape = {32, 8, 64},
+                         .shape = {.n_heads = 32, .n_kv_heads = 8, .head_dim = 64},
                          .kernels = "auto"};
     const struct argp argp = {.options = options, .parser = parse_option};
     struct error err = {0};

@@ -6,9 +6,12 @@
 
 #include "base/error.h"
 
+/* Blocks go to a text in runs of neighbours, group after group: attention reads those fastest. */
+enum { BLOCK_GROUP = 16 };
+
 struct block_pool {
-    int32_t *free; /* [n_free] stack */
-    int n_free, n_blocks, block_tokens;
+    uint16_t *free; /* [n_groups] a bit for each block */
+    int n_free, n_blocks, n_groups, block_tokens;
 };
 
 /* Block table of one sequence: blocks[position / block_tokens]. */

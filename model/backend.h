@@ -68,6 +68,7 @@ struct attention_lane {
 
 struct attention_shape {
     int n_heads, n_kv_heads, head_dim; /* of this rank */
+    int n_blocks;                      /* of the whole KV */
 };
 
 /* What one step is about. All of it is host memory, lent from `begin` to `end`. */
@@ -192,8 +193,8 @@ struct backend {
     struct pack_cache *cache; /* set by weights.c while a model of this backend is open */
 };
 
-/* Bytes of one layer's KV: n_blocks blocks of [K][K-part | V-part]. */
-size_t kv_layer_bytes(const struct attention_shape *shape, int n_blocks);
+/* Bytes of one layer's KV: a K-part and a V-part for every block and kv head. */
+size_t kv_layer_bytes(const struct attention_shape *shape);
 
 struct backend_cpu_options {
     const char *kernels; /* "auto", "avx512", "avx2", "plain" */

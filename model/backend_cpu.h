@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/backend.h"
+#include "model/backend_cpu_kv.h"
 
 struct backend_cpu {
     struct backend base;
@@ -45,18 +46,6 @@ int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums,
 void cpu_residual_norm(struct backend *be, float *x, const struct slice_sums *sums,
                        const float *bias, const float *weight, float eps, int n, int dim,
                        uint16_t *h);
-
-/* Elements of the K-part of a block and kv head; the V-part behind it has as many. */
-static inline size_t cpu_kv_part(const struct attention_shape *shape)
-{
-    return (size_t)KV_BLOCK_TOKENS * (size_t)shape->head_dim;
-}
-
-/* Where it begins. */
-static inline size_t cpu_kv_offset(const struct attention_shape *shape, int block, int kv_head)
-{
-    return ((size_t)block * (size_t)shape->n_kv_heads + (size_t)kv_head) * 2 * cpu_kv_part(shape);
-}
 
 /* backend_cpu_kv.c */
 void cpu_attention_store(struct backend *be, const struct attention_shape *shape,

@@ -15,11 +15,7 @@
 #include "model/numerics.h"
 #include "model/variants.h"
 
-enum {
-    PARTITION_BLOCKS = ATTENTION_PARTITION / KV_BLOCK_TOKENS,
-    AHEAD_PARTS = 4, /* K- or V-parts that the prefetch runs ahead */
-    ITEMS_PER_MEMBER = 4
-};
+enum { PARTITION_BLOCKS = ATTENTION_PARTITION / KV_BLOCK_TOKENS, ITEMS_PER_MEMBER = 4 };
 
 struct attend_job {
     struct backend_cpu *cpu;
@@ -65,31 +61,55 @@ struct span {
     int first_query, n_queries;
 };
 
-/* K-parts, V-parts and the K-parts after them, in the order in which they are read. */
+/* How far the prefetch runs ahead of the reading, and how much farther it gets while no KV is read. */
+enum { AHEAD_BYTES = 12 << 10, AHEAD_PARTS_MAX = 4, IDLE_BYTES = 16 << 10 };
+
+/* K-parts, then V-parts of a span. */
 struct parts {
-    const uint16_t *at[2 * PARTITION_BLOCKS + AHEAD_PARTS];
-    int n_blocks;
+    const uint16_t *at[2 * PARTITION_BLOCKS];
+    const uint16_t *ahead[2 * PARTITION_BLOCKS]; /* prefetched while that part is read */
+    const uint16_t *idle[PARTITION_BLOCKS];      /* [n_idle] prefetched between K and V */
+    int n_blocks, n_idle;
 };
 
+static int parts_of(size_t bytes, const struct attention_shape *shape, int max)
+{
+    int n = (int)(bytes / (cpu_kv_part(shape) * sizeof(uint16_t)));
+    return n < 1 ? 1 : n > max ? max : n;
+}
+
+/* Memory is busy all the time: parts are prefetched in the order in which they are read, one for one
+ * beside K, n_idle of them while scores become weights, so fewer beside V. */
 static void list_parts(const struct attend_job *job, const struct span *span, struct parts *parts)
 {
     const struct attention_shape *shape = job->shape;
     int n = (span->n + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-    parts->n_blocks = n;
+    int lead = parts_of(AHEAD_BYTES, shape, AHEAD_PARTS_MAX);
+    int idle = n < PARTITION_BLOCKS ? 0 : parts_of(IDLE_BYTES, shape, PARTITION_BLOCKS / 2);
+    const uint16_t *soon[2 * PARTITION_BLOCKS + AHEAD_PARTS_MAX]; /* K, V, and the next K */
     for (int b = 0; b < n; b++) {
-        parts->at[b] = job->kv + cpu_kv_offset(shape, span->blocks[b], span->kv_head);
-        parts->at[n + b] = parts->at[b] + cpu_kv_part(shape);
+        struct cpu_kv_place place = cpu_kv_at(shape, span->blocks[b], span->kv_head);
+        parts->at[b] = soon[b] = job->kv + place.k;
+        parts->at[n + b] = soon[n + b] = job->kv + place.v;
     }
-    for (int i = 0; i < AHEAD_PARTS; i++) { /* at the end what is there already */
+    for (int i = 0; i < lead; i++) { /* at the end what is there already */
         const int32_t *block = &span->blocks[i < span->n_after ? n + i : n - 1];
-        parts->at[2 * n + i] = job->kv + cpu_kv_offset(shape, *block, span->kv_head);
+        soon[2 * n + i] = job->kv + cpu_kv_at(shape, *block, span->kv_head).k;
     }
+    memcpy(parts->ahead, soon + lead, (size_t)n * sizeof *soon);
+    memcpy(parts->idle, soon + lead + n, (size_t)idle * sizeof *soon);
+    for (int b = 0, next = lead + n + idle; b < n; b++) {
+        bool is_due = next - lead - n - idle < (b + 1) * (n - idle) / n;
+        parts->ahead[n + b] = is_due ? soon[next++] : parts->at[n + b];
+    }
+    parts->n_blocks = n;
+    parts->n_idle = idle;
 }
 
 static void score_span(const struct attend_job *job, const struct span *span,
                        const struct parts *parts, struct attend_scratch *s)
 {
-    const struct kv_parts k = {parts->at, parts->at + AHEAD_PARTS, parts->n_blocks};
+    const struct kv_parts k = {parts->at, parts->ahead, parts->n_blocks};
     int head_dim = job->shape->head_dim;
     float *scores = s->scores + (size_t)span->first_query * ATTENTION_PARTITION;
     job->cpu->kernels->scores(s->q + (size_t)span->first_query * (size_t)head_dim, span->n_queries,
@@ -101,17 +121,22 @@ static void score_span(const struct attend_job *job, const struct span *span,
     }
 }
 
-/* Scores become weights. */
-static void weigh_span(const struct attend_job *job, const struct span *span, int n_blocks,
-                       struct attend_scratch *s)
+/* Scores become weights; the queries share out what is prefetched meanwhile. */
+static void weigh_span(const struct attend_job *job, const struct span *span,
+                       const struct parts *parts, struct attend_scratch *s)
 {
     const struct kernels *kernels = job->cpu->kernels;
-    int n_padded = n_blocks * KV_BLOCK_TOKENS, end = span->first_query + span->n_queries;
-    for (int i = span->first_query; i < end; i++) {
+    int n_padded = parts->n_blocks * KV_BLOCK_TOKENS, n_queries = span->n_queries;
+    int part_lines = job->shape->head_dim * KV_BLOCK_TOKENS / (64 / (int)sizeof(uint16_t));
+    int n_lines = parts->n_idle * part_lines;
+    for (int q = 0; q < n_queries; q++) {
+        int i = span->first_query + q, line = q * n_lines / n_queries;
         const float *scores = s->scores + (size_t)i * ATTENTION_PARTITION;
+        const struct kv_ahead ahead = {parts->idle, part_lines, line,
+                                       (q + 1) * n_lines / n_queries - line};
         s->part_max[i] = kernels->max(scores, n_padded) * job->scale;
         s->part_sum[i] = kernels->exp_sum(scores, job->scale, s->part_max[i], n_padded,
-                                          s->weights + (size_t)i * ATTENTION_PARTITION);
+                                          s->weights + (size_t)i * ATTENTION_PARTITION, &ahead);
     }
 }
 
@@ -139,8 +164,9 @@ static void sum_span(const struct attend_job *job, const struct span *span,
     int head_dim = job->shape->head_dim;
     int n_whole = span->n / KV_BLOCK_TOKENS, rest = span->n % KV_BLOCK_TOKENS;
     const uint16_t *const *v = parts->at + parts->n_blocks;
-    const struct kv_parts whole = {v, v + AHEAD_PARTS, n_whole};
-    const struct kv_parts last = {v + n_whole, v + n_whole + AHEAD_PARTS, 1};
+    const uint16_t *const *ahead = parts->ahead + parts->n_blocks;
+    const struct kv_parts whole = {v, ahead, n_whole};
+    const struct kv_parts last = {v + n_whole, ahead + n_whole, 1};
     const uint16_t *weights = s->weights + (size_t)span->first_query * ATTENTION_PARTITION;
     acc += (size_t)span->first_query * (size_t)head_dim;
     memset(acc, 0, (size_t)span->n_queries * (size_t)head_dim * sizeof *acc);
@@ -186,7 +212,7 @@ static void attend_span(const struct attend_job *job, const struct span *span, b
     struct parts parts;
     list_parts(job, span, &parts);
     score_span(job, span, &parts, s);
-    weigh_span(job, span, parts.n_blocks, s);
+    weigh_span(job, span, &parts, s);
     sum_span(job, span, &parts, s, is_first ? s->acc : s->part_acc);
     if (is_first) {
         size_t bytes = (size_t)span->n_queries * sizeof *s->max;

@@ -1,10 +1,11 @@
 /* KV of the CPU's attention: where it lies, and how a step's rows get there. Attention over it:
  * backend_cpu_attention.c.
  *
- * KV of a layer, per block of 16 positions and per kv head, K-part then V-part:
+ * KV of a layer, per block of 16 positions and per kv head:
  *   K  [E / 2][16 positions][2]   a vector of 16 scores is one chain over pairs of e
  *   V  [8 pairs of positions][E][2]   a vector of 16 outputs is one chain over pairs of positions
- * so that every score and every output has its own SIMD lane and no sum is horizontal.
+ * so that every score and every output has its own SIMD lane and no sum is horizontal. The parts lie as
+ * [region][kv head][K | V][block of the region]: blocks with neighbouring numbers are read as one stream.
  */
 #include "model/backend_cpu.h"
 
@@ -12,9 +13,10 @@
 
 #include "model/numerics.h"
 
-size_t kv_layer_bytes(const struct attention_shape *shape, int n_blocks)
+size_t kv_layer_bytes(const struct attention_shape *shape)
 {
-    return (size_t)n_blocks * (size_t)shape->n_kv_heads * 2 * cpu_kv_part(shape) * sizeof(uint16_t);
+    return (size_t)shape->n_blocks * (size_t)shape->n_kv_heads * 2 * cpu_kv_part(shape) *
+           sizeof(uint16_t);
 }
 
 static void add_bias(float *x, const float *bias, int n)
@@ -39,8 +41,8 @@ static void store_kv(const struct attention_shape *shape, const float *k, const 
                      int kv_head, int offset, uint16_t *kv)
 {
     int head_dim = shape->head_dim;
-    uint16_t *k_part = kv + cpu_kv_offset(shape, block, kv_head);
-    uint16_t *v_part = k_part + cpu_kv_part(shape);
+    struct cpu_kv_place place = cpu_kv_at(shape, block, kv_head);
+    uint16_t *k_part = kv + place.k, *v_part = kv + place.v;
     for (int e = 0; e < head_dim; e++) {
         k_part[((size_t)(e / 2) * KV_BLOCK_TOKENS + (size_t)offset) * 2 + (size_t)(e % 2)] =
             num_float_to_bf16(k[e]);

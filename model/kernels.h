@@ -32,6 +32,13 @@ struct kv_parts {
     int n;
 };
 
+/* Parts that are read soon: lines first_line .. + n_lines of them, counted over all, are prefetched. */
+struct kv_ahead {
+    const uint16_t *const *parts;
+    int part_lines; /* of 64 bytes */
+    int first_line, n_lines;
+};
+
 struct kernels {
     const char *name; /* "avx512", "avx2", "plain" */
 
@@ -65,8 +72,10 @@ struct kernels {
     float (*max)(const float *s, int n);
 
     /* p[n] = bf16(exp(s[n] * scale - max)) with n % 16 == 0, returns the sum before the rounding (16 lanes,
-     * then a fixed tree); entries of -inf give 0. */
-    float (*exp_sum)(const float *s, float scale, float max, int n, uint16_t *p);
+     * then a fixed tree); entries of -inf give 0. Memory has nothing to do meanwhile: `ahead` is prefetched
+     * evenly over the time this takes, unless it is NULL. */
+    float (*exp_sum)(const float *s, float scale, float max, int n, uint16_t *p,
+                     const struct kv_ahead *ahead);
 
     /* For n_queries queries that share their values: acc[query * acc_stride + e] += sum over n_pairs
      * pairs of positions of each of the blocks of p * v; at[i] is [pair][head_dim][2] with

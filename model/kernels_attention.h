@@ -106,7 +106,7 @@ static void scores(const uint16_t *q, int n_queries, const struct kv_parts *k, i
     int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
     unsigned mode = dots_begin();
     for (int b = 0, n; b < k->n; b += n) {
-        n = k->n - b >= SCORE_BLOCKS ? SCORE_BLOCKS : 1;
+        n = k->n - b >= SCORE_BLOCKS && n_queries > STREAM_QUERIES ? SCORE_BLOCKS : 1;
         struct score_dots d = {.k = k->at + b,
                                .ahead = k->ahead + b,
                                .q = q,

@@ -143,7 +143,7 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_d
 }
 
 /* num_exp in 16 lanes, with its very steps: scaling by a power of two is exact, once as well as twice. */
-#define OWN_EXP
+#define OWN_LANES
 INLINE_ALWAYS __m512 own_exp(__m512 x)
 {
     __mmask16 fits = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.33f), _CMP_GE_OQ) &
@@ -164,6 +164,25 @@ INLINE_ALWAYS __m512 own_exp(__m512 x)
     rest = _mm512_mask_mov_ps(rest, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ),
                               _mm512_set1_ps(INFINITY));
     return _mm512_mask_mov_ps(rest, fits, y);
+}
+
+/* y, but 0 where x is `value`. */
+INLINE_ALWAYS __m512 own_clear(__m512 x, float value, __m512 y)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(value), _CMP_NEQ_UQ), y);
+}
+
+/* vmaxps passes over NaN in its first operand. */
+INLINE_ALWAYS float own_max_of(const float *s, int n)
+{
+    __m512 even = _mm512_set1_ps(-INFINITY), odd = even;
+    int i = 0;
+    for (; i + 32 <= n; i += 32) {
+        even = _mm512_max_ps(_mm512_loadu_ps(s + i), even);
+        odd = _mm512_max_ps(_mm512_loadu_ps(s + i + 16), odd);
+    }
+    if (i < n) even = _mm512_max_ps(_mm512_loadu_ps(s + i), even);
+    return _mm512_reduce_max_ps(_mm512_max_ps(even, odd));
 }
 
 /* Rounded as num_float_to_bf16 does. x is no denormal number, which this would flush. */

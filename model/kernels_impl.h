@@ -242,7 +242,7 @@ static inline vec_f vec_select(vec_i mask, vec_f yes, vec_f no)
     return (vec_f)((mask & (vec_i)yes) | (~mask & (vec_i)no));
 }
 
-#ifdef OWN_EXP
+#ifdef OWN_LANES
 
 static inline vec_f vec_exp(vec_f x)
 {
@@ -289,7 +289,7 @@ static inline void vec_store_bf16(uint16_t *h, vec_f x)
 /* The same for what vec_exp gives: no denormal numbers. */
 static inline void vec_store_exp(uint16_t *h, vec_f x)
 {
-#ifdef OWN_EXP
+#ifdef OWN_LANES
     own_store_bf16(h, (__m512)x);
 #else
     vec_store_bf16(h, x);
@@ -354,15 +354,57 @@ static void swiglu(const float *gate, const float *up, int n, uint16_t *h)
     }
 }
 
-static float exp_sum(const float *s, float scale, float max, int n, uint16_t *p)
+/* vec_exp(x - max), 0 for -inf even when max is -inf, too. */
+static inline vec_f vec_weight(vec_f x, float max)
+{
+#ifdef OWN_LANES
+    return (vec_f)own_clear((__m512)x, -INFINITY, own_exp((__m512)(x - max)));
+#else
+    vec_i none = x == -INFINITY;
+    return (vec_f)((vec_i)vec_exp(x - max) & ~none);
+#endif
+}
+
+/* The next line that is read soon, and how many there are from it on. */
+struct line_cursor {
+    const uint16_t *const *part;
+    const uint16_t *line, *end; /* in that part */
+    size_t part_len;
+    int n_left;
+};
+
+static inline void prefetch_lines(struct line_cursor *soon, int n)
+{
+    if (soon->n_left < n) n = soon->n_left;
+    soon->n_left -= n;
+    for (; n > 0; n--) {
+        __builtin_prefetch(soon->line, 0, 3);
+        soon->line += LINE_STEP;
+        if (soon->line == soon->end && (n > 1 || soon->n_left > 0)) {
+            soon->line = *++soon->part;
+            soon->end = soon->line + soon->part_len;
+        }
+    }
+}
+
+static float exp_sum(const float *s, float scale, float max, int n, uint16_t *p,
+                     const struct kv_ahead *ahead)
 {
     float lanes[KERNEL_LANES];
     vec_f sums[VECS] = {{0}};
+    struct line_cursor soon = {0};
+    if (ahead && ahead->n_lines > 0) {
+        soon.part = ahead->parts + ahead->first_line / ahead->part_lines;
+        soon.part_len = (size_t)ahead->part_lines * LINE_STEP;
+        soon.line = *soon.part + (size_t)(ahead->first_line % ahead->part_lines) * LINE_STEP;
+        soon.end = *soon.part + soon.part_len;
+        soon.n_left = ahead->n_lines;
+    }
+    int step = (soon.n_left * KERNEL_LANES + n - 1) / n;
     for (int i = 0; i < n; i += KERNEL_LANES) {
+        prefetch_lines(&soon, step);
         for (int v = 0; v < VECS; v++) {
-            vec_f x = vec_load(s + i + v * VEC_LANES) * scale;
-            vec_i none = x == -INFINITY; /* also when max is -inf and the difference NaN */
-            vec_f e = (vec_f)((vec_i)vec_exp(x - max) & ~none);
+            vec_f e = vec_weight(vec_load(s + i + v * VEC_LANES) * scale, max);
             vec_store_exp(p + i + v * VEC_LANES, e);
             sums[v] += e;
         }
@@ -370,6 +412,15 @@ static float exp_sum(const float *s, float scale, float max, int n, uint16_t *p)
     memcpy(lanes, sums, sizeof lanes);
     return lanes_sum(lanes);
 }
+
+#ifdef OWN_LANES
+
+static float max_of(const float *s, int n)
+{
+    return own_max_of(s, n);
+}
+
+#else
 
 static float max_of(const float *s, int n)
 {
@@ -390,6 +441,8 @@ static float max_of(const float *s, int n)
     }
     return max;
 }
+
+#endif
 
 /* The table of the variant that includes this. */
 #define KERNELS_TABLE(text, integers)                                                    \

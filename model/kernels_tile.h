@@ -42,7 +42,8 @@ struct value_dots {
     size_t acc_stride;
 };
 
-enum { SCORE_BLOCKS = 4, VALUE_VECTORS = 4 };
+/* Up to STREAM_QUERIES are bound by memory, which is fastest when K is read line by line. */
+enum { SCORE_BLOCKS = 4, VALUE_VECTORS = 4, STREAM_QUERIES = 4 };
 
 static inline uint32_t dots_x_pair(const uint16_t *x)
 {

@@ -85,7 +85,7 @@ static int open_buffers(struct model *m, struct error *err)
     for (int i = 0; i < STEP_BUFFERS; i++) {
         TRY(m->be->ops->buffer_open(m->be, list[i].pointer, list[i].bytes, err));
     }
-    m->kv_bytes = kv_layer_bytes(&m->attention, m->options.n_kv_blocks);
+    m->kv_bytes = kv_layer_bytes(&m->attention);
     TRY(mem_array(&m->kv, (size_t)m->cfg->n_layers, sizeof *m->kv, err));
     for (int i = 0; i < m->cfg->n_layers; i++) {
         TRY(m->be->ops->buffer_open(m->be, &m->kv[i], m->kv_bytes, err));
@@ -156,8 +156,8 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     int n_head = options->head_ids ? options->n_head_ids : m->options.n_vocab;
     TRY(shard_init(&m->shard, m->cfg, n_head, comm->rank, comm->size, err));
     TRY(rope_init(&m->rope, m->cfg, err));
-    m->attention =
-        (struct attention_shape){m->shard.n_heads, m->shard.n_kv_heads, m->cfg->head_dim};
+    m->attention = (struct attention_shape){m->shard.n_heads, m->shard.n_kv_heads, m->cfg->head_dim,
+                                            options->n_kv_blocks};
     m->attention_dim = m->shard.n_heads * m->cfg->head_dim;
     m->qkv_dim = m->attention_dim + 2 * m->shard.n_kv_heads * m->cfg->head_dim;
     TRY(open_buffers(m, err));

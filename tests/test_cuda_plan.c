@@ -8,7 +8,7 @@
 
 enum { DIM = 48, HEAD = 32, HALF = HEAD / 2, ROWS_MAX = 700 };
 
-static const struct attention_shape shape = {12, 3, HEAD}; /* groups of 4 heads */
+static const struct attention_shape shape = {12, 3, HEAD, 64}; /* groups of 4 heads */
 static float cosines[ROWS_MAX][HALF], sines[ROWS_MAX][HALF];
 static int32_t tokens[ROWS_MAX], tables[3][64];
 static int rows[ROWS_MAX];

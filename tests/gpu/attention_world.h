@@ -59,6 +59,7 @@ static inline void world_open(struct world *w, struct rig *rig, struct attention
     for (int i = 0; i < n_sequences; i++) {
         w->n_blocks += (n_positions[i] + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS + 1;
     }
+    w->shape.n_blocks = w->n_blocks;
     for (int i = 0, at = 0; i < n_sequences; i++) {
         struct sequence *s = &w->sequences[i];
         int n = (n_positions[i] + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
@@ -98,7 +99,7 @@ static inline void world_close(struct world *w, struct rig *rig)
 
 static inline struct cache cache_open(const struct world *w, struct rig *rig, bool on_cuda)
 {
-    struct cache c = {NULL, kv_layer_bytes(&w->shape, w->n_blocks), on_cuda};
+    struct cache c = {NULL, kv_layer_bytes(&w->shape), on_cuda};
     c.kv = static_cast<uint16_t *>(malloc(c.bytes));
     memset(c.kv, STALE, c.bytes);
     if (on_cuda) {

@@ -3,6 +3,10 @@
  * one after the other. Every byte of a KV cache is a NaN until it is written. */
 #include "tests/gpu/attention_world.h"
 
+extern "C" {
+#include "model/backend_cpu_kv.h"
+}
+
 /* v lies within 2 (3 with a bias), so the rounding of a weight or of the result is within 2^-8 of that;
  * with q/k norm a bf16 of q or k may fall to the other side, which moves a score. */
 static void expect_near(struct rig *rig, const struct world *w, const uint16_t *got,
@@ -113,7 +117,7 @@ static void a_prompt_keeps_its_bits_in_chunks(struct rig *rig, struct attention_
     world_close(&w, rig);
 }
 
-/* Where a value of position `pos` lies. */
+/* Where the device keeps a value. */
 static size_t k_index(const struct world *w, int block, int head, int offset, int e)
 {
     size_t at = (times(block, w->shape.n_kv_heads) + static_cast<size_t>(head)) * 2 *
@@ -134,14 +138,15 @@ static size_t expect_position(struct rig *rig, const struct world *w, const uint
 {
     int head_dim = w->shape.head_dim;
     for (int head = 0; head < w->shape.n_kv_heads; head++) {
+        struct cpu_kv_place place = cpu_kv_at(&w->shape, block, head);
         for (int e = 0; e < head_dim; e++) {
-            size_t k = k_index(w, block, head, 0, 0) +
-                       (times(e / 2, KV_BLOCK_TOKENS) + static_cast<size_t>(offset)) * 2 +
+            size_t k = place.k + (times(e / 2, KV_BLOCK_TOKENS) + static_cast<size_t>(offset)) * 2 +
                        static_cast<size_t>(e % 2);
+            size_t v = v_index(w, block, head, offset, e);
             EXPECT(rig, cuda[k_index(w, block, head, offset, e)] == cpu[k], "K of head %d, e %d",
                    head, e);
-            size_t v = v_index(w, block, head, offset, e);
-            EXPECT(rig, cuda[v] == cpu[v], "V of head %d, e %d", head, e);
+            EXPECT(rig, cuda[v] == cpu[place.v + v - v_index(w, block, head, 0, 0)],
+                   "V of head %d, e %d", head, e);
         }
     }
     return times(2 * w->shape.n_kv_heads, head_dim);
@@ -255,7 +260,7 @@ static void a_replayed_step_is_the_step_launched(struct rig *rig, struct attenti
 /* More partitions than the merging kernel takes at once. */
 static void a_long_lane_merges_all_its_partitions(struct rig *rig)
 {
-    static const struct attention_shape shape = {2, 1, 16};
+    static const struct attention_shape shape = {2, 1, 16, 0};
     static const struct piece tail = {0, 70 * ATTENTION_PARTITION - 2, 4};
     static const int n_positions = tail.position + tail.n;
     static const struct forced in_turn = {PLAN_RECORD_ROWS + 8, 0, false};
@@ -277,9 +282,9 @@ static void a_long_lane_merges_all_its_partitions(struct rig *rig)
 
 int main(int argc, char **argv)
 {
-    static const struct attention_shape shapes[] = {{2, 1, 16},  {4, 4, 64},  {6, 2, 64},
-                                                    {4, 1, 96},  {8, 1, 128}, {4, 2, 48},
-                                                    {2, 1, 256}, {20, 1, 32}};
+    static const struct attention_shape shapes[] = {{2, 1, 16, 0},  {4, 4, 64, 0},  {6, 2, 64, 0},
+                                                    {4, 1, 96, 0},  {8, 1, 128, 0}, {4, 2, 48, 0},
+                                                    {2, 1, 256, 0}, {20, 1, 32, 0}};
     struct rig rig;
     rig_open(&rig, argc, argv);
     for (int i = 0; i < (rig.is_small ? 3 : 8); i++) {

@@ -36,7 +36,7 @@ static void recorder_open(struct recorder *r, struct rig *rig)
     r->embedding.n_rows = VOCAB;
     r->embedding.n_cols = DIM;
     r->embedding.data = reinterpret_cast<const uint8_t *>(r->table);
-    r->shape = {1, 1, 2};
+    r->shape = {1, 1, 2, 0};
 }
 
 static void recorder_close(struct recorder *r)
