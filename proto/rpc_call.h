@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/turn.h"
 #include "proto/rpc_common.h"
 #include "proto/rpc_server.h"
 
@@ -32,11 +33,12 @@ struct rpc_server {
     struct rpc_health *health;
     char *address;
     pthread_t thread;
+    struct turn turn;
 
-    /* The network thread's, once it runs. */
+    /* Of the thread whose turn it is. */
     int n_live; /* calls with a batch under way */
     int n_armed;
-    bool is_accepting;
+    bool is_accepting, is_ending;
 
     pthread_mutex_t lock; /* of is_shut */
     pthread_cond_t shut;
@@ -57,7 +59,7 @@ struct rpc_call {
     atomic_int n_refs; /* 1 is the network thread's */
     struct rpc_tag tags[N_RPC_EVENTS];
 
-    /* The network thread's. */
+    /* Of the thread whose turn it is to handle events, here called the network thread. */
     grpc_call_details details;
     grpc_metadata_array metadata;
     grpc_byte_buffer *incoming;

@@ -20,7 +20,7 @@
 #include "base/options.h"
 #include "proto/rpc_call.h"
 
-enum { CALLS_ARMED = 8, PORT_MAX = 65535 };
+enum { CALLS_ARMED = 8, PORT_MAX = 65535, LOOK_US = 100000 };
 static const char unix_prefix[] = "unix:";
 
 /* When memory is short the next event tries again; as long as one call is armed the server hears. */
@@ -43,24 +43,47 @@ static void set_shut(struct rpc_server *server)
     pthread_mutex_unlock(&server->lock);
 }
 
-/* Handles events until the server has ended. The server itself is the tag of its end. */
+/* The server itself is the tag of its end. */
+static void handle(struct rpc_server *server, const grpc_event *event)
+{
+    if (event->tag == server) {
+        set_shut(server);
+        server->is_ending = true;
+    } else {
+        rpc_call_handle(event->tag, event->success != 0);
+    }
+    /* Calls may still have events under way, which must be handled before the queue goes. */
+    if (server->is_ending && server->n_live == 0) grpc_completion_queue_shutdown(server->events);
+}
+
+/* Handles events until the server has ended. */
 static void *run_network(void *arg)
 {
     struct rpc_server *server = arg;
-    bool is_ending = false;
     for (;;) {
+        turn_await(&server->turn);
         grpc_event event =
             grpc_completion_queue_next(server->events, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN) return NULL;
-        if (event.tag == server) {
-            set_shut(server);
-            is_ending = true;
-        } else {
-            rpc_call_handle(event.tag, event.success != 0);
-        }
-        /* Calls may still have events under way, which must be handled before the queue goes. */
-        if (is_ending && server->n_live == 0) grpc_completion_queue_shutdown(server->events);
+        handle(server, &event);
     }
+}
+
+void rpc_server_wait(struct rpc_server *server, bool (*has_work)(void *arg), void *arg)
+{
+    while (!has_work(arg)) {
+        int64_t look_us = clock_now_us() + LOOK_US;
+        if (!turn_take(&server->turn, look_us)) continue;
+        grpc_event event =
+            grpc_completion_queue_next(server->events, rpc_time_of_us(look_us), NULL);
+        if (event.type == GRPC_OP_COMPLETE) handle(server, &event);
+    }
+    turn_leave(&server->turn);
+}
+
+void rpc_server_expect(struct rpc_server *server)
+{
+    turn_expect(&server->turn);
 }
 
 /* True when somebody listens on the socket of that path. The library would silently take it over. */
@@ -126,6 +149,7 @@ static void server_free(struct rpc_server *server)
     grpc_completion_queue_destroy(server->events);
     rpc_library_close();
     rpc_health_close(server->health);
+    turn_close(&server->turn);
     pthread_cond_destroy(&server->shut);
     pthread_mutex_destroy(&server->lock);
     free(server->address);
@@ -139,6 +163,7 @@ static void server_init(struct rpc_server *server, const struct rpc_server_optio
     server->n_methods = options->n_methods;
     server->service = options->service;
     server->is_accepting = true;
+    turn_open(&server->turn);
     pthread_mutex_init(&server->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -193,6 +218,7 @@ static void wait_and_cancel(struct rpc_server *server, int grace_ms)
 void rpc_server_close(struct rpc_server *server, int grace_ms)
 {
     if (!server) return;
+    turn_end(&server->turn);
     rpc_health_shut(server->health);
     grpc_server_shutdown_and_notify(server->grpc, server->events, server);
     wait_and_cancel(server, grace_ms);

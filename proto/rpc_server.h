@@ -1,5 +1,6 @@
 /* gRPC server over the C core, wrapped once: methods are a table, a call is an object that any thread
- * may send on. One network thread per server runs the handlers; they must not block.
+ * may send on. One network thread per server runs the handlers; they must not block. Another thread
+ * may run them in its place while it waits for what they bring (rpc_server_wait); never both at a time.
  * grpc.health.v1.Health (Check and Watch) is built in. Unknown methods get UNIMPLEMENTED. */
 #pragma once
 
@@ -14,7 +15,7 @@ struct rpc_call; /* locked inside */
 
 enum { RPC_CALL_QUEUE_BYTES = 64 << 20 };
 
-/* Handlers run on the network thread. data is lent for the call. */
+/* Handlers run on the network thread, or on that which waits. data is lent for the call. */
 struct rpc_method {
     const char *path;  /* "/outrider.target.v1.Target/Run" */
     bool is_stream_in; /* more than one message may come */
@@ -43,6 +44,14 @@ int rpc_server_open(struct rpc_server **server, const struct rpc_server_options 
 
 /* Stops accepting, waits up to grace_ms for running calls, cancels the rest, ends the thread. */
 void rpc_server_close(struct rpc_server *server, int grace_ms);
+
+/* The calling thread runs the handlers until has_work, which is asked after every event and ten times a
+ * second, says that they have brought something; then it may act on it with no wake-up in between. While it
+ * does, the network thread takes over after some milliseconds. One thread only; not while the server
+ * closes. rpc_server_expect: it will wait again soon, with the reply that it is about to send the network thread's
+ * turn ends. */
+void rpc_server_wait(struct rpc_server *server, bool (*has_work)(void *arg), void *arg);
+void rpc_server_expect(struct rpc_server *server);
 
 /* The bound address with the true port; lives as long as the server. */
 const char *rpc_server_address(const struct rpc_server *server);

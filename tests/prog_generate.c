@@ -166,11 +166,11 @@ static void print_generation(const struct heard *heard, const struct generate_su
     print_list("accepted_in_round", heard->accepted, heard->n_rounds);
     printf("\"strategy\":\"%s\",", generate_strategy_names[summary->strategy]);
     printf("\"completion_tokens\":%d,\"rounds\":%" PRIu32 ",\"drafted\":%" PRIu32
-           ",\"accepted\":%" PRIu32 ",\"rejections\":%" PRIu32 ",\"rows\":%" PRIu64
-           ",\"more_rows\":%" PRIu64 ",\"bytes_sent\":%" PRIu64 ",\"bytes_received\":%" PRIu64
-           "}\n",
-           summary->completion_tokens, c->rounds, c->drafted, c->accepted, c->rejections, c->rows,
-           c->more_rows, c->bytes_sent, c->bytes_received);
+           ",\"drafted_ahead\":%" PRIu32 ",\"accepted\":%" PRIu32 ",\"rejections\":%" PRIu32
+           ",\"rows\":%" PRIu64 ",\"more_rows\":%" PRIu64 ",\"bytes_sent\":%" PRIu64
+           ",\"bytes_received\":%" PRIu64 "}\n",
+           summary->completion_tokens, c->rounds, c->drafted, c->drafted_ahead, c->accepted,
+           c->rejections, c->rows, c->more_rows, c->bytes_sent, c->bytes_received);
 }
 
 static int hear_message(struct session *s, bool *is_last, int64_t deadline_us, struct error *err)

@@ -6,7 +6,8 @@ workers under `rejection` and `block`, against the exact joint distribution from
 A request is for 4 tokens, so that the first round makes K = 3 guesses; the second token comes from
 the same round or, after a rejection, from the next one: independence of rounds is tested too. The
 seeds are fixed: a run repeats itself. The same is asked of strategies that choose K, with fewer draws
-(test_strategies.c has more); there the planner's timings enter, so those draws do not repeat.
+(test_strategies.c has more); there the planner's timings enter, so those draws do not repeat. At the
+end all guesses are made while the target verifies the round before.
 Usage: test_distribution.py BUILD_FOLDER
 """
 import collections
@@ -21,6 +22,8 @@ N_DRAFT = 3
 N_DRAWS = 50000
 N_NAIVE = 10000
 N_STRATEGY = 4000
+N_AHEAD = 20000
+AHEAD_TOP_K = 5  # 125 triples
 STRATEGIES = ("planned", "heuristic", "threshold")
 N_RANKS = 2
 BATCH = 10000
@@ -33,8 +36,8 @@ def draw(cluster, report, rule, n_draws, first_seed, **way):
     while len(done) < n_draws:
         done += cluster.generate([order(PROMPT, repeat=min(BATCH, n_draws - len(done)),
                                         seed=first_seed + len(done), max_tokens=N_DRAFT + 1,
-                                        temperature=1, top_k=TOP_K, n_draft=N_DRAFT, rule=rule,
-                                        ignore_eos=1, **way)])
+                                        temperature=1, rule=rule, ignore_eos=1,
+                                        **{"top_k": TOP_K, "n_draft": N_DRAFT, **way})])
         report.note(f"{rule} {way.get('strategy', '')}: {len(done)} of {n_draws}")
     return done
 
@@ -123,6 +126,35 @@ def check_strategies(cluster, build, report, exact):
             check_fit(build, report, f"{rule}, {strategy}", done, exact)
 
 
+def exact_triples(build):
+    """{(a, b, c): probability} of the next three tokens."""
+    first = collections.Counter()
+    for (a, _), p in exact_pairs(build, PROMPT, AHEAD_TOP_K).items():
+        first[a] += p
+    return {(a, b, c): chance * p for a, chance in first.items()
+            for (b, c), p in exact_pairs(build, PROMPT + [a], AHEAD_TOP_K).items()}
+
+
+def check_ahead(build, report):
+    """Guesses that were made while the target verified. The first such guess is for the third token at
+    the earliest, so triples are counted, with one guess a round."""
+    exact = exact_triples(build)
+    report.check(abs(sum(exact.values()) - 1) < 1e-9, f"{len(exact)} exact triples")
+    with GenerationCluster(build, n_ranks=1, coordinator_flags=["--draft-ahead", "on"]) as cluster:
+        for i, rule in enumerate(("rejection", "block")):
+            done = draw(cluster, report, rule, N_AHEAD, 9000001 + i * 1000000, top_k=AHEAD_TOP_K,
+                        n_draft=1)
+            ahead = sum(one["drafted_ahead"] for one in done)
+            report.check(ahead > N_AHEAD // 10, f"{rule}: {ahead} guesses made ahead")
+            counts = collections.Counter(tuple(one["ids"][:3]) for one in done)
+            cells = [(counts.pop(triple, 0), p) for triple, p in exact.items()]
+            fit = chi_square(build, "fit", cells + [(sum(counts.values()), 0.0)])
+            report.check(fit["p_value"] > P_LEAST,
+                         f"{rule}, drafting ahead: chi-square {fit['chi_square']:.1f} over "
+                         f"{fit['cells']} cells, p = {fit['p_value']:.3g}; total variation of "
+                         f"{fit['detectable_tv']:.4f} would be found in 9 of 10 cases")
+
+
 def main():
     build = sys.argv[1]
     report = Report()
@@ -140,6 +172,7 @@ def main():
         check_forgets(build, report, rule, done, exact)
     check_power(build, report, draws["block"], exact)
     check_accepted(report, draws)
+    check_ahead(build, report)
     return report.status()
 
 

@@ -1,4 +1,5 @@
-/* The rank's gRPC side. All handlers run on the server's network thread. */
+/* The rank's gRPC side. Handlers run one at a time, on the server's network thread or, in listener_wait, on
+ * the engine thread. */
 #include "worker/listener.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ struct listener {
     struct wire_buffer description, busy_description, starting_description;
     void (*on_rank_lost)(void *arg);
     void *on_rank_lost_arg;
-    struct rpc_call *current; /* the Run stream that is served; network thread only */
+    struct rpc_call *current; /* the Run stream that is served; handlers only */
 };
 
 void listened_free(struct listened *item)
@@ -206,6 +207,22 @@ void listener_close(struct listener *ls, int grace_ms)
     wire_buffer_free(&ls->busy_description);
     wire_buffer_free(&ls->starting_description);
     free(ls);
+}
+
+static bool has_work(void *arg)
+{
+    struct listener *ls = arg;
+    return queue_length(ls->queue) > 0 || queue_is_shut(ls->queue);
+}
+
+void listener_wait(struct listener *ls)
+{
+    rpc_server_wait(ls->server, has_work, ls);
+}
+
+void listener_expect(struct listener *ls)
+{
+    rpc_server_expect(ls->server);
 }
 
 const char *listener_address(const struct listener *ls)

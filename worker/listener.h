@@ -1,5 +1,6 @@
 /* The rank's gRPC side: answers Describe and health, takes steps off the Run stream into a queue for
- * the engine thread. One coordinator at a time. */
+ * the engine thread, which runs the handlers itself while it waits: a step begins on the thread that has read
+ * it. One coordinator at a time. */
 #pragma once
 
 #include "base/queue.h"
@@ -40,6 +41,11 @@ int listener_open(struct listener **listener, const char *address,
                   const struct target_description *description,
                   const struct listener_options *options, struct error *err);
 void listener_close(struct listener *listener, int grace_ms);
+
+/* The engine thread: waits for something in the queue, or for its end, and runs the handlers meanwhile.
+ * expect: before the reply that ends its work. */
+void listener_wait(struct listener *listener);
+void listener_expect(struct listener *listener);
 
 const char *listener_address(const struct listener *listener);
 /* All ranks have come: the id is of no use any more, and a rank that leaves is lost. */

@@ -1,5 +1,6 @@
-/* One rank of the target. Threads: the engine thread (the caller: steps, MPI), the server's network
- * thread, the watchdog. They meet in the queue. */
+/* One rank of the target. Threads: the engine thread (the caller: steps, MPI; between them the server's
+ * events), the server's network thread (its events during a long step), the watchdog. They meet in the
+ * queue. */
 #include "worker/worker.h"
 
 #include <stdio.h>
@@ -294,6 +295,7 @@ static int handle_step(struct worker *w, struct listened *item, struct error *er
     if (rc) return rc;
     reply.queue_us = (uint32_t)(start_us - item->received_us);
     rc = step_reply_encode(&w->out, &reply, err);
+    listener_expect(w->listener);
     if (!rc) rc = rpc_call_send(item->call, w->out.data, w->out.len, err);
     if (rc) rpc_call_finish(item->call, rc, err->text); /* gone, or not reading: not our end */
     return 0;
@@ -304,7 +306,10 @@ int worker_run(struct worker *w, struct error *err)
     void *popped;
     int rc = place_enter(&w->place, err);
     if (rc) return rc;
-    while ((rc = queue_pop(w->queue, &popped, INT64_MAX, err)) == 0) {
+    for (;;) {
+        listener_wait(w->listener);
+        rc = queue_pop(w->queue, &popped, 0, err);
+        if (rc) return rc == ERR_CLOSED ? 0 : rc;
         struct listened *item = popped;
         if (item->kind == LISTENED_BEGIN) {
             verifier_reset(w->verifier);
@@ -314,5 +319,4 @@ int worker_run(struct worker *w, struct error *err)
         listened_free(item);
         if (rc) return error_wrap(err, "rank %d", w->group.comm->rank);
     }
-    return rc == ERR_CLOSED ? 0 : rc;
 }
