@@ -2,11 +2,12 @@
 """The planner's K against every fixed K and against plain decoding, on real clusters.
 
     bench/planned_rounds.py BUILD [--agree 0,0.3,0.6,0.8,0.9] [--shape llama-3.2-1b] [--ranks 1]
-                            [--k 0,1,2,3,4,5,6,8] [--turns 20] [--tokens 200] [--threads N]
+                            [--k 0,1,2,3,4,5,6,8] [--turns 20] [--tokens 200] [--rule coupled] [--threads N]
 
 One cluster per agreement: a synthetic pair whose alpha is about that (docs/architecture.md); agreement 0
 is a draft of another seed. In each turn every arm (planned, and each fixed K) generates one text from the
-same prompt; the order rotates, so that all see the same weather. Tokens per second are the server's
+same prompt; the order rotates, so that all see the same weather. Under the rule `coupled` (default) all
+arms of a turn write the same text, so that they differ in time alone; under `rejection` luck differs, too. Tokens per second are the server's
 own (decode rounds, the prompt's left out). Printed: the median rate of each arm; the best fixed K by
 that median; planned over it and over plain as the median of the turns with quartiles; the planner's
 times at the end. The planner learns from the other arms' rounds too, as it does from other requests in
@@ -39,11 +40,11 @@ def models(shape, agree):
     return target, f"{target},draft=1"
 
 
-def generate(cluster, arm, turn, tokens):
+def generate(cluster, arm, turn, tokens, rule):
     ids = ",".join(str((turn * 1009 + i * 31) % 200 + 1) for i in range(PROMPT_TOKENS))
     way = ("--strategy", PLANNED) if arm == PLANNED else ("-K", str(arm))
     done = cluster.outrider("generate", "--prompt-ids", ids, "-n", str(tokens), "--temperature", "1",
-                            "--rule", "rejection", "--seed", str(turn + 1), "--ignore-eos", "--json",
+                            "--rule", rule, "--seed", str(turn + 1), "--ignore-eos", "--json",
                             *way, timeout=600)
     if done.returncode:
         raise SystemExit(f"generate failed: {done.stderr}")
@@ -69,11 +70,11 @@ def restart(cluster):
 def run_turns(cluster, arms, args):
     answers = {arm: [] for arm in arms}
     for arm in (PLANNED, 0): # pages are touched, the planner has begun
-        generate(cluster, arm, 0, args.tokens)
+        generate(cluster, arm, 0, args.tokens, args.rule)
     for turn in range(args.turns):
         shift = turn % len(arms)
         for arm in arms[shift:] + arms[:shift]:
-            answers[arm].append(generate(cluster, arm, turn, args.tokens))
+            answers[arm].append(generate(cluster, arm, turn, args.tokens, args.rule))
     return answers
 
 
@@ -123,6 +124,7 @@ def main():
     parser.add_argument("--k", default="0,1,2,3,4,5,6,8")
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--rule", default="coupled")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--alone", action="store_true",
                         help="the planner learns from its own rounds only")

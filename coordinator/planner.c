@@ -345,6 +345,16 @@ static void observe_draft(struct planner *p, const struct planner_round *round)
     }
 }
 
+/* Planned rounds alone pay for probes, since they alone make them: a share of everybody's would be more
+ * than their own can spare. */
+static void earn_credit(struct planner *p, int k)
+{
+    double us[GENERATE_DRAFT_MAX + 1];
+    fit_rounds(p, us);
+    double most = fmax(CREDIT_ROUNDS * us[0], p->wanted_us);
+    p->credit_us = fmin(p->credit_us + probe_ratio * us[k], most);
+}
+
 static void observe_times(struct planner *p, const struct planner_round *round)
 {
     int rows = round->k + 1;
@@ -353,10 +363,6 @@ static void observe_times(struct planner *p, const struct planner_round *round)
     p->measured_at[rows] = p->n_rounds;
     curve_add(&p->step, rows, (double)round->step_us);
     curve_add(&p->rest, rows, (double)(round->round_us - round->draft_us - round->step_us));
-    double us[GENERATE_DRAFT_MAX + 1];
-    fit_rounds(p, us);
-    double most = fmax(CREDIT_ROUNDS * us[0], p->wanted_us);
-    p->credit_us = fmin(p->credit_us + probe_ratio * us[round->k], most);
 }
 
 static void observe_heuristic(struct planner_sequence *seq, const struct planner_round *round)
@@ -372,6 +378,7 @@ void planner_observe(struct planner *p, struct planner_sequence *seq,
 {
     observe_draft(p, round);
     observe_times(p, round);
+    if (round->is_timed && seq->strategy == STRATEGY_PLANNED) earn_credit(p, round->k);
     observe_heuristic(seq, round);
     counts_keep(&seq->counts, pow(keep_token, round->n_accepted + 1));
     counts_add(&seq->counts, round, 1);
