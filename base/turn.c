@@ -53,7 +53,7 @@ static void sleep_a_while(struct turn *turn, int64_t now_us)
 
 static bool is_networks(const struct turn *turn, int64_t now_us)
 {
-    return turn->state == TURN_NETWORK ||
+    return turn->state == TURN_NETWORK || turn->state == TURN_ENDED ||
            (turn->state == TURN_AWAY && now_us - turn->since_us >= TURN_AWAY_US);
 }
 
@@ -72,7 +72,7 @@ void turn_await(struct turn *turn)
 /* Called with the lock held. */
 static void enter(struct turn *turn)
 {
-    if (turn->state == TURN_WAITER) return;
+    if (turn->state == TURN_WAITER || turn->state == TURN_ENDED) return;
     turn->state = TURN_WAITER;
     turn->since_us = clock_now_us();
 }
@@ -90,7 +90,7 @@ bool turn_take(struct turn *turn, int64_t until_us)
     enter(turn);
     while (turn->is_polling && wait_until(turn, &turn->released, until_us)) {
     }
-    bool is_taken = !turn->is_polling;
+    bool is_taken = !turn->is_polling && turn->state != TURN_ENDED;
     pthread_mutex_unlock(&turn->lock);
     return is_taken;
 }
@@ -98,7 +98,7 @@ bool turn_take(struct turn *turn, int64_t until_us)
 void turn_leave(struct turn *turn)
 {
     pthread_mutex_lock(&turn->lock);
-    turn->state = TURN_AWAY;
+    if (turn->state != TURN_ENDED) turn->state = TURN_AWAY;
     turn->since_us = clock_now_us();
     if (turn->is_asleep) pthread_cond_signal(&turn->changed);
     pthread_mutex_unlock(&turn->lock);
@@ -107,7 +107,7 @@ void turn_leave(struct turn *turn)
 void turn_end(struct turn *turn)
 {
     pthread_mutex_lock(&turn->lock);
-    turn->state = TURN_NETWORK;
+    turn->state = TURN_ENDED;
     pthread_cond_signal(&turn->changed);
     pthread_mutex_unlock(&turn->lock);
 }

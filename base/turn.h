@@ -17,7 +17,7 @@ struct turn {
     pthread_mutex_t lock;
     pthread_cond_t changed;  /* network thread */
     pthread_cond_t released; /* waiter */
-    enum { TURN_NETWORK, TURN_WAITER, TURN_AWAY } state;
+    enum { TURN_NETWORK, TURN_WAITER, TURN_AWAY, TURN_ENDED } state;
     int64_t since_us; /* of the state */
     bool is_polling;  /* the network thread */
     bool is_asleep;   /* it waits for a signal, with no end */
@@ -36,5 +36,5 @@ void turn_expect(struct turn *turn);
 bool turn_take(struct turn *turn, int64_t until_us);
 void turn_leave(struct turn *turn);
 
-/* Any thread: from now on the network thread alone polls. */
+/* Any thread: from now on, for good, the network thread alone polls; turn_take gives false. */
 void turn_end(struct turn *turn);

@@ -68,7 +68,7 @@ struct kernels {
     void (*scores)(const uint16_t *q, int n_queries, const struct kv_parts *k, int head_dim,
                    float *out, size_t out_stride);
 
-    /* The largest of s[n], n % 16 == 0; NaN is passed over; -inf when there is nothing else. */
+    /* The largest of s[n], n % 16 == 0; NaN is passed over; -inf when there is nothing else; of zeros +0. */
     float (*max)(const float *s, int n);
 
     /* p[n] = bf16(exp(s[n] * scale - max)) with n % 16 == 0, returns the sum before the rounding (16 lanes,

@@ -172,7 +172,7 @@ INLINE_ALWAYS __m512 own_clear(__m512 x, float value, __m512 y)
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(value), _CMP_NEQ_UQ), y);
 }
 
-/* vmaxps passes over NaN in its first operand. */
+/* vmaxps passes over NaN in its first operand; which zero it keeps depends on the order. */
 INLINE_ALWAYS float own_max_of(const float *s, int n)
 {
     __m512 even = _mm512_set1_ps(-INFINITY), odd = even;
@@ -182,7 +182,7 @@ INLINE_ALWAYS float own_max_of(const float *s, int n)
         odd = _mm512_max_ps(_mm512_loadu_ps(s + i + 16), odd);
     }
     if (i < n) even = _mm512_max_ps(_mm512_loadu_ps(s + i), even);
-    return _mm512_reduce_max_ps(_mm512_max_ps(even, odd));
+    return _mm512_reduce_max_ps(_mm512_max_ps(even, odd)) + 0.0f;
 }
 
 /* Rounded as num_float_to_bf16 does. x is no denormal number, which this would flush. */

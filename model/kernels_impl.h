@@ -439,7 +439,7 @@ static float max_of(const float *s, int n)
     for (int i = 0; i < KERNEL_LANES; i++) {
         if (lanes[i] > max) max = lanes[i];
     }
-    return max;
+    return max + 0.0f;
 }
 
 #endif

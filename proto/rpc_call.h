@@ -2,7 +2,8 @@
  * and rpc_health.c. Internal to proto/.
  *
  * A call is one grpc_call with at most four batches under way: NEW or CLOSE, RECEIVE and SEND. Events
- * of batches are handled on the network thread alone; sends are started by any thread under the call's
+ * of batches are handled by one thread at a time, the network thread or that which waits in its place
+ * (rpc_server_wait), both called the network thread here; sends are started by any thread under the call's
  * lock. Once CLOSE has come no batch is started any more, so the last event to be handled releases
  * the grpc_call; the struct itself lives until the last reference goes. */
 #pragma once
@@ -35,7 +36,7 @@ struct rpc_server {
     pthread_t thread;
     struct turn turn;
 
-    /* Of the thread whose turn it is. */
+    /* The network thread's, once it runs. */
     int n_live; /* calls with a batch under way */
     int n_armed;
     bool is_accepting, is_ending;
@@ -59,7 +60,7 @@ struct rpc_call {
     atomic_int n_refs; /* 1 is the network thread's */
     struct rpc_tag tags[N_RPC_EVENTS];
 
-    /* Of the thread whose turn it is to handle events, here called the network thread. */
+    /* The network thread's. */
     grpc_call_details details;
     grpc_metadata_array metadata;
     grpc_byte_buffer *incoming;

@@ -1,5 +1,5 @@
 /* grpc.health.v1.Health of every server: a few names, and the calls that watch them. Names are set
- * from any thread; Check and Watch run on the network thread. One lock orders changes and the
+ * from any thread; Check and Watch are handlers. One lock orders changes and the
  * messages that tell of them. */
 #include <pthread.h>
 #include <stdio.h>

@@ -20,7 +20,7 @@
 #include "base/options.h"
 #include "proto/rpc_call.h"
 
-enum { CALLS_ARMED = 8, PORT_MAX = 65535, LOOK_US = 100000 };
+enum { CALLS_ARMED = 8, PORT_MAX = 65535, LOOK_US = 50000 };
 static const char unix_prefix[] = "unix:";
 
 /* When memory is short the next event tries again; as long as one call is armed the server hears. */
@@ -74,6 +74,7 @@ void rpc_server_wait(struct rpc_server *server, bool (*has_work)(void *arg), voi
     while (!has_work(arg)) {
         int64_t look_us = clock_now_us() + LOOK_US;
         if (!turn_take(&server->turn, look_us)) continue;
+        if (has_work(arg)) break; /* brought by the network thread's last event */
         grpc_event event =
             grpc_completion_queue_next(server->events, rpc_time_of_us(look_us), NULL);
         if (event.type == GRPC_OP_COMPLETE) handle(server, &event);

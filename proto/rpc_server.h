@@ -45,7 +45,7 @@ int rpc_server_open(struct rpc_server **server, const struct rpc_server_options 
 /* Stops accepting, waits up to grace_ms for running calls, cancels the rest, ends the thread. */
 void rpc_server_close(struct rpc_server *server, int grace_ms);
 
-/* The calling thread runs the handlers until has_work, which is asked after every event and ten times a
+/* The calling thread runs the handlers until has_work, which is asked after every event and 20 times a
  * second, says that they have brought something; then it may act on it with no wake-up in between. While it
  * does, the network thread takes over after some milliseconds. One thread only; not while the server
  * closes. rpc_server_expect: it will wait again soon, with the reply that it is about to send the network thread's
@@ -82,6 +82,6 @@ int64_t rpc_call_deadline_us(const struct rpc_call *call);
 void rpc_call_ref(struct rpc_call *call);
 void rpc_call_unref(struct rpc_call *call);
 
-/* One pointer of the service's own per call, set and read on the network thread. */
+/* One pointer of the service's own per call, set and read in handlers. */
 void rpc_call_set_data(struct rpc_call *call, void *data);
 void *rpc_call_data(const struct rpc_call *call);

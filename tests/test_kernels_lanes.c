@@ -119,6 +119,15 @@ START_TEST(max_passes_over_what_is_no_number)
             ck_assert(same(variants[v]->max(s, n), want));
         }
     }
+    for (int round = 0; round < 200; round++) { /* zeros of both signs, whichever comes first */
+        for (int i = 0; i < N_MAX; i++) {
+            s[i] = next_below(8) ? -INFINITY : next_below(2) ? 0.0f : -0.0f;
+        }
+        s[next_below(N_MAX)] = -0.0f;
+        for (int v = 0; v < n_variants; v++) {
+            ck_assert(same(variants[v]->max(s, N_MAX), 0.0f));
+        }
+    }
 }
 END_TEST
 

@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=proto timeout=60 */
+/* ctest: labels=quick,threads libs=proto timeout=60 */
 /* A thread that waits for work from a server's calls: it reads them itself, the network thread stands in
  * while it works, and no call is lost between the two. */
 #include <stdatomic.h>
@@ -7,12 +7,12 @@
 
 enum { WORKS_MAX = 64 };
 
-/* A message is how many milliseconds the work takes. */
+/* A message is how many times 10 ms the work takes. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rpc_call *waiting[WORKS_MAX]; /* [n_waiting], each with a reference */
 static int work_ms[WORKS_MAX], n_waiting;
 static atomic_int is_ending, n_read_by_waiter, n_read, is_working;
-static pthread_t waiter;
+static pthread_t waiter; /* set before a message is sent */
 
 static void on_work(struct rpc_call *call, void *ignored, const uint8_t *data, size_t len)
 {
@@ -22,7 +22,7 @@ static void on_work(struct rpc_call *call, void *ignored, const uint8_t *data, s
     ck_assert_int_lt(n_waiting, WORKS_MAX);
     rpc_call_ref(call);
     waiting[n_waiting] = call;
-    work_ms[n_waiting++] = data[0];
+    work_ms[n_waiting++] = 10 * data[0];
     pthread_mutex_unlock(&lock);
     n_read++;
     n_read_by_waiter += pthread_equal(pthread_self(), waiter) != 0;
@@ -56,7 +56,6 @@ static void *run_waiter(void *arg)
 {
     struct error error;
     (void)arg;
-    waiter = pthread_self();
     for (;;) {
         int ms;
         rpc_server_wait(server, has_work, NULL);
@@ -79,8 +78,6 @@ static const struct rpc_method work_methods[] = {
      .on_half_close = on_ping_half_close},
 };
 
-static pthread_t thread;
-
 static void setup(void)
 {
     struct rpc_server_options options = {
@@ -88,14 +85,14 @@ static void setup(void)
     CHECK_OK(rpc_server_open(&server, &options, &err));
     address = rpc_server_address(server);
     CHECK_OK(rpc_client_open(&client, &err));
-    pthread_create(&thread, NULL, run_waiter, NULL);
+    pthread_create(&waiter, NULL, run_waiter, NULL);
 }
 
 static void teardown(void)
 {
     int64_t begin_us = clock_now_us();
     is_ending = 1; /* nothing arrives: it is seen by itself */
-    pthread_join(thread, NULL);
+    pthread_join(waiter, NULL);
     ck_assert_int_lt(clock_now_us() - begin_us, 2000000);
     close_both();
 }
@@ -110,7 +107,7 @@ static struct rpc_stream *open_work(void)
 
 static void ask(struct rpc_stream *stream, int ms)
 {
-    uint8_t message = (uint8_t)ms;
+    uint8_t message = (uint8_t)(ms / 10);
     CHECK_OK(rpc_stream_ask(stream, &message, 1, in_ms(5000), &err));
 }
 
@@ -151,7 +148,7 @@ START_TEST(others_are_answered_during_a_long_work)
     struct rpc_stream *stream = open_work();
     sleep_ms(idle_ms[_i]);
     for (int i = 0; i < 3; i++) {
-        ask(stream, 200);
+        ask(stream, 1000);
         while (!is_working)
             sleep_ms(1);
         expect_echo();
@@ -174,7 +171,7 @@ START_TEST(no_call_is_lost_between_the_threads)
     }
     for (int i = 0; i < ROUNDS; i++) {
         for (int s = 0; s < STREAMS; s++) {
-            ask(streams[s], (i * STREAMS + s) % 17 == 0 ? 15 : 0);
+            ask(streams[s], (i * STREAMS + s) % 17 == 0 ? 20 : 0);
         }
         expect_echo();
         for (int s = 0; s < STREAMS; s++) {
@@ -212,6 +209,32 @@ START_TEST(a_client_that_leaves_is_forgotten)
 }
 END_TEST
 
+/* The event that ends the network thread's turn brings work; nothing else comes, so it is seen at once or
+ * only at the next look. */
+START_TEST(work_that_ends_the_other_turn_is_not_left_lying)
+{
+    int64_t least_us = INT64_MAX;
+    for (int i = 0; i < 10; i++) {
+        struct rpc_stream *leaves = open_work(), *stays = open_work();
+        ask(leaves, 50);
+        while (!is_working)
+            sleep_ms(1);
+        sleep_ms(20);             /* the network thread polls */
+        rpc_stream_close(leaves); /* no reply can be sent: no event of that */
+        while (is_working)
+            sleep_ms(1);
+        sleep_ms(2);
+        int64_t begin_us = clock_now_us();
+        ask(stays, 0);
+        expect_done(stays);
+        int64_t us = clock_now_us() - begin_us;
+        if (us < least_us) least_us = us;
+        rpc_stream_close(stays);
+    }
+    ck_assert_msg(least_us < 10000, "at least %lld us", (long long)least_us);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("rpc_wait");
@@ -223,6 +246,7 @@ int main(void)
     tcase_add_test(tcase, no_call_is_lost_between_the_threads);
     tcase_add_test(tcase, an_idle_waiter_answers_too);
     tcase_add_test(tcase, a_client_that_leaves_is_forgotten);
+    tcase_add_test(tcase, work_that_ends_the_other_turn_is_not_left_lying);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

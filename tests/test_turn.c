@@ -9,6 +9,8 @@
 #include "base/turn.h"
 #include "check_util.h"
 
+enum { PATIENCE_MS = 20000 };
+
 static struct turn turn;
 static atomic_int n_events; /* that have come and wait to be polled */
 static atomic_int n_done, n_by_network;
@@ -21,10 +23,11 @@ static void sleep_us(long us)
     nanosleep(&time, NULL);
 }
 
-/* Polls one event; none comes for at most 2 ms. */
-static bool poll_one(void)
+/* Polls one event; gives up when none comes for so long, or at the end. */
+static bool poll_one(int ms)
 {
-    for (int i = 0; i < 20 && n_events == 0; i++) {
+    for (int64_t end_us = clock_now_us() + ms * INT64_C(1000);
+         n_events == 0 && !is_ending && clock_now_us() < end_us;) {
         sleep_us(100);
     }
     if (n_events == 0) return false;
@@ -39,7 +42,7 @@ static void *run_network(void *arg)
     (void)arg;
     while (!is_ending) {
         turn_await(&turn);
-        n_by_network += poll_one();
+        n_by_network += poll_one(PATIENCE_MS);
     }
     return NULL;
 }
@@ -66,7 +69,7 @@ static void wait_for_one(void)
     int target = n_done + 1;
     n_events++;
     while (n_done < target) {
-        if (turn_take(&turn, clock_now_us() + 100000)) poll_one();
+        if (turn_take(&turn, clock_now_us() + 100000)) poll_one(2);
     }
 }
 
@@ -86,7 +89,7 @@ START_TEST(short_work_leaves_the_network_thread_alone)
         work(i % 3 * 100L);
         wait_for_one();
     }
-    ck_assert_int_le(n_by_network - before, 20); /* when a core was not to be had for 10 ms */
+    ck_assert_int_le(n_by_network - before, 100); /* when a core was not to be had for 10 ms */
     ck_assert_int_eq(n_polled, 202);
 }
 END_TEST
@@ -114,17 +117,35 @@ START_TEST(long_work_lets_it_stand_in)
 }
 END_TEST
 
-/* A thread that polls and gets nothing keeps its turn; the other is told when it asks. */
+/* A thread that polls and gets nothing keeps its turn; the other is told so when it asks. */
 START_TEST(a_turn_that_is_not_given_up_is_waited_for)
 {
+    wait_for_one();
     turn_leave(&turn);
-    sleep_us(30000); /* the network thread polls now, and nothing comes */
+    sleep_us(50000); /* the network thread polls now, and nothing comes */
+    ck_assert(!turn_take(&turn, clock_now_us() + 20000));
     n_events++;
-    for (int i = 0; i < 100 && !turn_take(&turn, clock_now_us() + 20000); i++) {
-    }
-    ck_assert(turn_take(&turn, clock_now_us()));
-    ck_assert_int_eq(n_done + n_events, 1);
+    ck_assert(turn_take(&turn, clock_now_us() + 5000000));
+    ck_assert_int_eq(n_done, 2);
+    ck_assert_int_eq(n_polled, 2);
     turn_leave(&turn);
+}
+END_TEST
+
+/* Whatever the other thread does after the end, it does not get the turn again. */
+START_TEST(the_end_is_for_good)
+{
+    wait_for_one();
+    turn_end(&turn);
+    turn_expect(&turn);
+    ck_assert(!turn_take(&turn, clock_now_us() + 1000));
+    turn_leave(&turn);
+    int before = n_by_network;
+    n_events++;
+    for (int ms = 0; n_by_network == before && ms < 5000; ms++) {
+        sleep_us(1000);
+    }
+    ck_assert_int_eq(n_by_network, before + 1);
 }
 END_TEST
 
@@ -137,6 +158,7 @@ int main(void)
     tcase_add_test(tcase, short_work_leaves_the_network_thread_alone);
     tcase_add_loop_test(tcase, long_work_lets_it_stand_in, 0, 3);
     tcase_add_test(tcase, a_turn_that_is_not_given_up_is_waited_for);
+    tcase_add_test(tcase, the_end_is_for_good);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
