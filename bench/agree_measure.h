@@ -8,8 +8,9 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "model/backend/cpu/cpu.h"
+#include "model/logits/sampling.h"
 #include "model/model.h"
-#include "model/sampling.h"
 
 enum {
     AGREE_TEXTS = 8,    /* written side by side */

@@ -1,5 +1,5 @@
 /* How much synthetic drafts agree with their targets: fills and checks the table of
- * model/checkpoint_agree.c.
+ * model/checkpoint/synthetic_agree.c.
  *
  *   bench_agree [--shape SHAPE[,layers=L][,vocab=V]] [--core N] [--seeds S,S,...]
  *               [--tails R,R,... | --agree A,A,...] [--tokens N] [--threads N]
@@ -16,7 +16,7 @@
 
 #include "base/options.h"
 #include "bench/agree_measure.h"
-#include "model/checkpoint_agree.h"
+#include "model/checkpoint/synthetic_agree.h"
 
 enum { LIST_MAX = 64, NAME_BYTES = 512 };
 

@@ -15,7 +15,9 @@
 #include "base/options.h"
 #include "bench/bench_read.h"
 #include "bench/bench_util.h"
-#include "model/backend.h"
+#include "model/backend/backend.h"
+#include "model/backend/cpu/cpu.h"
+#include "model/backend/cpu/kernels/kernels.h"
 
 enum {
     LIST_MAX = 8,

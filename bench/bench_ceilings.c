@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/backend_cuda_ceilings.h"
+#include "bench/cuda_ceilings.h"
 
 int main(int argc, char **argv)
 {

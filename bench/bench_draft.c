@@ -4,7 +4,7 @@
  *   bench_draft [--model MODEL] [--head N,N,...] [--context N] [--support N] [--pairs N]
  *               [--device cpu] [--threads N]
  *
- * One drafted token is what coordinator/drafter.c does for it: one row at position `context` (position
+ * One drafted token is what coordinator/draft/drafter.c does for it: one row at position `context` (position
  * is the truth: each overwrites the last), the best `support` of its logits, q of them at temperature
  * 1, one draw. For each head (0 = whole, N = a head over N ids that lie evenly in the vocabulary)
  *
@@ -25,9 +25,9 @@
 #include "base/options.h"
 #include "bench/bench_read.h"
 #include "bench/bench_util.h"
-#include "model/backend_argp.h"
+#include "model/backend/options.h"
+#include "model/logits/sampling.h"
 #include "model/model.h"
-#include "model/sampling.h"
 
 enum {
     HEADS_MAX = 8,

@@ -4,7 +4,7 @@
  *   bench_export MODEL DIR */
 #include <stdio.h>
 
-#include "model/export.h"
+#include "model/export/export.h"
 
 int main(int argc, char **argv)
 {

@@ -21,7 +21,8 @@
 #include "base/team.h"
 #include "bench/bench_read.h"
 #include "bench/bench_util.h"
-#include "model/kernels.h"
+#include "model/backend/cpu/kernels/kernels.h"
+#include "model/backend/cpu/kernels/quant_matrix.h"
 
 enum { ROWS_MAX = 64, THREADS_LIST_MAX = 8, SLICE_US = 25000, HOT_K = 256, HOT_REPEATS = 64 };
 

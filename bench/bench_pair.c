@@ -16,11 +16,11 @@
 #include "base/clock.h"
 #include "base/options.h"
 #include "bench/bench_util.h"
-#include "model/accept.h"
-#include "model/backend_argp.h"
+#include "model/backend/options.h"
+#include "model/logits/select.h"
 #include "model/model.h"
-#include "model/plan.h"
-#include "model/select.h"
+#include "speculation/accept.h"
+#include "speculation/speedup.h"
 
 enum {
     K_MAX = 16,

@@ -9,7 +9,7 @@
 
 #include "base/options.h"
 #include "bench/bench_util.h"
-#include "model/backend_argp.h"
+#include "model/backend/options.h"
 #include "model/model.h"
 
 struct settings {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/team.h"
-#include "model/variants.h"
+#include "model/numerics/variants.h"
 
 enum { BENCH_READ_PLAIN, BENCH_READ_NEAR, BENCH_READ_TWO_HOPS, BENCH_READS };
 

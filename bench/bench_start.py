@@ -28,7 +28,7 @@ import tempfile
 import time
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(SOURCE, "tests"))
+sys.path.insert(0, os.path.join(SOURCE, "tests/support"))
 from cluster import Cluster, wait_until  # noqa: E402
 
 COLUMNS = ("ready ms", "load ms", "token ms", "sys ms", "peak MB", "own MB")

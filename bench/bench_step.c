@@ -13,7 +13,7 @@
 
 #include "base/options.h"
 #include "bench/bench_util.h"
-#include "model/backend_argp.h"
+#include "model/backend/options.h"
 #include "model/model.h"
 
 enum { ROWS_MAX = 32, BLOCKS_MAX = 8192 };

@@ -22,7 +22,7 @@ import statistics
 import sys
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(SOURCE, "tests"))
+sys.path.insert(0, os.path.join(SOURCE, "tests/support"))
 from cluster import Cluster, TALES  # noqa: E402
 
 PROMPTS = [

@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(SOURCE, "tests"))
+sys.path.insert(0, os.path.join(SOURCE, "tests/support"))
 sys.path.insert(0, os.path.join(SOURCE, "bench"))
 from cluster import Cluster  # noqa: E402
 from cluster_rounds import PROMPTS, generate, quartiles, rate  # noqa: E402

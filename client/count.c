@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "client/client.h"
 #include "client/input.h"
-#include "model/token_counts.h"
+#include "model/tokenizer/token_counts.h"
 
 enum { OPT_SPECIAL = 256, FILE_BYTES_MAX = 256 << 20 };
 

@@ -71,7 +71,7 @@ static void print_number(const char *name, int number)
     printf("%-22s%d\n", name, number);
 }
 
-static void print_estimates(const struct generate_estimates *e)
+static void print_estimates(const struct estimates *e)
 {
     print_number("rounds measured", e->n_rounds);
     if (e->n_rounds == 0) return;
@@ -104,7 +104,7 @@ static void print_table(const struct service_description *s)
     print_number("KV blocks", s->n_kv_blocks);
     print_text("draft model", s->draft_model[0] ? s->draft_model : "none");
     print_number("draft tokens (K)", s->default_n_draft);
-    print_text("strategy", generate_strategy_names[s->default_strategy]);
+    print_text("strategy", strategy_names[s->default_strategy]);
     print_number("draft support", s->draft_support);
     print_number("queue", s->queue_capacity);
     print_estimates(&s->estimates);
@@ -126,16 +126,16 @@ static json_t *describe_json(const struct service_description *s)
     for (int i = 0; i < s->n_addresses; i++) {
         json_array_append_new(addresses, json_string(s->addresses[i]));
     }
-    return json_pack(
-        "{ss ss ss ss ss so so si si si si si ss si si si so ss so}", "state", s->state, "version",
-        s->version, "target_model", s->target_model, "target_architecture", s->target_architecture,
-        "arithmetic", s->arithmetic, "model_fingerprint", hex(s->model_fingerprint),
-        "tokenizer_fingerprint", hex(s->tokenizer_fingerprint), "n_ranks", s->n_ranks, "n_slices",
-        s->n_slices, "vocab_size", s->vocab_size, "context_limit", s->context_limit, "n_kv_blocks",
-        s->n_kv_blocks, "draft_model", s->draft_model, "default_n_draft", s->default_n_draft,
-        "draft_support", s->draft_support, "queue_capacity", s->queue_capacity, "worker_addresses",
-        addresses, "default_strategy", generate_strategy_names[s->default_strategy], "planner",
-        estimates_json(&s->estimates));
+    return json_pack("{ss ss ss ss ss so so si si si si si ss si si si so ss so}", "state",
+                     s->state, "version", s->version, "target_model", s->target_model,
+                     "target_architecture", s->target_architecture, "arithmetic", s->arithmetic,
+                     "model_fingerprint", hex(s->model_fingerprint), "tokenizer_fingerprint",
+                     hex(s->tokenizer_fingerprint), "n_ranks", s->n_ranks, "n_slices", s->n_slices,
+                     "vocab_size", s->vocab_size, "context_limit", s->context_limit, "n_kv_blocks",
+                     s->n_kv_blocks, "draft_model", s->draft_model, "default_n_draft",
+                     s->default_n_draft, "draft_support", s->draft_support, "queue_capacity",
+                     s->queue_capacity, "worker_addresses", addresses, "default_strategy",
+                     strategy_names[s->default_strategy], "planner", estimates_json(&s->estimates));
 }
 
 static int run(struct describe *d, struct error *err)

@@ -17,7 +17,7 @@ struct detokenize {
     struct token_ids ids;
     struct tokenizer *tok;
     struct detokenizer *detok;
-    struct wire_buffer text;
+    struct buffer text;
     struct error *err;
 };
 
@@ -87,7 +87,7 @@ static int check_ids(const struct detokenize *d, struct error *err)
 
 static int take_text(struct detokenize *d, const char *text, size_t len, struct error *err)
 {
-    int rc = wire_buffer_reserve(&d->text, d->text.len + len, err);
+    int rc = buffer_reserve(&d->text, d->text.len + len, err);
     if (rc) return rc;
     if (len) memcpy(d->text.data + d->text.len, text, len);
     d->text.len += len;
@@ -148,6 +148,6 @@ int detokenize_main(int argc, char **argv)
     tokenizer_close(d.tok);
     input_close(&d.input);
     token_ids_free(&d.ids);
-    wire_buffer_free(&d.text);
+    buffer_free(&d.text);
     return status;
 }

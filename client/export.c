@@ -7,7 +7,7 @@
 #include "base/queue.h"
 #include "client/client.h"
 #include "client/terminal.h"
-#include "model/export.h"
+#include "model/export/export.h"
 
 enum {
     OPT_SHARD = 256,

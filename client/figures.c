@@ -4,6 +4,8 @@
 #include <limits.h>
 #include <math.h>
 
+#include "base/limits.h"
+
 static double ratio(double part, double whole)
 {
     return whole > 0 ? part / whole : (double)NAN;
@@ -26,7 +28,7 @@ static void set_parts(struct figures *f, const struct generate_counters *c, int 
 
 static void set_positions(struct figures *f, const struct generate_counters *c)
 {
-    for (int i = 0; i < GENERATE_DRAFT_MAX; i++) {
+    for (int i = 0; i < DRAFT_MAX; i++) {
         f->acceptance_at[i] = ratio(c->accepted_at[i], c->tested_at[i]);
         if (c->tested_at[i]) f->n_positions = i + 1;
     }
@@ -65,7 +67,7 @@ static void add_counters(struct generate_counters *sum, const struct generate_co
     sum->rejections += c->rejections;
     sum->first_round_tokens += c->first_round_tokens;
     sum->drafted_ahead += c->drafted_ahead;
-    for (int i = 0; i < GENERATE_DRAFT_MAX; i++) {
+    for (int i = 0; i < DRAFT_MAX; i++) {
         sum->drafted_at[i] += c->drafted_at[i];
         sum->tested_at[i] += c->tested_at[i];
         sum->accepted_at[i] += c->accepted_at[i];

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/limits.h"
 #include "client/client.h"
 #include "proto/generation_wire.h"
 
@@ -15,8 +16,8 @@ struct figures {
     double alpha;            /* accepted / (accepted + rejections) */
     double draft_efficiency; /* accepted / drafted */
     int n_positions;
-    double acceptance_at[GENERATE_DRAFT_MAX]; /* accepted / tested */
-    double decode_tokens_per_s;               /* of the rounds after the first */
+    double acceptance_at[DRAFT_MAX]; /* accepted / tested */
+    double decode_tokens_per_s;      /* of the rounds after the first */
     double total_tokens_per_s;
     double first_token_ms; /* with the wait in the queue */
     double bytes_per_position;
@@ -35,7 +36,7 @@ struct figures figures_of_many(const struct generate_summary *summary, int n_req
 void figures_print(FILE *out, const struct generate_summary *summary);
 
 /* What the planner has measured, in a new object; NULL = no memory. */
-json_t *estimates_json(const struct generate_estimates *estimates);
+json_t *estimates_json(const struct estimates *estimates);
 
 /* Everything but text and ids, in a new object; NULL = no memory. */
 json_t *figures_json(const struct generate_summary *summary);

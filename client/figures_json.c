@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/limits.h"
 #include "client/figures.h"
 
 static json_t *counts(const uint32_t *values, int n)
@@ -54,14 +55,14 @@ static json_t *counters_json(const struct generate_counters *c, int n_positions)
 
 static int positions_used(const struct generate_counters *c)
 {
-    int n = GENERATE_DRAFT_MAX;
+    int n = DRAFT_MAX;
     while (n > 0 && !c->drafted_at[n - 1] && !c->tested_at[n - 1]) {
         n--;
     }
     return n;
 }
 
-json_t *estimates_json(const struct generate_estimates *e)
+json_t *estimates_json(const struct estimates *e)
 {
     json_t *alpha = json_array();
     for (int i = 0; i < e->n_positions; i++) {
@@ -95,7 +96,7 @@ json_t *figures_json(const struct generate_summary *s)
         "arithmetic", s->arithmetic, "request_id", s->request_id, "seed", seed_text(s->seed),
         "n_draft", s->n_draft, "prompt_tokens", s->prompt_tokens, "completion_tokens",
         s->completion_tokens, "counters", counters_json(&s->counters, positions_used(&s->counters)),
-        "strategy", generate_strategy_names[s->strategy], "threshold",
+        "strategy", strategy_names[s->strategy], "threshold",
         s->strategy == STRATEGY_THRESHOLD ? json_real((double)s->threshold) : json_null(),
         "planner", estimates_json(&s->estimates));
     json_t *derived = derived_json(&figures);

@@ -127,7 +127,7 @@ static void print_strategy(FILE *out, const struct generate_summary *s, const st
 {
     bool is_fixed = s->strategy == STRATEGY_FIXED || s->strategy == STRATEGY_DEFAULT;
     begin_line(out, "strategy");
-    fputs(generate_strategy_names[s->strategy], out);
+    fputs(strategy_names[s->strategy], out);
     if (s->strategy == STRATEGY_THRESHOLD) fprintf(out, " %g", (double)s->threshold);
     fprintf(out, is_fixed ? ", K %d, mean K " : ", K up to %d, mean K ", s->n_draft);
     put(out, 2, f->mean_k);
@@ -138,7 +138,7 @@ static void print_strategy(FILE *out, const struct generate_summary *s, const st
     fputc('\n', out);
 }
 
-static void print_estimates(FILE *out, const struct generate_estimates *e)
+static void print_estimates(FILE *out, const struct estimates *e)
 {
     if (e->n_rounds == 0) return;
     begin_line(out, "planner");

@@ -12,13 +12,13 @@
 struct generation {
     struct generate_options options;
     struct input prompt;
-    struct wire_buffer request;
+    struct buffer request;
     struct server server;
     struct terminal terminal;
     bool has_begun;      /* something was shown */
     bool ends_with_line; /* the last character shown was a newline */
     bool has_summary;
-    struct wire_buffer text; /* for --json */
+    struct buffer text; /* for --json */
     struct token_ids ids;
     json_t *steps; /* with --show-drafts, for --json */
 };
@@ -93,8 +93,8 @@ static void end_text(struct generation *g)
 
 static int keep_text(struct generation *g, const struct generate_tokens *tokens, struct error *err)
 {
-    struct wire_buffer *text = &g->text;
-    int rc = wire_buffer_reserve(text, text->len + tokens->text_len, err);
+    struct buffer *text = &g->text;
+    int rc = buffer_reserve(text, text->len + tokens->text_len, err);
     if (rc) return rc;
     if (tokens->text_len) memcpy(text->data + text->len, tokens->text, tokens->text_len);
     text->len += tokens->text_len;
@@ -212,8 +212,8 @@ static void let_go(struct generation *g)
 {
     server_close(&g->server);
     input_close(&g->prompt);
-    wire_buffer_free(&g->request);
-    wire_buffer_free(&g->text);
+    buffer_free(&g->request);
+    buffer_free(&g->text);
     token_ids_free(&g->ids);
     json_decref(g->steps);
     generate_options_free(&g->options);

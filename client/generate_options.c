@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/options.h"
 #include "client/client.h"
 
@@ -144,14 +145,13 @@ static error_t parse_speculation(int key, const char *arg, struct generate_parse
     int word;
     switch (key) {
     case 'K':
-        return verdict(
-            options_int(&req->n_draft, "--draft-tokens", arg, 0, GENERATE_DRAFT_MAX, p->err));
+        return verdict(options_int(&req->n_draft, "--draft-tokens", arg, 0, DRAFT_MAX, p->err));
     case OPT_STRATEGY:
-        if (options_word(&word, "--strategy", arg, generate_strategy_names + STRATEGY_PLANNED,
+        if (options_word(&word, "--strategy", arg, strategy_names + STRATEGY_PLANNED,
                          N_STRATEGIES - STRATEGY_PLANNED, p->err)) {
             return EINVAL;
         }
-        req->strategy = (enum generate_strategy)(STRATEGY_PLANNED + word);
+        req->strategy = (enum strategy)(STRATEGY_PLANNED + word);
         return 0;
     case OPT_THRESHOLD:
         req->has_threshold = true;
@@ -233,7 +233,7 @@ static int check_strategy(const struct generate_request *req, struct error *err)
     bool may_stop = !req->strategy || req->strategy == STRATEGY_THRESHOLD;
     if (!req->has_threshold || may_stop) return 0;
     return error_set(err, ERR_ARGUMENT, "--threshold belongs to --strategy threshold, not to %s",
-                     generate_strategy_names[req->strategy]);
+                     strategy_names[req->strategy]);
 }
 
 void generate_options_init(struct generate_options *o)

@@ -10,7 +10,7 @@ enum { OPT_SERVICE = 256, OPT_WATCH, RETRY_MS = 1000 };
 struct health {
     const char *address, *service;
     bool is_watching;
-    struct wire_buffer request;
+    struct buffer request;
     struct server server;
     struct error *err;
 };
@@ -75,11 +75,9 @@ static int receive_answer(struct health *h, enum health_answer *answer, struct e
 {
     const uint8_t *data;
     size_t len;
-    struct arena *arena;
     int rc = 0;
     TRY(server_receive(&h->server, &data, &len, err));
-    TRY(server_arena(&h->server, len, &arena, err));
-    TRY(health_response_decode(data, len, arena, answer, err));
+    TRY(health_response_decode(data, len, answer, err));
 out:
     return rc;
 }
@@ -136,6 +134,6 @@ int health_main(int argc, char **argv)
         status = CLIENT_FAILED;
     }
     server_close(&h.server);
-    wire_buffer_free(&h.request);
+    buffer_free(&h.request);
     return status;
 }

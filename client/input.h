@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer/tokenizer.h"
 
 enum { INPUT_BYTES_MAX = 16 << 20 };
 

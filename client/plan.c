@@ -5,7 +5,7 @@
 #include "base/options.h"
 #include "client/client.h"
 #include "client/server.h"
-#include "model/plan.h"
+#include "speculation/speedup.h"
 
 enum {
     OPT_OPS = 256,
@@ -114,7 +114,7 @@ static void fill(float *slot, float value)
 static int measure(struct planning *p, struct error *err)
 {
     struct service_description desc;
-    const struct generate_estimates *e = &desc.estimates;
+    const struct estimates *e = &desc.estimates;
     int rc = 0;
     TRY(server_open(&p->server, p->address, 0, err));
     TRY(server_describe(&p->server, &desc, err));

@@ -19,7 +19,7 @@ struct score {
     bool is_json;
     struct token_ids ids;
     struct input input;
-    struct wire_buffer request;
+    struct buffer request;
     struct server server;
     struct terminal terminal;
     json_t *tokens; /* for --json */
@@ -242,7 +242,7 @@ int score_main(int argc, char **argv)
     server_close(&s.server);
     input_close(&s.input);
     token_ids_free(&s.ids);
-    wire_buffer_free(&s.request);
+    buffer_free(&s.request);
     json_decref(s.tokens);
     return status;
 }

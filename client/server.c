@@ -49,7 +49,7 @@ void server_close(struct server *server)
     rpc_client_close(server->client);
     process_close();
     queue_close(server->interrupts);
-    wire_buffer_free(&server->reply);
+    buffer_free(&server->reply);
     arena_close(&server->arena);
     *server = (struct server){0};
 }
@@ -85,8 +85,7 @@ int server_health(struct server *server, const char *service, enum health_answer
                   struct error *err)
 {
     int rc = 0;
-    struct arena *arena;
-    struct wire_buffer request = {0};
+    struct buffer request = {0};
     *answer = HEALTH_ANSWER_UNKNOWN;
     TRY(health_request_encode(&request, service, err));
     rc = rpc_client_call(server->client, server->address, "/grpc.health.v1.Health/Check",
@@ -94,11 +93,10 @@ int server_health(struct server *server, const char *service, enum health_answer
                          &server->reply, err);
     if (rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT) rc = set_unreachable(server, err);
     if (rc) goto out;
-    TRY(server_arena(server, server->reply.len, &arena, err));
-    TRY(health_response_decode(server->reply.data, server->reply.len, arena, answer, err));
+    TRY(health_response_decode(server->reply.data, server->reply.len, answer, err));
     server->health = *answer;
 out:
-    wire_buffer_free(&request);
+    buffer_free(&request);
     return rc == ERR_UNSUPPORTED ? 0 : rc; /* there, but without a health service */
 }
 
@@ -111,14 +109,14 @@ void server_explain(const struct server *server, struct error *err)
     error_wrap(err, "the coordinator is not serving now (outrider describe tells more)");
 }
 
-int server_call(struct server *server, const char *path, const struct wire_buffer *request,
+int server_call(struct server *server, const char *path, const struct buffer *request,
                 struct error *err)
 {
     return rpc_client_call(server->client, server->address, path, request->data, request->len,
                            false, deadline_within(server, CALL_US), &server->reply, err);
 }
 
-int server_start(struct server *server, const char *path, const struct wire_buffer *request,
+int server_start(struct server *server, const char *path, const struct buffer *request,
                  struct error *err)
 {
     int rc = 0;
@@ -179,7 +177,7 @@ out:
 
 int server_describe(struct server *server, struct service_description *desc, struct error *err)
 {
-    const struct wire_buffer empty = {0}; /* a DescribeRequest has no fields */
+    const struct buffer empty = {0}; /* a DescribeRequest has no fields */
     enum health_answer health;
     struct arena *arena;
     int rc = 0;

@@ -9,8 +9,8 @@
 #include "base/memory.h"
 #include "base/queue.h"
 #include "proto/generation_wire.h"
-#include "proto/health_wire.h"
-#include "proto/rpc_client.h"
+#include "rpc/client.h"
+#include "rpc/health_wire.h"
 
 /* A zeroed one is valid to close. */
 struct server {
@@ -18,7 +18,7 @@ struct server {
     struct rpc_client *client;
     struct rpc_stream *stream;
     struct queue *interrupts;
-    struct wire_buffer reply;
+    struct buffer reply;
     struct arena arena;
     int64_t deadline_us;
     int timeout_s;
@@ -42,14 +42,14 @@ int server_health(struct server *server, const char *service, enum health_answer
 void server_explain(const struct server *server, struct error *err);
 
 /* One request, one reply: it is in server->reply. */
-int server_call(struct server *server, const char *path, const struct wire_buffer *request,
+int server_call(struct server *server, const char *path, const struct buffer *request,
                 struct error *err);
 
 /* What a coordinator serves; desc lives until the next call. Errors: also those of server_health. */
 int server_describe(struct server *server, struct service_description *desc, struct error *err);
 
 /* The same with a stream of replies. */
-int server_start(struct server *server, const char *path, const struct wire_buffer *request,
+int server_start(struct server *server, const char *path, const struct buffer *request,
                  struct error *err);
 /* The next reply, lent until the next call. Errors: ERR_CLOSED a good end, ERR_CANCELLED interrupted,
  * ERR_TIMEOUT, the server's own. */

@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "comm/comm_mpi.h"
 #include "comm/roster.h"
 #include "coordinator/engine.h"
-#include "coordinator/traffic.h"
+#include "coordinator/served_tokens.h"
 
 enum {
     CONTROL_QUEUE = 64,
@@ -26,7 +27,7 @@ struct coordinator {
     struct comm *part;
     struct roster_entry *roster;
     char list[COORDINATOR_LIST_BYTES]; /* --target, cut into words */
-    const char *addresses[COORDINATOR_TARGETS_MAX];
+    const char *addresses[RANKS_MAX];
     int n_addresses;
     struct tokenizer *tok;
     struct drafter *drafter;
@@ -39,9 +40,8 @@ struct coordinator {
 
 static int add_address(struct coordinator *c, const char *address, struct error *err)
 {
-    if (c->n_addresses == COORDINATOR_TARGETS_MAX) {
-        return error_set(err, ERR_ARGUMENT, "more than %d worker addresses",
-                         COORDINATOR_TARGETS_MAX);
+    if (c->n_addresses == RANKS_MAX) {
+        return error_set(err, ERR_ARGUMENT, "more than %d worker addresses", RANKS_MAX);
     }
     for (int i = 0; i < c->n_addresses; i++) {
         if (strcmp(c->addresses[i], address) == 0) {
@@ -232,8 +232,7 @@ static void show_ready(const struct coordinator *c)
     log_line(LOG_LEVEL_INFO, "ready",
              "address=%s draft=%s head_tokens=%d strategy=%s k=%d workers=%d threads=%d pin=%s",
              gateway_address(c->gateway), c->options.draft,
-             c->drafter ? drafter_head_tokens(c->drafter) : 0,
-             generate_strategy_names[c->options.strategy],
+             c->drafter ? drafter_head_tokens(c->drafter) : 0, strategy_names[c->options.strategy],
              c->drafter ? sequence_default_k(c->options.strategy, c->options.n_draft) : 0,
              c->n_addresses, c->placement.n_threads,
              placement_show(&c->placement, pin, sizeof pin));

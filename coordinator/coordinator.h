@@ -3,11 +3,11 @@
 
 #include "base/error.h"
 #include "base/placement.h"
-#include "coordinator/ahead.h"
-#include "model/backend_open.h"
+#include "coordinator/draft/ahead.h"
+#include "model/backend/open.h"
 #include "proto/generation_wire.h"
 
-enum { COORDINATOR_TARGETS_MAX = 8, COORDINATOR_LIST_BYTES = 2048 };
+enum { COORDINATOR_LIST_BYTES = 2048 };
 
 struct coordinator;
 
@@ -22,7 +22,7 @@ struct coordinator_options {
     const char *count_tokens;       /* a list that served tokens are counted in; NULL = none */
     enum ahead_mode draft_ahead;
     int n_draft; /* K; -1 = by strategy */
-    enum generate_strategy strategy;
+    enum strategy strategy;
     float threshold;
     int support;
     int draft_kv_tokens;

@@ -29,7 +29,7 @@ struct engine {
     struct planner planner; /* of the draft and the group that planner_group tells */
     struct target_description planner_group;
     struct arena arena;
-    struct wire_buffer buffer;
+    struct buffer buffer;
     int64_t next_connect_us, next_sift_us;
     bool was_connected;
     char state[STATE_BYTES]; /* "serving", or why not */
@@ -79,7 +79,7 @@ void engine_close(struct engine *e)
     close_sequences(e);
     ahead_close(e->ahead);
     arena_close(&e->arena);
-    wire_buffer_free(&e->buffer);
+    buffer_free(&e->buffer);
     free(e);
 }
 

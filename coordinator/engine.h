@@ -4,7 +4,7 @@
 
 #include "coordinator/gateway.h"
 #include "coordinator/round.h"
-#include "coordinator/traffic.h"
+#include "coordinator/served_tokens.h"
 
 struct engine;
 
@@ -16,8 +16,8 @@ struct engine_options {
     struct traffic *traffic; /* NULL = served tokens are not counted */
     struct queue *jobs, *control;
     enum ahead_mode draft_ahead;
-    int n_draft;                     /* K of requests that do not say; -1 = by strategy */
-    enum generate_strategy strategy; /* of such requests */
+    int n_draft;            /* K of requests that do not say; -1 = by strategy */
+    enum strategy strategy; /* of such requests */
     float threshold;
     const char *draft_name;
     int draft_support, queue_capacity;

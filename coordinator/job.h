@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/memory.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer/tokenizer.h"
 #include "proto/generation_wire.h"
-#include "proto/rpc_server.h"
+#include "rpc/server.h"
 
 enum job_kind { JOB_GENERATE, JOB_SCORE, JOB_DESCRIBE };
 

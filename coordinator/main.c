@@ -2,12 +2,14 @@
 #include <argp.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/process.h"
 #include "coordinator/coordinator.h"
-#include "model/backend_argp.h"
+#include "model/backend/options.h"
 #include "proto/generation_wire.h"
+#include "proto/target_wire.h"
 
 const char *argp_program_version = "outrider-coordinator " OUTRIDER_VERSION;
 
@@ -92,11 +94,11 @@ static error_t parse_strategy(struct argp_state *state, const char *text)
 {
     struct arguments *args = state->input;
     int word;
-    if (options_word(&word, "--strategy", text, generate_strategy_names + STRATEGY_PLANNED,
+    if (options_word(&word, "--strategy", text, strategy_names + STRATEGY_PLANNED,
                      N_STRATEGIES - STRATEGY_PLANNED, &args->err)) {
         argp_failure(state, 2, 0, "%s", args->err.text);
     } else {
-        args->coordinator.strategy = (enum generate_strategy)(STRATEGY_PLANNED + word);
+        args->coordinator.strategy = (enum strategy)(STRATEGY_PLANNED + word);
     }
     return 0;
 }
@@ -129,7 +131,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         c->listen = arg;
         return 0;
     case 'K':
-        return parse_number(state, &c->n_draft, "--draft-tokens", arg, 0, GENERATE_DRAFT_MAX);
+        return parse_number(state, &c->n_draft, "--draft-tokens", arg, 0, DRAFT_MAX);
     case OPT_TOKENIZER:
         c->tokenizer = arg;
         return 0;

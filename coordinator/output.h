@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "model/tokenizer.h"
+#include "model/tokenizer/tokenizer.h"
 
 struct output {
     struct detokenizer *detok;

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
-#include "model/accept.h"
+#include "speculation/accept.h"
 
 /* A sequence's share of the round. */
 struct part {
@@ -158,8 +159,8 @@ static int commit_part(const struct round_tools *tools, struct part *part,
     struct accept_result result =
         accept_function(seq->rule)(rows, draft->q, draft->tokens, draft->n, &at);
 
-    int32_t ids[GENERATE_DRAFT_MAX + 1];
-    enum token_origin origins[GENERATE_DRAFT_MAX + 1];
+    int32_t ids[DRAFT_MAX + 1];
+    enum token_origin origins[DRAFT_MAX + 1];
     for (int i = 0; i < result.n_accepted; i++) {
         ids[i] = draft->tokens[i];
         origins[i] = TOKEN_ACCEPTED;
@@ -255,7 +256,7 @@ static void settle_part(const struct round_tools *tools, struct part *part,
 struct plan {
     struct part parts[ROUND_SEQUENCES_MAX];
     struct step_lane lanes[ROUND_SEQUENCES_MAX];
-    struct target_want wants[ROUND_SEQUENCES_MAX * (GENERATE_DRAFT_MAX + 1)];
+    struct target_want wants[ROUND_SEQUENCES_MAX * (DRAFT_MAX + 1)];
     int n_lanes, n_wants;
 };
 

@@ -2,7 +2,7 @@
  * reads as docs/design.md section 7 says it. */
 #pragma once
 
-#include "coordinator/ahead.h"
+#include "coordinator/draft/ahead.h"
 #include "coordinator/target.h"
 
 /* What a round needs; owned by the engine thread. */
@@ -13,8 +13,8 @@ struct round_tools {
     struct block_pool *target_pool;
     struct planner *planner;
     const struct tokenizer *tok;
-    struct arena *arena;        /* reset at the start of each round */
-    struct wire_buffer *buffer; /* encoding of replies */
+    struct arena *arena;   /* reset at the start of each round */
+    struct buffer *buffer; /* encoding of replies */
 };
 
 /* Runs one round for seqs[n] (all active). A sequence whose own part fails is failed and ended here;

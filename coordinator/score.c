@@ -5,9 +5,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/log.h"
-#include "model/numerics.h"
-#include "model/target_row_check.h"
+#include "model/numerics/numerics.h"
+#include "speculation/target_row_check.h"
 
 enum { TEXT_BYTES = 64 };
 
@@ -55,7 +56,7 @@ static int merge_best(const struct slice_row *slices, int n_slices, int n, doubl
                       const struct tokenizer *tok, struct arena *arena,
                       struct score_alternative *out)
 {
-    int at[ROW_SLICES_MAX] = {0}, made = 0;
+    int at[SLICES_MAX] = {0}, made = 0;
     for (; made < n; made++) {
         int best = -1;
         for (int s = 0; s < n_slices; s++) {

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 
 enum { FIXED_DEFAULT = 4 }; /* K of strategy fixed where nobody says */
@@ -18,8 +19,7 @@ int sequence_open(struct sequence *seq, int slot, int capacity, int target_table
     int rc = 0;
     *seq = (struct sequence){.slot = slot, .capacity = capacity};
     /* One round may hold K guesses and their successor past the last committed token. */
-    TRY(mem_array(&seq->tokens, (size_t)capacity + GENERATE_DRAFT_MAX + 1, sizeof *seq->tokens,
-                  err));
+    TRY(mem_array(&seq->tokens, (size_t)capacity + DRAFT_MAX + 1, sizeof *seq->tokens, err));
     TRY(block_table_open(&seq->target_blocks, target_table, err));
     TRY(block_table_open(&seq->draft_blocks, draft_table, err));
 out:
@@ -61,15 +61,15 @@ static int choose_rule(struct sequence *seq, const struct generate_request *req,
 static int choose_strategy(struct sequence *seq, const struct generate_request *req,
                            const struct sequence_defaults *defaults, struct error *err)
 {
-    enum generate_strategy strategy = req->strategy        ? req->strategy
-                                      : req->has_threshold ? STRATEGY_THRESHOLD
-                                      : req->n_draft >= 0  ? STRATEGY_FIXED
-                                                           : defaults->strategy;
+    enum strategy strategy = req->strategy        ? req->strategy
+                             : req->has_threshold ? STRATEGY_THRESHOLD
+                             : req->n_draft >= 0  ? STRATEGY_FIXED
+                                                  : defaults->strategy;
     if (req->has_threshold && strategy != STRATEGY_THRESHOLD) {
         return error_set(err, ERR_ARGUMENT,
                          "a threshold of %g belongs to strategy threshold, but the strategy is %s; "
                          "leave one of the two out",
-                         (double)req->threshold, generate_strategy_names[strategy]);
+                         (double)req->threshold, strategy_names[strategy]);
     }
     seq->plan = (struct planner_sequence){.strategy = strategy};
     seq->threshold = 0;
@@ -79,10 +79,10 @@ static int choose_strategy(struct sequence *seq, const struct generate_request *
     return 0;
 }
 
-int sequence_default_k(enum generate_strategy strategy, int n_draft)
+int sequence_default_k(enum strategy strategy, int n_draft)
 {
     if (n_draft >= 0) return n_draft;
-    return strategy == STRATEGY_FIXED ? FIXED_DEFAULT : GENERATE_DRAFT_MAX;
+    return strategy == STRATEGY_FIXED ? FIXED_DEFAULT : DRAFT_MAX;
 }
 
 static void choose_draft(struct sequence *seq, const struct generate_request *req,
@@ -219,10 +219,10 @@ out:
 
 int sequence_commit(struct sequence *seq, const int32_t *ids, const enum token_origin *origins,
                     int n, int32_t rejected, const struct tokenizer *tok, const int32_t *eos_ids,
-                    int n_eos, struct wire_buffer *scratch, struct error *err)
+                    int n_eos, struct buffer *scratch, struct error *err)
 {
     int rc = 0, done = 0;
-    uint32_t ends[GENERATE_DRAFT_MAX + 1];
+    uint32_t ends[DRAFT_MAX + 1];
     char rejected_text[256] = "";
     for (; done < n && !seq->finish_reason; done++) {
         TRY(append_token(seq, ids[done], eos_ids, n_eos, err));
@@ -265,7 +265,7 @@ static const char *why_plain(const struct sequence *seq)
 }
 
 void sequence_finish(struct sequence *seq, const char *arithmetic, const struct planner *planner,
-                     struct wire_buffer *scratch)
+                     struct buffer *scratch)
 {
     struct error err;
     struct generate_counters *c = &seq->counters;

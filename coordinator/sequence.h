@@ -6,8 +6,8 @@
 #include "coordinator/blocks.h"
 #include "coordinator/job.h"
 #include "coordinator/output.h"
-#include "coordinator/planner.h"
-#include "model/target_row.h"
+#include "speculation/planner.h"
+#include "speculation/target_row.h"
 
 struct sequence {
     bool is_active;
@@ -46,14 +46,14 @@ void sequence_close(struct sequence *seq);
 /* What the engine was started with and a request may change. */
 struct sequence_defaults {
     int n_draft; /* -1 = by strategy */
-    enum generate_strategy strategy;
+    enum strategy strategy;
     float threshold;
     int context_limit, vocab_size; /* of the target */
     bool has_draft;
 };
 
 /* K of requests that do not say, where the coordinator's own option is n_draft (-1: it has none). */
-int sequence_default_k(enum generate_strategy strategy, int n_draft);
+int sequence_default_k(enum strategy strategy, int n_draft);
 
 /* Takes job over (also on failure it stays the caller's). Errors: ERR_ARGUMENT with what is wrong. */
 int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer *tok,
@@ -65,11 +65,11 @@ int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer
  * Errors: ERR_CANCELLED the client is gone, ERR_EXHAUSTED it does not read. */
 int sequence_commit(struct sequence *seq, const int32_t *ids, const enum token_origin *origins,
                     int n, int32_t rejected, const struct tokenizer *tok, const int32_t *eos_ids,
-                    int n_eos, struct wire_buffer *scratch, struct error *err);
+                    int n_eos, struct buffer *scratch, struct error *err);
 
 /* Sends the summary and ends the call. */
 void sequence_finish(struct sequence *seq, const char *arithmetic, const struct planner *planner,
-                     struct wire_buffer *scratch);
+                     struct buffer *scratch);
 
 /* Ends the call with an error. */
 void sequence_fail(struct sequence *seq, const struct error *why);

@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
-#include "proto/rpc_client.h"
+#include "rpc/client.h"
 
-enum { RANKS_MAX = 8, LOOK_US = 20000 };
+enum { LOOK_US = 20000 };
 
 struct rank_link {
     char *address;
@@ -24,7 +25,7 @@ struct target {
     int step_timeout_s;
     bool is_connected;
     uint64_t last_id;
-    struct wire_buffer out, in;
+    struct buffer out, in;
     struct arena replies; /* decoded replies, one step long */
 };
 
@@ -66,8 +67,8 @@ void target_close(struct target *t)
     for (int i = 0; i < t->n_ranks; i++) {
         free(t->links[i].address);
     }
-    wire_buffer_free(&t->out);
-    wire_buffer_free(&t->in);
+    buffer_free(&t->out);
+    buffer_free(&t->in);
     arena_close(&t->replies);
     free(t);
 }

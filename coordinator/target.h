@@ -2,8 +2,8 @@
  * gathers the slices of every row, and turns them into target_rows. Owned by the engine thread. */
 #pragma once
 
-#include "model/target_row.h"
 #include "proto/target_wire.h"
+#include "speculation/target_row.h"
 
 struct target;
 

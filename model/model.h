@@ -6,10 +6,10 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "model/backend.h"
-#include "model/checkpoint.h"
-#include "model/pack_cache.h"
-#include "model/select.h"
+#include "model/backend/backend.h"
+#include "model/backend/pack_cache.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/logits/select.h"
 #include "model/shard.h"
 
 struct model;

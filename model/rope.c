@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "model/numerics.h"
+#include "model/numerics/numerics.h"
 
 static const double two_pi = 6.283185307179586;
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "model/config.h"
+#include "model/checkpoint/config.h"
 
 enum { ROPE_HALF_MAX = 128 }; /* head_dim / 2 */
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "model/row.h"
+#include "model/logits/row.h"
 
 int shard_init(struct shard *shard, const struct model_config *cfg, int n_vocab, int rank,
                int n_ranks, struct error *err)

@@ -251,10 +251,10 @@ int weights_open(struct model_weights *w, const struct checkpoint *ck, const str
     struct loader ld = {ck, cfg, shard, head_ids, be, w, err, ""};
     int rc = 0;
     *w = (struct model_weights){.n_layers = cfg->n_layers, .n_local = shard->n_local};
-    if (cfg->dim % KERNEL_LANES || cfg->head_dim % KERNEL_LANES) {
+    if (cfg->dim % WIDTH_UNIT || cfg->head_dim % WIDTH_UNIT) {
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: width %d and head width %d must be multiples of %d",
-                         checkpoint_name(ck), cfg->dim, cfg->head_dim, KERNEL_LANES);
+                         checkpoint_name(ck), cfg->dim, cfg->head_dim, WIDTH_UNIT);
     }
     if (cfg->stored != WEIGHTS_BF16 && cfg->stored != be->ops->form) {
         return error_set(

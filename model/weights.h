@@ -1,8 +1,8 @@
 /* One rank's weights in its backend's layout. Names and shapes are those of Hugging Face's Llama. */
 #pragma once
 
-#include "model/backend.h"
-#include "model/pack_cache.h"
+#include "model/backend/backend.h"
+#include "model/backend/pack_cache.h"
 #include "model/shard.h"
 
 /* fp32 in backend memory; data = NULL where the model has none. */

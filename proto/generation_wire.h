@@ -6,29 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
+#include "base/limits.h"
 #include "base/memory.h"
-#include "model/sampling.h"
-#include "proto/target_wire.h"
+#include "model/logits/sampling.h"
+#include "speculation/strategy.h"
 
 enum {
-    GENERATE_DRAFT_MAX = 16, /* K */
     GENERATE_STOPS_MAX = 16,
     GENERATE_PROMPT_BYTES_MAX = 16 << 20,
     GENERATE_PROMPT_IDS_MAX = 4 << 20,
     SCORE_TOP_MAX = 64
 };
-
-/* How a round's K comes about (coordinator/planner.h). */
-enum generate_strategy {
-    STRATEGY_DEFAULT, /* of a request: fixed where it names K, otherwise the coordinator's */
-    STRATEGY_PLANNED,
-    STRATEGY_FIXED,
-    STRATEGY_HEURISTIC,
-    STRATEGY_THRESHOLD,
-    N_STRATEGIES
-};
-/* [N_STRATEGIES] "default", "planned", ... */
-extern const char *const generate_strategy_names[];
 
 /* Text, or ids when prompt is NULL. */
 struct generate_request {
@@ -41,7 +30,7 @@ struct generate_request {
     bool has_seed;
     uint64_t seed;
     int n_draft; /* K of strategy fixed, the most of others; -1 = default */
-    enum generate_strategy strategy;
+    enum strategy strategy;
     bool has_threshold;
     float threshold;  /* of strategy threshold, 0..1 */
     const char *rule; /* "" = by temperature and seed */
@@ -67,30 +56,17 @@ struct generate_tokens {
 struct generate_counters {
     uint32_t rounds, drafted, accepted, rejections, first_round_tokens, drafted_ahead;
     uint32_t overhead_p50_us, overhead_p99_us;
-    uint32_t drafted_at[GENERATE_DRAFT_MAX], tested_at[GENERATE_DRAFT_MAX],
-        accepted_at[GENERATE_DRAFT_MAX];
+    uint32_t drafted_at[DRAFT_MAX], tested_at[DRAFT_MAX], accepted_at[DRAFT_MAX];
     uint64_t prompt_us, total_us, queue_us, rounds_us;
     uint64_t draft_us, verify_us, collective_us, wire_us, accept_us;
     uint64_t bytes_sent, bytes_received, rows, more_rows;
 };
 
-/* What the planner has measured, times in us; zeros where there was nothing to measure. */
-struct generate_estimates {
-    int n_rounds;                       /* whose times were taken, of all requests */
-    float draft_us;                     /* a guess */
-    float read_us;                      /* a token of a longer text, read by the draft */
-    float step_us, row_us;              /* a step of one row, and what each further row adds */
-    float rtt_us;                       /* of a round: neither draft nor step */
-    float alpha;                        /* over all positions */
-    int n_positions;                    /* that were tested */
-    float alpha_at[GENERATE_DRAFT_MAX]; /* that the guess at a position stays if it is tested */
-};
-
 struct generate_summary {
     const char *finish_reason, *stop_match, *rule, *speculation_off, *request_id, *arithmetic;
-    enum generate_strategy strategy;     /* that was used; the default: not said */
-    float threshold;                     /* of strategy threshold */
-    struct generate_estimates estimates; /* alpha of this request, times of all */
+    enum strategy strategy;     /* that was used; the default: not said */
+    float threshold;            /* of strategy threshold */
+    struct estimates estimates; /* alpha of this request, times of all */
     int prompt_tokens, completion_tokens, n_draft;
     uint64_t seed;
     const int32_t *prompt_ids; /* [prompt_tokens] */
@@ -135,8 +111,8 @@ struct service_description {
     const char *version, *target_model, *target_architecture, *arithmetic, *draft_model, *state;
     int n_ranks, n_slices, vocab_size, context_limit, default_n_draft, draft_support;
     int n_kv_blocks, queue_capacity;
-    enum generate_strategy default_strategy;
-    struct generate_estimates estimates;
+    enum strategy default_strategy;
+    struct estimates estimates;
     uint64_t model_fingerprint, tokenizer_fingerprint;
     int n_addresses;
     const char *const *addresses;
@@ -146,22 +122,21 @@ struct service_description {
  * '?' in place of the bytes that are not. Errors: ERR_NO_MEMORY, ERR_ARGUMENT.
  * Decoders take nothing over. Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY arena
  * full. What a request leaves out has its default: temperature 1, top_p 1, no seed, n_draft -1. */
-int generate_request_encode(struct wire_buffer *buf, const struct generate_request *req,
+int generate_request_encode(struct buffer *buf, const struct generate_request *req,
                             struct error *err);
 int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,
                             struct generate_request *req, struct error *err);
-int generate_reply_encode(struct wire_buffer *buf, const struct generate_reply *reply,
+int generate_reply_encode(struct buffer *buf, const struct generate_reply *reply,
                           struct error *err);
 int generate_reply_decode(const uint8_t *data, size_t len, struct arena *arena,
                           struct generate_reply *reply, struct error *err);
-int score_request_encode(struct wire_buffer *buf, const struct score_request *req,
-                         struct error *err);
+int score_request_encode(struct buffer *buf, const struct score_request *req, struct error *err);
 int score_request_decode(const uint8_t *data, size_t len, struct arena *arena,
                          struct score_request *req, struct error *err);
-int score_reply_encode(struct wire_buffer *buf, const struct score_reply *reply, struct error *err);
+int score_reply_encode(struct buffer *buf, const struct score_reply *reply, struct error *err);
 int score_reply_decode(const uint8_t *data, size_t len, struct arena *arena,
                        struct score_reply *reply, struct error *err);
-int service_description_encode(struct wire_buffer *buf, const struct service_description *desc,
+int service_description_encode(struct buffer *buf, const struct service_description *desc,
                                struct error *err);
 int service_description_decode(const uint8_t *data, size_t len, struct arena *arena,
                                struct service_description *desc, struct error *err);

@@ -1,10 +1,11 @@
 /* What a client gets back: tokens as they are committed, the summary at the end. Encoded once a round
  * and job on the engine's side, decoded by our own client, which trusts no server. */
+#include "base/limits.h"
 #include "proto/generation_wire.h"
 
+#include "proto/codec.h"
 #include "proto/generation.pb-c.h"
-#include "proto/generation_wire_plan.h"
-#include "proto/wire_util.h"
+#include "proto/generation_wire_estimates.h"
 
 enum { REPLY_TOKENS_MAX = 65536, WORD_BYTES_MAX = 64, NAME_BYTES_MAX = 4096 };
 
@@ -40,7 +41,7 @@ static Outrider__Generation__V1__Tokens *tokens_make(struct arena *scratch,
 /* Entries up to the last that is not zero. */
 static size_t positions_count(const uint32_t *counts)
 {
-    size_t n = GENERATE_DRAFT_MAX;
+    size_t n = DRAFT_MAX;
     while (n && !counts[n - 1]) {
         n--;
     }
@@ -126,8 +127,7 @@ static const ProtobufCMessage *reply_build(struct arena *scratch, const void *va
     return out->summary ? &out->base : NULL;
 }
 
-int generate_reply_encode(struct wire_buffer *buf, const struct generate_reply *reply,
-                          struct error *err)
+int generate_reply_encode(struct buffer *buf, const struct generate_reply *reply, struct error *err)
 {
     return wire_encode(buf, reply_build, reply, err);
 }
@@ -180,8 +180,7 @@ static int tokens_decode(const Outrider__Generation__V1__Tokens *msg, struct are
     *tokens = (struct generate_tokens){.ids = msg->ids, .rejected_id = msg->rejected_id};
     TRY(wire_count(&tokens->n, msg->n_ids, REPLY_TOKENS_MAX, "ids", err));
     TRY(wire_ids_check(msg->ids, msg->n_ids, "ids", err));
-    TRY(wire_string(&tokens->text, &tokens->text_len, msg->text, WIRE_MESSAGE_BYTES_MAX, "text",
-                    err));
+    TRY(wire_string(&tokens->text, &tokens->text_len, msg->text, MESSAGE_BYTES_MAX, "text", err));
     TRY(origins_decode(msg, arena, tokens, err));
     TRY(text_ends_decode(msg, tokens, err));
     TRY(wire_string(&tokens->rejected_text, NULL, msg->rejected_text, NAME_BYTES_MAX,
@@ -198,7 +197,7 @@ static int positions_decode(uint32_t *out, const uint32_t *counts, size_t n, con
                             struct error *err)
 {
     int count;
-    int rc = wire_count(&count, n, GENERATE_DRAFT_MAX, field, err);
+    int rc = wire_count(&count, n, DRAFT_MAX, field, err);
     for (int i = 0; i < count && !rc; i++) {
         out[i] = counts[i];
     }
@@ -265,7 +264,7 @@ static int summary_plan_decode(const Outrider__Generation__V1__Summary *msg,
                                struct generate_summary *summary, struct error *err)
 {
     int rc = 0;
-    TRY(wire_int(&summary->n_draft, msg->n_draft, 0, GENERATE_DRAFT_MAX, "n_draft", err));
+    TRY(wire_int(&summary->n_draft, msg->n_draft, 0, DRAFT_MAX, "n_draft", err));
     TRY(strategy_decode(&summary->strategy, (int)msg->strategy, err));
     summary->threshold = msg->threshold;
     TRY(estimate_check(summary->threshold, 1, "threshold", err));

@@ -1,12 +1,13 @@
 /* What clients ask for: generation and scoring requests. The bytes come from anyone, so every field
  * is checked here; whether the values suit the model is the gateway's to say. */
+#include "base/limits.h"
 #include "proto/generation_wire.h"
 
 #include <string.h>
 
+#include "proto/codec.h"
 #include "proto/generation.pb-c.h"
-#include "proto/generation_wire_plan.h"
-#include "proto/wire_util.h"
+#include "proto/generation_wire_estimates.h"
 
 enum {
     STOP_BYTES_MAX = 256,
@@ -104,7 +105,7 @@ static const ProtobufCMessage *request_build(struct arena *scratch, const void *
     return is_whole ? &out->base : NULL;
 }
 
-int generate_request_encode(struct wire_buffer *buf, const struct generate_request *req,
+int generate_request_encode(struct buffer *buf, const struct generate_request *req,
                             struct error *err)
 {
     int rc = 0;
@@ -160,7 +161,7 @@ static int speculation_decode(const Outrider__Generation__V1__Speculation *msg,
     req->rule = "";
     if (!msg) return 0;
     if (msg->_n_draft_case == OUTRIDER__GENERATION__V1__SPECULATION___N_DRAFT_N_DRAFT) {
-        TRY(wire_int(&req->n_draft, msg->n_draft, 0, GENERATE_DRAFT_MAX, "n_draft", err));
+        TRY(wire_int(&req->n_draft, msg->n_draft, 0, DRAFT_MAX, "n_draft", err));
     }
     TRY(wire_string(&req->rule, NULL, msg->rule, RULE_BYTES_MAX, "rule", err));
     req->full_rows = msg->full_rows;
@@ -269,8 +270,7 @@ static const ProtobufCMessage *score_request_build(struct arena *scratch, const 
     return out->ids ? &out->base : NULL;
 }
 
-int score_request_encode(struct wire_buffer *buf, const struct score_request *req,
-                         struct error *err)
+int score_request_encode(struct buffer *buf, const struct score_request *req, struct error *err)
 {
     int rc = req->text ? text_check(req->text, req->text_len, "text", err) : 0;
     return rc ? rc : wire_encode(buf, score_request_build, req, err);

@@ -1,11 +1,12 @@
 /* Scores of a text, and what the service says of itself. */
+#include "base/limits.h"
 #include "proto/generation_wire.h"
 
 #include <math.h>
 
+#include "proto/codec.h"
 #include "proto/generation.pb-c.h"
-#include "proto/generation_wire_plan.h"
-#include "proto/wire_util.h"
+#include "proto/generation_wire_estimates.h"
 
 enum {
     SCORE_TOKENS_MAX = 65536,
@@ -66,7 +67,7 @@ static const ProtobufCMessage *score_reply_build(struct arena *scratch, const vo
     return out->tokens ? &out->base : NULL;
 }
 
-int score_reply_encode(struct wire_buffer *buf, const struct score_reply *reply, struct error *err)
+int score_reply_encode(struct buffer *buf, const struct score_reply *reply, struct error *err)
 {
     return wire_encode(buf, score_reply_build, reply, err);
 }
@@ -172,7 +173,7 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
     return is_whole ? &out->base : NULL;
 }
 
-int service_description_encode(struct wire_buffer *buf, const struct service_description *desc,
+int service_description_encode(struct buffer *buf, const struct service_description *desc,
                                struct error *err)
 {
     return wire_encode(buf, service_build, desc, err);
@@ -203,11 +204,11 @@ static int service_numbers_decode(const Outrider__Generation__V1__Description *m
 {
     int rc = 0;
     TRY(wire_int(&desc->n_ranks, msg->n_ranks, 0, INT32_MAX, "n_ranks", err));
-    TRY(wire_int(&desc->n_slices, msg->n_slices, 0, ROW_SLICES_MAX, "n_slices", err));
+    TRY(wire_int(&desc->n_slices, msg->n_slices, 0, SLICES_MAX, "n_slices", err));
     TRY(wire_int(&desc->vocab_size, msg->vocab_size, 0, INT32_MAX, "vocab_size", err));
     TRY(wire_int(&desc->context_limit, msg->context_limit, 0, INT32_MAX, "context_limit", err));
-    TRY(wire_int(&desc->default_n_draft, msg->default_n_draft, 0, GENERATE_DRAFT_MAX,
-                 "default_n_draft", err));
+    TRY(wire_int(&desc->default_n_draft, msg->default_n_draft, 0, DRAFT_MAX, "default_n_draft",
+                 err));
     TRY(wire_int(&desc->draft_support, msg->draft_support, 0, INT32_MAX, "draft_support", err));
     TRY(wire_int(&desc->n_kv_blocks, msg->n_kv_blocks, 0, INT32_MAX, "n_kv_blocks", err));
     TRY(wire_int(&desc->queue_capacity, msg->queue_capacity, 0, INT32_MAX, "queue_capacity", err));

@@ -6,17 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
+#include "base/limits.h"
 #include "base/memory.h"
-#include "model/row.h"
+#include "model/logits/row.h"
 
 enum {
     WIRE_LANES_MAX = 1024,
     WIRE_LANE_TOKENS_MAX = 65536,
-    WIRE_DRAFT_MAX = 16, /* guesses of a lane */
     WIRE_ROW_IDS_MAX = 4096,
     WIRE_ROW_BEST_MAX = 1 << 20,
-    WIRE_NCCL_ID_BYTES = 128,
-    WIRE_MESSAGE_BYTES_MAX = 64 << 20
+    WIRE_NCCL_ID_BYTES = 128
 };
 
 struct step_row {
@@ -80,20 +80,11 @@ struct target_description {
     uint8_t nccl_id[WIRE_NCCL_ID_BYTES];
 };
 
-/* A growing byte buffer that is reused from message to message; zero it before first use. */
-struct wire_buffer {
-    uint8_t *data;
-    size_t len, capacity;
-};
-void wire_buffer_free(struct wire_buffer *buf);
-/* Grows to at least capacity bytes; data[0, len) is kept. Errors: ERR_NO_MEMORY. */
-int wire_buffer_reserve(struct wire_buffer *buf, size_t capacity, struct error *err);
-
 /* Encoders replace buf's content. Texts that are not UTF-8 are sent with '?' in place of the bytes
- * that are not. Errors: ERR_NO_MEMORY, ERR_ARGUMENT more than WIRE_MESSAGE_BYTES_MAX. */
-int step_encode(struct wire_buffer *buf, const struct step *step, struct error *err);
-int step_reply_encode(struct wire_buffer *buf, const struct step_reply *reply, struct error *err);
-int target_description_encode(struct wire_buffer *buf, const struct target_description *desc,
+ * that are not. Errors: ERR_NO_MEMORY, ERR_ARGUMENT more than MESSAGE_BYTES_MAX. */
+int step_encode(struct buffer *buf, const struct step *step, struct error *err);
+int step_reply_encode(struct buffer *buf, const struct step_reply *reply, struct error *err);
+int target_description_encode(struct buffer *buf, const struct target_description *desc,
                               struct error *err);
 
 /* Decoders take nothing over; results live in arena. Errors: ERR_FORMAT with the field's name and

@@ -1,12 +1,13 @@
 /* Steps and their replies from protobuf, every field checked. Arrays stay where protobuf-c put them
  * in the arena; only the structs around them are made anew. Bytes come from peers: hostile. */
+#include "base/limits.h"
 #include "proto/target_wire.h"
 
 #include <assert.h>
 #include <math.h>
 
+#include "proto/codec.h"
 #include "proto/target.pb-c.h"
-#include "proto/wire_util.h"
 
 enum { ERROR_TEXT_MAX = 4096 };
 
@@ -82,7 +83,7 @@ static int tokens_decode(const Outrider__Target__V1__Lane *msg, struct step_lane
         rc = error_set(err, ERR_FORMAT, "tokens is empty");
         goto out;
     }
-    int n_draft_max = lane->n_tokens - 1 < WIRE_DRAFT_MAX ? lane->n_tokens - 1 : WIRE_DRAFT_MAX;
+    int n_draft_max = lane->n_tokens - 1 < DRAFT_MAX ? lane->n_tokens - 1 : DRAFT_MAX;
     TRY(wire_int(&lane->n_draft, msg->n_draft, 0, n_draft_max, "n_draft", err));
     TRY(wire_int(&lane->position, msg->position, 0, INT32_MAX - lane->n_tokens, "position", err));
 out:
@@ -328,7 +329,7 @@ static int step_error_decode(const Outrider__Target__V1__StepReply *msg, struct 
 int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices,
                       struct arena *arena, struct step_reply *reply, struct error *err)
 {
-    assert(n_vocab > 0 && n_slices > 0 && n_slices <= ROW_SLICES_MAX);
+    assert(n_vocab > 0 && n_slices > 0 && n_slices <= SLICES_MAX);
     *reply = (struct step_reply){0};
     const struct vocabulary vocab = {n_vocab, n_slices};
     const Outrider__Target__V1__StepReply *msg =

@@ -1,12 +1,13 @@
 /* What a rank says of itself when the coordinator connects. Once per connection: memory is taken and
  * given back here. */
+#include "base/limits.h"
 #include "proto/target_wire.h"
 
 #include <stdint.h>
 #include <string.h>
 
+#include "proto/codec.h"
 #include "proto/target.pb-c.h"
-#include "proto/wire_util.h"
 
 /* Unknown fields cost the most arena: about 100 bytes for two. */
 enum { DESCRIPTION_BYTES_MAX = 4096, DESCRIPTION_ARENA_BYTES = 512 << 10 };
@@ -55,7 +56,7 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
     return is_whole ? &out->base : NULL;
 }
 
-int target_description_encode(struct wire_buffer *buf, const struct target_description *desc,
+int target_description_encode(struct buffer *buf, const struct target_description *desc,
                               struct error *err)
 {
     return wire_encode(buf, description_build, desc, err);
@@ -121,7 +122,7 @@ static int ranks_decode(const Outrider__Target__V1__Description *msg,
                         struct target_description *desc, struct error *err)
 {
     int rc = 0;
-    TRY(wire_int(&desc->n_slices, msg->n_slices, 1, ROW_SLICES_MAX, "n_slices", err));
+    TRY(wire_int(&desc->n_slices, msg->n_slices, 1, SLICES_MAX, "n_slices", err));
     TRY(wire_int(&desc->n_ranks, msg->n_ranks, 1, desc->n_slices, "n_ranks", err));
     TRY(wire_int(&desc->rank, msg->rank, 0, desc->n_ranks - 1, "rank", err));
     if (desc->n_slices % desc->n_ranks) {

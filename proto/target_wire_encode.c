@@ -2,8 +2,8 @@
  * structs stand in the buffer's far half, nothing is allocated once the buffer has grown. */
 #include "proto/target_wire.h"
 
+#include "proto/codec.h"
 #include "proto/target.pb-c.h"
-#include "proto/wire_util.h"
 
 static void wish_fill(Outrider__Target__V1__RowWish *out, const struct step_row *row)
 {
@@ -93,7 +93,7 @@ static const ProtobufCMessage *step_build(struct arena *scratch, const void *val
     return out->lanes && out->more_rows ? &out->base : NULL;
 }
 
-int step_encode(struct wire_buffer *buf, const struct step *step, struct error *err)
+int step_encode(struct buffer *buf, const struct step *step, struct error *err)
 {
     return wire_encode(buf, step_build, step, err);
 }
@@ -201,7 +201,7 @@ static const ProtobufCMessage *step_reply_build(struct arena *scratch, const voi
     return out->timings && out->rows ? &out->base : NULL;
 }
 
-int step_reply_encode(struct wire_buffer *buf, const struct step_reply *reply, struct error *err)
+int step_reply_encode(struct buffer *buf, const struct step_reply *reply, struct error *err)
 {
     return wire_encode(buf, step_reply_build, reply, err);
 }

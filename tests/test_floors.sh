@@ -1,12 +1,15 @@
 #!/bin/sh
 # ctest: labels=quick libs=base timeout=120
-# The rules of docs/design.md section 2 that a script can keep; each violation is printed as file:line.
-#   1 a folder includes only itself and the floors below; coordinator, worker, client never each other
-#   2 only proto/ includes grpc/ and .pb-c.h; only comm/comm_mpi.c includes mpi.h; only
-#     comm/comm_nccl.c, model/backend_cuda* and the emulator in tests/emulate include CUDA or NCCL
-#   3 nobody below main ends the process, but for a group's abort and the process's own clock
-#   4 no file over 800 lines; over 500 is a warning
-#   5 clang-format 14 has nothing to change, where it is installed
+# The rules that a script can keep; each violation is printed as file:line.
+#   1 a room includes only itself and the rooms of its row in the table below (docs/architecture.md)
+#   2 a header called internal.h is included by files of its own folder only; nobody includes by a
+#     relative path
+#   3 only rpc/ includes grpc/; only proto/ and rpc/health* include .pb-c.h; only comm/comm_mpi.c includes
+#     mpi.h; only comm/comm_nccl.c, model/backend/cuda/, bench/cuda_ceilings.cu and the emulator in
+#     tests/emulate include CUDA or NCCL
+#   4 nobody below main ends the process, but for a group's abort and the process's own clock
+#   5 no file over 800 lines; over 500 is a warning
+#   6 clang-format 14 has nothing to change, where it is installed
 # Usage: test_floors.sh BUILD_FOLDER         tries the rules on small bad trees, then on this tree
 #        test_floors.sh BUILD_FOLDER TREE    only looks at TREE
 set -u
@@ -15,8 +18,30 @@ set -u
 rules=$(
     cat <<'AWK'
 BEGIN {
-    n_folders = split("base 1 comm 2 model 3 proto 4 coordinator 5 worker 5 client 5", words, " ")
-    for (i = 1; i < n_folders; i += 2) floor[words[i]] = words[i + 1]
+    # A room and what it may include beside itself: rooms, a folder with * for all rooms in it, or single
+    # files. A file in front of the colon has a row of its own in place of its room.
+    may_include["base"] = ""
+    may_include["rpc"] = "base"
+    may_include["comm"] = "base"
+    may_include["model/numerics"] = "base"
+    may_include["model/tokenizer"] = "base"
+    may_include["model/checkpoint"] = "model/numerics base"
+    may_include["model/logits"] = "model/numerics base"
+    may_include["model/export"] = "model/checkpoint model/tokenizer model/numerics base"
+    may_include["model/backend"] = "comm model/checkpoint model/logits model/numerics base"
+    may_include["model/backend/open.c"] = "model/backend/* comm model/checkpoint model/logits model/numerics base"
+    may_include["model/backend/cpu"] = may_include["model/backend"] " model/backend model/backend/cpu/kernels"
+    may_include["model/backend/cpu/kernels"] = "model/numerics base"
+    may_include["model/backend/cuda"] = may_include["model/backend"] " model/backend"
+    may_include["model"] = may_include["model/backend"] " model/backend"
+    may_include["speculation"] = "model/logits model/numerics base"
+    may_include["proto"] = "model/logits speculation/strategy.h base"
+    may_include["worker"] = "proto rpc model/* comm base"
+    may_include["coordinator"] = "proto rpc model/* speculation comm coordinator/* base"
+    may_include["coordinator/draft"] = may_include["coordinator"]
+    may_include["client"] = "proto rpc model/tokenizer model/checkpoint model/export speculation client/* base"
+    may_include["client/bench"] = may_include["client"]
+    n_rooms = split("base rpc comm model model/numerics model/tokenizer model/checkpoint model/logits model/export model/backend model/backend/cpu model/backend/cpu/kernels model/backend/cuda speculation proto worker coordinator coordinator/draft client client/bench", rooms, " ")
     may_end["comm/comm.c _Exit"] = may_end["comm/comm_mpi.c _Exit"] = 1
     may_end["comm/comm_nccl.c _Exit"] = may_end["base/process.c _exit"] = 1
 }
@@ -42,25 +67,50 @@ function include_path(line) {
     return line
 }
 
-function check_folder(path,   other) {
-    if (path ~ /(^|\/)\.\.\//) fail("includes by a relative path")
-    other = path
-    if (!sub(/\/.*/, "", other) || !(other in floor) || !(folder in floor)) return
-    if (other != folder && floor[other] >= floor[folder]) {
-        fail(folder "/ includes " path ", which is not on a floor below")
+# The room that a path of ours lies in; "" for other folders.
+function room_of(path,   i, longest) {
+    longest = ""
+    for (i = 1; i <= n_rooms; i++) {
+        if (index(path, rooms[i] "/") == 1 && length(rooms[i]) > length(longest)) longest = rooms[i]
     }
+    return longest
+}
+
+# True when one of the words of `allowed` covers a header of room `other`.
+function is_covered(allowed, path, other,   i, n, words, folder) {
+    n = split(allowed, words, " ")
+    for (i = 1; i <= n; i++) {
+        if (words[i] == path || words[i] == other) return 1
+        folder = words[i]
+        if (sub(/\/\*$/, "", folder) && index(other "/", folder "/") == 1) return 1
+    }
+    return 0
+}
+
+function check_rooms(path,   other, allowed, own) {
+    if (path ~ /(^|\/)\.\.\//) fail("includes by a relative path")
+    other = room_of(path)
+    if (path ~ /\/internal\.(h|cuh)$/) {
+        own = path
+        sub(/\/[^\/]*$/, "", own)
+        if (room != "" && index(name, own "/") != 1) fail(path " is for " own "/ alone")
+    }
+    if (room == "" || other == "" || other == room) return
+    allowed = (name in may_include) ? may_include[name] : may_include[room]
+    if (!is_covered(allowed, path, other)) fail(room "/ includes " path ", which its row of the table does not have")
 }
 
 function check_library(path) {
-    if (path ~ /^grpc\// || path ~ /\.pb-c\.h$/) {
-        if (folder != "proto") fail("only proto/ includes " path)
+    if (path ~ /^grpc\// && folder != "rpc") fail("only rpc/ includes " path)
+    if (path ~ /\.pb-c\.h$/ && folder != "proto" && name !~ /^rpc\/health/) {
+        fail("only proto/ and the health service of rpc/ include " path)
     }
     if (path ~ /^mpi(-ext)?\.h$/ && name != "comm/comm_mpi.c") {
         fail("only comm/comm_mpi.c includes " path)
     }
     if (path ~ /^(cuda|cublas|nccl|cub\/|cutlass\/|cooperative_groups|nvml|nvtx|nvToolsExt|mma\.h)/) {
-        if (name != "comm/comm_nccl.c" && name !~ /^(model\/backend_cuda|tests\/emulate\/)/) {
-            fail("only comm_nccl.c and backend_cuda include " path)
+        if (name != "comm/comm_nccl.c" && name !~ /^(model\/backend\/cuda\/|bench\/cuda_ceilings\.cu$|tests\/emulate\/)/) {
+            fail("only comm_nccl.c and model/backend/cuda/ include " path)
         }
     }
 }
@@ -91,7 +141,7 @@ function code_of(line,   out, i, c, quote) {
 }
 
 function check_ending(code,   call) {
-    if (!(folder in floor) || name ~ /\/main\.c$/) return
+    if (room == "" || name ~ /\/main\.c$/) return
     while (match(code, /(^|[^A-Za-z0-9_])(exit|_exit|_Exit|quick_exit|abort)[ \t]*\(/)) {
         call = substr(code, RSTART, RLENGTH)
         gsub(/[^A-Za-z_]/, "", call)
@@ -106,6 +156,7 @@ FNR == 1 {
     sub(/^\.\//, "", name)
     folder = name
     sub(/\/.*/, "", folder)
+    room = room_of(name)
     in_comment = 0
     is_c = name ~ /\.(c|h|cpp|cu|cuh)$/
 }
@@ -114,7 +165,7 @@ FNR == 1 {
     if (!is_c) next
     if (!in_comment && $0 ~ /^[ \t]*#[ \t]*include[ \t]*[<"]/) {
         path = include_path($0)
-        check_folder(path)
+        check_rooms(path)
         check_library(path)
     }
     check_ending(code_of($0))
@@ -191,32 +242,55 @@ accepts() { # accepts PATH [TEXT]: the file must pass, with TEXT in the output
 try_rule_1() {
     printf '#include "base/a.h"\n#include "model/a.h"\n' | refuses base/a.c 2
     echo '#include "proto/a.h"' | refuses model/a.h 1
-    echo '#include <proto/a.h>' | refuses comm/a.c 1
+    echo '#include <rpc/a.h>' | refuses comm/a.c 1
     echo '#  include "worker/a.h"' | refuses coordinator/a.c 1
     echo '#include "client/a.h"' | refuses worker/main.c 1
-    echo '#include "coordinator/a.h"' | refuses client/deep/a.c 1
-    echo '#include "../model/a.h"' | refuses base/a.c 1
+    echo '#include "coordinator/a.h"' | refuses client/bench/a.c 1
+    echo '#include "speculation/accept.h"' | refuses worker/verifier.c 1
+    echo '#include "speculation/strategy.h"' | accepts proto/a.h
+    echo '#include "speculation/planner.h"' | refuses proto/a.h 1
+    echo '#include "rpc/server.h"' | refuses proto/a.c 1
+    echo '#include "proto/codec.h"' | refuses rpc/health.c 1
+    echo '#include "model/model.h"' | refuses model/backend/open.c 1
+    echo '#include "model/backend/cpu/cpu.h"' | refuses model/backend/pack.c 1
+    echo '#include "model/backend/cpu/cpu.h"' | accepts model/backend/open.c
+    echo '#include "model/backend/cpu/kernels/kernels.h"' | refuses model/backend/backend.h 1
+    echo '#include "model/backend/cpu/kernels/kernels.h"' | accepts model/backend/cpu/matrix.c
+    echo '#include "model/backend/backend.h"' | accepts model/backend/cuda/rows.cu
+    echo '#include "model/backend/cpu/kv.h"' | refuses model/backend/cuda/rows.cu 1
+    echo '#include "model/tokenizer/tokenizer.h"' | refuses model/checkpoint/folder.c 1
+    echo '#include "model/backend/backend.h"' | refuses client/a.c 1
     printf '#include "base/a.h"\n#include "proto/a.h"\n#include "worker/a.h"\n' | accepts worker/a.c
     printf '#include "coordinator/a.h"\n#include "worker/a.h"\n' | accepts tests/test_a.c
 }
 
 try_rule_2() {
+    echo '#include "../model/a.h"' | refuses base/a.c 1
+    echo '#include "model/tokenizer/internal.h"' | refuses coordinator/a.c 1
+    echo '#include "model/checkpoint/internal.h"' | refuses model/export/a.c 1
+    echo '#include "model/checkpoint/internal.h"' | accepts model/checkpoint/a.c
+}
+
+try_rule_3() {
     echo '#include <grpc/grpc.h>' | refuses coordinator/a.c 1
+    echo '#include <grpc/grpc.h>' | refuses proto/a.c 1
     echo '#include "proto/target.pb-c.h"' | refuses worker/a.c 1
-    echo '#include <grpc/grpc.h>' | accepts proto/a.c
+    echo '#include <grpc/grpc.h>' | accepts rpc/a.c
+    echo '#include "rpc/health.pb-c.h"' | accepts rpc/health_wire.c
+    echo '#include "rpc/health.pb-c.h"' | refuses rpc/server.c 1
     echo '#include <mpi.h>' | refuses comm/comm.c 1
     echo '#include <mpi.h>' | refuses worker/main.c 1
     echo '#include <mpi.h>' | accepts comm/comm_mpi.c
     for header in cuda_runtime.h cublasLt.h nccl.h; do
-        echo "#include <$header>" | refuses model/backend_cpu.c 1
+        echo "#include <$header>" | refuses model/backend/cpu/open.c 1
         echo "#include <$header>" | accepts comm/comm_nccl.c
-        echo "#include <$header>" | accepts model/backend_cuda.cu
+        echo "#include <$header>" | accepts model/backend/cuda/open.cu
         echo "#include <$header>" | refuses tests/test_a.cpp 1
         echo "#include <$header>" | accepts tests/emulate/test_a.cpp
     done
 }
 
-try_rule_3() {
+try_rule_4() {
     printf 'void f(void)\n{\n    exit(1);\n}\n' | refuses model/a.c 3
     printf 'void f(void)\n{\n    abort();\n}\n' | refuses worker/a.c 3
     printf 'void f(void)\n{\n    if (1) _Exit(1);\n}\n' | refuses comm/comm_threads.c 3
@@ -228,14 +302,14 @@ try_rule_3() {
     printf 'void f(void)\n{\n    comm_abort(1);\n    at_exit (2);\n}\n' | sed 's/ (/(/' | accepts base/a.c
 }
 
-try_rules_4_and_5() {
+try_rules_5_and_6() {
     yes '/* a line */' | head -n 800 | accepts base/a.c 'base/a.c:501: warning'
     yes '/* a line */' | head -n 500 | accepts base/a.c
     yes '/* a line */' | head -n 801 | refuses base/a.c 801
     yes '# a line' | head -n 801 | refuses tests/test_a.sh 801
     if [ -n "$(find_formatter)" ]; then
         printf 'int a;\nint  b;\n' | refuses base/a.h 2
-        printf 'int a;\nint  b;\n' | refuses model/backend_cuda.cu 2
+        printf 'int a;\nint  b;\n' | refuses model/backend/cuda/open.cu 2
     fi
 }
 
@@ -250,7 +324,8 @@ n_failed=0
 try_rule_1
 try_rule_2
 try_rule_3
-try_rules_4_and_5
+try_rule_4
+try_rules_5_and_6
 [ $n_failed -eq 0 ] && echo "the checker finds what it should"
 check_tree "$root" || n_failed=$((n_failed + 1))
 [ $n_failed -eq 0 ]

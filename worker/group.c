@@ -13,8 +13,8 @@
 #include "comm/comm_mpi.h"
 #include "comm/comm_nccl.h"
 #include "comm/roster.h"
-#include "worker/bond.h"
 #include "worker/join.h"
+#include "worker/lead_watch.h"
 
 enum { ADDRESS_BYTES = 256, PORT_MAX = 65535 };
 

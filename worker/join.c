@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "proto/rpc_client.h"
+#include "rpc/client.h"
 
 enum { ADDRESS_BYTES = 256, AGAIN_MS = 200 };
 
@@ -71,7 +71,7 @@ static int compare(const struct target_description *theirs, const struct target_
 }
 
 /* One call. Errors: ERR_UNAVAILABLE and ERR_TIMEOUT are worth another. */
-static int ask_once(struct rpc_client *client, struct wire_buffer *reply,
+static int ask_once(struct rpc_client *client, struct buffer *reply,
                     struct target_description *theirs, const struct target_description *mine,
                     const char *lead, int64_t deadline_us, struct error *err)
 {
@@ -94,7 +94,7 @@ int join_ask(struct target_description *theirs, const struct target_description 
     const struct timespec pause = {.tv_nsec = AGAIN_MS * 1000000L};
     int64_t deadline_us = clock_now_us() + (int64_t)timeout_s * 1000000;
     struct rpc_client *client = NULL;
-    struct wire_buffer reply = {0};
+    struct buffer reply = {0};
     struct error why = {0}; /* the last reason but the deadline itself */
     int rc = rpc_client_open(&client, err);
     while (!rc) {
@@ -113,6 +113,6 @@ int join_ask(struct target_description *theirs, const struct target_description 
         rc = 0;
     }
     rpc_client_close(client);
-    wire_buffer_free(&reply);
+    buffer_free(&reply);
     return rc;
 }

@@ -12,7 +12,7 @@ struct listener {
     struct rpc_server *server;
     struct queue *queue;
     struct watchdog *dog;
-    struct wire_buffer description, busy_description, starting_description;
+    struct buffer description, busy_description, starting_description;
     void (*on_rank_lost)(void *arg);
     void *on_rank_lost_arg;
     struct rpc_call *current; /* the Run stream that is served; handlers only */
@@ -63,8 +63,7 @@ static bool is_busy(const struct listener *ls)
 /* Kept beside the health of the services, which may be asked from any thread. */
 static const char complete[] = "outrider.worker.complete";
 
-static const struct wire_buffer *describe_now(const struct listener *ls,
-                                              const struct rpc_call *call)
+static const struct buffer *describe_now(const struct listener *ls, const struct rpc_call *call)
 {
     if (is_starting(call)) {
         bool is_complete = rpc_call_is_server_healthy(call, complete);
@@ -78,7 +77,7 @@ static void on_describe(struct rpc_call *call, void *service, const uint8_t *dat
     struct listener *ls = service;
     struct error err;
     (void)data, (void)len;
-    const struct wire_buffer *answer = describe_now(ls, call);
+    const struct buffer *answer = describe_now(ls, call);
     int rc = rpc_call_send(call, answer->data, answer->len, &err);
     rpc_call_finish(call, rc, rc ? err.text : "");
 }
@@ -203,9 +202,9 @@ void listener_close(struct listener *ls, int grace_ms)
     if (!ls) return;
     if (ls->server) rpc_server_set_health(ls->server, complete, false); /* ranks may leave now */
     if (ls->server) rpc_server_close(ls->server, grace_ms);
-    wire_buffer_free(&ls->description);
-    wire_buffer_free(&ls->busy_description);
-    wire_buffer_free(&ls->starting_description);
+    buffer_free(&ls->description);
+    buffer_free(&ls->busy_description);
+    buffer_free(&ls->starting_description);
     free(ls);
 }
 

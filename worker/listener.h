@@ -5,8 +5,8 @@
 
 #include "base/queue.h"
 #include "base/watchdog.h"
-#include "proto/rpc_server.h"
 #include "proto/target_wire.h"
+#include "rpc/server.h"
 
 struct listener;
 
@@ -30,7 +30,7 @@ struct listener_options {
     struct queue *queue;  /* kept and fed */
     struct watchdog *dog; /* kept; hastened when the coordinator goes away in mid-step: a step
                                     that not all ranks have got would never end */
-    void (*on_rank_lost)(void *arg); /* handler: a rank's Stay stream ended (worker/bond.h) */
+    void (*on_rank_lost)(void *arg); /* handler: a rank's Stay stream ended (worker/lead_watch.h) */
     void *arg;
 };
 

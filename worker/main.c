@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/process.h"
-#include "model/backend_argp.h"
+#include "model/backend/options.h"
 #include "worker/worker.h"
 
 const char *argp_program_version = "outrider-worker " OUTRIDER_VERSION;

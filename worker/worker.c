@@ -10,11 +10,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "model/tokenizer.h"
-#include "worker/bond.h"
+#include "model/tokenizer/tokenizer.h"
 #include "worker/group.h"
+#include "worker/lead_watch.h"
 #include "worker/listener.h"
-#include "worker/place.h"
+#include "worker/threads.h"
 #include "worker/verifier.h"
 
 enum {
@@ -38,8 +38,8 @@ struct worker {
     struct queue *queue;
     struct watchdog *dog;
     struct listener *listener;
-    struct arena arena;     /* decoding of a step */
-    struct wire_buffer out; /* encoding of a reply */
+    struct arena arena; /* decoding of a step */
+    struct buffer out;  /* encoding of a reply */
     struct target_description description;
 };
 
@@ -265,7 +265,7 @@ void worker_close(struct worker *w)
     tokenizer_close(w->tokenizer);
     checkpoint_close(w->checkpoint);
     arena_close(&w->arena);
-    wire_buffer_free(&w->out);
+    buffer_free(&w->out);
     group_close(&w->group);
     free(w);
 }

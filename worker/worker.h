@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/placement.h"
-#include "model/backend_open.h"
+#include "model/backend/open.h"
 #include "worker/group.h"
 
 struct worker;

@@ -1,9 +1,9 @@
-/* Ranks on emulated GPUs that sum over NCCL's calls (tests/fake_nccl.c in its place): the bits of one rank.
+/* Ranks on emulated GPUs that sum over NCCL's calls (tests/support/fake_nccl.c in its place): the bits of one rank.
  * The fake moves memory at once and knows no streams, so work on streams is done at once too and no
  * step is recorded (tests/emulate/CMakeLists.txt sets the environment). */
 #define RIG_NCCL BINARY_DIR "/tests/fake_nccl.so"
 
-#include "tests/forward_util.h"
+#include "tests/support/forward_util.h"
 
 #define TALES SOURCE_DIR "/deploy/models/tales/target"
 

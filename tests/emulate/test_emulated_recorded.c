@@ -1,6 +1,6 @@
 /* The forward pass in steps of one row on the emulated GPU: launched kernel by kernel, recorded and
  * replayed, and given once more because no graph can be had, it has the same bits. */
-#include "tests/forward_util.h"
+#include "tests/support/forward_util.h"
 
 #define TALES SOURCE_DIR "/deploy/models/tales/target"
 

@@ -1,11 +1,11 @@
-/* ctest: libs=model */
+/* ctest: libs=checkpoint */
 /* config.json and generation_config.json: the input is both, cut at the first zero byte. What is
  * accepted must be something that other code can size its arrays by. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/config.h"
+#include "model/checkpoint/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -37,7 +37,7 @@ static int decode(int kind, const uint8_t *data, size_t len, struct arena *arena
     }
 }
 
-static int encode(int kind, const union message *message, struct wire_buffer *buf)
+static int encode(int kind, const union message *message, struct buffer *buf)
 {
     struct error err;
     switch (kind) {
@@ -57,7 +57,7 @@ static int encode(int kind, const union message *message, struct wire_buffer *bu
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static struct arena arenas[2];
-    static struct wire_buffer first, second;
+    static struct buffer first, second;
     struct error err;
     if (!arenas[0].base &&
         (arena_open(&arenas[0], ARENA_BYTES, &err) || arena_open(&arenas[1], ARENA_BYTES, &err))) {

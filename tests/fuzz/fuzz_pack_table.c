@@ -1,4 +1,4 @@
-/* ctest: libs=model */
+/* ctest: libs=backend */
 /* The head of a file of packed weights. What is accepted must lie within the file, in order, and encode
  * to the same bytes again. */
 #include <stdint.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "model/pack_table.h"
+#include "model/backend/pack_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

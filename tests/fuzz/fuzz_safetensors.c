@@ -1,11 +1,11 @@
-/* ctest: libs=model */
+/* ctest: libs=checkpoint */
 /* A whole safetensors file. Of what is accepted every byte of every tensor is touched, and the tensors
  * must cover the data exactly. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/safetensors.h"
+#include "model/checkpoint/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

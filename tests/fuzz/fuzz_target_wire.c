@@ -30,7 +30,7 @@ static int decode(int kind, const uint8_t *data, size_t len, struct arena *arena
     }
 }
 
-static void encode(int kind, const union message *message, struct wire_buffer *buf)
+static void encode(int kind, const union message *message, struct buffer *buf)
 {
     struct error err;
     int rc = kind == 0   ? step_encode(buf, &message->step, &err)
@@ -42,7 +42,7 @@ static void encode(int kind, const union message *message, struct wire_buffer *b
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static struct arena arenas[2];
-    static struct wire_buffer first, second;
+    static struct buffer first, second;
     struct error err;
     if (!arenas[0].base &&
         (arena_open(&arenas[0], ARENA_BYTES, &err) || arena_open(&arenas[1], ARENA_BYTES, &err))) {

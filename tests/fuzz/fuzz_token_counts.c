@@ -1,11 +1,11 @@
-/* ctest: libs=model */
+/* ctest: libs=tokenizer */
 /* Lists of token counts, read with a tokenizer of 300 tokens. What is accepted comes out of a writing
  * and another reading as it was, and makes heads that a model takes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/token_counts.h"
+#include "model/tokenizer/token_counts.h"
 
 enum { N_VOCAB = 300, N_DRAFT = 290 };
 

@@ -1,11 +1,11 @@
-/* ctest: libs=model */
+/* ctest: libs=tokenizer */
 /* Any bytes as tokenizer.json. What opens must encode a fixed text and part of the input, and decode
  * ids, without a fault; whatever comes out as text must end on whole characters. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/tokenizer.h"
+#include "model/tokenizer/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

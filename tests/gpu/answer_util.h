@@ -9,11 +9,11 @@
 #include "small_backend.h"
 
 extern "C" {
-#include "model/numerics.h"
-#include "model/row.h"
+#include "model/logits/row.h"
+#include "model/numerics/numerics.h"
 }
 
-#include "tests/check_util.h"
+#include "tests/support/check_util.h"
 
 enum { COLS_MAX = 300000, ITEMS_MAX = 12, ARENA_BYTES = 8 << 20 };
 

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/backend_cuda_internal.cuh"
+#include "model/backend/cuda/internal.cuh"
 
 extern "C" {
-#include "model/numerics.h"
+#include "model/backend/cpu/cpu.h"
+#include "model/numerics/numerics.h"
 }
 
 enum { RIG_SKIPPED = 77 };

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/backend_cuda_internal.cuh"
+#include "model/backend/cuda/internal.cuh"
 
 #ifdef CUDA_TEST_SMALL_BACKEND
 

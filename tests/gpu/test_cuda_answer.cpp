@@ -4,7 +4,7 @@
 #include "answer_util.h"
 
 #ifdef CUDA_EMULATED
-#include "model/backend_cuda_answer_math.cuh"
+#include "model/backend/cuda/answer_math.cuh"
 enum { WIDE = 40000 };
 static int n_trials = 1000;
 static uint32_t n_noise_seeds = 6;

@@ -4,7 +4,7 @@
 #include "tests/gpu/attention_world.h"
 
 extern "C" {
-#include "model/backend_cpu_kv.h"
+#include "model/backend/cpu/kv.h"
 }
 
 /* v lies within 2 (3 with a bias), so the rounding of a weight or of the result is within 2^-8 of that;

@@ -1,5 +1,6 @@
 /* Matmuls of the CUDA backend: sums against double precision and the CPU backend, and the bits of a row
  * whatever stands beside it; slices and swiglu against single matmuls. */
+#include "base/limits.h"
 #include "tests/gpu/cuda_matmul_rig.h"
 
 static void expect_near_cpu(struct rig *rig, const struct matrix_source *source, const uint16_t *in,

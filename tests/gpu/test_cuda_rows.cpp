@@ -1,5 +1,6 @@
 /* Operations on rows of the CUDA backend against those of the CPU backend: sums and copies bit for bit,
  * norms within the rounding to bf16, and a row's bits whatever stands beside it. */
+#include "base/limits.h"
 #include "tests/gpu/cuda_rig.h"
 
 #include <pthread.h>

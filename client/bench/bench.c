@@ -1,0 +1,293 @@
+/* outrider bench: measures a running cluster, or one that it starts. Repetition by repetition all arms are run
+ * one after the other; every arm's slice becomes a row; rows become ratios, tables and files. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "client/bench/cluster.h"
+#include "client/bench/load.h"
+#include "client/bench/options.h"
+#include "client/bench/report.h"
+#include "client/terminal.h"
+
+enum {
+    GRACE_MS = 15000, /* what ending the cluster may take, and a little more */
+    DRAWN_PROMPTS_MAX = 64,
+    NAME_BYTES = 256
+};
+
+struct bench {
+    struct bench_options options;
+    struct server server;
+    struct bench_cluster cluster;
+    struct bench_prompts prompts;
+    struct load load;
+    char target_model[NAME_BYTES], draft_model[NAME_BYTES], arithmetic[NAME_BYTES];
+    int n_ranks, vocab_size; /* as the cluster says */
+    struct bench_row *rows;
+    int n_rows, n_written, n_slices;
+    struct tally slice;  /* of the arm that runs */
+    struct tally errors; /* requests and errors of all slices */
+    FILE *csv, *json;
+    struct terminal terminal; /* of the progress line */
+    int64_t begin_us;
+};
+
+/* ---- before ---- */
+
+static int open_file(FILE **file, const char *path, struct error *err)
+{
+    if (!path) return 0;
+    *file = fopen(path, "w");
+    if (*file) return 0;
+    return error_set(err, ERR_IO, "cannot open %.200s: %s", path, strerror(errno));
+}
+
+/* All that needs no server: a wrong prompt file is found before a cluster is started. */
+static int prepare(struct bench *b, int argc, char **argv, struct error *err)
+{
+    int rc = 0;
+    TRY(bench_options_parse(&b->options, argc, argv, err));
+    if (b->options.prompts) TRY(bench_prompts_read(&b->prompts, b->options.prompts, err));
+    TRY(open_file(&b->csv, b->options.csv, err));
+    TRY(open_file(&b->json, b->options.json, err));
+    if (b->csv) TRY(bench_csv_header(b->csv, b->options.csv, err));
+    b->n_slices = b->options.n_arms * b->options.n_repetitions;
+    TRY(mem_array(&b->rows, (size_t)b->n_slices, sizeof *b->rows, err));
+    if (b->options.start && setenv("OUTRIDER_ADDRESS", b->options.address, 1)) {
+        rc = error_set(err, ERR_NO_MEMORY, "no memory for the environment");
+    }
+out:
+    return rc;
+}
+
+static int describe(struct bench *b, struct error *err)
+{
+    const struct buffer empty = {0}; /* a DescribeRequest has no fields */
+    struct service_description desc;
+    struct server *server = &b->server;
+    struct arena *arena;
+    int rc = 0;
+    TRY(server_call(server, "/outrider.generation.v1.Generation/Describe", &empty, err));
+    TRY(server_arena(server, server->reply.len, &arena, err));
+    TRY(service_description_decode(server->reply.data, server->reply.len, arena, &desc, err));
+    snprintf(b->target_model, NAME_BYTES, "%s", desc.target_model);
+    snprintf(b->draft_model, NAME_BYTES, "%s", desc.draft_model);
+    snprintf(b->arithmetic, NAME_BYTES, "%s", desc.arithmetic);
+    b->n_ranks = desc.n_ranks;
+    b->vocab_size = desc.vocab_size;
+out:
+    return rc;
+}
+
+/* Random prompts need the vocabulary, so they wait for the first Describe. */
+static int open_load(struct bench *b, struct error *err)
+{
+    const struct bench_options *o = &b->options;
+    uint64_t seed = o->base.generate.request.seed;
+    int rc = 0;
+    if (!b->prompts.n) {
+        TRY(bench_prompts_draw(&b->prompts, DRAWN_PROMPTS_MAX, o->prompt_tokens, b->vocab_size,
+                               seed, err));
+    }
+    if (!b->load.server) {
+        TRY(load_open(&b->load, &b->server, &b->prompts, o->timeout_s, seed, err));
+    }
+out:
+    return rc;
+}
+
+/* ---- the progress line ---- */
+
+static void clear_progress(const struct bench *b)
+{
+    if (b->terminal.is_terminal && !b->options.is_quiet) fputs("\r\033[K", stderr);
+}
+
+static void show_progress(const struct bench *b, const struct bench_arm *arm, const char *what)
+{
+    if (!b->terminal.is_terminal || b->options.is_quiet) return;
+    clear_progress(b);
+    fprintf(stderr, "[%d/%d] %s %s", b->n_rows, b->n_slices, what, arm->label);
+    if (b->n_rows) {
+        double per_slice = (double)(clock_now_us() - b->begin_us) / 1e6 / b->n_rows;
+        fprintf(stderr, ", about %.0f s left", per_slice * (b->n_slices - b->n_rows));
+    }
+    if (b->errors.n_failed) fprintf(stderr, ", %d requests failed", b->errors.n_failed);
+    fflush(stderr);
+}
+
+/* ---- slices ---- */
+
+static int run_slice(struct bench *b, const struct bench_arm *arm, int first, int n,
+                     struct error *err)
+{
+    int rc = load_run(&b->load, arm, first, n, &b->slice, err);
+    tally_merge_errors(&b->errors, &b->slice);
+    return rc;
+}
+
+/* The arm's row, also of a slice that was cut short, as long as a request was done. */
+static int run_arm(struct bench *b, const struct bench_arm *arm, int repetition, int place,
+                   struct error *err)
+{
+    int n = bench_options_requests(&b->options, arm);
+    show_progress(b, arm, "running");
+    int rc = run_slice(b, arm, repetition * n, n, err);
+    if (b->slice.n_done || !rc) {
+        struct bench_row *row = &b->rows[b->n_rows++];
+        *row = (struct bench_row){.repetition = repetition, .place = place, .n_ranks = b->n_ranks};
+        bench_row_of(row, arm, &b->slice);
+    }
+    return rc;
+}
+
+static int warm_up(struct bench *b, int n_ranks, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < b->options.n_arms && b->options.n_warmup; i++) {
+        const struct bench_arm *arm = &b->options.arms[i];
+        if (arm->n_ranks != n_ranks) continue;
+        show_progress(b, arm, "warming up");
+        TRY(run_slice(b, arm, 0, b->options.n_warmup, err));
+    }
+out:
+    return rc;
+}
+
+static int check_there(struct bench *b, struct error *err)
+{
+    enum health_answer answer;
+    return server_health(&b->server, "", &answer, err);
+}
+
+/* The cluster that the arm needs, warm. */
+static int provide_cluster(struct bench *b, const struct bench_arm *arm, bool is_first,
+                           struct error *err)
+{
+    const struct bench_options *o = &b->options;
+    int rc = 0;
+    if (!is_first && b->cluster.n_ranks == arm->n_ranks) return 0;
+    if (o->start) {
+        show_progress(b, arm, "starting a cluster for");
+        bench_cluster_stop(&b->cluster);
+        TRY(bench_cluster_start(&b->cluster, o->start, arm->n_ranks, &b->server, o->start_timeout_s,
+                                err));
+    } else {
+        TRY(check_there(b, err));
+    }
+    TRY(describe(b, err));
+    if (arm->n_ranks && arm->n_ranks != b->n_ranks) {
+        return error_set(err, ERR_ARGUMENT, "--start: the cluster has %d ranks, not T = %d",
+                         b->n_ranks, arm->n_ranks);
+    }
+    TRY(open_load(b, err));
+    TRY(warm_up(b, arm->n_ranks, err));
+    b->begin_us = is_first ? clock_now_us() : b->begin_us;
+out:
+    return rc;
+}
+
+/* ---- reporting ---- */
+
+static int write_rows(struct bench *b, struct error *err)
+{
+    const struct bench_options *o = &b->options;
+    const struct bench_subject subject = {b->target_model, b->draft_model, b->arithmetic};
+    int from = b->n_written;
+    bench_row_ratios(b->rows + from, b->n_rows - from, o->arms, o->n_arms);
+    b->n_written = b->n_rows;
+    if (!b->csv) return 0;
+    return bench_csv_rows(b->csv, o->csv, b->rows + from, b->n_rows - from, &subject, err);
+}
+
+/* There and back: every second repetition runs the arms from the last to the first, so that a machine that
+ * gets slower or faster favours none, and a cluster is kept for two repetitions. */
+static int run_all(struct bench *b, struct error *err)
+{
+    const struct bench_options *o = &b->options;
+    int rc = 0;
+    for (int repetition = 0; repetition < o->n_repetitions; repetition++) {
+        for (int place = 0; place < o->n_arms; place++) {
+            const struct bench_arm *arm = &o->arms[repetition % 2 ? o->n_arms - 1 - place : place];
+            TRY(provide_cluster(b, arm, repetition == 0 && place == 0, err));
+            TRY(run_arm(b, arm, repetition, place, err));
+        }
+        TRY(write_rows(b, err));
+    }
+out:
+    return rc;
+}
+
+static void print_errors(const struct bench *b)
+{
+    const struct terminal terminal = terminal_of(stderr);
+    for (int i = 0; i < b->errors.n_errors; i++) {
+        const struct tally_error *error = &b->errors.errors[i];
+        fprintf(stderr, "outrider: %d of %d requests failed: ", error->n,
+                b->errors.n_done + b->errors.n_failed);
+        terminal_text(&terminal, error->text, strlen(error->text));
+        fputc('\n', stderr);
+    }
+}
+
+/* What there is, however the measurement ended. */
+static int report(struct bench *b, struct error *err)
+{
+    const struct bench_options *o = &b->options;
+    const struct bench_subject subject = {b->target_model, b->draft_model, b->arithmetic};
+    int rc = 0;
+    clear_progress(b);
+    TRY(write_rows(b, err));
+    if (b->json) {
+        TRY(bench_json_write(b->json, o->json, b->rows, b->n_rows, o->arms, o->n_arms, &subject,
+                             err));
+    }
+    if (b->n_rows && !o->is_quiet) bench_print(stdout, b->rows, b->n_rows, o->arms, o->n_arms);
+    TRY(client_flush(err));
+    print_errors(b);
+out:
+    return rc;
+}
+
+static int measure(struct bench *b)
+{
+    struct error err, failure;
+    int grace_ms = b->options.start ? GRACE_MS : GRACE_MS / 10;
+    int rc = server_open_with_grace(&b->server, b->options.address, 0, grace_ms, &err);
+    if (!rc) rc = run_all(b, &err);
+    int report_rc = report(b, &failure);
+    if (rc) {
+        server_explain(&b->server, &err);
+        return client_fail(&err);
+    }
+    if (report_rc) return client_fail(&failure);
+    return b->errors.n_failed ? CLIENT_FAILED : CLIENT_OK;
+}
+
+static void let_go(struct bench *b)
+{
+    bench_cluster_stop(&b->cluster);
+    load_close(&b->load);
+    server_close(&b->server);
+    bench_prompts_close(&b->prompts);
+    if (b->csv) fclose(b->csv);
+    if (b->json) fclose(b->json);
+    free(b->rows);
+    bench_options_free(&b->options);
+}
+
+int bench_main(int argc, char **argv)
+{
+    static struct bench bench; /* histograms make it large */
+    struct error err;
+    int status;
+    bench = (struct bench){.terminal = terminal_of(stderr)};
+    status = prepare(&bench, argc, argv, &err) ? client_fail_local(&err) : measure(&bench);
+    let_go(&bench);
+    return status;
+}

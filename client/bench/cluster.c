@@ -1,0 +1,173 @@
+/* posix_spawn and not fork: gRPC's threads run already. setpriv (util-linux) asks the kernel for the SIGTERM
+ * that the command gets should this process be killed. */
+#include "client/bench/cluster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+extern char **environ;
+
+enum {
+    COMMAND_BYTES = 8192,
+    LOOK_MS = 100,
+    STOP_LOOK_NS = 20000000,
+    STOP_MS = 10000,
+    FOLLOWERS_MS = 3000
+};
+
+/* Copies text with every {NAME} replaced; false when it does not fit. */
+static bool fill_in(char out[COMMAND_BYTES], const char *text, const char *name, const char *value)
+{
+    size_t len = 0, name_len = strlen(name);
+    while (*text) {
+        bool is_name = strncmp(text, name, name_len) == 0;
+        size_t n = is_name ? strlen(value) : 1;
+        if (len + n + 1 > COMMAND_BYTES) return false;
+        memcpy(out + len, is_name ? value : text, n);
+        len += n;
+        text += is_name ? name_len : 1;
+    }
+    out[len] = '\0';
+    return true;
+}
+
+/* The child takes signals as a program of its own: they are blocked and waited for in this one. */
+static int set_signals(posix_spawnattr_t *attributes)
+{
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    return posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                                    POSIX_SPAWN_SETSIGDEF) ||
+           posix_spawnattr_setpgroup(attributes, 0) ||
+           posix_spawnattr_setsigmask(attributes, &none) ||
+           posix_spawnattr_setsigdefault(attributes, &all);
+}
+
+static int spawn(struct bench_cluster *cluster, char *command, struct error *err)
+{
+    char setpriv[] = "setpriv", flag[] = "--pdeathsig", term[] = "TERM", shell[] = "/bin/sh",
+         c[] = "-c";
+    char *argv[] = {setpriv, flag, term, shell, c, command, NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    if (posix_spawn_file_actions_init(&files)) return error_set(err, ERR_NO_MEMORY, "no memory");
+    if (posix_spawnattr_init(&attributes)) {
+        posix_spawn_file_actions_destroy(&files);
+        return error_set(err, ERR_NO_MEMORY, "no memory");
+    }
+    int failure =
+        posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0) ||
+        posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) ||
+        set_signals(&attributes);
+    failure =
+        failure ? ENOMEM : posix_spawnp(&cluster->pid, setpriv, &files, &attributes, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    if (!failure) return 0;
+    cluster->pid = 0;
+    return error_set(err, ERR_IO, "--start: cannot run setpriv and /bin/sh: %s", strerror(failure));
+}
+
+/* Whether the shell has ended; it is collected then, and its group may still have members. */
+static bool has_ended(const struct bench_cluster *cluster, int *status)
+{
+    pid_t pid = waitpid(cluster->pid, status, WNOHANG);
+    return pid == cluster->pid || (pid < 0 && errno == ECHILD);
+}
+
+static int wait_serving(struct bench_cluster *cluster, const char *command, struct server *server,
+                        int timeout_s, struct error *err)
+{
+    int64_t end_us = clock_now_us() + (int64_t)timeout_s * 1000000;
+    int rc = 0, status = 0;
+    for (;;) {
+        enum health_answer answer;
+        struct error reason = {0};
+        if (server_health(server, "", &answer, &reason) == 0 && answer == HEALTH_ANSWER_SERVING) {
+            return 0;
+        }
+        if (has_ended(cluster, &status)) {
+            return error_set(/* its group may live on: bench_cluster_stop */
+                             err, ERR_IO,
+                             "--start: '%.200s' ended with status %d before %.160s served", command,
+                             WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                             server->address);
+        }
+        if (clock_now_us() >= end_us) {
+            return error_set(err, ERR_TIMEOUT, "--start: %.160s does not serve after %d s",
+                             server->address, timeout_s);
+        }
+        TRY(server_sleep(server, LOOK_MS, err));
+    }
+out:
+    return rc;
+}
+
+int bench_cluster_start(struct bench_cluster *cluster, const char *command, int n_ranks,
+                        struct server *server, int timeout_s, struct error *err)
+{
+    static char with_ranks[COMMAND_BYTES], filled[COMMAND_BYTES];
+    char ranks[16];
+    enum health_answer answer;
+    struct error not_there;
+    int rc = 0;
+    *cluster = (struct bench_cluster){.n_ranks = n_ranks};
+    if (server_health(server, "", &answer, &not_there) == 0) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--start: a server is running at %.160s already; name a free address with "
+                         "--address",
+                         server->address);
+    }
+    snprintf(ranks, sizeof ranks, "%d", n_ranks);
+    if (!fill_in(with_ranks, command, "{T}", ranks) ||
+        !fill_in(filled, with_ranks, "{address}", server->address)) {
+        return error_set(err, ERR_ARGUMENT, "--start: the command is longer than %d bytes",
+                         COMMAND_BYTES - 1);
+    }
+    TRY(spawn(cluster, filled, err));
+    TRY(wait_serving(cluster, filled, server, timeout_s, err));
+out:
+    if (rc) bench_cluster_stop(cluster);
+    return rc;
+}
+
+static void sleep_shortly(void)
+{
+    struct timespec time = {.tv_nsec = STOP_LOOK_NS};
+    nanosleep(&time, NULL);
+}
+
+/* False when the group has members after ms. */
+static bool wait_group(const struct bench_cluster *cluster, int ms)
+{
+    int64_t end_ms = clock_now_ms() + ms;
+    int status;
+    for (;;) {
+        has_ended(cluster, &status);
+        if (kill(-cluster->pid, 0) && errno == ESRCH) return true;
+        if (clock_now_ms() >= end_ms) return false;
+        sleep_shortly();
+    }
+}
+
+void bench_cluster_stop(struct bench_cluster *cluster)
+{
+    if (cluster->pid > 0) {
+        kill(-cluster->pid, SIGTERM);
+        if (!wait_group(cluster, STOP_MS)) {
+            kill(-cluster->pid, SIGKILL);
+            wait_group(cluster, FOLLOWERS_MS);
+        }
+    }
+    *cluster = (struct bench_cluster){0};
+}

@@ -1,0 +1,35 @@
+/* Load on a coordinator: some requests at once (closed loop), or requests that arrive by themselves (open
+ * loop, Poisson). One thread watches all streams. */
+#pragma once
+
+#include "client/bench/prompts.h"
+#include "client/bench/sweep.h"
+#include "client/bench/tally.h"
+#include "client/server.h"
+
+enum { LOAD_STREAMS_MAX = 1024 };
+
+struct load_stream;
+
+/* A zeroed one is valid to close. */
+struct load {
+    struct server *server;
+    const struct bench_prompts *prompts;
+    int timeout_s; /* of a request */
+    uint64_t seed; /* of the arrivals */
+    struct load_stream *streams;
+    int n_streams; /* live, at the front */
+    struct buffer request;
+};
+
+/* keeps server and prompts. Errors: ERR_NO_MEMORY. */
+int load_open(struct load *load, struct server *server, const struct bench_prompts *prompts,
+              int timeout_s, uint64_t seed, struct error *err);
+void load_close(struct load *load);
+
+/* Sends n_requests of the arm and waits for all of them; request i has prompt (first + i), and, where the
+ * arm has a seed, that seed plus first + i, so that arms of one repetition answer the same questions. What
+ * fails is counted in the tally and does not end the run, but for the server's going away.
+ * Errors: ERR_CANCELLED interrupted, ERR_UNAVAILABLE the server is gone; the tally holds what was done. */
+int load_run(struct load *load, const struct bench_arm *arm, int first, int n_requests,
+             struct tally *tally, struct error *err);

@@ -1,0 +1,114 @@
+/* The tables for people: per arm the median over repetitions, with quartiles where it matters. */
+#include <math.h>
+
+#include "client/bench/report.h"
+
+struct column {
+    const char *head;
+    int width, decimals;
+    enum bench_figure figure;
+    double factor;
+    bool has_quartiles;
+};
+
+static const struct column speed[] = {
+    {"tokens/s", 9, 1, BENCH_TOKENS_PER_S, 1, true},
+    {"decode/s", 9, 1, BENCH_DECODE_TOKENS_PER_S, 1, false},
+    {"over K=0", 9, 3, BENCH_SPEEDUP, 1, true},
+    {"TTFT ms", 8, 1, BENCH_FIRST_P50, 1e3, false},
+    {"ITL p50", 8, 2, BENCH_TOKEN_P50, 1e3, false},
+    {"p90", 7, 2, BENCH_TOKEN_P90, 1e3, false},
+    {"p99 ms", 7, 2, BENCH_TOKEN_P99, 1e3, false},
+    {"alpha", 6, 3, BENCH_ALPHA, 1, false},
+    {"effic.", 6, 3, BENCH_EFFICIENCY, 1, false},
+    {"tok/rd", 6, 2, BENCH_TOKENS_PER_ROUND, 1, false},
+};
+static const struct column split[] = {
+    {"round us", 9, 0, BENCH_ROUND_US, 1, true},
+    {"draft", 8, 0, BENCH_PART_US + PART_DRAFT, 1, false},
+    {"wire", 8, 0, BENCH_PART_US + PART_WIRE, 1, false},
+    {"verify", 8, 0, BENCH_PART_US + PART_VERIFY, 1, false},
+    {"collective", 10, 0, BENCH_PART_US + PART_COLLECTIVE, 1, false},
+    {"accept", 8, 0, BENCH_PART_US + PART_ACCEPT, 1, false},
+    {"a guess", 8, 0, BENCH_GUESS_US, 1, false},
+    {"overhead", 9, 0, BENCH_OVERHEAD_P50_US, 1, false},
+    {"p99", 8, 0, BENCH_OVERHEAD_P99_US, 1, false},
+};
+enum { N_SPEED = sizeof speed / sizeof *speed, N_SPLIT = sizeof split / sizeof *split };
+enum { RANGE_BYTES = 48, RANGE_COLUMNS = 20, LABEL_COLUMNS = 14 };
+
+struct report {
+    FILE *out;
+    const struct bench_row *rows;
+    int n;
+    int label_columns;
+};
+
+static void put_number(FILE *out, int width, int decimals, double number)
+{
+    if (isfinite(number)) {
+        fprintf(out, " %*.*f", width, decimals, number);
+    } else {
+        fprintf(out, " %*s", width, "-");
+    }
+}
+
+static void put_cell(const struct report *r, const struct column *c, const struct bench_arm *arm)
+{
+    struct quartiles q = bench_quartiles(r->rows, r->n, arm, c->figure);
+    put_number(r->out, c->width, c->decimals, q.median * c->factor);
+    if (!c->has_quartiles) return;
+    char range[RANGE_BYTES] = "";
+    if (q.n > 1) {
+        snprintf(range, sizeof range, " (%.*f to %.*f)", c->decimals, q.low * c->factor,
+                 c->decimals, q.high * c->factor);
+    }
+    fprintf(r->out, "%-*s", RANGE_COLUMNS, range);
+}
+
+static void print_table(const struct report *r, const struct column *columns, int n_columns,
+                        const struct bench_arm *arms, int n_arms)
+{
+    fprintf(r->out, "%-*s", r->label_columns, "");
+    for (int c = 0; c < n_columns; c++) {
+        fprintf(r->out, " %*s%*s", columns[c].width, columns[c].head,
+                columns[c].has_quartiles ? RANGE_COLUMNS : 0, "");
+    }
+    fputc('\n', r->out);
+    for (int i = 0; i < n_arms; i++) {
+        if (bench_quartiles(r->rows, r->n, &arms[i], BENCH_REQUESTS).n == 0) continue;
+        fprintf(r->out, "%-*s", r->label_columns, arms[i].label);
+        for (int c = 0; c < n_columns; c++)
+            put_cell(r, &columns[c], &arms[i]);
+        fputc('\n', r->out);
+    }
+}
+
+static double total(const struct bench_row *rows, int n, enum bench_figure figure)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        if (isfinite(rows[i].figures[figure])) sum += rows[i].figures[figure];
+    }
+    return sum;
+}
+
+void bench_print(FILE *out, const struct bench_row *rows, int n, const struct bench_arm *arms,
+                 int n_arms)
+{
+    struct report report = {out, rows, n, LABEL_COLUMNS};
+    int n_repetitions = 0;
+    for (int i = 0; i < n; i++) {
+        if (rows[i].repetition >= n_repetitions) n_repetitions = rows[i].repetition + 1;
+    }
+    for (int i = 0; i < n_arms; i++) {
+        int len = (int)snprintf(NULL, 0, "%s", arms[i].label);
+        if (len > report.label_columns) report.label_columns = len;
+    }
+    fprintf(out, "%.0f requests in %d repetitions, %.0f failed; medians over repetitions%s\n",
+            total(rows, n, BENCH_REQUESTS) + total(rows, n, BENCH_FAILURES), n_repetitions,
+            total(rows, n, BENCH_FAILURES), n_repetitions > 1 ? " (quartiles)" : "");
+    print_table(&report, speed, N_SPEED, arms, n_arms);
+    fputc('\n', out);
+    print_table(&report, split, N_SPLIT, arms, n_arms);
+}

@@ -1,0 +1,186 @@
+/* From tallies to figures. */
+#include "client/bench/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where Prometheus metrics of the same meaning exist, vLLM's suffixes. */
+static const char *const names[N_BENCH_FIGURES] = {
+    [BENCH_REQUESTS] = "requests",
+    [BENCH_FAILURES] = "failures",
+    [BENCH_DURATION_S] = "duration_seconds",
+    [BENCH_PROMPT_TOKENS] = "prompt_tokens",
+    [BENCH_GENERATION_TOKENS] = "generation_tokens",
+    [BENCH_REQUESTS_PER_S] = "requests_per_second",
+    [BENCH_TOKENS_PER_S] = "tokens_per_second",
+    [BENCH_DECODE_TOKENS_PER_S] = "decode_tokens_per_second",
+    [BENCH_SPEEDUP] = "speedup",
+    [BENCH_THROUGHPUT_RATIO] = "throughput_ratio",
+    [BENCH_FIRST_P50] = "time_to_first_token_seconds_p50",
+    [BENCH_FIRST_P90] = "time_to_first_token_seconds_p90",
+    [BENCH_FIRST_P99] = "time_to_first_token_seconds_p99",
+    [BENCH_TOKEN_P50] = "inter_token_latency_seconds_p50",
+    [BENCH_TOKEN_P90] = "inter_token_latency_seconds_p90",
+    [BENCH_TOKEN_P99] = "inter_token_latency_seconds_p99",
+    [BENCH_MESSAGE_P50] = "inter_message_latency_seconds_p50",
+    [BENCH_MESSAGE_P90] = "inter_message_latency_seconds_p90",
+    [BENCH_MESSAGE_P99] = "inter_message_latency_seconds_p99",
+    [BENCH_REQUEST_P50] = "e2e_request_latency_seconds_p50",
+    [BENCH_REQUEST_P90] = "e2e_request_latency_seconds_p90",
+    [BENCH_REQUEST_P99] = "e2e_request_latency_seconds_p99",
+    [BENCH_QUEUE_P50] = "request_queue_time_seconds_p50",
+    [BENCH_QUEUE_P90] = "request_queue_time_seconds_p90",
+    [BENCH_QUEUE_P99] = "request_queue_time_seconds_p99",
+    [BENCH_DRAFTS] = "spec_decode_num_drafts",
+    [BENCH_DRAFT_TOKENS] = "spec_decode_num_draft_tokens",
+    [BENCH_ACCEPTED_TOKENS] = "spec_decode_num_accepted_tokens",
+    [BENCH_REJECTIONS] = "spec_decode_num_rejections",
+    [BENCH_ROUNDS] = "rounds",
+    [BENCH_TOKENS_PER_ROUND] = "tokens_per_round",
+    [BENCH_ALPHA] = "alpha",
+    [BENCH_EFFICIENCY] = "draft_efficiency",
+    [BENCH_ROUND_US] = "round_us",
+    [BENCH_PART_US + PART_DRAFT] = "draft_us",
+    [BENCH_PART_US + PART_WIRE] = "wire_us",
+    [BENCH_PART_US + PART_VERIFY] = "verify_us",
+    [BENCH_PART_US + PART_COLLECTIVE] = "collective_us",
+    [BENCH_PART_US + PART_ACCEPT] = "accept_us",
+    [BENCH_GUESS_US] = "draft_us_per_token",
+    [BENCH_OVERHEAD_P50_US] = "overhead_us_p50",
+    [BENCH_OVERHEAD_P99_US] = "overhead_us_p99",
+    [BENCH_BYTES_PER_POSITION] = "bytes_per_position",
+};
+
+const char *bench_figure_name(enum bench_figure figure)
+{
+    return names[figure];
+}
+
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : (double)NAN;
+}
+
+static double quantile(const struct histogram *hist, double at, double unit)
+{
+    return hist->n ? (double)histogram_quantile_us(hist, at) / unit : (double)NAN;
+}
+
+/* Three figures in a row: P50, P90, P99 in seconds. */
+static void set_latency(double *figures, const struct histogram *hist)
+{
+    static const double at[] = {0.5, 0.9, 0.99};
+    for (int i = 0; i < 3; i++)
+        figures[i] = quantile(hist, at[i], 1e6);
+}
+
+static void set_load(double *f, const struct tally *tally)
+{
+    double seconds = (double)tally->wall_us / 1e6;
+    f[BENCH_REQUESTS] = tally->n_done;
+    f[BENCH_FAILURES] = tally->n_failed;
+    f[BENCH_DURATION_S] = seconds;
+    f[BENCH_PROMPT_TOKENS] = tally->sum.prompt_tokens;
+    f[BENCH_GENERATION_TOKENS] = tally->sum.completion_tokens;
+    f[BENCH_REQUESTS_PER_S] = ratio(tally->n_done, seconds);
+    f[BENCH_TOKENS_PER_S] = ratio(tally->sum.completion_tokens, seconds);
+    set_latency(&f[BENCH_FIRST_P50], &tally->first_token);
+    set_latency(&f[BENCH_TOKEN_P50], &tally->token_gap);
+    set_latency(&f[BENCH_MESSAGE_P50], &tally->message_gap);
+    set_latency(&f[BENCH_REQUEST_P50], &tally->request);
+    set_latency(&f[BENCH_QUEUE_P50], &tally->queue);
+}
+
+static void set_speculation(double *f, const struct tally *tally)
+{
+    const struct generate_counters *c = &tally->sum.counters;
+    const struct figures of_sum = figures_of_many(&tally->sum, tally->n_done);
+    /* draft_us leaves out each request's first round, whose guesses are drafted like the others', and
+     * those that were made while the target verified. */
+    double n_timed = (double)c->rounds - tally->n_done;
+    double guesses = (double)c->drafted * ratio(n_timed, (double)c->rounds) - c->drafted_ahead;
+    f[BENCH_DRAFTS] = c->drafted_at[0];
+    f[BENCH_DRAFT_TOKENS] = c->drafted;
+    f[BENCH_ACCEPTED_TOKENS] = c->accepted;
+    f[BENCH_REJECTIONS] = c->rejections;
+    f[BENCH_ROUNDS] = c->rounds;
+    f[BENCH_DECODE_TOKENS_PER_S] = of_sum.decode_tokens_per_s;
+    f[BENCH_TOKENS_PER_ROUND] = of_sum.tokens_per_round;
+    f[BENCH_ALPHA] = of_sum.alpha;
+    f[BENCH_EFFICIENCY] = of_sum.draft_efficiency;
+    f[BENCH_ROUND_US] = of_sum.round_us;
+    for (int i = 0; i < N_PARTS; i++)
+        f[BENCH_PART_US + i] = of_sum.part_us[i];
+    f[BENCH_GUESS_US] = ratio((double)c->draft_us, guesses);
+    f[BENCH_OVERHEAD_P50_US] = quantile(&tally->overhead_p50, 0.5, 1);
+    f[BENCH_OVERHEAD_P99_US] = quantile(&tally->overhead_p99, 0.5, 1);
+    f[BENCH_BYTES_PER_POSITION] = of_sum.bytes_per_position;
+}
+
+static const char *most_frequent_error(const struct tally *tally)
+{
+    const struct tally_error *most = NULL;
+    for (int i = 0; i < tally->n_errors; i++) {
+        if (!most || tally->errors[i].n > most->n) most = &tally->errors[i];
+    }
+    return most ? most->text : "";
+}
+
+void bench_row_of(struct bench_row *row, const struct bench_arm *arm, const struct tally *tally)
+{
+    const char *error = most_frequent_error(tally);
+    row->arm = arm;
+    row->n_draft = tally->n_draft >= 0 ? tally->n_draft : arm->generate.request.n_draft;
+    memcpy(row->error, error, strlen(error) + 1);
+    for (int i = 0; i < N_BENCH_FIGURES; i++)
+        row->figures[i] = (double)NAN;
+    set_load(row->figures, tally);
+    set_speculation(row->figures, tally);
+}
+
+void bench_row_ratios(struct bench_row *rows, int n, const struct bench_arm *arms, int n_arms)
+{
+    for (int i = 0; i < n; i++) {
+        const struct bench_arm *plain = sweep_plain(arms, n_arms, rows[i].arm);
+        for (int j = 0; plain && j < n; j++) {
+            if (rows[j].arm != plain || rows[j].repetition != rows[i].repetition) continue;
+            double *f = rows[i].figures, *base = rows[j].figures;
+            f[BENCH_SPEEDUP] = ratio(f[BENCH_DECODE_TOKENS_PER_S], base[BENCH_DECODE_TOKENS_PER_S]);
+            f[BENCH_THROUGHPUT_RATIO] = ratio(f[BENCH_TOKENS_PER_S], base[BENCH_TOKENS_PER_S]);
+        }
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static double interpolate(const double *sorted, int n, double at)
+{
+    double place = at * (n - 1);
+    int below = (int)place;
+    if (below + 1 >= n) return sorted[n - 1];
+    return sorted[below] + (place - below) * (sorted[below + 1] - sorted[below]);
+}
+
+struct quartiles bench_quartiles(const struct bench_row *rows, int n, const struct bench_arm *arm,
+                                 enum bench_figure figure)
+{
+    struct quartiles q = {(double)NAN, (double)NAN, (double)NAN, 0};
+    double *values = malloc(((size_t)n + 1) * sizeof *values);
+    for (int i = 0; values && i < n; i++) {
+        bool counts = rows[i].arm == arm && isfinite(rows[i].figures[figure]);
+        if (counts) values[q.n++] = rows[i].figures[figure];
+    }
+    if (q.n) {
+        qsort(values, (size_t)q.n, sizeof *values, compare);
+        q.low = interpolate(values, q.n, 0.25);
+        q.median = interpolate(values, q.n, 0.5);
+        q.high = interpolate(values, q.n, 0.75);
+    }
+    free(values);
+    return q;
+}

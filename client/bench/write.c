@@ -1,0 +1,133 @@
+/* CSV (RFC 4180, one line per row) and JSON. What is not known is an empty field, or null. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "client/bench/report.h"
+
+static int check_file(FILE *file, const char *path, struct error *err)
+{
+    if (fflush(file) == 0 && !ferror(file)) return 0;
+    return error_set(err, ERR_IO, "cannot write %.200s: %s", path, strerror(errno));
+}
+
+int bench_csv_header(FILE *file, const char *path, struct error *err)
+{
+    fputs("repetition,place,arm,T,K,concurrency,rate", file);
+    for (int i = 0; i < N_BENCH_FIGURES; i++)
+        fprintf(file, ",%s", bench_figure_name((enum bench_figure)i));
+    fputs(",temperature,rule,max_tokens,options,error,target_model,draft_model,arithmetic\n", file);
+    return check_file(file, path, err);
+}
+
+/* In quotes where it must be; a line stays a line. */
+static void put_text(FILE *file, const char *text)
+{
+    fputc(',', file);
+    if (!strpbrk(text, ",\"\r\n")) {
+        fputs(text, file);
+        return;
+    }
+    fputc('"', file);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', file);
+        fputc(*text == '\n' || *text == '\r' ? ' ' : *text, file);
+    }
+    fputc('"', file);
+}
+
+static void put_number(FILE *file, double number)
+{
+    fputc(',', file);
+    if (isfinite(number)) fprintf(file, "%.9g", number);
+}
+
+static void put_row(FILE *file, const struct bench_row *row, const struct bench_subject *subject)
+{
+    const struct bench_arm *arm = row->arm;
+    const struct generate_request *request = &arm->generate.request;
+    bool is_open_loop = arm->rate_hz > 0;
+    fprintf(file, "%d,%d", row->repetition, row->place);
+    put_text(file, arm->label);
+    fprintf(file, ",%d", row->n_ranks);
+    put_number(file, row->n_draft >= 0 ? row->n_draft : (double)NAN);
+    put_number(file, is_open_loop ? (double)NAN : arm->concurrency);
+    put_number(file, is_open_loop ? (double)arm->rate_hz : (double)NAN);
+    for (int i = 0; i < N_BENCH_FIGURES; i++)
+        put_number(file, row->figures[i]);
+    put_number(file, (double)request->sampling.temperature);
+    put_text(file, request->rule);
+    fprintf(file, ",%d", request->max_tokens);
+    put_text(file, arm->others);
+    put_text(file, row->error);
+    put_text(file, subject->target_model);
+    put_text(file, subject->draft_model);
+    put_text(file, subject->arithmetic);
+    fputc('\n', file);
+}
+
+int bench_csv_rows(FILE *file, const char *path, const struct bench_row *rows, int n,
+                   const struct bench_subject *subject, struct error *err)
+{
+    for (int i = 0; i < n; i++)
+        put_row(file, &rows[i], subject);
+    return check_file(file, path, err);
+}
+
+/* ---- JSON ---- */
+
+static json_t *arm_json(const struct bench_arm *arm)
+{
+    bool is_open_loop = arm->rate_hz > 0;
+    return json_pack("{ss so so}", "arm", arm->label, "concurrency",
+                     is_open_loop ? json_null() : json_integer(arm->concurrency), "rate",
+                     is_open_loop ? json_real((double)arm->rate_hz) : json_null());
+}
+
+static json_t *row_json(const struct bench_row *row)
+{
+    json_t *object = arm_json(row->arm);
+    json_object_set_new(object, "repetition", json_integer(row->repetition));
+    json_object_set_new(object, "place", json_integer(row->place));
+    json_object_set_new(object, "T", json_integer(row->n_ranks));
+    json_object_set_new(object, "K", row->n_draft >= 0 ? json_integer(row->n_draft) : json_null());
+    for (int i = 0; i < N_BENCH_FIGURES; i++) {
+        json_object_set_new(object, bench_figure_name((enum bench_figure)i),
+                            client_json_number(row->figures[i]));
+    }
+    json_object_set_new(object, "error", client_json_text(row->error, strlen(row->error)));
+    return object;
+}
+
+/* The three quartiles of each figure over the repetitions. */
+static json_t *summary_json(const struct bench_row *rows, int n, const struct bench_arm *arm)
+{
+    json_t *object = arm_json(arm);
+    for (int i = 0; i < N_BENCH_FIGURES; i++) {
+        struct quartiles q = bench_quartiles(rows, n, arm, (enum bench_figure)i);
+        json_t *values = json_pack("[o, o, o]", client_json_number(q.low),
+                                   client_json_number(q.median), client_json_number(q.high));
+        json_object_set_new(object, bench_figure_name((enum bench_figure)i), values);
+    }
+    return object;
+}
+
+int bench_json_write(FILE *file, const char *path, const struct bench_row *rows, int n,
+                     const struct bench_arm *arms, int n_arms, const struct bench_subject *subject,
+                     struct error *err)
+{
+    json_t *list = json_array(), *summary = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, row_json(&rows[i]));
+    for (int i = 0; i < n_arms; i++)
+        json_array_append_new(summary, summary_json(rows, n, &arms[i]));
+    json_t *object =
+        json_pack("{ss ss ss ss so so}", "version", OUTRIDER_VERSION, "target_model",
+                  subject->target_model, "draft_model", subject->draft_model, "arithmetic",
+                  subject->arithmetic, "quartiles", summary, "rows", list);
+    if (!object) return error_set(err, ERR_NO_MEMORY, "no memory for the JSON object");
+    json_dumpf(object, file, JSON_REAL_PRECISION(9) | JSON_INDENT(1));
+    fputc('\n', file);
+    json_decref(object);
+    return check_file(file, path, err);
+}

@@ -1,0 +1,38 @@
+# outrider_floor(NAME FOLDERS folder... [EXCLUDE regex] | SOURCES file... [HEADERS file...] LINK library...)
+# makes the library outrider_NAME of the folders' own .c files, without those of folders inside them.
+#
+# A room sees the headers of the rooms that it links, and no others: each room offers its headers in a
+# folder of links, build/rooms/NAME, and only what is linked comes into the include path. So an include
+# upward is refused by tests/test_floors.sh and by the compiler too. Headers called internal.h are offered
+# to nobody but the room itself.
+function(outrider_floor name)
+  cmake_parse_arguments(FLOOR "" "EXCLUDE" "SOURCES;HEADERS;FOLDERS;LINK" ${ARGN})
+  foreach(folder ${FLOOR_FOLDERS})
+    file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${folder}/*.c)
+    file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${folder}/*.h
+      ${CMAKE_SOURCE_DIR}/${folder}/*.cuh)
+    if(FLOOR_EXCLUDE)
+      list(FILTER sources EXCLUDE REGEX "${FLOOR_EXCLUDE}")
+      list(FILTER headers EXCLUDE REGEX "${FLOOR_EXCLUDE}")
+    endif()
+    list(APPEND FLOOR_SOURCES ${sources})
+    list(APPEND FLOOR_HEADERS ${headers})
+  endforeach()
+  set(open ${CMAKE_BINARY_DIR}/rooms/${name})
+  set(closed ${CMAKE_BINARY_DIR}/rooms/${name}.internal)
+  file(REMOVE_RECURSE ${open} ${closed})
+  file(MAKE_DIRECTORY ${open} ${closed})
+  foreach(header ${FLOOR_HEADERS})
+    get_filename_component(folder ${header} DIRECTORY)
+    if(header MATCHES "/internal\\.(h|cuh)$")
+      set(offer ${closed})
+    else()
+      set(offer ${open})
+    endif()
+    file(MAKE_DIRECTORY ${offer}/${folder})
+    file(CREATE_LINK ${CMAKE_SOURCE_DIR}/${header} ${offer}/${header} SYMBOLIC)
+  endforeach()
+  add_library(outrider_${name} STATIC ${FLOOR_SOURCES})
+  target_include_directories(outrider_${name} PUBLIC ${open} PRIVATE ${closed})
+  target_link_libraries(outrider_${name} PUBLIC ${FLOOR_LINK} PRIVATE outrider_warnings)
+endfunction()

@@ -1,0 +1,230 @@
+/* Drafting on while the target verifies. */
+#include "coordinator/draft/ahead.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+enum {
+    ARENA_BYTES = 16 << 20,
+    TRIALS = 8,         /* rounds of either kind before they are compared */
+    BLOCK = 4,          /* rounds of one kind in a row: they are compared with what follows them */
+    PROBE_ROUNDS = 256, /* BLOCK rounds of so many are of the kind that seems longer */
+    OUTLIER = 4         /* a time that is so much longer than the mean was somebody else's */
+};
+
+/* A running mean; the first few count in full, later ones with a weight of 1 / TRIALS. */
+struct mean {
+    double value;
+    int n;
+};
+
+static void mean_add(struct mean *mean, double value)
+{
+    if (mean->n >= TRIALS && value > OUTLIER * mean->value) value = OUTLIER * mean->value;
+    if (mean->n < TRIALS) mean->n++;
+    mean->value += (value - mean->value) / mean->n;
+}
+
+/* Who has guessed ahead: a sequence at a length. */
+struct assumption {
+    const struct sequence *seq;
+    int64_t admitted_us; /* tells a sequence from its successor in the same place */
+    int32_t next;        /* the token behind the guesses */
+};
+
+struct ahead {
+    enum ahead_mode mode;
+    struct drafter *drafter;
+    struct arena arenas[2]; /* q's of what is being made, and of what is being verified */
+    int arena;
+
+    struct assumption assumed;
+    struct draft draft; /* of the next round */
+    bool is_predicted;  /* assumed.next is there */
+    int n_draft_kv;     /* when the work was stopped */
+
+    /* While the target verifies. */
+    struct sequence *seq;
+    int n_verified, k;
+    const int32_t *eos_ids;
+    int n_eos;
+    bool is_working, has_worked; /* may go on, was begun */
+    int64_t start_us;
+
+    /* The round before: what it did ahead shortens the drafting of the next one. */
+    struct assumption last;
+    int last_k;
+    bool last_worked, last_is_plain;
+    int64_t last_verify_us;
+
+    /* [K][ahead]: a round's verifying and the drafting that was left to the round after it */
+    struct mean round_us[DRAFT_MAX + 1][2];
+    struct mean step_us, wire_us, token_us; /* the ranks; the rest of a wait; a token made ahead */
+    uint32_t n_rounds;
+};
+
+int ahead_parse_mode(const char *text, enum ahead_mode *mode, struct error *err)
+{
+    static const char *const words[] = {
+        [AHEAD_AUTO] = "auto", [AHEAD_ON] = "on", [AHEAD_OFF] = "off"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, words[i]) != 0) continue;
+        *mode = (enum ahead_mode)i;
+        return 0;
+    }
+    return error_set(err, ERR_ARGUMENT, "--draft-ahead %s: expected auto, on or off", text);
+}
+
+int ahead_open(struct ahead **ahead, enum ahead_mode mode, struct drafter *drafter,
+               struct error *err)
+{
+    int rc = 0;
+    struct ahead *a = NULL;
+    *ahead = NULL;
+    TRY(mem_array(&a, 1, sizeof *a, err));
+    a->mode = mode;
+    a->drafter = drafter;
+    TRY(arena_open(&a->arenas[0], ARENA_BYTES, err));
+    TRY(arena_open(&a->arenas[1], ARENA_BYTES, err));
+    *ahead = a;
+    a = NULL;
+out:
+    ahead_close(a);
+    return rc;
+}
+
+void ahead_close(struct ahead *a)
+{
+    if (!a) return;
+    arena_close(&a->arenas[0]);
+    arena_close(&a->arenas[1]);
+    free(a);
+}
+
+void ahead_forget(struct ahead *a)
+{
+    memset(a->round_us, 0, sizeof a->round_us);
+    a->step_us = a->wire_us = a->token_us = (struct mean){0};
+    a->last = (struct assumption){0};
+}
+
+static bool is_same(const struct assumption *a, const struct sequence *seq)
+{
+    return a->seq == seq && a->admitted_us == seq->admitted_us;
+}
+
+/* base is reached only when all guesses were accepted; they and the token behind them are then in the
+ * text. */
+static bool came_true(const struct ahead *a, const struct sequence *seq)
+{
+    return a->is_predicted && is_same(&a->assumed, seq) && seq->n_tokens == a->draft.base &&
+           seq->tokens[seq->n_tokens - 1] == a->assumed.next;
+}
+
+void ahead_take(struct ahead *a, struct sequence *seq, struct draft *draft)
+{
+    if (came_true(a, seq) && a->draft.n > 0) {
+        *draft = a->draft;
+        seq->n_draft_kv = a->n_draft_kv;
+    }
+    a->is_predicted = false;
+}
+
+/* Of the two kinds of rounds the shorter one, and now and then some of the other. */
+static bool is_worth_it(const struct ahead *a, int k)
+{
+    const struct mean *off = &a->round_us[k][0], *on = &a->round_us[k][1];
+    bool is_trial = off->n < TRIALS || on->n < TRIALS;
+    if (a->mode != AHEAD_AUTO) return a->mode == AHEAD_ON;
+    if (is_trial) return a->n_rounds / BLOCK % 2;
+    bool is_shorter = on->value < off->value;
+    return a->n_rounds % PROBE_ROUNDS < BLOCK ? !is_shorter : is_shorter;
+}
+
+void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draft, int k,
+                 const int32_t *eos_ids, int n_eos)
+{
+    a->n_rounds++;
+    a->n_verified = draft->n;
+    a->is_predicted = false;
+    a->is_working = draft->n > 0 && !draft->is_over && k > 0 && is_worth_it(a, draft->n);
+    a->has_worked = a->is_working;
+    a->start_us = clock_now_us();
+    if (!a->is_working) return;
+    a->seq = seq;
+    a->assumed = (struct assumption){seq, seq->admitted_us, 0};
+    a->draft = (struct draft){.base = seq->n_tokens + draft->n + 1};
+    a->k = k;
+    a->eos_ids = eos_ids;
+    a->n_eos = n_eos;
+    a->arena = !a->arena;
+    arena_reset(&a->arenas[a->arena]);
+}
+
+/* The answer would have to wait for the token. */
+static bool is_too_late(const struct ahead *a, int64_t now_us)
+{
+    if (a->mode == AHEAD_ON || a->step_us.n < TRIALS || a->token_us.n < TRIALS) return false;
+    double wait_us = a->step_us.value + a->wire_us.value;
+    return (double)(now_us - a->start_us) + a->token_us.value > wait_us;
+}
+
+/* The prediction first: the guesses follow it. Behind an end of sequence there is nothing. */
+static int work_once(struct ahead *a, struct error *err)
+{
+    struct arena *arena = &a->arenas[a->arena];
+    if (a->is_predicted) {
+        return drafter_propose(a->drafter, a->seq, a->draft.n + 1, a->eos_ids, a->n_eos, arena,
+                               &a->draft, err);
+    }
+    int position = a->draft.base - 1;
+    int rc = drafter_predict(a->drafter, a->seq, position, arena, &a->assumed.next, err);
+    a->seq->tokens[position] = a->assumed.next;
+    a->is_predicted = rc == 0;
+    return rc;
+}
+
+bool ahead_work(void *ahead)
+{
+    struct ahead *a = ahead;
+    struct error err;
+    int64_t now_us = clock_now_us();
+    if (!a->is_working || a->draft.n == a->k || a->draft.is_over || is_too_late(a, now_us)) {
+        return false;
+    }
+    if (a->is_predicted && drafter_ends_text(a->eos_ids, a->n_eos, a->assumed.next)) return false;
+    if (work_once(a, &err)) {
+        a->is_working = a->is_predicted = false;
+        return false;
+    }
+    mean_add(&a->token_us, (double)(clock_now_us() - now_us));
+    return true;
+}
+
+/* The round before is judged now that it is known what drafting it has left. */
+static void judge_last(struct ahead *a, const struct sequence *seq, const struct ahead_times *times)
+{
+    if (!a->last_is_plain || !times->is_plain || !is_same(&a->last, seq)) return;
+    if (a->last_k != a->n_verified || a->last_k == 0) return;
+    mean_add(&a->round_us[a->last_k][a->last_worked],
+             (double)(a->last_verify_us + times->draft_us));
+}
+
+void ahead_end(struct ahead *a, struct sequence *seq, const struct ahead_times *times)
+{
+    if (a->is_predicted) a->n_draft_kv = seq->n_draft_kv;
+    judge_last(a, seq, times);
+    if (times->is_plain) mean_add(&a->step_us, (double)times->step_us);
+    if (times->is_plain && !a->has_worked) { /* otherwise the answer may have waited for a token */
+        mean_add(&a->wire_us, (double)(times->verify_us - times->step_us));
+    }
+    a->last = (struct assumption){seq, seq->admitted_us, 0};
+    a->last_k = a->n_verified;
+    a->last_worked = a->has_worked;
+    a->last_is_plain = times->is_plain;
+    a->last_verify_us = times->verify_us;
+    a->is_working = false;
+}

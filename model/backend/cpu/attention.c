@@ -1,0 +1,364 @@
+/* Attention on the CPU over block tables.
+ *
+ * A row at position p sees positions 0..p in partitions of 256 absolute positions. Each partition is
+ * computed alone (scores, max, exp, weighted sum), then merged in ascending order. What stands in the
+ * blocks past p is never used: scores there become -inf, and the V of an odd pair's missing half is
+ * replaced by zero, so that neither a rejected guess nor a former owner of the block can be felt.
+ *
+ * Up to CPU_QUERIES queries (rows times heads of one kv head) go over the KV together: partitions that
+ * all of them see whole are read once for all; what is left at the end goes row by row. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "model/backend/cpu/internal.h"
+#include "model/numerics/numerics.h"
+#include "model/numerics/variants.h"
+
+enum { PARTITION_BLOCKS = ATTENTION_PARTITION / KV_BLOCK_TOKENS, ITEMS_PER_MEMBER = 4 };
+
+struct attend_job {
+    struct backend_cpu *cpu;
+    const struct attention_shape *shape;
+    const struct backend_step *step;
+    const uint16_t *q, *kv;
+    uint16_t *out;
+    float scale;
+    int n_queries; /* of a tile, at most */
+};
+
+/* Queries that go together: query r * n_heads + h is head first_head + h of row first_row + r. */
+struct tile {
+    const struct attention_lane *lane;
+    int first_row, n_rows; /* of the step */
+    int kv_head, first_head, n_heads;
+};
+
+/* One member's memory. */
+struct attend_scratch {
+    float max[CPU_QUERIES], sum[CPU_QUERIES];           /* so far */
+    float part_max[CPU_QUERIES], part_sum[CPU_QUERIES]; /* of one partition */
+    float *acc, *part_acc;                              /* [CPU_QUERIES][E] */
+    float *scores;                                      /* [CPU_QUERIES][ATTENTION_PARTITION] */
+    uint16_t *weights;                                  /* the same as bf16 */
+    uint16_t *q;                                        /* [CPU_QUERIES][E] */
+};
+
+static void scratch_share(struct attend_scratch *s, float *floats)
+{
+    s->acc = floats;
+    s->part_acc = s->acc + CPU_QUERIES * CPU_HEAD_DIM_MAX;
+    s->scores = s->part_acc + CPU_QUERIES * CPU_HEAD_DIM_MAX;
+    s->weights = (uint16_t *)(s->scores + CPU_QUERIES * ATTENTION_PARTITION);
+    s->q = s->weights + CPU_QUERIES * ATTENTION_PARTITION;
+}
+
+/* A partition as `queries` .. + n_queries of a tile see it. */
+struct span {
+    const int32_t *blocks; /* of the partition; n_after more blocks of the tile follow */
+    int n, n_after;        /* positions, blocks */
+    int kv_head;
+    int first_query, n_queries;
+};
+
+/* How far the prefetch runs ahead of the reading, and how much farther it gets while no KV is read. */
+enum { AHEAD_BYTES = 12 << 10, AHEAD_PARTS_MAX = 4, IDLE_BYTES = 16 << 10 };
+
+/* K-parts, then V-parts of a span. */
+struct parts {
+    const uint16_t *at[2 * PARTITION_BLOCKS];
+    const uint16_t *ahead[2 * PARTITION_BLOCKS]; /* prefetched while that part is read */
+    const uint16_t *idle[PARTITION_BLOCKS];      /* [n_idle] prefetched between K and V */
+    int n_blocks, n_idle;
+};
+
+static int parts_of(size_t bytes, const struct attention_shape *shape, int max)
+{
+    int n = (int)(bytes / (cpu_kv_part(shape) * sizeof(uint16_t)));
+    return n < 1 ? 1 : n > max ? max : n;
+}
+
+/* Memory is busy all the time: parts are prefetched in the order in which they are read, one for one
+ * beside K, n_idle of them while scores become weights, so fewer beside V. */
+static void list_parts(const struct attend_job *job, const struct span *span, struct parts *parts)
+{
+    const struct attention_shape *shape = job->shape;
+    int n = (span->n + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    int lead = parts_of(AHEAD_BYTES, shape, AHEAD_PARTS_MAX);
+    int idle = n < PARTITION_BLOCKS ? 0 : parts_of(IDLE_BYTES, shape, PARTITION_BLOCKS / 2);
+    const uint16_t *soon[2 * PARTITION_BLOCKS + AHEAD_PARTS_MAX]; /* K, V, and the next K */
+    for (int b = 0; b < n; b++) {
+        struct cpu_kv_place place = cpu_kv_at(shape, span->blocks[b], span->kv_head);
+        parts->at[b] = soon[b] = job->kv + place.k;
+        parts->at[n + b] = soon[n + b] = job->kv + place.v;
+    }
+    for (int i = 0; i < lead; i++) { /* at the end what is there already */
+        const int32_t *block = &span->blocks[i < span->n_after ? n + i : n - 1];
+        soon[2 * n + i] = job->kv + cpu_kv_at(shape, *block, span->kv_head).k;
+    }
+    memcpy(parts->ahead, soon + lead, (size_t)n * sizeof *soon);
+    memcpy(parts->idle, soon + lead + n, (size_t)idle * sizeof *soon);
+    for (int b = 0, next = lead + n + idle; b < n; b++) {
+        bool is_due = next - lead - n - idle < (b + 1) * (n - idle) / n;
+        parts->ahead[n + b] = is_due ? soon[next++] : parts->at[n + b];
+    }
+    parts->n_blocks = n;
+    parts->n_idle = idle;
+}
+
+static void score_span(const struct attend_job *job, const struct span *span,
+                       const struct parts *parts, struct attend_scratch *s)
+{
+    const struct kv_parts k = {parts->at, parts->ahead, parts->n_blocks};
+    int head_dim = job->shape->head_dim;
+    float *scores = s->scores + (size_t)span->first_query * ATTENTION_PARTITION;
+    job->cpu->kernels->scores(s->q + (size_t)span->first_query * (size_t)head_dim, span->n_queries,
+                              &k, head_dim, scores, ATTENTION_PARTITION);
+    for (int i = 0; i < span->n_queries; i++) {
+        for (int at = span->n; at < parts->n_blocks * KV_BLOCK_TOKENS; at++) {
+            scores[i * ATTENTION_PARTITION + at] = -INFINITY;
+        }
+    }
+}
+
+/* Scores become weights; the queries share out what is prefetched meanwhile. */
+static void weigh_span(const struct attend_job *job, const struct span *span,
+                       const struct parts *parts, struct attend_scratch *s)
+{
+    const struct kernels *kernels = job->cpu->kernels;
+    int n_padded = parts->n_blocks * KV_BLOCK_TOKENS, n_queries = span->n_queries;
+    int part_lines = job->shape->head_dim * KV_BLOCK_TOKENS / (64 / (int)sizeof(uint16_t));
+    int n_lines = parts->n_idle * part_lines;
+    for (int q = 0; q < n_queries; q++) {
+        int i = span->first_query + q, line = q * n_lines / n_queries;
+        const float *scores = s->scores + (size_t)i * ATTENTION_PARTITION;
+        const struct kv_ahead ahead = {parts->idle, part_lines, line,
+                                       (q + 1) * n_lines / n_queries - line};
+        s->part_max[i] = kernels->max(scores, n_padded) * job->scale;
+        s->part_sum[i] = kernels->exp_sum(scores, job->scale, s->part_max[i], n_padded,
+                                          s->weights + (size_t)i * ATTENTION_PARTITION, &ahead);
+    }
+}
+
+/* The last position of an odd number of them: its pair's other half counts as zero. */
+static void add_odd(const struct attend_job *job, const struct span *span, const uint16_t *v,
+                    const uint16_t *weights, float *acc)
+{
+    _Alignas(64) uint16_t pair[2 * CPU_HEAD_DIM_MAX];
+    const uint16_t *at = pair;
+    const struct kv_parts one = {&at, &at, 1};
+    int head_dim = job->shape->head_dim;
+    for (int e = 0; e < head_dim; e++) {
+        pair[2 * e] = v[2 * e];
+        pair[2 * e + 1] = 0;
+    }
+    job->cpu->kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &one, 1,
+                                    head_dim, acc, (size_t)head_dim);
+}
+
+/* acc[first_query ..] = the weighted sums of the span. */
+static void sum_span(const struct attend_job *job, const struct span *span,
+                     const struct parts *parts, const struct attend_scratch *s, float *acc)
+{
+    const struct kernels *kernels = job->cpu->kernels;
+    int head_dim = job->shape->head_dim;
+    int n_whole = span->n / KV_BLOCK_TOKENS, rest = span->n % KV_BLOCK_TOKENS;
+    const uint16_t *const *v = parts->at + parts->n_blocks;
+    const uint16_t *const *ahead = parts->ahead + parts->n_blocks;
+    const struct kv_parts whole = {v, ahead, n_whole};
+    const struct kv_parts last = {v + n_whole, ahead + n_whole, 1};
+    const uint16_t *weights = s->weights + (size_t)span->first_query * ATTENTION_PARTITION;
+    acc += (size_t)span->first_query * (size_t)head_dim;
+    memset(acc, 0, (size_t)span->n_queries * (size_t)head_dim * sizeof *acc);
+    if (n_whole) {
+        kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &whole,
+                              KV_BLOCK_TOKENS / 2, head_dim, acc, (size_t)head_dim);
+    }
+    weights += n_whole * KV_BLOCK_TOKENS;
+    if (rest / 2) {
+        kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &last, rest / 2,
+                              head_dim, acc, (size_t)head_dim);
+    }
+    if (rest % 2) {
+        add_odd(job, span, *last.at + (size_t)(rest / 2) * (size_t)head_dim * 2,
+                weights + rest / 2 * 2, acc);
+    }
+}
+
+/* acc = acc * a + part * b */
+VARIANTS static void blend(float *acc, float a, const float *part, float b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        acc[i] = acc[i] * a + part[i] * b;
+    }
+}
+
+/* What is known of a query is merged with the partition after it. */
+static void merge_span(const struct span *span, int head_dim, struct attend_scratch *s)
+{
+    for (int i = span->first_query; i < span->first_query + span->n_queries; i++) {
+        size_t at = (size_t)i * (size_t)head_dim;
+        float max = s->max[i] > s->part_max[i] ? s->max[i] : s->part_max[i];
+        float a = num_exp(s->max[i] - max), b = num_exp(s->part_max[i] - max);
+        s->sum[i] = s->sum[i] * a + s->part_sum[i] * b;
+        blend(s->acc + at, a, s->part_acc + at, b, head_dim);
+        s->max[i] = max;
+    }
+}
+
+static void attend_span(const struct attend_job *job, const struct span *span, bool is_first,
+                        struct attend_scratch *s)
+{
+    struct parts parts;
+    list_parts(job, span, &parts);
+    score_span(job, span, &parts, s);
+    weigh_span(job, span, &parts, s);
+    sum_span(job, span, &parts, s, is_first ? s->acc : s->part_acc);
+    if (is_first) {
+        size_t bytes = (size_t)span->n_queries * sizeof *s->max;
+        memcpy(s->max + span->first_query, s->part_max + span->first_query, bytes);
+        memcpy(s->sum + span->first_query, s->part_sum + span->first_query, bytes);
+    } else {
+        merge_span(span, job->shape->head_dim, s);
+    }
+}
+
+static size_t query_offset(const struct attend_job *job, const struct tile *tile, int row)
+{
+    const struct attention_shape *shape = job->shape;
+    int head = tile->kv_head * (shape->n_heads / shape->n_kv_heads) + tile->first_head;
+    return ((size_t)(tile->first_row + row) * (size_t)shape->n_heads + (size_t)head) *
+           (size_t)shape->head_dim;
+}
+
+/* Positions first .. of the queries first_query .. up to the end of what their row `row` sees, or one
+ * whole partition of all of them. */
+static void attend_range(const struct attend_job *job, const struct tile *tile, int first, int end,
+                         int first_query, int n_queries, struct attend_scratch *s)
+{
+    for (; first < end; first += ATTENTION_PARTITION) {
+        int n = end - first < ATTENTION_PARTITION ? end - first : ATTENTION_PARTITION;
+        int after = end - first - n;
+        const struct span span = {.blocks = tile->lane->blocks + first / KV_BLOCK_TOKENS,
+                                  .n = n,
+                                  .n_after = (after + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
+                                  .kv_head = tile->kv_head,
+                                  .first_query = first_query,
+                                  .n_queries = n_queries};
+        attend_span(job, &span, first == 0, s);
+    }
+}
+
+static void attend_tile(const struct attend_job *job, const struct tile *tile,
+                        struct attend_scratch *s)
+{
+    size_t row_len = (size_t)tile->n_heads * (size_t)job->shape->head_dim;
+    int end = tile->lane->position + tile->first_row - tile->lane->first_row + 1;
+    int whole = end / ATTENTION_PARTITION * ATTENTION_PARTITION;
+    for (int r = 0; r < tile->n_rows; r++) {
+        memcpy(s->q + (size_t)r * row_len, job->q + query_offset(job, tile, r),
+               row_len * sizeof *s->q);
+    }
+    attend_range(job, tile, 0, whole, 0, tile->n_rows * tile->n_heads, s);
+    for (int r = 0; r < tile->n_rows; r++) {
+        attend_range(job, tile, whole, end + r, r * tile->n_heads, tile->n_heads, s);
+    }
+    for (int i = 0; i < tile->n_rows * tile->n_heads; i++) {
+        int head_dim = job->shape->head_dim, r = i / tile->n_heads, h = i % tile->n_heads;
+        const float *acc = s->acc + (size_t)i * (size_t)head_dim;
+        uint16_t *out = job->out + query_offset(job, tile, r) + (size_t)h * (size_t)head_dim;
+        for (int e = 0; e < head_dim; e++) {
+            out[e] = num_float_to_bf16(acc[e] / s->sum[i]);
+        }
+    }
+}
+
+/* How a lane is cut: kv heads lie innermost, so that members that take turns share out long and short
+ * rows alike. */
+struct cut {
+    int heads, rows;                            /* of a tile, at most */
+    int n_head_runs, n_row_runs, n_kv, n_tiles; /* n_tiles = their product */
+};
+
+static struct cut cut_lane(const struct attend_job *job, const struct attention_lane *lane)
+{
+    int group = job->shape->n_heads / job->shape->n_kv_heads, n = job->n_queries;
+    struct cut cut = {.heads = group < n ? group : n, .n_kv = job->shape->n_kv_heads};
+    cut.rows = n / cut.heads;
+    cut.n_head_runs = (group + cut.heads - 1) / cut.heads;
+    cut.n_row_runs = (lane->n_rows + cut.rows - 1) / cut.rows;
+    cut.n_tiles = cut.n_head_runs * cut.n_row_runs * cut.n_kv;
+    return cut;
+}
+
+static struct tile tile_of(const struct attend_job *job, const struct attention_lane *lane,
+                           const struct cut *cut, int i)
+{
+    int group = job->shape->n_heads / job->shape->n_kv_heads;
+    int head_run = i / cut->n_kv % cut->n_head_runs, row_run = i / cut->n_kv / cut->n_head_runs;
+    int first = row_run * cut->rows, head = head_run * cut->heads;
+    return (struct tile){
+        .lane = lane,
+        .first_row = lane->first_row + first,
+        .n_rows = lane->n_rows - first < cut->rows ? lane->n_rows - first : cut->rows,
+        .kv_head = i % cut->n_kv,
+        .first_head = head,
+        .n_heads = group - head < cut->heads ? group - head : cut->heads,
+    };
+}
+
+static void attend_member(void *arg, int member, int n_members)
+{
+    const struct attend_job *job = arg;
+    struct attend_scratch scratch;
+    int turn = 0;
+    scratch_share(&scratch, job->cpu->scratch + (size_t)member * CPU_SCRATCH_FLOATS);
+    for (int l = 0; l < job->step->n_lanes; l++) {
+        const struct attention_lane *lane = &job->step->lanes[l];
+        const struct cut cut = cut_lane(job, lane);
+        for (int i = 0; i < cut.n_tiles; i++) {
+            if (turn++ % n_members != member) continue;
+            const struct tile tile = tile_of(job, lane, &cut, i);
+            attend_tile(job, &tile, &scratch);
+        }
+    }
+}
+
+static int count_tiles(const struct attend_job *job)
+{
+    int n = 0;
+    for (int l = 0; l < job->step->n_lanes; l++) {
+        n += cut_lane(job, &job->step->lanes[l]).n_tiles;
+    }
+    return n;
+}
+
+/* Tiles are as large as they can be while every member has its equal share of them. The heads of a
+ * group are parted only where members would have nothing to do: each part reads the whole KV. */
+static void choose_tiles(struct attend_job *job, int n_members)
+{
+    int group = job->shape->n_heads / job->shape->n_kv_heads;
+    job->n_queries = CPU_QUERIES;
+    for (; job->n_queries > 1; job->n_queries /= 2) {
+        int n = count_tiles(job);
+        if (n % n_members == 0 || n >= ITEMS_PER_MEMBER * n_members) return;
+        if (job->n_queries / 2 < group && n >= n_members) return;
+    }
+}
+
+void cpu_attention(struct backend *be, const struct attention_shape *shape,
+                   const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
+                   uint16_t *out)
+{
+    struct backend_cpu *cpu = backend_cpu_of(be);
+    assert(shape->head_dim <= CPU_HEAD_DIM_MAX);
+    struct attend_job job = {.cpu = cpu,
+                             .shape = shape,
+                             .step = step,
+                             .q = q,
+                             .kv = kv,
+                             .out = out,
+                             .scale = 1.0f / sqrtf((float)shape->head_dim)};
+    choose_tiles(&job, team_size(cpu->team));
+    team_run(cpu->team, attend_member, &job);
+}

@@ -1,0 +1,208 @@
+/* Kernels for AVX-512 with bf16 dot products: a vdpbf16ps is the two steps of a pair of k in 16
+ * lanes, denormals flushed whatever the mode. */
+#include "model/backend/cpu/kernels/tile.h"
+
+#ifdef OUTRIDER_X86
+
+#include <immintrin.h>
+#include <math.h>
+
+enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
+#define VEC_BYTES      64
+#define TILE_ROWS      7
+#define TILE_VECTORS_1 4
+#define TILE_VECTORS_2 4
+#define TILE_VECTORS_3 4
+#define TILE_VECTORS_4 4
+#define TILE_VECTORS_5 4
+#define TILE_VECTORS_6 4
+#define TILE_VECTORS_7 4
+#define WHOLE_K        1
+#define OWN_ATTENTION_TILES
+
+INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
+{
+    __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
+    const uint16_t *w = d->w, *x = d->x, *near = d->near, *far = d->far;
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
+            acc[i][j] = _mm512_loadu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j);
+        }
+    }
+    for (int pair = 0; pair < d->n_pairs; pair++) {
+        __m512bh columns[TILE_VECTORS_MAX];
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
+            columns[j] = (__m512bh)_mm512_loadu_si512(w + 32 * j);
+            dots_prefetch(near + 32 * j, far + 32 * j);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; i++) {
+            uint32_t x_pair = dots_x_pair(x + (size_t)i * d->x_stride);
+            __m512bh both = (__m512bh)_mm512_set1_epi32((int)x_pair);
+#pragma GCC unroll 8
+            for (int j = 0; j < n_vectors; j++) {
+                acc[i][j] = _mm512_dpbf16_ps(acc[i][j], columns[j], both);
+            }
+        }
+        w += d->w_step;
+        x += 2;
+        near += d->near_step;
+        far += d->far_step;
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
+            _mm512_storeu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j, acc[i][j]);
+        }
+    }
+}
+
+INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_dots *d)
+{
+    __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
+    const uint16_t *q = d->q;
+#pragma GCC unroll 8
+    for (int i = 0; i < n_queries; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_blocks; j++) {
+            acc[i][j] = _mm512_setzero_ps();
+        }
+    }
+    for (int pair = 0; pair < d->n_pairs; pair++) {
+        __m512bh positions[TILE_VECTORS_MAX];
+#pragma GCC unroll 8
+        for (int j = 0; j < n_blocks; j++) {
+            positions[j] = (__m512bh)_mm512_loadu_si512(d->k[j] + 32 * pair);
+            __builtin_prefetch(d->ahead[j] + 32 * pair, 0, 3);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < n_queries; i++) {
+            uint32_t q_pair = dots_x_pair(q + (size_t)i * d->q_stride);
+            __m512bh both = (__m512bh)_mm512_set1_epi32((int)q_pair);
+#pragma GCC unroll 8
+            for (int j = 0; j < n_blocks; j++) {
+                acc[i][j] = _mm512_dpbf16_ps(acc[i][j], positions[j], both);
+            }
+        }
+        q += 2;
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < n_queries; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_blocks; j++) {
+            _mm512_storeu_ps(d->out + (size_t)i * d->out_stride + 16 * j, acc[i][j]);
+        }
+    }
+}
+
+INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_dots *d)
+{
+    __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
+    const uint16_t *p = d->p;
+#pragma GCC unroll 8
+    for (int i = 0; i < n_queries; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
+            acc[i][j] = _mm512_loadu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j);
+        }
+    }
+    for (int b = 0; b < d->n_blocks; b++) {
+        const uint16_t *v = d->v[b] + d->first, *ahead = d->ahead[b] + d->first;
+        for (int pair = 0; pair < d->n_pairs; pair++) {
+            __m512bh columns[TILE_VECTORS_MAX];
+#pragma GCC unroll 8
+            for (int j = 0; j < n_vectors; j++) {
+                columns[j] = (__m512bh)_mm512_loadu_si512(v + 32 * j);
+                __builtin_prefetch(ahead + 32 * j, 0, 3);
+            }
+#pragma GCC unroll 8
+            for (int i = 0; i < n_queries; i++) {
+                uint32_t p_pair = dots_x_pair(p + (size_t)i * d->p_stride);
+                __m512bh both = (__m512bh)_mm512_set1_epi32((int)p_pair);
+#pragma GCC unroll 8
+                for (int j = 0; j < n_vectors; j++) {
+                    acc[i][j] = _mm512_dpbf16_ps(acc[i][j], columns[j], both);
+                }
+            }
+            v += d->step;
+            ahead += d->step;
+            p += 2;
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < n_queries; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < n_vectors; j++) {
+            _mm512_storeu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j, acc[i][j]);
+        }
+    }
+}
+
+/* num_exp in 16 lanes, with its very steps: scaling by a power of two is exact, once as well as twice. */
+#define OWN_LANES
+INLINE_ALWAYS __m512 own_exp(__m512 x)
+{
+    __mmask16 fits = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.33f), _CMP_GE_OQ) &
+                     _mm512_cmp_ps_mask(x, _mm512_set1_ps(88.72f), _CMP_LE_OQ);
+    __m512 safe = _mm512_maskz_mov_ps(fits, x), magic = _mm512_set1_ps(12582912.0f);
+    __m512 n = (safe * _mm512_set1_ps(1.44269504088896341f) + magic) - magic;
+    __m512 r = safe - n * _mm512_set1_ps(0.693359375f);
+    r = r - n * _mm512_set1_ps(-2.12194440e-4f);
+    __m512 y = r * _mm512_set1_ps(1.9875691500e-4f) + _mm512_set1_ps(1.3981999507e-3f);
+    y = y * r + _mm512_set1_ps(8.3334519073e-3f);
+    y = y * r + _mm512_set1_ps(4.1665795894e-2f);
+    y = y * r + _mm512_set1_ps(1.6666665459e-1f);
+    y = y * r + _mm512_set1_ps(5.0000001201e-1f);
+    y = y * (r * r) + r + _mm512_set1_ps(1.0f);
+    y = _mm512_scalef_ps(y, n);
+    /* Outside: 0 below, infinity above, NaN stays. */
+    __m512 rest = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
+    rest = _mm512_mask_mov_ps(rest, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ),
+                              _mm512_set1_ps(INFINITY));
+    return _mm512_mask_mov_ps(rest, fits, y);
+}
+
+/* y, but 0 where x is `value`. */
+INLINE_ALWAYS __m512 own_clear(__m512 x, float value, __m512 y)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(value), _CMP_NEQ_UQ), y);
+}
+
+/* vmaxps passes over NaN in its first operand; which zero it keeps depends on the order. */
+INLINE_ALWAYS float own_max_of(const float *s, int n)
+{
+    __m512 even = _mm512_set1_ps(-INFINITY), odd = even;
+    int i = 0;
+    for (; i + 32 <= n; i += 32) {
+        even = _mm512_max_ps(_mm512_loadu_ps(s + i), even);
+        odd = _mm512_max_ps(_mm512_loadu_ps(s + i + 16), odd);
+    }
+    if (i < n) even = _mm512_max_ps(_mm512_loadu_ps(s + i), even);
+    return _mm512_reduce_max_ps(_mm512_max_ps(even, odd)) + 0.0f;
+}
+
+/* Rounded as num_float_to_bf16 does. x is no denormal number, which this would flush. */
+INLINE_ALWAYS void own_store_bf16(uint16_t *h, __m512 x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)h, (__m256i)_mm512_cvtneps_pbh(x));
+}
+
+static unsigned dots_begin(void)
+{
+    return 0;
+}
+
+static void dots_end(unsigned mode)
+{
+    (void)mode;
+}
+
+#include "model/backend/cpu/kernels/impl.h"
+
+const struct kernels kernels_avx512 = KERNELS_TABLE("avx512", &kernels_quant_avx512);
+
+#endif

@@ -1,0 +1,453 @@
+/* The one source of the kernels, included once by each variant's file. The file before it gives
+ *   VEC_BYTES                     width of its float vectors
+ *   dot_tile(rows, vectors, d)    the chains of a tile, always inlined with constant sizes
+ *   TILE_ROWS, TILE_VECTORS_r     rows of the largest tile, 16-column vectors of a tile of r rows
+ *   WHOLE_K                       a tile may run over all of k at once
+ *   dots_begin, dots_end          the floating-point mode of the chains
+ * What is written here has one order of IEEE additions and multiplications in 16 lanes, so that all
+ * variants give the same bits; only the chains run with denormals flushed.
+ *
+ * A matmul walks block by block. Up to a tile of rows, a block is read in one pass with its four
+ * accumulator vectors a row in registers. More rows take k in chunks that stay in the first-level
+ * cache: every tile of rows runs over the chunk, its accumulators rest in `park` in between. A
+ * store and a load of a float change nothing, so an output is one chain either way. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "model/backend/cpu/kernels/kernels.h"
+#include "model/numerics/numerics.h"
+
+enum {
+    VEC_LANES = VEC_BYTES / 4,
+    VECS = KERNEL_LANES / VEC_LANES, /* vectors of 16 lanes */
+    BLOCK_STEP = 2 * KERNEL_COLUMNS, /* bf16 of a block for one pair of k */
+    VECTOR_STEP = 2 * KERNEL_LANES,  /* bf16 of a vector for one pair of k */
+    LINE_STEP = 32,                  /* bf16 of a cache line */
+    GROUP_ROWS = 42,                 /* rows whose accumulators are parked together: 10.5 KiB */
+    AHEAD_STEPS = 32,                /* pairs of k the prefetch of a single pass runs ahead */
+    NEAR_STEPS = 8                   /* the same of the second hop */
+};
+
+/* How memory is streamed. An Intel core needs two hops: into the second-level cache from far ahead,
+ * from there into the first a few pairs ahead; its first-level cache has too few requests in flight,
+ * so that one hop reaches 0.85 of the bandwidth. A Zen core reaches 0.95 in one hop, straight into
+ * the first level, where a chunk and the next must then fit together, and 0.84 in two. */
+static bool two_hops(void)
+{
+#ifdef OUTRIDER_X86
+    return __builtin_cpu_is("intel");
+#else
+    return false;
+#endif
+}
+
+/* Pairs of k of a chunk: 32 KiB of weights, or 16. */
+static int chunk_pairs(void)
+{
+    return two_hops() ? 128 : 64;
+}
+
+typedef void tile_fn(const struct dots *d);
+
+#define TILE(rows)                                \
+    static void tile_##rows(const struct dots *d) \
+    {                                             \
+        dot_tile(rows, TILE_VECTORS_##rows, d);   \
+    }
+
+TILE(1)
+TILE(2)
+#if TILE_ROWS >= 4
+TILE(3)
+TILE(4)
+#endif
+#if TILE_ROWS >= 7
+TILE(5)
+TILE(6)
+TILE(7)
+#endif
+
+static const struct {
+    tile_fn *run;
+    int n_vectors;
+} tiles[TILE_ROWS + 1] = {
+    [1] = {tile_1, TILE_VECTORS_1}, [2] = {tile_2, TILE_VECTORS_2},
+#if TILE_ROWS >= 4
+    [3] = {tile_3, TILE_VECTORS_3}, [4] = {tile_4, TILE_VECTORS_4},
+#endif
+#if TILE_ROWS >= 7
+    [5] = {tile_5, TILE_VECTORS_5}, [6] = {tile_6, TILE_VECTORS_6}, [7] = {tile_7, TILE_VECTORS_7},
+#endif
+};
+
+/* ---- matmul ---- */
+
+/* A block, the rows of a group and how they are cut into tiles. */
+struct group {
+    const uint16_t *w;
+    const uint16_t *in;
+    size_t in_stride;
+    int n_pairs;
+    int n_rows, n_tiles, n_passes; /* n_passes: tile runs over one chunk */
+    float *park;                   /* [n_rows][64] */
+};
+
+static int share_size(int n, int n_shares, int share)
+{
+    return n / n_shares + (share < n % n_shares);
+}
+
+static int group_passes(int n_rows, int n_tiles)
+{
+    int n_passes = 0;
+    for (int i = 0; i < n_tiles; i++) {
+        int rows = share_size(n_rows, n_tiles, i);
+        n_passes += KERNEL_COLUMNS / KERNEL_LANES / tiles[rows].n_vectors;
+    }
+    return n_passes;
+}
+
+/* All tiles over the pairs first_pair .. first_pair + n_pairs. The passes share out the prefetch of
+ * as many weights, so that memory is busy all the time. */
+static void group_chunk(const struct group *g, int first_pair, int n_pairs)
+{
+    const uint16_t *w = g->w + (size_t)first_pair * BLOCK_STEP;
+    size_t n_ahead = g->n_passes == 1 ? AHEAD_STEPS : (size_t)n_pairs;
+    const uint16_t *ahead = w + n_ahead * BLOCK_STEP;
+    const uint16_t *ahead_end = w + 2 * n_ahead * BLOCK_STEP;
+    size_t lines = (size_t)(4 + g->n_passes - 1) / (size_t)g->n_passes;
+    size_t ahead_step = lines * LINE_STEP;
+    bool hops = two_hops();
+    struct dots d = {.w_step = BLOCK_STEP,
+                     .x_stride = g->in_stride,
+                     .n_pairs = n_pairs,
+                     .acc_stride = KERNEL_COLUMNS,
+                     .far = g->in};
+    int row = 0;
+    for (int i = 0; i < g->n_tiles; i++) {
+        int rows = share_size(g->n_rows, g->n_tiles, i);
+        d.x = g->in + (size_t)row * g->in_stride + 2 * (size_t)first_pair;
+        for (int v = 0; v < KERNEL_COLUMNS / KERNEL_LANES; v += tiles[rows].n_vectors) {
+            d.w = w + (size_t)v * VECTOR_STEP;
+            d.acc = g->park + (size_t)row * KERNEL_COLUMNS + (size_t)v * KERNEL_LANES;
+            if (hops) {
+                d.near = d.w + NEAR_STEPS * BLOCK_STEP;
+                d.near_step = BLOCK_STEP;
+                d.far = ahead;
+                d.far_step = ahead_step;
+            } else {
+                d.near = ahead;
+                d.near_step = ahead_step;
+            }
+            tiles[rows].run(&d);
+            ahead += (size_t)n_pairs * ahead_step;
+            if (ahead >= ahead_end) ahead_step = 0;
+        }
+        row += rows;
+    }
+}
+
+static void group_run(struct group *g, float *out, size_t out_stride, int n_columns)
+{
+    g->n_tiles = (g->n_rows + TILE_ROWS - 1) / TILE_ROWS;
+    g->n_passes = group_passes(g->n_rows, g->n_tiles);
+    memset(g->park, 0, sizeof(float) * (size_t)g->n_rows * KERNEL_COLUMNS);
+    int step = WHOLE_K && g->n_passes == 1 ? g->n_pairs : chunk_pairs();
+    for (int pair = 0; pair < g->n_pairs; pair += step) {
+        group_chunk(g, pair, g->n_pairs - pair < step ? g->n_pairs - pair : step);
+    }
+    for (int row = 0; row < g->n_rows; row++) {
+        memcpy(out + (size_t)row * out_stride, g->park + (size_t)row * KERNEL_COLUMNS,
+               sizeof(float) * (size_t)n_columns);
+    }
+}
+
+static void matmul_blocks(const struct packed_matrix *w, const uint16_t *in, size_t in_stride,
+                          float *out, size_t out_stride, int n_rows, int first_block, int end_block)
+{
+    _Alignas(64) float park[GROUP_ROWS * KERNEL_COLUMNS];
+    int n_groups = (n_rows + GROUP_ROWS - 1) / GROUP_ROWS;
+    for (int block = first_block; block < end_block; block++) {
+        int column = block * KERNEL_COLUMNS;
+        int n_columns = w->n_out - column < KERNEL_COLUMNS ? w->n_out - column : KERNEL_COLUMNS;
+        size_t row = 0;
+        for (int i = 0; i < n_groups; i++) {
+            struct group g = {.w = w->data + (size_t)block * (size_t)w->n_in * KERNEL_COLUMNS,
+                              .in = in + row * in_stride,
+                              .in_stride = in_stride,
+                              .n_pairs = w->n_in / 2,
+                              .n_rows = share_size(n_rows, n_groups, i),
+                              .park = park};
+            group_run(&g, out + row * out_stride + column, out_stride, n_columns);
+            row += (size_t)g.n_rows;
+        }
+    }
+}
+
+static void matmul(const struct packed_matrix *w, const uint16_t *in, size_t in_stride, float *out,
+                   size_t out_stride, int n_rows, int first_block, int end_block)
+{
+    unsigned mode = dots_begin();
+    matmul_blocks(w, in, in_stride, out, out_stride, n_rows, first_block, end_block);
+    dots_end(mode);
+}
+
+/* ---- the other chains ---- */
+
+static void vector_1(const struct dots *d)
+{
+    dot_tile(1, 1, d);
+}
+
+static void dot_step(float acc[16], const uint16_t w[32], uint32_t x_pair)
+{
+    uint16_t x[2];
+    memcpy(x, &x_pair, sizeof x);
+    unsigned mode = dots_begin();
+    vector_1(&(struct dots){
+        .w = w, .w_step = VECTOR_STEP, .x = x, .n_pairs = 1, .acc = acc, .near = w, .far = w});
+    dots_end(mode);
+}
+
+#include "model/backend/cpu/kernels/attention.h"
+
+/* ---- 16 lanes ---- */
+
+typedef float vec_f __attribute__((vector_size(VEC_BYTES)));
+typedef int32_t vec_i __attribute__((vector_size(VEC_BYTES)));
+typedef uint32_t vec_u __attribute__((vector_size(VEC_BYTES)));
+typedef uint16_t vec_h __attribute__((vector_size(VEC_BYTES / 2)));
+
+static inline vec_f vec_load(const float *x)
+{
+    vec_f v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+static inline void vec_store(float *x, vec_f v)
+{
+    memcpy(x, &v, sizeof v);
+}
+
+static inline vec_f vec_all(float x)
+{
+    return x - (vec_f){0};
+}
+
+static inline vec_f vec_select(vec_i mask, vec_f yes, vec_f no)
+{
+    return (vec_f)((mask & (vec_i)yes) | (~mask & (vec_i)no));
+}
+
+#ifdef OWN_LANES
+
+static inline vec_f vec_exp(vec_f x)
+{
+    return (vec_f)own_exp((__m512)x);
+}
+
+#else
+
+/* Lane by lane num_exp. */
+static inline vec_f vec_exp(vec_f x)
+{
+    vec_i fits = (x >= -87.33f) & (x <= 88.72f);
+    vec_f safe = (vec_f)((vec_i)x & fits);
+    vec_f n = (safe * 1.44269504088896341f + 12582912.0f) - 12582912.0f;
+    vec_f r = safe - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    vec_f y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * (r * r) + r + 1.0f;
+    vec_i whole = __builtin_convertvector(n, vec_i);
+    vec_i half = whole >> 1;
+    y = y * (vec_f)((half + 127) << 23) * (vec_f)((whole - half + 127) << 23);
+    /* Outside: 0 below, infinity above, NaN stays. */
+    vec_f rest = vec_select(x > 0.0f, vec_all(INFINITY), (vec_f)((vec_i)x & (x != x)));
+    return vec_select(fits, y, rest);
+}
+
+#endif
+
+/* Lane by lane num_float_to_bf16. */
+static inline void vec_store_bf16(uint16_t *h, vec_f x)
+{
+    vec_u bits = (vec_u)x;
+    vec_u nan = (vec_u)((vec_i)(bits & 0x7fffffffu) > 0x7f800000);
+    vec_u rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    vec_u quiet = bits >> 16 | 0x40u;
+    vec_h v = __builtin_convertvector((nan & quiet) | (~nan & rounded), vec_h);
+    memcpy(h, &v, sizeof v);
+}
+
+/* The same for what vec_exp gives: no denormal numbers. */
+static inline void vec_store_exp(uint16_t *h, vec_f x)
+{
+#ifdef OWN_LANES
+    own_store_bf16(h, (__m512)x);
+#else
+    vec_store_bf16(h, x);
+#endif
+}
+
+/* The fixed tree: lane i + lane i + 8, then + 4, + 2, + 1. */
+static float lanes_sum(float lanes[KERNEL_LANES])
+{
+    for (int half = KERNEL_LANES / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) {
+            lanes[i] += lanes[i + half];
+        }
+    }
+    return lanes[0];
+}
+
+/* 1 / sqrt(mean of squares + eps). Element i belongs to lane i % 16. */
+static float norm_factor(const float *x, float eps, int n)
+{
+    float lanes[KERNEL_LANES];
+    vec_f sums[VECS] = {{0}};
+    int i = 0;
+    for (; i + KERNEL_LANES <= n; i += KERNEL_LANES) {
+        for (int v = 0; v < VECS; v++) {
+            vec_f part = vec_load(x + i + v * VEC_LANES);
+            sums[v] += part * part;
+        }
+    }
+    memcpy(lanes, sums, sizeof lanes);
+    for (; i < n; i++) {
+        lanes[i % KERNEL_LANES] += x[i] * x[i];
+    }
+    return 1.0f / sqrtf(lanes_sum(lanes) / (float)n + eps);
+}
+
+static void rmsnorm(const float *x, const float *weight, float eps, int n, uint16_t *h)
+{
+    float factor = norm_factor(x, eps, n);
+    for (int i = 0; i < n; i += VEC_LANES) {
+        vec_store_bf16(h + i, vec_load(x + i) * factor * vec_load(weight + i));
+    }
+}
+
+static void rmsnorm_head(float *x, const float *weight, float eps, int n)
+{
+    float factor = norm_factor(x, eps, n);
+    for (int i = 0; i < n; i++) {
+        x[i] = x[i] * factor * weight[i];
+    }
+}
+
+static void swiglu(const float *gate, const float *up, int n, uint16_t *h)
+{
+    int i = 0;
+    for (; i + VEC_LANES <= n; i += VEC_LANES) {
+        vec_f g = vec_load(gate + i);
+        vec_store_bf16(h + i, g / (1.0f + vec_exp(-g)) * vec_load(up + i));
+    }
+    for (; i < n; i++) {
+        h[i] = num_float_to_bf16(gate[i] / (1.0f + num_exp(-gate[i])) * up[i]);
+    }
+}
+
+/* vec_exp(x - max), 0 for -inf even when max is -inf, too. */
+static inline vec_f vec_weight(vec_f x, float max)
+{
+#ifdef OWN_LANES
+    return (vec_f)own_clear((__m512)x, -INFINITY, own_exp((__m512)(x - max)));
+#else
+    vec_i none = x == -INFINITY;
+    return (vec_f)((vec_i)vec_exp(x - max) & ~none);
+#endif
+}
+
+/* The next line that is read soon, and how many there are from it on. */
+struct line_cursor {
+    const uint16_t *const *part;
+    const uint16_t *line, *end; /* in that part */
+    size_t part_len;
+    int n_left;
+};
+
+static inline void prefetch_lines(struct line_cursor *soon, int n)
+{
+    if (soon->n_left < n) n = soon->n_left;
+    soon->n_left -= n;
+    for (; n > 0; n--) {
+        __builtin_prefetch(soon->line, 0, 3);
+        soon->line += LINE_STEP;
+        if (soon->line == soon->end && (n > 1 || soon->n_left > 0)) {
+            soon->line = *++soon->part;
+            soon->end = soon->line + soon->part_len;
+        }
+    }
+}
+
+static float exp_sum(const float *s, float scale, float max, int n, uint16_t *p,
+                     const struct kv_ahead *ahead)
+{
+    float lanes[KERNEL_LANES];
+    vec_f sums[VECS] = {{0}};
+    struct line_cursor soon = {0};
+    if (ahead && ahead->n_lines > 0) {
+        soon.part = ahead->parts + ahead->first_line / ahead->part_lines;
+        soon.part_len = (size_t)ahead->part_lines * LINE_STEP;
+        soon.line = *soon.part + (size_t)(ahead->first_line % ahead->part_lines) * LINE_STEP;
+        soon.end = *soon.part + soon.part_len;
+        soon.n_left = ahead->n_lines;
+    }
+    int step = (soon.n_left * KERNEL_LANES + n - 1) / n;
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        prefetch_lines(&soon, step);
+        for (int v = 0; v < VECS; v++) {
+            vec_f e = vec_weight(vec_load(s + i + v * VEC_LANES) * scale, max);
+            vec_store_exp(p + i + v * VEC_LANES, e);
+            sums[v] += e;
+        }
+    }
+    memcpy(lanes, sums, sizeof lanes);
+    return lanes_sum(lanes);
+}
+
+#ifdef OWN_LANES
+
+static float max_of(const float *s, int n)
+{
+    return own_max_of(s, n);
+}
+
+#else
+
+static float max_of(const float *s, int n)
+{
+    float lanes[KERNEL_LANES], max = -INFINITY;
+    vec_f best[VECS];
+    for (int v = 0; v < VECS; v++) {
+        best[v] = vec_all(-INFINITY);
+    }
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        for (int v = 0; v < VECS; v++) {
+            vec_f x = vec_load(s + i + v * VEC_LANES);
+            best[v] = vec_select(x > best[v], x, best[v]);
+        }
+    }
+    memcpy(lanes, best, sizeof lanes);
+    for (int i = 0; i < KERNEL_LANES; i++) {
+        if (lanes[i] > max) max = lanes[i];
+    }
+    return max + 0.0f;
+}
+
+#endif
+
+/* The table of the variant that includes this. */
+#define KERNELS_TABLE(text, integers)                                                    \
+    {                                                                                    \
+        .name = (text), .matmul = matmul, .dot_step = dot_step, .rmsnorm = rmsnorm,      \
+        .rmsnorm_head = rmsnorm_head, .swiglu = swiglu, .scores = scores, .max = max_of, \
+        .exp_sum = exp_sum, .weighted_sum = weighted_sum, .quant = (integers)            \
+    }

@@ -1,0 +1,153 @@
+/* Kernels in plain C, for any machine. There need be no fma: the product of two bf16 has 16 bits,
+ * so it is exact in fp32 unless it under- or overflows, and then multiply and add equal the fused
+ * step. A run in which some product does not fit is repeated, lane by lane, in double. Nothing here
+ * depends on the floating-point mode: denormals are told by their bits. */
+#include "model/backend/cpu/kernels/tile.h"
+
+#include <stdbool.h>
+
+#include "model/numerics/numerics.h"
+
+enum { TILE_ROWS_MAX = 2, QUARTERS = 4 };
+#define VEC_BYTES      16
+#define TILE_ROWS      2
+#define TILE_VECTORS_1 4
+#define TILE_VECTORS_2 4
+#define WHOLE_K        0 /* a repetition should be short */
+
+typedef float quad_f __attribute__((vector_size(16)));
+typedef int32_t quad_i __attribute__((vector_size(16)));
+typedef uint32_t quad_u __attribute__((vector_size(16)));
+
+static const int32_t least_normal = 0x00800000;
+static const uint32_t sign_bit = 0x80000000u, magnitude_bits = 0x7fffffffu;
+
+static inline float flush(float x)
+{
+    uint32_t bits = num_float_to_bits(x);
+    return num_bits_to_float(bits & 0x7f800000u ? bits : bits & sign_bit);
+}
+
+/* The fused step by definition: one rounding to 24 bits with any exponent, then zero if the result
+ * is below the least normal number. */
+static float step_exact(float acc, float w, float x)
+{
+    double product = (double)flush(w) * (double)flush(x);
+    double sum = num_add_to_odd((double)flush(acc), product);
+    if (!(sum > -0x1p-100 && sum < 0x1p-100)) return (float)sum;
+    float scaled = (float)(sum * 0x1p64);
+    if (scaled > -0x1p-62f && scaled < 0x1p-62f) return scaled < 0 || 1 / sum < 0 ? -0.0f : 0.0f;
+    return scaled * 0x1p-64f;
+}
+
+static void column_exact(float *acc, const uint16_t *w, size_t w_step, const uint16_t *x,
+                         int n_pairs)
+{
+    float sum = *acc;
+    for (int pair = 0; pair < n_pairs; pair++) {
+        sum = step_exact(sum, num_bf16_to_float(w[1]), num_bf16_to_float(x[1]));
+        sum = step_exact(sum, num_bf16_to_float(w[0]), num_bf16_to_float(x[0]));
+        w += w_step;
+        x += 2;
+    }
+    *acc = sum;
+}
+
+/* A weight with denormals flushed, and where it is not zero. */
+struct factor {
+    quad_f value;
+    quad_i present;
+};
+
+INLINE_ALWAYS struct factor factor_of(quad_u bits)
+{
+    quad_i present = (quad_i)(bits & magnitude_bits) >= least_normal;
+    return (struct factor){(quad_f)(bits & ((quad_u)present | sign_bit)), present};
+}
+
+INLINE_ALWAYS quad_f quad_flush(quad_f x)
+{
+    quad_i normal = (quad_i)((quad_u)x & magnitude_bits) >= least_normal;
+    return (quad_f)((quad_u)x & ((quad_u)normal | sign_bit));
+}
+
+/* One step; `misfit` collects the lanes whose product under- or overflowed. */
+INLINE_ALWAYS quad_f quad_step(quad_f acc, const struct factor *w, uint32_t x_bits, quad_i *misfit)
+{
+    struct factor x = factor_of((quad_u){x_bits, x_bits, x_bits, x_bits});
+    quad_f product = w->value * x.value;
+    quad_i size = (quad_i)((quad_u)product & magnitude_bits);
+    *misfit |= ((size < least_normal) | (size == 0x7f800000)) & w->present & x.present;
+    return quad_flush(acc + product);
+}
+
+/* 16 columns of n_rows rows; false when a product did not fit. */
+INLINE_ALWAYS bool lanes_run(int n_rows, const struct dots *d, const uint16_t *w,
+                             quad_f acc[TILE_ROWS_MAX][QUARTERS])
+{
+    quad_i misfit = {0};
+    const uint16_t *x = d->x;
+    for (int pair = 0; pair < d->n_pairs; pair++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < QUARTERS; j++) {
+            quad_u pairs;
+            memcpy(&pairs, w + 8 * j, sizeof pairs);
+            struct factor odd = factor_of(pairs & 0xffff0000u), even = factor_of(pairs << 16);
+#pragma GCC unroll 8
+            for (int i = 0; i < n_rows; i++) {
+                uint32_t x_pair = dots_x_pair(x + (size_t)i * d->x_stride);
+                acc[i][j] = quad_step(acc[i][j], &odd, x_pair & 0xffff0000u, &misfit);
+                acc[i][j] = quad_step(acc[i][j], &even, x_pair << 16, &misfit);
+            }
+        }
+        w += d->w_step;
+        x += 2;
+    }
+    return !(misfit[0] | misfit[1] | misfit[2] | misfit[3]);
+}
+
+INLINE_ALWAYS void lanes_tile(int n_rows, const struct dots *d, const uint16_t *w, float *out)
+{
+    quad_f acc[TILE_ROWS_MAX][QUARTERS];
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < QUARTERS; j++) {
+            memcpy(&acc[i][j], out + (size_t)i * d->acc_stride + 4 * j, sizeof acc[i][j]);
+            acc[i][j] = quad_flush(acc[i][j]);
+        }
+    }
+    bool fits = lanes_run(n_rows, d, w, acc);
+    for (int i = 0; i < n_rows; i++) {
+        float *row = out + (size_t)i * d->acc_stride;
+        if (fits) {
+            memcpy(row, acc[i], sizeof acc[i]);
+            continue;
+        }
+        for (int column = 0; column < 16; column++) {
+            column_exact(row + column, w + 2 * column, d->w_step, d->x + (size_t)i * d->x_stride,
+                         d->n_pairs);
+        }
+    }
+}
+
+INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
+{
+    for (int j = 0; j < n_vectors; j++) {
+        lanes_tile(n_rows, d, d->w + 32 * j, d->acc + 16 * j);
+    }
+}
+
+static unsigned dots_begin(void)
+{
+    return 0;
+}
+
+static void dots_end(unsigned mode)
+{
+    (void)mode;
+}
+
+#include "model/backend/cpu/kernels/impl.h"
+
+const struct kernels kernels_plain = KERNELS_TABLE("plain", &kernels_quant_plain);

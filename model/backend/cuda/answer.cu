@@ -1,0 +1,309 @@
+/* Row wishes on the device, host part: packs the wishes, launches once behind the forward pass that
+ * may still be running, copies one block back, waits once, fills slice rows. The only part of a step
+ * that waits for the device. */
+#include "model/backend/cuda/answer.cuh"
+
+#include <math.h>
+#include <string.h>
+
+/* Counts of one call, and where the parts lie in the blocks that go over and come back. */
+struct packing {
+    int n_jobs, max_columns;
+    size_t n_columns, n_words, n_whole; /* n_whole: logits of slices that come back whole */
+    size_t over_bytes, back_bytes;
+};
+
+/* The same block in pinned memory and on the device. */
+struct blocks {
+    uint8_t *host_over, *device_over;
+    uint8_t *host_back, *device_back;
+    float *whole; /* pinned [n_whole] */
+};
+
+/* True for what is answered on the host, from the whole slice: it comes back anyway, or the kernel does
+ * not select as many, or has no room for as many columns. */
+static bool comes_whole(const struct answer_item *item)
+{
+    const struct row_wish *wish = item->wish;
+    int most = wish->best_is_noisy ? ANSWER_NOISY_MAX : ANSWER_BEST_MAX;
+    return wish->full || wish->n_best > most || item->n_cols > ANSWER_COLUMNS_MAX;
+}
+
+static int n_best_of(const struct answer_item *item)
+{
+    return item->wish->n_best < item->n_cols ? item->wish->n_best : item->n_cols;
+}
+
+static bool lies_in(const struct answer_item *item, int32_t id)
+{
+    int64_t column = static_cast<int64_t>(id) - item->first_id;
+    return column >= 0 && column < item->n_cols;
+}
+
+static int n_columns_of(const struct answer_item *item)
+{
+    int n = 0;
+    for (int i = 0; i < item->wish->n_ids; i++) {
+        n += lies_in(item, item->wish->ids[i]);
+    }
+    return n;
+}
+
+/* In whole cache lines, at least one: no memory is not the same as memory of no bytes. */
+static size_t room_for(size_t bytes)
+{
+    return (bytes / 64 + 1) * 64;
+}
+
+static void count_items(const struct answer_item *items, int n_items, struct packing *packing)
+{
+    *packing = {};
+    for (int i = 0; i < n_items; i++) {
+        const struct answer_item *item = &items[i];
+        if (item->n_cols == 0) continue;
+        if (comes_whole(item)) {
+            packing->n_whole += static_cast<size_t>(item->n_cols);
+            continue;
+        }
+        size_t n_columns = static_cast<size_t>(n_columns_of(item));
+        packing->n_jobs++;
+        packing->n_columns += n_columns;
+        packing->n_words += 2 * static_cast<size_t>(n_best_of(item)) + n_columns;
+        if (item->n_cols > packing->max_columns) packing->max_columns = item->n_cols;
+    }
+    size_t n_jobs = static_cast<size_t>(packing->n_jobs);
+    packing->over_bytes = n_jobs * sizeof(struct answer_job) + packing->n_columns * sizeof(int32_t);
+    packing->back_bytes =
+        n_jobs * sizeof(struct answer_result) + packing->n_words * sizeof(uint32_t);
+}
+
+/* Memory for both blocks. Errors: ERR_UNAVAILABLE there is none. */
+static int take_blocks(struct backend_cuda *be, const struct packing *packing,
+                       struct blocks *blocks, struct error *err)
+{
+    size_t over = room_for(packing->over_bytes), back = room_for(packing->back_bytes);
+    uint8_t *device = static_cast<uint8_t *>(cuda_scratch(be, over + back));
+    uint8_t *host = static_cast<uint8_t *>(
+        cuda_host_scratch(be, over + back + packing->n_whole * sizeof(float)));
+    if (!device || !host) {
+        int rc = cuda_finish(be, err);
+        return rc ? rc : error_set(err, ERR_UNAVAILABLE, "no memory for the answers to row wishes");
+    }
+    *blocks = {host, device, host + over, device + over,
+               reinterpret_cast<float *>(host + over + back)};
+    return 0;
+}
+
+static void pack_columns(const struct answer_item *item, int32_t *columns)
+{
+    for (int i = 0; i < item->wish->n_ids; i++) {
+        int32_t id = item->wish->ids[i];
+        if (lies_in(item, id)) *columns++ = id - item->first_id;
+    }
+}
+
+static void pack_job(const struct answer_item *item, struct answer_job *job)
+{
+    const struct row_wish *wish = item->wish;
+    *job = {};
+    job->logits = item->logits;
+    job->first_id = item->first_id;
+    job->n_cols = item->n_cols;
+    job->n_best = n_best_of(item);
+    job->n_columns = n_columns_of(item);
+    job->n_temperatures = wish->n_temperatures;
+    if (wish->n_temperatures > 0) job->temperature = wish->temperatures[0];
+    for (int k = 0; k < wish->n_temperatures; k++) {
+        job->inverse[k] = 1.0f / wish->temperatures[k];
+    }
+    job->is_noisy = wish->best_is_noisy;
+    job->entropy = wish->entropy;
+    job->outside = wish->outside;
+    job->seed = wish->at.seed;
+    job->position = wish->at.position;
+    if (!wish->outside) return;
+    job->coin = rng_uniform(&wish->at, RNG_OUTSIDE, static_cast<uint32_t>(item->slice));
+}
+
+static void pack_items(const struct answer_item *items, int n_items, const struct packing *packing,
+                       uint8_t *over)
+{
+    struct answer_job *job = reinterpret_cast<struct answer_job *>(over);
+    int32_t *columns = reinterpret_cast<int32_t *>(job + packing->n_jobs);
+    int32_t first_column = 0, first_word = 0;
+    for (int i = 0; i < n_items; i++) {
+        const struct answer_item *item = &items[i];
+        if (item->n_cols == 0 || comes_whole(item)) continue;
+        pack_job(item, job);
+        pack_columns(item, columns + first_column);
+        job->first_column = first_column;
+        job->first_word = first_word;
+        first_column += job->n_columns;
+        first_word += 2 * job->n_best + job->n_columns;
+        job++;
+    }
+}
+
+/* Over, kernel, back: all on the stream, none waited for. */
+static void launch_jobs(struct backend_cuda *be, const struct packing *packing,
+                        const struct blocks *blocks)
+{
+    struct answer_places places;
+    if (packing->n_jobs == 0) return;
+    places.jobs = reinterpret_cast<const struct answer_job *>(blocks->device_over);
+    places.columns = reinterpret_cast<const int32_t *>(places.jobs + packing->n_jobs);
+    places.results = reinterpret_cast<struct answer_result *>(blocks->device_back);
+    places.words = reinterpret_cast<uint32_t *>(places.results + packing->n_jobs);
+    cuda_note(be,
+              cudaMemcpyAsync(blocks->device_over, blocks->host_over, packing->over_bytes,
+                              cudaMemcpyHostToDevice, be->stream),
+              "copying row wishes");
+    answer_launch(be, places, packing->n_jobs, packing->max_columns);
+    cuda_note(be,
+              cudaMemcpyAsync(blocks->host_back, blocks->device_back, packing->back_bytes,
+                              cudaMemcpyDeviceToHost, be->stream),
+              "copying answers to row wishes");
+}
+
+static void copy_whole(struct backend_cuda *be, const struct answer_item *items, int n_items,
+                       float *whole)
+{
+    for (int i = 0; i < n_items; i++) {
+        const struct answer_item *item = &items[i];
+        if (item->n_cols == 0 || !comes_whole(item)) continue;
+        size_t n = static_cast<size_t>(item->n_cols);
+        cuda_note(be,
+                  cudaMemcpyAsync(whole, item->logits, n * sizeof *whole, cudaMemcpyDeviceToHost,
+                                  be->stream),
+                  "copying logits");
+        whole += n;
+    }
+}
+
+/* The arrays of a row from the words that came back. Errors: ERR_NO_MEMORY. */
+static int fill_arrays(const struct answer_job *job, const uint32_t *words, int n_wished_ids,
+                       struct arena *arena, struct slice_row *row, struct error *err)
+{
+    size_t n_best = static_cast<size_t>(job->n_best), n_ids = static_cast<size_t>(job->n_columns);
+    if (n_best > 0) {
+        int32_t *ids = static_cast<int32_t *>(arena_take(arena, n_best, sizeof *ids));
+        float *logits = static_cast<float *>(arena_take(arena, n_best, sizeof *logits));
+        if (!ids || !logits) {
+            return error_set(err, ERR_NO_MEMORY, "the row arena has no room for the %d best",
+                             job->n_best);
+        }
+        for (size_t i = 0; i < n_best; i++) {
+            ids[i] = job->first_id + static_cast<int32_t>(words[i]);
+        }
+        memcpy(logits, words + n_best, n_best * sizeof *logits);
+        row->n_best = job->n_best;
+        row->best_ids = ids;
+        row->best_logits = logits;
+    }
+    if (n_wished_ids > 0) {
+        float *logits = static_cast<float *>(arena_take(arena, n_ids, sizeof *logits));
+        if (!logits) {
+            return error_set(err, ERR_NO_MEMORY, "the row arena has no room for %d ids",
+                             job->n_columns);
+        }
+        memcpy(logits, words + 2 * n_best, n_ids * sizeof *logits);
+        row->n_ids = job->n_columns;
+        row->id_logits = logits;
+    }
+    return 0;
+}
+
+static struct slice_row empty_row(const struct answer_item *item)
+{
+    struct slice_row row = {};
+    row.slice = item->slice;
+    row.first_id = item->first_id;
+    row.n_cols = item->n_cols;
+    row.max = -INFINITY;
+    row.outside_id = -1;
+    return row;
+}
+
+/* Fills out from what the kernel found. Errors: ERR_FORMAT, ERR_NO_MEMORY. */
+static int fill_row(const struct answer_item *item, const struct answer_job *job,
+                    const struct answer_result *result, const uint32_t *words, struct arena *arena,
+                    struct slice_row *out, struct error *err)
+{
+    struct slice_row row = empty_row(item);
+    int rc = 0;
+    if (result->n_bad > 0) return row_refuse_logits(result->n_bad, item->first_id, err);
+    TRY(fill_arrays(job, words + job->first_word, item->wish->n_ids, arena, &row, err));
+    row.max = result->max;
+    row.sum_exp[0] = result->sums[ANSWER_EXP];
+    row.sum_exp[1] = result->sums[ANSWER_EXP_SECOND];
+    row.sum_exp_log = result->sums[ANSWER_EXP_LOG];
+    row.outside_sum = result->sums[ANSWER_OUTSIDE];
+    if (result->outside_column >= 0) row.outside_id = item->first_id + result->outside_column;
+    *out = row;
+out:
+    return rc;
+}
+
+/* Item by item in their order, so that *bad is the first at fault. */
+static int fill_rows(const struct answer_item *items, int n_items, const struct packing *packing,
+                     const struct blocks *blocks, struct arena *arena, struct slice_row *out,
+                     int *bad, struct error *err)
+{
+    const struct answer_job *job = reinterpret_cast<const struct answer_job *>(blocks->host_over);
+    const struct answer_result *result =
+        reinterpret_cast<const struct answer_result *>(blocks->host_back);
+    const uint32_t *words = reinterpret_cast<const uint32_t *>(result + packing->n_jobs);
+    const float *whole = blocks->whole;
+    int rc = 0;
+    for (*bad = 0; *bad < n_items; ++*bad) {
+        const struct answer_item *item = &items[*bad];
+        if (item->n_cols == 0) continue;
+        if (comes_whole(item)) {
+            TRY(row_slice_answer(whole, item->first_id, item->n_cols, item->slice, item->wish,
+                                 arena, &out[*bad], err));
+            whole += item->n_cols;
+        } else {
+            TRY(fill_row(item, job++, result++, words, arena, &out[*bad], err));
+        }
+    }
+out:
+    return rc;
+}
+
+/* Every row empty, every wish sound, before anything is launched. */
+static int check_items(const struct answer_item *items, int n_items, struct slice_row *out,
+                       int *bad, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < n_items; i++) {
+        out[i] = empty_row(&items[i]);
+    }
+    for (*bad = 0; *bad < n_items; ++*bad) {
+        TRY(row_wish_check(items[*bad].wish, err));
+    }
+out:
+    return rc;
+}
+
+/* Checks wishes first, then logits: with faults of both kinds *bad is that of the wish. The device's own
+ * failures are nobody's: *bad is 0 then. */
+int cuda_answer(struct backend *base, const struct answer_item *items, int n_items,
+                struct arena *arena, struct slice_row *out, int *bad, struct error *err)
+{
+    struct backend_cuda *be = backend_cuda_of(base);
+    struct packing packing;
+    struct blocks blocks = {};
+    int rc = 0;
+    TRY(check_items(items, n_items, out, bad, err));
+    *bad = 0;
+    cuda_use_device(be);
+    count_items(items, n_items, &packing);
+    TRY(take_blocks(be, &packing, &blocks, err));
+    pack_items(items, n_items, &packing, blocks.host_over);
+    launch_jobs(be, &packing, &blocks);
+    copy_whole(be, items, n_items, blocks.whole);
+    TRY(cuda_finish(be, err));
+    TRY(fill_rows(items, n_items, &packing, &blocks, arena, out, bad, err));
+out:
+    return rc;
+}

@@ -1,0 +1,416 @@
+/* Attention of the CUDA backend: softmax(q k) v by partitions of 256 absolute positions, each on its own,
+ * merged in ascending order, as backend_cpu_attention.c does it.
+ *
+ * A block has 16 query vectors (row, head) of one lane and kv head: a tile of the plan. Its four warps
+ * take 64 positions of a partition each; maxima, sums and weighted values of the four meet in shared
+ * memory in ascending order. A vector's bits depend on its own q and on the positions it sees: not on
+ * its place in the tile, nor on the tile's other vectors.
+ *
+ * Few rows: a block does one partition and writes (max, sum, values) to scratch; a second kernel
+ * merges a vector's partials in ascending order. Many rows: a block does its partitions one after the
+ * other and merges on the way, by the same formula. */
+#include "model/backend/cuda/attention.cuh"
+
+enum {
+    COMBINE_RUNS = 4, /* runs of e whose sums meet in shared memory at once */
+    COMBINE_STRIDE =
+        COMBINE_RUNS * RUN + 4, /* floats; + 4: a quarter warp's rows miss each other */
+    THREADS_OF_ROW = ATTEND_THREADS / PLAN_TILE_QUERIES,
+    MERGE_THREADS = 64,
+    SPLIT_BLOCKS = 4, /* of a multiprocessor; with so many tiles partitions are not split */
+    SCRATCH_MOST_BYTES = 256 << 20 /* of partials; beyond a block does all of its partitions */
+};
+
+struct attend_args {
+    struct device_plan plan;
+    const uint16_t *q, *kv;
+    uint16_t *out;
+    int n_heads, n_kv_heads, head_dim;
+    float scale;
+    /* Partials of [row][head][n_partitions]: values [E] each, and (max, sum); NULL: a block does
+     * all partitions of its tile. */
+    float *values;
+    float2 *sums;
+    int n_partitions;
+};
+
+/* A tile's vectors and how far they see. */
+struct tile_view {
+    struct plan_lane lane;
+    int first, end;  /* vectors of the lane and kv head */
+    int group, last; /* heads of the kv head; the highest position seen */
+    int kv_head;
+};
+
+static __device__ __forceinline__ tile_view view_tile(const attend_args *args, int slot,
+                                                      int kv_head)
+{
+    tile_view view = {};
+    struct plan_tile tile = args->plan.tiles[slot];
+    view.lane = args->plan.lanes[tile.lane];
+    view.group = args->n_heads / args->n_kv_heads;
+    view.first = tile.first;
+    view.end = view.lane.n_rows * view.group;
+    if (view.end > tile.first + PLAN_TILE_QUERIES) view.end = tile.first + PLAN_TILE_QUERIES;
+    view.last = view.lane.position + (view.end - 1) / view.group;
+    view.kv_head = kv_head;
+    return view;
+}
+
+static __device__ __forceinline__ int vector_position(const tile_view *view, int vector)
+{
+    return view->lane.position + vector / view->group;
+}
+
+/* (row, head) of a vector as one index. */
+static __device__ __forceinline__ size_t vector_index(const tile_view *view, int vector,
+                                                      int n_heads)
+{
+    size_t row = static_cast<size_t>(view->lane.first_row + vector / view->group);
+    return row * static_cast<size_t>(n_heads) +
+           static_cast<size_t>(view->kv_head * view->group + vector % view->group);
+}
+
+/* A warp's span of a partition. Rows past the tile's end repeat its last vector. */
+static __device__ __forceinline__ attend_span span_of(const attend_args *args,
+                                                      const tile_view *view, int partition)
+{
+    attend_span span = {};
+    int warp = static_cast<int>(threadIdx.x) / WARP, g = static_cast<int>(threadIdx.x) % WARP / 4;
+    span.first = partition * ATTENTION_PARTITION + warp * WARP_POSITIONS;
+    span.last = view->last;
+    for (int i = 0; i < 2; i++) {
+        int vector = view->first + g + 8 * i;
+        if (vector >= view->end) vector = view->end - 1;
+        span.q_position[i] = vector_position(view, vector);
+        span.q[i] = args->q +
+                    vector_index(view, vector, args->n_heads) * static_cast<size_t>(args->head_dim);
+    }
+    const int32_t *blocks = args->plan.blocks + view->lane.first_block;
+#pragma unroll
+    for (int i = 0; i < WARP_BLOCKS; i++) {
+        int block = span.first / KV_BLOCK_TOKENS + i;
+        if (block > view->last / KV_BLOCK_TOKENS) block = view->last / KV_BLOCK_TOKENS;
+        span.parts[i] = args->kv + kv_head_offset(blocks[block], view->kv_head, args->n_kv_heads,
+                                                  args->head_dim);
+    }
+    return span;
+}
+
+/* What the warps tell each other. */
+struct attend_shared {
+    float max[ATTEND_WARPS][PLAN_TILE_QUERIES], sum[ATTEND_WARPS][PLAN_TILE_QUERIES];
+    float values[ATTEND_WARPS][PLAN_TILE_QUERIES][COMBINE_STRIDE];
+};
+
+/* A thread's share of one vector's (max, sum, values): threads 8 i .. 8 i + 7 have vector i; of every
+ * run the share is one float4. */
+template <int WIDTH> struct attend_total {
+    float max, sum;
+    float4 values[WIDTH / RUN];
+};
+
+static __device__ __forceinline__ float add_warps(const float *first, int stride)
+{
+    return ((first[0] + first[stride]) + first[2 * stride]) + first[3 * stride];
+}
+
+/* total <- total merged with part, which stands after it: merge_partial of the CPU backend. */
+static __device__ __forceinline__ float4 merge_values(float4 total, float a, float4 part, float b)
+{
+    return make_float4(total.x * a + part.x * b, total.y * a + part.y * b, total.z * a + part.z * b,
+                       total.w * a + part.w * b);
+}
+
+/* The largest of the four warps' maxima of one vector. */
+static __device__ __forceinline__ float max_warps(const attend_shared *shared, int vector)
+{
+    float max = shared->max[0][vector];
+    for (int warp = 1; warp < ATTEND_WARPS; warp++) {
+        float other = shared->max[warp][vector];
+        max = other > max ? other : max;
+    }
+    return max;
+}
+
+/* Adds the warps' values of a partition in ascending order and merges them into the total. */
+template <int WIDTH>
+static __device__ __forceinline__ void combine(const float acc[WIDTH / RUN][4][4], int head_dim,
+                                               float part_max, bool is_first, bool sees,
+                                               attend_shared *shared, attend_total<WIDTH> *total)
+{
+    int warp = static_cast<int>(threadIdx.x) / WARP;
+    int vector = static_cast<int>(threadIdx.x) / THREADS_OF_ROW;
+    int column = 4 * (static_cast<int>(threadIdx.x) % THREADS_OF_ROW);
+    float a = 0, b = 0, max = part_max;
+    if (!is_first) {
+        max = total->max > part_max ? total->max : part_max;
+        a = device_exp(total->max - max);
+        b = device_exp(part_max - max);
+    }
+#pragma unroll
+    for (int first = 0; first < WIDTH / RUN; first += COMBINE_RUNS) {
+        if (first * RUN >= head_dim) break;
+        if (first > 0) __syncthreads();
+        store_values<WIDTH / RUN>(acc, first, first + COMBINE_RUNS, head_dim,
+                                  &shared->values[warp][0][0], COMBINE_STRIDE);
+        __syncthreads();
+        if (first == 0 && sees) {
+            float sum = add_warps(&shared->sum[0][vector], PLAN_TILE_QUERIES);
+            total->sum = is_first ? sum : total->sum * a + sum * b;
+            total->max = max;
+        }
+#pragma unroll
+        for (int r = first; r < first + COMBINE_RUNS && r < WIDTH / RUN; r++) {
+            if (!sees || r * RUN + column >= head_dim) continue;
+            float4 part[ATTEND_WARPS];
+            for (int w = 0; w < ATTEND_WARPS; w++) {
+                part[w] = *reinterpret_cast<const float4 *>(
+                    &shared->values[w][vector][(r - first) * RUN + column]);
+            }
+            float4 sum = make_float4(((part[0].x + part[1].x) + part[2].x) + part[3].x,
+                                     ((part[0].y + part[1].y) + part[2].y) + part[3].y,
+                                     ((part[0].z + part[1].z) + part[2].z) + part[3].z,
+                                     ((part[0].w + part[1].w) + part[2].w) + part[3].w);
+            total->values[r] = is_first ? sum : merge_values(total->values[r], a, sum, b);
+        }
+    }
+}
+
+/* One partition of a tile, merged into total (put there when is_first). */
+template <int WIDTH, bool EXACT>
+static __device__ __forceinline__ void
+attend_partition(const attend_args *args, const tile_view *view, int partition, bool is_first,
+                 attend_shared *shared, attend_total<WIDTH> *total)
+{
+    int lane = static_cast<int>(threadIdx.x) % WARP, warp = static_cast<int>(threadIdx.x) / WARP;
+    int g = lane / 4, vector = static_cast<int>(threadIdx.x) / THREADS_OF_ROW;
+    float s[SCORE_TILES][4] = {}, sum[2] = {};
+    float max[2] = {MINUS_INFINITY, MINUS_INFINITY};
+    uint32_t p[WARP_BLOCKS][4];
+    attend_span span = span_of(args, view, partition);
+    bool is_warp_needed = span.first <= view->last;
+    if (is_warp_needed) {
+        score_positions<WIDTH, EXACT>(&span, args->head_dim, s);
+        mask_scores(&span, args->scale, s, max);
+    }
+    if (lane % 4 == 0) {
+        shared->max[warp][g] = max[0];
+        shared->max[warp][g + 8] = max[1];
+    }
+    __syncthreads();
+    float part_max = max_warps(shared, vector), acc[WIDTH / RUN][4][4] = {};
+    if (is_warp_needed) {
+        max[0] = max_warps(shared, g);
+        max[1] = max_warps(shared, g + 8);
+        weigh_scores(s, max, sum, p);
+        add_values<WIDTH, EXACT>(&span, args->head_dim, p, acc);
+    }
+    if (lane % 4 == 0) {
+        shared->sum[warp][g] = sum[0];
+        shared->sum[warp][g + 8] = sum[1];
+    }
+    bool sees = view->first + vector < view->end &&
+                vector_position(view, view->first + vector) >= partition * ATTENTION_PARTITION;
+    combine<WIDTH>(acc, args->head_dim, part_max, is_first, sees, shared, total);
+}
+
+static __device__ __forceinline__ void store_out(uint16_t *to, float4 values, float sum)
+{
+    uint2 packed;
+    packed.x = bf16_pair(values.x / sum, values.y / sum);
+    packed.y = bf16_pair(values.z / sum, values.w / sum);
+    *reinterpret_cast<uint2 *>(to) = packed;
+}
+
+/* The total as output, or as the partial of one partition. */
+template <int WIDTH>
+static __device__ __forceinline__ void store_total(const attend_args *args, const tile_view *view,
+                                                   const attend_total<WIDTH> *total, int partition)
+{
+    int vector = view->first + static_cast<int>(threadIdx.x) / THREADS_OF_ROW;
+    int column = 4 * (static_cast<int>(threadIdx.x) % THREADS_OF_ROW);
+    if (vector >= view->end) return;
+    size_t index = vector_index(view, vector, args->n_heads);
+    if (args->values) {
+        if (vector_position(view, vector) < partition * ATTENTION_PARTITION) return;
+        index = index * static_cast<size_t>(args->n_partitions) + static_cast<size_t>(partition);
+        if (column == 0) args->sums[index] = make_float2(total->max, total->sum);
+    }
+    index *= static_cast<size_t>(args->head_dim);
+#pragma unroll
+    for (int r = 0; r < WIDTH / RUN; r++) {
+        int e = r * RUN + column;
+        if (e >= args->head_dim) continue;
+        size_t at = index + static_cast<size_t>(e);
+        if (args->values) {
+            *reinterpret_cast<float4 *>(args->values + at) = total->values[r];
+        } else {
+            store_out(args->out + at, total->values[r], total->sum);
+        }
+    }
+}
+
+/* Grid: tile slots, kv heads, partitions (1 when a block does them all). The last tiles of a prompt see
+ * most and begin first. */
+template <int WIDTH, bool EXACT>
+static __global__ void __launch_bounds__(ATTEND_THREADS, WIDTH <= 64 ? 3 : 2)
+    attend_kernel(attend_args args)
+{
+    CUDA_DYNAMIC_SHARED(attend_shared, shared);
+    int slot = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+    int partition = static_cast<int>(blockIdx.z), end = partition + 1;
+    tile_view view = {};
+    attend_total<WIDTH> total = {};
+    grid_dependency_launch();
+    bool is_needed = slot < args.plan.counts[PLAN_N_TILES];
+    if (is_needed) {
+        view = view_tile(&args, slot, static_cast<int>(blockIdx.y));
+        is_needed = partition * ATTENTION_PARTITION <= view.last;
+        if (!args.values) end = view.last / ATTENTION_PARTITION + 1;
+    }
+    if (is_needed) {
+        attend_span span = span_of(&args, &view, partition);
+        prefetch_span(&span, args.head_dim);
+    }
+    grid_dependency_wait();
+    if (!is_needed) return;
+    for (int i = partition; i < end; i++) {
+        attend_partition<WIDTH, EXACT>(&args, &view, i, i == partition, shared, &total);
+    }
+    store_total<WIDTH>(&args, &view, &total, partition);
+}
+
+/* What the threads of a merge tell each other about MERGE_THREADS partials. */
+struct merge_shared {
+    float2 factors[MERGE_THREADS];
+    float maxima[MERGE_THREADS], sums[MERGE_THREADS];
+};
+
+/* Factors of n <= MERGE_THREADS partials after those whose maximum is *max: total = total * a + part * b.
+ * The running maxima do not wait for the sums, so that every thread finds its partial's factors at once. */
+static __device__ __forceinline__ void merge_factors(const float2 *sums, int n, float *max,
+                                                     merge_shared *shared)
+{
+    int me = static_cast<int>(threadIdx.x);
+    float2 mine = me < n ? sums[me] : make_float2(MINUS_INFINITY, 0);
+    float before = *max, after = *max, running = *max;
+    __syncthreads();
+    shared->maxima[me] = mine.x;
+    shared->sums[me] = mine.y;
+    __syncthreads();
+    for (int i = 0; i < n; i++) {
+        float max_i = shared->maxima[i];
+        before = i == me ? running : before;
+        running = running > max_i ? running : max_i;
+        after = i == me ? running : after;
+    }
+    if (me < n) {
+        shared->factors[me] = make_float2(device_exp(before - after), device_exp(mine.x - after));
+    }
+    *max = running;
+    __syncthreads();
+}
+
+/* Merges the partials of one (row, head): blockIdx.y, blockIdx.x. */
+static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args args)
+{
+    CUDA_DYNAMIC_SHARED(merge_shared, shared);
+    int row = static_cast<int>(blockIdx.y), e = 4 * static_cast<int>(threadIdx.x);
+    grid_dependency_launch();
+    bool is_padding = args.plan.row_lane[row] < 0;
+    int end = is_padding ? 0 : args.plan.row_pos[row] / ATTENTION_PARTITION + 1;
+    grid_dependency_wait();
+    if (is_padding) return;
+    size_t index = static_cast<size_t>(row) * static_cast<size_t>(args.n_heads) + blockIdx.x;
+    const float2 *sums = args.sums + index * static_cast<size_t>(args.n_partitions);
+    size_t width = static_cast<size_t>(args.head_dim);
+    const float *values = args.values + index * static_cast<size_t>(args.n_partitions) * width;
+    float max = MINUS_INFINITY, sum = 0;
+    float4 total = make_float4(0, 0, 0, 0);
+    for (int first = 0; first < end; first += MERGE_THREADS) {
+        int n = end - first < MERGE_THREADS ? end - first : MERGE_THREADS;
+        merge_factors(sums + first, n, &max, shared);
+#pragma unroll 8
+        for (int i = 0; i < n; i++) {
+            float4 part = make_float4(0, 0, 0, 0);
+            if (e < args.head_dim) {
+                part = *reinterpret_cast<const float4 *>(
+                    values + static_cast<size_t>(first + i) * width + e);
+            }
+            float2 factor = shared->factors[i];
+            float part_sum = shared->sums[i];
+            bool is_first = first + i == 0;
+            sum = is_first ? part_sum : sum * factor.x + part_sum * factor.y;
+            total = is_first ? part : merge_values(total, factor.x, part, factor.y);
+        }
+    }
+    if (e < args.head_dim) store_out(args.out + index * width + e, total, sum);
+}
+
+/* Whether each partition has a block of its own: in recordable steps, unless there is one partition or
+ * the tiles alone keep the device busy. The bits are the same either way. */
+static bool is_split(const struct backend_cuda *be, const attend_args *args, int n_slots)
+{
+    if (be->key.n > PLAN_RECORD_ROWS || be->key.n_partitions < 2) return false;
+    return n_slots * args->n_kv_heads < SPLIT_BLOCKS * be->n_sms;
+}
+
+/* Scratch for the partials of a split step, unless it takes too much. */
+static bool take_partials(struct backend_cuda *be, attend_args *args, int n_rows, int n_slots)
+{
+    size_t n = static_cast<size_t>(n_rows) * static_cast<size_t>(args->n_heads) *
+               static_cast<size_t>(be->key.n_partitions);
+    size_t bytes = n * (static_cast<size_t>(args->head_dim) * sizeof(float) + sizeof(float2));
+    args->n_partitions = be->key.n_partitions;
+    if (!is_split(be, args, n_slots)) return true;
+    if (bytes > static_cast<size_t>(SCRATCH_MOST_BYTES)) return true;
+    args->values = static_cast<float *>(cuda_scratch(be, bytes));
+    args->sums = reinterpret_cast<float2 *>(args->values + n * static_cast<size_t>(args->head_dim));
+    return args->values != NULL;
+}
+
+static void launch_attend(struct backend_cuda *be, const attend_args *args, dim3 grid)
+{
+    void (*kernel)(attend_args) = attend_kernel<256, false>;
+    if (args->head_dim <= 128) kernel = attend_kernel<128, false>;
+    if (args->head_dim == 128) kernel = attend_kernel<128, true>;
+    if (args->head_dim == 64) kernel = attend_kernel<64, true>;
+    cuda_launch(be, "attention", kernel, grid, dim3(ATTEND_THREADS), sizeof(attend_shared), *args);
+}
+
+void cuda_attention_prepare(struct backend_cuda *be)
+{
+    cuda_prepare(be, attend_kernel<256, false>, sizeof(attend_shared));
+    cuda_prepare(be, attend_kernel<128, false>, sizeof(attend_shared));
+    cuda_prepare(be, attend_kernel<128, true>, sizeof(attend_shared));
+    cuda_prepare(be, attend_kernel<64, true>, sizeof(attend_shared));
+    cuda_prepare(be, merge_kernel, sizeof(merge_shared));
+}
+
+void cuda_attention(struct backend *be, const struct attention_shape *shape,
+                    const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
+                    uint16_t *out)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    int n_rows = cuda_rows(cuda, step->n), group = shape->n_heads / shape->n_kv_heads;
+    int n_slots = n_rows * ((group + PLAN_TILE_QUERIES - 1) / PLAN_TILE_QUERIES);
+    attend_args args = {};
+    args.plan = cuda->plan;
+    args.q = q;
+    args.kv = kv;
+    args.out = out;
+    args.n_heads = shape->n_heads;
+    args.n_kv_heads = shape->n_kv_heads;
+    args.head_dim = shape->head_dim;
+    args.scale = 1.0f / sqrtf(static_cast<float>(shape->head_dim));
+    if (step->n == 0 || !take_partials(cuda, &args, n_rows, n_slots)) return;
+    if (cuda->key.n > PLAN_RECORD_ROWS) n_slots = cuda->n_tiles;
+    dim3 grid(static_cast<unsigned>(n_slots), static_cast<unsigned>(shape->n_kv_heads),
+              args.values ? static_cast<unsigned>(args.n_partitions) : 1);
+    launch_attend(cuda, &args, grid);
+    if (!args.values) return;
+    cuda_launch(cuda, "attention_merge", merge_kernel,
+                dim3(static_cast<unsigned>(shape->n_heads), static_cast<unsigned>(n_rows)),
+                dim3(MERGE_THREADS), sizeof(merge_shared), args);
+}

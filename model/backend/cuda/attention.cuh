@@ -1,0 +1,247 @@
+/* Attention on tensor cores: how KV lies in memory, and one warp's share of a partition.
+ *
+ * KV of a layer, per block of 16 positions and per kv head, K-part then V-part (kv_layer_bytes):
+ *   K  [16 positions][E]            a score's products lie side by side
+ *   V  [8 pairs of positions][E][2] a pair is one register of the second product's operand
+ * The order of e within a product is free as long as both operands have the same one, and so is the
+ * order of columns as long as the result is put where it belongs. Both are chosen so that a thread
+ * reads 16 bytes at once. With g = lane / 4 and c = lane % 4, for the j-th run of 32 e:
+ *   scores   thread (g, c) has e = 32 j + 8 c .. + 7 of query rows g, g + 8 and of key column g: two
+ *            products of 16 e
+ *   values   thread (g, c) has e = 32 j + 4 g .. + 3 of position pairs c and c + 4: one column of
+ *            each of four products, so that of the sums thread (g, c) holds e = 32 j + 8 c .. + 7
+ * E = 16 mod 32 leaves a run of 16, of which a thread has half as much. */
+#pragma once
+
+#include "model/backend/cuda/internal.cuh"
+
+#include "model/backend/cuda/device.cuh"
+
+enum {
+    ATTEND_WARPS = 4,
+    ATTEND_THREADS = ATTEND_WARPS * WARP,
+    WARP_POSITIONS = ATTENTION_PARTITION / ATTEND_WARPS,
+    WARP_BLOCKS = WARP_POSITIONS / KV_BLOCK_TOKENS,
+    SCORE_TILES = WARP_POSITIONS / 8, /* products of 8 positions */
+    RUN = 32,                         /* of e */
+    LINE_BYTES = 128                  /* of L2 */
+};
+
+static const unsigned FULL_WARP = 0xffffffffu;
+#define MINUS_INFINITY __uint_as_float(0xff800000u)
+
+/* bf16 values of one block's and head's K-part; the V-part follows. */
+static __host__ __device__ __forceinline__ size_t kv_part_elements(int head_dim)
+{
+    return static_cast<size_t>(KV_BLOCK_TOKENS) * static_cast<size_t>(head_dim);
+}
+
+static __host__ __device__ __forceinline__ size_t kv_head_offset(int block, int kv_head,
+                                                                 int n_kv_heads, int head_dim)
+{
+    size_t index =
+        static_cast<size_t>(block) * static_cast<size_t>(n_kv_heads) + static_cast<size_t>(kv_head);
+    return index * 2 * kv_part_elements(head_dim);
+}
+
+/* What one warp works on: 64 positions from `first` on, of which those up to `last` exist. */
+struct attend_span {
+    const uint16_t *parts[WARP_BLOCKS]; /* K-parts; blocks past the last one repeat it */
+    const uint16_t *q[2];               /* query rows g and g + 8: [E] */
+    int q_position[2];
+    int first, last;
+};
+
+/* Asks for the 128 bytes around `address` to be in L2 soon. */
+static __device__ __forceinline__ void prefetch_line(const void *address)
+{
+#ifndef CUDA_EMULATED
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
+#else
+    (void)address;
+#endif
+}
+
+/* K and V of the span's blocks, which follow each other. L2 is where all multiprocessors meet, so this
+ * may come before what is written there. */
+static __device__ __forceinline__ void prefetch_span(const attend_span *span, int head_dim)
+{
+    int lane = static_cast<int>(threadIdx.x) % WARP;
+    int n_bytes = 2 * static_cast<int>(sizeof(uint16_t)) * KV_BLOCK_TOKENS * head_dim;
+    for (int i = 0; i < WARP_BLOCKS; i++) {
+        if (span->first + i * KV_BLOCK_TOKENS > span->last) break;
+        const char *part = reinterpret_cast<const char *>(span->parts[i]);
+        for (int at = LINE_BYTES * lane; at < n_bytes; at += LINE_BYTES * WARP) {
+            prefetch_line(part + at);
+        }
+    }
+}
+
+/* Share `part` of the run of `run` bf16 that begins at row[first], of a row of `width`: 16 bytes, or 8 and
+ * zeros where the row ends after half a run. */
+static __device__ __forceinline__ uint4 load_run(const uint16_t *row, int first, int run, int part,
+                                                 int width)
+{
+    uint4 out = make_uint4(0, 0, 0, 0);
+    if (first + run <= width) {
+        out = *reinterpret_cast<const uint4 *>(row + first + 8 * part);
+    } else {
+        uint2 half = *reinterpret_cast<const uint2 *>(row + first + 4 * part);
+        out.x = half.x;
+        out.y = half.y;
+    }
+    return out;
+}
+
+/* s[tile][4] += q k for this warp's positions: rows g and g + 8, positions 2c and 2c + 1 of a tile.
+ * WIDTH >= head_dim; equal and a multiple of RUN when EXACT. */
+template <int WIDTH, bool EXACT>
+static __device__ __forceinline__ void score_positions(const attend_span *span, int head_dim,
+                                                       float s[SCORE_TILES][4])
+{
+    int lane = static_cast<int>(threadIdx.x) % WARP, g = lane / 4, c = lane % 4;
+    int width = EXACT ? WIDTH : head_dim;
+#pragma unroll
+    for (int e = 0; e < WIDTH; e += RUN) {
+        if (e >= width) break;
+        uint4 low = load_run(span->q[0], e, RUN, c, width);
+        uint4 high = load_run(span->q[1], e, RUN, c, width);
+        const uint32_t a[4] = {low.x, high.x, low.y, high.y};
+        const uint32_t a_next[4] = {low.z, high.z, low.w, high.w};
+        uint4 k[SCORE_TILES];
+#pragma unroll
+        for (int tile = 0; tile < SCORE_TILES; tile++) {
+            size_t row = static_cast<size_t>(tile % 2 * 8 + g) * static_cast<size_t>(width);
+            k[tile] = load_run(span->parts[tile / 2] + row, e, RUN, c, width);
+        }
+#pragma unroll
+        for (int tile = 0; tile < SCORE_TILES; tile++) {
+            const uint32_t b[2] = {k[tile].x, k[tile].y};
+            mma_bf16_16x8x16(s[tile], a, b);
+        }
+        if (e + RUN > width) break;
+#pragma unroll
+        for (int tile = 0; tile < SCORE_TILES; tile++) {
+            const uint32_t b[2] = {k[tile].z, k[tile].w};
+            mma_bf16_16x8x16(s[tile], a_next, b);
+        }
+    }
+}
+
+/* Scales the scores, masks what a row must not see, and leaves the rows' maxima over this warp's
+ * positions in max[2], the same in all four threads of a row. */
+static __device__ __forceinline__ void mask_scores(const attend_span *span, float scale,
+                                                   float s[SCORE_TILES][4], float max[2])
+{
+    int c = static_cast<int>(threadIdx.x) % 4;
+    max[0] = max[1] = MINUS_INFINITY;
+#pragma unroll
+    for (int tile = 0; tile < SCORE_TILES; tile++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int position = span->first + 8 * tile + 2 * c + i % 2;
+            s[tile][i] = position <= span->q_position[i / 2] ? scale * s[tile][i] : MINUS_INFINITY;
+            max[i / 2] = s[tile][i] > max[i / 2] ? s[tile][i] : max[i / 2];
+        }
+    }
+    for (int row = 0; row < 2; row++) {
+        for (int distance = 1; distance < 4; distance *= 2) {
+            float other = __shfl_xor_sync(FULL_WARP, max[row], distance);
+            max[row] = other > max[row] ? other : max[row];
+        }
+    }
+}
+
+/* Weights exp(s - max), their sums over this warp's positions in sum[2], and the weights as bf16 in the
+ * layout of an A operand: p[block] for the 16 positions of a KV block. */
+static __device__ __forceinline__ void weigh_scores(const float s[SCORE_TILES][4],
+                                                    const float max[2], float sum[2],
+                                                    uint32_t p[WARP_BLOCKS][4])
+{
+    sum[0] = sum[1] = 0;
+#pragma unroll
+    for (int tile = 0; tile < SCORE_TILES; tile++) {
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            float low = s[tile][2 * row], high = s[tile][2 * row + 1];
+            /* a masked one stays out even when all are, and the difference NaN */
+            low = low == MINUS_INFINITY ? 0.0f : device_exp(low - max[row]);
+            high = high == MINUS_INFINITY ? 0.0f : device_exp(high - max[row]);
+            sum[row] += low;
+            sum[row] += high;
+            p[tile / 2][tile % 2 * 2 + row] = bf16_pair(low, high);
+        }
+    }
+    for (int row = 0; row < 2; row++) {
+        for (int distance = 1; distance < 4; distance *= 2) {
+            sum[row] += __shfl_xor_sync(FULL_WARP, sum[row], distance);
+        }
+    }
+}
+
+/* Which halves of a pair of positions exist. */
+static __device__ __forceinline__ uint32_t pair_mask(int position, int last)
+{
+    if (position + 1 <= last) return 0xffffffffu;
+    return position <= last ? 0x0000ffffu : 0;
+}
+
+/* acc[run][t][4] += p v over this warp's positions. V past the last position may be anything and counts
+ * as zero. Of run r, acc[r][t][0] is row g, e = 32 r + 8 c + t; [1] the same + 4; [2], [3] row g + 8. In
+ * half a run t < 2: e = 32 r + 4 c + t and + 2. */
+template <int WIDTH, bool EXACT>
+static __device__ __forceinline__ void add_values(const attend_span *span, int head_dim,
+                                                  const uint32_t p[WARP_BLOCKS][4],
+                                                  float acc[WIDTH / RUN][4][4])
+{
+    int lane = static_cast<int>(threadIdx.x) % WARP, g = lane / 4, c = lane % 4;
+    int width = EXACT ? WIDTH : head_dim;
+#pragma unroll
+    for (int block = 0; block < WARP_BLOCKS; block++) {
+        const uint16_t *v = span->parts[block] + kv_part_elements(width);
+        const uint16_t *pair[2] = {v + 2 * c * width, v + 2 * (c + 4) * width};
+        int position = span->first + block * KV_BLOCK_TOKENS + 2 * c;
+        uint32_t mask[2] = {pair_mask(position, span->last), pair_mask(position + 8, span->last)};
+#pragma unroll
+        for (int e = 0; e < WIDTH; e += RUN) {
+            if (e >= width) break;
+            uint4 low = load_run(pair[0], 2 * e, 2 * RUN, g, 2 * width);
+            uint4 high = load_run(pair[1], 2 * e, 2 * RUN, g, 2 * width);
+            const uint32_t b[4][2] = {{low.x & mask[0], high.x & mask[1]},
+                                      {low.y & mask[0], high.y & mask[1]},
+                                      {low.z & mask[0], high.z & mask[1]},
+                                      {low.w & mask[0], high.w & mask[1]}};
+#pragma unroll
+            for (int t = 0; t < 4; t++) {
+                if (t == 2 && e + RUN > width) break;
+                mma_bf16_16x8x16(acc[e / RUN][t], p[block], b[t]);
+            }
+        }
+    }
+}
+
+/* Puts this warp's sums of the runs first .. end into rows[16][stride], column e - 32 first. */
+template <int RUNS>
+static __device__ __forceinline__ void store_values(const float acc[RUNS][4][4], int first, int end,
+                                                    int head_dim, float *rows, int stride)
+{
+    int lane = static_cast<int>(threadIdx.x) % WARP, g = lane / 4, c = lane % 4;
+#pragma unroll
+    for (int r = 0; r < RUNS; r++) {
+        if (r < first || r >= end || r * RUN >= head_dim) continue;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const float(*sum)[4] = acc[r];
+            float *row = rows + (g + 8 * half) * stride + (r - first) * RUN;
+            int low = 2 * half, high = low + 1;
+            if ((r + 1) * RUN <= head_dim) {
+                float4 *to = reinterpret_cast<float4 *>(row + 8 * c);
+                to[0] = make_float4(sum[0][low], sum[1][low], sum[2][low], sum[3][low]);
+                to[1] = make_float4(sum[0][high], sum[1][high], sum[2][high], sum[3][high]);
+            } else {
+                *reinterpret_cast<float4 *>(row + 4 * c) =
+                    make_float4(sum[0][low], sum[1][low], sum[0][high], sum[1][high]);
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+/* What comes before attention on the CUDA backend: bias, q/k norm, rope, rounding to bf16, and the way of
+ * k and v into the KV blocks. One warp per head of a row: a head's sum of squares is one chain per
+ * thread, then a tree over the warp, so that its bits depend on the head alone. */
+#include "model/backend/cuda/attention.cuh"
+
+enum {
+    STORE_WARPS = 4,
+    PAIRS_AT_ONCE = 2 /* float2 of each half of a head that a thread has: E <= 256 */
+};
+
+struct store_args {
+    struct device_plan plan;
+    const float *qkv;
+    struct attention_input input;
+    int n_heads, n_kv_heads, head_dim;
+    uint16_t *q, *kv;
+};
+
+/* A thread's share of one head: pairs (i, i + 1) and (i + E/2, i + E/2 + 1) with i = 2 lane + 64 k. */
+struct head_share {
+    float2 low[PAIRS_AT_ONCE], high[PAIRS_AT_ONCE];
+};
+
+static __device__ __forceinline__ head_share load_head(const float *head, int half)
+{
+    head_share out = {};
+#pragma unroll
+    for (int k = 0; k < PAIRS_AT_ONCE; k++) {
+        int i = 2 * (static_cast<int>(threadIdx.x) % WARP) + 2 * WARP * k;
+        if (i >= half) continue;
+        out.low[k] = *reinterpret_cast<const float2 *>(head + i);
+        out.high[k] = *reinterpret_cast<const float2 *>(head + half + i);
+    }
+    return out;
+}
+
+static __device__ __forceinline__ void add_share(head_share *x, const head_share *bias)
+{
+#pragma unroll
+    for (int k = 0; k < PAIRS_AT_ONCE; k++) {
+        x->low[k].x += bias->low[k].x;
+        x->low[k].y += bias->low[k].y;
+        x->high[k].x += bias->high[k].x;
+        x->high[k].y += bias->high[k].y;
+    }
+}
+
+/* The head's rmsnorm: one chain per thread, then a tree over the warp. */
+static __device__ __forceinline__ void norm_share(head_share *x, const head_share *weight,
+                                                  float eps, int head_dim)
+{
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < PAIRS_AT_ONCE; k++) {
+        sum += x->low[k].x * x->low[k].x;
+        sum += x->low[k].y * x->low[k].y;
+        sum += x->high[k].x * x->high[k].x;
+        sum += x->high[k].y * x->high[k].y;
+    }
+    for (int distance = 1; distance < WARP; distance *= 2) {
+        sum += __shfl_xor_sync(FULL_WARP, sum, distance);
+    }
+    float factor = 1.0f / sqrtf(sum / static_cast<float>(head_dim) + eps);
+#pragma unroll
+    for (int k = 0; k < PAIRS_AT_ONCE; k++) {
+        x->low[k].x = x->low[k].x * factor * weight->low[k].x;
+        x->low[k].y = x->low[k].y * factor * weight->low[k].y;
+        x->high[k].x = x->high[k].x * factor * weight->high[k].x;
+        x->high[k].y = x->high[k].y * factor * weight->high[k].y;
+    }
+}
+
+/* Rotates pairs (i, i + E/2). */
+static __device__ __forceinline__ void rope_share(head_share *x, const float *cos, const float *sin,
+                                                  int half)
+{
+#pragma unroll
+    for (int k = 0; k < PAIRS_AT_ONCE; k++) {
+        int i = 2 * (static_cast<int>(threadIdx.x) % WARP) + 2 * WARP * k;
+        if (i >= half) continue;
+        float2 c = *reinterpret_cast<const float2 *>(cos + i);
+        float2 s = *reinterpret_cast<const float2 *>(sin + i);
+        float2 a = x->low[k], b = x->high[k];
+        x->low[k] = make_float2(a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y);
+        x->high[k] = make_float2(b.x * c.x + a.x * s.x, b.y * c.y + a.y * s.y);
+    }
+}
+
+/* bf16 side by side: q, or k of one position. */
+static __device__ __forceinline__ void store_share(const head_share *x, int half, uint16_t *to)
+{
+#pragma unroll
+    for (int k = 0; k < PAIRS_AT_ONCE; k++) {
+        int i = 2 * (static_cast<int>(threadIdx.x) % WARP) + 2 * WARP * k;
+        if (i >= half) continue;
+        *reinterpret_cast<uint32_t *>(to + i) = bf16_pair(x->low[k].x, x->low[k].y);
+        *reinterpret_cast<uint32_t *>(to + half + i) = bf16_pair(x->high[k].x, x->high[k].y);
+    }
+}
+
+/* v of one position: every other value of the row of its pair, which begins at `to`. */
+static __device__ __forceinline__ void store_share_apart(const head_share *x, int half,
+                                                         uint16_t *to)
+{
+#pragma unroll
+    for (int k = 0; k < PAIRS_AT_ONCE; k++) {
+        int i = 2 * (static_cast<int>(threadIdx.x) % WARP) + 2 * WARP * k;
+        if (i >= half) continue;
+        to[2 * i] = float_to_bf16(x->low[k].x);
+        to[2 * i + 2] = float_to_bf16(x->low[k].y);
+        to[2 * (i + half)] = float_to_bf16(x->high[k].x);
+        to[2 * (i + half) + 2] = float_to_bf16(x->high[k].y);
+    }
+}
+
+/* One warp per head of q, k and v of a row; blockIdx.y is the row. */
+static __global__ void __launch_bounds__(STORE_WARPS *WARP) store_kernel(store_args args)
+{
+    const struct device_plan *plan = &args.plan;
+    int row = static_cast<int>(blockIdx.y), head_dim = args.head_dim, half = head_dim / 2;
+    int head = static_cast<int>(blockIdx.x * STORE_WARPS + threadIdx.x / WARP);
+    int n_heads = args.n_heads, n_kv = args.n_kv_heads, n_all = n_heads + 2 * n_kv;
+    grid_dependency_launch();
+    int lane = head < n_all ? plan->row_lane[row] : -1;
+    bool is_q = head < n_heads, is_v = head >= n_heads + n_kv;
+    const float *norm = is_v ? NULL : is_q ? args.input.q_norm : args.input.k_norm;
+    head_share bias = {}, weight = {}, x;
+    int position = 0, block = 0;
+    if (lane >= 0) {
+        if (args.input.qkv_bias) bias = load_head(args.input.qkv_bias + head * head_dim, half);
+        if (norm) weight = load_head(norm, half);
+        position = plan->row_pos[row];
+        block = plan->blocks[plan->lanes[lane].first_block + position / KV_BLOCK_TOKENS];
+    }
+    grid_dependency_wait();
+    if (lane < 0) return;
+    size_t index =
+        static_cast<size_t>(row) * static_cast<size_t>(n_all) + static_cast<size_t>(head);
+    x = load_head(args.qkv + index * static_cast<size_t>(head_dim), half);
+    if (args.input.qkv_bias) add_share(&x, &bias);
+    if (norm) norm_share(&x, &weight, args.input.norm_eps, head_dim);
+    size_t at = static_cast<size_t>(row) * static_cast<size_t>(half);
+    if (!is_v) rope_share(&x, plan->cos + at, plan->sin + at, half);
+    if (is_q) {
+        at = static_cast<size_t>(row) * static_cast<size_t>(n_heads) + static_cast<size_t>(head);
+        store_share(&x, half, args.q + at * static_cast<size_t>(head_dim));
+        return;
+    }
+    int kv_head = (head - n_heads) % n_kv, offset = position % KV_BLOCK_TOKENS;
+    uint16_t *k_part = args.kv + kv_head_offset(block, kv_head, n_kv, head_dim);
+    uint16_t *v_part = k_part + kv_part_elements(head_dim);
+    if (is_v) {
+        store_share_apart(&x, half, v_part + offset / 2 * 2 * head_dim + offset % 2);
+    } else {
+        store_share(&x, half, k_part + offset * head_dim);
+    }
+}
+
+void cuda_attention_store(struct backend *be, const struct attention_shape *shape,
+                          const struct attention_input *input, const struct backend_step *step,
+                          float *qkv, uint16_t *q, uint16_t *kv)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    int n_all = shape->n_heads + 2 * shape->n_kv_heads;
+    store_args args = {cuda->plan,      qkv, *input, shape->n_heads, shape->n_kv_heads,
+                       shape->head_dim, q,   kv};
+    dim3 grid(static_cast<unsigned>((n_all + STORE_WARPS - 1) / STORE_WARPS),
+              static_cast<unsigned>(cuda_rows(cuda, step->n)));
+    if (step->n == 0) return;
+    cuda_launch(cuda, "attention_store", store_kernel, grid, dim3(STORE_WARPS * WARP), 0, args);
+}
+
+void cuda_attention_store_prepare(struct backend_cuda *be)
+{
+    cuda_prepare(be, store_kernel, 0);
+}

@@ -1,0 +1,308 @@
+/* Matmuls of the CUDA backend, over the layout of backend_cuda_matmul.cuh. This kernel and that of
+ * backend_cuda_matmul_many.cu give the same bits, since each output of each token is the same chains of
+ * the same mma in both: a column of the B operand knows nothing of its neighbours, and segments are
+ * added in one order.
+ *
+ * Up to 32 rows a matmul is bound by reading the weights: bytes / bandwidth of the memory. A warp owns
+ * one segment of 1, 2 or 4 groups of 16 outputs and streams it through a ring in shared memory that is
+ * its own: a lane waits for, and reads, just the bytes that it copied itself, so that no barrier stands
+ * in the stream. With two or three blocks on a multiprocessor 64 KiB and more are under way (25 KiB are
+ * what 4.8 TB/s at 700 ns over 132 of them ask for). Weights belong to no earlier kernel: the ring is
+ * filled with them before the kernel waits for its predecessor. */
+#include "model/backend/cuda/matmul.cuh"
+
+enum {
+    FEW_ROWS = 32,
+    FEW_STAGES_MAX =
+        6 /* so that three blocks of the smallest form fit on a multiprocessor of sm_90 */
+};
+
+/* A form of the kernel: tiles of 8 tokens, groups of a warp, kind of weights, and tokens_copy's way. */
+template <int TILES, int GROUPS, bool FP8, bool ALIGNED> struct few_form {
+    static const bool IS_FP8 = FP8, IS_ALIGNED = ALIGNED;
+    enum {
+        N_TILES = TILES,
+        N_GROUPS = GROUPS,
+        TILE_BYTES = IS_FP8 ? TILE_FP8_BYTES : TILE_BF16_BYTES,
+        WEIGHT_BYTES = N_GROUPS * TILE_BYTES,
+        STAGE_BYTES = WEIGHT_BYTES + N_TILES * TILE_TOKEN_BYTES,
+        FIT = RING_BYTES / (MATMUL_WARPS * STAGE_BYTES),
+        STAGES = FIT < FEW_STAGES_MAX ? FIT : FEW_STAGES_MAX,
+        WARP_BYTES = STAGES * STAGE_BYTES,
+        SUM_BYTES = N_GROUPS * N_TILES * WARP * 16 /* a warp's sums, where its ring was */
+    };
+};
+
+/* What a lane still has to copy of its warp's segment. */
+struct few_share {
+    const uint8_t *weights; /* of the first group, for the next tile */
+    const uint16_t *tokens; /* of the first 8, for the next tile */
+    int k;                  /* of tokens */
+    int n_groups;           /* that exist */
+    int n_tiles;            /* of the segment */
+};
+
+template <typename FORM>
+static __device__ __forceinline__ struct few_share few_share_of(const struct matmul_job &job,
+                                                                int warp, int lane)
+{
+    struct few_share share;
+    int segment = warp % job.n_segments, sets = MATMUL_WARPS / job.n_segments;
+    int group = (static_cast<int>(blockIdx.x) * sets + warp / job.n_segments) * FORM::N_GROUPS;
+    int first = segment_begin(job.n_tiles, job.n_segments, segment);
+    share.n_groups = group < job.n_groups ? job.n_groups - group : 0;
+    size_t tile =
+        static_cast<size_t>(share.n_groups ? group : 0) * static_cast<size_t>(job.n_tiles);
+    tile += static_cast<size_t>(first);
+    share.weights = job.weights[blockIdx.z] + tile * FORM::TILE_BYTES + lane * 16;
+    share.k = first * TILE_K + lane % 4 * 8;
+    share.tokens = job.in + static_cast<size_t>(blockIdx.z) * static_cast<size_t>(job.n_in) +
+                   static_cast<size_t>(lane / 4) * job.in_stride + share.k;
+    share.n_tiles = segment_begin(job.n_tiles, job.n_segments, segment + 1) - first;
+    return share;
+}
+
+template <typename FORM>
+static __device__ __forceinline__ void few_copy_weights(const struct matmul_job &job,
+                                                        struct few_share *share, uint8_t *to)
+{
+    size_t group_bytes = static_cast<size_t>(job.n_tiles) * FORM::TILE_BYTES;
+#pragma unroll
+    for (int g = 0; g < FORM::N_GROUPS; g++) {
+        bool valid = g < share->n_groups;
+        const uint8_t *from = share->weights + (valid ? g * group_bytes : 0);
+#pragma unroll
+        for (int part = 0; part < FORM::TILE_BYTES; part += WARP * 16) {
+            copy_async_16(to + g * FORM::TILE_BYTES + part, from + part, valid);
+        }
+    }
+    share->weights += FORM::TILE_BYTES;
+}
+
+template <typename FORM>
+static __device__ __forceinline__ void
+few_copy_tokens(const struct matmul_job &job, struct few_share *share, uint8_t *to, int lane)
+{
+    const uint16_t *at = share->tokens;
+#pragma unroll
+    for (int t = 0; t < FORM::N_TILES; t++) {
+        tokens_copy<FORM::IS_ALIGNED>(job, to + FORM::WEIGHT_BYTES + t * TILE_TOKEN_BYTES, at,
+                                      t * TILE_TOKENS + lane / 4, share->k);
+        at += TILE_TOKENS * job.in_stride;
+    }
+    share->tokens += TILE_K;
+    share->k += TILE_K;
+}
+
+/* A warp's segment. After a tile has been used its stage takes the one STAGES further on; a commit a
+ * tile, empty ones too, so that the count of groups tells which tile has come. __syncwarp keeps the
+ * compiler from moving accesses across the asynchronous copies. */
+template <typename FORM>
+static __device__ __forceinline__ void few_stream(const struct matmul_job &job, int warp,
+                                                  uint8_t *ring, int lane,
+                                                  float acc[FORM::N_GROUPS][FORM::N_TILES][4])
+{
+    struct few_share share = few_share_of<FORM>(job, warp, lane);
+    uint8_t *stage = ring, *own = ring + lane * 16;
+    for (int i = 0; i < FORM::STAGES && i < share.n_tiles; i++) {
+        few_copy_weights<FORM>(job, &share, own + i * FORM::STAGE_BYTES);
+    }
+    grid_dependency_wait();
+    grid_dependency_launch();
+    for (int i = 0; i < FORM::STAGES; i++) {
+        if (i < share.n_tiles) {
+            few_copy_tokens<FORM>(job, &share, own + i * FORM::STAGE_BYTES, lane);
+        }
+        copy_async_commit();
+    }
+    for (int n_left = share.n_tiles; n_left > 0; n_left--) {
+        copy_async_wait<FORM::STAGES - 1>();
+        __syncwarp();
+        stage_multiply<FORM::N_GROUPS, FORM::N_TILES, FORM::IS_FP8>(
+            acc, stage, stage + FORM::WEIGHT_BYTES, lane);
+        __syncwarp();
+        if (n_left > FORM::STAGES) {
+            few_copy_weights<FORM>(job, &share, stage + lane * 16);
+            few_copy_tokens<FORM>(job, &share, stage + lane * 16, lane);
+        }
+        copy_async_commit();
+        stage += FORM::STAGE_BYTES;
+        if (stage == ring + FORM::WARP_BYTES) stage = ring;
+    }
+    copy_async_wait<0>();
+    __syncwarp();
+}
+
+/* Block x: sets of FORM::N_GROUPS groups, one warp for each segment of each. */
+template <typename FORM>
+static __global__ void __launch_bounds__(MATMUL_THREADS, 2) matmul_few(struct matmul_job job)
+{
+    static_assert(FORM::STAGES >= 2 && FORM::SUM_BYTES <= FORM::WARP_BYTES,
+                  "the ring is too small");
+    enum { FRAGMENTS = FORM::N_GROUPS * FORM::N_TILES };
+    CUDA_DYNAMIC_SHARED(uint8_t, shared);
+    int warp = static_cast<int>(threadIdx.x) / WARP, lane = static_cast<int>(threadIdx.x) % WARP;
+    uint8_t *ring = shared + warp * FORM::WARP_BYTES;
+    float acc[FORM::N_GROUPS][FORM::N_TILES][4] = {};
+    few_stream<FORM>(job, warp, ring, lane, acc);
+#pragma unroll
+    for (int f = 0; f < FRAGMENTS; f++) {
+        const float *d = acc[f / FORM::N_TILES][f % FORM::N_TILES];
+        reinterpret_cast<float4 *>(ring)[f * WARP + lane] = make_float4(d[0], d[1], d[2], d[3]);
+    }
+    __syncthreads();
+    int sets = MATMUL_WARPS / job.n_segments;
+    for (int unit = warp; unit < sets * FRAGMENTS; unit += MATMUL_WARPS) {
+        int set = unit / FRAGMENTS, f = unit % FRAGMENTS;
+        int group =
+            (static_cast<int>(blockIdx.x) * sets + set) * FORM::N_GROUPS + f / FORM::N_TILES;
+        float d[4];
+        const uint8_t *parts = shared + set * job.n_segments * FORM::WARP_BYTES;
+        fragment_add(reinterpret_cast<const float4 *>(parts) + f * WARP + lane,
+                     FORM::WARP_BYTES / sizeof(float4), job.n_segments, d);
+        fragment_store<FORM::IS_FP8>(job, static_cast<int>(blockIdx.z), group,
+                                     f % FORM::N_TILES * TILE_TOKENS, lane, d);
+    }
+}
+
+/* ---- launching ---- */
+
+static int blocks_of(const struct matmul_job *job, int warp_groups)
+{
+    int groups = MATMUL_WARPS / job->n_segments * warp_groups;
+    return (job->n_groups + groups - 1) / groups;
+}
+
+template <typename FORM>
+static void launch_form(struct backend_cuda *be, const struct matmul_job *job, int n_slices)
+{
+    dim3 grid((unsigned)blocks_of(job, FORM::N_GROUPS), 1, (unsigned)n_slices);
+    matmul_launch(be, job, matmul_few<FORM>, grid, MATMUL_WARPS * FORM::WARP_BYTES);
+}
+
+template <typename FORM> static void prepare_form(struct backend_cuda *be)
+{
+    cuda_prepare(be, matmul_few<FORM>, MATMUL_WARPS * FORM::WARP_BYTES);
+}
+
+/* WIDE groups of a warp share the tokens it reads, which come from the second-level cache: for each KiB
+ * of weights N_TILES / 2 / WIDE KiB. A matrix of too few groups is spread out over more warps instead:
+ * up to 8 tokens rather than leave a multiprocessor fewer than two blocks, above them only rather than
+ * leave half of the multiprocessors idle. */
+template <int N_TILES, int WIDE, bool IS_FP8>
+static void launch_few(struct backend_cuda *be, const struct matmul_job *job, int n_slices,
+                       bool is_aligned)
+{
+    if (!is_aligned) {
+        launch_form<few_form<N_TILES, 1, IS_FP8, false>>(be, job, n_slices);
+    } else if (blocks_of(job, WIDE) * n_slices >= (N_TILES == 1 ? 2 * be->n_sms : be->n_sms / 2)) {
+        launch_form<few_form<N_TILES, WIDE, IS_FP8, true>>(be, job, n_slices);
+    } else {
+        launch_form<few_form<N_TILES, 1, IS_FP8, true>>(be, job, n_slices);
+    }
+}
+
+/* The forms that launch_few chooses from. */
+template <int N_TILES, int WIDE, bool IS_FP8> static void prepare_few(struct backend_cuda *be)
+{
+    prepare_form<few_form<N_TILES, 1, IS_FP8, false>>(be);
+    prepare_form<few_form<N_TILES, WIDE, IS_FP8, true>>(be);
+    prepare_form<few_form<N_TILES, 1, IS_FP8, true>>(be);
+}
+
+template <bool IS_FP8>
+static void launch_rows(struct backend_cuda *be, const struct matmul_job *job, int n_slices,
+                        bool is_aligned)
+{
+    if (job->n_rows <= 8) {
+        launch_few<1, 4, IS_FP8>(be, job, n_slices, is_aligned);
+    } else if (job->n_rows <= 16) {
+        launch_few<2, 4, IS_FP8>(be, job, n_slices, is_aligned);
+    } else {
+        launch_few<4, 2, IS_FP8>(be, job, n_slices, is_aligned);
+    }
+}
+
+template <bool IS_FP8> static void prepare_rows(struct backend_cuda *be)
+{
+    prepare_few<1, 4, IS_FP8>(be);
+    prepare_few<2, 4, IS_FP8>(be);
+    prepare_few<4, 2, IS_FP8>(be);
+}
+
+void cuda_matmul_prepare(struct backend_cuda *be)
+{
+    prepare_rows<false>(be);
+    prepare_rows<true>(be);
+    matmul_prepare_many(be);
+}
+
+static struct matmul_job job_of(const struct backend_cuda *be, const struct matrix *slices,
+                                int n_slices, const uint16_t *in, size_t in_stride, int n)
+{
+    struct matmul_job job = {};
+    for (int s = 0; s < n_slices; s++) {
+        job.weights[s] = static_cast<const uint8_t *>(slices[s].data);
+    }
+    job.in = in;
+    job.in_stride = in_stride;
+    job.n_in = slices->n_in;
+    job.n_out = slices->n_out;
+    job.n_rows = cuda_rows(be, n);
+    job.n_tiles = matmul_tiles(slices->n_in);
+    job.n_groups = matmul_groups(slices->n_out);
+    job.n_segments = matmul_segments(slices->n_in);
+    return job;
+}
+
+static void run(struct backend_cuda *be, struct matmul_job *job, const struct matrix *slices,
+                int n_slices)
+{
+    bool is_fp8 = matmul_is_fp8(slices);
+    bool is_aligned = job->n_in % 8 == 0 && job->in_stride % 8 == 0 &&
+                      reinterpret_cast<uintptr_t>(job->in) % 16 == 0;
+    if (job->n_rows == 0) return;
+    if (job->n_rows > FEW_ROWS) {
+        matmul_launch_many(be, job, n_slices, is_fp8, is_aligned);
+    } else if (is_fp8) {
+        launch_rows<true>(be, job, n_slices, is_aligned);
+    } else {
+        launch_rows<false>(be, job, n_slices, is_aligned);
+    }
+}
+
+void cuda_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,
+                 float *out, size_t out_stride, int n)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    struct matmul_job job = job_of(cuda, m, 1, in, in_stride, n);
+    job.out = out;
+    job.out_stride = out_stride;
+    run(cuda, &job, m, 1);
+}
+
+void cuda_matmul_slices(struct backend *be, const struct matrix *slices, int n_slices,
+                        const uint16_t *in, size_t in_stride, int n, struct slice_sums *sums)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    struct matmul_job job = job_of(cuda, slices, n_slices, in, in_stride, n);
+    sums->stride = static_cast<size_t>(job.n_rows) * static_cast<size_t>(job.n_out);
+    sums->n_parts = n_slices;
+    job.out = sums->data;
+    job.out_stride = static_cast<size_t>(job.n_out);
+    job.slice_stride = sums->stride;
+    run(cuda, &job, slices, n_slices);
+}
+
+/* gate_up is not needed: the kernel keeps both sums in registers until they are multiplied. */
+void cuda_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
+                        const uint16_t *in, int n, float *gate_up, uint16_t *h)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    struct matmul_job job = job_of(cuda, m, 1, in, static_cast<size_t>(m->n_in), n);
+    (void)gate_up;
+    job.h = h;
+    job.bias = bias;
+    job.n_out = m->n_out / 2;
+    run(cuda, &job, m, 1);
+}

@@ -1,0 +1,317 @@
+/* Packed weights of the CUDA backend: what backend_cuda_matrix.cu writes and backend_cuda_matmul.cu
+ * reads.
+ *
+ * Weights are the A operand of mma.m16n8k16, tokens the B operand. A matrix is cut into groups of 16
+ * outputs and tiles of 32 k; the tiles of a group follow each other, so that a warp reads one
+ * sequential stream. With g = lane / 4 and c = lane % 4 a lane takes, of a tile,
+ *   bf16  1024 bytes [2 halves][32 lanes][16 bytes]: w[g][8c .. 8c + 7], then w[g + 8][8c .. 8c + 7]
+ *   fp8    512 bytes [32 lanes][2 halves][8 bytes]:  the same as e4m3; behind all tiles one fp32 scale
+ *          for each output
+ * and of 8 tokens, 512 bytes, in[token g][8c .. 8c + 7]. All three are one or two accesses of 16 bytes,
+ * contiguous over the warp. The two mma of a tile take their k in the same order from both operands:
+ * the first 8c, 8c + 1 | 8c + 2, 8c + 3, the second the other four. k is padded with zeros to 32,
+ * outputs to 16.
+ *
+ * Gate and up stand side by side: of a group, outputs 0..7 are gate features f .. f + 7 and outputs
+ * 8..15 the up features of the same numbers. One lane then holds both of a feature and token.
+ *
+ * One order: the tiles of a matrix are cut into segments by its n_in alone; a segment is one chain of
+ * mma from zero over ascending tiles; segments are added in ascending order, ((s0 + s1) + s2) .... */
+#pragma once
+
+#include "base/limits.h"
+#include "model/backend/cuda/device.cuh"
+#include "model/backend/cuda/internal.cuh"
+
+enum {
+    TILE_OUTPUTS = 16,
+    TILE_K = 32,
+    TILE_TOKENS = 8,
+    TILE_BF16_BYTES = 1024,
+    TILE_FP8_BYTES = 512,
+    TILE_TOKEN_BYTES = 512,
+    SEGMENT_TILES_MIN = 8, /* 256 k: enough to keep a warp streaming */
+    SEGMENTS_MAX = 8
+};
+
+static inline int matmul_tiles(int n_in)
+{
+    return (n_in + TILE_K - 1) / TILE_K;
+}
+
+/* Of a matrix of gate and up too: ceil(2 F / 16) = ceil(F / 8). */
+static inline int matmul_groups(int n_out)
+{
+    return (n_out + TILE_OUTPUTS - 1) / TILE_OUTPUTS;
+}
+
+/* The largest of 1, 2, 4, 8 that leaves a segment at least 8 tiles. */
+static inline int matmul_segments(int n_in)
+{
+    int n = SEGMENTS_MAX;
+    while (n > 1 && matmul_tiles(n_in) < n * SEGMENT_TILES_MIN)
+        n /= 2;
+    return n;
+}
+
+/* Segment s begins at this tile; segment n_segments is the end. */
+static __host__ __device__ inline int segment_begin(int n_tiles, int n_segments, int s)
+{
+    return n_tiles * s / n_segments;
+}
+
+/* Bytes of the tiles alone: the scales of fp8 stand behind them. */
+static inline size_t matmul_tiles_bytes(int n_in, int n_out, bool is_fp8)
+{
+    return (size_t)matmul_groups(n_out) * (size_t)matmul_tiles(n_in) *
+           (is_fp8 ? TILE_FP8_BYTES : TILE_BF16_BYTES);
+}
+
+static inline size_t matmul_bytes(int n_in, int n_out, bool is_fp8)
+{
+    size_t scales = (size_t)matmul_groups(n_out) * TILE_OUTPUTS * sizeof(float);
+    return matmul_tiles_bytes(n_in, n_out, is_fp8) + (is_fp8 ? scales : 0);
+}
+
+/* The two forms of a shape never have the same size. */
+static inline bool matmul_is_fp8(const struct matrix *m)
+{
+    return m->bytes != matmul_bytes(m->n_in, m->n_out, false);
+}
+
+/* ---- loading ---- */
+
+enum { UNIT = 8 /* elements of a 16-byte access */ };
+
+/* Where the packed outputs come from: slot s is output s % 16 of group s / 16. */
+struct slot_map {
+    int n_parts;
+    bool is_gate_up;
+    int n_rows[MATRIX_PARTS_MAX];
+};
+
+/* The part and its row; -1 for a slot of padding. */
+static __host__ __device__ inline int slot_find(const struct slot_map *map, int slot, int *row)
+{
+    if (map->is_gate_up) {
+        *row = slot / TILE_OUTPUTS * (TILE_OUTPUTS / 2) + slot % (TILE_OUTPUTS / 2);
+        return *row < map->n_rows[0] ? slot % TILE_OUTPUTS / (TILE_OUTPUTS / 2) : -1;
+    }
+    for (int i = 0; i < map->n_parts; i++) {
+        *row = slot;
+        if (slot < map->n_rows[i]) return i;
+        slot -= map->n_rows[i];
+    }
+    return -1;
+}
+
+/* backend_cuda_synthetic.cu: staging[slot - first_slot][k padded to 32] of n_slots slots, for a source
+ * of synthetic tensors. */
+void cuda_fill_synthetic(struct backend_cuda *be, const struct matrix_source *source,
+                         const struct slot_map *map, int first_slot, int n_slots,
+                         uint16_t *staging);
+
+/* ---- fragments ---- */
+
+/* e4m3, four at a time. A word holds elements 0..3 as bytes [2, 0, 3, 1], so that one mask takes a
+ * pair out. Sign and the 7 bits of exponent and mantissa moved to their places in bf16 are the value
+ * times 2^-120 (the biases differ by 120; denormals come out as denormals), so one multiplication by
+ * 2^120 is exact for all. NaN is not stored (backend_cuda_matrix.cu). */
+static __device__ __forceinline__ uint32_t bf16_pair_times_2_120(uint32_t pair)
+{
+#ifndef CUDA_EMULATED
+    uint32_t out; /* a product alone needs sm_90; denormals are kept (PTX ISA, fma.rn.bf16x2) */
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(pair), "r"(0x7b807b80), "r"(0x80008000));
+    return out;
+#else
+    return bf16_pair(bf16_to_float((uint16_t)pair) * 0x1p120f,
+                     bf16_to_float((uint16_t)(pair >> 16)) * 0x1p120f);
+#endif
+}
+
+static __device__ __forceinline__ void e4m3_to_bf16(uint32_t word, uint32_t *low, uint32_t *high)
+{
+    uint32_t even = word << 8;
+    *low = bf16_pair_times_2_120((word & 0x80008000u) | (word >> 4 & 0x07f007f0u));
+    *high = bf16_pair_times_2_120((even & 0x80008000u) | (even >> 4 & 0x07f007f0u));
+}
+
+/* What a lane needs of a tile in shared memory for its two mma. */
+template <bool IS_FP8>
+static __device__ __forceinline__ void weights_load(const uint8_t *tile, int lane, uint32_t a[2][4])
+{
+    const uint4 *at = reinterpret_cast<const uint4 *>(tile) + lane;
+    uint4 low = at[0];
+    if constexpr (IS_FP8) {
+        e4m3_to_bf16(low.x, &a[0][0], &a[0][2]);
+        e4m3_to_bf16(low.y, &a[1][0], &a[1][2]);
+        e4m3_to_bf16(low.z, &a[0][1], &a[0][3]);
+        e4m3_to_bf16(low.w, &a[1][1], &a[1][3]);
+    } else {
+        uint4 high = at[WARP];
+        a[0][0] = low.x, a[0][1] = high.x, a[0][2] = low.y, a[0][3] = high.y;
+        a[1][0] = low.z, a[1][1] = high.z, a[1][2] = low.w, a[1][3] = high.w;
+    }
+}
+
+/* d += one tile: 16 outputs, 8 tokens, 32 k. */
+static __device__ __forceinline__ void tile_multiply(float d[4], const uint32_t a[2][4],
+                                                     uint4 tokens)
+{
+    const uint32_t first[2] = {tokens.x, tokens.y}, second[2] = {tokens.z, tokens.w};
+    mma_bf16_16x8x16(d, a[0], first);
+    mma_bf16_16x8x16(d, a[1], second);
+}
+
+/* acc += one tile of 32 k: a warp's groups side by side in shared memory times its tokens. */
+template <int N_GROUPS, int N_TILES, bool IS_FP8>
+static __device__ __forceinline__ void stage_multiply(float acc[N_GROUPS][N_TILES][4],
+                                                      const uint8_t *weights, const uint8_t *tokens,
+                                                      int lane)
+{
+    uint32_t a[N_GROUPS][2][4];
+#pragma unroll
+    for (int g = 0; g < N_GROUPS; g++) {
+        weights_load<IS_FP8>(weights + g * (IS_FP8 ? TILE_FP8_BYTES : TILE_BF16_BYTES), lane, a[g]);
+    }
+#pragma unroll
+    for (int t = 0; t < N_TILES; t++) {
+        uint4 b = reinterpret_cast<const uint4 *>(tokens + t * TILE_TOKEN_BYTES)[lane];
+#pragma unroll
+        for (int g = 0; g < N_GROUPS; g++) {
+            tile_multiply(acc[g][t], a[g], b);
+        }
+    }
+}
+
+/* ---- what the kernels are given ---- */
+
+enum {
+    MATMUL_WARPS = 8,
+    MATMUL_THREADS = MATMUL_WARPS * WARP,
+    MATMUL_SLICES_MAX = SLICES_MAX,
+    RING_BYTES = 96 << 10 /* of shared memory at most: every device from sm_80 on has it */
+};
+
+/* Slices of one matrix, or one alone. */
+struct matmul_job {
+    const uint8_t *weights[MATMUL_SLICES_MAX];
+    const uint16_t *in; /* slice s begins n_in elements further */
+    size_t in_stride;
+    float *out; /* [n_rows][out_stride] of slice 0 */
+    size_t out_stride, slice_stride;
+    uint16_t *h;       /* not NULL: h[n_rows][n_out] = swiglu instead of out */
+    const float *bias; /* [2 n_out] or NULL */
+    int n_in, n_rows;
+    int n_out; /* columns of out or of h */
+    int n_tiles, n_groups, n_segments;
+    float4
+        *partials; /* not NULL: a block of matmul_many has one segment and leaves its sums here */
+};
+
+/* backend_cuda_matmul_many.cu: more than a few rows. is_aligned: see tokens_copy. */
+void matmul_launch_many(struct backend_cuda *be, struct matmul_job *job, int n_slices, bool is_fp8,
+                        bool is_aligned);
+void matmul_prepare_many(struct backend_cuda *be);
+
+template <typename KERNEL>
+static inline void matmul_launch(struct backend_cuda *be, const struct matmul_job *job,
+                                 KERNEL kernel, dim3 grid, size_t shared)
+{
+    cuda_launch(be, "a matmul", kernel, grid, dim3(MATMUL_THREADS), shared, *job);
+}
+
+/* ---- from and to global memory ---- */
+
+/* As copy_async_16, but kept in the first-level cache: neighbouring blocks read the same tokens. */
+static __device__ __forceinline__ void copy_tokens_async(void *shared, const void *global,
+                                                         bool valid)
+{
+#ifndef CUDA_EMULATED
+    uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(to), "l"(global), "r"(valid ? 16 : 0)
+                 : "memory");
+#else
+    copy_async_16(shared, global, valid);
+#endif
+}
+
+/* 8 k of one token, at = in[row][k ..], to shared memory; zeros past n_in and for rows that are not there (0 * Inf would be
+ * NaN). IS_ALIGNED: every 8 k of a row lie in one aligned access of 16 bytes; otherwise it goes by
+ * pairs, and at once. */
+template <bool IS_ALIGNED>
+static __device__ __forceinline__ void tokens_copy(const struct matmul_job &job, uint8_t *to,
+                                                   const uint16_t *at, int row, int k)
+{
+    bool is_there = row < job.n_rows;
+    if constexpr (IS_ALIGNED) {
+        bool valid = is_there && k < job.n_in;
+        copy_tokens_async(to, valid ? at : job.in, valid);
+    } else {
+        uint32_t pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            bool valid = is_there && k + 2 * i < job.n_in;
+            pairs[i] = valid ? *reinterpret_cast<const uint32_t *>(at + 2 * i) : 0;
+        }
+        *reinterpret_cast<uint4 *>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
+}
+
+static __device__ __forceinline__ uint16_t swiglu(const struct matmul_job &job, int feature,
+                                                  float gate, float up)
+{
+    if (job.bias) {
+        gate += job.bias[feature];
+        up += job.bias[job.n_out + feature];
+    }
+    return float_to_bf16(gate / (1.0f + device_exp(-gate)) * up);
+}
+
+/* Adds the segments of a fragment, in ascending order; they are `step` apart. */
+static __device__ __forceinline__ void fragment_add(const float4 *parts, size_t step,
+                                                    int n_segments, float d[4])
+{
+    float4 total = *parts;
+    for (int s = 1; s < n_segments; s++) {
+        float4 part = parts[static_cast<size_t>(s) * step];
+        total.x += part.x, total.y += part.y, total.z += part.z, total.w += part.w;
+    }
+    d[0] = total.x, d[1] = total.y, d[2] = total.z, d[3] = total.w;
+}
+
+/* Finished sums of one mma fragment: two tokens of output g and of output g + 8. */
+template <bool IS_FP8>
+static __device__ void fragment_store(const struct matmul_job &job, int slice, int group, int token,
+                                      int lane, float d[4])
+{
+    int row = lane / 4, slot = group * TILE_OUTPUTS + row;
+    if (group >= job.n_groups) return;
+    if constexpr (IS_FP8) {
+        size_t tiles = static_cast<size_t>(job.n_groups) * static_cast<size_t>(job.n_tiles);
+        const float *scales =
+            reinterpret_cast<const float *>(job.weights[slice] + tiles * TILE_FP8_BYTES);
+        float low = scales[slot], high = scales[slot + TILE_OUTPUTS / 2];
+        d[0] *= low, d[1] *= low, d[2] *= high, d[3] *= high;
+    }
+    float *out = job.out + static_cast<size_t>(slice) * job.slice_stride;
+    token += lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 2; i++, token++) {
+        size_t at = static_cast<size_t>(token);
+        if (token >= job.n_rows) return;
+        if (job.h) {
+            int feature = group * (TILE_OUTPUTS / 2) + row;
+            if (feature >= job.n_out) return;
+            job.h[at * static_cast<size_t>(job.n_out) + static_cast<size_t>(feature)] =
+                swiglu(job, feature, d[i], d[i + 2]);
+            continue;
+        }
+        if (slot < job.n_out) out[at * job.out_stride + static_cast<size_t>(slot)] = d[i];
+        slot += TILE_OUTPUTS / 2;
+        if (slot < job.n_out) out[at * job.out_stride + static_cast<size_t>(slot)] = d[i + 2];
+        slot -= TILE_OUTPUTS / 2;
+    }
+}

@@ -1,0 +1,263 @@
+/* Operations of the CUDA backend on rows: embedding, norms, the sums that the tree has still to add.
+ *
+ * One block of ROW_THREADS per row, whatever the row's width: thread t holds the float4s t, t +
+ * ROW_THREADS, ... of its row in registers from the first read to the last write. The sum of squares
+ * is one chain per thread, then a tree over the warp, then one over the warps: its order depends on
+ * the width alone. What no kernel has written (weights) is read before the wait for the kernel
+ * before, so that it comes while that one still runs. */
+#include "model/backend/cuda/internal.cuh"
+
+#include "model/backend/cuda/device.cuh"
+
+enum {
+    ROW_THREADS = 512,
+    ROW_WARPS = ROW_THREADS / WARP,
+    EARLY_CHUNKS = 4 /* up to here weights are read ahead; beyond registers would not do */
+};
+
+static const unsigned FULL_WARP = 0xffffffffu;
+
+static __device__ __forceinline__ float4 add4(float4 a, float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/* The sum of all threads' `x` of a block of ROW_THREADS, the same bits in every thread. Partners add
+ * the same two numbers, and addition commutes. Once per kernel: `shared` is [ROW_WARPS]. */
+static __device__ __forceinline__ float block_sum(float x, float *shared)
+{
+    int lane = static_cast<int>(threadIdx.x) % WARP;
+    for (int distance = 1; distance < WARP; distance *= 2) {
+        x += __shfl_xor_sync(FULL_WARP, x, distance);
+    }
+    if (lane == 0) shared[threadIdx.x / WARP] = x;
+    __syncthreads();
+    x = shared[lane % ROW_WARPS];
+    for (int distance = 1; distance < ROW_WARPS; distance *= 2) {
+        x += __shfl_xor_sync(FULL_WARP, x, distance);
+    }
+    return x;
+}
+
+struct norm_args {
+    float *x;           /* [rows][dim]; written only where there are sums */
+    const float *sums;  /* [n_parts][rows][dim] */
+    size_t sums_stride; /* floats between the parts */
+    int n_parts;        /* 0: x stays as it is */
+    const float *bias, *weight;
+    const int32_t *wanted, *n_wanted; /* block i norms row wanted[i]; NULL: row i */
+    float eps;
+    int dim;
+    uint16_t *h; /* NULL: no norm */
+};
+
+/* The tree's sum of one float4 of PARTS parts; all reads are underway at once. */
+template <int PARTS>
+static __device__ __forceinline__ float4 tree4(const struct norm_args *args, size_t at)
+{
+    float4 part[PARTS];
+#pragma unroll
+    for (int i = 0; i < PARTS; i++) {
+        part[i] = *reinterpret_cast<const float4 *>(
+            args->sums + static_cast<size_t>(i) * args->sums_stride + at);
+    }
+#pragma unroll
+    for (int distance = 1; distance < PARTS; distance *= 2) {
+#pragma unroll
+        for (int i = 0; i < PARTS; i += 2 * distance) {
+            part[i] = add4(part[i], part[i + distance]);
+        }
+    }
+    return part[0];
+}
+
+/* x += sums (+ bias) for this thread's float4s of the row that begins at `row_at`. Stores come behind all
+ * loads, which they might otherwise hold up: for all the compiler knows x lies among the sums. */
+template <int CHUNKS, int PARTS>
+static __device__ __forceinline__ void add_sums(const struct norm_args *args, size_t row_at,
+                                                float4 x[CHUNKS])
+{
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        if (column >= args->dim) continue;
+        float4 sum = tree4<PARTS>(args, row_at + static_cast<size_t>(column));
+        if (args->bias) sum = add4(sum, *reinterpret_cast<const float4 *>(args->bias + column));
+        x[i] = add4(x[i], sum);
+    }
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        if (column >= args->dim) continue;
+        *reinterpret_cast<float4 *>(args->x + row_at + static_cast<size_t>(column)) = x[i];
+    }
+}
+
+template <int CHUNKS>
+static __device__ __forceinline__ void load_row(const float *row, int dim, float4 x[CHUNKS])
+{
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        x[i] = column < dim ? *reinterpret_cast<const float4 *>(row + column)
+                            : make_float4(0, 0, 0, 0);
+    }
+}
+
+template <int CHUNKS> static __device__ __forceinline__ float sum_of_squares(const float4 x[CHUNKS])
+{
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        sum += x[i].x * x[i].x;
+        sum += x[i].y * x[i].y;
+        sum += x[i].z * x[i].z;
+        sum += x[i].w * x[i].w;
+    }
+    return sum;
+}
+
+template <int CHUNKS>
+static __device__ __forceinline__ void store_normed(const float4 x[CHUNKS],
+                                                    const float4 weight[CHUNKS], float factor,
+                                                    int dim, uint16_t *h)
+{
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+        int column = 4 * (static_cast<int>(threadIdx.x) + i * ROW_THREADS);
+        if (column >= dim) continue;
+        uint2 packed;
+        packed.x = bf16_pair(x[i].x * factor * weight[i].x, x[i].y * factor * weight[i].y);
+        packed.y = bf16_pair(x[i].z * factor * weight[i].z, x[i].w * factor * weight[i].w);
+        *reinterpret_cast<uint2 *>(h + column) = packed;
+    }
+}
+
+/* CHUNKS: float4s of a thread; dim <= 4 ROW_THREADS CHUNKS. */
+template <int CHUNKS>
+static __global__ void __launch_bounds__(ROW_THREADS) norm_kernel(norm_args args)
+{
+    CUDA_DYNAMIC_SHARED(float, shared);
+    float4 x[CHUNKS], weight[CHUNKS];
+    int block = static_cast<int>(blockIdx.x), row = block;
+    size_t dim = static_cast<size_t>(args.dim);
+    grid_dependency_launch();
+    if (CHUNKS <= EARLY_CHUNKS && args.h) load_row<CHUNKS>(args.weight, args.dim, weight);
+    if (args.wanted) row = block < *args.n_wanted ? args.wanted[block] : 0;
+    size_t row_at = static_cast<size_t>(row) * dim;
+    grid_dependency_wait();
+    load_row<CHUNKS>(args.x + row_at, args.dim, x);
+    if (args.n_parts == 1) add_sums<CHUNKS, 1>(&args, row_at, x);
+    if (args.n_parts == 2) add_sums<CHUNKS, 2>(&args, row_at, x);
+    if (args.n_parts == 4) add_sums<CHUNKS, 4>(&args, row_at, x);
+    if (args.n_parts == 8) add_sums<CHUNKS, 8>(&args, row_at, x);
+    if (!args.h) return;
+    if (CHUNKS > EARLY_CHUNKS) load_row<CHUNKS>(args.weight, args.dim, weight);
+    float mean = block_sum(sum_of_squares<CHUNKS>(x), shared) / static_cast<float>(args.dim);
+    store_normed<CHUNKS>(x, weight, 1.0f / sqrtf(mean + args.eps), args.dim,
+                         args.h + static_cast<size_t>(block) * dim);
+}
+
+static const struct {
+    int chunks;
+    void (*kernel)(norm_args);
+} norm_kernels[] = {
+    {1, norm_kernel<1>}, {2, norm_kernel<2>}, {4, norm_kernel<4>}, {8, norm_kernel<8>}};
+
+static void launch_norm(struct backend_cuda *be, const char *what, const struct norm_args *args,
+                        int n_blocks)
+{
+    if (n_blocks == 0) return;
+    for (const auto &candidate : norm_kernels) {
+        if (args->dim > 4 * ROW_THREADS * candidate.chunks) continue;
+        cuda_launch(be, what, candidate.kernel, dim3(static_cast<unsigned>(n_blocks)),
+                    dim3(ROW_THREADS), ROW_WARPS * sizeof(float), *args);
+        return;
+    }
+    cuda_note(be, cudaErrorInvalidValue, "a model width over 16384 in a norm");
+}
+
+void cuda_rmsnorm(struct backend *be, const float *x, const float *weight, float eps, int n,
+                  int dim, uint16_t *h)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    struct norm_args args = {};
+    args.x = const_cast<float *>(x); /* without sums it is only read */
+    args.weight = weight;
+    args.eps = eps;
+    args.dim = dim;
+    args.h = h;
+    launch_norm(cuda, "rmsnorm", &args, cuda_rows(cuda, n));
+}
+
+void cuda_rmsnorm_rows(struct backend *be, const struct backend_step *step, const float *x,
+                       const float *weight, float eps, int dim, uint16_t *h)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    struct norm_args args = {};
+    args.x = const_cast<float *>(x);
+    args.weight = weight;
+    args.wanted = cuda->plan.wanted;
+    args.n_wanted = cuda->plan.counts + PLAN_N_WANTED;
+    args.eps = eps;
+    args.dim = dim;
+    args.h = h;
+    launch_norm(cuda, "rmsnorm_rows", &args, cuda_rows(cuda, step->n_rows));
+}
+
+void cuda_residual_norm(struct backend *be, float *x, const struct slice_sums *sums,
+                        const float *bias, const float *weight, float eps, int n, int dim,
+                        uint16_t *h)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    struct norm_args args = {};
+    args.x = x;
+    args.sums = sums->data;
+    args.sums_stride = sums->stride;
+    args.n_parts = sums->n_parts;
+    args.bias = bias;
+    args.weight = weight;
+    args.eps = eps;
+    args.dim = dim;
+    args.h = h;
+    launch_norm(cuda, "residual_norm", &args, cuda_rows(cuda, n));
+}
+
+enum { COPY_THREADS = 256 };
+
+/* to[n] = from[n], float4s. */
+static __global__ void __launch_bounds__(COPY_THREADS)
+    copy_kernel(const float4 *from, float4 *to, unsigned n)
+{
+    unsigned i = blockIdx.x * COPY_THREADS + threadIdx.x;
+    float4 value = make_float4(0, 0, 0, 0);
+    grid_dependency_launch();
+    if (i < n) value = from[i];
+    grid_dependency_wait();
+    if (i < n) to[i] = value;
+}
+
+/* The plan has the rows of a file's table, padded ones as zeros; a copy lets a recording keep its
+ * addresses. Those of a synthetic one are made here. */
+void cuda_embed(struct backend *be, const struct backend_step *step, float *x)
+{
+    struct backend_cuda *cuda = backend_cuda_of(be);
+    unsigned n = static_cast<unsigned>(cuda_rows(cuda, step->n)) *
+                 static_cast<unsigned>(step->embedding->n_cols / 4);
+    if (n == 0) return;
+    if (!step->embedding->data) {
+        cuda_embed_synthetic(cuda, step->embedding, step->n, x);
+        return;
+    }
+    cuda_launch(cuda, "embed", copy_kernel, dim3((n + COPY_THREADS - 1) / COPY_THREADS),
+                dim3(COPY_THREADS), 0, reinterpret_cast<const float4 *>(cuda->plan.embedding),
+                reinterpret_cast<float4 *>(x), n);
+}
+
+void cuda_rows_prepare(struct backend_cuda *be)
+{
+    for (const auto &candidate : norm_kernels) {
+        cuda_prepare(be, candidate.kernel, ROW_WARPS * sizeof(float));
+    }
+    cuda_prepare(be, copy_kernel, 0);
+}

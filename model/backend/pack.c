@@ -1,0 +1,134 @@
+/* Packing a matrix. */
+#include "model/backend/pack.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { N_SAMPLES = 16, SAMPLE_ELEMENTS = 64, TEXT_BYTES = 192, COPY_BYTES = 1 << 20 };
+
+/* As hash_samples, of one place. Packed weights are read as they are stored. */
+static uint64_t hash_place(uint64_t hash, const struct weight *weight, int row, int col, int n)
+{
+    uint16_t sample[SAMPLE_ELEMENTS];
+    int8_t q[SAMPLE_ELEMENTS + QUANT_GROUP];
+    uint16_t scales[SAMPLE_ELEMENTS / QUANT_GROUP + 1];
+    if (!weight->scales) {
+        weight_read_bf16(weight, row, col, n, sample);
+        return XXH3_64bits_withSeed(sample, (size_t)n * sizeof *sample, hash);
+    }
+    enum weight_form form = weight->dtype == DTYPE_INT8 ? WEIGHTS_INT8 : WEIGHTS_INT4;
+    size_t n_scales = (size_t)((n + QUANT_GROUP - 1) / QUANT_GROUP);
+    weight_read_groups(weight, form, row, col / QUANT_GROUP * QUANT_GROUP, n, q, scales);
+    hash = XXH3_64bits_withSeed(q, (size_t)n, hash);
+    return XXH3_64bits_withSeed(scales, n_scales * sizeof *scales, hash);
+}
+
+/* Rows spread over the part, the first and the last among them, each from another column on. */
+static uint64_t hash_samples(uint64_t hash, const struct matrix_part *part, int n_in)
+{
+    int n = n_in < SAMPLE_ELEMENTS ? n_in : SAMPLE_ELEMENTS;
+    for (int i = 0; i < N_SAMPLES; i++) {
+        int row = matrix_part_row(part, (int)((int64_t)(part->n_rows - 1) * i / (N_SAMPLES - 1)));
+        int col = part->first_col + (int)((int64_t)(n_in - n) * i / (N_SAMPLES - 1));
+        if (row < 0) break; /* the vocabulary's tail */
+        hash = hash_place(hash, &part->weight, row, col, n);
+    }
+    return hash;
+}
+
+/* What is packed, as which of the model's matrices, and into which form. */
+static uint64_t identity_of(const struct pack_request *request, int ordinal)
+{
+    const struct matrix_source *source = request->source;
+    char text[TEXT_BYTES];
+    int len = snprintf(text, sizeof text, "%.60s %d %zu %d %d %d", request->form, ordinal,
+                       request->bytes, source->n_in, source->n_parts, source->is_gate_up);
+    uint64_t hash = XXH3_64bits(text, (size_t)len);
+    for (int i = 0; i < source->n_parts; i++) {
+        const struct matrix_part *part = &source->parts[i];
+        const struct weight *w = &part->weight;
+        len = snprintf(text, sizeof text, "%d %d %d %d %d %d %d %016" PRIx64 " %a %a",
+                       part->first_row, part->n_rows, part->first_col, (int)w->dtype, w->group,
+                       w->n_rows, w->n_cols, w->seed, (double)w->scale, (double)w->mean);
+        hash = XXH3_64bits_withSeed(text, (size_t)len, hash);
+        if (part->row_list) {
+            hash = XXH3_64bits_withSeed(part->row_list,
+                                        (size_t)part->n_listed * sizeof *part->row_list, hash);
+        }
+        hash = hash_samples(hash, part, source->n_in);
+    }
+    return hash;
+}
+
+struct pack_job {
+    const struct pack_request *request;
+    void *data;
+};
+
+static void pack_member(void *arg, int member, int n_members)
+{
+    const struct pack_job *job = arg;
+    int begin, end;
+    team_range(job->request->n_blocks, 1, member, n_members, &begin, &end);
+    if (begin < end) job->request->fill(job->request->arg, job->data, member, begin, end);
+}
+
+struct copy_job {
+    uint8_t *to;
+    const uint8_t *from;
+    size_t bytes;
+};
+
+static void copy_member(void *arg, int member, int n_members)
+{
+    const struct copy_job *job = arg;
+    int begin, end, n_chunks = (int)((job->bytes + COPY_BYTES - 1) / COPY_BYTES);
+    team_range(n_chunks, 1, member, n_members, &begin, &end);
+    size_t at = (size_t)begin * COPY_BYTES, to = (size_t)end * COPY_BYTES;
+    if (to > job->bytes) to = job->bytes;
+    if (at < to) memcpy(job->to + at, job->from + at, to - at);
+}
+
+/* *data: NULL when the cache has not got it. */
+static int find(struct backend *be, struct team *team, void **data, size_t bytes, uint64_t identity,
+                struct error *err)
+{
+    int rc = 0;
+    void *found = pack_cache_find(be->cache, team, identity, bytes);
+    *data = found;
+    if (!found || !pack_cache_wants_copies(be->cache)) return 0;
+    TRY(be->ops->buffer_open(be, data, bytes, err));
+    struct copy_job job = {*data, found, bytes};
+    team_run(team, copy_member, &job);
+    pack_cache_let_go(be->cache);
+out:
+    return rc;
+}
+
+int pack_open(struct backend *be, struct team *team, void **data,
+              const struct pack_request *request, struct error *err)
+{
+    int rc = 0;
+    uint64_t identity = be->cache ? identity_of(request, pack_cache_count(be->cache)) : 0;
+    *data = NULL;
+    if (be->cache) TRY(find(be, team, data, request->bytes, identity, err));
+    if (*data) return 0;
+    TRY(be->ops->buffer_open(be, data, request->bytes, err));
+    struct pack_job job = {request, *data};
+    team_run(team, pack_member, &job);
+    if (be->cache) TRY(pack_cache_add(be->cache, team, identity, *data, request->bytes, err));
+out:
+    if (rc) {
+        pack_close(be, *data, request->bytes);
+        *data = NULL;
+    }
+    return rc;
+}
+
+void pack_close(struct backend *be, void *data, size_t bytes)
+{
+    if (!data || (be->cache && pack_cache_holds(be->cache, data))) return;
+    be->ops->buffer_close(be, data, bytes);
+}

@@ -1,0 +1,345 @@
+/* config.json to struct model_config. Defaults are those of the configuration classes of
+ * transformers; a dimension that they would make up is demanded instead. */
+#include "model/checkpoint/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/limits.h"
+#include "model/checkpoint/config_internal.h"
+
+enum {
+    MOST_LAYERS = 4096,
+    MOST_WIDTH = 1 << 20, /* of anything but the vocabulary */
+    MOST_VOCAB = 1 << 24,
+    MOST_POSITIONS = 1 << 30,
+    MOST_HEAD_DIM = 256,
+    HEAD_DIM_UNIT = 16,
+    NOT_SET = 0
+};
+
+/* What an architecture brings along without a key, and which keys it listens to. */
+struct family {
+    const char *architecture, *model_type;
+    int kv_heads;       /* when the key is missing; NOT_SET = as many as heads */
+    int head_dim;       /* when the key is missing; NOT_SET = width / heads */
+    int sliding_window; /* when the key is missing; NOT_SET = none */
+    bool has_window_switch, has_attention_bias, has_mlp_bias, qkv_bias, qk_norm;
+};
+
+static const struct family families[] = {
+    {.architecture = "LlamaForCausalLM",
+     .model_type = "llama",
+     .has_attention_bias = true,
+     .has_mlp_bias = true},
+    {.architecture = "MistralForCausalLM",
+     .model_type = "mistral",
+     .kv_heads = 8,
+     .sliding_window = 4096},
+    {.architecture = "Qwen2ForCausalLM",
+     .model_type = "qwen2",
+     .kv_heads = 32,
+     .sliding_window = 4096,
+     .has_window_switch = true,
+     .qkv_bias = true},
+    {.architecture = "Qwen3ForCausalLM",
+     .model_type = "qwen3",
+     .kv_heads = 32,
+     .head_dim = 128,
+     .sliding_window = 4096,
+     .has_window_switch = true,
+     .has_attention_bias = true,
+     .qk_norm = true},
+};
+
+/* One file being read. */
+struct reading {
+    struct model_config *cfg;
+    json_t *root;
+    const struct family *family;
+    const char *origin;
+};
+
+static int refuse(const struct reading *in, const char *key, struct error *err)
+{
+    char shown[CONFIG_VALUE_BYTES];
+    return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %s is not supported", in->origin, key,
+                     config_show(json_object_get(in->root, key), shown));
+}
+
+static const struct family *find_family(const char *name, bool by_type)
+{
+    for (size_t i = 0; name && i < sizeof families / sizeof *families; i++) {
+        const char *own = by_type ? families[i].model_type : families[i].architecture;
+        if (strcmp(name, own) == 0) return &families[i];
+    }
+    return NULL;
+}
+
+/* transformers chooses the class by model_type, others by architectures: they must agree. */
+static int read_family(struct reading *in, struct error *err)
+{
+    const char *type = NULL;
+    int rc = 0;
+    TRY(json_read_string(in->root, "model_type", &type, in->origin, err));
+    const json_t *list = json_member(in->root, "architectures");
+    if (!list && !type) {
+        return error_set(err, ERR_FORMAT, "%s lacks \"architectures\"", in->origin);
+    }
+    const char *name = json_string_value(json_array_get(list, 0));
+    if (list && (json_array_size(list) != 1 || !name)) return refuse(in, "architectures", err);
+    in->family = list ? find_family(name, false) : find_family(type, true);
+    if (!in->family) return refuse(in, list ? "architectures" : "model_type", err);
+    if (type && strcmp(type, in->family->model_type) != 0) return refuse(in, "model_type", err);
+    snprintf(in->cfg->architecture, sizeof in->cfg->architecture, "%s", in->family->architecture);
+out:
+    return rc;
+}
+
+static int read_demanded(const struct reading *in, const char *key, int least, int most, int *out,
+                         struct error *err)
+{
+    if (!json_member(in->root, key)) {
+        return error_set(err, ERR_FORMAT, "%s lacks \"%s\"", in->origin, key);
+    }
+    return json_read_int(in->root, key, least, most, out, in->origin, err);
+}
+
+/* A missing key means the class's default; null means "derive it". */
+static int default_of(const struct reading *in, const char *key, int value, int derived)
+{
+    bool is_missing = json_object_get(in->root, key) == NULL;
+    return is_missing && value != NOT_SET ? value : derived;
+}
+
+static int read_heads(const struct reading *in, struct error *err)
+{
+    struct model_config *cfg = in->cfg;
+    int rc = 0;
+    TRY(read_demanded(in, "num_attention_heads", 1, MOST_WIDTH, &cfg->n_heads, err));
+    cfg->n_kv_heads = default_of(in, "num_key_value_heads", in->family->kv_heads, cfg->n_heads);
+    TRY(json_read_int(in->root, "num_key_value_heads", 1, MOST_WIDTH, &cfg->n_kv_heads, in->origin,
+                      err));
+    if (cfg->n_heads % cfg->n_kv_heads) {
+        return error_set(err, ERR_FORMAT,
+                         "%s: \"num_attention_heads\" = %d is no multiple of "
+                         "\"num_key_value_heads\" = %d",
+                         in->origin, cfg->n_heads, cfg->n_kv_heads);
+    }
+    cfg->head_dim = default_of(in, "head_dim", in->family->head_dim, NOT_SET);
+    TRY(json_read_int(in->root, "head_dim", 1, MOST_WIDTH, &cfg->head_dim, in->origin, err));
+    if (cfg->head_dim == NOT_SET && cfg->dim % cfg->n_heads) {
+        return error_set(err, ERR_FORMAT,
+                         "%s: \"hidden_size\" = %d is no multiple of \"num_attention_heads\" = %d",
+                         in->origin, cfg->dim, cfg->n_heads);
+    }
+    if (cfg->head_dim == NOT_SET) cfg->head_dim = cfg->dim / cfg->n_heads;
+out:
+    return rc;
+}
+
+/* Packing takes pairs of inputs, attention works on whole vectors. */
+static int check_geometry(const struct reading *in, struct error *err)
+{
+    const struct model_config *cfg = in->cfg;
+    if (cfg->head_dim % HEAD_DIM_UNIT || cfg->head_dim > MOST_HEAD_DIM) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: \"head_dim\" = %d is not supported (multiples of %d up to %d are)",
+                         in->origin, cfg->head_dim, HEAD_DIM_UNIT, MOST_HEAD_DIM);
+    }
+    if ((int64_t)cfg->n_heads * cfg->head_dim > MOST_WIDTH) {
+        return error_set(err, ERR_UNSUPPORTED, "%s: %d heads of %d are wider than %d", in->origin,
+                         cfg->n_heads, cfg->head_dim, MOST_WIDTH);
+    }
+    if (cfg->dim % 2) return refuse(in, "hidden_size", err);
+    if (cfg->ffn_dim % 2) return refuse(in, "intermediate_size", err);
+    return 0;
+}
+
+static int read_shape(const struct reading *in, struct error *err)
+{
+    struct model_config *cfg = in->cfg;
+    double eps = 1e-6;
+    int rc = 0;
+    TRY(read_demanded(in, "num_hidden_layers", 1, MOST_LAYERS, &cfg->n_layers, err));
+    TRY(read_demanded(in, "hidden_size", 1, MOST_WIDTH, &cfg->dim, err));
+    TRY(read_demanded(in, "intermediate_size", 1, MOST_WIDTH, &cfg->ffn_dim, err));
+    TRY(read_demanded(in, "vocab_size", 1, MOST_VOCAB, &cfg->vocab_size, err));
+    TRY(read_demanded(in, "max_position_embeddings", 1, MOST_POSITIONS, &cfg->max_positions, err));
+    TRY(read_heads(in, err));
+    TRY(check_geometry(in, err));
+    TRY(json_read_double(in->root, "rms_norm_eps", &eps, in->origin, err));
+    if (!(eps >= 1e-30 && eps <= 1)) {
+        return error_set(err, ERR_FORMAT, "%s: \"rms_norm_eps\" = %g is outside of 1e-30..1",
+                         in->origin, eps);
+    }
+    cfg->norm_eps = (float)eps;
+    TRY(json_read_bool(in->root, "tie_word_embeddings", &cfg->tied_embeddings, in->origin, err));
+out:
+    return rc;
+}
+
+/* A bias key that this architecture does not know must not ask for anything. */
+static int read_biases(const struct reading *in, struct error *err)
+{
+    struct model_config *cfg = in->cfg;
+    bool attention = false, mlp = false;
+    int rc = 0;
+    TRY(json_read_bool(in->root, "attention_bias", &attention, in->origin, err));
+    TRY(json_read_bool(in->root, "mlp_bias", &mlp, in->origin, err));
+    if (mlp && !in->family->has_mlp_bias) return refuse(in, "mlp_bias", err);
+    if (attention && !in->family->has_attention_bias) return refuse(in, "attention_bias", err);
+    cfg->qkv_bias = attention || in->family->qkv_bias;
+    cfg->o_bias = attention;
+    cfg->mlp_bias = mlp;
+    cfg->qk_norm = in->family->qk_norm;
+out:
+    return rc;
+}
+
+/* True if the key is there: then it alone says which layers slide. */
+static int read_layer_types(const struct reading *in, bool *given, struct error *err)
+{
+    const json_t *list = json_member(in->root, "layer_types");
+    *given = list != NULL;
+    if (!list) return 0;
+    if (!json_is_array(list) || json_array_size(list) != (size_t)in->cfg->n_layers) {
+        return error_set(err, ERR_FORMAT, "%s: \"layer_types\" is not a list of %d names",
+                         in->origin, in->cfg->n_layers);
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (name && strcmp(name, "full_attention") == 0) continue;
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: \"layer_types\" has \"%.32s\" for layer %zu; only full_attention "
+                         "is supported",
+                         in->origin, name ? name : "no name", i);
+    }
+    return 0;
+}
+
+/* Within the window every layer computes full attention, so the window becomes a limit of the
+ * context, also where only the layers from max_window_layers on would slide. */
+static int read_window(const struct reading *in, struct error *err)
+{
+    struct model_config *cfg = in->cfg;
+    bool is_on = !in->family->has_window_switch, given = false;
+    int first_layer = 28; /* of Qwen's class */
+    int window = default_of(in, "sliding_window", in->family->sliding_window, NOT_SET);
+    int rc = 0;
+    TRY(json_read_int(in->root, "sliding_window", 1, MOST_POSITIONS, &window, in->origin, err));
+    TRY(json_read_bool(in->root, "use_sliding_window", &is_on, in->origin, err));
+    TRY(json_read_int(in->root, "max_window_layers", 0, MOST_LAYERS, &first_layer, in->origin,
+                      err));
+    TRY(read_layer_types(in, &given, err));
+    if (in->family->has_window_switch && (given || first_layer >= cfg->n_layers)) is_on = false;
+    cfg->sliding_window = is_on ? window : NOT_SET;
+out:
+    return rc;
+}
+
+static int add_eos(struct model_config *cfg, const json_t *id, const char *origin,
+                   struct error *err)
+{
+    char shown[CONFIG_VALUE_BYTES];
+    json_int_t value = json_integer_value(id);
+    if (!json_is_integer(id) || value < 0 || value >= cfg->vocab_size) {
+        return error_set(err, ERR_FORMAT, "%s: \"eos_token_id\" has %s, which is no token", origin,
+                         config_show(id, shown));
+    }
+    int at = 0;
+    while (at < cfg->n_eos && cfg->eos_ids[at] < value)
+        at++;
+    if (at < cfg->n_eos && cfg->eos_ids[at] == value) return 0;
+    if (cfg->n_eos == CONFIG_EOS_MAX) {
+        return error_set(err, ERR_UNSUPPORTED, "%s: more than %d ids in \"eos_token_id\"", origin,
+                         CONFIG_EOS_MAX);
+    }
+    memmove(&cfg->eos_ids[at + 1], &cfg->eos_ids[at],
+            (size_t)(cfg->n_eos - at) * sizeof *cfg->eos_ids);
+    cfg->eos_ids[at] = (int32_t)value;
+    cfg->n_eos++;
+    return 0;
+}
+
+static int add_eos_of(struct model_config *cfg, const json_t *root, const char *origin,
+                      struct error *err)
+{
+    const json_t *ids = json_member(root, "eos_token_id");
+    if (!ids) return 0;
+    if (!json_is_array(ids)) return add_eos(cfg, ids, origin, err);
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        int rc = add_eos(cfg, json_array_get(ids, i), origin, err);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+static int read_generation(struct model_config *cfg, const char *text, size_t len,
+                           const char *origin, struct error *err)
+{
+    char own_origin[512];
+    json_t *root = NULL;
+    snprintf(own_origin, sizeof own_origin, "%.440s: generation_config.json", origin);
+    int rc = json_parse_text(&root, text, len, own_origin, err);
+    if (!rc && !json_is_object(root)) {
+        rc = error_set(err, ERR_FORMAT, "%s is not an object", own_origin);
+    }
+    if (!rc) rc = add_eos_of(cfg, root, own_origin, err);
+    json_decref(root);
+    return rc;
+}
+
+static int read_all(struct reading *in, struct error *err)
+{
+    struct model_config *cfg = in->cfg;
+    int rc = 0;
+    if (!json_is_object(in->root)) {
+        return error_set(err, ERR_FORMAT, "%s is not an object", in->origin);
+    }
+    TRY(read_family(in, err));
+    TRY(config_check_keys(in->root, in->origin, err));
+    TRY(read_shape(in, err));
+    TRY(read_biases(in, err));
+    TRY(read_window(in, err));
+    TRY(config_read_rope(cfg, in->root, in->origin, err));
+    TRY(config_read_quantization(cfg, in->root, in->origin, err));
+    cfg->bos_id = -1;
+    TRY(json_read_int(in->root, "bos_token_id", 0, cfg->vocab_size - 1, &cfg->bos_id, in->origin,
+                      err));
+    TRY(add_eos_of(cfg, in->root, in->origin, err));
+out:
+    return rc;
+}
+
+int config_parse(struct model_config *cfg, const char *config_json, size_t config_len,
+                 const char *generation_json, size_t generation_len, const char *origin,
+                 struct error *err)
+{
+    struct reading in = {.cfg = cfg, .origin = origin};
+    int rc = 0;
+    *cfg = (struct model_config){0};
+    TRY(json_parse_text(&in.root, config_json, config_len, origin, err));
+    TRY(read_all(&in, err));
+    if (generation_json) TRY(read_generation(cfg, generation_json, generation_len, origin, err));
+out:
+    json_decref(in.root);
+    if (rc) *cfg = (struct model_config){0};
+    return rc;
+}
+
+int config_slices(const struct model_config *cfg)
+{
+    for (int n = SLICES_MAX; n > 1; n /= 2) {
+        bool kv_fits = cfg->n_kv_heads % n == 0 || n % cfg->n_kv_heads == 0;
+        if (cfg->n_heads % n == 0 && cfg->ffn_dim / 2 % n == 0 && kv_fits) return n;
+    }
+    return 1;
+}
+
+int config_context_limit(const struct model_config *cfg)
+{
+    bool is_narrow = cfg->sliding_window > 0 && cfg->sliding_window < cfg->max_positions;
+    return is_narrow ? cfg->sliding_window : cfg->max_positions;
+}

@@ -1,0 +1,258 @@
+/* What every key of a config.json means for the result. A key that is read elsewhere or harmless is
+ * passed; a switch is passed while it is off; everything else is refused by name, because a model
+ * that is computed almost right is worse than one that is not computed at all. A null is what
+ * transformers writes for "not set" and is always passed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/checkpoint/config_internal.h"
+
+enum rule {
+    RULE_PASS,  /* read elsewhere, or without influence on the logits */
+    RULE_FALSE, /* false and nothing else */
+    RULE_TRUE,
+    RULE_ZERO,
+    RULE_ONE,
+    RULE_EMPTY,      /* an empty object or list */
+    RULE_ACTIVATION, /* the one activation we have */
+    RULE_NULL        /* may be there, but not set */
+};
+
+struct key_rule {
+    const char *key;
+    enum rule rule;
+};
+
+/* Read by config.c, config_rope.c and config_quant.c. */
+static const char *const read_keys[] = {
+    "architectures",
+    "model_type",
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "tie_word_embeddings",
+    "attention_bias",
+    "mlp_bias",
+    "sliding_window",
+    "use_sliding_window",
+    "max_window_layers",
+    "layer_types",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "original_max_position_embeddings",
+    "quantization_config",
+    "bos_token_id",
+    "eos_token_id",
+};
+
+/* Training, bookkeeping, other heads, and the sampling defaults that a request states itself. The
+ * dtype of a tensor stands in the safetensors file; the key here only repeats it. */
+static const char *const harmless_keys[] = {
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "_attn_implementation_internal",
+    "_commit_hash",
+    "_flash_attn_2_enabled",
+    "_from_model_config",
+    "_name_or_path",
+    "attention_dropout",
+    "attention_probs_dropout_prob",
+    "attn_implementation",
+    "auto_map",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "chunk_size_feed_forward",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "dtype",
+    "early_stopping",
+    "embd_pdrop",
+    "encoder_no_repeat_ngram_size",
+    "encoder_repetition_penalty",
+    "exponential_decay_length_penalty",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "gradient_checkpointing",
+    "hidden_dropout",
+    "hidden_dropout_prob",
+    "id2label",
+    "initializer_range",
+    "label2id",
+    "length_penalty",
+    "max_length",
+    "max_new_tokens",
+    "max_sequence_length",
+    "min_length",
+    "model_max_length",
+    "name_or_path",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_labels",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "output_past",
+    "output_scores",
+    "pad_token_id",
+    "prefix",
+    "problem_type",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "resid_pdrop",
+    "return_dict",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tf_legacy_loss",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torch_dtype",
+    "torchscript",
+    "transformers_version",
+    "typical_p",
+    "unsloth_fixed",
+    "unsloth_version",
+    "use_bfloat16",
+    "use_cache",
+};
+
+/* Switches that change the result when they are on. */
+static const struct key_rule switches[] = {
+    {"add_cross_attention", RULE_FALSE},
+    {"attention_multiplier", RULE_NULL},
+    {"attn_logit_softcapping", RULE_NULL},
+    {"clip_qkv", RULE_NULL},
+    {"compression_config", RULE_NULL},
+    {"cross_attention_hidden_size", RULE_NULL},
+    {"embedding_multiplier", RULE_ONE},
+    {"embedding_scale", RULE_ONE},
+    {"final_logit_softcapping", RULE_NULL},
+    {"hidden_act", RULE_ACTIVATION},
+    {"hidden_activation", RULE_ACTIVATION},
+    {"is_causal", RULE_TRUE},
+    {"is_decoder", RULE_PASS}, /* transformers has it false for every model of the family */
+    {"is_encoder_decoder", RULE_FALSE},
+    {"logit_scale", RULE_ONE},
+    {"logits_scaling", RULE_ONE},
+    {"moe_intermediate_size", RULE_NULL},
+    {"num_experts", RULE_ZERO},
+    {"num_experts_per_tok", RULE_ZERO},
+    {"num_local_experts", RULE_ZERO},
+    {"num_nextn_predict_layers", RULE_PASS}, /* extra layers for guessing, not for the logits */
+    {"partial_rotary_factor", RULE_ONE},
+    {"per_layer_config", RULE_NULL},
+    {"pretraining_tp", RULE_ONE},
+    {"pruned_heads", RULE_EMPTY},
+    {"qk_layernorm", RULE_FALSE},
+    {"query_pre_attn_scalar", RULE_NULL},
+    {"residual_multiplier", RULE_ONE},
+    {"rope_interleaved", RULE_FALSE},
+    {"tie_encoder_decoder", RULE_FALSE},
+    {"use_mrope", RULE_FALSE},
+    {"use_qk_norm", RULE_FALSE},
+};
+
+const char *config_show(const json_t *value, char text[CONFIG_VALUE_BYTES])
+{
+    char *dump = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    if (!dump) {
+        snprintf(text, CONFIG_VALUE_BYTES, "%s", "nothing");
+    } else if (strlen(dump) < CONFIG_VALUE_BYTES) {
+        snprintf(text, CONFIG_VALUE_BYTES, "%s", dump);
+    } else {
+        snprintf(text, CONFIG_VALUE_BYTES, "%.80s...", dump);
+    }
+    free(dump);
+    return text;
+}
+
+static bool list_has(const char *const *list, size_t n, const char *key)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(list[i], key) == 0) return true;
+    }
+    return false;
+}
+
+static bool is_known(const char *key)
+{
+    return list_has(read_keys, sizeof read_keys / sizeof *read_keys, key) ||
+           list_has(harmless_keys, sizeof harmless_keys / sizeof *harmless_keys, key);
+}
+
+static const struct key_rule *find_switch(const char *key)
+{
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
+        if (strcmp(switches[i].key, key) == 0) return &switches[i];
+    }
+    return NULL;
+}
+
+static bool is_activation(const json_t *value)
+{
+    const char *name = json_string_value(value);
+    return name && (strcmp(name, "silu") == 0 || strcmp(name, "swish") == 0); /* one function */
+}
+
+static bool number_is(const json_t *value, double wanted)
+{
+    return json_is_number(value) && json_number_value(value) == wanted;
+}
+
+static bool rule_holds(enum rule rule, const json_t *value)
+{
+    switch (rule) {
+    case RULE_PASS:
+        return true;
+    case RULE_FALSE:
+        return json_is_false(value);
+    case RULE_TRUE:
+        return json_is_true(value);
+    case RULE_ZERO:
+        return number_is(value, 0);
+    case RULE_ONE:
+        return number_is(value, 1);
+    case RULE_EMPTY:
+        return json_object_size(value) == 0 && json_array_size(value) == 0 &&
+               (json_is_object(value) || json_is_array(value));
+    case RULE_ACTIVATION:
+        return is_activation(value);
+    case RULE_NULL:
+        break;
+    }
+    return false;
+}
+
+int config_check_keys(json_t *root, const char *origin, struct error *err)
+{
+    char shown[CONFIG_VALUE_BYTES];
+    for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at)) {
+        const char *key = json_object_iter_key(at);
+        const json_t *value = json_object_iter_value(at);
+        if (json_is_null(value) || is_known(key)) continue;
+        const struct key_rule *found = find_switch(key);
+        if (found && rule_holds(found->rule, value)) continue;
+        if (found) {
+            return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %s is not supported", origin, key,
+                             config_show(value, shown));
+        }
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: unknown key \"%.64s\" = %s; it might change the result", origin, key,
+                         config_show(value, shown));
+    }
+    return 0;
+}

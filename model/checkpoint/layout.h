@@ -1,0 +1,34 @@
+/* The tensors that a config asks for, by Hugging Face's names and shapes. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/error.h"
+#include "model/checkpoint/config.h"
+
+enum { TENSOR_NAME_BYTES = 64 };
+
+enum tensor_role {
+    ROLE_EMBEDDING,
+    ROLE_HEAD,
+    ROLE_NORM,       /* before attention, before the MLP */
+    ROLE_FINAL_NORM, /* before the head */
+    ROLE_HEAD_NORM,  /* q_norm, k_norm */
+    ROLE_FROM_DIM,   /* q, k, v, gate, up: reads a normed vector of width D */
+    ROLE_FROM_HEADS, /* o: adds to the residual stream */
+    ROLE_FROM_FFN,   /* down: adds to the residual stream */
+    ROLE_BIAS,       /* of q, k, v, gate, up */
+    ROLE_RESIDUAL_BIAS
+};
+
+/* A tensor that a config asks for; names and shapes as Hugging Face has them. */
+struct tensor_spec {
+    char name[TENSOR_NAME_BYTES];
+    enum tensor_role role;
+    int layer; /* 0 for those outside of the layers */
+    int n_rows, n_cols;
+};
+
+/* Lists what the config asks for. The caller frees *layout. Errors: ERR_NO_MEMORY. */
+int checkpoint_layout(const struct model_config *cfg, struct tensor_spec **layout, size_t *n,
+                      struct error *err);

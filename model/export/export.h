@@ -1,0 +1,34 @@
+/* Writes a model, from a folder or synthetic, as a Hugging Face folder that other engines read: config.json,
+ * weights in bf16 as weight_read_bf16 gives them or the layers' matrices in 8 or 4 bits, and the tokenizer's files. Streams: a few MB of
+ * memory whatever the model's size; a source folder is mapped, so its pages show as resident, but are
+ * the page cache's to take back. Off the way of a request; used by `outrider export`. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "model/numerics/quant.h"
+
+/* Called every few MB; false ends the export with ERR_CANCELLED. */
+typedef bool export_progress_fn(void *arg, uint64_t done_bytes, uint64_t total_bytes);
+
+struct export_options {
+    uint64_t shard_bytes;         /* most bytes of tensors in a file; a larger tensor is alone */
+    export_progress_fn *progress; /* may be NULL */
+    void *arg;
+    enum weight_form form; /* of the layers' matrices */
+};
+
+struct export_result {
+    uint64_t n_bytes; /* of tensors */
+    int n_shards;
+    bool has_tokenizer; /* false: the source has none, or fewer than 256 ids for one of bytes */
+};
+
+/* model: as checkpoint_open takes it. folder: new, or empty. What is not bf16 in the source loses what bf16
+ * does not hold, norms and biases too. Nothing is left behind on failure.
+ * Errors: checkpoint_open's; export_list_init's; ERR_ARGUMENT the folder is not empty; ERR_IO it cannot be written, or the
+ * disk is too small (before anything is written); ERR_CANCELLED; ERR_NO_MEMORY. */
+int model_export(const char *model, const char *folder, const struct export_options *options,
+                 struct export_result *result, struct error *err);

@@ -1,0 +1,71 @@
+/* What is asked of a row of logits and what a vocabulary slice answers: the compact, exact forms of
+ * docs/design.md section 5. A row is cut into S slices whatever T is; a rank answers for its own
+ * slices, unmerged; target_row.h turns the slices of all ranks into the one type that acceptance
+ * sees. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+
+enum { ROW_TEMPERATURES_MAX = 2 };
+
+/* A set of wishes that may be combined. ids are lent. */
+struct row_wish {
+    int n_best;         /* the n best logits of each slice; ties go to the lowest id */
+    bool best_is_noisy; /* rank by row_noisy_score at temperatures[0] and coins of `at` */
+    int n_ids;          /* logits of these ids, any order, distinct */
+    const int32_t *ids;
+    int n_temperatures; /* normaliser: sum of exp((logit - max) / t) for each, all > 0 */
+    float temperatures[ROW_TEMPERATURES_MAX];
+    bool entropy; /* sum of e * ln e as well (for `typical`), at temperatures[0] */
+    bool outside; /* at temperatures[0]: the mass outside ids, and one token drawn outside */
+    bool full;    /* every logit of the slice */
+    struct rng_address at; /* coins of `outside` (RNG_OUTSIDE, index = slice) and of the noise;
+                              at.position is the position of the token being decided */
+};
+
+/* The answer of one slice. Arrays are lent by the arena they were made in. */
+struct slice_row {
+    int slice;        /* 0..S-1 */
+    int32_t first_id; /* columns first_id .. first_id + n_cols - 1; n_cols may be 0 */
+    int n_cols;
+    int n_best;               /* min(wished, n_cols) */
+    const int32_t *best_ids;  /* [n_best] best first */
+    const float *best_logits; /* [n_best] raw logits; the noise is not included */
+    int n_ids;
+    const float *id_logits; /* [n_ids] for those wished ids that lie in this slice, in wish order */
+    float max;              /* largest logit; -inf for an empty slice */
+    double sum_exp[ROW_TEMPERATURES_MAX]; /* sum of exp((logit - max) / t) */
+    double sum_exp_log; /* sum of e * ln e with e = exp((logit - max) / temperatures[0]) */
+    double outside_sum; /* sum of e over the columns not in ids */
+    int32_t outside_id; /* drawn there; -1 when there is no mass */
+    const float *full;  /* [n_cols] or NULL */
+};
+
+/* Columns of slice s of a vocabulary cut into S: ceil(V / S) rounded up to 64; the tail is short or
+ * empty. */
+void row_slice_range(int n_vocab, int n_slices, int slice, int32_t *first_id, int *n_cols);
+
+/* What `best_is_noisy` and the coordinator rank by: logit / temperature + Gumbel noise. Its argmax over
+ * a set of tokens is a draw from softmax(logit / temperature) over that set. */
+double row_noisy_score(float logit, float temperature, uint32_t noise_bits);
+
+/* What every backend asks of a wish before it answers. Errors: ERR_ARGUMENT it makes no sense: negative
+ * counts, a temperature that is no number above 0 or whose inverse is none, draws or entropy without
+ * a temperature. */
+int row_wish_check(const struct row_wish *wish, struct error *err);
+/* The refusal of a slice with n_bad logits that are NaN or +inf: ERR_FORMAT. */
+int row_refuse_logits(int n_bad, int32_t first_id, struct error *err);
+
+/* Answers wish for one slice's logits[n_cols] (a pure function; the CPU backend's and the
+ * reference of any other). e = num_exp((logit - max) * (1 / t)) in float; sums take 16 float lanes
+ * over a chunk of 1024 columns, the lanes by a binary tree, the chunks in double, ascending. Arrays
+ * come from arena, which gets back what was scratch. -inf is a masked column. Errors: ERR_NO_MEMORY
+ * arena full; ERR_FORMAT a logit is NaN or +inf; ERR_ARGUMENT a wish that makes no sense. On failure
+ * *out is an empty slice. */
+int row_slice_answer(const float *logits, int32_t first_id, int n_cols, int slice,
+                     const struct row_wish *wish, struct arena *arena, struct slice_row *out,
+                     struct error *err);

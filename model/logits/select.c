@@ -1,0 +1,215 @@
+/* Bounded selection for best(n) of a slice and for the draft's support: a scan of the logits that finds
+ * out which blocks can matter at all, then a heap over those. */
+#include "model/logits/select.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "model/numerics/variants.h"
+
+enum {
+    BLOCK = 64,
+    FEW = 64,
+    BLOCKS_AT_ONCE = 2048, /* 8 KiB of maxima */
+    BOUND_BITS_OPEN = 12   /* a bound is a little low: exactness does not depend on it */
+};
+
+typedef bool item_order(const struct select_item *a, const struct select_item *b);
+
+/* a ranks below b. */
+static bool worse(const struct select_item *a, const struct select_item *b)
+{
+    return a->score < b->score || (a->score == b->score && a->id > b->id);
+}
+
+static bool higher_id(const struct select_item *a, const struct select_item *b)
+{
+    return a->id > b->id;
+}
+
+/* Moves items[at] down until no child comes before it; the root is the first of `before`. */
+static inline void sift_down(struct select_item *items, int n, int at, item_order *before)
+{
+    struct select_item item = items[at];
+    for (int child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && before(&items[child + 1], &items[child])) child++;
+        if (!before(&items[child], &item)) break;
+        items[at] = items[child];
+    }
+    items[at] = item;
+}
+
+static void sift_up(struct select_item *items, int at)
+{
+    struct select_item item = items[at];
+    while (at > 0 && worse(&item, &items[(at - 1) / 2])) {
+        items[at] = items[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    items[at] = item;
+}
+
+/* Takes the root off again and again: what is first of `before` ends up last. */
+static inline void drain(struct select_item *items, int n, item_order *before)
+{
+    for (int left = n - 1; left > 0; left--) {
+        struct select_item root = items[0];
+        items[0] = items[left];
+        items[left] = root;
+        sift_down(items, left, 0, before);
+    }
+}
+
+void select_offer(struct select_heap *heap, double score, int32_t id)
+{
+    if (heap->n < heap->capacity) {
+        heap->items[heap->n] = (struct select_item){score, id};
+        sift_up(heap->items, heap->n++);
+    } else if (score > heap->items[0].score) {
+        heap->items[0] = (struct select_item){score, id};
+        sift_down(heap->items, heap->n, 0, worse);
+    }
+}
+
+/* The largest key of a block; NaN counts as nothing. Written without a branch, also for NaN, so that it
+ * is one maximum over all and vectorizes. */
+static inline int32_t block_top(const float *logits)
+{
+    const int32_t endless = select_order_key(INFINITY);
+    int32_t top = INT32_MIN;
+    for (int i = 0; i < BLOCK; i++) {
+        int32_t key = select_order_key(logits[i]), is_nan = -(int32_t)(key > endless);
+        key = (key & ~is_nan) | (INT32_MIN & is_nan);
+        top = key > top ? key : top;
+    }
+    return top;
+}
+
+/* tops[b] = that of logits[b * BLOCK ..). */
+VARIANTS static void block_tops(const float *logits, int n_blocks, int32_t *tops)
+{
+    for (int b = 0; b < n_blocks; b++) {
+        tops[b] = block_top(logits + (size_t)b * BLOCK);
+    }
+}
+
+/* A key that at least n of keys[count] reach, and nearly no other such key is higher: its bits are
+ * found from the highest on, each by one pass that vectorizes. INT32_MIN when count < n. */
+VARIANTS static int32_t bound_of_best(const int32_t *keys, int count, int n)
+{
+    uint32_t bound = 0; /* the key less INT32_MIN, so that bits may be added */
+    for (int bit = 31; bit >= BOUND_BITS_OPEN; bit--) {
+        uint32_t higher = bound | 1u << bit;
+        int32_t wanted = (int32_t)(higher ^ 0x80000000u);
+        int n_reach = 0;
+        for (int i = 0; i < count; i++) {
+            n_reach += keys[i] >= wanted;
+        }
+        bound = n_reach >= n ? higher : bound;
+    }
+    int32_t key = (int32_t)(bound ^ 0x80000000u);
+    return key == 0 ? -1 : key; /* -0 ties with 0 */
+}
+
+static void offer_run(struct select_heap *heap, const float *logits, int begin, int end,
+                      bool with_masked)
+{
+    for (int i = begin; i < end; i++) {
+        bool is_offered = with_masked || logits[i] > -INFINITY;
+        if (is_offered && select_wants(heap, (double)logits[i])) {
+            select_offer(heap, (double)logits[i], i);
+        }
+    }
+}
+
+/* At least `capacity` logits reach a bound of the blocks' maxima, so a block that does not holds none
+ * of the best: a random row of 128,256 is read once, and about as many blocks again as are kept. */
+void select_offer_logits(struct select_heap *heap, const float *logits, int n, bool with_masked)
+{
+    int32_t tops[BLOCKS_AT_ONCE];
+    int at = 0;
+    while (n - at >= BLOCK) {
+        int n_blocks = (n - at) / BLOCK < BLOCKS_AT_ONCE ? (n - at) / BLOCK : BLOCKS_AT_ONCE;
+        block_tops(logits + at, n_blocks, tops);
+        int32_t bound = bound_of_best(tops, n_blocks, heap->capacity);
+        for (int b = 0; b < n_blocks; b++, at += BLOCK) {
+            bool is_full = heap->n == heap->capacity;
+            if (tops[b] < bound) continue;
+            if (is_full && tops[b] <= select_order_key((float)heap->items[0].score)) continue;
+            offer_run(heap, logits, at, at + BLOCK, with_masked);
+        }
+    }
+    offer_run(heap, logits, at, n, with_masked);
+}
+
+void select_offer_best(struct select_heap *heap, const int32_t *ids, const float *logits, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!(logits[i] > -INFINITY) || !select_wants(heap, (double)logits[i])) break;
+        select_offer(heap, (double)logits[i], ids[i]);
+    }
+}
+
+/* places[i] = how many of n keys, all different, are below key i. Without a branch: for as few as a
+ * draft's support this is faster than any sort that branches. */
+VARIANTS static void find_places(const int64_t *keys, int n, int64_t *places)
+{
+    for (int i = 0; i < n; i++) {
+        int64_t place = 0, key = keys[i];
+        for (int j = 0; j < n; j++) {
+            place += (int64_t)(keys[j] < key);
+        }
+        places[i] = place;
+    }
+}
+
+static void sort_few(struct select_item *items, int n, const int64_t *keys)
+{
+    struct select_item sorted[FEW];
+    int64_t places[FEW];
+    memcpy(sorted, items, (size_t)n * sizeof *items);
+    find_places(keys, n, places);
+    for (int i = 0; i < n; i++) {
+        sorted[places[i]] = items[i];
+    }
+    memcpy(items, sorted, (size_t)n * sizeof *items);
+}
+
+/* Keys of falling score, then rising id; false: a score is no float, as with noise, and has no room in
+ * one. -0 equals 0. */
+static bool rank_keys(const struct select_item *items, int n, int64_t *keys)
+{
+    bool fits = true;
+    for (int i = 0; i < n; i++) {
+        float score = (float)items[i].score + 0.0f;
+        fits &= (double)score == items[i].score;
+        keys[i] = (int64_t)~select_order_key(score) * ((int64_t)1 << 32) + items[i].id;
+    }
+    return fits;
+}
+
+void select_sort_best(struct select_heap *heap)
+{
+    int64_t keys[FEW];
+    if (heap->n > 0 && heap->n <= FEW && rank_keys(heap->items, heap->n, keys)) {
+        sort_few(heap->items, heap->n, keys);
+    } else {
+        drain(heap->items, heap->n, worse);
+    }
+}
+
+void select_sort_ids(struct select_item *items, int n)
+{
+    int64_t keys[FEW] = {0};
+    if (n <= FEW) {
+        for (int i = 0; i < n; i++) {
+            keys[i] = (int64_t)items[i].id * FEW + i;
+        }
+        sort_few(items, n, keys);
+        return;
+    }
+    for (int at = n / 2 - 1; at >= 0; at--) {
+        sift_down(items, n, at, higher_id);
+    }
+    drain(items, n, higher_id);
+}

@@ -1,0 +1,28 @@
+/* Added tokens, which are found in a text before it is cut into words. */
+#pragma once
+
+#include "model/tokenizer/utf8.h"
+
+struct added_token {
+    char *text; /* owned; what is searched: the content, or what the normalizer makes of it */
+    size_t len;
+    int32_t id;
+    bool special, lstrip, rstrip, single_word;
+};
+
+/* Sorted by text, so that a walk along the bytes narrows a range. */
+struct added_set {
+    struct added_token *tokens;
+    int n;
+    int first[257]; /* tokens that begin with byte b are first[b] .. first[b + 1] */
+};
+
+/* Errors: ERR_FORMAT two tokens with one text. */
+int added_set_sort(struct added_set *set, const char *origin, struct error *err);
+void added_set_free(struct added_set *set);
+
+/* The next added token at or behind *at, leftmost, then longest; NULL at the end. [*begin, *end) is
+ * what it covers with its blanks; *at moves behind the bare match. special: match special tokens. */
+const struct added_token *added_set_next(const struct added_set *set, struct text text,
+                                         bool special, size_t covered, size_t *at, size_t *begin,
+                                         size_t *end);

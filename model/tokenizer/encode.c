@@ -1,0 +1,135 @@
+/* Text to ids: the walk of tokenizer_internal.h, from runs of valid UTF-8 down to words. */
+#include "model/tokenizer/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t max_text_bytes = (size_t)1 << 28;
+
+/* One call of tokenizer_encode. */
+struct encode_run {
+    const struct tokenizer *tok;
+    bool special; /* special tokens in the text count as such */
+    struct matcher matcher;
+    struct normalizer_scratch normalizer;
+    struct text_buf stages[SPLITTER_MAX_STAGES];
+    struct bpe_scratch bpe;
+    struct token_ids *ids;
+};
+
+void token_ids_free(struct token_ids *ids)
+{
+    free(ids->data);
+    *ids = (struct token_ids){0};
+}
+
+int token_ids_append(struct token_ids *ids, const int32_t *data, size_t n, struct error *err)
+{
+    if (n > ids->capacity - ids->n) {
+        size_t capacity = (ids->n + n) + (ids->n + n) / 2 + 16;
+        int32_t *grown = capacity > SIZE_MAX / sizeof *grown
+                             ? NULL
+                             : realloc(ids->data, capacity * sizeof *grown);
+        if (!grown) return error_set(err, ERR_NO_MEMORY, "no memory for %zu token ids", capacity);
+        ids->data = grown;
+        ids->capacity = capacity;
+    }
+    if (n) memcpy(ids->data + ids->n, data, n * sizeof *data);
+    ids->n += n;
+    return 0;
+}
+
+static int encode_word(void *arg, struct text word, struct error *err)
+{
+    struct encode_run *run = arg;
+    return bpe_encode_word(&run->tok->bpe, &run->tok->table, word, &run->bpe, run->ids, err);
+}
+
+static int encode_plain(struct encode_run *run, struct text text, unsigned piece, struct error *err)
+{
+    return splitter_run(run->tok->splitters, run->tok->n_splitters, &run->matcher, text, piece,
+                        run->stages, encode_word, run, err);
+}
+
+typedef int part_fn(struct encode_run *run, struct text text, unsigned piece, struct error *err);
+
+/* Cuts the tokens of set out of text; what lies between them goes to fn. */
+static int cut_added(struct encode_run *run, const struct added_set *set, struct text text,
+                     unsigned piece, part_fn *fn, struct error *err)
+{
+    size_t done = 0, at = 0, begin, end;
+    const struct added_token *token = NULL;
+    int rc = 0;
+    if (!set->n) return fn(run, text, piece, err);
+    while ((token = added_set_next(set, text, run->special, done, &at, &begin, &end))) {
+        struct text before = {text.data + done, begin > done ? begin - done : 0};
+        if (before.len) rc = fn(run, before, done ? 0 : piece, err);
+        if (!rc) rc = token_ids_append(run->ids, &token->id, 1, err);
+        if (rc) return rc;
+        done = end;
+    }
+    struct text rest = {text.data + done, text.len - done};
+    return rest.len ? fn(run, rest, done ? 0 : piece, err) : 0;
+}
+
+static int encode_normalized(struct encode_run *run, struct text text, unsigned piece,
+                             struct error *err)
+{
+    struct text normal;
+    int rc = normalizer_run(run->tok->normalizers, run->tok->n_normalizers, &run->matcher, text,
+                            piece & PIECE_CONTINUES, &run->normalizer, &normal, err);
+    if (rc) return rc;
+    return cut_added(run, &run->tok->normalized, normal, piece, encode_plain, err);
+}
+
+/* Runs of valid UTF-8 take the whole way; other bytes become their tokens one by one. */
+static int encode_text(struct encode_run *run, const char *text, size_t len, struct error *err)
+{
+    for (size_t at = 0; at < len;) {
+        struct text valid = {text + at, text_valid_length(text + at, len - at)};
+        unsigned piece = at ? PIECE_CONTINUES : PIECE_FIRST;
+        int rc = cut_added(run, &run->tok->raw, valid, piece, encode_normalized, err);
+        if (rc) return rc;
+        at += valid.len;
+        if (at == len) break;
+        int32_t id = bpe_byte(&run->tok->bpe, (uint8_t)text[at]);
+        if (id < 0) {
+            return error_set(err, ERR_FORMAT, "the tokenizer has no token for byte 0x%02x",
+                             (unsigned)(uint8_t)text[at]);
+        }
+        rc = token_ids_append(run->ids, &id, 1, err);
+        if (rc) return rc;
+        at++;
+    }
+    return 0;
+}
+
+static void encode_run_close(struct encode_run *run)
+{
+    matcher_close(&run->matcher);
+    normalizer_scratch_free(&run->normalizer);
+    for (int i = 0; i < SPLITTER_MAX_STAGES; i++)
+        text_buf_free(&run->stages[i]);
+    bpe_scratch_free(&run->bpe);
+}
+
+int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, unsigned flags,
+                     struct token_ids *ids, struct error *err)
+{
+    int rc = 0;
+    size_t n_before = ids->n;
+    bool add_special = flags & TOKENIZER_ADD_SPECIAL;
+    struct encode_run run = {.tok = tok, .special = flags & TOKENIZER_PARSE_SPECIAL, .ids = ids};
+    if (len > max_text_bytes) {
+        return error_set(err, ERR_ARGUMENT, "a text of %zu bytes is longer than %zu", len,
+                         max_text_bytes);
+    }
+    TRY(matcher_open(&run.matcher, err));
+    if (add_special) TRY(token_ids_append(ids, tok->prefix.data, tok->prefix.n, err));
+    TRY(encode_text(&run, text, len, err));
+    if (add_special) TRY(token_ids_append(ids, tok->suffix.data, tok->suffix.n, err));
+out:
+    encode_run_close(&run);
+    if (rc) ids->n = n_before;
+    return rc;
+}

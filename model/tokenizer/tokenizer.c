@@ -1,0 +1,160 @@
+/* The tokenizer as a whole: opening, closing and what it says about its tokens. */
+#include "model/tokenizer/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "model/tokenizer/internal.h"
+
+enum { MAX_PATH_BYTES = 4096 };
+static const size_t max_file_bytes = (size_t)256 << 20;
+
+/* A mapped file of the folder; one that is missing gives no data. */
+static int map_file(struct file_view *view, char path[MAX_PATH_BYTES], const char *folder,
+                    const char *name, struct error *err)
+{
+    *view = (struct file_view){0};
+    int len = snprintf(path, MAX_PATH_BYTES, "%s/%s", folder, name);
+    if (len < 0 || len >= MAX_PATH_BYTES) {
+        return error_set(err, ERR_ARGUMENT, "the folder's path is longer than %d bytes",
+                         (int)MAX_PATH_BYTES);
+    }
+    int rc = file_map(view, path, err);
+    if (!rc && view->size_bytes > max_file_bytes) {
+        return error_set(err, ERR_FORMAT, "%s has %zu bytes, more than %zu", path, view->size_bytes,
+                         max_file_bytes);
+    }
+    return rc;
+}
+
+int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err)
+{
+    int rc = 0;
+    char path[MAX_PATH_BYTES], config_path[MAX_PATH_BYTES];
+    struct file_view file = {0}, config = {0};
+    *tok = NULL;
+    TRY(map_file(&file, path, folder, "tokenizer.json", err));
+    rc = map_file(&config, config_path, folder, "tokenizer_config.json", err);
+    if (rc && rc != ERR_NOT_FOUND) goto out;
+    TRY(tokenizer_parse(tok, (const char *)file.data, file.size_bytes, (const char *)config.data,
+                        config.size_bytes, path, err));
+out:
+    file_unmap(&file);
+    file_unmap(&config);
+    return rc;
+}
+
+static int parse_config(json_t **root, const char *json, size_t len, const char *origin,
+                        struct error *err)
+{
+    *root = NULL;
+    if (!json) return 0;
+    int rc = json_parse_text(root, json, len, "tokenizer_config.json", err);
+    return rc ? error_wrap(err, "beside %s", origin) : 0;
+}
+
+int tokenizer_parse(struct tokenizer **tok, const char *json, size_t len, const char *config_json,
+                    size_t config_len, const char *origin, struct error *err)
+{
+    int rc = 0;
+    json_t *root = NULL, *config = NULL;
+    *tok = NULL;
+    TRY(json_parse_text(&root, json ? json : "", len, origin, err));
+    TRY(parse_config(&config, config_json, config_len, origin, err));
+    TRY(mem_array(tok, 1, sizeof **tok, err));
+    TRY(tokenizer_read(*tok, root, config, origin, err));
+out:
+    json_decref(root);
+    json_decref(config);
+    if (rc) {
+        tokenizer_close(*tok);
+        *tok = NULL;
+    }
+    return rc;
+}
+
+static int fill_bytes(struct tokenizer *tok, int n_vocab, struct error *err)
+{
+    int rc = 0;
+    TRY(token_table_init(&tok->table, n_vocab, err));
+    TRY(pair_map_init(&tok->bpe.pairs, 0, err));
+    for (int id = 0; id < n_vocab; id++)
+        tok->table.flags[id] = TOKEN_PRESENT;
+    for (int byte = 0; byte < 256; byte++) {
+        char value = (char)byte;
+        tok->bpe.byte_id[byte] = byte;
+        TRY(token_table_set_piece(&tok->table, byte, &value, 1, err));
+    }
+    tok->bpe.unk_id = -1;
+    tok->bpe.byte_level = true;
+    tok->decoder.byte_level = true;
+out:
+    return rc;
+}
+
+int tokenizer_open_bytes(struct tokenizer **tok, int n_vocab, struct error *err)
+{
+    *tok = NULL;
+    if (n_vocab < 256 || n_vocab > TOKENIZER_MAX_IDS) {
+        return error_set(err, ERR_ARGUMENT, "a tokenizer of bytes has 256..%d ids, not %d",
+                         (int)TOKENIZER_MAX_IDS, n_vocab);
+    }
+    int rc = mem_array(tok, 1, sizeof **tok, err);
+    if (!rc) rc = fill_bytes(*tok, n_vocab, err);
+    if (rc) {
+        tokenizer_close(*tok);
+        *tok = NULL;
+    }
+    return rc;
+}
+
+static void free_normalizer(struct normalizer *stage)
+{
+    pattern_free(&stage->pattern);
+    free(stage->content);
+}
+
+void tokenizer_close(struct tokenizer *tok)
+{
+    if (!tok) return;
+    for (int i = 0; i < tok->n_normalizers; i++)
+        free_normalizer(&tok->normalizers[i]);
+    for (int i = 0; i < tok->decoder.n_replaces; i++)
+        free_normalizer(&tok->decoder.replaces[i]);
+    for (int i = 0; i < tok->n_splitters; i++)
+        pattern_free(&tok->splitters[i].pattern);
+    added_set_free(&tok->raw);
+    added_set_free(&tok->normalized);
+    token_ids_free(&tok->prefix);
+    token_ids_free(&tok->suffix);
+    free(tok->bpe.pairs.slots);
+    token_table_free(&tok->table);
+    free(tok);
+}
+
+int tokenizer_vocab_size(const struct tokenizer *tok)
+{
+    return tok->table.n_ids;
+}
+
+bool tokenizer_is_special(const struct tokenizer *tok, int32_t id)
+{
+    return id >= 0 && id < tok->table.n_ids && (tok->table.flags[id] & TOKEN_SPECIAL);
+}
+
+uint64_t tokenizer_fingerprint(const struct tokenizer *tok)
+{
+    return token_table_fingerprint(&tok->table);
+}
+
+const char *tokenizer_piece(const struct tokenizer *tok, int32_t id, size_t *len)
+{
+    *len = 0;
+    if (id < 0 || id >= tok->table.n_ids) return "";
+    struct text piece = token_table_piece(&tok->table, id);
+    *len = piece.len;
+    return piece.data;
+}

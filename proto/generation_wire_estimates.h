@@ -1,0 +1,19 @@
+/* What messages of generation.proto share of the planner: strategies and estimates. For this folder. */
+#pragma once
+
+#include "proto/generation.pb-c.h"
+#include "proto/generation_wire.h"
+
+/* NULL: scratch is full. */
+Outrider__Generation__V1__Estimates *estimates_make(struct arena *scratch,
+                                                    const struct estimates *estimates);
+
+/* The checks return 0 or ERR_FORMAT with the field's name and value. */
+
+/* msg may be NULL: nothing was measured. */
+int estimates_decode(const Outrider__Generation__V1__Estimates *msg, struct estimates *estimates,
+                     struct error *err);
+/* 0 <= value <= most, not NaN. */
+int estimate_check(float value, float most, const char *field, struct error *err);
+/* value is a strategy. */
+int strategy_decode(enum strategy *strategy, int value, struct error *err);

@@ -1,0 +1,79 @@
+/* gRPC client over the C core. Owned by one thread, which waits inside these calls: replies need no
+ * hop between threads. Every call has a deadline (clock_now_us; INT64_MAX = none, for streams that
+ * live as long as the group; keepalive finds dead peers then). */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+struct rpc_client; /* owned by one thread */
+struct rpc_stream; /* owned by the same */
+
+int rpc_client_open(struct rpc_client **client, struct error *err);
+/* Streams are closed first. */
+void rpc_client_close(struct rpc_client *client);
+
+/* One request, one reply. Waits for the connection when wait_for_ready. reply is replaced. A call that
+ * meets a dying connection fails with ERR_UNAVAILABLE all the same: nobody knows whether the server
+ * has seen it, so trying again is the caller's choice.
+ * Errors: the server's status as an ERR_ code with its message; ERR_UNAVAILABLE no connection (the
+ * address is named), ERR_TIMEOUT. */
+int rpc_client_call(struct rpc_client *client, const char *address, const char *path,
+                    const uint8_t *request, size_t len, bool wait_for_ready, int64_t deadline_us,
+                    struct buffer *reply, struct error *err);
+
+/* Opens a stream (bidirectional, or server streaming: send one message, then half close). Returns
+ * when it is started, not when it is connected: a failure shows at the first receive. */
+int rpc_stream_open(struct rpc_stream **stream, struct rpc_client *client, const char *address,
+                    const char *path, bool wait_for_ready, int64_t deadline_us, struct error *err);
+/* Cancels what is still running. Accepts NULL. */
+void rpc_stream_close(struct rpc_stream *stream);
+
+/* Starts sending and returns; the message is copied. A second send waits for the first to go out
+ * (at most until deadline_us). Errors: ERR_UNAVAILABLE and others: the stream's status. */
+int rpc_stream_send(struct rpc_stream *stream, const uint8_t *data, size_t len, int64_t deadline_us,
+                    struct error *err);
+/* As rpc_stream_send, for a message that the peer answers on its own, and whose answer is received
+ * next: sending and receiving are one batch and wake the caller once (about 5 us less). A second send
+ * waits for that answer. */
+int rpc_stream_ask(struct rpc_stream *stream, const uint8_t *data, size_t len, int64_t deadline_us,
+                   struct error *err);
+int rpc_stream_half_close(struct rpc_stream *stream, struct error *err);
+
+/* The next message, lent until the next receive on this stream. While it waits, the client's other
+ * streams progress too. Errors: ERR_TIMEOUT, ERR_CLOSED the server ended the stream with OK, otherwise the
+ * server's status as an ERR_ code with its message. */
+int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
+                       int64_t deadline_us, struct error *err);
+
+/* True when the next receive has a message at once (as far as polls and receives have seen). */
+bool rpc_stream_has_message(const struct rpc_stream *stream);
+
+/* For who waits for several streams: as rpc_stream_receive, but waits for nothing; *is_here is false
+ * when the message is still to come. Look at all streams, and when none has anything, wait. */
+int rpc_stream_look(struct rpc_stream *stream, const uint8_t **data, size_t *len, bool *is_here,
+                    struct error *err);
+/* Handles the next event of any stream; false when deadline_us passes first. */
+bool rpc_client_wait(struct rpc_client *client, int64_t deadline_us);
+
+/* Cancels the stream from any thread, as long as it is not closed; a waiting receive fails with
+ * ERR_CANCELLED. */
+void rpc_stream_cancel(struct rpc_stream *stream);
+
+/* Handles what has arrived without waiting, so that keepalives are answered and dead connections
+ * noticed; for idle times. */
+void rpc_client_poll(struct rpc_client *client);
+
+/* True when the stream has ended (as far as polls and receives have seen). */
+bool rpc_stream_is_over(const struct rpc_stream *stream);
+
+/* What went over the stream so far, without gRPC's own framing. */
+struct rpc_counters {
+    uint64_t messages_sent, messages_received;
+    uint64_t bytes_sent, bytes_received;
+};
+struct rpc_counters rpc_stream_counters(const struct rpc_stream *stream);

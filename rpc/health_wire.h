@@ -1,0 +1,17 @@
+/* The messages of rpc/health.proto for clients; the server's side is rpc/health.c. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+enum health_answer { HEALTH_ANSWER_UNKNOWN, HEALTH_ANSWER_SERVING, HEALTH_ANSWER_NOT_SERVING };
+
+/* Replaces buf's content; service "" asks for the process. Errors: ERR_NO_MEMORY. */
+int health_request_encode(struct buffer *buf, const char *service, struct error *err);
+
+/* A status that this version does not know counts as unknown. Errors: ERR_FORMAT. */
+int health_response_decode(const uint8_t *data, size_t len, enum health_answer *answer,
+                           struct error *err);

@@ -1,0 +1,238 @@
+/* The server's life: bind, network thread, orderly end. The end has a fixed order: no new calls,
+ * grace, cancel the rest, the library's word that all is over, the last events, then the queue. */
+#include "rpc/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grpc/grpc_security.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "rpc/internal.h"
+
+enum { CALLS_ARMED = 8, PORT_MAX = 65535, LOOK_US = 50000 };
+static const char unix_prefix[] = "unix:";
+
+/* When memory is short the next event tries again; as long as one call is armed the server hears. */
+void rpc_server_arm(struct rpc_server *server)
+{
+    struct error err;
+    while (server->is_accepting && server->n_armed < CALLS_ARMED) {
+        if (rpc_call_arm(server, &err)) {
+            log_line(LOG_LEVEL_WARN, "rpc_arm_failed", "error=\"%s\"", err.text);
+            return;
+        }
+    }
+}
+
+static void set_shut(struct rpc_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    server->is_shut = true;
+    pthread_cond_signal(&server->shut);
+    pthread_mutex_unlock(&server->lock);
+}
+
+/* The server itself is the tag of its end. */
+static void handle(struct rpc_server *server, const grpc_event *event)
+{
+    if (event->tag == server) {
+        set_shut(server);
+        server->is_ending = true;
+    } else {
+        rpc_call_handle(event->tag, event->success != 0);
+    }
+    /* Calls may still have events under way, which must be handled before the queue goes. */
+    if (server->is_ending && server->n_live == 0) grpc_completion_queue_shutdown(server->events);
+}
+
+/* Handles events until the server has ended. */
+static void *run_network(void *arg)
+{
+    struct rpc_server *server = arg;
+    for (;;) {
+        turn_await(&server->turn);
+        grpc_event event =
+            grpc_completion_queue_next(server->events, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+        if (event.type == GRPC_QUEUE_SHUTDOWN) return NULL;
+        handle(server, &event);
+    }
+}
+
+void rpc_server_wait(struct rpc_server *server, bool (*has_work)(void *arg), void *arg)
+{
+    while (!has_work(arg)) {
+        int64_t look_us = clock_now_us() + LOOK_US;
+        if (!turn_take(&server->turn, look_us)) continue;
+        if (has_work(arg)) break; /* brought by the network thread's last event */
+        grpc_event event =
+            grpc_completion_queue_next(server->events, rpc_time_of_us(look_us), NULL);
+        if (event.type == GRPC_OP_COMPLETE) handle(server, &event);
+    }
+    turn_leave(&server->turn);
+}
+
+void rpc_server_expect(struct rpc_server *server)
+{
+    turn_expect(&server->turn);
+}
+
+/* True when somebody listens on the socket of that path. The library would silently take it over. */
+static bool is_socket_alive(const char *path)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof name.sun_path) return false;
+    memcpy(name.sun_path, path, strlen(path));
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd < 0) return false;
+    fcntl(fd, F_SETFL, O_NONBLOCK); /* a server with a full backlog would keep us waiting */
+    bool is_alive =
+        connect(fd, (const struct sockaddr *)&name, sizeof name) == 0 || errno == EAGAIN;
+    close(fd);
+    return is_alive;
+}
+
+static int bind_address(struct rpc_server *server, const char *address, struct error *err)
+{
+    bool is_unix = strncmp(address, unix_prefix, strlen(unix_prefix)) == 0;
+    const char *colon = strrchr(address, ':');
+    int port = 0;
+    if (!colon || !colon[1]) {
+        return error_set(err, ERR_ARGUMENT, "the address '%s' has no port", address);
+    }
+    /* The library takes any number modulo 65536. */
+    if (!is_unix && options_int(&port, "port", colon + 1, 0, PORT_MAX, err)) {
+        return error_set(err, ERR_ARGUMENT, "the address '%s' has no port from 0 to %d", address,
+                         PORT_MAX);
+    }
+    if (is_unix && is_socket_alive(address + strlen(unix_prefix))) {
+        return error_set(err, ERR_IO, "cannot listen on %s: another server does", address);
+    }
+    grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
+    port = grpc_server_add_http2_port(server->grpc, address, plain);
+    grpc_server_credentials_release(plain);
+    if (port <= 0) {
+        return error_set(err, ERR_IO, "cannot listen on %s: the address is in use or not ours",
+                         address);
+    }
+    size_t size = strlen(address) + 16;
+    int rc = mem_array(&server->address, size, 1, err);
+    if (rc) return rc;
+    if (is_unix) {
+        snprintf(server->address, size, "%s", address);
+    } else {
+        snprintf(server->address, size, "%.*s:%d", (int)(colon - address), address, port);
+    }
+    return 0;
+}
+
+/* Ends a server whose thread does not run, using the calling thread. */
+static void end_without_thread(struct rpc_server *server)
+{
+    grpc_server_shutdown_and_notify(server->grpc, server->events, server);
+    grpc_server_cancel_all_calls(server->grpc);
+    run_network(server);
+}
+
+static void server_free(struct rpc_server *server)
+{
+    grpc_server_destroy(server->grpc);
+    grpc_completion_queue_destroy(server->events);
+    rpc_library_close();
+    rpc_health_close(server->health);
+    turn_close(&server->turn);
+    pthread_cond_destroy(&server->shut);
+    pthread_mutex_destroy(&server->lock);
+    free(server->address);
+    free(server);
+}
+
+static void server_init(struct rpc_server *server, const struct rpc_server_options *options)
+{
+    pthread_condattr_t attr;
+    server->methods = options->methods;
+    server->n_methods = options->n_methods;
+    server->service = options->service;
+    server->is_accepting = true;
+    turn_open(&server->turn);
+    pthread_mutex_init(&server->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&server->shut, &attr);
+    pthread_condattr_destroy(&attr);
+    rpc_library_open();
+    server->events = grpc_completion_queue_create_for_next(NULL);
+    server->grpc = grpc_server_create(rpc_server_args(), NULL);
+    grpc_server_register_completion_queue(server->grpc, server->events, NULL);
+}
+
+int rpc_server_open(struct rpc_server **server, const struct rpc_server_options *options,
+                    struct error *err)
+{
+    struct rpc_server *s;
+    *server = NULL;
+    int rc = mem_array(&s, 1, sizeof *s, err);
+    if (rc) return rc;
+    server_init(s, options);
+    TRY(rpc_health_open(&s->health, err));
+    TRY(bind_address(s, options->address, err));
+    grpc_server_start(s->grpc);
+    for (int i = 0; i < CALLS_ARMED; i++)
+        TRY(rpc_call_arm(s, err));
+    if (pthread_create(&s->thread, NULL, run_network, s)) {
+        rc = error_set(err, ERR_NO_MEMORY, "cannot start the network thread of %s", s->address);
+        goto out;
+    }
+    *server = s;
+out:
+    if (rc) {
+        end_without_thread(s);
+        server_free(s);
+    }
+    return rc;
+}
+
+/* Cancels under the lock: once is_shut the library forbids it. */
+static void wait_and_cancel(struct rpc_server *server, int grace_ms)
+{
+    int64_t deadline_us = clock_now_us() + (int64_t)grace_ms * 1000;
+    struct timespec until = {.tv_sec = deadline_us / 1000000,
+                             .tv_nsec = deadline_us % 1000000 * 1000};
+    pthread_mutex_lock(&server->lock);
+    while (!server->is_shut) {
+        if (pthread_cond_timedwait(&server->shut, &server->lock, &until)) break;
+    }
+    if (!server->is_shut) grpc_server_cancel_all_calls(server->grpc);
+    pthread_mutex_unlock(&server->lock);
+}
+
+void rpc_server_close(struct rpc_server *server, int grace_ms)
+{
+    if (!server) return;
+    turn_end(&server->turn);
+    rpc_health_shut(server->health);
+    grpc_server_shutdown_and_notify(server->grpc, server->events, server);
+    wait_and_cancel(server, grace_ms);
+    pthread_join(server->thread, NULL);
+    server_free(server);
+}
+
+const char *rpc_server_address(const struct rpc_server *server)
+{
+    return server->address;
+}
+
+void rpc_server_set_health(struct rpc_server *server, const char *service, bool is_serving)
+{
+    rpc_health_set(server->health, service, is_serving);
+}

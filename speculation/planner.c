@@ -1,0 +1,424 @@
+/* The planner. Constants here are choices, not measurements; tests/unit/speculation/test_planner.c holds the planner they
+ * make against the best fixed K and against plain decoding over simulated texts. */
+#include "speculation/planner.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "speculation/speedup.h"
+
+enum {
+    HEURISTIC_FIRST = 5,
+    LEARN_K = 2,        /* guesses of a round that is spent on learning */
+    LEARN_ROUNDS = 2,   /* of each kind: the shorter of two is free of most hiccups */
+    PROBE_K = 2,        /* guesses of a probe where K = 0 is planned */
+    STALE_ROUNDS = 200, /* a number of rows that was not timed for so long may be probed */
+    READ_SPEED = 8,
+    READ_LEAST = 16,      /* tokens that tell what reading costs */
+    HORIZON_TOKENS = 256, /* over which catching up is paid off */
+    CREDIT_ROUNDS = 2,    /* unspent credit for probes, in plain rounds */
+    MEMORY_TIMES = 48     /* measurements that a mean remembers */
+};
+
+static const double probe_ratio = 0.01;
+static const double clip = 1.5; /* a measurement counts as no more than this times the mean */
+static const double scale_weight = 0.125;
+static const double rival_ratio = 1.15;
+static const double flatness =
+    64; /* neighbouring rows say little of the slope: more rows look cheap until
+                                       they are tried */
+static const double line_weight = 2;                     /* measurements that the line is worth */
+static const double first_alpha = 0.7, first_weight = 3; /* before anything was tested */
+static const double chain_weight = 4;  /* of the position before, over all sequences */
+static const double prior_weight = 16; /* of all sequences, in one's own estimate */
+static const double keep_test = 0.998, keep_token = 0.995; /* forgetting: all, one's own */
+
+static double clamp(double x, double least, double most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
+/* ---- times ---- */
+
+/* Hiccups only lengthen: of the first two the shorter counts. */
+static void time_add(struct planner_time *t, double us)
+{
+    if (t->n == 0 || (t->n == 1 && us < t->us)) {
+        t->us = us;
+    } else if (t->n > 1) {
+        int n = t->n < MEMORY_TIMES ? t->n : MEMORY_TIMES;
+        t->us += (clamp(us, 0, clip * t->us) - t->us) / n;
+    }
+    t->n++;
+}
+
+/* base + slope * rows through the shape, each number of rows weighed by how often it was used. */
+struct line {
+    double base, slope;
+};
+
+static struct line curve_line(const struct planner_curve *c)
+{
+    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+    for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows++) {
+        double weight = clamp(c->shape[rows].n, 0, 8), y = c->shape[rows].us;
+        w += weight;
+        wx += weight * rows;
+        wy += weight * y;
+        wxx += weight * rows * rows;
+        wxy += weight * rows * y;
+    }
+    if (w <= 0) return (struct line){0, 0};
+    double spread = w * wxx - wx * wx;
+    double slope = (w * wxy - wx * wy) / (spread + w * flatness);
+    if (slope < 0) slope = 0; /* more rows are never cheaper */
+    return (struct line){(wy - slope * wx) / w, slope};
+}
+
+/* A number of rows that was used once leans on the line, later on what was measured. */
+static double own_or_line(const struct planner_time *own, double on_line)
+{
+    if (own->n == 0) return on_line;
+    double weight = line_weight / own->n;
+    return (own->n * own->us + weight * on_line) / (own->n + weight);
+}
+
+/* us[rows] for all rows: more rows are never cheaper, so neighbours that say otherwise are pooled by how
+ * often they were used (pool adjacent violators; Ayer et al. 1955). Without it the luckiest of many
+ * noisy numbers would be chosen. */
+static void curve_fit(const struct planner_curve *c, double *us)
+{
+    const struct line line = curve_line(c);
+    double value[PLANNER_ROWS_MAX], weight[PLANNER_ROWS_MAX];
+    int length[PLANNER_ROWS_MAX], n = 0;
+    for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows++) {
+        const struct planner_time *own = &c->shape[rows];
+        value[n] = own_or_line(own, fmax(line.base + line.slope * rows, 0));
+        weight[n] = own->n < MEMORY_TIMES ? own->n + 0.1 : MEMORY_TIMES;
+        length[n++] = 1;
+        for (; n > 1 && value[n - 2] > value[n - 1]; n--) {
+            double both = weight[n - 2] + weight[n - 1];
+            value[n - 2] = (value[n - 2] * weight[n - 2] + value[n - 1] * weight[n - 1]) / both;
+            weight[n - 2] = both;
+            length[n - 2] += length[n - 1];
+        }
+    }
+    for (int i = 0, rows = 1; i < n; i++) {
+        for (int end = rows + length[i]; rows < end; rows++) {
+            us[rows] = c->scale_us * value[i];
+        }
+    }
+}
+
+static void curve_add(struct planner_curve *c, int rows, double us)
+{
+    struct planner_time *own = &c->shape[rows];
+    if (us < 1) us = 1;
+    if (c->scale_us <= 0) c->scale_us = us;
+    if (own->n == 0) { /* of a number of rows that is new, a hiccup would frighten for ever */
+        const struct line line = curve_line(c);
+        double wanted = c->scale_us * (line.base + line.slope * rows);
+        if (wanted > 0) us = fmin(us, clip * wanted);
+    }
+    if (own->n >= LEARN_ROUNDS) {
+        double ratio = clamp(us / (c->scale_us * own->us), 1 / clip, clip);
+        c->scale_us *= 1 + scale_weight * (ratio - 1);
+    }
+    time_add(own, us / c->scale_us);
+}
+
+/* us[k] of a round without catching up. */
+static void fit_rounds(const struct planner *p, double *us)
+{
+    double step[PLANNER_ROWS_MAX + 1], rest[PLANNER_ROWS_MAX + 1];
+    double visible = p->visible > 0 ? p->visible : 1;
+    curve_fit(&p->step, step);
+    curve_fit(&p->rest, rest);
+    for (int k = 0; k <= DRAFT_MAX; k++) {
+        us[k] = k * p->draft.us * visible + step[k + 1] + rest[k + 1];
+    }
+}
+
+/* What the draft has missed beyond what every round feeds it: the last guess, if it stayed, and the
+ * token after it. Until it was measured, reading is taken to be so much faster than guessing. */
+static double catch_up_us(const struct planner *p, int n_missed)
+{
+    double one = p->read.n ? p->read.us : p->draft.us / READ_SPEED;
+    return n_missed > 2 ? (n_missed - 2) * one : 0;
+}
+
+/* ---- acceptance ---- */
+
+static double odds(double p)
+{
+    p = clamp(p, 0.005, 0.995);
+    return p / (1 - p);
+}
+
+/* Over all sequences; a position that was tested little is taken to be as the one before it. */
+static void global_alpha(const struct planner *p, double *alpha)
+{
+    double before = first_alpha, weight = first_weight;
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        const struct planner_counts *c = &p->counts;
+        alpha[i] = (c->accepted[i] + weight * before) / (c->tested[i] + weight);
+        before = alpha[i];
+        weight = chain_weight;
+    }
+}
+
+/* One's own: all sequences' estimate, moved as the position before is moved by its own evidence, is worth
+ * prior_weight tests. */
+static void sequence_alpha(const struct planner *p, const struct planner_sequence *seq,
+                           double *alpha)
+{
+    double all[DRAFT_MAX], shift = 1;
+    global_alpha(p, all);
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        double moved = odds(all[i]) * shift;
+        double prior = moved / (1 + moved);
+        const struct planner_counts *c = &seq->counts;
+        alpha[i] = (c->accepted[i] + prior_weight * prior) / (c->tested[i] + prior_weight);
+        shift = odds(alpha[i]) / odds(all[i]);
+    }
+}
+
+static void counts_keep(struct planner_counts *c, double keep)
+{
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        c->tested[i] *= keep;
+        c->accepted[i] *= keep;
+    }
+}
+
+static void counts_add(struct planner_counts *c, const struct planner_round *round, double keep)
+{
+    for (int i = 0; i < round->k && i <= round->n_accepted; i++) {
+        c->tested[i] = c->tested[i] * keep + 1;
+        c->accepted[i] = c->accepted[i] * keep + (i < round->n_accepted ? 1 : 0);
+    }
+}
+
+/* ---- choosing ---- */
+
+/* What each K promises. */
+struct outlook {
+    double tokens[DRAFT_MAX + 1];
+    double us[DRAFT_MAX + 1];        /* of a round, without catching up */
+    double per_token[DRAFT_MAX + 1]; /* with it */
+    double catch_up_us;
+    int best;
+};
+
+/* Rows far beyond those that were timed are guesswork: K grows by half at most. */
+static int most_k(const struct planner *p, int k_max)
+{
+    int tried = PLANNER_ROWS_MAX - 1;
+    while (tried > 1 && !p->step.shape[tried + 1].n) {
+        tried--;
+    }
+    int most = tried + tried / 2 + 1;
+    return most < k_max ? most : k_max;
+}
+
+static void look_ahead(const struct planner *p, const struct planner_sequence *seq,
+                       const struct planner_ask *ask, struct outlook *o)
+{
+    double alpha[DRAFT_MAX];
+    double left = clamp(ask->n_left, 1, HORIZON_TOKENS);
+    sequence_alpha(p, seq, alpha);
+    o->catch_up_us = catch_up_us(p, ask->n_missed);
+    fit_rounds(p, o->us);
+    o->best = 0;
+    for (int k = 0; k <= most_k(p, ask->k_max); k++) {
+        o->tokens[k] = plan_tokens_at(alpha, k);
+        o->per_token[k] = o->us[k] / o->tokens[k] + (k ? o->catch_up_us / left : 0);
+        if (o->per_token[k] < o->per_token[o->best]) o->best = k;
+    }
+}
+
+/* A K of which too little is known, or -1. Plain rounds come first when a guess's time is known. */
+static int learn(const struct planner *p, int k_max)
+{
+    int least = k_max < LEARN_K ? k_max : LEARN_K, n_guessed = 0;
+    for (int rows = 2; rows <= PLANNER_ROWS_MAX; rows++) {
+        n_guessed += p->step.shape[rows].n;
+    }
+    if (p->draft.n == 0) return least;
+    if (p->step.shape[1].n < LEARN_ROUNDS) return 0;
+    return n_guessed < LEARN_ROUNDS ? least : -1;
+}
+
+/* The K that was not timed for longest, of those that may be better than they look: close rivals, and
+ * plain decoding now and then. */
+static int stalest_k(const struct planner *p, int k_max, const struct outlook *o)
+{
+    uint64_t oldest = 0;
+    int stalest = o->best;
+    for (int k = 0; k <= k_max; k++) {
+        uint64_t age = p->n_rounds - p->measured_at[k + 1];
+        bool is_rival = o->per_token[k] <= rival_ratio * o->per_token[o->best];
+        if (age > oldest && age >= (is_rival ? STALE_ROUNDS : 4 * STALE_ROUNDS) &&
+            (is_rival || k == 0)) {
+            oldest = age;
+            stalest = k;
+        }
+    }
+    return stalest;
+}
+
+/* Another K than the best one, for the sake of knowledge, and what it costs. */
+static int probe_k(const struct planner *p, int k_max, const struct outlook *o, double *price_us)
+{
+    if (o->best == 0) {
+        int k = k_max < PROBE_K ? k_max : PROBE_K;
+        *price_us = o->catch_up_us + o->us[k] - o->tokens[k] * o->us[0];
+        return k;
+    }
+    int k = stalest_k(p, k_max, o);
+    *price_us = o->us[k] - o->tokens[k] * o->per_token[o->best];
+    return k;
+}
+
+static int plan(struct planner *p, const struct planner_sequence *seq,
+                const struct planner_ask *ask)
+{
+    struct outlook o;
+    double price_us = 0;
+    int k = learn(p, ask->k_max);
+    if (k >= 0) return k;
+    look_ahead(p, seq, ask, &o);
+    k = probe_k(p, most_k(p, ask->k_max), &o, &price_us);
+    if (k == o.best) return k;
+    if (price_us > p->credit_us) {
+        p->wanted_us = price_us; /* is saved for */
+        return o.best;
+    }
+    if (price_us > 0) p->credit_us -= price_us;
+    p->wanted_us = 0;
+    return k;
+}
+
+int planner_choose(struct planner *p, const struct planner_sequence *seq,
+                   const struct planner_ask *ask)
+{
+    int k = seq->k_heuristic ? seq->k_heuristic : HEURISTIC_FIRST;
+    if (ask->k_max <= 0) return 0;
+    if (seq->strategy == STRATEGY_PLANNED) return plan(p, seq, ask);
+    if (seq->strategy == STRATEGY_HEURISTIC) return k < ask->k_max ? k : ask->k_max;
+    return ask->k_max;
+}
+
+/* ---- learning ---- */
+
+/* Guesses that were made while the round before was verified cost nothing now. */
+static void observe_visible(struct planner *p, const struct planner_round *round)
+{
+    double all_us = round->k * p->draft.us;
+    if (all_us <= 0) return;
+    double share = clamp(round->n_ahead ? (double)round->draft_us / all_us : 1, 0, 1);
+    if (p->visible <= 0) p->visible = 1;
+    p->visible = fmax(p->visible + (share - p->visible) / MEMORY_TIMES, 0.01);
+}
+
+/* The draft's time is guesses, or guesses and a long text that it read before them. What lies between is
+ * neither: a few tokens more cost a batch, not so many times one. */
+static void observe_draft(struct planner *p, const struct planner_round *round)
+{
+    double us = (double)round->draft_us;
+    if (round->k > 0 && round->n_missed <= 2) observe_visible(p, round);
+    int n_drafted = round->k - round->n_ahead;
+    if (n_drafted <= 0) return;
+    if (round->n_missed <= 2) {
+        time_add(&p->draft, us / n_drafted);
+    } else if (round->n_missed >= READ_LEAST && p->draft.n) {
+        time_add(&p->read, fmax(us - round->k * p->draft.us, 0) / round->n_missed);
+    } else if (round->n_missed >= READ_LEAST) {
+        p->first_read_us = us;
+        p->n_first_read = round->n_missed;
+        p->n_first_drafted = round->k;
+    }
+    if (p->n_first_read && p->draft.n) {
+        double left_us = p->first_read_us - p->n_first_drafted * p->draft.us;
+        time_add(&p->read, fmax(left_us, 0) / p->n_first_read);
+        p->n_first_read = 0;
+    }
+}
+
+/* Planned rounds alone pay for probes, since they alone make them: a share of everybody's would be more
+ * than their own can spare. */
+static void earn_credit(struct planner *p, int k)
+{
+    double us[DRAFT_MAX + 1];
+    fit_rounds(p, us);
+    double most = fmax(CREDIT_ROUNDS * us[0], p->wanted_us);
+    p->credit_us = fmin(p->credit_us + probe_ratio * us[k], most);
+}
+
+static void observe_times(struct planner *p, const struct planner_round *round)
+{
+    int rows = round->k + 1;
+    if (!round->is_timed) return;
+    p->n_rounds++;
+    p->measured_at[rows] = p->n_rounds;
+    curve_add(&p->step, rows, (double)round->step_us);
+    curve_add(&p->rest, rows, (double)(round->round_us - round->draft_us - round->step_us));
+}
+
+static void observe_heuristic(struct planner_sequence *seq, const struct planner_round *round)
+{
+    int k = seq->k_heuristic ? seq->k_heuristic : HEURISTIC_FIRST;
+    if (round->k == 0) return;
+    k = round->n_accepted == round->k ? k + 2 : k - 1;
+    seq->k_heuristic = k < 1 ? 1 : k > DRAFT_MAX ? DRAFT_MAX : k;
+}
+
+void planner_observe(struct planner *p, struct planner_sequence *seq,
+                     const struct planner_round *round)
+{
+    observe_draft(p, round);
+    observe_times(p, round);
+    if (round->is_timed && seq->strategy == STRATEGY_PLANNED) earn_credit(p, round->k);
+    observe_heuristic(seq, round);
+    counts_keep(&seq->counts, pow(keep_token, round->n_accepted + 1));
+    counts_add(&seq->counts, round, 1);
+    /* A threshold tests those guesses that the draft was sure of before: no measure for others. */
+    if (seq->strategy != STRATEGY_THRESHOLD) counts_add(&p->counts, round, keep_test);
+}
+
+/* ---- telling ---- */
+
+static float mean_alpha(const struct planner_counts *c)
+{
+    double tested = 0, accepted = 0;
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        tested += c->tested[i];
+        accepted += c->accepted[i];
+    }
+    return tested > 0 ? (float)clamp(accepted / tested, 0, 1) : 0;
+}
+
+struct estimates planner_estimates(const struct planner *p, const struct planner_sequence *seq)
+{
+    const struct line step = curve_line(&p->step);
+    const struct planner_counts *counts = seq ? &seq->counts : &p->counts;
+    double alpha[DRAFT_MAX], step_us[PLANNER_ROWS_MAX + 1], rest_us[PLANNER_ROWS_MAX + 1];
+    curve_fit(&p->step, step_us);
+    curve_fit(&p->rest, rest_us);
+    struct estimates e = {
+        .n_rounds = p->n_rounds < INT32_MAX ? (int)p->n_rounds : INT32_MAX,
+        .draft_us = (float)p->draft.us,
+        .read_us = (float)p->read.us,
+        .step_us = (float)step_us[1],
+        .row_us = (float)(p->step.scale_us * step.slope),
+        .rtt_us = (float)rest_us[1],
+        .alpha = mean_alpha(counts),
+    };
+    seq ? sequence_alpha(p, seq, alpha) : global_alpha(p, alpha);
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        e.alpha_at[i] = (float)alpha[i];
+        if (counts->tested[i] > 0) e.n_positions = i + 1;
+    }
+    return e;
+}

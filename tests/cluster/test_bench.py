@@ -1,0 +1,377 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=client timeout=180
+"""outrider bench against real clusters: what its rows say, how it drives load, how it ends.
+Usage: test_bench.py BUILD_FOLDER [NAME_PART]"""
+import csv
+import json
+import math
+import os
+import pty
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cluster import Cluster, ClusterError, SOURCE, descendants, is_alive, wait_until
+
+PROMPTS = [
+    "Once upon a time there was a king who had three daughters,",
+    "In the middle of the forest stood a little house",
+]
+GREEDY = ["--temperature", "0", "--ignore-eos"]
+HISTOGRAM = 1.03  # resolution of its latencies
+SLOW_MODEL = "synthetic:qwen2.5-0.5b,seed=1,layers=8,vocab=512"
+
+
+class Bench:
+    """A folder for files, and bench on a cluster."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.folder = tempfile.mkdtemp(prefix="outrider-bench-")
+        self.csv = os.path.join(self.folder, "rows.csv")
+        self.json = os.path.join(self.folder, "rows.json")
+        self.prompts = self.file("prompts.txt", "\n".join(PROMPTS) + "\n")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def file(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def args(self, *args):
+        return ["bench", "--csv", self.csv, "--json", self.json, *args]
+
+    def run(self, *args, status=0, environment=None):
+        done = self.cluster.outrider(*self.args(*args), environment=environment)
+        assert done.returncode == status, f"status {done.returncode}: {done.stderr}"
+        if status == 0:
+            assert done.stderr == "", f"not silent: {done.stderr}"
+        return done
+
+    def popen(self, *args, **options):
+        return self.cluster.popen(*self.args(*args), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  encoding="utf-8", **options)
+
+    def rows(self):
+        """The rows of the CSV, numbers as numbers; the JSON must say the same."""
+        def value(text):
+            try:
+                return float(text)
+            except ValueError:
+                return text
+        with open(self.csv, encoding="utf-8", newline="") as file:
+            rows = [{k: value(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        with open(self.json, encoding="utf-8") as file:
+            answer = json.load(file)
+        assert len(answer["rows"]) == len(rows)
+        for mine, other in zip(rows, answer["rows"]):
+            for name, number in other.items():
+                if isinstance(number, (int, float)):
+                    assert math.isclose(mine[name], number, rel_tol=1e-6), (name, mine, other)
+                elif number is None:
+                    assert mine[name] == "", (name, mine)
+        return rows
+
+    def quartiles(self):
+        with open(self.json, encoding="utf-8") as file:
+            return json.load(file)["quartiles"]
+
+    def has_rows(self, n):
+        """Whether the CSV has n rows yet."""
+        try:
+            with open(self.csv, encoding="utf-8") as file:
+                return len(file.readlines()) > n
+        except OSError:
+            return False
+
+
+def generated(cluster, prompt, *args):
+    done = cluster.outrider("generate", prompt, "--json", *args)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# ---- rows ----
+
+def test_rows_are_the_counters_of_generate(cluster):
+    how = ["-n", "40", "-K", "3", *GREEDY]
+    alone = [generated(cluster, prompt, *how) for prompt in PROMPTS]
+    def total(name):
+        return sum(a["counters"][name] for a in alone)
+    with Bench(cluster) as bench:
+        done = bench.run("--prompts", bench.prompts, "--requests", "2", *how)
+        [row] = bench.rows()
+    assert (row["requests"], row["failures"], row["repetition"]) == (2, 0, 0)
+    assert (row["T"], row["K"], row["concurrency"], row["rate"]) == (1, 3, 1, "")
+    assert row["prompt_tokens"] == sum(a["prompt_tokens"] for a in alone)
+    assert row["generation_tokens"] == 80
+    assert row["rounds"] == total("rounds"), (row, alone)
+    for mine, theirs in (("draft_tokens", "drafted"), ("accepted_tokens", "accepted"),
+                         ("rejections", "rejections")):
+        assert row[f"spec_decode_num_{mine}"] == total(theirs), (mine, row)
+    drafts = sum(a["counters"]["drafted_per_position"][0] for a in alone)
+    assert row["spec_decode_num_drafts"] == drafts, (row, drafts)
+    assert math.isclose(row["alpha"], total("accepted") / (total("accepted") + total("rejections")),
+                        rel_tol=1e-6)
+    assert math.isclose(row["draft_efficiency"], total("accepted") / total("drafted"), rel_tol=1e-6)
+    assert math.isclose(row["tokens_per_round"], 80 / total("rounds"), rel_tol=1e-6)
+    assert math.isclose(row["tokens_per_second"], 80 / row["duration_seconds"], rel_tol=1e-6)
+    parts = sum(row[f"{part}_us"] for part in ("draft", "wire", "verify", "collective", "accept"))
+    assert 0.3 * row["round_us"] < parts <= 1.01 * row["round_us"], row
+    for name in ("time_to_first_token", "inter_token_latency", "inter_message_latency",
+                 "e2e_request_latency"):
+        p50, p90, p99 = (row[f"{name}_seconds_p{p}"] for p in (50, 90, 99))
+        assert 0 < p50 <= p90 <= p99 <= HISTOGRAM * row["duration_seconds"], (name, row)
+    assert row["time_to_first_token_seconds_p50"] <= row["e2e_request_latency_seconds_p50"], row
+    assert row["target_model"] == cluster.target and row["arithmetic"].startswith("cpu-")
+    for word in ("tokens/s", "alpha", "tok/rd", "round us", "collective", "2 requests"):
+        assert word in done.stdout, done.stdout
+
+
+def test_closed_loop_keeps_three_busy(cluster):
+    with Bench(cluster) as bench:
+        bench.run("-c", "3", "--requests", "7", "--prompt-tokens", "12", "--seed", "5", "-n", "24",
+                  "--ignore-eos")
+        [row] = bench.rows()
+        assert (row["requests"], row["failures"], row["concurrency"]) == (7, 0, 3)
+        assert row["prompt_tokens"] == 7 * 12 and row["generation_tokens"] == 7 * 24
+        # One sequence is served at a time, and 24 tokens take milliseconds: the others wait their turn.
+        assert row["request_queue_time_seconds_p90"] > 0.001, row
+        longest = HISTOGRAM * row["duration_seconds"]
+        assert row["e2e_request_latency_seconds_p90"] < longest, row
+
+
+def test_open_loop_arrives_by_itself(cluster):
+    with Bench(cluster) as bench:
+        how = ["--rate", "40", "--requests", "20", "--prompt-tokens", "8", "--seed", "7", "-n", "2"]
+        bench.run(*how)
+        [row] = bench.rows()
+    assert (row["requests"], row["failures"], row["rate"], row["concurrency"]) == (20, 0, 40, "")
+    # 20 arrivals at 40 a second: 0.5 s, give or take four deviations of 0.11 s; and then the last is served
+    assert 0.05 < row["duration_seconds"] < 5, row
+
+
+def test_sweep_alternates_and_compares(cluster):
+    with Bench(cluster) as bench:
+        done = bench.run("--prompts", bench.prompts, "-n", "16", *GREEDY, "-r", "3", "--sweep",
+                         "rule=greedy,coupled,K=0..2")
+        rows, quartiles = bench.rows(), bench.quartiles()
+    order = [(rule, k) for rule in ("greedy", "coupled") for k in (0, 1, 2)]
+    wanted = order + order[::-1] + order
+    assert [(row["options"][5:], row["K"]) for row in rows] == wanted, rows
+    assert [row["place"] for row in rows] == [0, 1, 2, 3, 4, 5] * 3
+    for row in rows:
+        [plain] = [r for r in rows if r["repetition"] == row["repetition"] and r["K"] == 0 and
+                   r["options"] == row["options"]]
+        for name, rate in (("speedup", "decode_tokens_per_second"),
+                           ("throughput_ratio", "tokens_per_second")):
+            assert math.isclose(row[name], row[rate] / plain[rate], rel_tol=1e-6)
+    assert len(quartiles) == 6
+    for arm in quartiles:
+        values = [row["speedup"] for row in rows if row["arm"] == arm["arm"]]
+        inner = statistics.quantiles(values, n=4, method="inclusive")
+        assert all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(arm["speedup"], inner)), arm
+    assert "rule=coupled K=2" in done.stdout and "quartiles" in done.stdout
+
+
+def test_prompts_as_json_lines(cluster):
+    with Bench(cluster) as bench:
+        lines = [{"prompt": PROMPTS[0], "n": 5, "topic": "kings"}, {"prompt": "A \"house\"\n"}]
+        path = bench.file("prompts.jsonl", "\n\n".join(json.dumps(line) for line in lines))
+        bench.run("--prompts", path, "-n", "9", "--requests", "3", *GREEDY)
+        [row] = bench.rows()
+        assert row["generation_tokens"] == 5 + 9 + 5
+        cluster_says = generated(cluster, "A \"house\"\n", "-n", "1")["prompt_tokens"]
+        first = generated(cluster, PROMPTS[0], "-n", "1")["prompt_tokens"]
+        assert row["prompt_tokens"] == 2 * first + cluster_says
+
+
+def test_failures_are_counted_and_named(cluster):
+    with Bench(cluster) as bench:
+        path = bench.file("prompts.txt", PROMPTS[0] + "\n" + "tale " * 3000 + "\n")
+        done = bench.run("--prompts", path, "-n", "4", "--requests", "4", "--warmup", "0",
+                         "--temperature", "0", status=1)
+        [row] = bench.rows()
+    assert (row["requests"], row["failures"], row["generation_tokens"]) == (2, 2, 8)
+    assert "context of 1024" in row["error"], row["error"]
+    assert done.stderr.count("\n") == 1 and "2 of 4 requests failed: " in done.stderr, done.stderr
+    assert "4 requests in 1 repetitions, 2 failed" in done.stdout, done.stdout
+
+
+def test_progress_on_a_terminal_only(cluster):
+    main, side = pty.openpty()
+    with Bench(cluster) as bench:
+        process = cluster.popen(*bench.args("-n", "4", "-r", "2", "--sweep", "K=0,1"),
+                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=side)
+        os.close(side)
+        try:
+            assert process.wait(30) == 0
+            shown = os.read(main, 65536).decode()
+        finally:
+            process.kill()
+            process.wait()
+            os.close(main)
+    assert "[0/4] " in shown and "[3/4] running K=0" in shown and "left" in shown, shown
+    assert shown.endswith("\r\033[K"), repr(shown[-40:])
+
+
+# ---- command lines ----
+
+def test_wrong_command_lines(cluster):
+    def refused(part, *args, status=2):
+        done = cluster.outrider("bench", *args)
+        assert done.returncode == status, f"{args}: status {done.returncode}: {done.stderr}"
+        assert part in done.stderr and done.stdout == "", f"{args}: {done.stderr}"
+        assert done.stderr.startswith("outrider: ") and done.stderr.count("\n") == 1, done.stderr
+
+    with Bench(cluster) as bench:
+        bad = bench.file("bad.jsonl", '{"prompt": "x"}\n{"n": 3}\n')
+        refused("line 2", "--prompts", bad, status=1)
+        refused("has no prompt", "--prompts", bench.file("empty", "\n \n"), status=1)
+    refused("/nowhere", "--prompts", "/nowhere", status=1)
+    refused("/nowhere/x.csv", "--csv", "/nowhere/x.csv", status=1)
+    refused("not both", "--prompts", "x", "--prompt-tokens", "3")
+    refused("--concurrency", "-c", "0")
+    refused("--rate", "--rate", "-1")
+    refused("open loop", "--rate", "1", "-c", "2")
+    refused("open loop", "--sweep", "R=1,2,C=1")
+    refused("--repetitions", "-r", "0")
+    refused("--draft-tokens", "-K", "17")
+    refused("--rule", "--rule", "best")
+    refused("--draft-tokens", "--sweep", "K=0..17")
+    refused("expected NAME=VALUES", "--sweep", "1,2")
+    refused("named twice", "--sweep", "K=1", "--sweep", "K=2")
+    refused("no value of K", "--sweep", "K=1,,2")
+    refused("no option", "--sweep", "colour=red")
+    refused("no option", "--sweep", "ignore-eos=1")
+    refused("--start", "--sweep", "T=1,2")
+    refused("--sweep T", "--start", "run -T {T}")
+    refused("too much", "now")
+    refused("start outrider-coordinator", "-a", "127.0.0.1:9", status=1)
+    refused("running at", "--start", "sleep 60", status=1)
+    refused("ended with status 3", "--start", "exit 3", "-a", "127.0.0.1:9", status=1)
+    refused("does not serve after 1 s", "--start", "sleep 60", "--start-timeout", "1", "-a",
+            "127.0.0.1:9", status=1)
+
+
+# ---- ends ----
+
+def test_interrupt_prints_what_there_is(cluster):
+    with Bench(cluster) as bench:
+        process = bench.popen("-n", "64", "--ignore-eos", "-r", "9000", "--sweep", "K=0,2")
+        try:
+            wait_until(lambda: bench.has_rows(3), 20, "there are rows")
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=5)
+        finally:
+            process.kill()
+            process.wait()
+        assert process.returncode == 130 and errors == "outrider: interrupted\n", errors
+        assert "K=0" in out and "K=2" in out and len(bench.rows()) >= 3, out
+
+
+def test_coordinator_that_dies_ends_it(cluster):
+    with Cluster(cluster.build, target=SLOW_MODEL, draft=None,
+                 coordinator_flags=["--queue", "1"]) as other, Bench(other) as bench:
+        # Beside the one that is served one may wait.
+        full = bench.run("-n", "8", "-c", "3", "--warmup", "0", "--prompt-tokens", "4", status=1)
+        [row] = bench.rows()
+        assert row["requests"] + row["failures"] == 3 and row["failures"] >= 1, row
+        assert "queue" in full.stderr, full.stderr
+        process = bench.popen("-n", "2000", "--warmup", "0", "--requests", "50")
+        try:
+            time.sleep(1)
+            assert process.poll() is None
+            os.kill(other.coordinator.pid, signal.SIGKILL)
+            start = time.monotonic()
+            out, errors = process.communicate(timeout=10)
+        finally:
+            process.kill()
+            process.wait()
+        assert time.monotonic() - start < 5
+        assert process.returncode == 1 and "is not available" in errors, errors
+        assert "1 of 1 requests failed" in errors, (out, errors)
+
+
+def started(bench, n_ranks, *args):
+    """Words for a cluster that bench starts itself."""
+    run = os.path.join(SOURCE, "deploy", "local", "run")
+    return ["-a", f"unix:{bench.folder}/c", "--start", f"exec {run} -T {n_ranks} --serve", *args]
+
+
+def test_clusters_are_started_for_each_number_of_ranks(cluster):
+    with Bench(cluster) as bench:
+        bench.run(*started(bench, "{T}", "--sweep", "T=1,2,K=0,3", "-r", "2", "-n", "12", *GREEDY),
+                  environment={"OUTRIDER_BUILD": cluster.build, "TMPDIR": bench.folder})
+        rows = bench.rows()
+        assert [(row["T"], row["K"]) for row in rows] == [
+            (1, 0), (1, 3), (2, 0), (2, 3), (2, 3), (2, 0), (1, 3), (1, 0)]
+        assert all(row["requests"] == 1 and row["speedup"] for row in rows)
+        assert len({row["rounds"] for row in rows if row["K"] == 3}) <= 2, "one text per prompt"
+        assert not [name for name in os.listdir(bench.folder) if name.startswith("outrider.")]
+
+
+def ends_all(cluster, bench, signal_number):
+    """The exit status after the signal; the whole cluster must be gone."""
+    environment = {"OUTRIDER_BUILD": cluster.build, "TMPDIR": bench.folder}
+    os.environ.update(environment)
+    process = bench.popen(*started(bench, 2, "-r", "9000", "-n", "64", "--ignore-eos"))
+    try:
+        wait_until(lambda: bench.has_rows(1), 30, "there is a row")
+        family = descendants(process.pid)
+        assert len(family) >= 5, family  # run, mpirun, two ranks, coordinator
+        process.send_signal(signal_number)
+        process.communicate(timeout=10)
+        wait_until(lambda: not any(is_alive(pid) for pid in family), 5, "all are gone")
+    finally:
+        process.kill()
+        process.wait()
+        for name in environment:
+            del os.environ[name]
+    return process.returncode
+
+
+def test_terminated_it_leaves_nobody(cluster):
+    with Bench(cluster) as bench:
+        assert ends_all(cluster, bench, signal.SIGTERM) == 130
+
+
+def test_killed_it_leaves_nobody(cluster):
+    with Bench(cluster) as bench:
+        assert ends_all(cluster, bench, signal.SIGKILL) == -signal.SIGKILL
+
+
+def run_all(build, part):
+    failed = 0
+    tests = [(name, f) for name, f in globals().items() if name.startswith("test_") and part in name]
+    with Cluster(build) as cluster:
+        for name, function in tests:
+            start = time.monotonic()
+            try:
+                function(cluster)
+                print(f"ok      {name[5:]} ({time.monotonic() - start:.1f} s)", flush=True)
+            except (AssertionError, ClusterError, OSError, ValueError, KeyError, TypeError,
+                    subprocess.SubprocessError):
+                failed += 1
+                print(f"FAILED  {name[5:]}\n{traceback.format_exc()}", flush=True)
+        if failed:
+            cluster.print_logs()
+    print(f"{len(tests)} tests, {failed} failed")
+    return 1 if failed or not tests else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_all(os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""))

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# ctest: labels=statistics libs=worker timeout=1500
+"""The text has the target's distribution: the next two tokens after a prompt, drawn through real
+workers under `rejection` and `block`, against the exact joint distribution from whole rows.
+
+A request is for 4 tokens, so that the first round makes K = 3 guesses; the second token comes from
+the same round or, after a rejection, from the next one: independence of rounds is tested too. The
+seeds are fixed: a run repeats itself. The same is asked of strategies that choose K, with fewer draws
+(test_strategies.c has more); there the planner's timings enter, so those draws do not repeat. At the
+end all guesses are made while the target verifies the round before.
+Usage: test_distribution.py BUILD_FOLDER
+"""
+import collections
+import math
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from generations import GenerationCluster, Report, chi_square, exact_pairs, fit_cells, order
+
+PROMPT = [338]  # "The": of 400 pairs about 380 expect 10 draws or more
+TOP_K = 20
+N_DRAFT = 3
+N_DRAWS = 50000
+N_NAIVE = 10000
+N_STRATEGY = 4000
+N_AHEAD = 20000
+AHEAD_TOP_K = 5  # 125 triples
+STRATEGIES = ("planned", "heuristic", "threshold")
+N_RANKS = 2
+BATCH = 10000
+P_LEAST = 1e-4
+
+
+def draw(cluster, report, rule, n_draws, first_seed, **way):
+    """The generations of seeds first_seed .. first_seed + n_draws."""
+    done = []
+    while len(done) < n_draws:
+        done += cluster.generate([order(PROMPT, repeat=min(BATCH, n_draws - len(done)),
+                                        seed=first_seed + len(done), max_tokens=N_DRAFT + 1,
+                                        temperature=1, rule=rule, ignore_eos=1,
+                                        **{"top_k": TOP_K, "n_draft": N_DRAFT, **way})])
+        report.note(f"{rule} {way.get('strategy', '')}: {len(done)} of {n_draws}")
+    return done
+
+
+def mean_accepted(done):
+    """Mean and variance of the mean of the guesses that stay in the first round."""
+    values = [one["accepted_in_round"][0] for one in done]
+    mean = sum(values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return mean, variance / len(values)
+
+
+def check_requests(report, rule, done):
+    """That the draws were made as this test says."""
+    right = all(len(one["ids"]) == N_DRAFT + 1 and one["rule"] == rule and
+                not one["speculation_off"] and one["drafted"] >= N_DRAFT for one in done)
+    report.check(right and len({one["seed"] for one in done}) == len(done),
+                 f"{rule}: {len(done)} seeds, {N_DRAFT} guesses in every first round")
+
+
+def fit_pairs(build, done, exact):
+    return chi_square(build, "fit", fit_cells([tuple(one["ids"][:2]) for one in done], exact))
+
+
+def check_fit(build, report, rule, done, exact):
+    fit = fit_pairs(build, done, exact)
+    report.check(fit["p_value"] > P_LEAST,
+                 f"{rule}: chi-square {fit['chi_square']:.1f} over {fit['cells']} cells, p = "
+                 f"{fit['p_value']:.3g}; total variation of {fit['detectable_tv']:.4f} would be "
+                 "found in 9 of 10 cases")
+
+
+def check_forgets(build, report, rule, done, exact):
+    """Where the first guess was rejected, the second token comes from another round, and p(b | a)
+    must not know what was guessed for its place before. The first tokens are taken as they fell, so
+    the test has a few degrees of freedom less than it counts: it errs on the quiet side."""
+    after = [one for one in done if one["accepted_in_round"][0] == 0]
+    seen = collections.Counter(one["ids"][0] for one in after)
+    first = collections.Counter()
+    for (a, _), p in exact.items():
+        first[a] += p
+    given = {(a, b): seen[a] / len(after) * p / first[a] for (a, b), p in exact.items()}
+    fit = fit_pairs(build, after, given)
+    report.check(fit["p_value"] > P_LEAST,
+                 f"{rule}, after {len(after)} rejections of the first guess: chi-square "
+                 f"{fit['chi_square']:.1f} over {fit['cells']} cells, p = {fit['p_value']:.3g}")
+
+
+def check_power(build, report, done, exact):
+    """The same draws against a distribution that is a little off must not pass."""
+    gap = 1.5 * fit_pairs(build, done, exact)["detectable_tv"]
+    tilted = {pair: p * (1 + 2 * gap * (-1) ** i) for i, (pair, p) in enumerate(exact.items())}
+    total = sum(tilted.values())
+    tilted = {pair: p / total for pair, p in tilted.items()}
+    distance = sum(abs(tilted[pair] - exact[pair]) for pair in exact) / 2
+    fit = fit_pairs(build, done, tilted)
+    report.check(fit["p_value"] < P_LEAST,
+                 f"a distribution at a total variation of {distance:.4f} is refused: p = "
+                 f"{fit['p_value']:.3g}")
+
+
+def check_accepted(report, draws):
+    mean, variance = {}, {}
+    for rule, done in draws.items():
+        mean[rule], variance[rule] = mean_accepted(done)
+        report.note(f"{rule}: accepts {mean[rule]:.4f} +- {math.sqrt(variance[rule]):.4f} of "
+                    f"{N_DRAFT} guesses in the first round")
+    error = math.sqrt(variance["block"] + variance["rejection"])
+    report.check(mean["block"] > mean["rejection"] - 3 * error,
+                 f"block accepts no less than rejection: {mean['block'] - mean['rejection']:+.4f}, "
+                 f"standard error {error:.4f}")
+    error = math.sqrt(variance["naive"] + variance["rejection"])
+    report.check(mean["naive"] < mean["rejection"] - 3 * error,
+                 f"naive accepts less than rejection: {mean['naive'] - mean['rejection']:+.4f}, "
+                 f"standard error {error:.4f}")
+
+
+def check_strategies(cluster, build, report, exact):
+    first_seed = 3000001
+    for strategy in STRATEGIES:
+        for rule in ("rejection", "block"):
+            done = draw(cluster, report, rule, N_STRATEGY, first_seed, strategy=strategy)
+            first_seed += 1000000
+            report.check(all(one["strategy"] == strategy for one in done) and
+                         any(one["drafted"] for one in done), f"{rule}, {strategy}: as ordered")
+            check_fit(build, report, f"{rule}, {strategy}", done, exact)
+
+
+def exact_triples(build):
+    """{(a, b, c): probability} of the next three tokens."""
+    first = collections.Counter()
+    for (a, _), p in exact_pairs(build, PROMPT, AHEAD_TOP_K).items():
+        first[a] += p
+    return {(a, b, c): chance * p for a, chance in first.items()
+            for (b, c), p in exact_pairs(build, PROMPT + [a], AHEAD_TOP_K).items()}
+
+
+def check_ahead(build, report):
+    """Guesses that were made while the target verified. The first such guess is for the third token at
+    the earliest, so triples are counted, with one guess a round."""
+    exact = exact_triples(build)
+    report.check(abs(sum(exact.values()) - 1) < 1e-9, f"{len(exact)} exact triples")
+    with GenerationCluster(build, n_ranks=1, coordinator_flags=["--draft-ahead", "on"]) as cluster:
+        for i, rule in enumerate(("rejection", "block")):
+            done = draw(cluster, report, rule, N_AHEAD, 9000001 + i * 1000000, top_k=AHEAD_TOP_K,
+                        n_draft=1)
+            ahead = sum(one["drafted_ahead"] for one in done)
+            report.check(ahead > N_AHEAD // 10, f"{rule}: {ahead} guesses made ahead")
+            counts = collections.Counter(tuple(one["ids"][:3]) for one in done)
+            cells = [(counts.pop(triple, 0), p) for triple, p in exact.items()]
+            fit = chi_square(build, "fit", cells + [(sum(counts.values()), 0.0)])
+            report.check(fit["p_value"] > P_LEAST,
+                         f"{rule}, drafting ahead: chi-square {fit['chi_square']:.1f} over "
+                         f"{fit['cells']} cells, p = {fit['p_value']:.3g}; total variation of "
+                         f"{fit['detectable_tv']:.4f} would be found in 9 of 10 cases")
+
+
+def main():
+    build = sys.argv[1]
+    report = Report()
+    exact = exact_pairs(build, PROMPT, TOP_K)
+    report.check(len(exact) == TOP_K ** 2 and abs(sum(exact.values()) - 1) < 1e-9,
+                 f"the exact distribution has {len(exact)} pairs")
+    with GenerationCluster(build, n_ranks=N_RANKS) as cluster:
+        draws = {"rejection": draw(cluster, report, "rejection", N_DRAWS, 1),
+                 "block": draw(cluster, report, "block", N_DRAWS, 1000001),
+                 "naive": draw(cluster, report, "naive", N_NAIVE, 2000001)}
+        check_strategies(cluster, build, report, exact)
+    for rule, done in draws.items():
+        check_requests(report, rule, done)
+        check_fit(build, report, rule, done, exact)
+        check_forgets(build, report, rule, done, exact)
+    check_power(build, report, draws["block"], exact)
+    check_accepted(report, draws)
+    check_ahead(build, report)
+    return report.status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

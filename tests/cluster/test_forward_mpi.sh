@@ -1,0 +1,69 @@
+#!/bin/sh
+# ctest: labels=full libs=worker timeout=600
+# One arithmetic under real MPI: 300 tokens through the tales target on 1, 2, 4 and 8 processes, fed
+# 1, 7, 64 and 300 at a time, with 1 and 2 threads. The logits of all positions must have the same
+# bits: one hash per vocabulary slice, whatever the way.
+# Usage: test_forward_mpi.sh BUILD_FOLDER
+set -u
+program=$1/tests/prog_logits
+model=$(dirname "$0")/../../deploy/models/tales/target
+n_tokens=300
+n_ways=8 # 4 chunks, 2 counts of threads
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+command -v mpirun >/dev/null || exit 77
+
+# One node, any number of ranks on any number of cores, as any user, without ssh.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+flags="--oversubscribe --bind-to none --mca btl vader,self --mca btl_vader_single_copy_mechanism none
+       --mca plm isolated --mca mpi_yield_when_idle 1"
+# Open MPI keeps memory for the life of the process; only our own leaks would be of interest.
+export ASAN_OPTIONS=detect_leaks=0
+
+fail() {
+    echo "FAILED  $1"
+    exit 1
+}
+
+# run_ranks RANKS NAME [ARGUMENT]: the lines of all ranks end up in $work/NAME.
+run_ranks() {
+    ranks=$1
+    name=$2
+    shift 2
+    # shellcheck disable=SC2086
+    timeout -k 2 240 mpirun $flags -np "$ranks" "$program" "$model" $n_tokens "$@" \
+        >"$work/$name" 2>"$work/err"
+    status=$?
+    [ $status -eq 0 ] || { sed 's/^/        /' "$work/err" | head -n 20; }
+    [ $status -eq 0 ] || fail "$name: status $status"
+}
+
+# The hash of each slice, one line per slice; more lines mean that the ways differ.
+hashes() {
+    sed 's/^threads=.* slice=/slice=/' "$work/$1" | sort -u
+}
+
+run_ranks 1 one
+hashes one >"$work/expected"
+n_slices=$(sed 's/ hash=.*//' "$work/expected" | sort -u | wc -l)
+[ "$n_slices" -ge 4 ] || fail "the model has $n_slices slices: too few to be cut into 4 ranks"
+
+for ranks in 1 2 4 8; do
+    [ "$ranks" -le "$n_slices" ] || continue
+    run_ranks "$ranks" ranks
+    lines=$(wc -l <"$work/ranks")
+    [ "$lines" -eq $((n_ways * n_slices)) ] || fail "$ranks ranks printed $lines lines"
+    hashes ranks >"$work/seen"
+    if ! cmp -s "$work/expected" "$work/seen"; then
+        sort -t= -k4 "$work/ranks" | sed 's/^/        /'
+        fail "$ranks ranks: logits have other bits"
+    fi
+    echo "ok      $ranks ranks: $n_ways ways, $n_slices slices, one set of bits"
+done
+
+run_ranks 2 other other
+hashes other >"$work/seen"
+comm -12 "$work/expected" "$work/seen" >"$work/same"
+[ ! -s "$work/same" ] || fail "another last token left a hash as it was"
+echo "ok      another last token changes the hash of every slice"
+sed 's/^/        /' "$work/expected"

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=client timeout=180
+"""Workers that meet over NCCL, with tests/support/fake_nccl.c in the place of libnccl: two without mpirun, by
+the id in rank 0's Describe, and two under mpirun. Without mpirun they run on emulated GPUs
+(tests/emulate), whose streams do their work at once, since the fake knows no streams.
+Skipped (77) where the build has no NCCL or no emulation."""
+import json
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cluster import Cluster, ClusterError, Program, wait_until
+
+BUILD = sys.argv[1] if len(sys.argv) > 1 else ""
+FAKE = os.path.join(BUILD, "tests", "fake_nccl.so")
+EMULATED = os.path.join(BUILD, "emulated")
+PATIENCE = 20
+
+
+class LedCluster(Cluster):
+    """Ranks as plain processes, started one by one."""
+
+    def __init__(self, **more):
+        super().__init__(EMULATED, n_ranks=2, **more)
+        self.ranks = []
+
+    def start_rank(self, rank, *flags, environment=None, log=None):
+        command = [os.path.join(self.bin, "outrider-worker"), "--model", self.target,
+                   "--listen", self.listen, "--ranks", "2", "--rank", str(rank),
+                   "--device", "cuda:0", "--no-graphs", *flags]
+        name = log or f"rank{rank}"
+        program = Program(name, command, self._log_path(name),
+                          {"OUTRIDER_NCCL_LIBRARY": FAKE, "TMPDIR": self.folder,
+                           "EMULATED_STREAMS": "eager",
+                           **(environment or {})})
+        self.ranks.append(program)
+        return program
+
+    def stop(self):
+        try:
+            super().stop()
+        finally:
+            for program in self.ranks:
+                program.stop()
+            self.ranks = []
+
+
+class Led(unittest.TestCase):
+    def cluster(self, **more):
+        cluster = LedCluster(**more)
+        self.addCleanup(cluster._leave, False)
+        return cluster
+
+    def wait_log(self, program, text):
+        def look():
+            if text in program.log():
+                return True
+            if not program.is_alive():
+                raise ClusterError(f"{program.name} ended: {program.log()}")
+            return False
+
+        wait_until(look, PATIENCE, f"{program.name} logs '{text}'")
+
+    def check_ends(self, program, *texts):
+        self.assertEqual(program.wait(PATIENCE), 1)
+        for text in texts:
+            self.assertIn(text, program.log())
+
+    def test_two_ranks_meet_whoever_comes_first(self):
+        for first, transport in ((0, "unix"), (1, "tcp")):
+            with self.subTest(first=first):
+                cluster = self.cluster(transport=transport)
+                early = cluster.start_rank(first)
+                with self.assertRaises(ClusterError):
+                    wait_until(lambda: " ready " in early.log(), 1, "it is ready alone")
+                late = cluster.start_rank(1 - first)
+                for program in (early, late):
+                    self.wait_log(program, " ready ")
+                third = cluster.start_rank(1, "--join-timeout", "1", log="third")
+                self.check_ends(third, "waits for nobody: its group is complete")
+                for program in (early, late):
+                    self.assertTrue(program.is_alive())
+                cluster.stop()
+
+    def test_coordinator_waits_for_the_group_and_the_text_is_that_of_one_rank(self):
+        cluster = self.cluster()
+        lead = cluster.start_rank(0)
+        cluster.start_coordinator()
+        wait_until(lambda: "still starting" in cluster.outrider("describe").stdout +
+                   cluster.outrider("describe").stderr + cluster.coordinator.log(), PATIENCE,
+                   "the coordinator says that the group is starting")
+        cluster.start_rank(1)
+        self.wait_log(lead, " ready ")
+        wait_until(cluster.is_serving, PATIENCE, "the cluster serves")
+        flags = ("generate", "Once upon a time", "-n", "6", "--json", "--temperature", "0", "-K", "3")
+        both = cluster.outrider(*flags)
+        self.assertEqual(both.returncode, 0, both.stderr)
+        with Cluster(EMULATED, worker_flags=("--device", "cuda:0")) as alone:
+            one = alone.outrider(*flags)
+        self.assertEqual(json.loads(one.stdout)["token_ids"], json.loads(both.stdout)["token_ids"])
+
+    def test_a_rank_that_dies_takes_the_idle_group_along_and_a_new_one_forms(self):
+        cluster = self.cluster()
+        for killed in (1, 0):
+            ranks = [cluster.start_rank(0, log=f"lead{killed}"),
+                     cluster.start_rank(1, log=f"other{killed}")]
+            for program in ranks:
+                self.wait_log(program, " ready ")
+            ranks[killed].process.kill()
+            self.assertEqual(ranks[1 - killed].wait(5), 71)
+            self.assertIn("rank_lost" if killed else "lead_lost", ranks[1 - killed].log())
+        last = [cluster.start_rank(0, log="lead"), cluster.start_rank(1, log="other")]
+        for program in last:
+            self.wait_log(program, " ready ")
+        cluster.start_coordinator()
+        wait_until(cluster.is_serving, PATIENCE, "the new group serves")
+
+    def test_ranks_on_the_cpu_are_refused(self):
+        cluster = self.cluster()
+        self.check_ends(cluster.start_rank(0, "--device", "cpu"), "--ranks 2 on the CPU")
+
+    def test_lead_left_alone_ends_at_its_deadline(self):
+        cluster = self.cluster()
+        self.check_ends(cluster.start_rank(0, "--join-timeout", "1"),
+                        "has not ended on rank 0 of 2 after 1000 ms", "reason=timeout")
+
+    def test_rank_left_alone_ends_at_its_deadline(self):
+        cluster = self.cluster()
+        self.check_ends(cluster.start_rank(1, "--join-timeout", "1"),
+                        "has not found its group within 1 s", "reason=timeout")
+
+    def test_rank_that_differs_is_refused_and_the_right_one_is_taken(self):
+        cluster = self.cluster()
+        lead = cluster.start_rank(0)
+        self.check_ends(cluster.start_rank(1, "--slots", "5", log="other"),
+                        "rank 1 has another --slots than rank 0 at unix:")
+        cluster.start_rank(1)
+        self.wait_log(lead, " ready ")
+
+    def test_missing_library_and_odd_flags_are_refused(self):
+        cluster = self.cluster()
+        missing = cluster.start_rank(0, environment={"OUTRIDER_NCCL_LIBRARY": "/no/libnccl.so"})
+        self.check_ends(missing, "cannot load NCCL (/no/libnccl.so", "reason=unsupported")
+        self.check_ends(cluster.start_rank(1, "--collectives", "host", log="host"),
+                        "--collectives host: 2 ranks without mpirun")
+        self.check_ends(cluster.start_rank(2, log="two"), "--rank 2 of --ranks 2")
+
+
+class OverMpi(unittest.TestCase):
+    def generate(self, **more):
+        with Cluster(BUILD, **more) as cluster:
+            done = cluster.outrider("generate", "Once upon a time", "-n", "24", "--json",
+                                    "--temperature", "0")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout, cluster.workers.log()
+
+    def test_text_over_mpi_with_nccl_beside_it_is_the_text_of_one_rank(self):
+        alone, log = self.generate()
+        self.assertIn("ranks=1 collectives=single", log)
+        both, log = self.generate(n_ranks=2, worker_flags=["--collectives", "nccl"],
+                           environment={"OUTRIDER_NCCL_LIBRARY": FAKE})
+        self.assertIn("rank=1 ranks=2 collectives=nccl", log)
+        self.assertEqual(json.loads(alone)["text"], json.loads(both)["text"])
+
+    def test_missing_library_ends_the_group(self):
+        cluster = Cluster(BUILD, n_ranks=2, worker_flags=["--collectives", "nccl"],
+                          environment={"OUTRIDER_NCCL_LIBRARY": "/no/libnccl.so"})
+        self.addCleanup(cluster._leave, False)
+        cluster.start_workers()
+        self.assertNotEqual(cluster.workers.wait(PATIENCE), 0)
+        self.assertIn("cannot load NCCL (/no/libnccl.so", cluster.workers.log())
+
+
+if __name__ == "__main__":
+    if not os.path.exists(FAKE) or not os.path.exists(EMULATED):
+        print("this build has no NCCL or no emulated GPU")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=client timeout=300
+"""How ranks start: threads and CPUs that are chosen or asked for, and packed weights found again.
+
+Usage: test_start.py BUILD_FOLDER
+"""
+import os
+import re
+import shutil
+import tempfile
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cluster import TALES
+from fault_util import FaultTest, World, main, program, run
+
+TARGET, DRAFT = os.path.join(TALES, "target"), os.path.join(TALES, "draft")
+WORKER, COORDINATOR = program("outrider-worker"), program("outrider-coordinator")
+CPUS = sorted(os.sched_getaffinity(0))
+PROMPT = ("generate", "Once upon a time", "-n", "12", "--temperature", "0")
+
+
+def ready(world, name="workers"):
+    """The ready lines as dictionaries, by rank."""
+    lines = re.findall(r" ready (.*)", world.logs()[f"{name}.log"])
+    fields = [dict(re.findall(r"(\w+)=(\S+)", line)) for line in lines]
+    return sorted(fields, key=lambda f: int(f.get("rank", 0)))
+
+
+def threads(pid):
+    """(name, CPUs) of every thread of a process; the first is the engine's."""
+    found = []
+    for task in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
+        with open(f"/proc/{pid}/task/{task}/status", encoding="utf-8") as file:
+            text = file.read()
+        name = re.search(r"^Name:\s+(\S+)", text, re.M).group(1)
+        found.append((name, re.search(r"^Cpus_allowed_list:\s+(\S+)", text, re.M).group(1)))
+    return found
+
+
+def text(world):
+    done = world.outrider(*PROMPT)
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    return done.stdout
+
+
+class Threads(FaultTest):
+    def test_lone_rank_takes_the_cores_and_is_not_pinned(self):
+        with World(draft=None) as world:
+            line = ready(world)[0]
+            self.assertLessEqual(int(line["threads"]), len(CPUS) - (len(CPUS) > 4))
+            self.assertEqual(line["pin"], "off")
+            for name, cpus in threads(world.workers.pid):
+                self.assertEqual(cpus, threads(os.getpid())[0][1], name)
+            self.check_logs(world)
+
+    def test_list_is_kept_and_only_by_compute_threads(self):
+        pins = ",".join(str(cpu) for cpu in CPUS[::-1][:2])
+        n = len(CPUS[::-1][:2])
+        with World(worker_flags=("--pin", pins), coordinator_flags=("--pin", str(CPUS[-1]))) as world:
+            self.assertEqual((ready(world)[0]["threads"], ready(world)[0]["pin"]), (str(n), pins))
+            self.assertEqual(ready(world, "coordinator")[0]["pin"], str(CPUS[-1]))
+            engine, *others = threads(world.workers.pid)
+            self.assertEqual(engine[1], pins.split(",")[0])
+            compute = [cpus for name, cpus in others if name.startswith("compute-")]
+            self.assertEqual(compute, pins.split(",")[1:])
+            open_mask = threads(os.getpid())[0][1]
+            for name, cpus in others:
+                if not name.startswith("compute-"):
+                    self.assertEqual(cpus, open_mask, name)
+            self.assertEqual(threads(world.coordinator.pid)[0][1], str(CPUS[-1]))
+            self.check_logs(world)
+
+    def test_ranks_of_one_mpirun_take_different_cores(self):
+        with World(n_ranks=2, draft=None) as world:
+            lines = ready(world)
+            if len(CPUS) < 2 or any(line["pin"] == "off" for line in lines):
+                self.skipTest("not a core for each rank, or a quota")
+            pids = world.rank_pids()
+            taken = [threads(pids[rank])[0][1] for rank in (0, 1)]
+            self.assertEqual([line["pin"].split(",")[0] for line in lines], taken)
+            everyone = [cpu for line in lines for cpu in line["pin"].split(",")]
+            self.assertEqual(len(everyone), len(set(everyone)))
+            self.check_logs(world)
+
+    def test_pinning_can_be_left_out(self):
+        with World(n_ranks=2, draft=None, worker_flags=("--pin", "off", "--threads", "2")) as world:
+            for line in ready(world):
+                self.assertEqual((line["threads"], line["pin"]), ("2", "off"))
+            self.check_logs(world)
+
+
+class PackedWeights(FaultTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="outrider-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def test_same_text_from_packed_files_one_for_each_rank(self):
+        texts = []
+        flags = ("--pack-cache", os.path.join(self.folder, "packed"))
+        for state, more in (("off", ()), ("written", flags), ("hit", flags)):
+            with World(n_ranks=2, worker_flags=more,
+                       coordinator_flags=("--pack-cache", self.folder)) as world:
+                self.assertEqual([line["pack_cache"] for line in ready(world)], [state] * 2)
+                texts.append(text(world))
+                self.check_logs(world)
+        self.assertEqual(texts[0], texts[1])
+        self.assertEqual(texts[0], texts[2])
+        self.assertEqual(len(os.listdir(os.path.join(self.folder, "packed"))), 2)
+
+    def test_models_stored_in_integers_are_kept_too(self):
+        model = os.path.join(self.folder, "int4")
+        status, output = run(program("outrider"), "export", "--quiet", "--weights", "int4", TARGET,
+                             model, timeout=60)
+        self.assertEqual(status, 0, output)
+        texts = []
+        for state in ("written", "hit"):
+            with World(n_ranks=2, target=model, worker_flags=("--pack-cache", "auto")) as world:
+                self.assertEqual([line["pack_cache"] for line in ready(world)], [state] * 2)
+                self.assertEqual(ready(world)[0]["arithmetic"], "cpu-int4")
+                texts.append(text(world))
+                self.check_logs(world)
+        self.assertEqual(texts[0], texts[1])
+
+    def test_broken_file_is_told_and_replaced(self):
+        flags = ("--pack-cache", self.folder)
+        with World(draft=None, worker_flags=flags) as world:
+            first = text(world)
+        path = os.path.join(self.folder, os.listdir(self.folder)[0])
+        with open(path, "r+b") as file:
+            file.truncate(5000)
+        with World(draft=None, worker_flags=flags) as world:
+            self.assertEqual(ready(world)[0]["pack_cache"], "written")
+            self.assertIn("has 5000 bytes and says", world.logs()["workers.log"])
+            self.assertEqual(text(world), first)
+        with World(draft=None, worker_flags=flags) as world:
+            self.assertEqual(ready(world)[0]["pack_cache"], "hit")
+            self.assertEqual(text(world), first)
+
+
+class Refusals(FaultTest):
+    def test_options(self):
+        for prog, base in ((WORKER, ("--model", DRAFT, "--listen", "unix:/tmp/outrider-nobody")),
+                           (COORDINATOR, ("--target", "unix:/tmp/outrider-nobody",
+                                          "--draft", DRAFT))):
+            for arguments, word in {("--pin", "x"): "'x'", ("--pin", ""): "--pin",
+                                    ("--pin", "0,,1"): "'0,,1'", ("--pack-cache", ""): "folder",
+                                    ("--threads", "some"): "'some'"}.items():
+                with self.subTest((prog, arguments)):
+                    self.check_usage(*run(prog, *base, *arguments), word)
+            for arguments, words in {("--pin", "1023"): "CPU 1023",
+                                     ("--pin", f"{CPUS[0]},{CPUS[0]}"): "twice",
+                                     ("--pin", str(CPUS[0]), "--threads", "2"): "2 threads"}.items():
+                with self.subTest((prog, arguments)):
+                    self.check_refusal(*run(prog, *base, *arguments), words)
+        self.check_refusal(*run(WORKER, "--model", DRAFT, "--listen", "unix:/tmp/outrider-nobody",
+                                "--device", "cuda", "--pack-cache", "x"), "--pack-cache x")
+
+
+if __name__ == "__main__":
+    main()

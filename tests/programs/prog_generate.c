@@ -1,0 +1,291 @@
+/* ctest: libs=proto,rpc */
+/* Many generations over one connection, for tests of what is generated.
+ *   prog_generate ADDRESS describe   exits with 0 when the coordinator serves
+ *   prog_generate ADDRESS            one order per line of the input, one JSON line per generation
+ * An order is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N temperature=X
+ * top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1 ignore_eos=0|1, and repeat=N: N
+ * generations with seeds seed, seed + 1, ... The next request is on its way while one is answered. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/options.h"
+#include "proto/generation_wire.h"
+#include "rpc/client.h"
+
+enum {
+    PROMPT_IDS_MAX = 1024,
+    RULE_BYTES = 32,
+    LINE_BYTES = 16384,
+    TOKENS_MAX = 4096,
+    ARENA_BYTES = 4 << 20,
+    FLIGHTS = 2,
+    CALL_S = 120
+};
+
+struct order {
+    struct generate_request request;
+    int n_repeat;
+    int32_t ids[PROMPT_IDS_MAX];
+    char rule[RULE_BYTES];
+};
+
+struct flight {
+    struct rpc_stream *stream;
+    uint64_t seed;
+};
+
+/* What one generation said; a round is one message of tokens. */
+struct heard {
+    int n_ids, n_rounds;
+    int32_t ids[TOKENS_MAX];
+    int committed[TOKENS_MAX], accepted[TOKENS_MAX]; /* of each round */
+};
+
+struct session {
+    const char *address;
+    struct rpc_client *client;
+    struct arena arena;
+    struct buffer buffer;
+    struct flight flights[FLIGHTS]; /* the oldest first */
+    int n_flights;
+    struct order order;
+    struct heard heard;
+};
+
+/* ---- orders ---- */
+
+static int parse_flag(bool *flag, const char *key, const char *value, struct error *err)
+{
+    int number = 0;
+    int rc = options_int(&number, key, value, 0, 1, err);
+    *flag = number != 0;
+    return rc;
+}
+
+static int parse_field(struct order *order, const char *key, char *value, struct error *err)
+{
+    struct generate_request *r = &order->request;
+    if (strcmp(key, "ids") == 0) {
+        r->prompt_ids = order->ids;
+        return options_int_list(order->ids, &r->n_prompt_ids, PROMPT_IDS_MAX, key, value, 0,
+                                INT32_MAX, err);
+    }
+    if (strcmp(key, "max_tokens") == 0) {
+        return options_int(&r->max_tokens, key, value, 1, TOKENS_MAX, err);
+    }
+    if (strcmp(key, "top_k") == 0) {
+        return options_int(&r->sampling.top_k, key, value, 0, INT32_MAX, err);
+    }
+    if (strcmp(key, "n_draft") == 0) {
+        return options_int(&r->n_draft, key, value, 0, DRAFT_MAX, err);
+    }
+    if (strcmp(key, "repeat") == 0) {
+        return options_int(&order->n_repeat, key, value, 1, INT32_MAX, err);
+    }
+    if (strcmp(key, "full_rows") == 0) return parse_flag(&r->full_rows, key, value, err);
+    if (strcmp(key, "ignore_eos") == 0) return parse_flag(&r->ignore_eos, key, value, err);
+    if (strcmp(key, "temperature") == 0) {
+        return options_float(&r->sampling.temperature, key, value, 0, SAMPLING_TEMPERATURE_MAX,
+                             err);
+    }
+    if (strcmp(key, "top_p") == 0) return options_float(&r->sampling.top_p, key, value, 0, 1, err);
+    if (strcmp(key, "seed") == 0) {
+        r->has_seed = true;
+        return options_u64(&r->seed, key, value, err);
+    }
+    if (strcmp(key, "strategy") == 0) {
+        int word = 0;
+        int rc = options_word(&word, key, value, strategy_names, N_STRATEGIES, err);
+        r->strategy = (enum strategy)word;
+        return rc;
+    }
+    if (strcmp(key, "threshold") == 0) {
+        r->has_threshold = true;
+        return options_float(&r->threshold, key, value, 0, 1, err);
+    }
+    if (strcmp(key, "rule") == 0) {
+        snprintf(order->rule, sizeof order->rule, "%s", value);
+        return 0;
+    }
+    return error_set(err, ERR_ARGUMENT, "no such field of an order: %s", key);
+}
+
+static int parse_order(struct order *order, char *line, struct error *err)
+{
+    char *rest = NULL;
+    *order = (struct order){.n_repeat = 1};
+    order->request = (struct generate_request){
+        .sampling = {.temperature = 1, .top_p = 1}, .n_draft = -1, .request_id = ""};
+    order->request.rule = order->rule;
+    for (char *item = strtok_r(line, " \n", &rest); item; item = strtok_r(NULL, " \n", &rest)) {
+        char *value = strchr(item, '=');
+        if (!value) return error_set(err, ERR_ARGUMENT, "%s: expected KEY=VALUE", item);
+        *value++ = 0;
+        int rc = parse_field(order, item, value, err);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+/* ---- answers ---- */
+
+static int hear_tokens(struct heard *heard, const struct generate_tokens *tokens, struct error *err)
+{
+    int n_accepted = 0;
+    if (heard->n_ids + tokens->n > TOKENS_MAX || heard->n_rounds == TOKENS_MAX) {
+        return error_set(err, ERR_FORMAT, "more tokens than were asked for");
+    }
+    for (int i = 0; i < tokens->n; i++) {
+        heard->ids[heard->n_ids++] = tokens->ids[i];
+        n_accepted += tokens->origins[i] == TOKEN_ACCEPTED ? 1 : 0;
+    }
+    heard->committed[heard->n_rounds] = tokens->n;
+    heard->accepted[heard->n_rounds++] = n_accepted;
+    return 0;
+}
+
+static void print_list(const char *name, const int *values, int n)
+{
+    printf("\"%s\":[", name);
+    for (int i = 0; i < n; i++) {
+        printf("%s%d", i ? "," : "", values[i]);
+    }
+    printf("],");
+}
+
+static void print_generation(const struct heard *heard, const struct generate_summary *summary)
+{
+    const struct generate_counters *c = &summary->counters;
+    printf("{\"seed\":%" PRIu64 ",\"rule\":\"%s\",\"finish\":\"%s\",\"speculation_off\":\"%s\",",
+           summary->seed, summary->rule, summary->finish_reason, summary->speculation_off);
+    print_list("ids", heard->ids, heard->n_ids);
+    print_list("committed", heard->committed, heard->n_rounds);
+    print_list("accepted_in_round", heard->accepted, heard->n_rounds);
+    printf("\"strategy\":\"%s\",", strategy_names[summary->strategy]);
+    printf("\"completion_tokens\":%d,\"rounds\":%" PRIu32 ",\"drafted\":%" PRIu32
+           ",\"drafted_ahead\":%" PRIu32 ",\"accepted\":%" PRIu32 ",\"rejections\":%" PRIu32
+           ",\"rows\":%" PRIu64 ",\"more_rows\":%" PRIu64 ",\"bytes_sent\":%" PRIu64
+           ",\"bytes_received\":%" PRIu64 "}\n",
+           summary->completion_tokens, c->rounds, c->drafted, c->drafted_ahead, c->accepted,
+           c->rejections, c->rows, c->more_rows, c->bytes_sent, c->bytes_received);
+}
+
+static int hear_message(struct session *s, bool *is_last, int64_t deadline_us, struct error *err)
+{
+    const uint8_t *data;
+    size_t len;
+    struct generate_reply reply;
+    int rc = 0;
+    TRY(rpc_stream_receive(s->flights[0].stream, &data, &len, deadline_us, err));
+    arena_reset(&s->arena);
+    TRY(generate_reply_decode(data, len, &s->arena, &reply, err));
+    if (reply.tokens) TRY(hear_tokens(&s->heard, reply.tokens, err));
+    if (reply.summary) print_generation(&s->heard, reply.summary);
+    *is_last = reply.summary != NULL;
+out:
+    return rc;
+}
+
+/* Hears the oldest flight to its end: tokens, the summary, the end of the stream. */
+static int land(struct session *s, struct error *err)
+{
+    struct flight flight = s->flights[0];
+    int64_t deadline_us = clock_now_us() + CALL_S * INT64_C(1000000);
+    bool is_last = false, is_more = false;
+    int rc = 0;
+    s->heard.n_ids = s->heard.n_rounds = 0;
+    while (!is_last) {
+        TRY(hear_message(s, &is_last, deadline_us, err));
+    }
+    rc = hear_message(s, &is_more, deadline_us, err);
+    if (rc == ERR_CLOSED) {
+        rc = 0;
+    } else if (!rc) {
+        rc = error_set(err, ERR_FORMAT, "a message after the summary");
+    }
+out:
+    if (rc) error_wrap(err, "seed %" PRIu64, flight.seed);
+    rpc_stream_close(flight.stream);
+    s->n_flights--;
+    memmove(s->flights, s->flights + 1, (size_t)s->n_flights * sizeof *s->flights);
+    return rc;
+}
+
+static int take_off(struct session *s, struct error *err)
+{
+    struct flight *flight = &s->flights[s->n_flights];
+    int64_t deadline_us = clock_now_us() + CALL_S * INT64_C(1000000);
+    int rc = 0;
+    TRY(generate_request_encode(&s->buffer, &s->order.request, err));
+    TRY(rpc_stream_open(&flight->stream, s->client, s->address,
+                        "/outrider.generation.v1.Generation/Generate", false, deadline_us, err));
+    flight->seed = s->order.request.seed;
+    s->n_flights++;
+    TRY(rpc_stream_send(flight->stream, s->buffer.data, s->buffer.len, deadline_us, err));
+    TRY(rpc_stream_half_close(flight->stream, err));
+out:
+    return rc;
+}
+
+static int fill_orders(struct session *s, struct error *err)
+{
+    static char line[LINE_BYTES];
+    int rc = 0;
+    while (fgets(line, sizeof line, stdin)) {
+        TRY(parse_order(&s->order, line, err));
+        for (int i = 0; i < s->order.n_repeat; i++, s->order.request.seed++) {
+            if (s->n_flights == FLIGHTS) TRY(land(s, err));
+            TRY(take_off(s, err));
+        }
+    }
+    while (s->n_flights > 0) {
+        TRY(land(s, err));
+    }
+out:
+    return rc;
+}
+
+static int describe(struct session *s, struct error *err)
+{
+    struct service_description desc;
+    int rc = 0;
+    TRY(rpc_client_call(s->client, s->address, "/outrider.generation.v1.Generation/Describe", NULL,
+                        0, false, clock_now_us() + 2000000, &s->buffer, err));
+    TRY(service_description_decode(s->buffer.data, s->buffer.len, &s->arena, &desc, err));
+    printf("%s\n", desc.state);
+    if (strcmp(desc.state, "serving") != 0) rc = error_set(err, ERR_UNAVAILABLE, "%s", desc.state);
+out:
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static struct session session;
+    struct error err;
+    int rc = 0;
+    if (argc < 2) {
+        fprintf(stderr, "usage: prog_generate ADDRESS [describe] <ORDERS\n");
+        return 2;
+    }
+    session.address = argv[1];
+    TRY(arena_open(&session.arena, ARENA_BYTES, &err));
+    TRY(rpc_client_open(&session.client, &err));
+    if (argc > 2 && strcmp(argv[2], "describe") == 0) {
+        TRY(describe(&session, &err));
+    } else {
+        TRY(fill_orders(&session, &err));
+    }
+out:
+    if (rc) fprintf(stderr, "%s\n", err.text);
+    for (int i = 0; i < session.n_flights; i++) {
+        rpc_stream_close(session.flights[i].stream);
+    }
+    rpc_client_close(session.client);
+    buffer_free(&session.buffer);
+    arena_close(&session.arena);
+    return rc ? 1 : 0;
+}

@@ -1,0 +1,124 @@
+/* ctest: libs=model */
+/* The exact joint distribution of the two tokens after a prompt: p(a) p(b | a) from whole rows of
+ * logits in one process, with top-k (0 = all) at temperature 1, by plain code of its own. Prints
+ * one line `A B PROBABILITY` per pair that has at least LEAST, and one `A -1 PROBABILITY` for all
+ * other pairs that begin with A.
+ *   prog_joint MODEL TOP_K LEAST ID,ID,... */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/options.h"
+#include "model/backend/cpu/cpu.h"
+#include "model/model.h"
+
+enum { PROMPT_MAX = 64, STEP_TOKENS = PROMPT_MAX + 1 };
+
+struct token {
+    int32_t id;
+    float logit;
+    double p;
+};
+
+static int by_logit(const void *left, const void *right)
+{
+    const struct token *a = left, *b = right;
+    if (a->logit != b->logit) return a->logit > b->logit ? -1 : 1;
+    return a->id < b->id ? -1 : 1; /* ties go to the lowest id */
+}
+
+/* The whole row sorted; the first top_k get their share. */
+static int next_tokens(struct model *model, const int32_t *tokens, int n, int top_k,
+                       struct token *row, struct error *err)
+{
+    static const int32_t blocks[] = {0, 1, 2, 3, 4};
+    const struct forward_lane lane = {0, n, tokens, blocks};
+    const struct forward_row last = {0, n - 1};
+    int n_vocab = model_shard(model)->n_vocab;
+    int rc = model_forward(model, &lane, 1, &last, 1, err);
+    if (rc) return rc;
+    const float *logits = model_logits(model, 0);
+    for (int i = 0; i < n_vocab; i++) {
+        row[i] = (struct token){.id = i, .logit = logits[i]};
+    }
+    qsort(row, (size_t)n_vocab, sizeof *row, by_logit);
+    double sum = 0;
+    for (int i = 0; i < top_k; i++) {
+        row[i].p = exp((double)row[i].logit - (double)row[0].logit);
+        sum += row[i].p;
+    }
+    for (int i = 0; i < top_k; i++) {
+        row[i].p /= sum;
+    }
+    return 0;
+}
+
+/* The pairs that begin with `first`; a first token that is too rare is one line. */
+static int print_pairs(struct model *model, int32_t *tokens, int n, int top_k, double least,
+                       const struct token *first, struct token *seconds, struct error *err)
+{
+    double rest = first->p;
+    int n_left = top_k;
+    tokens[n] = first->id;
+    if (first->p >= least) {
+        int rc = next_tokens(model, tokens, n + 1, top_k, seconds, err);
+        if (rc) return rc;
+        for (int b = 0; b < top_k && first->p * seconds[b].p >= least; b++, n_left--) {
+            printf("%d %d %.17g\n", first->id, seconds[b].id, first->p * seconds[b].p);
+            rest -= first->p * seconds[b].p;
+        }
+    }
+    if (n_left > 0) printf("%d -1 %.17g\n", first->id, rest > 0 ? rest : 0);
+    return 0;
+}
+
+static int print_joint(struct model *model, int32_t *tokens, int n, int top_k, double least,
+                       struct error *err)
+{
+    struct token *firsts = NULL, *seconds = NULL;
+    int rc = 0, n_vocab = model_shard(model)->n_vocab;
+    if (top_k == 0 || top_k > n_vocab) top_k = n_vocab;
+    TRY(mem_array(&firsts, (size_t)n_vocab, sizeof *firsts, err));
+    TRY(mem_array(&seconds, (size_t)n_vocab, sizeof *seconds, err));
+    TRY(next_tokens(model, tokens, n, top_k, firsts, err));
+    for (int a = 0; a < top_k; a++) {
+        TRY(print_pairs(model, tokens, n, top_k, least, &firsts[a], seconds, err));
+    }
+out:
+    free(firsts);
+    free(seconds);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
+    const struct model_options options = {.n_kv_blocks = STEP_TOKENS / KV_BLOCK_TOKENS + 1,
+                                          .max_tokens = STEP_TOKENS,
+                                          .max_rows = 1,
+                                          .max_lanes = 1};
+    struct error err;
+    struct checkpoint *ck = NULL;
+    struct backend *backend = NULL;
+    struct model *model = NULL;
+    int32_t tokens[STEP_TOKENS];
+    float least;
+    int rc = 0, top_k, n;
+    if (argc != 5) {
+        fprintf(stderr, "usage: prog_joint MODEL TOP_K LEAST ID,ID,...\n");
+        return 2;
+    }
+    TRY(options_int(&top_k, "TOP_K", argv[2], 0, INT32_MAX, &err));
+    TRY(options_float(&least, "LEAST", argv[3], 0, 1, &err));
+    TRY(options_int_list(tokens, &n, PROMPT_MAX, "the prompt", argv[4], 0, INT32_MAX, &err));
+    TRY(checkpoint_open(&ck, argv[1], &err));
+    TRY(backend_cpu_open(&backend, &cpu, &err));
+    TRY(model_open(&model, ck, comm_single(), backend, &options, &err));
+    TRY(print_joint(model, tokens, n, top_k, (double)least, &err));
+out:
+    if (rc) fprintf(stderr, "prog_joint: %s\n", err.text);
+    model_close(model);
+    if (backend) backend->ops->close(backend);
+    checkpoint_close(ck);
+    return rc ? 1 : 0;
+}

@@ -1,0 +1,111 @@
+"""Many generations from a real cluster, for tests of what is generated (tests/programs/prog_generate.c).
+
+    with GenerationCluster(build, n_ranks=2) as cluster:
+        done = cluster.generate([order(ids=[5, 6], max_tokens=8, temperature=0, n_draft=3)])
+        done[0]["ids"], done[0]["accepted"]
+"""
+import collections
+import json
+import os
+import subprocess
+import time
+
+from cluster import SOURCE, TALES, Cluster, ClusterError
+
+TARGET = os.path.join(TALES, "target")
+DRAFT = os.path.join(TALES, "draft")
+
+
+def order(ids, repeat=1, **fields):
+    """One line for prog_generate; fields are its keys."""
+    words = ["ids=" + ",".join(map(str, ids))]
+    words += [f"{key}={value}" for key, value in fields.items()]
+    return " ".join(words + [f"repeat={repeat}"])
+
+
+def golden_prompts():
+    """The prompts with reference outputs: dicts of text, ids, greedy_ids, greedy_margins, ..."""
+    path = os.path.join(SOURCE, "tests", "golden", "tales", "reference_target.json")
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)["prompts"]
+
+
+class GenerationCluster(Cluster):
+    """A cluster that needs no client: it is asked through prog_generate."""
+
+    def __init__(self, build, **options):
+        super().__init__(build, **options)
+        self.draft_name = "tales draft"
+        self.program = os.path.join(build, "tests", "prog_generate")
+
+    def is_serving(self, address=None):
+        answer = subprocess.run([self.program, address or self.address, "describe"],
+                                capture_output=True, timeout=30, check=False)
+        return answer.returncode == 0
+
+    def use_draft(self, draft, name):
+        """A new coordinator with another draft; the workers stay."""
+        self.coordinator.stop()
+        self.draft, self.draft_name = draft, name
+        self.start_coordinator()
+        self.wait_serving()
+
+    def generate(self, orders, timeout=600):
+        """The generations of all orders, in order."""
+        try:
+            run = subprocess.run([self.program, self.address], input="\n".join(orders) + "\n",
+                                 capture_output=True, encoding="utf-8", timeout=timeout,
+                                 check=False)
+        except subprocess.TimeoutExpired:
+            raise ClusterError(f"{len(orders)} orders: no end after {timeout:g} s") from None
+        if run.returncode != 0:
+            raise ClusterError(f"prog_generate: {run.stderr.strip()}")
+        return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def exact_pairs(build, prompt, top_k, least=0.0):
+    """{(a, b): probability} of the target's next two tokens at temperature 1; b = -1 stands for all
+    those whose pair has less than `least`. top_k = 0: no cut."""
+    run = subprocess.run([os.path.join(build, "tests", "prog_joint"), TARGET, str(top_k),
+                          repr(least), ",".join(map(str, prompt))],
+                         capture_output=True, encoding="utf-8", timeout=300, check=True)
+    rows = (line.split() for line in run.stdout.splitlines())
+    return {(int(a), int(b)): float(p) for a, b, p in rows}
+
+
+def chi_square(build, mode, cells):
+    """prog_chi_square over (count, probability or count) pairs: a dict of its results."""
+    text = "".join(f"{count} {other!r}\n" for count, other in cells)
+    run = subprocess.run([os.path.join(build, "tests", "prog_chi_square"), mode], input=text,
+                         capture_output=True, encoding="utf-8", timeout=60, check=True)
+    return json.loads(run.stdout)
+
+
+def fit_cells(pairs, exact):
+    """Counts of pairs beside the probabilities of exact_pairs; the last cell holds the pairs that
+    cannot be."""
+    counts = collections.Counter()
+    for a, b in pairs:
+        cell = (a, b) if (a, b) in exact else (a, -1)
+        counts[cell if cell in exact else None] += 1
+    return [(counts[cell], p) for cell, p in exact.items()] + [(counts[None], 0.0)]
+
+
+class Report:
+    """Counts what held and prints it as it goes."""
+
+    def __init__(self):
+        self.n_failed = 0
+        self.start = time.monotonic()
+
+    def note(self, text):
+        print(f"{time.monotonic() - self.start:6.1f} s  {text}", flush=True)
+
+    def check(self, is_right, text):
+        self.note(("ok      " if is_right else "FAILED  ") + text)
+        self.n_failed += 0 if is_right else 1
+        return is_right
+
+    def status(self):
+        print(f"{self.n_failed} failed")
+        return 1 if self.n_failed else 0

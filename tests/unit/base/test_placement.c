@@ -1,0 +1,216 @@
+/* ctest: labels=quick libs=base timeout=60 */
+/* Threads and CPUs chosen from given facts: machines, quotas, neighbours, lists. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/placement.h"
+#include "tests/support/check_util.h"
+
+/* A machine of n_cores cores with `ways` CPUs each: CPU c and c + n_cores share a core, as on most
+ * machines with two threads a core. */
+static struct topology machine(int n_cores, int ways, int quota)
+{
+    struct topology t = {.quota_cpus = quota, .host = 1};
+    for (int core = 0; core < n_cores; core++) {
+        for (int way = 0; way < ways; way++) {
+            t.cpus[t.n_cpus++] = (struct topology_cpu){core + way * n_cores, core};
+        }
+    }
+    return t;
+}
+
+static const struct {
+    int n_cores, ways, quota;
+    struct placement_wish wish;
+    int n_threads;
+    const char *pin;
+} cases[] = {
+    /* a lone rank whose coordinator is elsewhere, or here */
+    {8, 1, 0, {.n_sharing = 1}, 8, "off"},
+    {8, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 7, "off"},
+    {1, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 1, "off"},
+    {2, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 2, "off"},
+    {4, 1, 0, {.n_sharing = 2, .has_coordinator = true}, 2, "off"},
+    {5, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 4, "off"},
+    /* threads of a core do not count */
+    {4, 2, 0, {.n_sharing = 1}, 4, "off"},
+    /* ranks share out the cores; with too few each still has one thread */
+    {8, 1, 0, {.n_sharing = 2, .sharing = 1, .is_safe = true}, 4, "4,5,6,7"},
+    {8, 2, 0, {.n_sharing = 4, .sharing = 3, .is_safe = true}, 2, "6,7"},
+    {8, 1, 0, {.n_sharing = 2, .sharing = 1, .is_safe = true, .has_coordinator = true}, 3, "off"},
+    {2, 1, 0, {.n_sharing = 2, .sharing = 1, .is_safe = true, .has_coordinator = true}, 1, "1"},
+    {2, 1, 0, {.n_sharing = 4, .sharing = 1, .is_safe = true}, 1, "off"},
+    /* a quota limits, and whoever has one is not pinned */
+    {8, 1, 3, {.n_sharing = 1}, 3, "off"},
+    {8, 1, 3, {.n_sharing = 2, .sharing = 1, .is_safe = true}, 1, "off"},
+    {2, 1, 16, {.n_sharing = 1}, 2, "off"},
+    /* what is asked for is done; without a core for each there is no pinning */
+    {2, 1, 0, {.n_threads = 5, .n_sharing = 1}, 5, "off"},
+    {4, 1, 0, {.n_threads = 2, .n_sharing = 2, .sharing = 1, .is_safe = true}, 2, "2,3"},
+    {4, 1, 0, {.n_threads = 3, .n_sharing = 2, .sharing = 1, .is_safe = true}, 3, "off"},
+    {8, 1, 0, {.n_sharing = 2, .is_safe = true, .pin = PIN_OFF}, 4, "off"},
+    {8, 1, 0, {.n_sharing = 1, .pin = PIN_LIST, .n_cpus = 2, .cpus = {5, 3}}, 2, "5,3"},
+    {8,
+     1,
+     0,
+     {.n_sharing = 2, .sharing = 1, .pin = PIN_LIST, .n_cpus = 4, .cpus = {5, 3, 1, 0}},
+     2,
+     "1,0"},
+    {8, 1, 2, {.n_threads = 1, .pin = PIN_LIST, .n_cpus = 2, .cpus = {5, 3}}, 1, "5"},
+    /* CPUs that were given to this rank alone */
+    {2, 1, 0, {.n_sharing = 1, .is_safe = true}, 2, "0,1"},
+};
+
+START_TEST(placement_follows_the_table)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct error err;
+        struct placement placement;
+        char text[128];
+        struct topology t = machine(cases[i].n_cores, cases[i].ways, cases[i].quota);
+        CHECK_OK(placement_choose(&placement, &t, &cases[i].wish, &err));
+        placement_show(&placement, text, sizeof text);
+        ck_assert_msg(placement.n_threads == cases[i].n_threads && !strcmp(text, cases[i].pin),
+                      "case %zu: %d threads on %s", i, placement.n_threads, text);
+    }
+}
+END_TEST
+
+START_TEST(placement_never_puts_two_processes_on_one_core)
+{
+    for (int n_cores = 1; n_cores <= 12; n_cores++) {
+        struct topology t = machine(n_cores, 2, 0);
+        for (int n = 2; n <= 8; n++) {
+            int used[64] = {0};
+            for (int i = 0; i < n; i++) {
+                struct error err;
+                struct placement p;
+                const struct placement_wish wish = {
+                    .n_sharing = n, .sharing = i, .is_safe = true, .has_coordinator = true};
+                CHECK_OK(placement_choose(&p, &t, &wish, &err));
+                for (int k = 0; p.is_pinned && k < p.n_threads; k++) {
+                    ck_assert_int_lt(p.cpus[k], n_cores); /* the first CPU of a core */
+                    ck_assert_int_eq(used[p.cpus[k]]++, 0);
+                }
+            }
+        }
+    }
+}
+END_TEST
+
+static struct placement_fact fact(uint64_t host, uint8_t mask)
+{
+    return (struct placement_fact){.host = host, .mask = {mask}};
+}
+
+static void check_meeting(const struct placement_fact *facts, int n, int me, int n_sharing,
+                          int sharing, bool is_safe)
+{
+    struct placement_wish wish = {0};
+    placement_meet(&wish, facts, n, me);
+    ck_assert_msg(wish.n_sharing == n_sharing && wish.sharing == sharing && wish.is_safe == is_safe,
+                  "%d: %d of %d, safe %d", me, wish.sharing, wish.n_sharing, wish.is_safe);
+}
+
+START_TEST(meeting_tells_who_shares_the_same_cpus)
+{
+    const struct placement_fact open[] = {fact(1, 15), fact(2, 15), fact(1, 15)};
+    check_meeting(open, 3, 0, 2, 0, true);
+    check_meeting(open, 3, 1, 1, 0, false); /* alone on its host */
+    check_meeting(open, 3, 2, 2, 1, true);
+    const struct placement_fact sockets[] = {fact(1, 3), fact(1, 3), fact(1, 12), fact(1, 12)};
+    check_meeting(sockets, 4, 3, 2, 1, true);
+    const struct placement_fact bound[] = {fact(1, 1), fact(1, 2)};
+    check_meeting(bound, 2, 1, 1, 0, true);
+    const struct placement_fact overlapping[] = {fact(1, 3), fact(1, 2)};
+    check_meeting(overlapping, 2, 0, 2, 0, false);
+    check_meeting(overlapping, 2, 1, 2, 1, false);
+}
+END_TEST
+
+START_TEST(lists_that_make_no_sense_are_refused)
+{
+    static const char *const bad[] = {"", "x", "0,", "-1", "0;1", "1024", "0,,1", "99999999999"};
+    struct error err;
+    struct placement p;
+    struct placement_wish wish = {.n_sharing = 1};
+    struct topology t = machine(4, 1, 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_ERR(placement_parse_pin(&wish, bad[i], &err), ERR_ARGUMENT, "--pin");
+    }
+    CHECK_OK(placement_parse_pin(&wish, "off", &err));
+    ck_assert_int_eq(wish.pin, PIN_OFF);
+    CHECK_OK(placement_parse_pin(&wish, "auto", &err));
+    ck_assert_int_eq(wish.pin, PIN_AUTO);
+    CHECK_OK(placement_parse_pin(&wish, "2,9", &err));
+    CHECK_ERR(placement_choose(&p, &t, &wish, &err), ERR_ARGUMENT, "may not run on CPU 9");
+    CHECK_OK(placement_parse_pin(&wish, "2,2", &err));
+    CHECK_ERR(placement_choose(&p, &t, &wish, &err), ERR_ARGUMENT, "CPU 2 twice");
+    CHECK_OK(placement_parse_pin(&wish, "2", &err));
+    wish.n_threads = 2;
+    CHECK_ERR(placement_choose(&p, &t, &wish, &err), ERR_ARGUMENT, "1 CPUs for 2 threads");
+}
+END_TEST
+
+START_TEST(a_long_list_is_cut_when_shown)
+{
+    char text[12];
+    struct placement p = {.n_threads = 9, .is_pinned = true};
+    for (int i = 0; i < 9; i++)
+        p.cpus[i] = 100 + i;
+    ck_assert_str_eq(placement_show(&p, text, sizeof text), "100,101,102");
+}
+END_TEST
+
+START_TEST(texts_of_the_kernel_are_read)
+{
+    ck_assert_int_eq(topology_parse_quota("max 100000\n"), 0);
+    ck_assert_int_eq(topology_parse_quota("250000 100000\n"), 2);
+    ck_assert_int_eq(topology_parse_quota("50000 100000\n"), 1);
+    ck_assert_int_eq(topology_parse_quota("100000"), 0);
+    ck_assert_int_eq(topology_parse_quota("100000 0\n"), 0);
+    ck_assert_int_eq(topology_parse_quota(""), 0);
+    ck_assert_int_eq(topology_parse_quota("-1 100000"), 0);
+    ck_assert_int_eq(topology_parse_first("0,64\n"), 0);
+    ck_assert_int_eq(topology_parse_first("12-13\n"), 12);
+    ck_assert_int_eq(topology_parse_first(""), -1);
+    ck_assert_int_eq(topology_parse_first("99999999999999999999"), -1);
+}
+END_TEST
+
+START_TEST(this_machine_has_cpus_and_a_thread_can_be_kept_on_one)
+{
+    struct error err;
+    static struct topology t, now;
+    topology_read(&t);
+    ck_assert_int_ge(t.n_cpus, 1);
+    ck_assert_int_ge(topology_cores(&t), 1);
+    ck_assert_int_le(topology_cores(&t), t.n_cpus);
+    int last = t.cpus[t.n_cpus - 1].cpu;
+    CHECK_OK(placement_enter(last, &err));
+    topology_read(&now);
+    ck_assert_int_eq(now.n_cpus, 1);
+    ck_assert_int_eq(now.cpus[0].cpu, last);
+    placement_leave(&t);
+    topology_read(&now);
+    ck_assert_int_eq(now.n_cpus, t.n_cpus);
+    ck_assert_uint_eq(now.host, t.host);
+    CHECK_ERR(placement_enter(1023, &err), ERR_IO, "CPU 1023");
+    CHECK_OK(placement_enter(-1, &err));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("placement");
+    TCase *tcase = tcase_create("placement");
+    tcase_add_test(tcase, placement_follows_the_table);
+    tcase_add_test(tcase, placement_never_puts_two_processes_on_one_core);
+    tcase_add_test(tcase, meeting_tells_who_shares_the_same_cpus);
+    tcase_add_test(tcase, lists_that_make_no_sense_are_refused);
+    tcase_add_test(tcase, a_long_list_is_cut_when_shown);
+    tcase_add_test(tcase, texts_of_the_kernel_are_read);
+    tcase_add_test(tcase, this_machine_has_cpus_and_a_thread_can_be_kept_on_one);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

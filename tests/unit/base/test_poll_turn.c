@@ -1,0 +1,164 @@
+/* ctest: labels=quick,threads libs=base timeout=60 */
+/* Two threads take turns at one source of events: never both at a time, and the network thread stands in
+ * when the other is away for long, however deeply it slept. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/poll_turn.h"
+#include "tests/support/check_util.h"
+
+enum { PATIENCE_MS = 20000 };
+
+static struct turn turn;
+static atomic_int n_events; /* that have come and wait to be polled */
+static atomic_int n_done, n_by_network;
+static atomic_bool is_ending;
+static int n_polled; /* of the thread whose turn it is: no lock of its own */
+
+static void sleep_us(long us)
+{
+    const struct timespec time = {us / 1000000, us % 1000000 * 1000};
+    nanosleep(&time, NULL);
+}
+
+/* Polls one event; gives up when none comes for so long, or at the end. */
+static bool poll_one(int ms)
+{
+    for (int64_t end_us = clock_now_us() + ms * INT64_C(1000);
+         n_events == 0 && !is_ending && clock_now_us() < end_us;) {
+        sleep_us(100);
+    }
+    if (n_events == 0) return false;
+    n_events--;
+    n_polled++;
+    n_done++;
+    return true;
+}
+
+static void *run_network(void *arg)
+{
+    (void)arg;
+    while (!is_ending) {
+        turn_await(&turn);
+        n_by_network += poll_one(PATIENCE_MS);
+    }
+    return NULL;
+}
+
+static pthread_t network;
+
+static void setup(void)
+{
+    turn_open(&turn);
+    pthread_create(&network, NULL, run_network, NULL);
+}
+
+static void teardown(void)
+{
+    is_ending = true;
+    turn_end(&turn);
+    pthread_join(network, NULL);
+    turn_close(&turn);
+}
+
+/* Brings an event and waits until it has been polled, by whichever thread. */
+static void wait_for_one(void)
+{
+    int target = n_done + 1;
+    n_events++;
+    while (n_done < target) {
+        if (turn_take(&turn, clock_now_us() + 100000)) poll_one(2);
+    }
+}
+
+static void work(long us)
+{
+    turn_leave(&turn);
+    if (us) sleep_us(us);
+    turn_expect(&turn);
+}
+
+START_TEST(short_work_leaves_the_network_thread_alone)
+{
+    wait_for_one();
+    wait_for_one(); /* the network thread's turn ended with the first at the latest */
+    int before = n_by_network;
+    for (int i = 0; i < 200; i++) {
+        work(i % 3 * 100L);
+        wait_for_one();
+    }
+    ck_assert_int_le(n_by_network - before, 100); /* when a core was not to be had for 10 ms */
+    ck_assert_int_eq(n_polled, 202);
+}
+END_TEST
+
+/* _i milliseconds after the last work. */
+static const int idle_ms[] = {0, 20, 1200};
+
+START_TEST(long_work_lets_it_stand_in)
+{
+    wait_for_one();
+    sleep_us(idle_ms[_i] * 1000L);
+    for (int i = 0; i < 3; i++) {
+        int before = n_done, by_network = n_by_network;
+        turn_leave(&turn);
+        n_events++;
+        for (int ms = 0; n_by_network == by_network && ms < 5000; ms++) {
+            sleep_us(1000);
+        }
+        ck_assert_int_eq(n_done, before + 1);
+        turn_expect(&turn);
+        wait_for_one();
+        ck_assert_int_eq(n_done, before + 2);
+    }
+    ck_assert_int_eq(n_events, 0);
+}
+END_TEST
+
+/* A thread that polls and gets nothing keeps its turn; the other is told so when it asks. */
+START_TEST(a_turn_that_is_not_given_up_is_waited_for)
+{
+    wait_for_one();
+    turn_leave(&turn);
+    sleep_us(50000); /* the network thread polls now, and nothing comes */
+    ck_assert(!turn_take(&turn, clock_now_us() + 20000));
+    n_events++;
+    ck_assert(turn_take(&turn, clock_now_us() + 5000000));
+    ck_assert_int_eq(n_done, 2);
+    ck_assert_int_eq(n_polled, 2);
+    turn_leave(&turn);
+}
+END_TEST
+
+/* Whatever the other thread does after the end, it does not get the turn again. */
+START_TEST(the_end_is_for_good)
+{
+    wait_for_one();
+    turn_end(&turn);
+    turn_expect(&turn);
+    ck_assert(!turn_take(&turn, clock_now_us() + 1000));
+    turn_leave(&turn);
+    int before = n_by_network;
+    n_events++;
+    for (int ms = 0; n_by_network == before && ms < 5000; ms++) {
+        sleep_us(1000);
+    }
+    ck_assert_int_eq(n_by_network, before + 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("turn");
+    TCase *tcase = tcase_create("turn");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, short_work_leaves_the_network_thread_alone);
+    tcase_add_loop_test(tcase, long_work_lets_it_stand_in, 0, 3);
+    tcase_add_test(tcase, a_turn_that_is_not_given_up_is_waited_for);
+    tcase_add_test(tcase, the_end_is_for_good);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

@@ -1,0 +1,339 @@
+/* ctest: labels=quick,threads libs=base timeout=60 */
+/* The team: every member works exactly once per job, results are visible after the join, an idle team
+ * sleeps; and the ways a process ends, each tried in a child. */
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/team.h"
+#include "tests/support/check_util.h"
+
+enum { MAX_MEMBERS = 5, N_ITEMS = 1003 };
+
+struct tally {
+    int calls[MAX_MEMBERS]; /* plain ints: the join must order them */
+    int items[N_ITEMS];
+    int n_members;
+};
+
+static void count_call(void *arg, int member, int n_members)
+{
+    struct tally *tally = arg;
+    tally->calls[member]++;
+    if (member == 0) tally->n_members = n_members;
+    int begin, end;
+    team_range(N_ITEMS, 16, member, n_members, &begin, &end);
+    for (int i = begin; i < end; i++)
+        tally->items[i]++;
+}
+
+static void sleep_ms(int ms)
+{
+    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    while (nanosleep(&time, &time) && errno == EINTR)
+        continue;
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+/* Everything must have been done exactly `job` times. */
+static bool tally_is(const struct tally *tally, int n_members, int job)
+{
+    int n_wrong = tally->n_members != n_members;
+    for (int i = 0; i < n_members; i++)
+        n_wrong += tally->calls[i] != job;
+    for (int i = 0; i < N_ITEMS; i++)
+        n_wrong += tally->items[i] != job;
+    return n_wrong == 0;
+}
+
+static void run_jobs(int n_members, int spin_us, int n_jobs)
+{
+    struct error err;
+    struct team *team;
+    struct tally tally = {0};
+    CHECK_OK(team_open(&team, n_members, spin_us, &err));
+    ck_assert_int_eq(team_size(team), n_members);
+    for (int job = 1; job <= n_jobs; job++) {
+        team_run(team, count_call, &tally);
+        if (!tally_is(&tally, n_members, job)) ck_abort_msg("job %d was not done once", job);
+    }
+    team_close(team);
+}
+
+START_TEST(team_every_member_runs_every_job_once_when_sleeping)
+{
+    for (int n = 1; n <= MAX_MEMBERS; n++)
+        run_jobs(n, 0, 200);
+}
+END_TEST
+
+START_TEST(team_every_member_runs_every_job_once_when_spinning)
+{
+    run_jobs(1, 50, 20);
+    run_jobs(2, 50, 1000);
+}
+END_TEST
+
+START_TEST(team_of_more_members_than_processors_still_joins)
+{
+    run_jobs(MAX_MEMBERS, 100, 200);
+}
+END_TEST
+
+static void wait_random(void *arg, int member, int n_members)
+{
+    struct tally *tally = arg;
+    uint32_t hash = (uint32_t)(tally->calls[member]++ * 7919 + member * 104729);
+    struct timespec time = {.tv_nsec = (long)(hash % 100) * 1000};
+    (void)n_members;
+    nanosleep(&time, NULL);
+}
+
+/* Jobs and pauses about as long as the spin: every mix of spinning and sleeping sides occurs. */
+START_TEST(team_loses_no_wake_up_at_the_edge_of_sleep)
+{
+    struct error err;
+    struct team *team;
+    struct tally tally = {0};
+    CHECK_OK(team_open(&team, 2, 60, &err));
+    for (int i = 0; i < 1000; i++) {
+        team_run(team, wait_random, &tally);
+        struct timespec pause = {.tv_nsec = (long)(i * 37 % 120) * 1000};
+        nanosleep(&pause, NULL);
+    }
+    ck_assert_int_eq(tally.calls[0], 1000);
+    ck_assert_int_eq(tally.calls[1], 1000);
+    team_close(team);
+}
+END_TEST
+
+START_TEST(team_idle_costs_no_processor_time)
+{
+    struct error err;
+    struct team *team;
+    struct tally tally = {0};
+    CHECK_OK(team_open(&team, 2, 100, &err));
+    team_run(team, count_call, &tally);
+    sleep_ms(20);
+    double before = cpu_seconds();
+    sleep_ms(300);
+    ck_assert_msg(cpu_seconds() - before < 0.03, "an idle team used %f s of 0.3 s",
+                  cpu_seconds() - before);
+    team_close(team);
+}
+END_TEST
+
+START_TEST(team_refuses_nonsense_and_closes_nothing)
+{
+    struct error err;
+    struct team *team;
+    CHECK_ERR(team_open(&team, 0, 0, &err), ERR_ARGUMENT, "team of 0 threads");
+    ck_assert_ptr_null(team);
+    CHECK_ERR(team_open(&team, 2, -1, &err), ERR_ARGUMENT, "-1 us");
+    team_close(NULL);
+}
+END_TEST
+
+static bool range_covers(int n_items, int unit, int n_members)
+{
+    int expected = 0;
+    for (int member = 0; member < n_members; member++) {
+        int begin, end;
+        team_range(n_items, unit, member, n_members, &begin, &end);
+        if (begin != expected || end < begin) return false;
+        if (begin % unit && begin != n_items) return false;
+        expected = end;
+    }
+    return expected == n_items;
+}
+
+START_TEST(team_range_covers_every_item_once_in_whole_units)
+{
+    static const int units[] = {1, 3, 16, 64};
+    for (int n_members = 1; n_members <= 9; n_members++) {
+        for (int n_items = 0; n_items < 200; n_items++) {
+            for (int u = 0; u < 4; u++) {
+                if (!range_covers(n_items, units[u], n_members)) {
+                    ck_abort_msg("%d items of unit %d, %d members", n_items, units[u], n_members);
+                }
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(team_range_is_even_and_does_not_overflow)
+{
+    int begin, end;
+    team_range(INT32_MAX, 16, 7, 8, &begin, &end);
+    ck_assert_int_eq(end, INT32_MAX);
+    ck_assert_int_gt(begin, INT32_MAX / 8 * 7 - 32);
+    team_range(160, 16, 1, 3, &begin, &end);
+    ck_assert_int_eq(begin, 48);
+    ck_assert_int_eq(end, 96);
+}
+END_TEST
+
+/* A child that opens the process, tells it is ready and waits to be stopped. */
+enum child_kind { CHILD_OBEYS, CHILD_HANGS_IN_MAIN, CHILD_HANGS_IN_STOP, CHILD_ENDS_BY_ITSELF };
+
+struct child {
+    enum child_kind kind;
+    int pipe; /* the child writes a byte when it is open, and one when it is told to stop */
+};
+
+static atomic_bool is_told;
+
+static void on_stop(void *arg)
+{
+    const struct child *child = arg;
+    if (child->pipe >= 0 && write(child->pipe, "s", 1) != 1) return;
+    if (child->kind == CHILD_HANGS_IN_STOP) sleep_ms(60000);
+    atomic_store(&is_told, true);
+}
+
+static int child_main(struct child *child, int grace_ms)
+{
+    struct error err;
+    if (process_open(on_stop, child, grace_ms, &err)) return 99;
+    if (write(child->pipe, "r", 1) != 1) return 98;
+    if (child->kind == CHILD_ENDS_BY_ITSELF) {
+        process_close();
+        return atomic_load(&is_told) ? 96 : 5;
+    }
+    while (child->kind == CHILD_HANGS_IN_MAIN || !atomic_load(&is_told))
+        sleep_ms(5);
+    process_close();
+    return 7;
+}
+
+static void read_byte(int fd)
+{
+    char byte;
+    ck_assert_int_eq(read(fd, &byte, 1), 1);
+}
+
+/* *fd is the reading end of the child's pipe. */
+static pid_t child_start(enum child_kind kind, int grace_ms, int *fd)
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) _exit(child_main(&(struct child){kind, ends[1]}, grace_ms));
+    close(ends[1]);
+    read_byte(ends[0]);
+    *fd = ends[0];
+    return pid;
+}
+
+static int child_status(pid_t child)
+{
+    int status = 0;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFEXITED(status), "the child ended by signal %d", WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+START_TEST(process_tells_its_owner_and_ends_in_good_order)
+{
+    static const int signals[] = {SIGTERM, SIGINT};
+    int fd;
+    for (int i = 0; i < 2; i++) {
+        pid_t child = child_start(CHILD_OBEYS, 10000, &fd);
+        kill(child, signals[i]);
+        ck_assert_int_eq(child_status(child), 7);
+        close(fd);
+    }
+    ck_assert_int_eq(child_status(child_start(CHILD_ENDS_BY_ITSELF, 10000, &fd)), 5);
+    close(fd);
+}
+END_TEST
+
+START_TEST(process_ends_by_the_grace_clock_when_main_or_on_stop_hangs)
+{
+    for (int kind = CHILD_HANGS_IN_MAIN; kind <= CHILD_HANGS_IN_STOP; kind++) {
+        int fd;
+        pid_t child = child_start((enum child_kind)kind, 100, &fd);
+        int64_t start_ms = clock_now_ms();
+        kill(child, SIGTERM);
+        ck_assert_int_eq(child_status(child), 128 + SIGTERM);
+        ck_assert_int_ge(clock_now_ms() - start_ms, 90);
+        close(fd);
+    }
+}
+END_TEST
+
+START_TEST(process_ends_at_once_on_the_second_signal)
+{
+    for (int kind = CHILD_HANGS_IN_MAIN; kind <= CHILD_HANGS_IN_STOP; kind++) {
+        int fd;
+        pid_t child = child_start((enum child_kind)kind, 60000, &fd);
+        kill(child, SIGTERM);
+        read_byte(fd); /* the first was taken, so the order is sure */
+        kill(child, SIGINT);
+        ck_assert_int_eq(child_status(child), 128 + SIGINT);
+        close(fd);
+    }
+}
+END_TEST
+
+START_TEST(process_ignores_broken_pipes_and_gives_the_signals_back)
+{
+    struct error err;
+    int ends[2];
+    sigset_t mask;
+    struct child nobody = {.kind = CHILD_OBEYS, .pipe = -1};
+    ck_assert_int_eq(pipe(ends), 0);
+    close(ends[0]);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(process_open(on_stop, &nobody, 1000, &err));
+        ck_assert_int_eq(write(ends[1], "x", 1), -1);
+        ck_assert_int_eq(errno, EPIPE);
+        pthread_sigmask(SIG_BLOCK, NULL, &mask);
+        ck_assert_int_eq(sigismember(&mask, SIGTERM), 1);
+        process_close();
+        process_close();
+        pthread_sigmask(SIG_BLOCK, NULL, &mask);
+        ck_assert_int_eq(sigismember(&mask, SIGTERM), 0);
+    }
+    close(ends[1]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("team");
+    TCase *team = tcase_create("team");
+    tcase_add_test(team, team_every_member_runs_every_job_once_when_sleeping);
+    tcase_add_test(team, team_every_member_runs_every_job_once_when_spinning);
+    tcase_add_test(team, team_of_more_members_than_processors_still_joins);
+    tcase_add_test(team, team_loses_no_wake_up_at_the_edge_of_sleep);
+    tcase_add_test(team, team_idle_costs_no_processor_time);
+    tcase_add_test(team, team_refuses_nonsense_and_closes_nothing);
+    tcase_add_test(team, team_range_covers_every_item_once_in_whole_units);
+    tcase_add_test(team, team_range_is_even_and_does_not_overflow);
+    suite_add_tcase(suite, team);
+    TCase *process = tcase_create("process");
+    tcase_add_test(process, process_tells_its_owner_and_ends_in_good_order);
+    tcase_add_test(process, process_ends_by_the_grace_clock_when_main_or_on_stop_hangs);
+    tcase_add_test(process, process_ends_at_once_on_the_second_signal);
+    tcase_add_test(process, process_ignores_broken_pipes_and_gives_the_signals_back);
+    suite_add_tcase(suite, process);
+    return check_main(suite);
+}

@@ -1,0 +1,197 @@
+/* ctest: labels=quick libs=client timeout=60 */
+/* `outrider generate` against servers that do what no coordinator should: control sequences, a second
+ * summary, no end, garbage, a failure in the middle of the text. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "client/client.h"
+#include "proto/generation_wire.h"
+#include "rpc/server.h"
+#include "tests/support/check_util.h"
+
+enum scenario { GOOD, TWO_SUMMARIES, NO_SUMMARY, GARBAGE, FAILS_LATE, NOT_SERVING };
+
+static struct error err;
+static struct rpc_server *server;
+static FILE *out, *errors;
+static char out_path[64], error_path[64];
+static char out_text[4096], error_text[4096];
+
+static void send_reply(struct rpc_call *call, const struct generate_reply *reply)
+{
+    struct buffer buf = {0};
+    struct error failure;
+    ck_assert_int_eq(generate_reply_encode(&buf, reply, &failure), 0);
+    rpc_call_send(call, buf.data, buf.len, &failure);
+    buffer_free(&buf);
+}
+
+static void send_tokens(struct rpc_call *call)
+{
+    static const int32_t ids[] = {7, 8};
+    static const enum token_origin origins[] = {TOKEN_ACCEPTED, TOKEN_BONUS};
+    static const uint32_t ends[] = {4, 9};
+    static const struct generate_tokens tokens = {.n = 2,
+                                                  .ids = ids,
+                                                  .origins = origins,
+                                                  .text_ends = ends,
+                                                  .text = "two words",
+                                                  .text_len = 9,
+                                                  .rejected_id = -1,
+                                                  .rejected_text = ""};
+    send_reply(call, &(struct generate_reply){.tokens = &tokens});
+}
+
+static void send_summary(struct rpc_call *call)
+{
+    static const struct generate_summary summary = {.finish_reason = "length",
+                                                    .stop_match = "",
+                                                    .rule = "rejection",
+                                                    .speculation_off = "",
+                                                    .request_id = "r",
+                                                    .arithmetic = "a",
+                                                    .completion_tokens = 2};
+    send_reply(call, &(struct generate_reply){.summary = &summary});
+}
+
+static void on_generate(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
+{
+    enum scenario scenario = *(const enum scenario *)service;
+    struct error failure;
+    (void)data;
+    (void)len;
+    if (scenario == NOT_SERVING) {
+        rpc_call_finish(call, ERR_UNAVAILABLE, "rank 1 is gone");
+        return;
+    }
+    send_tokens(call);
+    if (scenario == GARBAGE) rpc_call_send(call, (const uint8_t *)"\xff\xff", 2, &failure);
+    if (scenario == GOOD || scenario == TWO_SUMMARIES) send_summary(call);
+    if (scenario == TWO_SUMMARIES) send_summary(call);
+    rpc_call_finish(call, scenario == FAILS_LATE ? ERR_INTERNAL : 0,
+                    scenario == FAILS_LATE ? "the group broke: rank 1 died" : "");
+}
+
+static FILE *capture(FILE *stream, char *path, size_t size)
+{
+    snprintf(path, size, "/tmp/outrider-client-XXXXXX");
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    FILE *captured = freopen(path, "w+", stream);
+    ck_assert_ptr_nonnull(captured);
+    return captured;
+}
+
+static void read_back(FILE *stream, const char *path, char *text, size_t size)
+{
+    fflush(stream);
+    rewind(stream);
+    text[fread(text, 1, size - 1, stream)] = '\0';
+    unlink(path);
+}
+
+/* Runs `outrider generate x FLAG` against a server of the scenario; returns the exit status. */
+static int generate(enum scenario scenario, const char *flag)
+{
+    static const struct rpc_method methods[] = {
+        {.path = "/outrider.generation.v1.Generation/Generate", .on_message = on_generate}};
+    const struct rpc_server_options options = {
+        .address = "127.0.0.1:0", .methods = methods, .n_methods = 1, .service = &scenario};
+    char address[96], argument[32], name[] = "outrider generate", prompt[] = "x";
+    CHECK_OK(rpc_server_open(&server, &options, &err));
+    if (scenario != NOT_SERVING) rpc_server_set_health(server, "", true);
+    snprintf(address, sizeof address, "--address=%s", rpc_server_address(server));
+    snprintf(argument, sizeof argument, "%s", flag);
+    char *argv[] = {name, prompt, address, argument, NULL};
+    out = capture(stdout, out_path, sizeof out_path);
+    errors = capture(stderr, error_path, sizeof error_path);
+    int status = generate_main(4, argv);
+    read_back(out, out_path, out_text, sizeof out_text);
+    read_back(errors, error_path, error_text, sizeof error_text);
+    rpc_server_close(server, 100);
+    return status;
+}
+
+START_TEST(generate_good_stream_succeeds)
+{
+    ck_assert_int_eq(generate(GOOD, "--quiet"), CLIENT_OK);
+    ck_assert_str_eq(out_text, "two words");
+    ck_assert_str_eq(error_text, "");
+}
+END_TEST
+
+START_TEST(generate_json_is_one_object)
+{
+    ck_assert_int_eq(generate(GOOD, "--json"), CLIENT_OK);
+    json_t *object = json_loads(out_text, 0, NULL);
+    ck_assert_str_eq(json_string_value(json_object_get(object, "text")), "two words");
+    ck_assert_int_eq((int)json_array_size(json_object_get(object, "token_ids")), 2);
+    ck_assert(json_is_null(json_object_get(object, "alpha")));
+    json_decref(object);
+}
+END_TEST
+
+START_TEST(generate_second_summary_fails_after_one_object)
+{
+    ck_assert_int_eq(generate(TWO_SUMMARIES, "--json"), CLIENT_FAILED);
+    json_t *object = json_loads(out_text, 0, NULL);
+    ck_assert_ptr_nonnull(object);
+    json_decref(object);
+    ck_assert_ptr_nonnull(strstr(error_text, "goes on after the summary"));
+}
+END_TEST
+
+START_TEST(generate_without_summary_fails_and_keeps_the_text)
+{
+    ck_assert_int_eq(generate(NO_SUMMARY, "--quiet"), CLIENT_FAILED);
+    ck_assert_str_eq(out_text, "two words");
+    ck_assert_ptr_nonnull(strstr(error_text, "without a summary"));
+}
+END_TEST
+
+START_TEST(generate_garbage_names_the_server)
+{
+    ck_assert_int_eq(generate(GARBAGE, "--quiet"), CLIENT_FAILED);
+    ck_assert_ptr_nonnull(strstr(error_text, "does not understand"));
+}
+END_TEST
+
+START_TEST(generate_late_failure_says_the_servers_words)
+{
+    ck_assert_int_eq(generate(FAILS_LATE, "--quiet"), CLIENT_FAILED);
+    ck_assert_str_eq(out_text, "two words");
+    ck_assert_str_eq(error_text, "outrider: the group broke: rank 1 died\n");
+}
+END_TEST
+
+START_TEST(generate_failure_prints_no_json)
+{
+    ck_assert_int_eq(generate(FAILS_LATE, "--json"), CLIENT_FAILED);
+    ck_assert_str_eq(out_text, "");
+}
+END_TEST
+
+START_TEST(generate_on_a_server_that_does_not_serve_says_so)
+{
+    ck_assert_int_eq(generate(NOT_SERVING, "--quiet"), CLIENT_FAILED);
+    ck_assert_ptr_nonnull(strstr(error_text, "not serving now"));
+    ck_assert_ptr_nonnull(strstr(error_text, "rank 1 is gone"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("client_server");
+    TCase *tests = tcase_create("generate");
+    tcase_add_test(tests, generate_good_stream_succeeds);
+    tcase_add_test(tests, generate_json_is_one_object);
+    tcase_add_test(tests, generate_second_summary_fails_after_one_object);
+    tcase_add_test(tests, generate_without_summary_fails_and_keeps_the_text);
+    tcase_add_test(tests, generate_garbage_names_the_server);
+    tcase_add_test(tests, generate_late_failure_says_the_servers_words);
+    tcase_add_test(tests, generate_failure_prints_no_json);
+    tcase_add_test(tests, generate_on_a_server_that_does_not_serve_says_so);
+    suite_add_tcase(suite, tests);
+    return check_main(suite);
+}

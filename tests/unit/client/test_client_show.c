@@ -1,0 +1,294 @@
+/* ctest: labels=quick libs=client timeout=60 */
+/* What the client makes of what a server sends: no control sequence reaches a terminal, marks add up
+ * to the text whatever the ends say, and figures are right or say that they are not known. */
+#include <math.h>
+#include <stdio.h>
+
+#include "client/client.h"
+#include "client/figures.h"
+#include "client/input.h"
+#include "client/painter.h"
+#include "client/terminal.h"
+#include "tests/support/check_util.h"
+
+/* What is printed between show_begin and show_end. */
+struct show {
+    char *text;
+    size_t len;
+    struct terminal terminal;
+};
+
+static void show_begin(struct show *show, bool is_terminal, bool has_colors)
+{
+    *show = (struct show){0};
+    FILE *out = open_memstream(&show->text, &show->len);
+    ck_assert_ptr_nonnull(out);
+    show->terminal = (struct terminal){out, is_terminal, has_colors};
+}
+
+static void show_end(struct show *show, const char *wanted)
+{
+    fclose(show->terminal.out);
+    ck_assert_str_eq(show->text, wanted);
+    free(show->text);
+}
+
+static void check_text(bool is_terminal, const char *text, const char *wanted)
+{
+    struct show show;
+    show_begin(&show, is_terminal, false);
+    terminal_text(&show.terminal, text, strlen(text));
+    show_end(&show, wanted);
+}
+
+START_TEST(terminal_text_on_a_terminal_shows_control_characters)
+{
+    check_text(true, "a\tb\n", "a\tb\n");
+    check_text(true, "\033[2J\033]0;x\007", "\\x1b[2J\\x1b]0;x\\x07");
+    check_text(true, "back\b\rspace\x7f", "back\\x08\\x0dspace\\x7f");
+    check_text(true,
+               "\xc2\x9b"
+               "31m",
+               "\\u009b31m");
+    check_text(true,
+               "\xe2\x80\xae"
+               "abc\xe2\x81\xa6",
+               "\\u202eabc\\u2066");
+    check_text(true, "na\xc3\xafve \xf0\x9f\x90\x89", "na\xc3\xafve \xf0\x9f\x90\x89");
+}
+END_TEST
+
+START_TEST(terminal_text_on_a_terminal_shows_broken_characters_as_bytes)
+{
+    check_text(true, "\x9b", "\\x9b");
+    check_text(true, "\xe2\x80", "\\xe2\\x80");
+    check_text(true, "\xc0\x9b", "\\xc0\\x9b");          /* an overlong escape */
+    check_text(true, "\xed\xa0\x80", "\\xed\\xa0\\x80"); /* a surrogate */
+    check_text(true, "\xf5\x80\x80\x80", "\\xf5\\x80\\x80\\x80");
+    check_text(true, "\xff\xe9", "\\xff\\xe9");
+}
+END_TEST
+
+START_TEST(terminal_text_elsewhere_is_unchanged)
+{
+    check_text(false, "\033[2J\x9b\r\n", "\033[2J\x9b\r\n");
+}
+END_TEST
+
+START_TEST(terminal_quoted_is_one_line_and_counts_columns)
+{
+    struct show show;
+    show_begin(&show, false, false);
+    ck_assert_int_eq(terminal_quoted(&show.terminal, "a\n\"\\\t\033\xc3\xafz", 9), 15);
+    show_end(&show, "a\\n\\\"\\\\\\t\\x1b\xc3\xafz");
+}
+END_TEST
+
+enum { N_IDS = 4 };
+static const int32_t ids[N_IDS] = {1, 2, 3, 4};
+
+static struct generate_tokens tokens_of(const char *text, const uint32_t ends[N_IDS],
+                                        const enum token_origin origins[N_IDS],
+                                        const char *rejected)
+{
+    return (struct generate_tokens){
+        .n = N_IDS,
+        .ids = ids,
+        .origins = origins,
+        .text_ends = ends,
+        .text = text,
+        .text_len = strlen(text),
+        .rejected_id = rejected ? 9 : -1,
+        .rejected_text = rejected ? rejected : "",
+    };
+}
+
+START_TEST(painter_pieces_add_up_whatever_the_ends_say)
+{
+    static const enum token_origin origins[N_IDS] = {0};
+    static const char text[] = "a\xc3\xaf\xf0\x9f\x90\x89z";
+    static const uint32_t ends[][N_IDS] = {
+        {1, 3, 7, 8}, {0, 0, 0, 0}, {8, 1, 0, 3}, {2, 4, 5, 6}, {99, 4, 99, ~0u}};
+    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+        struct generate_tokens tokens = tokens_of(text, ends[k], origins, NULL);
+        const char *at = text;
+        for (int i = 0; i <= N_IDS; i++) {
+            struct piece piece = painter_piece(&tokens, i);
+            ck_assert_ptr_eq(piece.text, at);
+            ck_assert_int_ne(*piece.text & 0xC0, 0x80);
+            at += piece.len;
+        }
+        ck_assert_ptr_eq(at, text + strlen(text));
+    }
+}
+END_TEST
+
+static void check_drafts(bool has_colors, const struct generate_tokens *tokens, const char *wanted)
+{
+    struct show show;
+    show_begin(&show, has_colors, has_colors);
+    painter_drafts(&show.terminal, tokens);
+    show_end(&show, wanted);
+}
+
+START_TEST(painter_marks_each_origin)
+{
+    static const uint32_t ends[N_IDS] = {1, 2, 2, 4};
+    static const enum token_origin rejecting[N_IDS] = {TOKEN_ACCEPTED, TOKEN_ACCEPTED,
+                                                       TOKEN_ACCEPTED, TOKEN_REPLACEMENT};
+    static const enum token_origin keeping[N_IDS] = {TOKEN_PLAIN, TOKEN_ACCEPTED, TOKEN_ACCEPTED,
+                                                     TOKEN_BONUS};
+    struct generate_tokens tokens = tokens_of("abcde", ends, rejecting, "x\n");
+    check_drafts(false, &tokens, "[a][b]{-x\\n-}{+cd+}e");
+    check_drafts(true, &tokens,
+                 "\033[32ma\033[0m\033[32mb\033[0m\033[31;9mx\\n\033[0m\033[34mcd\033[0m"
+                 "\033[0me\033[0m");
+    tokens = tokens_of("abcd", ends, keeping, NULL);
+    check_drafts(false, &tokens, "a[b]<cd>");
+    tokens = tokens_of("abcd", ends, keeping, "y"); /* a replacement that has no token */
+    check_drafts(false, &tokens, "a[b]<cd>{-y-}");
+}
+END_TEST
+
+static struct generate_summary summary_of_three_rounds(void)
+{
+    return (struct generate_summary){
+        .finish_reason = "length",
+        .stop_match = "",
+        .rule = "rejection",
+        .speculation_off = "",
+        .request_id = "r",
+        .arithmetic = "a",
+        .completion_tokens = 8,
+        .prompt_tokens = 2,
+        .seed = UINT64_MAX,
+        .counters = {.rounds = 3,
+                     .drafted = 10,
+                     .accepted = 5,
+                     .rejections = 2,
+                     .first_round_tokens = 2,
+                     .drafted_at = {4, 3, 3},
+                     .tested_at = {4, 3},
+                     .accepted_at = {3, 2},
+                     .prompt_us = 1500,
+                     .queue_us = 500,
+                     .total_us = 4000,
+                     .rounds_us = 2000,
+                     .draft_us = 600,
+                     .wire_us = 100,
+                     .verify_us = 1000,
+                     .collective_us = 200,
+                     .accept_us = 100,
+                     .bytes_sent = 300,
+                     .bytes_received = 700,
+                     .rows = 10},
+    };
+}
+
+static void check_near(double value, double wanted)
+{
+    ck_assert_msg(fabs(value - wanted) <= 1e-9 * fabs(wanted), "%g is not %g", value, wanted);
+}
+
+START_TEST(figures_are_those_of_the_definitions)
+{
+    const struct generate_summary summary = summary_of_three_rounds();
+    struct figures f = figures_of(&summary);
+    check_near(f.tokens_per_round, 8.0 / 3);
+    check_near(f.alpha, 5.0 / 7);
+    check_near(f.draft_efficiency, 0.5);
+    ck_assert_int_eq(f.n_positions, 2);
+    check_near(f.acceptance_at[0], 0.75);
+    check_near(f.acceptance_at[1], 2.0 / 3);
+    check_near(f.decode_tokens_per_s, 3000);
+    check_near(f.total_tokens_per_s, 2000);
+    check_near(f.first_token_ms, 2);
+    check_near(f.bytes_per_position, 100);
+    check_near(f.round_us, 1000);
+    check_near(f.part_us[PART_DRAFT], 300);
+    check_near(f.part_ratio[PART_VERIFY], 0.5);
+}
+END_TEST
+
+START_TEST(figures_without_rounds_are_not_known)
+{
+    const struct generate_summary summary = {.finish_reason = "",
+                                             .stop_match = "",
+                                             .rule = "",
+                                             .speculation_off = "",
+                                             .request_id = "",
+                                             .arithmetic = ""};
+    struct figures f = figures_of(&summary);
+    ck_assert(isnan(f.alpha) && isnan(f.tokens_per_round) && isnan(f.decode_tokens_per_s));
+    ck_assert(isnan(f.round_us) && isnan(f.bytes_per_position));
+    json_t *object = figures_json(&summary);
+    ck_assert(json_is_null(json_object_get(object, "alpha")));
+    json_decref(object);
+    char *text;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+    figures_print(out, &summary);
+    fclose(out);
+    ck_assert_ptr_null(strstr(text, "nan"));
+    free(text);
+}
+END_TEST
+
+START_TEST(figures_json_keeps_every_bit_of_the_seed)
+{
+    const struct generate_summary summary = summary_of_three_rounds();
+    json_t *object = figures_json(&summary);
+    ck_assert_str_eq(json_string_value(json_object_get(object, "seed")), "18446744073709551615");
+    json_t *drafted = json_object_get(json_object_get(object, "counters"), "drafted_per_position");
+    ck_assert_int_eq((int)json_array_size(drafted), 3);
+    json_decref(object);
+}
+END_TEST
+
+START_TEST(json_text_loses_no_byte)
+{
+    json_t *text = client_json_text("a\xff\0b", 4);
+    ck_assert_int_eq((int)json_string_length(text), 5);
+    ck_assert_mem_eq(json_string_value(text), "a\xc3\xbf\0b", 5);
+    json_decref(text);
+}
+END_TEST
+
+START_TEST(input_ids_reads_commas_and_blanks)
+{
+    struct error err;
+    struct token_ids list = {0};
+    CHECK_OK(input_ids(&list, "--ids", " 1,2, 3\n2147483647 ", &err));
+    ck_assert_int_eq((int)list.n, 4);
+    ck_assert_int_eq(list.data[3], INT32_MAX);
+    token_ids_free(&list);
+    static const char *const wrong[] = {"1,-2", "1;2", "2147483648", "99999999999999999999999999x"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct token_ids none = {0};
+        CHECK_ERR(input_ids(&none, "--ids", wrong[i], &err), ERR_ARGUMENT, "--ids");
+        token_ids_free(&none);
+    }
+    struct token_ids empty = {0};
+    CHECK_ERR(input_ids(&empty, "--ids", " , ", &err), ERR_ARGUMENT, "no token id");
+    token_ids_free(&empty);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("client_show");
+    TCase *tests = tcase_create("show");
+    tcase_add_test(tests, terminal_text_on_a_terminal_shows_control_characters);
+    tcase_add_test(tests, terminal_text_on_a_terminal_shows_broken_characters_as_bytes);
+    tcase_add_test(tests, terminal_text_elsewhere_is_unchanged);
+    tcase_add_test(tests, terminal_quoted_is_one_line_and_counts_columns);
+    tcase_add_test(tests, painter_pieces_add_up_whatever_the_ends_say);
+    tcase_add_test(tests, painter_marks_each_origin);
+    tcase_add_test(tests, figures_are_those_of_the_definitions);
+    tcase_add_test(tests, figures_without_rounds_are_not_known);
+    tcase_add_test(tests, figures_json_keeps_every_bit_of_the_seed);
+    tcase_add_test(tests, json_text_loses_no_byte);
+    tcase_add_test(tests, input_ids_reads_commas_and_blanks);
+    suite_add_tcase(suite, tests);
+    return check_main(suite);
+}

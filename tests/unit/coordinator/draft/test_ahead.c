@@ -1,0 +1,137 @@
+/* ctest: labels=quick libs=coordinator timeout=60 */
+/* Whether it is worth it to draft ahead: a real draft, and rounds that take what the case says. */
+#include <stdio.h>
+
+#include "coordinator/draft/ahead.h"
+#include "tests/support/drafter_world.h"
+
+enum { N_ROUNDS = 1024 };
+
+/* The draft's world with what drafts ahead in it. */
+static struct ahead *open_ahead(struct bench *b, enum ahead_mode mode)
+{
+    struct error err;
+    struct ahead *ahead;
+    setup(b, RULE_GREEDY, 0);
+    CHECK_OK(ahead_open(&ahead, mode, b->drafter, &err));
+    return ahead;
+}
+
+static void close_ahead(struct bench *b, struct ahead *ahead)
+{
+    ahead_close(ahead);
+    teardown(b);
+}
+
+/* Microseconds: longer by far than the draft really takes, so that it is never too late. */
+struct world {
+    int64_t verify, verify_beside; /* without and with the draft at work */
+    int64_t draft, draft_after;    /* of a round after one that did not, and that did work ahead */
+    int64_t reading_every; /* rounds; such a round reads a prompt and takes ten times as long */
+};
+
+/* Share of the later half of the rounds that drafted ahead. The text is left as it is: the round is
+ * always the same one. */
+static double share_ahead(enum ahead_mode mode, const struct world *world)
+{
+    struct bench b = {0};
+    struct error err;
+    int n_ahead = 0;
+    bool did_work = false;
+    struct ahead *ahead = open_ahead(&b, mode);
+    for (int i = 0; i < N_ROUNDS; i++) {
+        bool is_reading = world->reading_every && i % world->reading_every == 0;
+        struct draft draft = {.base = b.seq.n_tokens};
+        struct ahead_times times = {.is_plain = !is_reading,
+                                    .draft_us = did_work ? world->draft_after : world->draft};
+        arena_reset(&b.arena);
+        CHECK_OK(drafter_propose(b.drafter, &b.seq, K, NULL, 0, &b.arena, &draft, &err));
+        ahead_begin(ahead, &b.seq, &draft, K, NULL, 0);
+        did_work = ahead_work(ahead);
+        times.verify_us = did_work ? world->verify_beside : world->verify;
+        times.verify_us *= is_reading ? 10 : 1;
+        times.step_us = times.verify_us;
+        ahead_end(ahead, &b.seq, &times);
+        n_ahead += i >= N_ROUNDS / 2 && did_work;
+    }
+    close_ahead(&b, ahead);
+    return n_ahead / (N_ROUNDS / 2.0);
+}
+
+START_TEST(it_is_done_where_rounds_become_shorter)
+{
+    const struct world world = {1000000, 1000000, 400000, 200000, 0};
+    double share = share_ahead(AHEAD_AUTO, &world);
+    printf("pays: %.3f of the rounds\n", share);
+    ck_assert_double_ge(share, 0.95);
+}
+END_TEST
+
+START_TEST(it_is_left_where_the_target_suffers_more_than_is_won)
+{
+    const struct world world = {1000000, 1300000, 400000, 200000, 0};
+    double share = share_ahead(AHEAD_AUTO, &world);
+    printf("does not pay: %.3f of the rounds\n", share);
+    ck_assert_double_le(share, 0.05);
+}
+END_TEST
+
+/* Rounds that read prompts are no measure of either kind. */
+START_TEST(prompts_are_not_counted)
+{
+    const struct world pays = {1000000, 1000000, 400000, 300000, 7};
+    const struct world does_not = {1000000, 1100000, 400000, 350000, 7};
+    ck_assert_double_ge(share_ahead(AHEAD_AUTO, &pays), 0.95);
+    ck_assert_double_le(share_ahead(AHEAD_AUTO, &does_not), 0.05);
+}
+END_TEST
+
+START_TEST(words_decide_where_they_are_given)
+{
+    const struct world world = {1000000, 1300000, 400000, 200000, 0};
+    enum ahead_mode mode;
+    struct error err;
+    ck_assert_double_eq(share_ahead(AHEAD_ON, &world), 1);
+    ck_assert_double_eq(share_ahead(AHEAD_OFF, &world), 0);
+    CHECK_OK(ahead_parse_mode("on", &mode, &err));
+    ck_assert_int_eq(mode, AHEAD_ON);
+    CHECK_ERR(ahead_parse_mode("perhaps", &mode, &err), ERR_ARGUMENT, "perhaps");
+}
+END_TEST
+
+/* Another group's times are other times: what paid with the old one is tried anew. */
+START_TEST(what_was_measured_can_be_forgotten)
+{
+    struct bench b = {0};
+    struct error err;
+    const struct ahead_times long_one = {true, 400000, 1300000, 1300000},
+                             short_one = {true, 400000, 1000000, 1000000};
+    int n_after = 0;
+    struct ahead *ahead = open_ahead(&b, AHEAD_AUTO);
+    for (int i = 0; i < 2 * 64; i++) {
+        struct draft draft = {.base = b.seq.n_tokens};
+        if (i == 64) ahead_forget(ahead);
+        arena_reset(&b.arena);
+        CHECK_OK(drafter_propose(b.drafter, &b.seq, K, NULL, 0, &b.arena, &draft, &err));
+        ahead_begin(ahead, &b.seq, &draft, K, NULL, 0);
+        bool did_work = ahead_work(ahead);
+        ahead_end(ahead, &b.seq, did_work ? &long_one : &short_one);
+        n_after += i >= 64 && did_work;
+    }
+    ck_assert_int_ge(n_after, 8);
+    close_ahead(&b, ahead);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ahead");
+    TCase *tests = tcase_create("tales");
+    suite_add_tcase(suite, tests);
+    tcase_add_test(tests, it_is_done_where_rounds_become_shorter);
+    tcase_add_test(tests, it_is_left_where_the_target_suffers_more_than_is_won);
+    tcase_add_test(tests, prompts_are_not_counted);
+    tcase_add_test(tests, words_decide_where_they_are_given);
+    tcase_add_test(tests, what_was_measured_can_be_forgotten);
+    return check_main(suite);
+}

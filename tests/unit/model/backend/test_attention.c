@@ -1,0 +1,195 @@
+/* ctest: labels=quick libs=model timeout=120 */
+/* Attention over block tables, through the backend's operations: what its definition says, whatever
+ * else stands in the blocks, however rows are cut into steps. */
+#include <math.h>
+
+#include "model/backend/backend.h"
+#include "model/backend/cpu/cpu.h"
+#include "model/numerics/numerics.h"
+#include "tests/support/check_util.h"
+
+enum { HEADS = 4, KV_HEADS = 2, WIDTH = 48, POSITIONS = 530, BLOCKS = 200, VARIANTS = 3 };
+enum { Q_DIM = HEADS * WIDTH, KV_DIM = KV_HEADS * WIDTH, QKV_DIM = Q_DIM + 2 * KV_DIM };
+
+static const struct attention_shape shape = {HEADS, KV_HEADS, WIDTH, BLOCKS};
+static const char *const variants[VARIANTS] = {"avx512", "avx2", "plain"};
+static float qkv[POSITIONS][QKV_DIM]; /* after rope, which is left out here: cos 1, sin 0 */
+static float ones[POSITIONS * WIDTH / 2], zeros[POSITIONS * WIDTH / 2];
+static int32_t blocks[BLOCKS];
+
+static void setup(void)
+{
+    uint32_t state = 99;
+    for (int i = 0; i < POSITIONS * QKV_DIM; i++) {
+        state = state * 1664525u + 1013904223u;
+        qkv[i / QKV_DIM][i % QKV_DIM] = ((float)(state >> 8) * 0x1p-23f - 1.0f) * 2.0f;
+    }
+    for (int i = 0; i < POSITIONS * WIDTH / 2; i++) {
+        ones[i] = 1;
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = (i * 37 + 11) % BLOCKS;
+    }
+}
+
+/* NULL when this machine has no such kernels. */
+static struct backend *open_backend(const char *kernels, int n_threads)
+{
+    struct error err;
+    struct backend *be = NULL;
+    const struct backend_cpu_options options = {kernels, n_threads, WEIGHTS_BF16};
+    int rc = backend_cpu_open(&be, &options, &err);
+    ck_assert_msg(rc == 0 || rc == ERR_UNSUPPORTED, "%s", err.text);
+    return be;
+}
+
+/* Feeds positions 0..POSITIONS in steps of `chunk` rows into a cache whose every byte is `stale`. */
+static void run(const char *kernels, int n_threads, int chunk, int stale, uint16_t *out)
+{
+    struct backend *be = open_backend(kernels, n_threads);
+    if (!be) return;
+    size_t kv_bytes = kv_layer_bytes(&shape);
+    uint16_t *kv = malloc(kv_bytes);
+    uint16_t *q = malloc(sizeof *q * Q_DIM * POSITIONS);
+    float *work = malloc(sizeof qkv);
+    ck_assert(kv && q && work);
+    memset(kv, stale, kv_bytes);
+    for (int pos = 0; pos < POSITIONS; pos += chunk) {
+        int n = POSITIONS - pos < chunk ? POSITIONS - pos : chunk;
+        const struct attention_lane lane = {0, n, pos, blocks};
+        const struct backend_step step = {
+            .n = n, .lanes = &lane, .n_lanes = 1, .cos = ones, .sin = zeros};
+        const struct attention_input input = {0};
+        memcpy(work, qkv[pos], sizeof qkv[0] * (size_t)n);
+        be->ops->attention_store(be, &shape, &input, &step, work, q, kv);
+        be->ops->attention(be, &shape, &step, q, kv, out + (size_t)pos * Q_DIM);
+    }
+    free(work);
+    free(q);
+    free(kv);
+    be->ops->close(be);
+}
+
+static uint16_t *new_out(void)
+{
+    uint16_t *out = calloc((size_t)POSITIONS * Q_DIM, sizeof *out);
+    ck_assert_ptr_nonnull(out);
+    return out;
+}
+
+static double rounded(float x)
+{
+    return (double)num_bf16_to_float(num_float_to_bf16(x));
+}
+
+/* One row and head in double, from the same bf16 inputs. */
+static void define(int pos, int head, double out[WIDTH])
+{
+    int kv_head = head / (HEADS / KV_HEADS);
+    double scores[POSITIONS], max = -HUGE_VAL, sum = 0;
+    for (int p = 0; p <= pos; p++) {
+        scores[p] = 0;
+        for (int e = 0; e < WIDTH; e++) {
+            scores[p] += rounded(qkv[pos][head * WIDTH + e]) *
+                         rounded(qkv[p][Q_DIM + kv_head * WIDTH + e]) / sqrt(WIDTH);
+        }
+        max = scores[p] > max ? scores[p] : max;
+    }
+    memset(out, 0, WIDTH * sizeof *out);
+    for (int p = 0; p <= pos; p++) {
+        double weight = exp(scores[p] - max);
+        sum += weight;
+        for (int e = 0; e < WIDTH; e++) {
+            out[e] += weight * rounded(qkv[p][Q_DIM + KV_DIM + kv_head * WIDTH + e]);
+        }
+    }
+    for (int e = 0; e < WIDTH; e++) {
+        out[e] /= sum;
+    }
+}
+
+START_TEST(attention_is_what_its_definition_says)
+{
+    uint16_t *out = new_out();
+    run("auto", 1, 64, 0, out);
+    for (int pos = 0; pos < POSITIONS; pos += pos < 40 || pos % 256 > 250 ? 1 : 13) {
+        for (int head = 0; head < HEADS; head++) {
+            double want[WIDTH];
+            define(pos, head, want);
+            for (int e = 0; e < WIDTH; e++) {
+                double got = (double)num_bf16_to_float(out[(pos * HEADS + head) * WIDTH + e]);
+                /* weights and the result are rounded to bf16; values lie within 2 */
+                ck_assert_msg(fabs(got - want[e]) <= 2 * 0x1p-8,
+                              "position %d, head %d, column %d: %g, not %g", pos, head, e, got,
+                              want[e]);
+            }
+        }
+    }
+    free(out);
+}
+END_TEST
+
+/* A block may come from a sequence whose numbers were no numbers: 0xffff is a NaN as bf16. */
+START_TEST(what_stands_behind_a_position_is_not_felt)
+{
+    const int chunks[] = {1, 5, 16, 64, POSITIONS};
+    uint16_t *want = new_out(), *got = new_out();
+    run("auto", 1, POSITIONS, 0, want);
+    for (int v = 0; v < VARIANTS; v++) {
+        struct backend *be = open_backend(variants[v], 1);
+        if (!be) continue;
+        be->ops->close(be);
+        memset(got, 0, (size_t)POSITIONS * Q_DIM * sizeof *got);
+        run(variants[v], 1 + _i % 3, chunks[_i], 0xff, got);
+        for (int i = 0; i < POSITIONS * Q_DIM; i++) {
+            ck_assert_msg(got[i] == want[i], "%s, chunk %d: position %d differs", variants[v],
+                          chunks[_i], i / Q_DIM);
+        }
+    }
+    free(want);
+    free(got);
+}
+END_TEST
+
+/* A lane with NaN in its own rows, before and behind the lane of interest. */
+START_TEST(a_lane_of_nan_stays_alone)
+{
+    enum { N = 21 };
+    static float work[2 * N][QKV_DIM];
+    static uint16_t q[2 * N * Q_DIM], out[2][2 * N * Q_DIM];
+    size_t kv_bytes = kv_layer_bytes(&shape);
+    const struct attention_input input = {0};
+    for (int ill = 0; ill < 2; ill++) {
+        struct backend *be = open_backend("auto", 2);
+        uint16_t *kv = calloc(1, kv_bytes);
+        const struct attention_lane lanes[2] = {{0, N, 0, blocks}, {N, N, 0, blocks + 40}};
+        const struct backend_step step = {
+            .n = 2 * N, .lanes = lanes, .n_lanes = 2, .cos = ones, .sin = zeros};
+        memcpy(work[0], qkv[0], sizeof work / 2);
+        memcpy(work[N], qkv[0], sizeof work / 2);
+        for (int i = 0; i < N * QKV_DIM; i++) {
+            work[ill * N + i / QKV_DIM][i % QKV_DIM] = NAN;
+        }
+        be->ops->attention_store(be, &shape, &input, &step, work[0], q, kv);
+        be->ops->attention(be, &shape, &step, q, kv, out[ill]);
+        be->ops->close(be);
+        free(kv);
+    }
+    ck_assert_mem_eq(out[0] + N * Q_DIM, out[1], sizeof out[0] / 2);
+    ck_assert(num_bf16_to_float(out[0][0]) != num_bf16_to_float(out[0][0]));
+    ck_assert(num_bf16_to_float(out[1][0]) == num_bf16_to_float(out[1][0]));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("attention");
+    TCase *tcase = tcase_create("blocks");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_add_test(tcase, attention_is_what_its_definition_says);
+    tcase_add_loop_test(tcase, what_stands_behind_a_position_is_not_felt, 0, 5);
+    tcase_add_test(tcase, a_lane_of_nan_stays_alone);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

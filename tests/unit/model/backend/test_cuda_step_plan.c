@@ -1,0 +1,200 @@
+/* ctest: labels=quick libs=model timeout=60 */
+/* The host's plan of a step on a device: buckets, places, what is written. Needs no GPU. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/backend/cuda/step_plan.h"
+#include "tests/support/check_util.h"
+
+enum { DIM = 48, HEAD = 32, HALF = HEAD / 2, ROWS_MAX = 700 };
+
+static const struct attention_shape shape = {12, 3, HEAD, 64}; /* groups of 4 heads */
+static float cosines[ROWS_MAX][HALF], sines[ROWS_MAX][HALF];
+static int32_t tokens[ROWS_MAX], tables[3][64];
+static int rows[ROWS_MAX];
+static float table_rows[1000][DIM];
+static struct weight table = {
+    .dtype = DTYPE_F32, .n_rows = 1000, .n_cols = DIM, .data = (const uint8_t *)table_rows};
+
+static struct backend_step step_of(const struct attention_lane *lanes, int n_lanes, int n_rows)
+{
+    const struct attention_lane *last = &lanes[n_lanes - 1];
+    return (struct backend_step){.embedding = &table,
+                                 .tokens = tokens,
+                                 .n = last->first_row + last->n_rows,
+                                 .lanes = lanes,
+                                 .n_lanes = n_lanes,
+                                 .shape = &shape,
+                                 .cos = cosines[0],
+                                 .sin = sines[0],
+                                 .rows = rows,
+                                 .n_rows = n_rows};
+}
+
+static void fill(void)
+{
+    for (int i = 0; i < 1000 * DIM; i++) {
+        table_rows[i / DIM][i % DIM] = (float)i;
+    }
+    for (int i = 0; i < ROWS_MAX; i++) {
+        tokens[i] = (7 * i + 3) % 1000;
+        rows[i] = i;
+        for (int j = 0; j < HALF; j++) {
+            cosines[i][j] = (float)(i + j);
+            sines[i][j] = (float)(i - j);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        for (int b = 0; b < 64; b++) {
+            tables[i][b] = 100 * i + 63 - b;
+        }
+    }
+}
+
+START_TEST(buckets)
+{
+    int last = 0;
+    for (int n = 1; n <= 8192; n++) {
+        int bucket = plan_bucket(n);
+        ck_assert_int_ge(bucket, n);
+        ck_assert_int_ge(bucket, last); /* monotone: buffers for the largest hold all */
+        ck_assert_int_eq(plan_bucket(bucket), bucket);
+        ck_assert_int_le(bucket, n + 7);
+        last = bucket;
+    }
+    ck_assert_int_eq(plan_bucket(0), 0);
+    for (int n = 1; n <= 8; n++) {
+        ck_assert_int_eq(plan_bucket(n), n);
+    }
+}
+END_TEST
+
+/* The parts in order: none overlaps the next, each is aligned. */
+START_TEST(places)
+{
+    const struct attention_lane lanes[] = {{0, 5, 300, tables[0]}, {5, 1, 0, tables[1]}};
+    struct backend_step step = step_of(lanes, 2, 6);
+    struct plan_layout l;
+    plan_layout_init(&l, &step);
+    const size_t parts[][2] = {{l.counts, 16},
+                               {l.lanes, 6 * sizeof(struct plan_lane)},
+                               {l.row_lane, 24},
+                               {l.row_pos, 24},
+                               {l.tokens, 24},
+                               {l.wanted, 24},
+                               {l.tiles, 6 * sizeof(struct plan_tile)},
+                               {l.cos, 6 * HALF * 4},
+                               {l.sin, 6 * HALF * 4},
+                               {l.embedding, 6 * DIM * 4},
+                               {l.blocks, (20 + 1) * 4}};
+    size_t end = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        ck_assert_uint_eq(parts[i][0] % 16, 0);
+        ck_assert_uint_ge(parts[i][0], end);
+        end = parts[i][0] + parts[i][1];
+    }
+    ck_assert_uint_ge(l.bytes, end);
+    ck_assert_int_eq(l.key.n, 6);
+    ck_assert_int_eq(l.key.n_partitions, 2); /* 305 positions */
+}
+END_TEST
+
+/* A recording made for one step must find all but the tables' length where it was for another. */
+START_TEST(same_bucket_same_places)
+{
+    const struct attention_lane a[] = {{0, 17, 600, tables[0]}};
+    const struct attention_lane b[] = {{0, 9, 513, tables[0]}, {9, 9, 3, tables[1]}};
+    struct backend_step step_a = step_of(a, 1, 9), step_b = step_of(b, 2, 12);
+    struct plan_layout la, lb;
+    plan_layout_init(&la, &step_a);
+    plan_layout_init(&lb, &step_b);
+    ck_assert_mem_eq(&la.key, &lb.key, sizeof la.key);
+    ck_assert_uint_eq(la.lanes, lb.lanes);
+    ck_assert_uint_eq(la.row_pos, lb.row_pos);
+    ck_assert_uint_eq(la.tiles, lb.tiles);
+    ck_assert_uint_eq(la.embedding, lb.embedding);
+    ck_assert_uint_eq(la.blocks, lb.blocks);
+    ck_assert_uint_ne(la.bytes, lb.bytes);
+}
+END_TEST
+
+START_TEST(what_is_written)
+{
+    const struct attention_lane lanes[] = {
+        {0, 9, 100, tables[0]}, {9, 1, 31, tables[1]}, {10, 3, 16, tables[2]}};
+    struct backend_step step = step_of(lanes, 3, 2);
+    struct plan_layout l;
+    fill();
+    rows[0] = 12;
+    rows[1] = 8;
+    plan_layout_init(&l, &step);
+    ck_assert_int_eq(l.key.n, 16);
+    uint8_t *plan = malloc(l.bytes);
+    memset(plan, 0xa5, l.bytes);
+    int n_tiles = plan_write(&l, &step, plan);
+    const int32_t *counts = (void *)(plan + l.counts), *row_lane = (void *)(plan + l.row_lane);
+    const int32_t *row_pos = (void *)(plan + l.row_pos), *wanted = (void *)(plan + l.wanted);
+    const int32_t *blocks = (void *)(plan + l.blocks);
+    const struct plan_lane *out = (void *)(plan + l.lanes);
+    const struct plan_tile *tiles = (void *)(plan + l.tiles);
+    const float *embedding = (void *)(plan + l.embedding), *sin = (void *)(plan + l.sin);
+    const int32_t want_counts[] = {13, 2, 3, 5};
+    ck_assert_mem_eq(counts, want_counts, sizeof want_counts);
+    ck_assert_int_eq(n_tiles, 5); /* 36 vectors, 4, 12 */
+    ck_assert_int_eq(tiles[2].lane, 0);
+    ck_assert_int_eq(tiles[2].first, 32);
+    ck_assert_int_eq(tiles[3].lane, 1);
+    ck_assert_int_eq(tiles[4].first, 0);
+    ck_assert_int_eq(out[1].first_block, 7); /* 109 positions */
+    ck_assert_int_eq(blocks[6], tables[0][6]);
+    ck_assert_int_eq(blocks[7], tables[1][0]);
+    ck_assert_int_eq(blocks[9], tables[2][0]);
+    ck_assert_int_eq(row_lane[8], 0);
+    ck_assert_int_eq(row_lane[12], 2);
+    ck_assert_int_eq(row_pos[12], 18);
+    ck_assert_int_eq(row_lane[13], -1);
+    ck_assert_int_eq(row_lane[15], -1);
+    const int32_t *fed = (void *)(plan + l.tokens);
+    ck_assert_mem_eq(fed, tokens, 13 * sizeof *fed);
+    ck_assert_int_eq(fed[13], 0);
+    ck_assert_int_eq(wanted[0], 12);
+    ck_assert_int_eq(wanted[1], 8);
+    ck_assert(sin[12 * HALF + 3] == sines[12][3] && sin[13 * HALF] == 0);
+    for (int row = 0; row < 16; row++) {
+        float want[DIM] = {0};
+        if (row < 13) weight_read_f32(&table, tokens[row], 0, DIM, want);
+        ck_assert_mem_eq(embedding + (size_t)row * DIM, want, sizeof want);
+    }
+    free(plan);
+}
+END_TEST
+
+START_TEST(a_synthetic_table_is_left_to_the_device)
+{
+    const struct attention_lane lanes[] = {{0, 6, 0, tables[0]}};
+    const struct weight synthetic = {.dtype = DTYPE_BF16, .n_rows = 1000, .n_cols = DIM, .seed = 7};
+    struct backend_step step = step_of(lanes, 1, 1);
+    struct plan_layout file, made;
+    plan_layout_init(&file, &step);
+    step.embedding = &synthetic;
+    plan_layout_init(&made, &step);
+    ck_assert_uint_eq(file.bytes - made.bytes, 6 * DIM * sizeof(float));
+    uint8_t *plan = malloc(made.bytes);
+    ck_assert_int_eq(plan_write(&made, &step, plan), 2);
+    ck_assert_mem_eq(plan + made.tokens, tokens, 6 * sizeof *tokens);
+    free(plan);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cuda_plan");
+    TCase *tc = tcase_create("plan");
+    tcase_add_test(tc, buckets);
+    tcase_add_test(tc, places);
+    tcase_add_test(tc, same_bucket_same_places);
+    tcase_add_test(tc, what_is_written);
+    tcase_add_test(tc, a_synthetic_table_is_left_to_the_device);
+    suite_add_tcase(suite, tc);
+    return check_main(suite);
+}

@@ -1,0 +1,403 @@
+/* ctest: labels=quick libs=checkpoint timeout=60 */
+/* Model folders: the shipped pair and the golden models open, a lying or damaged one is refused with the
+ * reason. Synthetic models have a test of their own. */
+#include "model/checkpoint/checkpoint.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "model/checkpoint/safetensors.h"
+#include "model/numerics/numerics.h"
+#include "tests/support/check_util.h"
+
+#define GOLDEN SOURCE_DIR "/tests/golden/models/"
+#define TALES  SOURCE_DIR "/deploy/models/tales/"
+
+static struct error err;
+static char dir[64];
+
+/* A scratch folder for each test. */
+static void make_dir(void)
+{
+    snprintf(dir, sizeof dir, "/tmp/outrider-checkpoint-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+static void remove_dir(void)
+{
+    char path[512];
+    struct dirent *entry;
+    DIR *open = opendir(dir);
+    while (open && (entry = readdir(open))) {
+        snprintf(path, sizeof path, "%s/%.255s", dir, entry->d_name);
+        if (entry->d_name[0] != '.') unlink(path);
+    }
+    if (open) closedir(open);
+    rmdir(dir);
+}
+
+static void write_file(const char *name, const void *head, size_t head_len, const void *data,
+                       size_t len)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(head, 1, head_len, file), head_len);
+    if (len) ck_assert_uint_eq(fwrite(data, 1, len, file), len);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* The golden model "llama_untied" taken apart, to be put together wrongly. */
+static json_t *header;
+static struct file_view original;
+static const uint8_t *data;
+static size_t data_len;
+
+static void take_apart(void)
+{
+    struct file_view config;
+    make_dir();
+    CHECK_OK(file_map(&config, GOLDEN "llama_untied/config.json", &err));
+    write_file("config.json", config.data, config.size_bytes, NULL, 0);
+    file_unmap(&config);
+    CHECK_OK(file_map(&original, GOLDEN "llama_untied/model.safetensors", &err));
+    size_t len = original.data[0] | (size_t)original.data[1] << 8;
+    header = json_loadb((const char *)original.data + 8, len, 0, NULL);
+    ck_assert_ptr_nonnull(header);
+    data = original.data + 8 + len;
+    data_len = original.size_bytes - 8 - len;
+}
+
+static void clear_up(void)
+{
+    json_decref(header);
+    file_unmap(&original);
+    remove_dir();
+}
+
+static void store(const char *file, const json_t *table, const uint8_t *bytes, size_t len)
+{
+    char text[65536];
+    size_t n = json_dumpb(table, text + 8, sizeof text - 8, JSON_COMPACT);
+    ck_assert_uint_lt(n, sizeof text - 8);
+    for (int i = 0; i < 8; i++) {
+        text[i] = (char)(n >> (8 * i));
+    }
+    write_file(file, text, n + 8, bytes, len);
+}
+
+static int open_dir(void)
+{
+    struct checkpoint *ck = NULL;
+    int rc = checkpoint_open(&ck, dir, &err);
+    ck_assert((rc == 0) == (ck != NULL));
+    checkpoint_close(ck);
+    return rc;
+}
+
+START_TEST(shipped_models_open)
+{
+    struct checkpoint *ck;
+    struct weight weight;
+    uint16_t row[256];
+    float same[256];
+    CHECK_OK(checkpoint_open(&ck, TALES "target", &err));
+    ck_assert_int_eq(checkpoint_config(ck)->n_layers, 6);
+    ck_assert_int_eq(checkpoint_config(ck)->n_eos, 1);
+    ck_assert_str_eq(checkpoint_name(ck), TALES "target");
+    ck_assert(!checkpoint_is_synthetic(ck));
+    CHECK_OK(checkpoint_find(ck, "model.embed_tokens.weight", 4096, 256, &weight, &err));
+    weight_read_bf16(&weight, 77, 0, 256, row);
+    weight_read_f32(&weight, 77, 0, 256, same);
+    for (int i = 0; i < 256; i++) {
+        uint16_t alone;
+        weight_read_bf16(&weight, 77, i, 1, &alone);
+        ck_assert_uint_eq(alone, row[i]);
+        ck_assert(num_bf16_to_float(row[i]) == same[i]);
+        ck_assert(fabs((double)same[i]) < 8);
+    }
+    CHECK_ERR(checkpoint_find(ck, "model.embed_tokens.weight", 4096, 128, &weight, &err),
+              ERR_FORMAT, "has shape [4096, 256], the config asks for [4096, 128]");
+    CHECK_ERR(checkpoint_find(ck, "lm_head.weight", 4096, 256, &weight, &err), ERR_FORMAT,
+              "lacks the tensor lm_head.weight");
+    checkpoint_close(ck);
+    CHECK_OK(checkpoint_open(&ck, TALES "draft", &err));
+    checkpoint_close(ck);
+}
+END_TEST
+
+START_TEST(golden_models_open_and_differ)
+{
+    uint64_t seen[64];
+    size_t n = 0;
+    struct dirent *entry;
+    DIR *folder = opendir(GOLDEN);
+    ck_assert_ptr_nonnull(folder);
+    while ((entry = readdir(folder))) {
+        char path[512];
+        struct checkpoint *ck;
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s%s", GOLDEN, entry->d_name);
+        CHECK_OK(checkpoint_open(&ck, path, &err));
+        seen[n++] = checkpoint_fingerprint(ck);
+        for (size_t i = 0; i + 1 < n; i++) {
+            ck_assert_uint_ne(seen[i], seen[n - 1]);
+        }
+        checkpoint_close(ck);
+    }
+    closedir(folder);
+    ck_assert_uint_ge(n, 20);
+}
+END_TEST
+
+START_TEST(every_dtype_reads_as_the_same_numbers)
+{
+    static const uint16_t halves[] = {0x3c00, 0xc500, 0x0001, 0x7bff}; /* 1, -5, 2^-24, 65504 */
+    static const float floats[] = {1.0f, -5.0f, 0x1p-24f, 65504.0f};
+    struct weight half = {.dtype = DTYPE_F16, .n_rows = 2, .n_cols = 2};
+    struct weight single = {.dtype = DTYPE_F32, .n_rows = 2, .n_cols = 2};
+    float as_float[2][4];
+    uint16_t as_bf16[2][4];
+    uint8_t odd[17]; /* elements need not be aligned */
+    memcpy(odd + 1, floats, sizeof floats);
+    half.data = (const uint8_t *)halves;
+    single.data = odd + 1;
+    weight_read_f32(&half, 0, 0, 4, as_float[0]);
+    weight_read_f32(&single, 0, 0, 4, as_float[1]);
+    ck_assert_mem_eq(as_float[0], floats, sizeof floats);
+    ck_assert_mem_eq(as_float[1], floats, sizeof floats);
+    weight_read_bf16(&half, 0, 0, 4, as_bf16[0]);
+    weight_read_bf16(&single, 0, 0, 4, as_bf16[1]);
+    ck_assert_mem_eq(as_bf16[0], as_bf16[1], sizeof *as_bf16);
+    ck_assert_uint_eq(as_bf16[0][1], 0xc0a0);
+    ck_assert_uint_eq(as_bf16[0][3], 0x4780); /* 65504 rounds up to 65536 */
+    weight_read_bf16(&half, 1, 1, 1, as_bf16[1]);
+    ck_assert_uint_eq(as_bf16[1][0], 0x4780);
+}
+END_TEST
+
+START_TEST(the_way_of_storing_does_not_count)
+{
+    struct checkpoint *ck;
+    CHECK_OK(checkpoint_open(&ck, GOLDEN "llama_untied", &err));
+    uint64_t wanted = checkpoint_fingerprint(ck);
+    checkpoint_close(ck);
+    /* The same tensors in one file and, by an index, in two. */
+    store("part-1.safetensors", header, data, data_len);
+    store("part-2.safetensors", header, data, data_len);
+    json_t *map = json_object();
+    for (void *at = json_object_iter(header); at; at = json_object_iter_next(header, at)) {
+        const char *key = json_object_iter_key(at);
+        bool is_norm = strstr(key, "norm") != NULL;
+        if (key[0] == '_') continue;
+        json_object_set_new(map, key,
+                            json_string(is_norm ? "part-1.safetensors" : "part-2.safetensors"));
+    }
+    json_t *index = json_pack("{s:o}", "weight_map", map);
+    char *text = json_dumps(index, 0);
+    write_file("model.safetensors.index.json", text, strlen(text), NULL, 0);
+    CHECK_OK(checkpoint_open(&ck, dir, &err));
+    ck_assert_uint_eq(checkpoint_fingerprint(ck), wanted);
+    checkpoint_close(ck);
+    free(text);
+    json_decref(index);
+}
+END_TEST
+
+START_TEST(a_changed_weight_changes_the_fingerprint)
+{
+    struct checkpoint *ck;
+    CHECK_OK(checkpoint_open(&ck, GOLDEN "llama_untied", &err));
+    uint64_t before = checkpoint_fingerprint(ck);
+    checkpoint_close(ck);
+    uint8_t *copy = malloc(data_len);
+    memcpy(copy, data, data_len);
+    copy[data_len - 1] ^= 1;
+    store("model.safetensors", header, copy, data_len);
+    CHECK_OK(checkpoint_open(&ck, dir, &err));
+    ck_assert_uint_ne(checkpoint_fingerprint(ck), before);
+    checkpoint_close(ck);
+    free(copy);
+}
+END_TEST
+
+static void store_index(const char *tensor, const char *file)
+{
+    char text[256];
+    snprintf(text, sizeof text, "{\"weight_map\":{\"%s\":\"%s\"}}", tensor, file);
+    write_file("model.safetensors.index.json", text, strlen(text), NULL, 0);
+}
+
+START_TEST(indexes_that_lie_are_refused)
+{
+    static const char *const ways_out[] = {"../x.safetensors", "/etc/passwd", "a/b", "..", "",
+                                           ".hidden"};
+    CHECK_ERR(open_dir(), ERR_NOT_FOUND, "has neither model.safetensors nor");
+    for (size_t i = 0; i < sizeof ways_out / sizeof *ways_out; i++) {
+        store_index("x", ways_out[i]);
+        CHECK_ERR(open_dir(), ERR_FORMAT, "which is no plain name");
+    }
+    store_index("x", "gone.safetensors");
+    CHECK_ERR(open_dir(), ERR_NOT_FOUND, "gone.safetensors");
+    store("part.safetensors", header, data, data_len);
+    store_index("no.such.tensor", "part.safetensors");
+    CHECK_ERR(open_dir(), ERR_FORMAT, "\"no.such.tensor\" is not in part.safetensors");
+    store_index("model.norm.weight", "part.safetensors");
+    CHECK_ERR(open_dir(), ERR_FORMAT, "lacks the tensor model.embed_tokens.weight");
+    write_file("model.safetensors.index.json", "{\"weight_map\":[1]}", 18, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "lacks the object \"weight_map\"");
+    write_file("model.safetensors.index.json", "[]", 2, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "weight_map");
+}
+END_TEST
+
+START_TEST(missing_and_misshapen_tensors_are_named)
+{
+    static const char name[] = "model.layers.2.mlp.up_proj.weight";
+    json_t *entry = json_object_get(header, name);
+    json_object_set_new(entry, "shape", json_pack("[i,i]", 64, 128));
+    store("model.safetensors", header, data, data_len);
+    CHECK_ERR(open_dir(), ERR_FORMAT,
+              "up_proj.weight has shape [64, 128], the config asks for [128, 64]");
+    json_object_set_new(entry, "shape", json_pack("[i,i,i]", 1, 128, 64));
+    store("model.safetensors", header, data, data_len);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "[1, 128, 64]");
+    json_object_set_new(entry, "shape", json_pack("[i,i]", 128, 64));
+    json_object_set_new(entry, "dtype", json_string("I16"));
+    store("model.safetensors", header, data, data_len);
+    CHECK_ERR(open_dir(), ERR_UNSUPPORTED, "up_proj.weight is of dtype I16");
+    json_object_set_new(entry, "dtype", json_string("BF16"));
+    json_object_set(header, "another.name", entry); /* unknown tensors are passed over */
+    json_object_del(header, name);
+    store("model.safetensors", header, data, data_len);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "lacks the tensor model.layers.2.mlp.up_proj.weight");
+}
+END_TEST
+
+START_TEST(damaged_files_are_refused)
+{
+    store("model.safetensors", header, data, data_len - 1);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "is cut short");
+    store("model.safetensors", header, data, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "is cut short");
+    write_file("model.safetensors", original.data, 100, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "is cut short: a header of");
+    write_file("model.safetensors", "", 0, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "it has 0 bytes");
+    write_file("config.json", "{", 1, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "config.json is not JSON");
+}
+END_TEST
+
+START_TEST(folders_without_a_config_are_not_found)
+{
+    struct checkpoint *ck;
+    CHECK_ERR(checkpoint_open(&ck, "/nowhere/at/all", &err), ERR_NOT_FOUND, "config.json");
+    CHECK_ERR(checkpoint_open(&ck, "", &err), ERR_NOT_FOUND, "config.json");
+    checkpoint_close(NULL);
+}
+END_TEST
+
+/* A header, the length of the data after it, and what is wrong with it. NULL: nothing. */
+static const struct {
+    const char *header;
+    size_t n_data;
+    const char *text;
+} tables[] = {
+    {"{}", 0, NULL},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}  ", 24, NULL},
+    {"{\"a\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[0,2]}}", 2, NULL},
+    {"{\"a\":{\"dtype\":\"F16\",\"shape\":[0,9],\"data_offsets\":[0,0]}}", 0, NULL},
+    {"{\"a\":{\"dtype\":\"F4\",\"shape\":[6],\"data_offsets\":[0,3]}}", 3, NULL},
+    {"{\"a\":{\"dtype\":\"NEW\",\"shape\":[6],\"data_offsets\":[0,3]}}", 3, NULL},
+    {" {}", 0, "not a JSON object"},
+    {"[]", 0, "not a JSON object"},
+    {"{\"a\":3}", 0, "tensor \"a\" is not an object"},
+    {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "no proper dtype"},
+    {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "no list of at most 8 dims"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1,
+     "no list of at most 8 dims"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "dim 0"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}", 4, "dim 0"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, "data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]}}", 4, "data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, "ends at byte 8 of 4"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "not its shape"},
+    {"{\"a\":{\"dtype\":\"F4\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "not its shape"},
+    {"{\"a\":{\"dtype\":\"F64\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+     "not its shape"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 2,
+     "2 bytes of data, but the tensors end at byte 1"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, "with a gap after"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+     "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+     3, "overlapping"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+     "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+     2, "duplicate"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,99999999999999999999]}}", 1,
+     "is not JSON"},
+};
+
+START_TEST(tables_that_lie_are_refused)
+{
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        uint8_t file[512] = {0};
+        struct safetensors table;
+        size_t len = strlen(tables[i].header);
+        file[0] = (uint8_t)len;
+        ck_assert_uint_lt(len, 256);
+        memcpy(file + 8, tables[i].header, len);
+        int rc = safetensors_parse(&table, file, 8 + len + tables[i].n_data, "test", &err);
+        const char *text = rc ? err.text : "success";
+        ck_assert_msg((rc == 0) == (tables[i].text == NULL), "%s: %s", tables[i].header, text);
+        if (rc) {
+            ck_assert_int_eq(rc, ERR_FORMAT);
+            ck_assert_msg(strstr(text, tables[i].text), "%s: %s", tables[i].header, text);
+        }
+        safetensors_free(&table);
+    }
+}
+END_TEST
+
+START_TEST(endless_headers_are_refused)
+{
+    uint8_t file[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, '{', '}'};
+    struct safetensors table;
+    CHECK_ERR(safetensors_parse(&table, file, sizeof file, "test", &err), ERR_FORMAT,
+              "longer than the 100000000 allowed");
+    memset(file, 0, 8);
+    file[0] = 9;
+    CHECK_ERR(safetensors_parse(&table, file, sizeof file, "test", &err), ERR_FORMAT,
+              "a header of 9 bytes in a file of 16");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("checkpoint");
+    TCase *plain = tcase_create("plain"), *scratch = tcase_create("scratch");
+    tcase_add_test(plain, shipped_models_open);
+    tcase_add_test(plain, golden_models_open_and_differ);
+    tcase_add_test(plain, every_dtype_reads_as_the_same_numbers);
+    tcase_add_test(plain, folders_without_a_config_are_not_found);
+    tcase_add_test(plain, tables_that_lie_are_refused);
+    tcase_add_test(plain, endless_headers_are_refused);
+    tcase_add_checked_fixture(scratch, take_apart, clear_up);
+    tcase_add_test(scratch, the_way_of_storing_does_not_count);
+    tcase_add_test(scratch, a_changed_weight_changes_the_fingerprint);
+    tcase_add_test(scratch, indexes_that_lie_are_refused);
+    tcase_add_test(scratch, missing_and_misshapen_tensors_are_named);
+    tcase_add_test(scratch, damaged_files_are_refused);
+    suite_add_tcase(suite, plain);
+    suite_add_tcase(suite, scratch);
+    return check_main(suite);
+}

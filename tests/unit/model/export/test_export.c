@@ -1,0 +1,313 @@
+/* ctest: labels=quick libs=model,export timeout=120 */
+/* Export: what is written is the model, for our own reader (equal logits, equal configs); and nothing is
+ * written where it must not be, nor left behind. tests/cluster/test_export_client.py reads the files by other code. */
+#include "base/file.h"
+#include "model/export/text.h"
+#include "model/tokenizer/tokenizer.h"
+#include "tests/support/export_util.h"
+
+static struct export_result export_to_work(const char *model, uint64_t shard_bytes)
+{
+    const struct export_options options = {.shard_bytes = shard_bytes};
+    struct export_result result;
+    remove_folder(work);
+    CHECK_OK(model_export(model, work, &options, &result, &err));
+    return result;
+}
+
+static void check_equal_logits(const char *model)
+{
+    size_t n = 0, n_again = 0;
+    float *of_source = logits_of(model, 1, &n), *of_export = logits_of(work, 1, &n_again);
+    ck_assert_uint_eq(n, n_again);
+    ck_assert_mem_eq(of_source, of_export, n * sizeof *of_source);
+    free(of_source);
+    free(of_export);
+}
+
+static uint64_t fingerprint_of(const char *model)
+{
+    struct checkpoint *ck;
+    CHECK_OK(checkpoint_open(&ck, model, &err));
+    uint64_t fingerprint = checkpoint_fingerprint(ck);
+    checkpoint_close(ck);
+    return fingerprint;
+}
+
+START_TEST(a_bf16_folder_comes_out_as_it_is)
+{
+    static const char *const models[] = {TALES "target", TALES "draft", GOLDEN "/qwen3_norm_bias",
+                                         GOLDEN "/llama_sharded"};
+    for (int i = 0; i < 4; i++) {
+        struct export_result result = export_to_work(models[i], 1 << 30);
+        ck_assert_int_eq(result.n_shards, 1);
+        ck_assert_uint_eq(fingerprint_of(models[i]), fingerprint_of(work));
+        check_equal_logits(models[i]);
+        ck_assert(result.has_tokenizer == (i < 2));
+    }
+}
+END_TEST
+
+START_TEST(the_tales_tokenizer_comes_along)
+{
+    struct tokenizer *source, *copy;
+    export_to_work(TALES "target", 1 << 30);
+    CHECK_OK(tokenizer_open(&source, TALES "target", &err));
+    CHECK_OK(tokenizer_open(&copy, work, &err));
+    ck_assert_uint_eq(tokenizer_fingerprint(source), tokenizer_fingerprint(copy));
+    tokenizer_close(source);
+    tokenizer_close(copy);
+}
+END_TEST
+
+START_TEST(synthetic_models_compute_the_same_from_a_folder)
+{
+    static const char *const models[] = {
+        "synthetic:tiny,seed=3",
+        "synthetic:tiny,seed=3,layers=4,agree=0.6",
+        "synthetic:tiny,seed=3,layers=4,agree=0.6,draft=1",
+        "synthetic:" GOLDEN "/qwen2_bias/config.json,seed=3",
+        "synthetic:" GOLDEN "/qwen3_norm/config.json,seed=3,vocab=300",
+        "synthetic:" GOLDEN "/llama_bias/config.json,seed=3",
+        "synthetic:" GOLDEN "/llama_rope_llama3/config.json,seed=3",
+    };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        export_to_work(models[i], 1 << 30);
+        check_equal_logits(models[i]);
+    }
+}
+END_TEST
+
+static bool exists(const char *name)
+{
+    char path[PATH_BYTES + 100];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", work, name);
+    return stat(path, &st) == 0;
+}
+
+START_TEST(a_large_model_is_cut_into_shards)
+{
+    const char *model = "synthetic:tiny,seed=8";
+    struct export_result whole = export_to_work(model, 1 << 30);
+    struct export_result cut = export_to_work(model, 100000);
+    ck_assert_uint_eq(whole.n_bytes, cut.n_bytes);
+    ck_assert_int_gt(cut.n_shards, 4);
+    ck_assert(!exists("model.safetensors"));
+    ck_assert(exists("model.safetensors.index.json"));
+    check_equal_logits(model);
+    /* A tensor that is larger than a shard is alone in one. */
+    struct export_result single = export_to_work(model, 1);
+    ck_assert_int_eq(single.n_shards, 3 + 2 * 9);
+    check_equal_logits(model);
+}
+END_TEST
+
+START_TEST(fp32_is_rounded_to_bf16_once)
+{
+    struct checkpoint *source, *copy;
+    struct weight a, b;
+    uint16_t row_a[64], row_b[64];
+    export_to_work(GOLDEN "/llama_f32", 1 << 30);
+    CHECK_OK(checkpoint_open(&source, GOLDEN "/llama_f32", &err));
+    CHECK_OK(checkpoint_open(&copy, work, &err));
+    int d = checkpoint_config(source)->dim;
+    ck_assert_int_le(d, 64);
+    CHECK_OK(checkpoint_find(source, "model.norm.weight", 1, d, &a, &err));
+    CHECK_OK(checkpoint_find(copy, "model.norm.weight", 1, d, &b, &err));
+    ck_assert_int_eq((int)a.dtype, (int)DTYPE_F32);
+    ck_assert_int_eq((int)b.dtype, (int)DTYPE_BF16);
+    weight_read_bf16(&a, 0, 0, d, row_a);
+    weight_read_bf16(&b, 0, 0, d, row_b);
+    ck_assert_mem_eq(row_a, row_b, (size_t)d * sizeof *row_a);
+    checkpoint_close(source);
+    checkpoint_close(copy);
+}
+END_TEST
+
+static void check_equal_rope(const struct rope_config *a, const struct rope_config *b)
+{
+    ck_assert_int_eq((int)a->kind, (int)b->kind);
+    ck_assert(a->theta == b->theta && a->factor == b->factor);
+    ck_assert(a->low_freq_factor == b->low_freq_factor);
+    ck_assert(a->high_freq_factor == b->high_freq_factor);
+    ck_assert(a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow);
+    ck_assert(a->attention_factor == b->attention_factor);
+    ck_assert(a->truncate == b->truncate);
+    if (a->kind != ROPE_LLAMA3 && a->kind != ROPE_YARN) return;
+    ck_assert_int_eq(a->original_max_positions, b->original_max_positions);
+}
+
+static void check_equal_configs(const struct model_config *a, const struct model_config *b)
+{
+    ck_assert_str_eq(a->architecture, b->architecture);
+    ck_assert_int_eq(a->n_layers, b->n_layers);
+    ck_assert_int_eq(a->dim, b->dim);
+    ck_assert_int_eq(a->n_heads, b->n_heads);
+    ck_assert_int_eq(a->n_kv_heads, b->n_kv_heads);
+    ck_assert_int_eq(a->head_dim, b->head_dim);
+    ck_assert_int_eq(a->ffn_dim, b->ffn_dim);
+    ck_assert_int_eq(a->vocab_size, b->vocab_size);
+    ck_assert_int_eq(a->max_positions, b->max_positions);
+    ck_assert(a->norm_eps == b->norm_eps);
+    ck_assert_int_eq(a->tied_embeddings, b->tied_embeddings);
+    ck_assert_int_eq(a->qkv_bias, b->qkv_bias);
+    ck_assert_int_eq(a->o_bias, b->o_bias);
+    ck_assert_int_eq(a->mlp_bias, b->mlp_bias);
+    ck_assert_int_eq(a->qk_norm, b->qk_norm);
+    ck_assert_int_eq(a->sliding_window, b->sliding_window);
+    ck_assert_int_eq(a->bos_id, b->bos_id);
+    ck_assert_int_eq(a->n_eos, b->n_eos);
+    ck_assert_mem_eq(a->eos_ids, b->eos_ids, (size_t)a->n_eos * sizeof *a->eos_ids);
+    check_equal_rope(&a->rope, &b->rope);
+}
+
+static void check_config_survives(const struct model_config *cfg)
+{
+    struct model_config again;
+    char *text;
+    size_t len;
+    CHECK_OK(export_config_text(cfg, &text, &len, &err));
+    CHECK_OK(config_parse(&again, text, len, NULL, 0, "the export", &err));
+    check_equal_configs(cfg, &again);
+    free(text);
+}
+
+START_TEST(every_config_is_read_back_as_it_was)
+{
+    char path[PATH_BYTES];
+    const struct dirent *entry;
+    int n_configs = 0;
+    DIR *dir = opendir(GOLDEN);
+    ck_assert_ptr_nonnull(dir);
+    while ((entry = readdir(dir))) {
+        struct checkpoint *ck;
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", GOLDEN, entry->d_name);
+        CHECK_OK(checkpoint_open(&ck, path, &err));
+        check_config_survives(checkpoint_config(ck));
+        checkpoint_close(ck);
+        n_configs++;
+    }
+    closedir(dir);
+    ck_assert_int_ge(n_configs, 20);
+}
+END_TEST
+
+START_TEST(odd_values_are_read_back_as_they_were)
+{
+    struct checkpoint *ck;
+    CHECK_OK(checkpoint_open(&ck, "synthetic:qwen3-8b,seed=1", &err));
+    struct model_config cfg = *checkpoint_config(ck);
+    checkpoint_close(ck);
+    cfg.norm_eps = 1.2345678e-5f;
+    cfg.sliding_window = 4096;
+    cfg.o_bias = cfg.qkv_bias = true;
+    cfg.bos_id = 7;
+    cfg.n_eos = 3;
+    cfg.eos_ids[0] = 1, cfg.eos_ids[1] = 5, cfg.eos_ids[2] = 151935;
+    cfg.rope = (struct rope_config){.kind = ROPE_YARN,
+                                    .theta = 1234567.8901234567,
+                                    .factor = 1.0 / 3,
+                                    .original_max_positions = 4096,
+                                    .beta_fast = 31.5,
+                                    .beta_slow = 1,
+                                    .attention_factor = 0.1 * 1.2345 + 1,
+                                    .truncate = false};
+    check_config_survives(&cfg);
+}
+END_TEST
+
+START_TEST(the_tokenizer_of_bytes_encodes_bytes)
+{
+    static const char text[] = "A \"tale\" \\ \xc3\xa9\n\t\x01 <300>";
+    struct tokenizer *bytes, *copy;
+    struct token_ids wanted = {0}, got = {0};
+    export_to_work("synthetic:tiny,seed=1", 1 << 30);
+    CHECK_OK(tokenizer_open(&copy, work, &err));
+    CHECK_OK(tokenizer_open_bytes(&bytes, 512, &err));
+    ck_assert_int_eq(tokenizer_vocab_size(copy), 512);
+    CHECK_OK(tokenizer_encode(bytes, text, sizeof text - 1, 0, &wanted, &err));
+    CHECK_OK(tokenizer_encode(copy, text, sizeof text - 1, 0, &got, &err));
+    ck_assert_uint_eq(wanted.n, sizeof text - 1);
+    ck_assert_uint_eq(got.n, wanted.n);
+    ck_assert_mem_eq(got.data, wanted.data, wanted.n * sizeof *wanted.data);
+    for (int id = 0; id < 256; id++) {
+        size_t len;
+        const char *piece = tokenizer_piece(copy, id, &len);
+        ck_assert(len == 1 && (unsigned char)*piece == id);
+    }
+    token_ids_free(&wanted);
+    token_ids_free(&got);
+    tokenizer_close(bytes);
+    tokenizer_close(copy);
+    ck_assert(!export_to_work("synthetic:tiny,seed=1,vocab=255", 1 << 30).has_tokenizer);
+}
+END_TEST
+
+static bool stop_at_half(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+{
+    int *n_partial = arg;
+    *n_partial += exists("model.safetensors.partial") && !exists("model.safetensors");
+    return done_bytes < total_bytes / 2;
+}
+
+START_TEST(a_broken_export_leaves_nothing)
+{
+    int n_partial = 0;
+    const struct export_options options = {1 << 30, stop_at_half, &n_partial, WEIGHTS_BF16};
+    struct export_result result;
+    remove_folder(work);
+    CHECK_ERR(model_export("synthetic:tiny,seed=1", work, &options, &result, &err), ERR_CANCELLED,
+              "interrupted");
+    ck_assert_int_gt(n_partial, 0);
+    ck_assert_int_ne(access(work, F_OK), 0);
+    ck_assert_int_eq(mkdir(work, 0777), 0); /* a folder that was there stays, and stays empty */
+    CHECK_ERR(model_export("synthetic:tiny,seed=1", work, &options, &result, &err), ERR_CANCELLED,
+              "interrupted");
+    ck_assert_int_eq(rmdir(work), 0);
+}
+END_TEST
+
+START_TEST(what_cannot_be_written_is_refused)
+{
+    const struct export_options options = {.shard_bytes = 1 << 30};
+    struct export_result result;
+    const char *model = "synthetic:tiny,seed=1";
+    remove_folder(work);
+    CHECK_ERR(
+        model_export("synthetic:llama-3.1-70b,seed=1,layers=4096", work, &options, &result, &err),
+        ERR_IO, "the export needs 7013.7 GB, but the disk of");
+    ck_assert_int_ne(access(work, F_OK), 0);
+    CHECK_ERR(model_export(model, "/dev/null/x", &options, &result, &err), ERR_IO,
+              "cannot make the folder /dev/null/x: Not a directory");
+    CHECK_ERR(model_export(model, "/dev/null", &options, &result, &err), ERR_IO,
+              "cannot open /dev/null: Not a directory");
+    CHECK_ERR(model_export("/nowhere", work, &options, &result, &err), ERR_NOT_FOUND, "/nowhere");
+    export_to_work(model, 1 << 30);
+    uint64_t before = fingerprint_of(work);
+    CHECK_ERR(model_export("synthetic:tiny,seed=2", work, &options, &result, &err), ERR_ARGUMENT,
+              "is not empty");
+    CHECK_ERR(model_export(work, work, &options, &result, &err), ERR_ARGUMENT, "is not empty");
+    ck_assert_uint_eq(fingerprint_of(work), before);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("export");
+    TCase *tcase = tcase_create("export");
+    tcase_add_checked_fixture(tcase, make_work, remove_work);
+    tcase_add_test(tcase, a_bf16_folder_comes_out_as_it_is);
+    tcase_add_test(tcase, the_tales_tokenizer_comes_along);
+    tcase_add_test(tcase, synthetic_models_compute_the_same_from_a_folder);
+    tcase_add_test(tcase, a_large_model_is_cut_into_shards);
+    tcase_add_test(tcase, fp32_is_rounded_to_bf16_once);
+    tcase_add_test(tcase, every_config_is_read_back_as_it_was);
+    tcase_add_test(tcase, odd_values_are_read_back_as_they_were);
+    tcase_add_test(tcase, the_tokenizer_of_bytes_encodes_bytes);
+    tcase_add_test(tcase, a_broken_export_leaves_nothing);
+    tcase_add_test(tcase, what_cannot_be_written_is_refused);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

@@ -1,0 +1,406 @@
+/* The codecs of target.proto: every field survives, a full arena is told from a bad message, no prefix of
+ * a message leads outside of it. */
+/* ctest: labels=quick libs=proto timeout=60 */
+#include <math.h>
+
+#include "proto/target_wire.h"
+#include "tests/support/wire_samples.h"
+
+enum { N_VOCAB = 4096, N_SLICES = 4, SLICE_COLS = 1024, ARENA_BYTES = 8 << 20 };
+
+static struct error err;
+static struct arena made, read_back; /* what is sent, what is received */
+static struct buffer buf;
+
+static void setup(void)
+{
+    CHECK_OK(arena_open(&made, ARENA_BYTES, &err));
+    CHECK_OK(arena_open(&read_back, ARENA_BYTES, &err));
+}
+
+static void teardown(void)
+{
+    arena_close(&made);
+    arena_close(&read_back);
+    buffer_free(&buf);
+}
+
+static int step_read(struct step *step)
+{
+    arena_reset(&read_back);
+    return step_decode(buf.data, buf.len, &read_back, step, &err);
+}
+
+static int reply_read(struct step_reply *reply)
+{
+    arena_reset(&read_back);
+    return step_reply_decode(buf.data, buf.len, N_VOCAB, N_SLICES, &read_back, reply, &err);
+}
+
+/* Samples */
+
+static struct step_row *rows_sample(int n_rows, int n_tokens)
+{
+    struct step_row *rows = sample_take(&made, (size_t)n_rows, sizeof *rows);
+    for (int i = 0; i < n_rows; i++) {
+        struct row_wish wish = {.n_best = sample_int(0, 70),
+                                .n_ids = sample_int(0, 80),
+                                .n_temperatures = sample_int(0, ROW_TEMPERATURES_MAX),
+                                .full = sample_int(0, 1)};
+        wish.ids = sample_ids(&made, wish.n_ids, 0, INT32_MAX);
+        for (int t = 0; t < wish.n_temperatures; t++) {
+            wish.temperatures[t] = sample_float(0.01f, 3);
+        }
+        if (wish.n_temperatures) {
+            wish.best_is_noisy = sample_int(0, 1);
+            wish.entropy = sample_int(0, 1);
+            wish.outside = sample_int(0, 1);
+        }
+        wish.at = (struct rng_address){.seed = sample_bits(),
+                                       .position = (uint32_t)sample_bits(),
+                                       .round = (uint32_t)sample_bits()};
+        rows[i] = (struct step_row){.index = sample_int(0, n_tokens - 1), .wish = wish};
+    }
+    return rows;
+}
+
+static struct step_lane lane_sample(void)
+{
+    struct step_lane lane = {.slot = sample_int(0, 300), .position = sample_int(0, 1 << 20)};
+    lane.n_tokens = sample_int(1, 40);
+    lane.tokens = sample_ids(&made, lane.n_tokens, 0, INT32_MAX);
+    lane.n_draft = sample_int(0, lane.n_tokens <= 16 ? lane.n_tokens - 1 : 16);
+    lane.first_block = sample_int(0, 1000);
+    lane.n_blocks = sample_int(0, 5);
+    lane.blocks = sample_ids(&made, lane.n_blocks, 0, INT32_MAX);
+    lane.n_rows = sample_int(0, lane.n_tokens < 6 ? lane.n_tokens : 6);
+    lane.rows = rows_sample(lane.n_rows, lane.n_tokens);
+    return lane;
+}
+
+static struct step step_sample(bool is_more)
+{
+    struct step step = {.id = sample_bits()};
+    int n = sample_int(1, 5);
+    struct step_lane *lanes = sample_take(&made, (size_t)n, sizeof *lanes);
+    struct step_more *more = sample_take(&made, (size_t)n, sizeof *more);
+    for (int i = 0; i < n; i++) {
+        lanes[i] = lane_sample();
+        more[i] = (struct step_more){.lane = sample_int(0, WIRE_LANES_MAX - 1), .n_rows = 3};
+        more[i].rows = rows_sample(more[i].n_rows, WIRE_LANE_TOKENS_MAX);
+    }
+    step.n_lanes = is_more ? 0 : n;
+    step.lanes = lanes;
+    step.n_more = is_more ? n : 0;
+    step.more = more;
+    return step;
+}
+
+static struct slice_row slice_sample(int slice)
+{
+    struct slice_row row = {.slice = slice, .first_id = slice * SLICE_COLS, .n_cols = SLICE_COLS};
+    row.n_best = sample_int(0, 64);
+    row.best_ids = sample_ids(&made, row.n_best, row.first_id, row.first_id + SLICE_COLS - 1);
+    row.best_logits = sample_floats(&made, row.n_best);
+    row.n_ids = sample_int(0, 64);
+    row.id_logits = sample_floats(&made, row.n_ids);
+    row.max = sample_float(-20, 20);
+    row.sum_exp[0] = (double)sample_float(0, 1000);
+    row.sum_exp[1] = (double)sample_float(0, 1000);
+    row.sum_exp_log = (double)sample_float(-1000, 0);
+    row.outside_sum = sample_int(0, 1) ? (double)sample_float(1, 1000) : 0;
+    row.outside_id = row.outside_sum > 0 ? row.first_id + sample_int(0, SLICE_COLS - 1) : -1;
+    row.full = sample_int(0, 1) ? sample_floats(&made, SLICE_COLS) : NULL;
+    return row;
+}
+
+static struct step_reply reply_sample(void)
+{
+    struct step_reply reply = {.id = sample_bits(), .n_rows = sample_int(0, 6)};
+    struct row_reply *rows = sample_take(&made, (size_t)reply.n_rows, sizeof *rows);
+    for (int i = 0; i < reply.n_rows; i++) {
+        int first = sample_int(0, N_SLICES - 1);
+        rows[i].n_slices = sample_int(1, N_SLICES - first);
+        struct slice_row *slices = sample_take(&made, (size_t)rows[i].n_slices, sizeof *slices);
+        for (int s = 0; s < rows[i].n_slices; s++) {
+            slices[s] = slice_sample(first + s);
+        }
+        rows[i].slices = slices;
+    }
+    reply.rows = rows;
+    reply.queue_us = (uint32_t)sample_bits();
+    reply.compute_us = (uint32_t)sample_bits();
+    reply.collective_us = (uint32_t)sample_bits();
+    return reply;
+}
+
+/* Comparisons */
+
+static void arrays_equal(const void *a, const void *b, int n, size_t size)
+{
+    if (n) ck_assert_mem_eq(a, b, (size_t)n * size);
+}
+
+static void rows_equal(const struct step_row *a, const struct step_row *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct row_wish *x = &a[i].wish, *y = &b[i].wish;
+        ck_assert_int_eq(a[i].index, b[i].index);
+        ck_assert_int_eq(x->n_best, y->n_best);
+        ck_assert_int_eq(x->best_is_noisy, y->best_is_noisy);
+        ck_assert_int_eq(x->n_ids, y->n_ids);
+        arrays_equal(x->ids, y->ids, x->n_ids, sizeof *x->ids);
+        ck_assert_int_eq(x->n_temperatures, y->n_temperatures);
+        arrays_equal(x->temperatures, y->temperatures, x->n_temperatures, sizeof(float));
+        ck_assert_int_eq(x->entropy, y->entropy);
+        ck_assert_int_eq(x->outside, y->outside);
+        ck_assert_int_eq(x->full, y->full);
+        ck_assert_uint_eq(x->at.seed, y->at.seed);
+        ck_assert_uint_eq(x->at.position, y->at.position);
+        ck_assert_uint_eq(x->at.round, y->at.round);
+    }
+}
+
+static void steps_equal(const struct step *a, const struct step *b)
+{
+    ck_assert_uint_eq(a->id, b->id);
+    ck_assert_int_eq(a->n_lanes, b->n_lanes);
+    for (int i = 0; i < a->n_lanes; i++) {
+        const struct step_lane *x = &a->lanes[i], *y = &b->lanes[i];
+        ck_assert_int_eq(x->slot, y->slot);
+        ck_assert_int_eq(x->position, y->position);
+        ck_assert_int_eq(x->n_tokens, y->n_tokens);
+        arrays_equal(x->tokens, y->tokens, x->n_tokens, sizeof *x->tokens);
+        ck_assert_int_eq(x->n_draft, y->n_draft);
+        ck_assert_int_eq(x->first_block, y->first_block);
+        ck_assert_int_eq(x->n_blocks, y->n_blocks);
+        arrays_equal(x->blocks, y->blocks, x->n_blocks, sizeof *x->blocks);
+        ck_assert_int_eq(x->n_rows, y->n_rows);
+        rows_equal(x->rows, y->rows, x->n_rows);
+    }
+    ck_assert_int_eq(a->n_more, b->n_more);
+    for (int i = 0; i < a->n_more; i++) {
+        ck_assert_int_eq(a->more[i].lane, b->more[i].lane);
+        ck_assert_int_eq(a->more[i].n_rows, b->more[i].n_rows);
+        rows_equal(a->more[i].rows, b->more[i].rows, a->more[i].n_rows);
+    }
+}
+
+static void slices_equal(const struct slice_row *x, const struct slice_row *y)
+{
+    ck_assert_int_eq(x->slice, y->slice);
+    ck_assert_int_eq(x->first_id, y->first_id);
+    ck_assert_int_eq(x->n_cols, y->n_cols);
+    ck_assert_int_eq(x->n_best, y->n_best);
+    arrays_equal(x->best_ids, y->best_ids, x->n_best, sizeof *x->best_ids);
+    arrays_equal(x->best_logits, y->best_logits, x->n_best, sizeof *x->best_logits);
+    ck_assert_int_eq(x->n_ids, y->n_ids);
+    arrays_equal(x->id_logits, y->id_logits, x->n_ids, sizeof *x->id_logits);
+    ck_assert_double_eq((double)x->max, (double)y->max);
+    ck_assert_double_eq(x->sum_exp[0], y->sum_exp[0]);
+    ck_assert_double_eq(x->sum_exp[1], y->sum_exp[1]);
+    ck_assert_double_eq(x->sum_exp_log, y->sum_exp_log);
+    ck_assert_double_eq(x->outside_sum, y->outside_sum);
+    ck_assert_int_eq(x->outside_id, y->outside_id);
+    ck_assert_int_eq(x->full != NULL, y->full != NULL);
+    arrays_equal(x->full, y->full, x->full ? x->n_cols : 0, sizeof *x->full);
+}
+
+static void replies_equal(const struct step_reply *a, const struct step_reply *b)
+{
+    ck_assert_uint_eq(a->id, b->id);
+    ck_assert_uint_eq(a->queue_us, b->queue_us);
+    ck_assert_uint_eq(a->compute_us, b->compute_us);
+    ck_assert_uint_eq(a->collective_us, b->collective_us);
+    ck_assert_ptr_null(b->error_text);
+    ck_assert_int_eq(a->n_rows, b->n_rows);
+    for (int i = 0; i < a->n_rows; i++) {
+        ck_assert_int_eq(a->rows[i].n_slices, b->rows[i].n_slices);
+        for (int s = 0; s < a->rows[i].n_slices; s++) {
+            slices_equal(&a->rows[i].slices[s], &b->rows[i].slices[s]);
+        }
+    }
+}
+
+START_TEST(step_round_trip_keeps_every_field)
+{
+    sample_start("step_round_trip");
+    for (int i = 0; i < 300; i++) {
+        arena_reset(&made);
+        struct step sent = step_sample(i % 3 == 2), got;
+        CHECK_OK(step_encode(&buf, &sent, &err));
+        CHECK_OK(step_read(&got));
+        steps_equal(&sent, &got);
+        if (i < 6) seed_write("target_wire", 0, "step", i, buf.data, buf.len);
+    }
+}
+END_TEST
+
+START_TEST(reply_round_trip_keeps_every_field)
+{
+    sample_start("reply_round_trip");
+    for (int i = 0; i < 300; i++) {
+        arena_reset(&made);
+        struct step_reply sent = reply_sample(), got;
+        CHECK_OK(step_reply_encode(&buf, &sent, &err));
+        CHECK_OK(reply_read(&got));
+        replies_equal(&sent, &got);
+        if (i < 6) seed_write("target_wire", 1, "reply", i, buf.data, buf.len);
+    }
+}
+END_TEST
+
+START_TEST(error_reply_carries_lane_and_text)
+{
+    struct step_reply sent = {
+        .id = 7, .error_lane = -1, .error_text = "block 5 of slot 2 is not mine: \xc3\xa9"};
+    struct step_reply got;
+    CHECK_OK(step_reply_encode(&buf, &sent, &err));
+    CHECK_OK(reply_read(&got));
+    ck_assert_uint_eq(got.id, 7);
+    ck_assert_int_eq(got.error_lane, -1);
+    ck_assert_str_eq(got.error_text, sent.error_text);
+    seed_write("target_wire", 1, "reply_error", 0, buf.data, buf.len);
+
+    sent.error_text = "cut in mid-character \xc3";
+    CHECK_OK(step_reply_encode(&buf, &sent, &err));
+    CHECK_OK(reply_read(&got));
+    ck_assert_str_eq(got.error_text, "cut in mid-character ?");
+}
+END_TEST
+
+START_TEST(empty_slice_has_no_columns)
+{
+    /* 65 columns in 4 slices of 64: the second has one, the last two have none. */
+    struct slice_row slices[4];
+    for (int s = 0; s < 4; s++) {
+        slices[s] = (struct slice_row){.slice = s, .max = s > 1 ? -INFINITY : 1};
+    }
+    struct row_reply row = {.n_slices = 4, .slices = slices};
+    struct step_reply sent = {.id = 1, .n_rows = 1, .rows = &row}, got;
+    CHECK_OK(step_reply_encode(&buf, &sent, &err));
+    arena_reset(&read_back);
+    CHECK_OK(step_reply_decode(buf.data, buf.len, 65, 4, &read_back, &got, &err));
+    const int first[] = {0, 64, 65, 65}, columns[] = {64, 1, 0, 0};
+    for (int s = 0; s < 4; s++) {
+        ck_assert_int_eq(got.rows[0].slices[s].first_id, first[s]);
+        ck_assert_int_eq(got.rows[0].slices[s].n_cols, columns[s]);
+        ck_assert_int_eq(got.rows[0].slices[s].outside_id, -1);
+    }
+    ck_assert(isinf(got.rows[0].slices[3].max));
+}
+END_TEST
+
+START_TEST(description_round_trip_keeps_every_field)
+{
+    struct target_description sent = {.model = "tales/\xc3\xa4",
+                                      .architecture = "LlamaForCausalLM",
+                                      .arithmetic = "cpu-bf16",
+                                      .kernels = "avx512",
+                                      .group = "g-17",
+                                      .n_layers = 1,
+                                      .dim = 2,
+                                      .n_heads = 3,
+                                      .n_kv_heads = 4,
+                                      .head_dim = 5,
+                                      .ffn_dim = 6,
+                                      .vocab_size = 128256,
+                                      .rank = 1,
+                                      .n_ranks = 2,
+                                      .n_slices = 8,
+                                      .n_slots = 10,
+                                      .n_kv_blocks = 11,
+                                      .block_tokens = 12,
+                                      .context_limit = 13,
+                                      .max_step_tokens = 14,
+                                      .max_step_rows = 15,
+                                      .n_threads = 16,
+                                      .model_fingerprint = UINT64_MAX,
+                                      .tokenizer_fingerprint = 1,
+                                      .n_eos = 2,
+                                      .eos_ids = {2, 128255},
+                                      .is_busy = true};
+    struct target_description got;
+    CHECK_OK(target_description_encode(&buf, &sent, &err));
+    CHECK_OK(target_description_decode(buf.data, buf.len, &got, &err));
+    ck_assert_mem_eq(&sent, &got, sizeof got);
+    seed_write("target_wire", 2, "description", 0, buf.data, buf.len);
+    sent.rank = 0;
+    sent.has_nccl_id = true;
+    for (int i = 0; i < WIRE_NCCL_ID_BYTES; i++)
+        sent.nccl_id[i] = (uint8_t)(2 * i); /* zeros among them */
+    CHECK_OK(target_description_encode(&buf, &sent, &err));
+    CHECK_OK(target_description_decode(buf.data, buf.len, &got, &err));
+    ck_assert_mem_eq(&sent, &got, sizeof got);
+    seed_write("target_wire", 2, "description", 1, buf.data, buf.len);
+}
+END_TEST
+
+/* Every prefix is refused or read as a shorter message; the sanitizer watches the edge. */
+static void prefixes_are_safe(int kind)
+{
+    for (size_t len = 0; len <= buf.len; len++) {
+        uint8_t *cut = exact_copy(buf.data, len);
+        struct step step;
+        struct step_reply reply;
+        arena_reset(&read_back);
+        int rc = kind == 0
+                     ? step_decode(cut, len, &read_back, &step, &err)
+                     : step_reply_decode(cut, len, N_VOCAB, N_SLICES, &read_back, &reply, &err);
+        ck_assert(rc == 0 || rc == ERR_FORMAT);
+        ck_assert(len < buf.len || rc == 0);
+        free(cut);
+    }
+}
+
+START_TEST(every_prefix_is_safe)
+{
+    sample_start("every_prefix");
+    for (int i = 0; i < 4; i++) {
+        arena_reset(&made);
+        struct step step = step_sample(i % 2);
+        CHECK_OK(step_encode(&buf, &step, &err));
+        prefixes_are_safe(0);
+        struct slice_row slice = slice_sample(1);
+        slice.full = NULL;
+        struct row_reply row = {.n_slices = 1, .slices = &slice};
+        struct step_reply reply = {.id = 3, .n_rows = 1, .rows = &row};
+        CHECK_OK(step_reply_encode(&buf, &reply, &err));
+        prefixes_are_safe(1);
+    }
+}
+END_TEST
+
+START_TEST(full_arena_is_not_a_format_error)
+{
+    sample_start("full_arena");
+    struct step step = step_sample(false), got;
+    CHECK_OK(step_encode(&buf, &step, &err));
+    int n_full = 0;
+    for (size_t size = 0; size <= 64 << 10; size += 64) {
+        struct arena small;
+        CHECK_OK(arena_open(&small, size, &err));
+        int rc = step_decode(buf.data, buf.len, &small, &got, &err);
+        if (rc) CHECK_ERR(rc, ERR_NO_MEMORY, "arena full");
+        n_full += rc != 0;
+        arena_close(&small);
+    }
+    ck_assert_int_gt(n_full, 10);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("wire");
+    TCase *tcase = tcase_create("wire");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, step_round_trip_keeps_every_field);
+    tcase_add_test(tcase, reply_round_trip_keeps_every_field);
+    tcase_add_test(tcase, error_reply_carries_lane_and_text);
+    tcase_add_test(tcase, empty_slice_has_no_columns);
+    tcase_add_test(tcase, description_round_trip_keeps_every_field);
+    tcase_add_test(tcase, every_prefix_is_safe);
+    tcase_add_test(tcase, full_arena_is_not_a_format_error);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

@@ -1,0 +1,497 @@
+/* What the codecs do not take: each bad value is refused by the name of its field and the value. The
+ * encoders do not check numbers, so they make the bad messages; hex where no encoder can. */
+/* ctest: labels=quick libs=proto timeout=60 */
+#include <math.h>
+
+#include "base/limits.h"
+#include "proto/generation_wire.h"
+#include "proto/target_wire.h"
+#include "tests/support/wire_samples.h"
+
+enum { N_VOCAB = 4096, N_SLICES = 4, ARENA_BYTES = 4 << 20 };
+
+static struct error err;
+static struct arena arena;
+static struct buffer buf;
+
+static void setup(void)
+{
+    CHECK_OK(arena_open(&arena, ARENA_BYTES, &err));
+}
+
+static void teardown(void)
+{
+    arena_close(&arena);
+    buffer_free(&buf);
+}
+
+/* One good lane with two rows; each test spoils one thing. */
+static struct step_row rows[2];
+static struct step_lane lane;
+static struct step step;
+static int32_t tokens[3], ids[2], blocks[2];
+
+static void step_reset(void)
+{
+    tokens[0] = tokens[1] = tokens[2] = 9;
+    ids[0] = 1, ids[1] = 2;
+    blocks[0] = 0, blocks[1] = 7;
+    rows[0] = (struct step_row){.index = 1, .wish = {.n_best = 1}};
+    rows[1] = (struct step_row){
+        .index = 2,
+        .wish = {
+            .n_ids = 2, .ids = ids, .n_temperatures = 1, .temperatures = {1}, .outside = true}};
+    lane = (struct step_lane){.n_tokens = 3,
+                              .tokens = tokens,
+                              .n_draft = 2,
+                              .n_blocks = 2,
+                              .blocks = blocks,
+                              .n_rows = 2,
+                              .rows = rows};
+    step = (struct step){.id = 5, .n_lanes = 1, .lanes = &lane};
+}
+
+static void step_refused(const char *text)
+{
+    struct step got;
+    CHECK_OK(step_encode(&buf, &step, &err));
+    arena_reset(&arena);
+    CHECK_ERR(step_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT, text);
+    ck_assert_int_eq(got.n_lanes, 0);
+    step_reset();
+}
+
+START_TEST(lane_refusals_name_the_field)
+{
+    struct step got;
+    step_reset();
+    CHECK_OK(step_encode(&buf, &step, &err));
+    CHECK_OK(step_decode(buf.data, buf.len, &arena, &got, &err));
+    step.n_lanes = 0;
+    step_refused("0 lanes and 0 more_rows");
+    struct step_more more = {.n_rows = 1, .rows = rows};
+    step.n_more = 1, step.more = &more;
+    step_refused("1 lanes and 1 more_rows");
+    lane.slot = -1;
+    step_refused("step 5: lane 0: slot is 4294967295");
+    lane.position = INT32_MAX;
+    step_refused("position is 2147483647, must be 0 to 2147483644");
+    lane.n_tokens = 0;
+    step_refused("tokens is empty");
+    tokens[2] = -3;
+    step_refused("tokens[2] is -3");
+    lane.n_draft = 3;
+    step_refused("n_draft is 3, must be 0 to 2");
+    blocks[1] = -1;
+    step_refused("blocks[1] is 4294967295");
+    lane.first_block = INT32_MAX;
+    step_refused("first_block is 2147483647");
+    more.lane = WIRE_LANES_MAX;
+    step.n_lanes = 0, step.n_more = 1, step.more = &more;
+    step_refused("more_rows 0: lane is 1024");
+}
+END_TEST
+
+START_TEST(wish_refusals_name_the_field)
+{
+    step_reset();
+    rows[1].index = 3;
+    step_refused("row 1: index is 3, must be 0 to 2");
+    rows[0].index = -1;
+    step_refused("row 0: index is 4294967295");
+    rows[0].wish.n_best = WIRE_ROW_BEST_MAX + 1;
+    step_refused("n_best is 1048577");
+    ids[1] = -1;
+    step_refused("ids[1] is -1");
+    rows[1].wish.temperatures[0] = 0;
+    step_refused("temperatures[0] is 0");
+    rows[1].wish.temperatures[0] = NAN;
+    step_refused("temperatures[0] is nan");
+    rows[1].wish.temperatures[0] = INFINITY;
+    step_refused("temperatures[0] is inf");
+    rows[1].wish.n_temperatures = 0;
+    step_refused("outside is wished, but temperatures is empty");
+    rows[0].wish.entropy = true;
+    step_refused("entropy is wished");
+    rows[0].wish.best_is_noisy = true;
+    step_refused("best_is_noisy is wished");
+}
+END_TEST
+
+START_TEST(too_many_are_refused_with_their_count)
+{
+    step_reset();
+    int32_t *many = sample_take(&arena, WIRE_LANE_TOKENS_MAX + 1, sizeof *many);
+    memset(many, 0, (WIRE_LANE_TOKENS_MAX + 1) * sizeof *many);
+    struct arena rest = arena;
+    rest.base += arena.used_bytes, rest.size_bytes -= arena.used_bytes, rest.used_bytes = 0;
+    struct arena whole = arena;
+    arena = rest;
+    lane.tokens = many, lane.n_tokens = WIRE_LANE_TOKENS_MAX + 1;
+    step_refused("tokens has 65537 entries, at most 65536");
+    lane.blocks = many, lane.n_blocks = WIRE_LANE_TOKENS_MAX + 1;
+    step_refused("blocks has 65537 entries");
+    lane.tokens = many, lane.n_tokens = 100, lane.n_draft = DRAFT_MAX + 1;
+    step_refused("n_draft is 17, must be 0 to 16");
+    rows[1].wish.ids = many, rows[1].wish.n_ids = WIRE_ROW_IDS_MAX + 1;
+    step_refused("ids has 4097 entries, at most 4096");
+    const struct step_row three[3] = {{.index = 0}};
+    lane.rows = three, lane.n_rows = 3, lane.n_tokens = 2, lane.n_draft = 0;
+    step_refused("rows has 3 entries, at most 2");
+    static struct step_lane lanes[WIRE_LANES_MAX + 1];
+    for (int i = 0; i <= WIRE_LANES_MAX; i++) {
+        lanes[i] = (struct step_lane){.n_tokens = 1, .tokens = tokens};
+    }
+    step.lanes = lanes, step.n_lanes = WIRE_LANES_MAX + 1;
+    step_refused("lanes has 1025 entries, at most 1024");
+    arena = whole;
+}
+END_TEST
+
+static struct slice_row slices[2];
+static struct row_reply row;
+static struct step_reply reply;
+static int32_t best_ids[2];
+static float best_logits[2], id_logits[2], full[1024];
+
+static void reply_reset(void)
+{
+    best_ids[0] = 1024, best_ids[1] = 2047;
+    best_logits[0] = id_logits[0] = 2, best_logits[1] = id_logits[1] = -INFINITY;
+    slices[0] = (struct slice_row){.slice = 1,
+                                   .n_cols = 1024,
+                                   .n_best = 2,
+                                   .best_ids = best_ids,
+                                   .best_logits = best_logits,
+                                   .n_ids = 2,
+                                   .id_logits = id_logits,
+                                   .max = 2,
+                                   .sum_exp = {1, 2},
+                                   .outside_sum = 1,
+                                   .outside_id = 1500};
+    slices[1] = (struct slice_row){.slice = 3, .max = -INFINITY};
+    row = (struct row_reply){.n_slices = 2, .slices = slices};
+    reply = (struct step_reply){.id = 6, .n_rows = 1, .rows = &row};
+}
+
+static void reply_refused(const char *text)
+{
+    struct step_reply got;
+    CHECK_OK(step_reply_encode(&buf, &reply, &err));
+    arena_reset(&arena);
+    CHECK_ERR(step_reply_decode(buf.data, buf.len, N_VOCAB, N_SLICES, &arena, &got, &err),
+              ERR_FORMAT, text);
+    ck_assert_int_eq(got.n_rows, 0);
+    reply_reset();
+}
+
+START_TEST(slice_refusals_name_the_field)
+{
+    struct step_reply got;
+    reply_reset();
+    CHECK_OK(step_reply_encode(&buf, &reply, &err));
+    CHECK_OK(step_reply_decode(buf.data, buf.len, N_VOCAB, N_SLICES, &arena, &got, &err));
+    slices[1].slice = 1;
+    reply_refused("reply to step 6: row 0: slice entry 1: slice is 1, must be 2 to 3");
+    slices[1].slice = 4;
+    reply_refused("slice is 4");
+    best_ids[0] = 1023;
+    reply_refused("best_ids[0] is 1023, outside of columns 1024 to 2047");
+    best_ids[1] = 2048;
+    reply_refused("best_ids[1] is 2048");
+    best_logits[1] = NAN;
+    reply_refused("best_logits[1] is nan");
+    id_logits[0] = NAN;
+    reply_refused("id_logits[0] is nan");
+    id_logits[1] = INFINITY;
+    reply_refused("id_logits[1] is inf");
+    slices[0].max = NAN;
+    reply_refused("max is nan");
+    slices[0].sum_exp[0] = -1;
+    reply_refused("sum_exp[0] is -1");
+    slices[0].sum_exp[1] = (double)INFINITY;
+    reply_refused("sum_exp[1] is inf");
+    slices[0].sum_exp_log = (double)NAN;
+    reply_refused("sum_exp_log is nan");
+    slices[0].outside_sum = (double)NAN;
+    reply_refused("outside_sum is nan");
+    slices[0].outside_sum = -0.5;
+    reply_refused("outside_sum is -0.5");
+    slices[0].outside_id = 2048;
+    reply_refused("outside_id is 2048");
+    slices[0].outside_id = -1;
+    reply_refused("outside_id is -1");
+    slices[0].full = full, slices[0].n_cols = 1023;
+    reply_refused("full has 1023 entries, the slice has 1024 columns");
+    full[77] = NAN, slices[0].full = full;
+    reply_refused("full[77] is nan");
+    full[77] = 0;
+}
+END_TEST
+
+static void reply_hex_refused(const char *hex, const char *text)
+{
+    uint8_t bytes[64];
+    struct step_reply got;
+    size_t len = bytes_from_hex(hex, bytes);
+    arena_reset(&arena);
+    CHECK_ERR(step_reply_decode(bytes, len, N_VOCAB, N_SLICES, &arena, &got, &err), ERR_FORMAT,
+              text);
+}
+
+START_TEST(malformed_replies_are_refused)
+{
+    reply_hex_refused("12070a052203000000", "id_logits has 3 bytes, not a multiple of 4");
+    reply_hex_refused("12140a12120800000000000000001a04000000000000", "are not a StepReply");
+    reply_hex_refused("12120a10120800000000000000001a0400000000",
+                      "best_ids has 8 bytes, best_logits 4");
+    reply_hex_refused("1200220408011200", "an error and 1 rows");
+    reply_hex_refused("2202087fff", "are not a StepReply");
+    reply_hex_refused("2203088008", "error.lane is 1024");
+    reply_hex_refused("2205120361ff62", "error.text is not UTF-8 text at byte 1 (0xff)");
+    reply_hex_refused("22051203610062", "error.text is not UTF-8 text at byte 1 (0x00)");
+    reply_hex_refused("07", "1 bytes are not a StepReply");
+    struct step got;
+    CHECK_ERR(step_decode(buf.data, (size_t)MESSAGE_BYTES_MAX + 1, &arena, &got, &err), ERR_FORMAT,
+              "a StepRequest of 67108865 bytes, at most 67108864 are taken");
+}
+END_TEST
+
+static const struct target_description good_description = {.n_layers = 1,
+                                                           .dim = 2,
+                                                           .n_heads = 3,
+                                                           .n_kv_heads = 4,
+                                                           .head_dim = 5,
+                                                           .ffn_dim = 6,
+                                                           .vocab_size = 7,
+                                                           .rank = 1,
+                                                           .n_ranks = 2,
+                                                           .n_slices = 4,
+                                                           .n_slots = 10,
+                                                           .n_kv_blocks = 11,
+                                                           .block_tokens = 12,
+                                                           .context_limit = 13,
+                                                           .max_step_tokens = 14,
+                                                           .max_step_rows = 15,
+                                                           .n_threads = 16,
+                                                           .n_eos = 1};
+
+START_TEST(description_refusals_name_the_field)
+{
+    static const struct {
+        size_t offset;
+        int value;
+        const char *text;
+    } cases[] = {
+        {offsetof(struct target_description, vocab_size), 0, "vocab_size is 0"},
+        {offsetof(struct target_description, dim), -1, "dim is 4294967295"},
+        {offsetof(struct target_description, context_limit), INT32_MAX,
+         "context_limit is 2147483647"},
+        {offsetof(struct target_description, n_kv_blocks), 1 << 25, "n_kv_blocks is 33554432"},
+        {offsetof(struct target_description, rank), 2, "rank is 2, must be 0 to 1"},
+        {offsetof(struct target_description, n_slices), 9, "n_slices is 9"},
+        {offsetof(struct target_description, n_slices), 3, "n_slices is 3, not a multiple"},
+        {offsetof(struct target_description, n_ranks), 5, "n_ranks is 5"},
+        {offsetof(struct target_description, eos_ids), 7, "eos_ids[0] is 7"}};
+    struct target_description refused;
+    uint8_t unknown[4097]; /* as many unknown fields as there can be: refused, but not for memory */
+    memset(unknown, 0xf8, sizeof unknown);
+    for (size_t i = 0; i + 2 < sizeof unknown; i += 3) {
+        unknown[i + 1] = 0x01, unknown[i + 2] = 0;
+    }
+    CHECK_ERR(target_description_decode(unknown, 4095, &refused, &err), ERR_FORMAT,
+              "n_layers is 0");
+    CHECK_ERR(target_description_decode(unknown, 4097, &refused, &err), ERR_FORMAT,
+              "a Description of 4097 bytes, at most 4096 are taken");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct target_description bad = good_description, got;
+        memcpy((char *)&bad + cases[i].offset, &cases[i].value, sizeof(int));
+        CHECK_OK(target_description_encode(&buf, &bad, &err));
+        CHECK_ERR(target_description_decode(buf.data, buf.len, &got, &err), ERR_FORMAT,
+                  cases[i].text);
+    }
+}
+END_TEST
+
+/* The description in buf with n more bytes, an nccl_id of len. */
+static int decode_with_id(uint8_t len, size_t n)
+{
+    struct target_description got;
+    size_t before = buf.len;
+    CHECK_OK(buffer_reserve(&buf, before + 3 + n, &err));
+    memset(buf.data + before, 0x5a, 3 + n);
+    buf.data[before] = (27 << 3 & 0x7f) | 0x80 | 2; /* field 27, bytes */
+    buf.data[before + 1] = 27 << 3 >> 7;
+    buf.data[before + 2] = len;
+    int rc = target_description_decode(buf.data, before + 3 + n, &got, &err);
+    ck_assert(rc || got.nccl_id[len ? len - 1 : 0] == (len ? 0x5a : 0));
+    return rc;
+}
+
+START_TEST(nccl_id_of_another_size_or_rank_is_refused)
+{
+    struct target_description desc = good_description, got;
+    desc.rank = 0;
+    CHECK_OK(target_description_encode(&buf, &desc, &err));
+    CHECK_ERR(decode_with_id(1, 1), ERR_FORMAT, "nccl_id has 1 bytes, must have 128 or none");
+    CHECK_ERR(decode_with_id(127, 127), ERR_FORMAT, "nccl_id has 127 bytes");
+    CHECK_OK(decode_with_id(0, 0));
+    CHECK_ERR(decode_with_id(9, 8), ERR_FORMAT, "Description");
+    desc.has_nccl_id = true;
+    CHECK_OK(target_description_encode(&buf, &desc, &err));
+    CHECK_OK(target_description_decode(buf.data, buf.len, &got, &err));
+    ck_assert(got.has_nccl_id);
+    desc.rank = 1;
+    CHECK_OK(target_description_encode(&buf, &desc, &err));
+    CHECK_ERR(target_description_decode(buf.data, buf.len, &got, &err), ERR_FORMAT,
+              "nccl_id comes from rank 1, only rank 0 has one");
+    ck_assert(!got.has_nccl_id);
+}
+END_TEST
+
+static struct generate_request req;
+
+static void request_reset(void)
+{
+    req = (struct generate_request){
+        .prompt = "x", .prompt_len = 1, .sampling = {.temperature = 1, .top_p = 1}, .n_draft = -1};
+}
+
+static void request_refused(const char *text)
+{
+    struct generate_request got;
+    CHECK_OK(generate_request_encode(&buf, &req, &err));
+    arena_reset(&arena);
+    CHECK_ERR(generate_request_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT, text);
+    request_reset();
+}
+
+START_TEST(request_refusals_name_the_field)
+{
+    static char long_text[258];
+    memset(long_text, 'a', sizeof long_text - 1);
+    const char *const long_stop[] = {long_text}, *const empty_stop[] = {""};
+    const char *const many_stops[17] = {"a", "a", "a", "a", "a", "a", "a", "a", "a",
+                                        "a", "a", "a", "a", "a", "a", "a", "a"};
+    request_reset();
+    req.prompt = NULL;
+    request_refused("prompt_ids is empty");
+    ids[0] = -8;
+    req.prompt = NULL, req.prompt_ids = ids, req.n_prompt_ids = 1;
+    request_refused("prompt_ids[0] is -8");
+    req.max_tokens = -1;
+    request_refused("max_tokens is 4294967295");
+    req.sampling.temperature = 100.5f;
+    request_refused("temperature is 100.5");
+    req.sampling.temperature = NAN;
+    request_refused("temperature is nan");
+    req.sampling.top_k = -1;
+    request_refused("top_k is 4294967295");
+    req.sampling.top_p = 0;
+    request_refused("top_p is 0, must be > 0");
+    req.sampling.top_p = 1.5f;
+    request_refused("top_p is 1.5");
+    req.sampling.min_p = -0.5f;
+    request_refused("min_p is -0.5");
+    req.n_draft = 17;
+    request_refused("n_draft is 17");
+    req.rule = long_text;
+    request_refused("rule has 257 bytes");
+    req.stop = long_stop, req.n_stop = 1;
+    request_refused("stop string 0: stop has 257 bytes");
+    req.stop = empty_stop, req.n_stop = 1;
+    request_refused("stop is empty");
+    req.stop = many_stops, req.n_stop = 17;
+    request_refused("stop has 17 entries, at most 16");
+    req.request_id = long_text;
+    request_refused("request_id has 257 bytes, at most 128");
+    req.request_id = "a\nb";
+    request_refused("request_id is not printable ASCII at byte 1 (0x0a)");
+}
+END_TEST
+
+START_TEST(bad_text_is_refused_on_both_sides)
+{
+    static const char *const bad[] = {"\x80",
+                                      "\xc0\xaf",
+                                      "\xc1\xbf",
+                                      "\xe0\x9f\xbf",
+                                      "\xed\xa0\x80",
+                                      "\xf0\x8f\xbf\xbf",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80",
+                                      "\xe2\x82",
+                                      "\xff"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        size_t len = strlen(bad[i]);
+        uint8_t bytes[16] = {0x0a, (uint8_t)(len + 1), 'a'};
+        struct generate_request got;
+        memcpy(bytes + 3, bad[i], len);
+        arena_reset(&arena);
+        CHECK_ERR(generate_request_decode(bytes, len + 3, &arena, &got, &err), ERR_FORMAT,
+                  "prompt is not UTF-8 text at byte 1");
+        request_reset();
+        req.prompt = (const char *)bytes + 2, req.prompt_len = len + 1;
+        CHECK_ERR(generate_request_encode(&buf, &req, &err), ERR_ARGUMENT,
+                  "prompt is not UTF-8 text at byte 1");
+    }
+    static const uint8_t with_nul[] = {0x0a, 3, 'a', 0, 'b'};
+    struct generate_request got;
+    CHECK_ERR(generate_request_decode(with_nul, sizeof with_nul, &arena, &got, &err), ERR_FORMAT,
+              "prompt is not UTF-8 text at byte 1 (0x00)");
+}
+END_TEST
+
+START_TEST(score_request_refusals_name_the_field)
+{
+    const struct score_request sent = {.text = "x", .text_len = 1, .top_n = 65};
+    struct score_request got;
+    CHECK_OK(score_request_encode(&buf, &sent, &err));
+    CHECK_ERR(score_request_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT,
+              "top_n is 65, must be 0 to 64");
+    CHECK_ERR(score_request_decode(NULL, 0, &arena, &got, &err), ERR_FORMAT, "neither text");
+}
+END_TEST
+
+START_TEST(tokens_refusals_name_the_field)
+{
+    static const struct {
+        const char *hex, *text;
+    } cases[] = {{"", "neither tokens nor summary"},
+                 {"0a0207", "are not a GenerateReply"},
+                 {"0a030a0107", "origins has 0 entries, ids 1"},
+                 {"0a060a01071a0104", "origins[0] is 4, must be 0 to 3"},
+                 {"0a060a01071a0100", "text_ends has 0 entries, ids 1"},
+                 {"0a090a01071a0100220101", "text_ends[0] is 1, must be 0 to 0"},
+                 {"0a0b28feffffffffffffffff01", "rejected_id is -2"},
+                 {"12051802520103", "prompt_ids has 1 entries, prompt_tokens is 2"},
+                 {"12024011", "n_draft is 17"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t bytes[64];
+        struct generate_reply got;
+        size_t len = bytes_from_hex(cases[i].hex, bytes);
+        arena_reset(&arena);
+        CHECK_ERR(generate_reply_decode(bytes, len, &arena, &got, &err), ERR_FORMAT, cases[i].text);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("wire_refusals");
+    TCase *tcase = tcase_create("wire_refusals");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, lane_refusals_name_the_field);
+    tcase_add_test(tcase, wish_refusals_name_the_field);
+    tcase_add_test(tcase, too_many_are_refused_with_their_count);
+    tcase_add_test(tcase, slice_refusals_name_the_field);
+    tcase_add_test(tcase, malformed_replies_are_refused);
+    tcase_add_test(tcase, description_refusals_name_the_field);
+    tcase_add_test(tcase, nccl_id_of_another_size_or_rank_is_refused);
+    tcase_add_test(tcase, request_refusals_name_the_field);
+    tcase_add_test(tcase, bad_text_is_refused_on_both_sides);
+    tcase_add_test(tcase, score_request_refusals_name_the_field);
+    tcase_add_test(tcase, tokens_refusals_name_the_field);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

@@ -1,0 +1,247 @@
+/* ctest: labels=quick,threads libs=rpc timeout=120 */
+/* Deadlines, cancellation, absent and closing servers, and peers that speak no gRPC. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "tests/support/rpc_fixture.h"
+
+START_TEST(deadline_ends_a_call_that_is_never_answered)
+{
+    open_both(_i);
+    struct buffer reply = {0};
+    int64_t begin_us = clock_now_us();
+    CHECK_ERR(call_method("/test.Test/Silent", "x", 1, 300, &reply), ERR_TIMEOUT, address);
+    int64_t took_us = clock_now_us() - begin_us;
+    ck_assert_int_ge(took_us, 250000);
+    ck_assert_int_lt(took_us, 2000000);
+    wait_until(&service.n_done, 1);
+    ck_assert_int_eq(service.n_cancelled, 1);
+    ck_assert_int_gt(service.deadline_us, begin_us + 200000);
+    ck_assert_int_lt(service.deadline_us, begin_us + 400000);
+    buffer_free(&reply);
+    close_both();
+}
+END_TEST
+
+START_TEST(receive_deadline_leaves_the_stream_alive)
+{
+    open_both(_i);
+    const uint8_t *data;
+    size_t len;
+    struct rpc_stream *stream = open_stream("/test.Test/Ping", 0);
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(50), &err), ERR_TIMEOUT, address);
+    CHECK_OK(rpc_stream_send(stream, (const uint8_t *)"x", 1, in_ms(5000), &err));
+    CHECK_OK(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err));
+    ck_assert_uint_eq(len, 1);
+    rpc_stream_close(stream);
+    close_both();
+}
+END_TEST
+
+static void *cancel_soon(void *arg)
+{
+    sleep_ms(50);
+    rpc_stream_cancel(arg);
+    return NULL;
+}
+
+START_TEST(cancel_wakes_the_receive_and_reaches_the_server)
+{
+    open_both(_i);
+    const uint8_t *data;
+    size_t len;
+    pthread_t thread;
+    struct rpc_stream *stream = open_stream("/test.Test/Silent", 0);
+    CHECK_OK(rpc_stream_send(stream, (const uint8_t *)"x", 1, in_ms(5000), &err));
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(50), &err), ERR_TIMEOUT, "");
+    pthread_create(&thread, NULL, cancel_soon, stream);
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err), ERR_CANCELLED, address);
+    int64_t cancelled_us = clock_now_us();
+    pthread_join(thread, NULL);
+    wait_until(&service.n_done, 1);
+    ck_assert_int_eq(service.n_cancelled, 1);
+    ck_assert_int_lt(service.done_us - cancelled_us, 100000);
+    CHECK_ERR(rpc_stream_send(stream, (const uint8_t *)"x", 1, in_ms(5000), &err), ERR_CANCELLED,
+              address);
+    rpc_stream_close(stream);
+    close_both();
+}
+END_TEST
+
+START_TEST(server_close_cancels_live_streams_after_grace)
+{
+    open_both(_i);
+    char name[64];
+    const uint8_t *data;
+    size_t len;
+    pthread_t thread;
+    int grace_ms = 200;
+    snprintf(name, sizeof name, "%s", address);
+    struct rpc_stream *stream = open_stream("/test.Test/Silent", 0);
+    CHECK_OK(rpc_stream_send(stream, (const uint8_t *)"x", 1, in_ms(5000), &err));
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(50), &err), ERR_TIMEOUT, "");
+    int64_t begin_us = clock_now_us();
+    pthread_create(&thread, NULL, close_server, &grace_ms);
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err), ERR_UNAVAILABLE, name);
+    pthread_join(thread, NULL);
+    int64_t took_us = clock_now_us() - begin_us;
+    ck_assert_int_ge(took_us, 190000);
+    ck_assert_int_lt(took_us, 1500000);
+    ck_assert_int_eq(service.n_done, 1);
+    rpc_stream_close(stream);
+    rpc_client_close(client);
+}
+END_TEST
+
+START_TEST(server_close_lets_a_running_call_end)
+{
+    open_both(_i);
+    const uint8_t *data;
+    size_t len;
+    pthread_t thread;
+    int grace_ms = 5000;
+    struct rpc_stream *stream = open_request("/test.Test/Late", "", 0);
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(30), &err), ERR_TIMEOUT, "");
+    int64_t begin_us = clock_now_us();
+    pthread_create(&thread, NULL, close_server, &grace_ms);
+    CHECK_OK(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err));
+    ck_assert_mem_eq(data, "late", 4);
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err), ERR_CLOSED, "ended");
+    rpc_stream_close(stream);
+    rpc_client_close(client);
+    pthread_join(thread, NULL);
+    ck_assert_int_lt(clock_now_us() - begin_us, 3000000);
+    pthread_join(service.pushers[0], NULL);
+}
+END_TEST
+
+START_TEST(call_that_is_kept_outlives_its_server)
+{
+    open_both(_i);
+    const uint8_t *data;
+    size_t len;
+    struct rpc_stream *stream = open_request("/test.Test/Keep", "", 0);
+    CHECK_OK(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err));
+    rpc_server_close(server, 0);
+    rpc_stream_close(stream);
+    rpc_client_close(client);
+    pthread_join(service.pushers[0], NULL);
+    ck_assert_int_eq(service.keep_code, ERR_CANCELLED);
+}
+END_TEST
+
+START_TEST(absent_server_fails_at_once_and_is_named)
+{
+    open_both(_i);
+    char name[64];
+    struct buffer reply = {0};
+    snprintf(name, sizeof name, "%s", address);
+    rpc_server_close(server, 0);
+    int64_t begin_us = clock_now_us();
+    CHECK_ERR(
+        rpc_client_call(client, name, "/test.Test/Echo", NULL, 0, false, in_ms(5000), &reply, &err),
+        ERR_UNAVAILABLE, name);
+    ck_assert_int_lt(clock_now_us() - begin_us, 1000000);
+    CHECK_ERR(
+        rpc_client_call(client, name, "/test.Test/Echo", NULL, 0, true, in_ms(200), &reply, &err),
+        ERR_TIMEOUT, name);
+    buffer_free(&reply);
+    rpc_client_close(client);
+}
+END_TEST
+
+static void *reopen_server(void *arg)
+{
+    sleep_ms(300);
+    CHECK_OK(open_server(arg));
+    return NULL;
+}
+
+START_TEST(waiting_call_connects_when_the_server_comes)
+{
+    open_both(_i);
+    char name[64];
+    pthread_t thread;
+    struct buffer reply = {0};
+    check_echo();
+    snprintf(name, sizeof name, "%s", address);
+    rpc_server_close(server, 0);
+    for (int i = 0; i < 25; i++) { /* a call that meets the dying connection would fail with it */
+        rpc_client_poll(client);
+        sleep_ms(2);
+    }
+    pthread_create(&thread, NULL, reopen_server, name);
+    int64_t begin_us = clock_now_us();
+    struct error wait_err;
+    int rc = rpc_client_call(client, name, "/test.Test/Echo", (const uint8_t *)"x", 1, true,
+                             in_ms(10000), &reply, &wait_err);
+    ck_assert_msg(rc == 0, "%s", wait_err.text);
+    ck_assert_int_lt(clock_now_us() - begin_us, 3000000);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(reply.len, 1);
+    buffer_free(&reply);
+    close_both();
+}
+END_TEST
+
+START_TEST(second_server_on_an_address_is_refused)
+{
+    open_both(_i);
+    struct rpc_server *first = server;
+    char name[64];
+    snprintf(name, sizeof name, "%s", address);
+    CHECK_ERR(open_server(name), ERR_IO, name);
+    ck_assert_ptr_null(server);
+    CHECK_ERR(open_server("nowhere"), ERR_ARGUMENT, "nowhere");
+    server = first;
+    check_echo();
+    close_both();
+}
+END_TEST
+
+START_TEST(raw_garbage_on_the_port_harms_nobody)
+{
+    open_both(false);
+    struct rpc_stream *stream = open_stream("/test.Test/Ping", 0);
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    for (int i = 0; i < 8; i++) {
+        char garbage[4096];
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        ck_assert_int_eq(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
+        memset(garbage, i * 37, sizeof garbage);
+        if (i % 2) send(fd, preface, sizeof preface - 1, MSG_NOSIGNAL);
+        ssize_t sent = send(fd, garbage, sizeof garbage, MSG_NOSIGNAL);
+        ck_assert_int_gt(sent, 0);
+        check_echo();
+        close(fd);
+    }
+    const uint8_t *data;
+    size_t len;
+    CHECK_OK(rpc_stream_send(stream, (const uint8_t *)"x", 1, in_ms(5000), &err));
+    CHECK_OK(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err));
+    rpc_stream_close(stream);
+    close_both();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rpc_faults");
+    TCase *tcase = tcase_create("tcp, then unix");
+    tcase_add_loop_test(tcase, deadline_ends_a_call_that_is_never_answered, 0, 1);
+    tcase_add_loop_test(tcase, receive_deadline_leaves_the_stream_alive, 0, 1);
+    tcase_add_loop_test(tcase, cancel_wakes_the_receive_and_reaches_the_server, 0, 2);
+    tcase_add_loop_test(tcase, server_close_cancels_live_streams_after_grace, 0, 2);
+    tcase_add_loop_test(tcase, server_close_lets_a_running_call_end, 0, 1);
+    tcase_add_loop_test(tcase, call_that_is_kept_outlives_its_server, 0, 1);
+    tcase_add_loop_test(tcase, absent_server_fails_at_once_and_is_named, 0, 2);
+    tcase_add_loop_test(tcase, waiting_call_connects_when_the_server_comes, 0, 2);
+    tcase_add_loop_test(tcase, second_server_on_an_address_is_refused, 0, 2);
+    tcase_add_loop_test(tcase, raw_garbage_on_the_port_harms_nobody, 0, 1);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

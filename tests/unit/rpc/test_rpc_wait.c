@@ -1,0 +1,252 @@
+/* ctest: labels=quick,threads libs=rpc timeout=60 */
+/* A thread that waits for work from a server's calls: it reads them itself, the network thread stands in
+ * while it works, and no call is lost between the two. */
+#include <stdatomic.h>
+
+#include "tests/support/rpc_fixture.h"
+
+enum { WORKS_MAX = 64 };
+
+/* A message is how many times 10 ms the work takes. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rpc_call *waiting[WORKS_MAX]; /* [n_waiting], each with a reference */
+static int work_ms[WORKS_MAX], n_waiting;
+static atomic_int is_ending, n_read_by_waiter, n_read, is_working;
+static pthread_t waiter; /* set before a message is sent */
+
+static void on_work(struct rpc_call *call, void *ignored, const uint8_t *data, size_t len)
+{
+    (void)ignored;
+    ck_assert_uint_eq(len, 1);
+    pthread_mutex_lock(&lock);
+    ck_assert_int_lt(n_waiting, WORKS_MAX);
+    rpc_call_ref(call);
+    waiting[n_waiting] = call;
+    work_ms[n_waiting++] = 10 * data[0];
+    pthread_mutex_unlock(&lock);
+    n_read++;
+    n_read_by_waiter += pthread_equal(pthread_self(), waiter) != 0;
+}
+
+static bool has_work(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    bool has = n_waiting > 0 || is_ending;
+    pthread_mutex_unlock(&lock);
+    return has;
+}
+
+static struct rpc_call *take_work(int *ms)
+{
+    struct rpc_call *call = NULL;
+    pthread_mutex_lock(&lock);
+    if (n_waiting > 0) {
+        call = waiting[0];
+        *ms = work_ms[0];
+        n_waiting--;
+        memmove(waiting, waiting + 1, (size_t)n_waiting * sizeof *waiting);
+        memmove(work_ms, work_ms + 1, (size_t)n_waiting * sizeof *work_ms);
+    }
+    pthread_mutex_unlock(&lock);
+    return call;
+}
+
+static void *run_waiter(void *arg)
+{
+    struct error error;
+    (void)arg;
+    for (;;) {
+        int ms;
+        rpc_server_wait(server, has_work, NULL);
+        struct rpc_call *call = take_work(&ms);
+        if (!call) return NULL;
+        is_working = 1;
+        if (ms) sleep_ms(ms);
+        is_working = 0;
+        rpc_server_expect(server);
+        rpc_call_send(call, (const uint8_t *)"done", 4, &error); /* the client may have left */
+        rpc_call_unref(call);
+    }
+}
+
+static const struct rpc_method work_methods[] = {
+    {.path = "/test.Test/Echo", .on_message = on_echo},
+    {.path = "/test.Test/Work",
+     .is_stream_in = true,
+     .on_message = on_work,
+     .on_half_close = on_ping_half_close},
+};
+
+static void setup(void)
+{
+    struct rpc_server_options options = {
+        .address = "127.0.0.1:0", .methods = work_methods, .n_methods = 2, .service = &service};
+    CHECK_OK(rpc_server_open(&server, &options, &err));
+    address = rpc_server_address(server);
+    CHECK_OK(rpc_client_open(&client, &err));
+    pthread_create(&waiter, NULL, run_waiter, NULL);
+}
+
+static void teardown(void)
+{
+    int64_t begin_us = clock_now_us();
+    is_ending = 1; /* nothing arrives: it is seen by itself */
+    pthread_join(waiter, NULL);
+    ck_assert_int_lt(clock_now_us() - begin_us, 2000000);
+    close_both();
+}
+
+static struct rpc_stream *open_work(void)
+{
+    struct rpc_stream *stream = NULL;
+    CHECK_OK(
+        rpc_stream_open(&stream, client, address, "/test.Test/Work", false, in_ms(30000), &err));
+    return stream;
+}
+
+static void ask(struct rpc_stream *stream, int ms)
+{
+    uint8_t message = (uint8_t)(ms / 10);
+    CHECK_OK(rpc_stream_ask(stream, &message, 1, in_ms(5000), &err));
+}
+
+static void expect_done(struct rpc_stream *stream)
+{
+    const uint8_t *data;
+    size_t len;
+    CHECK_OK(rpc_stream_receive(stream, &data, &len, in_ms(10000), &err));
+    ck_assert_uint_eq(len, 4);
+}
+
+static void expect_echo(void)
+{
+    struct buffer reply = {0};
+    CHECK_OK(call_method("/test.Test/Echo", "hello", 5, 5000, &reply));
+    ck_assert_uint_eq(reply.len, 5);
+    buffer_free(&reply);
+}
+
+START_TEST(short_works_are_read_where_they_are_done)
+{
+    enum { ROUNDS = 500 };
+    struct rpc_stream *stream = open_work();
+    for (int i = 0; i < ROUNDS; i++) {
+        ask(stream, 0);
+        expect_done(stream);
+    }
+    ck_assert_int_eq(n_read, ROUNDS);
+    ck_assert_int_gt(n_read_by_waiter, ROUNDS / 2); /* the others: when a work was held up */
+    rpc_stream_close(stream);
+}
+END_TEST
+
+/* Whatever the network thread was doing before: polling, dozing, asleep. */
+START_TEST(others_are_answered_during_a_long_work)
+{
+    static const int idle_ms[] = {0, 30, 1300};
+    struct rpc_stream *stream = open_work();
+    sleep_ms(idle_ms[_i]);
+    for (int i = 0; i < 3; i++) {
+        ask(stream, 1000);
+        while (!is_working)
+            sleep_ms(1);
+        expect_echo();
+        ck_assert_msg(is_working, "the echo came after the work");
+        expect_done(stream);
+        ask(stream, 0);
+        expect_done(stream);
+    }
+    rpc_stream_close(stream);
+}
+END_TEST
+
+/* Calls of many streams and sizes cross the hand-overs in both directions. */
+START_TEST(no_call_is_lost_between_the_threads)
+{
+    enum { STREAMS = 8, ROUNDS = 40 };
+    struct rpc_stream *streams[STREAMS];
+    for (int s = 0; s < STREAMS; s++) {
+        streams[s] = open_work();
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int s = 0; s < STREAMS; s++) {
+            ask(streams[s], (i * STREAMS + s) % 17 == 0 ? 20 : 0);
+        }
+        expect_echo();
+        for (int s = 0; s < STREAMS; s++) {
+            expect_done(streams[s]);
+        }
+    }
+    ck_assert_int_eq(n_read, STREAMS * ROUNDS);
+    for (int s = 0; s < STREAMS; s++) {
+        rpc_stream_close(streams[s]);
+    }
+}
+END_TEST
+
+START_TEST(an_idle_waiter_answers_too)
+{
+    for (int i = 0; i < 3; i++) {
+        expect_echo();
+        sleep_ms(i * 700);
+    }
+}
+END_TEST
+
+/* A client that goes while its work is done costs nobody anything. */
+START_TEST(a_client_that_leaves_is_forgotten)
+{
+    for (int i = 0; i < 20; i++) {
+        struct rpc_stream *stream = open_work();
+        ask(stream, i % 2 ? 20 : 0);
+        rpc_stream_close(stream);
+    }
+    struct rpc_stream *stream = open_work();
+    ask(stream, 0);
+    expect_done(stream);
+    rpc_stream_close(stream);
+}
+END_TEST
+
+/* The event that ends the network thread's turn brings work; nothing else comes, so it is seen at once or
+ * only at the next look. */
+START_TEST(work_that_ends_the_other_turn_is_not_left_lying)
+{
+    int64_t least_us = INT64_MAX;
+    for (int i = 0; i < 10; i++) {
+        struct rpc_stream *leaves = open_work(), *stays = open_work();
+        ask(leaves, 50);
+        while (!is_working)
+            sleep_ms(1);
+        sleep_ms(20);             /* the network thread polls */
+        rpc_stream_close(leaves); /* no reply can be sent: no event of that */
+        while (is_working)
+            sleep_ms(1);
+        sleep_ms(2);
+        int64_t begin_us = clock_now_us();
+        ask(stays, 0);
+        expect_done(stays);
+        int64_t us = clock_now_us() - begin_us;
+        if (us < least_us) least_us = us;
+        rpc_stream_close(stays);
+    }
+    ck_assert_msg(least_us < 10000, "at least %lld us", (long long)least_us);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rpc_wait");
+    TCase *tcase = tcase_create("wait");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, short_works_are_read_where_they_are_done);
+    tcase_add_loop_test(tcase, others_are_answered_during_a_long_work, 0, 3);
+    tcase_add_test(tcase, no_call_is_lost_between_the_threads);
+    tcase_add_test(tcase, an_idle_waiter_answers_too);
+    tcase_add_test(tcase, a_client_that_leaves_is_forgotten);
+    tcase_add_test(tcase, work_that_ends_the_other_turn_is_not_left_lying);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

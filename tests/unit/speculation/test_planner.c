@@ -1,0 +1,411 @@
+/* ctest: labels=quick libs=speculation timeout=120 */
+/* The planner over simulated texts of known acceptance and cost, with noise and hiccups in what it is
+ * shown. Its speed is held against that of the best fixed K and of plain decoding on the same texts; all
+ * are counted with the true times, so that a hiccup harms only who is fooled by it. Seeds are fixed: a run
+ * repeats itself. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "speculation/planner.h"
+#include "tests/support/check_util.h"
+
+enum { N_TEXTS = 150, N_PROMPT = 100, STEP_US = 20000 };
+
+/* A pair of models on a machine; times over that of a plain step. */
+struct world {
+    const char *name;
+    double alpha[2]; /* of the first half of a text and of the second */
+    double fade;     /* each position stays so much more seldom than the one before */
+    double c, row, rtt, read;
+    int free_rows; /* beyond these each row costs `row` */
+    int k_max, n_tokens;
+    double noise, hiccups; /* spread of a time; chance that it is 20 times as long */
+    bool is_by_text;
+};
+
+static const struct world worlds[] = {
+    {"alpha 0.8, cheap draft",
+     {0.8, 0.8},
+     1,
+     0.03,
+     0.01,
+     0.02,
+     0.002,
+     6,
+     16,
+     400,
+     0.05,
+     0.01,
+     false},
+    {"alpha 0.8", {0.8, 0.8}, 1, 0.1, 0.02, 0.02, 0.005, 6, 16, 400, 0.05, 0.01, false},
+    {"alpha 0.9", {0.9, 0.9}, 1, 0.1, 0.02, 0.02, 0.005, 6, 16, 400, 0.05, 0.01, false},
+    {"alpha 0.6", {0.6, 0.6}, 1, 0.1, 0.02, 0.02, 0.005, 6, 16, 400, 0.05, 0.01, false},
+    {"alpha 0.3", {0.3, 0.3}, 1, 0.1, 0.02, 0.02, 0.005, 6, 16, 400, 0.05, 0.01, false},
+    {"alpha 0.6, dear draft", {0.6, 0.6}, 1, 0.4, 0.02, 0.02, 0.02, 6, 16, 400, 0.05, 0.01, false},
+    {"alpha 0.95, rows cost",
+     {0.95, 0.95},
+     1,
+     0.05,
+     0.1,
+     0.05,
+     0.005,
+     1,
+     16,
+     400,
+     0.1,
+     0.02,
+     false},
+    {"long way", {0.7, 0.7}, 1, 0.1, 0.02, 2, 0.005, 6, 16, 400, 0.1, 0.02, false},
+    {"a step of rows", {0.85, 0.85}, 1, 0.05, 0.3, 0.02, 0.005, 8, 16, 400, 0.05, 0.01, false},
+    {"small models", {0.58, 0.58}, 1, 0.22, 0.1, 0.35, 0.03, 1, 16, 300, 0.1, 0.02, false},
+    {"busy machine", {0.6, 0.6}, 1, 0.2, 0.05, 1, 0.03, 1, 16, 200, 0.5, 0.05, false},
+    {"K is 1 at most", {0.8, 0.8}, 1, 0.1, 0.02, 0.02, 0.005, 6, 1, 400, 0.05, 0.01, false},
+    {"fades with position", {0.9, 0.9}, 0.8, 0.1, 0.02, 0.02, 0.005, 6, 16, 400, 0.05, 0.01, false},
+    {"turns hard", {0.9, 0.05}, 1, 0.15, 0.02, 0.02, 0.005, 6, 16, 800, 0.05, 0.01, false},
+    {"turns easy", {0.05, 0.9}, 1, 0.15, 0.02, 0.02, 0.005, 6, 16, 800, 0.05, 0.01, false},
+    {"texts differ", {0.9, 0.1}, 1, 0.15, 0.02, 0.02, 0.005, 6, 16, 400, 0.05, 0.01, true},
+    {"alpha 0", {0, 0}, 1, 0.1, 0.02, 0.02, 0.005, 6, 16, 400, 0.05, 0.01, false},
+    {"alpha 0, cheap draft", {0, 0}, 1, 0.02, 0.01, 0.02, 0.001, 6, 16, 400, 0.05, 0.01, false},
+    {"alpha 0, dear draft", {0, 0}, 1, 0.5, 0.05, 0.02, 0.05, 1, 16, 400, 0.1, 0.02, false},
+    {"alpha 0.05", {0.05, 0.05}, 1, 0.1, 0.02, 0.02, 0.005, 6, 16, 400, 0.05, 0.01, false},
+    {"alpha as c", {0.2, 0.2}, 1, 0.2, 0.02, 0.02, 0.005, 6, 16, 400, 0.05, 0.01, false},
+};
+enum { N_WORLDS = sizeof worlds / sizeof *worlds };
+
+static uint64_t n_coins;
+static int n_texts;
+
+static double coin(void)
+{
+    const struct rng_address at = {2026, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
+    n_coins++;
+    return rng_uniform(&at, RNG_ACCEPT, 0);
+}
+
+/* A sum of coins is normal enough; hiccups come on top. */
+static int64_t measured_us(const struct world *w, double true_us)
+{
+    double z = -6;
+    for (int i = 0; i < 12; i++) {
+        z += coin();
+    }
+    double us = true_us * fmax(1 + w->noise * z, 0.2);
+    return (int64_t)(coin() < w->hiccups ? 20 * us : us);
+}
+
+/* What a text took, in true times. */
+struct tally {
+    double us;
+    double n_tokens, n_rounds, n_guesses;
+};
+
+static int accepted(const struct world *w, double progress, int k)
+{
+    double alpha = w->alpha[w->is_by_text ? n_texts % 2 : progress >= 0.5];
+    int n = 0;
+    while (n < k && coin() < alpha) {
+        n++;
+        alpha *= w->fade;
+    }
+    return n;
+}
+
+static double step_us(const struct world *w, int rows)
+{
+    return STEP_US * (1 + w->row * (rows > w->free_rows ? rows - w->free_rows : 0));
+}
+
+/* One text; the planner sees noisy times. p NULL: K is k_fixed. */
+static void run_text(const struct world *w, struct planner *p, int k_fixed, struct tally *tally)
+{
+    struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
+    int n_tokens = N_PROMPT, end = N_PROMPT + w->n_tokens, n_draft_kv = 0;
+    while (n_tokens < end) {
+        int room = end - n_tokens - 1, missed = n_tokens - n_draft_kv;
+        const struct planner_ask ask = {w->k_max < room ? w->k_max : room, missed, end - n_tokens};
+        int k = p ? planner_choose(p, &seq, &ask) : k_fixed < room ? k_fixed : room;
+        int n = accepted(w, (double)(n_tokens - N_PROMPT) / w->n_tokens, k);
+        double draft = k ? k * w->c + (missed > 2 ? (missed - 2) * w->read : 0) : 0;
+        double step = step_us(w, k + 1), rest = STEP_US * w->rtt;
+        struct planner_round round = {.k = k,
+                                      .n_accepted = n,
+                                      .n_missed = missed,
+                                      .is_timed = n_tokens > N_PROMPT,
+                                      .draft_us = measured_us(w, STEP_US * draft),
+                                      .step_us = measured_us(w, step)};
+        round.round_us = round.draft_us + round.step_us + measured_us(w, rest);
+        if (p) planner_observe(p, &seq, &round);
+        if (k) n_draft_kv = n < k ? n_tokens + n : n_tokens + k - 1;
+        n_tokens += n + 1;
+        tally->us += STEP_US * draft + step + rest;
+        tally->n_rounds++;
+        tally->n_guesses += k;
+    }
+    tally->n_tokens += w->n_tokens;
+    n_texts++;
+}
+
+static double speed(const struct tally *tally)
+{
+    return tally->n_tokens / tally->us;
+}
+
+static double fixed_speed(const struct world *w, int k)
+{
+    struct tally tally = {0};
+    for (int i = 0; i < N_TEXTS; i++) {
+        run_text(w, NULL, k, &tally);
+    }
+    return speed(&tally);
+}
+
+static double best_fixed_speed(const struct world *w, int *best)
+{
+    double most = 0;
+    for (int k = 0; k <= w->k_max; k++) {
+        double now = fixed_speed(w, k);
+        if (now > most) {
+            most = now;
+            *best = k;
+        }
+    }
+    return most;
+}
+
+START_TEST(planned_is_nearly_the_best_fixed_k_and_never_slower_than_plain)
+{
+    const struct world *w = &worlds[_i];
+    struct planner planner = {0};
+    struct tally first = {0}, later = {0}, fresh = {0};
+    int best = 0;
+    double most = best_fixed_speed(w, &best), plain = fixed_speed(w, 0);
+    run_text(w, &planner, 0, &first);
+    for (int i = 0; i < N_TEXTS; i++) {
+        run_text(w, &planner, 0, &later);
+    }
+    for (int i = 0; i < N_TEXTS; i++) {
+        struct planner unknowing = {0};
+        run_text(w, &unknowing, 0, &fresh);
+    }
+    double of_best = speed(&later) / most, of_plain = speed(&later) / plain,
+           fresh_of_plain = speed(&fresh) / plain, fresh_of_best = speed(&fresh) / most;
+    printf(
+        "%-24s best fixed K %2d is %.2f of plain; planned %.3f of the best (mean K %.2f), %.3f of "
+        "plain; new coordinator %.3f of the best, %.3f of plain\n",
+        w->name, best, most / plain, of_best, later.n_guesses / later.n_rounds, of_plain,
+        fresh_of_best, fresh_of_plain);
+    fflush(stdout);
+    double least = w->noise < 0.2 ? 0.97 : 0.95;
+    ck_assert_msg(of_best >= least, "%s: %.3f of the best fixed K", w->name, of_best);
+    ck_assert_msg(of_plain >= 0.98, "%s: %.3f of plain", w->name, of_plain);
+    ck_assert_msg(fresh_of_best >= 0.9, "%s: %.3f of the best, new", w->name, fresh_of_best);
+    ck_assert_msg(fresh_of_plain >= 0.98, "%s: %.3f of plain, new", w->name, fresh_of_plain);
+}
+END_TEST
+
+/* A planner that has seen texts of this world. */
+static struct planner taught(const struct world *w)
+{
+    struct planner planner = {0};
+    struct tally tally = {0};
+    for (int i = 0; i < 5; i++) {
+        run_text(w, &planner, 0, &tally);
+    }
+    return planner;
+}
+
+static const struct world good = {"good", {0.8, 0.8}, 1,   0.1, 0.02, 0.02, 0.01,
+                                  6,      16,         400, 0,   0,    false};
+static const struct world hopeless = {"hopeless", {0, 0}, 1,   0.1, 0.02, 0.02, 0.01,
+                                      6,          16,     400, 0,   0,    false};
+
+/* A text of somebody who has fixed K; the planner learns from it. */
+static void watch_text(const struct world *w, struct planner *p, int k)
+{
+    struct planner_sequence seq = {.strategy = STRATEGY_FIXED};
+    for (int i = 0; i < w->n_tokens; i++) {
+        struct planner_round round = {.k = k,
+                                      .n_accepted = accepted(w, 0, k),
+                                      .n_missed = 1,
+                                      .is_timed = true,
+                                      .draft_us = (int64_t)(STEP_US * k * w->c),
+                                      .step_us = (int64_t)step_us(w, k + 1)};
+        round.round_us = round.draft_us + round.step_us + (int64_t)(STEP_US * w->rtt);
+        planner_observe(p, &seq, &round);
+    }
+}
+
+/* _i texts of others between one's own must not raise what these spend. */
+START_TEST(probes_spend_one_percent_at_most)
+{
+    struct planner planner = taught(&hopeless);
+    struct tally planned = {0};
+    for (int i = 0; i < N_TEXTS; i++) {
+        for (int k = 0; k < _i; k++) {
+            watch_text(&hopeless, &planner, k);
+        }
+        run_text(&hopeless, &planner, 0, &planned);
+    }
+    double spent = fixed_speed(&hopeless, 0) / speed(&planned) - 1;
+    printf("spent on probes: %.4f of the time, %.4f guesses a round\n", spent,
+           planned.n_guesses / planned.n_rounds);
+    ck_assert(planned.n_guesses > 0 && spent <= 0.0105);
+}
+END_TEST
+
+/* No credit: what is planned, not a probe. */
+static int planned_k(const struct planner *p, const struct planner_ask *ask)
+{
+    const struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
+    struct planner copy = *p;
+    copy.credit_us = 0;
+    return planner_choose(&copy, &seq, ask);
+}
+
+START_TEST(one_hiccup_does_not_move_k)
+{
+    const struct planner_ask ask = {16, 1, 400};
+    struct planner planner = taught(&good);
+    struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
+    int k = planned_k(&planner, &ask);
+    ck_assert_int_ge(k, 4);
+    for (int other = 0; other <= 16; other++) {
+        struct planner shaken = planner;
+        const struct planner_round round = {.k = other,
+                                            .n_accepted = other,
+                                            .n_missed = 1,
+                                            .is_timed = true,
+                                            .draft_us = 100 * other * STEP_US,
+                                            .step_us = 100 * STEP_US,
+                                            .round_us = (300 + 100 * other) * STEP_US};
+        planner_observe(&shaken, &seq, &round);
+        int now = planned_k(&shaken, &ask);
+        ck_assert_msg(abs(now - k) <= 1, "a hiccup at K = %d: %d, before %d", other, now, k);
+    }
+}
+END_TEST
+
+/* Leaving K = 0 costs reading; a text that is about to end does not pay it back. */
+START_TEST(catching_up_is_charged)
+{
+    struct planner planner = taught(&good);
+    const struct planner_ask near = {16, 1, 10}, far = {16, 2000, 10}, long_text = {16, 2000, 1000};
+    ck_assert_int_gt(planned_k(&planner, &near), 0);
+    ck_assert_int_eq(planned_k(&planner, &far), 0);
+    ck_assert_int_gt(planned_k(&planner, &long_text), 0);
+}
+END_TEST
+
+/* A bypass: with a draft that is known to be of no use a prompt is not read. */
+START_TEST(a_useless_draft_reads_no_prompt)
+{
+    struct planner planner = taught(&hopeless);
+    const struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
+    const struct planner_ask ask = {16, 5000, 400};
+    ck_assert_int_eq(planner_choose(&planner, &seq, &ask), 0);
+}
+END_TEST
+
+START_TEST(heuristic_is_hugging_faces)
+{
+    static const int accepted_of[] = {5, 7, 0, 9, 11, 13, 15, 16, 16, 3};
+    static const int wanted[] = {5, 7, 9, 8, 10, 12, 14, 16, 16, 16};
+    struct planner planner = {0};
+    struct planner_sequence seq = {.strategy = STRATEGY_HEURISTIC};
+    const struct planner_ask ask = {16, 1, 400}, tight = {3, 1, 400};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        int k = planner_choose(&planner, &seq, &ask);
+        ck_assert_msg(k == wanted[i], "round %zu: K = %d, wanted %d", i, k, wanted[i]);
+        int n = accepted_of[i] < k ? accepted_of[i] : k;
+        const struct planner_round round = {.k = k, .n_accepted = n, .round_us = 1};
+        planner_observe(&planner, &seq, &round);
+    }
+    ck_assert_int_eq(planner_choose(&planner, &seq, &tight), 3);
+    for (int i = 0; i < 30; i++) {
+        int k = planner_choose(&planner, &seq, &ask);
+        const struct planner_round round = {.k = k, .round_us = 1};
+        planner_observe(&planner, &seq, &round);
+    }
+    ck_assert_int_eq(planner_choose(&planner, &seq, &ask), 1);
+}
+END_TEST
+
+START_TEST(fixed_and_threshold_take_what_is_allowed)
+{
+    struct planner planner = taught(&hopeless);
+    const struct planner_ask ask = {7, 1, 400}, none = {0, 1, 400}, negative = {-3, 1, 1};
+    for (int s = STRATEGY_PLANNED; s < N_STRATEGIES; s++) {
+        const struct planner_sequence seq = {.strategy = (enum strategy)s};
+        int k = planner_choose(&planner, &seq, &ask);
+        if (s == STRATEGY_FIXED || s == STRATEGY_THRESHOLD) ck_assert_int_eq(k, 7);
+        ck_assert_int_eq(planner_choose(&planner, &seq, &none), 0);
+        ck_assert_int_eq(planner_choose(&planner, &seq, &negative), 0);
+    }
+}
+END_TEST
+
+/* Clocks that stand still or jump, rounds of any kind: K stays in range, estimates stay numbers. */
+START_TEST(nonsense_does_no_harm)
+{
+    struct planner planner = {0};
+    struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
+    for (int i = 0; i < 20000; i++) {
+        int k = (int)(17 * coin());
+        const int64_t times[] = {0, 1, -5, INT64_C(1) << 40, (int64_t)(1e6 * coin())};
+        const struct planner_round round = {.k = k,
+                                            .n_accepted = (int)((k + 1) * coin()),
+                                            .n_missed = (int)(300 * coin() * coin()),
+                                            .is_timed = coin() < 0.8,
+                                            .draft_us = times[(int)(5 * coin())],
+                                            .step_us = times[(int)(5 * coin())],
+                                            .round_us = times[(int)(5 * coin())]};
+        planner_observe(&planner, &seq, &round);
+        const struct planner_ask ask = {(int)(18 * coin()) - 1, round.n_missed,
+                                        (int)(100 * coin())};
+        int next = planner_choose(&planner, &seq, &ask);
+        ck_assert(next >= 0 && next <= (ask.k_max > 0 ? ask.k_max : 0));
+        const struct estimates e = planner_estimates(&planner, i % 2 ? &seq : NULL);
+        ck_assert(e.draft_us >= 0 && e.read_us >= 0 && e.step_us >= 0 && e.row_us >= 0 &&
+                  e.rtt_us >= 0 && e.alpha >= 0 && e.alpha <= 1);
+        for (int j = 0; j < e.n_positions; j++) {
+            ck_assert(e.alpha_at[j] >= 0 && e.alpha_at[j] <= 1);
+        }
+    }
+}
+END_TEST
+
+START_TEST(estimates_are_those_of_the_world)
+{
+    struct planner planner = taught(&good);
+    const struct estimates e = planner_estimates(&planner, NULL);
+    ck_assert_double_eq_tol((double)e.draft_us, 0.1 * STEP_US, 0.001 * STEP_US);
+    ck_assert_double_eq_tol((double)e.step_us, STEP_US, 0.02 * STEP_US);
+    ck_assert_double_eq_tol((double)e.rtt_us, 0.02 * STEP_US, 0.001 * STEP_US);
+    ck_assert_double_eq_tol((double)e.read_us, 0.01 * STEP_US, 0.002 * STEP_US);
+    ck_assert_double_eq_tol((double)e.alpha, 0.8, 0.04);
+    ck_assert_int_gt(e.n_rounds, 100);
+    const struct planner nothing = {0};
+    const struct estimates none = planner_estimates(&nothing, NULL);
+    ck_assert(none.n_rounds == 0 && none.step_us == 0 && none.alpha == 0 && none.n_positions == 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("planner");
+    TCase *tcase = tcase_create("simulated");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, planned_is_nearly_the_best_fixed_k_and_never_slower_than_plain, 0,
+                        N_WORLDS);
+    tcase_add_loop_test(tcase, probes_spend_one_percent_at_most, 0, 6);
+    tcase_add_test(tcase, one_hiccup_does_not_move_k);
+    tcase_add_test(tcase, catching_up_is_charged);
+    tcase_add_test(tcase, a_useless_draft_reads_no_prompt);
+    tcase_add_test(tcase, heuristic_is_hugging_faces);
+    tcase_add_test(tcase, fixed_and_threshold_take_what_is_allowed);
+    tcase_add_test(tcase, nonsense_does_no_harm);
+    tcase_add_test(tcase, estimates_are_those_of_the_world);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

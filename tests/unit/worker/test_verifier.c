@@ -1,0 +1,422 @@
+/* ctest: labels=quick,threads libs=verifier,speculation timeout=120 */
+/* The worker's engine without the wire: steps go through queues to ranks that are threads, as they go
+ * through gRPC to ranks that are processes; replies come back through a queue. */
+#include <pthread.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/queue.h"
+#include "model/backend/cpu/cpu.h"
+#include "speculation/target_row.h"
+#include "tests/support/check_util.h"
+#include "worker/verifier.h"
+
+#define TALES SOURCE_DIR "/deploy/models/tales/target"
+
+enum {
+    GROUP_RANKS_MAX = 4,
+    N_SLOTS = 2,
+    N_BLOCKS = 16,
+    STEP_TOKENS = 64,
+    STEP_ROWS = 20,
+    WAIT_US = 20000000
+};
+
+struct group;
+
+struct rank {
+    struct group *group;
+    int rank;
+    struct comm *comm;
+    struct queue *steps;
+    pthread_t thread;
+};
+
+/* What a rank sends back: a copy of what the coordinator would have decoded. */
+struct answer {
+    int rank, rc;
+    struct step_reply reply; /* rows live in the rank's verifier until its next step */
+    char error_text[ERROR_TEXT_BYTES];
+};
+
+struct group {
+    int n_ranks, n_slices, n_vocab;
+    struct checkpoint *ck;
+    struct rank ranks[GROUP_RANKS_MAX];
+    struct queue *answers;
+    uint64_t last_id;
+};
+
+static const struct verifier_options verifier_options = {.n_slots = N_SLOTS,
+                                                         .n_kv_blocks = N_BLOCKS,
+                                                         .max_step_tokens = STEP_TOKENS,
+                                                         .max_step_rows = STEP_ROWS,
+                                                         .n_vocab = 4096};
+
+static void *run_rank(void *arg)
+{
+    struct rank *rank = arg;
+    struct error err;
+    struct backend *be;
+    struct verifier *verifier;
+    void *item;
+    const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
+    ck_assert_int_eq(backend_cpu_open(&be, &cpu, &err), 0);
+    ck_assert_int_eq(
+        verifier_open(&verifier, rank->group->ck, rank->comm, be, &verifier_options, &err), 0);
+    while (queue_pop(rank->steps, &item, INT64_MAX, &err) == 0) {
+        struct answer *answer = calloc(1, sizeof *answer);
+        answer->rank = rank->rank;
+        answer->rc = verifier_step(verifier, item, &answer->reply, &err);
+        if (answer->reply.error_text) {
+            snprintf(answer->error_text, sizeof answer->error_text, "%s", answer->reply.error_text);
+        }
+        ck_assert_int_eq(queue_push(rank->group->answers, answer, &err), 0);
+    }
+    verifier_close(verifier);
+    be->ops->close(be);
+    comm_close(rank->comm);
+    return NULL;
+}
+
+static void group_open(struct group *group, int n_ranks)
+{
+    struct error err;
+    struct comm *comms[GROUP_RANKS_MAX];
+    *group = (struct group){.n_ranks = n_ranks, .n_slices = 8, .n_vocab = verifier_options.n_vocab};
+    CHECK_OK(checkpoint_open(&group->ck, TALES, &err));
+    CHECK_OK(queue_open(&group->answers, GROUP_RANKS_MAX, &err));
+    if (n_ranks == 1) {
+        comms[0] = comm_single();
+    } else {
+        CHECK_OK(comm_threads_open(comms, n_ranks, &err));
+    }
+    for (int r = 0; r < n_ranks; r++) {
+        struct rank *rank = &group->ranks[r];
+        *rank = (struct rank){.group = group, .rank = r, .comm = comms[r]};
+        CHECK_OK(queue_open(&rank->steps, 4, &err));
+        ck_assert_int_eq(pthread_create(&rank->thread, NULL, run_rank, rank), 0);
+    }
+}
+
+static void group_close(struct group *group)
+{
+    for (int r = 0; r < group->n_ranks; r++) {
+        queue_shut(group->ranks[r].steps);
+    }
+    for (int r = 0; r < group->n_ranks; r++) {
+        pthread_join(group->ranks[r].thread, NULL);
+        queue_close(group->ranks[r].steps);
+    }
+    queue_close(group->answers);
+    checkpoint_close(group->ck);
+}
+
+/* Sends the step to every rank and puts the slices of its rows together: slices[n_rows][S].
+ * Returns the number of rows, or -1 with the refusal (which must be the same on every rank). */
+static int group_step(struct group *group, struct step *step, struct slice_row *slices,
+                      char *refusal, int *refused_lane)
+{
+    struct error err;
+    int n_rows = 0, n_local = group->n_slices / group->n_ranks, n_refused = 0;
+    if (!step->id) step->id = group->last_id + 1;
+    group->last_id = step->id;
+    for (int r = 0; r < group->n_ranks; r++) {
+        CHECK_OK(queue_push(group->ranks[r].steps, step, &err));
+    }
+    for (int r = 0; r < group->n_ranks; r++) {
+        void *item;
+        CHECK_OK(queue_pop(group->answers, &item, clock_now_us() + WAIT_US, &err));
+        struct answer *answer = item;
+        ck_assert_int_eq(answer->rc, 0);
+        ck_assert_uint_eq(answer->reply.id, step->id);
+        if (answer->reply.error_text) {
+            ck_assert(n_refused == 0 || strcmp(refusal, answer->error_text) == 0);
+            snprintf(refusal, ERROR_TEXT_BYTES, "%s", answer->error_text);
+            *refused_lane = answer->reply.error_lane;
+            n_refused++;
+        }
+        n_rows = answer->reply.n_rows;
+        for (int row = 0; row < n_rows; row++) {
+            ck_assert_int_eq(answer->reply.rows[row].n_slices, n_local);
+            memcpy(&slices[row * group->n_slices + answer->rank * n_local],
+                   answer->reply.rows[row].slices, (size_t)n_local * sizeof *slices);
+        }
+        free(answer);
+    }
+    ck_assert(n_refused == 0 || n_refused == group->n_ranks);
+    return n_refused ? -1 : n_rows;
+}
+
+static const int32_t tokens[] = {2174, 708, 262, 515, 434, 311, 262, 486, 391, 342, 729, 2240, 15};
+static const int32_t guesses[] = {273, 360, 342, 439};
+static const int32_t blocks[] = {5, 3};
+static const struct sampling_params plain = {.temperature = 1.0f, .top_p = 1.0f};
+
+/* The prompt and four guesses in one step; q is uniform over a few tokens with the guess among them. */
+struct question {
+    struct step_row rows[5];
+    struct step_lane lane;
+    struct step step;
+    struct sparse_dist q[4];
+    int32_t q_ids[4][4];
+    float q_p[4][4];
+    int32_t fed[17];
+};
+
+static void ask(struct question *question, enum accept_rule rule, bool full)
+{
+    *question = (struct question){0};
+    memcpy(question->fed, tokens, sizeof tokens);
+    memcpy(question->fed + 13, guesses, sizeof guesses);
+    for (int i = 0; i < 5; i++) {
+        const struct rng_address at = {77, (uint32_t)(13 + i), 13};
+        struct sparse_dist *q = i < 4 ? &question->q[i] : NULL;
+        for (int j = 0; q && j < 4; j++) {
+            question->q_ids[i][j] = guesses[i] + j;
+            question->q_p[i][j] = 0.25f;
+            *q = (struct sparse_dist){4, question->q_ids[i], question->q_p[i]};
+        }
+        question->rows[i].index = 12 + i;
+        target_row_wish(rule, &plain, q, &at, full, &question->rows[i].wish);
+    }
+    question->lane = (struct step_lane){.slot = 1,
+                                        .n_tokens = 17,
+                                        .tokens = question->fed,
+                                        .n_draft = 4,
+                                        .n_blocks = 2,
+                                        .blocks = blocks,
+                                        .n_rows = 5,
+                                        .rows = question->rows};
+    question->step = (struct step){.n_lanes = 1, .lanes = &question->lane};
+}
+
+/* The target_rows of the question on n_ranks, flattened for comparison. */
+static void answer_on(int n_ranks, bool full, struct target_row rows[5], struct arena *arena)
+{
+    struct error err;
+    struct group group;
+    struct question question;
+    struct slice_row slices[5 * SLICES_MAX];
+    char refusal[ERROR_TEXT_BYTES] = "";
+    int lane, more;
+    group_open(&group, n_ranks);
+    ask(&question, RULE_REJECTION, full);
+    ck_assert_msg(group_step(&group, &question.step, slices, refusal, &lane) == 5, "%s", refusal);
+    for (int i = 0; i < 5; i++) {
+        CHECK_OK(target_row_merge(&slices[i * group.n_slices], group.n_slices, group.n_vocab,
+                                  &question.rows[i].wish, RULE_REJECTION, &plain,
+                                  i < 4 ? &question.q[i] : NULL, arena, &rows[i], &more, &err));
+        ck_assert_int_eq(more, 0);
+    }
+    group_close(&group);
+}
+
+static void check_rows_equal(const struct target_row *a, const struct target_row *b)
+{
+    for (int i = 0; i < 5; i++) {
+        ck_assert_int_eq(a[i].n, b[i].n);
+        ck_assert(a[i].n == 0 ||
+                  (memcmp(a[i].ids, b[i].ids, (size_t)a[i].n * sizeof *a[i].ids) == 0 &&
+                   memcmp(a[i].p, b[i].p, (size_t)a[i].n * sizeof *a[i].p) == 0));
+        ck_assert(memcmp(&a[i].outside_mass, &b[i].outside_mass, sizeof a[i].outside_mass) == 0);
+        ck_assert_int_eq(a[i].outside_id, b[i].outside_id);
+    }
+}
+
+START_TEST(rows_do_not_depend_on_the_number_of_ranks)
+{
+    struct error err;
+    struct arena arena;
+    struct target_row one[5], many[5];
+    CHECK_OK(arena_open(&arena, 4 << 20, &err));
+    answer_on(1, false, one, &arena);
+    ck_assert(one[0].outside_mass > 0 && one[0].outside_mass < 1);
+    answer_on(_i, false, many, &arena);
+    check_rows_equal(one, many);
+    arena_close(&arena);
+}
+END_TEST
+
+START_TEST(compact_and_full_rows_are_equal)
+{
+    struct error err;
+    struct arena arena;
+    struct target_row compact[5], full[5];
+    CHECK_OK(arena_open(&arena, 4 << 20, &err));
+    answer_on(2, false, compact, &arena);
+    answer_on(2, true, full, &arena);
+    check_rows_equal(compact, full);
+    arena_close(&arena);
+}
+END_TEST
+
+START_TEST(more_of_a_row_needs_no_forward_pass)
+{
+    struct group group;
+    struct question question;
+    struct slice_row first[5 * SLICES_MAX], more[SLICES_MAX];
+    char refusal[ERROR_TEXT_BYTES] = "";
+    int lane;
+    float best[2];
+    group_open(&group, 2);
+    ask(&question, RULE_GREEDY, false);
+    ck_assert_int_eq(group_step(&group, &question.step, first, refusal, &lane), 5);
+    best[0] = first[2 * group.n_slices + 3].best_logits[0];
+    const struct step_row row = {.index = 14, .wish = {.n_best = 7}};
+    const struct step_more wanted = {.lane = 0, .n_rows = 1, .rows = &row};
+    struct step step = {.n_more = 1, .more = &wanted};
+    ck_assert_int_eq(group_step(&group, &step, more, refusal, &lane), 1);
+    ck_assert_int_eq(more[3].n_best, 7);
+    best[1] = more[3].best_logits[0];
+    ck_assert(memcmp(&best[0], &best[1], sizeof best[0]) == 0);
+    ck_assert(more[3].best_logits[6] <= more[3].best_logits[0]);
+
+    const struct step_row missing = {.index = 2, .wish = {.n_best = 1}};
+    const struct step_more no_row = {.lane = 0, .n_rows = 1, .rows = &missing};
+    step = (struct step){.n_more = 1, .more = &no_row};
+    ck_assert_int_eq(group_step(&group, &step, more, refusal, &lane), -1);
+    ck_assert_ptr_nonnull(strstr(refusal, "row 2 was not in the last step"));
+    group_close(&group);
+}
+END_TEST
+
+/* Each makes one thing wrong; the group refuses it on every rank and goes on. */
+static void break_slot(struct question *q)
+{
+    q->lane.slot = N_SLOTS;
+}
+static void break_gap(struct question *q)
+{
+    q->lane.position = 3;
+}
+static void break_token(struct question *q)
+{
+    q->fed[4] = 4096;
+}
+static void break_block(struct question *q)
+{
+    static const int32_t bad[] = {5, N_BLOCKS};
+    q->lane.blocks = bad;
+}
+static void break_table(struct question *q)
+{
+    q->lane.first_block = 1;
+}
+static void break_reach(struct question *q)
+{
+    q->lane.n_blocks = 1;
+}
+static void break_row(struct question *q)
+{
+    q->rows[1].index = 17;
+}
+static void break_wish(struct question *q)
+{
+    q->q_ids[0][3] = 5000;
+}
+
+static const struct {
+    void (*apply)(struct question *);
+    const char *says;
+} breaks[] = {
+    {break_slot, "slot 2 does not exist"},
+    {break_gap, "leaves a gap"},
+    {break_token, "token 4096 is outside of the vocabulary of 4096"},
+    {break_block, "KV block 16 does not exist"},
+    {break_table, "do not continue the slot's table"},
+    {break_reach, "need more than the 1 blocks given"},
+    {break_row, "row 17 is wanted of 17 tokens"},
+    {break_wish, "wished id 5000 is outside"},
+};
+
+START_TEST(a_lane_that_makes_no_sense_is_named_and_harms_nobody)
+{
+    struct group group;
+    struct question question;
+    struct slice_row slices[5 * SLICES_MAX];
+    char refusal[ERROR_TEXT_BYTES] = "";
+    int lane = 99;
+    group_open(&group, 2);
+    ask(&question, RULE_REJECTION, false);
+    breaks[_i].apply(&question);
+    ck_assert_int_eq(group_step(&group, &question.step, slices, refusal, &lane), -1);
+    ck_assert_int_eq(lane, 0);
+    ck_assert_msg(strstr(refusal, breaks[_i].says) != NULL, "'%s' lacks '%s'", refusal,
+                  breaks[_i].says);
+    ask(&question, RULE_REJECTION, false);
+    ck_assert_int_eq(group_step(&group, &question.step, slices, refusal, &lane), 5);
+    group_close(&group);
+}
+END_TEST
+
+START_TEST(a_stale_step_is_refused)
+{
+    struct group group;
+    struct question question;
+    struct slice_row slices[5 * SLICES_MAX];
+    char refusal[ERROR_TEXT_BYTES] = "";
+    int lane;
+    group_open(&group, 1);
+    ask(&question, RULE_GREEDY, false);
+    question.step.id = 9;
+    ck_assert_int_eq(group_step(&group, &question.step, slices, refusal, &lane), 5);
+    ck_assert_int_eq(group_step(&group, &question.step, slices, refusal, &lane), -1);
+    ck_assert_ptr_nonnull(strstr(refusal, "step 9 is stale"));
+    group_close(&group);
+}
+END_TEST
+
+/* A device that is lost while an answer is waited for, as CUDA reports it. */
+static int lost_answer(struct backend *be, const struct answer_item *items, int n_items,
+                       struct arena *arena, struct slice_row *out, int *bad, struct error *err)
+{
+    (void)be, (void)items, (void)n_items, (void)arena, (void)out, (void)bad;
+    return error_set(err, ERR_UNAVAILABLE, "the GPU failed");
+}
+
+START_TEST(a_lost_device_ends_the_group_instead_of_refusing_a_step)
+{
+    struct error err;
+    struct checkpoint *ck;
+    struct backend *be;
+    struct verifier *verifier;
+    struct question question;
+    struct step_reply reply;
+    const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
+    CHECK_OK(checkpoint_open(&ck, TALES, &err));
+    CHECK_OK(backend_cpu_open(&be, &cpu, &err));
+    const struct backend_ops *ops = be->ops;
+    struct backend_ops lost = *ops;
+    lost.answer = lost_answer;
+    CHECK_OK(verifier_open(&verifier, ck, comm_single(), be, &verifier_options, &err));
+    ask(&question, RULE_GREEDY, false);
+    question.step.id = 1;
+    CHECK_OK(verifier_step(verifier, &question.step, &reply, &err));
+    be->ops = &lost;
+    question.step.id = 2;
+    question.lane.n_blocks = 0;
+    ck_assert_int_eq(verifier_step(verifier, &question.step, &reply, &err), ERR_UNAVAILABLE);
+    be->ops = ops;
+    verifier_close(verifier);
+    be->ops->close(be);
+    checkpoint_close(ck);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("verifier");
+    TCase *tcase = tcase_create("ranks as threads");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, rows_do_not_depend_on_the_number_of_ranks, 2, 3);
+    tcase_add_loop_test(tcase, rows_do_not_depend_on_the_number_of_ranks, 4, 5);
+    tcase_add_test(tcase, compact_and_full_rows_are_equal);
+    tcase_add_test(tcase, more_of_a_row_needs_no_forward_pass);
+    tcase_add_loop_test(tcase, a_lane_that_makes_no_sense_is_named_and_harms_nobody, 0,
+                        sizeof breaks / sizeof *breaks);
+    tcase_add_test(tcase, a_stale_step_is_refused);
+    tcase_add_test(tcase, a_lost_device_ends_the_group_instead_of_refusing_a_step);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
