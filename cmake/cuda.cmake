@@ -1,7 +1,5 @@
-# The CUDA backend: model/backend/cuda/*.cu, compiled for sm_80 and sm_90 with PTX for what comes later. The
+# The CUDA backend: model/backend/cuda/*.cu, compiled for the devices of cmake/model.cmake. The
 # runtime is linked statically, so that one program runs on machines with and without a GPU.
-set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
-enable_language(CUDA)
 file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS model/backend/cuda/*.cu)
 target_sources(outrider_backend_cuda PRIVATE ${CUDA_SOURCES})
 set_target_properties(outrider_backend_cuda PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}"

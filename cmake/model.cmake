@@ -1,4 +1,9 @@
 # The rooms of model/, from the lowest up.
+if(OUTRIDER_CUDA) # sm_80 and sm_90, with PTX for what comes later; before the targets that link it
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+  enable_language(CUDA)
+endif()
+
 outrider_floor(numerics FOLDERS model/numerics LINK outrider_base)
 outrider_floor(tokenizer FOLDERS model/tokenizer
   LINK outrider_base PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::XXHASH ${UTF8PROC_LIB})
