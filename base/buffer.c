@@ -2,22 +2,28 @@
 #include "base/buffer.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
 
 enum { BUFFER_LEAST_BYTES = 4096 };
 
 int buffer_reserve(struct buffer *buf, size_t capacity, struct error *err)
 {
+    size_t wanted = capacity < BUFFER_LEAST_BYTES ? BUFFER_LEAST_BYTES : capacity;
     if (capacity <= buf->capacity) return 0;
-    /* Doubling keeps a buffer that grows message by message from being moved each time. */
-    size_t wanted = buf->capacity > SIZE_MAX / 2 ? capacity : 2 * buf->capacity;
-    if (wanted < capacity) wanted = capacity;
-    if (wanted < BUFFER_LEAST_BYTES) wanted = BUFFER_LEAST_BYTES;
-    uint8_t *data = realloc(buf->data, wanted);
-    if (!data) {
-        return error_set(err, ERR_NO_MEMORY, "no memory for a message of %zu bytes", capacity);
+    return mem_grow(&buf->data, &buf->capacity, wanted, err);
+}
+
+int buffer_append(struct buffer *buf, const void *data, size_t n, struct error *err)
+{
+    if (n > SIZE_MAX - buf->len) {
+        return error_set(err, ERR_NO_MEMORY, "no memory for %zu more bytes", n);
     }
-    buf->data = data;
-    buf->capacity = wanted;
+    int rc = buffer_reserve(buf, buf->len + n, err);
+    if (rc) return rc;
+    if (n) memcpy(buf->data + buf->len, data, n);
+    buf->len += n;
     return 0;
 }
 

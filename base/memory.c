@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ARENA_ALIGN = 64 };
+enum { ARENA_ALIGN = 64, GROW_LEAST_BYTES = 256 };
 static const size_t huge_page_bytes = (size_t)2 << 20;
 
 void mem_tune(void)
@@ -16,15 +16,29 @@ void mem_tune(void)
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-int mem_array(void *pointer, size_t n, size_t size, struct error *err)
+void *mem_zeroed(size_t n, size_t size, struct error *err)
 {
     bool fits = size == 0 || n <= SIZE_MAX / size;
     void *block = fits ? calloc(n ? n : 1, size ? size : 1) : NULL;
-    memcpy(pointer, &block, sizeof block);
     if (!block) {
-        return error_set(err, ERR_NO_MEMORY, "no memory for %zu elements of %zu bytes", n, size);
+        error_set(err, ERR_NO_MEMORY, "no memory for %zu elements of %zu bytes", n, size);
     }
-    return 0;
+    return block;
+}
+
+void *mem_grown(void *array, size_t *capacity, size_t n, size_t size, struct error *err)
+{
+    if (n <= *capacity) return array;
+    size_t wanted = *capacity > SIZE_MAX / 2 ? n : 2 * *capacity;
+    if (wanted < n) wanted = n;
+    if (wanted < GROW_LEAST_BYTES / size) wanted = GROW_LEAST_BYTES / size;
+    void *grown = wanted <= SIZE_MAX / size ? realloc(array, wanted * size) : NULL;
+    if (!grown) {
+        error_set(err, ERR_NO_MEMORY, "no memory for %zu elements of %zu bytes", n, size);
+        return array;
+    }
+    *capacity = wanted;
+    return grown;
 }
 
 static size_t pages_round(size_t bytes)
@@ -32,27 +46,22 @@ static size_t pages_round(size_t bytes)
     return (bytes + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
 }
 
-int mem_pages(void *pointer, size_t bytes, struct error *err)
+void *mem_map_pages(size_t bytes, struct error *err)
 {
-    void *none = NULL;
-    memcpy(pointer, &none, sizeof none);
     size_t size = pages_round(bytes ? bytes : 1);
-    if (size < bytes) {
-        return error_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of pages", bytes);
-    }
     /* Map one huge page too many, then cut both ends so that the rest is aligned. */
-    uint8_t *map = mmap(NULL, size + huge_page_bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *map = size < bytes ? MAP_FAILED
+                                : mmap(NULL, size + huge_page_bytes, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) {
-        return error_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of pages", bytes);
+        error_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of pages", bytes);
+        return NULL;
     }
     size_t skip = (huge_page_bytes - (uintptr_t)map % huge_page_bytes) % huge_page_bytes;
     if (skip) munmap(map, skip);
     if (skip < huge_page_bytes) munmap(map + skip + size, huge_page_bytes - skip);
-    uint8_t *pages = map + skip;
-    madvise(pages, size, MADV_HUGEPAGE);
-    memcpy(pointer, &pages, sizeof pages);
-    return 0;
+    madvise(map + skip, size, MADV_HUGEPAGE);
+    return map + skip;
 }
 
 void mem_pages_free(void *pages, size_t bytes)

@@ -33,14 +33,8 @@ void output_close(struct output *out)
 
 static int append(struct output *out, const char *text, size_t len, struct error *err)
 {
-    if (out->len + len + 1 > out->capacity) {
-        size_t capacity = 2 * (out->len + len + 1);
-        char *grown = realloc(out->text, capacity);
-        if (!grown)
-            return error_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of text", capacity);
-        out->text = grown;
-        out->capacity = capacity;
-    }
+    int rc = mem_grow(&out->text, &out->capacity, out->len + len + 1, err);
+    if (rc) return rc;
     memcpy(out->text + out->len, text, len);
     out->len += len;
     out->text[out->len] = '\0';

@@ -26,6 +26,8 @@ struct share {
     int n_tokens, n_rows;
 };
 
+static const struct end_ids no_ends; /* of a request that ignores them */
+
 static int least(int a, int b)
 {
     return a < b ? a : b;
@@ -67,11 +69,10 @@ static int draft_part(const struct round_tools *tools, struct part *part, const 
     int k = choose_k(tools, seq, share);
     if (k == 0) return 0;
     int64_t start_us = clock_now_us();
-    int n_eos = seq->job->generate.ignore_eos ? 0 : target->n_eos;
+    const struct end_ids *ends = seq->job->generate.ignore_eos ? &no_ends : &target->ends;
     ahead_take(tools->ahead, seq, &part->draft);
     part->n_ahead = part->draft.n;
-    int rc = drafter_propose(tools->drafter, seq, k, target->eos_ids, n_eos, tools->arena,
-                             &part->draft, err);
+    int rc = drafter_propose(tools->drafter, seq, k, ends, tools->arena, &part->draft, err);
     part->draft_us = clock_now_us() - start_us;
     if (rc != ERR_EXHAUSTED && rc != ERR_UNAVAILABLE) return rc;
     part->draft.n = part->n_ahead = 0; /* the sequence goes on plainly */
@@ -176,7 +177,7 @@ static int commit_part(const struct round_tools *tools, struct part *part,
     if (seq->n_draft_kv > known) seq->n_draft_kv = known;
     return sequence_commit(seq, ids, origins, result.n_accepted + 1,
                            is_rejected ? draft->tokens[result.n_accepted] : -1, tools->tok,
-                           target->eos_ids, target->n_eos, tools->buffer, err);
+                           &target->ends, tools->buffer, err);
 }
 
 static void fail_part(const struct round_tools *tools, struct part *part, const struct error *why)
@@ -296,9 +297,8 @@ static void begin_ahead(const struct round_tools *tools, const struct part *part
     const struct target_description *target = target_description(tools->target);
     int base = seq->n_tokens + part->draft.n + 1;
     int room = least(seq->end - 1, drafter_limit(tools->drafter)) - base;
-    int n_eos = seq->job->generate.ignore_eos ? 0 : target->n_eos;
-    ahead_begin(tools->ahead, seq, &part->draft, least(part->draft.n, room), target->eos_ids,
-                n_eos);
+    const struct end_ids *ends = seq->job->generate.ignore_eos ? &no_ends : &target->ends;
+    ahead_begin(tools->ahead, seq, &part->draft, least(part->draft.n, room), ends);
 }
 
 static int verify_round(const struct round_tools *tools, struct plan *plan,

@@ -172,23 +172,15 @@ out:
     return rc;
 }
 
-static bool is_eos(const int32_t *eos_ids, int n_eos, int32_t id)
-{
-    for (int i = 0; i < n_eos; i++) {
-        if (eos_ids[i] == id) return true;
-    }
-    return false;
-}
-
 /* Appends one token; sets finish_reason when it is the last. */
-static int append_token(struct sequence *seq, int32_t id, const int32_t *eos_ids, int n_eos,
+static int append_token(struct sequence *seq, int32_t id, const struct end_ids *ends,
                         struct error *err)
 {
     int rc = 0;
     seq->tokens[seq->n_tokens++] = id;
-    bool ends = !seq->job->generate.ignore_eos && is_eos(eos_ids, n_eos, id);
-    if (!ends) TRY(output_push(&seq->output, id, err));
-    if (ends || seq->output.matched) {
+    bool is_end = !seq->job->generate.ignore_eos && end_ids_have(ends, id);
+    if (!is_end) TRY(output_push(&seq->output, id, err));
+    if (is_end || seq->output.matched) {
         seq->finish_reason = "stop";
     } else if (seq->n_tokens >= seq->end) {
         seq->finish_reason = "length";
@@ -218,28 +210,28 @@ out:
 }
 
 int sequence_commit(struct sequence *seq, const int32_t *ids, const enum token_origin *origins,
-                    int n, int32_t rejected, const struct tokenizer *tok, const int32_t *eos_ids,
-                    int n_eos, struct buffer *scratch, struct error *err)
+                    int n, int32_t rejected, const struct tokenizer *tok,
+                    const struct end_ids *ends, struct buffer *scratch, struct error *err)
 {
     int rc = 0, done = 0;
-    uint32_t ends[DRAFT_MAX + 1];
+    uint32_t text_ends[DRAFT_MAX + 1];
     char rejected_text[256] = "";
     for (; done < n && !seq->finish_reason; done++) {
-        TRY(append_token(seq, ids[done], eos_ids, n_eos, err));
-        ends[done] = (uint32_t)output_ready(&seq->output);
+        TRY(append_token(seq, ids[done], ends, err));
+        text_ends[done] = (uint32_t)output_ready(&seq->output);
     }
     if (!seq->first_token_us) seq->first_token_us = clock_now_us();
     bool show = seq->job->generate.show_drafts && rejected >= 0 && done == n;
     if (show) TRY(show_token(tok, rejected, rejected_text, sizeof rejected_text, err));
     size_t ready = output_ready(&seq->output);
     for (int i = 0; i < done; i++) {
-        if (ends[i] > ready) ends[i] = (uint32_t)ready; /* a later stop string cut it */
+        if (text_ends[i] > ready) text_ends[i] = (uint32_t)ready; /* a later stop string cut it */
     }
     const struct generate_tokens tokens = {
         .n = done,
         .ids = ids,
         .origins = origins,
-        .text_ends = ends,
+        .text_ends = text_ends,
         .text = seq->output.text,
         .text_len = ready,
         .rejected_id = show ? rejected : -1,

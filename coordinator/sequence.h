@@ -2,6 +2,7 @@
  * Position is the truth (docs/design.md section 3): each model is fed tokens[counter..]. */
 #pragma once
 
+#include "base/end_ids.h"
 #include "base/histogram.h"
 #include "coordinator/blocks.h"
 #include "coordinator/job.h"
@@ -64,8 +65,8 @@ int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer
  * rejected: the guess that was rejected in this round, -1 = none.
  * Errors: ERR_CANCELLED the client is gone, ERR_EXHAUSTED it does not read. */
 int sequence_commit(struct sequence *seq, const int32_t *ids, const enum token_origin *origins,
-                    int n, int32_t rejected, const struct tokenizer *tok, const int32_t *eos_ids,
-                    int n_eos, struct buffer *scratch, struct error *err);
+                    int n, int32_t rejected, const struct tokenizer *tok,
+                    const struct end_ids *ends, struct buffer *scratch, struct error *err);
 
 /* Sends the summary and ends the call. */
 void sequence_finish(struct sequence *seq, const char *arithmetic, const struct planner *planner,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "base/end_ids.h"
 #include "base/limits.h"
 #include "base/memory.h"
 #include "model/logits/row.h"
@@ -73,8 +74,7 @@ struct target_description {
     int rank, n_ranks, n_slices, n_slots, n_kv_blocks, block_tokens, context_limit;
     int max_step_tokens, max_step_rows, n_threads;
     uint64_t model_fingerprint, tokenizer_fingerprint;
-    int n_eos;
-    int32_t eos_ids[16];
+    struct end_ids ends;
     bool is_busy;     /* it starts, or another coordinator has the group or left a step behind */
     bool has_nccl_id; /* rank 0 alone, while it waits for the other ranks */
     uint8_t nccl_id[WIRE_NCCL_ID_BYTES];

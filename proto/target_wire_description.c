@@ -12,7 +12,6 @@
 /* Unknown fields cost the most arena: about 100 bytes for two. */
 enum { DESCRIPTION_BYTES_MAX = 4096, DESCRIPTION_ARENA_BYTES = 512 << 10 };
 enum { SIZE_MOST = 1 << 28, KV_BLOCKS_MOST = 1 << 24 };
-enum { DESCRIPTION_EOS_MAX = sizeof((struct target_description){0}.eos_ids) / sizeof(int32_t) };
 
 static const ProtobufCMessage *description_build(struct arena *scratch, const void *value)
 {
@@ -41,8 +40,8 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
     out->arithmetic = wire_string_copy(scratch, desc->arithmetic);
     out->model_fingerprint = desc->model_fingerprint;
     out->tokenizer_fingerprint = desc->tokenizer_fingerprint;
-    out->n_eos_ids = (size_t)desc->n_eos;
-    out->eos_ids = wire_lend(desc->eos_ids);
+    out->n_eos_ids = (size_t)desc->ends.n;
+    out->eos_ids = wire_lend(desc->ends.ids);
     out->kernels = wire_string_copy(scratch, desc->kernels);
     out->n_threads = (uint32_t)desc->n_threads;
     out->group = wire_string_copy(scratch, desc->group);
@@ -153,12 +152,12 @@ static int nccl_id_decode(const Outrider__Target__V1__Description *msg,
 static int eos_decode(const Outrider__Target__V1__Description *msg, struct target_description *desc,
                       struct error *err)
 {
-    int rc = wire_count(&desc->n_eos, msg->n_eos_ids, DESCRIPTION_EOS_MAX, "eos_ids", err);
-    for (int i = 0; i < desc->n_eos && !rc; i++) {
-        desc->eos_ids[i] = msg->eos_ids[i];
-        if (desc->eos_ids[i] < 0 || desc->eos_ids[i] >= desc->vocab_size) {
+    int rc = wire_count(&desc->ends.n, msg->n_eos_ids, END_IDS_MAX, "eos_ids", err);
+    for (int i = 0; i < desc->ends.n && !rc; i++) {
+        desc->ends.ids[i] = msg->eos_ids[i];
+        if (desc->ends.ids[i] < 0 || desc->ends.ids[i] >= desc->vocab_size) {
             rc = error_set(err, ERR_FORMAT, "eos_ids[%d] is %d, must be 0 to %d", i,
-                           desc->eos_ids[i], desc->vocab_size - 1);
+                           desc->ends.ids[i], desc->vocab_size - 1);
         }
     }
     return rc;

@@ -100,9 +100,8 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
         .n_threads = w->options.backend.n_threads,
         .model_fingerprint = checkpoint_fingerprint(w->checkpoint),
         .tokenizer_fingerprint = tokenizer_fingerprint(w->tokenizer),
-        .n_eos = cfg->n_eos,
+        .ends = cfg->ends,
     };
-    memcpy(d->eos_ids, cfg->eos_ids, sizeof d->eos_ids);
     snprintf(d->model, sizeof d->model, "%.255s", w->options.model);
     snprintf(d->architecture, sizeof d->architecture, "%.63s", cfg->architecture);
     snprintf(d->arithmetic, sizeof d->arithmetic, "%.31s", w->backend->ops->arithmetic);

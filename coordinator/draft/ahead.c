@@ -49,8 +49,7 @@ struct ahead {
     /* While the target verifies. */
     struct sequence *seq;
     int n_verified, k;
-    const int32_t *eos_ids;
-    int n_eos;
+    const struct end_ids *ends;
     bool is_working, has_worked; /* may go on, was begun */
     int64_t start_us;
 
@@ -145,7 +144,7 @@ static bool is_worth_it(const struct ahead *a, int k)
 }
 
 void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draft, int k,
-                 const int32_t *eos_ids, int n_eos)
+                 const struct end_ids *ends)
 {
     a->n_rounds++;
     a->n_verified = draft->n;
@@ -158,8 +157,7 @@ void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draf
     a->assumed = (struct assumption){seq, seq->admitted_us, 0};
     a->draft = (struct draft){.base = seq->n_tokens + draft->n + 1};
     a->k = k;
-    a->eos_ids = eos_ids;
-    a->n_eos = n_eos;
+    a->ends = ends;
     a->arena = !a->arena;
     arena_reset(&a->arenas[a->arena]);
 }
@@ -177,8 +175,7 @@ static int work_once(struct ahead *a, struct error *err)
 {
     struct arena *arena = &a->arenas[a->arena];
     if (a->is_predicted) {
-        return drafter_propose(a->drafter, a->seq, a->draft.n + 1, a->eos_ids, a->n_eos, arena,
-                               &a->draft, err);
+        return drafter_propose(a->drafter, a->seq, a->draft.n + 1, a->ends, arena, &a->draft, err);
     }
     int position = a->draft.base - 1;
     int rc = drafter_predict(a->drafter, a->seq, position, arena, &a->assumed.next, err);
@@ -195,7 +192,7 @@ bool ahead_work(void *ahead)
     if (!a->is_working || a->draft.n == a->k || a->draft.is_over || is_too_late(a, now_us)) {
         return false;
     }
-    if (a->is_predicted && drafter_ends_text(a->eos_ids, a->n_eos, a->assumed.next)) return false;
+    if (a->is_predicted && end_ids_have(a->ends, a->assumed.next)) return false;
     if (work_once(a, &err)) {
         a->is_working = a->is_predicted = false;
         return false;

@@ -32,9 +32,9 @@ void ahead_forget(struct ahead *ahead);
 void ahead_take(struct ahead *ahead, struct sequence *seq, struct draft *draft);
 
 /* What comes behind `draft`, which is about to be verified: up to k guesses. k = 0, and a draft without
- * guesses or at its end: nothing. eos_ids live until ahead_end. */
+ * guesses or at its end: nothing. ends lives until ahead_end. */
 void ahead_begin(struct ahead *ahead, struct sequence *seq, const struct draft *draft, int k,
-                 const int32_t *eos_ids, int n_eos);
+                 const struct end_ids *ends);
 /* One token more; false: there is nothing to do, or no time for it. A struct target_meanwhile's work.
  * A draft that fails stops here and fails in its own round. */
 bool ahead_work(void *ahead);

@@ -188,14 +188,6 @@ out:
     return rc;
 }
 
-bool drafter_ends_text(const int32_t *eos_ids, int n_eos, int32_t id)
-{
-    for (int i = 0; i < n_eos; i++) {
-        if (eos_ids[i] == id) return true;
-    }
-    return false;
-}
-
 /* The tokens before position are fed, the last of them in any case: its row is what comes next. */
 static int feed_before(struct drafter *d, struct sequence *seq, int position, struct error *err)
 {
@@ -203,8 +195,8 @@ static int feed_before(struct drafter *d, struct sequence *seq, int position, st
     return feed(d, seq, position, err);
 }
 
-int drafter_propose(struct drafter *d, struct sequence *seq, int k, const int32_t *eos_ids,
-                    int n_eos, struct arena *arena, struct draft *draft, struct error *err)
+int drafter_propose(struct drafter *d, struct sequence *seq, int k, const struct end_ids *ends,
+                    struct arena *arena, struct draft *draft, struct error *err)
 {
     int rc = 0;
     while (draft->n < k && !draft->is_over) {
@@ -217,7 +209,7 @@ int drafter_propose(struct drafter *d, struct sequence *seq, int k, const int32_
         draft->tokens[draft->n++] = guess;
         seq->tokens[position] = guess; /* past the committed ones: room for the next feed */
         /* A guess that was looked at is sent: docs/design.md section 5. */
-        draft->is_over = drafter_ends_text(eos_ids, n_eos, guess) || chance < seq->threshold;
+        draft->is_over = end_ids_have(ends, guess) || chance < seq->threshold;
     }
 out:
     return rc;

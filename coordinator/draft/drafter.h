@@ -46,11 +46,9 @@ struct draft {
  * `coupled` the guess is the argmax under the shared noise. q lives in arena. n_draft_kv follows what
  * was fed; guesses stand in seq->tokens past the committed ones. Errors: ERR_NO_MEMORY, ERR_EXHAUSTED
  * no KV block, ERR_UNAVAILABLE the device is lost. */
-int drafter_propose(struct drafter *drafter, struct sequence *seq, int k, const int32_t *eos_ids,
-                    int n_eos, struct arena *arena, struct draft *draft, struct error *err);
-
-/* Nothing is guessed behind an end of sequence. */
-bool drafter_ends_text(const int32_t *eos_ids, int n_eos, int32_t id);
+int drafter_propose(struct drafter *drafter, struct sequence *seq, int k,
+                    const struct end_ids *ends, struct arena *arena, struct draft *draft,
+                    struct error *err);
 
 /* The token that the target is likeliest to add behind seq->tokens[0..position): the draft's best, under
  * `coupled` with the shared noise. No coin is spent. Errors: as drafter_propose. */

@@ -122,7 +122,7 @@ static void hash_config(XXH3_state_t *state, const struct model_config *cfg)
                        cfg->tied_embeddings, cfg->qkv_bias, cfg->o_bias, cfg->mlp_bias,
                        cfg->qk_norm, cfg->sliding_window, cfg->bos_id);
     XXH3_64bits_update(state, text, (size_t)len);
-    XXH3_64bits_update(state, cfg->eos_ids, (size_t)cfg->n_eos * sizeof *cfg->eos_ids);
+    XXH3_64bits_update(state, cfg->ends.ids, (size_t)cfg->ends.n * sizeof *cfg->ends.ids);
 }
 
 /* Samples spread over the tensor, its first and last bytes among them. */

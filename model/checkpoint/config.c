@@ -249,17 +249,17 @@ static int add_eos(struct model_config *cfg, const json_t *id, const char *origi
                          config_show(id, shown));
     }
     int at = 0;
-    while (at < cfg->n_eos && cfg->eos_ids[at] < value)
+    while (at < cfg->ends.n && cfg->ends.ids[at] < value)
         at++;
-    if (at < cfg->n_eos && cfg->eos_ids[at] == value) return 0;
-    if (cfg->n_eos == CONFIG_EOS_MAX) {
+    if (at < cfg->ends.n && cfg->ends.ids[at] == value) return 0;
+    if (cfg->ends.n == END_IDS_MAX) {
         return error_set(err, ERR_UNSUPPORTED, "%s: more than %d ids in \"eos_token_id\"", origin,
-                         CONFIG_EOS_MAX);
+                         END_IDS_MAX);
     }
-    memmove(&cfg->eos_ids[at + 1], &cfg->eos_ids[at],
-            (size_t)(cfg->n_eos - at) * sizeof *cfg->eos_ids);
-    cfg->eos_ids[at] = (int32_t)value;
-    cfg->n_eos++;
+    memmove(&cfg->ends.ids[at + 1], &cfg->ends.ids[at],
+            (size_t)(cfg->ends.n - at) * sizeof *cfg->ends.ids);
+    cfg->ends.ids[at] = (int32_t)value;
+    cfg->ends.n++;
     return 0;
 }
 

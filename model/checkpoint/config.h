@@ -5,10 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/end_ids.h"
 #include "base/error.h"
 #include "model/numerics/quant.h"
 
-enum { CONFIG_EOS_MAX = 16, CONFIG_NAME_BYTES = 64 };
+enum { CONFIG_NAME_BYTES = 64 };
 
 enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
 
@@ -44,9 +45,7 @@ struct model_config {
     enum weight_form stored; /* the matrices of the layers; bf16 stands for f16 and f32 too */
     int stored_group;        /* k that share a scale; a multiple of 32, 0 with bf16 */
     int bos_id;              /* -1 = none */
-    int n_eos;
-    int32_t
-        eos_ids[CONFIG_EOS_MAX]; /* union of config.json and generation_config.json, ascending */
+    struct end_ids ends;     /* eos_token_id of config.json and of generation_config.json */
 };
 
 /* Parses config.json (and generation_config.json, which may be NULL). `origin` names the file in

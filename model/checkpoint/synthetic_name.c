@@ -139,8 +139,8 @@ static int check_options(const struct name *name, const char *text, struct error
 static void drop_lost_ids(struct model_config *cfg)
 {
     if (cfg->bos_id >= cfg->vocab_size) cfg->bos_id = -1;
-    while (cfg->n_eos > 0 && cfg->eos_ids[cfg->n_eos - 1] >= cfg->vocab_size)
-        cfg->n_eos--;
+    while (cfg->ends.n > 0 && cfg->ends.ids[cfg->ends.n - 1] >= cfg->vocab_size)
+        cfg->ends.n--;
 }
 
 /* Cuts the target to its draft. */

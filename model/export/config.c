@@ -73,12 +73,12 @@ static void write_ids(FILE *out, const struct model_config *cfg)
     } else {
         fprintf(out, "  \"bos_token_id\": null,\n");
     }
-    if (cfg->n_eos == 0) fprintf(out, "  \"eos_token_id\": null,\n");
-    if (cfg->n_eos == 1) fprintf(out, "  \"eos_token_id\": %" PRId32 ",\n", cfg->eos_ids[0]);
-    if (cfg->n_eos < 2) return;
+    if (cfg->ends.n == 0) fprintf(out, "  \"eos_token_id\": null,\n");
+    if (cfg->ends.n == 1) fprintf(out, "  \"eos_token_id\": %" PRId32 ",\n", cfg->ends.ids[0]);
+    if (cfg->ends.n < 2) return;
     fprintf(out, "  \"eos_token_id\": [");
-    for (int i = 0; i < cfg->n_eos; i++) {
-        fprintf(out, "%s%" PRId32, i ? ", " : "", cfg->eos_ids[i]);
+    for (int i = 0; i < cfg->ends.n; i++) {
+        fprintf(out, "%s%" PRId32, i ? ", " : "", cfg->ends.ids[i]);
     }
     fprintf(out, "],\n");
 }

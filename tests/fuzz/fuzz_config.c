@@ -24,10 +24,10 @@ static void check(const struct model_config *cfg)
     demand(slices >= 1 && slices <= 8 && cfg->n_heads % slices == 0);
     demand(config_context_limit(cfg) > 0);
     demand(cfg->rope.theta > 1 && cfg->rope.factor > 0 && cfg->rope.attention_factor > 0);
-    demand(cfg->norm_eps > 0 && cfg->n_eos <= CONFIG_EOS_MAX && cfg->bos_id < cfg->vocab_size);
-    for (int i = 0; i < cfg->n_eos; i++) {
-        demand(cfg->eos_ids[i] >= 0 && cfg->eos_ids[i] < cfg->vocab_size);
-        demand(i == 0 || cfg->eos_ids[i] > cfg->eos_ids[i - 1]);
+    demand(cfg->norm_eps > 0 && cfg->ends.n <= END_IDS_MAX && cfg->bos_id < cfg->vocab_size);
+    for (int i = 0; i < cfg->ends.n; i++) {
+        demand(cfg->ends.ids[i] >= 0 && cfg->ends.ids[i] < cfg->vocab_size);
+        demand(i == 0 || cfg->ends.ids[i] > cfg->ends.ids[i - 1]);
     }
 }
 

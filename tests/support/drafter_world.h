@@ -4,6 +4,8 @@
 #include "coordinator/draft/drafter.h"
 #include "tests/support/check_util.h"
 
+static const struct end_ids no_ends;
+
 #define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
 
 enum { CAPACITY = 256, K = 4 };

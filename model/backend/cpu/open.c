@@ -14,8 +14,12 @@ enum { PACK_SCRATCH = 2 * KERNEL_COLUMNS * 512, TEAM_SPIN_US = 200, BIG_BYTES = 
 static int cpu_buffer_open(struct backend *be, void *buffer, size_t bytes, struct error *err)
 {
     (void)be;
-    if (bytes >= BIG_BYTES) return mem_pages(buffer, bytes, err);
     void *block = NULL;
+    if (bytes >= BIG_BYTES) {
+        int rc = mem_pages(&block, bytes, err);
+        memcpy(buffer, &block, sizeof block);
+        return rc;
+    }
     if (posix_memalign(&block, 64, bytes ? bytes : 64)) {
         return error_set(err, ERR_NO_MEMORY, "no memory for a buffer of %zu bytes", bytes);
     }

@@ -317,8 +317,7 @@ START_TEST(description_round_trip_keeps_every_field)
                                       .n_threads = 16,
                                       .model_fingerprint = UINT64_MAX,
                                       .tokenizer_fingerprint = 1,
-                                      .n_eos = 2,
-                                      .eos_ids = {2, 128255},
+                                      .ends = {2, {2, 128255}},
                                       .is_busy = true};
     struct target_description got;
     CHECK_OK(target_description_encode(&buf, &sent, &err));

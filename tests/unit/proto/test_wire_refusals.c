@@ -274,7 +274,7 @@ static const struct target_description good_description = {.n_layers = 1,
                                                            .max_step_tokens = 14,
                                                            .max_step_rows = 15,
                                                            .n_threads = 16,
-                                                           .n_eos = 1};
+                                                           .ends = {.n = 1}};
 
 START_TEST(description_refusals_name_the_field)
 {
@@ -292,7 +292,7 @@ START_TEST(description_refusals_name_the_field)
         {offsetof(struct target_description, n_slices), 9, "n_slices is 9"},
         {offsetof(struct target_description, n_slices), 3, "n_slices is 3, not a multiple"},
         {offsetof(struct target_description, n_ranks), 5, "n_ranks is 5"},
-        {offsetof(struct target_description, eos_ids), 7, "eos_ids[0] is 7"}};
+        {offsetof(struct target_description, ends.ids), 7, "eos_ids[0] is 7"}};
     struct target_description refused;
     uint8_t unknown[4097]; /* as many unknown fields as there can be: refused, but not for memory */
     memset(unknown, 0xf8, sizeof unknown);

@@ -45,8 +45,8 @@ static double share_ahead(enum ahead_mode mode, const struct world *world)
         struct ahead_times times = {.is_plain = !is_reading,
                                     .draft_us = did_work ? world->draft_after : world->draft};
         arena_reset(&b.arena);
-        CHECK_OK(drafter_propose(b.drafter, &b.seq, K, NULL, 0, &b.arena, &draft, &err));
-        ahead_begin(ahead, &b.seq, &draft, K, NULL, 0);
+        CHECK_OK(drafter_propose(b.drafter, &b.seq, K, &no_ends, &b.arena, &draft, &err));
+        ahead_begin(ahead, &b.seq, &draft, K, &no_ends);
         did_work = ahead_work(ahead);
         times.verify_us = did_work ? world->verify_beside : world->verify;
         times.verify_us *= is_reading ? 10 : 1;
@@ -112,8 +112,8 @@ START_TEST(what_was_measured_can_be_forgotten)
         struct draft draft = {.base = b.seq.n_tokens};
         if (i == 64) ahead_forget(ahead);
         arena_reset(&b.arena);
-        CHECK_OK(drafter_propose(b.drafter, &b.seq, K, NULL, 0, &b.arena, &draft, &err));
-        ahead_begin(ahead, &b.seq, &draft, K, NULL, 0);
+        CHECK_OK(drafter_propose(b.drafter, &b.seq, K, &no_ends, &b.arena, &draft, &err));
+        ahead_begin(ahead, &b.seq, &draft, K, &no_ends);
         bool did_work = ahead_work(ahead);
         ahead_end(ahead, &b.seq, did_work ? &long_one : &short_one);
         n_after += i >= 64 && did_work;

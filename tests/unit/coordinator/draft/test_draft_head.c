@@ -16,6 +16,8 @@
 
 #define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
 
+static const struct end_ids no_ends;
+
 enum { CAPACITY = 64, N_LISTED = 200, SUPPORT = 64, N_SEEDS = 50, PATH_BYTES = 128 };
 
 static const int32_t prompt[] = {2174, 708, 262, 515, 434, 311, 262, 486, 391, 342, 729, 2240, 15};
@@ -53,7 +55,7 @@ static void teardown(void)
 static int choose(const char *tail, int32_t **ids, int *n, struct error *err)
 {
     char option[PATH_BYTES + 16];
-    const struct model_config config = {.n_eos = 2, .eos_ids = {0, 27}};
+    const struct model_config config = {.ends = {2, {0, 27}}};
     snprintf(option, sizeof option, "%s%s", list, tail);
     return draft_head_choose(ids, n, option, tok, &config, 4096, err);
 }
@@ -142,7 +144,7 @@ static struct draft propose(struct bench *b, uint64_t seed)
     arena_reset(&b->arena);
     b->seq.n_draft_kv = 0;
     b->seq.seed = seed;
-    CHECK_OK(drafter_propose(b->drafter, &b->seq, 1, NULL, 0, &b->arena, &draft, &err));
+    CHECK_OK(drafter_propose(b->drafter, &b->seq, 1, &no_ends, &b->arena, &draft, &err));
     ck_assert_int_eq(draft.n, 1);
     return draft;
 }

@@ -13,7 +13,7 @@ static struct draft propose(struct bench *b, int n_tokens, int k)
     struct draft draft = {.base = n_tokens};
     arena_reset(&b->arena);
     b->seq.n_tokens = n_tokens;
-    CHECK_OK(drafter_propose(b->drafter, &b->seq, k, NULL, 0, &b->arena, &draft, &err));
+    CHECK_OK(drafter_propose(b->drafter, &b->seq, k, &no_ends, &b->arena, &draft, &err));
     ck_assert_int_eq(draft.n, k);
     return draft;
 }
@@ -102,11 +102,11 @@ START_TEST(nothing_is_guessed_behind_an_end_of_sequence)
     struct draft draft = {.base = N_PROMPT};
     struct bench b = {0};
     setup(&b, RULE_GREEDY, 0);
-    int32_t end = propose(&b, N_PROMPT, K).tokens[1];
+    const struct end_ids ends = {1, {propose(&b, N_PROMPT, K).tokens[1]}};
     b.seq.n_draft_kv = 0;
-    CHECK_OK(drafter_propose(b.drafter, &b.seq, K, &end, 1, &b.arena, &draft, &err));
+    CHECK_OK(drafter_propose(b.drafter, &b.seq, K, &ends, &b.arena, &draft, &err));
     ck_assert_int_eq(draft.n, 2);
-    ck_assert_int_eq(draft.tokens[1], end);
+    ck_assert_int_eq(draft.tokens[1], ends.ids[0]);
     teardown(&b);
 }
 END_TEST
@@ -119,7 +119,7 @@ static struct draft propose_until(struct bench *b, float threshold)
     arena_reset(&b->arena);
     b->seq.threshold = threshold;
     b->seq.n_draft_kv = 0;
-    CHECK_OK(drafter_propose(b->drafter, &b->seq, K, NULL, 0, &b->arena, &draft, &err));
+    CHECK_OK(drafter_propose(b->drafter, &b->seq, K, &no_ends, &b->arena, &draft, &err));
     b->seq.threshold = 0;
     return draft;
 }

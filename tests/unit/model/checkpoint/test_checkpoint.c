@@ -109,7 +109,7 @@ START_TEST(shipped_models_open)
     float same[256];
     CHECK_OK(checkpoint_open(&ck, TALES "target", &err));
     ck_assert_int_eq(checkpoint_config(ck)->n_layers, 6);
-    ck_assert_int_eq(checkpoint_config(ck)->n_eos, 1);
+    ck_assert_int_eq(checkpoint_config(ck)->ends.n, 1);
     ck_assert_str_eq(checkpoint_name(ck), TALES "target");
     ck_assert(!checkpoint_is_synthetic(ck));
     CHECK_OK(checkpoint_find(ck, "model.embed_tokens.weight", 4096, 256, &weight, &err));

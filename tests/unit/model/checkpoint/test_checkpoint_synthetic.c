@@ -33,7 +33,7 @@ START_TEST(named_shapes_have_their_dimensions)
     ck_assert_int_eq(cfg->n_layers, 24);
     ck_assert(cfg->tied_embeddings && cfg->qkv_bias && !cfg->o_bias);
     ck_assert_int_eq(config_slices(cfg), 2);
-    ck_assert_int_eq(cfg->n_eos, 0);
+    ck_assert_int_eq(cfg->ends.n, 0);
     find(ck, "model.layers.23.self_attn.k_proj.weight", 128, 896);
     find(ck, "model.layers.23.self_attn.k_proj.bias", 1, 128);
     struct weight weight;
@@ -66,7 +66,7 @@ START_TEST(options_override_the_shape)
     ck = open_model("synthetic:" SOURCE_DIR
                     "/tests/golden/models/llama_bias/config.json,seed=3,vocab=2");
     ck_assert_str_eq(checkpoint_config(ck)->architecture, "LlamaForCausalLM");
-    ck_assert_int_eq(checkpoint_config(ck)->n_eos, 0); /* id 2 is gone */
+    ck_assert_int_eq(checkpoint_config(ck)->ends.n, 0); /* id 2 is gone */
     ck_assert_int_eq(checkpoint_config(ck)->bos_id, 1);
     find(ck, "model.layers.1.self_attn.o_proj.bias", 1, 64);
     find(ck, "model.layers.1.mlp.down_proj.bias", 1, 64);

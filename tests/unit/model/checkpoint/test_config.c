@@ -75,7 +75,7 @@ START_TEST(llama_dimensions_are_read)
     ck_assert(!cfg.tied_embeddings && !cfg.qkv_bias && !cfg.o_bias && !cfg.mlp_bias);
     ck_assert(!cfg.qk_norm && cfg.sliding_window == 0);
     ck_assert_int_eq(cfg.bos_id, -1);
-    ck_assert_int_eq(cfg.n_eos, 0);
+    ck_assert_int_eq(cfg.ends.n, 0);
 }
 END_TEST
 
@@ -371,15 +371,15 @@ START_TEST(eos_is_the_union_of_both_files)
     snprintf(with_eos, sizeof with_eos, "%.*s,\"eos_token_id\":7,\"bos_token_id\":1}",
              (int)sizeof llama - 2, llama);
     CHECK_OK(parse(with_eos, NULL));
-    ck_assert_int_eq(cfg.n_eos, 1);
+    ck_assert_int_eq(cfg.ends.n, 1);
     ck_assert_int_eq(cfg.bos_id, 1);
     CHECK_OK(parse(with_eos, "{\"eos_token_id\":[9,7,3],\"temperature\":0.6}"));
-    ck_assert_int_eq(cfg.n_eos, 3);
-    ck_assert_int_eq(cfg.eos_ids[0], 3);
-    ck_assert_int_eq(cfg.eos_ids[1], 7);
-    ck_assert_int_eq(cfg.eos_ids[2], 9);
+    ck_assert_int_eq(cfg.ends.n, 3);
+    ck_assert_int_eq(cfg.ends.ids[0], 3);
+    ck_assert_int_eq(cfg.ends.ids[1], 7);
+    ck_assert_int_eq(cfg.ends.ids[2], 9);
     CHECK_OK(parse(with_eos, "{\"eos_token_id\":null}"));
-    ck_assert_int_eq(cfg.n_eos, 1);
+    ck_assert_int_eq(cfg.ends.n, 1);
     CHECK_ERR(parse(with_eos, "{\"eos_token_id\":5000}"), ERR_FORMAT, "generation_config.json");
     CHECK_ERR(parse(with_eos, "[]"), ERR_FORMAT, "generation_config.json is not an object");
     CHECK_ERR(parse(with_eos, "{"), ERR_FORMAT, "is not JSON");

@@ -157,8 +157,8 @@ static void check_equal_configs(const struct model_config *a, const struct model
     ck_assert_int_eq(a->qk_norm, b->qk_norm);
     ck_assert_int_eq(a->sliding_window, b->sliding_window);
     ck_assert_int_eq(a->bos_id, b->bos_id);
-    ck_assert_int_eq(a->n_eos, b->n_eos);
-    ck_assert_mem_eq(a->eos_ids, b->eos_ids, (size_t)a->n_eos * sizeof *a->eos_ids);
+    ck_assert_int_eq(a->ends.n, b->ends.n);
+    ck_assert_mem_eq(a->ends.ids, b->ends.ids, (size_t)a->ends.n * sizeof *a->ends.ids);
     check_equal_rope(&a->rope, &b->rope);
 }
 
@@ -204,8 +204,8 @@ START_TEST(odd_values_are_read_back_as_they_were)
     cfg.sliding_window = 4096;
     cfg.o_bias = cfg.qkv_bias = true;
     cfg.bos_id = 7;
-    cfg.n_eos = 3;
-    cfg.eos_ids[0] = 1, cfg.eos_ids[1] = 5, cfg.eos_ids[2] = 151935;
+    cfg.ends.n = 3;
+    cfg.ends.ids[0] = 1, cfg.ends.ids[1] = 5, cfg.ends.ids[2] = 151935;
     cfg.rope = (struct rope_config){.kind = ROPE_YARN,
                                     .theta = 1234567.8901234567,
                                     .factor = 1.0 / 3,
