@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const style_codes[] = {
@@ -22,6 +23,13 @@ struct terminal terminal_of(FILE *out)
         .is_terminal = is_terminal,
         .has_colors = is_terminal && !is_dumb && !(no_color && *no_color),
     };
+}
+
+bool terminal_share_file(FILE *a, FILE *b)
+{
+    struct stat of_a, of_b;
+    if (fstat(fileno(a), &of_a) || fstat(fileno(b), &of_b)) return false;
+    return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
 /* Length of the UTF-8 character at text[0..len) and its number; 1 and -1 when it is none. */
