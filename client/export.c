@@ -61,9 +61,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     struct exporting *e = state->input;
     switch (key) {
     case OPT_SHARD:
-        return options_int(&e->shard_mb, "--shard-mb", arg, 1, SHARD_MB_MOST, e->err) ? EINVAL : 0;
+        return client_parser_result(
+            options_int(&e->shard_mb, "--shard-mb", arg, 1, SHARD_MB_MOST, e->err));
     case OPT_WEIGHTS:
-        return weight_form_find(&e->form, arg, e->err) ? EINVAL : 0;
+        return client_parser_result(weight_form_find(&e->form, arg, e->err));
     case OPT_JSON:
         e->is_json = true;
         return 0;

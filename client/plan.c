@@ -48,10 +48,10 @@ static const char doc[] =
     "alpha and the times are in the summary of `outrider generate`; --measure takes them from a "
     "running cluster, over all that it has generated.\n\n" CLIENT_STATUS_DOC;
 
-static int read_number(const struct planning *p, float *out, const char *option, const char *text,
-                       float most)
+static error_t read_number(const struct planning *p, float *out, const char *option,
+                           const char *text, float most)
 {
-    return options_float(out, option, text, 0, most, p->err) ? EINVAL : 0;
+    return client_parser_result(options_float(out, option, text, 0, most, p->err));
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -69,7 +69,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_RTT:
         return read_number(p, &p->rtt, "--rtt", arg, 1e6f);
     case OPT_K_MAX:
-        return options_int(&p->k_max, "--k-max", arg, 1, K_MAX_MOST, p->err) ? EINVAL : 0;
+        return client_parser_result(options_int(&p->k_max, "--k-max", arg, 1, K_MAX_MOST, p->err));
     case OPT_JSON:
         p->is_json = true;
         return 0;

@@ -85,15 +85,10 @@ struct parse {
     struct error *err;
 };
 
-static error_t verdict(int rc)
-{
-    return rc ? EINVAL : 0;
-}
-
 static int count(int *out, const char *option, const char *text, int least, int most,
                  const struct parse *p)
 {
-    return verdict(options_int(out, option, text, least, most, p->err));
+    return client_parser_result(options_int(out, option, text, least, most, p->err));
 }
 
 static error_t parse_load(int key, const char *arg, struct parse *p)
@@ -103,7 +98,8 @@ static error_t parse_load(int key, const char *arg, struct parse *p)
     case 'c':
         return count(&o->base.concurrency, "--concurrency", arg, 1, ARM_CONCURRENCY_MAX, p);
     case OPT_RATE:
-        return verdict(options_float(&o->base.rate_hz, "--rate", arg, 1e-4f, 1e5f, p->err));
+        return client_parser_result(
+            options_float(&o->base.rate_hz, "--rate", arg, 1e-4f, 1e5f, p->err));
     case OPT_REQUESTS:
         return count(&o->n_requests, "--requests", arg, 1, COUNT_MAX, p);
     case 'r':
@@ -113,7 +109,7 @@ static error_t parse_load(int key, const char *arg, struct parse *p)
     case OPT_PROMPT_TOKENS:
         return count(&o->prompt_tokens, "--prompt-tokens", arg, 1, BENCH_PROMPT_TOKENS_MAX, p);
     case OPT_SWEEP:
-        return verdict(sweep_parse(&o->sweep, arg, p->err));
+        return client_parser_result(sweep_parse(&o->sweep, arg, p->err));
     case OPT_TIMEOUT:
         return count(&o->timeout_s, "--timeout", arg, 1, SECONDS_MAX, p);
     case OPT_START_TIMEOUT:
@@ -150,7 +146,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         o->is_quiet = true;
         return 0;
     case ARGP_KEY_ARG:
-        return verdict(
+        return client_parser_result(
             error_set(p->err, ERR_ARGUMENT, "'%.60s' is too much: bench takes options only", arg));
     default:
         return parse_load(key, arg, p);
