@@ -1,4 +1,5 @@
-/* What the subcommands of `outrider` share: their main functions, exit statuses, parsing of options.
+/* What the subcommands of `outrider` share: their main functions, exit statuses, parsing of
+ * options.
  *
  * A command is one file (generate has a few): it reads its options, does its work and returns an
  * exit status. Results go to the standard output, everything else to the standard error. */

@@ -1,4 +1,4 @@
-/* outrider detokenize: the text of token ids. Local. */
+/* outrider detokenize: the text of token ids. Needs no server. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -33,8 +33,8 @@ struct figures figures_of(const struct generate_summary *summary);
 /* Adds a summary's tokens and counters to those of sum, except for the quantiles of the overhead,
  * which cannot be added. */
 void figures_add(struct generate_summary *sum, const struct generate_summary *summary);
-/* The figures of such a sum over n_requests. first_token_ms and total_tokens_per_s have no meaning in
- * them, because times of requests that ran at once were added. */
+/* The figures of such a sum over n_requests. first_token_ms and total_tokens_per_s have no meaning
+ * in them, because times of requests that ran at once were added. */
 struct figures figures_of_many(const struct generate_summary *sum, int n_requests);
 
 /* Prints the block of lines for people. */

@@ -21,7 +21,7 @@ struct generation {
     bool has_summary;
     struct buffer text; /* for --json */
     struct token_ids ids;
-    json_t *steps; /* with --show-drafts, for --json */
+    json_t *steps; /* for --json with --show-drafts */
 };
 
 static int prepare(struct generation *g, int argc, char **argv, struct error *err)

@@ -1,4 +1,4 @@
-/* Reading the command line of `outrider generate`. */
+/* Parses the command line of `outrider generate`. */
 #include "client/generate_options.h"
 
 #include <errno.h>
@@ -87,14 +87,12 @@ static const char doc[] =
     "with -); one newline at the end of a file or of the input is left out.\v"
     "On a terminal the prompt is shown first, dimmed, and control characters of the text are shown "
     "escaped. Into a file or pipe goes the generated text alone, byte for byte. The summary goes "
-    "to "
-    "the standard error.\n\n"
+    "to the standard error.\n\n"
     "--show-drafts on a terminal: green = guess that stayed, red and struck through = rejected "
-    "guess, "
-    "blue = its replacement, cyan = bonus token after a round without rejection. Without colours "
-    "(pipe, NO_COLOR): [stayed], {-rejected-}{+replacement+}, <bonus>; newlines of rejected "
-    "guesses "
-    "show as \\n. With --json the rounds are listed under \"steps\".\n\n" CLIENT_STATUS_DOC;
+    "guess, blue = its replacement, cyan = bonus token after a round without rejection. Without "
+    "colours (pipe, NO_COLOR): [stayed], {-rejected-}{+replacement+}, <bonus>; newlines of "
+    "rejected guesses show as \\n. With --json the rounds are listed under "
+    "\"steps\".\n\n" CLIENT_STATUS_DOC;
 
 static int add_stop(struct generate_options *o, const char *stop, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* Reading a command's text. */
+/* Reads the text of a command. */
 #include "client/input.h"
 
 #include <errno.h>

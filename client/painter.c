@@ -1,4 +1,4 @@
-/* Marks for guesses. */
+/* The colours and marks of guesses. */
 #include "client/painter.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ static const struct mark marks[] = {
 };
 static const struct mark rejected_mark = {STYLE_REJECTED, "{-", "-}"};
 
-/* Where the text of the tokens up to i ends. It never ends inside a character, nor before the end of
- * an earlier token, whatever text_ends says. */
+/* Where the text of the tokens up to i ends. It never ends inside a character, nor before the end
+ * of an earlier token, whatever text_ends says. */
 static size_t end_of(const struct generate_tokens *tokens, int i)
 {
     size_t end = 0;

@@ -1,11 +1,12 @@
-/* Shows generated tokens with what became of each guess, as in figure 1 of Leviathan et al. 2023. */
+/* Shows tokens with what became of each guess, as in figure 1 of Leviathan et al. 2023. */
 #pragma once
 
 #include "client/terminal.h"
 #include "proto/generation_wire.h"
 
-/* The text of token i: the characters that became complete with it. The pieces of all tokens and the
- * tail (i = n) make up the text, and each consists of whole characters whatever the server says. */
+/* The text of token i: the characters that became complete with it. The pieces of all tokens and
+ * the tail (i = n) make up the text, and each consists of whole characters whatever the server
+ * says. */
 struct piece {
     const char *text;
     size_t len;

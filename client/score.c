@@ -1,4 +1,4 @@
-/* outrider score: what the target thinks of a text, token by token. */
+/* outrider score: the log-probability of each token of a text under the target. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Printing for people. */
+/* Printing for people: escapes and colours. */
 #include "client/terminal.h"
 
 #include <stdint.h>
@@ -32,7 +32,7 @@ bool terminal_share_file(FILE *a, FILE *b)
     return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-/* Length of the UTF-8 character at text[0..len) and its number; 1 and -1 when it is none. */
+/* Length and code point of the UTF-8 character at text[0..len); 1 and -1 if it is invalid. */
 static size_t read_character(const unsigned char *text, size_t len, int32_t *character)
 {
     static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -63,7 +63,7 @@ static bool is_control(int32_t character)
     return is_c0_or_c1 || is_direction;
 }
 
-/* Prints one character, escaped if need be; returns the columns it takes, about. */
+/* Prints one character, escaped if necessary; returns about how many columns it takes. */
 static int put_character(FILE *out, const unsigned char *text, size_t n, int32_t character)
 {
     if (character < 0) return fprintf(out, "\\x%02x", text[0]);

@@ -26,9 +26,9 @@ struct terminal terminal_of(FILE *out);
 /* Whether both streams go to the same file, pipe or terminal. */
 bool terminal_share_file(FILE *a, FILE *b);
 
-/* Prints text, which must consist of whole UTF-8 characters. On a terminal, control characters other
- * than newline and tab, and characters that change the direction of writing, are printed in escaped
- * form, such as \x1b or \u202e. */
+/* Prints text, which must consist of whole UTF-8 characters. On a terminal, control characters
+ * other than newline and tab, and characters that change the direction of writing, are printed in
+ * escaped form, such as \x1b or \u202e. */
 void terminal_text(const struct terminal *terminal, const char *text, size_t len);
 
 /* Prints text in one line and always escaped, newline and tab too; returns the number of characters

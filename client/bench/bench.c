@@ -1,6 +1,6 @@
-/* outrider bench: measures a running cluster, or one that it starts. In every repetition it runs all
- * arms one after the other. A slice is the share of one arm in one repetition; it becomes a row. From
- * the rows come ratios, tables and files. */
+/* outrider bench: measures a running cluster, or one that it starts. In every repetition it runs
+ * all arms one after the other. A slice is the share of one arm in one repetition; it becomes a
+ * row. From the rows come ratios, tables and files. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -205,8 +205,9 @@ static int write_rows(struct bench *b, struct error *err)
     return b->csv ? bench_csv_rows(b->csv, o->csv, &results, first, err) : 0;
 }
 
-/* Every second repetition runs the arms from the last to the first, so that a machine that gets slower
- * or faster over time favours no arm. It also lets one cluster serve two repetitions of its arms. */
+/* Every second repetition runs the arms from the last to the first, so that a machine that gets
+ * slower or faster over time favours no arm. It also lets one cluster serve two repetitions of its
+ * arms. */
 static int run_all(struct bench *b, struct error *err)
 {
     const struct bench_options *o = &b->options;

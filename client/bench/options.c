@@ -1,4 +1,5 @@
-/* Reading the command line of `outrider bench`. How to generate is said with generate's own options. */
+/* Parses the command line of `outrider bench`. Options that say how to generate are those of
+ * `outrider generate`. */
 #include "client/bench/options.h"
 
 #include <errno.h>
@@ -65,18 +66,15 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Measures a running cluster: tokens per second, latencies, acceptance, where a round's time "
     "goes.\v"
-    "Every option of a request that takes a value can be swept by its long name: "
-    "rule=rejection,block. Of "
-    "its own are T (ranks; needs --start), C (--concurrency) and R (--rate). All arms are run once "
-    "a "
-    "repetition, one after the other, in every second repetition from the last to the first; "
-    "ratios are "
-    "over the arm with K = 0 of the same repetition. Requests of a repetition are the same for all "
-    "arms: "
-    "prompts in turn, --seed plus the number of the request. -n is 128 unless given.\n\n"
+    "Every option of a request that takes a value can be swept by its long name, such as "
+    "rule=rejection,block. Names of bench alone are T (ranks; needs --start), C (--concurrency) "
+    "and "
+    "R (--rate). All arms run once a repetition, one after the other, in every second repetition "
+    "from the last to the first. Ratios are over the arm with K = 0 of the same repetition. All "
+    "arms of a repetition send the same requests: prompts in turn, and --seed plus the number of "
+    "the request. -n is 128 unless given.\n\n"
     "Failed requests are counted and their reasons printed; the exit status is 1 then. When the "
-    "server goes "
-    "away the measurement ends; what there is by then is printed, as after "
+    "server goes away the measurement ends, and what there is by then is printed, as after "
     "Ctrl-C.\n\n" CLIENT_STATUS_DOC;
 
 struct parse {

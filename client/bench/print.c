@@ -1,4 +1,4 @@
-/* The tables for people: for each arm the median over repetitions, for some columns with quartiles. */
+/* The tables for people: for each arm the medians over repetitions, some with quartiles. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Results of `outrider bench`: one row per arm and repetition, and the tables and files that are made
- * of the rows. A row is an array of figures whose names are the columns of the CSV and the members of
- * the JSON rows; docs/benchmarks.md describes each column. */
+/* Results of `outrider bench`: one row per arm and repetition, and the tables and files that are
+ * made of the rows. A row is an array of figures whose names are the columns of the CSV and the
+ * members of the JSON rows; docs/benchmarks.md describes each column. */
 #pragma once
 
 #include "client/bench/sweep.h"
@@ -77,8 +77,8 @@ void bench_row_of(struct bench_row *row, const struct bench_arm *arm, const stru
  * alone (sweep_plain). A row without such a partner keeps NAN. */
 void bench_row_ratios(struct bench_row *rows, int n, const struct bench_arm *arms, int n_arms);
 
-/* Quartiles of a figure over the rows of an arm, linearly interpolated; NAN when no row has it. n is
- * the number of rows that do. */
+/* Quartiles of a figure over the rows of an arm, linearly interpolated; NAN when no row has it. n
+ * is the number of rows that do. */
 struct quartiles {
     double low, median, high;
     int n;

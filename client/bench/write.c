@@ -20,7 +20,7 @@ int bench_csv_header(FILE *file, const char *path, struct error *err)
     return check_file(file, path, err);
 }
 
-/* Puts a field in quotes where CSV needs them. Newlines become blanks, so that a row is one line. */
+/* Puts a field in quotes if CSV needs them. Newlines become blanks, so that a row is one line. */
 static void put_text(FILE *file, const char *text)
 {
     fputc(',', file);

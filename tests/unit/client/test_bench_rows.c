@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=client timeout=60 */
-/* The parts of `outrider bench` that need no server: arms, prompts, tallies, rows and their files. */
+/* The parts of `outrider bench` that need no server: arms, prompts, tallies, rows, files. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=client timeout=60 */
-/* What the client makes of what a server sends: no control sequence reaches a terminal, marks add up
- * to the text whatever the ends say, and figures are right or say that they are not known. */
+/* What the client makes of what a server sends: no control sequence reaches a terminal, marks add
+ * up to the text whatever the ends say, and figures are right or say that they are not known. */
 #include <math.h>
 #include <stdio.h>
 
