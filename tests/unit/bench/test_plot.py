@@ -25,7 +25,7 @@ def expected(k):
 
 
 def row(repetition, n_ranks, k, concurrency=1, **more):
-    """A row as bench writes it, of a machine that is faster in odd repetitions and follows theory."""
+    """A row of a machine that follows theory and is faster in odd repetitions."""
     machine_speed = 1.25 if repetition % 2 else 1.0
     step, round_us = T_V / n_ranks, T_V / n_ranks + k * T_D + OVERHEAD
     tokens_per_second = expected(k) / round_us * 1e6 * machine_speed
