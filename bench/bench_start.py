@@ -1,41 +1,41 @@
 #!/usr/bin/env python3
 """From process start to the first token, page cache warm, with and without packed weights on disk.
 
-    bench/bench_start.py BUILD --model MODEL [--ranks T] [--threads N] [--repeats 10] [--cache FOLDER]
+    bench/bench_start.py BUILD --model MODEL [--ranks T] [--threads N] [--repeats 10]
+                         [--cache FOLDER]
 
-MODEL is a folder (`outrider export synthetic:llama-3.2-1b,seed=1,vocab=32000 FOLDER` makes one of 1.2 B
-parameters) or a synthetic name. Each start is a whole cluster: ranks and a coordinator without a draft,
-begun at the same moment, then a client that asks for one token as soon as the coordinator serves. The
-arms "pack" and "cache" (--pack-cache FOLDER, which the first start fills; default a temporary folder)
-alternate, after one start of each that is not counted. Printed per arm, as medians with quartiles:
+MODEL is a folder (`outrider export synthetic:llama-3.2-1b,seed=1,vocab=32000 FOLDER` makes one of
+1.2 B parameters) or a synthetic name. Each start is a whole cluster: ranks and a coordinator
+without a draft, started at the same moment, then a client that asks for one token as soon as the
+coordinator serves. The arms "pack" and "cache" (--pack-cache FOLDER, which the first start fills;
+default a temporary folder) alternate, after one start of each that is not counted. Printed per arm,
+as medians with quartiles:
 
-  ready ms   until the last rank says that it is ready (its own load_ms is the part after MPI's start)
+  ready ms   until the last rank says that it is ready
+  load ms    the part of it after MPI's start, of the slowest rank (its own load_ms)
   token ms   until the client has printed the token and ended
   sys ms     time of all ranks in the kernel: page faults and zeroing
-  peak MB    the largest resident size of a rank up to then, pages of mapped files among it
-  own MB     of that, what would not be there without this rank (its share of mapped pages counted): Pss
+  peak MB    the largest resident size of a rank up to then, with pages of mapped files
+  own MB     the part of it that would not be there without this rank (Pss: pages that processes
+             share are divided among them)
 
-Everything else on the machine should be quiet. On a virtual machine the host may have to find memory at
-the first touch, which counts as sys ms of "pack" and not as work of packing.
+Nothing else should run on the machine. On a virtual machine the host may have to find memory when a
+page is first touched, which counts as sys ms of "pack" although it is no work of packing.
 """
-import argparse
 import os
 import re
 import shutil
-import statistics
-import sys
 import tempfile
 import time
 
-SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(SOURCE, "tests/support"))
-from cluster import Cluster, wait_until  # noqa: E402
+from bench_util import build_parser, quartiles
+from cluster import Cluster, wait_until
 
 COLUMNS = ("ready ms", "load ms", "token ms", "sys ms", "peak MB", "own MB")
 
 
 def read_all(folder):
-    """Into the page cache."""
+    """Brings the files of the folder into the page cache."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         if os.path.isfile(path):
@@ -60,7 +60,7 @@ def ready_lines(cluster):
 
 
 def start_once(args, flags, want):
-    """One row of COLUMNS. want: what the ready lines must say of the cache."""
+    """Returns one row of COLUMNS. `want` is what the ready lines must say of the cache."""
     cluster = Cluster(args.build, args.ranks, target=args.model, draft=None, worker_flags=flags)
     try:
         begin = time.monotonic()
@@ -92,15 +92,13 @@ def start_once(args, flags, want):
 def show(name, rows):
     cells = []
     for column in zip(*rows):
-        low, middle, high = statistics.quantiles(column, n=4, method="inclusive")
-        cells.append(f"{middle:7.0f} ({low:.0f} to {high:.0f})")
+        low, median, high = quartiles(column)
+        cells.append(f"{median:7.0f} ({low:.0f} to {high:.0f})")
     print(f"{name:6s}" + "".join(f"{cell:>24s}" for cell in cells), flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build")
+    parser = build_parser(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--threads", default="auto")

@@ -1,34 +1,28 @@
 #!/usr/bin/env python3
 """Decoding beside another engine on the same weights, request by request in turn.
 
-    bench/compare_engines.py BUILD --target FOLDER [--draft FOLDER] [-K N] [--ranks 1] [--threads 2]
-                             [--draft-threads 1] [--draft-ahead auto] [--weights bf16] [--tokens 64] [--pairs 20]
+    bench/compare_engines.py BUILD --target FOLDER [--draft FOLDER] [-K N] [--ranks 1]
+                             [--threads 2] [--draft-threads 1] [--draft-ahead auto]
+                             [--weights bf16] [--tokens 64] [--pairs 20]
                              --other NAME::PATTERN::COMMAND [--other ...]
 
-The other engine is a command that decodes about as many tokens with as many threads and prints a line
-that PATTERN (a regular expression; its first group) finds the tokens per second in. It is started anew
-for every pair, while our cluster (workers, coordinator, client of BUILD; greedy, end of sequence
-ignored) sleeps; the time it needs to load is not counted, nor is our prompt's. The first run of either
-warms up and is dropped. Printed: both rates and our rate over theirs, median with quartiles of the pairs.
+The other engine is a command that decodes about as many tokens with as many threads and prints its
+tokens per second, which the first group of PATTERN (a regular expression) must match. It is started
+anew for every pair, while our cluster (workers, coordinator, client of BUILD; greedy, end of
+sequence ignored) is idle. The time that it needs to load is not counted, and neither is our
+prompt's. The first run of each warms up and is dropped. Printed: both rates and our rate over
+theirs, as medians with quartiles of the pairs.
 """
-import argparse
-import os
 import re
 import shlex
-import statistics
 import subprocess
-import sys
 
-SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(SOURCE, "tests/support"))
-sys.path.insert(0, os.path.join(SOURCE, "bench"))
-from cluster import Cluster  # noqa: E402
-from cluster_rounds import PROMPTS, generate, quartiles, rate  # noqa: E402
+from bench_util import PROMPTS, build_parser, decode_rate, generate_prompt, quartiles_text
+from cluster import Cluster
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("build")
+    parser = build_parser(__doc__)
     parser.add_argument("--target", required=True)
     parser.add_argument("--draft")
     parser.add_argument("-K", type=int, default=0, dest="k", help="-1: as the coordinator plans it")
@@ -69,16 +63,18 @@ def main():
                 if name:
                     theirs[name].append(other_rate(pattern, command))
                 else:
-                    answer = generate(cluster, PROMPTS[pair % len(PROMPTS)], args.k, 0, args.tokens, 1)
-                    ours.append(rate(answer))
+                    answer = generate_prompt(cluster, PROMPTS[pair % len(PROMPTS)], args.k, 0,
+                                             args.tokens, 1)
+                    ours.append(decode_rate(answer))
         c = answer["counters"]
         print(f"{args.target}, K {args.k}, {args.ranks} ranks x {args.threads} threads, "
               f"{answer['arithmetic']}; last request: alpha {answer['alpha'] or 0:.2f}, "
               f"{c['drafted']} drafted, {c['accepted']} accepted")
-        print(f"ours  tokens/s {quartiles(ours[1:])}")
+        print(f"ours  tokens/s {quartiles_text(ours[1:])}")
         for name, rates in theirs.items():
             ratios = [a / b for a, b in zip(ours[1:], rates[1:])]
-            print(f"{name}  tokens/s {quartiles(rates[1:])}, ours over it {quartiles(ratios)}")
+            print(f"{name}  tokens/s {quartiles_text(rates[1:])}, ours over it "
+                  f"{quartiles_text(ratios)}")
 
 
 if __name__ == "__main__":

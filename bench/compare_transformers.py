@@ -4,16 +4,15 @@
     bench/compare_transformers.py BUILD [--target MODEL --draft MODEL] [--device cuda] [--k 4]
                                   [--tokens 200] [--context 32] [--rounds 10] [--no-compile]
 
-Needs torch, transformers and safetensors. Both models are exported to a temporary folder (twice the
-target's size of disk at most). The arms take turns, `rounds` times, text by text, greedily:
-  outrider plain, outrider with K guesses         BUILD/bench/bench_pair, without the wire
-  eager, compiled (static cache, reduce-overhead), assisted      transformers' generate
+Needs torch, transformers and safetensors. Both models are exported to a temporary folder, which
+takes at most twice the target's size on disk. The arms take turns, `rounds` times, each with one
+text, greedily:
+  outrider plain, outrider with K guesses: BUILD/bench/bench_pair, without the wire
+  eager, compiled (static cache, reduce-overhead), assisted: transformers' generate
 Printed: tokens per second of each arm (median, quartiles) and the ratios of the medians.
 """
-import argparse
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,17 +21,13 @@ import time
 import torch
 from transformers import AutoModelForCausalLM
 
+from bench_util import build_parser, quartiles
+
 TARGET = "synthetic:llama-3.1-8b,seed=1,agree=0.8"
 
 
-def quartiles(values):
-    values = sorted(values)
-    n = len(values)
-    return values[n // 4], statistics.median(values), values[n - 1 - n // 4]
-
-
 class Outrider:
-    """Runs of bench_pair with two texts of each arm; the models' loading is not counted."""
+    """Runs of bench_pair with two texts of each arm; loading the models is not counted."""
 
     def __init__(self, args):
         self.command = [os.path.join(args.build, "bench", "bench_pair"), "--target", args.target,
@@ -65,7 +60,8 @@ class Transformers:
     def rate(self, seed, **options):
         args = self.args
         generator = torch.Generator().manual_seed(seed)
-        ids = torch.randint(0, self.target.config.vocab_size, (1, args.context), generator=generator)
+        ids = torch.randint(0, self.target.config.vocab_size, (1, args.context),
+                            generator=generator)
         ids = ids.to(args.device)
         if args.device != "cpu":
             torch.cuda.synchronize()
@@ -82,7 +78,8 @@ class Transformers:
         arms = {"transformers eager": lambda seed: self.rate(seed),
                 "transformers assisted": lambda seed: self.rate(seed, assistant_model=self.draft)}
         if not self.args.no_compile:
-            arms["transformers compiled"] = lambda seed: self.rate(seed, cache_implementation="static")
+            arms["transformers compiled"] = lambda seed: self.rate(
+                seed, cache_implementation="static")
         return arms
 
 
@@ -93,7 +90,8 @@ def export(args, folder):
             folders.append(name)
             continue
         folders.append(os.path.join(folder, str(len(folders))))
-        subprocess.run([os.path.join(args.build, "bench", "bench_export"), name, folders[-1]], check=True)
+        subprocess.run([os.path.join(args.build, "bench", "bench_export"), name, folders[-1]],
+                       check=True)
     return folders
 
 
@@ -127,8 +125,7 @@ def show(args, rates):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build")
+    parser = build_parser(__doc__)
     parser.add_argument("--target", default=TARGET)
     parser.add_argument("--draft", help="default: the target's core, draft=1")
     parser.add_argument("--device", default="cuda")

@@ -2,39 +2,35 @@
 """The planner's K against every fixed K and against plain decoding, on real clusters.
 
     bench/planned_rounds.py BUILD [--agree 0,0.3,0.6,0.8,0.9] [--shape llama-3.2-1b] [--ranks 1]
-                            [--k 0,1,2,3,4,5,6,8] [--turns 20] [--tokens 200] [--rule coupled] [--threads N]
+                            [--k 0,1,2,3,4,5,6,8] [--turns 20] [--tokens 200] [--rule coupled]
+                            [--threads N] [--alone]
 
-One cluster per agreement: a synthetic pair whose alpha is about that (docs/architecture.md); agreement 0
-is a draft of another seed. In each turn every arm (planned, and each fixed K) generates one text from the
-same prompt; the order rotates, so that all see the same weather. Under the rule `coupled` (default) all
-arms of a turn write the same text, so that they differ in time alone; under `rejection` luck differs, too. Tokens per second are the server's
-own (decode rounds, the prompt's left out). Printed: the median rate of each arm; the best fixed K by
-that median; planned over it and over plain as the median of the turns with quartiles; the planner's
-times at the end. The planner learns from the other arms' rounds too, as it does from other requests in
-service; with --alone it learns from its own only: the fixed arms then run afterwards, on a coordinator
-of their own, and see other weather.
+It starts one cluster for each agreement, with a synthetic pair whose alpha is about that
+(docs/architecture.md); agreement 0 is a draft of another seed. In each turn every arm (planned, and
+each fixed K) generates one text from the same prompt. The order rotates, so that a change of the
+machine's speed affects all arms. Under the rule `coupled` (default) all arms of a turn write the
+same text, so that they differ in time alone; under `rejection` their random draws differ too.
+Tokens per second are the server's own and count decode rounds, not the prompt.
+
+Printed: the median rate of each arm; the best fixed K by that median; planned over it and over
+plain as the median of the turns with quartiles; the planner's times at the end. The planner learns
+from the rounds of the other arms too, as it learns from other requests in service. With --alone it
+learns only from its own; the fixed arms then run afterwards, on a coordinator of their own, and
+therefore not under the same conditions.
 """
-import argparse
-import json
-import os
 import statistics
-import sys
 
-SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(SOURCE, "tests/support"))
-from cluster import Cluster  # noqa: E402
+import bench_util
+from bench_util import decode_rate, numbers, quartiles_text
+from cluster import Cluster
 
 PROMPT_TOKENS = 64
 PLANNED = "planned"
 
 
-def numbers(text, kind):
-    return [kind(word) for word in text.split(",")]
-
-
 def models(shape, agree):
-    """Names of target and draft."""
-    if agree == 0: # a core of another seed knows nothing of this one
+    """The names of target and draft."""
+    if agree == 0:  # a draft of another seed agrees with this target only by chance
         return f"synthetic:{shape},seed=1,agree=0.5", f"synthetic:{shape},seed=2,agree=0.5,draft=1"
     target = f"synthetic:{shape},seed=1,agree={agree:g}"
     return target, f"{target},draft=1"
@@ -42,23 +38,10 @@ def models(shape, agree):
 
 def generate(cluster, arm, turn, tokens, rule):
     ids = ",".join(str((turn * 1009 + i * 31) % 200 + 1) for i in range(PROMPT_TOKENS))
-    way = ("--strategy", PLANNED) if arm == PLANNED else ("-K", str(arm))
-    done = cluster.outrider("generate", "--prompt-ids", ids, "-n", str(tokens), "--temperature", "1",
-                            "--rule", rule, "--seed", str(turn + 1), "--ignore-eos", "--json",
-                            *way, timeout=600)
-    if done.returncode:
-        raise SystemExit(f"generate failed: {done.stderr}")
-    return json.loads(done.stdout)
-
-
-def rate(answer):
-    c = answer["counters"]
-    return (len(answer["token_ids"]) - c["first_round_tokens"]) * 1e6 / c["rounds_us"]
-
-
-def quartiles(values):
-    low, middle, high = statistics.quantiles(values, n=4)
-    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
+    strategy = ("--strategy", PLANNED) if arm == PLANNED else ("-K", str(arm))
+    return bench_util.generate(cluster, "--prompt-ids", ids, "-n", str(tokens), "--temperature",
+                               "1", "--rule", rule, "--seed", str(turn + 1), "--ignore-eos",
+                               *strategy, timeout=600)
 
 
 def restart(cluster):
@@ -69,7 +52,7 @@ def restart(cluster):
 
 def run_turns(cluster, arms, args):
     answers = {arm: [] for arm in arms}
-    for arm in (PLANNED, 0): # pages are touched, the planner has begun
+    for arm in (PLANNED, 0):  # so that pages are touched and the planner has begun to learn
         generate(cluster, arm, 0, args.tokens, args.rule)
     for turn in range(args.turns):
         shift = turn % len(arms)
@@ -79,12 +62,13 @@ def run_turns(cluster, arms, args):
 
 
 def report(agree, answers):
-    rates = {arm: statistics.median(map(rate, found)) for arm, found in answers.items()}
+    rates = {arm: statistics.median(map(decode_rate, found)) for arm, found in answers.items()}
     fixed = [arm for arm in rates if arm != PLANNED]
     best = max(fixed, key=rates.get)
 
     def over(arm):
-        return quartiles([rate(a) / rate(b) for a, b in zip(answers[PLANNED], answers[arm])])
+        return quartiles_text([decode_rate(a) / decode_rate(b)
+                               for a, b in zip(answers[PLANNED], answers[arm])], 3)
 
     tested = sum(a["counters"]["accepted"] + a["counters"]["rejections"] for a in answers[best])
     alpha = sum(a["counters"]["accepted"] for a in answers[best]) / tested if tested else 0
@@ -116,8 +100,7 @@ def run_agreement(agree, args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("build")
+    parser = bench_util.build_parser(__doc__)
     parser.add_argument("--agree", default="0,0.3,0.6,0.8,0.9")
     parser.add_argument("--shape", default="llama-3.2-1b")
     parser.add_argument("--ranks", type=int, default=1)

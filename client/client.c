@@ -18,6 +18,11 @@ int client_parse(const struct argp *argp, int argc, char **argv, void *input, st
     return error_set(err, ERR_ARGUMENT, "the command line cannot be read: %s", strerror(failure));
 }
 
+error_t client_parser_result(int rc)
+{
+    return rc ? EINVAL : 0;
+}
+
 error_t client_take_argument(const char **slot, char *argument, const char *what, struct error *err)
 {
     if (*slot) {

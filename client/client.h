@@ -1,7 +1,8 @@
-/* What the subcommands of `outrider` share: their entries, exit statuses and the reading of options.
+/* What the subcommands of `outrider` share: their main functions, exit statuses, parsing of
+ * options.
  *
- * A command is one file (generate has a few): it reads its options, does its work and returns an exit
- * status. Products go to the standard output, everything else to the standard error. */
+ * A command is one file (generate has a few): it reads its options, does its work and returns an
+ * exit status. Results go to the standard output, everything else to the standard error. */
 #pragma once
 
 #include <argp.h>
@@ -13,7 +14,7 @@
 enum client_status {
     CLIENT_OK = 0,
     CLIENT_FAILED = 1,
-    CLIENT_USAGE = 2, /* the command line asks for what makes no sense */
+    CLIENT_USAGE = 2, /* the command line is wrong */
     CLIENT_INTERRUPTED = 130
 };
 
@@ -39,25 +40,27 @@ int health_main(int argc, char **argv);
 int describe_main(int argc, char **argv);
 
 /* Parses the command line with argp. A parser refuses a value by filling err and returning EINVAL.
- * Wrong options and --help end the process inside of argp. Errors: ERR_ARGUMENT. */
+ * Wrong options and --help end the process inside argp. Errors: ERR_ARGUMENT. */
 int client_parse(const struct argp *argp, int argc, char **argv, void *input, struct error *err);
 
+/* For parsers: what they return to argp after a call that returned rc: EINVAL after any error. */
+error_t client_parser_result(int rc);
 /* For parsers: keeps the one argument of a command in *slot; refuses a second one. */
 error_t client_take_argument(const char **slot, char *argument, const char *what,
                              struct error *err);
 
-/* From the option, the environment or the default. Errors: ERR_ARGUMENT it is no address. */
+/* The address from the option, the environment or the default. Errors: ERR_ARGUMENT no address. */
 int client_address(const char **address, const char *option, struct error *err);
 
-/* Prints err as one line and returns the exit status: before the server was asked, a wrong argument
- * is the command line's fault. */
+/* Prints err as one line and returns the exit status. client_fail_local is for failures before the
+ * server was asked: ERR_ARGUMENT then means that the command line is wrong. */
 int client_fail_local(const struct error *err);
 int client_fail(const struct error *err);
 
-/* Prints the object on one line, as the only product of the command, and lets go of it; NULL = no
- * memory. Errors: ERR_NO_MEMORY, ERR_IO. */
+/* Prints the object on one line, as the only output of the command, and releases it. A NULL object
+ * stands for a failed allocation. Errors: ERR_NO_MEMORY, ERR_IO. */
 int client_print_json(json_t *object, struct error *err);
-/* A JSON string of text[len] that may hold anything. */
+/* A JSON string of text[len], which may be any bytes. */
 json_t *client_json_text(const char *text, size_t len);
 /* null when the number is not known (NaN). */
 json_t *client_json_number(double number);

@@ -1,4 +1,4 @@
-/* outrider count: how often each token stands in a text, for the draft's head. Local. */
+/* outrider count: counts the tokens of texts, for the head of a draft. Needs no server. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* outrider describe: what a coordinator serves, and by whom. */
+/* outrider describe: what a coordinator serves, and with which workers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
-/* outrider detokenize: the text of token ids. Local. */
+/* outrider detokenize: the text of token ids. Needs no server. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "client/client.h"
 #include "client/input.h"
 #include "client/terminal.h"
-#include "proto/target_wire.h"
 
 enum { OPT_FILE = 256, OPT_SPECIAL, OPT_JSON };
 
@@ -30,11 +30,10 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] = "Prints the text of IDS: numbers separated by commas or blanks, as one "
-                          "argument, from --file FILE "
-                          "or the standard input.\v"
+                          "argument, from --file FILE or the standard input.\v"
                           "Bytes that cannot become a character come out as U+FFFD, as in "
-                          "generated text. On a terminal a "
-                          "newline is added.\n\n" CLIENT_STATUS_DOC;
+                          "generated text. On a terminal a newline is "
+                          "added.\n\n" CLIENT_STATUS_DOC;
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -85,15 +84,6 @@ static int check_ids(const struct detokenize *d, struct error *err)
     return 0;
 }
 
-static int take_text(struct detokenize *d, const char *text, size_t len, struct error *err)
-{
-    int rc = buffer_reserve(&d->text, d->text.len + len, err);
-    if (rc) return rc;
-    if (len) memcpy(d->text.data + d->text.len, text, len);
-    d->text.len += len;
-    return 0;
-}
-
 static int decode(struct detokenize *d, struct error *err)
 {
     const char *text;
@@ -101,10 +91,10 @@ static int decode(struct detokenize *d, struct error *err)
     int rc = 0;
     for (size_t i = 0; i < d->ids.n; i++) {
         TRY(detokenizer_push(d->detok, d->ids.data[i], &text, &len, err));
-        TRY(take_text(d, text, len, err));
+        TRY(buffer_append(&d->text, text, len, err));
     }
     TRY(detokenizer_finish(d->detok, &text, &len, err));
-    TRY(take_text(d, text, len, err));
+    TRY(buffer_append(&d->text, text, len, err));
 out:
     return rc;
 }

@@ -1,4 +1,5 @@
-/* outrider export: a model as a Hugging Face folder that other engines read. Local. */
+/* outrider export: writes a model as a Hugging Face folder that other engines read. Needs no
+ * server. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -16,7 +17,7 @@ enum {
     OPT_QUIET,
     SHARD_MB_DEFAULT = 4000,
     SHARD_MB_MOST = 1 << 20,
-    GRACE_MS = 10000 /* what is half written must be removed */
+    GRACE_MS = 10000 /* to remove files that are only half written */
 };
 
 struct exporting {
@@ -25,7 +26,7 @@ struct exporting {
     enum weight_form form;
     bool is_json, is_quiet;
     struct terminal terminal; /* of the progress */
-    int percent;              /* shown */
+    int percent;              /* the last one shown */
     struct queue *interrupts; /* shut by a signal */
     struct error *err;
 };
@@ -45,10 +46,9 @@ static const char doc[] =
     "and the tokenizer's files.\v"
     "A model in fp32 or fp16 is rounded to bf16, norms and biases too. With --weights int8 or "
     "int4 the matrices of the layers are stored in the form of compressed-tensors (pack-quantized, "
-    "groups of 32), which vLLM and transformers read too; embedding and head stay bf16. Files have "
-    "their names only "
-    "when all of them are complete; a broken export leaves nothing, a killed one leaves "
-    "*.partial.\n\n" CLIENT_STATUS_DOC;
+    "groups of 32), which vLLM and transformers read too; embedding and head stay bf16. Files get "
+    "their names only when all of them are complete; a broken export leaves nothing, a killed "
+    "one leaves *.partial.\n\n" CLIENT_STATUS_DOC;
 
 static error_t take_argument(struct exporting *e, char *argument)
 {
@@ -61,9 +61,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     struct exporting *e = state->input;
     switch (key) {
     case OPT_SHARD:
-        return options_int(&e->shard_mb, "--shard-mb", arg, 1, SHARD_MB_MOST, e->err) ? EINVAL : 0;
+        return client_parser_result(
+            options_int(&e->shard_mb, "--shard-mb", arg, 1, SHARD_MB_MOST, e->err));
     case OPT_WEIGHTS:
-        return weight_form_find(&e->form, arg, e->err) ? EINVAL : 0;
+        return client_parser_result(weight_form_find(&e->form, arg, e->err));
     case OPT_JSON:
         e->is_json = true;
         return 0;

@@ -1,4 +1,4 @@
-/* The arithmetic of the summary. */
+/* Computes and adds figures. */
 #include "client/figures.h"
 
 #include <limits.h>
@@ -6,7 +6,7 @@
 
 #include "base/limits.h"
 
-static double ratio(double part, double whole)
+double figures_ratio(double part, double whole)
 {
     return whole > 0 ? part / whole : (double)NAN;
 }
@@ -19,17 +19,17 @@ static void set_parts(struct figures *f, const struct generate_counters *c, int 
         [PART_ACCEPT] = c->accept_us,
     };
     double n_timed = c->rounds > 0 ? (double)c->rounds - n_requests : 0;
-    f->round_us = ratio((double)c->rounds_us, n_timed);
+    f->round_us = figures_ratio((double)c->rounds_us, n_timed);
     for (int i = 0; i < N_PARTS; i++) {
-        f->part_us[i] = ratio((double)us[i], n_timed);
-        f->part_ratio[i] = ratio((double)us[i], (double)c->rounds_us);
+        f->part_us[i] = figures_ratio((double)us[i], n_timed);
+        f->part_ratio[i] = figures_ratio((double)us[i], (double)c->rounds_us);
     }
 }
 
 static void set_positions(struct figures *f, const struct generate_counters *c)
 {
     for (int i = 0; i < DRAFT_MAX; i++) {
-        f->acceptance_at[i] = ratio(c->accepted_at[i], c->tested_at[i]);
+        f->acceptance_at[i] = figures_ratio(c->accepted_at[i], c->tested_at[i]);
         if (c->tested_at[i]) f->n_positions = i + 1;
     }
 }
@@ -39,20 +39,21 @@ struct figures figures_of(const struct generate_summary *summary)
     return figures_of_many(summary, 1);
 }
 
-struct figures figures_of_many(const struct generate_summary *summary, int n_requests)
+struct figures figures_of_many(const struct generate_summary *sum, int n_requests)
 {
-    const struct generate_counters *c = &summary->counters;
-    double n = summary->completion_tokens;
+    const struct generate_counters *c = &sum->counters;
+    double n = sum->completion_tokens;
     struct figures f = {
-        .tokens_per_round = ratio(n, c->rounds),
-        .mean_k = ratio(c->drafted, c->rounds),
-        .alpha = ratio(c->accepted, (double)c->accepted + c->rejections),
-        .draft_efficiency = ratio(c->accepted, c->drafted),
-        .decode_tokens_per_s = ratio((n - c->first_round_tokens) * 1e6, (double)c->rounds_us),
-        .total_tokens_per_s = ratio(n * 1e6, (double)c->total_us),
+        .tokens_per_round = figures_ratio(n, c->rounds),
+        .mean_k = figures_ratio(c->drafted, c->rounds),
+        .alpha = figures_ratio(c->accepted, (double)c->accepted + c->rejections),
+        .draft_efficiency = figures_ratio(c->accepted, c->drafted),
+        .decode_tokens_per_s =
+            figures_ratio((n - c->first_round_tokens) * 1e6, (double)c->rounds_us),
+        .total_tokens_per_s = figures_ratio(n * 1e6, (double)c->total_us),
         .first_token_ms = ((double)c->queue_us + (double)c->prompt_us) / 1e3,
         .bytes_per_position =
-            ratio((double)c->bytes_sent + (double)c->bytes_received, (double)c->rows),
+            figures_ratio((double)c->bytes_sent + (double)c->bytes_received, (double)c->rows),
     };
     set_parts(&f, c, n_requests);
     set_positions(&f, c);
@@ -91,7 +92,7 @@ static void add_times(struct generate_counters *sum, const struct generate_count
     sum->accept_us += c->accept_us;
 }
 
-/* A server may say anything; what does not fit stays at the most. */
+/* A server may send any numbers; a sum that does not fit stays at INT_MAX. */
 static int add_within(int sum, int more)
 {
     return more > INT_MAX - sum ? INT_MAX : sum + more;

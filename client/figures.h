@@ -1,4 +1,4 @@
-/* What is derived from the counters of a generation, for the summary and for --json. */
+/* Figures that are computed from the counters of a generation, for the summary and for --json. */
 #pragma once
 
 #include <stdio.h>
@@ -9,7 +9,10 @@
 
 enum figure_part { PART_DRAFT, PART_WIRE, PART_VERIFY, PART_COLLECTIVE, PART_ACCEPT, N_PARTS };
 
-/* NAN where there is nothing to divide by. */
+/* part / whole; NAN when there is nothing to divide by. */
+double figures_ratio(double part, double whole);
+
+/* A figure is NAN when there is nothing to divide by. */
 struct figures {
     double tokens_per_round;
     double mean_k;           /* guesses per round */
@@ -19,7 +22,7 @@ struct figures {
     double acceptance_at[DRAFT_MAX]; /* accepted / tested */
     double decode_tokens_per_s;      /* of the rounds after the first */
     double total_tokens_per_s;
-    double first_token_ms; /* with the wait in the queue */
+    double first_token_ms; /* includes the wait in the queue */
     double bytes_per_position;
     double round_us;                              /* mean of the rounds after the first */
     double part_us[N_PARTS], part_ratio[N_PARTS]; /* of such a round */
@@ -27,16 +30,18 @@ struct figures {
 
 struct figures figures_of(const struct generate_summary *summary);
 
-/* Adds tokens and counters but the overhead's quantiles, which do not add. The figures of such a sum over
- * n_requests; first_token_ms and total_tokens_per_s are of no use then. */
+/* Adds a summary's tokens and counters to those of sum, except for the quantiles of the overhead,
+ * which cannot be added. */
 void figures_add(struct generate_summary *sum, const struct generate_summary *summary);
-struct figures figures_of_many(const struct generate_summary *summary, int n_requests);
+/* The figures of such a sum over n_requests. first_token_ms and total_tokens_per_s have no meaning
+ * in them, because times of requests that ran at once were added. */
+struct figures figures_of_many(const struct generate_summary *sum, int n_requests);
 
-/* The block for people. */
+/* Prints the block of lines for people. */
 void figures_print(FILE *out, const struct generate_summary *summary);
 
-/* What the planner has measured, in a new object; NULL = no memory. */
+/* What the planner has measured, as a new object; NULL = no memory. */
 json_t *estimates_json(const struct estimates *estimates);
 
-/* Everything but text and ids, in a new object; NULL = no memory. */
+/* Everything but text and ids, as a new object; NULL = no memory. */
 json_t *figures_json(const struct generate_summary *summary);

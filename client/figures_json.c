@@ -1,4 +1,4 @@
-/* The summary as JSON. A member that cannot be made for lack of memory fails the whole. */
+/* The summary as JSON. If memory is lacking for one member, the whole object is NULL. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -28,7 +28,7 @@ static json_t *whole(uint64_t value)
     return json_integer((json_int_t)(value < INT64_MAX ? value : INT64_MAX));
 }
 
-/* As text: readers that keep numbers as doubles would change a seed. */
+/* A seed is text, because readers that keep numbers as doubles would change it. */
 static json_t *seed_text(uint64_t seed)
 {
     char text[24];

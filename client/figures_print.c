@@ -1,4 +1,4 @@
-/* The summary as a block of lines: a word, then the figures, aligned. */
+/* The summary as a block of lines: a word, then the figures in aligned columns. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static void begin_line(FILE *out, const char *word)
     fprintf(out, "%-12s", word);
 }
 
-/* A number that may be unknown. */
+/* Prints a number, or - when it is not known. */
 static void put(FILE *out, int decimals, double number)
 {
     if (isfinite(number)) {
@@ -21,7 +21,7 @@ static void put(FILE *out, int decimals, double number)
     }
 }
 
-/* A word of the server. */
+/* Prints a word that the server sent, which may hold anything. */
 static void put_word(FILE *out, const char *word)
 {
     const struct terminal terminal = terminal_of(out);
@@ -112,7 +112,7 @@ static void print_wire(FILE *out, const struct generate_summary *s, const struct
             c->rows, c->more_rows);
 }
 
-static void print_way(FILE *out, const struct generate_summary *s)
+static void print_rule(FILE *out, const struct generate_summary *s)
 {
     begin_line(out, "rule");
     put_word(out, s->rule);
@@ -161,5 +161,5 @@ void figures_print(FILE *out, const struct generate_summary *summary)
     print_round_time(out, &figures);
     print_wire(out, summary, &figures);
     print_estimates(out, &summary->estimates);
-    print_way(out, summary);
+    print_rule(out, summary);
 }

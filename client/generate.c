@@ -1,4 +1,5 @@
-/* outrider generate: sends the request, shows the tokens as they come, then how they came. */
+/* outrider generate: sends the request, shows the tokens as they come, and then the summary of how
+ * they were generated. */
 #include <string.h>
 
 #include "client/client.h"
@@ -8,7 +9,7 @@
 #include "client/server.h"
 #include "client/terminal.h"
 
-/* What a generation has brought so far. */
+/* One run of the command, and what it has received so far. */
 struct generation {
     struct generate_options options;
     struct input prompt;
@@ -20,7 +21,7 @@ struct generation {
     bool has_summary;
     struct buffer text; /* for --json */
     struct token_ids ids;
-    json_t *steps; /* with --show-drafts, for --json */
+    json_t *steps; /* for --json with --show-drafts */
 };
 
 static int prepare(struct generation *g, int argc, char **argv, struct error *err)
@@ -72,32 +73,37 @@ static int show_tokens(struct generation *g, const struct generate_tokens *token
                        struct error *err)
 {
     echo_prompt(g);
-    if (tokens->text_len) g->ends_with_line = tokens->text[tokens->text_len - 1] == '\n';
     if (g->options.request.show_drafts) {
-        painter_drafts(&g->terminal, tokens);
+        painter_drafts(&g->terminal, tokens, &g->ends_with_line);
     } else {
         terminal_text(&g->terminal, tokens->text, tokens->text_len);
+        if (tokens->text_len) g->ends_with_line = tokens->text[tokens->text_len - 1] == '\n';
     }
     return client_flush(err);
 }
 
-/* The shell's prompt, or the summary, begins on a line of its own. */
-static void end_text(struct generation *g)
+/* What follows the text begins on a line of its own: on a terminal the shell's prompt or the
+ * summary; in a file that both streams go to, the summary or a message. The newline is then part of
+ * what follows, so the standard output is the generated text alone wherever it is separate. */
+static void end_text(struct generation *g, bool is_followed)
 {
     bool is_open = g->has_begun && !g->ends_with_line;
-    if (g->terminal.is_terminal && is_open && !g->options.is_json) fputc('\n', stdout);
     fflush(stdout);
+    if (!is_open || g->options.is_json) return;
+    if (g->terminal.is_terminal) {
+        fputc('\n', stdout);
+        fflush(stdout);
+    } else if (is_followed && terminal_share_file(stdout, stderr)) {
+        fputc('\n', stderr);
+    }
 }
 
 /* ---- keeping, for --json ---- */
 
 static int keep_text(struct generation *g, const struct generate_tokens *tokens, struct error *err)
 {
-    struct buffer *text = &g->text;
-    int rc = buffer_reserve(text, text->len + tokens->text_len, err);
+    int rc = buffer_append(&g->text, tokens->text, tokens->text_len, err);
     if (rc) return rc;
-    if (tokens->text_len) memcpy(text->data + text->len, tokens->text, tokens->text_len);
-    text->len += tokens->text_len;
     return token_ids_append(&g->ids, tokens->ids, (size_t)tokens->n, err);
 }
 
@@ -162,7 +168,7 @@ static int take_summary(struct generation *g, const struct generate_summary *sum
 {
     g->has_summary = true;
     if (g->options.is_json) return print_object(g, summary, err);
-    end_text(g);
+    end_text(g, !g->options.is_quiet);
     if (!g->options.is_quiet) {
         if (g->terminal.is_terminal) fputc('\n', stderr);
         figures_print(stderr, summary);
@@ -204,11 +210,11 @@ static int receive_all(struct generation *g, struct error *err)
         }
         if (!rc) rc = take_reply(g, data, len, err);
     }
-    if (!g->has_summary) end_text(g);
+    if (!g->has_summary) end_text(g, true);
     return rc;
 }
 
-static void let_go(struct generation *g)
+static void free_generation(struct generation *g)
 {
     server_close(&g->server);
     input_close(&g->prompt);
@@ -230,6 +236,6 @@ int generate_main(int argc, char **argv)
         server_explain(&g.server, &err);
         status = client_fail(&err);
     }
-    let_go(&g);
+    free_generation(&g);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Reading the command line of `outrider generate`. */
+/* Parses the command line of `outrider generate`. */
 #include "client/generate_options.h"
 
 #include <errno.h>
@@ -87,19 +87,12 @@ static const char doc[] =
     "with -); one newline at the end of a file or of the input is left out.\v"
     "On a terminal the prompt is shown first, dimmed, and control characters of the text are shown "
     "escaped. Into a file or pipe goes the generated text alone, byte for byte. The summary goes "
-    "to "
-    "the standard error.\n\n"
+    "to the standard error.\n\n"
     "--show-drafts on a terminal: green = guess that stayed, red and struck through = rejected "
-    "guess, "
-    "blue = its replacement, cyan = bonus token after a round without rejection. Without colours "
-    "(pipe, NO_COLOR): [stayed], {-rejected-}{+replacement+}, <bonus>; newlines of rejected "
-    "guesses "
-    "show as \\n. With --json the rounds are listed under \"steps\".\n\n" CLIENT_STATUS_DOC;
-
-static error_t verdict(int rc)
-{
-    return rc ? EINVAL : 0;
-}
+    "guess, blue = its replacement, cyan = bonus token after a round without rejection. Without "
+    "colours (pipe, NO_COLOR): [stayed], {-rejected-}{+replacement+}, <bonus>; newlines of "
+    "rejected guesses show as \\n. With --json the rounds are listed under "
+    "\"steps\".\n\n" CLIENT_STATUS_DOC;
 
 static int add_stop(struct generate_options *o, const char *stop, struct error *err)
 {
@@ -119,17 +112,17 @@ static error_t parse_sampling(int key, const char *arg, struct generate_parse *p
     int rule;
     switch (key) {
     case OPT_TEMPERATURE:
-        return verdict(
+        return client_parser_result(
             options_float(&s->temperature, "--temperature", arg, 0, SAMPLING_TEMPERATURE_MAX, err));
     case OPT_TOP_K:
-        return verdict(options_int(&s->top_k, "--top-k", arg, 0, TOP_K_MAX, err));
+        return client_parser_result(options_int(&s->top_k, "--top-k", arg, 0, TOP_K_MAX, err));
     case OPT_TOP_P:
-        return verdict(options_float(&s->top_p, "--top-p", arg, 0, 1, err));
+        return client_parser_result(options_float(&s->top_p, "--top-p", arg, 0, 1, err));
     case OPT_MIN_P:
-        return verdict(options_float(&s->min_p, "--min-p", arg, 0, 1, err));
+        return client_parser_result(options_float(&s->min_p, "--min-p", arg, 0, 1, err));
     case OPT_SEED:
         req->has_seed = true;
-        return verdict(options_u64(&req->seed, "--seed", arg, err));
+        return client_parser_result(options_u64(&req->seed, "--seed", arg, err));
     case OPT_RULE:
         if (options_word(&rule, "--rule", arg, rules, N_RULES, err)) return EINVAL;
         req->rule = rules[rule];
@@ -145,7 +138,8 @@ static error_t parse_speculation(int key, const char *arg, struct generate_parse
     int word;
     switch (key) {
     case 'K':
-        return verdict(options_int(&req->n_draft, "--draft-tokens", arg, 0, DRAFT_MAX, p->err));
+        return client_parser_result(
+            options_int(&req->n_draft, "--draft-tokens", arg, 0, DRAFT_MAX, p->err));
     case OPT_STRATEGY:
         if (options_word(&word, "--strategy", arg, strategy_names + STRATEGY_PLANNED,
                          N_STRATEGIES - STRATEGY_PLANNED, p->err)) {
@@ -155,7 +149,8 @@ static error_t parse_speculation(int key, const char *arg, struct generate_parse
         return 0;
     case OPT_THRESHOLD:
         req->has_threshold = true;
-        return verdict(options_float(&req->threshold, "--threshold", arg, 0, 1, p->err));
+        return client_parser_result(
+            options_float(&req->threshold, "--threshold", arg, 0, 1, p->err));
     default:
         return parse_sampling(key, arg, p);
     }
@@ -167,9 +162,10 @@ static error_t parse_request(int key, const char *arg, struct generate_parse *p)
     struct generate_request *req = &o->request;
     switch (key) {
     case 'n':
-        return verdict(options_int(&req->max_tokens, "--max-tokens", arg, 1, TOKENS_MAX, p->err));
+        return client_parser_result(
+            options_int(&req->max_tokens, "--max-tokens", arg, 1, TOKENS_MAX, p->err));
     case OPT_STOP:
-        return verdict(add_stop(o, arg, p->err));
+        return client_parser_result(add_stop(o, arg, p->err));
     case OPT_IGNORE_EOS:
         req->ignore_eos = true;
         return 0;
@@ -203,7 +199,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         o->file = arg;
         return 0;
     case OPT_PROMPT_IDS:
-        return verdict(input_ids(&o->ids, "--prompt-ids", arg, p->err));
+        return client_parser_result(input_ids(&o->ids, "--prompt-ids", arg, p->err));
     case OPT_SHOW_DRAFTS:
         o->request.show_drafts = true;
         return 0;
@@ -211,7 +207,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         o->request.request_id = arg;
         return 0;
     case OPT_TIMEOUT:
-        return verdict(options_int(&o->timeout_s, "--timeout", arg, 1, TIMEOUT_MAX_S, p->err));
+        return client_parser_result(
+            options_int(&o->timeout_s, "--timeout", arg, 1, TIMEOUT_MAX_S, p->err));
     case OPT_JSON:
         o->is_json = true;
         return 0;

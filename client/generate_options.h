@@ -13,13 +13,14 @@ struct generate_options {
     const char *argument, *file; /* of the prompt */
     int timeout_s;               /* 0 = none */
     bool is_json, is_quiet, no_echo;
-    struct generate_request request; /* but for the prompt */
+    struct generate_request request; /* without the prompt */
     const char *stops[GENERATE_STOPS_MAX];
-    struct token_ids ids; /* --prompt-ids; none: the prompt is text */
+    struct token_ids ids; /* of --prompt-ids; empty: the prompt is text */
 };
 
-/* The options that say how to generate, for every command that asks for it; they fill options->request. Input
- * of the parser: struct generate_parse, its options after generate_options_init. */
+/* The options that say how to generate, for every command that sends requests. They fill
+ * options->request. The input of the parser is a struct generate_parse whose options went through
+ * generate_options_init. */
 struct generate_parse {
     struct generate_options *options;
     struct error *err;
@@ -27,12 +28,12 @@ struct generate_parse {
 extern const struct argp generate_request_argp;
 void generate_options_init(struct generate_options *options);
 
-/* Sets one of these options by its long name, or a short one of one letter, as the command line would.
- * Errors: ERR_ARGUMENT also when there is none of that name, or it takes no value. */
+/* Sets one of these options as the command line would; name is its long name, or its letter.
+ * Errors: ERR_ARGUMENT, also when there is no such option or it takes no value. */
 int generate_options_set(struct generate_options *options, const char *name, const char *value,
                          struct error *err);
 
-/* Whether they go together, once all are set. Errors: ERR_ARGUMENT. */
+/* Checks that the options go together, once all are set. Errors: ERR_ARGUMENT. */
 int generate_options_check(const struct generate_options *options, struct error *err);
 
 /* Errors: ERR_ARGUMENT. */

@@ -1,4 +1,4 @@
-/* outrider health: does a coordinator or a worker serve? For scripts and probes by its exit status. */
+/* outrider health: does a coordinator or a worker serve? Scripts and probes use its exit status. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -82,8 +82,8 @@ out:
     return rc;
 }
 
-/* One line per change. A server that is gone or not yet there is tried again each second. Errors:
- * ERR_CANCELLED interrupted, ERR_IO nobody reads the lines. */
+/* Prints a line at every change. Where no server answers, it tries again every second. Errors:
+ * ERR_CANCELLED interrupted, ERR_IO the lines cannot be written. */
 static int watch(struct health *h, struct error *err)
 {
     bool was_there = true;
@@ -108,7 +108,7 @@ out:
     return rc;
 }
 
-/* *answer is what was found out last. */
+/* Sets *answer to the last answer. */
 static int run(struct health *h, enum health_answer *answer, struct error *err)
 {
     int rc = 0;

@@ -1,4 +1,4 @@
-/* Reading a command's text. */
+/* Reads the text of a command. */
 #include "client/input.h"
 
 #include <errno.h>
@@ -8,30 +8,19 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/options.h"
 
-enum { FIRST_BYTES = 65536, PIECE_BYTES = 24 };
-
-static int grow(char **text, size_t *capacity, struct error *err)
-{
-    size_t wanted = *capacity ? 2 * *capacity : FIRST_BYTES;
-    char *grown = realloc(*text, wanted);
-    if (!grown) return error_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of text", wanted);
-    *text = grown;
-    *capacity = wanted;
-    return 0;
-}
+enum { READ_BYTES = 65536, PIECE_BYTES = 24 };
 
 static int read_stdin(char **text, size_t *len, struct error *err)
 {
     size_t capacity = 0;
     *len = 0;
     for (;;) {
-        if (*len + 1 >= capacity) {
-            int rc = grow(text, &capacity, err);
-            if (rc) return rc;
-        }
-        ssize_t n = read(STDIN_FILENO, *text + *len, capacity - *len - 1);
+        int rc = mem_grow(text, &capacity, *len + READ_BYTES + 1, err);
+        if (rc) return rc;
+        ssize_t n = read(STDIN_FILENO, *text + *len, READ_BYTES);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
             return error_set(err, ERR_IO, "cannot read the standard input: %s", strerror(errno));

@@ -11,16 +11,17 @@ enum { INPUT_BYTES_MAX = 16 << 20 };
 struct input {
     const char *text; /* [len], NUL-terminated */
     size_t len;
-    char *owned;
+    char *owned; /* what input_close frees; NULL when text is the argument */
 };
 
-/* argument "-" is the standard input, and so is no argument when that is not a terminal. One newline
- * at the end of a file or of the standard input is left out. `what` names the thing in messages.
- * Errors: ERR_ARGUMENT nothing given, or two things; ERR_NOT_FOUND, ERR_IO, ERR_FORMAT too long. */
+/* The standard input is read when the argument is "-", or when neither argument nor file is given
+ * and the standard input is not a terminal. One newline at the end of a file or of the standard
+ * input is left out. `what` is the name of the text in messages. Errors: ERR_ARGUMENT nothing
+ * given, or both argument and file; ERR_NOT_FOUND, ERR_IO, ERR_FORMAT too long. */
 int input_open(struct input *input, const char *argument, const char *file, const char *what,
                struct error *err);
 void input_close(struct input *input);
 
-/* Numbers from 0 up, separated by commas or blanks, appended to ids. Errors: ERR_ARGUMENT names the
- * option and the piece, ERR_NO_MEMORY. */
+/* Appends to ids the numbers of text, which are at least 0 and separated by commas or blanks.
+ * Errors: ERR_ARGUMENT, whose text names the option and the wrong number; ERR_NO_MEMORY. */
 int input_ids(struct token_ids *ids, const char *option, const char *text, struct error *err);

@@ -1,4 +1,4 @@
-/* outrider: the command-line client. Finds the command; each command is a file of this folder. */
+/* outrider, the command-line client: finds the command and runs it. Each command is a file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,7 @@ struct main_input {
     int command_index; /* of argv; 0 = none */
 };
 
-/* Stops at the first word: it and the rest are the command's. */
+/* Stops at the first word, because it and all that follows belong to the command. */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct main_input *input = state->input;

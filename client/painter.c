@@ -1,4 +1,4 @@
-/* Marks for guesses. */
+/* The colours and marks of guesses. */
 #include "client/painter.h"
 
 #include <string.h>
@@ -16,7 +16,8 @@ static const struct mark marks[] = {
 };
 static const struct mark rejected_mark = {STYLE_REJECTED, "{-", "-}"};
 
-/* Where the text of the tokens up to i ends; never inside a character, never before an earlier end. */
+/* Where the text of the tokens up to i ends. It never ends inside a character, nor before the end
+ * of an earlier token, whatever text_ends says. */
 static size_t end_of(const struct generate_tokens *tokens, int i)
 {
     size_t end = 0;
@@ -37,9 +38,13 @@ struct piece painter_piece(const struct generate_tokens *tokens, int i)
     return (struct piece){tokens->text + begin, end_of(tokens, i) - begin};
 }
 
-static void paint(const struct terminal *terminal, const struct mark *mark, struct piece piece)
+/* *ends_with_line is left as it is when there is nothing to show. */
+static void paint(const struct terminal *terminal, const struct mark *mark, struct piece piece,
+                  bool *ends_with_line)
 {
+    bool has_mark = !terminal->has_colors && mark->after[0];
     if (piece.len == 0) return;
+    *ends_with_line = piece.text[piece.len - 1] == '\n' && !has_mark && mark != &rejected_mark;
     if (!terminal->has_colors) fputs(mark->before, terminal->out);
     terminal_style(terminal, mark->style);
     if (mark == &rejected_mark) {
@@ -51,16 +56,18 @@ static void paint(const struct terminal *terminal, const struct mark *mark, stru
     if (!terminal->has_colors) fputs(mark->after, terminal->out);
 }
 
-void painter_drafts(const struct terminal *terminal, const struct generate_tokens *tokens)
+void painter_drafts(const struct terminal *terminal, const struct generate_tokens *tokens,
+                    bool *ends_with_line)
 {
     const char *rejected = tokens->rejected_id >= 0 ? tokens->rejected_text : "";
     for (int i = 0; i < tokens->n; i++) {
         if (tokens->origins[i] == TOKEN_REPLACEMENT) {
-            paint(terminal, &rejected_mark, (struct piece){rejected, strlen(rejected)});
+            paint(terminal, &rejected_mark, (struct piece){rejected, strlen(rejected)},
+                  ends_with_line);
             rejected = "";
         }
-        paint(terminal, &marks[tokens->origins[i]], painter_piece(tokens, i));
+        paint(terminal, &marks[tokens->origins[i]], painter_piece(tokens, i), ends_with_line);
     }
-    paint(terminal, &rejected_mark, (struct piece){rejected, strlen(rejected)});
-    paint(terminal, &marks[TOKEN_PLAIN], painter_piece(tokens, tokens->n));
+    paint(terminal, &rejected_mark, (struct piece){rejected, strlen(rejected)}, ends_with_line);
+    paint(terminal, &marks[TOKEN_PLAIN], painter_piece(tokens, tokens->n), ends_with_line);
 }

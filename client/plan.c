@@ -1,4 +1,4 @@
-/* outrider plan: what speculation is worth for given costs, before anything is bought. Local. */
+/* outrider plan: what speculation is worth for given costs. Needs no server but with --measure. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ struct planning {
     bool is_json;
     const char *address; /* of --measure, NULL = none */
     struct server server;
-    int n_rounds; /* that were measured there */
+    int n_rounds; /* measured by that coordinator */
     struct error *err;
 };
 
@@ -48,10 +48,10 @@ static const char doc[] =
     "alpha and the times are in the summary of `outrider generate`; --measure takes them from a "
     "running cluster, over all that it has generated.\n\n" CLIENT_STATUS_DOC;
 
-static int read_number(const struct planning *p, float *out, const char *option, const char *text,
-                       float most)
+static error_t read_number(const struct planning *p, float *out, const char *option,
+                           const char *text, float most)
 {
-    return options_float(out, option, text, 0, most, p->err) ? EINVAL : 0;
+    return client_parser_result(options_float(out, option, text, 0, most, p->err));
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -69,7 +69,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_RTT:
         return read_number(p, &p->rtt, "--rtt", arg, 1e6f);
     case OPT_K_MAX:
-        return options_int(&p->k_max, "--k-max", arg, 1, K_MAX_MOST, p->err) ? EINVAL : 0;
+        return client_parser_result(options_int(&p->k_max, "--k-max", arg, 1, K_MAX_MOST, p->err));
     case OPT_JSON:
         p->is_json = true;
         return 0;
@@ -105,13 +105,13 @@ out:
     return rc;
 }
 
-static void fill(float *slot, float value)
+static void fill_if_missing(float *slot, float value)
 {
     if (*slot < 0) *slot = value;
 }
 
-/* What was not given, as the cluster has measured it. */
-static int measure(struct planning *p, struct error *err)
+/* Fills what was not given with what the cluster has measured. */
+static int fill_measured(struct planning *p, struct error *err)
 {
     struct service_description desc;
     const struct estimates *e = &desc.estimates;
@@ -131,21 +131,21 @@ static int measure(struct planning *p, struct error *err)
                          "--strategy planned` on it first",
                          p->address, e->step_us > 0 ? "a guess" : "a round");
     }
-    fill(&p->alpha, e->alpha);
-    fill(&p->c, e->draft_us / e->step_us);
-    fill(&p->row, e->row_us / e->step_us);
-    fill(&p->rtt, e->rtt_us / e->step_us);
+    fill_if_missing(&p->alpha, e->alpha);
+    fill_if_missing(&p->c, e->draft_us / e->step_us);
+    fill_if_missing(&p->row, e->row_us / e->step_us);
+    fill_if_missing(&p->rtt, e->rtt_us / e->step_us);
     p->n_rounds = e->n_rounds;
 out:
     return rc;
 }
 
-/* What neither option nor cluster said. */
+/* Fills what came neither from an option nor from the cluster. */
 static void fill_defaults(struct planning *p)
 {
-    fill(&p->c_ops, p->c);
-    fill(&p->row, 0);
-    fill(&p->rtt, 0);
+    fill_if_missing(&p->c_ops, p->c);
+    fill_if_missing(&p->row, 0);
+    fill_if_missing(&p->rtt, 0);
 }
 
 static void print_table(const struct planning *p, const struct plan_costs *costs, int best)
@@ -186,7 +186,7 @@ int plan_main(int argc, char **argv)
     struct planning p;
     struct error err = {0};
     if (prepare(&p, argc, argv, &err)) return client_fail_local(&err);
-    if (p.address && measure(&p, &err)) {
+    if (p.address && fill_measured(&p, &err)) {
         server_explain(&p.server, &err);
         server_close(&p.server);
         return client_fail(&err);

@@ -1,4 +1,4 @@
-/* outrider score: what the target thinks of a text, token by token. */
+/* outrider score: the log-probability of each token of a text under the target. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     default:
         return ARGP_ERR_UNKNOWN;
     }
-    return rc ? EINVAL : 0;
+    return client_parser_result(rc);
 }
 
 static int prepare(struct score *s, int argc, char **argv, struct error *err)

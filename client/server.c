@@ -1,4 +1,4 @@
-/* Talking to a server. */
+/* Calls to a server. */
 #include "client/server.h"
 
 #include <stdio.h>
@@ -60,7 +60,7 @@ static int64_t deadline_within(const struct server *server, int64_t us)
     return deadline_us < server->deadline_us ? deadline_us : server->deadline_us;
 }
 
-/* gRPC tells the way of a failure at length; the last words are the cause. */
+/* gRPC describes a failure as a long chain; its last part is the cause. */
 static void cut_reason(char reason[REASON_BYTES], const struct error *err)
 {
     const char *last = err->text;
@@ -97,7 +97,7 @@ int server_health(struct server *server, const char *service, enum health_answer
     server->health = *answer;
 out:
     buffer_free(&request);
-    return rc == ERR_UNSUPPORTED ? 0 : rc; /* there, but without a health service */
+    return rc == ERR_UNSUPPORTED ? 0 : rc; /* a server is there, without a health service */
 }
 
 void server_explain(const struct server *server, struct error *err)
@@ -150,7 +150,8 @@ int server_receive(struct server *server, const uint8_t **data, size_t *len, str
                              "no end within the --timeout of %d s; the request is cancelled",
                              server->timeout_s);
         }
-        if (rpc_stream_is_over(server->stream)) return rc; /* the server's own patience */
+        if (rpc_stream_is_over(server->stream))
+            return rc; /* the deadline of the server has passed */
     }
 }
 
@@ -177,12 +178,12 @@ out:
 
 int server_describe(struct server *server, struct service_description *desc, struct error *err)
 {
-    const struct buffer empty = {0}; /* a DescribeRequest has no fields */
+    const struct buffer request = {0}; /* a DescribeRequest has no fields */
     enum health_answer health;
     struct arena *arena;
     int rc = 0;
     TRY(server_health(server, "", &health, err));
-    TRY(server_call(server, "/outrider.generation.v1.Generation/Describe", &empty, err));
+    TRY(server_call(server, "/outrider.generation.v1.Generation/Describe", &request, err));
     TRY(server_arena(server, server->reply.len, &arena, err));
     TRY(service_description_decode(server->reply.data, server->reply.len, arena, desc, err));
 out:

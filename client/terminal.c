@@ -1,9 +1,10 @@
-/* Printing for people. */
+/* Printing for people: escapes and colours. */
 #include "client/terminal.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const style_codes[] = {
@@ -24,7 +25,14 @@ struct terminal terminal_of(FILE *out)
     };
 }
 
-/* Length of the UTF-8 character at text[0..len) and its number; 1 and -1 when it is none. */
+bool terminal_share_file(FILE *a, FILE *b)
+{
+    struct stat of_a, of_b;
+    if (fstat(fileno(a), &of_a) || fstat(fileno(b), &of_b)) return false;
+    return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+/* Length and code point of the UTF-8 character at text[0..len); 1 and -1 if it is invalid. */
 static size_t read_character(const unsigned char *text, size_t len, int32_t *character)
 {
     static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -55,7 +63,7 @@ static bool is_control(int32_t character)
     return is_c0_or_c1 || is_direction;
 }
 
-/* Prints one character, escaped if need be; returns the columns it takes, about. */
+/* Prints one character, escaped if necessary; returns about how many columns it takes. */
 static int put_character(FILE *out, const unsigned char *text, size_t n, int32_t character)
 {
     if (character < 0) return fprintf(out, "\\x%02x", text[0]);

@@ -1,5 +1,5 @@
-/* What people see. Text that came from a server or a file may hold control sequences: on a terminal
- * they are shown, not obeyed. Elsewhere text passes unchanged. */
+/* Output for people. Text from a server or a file may hold control sequences, so that on a terminal
+ * they are printed in escaped form. Elsewhere text passes unchanged. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,13 +23,17 @@ struct terminal {
 
 struct terminal terminal_of(FILE *out);
 
-/* Whole UTF-8 characters. On a terminal, control characters but newline and tab, and those that turn
- * the direction of writing, come out as \x1b or \u202e. */
+/* Whether both streams go to the same file, pipe or terminal. */
+bool terminal_share_file(FILE *a, FILE *b);
+
+/* Prints text, which must consist of whole UTF-8 characters. On a terminal, control characters
+ * other than newline and tab, and characters that change the direction of writing, are printed in
+ * escaped form, such as \x1b or \u202e. */
 void terminal_text(const struct terminal *terminal, const char *text, size_t len);
 
-/* As terminal_text everywhere, newline and tab escaped too, in one line; returns the characters
- * printed. Bytes that are not UTF-8 come out as \xff. */
+/* Prints text in one line and always escaped, newline and tab too; returns the number of characters
+ * printed. Bytes that are not UTF-8 are printed as \xff. */
 int terminal_quoted(const struct terminal *terminal, const char *text, size_t len);
 
-/* Nothing without colours. */
+/* Prints nothing where there are no colours. */
 void terminal_style(const struct terminal *terminal, enum terminal_style style);

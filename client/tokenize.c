@@ -1,4 +1,4 @@
-/* outrider tokenize: a text as the model sees it. Local. */
+/* outrider tokenize: the token ids of a text. Needs no server. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
-/* outrider bench: measures a running cluster, or one that it starts. Repetition by repetition all arms are run
- * one after the other; every arm's slice becomes a row; rows become ratios, tables and files. */
+/* outrider bench: measures a running cluster, or one that it starts. In every repetition it runs
+ * all arms one after the other. A slice is the share of one arm in one repetition; it becomes a
+ * row. From the rows come ratios, tables and files. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +16,7 @@
 #include "client/terminal.h"
 
 enum {
-    GRACE_MS = 15000, /* what ending the cluster may take, and a little more */
+    GRACE_MS = 15000, /* a little more than bench_cluster_stop may take */
     DRAWN_PROMPTS_MAX = 64,
     NAME_BYTES = 256
 };
@@ -27,10 +28,10 @@ struct bench {
     struct bench_prompts prompts;
     struct load load;
     char target_model[NAME_BYTES], draft_model[NAME_BYTES], arithmetic[NAME_BYTES];
-    int n_ranks, vocab_size; /* as the cluster says */
+    int n_ranks, vocab_size; /* of the cluster */
     struct bench_row *rows;
     int n_rows, n_written, n_slices;
-    struct tally slice;  /* of the arm that runs */
+    struct tally slice;  /* of the arm that is running */
     struct tally errors; /* requests and errors of all slices */
     FILE *csv, *json;
     struct terminal terminal; /* of the progress line */
@@ -47,7 +48,7 @@ static int open_file(FILE **file, const char *path, struct error *err)
     return error_set(err, ERR_IO, "cannot open %.200s: %s", path, strerror(errno));
 }
 
-/* All that needs no server: a wrong prompt file is found before a cluster is started. */
+/* Everything that needs no server, so that a wrong prompt file is found before a cluster starts. */
 static int prepare(struct bench *b, int argc, char **argv, struct error *err)
 {
     int rc = 0;
@@ -65,16 +66,12 @@ out:
     return rc;
 }
 
-static int describe(struct bench *b, struct error *err)
+/* Keeps what the coordinator says of itself. Errors: also ERR_UNAVAILABLE, nothing answers. */
+static int ask_cluster(struct bench *b, struct error *err)
 {
-    const struct buffer empty = {0}; /* a DescribeRequest has no fields */
     struct service_description desc;
-    struct server *server = &b->server;
-    struct arena *arena;
     int rc = 0;
-    TRY(server_call(server, "/outrider.generation.v1.Generation/Describe", &empty, err));
-    TRY(server_arena(server, server->reply.len, &arena, err));
-    TRY(service_description_decode(server->reply.data, server->reply.len, arena, &desc, err));
+    TRY(server_describe(&b->server, &desc, err));
     snprintf(b->target_model, NAME_BYTES, "%s", desc.target_model);
     snprintf(b->draft_model, NAME_BYTES, "%s", desc.draft_model);
     snprintf(b->arithmetic, NAME_BYTES, "%s", desc.arithmetic);
@@ -84,7 +81,7 @@ out:
     return rc;
 }
 
-/* Random prompts need the vocabulary, so they wait for the first Describe. */
+/* Random prompts need the size of the vocabulary, which the first Describe brings. */
 static int open_load(struct bench *b, struct error *err)
 {
     const struct bench_options *o = &b->options;
@@ -131,7 +128,7 @@ static int run_slice(struct bench *b, const struct bench_arm *arm, int first, in
     return rc;
 }
 
-/* The arm's row, also of a slice that was cut short, as long as a request was done. */
+/* Runs one slice and adds its row. A slice that was cut short counts if a request was completed. */
 static int run_arm(struct bench *b, const struct bench_arm *arm, int repetition, int place,
                    struct error *err)
 {
@@ -159,13 +156,7 @@ out:
     return rc;
 }
 
-static int check_there(struct bench *b, struct error *err)
-{
-    enum health_answer answer;
-    return server_health(&b->server, "", &answer, err);
-}
-
-/* The cluster that the arm needs, warm. */
+/* Makes sure that the cluster that the arm needs is running and warm. */
 static int provide_cluster(struct bench *b, const struct bench_arm *arm, bool is_first,
                            struct error *err)
 {
@@ -177,10 +168,8 @@ static int provide_cluster(struct bench *b, const struct bench_arm *arm, bool is
         bench_cluster_stop(&b->cluster);
         TRY(bench_cluster_start(&b->cluster, o->start, arm->n_ranks, &b->server, o->start_timeout_s,
                                 err));
-    } else {
-        TRY(check_there(b, err));
     }
-    TRY(describe(b, err));
+    TRY(ask_cluster(b, err));
     if (arm->n_ranks && arm->n_ranks != b->n_ranks) {
         return error_set(err, ERR_ARGUMENT, "--start: the cluster has %d ranks, not T = %d",
                          b->n_ranks, arm->n_ranks);
@@ -194,19 +183,31 @@ out:
 
 /* ---- reporting ---- */
 
+static struct bench_results results_of(const struct bench *b)
+{
+    return (struct bench_results){.rows = b->rows,
+                                  .n_rows = b->n_rows,
+                                  .arms = b->options.arms,
+                                  .n_arms = b->options.n_arms,
+                                  .target_model = b->target_model,
+                                  .draft_model = b->draft_model,
+                                  .arithmetic = b->arithmetic};
+}
+
+/* Completes the rows that are not written yet, and writes them. */
 static int write_rows(struct bench *b, struct error *err)
 {
     const struct bench_options *o = &b->options;
-    const struct bench_subject subject = {b->target_model, b->draft_model, b->arithmetic};
-    int from = b->n_written;
-    bench_row_ratios(b->rows + from, b->n_rows - from, o->arms, o->n_arms);
+    const struct bench_results results = results_of(b);
+    int first = b->n_written;
+    bench_row_ratios(b->rows + first, b->n_rows - first, o->arms, o->n_arms);
     b->n_written = b->n_rows;
-    if (!b->csv) return 0;
-    return bench_csv_rows(b->csv, o->csv, b->rows + from, b->n_rows - from, &subject, err);
+    return b->csv ? bench_csv_rows(b->csv, o->csv, &results, first, err) : 0;
 }
 
-/* There and back: every second repetition runs the arms from the last to the first, so that a machine that
- * gets slower or faster favours none, and a cluster is kept for two repetitions. */
+/* Every second repetition runs the arms from the last to the first, so that a machine that gets
+ * slower or faster over time favours no arm. It also lets one cluster serve two repetitions of its
+ * arms. */
 static int run_all(struct bench *b, struct error *err)
 {
     const struct bench_options *o = &b->options;
@@ -235,19 +236,16 @@ static void print_errors(const struct bench *b)
     }
 }
 
-/* What there is, however the measurement ended. */
+/* Reports the rows that there are, whether or not the measurement was completed. */
 static int report(struct bench *b, struct error *err)
 {
     const struct bench_options *o = &b->options;
-    const struct bench_subject subject = {b->target_model, b->draft_model, b->arithmetic};
+    const struct bench_results results = results_of(b);
     int rc = 0;
     clear_progress(b);
     TRY(write_rows(b, err));
-    if (b->json) {
-        TRY(bench_json_write(b->json, o->json, b->rows, b->n_rows, o->arms, o->n_arms, &subject,
-                             err));
-    }
-    if (b->n_rows && !o->is_quiet) bench_print(stdout, b->rows, b->n_rows, o->arms, o->n_arms);
+    if (b->json) TRY(bench_json_write(b->json, o->json, &results, err));
+    if (b->n_rows && !o->is_quiet) bench_print(stdout, &results);
     TRY(client_flush(err));
     print_errors(b);
 out:
@@ -269,7 +267,7 @@ static int measure(struct bench *b)
     return b->errors.n_failed ? CLIENT_FAILED : CLIENT_OK;
 }
 
-static void let_go(struct bench *b)
+static void free_bench(struct bench *b)
 {
     bench_cluster_stop(&b->cluster);
     load_close(&b->load);
@@ -288,6 +286,6 @@ int bench_main(int argc, char **argv)
     int status;
     bench = (struct bench){.terminal = terminal_of(stderr)};
     status = prepare(&bench, argc, argv, &err) ? client_fail_local(&err) : measure(&bench);
-    let_go(&bench);
+    free_bench(&bench);
     return status;
 }

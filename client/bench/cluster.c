@@ -1,5 +1,5 @@
-/* posix_spawn and not fork: gRPC's threads run already. setpriv (util-linux) asks the kernel for the SIGTERM
- * that the command gets should this process be killed. */
+/* Starts the command with posix_spawn instead of fork, because gRPC's threads are running already.
+ * setpriv (util-linux) makes the kernel send SIGTERM to the command if this process is killed. */
 #include "client/bench/cluster.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ enum {
     FOLLOWERS_MS = 3000
 };
 
-/* Copies text with every {NAME} replaced; false when it does not fit. */
+/* Copies text with every `name` replaced by value; false when the result does not fit. */
 static bool fill_in(char out[COMMAND_BYTES], const char *text, const char *name, const char *value)
 {
     size_t len = 0, name_len = strlen(name);
@@ -40,7 +40,7 @@ static bool fill_in(char out[COMMAND_BYTES], const char *text, const char *name,
     return true;
 }
 
-/* The child takes signals as a program of its own: they are blocked and waited for in this one. */
+/* Restores the default handling of signals in the child: this process blocks and awaits them. */
 static int set_signals(posix_spawnattr_t *attributes)
 {
     sigset_t none, all;
@@ -78,7 +78,7 @@ static int spawn(struct bench_cluster *cluster, char *command, struct error *err
     return error_set(err, ERR_IO, "--start: cannot run setpriv and /bin/sh: %s", strerror(failure));
 }
 
-/* Whether the shell has ended; it is collected then, and its group may still have members. */
+/* Whether the shell has ended. It is reaped then, although its group may still have members. */
 static bool has_ended(const struct bench_cluster *cluster, int *status)
 {
     pid_t pid = waitpid(cluster->pid, status, WNOHANG);
@@ -97,11 +97,10 @@ static int wait_serving(struct bench_cluster *cluster, const char *command, stru
             return 0;
         }
         if (has_ended(cluster, &status)) {
-            return error_set(/* its group may live on: bench_cluster_stop */
-                             err, ERR_IO,
-                             "--start: '%.200s' ended with status %d before %.160s served", command,
-                             WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-                             server->address);
+            /* Its group may still be running: bench_cluster_start stops it. */
+            return error_set(
+                err, ERR_IO, "--start: '%.200s' ended with status %d before %.160s served", command,
+                WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), server->address);
         }
         if (clock_now_us() >= end_us) {
             return error_set(err, ERR_TIMEOUT, "--start: %.160s does not serve after %d s",
@@ -147,7 +146,7 @@ static void sleep_shortly(void)
     nanosleep(&time, NULL);
 }
 
-/* False when the group has members after ms. */
+/* False when the group still has members after ms. */
 static bool wait_group(const struct bench_cluster *cluster, int ms)
 {
     int64_t end_ms = clock_now_ms() + ms;

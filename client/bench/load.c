@@ -1,5 +1,5 @@
-/* Driving streams. Latencies of an open loop begin at the moment at which a request should have been sent,
- * so that a late sender does not hide a slow server. */
+/* Drives the streams of a slice. In an open loop the latency of a request begins when it was due to
+ * be sent, because otherwise a late sender would hide a slow server. */
 #include "client/bench/load.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@ enum { LOOK_US = 100000, SEND_US = 10000000 };
 
 struct load_stream {
     struct rpc_stream *rpc;
-    int64_t begin_us, last_us; /* due to be sent; the last message with tokens, 0 = none yet */
+    int64_t begin_us; /* when the request was due to be sent */
+    int64_t last_us;  /* of the last message with tokens; 0 = none yet */
     bool has_summary;
 };
 
@@ -23,8 +24,8 @@ struct run {
     const struct bench_arm *arm;
     struct tally *tally;
     int first, n_requests, n_started;
-    int64_t next_us; /* open loop: the next arrival */
-    struct error gone;
+    int64_t next_us;   /* open loop: the next arrival */
+    struct error gone; /* the first failure that says that the server is gone; code 0 = none */
 };
 
 int load_open(struct load *load, struct server *server, const struct bench_prompts *prompts,
@@ -82,7 +83,7 @@ out:
     return rc;
 }
 
-static void take_failure(struct run *run, const struct error *err)
+static void count_failure(struct run *run, const struct error *err)
 {
     tally_add_failure(run->tally, err);
     if (err->code == ERR_UNAVAILABLE && !run->gone.code) run->gone = *err;
@@ -96,18 +97,19 @@ static void start_request(struct run *run, int64_t begin_us)
     if (load->n_streams == LOAD_STREAMS_MAX) {
         error_set(&err, ERR_EXHAUSTED, "%d requests are under way already: the rate is too high",
                   LOAD_STREAMS_MAX);
-        take_failure(run, &err);
+        count_failure(run, &err);
     } else if (send_request(run, &stream, &err)) {
         rpc_stream_close(stream.rpc);
-        take_failure(run, &err);
+        count_failure(run, &err);
     } else {
         load->streams[load->n_streams++] = stream;
     }
     run->n_started++;
 }
 
-/* Exponential gaps between arrivals; the same for every arm of a repetition. */
-static int64_t gap_us(const struct run *run)
+/* The time to the next arrival, exponentially distributed and the same in every arm of a
+ * repetition. */
+static int64_t arrival_gap_us(const struct run *run)
 {
     const struct rng_address at = {run->load->seed, (uint32_t)(run->first + run->n_started), 0};
     double u = rng_uniform(&at, RNG_LOAD, 1);
@@ -119,7 +121,7 @@ static void start_due(struct run *run)
     if (run->arm->rate_hz > 0) {
         while (run->n_started < run->n_requests && clock_now_us() >= run->next_us) {
             start_request(run, run->next_us);
-            run->next_us += gap_us(run);
+            run->next_us += arrival_gap_us(run);
         }
         return;
     }
@@ -161,8 +163,8 @@ out:
     return rc;
 }
 
-/* True when the stream is at its end, good or bad. */
-static bool look_at(struct run *run, struct load_stream *stream, bool *has_moved)
+/* Handles what has arrived on the stream; true when it has ended, with or without success. */
+static bool poll_stream(struct run *run, struct load_stream *stream, bool *has_moved)
 {
     struct error err = {0};
     const uint8_t *data;
@@ -173,21 +175,21 @@ static bool look_at(struct run *run, struct load_stream *stream, bool *has_moved
     *has_moved = true;
     if (!rc) rc = take_reply(run, stream, data, len, &err);
     if (!rc) return false;
-    if (stream->has_summary) return true; /* what comes after it changes nothing */
+    if (stream->has_summary) return true; /* errors after the summary do not count */
     if (rc == ERR_CLOSED) {
         error_set(&err, ERR_FORMAT, "%.160s ended the text without a summary",
                   run->load->server->address);
     }
-    take_failure(run, &err);
+    count_failure(run, &err);
     return true;
 }
 
-static bool look_at_all(struct run *run)
+static bool poll_streams(struct run *run)
 {
     struct load *load = run->load;
     bool has_moved = false;
     for (int i = 0; i < load->n_streams;) {
-        if (!look_at(run, &load->streams[i], &has_moved)) {
+        if (!poll_stream(run, &load->streams[i], &has_moved)) {
             i++;
             continue;
         }
@@ -197,7 +199,7 @@ static bool look_at_all(struct run *run)
     return has_moved;
 }
 
-static void wait_a_while(const struct run *run)
+static void wait_for_event(const struct run *run)
 {
     int64_t until_us = clock_now_us() + LOOK_US;
     bool is_waiting_for_arrival = run->arm->rate_hz > 0 && run->n_started < run->n_requests;
@@ -213,11 +215,11 @@ int load_run(struct load *load, const struct bench_arm *arm, int first, int n_re
     int64_t begin_us = clock_now_us();
     int rc = 0;
     tally_begin(tally);
-    run.next_us = begin_us + (arm->rate_hz > 0 ? gap_us(&run) : 0);
+    run.next_us = begin_us + (arm->rate_hz > 0 ? arrival_gap_us(&run) : 0);
     while (!rc && !run.gone.code) {
         start_due(&run);
         if (load->n_streams == 0 && run.n_started == n_requests) break;
-        if (!look_at_all(&run)) wait_a_while(&run);
+        if (!poll_streams(&run)) wait_for_event(&run);
         rc = server_check_interrupt(load->server, err);
     }
     tally->wall_us = clock_now_us() - begin_us;

@@ -1,5 +1,5 @@
-/* Load on a coordinator: some requests at once (closed loop), or requests that arrive by themselves (open
- * loop, Poisson). One thread watches all streams. */
+/* Puts load on a coordinator: a fixed number of requests at once (closed loop), or requests that
+ * arrive at random times (open loop, Poisson). One thread watches all streams. */
 #pragma once
 
 #include "client/bench/prompts.h"
@@ -18,7 +18,7 @@ struct load {
     int timeout_s; /* of a request */
     uint64_t seed; /* of the arrivals */
     struct load_stream *streams;
-    int n_streams; /* live, at the front */
+    int n_streams; /* that are open */
     struct buffer request;
 };
 
@@ -27,9 +27,10 @@ int load_open(struct load *load, struct server *server, const struct bench_promp
               int timeout_s, uint64_t seed, struct error *err);
 void load_close(struct load *load);
 
-/* Sends n_requests of the arm and waits for all of them; request i has prompt (first + i), and, where the
- * arm has a seed, that seed plus first + i, so that arms of one repetition answer the same questions. What
- * fails is counted in the tally and does not end the run, but for the server's going away.
- * Errors: ERR_CANCELLED interrupted, ERR_UNAVAILABLE the server is gone; the tally holds what was done. */
+/* Sends n_requests of the arm and waits for all of them. Request i has prompt first + i and, where
+ * the arm has a seed, that seed plus first + i, so that all arms of a repetition get the same
+ * requests. A request that fails is counted in the tally and does not end the run, unless the
+ * server is gone. Errors: ERR_CANCELLED interrupted, ERR_UNAVAILABLE the server is gone. The tally
+ * is valid then and holds what was completed. */
 int load_run(struct load *load, const struct bench_arm *arm, int first, int n_requests,
              struct tally *tally, struct error *err);

@@ -1,4 +1,5 @@
-/* Reading the command line of `outrider bench`. How to generate is said with generate's own options. */
+/* Parses the command line of `outrider bench`. Options that say how to generate are those of
+ * `outrider generate`. */
 #include "client/bench/options.h"
 
 #include <errno.h>
@@ -65,18 +66,14 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Measures a running cluster: tokens per second, latencies, acceptance, where a round's time "
     "goes.\v"
-    "Every option of a request that takes a value can be swept by its long name: "
-    "rule=rejection,block. Of "
-    "its own are T (ranks; needs --start), C (--concurrency) and R (--rate). All arms are run once "
-    "a "
-    "repetition, one after the other, in every second repetition from the last to the first; "
-    "ratios are "
-    "over the arm with K = 0 of the same repetition. Requests of a repetition are the same for all "
-    "arms: "
-    "prompts in turn, --seed plus the number of the request. -n is 128 unless given.\n\n"
+    "Every option of a request that takes a value can be swept by its long name, such as "
+    "rule=rejection,block. Three more names are T (ranks; needs --start), C (--concurrency) "
+    "and R (--rate). All arms run once a repetition, one after the other, in every second "
+    "repetition from the last to the first. Ratios are over the arm with K = 0 of the same "
+    "repetition. All arms of a repetition send the same requests: prompts in turn, and --seed plus "
+    "the number of the request. -n is 128 unless given.\n\n"
     "Failed requests are counted and their reasons printed; the exit status is 1 then. When the "
-    "server goes "
-    "away the measurement ends; what there is by then is printed, as after "
+    "server goes away the measurement ends, and what there is by then is printed, as after "
     "Ctrl-C.\n\n" CLIENT_STATUS_DOC;
 
 struct parse {
@@ -85,15 +82,10 @@ struct parse {
     struct error *err;
 };
 
-static error_t verdict(int rc)
-{
-    return rc ? EINVAL : 0;
-}
-
 static int count(int *out, const char *option, const char *text, int least, int most,
                  const struct parse *p)
 {
-    return verdict(options_int(out, option, text, least, most, p->err));
+    return client_parser_result(options_int(out, option, text, least, most, p->err));
 }
 
 static error_t parse_load(int key, const char *arg, struct parse *p)
@@ -103,7 +95,8 @@ static error_t parse_load(int key, const char *arg, struct parse *p)
     case 'c':
         return count(&o->base.concurrency, "--concurrency", arg, 1, ARM_CONCURRENCY_MAX, p);
     case OPT_RATE:
-        return verdict(options_float(&o->base.rate_hz, "--rate", arg, 1e-4f, 1e5f, p->err));
+        return client_parser_result(
+            options_float(&o->base.rate_hz, "--rate", arg, 1e-4f, 1e5f, p->err));
     case OPT_REQUESTS:
         return count(&o->n_requests, "--requests", arg, 1, COUNT_MAX, p);
     case 'r':
@@ -113,7 +106,7 @@ static error_t parse_load(int key, const char *arg, struct parse *p)
     case OPT_PROMPT_TOKENS:
         return count(&o->prompt_tokens, "--prompt-tokens", arg, 1, BENCH_PROMPT_TOKENS_MAX, p);
     case OPT_SWEEP:
-        return verdict(sweep_parse(&o->sweep, arg, p->err));
+        return client_parser_result(sweep_parse(&o->sweep, arg, p->err));
     case OPT_TIMEOUT:
         return count(&o->timeout_s, "--timeout", arg, 1, SECONDS_MAX, p);
     case OPT_START_TIMEOUT:
@@ -150,7 +143,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         o->is_quiet = true;
         return 0;
     case ARGP_KEY_ARG:
-        return verdict(
+        return client_parser_result(
             error_set(p->err, ERR_ARGUMENT, "'%.60s' is too much: bench takes options only", arg));
     default:
         return parse_load(key, arg, p);

@@ -8,13 +8,12 @@ struct bench_options {
     const char *address;
     const char *prompts; /* a file; NULL = random ids */
     int prompt_tokens;
-    const char *start; /* a command; NULL = the cluster is there */
+    const char *start; /* a command; NULL = the cluster is running already */
     const char *csv, *json;
     int start_timeout_s, timeout_s;
     int n_requests, n_warmup, n_repetitions;
     bool is_quiet;
-    struct bench_arm
-        base; /* what --sweep does not say; its request has all options of generate's */
+    struct bench_arm base; /* what --sweep does not say, with generate's options in its request */
     struct sweep sweep;
     struct bench_arm *arms;
     int n_arms;
@@ -22,6 +21,6 @@ struct bench_options {
 
 /* Errors: ERR_ARGUMENT, ERR_NO_MEMORY. */
 int bench_options_parse(struct bench_options *options, int argc, char **argv, struct error *err);
-/* Requests of the arm in a repetition. */
+/* The number of requests of the arm in a repetition. */
 int bench_options_requests(const struct bench_options *options, const struct bench_arm *arm);
 void bench_options_free(struct bench_options *options);

@@ -1,5 +1,6 @@
-/* The tables for people: per arm the median over repetitions, with quartiles where it matters. */
+/* The tables for people: for each arm the medians over repetitions, some with quartiles. */
 #include <math.h>
+#include <string.h>
 
 #include "client/bench/report.h"
 
@@ -39,8 +40,7 @@ enum { RANGE_BYTES = 48, RANGE_COLUMNS = 20, LABEL_COLUMNS = 14 };
 
 struct report {
     FILE *out;
-    const struct bench_row *rows;
-    int n;
+    const struct bench_results *results;
     int label_columns;
 };
 
@@ -55,7 +55,7 @@ static void put_number(FILE *out, int width, int decimals, double number)
 
 static void put_cell(const struct report *r, const struct column *c, const struct bench_arm *arm)
 {
-    struct quartiles q = bench_quartiles(r->rows, r->n, arm, c->figure);
+    struct quartiles q = bench_figure_quartiles(r->results, arm, c->figure);
     put_number(r->out, c->width, c->decimals, q.median * c->factor);
     if (!c->has_quartiles) return;
     char range[RANGE_BYTES] = "";
@@ -66,8 +66,7 @@ static void put_cell(const struct report *r, const struct column *c, const struc
     fprintf(r->out, "%-*s", RANGE_COLUMNS, range);
 }
 
-static void print_table(const struct report *r, const struct column *columns, int n_columns,
-                        const struct bench_arm *arms, int n_arms)
+static void print_table(const struct report *r, const struct column *columns, int n_columns)
 {
     fprintf(r->out, "%-*s", r->label_columns, "");
     for (int c = 0; c < n_columns; c++) {
@@ -75,40 +74,42 @@ static void print_table(const struct report *r, const struct column *columns, in
                 columns[c].has_quartiles ? RANGE_COLUMNS : 0, "");
     }
     fputc('\n', r->out);
-    for (int i = 0; i < n_arms; i++) {
-        if (bench_quartiles(r->rows, r->n, &arms[i], BENCH_REQUESTS).n == 0) continue;
-        fprintf(r->out, "%-*s", r->label_columns, arms[i].label);
+    for (int i = 0; i < r->results->n_arms; i++) {
+        const struct bench_arm *arm = &r->results->arms[i];
+        if (bench_figure_quartiles(r->results, arm, BENCH_REQUESTS).n == 0) continue;
+        fprintf(r->out, "%-*s", r->label_columns, arm->label);
         for (int c = 0; c < n_columns; c++)
-            put_cell(r, &columns[c], &arms[i]);
+            put_cell(r, &columns[c], arm);
         fputc('\n', r->out);
     }
 }
 
-static double total(const struct bench_row *rows, int n, enum bench_figure figure)
+static double total(const struct bench_results *results, enum bench_figure figure)
 {
     double sum = 0;
-    for (int i = 0; i < n; i++) {
-        if (isfinite(rows[i].figures[figure])) sum += rows[i].figures[figure];
+    for (int i = 0; i < results->n_rows; i++) {
+        double value = results->rows[i].figures[figure];
+        if (isfinite(value)) sum += value;
     }
     return sum;
 }
 
-void bench_print(FILE *out, const struct bench_row *rows, int n, const struct bench_arm *arms,
-                 int n_arms)
+void bench_print(FILE *out, const struct bench_results *results)
 {
-    struct report report = {out, rows, n, LABEL_COLUMNS};
+    struct report report = {out, results, LABEL_COLUMNS};
     int n_repetitions = 0;
-    for (int i = 0; i < n; i++) {
-        if (rows[i].repetition >= n_repetitions) n_repetitions = rows[i].repetition + 1;
+    for (int i = 0; i < results->n_rows; i++) {
+        int repetition = results->rows[i].repetition;
+        if (repetition >= n_repetitions) n_repetitions = repetition + 1;
     }
-    for (int i = 0; i < n_arms; i++) {
-        int len = (int)snprintf(NULL, 0, "%s", arms[i].label);
+    for (int i = 0; i < results->n_arms; i++) {
+        int len = (int)strlen(results->arms[i].label);
         if (len > report.label_columns) report.label_columns = len;
     }
     fprintf(out, "%.0f requests in %d repetitions, %.0f failed; medians over repetitions%s\n",
-            total(rows, n, BENCH_REQUESTS) + total(rows, n, BENCH_FAILURES), n_repetitions,
-            total(rows, n, BENCH_FAILURES), n_repetitions > 1 ? " (quartiles)" : "");
-    print_table(&report, speed, N_SPEED, arms, n_arms);
+            total(results, BENCH_REQUESTS) + total(results, BENCH_FAILURES), n_repetitions,
+            total(results, BENCH_FAILURES), n_repetitions > 1 ? " (quartiles)" : "");
+    print_table(&report, speed, N_SPEED);
     fputc('\n', out);
-    print_table(&report, split, N_SPLIT, arms, n_arms);
+    print_table(&report, split, N_SPLIT);
 }

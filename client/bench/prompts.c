@@ -1,4 +1,4 @@
-/* Reading and making prompts. */
+/* Reads prompts from a file, or draws them. */
 #include "client/bench/prompts.h"
 
 #include <stdlib.h>
@@ -77,7 +77,8 @@ static int take_lines(struct bench_prompts *prompts, size_t len, const char *pat
     while (line.text < end) {
         char *newline = memchr(line.text, '\n', (size_t)(end - line.text));
         line.len = (size_t)((newline ? newline : end) - line.text);
-        line.text[line.len] = '\0'; /* a NUL within the line shows as a short blank test only */
+        line.text[line.len] =
+            '\0'; /* a NUL within the line ends the test for blanks early, no more */
         int rc = take_line(prompts, &line, path, err);
         if (rc) return rc;
         line.text += line.len + 1;

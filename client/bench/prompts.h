@@ -26,13 +26,14 @@ struct bench_prompts {
     int32_t *ids;
 };
 
-/* One prompt a line; or, when the first line begins with {, JSON objects {"prompt": TEXT, "n": TOKENS}, one a
- * line, n may be left out and other members are not looked at. Blank lines are no prompts.
- * Errors: ERR_NOT_FOUND, ERR_IO, ERR_FORMAT with file and line, ERR_NO_MEMORY. */
+/* Reads one prompt a line; or, when the first line begins with {, one JSON object a line,
+ * {"prompt": TEXT, "n": TOKENS}, whose n is optional and whose other members are ignored. Blank
+ * lines are skipped. Errors: ERR_NOT_FOUND, ERR_IO, ERR_FORMAT with file and line,
+ * ERR_NO_MEMORY. */
 int bench_prompts_read(struct bench_prompts *prompts, const char *path, struct error *err);
 
-/* n prompts of n_tokens ids each, uniform over 0 .. vocab_size - 1 (any model takes ids, whatever its
- * tokenizer), functions of the seed. Errors: ERR_NO_MEMORY. */
+/* Draws n prompts of n_tokens ids each, uniform over 0 .. vocab_size - 1, from the seed. Ids suit
+ * any model, whatever its tokenizer. Errors: ERR_NO_MEMORY. */
 int bench_prompts_draw(struct bench_prompts *prompts, int n, int n_tokens, int vocab_size,
                        uint64_t seed, struct error *err);
 

@@ -1,11 +1,11 @@
-/* From tallies to figures. */
+/* Computes the figures of a row from the tally of its arm. */
 #include "client/bench/report.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Where Prometheus metrics of the same meaning exist, vLLM's suffixes. */
+/* Figures for which vLLM has a Prometheus metric of the same meaning are named by its suffix. */
 static const char *const names[N_BENCH_FIGURES] = {
     [BENCH_REQUESTS] = "requests",
     [BENCH_FAILURES] = "failures",
@@ -57,11 +57,6 @@ const char *bench_figure_name(enum bench_figure figure)
     return names[figure];
 }
 
-static double ratio(double part, double whole)
-{
-    return whole > 0 ? part / whole : (double)NAN;
-}
-
 static double quantile(const struct histogram *hist, double at, double unit)
 {
     return hist->n ? (double)histogram_quantile_us(hist, at) / unit : (double)NAN;
@@ -83,8 +78,8 @@ static void set_load(double *f, const struct tally *tally)
     f[BENCH_DURATION_S] = seconds;
     f[BENCH_PROMPT_TOKENS] = tally->sum.prompt_tokens;
     f[BENCH_GENERATION_TOKENS] = tally->sum.completion_tokens;
-    f[BENCH_REQUESTS_PER_S] = ratio(tally->n_done, seconds);
-    f[BENCH_TOKENS_PER_S] = ratio(tally->sum.completion_tokens, seconds);
+    f[BENCH_REQUESTS_PER_S] = figures_ratio(tally->n_done, seconds);
+    f[BENCH_TOKENS_PER_S] = figures_ratio(tally->sum.completion_tokens, seconds);
     set_latency(&f[BENCH_FIRST_P50], &tally->first_token);
     set_latency(&f[BENCH_TOKEN_P50], &tally->token_gap);
     set_latency(&f[BENCH_MESSAGE_P50], &tally->message_gap);
@@ -96,10 +91,12 @@ static void set_speculation(double *f, const struct tally *tally)
 {
     const struct generate_counters *c = &tally->sum.counters;
     const struct figures of_sum = figures_of_many(&tally->sum, tally->n_done);
-    /* draft_us leaves out each request's first round, whose guesses are drafted like the others', and
-     * those that were made while the target verified. */
+    /* draft_us leaves out the first round of each request and all guesses that were made while the
+     * target verified, so that both are left out of the number of guesses too. The first round is
+     * taken to have as many guesses as the others. */
     double n_timed = (double)c->rounds - tally->n_done;
-    double guesses = (double)c->drafted * ratio(n_timed, (double)c->rounds) - c->drafted_ahead;
+    double guesses =
+        (double)c->drafted * figures_ratio(n_timed, (double)c->rounds) - c->drafted_ahead;
     f[BENCH_DRAFTS] = c->drafted_at[0];
     f[BENCH_DRAFT_TOKENS] = c->drafted;
     f[BENCH_ACCEPTED_TOKENS] = c->accepted;
@@ -112,7 +109,7 @@ static void set_speculation(double *f, const struct tally *tally)
     f[BENCH_ROUND_US] = of_sum.round_us;
     for (int i = 0; i < N_PARTS; i++)
         f[BENCH_PART_US + i] = of_sum.part_us[i];
-    f[BENCH_GUESS_US] = ratio((double)c->draft_us, guesses);
+    f[BENCH_GUESS_US] = figures_ratio((double)c->draft_us, guesses);
     f[BENCH_OVERHEAD_P50_US] = quantile(&tally->overhead_p50, 0.5, 1);
     f[BENCH_OVERHEAD_P99_US] = quantile(&tally->overhead_p99, 0.5, 1);
     f[BENCH_BYTES_PER_POSITION] = of_sum.bytes_per_position;
@@ -146,8 +143,10 @@ void bench_row_ratios(struct bench_row *rows, int n, const struct bench_arm *arm
         for (int j = 0; plain && j < n; j++) {
             if (rows[j].arm != plain || rows[j].repetition != rows[i].repetition) continue;
             double *f = rows[i].figures, *base = rows[j].figures;
-            f[BENCH_SPEEDUP] = ratio(f[BENCH_DECODE_TOKENS_PER_S], base[BENCH_DECODE_TOKENS_PER_S]);
-            f[BENCH_THROUGHPUT_RATIO] = ratio(f[BENCH_TOKENS_PER_S], base[BENCH_TOKENS_PER_S]);
+            f[BENCH_SPEEDUP] =
+                figures_ratio(f[BENCH_DECODE_TOKENS_PER_S], base[BENCH_DECODE_TOKENS_PER_S]);
+            f[BENCH_THROUGHPUT_RATIO] =
+                figures_ratio(f[BENCH_TOKENS_PER_S], base[BENCH_TOKENS_PER_S]);
         }
     }
 }
@@ -160,20 +159,21 @@ static int compare(const void *a, const void *b)
 
 static double interpolate(const double *sorted, int n, double at)
 {
-    double place = at * (n - 1);
-    int below = (int)place;
+    double index = at * (n - 1);
+    int below = (int)index;
     if (below + 1 >= n) return sorted[n - 1];
-    return sorted[below] + (place - below) * (sorted[below + 1] - sorted[below]);
+    return sorted[below] + (index - below) * (sorted[below + 1] - sorted[below]);
 }
 
-struct quartiles bench_quartiles(const struct bench_row *rows, int n, const struct bench_arm *arm,
-                                 enum bench_figure figure)
+struct quartiles bench_figure_quartiles(const struct bench_results *results,
+                                        const struct bench_arm *arm, enum bench_figure figure)
 {
     struct quartiles q = {(double)NAN, (double)NAN, (double)NAN, 0};
-    double *values = malloc(((size_t)n + 1) * sizeof *values);
-    for (int i = 0; values && i < n; i++) {
-        bool counts = rows[i].arm == arm && isfinite(rows[i].figures[figure]);
-        if (counts) values[q.n++] = rows[i].figures[figure];
+    double *values = malloc(((size_t)results->n_rows + 1) * sizeof *values);
+    for (int i = 0; values && i < results->n_rows; i++) {
+        const struct bench_row *row = &results->rows[i];
+        bool counts = row->arm == arm && isfinite(row->figures[figure]);
+        if (counts) values[q.n++] = row->figures[figure];
     }
     if (q.n) {
         qsort(values, (size_t)q.n, sizeof *values, compare);

@@ -1,6 +1,6 @@
-/* Results of `outrider bench`: rows, one per arm and repetition, and what becomes of them. A row is an
- * array of figures whose names are the columns of the CSV and the members of the JSON rows; README of the
- * columns: docs/benchmarks.md. */
+/* Results of `outrider bench`: one row per arm and repetition, and the tables and files that are
+ * made of the rows. A row is an array of figures whose names are the columns of the CSV and the
+ * members of the JSON rows; docs/benchmarks.md describes each column. */
 #pragma once
 
 #include "client/bench/sweep.h"
@@ -53,42 +53,46 @@ enum bench_figure {
 /* NAN = not known. */
 struct bench_row {
     const struct bench_arm *arm;
-    int repetition, place; /* place: when it ran, among the arms of its repetition */
+    int repetition, place; /* place: its turn among the arms of its repetition, from 0 */
     int n_ranks, n_draft;  /* as the cluster said */
     double figures[N_BENCH_FIGURES];
     char error[ERROR_TEXT_BYTES]; /* the most frequent; "" = none */
 };
 
-/* What is the same for all rows; texts are kept, not copied. */
-struct bench_subject {
+/* All rows of a measurement, its arms, and what is the same for all rows. Everything is lent. */
+struct bench_results {
+    const struct bench_row *rows;
+    int n_rows;
+    const struct bench_arm *arms;
+    int n_arms;
     const char *target_model, *draft_model, *arithmetic;
 };
 
 const char *bench_figure_name(enum bench_figure figure);
 
-/* Fills all but the ratios. */
+/* Fills the row from the tally of its arm, except for the ratios. */
 void bench_row_of(struct bench_row *row, const struct bench_arm *arm, const struct tally *tally);
 
-/* Fills the ratios of rows[n]: over the row of the same repetition whose arm is plain[i], the arm with
- * K = 0 and everything else equal (NULL: none). */
+/* Fills the ratios of rows[n]: each over the row of the same repetition whose arm differs in K = 0
+ * alone (sweep_plain). A row without such a partner keeps NAN. */
 void bench_row_ratios(struct bench_row *rows, int n, const struct bench_arm *arms, int n_arms);
 
-/* Quartiles of a figure over the rows of an arm, linearly interpolated; NAN when no row knows it. */
+/* Quartiles of a figure over the rows of an arm, linearly interpolated; NAN when no row has it. n
+ * is the number of rows that do. */
 struct quartiles {
     double low, median, high;
     int n;
 };
-struct quartiles bench_quartiles(const struct bench_row *rows, int n, const struct bench_arm *arm,
-                                 enum bench_figure figure);
+struct quartiles bench_figure_quartiles(const struct bench_results *results,
+                                        const struct bench_arm *arm, enum bench_figure figure);
 
-/* bench_write.c. Errors: ERR_IO. */
+/* write.c. path is for messages. bench_csv_rows writes the rows from `first` on. Errors: ERR_IO; of
+ * bench_json_write also ERR_NO_MEMORY. */
 int bench_csv_header(FILE *file, const char *path, struct error *err);
-int bench_csv_rows(FILE *file, const char *path, const struct bench_row *rows, int n,
-                   const struct bench_subject *subject, struct error *err);
-int bench_json_write(FILE *file, const char *path, const struct bench_row *rows, int n,
-                     const struct bench_arm *arms, int n_arms, const struct bench_subject *subject,
+int bench_csv_rows(FILE *file, const char *path, const struct bench_results *results, int first,
+                   struct error *err);
+int bench_json_write(FILE *file, const char *path, const struct bench_results *results,
                      struct error *err);
 
-/* bench_print.c: medians and quartiles, for people. */
-void bench_print(FILE *out, const struct bench_row *rows, int n, const struct bench_arm *arms,
-                 int n_arms);
+/* print.c: the tables for people, medians with quartiles. */
+void bench_print(FILE *out, const struct bench_results *results);

@@ -1,5 +1,5 @@
-/* Reading --sweep and multiplying it out. Values stay text until an arm takes them: the reading of an
- * option's value is the option's own. */
+/* Parses --sweep and makes its arms. Values stay text until they are set in an arm, because each
+ * option parses its own values. */
 #include "client/bench/sweep.h"
 
 #include <stdio.h>
@@ -154,7 +154,7 @@ static int set_arm(struct bench_arm *arm, const struct bench_arm *base, const st
     int rc = 0;
     order_factors(sweep, ordered);
     *arm = *base;
-    arm->generate.request.stop = arm->generate.stops; /* the copy's own */
+    arm->generate.request.stop = arm->generate.stops; /* not those of base */
     for (int f = sweep->n - 1; f >= 0; f--) {
         values[f] = ordered[f]->values[index % ordered[f]->n];
         index /= ordered[f]->n;

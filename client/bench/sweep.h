@@ -1,4 +1,4 @@
-/* The arms of `outrider bench`: every combination of the values of --sweep. */
+/* The arms of `outrider bench`, that is, every combination of the values of --sweep. */
 #pragma once
 
 #include "client/generate_options.h"
@@ -14,8 +14,8 @@ enum {
     ARM_RANKS_MAX = 64
 };
 
-/* One name and what it takes: K, T, C (streams at once), R (requests per second), or the long name of an
- * option of a request. */
+/* A name with its values. Names are K, T, C (streams at once), R (requests per second), and the
+ * long names of options of a request. */
 struct sweep_factor {
     char name[SWEEP_NAME_BYTES];
     int n;
@@ -27,26 +27,26 @@ struct sweep {
     struct sweep_factor factors[SWEEP_FACTORS_MAX];
 };
 
-/* One way to drive the cluster. Immutable after sweep_arms. */
+/* One way to put load on the cluster. Immutable after sweep_arms. */
 struct bench_arm {
-    struct generate_options generate; /* the request but for the prompt */
+    struct generate_options generate; /* the request without its prompt */
     int n_ranks;                      /* T of the cluster to start; 0 = as it is */
     int concurrency;                  /* streams at once, closed loop */
     float rate_hz;                    /* > 0: open loop */
     char label[ARM_LABEL_BYTES];      /* "K=4 T=2"; "" without a sweep */
-    char others[ARM_LABEL_BYTES];     /* of the label, what is not K, T, C or R */
+    char others[ARM_LABEL_BYTES];     /* the part of the label that is not K, T, C or R */
 };
 
 /* Adds factors: "K=0..8,T=1,2,4". Errors: ERR_ARGUMENT. */
 int sweep_parse(struct sweep *sweep, const char *text, struct error *err);
 bool sweep_has(const struct sweep *sweep, const char *name);
 
-/* All combinations, in a new array that the caller frees: T changes slowest, K fastest, the rest in the
- * order given. base is what no factor says. Errors: ERR_ARGUMENT a value is refused, or too many arms;
- * ERR_NO_MEMORY. */
+/* Makes all combinations, in a new array that the caller frees: T changes slowest, K fastest, the
+ * rest in the order given. base has everything that no factor sets. Errors: ERR_ARGUMENT a value is
+ * wrong, or there are too many arms; ERR_NO_MEMORY. */
 int sweep_arms(const struct sweep *sweep, const struct bench_arm *base, struct bench_arm **arms,
                int *n_arms, struct error *err);
 
-/* The arm that is the same but for K = 0; NULL when there is none. */
+/* The arm that has K = 0 and is otherwise the same; NULL when there is none. */
 const struct bench_arm *sweep_plain(const struct bench_arm *arms, int n_arms,
                                     const struct bench_arm *arm);

@@ -1,4 +1,4 @@
-/* Adding up what requests bring. */
+/* Adds up the results of requests. */
 #include "client/bench/tally.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ void tally_add_summary(struct tally *tally, const struct generate_summary *summa
     tally->n_done++;
     tally->n_draft = summary->n_draft;
     histogram_add(&tally->queue, c->queue_us);
-    if (c->rounds > 1) { /* else there are no rounds to have one */
+    if (c->rounds > 1) { /* overhead is measured in rounds after the first */
         histogram_add(&tally->overhead_p50, c->overhead_p50_us);
         histogram_add(&tally->overhead_p99, c->overhead_p99_us);
     }

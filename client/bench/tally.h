@@ -1,4 +1,4 @@
-/* What a slice of load brought: one arm, one repetition. Plain data, owned by the main thread. */
+/* The results of a slice: one arm, one repetition. Plain data, owned by the main thread. */
 #pragma once
 
 #include "base/histogram.h"
@@ -18,8 +18,8 @@ struct tally {
     struct generate_summary sum; /* of the requests that were done: figures_add */
     int n_draft;                 /* K as the coordinator used it, -1 before the first summary */
     struct histogram first_token, request, queue;
-    /* Between two messages of a request; the same shared out among the tokens of the second, so that it is what
-     * a token takes. One message brings the tokens of a round. */
+    /* message_gap: the time between two messages of a request, each with the tokens of a round.
+     * token_gap: that time divided by the tokens of the second message, so the time of a token. */
     struct histogram message_gap, token_gap;
     struct histogram overhead_p50, overhead_p99; /* of each request's rounds */
     int n_errors;

@@ -1,4 +1,4 @@
-/* CSV (RFC 4180, one line per row) and JSON. What is not known is an empty field, or null. */
+/* Writes CSV (RFC 4180, one line per row) and JSON. An unknown value is an empty field, or null. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -20,7 +20,7 @@ int bench_csv_header(FILE *file, const char *path, struct error *err)
     return check_file(file, path, err);
 }
 
-/* In quotes where it must be; a line stays a line. */
+/* Puts a field in quotes if CSV needs them. Newlines become blanks, so that a row is one line. */
 static void put_text(FILE *file, const char *text)
 {
     fputc(',', file);
@@ -42,7 +42,7 @@ static void put_number(FILE *file, double number)
     if (isfinite(number)) fprintf(file, "%.9g", number);
 }
 
-static void put_row(FILE *file, const struct bench_row *row, const struct bench_subject *subject)
+static void put_row(FILE *file, const struct bench_row *row, const struct bench_results *results)
 {
     const struct bench_arm *arm = row->arm;
     const struct generate_request *request = &arm->generate.request;
@@ -60,17 +60,17 @@ static void put_row(FILE *file, const struct bench_row *row, const struct bench_
     fprintf(file, ",%d", request->max_tokens);
     put_text(file, arm->others);
     put_text(file, row->error);
-    put_text(file, subject->target_model);
-    put_text(file, subject->draft_model);
-    put_text(file, subject->arithmetic);
+    put_text(file, results->target_model);
+    put_text(file, results->draft_model);
+    put_text(file, results->arithmetic);
     fputc('\n', file);
 }
 
-int bench_csv_rows(FILE *file, const char *path, const struct bench_row *rows, int n,
-                   const struct bench_subject *subject, struct error *err)
+int bench_csv_rows(FILE *file, const char *path, const struct bench_results *results, int first,
+                   struct error *err)
 {
-    for (int i = 0; i < n; i++)
-        put_row(file, &rows[i], subject);
+    for (int i = first; i < results->n_rows; i++)
+        put_row(file, &results->rows[i], results);
     return check_file(file, path, err);
 }
 
@@ -99,12 +99,12 @@ static json_t *row_json(const struct bench_row *row)
     return object;
 }
 
-/* The three quartiles of each figure over the repetitions. */
-static json_t *summary_json(const struct bench_row *rows, int n, const struct bench_arm *arm)
+/* The three quartiles of each figure over the repetitions of an arm. */
+static json_t *quartiles_json(const struct bench_results *results, const struct bench_arm *arm)
 {
     json_t *object = arm_json(arm);
     for (int i = 0; i < N_BENCH_FIGURES; i++) {
-        struct quartiles q = bench_quartiles(rows, n, arm, (enum bench_figure)i);
+        struct quartiles q = bench_figure_quartiles(results, arm, (enum bench_figure)i);
         json_t *values = json_pack("[o, o, o]", client_json_number(q.low),
                                    client_json_number(q.median), client_json_number(q.high));
         json_object_set_new(object, bench_figure_name((enum bench_figure)i), values);
@@ -112,19 +112,18 @@ static json_t *summary_json(const struct bench_row *rows, int n, const struct be
     return object;
 }
 
-int bench_json_write(FILE *file, const char *path, const struct bench_row *rows, int n,
-                     const struct bench_arm *arms, int n_arms, const struct bench_subject *subject,
+int bench_json_write(FILE *file, const char *path, const struct bench_results *results,
                      struct error *err)
 {
-    json_t *list = json_array(), *summary = json_array();
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, row_json(&rows[i]));
-    for (int i = 0; i < n_arms; i++)
-        json_array_append_new(summary, summary_json(rows, n, &arms[i]));
+    json_t *rows = json_array(), *quartiles = json_array();
+    for (int i = 0; i < results->n_rows; i++)
+        json_array_append_new(rows, row_json(&results->rows[i]));
+    for (int i = 0; i < results->n_arms; i++)
+        json_array_append_new(quartiles, quartiles_json(results, &results->arms[i]));
     json_t *object =
         json_pack("{ss ss ss ss so so}", "version", OUTRIDER_VERSION, "target_model",
-                  subject->target_model, "draft_model", subject->draft_model, "arithmetic",
-                  subject->arithmetic, "quartiles", summary, "rows", list);
+                  results->target_model, "draft_model", results->draft_model, "arithmetic",
+                  results->arithmetic, "quartiles", quartiles, "rows", rows);
     if (!object) return error_set(err, ERR_NO_MEMORY, "no memory for the JSON object");
     json_dumpf(object, file, JSON_REAL_PRECISION(9) | JSON_INDENT(1));
     fputc('\n', file);

@@ -86,6 +86,19 @@ def test_plain_text_and_summary(cluster):
     assert ok(cluster.outrider("generate", PROMPT, "-n", "20", "-q", *GREEDY)).stderr == ""
 
 
+def test_summary_begins_a_line_in_a_file_of_both_streams(cluster):
+    """As in `outrider generate ... >FILE 2>&1`; the text is the same as where it has a file alone."""
+    request = ("generate", PROMPT, "-n", "5", *GREEDY)
+    text = ok(cluster.outrider(*request)).stdout
+    with tempfile.TemporaryFile() as file:
+        subprocess.run(cluster.command(*request), stdin=subprocess.DEVNULL, stdout=file,
+                       stderr=file, env=cluster.client_environment(), check=True, timeout=60)
+        file.seek(0)
+        both = file.read().decode("utf-8")
+    assert text and not text.endswith("\n"), repr(text)
+    assert both.startswith(f"{text}\ntokens "), both
+
+
 def test_json_is_complete_and_adds_up(cluster):
     r = json_of(cluster, "generate", PROMPT, "-n", "48", "-K", "4", "--seed",
                 "18446744073709551615", "--request-id", "mine")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=quick libs=client timeout=60
-"""bench/plot on rows whose medians are known: figures are well-formed SVG and show the series that they
-should, at the heights that they should. Skipped (77) where gnuplot is not installed.
+"""bench/plot on rows whose medians are known: figures are well-formed SVG, and their series are
+there and have the right heights. Skipped (77) where gnuplot is not installed.
 Usage: test_plot.py BUILD_FOLDER"""
 import csv
 import os
@@ -25,11 +25,11 @@ def expected(k):
 
 
 def row(repetition, n_ranks, k, concurrency=1, **more):
-    """As bench writes them, of a machine that is faster in odd repetitions and keeps to theory."""
-    weather = 1.25 if repetition % 2 else 1.0
+    """A row of a machine that follows theory and is faster in odd repetitions."""
+    machine_speed = 1.25 if repetition % 2 else 1.0
     step, round_us = T_V / n_ranks, T_V / n_ranks + k * T_D + OVERHEAD
-    tokens_per_second = expected(k) / round_us * 1e6 * weather
-    plain = 1 / (step + OVERHEAD) * 1e6 * weather
+    tokens_per_second = expected(k) / round_us * 1e6 * machine_speed
+    plain = 1 / (step + OVERHEAD) * 1e6 * machine_speed
     return {
         "repetition": repetition, "place": 0, "arm": f"K={k}", "T": n_ranks, "K": k,
         "concurrency": concurrency, "rate": "", "options": "", "target_model": "a/b/big_one",
@@ -87,8 +87,9 @@ class Figures:
 
 
 def curves(root, n_points):
-    """The curves of so many points, as gnuplot draws them (y grows downward). The legend's samples are
-    shorter, an axis has its first two points above each other, symbols are about the origin."""
+    """The curves that have n_points points (y grows downward). Nothing else is drawn like them: the
+    samples in the legend are shorter, the first two points of an axis are above each other, and
+    symbols are drawn around the origin."""
     found = []
     for path in root.iter(f"{SVG}path"):
         for piece in path.get("d", "").split("M")[1:]:
@@ -110,15 +111,16 @@ def sweep(ranks, ks):
 
 def test_speedup_draws_measurement_and_theory(figures):
     root, texts, printed = figures.plot("speedup", sweep([1], range(6)))
-    has(texts, "measured", "with rows and network", "Leviathan, Theorem 3.8", "K, guesses per round",
-        "times plain decoding (K = 0)",
+    has(texts, "measured", "with rows and network", "Leviathan, Theorem 3.8",
+        "K, guesses per round", "times plain decoding (K = 0)",
         "Speed-up by speculative decoding: b/big_one + b/small, 5 repetitions")
     assert "alpha 0.800, c 0.100, row 0.0000, rtt 0.050" in printed, printed
     lines = curves(root, 6)
     theory = [expected(k) / (0.1 * k + 1) for k in range(6)]
     network = [expected(k) * 1.05 / (0.1 * k + 1.05) for k in range(6)]
-    unit = (lines[0][0][1] - lines[0][5][1]) / (network[5] - 1) # the first curve is the measured one
-    # What is measured keeps to the theory with the network, so that two of the three curves are one.
+    # The first curve is the measured one. It follows the theory with the network, so two of the
+    # three curves are the same.
+    unit = (lines[0][0][1] - lines[0][5][1]) / (network[5] - 1)
     for line, values in zip(lines, (network, network, theory), strict=True):
         for (_, y), value in zip(line, values):
             assert abs((line[0][1] - y) / unit - (value - 1)) < 0.01, (values, lines)
@@ -141,7 +143,8 @@ def test_load_shows_throughput_and_latency(figures):
 
 def test_scaling_is_over_the_fewest_ranks(figures):
     root, texts, _ = figures.plot("scaling", sweep([1, 2, 4], [0, 3]))
-    has(texts, "linear", "K = 0", "K = 3", "T, ranks of the target", "tokens per second, over T = 1")
+    has(texts, "linear", "K = 0", "K = 3", "T, ranks of the target",
+        "tokens per second, over T = 1")
     ideal, *measured = curves(root, 3)
     for k, curve in zip((0, 3), measured, strict=True):
         def per(t):

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=client timeout=60 */
-/* The load of `outrider bench` on servers that misbehave: each failure is one request's, and counted; none is
- * waited for beyond its time. */
+/* The load of `outrider bench` on servers that misbehave: each failure is one request's, and
+ * counted; none is waited for beyond its time. */
 #include <unistd.h>
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=client timeout=60 */
-/* The parts of `outrider bench` that need no server: arms, prompts, tallies, rows and what is made of them. */
+/* The parts of `outrider bench` that need no server: arms, prompts, tallies, rows, files. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -241,13 +241,16 @@ START_TEST(quartiles_and_ratios_stay_within_a_repetition)
         }
     }
     bench_row_ratios(rows, n, arms, n_arms);
-    struct quartiles q = bench_quartiles(rows, n, &arms[1], BENCH_SPEEDUP);
+    struct bench_results results = {.rows = rows, .n_rows = n};
+    struct quartiles q = bench_figure_quartiles(&results, &arms[1], BENCH_SPEEDUP);
     ck_assert(q.n == 5 && q.low == 2 && q.median == 3 && q.high == 4);
-    q = bench_quartiles(rows, n, &arms[0], BENCH_SPEEDUP);
+    q = bench_figure_quartiles(&results, &arms[0], BENCH_SPEEDUP);
     ck_assert(q.low == 1 && q.median == 1 && q.high == 1);
-    q = bench_quartiles(rows, 2, &arms[1], BENCH_DECODE_TOKENS_PER_S);
+    results.n_rows = 2;
+    q = bench_figure_quartiles(&results, &arms[1], BENCH_DECODE_TOKENS_PER_S);
     ck_assert(q.n == 1 && q.low == 10 && q.high == 10);
-    q = bench_quartiles(rows, n, &arms[1], BENCH_THROUGHPUT_RATIO);
+    results.n_rows = n;
+    q = bench_figure_quartiles(&results, &arms[1], BENCH_THROUGHPUT_RATIO);
     ck_assert(q.n == 0 && isnan(q.median)); /* 0 / 0: no tokens per second were given */
     free(arms);
 }
@@ -257,12 +260,16 @@ START_TEST(texts_stay_in_their_field)
 {
     static struct bench_row row;
     struct bench_arm arm = base_arm();
-    const struct bench_subject subject = {"a,b", "say \"x\"", "two\nlines"};
+    const struct bench_results results = {.rows = &row,
+                                          .n_rows = 1,
+                                          .target_model = "a,b",
+                                          .draft_model = "say \"x\"",
+                                          .arithmetic = "two\nlines"};
     char line[4096] = "";
     FILE *file = tmpfile();
     ck_assert_ptr_nonnull(file);
     row.arm = &arm;
-    CHECK_OK(bench_csv_rows(file, "x", &row, 1, &subject, &err));
+    CHECK_OK(bench_csv_rows(file, "x", &results, 0, &err));
     rewind(file);
     ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
     ck_assert_ptr_nonnull(strstr(line, ",\"a,b\",\"say \"\"x\"\"\",\"two lines\"\n"));
@@ -275,11 +282,12 @@ START_TEST(disk_that_is_full_is_reported)
 {
     static struct bench_row row;
     struct bench_arm arm = base_arm();
-    const struct bench_subject subject = {"", "", ""};
+    const struct bench_results results = {
+        .rows = &row, .n_rows = 1, .target_model = "", .draft_model = "", .arithmetic = ""};
     FILE *file = fopen("/dev/full", "w");
     if (!file) return;
     row.arm = &arm;
-    CHECK_ERR(bench_csv_rows(file, "rows.csv", &row, 1, &subject, &err), ERR_IO, "rows.csv");
+    CHECK_ERR(bench_csv_rows(file, "rows.csv", &results, 0, &err), ERR_IO, "rows.csv");
     fclose(file);
 }
 END_TEST

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=client timeout=60 */
-/* `outrider generate` against servers that do what no coordinator should: control sequences, a second
- * summary, no end, garbage, a failure in the middle of the text. */
+/* `outrider generate` against servers that do what no coordinator should: a second summary, no end,
+ * garbage, a failure in the middle of the text; and where its output goes. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -91,8 +91,17 @@ static void read_back(FILE *stream, const char *path, char *text, size_t size)
     unlink(path);
 }
 
-/* Runs `outrider generate x FLAG` against a server of the scenario; returns the exit status. */
-static int generate(enum scenario scenario, const char *flag)
+/* Both streams into one file, as `outrider generate ... >FILE 2>&1` does it. */
+static FILE *capture_both(void)
+{
+    FILE *captured = capture(stdout, out_path, sizeof out_path);
+    ck_assert_int_ge(dup2(fileno(stdout), fileno(stderr)), 0);
+    return captured;
+}
+
+/* Runs `outrider generate x FLAG` against a server of the scenario; returns the exit status. With
+ * in_one_file both streams are in out_text, otherwise error_text has the second. */
+static int generate_into(enum scenario scenario, const char *flag, bool in_one_file)
 {
     static const struct rpc_method methods[] = {
         {.path = "/outrider.generation.v1.Generation/Generate", .on_message = on_generate}};
@@ -104,13 +113,19 @@ static int generate(enum scenario scenario, const char *flag)
     snprintf(address, sizeof address, "--address=%s", rpc_server_address(server));
     snprintf(argument, sizeof argument, "%s", flag);
     char *argv[] = {name, prompt, address, argument, NULL};
-    out = capture(stdout, out_path, sizeof out_path);
     errors = capture(stderr, error_path, sizeof error_path);
+    out = in_one_file ? capture_both() : capture(stdout, out_path, sizeof out_path);
     int status = generate_main(4, argv);
+    fflush(errors); /* a stream that was opened again has a buffer, unlike the standard error */
     read_back(out, out_path, out_text, sizeof out_text);
     read_back(errors, error_path, error_text, sizeof error_text);
     rpc_server_close(server, 100);
     return status;
+}
+
+static int generate(enum scenario scenario, const char *flag)
+{
+    return generate_into(scenario, flag, false);
 }
 
 START_TEST(generate_good_stream_succeeds)
@@ -118,6 +133,22 @@ START_TEST(generate_good_stream_succeeds)
     ck_assert_int_eq(generate(GOOD, "--quiet"), CLIENT_OK);
     ck_assert_str_eq(out_text, "two words");
     ck_assert_str_eq(error_text, "");
+}
+END_TEST
+
+START_TEST(generate_summary_begins_a_line_where_both_streams_are_one_file)
+{
+    ck_assert_int_eq(generate_into(GOOD, "--no-echo", true), CLIENT_OK);
+    ck_assert_int_eq(strncmp(out_text, "two words\ntokens  ", 18), 0);
+    ck_assert_int_eq(generate_into(GOOD, "--show-drafts", true), CLIENT_OK);
+    ck_assert_int_eq(strncmp(out_text, "[two ]<words>\ntokens  ", 22), 0);
+    ck_assert_int_eq(generate_into(FAILS_LATE, "--quiet", true), CLIENT_FAILED);
+    ck_assert_str_eq(out_text, "two words\noutrider: the group broke: rank 1 died\n");
+    ck_assert_int_eq(generate_into(GOOD, "--quiet", true), CLIENT_OK);
+    ck_assert_str_eq(out_text, "two words"); /* nothing follows */
+    ck_assert_int_eq(generate(GOOD, "--no-echo"), CLIENT_OK);
+    ck_assert_str_eq(out_text, "two words");
+    ck_assert_int_eq(strncmp(error_text, "tokens  ", 8), 0);
 }
 END_TEST
 
@@ -185,6 +216,7 @@ int main(void)
     Suite *suite = suite_create("client_server");
     TCase *tests = tcase_create("generate");
     tcase_add_test(tests, generate_good_stream_succeeds);
+    tcase_add_test(tests, generate_summary_begins_a_line_where_both_streams_are_one_file);
     tcase_add_test(tests, generate_json_is_one_object);
     tcase_add_test(tests, generate_second_summary_fails_after_one_object);
     tcase_add_test(tests, generate_without_summary_fails_and_keeps_the_text);

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=client timeout=60 */
-/* What the client makes of what a server sends: no control sequence reaches a terminal, marks add up
- * to the text whatever the ends say, and figures are right or say that they are not known. */
+/* What the client makes of what a server sends: no control sequence reaches a terminal, marks add
+ * up to the text whatever the ends say, and figures are right or say that they are not known. */
 #include <math.h>
 #include <stdio.h>
 
@@ -123,12 +123,14 @@ START_TEST(painter_pieces_add_up_whatever_the_ends_say)
 }
 END_TEST
 
-static void check_drafts(bool has_colors, const struct generate_tokens *tokens, const char *wanted)
+static bool check_drafts(bool has_colors, const struct generate_tokens *tokens, const char *wanted)
 {
     struct show show;
+    bool ends_with_line = false;
     show_begin(&show, has_colors, has_colors);
-    painter_drafts(&show.terminal, tokens);
+    painter_drafts(&show.terminal, tokens, &ends_with_line);
     show_end(&show, wanted);
+    return ends_with_line;
 }
 
 START_TEST(painter_marks_each_origin)
@@ -147,6 +149,23 @@ START_TEST(painter_marks_each_origin)
     check_drafts(false, &tokens, "a[b]<cd>");
     tokens = tokens_of("abcd", ends, keeping, "y"); /* a replacement that has no token */
     check_drafts(false, &tokens, "a[b]<cd>{-y-}");
+}
+END_TEST
+
+START_TEST(painter_says_whether_a_line_has_ended)
+{
+    static const uint32_t ends[N_IDS] = {1, 2, 3, 4};
+    static const enum token_origin kept[N_IDS] = {TOKEN_PLAIN, TOKEN_PLAIN, TOKEN_PLAIN,
+                                                  TOKEN_BONUS};
+    static const enum token_origin plain[N_IDS] = {TOKEN_PLAIN};
+    struct generate_tokens tokens = tokens_of("abc\n", ends, plain, NULL);
+    ck_assert(check_drafts(false, &tokens, "abc\n"));
+    tokens = tokens_of("abc\n", ends, kept, NULL); /* the mark stands after the newline */
+    ck_assert(!check_drafts(false, &tokens, "abc<\n>"));
+    ck_assert(check_drafts(true, &tokens,
+                           "\033[0ma\033[0m\033[0mb\033[0m\033[0mc\033[0m\033[36m\n\033[0m"));
+    tokens = tokens_of("abc\n", ends, plain, "x\n"); /* a rejected guess is shown in one line */
+    ck_assert(!check_drafts(false, &tokens, "abc\n{-x\\n-}"));
 }
 END_TEST
 
@@ -284,6 +303,7 @@ int main(void)
     tcase_add_test(tests, terminal_quoted_is_one_line_and_counts_columns);
     tcase_add_test(tests, painter_pieces_add_up_whatever_the_ends_say);
     tcase_add_test(tests, painter_marks_each_origin);
+    tcase_add_test(tests, painter_says_whether_a_line_has_ended);
     tcase_add_test(tests, figures_are_those_of_the_definitions);
     tcase_add_test(tests, figures_without_rounds_are_not_known);
     tcase_add_test(tests, figures_json_keeps_every_bit_of_the_seed);
