@@ -1,5 +1,6 @@
-/* What a GPU can do at best: copy and read bandwidth of its memory, bf16 tensor cores by cuBLASLt. The
- * CUDA backend's figures are held against these, taken in the same call (tests/gpu/run).
+/* Measures the best that a GPU can do: copy and read bandwidth of its memory, and its bf16 tensor
+ * cores by cuBLASLt. The CUDA backend's figures are compared with these, which are taken in the
+ * same call (tests/gpu/run).
  *
  *   bench_ceilings [DEVICE] */
 #include <stdio.h>

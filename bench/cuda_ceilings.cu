@@ -1,5 +1,5 @@
-/* Ceilings of a GPU: memory and tensor cores. cuBLASLt is loaded when it is asked, so that the benchmark
- * starts without it. */
+/* Ceilings of a GPU: memory and tensor cores. cuBLASLt is loaded only when it is needed, so that
+ * the benchmark starts without it. */
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median time of `run` in seconds, after one warm-up; <= 0: it failed. */
+/* The median time of `run` in seconds after one warm-up; <= 0: it failed. */
 static double median_s(struct ceilings_work *work, bool (*run)(struct ceilings_work *, void *),
                        void *arg)
 {
@@ -75,7 +75,7 @@ static __global__ void __launch_bounds__(READ_THREADS)
             sum ^= x[i].x ^ x[i].y ^ x[i].z ^ x[i].w;
         }
     }
-    if (sum == 0x12345678u) *out = sum; /* never, but the compiler does not know */
+    if (sum == 0x12345678u) *out = sum; /* never true, which the compiler cannot know */
 }
 
 static bool run_read(struct ceilings_work *work, void *arg)
@@ -126,7 +126,7 @@ static bool blas_load(struct blas *blas)
            blas_find(blas, &blas->matmul, "cublasLtMatmul");
 }
 
-/* The descriptions live as long as the process: it is a benchmark's. */
+/* Nothing closes the descriptions, because the benchmark ends after it has used them. */
 static bool blas_prepare(struct blas *blas)
 {
     cublasLtMatmulPreference_t preference;
@@ -164,7 +164,7 @@ static double matmul_tflop_s(struct ceilings_work *work)
     return seconds > 0 ? 2e-12 * SIDE * SIDE * SIDE / seconds : 0;
 }
 
-/* Numbers of about 1, signs mixed: a GPU multiplies zeros faster. */
+/* Numbers of about 1 with mixed signs, because a GPU multiplies zeros faster. */
 static __global__ void fill_kernel(uint32_t *data, size_t n)
 {
     size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,5 +1,5 @@
-/* What a GPU can do at best, measured: what the CUDA backend's speed is held against. For benchmarks; not
- * linked into the programs. */
+/* The best that a GPU can do, measured. The speed of the CUDA backend is compared with it. For
+ * benchmarks; not linked into the programs. */
 #pragma once
 
 #include "base/error.h"

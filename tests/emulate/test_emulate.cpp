@@ -1,4 +1,5 @@
-/* The emulator's test: kernels with known results, and faults that must be found, each in a child. */
+/* The emulator's test: kernels with known results, and faults that it must find, each in a child
+ * process. */
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -242,7 +243,7 @@ void copies_arrive_when_waited_for()
     CHECK_CUDA(cudaFree(in_device));
 }
 
-/* Thread i takes what thread i - 1 has written; there is no barrier between. */
+/* Thread i reads what thread i - 1 has written, with no barrier between. */
 __global__ void racing_kernel(int *out)
 {
     __shared__ int values[64];
@@ -252,7 +253,8 @@ __global__ void racing_kernel(int *out)
     out[threadIdx.x] = values[(threadIdx.x + 63) % 64];
 }
 
-/* Thread 0 waits for the last thread, which is in another warp and waits for thread 0's first word. */
+/* Thread 0 waits for the last thread, which is in another warp and waits for thread 0's first
+ * word. */
 __global__ void spinning_kernel(volatile int *words)
 {
     if (threadIdx.x == 0) {
@@ -321,7 +323,7 @@ __global__ void faulty_kernel(fault_case which, unsigned char *memory)
     __syncthreads();
 }
 
-/* Runs the case in a child, which must abort with the text on stderr. */
+/* Runs the case in a child process, which must abort with the text on stderr. */
 void fault_is_reported(fault_case which, const char *text)
 {
     int ends[2];
@@ -373,7 +375,7 @@ __global__ void exchange_kernel(float *out, int n)
     out[threadIdx.x] = x;
 }
 
-/* Printed, not judged: machines differ. */
+/* Only printed, because machines differ. */
 void exchanges_are_fast()
 {
     constexpr int n = 20000;
@@ -408,8 +410,8 @@ int main()
     fault_is_reported(BARRIER_ELSEWHERE, "different barriers");
     fault_is_reported(LANES_MISSING, "waits in a shuffle at");
     fault_is_reported(NOT_IN_MASK, "a lane is not in its own mask");
-    fault_is_reported(SHARED_OVERRUN, "beside its dynamic shared memory");
-    fault_is_reported(SHARED_UNDERRUN, "beside its dynamic shared memory");
+    fault_is_reported(SHARED_OVERRUN, "outside of its dynamic shared memory");
+    fault_is_reported(SHARED_UNDERRUN, "outside of its dynamic shared memory");
     fault_is_reported(DEVICE_OVERRUN, "past the 64 bytes of device memory");
     fault_is_reported(COPY_UNALIGNED, "not a multiple of 16");
     fault_is_reported(NO_DEPENDENCY_WAIT, "no thread has called grid_dependency_wait");

@@ -24,7 +24,7 @@ __global__ void shared_kernel(int *out)
     *out = words[0];
 }
 
-/* What a stream has been given runs when somebody waits, not before. */
+/* A stream runs its work when some thread waits for it, not before. */
 void streams_run_in_order()
 {
     cudaStream_t stream, other;
@@ -40,7 +40,7 @@ void streams_run_in_order()
     CHECK_CUDA(cudaEventRecord(event, stream));
     CHECK_CUDA(cudaStreamWaitEvent(other, event));
     CHECK_CUDA(cudaMemcpyAsync(pinned, device, 4 * sizeof(float), cudaMemcpyDeviceToHost, other));
-    CHECK(pinned[3] != pinned[3]); /* NaN still */
+    CHECK(pinned[3] != pinned[3]); /* still NaN */
     CHECK_CUDA(cudaStreamSynchronize(other));
     CHECK(pinned[0] == 1.5f && pinned[3] == 1.5f);
     CHECK_CUDA(cudaEventSynchronize(event));
@@ -96,7 +96,7 @@ void graphs_replay_what_was_captured()
     CHECK_CUDA(cudaFree(device));
 }
 
-/* Another stream joins by an event and must be joined back. */
+/* Another stream joins a capture by an event, and the capture must be joined back. */
 void captures_follow_events()
 {
     cudaStream_t stream, other;
@@ -204,7 +204,8 @@ void copies_stay_inside_their_memory()
     CHECK(cudaHostUnregister(host) == cudaErrorHostMemoryNotRegistered);
 }
 
-/* With EMULATED_MEMORY=protected, which ctest sets once, a child that reads device memory dies. */
+/* With EMULATED_MEMORY=protected, which one ctest entry sets, a child that reads device memory
+ * dies. */
 void the_host_cannot_reach_the_device()
 {
     const char *mode = getenv("EMULATED_MEMORY");

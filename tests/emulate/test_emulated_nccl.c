@@ -1,6 +1,6 @@
-/* Ranks on emulated GPUs that sum over NCCL's calls (tests/support/fake_nccl.c in its place): the bits of one rank.
- * The fake moves memory at once and knows no streams, so work on streams is done at once too and no
- * step is recorded (tests/emulate/CMakeLists.txt sets the environment). */
+/* Ranks on emulated GPUs that sum over NCCL's calls, for which tests/support/fake_nccl.c stands in,
+ * have the bits of one rank. The fake moves memory at once and knows no streams, so work on streams
+ * is done at once too and no step is recorded (CMakeLists.txt sets the environment). */
 #define RIG_NCCL BINARY_DIR "/tests/fake_nccl.so"
 
 #include "tests/support/forward_util.h"
@@ -11,8 +11,8 @@ enum { N_TOKENS = 280, N_COMPARED = 3 };
 
 static int32_t tokens[N_TOKENS], blocks[RIG_BLOCKS];
 
-/* Logits of the last N_COMPARED positions: a prompt whose sums are large (swaps), then single rows,
- * whose sums are small (gathers). */
+/* Logits of the last N_COMPARED positions: first a prompt, whose sums are large and therefore
+ * swapped, then single rows, whose sums are small and therefore gathered. */
 static float *last_logits(int n_ranks)
 {
     struct rig rig;

@@ -1,5 +1,6 @@
-/* The forward pass in steps of one row on the emulated GPU: launched kernel by kernel, recorded and
- * replayed, and given once more because no graph can be had, it has the same bits. */
+/* The forward pass in steps of one row on the emulated GPU has the same bits whether steps are
+ * launched kernel by kernel, recorded and replayed, or given once more because the device has no
+ * memory for a graph. */
 #include "tests/support/forward_util.h"
 
 #define TALES SOURCE_DIR "/deploy/models/tales/target"
@@ -8,7 +9,7 @@ enum { N_TOKENS = 12 };
 
 static int32_t tokens[N_TOKENS], blocks[RIG_BLOCKS];
 
-/* Logits of all positions with one environment variable set; "": none. */
+/* Logits of all positions with one environment variable set; "": with none set. */
 static float *logits_with(const char *name, const char *value)
 {
     struct rig rig;

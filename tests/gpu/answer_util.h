@@ -1,12 +1,13 @@
 /* What test_cuda_answer.cpp compares with: logits of many kinds, on the host and on the device, and
- * answers of the device held against row_slice_answer's, bit for bit. */
+ * a bit for bit comparison of the device's answers with those of row_slice_answer. */
 #pragma once
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "small_backend.h"
+#include "model/backend/cuda/internal.cuh"
 
 extern "C" {
 #include "model/logits/row.h"
@@ -37,7 +38,8 @@ static double random_uniform(void)
 
 static void setup(void)
 {
-    be = test_backend_open();
+    struct backend_cuda_options options = {};
+    CHECK_OK(backend_cuda_open(&be, &options, &err));
     CHECK_OK(arena_open(&arena, ARENA_BYTES, &err));
     CHECK_OK(arena_open(&reference_arena, ARENA_BYTES, &err));
     ck_assert(cudaMalloc((void **)&device_logits, sizeof logits) == cudaSuccess);
@@ -48,7 +50,7 @@ static void teardown(void)
     cudaFree(device_logits);
     arena_close(&arena);
     arena_close(&reference_arena);
-    test_backend_close(be);
+    be->ops->close(be);
 }
 
 /* --- Logits --- */
@@ -60,8 +62,8 @@ enum fill_kind {
     FILL_ALL_MASKED,
     FILL_EQUAL,
     FILL_ASCENDING,
-    FILL_ZEROS,    /* +0 and -0 and a few others */
-    FILL_ONE_LANE, /* the best ones all at one column modulo 512 */
+    FILL_ZEROS,    /* +0, -0 and a few others */
+    FILL_ONE_LANE, /* the best ones are all at one column modulo 512 */
     FILL_KINDS
 };
 
@@ -129,7 +131,8 @@ static void same_row(const struct slice_row *row, const struct slice_row *wanted
     if (wanted->full) same_bytes(row->full, wanted->full, (size_t)row->n_cols * 4, "full", item);
 }
 
-/* An item over columns first .. first + n - 1 of logits. Until `answer` its logits are host memory. */
+/* An item over columns first .. first + n - 1 of logits. Its logits are host memory until `answer`
+ * replaces them. */
 static struct answer_item item_of(int first, int n, int slice, int32_t first_id,
                                   const struct row_wish *wish)
 {
@@ -166,7 +169,7 @@ static void same_answer(int n, const struct row_wish *wish)
     same_answers(&item, 1);
 }
 
-/* The call must fail as row_slice_answer does on item `wanted_bad`, in its words. */
+/* The call must fail as row_slice_answer does on item `wanted_bad`, with the same text. */
 static void same_refusal(const struct answer_item *items, int n, int wanted_bad)
 {
     struct slice_row rows[ITEMS_MAX], wanted;

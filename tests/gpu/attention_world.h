@@ -1,8 +1,8 @@
-/* Sequences with KV caches on both backends, fed by steps of any pieces, for the tests of attention. Every
- * byte of a cache is a NaN until it is written, and block tables are scattered. */
+/* Sequences with KV caches on both backends, which steps of any pieces feed, for the tests of
+ * attention. Every byte of a cache is a NaN until it is written, and block tables are scattered. */
 #pragma once
 
-#include "tests/gpu/cuda_rig.h"
+#include "tests/gpu/rig.h"
 
 enum { LANES_MAX = 6, STALE = 0xff };
 
@@ -25,7 +25,7 @@ struct world {
     float embedding_row[16];
 };
 
-/* One side's KV cache. */
+/* The KV cache of one of the two backends. */
 struct cache {
     uint16_t *kv;
     size_t bytes;
@@ -37,10 +37,10 @@ struct piece {
     int of, position, n;
 };
 
-/* How a step is to be run other than the plan says; 0 leaves it. */
+/* What a test changes about how a step is run; 0 changes nothing. */
 struct forced {
     int n, n_partitions;
-    bool is_busy; /* a device so small that few tiles keep it busy */
+    bool is_busy; /* a device so small that a few tiles keep it busy */
 };
 
 static inline size_t times(int a, int b)
@@ -66,7 +66,7 @@ static inline void world_open(struct world *w, struct rig *rig, struct attention
         s->n_positions = n_positions[i];
         s->qkv = rig_numbers(rig, times(n_positions[i], w->qkv_dim), 2);
         s->blocks = static_cast<int32_t *>(malloc(times(n, sizeof *s->blocks)));
-        for (int b = 0; b < n; b++) { /* every number once: backwards, evens before odds */
+        for (int b = 0; b < n; b++) { /* every number once: descending, evens before odds */
             int k = at + b, half = (w->n_blocks + 1) / 2;
             s->blocks[b] = w->n_blocks - 1 - (k < half ? 2 * k : 2 * (k - half) + 1);
         }
@@ -119,7 +119,7 @@ static inline void cache_close(struct cache *c, struct rig *rig)
     }
 }
 
-/* A step's host side. */
+/* A step and the host memory it points to. */
 struct world_step {
     struct backend_step step;
     struct attention_lane lanes[LANES_MAX];
@@ -169,8 +169,8 @@ static inline void world_step_close(struct world_step *s)
 static inline void force(struct rig *rig, const struct forced *forced)
 {
     struct backend_cuda *cuda = backend_cuda_of(rig->cuda);
-    if (forced && forced->n) cuda->key.n = forced->n;
-    if (forced && forced->n_partitions) cuda->key.n_partitions = forced->n_partitions;
+    if (forced && forced->n) cuda->size.n_rows = forced->n;
+    if (forced && forced->n_partitions) cuda->size.n_partitions = forced->n_partitions;
     if (forced && forced->is_busy) cuda->n_sms = 1;
 }
 
@@ -216,7 +216,7 @@ static inline void feed(struct rig *rig, const struct world *w, struct cache *c,
     world_step_close(&s);
 }
 
-/* Everything before the pieces' positions goes into the cache. */
+/* Feeds everything before the pieces' positions into the cache. */
 static inline void feed_history(struct rig *rig, const struct world *w, struct cache *c,
                                 const struct piece *pieces, int n_pieces)
 {

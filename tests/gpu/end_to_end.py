@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Real clusters whose target or draft runs on CUDA: texts must be what the promises say.
+"""Real clusters whose target or draft runs on CUDA: their texts must keep all promises.
 
 Usage: end_to_end.py BUILD_FOLDER [TOKENS]        BUILD_FOLDER/bin holds the three programs
 
-tests/emulate runs it with programs whose GPU is emulated, tests/gpu/run on a real one. Ranks above one
-share a GPU and sum over MPI by way of the host.
+tests/emulate runs it with programs whose GPU is emulated, tests/gpu/run on a real one. If there is
+more than one rank, all share a GPU and sum over MPI through the host.
 """
 import json
 import os

@@ -1,7 +1,7 @@
 /* ctest: labels=gpu libs=model timeout=600 */
-/* Row wishes answered on the device against row_slice_answer on the same logits: equal bit for bit.
- * Runs on a GPU, and with CUDA_EMULATED on the CPU. --small: for a sanitizer, fewer trials. */
-#include "answer_util.h"
+/* Row wishes answered on the device and by row_slice_answer on the same logits: equal bit for bit.
+ * Runs on a GPU, and with CUDA_EMULATED on the CPU. --small: fewer trials, for a sanitizer. */
+#include "tests/gpu/answer_util.h"
 
 #ifdef CUDA_EMULATED
 #include "model/backend/cuda/answer_math.cuh"
@@ -84,7 +84,7 @@ START_TEST(noisy_best_is_equal)
         wish.n_best = counts[i % 4];
         wish.at = {.seed = i * 0x123456789abcull, .position = i, .round = 0};
         fill((enum fill_kind)(i % FILL_KINDS), n, i % 2 ? 4 : 60);
-        for (int32_t first_id = 0; first_id <= 67; first_id += 67) { /* groups of four are cut */
+        for (int32_t first_id = 0; first_id <= 67; first_id += 67) { /* fours are cut */
             struct answer_item item = item_of(0, n, 0, first_id, &wish);
             same_answers(&item, 1);
         }
@@ -92,7 +92,7 @@ START_TEST(noisy_best_is_equal)
 }
 END_TEST
 
-/* Every score is 0, so the lowest columns win, unless any one of the noises is a bit off. */
+/* Every score is 0, so the lowest columns win, unless the noise of any column is wrong by a bit. */
 START_TEST(noise_is_equal_to_the_last_bit)
 {
     const int n = 4096;
@@ -176,7 +176,7 @@ START_TEST(wide_slices_and_whole_ones_are_equal)
     fill(FILL_SPREAD, COLS_MAX, 25);
     same_answer(WIDE, &wish);
     same_answer(262144, &wish);
-    same_answer(262145, &wish); /* more than the mask has room for: answered on the host */
+    same_answer(262145, &wish); /* more than the mask has room for, so the host answers */
     wish.full = true;
     same_answer(5000, &wish);
 }

@@ -1,14 +1,15 @@
-/* attention_store and attention of the CUDA backend: against the CPU backend on the same inputs, and bit
- * for bit against themselves: a row alone and in company, a prompt in chunks, partitions in scratch or
- * one after the other. Every byte of a KV cache is a NaN until it is written. */
+/* attention_store and attention of the CUDA backend: compared with the CPU backend on the same
+ * inputs, and bit for bit with themselves for a row alone and in a batch, a prompt in chunks, and
+ * partitions in scratch memory or one after the other. Every byte of a KV cache is a NaN until it
+ * is written. */
 #include "tests/gpu/attention_world.h"
 
 extern "C" {
 #include "model/backend/cpu/kv.h"
 }
 
-/* v lies within 2 (3 with a bias), so the rounding of a weight or of the result is within 2^-8 of that;
- * with q/k norm a bf16 of q or k may fall to the other side, which moves a score. */
+/* v lies within 2 (3 with a bias), so the rounding of a weight or of the result is within 2^-8 of
+ * that. With q/k norm a bf16 of q or k may be rounded the other way, which moves a score. */
 static void expect_near(struct rig *rig, const struct world *w, const uint16_t *got,
                         const uint16_t *want, int n)
 {
@@ -34,8 +35,8 @@ static void expect_same(struct rig *rig, const struct world *w, const uint16_t *
     }
 }
 
-/* Ragged lanes: a young one, one crossing a block, one crossing a partition, one that ends with one, one
- * with two behind it. */
+/* Ragged lanes: one that has just begun, one that crosses a block, one that crosses a partition,
+ * one that ends where a partition does, one after two partitions. */
 static const struct piece ragged[] = {{0, 0, 3}, {1, 14, 5}, {2, 250, 9}, {3, 511, 1}, {4, 517, 4}};
 enum { N_RAGGED = 5, RAGGED_ROWS = 22 };
 
@@ -49,8 +50,8 @@ static void open_ragged(struct world *w, struct rig *rig, struct attention_shape
     world_open(w, rig, shape, n_positions, N_RAGGED, has_extras);
 }
 
-/* The rows of a step of ragged lanes: what the CPU says; the same bits by either way through the
- * partitions, and for each row fed alone. */
+/* The rows of a step of ragged lanes agree with the CPU's, and have the same bits for both ways
+ * through the partitions and for each row fed alone. */
 static void attention_is_the_cpus_and_keeps_its_bits(struct rig *rig, struct attention_shape shape,
                                                      bool has_extras)
 {
@@ -67,14 +68,14 @@ static void attention_is_the_cpus_and_keeps_its_bits(struct rig *rig, struct att
     feed(rig, &w, &cuda, ragged, N_RAGGED, NULL, got);
     expect_near(rig, &w, got, want, RAGGED_ROWS);
 
-    const struct forced in_turn = {PLAN_RECORD_ROWS + 8, 0, false}, wide = {0, 16, false};
+    const struct forced in_turn = {STEP_RECORDED_ROWS + 8, 0, false}, wide = {0, 16, false};
     const struct forced busy = {0, 0, true};
     feed(rig, &w, &cuda, ragged, N_RAGGED, &in_turn, again);
     expect_same(rig, &w, again, got, RAGGED_ROWS, "partitions one after the other");
     feed(rig, &w, &cuda, ragged, N_RAGGED, &busy, again);
     expect_same(rig, &w, again, got, RAGGED_ROWS, "tiles enough for the device");
     feed(rig, &w, &cuda, ragged, N_RAGGED, &wide, again);
-    expect_same(rig, &w, again, got, RAGGED_ROWS, "a larger bucket of partitions");
+    expect_same(rig, &w, again, got, RAGGED_ROWS, "more padded partitions");
     for (int i = 0, row = 0; i < N_RAGGED; i++) {
         for (int t = 0; t < ragged[i].n; t++, row++) {
             const struct piece one = {ragged[i].of, ragged[i].position + t, 1};
@@ -87,7 +88,7 @@ static void attention_is_the_cpus_and_keeps_its_bits(struct rig *rig, struct att
     world_close(&w, rig);
 }
 
-/* A prompt's rows have the same bits in chunks of 1, 7 and all at once. */
+/* A prompt's rows have the same bits in chunks of 1 and 7 and all at once. */
 static void a_prompt_keeps_its_bits_in_chunks(struct rig *rig, struct attention_shape shape,
                                               int n_positions)
 {
@@ -132,7 +133,7 @@ static size_t v_index(const struct world *w, int block, int head, int offset, in
            static_cast<size_t>(offset % 2);
 }
 
-/* The values of one position in the CPU's layout and in the device's; counts them. */
+/* Compares the values of one position in the CPU's layout and in the device's; counts them. */
 static size_t expect_position(struct rig *rig, const struct world *w, const uint16_t *cpu,
                               const uint16_t *cuda, int block, int offset)
 {
@@ -152,8 +153,8 @@ static size_t expect_position(struct rig *rig, const struct world *w, const uint
     return times(2 * w->shape.n_kv_heads, head_dim);
 }
 
-/* Without a norm both sides do the same operations: the cache has the CPU's bits in its own places, and
- * nothing else is written, by padded rows least of all. */
+/* Without a norm both backends do the same operations, so the device's cache has the CPU's bits in
+ * its own places. Nothing else is written, in particular not by padded rows. */
 static void store_writes_its_positions_and_no_other(struct rig *rig, struct attention_shape shape)
 {
     struct world w;
@@ -180,14 +181,14 @@ static void store_writes_its_positions_and_no_other(struct rig *rig, struct atte
     world_close(&w, rig);
 }
 
-/* Steps of one bucket on a backend that records: the first is launched, the second recorded, later ones
- * replayed, each with its own rows, lanes and positions. */
+/* Steps of one size on a backend that records: the first is launched, the second recorded, later
+ * ones replayed, each with its own rows, lanes and positions. */
 struct recorder {
     struct rig rig; /* its device backend keeps recordings */
     float *qkv;
     uint16_t *q, *out;
     int n_replayed, n_again;
-    bool spoils; /* waits for the stream in mid-step, which no recording survives */
+    bool spoils; /* waits for the stream in mid-step, which ends any recording */
 };
 
 static void run_recorded(struct recorder *r, const struct world *w, const struct world_step *s,
@@ -242,7 +243,7 @@ static void a_replayed_step_is_the_step_launched(struct rig *rig, struct attenti
         expect_same(rig, &w, got, want, n_rows[i], "a recorded step");
         world_step_close(&s);
     }
-    /* the first step lets scratch memory grow, which forgets that there was one */
+    /* the first step makes scratch memory grow, which forgets all recordings */
     if (spoils) {
         EXPECT(rig, r.n_replayed == 0 && r.n_again == 1, "%d steps were replayed, %d run again",
                r.n_replayed, r.n_again);
@@ -263,7 +264,7 @@ static void a_long_lane_merges_all_its_partitions(struct rig *rig)
     static const struct attention_shape shape = {2, 1, 16, 0};
     static const struct piece tail = {0, 70 * ATTENTION_PARTITION - 2, 4};
     static const int n_positions = tail.position + tail.n;
-    static const struct forced in_turn = {PLAN_RECORD_ROWS + 8, 0, false};
+    static const struct forced in_turn = {STEP_RECORDED_ROWS + 8, 0, false};
     struct world w;
     world_open(&w, rig, shape, &n_positions, 1, false);
     struct cache cpu = cache_open(&w, rig, false), cuda = cache_open(&w, rig, true);

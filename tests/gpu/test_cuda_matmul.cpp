@@ -1,7 +1,7 @@
-/* Matmuls of the CUDA backend: sums against double precision and the CPU backend, and the bits of a row
- * whatever stands beside it; slices and swiglu against single matmuls. */
+/* Matmuls of the CUDA backend: sums compared with double precision and the CPU backend; the bits of
+ * a row must not depend on the rows beside it; slices and swiglu compared with single matmuls. */
 #include "base/limits.h"
-#include "tests/gpu/cuda_matmul_rig.h"
+#include "tests/gpu/matmul_rig.h"
 
 static void expect_near_cpu(struct rig *rig, const struct matrix_source *source, const uint16_t *in,
                             int in_stride, int n, const float *got)
@@ -39,7 +39,8 @@ static void sums_are_right_and_one_arithmetic(struct rig *rig, int n_in, int n_o
         exact[i] = num_bf16_to_float(w[i]);
     }
     multiply(rig, &m, in, in_stride, n, out);
-    expect_near(rig, exact, in, in_stride, n_in, n_out, n < 20 ? n : 20, out);
+    const struct operands operands = {exact, in, in_stride, n_in, n_out};
+    expect_near(rig, &operands, n < 20 ? n : 20, out);
     if (n_in % 2 == 0) expect_near_cpu(rig, &source, in, in_stride, n < 9 ? n : 9, out);
     expect_one_arithmetic(rig, &m, in, in_stride, n, out);
     rig->cuda->ops->matrix_close(rig->cuda, &m);
@@ -48,7 +49,7 @@ static void sums_are_right_and_one_arithmetic(struct rig *rig, int n_in, int n_o
 
 /* ---- slices and swiglu ---- */
 
-/* A slice's sums are those of its matrix alone, on its columns. */
+/* A slice's sums are those of its matrix alone on the slice's columns. */
 static void slices_are_matmuls_side_by_side(struct rig *rig, int n_in, int n_slices, int n)
 {
     enum { N_OUT = 52, SLICES_MAX = 8 };
@@ -84,7 +85,7 @@ static void slices_are_matmuls_side_by_side(struct rig *rig, int n_in, int n_sli
     free(w), free(in), free(all), free(one);
 }
 
-/* h of the host's formula on the sums that matmul gives for gate and up as two matrices. */
+/* h must be the host's formula on the sums that matmul gives for gate and up as two matrices. */
 static void swiglu_is_the_formula(struct rig *rig, int n_in, int n_ffn, int n, bool has_bias)
 {
     int rows = rig->cuda->ops->capacity(rig->cuda, n), n_wrong = 0;

@@ -1,6 +1,7 @@
-/* Matrices of the CUDA backend: packed weights element by element through unit vectors, those of files
- * and those made on the device, and the rounding to fp8 against a search through all its numbers. */
-#include "tests/gpu/cuda_matmul_rig.h"
+/* Matrices of the CUDA backend: packed weights checked element by element through unit vectors,
+ * weights of files and weights made on the device, and the rounding to fp8 compared with a search
+ * through all fp8 numbers. */
+#include "tests/gpu/matmul_rig.h"
 
 static struct weight synthetic_weight(uint64_t seed, int n_rows, int n_cols)
 {
@@ -30,7 +31,8 @@ static void read_column(const struct matrix_source *source, int column, uint16_t
     }
 }
 
-/* w[column][k] for all of a matrix: what unit vectors bring out, eight (or all) of them at a time. */
+/* Checks w[column][k] for all columns of a matrix and n values of k, which unit vectors bring
+ * out. */
 static void expect_elements(struct rig *rig, const struct matrix_source *source, int first_k, int n)
 {
     struct matrix m = open_matrix(rig, source);
@@ -59,8 +61,8 @@ static void expect_elements(struct rig *rig, const struct matrix_source *source,
     free(in), free(column), free(out);
 }
 
-/* q, k and v side by side; rows and columns from the middle, a tail that the tensor lacks, elements that
- * begin inside of a block of the generator. */
+/* q, k and v side by side; rows and columns from the middle, rows past the end of the tensor, and
+ * elements that begin inside of a block of the generator. */
 static void packing_keeps_every_element(struct rig *rig)
 {
     uint16_t *data = random_bf16(rig, area(90, 131), 2);
@@ -79,7 +81,8 @@ static void packing_keeps_every_element(struct rig *rig)
     free(data);
 }
 
-/* More than one chunk of the staging buffer, from both kinds of sources, and 16-bit and 32-bit files. */
+/* More than one chunk of the staging buffer, from both kinds of sources, and from 16-bit and 32-bit
+ * files. */
 static void packing_goes_on_over_chunks(struct rig *rig)
 {
     enum { N_IN = 320, N_OUT = 8010 };
@@ -107,7 +110,8 @@ static float e4m3_value(int code)
                     : ldexpf(static_cast<float>(mantissa), -9);
 }
 
-/* The nearest e4m3 by looking at all of them; of two as near, the one whose last bit is 0. */
+/* The nearest e4m3, found by trying all of them; of two that are equally near, the one whose last
+ * bit is 0. */
 static float e4m3_nearest(float x)
 {
     int best = 0;
@@ -119,8 +123,8 @@ static float e4m3_nearest(float x)
     return copysignf(e4m3_value(best), x);
 }
 
-/* Rows of a matrix as fp8 keeps them; one of huge numbers, one of tiny ones, one of zeros, halfway
- * cases. */
+/* Rows of a matrix as fp8 keeps them: one of huge numbers, one of tiny ones, one of zeros, one of
+ * halfway cases. */
 static void round_rows(uint16_t *w, int n_in, int n_out, float *kept, struct rig *rig)
 {
     int n_far = 0;
@@ -169,7 +173,8 @@ static void fp8_is_rounded_once(struct rig *rig, int n_in, int n_out)
     }
     EXPECT(rig, n_wrong == 0, "%d x %d: %d fp8 elements", n_in, n_out, n_wrong);
     multiply(rig, &m, in, n_in, n, out);
-    expect_near(rig, kept, in, n_in, n_in, n_out, 9, out);
+    const struct operands operands = {kept, in, n_in, n_in, n_out};
+    expect_near(rig, &operands, 9, out);
     expect_one_arithmetic(rig, &m, in, n_in, n, out);
     rig->cuda->ops->matrix_close(rig->cuda, &m);
     w[area(6, n_in) + 3] = BF16_INF;

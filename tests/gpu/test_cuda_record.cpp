@@ -1,11 +1,11 @@
-/* Recording and replay of steps: every step of a key has the rows of its own tokens, whatever else was
+/* Recording and replay of steps: every step has the rows of its own tokens, whatever else was
  * recorded, forgotten or refused before. A step here is one operation, `embed`. */
-#include "tests/gpu/cuda_rig.h"
+#include "tests/gpu/rig.h"
 
 enum {
     DIM = 1024,
     VOCAB = 64,
-    ROWS_MAX = 512, /* whose plan is larger than the least that is taken for one */
+    ROWS_MAX = 512, /* whose inputs need more than INPUTS_LEAST bytes */
     MIB = 1 << 20,
     POSITIONS_MAX = 64 * ATTENTION_PARTITION
 };
@@ -19,7 +19,7 @@ struct recorder {
     struct attention_shape shape;
     int32_t tokens[ROWS_MAX], blocks[POSITIONS_MAX / KV_BLOCK_TOKENS];
     float angles[ROWS_MAX];
-    int wanted[PLAN_RECORD_ROWS];
+    int wanted[STEP_RECORDED_ROWS];
     int n_again; /* of the last step */
 };
 
@@ -45,7 +45,8 @@ static void recorder_close(struct recorder *r)
     r->be->ops->close(r->be);
 }
 
-/* One lane of n rows that end where n_partitions do; n_rows are wanted. Whether it was replayed. */
+/* Runs one lane of n rows that end where n_partitions do; n_rows are wanted. Returns whether it was
+ * replayed. */
 static bool run_step(struct recorder *r, int n, int n_rows, int n_partitions)
 {
     struct error err = {};
@@ -77,7 +78,7 @@ static int n_recordings(const struct recorder *r)
     return backend_cuda_of(r->be)->n_recordings;
 }
 
-/* Neither large steps nor scratch within its first leap forget a recording. */
+/* Neither large steps nor scratch memory within its first size forget a recording. */
 static void recordings_outlive_larger_steps(struct rig *rig)
 {
     struct recorder r;
@@ -96,34 +97,34 @@ static void recordings_outlive_larger_steps(struct rig *rig)
     recorder_close(&r);
 }
 
-/* More keys than there is room for: the latest are known, the first are not. */
+/* More step sizes than there is room for: the latest are known, the first are not. */
 static void the_least_recently_used_makes_room(struct rig *rig)
 {
     enum { N_MOST = 8, PARTITIONS_MOST = 64, REPLAYED = 3 };
     struct recorder r;
     recorder_open(&r, rig);
-    int n_keys = 0, n_kept = 0;
+    int n_sizes = 0, n_kept = 0;
     for (int partitions = 1; partitions <= PARTITIONS_MOST; partitions *= 2) {
         for (int n = 1; n <= N_MOST; n++) {
-            for (int rows = 0; rows <= N_MOST; rows++, n_keys++) {
+            for (int rows = 0; rows <= N_MOST; rows++, n_sizes++) {
                 bool replayed = false;
                 for (int i = 0; i < REPLAYED; i++) {
                     replayed = run_step(&r, n, rows, partitions);
                 }
-                EXPECT(rig, replayed, "key %d was not replayed", n_keys);
+                EXPECT(rig, replayed, "size %d was not replayed", n_sizes);
                 n_kept = n_recordings(&r) > n_kept ? n_recordings(&r) : n_kept;
-                EXPECT(rig, run_step(&r, 1, 0, 1), "the key used most is gone at %d", n_keys);
+                EXPECT(rig, run_step(&r, 1, 0, 1), "the size used most is gone at %d", n_sizes);
             }
         }
     }
-    EXPECT(rig, n_keys > n_kept && n_kept == 256, "%d keys, %d recordings", n_keys, n_kept);
-    EXPECT(rig, run_step(&r, N_MOST, N_MOST, PARTITIONS_MOST), "the last key is gone");
-    EXPECT(rig, !run_step(&r, 1, 1, 1), "the oldest key has its recording still");
+    EXPECT(rig, n_sizes > n_kept && n_kept == 256, "%d sizes, %d recordings", n_sizes, n_kept);
+    EXPECT(rig, run_step(&r, N_MOST, N_MOST, PARTITIONS_MOST), "the last size is gone");
+    EXPECT(rig, !run_step(&r, 1, 1, 1), "the oldest size has its recording still");
     recorder_close(&r);
 }
 
-/* A key seen once goes before one with a graph. */
-static void keys_seen_once_go_first(struct rig *rig)
+/* A size seen once is dropped before one with a graph. */
+static void sizes_seen_once_go_first(struct rig *rig)
 {
     struct recorder r;
     recorder_open(&r, rig);
@@ -140,7 +141,7 @@ static void keys_seen_once_go_first(struct rig *rig)
 }
 
 #ifdef CUDA_EMULATED
-/* A graph that the device cannot hold: the step runs once more, and no other is recorded. */
+/* The device cannot hold the graph: the step runs once more, and no other is recorded. */
 static void a_refused_graph_is_launched(struct rig *rig)
 {
     struct recorder r;
@@ -155,7 +156,7 @@ static void a_refused_graph_is_launched(struct rig *rig)
 }
 #endif
 
-/* A group whose state is what `lost` says: nothing else of a communicator is asked here. */
+/* A group whose state is what `lost` says. The backend asks a communicator nothing else here. */
 struct group {
     struct comm comm;
     bool lost;
@@ -167,7 +168,7 @@ static int group_failed(struct comm *comm, struct error *err)
     return error_set(err, ERR_UNAVAILABLE, "a rank is gone");
 }
 
-/* Its recordings are destroyed, and no step begins. */
+/* Once a group is lost its recordings are destroyed and no step begins. */
 static void a_lost_group_is_not_replayed(struct rig *rig)
 {
     static const struct comm_device_ops device = {NULL, NULL, NULL, group_failed};
@@ -198,7 +199,7 @@ int main(int argc, char **argv)
     rig_open(&rig, argc, argv);
     recordings_outlive_larger_steps(&rig);
     the_least_recently_used_makes_room(&rig);
-    keys_seen_once_go_first(&rig);
+    sizes_seen_once_go_first(&rig);
 #ifdef CUDA_EMULATED
     a_refused_graph_is_launched(&rig);
 #endif

@@ -1,7 +1,8 @@
-/* Operations on rows of the CUDA backend against those of the CPU backend: sums and copies bit for bit,
- * norms within the rounding to bf16, and a row's bits whatever stands beside it. */
+/* Operations on rows of the CUDA backend compared with those of the CPU backend: sums and copies
+ * bit for bit, norms within the rounding to bf16. A row's bits must not depend on the rows beside
+ * it. */
 #include "base/limits.h"
-#include "tests/gpu/cuda_rig.h"
+#include "tests/gpu/rig.h"
 
 #include <pthread.h>
 
@@ -11,7 +12,7 @@ extern "C" {
 
 enum { LANE_ROWS_MAX = 16, PARTS_MAX = 8 };
 
-/* A step of n rows, of which those in `wanted` are asked for. What it points to lives with it. */
+/* A step of n rows, of which those in `wanted` are wanted, and the memory it points to. */
 struct plain_step {
     struct backend_step step;
     struct weight embedding;
@@ -70,7 +71,8 @@ static void expect_equal(struct rig *rig, const float *got, const float *want, s
     }
 }
 
-/* Both backends round the same value but for the order of one sum: at most one bf16 step apart. */
+/* Both backends round the same value, but for the order of one sum, so they are at most one bf16
+ * step apart. */
 static void expect_normed(struct rig *rig, const uint16_t *got, const uint16_t *want, size_t n,
                           const char *what)
 {
@@ -115,7 +117,7 @@ static void residual_on_cuda(struct rig *rig, const struct residual_case *c, flo
     device_close(rig, h);
 }
 
-/* Against the CPU, then the last row alone against the same row in company. */
+/* Compares with the CPU, and then the last row alone with the same row in the batch. */
 static void residual_is_the_tree_and_its_norm(struct rig *rig, int n, int dim, int n_parts,
                                               bool has_bias, bool has_norm)
 {

@@ -1,9 +1,10 @@
-/* Times the matmuls of one layer and the head of llama-3.1-8b on this machine's GPU, one shape and one
- * number of rows a line: microseconds, GB/s of weights, Tflop/s. Launches follow each other as in a step;
- * each shape has so many copies that none is found in the second-level cache. Beside them the bandwidth
- * of a copy on the device, for the ratio. Not a test.
+/* Times the matmuls of one layer and of the head of llama-3.1-8b on this machine's GPU. Each line
+ * has one shape and one number of rows: microseconds, GB/s of weights, Tflop/s. Launches follow
+ * each other as in a step. Each shape has so many copies that none is found in the second-level
+ * cache. The bandwidth of a copy on the device is printed too, to compare with. Not a test.
+ *
  *   time_cuda_matmul [--weights fp8] [--rows N,N,...] [--ms PER_LINE] */
-#include "tests/gpu/cuda_matmul_rig.h"
+#include "tests/gpu/matmul_rig.h"
 
 enum {
     SHAPES = 5,
@@ -26,7 +27,7 @@ static const struct shape shapes[SHAPES] = {{"qkv", 4096, 6144, 1, false},
                                             {"down", 1792, 4096, 8, false},
                                             {"head", 4096, 128256, 1, false}};
 
-/* A shape's copies and the buffers that all share. */
+/* A shape's copies, and the buffers that all shapes share. */
 struct timed {
     struct rig *rig;
     const struct shape *shape;
@@ -149,7 +150,7 @@ static void time_shape(struct rig *rig, const struct shape *shape, const int *co
     free(in);
 }
 
-/* Bytes read and bytes written, both counted. */
+/* Counts both the bytes read and the bytes written. */
 static void time_copy(struct rig *rig)
 {
     enum { TIMES = 20 };

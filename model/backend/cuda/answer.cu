@@ -1,12 +1,12 @@
-/* Row wishes on the device, host part: packs the wishes, launches once behind the forward pass that
- * may still be running, copies one block back, waits once, fills slice rows. The only part of a step
- * that waits for the device. */
+/* The host's part of answering row wishes on the device: it packs the wishes, launches one kernel
+ * behind the forward pass, which may still be running, copies one block back, waits once and fills
+ * slice rows. No other part of a step waits for the device. */
 #include "model/backend/cuda/answer.cuh"
 
 #include <math.h>
 #include <string.h>
 
-/* Counts of one call, and where the parts lie in the blocks that go over and come back. */
+/* What one call counts, and how large the blocks are that go to the device and come back. */
 struct packing {
     int n_jobs, max_columns;
     size_t n_columns, n_words, n_whole; /* n_whole: logits of slices that come back whole */
@@ -20,8 +20,17 @@ struct blocks {
     float *whole; /* pinned [n_whole] */
 };
 
-/* True for what is answered on the host, from the whole slice: it comes back anyway, or the kernel does
- * not select as many, or has no room for as many columns. */
+/* The items of one call and the memory that they travel in. */
+struct batch {
+    const struct answer_item *items;
+    int n_items;
+    struct packing packing;
+    struct blocks blocks;
+};
+
+/* True for an item that the host answers from the whole slice: because the wish asks for the whole
+ * slice anyway, or because the kernel does not select that many or has no room for that many
+ * columns. */
 static bool comes_whole(const struct answer_item *item)
 {
     const struct row_wish *wish = item->wish;
@@ -49,17 +58,18 @@ static int n_columns_of(const struct answer_item *item)
     return n;
 }
 
-/* In whole cache lines, at least one: no memory is not the same as memory of no bytes. */
+/* Rounds up to whole cache lines, at least one, because memory of no bytes cannot be told from no
+ * memory. */
 static size_t room_for(size_t bytes)
 {
     return (bytes / 64 + 1) * 64;
 }
 
-static void count_items(const struct answer_item *items, int n_items, struct packing *packing)
+static void count_items(struct batch *batch)
 {
-    *packing = {};
-    for (int i = 0; i < n_items; i++) {
-        const struct answer_item *item = &items[i];
+    struct packing *packing = &batch->packing;
+    for (int i = 0; i < batch->n_items; i++) {
+        const struct answer_item *item = &batch->items[i];
         if (item->n_cols == 0) continue;
         if (comes_whole(item)) {
             packing->n_whole += static_cast<size_t>(item->n_cols);
@@ -77,10 +87,10 @@ static void count_items(const struct answer_item *items, int n_items, struct pac
         n_jobs * sizeof(struct answer_result) + packing->n_words * sizeof(uint32_t);
 }
 
-/* Memory for both blocks. Errors: ERR_UNAVAILABLE there is none. */
-static int take_blocks(struct backend_cuda *be, const struct packing *packing,
-                       struct blocks *blocks, struct error *err)
+/* Takes memory for both blocks. Errors: ERR_UNAVAILABLE there is none. */
+static int take_blocks(struct backend_cuda *be, struct batch *batch, struct error *err)
 {
+    const struct packing *packing = &batch->packing;
     size_t over = room_for(packing->over_bytes), back = room_for(packing->back_bytes);
     uint8_t *device = static_cast<uint8_t *>(cuda_scratch(be, over + back));
     uint8_t *host = static_cast<uint8_t *>(
@@ -89,8 +99,8 @@ static int take_blocks(struct backend_cuda *be, const struct packing *packing,
         int rc = cuda_finish(be, err);
         return rc ? rc : error_set(err, ERR_UNAVAILABLE, "no memory for the answers to row wishes");
     }
-    *blocks = {host, device, host + over, device + over,
-               reinterpret_cast<float *>(host + over + back)};
+    batch->blocks = {host, device, host + over, device + over,
+                     reinterpret_cast<float *>(host + over + back)};
     return 0;
 }
 
@@ -125,14 +135,13 @@ static void pack_job(const struct answer_item *item, struct answer_job *job)
     job->coin = rng_uniform(&wish->at, RNG_OUTSIDE, static_cast<uint32_t>(item->slice));
 }
 
-static void pack_items(const struct answer_item *items, int n_items, const struct packing *packing,
-                       uint8_t *over)
+static void pack_items(const struct batch *batch)
 {
-    struct answer_job *job = reinterpret_cast<struct answer_job *>(over);
-    int32_t *columns = reinterpret_cast<int32_t *>(job + packing->n_jobs);
+    struct answer_job *job = reinterpret_cast<struct answer_job *>(batch->blocks.host_over);
+    int32_t *columns = reinterpret_cast<int32_t *>(job + batch->packing.n_jobs);
     int32_t first_column = 0, first_word = 0;
-    for (int i = 0; i < n_items; i++) {
-        const struct answer_item *item = &items[i];
+    for (int i = 0; i < batch->n_items; i++) {
+        const struct answer_item *item = &batch->items[i];
         if (item->n_cols == 0 || comes_whole(item)) continue;
         pack_job(item, job);
         pack_columns(item, columns + first_column);
@@ -144,10 +153,12 @@ static void pack_items(const struct answer_item *items, int n_items, const struc
     }
 }
 
-/* Over, kernel, back: all on the stream, none waited for. */
-static void launch_jobs(struct backend_cuda *be, const struct packing *packing,
-                        const struct blocks *blocks)
+/* Copies the wishes over, launches the kernel and copies the answers back. All of it is only put on
+ * the stream; nothing waits. */
+static void launch_jobs(struct backend_cuda *be, const struct batch *batch)
 {
+    const struct packing *packing = &batch->packing;
+    const struct blocks *blocks = &batch->blocks;
     struct answer_places places;
     if (packing->n_jobs == 0) return;
     places.jobs = reinterpret_cast<const struct answer_job *>(blocks->device_over);
@@ -165,11 +176,11 @@ static void launch_jobs(struct backend_cuda *be, const struct packing *packing,
               "copying answers to row wishes");
 }
 
-static void copy_whole(struct backend_cuda *be, const struct answer_item *items, int n_items,
-                       float *whole)
+static void copy_whole(struct backend_cuda *be, const struct batch *batch)
 {
-    for (int i = 0; i < n_items; i++) {
-        const struct answer_item *item = &items[i];
+    float *whole = batch->blocks.whole;
+    for (int i = 0; i < batch->n_items; i++) {
+        const struct answer_item *item = &batch->items[i];
         if (item->n_cols == 0 || !comes_whole(item)) continue;
         size_t n = static_cast<size_t>(item->n_cols);
         cuda_note(be,
@@ -244,19 +255,19 @@ out:
     return rc;
 }
 
-/* Item by item in their order, so that *bad is the first at fault. */
-static int fill_rows(const struct answer_item *items, int n_items, const struct packing *packing,
-                     const struct blocks *blocks, struct arena *arena, struct slice_row *out,
+/* Goes through the items in their order, so that *bad is the first one at fault. */
+static int fill_rows(const struct batch *batch, struct arena *arena, struct slice_row *out,
                      int *bad, struct error *err)
 {
+    const struct blocks *blocks = &batch->blocks;
     const struct answer_job *job = reinterpret_cast<const struct answer_job *>(blocks->host_over);
     const struct answer_result *result =
         reinterpret_cast<const struct answer_result *>(blocks->host_back);
-    const uint32_t *words = reinterpret_cast<const uint32_t *>(result + packing->n_jobs);
+    const uint32_t *words = reinterpret_cast<const uint32_t *>(result + batch->packing.n_jobs);
     const float *whole = blocks->whole;
     int rc = 0;
-    for (*bad = 0; *bad < n_items; ++*bad) {
-        const struct answer_item *item = &items[*bad];
+    for (*bad = 0; *bad < batch->n_items; ++*bad) {
+        const struct answer_item *item = &batch->items[*bad];
         if (item->n_cols == 0) continue;
         if (comes_whole(item)) {
             TRY(row_slice_answer(whole, item->first_id, item->n_cols, item->slice, item->wish,
@@ -270,40 +281,41 @@ out:
     return rc;
 }
 
-/* Every row empty, every wish sound, before anything is launched. */
-static int check_items(const struct answer_item *items, int n_items, struct slice_row *out,
-                       int *bad, struct error *err)
+/* Empties every row and checks every wish before anything is launched. */
+static int check_items(const struct batch *batch, struct slice_row *out, int *bad,
+                       struct error *err)
 {
     int rc = 0;
-    for (int i = 0; i < n_items; i++) {
-        out[i] = empty_row(&items[i]);
+    for (int i = 0; i < batch->n_items; i++) {
+        out[i] = empty_row(&batch->items[i]);
     }
-    for (*bad = 0; *bad < n_items; ++*bad) {
-        TRY(row_wish_check(items[*bad].wish, err));
+    for (*bad = 0; *bad < batch->n_items; ++*bad) {
+        TRY(row_wish_check(batch->items[*bad].wish, err));
     }
 out:
     return rc;
 }
 
-/* Checks wishes first, then logits: with faults of both kinds *bad is that of the wish. The device's own
- * failures are nobody's: *bad is 0 then. */
+/* Wishes are checked first and logits afterwards, so if there are faults of both kinds, *bad is the
+ * item with the bad wish. A failure of the device itself belongs to no item: *bad is 0 then. */
 int cuda_answer(struct backend *base, const struct answer_item *items, int n_items,
                 struct arena *arena, struct slice_row *out, int *bad, struct error *err)
 {
     struct backend_cuda *be = backend_cuda_of(base);
-    struct packing packing;
-    struct blocks blocks = {};
+    struct batch batch = {};
     int rc = 0;
-    TRY(check_items(items, n_items, out, bad, err));
+    batch.items = items;
+    batch.n_items = n_items;
+    TRY(check_items(&batch, out, bad, err));
     *bad = 0;
     cuda_use_device(be);
-    count_items(items, n_items, &packing);
-    TRY(take_blocks(be, &packing, &blocks, err));
-    pack_items(items, n_items, &packing, blocks.host_over);
-    launch_jobs(be, &packing, &blocks);
-    copy_whole(be, items, n_items, blocks.whole);
+    count_items(&batch);
+    TRY(take_blocks(be, &batch, err));
+    pack_items(&batch);
+    launch_jobs(be, &batch);
+    copy_whole(be, &batch);
     TRY(cuda_finish(be, err));
-    TRY(fill_rows(items, n_items, &packing, &blocks, arena, out, bad, err));
+    TRY(fill_rows(&batch, arena, out, bad, err));
 out:
     return rc;
 }

@@ -1,11 +1,13 @@
-/* best(n) on the device: the n best of a slice, by logit or by noisy score, in the order of select.h:
- * highest first, ties to the lowest column. Called by all threads of a block. */
+/* The n best columns of a slice, found on the device by logit or by noisy score, in the order of
+ * model/logits/select.h: highest first, ties to the lowest column. All threads of a block call
+ * these functions. */
 #pragma once
 
 #include "model/backend/cuda/answer_math.cuh"
 
-/* Columns that may be kept and sorted in shared memory; at least 2 * ANSWER_BEST_MAX, so that a count
- * between n and this is soon found. A power of two. */
+/* The number of columns that can be kept and sorted in shared memory. It is at least 2 *
+ * ANSWER_BEST_MAX, so that the bisection soon finds a floor that between n and this many columns
+ * reach. A power of two. */
 enum { KEPT_MAX = 2048 };
 
 static_assert(KEPT_MAX / ANSWER_BEST_MAX >= 2 && KEPT_MAX / ANSWER_THREADS >= 1, "room to sort in");
@@ -34,7 +36,8 @@ static __device__ __forceinline__ void scan_slice(const struct answer_job *job,
     }
 }
 
-/* Bitonic sort of ranks[n], highest first; n is a power of two. Begins and ends with a barrier. */
+/* Sorts ranks[n], highest first, by a bitonic sort; n is a power of two. Begins and ends with a
+ * barrier. */
 static __device__ __forceinline__ void sort_ranks(uint64_t *ranks, int n)
 {
     __syncthreads();
@@ -66,8 +69,8 @@ static __device__ __forceinline__ int count_at_least(const struct answer_job *jo
     return block_sum(n, room);
 }
 
-/* A rank that n columns at least reach: the n-th best among the best ones of each thread, which are
- * different columns. For n up to 300 of 512 it lets few more than n pass. */
+/* A rank that at least n columns reach. Each thread's best column is a different column, so the
+ * n-th best of these will do. With n up to 300 of 512 threads few more than n columns reach it. */
 static __device__ __forceinline__ uint64_t first_floor(const struct answer_job *job, uint64_t own,
                                                        uint64_t *ranks)
 {
@@ -79,7 +82,8 @@ static __device__ __forceinline__ uint64_t first_floor(const struct answer_job *
     return floor;
 }
 
-/* Raises floor by bisection until n_best .. KEPT_MAX columns reach it. Ranks differ, so it ends. */
+/* Raises floor by bisection until n_best .. KEPT_MAX columns reach it. It ends because no two ranks
+ * are equal. */
 static __device__ __forceinline__ uint64_t raise_floor(const struct answer_job *job, uint64_t floor,
                                                        uint64_t best, struct block_room *room)
 {
@@ -97,8 +101,8 @@ static __device__ __forceinline__ uint64_t raise_floor(const struct answer_job *
     return floor;
 }
 
-/* Puts the ranks from floor on into ranks, in no order. Returns how many there are, also if that is more
- * than KEPT_MAX. *n_kept is shared. */
+/* Puts the ranks from floor on into ranks, in no particular order. Returns how many there are, even
+ * if that is more than KEPT_MAX. *n_kept is shared. */
 static __device__ __forceinline__ int gather_ranks(const struct answer_job *job, uint64_t floor,
                                                    uint64_t *ranks, int *n_kept)
 {
@@ -127,8 +131,8 @@ static __device__ __forceinline__ void put_best(const struct answer_job *job, in
     words[job->n_best + i] = __float_as_uint(job->logits[column]);
 }
 
-/* The n_best >= 2 highest logits. own: the thread's best; best: the block's; ranks[KEPT_MAX] and n_kept
- * are shared. */
+/* The n_best >= 2 highest logits. own is the thread's best rank and best the block's;
+ * ranks[KEPT_MAX] and n_kept are shared. */
 static __device__ __forceinline__ void best_logits(const struct answer_job *job, uint64_t own,
                                                    uint64_t best, uint64_t *ranks, int *n_kept,
                                                    struct block_room *room, uint32_t *words)
@@ -152,7 +156,7 @@ static __device__ __forceinline__ void best_logits(const struct answer_job *job,
     }
 }
 
-/* A column by its noisy score. Nothing yet: {-inf, INT32_MAX}, behind every column. */
+/* A column and its noisy score. {-inf, INT32_MAX} stands for none and ranks behind every column. */
 struct scored {
     double score;
     int32_t column;
@@ -163,12 +167,12 @@ static __device__ __forceinline__ bool is_ahead(struct scored a, struct scored b
     return a.score > b.score || (a.score == b.score && a.column < b.column);
 }
 
-/* The foremost of the threads of a warp. */
+/* The foremost column among those of a warp's threads. */
 static __device__ __forceinline__ struct scored warp_foremost(struct scored mine)
 {
     for (int step = WARP / 2; step > 0; step /= 2) {
-        struct scored other = {__shfl_xor_sync(WHOLE_WARP, mine.score, step),
-                               __shfl_xor_sync(WHOLE_WARP, mine.column, step)};
+        struct scored other = {__shfl_xor_sync(ALL_LANES, mine.score, step),
+                               __shfl_xor_sync(ALL_LANES, mine.column, step)};
         if (is_ahead(other, mine)) mine = other;
     }
     return mine;
@@ -192,9 +196,10 @@ static __device__ __forceinline__ struct scored block_foremost(struct scored min
     return mine;
 }
 
-/* Takes column c if it is ahead of *found and behind `after`. Two logarithms and a division in double
- * are spared for those that cannot be; `inverse` is 1 / temperature, and what rounding may add is
- * granted. A bound that is NaN (-inf + inf) spares nothing. */
+/* Takes column c if it is ahead of *found and behind `after`. An upper bound comes first, because
+ * it saves two logarithms and a division in double for every column that cannot be ahead of *found;
+ * `inverse` is 1 / temperature, and the bound allows for what rounding may add. A bound that is NaN
+ * (-inf + inf) rules nothing out. */
 static __device__ __forceinline__ void consider(const struct answer_job *job, int c, uint32_t noise,
                                                 double inverse, struct scored after,
                                                 struct scored *found)
@@ -208,8 +213,9 @@ static __device__ __forceinline__ void consider(const struct answer_job *job, in
     if (is_ahead(after, item) && is_ahead(item, *found)) *found = item;
 }
 
-/* The foremost column behind `after`. Each thread takes the four tokens of a Philox call; a warp shares
- * what it has found after each, since that spares most of the others. */
+/* The foremost column behind `after`. Each thread takes the four tokens of one Philox call. The
+ * warp shares the best column it has found after each call, because that lets most threads skip
+ * most of theirs. */
 static __device__ __forceinline__ struct scored
 next_noisy(const struct answer_job *job, struct scored after, struct block_room *room)
 {
@@ -230,7 +236,7 @@ next_noisy(const struct answer_job *job, struct scored after, struct block_room 
     return block_foremost(found, room);
 }
 
-/* The n_best >= 1 highest by row_noisy_score, a pass for each. */
+/* The n_best >= 1 highest columns by row_noisy_score, one pass over the slice for each. */
 static __device__ __forceinline__ void best_noisy(const struct answer_job *job,
                                                   struct block_room *room, uint32_t *words)
 {

@@ -1,16 +1,16 @@
-/* The kernel that answers row wishes: one block, one slice. Its phases are row_slice_answer's (row.c),
- * each in the same order of operations. */
+/* The kernel that answers row wishes: one block of threads for one slice. Its phases are those of
+ * row_slice_answer (model/logits/row.c), each in the same order of operations. */
 #include "model/backend/cuda/answer_best.cuh"
 
 enum {
-    LANES = 16, /* row.c: float sums of a chunk, then a binary tree */
+    LANES = 16, /* model/logits/row.c: float sums of a chunk, then a binary tree */
     CHUNK = 1024,
     CHUNKS_AT_ONCE = ANSWER_THREADS / LANES,
     MASK_BITS = 32,
     WALK_STEP = 16
 };
 
-/* Dynamic shared memory: ranks[KEPT_MAX] while the best are found, later e[CHUNK], then chunk sums
+/* Dynamic shared memory: ranks[KEPT_MAX] while the best are found; later e[CHUNK], then chunk sums
  * [ANSWER_SUMS][n_chunks], then the mask of the listed columns. */
 struct sum_places {
     float *e;
@@ -48,8 +48,8 @@ static __device__ __forceinline__ void mask_columns(const struct answer_job *job
     __syncthreads();
 }
 
-/* One lane's part of all sums over chunk c. What is not wished costs a branch that all threads take
- * alike. */
+/* One lane's part of all sums over chunk c. A sum that is not wished costs one branch, which all
+ * threads take alike. */
 static __device__ __forceinline__ void lane_sums(const struct answer_job *job, const uint32_t *mask,
                                                  float max, int c, int lane, float sum[ANSWER_SUMS])
 {
@@ -69,8 +69,9 @@ static __device__ __forceinline__ void lane_sums(const struct answer_job *job, c
     }
 }
 
-/* Sums of all chunks: 16 threads a chunk, their lanes by the tree lane[l] += lane[l + 8], 4, 2, 1. Warps
- * stay whole: past the last chunk there is nothing to add. */
+/* The sums of all chunks. 16 threads work on a chunk, and their lanes are added by the tree lane[l]
+ * += lane[l + 8], then 4, 2, 1. Threads past the last chunk add nothing but take part, because the
+ * shuffles need whole warps. */
 static __device__ __forceinline__ void sum_chunks(const struct answer_job *job,
                                                   const struct sum_places *places, float max)
 {
@@ -81,7 +82,7 @@ static __device__ __forceinline__ void sum_chunks(const struct answer_job *job,
         if (c < places->n_chunks) lane_sums(job, places->mask, max, c, lane, sum);
         for (int k = 0; k < ANSWER_SUMS; k++) {
             for (int half = LANES / 2; half > 0; half /= 2) {
-                sum[k] += __shfl_down_sync(WHOLE_WARP, sum[k], half, LANES);
+                sum[k] += __shfl_down_sync(ALL_LANES, sum[k], half, LANES);
             }
             if (lane == 0 && c < places->n_chunks) {
                 places->chunk_sums[k * places->n_chunks + c] = sum[k];
@@ -91,7 +92,8 @@ static __device__ __forceinline__ void sum_chunks(const struct answer_job *job,
     __syncthreads();
 }
 
-/* Chunks in double, ascending: a thread for each kind of sum. Ends with a barrier. */
+/* Adds the chunks in double, in ascending order; one thread for each kind of sum. Ends with a
+ * barrier. */
 static __device__ __forceinline__ void add_chunks(const struct sum_places *places,
                                                   struct answer_result *result, double *outside_sum)
 {
@@ -107,7 +109,8 @@ static __device__ __forceinline__ void add_chunks(const struct sum_places *place
     __syncthreads();
 }
 
-/* The chunk in which the draw ends, -1 when none has mass; *left is what is left of it there. */
+/* The chunk in which the draw ends, -1 if no chunk has mass; *left becomes what is left of the draw
+ * in that chunk. */
 static __device__ __forceinline__ int outside_chunk(const struct sum_places *places, double *left)
 {
     const float *mass = places->chunk_sums + ANSWER_OUTSIDE * places->n_chunks;
@@ -121,8 +124,9 @@ static __device__ __forceinline__ int outside_chunk(const struct sum_places *pla
     return chosen;
 }
 
-/* The first column of the chunk at which the running sum exceeds left, else the last one with mass. A
- * column without mass adds 0, which changes nothing, so the sum may run WALK_STEP columns ahead. */
+/* The first column of the chunk at which the running sum exceeds left, or else the last column with
+ * mass. A column without mass adds 0, which changes nothing, so the sum may run WALK_STEP columns
+ * ahead. */
 static __device__ __forceinline__ int outside_walk(const float *e, double left)
 {
     double sum = 0;
@@ -144,7 +148,7 @@ static __device__ __forceinline__ int outside_walk(const float *e, double left)
     return last;
 }
 
-/* row.c's outside_draw. outside_sum and chosen are shared. */
+/* outside_draw of model/logits/row.c. outside_sum and chosen are shared. */
 static __device__ __forceinline__ void draw_outside(const struct answer_job *job,
                                                     const struct sum_places *places, float max,
                                                     double outside_sum, int *chosen,
@@ -164,7 +168,7 @@ static __device__ __forceinline__ void draw_outside(const struct answer_job *job
     if (threadIdx.x == 0) result->outside_column = first + outside_walk(places->e, left);
 }
 
-/* Everything that sums. A slice of nothing but -inf has no mass. */
+/* All sums of the answer. A slice of nothing but -inf has no mass. */
 static __device__ __forceinline__ void answer_sums(const struct answer_job *job,
                                                    const int32_t *columns, float *shared, float max,
                                                    double *outside_sum, int *chosen,
@@ -181,7 +185,7 @@ static __device__ __forceinline__ void answer_sums(const struct answer_job *job,
     if (job->outside) draw_outside(job, &places, max, *outside_sum, chosen, result);
 }
 
-/* n_best >= 1. Ends with a barrier, since the shared memory gets another use. */
+/* n_best >= 1. Ends with a barrier, because the shared memory gets another use afterwards. */
 static __device__ __forceinline__ void answer_best(const struct answer_job *job, uint64_t own,
                                                    uint64_t best, uint64_t *ranks, int *n_kept,
                                                    struct block_room *room, uint32_t *words)
@@ -209,7 +213,7 @@ __global__ void __launch_bounds__(ANSWER_THREADS) answer_slices(struct answer_pl
     CUDA_DYNAMIC_SHARED(uint64_t, shared);
     __shared__ struct block_room room;
     __shared__ double outside_sum;
-    __shared__ int one; /* a number that the block shares for a while */
+    __shared__ int one; /* a number that the threads of the block share for a while */
     grid_dependency_launch();
     grid_dependency_wait();
     const struct answer_job job = places.jobs[blockIdx.x];

@@ -1,15 +1,16 @@
-/* Device forms of what base/rng.c, model/numerics/numerics.c and model/logits/select.h define for one thread, bit for
- * bit (files are compiled with --fmad=false), and the reductions over a block of the answer kernel. */
+/* What base/rng.c, model/numerics/numerics.c and model/logits/select.h define, as device functions
+ * with the same bits (the files are compiled with --fmad=false), and the reductions over a block
+ * that the answer kernel needs. */
 #pragma once
 
 #include "model/backend/cuda/answer.cuh"
 #include "model/backend/cuda/device.cuh"
 
 enum { ANSWER_THREADS = 512, ANSWER_WARPS = ANSWER_THREADS / WARP };
-enum : unsigned { WHOLE_WARP = 0xffffffffu };
 
 /* A column and how it ranks by logit, in one number without ties: the logit as an ordered integer,
- * then the lowest column. 0 is below every column. -0 ranks as +0, since equal logits go by column. */
+ * then the column, the lowest first. 0 is below every column. -0 ranks as +0, because equal logits
+ * are ordered by column. */
 static __device__ __forceinline__ uint64_t rank_of(float logit, int column)
 {
     uint32_t bits = __float_as_uint(logit + 0.0f);
@@ -22,7 +23,7 @@ static __device__ __forceinline__ int rank_column(uint64_t rank)
     return static_cast<int>(~static_cast<uint32_t>(rank));
 }
 
-/* select_order_key and its inverse: these tell -0 from +0. */
+/* select_order_key and its inverse. Unlike rank_of these keep -0 and +0 apart. */
 static __device__ __forceinline__ int32_t order_key(float x)
 {
     int32_t bits = __float_as_int(x);
@@ -78,15 +79,16 @@ static __device__ __forceinline__ float device_gumbel(uint32_t bits)
     return static_cast<float>(-device_log(-device_log(u)));
 }
 
-/* An upper bound of device_gumbel(bits); row.c's noise_bound says why. */
+/* An upper bound of device_gumbel(bits); noise_bound of model/logits/row.c says why it is one. */
 static __device__ __forceinline__ double noise_bound(uint32_t bits)
 {
     return (__clz(static_cast<int>(~bits)) + 1) * 0.69314718055994531 + 1e-5;
 }
 
-/* --- Reductions: every thread of the block calls, every thread gets the result --- */
+/* --- Reductions: every thread of the block calls them, and every thread gets the result --- */
 
-/* Room for one value of each warp. A reduction may be called again at once: it ends with a barrier. */
+/* Room for one value of each warp. It can be used again at once, because a reduction ends with a
+ * barrier. */
 struct block_room {
     uint64_t bits[ANSWER_WARPS];
     int32_t column[ANSWER_WARPS];
@@ -95,7 +97,7 @@ struct block_room {
 static __device__ __forceinline__ uint64_t block_max(uint64_t value, struct block_room *room)
 {
     for (int step = WARP / 2; step > 0; step /= 2) {
-        uint64_t other = __shfl_xor_sync(WHOLE_WARP, value, step);
+        uint64_t other = __shfl_xor_sync(ALL_LANES, value, step);
         value = other > value ? other : value;
     }
     if (threadIdx.x % WARP == 0) room->bits[threadIdx.x / WARP] = value;
@@ -110,7 +112,7 @@ static __device__ __forceinline__ uint64_t block_max(uint64_t value, struct bloc
 static __device__ __forceinline__ int block_sum(int value, struct block_room *room)
 {
     for (int step = WARP / 2; step > 0; step /= 2) {
-        value += __shfl_xor_sync(WHOLE_WARP, value, step);
+        value += __shfl_xor_sync(ALL_LANES, value, step);
     }
     if (threadIdx.x % WARP == 0) room->column[threadIdx.x / WARP] = value;
     __syncthreads();

@@ -1,33 +1,33 @@
-/* Attention of the CUDA backend: softmax(q k) v by partitions of 256 absolute positions, each on its own,
- * merged in ascending order, as backend_cpu_attention.c does it.
+/* Attention of the CUDA backend: softmax(q k) v by partitions of 256 absolute positions. Each
+ * partition is computed on its own and they are merged in ascending order, as in
+ * model/backend/cpu/attention.c.
  *
- * A block has 16 query vectors (row, head) of one lane and kv head: a tile of the plan. Its four warps
- * take 64 positions of a partition each; maxima, sums and weighted values of the four meet in shared
- * memory in ascending order. A vector's bits depend on its own q and on the positions it sees: not on
- * its place in the tile, nor on the tile's other vectors.
+ * A block of threads works on one tile: 16 query vectors (row, head) of one lane and kv head. Each
+ * of its four warps takes 64 positions of a partition; the maxima, sums and weighted values of the
+ * four are combined in shared memory in ascending order. A vector's bits depend on its own q and on
+ * the positions it sees, but not on its place in the tile or on the tile's other vectors.
  *
- * Few rows: a block does one partition and writes (max, sum, values) to scratch; a second kernel
- * merges a vector's partials in ascending order. Many rows: a block does its partitions one after the
- * other and merges on the way, by the same formula. */
+ * With few rows a block does one partition and writes (max, sum, values) to scratch memory; a
+ * second kernel merges a vector's partials in ascending order. With many rows a block does its
+ * partitions one after the other and merges as it goes, by the same formula. */
 #include "model/backend/cuda/attention.cuh"
 
 enum {
-    COMBINE_RUNS = 4, /* runs of e whose sums meet in shared memory at once */
-    COMBINE_STRIDE =
-        COMBINE_RUNS * RUN + 4, /* floats; + 4: a quarter warp's rows miss each other */
-    THREADS_OF_ROW = ATTEND_THREADS / PLAN_TILE_QUERIES,
+    COMBINE_RUNS = 4, /* runs of e that are combined in shared memory at once */
+    COMBINE_STRIDE = COMBINE_RUNS * RUN + 4, /* floats; + 4 keeps rows of a quarter warp apart */
+    THREADS_OF_ROW = ATTEND_THREADS / STEP_TILE_QUERIES,
     MERGE_THREADS = 64,
-    SPLIT_BLOCKS = 4, /* of a multiprocessor; with so many tiles partitions are not split */
-    SCRATCH_MOST_BYTES = 256 << 20 /* of partials; beyond a block does all of its partitions */
+    SPLIT_BLOCKS = 4,              /* of a multiprocessor; with so many, partitions are not split */
+    SCRATCH_MOST_BYTES = 256 << 20 /* of partials; with more, a block does all its partitions */
 };
 
 struct attend_args {
-    struct device_plan plan;
+    struct step_inputs inputs;
     const uint16_t *q, *kv;
     uint16_t *out;
     int n_heads, n_kv_heads, head_dim;
     float scale;
-    /* Partials of [row][head][n_partitions]: values [E] each, and (max, sum); NULL: a block does
+    /* Partials of [row][head][n_partitions]: values [E] each, and (max, sum). NULL: a block does
      * all partitions of its tile. */
     float *values;
     float2 *sums;
@@ -36,7 +36,7 @@ struct attend_args {
 
 /* A tile's vectors and how far they see. */
 struct tile_view {
-    struct plan_lane lane;
+    struct step_lane lane;
     int first, end;  /* vectors of the lane and kv head */
     int group, last; /* heads of the kv head; the highest position seen */
     int kv_head;
@@ -46,12 +46,12 @@ static __device__ __forceinline__ tile_view view_tile(const attend_args *args, i
                                                       int kv_head)
 {
     tile_view view = {};
-    struct plan_tile tile = args->plan.tiles[slot];
-    view.lane = args->plan.lanes[tile.lane];
+    struct step_tile tile = args->inputs.tiles[slot];
+    view.lane = args->inputs.lanes[tile.lane];
     view.group = args->n_heads / args->n_kv_heads;
     view.first = tile.first;
     view.end = view.lane.n_rows * view.group;
-    if (view.end > tile.first + PLAN_TILE_QUERIES) view.end = tile.first + PLAN_TILE_QUERIES;
+    if (view.end > tile.first + STEP_TILE_QUERIES) view.end = tile.first + STEP_TILE_QUERIES;
     view.last = view.lane.position + (view.end - 1) / view.group;
     view.kv_head = kv_head;
     return view;
@@ -86,7 +86,7 @@ static __device__ __forceinline__ attend_span span_of(const attend_args *args,
         span.q[i] = args->q +
                     vector_index(view, vector, args->n_heads) * static_cast<size_t>(args->head_dim);
     }
-    const int32_t *blocks = args->plan.blocks + view->lane.first_block;
+    const int32_t *blocks = args->inputs.blocks + view->lane.first_block;
 #pragma unroll
     for (int i = 0; i < WARP_BLOCKS; i++) {
         int block = span.first / KV_BLOCK_TOKENS + i;
@@ -97,14 +97,14 @@ static __device__ __forceinline__ attend_span span_of(const attend_args *args,
     return span;
 }
 
-/* What the warps tell each other. */
+/* What the warps exchange. */
 struct attend_shared {
-    float max[ATTEND_WARPS][PLAN_TILE_QUERIES], sum[ATTEND_WARPS][PLAN_TILE_QUERIES];
-    float values[ATTEND_WARPS][PLAN_TILE_QUERIES][COMBINE_STRIDE];
+    float max[ATTEND_WARPS][STEP_TILE_QUERIES], sum[ATTEND_WARPS][STEP_TILE_QUERIES];
+    float values[ATTEND_WARPS][STEP_TILE_QUERIES][COMBINE_STRIDE];
 };
 
-/* A thread's share of one vector's (max, sum, values): threads 8 i .. 8 i + 7 have vector i; of every
- * run the share is one float4. */
+/* A thread's share of one vector's (max, sum, values). Threads 8 i .. 8 i + 7 have vector i, and of
+ * every run each has one float4. */
 template <int WIDTH> struct attend_total {
     float max, sum;
     float4 values[WIDTH / RUN];
@@ -115,7 +115,7 @@ static __device__ __forceinline__ float add_warps(const float *first, int stride
     return ((first[0] + first[stride]) + first[2 * stride]) + first[3 * stride];
 }
 
-/* total <- total merged with part, which stands after it: merge_partial of the CPU backend. */
+/* total <- total merged with part, which comes after it: merge_span of the CPU backend. */
 static __device__ __forceinline__ float4 merge_values(float4 total, float a, float4 part, float b)
 {
     return make_float4(total.x * a + part.x * b, total.y * a + part.y * b, total.z * a + part.z * b,
@@ -156,7 +156,7 @@ static __device__ __forceinline__ void combine(const float acc[WIDTH / RUN][4][4
                                   &shared->values[warp][0][0], COMBINE_STRIDE);
         __syncthreads();
         if (first == 0 && sees) {
-            float sum = add_warps(&shared->sum[0][vector], PLAN_TILE_QUERIES);
+            float sum = add_warps(&shared->sum[0][vector], STEP_TILE_QUERIES);
             total->sum = is_first ? sum : total->sum * a + sum * b;
             total->max = max;
         }
@@ -177,7 +177,7 @@ static __device__ __forceinline__ void combine(const float acc[WIDTH / RUN][4][4
     }
 }
 
-/* One partition of a tile, merged into total (put there when is_first). */
+/* Computes one partition of a tile and merges it into total, or puts it there when is_first. */
 template <int WIDTH, bool EXACT>
 static __device__ __forceinline__ void
 attend_partition(const attend_args *args, const tile_view *view, int partition, bool is_first,
@@ -223,7 +223,7 @@ static __device__ __forceinline__ void store_out(uint16_t *to, float4 values, fl
     *reinterpret_cast<uint2 *>(to) = packed;
 }
 
-/* The total as output, or as the partial of one partition. */
+/* Stores the total as output, or as the partial of one partition. */
 template <int WIDTH>
 static __device__ __forceinline__ void store_total(const attend_args *args, const tile_view *view,
                                                    const attend_total<WIDTH> *total, int partition)
@@ -251,8 +251,8 @@ static __device__ __forceinline__ void store_total(const attend_args *args, cons
     }
 }
 
-/* Grid: tile slots, kv heads, partitions (1 when a block does them all). The last tiles of a prompt see
- * most and begin first. */
+/* Grid: tile slots, kv heads, partitions (1 when a block does them all). The last tiles of a prompt
+ * start first, because they see the most positions. */
 template <int WIDTH, bool EXACT>
 static __global__ void __launch_bounds__(ATTEND_THREADS, WIDTH <= 64 ? 3 : 2)
     attend_kernel(attend_args args)
@@ -263,7 +263,7 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, WIDTH <= 64 ? 3 : 2)
     tile_view view = {};
     attend_total<WIDTH> total = {};
     grid_dependency_launch();
-    bool is_needed = slot < args.plan.counts[PLAN_N_TILES];
+    bool is_needed = slot < args.inputs.counts[STEP_COUNT_TILES];
     if (is_needed) {
         view = view_tile(&args, slot, static_cast<int>(blockIdx.y));
         is_needed = partition * ATTENTION_PARTITION <= view.last;
@@ -281,14 +281,15 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, WIDTH <= 64 ? 3 : 2)
     store_total<WIDTH>(&args, &view, &total, partition);
 }
 
-/* What the threads of a merge tell each other about MERGE_THREADS partials. */
+/* What the threads of a merge exchange about MERGE_THREADS partials. */
 struct merge_shared {
     float2 factors[MERGE_THREADS];
     float maxima[MERGE_THREADS], sums[MERGE_THREADS];
 };
 
-/* Factors of n <= MERGE_THREADS partials after those whose maximum is *max: total = total * a + part * b.
- * The running maxima do not wait for the sums, so that every thread finds its partial's factors at once. */
+/* The factors a and b of total = total * a + part * b for n <= MERGE_THREADS partials that come
+ * after those whose maximum is *max. The running maxima do not depend on the sums, so every thread
+ * finds the factors of its partial at once. */
 static __device__ __forceinline__ void merge_factors(const float2 *sums, int n, float *max,
                                                      merge_shared *shared)
 {
@@ -318,8 +319,8 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args
     CUDA_DYNAMIC_SHARED(merge_shared, shared);
     int row = static_cast<int>(blockIdx.y), e = 4 * static_cast<int>(threadIdx.x);
     grid_dependency_launch();
-    bool is_padding = args.plan.row_lane[row] < 0;
-    int end = is_padding ? 0 : args.plan.row_pos[row] / ATTENTION_PARTITION + 1;
+    bool is_padding = args.inputs.row_lane[row] < 0;
+    int end = is_padding ? 0 : args.inputs.row_pos[row] / ATTENTION_PARTITION + 1;
     grid_dependency_wait();
     if (is_padding) return;
     size_t index = static_cast<size_t>(row) * static_cast<size_t>(args.n_heads) + blockIdx.x;
@@ -348,21 +349,21 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args
     if (e < args.head_dim) store_out(args.out + index * width + e, total, sum);
 }
 
-/* Whether each partition has a block of its own: in recordable steps, unless there is one partition or
- * the tiles alone keep the device busy. The bits are the same either way. */
+/* Whether each partition has a block of its own: in steps that can be recorded, unless there is
+ * only one partition or the tiles alone keep the device busy. The bits are the same either way. */
 static bool is_split(const struct backend_cuda *be, const attend_args *args, int n_slots)
 {
-    if (be->key.n > PLAN_RECORD_ROWS || be->key.n_partitions < 2) return false;
+    if (be->size.n_rows > STEP_RECORDED_ROWS || be->size.n_partitions < 2) return false;
     return n_slots * args->n_kv_heads < SPLIT_BLOCKS * be->n_sms;
 }
 
-/* Scratch for the partials of a split step, unless it takes too much. */
+/* Takes scratch memory for the partials of a split step, unless they need too much of it. */
 static bool take_partials(struct backend_cuda *be, attend_args *args, int n_rows, int n_slots)
 {
     size_t n = static_cast<size_t>(n_rows) * static_cast<size_t>(args->n_heads) *
-               static_cast<size_t>(be->key.n_partitions);
+               static_cast<size_t>(be->size.n_partitions);
     size_t bytes = n * (static_cast<size_t>(args->head_dim) * sizeof(float) + sizeof(float2));
-    args->n_partitions = be->key.n_partitions;
+    args->n_partitions = be->size.n_partitions;
     if (!is_split(be, args, n_slots)) return true;
     if (bytes > static_cast<size_t>(SCRATCH_MOST_BYTES)) return true;
     args->values = static_cast<float *>(cuda_scratch(be, bytes));
@@ -394,9 +395,9 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
     int n_rows = cuda_rows(cuda, step->n), group = shape->n_heads / shape->n_kv_heads;
-    int n_slots = n_rows * ((group + PLAN_TILE_QUERIES - 1) / PLAN_TILE_QUERIES);
+    int n_slots = n_rows * ((group + STEP_TILE_QUERIES - 1) / STEP_TILE_QUERIES);
     attend_args args = {};
-    args.plan = cuda->plan;
+    args.inputs = cuda->inputs;
     args.q = q;
     args.kv = kv;
     args.out = out;
@@ -405,7 +406,7 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
     args.head_dim = shape->head_dim;
     args.scale = 1.0f / sqrtf(static_cast<float>(shape->head_dim));
     if (step->n == 0 || !take_partials(cuda, &args, n_rows, n_slots)) return;
-    if (cuda->key.n > PLAN_RECORD_ROWS) n_slots = cuda->n_tiles;
+    if (cuda->size.n_rows > STEP_RECORDED_ROWS) n_slots = cuda->n_tiles;
     dim3 grid(static_cast<unsigned>(n_slots), static_cast<unsigned>(shape->n_kv_heads),
               args.values ? static_cast<unsigned>(args.n_partitions) : 1);
     launch_attend(cuda, &args, grid);

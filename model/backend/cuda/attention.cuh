@@ -1,16 +1,17 @@
 /* Attention on tensor cores: how KV lies in memory, and one warp's share of a partition.
  *
  * KV of a layer, per block of 16 positions and per kv head, K-part then V-part (kv_layer_bytes):
- *   K  [16 positions][E]            a score's products lie side by side
+ *   K  [16 positions][E]            the factors of a score lie side by side
  *   V  [8 pairs of positions][E][2] a pair is one register of the second product's operand
- * The order of e within a product is free as long as both operands have the same one, and so is the
- * order of columns as long as the result is put where it belongs. Both are chosen so that a thread
- * reads 16 bytes at once. With g = lane / 4 and c = lane % 4, for the j-th run of 32 e:
- *   scores   thread (g, c) has e = 32 j + 8 c .. + 7 of query rows g, g + 8 and of key column g: two
- *            products of 16 e
+ * The order of e within a product does not matter as long as both operands have the same one, and
+ * neither does the order of columns as long as the result is put where it belongs. Both orders are
+ * chosen so that a thread reads 16 bytes at once. With g = lane / 4 and c = lane % 4, for the j-th
+ * run of 32 e:
+ *   scores   thread (g, c) has e = 32 j + 8 c .. + 7 of query rows g, g + 8 and of key column g:
+ *            two products of 16 e
  *   values   thread (g, c) has e = 32 j + 4 g .. + 3 of position pairs c and c + 4: one column of
  *            each of four products, so that of the sums thread (g, c) holds e = 32 j + 8 c .. + 7
- * E = 16 mod 32 leaves a run of 16, of which a thread has half as much. */
+ * If E = 16 mod 32, the last run has 16 e and a thread has half as much of it. */
 #pragma once
 
 #include "model/backend/cuda/internal.cuh"
@@ -27,10 +28,9 @@ enum {
     LINE_BYTES = 128                  /* of L2 */
 };
 
-static const unsigned FULL_WARP = 0xffffffffu;
 #define MINUS_INFINITY __uint_as_float(0xff800000u)
 
-/* bf16 values of one block's and head's K-part; the V-part follows. */
+/* The number of bf16 values in the K-part of one block and head; the V-part follows. */
 static __host__ __device__ __forceinline__ size_t kv_part_elements(int head_dim)
 {
     return static_cast<size_t>(KV_BLOCK_TOKENS) * static_cast<size_t>(head_dim);
@@ -62,8 +62,8 @@ static __device__ __forceinline__ void prefetch_line(const void *address)
 #endif
 }
 
-/* K and V of the span's blocks, which follow each other. L2 is where all multiprocessors meet, so this
- * may come before what is written there. */
+/* Asks for K and V of the span's blocks, which lie side by side. This may come before another
+ * kernel has written them, because all multiprocessors share L2. */
 static __device__ __forceinline__ void prefetch_span(const attend_span *span, int head_dim)
 {
     int lane = static_cast<int>(threadIdx.x) % WARP;
@@ -77,8 +77,8 @@ static __device__ __forceinline__ void prefetch_span(const attend_span *span, in
     }
 }
 
-/* Share `part` of the run of `run` bf16 that begins at row[first], of a row of `width`: 16 bytes, or 8 and
- * zeros where the row ends after half a run. */
+/* Share `part` of the run of `run` bf16 values that begins at row[first], in a row of `width`: 16
+ * bytes, or 8 bytes and zeros if the row ends after half a run. */
 static __device__ __forceinline__ uint4 load_run(const uint16_t *row, int first, int run, int part,
                                                  int width)
 {
@@ -128,8 +128,8 @@ static __device__ __forceinline__ void score_positions(const attend_span *span, 
     }
 }
 
-/* Scales the scores, masks what a row must not see, and leaves the rows' maxima over this warp's
- * positions in max[2], the same in all four threads of a row. */
+/* Scales the scores, masks the positions that a row must not see, and leaves the maxima of the rows
+ * over this warp's positions in max[2], the same in all four threads of a row. */
 static __device__ __forceinline__ void mask_scores(const attend_span *span, float scale,
                                                    float s[SCORE_TILES][4], float max[2])
 {
@@ -146,14 +146,14 @@ static __device__ __forceinline__ void mask_scores(const attend_span *span, floa
     }
     for (int row = 0; row < 2; row++) {
         for (int distance = 1; distance < 4; distance *= 2) {
-            float other = __shfl_xor_sync(FULL_WARP, max[row], distance);
+            float other = __shfl_xor_sync(ALL_LANES, max[row], distance);
             max[row] = other > max[row] ? other : max[row];
         }
     }
 }
 
-/* Weights exp(s - max), their sums over this warp's positions in sum[2], and the weights as bf16 in the
- * layout of an A operand: p[block] for the 16 positions of a KV block. */
+/* Computes the weights exp(s - max), their sums over this warp's positions in sum[2], and the
+ * weights as bf16 in the layout of an A operand: p[block] for the 16 positions of a KV block. */
 static __device__ __forceinline__ void weigh_scores(const float s[SCORE_TILES][4],
                                                     const float max[2], float sum[2],
                                                     uint32_t p[WARP_BLOCKS][4])
@@ -164,7 +164,7 @@ static __device__ __forceinline__ void weigh_scores(const float s[SCORE_TILES][4
 #pragma unroll
         for (int row = 0; row < 2; row++) {
             float low = s[tile][2 * row], high = s[tile][2 * row + 1];
-            /* a masked one stays out even when all are, and the difference NaN */
+            /* a masked score stays out even if all are masked and the difference is NaN */
             low = low == MINUS_INFINITY ? 0.0f : device_exp(low - max[row]);
             high = high == MINUS_INFINITY ? 0.0f : device_exp(high - max[row]);
             sum[row] += low;
@@ -174,7 +174,7 @@ static __device__ __forceinline__ void weigh_scores(const float s[SCORE_TILES][4
     }
     for (int row = 0; row < 2; row++) {
         for (int distance = 1; distance < 4; distance *= 2) {
-            sum[row] += __shfl_xor_sync(FULL_WARP, sum[row], distance);
+            sum[row] += __shfl_xor_sync(ALL_LANES, sum[row], distance);
         }
     }
 }
@@ -186,9 +186,9 @@ static __device__ __forceinline__ uint32_t pair_mask(int position, int last)
     return position <= last ? 0x0000ffffu : 0;
 }
 
-/* acc[run][t][4] += p v over this warp's positions. V past the last position may be anything and counts
- * as zero. Of run r, acc[r][t][0] is row g, e = 32 r + 8 c + t; [1] the same + 4; [2], [3] row g + 8. In
- * half a run t < 2: e = 32 r + 4 c + t and + 2. */
+/* acc[run][t][4] += p v over this warp's positions. V past the last position may hold anything and
+ * counts as zero. Of run r, acc[r][t][0] is row g, e = 32 r + 8 c + t; [1] is the same + 4; [2] and
+ * [3] are row g + 8. In half a run t < 2: e = 32 r + 4 c + t and + 2. */
 template <int WIDTH, bool EXACT>
 static __device__ __forceinline__ void add_values(const attend_span *span, int head_dim,
                                                   const uint32_t p[WARP_BLOCKS][4],
@@ -220,7 +220,8 @@ static __device__ __forceinline__ void add_values(const attend_span *span, int h
     }
 }
 
-/* Puts this warp's sums of the runs first .. end into rows[16][stride], column e - 32 first. */
+/* Puts this warp's sums of the runs first .. end - 1 into rows[16][stride], at column e - 32
+ * first. */
 template <int RUNS>
 static __device__ __forceinline__ void store_values(const float acc[RUNS][4][4], int first, int end,
                                                     int head_dim, float *rows, int stride)

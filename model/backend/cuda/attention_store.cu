@@ -1,6 +1,6 @@
-/* What comes before attention on the CUDA backend: bias, q/k norm, rope, rounding to bf16, and the way of
- * k and v into the KV blocks. One warp per head of a row: a head's sum of squares is one chain per
- * thread, then a tree over the warp, so that its bits depend on the head alone. */
+/* What the CUDA backend does before attention: bias, q/k norm, rope, rounding to bf16, and the
+ * store of k and v into the KV blocks. One warp works on one head of a row. A head's sum of squares
+ * is one chain per thread, then a tree over the warp, so its bits depend on the head alone. */
 #include "model/backend/cuda/attention.cuh"
 
 enum {
@@ -9,14 +9,14 @@ enum {
 };
 
 struct store_args {
-    struct device_plan plan;
+    struct step_inputs inputs;
     const float *qkv;
     struct attention_input input;
     int n_heads, n_kv_heads, head_dim;
     uint16_t *q, *kv;
 };
 
-/* A thread's share of one head: pairs (i, i + 1) and (i + E/2, i + E/2 + 1) with i = 2 lane + 64 k. */
+/* A thread's share of one head: pairs (i, i + 1) and (i + E/2, i + E/2 + 1), i = 2 lane + 64 k. */
 struct head_share {
     float2 low[PAIRS_AT_ONCE], high[PAIRS_AT_ONCE];
 };
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void norm_share(head_share *x, const head_shar
         sum += x->high[k].y * x->high[k].y;
     }
     for (int distance = 1; distance < WARP; distance *= 2) {
-        sum += __shfl_xor_sync(FULL_WARP, sum, distance);
+        sum += __shfl_xor_sync(ALL_LANES, sum, distance);
     }
     float factor = 1.0f / sqrtf(sum / static_cast<float>(head_dim) + eps);
 #pragma unroll
@@ -86,7 +86,7 @@ static __device__ __forceinline__ void rope_share(head_share *x, const float *co
     }
 }
 
-/* bf16 side by side: q, or k of one position. */
+/* Stores bf16 values side by side: q, or k of one position. */
 static __device__ __forceinline__ void store_share(const head_share *x, int half, uint16_t *to)
 {
 #pragma unroll
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void store_share(const head_share *x, int half
     }
 }
 
-/* v of one position: every other value of the row of its pair, which begins at `to`. */
+/* Stores v of one position: every other value of the row of its pair, which begins at `to`. */
 static __device__ __forceinline__ void store_share_apart(const head_share *x, int half,
                                                          uint16_t *to)
 {
@@ -116,12 +116,12 @@ static __device__ __forceinline__ void store_share_apart(const head_share *x, in
 /* One warp per head of q, k and v of a row; blockIdx.y is the row. */
 static __global__ void __launch_bounds__(STORE_WARPS *WARP) store_kernel(store_args args)
 {
-    const struct device_plan *plan = &args.plan;
+    const struct step_inputs *inputs = &args.inputs;
     int row = static_cast<int>(blockIdx.y), head_dim = args.head_dim, half = head_dim / 2;
     int head = static_cast<int>(blockIdx.x * STORE_WARPS + threadIdx.x / WARP);
     int n_heads = args.n_heads, n_kv = args.n_kv_heads, n_all = n_heads + 2 * n_kv;
     grid_dependency_launch();
-    int lane = head < n_all ? plan->row_lane[row] : -1;
+    int lane = head < n_all ? inputs->row_lane[row] : -1;
     bool is_q = head < n_heads, is_v = head >= n_heads + n_kv;
     const float *norm = is_v ? NULL : is_q ? args.input.q_norm : args.input.k_norm;
     head_share bias = {}, weight = {}, x;
@@ -129,8 +129,8 @@ static __global__ void __launch_bounds__(STORE_WARPS *WARP) store_kernel(store_a
     if (lane >= 0) {
         if (args.input.qkv_bias) bias = load_head(args.input.qkv_bias + head * head_dim, half);
         if (norm) weight = load_head(norm, half);
-        position = plan->row_pos[row];
-        block = plan->blocks[plan->lanes[lane].first_block + position / KV_BLOCK_TOKENS];
+        position = inputs->row_pos[row];
+        block = inputs->blocks[inputs->lanes[lane].first_block + position / KV_BLOCK_TOKENS];
     }
     grid_dependency_wait();
     if (lane < 0) return;
@@ -140,7 +140,7 @@ static __global__ void __launch_bounds__(STORE_WARPS *WARP) store_kernel(store_a
     if (args.input.qkv_bias) add_share(&x, &bias);
     if (norm) norm_share(&x, &weight, args.input.norm_eps, head_dim);
     size_t at = static_cast<size_t>(row) * static_cast<size_t>(half);
-    if (!is_v) rope_share(&x, plan->cos + at, plan->sin + at, half);
+    if (!is_v) rope_share(&x, inputs->cos + at, inputs->sin + at, half);
     if (is_q) {
         at = static_cast<size_t>(row) * static_cast<size_t>(n_heads) + static_cast<size_t>(head);
         store_share(&x, half, args.q + at * static_cast<size_t>(head_dim));
@@ -162,7 +162,7 @@ void cuda_attention_store(struct backend *be, const struct attention_shape *shap
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
     int n_all = shape->n_heads + 2 * shape->n_kv_heads;
-    store_args args = {cuda->plan,      qkv, *input, shape->n_heads, shape->n_kv_heads,
+    store_args args = {cuda->inputs,    qkv, *input, shape->n_heads, shape->n_kv_heads,
                        shape->head_dim, q,   kv};
     dim3 grid(static_cast<unsigned>((n_all + STORE_WARPS - 1) / STORE_WARPS),
               static_cast<unsigned>(cuda_rows(cuda, step->n)));

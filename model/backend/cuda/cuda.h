@@ -1,5 +1,6 @@
-/* The CUDA backend: arithmetic `cuda-sm80-bf16`, `cuda-sm90-bf16` and their fp8 form. Exists in builds
- * with OUTRIDER_CUDA; backend_open.h chooses. Owned by the engine thread that opened it. */
+/* The CUDA backend, with the arithmetics `cuda-sm80-bf16`, `cuda-sm90-bf16` and their fp8 forms. It
+ * exists in builds with OUTRIDER_CUDA; backend_open (model/backend/open.c) chooses it. Owned by the
+ * engine thread that opened it. */
 #pragma once
 
 #include "model/backend/backend.h"
@@ -13,12 +14,11 @@ struct backend_cuda_options {
     int device; /* ordinal; -1: rank modulo the number of GPUs */
     int rank;
     enum cuda_weights weights;
-    bool no_graphs; /* every step is launched kernel by kernel */
-    bool
-        all_reduce; /* NCCL's own sum instead of the fixed tree: no longer the same bits for every T */
+    bool no_graphs;  /* every step is launched kernel by kernel */
+    bool all_reduce; /* NCCL's own sum in place of the fixed tree: the bits depend on T */
 };
 
-/* Errors: ERR_UNSUPPORTED no driver, no such device, or one older than sm_80 (the sentence says which);
+/* Errors: ERR_UNSUPPORTED no driver, no such device, or one older than sm_80 (the text says which);
  * ERR_NO_MEMORY. */
 int backend_cuda_open(struct backend **be, const struct backend_cuda_options *options,
                       struct error *err);

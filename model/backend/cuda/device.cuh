@@ -1,6 +1,7 @@
-/* What the kernels of the CUDA backend share. Files are compiled with --fmad=false: a product and a sum
- * are one fused step only where __fmaf_rn says so, so that no compiler chooses the bits. Everything
- * outside of the tensor cores has the order of IEEE operations that is written. */
+/* What the kernels of the CUDA backend share. The files are compiled with --fmad=false: a product
+ * and a sum are one fused operation only where the source says __fmaf_rn, so that no compiler
+ * decides about the bits. Outside of the tensor cores everything has the order of IEEE operations
+ * that is written. */
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,10 +13,10 @@
     extern __shared__ __align__(128) unsigned char outrider_shared[]; \
     type *name = reinterpret_cast<type *>(outrider_shared)
 
-/* d += a b for a tile of 16 x 8 over 16 k, bf16 in, fp32 sums; one warp. With g = lane / 4 and
- * c = lane % 4: a[0] row g, k 2c and 2c + 1; a[1] row g + 8; a[2], a[3] the same with k + 8;
- * b[0] column g, k 2c and 2c + 1; b[1] k + 8; d[0], d[1] row g, columns 2c and 2c + 1; d[2], d[3] row
- * g + 8 (PTX ISA, mma.m16n8k16). */
+/* d += a b for a tile of 16 x 8 over 16 k, bf16 in, fp32 sums; one warp. With g = lane / 4 and c =
+ * lane % 4: a[0] row g, k 2c and 2c + 1; a[1] row g + 8; a[2], a[3] the same with k + 8; b[0]
+ * column g, k 2c and 2c + 1; b[1] k + 8; d[0], d[1] row g, columns 2c and 2c + 1; d[2], d[3] row g
+ * + 8 (PTX ISA, mma.m16n8k16). */
 static __device__ __forceinline__ void mma_bf16_16x8x16(float d[4], const uint32_t a[4],
                                                         const uint32_t b[2])
 {
@@ -25,7 +26,8 @@ static __device__ __forceinline__ void mma_bf16_16x8x16(float d[4], const uint32
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* 16 bytes from global to shared memory, asynchronously; zeros when not valid. Both aligned to 16. */
+/* Copies 16 bytes from global to shared memory asynchronously; zeros if not valid. Both addresses
+ * are aligned to 16. */
 static __device__ __forceinline__ void copy_async_16(void *shared, const void *global, bool valid)
 {
     uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -40,13 +42,13 @@ static __device__ __forceinline__ void copy_async_commit()
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-/* Until at most N of the committed groups are underway. */
+/* Waits until at most N of the committed groups are under way. */
 template <int N> static __device__ __forceinline__ void copy_async_wait()
 {
     asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory");
 }
 
-/* What earlier kernels of the stream wrote may be read after this. */
+/* After this a kernel may read what earlier kernels of the stream wrote. */
 static __device__ __forceinline__ void grid_dependency_wait()
 {
 #if __CUDA_ARCH__ >= 900
@@ -54,7 +56,7 @@ static __device__ __forceinline__ void grid_dependency_wait()
 #endif
 }
 
-/* The next kernel of the stream may start (up to its own wait). */
+/* From here on the next kernel of the stream may start and run up to its own wait. */
 static __device__ __forceinline__ void grid_dependency_launch()
 {
 #if __CUDA_ARCH__ >= 900
@@ -72,7 +74,7 @@ static __device__ __forceinline__ float bf16_to_float(uint16_t h)
     return __uint_as_float(static_cast<uint32_t>(h) << 16);
 }
 
-/* Round to nearest even; a NaN stays one. num_float_to_bf16 of numerics.h, bit for bit. */
+/* Rounds to nearest even; a NaN stays one. num_float_to_bf16 of numerics.h, bit for bit. */
 static __device__ __forceinline__ uint16_t float_to_bf16(float x)
 {
     uint32_t bits = __float_as_uint(x);

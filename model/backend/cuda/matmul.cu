@@ -1,23 +1,24 @@
-/* Matmuls of the CUDA backend, over the layout of backend_cuda_matmul.cuh. This kernel and that of
- * backend_cuda_matmul_many.cu give the same bits, since each output of each token is the same chains of
- * the same mma in both: a column of the B operand knows nothing of its neighbours, and segments are
- * added in one order.
+/* Matmuls of the CUDA backend, over the layout of matmul.cuh. This kernel and that of
+ * matmul_many.cu give the same bits, because both compute each output of each token by the same
+ * chains of the same mma: a column of the B operand is computed independently of its neighbours,
+ * and segments are added in one order.
  *
- * Up to 32 rows a matmul is bound by reading the weights: bytes / bandwidth of the memory. A warp owns
- * one segment of 1, 2 or 4 groups of 16 outputs and streams it through a ring in shared memory that is
- * its own: a lane waits for, and reads, just the bytes that it copied itself, so that no barrier stands
- * in the stream. With two or three blocks on a multiprocessor 64 KiB and more are under way (25 KiB are
- * what 4.8 TB/s at 700 ns over 132 of them ask for). Weights belong to no earlier kernel: the ring is
- * filled with them before the kernel waits for its predecessor. */
+ * Up to 32 rows the time of a matmul is the time to read the weights: bytes / bandwidth of the
+ * memory. A warp owns one segment of 1, 2 or 4 groups of 16 outputs and streams it through a ring
+ * of its own in shared memory. A lane waits for, and reads, only the bytes that it copied itself,
+ * so the stream needs no barrier. With two or three blocks on a multiprocessor 64 KiB and more are
+ * under way; 4.8 TB/s at a latency of 700 ns over 132 multiprocessors need 25 KiB on each. No
+ * earlier kernel writes weights, so the ring is filled with them before the kernel waits for its
+ * predecessor. */
 #include "model/backend/cuda/matmul.cuh"
 
 enum {
     FEW_ROWS = 32,
-    FEW_STAGES_MAX =
-        6 /* so that three blocks of the smallest form fit on a multiprocessor of sm_90 */
+    FEW_STAGES_MAX = 6 /* three blocks of the smallest form fit on an sm_90 */
 };
 
-/* A form of the kernel: tiles of 8 tokens, groups of a warp, kind of weights, and tokens_copy's way. */
+/* A form of the kernel: tiles of 8 tokens, groups of a warp, kind of weights, and how tokens_copy
+ * reads tokens. */
 template <int TILES, int GROUPS, bool FP8, bool ALIGNED> struct few_form {
     static const bool IS_FP8 = FP8, IS_ALIGNED = ALIGNED;
     enum {
@@ -29,7 +30,7 @@ template <int TILES, int GROUPS, bool FP8, bool ALIGNED> struct few_form {
         FIT = RING_BYTES / (MATMUL_WARPS * STAGE_BYTES),
         STAGES = FIT < FEW_STAGES_MAX ? FIT : FEW_STAGES_MAX,
         WARP_BYTES = STAGES * STAGE_BYTES,
-        SUM_BYTES = N_GROUPS * N_TILES * WARP * 16 /* a warp's sums, where its ring was */
+        SUM_BYTES = N_GROUPS * N_TILES * WARP * 16 /* a warp's sums, in the place of its ring */
     };
 };
 
@@ -38,7 +39,7 @@ struct few_share {
     const uint8_t *weights; /* of the first group, for the next tile */
     const uint16_t *tokens; /* of the first 8, for the next tile */
     int k;                  /* of tokens */
-    int n_groups;           /* that exist */
+    int n_groups;           /* those that exist */
     int n_tiles;            /* of the segment */
 };
 
@@ -94,9 +95,10 @@ few_copy_tokens(const struct matmul_job &job, struct few_share *share, uint8_t *
     share->k += TILE_K;
 }
 
-/* A warp's segment. After a tile has been used its stage takes the one STAGES further on; a commit a
- * tile, empty ones too, so that the count of groups tells which tile has come. __syncwarp keeps the
- * compiler from moving accesses across the asynchronous copies. */
+/* Multiplies a warp's segment. Once a tile has been used, its stage takes the tile STAGES further
+ * on. Every tile commits one group of copies, even an empty one, so that the number of groups tells
+ * which tile has arrived. __syncwarp keeps the compiler from moving accesses across the
+ * asynchronous copies. */
 template <typename FORM>
 static __device__ __forceinline__ void few_stream(const struct matmul_job &job, int warp,
                                                   uint8_t *ring, int lane,
@@ -133,7 +135,7 @@ static __device__ __forceinline__ void few_stream(const struct matmul_job &job, 
     __syncwarp();
 }
 
-/* Block x: sets of FORM::N_GROUPS groups, one warp for each segment of each. */
+/* Block x: sets of FORM::N_GROUPS groups, with one warp for each segment of each. */
 template <typename FORM>
 static __global__ void __launch_bounds__(MATMUL_THREADS, 2) matmul_few(struct matmul_job job)
 {
@@ -185,10 +187,10 @@ template <typename FORM> static void prepare_form(struct backend_cuda *be)
     cuda_prepare(be, matmul_few<FORM>, MATMUL_WARPS * FORM::WARP_BYTES);
 }
 
-/* WIDE groups of a warp share the tokens it reads, which come from the second-level cache: for each KiB
- * of weights N_TILES / 2 / WIDE KiB. A matrix of too few groups is spread out over more warps instead:
- * up to 8 tokens rather than leave a multiprocessor fewer than two blocks, above them only rather than
- * leave half of the multiprocessors idle. */
+/* WIDE groups of a warp share the tokens that it reads from the second-level cache: N_TILES / 2 /
+ * WIDE KiB for each KiB of weights. A matrix of too few groups is spread over more warps instead.
+ * Up to 8 tokens that is done if some multiprocessor would otherwise have fewer than two blocks;
+ * above 8 tokens only if half of the multiprocessors would otherwise be idle. */
 template <int N_TILES, int WIDE, bool IS_FP8>
 static void launch_few(struct backend_cuda *be, const struct matmul_job *job, int n_slices,
                        bool is_aligned)
@@ -294,7 +296,8 @@ void cuda_matmul_slices(struct backend *be, const struct matrix *slices, int n_s
     run(cuda, &job, slices, n_slices);
 }
 
-/* gate_up is not needed: the kernel keeps both sums in registers until they are multiplied. */
+/* gate_up is not needed, because the kernel keeps both sums in registers until it multiplies
+ * them. */
 void cuda_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
                         const uint16_t *in, int n, float *gate_up, uint16_t *h)
 {

@@ -1,22 +1,23 @@
-/* Packed weights of the CUDA backend: what backend_cuda_matrix.cu writes and backend_cuda_matmul.cu
- * reads.
+/* Packed weights of the CUDA backend: what matrix.cu writes and matmul.cu and matmul_many.cu read.
  *
- * Weights are the A operand of mma.m16n8k16, tokens the B operand. A matrix is cut into groups of 16
- * outputs and tiles of 32 k; the tiles of a group follow each other, so that a warp reads one
+ * Weights are the A operand of mma.m16n8k16, tokens the B operand. A matrix is cut into groups of
+ * 16 outputs and tiles of 32 k. The tiles of a group follow each other, so that a warp reads one
  * sequential stream. With g = lane / 4 and c = lane % 4 a lane takes, of a tile,
- *   bf16  1024 bytes [2 halves][32 lanes][16 bytes]: w[g][8c .. 8c + 7], then w[g + 8][8c .. 8c + 7]
- *   fp8    512 bytes [32 lanes][2 halves][8 bytes]:  the same as e4m3; behind all tiles one fp32 scale
- *          for each output
- * and of 8 tokens, 512 bytes, in[token g][8c .. 8c + 7]. All three are one or two accesses of 16 bytes,
- * contiguous over the warp. The two mma of a tile take their k in the same order from both operands:
- * the first 8c, 8c + 1 | 8c + 2, 8c + 3, the second the other four. k is padded with zeros to 32,
- * outputs to 16.
+ *   bf16  1024 bytes [2 halves][32 lanes][16 bytes]: w[g][8c .. 8c + 7], w[g + 8][8c .. 8c + 7]
+ *   fp8    512 bytes [32 lanes][2 halves][8 bytes]:  the same as e4m3; after all tiles one fp32
+ *          scale for each output
+ * and of 8 tokens, 512 bytes, in[token g][8c .. 8c + 7]. All three are one or two accesses of 16
+ * bytes, contiguous over the warp. The two mma of a tile take their k in the same order from both
+ * operands: the first takes 8c, 8c + 1 | 8c + 2, 8c + 3, the second the other four. k is padded
+ * with zeros to a multiple of 32, outputs to a multiple of 16.
  *
- * Gate and up stand side by side: of a group, outputs 0..7 are gate features f .. f + 7 and outputs
- * 8..15 the up features of the same numbers. One lane then holds both of a feature and token.
+ * Gate and up lie side by side: in a group, outputs 0..7 are the gate features f .. f + 7 and
+ * outputs 8..15 the up features of the same numbers. One lane then holds both for a feature and
+ * token.
  *
- * One order: the tiles of a matrix are cut into segments by its n_in alone; a segment is one chain of
- * mma from zero over ascending tiles; segments are added in ascending order, ((s0 + s1) + s2) .... */
+ * There is one order of sums: the tiles of a matrix are cut into segments by its n_in alone; a
+ * segment is one chain of mma that starts from zero and ascends over the tiles; segments are added
+ * in ascending order, ((s0 + s1) + s2) .... */
 #pragma once
 
 #include "base/limits.h"
@@ -39,13 +40,13 @@ static inline int matmul_tiles(int n_in)
     return (n_in + TILE_K - 1) / TILE_K;
 }
 
-/* Of a matrix of gate and up too: ceil(2 F / 16) = ceil(F / 8). */
+/* Holds for a matrix of gate and up too: ceil(2 F / 16) = ceil(F / 8). */
 static inline int matmul_groups(int n_out)
 {
     return (n_out + TILE_OUTPUTS - 1) / TILE_OUTPUTS;
 }
 
-/* The largest of 1, 2, 4, 8 that leaves a segment at least 8 tiles. */
+/* The largest of 1, 2, 4, 8 that gives each segment at least 8 tiles. */
 static inline int matmul_segments(int n_in)
 {
     int n = SEGMENTS_MAX;
@@ -54,13 +55,13 @@ static inline int matmul_segments(int n_in)
     return n;
 }
 
-/* Segment s begins at this tile; segment n_segments is the end. */
+/* The tile at which segment s begins; for s = n_segments, the end. */
 static __host__ __device__ inline int segment_begin(int n_tiles, int n_segments, int s)
 {
     return n_tiles * s / n_segments;
 }
 
-/* Bytes of the tiles alone: the scales of fp8 stand behind them. */
+/* The bytes of the tiles alone. The scales of fp8 come after them. */
 static inline size_t matmul_tiles_bytes(int n_in, int n_out, bool is_fp8)
 {
     return (size_t)matmul_groups(n_out) * (size_t)matmul_tiles(n_in) *
@@ -83,14 +84,14 @@ static inline bool matmul_is_fp8(const struct matrix *m)
 
 enum { UNIT = 8 /* elements of a 16-byte access */ };
 
-/* Where the packed outputs come from: slot s is output s % 16 of group s / 16. */
+/* Where the packed outputs come from. Slot s is output s % 16 of group s / 16. */
 struct slot_map {
     int n_parts;
     bool is_gate_up;
     int n_rows[MATRIX_PARTS_MAX];
 };
 
-/* The part and its row; -1 for a slot of padding. */
+/* The part that a slot belongs to, and its row there; -1 for a slot of padding. */
 static __host__ __device__ inline int slot_find(const struct slot_map *map, int slot, int *row)
 {
     if (map->is_gate_up) {
@@ -105,18 +106,18 @@ static __host__ __device__ inline int slot_find(const struct slot_map *map, int 
     return -1;
 }
 
-/* backend_cuda_synthetic.cu: staging[slot - first_slot][k padded to 32] of n_slots slots, for a source
- * of synthetic tensors. */
+/* synthetic.cu: fills staging[slot - first_slot][k padded to 32] for n_slots slots of a source of
+ * synthetic tensors. */
 void cuda_fill_synthetic(struct backend_cuda *be, const struct matrix_source *source,
                          const struct slot_map *map, int first_slot, int n_slots,
                          uint16_t *staging);
 
 /* ---- fragments ---- */
 
-/* e4m3, four at a time. A word holds elements 0..3 as bytes [2, 0, 3, 1], so that one mask takes a
- * pair out. Sign and the 7 bits of exponent and mantissa moved to their places in bf16 are the value
- * times 2^-120 (the biases differ by 120; denormals come out as denormals), so one multiplication by
- * 2^120 is exact for all. NaN is not stored (backend_cuda_matrix.cu). */
+/* e4m3, four at a time. A word holds elements 0..3 as bytes [2, 0, 3, 1], so that one mask takes
+ * out a pair. Moving the sign and the 7 bits of exponent and mantissa to their places in bf16 gives
+ * the value times 2^-120 (the biases differ by 120, and denormals become denormals), so one
+ * multiplication by 2^120 is exact for all values. NaN is never stored (matrix.cu). */
 static __device__ __forceinline__ uint32_t bf16_pair_times_2_120(uint32_t pair)
 {
 #ifndef CUDA_EMULATED
@@ -136,7 +137,7 @@ static __device__ __forceinline__ void e4m3_to_bf16(uint32_t word, uint32_t *low
     *high = bf16_pair_times_2_120((even & 0x80008000u) | (even >> 4 & 0x07f007f0u));
 }
 
-/* What a lane needs of a tile in shared memory for its two mma. */
+/* Loads what a lane needs of a tile in shared memory for its two mma. */
 template <bool IS_FP8>
 static __device__ __forceinline__ void weights_load(const uint8_t *tile, int lane, uint32_t a[2][4])
 {
@@ -163,7 +164,8 @@ static __device__ __forceinline__ void tile_multiply(float d[4], const uint32_t 
     mma_bf16_16x8x16(d, a[1], second);
 }
 
-/* acc += one tile of 32 k: a warp's groups side by side in shared memory times its tokens. */
+/* acc += one tile of 32 k: a warp's groups, which lie side by side in shared memory, times its
+ * tokens. */
 template <int N_GROUPS, int N_TILES, bool IS_FP8>
 static __device__ __forceinline__ void stage_multiply(float acc[N_GROUPS][N_TILES][4],
                                                       const uint8_t *weights, const uint8_t *tokens,
@@ -190,7 +192,7 @@ enum {
     MATMUL_WARPS = 8,
     MATMUL_THREADS = MATMUL_WARPS * WARP,
     MATMUL_SLICES_MAX = SLICES_MAX,
-    RING_BYTES = 96 << 10 /* of shared memory at most: every device from sm_80 on has it */
+    RING_BYTES = 96 << 10 /* of shared memory; every device from sm_80 on has it */
 };
 
 /* Slices of one matrix, or one alone. */
@@ -205,11 +207,10 @@ struct matmul_job {
     int n_in, n_rows;
     int n_out; /* columns of out or of h */
     int n_tiles, n_groups, n_segments;
-    float4
-        *partials; /* not NULL: a block of matmul_many has one segment and leaves its sums here */
+    float4 *partials; /* not NULL: matmul_many leaves each segment's sums here */
 };
 
-/* backend_cuda_matmul_many.cu: more than a few rows. is_aligned: see tokens_copy. */
+/* matmul_many.cu: more than FEW_ROWS rows. is_aligned: see tokens_copy. */
 void matmul_launch_many(struct backend_cuda *be, struct matmul_job *job, int n_slices, bool is_fp8,
                         bool is_aligned);
 void matmul_prepare_many(struct backend_cuda *be);
@@ -223,7 +224,8 @@ static inline void matmul_launch(struct backend_cuda *be, const struct matmul_jo
 
 /* ---- from and to global memory ---- */
 
-/* As copy_async_16, but kept in the first-level cache: neighbouring blocks read the same tokens. */
+/* As copy_async_16, but kept in the first-level cache, because neighbouring blocks read the same
+ * tokens. */
 static __device__ __forceinline__ void copy_tokens_async(void *shared, const void *global,
                                                          bool valid)
 {
@@ -238,9 +240,9 @@ static __device__ __forceinline__ void copy_tokens_async(void *shared, const voi
 #endif
 }
 
-/* 8 k of one token, at = in[row][k ..], to shared memory; zeros past n_in and for rows that are not there (0 * Inf would be
- * NaN). IS_ALIGNED: every 8 k of a row lie in one aligned access of 16 bytes; otherwise it goes by
- * pairs, and at once. */
+/* Copies 8 k of one token, at = in[row][k ..], to shared memory; zeros past n_in and for rows that
+ * do not exist (0 * Inf would be NaN). IS_ALIGNED: every 8 k of a row lie in one aligned access of
+ * 16 bytes. Otherwise they are copied in pairs, and synchronously. */
 template <bool IS_ALIGNED>
 static __device__ __forceinline__ void tokens_copy(const struct matmul_job &job, uint8_t *to,
                                                    const uint16_t *at, int row, int k)
@@ -270,7 +272,7 @@ static __device__ __forceinline__ uint16_t swiglu(const struct matmul_job &job, 
     return float_to_bf16(gate / (1.0f + device_exp(-gate)) * up);
 }
 
-/* Adds the segments of a fragment, in ascending order; they are `step` apart. */
+/* Adds the segments of a fragment in ascending order; they lie `step` apart. */
 static __device__ __forceinline__ void fragment_add(const float4 *parts, size_t step,
                                                     int n_segments, float d[4])
 {
@@ -282,7 +284,7 @@ static __device__ __forceinline__ void fragment_add(const float4 *parts, size_t 
     d[0] = total.x, d[1] = total.y, d[2] = total.z, d[3] = total.w;
 }
 
-/* Finished sums of one mma fragment: two tokens of output g and of output g + 8. */
+/* Stores the finished sums of one mma fragment: two tokens of output g and of output g + 8. */
 template <bool IS_FP8>
 static __device__ void fragment_store(const struct matmul_job &job, int slice, int group, int token,
                                       int lane, float d[4])

@@ -1,13 +1,15 @@
-/* The matmul of more than 32 rows: blocks of 128 outputs x 64 or 128 tokens, a ring of tiles in shared
- * memory that 8 warps share, each with 32 outputs and half of the tokens. With 128 tokens it is bound by
- * the tensor cores: for each tile of 32 k a warp reads 6 KiB of shared memory for 32 mma, of a
- * multiprocessor of sm_90 384 clocks of the shared memory against some 410 of the tensor cores as
- * mma.sync drives them, so that half of their peak is to be expected and all of it is not. With 64 it is
- * bound by reading the weights.
+/* The matmul of more than 32 rows. A block computes 128 outputs x 64 or 128 tokens from a ring of
+ * tiles in shared memory that its 8 warps share; each warp has 32 outputs and half of the tokens.
+ * With 128 tokens the tensor cores are the limit: for each tile of 32 k a warp reads 6 KiB of
+ * shared memory for 32 mma, which on a multiprocessor of sm_90 takes 384 clocks of the shared
+ * memory and some 410 of the tensor cores as mma.sync drives them. About half of the tensor cores'
+ * peak can therefore be expected, but not all of it. With 64 tokens reading the weights is the
+ * limit.
  *
- * The bits are those of matmul_few: the same chains, the same order of segments. A block walks its
- * segments one after the other and adds them up; where that makes too few blocks for the device, each
- * segment has a block of its own, which leaves its sums in scratch memory for a second kernel to add. */
+ * The bits are those of matmul_few: the same chains and the same order of segments. A block walks
+ * through its segments one after the other and adds them up. If that makes too few blocks for the
+ * device, each segment gets a block of its own, which leaves its sums in scratch memory for a
+ * second kernel to add. */
 #include "model/backend/cuda/matmul.cuh"
 
 enum { MANY_GROUPS = 8, WARP_GROUPS = 2 /* of a block, of a warp */, MANY_STAGES = 5 };
@@ -27,8 +29,8 @@ template <int TILES, bool FP8, bool ALIGNED> struct many_form {
     };
 };
 
-/* One tile of the block's groups and tokens; tokens lie as [token][32 k], which is the order of the
- * fragments. */
+/* Copies one tile of the block's groups and tokens. Tokens lie as [token][32 k], which is the order
+ * of the fragments. */
 template <typename FORM>
 static __device__ __forceinline__ void many_copy(const struct matmul_job &job, int slice, int tile,
                                                  uint8_t *stage)
@@ -54,7 +56,8 @@ static __device__ __forceinline__ void many_copy(const struct matmul_job &job, i
     }
 }
 
-/* A segment has ended: total = its sums, or total + its sums; the next one begins at zero. */
+/* At the end of a segment: total = its sums, or total + its sums. The next segment begins at
+ * zero. */
 template <int N_TILES>
 static __device__ __forceinline__ void many_add(float total[WARP_GROUPS][N_TILES][4],
                                                 float acc[WARP_GROUPS][N_TILES][4], bool is_first)
@@ -72,7 +75,7 @@ static __device__ __forceinline__ void many_add(float total[WARP_GROUPS][N_TILES
     }
 }
 
-/* Segments first .. end of the block's outputs and tokens. */
+/* Segments first .. end - 1 of the block's outputs and tokens. */
 template <typename FORM>
 static __device__ __forceinline__ void many_stream(const struct matmul_job &job, int slice,
                                                    int first, int end, uint8_t *shared,
@@ -95,7 +98,7 @@ static __device__ __forceinline__ void many_stream(const struct matmul_job &job,
     for (int i = 0; i < n_tiles; i++) {
         int next = i + MANY_STAGES - 1, stage = i % MANY_STAGES * FORM::STAGE_BYTES;
         copy_async_wait<MANY_STAGES - 2>();
-        __syncthreads(); /* all have tile i, and are done with the stage of tile i - 1, the next */
+        __syncthreads(); /* all have tile i and are done with tile i - 1, whose stage is next */
         if (next < n_tiles) {
             many_copy<FORM>(job, slice, begin_tile + next,
                             shared + next % MANY_STAGES * FORM::STAGE_BYTES);
@@ -119,7 +122,7 @@ template <typename FORM> static __device__ __forceinline__ size_t many_partial(i
            threadIdx.x % WARP;
 }
 
-/* Fragment f of this warp is finished. */
+/* Stores fragment f of this warp, which is finished. */
 template <typename FORM>
 static __device__ __forceinline__ void many_store(const struct matmul_job &job, int slice, int f,
                                                   float d[4])
@@ -131,8 +134,8 @@ static __device__ __forceinline__ void many_store(const struct matmul_job &job, 
                                  (tile * FORM::N_TILES + f % FORM::N_TILES) * TILE_TOKENS, lane, d);
 }
 
-/* Block x: tokens (neighbours share their weights in the second-level cache), y: 8 groups, z: a slice,
- * or a slice and a segment of it. */
+/* Block x: tokens (neighbours share their weights in the second-level cache), y: 8 groups, z: a
+ * slice, or a slice and a segment of it. */
 template <typename FORM>
 static __global__ void __launch_bounds__(MATMUL_THREADS, FORM::BLOCKS_LEAST)
     matmul_many(struct matmul_job job)
@@ -158,7 +161,8 @@ static __global__ void __launch_bounds__(MATMUL_THREADS, FORM::BLOCKS_LEAST)
     }
 }
 
-/* The blocks of matmul_many, but one for all segments of a slice: adds what they left. */
+/* Adds what the blocks of matmul_many left. It has the same blocks, but one for all segments of a
+ * slice. */
 template <typename FORM>
 static __global__ void __launch_bounds__(MATMUL_THREADS) add_partials(struct matmul_job job)
 {
@@ -175,7 +179,7 @@ static __global__ void __launch_bounds__(MATMUL_THREADS) add_partials(struct mat
     }
 }
 
-/* Blocks of all segments each, unless these would leave multiprocessors idle. */
+/* Each block does all its segments, unless that would leave multiprocessors idle. */
 template <typename FORM>
 static void launch_form(struct backend_cuda *be, struct matmul_job *job, int n_slices)
 {

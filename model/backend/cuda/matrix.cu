@@ -1,15 +1,16 @@
-/* Loading a matrix into the layout of backend_cuda_matmul.cuh. Its outputs stand in `slots`, the order
- * of the packed rows: 16 of a group. Chunks of whole groups go through a row-major staging buffer on
- * the device, [slot][k padded to 32] bf16: rows of a file are read into one of two pinned buffers while
- * the other is copied over; synthetic rows are made on the device, unless they are chosen ones
- * (backend_cuda_synthetic.cu). Then one kernel packs the
- * chunk, and for fp8 one before it finds the scales.
+/* Loads a matrix into the layout of matmul.cuh. Its outputs are counted in `slots`, the order of
+ * the packed rows: 16 in a group. Chunks of whole groups go through a row-major staging buffer on
+ * the device, [slot][k padded to 32] bf16. Rows of a file are read into one of two pinned buffers
+ * while the other is copied over. Synthetic rows are made on the device (synthetic.cu), unless the
+ * part lists chosen rows. Then one kernel packs the chunk; for fp8 another one finds the scales
+ * first.
  *
- * fp8: an output's scale is the least power of two s with max|w| / s <= 448, the largest e4m3; w / s is
- * then exact and rounded once, to nearest even: an error of at most |w| / 16, or s / 1024 for |w| below
- * s / 64. A power of two loses nothing against max|w| / 448, since e4m3 is a floating format. An output
- * with a weight that is not finite has the scale NaN and is NaN, as it would mostly be in bf16. All
- * matrices are treated alike, the head too: a matrix_source does not tell what it is for. */
+ * fp8: an output's scale is the least power of two s with max|w| / s <= 448, the largest e4m3; w /
+ * s is then exact and rounded once, to nearest even: an error of at most |w| / 16, or s / 1024 for
+ * |w| below s / 64. A power of two loses nothing against max|w| / 448, because e4m3 is a floating
+ * format. An output with a weight that is not finite has the scale NaN and is NaN, as it would
+ * mostly be in bf16. All matrices are treated alike, the head too, because a matrix_source does not
+ * tell what it is for. */
 #include "model/backend/cuda/matmul.cuh"
 
 enum {
@@ -35,7 +36,7 @@ static __device__ __forceinline__ uint4 staged_unit(const struct chunk *chunk, i
     return *reinterpret_cast<const uint4 *>(chunk->staging + at);
 }
 
-/* A thread for each 16 bytes of the packed chunk. */
+/* Packs bf16: one thread for each 16 bytes of the packed chunk. */
 static __global__ void pack_bf16(struct chunk chunk)
 {
     size_t unit = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -50,7 +51,7 @@ static __global__ void pack_bf16(struct chunk chunk)
     reinterpret_cast<uint4 *>(chunk.tiles)[unit] = staged_unit(&chunk, slot, k_tile, lane);
 }
 
-/* The scale for a largest magnitude, given as the bits of a bf16. 448 = 1.75 * 2^8. */
+/* The scale for a largest magnitude, which is given as the bits of a bf16. 448 = 1.75 * 2^8. */
 static __device__ float fp8_scale(uint32_t max)
 {
     if (max >= 0x7f80u) return __uint_as_float(0x7fc00000u);
@@ -76,14 +77,14 @@ static __global__ void find_scales(struct chunk chunk)
         }
     }
     for (int distance = WARP / 2; distance > 0; distance /= 2) {
-        uint32_t other = __shfl_xor_sync(0xffffffffu, max, distance);
+        uint32_t other = __shfl_xor_sync(ALL_LANES, max, distance);
         max = max > other ? max : other;
     }
     if (lane == 0) chunk.scales[slot] = fp8_scale(max);
 }
 
-/* e4m3 of w / scale, |w / scale| <= 448, to nearest even: below 2^-6 in steps of 2^-9, else the
- * mantissa is cut to 3 bits. A NaN scale gives any byte. */
+/* e4m3 of w / scale, |w / scale| <= 448, to nearest even: below 2^-6 in steps of 2^-9, above that
+ * with the mantissa cut to 3 bits. A NaN scale gives any byte. */
 static __device__ uint32_t fp8_of(uint32_t w, float inverse)
 {
     float x = bf16_to_float(static_cast<uint16_t>(w & 0x7fffu)) * inverse;
@@ -100,7 +101,7 @@ static __device__ uint32_t fp8_word(uint32_t low, uint32_t high, float inverse)
            fp8_of(high >> 16, inverse) << 16 | fp8_of(low >> 16, inverse) << 24;
 }
 
-/* A thread for each 16 bytes: 8 k of slot g and of slot g + 8. */
+/* Packs fp8: one thread for each 16 bytes, which are 8 k of slot g and of slot g + 8. */
 static __global__ void pack_fp8(struct chunk chunk)
 {
     size_t unit = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -115,7 +116,7 @@ static __global__ void pack_fp8(struct chunk chunk)
     for (int half = 0; half < 2; half++) {
         int slot = group * TILE_OUTPUTS + half * (TILE_OUTPUTS / 2) + lane / 4;
         uint32_t exponent = __float_as_uint(chunk.scales[slot]) >> 23 & 0xffu;
-        float inverse = __uint_as_float((254u - exponent) << 23); /* of a NaN: nothing in use */
+        float inverse = __uint_as_float((254u - exponent) << 23); /* of a NaN: not used */
         uint4 at = staged_unit(&chunk, slot, k_tile, lane);
         words[2 * half] = fp8_word(at.x, at.y, inverse);
         words[2 * half + 1] = fp8_word(at.z, at.w, inverse);
@@ -147,9 +148,9 @@ struct filling {
     struct slot_map map;
     uint8_t *tiles;
     float *scales;              /* NULL: bf16 */
-    int n_in, n_tiles;          /* of a group */
-    int n_groups, chunk_groups; /* of the matrix, at most at once */
-    size_t row_bytes;           /* of the staging buffer */
+    int n_in, n_tiles;          /* in a group */
+    int n_groups, chunk_groups; /* in the matrix; at most so many at once */
+    size_t row_bytes;           /* in the staging buffer */
     uint16_t *staging;          /* device */
 };
 
@@ -190,7 +191,7 @@ static void read_slot(const struct filling *f, int slot, uint16_t *out)
     memset(out + n, 0, f->row_bytes - (size_t)n * sizeof *out);
 }
 
-/* Chunk i is read into its buffer while chunk i - 1 is under way from the other one. */
+/* Reads chunk i into its buffer while chunk i - 1 is being copied from the other one. */
 static int fill_from_host(struct filling *f, uint8_t *buffers, struct error *err)
 {
     int rc = 0, i = 0;
@@ -214,7 +215,7 @@ out:
     return rc;
 }
 
-/* Chosen rows are read by the host, also of a synthetic tensor. */
+/* The host reads chosen rows, even of a synthetic tensor. */
 static bool is_made_on_device(const struct matrix_source *source)
 {
     for (int i = 0; i < source->n_parts; i++) {
@@ -256,7 +257,7 @@ static int fill(struct backend_cuda *be, const struct matrix *m, const struct ma
     size_t chunk_bytes = (size_t)f.chunk_groups * TILE_OUTPUTS * f.row_bytes;
     uint8_t *buffers = NULL;
     int rc = 0;
-    TRY(cuda_finish(be, err)); /* nobody is using the scratch memory */
+    TRY(cuda_finish(be, err)); /* no kernel uses the scratch memory now */
     f.staging = static_cast<uint16_t *>(cuda_scratch(be, chunk_bytes));
     if (f.staging && is_made_on_device(source)) {
         fill_on_device(&f);
@@ -264,12 +265,12 @@ static int fill(struct backend_cuda *be, const struct matrix *m, const struct ma
         buffers = static_cast<uint8_t *>(cuda_host_scratch(be, 2 * chunk_bytes));
         if (buffers) TRY(fill_from_host(&f, buffers, err));
     }
-    rc = cuda_finish(be, err); /* tells too when there was no memory */
+    rc = cuda_finish(be, err); /* also reports that there was no memory */
 out:
     return rc;
 }
 
-/* The shapes that packing takes: an even n_in, and a gate as wide as the up. */
+/* Checks that packing can take the shape: an even n_in, and a gate as wide as the up. */
 static int check_source(const struct matrix_source *source, struct error *err)
 {
     const struct matrix_part *parts = source->parts;

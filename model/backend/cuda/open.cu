@@ -1,4 +1,4 @@
-/* The host part of the CUDA backend: device and memory, the step's plan, begin and end. */
+/* The host's part of the CUDA backend: device and memory, the inputs of a step, begin and end. */
 #include "model/backend/cuda/internal.cuh"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@ extern "C" {
 #include "base/clock.h"
 }
 
-enum { SM_LEAST = 80, ASK_RANKS_MS = 10, SCRATCH_LEAST = 32 << 20, PLAN_LEAST = 1 << 20 };
+enum { SM_LEAST = 80, ASK_RANKS_MS = 10, SCRATCH_LEAST = 32 << 20, INPUTS_LEAST = 1 << 20 };
 
 static int refuse(struct error *err, int code, const char *what, cudaError_t status)
 {
@@ -55,9 +55,9 @@ static void cuda_upload(struct backend *base, void *buffer, const void *host, si
     cuda_note(be, cudaStreamSynchronize(be->stream), "upload");
 }
 
-/* Asks for the ranks that steps wait for. Recordings of a communicator that has failed are never
- * replayed, and NCCL's abort, which waits on a thread of its own, ends only when they are gone. They
- * may be destroyed while one runs: the device frees it behind its end. */
+/* Asks whether the ranks that steps wait for are still there. Recordings of a communicator that has
+ * failed are destroyed, because NCCL's abort, which waits on a thread of its own, ends only when
+ * they are gone. A recording may be destroyed while it runs: the device frees it when it ends. */
 static int check_ranks(struct backend_cuda *be, struct error *err)
 {
     int rc = be->comm ? comm_device_failed(be->comm, err) : 0;
@@ -65,8 +65,8 @@ static int check_ranks(struct backend_cuda *be, struct error *err)
     return rc;
 }
 
-/* Waits for the stream; a lost rank would keep it waiting, so NCCL is asked from time to time. Errors:
- * those of comm_device_failed. */
+/* Waits for the stream. A lost rank would keep it waiting for ever, so NCCL is asked from time to
+ * time. Errors: those of comm_device_failed. */
 static int wait_with_ranks(struct backend_cuda *be, struct error *err)
 {
     int64_t asked_ms = clock_now_ms();
@@ -99,7 +99,7 @@ int cuda_finish(struct backend_cuda *be, struct error *err)
     return report(be, err);
 }
 
-/* The power of two that holds `bytes`, at least `least`, which is one. */
+/* The least power of two that is not below `bytes` or `least`; `least` is one itself. */
 static size_t round_up(size_t bytes, size_t least)
 {
     while (least < bytes) {
@@ -108,7 +108,8 @@ static size_t round_up(size_t bytes, size_t least)
     return least;
 }
 
-/* Recordings hold the old address, so growing forgets them: it grows seldom, in leaps. */
+/* Recordings hold the old address, so growing forgets them. It grows rarely because it at least
+ * doubles. */
 void *cuda_scratch(struct backend_cuda *be, size_t bytes)
 {
     size_t room = round_up(bytes, SCRATCH_LEAST);
@@ -123,7 +124,7 @@ void *cuda_scratch(struct backend_cuda *be, size_t bytes)
     be->scratch = NULL;
     be->scratch_bytes = 0;
     cudaError_t status = cudaMalloc(&be->scratch, room);
-    if (status == cudaErrorMemoryAllocation) { /* a leap too far */
+    if (status == cudaErrorMemoryAllocation) { /* no room for a power of two */
         cudaGetLastError();
         room = bytes;
         status = cudaMalloc(&be->scratch, room);
@@ -170,70 +171,75 @@ static const char *cuda_kernels(const struct backend *base)
 static int cuda_capacity(const struct backend *base, int n)
 {
     (void)base;
-    return plan_bucket(n);
+    return step_plan_pad(n);
 }
 
-static void close_plan(struct plan_memory *memory)
+static void close_inputs(struct inputs_memory *memory)
 {
     cudaFreeHost(memory->host);
     cudaFree(memory->device);
     *memory = {};
 }
 
-/* Room for the step underway in the plan's memory of its size. */
-static int grow_plan(struct backend_cuda *be, size_t bytes, struct error *err)
+/* Makes room for the inputs of the step under way in the memory for steps of its size. */
+static int grow_inputs(struct backend_cuda *be, size_t bytes, struct error *err)
 {
-    struct plan_memory *memory = be->memory;
+    struct inputs_memory *memory = be->memory;
     cudaError_t status = cudaSuccess;
     if (bytes <= memory->bytes) return 0;
     cudaStreamSynchronize(be->stream);
     if (memory == &be->recorded_memory) cuda_forget_recordings(be);
-    close_plan(memory);
-    bytes = round_up(bytes, PLAN_LEAST);
+    close_inputs(memory);
+    bytes = round_up(bytes, INPUTS_LEAST);
     status = cudaMallocHost(&memory->host, bytes);
     if (status == cudaSuccess) status = cudaMalloc(&memory->device, bytes);
     if (status != cudaSuccess) {
-        return error_set(err, ERR_NO_MEMORY, "no room for a step's plan of %zu bytes: %s", bytes,
+        return error_set(err, ERR_NO_MEMORY, "no room for a step's inputs of %zu bytes: %s", bytes,
                          cudaGetErrorString(status));
     }
     memory->bytes = bytes;
     return 0;
 }
 
-template <typename T> static const T *part(const struct backend_cuda *be, size_t offset)
+template <typename T> static const T *input_at(const struct backend_cuda *be, size_t offset)
 {
     return reinterpret_cast<const T *>(static_cast<const uint8_t *>(be->memory->device) + offset);
 }
 
-/* Writes the plan and copies it over. */
-static int send_plan(struct backend_cuda *be, const struct backend_step *step, struct error *err)
+/* Writes the step's inputs and copies them over. */
+static int send_inputs(struct backend_cuda *be, const struct backend_step *step, struct error *err)
 {
-    struct plan_layout layout;
+    struct step_plan plan;
     int rc = 0;
-    plan_layout_init(&layout, step);
-    be->memory = layout.key.n > PLAN_RECORD_ROWS ? &be->large_memory : &be->recorded_memory;
-    TRY(grow_plan(be, layout.bytes, err));
-    cuda_note(be, cudaEventSynchronize(be->plan_is_over), "the last step's plan");
-    be->key = layout.key;
-    be->n_tiles = plan_write(&layout, step, be->memory->host);
-    be->plan.counts = part<int32_t>(be, layout.counts);
-    be->plan.lanes = part<struct plan_lane>(be, layout.lanes);
-    be->plan.row_lane = part<int32_t>(be, layout.row_lane);
-    be->plan.row_pos = part<int32_t>(be, layout.row_pos);
-    be->plan.tokens = part<int32_t>(be, layout.tokens);
-    be->plan.wanted = part<int32_t>(be, layout.wanted);
-    be->plan.tiles = part<struct plan_tile>(be, layout.tiles);
-    be->plan.cos = part<float>(be, layout.cos);
-    be->plan.sin = part<float>(be, layout.sin);
-    be->plan.embedding = part<float>(be, layout.embedding);
-    be->plan.blocks = part<int32_t>(be, layout.blocks);
+    step_plan_init(&plan, step);
+    be->memory = plan.size.n_rows > STEP_RECORDED_ROWS ? &be->large_memory : &be->recorded_memory;
+    TRY(grow_inputs(be, plan.bytes, err));
+    cuda_note(be, cudaEventSynchronize(be->inputs_copied), "the last step's inputs");
+    be->size = plan.size;
+    be->n_tiles = step_plan_write(&plan, step, be->memory->host);
+    be->inputs.counts = input_at<int32_t>(be, plan.counts);
+    be->inputs.lanes = input_at<struct step_lane>(be, plan.lanes);
+    be->inputs.row_lane = input_at<int32_t>(be, plan.row_lane);
+    be->inputs.row_pos = input_at<int32_t>(be, plan.row_pos);
+    be->inputs.tokens = input_at<int32_t>(be, plan.tokens);
+    be->inputs.wanted = input_at<int32_t>(be, plan.wanted);
+    be->inputs.tiles = input_at<struct step_tile>(be, plan.tiles);
+    be->inputs.cos = input_at<float>(be, plan.cos);
+    be->inputs.sin = input_at<float>(be, plan.sin);
+    be->inputs.embedding = input_at<float>(be, plan.embedding);
+    be->inputs.blocks = input_at<int32_t>(be, plan.blocks);
     cuda_note(be,
-              cudaMemcpyAsync(be->memory->device, be->memory->host, layout.bytes,
+              cudaMemcpyAsync(be->memory->device, be->memory->host, plan.bytes,
                               cudaMemcpyHostToDevice, be->stream),
-              "the step's plan");
-    cuda_note(be, cudaEventRecord(be->plan_is_over, be->stream), "the step's plan");
+              "the step's inputs");
+    cuda_note(be, cudaEventRecord(be->inputs_copied, be->stream), "the step's inputs");
 out:
     return rc;
+}
+
+static bool can_record(const struct backend_cuda *be)
+{
+    return !be->options.no_graphs && !be->never_records && be->size.n_rows <= STEP_RECORDED_ROWS;
 }
 
 static int cuda_begin(struct backend *base, const struct backend_step *step, bool *replayed,
@@ -246,9 +252,8 @@ static int cuda_begin(struct backend *base, const struct backend_step *step, boo
     be->status = cudaSuccess;
     cuda_use_device(be);
     TRY(check_ranks(be, err));
-    TRY(send_plan(be, step, err));
-    if (be->options.no_graphs || be->never_records || be->key.n > PLAN_RECORD_ROWS) goto out;
-    TRY(cuda_begin_recording(be, replayed, err));
+    TRY(send_inputs(be, step, err));
+    if (can_record(be)) TRY(cuda_begin_recording(be, replayed, err));
 out:
     return rc;
 }
@@ -273,9 +278,9 @@ static void cuda_close(struct backend *base)
     free(be->recordings);
     cudaFree(be->scratch);
     cudaFreeHost(be->host_scratch);
-    close_plan(&be->recorded_memory);
-    close_plan(&be->large_memory);
-    if (be->plan_is_over) cudaEventDestroy(be->plan_is_over);
+    close_inputs(&be->recorded_memory);
+    close_inputs(&be->large_memory);
+    if (be->inputs_copied) cudaEventDestroy(be->inputs_copied);
     if (be->stream) cudaStreamDestroy(be->stream);
     free(be);
 }
@@ -370,7 +375,7 @@ int backend_cuda_open(struct backend **out, const struct backend_cuda_options *o
     fill_ops(be);
     status = cudaStreamCreateWithFlags(&be->stream, cudaStreamNonBlocking);
     if (status == cudaSuccess) {
-        status = cudaEventCreateWithFlags(&be->plan_is_over, cudaEventDisableTiming);
+        status = cudaEventCreateWithFlags(&be->inputs_copied, cudaEventDisableTiming);
     }
     if (status != cudaSuccess) {
         rc = refuse(err, ERR_UNAVAILABLE, "opening the GPU", status);

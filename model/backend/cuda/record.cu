@@ -1,7 +1,8 @@
-/* Recording and replay of a step as a CUDA graph. A key's first step is launched as it is, its second is
- * recorded, later ones are replayed. A device that cannot record (a capture refused, no memory for the
- * graph) runs every step launched: nothing of a step has run while it is recorded, so that the model
- * gives the same step once more (`again` of backend.h). */
+/* Recording and replay of a step as a CUDA graph. The first step of a size is launched as it is,
+ * the second is recorded, later ones are replayed. If the device cannot record (it refuses the
+ * capture or has no memory for the graph), every step is launched from then on. Nothing of a step
+ * has run while it is being recorded, so the model gives the same step once more (`again` of
+ * model/backend/backend.h). */
 #include "model/backend/cuda/internal.cuh"
 
 #include <string.h>
@@ -9,9 +10,9 @@
 enum { RECORDINGS_MAX = 256 };
 
 struct cuda_recording {
-    struct plan_key key;
+    struct step_size size;
     cudaGraphExec_t graph; /* NULL: seen once, not recorded yet */
-    int64_t last_used;     /* begin_recording's count */
+    int64_t last_used;     /* value of n_recordable at its last use */
 };
 
 int cuda_open_recordings(struct backend_cuda *be, struct error *err)
@@ -28,19 +29,21 @@ void cuda_forget_recordings(struct backend_cuda *be)
     be->current = NULL;
 }
 
-static bool is_same(const struct plan_key *a, const struct plan_key *b)
+static bool is_same(const struct step_size *a, const struct step_size *b)
 {
-    return a->n == b->n && a->n_rows == b->n_rows && a->n_partitions == b->n_partitions;
+    return a->n_rows == b->n_rows && a->n_wanted == b->n_wanted &&
+           a->n_partitions == b->n_partitions;
 }
 
-/* Which of two recordings is the smaller loss. */
+/* Whether a is the smaller loss of two recordings. */
 static bool goes_before(const struct cuda_recording *a, const struct cuda_recording *b)
 {
     if (!a->graph != !b->graph) return !a->graph;
     return a->last_used < b->last_used;
 }
 
-/* Room for one more recording. Errors: those of cuda_finish, since a graph may still run. */
+/* Makes room for one more recording. Errors: those of cuda_finish, because a graph may still
+ * run. */
 static int take_recording(struct backend_cuda *be, struct cuda_recording **out, struct error *err)
 {
     struct cuda_recording *victim = be->recordings;
@@ -61,19 +64,19 @@ out:
     return rc;
 }
 
-/* The recording of the step's key; *is_new: made now. */
+/* Finds the recording for the step's size; *is_new: it has just been made. */
 static int find_recording(struct backend_cuda *be, bool *is_new, struct error *err)
 {
     struct cuda_recording *found = NULL;
     int rc = 0;
     for (int i = 0; !found && i < be->n_recordings; i++) {
-        if (is_same(&be->recordings[i].key, &be->key)) found = &be->recordings[i];
+        if (is_same(&be->recordings[i].size, &be->size)) found = &be->recordings[i];
     }
     *is_new = !found;
     if (!found) {
         TRY(take_recording(be, &found, err));
         *found = {};
-        found->key = be->key;
+        found->size = be->size;
     }
     found->last_used = ++be->n_recordable;
     be->current = found;
@@ -81,7 +84,7 @@ out:
     return rc;
 }
 
-/* Steps are launched kernel by kernel from here on. */
+/* From here on steps are launched kernel by kernel. */
 static void give_up_recording(struct backend_cuda *be)
 {
     cudaGetLastError();
@@ -118,7 +121,7 @@ out:
     return rc;
 }
 
-/* A failure of the device itself comes back when the step is launched. */
+/* If the device itself has failed, launching the step reports it again. */
 void cuda_end_recording(struct backend_cuda *be, bool *again)
 {
     cudaGraph_t graph = NULL;

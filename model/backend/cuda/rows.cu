@@ -1,10 +1,11 @@
-/* Operations of the CUDA backend on rows: embedding, norms, the sums that the tree has still to add.
+/* Operations of the CUDA backend on rows: embedding, norms, and the sums that the tree has still to
+ * add.
  *
- * One block of ROW_THREADS per row, whatever the row's width: thread t holds the float4s t, t +
- * ROW_THREADS, ... of its row in registers from the first read to the last write. The sum of squares
- * is one chain per thread, then a tree over the warp, then one over the warps: its order depends on
- * the width alone. What no kernel has written (weights) is read before the wait for the kernel
- * before, so that it comes while that one still runs. */
+ * One block of ROW_THREADS works on a row, whatever the row's width: thread t holds the float4s t,
+ * t + ROW_THREADS, ... of its row in registers from the first read to the last write. The sum of
+ * squares is one chain per thread, then a tree over the warp, then one over the warps, so its order
+ * depends on the width alone. What no kernel writes (weights) is read before the wait for the
+ * previous kernel, so that it arrives while that one still runs. */
 #include "model/backend/cuda/internal.cuh"
 
 #include "model/backend/cuda/device.cuh"
@@ -12,29 +13,28 @@
 enum {
     ROW_THREADS = 512,
     ROW_WARPS = ROW_THREADS / WARP,
-    EARLY_CHUNKS = 4 /* up to here weights are read ahead; beyond registers would not do */
+    EARLY_CHUNKS = 4 /* up to here weights are read early; more would take too many registers */
 };
-
-static const unsigned FULL_WARP = 0xffffffffu;
 
 static __device__ __forceinline__ float4 add4(float4 a, float4 b)
 {
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-/* The sum of all threads' `x` of a block of ROW_THREADS, the same bits in every thread. Partners add
- * the same two numbers, and addition commutes. Once per kernel: `shared` is [ROW_WARPS]. */
+/* The sum of `x` over all threads of a block of ROW_THREADS, with the same bits in every thread:
+ * partners add the same two numbers, and addition commutes. May be called once in a kernel.
+ * `shared` is [ROW_WARPS]. */
 static __device__ __forceinline__ float block_sum(float x, float *shared)
 {
     int lane = static_cast<int>(threadIdx.x) % WARP;
     for (int distance = 1; distance < WARP; distance *= 2) {
-        x += __shfl_xor_sync(FULL_WARP, x, distance);
+        x += __shfl_xor_sync(ALL_LANES, x, distance);
     }
     if (lane == 0) shared[threadIdx.x / WARP] = x;
     __syncthreads();
     x = shared[lane % ROW_WARPS];
     for (int distance = 1; distance < ROW_WARPS; distance *= 2) {
-        x += __shfl_xor_sync(FULL_WARP, x, distance);
+        x += __shfl_xor_sync(ALL_LANES, x, distance);
     }
     return x;
 }
@@ -51,7 +51,7 @@ struct norm_args {
     uint16_t *h; /* NULL: no norm */
 };
 
-/* The tree's sum of one float4 of PARTS parts; all reads are underway at once. */
+/* The tree's sum of one float4 of PARTS parts; all reads are under way at once. */
 template <int PARTS>
 static __device__ __forceinline__ float4 tree4(const struct norm_args *args, size_t at)
 {
@@ -71,8 +71,9 @@ static __device__ __forceinline__ float4 tree4(const struct norm_args *args, siz
     return part[0];
 }
 
-/* x += sums (+ bias) for this thread's float4s of the row that begins at `row_at`. Stores come behind all
- * loads, which they might otherwise hold up: for all the compiler knows x lies among the sums. */
+/* x += sums (+ bias) for this thread's float4s of the row that begins at `row_at`. The stores come
+ * after all loads, because the compiler cannot know that x lies apart from the sums and would
+ * otherwise hold the loads back. */
 template <int CHUNKS, int PARTS>
 static __device__ __forceinline__ void add_sums(const struct norm_args *args, size_t row_at,
                                                 float4 x[CHUNKS])
@@ -133,7 +134,7 @@ static __device__ __forceinline__ void store_normed(const float4 x[CHUNKS],
     }
 }
 
-/* CHUNKS: float4s of a thread; dim <= 4 ROW_THREADS CHUNKS. */
+/* CHUNKS: the float4s of a thread; dim <= 4 ROW_THREADS CHUNKS. */
 template <int CHUNKS>
 static __global__ void __launch_bounds__(ROW_THREADS) norm_kernel(norm_args args)
 {
@@ -197,8 +198,8 @@ void cuda_rmsnorm_rows(struct backend *be, const struct backend_step *step, cons
     struct norm_args args = {};
     args.x = const_cast<float *>(x);
     args.weight = weight;
-    args.wanted = cuda->plan.wanted;
-    args.n_wanted = cuda->plan.counts + PLAN_N_WANTED;
+    args.wanted = cuda->inputs.wanted;
+    args.n_wanted = cuda->inputs.counts + STEP_COUNT_WANTED;
     args.eps = eps;
     args.dim = dim;
     args.h = h;
@@ -237,8 +238,8 @@ static __global__ void __launch_bounds__(COPY_THREADS)
     if (i < n) to[i] = value;
 }
 
-/* The plan has the rows of a file's table, padded ones as zeros; a copy lets a recording keep its
- * addresses. Those of a synthetic one are made here. */
+/* The step's inputs hold the rows of a file's table, with zeros for padding. They are copied, so
+ * that a recording keeps its addresses. Rows of a synthetic table are made here. */
 void cuda_embed(struct backend *be, const struct backend_step *step, float *x)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
@@ -250,7 +251,7 @@ void cuda_embed(struct backend *be, const struct backend_step *step, float *x)
         return;
     }
     cuda_launch(cuda, "embed", copy_kernel, dim3((n + COPY_THREADS - 1) / COPY_THREADS),
-                dim3(COPY_THREADS), 0, reinterpret_cast<const float4 *>(cuda->plan.embedding),
+                dim3(COPY_THREADS), 0, reinterpret_cast<const float4 *>(cuda->inputs.embedding),
                 reinterpret_cast<float4 *>(x), n);
 }
 

@@ -1,10 +1,12 @@
-/* Sums over slices and ranks in the order of the fixed tree (docs/design.md section 4).
+/* Sums over slices and ranks in the order of the fixed tree (docs/design.md, section 4).
  *
- * A rank adds its own slices in one kernel. Over the ranks there are three ways with the same bits: NCCL,
- * small sums: every rank gathers all and adds the tree itself; NCCL, large sums: swaps with the
- * ranks at distance 1, 2, 4 and an addition after each (half the bytes from four ranks on); host memory,
- * for ranks that share a GPU, through whatever communicator there is. NCCL's own all-reduce is an
- * option with another order. */
+ * A rank adds its own slices in one kernel. Over the ranks there are three ways, all with the same
+ * bits:
+ *   NCCL, small sums   every rank gathers all of them and adds the tree itself
+ *   NCCL, large sums   swaps with the ranks at distance 1, 2, 4, and an addition after each; from
+ *                      four ranks on that moves half the bytes
+ *   host memory        for ranks that share a GPU, through whatever communicator there is
+ * NCCL's own all-reduce is an option, with another order. */
 #include "model/backend/cuda/device.cuh"
 #include "model/backend/cuda/internal.cuh"
 
@@ -81,7 +83,8 @@ void cuda_sum_prepare(struct backend_cuda *be)
     cuda_prepare(be, add_pair_kernel, 0);
 }
 
-/* Scratch was refused. While a step is recorded that is no failure yet: it is given once more. */
+/* Scratch memory was refused. While a step is being recorded that is not a failure yet, because the
+ * step will be given once more. */
 static int no_scratch(struct backend_cuda *be, struct error *err)
 {
     return be->is_recording ? 0 : cuda_finish(be, err);
@@ -100,7 +103,7 @@ out:
     return rc;
 }
 
-/* Addition commutes, so that both partners get the bits of lower + higher. */
+/* Addition commutes, so both partners get the bits of lower + higher. */
 static int sum_by_swaps(struct backend_cuda *be, struct comm *comm, float *data, size_t n,
                         struct error *err)
 {
@@ -115,7 +118,8 @@ out:
     return rc;
 }
 
-/* The copy back is waited for: the pinned memory is anybody's after this. */
+/* Waits for the copy back too, because the pinned memory may be used for something else
+ * afterwards. */
 static int sum_by_host(struct backend_cuda *be, struct comm *comm, float *data, size_t n,
                        struct error *err)
 {
@@ -124,7 +128,7 @@ static int sum_by_host(struct backend_cuda *be, struct comm *comm, float *data, 
     size_t bytes = n * sizeof(float);
     be->never_records = true; /* the first step of a size is not recorded either */
     host = static_cast<float *>(cuda_host_scratch(be, bytes));
-    if (!host) return cuda_finish(be, err); /* says what was noted */
+    if (!host) return cuda_finish(be, err); /* reports what was noted */
     cuda_note(be, cudaMemcpyAsync(host, data, bytes, cudaMemcpyDeviceToHost, be->stream),
               "copying sums to the host");
     TRY(cuda_finish(be, err));
@@ -136,7 +140,8 @@ out:
     return rc;
 }
 
-/* On the device all rows of the bucket are summed, since the step may be replayed with more of them. */
+/* On the device all padded rows are summed, because the step may be replayed with more rows in
+ * use. */
 int cuda_tree_sum(struct backend *base, struct comm *comm, struct slice_sums *sums, int n, int dim,
                   struct error *err)
 {

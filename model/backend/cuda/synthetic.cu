@@ -1,7 +1,7 @@
-/* Rows of synthetic tensors made on the device, the very bits of synthetic_read_bf16
- * (checkpoint_synthetic.c): pieces of Philox in integers, then one product and one sum in float in the
- * same order. About 100 instructions for 8 elements: 16 GB of weights are some tens of milliseconds, and
- * what loading takes is the launches and allocations. */
+/* Rows of synthetic tensors made on the device, with exactly the bits of synthetic_read_bf16
+ * (model/checkpoint/synthetic.c): pieces of Philox in integers, then one product and one sum in
+ * float, in the same order. 8 elements take about 100 instructions, so 16 GB of weights take some
+ * tens of milliseconds; most of the loading time goes into launches and allocations. */
 #include "model/backend/cuda/matmul.cuh"
 
 extern "C" {
@@ -37,8 +37,9 @@ static __device__ __forceinline__ void weight_philox(uint64_t seed, uint64_t blo
     device_philox(out, seed);
 }
 
-/* 16-bit pieces first .. first + 7 of a tensor's stream, in pairs. A block has 8; when first lies inside
- * of one, two are shifted together (fixed indices, so that the words stay in registers). */
+/* The 16-bit pieces first .. first + 7 of a tensor's stream, in pairs. A Philox block has 8 pieces.
+ * If first lies inside of a block, two blocks are shifted together, with fixed indices so that the
+ * words stay in registers. */
 static __device__ void weight_pieces(uint64_t seed, uint64_t first, uint32_t pairs[4])
 {
     uint32_t words[8] = {0}, skip = (uint32_t)first % UNIT;
@@ -159,7 +160,7 @@ void cuda_embed_synthetic(struct backend_cuda *be, const struct weight *table, i
     part.step = table->scale * (3.46410162f / 65536.0f);
     part.tensor_cols = table->n_cols;
     cuda_launch(be, "embed", embed_synthetic, dim3(blocks, (unsigned)cuda_rows(be, n)),
-                dim3(FILL_THREADS), 0, part, be->plan.tokens, x);
+                dim3(FILL_THREADS), 0, part, be->inputs.tokens, x);
 }
 
 void cuda_synthetic_prepare(struct backend_cuda *be)

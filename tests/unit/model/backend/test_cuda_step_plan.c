@@ -1,5 +1,6 @@
 /* ctest: labels=quick libs=model timeout=60 */
-/* The host's plan of a step on a device: buckets, places, what is written. Needs no GPU. */
+/* What the host decides about a step on a device: the sizes it is padded to, where each input
+ * lies, and what is written there. Needs no GPU. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,20 +52,20 @@ static void fill(void)
     }
 }
 
-START_TEST(buckets)
+START_TEST(padded_sizes)
 {
     int last = 0;
     for (int n = 1; n <= 8192; n++) {
-        int bucket = plan_bucket(n);
-        ck_assert_int_ge(bucket, n);
-        ck_assert_int_ge(bucket, last); /* monotone: buffers for the largest hold all */
-        ck_assert_int_eq(plan_bucket(bucket), bucket);
-        ck_assert_int_le(bucket, n + 7);
-        last = bucket;
+        int padded = step_plan_pad(n);
+        ck_assert_int_ge(padded, n);
+        ck_assert_int_ge(padded, last); /* monotone: buffers for the largest hold all */
+        ck_assert_int_eq(step_plan_pad(padded), padded);
+        ck_assert_int_le(padded, n + 7);
+        last = padded;
     }
-    ck_assert_int_eq(plan_bucket(0), 0);
+    ck_assert_int_eq(step_plan_pad(0), 0);
     for (int n = 1; n <= 8; n++) {
-        ck_assert_int_eq(plan_bucket(n), n);
+        ck_assert_int_eq(step_plan_pad(n), n);
     }
 }
 END_TEST
@@ -74,41 +75,42 @@ START_TEST(places)
 {
     const struct attention_lane lanes[] = {{0, 5, 300, tables[0]}, {5, 1, 0, tables[1]}};
     struct backend_step step = step_of(lanes, 2, 6);
-    struct plan_layout l;
-    plan_layout_init(&l, &step);
-    const size_t parts[][2] = {{l.counts, 16},
-                               {l.lanes, 6 * sizeof(struct plan_lane)},
-                               {l.row_lane, 24},
-                               {l.row_pos, 24},
-                               {l.tokens, 24},
-                               {l.wanted, 24},
-                               {l.tiles, 6 * sizeof(struct plan_tile)},
-                               {l.cos, 6 * HALF * 4},
-                               {l.sin, 6 * HALF * 4},
-                               {l.embedding, 6 * DIM * 4},
-                               {l.blocks, (20 + 1) * 4}};
+    struct step_plan plan;
+    step_plan_init(&plan, &step);
+    const size_t parts[][2] = {{plan.counts, 16},
+                               {plan.lanes, 6 * sizeof(struct step_lane)},
+                               {plan.row_lane, 24},
+                               {plan.row_pos, 24},
+                               {plan.tokens, 24},
+                               {plan.wanted, 24},
+                               {plan.tiles, 6 * sizeof(struct step_tile)},
+                               {plan.cos, 6 * HALF * 4},
+                               {plan.sin, 6 * HALF * 4},
+                               {plan.embedding, 6 * DIM * 4},
+                               {plan.blocks, (20 + 1) * 4}};
     size_t end = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         ck_assert_uint_eq(parts[i][0] % 16, 0);
         ck_assert_uint_ge(parts[i][0], end);
         end = parts[i][0] + parts[i][1];
     }
-    ck_assert_uint_ge(l.bytes, end);
-    ck_assert_int_eq(l.key.n, 6);
-    ck_assert_int_eq(l.key.n_partitions, 2); /* 305 positions */
+    ck_assert_uint_ge(plan.bytes, end);
+    ck_assert_int_eq(plan.size.n_rows, 6);
+    ck_assert_int_eq(plan.size.n_partitions, 2); /* 305 positions */
 }
 END_TEST
 
-/* A recording made for one step must find all but the tables' length where it was for another. */
-START_TEST(same_bucket_same_places)
+/* A recording made for one step must find every input of another step of the same size in the same
+ * place; only the block tables may be longer or shorter. */
+START_TEST(same_size_same_places)
 {
     const struct attention_lane a[] = {{0, 17, 600, tables[0]}};
     const struct attention_lane b[] = {{0, 9, 513, tables[0]}, {9, 9, 3, tables[1]}};
     struct backend_step step_a = step_of(a, 1, 9), step_b = step_of(b, 2, 12);
-    struct plan_layout la, lb;
-    plan_layout_init(&la, &step_a);
-    plan_layout_init(&lb, &step_b);
-    ck_assert_mem_eq(&la.key, &lb.key, sizeof la.key);
+    struct step_plan la, lb;
+    step_plan_init(&la, &step_a);
+    step_plan_init(&lb, &step_b);
+    ck_assert_mem_eq(&la.size, &lb.size, sizeof la.size);
     ck_assert_uint_eq(la.lanes, lb.lanes);
     ck_assert_uint_eq(la.row_pos, lb.row_pos);
     ck_assert_uint_eq(la.tiles, lb.tiles);
@@ -123,21 +125,23 @@ START_TEST(what_is_written)
     const struct attention_lane lanes[] = {
         {0, 9, 100, tables[0]}, {9, 1, 31, tables[1]}, {10, 3, 16, tables[2]}};
     struct backend_step step = step_of(lanes, 3, 2);
-    struct plan_layout l;
+    struct step_plan plan;
     fill();
     rows[0] = 12;
     rows[1] = 8;
-    plan_layout_init(&l, &step);
-    ck_assert_int_eq(l.key.n, 16);
-    uint8_t *plan = malloc(l.bytes);
-    memset(plan, 0xa5, l.bytes);
-    int n_tiles = plan_write(&l, &step, plan);
-    const int32_t *counts = (void *)(plan + l.counts), *row_lane = (void *)(plan + l.row_lane);
-    const int32_t *row_pos = (void *)(plan + l.row_pos), *wanted = (void *)(plan + l.wanted);
-    const int32_t *blocks = (void *)(plan + l.blocks);
-    const struct plan_lane *out = (void *)(plan + l.lanes);
-    const struct plan_tile *tiles = (void *)(plan + l.tiles);
-    const float *embedding = (void *)(plan + l.embedding), *sin = (void *)(plan + l.sin);
+    step_plan_init(&plan, &step);
+    ck_assert_int_eq(plan.size.n_rows, 16);
+    uint8_t *inputs = malloc(plan.bytes);
+    memset(inputs, 0xa5, plan.bytes);
+    int n_tiles = step_plan_write(&plan, &step, inputs);
+    const int32_t *counts = (void *)(inputs + plan.counts),
+                  *row_lane = (void *)(inputs + plan.row_lane);
+    const int32_t *row_pos = (void *)(inputs + plan.row_pos),
+                  *wanted = (void *)(inputs + plan.wanted);
+    const int32_t *blocks = (void *)(inputs + plan.blocks);
+    const struct step_lane *out = (void *)(inputs + plan.lanes);
+    const struct step_tile *tiles = (void *)(inputs + plan.tiles);
+    const float *embedding = (void *)(inputs + plan.embedding), *sin = (void *)(inputs + plan.sin);
     const int32_t want_counts[] = {13, 2, 3, 5};
     ck_assert_mem_eq(counts, want_counts, sizeof want_counts);
     ck_assert_int_eq(n_tiles, 5); /* 36 vectors, 4, 12 */
@@ -154,7 +158,7 @@ START_TEST(what_is_written)
     ck_assert_int_eq(row_pos[12], 18);
     ck_assert_int_eq(row_lane[13], -1);
     ck_assert_int_eq(row_lane[15], -1);
-    const int32_t *fed = (void *)(plan + l.tokens);
+    const int32_t *fed = (void *)(inputs + plan.tokens);
     ck_assert_mem_eq(fed, tokens, 13 * sizeof *fed);
     ck_assert_int_eq(fed[13], 0);
     ck_assert_int_eq(wanted[0], 12);
@@ -165,7 +169,7 @@ START_TEST(what_is_written)
         if (row < 13) weight_read_f32(&table, tokens[row], 0, DIM, want);
         ck_assert_mem_eq(embedding + (size_t)row * DIM, want, sizeof want);
     }
-    free(plan);
+    free(inputs);
 }
 END_TEST
 
@@ -174,25 +178,25 @@ START_TEST(a_synthetic_table_is_left_to_the_device)
     const struct attention_lane lanes[] = {{0, 6, 0, tables[0]}};
     const struct weight synthetic = {.dtype = DTYPE_BF16, .n_rows = 1000, .n_cols = DIM, .seed = 7};
     struct backend_step step = step_of(lanes, 1, 1);
-    struct plan_layout file, made;
-    plan_layout_init(&file, &step);
+    struct step_plan file, made;
+    step_plan_init(&file, &step);
     step.embedding = &synthetic;
-    plan_layout_init(&made, &step);
+    step_plan_init(&made, &step);
     ck_assert_uint_eq(file.bytes - made.bytes, 6 * DIM * sizeof(float));
-    uint8_t *plan = malloc(made.bytes);
-    ck_assert_int_eq(plan_write(&made, &step, plan), 2);
-    ck_assert_mem_eq(plan + made.tokens, tokens, 6 * sizeof *tokens);
-    free(plan);
+    uint8_t *inputs = malloc(made.bytes);
+    ck_assert_int_eq(step_plan_write(&made, &step, inputs), 2);
+    ck_assert_mem_eq(inputs + made.tokens, tokens, 6 * sizeof *tokens);
+    free(inputs);
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda_plan");
+    Suite *suite = suite_create("cuda_step_plan");
     TCase *tc = tcase_create("plan");
-    tcase_add_test(tc, buckets);
+    tcase_add_test(tc, padded_sizes);
     tcase_add_test(tc, places);
-    tcase_add_test(tc, same_bucket_same_places);
+    tcase_add_test(tc, same_size_same_places);
     tcase_add_test(tc, what_is_written);
     tcase_add_test(tc, a_synthetic_table_is_left_to_the_device);
     suite_add_tcase(suite, tc);

@@ -1,6 +1,6 @@
-/* What the operation tests of the CUDA backend share: both backends, memory that goes over and comes
- * back, numbers that repeat themselves, and checks that are counted. The same source runs on a GPU and
- * on the emulated device. No libcheck: a GPU machine need not have it. */
+/* What the operation tests of the CUDA backend share: both backends, copies to the device and back,
+ * random numbers that repeat, and checks that are counted. The same source runs on a GPU and on the
+ * emulated device. Without libcheck, because a GPU machine need not have it. */
 #pragma once
 
 #include <math.h>
@@ -20,7 +20,7 @@ enum { RIG_SKIPPED = 77 };
 struct rig {
     struct backend *cpu, *cuda;
     int n_checks, n_failed;
-    bool is_small; /* a sanitizer is watching */
+    bool is_small; /* for a run under a sanitizer */
     uint32_t state;
 };
 
@@ -35,7 +35,7 @@ struct rig {
         }                                                          \
     } while (0)
 
-/* A call that must succeed for the test to have any meaning. */
+/* For a call that must succeed, because the rest of the test means nothing otherwise. */
 #define MUST(call, err)                                                       \
     do {                                                                      \
         if ((call) != 0) {                                                    \
@@ -70,7 +70,7 @@ static inline void rig_open(struct rig *rig, int argc, char **argv)
     MUST(backend_cpu_open(&rig->cpu, &options, &err), err);
 }
 
-/* Exit status of the program; the closing line counts. */
+/* Prints how many checks failed and returns the exit status of the program. */
 static inline int rig_close(struct rig *rig)
 {
     rig->cuda->ops->close(rig->cuda);

@@ -1,17 +1,19 @@
-/* Kernels: the threads of a block are fibers, the blocks of a grid run one after the other.
+/* Kernels: the threads of a block are fibers, and the blocks of a grid run one after the other.
  *
- * A thread runs until it waits: for the lanes of its warp that a mask names, or for its block. The last
- * to come does the exchange for all and goes on; the others are ready again and run when it waits in
- * its turn. While a warp has a ready lane the next one runs in it, otherwise the next warp does. Orders
- * are therefore always the same, and a result that depends on a missing barrier is wrong every time or
- * never: EMULATED_ORDER=backward turns every order around, so that one of the two is wrong.
+ * A thread runs until it waits, either for the lanes of its warp that a mask names or for its
+ * block. The last one to arrive does the exchange for all and goes on; the others are ready again
+ * and run when it waits in its turn. While a warp has a ready lane the next one runs in it,
+ * otherwise the next warp does. The order is therefore always the same, and a result that depends
+ * on a missing barrier is wrong every time or never. EMULATED_ORDER=backward reverses every order,
+ * so that it is wrong in one of the two.
  *
- * What is found: barriers out of step (another place, a thread that has returned), exchanges that some
- * lanes of the mask never reach, dynamic shared memory and device memory written beside their ends,
- * copies read before they were waited for. What is not: races between exchanges, use of what a device
- * would not let a kernel reach (host memory), spinning on what another block or stream has to write:
- * that hangs. Everything here runs with emulate_mutex held. */
-#include "emulate.h"
+ * What is found: barriers out of step (another place, a thread that has returned), exchanges that
+ * some lanes of the mask never reach, writes outside of dynamic shared memory or device memory,
+ * copies that are read before the thread has waited for them. What is not found: races between
+ * exchanges, and use of memory that a device would not let a kernel reach (host memory). A kernel
+ * that spins until another block or stream writes something hangs. Everything here runs with
+ * emulate_mutex held. */
+#include "kernel.h"
 
 #include <climits>
 #include <cstdio>
@@ -19,8 +21,9 @@
 #include <dlfcn.h>
 #include <vector>
 
-#include "emulate_fiber.h"
-#include "emulate_internal.h"
+#include "fiber.h"
+#include "internal.h"
+#include "intrinsics.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -65,8 +68,8 @@ lane lanes[EMULATE_BLOCK_MAX];
 warp warps[EMULATE_BLOCK_MAX / EMULATE_WARP];
 int n_threads, n_waiting, n_returned, current;
 unsigned ready_warps;
-bool is_backward; /* threads, warps and blocks take turns from the last to the first */
-bool has_waited;  /* a thread of this launch, for the kernel before */
+bool is_backward; /* EMULATED_ORDER=backward: the last thread, warp and block first */
+bool has_waited;  /* whether a thread of this launch has called grid_dependency_wait */
 emulate_fiber main_fiber;
 const emulate_launch *running;
 
@@ -91,7 +94,7 @@ bool is_alike(const lane &a, const lane &b)
                                    a.site.file == b.site.file && a.mask == b.mask));
 }
 
-/* Runs of threads that are at the same place, up to 16 of them. */
+/* Describes runs of threads that are at the same place, at most 16 runs. */
 void describe_all()
 {
     int n_runs = 0;
@@ -119,7 +122,8 @@ void fault(const char *what)
     abort();
 }
 
-/* The member of a set that follows a number in the order of this launch, around its end if need be. */
+/* The member of a set that follows a number in the order of this launch; after the last one comes
+ * the first. */
 int next_of(unsigned set, int after, bool *has_wrapped)
 {
     unsigned later = is_backward ? set & ((1u << after) - 1) : set & ~1u << after;
@@ -128,7 +132,8 @@ int next_of(unsigned set, int after, bool *has_wrapped)
     return is_backward ? 31 - __builtin_clz(later) : __builtin_ctz(later);
 }
 
-/* The next ready thread: of the same warp if possible, unless the thread wants to let others by. */
+/* Switches to the next ready thread: one of the same warp if possible, unless the thread gives way
+ * to others. */
 void switch_to_next(bool gives_way)
 {
     int from = current, w = from / EMULATE_WARP, l = from % EMULATE_WARP;
@@ -184,7 +189,7 @@ void run_thread()
     } else {
         wait(RETURNED);
     }
-    abort(); /* nobody switches to a thread that has returned */
+    abort(); /* no thread switches to one that has returned */
 }
 
 void start_block(uint3 index)
@@ -221,7 +226,7 @@ void run_block(uint3 index)
     emulate_fiber_switch(&main_fiber, &lanes[current].fiber);
     if (!emulate_guard_is_intact(shared_memory, shared_guard) ||
         !emulate_guard_is_intact(shared + running->shared_bytes, shared_guard)) {
-        fault("the block has written beside its dynamic shared memory");
+        fault("the block has written outside of its dynamic shared memory");
     }
 }
 
@@ -230,7 +235,7 @@ float from_bf16(uint32_t bits)
     return __uint_as_float(bits << 16);
 }
 
-/* The tile of emulate.h, from and to the fragments of 32 lanes. */
+/* Multiplies the tile of kernel.h, from and to the fragments of 32 lanes. */
 void multiply(const lane *warp_lanes)
 {
     float a[16][16], b[16][8], d[16][8];
@@ -276,7 +281,7 @@ void exchange(emulate_exchange kind, unsigned mask, lane *warp_lanes)
     for (unsigned left = mask; left; left &= left - 1) {
         lane &l = warp_lanes[__builtin_ctz(left)];
         if (kind == EMULATE_SHUFFLE) {
-            bool is_there = mask >> (l.source & 31) & 1; /* else the device's answer is undefined */
+            bool is_there = mask >> (l.source & 31) & 1; /* else undefined on a device */
             l.result = is_there ? warp_lanes[l.source & 31].value : 0x7ff8dead7fc0deadu;
         } else if (kind == EMULATE_BALLOT) {
             l.result = votes;
@@ -286,7 +291,7 @@ void exchange(emulate_exchange kind, unsigned mask, lane *warp_lanes)
     }
 }
 
-/* Everybody of the mask has come, to the same exchange. */
+/* All lanes of the mask have arrived, at the same exchange. */
 bool is_complete(const warp &w, const lane *warp_lanes, const lane &me)
 {
     if ((w.arrived & me.mask) != me.mask) return false;
@@ -441,6 +446,6 @@ void emulate_run(const emulate_launch &launch)
         run_block({unsigned(b % gridDim.x), unsigned(b / gridDim.x % gridDim.y),
                    unsigned(b / gridDim.x / gridDim.y)});
     }
-    if (!emulate_check_guards()) fault("a block has written beside device memory");
+    if (!emulate_check_guards()) fault("a block has written outside of device memory");
     if (launch.may_start_early && !has_waited) fault("no thread has called grid_dependency_wait");
 }

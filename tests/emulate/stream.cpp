@@ -1,12 +1,12 @@
-/* Streams, events, graphs. What is given to a stream waits in it and runs as late as CUDA allows: when
- * somebody synchronises with it. Host code that forgets to wait then reads rubbish every time, and one
- * that reuses a pinned buffer too early sends the wrong bytes. EMULATED_STREAMS=eager runs everything
- * at once instead. All work is done by the thread that synchronises, with the lock held, so work must
- * not wait for another host thread.
+/* Streams, events, graphs. Work that is given to a stream waits there and runs as late as CUDA
+ * allows: when some thread synchronises with it. Host code that forgets to wait then reads rubbish
+ * every time, and host code that reuses a pinned buffer too early sends the wrong bytes.
+ * EMULATED_STREAMS=eager runs everything at once instead. The thread that synchronises does all the
+ * work, with the lock held, so work must not wait for another host thread.
  *
  * A capture keeps the work of its streams in the order of the calls, which is one order that the
- * dependencies allow. Arguments are copied when the call is made, as CUDA does. While EMULATED_GRAPHS is
- * "refused" there is no memory for a graph that could be launched. */
+ * dependencies allow. Arguments are copied when the call is made, as CUDA does. While
+ * EMULATED_GRAPHS is "refused" there is no memory for a graph that could be launched. */
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "emulate_internal.h"
+#include "internal.h"
 
 struct capture {
     CUstream_st *origin;
@@ -28,14 +28,14 @@ struct capture {
 };
 
 struct CUstream_st {
-    bool is_blocking; /* waits for the legacy stream and is waited for */
+    bool is_blocking; /* waits for the legacy stream, which waits for it in turn */
     std::deque<emulate_work> queue;
     capture *captured_by;
     uint64_t n_given;  /* while capturing: work and joins */
     uint64_t n_joined; /* of these, what the origin has waited for */
 };
 
-struct event_record { /* one call of cudaEventRecord; outlives the event if work still needs it */
+struct event_record { /* one call of cudaEventRecord; work may keep it after the event */
     CUstream_st *stream;
     bool is_done;
     capture *captured_by;
@@ -155,8 +155,8 @@ cudaError_t emulate_check_capture()
 
 /* --- Work --- */
 
-/* To and from memory that is not pinned CUDA copies through buffers of its own: the source is read
- * before the call returns, the target is written before it does. A capture refuses neither. */
+/* CUDA copies memory that is not pinned through buffers of its own: it reads the source and writes
+ * the target before the call returns. A capture accepts such copies too. */
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
@@ -241,7 +241,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t given)
     return cudaSuccess;
 }
 
-/* Asking is what drives the work here: whoever polls gets there. */
+/* A query does the work here, because otherwise a caller that polls would never see it done. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     return cudaStreamSynchronize(stream);
@@ -394,7 +394,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
     return cudaSuccess;
 }
 
-/* Only counts: the nodes have no names. */
+/* Only counts, because nodes have no names here. */
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n_nodes)
 {
     if (nodes) return emulate_error(cudaErrorNotSupported);

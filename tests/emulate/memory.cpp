@@ -1,15 +1,15 @@
-/* Memory of the emulated device, copies, and what it says of itself. Device memory is the process's
- * own, but as on a device it comes full of rubbish (0xff: NaN in every float format), ends at a page
- * that is gone after cudaFree, and has guards that are checked after every launch. With
- * EMULATED_MEMORY=protected the host cannot touch it at all: outside of launches and copies its pages
- * are closed, which costs time. Copies are refused unless both ends are what their kind says. */
+/* Memory of the emulated device, and copies. Device memory is the process's own, but as on a device
+ * it is not zeroed at first (0xff: NaN in every float format), ends at a page that is unmapped by
+ * cudaFree, and has guards that are checked after every launch. With EMULATED_MEMORY=protected the
+ * host cannot touch it at all: outside of launches and copies its pages are closed, which costs
+ * time. A copy is refused unless both ends are of the kind that it names. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <sys/mman.h>
 
-#include "emulate_internal.h"
+#include "internal.h"
 
 namespace
 {
@@ -48,7 +48,7 @@ size_t total_bytes()
     return (text ? strtoull(text, nullptr, 10) : 8192) << 20;
 }
 
-/* The allocation that holds the first byte, or NULL. */
+/* The allocation that contains the first byte, or NULL. */
 const allocation *find(const allocations &all, const void *pointer, size_t bytes, bool *is_inside)
 {
     uintptr_t at = reinterpret_cast<uintptr_t>(pointer);

@@ -1,5 +1,5 @@
-/* Fibers: stacks that take turns on one OS thread. On x86-64 a switch is a dozen instructions, elsewhere
- * ucontext does it. Stacks are pooled and never given back. */
+/* Fibers: stacks that take turns on one OS thread. On x86-64 a switch is a dozen instructions,
+ * elsewhere ucontext does it. Stacks are pooled and never freed. */
 #pragma once
 
 #include <cstddef>

@@ -1,22 +1,24 @@
 /* What the emulator's own files share. */
 #pragma once
 
+#include <functional>
 #include <mutex>
 
-#include "cuda_runtime.h"
+#include "runtime_api.h"
 
 constexpr int EMULATE_WARP = 32;
 constexpr unsigned EMULATE_BLOCK_MAX = 1024;
-constexpr size_t EMULATE_SHARED_DEFAULT = 48 * 1024; /* of a launch without the attribute */
-constexpr size_t EMULATE_SHARED_MAX = 227 * 1024;    /* of sm_90 with it */
+/* Dynamic shared memory of a launch whose kernel lacks, or has, the attribute (sm_90). */
+constexpr size_t EMULATE_SHARED_DEFAULT = 48 * 1024;
+constexpr size_t EMULATE_SHARED_MAX = 227 * 1024;
 
-/* One lock for all: a launch, a copy, an allocation. */
+/* The one lock, for launches, copies and allocations. */
 std::recursive_mutex &emulate_mutex();
 
 /* Keeps the error for cudaGetLastError; the text, if any, goes to stderr. */
 cudaError_t emulate_error(cudaError_t error, const char *text = nullptr);
 
-/* While one lives, device memory may be touched. The lock is held. */
+/* While an object of this type exists, device memory may be touched. The lock is held. */
 struct emulate_memory_access {
     emulate_memory_access();
     ~emulate_memory_access();
@@ -24,26 +26,27 @@ struct emulate_memory_access {
     emulate_memory_access &operator=(const emulate_memory_access &) = delete;
 };
 
-/* False, with a line on stderr: something has written beside a device allocation. */
+/* False, with a line on stderr: something has written outside of a device allocation. */
 bool emulate_check_guards();
-/* Whether both ends are what the kind says and long enough. */
+/* Whether both addresses are of the kinds that the copy names, with enough memory behind them. */
 cudaError_t emulate_check_copy(const void *dst, const void *src, size_t bytes, cudaMemcpyKind kind);
 /* Whether the host memory is page-locked, so that asynchronous copies are. */
 bool emulate_is_pinned(const void *pointer);
 bool emulate_is_device(const void *pointer);
 
-/* The bytes before and after memory must be as written. */
+/* Fills the bytes before or after memory with a pattern, and tells whether it is still there. */
 void emulate_guard_write(unsigned char *at, size_t bytes);
 bool emulate_guard_is_intact(const unsigned char *at, size_t bytes);
 
 typedef std::function<void()> emulate_work;
 
-/* The stream runs the work when somebody waits for it; a capture keeps it instead. Errors: those of
- * captures, cudaErrorInvalidResourceHandle. */
+/* Queues the work in the stream, which runs it when somebody waits for it. A capture keeps it
+ * instead. Errors: those of captures, cudaErrorInvalidResourceHandle. */
 cudaError_t emulate_give(cudaStream_t stream, emulate_work work);
-/* Runs what has been given to all streams (cudaDeviceSynchronize). */
+/* Runs all work that was given to streams (cudaDeviceSynchronize). */
 void emulate_drain_all();
-/* cudaSuccess, or the error of a call that a capture of this thread forbids; the capture is then lost. */
+/* cudaSuccess, or the error of a call that a capture of this thread forbids; the capture is then
+ * lost. */
 cudaError_t emulate_check_capture();
 /* Runs what the legacy stream waits for: the blocking streams and itself. */
 cudaError_t emulate_drain_legacy();

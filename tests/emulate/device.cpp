@@ -1,8 +1,8 @@
-/* What the emulated device says of itself, and the names of errors. */
+/* The properties of the emulated device, and the names of errors. */
 #include <cstdio>
 #include <cstdlib>
 
-#include "emulate_internal.h"
+#include "internal.h"
 
 namespace
 {
@@ -61,7 +61,7 @@ const error_name &find_name(cudaError_t error)
     return find_name(cudaErrorUnknown);
 }
 
-/* EMULATED_CAPABILITY, "9.0" unless set. */
+/* Reads EMULATED_CAPABILITY, "9.0" unless set. */
 void capability(int *major, int *minor)
 {
     const char *text = getenv("EMULATED_CAPABILITY");

@@ -1,8 +1,9 @@
-/* Launches are checked against the device's limits when they are given to a stream, as CUDA does: what
- * is refused is refused at the call and never runs. */
+/* Checks launches against the device's limits when they are given to a stream, as CUDA does: a
+ * refused launch fails at the call and never runs. */
 #include <map>
 
-#include "emulate_internal.h"
+#include "internal.h"
+#include "kernel.h"
 
 namespace
 {

@@ -1,5 +1,5 @@
 /* Stacks and the switch between them. */
-#include "emulate_fiber.h"
+#include "fiber.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -18,7 +18,8 @@ constexpr size_t stack_bytes = 256 * 1024;
 #else
 constexpr size_t stack_bytes = 64 * 1024;
 #endif
-/* Tops of stacks must not fall into the same sets of the caches: 32 lanes use them in turn. */
+/* The stride keeps the tops of stacks out of the same cache sets, because 32 lanes use them in
+ * turn. */
 constexpr size_t stride = stack_bytes + 7 * 64;
 constexpr int n_stacks = 1024;
 constexpr uint64_t canary = 0x0ddba11c0ffee123u;
@@ -74,8 +75,9 @@ void emulate_fiber_switch(emulate_fiber *from, emulate_fiber *to)
 
 #else
 
-/* emulate_stack_switch(void **save, void *load): the callee-saved registers of the System V ABI go to
- * the old stack and come from the new one; everything else the compiler takes as lost by a call. */
+/* emulate_stack_switch(void **save, void *load): stores the callee-saved registers of the System V
+ * ABI on the old stack and loads them from the new one; the compiler takes everything else as lost
+ * by a call. */
 extern "C" void emulate_stack_switch(void **save, void *load);
 asm(".text\n"
     ".p2align 4\n"
@@ -105,13 +107,13 @@ void emulate_fiber_prepare(emulate_fiber *fiber, int stack, void (*entry)())
         reinterpret_cast<uintptr_t>(pool() + size_t(stack + 1) * stride) & ~uintptr_t(15);
     void **frame = reinterpret_cast<void **>(top) - 8;
 #if defined(__SANITIZE_ADDRESS__)
-    /* The last user's entry never returned: its red zones are still there. */
+    /* The entry of the stack's last user never returned, so its red zones are still there. */
     constexpr size_t entry_bytes = 4096;
     __asan_unpoison_memory_region(reinterpret_cast<void *>(top - entry_bytes), entry_bytes);
 #endif
     for (int i = 0; i < 6; i++)
         frame[i] = nullptr;
-    frame[6] = reinterpret_cast<void *>(entry); /* where `ret` goes */
+    frame[6] = reinterpret_cast<void *>(entry); /* where `ret` jumps to */
     frame[7] = nullptr;                         /* entry's return address; keeps rsp at 8 mod 16 */
     fiber->stack_pointer = frame;
 }

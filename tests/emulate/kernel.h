@@ -1,6 +1,6 @@
-/* What kernels see: qualifiers, the thread's place, exchanges between threads, tensor cores, launches.
- * Included by the emulated cuda_runtime.h; the intrinsics that touch only one thread stand in
- * emulate_intrinsics.h. How blocks run is told in emulate.cpp. */
+/* What kernels see beside the intrinsics of intrinsics.h, which concern one thread alone:
+ * qualifiers, the thread's indices, exchanges between threads, tensor cores, launches. kernel.cpp
+ * says how blocks run. */
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "cuda_runtime.h"
+#include "runtime_api.h"
 
 #define __global__
 #define __device__
@@ -17,18 +17,20 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-/* One block runs at a time, so a block's memory can be a static. It holds what the last block left. */
+/* One block runs at a time, so a block's memory can be a static. It holds what the last block left
+ * there. */
 #define __shared__ static
 
 /* The real build defines it with `extern __shared__`. Aligned to 128 bytes. */
 #define CUDA_DYNAMIC_SHARED(type, name) type *name = reinterpret_cast<type *>(emulate_shared())
 
-/* The thread that runs. Plain globals: kernels hold one lock for all host threads. */
+/* The indices of the running thread. They are plain globals because one lock, which all host
+ * threads share, is held while kernels run. */
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 constexpr int warpSize = 32;
 
-/* Where an exchange stands in the source, for reports and for telling barriers apart. */
+/* The place of an exchange in the source, for reports and to tell barriers apart. */
 struct emulate_site {
     const char *file;
     int line;
@@ -54,14 +56,16 @@ enum emulate_exchange {
 };
 
 void *emulate_shared();
-/* Waits until all lanes of mask have come with the same kind; `source` is the lane to read from. */
+/* Waits until all lanes of mask have reached the same kind of exchange; `source` is the lane to
+ * read from. */
 uint64_t emulate_warp(emulate_exchange kind, unsigned mask, uint64_t value, int source,
                       emulate_site site);
 int emulate_block(emulate_exchange kind, int predicate, emulate_site site);
 unsigned emulate_active();
 int emulate_lane();
 void emulate_yield();
-/* Says what and where in one line, then aborts: a kernel's fault has nobody to be returned to. */
+/* Prints what went wrong and where in one line, then aborts, because a kernel's fault cannot be
+ * returned to anybody. */
 void emulate_fault(const char *what, emulate_site site);
 
 /* --- Barriers and votes --- */
@@ -105,6 +109,11 @@ inline int __any_sync(unsigned mask, int predicate, emulate_site site = emulate_
 inline int __all_sync(unsigned mask, int predicate, emulate_site site = emulate_site::here())
 {
     return int(emulate_warp(EMULATE_ALL, mask, predicate != 0, 0, site));
+}
+
+inline void __nanosleep(unsigned)
+{
+    emulate_yield();
 }
 
 inline unsigned __activemask()
@@ -160,14 +169,15 @@ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
 }
 
 /* --- Tensor cores ---
- * D[16][8] += A[16][16] B[16][8], bf16 in, float sums: mma.sync.aligned.m16n8k16.row.col.f32.bf16
- * .bf16.f32. Fragments (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type"), with
- * g = lane / 4 and t = lane % 4; of two bf16 in a register the lower half has the lower k:
- *   a[0] A[g][2t, 2t+1]      a[1] A[g+8][2t, 2t+1]   a[2] A[g][2t+8, 2t+9]   a[3] A[g+8][2t+8, 2t+9]
- *   b[0] B[2t, 2t+1][g]      b[1] B[2t+8, 2t+9][g]
- *   d[0], d[1] D[g][2t, 2t+1]                        d[2], d[3] D[g+8][2t, 2t+1]
- * Here products are exact and are added to D in float, k ascending; a tensor core keeps another order
- * and fewer bits, so results agree within rounding only. All 32 lanes take part. */
+ * D[16][8] += A[16][16] B[16][8], bf16 in, float sums
+ * (mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32). Fragments (PTX ISA, "Matrix Fragments for
+ * mma.m16n8k16 with floating point type"), with g = lane / 4 and t = lane % 4; of two bf16 in a
+ * register the lower half has the lower k:
+ *   a[0] A[g][2t, 2t+1]     a[1] A[g+8][2t, 2t+1]  a[2] A[g][2t+8, 2t+9]  a[3] A[g+8][2t+8, 2t+9]
+ *   b[0] B[2t, 2t+1][g]     b[1] B[2t+8, 2t+9][g]
+ *   d[0], d[1] D[g][2t, 2t+1]                      d[2], d[3] D[g+8][2t, 2t+1]
+ * Here products are exact and are added to D in float, k ascending. A tensor core keeps another
+ * order and fewer bits, so results agree only within rounding. All 32 lanes take part. */
 struct emulate_fragments {
     float *d;
     const uint32_t *a, *b;
@@ -185,7 +195,7 @@ inline void mma_bf16_16x8x16(float d[4], const uint32_t a[4], const uint32_t b[2
  * promise allows, in copy_async_wait, and are NaN until then. */
 void emulate_copy(void *shared, const void *global, bool valid, emulate_site site);
 void emulate_copy_commit();
-void emulate_copy_wait(int n_left); /* all but the last n_left groups of this thread are there */
+void emulate_copy_wait(int n_left); /* all but this thread's last n_left groups have arrived */
 
 inline void copy_async_16(void *shared, const void *global, bool valid = true,
                           emulate_site site = emulate_site::here())
@@ -203,8 +213,9 @@ template <int n_left> void copy_async_wait()
     emulate_copy_wait(n_left);
 }
 
-/* Kernels do not overlap here. But one that is allowed to start before its predecessor has ended, and
- * never waits for it in any thread, is a fault: nothing would keep the stream's order. */
+/* Kernels do not overlap here. But if a kernel may start before its predecessor has ended and no
+ * thread of it ever waits for that, it is a fault, because nothing would keep the stream's
+ * order. */
 void emulate_dependency_wait();
 
 inline void grid_dependency_wait()
@@ -222,14 +233,14 @@ struct emulate_launch {
     dim3 grid, block;
     size_t shared_bytes;
     const void *function;
-    const char *text;     /* as the source says it, for reports */
+    const char *text;     /* as the source writes it, for reports */
     bool may_start_early; /* programmatic stream serialization */
     std::function<void()> thread;
 };
 
-/* Runs all blocks; in emulate.cpp. The launch has been checked. */
+/* Runs all blocks. The launch has been checked. */
 void emulate_run(const emulate_launch &launch);
-/* Checks the configuration and gives the launch to the stream; in emulate_launch.cpp. */
+/* launch.cpp: checks the configuration and gives the launch to the stream. */
 cudaError_t emulate_submit(const cudaLaunchConfig_t *config, emulate_launch launch);
 
 template <class... Parameters, class... Arguments>
@@ -248,5 +259,3 @@ cudaError_t emulate_launch_kernel(const char *text, const cudaLaunchConfig_t *co
 }
 
 #define cudaLaunchKernelEx(...) emulate_launch_kernel(#__VA_ARGS__, __VA_ARGS__)
-
-#include "emulate_intrinsics.h"

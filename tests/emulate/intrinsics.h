@@ -1,12 +1,12 @@
-/* Device functions that concern one thread alone. Atomics are plain: threads of a kernel take turns
- * at exchanges only, and blocks run one after the other. */
+/* Device functions that concern one thread alone. Atomics are plain operations, because the threads
+ * of a kernel take turns only at exchanges, and blocks run one after the other. */
 #pragma once
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
-
-#include "cuda_runtime.h"
 
 /* --- Bits --- */
 
@@ -232,10 +232,6 @@ inline void __threadfence_block()
 inline void __threadfence_system()
 {
 }
-inline void __nanosleep(unsigned)
-{
-    emulate_yield();
-}
 inline size_t __cvta_generic_to_shared(const void *pointer)
 {
     return reinterpret_cast<size_t>(pointer);
@@ -265,7 +261,8 @@ EMULATE_STORE(__stwb)
 EMULATE_STORE(__stwt)
 #undef EMULATE_STORE
 
-/* Each returns the old value. The second argument may be of another type, as with CUDA's overloads. */
+/* Each returns the old value. The second argument may be of another type, as with CUDA's
+ * overloads. */
 #define EMULATE_ATOMIC(name, expression)                       \
     template <class T, class U> T name(T *pointer, U argument) \
     {                                                          \

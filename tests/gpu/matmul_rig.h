@@ -1,12 +1,13 @@
-/* What the tests of matrices and of matmuls share: matrices from host memory, one matmul over the
- * device, sums against double precision, and the bits of a row whatever stands beside it. Every shape is
- * tried with the forms for narrow and for wide matrices, and with the segments of many rows in one block
- * and in a block each: they are chosen by the number of multiprocessors, which the test sets. */
+/* What the tests of matrices and of matmuls share: matrices from host memory, one matmul on the
+ * device, sums compared with double precision, and a check that the bits of a row do not depend on
+ * the rows beside it. Every shape is tried with the forms for narrow and for wide matrices, and
+ * with the segments of many rows in one block and in a block each. The backend chooses among these
+ * by the number of multiprocessors, which the tests therefore set. */
 #pragma once
 
 #include <math.h>
 
-#include "tests/gpu/cuda_rig.h"
+#include "tests/gpu/rig.h"
 
 enum { WIDE_SMS = 1, NARROW_SMS = 1 << 20, ROWS_MOST = 200, BF16_INF = 0x7f80 };
 
@@ -67,7 +68,8 @@ static inline struct matrix open_matrix(struct rig *rig, const struct matrix_sou
 
 /* ---- one matmul ---- */
 
-/* out[n][n_out] = in[n][in_stride] * m; rows of padding are NaN. Columns beside the result must stay as they were. */
+/* out[n][n_out] = in[n][in_stride] * m; rows of padding are NaN. The columns beside the result must
+ * stay as they were. */
 static inline void multiply(struct rig *rig, const struct matrix *m, const uint16_t *in,
                             int in_stride, int n, float *out)
 {
@@ -109,19 +111,29 @@ static inline void expect_same(struct rig *rig, const float *got, const float *w
            static_cast<double>(got[at]), static_cast<double>(want[at]));
 }
 
-/* Each sum within 3e-5 of the magnitudes that go into it: 24 bits, with some room for the fewer that a
- * tensor core keeps. */
-static inline void expect_near(struct rig *rig, const float *w, const uint16_t *in, int in_stride,
-                               int n_in, int n_out, int n, const float *got)
+/* The operands of a matmul on the host: w[n_out][n_in] exactly as the matrix keeps it, and rows of
+ * in_stride elements. */
+struct operands {
+    const float *w;
+    const uint16_t *in;
+    int in_stride, n_in, n_out;
+};
+
+/* Each sum lies within 3e-5 of the magnitudes that go into it: 24 bits, with some room because a
+ * tensor core keeps fewer. */
+static inline void expect_near(struct rig *rig, const struct operands *operands, int n,
+                               const float *got)
 {
-    int n_wrong = 0;
+    int n_wrong = 0, n_in = operands->n_in, n_out = operands->n_out;
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < n_out; j++) {
             double sum = 0, size = 0;
             for (int k = 0; k < n_in; k++) {
-                float x = num_bf16_to_float(in[area(i, in_stride) + static_cast<size_t>(k)]);
-                double product = static_cast<double>(x) *
-                                 static_cast<double>(w[area(j, n_in) + static_cast<size_t>(k)]);
+                float x = num_bf16_to_float(
+                    operands->in[area(i, operands->in_stride) + static_cast<size_t>(k)]);
+                double product =
+                    static_cast<double>(x) *
+                    static_cast<double>(operands->w[area(j, n_in) + static_cast<size_t>(k)]);
                 sum += product;
                 size += fabs(product);
             }
@@ -132,8 +144,8 @@ static inline void expect_near(struct rig *rig, const float *w, const uint16_t *
     EXPECT(rig, n_wrong == 0, "%d x %d: %d of %d sums", n_in, n_out, n_wrong, n * n_out);
 }
 
-/* All counts of rows, and single rows, against the first `most` rows at once. Rows are wider than n_in
- * and go on with infinities, which must not be touched. */
+/* Compares all counts of rows, and single rows, with the first `most` rows at once. Rows are longer
+ * than n_in and continue with infinities, which the matmul must not touch. */
 static inline void expect_one_arithmetic(struct rig *rig, const struct matrix *m,
                                          const uint16_t *in, int in_stride, int most,
                                          const float *want)
