@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "model/backend/cpu/kernels/kernels.h"
+#include "model/numerics/exp_coefficients.h"
 #include "model/numerics/numerics.h"
 
 enum {
@@ -254,16 +255,16 @@ static inline vec_f vec_exp(vec_f x)
 /* Lane by lane num_exp. */
 static inline vec_f vec_exp(vec_f x)
 {
-    vec_i fits = (x >= -87.33f) & (x <= 88.72f);
+    vec_i fits = (x >= EXP_LEAST) & (x <= EXP_MOST);
     vec_f safe = (vec_f)((vec_i)x & fits);
-    vec_f n = (safe * 1.44269504088896341f + 12582912.0f) - 12582912.0f;
-    vec_f r = safe - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    vec_f y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
+    vec_f n = (safe * EXP_LOG2_E + EXP_ROUND) - EXP_ROUND;
+    vec_f r = safe - n * EXP_LN2;
+    r = r - n * EXP_LN2_LOW;
+    vec_f y = r * EXP_P5 + EXP_P4;
+    y = y * r + EXP_P3;
+    y = y * r + EXP_P2;
+    y = y * r + EXP_P1;
+    y = y * r + EXP_P0;
     y = y * (r * r) + r + 1.0f;
     vec_i whole = __builtin_convertvector(n, vec_i);
     vec_i half = whole >> 1;
