@@ -91,8 +91,13 @@ static void peak_member(void *arg, int member, int n_members)
                               .n_out = PEAK_OUT,
                               .n_blocks = PEAK_OUT / KERNEL_COLUMNS};
     float out[PEAK_ROWS * PEAK_OUT];
+    const struct matmul_call call = {.in = w->q,
+                                     .out = out,
+                                     .out_stride = PEAK_OUT,
+                                     .n_rows = PEAK_ROWS,
+                                     .end_block = m.n_blocks};
     for (int i = 0; i < PEAK_TIMES; i++) {
-        w->kernels->matmul(&m, w->q, 0, out, PEAK_OUT, PEAK_ROWS, 0, m.n_blocks);
+        w->kernels->matmul(&m, &call);
     }
 }
 

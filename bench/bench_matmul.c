@@ -82,11 +82,14 @@ static void pass_member(void *arg, int member, int n_members)
     team_range(pass_blocks(p), 1, member, n_members, &begin, &end);
     for (int i = 0; i < p->repeats; i++) {
         if (p->kernels && p->form != WEIGHTS_BF16) {
-            p->kernels->quant->matmul(&p->quant, p->groups, (size_t)p->quant.n_groups, p->out,
-                                      (size_t)p->w.n_out, p->n_rows, begin, end);
+            const struct quant_call call = {
+                p->groups, (size_t)p->quant.n_groups, p->out, (size_t)p->w.n_out, p->n_rows, begin,
+                end};
+            p->kernels->quant->matmul(&p->quant, &call);
         } else if (p->kernels) {
-            p->kernels->matmul(&p->w, p->in, (size_t)p->w.n_in, p->out, (size_t)p->w.n_out,
-                               p->n_rows, begin, end);
+            const struct matmul_call call = {
+                p->in, (size_t)p->w.n_in, p->out, (size_t)p->w.n_out, p->n_rows, begin, end};
+            p->kernels->matmul(&p->w, &call);
         } else {
             pass_read(p, begin, end);
         }

@@ -9,6 +9,20 @@
 #include "model/rope.h"
 #include "model/weights.h"
 
+/* Buffers of a step in the backend's memory, in the order in which they are opened. */
+enum step_buffers {
+    BUFFER_X,
+    BUFFER_H,
+    BUFFER_QKV,
+    BUFFER_Q,
+    BUFFER_ATTENDED,
+    BUFFER_GATE_UP,
+    BUFFER_HIDDEN,
+    BUFFER_PARTS,
+    BUFFER_LOGITS,
+    STEP_BUFFERS
+};
+
 struct model {
     const struct model_config *cfg;
     struct comm *comm;
@@ -23,7 +37,11 @@ struct model {
     uint16_t **kv; /* [n_layers] */
     size_t kv_bytes;
 
-    /* Buffers of a step, [max_tokens] rows each. */
+    struct step_buffer {
+        void *data;
+        size_t bytes;
+    } buffers[STEP_BUFFERS];
+    /* What lies in them, [max_tokens] rows each. */
     float *x;           /* [D] residual stream */
     uint16_t *h;        /* [D] normed */
     float *qkv;         /* [(H + 2K) E] */
@@ -43,52 +61,56 @@ struct model {
     int64_t collective_us;
 };
 
-struct step_buffer {
-    void *pointer; /* address of the model's field */
-    size_t bytes;
-};
-
-enum { STEP_BUFFERS = 9 };
-
 static size_t head_stride(const struct model *m)
 {
     return (size_t)m->shard.n_local * (size_t)m->shard.vocab_slice;
 }
 
-static void list_buffers(struct model *m, struct step_buffer list[STEP_BUFFERS])
+static int open_step_buffers(struct model *m, struct error *err)
 {
     const struct backend_ops *ops = m->be->ops;
     size_t n = (size_t)ops->capacity(m->be, m->options.max_tokens);
     size_t rows = (size_t)ops->capacity(m->be, m->options.max_rows);
     size_t dim = (size_t)m->cfg->dim, ffn = (size_t)m->shard.ffn_dim;
     size_t norm_rows = n > rows ? n : rows;
-    const struct step_buffer all[STEP_BUFFERS] = {
-        {&m->x, n * dim * sizeof(float)},
-        {&m->h, norm_rows * dim * sizeof(uint16_t)},
-        {&m->qkv, n * (size_t)m->qkv_dim * sizeof(float)},
-        {&m->q, n * (size_t)m->attention_dim * sizeof(uint16_t)},
-        {&m->attended, n * (size_t)m->attention_dim * sizeof(uint16_t)},
-        {&m->gate_up, n * 2 * ffn * sizeof(float)},
-        {&m->hidden, n * ffn * sizeof(uint16_t)},
-        {&m->parts, (size_t)m->shard.n_local * n * dim * sizeof(float)},
-        {&m->logits, rows * head_stride(m) * sizeof(float)},
+    int rc = 0;
+    const size_t bytes[STEP_BUFFERS] = {
+        [BUFFER_X] = n * dim * sizeof(float),
+        [BUFFER_H] = norm_rows * dim * sizeof(uint16_t),
+        [BUFFER_QKV] = n * (size_t)m->qkv_dim * sizeof(float),
+        [BUFFER_Q] = n * (size_t)m->attention_dim * sizeof(uint16_t),
+        [BUFFER_ATTENDED] = n * (size_t)m->attention_dim * sizeof(uint16_t),
+        [BUFFER_GATE_UP] = n * 2 * ffn * sizeof(float),
+        [BUFFER_HIDDEN] = n * ffn * sizeof(uint16_t),
+        [BUFFER_PARTS] = (size_t)m->shard.n_local * n * dim * sizeof(float),
+        [BUFFER_LOGITS] = rows * head_stride(m) * sizeof(float),
     };
-    memcpy(list, all, sizeof all);
+    for (int i = 0; i < STEP_BUFFERS; i++) {
+        m->buffers[i].bytes = bytes[i];
+        TRY(backend_buffer(m->be, &m->buffers[i].data, bytes[i], err));
+    }
+    m->x = m->buffers[BUFFER_X].data;
+    m->h = m->buffers[BUFFER_H].data;
+    m->qkv = m->buffers[BUFFER_QKV].data;
+    m->q = m->buffers[BUFFER_Q].data;
+    m->attended = m->buffers[BUFFER_ATTENDED].data;
+    m->gate_up = m->buffers[BUFFER_GATE_UP].data;
+    m->hidden = m->buffers[BUFFER_HIDDEN].data;
+    m->parts = m->buffers[BUFFER_PARTS].data;
+    m->logits = m->buffers[BUFFER_LOGITS].data;
+out:
+    return rc;
 }
 
 static int open_buffers(struct model *m, struct error *err)
 {
     int rc = 0;
     size_t n = (size_t)m->options.max_tokens;
-    struct step_buffer list[STEP_BUFFERS];
-    list_buffers(m, list);
-    for (int i = 0; i < STEP_BUFFERS; i++) {
-        TRY(m->be->ops->buffer_open(m->be, list[i].pointer, list[i].bytes, err));
-    }
+    TRY(open_step_buffers(m, err));
     m->kv_bytes = kv_layer_bytes(&m->attention);
     TRY(mem_array(&m->kv, (size_t)m->cfg->n_layers, sizeof *m->kv, err));
     for (int i = 0; i < m->cfg->n_layers; i++) {
-        TRY(m->be->ops->buffer_open(m->be, &m->kv[i], m->kv_bytes, err));
+        TRY(backend_buffer(m->be, &m->kv[i], m->kv_bytes, err));
     }
     TRY(mem_array(&m->lanes, (size_t)m->options.max_lanes, sizeof *m->lanes, err));
     TRY(mem_array(&m->tokens, n, sizeof *m->tokens, err));
@@ -103,12 +125,9 @@ out:
 
 static void close_buffers(struct model *m)
 {
-    struct step_buffer list[STEP_BUFFERS];
-    list_buffers(m, list);
     for (int i = 0; i < STEP_BUFFERS; i++) {
-        void *buffer;
-        memcpy(&buffer, list[i].pointer, sizeof buffer);
-        if (buffer) m->be->ops->buffer_close(m->be, buffer, list[i].bytes);
+        const struct step_buffer *b = &m->buffers[i];
+        if (b->data) m->be->ops->buffer_close(m->be, b->data, b->bytes);
     }
     for (int i = 0; m->kv && i < m->cfg->n_layers; i++) {
         if (m->kv[i]) m->be->ops->buffer_close(m->be, m->kv[i], m->kv_bytes);
@@ -216,8 +235,15 @@ static int row_parallel(struct model *m, const struct row_parallel *r, int n, st
         m->collective_us += clock_now_us() - start;
         if (rc) return rc;
     }
-    ops->residual_norm(m->be, m->x, &sums, r->bias, r->norm_weight, m->cfg->norm_eps, n, dim,
-                       r->norm_weight ? m->h : NULL);
+    const struct residual_norm norm = {.x = m->x,
+                                       .sums = &sums,
+                                       .bias = r->bias,
+                                       .weight = r->norm_weight,
+                                       .eps = m->cfg->norm_eps,
+                                       .n = n,
+                                       .dim = dim,
+                                       .h = r->norm_weight ? m->h : NULL};
+    ops->residual_norm(m->be, &norm);
     return 0;
 }
 

@@ -30,6 +30,7 @@ struct matrix {
     void *data;
     size_t bytes;
     int n_in, n_out;
+    enum weight_form form; /* of its elements in data */
 };
 
 /* Where a matrix's columns come from: up to three tensors side by side (q, k, v), each a run of rows
@@ -57,6 +58,22 @@ struct matrix_source {
     bool is_gate_up; /* two parts of as many rows, which matmul_swiglu multiplies */
     struct matrix_part parts[MATRIX_PARTS_MAX];
 };
+
+/* The part that holds output column `column` of the matrix; *row is the tensor's row behind it. NULL:
+ * zeros. */
+static inline const struct matrix_part *matrix_source_part(const struct matrix_source *source,
+                                                           int column, int *row)
+{
+    for (int i = 0; i < source->n_parts; i++) {
+        const struct matrix_part *part = &source->parts[i];
+        if (column < part->n_rows) {
+            *row = matrix_part_row(part, column);
+            return *row < 0 ? NULL : part;
+        }
+        column -= part->n_rows;
+    }
+    return NULL;
+}
 
 /* One lane's view for rope and attention: rows first_row .. first_row + n_rows of the step stand at
  * positions position .. position + n_rows. */
@@ -99,6 +116,17 @@ struct slice_sums {
     int n_parts;
 };
 
+/* What residual_norm reads and writes, for N rows of width D. */
+struct residual_norm {
+    float *x; /* [N][D] the residual stream */
+    const struct slice_sums *sums;
+    const float *bias;   /* [D]; NULL: none */
+    const float *weight; /* [D] of the norm */
+    float eps;
+    int n, dim;
+    uint16_t *h; /* [N][D]; NULL: no norm */
+};
+
 /* A wish about one slice of one row of logits. */
 struct answer_item {
     const float *logits;
@@ -120,8 +148,9 @@ struct backend_ops {
 
     /* Rows that buffers must have for steps of up to n rows: a device pads. */
     int (*capacity)(const struct backend *be, int n);
-    /* Zeroed memory of the backend. Errors: ERR_NO_MEMORY. */
-    int (*buffer_open)(struct backend *be, void *buffer, size_t bytes, struct error *err);
+    /* Zeroed memory of the backend; NULL when err is set. Callers use backend_buffer. Errors:
+     * ERR_NO_MEMORY, ERR_UNAVAILABLE the device is lost. */
+    void *(*buffer_open)(struct backend *be, size_t bytes, struct error *err);
     void (*buffer_close)(struct backend *be, void *buffer, size_t bytes);
     /* Copies from host memory; complete when it returns. */
     void (*upload)(struct backend *be, void *buffer, const void *host, size_t bytes);
@@ -176,9 +205,7 @@ struct backend_ops {
                     struct error *err);
     /* x[N][D] += the tree's sum of sums (+ bias[D], NULL = none), then, unless h is NULL, h = rmsnorm
      * of x. */
-    void (*residual_norm)(struct backend *be, float *x, const struct slice_sums *sums,
-                          const float *bias, const float *weight, float eps, int n, int dim,
-                          uint16_t *h);
+    void (*residual_norm)(struct backend *be, const struct residual_norm *args);
     /* Answers wishes on slices of the last step's logits (row.h): out[n_items], arrays from arena. On
      * failure *bad is the item at fault. Errors: row_slice_answer's, ERR_UNAVAILABLE. */
     int (*answer)(struct backend *be, const struct answer_item *items, int n_items,
@@ -192,6 +219,18 @@ struct backend {
                                * by backend_open, used when a model is opened */
     struct pack_cache *cache; /* set by weights.c while a model of this backend is open */
 };
+
+/* Sets *pointer, a pointer to any object, to zeroed memory of the backend, which buffer_close releases.
+ * Errors: buffer_open's; *pointer is NULL then. */
+#define backend_buffer(be, pointer, bytes, err)                                         \
+    (*(pointer) = (__typeof__(*(pointer)))(be)->ops->buffer_open((be), (bytes), (err)), \
+     *(pointer) ? 0 : (err)->code)
+
+/* Elements of the K-part of a block and kv head; its V-part has as many. */
+static inline size_t kv_part_elements(const struct attention_shape *shape)
+{
+    return (size_t)KV_BLOCK_TOKENS * (size_t)shape->head_dim;
+}
 
 /* Bytes of one layer's KV: a K-part and a V-part for every block and kv head. */
 size_t kv_layer_bytes(const struct attention_shape *shape);

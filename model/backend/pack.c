@@ -72,7 +72,7 @@ static void pack_member(void *arg, int member, int n_members)
     const struct pack_job *job = arg;
     int begin, end;
     team_range(job->request->n_blocks, 1, member, n_members, &begin, &end);
-    if (begin < end) job->request->fill(job->request->arg, job->data, member, begin, end);
+    if (begin < end) job->request->fill(job->request->arg, job->data, begin, end);
 }
 
 struct copy_job {
@@ -99,7 +99,7 @@ static int find(struct backend *be, struct team *team, void **data, size_t bytes
     void *found = pack_cache_find(be->cache, team, identity, bytes);
     *data = found;
     if (!found || !pack_cache_wants_copies(be->cache)) return 0;
-    TRY(be->ops->buffer_open(be, data, bytes, err));
+    TRY(backend_buffer(be, data, bytes, err));
     struct copy_job job = {*data, found, bytes};
     team_run(team, copy_member, &job);
     pack_cache_let_go(be->cache);
@@ -115,7 +115,7 @@ int pack_open(struct backend *be, struct team *team, void **data,
     *data = NULL;
     if (be->cache) TRY(find(be, team, data, request->bytes, identity, err));
     if (*data) return 0;
-    TRY(be->ops->buffer_open(be, data, request->bytes, err));
+    TRY(backend_buffer(be, data, request->bytes, err));
     struct pack_job job = {request, *data};
     team_run(team, pack_member, &job);
     if (be->cache) TRY(pack_cache_add(be->cache, team, identity, *data, request->bytes, err));

@@ -7,7 +7,7 @@
 #include "model/backend/pack_cache.h"
 
 /* Packs blocks first_block .. end_block into data. Called by every member of the team. */
-typedef void pack_fn(void *arg, void *data, int member, int first_block, int end_block);
+typedef void pack_fn(const void *arg, void *data, int first_block, int end_block);
 
 struct pack_request {
     const char *form; /* name and version of the packed form: another layout, another name */
@@ -15,7 +15,7 @@ struct pack_request {
     size_t bytes;
     int n_blocks; /* equal portions of work */
     pack_fn *fill;
-    void *arg;
+    const void *arg; /* of fill */
 };
 
 /* *data: the packed matrix, 64-byte aligned, from be->cache (then read-only) or packed into a buffer of

@@ -74,7 +74,7 @@ struct parts {
 
 static int parts_of(size_t bytes, const struct attention_shape *shape, int max)
 {
-    int n = (int)(bytes / (cpu_kv_part(shape) * sizeof(uint16_t)));
+    int n = (int)(bytes / (kv_part_elements(shape) * sizeof(uint16_t)));
     return n < 1 ? 1 : n > max ? max : n;
 }
 
@@ -112,8 +112,9 @@ static void score_span(const struct attend_job *job, const struct span *span,
     const struct kv_parts k = {parts->at, parts->ahead, parts->n_blocks};
     int head_dim = job->shape->head_dim;
     float *scores = s->scores + (size_t)span->first_query * ATTENTION_PARTITION;
-    job->cpu->kernels->scores(s->q + (size_t)span->first_query * (size_t)head_dim, span->n_queries,
-                              &k, head_dim, scores, ATTENTION_PARTITION);
+    const struct query_rows q = {s->q + (size_t)span->first_query * (size_t)head_dim,
+                                 (size_t)head_dim, span->n_queries};
+    job->cpu->kernels->scores(&q, &k, head_dim, scores, ATTENTION_PARTITION);
     for (int i = 0; i < span->n_queries; i++) {
         for (int at = span->n; at < parts->n_blocks * KV_BLOCK_TOKENS; at++) {
             scores[i * ATTENTION_PARTITION + at] = -INFINITY;
@@ -141,8 +142,8 @@ static void weigh_span(const struct attend_job *job, const struct span *span,
 }
 
 /* The last position of an odd number of them: its pair's other half counts as zero. */
-static void add_odd(const struct attend_job *job, const struct span *span, const uint16_t *v,
-                    const uint16_t *weights, float *acc)
+static void add_odd(const struct attend_job *job, const struct query_rows *weights,
+                    const uint16_t *v, float *acc)
 {
     _Alignas(64) uint16_t pair[2 * CPU_HEAD_DIM_MAX];
     const uint16_t *at = pair;
@@ -152,8 +153,7 @@ static void add_odd(const struct attend_job *job, const struct span *span, const
         pair[2 * e] = v[2 * e];
         pair[2 * e + 1] = 0;
     }
-    job->cpu->kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &one, 1,
-                                    head_dim, acc, (size_t)head_dim);
+    job->cpu->kernels->weighted_sum(weights, &one, 1, head_dim, acc, (size_t)head_dim);
 }
 
 /* acc[first_query ..] = the weighted sums of the span. */
@@ -167,21 +167,21 @@ static void sum_span(const struct attend_job *job, const struct span *span,
     const uint16_t *const *ahead = parts->ahead + parts->n_blocks;
     const struct kv_parts whole = {v, ahead, n_whole};
     const struct kv_parts last = {v + n_whole, ahead + n_whole, 1};
-    const uint16_t *weights = s->weights + (size_t)span->first_query * ATTENTION_PARTITION;
+    struct query_rows weights = {s->weights + (size_t)span->first_query * ATTENTION_PARTITION,
+                                 ATTENTION_PARTITION, span->n_queries};
     acc += (size_t)span->first_query * (size_t)head_dim;
     memset(acc, 0, (size_t)span->n_queries * (size_t)head_dim * sizeof *acc);
     if (n_whole) {
-        kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &whole,
-                              KV_BLOCK_TOKENS / 2, head_dim, acc, (size_t)head_dim);
+        kernels->weighted_sum(&weights, &whole, KV_BLOCK_TOKENS / 2, head_dim, acc,
+                              (size_t)head_dim);
     }
-    weights += n_whole * KV_BLOCK_TOKENS;
+    weights.data += n_whole * KV_BLOCK_TOKENS;
     if (rest / 2) {
-        kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &last, rest / 2,
-                              head_dim, acc, (size_t)head_dim);
+        kernels->weighted_sum(&weights, &last, rest / 2, head_dim, acc, (size_t)head_dim);
     }
     if (rest % 2) {
-        add_odd(job, span, *last.at + (size_t)(rest / 2) * (size_t)head_dim * 2,
-                weights + rest / 2 * 2, acc);
+        weights.data += rest / 2 * 2;
+        add_odd(job, &weights, *last.at + (size_t)(rest / 2) * (size_t)head_dim * 2, acc);
     }
 }
 

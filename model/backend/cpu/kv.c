@@ -112,9 +112,5 @@ void cpu_attention_store(struct backend *be, const struct attention_shape *shape
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
     struct store_job job = {cpu, shape, input, step, qkv, q, kv};
-    if (step->n < TEAM_ROWS) {
-        store_member(&job, 0, 1);
-    } else {
-        team_run(cpu->team, store_member, &job);
-    }
+    cpu_run(cpu, step->n < TEAM_ROWS, store_member, &job);
 }

@@ -165,33 +165,31 @@ static void group_run(struct group *g, float *out, size_t out_stride, int n_colu
     }
 }
 
-static void matmul_blocks(const struct packed_matrix *w, const uint16_t *in, size_t in_stride,
-                          float *out, size_t out_stride, int n_rows, int first_block, int end_block)
+static void matmul_blocks(const struct packed_matrix *w, const struct matmul_call *call)
 {
     _Alignas(64) float park[GROUP_ROWS * KERNEL_COLUMNS];
-    int n_groups = (n_rows + GROUP_ROWS - 1) / GROUP_ROWS;
-    for (int block = first_block; block < end_block; block++) {
+    int n_groups = (call->n_rows + GROUP_ROWS - 1) / GROUP_ROWS;
+    for (int block = call->first_block; block < call->end_block; block++) {
         int column = block * KERNEL_COLUMNS;
         int n_columns = w->n_out - column < KERNEL_COLUMNS ? w->n_out - column : KERNEL_COLUMNS;
         size_t row = 0;
         for (int i = 0; i < n_groups; i++) {
             struct group g = {.w = w->data + (size_t)block * (size_t)w->n_in * KERNEL_COLUMNS,
-                              .in = in + row * in_stride,
-                              .in_stride = in_stride,
+                              .in = call->in + row * call->in_stride,
+                              .in_stride = call->in_stride,
                               .n_pairs = w->n_in / 2,
-                              .n_rows = share_size(n_rows, n_groups, i),
+                              .n_rows = share_size(call->n_rows, n_groups, i),
                               .park = park};
-            group_run(&g, out + row * out_stride + column, out_stride, n_columns);
+            group_run(&g, call->out + row * call->out_stride + column, call->out_stride, n_columns);
             row += (size_t)g.n_rows;
         }
     }
 }
 
-static void matmul(const struct packed_matrix *w, const uint16_t *in, size_t in_stride, float *out,
-                   size_t out_stride, int n_rows, int first_block, int end_block)
+static void matmul(const struct packed_matrix *w, const struct matmul_call *call)
 {
     unsigned mode = dots_begin();
-    matmul_blocks(w, in, in_stride, out, out_stride, n_rows, first_block, end_block);
+    matmul_blocks(w, call);
     dots_end(mode);
 }
 

@@ -24,6 +24,23 @@ struct packed_matrix {
     int n_blocks; /* ceil(n_out / 64) */
 };
 
+/* One call of a matmul: its rows, and the blocks of columns that it computes. */
+struct matmul_call {
+    const uint16_t *in; /* [n_rows][in_stride] bf16 */
+    size_t in_stride;
+    float *out; /* [n_rows][out_stride] */
+    size_t out_stride;
+    int n_rows; /* >= 1 */
+    int first_block, end_block;
+};
+
+/* What each of n queries brings to a product with KV: its elements, or the weights of its positions. */
+struct query_rows {
+    const uint16_t *data; /* [n][stride] bf16 */
+    size_t stride;
+    int n;
+};
+
 /* KV blocks that queries of one kv head attend to, all of them K-parts or all V-parts. */
 struct kv_parts {
     const uint16_t *const *at; /* [n] */
@@ -42,12 +59,10 @@ struct kv_ahead {
 struct kernels {
     const char *name; /* "avx512", "avx2", "plain" */
 
-    /* out[row * out_stride + column] = sum over k of in[row * in_stride + k] * w[column][k] for rows
-     * 0..n_rows and the 64-column blocks first_block .. end_block. Writes only columns < n_out.
-     * One chain per output, whatever n_rows and the blocks are. in: bf16; out: fp32.
-     * Never allocates. n_rows >= 1. */
-    void (*matmul)(const struct packed_matrix *w, const uint16_t *in, size_t in_stride, float *out,
-                   size_t out_stride, int n_rows, int first_block, int end_block);
+    /* out[row][column] = sum over k of in[row][k] * w[column][k] for rows 0..n_rows and the 64-column
+     * blocks first_block .. end_block. Writes only columns < n_out. One chain per output, whatever
+     * n_rows and the blocks are. Never allocates. */
+    void (*matmul)(const struct packed_matrix *w, const struct matmul_call *call);
 
     /* One dot step for tests: acc[16] <- acc + w(odd) * x(odd), then + w(even) * x(even). */
     void (*dot_step)(float acc[16], const uint16_t w[32], uint32_t x_pair);
@@ -62,11 +77,11 @@ struct kernels {
     /* h[n] = bf16(silu(gate[n]) * up[n]). */
     void (*swiglu)(const float *gate, const float *up, int n, uint16_t *h);
 
-    /* Scores of n_queries queries that share K blocks of 16 positions: out[query * out_stride + 16 * i
-     * + position] = sum over e of q[query][e] * k->at[i][e][position], one chain each;
-     * at[i] is [head_dim / 2][16][2], q is bf16[n_queries][head_dim]. */
-    void (*scores)(const uint16_t *q, int n_queries, const struct kv_parts *k, int head_dim,
-                   float *out, size_t out_stride);
+    /* Scores of queries that share K blocks of 16 positions: out[query * out_stride + 16 * i +
+     * position] = sum over e of q[query][e] * k->at[i][e][position], one chain each;
+     * at[i] is [head_dim / 2][16][2]. */
+    void (*scores)(const struct query_rows *q, const struct kv_parts *k, int head_dim, float *out,
+                   size_t out_stride);
 
     /* The largest of s[n], n % 16 == 0; NaN is passed over; -inf when there is nothing else; of zeros +0. */
     float (*max)(const float *s, int n);
@@ -77,13 +92,12 @@ struct kernels {
     float (*exp_sum)(const float *s, float scale, float max, int n, uint16_t *p,
                      const struct kv_ahead *ahead);
 
-    /* For n_queries queries that share their values: acc[query * acc_stride + e] += sum over n_pairs
-     * pairs of positions of each of the blocks of p * v; at[i] is [pair][head_dim][2] with
-     * head_dim % 16 == 0, p is bf16 of 2 * n_pairs * v->n positions for each query, p_stride apart.
-     * One chain per output, over the blocks in their order. */
-    void (*weighted_sum)(const uint16_t *p, size_t p_stride, int n_queries,
-                         const struct kv_parts *v, int n_pairs, int head_dim, float *acc,
-                         size_t acc_stride);
+    /* For queries that share their values: acc[query * acc_stride + e] += sum over n_pairs pairs of
+     * positions of each of the blocks of p * v; at[i] is [pair][head_dim][2] with head_dim % 16 == 0,
+     * p holds 2 * n_pairs * v->n positions for each query. One chain per output, over the blocks in
+     * their order. */
+    void (*weighted_sum)(const struct query_rows *p, const struct kv_parts *v, int n_pairs,
+                         int head_dim, float *acc, size_t acc_stride);
 
     const struct kernels_quant *quant; /* of the same instruction set */
 };
@@ -97,9 +111,9 @@ int kernels_find(const struct kernels **kernels, const char *name, struct error 
 
 /* Bytes of a packed matrix; packing one: rows come from a callback so that mapped files, synthetic
  * weights and conversions look alike. fill(arg, column, k, n, out) writes w[column][k .. k + n). */
-typedef void packed_fill_fn(void *arg, int column, int k, int n, uint16_t *out);
+typedef void packed_fill_fn(const void *arg, int column, int k, int n, uint16_t *out);
 size_t packed_matrix_bytes(int n_in, int n_out);
-/* Packs blocks first_block .. end_block of w (data allocated by the caller, 64-byte aligned).
- * scratch holds 2 * 64 * 512 bytes. */
-void packed_matrix_fill(struct packed_matrix *w, int first_block, int end_block,
-                        packed_fill_fn *fill, void *arg, uint16_t *scratch);
+/* Packs blocks first_block .. end_block of w (data allocated by the caller, 64-byte aligned). Takes 64
+ * KiB of the stack. */
+void packed_matrix_fill(const struct packed_matrix *w, int first_block, int end_block,
+                        packed_fill_fn *fill, const void *arg);

@@ -13,17 +13,25 @@ struct quant_group {
     int8_t q[QUANT_GROUP]; /* -127..127; zero past the row's end */
 };
 
+/* One call of a matmul: its quantized rows, and the blocks of columns that it computes. */
+struct quant_call {
+    const struct quant_group *in; /* [n_rows][in_stride], quantized for the matrix's form */
+    size_t in_stride;
+    float *out; /* [n_rows][out_stride] */
+    size_t out_stride;
+    int n_rows; /* >= 1 */
+    int first_block, end_block;
+};
+
 struct kernels_quant {
     /* A row of n bf16 to ceil(n / 32) groups. With m the largest magnitude: scale = m / 127 and q =
      * x * (127 / m) to the nearest, ties to even. A group with m < 2^-100 is zero. One that holds an
      * infinity or a NaN has scale NaN: every output of the row becomes NaN. */
     void (*quantize)(enum weight_form form, const uint16_t *in, int n, struct quant_group *out);
 
-    /* out[row * out_stride + column] for rows 0..n_rows, n_rows >= 1, and blocks first_block ..
-     * end_block; row's groups at in + row * in_stride, quantized for the matrix's form. Writes only
-     * columns < n_out. Never allocates. */
-    void (*matmul)(const struct quant_matrix *w, const struct quant_group *in, size_t in_stride,
-                   float *out, size_t out_stride, int n_rows, int first_block, int end_block);
+    /* out[row][column] for rows 0..n_rows and the columns of blocks first_block .. end_block. Writes
+     * only columns < n_out. Never allocates. */
+    void (*matmul)(const struct quant_matrix *w, const struct quant_call *call);
 };
 
 /* The first two exist in x86 builds only. */

@@ -119,24 +119,24 @@ static void quant_pass_run(struct quant_pass *p, float *out, size_t out_stride, 
     }
 }
 
-static void quant_matmul(const struct quant_matrix *w, const struct quant_group *in,
-                         size_t in_stride, float *out, size_t out_stride, int n_rows,
-                         int first_block, int end_block)
+static void quant_matmul(const struct quant_matrix *w, const struct quant_call *call)
 {
     _Alignas(64) float park[PARK_ROWS * QUANT_COLUMNS];
     size_t block_bytes = (size_t)w->n_groups * quant_group_bytes(w->form);
-    for (int block = first_block; block < end_block; block++) {
+    for (int block = call->first_block; block < call->end_block; block++) {
         int column = block * QUANT_COLUMNS;
         int n_columns = w->n_out - column < QUANT_COLUMNS ? w->n_out - column : QUANT_COLUMNS;
-        for (int row = 0; row < n_rows; row += PARK_ROWS) {
+        for (int row = 0; row < call->n_rows; row += PARK_ROWS) {
+            int n_left = call->n_rows - row;
             struct quant_pass pass = {.form = w->form,
                                       .w = w->data + (size_t)block * block_bytes,
-                                      .in = in + (size_t)row * in_stride,
-                                      .in_stride = in_stride,
+                                      .in = call->in + (size_t)row * call->in_stride,
+                                      .in_stride = call->in_stride,
                                       .n_groups = w->n_groups,
-                                      .n_rows = n_rows - row < PARK_ROWS ? n_rows - row : PARK_ROWS,
+                                      .n_rows = n_left < PARK_ROWS ? n_left : PARK_ROWS,
                                       .park = park};
-            quant_pass_run(&pass, out + (size_t)row * out_stride + column, out_stride, n_columns);
+            quant_pass_run(&pass, call->out + (size_t)row * call->out_stride + column,
+                           call->out_stride, n_columns);
         }
     }
 }

@@ -80,7 +80,7 @@ static void group_pack(enum weight_form form, const struct columns *columns, int
 }
 
 void quant_matrix_fill(const struct quant_matrix *w, int first_block, int end_block,
-                       quant_fill_fn *fill, void *arg)
+                       quant_fill_fn *fill, const void *arg)
 {
     struct columns columns;
     size_t group_bytes = quant_group_bytes(w->form);

@@ -30,7 +30,7 @@ size_t quant_group_bytes(enum weight_form form);
 size_t quant_matrix_bytes(enum weight_form form, int n_in, int n_out);
 
 /* Gives column `column`, k .. k + n: q[n] and the scales of its groups; k is a multiple of 32. */
-typedef void quant_fill_fn(void *arg, int column, int k, int n, int8_t *q, uint16_t *scales);
+typedef void quant_fill_fn(const void *arg, int column, int k, int n, int8_t *q, uint16_t *scales);
 /* Packs blocks first_block .. end_block of w (data allocated by the caller, 64-byte aligned). */
 void quant_matrix_fill(const struct quant_matrix *w, int first_block, int end_block,
-                       quant_fill_fn *fill, void *arg);
+                       quant_fill_fn *fill, const void *arg);

@@ -237,11 +237,12 @@ START_TEST(scores_variants_agree_and_are_near_double)
         const struct kv_parts parts = scatter(k, (size_t)head_dim * 16, n_blocks, at);
         for (int i = 0; i < n * n_blocks; i++) {
             const struct kv_parts one = {&at[i % n_blocks], &at[i % n_blocks], 1};
-            variants[0]->scores(q + i / n_blocks * head_dim, 1, &one, head_dim,
-                                want[i / n_blocks][i % n_blocks], 16);
+            const struct query_rows row = {q + i / n_blocks * head_dim, 0, 1};
+            variants[0]->scores(&row, &one, head_dim, want[i / n_blocks][i % n_blocks], 16);
         }
         for (int v = 0; v < n_variants; v++) {
-            variants[v]->scores(q, n, &parts, head_dim, out, STRIDE);
+            const struct query_rows rows = {q, (size_t)head_dim, n};
+            variants[v]->scores(&rows, &parts, head_dim, out, STRIDE);
             for (int i = 0; i < n * n_blocks; i++) {
                 check_same(out + i / n_blocks * STRIDE + i % n_blocks * 16,
                            want[i / n_blocks][i % n_blocks], 16, variants[v]->name);
@@ -284,12 +285,15 @@ START_TEST(weighted_sum_variants_agree_and_are_near_double)
             scatter(value, (size_t)(n_pairs * head_dim * 2), n_blocks, at);
         for (int i = 0; i < n * n_blocks; i++) {
             const struct kv_parts one = {&at[i % n_blocks], &at[i % n_blocks], 1};
-            variants[0]->weighted_sum(p + i / n_blocks * P_STRIDE + i % n_blocks * 2 * n_pairs, 0,
-                                      1, &one, n_pairs, head_dim, want + i / n_blocks * STRIDE, 0);
+            const struct query_rows row = {p + i / n_blocks * P_STRIDE + i % n_blocks * 2 * n_pairs,
+                                           0, 1};
+            variants[0]->weighted_sum(&row, &one, n_pairs, head_dim, want + i / n_blocks * STRIDE,
+                                      0);
         }
         for (int v = 0; v < n_variants; v++) {
             memcpy(acc, start, sizeof acc);
-            variants[v]->weighted_sum(p, P_STRIDE, n, &parts, n_pairs, head_dim, acc, STRIDE);
+            const struct query_rows rows = {p, P_STRIDE, n};
+            variants[v]->weighted_sum(&rows, &parts, n_pairs, head_dim, acc, STRIDE);
             check_same(acc, want, QUERIES * STRIDE, variants[v]->name);
         }
         for (int out = 0; out < n * head_dim && kind == KIND_ORDINARY; out++) {
