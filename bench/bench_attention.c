@@ -8,13 +8,12 @@
  * The reading loop is the best of bench_read.h; the peak is the dot kernel on weights
  * that stay in the cache. Blocks are numbered as a pool gives them to one text (rising), or one text's
  * blocks lie between those of others (scattered). Each ratio is the median of at least 20 pairs of slices (bench_util.h). */
-#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/options.h"
 #include "bench/bench_read.h"
 #include "bench/bench_util.h"
+#include "bench/options.h"
 #include "model/backend/backend.h"
 #include "model/backend/cpu/cpu.h"
 #include "model/backend/cpu/kernels/kernels.h"
@@ -28,6 +27,9 @@ enum {
     PEAK_TIMES = 40
 };
 
+enum { RISING, SCATTERED, ORDERS };
+static const char *const orders[ORDERS] = {"rising", "scattered"};
+
 static const size_t pool_bytes = (size_t)512 << 20;
 
 struct settings {
@@ -35,7 +37,7 @@ struct settings {
     int n_rows, n_threads;
     int32_t rows[LIST_MAX], threads[LIST_MAX];
     struct attention_shape shape;
-    bool is_scattered;
+    int order; /* of the blocks: an index of orders */
     const char *kernels;
 };
 
@@ -108,22 +110,9 @@ static double run_peak(void *arg)
     return 2e-12 * PEAK_TIMES * PEAK_ROWS * PEAK_IN * PEAK_OUT * team_size(w->team);
 }
 
-/* The best reading loop for this number of threads. */
-static void choose_read(struct world *w)
-{
-    double best = 0;
-    int best_read = 0;
-    for (w->read = 0; w->read < BENCH_READS; w->read++) {
-        double rate = bench_rate(&(struct bench_arm){run_read, w}, 4 * SLICE_US);
-        if (rate > best) best_read = w->read;
-        if (rate > best) best = rate;
-    }
-    w->read = best_read;
-}
-
 static void show(struct world *w)
 {
-    const struct bench_arm attention = {run_attention, w}, read = {run_read, w},
+    const struct timed_arm attention = {run_attention, w}, read = {run_read, w},
                            peak = {run_peak, w};
     struct bench_pairs bytes = bench_compare(&attention, &read, BENCH_PAIRS_MIN, SLICE_US);
     struct bench_pairs sums = bench_compare(&attention, &peak, BENCH_PAIRS_MIN, SLICE_US);
@@ -167,7 +156,7 @@ static int open_world(struct world *w, const struct settings *s, struct error *e
     for (int i = 0; i < n_blocks; i++) {
         w->blocks[i] = i;
     }
-    for (int i = n_blocks - 1; i > 0 && s->is_scattered; i--) {
+    for (int i = n_blocks - 1; i > 0 && s->order == SCATTERED; i--) {
         int other = (int)((uint32_t)i * 2654435761u % (uint32_t)(i + 1)), block = w->blocks[i];
         w->blocks[i] = w->blocks[other];
         w->blocks[other] = block;
@@ -183,14 +172,14 @@ static int run(const struct settings *s, struct error *err)
     TRY(open_world(&w, s, err));
     printf("%d positions, %d heads, %d kv heads, width %d, %s kernels, blocks %s\n", s->n_positions,
            s->shape.n_heads, s->shape.n_kv_heads, s->shape.head_dim, w.kernels->name,
-           s->is_scattered ? "scattered" : "rising");
+           orders[s->order]);
     printf("threads rows  KV GB/s read GB/s  ratio               TFLOP/s     peak  ratio\n");
     for (int t = 0; t < s->n_threads; t++) {
         const struct backend_cpu_options options = {.kernels = s->kernels,
                                                     .n_threads = s->threads[t]};
         TRY(backend_cpu_open(&w.be, &options, err));
         TRY(team_open(&w.team, s->threads[t], 200, err));
-        choose_read(&w);
+        w.read = bench_best_read(&(struct timed_arm){run_read, &w}, &w.read, SLICE_US / 5, NULL);
         for (int r = 0; r < s->n_rows; r++) {
             w.n_rows = s->rows[r];
             show(&w);
@@ -206,60 +195,6 @@ out:
     return rc;
 }
 
-enum { OPT_KERNELS = 256, OPT_HEADS, OPT_KV_HEADS, OPT_HEAD_DIM, OPT_ORDER };
-
-static const struct argp_option options[] = {
-    {"positions", 'n', "N", 0, "of the context; default 32768", 0},
-    {"rows", 'r', "LIST", 0, "1 to 64 each; default 1,6", 0},
-    {"threads", 't', "LIST", 0, "default 1,2", 0},
-    {"heads", OPT_HEADS, "H", 0, "default 32", 0},
-    {"kv-heads", OPT_KV_HEADS, "K", 0, "default 8", 0},
-    {"head-dim", OPT_HEAD_DIM, "E", 0, "a multiple of 16 up to 256; default 64", 0},
-    {"order", OPT_ORDER, "ORDER", 0, "of the blocks: rising (default) or scattered", 0},
-    {"kernels", OPT_KERNELS, "NAME", 0, "auto, avx512, avx2, plain", 0},
-    {0},
-};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct settings *s = state->input;
-    struct error err;
-    int rc = 0;
-    switch (key) {
-    case 'n':
-        rc = options_int(&s->n_positions, "--positions", arg, 64, 1 << 20, &err);
-        break;
-    case 'r':
-        rc = options_int_list(s->rows, &s->n_rows, LIST_MAX, "--rows", arg, 1, 64, &err);
-        break;
-    case 't':
-        rc = options_int_list(s->threads, &s->n_threads, LIST_MAX, "--threads", arg, 1, 256, &err);
-        break;
-    case OPT_HEADS:
-        rc = options_int(&s->shape.n_heads, "--heads", arg, 1, 256, &err);
-        break;
-    case OPT_KV_HEADS:
-        rc = options_int(&s->shape.n_kv_heads, "--kv-heads", arg, 1, 256, &err);
-        break;
-    case OPT_HEAD_DIM:
-        rc = options_int(&s->shape.head_dim, "--head-dim", arg, 16, 256, &err);
-        break;
-    case OPT_ORDER:
-        s->is_scattered = strcmp(arg, "scattered") == 0;
-        if (!s->is_scattered && strcmp(arg, "rising") != 0) {
-            rc = error_set(&err, ERR_ARGUMENT, "--order %s: it is rising or scattered", arg);
-        }
-        break;
-    case OPT_KERNELS:
-        s->kernels = arg;
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    if (rc) argp_failure(state, 2, 0, "%s", err.text);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     struct settings s = {.n_positions = 32768,
@@ -269,9 +204,25 @@ int main(int argc, char **argv)
                          .threads = {1, 2},
                          .shape = {.n_heads = 32, .n_kv_heads = 8, .head_dim = 64},
                          .kernels = "auto"};
-    const struct argp argp = {.options = options, .parser = parse_option};
+    const struct bench_option options[] = {
+        {"positions", 'n', "N", "of the context; default 32768", 64, 1 << 20,
+         .number = &s.n_positions},
+        {"rows", 'r', "LIST", "1 to 64 each; default 1,6", 1, 64,
+         .list = {s.rows, &s.n_rows, LIST_MAX}},
+        {"threads", 't', "LIST", "default 1,2", 1, 256,
+         .list = {s.threads, &s.n_threads, LIST_MAX}},
+        {"heads", 0, "H", "default 32", 1, 256, .number = &s.shape.n_heads},
+        {"kv-heads", 0, "K", "default 8", 1, 256, .number = &s.shape.n_kv_heads},
+        {"head-dim", 0, "E", "a multiple of 16 up to 256; default 64", 16, 256,
+         .number = &s.shape.head_dim},
+        {"order", 0, "ORDER", "of the blocks: rising (default) or scattered",
+         .word = {&s.order, orders, ORDERS}},
+        {"kernels", 0, "NAME", "auto, avx512, avx2, plain", .text = &s.kernels},
+        {0},
+    };
+    const struct bench_command command = {.options = options};
     struct error err = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    bench_parse(argc, argv, &command);
     if (run(&s, &err)) {
         fprintf(stderr, "bench_attention: %s\n", err.text);
         return EXIT_FAILURE;

@@ -17,15 +17,13 @@
  *   q, draw           sampling_draft_best and sparse_draw.
  *
  * Ratios are medians of pairs of slices with quartiles (bench_util.h). */
-#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/options.h"
 #include "bench/bench_read.h"
 #include "bench/bench_util.h"
-#include "model/backend/options.h"
+#include "bench/options.h"
 #include "model/logits/sampling.h"
 #include "model/model.h"
 
@@ -49,46 +47,6 @@ struct settings {
     int32_t heads[HEADS_MAX];
     int n_heads;
 };
-
-static const struct argp_option options[] = {
-    {"model", 'm', "MODEL", 0, "default synthetic:llama-3.2-1b,seed=1,layers=1,vocab=128256", 0},
-    {"head", 'h', "LIST", 0, "ids of the head, 0 = all; default 0,32000,8192", 0},
-    {"context", 'c', "N", 0, "positions before the token; default 256", 0},
-    {"support", 's', "N", 0, "tokens of q; default 64", 0},
-    {"pairs", 'p', "N", 0, "pairs of slices; default 20", 0},
-    {0},
-};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct settings *s = state->input;
-    struct error err;
-    int rc = 0;
-    switch (key) {
-    case 'm':
-        s->model = arg;
-        break;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &s->backend;
-        break;
-    case 'h':
-        rc = options_int_list(s->heads, &s->n_heads, HEADS_MAX, "--head", arg, 0, INT32_MAX, &err);
-        break;
-    case 'c':
-        rc = options_int(&s->context, "--context", arg, 1, BLOCKS_MAX * KV_BLOCK_TOKENS - 1, &err);
-        break;
-    case 's':
-        rc = options_int(&s->support, "--support", arg, 1, SUPPORT_MAX, &err);
-        break;
-    case 'p':
-        rc = options_int(&s->n_pairs, "--pairs", arg, 2, BENCH_PAIRS_MAX, &err);
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    if (rc) argp_failure(state, 2, 0, "%s", err.text);
-    return 0;
-}
 
 /* A draft of its own for each head. */
 struct draft {
@@ -197,23 +155,6 @@ static double run_reading(void *arg)
     return 1;
 }
 
-static void choose_loop(struct reading *r)
-{
-    double rates[BENCH_READS][BENCH_PAIRS_MIN], most = 0;
-    int chosen = 0;
-    for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
-        for (r->loop = 0; r->loop < BENCH_READS; r->loop++) {
-            rates[r->loop][i] = bench_rate(&(struct bench_arm){run_reading, r}, SLICE_US / 10);
-        }
-    }
-    for (int loop = 0; loop < BENCH_READS; loop++) {
-        double rate = bench_quartiles(rates[loop], BENCH_PAIRS_MIN).median;
-        if (rate > most) chosen = loop;
-        if (rate > most) most = rate;
-    }
-    r->loop = chosen;
-}
-
 /* The KV up to the context. */
 static int fill_context(struct draft *d, struct error *err)
 {
@@ -274,10 +215,10 @@ static void close_draft(struct draft *d)
 static void measure_token(struct draft *d, struct reading *r, int n_pairs)
 {
     int n_layers = checkpoint_config(d->ck)->n_layers;
-    choose_loop(r);
+    r->loop = bench_best_read(&(struct timed_arm){run_reading, r}, &r->loop, SLICE_US / 10, NULL);
     d->n = d->best_ns = d->q_ns = 0;
-    struct bench_pairs pairs = bench_compare(&(struct bench_arm){run_reading, r},
-                                             &(struct bench_arm){run_token, d}, n_pairs, SLICE_US);
+    struct bench_pairs pairs = bench_compare(&(struct timed_arm){run_reading, r},
+                                             &(struct timed_arm){run_token, d}, n_pairs, SLICE_US);
     double token_us = 1e6 / pairs.b.median, read_us = 1e6 / pairs.a.median;
     double bar_us = bar_ratio * read_us;
     if (bar_us < bar_layer_us * n_layers) bar_us = bar_layer_us * n_layers;
@@ -295,15 +236,15 @@ static void measure_parts(struct draft *d, int n_pairs)
     bare.n_rows = 0;
     with_row.n_rows = 1;
     struct bench_pairs pairs =
-        bench_compare(&(struct bench_arm){run_forward, &bare},
-                      &(struct bench_arm){run_forward, &with_row}, n_pairs, SLICE_US);
+        bench_compare(&(struct timed_arm){run_forward, &bare},
+                      &(struct timed_arm){run_forward, &with_row}, n_pairs, SLICE_US);
     double bare_us = 1e6 / pairs.a.median, all_us = 1e6 / pairs.b.median;
     printf("  forward    %10.1f us, head %.1f us\n", bare_us, all_us - bare_us);
     if (!d->be->ops->is_host) return;
     run_forward(&with_row);
     struct best_arm best_of = {d, false}, heap = {d, true};
-    pairs = bench_compare(&(struct bench_arm){run_best, &best_of},
-                          &(struct bench_arm){run_best, &heap}, n_pairs, SLICE_US / 10);
+    pairs = bench_compare(&(struct timed_arm){run_best, &best_of},
+                          &(struct timed_arm){run_best, &heap}, n_pairs, SLICE_US / 10);
     printf("  best alone %10.1f us, a heap alone %.1f us: %.2f [%.2f %.2f] times\n",
            1e6 / pairs.a.median, 1e6 / pairs.b.median, pairs.ratio.median, pairs.ratio.low,
            pairs.ratio.high);
@@ -339,12 +280,22 @@ int main(int argc, char **argv)
                          .n_pairs = BENCH_PAIRS_MIN,
                          .heads = {0, 32000, 8192},
                          .n_heads = 3};
-    const struct argp_child children[] = {{&backend_argp, 0, NULL, 0}, {0}};
-    const struct argp argp = {.options = options, .parser = parse_option, .children = children};
+    const struct bench_option options[] = {
+        {"model", 'm', "MODEL", "default synthetic:llama-3.2-1b,seed=1,layers=1,vocab=128256",
+         .text = &s.model},
+        {"head", 'h', "LIST", "ids of the head, 0 = all; default 0,32000,8192", 0, INT32_MAX,
+         .list = {s.heads, &s.n_heads, HEADS_MAX}},
+        {"context", 'c', "N", "positions before the token; default 256", 1,
+         BLOCKS_MAX * KV_BLOCK_TOKENS - 1, .number = &s.context},
+        {"support", 's', "N", "tokens of q; default 64", 1, SUPPORT_MAX, .number = &s.support},
+        {"pairs", 'p', "N", "pairs of slices; default 20", 2, BENCH_PAIRS_MAX,
+         .number = &s.n_pairs},
+        {0},
+    };
+    const struct bench_command command = {.options = options, .backend = &s.backend};
     struct error err = {0};
     int rc = 0;
-    backend_options_init(&s.backend);
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    bench_parse(argc, argv, &command);
     for (int i = 0; i < BLOCKS_MAX; i++) {
         blocks[i] = i;
     }

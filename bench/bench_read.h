@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/team.h"
+#include "bench/bench_util.h"
 #include "model/numerics/variants.h"
 
 enum { BENCH_READ_PLAIN, BENCH_READ_NEAR, BENCH_READ_TWO_HOPS, BENCH_READS };
@@ -66,4 +66,26 @@ static inline void bench_read(int loop, const uint8_t *data, size_t n_bytes)
     default:
         bench_read_two_hops(data, n_bytes);
     }
+}
+
+/* Returns the loop with the highest median rate. The arm reads with the loop *loop; each loop runs in
+ * every round, for slice_us. rates, unless NULL: of every loop. */
+static inline int bench_best_read(const struct timed_arm *arm, int *loop, int64_t slice_us,
+                                  struct sample_quartiles rates[BENCH_READS])
+{
+    double samples[BENCH_READS][BENCH_PAIRS_MIN], most = 0;
+    int best = 0;
+    for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
+        for (*loop = 0; *loop < BENCH_READS; ++*loop) {
+            samples[*loop][i] = bench_rate(arm, slice_us);
+        }
+    }
+    for (int i = 0; i < BENCH_READS; i++) {
+        struct sample_quartiles rate = sample_quartiles(samples[i], BENCH_PAIRS_MIN);
+        if (rates) rates[i] = rate;
+        if (rate.median <= most) continue;
+        most = rate.median;
+        best = i;
+    }
+    return best;
 }
