@@ -1,4 +1,4 @@
-/* Packing a matrix. */
+/* Packing a matrix, or finding it packed in the cache. */
 #include "model/backend/pack.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 enum { N_SAMPLES = 16, SAMPLE_ELEMENTS = 64, TEXT_BYTES = 192, COPY_BYTES = 1 << 20 };
 
-/* As hash_samples, of one place. Packed weights are read as they are stored. */
+/* One of the places of hash_samples. Packed weights are read as they are stored. */
 static uint64_t hash_place(uint64_t hash, const struct weight *weight, int row, int col, int n)
 {
     uint16_t sample[SAMPLE_ELEMENTS];
@@ -38,7 +38,7 @@ static uint64_t hash_samples(uint64_t hash, const struct matrix_part *part, int 
     return hash;
 }
 
-/* What is packed, as which of the model's matrices, and into which form. */
+/* Identifies what is packed, which of the model's matrices it is, and the packed form. */
 static uint64_t identity_of(const struct pack_request *request, int ordinal)
 {
     const struct matrix_source *source = request->source;
@@ -91,7 +91,7 @@ static void copy_member(void *arg, int member, int n_members)
     if (at < to) memcpy(job->to + at, job->from + at, to - at);
 }
 
-/* *data: NULL when the cache has not got it. */
+/* *data is NULL when the cache does not have the matrix. */
 static int find(struct backend *be, struct team *team, void **data, size_t bytes, uint64_t identity,
                 struct error *err)
 {

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 
-/* WEIGHTS_FP8 is a form of matrices on a GPU alone: no model is stored in it. */
+/* WEIGHTS_FP8 is a form of matrices on a GPU only: no model is stored in it. */
 enum weight_form { WEIGHTS_BF16, WEIGHTS_INT8, WEIGHTS_INT4, WEIGHTS_FP8 };
 
 /* "bf16", "int8", "int4", "fp8". */

@@ -1,4 +1,4 @@
-/* Inside of the CPU backend: shared by its files only. */
+/* What the files of the CPU backend share. */
 #pragma once
 
 #include "model/backend/backend.h"
@@ -49,8 +49,8 @@ struct cpu_fill {
     const struct matrix_source *source;
 };
 
-/* Matrices of one shape that share their input rows: the slices of a row-parallel one, or one alone.
- * Rows may go in batches; in, out and n are those of the batch. */
+/* Matrices of one shape that share their input rows: the slices of a row-parallel one, or one
+ * alone. Rows may go in batches; in, out and n are those of the batch. */
 struct cpu_matmul {
     struct backend_cpu *cpu;
     const struct matrix *matrices;
@@ -69,9 +69,10 @@ struct cpu_matrix_ops {
     int block_columns;       /* of a packed block, which is a unit of work */
     size_t (*bytes)(const struct matrix *m);
     pack_fn *fill; /* arg: struct cpu_fill */
-    /* Sets job->n, how many of the n_left rows that remain are multiplied at once, and prepares them. */
+    /* Sets job->n, the number of rows that are multiplied at once (n_left rows remain), and
+     * prepares them. */
     void (*begin_batch)(struct cpu_matmul *job, int n_left);
-    /* Blocks first_block .. end_block of matrix i; called by every member of the team. */
+    /* Computes blocks first_block .. end_block of matrix i. Every member of the team calls it. */
     void (*multiply)(const struct cpu_matmul *job, int i, int first_block, int end_block);
 };
 

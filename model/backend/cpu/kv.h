@@ -1,14 +1,15 @@
-/* Where the CPU backend keeps KV: parts of a block of 16 positions and a kv head, in the layouts that
- * backend_cpu_kv.c describes. */
+/* Where the CPU backend keeps KV: the parts of a block of 16 positions and a kv head, in the
+ * layouts that kv.c describes. */
 #pragma once
 
 #include "model/backend/backend.h"
 
-/* Blocks whose K-parts of one head lie side by side, then their V-parts: long enough to be read at
- * the full rate, short enough that a short text touches few pages. The last region may be shorter. */
+/* Blocks whose K-parts of one head are side by side, followed by their V-parts. A region is long
+ * enough to be read at the full rate and short enough that a short text touches few pages. The last
+ * region may be shorter. */
 enum { CPU_KV_REGION = 128 };
 
-/* Where both begin. */
+/* Where the two parts begin, in elements. */
 struct cpu_kv_place {
     size_t k, v;
 };

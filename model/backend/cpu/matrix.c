@@ -1,6 +1,6 @@
-/* Matrices of the CPU backend: loading, and the job that the threads share when one is multiplied. What
- * depends on the form of the weights is in struct cpu_matrix_ops; the one of bf16 is here, those of 8
- * and 4 bits are in matrix_quant.c. */
+/* Matrices of the CPU backend: loading, and the job that the threads share when one is multiplied.
+ * Whatever depends on the form of the weights is in struct cpu_matrix_ops. The one of bf16 is here;
+ * those of 8 and 4 bits are in matrix_quant.c. */
 #include "model/backend/cpu/internal.h"
 
 #include <string.h>

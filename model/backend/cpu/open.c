@@ -1,5 +1,5 @@
-/* The CPU backend: the operations of backend.h over the kernels and a team of threads. Threads share
- * out outputs (column blocks, rows, heads), never sums. */
+/* The CPU backend, assembled: the operations of model/backend/backend.h over the kernels and a team
+ * of threads. Threads divide outputs among them (column blocks, rows, heads), never sums. */
 #include "model/backend/cpu/internal.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum { TEAM_SPIN_US = 200, BIG_BYTES = 1 << 20 };
 
-/* Big pages for what is big; a norm's weights would waste one. */
+/* Huge pages for large buffers only, because the weights of a norm would waste one. */
 static void *cpu_buffer_open(struct backend *be, size_t bytes, struct error *err)
 {
     (void)be;

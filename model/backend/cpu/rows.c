@@ -1,4 +1,4 @@
-/* Operations of the CPU backend on rows and elements. Threads share out rows. */
+/* Operations of the CPU backend on rows and elements. The threads divide the rows. */
 #include "model/backend/cpu/internal.h"
 
 void cpu_embed(struct backend *be, const struct backend_step *step, float *x)
@@ -87,10 +87,10 @@ void cpu_matmul_swiglu(struct backend *be, const struct matrix *m, const float *
 
 struct sums_job {
     const struct kernels *kernels;
-    struct residual_norm args; /* of tree_sum: sums, n and dim alone */
+    struct residual_norm args; /* tree_sum sets only sums, n and dim */
 };
 
-/* Elements begin .. end of the sums, by the fixed tree, in place. */
+/* Adds elements begin .. end of the parts by the fixed tree, in place. */
 static void add_parts(const struct slice_sums *sums, size_t begin, size_t end)
 {
     for (int distance = 1; distance < sums->n_parts; distance *= 2) {

@@ -1,6 +1,7 @@
-/* Attention's two products over KV blocks; included by kernels_impl.h. A tile is up to TILE_ROWS queries
- * against SCORE_BLOCKS blocks of K, or VALUE_VECTORS vectors of V's columns over all blocks, with its
- * sums in registers; a variant that can keep fewer runs the chains block by block. */
+/* Attention's two products over KV blocks; included by impl.h. A tile is up to TILE_ROWS queries
+ * against SCORE_BLOCKS blocks of K, or against VALUE_VECTORS vectors of V's columns over all
+ * blocks, with its sums in registers. A variant with too few registers for that runs the chains
+ * block by block. */
 #pragma once
 
 #ifndef OWN_ATTENTION_TILES
@@ -98,8 +99,8 @@ static const struct {
 #endif
 };
 
-/* The blocks stay in the first-level cache while tile after tile of queries passes over them; the first
- * of them prefetches. */
+/* The blocks stay in the first-level cache while one tile of queries after the other passes over
+ * them. The first tile prefetches. */
 static void scores(const struct query_rows *q, const struct kv_parts *k, int head_dim, float *out,
                    size_t out_stride)
 {

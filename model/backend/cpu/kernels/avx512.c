@@ -1,5 +1,5 @@
-/* Kernels for AVX-512 with bf16 dot products: a vdpbf16ps is the two steps of a pair of k in 16
- * lanes, denormals flushed whatever the mode. */
+/* Kernels for AVX-512 with bf16 dot products: one vdpbf16ps does the two steps of a pair of k in 16
+ * lanes, with denormals flushed whatever the mode is. */
 #include "model/backend/cpu/kernels/tile.h"
 
 #ifdef OUTRIDER_X86
@@ -144,7 +144,8 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_d
     }
 }
 
-/* num_exp in 16 lanes, with its very steps: scaling by a power of two is exact, once as well as twice. */
+/* num_exp in 16 lanes with the same steps. Scaling by a power of two is exact, whether it is done
+ * once or twice. */
 #define OWN_LANES
 INLINE_ALWAYS __m512 own_exp(__m512 x)
 {
@@ -187,7 +188,7 @@ INLINE_ALWAYS float own_max_of(const float *s, int n)
     return _mm512_reduce_max_ps(_mm512_max_ps(even, odd)) + 0.0f;
 }
 
-/* Rounded as num_float_to_bf16 does. x is no denormal number, which this would flush. */
+/* Rounds as num_float_to_bf16 does. x must not be denormal, because this would flush it. */
 INLINE_ALWAYS void own_store_bf16(uint16_t *h, __m512 x)
 {
     _mm256_storeu_si256((__m256i *)(void *)h, (__m256i)_mm512_cvtneps_pbh(x));

@@ -1,16 +1,17 @@
-/* The one source of the kernels, included once by each variant's file. The file before it gives
+/* The one source of the kernels, included once by each variant's file. Before it that file defines
  *   VEC_BYTES                     width of its float vectors
  *   dot_tile(rows, vectors, d)    the chains of a tile, always inlined with constant sizes
  *   TILE_ROWS, TILE_VECTORS_r     rows of the largest tile, 16-column vectors of a tile of r rows
- *   WHOLE_K                       a tile may run over all of k at once
+ *   WHOLE_K                       whether a tile may run over all of k at once
  *   dots_begin, dots_end          the floating-point mode of the chains
- * What is written here has one order of IEEE additions and multiplications in 16 lanes, so that all
- * variants give the same bits; only the chains run with denormals flushed.
+ * The code here has one order of IEEE additions and multiplications in 16 lanes, so that all
+ * variants give the same bits. Only the chains run with denormals flushed.
  *
- * A matmul walks block by block. Up to a tile of rows, a block is read in one pass with its four
- * accumulator vectors a row in registers. More rows take k in chunks that stay in the first-level
- * cache: every tile of rows runs over the chunk, its accumulators rest in `park` in between. A
- * store and a load of a float change nothing, so an output is one chain either way. */
+ * A matmul goes block by block. For up to a tile of rows, a block is read in one pass with the four
+ * accumulator vectors of each row in registers. With more rows, k is taken in chunks that stay in
+ * the first-level cache: every tile of rows runs over the chunk, and its accumulators rest in
+ * `park` in between. Storing and loading a float changes nothing, so an output is one chain either
+ * way. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,14 +28,15 @@ enum {
     VECTOR_STEP = 2 * KERNEL_LANES,  /* bf16 of a vector for one pair of k */
     LINE_STEP = 32,                  /* bf16 of a cache line */
     GROUP_ROWS = 42,                 /* rows whose accumulators are parked together: 10.5 KiB */
-    AHEAD_STEPS = 32,                /* pairs of k the prefetch of a single pass runs ahead */
-    NEAR_STEPS = 8                   /* the same of the second hop */
+    AHEAD_STEPS = 32, /* how many pairs of k the prefetch of a single pass runs ahead */
+    NEAR_STEPS = 8    /* the same for the second hop */
 };
 
 /* How memory is streamed. An Intel core needs two hops: into the second-level cache from far ahead,
- * from there into the first a few pairs ahead; its first-level cache has too few requests in flight,
- * so that one hop reaches 0.85 of the bandwidth. A Zen core reaches 0.95 in one hop, straight into
- * the first level, where a chunk and the next must then fit together, and 0.84 in two. */
+ * and from there into the first-level cache a few pairs ahead. Its first-level cache has too few
+ * requests in flight, so that one hop reaches only 0.85 of the bandwidth. A Zen core reaches 0.95
+ * in one hop, straight into the first level, where a chunk and the next one must then fit together,
+ * and 0.84 in two. */
 static bool two_hops(void)
 {
 #ifdef OUTRIDER_X86
@@ -110,8 +112,8 @@ static int group_passes(int n_rows, int n_tiles)
     return n_passes;
 }
 
-/* All tiles over the pairs first_pair .. first_pair + n_pairs. The passes share out the prefetch of
- * as many weights, so that memory is busy all the time. */
+/* Runs all tiles over the pairs first_pair .. first_pair + n_pairs. The passes divide the prefetch
+ * of as many weights among them, so that the memory is busy all the time. */
 static void group_chunk(const struct group *g, int first_pair, int n_pairs)
 {
     const uint16_t *w = g->w + (size_t)first_pair * BLOCK_STEP;
@@ -193,7 +195,7 @@ static void matmul(const struct packed_matrix *w, const struct matmul_call *call
     dots_end(mode);
 }
 
-/* ---- the other chains ---- */
+/* ---- the other dot chains ---- */
 
 static void vector_1(const struct dots *d)
 {
@@ -353,7 +355,7 @@ static void swiglu(const float *gate, const float *up, int n, uint16_t *h)
     }
 }
 
-/* vec_exp(x - max), 0 for -inf even when max is -inf, too. */
+/* vec_exp(x - max), but 0 where x is -inf, even when max is -inf, too. */
 static inline vec_f vec_weight(vec_f x, float max)
 {
 #ifdef OWN_LANES
@@ -364,7 +366,7 @@ static inline vec_f vec_weight(vec_f x, float max)
 #endif
 }
 
-/* The next line that is read soon, and how many there are from it on. */
+/* The next line to prefetch, and how many are left from there on. */
 struct line_cursor {
     const uint16_t *const *part;
     const uint16_t *line, *end; /* in that part */
@@ -443,7 +445,7 @@ static float max_of(const float *s, int n)
 
 #endif
 
-/* The table of the variant that includes this. */
+/* The table of the variant that includes this file. */
 #define KERNELS_TABLE(text, integers)                                                    \
     {                                                                                    \
         .name = (text), .matmul = matmul, .dot_step = dot_step, .rmsnorm = rmsnorm,      \

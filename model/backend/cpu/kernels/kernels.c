@@ -1,4 +1,4 @@
-/* Choice of the kernels at run time, and packing. */
+/* The choice of the kernels at run time, and packing. */
 #include "model/backend/cpu/kernels/kernels.h"
 
 #include <stdbool.h>
