@@ -1,15 +1,16 @@
-/* How much synthetic drafts agree with their targets: fills and checks the table of
+/* How much synthetic drafts agree with their targets. Its results fill and check the table of
  * model/checkpoint/synthetic_agree.c.
  *
  *   bench_agree [--shape SHAPE[,layers=L][,vocab=V]] [--core N] [--seeds S,S,...]
  *               [--tails R,R,... | --agree A,A,...] [--tokens N] [--threads N]
  *
- * For every tail R the pair is synthetic:SHAPE,seed=S,core=N,tail=R and the same with draft=N; for every
- * A it is agree=A instead. Each pair reads 8 texts of N tokens that the target writes at temperature 1.
- * Printed are means over seeds, texts and positions, with twice the standard error between seeds:
- * alpha of `rejection` with the draft's whole softmax, alpha with its best 64 as the coordinator
- * cuts it, how often both models have the same best token, and the target's entropy. Beside A stands
- * the contrast that the table has for it: alpha over contrast is what the table should be. */
+ * For every tail R the pair is synthetic:SHAPE,seed=S,core=N,tail=R and the same with draft=N; for
+ * every A it has agree=A instead. Each pair reads 8 texts of N tokens that the target writes at
+ * temperature 1. It prints means over seeds, texts and positions, with twice the standard error
+ * between seeds: alpha of `rejection` with the draft's whole softmax, alpha with its best 64 as the
+ * coordinator cuts it, how often both models have the same best token, and the target's entropy.
+ * Next to A it prints the contrast that the table has for it: the table should hold alpha over
+ * contrast. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,13 +1,15 @@
-/* Attention over a long context: bytes of KV per second over what the machine can read, for one row; sums
- * per second over what its cores can add, for the K + 1 rows of a verification.
+/* Attention over a long context: for one row, bytes of KV per second compared with what the machine
+ * can read; for the K + 1 rows of a verification, sums per second compared with what its cores can
+ * add.
  *
  *   bench_attention [--positions N] [--rows 1,6] [--threads 1,2] [--heads H] [--kv-heads K]
  *                   [--head-dim E] [--order rising] [--kernels auto]
  *
- * The KV of enough layers to fill 512 MiB is used in turn, by attention and by the reading loop alike.
- * The reading loop is the best of bench_read.h; the peak is the dot kernel on weights
- * that stay in the cache. Blocks are numbered as a pool gives them to one text (rising), or one text's
- * blocks lie between those of others (scattered). Each ratio is the median of at least 20 pairs of slices (bench_util.h). */
+ * Attention and the reading loop both use in turn the KV of enough layers to fill 512 MiB. The
+ * reading loop is the best of bench_read.h; the peak is the dot kernel on weights that stay in the
+ * cache. Blocks are numbered as a pool gives them to one text (rising), or as if other texts had
+ * the blocks in between (scattered). Each ratio is the median of at least 20 pairs of slices
+ * (bench_util.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -41,7 +43,7 @@ struct settings {
     const char *kernels;
 };
 
-struct world {
+struct setup {
     struct backend *be;
     struct team *team;
     const struct kernels *kernels;
@@ -52,13 +54,13 @@ struct world {
     int32_t *blocks;
     uint16_t *q, *out;
     int n_positions, n_rows;
-    int read; /* which loop */
+    int read; /* which reading loop */
 };
 
-/* One layer; returns its gigabytes of KV. */
+/* Attends to one layer; returns its gigabytes of KV. */
 static double run_attention(void *arg)
 {
-    struct world *w = arg;
+    struct setup *w = arg;
     const struct attention_lane lane = {0, w->n_rows, w->n_positions - w->n_rows, w->blocks};
     const struct backend_step step = {.n = w->n_rows, .lanes = &lane, .n_lanes = 1};
     w->layer = (w->layer + 1) % w->n_layers;
@@ -69,7 +71,7 @@ static double run_attention(void *arg)
 
 static void read_member(void *arg, int member, int n_members)
 {
-    const struct world *w = arg;
+    const struct setup *w = arg;
     size_t share = w->layer_bytes / (size_t)n_members;
     const uint8_t *data = (const uint8_t *)w->kv + (size_t)w->layer * w->layer_bytes;
     bench_read(w->read, data + (size_t)member * share, share);
@@ -77,7 +79,7 @@ static void read_member(void *arg, int member, int n_members)
 
 static double run_read(void *arg)
 {
-    struct world *w = arg;
+    struct setup *w = arg;
     w->layer = (w->layer + 1) % w->n_layers;
     team_run(w->team, read_member, w);
     return 1e-9 * (double)w->layer_bytes;
@@ -86,7 +88,7 @@ static double run_read(void *arg)
 /* Dots of a matrix that stays in the first-level cache: TFLOP. */
 static void peak_member(void *arg, int member, int n_members)
 {
-    const struct world *w = arg;
+    const struct setup *w = arg;
     (void)n_members;
     struct packed_matrix m = {.data = w->kv + (size_t)member * PEAK_IN * PEAK_OUT,
                               .n_in = PEAK_IN,
@@ -105,12 +107,12 @@ static void peak_member(void *arg, int member, int n_members)
 
 static double run_peak(void *arg)
 {
-    struct world *w = arg;
+    struct setup *w = arg;
     team_run(w->team, peak_member, w);
     return 2e-12 * PEAK_TIMES * PEAK_ROWS * PEAK_IN * PEAK_OUT * team_size(w->team);
 }
 
-static void show(struct world *w)
+static void show(struct setup *w)
 {
     const struct timed_arm attention = {run_attention, w}, read = {run_read, w},
                            peak = {run_peak, w};
@@ -127,7 +129,7 @@ static void show(struct world *w)
     fflush(stdout);
 }
 
-/* Small ordinary numbers. */
+/* Fills x with small ordinary numbers. */
 static void fill(uint16_t *x, size_t n)
 {
     uint32_t state = 1;
@@ -137,7 +139,7 @@ static void fill(uint16_t *x, size_t n)
     }
 }
 
-static int open_world(struct world *w, const struct settings *s, struct error *err)
+static int open_setup(struct setup *w, const struct settings *s, struct error *err)
 {
     int rc = 0, n_blocks = (s->n_positions + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     size_t q_len = (size_t)64 * (size_t)(s->shape.n_heads * s->shape.head_dim);
@@ -167,9 +169,9 @@ out:
 
 static int run(const struct settings *s, struct error *err)
 {
-    struct world w = {0};
+    struct setup w = {0};
     int rc = 0;
-    TRY(open_world(&w, s, err));
+    TRY(open_setup(&w, s, err));
     printf("%d positions, %d heads, %d kv heads, width %d, %s kernels, blocks %s\n", s->n_positions,
            s->shape.n_heads, s->shape.n_kv_heads, s->shape.head_dim, w.kernels->name,
            orders[s->order]);

@@ -1,5 +1,6 @@
-/* What a GPU can do at best: copy and read bandwidth of its memory, bf16 tensor cores by cuBLASLt. The
- * CUDA backend's figures are held against these, taken in the same call (tests/gpu/run).
+/* What a GPU can do at best: copy and read bandwidth of its memory, and bf16 tensor cores by
+ * cuBLASLt. tests/gpu/run measures these in the same call as the CUDA backend's figures and
+ * compares them.
  *
  *   bench_ceilings [DEVICE] */
 #include <stdio.h>

@@ -1,19 +1,20 @@
-/* What a drafted token costs, and where it goes: forward pass without the head, head, the best of the
- * row, q and the draw; held against reading the same bytes.
+/* What a drafted token costs and where the time goes: forward pass without the head, head, the best
+ * of the row, q and the draw, all compared with reading the same bytes.
  *
  *   bench_draft [--model MODEL] [--head N,N,...] [--context N] [--support N] [--pairs N]
  *               [--device cpu] [--threads N]
  *
- * One drafted token is what coordinator/draft/drafter.c does for it: one row at position `context` (position
- * is the truth: each overwrites the last), the best `support` of its logits, q of them at temperature
- * 1, one draw. For each head (0 = whole, N = a head over N ids that lie evenly in the vocabulary)
+ * One drafted token is what coordinator/draft/drafter.c does for it: one row at position `context`,
+ * the best `support` of its logits, q of them at temperature 1, and one draw. Each token overwrites
+ * the one before because the position stays the same. For each head (0 = whole, N = a head over N
+ * ids that are spread evenly over the vocabulary) it prints
  *
- *   token / reading   the time over that of the best reading loop (bench_read.h) over as many bytes as
- *                     the model's weights have, with as many threads. The bar: 1.15, or 40 us for each
- *                     layer where that is more;
- *   forward, head     a forward pass without a row against one with it, in alternating slices; the head
+ *   token / reading   the time over that of the best reading loop (bench_read.h) for as many bytes
+ *                     as the model's weights have, with as many threads. The limit is 1.15,
+ *                     or 40 us for each layer where that is more;
+ *   forward, head     a forward pass without a row and one with it, in alternating slices; the head
  *                     is the difference;
- *   best              model_best; beside it, on the CPU, a heap alone on the same logits;
+ *   best              model_best, and on the CPU also a heap alone on the same logits;
  *   q, draw           sampling_draft_best and sparse_draw.
  *
  * Ratios are medians of pairs of slices with quartiles (bench_util.h). */
@@ -99,7 +100,7 @@ static double run_token(void *arg)
     if (model_best(d->model, 0, d->support, &d->arena, best, &n_best, &err)) give_up(&err);
     int64_t found = clock_now_ns();
     sampling_draft_best(best, n_best, &params, &q);
-    chunk_tokens[0] = sparse_draw(&q, 0.5); /* the next one is fed what was guessed */
+    chunk_tokens[0] = sparse_draw(&q, 0.5); /* the next token is fed the one that was guessed */
     d->best_ns += found - start;
     d->q_ns += clock_now_ns() - found;
     d->n++;
@@ -155,7 +156,7 @@ static double run_reading(void *arg)
     return 1;
 }
 
-/* The KV up to the context. */
+/* Fills the KV up to the context. */
 static int fill_context(struct draft *d, struct error *err)
 {
     int rc = 0;
@@ -259,7 +260,7 @@ static int bench_head(const struct settings *s, int n_head, struct error *err)
     r.bytes = model_weight_bytes(d.model) / READ_UNIT * READ_UNIT;
     TRY(team_open(&r.team, s->backend.n_threads, SPIN_US, err));
     TRY(mem_pages(&r.data, r.bytes, err));
-    memset(r.data, 1, r.bytes); /* pages that are there */
+    memset(r.data, 1, r.bytes); /* so that the pages exist */
     printf("head of %d ids, %.1f MB of weights\n", d.n_head,
            1e-6 * (double)model_weight_bytes(d.model));
     measure_token(&d, &r, s->n_pairs);

@@ -1,14 +1,14 @@
-/* Speed of the packed matmul as decoding needs it: bytes of weights per second over what the machine
- * can read in the same minute.
+/* Speed of the packed matmul as decoding needs it: bytes of weights per second compared with what
+ * the machine can read in the same minute.
  *
- * Weights are cold: the matrices of a shape fill more than 1 GiB of huge pages and are used in turn,
- * by the kernel and by the reading loop alike. Read bandwidth is the best of the loops of bench_read.h
- * over the same pages with the same threads; which is best is found anew for each shape and number of
- * threads. A ratio is the median of at least 20 pairs of slices, kernel and reading in turn
- * (bench_util.h). `hot` is the kernel on 32 KiB of weights that never leave the cache: when it is near
- * `weights`, the sums are the limit, not memory.
+ * Weights are cold: the matrices of a shape fill more than 1 GiB of huge pages, and the kernel and
+ * the reading loop both use them in turn. Read bandwidth is the best of the loops of bench_read.h
+ * over the same pages with the same threads; the best one is found anew for each shape and number
+ * of threads. A ratio is the median of at least 20 pairs of slices, kernel and reading in turn
+ * (bench_util.h). `hot` is the kernel on 32 KiB of weights that never leave the cache: when it is
+ * close to `weights`, the sums are the limit and not memory.
  *
- * With --weights int8 or int4 the rows are quantized beforehand: their time is not in it.
+ * With --weights int8 or int4 the rows are quantized beforehand, so their time is not included.
  *
  *   bench_matmul [--quick] [--threads 1,2] [--kernels auto] [--weights bf16] */
 #include <stdbool.h>
@@ -195,7 +195,7 @@ out:
     return rc;
 }
 
-/* bf16 of about +-1/64 .. 1/32; the values do not matter, but zeros and denormals would. */
+/* bf16 of about +-1/64 .. 1/32. The values do not matter, but zeros and denormals would. */
 static void fill_weights(uint16_t *data, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

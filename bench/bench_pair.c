@@ -1,12 +1,12 @@
-/* Speculation against plain decoding of one pair, in one process without the wire: what the two models and
- * the acceptance alone are worth on a device.
+/* Speculation compared with plain decoding for one pair, in one process without the wire: what the
+ * two models and the acceptance rule by themselves are worth on a device.
  *
  *   bench_pair --target MODEL --draft MODEL [--device cpu] [--draft-device cpu] [--k 1,2,4,6,8]
  *              [--temperature 1] [--tokens 200] [--context 32] [--pairs 20] [--support 64]
  *
- * Per K the arms "K guesses" and "plain" alternate text by text; both begin behind the same prompt of
- * random ids. Printed: tokens per second of both, their ratio as the median of the pairs with
- * quartiles, alpha, tokens per round, t_d of a guess, t_v of a step with 1 and K + 1 rows, and
+ * For each K the arms "K guesses" and "plain" alternate text by text, and both begin after the same
+ * prompt of random ids. It prints tokens per second of both, their ratio as the median of the pairs
+ * with quartiles, alpha, tokens per round, t_d of a guess, t_v of a step with 1 and K + 1 rows, and
  *   design 7   t_v(1) E / (K t_d + t_v(K + 1)) with E = (1 - alpha^(K + 1)) / (1 - alpha), what
  *              docs/design.md section 7 predicts where there is no wire */
 #include <stdio.h>
@@ -38,7 +38,7 @@ struct settings {
     float temperature;
 };
 
-/* A model and how far its KV has been written for the text underway. */
+/* A model, and how far its KV has been written for the current text. */
 struct side {
     struct checkpoint *ck;
     struct backend *be;
@@ -58,7 +58,7 @@ struct pair {
     int n_text;
     uint64_t seed;
 
-    /* Sums of the text underway. */
+    /* Sums of the current text. */
     int64_t draft_ns, verify_ns;
     int n_rounds, n_drafted, n_accepted, n_rejections, n_committed;
 };
@@ -87,7 +87,7 @@ static void side_close(struct side *side)
     checkpoint_close(side->ck);
 }
 
-/* Feeds text[n_kv .. end); rows behind the last n_rows tokens. */
+/* Feeds text[n_kv .. end) and asks for the rows after the last n_rows tokens. */
 static int side_feed(struct pair *p, struct side *side, int end, int n_rows, struct error *err)
 {
     struct forward_row rows[K_MAX + 1];
@@ -126,7 +126,7 @@ out:
     return rc;
 }
 
-/* Rows behind the last committed token and k guesses. */
+/* Computes the rows after the last committed token and after k guesses. */
 static int verify(struct pair *p, int k, struct target_row *rows, struct error *err)
 {
     struct row_wish wishes[K_MAX + 1];
@@ -184,7 +184,7 @@ static void clear_sums(struct pair *p)
     p->n_rounds = p->n_drafted = p->n_accepted = p->n_rejections = p->n_committed = 0;
 }
 
-/* One text; returns tokens per second behind the prompt, 0 on failure. */
+/* Decodes one text; returns tokens per second after the prompt, 0 on failure. */
 static double run_text(struct pair *p, int k, uint64_t seed, struct error *err)
 {
     const struct settings *s = p->settings;

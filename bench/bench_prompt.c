@@ -1,9 +1,9 @@
-/* How fast a prompt is read: one step of N tokens from position 0, its last row wanted.
+/* How fast a prompt is read: one step of N tokens from position 0, of which the last row is wanted.
  *
  *   bench_prompt [--model MODEL] [--tokens N] [--repeats N] [--device cpu] [--threads N]
  *
- * TFLOP/s counts two operations for each weight (the head's for one row) and token; attention is not
- * counted, though its time is. Hold it against bench_ceilings on a GPU. */
+ * TFLOP/s counts two operations for each weight (the head's for one row) and token. The operations
+ * of attention are not counted, though its time is. On a GPU, compare it with bench_ceilings. */
 #include <stdio.h>
 
 #include "bench/bench_util.h"

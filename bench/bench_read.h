@@ -1,7 +1,7 @@
-/* The read bandwidth that weights per second are held against: three loops over memory, plain,
- * prefetching 2 KiB ahead, and prefetching in two hops as the kernels do (8 KiB ahead into the
- * second-level cache, 2 KiB into the first). Which is best differs among machines and numbers of
- * threads: a benchmark tries all. */
+/* The read bandwidth that a benchmark compares weights per second with. There are three loops over
+ * memory: plain, prefetching 2 KiB ahead, and prefetching in two hops as the kernels do (8 KiB
+ * ahead into the second-level cache, 2 KiB into the first). Which is best differs among machines
+ * and numbers of threads, so a benchmark tries all of them. */
 #pragma once
 
 #include <stddef.h>
@@ -53,7 +53,7 @@ VARIANTS static void bench_read_two_hops(const uint8_t *data, size_t n_bytes)
     bench_read_lines(data, n_bytes, 2048, 8192);
 }
 
-/* n_bytes in multiples of 256. */
+/* n_bytes is a multiple of 256. */
 static inline void bench_read(int loop, const uint8_t *data, size_t n_bytes)
 {
     switch (loop) {
@@ -68,8 +68,8 @@ static inline void bench_read(int loop, const uint8_t *data, size_t n_bytes)
     }
 }
 
-/* Returns the loop with the highest median rate. The arm reads with the loop *loop; each loop runs in
- * every round, for slice_us. rates, unless NULL: of every loop. */
+/* Returns the loop with the highest median rate. The arm reads with the loop *loop; every round
+ * runs each loop for slice_us. rates receives the rates of all loops, unless it is NULL. */
 static inline int bench_best_read(const struct timed_arm *arm, int *loop, int64_t slice_us,
                                   struct sample_quartiles rates[BENCH_READS])
 {

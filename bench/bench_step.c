@@ -1,12 +1,13 @@
-/* What a step of K + 1 rows costs against a step of one row: the price of verification.
+/* What a step of K + 1 rows costs compared with a step of one row: the price of verification.
  *
  *   bench_step [--model MODEL] [--device cpu] [--weights bf16] [--threads N] [--context N]
  *              [--rows R,R,...] [--pairs N]
  *
- * One rank in this process feeds R tokens at position `context` over and over (position is the truth:
- * each step overwrites the last). For every R the arms "R rows" and "1 row" alternate in slices of half
- * a second; the ratio is time of R rows over time of 1 row, the median of the pairs with quartiles. Also
- * printed: weight bytes per second at one row and, on a device, the host's own time of a step. */
+ * One rank in this process feeds R tokens at position `context` over and over; each step overwrites
+ * the one before because the position stays the same. For every R the arms "R rows" and "1 row"
+ * alternate in slices of half a second. The ratio is the time of R rows over the time of 1 row, the
+ * median of the pairs with quartiles. It also prints weight bytes per second at one row and, on a
+ * device, the host's own time of a step. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,10 +1,10 @@
-/* What a fork-join costs: with the members spinning, after they have gone to sleep, and with two members
- * kept on one core, where a spin only takes time from the thread it waits for.
+/* What a fork-join costs: with the members spinning, after they have gone to sleep, and with all
+ * members on one core, where a spinning member only takes time from the thread it waits for.
  *
  *   bench_team [--threads N] [--jobs N]
  *
- * Prints quartiles in microseconds: "hot" (jobs one behind the other), "asleep" (a pause before each
- * job) and "one core" (hot, all members on the first CPU). Wanted: hot <= 3 us. */
+ * Prints quartiles in microseconds: "hot" (jobs one after the other), "asleep" (a pause before each
+ * job) and "one core" (hot, all members on the first CPU). "hot" should be at most 3 us. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,6 +1,6 @@
-/* How every ratio is measured: two arms alternate in slices of at most a second, at least 20 pairs,
- * the order turns with each pair, and the median stands with its quartiles. Both arms of a pair see
- * the same weather, so a drifting machine moves both. */
+/* How every ratio is measured: two arms alternate in slices of at most a second, for at least 20
+ * pairs, and the order changes with each pair. The result is the median with its quartiles. Both
+ * arms of a pair meet the same conditions, so that a machine whose speed drifts moves both. */
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 enum { BENCH_PAIRS_MIN = 20, BENCH_PAIRS_MAX = 200 };
 
-/* Does one portion of work and returns how much it was, in the unit of the arm's rate. */
+/* Does one portion of work and returns how much that was, in the unit of the arm's rate. */
 typedef double timed_arm_fn(void *arg);
 
 struct timed_arm {
@@ -33,14 +33,14 @@ static inline int bench_order(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Sorts values. */
+/* Sorts the values. */
 static inline struct sample_quartiles sample_quartiles(double *values, int n)
 {
     qsort(values, (size_t)n, sizeof *values, bench_order);
     return (struct sample_quartiles){values[n / 4], values[n / 2], values[n - 1 - n / 4]};
 }
 
-/* Repeats the arm until slice_us have passed; units per second. */
+/* Repeats the arm until slice_us have passed. Returns units per second. */
 static inline double bench_rate(const struct timed_arm *arm, int64_t slice_us)
 {
     double done = 0;

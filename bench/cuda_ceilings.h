@@ -1,5 +1,5 @@
-/* What a GPU can do at best, measured: what the CUDA backend's speed is held against. For benchmarks; not
- * linked into the programs. */
+/* What a GPU can do at best, measured, as a reference for the speed of the CUDA backend. For
+ * benchmarks only; not linked into the programs. */
 #pragma once
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
 /* The command line of a benchmark as one table: each option with its help and the variable that its
- * value goes to. What cannot be parsed ends the program in one sentence with status 2. */
+ * value goes to. A value that cannot be parsed ends the program with one sentence and status 2. */
 #pragma once
 
 #include <stdbool.h>
@@ -38,6 +38,6 @@ struct bench_command {
     const char *backend_title;       /* above these in the help, or NULL */
 };
 
-/* Fills in what the command line says; the rest stays as it is, but for *backend, which begins with its
- * defaults. */
+/* Stores the values that the command line gives and leaves the others as they are. *backend is set
+ * to its defaults first. */
 void bench_parse(int argc, char **argv, const struct bench_command *command);

@@ -1,4 +1,4 @@
-/* The forward pass, written once over backend.h. */
+/* The forward pass, written once over model/backend/backend.h. */
 #include "model/model.h"
 
 #include <assert.h>
@@ -41,7 +41,7 @@ struct model {
         void *data;
         size_t bytes;
     } buffers[STEP_BUFFERS];
-    /* What lies in them, [max_tokens] rows each. */
+    /* What is in them, [max_tokens] rows each. */
     float *x;           /* [D] residual stream */
     uint16_t *h;        /* [D] normed */
     float *qkv;         /* [(H + 2K) E] */
@@ -52,7 +52,7 @@ struct model {
     float *parts;       /* [n_local] slices of [D] */
     float *logits;      /* [max_rows][n_local * vocab_slice] */
 
-    struct attention_lane *lanes; /* [max_lanes] host memory, as are: */
+    struct attention_lane *lanes; /* [max_lanes]; this and the rest is host memory */
     int32_t *tokens;              /* [max_tokens] */
     int *row_index;               /* [max_rows] */
     float *cos, *sin;             /* [max_tokens][E / 2] */
@@ -141,7 +141,7 @@ static void close_buffers(struct model *m)
     free(m->items);
 }
 
-/* Ties go to the lowest id because columns ascend as ids do. */
+/* Ties go to the lowest id because ids ascend as columns do. */
 static int check_head(const struct model *m, struct error *err)
 {
     const struct model_options *o = &m->options;
@@ -196,7 +196,7 @@ void model_close(struct model *model)
     free(model);
 }
 
-/* Lays the lanes' rows one behind the other; returns their number N. */
+/* Puts the lanes' rows one behind the other; returns their number N. */
 static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_lanes)
 {
     int n = 0;
@@ -214,8 +214,9 @@ static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_
     return n;
 }
 
-/* What follows a row-parallel matrix: the sum over slices and ranks in the order of the fixed tree goes
- * to the residual stream, which is normed for the next matrix unless weight is NULL. */
+/* A row-parallel matrix and what follows it: the sum over slices and ranks, in the order of the
+ * fixed tree, is added to the residual stream, which is then normed for the next matrix unless
+ * norm_weight is NULL. */
 struct row_parallel {
     const struct matrix *slices;
     const uint16_t *in;
@@ -247,7 +248,7 @@ static int row_parallel(struct model *m, const struct row_parallel *r, int n, st
     return 0;
 }
 
-/* From the normed input of layer i in h to that of the next. */
+/* Computes the normed input of layer i + 1 from that of layer i, both in h. */
 static int forward_layer(struct model *m, int i, const struct backend_step *step, struct error *err)
 {
     const struct backend_ops *ops = m->be->ops;
@@ -359,7 +360,7 @@ const float *model_logits(struct model *m, int row)
     return m->be->ops->read(m->be, m->logits + (size_t)row * head_stride(m), head_stride(m));
 }
 
-/* The best of every slice, merged: ids of later slices are higher, as select_offer wants them. */
+/* Merges the best of every slice. Ids of later slices are higher, which select_offer requires. */
 static int best_of_slices(struct model *m, int row, struct arena *arena, struct select_heap *heap,
                           struct error *err)
 {

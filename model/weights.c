@@ -1,4 +1,4 @@
-/* Loading: each rank reads its own rows and columns from the mapping and packs them. */
+/* Loading weights: each rank reads its own rows and columns from the mapping and packs them. */
 #include "model/weights.h"
 
 #include <stdio.h>
@@ -27,9 +27,10 @@ static const char *tensor_name(struct loader *ld, int layer, const char *tail)
     return ld->name;
 }
 
-/* Rows first_row .. + n_rows of a tensor of all_rows x all_cols, from column first_col on. */
+/* Rows first_row .. + n_rows of a tensor of all_rows x all_cols, their columns from first_col
+ * on. */
 struct tensor_part {
-    const char *tail; /* of its name, behind the layer's; the whole name where layer is -1 */
+    const char *tail; /* of its name after the layer's; the whole name where the layer is -1 */
     int all_rows, all_cols;
     int first_row, n_rows, first_col;
 };
@@ -222,7 +223,8 @@ out:
     return rc;
 }
 
-/* The folder that "auto" means: in the model's folder, or the user's cache for a synthetic model. */
+/* The folder that "auto" stands for: inside the model's folder, or in the user's cache for a
+ * synthetic model. */
 static int auto_folder(char *out, size_t out_bytes, const struct checkpoint *ck, struct error *err)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -243,7 +245,7 @@ static int auto_folder(char *out, size_t out_bytes, const struct checkpoint *ck,
     return error_set(err, ERR_ARGUMENT, "--pack-cache auto: the model's name is too long");
 }
 
-/* The shard's numbers decide which rows and columns are packed. */
+/* The key includes the shard's numbers because they decide which rows and columns are packed. */
 static int open_cache(struct loader *ld)
 {
     char own[FOLDER_BYTES], text[SHARD_TEXT_BYTES];

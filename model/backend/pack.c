@@ -102,7 +102,7 @@ static int find(struct backend *be, struct team *team, void **data, size_t bytes
     TRY(backend_buffer(be, data, bytes, err));
     struct copy_job job = {*data, found, bytes};
     team_run(team, copy_member, &job);
-    pack_cache_let_go(be->cache);
+    pack_cache_release_pages(be->cache);
 out:
     return rc;
 }

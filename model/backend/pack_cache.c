@@ -240,7 +240,7 @@ bool pack_cache_wants_copies(const struct pack_cache *cache)
     return !cache->is_huge;
 }
 
-void pack_cache_let_go(struct pack_cache *cache)
+void pack_cache_release_pages(struct pack_cache *cache)
 {
     file_advise(&cache->view, FILE_DROP);
 }

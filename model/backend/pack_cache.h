@@ -62,7 +62,7 @@ void pack_cache_commit(struct pack_cache *cache);
 /* Whether found matrices should be copied because their pages are small; the second function gives
  * the pages back after a copy. */
 bool pack_cache_wants_copies(const struct pack_cache *cache);
-void pack_cache_let_go(struct pack_cache *cache);
+void pack_cache_release_pages(struct pack_cache *cache);
 
 /* Number of matrices that were found or added so far. */
 int pack_cache_count(const struct pack_cache *cache);

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=model timeout=120 */
-/* The dot chains: the variants against each other, against what the arithmetic is defined to be, and
- * against double precision. */
+/* The dot chains: the variants compared with each other, with the definition of the arithmetic, and
+ * with double precision. */
 #include <float.h>
 #include <math.h>
 
@@ -38,7 +38,8 @@ static float flushed(float x)
 }
 
 /* The fused step as defined. Where fmaf rounds up to the least normal number from below, the result
- * depends on whether 24 bits of any exponent had been enough: exactly, in long double arithmetic. */
+ * depends on whether 24 bits of any exponent would have been enough; long double decides that
+ * exactly. */
 static float fused(float acc, uint16_t w, uint16_t x)
 {
     float a = flushed(acc), b = flushed(num_bf16_to_float(w)), c = flushed(num_bf16_to_float(x));

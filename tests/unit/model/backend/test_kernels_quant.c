@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=model timeout=120 */
-/* The integer kernels: every variant against the chain as docs/numerics.md defines it, written here
- * once more without packing, tiles and vectors; and how far rounding may move a weight. */
+/* The integer kernels: every variant compared with the chain as docs/numerics.md defines it,
+ * written here once more without packing, tiles and vectors; and how far rounding may move a
+ * weight. */
 #include <math.h>
 #include <stdio.h>
 
@@ -244,7 +245,7 @@ START_TEST(a_rounded_weight_is_within_its_bound)
             n_far += distance > 0.4 * (double)scale;
         }
     }
-    ck_assert_int_gt(n_far, 1000); /* or the bound says nothing */
+    ck_assert_int_gt(n_far, 1000); /* otherwise the bound says nothing */
 }
 END_TEST
 
