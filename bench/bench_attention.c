@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/team.h"
 #include "bench/bench_read.h"
 #include "bench/bench_util.h"
 #include "bench/options.h"

@@ -3,7 +3,7 @@
 set(KERNELS model/backend/cpu/kernels)
 set(KERNEL_OPTIONS "$<$<CONFIG:Debug>:-O2>")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  # Loops are aligned to cache lines, because an inner loop of 20 dot products that is not is up to a
+  # Loops are aligned to cache lines, because an inner loop of 20 dot products that is not can be a
   # third slower.
   set(KERNEL_AVX2 -mavx2 -mfma)
   set(KERNEL_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq ${KERNEL_AVX2} -falign-loops=64)

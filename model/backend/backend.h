@@ -15,7 +15,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/team.h"
 #include "comm/comm.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/logits/row.h"

@@ -1,6 +1,7 @@
 /* What the files of the CPU backend share. */
 #pragma once
 
+#include "base/team.h"
 #include "model/backend/backend.h"
 #include "model/backend/cpu/cpu.h"
 #include "model/backend/cpu/kernels/kernels.h"
