@@ -1,6 +1,7 @@
-/* How much a draft agrees with its target: both read texts that the target writes at temperature 1, and
- * at every position p and q are compared as the rule `rejection` would. Shared by bench_agree and by
- * the test of the table that it fills. One rank in this process; a few texts run side by side. */
+/* How much a draft agrees with its target. Both read texts that the target writes at temperature 1,
+ * and p and q are compared at every position as the rule `rejection` would. Used by bench_agree and
+ * by the test of the table that it fills. One rank in this process; a few texts are written side by
+ * side. */
 #pragma once
 
 #include <stdlib.h>
@@ -14,13 +15,13 @@
 
 enum {
     AGREE_TEXTS = 8,    /* written side by side */
-    AGREE_PROMPT = 8,   /* random tokens in front, not counted */
-    AGREE_SUPPORT = 64, /* of the draft as outrider-coordinator cuts it */
+    AGREE_PROMPT = 8,   /* random tokens at the beginning, not counted */
+    AGREE_SUPPORT = 64, /* tokens of q, as outrider-coordinator cuts it */
     AGREE_TOKENS_MAX = 1024,
     AGREE_BLOCKS = AGREE_TOKENS_MAX / KV_BLOCK_TOKENS
 };
 
-/* Sums over positions; divided by n they are the means of what is wanted. */
+/* Sums over positions. Divided by n they are means. */
 struct agree_sums {
     int n;
     double full; /* sum over x of min(p, q), q the whole softmax of the draft: alpha of rejection */
@@ -78,7 +79,7 @@ static inline void agree_close(struct agree_pair *pair)
     *pair = (struct agree_pair){0};
 }
 
-/* n_tokens: of a text, its prompt included. What is left behind on failure agree_close releases. */
+/* n_tokens: of a text with its prompt. On failure agree_close releases what was opened. */
 static inline int agree_open(struct agree_pair *pair, const char *target, const char *draft,
                              int n_tokens, int n_threads, struct error *err)
 {
@@ -159,7 +160,7 @@ static inline int32_t agree_draw(const struct agree_pair *pair, double u)
         u -= (double)pair->p[i];
         if (u < 0) return i;
     }
-    return 0; /* rounding left a crumb of mass */
+    return 0; /* because rounding may leave a little mass over */
 }
 
 /* Feeds position `position` of all texts to both models. */
@@ -178,8 +179,8 @@ out:
     return rc;
 }
 
-/* Writes AGREE_TEXTS texts of n_tokens with this seed and adds up what it sees behind the prompts.
- * n_tokens as agree_open was told, at most AGREE_TOKENS_MAX. Errors: those of model_forward. */
+/* Writes AGREE_TEXTS texts of n_tokens with this seed and adds up what it finds after the prompts.
+ * n_tokens is that of agree_open, at most AGREE_TOKENS_MAX. Errors: those of model_forward. */
 static inline int agree_measure(struct agree_pair *pair, int n_tokens, uint64_t seed,
                                 struct agree_sums *sums, struct error *err)
 {

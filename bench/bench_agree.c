@@ -1,77 +1,33 @@
-/* How much synthetic drafts agree with their targets: fills and checks the table of
+/* How much synthetic drafts agree with their targets. Its results fill and check the table of
  * model/checkpoint/synthetic_agree.c.
  *
  *   bench_agree [--shape SHAPE[,layers=L][,vocab=V]] [--core N] [--seeds S,S,...]
  *               [--tails R,R,... | --agree A,A,...] [--tokens N] [--threads N]
  *
- * For every tail R the pair is synthetic:SHAPE,seed=S,core=N,tail=R and the same with draft=N; for every
- * A it is agree=A instead. Each pair reads 8 texts of N tokens that the target writes at temperature 1.
- * Printed are means over seeds, texts and positions, with twice the standard error between seeds:
- * alpha of `rejection` with the draft's whole softmax, alpha with its best 64 as the coordinator
- * cuts it, how often both models have the same best token, and the target's entropy. Beside A stands
- * the contrast that the table has for it: alpha over contrast is what the table should be. */
-#include <argp.h>
+ * For every tail R the pair is synthetic:SHAPE,seed=S,core=N,tail=R and the same with draft=N; for
+ * every A it has agree=A instead. Each pair reads 8 texts of N tokens that the target writes at
+ * temperature 1. It prints means over seeds, texts and positions, with twice the standard error
+ * between seeds: alpha of `rejection` with the draft's whole softmax, alpha with its best 64 as the
+ * coordinator cuts it, how often both models have the same best token, and the target's entropy.
+ * Next to A it prints the contrast that the table has for it: the table should hold alpha over
+ * contrast. */
 #include <math.h>
 #include <stdio.h>
 
-#include "base/options.h"
 #include "bench/agree_measure.h"
+#include "bench/options.h"
 #include "model/checkpoint/synthetic_agree.h"
 
-enum { LIST_MAX = 64, NAME_BYTES = 512 };
+enum { LIST_MAX = 64, NAME_BYTES = 512, VALUES_BYTES = 1024 };
 
 struct settings {
     const char *shape;
     int core, n_tokens, n_threads;
     int32_t seeds[LIST_MAX];
     int n_seeds;
-    const char *key; /* "tail" or "agree" */
-    char *values;    /* the list as given */
+    const char *key;            /* "tail" or "agree" */
+    const char *tails, *agrees; /* the lists as given; NULL: none */
 };
-
-static const struct argp_option options[] = {
-    {"shape", 's', "SHAPE", 0, "with layers= and vocab= if wanted; default tiny", 0},
-    {"core", 'c', "N", 0, "layers of the draft; default 1", 0},
-    {"seeds", 'S', "LIST", 0, "of the models; default 1,2,3", 0},
-    {"tails", 'r', "LIST", 0, "scales of the layers behind the core", 0},
-    {"agree", 'a', "LIST", 0, "wished agreements; default 0.3,0.5,0.7,0.9", 0},
-    {"tokens", 'n', "N", 0, "of a text; default 72, 8 of them a random prompt", 0},
-    {"threads", 't', "N", 0, "default 1", 0},
-    {0},
-};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct settings *s = state->input;
-    struct error err;
-    int rc = 0;
-    switch (key) {
-    case 's':
-        s->shape = arg;
-        break;
-    case 'c':
-        rc = options_int(&s->core, "--core", arg, 1, 4096, &err);
-        break;
-    case 'S':
-        rc = options_int_list(s->seeds, &s->n_seeds, LIST_MAX, "--seeds", arg, 0, 1 << 30, &err);
-        break;
-    case 'r':
-    case 'a':
-        s->key = key == 'r' ? "tail" : "agree";
-        s->values = arg;
-        break;
-    case 'n':
-        rc = options_int(&s->n_tokens, "--tokens", arg, AGREE_PROMPT + 1, AGREE_TOKENS_MAX, &err);
-        break;
-    case 't':
-        rc = options_int(&s->n_threads, "--threads", arg, 1, 64, &err);
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    if (rc) argp_failure(state, 2, 0, "%s", err.text);
-    return 0;
-}
 
 static int measure_seed(const struct settings *s, const char *value, int32_t seed,
                         struct agree_sums *sums, struct error *err)
@@ -116,24 +72,38 @@ out:
 
 int main(int argc, char **argv)
 {
-    char default_values[] = "0.3,0.5,0.7,0.9", *rest = NULL;
+    char values[VALUES_BYTES], *rest = NULL;
     struct settings s = {.shape = "tiny",
                          .core = 1,
                          .n_tokens = 72,
                          .n_threads = 1,
                          .seeds = {1, 2, 3},
                          .n_seeds = 3,
-                         .key = "agree",
-                         .values = default_values};
-    const struct argp argp = {.options = options, .parser = parse_option};
+                         .agrees = "0.3,0.5,0.7,0.9"};
+    const struct bench_option options[] = {
+        {"shape", 's', "SHAPE", "with layers= and vocab= if wanted; default tiny",
+         .text = &s.shape},
+        {"core", 'c', "N", "layers of the draft; default 1", 1, 4096, .number = &s.core},
+        {"seeds", 'S', "LIST", "of the models; default 1,2,3", 0, 1 << 30,
+         .list = {s.seeds, &s.n_seeds, LIST_MAX}},
+        {"tails", 'r', "LIST", "scales of the layers behind the core", .text = &s.tails},
+        {"agree", 'a', "LIST", "wished agreements; default 0.3,0.5,0.7,0.9", .text = &s.agrees},
+        {"tokens", 'n', "N", "of a text; default 72, 8 of them a random prompt", AGREE_PROMPT + 1,
+         AGREE_TOKENS_MAX, .number = &s.n_tokens},
+        {"threads", 't', "N", "default 1", 1, 64, .number = &s.n_threads},
+        {0},
+    };
+    const struct bench_command command = {.options = options};
     struct error err = {0};
     int rc = 0;
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    bench_parse(argc, argv, &command);
+    s.key = s.tails ? "tail" : "agree";
+    snprintf(values, sizeof values, "%s", s.tails ? s.tails : s.agrees);
     printf("synthetic:%s, core %d, %d seeds, texts of %d tokens\n", s.shape, s.core, s.n_seeds,
            s.n_tokens);
     printf("%8s  %8s  %14s  %10s  %10s  %7s  %9s\n", s.key, "contrast", "alpha", "of best 64",
            "same best", "nats", "positions");
-    for (char *v = strtok_r(s.values, ",", &rest); v && !rc; v = strtok_r(NULL, ",", &rest)) {
+    for (char *v = strtok_r(values, ",", &rest); v && !rc; v = strtok_r(NULL, ",", &rest)) {
         rc = measure_value(&s, v, &err);
     }
     if (rc) fprintf(stderr, "bench_agree: %s\n", err.text);

@@ -1,31 +1,31 @@
-/* What a drafted token costs, and where it goes: forward pass without the head, head, the best of the
- * row, q and the draw; held against reading the same bytes.
+/* What a drafted token costs and where the time goes: forward pass without the head, head, the best
+ * of the row, q and the draw, all compared with reading the same bytes.
  *
  *   bench_draft [--model MODEL] [--head N,N,...] [--context N] [--support N] [--pairs N]
  *               [--device cpu] [--threads N]
  *
- * One drafted token is what coordinator/draft/drafter.c does for it: one row at position `context` (position
- * is the truth: each overwrites the last), the best `support` of its logits, q of them at temperature
- * 1, one draw. For each head (0 = whole, N = a head over N ids that lie evenly in the vocabulary)
+ * One drafted token is what coordinator/draft/drafter.c does for it: one row at position `context`,
+ * the best `support` of its logits, q of them at temperature 1, and one draw. Each token overwrites
+ * the one before because the position stays the same. For each head (0 = whole, N = a head over N
+ * ids that are spread evenly over the vocabulary) it prints
  *
- *   token / reading   the time over that of the best reading loop (bench_read.h) over as many bytes as
- *                     the model's weights have, with as many threads. The bar: 1.15, or 40 us for each
- *                     layer where that is more;
- *   forward, head     a forward pass without a row against one with it, in alternating slices; the head
+ *   token / reading   the time over that of the best reading loop (bench_read.h) for as many bytes
+ *                     as the model's weights have, with as many threads. The limit is 1.15,
+ *                     or 40 us for each layer where that is more;
+ *   forward, head     a forward pass without a row and one with it, in alternating slices; the head
  *                     is the difference;
- *   best              model_best; beside it, on the CPU, a heap alone on the same logits;
+ *   best              model_best, and on the CPU also a heap alone on the same logits;
  *   q, draw           sampling_draft_best and sparse_draw.
  *
  * Ratios are medians of pairs of slices with quartiles (bench_util.h). */
-#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/options.h"
+#include "base/team.h"
 #include "bench/bench_read.h"
 #include "bench/bench_util.h"
-#include "model/backend/options.h"
+#include "bench/options.h"
 #include "model/logits/sampling.h"
 #include "model/model.h"
 
@@ -49,46 +49,6 @@ struct settings {
     int32_t heads[HEADS_MAX];
     int n_heads;
 };
-
-static const struct argp_option options[] = {
-    {"model", 'm', "MODEL", 0, "default synthetic:llama-3.2-1b,seed=1,layers=1,vocab=128256", 0},
-    {"head", 'h', "LIST", 0, "ids of the head, 0 = all; default 0,32000,8192", 0},
-    {"context", 'c', "N", 0, "positions before the token; default 256", 0},
-    {"support", 's', "N", 0, "tokens of q; default 64", 0},
-    {"pairs", 'p', "N", 0, "pairs of slices; default 20", 0},
-    {0},
-};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct settings *s = state->input;
-    struct error err;
-    int rc = 0;
-    switch (key) {
-    case 'm':
-        s->model = arg;
-        break;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &s->backend;
-        break;
-    case 'h':
-        rc = options_int_list(s->heads, &s->n_heads, HEADS_MAX, "--head", arg, 0, INT32_MAX, &err);
-        break;
-    case 'c':
-        rc = options_int(&s->context, "--context", arg, 1, BLOCKS_MAX * KV_BLOCK_TOKENS - 1, &err);
-        break;
-    case 's':
-        rc = options_int(&s->support, "--support", arg, 1, SUPPORT_MAX, &err);
-        break;
-    case 'p':
-        rc = options_int(&s->n_pairs, "--pairs", arg, 2, BENCH_PAIRS_MAX, &err);
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    if (rc) argp_failure(state, 2, 0, "%s", err.text);
-    return 0;
-}
 
 /* A draft of its own for each head. */
 struct draft {
@@ -141,7 +101,7 @@ static double run_token(void *arg)
     if (model_best(d->model, 0, d->support, &d->arena, best, &n_best, &err)) give_up(&err);
     int64_t found = clock_now_ns();
     sampling_draft_best(best, n_best, &params, &q);
-    chunk_tokens[0] = sparse_draw(&q, 0.5); /* the next one is fed what was guessed */
+    chunk_tokens[0] = sparse_draw(&q, 0.5); /* the next token is fed the one that was guessed */
     d->best_ns += found - start;
     d->q_ns += clock_now_ns() - found;
     d->n++;
@@ -197,24 +157,7 @@ static double run_reading(void *arg)
     return 1;
 }
 
-static void choose_loop(struct reading *r)
-{
-    double rates[BENCH_READS][BENCH_PAIRS_MIN], most = 0;
-    int chosen = 0;
-    for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
-        for (r->loop = 0; r->loop < BENCH_READS; r->loop++) {
-            rates[r->loop][i] = bench_rate(&(struct bench_arm){run_reading, r}, SLICE_US / 10);
-        }
-    }
-    for (int loop = 0; loop < BENCH_READS; loop++) {
-        double rate = bench_quartiles(rates[loop], BENCH_PAIRS_MIN).median;
-        if (rate > most) chosen = loop;
-        if (rate > most) most = rate;
-    }
-    r->loop = chosen;
-}
-
-/* The KV up to the context. */
+/* Fills the KV up to the context. */
 static int fill_context(struct draft *d, struct error *err)
 {
     int rc = 0;
@@ -274,10 +217,10 @@ static void close_draft(struct draft *d)
 static void measure_token(struct draft *d, struct reading *r, int n_pairs)
 {
     int n_layers = checkpoint_config(d->ck)->n_layers;
-    choose_loop(r);
+    r->loop = bench_best_read(&(struct timed_arm){run_reading, r}, &r->loop, SLICE_US / 10, NULL);
     d->n = d->best_ns = d->q_ns = 0;
-    struct bench_pairs pairs = bench_compare(&(struct bench_arm){run_reading, r},
-                                             &(struct bench_arm){run_token, d}, n_pairs, SLICE_US);
+    struct bench_pairs pairs = bench_compare(&(struct timed_arm){run_reading, r},
+                                             &(struct timed_arm){run_token, d}, n_pairs, SLICE_US);
     double token_us = 1e6 / pairs.b.median, read_us = 1e6 / pairs.a.median;
     double bar_us = bar_ratio * read_us;
     if (bar_us < bar_layer_us * n_layers) bar_us = bar_layer_us * n_layers;
@@ -295,15 +238,15 @@ static void measure_parts(struct draft *d, int n_pairs)
     bare.n_rows = 0;
     with_row.n_rows = 1;
     struct bench_pairs pairs =
-        bench_compare(&(struct bench_arm){run_forward, &bare},
-                      &(struct bench_arm){run_forward, &with_row}, n_pairs, SLICE_US);
+        bench_compare(&(struct timed_arm){run_forward, &bare},
+                      &(struct timed_arm){run_forward, &with_row}, n_pairs, SLICE_US);
     double bare_us = 1e6 / pairs.a.median, all_us = 1e6 / pairs.b.median;
     printf("  forward    %10.1f us, head %.1f us\n", bare_us, all_us - bare_us);
     if (!d->be->ops->is_host) return;
     run_forward(&with_row);
     struct best_arm best_of = {d, false}, heap = {d, true};
-    pairs = bench_compare(&(struct bench_arm){run_best, &best_of},
-                          &(struct bench_arm){run_best, &heap}, n_pairs, SLICE_US / 10);
+    pairs = bench_compare(&(struct timed_arm){run_best, &best_of},
+                          &(struct timed_arm){run_best, &heap}, n_pairs, SLICE_US / 10);
     printf("  best alone %10.1f us, a heap alone %.1f us: %.2f [%.2f %.2f] times\n",
            1e6 / pairs.a.median, 1e6 / pairs.b.median, pairs.ratio.median, pairs.ratio.low,
            pairs.ratio.high);
@@ -318,7 +261,7 @@ static int bench_head(const struct settings *s, int n_head, struct error *err)
     r.bytes = model_weight_bytes(d.model) / READ_UNIT * READ_UNIT;
     TRY(team_open(&r.team, s->backend.n_threads, SPIN_US, err));
     TRY(mem_pages(&r.data, r.bytes, err));
-    memset(r.data, 1, r.bytes); /* pages that are there */
+    memset(r.data, 1, r.bytes); /* so that the pages exist */
     printf("head of %d ids, %.1f MB of weights\n", d.n_head,
            1e-6 * (double)model_weight_bytes(d.model));
     measure_token(&d, &r, s->n_pairs);
@@ -339,12 +282,22 @@ int main(int argc, char **argv)
                          .n_pairs = BENCH_PAIRS_MIN,
                          .heads = {0, 32000, 8192},
                          .n_heads = 3};
-    const struct argp_child children[] = {{&backend_argp, 0, NULL, 0}, {0}};
-    const struct argp argp = {.options = options, .parser = parse_option, .children = children};
+    const struct bench_option options[] = {
+        {"model", 'm', "MODEL", "default synthetic:llama-3.2-1b,seed=1,layers=1,vocab=128256",
+         .text = &s.model},
+        {"head", 'h', "LIST", "ids of the head, 0 = all; default 0,32000,8192", 0, INT32_MAX,
+         .list = {s.heads, &s.n_heads, HEADS_MAX}},
+        {"context", 'c', "N", "positions before the token; default 256", 1,
+         BLOCKS_MAX * KV_BLOCK_TOKENS - 1, .number = &s.context},
+        {"support", 's', "N", "tokens of q; default 64", 1, SUPPORT_MAX, .number = &s.support},
+        {"pairs", 'p', "N", "pairs of slices; default 20", 2, BENCH_PAIRS_MAX,
+         .number = &s.n_pairs},
+        {0},
+    };
+    const struct bench_command command = {.options = options, .backend = &s.backend};
     struct error err = {0};
     int rc = 0;
-    backend_options_init(&s.backend);
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    bench_parse(argc, argv, &command);
     for (int i = 0; i < BLOCKS_MAX; i++) {
         blocks[i] = i;
     }

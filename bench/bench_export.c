@@ -1,5 +1,5 @@
-/* Writes a model as a Hugging Face folder, as `outrider export` does, where there is no gRPC to build the
- * client with: bench/compare_transformers.py on a GPU machine.
+/* Writes a model as a Hugging Face folder, as `outrider export` does. bench/compare_transformers.py
+ * uses it on a GPU machine, where the client cannot be built because there is no gRPC.
  *
  *   bench_export MODEL DIR */
 #include <stdio.h>

@@ -1,26 +1,25 @@
-/* Speed of the packed matmul as decoding needs it: bytes of weights per second over what the machine
- * can read in the same minute.
+/* Speed of the packed matmul as decoding needs it: bytes of weights per second compared with what
+ * the machine can read in the same minute.
  *
- * Weights are cold: the matrices of a shape fill more than 1 GiB of huge pages and are used in turn,
- * by the kernel and by the reading loop alike. Read bandwidth is the best of the loops of bench_read.h
- * over the same pages with the same threads; which is best is found anew for each shape and number of
- * threads. A ratio is the median of at least 20 pairs of slices, kernel and reading in turn
- * (bench_util.h). `hot` is the kernel on 32 KiB of weights that never leave the cache: when it is near
- * `weights`, the sums are the limit, not memory.
+ * Weights are cold: the matrices of a shape fill more than 1 GiB of huge pages, and the kernel and
+ * the reading loop both use them in turn. Read bandwidth is the best of the loops of bench_read.h
+ * over the same pages with the same threads; the best one is found anew for each shape and number
+ * of threads. A ratio is the median of at least 20 pairs of slices, kernel and reading in turn
+ * (bench_util.h). `hot` is the kernel on 32 KiB of weights that never leave the cache: when it is
+ * close to `weights`, the sums are the limit and not memory.
  *
- * With --weights int8 or int4 the rows are quantized beforehand: their time is not in it.
+ * With --weights int8 or int4 the rows are quantized beforehand, so their time is not included.
  *
  *   bench_matmul [--quick] [--threads 1,2] [--kernels auto] [--weights bf16] */
-#include <argp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/options.h"
 #include "base/team.h"
 #include "bench/bench_read.h"
 #include "bench/bench_util.h"
+#include "bench/options.h"
 #include "model/backend/cpu/kernels/kernels.h"
 #include "model/backend/cpu/kernels/quant_matrix.h"
 
@@ -32,12 +31,12 @@ struct shape {
     int n_in, n_out;
 };
 
-struct options {
+struct settings {
     bool quick;
     int n_threads;
     int32_t threads[THREADS_LIST_MAX];
     const char *kernels;
-    enum weight_form form;
+    int form; /* enum weight_form: an index of forms */
 };
 
 /* One arm: a way to pass over the matrices of a pool, one after the other. */
@@ -82,11 +81,14 @@ static void pass_member(void *arg, int member, int n_members)
     team_range(pass_blocks(p), 1, member, n_members, &begin, &end);
     for (int i = 0; i < p->repeats; i++) {
         if (p->kernels && p->form != WEIGHTS_BF16) {
-            p->kernels->quant->matmul(&p->quant, p->groups, (size_t)p->quant.n_groups, p->out,
-                                      (size_t)p->w.n_out, p->n_rows, begin, end);
+            const struct quant_call call = {
+                p->groups, (size_t)p->quant.n_groups, p->out, (size_t)p->w.n_out, p->n_rows, begin,
+                end};
+            p->kernels->quant->matmul(&p->quant, &call);
         } else if (p->kernels) {
-            p->kernels->matmul(&p->w, p->in, (size_t)p->w.n_in, p->out, (size_t)p->w.n_out,
-                               p->n_rows, begin, end);
+            const struct matmul_call call = {
+                p->in, (size_t)p->w.n_in, p->out, (size_t)p->w.n_out, p->n_rows, begin, end};
+            p->kernels->matmul(&p->w, &call);
         } else {
             pass_read(p, begin, end);
         }
@@ -120,25 +122,14 @@ static void pass_shape(struct pass *p, struct shape shape)
     p->repeats = 1;
 }
 
-/* The loop with the highest median; each runs in every round. */
 static int best_read(struct pass *p)
 {
-    double rates[BENCH_READS][BENCH_PAIRS_MIN];
-    double best_rate = 0;
-    int best = 0;
-    for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
-        for (p->read = 0; p->read < BENCH_READS; p->read++) {
-            rates[p->read][i] = bench_rate(&(struct bench_arm){pass_run, p}, SLICE_US);
-        }
-    }
+    struct sample_quartiles rates[BENCH_READS];
+    int best = bench_best_read(&(struct timed_arm){pass_run, p}, &p->read, SLICE_US, rates);
     printf("  reading:");
     for (int i = 0; i < BENCH_READS; i++) {
-        struct bench_quartiles rate = bench_quartiles(rates[i], BENCH_PAIRS_MIN);
-        printf("  %s %.1f [%.1f %.1f] GB/s", bench_read_names[i], rate.median, rate.low, rate.high);
-        if (rate.median > best_rate) {
-            best_rate = rate.median;
-            best = i;
-        }
+        printf("  %s %.1f [%.1f %.1f] GB/s", bench_read_names[i], rates[i].median, rates[i].low,
+               rates[i].high);
     }
     printf("\n");
     return best;
@@ -153,9 +144,9 @@ static double hot_rate(const struct pass *cold)
     p.n_matrices = 1;
     p.repeats = HOT_REPEATS;
     for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
-        rates[i] = bench_rate(&(struct bench_arm){pass_run, &p}, SLICE_US / 10);
+        rates[i] = bench_rate(&(struct timed_arm){pass_run, &p}, SLICE_US / 10);
     }
-    return bench_quartiles(rates, BENCH_PAIRS_MIN).median;
+    return sample_quartiles(rates, BENCH_PAIRS_MIN).median;
 }
 
 static void bench_shape(struct pass *matmul, struct shape shape, const int *rows, int n_counts)
@@ -172,8 +163,8 @@ static void bench_shape(struct pass *matmul, struct shape shape, const int *rows
     for (int i = 0; i < n_counts; i++) {
         matmul->n_rows = rows[i];
         struct bench_pairs pairs =
-            bench_compare(&(struct bench_arm){pass_run, matmul},
-                          &(struct bench_arm){pass_run, &reading}, BENCH_PAIRS_MIN, SLICE_US);
+            bench_compare(&(struct timed_arm){pass_run, matmul},
+                          &(struct timed_arm){pass_run, &reading}, BENCH_PAIRS_MIN, SLICE_US);
         printf("  %2d   %12.1f   %9.1f   %10.2f  [%.2f %.2f]         %9.0f   %8.1f\n", rows[i],
                pairs.a.median, pairs.b.median, pairs.ratio.median, pairs.ratio.low,
                pairs.ratio.high, pairs.a.median * operations_per_byte * rows[i], hot_rate(matmul));
@@ -181,7 +172,7 @@ static void bench_shape(struct pass *matmul, struct shape shape, const int *rows
     }
 }
 
-static int bench_threads(struct pass *pass, const struct options *options, int n_threads,
+static int bench_threads(struct pass *pass, const struct settings *settings, int n_threads,
                          struct error *err)
 {
     static const struct shape shapes[] = {
@@ -190,9 +181,9 @@ static int bench_threads(struct pass *pass, const struct options *options, int n
     static const int rows_quick[] = {1, 2, 4, 6, 8, 16};
     int rc = 0;
     TRY(team_open(&pass->team, n_threads, 1000, err));
-    int n_shapes = options->quick ? 1 : (int)(sizeof shapes / sizeof *shapes);
+    int n_shapes = settings->quick ? 1 : (int)(sizeof shapes / sizeof *shapes);
     for (int i = 0; i < n_shapes; i++) {
-        if (options->quick) {
+        if (settings->quick) {
             bench_shape(pass, shapes[i], rows_quick, (int)(sizeof rows_quick / sizeof *rows_quick));
         } else {
             bench_shape(pass, shapes[i], rows, (int)(sizeof rows / sizeof *rows));
@@ -204,7 +195,7 @@ out:
     return rc;
 }
 
-/* bf16 of about +-1/64 .. 1/32; the values do not matter, but zeros and denormals would. */
+/* bf16 of about +-1/64 .. 1/32. The values do not matter, but zeros and denormals would. */
 static void fill_weights(uint16_t *data, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -213,14 +204,14 @@ static void fill_weights(uint16_t *data, size_t n)
     }
 }
 
-static int bench_run(const struct options *options, struct error *err)
+static int bench_run(const struct settings *settings, struct error *err)
 {
     int rc = 0;
     const size_t k_max = 14336;
     uint16_t *in = NULL;
     float *out = NULL;
-    struct pass pass = {.form = options->form};
-    TRY(kernels_find(&pass.kernels, options->kernels, err));
+    struct pass pass = {.form = (enum weight_form)settings->form};
+    TRY(kernels_find(&pass.kernels, settings->kernels, err));
     TRY(mem_pages(&pass.data, pool_bytes, err));
     TRY(mem_array(&in, ROWS_MAX * k_max, sizeof *in, err));
     TRY(mem_array(&out, ROWS_MAX * k_max, sizeof *out, err));
@@ -230,8 +221,8 @@ static int bench_run(const struct options *options, struct error *err)
     pass.in = in;
     pass.out = out;
     printf("kernels %s, %s\n", pass.kernels->name, weight_form_name(pass.form));
-    for (int i = 0; i < options->n_threads; i++) {
-        TRY(bench_threads(&pass, options, options->threads[i], err));
+    for (int i = 0; i < settings->n_threads; i++) {
+        TRY(bench_threads(&pass, settings, settings->threads[i], err));
     }
 out:
     mem_pages_free(pass.data, pool_bytes);
@@ -241,45 +232,22 @@ out:
     return rc;
 }
 
-static int parse_option(int key, char *text, struct argp_state *state)
-{
-    struct options *options = state->input;
-    struct error err;
-    switch (key) {
-    case 'q':
-        options->quick = true;
-        return 0;
-    case 't':
-        if (options_int_list(options->threads, &options->n_threads, THREADS_LIST_MAX, "--threads",
-                             text, 1, 64, &err)) {
-            argp_error(state, "%s", err.text);
-        }
-        return 0;
-    case 'k':
-        options->kernels = text;
-        return 0;
-    case 'w':
-        if (weight_form_find(&options->form, text, &err)) argp_error(state, "%s", err.text);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 int main(int argc, char **argv)
 {
-    static const struct argp_option flags[] = {
-        {"quick", 'q', NULL, 0, "One shape and a few row counts", 0},
-        {"threads", 't', "LIST", 0, "Numbers of threads (1,2)", 0},
-        {"weights", 'w', "FORM", 0, "bf16, int8 or int4 (bf16)", 0},
-        {"kernels", 'k', "NAME", 0, "auto, avx512, avx2 or plain (auto)", 0},
-        {0}};
-    static const struct argp argp = {
-        .options = flags, .parser = parse_option, .doc = "Speed of the packed matmul."};
-    struct options options = {.n_threads = 2, .threads = {1, 2}, .kernels = "auto"};
+    static const char *const forms[] = {"bf16", "int8", "int4"};
+    struct settings s = {.n_threads = 2, .threads = {1, 2}, .kernels = "auto"};
+    const struct bench_option options[] = {
+        {"quick", 'q', NULL, "One shape and a few row counts", .flag = &s.quick},
+        {"threads", 't', "LIST", "Numbers of threads (1,2)", 1, 64,
+         .list = {s.threads, &s.n_threads, THREADS_LIST_MAX}},
+        {"weights", 'w', "FORM", "bf16, int8 or int4 (bf16)", .word = {&s.form, forms, 3}},
+        {"kernels", 'k', "NAME", "auto, avx512, avx2 or plain (auto)", .text = &s.kernels},
+        {0},
+    };
+    const struct bench_command command = {.doc = "Speed of the packed matmul.", .options = options};
     struct error err = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
-    if (bench_run(&options, &err)) {
+    bench_parse(argc, argv, &command);
+    if (bench_run(&s, &err)) {
         fprintf(stderr, "bench_matmul: %s\n", err.text);
         return EXIT_FAILURE;
     }

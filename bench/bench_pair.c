@@ -1,22 +1,20 @@
-/* Speculation against plain decoding of one pair, in one process without the wire: what the two models and
- * the acceptance alone are worth on a device.
+/* Speculation compared with plain decoding for one pair, in one process without the wire: what the
+ * two models and the acceptance rule by themselves are worth on a device.
  *
  *   bench_pair --target MODEL --draft MODEL [--device cpu] [--draft-device cpu] [--k 1,2,4,6,8]
  *              [--temperature 1] [--tokens 200] [--context 32] [--pairs 20] [--support 64]
  *
- * Per K the arms "K guesses" and "plain" alternate text by text; both begin behind the same prompt of
- * random ids. Printed: tokens per second of both, their ratio as the median of the pairs with
- * quartiles, alpha, tokens per round, t_d of a guess, t_v of a step with 1 and K + 1 rows, and
+ * For each K the arms "K guesses" and "plain" alternate text by text, and both begin after the same
+ * prompt of random ids. It prints tokens per second of both, their ratio as the median of the pairs
+ * with quartiles, alpha, tokens per round, t_d of a guess, t_v of a step with 1 and K + 1 rows, and
  *   design 7   t_v(1) E / (K t_d + t_v(K + 1)) with E = (1 - alpha^(K + 1)) / (1 - alpha), what
  *              docs/design.md section 7 predicts where there is no wire */
-#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/options.h"
 #include "bench/bench_util.h"
-#include "model/backend/options.h"
+#include "bench/options.h"
 #include "model/logits/select.h"
 #include "model/model.h"
 #include "speculation/accept.h"
@@ -40,7 +38,7 @@ struct settings {
     float temperature;
 };
 
-/* A model and how far its KV has been written for the text underway. */
+/* A model, and how far its KV has been written for the current text. */
 struct side {
     struct checkpoint *ck;
     struct backend *be;
@@ -60,7 +58,7 @@ struct pair {
     int n_text;
     uint64_t seed;
 
-    /* Sums of the text underway. */
+    /* Sums of the current text. */
     int64_t draft_ns, verify_ns;
     int n_rounds, n_drafted, n_accepted, n_rejections, n_committed;
 };
@@ -89,7 +87,7 @@ static void side_close(struct side *side)
     checkpoint_close(side->ck);
 }
 
-/* Feeds text[n_kv .. end); rows behind the last n_rows tokens. */
+/* Feeds text[n_kv .. end) and asks for the rows after the last n_rows tokens. */
 static int side_feed(struct pair *p, struct side *side, int end, int n_rows, struct error *err)
 {
     struct forward_row rows[K_MAX + 1];
@@ -128,7 +126,7 @@ out:
     return rc;
 }
 
-/* Rows behind the last committed token and k guesses. */
+/* Computes the rows after the last committed token and after k guesses. */
 static int verify(struct pair *p, int k, struct target_row *rows, struct error *err)
 {
     struct row_wish wishes[K_MAX + 1];
@@ -186,7 +184,7 @@ static void clear_sums(struct pair *p)
     p->n_rounds = p->n_drafted = p->n_accepted = p->n_rejections = p->n_committed = 0;
 }
 
-/* One text; returns tokens per second behind the prompt, 0 on failure. */
+/* Decodes one text; returns tokens per second after the prompt, 0 on failure. */
 static double run_text(struct pair *p, int k, uint64_t seed, struct error *err)
 {
     const struct settings *s = p->settings;
@@ -226,7 +224,7 @@ static void add_text(struct sums *sums, const struct pair *p)
 }
 
 static void print_line(int k, const struct sums *fast, const struct sums *plain,
-                       const struct bench_quartiles rate[2], struct bench_quartiles ratio)
+                       const struct sample_quartiles rate[2], struct sample_quartiles ratio)
 {
     double alpha = (double)fast->accepted / (fast->accepted + fast->rejections);
     double t_d = fast->draft_us / fast->drafted, t_1 = plain->verify_us / plain->rounds;
@@ -253,9 +251,9 @@ static int compare(struct pair *p, int k, struct error *err)
         }
         ratios[i] = rates[0][i] / rates[1][i];
     }
-    const struct bench_quartiles rate[2] = {bench_quartiles(rates[0], n),
-                                            bench_quartiles(rates[1], n)};
-    print_line(k, &sums[0], &sums[1], rate, bench_quartiles(ratios, n));
+    const struct sample_quartiles rate[2] = {sample_quartiles(rates[0], n),
+                                             sample_quartiles(rates[1], n)};
+    print_line(k, &sums[0], &sums[1], rate, sample_quartiles(ratios, n));
     return 0;
 }
 
@@ -291,67 +289,6 @@ out:
     return rc;
 }
 
-static const struct argp_option options[] = {
-    {"target", 'm', "MODEL", 0, "default " DEFAULT_TARGET, 0},
-    {"draft", 'd', "MODEL", 0,
-     "default, as the target's: a pair of agreement 0.8; needed with --target", 0},
-    {"draft-device", 'D', "NAME", 0, "default the target's", 0},
-    {"k", 'k', "LIST", 0, "guesses; default 1,2,4,6,8", 0},
-    {"temperature", 'T', "T", 0, "0: greedy; default 1", 0},
-    {"tokens", 'n', "N", 0, "of a text; default 200", 0},
-    {"context", 'c', "N", 0, "tokens of the prompt; default 32", 0},
-    {"pairs", 'p', "N", 0, "texts of each arm; default 20", 0},
-    {"support", 's', "N", 0, "tokens of q; default 64", 0},
-    {0},
-};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct settings *s = state->input;
-    struct error err;
-    int rc = 0;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &s->backend;
-        break;
-    case ARGP_KEY_END:
-        if (!s->target != !s->draft) argp_failure(state, 2, 0, "--target and --draft go together");
-        break;
-    case 'm':
-        s->target = arg;
-        break;
-    case 'd':
-        s->draft = arg;
-        break;
-    case 'D':
-        s->draft_device = arg;
-        break;
-    case 'k':
-        rc = options_int_list(s->k, &s->n_k, K_MAX, "--k", arg, 1, K_MAX, &err);
-        break;
-    case 'T':
-        rc =
-            options_float(&s->temperature, "--temperature", arg, 0, SAMPLING_TEMPERATURE_MAX, &err);
-        break;
-    case 'n':
-        rc = options_int(&s->n_tokens, "--tokens", arg, 1, TEXT_MAX / 2, &err);
-        break;
-    case 'c':
-        rc = options_int(&s->context, "--context", arg, 2, TEXT_MAX / 2, &err);
-        break;
-    case 'p':
-        rc = options_int(&s->n_pairs, "--pairs", arg, 2, BENCH_PAIRS_MAX, &err);
-        break;
-    case 's':
-        rc = options_int(&s->support, "--support", arg, 1, 1024, &err);
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    if (rc) argp_failure(state, 2, 0, "%s", err.text);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     static struct pair pair;
@@ -362,11 +299,31 @@ int main(int argc, char **argv)
                          .context = 32,
                          .n_pairs = BENCH_PAIRS_MIN,
                          .support = 64};
-    const struct argp_child children[] = {{&backend_argp, 0, "Where the target runs:", 0}, {0}};
-    const struct argp argp = {.options = options, .parser = parse_option, .children = children};
+    const struct bench_option options[] = {
+        {"target", 'm', "MODEL", "default " DEFAULT_TARGET, .text = &s.target},
+        {"draft", 'd', "MODEL",
+         "default, as the target's: a pair of agreement 0.8; needed with --target",
+         .text = &s.draft},
+        {"draft-device", 'D', "NAME", "default the target's", .text = &s.draft_device},
+        {"k", 'k', "LIST", "guesses; default 1,2,4,6,8", 1, K_MAX, .list = {s.k, &s.n_k, K_MAX}},
+        {"temperature", 'T', "T", "0: greedy; default 1", 0, (int)SAMPLING_TEMPERATURE_MAX,
+         .fraction = &s.temperature},
+        {"tokens", 'n', "N", "of a text; default 200", 1, TEXT_MAX / 2, .number = &s.n_tokens},
+        {"context", 'c', "N", "tokens of the prompt; default 32", 2, TEXT_MAX / 2,
+         .number = &s.context},
+        {"pairs", 'p', "N", "texts of each arm; default 20", 2, BENCH_PAIRS_MAX,
+         .number = &s.n_pairs},
+        {"support", 's', "N", "tokens of q; default 64", 1, 1024, .number = &s.support},
+        {0},
+    };
+    const struct bench_command command = {
+        .options = options, .backend = &s.backend, .backend_title = "Where the target runs:"};
     struct error err = {0};
-    backend_options_init(&s.backend);
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    bench_parse(argc, argv, &command);
+    if (!s.target != !s.draft) {
+        fprintf(stderr, "bench_pair: --target and --draft go together\n");
+        return 2;
+    }
     if (!s.target) {
         s.target = DEFAULT_TARGET;
         s.draft = DEFAULT_TARGET ",draft=1";

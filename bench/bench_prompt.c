@@ -1,15 +1,13 @@
-/* How fast a prompt is read: one step of N tokens from position 0, its last row wanted.
+/* How fast a prompt is read: one step of N tokens from position 0, of which the last row is wanted.
  *
  *   bench_prompt [--model MODEL] [--tokens N] [--repeats N] [--device cpu] [--threads N]
  *
- * TFLOP/s counts two operations for each weight (the head's for one row) and token; attention is not
- * counted, though its time is. Hold it against bench_ceilings on a GPU. */
-#include <argp.h>
+ * TFLOP/s counts two operations for each weight (the head's for one row) and token. The operations
+ * of attention are not counted, though its time is. On a GPU, compare it with bench_ceilings. */
 #include <stdio.h>
 
-#include "base/options.h"
 #include "bench/bench_util.h"
-#include "model/backend/options.h"
+#include "bench/options.h"
 #include "model/model.h"
 
 struct settings {
@@ -17,38 +15,6 @@ struct settings {
     struct backend_options backend;
     int n_tokens, n_repeats;
 };
-
-static const struct argp_option options[] = {
-    {"model", 'm', "MODEL", 0, "default synthetic:qwen2.5-0.5b,seed=1", 0},
-    {"tokens", 'n', "N", 0, "of the prompt; default 256", 0},
-    {"repeats", 'r', "N", 0, "default 20", 0},
-    {0},
-};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct settings *s = state->input;
-    struct error err;
-    int rc = 0;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &s->backend;
-        break;
-    case 'm':
-        s->model = arg;
-        break;
-    case 'n':
-        rc = options_int(&s->n_tokens, "--tokens", arg, 1, 32768, &err);
-        break;
-    case 'r':
-        rc = options_int(&s->n_repeats, "--repeats", arg, 1, BENCH_PAIRS_MAX, &err);
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    if (rc) argp_failure(state, 2, 0, "%s", err.text);
-    return 0;
-}
 
 /* Operations of the matrices: the head works on one row. */
 static double operations(const struct model_config *cfg, int n_tokens)
@@ -60,7 +26,7 @@ static double operations(const struct model_config *cfg, int n_tokens)
 }
 
 static int measure(struct model *model, const struct settings *s, const int32_t *tokens,
-                   const int32_t *blocks, struct bench_quartiles *seconds, struct error *err)
+                   const int32_t *blocks, struct sample_quartiles *seconds, struct error *err)
 {
     double times[BENCH_PAIRS_MAX];
     const struct forward_lane lane = {0, s->n_tokens, tokens, blocks};
@@ -72,7 +38,7 @@ static int measure(struct model *model, const struct settings *s, const int32_t 
         TRY(model_wait(model, err));
         if (i >= 0) times[i] = (double)(clock_now_ns() - start) * 1e-9;
     }
-    *seconds = bench_quartiles(times, s->n_repeats);
+    *seconds = sample_quartiles(times, s->n_repeats);
 out:
     return rc;
 }
@@ -84,7 +50,7 @@ static int run(const struct settings *s, struct error *err)
     struct backend *be = NULL;
     struct model *model = NULL;
     int32_t *tokens = NULL, *blocks = NULL;
-    struct bench_quartiles seconds;
+    struct sample_quartiles seconds;
     const struct model_options mo = {
         .n_kv_blocks = n_blocks, .max_tokens = s->n_tokens, .max_rows = 1, .max_lanes = 1};
     TRY(mem_array(&tokens, (size_t)s->n_tokens, sizeof *tokens, err));
@@ -121,11 +87,16 @@ int main(int argc, char **argv)
 {
     struct settings s = {
         .model = "synthetic:qwen2.5-0.5b,seed=1", .n_tokens = 256, .n_repeats = BENCH_PAIRS_MIN};
-    const struct argp_child children[] = {{&backend_argp, 0, "Where it runs:", 0}, {0}};
-    const struct argp argp = {.options = options, .parser = parse_option, .children = children};
+    const struct bench_option options[] = {
+        {"model", 'm', "MODEL", "default synthetic:qwen2.5-0.5b,seed=1", .text = &s.model},
+        {"tokens", 'n', "N", "of the prompt; default 256", 1, 32768, .number = &s.n_tokens},
+        {"repeats", 'r', "N", "default 20", 1, BENCH_PAIRS_MAX, .number = &s.n_repeats},
+        {0},
+    };
+    const struct bench_command command = {
+        .options = options, .backend = &s.backend, .backend_title = "Where it runs:"};
     struct error err = {0};
-    backend_options_init(&s.backend);
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    bench_parse(argc, argv, &command);
     if (run(&s, &err)) {
         fprintf(stderr, "bench_prompt: %s\n", err.text);
         return EXIT_FAILURE;

@@ -1,14 +1,14 @@
-/* The read bandwidth that weights per second are held against: three loops over memory, plain,
- * prefetching 2 KiB ahead, and prefetching in two hops as the kernels do (8 KiB ahead into the
- * second-level cache, 2 KiB into the first). Which is best differs among machines and numbers of
- * threads: a benchmark tries all. */
+/* The read bandwidth that a benchmark compares weights per second with. There are three loops over
+ * memory: plain, prefetching 2 KiB ahead, and prefetching in two hops as the kernels do (8 KiB
+ * ahead into the second-level cache, 2 KiB into the first). Which is best differs among machines
+ * and numbers of threads, so a benchmark tries all of them. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "base/team.h"
+#include "bench/bench_util.h"
 #include "model/numerics/variants.h"
 
 enum { BENCH_READ_PLAIN, BENCH_READ_NEAR, BENCH_READ_TWO_HOPS, BENCH_READS };
@@ -53,7 +53,7 @@ VARIANTS static void bench_read_two_hops(const uint8_t *data, size_t n_bytes)
     bench_read_lines(data, n_bytes, 2048, 8192);
 }
 
-/* n_bytes in multiples of 256. */
+/* n_bytes is a multiple of 256. */
 static inline void bench_read(int loop, const uint8_t *data, size_t n_bytes)
 {
     switch (loop) {
@@ -66,4 +66,26 @@ static inline void bench_read(int loop, const uint8_t *data, size_t n_bytes)
     default:
         bench_read_two_hops(data, n_bytes);
     }
+}
+
+/* Returns the loop with the highest median rate. The arm reads with the loop *loop; every round
+ * runs each loop for slice_us. rates receives the rates of all loops, unless it is NULL. */
+static inline int bench_best_read(const struct timed_arm *arm, int *loop, int64_t slice_us,
+                                  struct sample_quartiles rates[BENCH_READS])
+{
+    double samples[BENCH_READS][BENCH_PAIRS_MIN], most = 0;
+    int best = 0;
+    for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
+        for (*loop = 0; *loop < BENCH_READS; ++*loop) {
+            samples[*loop][i] = bench_rate(arm, slice_us);
+        }
+    }
+    for (int i = 0; i < BENCH_READS; i++) {
+        struct sample_quartiles rate = sample_quartiles(samples[i], BENCH_PAIRS_MIN);
+        if (rates) rates[i] = rate;
+        if (rate.median <= most) continue;
+        most = rate.median;
+        best = i;
+    }
+    return best;
 }

@@ -1,19 +1,18 @@
-/* What a step of K + 1 rows costs against a step of one row: the price of verification.
+/* What a step of K + 1 rows costs compared with a step of one row: the price of verification.
  *
  *   bench_step [--model MODEL] [--device cpu] [--weights bf16] [--threads N] [--context N]
  *              [--rows R,R,...] [--pairs N]
  *
- * One rank in this process feeds R tokens at position `context` over and over (position is the truth:
- * each step overwrites the last). For every R the arms "R rows" and "1 row" alternate in slices of half
- * a second; the ratio is time of R rows over time of 1 row, the median of the pairs with quartiles. Also
- * printed: weight bytes per second at one row and, on a device, the host's own time of a step. */
-#include <argp.h>
+ * One rank in this process feeds R tokens at position `context` over and over; each step overwrites
+ * the one before because the position stays the same. For every R the arms "R rows" and "1 row"
+ * alternate in slices of half a second. The ratio is the time of R rows over the time of 1 row, the
+ * median of the pairs with quartiles. It also prints weight bytes per second at one row and, on a
+ * device, the host's own time of a step. */
 #include <stdio.h>
 #include <string.h>
 
-#include "base/options.h"
 #include "bench/bench_util.h"
-#include "model/backend/options.h"
+#include "bench/options.h"
 #include "model/model.h"
 
 enum { ROWS_MAX = 32, BLOCKS_MAX = 8192 };
@@ -25,42 +24,6 @@ struct settings {
     int32_t rows[ROWS_MAX];
     int n_rows;
 };
-
-static const struct argp_option options[] = {
-    {"model", 'm', "MODEL", 0, "default synthetic:qwen2.5-0.5b,seed=1", 0},
-    {"context", 'c', "N", 0, "positions before the step; default 256", 0},
-    {"rows", 'r', "LIST", 0, "default 2,4,5,6,7,8", 0},
-    {"pairs", 'p', "N", 0, "pairs of slices; default 20", 0},
-    {0},
-};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct settings *s = state->input;
-    struct error err;
-    int rc = 0;
-    switch (key) {
-    case 'm':
-        s->model = arg;
-        break;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &s->backend;
-        break;
-    case 'c':
-        rc = options_int(&s->context, "--context", arg, 1, 32768, &err);
-        break;
-    case 'r':
-        rc = options_int_list(s->rows, &s->n_rows, ROWS_MAX, "--rows", arg, 1, ROWS_MAX, &err);
-        break;
-    case 'p':
-        rc = options_int(&s->n_pairs, "--pairs", arg, 2, BENCH_PAIRS_MAX, &err);
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    if (rc) argp_failure(state, 2, 0, "%s", err.text);
-    return 0;
-}
 
 /* One arm: a step of n rows at position `context`. */
 struct step_arm {
@@ -105,7 +68,7 @@ static void compare(struct model *model, bool is_host, const struct settings *s,
         struct step_arm one, many;
         fill_arm(&one, model, s->context, 1, tokens, blocks);
         fill_arm(&many, model, s->context, s->rows[i], tokens, blocks);
-        const struct bench_arm a = {run_step, &one}, b = {run_step, &many};
+        const struct timed_arm a = {run_step, &one}, b = {run_step, &many};
         struct bench_pairs pairs = bench_compare(&a, &b, s->n_pairs, 500000);
         printf("%5d  %12.3f  %12.3f  %.3f (%.3f to %.3f), 1 row reads %.2f GB/s of weights\n",
                s->rows[i], 1e3 / pairs.b.median, 1e3 / pairs.a.median, pairs.ratio.median,
@@ -138,16 +101,24 @@ int main(int argc, char **argv)
                          .n_pairs = BENCH_PAIRS_MIN,
                          .rows = {2, 4, 5, 6, 7, 8},
                          .n_rows = 6};
-    const struct argp_child children[] = {{&backend_argp, 0, NULL, 0}, {0}};
-    const struct argp argp = {.options = options, .parser = parse_option, .children = children};
+    const struct bench_option options[] = {
+        {"model", 'm', "MODEL", "default synthetic:qwen2.5-0.5b,seed=1", .text = &s.model},
+        {"context", 'c', "N", "positions before the step; default 256", 1, 32768,
+         .number = &s.context},
+        {"rows", 'r', "LIST", "default 2,4,5,6,7,8", 1, ROWS_MAX,
+         .list = {s.rows, &s.n_rows, ROWS_MAX}},
+        {"pairs", 'p', "N", "pairs of slices; default 20", 2, BENCH_PAIRS_MAX,
+         .number = &s.n_pairs},
+        {0},
+    };
+    const struct bench_command command = {.options = options, .backend = &s.backend};
     static int32_t blocks[BLOCKS_MAX], tokens[ROWS_MAX];
     struct error err = {0};
     struct checkpoint *ck = NULL;
     struct backend *be = NULL;
     struct model *model = NULL;
     int rc = 0;
-    backend_options_init(&s.backend);
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    bench_parse(argc, argv, &command);
     for (int i = 0; i < BLOCKS_MAX; i++) {
         blocks[i] = i;
     }

@@ -1,48 +1,25 @@
-/* What a fork-join costs: with the members spinning, after they have gone to sleep, and with two members
- * kept on one core, where a spin only takes time from the thread it waits for.
+/* What a fork-join costs: with the members spinning, after they have gone to sleep, and with all
+ * members on one core, where a spinning member only takes time from the thread it waits for.
  *
  *   bench_team [--threads N] [--jobs N]
  *
- * Prints quartiles in microseconds: "hot" (jobs one behind the other), "asleep" (a pause before each
- * job) and "one core" (hot, all members on the first CPU). Wanted: hot <= 3 us. */
-#include <argp.h>
+ * Prints quartiles in microseconds: "hot" (jobs one after the other), "asleep" (a pause before each
+ * job) and "one core" (hot, all members on the first CPU). "hot" should be at most 3 us. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/memory.h"
-#include "base/options.h"
 #include "base/placement.h"
 #include "base/team.h"
 #include "bench/bench_util.h"
+#include "bench/options.h"
 
 enum { SPIN_US = 200, PAUSE_MS = 2, JOBS_PER_SAMPLE = 100, ASLEEP_SHARE = 100 };
 
 struct settings {
     int n_threads, n_jobs;
 };
-
-static const struct argp_option options[] = {
-    {"threads", 't', "N", 0, "members; default 2", 0},
-    {"jobs", 'j', "N", 0, "jobs of the hot run; default 200000", 0},
-    {0},
-};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct settings *s = state->input;
-    struct error err;
-    int rc = 0;
-    if (key == 't') {
-        rc = options_int(&s->n_threads, "--threads", arg, 1, PLACEMENT_THREADS_MAX, &err);
-    } else if (key == 'j') {
-        rc = options_int(&s->n_jobs, "--jobs", arg, 20000, 100000000, &err);
-    } else {
-        return ARGP_ERR_UNKNOWN;
-    }
-    if (rc) argp_failure(state, 2, 0, "%s", err.text);
-    return 0;
-}
 
 static void do_nothing(void *arg, int member, int n_members)
 {
@@ -53,7 +30,7 @@ static void do_nothing(void *arg, int member, int n_members)
 
 static void show(const char *name, double *samples, int n)
 {
-    struct bench_quartiles q = bench_quartiles(samples, n);
+    struct sample_quartiles q = sample_quartiles(samples, n);
     printf("%-10s %10.2f %10.2f %10.2f %10.2f\n", name, q.low, q.median, q.high,
            samples[n - 1 - n / 100]); /* sorted by now */
 }
@@ -112,10 +89,17 @@ out:
 int main(int argc, char **argv)
 {
     struct settings s = {.n_threads = 2, .n_jobs = 200000};
-    const struct argp argp = {.options = options, .parser = parse_option};
+    const struct bench_option options[] = {
+        {"threads", 't', "N", "members; default 2", 1, PLACEMENT_THREADS_MAX,
+         .number = &s.n_threads},
+        {"jobs", 'j', "N", "jobs of the hot run; default 200000", 20000, 100000000,
+         .number = &s.n_jobs},
+        {0},
+    };
+    const struct bench_command command = {.options = options};
     struct error err;
     double *samples = NULL;
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    bench_parse(argc, argv, &command);
     int rc = mem_array(&samples, (size_t)(s.n_jobs / JOBS_PER_SAMPLE), sizeof *samples, &err);
     if (!rc) rc = run(&s, samples, &err);
     if (rc) fprintf(stderr, "bench_team: %s\n", err.text);

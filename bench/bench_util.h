@@ -1,6 +1,6 @@
-/* How every ratio is measured: two arms alternate in slices of at most a second, at least 20 pairs,
- * the order turns with each pair, and the median stands with its quartiles. Both arms of a pair see
- * the same weather, so a drifting machine moves both. */
+/* How every ratio is measured: two arms alternate in slices of at most a second, for at least 20
+ * pairs, and the order changes with each pair. The result is the median with its quartiles. Both
+ * arms of a pair meet the same conditions, so that a machine whose speed drifts moves both. */
 #pragma once
 
 #include <stdint.h>
@@ -10,21 +10,21 @@
 
 enum { BENCH_PAIRS_MIN = 20, BENCH_PAIRS_MAX = 200 };
 
-/* Does one portion of work and returns how much it was, in the unit of the arm's rate. */
-typedef double bench_arm_fn(void *arg);
+/* Does one portion of work and returns how much that was, in the unit of the arm's rate. */
+typedef double timed_arm_fn(void *arg);
 
-struct bench_arm {
-    bench_arm_fn *run;
+struct timed_arm {
+    timed_arm_fn *run;
     void *arg;
 };
 
-struct bench_quartiles {
+struct sample_quartiles {
     double low, median, high;
 };
 
 /* Rates of both arms in units per second, and rate of a over rate of b in the same pair. */
 struct bench_pairs {
-    struct bench_quartiles a, b, ratio;
+    struct sample_quartiles a, b, ratio;
 };
 
 static inline int bench_order(const void *a, const void *b)
@@ -33,15 +33,15 @@ static inline int bench_order(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Sorts values. */
-static inline struct bench_quartiles bench_quartiles(double *values, int n)
+/* Sorts the values. */
+static inline struct sample_quartiles sample_quartiles(double *values, int n)
 {
     qsort(values, (size_t)n, sizeof *values, bench_order);
-    return (struct bench_quartiles){values[n / 4], values[n / 2], values[n - 1 - n / 4]};
+    return (struct sample_quartiles){values[n / 4], values[n / 2], values[n - 1 - n / 4]};
 }
 
-/* Repeats the arm until slice_us have passed; units per second. */
-static inline double bench_rate(const struct bench_arm *arm, int64_t slice_us)
+/* Repeats the arm until slice_us have passed. Returns units per second. */
+static inline double bench_rate(const struct timed_arm *arm, int64_t slice_us)
 {
     double done = 0;
     int64_t start = clock_now_ns(), now;
@@ -52,7 +52,7 @@ static inline double bench_rate(const struct bench_arm *arm, int64_t slice_us)
     return done * 1e9 / (double)(now - start);
 }
 
-static inline struct bench_pairs bench_compare(const struct bench_arm *a, const struct bench_arm *b,
+static inline struct bench_pairs bench_compare(const struct timed_arm *a, const struct timed_arm *b,
                                                int n_pairs, int64_t slice_us)
 {
     double rates_a[BENCH_PAIRS_MAX], rates_b[BENCH_PAIRS_MAX], ratios[BENCH_PAIRS_MAX];
@@ -63,6 +63,6 @@ static inline struct bench_pairs bench_compare(const struct bench_arm *a, const 
         if (i % 2 == 0) rates_a[i] = bench_rate(a, slice_us);
         ratios[i] = rates_a[i] / rates_b[i];
     }
-    return (struct bench_pairs){bench_quartiles(rates_a, n), bench_quartiles(rates_b, n),
-                                bench_quartiles(ratios, n)};
+    return (struct bench_pairs){sample_quartiles(rates_a, n), sample_quartiles(rates_b, n),
+                                sample_quartiles(ratios, n)};
 }

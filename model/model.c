@@ -1,4 +1,4 @@
-/* The forward pass, written once over backend.h. */
+/* The forward pass, written once over model/backend/backend.h. */
 #include "model/model.h"
 
 #include <assert.h>
@@ -8,6 +8,20 @@
 #include "base/clock.h"
 #include "model/rope.h"
 #include "model/weights.h"
+
+/* Buffers of a step in the backend's memory, in the order in which they are opened. */
+enum step_buffers {
+    BUFFER_X,
+    BUFFER_H,
+    BUFFER_QKV,
+    BUFFER_Q,
+    BUFFER_ATTENDED,
+    BUFFER_GATE_UP,
+    BUFFER_HIDDEN,
+    BUFFER_PARTS,
+    BUFFER_LOGITS,
+    STEP_BUFFERS
+};
 
 struct model {
     const struct model_config *cfg;
@@ -23,7 +37,11 @@ struct model {
     uint16_t **kv; /* [n_layers] */
     size_t kv_bytes;
 
-    /* Buffers of a step, [max_tokens] rows each. */
+    struct step_buffer {
+        void *data;
+        size_t bytes;
+    } buffers[STEP_BUFFERS];
+    /* What is in them, [max_tokens] rows each. */
     float *x;           /* [D] residual stream */
     uint16_t *h;        /* [D] normed */
     float *qkv;         /* [(H + 2K) E] */
@@ -34,7 +52,7 @@ struct model {
     float *parts;       /* [n_local] slices of [D] */
     float *logits;      /* [max_rows][n_local * vocab_slice] */
 
-    struct attention_lane *lanes; /* [max_lanes] host memory, as are: */
+    struct attention_lane *lanes; /* [max_lanes]; this and the rest is host memory */
     int32_t *tokens;              /* [max_tokens] */
     int *row_index;               /* [max_rows] */
     float *cos, *sin;             /* [max_tokens][E / 2] */
@@ -43,52 +61,56 @@ struct model {
     int64_t collective_us;
 };
 
-struct step_buffer {
-    void *pointer; /* address of the model's field */
-    size_t bytes;
-};
-
-enum { STEP_BUFFERS = 9 };
-
 static size_t head_stride(const struct model *m)
 {
     return (size_t)m->shard.n_local * (size_t)m->shard.vocab_slice;
 }
 
-static void list_buffers(struct model *m, struct step_buffer list[STEP_BUFFERS])
+static int open_step_buffers(struct model *m, struct error *err)
 {
     const struct backend_ops *ops = m->be->ops;
     size_t n = (size_t)ops->capacity(m->be, m->options.max_tokens);
     size_t rows = (size_t)ops->capacity(m->be, m->options.max_rows);
     size_t dim = (size_t)m->cfg->dim, ffn = (size_t)m->shard.ffn_dim;
     size_t norm_rows = n > rows ? n : rows;
-    const struct step_buffer all[STEP_BUFFERS] = {
-        {&m->x, n * dim * sizeof(float)},
-        {&m->h, norm_rows * dim * sizeof(uint16_t)},
-        {&m->qkv, n * (size_t)m->qkv_dim * sizeof(float)},
-        {&m->q, n * (size_t)m->attention_dim * sizeof(uint16_t)},
-        {&m->attended, n * (size_t)m->attention_dim * sizeof(uint16_t)},
-        {&m->gate_up, n * 2 * ffn * sizeof(float)},
-        {&m->hidden, n * ffn * sizeof(uint16_t)},
-        {&m->parts, (size_t)m->shard.n_local * n * dim * sizeof(float)},
-        {&m->logits, rows * head_stride(m) * sizeof(float)},
+    int rc = 0;
+    const size_t bytes[STEP_BUFFERS] = {
+        [BUFFER_X] = n * dim * sizeof(float),
+        [BUFFER_H] = norm_rows * dim * sizeof(uint16_t),
+        [BUFFER_QKV] = n * (size_t)m->qkv_dim * sizeof(float),
+        [BUFFER_Q] = n * (size_t)m->attention_dim * sizeof(uint16_t),
+        [BUFFER_ATTENDED] = n * (size_t)m->attention_dim * sizeof(uint16_t),
+        [BUFFER_GATE_UP] = n * 2 * ffn * sizeof(float),
+        [BUFFER_HIDDEN] = n * ffn * sizeof(uint16_t),
+        [BUFFER_PARTS] = (size_t)m->shard.n_local * n * dim * sizeof(float),
+        [BUFFER_LOGITS] = rows * head_stride(m) * sizeof(float),
     };
-    memcpy(list, all, sizeof all);
+    for (int i = 0; i < STEP_BUFFERS; i++) {
+        m->buffers[i].bytes = bytes[i];
+        TRY(backend_buffer(m->be, &m->buffers[i].data, bytes[i], err));
+    }
+    m->x = m->buffers[BUFFER_X].data;
+    m->h = m->buffers[BUFFER_H].data;
+    m->qkv = m->buffers[BUFFER_QKV].data;
+    m->q = m->buffers[BUFFER_Q].data;
+    m->attended = m->buffers[BUFFER_ATTENDED].data;
+    m->gate_up = m->buffers[BUFFER_GATE_UP].data;
+    m->hidden = m->buffers[BUFFER_HIDDEN].data;
+    m->parts = m->buffers[BUFFER_PARTS].data;
+    m->logits = m->buffers[BUFFER_LOGITS].data;
+out:
+    return rc;
 }
 
 static int open_buffers(struct model *m, struct error *err)
 {
     int rc = 0;
     size_t n = (size_t)m->options.max_tokens;
-    struct step_buffer list[STEP_BUFFERS];
-    list_buffers(m, list);
-    for (int i = 0; i < STEP_BUFFERS; i++) {
-        TRY(m->be->ops->buffer_open(m->be, list[i].pointer, list[i].bytes, err));
-    }
+    TRY(open_step_buffers(m, err));
     m->kv_bytes = kv_layer_bytes(&m->attention);
     TRY(mem_array(&m->kv, (size_t)m->cfg->n_layers, sizeof *m->kv, err));
     for (int i = 0; i < m->cfg->n_layers; i++) {
-        TRY(m->be->ops->buffer_open(m->be, &m->kv[i], m->kv_bytes, err));
+        TRY(backend_buffer(m->be, &m->kv[i], m->kv_bytes, err));
     }
     TRY(mem_array(&m->lanes, (size_t)m->options.max_lanes, sizeof *m->lanes, err));
     TRY(mem_array(&m->tokens, n, sizeof *m->tokens, err));
@@ -103,12 +125,9 @@ out:
 
 static void close_buffers(struct model *m)
 {
-    struct step_buffer list[STEP_BUFFERS];
-    list_buffers(m, list);
     for (int i = 0; i < STEP_BUFFERS; i++) {
-        void *buffer;
-        memcpy(&buffer, list[i].pointer, sizeof buffer);
-        if (buffer) m->be->ops->buffer_close(m->be, buffer, list[i].bytes);
+        const struct step_buffer *b = &m->buffers[i];
+        if (b->data) m->be->ops->buffer_close(m->be, b->data, b->bytes);
     }
     for (int i = 0; m->kv && i < m->cfg->n_layers; i++) {
         if (m->kv[i]) m->be->ops->buffer_close(m->be, m->kv[i], m->kv_bytes);
@@ -122,7 +141,7 @@ static void close_buffers(struct model *m)
     free(m->items);
 }
 
-/* Ties go to the lowest id because columns ascend as ids do. */
+/* Ties go to the lowest id because ids ascend as columns do. */
 static int check_head(const struct model *m, struct error *err)
 {
     const struct model_options *o = &m->options;
@@ -177,7 +196,7 @@ void model_close(struct model *model)
     free(model);
 }
 
-/* Lays the lanes' rows one behind the other; returns their number N. */
+/* Puts the lanes' rows one behind the other; returns their number N. */
 static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_lanes)
 {
     int n = 0;
@@ -195,8 +214,9 @@ static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_
     return n;
 }
 
-/* What follows a row-parallel matrix: the sum over slices and ranks in the order of the fixed tree goes
- * to the residual stream, which is normed for the next matrix unless weight is NULL. */
+/* A row-parallel matrix and what follows it: the sum over slices and ranks, in the order of the
+ * fixed tree, is added to the residual stream, which is then normed for the next matrix unless
+ * norm_weight is NULL. */
 struct row_parallel {
     const struct matrix *slices;
     const uint16_t *in;
@@ -216,12 +236,19 @@ static int row_parallel(struct model *m, const struct row_parallel *r, int n, st
         m->collective_us += clock_now_us() - start;
         if (rc) return rc;
     }
-    ops->residual_norm(m->be, m->x, &sums, r->bias, r->norm_weight, m->cfg->norm_eps, n, dim,
-                       r->norm_weight ? m->h : NULL);
+    const struct residual_norm norm = {.x = m->x,
+                                       .sums = &sums,
+                                       .bias = r->bias,
+                                       .weight = r->norm_weight,
+                                       .eps = m->cfg->norm_eps,
+                                       .n = n,
+                                       .dim = dim,
+                                       .h = r->norm_weight ? m->h : NULL};
+    ops->residual_norm(m->be, &norm);
     return 0;
 }
 
-/* From the normed input of layer i in h to that of the next. */
+/* Computes the normed input of layer i + 1 from that of layer i, both in h. */
 static int forward_layer(struct model *m, int i, const struct backend_step *step, struct error *err)
 {
     const struct backend_ops *ops = m->be->ops;
@@ -333,7 +360,7 @@ const float *model_logits(struct model *m, int row)
     return m->be->ops->read(m->be, m->logits + (size_t)row * head_stride(m), head_stride(m));
 }
 
-/* The best of every slice, merged: ids of later slices are higher, as select_offer wants them. */
+/* Merges the best of every slice. Ids of later slices are higher, which select_offer requires. */
 static int best_of_slices(struct model *m, int row, struct arena *arena, struct select_heap *heap,
                           struct error *err)
 {

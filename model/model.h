@@ -1,8 +1,10 @@
-/* One rank's part of a transformer with its KV cache: the forward pass and the rows it leaves behind.
- * Used by the workers for the target and by the coordinator for the draft. Owned by one thread.
+/* One rank's part of a transformer with its KV cache: the forward pass and the logits it leaves
+ * behind. Workers use it for the target and the coordinator uses it for the draft. Owned by one
+ * thread.
  *
- * One arithmetic (docs/design.md section 4): the logits after a prefix depend on the weights and the
- * prefix alone; not on the other lanes, on how many tokens are fed at once, on T or on threads. */
+ * All of this rests on one rule (docs/design.md section 4): the logits after a prefix depend on the
+ * weights and the prefix only, and not on the other lanes, on how many tokens are fed at once, on T
+ * or on threads. */
 #pragma once
 
 #include "comm/comm.h"
@@ -19,17 +21,17 @@ struct model_options {
     int max_tokens;  /* of a step, over all lanes */
     int max_rows;    /* rows whose logits one step may ask for */
     int max_lanes;
-    int n_vocab; /* ids that exist; 0 = the config's. Padded rows past them are masked */
+    int n_vocab; /* ids that exist; 0: as many as in the config. Padded rows past them are masked */
 
-    /* A head over a part of the vocabulary (FR-Spec, arXiv 2502.14856), T = 1 only: the logits of
-     * these ids alone are computed, the same bits as with the whole head. Ascending, distinct, below
-     * n_vocab; kept. NULL = all ids. model_best speaks of ids; for model_answer and model_logits the
-     * vocabulary is then n_head_ids columns, of which column i is head_ids[i]. */
+    /* A head over a part of the vocabulary (FR-Spec, arXiv 2502.14856), T = 1 only: only the logits
+     * of these ids are computed, with the same bits as by the whole head. They ascend, are distinct
+     * and below n_vocab, and are kept. NULL: all ids. model_best returns ids. For model_answer and
+     * model_logits the vocabulary is then n_head_ids columns, of which column i is head_ids[i]. */
     const int32_t *head_ids;
     int n_head_ids;
 };
 
-/* One sequence's share of a step. blocks is the block table from position 0 on; it must reach
+/* What a step feeds of one sequence. blocks is the block table from position 0 on. It must reach
  * position + n_tokens, and the KV of all earlier positions must have been written. */
 struct forward_lane {
     int position;
@@ -38,13 +40,13 @@ struct forward_lane {
     const int32_t *blocks;
 };
 
-/* The row behind tokens[index] of a lane. */
+/* The row of logits after tokens[index] of a lane. */
 struct forward_row {
     int lane, index;
 };
 
-/* keeps ck, comm, be and the options' head_ids; they must outlive the model. Errors: shard_init's,
- * weights_open's, ERR_NO_MEMORY, ERR_ARGUMENT head_ids that are not as they must be. */
+/* Keeps ck, comm, be and the options' head_ids, which must outlive the model. Errors: shard_init's,
+ * weights_open's, ERR_NO_MEMORY, ERR_ARGUMENT for head_ids that are not as they must be. */
 int model_open(struct model **model, const struct checkpoint *ck, struct comm *comm,
                struct backend *be, const struct model_options *options, struct error *err);
 void model_close(struct model *model);
@@ -52,12 +54,12 @@ void model_close(struct model *model);
 const struct shard *model_shard(const struct model *model);
 size_t model_weight_bytes(const struct model *model);
 size_t model_kv_bytes(const struct model *model);
-/* What became of the packed weights on disk; NULL where they are not kept. */
+/* Whether the packed weights came from disk; NULL where they are not kept there. */
 const struct pack_cache_report *model_pack_report(const struct model *model);
 
-/* One step: feeds the lanes, leaves the logits of rows for model_answer and model_logits until the
- * next step. All ranks call it with the same arguments. The caller keeps within the limits of
- * model_options and the vocabulary. Errors: ERR_UNAVAILABLE a rank is gone. */
+/* Computes one step: feeds the lanes and keeps the logits of rows for model_answer and model_logits
+ * until the next step. All ranks call it with the same arguments. The caller keeps within the
+ * limits of model_options and the vocabulary. Errors: ERR_UNAVAILABLE a rank is gone. */
 int model_forward(struct model *model, const struct forward_lane *lanes, int n_lanes,
                   const struct forward_row *rows, int n_rows, struct error *err);
 
@@ -67,27 +69,28 @@ struct row_query {
     const struct row_wish *wish;
 };
 
-/* Answers wishes for this rank's slices: out[query * shard->n_local + slice], arrays from arena. At
- * most max_rows queries; on failure *bad is the one at fault. Errors: ERR_NO_MEMORY, ERR_FORMAT the
- * logits are not numbers, ERR_UNAVAILABLE the device is lost. */
+/* Answers wishes for this rank's slices: out[query * shard->n_local + slice], with arrays from
+ * arena. At most max_rows queries; on failure *bad is the one at fault. Errors: ERR_NO_MEMORY,
+ * ERR_FORMAT the logits are not numbers, ERR_UNAVAILABLE the device is lost. */
 int model_answer(struct model *model, const struct row_query *queries, int n_queries,
                  struct arena *arena, struct slice_row *out, int *bad, struct error *err);
 
-/* The logits of this rank's slices, from the first local id on, without padding where the rank holds
- * every slice (T = 1: the whole vocabulary). Host memory, until the next call of this or of
- * model_forward; NULL: the device is lost. */
+/* The logits of this rank's slices, from the first local id on. Where the rank holds every slice (T
+ * = 1) that is the whole vocabulary without padding. Host memory, valid until the next call of this
+ * function or of model_forward; NULL: the device is lost. */
 const float *model_logits(struct model *model, int row);
 
-/* The n best logits of row `row` of the last step where the rank holds every slice (T = 1), best first
- * (logit, then lowest id), masked ones (-inf) left out: items[n], of which *n_items are filled; a row
- * with NaN or +inf on a device gives none. Arena for scratch. Errors: ERR_NO_MEMORY,
- * ERR_UNAVAILABLE the device is lost. */
+/* The n best logits of row `row` of the last step where the rank holds every slice (T = 1), best
+ * first (by logit, then lowest id): items[n], of which *n_items are filled. Masked ones (-inf) are
+ * left out, and a row with NaN or +inf on a device gives none. The arena is for scratch. Errors:
+ * ERR_NO_MEMORY, ERR_UNAVAILABLE the device is lost. */
 int model_best(struct model *model, int row, int n, struct arena *arena, struct select_item *items,
                int *n_items, struct error *err);
 
-/* Waits until the last step has been computed: a device may still be at work when model_forward
- * returns. For measuring; answers wait by themselves. Errors: ERR_UNAVAILABLE. */
+/* Waits until the last step has been computed, because a device may still be at work when
+ * model_forward returns. Only for measuring: answers wait by themselves. Errors:
+ * ERR_UNAVAILABLE. */
 int model_wait(struct model *model, struct error *err);
 
-/* Time spent in collectives by the last step. */
+/* Time that the last step spent in collectives. */
 int64_t model_collective_us(const struct model *model);

@@ -1,6 +1,6 @@
-/* Rotary position embedding: the inverse frequencies of a config, and cos/sin of positions.
- * As transformers' modeling_rope_utils.py computes them: frequencies in fp32, the angle as the fp32
- * product of frequency and position, cos and sin of that. */
+/* Rotary position embedding: the inverse frequencies of a config, and cos and sin of positions,
+ * computed as transformers' modeling_rope_utils.py does: frequencies in fp32, the angle as the fp32
+ * product of frequency and position, then cos and sin of that. */
 #pragma once
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ enum { ROPE_HALF_MAX = 128 }; /* head_dim / 2 */
 struct rope {
     int half; /* E / 2 */
     float frequency[ROPE_HALF_MAX];
-    float attention_factor; /* multiplies cos and sin; 1 but for yarn */
+    float attention_factor; /* multiplies cos and sin; 1 for all but yarn */
 };
 
 /* Errors: ERR_UNSUPPORTED head_dim is odd or over 256. */

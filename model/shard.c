@@ -42,7 +42,7 @@ int shard_init(struct shard *shard, const struct model_config *cfg, int n_vocab,
     shard->first_head = rank * shard->n_heads;
     shard->first_kv_head = rank * cfg->n_kv_heads / n_ranks;
     shard->first_ffn = rank * shard->ffn_dim;
-    /* The first slice is never short of the rounded width unless it is the whole vocabulary. */
+    /* The first slice has the rounded width unless it is the whole vocabulary. */
     row_slice_range(n_vocab, s, 0, &first_id, &shard->vocab_slice);
     shard->vocab_slice = (shard->vocab_slice + 63) / 64 * 64;
     return 0;

@@ -1,4 +1,4 @@
-/* Loading: each rank reads its own rows and columns from the mapping and packs them. */
+/* Loading weights: each rank reads its own rows and columns from the mapping and packs them. */
 #include "model/weights.h"
 
 #include <stdio.h>
@@ -19,22 +19,33 @@ struct loader {
     char name[160];
 };
 
-static const char *layer_name(struct loader *ld, int layer, const char *tail)
+/* Valid until the next call. */
+static const char *tensor_name(struct loader *ld, int layer, const char *tail)
 {
+    if (layer < 0) return tail;
     snprintf(ld->name, sizeof ld->name, "model.layers.%d.%s", layer, tail);
     return ld->name;
 }
 
-/* Appends rows first_row .. + n_rows, columns first_col .. of tensor `name` to the source. */
-static int add_part(struct loader *ld, struct matrix_source *source, const char *name, int n_rows,
-                    int n_cols, int first_row, int part_rows, int first_col)
+/* Rows first_row .. + n_rows of a tensor of all_rows x all_cols, their columns from first_col
+ * on. */
+struct tensor_part {
+    const char *tail; /* of its name after the layer's; the whole name where the layer is -1 */
+    int all_rows, all_cols;
+    int first_row, n_rows, first_col;
+};
+
+/* Appends the part to the source. */
+static int add_part(struct loader *ld, struct matrix_source *source, int layer,
+                    const struct tensor_part *t)
 {
     struct matrix_part *part = &source->parts[source->n_parts++];
-    *part =
-        (struct matrix_part){.first_row = first_row, .n_rows = part_rows, .first_col = first_col};
-    int rc = checkpoint_find(ld->ck, name, n_rows, n_cols, &part->weight, ld->err);
+    const char *name = tensor_name(ld, layer, t->tail);
+    *part = (struct matrix_part){
+        .first_row = t->first_row, .n_rows = t->n_rows, .first_col = t->first_col};
+    int rc = checkpoint_find(ld->ck, name, t->all_rows, t->all_cols, &part->weight, ld->err);
     if (rc || !part->weight.scales) return rc;
-    if (first_col % QUANT_GROUP == 0 && source->n_in % QUANT_GROUP == 0) return 0;
+    if (t->first_col % QUANT_GROUP == 0 && source->n_in % QUANT_GROUP == 0) return 0;
     return error_set(ld->err, ERR_UNSUPPORTED,
                      "%s: %s is cut into slices of %d, which is no multiple of the group of %d",
                      checkpoint_name(ld->ck), name, source->n_in, QUANT_GROUP);
@@ -47,12 +58,13 @@ static int open_matrix(struct loader *ld, struct matrix *m, const struct matrix_
     return rc;
 }
 
-/* A run of vector tensors, one behind the other, as fp32 in backend memory. */
+/* Elements first .. + n of a vector tensor of n_all. */
 struct vector_part {
-    const char *tail;
+    const char *tail; /* as in struct tensor_part */
     int n_all, first, n;
 };
 
+/* The parts, one behind the other, as fp32 in backend memory. */
 static int open_vector(struct loader *ld, struct vector *out, int layer,
                        const struct vector_part *parts, int n_parts)
 {
@@ -64,13 +76,13 @@ static int open_vector(struct loader *ld, struct vector *out, int layer,
     TRY(mem_array(&host, (size_t)total, sizeof *host, ld->err));
     for (int i = 0; i < n_parts; i++) {
         struct weight weight;
-        const char *name = layer < 0 ? parts[i].tail : layer_name(ld, layer, parts[i].tail);
+        const char *name = tensor_name(ld, layer, parts[i].tail);
         TRY(checkpoint_find(ld->ck, name, 1, parts[i].n_all, &weight, ld->err));
         weight_read_f32(&weight, 0, parts[i].first, parts[i].n, host + at);
         at += parts[i].n;
     }
     out->n = total;
-    TRY(ld->be->ops->buffer_open(ld->be, &out->data, (size_t)total * sizeof *host, ld->err));
+    TRY(backend_buffer(ld->be, &out->data, (size_t)total * sizeof *host, ld->err));
     ld->be->ops->upload(ld->be, out->data, host, (size_t)total * sizeof *host);
 out:
     free(host);
@@ -84,20 +96,24 @@ static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
     int e = cfg->head_dim, rc = 0;
     int q_rows = sh->n_heads * e, kv_rows = sh->n_kv_heads * e;
     int q_first = sh->first_head * e, kv_first = sh->first_kv_head * e;
+    int all_q = cfg->n_heads * e, all_kv = cfg->n_kv_heads * e;
     struct matrix_source qkv = {.n_in = cfg->dim};
+    const struct tensor_part q_part = {
+        "self_attn.q_proj.weight", all_q, cfg->dim, q_first, q_rows, 0};
+    const struct tensor_part k_part = {
+        "self_attn.k_proj.weight", all_kv, cfg->dim, kv_first, kv_rows, 0};
+    const struct tensor_part v_part = {
+        "self_attn.v_proj.weight", all_kv, cfg->dim, kv_first, kv_rows, 0};
 
-    TRY(add_part(ld, &qkv, layer_name(ld, i, "self_attn.q_proj.weight"), cfg->n_heads * e, cfg->dim,
-                 q_first, q_rows, 0));
-    TRY(add_part(ld, &qkv, layer_name(ld, i, "self_attn.k_proj.weight"), cfg->n_kv_heads * e,
-                 cfg->dim, kv_first, kv_rows, 0));
-    TRY(add_part(ld, &qkv, layer_name(ld, i, "self_attn.v_proj.weight"), cfg->n_kv_heads * e,
-                 cfg->dim, kv_first, kv_rows, 0));
+    TRY(add_part(ld, &qkv, i, &q_part));
+    TRY(add_part(ld, &qkv, i, &k_part));
+    TRY(add_part(ld, &qkv, i, &v_part));
     TRY(open_matrix(ld, &layer->qkv, &qkv));
     if (cfg->qkv_bias) {
         const struct vector_part parts[] = {
-            {"self_attn.q_proj.bias", cfg->n_heads * e, q_first, q_rows},
-            {"self_attn.k_proj.bias", cfg->n_kv_heads * e, kv_first, kv_rows},
-            {"self_attn.v_proj.bias", cfg->n_kv_heads * e, kv_first, kv_rows},
+            {"self_attn.q_proj.bias", all_q, q_first, q_rows},
+            {"self_attn.k_proj.bias", all_kv, kv_first, kv_rows},
+            {"self_attn.v_proj.bias", all_kv, kv_first, kv_rows},
         };
         TRY(open_vector(ld, &layer->qkv_bias, i, parts, 3));
     }
@@ -110,8 +126,13 @@ static int open_attention(struct loader *ld, struct layer_weights *layer, int i)
     TRY(mem_array(&layer->o, (size_t)sh->n_local, sizeof *layer->o, ld->err));
     for (int s = 0; s < sh->n_local; s++) {
         struct matrix_source o = {.n_in = sh->slice_head_cols};
-        TRY(add_part(ld, &o, layer_name(ld, i, "self_attn.o_proj.weight"), cfg->dim,
-                     cfg->n_heads * e, 0, cfg->dim, (sh->first_slice + s) * sh->slice_head_cols));
+        const struct tensor_part part = {"self_attn.o_proj.weight",
+                                         cfg->dim,
+                                         all_q,
+                                         0,
+                                         cfg->dim,
+                                         (sh->first_slice + s) * sh->slice_head_cols};
+        TRY(add_part(ld, &o, i, &part));
         TRY(open_matrix(ld, &layer->o[s], &o));
     }
     if (cfg->o_bias) {
@@ -128,17 +149,24 @@ static int open_ffn(struct loader *ld, struct layer_weights *layer, int i)
     const struct shard *sh = ld->shard;
     int rc = 0;
     struct matrix_source gate_up = {.n_in = cfg->dim, .is_gate_up = true};
+    const struct tensor_part gate_part = {"mlp.gate_proj.weight", cfg->ffn_dim, cfg->dim,
+                                          sh->first_ffn,          sh->ffn_dim,  0};
+    const struct tensor_part up_part = {"mlp.up_proj.weight", cfg->ffn_dim, cfg->dim,
+                                        sh->first_ffn,        sh->ffn_dim,  0};
 
-    TRY(add_part(ld, &gate_up, layer_name(ld, i, "mlp.gate_proj.weight"), cfg->ffn_dim, cfg->dim,
-                 sh->first_ffn, sh->ffn_dim, 0));
-    TRY(add_part(ld, &gate_up, layer_name(ld, i, "mlp.up_proj.weight"), cfg->ffn_dim, cfg->dim,
-                 sh->first_ffn, sh->ffn_dim, 0));
+    TRY(add_part(ld, &gate_up, i, &gate_part));
+    TRY(add_part(ld, &gate_up, i, &up_part));
     TRY(open_matrix(ld, &layer->gate_up, &gate_up));
     TRY(mem_array(&layer->down, (size_t)sh->n_local, sizeof *layer->down, ld->err));
     for (int s = 0; s < sh->n_local; s++) {
         struct matrix_source down = {.n_in = sh->slice_ffn};
-        TRY(add_part(ld, &down, layer_name(ld, i, "mlp.down_proj.weight"), cfg->dim, cfg->ffn_dim,
-                     0, cfg->dim, (sh->first_slice + s) * sh->slice_ffn));
+        const struct tensor_part part = {"mlp.down_proj.weight",
+                                         cfg->dim,
+                                         cfg->ffn_dim,
+                                         0,
+                                         cfg->dim,
+                                         (sh->first_slice + s) * sh->slice_ffn};
+        TRY(add_part(ld, &down, i, &part));
         TRY(open_matrix(ld, &layer->down[s], &down));
     }
     if (cfg->mlp_bias) {
@@ -173,14 +201,19 @@ static int open_ends(struct loader *ld)
     const struct model_config *cfg = ld->cfg;
     const struct shard *sh = ld->shard;
     const struct vector_part norm = {"model.norm.weight", cfg->dim, 0, cfg->dim};
-    const char *head = cfg->tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
+    const struct tensor_part head = {cfg->tied_embeddings ? "model.embed_tokens.weight"
+                                                          : "lm_head.weight",
+                                     cfg->vocab_size,
+                                     cfg->dim,
+                                     sh->first_slice * sh->vocab_slice,
+                                     sh->n_local * sh->vocab_slice,
+                                     0};
     struct matrix_source source = {.n_in = cfg->dim};
     int rc = 0;
     TRY(checkpoint_find(ld->ck, "model.embed_tokens.weight", cfg->vocab_size, cfg->dim,
                         &ld->w->embedding, ld->err));
     TRY(open_vector(ld, &ld->w->final_norm, -1, &norm, 1));
-    TRY(add_part(ld, &source, head, cfg->vocab_size, cfg->dim, sh->first_slice * sh->vocab_slice,
-                 sh->n_local * sh->vocab_slice, 0));
+    TRY(add_part(ld, &source, -1, &head));
     if (ld->head_ids) {
         source.parts[0].row_list = ld->head_ids;
         source.parts[0].n_listed = sh->n_vocab;
@@ -190,7 +223,8 @@ out:
     return rc;
 }
 
-/* The folder that "auto" means: in the model's folder, or the user's cache for a synthetic model. */
+/* The folder that "auto" stands for: inside the model's folder, or in the user's cache for a
+ * synthetic model. */
 static int auto_folder(char *out, size_t out_bytes, const struct checkpoint *ck, struct error *err)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -211,7 +245,7 @@ static int auto_folder(char *out, size_t out_bytes, const struct checkpoint *ck,
     return error_set(err, ERR_ARGUMENT, "--pack-cache auto: the model's name is too long");
 }
 
-/* The shard's numbers decide which rows and columns are packed. */
+/* The key includes the shard's numbers because they decide which rows and columns are packed. */
 static int open_cache(struct loader *ld)
 {
     char own[FOLDER_BYTES], text[SHARD_TEXT_BYTES];

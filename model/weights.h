@@ -1,4 +1,5 @@
-/* One rank's weights in its backend's layout. Names and shapes are those of Hugging Face's Llama. */
+/* One rank's weights in its backend's layout. Names and shapes are those of Hugging Face's
+ * Llama. */
 #pragma once
 
 #include "model/backend/backend.h"
@@ -30,15 +31,16 @@ struct model_weights {
     struct weight embedding; /* [V][D] read by row, never packed */
     struct vector final_norm;
     struct matrix
-        head;     /* D -> n_local * vocab_slice; column i is row head_ids[i] if any are given */
+        head;     /* D -> n_local * vocab_slice; column i is row head_ids[i] where ids are chosen */
     size_t bytes; /* packed, for the log */
     struct pack_cache *cache; /* NULL: packed weights are not kept on disk */
 };
 
-/* Pages of the checkpoint leave the process layer by layer, so that it never holds the weights twice.
- * Keeps be and the checkpoint's mapping (the embedding). head_ids: the [shard->n_vocab] rows that the
- * head consists of, for a rank that holds every slice; NULL = the rows of the shard. Errors: as
- * checkpoint_find; ERR_NO_MEMORY; ERR_UNSUPPORTED a width the kernels do not take. */
+/* The checkpoint's pages are released layer by layer, so that the process never holds the weights
+ * twice. Keeps be and the checkpoint's mapping (the embedding). head_ids: the [shard->n_vocab] rows
+ * that the head consists of, for a rank that holds every slice; NULL: the rows of the shard.
+ * Errors: as checkpoint_find; ERR_NO_MEMORY; ERR_UNSUPPORTED a width that the kernels do not
+ * take. */
 int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,
                  const int32_t *head_ids, struct backend *be, struct error *err);
 void weights_close(struct model_weights *w, struct backend *be);

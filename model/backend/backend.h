@@ -1,10 +1,12 @@
-/* The dozen operations that the forward pass is written over; backend_cpu.c and backend_cuda.cu each
- * fill the table. Memory behind `void *` and data pointers belongs to the backend; what is host memory
- * says so. Operations between `begin` and `end` return nothing: they cannot fail once buffers exist
- * (a device reports what went wrong at `end` or `answer`). Owned by the engine thread.
+/* The dozen operations that the forward pass is written over. model/backend/cpu and
+ * model/backend/cuda each fill the table. The memory behind `void *` and data pointers belongs to
+ * the backend, except where a comment says that it is host memory. Operations between `begin` and
+ * `end` return nothing because they cannot fail once the buffers exist (a device reports what went
+ * wrong at `end` or `answer`). Owned by the engine thread.
  *
- * Letters: N rows (tokens) of a step, D model width, H heads, K kv heads, E head width, F ffn width,
- * all of this rank's shard. Tolerances are against exact arithmetic on the same bf16 inputs. */
+ * Letters: N rows (tokens) of a step, D model width, H heads, K kv heads, E head width, F ffn
+ * width, all of this rank's shard. Tolerances are against exact arithmetic on the same bf16
+ * inputs. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,13 +15,12 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/team.h"
 #include "comm/comm.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/logits/row.h"
 
 enum {
-    WIDTH_UNIT = 16,           /* what the model's width and the head's width are multiples of */
+    WIDTH_UNIT = 16,           /* the model's width and the head's width are multiples of it */
     KV_BLOCK_TOKENS = 16,      /* positions of a KV block */
     ATTENTION_PARTITION = 256, /* positions of an attention partition: part of the arithmetic */
     MATRIX_PARTS_MAX = 3
@@ -30,15 +31,16 @@ struct matrix {
     void *data;
     size_t bytes;
     int n_in, n_out;
+    enum weight_form form; /* of its elements in data */
 };
 
-/* Where a matrix's columns come from: up to three tensors side by side (q, k, v), each a run of rows
- * of a checkpoint tensor, or chosen rows, and a run of its columns. Rows past the tensor (vocabulary
- * tail) and past the chosen ones are zero. */
+/* Where a matrix's columns come from: up to three tensors side by side (q, k, v). Of each, the
+ * matrix takes a run of rows, or chosen rows, and a run of columns. Rows past the end of the tensor
+ * (the vocabulary's tail) and past the chosen ones are zero. */
 struct matrix_part {
     struct weight weight;
     int first_row, n_rows;   /* output columns of the matrix */
-    int first_col;           /* k offset, for row-parallel slices */
+    int first_col;           /* offset along k, for row-parallel slices */
     const int32_t *row_list; /* [n_listed] rows of the tensor; NULL: the run from first_row on */
     int n_listed;            /* at most n_rows */
 };
@@ -54,11 +56,27 @@ static inline int matrix_part_row(const struct matrix_part *part, int column)
 struct matrix_source {
     int n_in;
     int n_parts;
-    bool is_gate_up; /* two parts of as many rows, which matmul_swiglu multiplies */
+    bool is_gate_up; /* two parts with the same number of rows, which matmul_swiglu multiplies */
     struct matrix_part parts[MATRIX_PARTS_MAX];
 };
 
-/* One lane's view for rope and attention: rows first_row .. first_row + n_rows of the step stand at
+/* The part that holds output column `column` of the matrix; *row is the row of its tensor. NULL:
+ * the column is zero. */
+static inline const struct matrix_part *matrix_source_part(const struct matrix_source *source,
+                                                           int column, int *row)
+{
+    for (int i = 0; i < source->n_parts; i++) {
+        const struct matrix_part *part = &source->parts[i];
+        if (column < part->n_rows) {
+            *row = matrix_part_row(part, column);
+            return *row < 0 ? NULL : part;
+        }
+        column -= part->n_rows;
+    }
+    return NULL;
+}
+
+/* One lane as rope and attention see it: rows first_row .. first_row + n_rows of the step are at
  * positions position .. position + n_rows. */
 struct attention_lane {
     int first_row, n_rows;
@@ -71,7 +89,7 @@ struct attention_shape {
     int n_blocks;                      /* of the whole KV */
 };
 
-/* What one step is about. All of it is host memory, lent from `begin` to `end`. */
+/* What one step computes. All of it is host memory, lent from `begin` to `end`. */
 struct backend_step {
     const struct weight *embedding;
     const int32_t *tokens; /* [n] */
@@ -80,23 +98,34 @@ struct backend_step {
     int n_lanes;
     const struct attention_shape *shape;
     const float *cos, *sin; /* [n][E / 2] of the rows' positions */
-    const int *rows;        /* [n_rows] those whose logits are wanted */
+    const int *rows;        /* [n_rows] the rows whose logits are wanted */
     int n_rows;
 };
 
-/* What happens to the raw projections before attention; NULL pointers are left out. */
+/* What is applied to the raw projections before attention. A NULL pointer leaves its step out. */
 struct attention_input {
     const float *qkv_bias;        /* [(H + 2K) E] */
     const float *q_norm, *k_norm; /* [E] */
     float norm_eps;
 };
 
-/* Sums of a row-parallel matrix that the fixed tree has still to add: part i at data + i * stride,
- * each [N][D]. n_parts is a power of two. */
+/* Sums of a row-parallel matrix that the fixed tree has not added yet: part i is at data + i *
+ * stride, each [N][D]. n_parts is a power of two. */
 struct slice_sums {
     float *data;
     size_t stride;
     int n_parts;
+};
+
+/* What residual_norm reads and writes, for N rows of width D. */
+struct residual_norm {
+    float *x; /* [N][D] the residual stream */
+    const struct slice_sums *sums;
+    const float *bias;   /* [D]; NULL: none */
+    const float *weight; /* [D] of the norm */
+    float eps;
+    int n, dim;
+    uint16_t *h; /* [N][D]; NULL: no norm */
 };
 
 /* A wish about one slice of one row of logits. */
@@ -113,15 +142,16 @@ struct pack_cache; /* pack_cache.h */
 struct backend_ops {
     const char *name;       /* "cpu" */
     const char *arithmetic; /* "cpu-bf16", "cpu-int8" */
-    enum weight_form form;  /* of its matrices, where it is stored so; bf16 stands for the rest */
+    enum weight_form form;  /* stored weights that it uses as they are; bf16 on a GPU */
     bool is_host;           /* its memory is host memory */
-    /* What runs it: "avx512", "sm90", ... */
+    /* What its kernels are made for: "avx512", "sm90", ... */
     const char *(*kernels)(const struct backend *be);
 
-    /* Rows that buffers must have for steps of up to n rows: a device pads. */
+    /* Rows that buffers must have for steps of up to n rows, because a device pads them. */
     int (*capacity)(const struct backend *be, int n);
-    /* Zeroed memory of the backend. Errors: ERR_NO_MEMORY. */
-    int (*buffer_open)(struct backend *be, void *buffer, size_t bytes, struct error *err);
+    /* Zeroed memory of the backend; NULL when err is set. Callers use backend_buffer. Errors:
+     * ERR_NO_MEMORY, ERR_UNAVAILABLE the device is lost. */
+    void *(*buffer_open)(struct backend *be, size_t bytes, struct error *err);
     void (*buffer_close)(struct backend *be, void *buffer, size_t bytes);
     /* Copies from host memory; complete when it returns. */
     void (*upload)(struct backend *be, void *buffer, const void *host, size_t bytes);
@@ -132,14 +162,16 @@ struct backend_ops {
                        struct error *err);
     void (*matrix_close)(struct backend *be, struct matrix *m);
 
-    /* A step begins. *replayed: the backend knows a step of this size by heart and has set it going;
-     * the operations up to `end` must then be left out. Operations of equal sizes must be called
-     * with the same arguments in every step. Errors: ERR_UNAVAILABLE the device is lost. */
+    /* Begins a step. *replayed: the backend has recorded a step of this size and has started the
+     * recording, so the operations up to `end` must be left out. For that reason operations of
+     * equal sizes must be called with the same arguments in every step. Errors: ERR_UNAVAILABLE the
+     * device is lost. */
     int (*begin)(struct backend *be, const struct backend_step *step, bool *replayed,
                  struct error *err);
-    /* The step's operations have all been given; a device may still be at work. *again: nothing of the
-     * step has run, since the device could not record it; the same operations must be given once more,
-     * without `begin`, and ended. That happens once at most for a step, and never to a replayed one. */
+    /* All operations of the step have been given; a device may still be at work. *again: nothing of
+     * the step has run because the device could not record it, and the same operations must be
+     * given once more, without `begin`, and ended. That happens at most once in a step, and never
+     * in a replayed one. */
     int (*end)(struct backend *be, bool *again, struct error *err);
 
     /* x[N][D] = embedding rows of the step's tokens, exact. */
@@ -153,16 +185,16 @@ struct backend_ops {
     /* out[N][out_stride] = in[N][in_stride] * m; fp32 sums in one order per output. */
     void (*matmul)(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,
                    float *out, size_t out_stride, int n);
-    /* Slice s takes columns s * slices[s].n_in and on of `in`; sums->data has room for n_slices
-     * [N][D], stride and n_parts are set. */
+    /* Slice s reads columns s * slices[s].n_in and on of `in`. sums->data has room for n_slices
+     * [N][D]; stride and n_parts are set here. */
     void (*matmul_slices)(struct backend *be, const struct matrix *slices, int n_slices,
                           const uint16_t *in, size_t in_stride, int n, struct slice_sums *sums);
     /* h[N][F] = bf16(silu(gate + gate_bias) * (up + up_bias)) with gate and up = in[N][D] * m;
      * bias [2 F] or NULL; gate_up [N][2 F] is scratch. */
     void (*matmul_swiglu)(struct backend *be, const struct matrix *m, const float *bias,
                           const uint16_t *in, int n, float *gate_up, uint16_t *h);
-    /* Bias, q/k norm, rope on qkv[N][(H + 2K) E]; q to q[N][H E] as bf16, k and v into the KV blocks
-     * of layer `kv`. */
+    /* Bias, q/k norm and rope on qkv[N][(H + 2K) E]; then q goes to q[N][H E] as bf16, k and v to
+     * the KV blocks of layer `kv`. */
     void (*attention_store)(struct backend *be, const struct attention_shape *shape,
                             const struct attention_input *input, const struct backend_step *step,
                             float *qkv, uint16_t *q, uint16_t *kv);
@@ -170,17 +202,16 @@ struct backend_ops {
     void (*attention)(struct backend *be, const struct attention_shape *shape,
                       const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
                       uint16_t *out);
-    /* The sums of all ranks by the fixed tree: n_parts becomes 1, every rank has the same bits.
-     * Errors: ERR_UNAVAILABLE a rank is gone. */
+    /* Adds the sums of all ranks by the fixed tree: n_parts becomes 1, and every rank has the same
+     * bits. Errors: ERR_UNAVAILABLE a rank is gone. */
     int (*tree_sum)(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                     struct error *err);
-    /* x[N][D] += the tree's sum of sums (+ bias[D], NULL = none), then, unless h is NULL, h = rmsnorm
-     * of x. */
-    void (*residual_norm)(struct backend *be, float *x, const struct slice_sums *sums,
-                          const float *bias, const float *weight, float eps, int n, int dim,
-                          uint16_t *h);
-    /* Answers wishes on slices of the last step's logits (row.h): out[n_items], arrays from arena. On
-     * failure *bad is the item at fault. Errors: row_slice_answer's, ERR_UNAVAILABLE. */
+    /* x[N][D] += the tree's sum of sums, plus bias where there is one; then, unless h is NULL, h =
+     * rmsnorm of x. */
+    void (*residual_norm)(struct backend *be, const struct residual_norm *args);
+    /* Answers wishes on slices of the last step's logits (model/logits/row.h): out[n_items], with
+     * arrays from arena. On failure *bad is the item at fault. Errors: row_slice_answer's,
+     * ERR_UNAVAILABLE. */
     int (*answer)(struct backend *be, const struct answer_item *items, int n_items,
                   struct arena *arena, struct slice_row *out, int *bad, struct error *err);
     void (*close)(struct backend *be);
@@ -188,10 +219,23 @@ struct backend_ops {
 
 struct backend {
     const struct backend_ops *ops;
-    const char *pack_folder;  /* "auto", a folder, or NULL: packed weights are not kept on disk; set
-                               * by backend_open, used when a model is opened */
-    struct pack_cache *cache; /* set by weights.c while a model of this backend is open */
+    /* Where packed weights are kept on disk: "auto", a folder, or NULL for nowhere. Set by
+     * backend_open, used when a model is opened. */
+    const char *pack_folder;
+    struct pack_cache *cache; /* set by model/weights.c while a model of this backend is open */
 };
+
+/* Sets *pointer, a pointer to any object, to zeroed memory of the backend, which buffer_close
+ * releases. Errors: buffer_open's; *pointer is NULL then. */
+#define backend_buffer(be, pointer, bytes, err)                                         \
+    (*(pointer) = (__typeof__(*(pointer)))(be)->ops->buffer_open((be), (bytes), (err)), \
+     *(pointer) ? 0 : (err)->code)
+
+/* Elements of the K-part of a block and kv head; its V-part has as many. */
+static inline size_t kv_part_elements(const struct attention_shape *shape)
+{
+    return (size_t)KV_BLOCK_TOKENS * (size_t)shape->head_dim;
+}
 
 /* Bytes of one layer's KV: a K-part and a V-part for every block and kv head. */
 size_t kv_layer_bytes(const struct attention_shape *shape);

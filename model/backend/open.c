@@ -8,7 +8,7 @@
 #include "model/backend/cuda/cuda.h"
 #endif
 
-/* *ordinal: -1 where none is named. */
+/* *ordinal is -1 where no GPU is named. */
 static bool parse_cuda(const char *device, int *ordinal)
 {
     struct error err;
@@ -31,7 +31,7 @@ bool backend_weights_is_known(const char *weights)
     return strcmp(weights, "fp8") == 0 || weight_form_find(&form, weights, &err) == 0;
 }
 
-/* NULL: packed weights are not kept. */
+/* NULL where packed weights are not kept. */
 static const char *pack_folder(const struct backend_options *options)
 {
     bool is_off = !options->pack_cache || strcmp(options->pack_cache, "off") == 0;
@@ -49,7 +49,7 @@ static int open_cpu(struct backend **be, const struct backend_options *options, 
     return rc ? rc : backend_cpu_open(be, &cpu, err);
 }
 
-/* The CPU backend, and where its weights are kept and its threads run. */
+/* Opens the CPU backend and sets where its packed weights are kept and its threads run. */
 static int place_cpu(struct backend **be, const struct backend_options *options, struct error *err)
 {
     int rc = 0;
@@ -97,7 +97,7 @@ static int open_cuda(struct backend **be, const struct backend_options *options,
 
 #endif
 
-/* A model that is stored in a form of its own has no other. */
+/* A model that is stored in int8 or int4 has no other weights. */
 static int resolve_weights(struct backend_options *options, struct error *err)
 {
     const char *stored = weight_form_name(options->stored);

@@ -1,4 +1,4 @@
-/* Packing a matrix. */
+/* Packing a matrix, or finding it packed in the cache. */
 #include "model/backend/pack.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 enum { N_SAMPLES = 16, SAMPLE_ELEMENTS = 64, TEXT_BYTES = 192, COPY_BYTES = 1 << 20 };
 
-/* As hash_samples, of one place. Packed weights are read as they are stored. */
+/* One of the places of hash_samples. Packed weights are read as they are stored. */
 static uint64_t hash_place(uint64_t hash, const struct weight *weight, int row, int col, int n)
 {
     uint16_t sample[SAMPLE_ELEMENTS];
@@ -38,7 +38,7 @@ static uint64_t hash_samples(uint64_t hash, const struct matrix_part *part, int 
     return hash;
 }
 
-/* What is packed, as which of the model's matrices, and into which form. */
+/* Identifies what is packed, which of the model's matrices it is, and the packed form. */
 static uint64_t identity_of(const struct pack_request *request, int ordinal)
 {
     const struct matrix_source *source = request->source;
@@ -72,7 +72,7 @@ static void pack_member(void *arg, int member, int n_members)
     const struct pack_job *job = arg;
     int begin, end;
     team_range(job->request->n_blocks, 1, member, n_members, &begin, &end);
-    if (begin < end) job->request->fill(job->request->arg, job->data, member, begin, end);
+    if (begin < end) job->request->fill(job->request->arg, job->data, begin, end);
 }
 
 struct copy_job {
@@ -91,7 +91,7 @@ static void copy_member(void *arg, int member, int n_members)
     if (at < to) memcpy(job->to + at, job->from + at, to - at);
 }
 
-/* *data: NULL when the cache has not got it. */
+/* *data is NULL when the cache does not have the matrix. */
 static int find(struct backend *be, struct team *team, void **data, size_t bytes, uint64_t identity,
                 struct error *err)
 {
@@ -99,10 +99,10 @@ static int find(struct backend *be, struct team *team, void **data, size_t bytes
     void *found = pack_cache_find(be->cache, team, identity, bytes);
     *data = found;
     if (!found || !pack_cache_wants_copies(be->cache)) return 0;
-    TRY(be->ops->buffer_open(be, data, bytes, err));
+    TRY(backend_buffer(be, data, bytes, err));
     struct copy_job job = {*data, found, bytes};
     team_run(team, copy_member, &job);
-    pack_cache_let_go(be->cache);
+    pack_cache_release_pages(be->cache);
 out:
     return rc;
 }
@@ -115,7 +115,7 @@ int pack_open(struct backend *be, struct team *team, void **data,
     *data = NULL;
     if (be->cache) TRY(find(be, team, data, request->bytes, identity, err));
     if (*data) return 0;
-    TRY(be->ops->buffer_open(be, data, request->bytes, err));
+    TRY(backend_buffer(be, data, request->bytes, err));
     struct pack_job job = {request, *data};
     team_run(team, pack_member, &job);
     if (be->cache) TRY(pack_cache_add(be->cache, team, identity, *data, request->bytes, err));

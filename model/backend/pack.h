@@ -1,13 +1,13 @@
-/* Packing a matrix: the threads that do it, and the file that may spare the work (pack_cache.h). The
- * packed form is the caller's: a form of another arithmetic needs only another fill. Packed memory is
- * written once, each run of blocks by the thread that will probably read it. */
+/* Packing a matrix: the threads that do it, and the file that can save the work (pack_cache.h). The
+ * caller chooses the packed form, so another form only needs another fill function. Packed memory
+ * is written once, each run of blocks by the thread that will probably read it. */
 #pragma once
 
 #include "model/backend/backend.h"
 #include "model/backend/pack_cache.h"
 
 /* Packs blocks first_block .. end_block into data. Called by every member of the team. */
-typedef void pack_fn(void *arg, void *data, int member, int first_block, int end_block);
+typedef void pack_fn(const void *arg, void *data, int first_block, int end_block);
 
 struct pack_request {
     const char *form; /* name and version of the packed form: another layout, another name */
@@ -15,12 +15,12 @@ struct pack_request {
     size_t bytes;
     int n_blocks; /* equal portions of work */
     pack_fn *fill;
-    void *arg;
+    const void *arg; /* of fill */
 };
 
-/* *data: the packed matrix, 64-byte aligned, from be->cache (then read-only) or packed into a buffer of
- * the backend, whose memory is host memory. team: the backend's. Released with pack_close.
- * Errors: ERR_NO_MEMORY. */
+/* *data: the packed matrix, 64-byte aligned. It comes from be->cache (then it is read-only) or is
+ * packed into a buffer of the backend, whose memory must be host memory. team: the backend's.
+ * Released with pack_close. Errors: ERR_NO_MEMORY. */
 int pack_open(struct backend *be, struct team *team, void **data,
               const struct pack_request *request, struct error *err);
 

@@ -19,12 +19,13 @@ struct pack_cache {
     char folder[PATH_BYTES], path[PATH_BYTES];
     uint64_t key;
     struct file_view view; /* zeroed: no file, or one that was refused */
-    bool is_huge;          /* its pages are */
+    bool is_huge;          /* its pages are huge ones */
     struct pack_table old; /* of view */
-    int next;              /* entry that is looked for first: matrices come in the file's order */
+    int next;              /* where the search begins, because matrices come in the file's order */
     struct pack_table new; /* of this start */
-    const void **data;     /* [capacity] of new's matrices */
-    int capacity, n_missed;
+    const void **data;     /* of new's matrices */
+    size_t n_entry_room, n_data_room; /* of new.entries and of data */
+    int n_missed;
     struct pack_cache_report report;
 };
 
@@ -37,7 +38,7 @@ static uint64_t key_digest(const struct pack_cache_key *key)
     return XXH3_64bits(text, (size_t)len);
 }
 
-/* What stands in the report first is the reason; what follows from it is not. */
+/* Only the first failure goes into the report: later ones follow from it. */
 static void refuse(struct pack_cache *cache, const struct error *err)
 {
     if (!cache->report.text[0]) {
@@ -102,7 +103,7 @@ int pack_cache_open(struct pack_cache **cache, const char *folder, const struct 
     return 0;
 }
 
-/* Checksums. A matrix is hashed in chunks by all threads, then the hashes are. */
+/* Checksums. All threads hash chunks of a matrix; then the hashes of the chunks are hashed. */
 
 struct sum_job {
     const uint8_t *data;
@@ -138,22 +139,15 @@ static int checksum(uint64_t *sum, struct team *team, const void *data, size_t b
 static int remember(struct pack_cache *cache, const struct pack_entry *entry, const void *data,
                     struct error *err)
 {
-    int n = cache->new.n_entries;
-    if (n == cache->capacity) {
-        int more = n ? 2 * n : 64;
-        void *entries = realloc(cache->new.entries, (size_t)more * sizeof *cache->new.entries);
-        if (entries) cache->new.entries = entries;
-        void *pointers = realloc(cache->data, (size_t)more * sizeof *cache->data);
-        if (pointers) cache->data = pointers;
-        if (!entries || !pointers) {
-            return error_set(err, ERR_NO_MEMORY, "no memory for a table of %d matrices", more);
-        }
-        cache->capacity = more;
-    }
+    size_t n = (size_t)cache->new.n_entries;
+    int rc = 0;
+    TRY(mem_grow(&cache->new.entries, &cache->n_entry_room, n + 1, err));
+    TRY(mem_grow(&cache->data, &cache->n_data_room, n + 1, err));
     cache->new.entries[n] = *entry;
     cache->data[n] = data;
     cache->new.n_entries++;
-    return 0;
+out:
+    return rc;
 }
 
 static const struct pack_entry *find_entry(struct pack_cache *cache, uint64_t identity,
@@ -246,7 +240,7 @@ bool pack_cache_wants_copies(const struct pack_cache *cache)
     return !cache->is_huge;
 }
 
-void pack_cache_let_go(struct pack_cache *cache)
+void pack_cache_release_pages(struct pack_cache *cache)
 {
     file_advise(&cache->view, FILE_DROP);
 }

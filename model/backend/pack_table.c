@@ -43,7 +43,7 @@ static uint64_t round_up(uint64_t bytes)
     return (bytes + PACK_ALIGN - 1) / PACK_ALIGN * PACK_ALIGN;
 }
 
-/* The fixed part; *n is the number of entries, which are all there. */
+/* The fixed part; *n is the number of entries, all of which are within the file. */
 static int read_head(struct pack_table *table, const uint8_t *data, size_t size_bytes, int *n,
                      const char *origin, struct error *err)
 {
@@ -72,7 +72,7 @@ static int read_head(struct pack_table *table, const uint8_t *data, size_t size_
     return 0;
 }
 
-/* A wrong file with a right checksum is possible: no entry is believed. */
+/* A wrong file can have a right checksum, so every entry is checked. */
 static int read_entries(struct pack_table *table, const uint8_t *data, int n, const char *origin,
                         struct error *err)
 {

@@ -1,5 +1,5 @@
 /* The head of a file of packed weights: which matrices it holds, where, and their checksums. Packed
- * weights may be kept on disk between starts (pack_cache.h); what is read back is judged here first.
+ * weights may be kept on disk between starts (pack_cache.h); this code checks what is read back.
  *
  *   0  "OUTRPACK"        8  u32 version      12  u32 n entries     16  u64 bytes of the file
  *  24  u64 key          32  u64 xxh3 of bytes 0..31 and of the entries
@@ -28,14 +28,13 @@ struct pack_table {
     struct pack_entry *entries;
 };
 
-/* Reads the head of a file of size_bytes bytes; everything in it is checked, the matrices' bytes are
- * not. Released with pack_table_free. Errors: ERR_FORMAT, one sentence that begins with origin;
- * ERR_NO_MEMORY. */
+/* Reads and checks the head of a file of size_bytes bytes, but not the matrices' bytes. Released
+ * with pack_table_free. Errors: ERR_FORMAT, one sentence that begins with origin; ERR_NO_MEMORY. */
 int pack_table_parse(struct pack_table *table, const uint8_t *data, size_t size_bytes,
                      const char *origin, struct error *err);
 void pack_table_free(struct pack_table *table);
 
-/* Gives every entry its offset and sets file_bytes. bytes of the entries are set. */
+/* Gives every entry its offset and sets file_bytes. The entries' bytes must be set. */
 void pack_table_place(struct pack_table *table);
 
 size_t pack_table_head_bytes(int n_entries);

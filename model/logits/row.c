@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/logits/select.h"
+#include "model/numerics/exp_coefficients.h"
 #include "model/numerics/numerics.h"
 #include "model/numerics/variants.h"
 
@@ -42,20 +43,20 @@ double row_noisy_score(float logit, float temperature, uint32_t noise_bits)
  * integers, so that no compiler sees a branch and loops over it vectorize. */
 static inline float exp_nonpositive(float x)
 {
-    int32_t limit = (int32_t)(num_float_to_bits(87.33f));
+    int32_t limit = (int32_t)(num_float_to_bits(-EXP_LEAST));
     int32_t magnitude = (int32_t)(num_float_to_bits(x) & 0x7fffffffu);
     int32_t kept = magnitude < limit ? magnitude : limit;
     float clamped = -num_bits_to_float((uint32_t)kept);
-    float shifted = clamped * 1.44269504088896341f + 12582912.0f;
-    float n = shifted - 12582912.0f;
-    float r = clamped - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    float y = 1.9875691500e-4f;
-    y = y * r + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
+    float shifted = clamped * EXP_LOG2_E + EXP_ROUND;
+    float n = shifted - EXP_ROUND;
+    float r = clamped - n * EXP_LN2;
+    r = r - n * EXP_LN2_LOW;
+    float y = EXP_P5;
+    y = y * r + EXP_P4;
+    y = y * r + EXP_P3;
+    y = y * r + EXP_P2;
+    y = y * r + EXP_P1;
+    y = y * r + EXP_P0;
     y = y * (r * r) + r + 1.0f;
     int32_t whole = (int32_t)n;
     int32_t half = whole >> 1;
@@ -105,7 +106,7 @@ VARIANTS static void chunk_exp_log(const float *logits, int n, float max, float 
 {
     for (int i = 0; i < n; i++) {
         float x = (logits[i] - max) * inverse_t;
-        out[i] = e[i] * (x >= -87.33f ? x : -87.33f); /* e is 0 below; -inf * 0 would be NaN */
+        out[i] = e[i] * (x >= EXP_LEAST ? x : EXP_LEAST); /* e is 0 below; -inf * 0 would be NaN */
     }
     for (int i = n; i < round_up_lanes(n); i++) {
         out[i] = 0;

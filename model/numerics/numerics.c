@@ -3,6 +3,8 @@
  * divide; the compiler may not contract them (cmake/flags.cmake). */
 #include "model/numerics/numerics.h"
 
+#include "model/numerics/exp_coefficients.h"
+
 float num_half_to_float(uint16_t x)
 {
     uint32_t sign = (uint32_t)(x & 0x8000u) << 16;
@@ -23,19 +25,19 @@ static float power_of_two(int n)
 
 float num_exp(float x)
 {
-    if (!(x >= -87.33f)) return x < 0 ? 0.0f : x; /* NaN stays */
-    if (x > 88.72f) return INFINITY;
+    if (!(x >= EXP_LEAST)) return x < 0 ? 0.0f : x; /* NaN stays */
+    if (x > EXP_MOST) return INFINITY;
     /* x = n ln 2 + r; adding 1.5 * 2^23 rounds to an integer. */
-    float shifted = x * 1.44269504088896341f + 12582912.0f;
-    float n = shifted - 12582912.0f;
-    float r = x - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    float y = 1.9875691500e-4f;
-    y = y * r + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
+    float shifted = x * EXP_LOG2_E + EXP_ROUND;
+    float n = shifted - EXP_ROUND;
+    float r = x - n * EXP_LN2;
+    r = r - n * EXP_LN2_LOW;
+    float y = EXP_P5;
+    y = y * r + EXP_P4;
+    y = y * r + EXP_P3;
+    y = y * r + EXP_P2;
+    y = y * r + EXP_P1;
+    y = y * r + EXP_P0;
     y = y * (r * r) + r + 1.0f;
     int whole = (int)n;
     int half = whole >> 1; /* in two factors: 2^128 is no float */

@@ -1,6 +1,7 @@
 /* Elementary functions of our own, so that every variant of the kernels and every machine computes
- * the same bits: IEEE add, multiply, divide and square root only, in one written order, never
- * contracted. The scalar ones here are the definition; vector code repeats them lane by lane. */
+ * the same bits. They use IEEE add, multiply, divide and square root only, in one written order,
+ * and the compiler never contracts them. The scalar functions here are the definition; vector code
+ * repeats them lane by lane. */
 #pragma once
 
 #include <math.h>
@@ -34,7 +35,8 @@ static inline uint16_t num_float_to_bf16(float x)
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
-/* The sum of a and b in double, rounded to odd: rounding it again to fp32 is right. */
+/* The sum of a and b in double, rounded to odd. Rounding it again to fp32 then gives the correctly
+ * rounded sum. */
 static inline double num_add_to_odd(double a, double b)
 {
     double sum = a + b;

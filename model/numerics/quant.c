@@ -7,6 +7,7 @@
 #include "model/numerics/variants.h"
 
 static const uint16_t bf16_nan = 0x7fc0;
+
 /* What a form can hold. */
 struct range {
     float divisor, least, most; /* the largest magnitude is divisor * scale */

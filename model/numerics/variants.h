@@ -1,7 +1,8 @@
-/* VARIANTS before a function compiles its loops for several instruction sets, one of which is chosen
- * when the program is loaded (gcc's target_clones, glibc's ifunc). Nothing is contracted or reordered
- * (cmake/flags.cmake), so all give the same bits. Elsewhere, and under sanitizers, whose runtime is
- * not up when the choice is made, it is nothing. */
+/* VARIANTS in front of a function compiles its loops for several instruction sets, one of which is
+ * chosen when the program is loaded (gcc's target_clones, glibc's ifunc). Nothing is contracted or
+ * reordered (cmake/flags.cmake), so all of them give the same bits. With other compilers or
+ * libraries, and under sanitizers, whose runtime is not ready when the choice is made, it is
+ * empty. */
 #pragma once
 
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \

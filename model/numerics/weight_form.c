@@ -3,8 +3,10 @@
 
 #include <string.h>
 
-static const char *const names[] = {
-    [WEIGHTS_BF16] = "bf16", [WEIGHTS_INT8] = "int8", [WEIGHTS_INT4] = "int4"};
+static const char *const names[] = {[WEIGHTS_BF16] = "bf16",
+                                    [WEIGHTS_INT8] = "int8",
+                                    [WEIGHTS_INT4] = "int4",
+                                    [WEIGHTS_FP8] = "fp8"};
 
 const char *weight_form_name(enum weight_form form)
 {

@@ -100,7 +100,7 @@ static inline void *device_open(struct rig *rig, const void *host, size_t bytes)
 {
     struct error err = {};
     void *data = NULL;
-    MUST(rig->cuda->ops->buffer_open(rig->cuda, &data, bytes, &err), err);
+    MUST(backend_buffer(rig->cuda, &data, bytes, &err), err);
     if (host) rig->cuda->ops->upload(rig->cuda, data, host, bytes);
     return data;
 }

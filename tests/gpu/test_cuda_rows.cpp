@@ -106,8 +106,9 @@ static void residual_on_cuda(struct rig *rig, const struct residual_case *c, flo
         rig->cuda->ops->upload(rig->cuda, parts + static_cast<size_t>(i) * all,
                                c->parts + static_cast<size_t>(i) * rows, rows * sizeof *x);
     }
-    rig->cuda->ops->residual_norm(rig->cuda, x, &sums, c->has_bias ? bias : NULL, weight, 1e-5f,
-                                  c->n, c->dim, c->has_norm ? h : NULL);
+    const struct residual_norm args = {x,    &sums,  c->has_bias ? bias : NULL, weight, 1e-5f,
+                                       c->n, c->dim, c->has_norm ? h : NULL};
+    rig->cuda->ops->residual_norm(rig->cuda, &args);
     device_read(rig, x_out, x, rows * sizeof *x);
     device_read(rig, h_out, h, rows * sizeof *h);
     device_close(rig, x);
@@ -140,8 +141,9 @@ static void residual_is_the_tree_and_its_norm(struct rig *rig, int n, int dim, i
     residual_on_cuda(rig, &c, got_x, got_h);
     residual_on_cuda(rig, &alone, alone_x, alone_h);
     struct slice_sums sums = {parts, rows, n_parts};
-    rig->cpu->ops->residual_norm(rig->cpu, x, &sums, has_bias ? bias : NULL, weight, 1e-5f, n, dim,
-                                 has_norm ? h : NULL);
+    const struct residual_norm args = {x, &sums, has_bias ? bias : NULL, weight, 1e-5f,
+                                       n, dim,   has_norm ? h : NULL};
+    rig->cpu->ops->residual_norm(rig->cpu, &args);
     expect_equal(rig, got_x, x, rows, "residual stream");
     expect_normed(rig, got_h, h, rows, "normed residual");
     expect_equal(rig, alone_x, got_x + last, width, "residual stream of a row alone");

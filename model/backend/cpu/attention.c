@@ -1,12 +1,13 @@
 /* Attention on the CPU over block tables.
  *
- * A row at position p sees positions 0..p in partitions of 256 absolute positions. Each partition is
- * computed alone (scores, max, exp, weighted sum), then merged in ascending order. What stands in the
- * blocks past p is never used: scores there become -inf, and the V of an odd pair's missing half is
- * replaced by zero, so that neither a rejected guess nor a former owner of the block can be felt.
+ * A row at position p sees positions 0..p in partitions of 256 absolute positions. Each partition
+ * is computed alone (scores, max, exp, weighted sum), then they are merged in ascending order. What
+ * the blocks hold past p is never used: scores there become -inf, and where the number of positions
+ * is odd, the V of the missing half of the last pair is replaced by zero. So neither a rejected
+ * guess nor a former owner of the block has any effect.
  *
- * Up to CPU_QUERIES queries (rows times heads of one kv head) go over the KV together: partitions that
- * all of them see whole are read once for all; what is left at the end goes row by row. */
+ * Up to CPU_QUERIES queries (rows times heads of one kv head) go over the KV together. Partitions
+ * that all of them see whole are read once for all; what is left at the end goes row by row. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -27,7 +28,8 @@ struct attend_job {
     int n_queries; /* of a tile, at most */
 };
 
-/* Queries that go together: query r * n_heads + h is head first_head + h of row first_row + r. */
+/* Queries that go over the KV together: query r * n_heads + h is head first_head + h of row
+ * first_row + r. */
 struct tile {
     const struct attention_lane *lane;
     int first_row, n_rows; /* of the step */
@@ -44,7 +46,7 @@ struct attend_scratch {
     uint16_t *q;                                        /* [CPU_QUERIES][E] */
 };
 
-static void scratch_share(struct attend_scratch *s, float *floats)
+static void scratch_divide(struct attend_scratch *s, float *floats)
 {
     s->acc = floats;
     s->part_acc = s->acc + CPU_QUERIES * CPU_HEAD_DIM_MAX;
@@ -53,7 +55,7 @@ static void scratch_share(struct attend_scratch *s, float *floats)
     s->q = s->weights + CPU_QUERIES * ATTENTION_PARTITION;
 }
 
-/* A partition as `queries` .. + n_queries of a tile see it. */
+/* A partition as queries first_query .. + n_queries of a tile see it. */
 struct span {
     const int32_t *blocks; /* of the partition; n_after more blocks of the tile follow */
     int n, n_after;        /* positions, blocks */
@@ -61,11 +63,12 @@ struct span {
     int first_query, n_queries;
 };
 
-/* How far the prefetch runs ahead of the reading, and how much farther it gets while no KV is read. */
+/* How far the prefetch runs ahead of the reading, and how much farther it gets while no KV is
+ * read. */
 enum { AHEAD_BYTES = 12 << 10, AHEAD_PARTS_MAX = 4, IDLE_BYTES = 16 << 10 };
 
-/* K-parts, then V-parts of a span. */
-struct parts {
+/* The KV parts of a span in the order in which they are read: the K-parts, then the V-parts. */
+struct span_parts {
     const uint16_t *at[2 * PARTITION_BLOCKS];
     const uint16_t *ahead[2 * PARTITION_BLOCKS]; /* prefetched while that part is read */
     const uint16_t *idle[PARTITION_BLOCKS];      /* [n_idle] prefetched between K and V */
@@ -74,13 +77,15 @@ struct parts {
 
 static int parts_of(size_t bytes, const struct attention_shape *shape, int max)
 {
-    int n = (int)(bytes / (cpu_kv_part(shape) * sizeof(uint16_t)));
+    int n = (int)(bytes / (kv_part_elements(shape) * sizeof(uint16_t)));
     return n < 1 ? 1 : n > max ? max : n;
 }
 
-/* Memory is busy all the time: parts are prefetched in the order in which they are read, one for one
- * beside K, n_idle of them while scores become weights, so fewer beside V. */
-static void list_parts(const struct attend_job *job, const struct span *span, struct parts *parts)
+/* Keeps the memory busy all the time. Parts are prefetched in the order in which they are read: one
+ * for each part of K that is read, n_idle of them while scores become weights, and therefore fewer
+ * than one for each part of V. */
+static void list_parts(const struct attend_job *job, const struct span *span,
+                       struct span_parts *parts)
 {
     const struct attention_shape *shape = job->shape;
     int n = (span->n + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
@@ -92,7 +97,7 @@ static void list_parts(const struct attend_job *job, const struct span *span, st
         parts->at[b] = soon[b] = job->kv + place.k;
         parts->at[n + b] = soon[n + b] = job->kv + place.v;
     }
-    for (int i = 0; i < lead; i++) { /* at the end what is there already */
+    for (int i = 0; i < lead; i++) { /* at the end: one that is there already */
         const int32_t *block = &span->blocks[i < span->n_after ? n + i : n - 1];
         soon[2 * n + i] = job->kv + cpu_kv_at(shape, *block, span->kv_head).k;
     }
@@ -107,13 +112,14 @@ static void list_parts(const struct attend_job *job, const struct span *span, st
 }
 
 static void score_span(const struct attend_job *job, const struct span *span,
-                       const struct parts *parts, struct attend_scratch *s)
+                       const struct span_parts *parts, struct attend_scratch *s)
 {
     const struct kv_parts k = {parts->at, parts->ahead, parts->n_blocks};
     int head_dim = job->shape->head_dim;
     float *scores = s->scores + (size_t)span->first_query * ATTENTION_PARTITION;
-    job->cpu->kernels->scores(s->q + (size_t)span->first_query * (size_t)head_dim, span->n_queries,
-                              &k, head_dim, scores, ATTENTION_PARTITION);
+    const struct query_rows q = {s->q + (size_t)span->first_query * (size_t)head_dim,
+                                 (size_t)head_dim, span->n_queries};
+    job->cpu->kernels->scores(&q, &k, head_dim, scores, ATTENTION_PARTITION);
     for (int i = 0; i < span->n_queries; i++) {
         for (int at = span->n; at < parts->n_blocks * KV_BLOCK_TOKENS; at++) {
             scores[i * ATTENTION_PARTITION + at] = -INFINITY;
@@ -121,9 +127,9 @@ static void score_span(const struct attend_job *job, const struct span *span,
     }
 }
 
-/* Scores become weights; the queries share out what is prefetched meanwhile. */
+/* Turns scores into weights. The queries divide among them what is prefetched during that time. */
 static void weigh_span(const struct attend_job *job, const struct span *span,
-                       const struct parts *parts, struct attend_scratch *s)
+                       const struct span_parts *parts, struct attend_scratch *s)
 {
     const struct kernels *kernels = job->cpu->kernels;
     int n_padded = parts->n_blocks * KV_BLOCK_TOKENS, n_queries = span->n_queries;
@@ -140,9 +146,9 @@ static void weigh_span(const struct attend_job *job, const struct span *span,
     }
 }
 
-/* The last position of an odd number of them: its pair's other half counts as zero. */
-static void add_odd(const struct attend_job *job, const struct span *span, const uint16_t *v,
-                    const uint16_t *weights, float *acc)
+/* The last position where their number is odd: the other half of its pair counts as zero. */
+static void add_odd(const struct attend_job *job, const struct query_rows *weights,
+                    const uint16_t *v, float *acc)
 {
     _Alignas(64) uint16_t pair[2 * CPU_HEAD_DIM_MAX];
     const uint16_t *at = pair;
@@ -152,13 +158,12 @@ static void add_odd(const struct attend_job *job, const struct span *span, const
         pair[2 * e] = v[2 * e];
         pair[2 * e + 1] = 0;
     }
-    job->cpu->kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &one, 1,
-                                    head_dim, acc, (size_t)head_dim);
+    job->cpu->kernels->weighted_sum(weights, &one, 1, head_dim, acc, (size_t)head_dim);
 }
 
 /* acc[first_query ..] = the weighted sums of the span. */
 static void sum_span(const struct attend_job *job, const struct span *span,
-                     const struct parts *parts, const struct attend_scratch *s, float *acc)
+                     const struct span_parts *parts, const struct attend_scratch *s, float *acc)
 {
     const struct kernels *kernels = job->cpu->kernels;
     int head_dim = job->shape->head_dim;
@@ -167,21 +172,21 @@ static void sum_span(const struct attend_job *job, const struct span *span,
     const uint16_t *const *ahead = parts->ahead + parts->n_blocks;
     const struct kv_parts whole = {v, ahead, n_whole};
     const struct kv_parts last = {v + n_whole, ahead + n_whole, 1};
-    const uint16_t *weights = s->weights + (size_t)span->first_query * ATTENTION_PARTITION;
+    struct query_rows weights = {s->weights + (size_t)span->first_query * ATTENTION_PARTITION,
+                                 ATTENTION_PARTITION, span->n_queries};
     acc += (size_t)span->first_query * (size_t)head_dim;
     memset(acc, 0, (size_t)span->n_queries * (size_t)head_dim * sizeof *acc);
     if (n_whole) {
-        kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &whole,
-                              KV_BLOCK_TOKENS / 2, head_dim, acc, (size_t)head_dim);
+        kernels->weighted_sum(&weights, &whole, KV_BLOCK_TOKENS / 2, head_dim, acc,
+                              (size_t)head_dim);
     }
-    weights += n_whole * KV_BLOCK_TOKENS;
+    weights.data += n_whole * KV_BLOCK_TOKENS;
     if (rest / 2) {
-        kernels->weighted_sum(weights, ATTENTION_PARTITION, span->n_queries, &last, rest / 2,
-                              head_dim, acc, (size_t)head_dim);
+        kernels->weighted_sum(&weights, &last, rest / 2, head_dim, acc, (size_t)head_dim);
     }
     if (rest % 2) {
-        add_odd(job, span, *last.at + (size_t)(rest / 2) * (size_t)head_dim * 2,
-                weights + rest / 2 * 2, acc);
+        weights.data += rest / 2 * 2;
+        add_odd(job, &weights, *last.at + (size_t)(rest / 2) * (size_t)head_dim * 2, acc);
     }
 }
 
@@ -193,7 +198,7 @@ VARIANTS static void blend(float *acc, float a, const float *part, float b, int 
     }
 }
 
-/* What is known of a query is merged with the partition after it. */
+/* Merges what is known of each query with the partition that comes next. */
 static void merge_span(const struct span *span, int head_dim, struct attend_scratch *s)
 {
     for (int i = span->first_query; i < span->first_query + span->n_queries; i++) {
@@ -209,7 +214,7 @@ static void merge_span(const struct span *span, int head_dim, struct attend_scra
 static void attend_span(const struct attend_job *job, const struct span *span, bool is_first,
                         struct attend_scratch *s)
 {
-    struct parts parts;
+    struct span_parts parts;
     list_parts(job, span, &parts);
     score_span(job, span, &parts, s);
     weigh_span(job, span, &parts, s);
@@ -231,8 +236,8 @@ static size_t query_offset(const struct attend_job *job, const struct tile *tile
            (size_t)shape->head_dim;
 }
 
-/* Positions first .. of the queries first_query .. up to the end of what their row `row` sees, or one
- * whole partition of all of them. */
+/* Attends to positions first .. end: either all queries of the tile to whole partitions, or the
+ * queries of one row to the rest of what the row sees. */
 static void attend_range(const struct attend_job *job, const struct tile *tile, int first, int end,
                          int first_query, int n_queries, struct attend_scratch *s)
 {
@@ -273,37 +278,38 @@ static void attend_tile(const struct attend_job *job, const struct tile *tile,
     }
 }
 
-/* How a lane is cut: kv heads lie innermost, so that members that take turns share out long and short
- * rows alike. */
-struct cut {
+/* How a lane is cut into tiles. The kv head varies fastest, so that members that take tiles in turn
+ * get long and short rows alike. */
+struct lane_tiling {
     int heads, rows;                            /* of a tile, at most */
     int n_head_runs, n_row_runs, n_kv, n_tiles; /* n_tiles = their product */
 };
 
-static struct cut cut_lane(const struct attend_job *job, const struct attention_lane *lane)
+static struct lane_tiling tile_lane(const struct attend_job *job, const struct attention_lane *lane)
 {
     int group = job->shape->n_heads / job->shape->n_kv_heads, n = job->n_queries;
-    struct cut cut = {.heads = group < n ? group : n, .n_kv = job->shape->n_kv_heads};
-    cut.rows = n / cut.heads;
-    cut.n_head_runs = (group + cut.heads - 1) / cut.heads;
-    cut.n_row_runs = (lane->n_rows + cut.rows - 1) / cut.rows;
-    cut.n_tiles = cut.n_head_runs * cut.n_row_runs * cut.n_kv;
-    return cut;
+    struct lane_tiling tiling = {.heads = group < n ? group : n, .n_kv = job->shape->n_kv_heads};
+    tiling.rows = n / tiling.heads;
+    tiling.n_head_runs = (group + tiling.heads - 1) / tiling.heads;
+    tiling.n_row_runs = (lane->n_rows + tiling.rows - 1) / tiling.rows;
+    tiling.n_tiles = tiling.n_head_runs * tiling.n_row_runs * tiling.n_kv;
+    return tiling;
 }
 
 static struct tile tile_of(const struct attend_job *job, const struct attention_lane *lane,
-                           const struct cut *cut, int i)
+                           const struct lane_tiling *tiling, int i)
 {
     int group = job->shape->n_heads / job->shape->n_kv_heads;
-    int head_run = i / cut->n_kv % cut->n_head_runs, row_run = i / cut->n_kv / cut->n_head_runs;
-    int first = row_run * cut->rows, head = head_run * cut->heads;
+    int run = i / tiling->n_kv;
+    int head_run = run % tiling->n_head_runs, row_run = run / tiling->n_head_runs;
+    int first = row_run * tiling->rows, head = head_run * tiling->heads;
     return (struct tile){
         .lane = lane,
         .first_row = lane->first_row + first,
-        .n_rows = lane->n_rows - first < cut->rows ? lane->n_rows - first : cut->rows,
-        .kv_head = i % cut->n_kv,
+        .n_rows = lane->n_rows - first < tiling->rows ? lane->n_rows - first : tiling->rows,
+        .kv_head = i % tiling->n_kv,
         .first_head = head,
-        .n_heads = group - head < cut->heads ? group - head : cut->heads,
+        .n_heads = group - head < tiling->heads ? group - head : tiling->heads,
     };
 }
 
@@ -311,14 +317,14 @@ static void attend_member(void *arg, int member, int n_members)
 {
     const struct attend_job *job = arg;
     struct attend_scratch scratch;
-    int turn = 0;
-    scratch_share(&scratch, job->cpu->scratch + (size_t)member * CPU_SCRATCH_FLOATS);
+    int n_seen = 0;
+    scratch_divide(&scratch, job->cpu->scratch + (size_t)member * CPU_SCRATCH_FLOATS);
     for (int l = 0; l < job->step->n_lanes; l++) {
         const struct attention_lane *lane = &job->step->lanes[l];
-        const struct cut cut = cut_lane(job, lane);
-        for (int i = 0; i < cut.n_tiles; i++) {
-            if (turn++ % n_members != member) continue;
-            const struct tile tile = tile_of(job, lane, &cut, i);
+        const struct lane_tiling tiling = tile_lane(job, lane);
+        for (int i = 0; i < tiling.n_tiles; i++) {
+            if (n_seen++ % n_members != member) continue;
+            const struct tile tile = tile_of(job, lane, &tiling, i);
             attend_tile(job, &tile, &scratch);
         }
     }
@@ -328,13 +334,14 @@ static int count_tiles(const struct attend_job *job)
 {
     int n = 0;
     for (int l = 0; l < job->step->n_lanes; l++) {
-        n += cut_lane(job, &job->step->lanes[l]).n_tiles;
+        n += tile_lane(job, &job->step->lanes[l]).n_tiles;
     }
     return n;
 }
 
-/* Tiles are as large as they can be while every member has its equal share of them. The heads of a
- * group are parted only where members would have nothing to do: each part reads the whole KV. */
+/* Makes tiles as large as they can be while every member gets the same number of them. The heads of
+ * a group are divided only where members would otherwise have nothing to do, because each of the
+ * tiles then reads the whole KV. */
 static void choose_tiles(struct attend_job *job, int n_members)
 {
     int group = job->shape->n_heads / job->shape->n_kv_heads;

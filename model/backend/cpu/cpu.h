@@ -1,4 +1,4 @@
-/* The CPU backend: threads of one team over kernels for the instruction set that is there. */
+/* The CPU backend: a team of threads, and kernels for the instruction set of this CPU. */
 #pragma once
 
 #include "model/backend/backend.h"
@@ -12,6 +12,6 @@ struct backend_cpu_options {
 int backend_cpu_open(struct backend **be, const struct backend_cpu_options *options,
                      struct error *err);
 
-/* Keeps compute threads 1.. on cpus[n_threads]; thread 0 is the caller's own (base/placement.h).
+/* Keeps compute threads 1.. on cpus[n_threads]. Thread 0 is the caller's own (base/placement.h).
  * Errors: ERR_IO. */
 int backend_cpu_pin(struct backend *be, const int *cpus, struct error *err);

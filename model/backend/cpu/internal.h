@@ -1,16 +1,20 @@
-/* Inside of the CPU backend: shared by its files only. */
+/* What the files of the CPU backend share. */
 #pragma once
 
+#include "base/team.h"
 #include "model/backend/backend.h"
 #include "model/backend/cpu/cpu.h"
 #include "model/backend/cpu/kernels/kernels.h"
 #include "model/backend/cpu/kv.h"
+#include "model/backend/pack.h"
+
+struct cpu_matrix_ops;
 
 struct backend_cpu {
     struct backend base;
-    struct backend_ops ops; /* of base: some depend on the form of the weights */
-    enum weight_form form;
-    struct quant_group *groups; /* quantized rows of a matmul; NULL with bf16 */
+    struct backend_ops ops;              /* of base; its arithmetic is that of the weights' form */
+    const struct cpu_matrix_ops *matrix; /* of the weights' form */
+    struct quant_group *groups;          /* quantized rows of a matmul; NULL with bf16 */
     const struct kernels *kernels;
     struct team *team;
     float *scratch; /* [n_threads][CPU_SCRATCH_FLOATS] */
@@ -30,12 +34,72 @@ static inline struct backend_cpu *backend_cpu_of(struct backend *be)
     return (struct backend_cpu *)be;
 }
 
-/* backend_cpu_quant.c: gives weights of 8 or 4 bits their operations and their memory. Errors:
- * ERR_NO_MEMORY. */
-int cpu_quant_install(struct backend_cpu *cpu, enum weight_form form, struct error *err);
-size_t cpu_quant_bytes(void); /* of groups */
+/* Runs fn by the whole team, or by the caller alone where waking the team would take longer. */
+static inline void cpu_run(struct backend_cpu *cpu, bool is_small, team_fn *fn, void *job)
+{
+    if (is_small) {
+        fn(job, 0, 1);
+    } else {
+        team_run(cpu->team, fn, job);
+    }
+}
 
-/* backend_cpu_rows.c */
+/* What a matrix is packed from. */
+struct cpu_fill {
+    const struct matrix *matrix; /* without data */
+    const struct matrix_source *source;
+};
+
+/* Matrices of one shape that share their input rows: the slices of a row-parallel one, or one
+ * alone. Rows may go in batches; in, out and n are those of the batch. */
+struct cpu_matmul {
+    struct backend_cpu *cpu;
+    const struct matrix *matrices;
+    int n_matrices;
+    const uint16_t *in; /* matrix i takes columns i * n_in and on */
+    size_t in_stride;
+    float *out; /* the product of matrix i begins at out + i * part_stride */
+    size_t out_stride, part_stride;
+    int n;
+    int n_groups; /* of a quantized row of one matrix */
+};
+
+/* How the CPU packs and multiplies matrices of one form of weights. */
+struct cpu_matrix_ops {
+    const char *packed_form; /* its name and version: another layout, another name */
+    int block_columns;       /* of a packed block, which is a unit of work */
+    size_t (*bytes)(const struct matrix *m);
+    pack_fn *fill; /* arg: struct cpu_fill */
+    /* Sets job->n, the number of rows that are multiplied at once (n_left rows remain), and
+     * prepares them. */
+    void (*begin_batch)(struct cpu_matmul *job, int n_left);
+    /* Computes blocks first_block .. end_block of matrix i. Every member of the team calls it. */
+    void (*multiply)(const struct cpu_matmul *job, int i, int first_block, int end_block);
+};
+
+/* Blocks of a packed matrix. */
+static inline int cpu_matrix_blocks(const struct cpu_matrix_ops *ops, const struct matrix *m)
+{
+    return (m->n_out + ops->block_columns - 1) / ops->block_columns;
+}
+
+/* matrix.c */
+extern const struct cpu_matrix_ops cpu_matrix_bf16;
+int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_source *source,
+                    struct error *err);
+void cpu_matrix_close(struct backend *be, struct matrix *m);
+void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,
+                float *out, size_t out_stride, int n);
+void cpu_matmul_slices(struct backend *be, const struct matrix *slices, int n_slices,
+                       const uint16_t *in, size_t in_stride, int n, struct slice_sums *sums);
+
+/* matrix_quant.c */
+extern const struct cpu_matrix_ops cpu_matrix_int8, cpu_matrix_int4;
+/* Memory for quantized rows. Errors: ERR_NO_MEMORY. */
+int cpu_groups_open(struct backend_cpu *cpu, struct error *err);
+void cpu_groups_close(struct backend_cpu *cpu);
+
+/* rows.c */
 void cpu_embed(struct backend *be, const struct backend_step *step, float *x);
 void cpu_rmsnorm(struct backend *be, const float *x, const float *weight, float eps, int n, int dim,
                  uint16_t *h);
@@ -45,16 +109,14 @@ void cpu_matmul_swiglu(struct backend *be, const struct matrix *m, const float *
                        const uint16_t *in, int n, float *gate_up, uint16_t *h);
 int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                  struct error *err);
-void cpu_residual_norm(struct backend *be, float *x, const struct slice_sums *sums,
-                       const float *bias, const float *weight, float eps, int n, int dim,
-                       uint16_t *h);
+void cpu_residual_norm(struct backend *be, const struct residual_norm *args);
 
-/* backend_cpu_kv.c */
+/* kv.c */
 void cpu_attention_store(struct backend *be, const struct attention_shape *shape,
                          const struct attention_input *input, const struct backend_step *step,
                          float *qkv, uint16_t *q, uint16_t *kv);
 
-/* backend_cpu_attention.c */
+/* attention.c */
 void cpu_attention(struct backend *be, const struct attention_shape *shape,
                    const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
                    uint16_t *out);

@@ -1,12 +1,11 @@
-/* KV of the CPU's attention: where it lies, and how a step's rows get there. Attention over it:
- * backend_cpu_attention.c.
+/* KV of the CPU's attention: its layout, and how a step's rows get there. attention.c reads it.
  *
  * KV of a layer, per block of 16 positions and per kv head:
  *   K  [E / 2][16 positions][2]   a vector of 16 scores is one chain over pairs of e
  *   V  [8 pairs of positions][E][2]   a vector of 16 outputs is one chain over pairs of positions
- * so that every score and every output has its own SIMD lane and no sum is horizontal. The parts lie as
- * [region][kv head][K | V][block of the region]: blocks with neighbouring numbers are read as one stream.
- */
+ * Every score and every output thus has its own SIMD lane, and no sum is horizontal. The parts are
+ * laid out as [region][kv head][K | V][block of the region], so that blocks with neighbouring
+ * numbers are read as one stream. */
 #include "model/backend/cpu/internal.h"
 
 #include <string.h>
@@ -104,7 +103,7 @@ static void store_member(void *arg, int member, int n_members)
     }
 }
 
-enum { TEAM_ROWS = 8 }; /* fewer rows than this are not worth waking the team for */
+enum { TEAM_ROWS = 8 }; /* waking the team takes longer than fewer rows than this */
 
 void cpu_attention_store(struct backend *be, const struct attention_shape *shape,
                          const struct attention_input *input, const struct backend_step *step,
@@ -112,9 +111,5 @@ void cpu_attention_store(struct backend *be, const struct attention_shape *shape
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
     struct store_job job = {cpu, shape, input, step, qkv, q, kv};
-    if (step->n < TEAM_ROWS) {
-        store_member(&job, 0, 1);
-    } else {
-        team_run(cpu->team, store_member, &job);
-    }
+    cpu_run(cpu, step->n < TEAM_ROWS, store_member, &job);
 }

@@ -1,20 +1,15 @@
-/* Where the CPU backend keeps KV: parts of a block of 16 positions and a kv head, in the layouts that
- * backend_cpu_kv.c describes. */
+/* Where the CPU backend keeps KV: the parts of a block of 16 positions and a kv head, in the
+ * layouts that kv.c describes. */
 #pragma once
 
 #include "model/backend/backend.h"
 
-/* Elements of the K-part of a block and kv head; its V-part has as many. */
-static inline size_t cpu_kv_part(const struct attention_shape *shape)
-{
-    return (size_t)KV_BLOCK_TOKENS * (size_t)shape->head_dim;
-}
-
-/* Blocks whose K-parts of one head lie side by side, then their V-parts: long enough to be read at
- * the full rate, short enough that a short text touches few pages. The last region may be shorter. */
+/* Blocks whose K-parts of one head are side by side, followed by their V-parts. A region is long
+ * enough to be read at the full rate and short enough that a short text touches few pages. The last
+ * region may be shorter. */
 enum { CPU_KV_REGION = 128 };
 
-/* Where both begin. */
+/* Where the two parts begin, in elements. */
 struct cpu_kv_place {
     size_t k, v;
 };
@@ -24,7 +19,7 @@ static inline struct cpu_kv_place cpu_kv_at(const struct attention_shape *shape,
 {
     int first = block / CPU_KV_REGION * CPU_KV_REGION;
     int n = shape->n_blocks - first < CPU_KV_REGION ? shape->n_blocks - first : CPU_KV_REGION;
-    size_t part = cpu_kv_part(shape);
+    size_t part = kv_part_elements(shape);
     size_t region = (size_t)first * 2 * (size_t)shape->n_kv_heads * part;
     struct cpu_kv_place place;
     place.k = region + ((size_t)kv_head * 2 * (size_t)n + (size_t)(block - first)) * part;

@@ -1,4 +1,4 @@
-/* Operations of the CPU backend on rows and elements. Threads share out rows. */
+/* Operations of the CPU backend on rows and elements. The threads divide the rows. */
 #include "model/backend/cpu/internal.h"
 
 void cpu_embed(struct backend *be, const struct backend_step *step, float *x)
@@ -24,11 +24,7 @@ struct rows_job {
 static void run_rows(struct backend_cpu *cpu, team_fn *fn, struct rows_job *job, size_t work)
 {
     job->kernels = cpu->kernels;
-    if (work < CPU_SMALL_WORK) {
-        fn(job, 0, 1);
-    } else {
-        team_run(cpu->team, fn, job);
-    }
+    cpu_run(cpu, work < CPU_SMALL_WORK, fn, job);
 }
 
 static void rmsnorm_member(void *arg, int member, int n_members)
@@ -91,15 +87,10 @@ void cpu_matmul_swiglu(struct backend *be, const struct matrix *m, const float *
 
 struct sums_job {
     const struct kernels *kernels;
-    const struct slice_sums *sums;
-    const float *bias, *weight;
-    float *x;
-    uint16_t *h;
-    float eps;
-    int n, dim;
+    struct residual_norm args; /* tree_sum sets only sums, n and dim */
 };
 
-/* Elements begin .. end of the sums, by the fixed tree, in place. */
+/* Adds elements begin .. end of the parts by the fixed tree, in place. */
 static void add_parts(const struct slice_sums *sums, size_t begin, size_t end)
 {
     for (int distance = 1; distance < sums->n_parts; distance *= 2) {
@@ -117,61 +108,50 @@ static void add_parts_member(void *arg, int member, int n_members)
 {
     const struct sums_job *job = arg;
     int begin, end;
-    team_range(job->n, 1, member, n_members, &begin, &end);
-    add_parts(job->sums, (size_t)begin * (size_t)job->dim, (size_t)end * (size_t)job->dim);
+    size_t dim = (size_t)job->args.dim;
+    team_range(job->args.n, 1, member, n_members, &begin, &end);
+    add_parts(job->args.sums, (size_t)begin * dim, (size_t)end * dim);
 }
 
 static void residual_norm_member(void *arg, int member, int n_members)
 {
     const struct sums_job *job = arg;
+    const struct residual_norm *r = &job->args;
     int begin, end;
-    size_t dim = (size_t)job->dim;
-    team_range(job->n, 1, member, n_members, &begin, &end);
+    size_t dim = (size_t)r->dim;
+    team_range(r->n, 1, member, n_members, &begin, &end);
     for (size_t i = (size_t)begin; i < (size_t)end; i++) {
-        float *x = job->x + i * dim;
-        const float *y = job->sums->data + i * dim;
-        add_parts(job->sums, i * dim, (i + 1) * dim);
+        float *x = r->x + i * dim;
+        const float *y = r->sums->data + i * dim;
+        add_parts(r->sums, i * dim, (i + 1) * dim);
         for (size_t j = 0; j < dim; j++) {
-            x[j] += job->bias ? y[j] + job->bias[j] : y[j];
+            x[j] += r->bias ? y[j] + r->bias[j] : y[j];
         }
-        if (job->h) {
-            job->kernels->rmsnorm(x, job->weight, job->eps, job->dim, job->h + i * dim);
-        }
+        if (r->h) job->kernels->rmsnorm(x, r->weight, r->eps, r->dim, r->h + i * dim);
     }
 }
 
 static void run_sums(struct backend_cpu *cpu, team_fn *fn, struct sums_job *job)
 {
+    const struct residual_norm *r = &job->args;
+    size_t work = (size_t)r->n * (size_t)r->dim * (size_t)r->sums->n_parts;
     job->kernels = cpu->kernels;
-    if ((size_t)job->n * (size_t)job->dim * (size_t)job->sums->n_parts < CPU_SMALL_WORK) {
-        fn(job, 0, 1);
-    } else {
-        team_run(cpu->team, fn, job);
-    }
+    cpu_run(cpu, work < CPU_SMALL_WORK, fn, job);
 }
 
 int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                  struct error *err)
 {
     if (sums->n_parts > 1) {
-        struct sums_job job = {.sums = sums, .n = n, .dim = dim};
+        struct sums_job job = {.args = {.sums = sums, .n = n, .dim = dim}};
         run_sums(backend_cpu_of(be), add_parts_member, &job);
         sums->n_parts = 1;
     }
     return comm_tree_sum(comm, sums->data, (size_t)n * (size_t)dim, err);
 }
 
-void cpu_residual_norm(struct backend *be, float *x, const struct slice_sums *sums,
-                       const float *bias, const float *weight, float eps, int n, int dim,
-                       uint16_t *h)
+void cpu_residual_norm(struct backend *be, const struct residual_norm *args)
 {
-    struct sums_job job = {.sums = sums,
-                           .bias = bias,
-                           .weight = weight,
-                           .x = x,
-                           .h = h,
-                           .eps = eps,
-                           .n = n,
-                           .dim = dim};
+    struct sums_job job = {.args = *args};
     run_sums(backend_cpu_of(be), residual_norm_member, &job);
 }

@@ -64,7 +64,7 @@ static __device__ __forceinline__ void lane_sums(const struct answer_job *job, c
         float e = device_exp(x);
         sum[ANSWER_EXP] += e;
         if (has_second) sum[ANSWER_EXP_SECOND] += device_exp(gap * inverse_second);
-        if (entropy) sum[ANSWER_EXP_LOG] += e * (x >= -87.33f ? x : -87.33f);
+        if (entropy) sum[ANSWER_EXP_LOG] += e * (x >= EXP_LEAST ? x : EXP_LEAST);
         if (outside && !is_listed(mask, i)) sum[ANSWER_OUTSIDE] += e;
     }
 }

@@ -7,6 +7,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "model/numerics/exp_coefficients.h"
+
 #ifndef CUDA_EMULATED
 
 #define CUDA_DYNAMIC_SHARED(type, name)                               \
@@ -107,16 +109,16 @@ static __device__ __forceinline__ void device_philox(uint32_t counter[4], uint64
 /* num_exp of numerics.h, bit for bit (with --fmad=false). */
 static __device__ __forceinline__ float device_exp(float x)
 {
-    if (!(x >= -87.33f)) return x < 0 ? 0.0f : x;
-    if (!(x <= 88.72f)) return __uint_as_float(0x7f800000u);
-    float n = (x * 1.44269504088896341f + 12582912.0f) - 12582912.0f;
-    float r = x - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    float y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
+    if (!(x >= EXP_LEAST)) return x < 0 ? 0.0f : x;
+    if (!(x <= EXP_MOST)) return __uint_as_float(0x7f800000u);
+    float n = (x * EXP_LOG2_E + EXP_ROUND) - EXP_ROUND;
+    float r = x - n * EXP_LN2;
+    r = r - n * EXP_LN2_LOW;
+    float y = r * EXP_P5 + EXP_P4;
+    y = y * r + EXP_P3;
+    y = y * r + EXP_P2;
+    y = y * r + EXP_P1;
+    y = y * r + EXP_P0;
     y = y * (r * r) + r + 1.0f;
     int whole = static_cast<int>(n), half = whole >> 1;
     return y * __uint_as_float(static_cast<uint32_t>(half + 127) << 23) *

@@ -197,9 +197,7 @@ void cuda_rmsnorm(struct backend *be, const float *x, const float *weight, float
                   int dim, uint16_t *h);
 void cuda_rmsnorm_rows(struct backend *be, const struct backend_step *step, const float *x,
                        const float *weight, float eps, int dim, uint16_t *h);
-void cuda_residual_norm(struct backend *be, float *x, const struct slice_sums *sums,
-                        const float *bias, const float *weight, float eps, int n, int dim,
-                        uint16_t *h);
+void cuda_residual_norm(struct backend *be, const struct residual_norm *args);
 
 /* attention.cu, attention_store.cu */
 void cuda_attention_store(struct backend *be, const struct attention_shape *shape,

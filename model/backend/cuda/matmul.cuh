@@ -74,10 +74,9 @@ static inline size_t matmul_bytes(int n_in, int n_out, bool is_fp8)
     return matmul_tiles_bytes(n_in, n_out, is_fp8) + (is_fp8 ? scales : 0);
 }
 
-/* The two forms of a shape never have the same size. */
 static inline bool matmul_is_fp8(const struct matrix *m)
 {
-    return m->bytes != matmul_bytes(m->n_in, m->n_out, false);
+    return m->form == WEIGHTS_FP8;
 }
 
 /* ---- loading ---- */

@@ -297,7 +297,8 @@ int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_s
     for (int i = 0; i < source->n_parts; i++) {
         m->n_out += source->parts[i].n_rows;
     }
-    m->bytes = matmul_bytes(m->n_in, m->n_out, cuda->options.weights == CUDA_WEIGHTS_FP8);
+    m->form = cuda->options.weights == CUDA_WEIGHTS_FP8 ? WEIGHTS_FP8 : WEIGHTS_BF16;
+    m->bytes = matmul_bytes(m->n_in, m->n_out, matmul_is_fp8(m));
     if (cudaMalloc(&m->data, m->bytes) != cudaSuccess) {
         cudaGetLastError();
         m->data = NULL;

@@ -18,7 +18,7 @@ static int refuse(struct error *err, int code, const char *what, cudaError_t sta
 
 /* ---- memory ---- */
 
-static int cuda_buffer_open(struct backend *base, void *buffer, size_t bytes, struct error *err)
+static void *cuda_buffer_open(struct backend *base, size_t bytes, struct error *err)
 {
     struct backend_cuda *be = backend_cuda_of(base);
     void *data = NULL;
@@ -26,17 +26,18 @@ static int cuda_buffer_open(struct backend *base, void *buffer, size_t bytes, st
     if (status == cudaSuccess) status = cudaMalloc(&data, bytes ? bytes : 1);
     if (status != cudaSuccess) {
         cudaGetLastError();
-        return error_set(err, ERR_NO_MEMORY, "the GPU has no room for a buffer of %zu bytes: %s",
-                         bytes, cudaGetErrorString(status));
+        error_set(err, ERR_NO_MEMORY, "the GPU has no room for a buffer of %zu bytes: %s", bytes,
+                  cudaGetErrorString(status));
+        return NULL;
     }
     status = cudaMemsetAsync(data, 0, bytes, be->stream);
     if (status == cudaSuccess) status = cudaStreamSynchronize(be->stream);
     if (status != cudaSuccess) {
         cudaFree(data);
-        return refuse(err, ERR_UNAVAILABLE, "clearing a buffer on the GPU", status);
+        refuse(err, ERR_UNAVAILABLE, "clearing a buffer on the GPU", status);
+        return NULL;
     }
-    memcpy(buffer, &data, sizeof data);
-    return 0;
+    return data;
 }
 
 static void cuda_buffer_close(struct backend *base, void *buffer, size_t bytes)

@@ -206,22 +206,20 @@ void cuda_rmsnorm_rows(struct backend *be, const struct backend_step *step, cons
     launch_norm(cuda, "rmsnorm_rows", &args, cuda_rows(cuda, step->n_rows));
 }
 
-void cuda_residual_norm(struct backend *be, float *x, const struct slice_sums *sums,
-                        const float *bias, const float *weight, float eps, int n, int dim,
-                        uint16_t *h)
+void cuda_residual_norm(struct backend *be, const struct residual_norm *r)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
     struct norm_args args = {};
-    args.x = x;
-    args.sums = sums->data;
-    args.sums_stride = sums->stride;
-    args.n_parts = sums->n_parts;
-    args.bias = bias;
-    args.weight = weight;
-    args.eps = eps;
-    args.dim = dim;
-    args.h = h;
-    launch_norm(cuda, "residual_norm", &args, cuda_rows(cuda, n));
+    args.x = r->x;
+    args.sums = r->sums->data;
+    args.sums_stride = r->sums->stride;
+    args.n_parts = r->sums->n_parts;
+    args.bias = r->bias;
+    args.weight = r->weight;
+    args.eps = r->eps;
+    args.dim = r->dim;
+    args.h = r->h;
+    launch_norm(cuda, "residual_norm", &args, cuda_rows(cuda, r->n));
 }
 
 enum { COPY_THREADS = 256 };

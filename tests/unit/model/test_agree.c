@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=model timeout=120 */
-/* Synthetic pairs of chosen agreement: the wish is met, the draft is the target's own beginning bit for
- * bit, and names that make no pair are refused. */
+/* Synthetic pairs of chosen agreement: they have the agreement that was asked for, the draft is bit
+ * for bit the beginning of the target, and names that make no pair are refused. */
 #include <math.h>
 #include <stdio.h>
 
@@ -10,8 +10,8 @@
 
 enum { NAME_BYTES = 512, N_TOKENS = 56, N_SEEDS = 4 };
 
-/* The mean over N_SEEDS models and their texts has a standard error of 0.01; the table is one curve for
- * all shapes, which are up to 0.025 from it. */
+/* The mean over N_SEEDS models and their texts has a standard error of 0.01. The table is one curve
+ * for all shapes, which differ from it by up to 0.025. */
 static const double tolerance = 0.04;
 
 static struct error err;

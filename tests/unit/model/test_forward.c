@@ -1,6 +1,7 @@
 /* ctest: labels=quick,threads libs=model timeout=300 */
-/* One arithmetic: the logits after a prefix are bit-identical whatever else is in the step, however the
- * tokens are cut into steps, on any number of ranks and threads, with any variant of the kernels. */
+/* One arithmetic: the logits after a prefix are bit-identical whatever else is in the step, however
+ * the tokens are cut into steps, on any number of ranks and threads, and with any variant of the
+ * kernels. */
 #include "tests/support/forward_ways.h"
 
 enum { SYNTHETIC_CUT = 100 }; /* ids in a cut vocabulary: slices of 64, 36 and none */
@@ -84,8 +85,8 @@ static int slices_of(const char *model)
     return n_slices;
 }
 
-/* Every number of ranks that a model divides into, among them more ranks than kv heads (kv_one, tiny),
- * a vocabulary whose last slice is short (the qwen shape) and one with empty slices. */
+/* Every number of ranks that a model divides into, among them more ranks than kv heads (kv_one,
+ * tiny), a vocabulary whose last slice is short (the qwen shape) and one with empty slices. */
 START_TEST(other_shapes_give_equal_bits_on_all_their_ranks)
 {
     const struct {
@@ -112,7 +113,7 @@ START_TEST(other_shapes_give_equal_bits_on_all_their_ranks)
 }
 END_TEST
 
-/* Ids past the tokenizer's are masked, and the slices are cut for those that are left; the logits
+/* Ids past the tokenizer's are masked, and the slices are cut for the ids that are left. The logits
  * of these do not change. */
 START_TEST(a_cut_vocabulary_keeps_the_bits)
 {
@@ -161,7 +162,7 @@ START_TEST(a_lane_among_others_gives_equal_bits)
                                                               : NULL};
             fed[i] += lanes[n - 1].n;
         }
-        /* The others may stand before or behind the lane. */
+        /* The other lanes may come before or after the lane. */
         if (n == 4 && fed[0] % 2) {
             struct rig_lane first = lanes[0];
             lanes[0] = lanes[3];
@@ -176,7 +177,7 @@ START_TEST(a_lane_among_others_gives_equal_bits)
 }
 END_TEST
 
-/* Guesses that were fed and rejected leave no trace. */
+/* Guesses that were fed and rejected have no effect. */
 START_TEST(rejected_guesses_leave_no_trace)
 {
     struct rig rig;

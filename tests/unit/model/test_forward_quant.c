@@ -1,7 +1,7 @@
 /* ctest: labels=full libs=model,tokenizer timeout=300 */
-/* The arithmetics cpu-int8 and cpu-int4 keep the promise of cpu-bf16 (test_forward.c): equal bits however
- * tokens are fed, on any number of ranks and threads, by any variant. And they stay near cpu-bf16 on
- * text that the tales model knows: by how much is stated here. */
+/* The arithmetics cpu-int8 and cpu-int4 keep the promise of cpu-bf16 (test_forward.c): equal bits
+ * however tokens are fed, on any number of ranks and threads, by any variant. They also stay close
+ * to cpu-bf16 on text that the tales model knows; the limits are stated here. */
 #include "tests/support/forward_ways.h"
 
 #include <math.h>
@@ -91,8 +91,8 @@ START_TEST(a_lane_beside_another_gives_equal_bits)
 }
 END_TEST
 
-/* Slices whose last group is short (heads and ffn of the small golden models), biases and norms, ranks
- * that share a kv head, tied and cut vocabularies. */
+/* Slices whose last group is short (heads and ffn of the small golden models), biases and norms,
+ * ranks that share a kv head, tied and cut vocabularies. */
 START_TEST(other_shapes_give_equal_bits)
 {
     static const char *const models[] = {
@@ -121,7 +121,7 @@ START_TEST(other_shapes_give_equal_bits)
 }
 END_TEST
 
-/* Rows so wide that a batch of quantized ones holds only 100 of them. */
+/* Rows so wide that a batch holds only 100 of them when they are quantized. */
 START_TEST(more_rows_than_a_batch_give_equal_bits)
 {
     enum { WIDTH = 65536, ROWS = 130, OUT = 40, SLICES = 2 };
@@ -169,7 +169,7 @@ START_TEST(more_rows_than_a_batch_give_equal_bits)
 }
 END_TEST
 
-/* ---- how near it stays ---- */
+/* ---- how close it stays ---- */
 
 /* From a tale of the brothers Grimm. */
 static const char story[] =
@@ -257,7 +257,7 @@ START_TEST(the_distribution_stays_near_that_of_bf16)
                forms[i], exp(c.surprise), exp(exact.surprise), c.divergence, c.n_best, ids.n - 1);
         ck_assert_double_le(fabs(c.surprise - exact.surprise), most_surprise[i]);
         ck_assert_double_le(c.divergence, most_divergence[i]);
-        ck_assert_double_gt(c.divergence, 0); /* or nothing was quantized */
+        ck_assert_double_gt(c.divergence, 0); /* otherwise nothing was quantized */
         free(rows);
     }
     free(base);

@@ -2,9 +2,9 @@
 /* The forward pass against other code: logits that Hugging Face transformers computed in fp32
  * (tests/oracle/golden_models.py, and the tales pair's reference files).
  *
- * Our matmul inputs are bf16, so the logits differ by that rounding. Each golden model states how far a
- * bf16 run of transformers is from its fp32 run (root mean square); ours must not be further. For the
- * tales pair the largest error is stated here. */
+ * Our matmul inputs are bf16, so the logits differ by that rounding. Each golden model states how
+ * far a bf16 run of transformers is from its fp32 run (root mean square), and ours must not be
+ * farther. For the tales pair the largest error is stated here. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +17,9 @@
 #define TALES     SOURCE_DIR "/deploy/models/tales/"
 #define REFERENCE SOURCE_DIR "/tests/golden/tales/"
 
-/* Largest error of a logit of the tales pair, measured 0.029 (target) and 0.022 (draft); logits span
- * about 25. Greedy choices must agree wherever the reference's margin exceeds twice this. */
+/* Largest error of a logit of the tales pair; measured are 0.029 (target) and 0.022 (draft), and
+ * logits span about 25. Greedy choices must agree wherever the reference's margin exceeds twice
+ * this. */
 static const double tales_error = 0.04;
 
 static json_t *load_json(const char *path)
@@ -130,8 +131,9 @@ static int argmax(const float *row, int n)
     return best;
 }
 
-/* The 8 best logits of every prompt position, then the greedy continuation step by step: wherever the
- * reference's margin is clear, so is ours. Counts those steps in *n_clear. */
+/* Checks the 8 best logits of every prompt position, then the greedy continuation step by step:
+ * wherever the reference's margin is clear, ours must choose the same token. Counts those steps in
+ * *n_clear. */
 static void check_prompt(struct rig *rig, const json_t *prompt, double *worst, int *n_clear)
 {
     int32_t ids[RIG_TOKENS_MAX], greedy[RIG_TOKENS_MAX], blocks[RIG_BLOCKS];

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=model timeout=120 */
-/* A head over chosen tokens gives their logits of the whole head, bit for bit, and their best; for
- * heads that are tied to the embedding, one that is not, and a synthetic model. */
+/* A head over chosen tokens gives the same logits of them as the whole head, bit for bit, and the
+ * best of them. Tested with heads that are tied to the embedding, one that is not, and a synthetic
+ * model. */
 #include <stdio.h>
 
 #include "model/backend/open.h"
@@ -51,7 +52,7 @@ static void close_world(struct world *w)
     arena_close(&w->arena);
 }
 
-/* The rows behind the last N_ROWS tokens of the same text. */
+/* The rows after the last N_ROWS tokens of the same text. */
 static void feed(struct world *w)
 {
     static const int32_t blocks[] = {2, 0, 3, 1};

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=model timeout=60 */
-/* How a model is cut: whatever its heads and its vocabulary, the ranks of every T that divides S hold
- * each head, each FFN column and each id once, and a query head always lies beside its kv head. */
+/* How a model is cut: whatever its heads and its vocabulary are, the ranks of every T that divides
+ * S hold each head, each FFN column and each id once, and a query head is always on the rank of its
+ * kv head. */
 #include "model/logits/row.h"
 #include "model/shard.h"
 #include "tests/support/check_util.h"
@@ -101,7 +102,7 @@ START_TEST(known_models_have_the_slices_of_the_design)
 }
 END_TEST
 
-/* The head's columns of a rank begin where its first slice does, and nowhere overlap. */
+/* A rank's columns of the head begin where its first slice does, and ranks do not overlap. */
 START_TEST(every_id_lies_in_one_slice)
 {
     struct error err;

@@ -1,6 +1,7 @@
-/* Attention's two products over KV blocks; included by kernels_impl.h. A tile is up to TILE_ROWS queries
- * against SCORE_BLOCKS blocks of K, or VALUE_VECTORS vectors of V's columns over all blocks, with its
- * sums in registers; a variant that can keep fewer runs the chains block by block. */
+/* Attention's two products over KV blocks; included by impl.h. A tile is up to TILE_ROWS queries
+ * against SCORE_BLOCKS blocks of K, or against VALUE_VECTORS vectors of V's columns over all
+ * blocks, with its sums in registers. A variant with too few registers for that runs the chains
+ * block by block. */
 #pragma once
 
 #ifndef OWN_ATTENTION_TILES
@@ -98,24 +99,24 @@ static const struct {
 #endif
 };
 
-/* The blocks stay in the first-level cache while tile after tile of queries passes over them; the first
- * of them prefetches. */
-static void scores(const uint16_t *q, int n_queries, const struct kv_parts *k, int head_dim,
-                   float *out, size_t out_stride)
+/* The blocks stay in the first-level cache while one tile of queries after the other passes over
+ * them. The first tile prefetches. */
+static void scores(const struct query_rows *q, const struct kv_parts *k, int head_dim, float *out,
+                   size_t out_stride)
 {
-    int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
+    int n_tiles = (q->n + TILE_ROWS - 1) / TILE_ROWS;
     unsigned mode = dots_begin();
     for (int b = 0, n; b < k->n; b += n) {
-        n = k->n - b >= SCORE_BLOCKS && n_queries > STREAM_QUERIES ? SCORE_BLOCKS : 1;
+        n = k->n - b >= SCORE_BLOCKS && q->n > STREAM_QUERIES ? SCORE_BLOCKS : 1;
         struct score_dots d = {.k = k->at + b,
                                .ahead = k->ahead + b,
-                               .q = q,
-                               .q_stride = (size_t)head_dim,
+                               .q = q->data,
+                               .q_stride = q->stride,
                                .n_pairs = head_dim / 2,
                                .out = out + b * KERNEL_LANES,
                                .out_stride = out_stride};
         for (int i = 0; i < n_tiles; i++) {
-            int queries = share_size(n_queries, n_tiles, i);
+            int queries = share_size(q->n, n_tiles, i);
             (n == SCORE_BLOCKS ? attention_tiles[queries].score
                                : attention_tiles[queries].score_one)(&d);
             d.q += (size_t)queries * d.q_stride;
@@ -126,15 +127,15 @@ static void scores(const uint16_t *q, int n_queries, const struct kv_parts *k, i
     dots_end(mode);
 }
 
-static void weighted_sum(const uint16_t *p, size_t p_stride, int n_queries,
-                         const struct kv_parts *v, int n_pairs, int head_dim, float *acc,
-                         size_t acc_stride)
+static void weighted_sum(const struct query_rows *p, const struct kv_parts *v, int n_pairs,
+                         int head_dim, float *acc, size_t acc_stride)
 {
     const int wide = VALUE_VECTORS * KERNEL_LANES;
-    int n_tiles = (n_queries + TILE_ROWS - 1) / TILE_ROWS;
+    const uint16_t *rows = p->data;
+    int n_tiles = (p->n + TILE_ROWS - 1) / TILE_ROWS;
     unsigned mode = dots_begin();
     for (int i = 0; i < n_tiles; i++) {
-        int queries = share_size(n_queries, n_tiles, i);
+        int queries = share_size(p->n, n_tiles, i);
         for (int e = 0, n; e < head_dim; e += n) {
             n = head_dim - e >= wide ? wide : KERNEL_LANES;
             const struct value_dots d = {.v = v->at,
@@ -143,13 +144,13 @@ static void weighted_sum(const uint16_t *p, size_t p_stride, int n_queries,
                                          .step = 2 * (size_t)head_dim,
                                          .n_blocks = v->n,
                                          .n_pairs = n_pairs,
-                                         .p = p,
-                                         .p_stride = p_stride,
+                                         .p = rows,
+                                         .p_stride = p->stride,
                                          .acc = acc + e,
                                          .acc_stride = acc_stride};
             (n == wide ? attention_tiles[queries].value : attention_tiles[queries].value_one)(&d);
         }
-        p += (size_t)queries * p_stride;
+        rows += (size_t)queries * p->stride;
         acc += (size_t)queries * acc_stride;
     }
     dots_end(mode);

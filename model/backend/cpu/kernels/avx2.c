@@ -1,5 +1,6 @@
-/* Kernels for AVX2 with fma: a pair of k is a fused step with the odd k and one with the even k in
- * two halves of 8 lanes. The chains run with denormals flushed in and out (MXCSR FTZ and DAZ). */
+/* Kernels for AVX2 with fma: a pair of k is one fused step with the odd k and one with the even k,
+ * in two halves of 8 lanes. The chains run with denormals flushed in and out (MXCSR FTZ and
+ * DAZ). */
 #include "model/backend/cpu/kernels/tile.h"
 
 #ifdef OUTRIDER_X86
@@ -15,7 +16,8 @@ enum { TILE_ROWS_MAX = 4, TILE_HALVES_MAX = 8 };
 #define TILE_VECTORS_4 1
 #define WHOLE_K        1
 
-/* A bf16 is the upper half of its fp32: the odd k of a pair lies in place, the even one is shifted. */
+/* A bf16 is the upper half of its fp32: the odd k of a pair is in place already, and the even one
+ * is shifted. */
 INLINE_ALWAYS __m256 odd_of(__m256i pairs)
 {
     return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000u)));
@@ -68,8 +70,8 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
     }
 }
 
-/* The chains are in functions called by pointer between these two, with all their input and output
- * in memory: no floating-point step can be moved out. */
+/* The chains are in functions that are called by pointer between these two, with all their input
+ * and output in memory, so that the compiler cannot move a floating-point step out. */
 static unsigned dots_begin(void)
 {
     unsigned mode = _mm_getcsr();

@@ -1,11 +1,13 @@
-/* Kernels for AVX-512 with bf16 dot products: a vdpbf16ps is the two steps of a pair of k in 16
- * lanes, denormals flushed whatever the mode. */
+/* Kernels for AVX-512 with bf16 dot products: one vdpbf16ps does the two steps of a pair of k in 16
+ * lanes, with denormals flushed whatever the mode is. */
 #include "model/backend/cpu/kernels/tile.h"
 
 #ifdef OUTRIDER_X86
 
 #include <immintrin.h>
 #include <math.h>
+
+#include "model/numerics/exp_coefficients.h"
 
 enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 #define VEC_BYTES      64
@@ -142,21 +144,22 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_d
     }
 }
 
-/* num_exp in 16 lanes, with its very steps: scaling by a power of two is exact, once as well as twice. */
+/* num_exp in 16 lanes with the same steps. Scaling by a power of two is exact, whether it is done
+ * once or twice. */
 #define OWN_LANES
 INLINE_ALWAYS __m512 own_exp(__m512 x)
 {
-    __mmask16 fits = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.33f), _CMP_GE_OQ) &
-                     _mm512_cmp_ps_mask(x, _mm512_set1_ps(88.72f), _CMP_LE_OQ);
-    __m512 safe = _mm512_maskz_mov_ps(fits, x), magic = _mm512_set1_ps(12582912.0f);
-    __m512 n = (safe * _mm512_set1_ps(1.44269504088896341f) + magic) - magic;
-    __m512 r = safe - n * _mm512_set1_ps(0.693359375f);
-    r = r - n * _mm512_set1_ps(-2.12194440e-4f);
-    __m512 y = r * _mm512_set1_ps(1.9875691500e-4f) + _mm512_set1_ps(1.3981999507e-3f);
-    y = y * r + _mm512_set1_ps(8.3334519073e-3f);
-    y = y * r + _mm512_set1_ps(4.1665795894e-2f);
-    y = y * r + _mm512_set1_ps(1.6666665459e-1f);
-    y = y * r + _mm512_set1_ps(5.0000001201e-1f);
+    __mmask16 fits = _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_LEAST), _CMP_GE_OQ) &
+                     _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_MOST), _CMP_LE_OQ);
+    __m512 safe = _mm512_maskz_mov_ps(fits, x), magic = _mm512_set1_ps(EXP_ROUND);
+    __m512 n = (safe * _mm512_set1_ps(EXP_LOG2_E) + magic) - magic;
+    __m512 r = safe - n * _mm512_set1_ps(EXP_LN2);
+    r = r - n * _mm512_set1_ps(EXP_LN2_LOW);
+    __m512 y = r * _mm512_set1_ps(EXP_P5) + _mm512_set1_ps(EXP_P4);
+    y = y * r + _mm512_set1_ps(EXP_P3);
+    y = y * r + _mm512_set1_ps(EXP_P2);
+    y = y * r + _mm512_set1_ps(EXP_P1);
+    y = y * r + _mm512_set1_ps(EXP_P0);
     y = y * (r * r) + r + _mm512_set1_ps(1.0f);
     y = _mm512_scalef_ps(y, n);
     /* Outside: 0 below, infinity above, NaN stays. */
@@ -185,7 +188,7 @@ INLINE_ALWAYS float own_max_of(const float *s, int n)
     return _mm512_reduce_max_ps(_mm512_max_ps(even, odd)) + 0.0f;
 }
 
-/* Rounded as num_float_to_bf16 does. x is no denormal number, which this would flush. */
+/* Rounds as num_float_to_bf16 does. x must not be denormal, because this would flush it. */
 INLINE_ALWAYS void own_store_bf16(uint16_t *h, __m512 x)
 {
     _mm256_storeu_si256((__m256i *)(void *)h, (__m256i)_mm512_cvtneps_pbh(x));

@@ -1,22 +1,24 @@
-/* The one source of the kernels, included once by each variant's file. The file before it gives
+/* The one source of the kernels, included once by each variant's file. Before it that file defines
  *   VEC_BYTES                     width of its float vectors
  *   dot_tile(rows, vectors, d)    the chains of a tile, always inlined with constant sizes
  *   TILE_ROWS, TILE_VECTORS_r     rows of the largest tile, 16-column vectors of a tile of r rows
- *   WHOLE_K                       a tile may run over all of k at once
+ *   WHOLE_K                       whether a tile may run over all of k at once
  *   dots_begin, dots_end          the floating-point mode of the chains
- * What is written here has one order of IEEE additions and multiplications in 16 lanes, so that all
- * variants give the same bits; only the chains run with denormals flushed.
+ * The code here has one order of IEEE additions and multiplications in 16 lanes, so that all
+ * variants give the same bits. Only the chains run with denormals flushed.
  *
- * A matmul walks block by block. Up to a tile of rows, a block is read in one pass with its four
- * accumulator vectors a row in registers. More rows take k in chunks that stay in the first-level
- * cache: every tile of rows runs over the chunk, its accumulators rest in `park` in between. A
- * store and a load of a float change nothing, so an output is one chain either way. */
+ * A matmul goes block by block. For up to a tile of rows, a block is read in one pass with the four
+ * accumulator vectors of each row in registers. With more rows, k is taken in chunks that stay in
+ * the first-level cache: every tile of rows runs over the chunk, and its accumulators rest in
+ * `park` in between. Storing and loading a float changes nothing, so an output is one chain either
+ * way. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "model/backend/cpu/kernels/kernels.h"
+#include "model/numerics/exp_coefficients.h"
 #include "model/numerics/numerics.h"
 
 enum {
@@ -26,14 +28,15 @@ enum {
     VECTOR_STEP = 2 * KERNEL_LANES,  /* bf16 of a vector for one pair of k */
     LINE_STEP = 32,                  /* bf16 of a cache line */
     GROUP_ROWS = 42,                 /* rows whose accumulators are parked together: 10.5 KiB */
-    AHEAD_STEPS = 32,                /* pairs of k the prefetch of a single pass runs ahead */
-    NEAR_STEPS = 8                   /* the same of the second hop */
+    AHEAD_STEPS = 32, /* how many pairs of k the prefetch of a single pass runs ahead */
+    NEAR_STEPS = 8    /* the same for the second hop */
 };
 
 /* How memory is streamed. An Intel core needs two hops: into the second-level cache from far ahead,
- * from there into the first a few pairs ahead; its first-level cache has too few requests in flight,
- * so that one hop reaches 0.85 of the bandwidth. A Zen core reaches 0.95 in one hop, straight into
- * the first level, where a chunk and the next must then fit together, and 0.84 in two. */
+ * and from there into the first-level cache a few pairs ahead. Its first-level cache has too few
+ * requests in flight, so that one hop reaches only 0.85 of the bandwidth. A Zen core reaches 0.95
+ * in one hop, straight into the first level, where a chunk and the next one must then fit together,
+ * and 0.84 in two. */
 static bool two_hops(void)
 {
 #ifdef OUTRIDER_X86
@@ -109,8 +112,8 @@ static int group_passes(int n_rows, int n_tiles)
     return n_passes;
 }
 
-/* All tiles over the pairs first_pair .. first_pair + n_pairs. The passes share out the prefetch of
- * as many weights, so that memory is busy all the time. */
+/* Runs all tiles over the pairs first_pair .. first_pair + n_pairs. The passes divide the prefetch
+ * of as many weights among them, so that the memory is busy all the time. */
 static void group_chunk(const struct group *g, int first_pair, int n_pairs)
 {
     const uint16_t *w = g->w + (size_t)first_pair * BLOCK_STEP;
@@ -164,37 +167,35 @@ static void group_run(struct group *g, float *out, size_t out_stride, int n_colu
     }
 }
 
-static void matmul_blocks(const struct packed_matrix *w, const uint16_t *in, size_t in_stride,
-                          float *out, size_t out_stride, int n_rows, int first_block, int end_block)
+static void matmul_blocks(const struct packed_matrix *w, const struct matmul_call *call)
 {
     _Alignas(64) float park[GROUP_ROWS * KERNEL_COLUMNS];
-    int n_groups = (n_rows + GROUP_ROWS - 1) / GROUP_ROWS;
-    for (int block = first_block; block < end_block; block++) {
+    int n_groups = (call->n_rows + GROUP_ROWS - 1) / GROUP_ROWS;
+    for (int block = call->first_block; block < call->end_block; block++) {
         int column = block * KERNEL_COLUMNS;
         int n_columns = w->n_out - column < KERNEL_COLUMNS ? w->n_out - column : KERNEL_COLUMNS;
         size_t row = 0;
         for (int i = 0; i < n_groups; i++) {
             struct group g = {.w = w->data + (size_t)block * (size_t)w->n_in * KERNEL_COLUMNS,
-                              .in = in + row * in_stride,
-                              .in_stride = in_stride,
+                              .in = call->in + row * call->in_stride,
+                              .in_stride = call->in_stride,
                               .n_pairs = w->n_in / 2,
-                              .n_rows = share_size(n_rows, n_groups, i),
+                              .n_rows = share_size(call->n_rows, n_groups, i),
                               .park = park};
-            group_run(&g, out + row * out_stride + column, out_stride, n_columns);
+            group_run(&g, call->out + row * call->out_stride + column, call->out_stride, n_columns);
             row += (size_t)g.n_rows;
         }
     }
 }
 
-static void matmul(const struct packed_matrix *w, const uint16_t *in, size_t in_stride, float *out,
-                   size_t out_stride, int n_rows, int first_block, int end_block)
+static void matmul(const struct packed_matrix *w, const struct matmul_call *call)
 {
     unsigned mode = dots_begin();
-    matmul_blocks(w, in, in_stride, out, out_stride, n_rows, first_block, end_block);
+    matmul_blocks(w, call);
     dots_end(mode);
 }
 
-/* ---- the other chains ---- */
+/* ---- the other dot chains ---- */
 
 static void vector_1(const struct dots *d)
 {
@@ -254,16 +255,16 @@ static inline vec_f vec_exp(vec_f x)
 /* Lane by lane num_exp. */
 static inline vec_f vec_exp(vec_f x)
 {
-    vec_i fits = (x >= -87.33f) & (x <= 88.72f);
+    vec_i fits = (x >= EXP_LEAST) & (x <= EXP_MOST);
     vec_f safe = (vec_f)((vec_i)x & fits);
-    vec_f n = (safe * 1.44269504088896341f + 12582912.0f) - 12582912.0f;
-    vec_f r = safe - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    vec_f y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
+    vec_f n = (safe * EXP_LOG2_E + EXP_ROUND) - EXP_ROUND;
+    vec_f r = safe - n * EXP_LN2;
+    r = r - n * EXP_LN2_LOW;
+    vec_f y = r * EXP_P5 + EXP_P4;
+    y = y * r + EXP_P3;
+    y = y * r + EXP_P2;
+    y = y * r + EXP_P1;
+    y = y * r + EXP_P0;
     y = y * (r * r) + r + 1.0f;
     vec_i whole = __builtin_convertvector(n, vec_i);
     vec_i half = whole >> 1;
@@ -354,7 +355,7 @@ static void swiglu(const float *gate, const float *up, int n, uint16_t *h)
     }
 }
 
-/* vec_exp(x - max), 0 for -inf even when max is -inf, too. */
+/* vec_exp(x - max), but 0 where x is -inf, even when max is -inf, too. */
 static inline vec_f vec_weight(vec_f x, float max)
 {
 #ifdef OWN_LANES
@@ -365,7 +366,7 @@ static inline vec_f vec_weight(vec_f x, float max)
 #endif
 }
 
-/* The next line that is read soon, and how many there are from it on. */
+/* The next line to prefetch, and how many are left from there on. */
 struct line_cursor {
     const uint16_t *const *part;
     const uint16_t *line, *end; /* in that part */
@@ -444,7 +445,7 @@ static float max_of(const float *s, int n)
 
 #endif
 
-/* The table of the variant that includes this. */
+/* The table of the variant that includes this file. */
 #define KERNELS_TABLE(text, integers)                                                    \
     {                                                                                    \
         .name = (text), .matmul = matmul, .dot_step = dot_step, .rmsnorm = rmsnorm,      \

@@ -1,4 +1,4 @@
-/* Choice of the kernels at run time, and packing. */
+/* The choice of the kernels at run time, and packing. */
 #include "model/backend/cpu/kernels/kernels.h"
 
 #include <stdbool.h>
@@ -106,23 +106,24 @@ static void pairs_transpose(uint16_t *out, const uint16_t *rows, int n_pairs)
     }
 }
 
-void packed_matrix_fill(struct packed_matrix *w, int first_block, int end_block,
-                        packed_fill_fn *fill, void *arg, uint16_t *scratch)
+void packed_matrix_fill(const struct packed_matrix *w, int first_block, int end_block,
+                        packed_fill_fn *fill, const void *arg)
 {
+    _Alignas(64) uint16_t rows[KERNEL_COLUMNS * PACK_K];
     for (int block = first_block; block < end_block; block++) {
         uint16_t *out = w->data + (size_t)block * (size_t)w->n_in * KERNEL_COLUMNS;
         for (int k = 0; k < w->n_in; k += PACK_K) {
             int n = w->n_in - k < PACK_K ? w->n_in - k : PACK_K;
             for (int i = 0; i < KERNEL_COLUMNS; i++) {
                 int column = block * KERNEL_COLUMNS + i;
-                uint16_t *row = scratch + (size_t)i * PACK_K;
+                uint16_t *row = rows + (size_t)i * PACK_K;
                 if (column < w->n_out) {
                     fill(arg, column, k, n, row);
                 } else {
                     memset(row, 0, (size_t)n * sizeof *row);
                 }
             }
-            pairs_transpose(out + (size_t)k * KERNEL_COLUMNS, scratch, n / 2);
+            pairs_transpose(out + (size_t)k * KERNEL_COLUMNS, rows, n / 2);
         }
     }
 }

@@ -1,7 +1,7 @@
-/* The CPU's inner loops as a table, filled three times from one source: AVX-512 with bf16 dot
- * products, AVX2 with fma, plain C. All give the same bits (arithmetic `cpu-bf16`): per output one
- * chain of fused steps over ascending k, for each pair first the odd k then the even k, denormals in
- * and out flushed to zero, as vdpbf16ps does. */
+/* The CPU's inner loops as a table, which is filled three times from one source: AVX-512 with bf16
+ * dot products, AVX2 with fma, plain C. All give the same bits (arithmetic `cpu-bf16`): each output
+ * is one chain of fused steps over ascending k, in each pair first the odd k and then the even k.
+ * Denormals going in and coming out are flushed to zero, as vdpbf16ps does. */
 #pragma once
 
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "model/backend/cpu/kernels/quant.h"
 
 enum {
-    KERNEL_LANES = 16,   /* columns of a vector: one output each */
+    KERNEL_LANES = 16,   /* columns of a vector, one output each */
     KERNEL_COLUMNS = 64, /* columns of a packed block: four vectors */
 };
 
@@ -24,15 +24,34 @@ struct packed_matrix {
     int n_blocks; /* ceil(n_out / 64) */
 };
 
+/* One call of matmul: its rows, and the blocks of columns that it computes. */
+struct matmul_call {
+    const uint16_t *in; /* [n_rows][in_stride] bf16 */
+    size_t in_stride;
+    float *out; /* [n_rows][out_stride] */
+    size_t out_stride;
+    int n_rows; /* >= 1 */
+    int first_block, end_block;
+};
+
+/* What each of n queries brings to a product with KV: its elements, or the weights of its
+ * positions. */
+struct query_rows {
+    const uint16_t *data; /* [n][stride] bf16 */
+    size_t stride;
+    int n;
+};
+
 /* KV blocks that queries of one kv head attend to, all of them K-parts or all V-parts. */
 struct kv_parts {
     const uint16_t *const *at; /* [n] */
     const uint16_t *const
-        *ahead; /* [n] as long parts that are read soon: prefetched beside at[i] */
+        *ahead; /* [n] parts of the same size that are read soon: prefetched beside at[i] */
     int n;
 };
 
-/* Parts that are read soon: lines first_line .. + n_lines of them, counted over all, are prefetched. */
+/* Parts that are read soon. Of their lines, counted over all of them, first_line .. + n_lines are
+ * prefetched. */
 struct kv_ahead {
     const uint16_t *const *parts;
     int part_lines; /* of 64 bytes */
@@ -42,64 +61,64 @@ struct kv_ahead {
 struct kernels {
     const char *name; /* "avx512", "avx2", "plain" */
 
-    /* out[row * out_stride + column] = sum over k of in[row * in_stride + k] * w[column][k] for rows
-     * 0..n_rows and the 64-column blocks first_block .. end_block. Writes only columns < n_out.
-     * One chain per output, whatever n_rows and the blocks are. in: bf16; out: fp32.
-     * Never allocates. n_rows >= 1. */
-    void (*matmul)(const struct packed_matrix *w, const uint16_t *in, size_t in_stride, float *out,
-                   size_t out_stride, int n_rows, int first_block, int end_block);
+    /* out[row][column] = sum over k of in[row][k] * w[column][k] for rows 0..n_rows and the
+     * 64-column blocks first_block .. end_block. Writes only columns < n_out. Each output is one
+     * chain, whatever n_rows and the blocks are. Never allocates. */
+    void (*matmul)(const struct packed_matrix *w, const struct matmul_call *call);
 
     /* One dot step for tests: acc[16] <- acc + w(odd) * x(odd), then + w(even) * x(even). */
     void (*dot_step)(float acc[16], const uint16_t w[32], uint32_t x_pair);
 
-    /* h[n] = bf16(x * weight / sqrt(mean(x^2) + eps)); the sum of squares in 16 lanes, then a fixed
-     * tree. n % 16 == 0. */
+    /* h[n] = bf16(x * weight / sqrt(mean(x^2) + eps)); the squares are summed in 16 lanes, then by
+     * a fixed tree. n % 16 == 0. */
     void (*rmsnorm)(const float *x, const float *weight, float eps, int n, uint16_t *h);
 
-    /* The same on fp32 in place, for q/k norm over a head. n even, any other. */
+    /* The same on fp32 in place, for q/k norm over a head. n is any even number. */
     void (*rmsnorm_head)(float *x, const float *weight, float eps, int n);
 
     /* h[n] = bf16(silu(gate[n]) * up[n]). */
     void (*swiglu)(const float *gate, const float *up, int n, uint16_t *h);
 
-    /* Scores of n_queries queries that share K blocks of 16 positions: out[query * out_stride + 16 * i
-     * + position] = sum over e of q[query][e] * k->at[i][e][position], one chain each;
-     * at[i] is [head_dim / 2][16][2], q is bf16[n_queries][head_dim]. */
-    void (*scores)(const uint16_t *q, int n_queries, const struct kv_parts *k, int head_dim,
-                   float *out, size_t out_stride);
+    /* Scores of queries that share K blocks of 16 positions: out[query * out_stride + 16 * i +
+     * position] = sum over e of q[query][e] * k->at[i][e][position], one chain each;
+     * at[i] is [head_dim / 2][16][2]. */
+    void (*scores)(const struct query_rows *q, const struct kv_parts *k, int head_dim, float *out,
+                   size_t out_stride);
 
-    /* The largest of s[n], n % 16 == 0; NaN is passed over; -inf when there is nothing else; of zeros +0. */
+    /* The largest of s[n], n % 16 == 0. NaN is passed over; -inf when there is nothing else; of
+     * zeros +0. */
     float (*max)(const float *s, int n);
 
-    /* p[n] = bf16(exp(s[n] * scale - max)) with n % 16 == 0, returns the sum before the rounding (16 lanes,
-     * then a fixed tree); entries of -inf give 0. Memory has nothing to do meanwhile: `ahead` is prefetched
-     * evenly over the time this takes, unless it is NULL. */
+    /* p[n] = bf16(exp(s[n] * scale - max)) with n % 16 == 0; returns the sum before the rounding
+     * (16 lanes, then a fixed tree). Entries of -inf give 0. The memory is idle meanwhile, so
+     * `ahead` is prefetched evenly over the time this takes, unless it is NULL. */
     float (*exp_sum)(const float *s, float scale, float max, int n, uint16_t *p,
                      const struct kv_ahead *ahead);
 
-    /* For n_queries queries that share their values: acc[query * acc_stride + e] += sum over n_pairs
-     * pairs of positions of each of the blocks of p * v; at[i] is [pair][head_dim][2] with
-     * head_dim % 16 == 0, p is bf16 of 2 * n_pairs * v->n positions for each query, p_stride apart.
-     * One chain per output, over the blocks in their order. */
-    void (*weighted_sum)(const uint16_t *p, size_t p_stride, int n_queries,
-                         const struct kv_parts *v, int n_pairs, int head_dim, float *acc,
-                         size_t acc_stride);
+    /* For queries that share their values: acc[query * acc_stride + e] += sum over n_pairs pairs of
+     * positions of each of the blocks of p * v. at[i] is [pair][head_dim][2] with head_dim % 16 ==
+     * 0; p holds 2 * n_pairs * v->n positions for each query. Each output is one chain over the
+     * blocks in their order. */
+    void (*weighted_sum)(const struct query_rows *p, const struct kv_parts *v, int n_pairs,
+                         int head_dim, float *acc, size_t acc_stride);
 
     const struct kernels_quant *quant; /* of the same instruction set */
 };
 
-/* The tables; the first two exist in x86 builds only. Which of them a CPU can run, kernels_find knows. */
+/* The tables. The first two exist in x86 builds only; kernels_find knows which of them this CPU can
+ * run. */
 extern const struct kernels kernels_avx512, kernels_avx2, kernels_plain;
 
 /* "auto" takes the best that this machine can run. Errors: ERR_ARGUMENT unknown name (lists them),
  * ERR_UNSUPPORTED this CPU or build lacks it. */
 int kernels_find(const struct kernels **kernels, const char *name, struct error *err);
 
-/* Bytes of a packed matrix; packing one: rows come from a callback so that mapped files, synthetic
- * weights and conversions look alike. fill(arg, column, k, n, out) writes w[column][k .. k + n). */
-typedef void packed_fill_fn(void *arg, int column, int k, int n, uint16_t *out);
+/* Bytes of a packed matrix, and packing one. Columns come from a callback, so that mapped files,
+ * synthetic weights and conversions look alike: fill(arg, column, k, n, out) writes w[column][k ..
+ * k + n). */
+typedef void packed_fill_fn(const void *arg, int column, int k, int n, uint16_t *out);
 size_t packed_matrix_bytes(int n_in, int n_out);
-/* Packs blocks first_block .. end_block of w (data allocated by the caller, 64-byte aligned).
- * scratch holds 2 * 64 * 512 bytes. */
-void packed_matrix_fill(struct packed_matrix *w, int first_block, int end_block,
-                        packed_fill_fn *fill, void *arg, uint16_t *scratch);
+/* Packs blocks first_block .. end_block of w (data allocated by the caller, 64-byte aligned). Uses
+ * 64 KiB of the stack. */
+void packed_matrix_fill(const struct packed_matrix *w, int first_block, int end_block,
+                        packed_fill_fn *fill, const void *arg);

@@ -1,7 +1,7 @@
-/* Kernels in plain C, for any machine. There need be no fma: the product of two bf16 has 16 bits,
- * so it is exact in fp32 unless it under- or overflows, and then multiply and add equal the fused
+/* Kernels in plain C, for any machine, with or without fma. The product of two bf16 has 16 bits, so
+ * it is exact in fp32 unless it under- or overflows, and then multiply and add equal the fused
  * step. A run in which some product does not fit is repeated, lane by lane, in double. Nothing here
- * depends on the floating-point mode: denormals are told by their bits. */
+ * depends on the floating-point mode, because denormals are recognised by their bits. */
 #include "model/backend/cpu/kernels/tile.h"
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@ enum { TILE_ROWS_MAX = 2, QUARTERS = 4 };
 #define TILE_ROWS      2
 #define TILE_VECTORS_1 4
 #define TILE_VECTORS_2 4
-#define WHOLE_K        0 /* a repetition should be short */
+#define WHOLE_K        0 /* because a repetition should be short */
 
 typedef float quad_f __attribute__((vector_size(16)));
 typedef int32_t quad_i __attribute__((vector_size(16)));

@@ -1,6 +1,6 @@
-/* Integer kernels for AVX2, in halves of 8 columns. vpmaddubsw adds two products of an unsigned and a
- * signed byte in 16 bits. Of int8, the weight's sign is moved to the activation, so that 2 * 128 * 127
- * fits; of int4, the eight steps of a group fit together: 8 * 2 * 15 * 127 = 30480. */
+/* Integer kernels for AVX2, in halves of 8 columns. vpmaddubsw adds two products of an unsigned and
+ * a signed byte in 16 bits. For int8 the weight's sign is moved to the activation, so that 2 * 128
+ * * 127 fits. For int4 the eight steps of a group fit together: 8 * 2 * 15 * 127 = 30480. */
 #include "model/backend/cpu/kernels/quant_tile.h"
 
 #ifdef OUTRIDER_X86
@@ -26,7 +26,7 @@ INLINE_ALWAYS __m256i weights_load(const uint8_t *w, int step)
     return _mm256_loadu_si256((const __m256i *)(const void *)(w + step * QUANT_STEP_BYTES));
 }
 
-/* Sums of 8 columns of a group; w is where the half's first step stands. */
+/* Sums of 8 columns of a group; w points to the half's first step. */
 INLINE_ALWAYS void int8_sums(int n_rows, __m256i *sum, const uint8_t *w,
                              const struct quant_group *x, size_t x_stride)
 {

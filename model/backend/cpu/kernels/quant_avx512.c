@@ -1,6 +1,6 @@
 /* Integer kernels for AVX-512 with VNNI: vpdpbusd adds the products of four unsigned by four signed
- * bytes to a 32-bit lane, exactly. Weights are stored with an offset that makes them unsigned; a sum
- * begins at what the offset will have added. */
+ * bytes to a 32-bit lane, exactly. Weights are stored with an offset that makes them unsigned; a
+ * sum begins at the value that cancels what the offset will have added. */
 #include "model/backend/cpu/kernels/quant_tile.h"
 
 #ifdef OUTRIDER_X86
@@ -15,21 +15,21 @@ INLINE_ALWAYS __m512 scales_load(const uint8_t *scales)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
 }
 
-/* The activations of a step are loaded once for both vectors while the accumulators of both fit into
- * registers: up to 7 rows. */
+/* The activations of a step are loaded once for both vectors as long as the accumulators of both
+ * fit into registers, which is up to 7 rows. */
 INLINE_ALWAYS int vectors_at_once(int n_rows)
 {
     return n_rows <= 7 ? QUANT_VECTORS : 1;
 }
 
-/* What the compiler has loaded before must be loaded again: kept for the other vector, it would push
- * the accumulators out of the registers. */
+/* Makes the compiler load again what it has loaded before. If it kept those values for the other
+ * vector, they would push the accumulators out of the registers. */
 INLINE_ALWAYS void forget_loads(void)
 {
     __asm__ volatile("" ::: "memory");
 }
 
-/* One step of all rows and some vectors. */
+/* One step of all rows and of some vectors. */
 INLINE_ALWAYS void rows_step(int n_rows, int n_vectors, __m512i sum[][QUANT_VECTORS],
                              const __m512i *w, const struct quant_group *x, size_t x_stride,
                              int step)
@@ -77,24 +77,35 @@ INLINE_ALWAYS void int4_sums(int n_rows, int n_vectors, __m512i sum[][QUANT_VECT
     }
 }
 
-/* One group of n_vectors vectors: sums, then a step of each chain. */
-INLINE_ALWAYS void group_run(int n_rows, int n_vectors, enum weight_form form,
-                             __m512 acc[][QUANT_VECTORS], int first, const uint8_t *w,
-                             const uint8_t *scales, const struct quant_group *x, size_t x_stride)
+/* Some vectors of a group of the matrix, and the same group of all rows. */
+struct vectors {
+    int first, n;
+    const uint8_t *w;      /* of vector `first` */
+    const uint8_t *scales; /* of the whole group */
+    const struct quant_group *x;
+    size_t x_stride;
+};
+
+/* Computes the sums of the vectors, then one step of each chain. */
+INLINE_ALWAYS void group_run(int n_rows, enum weight_form form, __m512 acc[][QUANT_VECTORS],
+                             const struct vectors *g)
 {
+    const struct quant_group *x = g->x;
+    const size_t x_stride = g->x_stride;
+    const int first = g->first, n_vectors = g->n;
     __m512i sum[QUANT_TILE_ROWS][QUANT_VECTORS];
 #pragma GCC unroll 8
     for (int i = 0; i < n_rows; i++) {
         sum[i][0] = sum[i][1] = _mm512_set1_epi32(x[(size_t)i * x_stride].start);
     }
     if (form == WEIGHTS_INT8) {
-        int8_sums(n_rows, n_vectors, sum, w, x, x_stride);
+        int8_sums(n_rows, n_vectors, sum, g->w, x, x_stride);
     } else {
-        int4_sums(n_rows, n_vectors, sum, w, x, x_stride);
+        int4_sums(n_rows, n_vectors, sum, g->w, x, x_stride);
     }
 #pragma GCC unroll 2
     for (int v = 0; v < n_vectors; v++) {
-        __m512 w_scale = scales_load(scales + 32 * (first + v));
+        __m512 w_scale = scales_load(g->scales + 32 * (first + v));
 #pragma GCC unroll 8
         for (int i = 0; i < n_rows; i++) {
             __m512 x_scale = _mm512_set1_ps(x[(size_t)i * x_stride].scale);
@@ -122,7 +133,8 @@ INLINE_ALWAYS void quant_tile(int n_rows, enum weight_form form, const struct qu
 #pragma GCC unroll 2
         for (int v = 0; v < QUANT_VECTORS; v += n_vectors) {
             forget_loads();
-            group_run(n_rows, n_vectors, form, acc, v, w, scales, x, d->x_stride);
+            const struct vectors g = {v, n_vectors, w, scales, x, d->x_stride};
+            group_run(n_rows, form, acc, &g);
             w += n_vectors * vector_bytes;
         }
         quant_prefetch(&near, &far, d);

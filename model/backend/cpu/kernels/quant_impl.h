@@ -1,11 +1,12 @@
-/* The one source of the integer kernels, included once by each variant's file, which gives before it
+/* The one source of the integer kernels, included once by each variant's file, which defines before
+ * it
  *   quant_tile(rows, form, d)   sums and chains of a tile of rows, always inlined with constants
  *   QUANT_TILE_ROWS             rows of the largest tile, at most 8
  *
- * A block of 32 columns is two vectors of 16. Up to a tile of rows, a block is read in one pass with
- * its accumulators in registers; every vector of weights is loaded once for all rows. More rows take the
- * groups in chunks that stay in the first-level cache, as kernels_impl.h does: accumulators rest in
- * `park` in between, which changes no bit. */
+ * A block of 32 columns is two vectors of 16. For up to a tile of rows, a block is read in one pass
+ * with its accumulators in registers; every vector of weights is loaded once for all rows. With
+ * more rows, the groups are taken in chunks that stay in the first-level cache, as in impl.h: the
+ * accumulators rest in `park` in between, which changes no bit. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ enum {
     PARK_ROWS = 64,      /* rows whose accumulators are parked together: 8 KiB */
     CHUNK_BYTES = 18432, /* weights of a chunk */
     AHEAD_BYTES = 8192,  /* how far the prefetch of a single pass runs ahead */
-    NEAR_BYTES = 2048,   /* the same of the second hop */
+    NEAR_BYTES = 2048,   /* the same for the second hop */
     LINE_BYTES = 64
 };
 
@@ -55,7 +56,7 @@ static quant_tile_fn *const quant_tiles[QUANT_TILE_ROWS + 1][2] = {
 #endif
 };
 
-/* See kernels_impl.h: an Intel core wants two hops, a Zen core one. */
+/* As two_hops in impl.h: an Intel core needs two hops, a Zen core one. */
 static bool quant_two_hops(void)
 {
 #ifdef OUTRIDER_X86
@@ -80,7 +81,8 @@ static int rows_of_tile(const struct quant_pass *p, int tile)
     return p->n_rows / p->n_tiles + (tile < p->n_rows % p->n_tiles);
 }
 
-/* All tiles over n_groups groups from first_group on. They share out the prefetch of as many bytes. */
+/* Runs all tiles over n_groups groups from first_group on. They divide the prefetch of as many
+ * bytes among them. */
 static void quant_chunk(const struct quant_pass *p, int first_group, int n_groups)
 {
     size_t bytes = quant_group_bytes(p->form);
@@ -119,31 +121,31 @@ static void quant_pass_run(struct quant_pass *p, float *out, size_t out_stride, 
     }
 }
 
-static void quant_matmul(const struct quant_matrix *w, const struct quant_group *in,
-                         size_t in_stride, float *out, size_t out_stride, int n_rows,
-                         int first_block, int end_block)
+static void quant_matmul(const struct quant_matrix *w, const struct quant_call *call)
 {
     _Alignas(64) float park[PARK_ROWS * QUANT_COLUMNS];
     size_t block_bytes = (size_t)w->n_groups * quant_group_bytes(w->form);
-    for (int block = first_block; block < end_block; block++) {
+    for (int block = call->first_block; block < call->end_block; block++) {
         int column = block * QUANT_COLUMNS;
         int n_columns = w->n_out - column < QUANT_COLUMNS ? w->n_out - column : QUANT_COLUMNS;
-        for (int row = 0; row < n_rows; row += PARK_ROWS) {
+        for (int row = 0; row < call->n_rows; row += PARK_ROWS) {
+            int n_left = call->n_rows - row;
             struct quant_pass pass = {.form = w->form,
                                       .w = w->data + (size_t)block * block_bytes,
-                                      .in = in + (size_t)row * in_stride,
-                                      .in_stride = in_stride,
+                                      .in = call->in + (size_t)row * call->in_stride,
+                                      .in_stride = call->in_stride,
                                       .n_groups = w->n_groups,
-                                      .n_rows = n_rows - row < PARK_ROWS ? n_rows - row : PARK_ROWS,
+                                      .n_rows = n_left < PARK_ROWS ? n_left : PARK_ROWS,
                                       .park = park};
-            quant_pass_run(&pass, out + (size_t)row * out_stride + column, out_stride, n_columns);
+            quant_pass_run(&pass, call->out + (size_t)row * call->out_stride + column,
+                           call->out_stride, n_columns);
         }
     }
 }
 
 /* ---- activations ---- */
 
-/* Loops of a known length become vectors; the operations of a lane are the same in all variants. */
+/* Loops of a known length become vectors. The operations of a lane are the same in all variants. */
 static void group_quantize(int offset, const uint16_t *in, struct quant_group *out)
 {
     const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */

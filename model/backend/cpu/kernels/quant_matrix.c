@@ -1,4 +1,4 @@
-/* Packs weights of 8 and 4 bits. */
+/* Packing weights of 8 and 4 bits. */
 #include "model/backend/cpu/kernels/quant_matrix.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ struct columns {
     uint16_t scales[QUANT_COLUMNS][PACK_GROUPS];
 };
 
-/* Four k of a column. Adding 128 to a byte turns its highest bit. */
+/* Four k of a column. Adding 128 to a byte flips its highest bit. */
 static uint32_t quad_int8(const int8_t *q)
 {
     uint32_t quad;
@@ -48,7 +48,7 @@ static uint32_t quad_int8(const int8_t *q)
     return quad ^ 0x80808080u;
 }
 
-/* q + 8 of two quads: a two's complement of four bits whose highest is turned. */
+/* q + 8 of two quads: a two's complement of four bits whose highest bit is flipped. */
 static uint32_t quads_int4(const int8_t *q)
 {
     uint32_t low, high;
@@ -80,7 +80,7 @@ static void group_pack(enum weight_form form, const struct columns *columns, int
 }
 
 void quant_matrix_fill(const struct quant_matrix *w, int first_block, int end_block,
-                       quant_fill_fn *fill, void *arg)
+                       quant_fill_fn *fill, const void *arg)
 {
     struct columns columns;
     size_t group_bytes = quant_group_bytes(w->form);

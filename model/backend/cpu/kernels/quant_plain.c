@@ -1,5 +1,6 @@
-/* Integer kernels in plain C. There need be no fma: a sum has 20 bits and a scale 24, so their product
- * is exact in double; it is added with rounding to odd and rounded once more, which is right. */
+/* Integer kernels in plain C, with or without fma. A sum has 20 bits and a scale 24, so their
+ * product is exact in double. It is added with rounding to odd and then rounded once more, which
+ * gives the result of the fused step. */
 #include "model/backend/cpu/kernels/quant_tile.h"
 
 enum { COLUMNS = 16 };

@@ -1,4 +1,4 @@
-/* What a tile of the integer kernels works on; every variant has its own quant_tile for it. */
+/* What a tile of the integer kernels works on. Each variant has its own quant_tile for it. */
 #pragma once
 
 #include <stddef.h>
@@ -22,8 +22,8 @@ struct quant_dots {
     size_t x_stride; /* from row to row */
     int n_groups;
     float *acc; /* [rows][32], read and written */
-    /* Prefetch into the first- and the second-level cache: lines for each vector of a group. Both may
-     * run past the end, where they do nothing. */
+    /* Prefetch into the first- and the second-level cache: lines for each vector of a group. Both
+     * may run past the end, where they have no effect. */
     const uint8_t *near, *far;
     int near_lines, far_lines;
 };

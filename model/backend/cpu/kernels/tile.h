@@ -1,4 +1,4 @@
-/* What a tile of dot chains works on; every variant has its own dot_tile for it. */
+/* What a tile of dot chains works on. Each variant has its own dot_tile for it. */
 #pragma once
 
 #include <stddef.h>
@@ -15,7 +15,8 @@ struct dots {
     float *acc; /* [rows][16 * vectors], read and written */
     size_t acc_stride;
     /* Prefetch of one line for each vector of a pair, into the first- and the second-level cache,
-     * and how far these move with each pair. Both may point past the end, where they do nothing. */
+     * and how far these addresses move with each pair. Both may point past the end, where they have
+     * no effect. */
     const uint16_t *near, *far;
     size_t near_step, far_step;
 };
@@ -30,8 +31,8 @@ struct score_dots {
     size_t out_stride;
 };
 
-/* Weighted values of a tile of queries: n_blocks V blocks of n_pairs pairs of positions each, columns
- * from `first` on. */
+/* Weighted values of a tile of queries: n_blocks V blocks of n_pairs pairs of positions each,
+ * columns from `first` on. */
 struct value_dots {
     const uint16_t *const *v, *const *ahead; /* [n_blocks] [n_pairs][step / 2][2] */
     size_t first, step;                      /* elements: of the first column, of a pair */
@@ -42,7 +43,8 @@ struct value_dots {
     size_t acc_stride;
 };
 
-/* Up to STREAM_QUERIES are bound by memory, which is fastest when K is read line by line. */
+/* Up to STREAM_QUERIES queries are bound by memory, which is fastest when K is read line by
+ * line. */
 enum { SCORE_BLOCKS = 4, VALUE_VECTORS = 4, STREAM_QUERIES = 4 };
 
 static inline uint32_t dots_x_pair(const uint16_t *x)

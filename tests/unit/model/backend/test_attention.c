@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=model timeout=120 */
-/* Attention over block tables, through the backend's operations: what its definition says, whatever
- * else stands in the blocks, however rows are cut into steps. */
+/* Attention over block tables, through the backend's operations: the result is what the definition
+ * says, whatever else the blocks contain and however rows are cut into steps. */
 #include <math.h>
 
 #include "model/backend/backend.h"
@@ -43,7 +43,7 @@ static struct backend *open_backend(const char *kernels, int n_threads)
     return be;
 }
 
-/* Feeds positions 0..POSITIONS in steps of `chunk` rows into a cache whose every byte is `stale`. */
+/* Feeds positions 0..POSITIONS in steps of `chunk` rows to a cache whose every byte is `stale`. */
 static void run(const char *kernels, int n_threads, int chunk, int stale, uint16_t *out)
 {
     struct backend *be = open_backend(kernels, n_threads);
@@ -129,8 +129,8 @@ START_TEST(attention_is_what_its_definition_says)
 }
 END_TEST
 
-/* A block may come from a sequence whose numbers were no numbers: 0xffff is a NaN as bf16. */
-START_TEST(what_stands_behind_a_position_is_not_felt)
+/* A block may come from a sequence with NaN in it: 0xffff is a NaN as bf16. */
+START_TEST(what_follows_a_position_has_no_effect)
 {
     const int chunks[] = {1, 5, 16, 64, POSITIONS};
     uint16_t *want = new_out(), *got = new_out();
@@ -151,7 +151,7 @@ START_TEST(what_stands_behind_a_position_is_not_felt)
 }
 END_TEST
 
-/* A lane with NaN in its own rows, before and behind the lane of interest. */
+/* A lane with NaN in its own rows, before and after the lane of interest. */
 START_TEST(a_lane_of_nan_stays_alone)
 {
     enum { N = 21 };
@@ -188,7 +188,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, attention_is_what_its_definition_says);
-    tcase_add_loop_test(tcase, what_stands_behind_a_position_is_not_felt, 0, 5);
+    tcase_add_loop_test(tcase, what_follows_a_position_has_no_effect, 0, 5);
     tcase_add_test(tcase, a_lane_of_nan_stays_alone);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

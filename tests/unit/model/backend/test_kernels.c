@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=model timeout=120 */
-/* The dot chains: the variants against each other, against what the arithmetic is defined to be, and
- * against double precision. */
+/* The dot chains: the variants compared with each other, with the definition of the arithmetic, and
+ * with double precision. */
 #include <float.h>
 #include <math.h>
 
@@ -38,7 +38,8 @@ static float flushed(float x)
 }
 
 /* The fused step as defined. Where fmaf rounds up to the least normal number from below, the result
- * depends on whether 24 bits of any exponent had been enough: exactly, in long double arithmetic. */
+ * depends on whether 24 bits of any exponent would have been enough; long double decides that
+ * exactly. */
 static float fused(float acc, uint16_t w, uint16_t x)
 {
     float a = flushed(acc), b = flushed(num_bf16_to_float(w)), c = flushed(num_bf16_to_float(x));
@@ -120,7 +121,7 @@ struct plain_matrix {
     int n_in;
 };
 
-static void fill_from_plain(void *arg, int column, int k, int n, uint16_t *out)
+static void fill_from_plain(const void *arg, int column, int k, int n, uint16_t *out)
 {
     const struct plain_matrix *m = arg;
     memcpy(out, m->values + (size_t)column * (size_t)m->n_in + k, (size_t)n * sizeof *out);
@@ -140,7 +141,6 @@ static void product_open(struct product *p, int n_in, int n_out, int n_rows, int
 {
     struct error err = {0};
     size_t bytes = packed_matrix_bytes(n_in, n_out);
-    uint16_t *scratch;
     *p = (struct product){.plain.n_in = n_in,
                           .w = {.n_in = n_in, .n_out = n_out, .n_blocks = (n_out + 63) / 64},
                           .in_stride = (size_t)n_in + 2 * (size_t)next_below(3),
@@ -150,15 +150,13 @@ static void product_open(struct product *p, int n_in, int n_out, int n_rows, int
     p->n_floats = p->out_stride * (size_t)n_rows;
     CHECK_OK(mem_array(&p->plain.values, (size_t)n_in * (size_t)n_out, 2, &err));
     CHECK_OK(mem_array(&p->in, p->in_stride * (size_t)n_rows, 2, &err));
-    CHECK_OK(mem_array(&scratch, (size_t)64 * 512, 2, &err));
     CHECK_OK(mem_pages(&p->w.data, bytes, &err));
     for (int i = 0; i < n_variants; i++) {
         CHECK_OK(mem_array(&p->out[i], p->n_floats, sizeof(float), &err));
     }
     fill_bf16(p->plain.values, (size_t)n_in * (size_t)n_out, kind_w);
     fill_bf16(p->in, p->in_stride * (size_t)n_rows, kind_x);
-    packed_matrix_fill(&p->w, 0, p->w.n_blocks, fill_from_plain, &p->plain, scratch);
-    free(scratch);
+    packed_matrix_fill(&p->w, 0, p->w.n_blocks, fill_from_plain, &p->plain);
 }
 
 static void product_close(struct product *p)
@@ -171,10 +169,21 @@ static void product_close(struct product *p)
     }
 }
 
+/* All rows and blocks of the product. */
+static struct matmul_call whole_call(const struct product *p, float *out)
+{
+    return (struct matmul_call){.in = p->in,
+                                .in_stride = p->in_stride,
+                                .out = out,
+                                .out_stride = p->out_stride,
+                                .n_rows = p->n_rows,
+                                .end_block = p->w.n_blocks};
+}
+
 static void product_run(struct product *p, int v)
 {
-    variants[v]->matmul(&p->w, p->in, p->in_stride, p->out[v], p->out_stride, p->n_rows, 0,
-                        p->w.n_blocks);
+    const struct matmul_call call = whole_call(p, p->out[v]);
+    variants[v]->matmul(&p->w, &call);
 }
 
 START_TEST(matmul_variants_give_equal_bits)
@@ -225,13 +234,16 @@ START_TEST(matmul_of_many_rows_equals_row_by_row)
     CHECK_OK(mem_array(&many, p.n_floats, sizeof(float), &err));
     for (int v = 0; v < n_variants; v++) {
         for (size_t row = 0; row < ROWS_TESTED; row++) {
-            variants[v]->matmul(&p.w, p.in + row * p.in_stride, 0, single + row * p.out_stride, 0,
-                                1, 0, p.w.n_blocks);
+            struct matmul_call one = whole_call(&p, single + row * p.out_stride);
+            one.in += row * p.in_stride;
+            one.n_rows = 1;
+            variants[v]->matmul(&p.w, &one);
         }
         for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts; i++) {
             memset(many, 0, p.n_floats * sizeof(float));
-            variants[v]->matmul(&p.w, p.in, p.in_stride, many, p.out_stride, row_counts[i], 0,
-                                p.w.n_blocks);
+            struct matmul_call first = whole_call(&p, many);
+            first.n_rows = row_counts[i];
+            variants[v]->matmul(&p.w, &first);
             check_same(many, single, p.out_stride * (size_t)row_counts[i], variants[v]->name);
         }
     }
@@ -255,8 +267,10 @@ START_TEST(matmul_writes_its_blocks_and_no_more)
             for (size_t i = 0; i < p.n_floats; i++) {
                 part[i] = -77.0f;
             }
-            variants[v]->matmul(&p.w, p.in, p.in_stride, part, p.out_stride, p.n_rows, block,
-                                block + 1);
+            struct matmul_call call = whole_call(&p, part);
+            call.first_block = block;
+            call.end_block = block + 1;
+            variants[v]->matmul(&p.w, &call);
             for (size_t i = 0; i < p.n_floats; i++) {
                 int column = (int)(i % p.out_stride);
                 bool mine = column < p.w.n_out && column / KERNEL_COLUMNS == block;

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=model timeout=120 */
-/* Everything of the kernels that is not matmul: norms, swiglu, exp and attention. Variants must give
- * equal bits, and the bits of the scalar definition where there is one. */
+/* Everything of the kernels that is not matmul: norms, swiglu, exp and attention. Variants must
+ * give equal bits, and the bits of the scalar definition where there is one. */
 #include <math.h>
 
 #include "tests/support/kernels_util.h"
@@ -39,7 +39,7 @@ START_TEST(exp_of_every_variant_is_num_exp)
     uint32_t bits = 0;
     for (int round = 0; round < 400; round++) {
         for (int i = 0; i < N_MAX; i++) {
-            bits += 10007; /* coprime to 2^32, so that all exponents and both signs come by */
+            bits += 10007; /* coprime to 2^32, so that all exponents and both signs occur */
             s[i] = num_bits_to_float(bits);
             if (round % 2) s[i] = (float)(next_random() >> 40) * (180.0f * 0x1p-24f) - 90.0f;
         }
@@ -206,7 +206,7 @@ START_TEST(swiglu_of_every_variant_is_the_scalar_definition)
 }
 END_TEST
 
-/* Pointers to n parts of `size` elements each, in an order that is not theirs. */
+/* Pointers to n parts of `size` elements each, in a shuffled order. */
 static struct kv_parts scatter(const uint16_t *data, size_t size, int n, const uint16_t **at)
 {
     for (int i = 0; i < n; i++) {
@@ -220,7 +220,7 @@ static bool is_scattered(int n)
     return n % 5 != 0; /* 5 then walks over all n */
 }
 
-/* Every query's and block's chain is the one that it has alone. */
+/* Each chain is the one that its query and block have alone. */
 START_TEST(scores_variants_agree_and_are_near_double)
 {
     enum { QUERIES = 17, BLOCKS_MAX = 9, STRIDE = BLOCKS_MAX * 16 + 8 };
@@ -237,11 +237,12 @@ START_TEST(scores_variants_agree_and_are_near_double)
         const struct kv_parts parts = scatter(k, (size_t)head_dim * 16, n_blocks, at);
         for (int i = 0; i < n * n_blocks; i++) {
             const struct kv_parts one = {&at[i % n_blocks], &at[i % n_blocks], 1};
-            variants[0]->scores(q + i / n_blocks * head_dim, 1, &one, head_dim,
-                                want[i / n_blocks][i % n_blocks], 16);
+            const struct query_rows row = {q + i / n_blocks * head_dim, 0, 1};
+            variants[0]->scores(&row, &one, head_dim, want[i / n_blocks][i % n_blocks], 16);
         }
         for (int v = 0; v < n_variants; v++) {
-            variants[v]->scores(q, n, &parts, head_dim, out, STRIDE);
+            const struct query_rows rows = {q, (size_t)head_dim, n};
+            variants[v]->scores(&rows, &parts, head_dim, out, STRIDE);
             for (int i = 0; i < n * n_blocks; i++) {
                 check_same(out + i / n_blocks * STRIDE + i % n_blocks * 16,
                            want[i / n_blocks][i % n_blocks], 16, variants[v]->name);
@@ -284,12 +285,15 @@ START_TEST(weighted_sum_variants_agree_and_are_near_double)
             scatter(value, (size_t)(n_pairs * head_dim * 2), n_blocks, at);
         for (int i = 0; i < n * n_blocks; i++) {
             const struct kv_parts one = {&at[i % n_blocks], &at[i % n_blocks], 1};
-            variants[0]->weighted_sum(p + i / n_blocks * P_STRIDE + i % n_blocks * 2 * n_pairs, 0,
-                                      1, &one, n_pairs, head_dim, want + i / n_blocks * STRIDE, 0);
+            const struct query_rows row = {p + i / n_blocks * P_STRIDE + i % n_blocks * 2 * n_pairs,
+                                           0, 1};
+            variants[0]->weighted_sum(&row, &one, n_pairs, head_dim, want + i / n_blocks * STRIDE,
+                                      0);
         }
         for (int v = 0; v < n_variants; v++) {
             memcpy(acc, start, sizeof acc);
-            variants[v]->weighted_sum(p, P_STRIDE, n, &parts, n_pairs, head_dim, acc, STRIDE);
+            const struct query_rows rows = {p, P_STRIDE, n};
+            variants[v]->weighted_sum(&rows, &parts, n_pairs, head_dim, acc, STRIDE);
             check_same(acc, want, QUERIES * STRIDE, variants[v]->name);
         }
         for (int out = 0; out < n * head_dim && kind == KIND_ORDINARY; out++) {
@@ -309,7 +313,7 @@ START_TEST(weighted_sum_variants_agree_and_are_near_double)
 }
 END_TEST
 
-/* The flushing of denormals ends with the chains. */
+/* Denormals are flushed in the chains only, not after them. */
 START_TEST(denormals_live_on_after_a_kernel)
 {
     uint16_t w[32] = {0};

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=model timeout=120 */
-/* The integer kernels: every variant against the chain as docs/numerics.md defines it, written here
- * once more without packing, tiles and vectors; and how far rounding may move a weight. */
+/* The integer kernels: every variant compared with the chain as docs/numerics.md defines it,
+ * written here once more without packing, tiles and vectors; and how far rounding may move a
+ * weight. */
 #include <math.h>
 #include <stdio.h>
 
@@ -31,7 +32,8 @@ struct product {
     float *wanted;          /* [n_rows][n_out] */
 };
 
-static void fill_from_product(void *arg, int column, int k, int n, int8_t *q, uint16_t *scales)
+static void fill_from_product(const void *arg, int column, int k, int n, int8_t *q,
+                              uint16_t *scales)
 {
     const struct product *p = arg;
     memcpy(q, p->q + (size_t)column * (size_t)p->w.n_in + k, (size_t)n);
@@ -127,8 +129,17 @@ static void check_rows(const struct product *p, int v, int first, int n)
         out[i] = 12345.0f;
     }
     int half = p->w.n_blocks / 2; /* in two parts, as two threads take them */
-    kernels->matmul(&p->w, groups, stride, out, out_stride, n, half, p->w.n_blocks);
-    if (half) kernels->matmul(&p->w, groups, stride, out, out_stride, n, 0, half);
+    struct quant_call call = {.in = groups,
+                              .in_stride = stride,
+                              .out = out,
+                              .out_stride = out_stride,
+                              .n_rows = n,
+                              .first_block = half,
+                              .end_block = p->w.n_blocks};
+    kernels->matmul(&p->w, &call);
+    call.first_block = 0;
+    call.end_block = half;
+    if (half) kernels->matmul(&p->w, &call);
     snprintf(what, sizeof what, "%s %s, %d x %d, %d rows", variants[v]->name,
              weight_form_name(p->form), p->w.n_in, p->w.n_out, n);
     for (int i = 0; i < n; i++) {
@@ -234,7 +245,7 @@ START_TEST(a_rounded_weight_is_within_its_bound)
             n_far += distance > 0.4 * (double)scale;
         }
     }
-    ck_assert_int_gt(n_far, 1000); /* or the bound says nothing */
+    ck_assert_int_gt(n_far, 1000); /* otherwise the bound says nothing */
 }
 END_TEST
 

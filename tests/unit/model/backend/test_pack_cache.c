@@ -1,6 +1,6 @@
 /* ctest: labels=quick,threads libs=model timeout=120 */
-/* Packed weights on disk: a start that finds them computes the same bits; a file that is wrong in any
- * way is refused with a sentence, packed again and replaced. */
+/* Packed weights on disk: a start that finds them computes the same bits. A file that is wrong in
+ * any way is refused with a sentence, packed again and replaced. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ enum { N_TOKENS = 8, N_BEST = 24, PATH_BYTES = 512, COPY_BYTES = 1 << 16 };
 static const char synthetic[] = "synthetic:tiny,seed=3";
 static char folder[64]; /* of each test, emptied after it */
 
-/* What a start leaves behind: the best logits after some tokens, and the report. */
+/* What a start computes and reports: the best logits after some tokens, and the report. */
 struct start {
     struct select_item best[N_BEST];
     int n_best;
@@ -63,7 +63,7 @@ out:
     return rc;
 }
 
-/* Starts, demands the state and that the bits are those of a start without a cache. */
+/* Starts and checks the state and that the bits are those of a start without a cache. */
 static struct pack_cache_report expect(const char *model_name, const char *where, int n_threads,
                                        enum pack_cache_state state, const char *words)
 {
@@ -90,7 +90,7 @@ static struct pack_cache_report expect(const char *model_name, const char *where
     return start.report;
 }
 
-/* The only file there; every other would be a leftover. */
+/* The only file in the folder; any other would be a leftover. */
 static void find_file(char path[PATH_BYTES])
 {
     DIR *dir = opendir(folder);
@@ -326,7 +326,8 @@ static void copy_file(const char *name, const char *to_folder)
     ck_assert_int_eq(fclose(out), 0);
 }
 
-/* The fingerprint samples; a weight between the samples must not be served from an old file. */
+/* The fingerprint only samples, but a weight between the samples must not be served from an old
+ * file. */
 START_TEST(touched_weights_are_packed_again)
 {
     static const char *const names[] = {"config.json", "model.safetensors"};

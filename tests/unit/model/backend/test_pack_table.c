@@ -1,5 +1,6 @@
 /* ctest: labels=quick libs=model timeout=60 */
-/* The head of a file of packed weights: what is written is read again, what is wrong is refused. */
+/* The head of a file of packed weights: what is written can be read again, and what is wrong is
+ * refused. */
 #include <stdint.h>
 #include <string.h>
 #include <xxhash.h>
