@@ -232,7 +232,7 @@ static void look_ahead(const struct planner *p, const struct planner_sequence *s
     fit_rounds(p, o->us);
     o->best = 0;
     for (int k = 0; k <= most_k(p, ask->k_max); k++) {
-        o->tokens[k] = plan_tokens_at(alpha, k);
+        o->tokens[k] = speedup_tokens_at(alpha, k);
         o->per_token[k] = o->us[k] / o->tokens[k] + (k ? o->catch_up_us / left : 0);
         if (o->per_token[k] < o->per_token[o->best]) o->best = k;
     }

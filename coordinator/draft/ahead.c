@@ -149,7 +149,8 @@ void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draf
     a->n_rounds++;
     a->n_verified = draft->n;
     a->is_predicted = false;
-    a->is_working = draft->n > 0 && !draft->is_over && k > 0 && is_worth_it(a, draft->n);
+    a->is_working = a->drafter->ops->predict && draft->n > 0 && !draft->is_over && k > 0 &&
+                    is_worth_it(a, draft->n);
     a->has_worked = a->is_working;
     a->start_us = clock_now_us();
     if (!a->is_working) return;
@@ -175,10 +176,12 @@ static int work_once(struct ahead *a, struct error *err)
 {
     struct arena *arena = &a->arenas[a->arena];
     if (a->is_predicted) {
-        return drafter_propose(a->drafter, a->seq, a->draft.n + 1, a->ends, arena, &a->draft, err);
+        struct draft_lane lane = {a->seq, a->draft.n + 1, a->ends, &a->draft, {0}};
+        drafter_propose(a->drafter, &lane, 1, arena);
+        return lane.err.code;
     }
     int position = a->draft.base - 1;
-    int rc = drafter_predict(a->drafter, a->seq, position, arena, &a->assumed.next, err);
+    int rc = a->drafter->ops->predict(a->drafter, a->seq, position, arena, &a->assumed.next, err);
     a->seq->tokens[position] = a->assumed.next;
     a->is_predicted = rc == 0;
     return rc;

@@ -35,7 +35,6 @@ struct world {
 static double share_ahead(enum ahead_mode mode, const struct world *world)
 {
     struct bench b = {0};
-    struct error err;
     int n_ahead = 0;
     bool did_work = false;
     struct ahead *ahead = open_ahead(&b, mode);
@@ -45,7 +44,7 @@ static double share_ahead(enum ahead_mode mode, const struct world *world)
         struct ahead_times times = {.is_plain = !is_reading,
                                     .draft_us = did_work ? world->draft_after : world->draft};
         arena_reset(&b.arena);
-        CHECK_OK(drafter_propose(b.drafter, &b.seq, K, &no_ends, &b.arena, &draft, &err));
+        propose_k(&b, K, &no_ends, &draft);
         ahead_begin(ahead, &b.seq, &draft, K, &no_ends);
         did_work = ahead_work(ahead);
         times.verify_us = did_work ? world->verify_beside : world->verify;
@@ -103,7 +102,6 @@ END_TEST
 START_TEST(what_was_measured_can_be_forgotten)
 {
     struct bench b = {0};
-    struct error err;
     const struct ahead_times long_one = {true, 400000, 1300000, 1300000},
                              short_one = {true, 400000, 1000000, 1000000};
     int n_after = 0;
@@ -112,7 +110,7 @@ START_TEST(what_was_measured_can_be_forgotten)
         struct draft draft = {.base = b.seq.n_tokens};
         if (i == 64) ahead_forget(ahead);
         arena_reset(&b.arena);
-        CHECK_OK(drafter_propose(b.drafter, &b.seq, K, &no_ends, &b.arena, &draft, &err));
+        propose_k(&b, K, &no_ends, &draft);
         ahead_begin(ahead, &b.seq, &draft, K, &no_ends);
         bool did_work = ahead_work(ahead);
         ahead_end(ahead, &b.seq, did_work ? &long_one : &short_one);
