@@ -1,5 +1,6 @@
-/* The coordinator, put together. Threads: the engine thread (the caller of coordinator_run), the
- * gateway's network thread, the draft's team. They meet in the two queues. */
+/* Opens the coordinator's modules and connects them. Threads: the engine thread (the caller of
+ * coordinator_run), the gateway's network thread, and the draft's team. The first two meet in the
+ * two queues alone; the engine thread shares out the draft's work to the team. */
 #include "coordinator/coordinator.h"
 
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static int split_addresses(struct coordinator *c, struct error *err)
     return error_set(err, ERR_ARGUMENT, "--target names no address");
 }
 
-/* The workers of the same mpirun tell theirs. */
+/* Asks the workers of the same mpirun for their addresses. */
 static int learn_addresses(struct coordinator *c, struct error *err)
 {
     int rc = 0;
@@ -260,15 +261,15 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     *coordinator = c;
     c = NULL;
 out:
-    /* Under MPI a failed start is not taken apart: MPI_Finalize would wait for peers that wait for us.
-     * The process ends next, and mpirun ends the others. */
+    /* Under MPI a failed start is not taken apart: MPI_Finalize would wait for peers that wait for
+     * us. The process ends next, and mpirun ends the others. */
     if (!rc || !c || !c->world) coordinator_close(c);
     return rc;
 }
 
 int coordinator_run(struct coordinator *c, struct error *err)
 {
-    /* Only now: threads started before may run anywhere. */
+    /* The engine thread is pinned only now, because the threads that it starts inherit its CPUs. */
     int rc = c->placement.is_pinned ? placement_enter(c->placement.cpus[0], err) : 0;
     return rc ? rc : engine_run(c->engine, err);
 }

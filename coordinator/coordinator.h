@@ -1,4 +1,4 @@
-/* The coordinator: gateway, engine, drafter and target group, put together. */
+/* The coordinator: gateway, engine, drafter and target group, opened and connected. */
 #pragma once
 
 #include "base/error.h"
@@ -35,7 +35,7 @@ struct coordinator_options {
 int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,
                      struct error *err);
 
-/* Serves until coordinator_stop, in the calling thread. Errors: ERR_ARGUMENT the target does not fit. */
+/* Serves until coordinator_stop, in the calling thread. Errors: those of engine_run. */
 int coordinator_run(struct coordinator *coordinator, struct error *err);
 
 /* From any thread. */

@@ -10,12 +10,13 @@
 #include "coordinator/score.h"
 
 enum {
-    /* K + 1 rows, each cut out of a whole vocabulary. Pages that no round needs are never touched. */
+    /* K + 1 rows, each cut out of a whole vocabulary. Pages that no round needs are never
+     * touched. */
     ROUND_ARENA_BYTES = 256 << 20,
     IDLE_US = 100000, /* how often an idle engine looks at its streams */
     SIFT_US = 100000, /* how often the queue is searched for clients that have left */
     RECONNECT_US = 200000,
-    CONNECT_US = 1000000, /* less than the grace of a SIGTERM */
+    CONNECT_US = 1000000, /* less than a SIGTERM waits before the process is ended */
     STATE_BYTES = ERROR_TEXT_BYTES
 };
 
@@ -25,7 +26,7 @@ struct engine {
     struct block_pool target_pool;
     struct ahead *ahead;
     struct sequence sequences[ENGINE_SEQUENCES];
-    struct planner planner; /* of the draft and the group that planner_group tells */
+    struct planner planner; /* of the draft and the group in planner_group */
     struct target_description planner_group;
     struct arena arena;
     int64_t next_connect_us, next_sift_us;
@@ -79,7 +80,7 @@ void engine_close(struct engine *e)
     free(e);
 }
 
-/* What was measured with another group says nothing of this one. */
+/* Forgets what was measured with another group, because it says nothing of this one. */
 static void adopt_planner(struct engine *e, const struct target_description *d)
 {
     const struct target_description *old = &e->planner_group;
@@ -91,7 +92,7 @@ static void adopt_planner(struct engine *e, const struct target_description *d)
     e->planner_group = *d;
 }
 
-/* Sequences and blocks as the group that was just connected has them. */
+/* Opens sequences and blocks for the group that was just connected. */
 static int adopt_group(struct engine *e, struct error *err)
 {
     const struct target_description *d = target_description(e->options.target);
@@ -112,7 +113,8 @@ static void set_state(struct engine *e, bool is_serving, const char *why)
     e->options.set_serving(e->options.serving_arg, is_serving);
 }
 
-/* Tries to connect now and then. Errors: ERR_ARGUMENT the first group that answers does not fit. */
+/* Tries to connect every RECONNECT_US. Errors: ERR_ARGUMENT the first group that answers does not
+ * fit. */
 static int keep_connected(struct engine *e, struct error *err)
 {
     if (target_is_connected(e->options.target)) return 0;
@@ -266,7 +268,7 @@ static int admit(struct engine *e, struct error *err)
     return queue_is_shut(e->options.jobs) ? error_set(err, ERR_CLOSED, "the queue is shut") : 0;
 }
 
-/* Ends what has been cancelled and what is done. */
+/* Ends the sequences that are done and those that nobody waits for any more. */
 static void sweep(struct engine *e)
 {
     for (int i = 0; i < ENGINE_SEQUENCES; i++) {
@@ -285,7 +287,8 @@ static void sweep(struct engine *e)
     }
 }
 
-/* Frees the jobs whose clients have left while they waited, so that they take no place in the queue. */
+/* Frees the jobs whose clients have left while they waited, so that they take no place in the
+ * queue. */
 static void sift_waiting(struct engine *e)
 {
     struct queue *jobs = e->options.jobs;
@@ -302,8 +305,8 @@ static void sift_waiting(struct engine *e)
     }
 }
 
-/* Counts what the round has committed, and with the first of it the prompt. Sequences that the round has
- * ended still have their tokens. */
+/* Counts what the round has committed, and with the first of it the prompt. Sequences that the
+ * round has ended still have their tokens. */
 static void count_served(struct engine *e, struct sequence **seqs, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -16,7 +16,7 @@ struct engine_options {
     const struct tokenizer *tok;
     struct served_tokens *served; /* NULL = served tokens are not counted */
     struct queue *jobs, *control; /* Generate and Score; Describe */
-    /* Tells whoever lets jobs in whether one sent now would be served. */
+    /* Told whether a job sent now would be served, whenever that may have changed. */
     void (*set_serving)(void *arg, bool is_serving);
     void *serving_arg;
     enum ahead_mode draft_ahead;
@@ -33,6 +33,6 @@ struct engine_options {
 int engine_open(struct engine **engine, const struct engine_options *options, struct error *err);
 void engine_close(struct engine *engine);
 
-/* Runs until the queue of jobs is shut. Errors: ERR_ARGUMENT the target does not fit the draft or the
- * tokenizer, found before anything was served. */
+/* Runs until the queue of jobs is shut. Errors: ERR_ARGUMENT the first group that answered does not
+ * fit (target_connect). */
 int engine_run(struct engine *engine, struct error *err);

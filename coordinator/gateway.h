@@ -1,5 +1,6 @@
-/* The gRPC door: validates requests, turns text into ids, and puts jobs on a bounded queue. Its handlers
- * run on the server's network thread; the engine thread answers (coordinator/grpc_reply.h). */
+/* The gRPC door: validates requests, turns text into ids, and puts jobs on a bounded queue. Its
+ * handlers run on the server's network thread; the engine thread answers
+ * (coordinator/grpc_reply.h). */
 #pragma once
 
 #include "base/queue.h"
@@ -22,5 +23,6 @@ void gateway_close(struct gateway *gateway, int grace_ms);
 
 const char *gateway_address(const struct gateway *gateway);
 
-/* What health checks are told: serving means that a request sent now would be generated. Any thread. */
+/* What health checks are told: serving means that a request sent now would be generated. Any
+ * thread. */
 void gateway_set_serving(struct gateway *gateway, bool is_serving);

@@ -8,8 +8,8 @@
 struct reply;
 
 /* How the engine thread answers a job. It does not know who asked: a gRPC call today
- * (coordinator/grpc_reply.h). Each of the first four sends one message; a job of one kind gets only its own
- * messages. Then comes either done or fail, once.
+ * (coordinator/grpc_reply.h). Each of the first four sends one message; a job of one kind gets only
+ * its own messages. Then comes either done or fail, once.
  * Errors of a message: ERR_CANCELLED the client is gone, ERR_EXHAUSTED it does not read, those of
  * encoding. */
 struct reply_ops {
@@ -25,7 +25,7 @@ struct reply_ops {
     void (*done)(struct reply *reply);
     /* The answer ends with an error; text says what is wrong, for the client. */
     void (*fail)(struct reply *reply, int code, const char *text);
-    /* True once nobody waits for the answer any more. The engine asks before each round. */
+    /* True once nobody waits for the answer any more. The engine asks between rounds. */
     bool (*is_cancelled)(const struct reply *reply);
     /* Frees the reply. */
     void (*close)(struct reply *reply);

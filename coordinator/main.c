@@ -208,7 +208,7 @@ static void on_stop(void *arg)
 
 int main(int argc, char **argv)
 {
-    static struct coordinator *coordinator; /* the signal thread looks at it */
+    static struct coordinator *coordinator; /* the signal thread reads it */
     struct arguments args = {
         .coordinator = {.listen = "127.0.0.1:7070",
                         .n_draft = -1,

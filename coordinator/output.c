@@ -42,7 +42,7 @@ static int append(struct output *out, const char *text, size_t len, struct error
     return 0;
 }
 
-/* As strstr from byte `from`, but a text may hold NUL bytes and go on behind them. */
+/* As strstr from byte `from`, but it goes on behind NUL bytes, which a text may hold. */
 static const char *find_in_text(const struct output *out, size_t from, const char *stop)
 {
     const char *end = out->text + out->len;
@@ -91,7 +91,7 @@ int output_finish(struct output *out, struct error *err)
     TRY(detokenizer_finish(out->detok, &text, &len, err));
     TRY(append(out, text, len, err));
     if (len) find_stop(out, old_len);
-    out->n_stops = 0; /* nothing can follow: nothing is held back */
+    out->n_stops = 0; /* nothing follows, so nothing is held back any more */
 out:
     return rc;
 }

@@ -1,4 +1,41 @@
-/* One round over all active sequences. */
+/* One round over all active sequences.
+ *
+ * A worked round: one sequence, rule rejection, K = 3, no drafting ahead; two guesses stay and the
+ * third is replaced. The prompt had 10 tokens and 2 have been committed since, so n_tokens = 12.
+ * The last of them, t11, has not been read by either model: n_target_kv = n_draft_kv = 11. Coins
+ * are addressed by (position, round), where the round's number is n_tokens at its beginning, here
+ * 12.
+ *
+ *   seq->tokens      t0 .. t11 | g0  g1  g2         guesses stand behind the committed tokens
+ *   position         0  .. 11  | 12  13  14
+ *
+ *   draft lane       reads t11, guesses g0; reads g0, guesses g1; reads g1, guesses g2;
+ *                    n_draft_kv = 14
+ *   draft            base = 12, n = 3, tokens = {g0, g1, g2}, q = {q0, q1, q2}
+ *   its coins        RNG_DRAFT at (12, 12), (13, 12), (14, 12)
+ *
+ *   step lane        position = 11, n_tokens = 4, tokens = {t11, g0, g1, g2}, n_draft = 3
+ *   wants            i      = 0         1         2         3       and index = i
+ *                    q      = q0        q1        q2        NULL
+ *                    at     = (12, 12)  (13, 12)  (14, 12)  (15, 12)
+ *   rows             p of position 12, 13, 14 and 15, behind t11, g0, g1 and g2
+ *
+ *   acceptance       RNG_ACCEPT at (12, 12) keeps g0, at (13, 12) keeps g1, at (14, 12) rejects g2.
+ *                    RNG_RESIDUAL at (14, 12) draws r from max(0, p - q2) of rows[2]: index 0
+ *                    chooses r, or that it lies outside of q2's tokens; index 1 has chosen, in the
+ *                    merge, which slice's token that is. rows[3] is not used.
+ *   result           n_accepted = 2, next = r
+ *   commit           ids = {g0, g1, r}, origins = {ACCEPTED, ACCEPTED, REPLACEMENT}, rejected = g2
+ *
+ *   seq->tokens      t0 .. t11 g0 g1 r |            n_tokens = 15
+ *   counters         n_target_kv = n_draft_kv = 14: both models have read g1 and neither has
+ *                    read r. The target had read g2 at position 14, too; the next round writes
+ *                    over it.
+ *
+ * The next round begins with base = 15, and its coins are (15, 15), (16, 15) ... If g2 had stayed,
+ * rows[3] would have given a bonus token b with the coin (15, 12): ids = {g0, g1, g2, b}, n_tokens
+ * = 16, n_target_kv = 15, but n_draft_kv = 14, because nobody fed g2 to the draft: its next round
+ * reads two tokens before the first guess. */
 #include "coordinator/round.h"
 
 #include <string.h>
@@ -56,9 +93,9 @@ static void fail_lane(const struct round_tools *tools, struct round_lane *lane,
 
 /* ---- drafting ---- */
 
-/* K of this round: what the strategy says, at most what was asked for. It is cut to what may still be
- * committed, to what the two models can see, and to what the tokens that are fed anyway leave of the
- * step. */
+/* K of this round: what the strategy says, at most what was asked for. It is cut to what may still
+ * be committed, to what the two models can see, and to what the tokens that are fed anyway leave of
+ * the step. */
 static int choose_k(const struct round_tools *tools, struct sequence *seq,
                     const struct lane_budget *budget)
 {
@@ -90,8 +127,8 @@ static void begin_lane(const struct round_tools *tools, const struct lane_budget
     lane->k = lane->is_last_chunk ? choose_k(tools, seq, budget) : 0;
 }
 
-/* What a draft that failed means for its lane: without KV blocks or without its device the sequence goes on
- * plainly, and with any other error it fails. */
+/* What a draft that failed means for its lane: without KV blocks or without its device the sequence
+ * goes on plainly, and with any other error it fails. */
 static void settle_draft(const struct round_tools *tools, struct round_lane *lane,
                          const struct error *err)
 {

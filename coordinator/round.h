@@ -16,6 +16,7 @@ struct round_tools {
     struct arena *arena; /* reset at the start of each round */
 };
 
-/* Runs one round for seqs[n] (all active). A sequence whose own part fails is failed and ended here;
- * the others go on. Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost: nothing was committed. */
+/* Runs one round for seqs[n] (all active). A sequence whose own part fails is failed and ended
+ * here; the others go on. Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost: nothing was
+ * committed. */
 int round_run(const struct round_tools *tools, struct sequence **seqs, int n, struct error *err);

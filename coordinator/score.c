@@ -1,5 +1,5 @@
-/* Scoring. Each position's row is asked for the next token's logit, the normaliser at temperature 1 and
- * the best n: everything a log-probability needs. */
+/* Scoring. Each position's row is asked for what a log-probability needs: the next token's logit,
+ * the normaliser at temperature 1, and the best n. */
 #include "coordinator/score.h"
 
 #include <math.h>
@@ -66,7 +66,7 @@ static int merge_best(const struct slice_row *slices, int n_slices, int n, doubl
     return made;
 }
 
-/* The logit of the one wished id, wherever it lies. */
+/* The logit of the one id that was asked for, from the slice that has it. */
 static float wished_logit(const struct slice_row *slices, int n_slices)
 {
     for (int s = 0; s < n_slices; s++) {
@@ -194,7 +194,8 @@ int score_run(const struct round_tools *tools, struct job *job, struct sequence 
         rc = error_set(err, ERR_ARGUMENT, "the text has %d tokens; scoring takes 1 to %d", n,
                        target->context_limit);
     }
-    /* The last token is not fed: nothing follows it. A text of one token has one chunk all the same. */
+    /* The last token is not fed, because nothing follows it. A text of one token still has one
+     * chunk, which feeds nothing. */
     for (int begin = 0; !rc && (begin == 0 || begin < n - 1); begin += most) {
         chunk.begin = begin;
         chunk.end = begin + most < n - 1 ? begin + most : n - 1;

@@ -1,4 +1,4 @@
-/* One sequence. */
+/* What a request asks for, and how its tokens become text. */
 #include "coordinator/sequence.h"
 
 #include <inttypes.h>
@@ -21,7 +21,8 @@ int sequence_open(struct sequence *seq, int slot, int capacity, int n_blocks, st
 {
     int rc = 0;
     *seq = (struct sequence){.slot = slot, .capacity = capacity};
-    /* Behind the last committed token a round may hold K guesses and the token that follows them. */
+    /* Behind the last committed token a round may hold K guesses and the token that follows
+     * them. */
     TRY(mem_array(&seq->tokens, (size_t)capacity + DRAFT_MAX + 1, sizeof *seq->tokens, err));
     TRY(block_table_open(&seq->target_blocks, n_blocks, err));
 out:
@@ -55,8 +56,8 @@ static int choose_rule(struct sequence *seq, const struct generate_request *req,
     return 0;
 }
 
-/* A request that names K but no strategy gets exactly that K; one that names a threshold gets the strategy
- * that stops there. */
+/* A request that names K but no strategy gets exactly that K; one that names a threshold gets the
+ * strategy that stops there. */
 static int choose_strategy(struct sequence *seq, const struct generate_request *req,
                            const struct sequence_defaults *defaults, struct error *err)
 {
@@ -115,7 +116,7 @@ static int check_length(const struct sequence *seq, const struct job *job,
     return 0;
 }
 
-/* The client's name for it, or one of our own; seq->admitted_us is set. */
+/* The client's name for the request, or a new one, which needs seq->admitted_us. */
 static void name_request(struct sequence *seq, const char *name)
 {
     if (name[0]) {
@@ -207,7 +208,7 @@ int sequence_commit(struct sequence *seq, const struct commit *commit, const str
     }
     size_t ready = output_ready(&seq->output);
     for (int i = 0; i < done; i++) {
-        if (text_ends[i] > ready) text_ends[i] = (uint32_t)ready; /* a later stop string cut it */
+        if (text_ends[i] > ready) text_ends[i] = (uint32_t)ready; /* a stop string cut it later */
     }
     const struct generate_tokens tokens = {
         .n = done,

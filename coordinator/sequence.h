@@ -1,6 +1,6 @@
-/* One sequence: its tokens, how far each model has read them, and what its request asked for. Each model is
- * fed tokens[counter ..), so a counter that is set back is all that it takes to discard guesses
- * (docs/design.md section 3). Owned by the engine thread. */
+/* One sequence: its tokens, how far each model has read them, and what its request asked for. Each
+ * model is fed tokens[counter ..), so a counter that is set back is all that it takes to discard
+ * guesses (docs/design.md section 3). Owned by the engine thread. */
 #pragma once
 
 #include "base/end_ids.h"
@@ -55,7 +55,8 @@ struct sequence_defaults {
     bool has_draft;
 };
 
-/* K of requests that do not say, where the coordinator's own option is n_draft (-1: it has none). */
+/* K of requests that do not say, where the coordinator's own option is n_draft (-1: it has
+ * none). */
 int sequence_default_k(enum strategy strategy, int n_draft);
 
 /* Takes the job over; on failure it stays the caller's. Errors: ERR_ARGUMENT with what is wrong. */
@@ -70,8 +71,9 @@ struct commit {
     int32_t rejected; /* the guess that was rejected in this round, -1 = none */
 };
 
-/* Commits the tokens and streams what may be seen. Stops at an end of sequence, a stop string or the limit:
- * then finish_reason is set and the tokens behind are dropped. Errors: those of reply_ops.tokens. */
+/* Commits the tokens and streams what may be seen. Stops at an end of sequence, a stop string or
+ * the limit: then finish_reason is set and the tokens behind are dropped. Errors: those of
+ * reply_ops.tokens. */
 int sequence_commit(struct sequence *seq, const struct commit *commit, const struct tokenizer *tok,
                     const struct end_ids *ends, struct error *err);
 

@@ -1,6 +1,6 @@
-/* The target group as the engine sees it: one stream to each of its T ranks, used as one. Sends the same
- * step to every rank, gathers the slices of every row, and merges them into target_rows. Owned by the
- * engine thread. */
+/* The target group as the engine sees it: one stream to each of its T ranks, used as one. Sends the
+ * same step to every rank, gathers the slices of every row, and merges them into target_rows. Owned
+ * by the engine thread. */
 #pragma once
 
 #include "proto/target_wire.h"
@@ -28,9 +28,9 @@ struct target_cost {
 int target_open(struct target **target, const struct target_options *options, struct error *err);
 void target_close(struct target *target);
 
-/* Asks all ranks for their descriptions, checks that they are one group with our tokenizer, and opens the
- * streams. Errors: ERR_UNAVAILABLE try again; ERR_ARGUMENT the group does not fit, so trying again is of
- * no use until somebody changes an option. */
+/* Asks all ranks for their descriptions, checks that they are one group with our tokenizer, and
+ * opens the streams. Errors: ERR_UNAVAILABLE try again; ERR_ARGUMENT the group does not fit, so
+ * trying again is of no use until somebody changes an option. */
 int target_connect(struct target *target, int64_t deadline_us, struct error *err);
 void target_disconnect(struct target *target);
 bool target_is_connected(const struct target *target);
@@ -46,16 +46,16 @@ struct target_answer {
     struct slice_row *slices; /* [n_rows][n_slices] ascending */
 };
 
-/* What the caller can do while the ranks compute. It is called again and again until it returns false or
- * the answer is there; the answer waits for the call that is running. */
+/* What the caller can do while the ranks compute. It is called again and again until it returns
+ * false or the answer is there; the answer waits for the call that is running. */
 struct target_meanwhile {
     bool (*work)(void *arg);
     void *arg;
 };
 
 /* One step; the answer's slices lie in arena. meanwhile: NULL = nothing.
- * Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost (disconnected); ERR_INTERNAL, ERR_FORMAT a rank
- * refused the step: the text says why and which lane, and the group stays. */
+ * Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost (disconnected); ERR_INTERNAL, ERR_FORMAT a
+ * rank refused the step: the text says why and which lane, and the group stays. */
 int target_step(struct target *target, struct step *step, const struct target_meanwhile *meanwhile,
                 struct arena *arena, struct target_answer *answer, struct target_cost *cost,
                 struct error *err);
@@ -79,7 +79,7 @@ struct target_query {
     const struct target_meanwhile *meanwhile; /* NULL: nothing is done while the ranks compute */
 };
 
-/* Runs the step, merges the answers, and asks again where a truncation needs more. rows[n_wants]: their
- * arrays lie in arena. Errors: as target_step. */
+/* Runs the step, merges the answers, and asks again where a truncation needs more. rows[n_wants]:
+ * their arrays lie in arena. Errors: as target_step. */
 int target_verify(struct target *target, const struct target_query *query, struct arena *arena,
                   struct target_row *rows, struct target_cost *cost, struct error *err);

@@ -1,5 +1,5 @@
-/* From the slices that the ranks send to p per position: one step, its rows merged, and more asked for
- * where a truncation is not certain. */
+/* Turns the slices that the ranks send into p of each position: one step, its rows merged, and a
+ * second question where the cut of a truncation is not certain. */
 #include "coordinator/target.h"
 
 int target_answer_error(struct error *err)

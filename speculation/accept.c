@@ -1,5 +1,5 @@
-/* The acceptance rules, as their papers write them. In a round this is the last step before tokens are
- * committed. Everything random in it is a coin addressed by (position, round). */
+/* The acceptance rules, as their papers write them. In a round this is the last step before tokens
+ * are committed. Everything random in it is a coin addressed by (position, round). */
 #include "speculation/rule.h"
 
 #include <assert.h>
@@ -148,8 +148,8 @@ struct accept_result accept_naive(const struct target_row *rows, const struct sp
     return (struct accept_result){i, next};
 }
 
-/* Typical acceptance of Medusa (Cai et al. 2024, arXiv 2401.10774, section 2.3.1). LOSSY: the text does
- * not have the target's distribution. */
+/* Typical acceptance of Medusa (Cai et al. 2024, arXiv 2401.10774, section 2.3.1). LOSSY: the text
+ * does not have the target's distribution. */
 struct accept_result accept_typical(const struct target_row *rows, const struct sparse_dist *q,
                                     const int32_t *draft, int n_draft, const struct rng_address *at)
 {

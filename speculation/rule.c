@@ -14,8 +14,8 @@ const struct rule accept_rules[RULE_COUNT] = {ACCEPT_RULES(ACCEPT_RULE_ROW)};
 #define ACCEPT_RULE_NAME(constant, word, ...) [RULE_##constant] = (word),
 const char *const accept_rule_names[RULE_COUNT] = {ACCEPT_RULES(ACCEPT_RULE_NAME)};
 
-/* p of the tokens that the draft may have guessed, the mass of all others, and one token drawn among
- * those. */
+/* p of the tokens that the draft may have guessed, the mass of all others, and one token drawn
+ * among those. */
 void rule_wish_p(const struct target_want *want, struct row_wish *wish)
 {
     wish->outside = true;

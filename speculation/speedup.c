@@ -2,8 +2,7 @@
 
 double speedup_tokens(double alpha, int k)
 {
-    double sum = 1,
-           power = 1; /* 1 + alpha + ... + alpha^k: no division that alpha = 1 would break */
+    double sum = 1, power = 1; /* the sum itself, because the quotient fails at alpha = 1 */
     for (int i = 0; i < k; i++) {
         power *= alpha;
         sum += power;

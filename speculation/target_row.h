@@ -36,16 +36,16 @@ struct target_row {
 };
 
 /* Asks for what `want` needs to know. The ids of q are kept in the wish. n_best is the first try; a
- * truncation that needs more asks again (target_row_merge). The caller may add to the wish: more best, a
- * second temperature, more ids as long as ids ascend; the merge then holds those ids too. */
+ * truncation that needs more asks again (target_row_merge). The caller may add to the wish: more
+ * best, a second temperature, more ids as long as ids ascend; the merge then holds them, too. */
 void target_row_wish(const struct target_want *want, struct row_wish *wish);
 
 /* Merges the slices that answer `wish`, which target_row_wish made from the same want, into *row.
- * Temperature 0, greedy and coupled give a one-hot row. The order of merging is fixed by the slices alone,
- * so the result does not depend on T. When the cut of the truncation may lie below a slice's last best,
- * *n_best_more > 0 instead: ask again with that many. Errors: ERR_FORMAT slices are missing, in the wrong
- * order, or hold numbers that no correct worker sends (NaN, negative mass, foreign ids);
- * ERR_NO_MEMORY arena full. */
+ * Temperature 0, greedy and coupled give a one-hot row. The order of merging is fixed by the slices
+ * alone, so the result does not depend on T. When the cut of the truncation may lie below a slice's
+ * last best, *n_best_more > 0 instead: ask again with that many. Errors: ERR_FORMAT slices are
+ * missing, in the wrong order, or hold numbers that no correct worker sends (NaN, negative mass,
+ * foreign ids); ERR_NO_MEMORY arena full. */
 int target_row_merge(const struct target_slices *slices, const struct target_want *want,
                      const struct row_wish *wish, struct arena *arena, struct target_row *row,
                      int *n_best_more, struct error *err);

@@ -1,6 +1,6 @@
-/* The drafter: guesses tokens ahead of the target, one or more for each of many sequences. The engine
- * and the round know this interface and nothing behind it; coordinator/draft/internal.h lists what
- * there is. Owned by the engine thread. */
+/* The drafter: guesses tokens ahead of the target, one or more for each of many sequences. The
+ * engine and the round know this interface and nothing behind it; coordinator/draft/internal.h
+ * lists what there is. Owned by the engine thread. */
 #pragma once
 
 #include "base/end_ids.h"
@@ -14,9 +14,9 @@ struct drafter_options {
     int n_sequences;                /* slots of sequences, 0 .. n_sequences - 1 */
     int support;                    /* q is the draft's best `support` tokens, renormalised */
     int kv_tokens;                  /* of a KV cache, over all sequences */
-    /* "FILE[:N]": guesses are made among the N most frequent tokens of a list (coordinator/draft/head.h),
-     * and the head is that much smaller; NULL = among all. Legal for every rule, since q may have any
-     * support. */
+    /* "FILE[:N]": guesses are made among the N most frequent tokens of a list
+     * (coordinator/draft/head.h), and the head is that much smaller; NULL = among all. Legal for
+     * every rule, since q may have any support. */
     const char *head;
 };
 
@@ -44,8 +44,8 @@ struct drafter {
 };
 
 struct drafter_ops {
-    /* tok: the tokenizer of both models. Errors: ERR_ARGUMENT the draft has another token table, and
-     * those of opening what the name says. */
+    /* tok: the tokenizer of both models. Errors: ERR_ARGUMENT the draft has another token table,
+     * and those of opening what the name says. */
     int (*open)(struct drafter **drafter, const struct drafter_options *options,
                 const struct tokenizer *tok, struct error *err);
     void (*close)(struct drafter *drafter);
@@ -53,18 +53,18 @@ struct drafter_ops {
     /* Positions that it can see: no guess lies at or behind the limit. */
     int (*limit)(const struct drafter *drafter);
 
-    /* For each lane: reads the sequence's tokens that it has not read, then guesses until there are k.
-     * Stops after an end of sequence and after a guess that it gave less than seq->threshold; both are
-     * still guesses, since docs/design.md section 5 forbids to drop a guess that was looked at. Coins
-     * RNG_DRAFT at (position, base); under a coupled rule the guess is the argmax under the shared
-     * noise. seq->n_draft_kv counts what was read, and guesses are written to seq->tokens behind the
-     * committed ones. Errors of a lane: ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the
-     * device is lost. */
+    /* For each lane: reads the sequence's tokens that it has not read, then guesses until there are
+     * k. Stops after an end of sequence and after a guess that it gave less than seq->threshold;
+     * both are still guesses, because a guess that was looked at must be sent (docs/design.md
+     * section 5). Coins RNG_DRAFT at (position, base); under a coupled rule the guess is the argmax
+     * under the shared noise. seq->n_draft_kv counts what was read, and guesses are written to
+     * seq->tokens behind the committed ones. Errors of a lane: ERR_NO_MEMORY, ERR_EXHAUSTED no KV
+     * block, ERR_UNAVAILABLE the device is lost. */
     void (*propose)(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena);
 
-    /* The token that the target is likeliest to add behind seq->tokens[0..position): the draft's best,
-     * under a coupled rule with the shared noise. No coin is spent. NULL: it cannot draft ahead.
-     * Errors: as propose. */
+    /* The token that the target is most likely to add behind seq->tokens[0..position): the draft's
+     * best, under a coupled rule with the shared noise. It spends no coin. Errors: as propose.
+     * NULL: this drafter cannot draft ahead. */
     int (*predict)(struct drafter *drafter, struct sequence *seq, int position, struct arena *arena,
                    int32_t *id, struct error *err);
 

@@ -1,5 +1,5 @@
-/* The drafters, a row each: what their names begin with, and their operations. A name belongs to the
- * first row that it fits. A new drafter is a file in this folder and a row here. */
+/* The drafters, a row each: what their names begin with, and their operations. A name belongs to
+ * the first row that it fits. A new drafter is a file in this folder and a row here. */
 #pragma once
 
 #include "coordinator/draft/drafter.h"

@@ -1,5 +1,5 @@
-/* The drafter that is a model: a small one in the coordinator's own process. Each guess is one step of it
- * over the tokens that it has not read; its KV blocks are its own affair. */
+/* The drafter that is a model: a small one in the coordinator's own process. Each guess is one step
+ * of it over the tokens that it has not read; its KV blocks are its own affair. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,8 +153,8 @@ static double weight_bytes(const struct model_config *cfg)
     return 2 * (cfg->n_layers * layer + dim * cfg->vocab_size);
 }
 
-/* While the draft computes the ranks wait, so their cores are free. But waking a thread costs more than
- * its share of a small draft's work, so there is one thread for every THREAD_BYTES. */
+/* While the draft computes the ranks wait, so their cores are free. But waking a thread costs more
+ * than its share of a small draft's work, so there is one thread for every THREAD_BYTES. */
 static int model_draft_count_threads(const struct drafter_options *options, int n_cores,
                                      int *n_threads, struct error *err)
 {
@@ -190,8 +190,8 @@ out:
     return rc;
 }
 
-/* Reads the tokens before position. The last of them is read in any case, because its row is what comes
- * next. */
+/* Reads the tokens before position. The last of them is read in any case, because its row is what
+ * comes next. */
 static int feed_before(struct model_draft *d, struct sequence *seq, int position, struct error *err)
 {
     if (seq->n_draft_kv >= position) seq->n_draft_kv = position - 1;
@@ -226,8 +226,8 @@ static void pick_coupled(struct model_draft *d, const struct sequence *seq, int 
     q->p[0] = 1.0f;
 }
 
-/* What the draft gives its best token at temperature 1, among best[n]. At temperature 0 q is one-hot and
- * does not say. */
+/* What the draft gives its best token at temperature 1, among best[n]. At temperature 0 q is
+ * one-hot and does not say. */
 static float greedy_chance(const struct model_draft *d, int n)
 {
     double sum = 0;

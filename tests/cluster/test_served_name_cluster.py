@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=quick libs=client timeout=120
-"""Clients are told a model's name and nothing of the server's disk: the last part of its folder, or what
---served-name says. Usage: test_served_name_cluster.py BUILD_FOLDER"""
+"""Clients are told a model's name and nothing of the server's disk: the last part of its folder, or
+what --served-name says. Usage: test_served_name_cluster.py BUILD_FOLDER"""
 import json
 import os
 import subprocess
@@ -36,8 +36,9 @@ def check_option(build):
 
 def check_refusal(build):
     for name in ("", "x" * 256):
-        done = subprocess.run([os.path.join(build, "bin", "outrider-coordinator"), "--served-name", name],
-                              capture_output=True, encoding="utf-8", timeout=20)
+        program = os.path.join(build, "bin", "outrider-coordinator")
+        done = subprocess.run([program, "--served-name", name], capture_output=True,
+                              encoding="utf-8", timeout=20)
         assert done.returncode == 2 and "--served-name" in done.stderr, done
 
 

@@ -1,8 +1,8 @@
 /* ctest: labels=full,statistics libs=speculation timeout=900 */
-/* The promise of every rule, by statistics: what is committed is distributed as p. Rows go the whole
- * compact way from logits. Seeds are fixed, so a run repeats itself. Every chi-square test is held
- * to 1e-4 over the number of tests (Bonferroni); each prints the total-variation distance that it
- * would find with 90 % probability, and deliberately wrong rules must be found. */
+/* The promise of every rule, by statistics: what is committed is distributed as p. Rows go the
+ * whole compact way from logits. Seeds are fixed, so a run repeats itself. Every chi-square test is
+ * held to 1e-4 over the number of tests (Bonferroni); each prints the total-variation distance that
+ * it would find with 90 % probability, and deliberately wrong rules must be found. */
 #include "speculation/accept.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=speculation timeout=120 */
 /* Decisions of the rules that need no statistics: equal ones for compact and full rows and for any
- * cut into slices, the edges of design.md section 6, and typical acceptance by direct computation. */
+ * cut into slices, the edges of docs/design.md section 6, and typical acceptance by direct
+ * computation. */
 #include "tests/support/accept_world_list.h"
 
 enum { SEEDS = 300 };
@@ -36,8 +37,8 @@ START_TEST(compact_and_full_rows_decide_alike)
 }
 END_TEST
 
-/* Coins of tokens outside of the list belong to slices, so those tokens (and with them what `naive`
- * draws) may differ with S; a model's S is fixed. All else is the same. */
+/* Coins of tokens outside of the list belong to slices, so those tokens, and with them what `naive`
+ * draws, may differ with S. A model's S is fixed. Everything else is the same. */
 START_TEST(any_number_of_slices_decides_alike)
 {
     const int counts[] = {1, 2, 8};
@@ -126,7 +127,7 @@ START_TEST(without_guesses_every_sampling_rule_draws_from_p)
 }
 END_TEST
 
-/* Rows by hand: rounding can leave q above p everywhere, so that a rejected guess has no residual. */
+/* Rows made by hand, because rounding can leave q above p everywhere: then there is no residual. */
 START_TEST(a_residual_without_mass_samples_p)
 {
     int32_t ids[] = {1, 4};

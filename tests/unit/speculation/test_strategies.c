@@ -1,9 +1,10 @@
 /* ctest: labels=full,statistics libs=speculation timeout=900 */
-/* Whatever decides K, the text has the target's distribution: rounds whose K comes from the planner, the
- * heuristic or a threshold, under `rejection` and `block`, over several rounds, counted jointly and held
- * against p by chi-square. One sequence's state goes on from text to text, so K depends on all that was
- * accepted before. A threshold that looks at a guess and then does not send it must be found. Rows go
- * the whole compact way from logits. Seeds are fixed: a run repeats itself. */
+/* Whatever decides K, the text has the target's distribution: rounds whose K comes from the
+ * planner, the heuristic or a threshold, under `rejection` and `block`, over several rounds,
+ * counted jointly and held against p by chi-square. One sequence's state goes on from text to text,
+ * so K depends on all that was accepted before. A threshold that looks at a guess and then does not
+ * send it must be found. Rows go the whole compact way from logits. Seeds are fixed: a run repeats
+ * itself. */
 #include <stdio.h>
 
 #include "speculation/planner.h"
@@ -31,8 +32,8 @@ struct way {
     int64_t n_rounds[K_MOST + 1];
 };
 
-/* Guesses up to the first that q gave less than the threshold. The guesses of a round do not depend on
- * how many there are: their coins have addresses. */
+/* Guesses up to the first that q gave less than the threshold. The guesses of a round do not depend
+ * on how many there are: their coins have addresses. */
 static int stop_at_threshold(struct world *world, enum accept_rule rule, int context,
                              const struct rng_address *at, const struct way *way)
 {

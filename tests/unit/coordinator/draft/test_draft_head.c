@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* The draft with a head over few tokens: which they are, what it guesses; and the counting of served
- * tokens that such a head is chosen from. */
+/* The draft with a head over few tokens: which they are, what it guesses; and the counting of
+ * served tokens that such a head is chosen from. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ START_TEST(the_most_frequent_and_the_ends_are_chosen)
     int32_t *ids;
     int n;
     CHECK_OK(choose("", &ids, &n, &err));
-    ck_assert_int_eq(n, N_LISTED + 1); /* 27 stands in the list */
+    ck_assert_int_eq(n, N_LISTED + 1); /* 27 is in the list */
     free(ids);
     CHECK_OK(choose(":3", &ids, &n, &err));
     static const int32_t three[] = {0, 7, 27, 47};
@@ -182,8 +182,8 @@ START_TEST(q_is_that_of_the_whole_head_within_the_list)
 }
 END_TEST
 
-/* The best listed token by the noisy score of the whole head's probabilities: their logarithms differ
- * from logits over temperature by the same number for all. */
+/* The best listed token by the noisy score of the whole head's probabilities: their logarithms
+ * differ from logits over temperature by the same number for all. */
 START_TEST(coupled_picks_the_best_of_the_list_under_the_shared_noise)
 {
     struct bench part = {0}, whole = {0};
