@@ -13,10 +13,9 @@ struct rule; /* speculation/rule.h */
 struct target_want {
     const struct rule *rule;
     const struct sampling_params *params;
-    const struct sparse_dist
-        *q;                /* that the guess was drawn from; NULL: bonus position, or no guess */
-    struct rng_address at; /* of the position's coins */
-    bool full_rows;        /* ask for every logit (tests, comparison); the merged row is the same */
+    const struct sparse_dist *q; /* the guess was drawn from it; NULL: there is no guess */
+    struct rng_address at;       /* of the position's coins */
+    bool full_rows;              /* asks for every logit, to compare; the merged row is the same */
 };
 
 /* The slices that answer one wish: all S of them, ascending. */

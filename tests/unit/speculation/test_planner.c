@@ -220,7 +220,7 @@ static const struct world good = {"good", {0.8, 0.8}, 1,   0.1, 0.02, 0.02, 0.01
 static const struct world hopeless = {"hopeless", {0, 0}, 1,   0.1, 0.02, 0.02, 0.01,
                                       6,          16,     400, 0,   0,    false};
 
-/* A text of somebody who has fixed K; the planner learns from it. */
+/* A text of a request that fixes K; the planner learns from it. */
 static void watch_text(const struct world *w, struct planner *p, int k)
 {
     struct planner_sequence seq = {.strategy = STRATEGY_FIXED};
@@ -236,7 +236,7 @@ static void watch_text(const struct world *w, struct planner *p, int k)
     }
 }
 
-/* _i texts of others between one's own must not raise what these spend. */
+/* _i texts of fixed K between the planned ones must not raise what the planned ones spend. */
 START_TEST(probes_spend_one_percent_at_most)
 {
     struct planner planner = taught(&hopeless);
@@ -286,7 +286,8 @@ START_TEST(one_outlier_does_not_move_k)
 }
 END_TEST
 
-/* Leaving K = 0 costs reading; a text that is about to end does not pay it back. */
+/* Leaving K = 0 costs the reading of a prompt, which a text that is about to end does not pay
+ * back. */
 START_TEST(catching_up_is_charged)
 {
     struct planner planner = taught(&good);
