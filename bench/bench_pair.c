@@ -17,7 +17,7 @@
 #include "bench/options.h"
 #include "model/logits/select.h"
 #include "model/model.h"
-#include "speculation/accept.h"
+#include "speculation/rule.h"
 #include "speculation/speedup.h"
 
 enum {
@@ -50,7 +50,7 @@ struct pair {
     struct side target, draft;
     const struct settings *settings;
     struct sampling_params params;
-    enum accept_rule rule;
+    const struct rule *rule;
     struct arena arena;
     struct select_item *scratch;
     struct sparse_dist q[K_MAX];
@@ -129,6 +129,7 @@ out:
 /* Computes the rows after the last committed token and after k guesses. */
 static int verify(struct pair *p, int k, struct target_row *rows, struct error *err)
 {
+    struct target_want wants[K_MAX + 1];
     struct row_wish wishes[K_MAX + 1];
     struct row_query queries[K_MAX + 1];
     int rc = 0, bad, n_slices = model_shard(p->target.model)->n_slices;
@@ -137,15 +138,16 @@ static int verify(struct pair *p, int k, struct target_row *rows, struct error *
     TRY(side_feed(p, &p->target, p->n_text + k, k + 1, err));
     for (int i = 0; i <= k; i++) {
         const struct rng_address at = {p->seed, (uint32_t)(p->n_text + i), (uint32_t)p->n_text};
-        target_row_wish(p->rule, &p->params, i < k ? &p->q[i] : NULL, &at, false, &wishes[i]);
+        wants[i] = (struct target_want){p->rule, &p->params, i < k ? &p->q[i] : NULL, at, false};
+        target_row_wish(&wants[i], &wishes[i]);
         queries[i] = (struct row_query){i, &wishes[i]};
     }
     TRY(model_answer(p->target.model, queries, k + 1, &p->arena, slices, &bad, err));
     for (int i = 0; i <= k; i++) {
         int more = 0;
-        TRY(target_row_merge(slices + i * n_slices, n_slices, model_shard(p->target.model)->n_vocab,
-                             &wishes[i], p->rule, &p->params, i < k ? &p->q[i] : NULL, &p->arena,
-                             &rows[i], &more, err));
+        const struct target_slices all = {slices + i * n_slices, n_slices,
+                                          model_shard(p->target.model)->n_vocab};
+        TRY(target_row_merge(&all, &wants[i], &wishes[i], &p->arena, &rows[i], &more, err));
     }
 out:
     return rc;
@@ -162,7 +164,7 @@ static int run_round(struct pair *p, int k, struct error *err)
     TRY(verify(p, k, rows, err));
     int64_t verified = clock_now_ns();
     const struct rng_address at = {p->seed, (uint32_t)p->n_text, (uint32_t)p->n_text};
-    struct accept_result result = accept_function(p->rule)(rows, p->q, p->text + p->n_text, k, &at);
+    struct accept_result result = p->rule->accept(rows, p->q, p->text + p->n_text, k, &at);
     p->n_text += result.n_accepted;
     p->text[p->n_text++] = result.next;
     p->target.n_kv = p->n_text - 1;
@@ -231,7 +233,7 @@ static void print_line(int k, const struct sums *fast, const struct sums *plain,
     double t_k = fast->verify_us / fast->rounds;
     printf("%3d %9.1f %9.1f  %5.2f (%.2f to %.2f) %9.2f  %6.3f %7.2f %9.1f %9.1f %9.1f\n", k,
            rate[0].median, rate[1].median, ratio.median, ratio.low, ratio.high,
-           t_1 * plan_tokens(alpha, k) / (k * t_d + t_k), alpha,
+           t_1 * speedup_tokens(alpha, k) / (k * t_d + t_k), alpha,
            (double)fast->committed / fast->rounds, t_d, t_1, t_k);
     fflush(stdout);
 }
@@ -263,7 +265,7 @@ static int run(struct pair *p, const struct settings *s, struct error *err)
     struct backend_options draft = s->backend;
     if (s->draft_device) draft.device = s->draft_device;
     p->settings = s;
-    p->rule = s->temperature > 0 ? RULE_REJECTION : RULE_GREEDY;
+    p->rule = rule_default(s->temperature, false);
     p->params = (struct sampling_params){.temperature = s->temperature, .top_p = 1};
     for (int i = 0; i < BLOCKS_MAX; i++) {
         p->blocks[i] = i;

@@ -2,11 +2,14 @@
 #include "client/generate_options.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
 #include "base/options.h"
 #include "client/client.h"
+#include "speculation/rule.h"
 
 enum {
     OPT_FILE = 256,
@@ -29,10 +32,9 @@ enum {
     OPT_THRESHOLD
 };
 
-enum { TIMEOUT_MAX_S = 86400, TOP_K_MAX = 1 << 24, TOKENS_MAX = 1 << 28 };
+#define RULES "RULES" /* stands in the help for the names of all rules */
 
-static const char *const rules[] = {"rejection", "greedy", "coupled", "block", "naive", "typical"};
-enum { N_RULES = sizeof rules / sizeof *rules };
+enum { TIMEOUT_MAX_S = 86400, TOP_K_MAX = 1 << 24, TOKENS_MAX = 1 << 28, HELP_BYTES = 256 };
 
 static const struct argp_option options[] = {
     {"max-tokens", 'n', "N", 0, "Tokens to generate at most; default: what fits the context", 1},
@@ -60,8 +62,8 @@ static const struct argp_option options[] = {
      "default: the coordinator's",
      3},
     {"rule", OPT_RULE, "RULE", 0,
-     "Acceptance: rejection, greedy, coupled, block, naive or typical; default: greedy at "
-     "temperature 0, coupled with a seed, otherwise rejection",
+     "Acceptance: " RULES "; default: greedy at temperature 0, coupled with a seed, otherwise "
+     "rejection",
      3},
     {"full-rows", OPT_FULL_ROWS, NULL, 0, "Ask workers for whole rows, for comparison", 3},
     {0},
@@ -124,8 +126,8 @@ static error_t parse_sampling(int key, const char *arg, struct generate_parse *p
         req->has_seed = true;
         return client_parser_result(options_u64(&req->seed, "--seed", arg, err));
     case OPT_RULE:
-        if (options_word(&rule, "--rule", arg, rules, N_RULES, err)) return EINVAL;
-        req->rule = rules[rule];
+        if (options_word(&rule, "--rule", arg, accept_rule_names, RULE_COUNT, err)) return EINVAL;
+        req->rule = accept_rule_names[rule];
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -182,7 +184,28 @@ static error_t parse_request_option(int key, char *arg, struct argp_state *state
     return parse_request(key, arg, state->input);
 }
 
-const struct argp generate_request_argp = {.options = options, .parser = parse_request_option};
+/* Help as argp prints it, with the names of all rules in place of RULES. argp frees what it gets. */
+static char *fill_help(int key, const char *text, void *input)
+{
+    char list[HELP_BYTES];
+    (void)key;
+    (void)input;
+    const char *at = text ? strstr(text, RULES) : NULL;
+    if (!at) return text ? strdup(text) : NULL;
+    rule_list(list, sizeof list, "or");
+    size_t size = strlen(text) + strlen(list) + 1;
+    char *filled = malloc(size);
+    if (!filled) return NULL;
+    const char *rest = at + strlen(RULES);
+    snprintf(filled, size, "%.*s%s%s", (int)(at - text), text, list, rest);
+    return filled;
+}
+
+const struct argp generate_request_argp = {
+    .options = options,
+    .parser = parse_request_option,
+    .help_filter = fill_help,
+};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {

@@ -148,7 +148,7 @@ static void fill_defaults(struct planning *p)
     fill_if_missing(&p->rtt, 0);
 }
 
-static void print_table(const struct planning *p, const struct plan_costs *costs, int best)
+static void print_table(const struct planning *p, const struct speedup_costs *costs, int best)
 {
     if (p->address) {
         printf("alpha %.3f, c %.3f, row %.3f, rtt %.3f; measured in %d rounds of %s\n\n",
@@ -157,22 +157,22 @@ static void print_table(const struct planning *p, const struct plan_costs *costs
     }
     printf("  K   tokens  speed-up  operations  with rows and rtt\n");
     for (int k = 0; k <= p->k_max; k++) {
-        printf("%3d   %6.3f  %8.3f  %10.3f  %17.3f%s\n", k, plan_tokens(costs->alpha, k),
-               plan_speedup(costs, k), plan_operations(costs, k), plan_speedup_in_rounds(costs, k),
+        printf("%3d   %6.3f  %8.3f  %10.3f  %17.3f%s\n", k, speedup_tokens(costs->alpha, k),
+               speedup_ideal(costs, k), speedup_operations(costs, k), speedup_in_rounds(costs, k),
                k == best ? "  best" : "");
     }
 }
 
-static int print_object(const struct planning *p, const struct plan_costs *costs, int best,
+static int print_object(const struct planning *p, const struct speedup_costs *costs, int best,
                         struct error *err)
 {
     json_t *rows = json_array();
     for (int k = 0; k <= p->k_max; k++) {
         json_array_append_new(rows, json_pack("{si sf sf sf sf}", "k", k, "tokens",
-                                              plan_tokens(costs->alpha, k), "speedup",
-                                              plan_speedup(costs, k), "operations",
-                                              plan_operations(costs, k), "speedup_in_rounds",
-                                              plan_speedup_in_rounds(costs, k)));
+                                              speedup_tokens(costs->alpha, k), "speedup",
+                                              speedup_ideal(costs, k), "operations",
+                                              speedup_operations(costs, k), "speedup_in_rounds",
+                                              speedup_in_rounds(costs, k)));
     }
     return client_print_json(json_pack("{si so sf sf sf sf sf si}", "best_k", best, "rows", rows,
                                        "alpha", costs->alpha, "c", costs->c, "ops", costs->c_ops,
@@ -193,12 +193,12 @@ int plan_main(int argc, char **argv)
     }
     server_close(&p.server);
     fill_defaults(&p);
-    const struct plan_costs costs = {.alpha = (double)p.alpha,
-                                     .c = (double)p.c,
-                                     .c_ops = (double)p.c_ops,
-                                     .row = (double)p.row,
-                                     .rtt = (double)p.rtt};
-    int best = plan_best_k(&costs, p.k_max);
+    const struct speedup_costs costs = {.alpha = (double)p.alpha,
+                                        .c = (double)p.c,
+                                        .c_ops = (double)p.c_ops,
+                                        .row = (double)p.row,
+                                        .rtt = (double)p.rtt};
+    int best = speedup_best_k(&costs, p.k_max);
     if (p.is_json) {
         if (print_object(&p, &costs, best, &err)) return client_fail(&err);
     } else {

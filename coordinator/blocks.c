@@ -1,4 +1,4 @@
-/* KV blocks. */
+/* Pools and tables of KV blocks. */
 #include "coordinator/blocks.h"
 
 #include <stdbool.h>
@@ -46,7 +46,7 @@ static bool is_free(const struct block_pool *pool, int block)
     return block < pool->n_blocks && (pool->free[block / BLOCK_GROUP] >> block % BLOCK_GROUP & 1);
 }
 
-/* The lowest group that is free as a whole, or -1. */
+/* The lowest group of which every block is free, or -1. */
 static int find_group(const struct block_pool *pool)
 {
     for (int i = 0; i < pool->n_groups; i++) {
@@ -64,8 +64,8 @@ static int find_any(const struct block_pool *pool)
     return i * BLOCK_GROUP + __builtin_ctz(pool->free[i]);
 }
 
-/* The block that follows `last` (-1: none) best: its neighbour within a group, the next group as a
- * whole, another whole group, then whatever is free. */
+/* The block that follows `last` (-1: none) best: its neighbour within a group, the next group if
+ * all of it is free, another group that is, and otherwise any free block. */
 static int choose_block(const struct block_pool *pool, int last)
 {
     int next = last + 1, group = next / BLOCK_GROUP;

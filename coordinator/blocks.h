@@ -1,12 +1,13 @@
-/* KV blocks: the coordinator owns which block holds which positions of which sequence, for the target
- * group and for its own draft. Owned by the engine thread. */
+/* KV blocks: the coordinator owns which block holds which positions of which sequence, for the
+ * target group and for its own draft. Owned by the engine thread. */
 #pragma once
 
 #include <stdint.h>
 
 #include "base/error.h"
 
-/* Blocks go to a text in runs of neighbours, group after group: attention reads those fastest. */
+/* A sequence gets runs of neighbouring blocks, group after group, because attention reads those
+ * fastest. */
 enum { BLOCK_GROUP = 16 };
 
 struct block_pool {
@@ -23,14 +24,14 @@ struct block_table {
 int block_pool_open(struct block_pool *pool, int n_blocks, int block_tokens, struct error *err);
 void block_pool_close(struct block_pool *pool);
 
-/* All blocks are free again; tables that were filled before are void. */
+/* All blocks are free again; tables that were filled before are no longer valid. */
 void block_pool_reset(struct block_pool *pool);
 
 int block_table_open(struct block_table *table, int capacity, struct error *err);
 void block_table_close(struct block_table *table);
 
-/* Takes blocks until the table reaches n_positions. Errors: ERR_EXHAUSTED the pool is empty (what was
- * taken stays in the table). */
+/* Takes blocks until the table reaches n_positions. Errors: ERR_EXHAUSTED the pool is empty (what
+ * was taken stays in the table). */
 int block_table_reach(struct block_table *table, struct block_pool *pool, int n_positions,
                       struct error *err);
 void block_table_release(struct block_table *table, struct block_pool *pool);

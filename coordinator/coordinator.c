@@ -1,5 +1,6 @@
-/* The coordinator, put together. Threads: the engine thread (the caller of coordinator_run), the
- * gateway's network thread, the draft's team. They meet in the two queues. */
+/* Opens the coordinator's modules and connects them. Threads: the engine thread (the caller of
+ * coordinator_run), the gateway's network thread, and the draft's team. The first two meet in the
+ * two queues alone; the engine thread shares out the draft's work to the team. */
 #include "coordinator/coordinator.h"
 
 #include <stdlib.h>
@@ -10,14 +11,11 @@
 #include "comm/comm_mpi.h"
 #include "comm/roster.h"
 #include "coordinator/engine.h"
+#include "coordinator/gateway.h"
 #include "coordinator/served_tokens.h"
+#include "model/checkpoint/served_name.h"
 
-enum {
-    CONTROL_QUEUE = 64,
-    CLOSE_GRACE_MS = 300,
-    PIN_TEXT_BYTES = 256,
-    DRAFT_THREAD_BYTES = 64 << 20
-};
+enum { CONTROL_QUEUE = 64, CLOSE_GRACE_MS = 300, PIN_TEXT_BYTES = 256 };
 
 struct coordinator {
     struct coordinator_options options;
@@ -31,7 +29,8 @@ struct coordinator {
     int n_addresses;
     struct tokenizer *tok;
     struct drafter *drafter;
-    struct traffic *traffic; /* NULL: nothing is counted */
+    char draft_name[COORDINATOR_NAME_BYTES]; /* what clients are told; "" = no draft */
+    struct served_tokens *served;            /* NULL: nothing is counted */
     struct target *target;
     struct queue *jobs, *control;
     struct gateway *gateway;
@@ -71,7 +70,7 @@ static int split_addresses(struct coordinator *c, struct error *err)
     return error_set(err, ERR_ARGUMENT, "--target names no address");
 }
 
-/* The workers of the same mpirun tell theirs. */
+/* Asks the workers of the same mpirun for their addresses. */
 static int learn_addresses(struct coordinator *c, struct error *err)
 {
     int rc = 0;
@@ -99,11 +98,17 @@ out:
     return rc;
 }
 
+static bool has_draft(const struct coordinator *c)
+{
+    return strcmp(c->options.draft, "none") != 0;
+}
+
 static int open_tokenizer(struct coordinator *c, struct error *err)
 {
     const char *name = c->options.tokenizer;
-    bool has_draft = strcmp(c->options.draft, "none") != 0;
-    if (!name && has_draft) name = c->options.draft;
+    if (!name && has_draft(c) && drafter_find(c->options.draft)->has_tokenizer) {
+        name = c->options.draft;
+    }
     if (!name) {
         return error_set(err, ERR_ARGUMENT,
                          "--tokenizer is missing: without a draft, name the target's folder");
@@ -118,32 +123,29 @@ out:
     return rc;
 }
 
-/* Weights that a guess reads, as bf16. */
-static double draft_bytes(const struct model_config *cfg)
+static struct drafter_options drafter_options(const struct coordinator *c)
 {
-    double dim = cfg->dim, heads = (double)cfg->n_heads * cfg->head_dim;
-    double kv = 2.0 * cfg->n_kv_heads * cfg->head_dim;
-    double layer = dim * (2 * heads + kv) + 3 * dim * cfg->ffn_dim;
-    return 2 * (cfg->n_layers * layer + dim * cfg->vocab_size);
+    return (struct drafter_options){
+        .name = c->options.draft,
+        .backend = c->options.backend,
+        .n_sequences = ENGINE_SEQUENCES,
+        .support = c->options.support,
+        .kv_tokens = c->options.draft_kv_tokens,
+        .head = c->options.draft_head,
+    };
 }
 
-/* While it drafts the ranks wait, so their cores are free; but waking a thread costs more than a small
- * draft's share of work: one thread for every DRAFT_THREAD_BYTES, at most the cores and the quota. */
+/* What the drafter says is worth it, at most the cores and the quota; one without a draft. */
 static int draft_threads(const struct coordinator *c, int *n, struct error *err)
 {
-    struct checkpoint *ck = NULL;
-    int rc = 0, n_cores = topology_cores(&c->topology), quota = c->topology.quota_cpus;
-    *n = 1; /* feeds a GPU */
+    int n_cores = topology_cores(&c->topology), quota = c->topology.quota_cpus;
+    *n = 1;
     if (quota && quota < n_cores) n_cores = quota;
     if (n_cores > PLACEMENT_THREADS_MAX) n_cores = PLACEMENT_THREADS_MAX;
-    if (strcmp(c->options.draft, "none") == 0) return 0;
-    if (strcmp(c->options.backend.device, "cpu") != 0) return 0;
-    TRY(checkpoint_open(&ck, c->options.draft, err));
-    double wanted = draft_bytes(checkpoint_config(ck)) / DRAFT_THREAD_BYTES;
-    *n = wanted < 1 ? 1 : wanted > n_cores ? n_cores : (int)wanted;
-out:
-    checkpoint_close(ck);
-    return rc;
+    if (!has_draft(c)) return 0;
+    const struct drafter_options options = drafter_options(c);
+    const struct drafter_ops *ops = drafter_find(options.name);
+    return ops->count_threads ? ops->count_threads(&options, n_cores, n, err) : 0;
 }
 
 static int place_drafter(struct coordinator *c, struct error *err)
@@ -168,19 +170,18 @@ out:
 
 static int open_drafter(struct coordinator *c, struct error *err)
 {
-    const struct drafter_options options = {
-        .model = c->options.draft,
-        .backend = c->options.backend,
-        .support = c->options.support,
-        .kv_tokens = c->options.draft_kv_tokens,
-        .head = c->options.draft_head,
-    };
-    if (strcmp(c->options.draft, "none") != 0) {
-        return drafter_open(&c->drafter, &options, c->tok, err);
-    }
+    const struct drafter_options options = drafter_options(c);
+    if (has_draft(c)) return drafter_open(&c->drafter, &options, c->tok, err);
     if (!options.head) return 0;
     return error_set(err, ERR_ARGUMENT, "--draft-head %.60s is given, but there is no draft",
                      options.head);
+}
+
+/* The engine says whether it could serve a job; the doors tell that to health checks. */
+static void set_serving(void *coordinator, bool is_serving)
+{
+    struct coordinator *c = coordinator;
+    gateway_set_serving(c->gateway, is_serving);
 }
 
 static int open_parts(struct coordinator *c, struct error *err)
@@ -203,19 +204,22 @@ static int open_parts(struct coordinator *c, struct error *err)
         .max_prompt_bytes = c->options.max_prompt_bytes,
     };
     TRY(gateway_open(&c->gateway, &gateway, err));
+    if (c->drafter) checkpoint_served_name(c->options.draft, c->draft_name, sizeof c->draft_name);
     const struct engine_options engine = {
         .target = c->target,
         .drafter = c->drafter,
-        .gateway = c->gateway,
         .tok = c->tok,
-        .traffic = c->traffic,
+        .served = c->served,
         .jobs = c->jobs,
         .control = c->control,
+        .set_serving = set_serving,
+        .serving_arg = c,
         .draft_ahead = c->options.draft_ahead,
         .n_draft = c->options.n_draft,
         .strategy = c->options.strategy,
         .threshold = c->options.threshold,
-        .draft_name = c->options.draft,
+        .target_name = c->options.served_name,
+        .draft_name = c->draft_name,
         .draft_support = c->options.support,
         .queue_capacity = c->options.queue_capacity,
         .addresses = c->addresses,
@@ -231,8 +235,8 @@ static void show_ready(const struct coordinator *c)
     char pin[PIN_TEXT_BYTES];
     log_line(LOG_LEVEL_INFO, "ready",
              "address=%s draft=%s head_tokens=%d strategy=%s k=%d workers=%d threads=%d pin=%s",
-             gateway_address(c->gateway), c->options.draft,
-             c->drafter ? drafter_head_tokens(c->drafter) : 0, strategy_names[c->options.strategy],
+             gateway_address(c->gateway), c->options.draft, c->drafter ? c->drafter->n_choices : 0,
+             strategy_names[c->options.strategy],
              c->drafter ? sequence_default_k(c->options.strategy, c->options.n_draft) : 0,
              c->n_addresses, c->placement.n_threads,
              placement_show(&c->placement, pin, sizeof pin));
@@ -249,22 +253,23 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     TRY(open_tokenizer(c, err));
     TRY(place_drafter(c, err));
     TRY(open_drafter(c, err));
-    if (options->count_tokens) TRY(traffic_open(&c->traffic, options->count_tokens, c->tok, err));
+    if (options->count_tokens)
+        TRY(served_tokens_open(&c->served, options->count_tokens, c->tok, err));
     TRY(strcmp(options->target, "mpi") == 0 ? learn_addresses(c, err) : split_addresses(c, err));
     TRY(open_parts(c, err));
     show_ready(c);
     *coordinator = c;
     c = NULL;
 out:
-    /* Under MPI a failed start is not taken apart: MPI_Finalize would wait for peers that wait for us.
-     * The process ends next, and mpirun ends the others. */
+    /* Under MPI a failed start is not taken apart: MPI_Finalize would wait for peers that wait for
+     * us. The process ends next, and mpirun ends the others. */
     if (!rc || !c || !c->world) coordinator_close(c);
     return rc;
 }
 
 int coordinator_run(struct coordinator *c, struct error *err)
 {
-    /* Only now: threads started before may run anywhere. */
+    /* The engine thread is pinned only now, because the threads that it starts inherit its CPUs. */
     int rc = c->placement.is_pinned ? placement_enter(c->placement.cpus[0], err) : 0;
     return rc ? rc : engine_run(c->engine, err);
 }
@@ -279,7 +284,7 @@ void coordinator_close(struct coordinator *c)
     if (!c) return;
     gateway_close(c->gateway, CLOSE_GRACE_MS);
     engine_close(c->engine);
-    traffic_close(c->traffic);
+    served_tokens_close(c->served);
     target_close(c->target);
     queue_close(c->jobs);
     queue_close(c->control);

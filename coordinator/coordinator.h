@@ -1,4 +1,4 @@
-/* The coordinator: gateway, engine, drafter and target group, put together. */
+/* The coordinator: gateway, engine, drafter and target group, opened and connected. */
 #pragma once
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include "model/backend/open.h"
 #include "proto/generation_wire.h"
 
-enum { COORDINATOR_LIST_BYTES = 2048 };
+enum { COORDINATOR_LIST_BYTES = 2048, COORDINATOR_NAME_BYTES = 256 };
 
 struct coordinator;
 
@@ -18,6 +18,7 @@ struct coordinator_options {
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */
     struct placement_wish place;    /* of the draft's threads: pin, n_cpus and cpus of it */
+    const char *served_name;        /* of the target, for clients; NULL = as its worker says */
     const char *draft_head;         /* "FILE[:N]", tokens of the draft's head; NULL = all */
     const char *count_tokens;       /* a list that served tokens are counted in; NULL = none */
     enum ahead_mode draft_ahead;
@@ -34,7 +35,7 @@ struct coordinator_options {
 int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,
                      struct error *err);
 
-/* Serves until coordinator_stop, in the calling thread. Errors: ERR_ARGUMENT the target does not fit. */
+/* Serves until coordinator_stop, in the calling thread. Errors: those of engine_run. */
 int coordinator_run(struct coordinator *coordinator, struct error *err);
 
 /* From any thread. */

@@ -1,4 +1,4 @@
-/* The engine. */
+/* The engine's loop: connect, admit, run a round, end what is done. */
 #include "coordinator/engine.h"
 
 #include <stdio.h>
@@ -10,13 +10,13 @@
 #include "coordinator/score.h"
 
 enum {
-    ENGINE_SEQUENCES = 1, /* capacity; everything here loops over it */
-    /* K + 1 rows, each cut out of a whole vocabulary; touched only when used. */
+    /* K + 1 rows, each cut out of a whole vocabulary. Pages that no round needs are never
+     * touched. */
     ROUND_ARENA_BYTES = 256 << 20,
     IDLE_US = 100000, /* how often an idle engine looks at its streams */
     SIFT_US = 100000, /* how often the queue is searched for clients that have left */
     RECONNECT_US = 200000,
-    CONNECT_US = 1000000, /* less than the grace of a SIGTERM */
+    CONNECT_US = 1000000, /* less than a SIGTERM waits before the process is ended */
     STATE_BYTES = ERROR_TEXT_BYTES
 };
 
@@ -26,10 +26,9 @@ struct engine {
     struct block_pool target_pool;
     struct ahead *ahead;
     struct sequence sequences[ENGINE_SEQUENCES];
-    struct planner planner; /* of the draft and the group that planner_group tells */
+    struct planner planner; /* of the draft and the group in planner_group */
     struct target_description planner_group;
     struct arena arena;
-    struct buffer buffer;
     int64_t next_connect_us, next_sift_us;
     bool was_connected;
     char state[STATE_BYTES]; /* "serving", or why not */
@@ -54,7 +53,6 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
         .planner = &e->planner,
         .tok = options->tok,
         .arena = &e->arena,
-        .buffer = &e->buffer,
     };
     snprintf(e->state, sizeof e->state, "the target group has not been reached yet");
     *engine = e;
@@ -68,9 +66,9 @@ static void close_sequences(struct engine *e)
 {
     for (int i = 0; i < ENGINE_SEQUENCES; i++) {
         sequence_close(&e->sequences[i]);
+        if (e->options.drafter) drafter_forget(e->options.drafter, i);
     }
     block_pool_close(&e->target_pool);
-    if (e->options.drafter) block_pool_reset(drafter_pool(e->options.drafter));
 }
 
 void engine_close(struct engine *e)
@@ -79,16 +77,10 @@ void engine_close(struct engine *e)
     close_sequences(e);
     ahead_close(e->ahead);
     arena_close(&e->arena);
-    buffer_free(&e->buffer);
     free(e);
 }
 
-static struct block_pool *draft_pool(const struct engine *e)
-{
-    return e->options.drafter ? drafter_pool(e->options.drafter) : NULL;
-}
-
-/* What was measured with another group says nothing of this one. */
+/* Forgets what was measured with another group, because it says nothing of this one. */
 static void adopt_planner(struct engine *e, const struct target_description *d)
 {
     const struct target_description *old = &e->planner_group;
@@ -100,17 +92,16 @@ static void adopt_planner(struct engine *e, const struct target_description *d)
     e->planner_group = *d;
 }
 
-/* Sequences and blocks as the group that was just connected has them. */
+/* Opens sequences and blocks for the group that was just connected. */
 static int adopt_group(struct engine *e, struct error *err)
 {
     const struct target_description *d = target_description(e->options.target);
-    int rc = 0, table = d->context_limit / d->block_tokens + 2;
+    int rc = 0, n_blocks = d->context_limit / d->block_tokens + 2;
     close_sequences(e);
     adopt_planner(e, d);
     TRY(block_pool_open(&e->target_pool, d->n_kv_blocks, d->block_tokens, err));
     for (int i = 0; i < ENGINE_SEQUENCES; i++) {
-        int draft_table = draft_pool(e) ? draft_pool(e)->n_blocks : 0;
-        TRY(sequence_open(&e->sequences[i], i, d->context_limit, table, draft_table, err));
+        TRY(sequence_open(&e->sequences[i], i, d->context_limit, n_blocks, err));
     }
 out:
     return rc;
@@ -119,10 +110,11 @@ out:
 static void set_state(struct engine *e, bool is_serving, const char *why)
 {
     snprintf(e->state, sizeof e->state, "%s", is_serving ? "serving" : why);
-    gateway_set_serving(e->options.gateway, is_serving);
+    e->options.set_serving(e->options.serving_arg, is_serving);
 }
 
-/* Tries to connect now and then. Errors: ERR_ARGUMENT the first group that answers does not fit. */
+/* Tries to connect every RECONNECT_US. Errors: ERR_ARGUMENT the first group that answers does not
+ * fit. */
 static int keep_connected(struct engine *e, struct error *err)
 {
     if (target_is_connected(e->options.target)) return 0;
@@ -148,22 +140,28 @@ static int keep_connected(struct engine *e, struct error *err)
     return 0;
 }
 
-/* Everybody who is being served loses; the next request waits for no one. */
-static void lose_target(struct engine *e, const struct error *why)
+/* Fails every job that is being served. */
+static void fail_active(struct engine *e, const struct error *why)
 {
     for (int i = 0; i < ENGINE_SEQUENCES; i++) {
         struct sequence *seq = &e->sequences[i];
         if (!seq->is_active) continue;
         sequence_fail(seq, why);
-        sequence_end(seq, &e->target_pool, draft_pool(e));
+        sequence_end(seq, &e->target_pool, e->options.drafter);
     }
-    e->next_connect_us = clock_now_us() + RECONNECT_US;
     set_state(e, false, why->text);
+}
+
+/* The group is lost. Jobs that come before it is back are refused at once. */
+static void lose_target(struct engine *e, const struct error *why)
+{
+    fail_active(e, why);
+    e->next_connect_us = clock_now_us() + RECONNECT_US;
 }
 
 static void refuse(struct job *job, int code, const char *text)
 {
-    rpc_call_finish(job->call, code, text);
+    job->reply->ops->fail(job->reply, code, text);
     job_free(job);
 }
 
@@ -174,10 +172,10 @@ static void answer_describe(struct engine *e, struct job *job)
     int k = sequence_default_k(e->options.strategy, e->options.n_draft);
     const struct service_description desc = {
         .version = OUTRIDER_VERSION,
-        .target_model = d->model,
+        .target_model = e->options.target_name ? e->options.target_name : d->model,
         .target_architecture = d->architecture,
         .arithmetic = d->arithmetic,
-        .draft_model = e->options.drafter ? e->options.draft_name : "",
+        .draft_model = e->options.draft_name,
         .state = e->state,
         .n_ranks = d->n_ranks,
         .n_slices = d->n_slices,
@@ -194,9 +192,8 @@ static void answer_describe(struct engine *e, struct job *job)
         .n_addresses = e->options.n_addresses,
         .addresses = e->options.addresses,
     };
-    int rc = service_description_encode(&e->buffer, &desc, &err);
-    if (!rc) rc = rpc_call_send(job->call, e->buffer.data, e->buffer.len, &err);
-    refuse(job, rc, rc ? err.text : "");
+    job_end(job, job->reply->ops->description(job->reply, &desc, &err), &err);
+    job_free(job);
 }
 
 static void answer_control(struct engine *e)
@@ -259,7 +256,7 @@ static int admit(struct engine *e, struct error *err)
         rc = queue_pop(e->options.jobs, &item, patience, err);
         if (rc) return rc == ERR_TIMEOUT ? 0 : rc;
         struct job *job = item;
-        if (rpc_call_is_cancelled(job->call)) {
+        if (job_is_cancelled(job)) {
             refuse(job, ERR_CANCELLED, "the client is gone");
         } else if (!target_is_connected(e->options.target)) {
             refuse(job, ERR_UNAVAILABLE, e->state);
@@ -271,27 +268,27 @@ static int admit(struct engine *e, struct error *err)
     return queue_is_shut(e->options.jobs) ? error_set(err, ERR_CLOSED, "the queue is shut") : 0;
 }
 
-/* Ends what has been cancelled and what is done. */
+/* Ends the sequences that are done and those that nobody waits for any more. */
 static void sweep(struct engine *e)
 {
     for (int i = 0; i < ENGINE_SEQUENCES; i++) {
         struct sequence *seq = &e->sequences[i];
         if (!seq->is_active) continue;
         if (seq->finish_reason) {
-            sequence_finish(seq, target_description(e->options.target)->arithmetic, &e->planner,
-                            &e->buffer);
-        } else if (rpc_call_is_cancelled(seq->job->call)) {
+            sequence_finish(seq, target_description(e->options.target)->arithmetic, &e->planner);
+        } else if (job_is_cancelled(seq->job)) {
             struct error gone;
             error_set(&gone, ERR_CANCELLED, "the client is gone");
             sequence_fail(seq, &gone);
         } else {
             continue;
         }
-        sequence_end(seq, &e->target_pool, draft_pool(e));
+        sequence_end(seq, &e->target_pool, e->options.drafter);
     }
 }
 
-/* Lets go of those who have left while they waited: they take no places in the queue. */
+/* Frees the jobs whose clients have left while they waited, so that they take no place in the
+ * queue. */
 static void sift_waiting(struct engine *e)
 {
     struct queue *jobs = e->options.jobs;
@@ -300,7 +297,7 @@ static void sift_waiting(struct engine *e)
     e->next_sift_us = now_us + SIFT_US;
     const struct job *job;
     for (int i = 0; (job = queue_peek(jobs, i));) {
-        if (rpc_call_is_cancelled(job->call)) {
+        if (job_is_cancelled(job)) {
             refuse(queue_take(jobs, i), ERR_CANCELLED, "the client is gone");
         } else {
             i++;
@@ -308,17 +305,17 @@ static void sift_waiting(struct engine *e)
     }
 }
 
-/* Counts what the round has committed, and the prompt with the first of it. Those that the round has
- * ended still have their tokens. */
-static void count_traffic(struct engine *e, struct sequence **seqs, int n)
+/* Counts what the round has committed, and with the first of it the prompt. Sequences that the
+ * round has ended still have their tokens. */
+static void count_served(struct engine *e, struct sequence **seqs, int n)
 {
     for (int i = 0; i < n; i++) {
         struct sequence *seq = seqs[i];
-        traffic_count(e->options.traffic, seq->tokens + seq->n_counted,
-                      seq->n_tokens - seq->n_counted);
+        served_tokens_count(e->options.served, seq->tokens + seq->n_counted,
+                            seq->n_tokens - seq->n_counted);
         seq->n_counted = seq->n_tokens;
     }
-    traffic_tick(e->options.traffic, clock_now_us(), n == 0);
+    served_tokens_tick(e->options.served, clock_now_us(), n == 0);
 }
 
 static void stop_all(struct engine *e)
@@ -326,7 +323,7 @@ static void stop_all(struct engine *e)
     struct error err, why;
     void *item;
     error_set(&why, ERR_UNAVAILABLE, "the coordinator is shutting down");
-    lose_target(e, &why);
+    fail_active(e, &why);
     while (queue_pop(e->options.jobs, &item, 0, &err) == 0) {
         refuse(item, why.code, why.text);
     }
@@ -347,7 +344,7 @@ int engine_run(struct engine *e, struct error *err)
         if (target_poll(e->options.target, err)) lose_target(e, err);
         int n = list_active(e, active);
         if (n && round_run(&e->tools, active, n, err)) lose_target(e, err);
-        count_traffic(e, active, n);
+        count_served(e, active, n);
         sweep(e);
         sift_waiting(e);
     }

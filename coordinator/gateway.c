@@ -1,20 +1,22 @@
-/* The clients' side. */
+/* The gRPC door. */
 #include "coordinator/gateway.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "coordinator/grpc_reply.h"
 
 struct gateway {
     struct gateway_options options;
     struct rpc_server *server;
+    struct buffer buffer; /* of all replies: used by the engine thread alone */
 };
 
 enum { ARENA_SLACK_BYTES = 65536 };
 
-static int open_job(struct job **job, enum job_kind kind, struct rpc_call *call, size_t len,
-                    struct error *err)
+static int open_job(struct gateway *gw, enum job_kind kind, struct rpc_call *call, size_t len,
+                    struct job **job, struct error *err)
 {
     int rc = 0;
     struct job *made = NULL;
@@ -23,8 +25,7 @@ static int open_job(struct job **job, enum job_kind kind, struct rpc_call *call,
     made->kind = kind;
     made->arrived_us = clock_now_us();
     TRY(arena_open(&made->arena, 8 * len + ARENA_SLACK_BYTES, err));
-    made->call = call;
-    rpc_call_ref(call);
+    TRY(grpc_reply_open(&made->reply, call, &gw->buffer, err));
     *job = made;
     made = NULL;
 out:
@@ -73,7 +74,7 @@ static void on_generate(struct rpc_call *call, void *service, const uint8_t *dat
     struct error err;
     struct job *job = NULL;
     int rc = 0;
-    TRY(open_job(&job, JOB_GENERATE, call, len, &err));
+    TRY(open_job(gw, JOB_GENERATE, call, len, &job, &err));
     struct generate_request *req = &job->generate;
     TRY(generate_request_decode(data, len, &job->arena, req, &err));
     TRY(fill_prompt(gw, job, req->prompt, req->prompt_len, req->prompt_ids, req->n_prompt_ids,
@@ -88,7 +89,7 @@ static void on_score(struct rpc_call *call, void *service, const uint8_t *data, 
     struct error err;
     struct job *job = NULL;
     int rc = 0;
-    TRY(open_job(&job, JOB_SCORE, call, len, &err));
+    TRY(open_job(gw, JOB_SCORE, call, len, &job, &err));
     struct score_request *req = &job->score;
     TRY(score_request_decode(data, len, &job->arena, req, &err));
     TRY(fill_prompt(gw, job, req->text, req->text_len, req->ids, req->n_ids, &err));
@@ -102,7 +103,7 @@ static void on_describe(struct rpc_call *call, void *service, const uint8_t *dat
     struct error err;
     struct job *job = NULL;
     (void)data;
-    int rc = open_job(&job, JOB_DESCRIBE, call, len, &err);
+    int rc = open_job(gw, JOB_DESCRIBE, call, len, &job, &err);
     submit(gw->options.control, job, call, rc, &err);
 }
 
@@ -137,6 +138,7 @@ void gateway_close(struct gateway *gw, int grace_ms)
 {
     if (!gw) return;
     if (gw->server) rpc_server_close(gw->server, grace_ms);
+    buffer_free(&gw->buffer);
     free(gw);
 }
 

@@ -1,5 +1,6 @@
-/* The clients' side: validates requests, turns text into ids, admits to a bounded queue. Its handlers
- * run on the server's network thread; the engine thread answers. */
+/* The gRPC door: validates requests, turns text into ids, and puts jobs on a bounded queue. Its
+ * handlers run on the server's network thread; the engine thread answers
+ * (coordinator/grpc_reply.h). */
 #pragma once
 
 #include "base/queue.h"
@@ -17,9 +18,11 @@ struct gateway_options {
 
 int gateway_open(struct gateway **gateway, const struct gateway_options *options,
                  struct error *err);
+/* Jobs that are left can only be freed after this. */
 void gateway_close(struct gateway *gateway, int grace_ms);
 
 const char *gateway_address(const struct gateway *gateway);
 
-/* Truthful health: serving means that a request sent now would be generated. Any thread. */
+/* What health checks are told: serving means that a request sent now would be generated. Any
+ * thread. */
 void gateway_set_serving(struct gateway *gateway, bool is_serving);

@@ -1,22 +1,56 @@
-/* A request on its way from the gateway's network thread to the engine thread. */
+/* A request on its way from the client to the engine thread, and the way back for its answer. */
 #pragma once
 
 #include "base/memory.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/generation_wire.h"
-#include "rpc/server.h"
+
+struct reply;
+
+/* How the engine thread answers a job. It does not know who asked: a gRPC call today
+ * (coordinator/grpc_reply.h). Each of the first four sends one message; a job of one kind gets only
+ * its own messages. Then comes either done or fail, once.
+ * Errors of a message: ERR_CANCELLED the client is gone, ERR_EXHAUSTED it does not read, those of
+ * encoding. */
+struct reply_ops {
+    /* JOB_GENERATE: committed tokens, again and again, and at the end the summary. */
+    int (*tokens)(struct reply *reply, const struct generate_tokens *tokens, struct error *err);
+    int (*summary)(struct reply *reply, const struct generate_summary *summary, struct error *err);
+    /* JOB_SCORE: the scores of a chunk of the text. */
+    int (*scores)(struct reply *reply, const struct score_reply *scores, struct error *err);
+    /* JOB_DESCRIBE */
+    int (*description)(struct reply *reply, const struct service_description *description,
+                       struct error *err);
+    /* The answer is complete. */
+    void (*done)(struct reply *reply);
+    /* The answer ends with an error; text says what is wrong, for the client. */
+    void (*fail)(struct reply *reply, int code, const char *text);
+    /* True once nobody waits for the answer any more. The engine asks between rounds. */
+    bool (*is_cancelled)(const struct reply *reply);
+    /* Frees the reply. */
+    void (*close)(struct reply *reply);
+};
+
+struct reply {
+    const struct reply_ops *ops;
+};
 
 enum job_kind { JOB_GENERATE, JOB_SCORE, JOB_DESCRIBE };
 
 struct job {
     enum job_kind kind;
-    struct rpc_call *call; /* referenced */
-    struct arena arena;    /* what the request points into */
+    struct reply *reply; /* owned */
+    struct arena arena;  /* what the request points into */
     struct generate_request generate;
     struct score_request score;
     struct token_ids prompt; /* the text as ids, or the ids given */
     int64_t arrived_us;
 };
 
-/* Lets go of everything. Accepts NULL. */
+/* Ends the answer: done when rc is 0, otherwise fail with rc and the text of `why`. */
+void job_end(struct job *job, int rc, const struct error *why);
+
+bool job_is_cancelled(const struct job *job);
+
+/* Closes the reply and frees the request. Accepts NULL. */
 void job_free(struct job *job);

@@ -1,6 +1,7 @@
 /* outrider-coordinator: takes generation jobs, drafts, verifies on the workers, answers. */
 #include <argp.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -16,6 +17,7 @@ const char *argp_program_version = "outrider-coordinator " OUTRIDER_VERSION;
 enum {
     STOP_GRACE_MS = 1500,
     OPT_TOKENIZER = 256,
+    OPT_SERVED_NAME,
     OPT_SUPPORT,
     OPT_HEAD,
     OPT_COUNT,
@@ -48,6 +50,8 @@ static const struct argp_option options[] = {
      "strategy threshold ends with the first guess that the draft gave less than P; default 0.4",
      0},
     {"tokenizer", OPT_TOKENIZER, "FOLDER", 0, "tokenizer; default the draft's", 0},
+    {"served-name", OPT_SERVED_NAME, "NAME", 0,
+     "what clients are told that the target is called; default the last part of its folder", 0},
     {"draft-support", OPT_SUPPORT, "N", 0,
      "q is the draft's best N tokens, renormalised; default 64", 0},
     {"draft-ahead", OPT_DRAFT_AHEAD, "MODE", 0,
@@ -112,6 +116,18 @@ static error_t parse_threshold(struct argp_state *state, const char *text)
     return 0;
 }
 
+static error_t parse_served_name(struct argp_state *state, const char *text)
+{
+    struct arguments *args = state->input;
+    size_t len = strlen(text);
+    if (len == 0 || len >= COORDINATOR_NAME_BYTES) {
+        argp_failure(state, 2, 0, "--served-name: %zu bytes are no name; expected 1 to %d", len,
+                     COORDINATOR_NAME_BYTES - 1);
+    }
+    args->coordinator.served_name = text;
+    return 0;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct arguments *args = state->input;
@@ -135,6 +151,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_TOKENIZER:
         c->tokenizer = arg;
         return 0;
+    case OPT_SERVED_NAME:
+        return parse_served_name(state, arg);
     case OPT_SUPPORT:
         return parse_number(state, &c->support, "--draft-support", arg, 1, WIRE_ROW_IDS_MAX);
     case OPT_DRAFT_AHEAD:
@@ -190,7 +208,7 @@ static void on_stop(void *arg)
 
 int main(int argc, char **argv)
 {
-    static struct coordinator *coordinator; /* the signal thread looks at it */
+    static struct coordinator *coordinator; /* the signal thread reads it */
     struct arguments args = {
         .coordinator = {.listen = "127.0.0.1:7070",
                         .n_draft = -1,

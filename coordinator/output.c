@@ -1,6 +1,7 @@
 /* From committed ids to the text a client may see. */
 #include "coordinator/output.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +42,7 @@ static int append(struct output *out, const char *text, size_t len, struct error
     return 0;
 }
 
-/* As strstr from byte `from`, but a text may hold NUL bytes and go on behind them. */
+/* As strstr from byte `from`, but it goes on behind NUL bytes, which a text may hold. */
 static const char *find_in_text(const struct output *out, size_t from, const char *stop)
 {
     const char *end = out->text + out->len;
@@ -90,7 +91,7 @@ int output_finish(struct output *out, struct error *err)
     TRY(detokenizer_finish(out->detok, &text, &len, err));
     TRY(append(out, text, len, err));
     if (len) find_stop(out, old_len);
-    out->n_stops = 0; /* nothing can follow: nothing is held back */
+    out->n_stops = 0; /* nothing follows, so nothing is held back any more */
 out:
     return rc;
 }
@@ -116,4 +117,23 @@ void output_drop(struct output *out, size_t n)
 {
     memmove(out->text, out->text + n, out->len - n + 1);
     out->len -= n;
+}
+
+int output_token_text(const struct tokenizer *tok, int32_t id, char *text, size_t size,
+                      struct error *err)
+{
+    struct detokenizer *detok = NULL;
+    const char *part;
+    size_t len;
+    int rc = 0;
+    text[0] = '\0';
+    TRY(detokenizer_open(&detok, tok, false, err));
+    TRY(detokenizer_push(detok, id, &part, &len, err));
+    size_t n = (size_t)snprintf(text, size, "%s", part);
+    if (n >= size) n = size - 1;
+    TRY(detokenizer_finish(detok, &part, &len, err));
+    snprintf(text + n, size - n, "%s", part);
+out:
+    detokenizer_close(detok);
+    return rc;
 }

@@ -1,5 +1,5 @@
-/* From committed ids to the text a client may see: streaming detokenization, stop strings, and the
- * holding back of text that may yet become a stop string. Owned by the engine thread. */
+/* From committed ids to the text that a client may see: detokenizes as tokens come, looks for stop
+ * strings, and holds back text that may still become one. Owned by the engine thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@ struct output {
     const char *const *stops; /* lent */
     int n_stops;
     size_t longest_stop;
-    char *text; /* made, not yet released; NUL-terminated */
+    char *text; /* detokenized and not yet dropped; NUL-terminated */
     size_t len, capacity;
     const char *matched; /* the stop string that ended the text, NULL = none */
 };
@@ -25,11 +25,16 @@ void output_close(struct output *out);
  * set: nothing may be pushed after that. */
 int output_push(struct output *out, int32_t id, struct error *err);
 
-/* The end of the text: what was held back comes free. */
+/* The text is over: what was held back is ready now. */
 int output_finish(struct output *out, struct error *err);
 
-/* Bytes at the front of text that may be released now. */
+/* Bytes at the front of the text that the client may see now. */
 size_t output_ready(const struct output *out);
 
 /* Drops the first n bytes: they have been sent. */
 void output_drop(struct output *out, size_t n);
+
+/* The text of one token alone into text[size], cut where its room ends; bytes that are not UTF-8
+ * show as U+FFFD. Errors: ERR_NO_MEMORY. */
+int output_token_text(const struct tokenizer *tok, int32_t id, char *text, size_t size,
+                      struct error *err);

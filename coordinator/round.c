@@ -1,4 +1,41 @@
-/* One round over all active sequences. */
+/* One round over all active sequences.
+ *
+ * A worked round: one sequence, rule rejection, K = 3, no drafting ahead; two guesses stay and the
+ * third is replaced. The prompt had 10 tokens and 2 have been committed since, so n_tokens = 12.
+ * The last of them, t11, has not been read by either model: n_target_kv = n_draft_kv = 11. Coins
+ * are addressed by (position, round), where the round's number is n_tokens at its beginning, here
+ * 12.
+ *
+ *   seq->tokens      t0 .. t11 | g0  g1  g2         guesses stand behind the committed tokens
+ *   position         0  .. 11  | 12  13  14
+ *
+ *   draft lane       reads t11, guesses g0; reads g0, guesses g1; reads g1, guesses g2;
+ *                    n_draft_kv = 14
+ *   draft            base = 12, n = 3, tokens = {g0, g1, g2}, q = {q0, q1, q2}
+ *   its coins        RNG_DRAFT at (12, 12), (13, 12), (14, 12)
+ *
+ *   step lane        position = 11, n_tokens = 4, tokens = {t11, g0, g1, g2}, n_draft = 3
+ *   wants            i      = 0         1         2         3       and index = i
+ *                    q      = q0        q1        q2        NULL
+ *                    at     = (12, 12)  (13, 12)  (14, 12)  (15, 12)
+ *   rows             p of position 12, 13, 14 and 15, behind t11, g0, g1 and g2
+ *
+ *   acceptance       RNG_ACCEPT at (12, 12) keeps g0, at (13, 12) keeps g1, at (14, 12) rejects g2.
+ *                    RNG_RESIDUAL at (14, 12) draws r from max(0, p - q2) of rows[2]: index 0
+ *                    chooses r, or that it lies outside of q2's tokens; index 1 has chosen, in the
+ *                    merge, which slice's token that is. rows[3] is not used.
+ *   result           n_accepted = 2, next = r
+ *   commit           ids = {g0, g1, r}, origins = {ACCEPTED, ACCEPTED, REPLACEMENT}, rejected = g2
+ *
+ *   seq->tokens      t0 .. t11 g0 g1 r |            n_tokens = 15
+ *   counters         n_target_kv = n_draft_kv = 14: both models have read g1 and neither has
+ *                    read r. The target had read g2 at position 14, too; the next round writes
+ *                    over it.
+ *
+ * The next round begins with base = 15, and its coins are (15, 15), (16, 15) ... If g2 had stayed,
+ * rows[3] would have given a bonus token b with the coin (15, 12): ids = {g0, g1, g2, b}, n_tokens
+ * = 16, n_target_kv = 15, but n_draft_kv = 14, because nobody fed g2 to the draft: its next round
+ * reads two tokens before the first guess. */
 #include "coordinator/round.h"
 
 #include <string.h>
@@ -6,13 +43,13 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "speculation/accept.h"
 
 /* A sequence's share of the round. */
-struct part {
-    struct sequence *seq;
+struct round_lane {
+    struct sequence *seq; /* NULL: it has failed */
     struct draft draft;
-    bool is_last_chunk; /* rows are wanted: the step reaches the last committed token */
+    int k;              /* guesses that the planner wants */
+    bool is_last_chunk; /* the step reaches the last committed token, so rows are wanted */
     int first_want;     /* of the rows */
     int n_ahead;        /* guesses that had been made while the last round was verified */
     int n_missed;       /* tokens that the draft had not read */
@@ -21,8 +58,16 @@ struct part {
 
 enum { ROUND_SEQUENCES_MAX = 64 };
 
+/* The step of one round and what belongs to it. */
+struct round {
+    struct round_lane lanes[ROUND_SEQUENCES_MAX];
+    struct step_lane step_lanes[ROUND_SEQUENCES_MAX]; /* [n_lanes] of the same sequences */
+    struct lane_want wants[ROUND_SEQUENCES_MAX * (DRAFT_MAX + 1)];
+    int n_lanes, n_wants;
+};
+
 /* What one sequence may take of a step. */
-struct share {
+struct lane_budget {
     int n_tokens, n_rows;
 };
 
@@ -33,15 +78,30 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* K of this round: what the strategy says, at most what was asked for, cut to what may still be
- * committed, to what the two models can see, and to what the tokens that are fed anyway leave of the
- * step. */
+static const struct end_ids *lane_ends(const struct round_tools *tools, const struct sequence *seq)
+{
+    return seq->job->generate.ignore_eos ? &no_ends : &target_description(tools->target)->ends;
+}
+
+static void fail_lane(const struct round_tools *tools, struct round_lane *lane,
+                      const struct error *why)
+{
+    sequence_fail(lane->seq, why);
+    sequence_end(lane->seq, tools->target_pool, tools->drafter);
+    lane->seq = NULL;
+}
+
+/* ---- drafting ---- */
+
+/* K of this round: what the strategy says, at most what was asked for. It is cut to what may still
+ * be committed, to what the two models can see, and to what the tokens that are fed anyway leave of
+ * the step. */
 static int choose_k(const struct round_tools *tools, struct sequence *seq,
-                    const struct share *share)
+                    const struct lane_budget *budget)
 {
     int k = seq->n_draft;
     int room = seq->end - seq->n_tokens - 1;
-    int step_room = share->n_tokens - (seq->n_tokens - seq->n_target_kv);
+    int step_room = budget->n_tokens - (seq->n_tokens - seq->n_target_kv);
     if (k == 0 || !tools->drafter) return 0;
     int draft_room = drafter_limit(tools->drafter) - seq->n_tokens;
     if (draft_room <= 0) {
@@ -49,56 +109,86 @@ static int choose_k(const struct round_tools *tools, struct sequence *seq,
         return 0;
     }
     k = least(least(k, room), draft_room);
-    k = least(least(k, step_room), share->n_rows - 1);
+    k = least(least(k, step_room), budget->n_rows - 1);
     const struct planner_ask ask = {k, seq->n_tokens - seq->n_draft_kv, seq->end - seq->n_tokens};
-    return planner_choose(tools->planner, &seq->plan, &ask);
+    return planner_choose(tools->planner, &seq->planner_state, &ask);
 }
 
 /* The whole prompt may not fit into one step: only the last chunk carries guesses. */
-static int draft_part(const struct round_tools *tools, struct part *part, const struct share *share,
-                      struct error *err)
+static void begin_lane(const struct round_tools *tools, const struct lane_budget *budget,
+                       struct sequence *seq, struct round_lane *lane)
 {
-    struct sequence *seq = part->seq;
-    const struct target_description *target = target_description(tools->target);
-    part->draft = (struct draft){.base = seq->n_tokens};
-    part->draft_us = 0;
-    part->n_ahead = 0;
-    part->n_missed = seq->n_tokens - seq->n_draft_kv;
-    part->is_last_chunk = seq->n_tokens - seq->n_target_kv <= share->n_tokens;
-    if (!part->is_last_chunk) return 0;
-    int k = choose_k(tools, seq, share);
-    if (k == 0) return 0;
-    int64_t start_us = clock_now_us();
-    const struct end_ids *ends = seq->job->generate.ignore_eos ? &no_ends : &target->ends;
-    ahead_take(tools->ahead, seq, &part->draft);
-    part->n_ahead = part->draft.n;
-    int rc = drafter_propose(tools->drafter, seq, k, ends, tools->arena, &part->draft, err);
-    part->draft_us = clock_now_us() - start_us;
-    if (rc != ERR_EXHAUSTED && rc != ERR_UNAVAILABLE) return rc;
-    part->draft.n = part->n_ahead = 0; /* the sequence goes on plainly */
-    seq->speculation_off =
-        rc == ERR_EXHAUSTED ? "the draft's KV cache was full" : "the draft's device was lost";
-    if (rc == ERR_UNAVAILABLE) {
+    lane->seq = seq;
+    lane->draft = (struct draft){.base = seq->n_tokens};
+    lane->draft_us = 0;
+    lane->n_ahead = 0;
+    lane->n_missed = seq->n_tokens - seq->n_draft_kv;
+    lane->is_last_chunk = seq->n_tokens - seq->n_target_kv <= budget->n_tokens;
+    lane->k = lane->is_last_chunk ? choose_k(tools, seq, budget) : 0;
+}
+
+/* What a draft that failed means for its lane: without KV blocks or without its device the sequence
+ * goes on plainly, and with any other error it fails. */
+static void settle_draft(const struct round_tools *tools, struct round_lane *lane,
+                         const struct error *err)
+{
+    struct sequence *seq = lane->seq;
+    if (!err->code) return;
+    if (err->code != ERR_EXHAUSTED && err->code != ERR_UNAVAILABLE) {
+        fail_lane(tools, lane, err);
+        return;
+    }
+    lane->draft.n = lane->n_ahead = 0;
+    seq->speculation_off = err->code == ERR_EXHAUSTED ? "the draft's KV cache was full"
+                                                      : "the draft's device was lost";
+    if (err->code == ERR_UNAVAILABLE) {
         log_line(LOG_LEVEL_WARN, "draft_lost", "text=\"%s\"", err->text);
         seq->n_draft = 0;
     }
-    return 0;
 }
 
-/* Tokens n_target_kv .. of the sequence, then the guesses. */
-static int place_lane(const struct round_tools *tools, struct part *part, const struct share *share,
-                      struct step_lane *lane, struct error *err)
+/* All lanes that guess, in one call. */
+static void draft_lanes(const struct round_tools *tools, struct round *round)
 {
-    struct sequence *seq = part->seq;
-    int n = least(seq->n_tokens - seq->n_target_kv + part->draft.n, share->n_tokens);
+    struct draft_lane drafts[ROUND_SEQUENCES_MAX];
+    struct round_lane *lanes[ROUND_SEQUENCES_MAX];
+    int n = 0;
+    int64_t start_us = clock_now_us();
+    for (int i = 0; i < round->n_lanes; i++) {
+        struct round_lane *lane = &round->lanes[i];
+        if (lane->k == 0) continue;
+        ahead_take(tools->ahead, lane->seq, &lane->draft);
+        lane->n_ahead = lane->draft.n;
+        drafts[n].seq = lane->seq;
+        drafts[n].k = lane->k;
+        drafts[n].ends = lane_ends(tools, lane->seq);
+        drafts[n].draft = &lane->draft;
+        lanes[n++] = lane;
+    }
+    if (n == 0) return;
+    drafter_propose(tools->drafter, drafts, n, tools->arena);
+    for (int i = 0; i < n; i++) {
+        lanes[i]->draft_us = clock_now_us() - start_us;
+        settle_draft(tools, lanes[i], &drafts[i].err);
+    }
+}
+
+/* ---- the step ---- */
+
+/* Tokens n_target_kv .. of the sequence, then the guesses. */
+static int place_lane(const struct round_tools *tools, const struct lane_budget *budget,
+                      const struct round_lane *lane, struct step_lane *step_lane, struct error *err)
+{
+    struct sequence *seq = lane->seq;
+    int n = least(seq->n_tokens - seq->n_target_kv + lane->draft.n, budget->n_tokens);
     int rc = block_table_reach(&seq->target_blocks, tools->target_pool, seq->n_target_kv + n, err);
     if (rc) return rc;
-    *lane = (struct step_lane){
+    *step_lane = (struct step_lane){
         .slot = seq->slot,
         .position = seq->n_target_kv,
         .n_tokens = n,
         .tokens = seq->tokens + seq->n_target_kv,
-        .n_draft = part->draft.n,
+        .n_draft = lane->draft.n,
         .first_block = seq->n_blocks_sent,
         .n_blocks = seq->target_blocks.n - seq->n_blocks_sent,
         .blocks = seq->target_blocks.blocks + seq->n_blocks_sent,
@@ -107,38 +197,111 @@ static int place_lane(const struct round_tools *tools, struct part *part, const 
 }
 
 /* Row i is what is known of p after the committed tokens and the first i guesses. */
-static int list_wants(struct part *part, int lane, const struct step_lane *step_lane,
-                      struct target_want *wants)
+static int list_wants(const struct round_lane *lane, int index, const struct step_lane *step_lane,
+                      struct lane_want *wants)
 {
-    struct sequence *seq = part->seq;
-    if (!part->is_last_chunk) return 0;
-    int first_index = step_lane->n_tokens - part->draft.n - 1;
-    for (int i = 0; i <= part->draft.n; i++) {
-        wants[i] = (struct target_want){
-            .lane = lane,
+    struct sequence *seq = lane->seq;
+    if (!lane->is_last_chunk) return 0;
+    int first_index = step_lane->n_tokens - lane->draft.n - 1;
+    for (int i = 0; i <= lane->draft.n; i++) {
+        wants[i] = (struct lane_want){
+            .lane = index,
             .index = first_index + i,
-            .rule = seq->rule,
-            .params = &seq->sampling,
-            .q = i < part->draft.n ? &part->draft.q[i] : NULL,
-            .at = {seq->seed, (uint32_t)(seq->n_tokens + i), (uint32_t)seq->n_tokens},
-            .full_rows = seq->job->generate.full_rows,
+            .want =
+                {
+                    .rule = seq->rule,
+                    .params = &seq->sampling,
+                    .q = i < lane->draft.n ? &lane->draft.q[i] : NULL,
+                    .at = {seq->seed, (uint32_t)(seq->n_tokens + i), (uint32_t)seq->n_tokens},
+                    .full_rows = seq->job->generate.full_rows,
+                },
         };
     }
-    return part->draft.n + 1;
+    return lane->draft.n + 1;
 }
+
+/* Puts the lanes into the step. One that has failed, or that gets no KV block, is left out. */
+static void place_lanes(const struct round_tools *tools, const struct lane_budget *budget,
+                        struct round *round)
+{
+    int n = 0;
+    round->n_wants = 0;
+    for (int i = 0; i < round->n_lanes; i++) {
+        struct error err;
+        struct round_lane *lane = &round->lanes[n];
+        struct step_lane *step_lane = &round->step_lanes[n];
+        if (!round->lanes[i].seq) continue;
+        if (n < i) *lane = round->lanes[i];
+        if (place_lane(tools, budget, lane, step_lane, &err)) {
+            fail_lane(tools, lane, &err);
+            continue;
+        }
+        lane->first_want = round->n_wants;
+        round->n_wants += list_wants(lane, n, step_lane, &round->wants[round->n_wants]);
+        n++;
+    }
+    round->n_lanes = n;
+}
+
+/* ---- verifying ---- */
 
 /* The step feeds the last committed token and the guesses, nothing else. */
-static bool is_plain(const struct part *part, const struct step_lane *lane)
+static bool is_plain(const struct round_lane *lane, const struct step_lane *step_lane)
 {
-    return lane->n_tokens == part->draft.n + 1;
+    return step_lane->n_tokens == lane->draft.n + 1;
 }
 
-static void count(struct sequence *seq, const struct part *part, int n_accepted)
+/* One stream that speculates: the draft need not wait for the target. */
+static bool can_draft_ahead(const struct round_tools *tools, const struct round *round)
 {
-    const struct draft *draft = &part->draft;
+    return tools->drafter && round->n_lanes == 1 && round->lanes[0].is_last_chunk;
+}
+
+static void begin_ahead(const struct round_tools *tools, const struct round_lane *lane)
+{
+    struct sequence *seq = lane->seq;
+    int base = seq->n_tokens + lane->draft.n + 1;
+    int room = least(seq->end - 1, drafter_limit(tools->drafter)) - base;
+    ahead_begin(tools->ahead, seq, &lane->draft, least(lane->draft.n, room), lane_ends(tools, seq));
+}
+
+static int verify_round(const struct round_tools *tools, struct round *round,
+                        struct target_row **rows, struct target_cost *cost, struct error *err)
+{
+    const struct target_meanwhile meanwhile = {ahead_work, tools->ahead};
+    const struct round_lane *lane = &round->lanes[0];
+    bool is_ahead = can_draft_ahead(tools, round);
+    const struct target_query query = {
+        .lanes = round->step_lanes,
+        .n_lanes = round->n_lanes,
+        .wants = round->wants,
+        .n_wants = round->n_wants,
+        .meanwhile = is_ahead ? &meanwhile : NULL,
+    };
+    *rows = arena_take(tools->arena, (size_t)round->n_wants, sizeof **rows);
+    if (!*rows) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", round->n_wants);
+    if (is_ahead) begin_ahead(tools, lane);
+    int rc = target_verify(tools->target, &query, tools->arena, *rows, cost, err);
+    if (is_ahead) {
+        const struct ahead_times times = {
+            .is_plain = !rc && is_plain(lane, &round->step_lanes[0]) && lane->n_missed <= 2,
+            .draft_us = lane->draft_us,
+            .verify_us = cost->total_us,
+            .step_us = cost->compute_us + cost->collective_us,
+        };
+        ahead_end(tools->ahead, lane->seq, &times);
+    }
+    return rc;
+}
+
+/* ---- accepting and committing ---- */
+
+static void count(struct sequence *seq, const struct round_lane *lane, int n_accepted)
+{
+    const struct draft *draft = &lane->draft;
     struct generate_counters *c = &seq->counters;
     c->rounds++;
-    c->drafted_ahead += (uint32_t)part->n_ahead;
+    c->drafted_ahead += (uint32_t)lane->n_ahead;
     c->drafted += (uint32_t)draft->n;
     c->accepted += (uint32_t)n_accepted;
     c->rejections += n_accepted < draft->n ? 1 : 0;
@@ -150,15 +313,13 @@ static void count(struct sequence *seq, const struct part *part, int n_accepted)
 }
 
 /* Accepts, then commits n_accepted guesses and the token after them. */
-static int commit_part(const struct round_tools *tools, struct part *part,
+static int commit_lane(const struct round_tools *tools, struct round_lane *lane,
                        const struct target_row *rows, struct error *err)
 {
-    struct sequence *seq = part->seq;
-    const struct draft *draft = &part->draft;
-    const struct target_description *target = target_description(tools->target);
+    struct sequence *seq = lane->seq;
+    const struct draft *draft = &lane->draft;
     const struct rng_address at = {seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
-    struct accept_result result =
-        accept_function(seq->rule)(rows, draft->q, draft->tokens, draft->n, &at);
+    struct accept_result result = seq->rule->accept(rows, draft->q, draft->tokens, draft->n, &at);
 
     int32_t ids[DRAFT_MAX + 1];
     enum token_origin origins[DRAFT_MAX + 1];
@@ -171,21 +332,18 @@ static int commit_part(const struct round_tools *tools, struct part *part,
     origins[result.n_accepted] = draft->n == 0 ? TOKEN_PLAIN
                                  : is_rejected ? TOKEN_REPLACEMENT
                                                : TOKEN_BONUS;
-    count(seq, part, result.n_accepted);
+    count(seq, lane, result.n_accepted);
     int known = seq->n_tokens + result.n_accepted; /* fed and right */
     seq->n_target_kv = known;
     if (seq->n_draft_kv > known) seq->n_draft_kv = known;
-    return sequence_commit(seq, ids, origins, result.n_accepted + 1,
-                           is_rejected ? draft->tokens[result.n_accepted] : -1, tools->tok,
-                           &target->ends, tools->buffer, err);
-}
-
-static void fail_part(const struct round_tools *tools, struct part *part, const struct error *why)
-{
-    sequence_fail(part->seq, why);
-    sequence_end(part->seq, tools->target_pool,
-                 tools->drafter ? drafter_pool(tools->drafter) : NULL);
-    part->seq = NULL;
+    const struct commit commit = {
+        .ids = ids,
+        .origins = origins,
+        .n = result.n_accepted + 1,
+        .rejected = is_rejected ? draft->tokens[result.n_accepted] : -1,
+    };
+    const struct end_ids *ends = &target_description(tools->target)->ends;
+    return sequence_commit(seq, &commit, tools->tok, ends, err);
 }
 
 /* Where the time of the step went, charged to each sequence that shared it. */
@@ -207,142 +365,78 @@ static void charge(struct sequence *seq, const struct target_cost *cost, int n_r
 }
 
 /* What the planner learns from a round; n_accepted guesses of it stayed. */
-static void teach(const struct round_tools *tools, const struct part *part,
-                  const struct step_lane *lane, const struct target_cost *cost, int n_accepted,
+static void teach(const struct round_tools *tools, const struct round_lane *lane,
+                  const struct step_lane *step_lane, const struct target_cost *cost, int n_accepted,
                   int64_t round_us)
 {
     const struct planner_round round = {
-        .k = part->draft.n,
+        .k = lane->draft.n,
         .n_accepted = n_accepted,
-        .n_missed = part->n_missed,
-        .n_ahead = part->n_ahead,
-        .is_timed = is_plain(part, lane),
-        .draft_us = part->draft_us,
+        .n_missed = lane->n_missed,
+        .n_ahead = lane->n_ahead,
+        .is_timed = is_plain(lane, step_lane),
+        .draft_us = lane->draft_us,
         .step_us = cost->compute_us + cost->collective_us,
         .round_us = round_us,
     };
-    planner_observe(tools->planner, &part->seq->plan, &round);
+    planner_observe(tools->planner, &lane->seq->planner_state, &round);
 }
 
 /* After the step: the sequence's rows become tokens. */
-static void settle_part(const struct round_tools *tools, struct part *part,
-                        const struct step_lane *lane, const struct target_row *rows,
+static void settle_lane(const struct round_tools *tools, struct round_lane *lane,
+                        const struct step_lane *step_lane, const struct target_row *rows,
                         const struct target_cost *cost, int64_t start_us, int64_t merge_us)
 {
-    struct sequence *seq = part->seq;
+    struct sequence *seq = lane->seq;
     struct error err;
     seq->n_blocks_sent = seq->target_blocks.n;
-    if (!part->is_last_chunk) {
-        seq->n_target_kv += lane->n_tokens;
+    if (!lane->is_last_chunk) {
+        seq->n_target_kv += step_lane->n_tokens;
         return;
     }
     bool is_first = seq->n_tokens == seq->n_prompt;
     uint32_t n_accepted = seq->counters.accepted;
     int64_t accept_us = clock_now_us();
-    int rc = commit_part(tools, part, rows + part->first_want, &err);
+    int rc = commit_lane(tools, lane, rows + lane->first_want, &err);
     int64_t now_us = clock_now_us();
     n_accepted = seq->counters.accepted - n_accepted;
-    teach(tools, part, lane, cost, (int)n_accepted, now_us - start_us);
+    teach(tools, lane, step_lane, cost, (int)n_accepted, now_us - start_us);
     if (is_first) {
         seq->counters.first_round_tokens = (uint32_t)(seq->n_tokens - seq->n_prompt);
     } else {
-        charge(seq, cost, part->draft.n + 1, now_us - start_us, part->draft_us);
-        seq->counters.draft_us += (uint64_t)part->draft_us;
+        charge(seq, cost, lane->draft.n + 1, now_us - start_us, lane->draft_us);
+        seq->counters.draft_us += (uint64_t)lane->draft_us;
         seq->counters.accept_us += (uint64_t)(now_us - accept_us + merge_us);
     }
-    if (rc) fail_part(tools, part, &err);
-}
-
-/* The step of one round and what belongs to it. */
-struct plan {
-    struct part parts[ROUND_SEQUENCES_MAX];
-    struct step_lane lanes[ROUND_SEQUENCES_MAX];
-    struct target_want wants[ROUND_SEQUENCES_MAX * (DRAFT_MAX + 1)];
-    int n_lanes, n_wants;
-};
-
-/* Drafts and lists the lanes; a sequence that cannot take part is failed and left out. */
-static void plan_round(const struct round_tools *tools, struct sequence **seqs, int n,
-                       struct plan *plan)
-{
-    const struct target_description *target = target_description(tools->target);
-    const struct share share = {target->max_step_tokens / n, target->max_step_rows / n};
-    plan->n_lanes = plan->n_wants = 0;
-    for (int i = 0; i < n; i++) {
-        struct error err;
-        struct part *part = &plan->parts[plan->n_lanes];
-        struct step_lane *lane = &plan->lanes[plan->n_lanes];
-        part->seq = seqs[i];
-        int rc = draft_part(tools, part, &share, &err);
-        if (!rc) rc = place_lane(tools, part, &share, lane, &err);
-        if (rc) {
-            fail_part(tools, part, &err);
-            continue;
-        }
-        part->first_want = plan->n_wants;
-        plan->n_wants += list_wants(part, plan->n_lanes, lane, &plan->wants[plan->n_wants]);
-        plan->n_lanes++;
-    }
-}
-
-/* One stream that speculates: the draft need not wait for the target. */
-static bool can_draft_ahead(const struct round_tools *tools, const struct plan *plan)
-{
-    return tools->drafter && plan->n_lanes == 1 && plan->parts[0].is_last_chunk;
-}
-
-static void begin_ahead(const struct round_tools *tools, const struct part *part)
-{
-    struct sequence *seq = part->seq;
-    const struct target_description *target = target_description(tools->target);
-    int base = seq->n_tokens + part->draft.n + 1;
-    int room = least(seq->end - 1, drafter_limit(tools->drafter)) - base;
-    const struct end_ids *ends = seq->job->generate.ignore_eos ? &no_ends : &target->ends;
-    ahead_begin(tools->ahead, seq, &part->draft, least(part->draft.n, room), ends);
-}
-
-static int verify_round(const struct round_tools *tools, struct plan *plan,
-                        struct target_row **rows, struct target_cost *cost, struct error *err)
-{
-    const struct target_meanwhile meanwhile = {ahead_work, tools->ahead};
-    const struct part *part = &plan->parts[0];
-    bool is_ahead = can_draft_ahead(tools, plan);
-    *rows = arena_take(tools->arena, (size_t)plan->n_wants, sizeof **rows);
-    if (!*rows) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", plan->n_wants);
-    if (is_ahead) begin_ahead(tools, part);
-    int rc = target_verify(tools->target, plan->lanes, plan->n_lanes, plan->wants, plan->n_wants,
-                           is_ahead ? &meanwhile : NULL, tools->arena, *rows, cost, err);
-    if (is_ahead) {
-        const struct ahead_times times = {
-            .is_plain = !rc && is_plain(part, &plan->lanes[0]) && part->n_missed <= 2,
-            .draft_us = part->draft_us,
-            .verify_us = cost->total_us,
-            .step_us = cost->compute_us + cost->collective_us,
-        };
-        ahead_end(tools->ahead, part->seq, &times);
-    }
-    return rc;
+    if (rc) fail_lane(tools, lane, &err);
 }
 
 int round_run(const struct round_tools *tools, struct sequence **seqs, int n, struct error *err)
 {
-    struct plan plan;
+    struct round round;
     struct target_row *rows;
     struct target_cost cost = {0};
+    const struct target_description *target = target_description(tools->target);
+    const struct lane_budget budget = {target->max_step_tokens / n, target->max_step_rows / n};
     int64_t start_us = clock_now_us();
     arena_reset(tools->arena);
-    plan_round(tools, seqs, n, &plan);
-    if (plan.n_lanes == 0) return 0;
+    round.n_lanes = n;
+    for (int i = 0; i < n; i++) {
+        begin_lane(tools, &budget, seqs[i], &round.lanes[i]);
+    }
+    draft_lanes(tools, &round);
+    place_lanes(tools, &budget, &round);
+    if (round.n_lanes == 0) return 0;
     int64_t verify_us = clock_now_us();
-    int rc = verify_round(tools, &plan, &rows, &cost, err);
+    int rc = verify_round(tools, &round, &rows, &cost, err);
     if (rc && !target_is_connected(tools->target)) return rc;
     int64_t merge_us = clock_now_us() - verify_us - cost.total_us;
-    for (int i = 0; i < plan.n_lanes; i++) {
-        struct part *part = &plan.parts[i];
-        if (rc) { /* whose lane a rank refused is in the text, but the step is one */
-            fail_part(tools, part, err);
+    for (int i = 0; i < round.n_lanes; i++) {
+        struct round_lane *lane = &round.lanes[i];
+        if (rc) { /* the text says whose lane a rank refused, but the step is one for all */
+            fail_lane(tools, lane, err);
         } else {
-            settle_part(tools, part, &plan.lanes[i], rows, &cost, start_us, merge_us);
+            settle_lane(tools, lane, &round.step_lanes[i], rows, &cost, start_us, merge_us);
         }
     }
     return 0;

@@ -1,5 +1,5 @@
-/* Scoring. Each position's row is asked for the next token's logit, the normaliser at temperature 1 and
- * the best n: everything a log-probability needs. */
+/* Scoring. Each position's row is asked for what a log-probability needs: the next token's logit,
+ * the normaliser at temperature 1, and the best n. */
 #include "coordinator/score.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "model/numerics/numerics.h"
 #include "speculation/target_row_check.h"
 
-enum { TEXT_BYTES = 64 };
+enum { TEXT_BYTES = 64 }; /* of a token; a longer one is shown empty */
 
 /* Log of the sum of exp over all slices, relative to logit 0. */
 static double log_normaliser(const struct slice_row *slices, int n)
@@ -28,26 +28,15 @@ static double log_normaliser(const struct slice_row *slices, int n)
     return (double)max + num_log(sum);
 }
 
-/* The text of one token in arena; what is not UTF-8 alone shows as U+FFFD. */
+/* The text of one token in arena; empty where it cannot be made. */
 static const char *token_text(const struct tokenizer *tok, int32_t id, struct arena *arena)
 {
     struct error err;
-    struct detokenizer *detok = NULL;
-    const char *part;
-    size_t len, n = 0;
-    char *text = arena_take(arena, TEXT_BYTES, 1);
+    char *text = arena_take(arena, TEXT_BYTES + 1, 1);
     if (!text) return "";
-    text[0] = '\0';
-    if (detokenizer_open(&detok, tok, false, &err)) return text;
-    for (int step = 0; step < 2; step++) {
-        int rc = step == 0 ? detokenizer_push(detok, id, &part, &len, &err)
-                           : detokenizer_finish(detok, &part, &len, &err);
-        if (rc) break;
-        if (n + len >= TEXT_BYTES) break; /* a token longer than this is shown empty or cut whole */
-        memcpy(text + n, part, len + 1);
-        n += len;
+    if (output_token_text(tok, id, text, TEXT_BYTES + 1, &err) || strlen(text) >= TEXT_BYTES) {
+        return "";
     }
-    detokenizer_close(detok);
     return text;
 }
 
@@ -77,7 +66,7 @@ static int merge_best(const struct slice_row *slices, int n_slices, int n, doubl
     return made;
 }
 
-/* The logit of the one wished id, wherever it lies. */
+/* The logit of the one id that was asked for, from the slice that has it. */
 static float wished_logit(const struct slice_row *slices, int n_slices)
 {
     for (int s = 0; s < n_slices; s++) {
@@ -111,14 +100,14 @@ static int list_rows(struct chunk *chunk, struct arena *arena, struct error *err
     return 0;
 }
 
-/* What the workers say is checked before it becomes a number that somebody believes. */
+/* Numbers of the workers are checked before a client sees what is computed from them. */
 static int check_row(const struct round_tools *tools, const struct chunk *chunk, int row,
                      const struct slice_row *slices, int n_slices, struct error *err)
 {
     int n_vocab = target_description(tools->target)->vocab_size;
     int rc = target_row_check_shape(slices, n_slices, n_vocab, err);
     if (!rc) rc = target_row_check_slices(slices, n_slices, &chunk->rows[row].wish, err);
-    return rc ? target_blame(err) : 0;
+    return rc ? target_answer_error(err) : 0;
 }
 
 /* Row i of the chunk scores the token after position begin + i. */
@@ -150,9 +139,8 @@ static int send_scores(const struct round_tools *tools, struct job *job, const s
             .top = top,
         };
     }
-    const struct score_reply reply = {.n = n + first, .tokens = tokens};
-    TRY(score_reply_encode(tools->buffer, &reply, err));
-    TRY(rpc_call_send(job->call, tools->buffer->data, tools->buffer->len, err));
+    const struct score_reply scores = {.n = n + first, .tokens = tokens};
+    rc = job->reply->ops->scores(job->reply, &scores, err);
 out:
     return rc;
 }
@@ -206,7 +194,8 @@ int score_run(const struct round_tools *tools, struct job *job, struct sequence 
         rc = error_set(err, ERR_ARGUMENT, "the text has %d tokens; scoring takes 1 to %d", n,
                        target->context_limit);
     }
-    /* The last token is not fed: nothing follows it. A text of one token has one chunk all the same. */
+    /* The last token is not fed, because nothing follows it. A text of one token still has one
+     * chunk, which feeds nothing. */
     for (int begin = 0; !rc && (begin == 0 || begin < n - 1); begin += most) {
         chunk.begin = begin;
         chunk.end = begin + most < n - 1 ? begin + most : n - 1;
@@ -214,6 +203,6 @@ int score_run(const struct round_tools *tools, struct job *job, struct sequence 
     }
     block_table_release(&seq->target_blocks, tools->target_pool);
     if (rc) log_line(LOG_LEVEL_WARN, "score_failed", "tokens=%d text=\"%s\"", n, err->text);
-    rpc_call_finish(job->call, rc, rc ? err->text : "");
+    job_end(job, rc, err);
     return rc && !target_is_connected(tools->target) ? rc : 0;
 }

@@ -1,4 +1,4 @@
-/* One sequence. */
+/* What a request asks for, and how its tokens become text. */
 #include "coordinator/sequence.h"
 
 #include <inttypes.h>
@@ -10,18 +10,21 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "coordinator/draft/drafter.h"
 
-enum { FIXED_DEFAULT = 4 }; /* K of strategy fixed where nobody says */
+enum {
+    FIXED_DEFAULT = 4, /* K of strategy fixed where neither the request nor the coordinator says */
+    REJECTED_BYTES = 256
+};
 
-int sequence_open(struct sequence *seq, int slot, int capacity, int target_table, int draft_table,
-                  struct error *err)
+int sequence_open(struct sequence *seq, int slot, int capacity, int n_blocks, struct error *err)
 {
     int rc = 0;
     *seq = (struct sequence){.slot = slot, .capacity = capacity};
-    /* One round may hold K guesses and their successor past the last committed token. */
+    /* Behind the last committed token a round may hold K guesses and the token that follows
+     * them. */
     TRY(mem_array(&seq->tokens, (size_t)capacity + DRAFT_MAX + 1, sizeof *seq->tokens, err));
-    TRY(block_table_open(&seq->target_blocks, target_table, err));
-    TRY(block_table_open(&seq->draft_blocks, draft_table, err));
+    TRY(block_table_open(&seq->target_blocks, n_blocks, err));
 out:
     if (rc) sequence_close(seq);
     return rc;
@@ -32,32 +35,29 @@ void sequence_close(struct sequence *seq)
     job_free(seq->job);
     if (seq->is_active) output_close(&seq->output);
     block_table_close(&seq->target_blocks);
-    block_table_close(&seq->draft_blocks);
     free(seq->tokens);
     *seq = (struct sequence){0};
 }
 
 static int choose_rule(struct sequence *seq, const struct generate_request *req, struct error *err)
 {
+    seq->rule = rule_default(req->sampling.temperature, req->has_seed);
     if (req->rule[0]) {
-        int rc = accept_rule_parse(req->rule, &seq->rule, err);
+        int rc = rule_parse(req->rule, &seq->rule, err);
         if (rc) return rc;
-    } else if (req->sampling.temperature == 0) {
-        seq->rule = RULE_GREEDY;
-    } else {
-        seq->rule = req->has_seed ? RULE_COUPLED : RULE_REJECTION;
     }
-    if (seq->rule == RULE_GREEDY && req->sampling.temperature != 0) {
-        return error_set(
-            err, ERR_ARGUMENT,
-            "rule greedy means temperature 0, but the temperature is %g; set it to 0 or "
-            "choose rejection, coupled or block",
-            (double)req->sampling.temperature);
+    if (seq->rule->is_greedy && req->sampling.temperature != 0) {
+        return error_set(err, ERR_ARGUMENT,
+                         "rule %s means temperature 0, but the temperature is %g; set it to 0 or "
+                         "choose another rule, such as %s",
+                         seq->rule->name, (double)req->sampling.temperature,
+                         rule_default(req->sampling.temperature, req->has_seed)->name);
     }
     return 0;
 }
 
-/* Who names K wants that K; who names a threshold wants to stop there. */
+/* A request that names K but no strategy gets exactly that K; one that names a threshold gets the
+ * strategy that stops there. */
 static int choose_strategy(struct sequence *seq, const struct generate_request *req,
                            const struct sequence_defaults *defaults, struct error *err)
 {
@@ -71,7 +71,7 @@ static int choose_strategy(struct sequence *seq, const struct generate_request *
                          "leave one of the two out",
                          (double)req->threshold, strategy_names[strategy]);
     }
-    seq->plan = (struct planner_sequence){.strategy = strategy};
+    seq->planner_state = (struct planner_sequence){.strategy = strategy};
     seq->threshold = 0;
     if (strategy == STRATEGY_THRESHOLD) {
         seq->threshold = req->has_threshold ? req->threshold : defaults->threshold;
@@ -88,8 +88,9 @@ int sequence_default_k(enum strategy strategy, int n_draft)
 static void choose_draft(struct sequence *seq, const struct generate_request *req,
                          const struct sequence_defaults *defaults)
 {
-    seq->n_draft = req->n_draft >= 0 ? req->n_draft
-                                     : sequence_default_k(seq->plan.strategy, defaults->n_draft);
+    seq->n_draft = req->n_draft >= 0
+                       ? req->n_draft
+                       : sequence_default_k(seq->planner_state.strategy, defaults->n_draft);
     if (!defaults->has_draft) {
         seq->speculation_off = "no draft model is loaded";
         seq->n_draft = 0;
@@ -115,7 +116,7 @@ static int check_length(const struct sequence *seq, const struct job *job,
     return 0;
 }
 
-/* The client's name for it, or one of our own; seq->admitted_us is set. */
+/* The client's name for the request, or a new one, which needs seq->admitted_us. */
 static void name_request(struct sequence *seq, const char *name)
 {
     if (name[0]) {
@@ -126,7 +127,7 @@ static void name_request(struct sequence *seq, const char *name)
     }
 }
 
-static void begin_counting(struct sequence *seq, const struct job *job)
+static void reset_progress(struct sequence *seq, const struct job *job)
 {
     seq->n_target_kv = seq->n_draft_kv = 0;
     seq->n_blocks_sent = 0;
@@ -164,7 +165,7 @@ int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer
     if (req->max_tokens > 0 && req->max_tokens < limit - seq->n_prompt) {
         seq->end = seq->n_prompt + req->max_tokens;
     }
-    begin_counting(seq, job);
+    reset_progress(seq, job);
     name_request(seq, req->request_id);
     seq->job = job;
     seq->is_active = true;
@@ -190,57 +191,38 @@ out:
     return rc;
 }
 
-/* A token's text for people; what is not UTF-8 alone shows as U+FFFD. */
-static int show_token(const struct tokenizer *tok, int32_t id, char *out, size_t size,
-                      struct error *err)
-{
-    struct detokenizer *detok = NULL;
-    const char *text;
-    size_t len;
-    int rc = 0;
-    TRY(detokenizer_open(&detok, tok, false, err));
-    TRY(detokenizer_push(detok, id, &text, &len, err));
-    size_t n = (size_t)snprintf(out, size, "%s", text);
-    if (n >= size) n = size - 1;
-    TRY(detokenizer_finish(detok, &text, &len, err));
-    snprintf(out + n, size - n, "%s", text);
-out:
-    detokenizer_close(detok);
-    return rc;
-}
-
-int sequence_commit(struct sequence *seq, const int32_t *ids, const enum token_origin *origins,
-                    int n, int32_t rejected, const struct tokenizer *tok,
-                    const struct end_ids *ends, struct buffer *scratch, struct error *err)
+int sequence_commit(struct sequence *seq, const struct commit *commit, const struct tokenizer *tok,
+                    const struct end_ids *ends, struct error *err)
 {
     int rc = 0, done = 0;
     uint32_t text_ends[DRAFT_MAX + 1];
-    char rejected_text[256] = "";
-    for (; done < n && !seq->finish_reason; done++) {
-        TRY(append_token(seq, ids[done], ends, err));
+    char rejected_text[REJECTED_BYTES] = "";
+    for (; done < commit->n && !seq->finish_reason; done++) {
+        TRY(append_token(seq, commit->ids[done], ends, err));
         text_ends[done] = (uint32_t)output_ready(&seq->output);
     }
     if (!seq->first_token_us) seq->first_token_us = clock_now_us();
-    bool show = seq->job->generate.show_drafts && rejected >= 0 && done == n;
-    if (show) TRY(show_token(tok, rejected, rejected_text, sizeof rejected_text, err));
+    bool show = seq->job->generate.show_drafts && commit->rejected >= 0 && done == commit->n;
+    if (show) {
+        TRY(output_token_text(tok, commit->rejected, rejected_text, sizeof rejected_text, err));
+    }
     size_t ready = output_ready(&seq->output);
     for (int i = 0; i < done; i++) {
-        if (text_ends[i] > ready) text_ends[i] = (uint32_t)ready; /* a later stop string cut it */
+        if (text_ends[i] > ready) text_ends[i] = (uint32_t)ready; /* a stop string cut it later */
     }
     const struct generate_tokens tokens = {
         .n = done,
-        .ids = ids,
-        .origins = origins,
+        .ids = commit->ids,
+        .origins = commit->origins,
         .text_ends = text_ends,
         .text = seq->output.text,
         .text_len = ready,
-        .rejected_id = show ? rejected : -1,
+        .rejected_id = show ? commit->rejected : -1,
         .rejected_text = rejected_text,
     };
-    const struct generate_reply reply = {.tokens = &tokens};
-    TRY(generate_reply_encode(scratch, &reply, err));
+    struct reply *reply = seq->job->reply;
+    rc = reply->ops->tokens(reply, &tokens, err);
     output_drop(&seq->output, ready);
-    TRY(rpc_call_send(seq->job->call, scratch->data, scratch->len, err));
 out:
     return rc;
 }
@@ -248,7 +230,7 @@ out:
 /* Why a text has no guesses though they were allowed. */
 static const char *why_plain(const struct sequence *seq)
 {
-    bool is_planned = seq->plan.strategy == STRATEGY_PLANNED && seq->n_draft > 0;
+    bool is_planned = seq->planner_state.strategy == STRATEGY_PLANNED && seq->n_draft > 0;
     if (seq->speculation_off[0] || seq->counters.drafted > 0 || !is_planned) {
         return seq->speculation_off;
     }
@@ -256,8 +238,7 @@ static const char *why_plain(const struct sequence *seq)
     return "the planner found plain decoding to be faster";
 }
 
-void sequence_finish(struct sequence *seq, const char *arithmetic, const struct planner *planner,
-                     struct buffer *scratch)
+void sequence_finish(struct sequence *seq, const char *arithmetic, const struct planner *planner)
 {
     struct error err;
     struct generate_counters *c = &seq->counters;
@@ -268,38 +249,35 @@ void sequence_finish(struct sequence *seq, const char *arithmetic, const struct 
     const struct generate_summary summary = {
         .finish_reason = seq->finish_reason,
         .stop_match = seq->output.matched ? seq->output.matched : "",
-        .rule = accept_rule_name(seq->rule),
+        .rule = seq->rule->name,
         .speculation_off = why_plain(seq),
         .request_id = seq->request_id,
         .arithmetic = arithmetic,
         .prompt_tokens = seq->n_prompt,
         .completion_tokens = seq->n_tokens - seq->n_prompt,
         .n_draft = seq->n_draft,
-        .strategy = seq->plan.strategy,
+        .strategy = seq->planner_state.strategy,
         .threshold = seq->threshold,
-        .estimates = planner_estimates(planner, &seq->plan),
+        .estimates = planner_estimates(planner, &seq->planner_state),
         .seed = seq->seed,
         .prompt_ids = seq->tokens,
         .counters = *c,
     };
-    const struct generate_reply reply = {.summary = &summary};
-    int rc = generate_reply_encode(scratch, &reply, &err);
-    if (!rc) rc = rpc_call_send(seq->job->call, scratch->data, scratch->len, &err);
-    rpc_call_finish(seq->job->call, rc, rc ? err.text : "");
+    struct reply *reply = seq->job->reply;
+    job_end(seq->job, reply->ops->summary(reply, &summary, &err), &err);
 }
 
 void sequence_fail(struct sequence *seq, const struct error *why)
 {
     log_line(LOG_LEVEL_WARN, "request_failed", "request_id=%s reason=%s tokens=%d text=\"%s\"",
              seq->request_id, error_name(why->code), seq->n_tokens - seq->n_prompt, why->text);
-    rpc_call_finish(seq->job->call, why->code, why->text);
+    job_end(seq->job, why->code, why);
 }
 
-void sequence_end(struct sequence *seq, struct block_pool *target_pool,
-                  struct block_pool *draft_pool)
+void sequence_end(struct sequence *seq, struct block_pool *target_pool, struct drafter *drafter)
 {
     block_table_release(&seq->target_blocks, target_pool);
-    if (draft_pool) block_table_release(&seq->draft_blocks, draft_pool);
+    if (drafter) drafter_forget(drafter, seq->slot);
     output_close(&seq->output);
     job_free(seq->job);
     seq->job = NULL;

@@ -1,5 +1,6 @@
-/* One sequence: a plain record of counters, the tokens committed so far and what hangs on them.
- * Position is the truth (docs/design.md section 3): each model is fed tokens[counter..]. */
+/* One sequence: its tokens, how far each model has read them, and what its request asked for. Each
+ * model is fed tokens[counter ..), so a counter that is set back is all that it takes to discard
+ * guesses (docs/design.md section 3). Owned by the engine thread. */
 #pragma once
 
 #include "base/end_ids.h"
@@ -8,7 +9,9 @@
 #include "coordinator/job.h"
 #include "coordinator/output.h"
 #include "speculation/planner.h"
-#include "speculation/target_row.h"
+#include "speculation/rule.h"
+
+struct drafter;
 
 struct sequence {
     bool is_active;
@@ -18,19 +21,19 @@ struct sequence {
 
     int32_t *tokens; /* [capacity] prompt, then committed tokens, then room for guesses */
     int n_tokens, n_prompt, capacity;
-    int n_target_kv, n_draft_kv;
-    int n_counted; /* tokens that traffic knows of */
-    struct block_table target_blocks, draft_blocks;
+    int n_target_kv, n_draft_kv; /* tokens that the target and the draft have read */
+    int n_counted;               /* tokens that served_tokens knows of */
+    struct block_table target_blocks;
     int n_blocks_sent; /* entries of target_blocks that the workers have */
 
     struct sampling_params sampling;
-    enum accept_rule rule;
+    const struct rule *rule;
     uint64_t seed;
     int n_draft; /* K of strategy fixed, the most of others */
-    struct planner_sequence plan;
-    float threshold; /* of strategy threshold, otherwise 0 */
-    int end;         /* n_tokens never exceeds this: max_tokens or the context */
-    const char *speculation_off;
+    struct planner_sequence planner_state;
+    float threshold;             /* of strategy threshold, otherwise 0 */
+    int end;                     /* n_tokens never exceeds this: max_tokens or the context */
+    const char *speculation_off; /* why it has no guesses; "" = it may have */
 
     struct output output;
     const char *finish_reason; /* NULL while it runs */
@@ -39,9 +42,8 @@ struct sequence {
     int64_t admitted_us, first_token_us;
 };
 
-/* Memory for sequences of up to `capacity` tokens. */
-int sequence_open(struct sequence *seq, int slot, int capacity, int target_table, int draft_table,
-                  struct error *err);
+/* Memory for sequences of up to `capacity` tokens in n_blocks of the target. */
+int sequence_open(struct sequence *seq, int slot, int capacity, int n_blocks, struct error *err);
 void sequence_close(struct sequence *seq);
 
 /* What the engine was started with and a request may change. */
@@ -53,28 +55,33 @@ struct sequence_defaults {
     bool has_draft;
 };
 
-/* K of requests that do not say, where the coordinator's own option is n_draft (-1: it has none). */
+/* K of requests that do not say, where the coordinator's own option is n_draft (-1: it has
+ * none). */
 int sequence_default_k(enum strategy strategy, int n_draft);
 
-/* Takes job over (also on failure it stays the caller's). Errors: ERR_ARGUMENT with what is wrong. */
+/* Takes the job over; on failure it stays the caller's. Errors: ERR_ARGUMENT with what is wrong. */
 int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer *tok,
                    const struct sequence_defaults *defaults, struct error *err);
 
-/* Commits ids[n] with their origins: stops at end of sequence, a stop string or the limit (then
- * finish_reason is set and what is left is dropped), and streams what may be seen.
- * rejected: the guess that was rejected in this round, -1 = none.
- * Errors: ERR_CANCELLED the client is gone, ERR_EXHAUSTED it does not read. */
-int sequence_commit(struct sequence *seq, const int32_t *ids, const enum token_origin *origins,
-                    int n, int32_t rejected, const struct tokenizer *tok,
-                    const struct end_ids *ends, struct buffer *scratch, struct error *err);
+/* What a round adds to a sequence. */
+struct commit {
+    const int32_t *ids; /* [n] */
+    const enum token_origin *origins;
+    int n;
+    int32_t rejected; /* the guess that was rejected in this round, -1 = none */
+};
 
-/* Sends the summary and ends the call. */
-void sequence_finish(struct sequence *seq, const char *arithmetic, const struct planner *planner,
-                     struct buffer *scratch);
+/* Commits the tokens and streams what may be seen. Stops at an end of sequence, a stop string or
+ * the limit: then finish_reason is set and the tokens behind are dropped. Errors: those of
+ * reply_ops.tokens. */
+int sequence_commit(struct sequence *seq, const struct commit *commit, const struct tokenizer *tok,
+                    const struct end_ids *ends, struct error *err);
 
-/* Ends the call with an error. */
+/* Sends the summary and ends the answer. */
+void sequence_finish(struct sequence *seq, const char *arithmetic, const struct planner *planner);
+
+/* Ends the answer with an error. */
 void sequence_fail(struct sequence *seq, const struct error *why);
 
-/* The slot is free again; blocks go back to their pools. */
-void sequence_end(struct sequence *seq, struct block_pool *target_pool,
-                  struct block_pool *draft_pool);
+/* The slot is free again; blocks go back to their pool. drafter: NULL = none. */
+void sequence_end(struct sequence *seq, struct block_pool *target_pool, struct drafter *drafter);

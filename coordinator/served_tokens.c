@@ -10,14 +10,14 @@
 
 static const int64_t idle_us = INT64_C(300) * 1000000, busy_us = INT64_C(900) * 1000000;
 
-struct traffic {
+struct served_tokens {
     const char *path;
     struct token_counts counts;
     int64_t written_us;
     bool is_changed, is_open;
 };
 
-static void write_list(struct traffic *t, int64_t now_us)
+static void write_list(struct served_tokens *t, int64_t now_us)
 {
     struct error err;
     t->written_us = now_us;
@@ -28,12 +28,12 @@ static void write_list(struct traffic *t, int64_t now_us)
     }
 }
 
-int traffic_open(struct traffic **traffic, const char *path, const struct tokenizer *tok,
-                 struct error *err)
+int served_tokens_open(struct served_tokens **served, const char *path, const struct tokenizer *tok,
+                       struct error *err)
 {
     int rc = 0;
-    struct traffic *t = NULL;
-    *traffic = NULL;
+    struct served_tokens *t = NULL;
+    *served = NULL;
     TRY(mem_array(&t, 1, sizeof *t, err));
     t->path = path;
     t->written_us = clock_now_us();
@@ -42,15 +42,15 @@ int traffic_open(struct traffic **traffic, const char *path, const struct tokeni
     if (rc && rc != ERR_NOT_FOUND) goto out;
     TRY(token_counts_write(&t->counts, path, err));
     t->is_open = true;
-    *traffic = t;
+    *served = t;
     t = NULL;
 out:
     if (rc) error_wrap(err, "--count-tokens");
-    traffic_close(t);
+    served_tokens_close(t);
     return rc;
 }
 
-void traffic_close(struct traffic *t)
+void served_tokens_close(struct served_tokens *t)
 {
     if (!t) return;
     if (t->is_open && t->is_changed) write_list(t, clock_now_us());
@@ -58,14 +58,14 @@ void traffic_close(struct traffic *t)
     free(t);
 }
 
-void traffic_count(struct traffic *t, const int32_t *ids, int n)
+void served_tokens_count(struct served_tokens *t, const int32_t *ids, int n)
 {
     if (!t || n <= 0) return;
     token_counts_add(&t->counts, ids, (size_t)n);
     t->is_changed = true;
 }
 
-void traffic_tick(struct traffic *t, int64_t now_us, bool is_idle)
+void served_tokens_tick(struct served_tokens *t, int64_t now_us, bool is_idle)
 {
     if (!t || !t->is_changed) return;
     if (now_us - t->written_us >= (is_idle ? idle_us : busy_us)) write_list(t, now_us);

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "rpc/client.h"
 
-enum { LOOK_US = 20000 };
+enum { LOOK_US = 20000 }; /* how often a wait for one rank looks at the others */
 
 struct rank_link {
     char *address;
@@ -98,7 +98,7 @@ static int compare_ranks(const void *a, const void *b)
            ((const struct rank_link *)b)->description.rank;
 }
 
-/* The links, sorted by rank, are one whole group that fits us. */
+/* Checks that the links, sorted by rank, are one whole group that fits our tokenizer. */
 static int check_group(const struct target *t, struct error *err)
 {
     const struct target_description *lead = &t->links[0].description;
@@ -167,7 +167,7 @@ out:
     return rc;
 }
 
-/* A stream broke: the group is fail-stop. */
+/* One stream broke, and with it the whole group is lost. */
 static int lose(struct target *t, int rank, struct error *err)
 {
     int code = err->code == ERR_TIMEOUT ? ERR_TIMEOUT : ERR_UNAVAILABLE;
@@ -180,7 +180,7 @@ static int lose(struct target *t, int rank, struct error *err)
                      t->links[rank].address, why);
 }
 
-/* Loses the group if a stream has ended, as far as is known without looking. */
+/* Loses the group if a stream has ended, as far as earlier polls and receives have seen. */
 static int lose_broken(struct target *t, struct error *err)
 {
     for (int i = 0; i < t->n_ranks; i++) {
@@ -201,7 +201,7 @@ int target_poll(struct target *t, struct error *err)
     return lose_broken(t, err);
 }
 
-/* Takes one rank's reply apart. */
+/* Decodes one rank's reply and checks that it answers this step. */
 static int take_reply(struct target *t, int rank, const uint8_t *data, size_t len,
                       struct step_reply *reply, struct error *err)
 {
@@ -226,7 +226,7 @@ static int count_rows(const struct step *step)
     return n;
 }
 
-/* Puts a rank's slices where they belong; slices that are missing, doubled or foreign are an error. */
+/* Puts a rank's slices in their places. Missing, doubled or foreign slices are an error. */
 static int place_slices(const struct target *t, int rank, const struct step_reply *reply,
                         struct target_answer *answer, struct error *err)
 {
@@ -260,8 +260,8 @@ static void note_times(const struct step_reply *reply, struct target_cost *slowe
     }
 }
 
-/* Waits for one rank's reply; not on, when another rank is gone: this one then waits for it in a
- * collective. Errors: the group is lost. */
+/* Waits for one rank's reply. It looks at the other ranks meanwhile, because when one of them is
+ * gone this one waits for it in a collective and will not answer. Errors: the group is lost. */
 static int receive_reply(struct target *t, int rank, const uint8_t **data, size_t *len,
                          int64_t deadline_us, struct error *err)
 {
@@ -280,7 +280,7 @@ static int receive_reply(struct target *t, int rank, const uint8_t **data, size_
     }
 }
 
-/* Receives all replies, also when one of them is an error: the streams stay in step. */
+/* Receives all replies, also when one of them is an error, so that no stream keeps an old reply. */
 static int gather(struct target *t, struct target_answer *answer, struct target_cost *slowest,
                   struct error *err)
 {
@@ -306,7 +306,7 @@ static int gather(struct target *t, struct target_answer *answer, struct target_
     return refusal.code;
 }
 
-/* All replies are here, or one rank is gone. */
+/* True when all replies are here or one rank is gone. */
 static bool has_answered(struct target *t)
 {
     bool all = true;

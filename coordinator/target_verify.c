@@ -1,8 +1,8 @@
-/* From the slices that the ranks send to p per position: one step, its rows merged, and more asked for
- * where a truncation is not certain. */
+/* Turns the slices that the ranks send into p of each position: one step, its rows merged, and a
+ * second question where the cut of a truncation is not certain. */
 #include "coordinator/target.h"
 
-int target_blame(struct error *err)
+int target_answer_error(struct error *err)
 {
     if (err->code != ERR_FORMAT) return err->code;
     err->code = ERR_INTERNAL;
@@ -10,39 +10,41 @@ int target_blame(struct error *err)
 }
 
 /* Where each lane's wants begin, and their wishes. */
-static int plan_rows(struct step_lane *lanes, int n_lanes, const struct target_want *wants,
-                     int n_wants, struct arena *arena, struct step_row **rows, struct error *err)
+static int list_rows(const struct target_query *query, struct arena *arena, struct step_row **rows,
+                     struct error *err)
 {
-    *rows = arena_take(arena, (size_t)n_wants, sizeof **rows);
-    if (n_wants && !*rows) return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
-    for (int i = 0; i < n_lanes; i++) {
-        lanes[i].n_rows = 0;
+    *rows = arena_take(arena, (size_t)query->n_wants, sizeof **rows);
+    if (query->n_wants && !*rows) {
+        return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
     }
-    for (int w = 0; w < n_wants; w++) {
-        const struct target_want *want = &wants[w];
-        struct step_lane *lane = &lanes[want->lane];
+    for (int i = 0; i < query->n_lanes; i++) {
+        query->lanes[i].n_rows = 0;
+    }
+    for (int w = 0; w < query->n_wants; w++) {
+        const struct lane_want *want = &query->wants[w];
+        struct step_lane *lane = &query->lanes[want->lane];
         if (lane->n_rows++ == 0) lane->rows = &(*rows)[w];
         (*rows)[w].index = want->index;
-        target_row_wish(want->rule, want->params, want->q, &want->at, want->full_rows,
-                        &(*rows)[w].wish);
+        target_row_wish(&want->want, &(*rows)[w].wish);
     }
     return 0;
 }
 
 /* What is known of each want of a step; arrays in arena. */
 struct rows_known {
-    const struct target_want *wants;
+    const struct lane_want *wants;
     struct step_row *rows;           /* [n_wants] what was asked for last */
     const struct slice_row **slices; /* [n_wants] what came */
     int *open;                       /* [n_open] wants whose truncation is not certain yet */
     int n_open;
 };
 
-static int know_rows(struct rows_known *known, const struct target_want *wants, int n_wants,
+static int know_rows(struct rows_known *known, const struct target_query *query,
                      struct step_row *rows, const struct target_answer *answer, struct arena *arena,
                      struct error *err)
 {
-    *known = (struct rows_known){.wants = wants, .rows = rows, .n_open = n_wants};
+    int n_wants = query->n_wants;
+    *known = (struct rows_known){.wants = query->wants, .rows = rows, .n_open = n_wants};
     known->slices = arena_take(arena, (size_t)n_wants, sizeof *known->slices);
     known->open = arena_take(arena, (size_t)n_wants, sizeof *known->open);
     if (!known->slices || !known->open) {
@@ -63,11 +65,11 @@ static int merge_open(const struct target *t, struct rows_known *known, struct a
     int n_left = 0;
     for (int i = 0; i < known->n_open; i++) {
         int w = known->open[i], n_best_more = 0;
-        const struct target_want *want = &known->wants[w];
         struct row_wish *wish = &known->rows[w].wish;
-        if (target_row_merge(known->slices[w], d->n_slices, d->vocab_size, wish, want->rule,
-                             want->params, want->q, arena, &rows[w], &n_best_more, err)) {
-            return target_blame(err);
+        const struct target_slices slices = {known->slices[w], d->n_slices, d->vocab_size};
+        if (target_row_merge(&slices, &known->wants[w].want, wish, arena, &rows[w], &n_best_more,
+                             err)) {
+            return target_answer_error(err);
         }
         if (n_best_more == 0) continue;
         wish->n_best = n_best_more;
@@ -99,19 +101,17 @@ out:
     return rc;
 }
 
-int target_verify(struct target *t, struct step_lane *lanes, int n_lanes,
-                  const struct target_want *wants, int n_wants,
-                  const struct target_meanwhile *meanwhile, struct arena *arena,
+int target_verify(struct target *t, const struct target_query *query, struct arena *arena,
                   struct target_row *rows, struct target_cost *cost, struct error *err)
 {
     int rc = 0;
     struct step_row *step_rows;
     struct target_answer answer;
     struct rows_known known;
-    TRY(plan_rows(lanes, n_lanes, wants, n_wants, arena, &step_rows, err));
-    struct step step = {.n_lanes = n_lanes, .lanes = lanes};
-    TRY(target_step(t, &step, meanwhile, arena, &answer, cost, err));
-    TRY(know_rows(&known, wants, n_wants, step_rows, &answer, arena, err));
+    TRY(list_rows(query, arena, &step_rows, err));
+    struct step step = {.n_lanes = query->n_lanes, .lanes = query->lanes};
+    TRY(target_step(t, &step, query->meanwhile, arena, &answer, cost, err));
+    TRY(know_rows(&known, query, step_rows, &answer, arena, err));
     for (;;) {
         TRY(merge_open(t, &known, arena, rows, err));
         if (known.n_open == 0) break;

@@ -1,13 +1,13 @@
-/* The acceptance rules, as their papers write them. On the way of a round this is the last step before
- * tokens are committed; everything random in it is a coin addressed by (position, round). */
-#include "speculation/accept.h"
+/* The acceptance rules, as their papers write them. In a round this is the last step before tokens
+ * are committed. Everything random in it is a coin addressed by (position, round). */
+#include "speculation/rule.h"
 
 #include <assert.h>
 #include <math.h>
 
 #include "model/numerics/numerics.h"
 
-/* Medusa's typical acceptance: p > min(epsilon, delta exp(-H)). */
+/* Medusa's typical acceptance keeps a guess with p > min(epsilon, delta exp(-H)). */
 static const double TYPICAL_EPSILON = 0.09, TYPICAL_DELTA = 0.3;
 
 static struct rng_address coins_at(const struct rng_address *at, int i)
@@ -70,6 +70,7 @@ static int32_t residual_draw(const struct target_row *row, const struct sparse_d
     return row->outside_mass > 0 ? row->outside_id : last; /* rounding may end beyond the sum */
 }
 
+/* Leviathan et al. 2023, Algorithm 1; Chen et al. 2023, Algorithm 2. */
 struct accept_result accept_rejection(const struct target_row *rows, const struct sparse_dist *q,
                                       const int32_t *draft, int n_draft,
                                       const struct rng_address *at)
@@ -84,6 +85,9 @@ struct accept_result accept_rejection(const struct target_row *rows, const struc
     return (struct accept_result){n_draft, row_draw(&rows[n_draft], at, n_draft)};
 }
 
+/* Exact match with the target's choice, which is why rows are one-hot: plain greedy text, and for
+ * `coupled` the text of plain sampling with the same Gumbel noise (Daliri et al. 2024, arXiv
+ * 2408.07978). */
 struct accept_result accept_match(const struct target_row *rows, const struct sparse_dist *q,
                                   const int32_t *draft, int n_draft, const struct rng_address *at)
 {
@@ -108,6 +112,7 @@ static double block_keep(const struct target_row *rows, const struct sparse_dist
     return denominator > 0 ? mass / denominator : 1; /* 0 / 0: p = q so far and here */
 }
 
+/* Block verification, Sun et al. 2024, arXiv 2403.10444, Algorithm 2. */
 struct accept_result accept_block(const struct target_row *rows, const struct sparse_dist *q,
                                   const int32_t *draft, int n_draft, const struct rng_address *at)
 {
@@ -129,6 +134,7 @@ struct accept_result accept_block(const struct target_row *rows, const struct sp
                                   residual_draw(&rows[n_kept], &q[n_kept], kept_scale, at, n_kept)};
 }
 
+/* Draws from p and keeps the guess if it is equal. It accepts least and is there for comparison. */
 struct accept_result accept_naive(const struct target_row *rows, const struct sparse_dist *q,
                                   const int32_t *draft, int n_draft, const struct rng_address *at)
 {
@@ -142,6 +148,8 @@ struct accept_result accept_naive(const struct target_row *rows, const struct sp
     return (struct accept_result){i, next};
 }
 
+/* Typical acceptance of Medusa (Cai et al. 2024, arXiv 2401.10774, section 2.3.1). LOSSY: the text
+ * does not have the target's distribution. */
 struct accept_result accept_typical(const struct target_row *rows, const struct sparse_dist *q,
                                     const int32_t *draft, int n_draft, const struct rng_address *at)
 {
@@ -153,14 +161,4 @@ struct accept_result accept_typical(const struct target_row *rows, const struct 
         if (!((double)target_row_prob(&rows[i], draft[i]) > least)) break;
     }
     return (struct accept_result){i, row_draw(&rows[i], at, i)};
-}
-
-accept_fn *accept_function(enum accept_rule rule)
-{
-    static accept_fn *const functions[RULE_COUNT] = {
-        [RULE_REJECTION] = accept_rejection, [RULE_GREEDY] = accept_match,
-        [RULE_COUPLED] = accept_match,       [RULE_BLOCK] = accept_block,
-        [RULE_NAIVE] = accept_naive,         [RULE_TYPICAL] = accept_typical,
-    };
-    return functions[rule];
 }

@@ -1,5 +1,6 @@
-/* The planner. Constants here are choices, not measurements; tests/unit/speculation/test_planner.c holds the planner they
- * make against the best fixed K and against plain decoding over simulated texts. */
+/* The planner. Its constants are choices and not measurements;
+ * tests/unit/speculation/test_planner.c compares the planner that they make with the best fixed K
+ * and with plain decoding over simulated texts. */
 #include "speculation/planner.h"
 
 #include <math.h>
@@ -8,31 +9,76 @@
 #include "base/limits.h"
 #include "speculation/speedup.h"
 
+/* Counts. The unit begins each comment. */
 enum {
+    /* Guesses: the first round of strategy heuristic makes so many, as in transformers. */
     HEURISTIC_FIRST = 5,
-    LEARN_K = 2,        /* guesses of a round that is spent on learning */
-    LEARN_ROUNDS = 2,   /* of each kind: the shorter of two is free of most hiccups */
-    PROBE_K = 2,        /* guesses of a probe where K = 0 is planned */
-    STALE_ROUNDS = 200, /* a number of rows that was not timed for so long may be probed */
+    /* Guesses: a round that is spent on learning makes so many. Two tell more than one of what a
+     * guess costs, and lose little where guesses do not stay. */
+    LEARN_K = 2,
+    /* Rounds: a new pair of models spends so many on plain rounds, and as many on rounds with
+     * guesses. Of the first two times of a kind the shorter counts, so a single slow round does no
+     * harm. */
+    LEARN_ROUNDS = 2,
+    /* Guesses: a probe makes so many where K = 0 is planned. */
+    PROBE_K = 2,
+    /* Rounds: a number of rows that was not timed for so many may be probed. */
+    STALE_ROUNDS = 200,
+    /* Tokens per guess: until reading was measured, the draft is assumed to read so many tokens of
+     * a long text in the time of one guess. */
     READ_SPEED = 8,
-    READ_LEAST = 16,      /* tokens that tell what reading costs */
-    HORIZON_TOKENS = 256, /* over which catching up is paid off */
-    CREDIT_ROUNDS = 2,    /* unspent credit for probes, in plain rounds */
-    MEMORY_TIMES = 48     /* measurements that a mean remembers */
+    /* Tokens: a text must have so many before its reading tells the time per token. A shorter one
+     * takes about as long as a single token. */
+    READ_LEAST = 16,
+    /* Tokens: the time that the draft needs to catch up is spread over the tokens still to come,
+     * but over so many at most, because the text may become a different one after that. */
+    HORIZON_TOKENS = 256,
+    /* Plain rounds: unspent credit for probes is limited to the time of so many, so that a long
+     * text does not save for a long series of probes. */
+    CREDIT_ROUNDS = 2,
+    /* Measurements: a new one counts at least 1 / MEMORY_TIMES in a mean, so that the mean can
+     * follow. */
+    MEMORY_TIMES = 48,
+    /* Measurements: a number of rows counts at most so many in the line through all of them, so
+     * that one that is used all the time does not outvote the others. */
+    LINE_TIMES = 8
 };
 
+/* Share of the time of planned rounds: probes may cost so much. */
 static const double probe_ratio = 0.01;
-static const double clip = 1.5; /* a measurement counts as no more than this times the mean */
+/* Ratio: a measurement counts as no more than this times the mean, because a single slow one says
+ * nothing of the next. */
+static const double clip = 1.5;
+/* Weight of one measurement in the scale that all numbers of rows share: about 8 rounds follow a
+ * change of load. */
 static const double scale_weight = 0.125;
+/* Ratio of predicted times per token: a K that is at most so much slower than the best one may in
+ * truth be the better one, so it is measured again. */
 static const double rival_ratio = 1.15;
-static const double flatness =
-    64; /* neighbouring rows say little of the slope: more rows look cheap until
-                                       they are tried */
-static const double line_weight = 2;                     /* measurements that the line is worth */
-static const double first_alpha = 0.7, first_weight = 3; /* before anything was tested */
-static const double chain_weight = 4;  /* of the position before, over all sequences */
-static const double prior_weight = 16; /* of all sequences, in one's own estimate */
-static const double keep_test = 0.998, keep_token = 0.995; /* forgetting: all, one's own */
+/* Measurements times rows squared: the evidence for slope 0 before anything was measured.
+ * Neighbouring numbers of rows say little of the slope, so more rows look cheap until they are
+ * tried. */
+static const double flatness = 64;
+/* Measurements: the line is worth so many against the first time of a number of rows. */
+static const double line_weight = 2;
+/* Measurements: the weight of a number of rows without any where neighbours are pooled. */
+static const double unmeasured_weight = 0.1;
+/* Probability: before anything was tested, a guess is assumed to stay with this one. */
+static const double first_alpha = 0.7;
+/* Tests: first_alpha is worth so many. */
+static const double first_weight = 3;
+/* Tests: at each later position, the acceptance of the position before it is worth so many. */
+static const double chain_weight = 4;
+/* Tests: in the estimate of one sequence, that of all sequences is worth so many. */
+static const double prior_weight = 16;
+/* Share that older tests keep with every new test of their position, over all sequences. */
+static const double keep_test = 0.998;
+/* Share that older tests keep with every committed token, in one sequence. */
+static const double keep_token = 0.995;
+/* Probability: chances are kept so far from 0 and 1 that their odds stay finite. */
+static const double odds_margin = 0.005;
+/* Share of the guesses' time that rounds are assumed to wait for at least. */
+static const double visible_least = 0.01;
 
 static double clamp(double x, double least, double most)
 {
@@ -41,7 +87,7 @@ static double clamp(double x, double least, double most)
 
 /* ---- times ---- */
 
-/* Hiccups only lengthen: of the first two the shorter counts. */
+/* Outliers are too long and never too short, so of the first two times the shorter counts. */
 static void time_add(struct planner_time *t, double us)
 {
     if (t->n == 0 || (t->n == 1 && us < t->us)) {
@@ -53,7 +99,8 @@ static void time_add(struct planner_time *t, double us)
     t->n++;
 }
 
-/* base + slope * rows through the shape, each number of rows weighed by how often it was used. */
+/* The line base + slope * rows through the shape; each number of rows counts as often as it was
+ * used. */
 struct line {
     double base, slope;
 };
@@ -62,7 +109,7 @@ static struct line curve_line(const struct planner_curve *c)
 {
     double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
     for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows++) {
-        double weight = clamp(c->shape[rows].n, 0, 8), y = c->shape[rows].us;
+        double weight = clamp(c->shape[rows].n, 0, LINE_TIMES), y = c->shape[rows].us;
         w += weight;
         wx += weight * rows;
         wy += weight * y;
@@ -76,7 +123,8 @@ static struct line curve_line(const struct planner_curve *c)
     return (struct line){(wy - slope * wx) / w, slope};
 }
 
-/* A number of rows that was used once leans on the line, later on what was measured. */
+/* The time of a number of rows that was used once is mostly the line's; later it is what was
+ * measured. */
 static double own_or_line(const struct planner_time *own, double on_line)
 {
     if (own->n == 0) return on_line;
@@ -84,9 +132,10 @@ static double own_or_line(const struct planner_time *own, double on_line)
     return (own->n * own->us + weight * on_line) / (own->n + weight);
 }
 
-/* us[rows] for all rows: more rows are never cheaper, so neighbours that say otherwise are pooled by how
- * often they were used (pool adjacent violators; Ayer et al. 1955). Without it the luckiest of many
- * noisy numbers would be chosen. */
+/* us[rows] for all rows. More rows are never cheaper, so neighbours that say otherwise are
+ * averaged, each weighted by how often it was used (pool adjacent violators; Ayer et al. 1955).
+ * Without it the planner would choose whichever of many noisy numbers came out smallest by
+ * chance. */
 static void curve_fit(const struct planner_curve *c, double *us)
 {
     const struct line line = curve_line(c);
@@ -95,7 +144,7 @@ static void curve_fit(const struct planner_curve *c, double *us)
     for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows++) {
         const struct planner_time *own = &c->shape[rows];
         value[n] = own_or_line(own, fmax(line.base + line.slope * rows, 0));
-        weight[n] = own->n < MEMORY_TIMES ? own->n + 0.1 : MEMORY_TIMES;
+        weight[n] = own->n < MEMORY_TIMES ? own->n + unmeasured_weight : MEMORY_TIMES;
         length[n++] = 1;
         for (; n > 1 && value[n - 2] > value[n - 1]; n--) {
             double both = weight[n - 2] + weight[n - 1];
@@ -116,7 +165,7 @@ static void curve_add(struct planner_curve *c, int rows, double us)
     struct planner_time *own = &c->shape[rows];
     if (us < 1) us = 1;
     if (c->scale_us <= 0) c->scale_us = us;
-    if (own->n == 0) { /* of a number of rows that is new, a hiccup would frighten for ever */
+    if (own->n == 0) { /* otherwise one outlier would rule this number of rows out for good */
         const struct line line = curve_line(c);
         double wanted = c->scale_us * (line.base + line.slope * rows);
         if (wanted > 0) us = fmin(us, clip * wanted);
@@ -128,7 +177,7 @@ static void curve_add(struct planner_curve *c, int rows, double us)
     time_add(own, us / c->scale_us);
 }
 
-/* us[k] of a round without catching up. */
+/* us[k]: the time of a round with k guesses, without catching up. */
 static void fit_rounds(const struct planner *p, double *us)
 {
     double step[PLANNER_ROWS_MAX + 1], rest[PLANNER_ROWS_MAX + 1];
@@ -140,8 +189,8 @@ static void fit_rounds(const struct planner *p, double *us)
     }
 }
 
-/* What the draft has missed beyond what every round feeds it: the last guess, if it stayed, and the
- * token after it. Until it was measured, reading is taken to be so much faster than guessing. */
+/* The time to read what the draft has missed. Two tokens are left out because every round feeds
+ * them anyway: the last guess, if it stayed, and the token after it. */
 static double catch_up_us(const struct planner *p, int n_missed)
 {
     double one = p->read.n ? p->read.us : p->draft.us / READ_SPEED;
@@ -152,7 +201,7 @@ static double catch_up_us(const struct planner *p, int n_missed)
 
 static double odds(double p)
 {
-    p = clamp(p, 0.005, 0.995);
+    p = clamp(p, odds_margin, 1 - odds_margin);
     return p / (1 - p);
 }
 
@@ -168,8 +217,9 @@ static void global_alpha(const struct planner *p, double *alpha)
     }
 }
 
-/* One's own: all sequences' estimate, moved as the position before is moved by its own evidence, is worth
- * prior_weight tests. */
+/* The chances of one sequence: its own tests, and prior_weight tests of the estimate over all
+ * sequences. That estimate is first moved by as much as this sequence's own tests have moved the
+ * position before, because a text that is easy at one position is easy at the next. */
 static void sequence_alpha(const struct planner *p, const struct planner_sequence *seq,
                            double *alpha)
 {
@@ -202,7 +252,7 @@ static void counts_add(struct planner_counts *c, const struct planner_round *rou
 
 /* ---- choosing ---- */
 
-/* What each K promises. */
+/* What each K is expected to give. */
 struct outlook {
     double tokens[DRAFT_MAX + 1];
     double us[DRAFT_MAX + 1];        /* of a round, without catching up */
@@ -211,7 +261,8 @@ struct outlook {
     int best;
 };
 
-/* Rows far beyond those that were timed are guesswork: K grows by half at most. */
+/* The times of rows far beyond those that were measured are not known, so K grows by half at
+ * most. */
 static int most_k(const struct planner *p, int k_max)
 {
     int tried = PLANNER_ROWS_MAX - 1;
@@ -232,13 +283,14 @@ static void look_ahead(const struct planner *p, const struct planner_sequence *s
     fit_rounds(p, o->us);
     o->best = 0;
     for (int k = 0; k <= most_k(p, ask->k_max); k++) {
-        o->tokens[k] = plan_tokens_at(alpha, k);
+        o->tokens[k] = speedup_tokens_at(alpha, k);
         o->per_token[k] = o->us[k] / o->tokens[k] + (k ? o->catch_up_us / left : 0);
         if (o->per_token[k] < o->per_token[o->best]) o->best = k;
     }
 }
 
-/* A K of which too little is known, or -1. Plain rounds come first when a guess's time is known. */
+/* A K of which too little is known, or -1. When the time of a guess is known, plain rounds come
+ * first. */
 static int learn(const struct planner *p, int k_max)
 {
     int least = k_max < LEARN_K ? k_max : LEARN_K, n_guessed = 0;
@@ -250,8 +302,8 @@ static int learn(const struct planner *p, int k_max)
     return n_guessed < LEARN_ROUNDS ? least : -1;
 }
 
-/* The K that was not timed for longest, of those that may be better than they look: close rivals, and
- * plain decoding now and then. */
+/* Of those K that may be better than they look, the one that was timed longest ago. They are those
+ * that are close to the best one and, four times less often, plain decoding. */
 static int stalest_k(const struct planner *p, int k_max, const struct outlook *o)
 {
     uint64_t oldest = 0;
@@ -268,7 +320,8 @@ static int stalest_k(const struct planner *p, int k_max, const struct outlook *o
     return stalest;
 }
 
-/* Another K than the best one, for the sake of knowledge, and what it costs. */
+/* A K that is tried to learn about it, and the time that this is expected to lose against the best
+ * one. */
 static int probe_k(const struct planner *p, int k_max, const struct outlook *o, double *price_us)
 {
     if (o->best == 0) {
@@ -281,8 +334,8 @@ static int probe_k(const struct planner *p, int k_max, const struct outlook *o, 
     return k;
 }
 
-static int plan(struct planner *p, const struct planner_sequence *seq,
-                const struct planner_ask *ask)
+static int choose_planned(struct planner *p, const struct planner_sequence *seq,
+                          const struct planner_ask *ask)
 {
     struct outlook o;
     double price_us = 0;
@@ -292,7 +345,7 @@ static int plan(struct planner *p, const struct planner_sequence *seq,
     k = probe_k(p, most_k(p, ask->k_max), &o, &price_us);
     if (k == o.best) return k;
     if (price_us > p->credit_us) {
-        p->wanted_us = price_us; /* is saved for */
+        p->wanted_us = price_us; /* the credit may grow to this */
         return o.best;
     }
     if (price_us > 0) p->credit_us -= price_us;
@@ -305,25 +358,26 @@ int planner_choose(struct planner *p, const struct planner_sequence *seq,
 {
     int k = seq->k_heuristic ? seq->k_heuristic : HEURISTIC_FIRST;
     if (ask->k_max <= 0) return 0;
-    if (seq->strategy == STRATEGY_PLANNED) return plan(p, seq, ask);
+    if (seq->strategy == STRATEGY_PLANNED) return choose_planned(p, seq, ask);
     if (seq->strategy == STRATEGY_HEURISTIC) return k < ask->k_max ? k : ask->k_max;
     return ask->k_max;
 }
 
 /* ---- learning ---- */
 
-/* Guesses that were made while the round before was verified cost nothing now. */
+/* Guesses that were made while the round before was verified cost this round nothing. */
 static void observe_visible(struct planner *p, const struct planner_round *round)
 {
     double all_us = round->k * p->draft.us;
     if (all_us <= 0) return;
     double share = clamp(round->n_ahead ? (double)round->draft_us / all_us : 1, 0, 1);
     if (p->visible <= 0) p->visible = 1;
-    p->visible = fmax(p->visible + (share - p->visible) / MEMORY_TIMES, 0.01);
+    p->visible = fmax(p->visible + (share - p->visible) / MEMORY_TIMES, visible_least);
 }
 
-/* The draft's time is guesses, or guesses and a long text that it read before them. What lies between is
- * neither: a few tokens more cost a batch, not so many times one. */
+/* Learns the time of a guess from rounds without catching up, and the time per token of reading
+ * from rounds that read a long text before their guesses. Rounds in between teach nothing: a few
+ * tokens more cost one larger step and not so many times one token. */
 static void observe_draft(struct planner *p, const struct planner_round *round)
 {
     double us = (double)round->draft_us;
@@ -346,8 +400,8 @@ static void observe_draft(struct planner *p, const struct planner_round *round)
     }
 }
 
-/* Planned rounds alone pay for probes, since they alone make them: a share of everybody's would be more
- * than their own can spare. */
+/* Only planned rounds earn credit for probes, because only they make them: a share of the time of
+ * all rounds would be more than probe_ratio of theirs. */
 static void earn_credit(struct planner *p, int k)
 {
     double us[DRAFT_MAX + 1];
@@ -383,11 +437,12 @@ void planner_observe(struct planner *p, struct planner_sequence *seq,
     observe_heuristic(seq, round);
     counts_keep(&seq->counts, pow(keep_token, round->n_accepted + 1));
     counts_add(&seq->counts, round, 1);
-    /* A threshold tests those guesses that the draft was sure of before: no measure for others. */
+    /* Under a threshold only guesses that the draft was sure of are tested, so they say nothing of
+     * other sequences. */
     if (seq->strategy != STRATEGY_THRESHOLD) counts_add(&p->counts, round, keep_test);
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 static float mean_alpha(const struct planner_counts *c)
 {

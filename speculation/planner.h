@@ -1,12 +1,13 @@
-/* The planner: how many guesses K a round makes, 0 included (docs/design.md section 7). It keeps running
- * estimates of what a guess, a step and the rest of a round cost and of how often guesses stay, and
- * chooses the K with the most committed tokens per second:
+/* The planner: how many guesses K a round makes, 0 included (docs/design.md section 7). It keeps
+ * running estimates of what a guess, a step and the rest of a round cost and of how often guesses
+ * stay, and chooses the K with the most committed tokens per second:
  *
- *     E(K) / (K t_d + t_v(K + 1) + rtt)      E(K) = 1 + sum over i <= K of prod over j <= i of alpha_j
+ *     E(K) / (K t_d + t_v(K + 1) + rtt)
+ *     E(K) = 1 + sum over i <= K of prod over j <= i of alpha_j
  *
- * (Leviathan et al. 2023, section 3.4, with alpha by position and measured times). Pure arithmetic: no
- * clock, no allocation, no coin. Whatever it says, the text keeps its distribution, since a K depends on
- * earlier rounds alone. Owned by the engine thread. */
+ * (Leviathan et al. 2023, section 3.4, with alpha by position and measured times). Pure arithmetic:
+ * no clock, no allocation, no coin. Whatever K it chooses, the text keeps its distribution, because
+ * a K depends on earlier rounds alone. Owned by the engine thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,14 +18,14 @@
 
 enum { PLANNER_ROWS_MAX = DRAFT_MAX + 1 };
 
-/* A time that is measured again and again; one hiccup moves it little. */
+/* A running mean of a time that is measured again and again; one outlier moves it little. */
 struct planner_time {
     double us;
     int n;
 };
 
-/* Time over the rows of a step: a scale that follows every step (load, length of the text) times a shape
- * that each number of rows learns when it is used. */
+/* Time as a function of the rows of a step: a scale that follows every step (load, length of the
+ * text), times a shape that each number of rows learns when it is used. */
 struct planner_curve {
     double scale_us;
     struct planner_time shape[PLANNER_ROWS_MAX + 1]; /* [rows], over the scale; [0] is unused */
@@ -35,10 +36,10 @@ struct planner_counts {
     double tested[DRAFT_MAX], accepted[DRAFT_MAX];
 };
 
-/* What all sequences of one pair of models teach. Zero it when the pair changes. */
+/* What is learned from all sequences of one pair of models. Zero it when the pair changes. */
 struct planner {
     uint64_t n_rounds;               /* whose times were taken */
-    struct planner_time draft, read; /* a guess; a token that the draft reads */
+    struct planner_time draft, read; /* a guess; a token of a long text that the draft reads */
     double visible; /* share of the guesses' time that rounds wait for; 0 = not known */
     struct planner_curve step, rest; /* t_v; the round without draft and step */
     struct planner_counts counts;
@@ -48,7 +49,7 @@ struct planner {
     int n_first_read, n_first_drafted;
 };
 
-/* What is one sequence's own. Zero it, then set strategy. */
+/* What is learned from one sequence. Zero it, then set strategy. */
 struct planner_sequence {
     enum strategy strategy;
     struct planner_counts counts;
@@ -59,10 +60,10 @@ struct planner_sequence {
 struct planner_ask {
     int k_max;    /* K may not be more */
     int n_missed; /* committed tokens that the draft has not read */
-    int n_left;   /* tokens that may still come */
+    int n_left;   /* tokens that may still be committed */
 };
 
-/* A round as it was. */
+/* What happened in a round. */
 struct planner_round {
     int k, n_accepted; /* guesses that were checked and that stayed */
     int n_missed;      /* as in planner_ask, when the draft began */
@@ -75,14 +76,15 @@ struct planner_round {
 
 /* K of the next round, 0 .. ask->k_max, by the sequence's strategy:
  *   fixed, threshold  k_max; `threshold` ends in the drafter
- *   heuristic         starts with 5, 2 more after a round whose guesses all stayed, else 1 less, at least 1
- *                     (transformers, generation/candidate_generator.py)
- *   planned           as above; a few rounds of a new pair are spent on learning, and at most 1 % of the
- *                     time on probes: guesses where K = 0 is planned, another K where one is */
+ *   heuristic         starts with 5; 2 more after a round whose guesses all stayed, otherwise 1
+ *                     less, at least 1 (transformers, generation/candidate_generator.py)
+ *   planned           the K with the most tokens per second, as above. A few rounds of a new pair
+ *                     are spent on learning, and at most 1 % of the time on probes: guesses where
+ *                     K = 0 is planned, another K where K > 0 is */
 int planner_choose(struct planner *planner, const struct planner_sequence *seq,
                    const struct planner_ask *ask);
 
-/* Learns from a round, whatever its strategy. */
+/* Learns from a round of any strategy. */
 void planner_observe(struct planner *planner, struct planner_sequence *seq,
                      const struct planner_round *round);
 

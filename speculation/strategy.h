@@ -1,5 +1,5 @@
-/* How a round's K comes about, and what has been measured of the times and the acceptance that
- * decide it. Requests, summaries and descriptions carry both. */
+/* How K, the number of guesses of a round, is chosen, and what was measured to choose it. Requests,
+ * summaries and descriptions carry both. */
 #pragma once
 
 #include "base/limits.h"

@@ -1,71 +1,32 @@
-/* What to ask of the workers for a rule, and what acceptance asks of a merged row. */
+/* What to ask of the workers for a row, and what acceptance asks of a merged row. */
 #include "speculation/target_row.h"
 
 #include <assert.h>
-#include <string.h>
+
+#include "speculation/rule.h"
 
 /* The first try of a truncation without top-k; most nuclei are smaller. */
 enum { FIRST_BEST = 64 };
 
-static const char *const rule_names[RULE_COUNT] = {
-    [RULE_REJECTION] = "rejection", [RULE_GREEDY] = "greedy", [RULE_COUPLED] = "coupled",
-    [RULE_BLOCK] = "block",         [RULE_NAIVE] = "naive",   [RULE_TYPICAL] = "typical",
-};
-
-const char *accept_rule_name(enum accept_rule rule)
+void target_row_wish(const struct target_want *want, struct row_wish *wish)
 {
-    return rule_names[rule];
-}
-
-int accept_rule_parse(const char *name, enum accept_rule *rule, struct error *err)
-{
-    for (int i = 0; i < RULE_COUNT; i++) {
-        if (strcmp(name, rule_names[i]) == 0) {
-            *rule = (enum accept_rule)i;
-            return 0;
-        }
-    }
-    return error_set(err, ERR_ARGUMENT,
-                     "'%s' is no acceptance rule; there are rejection, greedy, coupled, block, "
-                     "naive and typical",
-                     name);
-}
-
-static void wish_normaliser(struct row_wish *wish, const struct sampling_params *params)
-{
-    wish->n_temperatures = 1;
-    wish->temperatures[0] = params->temperature;
-}
-
-void target_row_wish(enum accept_rule rule, const struct sampling_params *params,
-                     const struct sparse_dist *q, const struct rng_address *at, bool full_rows,
-                     struct row_wish *wish)
-{
-    *wish = (struct row_wish){.at = *at};
-    if (full_rows) {
+    const struct sampling_params *params = want->params;
+    *wish = (struct row_wish){.at = want->at};
+    if (want->full_rows) {
         wish->full = true;
         return;
     }
-    if (rule == RULE_GREEDY || params->temperature == 0) {
+    if (want->rule->is_greedy || params->temperature == 0) {
         wish->n_best = 1;
         return;
     }
-    wish_normaliser(wish, params);
+    wish->n_temperatures = 1;
+    wish->temperatures[0] = params->temperature;
     if (sampling_truncates(params)) {
         wish->n_best = params->top_k > 0 ? params->top_k : FIRST_BEST;
         return;
     }
-    if (rule == RULE_COUPLED) {
-        wish->n_best = 1;
-        wish->best_is_noisy = true;
-        return;
-    }
-    wish->outside = true;
-    wish->entropy = rule == RULE_TYPICAL;
-    if (q) {
-        wish->n_ids = q->n;
-        wish->ids = q->ids;
-    }
+    want->rule->wish(want, wish);
 }
 
 float target_row_prob(const struct target_row *row, int32_t id)

@@ -7,19 +7,22 @@
 #include "model/logits/row.h"
 #include "model/logits/sampling.h"
 
-/* The acceptance rules of docs/design.md section 6. */
-enum accept_rule {
-    RULE_REJECTION,
-    RULE_GREEDY,
-    RULE_COUPLED,
-    RULE_BLOCK,
-    RULE_NAIVE,
-    RULE_TYPICAL,
-    RULE_COUNT
+struct rule; /* speculation/rule.h */
+
+/* What a row is wanted for. */
+struct target_want {
+    const struct rule *rule;
+    const struct sampling_params *params;
+    const struct sparse_dist *q; /* the guess was drawn from it; NULL: there is no guess */
+    struct rng_address at;       /* of the position's coins */
+    bool full_rows;              /* asks for every logit, to compare; the merged row is the same */
 };
 
-const char *accept_rule_name(enum accept_rule rule);
-int accept_rule_parse(const char *name, enum accept_rule *rule, struct error *err);
+/* The slices that answer one wish: all S of them, ascending. */
+struct target_slices {
+    const struct slice_row *slices; /* [n_slices] */
+    int n_slices, n_vocab;
+};
 
 /* Arrays are lent by an arena; ids ascend; p_i >= 0; sum of p + outside_mass = 1 (rounding). */
 struct target_row {
@@ -31,26 +34,20 @@ struct target_row {
     double entropy;     /* of p in nats, where the rule asked for it */
 };
 
-/* Asks for what (rule, params) needs to know at a position whose guess was drawn from q (NULL: the
- * bonus position, or no guess). The ids of q are kept in the wish. n_best is the first try; a
- * truncation that needs more asks again (target_row_merge). full_rows: ask for every logit instead
- * (tests, comparison); the merged row is the same. The caller may add to the wish: more best, a
- * second temperature, more ids as long as ids ascend; the merge then holds those ids too. */
-void target_row_wish(enum accept_rule rule, const struct sampling_params *params,
-                     const struct sparse_dist *q, const struct rng_address *at, bool full_rows,
-                     struct row_wish *wish);
+/* Asks for what `want` needs to know. The ids of q are kept in the wish. n_best is the first try; a
+ * truncation that needs more asks again (target_row_merge). The caller may add to the wish: more
+ * best, a second temperature, more ids as long as ids ascend; the merge then holds them, too. */
+void target_row_wish(const struct target_want *want, struct row_wish *wish);
 
-/* Merges the S slices (all of them, ascending) that answer `wish`, made by target_row_wish from the
- * same rule, params and q, into *row. Temperature 0, greedy and coupled give a one-hot row. Merge
- * order is fixed by the slices alone, so T does not show. Sets *n_best_more > 0 instead when the cut
- * of the truncation may lie below a slice's last best: ask again with that many. Errors: ERR_FORMAT
- * slices missing, of wrong order, or with numbers that no honest worker sends (NaN, negative mass,
+/* Merges the slices that answer `wish`, which target_row_wish made from the same want, into *row.
+ * Temperature 0, greedy and coupled give a one-hot row. The order of merging is fixed by the slices
+ * alone, so the result does not depend on T. When the cut of the truncation may lie below a slice's
+ * last best, *n_best_more > 0 instead: ask again with that many. Errors: ERR_FORMAT slices are
+ * missing, in the wrong order, or hold numbers that no correct worker sends (NaN, negative mass,
  * foreign ids); ERR_NO_MEMORY arena full. */
-int target_row_merge(const struct slice_row *slices, int n_slices, int n_vocab,
-                     const struct row_wish *wish, enum accept_rule rule,
-                     const struct sampling_params *params, const struct sparse_dist *q,
-                     struct arena *arena, struct target_row *row, int *n_best_more,
-                     struct error *err);
+int target_row_merge(const struct target_slices *slices, const struct target_want *want,
+                     const struct row_wish *wish, struct arena *arena, struct target_row *row,
+                     int *n_best_more, struct error *err);
 
 /* p of id: exact for ids in the row, 0 when outside_mass is 0. Asking for an id outside of a row
  * with outside mass is a bug (assert). */

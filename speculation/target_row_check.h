@@ -1,9 +1,9 @@
-/* Whether slices can be an honest answer to a wish; a part of target_row_merge. */
+/* Whether slices can be the answer of a correct worker to a wish; a part of target_row_merge. */
 #pragma once
 
 #include "model/logits/row.h"
 
-/* Sums of honest workers differ from exact ones by rounding alone. */
+/* Sums of correct workers differ from exact ones by rounding alone. */
 #define TARGET_ROW_SLACK 1e-3
 
 /* All slices of the vocabulary, ascending, each with its own columns. Errors: ERR_FORMAT. */

@@ -1,11 +1,12 @@
-/* Turns the slices of all ranks into one target_row, once they are checked. Sums over slices run
- * ascending in double, so T does not show. */
-#include "base/limits.h"
+/* Turns the slices of all ranks into one target_row, once they are checked. Sums over slices run in
+ * ascending order in double, so the result does not depend on T. */
 #include "speculation/target_row.h"
 
 #include <math.h>
 
+#include "base/limits.h"
 #include "model/numerics/numerics.h"
+#include "speculation/rule.h"
 #include "speculation/target_row_check.h"
 
 enum { MORE_FACTOR = 4 };
@@ -14,10 +15,8 @@ enum { MORE_FACTOR = 4 };
 struct merge {
     const struct slice_row *slices;
     int n_slices;
-    int n_vocab;
+    const struct target_want *want;
     const struct row_wish *wish;
-    enum accept_rule rule;
-    const struct sampling_params *params;
     struct arena *arena;
 };
 
@@ -44,7 +43,7 @@ static int arena_full(struct error *err)
 static void normaliser_merge(const struct merge *merge, struct normaliser *norm)
 {
     const struct slice_row *slices = merge->slices;
-    norm->temperature = merge->params->temperature;
+    norm->temperature = merge->want->params->temperature;
     norm->max = -INFINITY;
     norm->z = 0;
     for (int s = 0; s < merge->n_slices; s++) {
@@ -228,21 +227,22 @@ static int merge_truncated(const struct merge *merge, struct target_row *row, in
         goto out;
     }
     bool is_certain;
-    int n = sampling_truncate(list.logits, list.n, norm.z, list.is_whole, merge->params, p,
+    int n = sampling_truncate(list.logits, list.n, norm.z, list.is_whole, merge->want->params, p,
                               &is_certain);
     if (!is_certain) {
         int width = merge->slices[0].n_cols;
         int tried = merge->wish->n_best;
         *n_best_more = tried < width / MORE_FACTOR ? tried * MORE_FACTOR : width;
-    } else if (merge->rule == RULE_COUPLED) {
+    } else if (merge->want->rule->is_coupled) {
         const struct rng_address *at = &merge->wish->at;
-        rc = one_hot(merge->arena,
-                     sampling_coupled_pick(list.ids, list.logits, n, merge->params->temperature,
-                                           at->seed, at->position),
-                     row, err);
+        rc =
+            one_hot(merge->arena,
+                    sampling_coupled_pick(list.ids, list.logits, n,
+                                          merge->want->params->temperature, at->seed, at->position),
+                    row, err);
     } else {
         TRY(kept_row(merge->arena, list.ids, p, n, row, err));
-        row->entropy = merge->rule == RULE_TYPICAL ? entropy_of_p(p, n) : 0;
+        row->entropy = merge->want->rule->needs_entropy ? entropy_of_p(p, n) : 0;
     }
 out:
     return rc;
@@ -264,8 +264,8 @@ static int merge_choice(const struct merge *merge, struct target_row *row, struc
     }
     int32_t id = ids[best];
     if (merge->wish->best_is_noisy) {
-        id = sampling_coupled_pick(ids, logits, n, merge->params->temperature, merge->wish->at.seed,
-                                   merge->wish->at.position);
+        id = sampling_coupled_pick(ids, logits, n, merge->want->params->temperature,
+                                   merge->wish->at.seed, merge->wish->at.position);
     }
     return one_hot(merge->arena, id, row, err);
 }
@@ -275,10 +275,10 @@ static int merge_compact(const struct merge *merge, struct target_row *row, int 
 {
     int rc = 0;
     TRY(target_row_check_slices(merge->slices, merge->n_slices, merge->wish, err));
-    if (merge->rule == RULE_GREEDY || merge->params->temperature == 0 ||
+    if (merge->want->rule->is_greedy || merge->want->params->temperature == 0 ||
         merge->wish->best_is_noisy) {
         TRY(merge_choice(merge, row, err));
-    } else if (sampling_truncates(merge->params)) {
+    } else if (sampling_truncates(merge->want->params)) {
         TRY(merge_truncated(merge, row, n_best_more, err));
     } else {
         TRY(merge_whole(merge, row, err));
@@ -288,13 +288,14 @@ out:
 }
 
 /* Full slices: answers the compact wish here, by the workers' own function. */
-static int merge_full(const struct merge *merge, const struct sparse_dist *q,
-                      struct target_row *row, struct error *err)
+static int merge_full(const struct merge *merge, struct target_row *row, struct error *err)
 {
     int rc = 0;
     struct slice_row own[SLICES_MAX];
     struct row_wish compact;
-    target_row_wish(merge->rule, merge->params, q, &merge->wish->at, false, &compact);
+    struct target_want want = *merge->want;
+    want.full_rows = false;
+    target_row_wish(&want, &compact);
     struct merge inner = *merge;
     inner.slices = own;
     inner.wish = &compact;
@@ -316,19 +317,17 @@ out:
     return rc;
 }
 
-int target_row_merge(const struct slice_row *slices, int n_slices, int n_vocab,
-                     const struct row_wish *wish, enum accept_rule rule,
-                     const struct sampling_params *params, const struct sparse_dist *q,
-                     struct arena *arena, struct target_row *row, int *n_best_more,
-                     struct error *err)
+int target_row_merge(const struct target_slices *slices, const struct target_want *want,
+                     const struct row_wish *wish, struct arena *arena, struct target_row *row,
+                     int *n_best_more, struct error *err)
 {
     int rc = 0;
-    const struct merge merge = {slices, n_slices, n_vocab, wish, rule, params, arena};
+    const struct merge merge = {slices->slices, slices->n_slices, want, wish, arena};
     *row = (struct target_row){.outside_id = -1};
     *n_best_more = 0;
-    TRY(target_row_check_shape(slices, n_slices, n_vocab, err));
+    TRY(target_row_check_shape(slices->slices, slices->n_slices, slices->n_vocab, err));
     if (wish->full) {
-        TRY(merge_full(&merge, q, row, err));
+        TRY(merge_full(&merge, row, err));
     } else {
         TRY(merge_compact(&merge, row, n_best_more, err));
     }

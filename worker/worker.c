@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "model/checkpoint/served_name.h"
 #include "model/tokenizer/tokenizer.h"
 #include "worker/group.h"
 #include "worker/lead_watch.h"
@@ -102,7 +103,7 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
         .tokenizer_fingerprint = tokenizer_fingerprint(w->tokenizer),
         .ends = cfg->ends,
     };
-    snprintf(d->model, sizeof d->model, "%.255s", w->options.model);
+    checkpoint_served_name(w->options.model, d->model, sizeof d->model);
     snprintf(d->architecture, sizeof d->architecture, "%.63s", cfg->architecture);
     snprintf(d->arithmetic, sizeof d->arithmetic, "%.31s", w->backend->ops->arithmetic);
     snprintf(d->kernels, sizeof d->kernels, "%.31s", w->backend->ops->kernels(w->backend));

@@ -1,4 +1,4 @@
-/* Drafting on while the target verifies. */
+/* Guesses of the next round, made while the target verifies this one. */
 #include "coordinator/draft/ahead.h"
 
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 
 enum {
     ARENA_BYTES = 16 << 20,
-    TRIALS = 8,         /* rounds of either kind before they are compared */
-    BLOCK = 4,          /* rounds of one kind in a row: they are compared with what follows them */
-    PROBE_ROUNDS = 256, /* BLOCK rounds of so many are of the kind that seems longer */
-    OUTLIER = 4         /* a time that is so much longer than the mean was somebody else's */
+    TRIALS = 8,         /* rounds with and without it before the two kinds are compared */
+    BLOCK = 4,          /* rounds of one kind in a row, because a round shortens the one after it */
+    PROBE_ROUNDS = 256, /* of so many rounds BLOCK are of the kind that seems longer */
+    OUTLIER = 4         /* times the mean: a longer time counts as no more than this */
 };
 
 /* A running mean; the first few count in full, later ones with a weight of 1 / TRIALS. */
@@ -28,10 +28,10 @@ static void mean_add(struct mean *mean, double value)
     mean->value += (value - mean->value) / mean->n;
 }
 
-/* Who has guessed ahead: a sequence at a length. */
+/* What the guesses ahead assume: the sequence, and the token behind the guesses being verified. */
 struct assumption {
     const struct sequence *seq;
-    int64_t admitted_us; /* tells a sequence from its successor in the same place */
+    int64_t admitted_us; /* tells a sequence from a later one in the same slot */
     int32_t next;        /* the token behind the guesses */
 };
 
@@ -43,14 +43,14 @@ struct ahead {
 
     struct assumption assumed;
     struct draft draft; /* of the next round */
-    bool is_predicted;  /* assumed.next is there */
+    bool is_predicted;  /* assumed.next is known */
     int n_draft_kv;     /* when the work was stopped */
 
     /* While the target verifies. */
     struct sequence *seq;
     int n_verified, k;
     const struct end_ids *ends;
-    bool is_working, has_worked; /* may go on, was begun */
+    bool is_working, has_worked; /* it may go on; it was begun */
     int64_t start_us;
 
     /* The round before: what it did ahead shortens the drafting of the next one. */
@@ -115,8 +115,8 @@ static bool is_same(const struct assumption *a, const struct sequence *seq)
     return a->seq == seq && a->admitted_us == seq->admitted_us;
 }
 
-/* base is reached only when all guesses were accepted; they and the token behind them are then in the
- * text. */
+/* The text reaches draft.base only when all guesses were accepted, so the guesses are right then,
+ * and only the token behind them has to be compared. */
 static bool came_true(const struct ahead *a, const struct sequence *seq)
 {
     return a->is_predicted && is_same(&a->assumed, seq) && seq->n_tokens == a->draft.base &&
@@ -132,7 +132,7 @@ void ahead_take(struct ahead *a, struct sequence *seq, struct draft *draft)
     a->is_predicted = false;
 }
 
-/* Of the two kinds of rounds the shorter one, and now and then some of the other. */
+/* True in rounds of the shorter kind, but for a few rounds in PROBE_ROUNDS the other way round. */
 static bool is_worth_it(const struct ahead *a, int k)
 {
     const struct mean *off = &a->round_us[k][0], *on = &a->round_us[k][1];
@@ -149,7 +149,8 @@ void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draf
     a->n_rounds++;
     a->n_verified = draft->n;
     a->is_predicted = false;
-    a->is_working = draft->n > 0 && !draft->is_over && k > 0 && is_worth_it(a, draft->n);
+    a->is_working = a->drafter->ops->predict && draft->n > 0 && !draft->is_over && k > 0 &&
+                    is_worth_it(a, draft->n);
     a->has_worked = a->is_working;
     a->start_us = clock_now_us();
     if (!a->is_working) return;
@@ -162,7 +163,7 @@ void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draf
     arena_reset(&a->arenas[a->arena]);
 }
 
-/* The answer would have to wait for the token. */
+/* True when the answer is likely to come before the next token is done, and would wait for it. */
 static bool is_too_late(const struct ahead *a, int64_t now_us)
 {
     if (a->mode == AHEAD_ON || a->step_us.n < TRIALS || a->token_us.n < TRIALS) return false;
@@ -170,15 +171,17 @@ static bool is_too_late(const struct ahead *a, int64_t now_us)
     return (double)(now_us - a->start_us) + a->token_us.value > wait_us;
 }
 
-/* The prediction first: the guesses follow it. Behind an end of sequence there is nothing. */
+/* Predicts the token behind the guesses first, then makes one guess at each call. */
 static int work_once(struct ahead *a, struct error *err)
 {
     struct arena *arena = &a->arenas[a->arena];
     if (a->is_predicted) {
-        return drafter_propose(a->drafter, a->seq, a->draft.n + 1, a->ends, arena, &a->draft, err);
+        struct draft_lane lane = {a->seq, a->draft.n + 1, a->ends, &a->draft, {0}};
+        drafter_propose(a->drafter, &lane, 1, arena);
+        return lane.err.code;
     }
     int position = a->draft.base - 1;
-    int rc = drafter_predict(a->drafter, a->seq, position, arena, &a->assumed.next, err);
+    int rc = a->drafter->ops->predict(a->drafter, a->seq, position, arena, &a->assumed.next, err);
     a->seq->tokens[position] = a->assumed.next;
     a->is_predicted = rc == 0;
     return rc;
@@ -201,7 +204,7 @@ bool ahead_work(void *ahead)
     return true;
 }
 
-/* The round before is judged now that it is known what drafting it has left. */
+/* Counts the round before this one, now that it is known how much drafting it has left to do. */
 static void judge_last(struct ahead *a, const struct sequence *seq, const struct ahead_times *times)
 {
     if (!a->last_is_plain || !times->is_plain || !is_same(&a->last, seq)) return;
@@ -215,7 +218,7 @@ void ahead_end(struct ahead *a, struct sequence *seq, const struct ahead_times *
     if (a->is_predicted) a->n_draft_kv = seq->n_draft_kv;
     judge_last(a, seq, times);
     if (times->is_plain) mean_add(&a->step_us, (double)times->step_us);
-    if (times->is_plain && !a->has_worked) { /* otherwise the answer may have waited for a token */
+    if (times->is_plain && !a->has_worked) { /* or the answer may have waited for a token */
         mean_add(&a->wire_us, (double)(times->verify_us - times->step_us));
     }
     a->last = (struct assumption){seq, seq->admitted_us, 0};

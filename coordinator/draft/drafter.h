@@ -1,35 +1,24 @@
-/* The draft: a small model in the coordinator's own process that guesses ahead. Owned by the engine
- * thread. */
+/* The drafter: guesses tokens ahead of the target, one or more for each of many sequences. The
+ * engine and the round know this interface and nothing behind it; coordinator/draft/internal.h
+ * lists what there is. Owned by the engine thread. */
 #pragma once
 
+#include "base/end_ids.h"
 #include "base/limits.h"
 #include "coordinator/sequence.h"
 #include "model/backend/open.h"
-#include "model/model.h"
-
-struct drafter;
 
 struct drafter_options {
-    const char *model; /* folder or synthetic:... */
-    struct backend_options backend;
-    int support;   /* q is the draft's best `support` tokens, renormalised */
-    int kv_tokens; /* over all sequences */
-    /* "FILE[:N]": guesses are made among the N most frequent tokens of a list (draft_head.h), and the
-     * head is that much smaller; NULL = among all. Legal for every rule, since q may have any support. */
+    const char *name;               /* as --draft names it */
+    struct backend_options backend; /* where it computes */
+    int n_sequences;                /* slots of sequences, 0 .. n_sequences - 1 */
+    int support;                    /* q is the draft's best `support` tokens, renormalised */
+    int kv_tokens;                  /* of a KV cache, over all sequences */
+    /* "FILE[:N]": guesses are made among the N most frequent tokens of a list
+     * (coordinator/draft/head.h), and the head is that much smaller; NULL = among all. Legal for
+     * every rule, since q may have any support. */
     const char *head;
 };
-
-/* tok: the tokenizer of both models; its fingerprint must be the draft's (checked unless the draft is
- * synthetic). Errors: ERR_ARGUMENT another token table; those of the model and of draft_head_choose. */
-int drafter_open(struct drafter **drafter, const struct drafter_options *options,
-                 const struct tokenizer *tok, struct error *err);
-void drafter_close(struct drafter *drafter);
-
-struct block_pool *drafter_pool(struct drafter *drafter);
-/* Tokens that the draft chooses its guesses from. */
-int drafter_head_tokens(const struct drafter *drafter);
-/* Positions that the draft can see: its context or its KV cache, whichever ends first. */
-int drafter_limit(const struct drafter *drafter);
 
 /* Guesses, each with the distribution it was drawn from. */
 struct draft {
@@ -37,20 +26,65 @@ struct draft {
     bool is_over; /* nothing is to be guessed behind the last one */
     int n;
     int32_t tokens[DRAFT_MAX];
-    struct sparse_dist q[DRAFT_MAX];
+    struct sparse_dist q[DRAFT_MAX]; /* their arrays lie in the arena of the call */
 };
 
-/* Feeds the sequence's tokens that the draft has not seen, then guesses until there are k; goes on
- * where draft->n guesses are there already, and stops after an end of sequence and after a guess that it
- * gave less than seq->threshold (both are still guesses). Coins RNG_DRAFT at (position, base); under
- * `coupled` the guess is the argmax under the shared noise. q lives in arena. n_draft_kv follows what
- * was fed; guesses stand in seq->tokens past the committed ones. Errors: ERR_NO_MEMORY, ERR_EXHAUSTED
- * no KV block, ERR_UNAVAILABLE the device is lost. */
-int drafter_propose(struct drafter *drafter, struct sequence *seq, int k,
-                    const struct end_ids *ends, struct arena *arena, struct draft *draft,
-                    struct error *err);
+/* One sequence's share of a call of propose. */
+struct draft_lane {
+    struct sequence *seq;
+    int k;                      /* guesses wanted, with those that the draft already has */
+    const struct end_ids *ends; /* nothing is guessed behind these */
+    struct draft *draft;        /* goes on where draft->n guesses are there already */
+    struct error err;           /* set by the call: code 0, or what failed this lane alone */
+};
 
-/* The token that the target is likeliest to add behind seq->tokens[0..position): the draft's best, under
- * `coupled` with the shared noise. No coin is spent. Errors: as drafter_propose. */
-int drafter_predict(struct drafter *drafter, struct sequence *seq, int position,
-                    struct arena *arena, int32_t *id, struct error *err);
+struct drafter {
+    const struct drafter_ops *ops;
+    int n_choices; /* tokens that it chooses its guesses from */
+};
+
+struct drafter_ops {
+    /* tok: the tokenizer of both models. Errors: ERR_ARGUMENT the draft has another token table,
+     * and those of opening what the name says. */
+    int (*open)(struct drafter **drafter, const struct drafter_options *options,
+                const struct tokenizer *tok, struct error *err);
+    void (*close)(struct drafter *drafter);
+
+    /* Positions that it can see: no guess lies at or behind the limit. */
+    int (*limit)(const struct drafter *drafter);
+
+    /* For each lane: reads the sequence's tokens that it has not read, then guesses until there are
+     * k. Stops after an end of sequence and after a guess that it gave less than seq->threshold;
+     * both are still guesses, because a guess that was looked at must be sent (docs/design.md
+     * section 5). Coins RNG_DRAFT at (position, base); under a coupled rule the guess is the argmax
+     * under the shared noise. seq->n_draft_kv counts what was read, and guesses are written to
+     * seq->tokens behind the committed ones. Errors of a lane: ERR_NO_MEMORY, ERR_EXHAUSTED no KV
+     * block, ERR_UNAVAILABLE the device is lost. */
+    void (*propose)(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena);
+
+    /* The token that the target is most likely to add behind seq->tokens[0..position): the draft's
+     * best, under a coupled rule with the shared noise. It spends no coin. Errors: as propose.
+     * NULL: this drafter cannot draft ahead. */
+    int (*predict)(struct drafter *drafter, struct sequence *seq, int position, struct arena *arena,
+                   int32_t *id, struct error *err);
+
+    /* The sequence in this slot is over: frees what is kept for it. */
+    void (*forget)(struct drafter *drafter, int slot);
+
+    /* Compute threads that are worth it, 1 .. n_cores. NULL: one. Errors: those of opening. */
+    int (*count_threads)(const struct drafter_options *options, int n_cores, int *n_threads,
+                         struct error *err);
+
+    bool has_tokenizer; /* its name is that of a model whose tokenizer the coordinator may use */
+};
+
+/* The operations of what `name` names. */
+const struct drafter_ops *drafter_find(const char *name);
+
+/* The operations above; open finds them by options->name, close accepts NULL. */
+int drafter_open(struct drafter **drafter, const struct drafter_options *options,
+                 const struct tokenizer *tok, struct error *err);
+void drafter_close(struct drafter *drafter);
+int drafter_limit(const struct drafter *drafter);
+void drafter_propose(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena);
+void drafter_forget(struct drafter *drafter, int slot);

@@ -10,7 +10,7 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* "FILE:N" is cut at its last colon when nothing but digits stands behind it. *n = 0: no number. */
+/* Cuts "FILE:N" at its last colon if only digits follow it. *n = 0: there is no number. */
 static int split_option(char path[PATH_BYTES], int *n, const char *option, struct error *err)
 {
     const char *colon = strrchr(option, ':');

@@ -322,6 +322,7 @@ def test_plan(cluster):
 def test_describe(cluster):
     r = json_of(cluster, "describe")
     assert r["state"] == "serving" and r["n_ranks"] == 1 and r["vocab_size"] == 4096
+    assert r["target_model"] == "target" and r["draft_model"] == "draft"
     assert r["worker_addresses"] == cluster.worker_addresses
     table = ok(cluster.outrider("describe")).stdout
     for key in ("state", "target_model", "arithmetic", "model_fingerprint", "context_limit"):

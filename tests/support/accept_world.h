@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "speculation/accept.h"
+#include "speculation/rule.h"
 #include "tests/support/check_util.h"
 
 /* ck_assert writes a line to a file whenever it passes; here it would cost more than the work. */
@@ -132,7 +132,9 @@ static inline void world_row(struct world *world, enum accept_rule rule, int con
     struct error err;
     struct row_wish wish;
     struct slice_row slices[SLICES_MAX];
-    target_row_wish(rule, &world->target, q, at, full_rows, &wish);
+    const struct target_slices all = {slices, world->n_slices, world->n_vocab};
+    const struct target_want want = {&accept_rules[rule], &world->target, q, *at, full_rows};
+    target_row_wish(&want, &wish);
     for (int n_more = 0;; wish.n_best = n_more) {
         for (int s = 0; s < world->n_slices; s++) {
             int32_t first;
@@ -141,8 +143,7 @@ static inline void world_row(struct world *world, enum accept_rule rule, int con
             WORLD_CHECK(row_slice_answer(world->p_logits[context] + first, first, n_cols, s, &wish,
                                          &world->arena, &slices[s], &err));
         }
-        WORLD_CHECK(target_row_merge(slices, world->n_slices, world->n_vocab, &wish, rule,
-                                     &world->target, q, &world->arena, row, &n_more, &err));
+        WORLD_CHECK(target_row_merge(&all, &want, &wish, &world->arena, row, &n_more, &err));
         if (n_more == 0) break;
     }
 }
@@ -160,7 +161,7 @@ static inline void world_round(struct world *world, enum accept_rule rule, int c
         world_row(world, rule, context, q, &here, full_rows, &round->rows[i]);
         if (!q) break;
         round->q[i] = *q;
-        if (rule == RULE_COUPLED) {
+        if (accept_rules[rule].is_coupled) {
             float logits[WORLD_SUPPORT];
             for (int k = 0; k < q->n; k++) {
                 logits[k] = logf(q->p[k]);

@@ -24,18 +24,27 @@ static void setup(struct bench *b, enum accept_rule rule, float temperature)
 {
     struct error err;
     const struct drafter_options options = {
-        .model = DRAFT,
+        .name = DRAFT,
         .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
+        .n_sequences = 1,
         .support = 64,
         .kv_tokens = CAPACITY};
     CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
     CHECK_OK(drafter_open(&b->drafter, &options, b->tok, &err));
-    CHECK_OK(sequence_open(&b->seq, 0, CAPACITY, 1, drafter_pool(b->drafter)->n_blocks, &err));
+    CHECK_OK(sequence_open(&b->seq, 0, CAPACITY, 1, &err));
     CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
-    b->seq.rule = rule;
+    b->seq.rule = &accept_rules[rule];
     b->seq.sampling = (struct sampling_params){.temperature = temperature, .top_p = 1.0f};
     memcpy(b->seq.tokens, prompt, sizeof prompt);
     b->seq.n_tokens = b->seq.n_prompt = N_PROMPT;
+}
+
+/* Guesses in one lane until there are k. */
+static void propose_k(struct bench *b, int k, const struct end_ids *ends, struct draft *draft)
+{
+    struct draft_lane lane = {&b->seq, k, ends, draft, {0}};
+    drafter_propose(b->drafter, &lane, 1, &b->arena);
+    ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
 }
 
 static void teardown(struct bench *b)

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* The pool of KV blocks: every block belongs to one text at a time, all of them can be had, and a text's
- * blocks are neighbours as long as there is room. */
+/* The pool of KV blocks: every block belongs to one text at a time, all of them can be had, and a
+ * text's blocks are neighbours as long as there is room. */
 #include <stdbool.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=speculation timeout=120 */
 /* Decisions of the rules that need no statistics: equal ones for compact and full rows and for any
- * cut into slices, the edges of design.md section 6, and typical acceptance by direct computation. */
+ * cut into slices, the edges of docs/design.md section 6, and typical acceptance by direct
+ * computation. */
 #include "tests/support/accept_world_list.h"
 
 enum { SEEDS = 300 };
@@ -12,7 +13,7 @@ static struct accept_result decide(struct world *world, enum accept_rule rule, u
 {
     const struct rng_address at = {.seed = seed, .position = 9, .round = 4};
     world_round(world, rule, world_start(world), &at, full_rows, round);
-    return accept_function(rule)(round->rows, round->q, round->draft, world->n_draft, &at);
+    return accept_rules[rule].accept(round->rows, round->q, round->draft, world->n_draft, &at);
 }
 
 START_TEST(compact_and_full_rows_decide_alike)
@@ -27,8 +28,8 @@ START_TEST(compact_and_full_rows_decide_alike)
                 struct accept_result b =
                     decide(&worlds[w], (enum accept_rule)rule, seed, true, &round);
                 ck_assert_msg(a.n_accepted == b.n_accepted && a.next == b.next,
-                              "%s in world '%s', seed %d", accept_rule_name((enum accept_rule)rule),
-                              worlds[w].name, (int)seed);
+                              "%s in world '%s', seed %d", accept_rules[rule].name, worlds[w].name,
+                              (int)seed);
             }
         }
         world_close(&worlds[w]);
@@ -36,8 +37,8 @@ START_TEST(compact_and_full_rows_decide_alike)
 }
 END_TEST
 
-/* Coins of tokens outside of the list belong to slices, so those tokens (and with them what `naive`
- * draws) may differ with S; a model's S is fixed. All else is the same. */
+/* Coins of tokens outside of the list belong to slices, so those tokens, and with them what `naive`
+ * draws, may differ with S. A model's S is fixed. Everything else is the same. */
 START_TEST(any_number_of_slices_decides_alike)
 {
     const int counts[] = {1, 2, 8};
@@ -83,8 +84,8 @@ static void check_equals_plain(struct world *world, enum accept_rule rule)
                 const struct rng_address at = {seed, (uint32_t)n, (uint32_t)n};
                 struct world_round round;
                 world_round(world, rule, context, &at, false, &round);
-                struct accept_result result =
-                    accept_function(rule)(round.rows, round.q, round.draft, world->n_draft, &at);
+                struct accept_result result = accept_rules[rule].accept(
+                    round.rows, round.q, round.draft, world->n_draft, &at);
                 for (int i = 0; i <= result.n_accepted && n < 12; i++) {
                     text[plain][n++] = i < result.n_accepted ? round.draft[i] : result.next;
                 }
@@ -118,7 +119,7 @@ START_TEST(without_guesses_every_sampling_rule_draws_from_p)
         world_row(world, RULE_REJECTION, 0, NULL, &at, false, &row);
         int32_t wanted = target_row_draw(&row, &at);
         for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
-            struct accept_result result = accept_function(rules[r])(&row, NULL, NULL, 0, &at);
+            struct accept_result result = accept_rules[rules[r]].accept(&row, NULL, NULL, 0, &at);
             ck_assert(result.n_accepted == 0 && result.next == wanted);
         }
     }
@@ -126,7 +127,7 @@ START_TEST(without_guesses_every_sampling_rule_draws_from_p)
 }
 END_TEST
 
-/* Rows by hand: rounding can leave q above p everywhere, so that a rejected guess has no residual. */
+/* Rows made by hand, because rounding can leave q above p everywhere: then there is no residual. */
 START_TEST(a_residual_without_mass_samples_p)
 {
     int32_t ids[] = {1, 4};
@@ -176,7 +177,8 @@ START_TEST(a_one_hot_target_keeps_its_token_alone)
                                       RULE_NAIVE};
     for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
         for (int i = 0; i < 2; i++) {
-            struct accept_result result = accept_function(rules[r])(rows, &q, &ids[i], 1, &origin);
+            struct accept_result result =
+                accept_rules[rules[r]].accept(rows, &q, &ids[i], 1, &origin);
             ck_assert(result.n_accepted == i && result.next == 4);
         }
     }

@@ -1,8 +1,8 @@
 /* ctest: labels=quick libs=speculation timeout=120 */
-/* The planner over simulated texts of known acceptance and cost, with noise and hiccups in what it is
- * shown. Its speed is held against that of the best fixed K and of plain decoding on the same texts; all
- * are counted with the true times, so that a hiccup harms only who is fooled by it. Seeds are fixed: a run
- * repeats itself. */
+/* The planner over simulated texts of known acceptance and cost, with noise and outliers in what it
+ * is shown. Its speed is held against that of the best fixed K and of plain decoding on the same
+ * texts; all are counted with the true times, so that an outlier harms only a planner that is
+ * misled by it. Seeds are fixed: a run repeats itself. */
 #include <math.h>
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ struct world {
     double c, row, rtt, read;
     int free_rows; /* beyond these each row costs `row` */
     int k_max, n_tokens;
-    double noise, hiccups; /* spread of a time; chance that it is 20 times as long */
+    double noise, outliers; /* spread of a time; chance that it is 20 times as long */
     bool is_by_text;
 };
 
@@ -83,7 +83,7 @@ static double coin(void)
     return rng_uniform(&at, RNG_ACCEPT, 0);
 }
 
-/* A sum of coins is normal enough; hiccups come on top. */
+/* A sum of coins is normal enough; outliers are added. */
 static int64_t measured_us(const struct world *w, double true_us)
 {
     double z = -6;
@@ -91,7 +91,7 @@ static int64_t measured_us(const struct world *w, double true_us)
         z += coin();
     }
     double us = true_us * fmax(1 + w->noise * z, 0.2);
-    return (int64_t)(coin() < w->hiccups ? 20 * us : us);
+    return (int64_t)(coin() < w->outliers ? 20 * us : us);
 }
 
 /* What a text took, in true times. */
@@ -220,7 +220,7 @@ static const struct world good = {"good", {0.8, 0.8}, 1,   0.1, 0.02, 0.02, 0.01
 static const struct world hopeless = {"hopeless", {0, 0}, 1,   0.1, 0.02, 0.02, 0.01,
                                       6,          16,     400, 0,   0,    false};
 
-/* A text of somebody who has fixed K; the planner learns from it. */
+/* A text of a request that fixes K; the planner learns from it. */
 static void watch_text(const struct world *w, struct planner *p, int k)
 {
     struct planner_sequence seq = {.strategy = STRATEGY_FIXED};
@@ -236,7 +236,7 @@ static void watch_text(const struct world *w, struct planner *p, int k)
     }
 }
 
-/* _i texts of others between one's own must not raise what these spend. */
+/* _i texts of fixed K between the planned ones must not raise what the planned ones spend. */
 START_TEST(probes_spend_one_percent_at_most)
 {
     struct planner planner = taught(&hopeless);
@@ -263,7 +263,7 @@ static int planned_k(const struct planner *p, const struct planner_ask *ask)
     return planner_choose(&copy, &seq, ask);
 }
 
-START_TEST(one_hiccup_does_not_move_k)
+START_TEST(one_outlier_does_not_move_k)
 {
     const struct planner_ask ask = {16, 1, 400};
     struct planner planner = taught(&good);
@@ -281,12 +281,13 @@ START_TEST(one_hiccup_does_not_move_k)
                                             .round_us = (300 + 100 * other) * STEP_US};
         planner_observe(&shaken, &seq, &round);
         int now = planned_k(&shaken, &ask);
-        ck_assert_msg(abs(now - k) <= 1, "a hiccup at K = %d: %d, before %d", other, now, k);
+        ck_assert_msg(abs(now - k) <= 1, "an outlier at K = %d: %d, before %d", other, now, k);
     }
 }
 END_TEST
 
-/* Leaving K = 0 costs reading; a text that is about to end does not pay it back. */
+/* Leaving K = 0 costs the reading of a prompt, which a text that is about to end does not pay
+ * back. */
 START_TEST(catching_up_is_charged)
 {
     struct planner planner = taught(&good);
@@ -399,7 +400,7 @@ int main(void)
     tcase_add_loop_test(tcase, planned_is_nearly_the_best_fixed_k_and_never_slower_than_plain, 0,
                         N_WORLDS);
     tcase_add_loop_test(tcase, probes_spend_one_percent_at_most, 0, 6);
-    tcase_add_test(tcase, one_hiccup_does_not_move_k);
+    tcase_add_test(tcase, one_outlier_does_not_move_k);
     tcase_add_test(tcase, catching_up_is_charged);
     tcase_add_test(tcase, a_useless_draft_reads_no_prompt);
     tcase_add_test(tcase, heuristic_is_hugging_faces);

@@ -14,22 +14,22 @@ START_TEST(table_1_of_the_paper)
         double operations, speed;
     } rows[] = {{0.6, 2, 1.53, 1.96}, {0.7, 3, 1.58, 2.53}, {0.8, 2, 1.23, 2.44},
                 {0.8, 5, 1.63, 3.69}, {0.9, 2, 1.11, 2.71}, {0.9, 10, 1.60, 6.86}};
-    const struct plan_costs costs = {.alpha = rows[_i].alpha};
-    ck_assert(fabs(plan_operations(&costs, rows[_i].k) - rows[_i].operations) <= 0.005);
-    ck_assert(fabs(plan_speedup(&costs, rows[_i].k) - rows[_i].speed) <= 0.006);
+    const struct speedup_costs costs = {.alpha = rows[_i].alpha};
+    ck_assert(fabs(speedup_operations(&costs, rows[_i].k) - rows[_i].operations) <= 0.005);
+    ck_assert(fabs(speedup_ideal(&costs, rows[_i].k) - rows[_i].speed) <= 0.006);
 }
 END_TEST
 
 START_TEST(edges)
 {
-    ck_assert(plan_tokens(1, 4) == 5);
-    ck_assert(plan_tokens(0, 4) == 1);
+    ck_assert(speedup_tokens(1, 4) == 5);
+    ck_assert(speedup_tokens(0, 4) == 1);
     for (int k = 0; k <= 16; k++) { /* the closed form of equation 1 */
         double alpha = 0.73;
-        ck_assert(fabs(plan_tokens(alpha, k) - (1 - pow(alpha, k + 1)) / (1 - alpha)) < 1e-12);
+        ck_assert(fabs(speedup_tokens(alpha, k) - (1 - pow(alpha, k + 1)) / (1 - alpha)) < 1e-12);
     }
-    const struct plan_costs costs = {.alpha = 0.8, .c = 0.1, .row = 0.02, .rtt = 0.3};
-    ck_assert(plan_speedup(&costs, 0) == 1 && plan_speedup_in_rounds(&costs, 0) == 1);
+    const struct speedup_costs costs = {.alpha = 0.8, .c = 0.1, .row = 0.02, .rtt = 0.3};
+    ck_assert(speedup_ideal(&costs, 0) == 1 && speedup_in_rounds(&costs, 0) == 1);
 }
 END_TEST
 
@@ -38,8 +38,8 @@ START_TEST(guessing_pays_when_alpha_exceeds_c)
 {
     for (int a = 0; a <= 20; a++) {
         for (int c = 0; c <= 20; c++) {
-            const struct plan_costs costs = {.alpha = a / 20.0, .c = c / 20.0};
-            int best = plan_best_k(&costs, 16);
+            const struct speedup_costs costs = {.alpha = a / 20.0, .c = c / 20.0};
+            int best = speedup_best_k(&costs, 16);
             ck_assert_msg((best > 0) == (a > c), "alpha %d/20, c %d/20: best K %d", a, c, best);
         }
     }
@@ -49,12 +49,12 @@ END_TEST
 /* A round trip that plain decoding pays too makes guessing worth more, rows make it worth less. */
 START_TEST(round_trips_and_rows_shift_the_best_k)
 {
-    const struct plan_costs near = {.alpha = 0.8, .c = 0.1},
-                            far = {.alpha = 0.8, .c = 0.1, .rtt = 2};
-    const struct plan_costs dear = {.alpha = 0.8, .c = 0.1, .row = 0.3};
-    ck_assert_int_gt(plan_best_k(&far, 16), plan_best_k(&near, 16));
-    ck_assert_int_lt(plan_best_k(&dear, 16), plan_best_k(&near, 16));
-    ck_assert(plan_speedup_in_rounds(&far, 4) > plan_speedup_in_rounds(&near, 4));
+    const struct speedup_costs near = {.alpha = 0.8, .c = 0.1},
+                               far = {.alpha = 0.8, .c = 0.1, .rtt = 2};
+    const struct speedup_costs dear = {.alpha = 0.8, .c = 0.1, .row = 0.3};
+    ck_assert_int_gt(speedup_best_k(&far, 16), speedup_best_k(&near, 16));
+    ck_assert_int_lt(speedup_best_k(&dear, 16), speedup_best_k(&near, 16));
+    ck_assert(speedup_in_rounds(&far, 4) > speedup_in_rounds(&near, 4));
 }
 END_TEST
 

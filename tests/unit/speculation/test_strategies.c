@@ -1,9 +1,10 @@
 /* ctest: labels=full,statistics libs=speculation timeout=900 */
-/* Whatever decides K, the text has the target's distribution: rounds whose K comes from the planner, the
- * heuristic or a threshold, under `rejection` and `block`, over several rounds, counted jointly and held
- * against p by chi-square. One sequence's state goes on from text to text, so K depends on all that was
- * accepted before. A threshold that looks at a guess and then does not send it must be found. Rows go
- * the whole compact way from logits. Seeds are fixed: a run repeats itself. */
+/* Whatever decides K, the text has the target's distribution: rounds whose K comes from the
+ * planner, the heuristic or a threshold, under `rejection` and `block`, over several rounds,
+ * counted jointly and held against p by chi-square. One sequence's state goes on from text to text,
+ * so K depends on all that was accepted before. A threshold that looks at a guess and then does not
+ * send it must be found. Rows go the whole compact way from logits. Seeds are fixed: a run repeats
+ * itself. */
 #include <stdio.h>
 
 #include "speculation/planner.h"
@@ -31,8 +32,8 @@ struct way {
     int64_t n_rounds[K_MOST + 1];
 };
 
-/* Guesses up to the first that q gave less than the threshold. The guesses of a round do not depend on
- * how many there are: their coins have addresses. */
+/* Guesses up to the first that q gave less than the threshold. The guesses of a round do not depend
+ * on how many there are: their coins have addresses. */
 static int stop_at_threshold(struct world *world, enum accept_rule rule, int context,
                              const struct rng_address *at, const struct way *way)
 {
@@ -78,7 +79,7 @@ static int commit_tokens(struct world *world, enum accept_rule rule, struct way 
         world->n_draft = k;
         world_round(world, rule, context, &at, false, &round);
         struct accept_result result =
-            accept_function(rule)(round.rows, round.q, round.draft, k, &at);
+            accept_rules[rule].accept(round.rows, round.q, round.draft, k, &at);
         observe(way, k, result.n_accepted, &at);
         for (int i = 0; i <= result.n_accepted && n < DEPTH; i++, n++) {
             context = i < result.n_accepted ? round.draft[i] : result.next;
@@ -111,7 +112,7 @@ static double p_value(struct world *world, enum accept_rule rule, struct way *wa
     expect(world, wanted);
     world_close(world);
     struct stats_result result = stats_chi_square(seen, wanted, n_cells);
-    printf("%-14s %-9s %-9s%s K", world->name, accept_rule_name(rule),
+    printf("%-14s %-9s %-9s%s K", world->name, accept_rules[rule].name,
            strategy_names[way->strategy], way->drops_the_last ? " (wrong)" : "");
     for (int k = 0; k <= K_MOST; k++) {
         printf(" %d:%lld", k, (long long)way->n_rounds[k]);
@@ -164,7 +165,7 @@ START_TEST(a_threshold_that_drops_what_it_looked_at_is_found)
     for (size_t r = 0; r < sizeof rule_of / sizeof *rule_of; r++) {
         struct way way = {.strategy = STRATEGY_THRESHOLD, .drops_the_last = true};
         double p = p_value(&worlds[SMALL], rule_of[r], &way);
-        ck_assert_msg(p < P_LEAST, "%s: p = %.2e", accept_rule_name(rule_of[r]), p);
+        ck_assert_msg(p < P_LEAST, "%s: p = %.2e", accept_rules[rule_of[r]].name, p);
     }
 }
 END_TEST

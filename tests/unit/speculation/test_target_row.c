@@ -1,6 +1,8 @@
 /* ctest: labels=quick libs=speculation timeout=60 */
-/* What is asked for each rule, and merged rows against a slow reference; replies that no honest
+/* What is asked for each rule, and merged rows against a slow reference; replies that no correct
  * worker sends are refused. */
+#include <stdio.h>
+
 #include "base/limits.h"
 #include "speculation/target_row.h"
 
@@ -46,16 +48,40 @@ static void answer(const struct row_wish *wish, int n_slices)
     }
 }
 
+static struct target_want want_of(enum accept_rule rule, const struct sampling_params *params,
+                                  const struct sparse_dist *draft, bool full)
+{
+    return (struct target_want){&accept_rules[rule], params, draft, at, full};
+}
+
+static void wish_of(enum accept_rule rule, const struct sampling_params *params,
+                    const struct sparse_dist *draft, bool full, struct row_wish *wish)
+{
+    const struct target_want want = want_of(rule, params, draft, full);
+    target_row_wish(&want, wish);
+}
+
+/* Merges the first n_slices of `slices`, which answer a wish; the row's guess was drawn from q. */
+static int merge(int n_slices, enum accept_rule rule, const struct sampling_params *params,
+                 const struct row_wish *wish, struct arena *room, struct target_row *row)
+{
+    const struct target_slices all = {slices, n_slices, VOCAB};
+    const struct target_want want = want_of(rule, params, &q, wish->full);
+    int n_more;
+    return target_row_merge(&all, &want, wish, room, row, &n_more, &err);
+}
+
 /* The row of a rule, asking again as long as the merge wants more; returns how often it did. */
 static int merged(enum accept_rule rule, const struct sampling_params *params,
                   const struct sparse_dist *draft, int n_slices, bool full, struct target_row *row)
 {
     struct row_wish wish;
-    target_row_wish(rule, params, draft, &at, full, &wish);
+    const struct target_slices all = {slices, n_slices, VOCAB};
+    const struct target_want want = want_of(rule, params, draft, full);
+    target_row_wish(&want, &wish);
     for (int n_more = 0, n_asked = 0;; n_asked++, wish.n_best = n_more) {
         answer(&wish, n_slices);
-        CHECK_OK(target_row_merge(slices, n_slices, VOCAB, &wish, rule, params, draft, &arena, row,
-                                  &n_more, &err));
+        CHECK_OK(target_row_merge(&all, &want, &wish, &arena, row, &n_more, &err));
         if (n_more == 0) return n_asked;
         ck_assert_int_gt(n_more, wish.n_best);
     }
@@ -72,13 +98,36 @@ static void same_row(const struct target_row *a, const struct target_row *b)
 
 START_TEST(rule_names_are_parsed)
 {
+    const struct rule *rule;
     for (int i = 0; i < RULE_COUNT; i++) {
-        enum accept_rule rule;
-        CHECK_OK(accept_rule_parse(accept_rule_name((enum accept_rule)i), &rule, &err));
-        ck_assert_int_eq((int)rule, i);
+        CHECK_OK(rule_parse(accept_rule_names[i], &rule, &err));
+        ck_assert_ptr_eq(rule, &accept_rules[i]);
+        ck_assert_str_eq(rule->name, accept_rule_names[i]);
     }
-    enum accept_rule rule;
-    CHECK_ERR(accept_rule_parse("Greedy", &rule, &err), ERR_ARGUMENT, "'Greedy'");
+    CHECK_ERR(rule_parse("Greedy", &rule, &err), ERR_ARGUMENT,
+              "'Greedy' is no acceptance rule; there are rejection, greedy, ");
+    ck_assert_ptr_nonnull(strstr(err.text, " and "));
+}
+END_TEST
+
+START_TEST(a_list_of_rules_ends_where_its_room_does)
+{
+    char whole[256], cut[16], end[64];
+    snprintf(end, sizeof end, "%s or %s", accept_rule_names[RULE_COUNT - 2],
+             accept_rule_names[RULE_COUNT - 1]);
+    rule_list(whole, sizeof whole, "or");
+    ck_assert_int_eq(strncmp(whole, "rejection, greedy, coupled, ", 28), 0);
+    ck_assert_str_eq(whole + strlen(whole) - strlen(end), end);
+    ck_assert_str_eq(rule_list(cut, sizeof cut, "or"), "rejection, gree");
+}
+END_TEST
+
+START_TEST(requests_without_a_rule_get_one_by_temperature_and_seed)
+{
+    ck_assert_ptr_eq(rule_default(0, false), &accept_rules[RULE_GREEDY]);
+    ck_assert_ptr_eq(rule_default(0, true), &accept_rules[RULE_GREEDY]);
+    ck_assert_ptr_eq(rule_default(1, true), &accept_rules[RULE_COUPLED]);
+    ck_assert_ptr_eq(rule_default(0.5f, false), &accept_rules[RULE_REJECTION]);
 }
 END_TEST
 
@@ -89,25 +138,25 @@ START_TEST(each_rule_asks_for_what_it_needs_and_no_more)
     const struct sampling_params nucleus = {.temperature = 1, .top_p = 0.9f};
     const struct sampling_params cold = {.top_k = 7, .top_p = 0.5f};
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        target_row_wish((enum accept_rule)rule, &cold, &q, &at, false, &wish);
+        wish_of((enum accept_rule)rule, &cold, &q, false, &wish);
         ck_assert(wish.n_best == 1 && !wish.best_is_noisy && !wish.n_ids && !wish.n_temperatures);
         ck_assert(!wish.outside && !wish.full && wish.at.position == at.position);
-        target_row_wish((enum accept_rule)rule, &plain, &q, &at, true, &wish);
+        wish_of((enum accept_rule)rule, &plain, &q, true, &wish);
         ck_assert(wish.full && !wish.n_best && !wish.n_ids && !wish.n_temperatures);
-        target_row_wish((enum accept_rule)rule, &cut, &q, &at, false, &wish);
-        ck_assert_int_eq(wish.n_best, rule == RULE_GREEDY ? 1 : 7);
-        target_row_wish((enum accept_rule)rule, &nucleus, &q, &at, false, &wish);
-        ck_assert_int_eq(wish.n_best, rule == RULE_GREEDY ? 1 : 64);
-        ck_assert_int_eq(wish.n_temperatures, rule == RULE_GREEDY ? 0 : 1);
+        wish_of((enum accept_rule)rule, &cut, &q, false, &wish);
+        ck_assert_int_eq(wish.n_best, accept_rules[rule].is_greedy ? 1 : 7);
+        wish_of((enum accept_rule)rule, &nucleus, &q, false, &wish);
+        ck_assert_int_eq(wish.n_best, accept_rules[rule].is_greedy ? 1 : 64);
+        ck_assert_int_eq(wish.n_temperatures, accept_rules[rule].is_greedy ? 0 : 1);
     }
-    target_row_wish(RULE_COUPLED, &plain, &q, &at, false, &wish);
+    wish_of(RULE_COUPLED, &plain, &q, false, &wish);
     ck_assert(wish.n_best == 1 && wish.best_is_noisy && wish.temperatures[0] == 0.8f);
     ck_assert(!wish.outside && !wish.n_ids);
-    target_row_wish(RULE_BLOCK, &plain, &q, &at, false, &wish);
+    wish_of(RULE_BLOCK, &plain, &q, false, &wish);
     ck_assert(wish.outside && wish.ids == q.ids && wish.n_ids == q.n && !wish.entropy);
-    target_row_wish(RULE_TYPICAL, &plain, &q, &at, false, &wish);
+    wish_of(RULE_TYPICAL, &plain, &q, false, &wish);
     ck_assert(wish.outside && wish.entropy);
-    target_row_wish(RULE_REJECTION, &plain, NULL, &at, false, &wish);
+    wish_of(RULE_REJECTION, &plain, NULL, false, &wish);
     ck_assert(wish.outside && wish.n_ids == 0);
 }
 END_TEST
@@ -249,7 +298,7 @@ START_TEST(guesses_beyond_the_vocabulary_have_no_probability)
 }
 END_TEST
 
-/* A change to one slice that makes the reply dishonest. */
+/* A change to one slice that makes the reply impossible. */
 typedef void spoil_fn(void);
 
 static void spoil_order(void)
@@ -339,7 +388,7 @@ static void spoil_all_masked(void)
     }
 }
 
-START_TEST(dishonest_slices_are_refused)
+START_TEST(impossible_slices_are_refused)
 {
     const struct {
         spoil_fn *spoil;
@@ -366,20 +415,18 @@ START_TEST(dishonest_slices_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct row_wish wish;
         struct target_row row;
-        int n_more;
         arena_reset(&arena);
-        target_row_wish(RULE_TYPICAL, &plain, &q, &at, false, &wish);
+        wish_of(RULE_TYPICAL, &plain, &q, false, &wish);
         answer(&wish, SLICES);
         cases[i].spoil();
-        CHECK_ERR(target_row_merge(slices, SLICES, VOCAB, &wish, RULE_TYPICAL, &plain, &q, &arena,
-                                   &row, &n_more, &err),
-                  ERR_FORMAT, cases[i].text);
+        CHECK_ERR(merge(SLICES, RULE_TYPICAL, &plain, &wish, &arena, &row), ERR_FORMAT,
+                  cases[i].text);
         ck_assert(row.n == 0 && row.outside_id == -1);
     }
 }
 END_TEST
 
-START_TEST(dishonest_best_lists_are_refused)
+START_TEST(impossible_best_lists_are_refused)
 {
     const struct sampling_params cut = {.temperature = 1, .top_k = 3, .top_p = 1};
     const struct {
@@ -399,10 +446,9 @@ START_TEST(dishonest_best_lists_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct row_wish wish;
         struct target_row row;
-        int n_more;
         float best[4];
         arena_reset(&arena);
-        target_row_wish(RULE_REJECTION, &cut, &q, &at, false, &wish);
+        wish_of(RULE_REJECTION, &cut, &q, false, &wish);
         answer(&wish, SLICES);
         for (int k = 0; k < cases[i].n; k++) {
             best[k] = slices[0].max - cases[i].gaps[k];
@@ -410,9 +456,8 @@ START_TEST(dishonest_best_lists_are_refused)
         slices[0].n_best = cases[i].n;
         slices[0].best_ids = cases[i].ids;
         slices[0].best_logits = best;
-        CHECK_ERR(target_row_merge(slices, SLICES, VOCAB, &wish, RULE_REJECTION, &cut, &q, &arena,
-                                   &row, &n_more, &err),
-                  ERR_FORMAT, cases[i].text);
+        CHECK_ERR(merge(SLICES, RULE_REJECTION, &cut, &wish, &arena, &row), ERR_FORMAT,
+                  cases[i].text);
     }
 }
 END_TEST
@@ -422,30 +467,24 @@ START_TEST(missing_slices_and_full_arenas_are_refused)
     const struct sampling_params all[] = {
         plain, {.top_p = 1}, {.temperature = 1, .top_k = 9, .top_p = 1}};
     struct target_row row;
-    int n_more;
     struct row_wish wish;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct arena tiny;
         CHECK_OK(arena_open(&tiny, 64, &err));
-        target_row_wish(RULE_REJECTION, &all[i], &q, &at, false, &wish);
+        wish_of(RULE_REJECTION, &all[i], &q, false, &wish);
         answer(&wish, SLICES);
-        CHECK_ERR(target_row_merge(slices, SLICES, VOCAB, &wish, RULE_REJECTION, &all[i], &q, &tiny,
-                                   &row, &n_more, &err),
-                  ERR_NO_MEMORY, "no room");
-        CHECK_ERR(target_row_merge(slices, SLICES / 2, VOCAB, &wish, RULE_REJECTION, &all[i], &q,
-                                   &arena, &row, &n_more, &err),
-                  ERR_FORMAT, "in place of");
-        CHECK_ERR(target_row_merge(slices, 0, VOCAB, &wish, RULE_REJECTION, &all[i], &q, &arena,
-                                   &row, &n_more, &err),
-                  ERR_FORMAT, "0 slices");
+        CHECK_ERR(merge(SLICES, RULE_REJECTION, &all[i], &wish, &tiny, &row), ERR_NO_MEMORY,
+                  "no room");
+        CHECK_ERR(merge(SLICES / 2, RULE_REJECTION, &all[i], &wish, &arena, &row), ERR_FORMAT,
+                  "in place of");
+        CHECK_ERR(merge(0, RULE_REJECTION, &all[i], &wish, &arena, &row), ERR_FORMAT, "0 slices");
         arena_close(&tiny);
     }
-    target_row_wish(RULE_REJECTION, &plain, &q, &at, true, &wish);
+    wish_of(RULE_REJECTION, &plain, &q, true, &wish);
     answer(&wish, SLICES);
     slices[3].full = NULL;
-    CHECK_ERR(target_row_merge(slices, SLICES, VOCAB, &wish, RULE_REJECTION, &plain, &q, &arena,
-                               &row, &n_more, &err),
-              ERR_FORMAT, "slice 3 lacks its logits");
+    CHECK_ERR(merge(SLICES, RULE_REJECTION, &plain, &wish, &arena, &row), ERR_FORMAT,
+              "slice 3 lacks its logits");
 }
 END_TEST
 
@@ -472,6 +511,8 @@ int main(void)
     TCase *tcase = tcase_create("target_row");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, rule_names_are_parsed);
+    tcase_add_test(tcase, a_list_of_rules_ends_where_its_room_does);
+    tcase_add_test(tcase, requests_without_a_rule_get_one_by_temperature_and_seed);
     tcase_add_test(tcase, each_rule_asks_for_what_it_needs_and_no_more);
     tcase_add_test(tcase, probabilities_mass_outside_and_entropy_are_exact);
     tcase_add_test(tcase, one_hot_rows_hold_the_best_and_ties_go_to_the_lowest_id);
@@ -479,8 +520,8 @@ int main(void)
     tcase_add_test(tcase, compact_rows_equal_full_rows);
     tcase_add_test(tcase, an_uncertain_cut_asks_for_more_and_then_agrees_with_a_full_sort);
     tcase_add_test(tcase, guesses_beyond_the_vocabulary_have_no_probability);
-    tcase_add_test(tcase, dishonest_slices_are_refused);
-    tcase_add_test(tcase, dishonest_best_lists_are_refused);
+    tcase_add_test(tcase, impossible_slices_are_refused);
+    tcase_add_test(tcase, impossible_best_lists_are_refused);
     tcase_add_test(tcase, missing_slices_and_full_arenas_are_refused);
     tcase_add_test(tcase, draws_never_return_a_token_without_mass);
     suite_add_tcase(suite, tcase);

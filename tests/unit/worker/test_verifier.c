@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/queue.h"
 #include "model/backend/cpu/cpu.h"
-#include "speculation/target_row.h"
+#include "speculation/rule.h"
 #include "tests/support/check_util.h"
 #include "worker/verifier.h"
 
@@ -178,7 +178,8 @@ static void ask(struct question *question, enum accept_rule rule, bool full)
             *q = (struct sparse_dist){4, question->q_ids[i], question->q_p[i]};
         }
         question->rows[i].index = 12 + i;
-        target_row_wish(rule, &plain, q, &at, full, &question->rows[i].wish);
+        const struct target_want want = {&accept_rules[rule], &plain, q, at, full};
+        target_row_wish(&want, &question->rows[i].wish);
     }
     question->lane = (struct step_lane){.slot = 1,
                                         .n_tokens = 17,
@@ -204,9 +205,13 @@ static void answer_on(int n_ranks, bool full, struct target_row rows[5], struct 
     ask(&question, RULE_REJECTION, full);
     ck_assert_msg(group_step(&group, &question.step, slices, refusal, &lane) == 5, "%s", refusal);
     for (int i = 0; i < 5; i++) {
-        CHECK_OK(target_row_merge(&slices[i * group.n_slices], group.n_slices, group.n_vocab,
-                                  &question.rows[i].wish, RULE_REJECTION, &plain,
-                                  i < 4 ? &question.q[i] : NULL, arena, &rows[i], &more, &err));
+        const struct target_slices all = {&slices[i * group.n_slices], group.n_slices,
+                                          group.n_vocab};
+        const struct target_want want = {&accept_rules[RULE_REJECTION], &plain,
+                                         i < 4 ? &question.q[i] : NULL, question.rows[i].wish.at,
+                                         full};
+        CHECK_OK(
+            target_row_merge(&all, &want, &question.rows[i].wish, arena, &rows[i], &more, &err));
         ck_assert_int_eq(more, 0);
     }
     group_close(&group);

@@ -1,5 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* Whether it is worth it to draft ahead: a real draft, and rounds that take what the case says. */
+/* Whether drafting ahead is worth it: a real draft, and rounds that take as long as the case
+ * says. */
 #include <stdio.h>
 
 #include "coordinator/draft/ahead.h"
@@ -7,7 +8,7 @@
 
 enum { N_ROUNDS = 1024 };
 
-/* The draft's world with what drafts ahead in it. */
+/* Opens the draft and what drafts ahead with it. */
 static struct ahead *open_ahead(struct bench *b, enum ahead_mode mode)
 {
     struct error err;
@@ -30,12 +31,11 @@ struct world {
     int64_t reading_every; /* rounds; such a round reads a prompt and takes ten times as long */
 };
 
-/* Share of the later half of the rounds that drafted ahead. The text is left as it is: the round is
- * always the same one. */
+/* Share of the later half of the rounds that drafted ahead. The text does not grow, so every round
+ * is the same one. */
 static double share_ahead(enum ahead_mode mode, const struct world *world)
 {
     struct bench b = {0};
-    struct error err;
     int n_ahead = 0;
     bool did_work = false;
     struct ahead *ahead = open_ahead(&b, mode);
@@ -45,7 +45,7 @@ static double share_ahead(enum ahead_mode mode, const struct world *world)
         struct ahead_times times = {.is_plain = !is_reading,
                                     .draft_us = did_work ? world->draft_after : world->draft};
         arena_reset(&b.arena);
-        CHECK_OK(drafter_propose(b.drafter, &b.seq, K, &no_ends, &b.arena, &draft, &err));
+        propose_k(&b, K, &no_ends, &draft);
         ahead_begin(ahead, &b.seq, &draft, K, &no_ends);
         did_work = ahead_work(ahead);
         times.verify_us = did_work ? world->verify_beside : world->verify;
@@ -76,7 +76,7 @@ START_TEST(it_is_left_where_the_target_suffers_more_than_is_won)
 }
 END_TEST
 
-/* Rounds that read prompts are no measure of either kind. */
+/* Rounds that read prompts must not count for either kind. */
 START_TEST(prompts_are_not_counted)
 {
     const struct world pays = {1000000, 1000000, 400000, 300000, 7};
@@ -99,11 +99,10 @@ START_TEST(words_decide_where_they_are_given)
 }
 END_TEST
 
-/* Another group's times are other times: what paid with the old one is tried anew. */
+/* Another group answers in other times, so both kinds must be tried again. */
 START_TEST(what_was_measured_can_be_forgotten)
 {
     struct bench b = {0};
-    struct error err;
     const struct ahead_times long_one = {true, 400000, 1300000, 1300000},
                              short_one = {true, 400000, 1000000, 1000000};
     int n_after = 0;
@@ -112,7 +111,7 @@ START_TEST(what_was_measured_can_be_forgotten)
         struct draft draft = {.base = b.seq.n_tokens};
         if (i == 64) ahead_forget(ahead);
         arena_reset(&b.arena);
-        CHECK_OK(drafter_propose(b.drafter, &b.seq, K, &no_ends, &b.arena, &draft, &err));
+        propose_k(&b, K, &no_ends, &draft);
         ahead_begin(ahead, &b.seq, &draft, K, &no_ends);
         bool did_work = ahead_work(ahead);
         ahead_end(ahead, &b.seq, did_work ? &long_one : &short_one);

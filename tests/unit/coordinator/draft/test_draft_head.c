@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* The draft with a head over few tokens: which they are, what it guesses; and the counting of served
- * tokens that such a head is chosen from. */
+/* The draft with a head over few tokens: which they are, what it guesses; and the counting of
+ * served tokens that such a head is chosen from. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ START_TEST(the_most_frequent_and_the_ends_are_chosen)
     int32_t *ids;
     int n;
     CHECK_OK(choose("", &ids, &n, &err));
-    ck_assert_int_eq(n, N_LISTED + 1); /* 27 stands in the list */
+    ck_assert_int_eq(n, N_LISTED + 1); /* 27 is in the list */
     free(ids);
     CHECK_OK(choose(":3", &ids, &n, &err));
     static const int32_t three[] = {0, 7, 27, 47};
@@ -116,15 +116,16 @@ static void open_bench(struct bench *b, const char *head, int support, enum acce
 {
     struct error err;
     const struct drafter_options options = {
-        .model = DRAFT,
+        .name = DRAFT,
         .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
+        .n_sequences = 1,
         .support = support,
         .kv_tokens = CAPACITY,
         .head = head};
     CHECK_OK(drafter_open(&b->drafter, &options, tok, &err));
-    CHECK_OK(sequence_open(&b->seq, 0, CAPACITY, 1, drafter_pool(b->drafter)->n_blocks, &err));
+    CHECK_OK(sequence_open(&b->seq, 0, CAPACITY, 1, &err));
     CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
-    b->seq.rule = rule;
+    b->seq.rule = &accept_rules[rule];
     b->seq.sampling = (struct sampling_params){.temperature = temperature, .top_p = 1.0f};
     memcpy(b->seq.tokens, prompt, sizeof prompt);
     b->seq.n_tokens = b->seq.n_prompt = N_PROMPT;
@@ -139,12 +140,13 @@ static void close_bench(struct bench *b)
 
 static struct draft propose(struct bench *b, uint64_t seed)
 {
-    struct error err;
     struct draft draft = {.base = b->seq.n_tokens};
     arena_reset(&b->arena);
     b->seq.n_draft_kv = 0;
     b->seq.seed = seed;
-    CHECK_OK(drafter_propose(b->drafter, &b->seq, 1, &no_ends, &b->arena, &draft, &err));
+    struct draft_lane lane = {&b->seq, 1, &no_ends, &draft, {0}};
+    drafter_propose(b->drafter, &lane, 1, &b->arena);
+    ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
     ck_assert_int_eq(draft.n, 1);
     return draft;
 }
@@ -160,8 +162,8 @@ START_TEST(q_is_that_of_the_whole_head_within_the_list)
     struct bench part = {0}, whole = {0};
     open_bench(&part, list, CAPACITY * 64, RULE_REJECTION, 0.8f);
     open_bench(&whole, NULL, CAPACITY * 64, RULE_REJECTION, 0.8f);
-    ck_assert_int_eq(drafter_head_tokens(part.drafter), N_LISTED + 1);
-    ck_assert_int_eq(drafter_head_tokens(whole.drafter), 4096);
+    ck_assert_int_eq(part.drafter->n_choices, N_LISTED + 1);
+    ck_assert_int_eq(whole.drafter->n_choices, 4096);
     struct draft some = propose(&part, 1), all = propose(&whole, 1);
     double mass = 0;
     for (int i = 0; i < all.q[0].n; i++) {
@@ -180,8 +182,8 @@ START_TEST(q_is_that_of_the_whole_head_within_the_list)
 }
 END_TEST
 
-/* The best listed token by the noisy score of the whole head's probabilities: their logarithms differ
- * from logits over temperature by the same number for all. */
+/* The best listed token by the noisy score of the whole head's probabilities: their logarithms
+ * differ from logits over temperature by the same number for all. */
 START_TEST(coupled_picks_the_best_of_the_list_under_the_shared_noise)
 {
     struct bench part = {0}, whole = {0};
@@ -225,7 +227,7 @@ START_TEST(greedy_guesses_the_best_of_the_list)
 }
 END_TEST
 
-/* ---- traffic ---- */
+/* ---- served tokens ---- */
 
 static uint64_t listed_count(int32_t id)
 {
@@ -238,41 +240,42 @@ static uint64_t listed_count(int32_t id)
     return count;
 }
 
-START_TEST(traffic_goes_on_with_its_list)
+START_TEST(counting_goes_on_with_its_list)
 {
     static const int64_t minute_us = 60000000;
     struct error err;
-    struct traffic *traffic;
-    CHECK_OK(traffic_open(&traffic, list, tok, &err));
-    traffic_count(traffic, prompt, N_PROMPT); /* 262 twice */
+    struct served_tokens *served;
+    CHECK_OK(served_tokens_open(&served, list, tok, &err));
+    served_tokens_count(served, prompt, N_PROMPT); /* 262 twice */
     int64_t now_us = clock_now_us();
-    traffic_tick(traffic, now_us, true);
+    served_tokens_tick(served, now_us, true);
     ck_assert_int_eq((int)listed_count(262), 0);
-    traffic_tick(traffic, now_us + 6 * minute_us, false);
+    served_tokens_tick(served, now_us + 6 * minute_us, false);
     ck_assert_int_eq((int)listed_count(262), 0);
-    traffic_tick(traffic, now_us + 6 * minute_us, true);
+    served_tokens_tick(served, now_us + 6 * minute_us, true);
     ck_assert_int_eq((int)listed_count(262), 2);
-    traffic_count(traffic, prompt, 3);
-    traffic_tick(traffic, now_us + 20 * minute_us, false);
+    served_tokens_count(served, prompt, 3);
+    served_tokens_tick(served, now_us + 20 * minute_us, false);
     ck_assert_int_eq((int)listed_count(262), 2);
-    traffic_tick(traffic, now_us + 22 * minute_us, false);
+    served_tokens_tick(served, now_us + 22 * minute_us, false);
     ck_assert_int_eq((int)listed_count(262), 3);
-    traffic_count(traffic, prompt, 3);
-    traffic_close(traffic);
+    served_tokens_count(served, prompt, 3);
+    served_tokens_close(served);
     ck_assert_int_eq((int)listed_count(262), 4);
     ck_assert_int_eq((int)listed_count(7), 1000);
 }
 END_TEST
 
-START_TEST(traffic_refuses_what_it_cannot_go_on_with)
+START_TEST(lists_that_cannot_be_continued_are_refused)
 {
     struct error err;
-    struct traffic *traffic;
+    struct served_tokens *served;
     struct tokenizer *other;
     CHECK_OK(tokenizer_open_bytes(&other, 4096, &err));
-    CHECK_ERR(traffic_open(&traffic, list, other, &err), ERR_ARGUMENT, "another tokenizer");
-    CHECK_ERR(traffic_open(&traffic, "/nowhere/at/all", other, &err), ERR_IO, "--count-tokens");
-    ck_assert_ptr_null(traffic);
+    CHECK_ERR(served_tokens_open(&served, list, other, &err), ERR_ARGUMENT, "another tokenizer");
+    CHECK_ERR(served_tokens_open(&served, "/nowhere/at/all", other, &err), ERR_IO,
+              "--count-tokens");
+    ck_assert_ptr_null(served);
     tokenizer_close(other);
     ck_assert_int_eq((int)listed_count(7), 1000); /* still there */
 }
@@ -289,8 +292,8 @@ int main(void)
     tcase_add_test(tcase, q_is_that_of_the_whole_head_within_the_list);
     tcase_add_test(tcase, coupled_picks_the_best_of_the_list_under_the_shared_noise);
     tcase_add_test(tcase, greedy_guesses_the_best_of_the_list);
-    tcase_add_test(tcase, traffic_goes_on_with_its_list);
-    tcase_add_test(tcase, traffic_refuses_what_it_cannot_go_on_with);
+    tcase_add_test(tcase, counting_goes_on_with_its_list);
+    tcase_add_test(tcase, lists_that_cannot_be_continued_are_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

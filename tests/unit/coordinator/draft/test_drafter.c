@@ -9,11 +9,10 @@ enum { N_SEEDS = 200 };
 /* Guesses with the text cut or grown to n_tokens. */
 static struct draft propose(struct bench *b, int n_tokens, int k)
 {
-    struct error err;
     struct draft draft = {.base = n_tokens};
     arena_reset(&b->arena);
     b->seq.n_tokens = n_tokens;
-    CHECK_OK(drafter_propose(b->drafter, &b->seq, k, &no_ends, &b->arena, &draft, &err));
+    propose_k(b, k, &no_ends, &draft);
     ck_assert_int_eq(draft.n, k);
     return draft;
 }
@@ -57,8 +56,9 @@ START_TEST(rejected_guesses_leave_no_trace)
 }
 END_TEST
 
-/* docs/design.md section 3.8: a position that was guessed, thrown away and guessed again must not see the
- * same coins. The same prefix gives the same q; with the same coin the guess would always be the same. */
+/* docs/design.md section 3.8: a position that was guessed, thrown away and guessed again must not
+ * see the same coins. The same prefix gives the same q; with the same coin the guess would always
+ * be the same. */
 START_TEST(a_position_guessed_again_sees_fresh_coins)
 {
     int n_equal = 0;
@@ -98,13 +98,12 @@ END_TEST
 
 START_TEST(nothing_is_guessed_behind_an_end_of_sequence)
 {
-    struct error err;
     struct draft draft = {.base = N_PROMPT};
     struct bench b = {0};
     setup(&b, RULE_GREEDY, 0);
     const struct end_ids ends = {1, {propose(&b, N_PROMPT, K).tokens[1]}};
     b.seq.n_draft_kv = 0;
-    CHECK_OK(drafter_propose(b.drafter, &b.seq, K, &ends, &b.arena, &draft, &err));
+    propose_k(&b, K, &ends, &draft);
     ck_assert_int_eq(draft.n, 2);
     ck_assert_int_eq(draft.tokens[1], ends.ids[0]);
     teardown(&b);
@@ -114,12 +113,11 @@ END_TEST
 /* As propose, with what the strategy `threshold` does. */
 static struct draft propose_until(struct bench *b, float threshold)
 {
-    struct error err;
     struct draft draft = {.base = N_PROMPT};
     arena_reset(&b->arena);
     b->seq.threshold = threshold;
     b->seq.n_draft_kv = 0;
-    CHECK_OK(drafter_propose(b->drafter, &b->seq, K, &no_ends, &b->arena, &draft, &err));
+    propose_k(b, K, &no_ends, &draft);
     b->seq.threshold = 0;
     return draft;
 }
@@ -176,7 +174,7 @@ START_TEST(another_token_table_is_refused)
     struct tokenizer *tok;
     struct drafter *drafter;
     const struct drafter_options options = {
-        .model = DRAFT,
+        .name = DRAFT,
         .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
         .support = 64,
         .kv_tokens = CAPACITY};

@@ -1,0 +1,13 @@
+/* The drafters, a row each: what their names begin with, and their operations. A name belongs to
+ * the first row that it fits. A new drafter is a file in this folder and a row here. */
+#pragma once
+
+#include "coordinator/draft/drafter.h"
+
+#define DRAFTERS(DRAFTER)        \
+    DRAFTER("", model_draft_ops) \
+    /* the last row: every other name is a model's folder, or "synthetic:..." */
+
+#define DRAFTER_DECLARED(prefix, ops) extern const struct drafter_ops ops;
+DRAFTERS(DRAFTER_DECLARED)
+#undef DRAFTER_DECLARED

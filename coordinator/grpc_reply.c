@@ -1,0 +1,92 @@
+/* The gRPC side of struct reply. */
+#include "coordinator/grpc_reply.h"
+
+#include <stdlib.h>
+
+struct grpc_reply {
+    struct reply base;
+    struct rpc_call *call;
+    struct buffer *buffer;
+};
+
+static struct grpc_reply *grpc(struct reply *reply)
+{
+    return (struct grpc_reply *)reply;
+}
+
+/* Sends what was encoded, when that went well. */
+static int send_encoded(struct reply *reply, int rc, struct error *err)
+{
+    const struct buffer *buffer = grpc(reply)->buffer;
+    return rc ? rc : rpc_call_send(grpc(reply)->call, buffer->data, buffer->len, err);
+}
+
+static int send_tokens(struct reply *reply, const struct generate_tokens *tokens, struct error *err)
+{
+    const struct generate_reply message = {.tokens = tokens};
+    return send_encoded(reply, generate_reply_encode(grpc(reply)->buffer, &message, err), err);
+}
+
+static int send_summary(struct reply *reply, const struct generate_summary *summary,
+                        struct error *err)
+{
+    const struct generate_reply message = {.summary = summary};
+    return send_encoded(reply, generate_reply_encode(grpc(reply)->buffer, &message, err), err);
+}
+
+static int send_scores(struct reply *reply, const struct score_reply *scores, struct error *err)
+{
+    return send_encoded(reply, score_reply_encode(grpc(reply)->buffer, scores, err), err);
+}
+
+static int send_description(struct reply *reply, const struct service_description *description,
+                            struct error *err)
+{
+    int rc = service_description_encode(grpc(reply)->buffer, description, err);
+    return send_encoded(reply, rc, err);
+}
+
+static void end_well(struct reply *reply)
+{
+    rpc_call_finish(grpc(reply)->call, 0, "");
+}
+
+static void end_with_error(struct reply *reply, int code, const char *text)
+{
+    rpc_call_finish(grpc(reply)->call, code, text);
+}
+
+static bool is_cancelled(const struct reply *reply)
+{
+    return rpc_call_is_cancelled(((const struct grpc_reply *)reply)->call);
+}
+
+static void close_reply(struct reply *reply)
+{
+    rpc_call_unref(grpc(reply)->call);
+    free(reply);
+}
+
+static const struct reply_ops ops = {
+    .tokens = send_tokens,
+    .summary = send_summary,
+    .scores = send_scores,
+    .description = send_description,
+    .done = end_well,
+    .fail = end_with_error,
+    .is_cancelled = is_cancelled,
+    .close = close_reply,
+};
+
+int grpc_reply_open(struct reply **reply, struct rpc_call *call, struct buffer *buffer,
+                    struct error *err)
+{
+    struct grpc_reply *made = NULL;
+    *reply = NULL;
+    int rc = mem_array(&made, 1, sizeof *made, err);
+    if (rc) return rc;
+    *made = (struct grpc_reply){{&ops}, call, buffer};
+    rpc_call_ref(call);
+    *reply = &made->base;
+    return 0;
+}

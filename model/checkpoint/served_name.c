@@ -1,0 +1,44 @@
+/* Names of models for clients. */
+#include "model/checkpoint/served_name.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096 };
+
+/* path[0, len) without its folders and without slashes at its end; "/" stays. */
+static const char *last_part(const char *path, size_t *len)
+{
+    while (*len > 1 && path[*len - 1] == '/') {
+        (*len)--;
+    }
+    size_t first = *len;
+    while (first > 0 && path[first - 1] != '/') {
+        first--;
+    }
+    if (first == *len) return path;
+    *len -= first;
+    return path + first;
+}
+
+static void name_synthetic(const char *model, char *name, size_t size)
+{
+    const char *shape = strchr(model, ':') + 1;
+    size_t len = strcspn(shape, ",");
+    const char *options = shape + len, *part = last_part(shape, &len);
+    snprintf(name, size, "%.*s%.*s%s", (int)(shape - model), model, (int)len, part, options);
+}
+
+void checkpoint_served_name(const char *model, char *name, size_t size)
+{
+    if (strncmp(model, "synthetic:", 10) == 0) {
+        name_synthetic(model, name, size);
+        return;
+    }
+    char here[PATH_BYTES];
+    if (strcmp(model, ".") == 0 && getcwd(here, sizeof here)) model = here;
+    size_t len = strlen(model);
+    const char *part = last_part(model, &len);
+    snprintf(name, size, "%.*s", (int)len, part);
+}

@@ -1,0 +1,9 @@
+/* What clients are told that a model is called: a name, which says nothing of the server's disk. */
+#pragma once
+
+#include <stddef.h>
+
+/* The last part of the model's folder, into name[size], cut where its room ends: "target" for
+ * "deploy/models/tales/target/". A synthetic model keeps its name, but where its SHAPE is the path
+ * of a file, only that path's last part stays. "." is the current folder. */
+void checkpoint_served_name(const char *model, char *name, size_t size);

@@ -1,0 +1,73 @@
+/* The table of rules, and what they ask of the workers. */
+#include "speculation/rule.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LIST_BYTES = 256 };
+
+#define ACCEPT_RULE_ROW(constant, word, function, wish_function, ...) \
+    [RULE_##                                                          \
+        constant] = {.name = (word), .accept = (function), .wish = (wish_function), __VA_ARGS__},
+const struct rule accept_rules[RULE_COUNT] = {ACCEPT_RULES(ACCEPT_RULE_ROW)};
+
+#define ACCEPT_RULE_NAME(constant, word, ...) [RULE_##constant] = (word),
+const char *const accept_rule_names[RULE_COUNT] = {ACCEPT_RULES(ACCEPT_RULE_NAME)};
+
+/* p of the tokens that the draft may have guessed, the mass of all others, and one token drawn
+ * among those. */
+void rule_wish_p(const struct target_want *want, struct row_wish *wish)
+{
+    wish->outside = true;
+    wish->entropy = want->rule->needs_entropy;
+    if (want->q) {
+        wish->n_ids = want->q->n;
+        wish->ids = want->q->ids;
+    }
+}
+
+/* The best token of each slice. */
+void rule_wish_best(const struct target_want *want, struct row_wish *wish)
+{
+    (void)want;
+    wish->n_best = 1;
+}
+
+/* The best token of each slice under the noise that target and draft share. */
+void rule_wish_noisy_best(const struct target_want *want, struct row_wish *wish)
+{
+    (void)want;
+    wish->n_best = 1;
+    wish->best_is_noisy = true;
+}
+
+const struct rule *rule_default(float temperature, bool has_seed)
+{
+    if (temperature == 0) return &accept_rules[RULE_GREEDY];
+    return &accept_rules[has_seed ? RULE_COUPLED : RULE_REJECTION];
+}
+
+int rule_parse(const char *name, const struct rule **rule, struct error *err)
+{
+    char list[LIST_BYTES];
+    for (int i = 0; i < RULE_COUNT; i++) {
+        if (strcmp(name, accept_rules[i].name) != 0) continue;
+        *rule = &accept_rules[i];
+        return 0;
+    }
+    return error_set(err, ERR_ARGUMENT, "'%s' is no acceptance rule; there are %s", name,
+                     rule_list(list, sizeof list, "and"));
+}
+
+const char *rule_list(char *text, size_t size, const char *last_word)
+{
+    size_t len = 0;
+    text[0] = '\0';
+    for (int i = 0; i < RULE_COUNT && len < size; i++) {
+        bool is_last = i == RULE_COUNT - 1;
+        const char *join = i == 0 ? "" : is_last ? " " : ", ";
+        len += (size_t)snprintf(text + len, size - len, "%s%s%s%s", join, is_last ? last_word : "",
+                                is_last ? " " : "", accept_rules[i].name);
+    }
+    return text;
+}

@@ -1,0 +1,57 @@
+/* The acceptance rules (docs/design.md section 6): one table, a row per rule. The enum, the
+ * declarations of the rules' functions, the names that users write, the errors and the help all
+ * come from it, so a new rule is one row here and its function in a file of its own or in
+ * speculation/accept.c. */
+#pragma once
+
+#include "speculation/accept.h"
+
+/* Fills the part of a wish that belongs to the rule: called for a row that is sampled and not
+ * truncated, with the temperature's normaliser in the wish already (target_row_wish). */
+typedef void rule_wish_fn(const struct target_want *want, struct row_wish *wish);
+
+/* RULE(constant, name, function, what it asks of the workers, properties). A property that is not
+ * named is false. */
+#define ACCEPT_RULES(RULE)                                                                       \
+    RULE(REJECTION, "rejection", accept_rejection, rule_wish_p, .is_lossless = true)             \
+    RULE(GREEDY, "greedy", accept_match, rule_wish_best, .is_lossless = true, .is_greedy = true) \
+    RULE(COUPLED, "coupled", accept_match, rule_wish_noisy_best, .is_lossless = true,            \
+         .is_coupled = true)                                                                     \
+    RULE(BLOCK, "block", accept_block, rule_wish_p, .is_lossless = true)                         \
+    RULE(NAIVE, "naive", accept_naive, rule_wish_p, .is_lossless = true)                         \
+    RULE(TYPICAL, "typical", accept_typical, rule_wish_p, .needs_entropy = true)
+
+#define ACCEPT_RULE_CONSTANT(constant, ...) RULE_##constant,
+enum accept_rule { ACCEPT_RULES(ACCEPT_RULE_CONSTANT) RULE_COUNT };
+#undef ACCEPT_RULE_CONSTANT
+
+#define ACCEPT_RULE_FUNCTIONS(constant, name, accept, wish, ...) \
+    accept_fn accept;                                            \
+    rule_wish_fn wish;
+ACCEPT_RULES(ACCEPT_RULE_FUNCTIONS)
+#undef ACCEPT_RULE_FUNCTIONS
+
+struct rule {
+    const char *name; /* as users write it */
+    accept_fn *accept;
+    rule_wish_fn *wish;
+    bool is_lossless;   /* the text has exactly the target's distribution */
+    bool is_greedy;     /* means temperature 0: the target's best token and nothing else */
+    bool is_coupled;    /* target and draft choose under the same Gumbel noise: one-hot p and q */
+    bool needs_entropy; /* of p */
+};
+
+/* [RULE_COUNT] by enum accept_rule; immutable. */
+extern const struct rule accept_rules[];
+/* [RULE_COUNT] their names in the same order. */
+extern const char *const accept_rule_names[];
+
+/* The rule of a request that names none: greedy at temperature 0, coupled with a seed (so that the
+ * seed fixes the text), otherwise rejection. */
+const struct rule *rule_default(float temperature, bool has_seed);
+
+/* Errors: ERR_ARGUMENT there is no such rule; the text lists them. */
+int rule_parse(const char *name, const struct rule **rule, struct error *err);
+
+/* "rejection, greedy, ... LAST_WORD typical" into text[size]; returns text. */
+const char *rule_list(char *text, size_t size, const char *last_word);

@@ -1,0 +1,67 @@
+/* ctest: labels=quick libs=checkpoint timeout=60 */
+/* What clients are told that a model is called. */
+#include "model/checkpoint/served_name.h"
+
+#include <unistd.h>
+
+#include "tests/support/check_util.h"
+
+enum { SIZE = 256 };
+
+static const struct {
+    const char *model, *name;
+} cases[] = {
+    {"deploy/models/tales/target", "target"},
+    {"/srv/models/llama-3.1-8b/", "llama-3.1-8b"},
+    {"/srv/models/llama-3.1-8b///", "llama-3.1-8b"},
+    {"llama", "llama"},
+    {"./llama", "llama"},
+    {"/", "/"},
+    {"//", "/"},
+    {"", ""},
+    {"synthetic:tiny,seed=1", "synthetic:tiny,seed=1"},
+    {"synthetic:tiny", "synthetic:tiny"},
+    {"synthetic:/home/me/secret/config.json,seed=1,agree=0.8",
+     "synthetic:config.json,seed=1,agree=0.8"},
+    {"synthetic:shapes/big.json", "synthetic:big.json"},
+    {"synthetic:", "synthetic:"},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+START_TEST(only_the_last_part_of_a_path_is_told)
+{
+    char name[SIZE];
+    checkpoint_served_name(cases[_i].model, name, sizeof name);
+    ck_assert_str_eq(name, cases[_i].name);
+}
+END_TEST
+
+START_TEST(the_current_folder_has_its_own_name)
+{
+    char name[SIZE];
+    ck_assert_int_eq(chdir("/tmp"), 0);
+    checkpoint_served_name(".", name, sizeof name);
+    ck_assert_str_eq(name, "tmp");
+}
+END_TEST
+
+START_TEST(long_names_are_cut)
+{
+    char name[5];
+    checkpoint_served_name("models/long-name", name, sizeof name);
+    ck_assert_str_eq(name, "long");
+    checkpoint_served_name("synthetic:tiny,seed=1", name, sizeof name);
+    ck_assert_str_eq(name, "synt");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("served_name");
+    TCase *tcase = tcase_create("names");
+    tcase_add_loop_test(tcase, only_the_last_part_of_a_path_is_told, 0, N_CASES);
+    tcase_add_test(tcase, the_current_folder_has_its_own_name);
+    tcase_add_test(tcase, long_names_are_cut);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
