@@ -194,7 +194,8 @@ START_TEST(every_config_is_read_back_as_it_was)
 }
 END_TEST
 
-START_TEST(odd_values_are_read_back_as_they_were)
+/* A config of which every field has another value than a class would give it. */
+static struct model_config odd_config(void)
 {
     struct checkpoint *ck;
     CHECK_OK(checkpoint_open(&ck, "synthetic:qwen3-8b,seed=1", &err));
@@ -214,7 +215,61 @@ START_TEST(odd_values_are_read_back_as_they_were)
                                     .beta_slow = 1,
                                     .attention_factor = 0.1 * 1.2345 + 1,
                                     .truncate = false};
+    return cfg;
+}
+
+START_TEST(odd_values_are_read_back_as_they_were)
+{
+    struct model_config cfg = odd_config();
     check_config_survives(&cfg);
+}
+END_TEST
+
+static const char odd_text[] = "{\n"
+                               "  \"architectures\": [\"Qwen3ForCausalLM\"],\n"
+                               "  \"model_type\": \"qwen3\",\n"
+                               "  \"hidden_act\": \"silu\",\n"
+                               "  \"hidden_size\": 4096,\n"
+                               "  \"intermediate_size\": 12288,\n"
+                               "  \"num_hidden_layers\": 36,\n"
+                               "  \"num_attention_heads\": 32,\n"
+                               "  \"num_key_value_heads\": 8,\n"
+                               "  \"head_dim\": 128,\n"
+                               "  \"vocab_size\": 151936,\n"
+                               "  \"max_position_embeddings\": 40960,\n"
+                               "  \"rms_norm_eps\": 1.2345678e-05,\n"
+                               "  \"tie_word_embeddings\": false,\n"
+                               "  \"attention_dropout\": 0.0,\n"
+                               "  \"initializer_range\": 0.02,\n"
+                               "  \"attention_bias\": true,\n"
+                               "  \"use_sliding_window\": true,\n"
+                               "  \"max_window_layers\": 0,\n"
+                               "  \"sliding_window\": 4096,\n"
+                               "  \"rope_theta\": 1234567.8901234567,\n"
+                               "  \"rope_scaling\": {\n"
+                               "    \"rope_type\": \"yarn\",\n"
+                               "    \"factor\": 0.3333333333333333,\n"
+                               "    \"beta_fast\": 31.5,\n"
+                               "    \"beta_slow\": 1.0,\n"
+                               "    \"attention_factor\": 1.12345,\n"
+                               "    \"truncate\": false,\n"
+                               "    \"original_max_position_embeddings\": 4096\n"
+                               "  },\n"
+                               "  \"bos_token_id\": 7,\n"
+                               "  \"eos_token_id\": [1, 5, 151935],\n"
+                               "  \"torch_dtype\": \"bfloat16\",\n"
+                               "  \"use_cache\": true\n"
+                               "}\n";
+
+START_TEST(configs_are_written_as_they_always_were)
+{
+    struct model_config cfg = odd_config();
+    char *text;
+    size_t len;
+    CHECK_OK(export_config_text(&cfg, &text, &len, &err));
+    ck_assert_str_eq(text, odd_text);
+    ck_assert_uint_eq(len, sizeof odd_text - 1);
+    free(text);
 }
 END_TEST
 
@@ -305,6 +360,7 @@ int main(void)
     tcase_add_test(tcase, fp32_is_rounded_to_bf16_once);
     tcase_add_test(tcase, every_config_is_read_back_as_it_was);
     tcase_add_test(tcase, odd_values_are_read_back_as_they_were);
+    tcase_add_test(tcase, configs_are_written_as_they_always_were);
     tcase_add_test(tcase, the_tokenizer_of_bytes_encodes_bytes);
     tcase_add_test(tcase, a_broken_export_leaves_nothing);
     tcase_add_test(tcase, what_cannot_be_written_is_refused);
