@@ -19,24 +19,8 @@
 
 #include "base/error.h"
 #include "model/checkpoint/config.h"
+#include "model/checkpoint/find.h"
 #include "model/checkpoint/layout.h"
-
-/* The last two are packed, with scales: weight_read_groups alone reads them. */
-enum dtype { DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4 };
-
-struct checkpoint;
-
-/* A tensor of one or two dimensions, row-major [n_rows][n_cols]; one dimension is [1][n_cols]. */
-struct weight {
-    enum dtype dtype;
-    int n_rows, n_cols;
-    const uint8_t *data;   /* little-endian elements in the mapped file; NULL: synthetic */
-    const uint8_t *scales; /* packed: bf16 [n_rows][n_cols / group] */
-    int group;
-    uint64_t seed; /* synthetic: key of this tensor's stream */
-    float scale;   /* synthetic: standard deviation of the elements */
-    float mean;    /* synthetic: 1 for norm weights */
-};
 
 /* name: a folder or "synthetic:...". Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO,
  * ERR_ARGUMENT for a synthetic name that makes no sense. Every tensor that the config asks for is
@@ -61,19 +45,3 @@ uint64_t checkpoint_stamp(const struct checkpoint *ck);
 /* Lets the pages read so far leave this process. They stay in the page cache: whoever reads them again
  * gets them from there. */
 void checkpoint_release(const struct checkpoint *ck);
-
-/* Looks up a tensor and checks its shape; n_rows = 1 for vectors. Errors: ERR_FORMAT missing (named)
- * or of another shape (both shapes named). */
-int checkpoint_find(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,
-                    struct weight *weight, struct error *err);
-
-/* Elements [row][col .. col + n) as integers with a scale for each 32 (quant.h), form int8 or int4: as they
- * are stored, or quantized from what weight_read_bf16 gives. The weight is packed in this form or not
- * packed; col is a multiple of 32 where it is packed. */
-void weight_read_groups(const struct weight *weight, enum weight_form form, int row, int col, int n,
-                        int8_t *q, uint16_t *scales);
-
-/* Elements [row][col .. col + n) of what is not packed as bf16 (round to nearest even; bf16 on disk comes out as it is)
- * or as fp32. The caller keeps within the shape. */
-void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out);
-void weight_read_f32(const struct weight *weight, int row, int col, int n, float *out);

@@ -2,11 +2,12 @@
  * passed; a switch is passed while it is off; everything else is refused by name, because a model
  * that is computed almost right is worse than one that is not computed at all. A null is what
  * transformers writes for "not set" and is always passed. */
+#include "model/checkpoint/config_keys.h"
+
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "model/checkpoint/config_internal.h"
 
 enum rule {
     RULE_PASS,  /* read elsewhere, or without influence on the logits */

@@ -1,11 +1,13 @@
 /* quantization_config: how the matrices of the layers are stored. One convention is understood, that of
  * the library compressed-tensors which vLLM and transformers read, and of it symmetric integers of 4 or
  * 8 bits with one bf16 scale for each group of a row. Whatever says something else is refused by name. */
+#include "model/checkpoint/config_quant.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "model/checkpoint/config_internal.h"
+#include "model/checkpoint/config_keys.h"
 
 enum { MOST_GROUP = 1 << 20 };
 

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "model/checkpoint/config_parse.h"
 #include "model/checkpoint/internal.h"
 
 enum {

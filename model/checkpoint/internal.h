@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 #include "base/file.h"
-#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/config.h"
 #include "model/checkpoint/layout.h"
+#include "model/checkpoint/read.h"
 #include "model/checkpoint/safetensors.h"
 
 /* A tensor that is there. */
@@ -53,9 +54,6 @@ struct synthetic_model {
 /* model is zeroed. Errors: ERR_ARGUMENT names the option; those of reading SHAPE where it is a path. */
 int synthetic_parse_name(struct synthetic_model *model, const char *name, struct error *err);
 
-/* The deviation of the logits at which their softmax has about 2 nats. */
-double synthetic_logit_deviation(int vocab_size);
-
 /* Each fills cfg, layout, tensors (and files) of a checkpoint whose name is set; what they leave
  * behind on failure checkpoint_close releases. */
 int checkpoint_open_folder(struct checkpoint *ck, struct error *err);
@@ -67,15 +65,5 @@ bool checkpoint_named_shape(const char *name, struct model_config *cfg);
 /* The names, separated by ", ", for an error text. */
 void checkpoint_shape_names(char *text, size_t text_bytes);
 
-/* NULL when there is none. */
-const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name);
-
-/* checkpoint_packed.c: whether `name` is stored in packed form; looking it up; bytes of its parts. */
-bool checkpoint_is_packed(const struct checkpoint *ck, const char *name);
-int checkpoint_find_packed(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,
-                           struct weight *weight, struct error *err);
-size_t weight_packed_bytes(const struct weight *weight);
-size_t weight_scale_bytes(const struct weight *weight);
-
-/* Elements first .. first + n of a synthetic tensor as bf16. */
-void synthetic_read_bf16(const struct weight *weight, uint64_t first, size_t n, uint16_t *out);
+/* find.c: sorts the tensors by name, as checkpoint_find needs them. Called once, by checkpoint_open. */
+void checkpoint_sort_tensors(struct checkpoint *ck);

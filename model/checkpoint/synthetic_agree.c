@@ -16,6 +16,8 @@
 
 #include <math.h>
 
+#include "model/numerics/numerics.h"
+
 static const double LAYERS_ADD = 3;
 static const double COSINE_LEAST = 0.05; /* a tail 20 times the core: nothing is left of it */
 
@@ -30,7 +32,12 @@ static const struct point points[] = {
 };
 enum { N_POINTS = sizeof points / sizeof *points };
 
-double checkpoint_agree_contrast(double wished)
+double synthetic_logit_deviation(int vocab_size)
+{
+    return 1.2 + 0.465 * num_log(vocab_size);
+}
+
+double synthetic_agree_contrast(double wished)
 {
     for (int i = 1; i < N_POINTS; i++) {
         const struct point *from = &points[i - 1], *to = &points[i];
@@ -54,8 +61,8 @@ static double least_agreement(double sigma)
     return points[N_POINTS - 1].agreement;
 }
 
-int checkpoint_agree_tail(const struct synthetic_model *model, double wished, double *tail,
-                          struct error *err)
+int synthetic_agree_tail(const struct synthetic_model *model, double wished, double *tail,
+                         struct error *err)
 {
     int core = model->core_layers, behind = model->cfg.n_layers - core;
     double sigma = synthetic_logit_deviation(model->cfg.vocab_size);
@@ -72,7 +79,7 @@ int checkpoint_agree_tail(const struct synthetic_model *model, double wished, do
                          "vocabulary of %d agree by about %.2f",
                          wished, model->cfg.vocab_size, least);
     }
-    double distance = checkpoint_agree_contrast(wished) / sigma;
+    double distance = synthetic_agree_contrast(wished) / sigma;
     double cosine = 1 - distance * distance / 2;
     double ratio = sqrt(1 / (cosine * cosine) - 1);
     *tail = ratio * sqrt((1 + LAYERS_ADD) / LAYERS_ADD * core / behind);

@@ -4,14 +4,17 @@
 
 #include "model/checkpoint/internal.h"
 
+/* The deviation of the logits at which their softmax has an entropy of about 2 nats. */
+double synthetic_logit_deviation(int vocab_size);
+
 /* The contrast at which two models agree by `wished`, 0..1: how far their logits lie apart, root mean
  * square over the vocabulary. 0 at 1. From the table of checkpoint_agree.c; past its end, the end. */
-double checkpoint_agree_contrast(double wished);
+double synthetic_agree_contrast(double wished);
 
 /* *tail: the factor by which the layers from model->core_layers on are scaled, so that alpha of the rule
  * `rejection` at temperature 1 comes out near `wished`, 0..1, when the draft is the first core_layers
  * layers with its whole softmax as q. docs/results.md says how near. model->share_layers is the core.
  * Errors: ERR_ARGUMENT there is no layer behind the core, or `wished` is less than what two unrelated
  * models of this vocabulary have. */
-int checkpoint_agree_tail(const struct synthetic_model *model, double wished, double *tail,
-                          struct error *err);
+int synthetic_agree_tail(const struct synthetic_model *model, double wished, double *tail,
+                         struct error *err);

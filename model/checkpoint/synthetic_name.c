@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/checkpoint/config_parse.h"
 #include "model/checkpoint/internal.h"
 #include "model/checkpoint/synthetic_agree.h"
 
@@ -176,7 +177,7 @@ static int apply(struct synthetic_model *model, const struct name *name, struct 
     if (has(name, KEY_AGREE)) {
         if (!has(name, KEY_CORE)) model->core_layers = CORE_OF_AGREE;
         model->share_layers = model->core_layers;
-        TRY(checkpoint_agree_tail(model, name->ratios[KEY_AGREE], &model->tail, err));
+        TRY(synthetic_agree_tail(model, name->ratios[KEY_AGREE], &model->tail, err));
     }
     if (has(name, KEY_DRAFT)) TRY(cut_draft(model, name->numbers[KEY_DRAFT], err));
 out:

@@ -1,23 +1,14 @@
 /* struct model_config to config.json: the way back of config.c and config_rope.c. */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "model/checkpoint/family.h"
 #include "model/export/text.h"
 
 enum { NUMBER_BYTES = 40 };
-
-static const struct {
-    const char *architecture, *model_type;
-    bool has_attention_bias, has_mlp_bias, has_window, has_window_switch;
-} families[] = {
-    {"LlamaForCausalLM", "llama", true, true, false, false},
-    {"MistralForCausalLM", "mistral", false, false, true, false},
-    {"Qwen2ForCausalLM", "qwen2", false, false, true, true},
-    {"Qwen3ForCausalLM", "qwen3", true, false, true, true},
-};
 
 static const char *truth(bool value)
 {
@@ -114,20 +105,21 @@ static void write_rope(FILE *out, const struct model_config *cfg)
 }
 
 /* Keys that only some classes know; a window is written as the limit that config.c makes of it. */
-static void write_family(FILE *out, const struct model_config *cfg, size_t family)
+static void write_family(FILE *out, const struct model_config *cfg,
+                         const struct model_family *family)
 {
     bool slides = cfg->sliding_window > 0;
-    if (families[family].has_attention_bias) {
+    if (family->has_attention_bias) {
         fprintf(out, "  \"attention_bias\": %s,\n", truth(cfg->o_bias));
     }
-    if (families[family].has_mlp_bias) {
+    if (family->has_mlp_bias) {
         fprintf(out, "  \"mlp_bias\": %s,\n", truth(cfg->mlp_bias));
     }
-    if (families[family].has_window_switch) {
+    if (family->has_window_switch) {
         fprintf(out, "  \"use_sliding_window\": %s,\n  \"max_window_layers\": %d,\n", truth(slides),
                 slides ? 0 : cfg->n_layers);
     }
-    if (!families[family].has_window) return;
+    if (!family->has_window) return;
     if (slides) {
         fprintf(out, "  \"sliding_window\": %d,\n", cfg->sliding_window);
     } else {
@@ -172,14 +164,13 @@ static void write_quantization(FILE *out, const struct model_config *cfg)
 
 int export_config_text(const struct model_config *cfg, char **text, size_t *len, struct error *err)
 {
-    size_t family = 0;
+    const struct model_family *family = family_of_architecture(cfg->architecture);
+    assert(family); /* config_parse and the named shapes know no other */
     *text = NULL;
     FILE *out = open_memstream(text, len);
     if (!out) return error_set(err, ERR_NO_MEMORY, "no memory for config.json");
-    while (strcmp(families[family].architecture, cfg->architecture) != 0)
-        family++; /* config_parse and the named shapes know no other */
     fprintf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
-            cfg->architecture, families[family].model_type);
+            cfg->architecture, family->model_type);
     write_shape(out, cfg);
     write_family(out, cfg, family);
     write_rope(out, cfg);

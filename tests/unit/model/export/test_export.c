@@ -2,6 +2,7 @@
 /* Export: what is written is the model, for our own reader (equal logits, equal configs); and nothing is
  * written where it must not be, nor left behind. tests/cluster/test_export_client.py reads the files by other code. */
 #include "base/file.h"
+#include "model/checkpoint/config_parse.h"
 #include "model/export/text.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/export_util.h"

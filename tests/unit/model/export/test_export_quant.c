@@ -3,6 +3,7 @@
  * whatever does not fit is refused. tests/cluster/test_export_client.py reads the tensors by other code. */
 #include <jansson.h>
 
+#include "model/checkpoint/config_parse.h"
 #include "model/export/text.h"
 #include "tests/support/export_util.h"
 
