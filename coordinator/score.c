@@ -3,7 +3,6 @@
 #include "coordinator/score.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -28,26 +27,13 @@ static double log_normaliser(const struct slice_row *slices, int n)
     return (double)max + num_log(sum);
 }
 
-/* The text of one token in arena; what is not UTF-8 alone shows as U+FFFD. */
+/* The text of one token, in arena. */
 static const char *token_text(const struct tokenizer *tok, int32_t id, struct arena *arena)
 {
-    struct error err;
-    struct detokenizer *detok = NULL;
-    const char *part;
-    size_t len, n = 0;
+    struct error ignored;
     char *text = arena_take(arena, TEXT_BYTES, 1);
     if (!text) return "";
-    text[0] = '\0';
-    if (detokenizer_open(&detok, tok, false, &err)) return text;
-    for (int step = 0; step < 2; step++) {
-        int rc = step == 0 ? detokenizer_push(detok, id, &part, &len, &err)
-                           : detokenizer_finish(detok, &part, &len, &err);
-        if (rc) break;
-        if (n + len >= TEXT_BYTES) break; /* a token longer than this is shown empty or cut whole */
-        memcpy(text + n, part, len + 1);
-        n += len;
-    }
-    detokenizer_close(detok);
+    tokenizer_token_text(tok, id, text, TEXT_BYTES, &ignored);
     return text;
 }
 

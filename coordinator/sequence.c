@@ -190,25 +190,6 @@ out:
     return rc;
 }
 
-/* A token's text for people; what is not UTF-8 alone shows as U+FFFD. */
-static int show_token(const struct tokenizer *tok, int32_t id, char *out, size_t size,
-                      struct error *err)
-{
-    struct detokenizer *detok = NULL;
-    const char *text;
-    size_t len;
-    int rc = 0;
-    TRY(detokenizer_open(&detok, tok, false, err));
-    TRY(detokenizer_push(detok, id, &text, &len, err));
-    size_t n = (size_t)snprintf(out, size, "%s", text);
-    if (n >= size) n = size - 1;
-    TRY(detokenizer_finish(detok, &text, &len, err));
-    snprintf(out + n, size - n, "%s", text);
-out:
-    detokenizer_close(detok);
-    return rc;
-}
-
 int sequence_commit(struct sequence *seq, const int32_t *ids, const enum token_origin *origins,
                     int n, int32_t rejected, const struct tokenizer *tok,
                     const struct end_ids *ends, struct buffer *scratch, struct error *err)
@@ -222,7 +203,7 @@ int sequence_commit(struct sequence *seq, const int32_t *ids, const enum token_o
     }
     if (!seq->first_token_us) seq->first_token_us = clock_now_us();
     bool show = seq->job->generate.show_drafts && rejected >= 0 && done == n;
-    if (show) TRY(show_token(tok, rejected, rejected_text, sizeof rejected_text, err));
+    if (show) TRY(tokenizer_token_text(tok, rejected, rejected_text, sizeof rejected_text, err));
     size_t ready = output_ready(&seq->output);
     for (int i = 0; i < done; i++) {
         if (text_ends[i] > ready) text_ends[i] = (uint32_t)ready; /* a later stop string cut it */

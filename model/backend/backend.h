@@ -99,14 +99,6 @@ struct slice_sums {
     int n_parts;
 };
 
-/* A wish about one slice of one row of logits. */
-struct answer_item {
-    const float *logits;
-    int32_t first_id;
-    int n_cols, slice;
-    const struct row_wish *wish;
-};
-
 struct backend;
 struct pack_cache; /* pack_cache.h */
 

@@ -10,7 +10,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, FIRST_NAMES = 16 };
+#include "base/memory.h"
+
+enum { PATH_BYTES = 4096 };
 
 static int join(char path[PATH_BYTES], const struct export_folder *folder, const char *name,
                 const char *suffix, struct error *err)
@@ -88,13 +90,8 @@ int export_folder_needs(const struct export_folder *folder, uint64_t bytes, stru
 
 static int add_name(struct export_folder *folder, const char *name, struct error *err)
 {
-    if (folder->n_names == folder->capacity) {
-        size_t wanted = folder->capacity ? 2 * folder->capacity : FIRST_NAMES;
-        void *grown = realloc(folder->names, wanted * sizeof *folder->names);
-        if (!grown) return error_set(err, ERR_NO_MEMORY, "no memory for %zu file names", wanted);
-        folder->names = grown;
-        folder->capacity = wanted;
-    }
+    int rc = mem_grow(&folder->names, &folder->capacity, folder->n_names + 1, err);
+    if (rc) return rc;
     snprintf(folder->names[folder->n_names++], EXPORT_NAME_BYTES, "%s", name);
     return 0;
 }

@@ -410,21 +410,28 @@ int row_wish_check(const struct row_wish *wish, struct error *err)
     return 0;
 }
 
-int row_slice_answer(const float *logits, int32_t first_id, int n_cols, int slice,
-                     const struct row_wish *wish, struct arena *arena, struct slice_row *out,
+int row_slice_answer(const struct answer_item *item, struct arena *arena, struct slice_row *out,
                      struct error *err)
 {
+    const struct row_wish *wish = item->wish;
     int rc = 0;
     struct slice_row row = {
-        .slice = slice, .first_id = first_id, .n_cols = n_cols, .max = -INFINITY, .outside_id = -1};
-    struct slice_work work = {.logits = logits,
-                              .first_id = first_id,
-                              .n_cols = n_cols,
-                              .n_chunks = (n_cols + CHUNK - 1) / CHUNK,
-                              .arena = arena};
+        .slice = item->slice,
+        .first_id = item->first_id,
+        .n_cols = item->n_cols,
+        .max = -INFINITY,
+        .outside_id = -1,
+    };
+    struct slice_work work = {
+        .logits = item->logits,
+        .first_id = item->first_id,
+        .n_cols = item->n_cols,
+        .n_chunks = (item->n_cols + CHUNK - 1) / CHUNK,
+        .arena = arena,
+    };
     *out = row;
     TRY(row_wish_check(wish, err));
-    if (n_cols == 0) goto out;
+    if (item->n_cols == 0) goto out;
     TRY(slice_max(&work, &row.max, err));
     if (wish->n_best > 0) TRY(answer_best(&work, wish, &row, err));
     if (wish->n_ids > 0) TRY(answer_ids(&work, wish, &row, err));

@@ -27,6 +27,14 @@ struct row_wish {
                               at.position is the position of the token being decided */
 };
 
+/* A wish about one slice of one row of logits. */
+struct answer_item {
+    const float *logits; /* [n_cols] of the slice */
+    int32_t first_id;    /* of the slice's columns */
+    int n_cols, slice;
+    const struct row_wish *wish;
+};
+
 /* The answer of one slice. Arrays are lent by the arena they were made in. */
 struct slice_row {
     int slice;        /* 0..S-1 */
@@ -60,12 +68,11 @@ int row_wish_check(const struct row_wish *wish, struct error *err);
 /* The refusal of a slice with n_bad logits that are NaN or +inf: ERR_FORMAT. */
 int row_refuse_logits(int n_bad, int32_t first_id, struct error *err);
 
-/* Answers wish for one slice's logits[n_cols] (a pure function; the CPU backend's and the
+/* Answers item->wish for the logits of one slice (a pure function; the CPU backend's own and the
  * reference of any other). e = num_exp((logit - max) * (1 / t)) in float; sums take 16 float lanes
  * over a chunk of 1024 columns, the lanes by a binary tree, the chunks in double, ascending. Arrays
- * come from arena, which gets back what was scratch. -inf is a masked column. Errors: ERR_NO_MEMORY
- * arena full; ERR_FORMAT a logit is NaN or +inf; ERR_ARGUMENT a wish that makes no sense. On failure
+ * come from arena, which gets back what was scratch. -inf is a masked column. Errors: ERR_NO_MEMORY the
+ * arena is full; ERR_FORMAT a logit is NaN or +inf; ERR_ARGUMENT the wish makes no sense. On failure
  * *out is an empty slice. */
-int row_slice_answer(const float *logits, int32_t first_id, int n_cols, int slice,
-                     const struct row_wish *wish, struct arena *arena, struct slice_row *out,
+int row_slice_answer(const struct answer_item *item, struct arena *arena, struct slice_row *out,
                      struct error *err);

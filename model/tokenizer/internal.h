@@ -21,9 +21,9 @@
 #include "model/tokenizer/added.h"
 #include "model/tokenizer/bpe.h"
 #include "model/tokenizer/decode.h"
+#include "model/tokenizer/ids.h"
 #include "model/tokenizer/normalize.h"
 #include "model/tokenizer/pretokenize.h"
-#include "model/tokenizer/tokenizer.h"
 
 enum {
     TOKENIZER_MAX_IDS = 1 << 22,
@@ -34,8 +34,7 @@ enum {
 struct tokenizer {
     struct token_table table;
     struct bpe bpe;
-    struct normalizer normalizers[NORMALIZER_MAX_STAGES];
-    int n_normalizers;
+    struct normalizer_chain normalizers;
     struct splitter splitters[SPLITTER_MAX_STAGES];
     int n_splitters;
     struct added_set raw, normalized; /* searched before and after the normalizer */
@@ -50,26 +49,26 @@ struct tokenizer {
 int tokenizer_read(struct tokenizer *tok, const json_t *root, const json_t *config,
                    const char *origin, struct error *err);
 
-int parts_read_normalizer(struct tokenizer *tok, const json_t *node, int depth, const char *origin,
-                          struct error *err);
-int parts_read_splitter(struct tokenizer *tok, const json_t *node, int depth, const char *origin,
-                        struct error *err);
+int tokenizer_read_normalizer(struct tokenizer *tok, const json_t *node, int depth,
+                              const char *origin, struct error *err);
+int tokenizer_read_splitter(struct tokenizer *tok, const json_t *node, int depth,
+                            const char *origin, struct error *err);
 /* node may be NULL: tokens are then joined by blanks, as Hugging Face does. */
-int parts_read_decoder(struct tokenizer *tok, const json_t *node, const char *origin,
-                       struct error *err);
+int tokenizer_read_decoder(struct tokenizer *tok, const json_t *node, const char *origin,
+                           struct error *err);
 /* Needs the token table. */
-int parts_read_template(struct tokenizer *tok, const json_t *node, int depth, const char *origin,
-                        struct error *err);
+int tokenizer_read_template(struct tokenizer *tok, const json_t *node, int depth,
+                            const char *origin, struct error *err);
 
-/* Helpers that both component files share. parts_type reads the member "type" of a component; `role` names it in errors. */
-int parts_type(const json_t *node, const char *role, const char **type, const char *origin,
-               struct error *err);
-int parts_refuse(const char *role, const char *type, const char *origin, struct error *err);
-int parts_need_char(const json_t *node, const char *key, char out[8], const char *origin,
-                    struct error *err);
-int parts_need_list(const json_t *node, const char *key, int depth, const json_t **list,
-                    const char *origin, struct error *err);
-int parts_read_replace(struct normalizer *stage, const json_t *node, const char *origin,
-                       struct error *err);
-int parts_read_metaspace(struct splitter *stage, const json_t *node, const char *origin,
-                         struct error *err);
+/* Helpers that both component files share. component_type reads the member "type" of a component; `role` names it in errors. */
+int component_type(const json_t *node, const char *role, const char **type, const char *origin,
+                   struct error *err);
+int component_unknown(const char *role, const char *type, const char *origin, struct error *err);
+int component_need_char(const json_t *node, const char *key, char out[8], const char *origin,
+                        struct error *err);
+int component_need_list(const json_t *node, const char *key, int depth, const json_t **list,
+                        const char *origin, struct error *err);
+int component_read_replace(struct normalizer *stage, const json_t *node, const char *origin,
+                           struct error *err);
+int component_read_metaspace(struct splitter *stage, const json_t *node, const char *origin,
+                             struct error *err);

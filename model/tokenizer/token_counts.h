@@ -12,6 +12,7 @@
  * thread. */
 #pragma once
 
+#include "base/end_ids.h"
 #include "model/tokenizer/tokenizer.h"
 
 struct token_counts {
@@ -44,8 +45,8 @@ int token_counts_text(const struct token_counts *counts, char **text, size_t *le
 /* Writes the list as a whole or not at all. Errors: ERR_NO_MEMORY, file_replace's. */
 int token_counts_write(const struct token_counts *counts, const char *path, struct error *err);
 
-/* The n <= token_counts_seen most frequent tokens, ties to the lowest id, and always[n_always] besides,
- * ascending, each once, those of n_vocab and above left out: *ids, which the caller frees, and *n_ids.
+/* The n <= token_counts_seen most frequent tokens, ties to the lowest id, and those of `always` besides:
+ * ascending, each once, without those of n_vocab and above. The caller frees *ids.
  * Errors: ERR_NO_MEMORY. */
-int token_counts_best(const struct token_counts *counts, int n, const int32_t *always, int n_always,
+int token_counts_best(const struct token_counts *counts, int n, const struct end_ids *always,
                       int n_vocab, int32_t **ids, int *n_ids, struct error *err);

@@ -8,17 +8,9 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "model/tokenizer/ids.h"
 
 struct tokenizer;
-
-/* A growing array of ids; zero it before first use, free with token_ids_free. */
-struct token_ids {
-    int32_t *data;
-    size_t n, capacity;
-};
-
-void token_ids_free(struct token_ids *ids);
-int token_ids_append(struct token_ids *ids, const int32_t *data, size_t n, struct error *err);
 
 /* Reads FOLDER/tokenizer.json (and tokenizer_config.json when there is one).
  * Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not understood). */
@@ -75,3 +67,8 @@ int detokenizer_push(struct detokenizer *detok, int32_t id, const char **text, s
 /* What is left at the end: an incomplete character becomes U+FFFD. The detokenizer is fresh then. */
 int detokenizer_finish(struct detokenizer *detok, const char **text, size_t *len,
                        struct error *err);
+
+/* The text of one token alone, for people: out[size] ends in NUL; bytes that are no character alone show
+ * as U+FFFD, and a text that does not fit is left out. Errors: ERR_NO_MEMORY; out holds a text then too. */
+int tokenizer_token_text(const struct tokenizer *tok, int32_t id, char *out, size_t size,
+                         struct error *err);

@@ -259,8 +259,9 @@ static int fill_rows(const struct answer_item *items, int n_items, const struct 
         const struct answer_item *item = &items[*bad];
         if (item->n_cols == 0) continue;
         if (comes_whole(item)) {
-            TRY(row_slice_answer(whole, item->first_id, item->n_cols, item->slice, item->wish,
-                                 arena, &out[*bad], err));
+            struct answer_item on_host = *item;
+            on_host.logits = whole;
+            TRY(row_slice_answer(&on_host, arena, &out[*bad], err));
             whole += item->n_cols;
         } else {
             TRY(fill_row(item, job++, result++, words, arena, &out[*bad], err));
