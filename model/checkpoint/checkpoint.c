@@ -9,27 +9,16 @@
 #include <xxhash.h>
 
 #include "base/memory.h"
+#include "model/checkpoint/config_fields.h"
 #include "model/checkpoint/internal.h"
 
 static const char synthetic_prefix[] = "synthetic:";
 
-/* Every field, floats in hexadecimal, so that configs are equal exactly when the texts are. */
 static void hash_config(XXH3_state_t *state, const struct model_config *cfg)
 {
-    char text[1024];
-    const struct rope_config *rope = &cfg->rope;
-    int len = snprintf(text, sizeof text,
-                       "%s %d %d %d %d %d %d %d %d %a %d %a %a %a %a %d %a %a %a %d "
-                       "%d %d %d %d %d %d %d",
-                       cfg->architecture, cfg->n_layers, cfg->dim, cfg->n_heads, cfg->n_kv_heads,
-                       cfg->head_dim, cfg->ffn_dim, cfg->vocab_size, cfg->max_positions,
-                       (double)cfg->norm_eps, (int)rope->kind, rope->theta, rope->factor,
-                       rope->low_freq_factor, rope->high_freq_factor, rope->original_max_positions,
-                       rope->beta_fast, rope->beta_slow, rope->attention_factor, rope->truncate,
-                       cfg->tied_embeddings, cfg->qkv_bias, cfg->o_bias, cfg->mlp_bias,
-                       cfg->qk_norm, cfg->sliding_window, cfg->bos_id);
-    XXH3_64bits_update(state, text, (size_t)len);
-    XXH3_64bits_update(state, cfg->ends.ids, (size_t)cfg->ends.n * sizeof *cfg->ends.ids);
+    char bytes[CONFIG_HASHED_BYTES];
+    size_t n = config_hashed_bytes(cfg, bytes);
+    XXH3_64bits_update(state, bytes, n);
 }
 
 /* Samples spread over the tensor, its first and last bytes among them. */

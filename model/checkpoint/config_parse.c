@@ -148,8 +148,10 @@ static int read_biases(const struct reading *in, struct error *err)
     int rc = 0;
     TRY(json_read_bool(in->root, "attention_bias", &attention, in->origin, err));
     TRY(json_read_bool(in->root, "mlp_bias", &mlp, in->origin, err));
-    if (mlp && !in->family->has_mlp_bias) return unsupported(in, "mlp_bias", err);
-    if (attention && !in->family->has_attention_bias) return unsupported(in, "attention_bias", err);
+    if (mlp && !family_has_key(in->family, "mlp_bias")) return unsupported(in, "mlp_bias", err);
+    if (attention && !family_has_key(in->family, "attention_bias")) {
+        return unsupported(in, "attention_bias", err);
+    }
     cfg->qkv_bias = attention || in->family->qkv_bias;
     cfg->o_bias = attention;
     cfg->mlp_bias = mlp;
@@ -184,7 +186,8 @@ static int read_layer_types(const struct reading *in, bool *given, struct error 
 static int read_window(const struct reading *in, struct error *err)
 {
     struct model_config *cfg = in->cfg;
-    bool is_on = !in->family->has_window_switch, given = false;
+    bool has_switch = family_has_key(in->family, "use_sliding_window");
+    bool is_on = !has_switch, given = false;
     int first_layer = in->family->window_layers;
     int window = default_of(in, "sliding_window", in->family->sliding_window, NOT_SET);
     int rc = 0;
@@ -193,7 +196,7 @@ static int read_window(const struct reading *in, struct error *err)
     TRY(json_read_int(in->root, "max_window_layers", 0, MOST_LAYERS, &first_layer, in->origin,
                       err));
     TRY(read_layer_types(in, &given, err));
-    if (in->family->has_window_switch && (given || first_layer >= cfg->n_layers)) is_on = false;
+    if (has_switch && (given || first_layer >= cfg->n_layers)) is_on = false;
     cfg->sliding_window = is_on ? window : NOT_SET;
 out:
     return rc;

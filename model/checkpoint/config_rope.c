@@ -19,6 +19,11 @@ static const char *const kind_names[] = {
     [ROPE_YARN] = "yarn",
 };
 
+const char *config_rope_kind_name(enum rope_kind kind)
+{
+    return kind_names[kind];
+}
+
 /* Which kinds may have which keys. The original length is written beside kinds that do not use it;
  * "finetuned" only says how the weights came about. */
 static const struct {

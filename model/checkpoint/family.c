@@ -8,15 +8,14 @@ static const struct model_family families[] = {
     {
         .architecture = "LlamaForCausalLM",
         .model_type = "llama",
-        .has_attention_bias = true,
-        .has_mlp_bias = true,
+        .keys = {"attention_bias", "mlp_bias"},
     },
     {
         .architecture = "MistralForCausalLM",
         .model_type = "mistral",
         .kv_heads = 8,
         .sliding_window = 4096,
-        .has_window = true,
+        .keys = {"sliding_window"},
     },
     {
         .architecture = "Qwen2ForCausalLM",
@@ -25,8 +24,7 @@ static const struct model_family families[] = {
         .sliding_window = 4096,
         .window_layers = 28,
         .qkv_bias = true,
-        .has_window = true,
-        .has_window_switch = true,
+        .keys = {"sliding_window", "use_sliding_window", "max_window_layers"},
     },
     {
         .architecture = "Qwen3ForCausalLM",
@@ -36,12 +34,18 @@ static const struct model_family families[] = {
         .sliding_window = 4096,
         .window_layers = 28,
         .qk_norm = true,
-        .has_attention_bias = true,
-        .has_window = true,
-        .has_window_switch = true,
+        .keys = {"attention_bias", "sliding_window", "use_sliding_window", "max_window_layers"},
     },
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
+
+bool family_has_key(const struct model_family *family, const char *key)
+{
+    for (int i = 0; i < FAMILY_KEYS_MAX && family->keys[i]; i++) {
+        if (strcmp(key, family->keys[i]) == 0) return true;
+    }
+    return false;
+}
 
 const struct model_family *family_of_architecture(const char *architecture)
 {

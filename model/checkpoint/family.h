@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+enum { FAMILY_KEYS_MAX = 8 };
+
 struct model_family {
     const char *architecture; /* the entry of "architectures": "LlamaForCausalLM" */
     const char *model_type;   /* "llama" */
@@ -20,14 +22,14 @@ struct model_family {
     bool qkv_bias; /* biases of q, k and v */
     bool qk_norm;  /* RMSNorm over each head of q and k before rope */
 
-    /* Keys that the family listens to. One that it does not know must not ask for anything, and is not
-     * written. */
-    bool has_attention_bias; /* "attention_bias": biases of q, k, v and o */
-    bool has_mlp_bias;       /* "mlp_bias" */
-    bool has_window;         /* "sliding_window" */
-    bool
-        has_window_switch; /* "use_sliding_window" turns the window on, from "max_window_layers" on */
+    /* Keys that other families have not: "attention_bias" (of q, k, v and o), "mlp_bias",
+     * "sliding_window", "use_sliding_window" (turns the window on, from "max_window_layers" on). A family
+     * without a bias key refuses it when it is on; a key that a family lacks is not written for it. */
+    const char *keys[FAMILY_KEYS_MAX];
 };
+
+/* Whether the family listens to the key. */
+bool family_has_key(const struct model_family *family, const char *key);
 
 /* NULL when the name is NULL or of no family. */
 const struct model_family *family_of_architecture(const char *architecture);
