@@ -1,5 +1,5 @@
-/* Opening and closing a checkpoint, and its fingerprint. folder.c and synthetic.c supply the tensors,
- * find.c looks them up, read.c reads them. */
+/* Opening and closing a checkpoint, and its fingerprint. folder.c and synthetic.c supply the
+ * tensors, find.c looks them up, read.c reads them. */
 #include "model/checkpoint/checkpoint.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static void hash_weight(XXH3_state_t *state, const struct weight *weight)
     if (weight->scales) hash_samples(state, weight->scales, weight_scale_bytes(weight));
 }
 
-/* Looks at every tensor of the layout. How they are spread over files does not count. */
+/* Looks up every tensor of the layout. How they are spread over files does not change the hash. */
 static int check_and_hash(struct checkpoint *ck, struct error *err)
 {
     XXH3_state_t *state = XXH3_createState();

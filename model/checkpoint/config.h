@@ -1,5 +1,5 @@
-/* What is known of a model before its weights are read: Llama 2/3, Mistral, Qwen 2/2.5/3 (dense), and
- * what else has a row in family.c. A new field of these structs needs a row in config_fields.c too. */
+/* What config.json says of a model: the families Llama 2/3, Mistral and Qwen 2/2.5/3 (dense), which
+ * are the rows of family.c. A new field of the structs here needs a row in config_fields.c too. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,7 +24,7 @@ struct rope_config {
 };
 
 struct model_config {
-    char architecture[CONFIG_NAME_BYTES]; /* "LlamaForCausalLM" */
+    char architecture[CONFIG_NAME_BYTES]; /* "LlamaForCausalLM"; a row of family.c */
     int n_layers;
     int dim;        /* D */
     int n_heads;    /* H */

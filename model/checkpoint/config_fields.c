@@ -15,8 +15,8 @@ enum {
     YARN = 1 << ROPE_YARN,
 };
 
-/* The numbers in hashed_at never change, because fingerprints are compared between machines and kept on
- * disk. A new field takes the next number. */
+/* The numbers in hashed_at never change, because fingerprints are compared between machines and
+ * kept on disk. A new field takes the next number. */
 static const struct config_field fields[] = {
     {ROW(architecture, CONFIG_TEXT, 1, CONFIG_BY_HAND, NULL, 0)},
     {ROW(dim, CONFIG_INT, 3, CONFIG_AT_TOP, "hidden_size", 0)},
@@ -105,8 +105,8 @@ static const struct config_field *hashed_field(int place)
     return NULL;
 }
 
-/* Appends the field to bytes[size]; floats in hexadecimal, so that equal texts mean equal numbers. Ids
- * are appended as they are in memory. */
+/* Appends the field to bytes[size]; floats in hexadecimal, so that equal texts mean equal numbers.
+ * Ids are appended as they are in memory. */
 static size_t put_field(const struct config_field *field, const struct model_config *cfg,
                         char *bytes, size_t size)
 {

@@ -1,7 +1,7 @@
-/* The table of the fields of struct model_config: what the fingerprint of a model is made of, how two
- * configs are compared and what export writes all come from it, so that a new field cannot be left out
- * of one of them by mistake. tests/unit/model/checkpoint/test_config_fields.c fails as long as a field
- * of config.h has no row. */
+/* The table of the fields of struct model_config: what the fingerprint of a model is made of, how
+ * two configs are compared and what export writes all come from it, so that a new field cannot be
+ * left out of one of them by mistake. tests/unit/model/checkpoint/test_config_fields.c fails as
+ * long as a field of config.h has no row. */
 #pragma once
 
 #include <stddef.h>
@@ -30,11 +30,11 @@ struct config_field {
     const char *name; /* of the member: "dim", "rope.theta" */
     size_t offset, size;
     enum config_field_type type;
-    int hashed_at; /* place in the text that the fingerprint is made of, from 1 on; 0: not in it */
+    int hashed_at; /* place in what the fingerprint is made of, from 1 on; 0: not in it */
     enum config_field_place place;
     const char *key;      /* of config.json; NULL with CONFIG_BY_HAND */
     unsigned kinds;       /* bit per enum rope_kind */
-    const char *left_out; /* the value, as JSON, that is not written because readers assume it */
+    const char *left_out; /* JSON of the value that readers assume, which is not written; or NULL */
 };
 
 /* [*n] rows, in the order in which config.json has them. */
@@ -48,5 +48,5 @@ const char *config_difference(const struct model_config *a, const struct model_c
 
 enum { CONFIG_HASHED_BYTES = 2048 };
 
-/* What a fingerprint has of a config: equal bytes mean equal configs. Returns how many there are. */
+/* What a fingerprint has of a config; equal bytes mean equal configs. Returns their number. */
 size_t config_hashed_bytes(const struct model_config *cfg, char bytes[CONFIG_HASHED_BYTES]);

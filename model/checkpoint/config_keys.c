@@ -1,7 +1,7 @@
-/* What every key of a config.json means for the result. A key that is read elsewhere or harmless is
- * passed; a switch is passed while it is off; everything else is refused by name, because a model
- * that is computed almost right is worse than one that is not computed at all. A null is what
- * transformers writes for "not set" and is always passed. */
+/* What every key of a config.json means for the result. A key that is read elsewhere or is harmless
+ * passes; a switch passes while it is off; everything else is refused by name, because a model that
+ * is computed almost right is worse than one that is not computed at all. Null, which transformers
+ * writes for "not set", always passes. */
 #include "model/checkpoint/config_keys.h"
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ struct key_rule {
     enum rule rule;
 };
 
-/* Read by config.c, config_rope.c and config_quant.c. */
+/* Read by config_parse.c, config_rope.c and config_quant.c. */
 static const char *const read_keys[] = {
     "architectures",
     "model_type",
@@ -54,8 +54,8 @@ static const char *const read_keys[] = {
     "eos_token_id",
 };
 
-/* Training, bookkeeping, other heads, and the sampling defaults that a request states itself. The
- * dtype of a tensor stands in the safetensors file; the key here only repeats it. */
+/* Training, bookkeeping, other heads, and sampling defaults, which each request states itself. The
+ * dtype of a tensor is in the safetensors file; the key here only repeats it. */
 static const char *const harmless_keys[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",
@@ -145,7 +145,7 @@ static const struct key_rule switches[] = {
     {"hidden_act", RULE_ACTIVATION},
     {"hidden_activation", RULE_ACTIVATION},
     {"is_causal", RULE_TRUE},
-    {"is_decoder", RULE_PASS}, /* transformers has it false for every model of the family */
+    {"is_decoder", RULE_PASS}, /* transformers has it false for all of these */
     {"is_encoder_decoder", RULE_FALSE},
     {"logit_scale", RULE_ONE},
     {"logits_scaling", RULE_ONE},
@@ -153,7 +153,7 @@ static const struct key_rule switches[] = {
     {"num_experts", RULE_ZERO},
     {"num_experts_per_tok", RULE_ZERO},
     {"num_local_experts", RULE_ZERO},
-    {"num_nextn_predict_layers", RULE_PASS}, /* extra layers for guessing, not for the logits */
+    {"num_nextn_predict_layers", RULE_PASS}, /* extra layers that guess; the logits lack them */
     {"partial_rotary_factor", RULE_ONE},
     {"per_layer_config", RULE_NULL},
     {"pretraining_tp", RULE_ONE},

@@ -1,5 +1,5 @@
 /* config.json to struct model_config. Defaults are those of the configuration classes of
- * transformers; a dimension that they would make up is demanded instead. */
+ * transformers, but a dimension for which they would assume a value must be in the file. */
 #include "model/checkpoint/config_parse.h"
 
 #include <stdio.h>
@@ -36,7 +36,8 @@ static int unsupported(const struct reading *in, const char *key, struct error *
                      config_show(json_object_get(in->root, key), shown));
 }
 
-/* transformers chooses the class by model_type, others by architectures: they must agree. */
+/* transformers chooses the class by model_type, other programs by architectures: both must
+ * agree. */
 static int read_family(struct reading *in, struct error *err)
 {
     const char *type = NULL;
@@ -66,7 +67,8 @@ static int read_demanded(const struct reading *in, const char *key, int least, i
     return json_read_int(in->root, key, least, most, out, in->origin, err);
 }
 
-/* A missing key means the class's default; null means "derive it". */
+/* What a key that has no value stands for: `value`, the class's default, where it is missing and
+ * `derived` where it is null or the class has no default. */
 static int default_of(const struct reading *in, const char *key, int value, int derived)
 {
     bool is_missing = json_object_get(in->root, key) == NULL;
@@ -99,7 +101,8 @@ out:
     return rc;
 }
 
-/* Packing takes pairs of inputs, attention works on whole vectors. */
+/* Packed matrices hold pairs of inputs, so widths are even; attention works on whole vectors of
+ * HEAD_DIM_UNIT. */
 static int check_geometry(const struct reading *in, struct error *err)
 {
     const struct model_config *cfg = in->cfg;
@@ -140,7 +143,7 @@ out:
     return rc;
 }
 
-/* A bias key that this architecture does not know must not ask for anything. */
+/* A bias key that this family does not know must not ask for a bias. */
 static int read_biases(const struct reading *in, struct error *err)
 {
     struct model_config *cfg = in->cfg;
@@ -160,7 +163,7 @@ out:
     return rc;
 }
 
-/* True if the key is there: then it alone says which layers slide. */
+/* Sets *given if the key is there; then it alone says which layers have a window. */
 static int read_layer_types(const struct reading *in, bool *given, struct error *err)
 {
     const json_t *list = json_member(in->root, "layer_types");
@@ -182,7 +185,7 @@ static int read_layer_types(const struct reading *in, bool *given, struct error 
 }
 
 /* Within the window every layer computes full attention, so the window becomes a limit of the
- * context, also where only the layers from max_window_layers on would slide. */
+ * context, also where only the layers from max_window_layers on have it. */
 static int read_window(const struct reading *in, struct error *err)
 {
     struct model_config *cfg = in->cfg;

@@ -1,5 +1,5 @@
-/* Reading a Hugging Face config.json. What would change the result and is not understood is refused by
- * name. */
+/* Reading a Hugging Face config.json. What would change the result and is not understood is refused
+ * by name. */
 #pragma once
 
 #include <stddef.h>

@@ -1,6 +1,7 @@
-/* quantization_config: how the matrices of the layers are stored. One convention is understood, that of
- * the library compressed-tensors which vLLM and transformers read, and of it symmetric integers of 4 or
- * 8 bits with one bf16 scale for each group of a row. Whatever says something else is refused by name. */
+/* quantization_config: how the matrices of the layers are stored. One convention is understood:
+ * that of the library compressed-tensors, which vLLM and transformers read too, with symmetric
+ * integers of 4 or 8 bits and one bf16 scale for each group of a row. Everything else is refused by
+ * name. */
 #include "model/checkpoint/config_quant.h"
 
 #include <stdlib.h>
@@ -11,11 +12,12 @@
 
 enum { MOST_GROUP = 1 << 20 };
 
-/* A key and the only values that it may have, as JSON; NULL: any. Null is "not set" and always passes. */
+/* A key and the only values that it may have, as JSON. Null means "not set" and always passes. */
 struct allowed {
     const char *key;
     const char *values[3];
-    bool is_free, is_demanded;
+    bool is_free; /* any value passes */
+    bool is_demanded;
 };
 
 static const struct allowed top_keys[] = {

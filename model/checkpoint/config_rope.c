@@ -1,6 +1,6 @@
-/* Rotary embedding settings as transformers reads them: under "rope_scaling" with "rope_theta" beside
- * it (4.x), or all under "rope_parameters" (5.x). What the two would read differently is refused.
- * Formulas and defaults: modeling_rope_utils.py of transformers. */
+/* Rotary embedding settings as transformers reads them: under "rope_scaling" with "rope_theta"
+ * beside it (version 4), or all under "rope_parameters" (version 5). What the two would read
+ * differently is refused. Formulas and defaults: modeling_rope_utils.py of transformers. */
 #include "model/checkpoint/config_rope.h"
 
 #include <stdio.h>
@@ -24,8 +24,8 @@ const char *config_rope_kind_name(enum rope_kind kind)
     return kind_names[kind];
 }
 
-/* Which kinds may have which keys. The original length is written beside kinds that do not use it;
- * "finetuned" only says how the weights came about. */
+/* Which kinds may have which keys. Files have the original length also with kinds that do not use
+ * it; "finetuned" only says how the weights were trained. */
 static const struct {
     const char *key;
     unsigned kinds;
@@ -47,7 +47,7 @@ static const struct {
     {"truncate", 1 << ROPE_YARN},
 };
 
-/* A rope object with the words for its errors. */
+/* Where rope settings are read from, with the names for error texts. */
 struct source {
     json_t *root, *dict; /* dict may be NULL: plain rope */
     const char *origin;  /* of root */
@@ -133,7 +133,8 @@ static int check_keys(const struct rope_config *rope, const struct source *src, 
     return 0;
 }
 
-/* A key that 5.x has in the dictionary and 4.x beside it: either place, but not two values. */
+/* A key that version 5 has in the dictionary and version 4 beside it: either place is good, but not
+ * two different values. */
 static int check_one_value(const struct source *src, const char *key, struct error *err)
 {
     char inner_shown[CONFIG_VALUE_BYTES], outer_shown[CONFIG_VALUE_BYTES];
@@ -159,7 +160,8 @@ out:
     return rc;
 }
 
-/* Reads a number that must be there and lie in [1e-6, 1e9]: a frequency over it stays finite. */
+/* Reads a number that must be there and lie in [1e-6, 1e9], so that a frequency divided by it is
+ * finite. */
 static int read_positive(double *out, const struct source *src, const char *key, struct error *err)
 {
     double value = 0;
@@ -235,7 +237,7 @@ static int read_yarn(struct rope_config *rope, const struct source *src, struct 
     TRY(json_read_double(src->dict, "beta_fast", &rope->beta_fast, src->where, err));
     TRY(json_read_double(src->dict, "beta_slow", &rope->beta_slow, src->where, err));
     TRY(json_read_bool(src->dict, "truncate", &rope->truncate, src->where, err));
-    if (rope->beta_fast == 0) rope->beta_fast = 32; /* 0 counts as "not set" there */
+    if (rope->beta_fast == 0) rope->beta_fast = 32; /* transformers takes 0 for "not set" */
     if (rope->beta_slow == 0) rope->beta_slow = 1;
     if (!(rope->beta_slow > 0 && rope->beta_fast >= rope->beta_slow && rope->beta_fast <= 1e9)) {
         rc = error_set(err, ERR_FORMAT,

@@ -1,7 +1,7 @@
-/* The model families that are understood, one row each: what a family has without a key of config.json
- * saying so, and which keys it listens to. Reading a config (config_parse.c), the named synthetic shapes
- * (synthetic_shapes.c) and writing a config (model/export/config.c) all go by this table, so that a new
- * family that needs no new operation is one row here. */
+/* The model families that are understood, one row each: what a family has although config.json does
+ * not say so, and which keys of its own it has. Reading a config (config_parse.c), the named
+ * synthetic shapes (synthetic_shapes.c) and writing a config (model/export/config.c) all use this
+ * table, so that a family that needs no new operation is one row in family.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,13 +22,14 @@ struct model_family {
     bool qkv_bias; /* biases of q, k and v */
     bool qk_norm;  /* RMSNorm over each head of q and k before rope */
 
-    /* Keys that other families have not: "attention_bias" (of q, k, v and o), "mlp_bias",
-     * "sliding_window", "use_sliding_window" (turns the window on, from "max_window_layers" on). A family
-     * without a bias key refuses it when it is on; a key that a family lacks is not written for it. */
+    /* Those of these keys that the family knows: "attention_bias" (of q, k, v and o), "mlp_bias",
+     * "sliding_window", "use_sliding_window" (without it the window is always on),
+     * "max_window_layers". A bias that a family does not know is refused; a key that it does not
+     * know is not written. */
     const char *keys[FAMILY_KEYS_MAX];
 };
 
-/* Whether the family listens to the key. */
+/* Whether the key is one of the family's own. */
 bool family_has_key(const struct model_family *family, const char *key);
 
 /* NULL when the name is NULL or of no family. */

@@ -1,9 +1,10 @@
-/* Tensors by name. A matrix that a folder stores in 8 or 4 bits (config_quant.c) is three tensors instead
- * of X.weight:
- *   X.weight_packed  I32 [n_rows][n_cols * bits / 32]  q + 2^(bits - 1), the lowest k in the lowest bits
+/* Tensors by name. A matrix X.weight that a folder stores in 8 or 4 bits (config_quant.c) is three
+ * tensors there:
+ *   X.weight_packed  I32 [n_rows][n_cols * bits / 32]  q + 2^(bits - 1), lowest k in lowest bits
  *   X.weight_scale   BF16 [n_rows][n_cols / group]
  *   X.weight_shape   I64 [2], which says nothing that the config does not say
- * Because files are little endian, the integers are a stream of bytes, or of nibbles, in the order of k. */
+ * Because files are little endian, the integers are a stream of bytes, or of nibbles, in the order
+ * of k. */
 #include "model/checkpoint/find.h"
 
 #include <inttypes.h>

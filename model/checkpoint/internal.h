@@ -1,5 +1,5 @@
-/* How a checkpoint is put together: the layout says which tensors a config asks for; a folder or the
- * generator supplies them; checkpoint.c looks them up. */
+/* How a checkpoint is put together: the layout says which tensors a config asks for, folder.c or
+ * synthetic.c supplies them, and find.c looks them up. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,8 +16,8 @@
 struct tensor {
     const char *name;
     const struct safetensors_entry *entry; /* NULL: synthetic */
-    struct weight
-        weight; /* of a file: only `data` is set; the shape is judged when it is asked for */
+    /* Of a file only `data` is set; find.c checks type and shape when the tensor is asked for. */
+    struct weight weight;
 };
 
 /* One mapped file with its table. Cutting the file short under a running program kills it
@@ -41,21 +41,23 @@ struct checkpoint {
     uint64_t fingerprint;
 };
 
-/* A shape and its options, as checkpoint_synthetic_name.c reads them from a name. */
+/* A shape and its options, as synthetic_name.c reads them from a name. */
 struct synthetic_model {
     struct model_config cfg;
     uint64_t seed;
-    int share_layers; /* what layers add is measured out for this many: those of the shape before
-                         layers=L, so that scales do not depend on it; the core's with agree=A */
-    int core_layers;  /* layers from here on add only tail times what they would */
-    double tail;      /* at most 1 where the name says it, any size with agree=A */
+    /* The size of what a layer adds is chosen for this many layers: those of the shape before
+     * layers=L, so that scales do not depend on it; with agree=A those of the core. */
+    int share_layers;
+    int core_layers; /* layers from here on add only tail times what they would */
+    double tail;     /* at most 1 where the name says it, any size with agree=A */
 };
 
-/* model is zeroed. Errors: ERR_ARGUMENT names the option; those of reading SHAPE where it is a path. */
+/* model is zeroed. Errors: ERR_ARGUMENT names the option; those of reading SHAPE where it is a
+ * path. */
 int synthetic_parse_name(struct synthetic_model *model, const char *name, struct error *err);
 
-/* Each fills cfg, layout, tensors (and files) of a checkpoint whose name is set; what they leave
- * behind on failure checkpoint_close releases. */
+/* Each fills cfg, layout, tensors (and files) of a checkpoint whose name is set. After a failure
+ * checkpoint_close releases what there is. */
 int checkpoint_open_folder(struct checkpoint *ck, struct error *err);
 int checkpoint_open_synthetic(struct checkpoint *ck, struct error *err);
 void checkpoint_close_files(struct checkpoint *ck);
@@ -65,5 +67,6 @@ bool checkpoint_named_shape(const char *name, struct model_config *cfg);
 /* The names, separated by ", ", for an error text. */
 void checkpoint_shape_names(char *text, size_t text_bytes);
 
-/* find.c: sorts the tensors by name, as checkpoint_find needs them. Called once, by checkpoint_open. */
+/* find.c: sorts the tensors by name, as checkpoint_find needs them; checkpoint_open calls it
+ * once. */
 void checkpoint_sort_tensors(struct checkpoint *ck);

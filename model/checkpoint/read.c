@@ -1,5 +1,5 @@
-/* Reading the elements of a weight. Packed matrices hold, little endian, a stream of bytes (int8) or of
- * nibbles, the low one first (int4), in the order of k; each is the integer plus 2^(bits - 1). */
+/* Reading the elements of a weight. Packed matrices are a stream of bytes (int8) or of nibbles, the
+ * low one first (int4), in the order of k; each is the integer plus 128 or 8. */
 #include "model/checkpoint/read.h"
 
 #include <assert.h>

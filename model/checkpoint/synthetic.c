@@ -1,23 +1,23 @@
-/* Synthetic models: a shape, a seed, and elements that are computed when they are read. Element e of a
- * tensor is a 16-bit piece of Philox4x32-10 with key = the hash of (tensor name, seed) and counter =
- * e / 8, made uniform with the wanted mean and standard deviation and rounded to bf16. Whoever reads
- * a part of a tensor, in whatever order, sees the same elements.
+/* Synthetic models: a shape, a seed, and elements that are computed when they are read
+ * (synthetic_elements.h). A tensor's random stream is the hash of its name and the model's seed.
  *
  * Scales, with D the width, L the layers of the shape, V the vocabulary:
  *   q k v gate up   1 / sqrt(D): a normed input gives outputs of about 1
  *   o, down         what they add has twice the size of the embedding times 1 / sqrt(2 L), so that
- *                   all layers together outweigh it; with less a tied head is nearly a symmetric
- *                   matrix, and text runs to and fro between two tokens. * tail from layer `core` on
+ *                   all layers together outweigh it; with less, a tied head is nearly a symmetric
+ *                   matrix, and text alternates between two tokens. From layer `core` on all of
+ *                   this is multiplied by `tail`
  *   norms           mean 1, deviation 0.1
- *   head            sigma / sqrt(D), so that logits are normal with deviation sigma. The entropy of the
- *                   softmax of V normal numbers is 2 nats at sigma = 1.2 + 0.465 ln V (fitted by
- *                   simulation, V from 256 to 152064, within 0.2 nats)
- *   embedding       1; tied to the head: the head's. The final norm then has mean 0 and deviation 1:
- *                   with weights near 1 a token's own logit would be sqrt(D) deviations above all
- *                   others, and the model would repeat its last token for ever.
- * L is that of the shape, not of layers=L: a draft of the first layers has the target's elements. With
- * agree=A it is the core's, so that the core alone outweighs the embedding; the one layer of a core
- * among 24 would leave a tied head symmetric, and its texts would run to and fro. */
+ *   head            sigma / sqrt(D), so that logits are normal with deviation sigma. The entropy of
+ *                   the softmax of V normal numbers is 2 nats at sigma = 1.2 + 0.465 ln V (fitted
+ *                   by simulation, V from 256 to 152064, within 0.2 nats)
+ *   embedding       1, or the head's where the two are tied. Then the final norm has mean 0 and
+ *                   deviation 1: with weights near 1 a token's own logit would be sqrt(D)
+ *                   deviations above all others, and the model would repeat its last token for ever
+ * L is that of the shape, not of layers=L, so that a draft of the first layers has the target's
+ * elements. With agree=A it is the core's, so that the core alone outweighs the embedding:
+ * otherwise a core of one layer among 24 would leave a tied head symmetric, and its texts would
+ * alternate. */
 #include <math.h>
 #include <string.h>
 #include <xxhash.h>

@@ -1,5 +1,6 @@
-/* The dimensions of well-known models, for synthetic ones of their shape: cost as the original, no
- * download. From the config.json that each is published with. */
+/* The dimensions of well-known models, for synthetic models of their shape, which cost as much to
+ * run as the originals and need no download. From the config.json that each is published with. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,6 +72,7 @@ static struct rope_config rope_of(const struct shape *shape)
 static void config_of(const struct shape *shape, struct model_config *cfg)
 {
     const struct model_family *family = family_of_type(shape->model_type);
+    assert(family); /* every shape names a row of family.c */
     *cfg = (struct model_config){
         .n_layers = shape->n_layers,
         .dim = shape->dim,

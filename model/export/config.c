@@ -1,4 +1,5 @@
-/* struct model_config to config.json: the way back of config.c and config_rope.c. */
+/* struct model_config to config.json: what model/checkpoint/config_parse.c reads. Most lines come
+ * from the table of model/checkpoint/config_fields.c. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -18,8 +19,8 @@ static const char *truth(bool value)
     return value ? "true" : "false";
 }
 
-/* The shortest text that is read back as this number, and never one that could be taken for an integer:
- * some classes insist on floats. */
+/* The shortest text that is read back as this number, and never one that could be taken for an
+ * integer: some classes insist on floats. */
 static const char *real(char text[NUMBER_BYTES], double value)
 {
     if (value == floor(value) && fabs(value) < 1e15) {
@@ -131,7 +132,7 @@ static void write_window(FILE *out, const struct model_config *cfg)
     }
 }
 
-/* As the library compressed-tensors writes it; config_quant.c reads it back. */
+/* As the library compressed-tensors writes it; model/checkpoint/config_quant.c reads it back. */
 static void write_quantization(FILE *out, const struct model_config *cfg)
 {
     if (cfg->stored == WEIGHTS_BF16) return;

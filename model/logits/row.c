@@ -38,8 +38,8 @@ double row_noisy_score(float logit, float temperature, uint32_t noise_bits)
     return (double)logit / (double)temperature + (double)num_gumbel(noise_bits);
 }
 
-/* num_exp for x <= 0, bit for bit. Below its limit the argument is clamped and the result masked, in
- * integers, so that no compiler sees a branch and loops over it vectorize. */
+/* num_exp for x <= 0, bit for bit. Below its limit the argument is clamped and the result masked,
+ * in integers, so that no compiler sees a branch and loops over it vectorize. */
 static inline float exp_nonpositive(float x)
 {
     int32_t limit = (int32_t)(num_float_to_bits(87.33f));
@@ -224,7 +224,7 @@ static int32_t outside_draw(const struct slice_work *work, const struct row_wish
     return id;
 }
 
-/* Scratch and mask of `outside`; it lives until the caller takes the arena back. */
+/* Scratch and mask of `outside`, which are valid until the caller resets the arena. */
 static int outside_begin(struct slice_work *work, const struct row_wish *wish, struct error *err)
 {
     size_t n_words = ((size_t)work->n_cols + MASK_BITS - 1) / MASK_BITS;
@@ -295,8 +295,9 @@ VARIANTS static void noise_groups(const struct rng_address *at, uint32_t group,
     }
 }
 
-/* Offers columns first..end-1, whose tokens begin in `group`. Noise is computed for those alone that
- * could win; what is left out could not have (addition is monotone), so the result is exact. */
+/* Offers columns first..end-1, whose tokens begin in `group`. Noise is computed only for columns
+ * that could win. The others could not have won, because addition is monotone, so the result is
+ * exact. */
 static void offer_noisy_block(struct select_heap *heap, const struct slice_work *work,
                               const struct row_wish *wish, int first, int end, uint32_t group)
 {

@@ -2,7 +2,8 @@
  * detokenize.c does what depends on neighbouring tokens. */
 #include "model/tokenizer/decode.h"
 
-/* What the decoder's stages that look at one token alone make of content; *out may lie in scratch. */
+/* What the decoder's stages that look at one token alone make of content; *out may lie in
+ * scratch. */
 static int token_text(const struct decoder *decoder, const struct matcher *matcher,
                       struct text content, struct normalizer_scratch *scratch, struct text *out,
                       struct error *err)

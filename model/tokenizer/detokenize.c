@@ -1,11 +1,11 @@
-/* Ids to text. Every token has its piece, the bytes that it stands for in running text (decode.c). What is
- * left for the stream is what depends on neighbours: bytes that are a character only together, the blank
- * that a first token loses, and what is stripped from the ends.
+/* Ids to text. Every token has its piece, the bytes that it stands for in running text (decode.c).
+ * What is left for the stream is what depends on neighbours: bytes that are a character only
+ * together, the blank that a first token loses, and what is stripped from the ends.
  *
- * Byte-level tokens join into one string of bytes, so text comes out as soon as a character is whole.
- * A run of fallback byte tokens ("<0xE2><0x98>") is read as a whole once it ends, because Hugging Face
- * prints a run that is not UTF-8 as one U+FFFD for each byte, its valid characters included. The text of
- * such a run therefore appears only with the next ordinary token. */
+ * Byte-level tokens join into one string of bytes, so text comes out as soon as a character is
+ * whole. A run of fallback byte tokens ("<0xE2><0x98>") is read as a whole once it ends, because
+ * Hugging Face prints a run that is not UTF-8 as one U+FFFD for each byte, its valid characters
+ * included. The text of such a run therefore appears only with the next ordinary token. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Text to ids: the walk of tokenizer_internal.h, from runs of valid UTF-8 down to words. */
+/* Text to ids: the steps drawn in internal.h, from runs of valid UTF-8 down to words. */
 #include "model/tokenizer/internal.h"
 #include "model/tokenizer/tokenizer.h"
 
@@ -65,7 +65,7 @@ static int encode_normalized(struct encode_run *run, struct text text, unsigned 
     return cut_added(run, &run->tok->normalized, normal, piece, encode_plain, err);
 }
 
-/* Runs of valid UTF-8 take the whole way; other bytes become their tokens one by one. */
+/* Runs of valid UTF-8 go through all steps; other bytes become their tokens one by one. */
 static int encode_text(struct encode_run *run, const char *text, size_t len, struct error *err)
 {
     for (size_t at = 0; at < len;) {

@@ -1,19 +1,20 @@
-/* What the files of the tokenizer share. The way of a text:
+/* What the files of the tokenizer share. What happens to a text:
  *
- *   text --runs of valid UTF-8--> added tokens cut out           tokenizer_encode.c, tokenizer_added.c
+ *   text --runs of valid UTF-8--> added tokens cut out           encode.c, added.c
  *                                   |
- *                                 normalizer                     tokenizer_normalize.c
+ *                                 normalizer                     normalize.c
  *                                   |
  *                                 added tokens cut out once more (those that ask for it)
  *                                   |
- *                                 pre-tokenizer: words           tokenizer_split.c, tokenizer_pattern.c
+ *                                 pre-tokenizer: words           pretokenize.c, pattern.c
  *                                   |
- *                                 merges: ids                    tokenizer_bpe.c
+ *                                 merges: ids                    bpe.c
  *                                   |
  *                                 template: BOS and the like
  *
- * Bytes that are not UTF-8 go straight to their byte tokens. The way back is tokenizer_decode.c.
- * tokenizer_json.c, tokenizer_parts.c and tokenizer_table.c build all this from the file. */
+ * Bytes that are not UTF-8 directly become their byte tokens. decode.c and detokenize.c turn ids
+ * into text. read_vocabulary.c, read_components.c, read_decoder.c and table.c build all this from
+ * the file. */
 #pragma once
 
 #include <jansson.h>
@@ -37,13 +38,13 @@ struct tokenizer {
     struct normalizer_chain normalizers;
     struct splitter splitters[SPLITTER_MAX_STAGES];
     int n_splitters;
-    struct added_set raw, normalized; /* searched before and after the normalizer */
+    struct added_set raw, normalized; /* searched before, after the normalizer */
     struct decoder decoder;
     struct token_ids prefix, suffix; /* of the post-processor's template */
 };
 
-/* ---- reading the file: tokenizer_json.c (vocabulary, merges, added tokens), tokenizer_parts.c
- * (components that work on text), tokenizer_ends.c (decoder and template) ---- */
+/* ---- Reading the file: read_vocabulary.c (vocabulary, merges, added tokens), read_components.c
+ * (components that work on text), read_decoder.c (decoder and template). ---- */
 
 /* config: tokenizer_config.json, or NULL; it may name more added tokens. */
 int tokenizer_read(struct tokenizer *tok, const json_t *root, const json_t *config,
@@ -60,7 +61,8 @@ int tokenizer_read_decoder(struct tokenizer *tok, const json_t *node, const char
 int tokenizer_read_template(struct tokenizer *tok, const json_t *node, int depth,
                             const char *origin, struct error *err);
 
-/* Helpers that both component files share. component_type reads the member "type" of a component; `role` names it in errors. */
+/* Helpers of the files that read components. component_type reads the member "type"; `role` names
+ * the component in errors. component_unknown sets the error for a type that is not understood. */
 int component_type(const json_t *node, const char *role, const char **type, const char *origin,
                    struct error *err);
 int component_unknown(const char *role, const char *type, const char *origin, struct error *err);

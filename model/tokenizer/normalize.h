@@ -34,8 +34,8 @@ struct normalizer_scratch {
 };
 
 void normalizer_scratch_free(struct normalizer_scratch *scratch);
-/* Runs all stages over text. *out lies in text or in scratch. continues: the text follows bytes that
- * are not UTF-8, so nothing is put before it. */
+/* Runs all stages over text. *out lies in text or in scratch. continues: the text follows bytes
+ * that are not UTF-8, so nothing is put before it. */
 int normalizer_run(const struct normalizer_chain *chain, const struct matcher *matcher,
                    struct text text, bool continues, struct normalizer_scratch *scratch,
                    struct text *out, struct error *err);

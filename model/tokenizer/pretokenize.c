@@ -1,5 +1,6 @@
-/* The pre-tokenizer: a chain of stages, each of which cuts the pieces of the one before. A piece goes
- * through the whole chain before the next is cut, so nothing is kept but one buffer for each stage. */
+/* The pre-tokenizer: a chain of stages, each of which cuts the pieces of the one before. A piece
+ * goes through the whole chain before the next one is cut, so one buffer for each stage is
+ * enough. */
 #include "model/tokenizer/pretokenize.h"
 
 #include <string.h>

@@ -32,7 +32,7 @@ enum piece_flags {
 
 typedef int word_fn(void *arg, struct text word, struct error *err);
 
-/* How a text is cut, with what, and who takes the words. */
+/* What splitter_run works with. */
 struct split_run {
     const struct splitter *stages;
     int n_stages;
@@ -42,6 +42,6 @@ struct split_run {
     void *arg; /* of take_word */
 };
 
-/* Hands every word of text to run->take_word. piece: flags of piece_flags. Errors: those of take_word
- * and of pattern_next; ERR_NO_MEMORY. */
+/* Hands every word of text to run->take_word. piece: flags of piece_flags. Errors: those of
+ * take_word and of pattern_next; ERR_NO_MEMORY. */
 int splitter_run(const struct split_run *run, struct text text, unsigned piece, struct error *err);

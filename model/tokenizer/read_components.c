@@ -1,5 +1,5 @@
-/* Components of tokenizer.json that work on text: normalizer and pre-tokenizer. What is not known is
- * refused by its name; nothing is skipped. */
+/* Components of tokenizer.json that work on text: normalizer and pre-tokenizer. What is not known
+ * is refused by name; nothing is skipped. */
 #include "model/tokenizer/internal.h"
 
 #include <stdlib.h>

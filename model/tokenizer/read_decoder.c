@@ -1,5 +1,5 @@
-/* The components of tokenizer.json that work on ids: the decoder, and the post-processor's template that
- * puts BOS and EOS around a text. */
+/* The components of tokenizer.json that work on ids: the decoder, and the post-processor's template
+ * that puts BOS and EOS around a text. */
 #include "model/tokenizer/internal.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static int read_strip(struct decoder *d, const json_t *node, const char *origin,
 static int read_stage(struct decoder *d, const json_t *node, const char *type, const char *origin,
                       struct error *err)
 {
-    bool apart = !d->fused && !d->byte_level; /* tokens still stand for themselves */
+    bool apart = !d->fused && !d->byte_level; /* tokens are not joined yet */
     if (strcmp(type, "ByteLevel") == 0) {
         d->byte_level = true;
         return 0;
@@ -195,7 +195,7 @@ int tokenizer_read_template(struct tokenizer *tok, const json_t *node, int depth
         }
         return rc;
     }
-    if (strcmp(type, "ByteLevel") == 0) return 0; /* trims offsets, which nobody asks for */
+    if (strcmp(type, "ByteLevel") == 0) return 0; /* trims offsets, which are not used here */
     if (strcmp(type, "TemplateProcessing") == 0) return read_template(tok, node, origin, err);
     return component_unknown("post-processor", type, origin, err);
 }

@@ -1,7 +1,7 @@
-/* tokenizer.json as a whole: the vocabulary, the merges and the added tokens; its components are read in
- * tokenizer_parts.c and tokenizer_ends.c. The file is not trusted: ids are bounded, every id and every
- * content is unique, merges name tokens that exist. "truncation" and "padding" are left alone: a
- * server never cuts or pads a prompt unasked. */
+/* tokenizer.json as a whole: the vocabulary, the merges and the added tokens; its components are
+ * read in read_components.c and read_decoder.c. The file is not trusted: ids are bounded, every id
+ * and every content is unique, merges name tokens that exist. "truncation" and "padding" are
+ * ignored, because a server never cuts or pads a prompt unless it is asked to. */
 #include "model/tokenizer/internal.h"
 
 #include <stdlib.h>
@@ -57,9 +57,8 @@ static int read_model_flags(struct reader *r, struct error *err)
     if (strcmp(type, "BPE") != 0) return component_unknown("model", type, r->origin, err);
     TRY(json_read_double(r->model, "dropout", &dropout, r->origin, err));
     if (dropout != 0) {
-        return error_set(err, ERR_UNSUPPORTED,
-                         "%s: the model's dropout %g makes ids a matter of luck", r->origin,
-                         dropout);
+        return error_set(err, ERR_UNSUPPORTED, "%s: the model's dropout %g makes ids random",
+                         r->origin, dropout);
     }
     TRY(refuse_affix(r, "continuing_subword_prefix", err));
     TRY(refuse_affix(r, "end_of_word_suffix", err));

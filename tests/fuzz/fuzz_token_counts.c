@@ -1,6 +1,6 @@
 /* ctest: libs=tokenizer */
-/* Lists of token counts, read with a tokenizer of 300 tokens. What is accepted comes out of a writing
- * and another reading as it was, and makes heads that a model takes. */
+/* Lists of token counts, read with a tokenizer of 300 tokens. What is accepted must come out of a
+ * writing and another reading as it was, and makes heads that a model takes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

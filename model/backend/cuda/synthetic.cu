@@ -1,4 +1,4 @@
-/* Rows of synthetic tensors made on the device, the very bits of synthetic_read_bf16
+/* Rows of synthetic tensors made on the device, the very bits of synthetic_elements_bf16
  * (checkpoint_synthetic.c): pieces of Philox in integers, then one product and one sum in float in the
  * same order. About 100 instructions for 8 elements: 16 GB of weights are some tens of milliseconds, and
  * what loading takes is the launches and allocations. */
@@ -64,7 +64,7 @@ static __device__ void weight_pieces(uint64_t seed, uint64_t first, uint32_t pai
     }
 }
 
-/* The element of a piece, as synthetic_read_bf16 makes it. */
+/* The element of a piece, as synthetic_elements_bf16 makes it. */
 static __device__ __forceinline__ uint16_t weight_element(const struct synthetic_part *part,
                                                           uint32_t piece)
 {

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=checkpoint timeout=60 */
-/* Model folders: the shipped pair and the golden models open, a lying or damaged one is refused with the
- * reason. Synthetic models have a test of their own. */
+/* Model folders: the shipped pair and the golden models open; one that is damaged or contradicts
+ * itself is refused, and the error says why. Synthetic models have a test of their own. */
 #include "model/checkpoint/checkpoint.h"
 
 #include <dirent.h>
@@ -54,7 +54,7 @@ static void write_file(const char *name, const void *head, size_t head_len, cons
     ck_assert_int_eq(fclose(file), 0);
 }
 
-/* The golden model "llama_untied" taken apart, to be put together wrongly. */
+/* The golden model "llama_untied" taken apart, so that tests can put it together wrongly. */
 static json_t *header;
 static struct file_view original;
 static const uint8_t *data;
@@ -133,8 +133,8 @@ START_TEST(shipped_models_open)
 }
 END_TEST
 
-/* Fingerprints are compared between the ranks of a group and kept in the names of packed weights, so
- * they must not change with the code. */
+/* Fingerprints are compared between the ranks of a group and kept in the names of packed weights,
+ * so they must not change with the code. */
 static const struct {
     const char *model;
     uint64_t fingerprint;

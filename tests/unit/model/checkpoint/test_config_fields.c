@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=checkpoint timeout=60 */
-/* The table of config fields: every field of the structs in config.h has a row, every row is seen when
- * configs are compared, and every row that the fingerprint counts changes it. */
+/* The table of config fields: every field of the structs in config.h has a row, every row is seen
+ * when configs are compared, and every row that the fingerprint counts changes it. */
 #include "model/checkpoint/config_fields.h"
 
 #include <ctype.h>

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=model,export timeout=120 */
-/* Export: what is written is the model, for our own reader (equal logits, equal configs); and nothing is
- * written where it must not be, nor left behind. tests/cluster/test_export_client.py reads the files by other code. */
+/* Export: our own reader gets the same model from what is written (equal logits, equal configs),
+ * and nothing is written where it must not be, nor left behind. tests/cluster/test_export_client.py
+ * reads the files with other code. */
 #include "base/file.h"
 #include "model/checkpoint/config_fields.h"
 #include "model/checkpoint/config_parse.h"
