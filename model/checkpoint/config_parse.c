@@ -33,7 +33,7 @@ static int unsupported(const struct reading *in, const char *key, struct error *
 {
     char shown[CONFIG_VALUE_BYTES];
     return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %s is not supported", in->origin, key,
-                     config_show(json_object_get(in->root, key), shown));
+                     config_keys_show(json_object_get(in->root, key), shown));
 }
 
 /* transformers chooses the class by model_type, other programs by architectures: both must
@@ -212,7 +212,7 @@ static int add_eos(struct model_config *cfg, const json_t *id, const char *origi
     json_int_t value = json_integer_value(id);
     if (!json_is_integer(id) || value < 0 || value >= cfg->vocab_size) {
         return error_set(err, ERR_FORMAT, "%s: \"eos_token_id\" has %s, which is no token", origin,
-                         config_show(id, shown));
+                         config_keys_show(id, shown));
     }
     int at = 0;
     while (at < cfg->ends.n && cfg->ends.ids[at] < value)
@@ -265,12 +265,12 @@ static int read_all(struct reading *in, struct error *err)
         return error_set(err, ERR_FORMAT, "%s is not an object", in->origin);
     }
     TRY(read_family(in, err));
-    TRY(config_check_keys(in->root, in->origin, err));
+    TRY(config_keys_check(in->root, in->origin, err));
     TRY(read_shape(in, err));
     TRY(read_biases(in, err));
     TRY(read_window(in, err));
-    TRY(config_read_rope(cfg, in->root, in->origin, err));
-    TRY(config_read_quantization(cfg, in->root, in->origin, err));
+    TRY(config_rope_read(cfg, in->root, in->origin, err));
+    TRY(config_quant_read(cfg, in->root, in->origin, err));
     cfg->bos_id = -1;
     TRY(json_read_int(in->root, "bos_token_id", 0, cfg->vocab_size - 1, &cfg->bos_id, in->origin,
                       err));

@@ -83,7 +83,7 @@ static int check_object(json_t *object, const struct allowed *keys, const char *
         if (key->is_demanded && !json_member(object, key->key)) {
             return error_set(err, ERR_UNSUPPORTED,
                              "%s: \"quantization_config\" has %s, without \"%s\"; %s", origin,
-                             config_show(object, shown), key->key, only);
+                             config_keys_show(object, shown), key->key, only);
         }
     }
     for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at)) {
@@ -95,7 +95,7 @@ static int check_object(json_t *object, const struct allowed *keys, const char *
         return error_set(
             err, ERR_UNSUPPORTED,
             "%s: \"quantization_config\" has \"%.64s\" = %s, which is not supported; %s", origin,
-            json_object_iter_key(at), config_show(value, shown), only);
+            json_object_iter_key(at), config_keys_show(value, shown), only);
     }
     return 0;
 }
@@ -118,8 +118,8 @@ out:
     return rc;
 }
 
-int config_read_quantization(struct model_config *cfg, const json_t *root, const char *origin,
-                             struct error *err)
+int config_quant_read(struct model_config *cfg, const json_t *root, const char *origin,
+                      struct error *err)
 {
     json_t *quantization = json_member(root, "quantization_config");
     int rc = 0;

@@ -7,5 +7,5 @@
 #include "model/checkpoint/config.h"
 
 /* Fills cfg->stored and cfg->stored_group. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
-int config_read_quantization(struct model_config *cfg, const json_t *root, const char *origin,
-                             struct error *err);
+int config_quant_read(struct model_config *cfg, const json_t *root, const char *origin,
+                      struct error *err);

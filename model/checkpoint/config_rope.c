@@ -66,11 +66,11 @@ static int find_dict(struct source *src, json_t *root, const char *origin, struc
     if (old && new && !json_equal(old, new)) {
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: \"rope_scaling\" and \"rope_parameters\" = %s differ", origin,
-                         config_show(new, shown));
+                         config_keys_show(new, shown));
     }
     if (src->dict && !json_is_object(src->dict)) {
         return error_set(err, ERR_FORMAT, "%s = %s is not an object", src->where,
-                         config_show(src->dict, shown));
+                         config_keys_show(src->dict, shown));
     }
     return 0;
 }
@@ -122,13 +122,13 @@ static int check_keys(const struct rope_config *rope, const struct source *src, 
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: unknown key \"%.64s\" = %s with rope type \"%s\"; "
                          "it might change the result",
-                         src->where, key, config_show(value, shown), kind_names[rope->kind]);
+                         src->where, key, config_keys_show(value, shown), kind_names[rope->kind]);
     }
     const json_t *partial = json_member(src->dict, "partial_rotary_factor");
     if (partial && !(json_is_number(partial) && json_number_value(partial) == 1)) {
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: \"partial_rotary_factor\" = %s is not supported", src->where,
-                         config_show(partial, shown));
+                         config_keys_show(partial, shown));
     }
     return 0;
 }
@@ -142,7 +142,8 @@ static int check_one_value(const struct source *src, const char *key, struct err
     if (!inner || !outer || !json_is_number(inner) || !json_is_number(outer)) return 0;
     if (json_number_value(inner) == json_number_value(outer)) return 0;
     return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %s, but = %s outside of it", src->where,
-                     key, config_show(inner, inner_shown), config_show(outer, outer_shown));
+                     key, config_keys_show(inner, inner_shown),
+                     config_keys_show(outer, outer_shown));
 }
 
 static int read_theta(struct rope_config *rope, const struct source *src, struct error *err)
@@ -261,7 +262,7 @@ static int read_factor(struct rope_config *rope, int max_positions, const struct
     return read_positive(&rope->factor, src, "factor", err);
 }
 
-int config_read_rope(struct model_config *cfg, json_t *root, const char *origin, struct error *err)
+int config_rope_read(struct model_config *cfg, json_t *root, const char *origin, struct error *err)
 {
     struct rope_config rope = {.factor = 1, .attention_factor = 1};
     struct source src;
