@@ -63,7 +63,7 @@ static int measure_value(const struct settings *s, const char *value, struct err
     double variance = n > 1 ? (square / n - full / n * (full / n)) / (n - 1) : 0;
     bool is_agree = strcmp(s->key, "agree") == 0;
     printf("%8s  %8.3f  %.3f +- %.3f  %10.3f  %10.3f  %7.2f  %9d\n", value,
-           is_agree ? checkpoint_agree_contrast(strtod(value, NULL)) : (double)NAN, full / n,
+           is_agree ? synthetic_agree_contrast(strtod(value, NULL)) : (double)NAN, full / n,
            2 * sqrt(variance > 0 ? variance : 0), cut / n, greedy / n, entropy / n, n_positions);
     fflush(stdout);
 out:

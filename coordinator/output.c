@@ -118,22 +118,3 @@ void output_drop(struct output *out, size_t n)
     memmove(out->text, out->text + n, out->len - n + 1);
     out->len -= n;
 }
-
-int output_token_text(const struct tokenizer *tok, int32_t id, char *text, size_t size,
-                      struct error *err)
-{
-    struct detokenizer *detok = NULL;
-    const char *part;
-    size_t len;
-    int rc = 0;
-    text[0] = '\0';
-    TRY(detokenizer_open(&detok, tok, false, err));
-    TRY(detokenizer_push(detok, id, &part, &len, err));
-    size_t n = (size_t)snprintf(text, size, "%s", part);
-    if (n >= size) n = size - 1;
-    TRY(detokenizer_finish(detok, &part, &len, err));
-    snprintf(text + n, size - n, "%s", part);
-out:
-    detokenizer_close(detok);
-    return rc;
-}

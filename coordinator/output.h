@@ -33,8 +33,3 @@ size_t output_ready(const struct output *out);
 
 /* Drops the first n bytes: they have been sent. */
 void output_drop(struct output *out, size_t n);
-
-/* The text of one token alone into text[size], cut where its room ends; bytes that are not UTF-8
- * show as U+FFFD. Errors: ERR_NO_MEMORY. */
-int output_token_text(const struct tokenizer *tok, int32_t id, char *text, size_t size,
-                      struct error *err);

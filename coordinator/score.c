@@ -3,7 +3,6 @@
 #include "coordinator/score.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -28,15 +27,13 @@ static double log_normaliser(const struct slice_row *slices, int n)
     return (double)max + num_log(sum);
 }
 
-/* The text of one token in arena; empty where it cannot be made. */
+/* The text of one token, in arena. */
 static const char *token_text(const struct tokenizer *tok, int32_t id, struct arena *arena)
 {
-    struct error err;
-    char *text = arena_take(arena, TEXT_BYTES + 1, 1);
+    struct error ignored;
+    char *text = arena_take(arena, TEXT_BYTES, 1);
     if (!text) return "";
-    if (output_token_text(tok, id, text, TEXT_BYTES + 1, &err) || strlen(text) >= TEXT_BYTES) {
-        return "";
-    }
+    tokenizer_token_text(tok, id, text, TEXT_BYTES, &ignored);
     return text;
 }
 

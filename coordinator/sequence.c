@@ -204,7 +204,7 @@ int sequence_commit(struct sequence *seq, const struct commit *commit, const str
     if (!seq->first_token_us) seq->first_token_us = clock_now_us();
     bool show = seq->job->generate.show_drafts && commit->rejected >= 0 && done == commit->n;
     if (show) {
-        TRY(output_token_text(tok, commit->rejected, rejected_text, sizeof rejected_text, err));
+        TRY(tokenizer_token_text(tok, commit->rejected, rejected_text, sizeof rejected_text, err));
     }
     size_t ready = output_ready(&seq->output);
     for (int i = 0; i < done; i++) {

@@ -307,8 +307,9 @@ static int merge_full(const struct merge *merge, struct target_row *row, struct 
             if (slice->n_cols > 0 && !slice->full) {
                 return error_set(err, ERR_FORMAT, "slice %d lacks its logits", s);
             }
-            TRY(row_slice_answer(slice->full, slice->first_id, slice->n_cols, s, &compact,
-                                 merge->arena, &own[s], err));
+            const struct answer_item item = {slice->full, slice->first_id, slice->n_cols, s,
+                                             &compact};
+            TRY(row_slice_answer(&item, merge->arena, &own[s], err));
         }
         TRY(merge_compact(&inner, row, &n_more, err));
         if (n_more == 0) break;

@@ -50,8 +50,7 @@ int draft_head_choose(int32_t **ids, int *n_ids, const char *option, const struc
                        n, path, n_seen);
         goto out;
     }
-    TRY(token_counts_best(&counts, n ? n : n_seen, draft->ends.ids, draft->ends.n, n_vocab, ids,
-                          n_ids, err));
+    TRY(token_counts_best(&counts, n ? n : n_seen, &draft->ends, n_vocab, ids, n_ids, err));
     if (*n_ids == 0) {
         rc = error_set(err, ERR_ARGUMENT, "%s names no token of the draft's vocabulary of %d", path,
                        n_vocab);

@@ -128,14 +128,6 @@ struct residual_norm {
     uint16_t *h; /* [N][D]; NULL: no norm */
 };
 
-/* A wish about one slice of one row of logits. */
-struct answer_item {
-    const float *logits;
-    int32_t first_id;
-    int n_cols, slice;
-    const struct row_wish *wish;
-};
-
 struct backend;
 struct pack_cache; /* pack_cache.h */
 

@@ -1,14 +1,15 @@
-/* A model's weights by name, wherever they come from: a Hugging Face folder (one safetensors file or
- * several behind an index, mapped, never copied whole) or a synthetic model
+/* A model's weights by name, wherever they come from: a Hugging Face folder (one safetensors file
+ * or several behind an index, mapped, never copied whole) or a synthetic model
  * "synthetic:SHAPE,seed=S[,layers=L][,vocab=V][,core=N,tail=R][,agree=A[,core=N]][,draft=N]" whose
- * elements are made on the fly by the counter-based generator, the same for every way of sharding.
- * SHAPE is a name such as llama-3.1-8b or tiny, or the path of a config.json.
+ * elements are computed when they are read (synthetic_elements.h), the same for every way of
+ * sharding. SHAPE is a name such as llama-3.1-8b or tiny, or the path of a config.json.
  *
- * Pairs. "...,agree=A" is a target and "...,agree=A,draft=1" its draft: the target's first layer, final
- * norm and head, bit for bit; what the layers behind add is scaled so that alpha of `rejection` at
- * temperature 1 is about A. The core, the layers that both have, is one layer unless core=N stands in
- * both names; draft=N must equal it. With core and tail the layers from N on add R times what they
- * would, whatever agreement that gives; their draft is draft=N, or the same seed with layers=N.
+ * Pairs. "...,agree=A" is a target and "...,agree=A,draft=1" its draft: the target's first layer,
+ * final norm and head, bit for bit. What the target's other layers add is scaled so that alpha of
+ * `rejection` at temperature 1 is about A. The core, the layers that both have, is one layer unless
+ * both names say core=N; draft=N must equal it. With core and tail the layers from N on add R times
+ * what they would add otherwise, whatever agreement that gives; the draft is draft=N, or the same
+ * seed with layers=N.
  *
  * Immutable after open; reads may come from several threads. */
 #pragma once
@@ -19,28 +20,13 @@
 
 #include "base/error.h"
 #include "model/checkpoint/config.h"
+#include "model/checkpoint/find.h"
 #include "model/checkpoint/layout.h"
-
-/* The last two are packed, with scales: weight_read_groups alone reads them. */
-enum dtype { DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4 };
-
-struct checkpoint;
-
-/* A tensor of one or two dimensions, row-major [n_rows][n_cols]; one dimension is [1][n_cols]. */
-struct weight {
-    enum dtype dtype;
-    int n_rows, n_cols;
-    const uint8_t *data;   /* little-endian elements in the mapped file; NULL: synthetic */
-    const uint8_t *scales; /* packed: bf16 [n_rows][n_cols / group] */
-    int group;
-    uint64_t seed; /* synthetic: key of this tensor's stream */
-    float scale;   /* synthetic: standard deviation of the elements */
-    float mean;    /* synthetic: 1 for norm weights */
-};
 
 /* name: a folder or "synthetic:...". Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO,
  * ERR_ARGUMENT for a synthetic name that makes no sense. Every tensor that the config asks for is
- * looked up and checked here, so that a model with a hole is refused before anything is computed. */
+ * looked up and checked here, so that a model that lacks one is refused before anything is
+ * computed. */
 int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err);
 void checkpoint_close(struct checkpoint *ck);
 
@@ -54,26 +40,10 @@ const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t
  * fingerprints without reading hundreds of gigabytes. */
 uint64_t checkpoint_fingerprint(const struct checkpoint *ck);
 
-/* Sizes and times of the mapped files; 0 for a synthetic model. It changes with any ordinary change to
- * the weights, also where no sample of the fingerprint lies. */
+/* A hash of the sizes and times of the mapped files; 0 for a synthetic model. It changes with any
+ * ordinary change to the weights, also where the fingerprint takes no sample. */
 uint64_t checkpoint_stamp(const struct checkpoint *ck);
 
-/* Lets the pages read so far leave this process. They stay in the page cache: whoever reads them again
- * gets them from there. */
+/* Lets the pages read so far leave this process. They stay in the page cache, and a later read gets
+ * them from there. */
 void checkpoint_release(const struct checkpoint *ck);
-
-/* Looks up a tensor and checks its shape; n_rows = 1 for vectors. Errors: ERR_FORMAT missing (named)
- * or of another shape (both shapes named). */
-int checkpoint_find(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,
-                    struct weight *weight, struct error *err);
-
-/* Elements [row][col .. col + n) as integers with a scale for each 32 (quant.h), form int8 or int4: as they
- * are stored, or quantized from what weight_read_bf16 gives. The weight is packed in this form or not
- * packed; col is a multiple of 32 where it is packed. */
-void weight_read_groups(const struct weight *weight, enum weight_form form, int row, int col, int n,
-                        int8_t *q, uint16_t *scales);
-
-/* Elements [row][col .. col + n) of what is not packed as bf16 (round to nearest even; bf16 on disk comes out as it is)
- * or as fp32. The caller keeps within the shape. */
-void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out);
-void weight_read_f32(const struct weight *weight, int row, int col, int n, float *out);

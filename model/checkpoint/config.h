@@ -1,12 +1,11 @@
-/* What a Hugging Face config.json says about a model, for the Llama family: Llama 2/3, Mistral,
- * Qwen 2/2.5/3 (dense). Whatever would change the result and is not understood is refused by name. */
+/* What config.json says of a model: the families Llama 2/3, Mistral and Qwen 2/2.5/3 (dense), which
+ * are the rows of family.c. A new field of the structs here needs a row in config_fields.c too. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/end_ids.h"
-#include "base/error.h"
 #include "model/numerics/quant.h"
 
 enum { CONFIG_NAME_BYTES = 64 };
@@ -25,7 +24,7 @@ struct rope_config {
 };
 
 struct model_config {
-    char architecture[CONFIG_NAME_BYTES]; /* "LlamaForCausalLM" */
+    char architecture[CONFIG_NAME_BYTES]; /* "LlamaForCausalLM"; a row of family.c */
     int n_layers;
     int dim;        /* D */
     int n_heads;    /* H */
@@ -47,12 +46,6 @@ struct model_config {
     int bos_id;              /* -1 = none */
     struct end_ids ends;     /* eos_token_id of config.json and of generation_config.json */
 };
-
-/* Parses config.json (and generation_config.json, which may be NULL). `origin` names the file in
- * errors. Errors: ERR_FORMAT not JSON or a wrong type, ERR_UNSUPPORTED names the key and its value. */
-int config_parse(struct model_config *cfg, const char *config_json, size_t config_len,
-                 const char *generation_json, size_t generation_len, const char *origin,
-                 struct error *err);
 
 /* The number of slices S that the sums of row-parallel matrices are cut into: the largest power of
  * two <= 8 that divides the heads and half the FFN width, with KV heads % S = 0 or S % KV heads = 0

@@ -1,30 +1,32 @@
-/* What every key of a config.json means for the result. A key that is read elsewhere or harmless is
- * passed; a switch is passed while it is off; everything else is refused by name, because a model
- * that is computed almost right is worse than one that is not computed at all. A null is what
- * transformers writes for "not set" and is always passed. */
+/* What every key of a config.json means for the result. A key that is read elsewhere or is harmless
+ * passes; a switch passes while it is off; everything else is refused by name, because a model that
+ * is computed almost right is worse than one that is not computed at all. Null, which transformers
+ * writes for "not set", always passes. */
+#include "model/checkpoint/config_keys.h"
+
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/checkpoint/config_internal.h"
-
-enum rule {
-    RULE_PASS,  /* read elsewhere, or without influence on the logits */
-    RULE_FALSE, /* false and nothing else */
-    RULE_TRUE,
-    RULE_ZERO,
-    RULE_ONE,
-    RULE_EMPTY,      /* an empty object or list */
-    RULE_ACTIVATION, /* the one activation we have */
-    RULE_NULL        /* may be there, but not set */
+/* What a key must be so that it does not change the result. */
+enum demand {
+    ANY_VALUE,
+    MUST_BE_FALSE,
+    MUST_BE_TRUE,
+    MUST_BE_ZERO,
+    MUST_BE_ONE,
+    MUST_BE_EMPTY, /* an empty object or list */
+    MUST_BE_SILU,  /* the one activation that we have */
+    MUST_BE_NULL   /* the key may be there, but not set */
 };
 
-struct key_rule {
+struct switch_key {
     const char *key;
-    enum rule rule;
+    enum demand demand;
 };
 
-/* Read by config.c, config_rope.c and config_quant.c. */
+/* Read by config_parse.c, config_rope.c and config_quant.c. */
 static const char *const read_keys[] = {
     "architectures",
     "model_type",
@@ -53,8 +55,8 @@ static const char *const read_keys[] = {
     "eos_token_id",
 };
 
-/* Training, bookkeeping, other heads, and the sampling defaults that a request states itself. The
- * dtype of a tensor stands in the safetensors file; the key here only repeats it. */
+/* Training, bookkeeping, other heads, and sampling defaults, which each request states itself. The
+ * dtype of a tensor is in the safetensors file; the key here only repeats it. */
 static const char *const harmless_keys[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",
@@ -131,42 +133,42 @@ static const char *const harmless_keys[] = {
 };
 
 /* Switches that change the result when they are on. */
-static const struct key_rule switches[] = {
-    {"add_cross_attention", RULE_FALSE},
-    {"attention_multiplier", RULE_NULL},
-    {"attn_logit_softcapping", RULE_NULL},
-    {"clip_qkv", RULE_NULL},
-    {"compression_config", RULE_NULL},
-    {"cross_attention_hidden_size", RULE_NULL},
-    {"embedding_multiplier", RULE_ONE},
-    {"embedding_scale", RULE_ONE},
-    {"final_logit_softcapping", RULE_NULL},
-    {"hidden_act", RULE_ACTIVATION},
-    {"hidden_activation", RULE_ACTIVATION},
-    {"is_causal", RULE_TRUE},
-    {"is_decoder", RULE_PASS}, /* transformers has it false for every model of the family */
-    {"is_encoder_decoder", RULE_FALSE},
-    {"logit_scale", RULE_ONE},
-    {"logits_scaling", RULE_ONE},
-    {"moe_intermediate_size", RULE_NULL},
-    {"num_experts", RULE_ZERO},
-    {"num_experts_per_tok", RULE_ZERO},
-    {"num_local_experts", RULE_ZERO},
-    {"num_nextn_predict_layers", RULE_PASS}, /* extra layers for guessing, not for the logits */
-    {"partial_rotary_factor", RULE_ONE},
-    {"per_layer_config", RULE_NULL},
-    {"pretraining_tp", RULE_ONE},
-    {"pruned_heads", RULE_EMPTY},
-    {"qk_layernorm", RULE_FALSE},
-    {"query_pre_attn_scalar", RULE_NULL},
-    {"residual_multiplier", RULE_ONE},
-    {"rope_interleaved", RULE_FALSE},
-    {"tie_encoder_decoder", RULE_FALSE},
-    {"use_mrope", RULE_FALSE},
-    {"use_qk_norm", RULE_FALSE},
+static const struct switch_key switches[] = {
+    {"add_cross_attention", MUST_BE_FALSE},
+    {"attention_multiplier", MUST_BE_NULL},
+    {"attn_logit_softcapping", MUST_BE_NULL},
+    {"clip_qkv", MUST_BE_NULL},
+    {"compression_config", MUST_BE_NULL},
+    {"cross_attention_hidden_size", MUST_BE_NULL},
+    {"embedding_multiplier", MUST_BE_ONE},
+    {"embedding_scale", MUST_BE_ONE},
+    {"final_logit_softcapping", MUST_BE_NULL},
+    {"hidden_act", MUST_BE_SILU},
+    {"hidden_activation", MUST_BE_SILU},
+    {"is_causal", MUST_BE_TRUE},
+    {"is_decoder", ANY_VALUE}, /* transformers has it false for all of these */
+    {"is_encoder_decoder", MUST_BE_FALSE},
+    {"logit_scale", MUST_BE_ONE},
+    {"logits_scaling", MUST_BE_ONE},
+    {"moe_intermediate_size", MUST_BE_NULL},
+    {"num_experts", MUST_BE_ZERO},
+    {"num_experts_per_tok", MUST_BE_ZERO},
+    {"num_local_experts", MUST_BE_ZERO},
+    {"num_nextn_predict_layers", ANY_VALUE}, /* extra layers that guess; the logits lack them */
+    {"partial_rotary_factor", MUST_BE_ONE},
+    {"per_layer_config", MUST_BE_NULL},
+    {"pretraining_tp", MUST_BE_ONE},
+    {"pruned_heads", MUST_BE_EMPTY},
+    {"qk_layernorm", MUST_BE_FALSE},
+    {"query_pre_attn_scalar", MUST_BE_NULL},
+    {"residual_multiplier", MUST_BE_ONE},
+    {"rope_interleaved", MUST_BE_FALSE},
+    {"tie_encoder_decoder", MUST_BE_FALSE},
+    {"use_mrope", MUST_BE_FALSE},
+    {"use_qk_norm", MUST_BE_FALSE},
 };
 
-const char *config_show(const json_t *value, char text[CONFIG_VALUE_BYTES])
+const char *config_keys_show(const json_t *value, char text[CONFIG_VALUE_BYTES])
 {
     char *dump = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
     if (!dump) {
@@ -194,7 +196,7 @@ static bool is_known(const char *key)
            list_has(harmless_keys, sizeof harmless_keys / sizeof *harmless_keys, key);
 }
 
-static const struct key_rule *find_switch(const char *key)
+static const struct switch_key *find_switch(const char *key)
 {
     for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
         if (strcmp(switches[i].key, key) == 0) return &switches[i];
@@ -202,7 +204,7 @@ static const struct key_rule *find_switch(const char *key)
     return NULL;
 }
 
-static bool is_activation(const json_t *value)
+static bool is_silu(const json_t *value)
 {
     const char *name = json_string_value(value);
     return name && (strcmp(name, "silu") == 0 || strcmp(name, "swish") == 0); /* one function */
@@ -213,46 +215,46 @@ static bool number_is(const json_t *value, double wanted)
     return json_is_number(value) && json_number_value(value) == wanted;
 }
 
-static bool rule_holds(enum rule rule, const json_t *value)
+static bool is_met(enum demand demand, const json_t *value)
 {
-    switch (rule) {
-    case RULE_PASS:
+    switch (demand) {
+    case ANY_VALUE:
         return true;
-    case RULE_FALSE:
+    case MUST_BE_FALSE:
         return json_is_false(value);
-    case RULE_TRUE:
+    case MUST_BE_TRUE:
         return json_is_true(value);
-    case RULE_ZERO:
+    case MUST_BE_ZERO:
         return number_is(value, 0);
-    case RULE_ONE:
+    case MUST_BE_ONE:
         return number_is(value, 1);
-    case RULE_EMPTY:
+    case MUST_BE_EMPTY:
         return json_object_size(value) == 0 && json_array_size(value) == 0 &&
                (json_is_object(value) || json_is_array(value));
-    case RULE_ACTIVATION:
-        return is_activation(value);
-    case RULE_NULL:
+    case MUST_BE_SILU:
+        return is_silu(value);
+    case MUST_BE_NULL:
         break;
     }
     return false;
 }
 
-int config_check_keys(json_t *root, const char *origin, struct error *err)
+int config_keys_check(json_t *root, const char *origin, struct error *err)
 {
     char shown[CONFIG_VALUE_BYTES];
     for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at)) {
         const char *key = json_object_iter_key(at);
         const json_t *value = json_object_iter_value(at);
         if (json_is_null(value) || is_known(key)) continue;
-        const struct key_rule *found = find_switch(key);
-        if (found && rule_holds(found->rule, value)) continue;
+        const struct switch_key *found = find_switch(key);
+        if (found && is_met(found->demand, value)) continue;
         if (found) {
             return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %s is not supported", origin, key,
-                             config_show(value, shown));
+                             config_keys_show(value, shown));
         }
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: unknown key \"%.64s\" = %s; it might change the result", origin, key,
-                         config_show(value, shown));
+                         config_keys_show(value, shown));
     }
     return 0;
 }

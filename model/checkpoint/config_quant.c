@@ -1,19 +1,23 @@
-/* quantization_config: how the matrices of the layers are stored. One convention is understood, that of
- * the library compressed-tensors which vLLM and transformers read, and of it symmetric integers of 4 or
- * 8 bits with one bf16 scale for each group of a row. Whatever says something else is refused by name. */
+/* quantization_config: how the matrices of the layers are stored. One convention is understood:
+ * that of the library compressed-tensors, which vLLM and transformers read too, with symmetric
+ * integers of 4 or 8 bits and one bf16 scale for each group of a row. Everything else is refused by
+ * name. */
+#include "model/checkpoint/config_quant.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "model/checkpoint/config_internal.h"
+#include "model/checkpoint/config_keys.h"
 
 enum { MOST_GROUP = 1 << 20 };
 
-/* A key and the only values that it may have, as JSON; NULL: any. Null is "not set" and always passes. */
+/* A key and the only values that it may have, as JSON. Null means "not set" and always passes. */
 struct allowed {
     const char *key;
     const char *values[3];
-    bool is_free, is_demanded;
+    bool is_free; /* any value passes */
+    bool is_demanded;
 };
 
 static const struct allowed top_keys[] = {
@@ -79,7 +83,7 @@ static int check_object(json_t *object, const struct allowed *keys, const char *
         if (key->is_demanded && !json_member(object, key->key)) {
             return error_set(err, ERR_UNSUPPORTED,
                              "%s: \"quantization_config\" has %s, without \"%s\"; %s", origin,
-                             config_show(object, shown), key->key, only);
+                             config_keys_show(object, shown), key->key, only);
         }
     }
     for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at)) {
@@ -91,7 +95,7 @@ static int check_object(json_t *object, const struct allowed *keys, const char *
         return error_set(
             err, ERR_UNSUPPORTED,
             "%s: \"quantization_config\" has \"%.64s\" = %s, which is not supported; %s", origin,
-            json_object_iter_key(at), config_show(value, shown), only);
+            json_object_iter_key(at), config_keys_show(value, shown), only);
     }
     return 0;
 }
@@ -114,8 +118,8 @@ out:
     return rc;
 }
 
-int config_read_quantization(struct model_config *cfg, const json_t *root, const char *origin,
-                             struct error *err)
+int config_quant_read(struct model_config *cfg, const json_t *root, const char *origin,
+                      struct error *err)
 {
     json_t *quantization = json_member(root, "quantization_config");
     int rc = 0;

@@ -1,11 +1,13 @@
-/* Rotary embedding settings as transformers reads them: under "rope_scaling" with "rope_theta" beside
- * it (4.x), or all under "rope_parameters" (5.x). What the two would read differently is refused.
- * Formulas and defaults: modeling_rope_utils.py of transformers. */
+/* Rotary embedding settings as transformers reads them: under "rope_scaling" with "rope_theta"
+ * beside it (version 4), or all under "rope_parameters" (version 5). What the two would read
+ * differently is refused. Formulas and defaults: modeling_rope_utils.py of transformers. */
+#include "model/checkpoint/config_rope.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "model/checkpoint/config_internal.h"
+#include "model/checkpoint/config_keys.h"
 #include "model/numerics/numerics.h"
 
 enum { KIND_ALL = 1 << ROPE_DEFAULT | 1 << ROPE_LINEAR | 1 << ROPE_LLAMA3 | 1 << ROPE_YARN };
@@ -17,8 +19,13 @@ static const char *const kind_names[] = {
     [ROPE_YARN] = "yarn",
 };
 
-/* Which kinds may have which keys. The original length is written beside kinds that do not use it;
- * "finetuned" only says how the weights came about. */
+const char *config_rope_kind_name(enum rope_kind kind)
+{
+    return kind_names[kind];
+}
+
+/* Which kinds may have which keys. Files have the original length also with kinds that do not use
+ * it; "finetuned" only says how the weights were trained. */
 static const struct {
     const char *key;
     unsigned kinds;
@@ -40,7 +47,7 @@ static const struct {
     {"truncate", 1 << ROPE_YARN},
 };
 
-/* A rope object with the words for its errors. */
+/* Where rope settings are read from, with the names for error texts. */
 struct source {
     json_t *root, *dict; /* dict may be NULL: plain rope */
     const char *origin;  /* of root */
@@ -59,11 +66,11 @@ static int find_dict(struct source *src, json_t *root, const char *origin, struc
     if (old && new && !json_equal(old, new)) {
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: \"rope_scaling\" and \"rope_parameters\" = %s differ", origin,
-                         config_show(new, shown));
+                         config_keys_show(new, shown));
     }
     if (src->dict && !json_is_object(src->dict)) {
         return error_set(err, ERR_FORMAT, "%s = %s is not an object", src->where,
-                         config_show(src->dict, shown));
+                         config_keys_show(src->dict, shown));
     }
     return 0;
 }
@@ -115,18 +122,19 @@ static int check_keys(const struct rope_config *rope, const struct source *src, 
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: unknown key \"%.64s\" = %s with rope type \"%s\"; "
                          "it might change the result",
-                         src->where, key, config_show(value, shown), kind_names[rope->kind]);
+                         src->where, key, config_keys_show(value, shown), kind_names[rope->kind]);
     }
     const json_t *partial = json_member(src->dict, "partial_rotary_factor");
     if (partial && !(json_is_number(partial) && json_number_value(partial) == 1)) {
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: \"partial_rotary_factor\" = %s is not supported", src->where,
-                         config_show(partial, shown));
+                         config_keys_show(partial, shown));
     }
     return 0;
 }
 
-/* A key that 5.x has in the dictionary and 4.x beside it: either place, but not two values. */
+/* A key that version 5 has in the dictionary and version 4 beside it: either place is good, but not
+ * two different values. */
 static int check_one_value(const struct source *src, const char *key, struct error *err)
 {
     char inner_shown[CONFIG_VALUE_BYTES], outer_shown[CONFIG_VALUE_BYTES];
@@ -134,7 +142,8 @@ static int check_one_value(const struct source *src, const char *key, struct err
     if (!inner || !outer || !json_is_number(inner) || !json_is_number(outer)) return 0;
     if (json_number_value(inner) == json_number_value(outer)) return 0;
     return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %s, but = %s outside of it", src->where,
-                     key, config_show(inner, inner_shown), config_show(outer, outer_shown));
+                     key, config_keys_show(inner, inner_shown),
+                     config_keys_show(outer, outer_shown));
 }
 
 static int read_theta(struct rope_config *rope, const struct source *src, struct error *err)
@@ -152,7 +161,8 @@ out:
     return rc;
 }
 
-/* Reads a number that must be there and lie in [1e-6, 1e9]: a frequency over it stays finite. */
+/* Reads a number that must be there and lie in [1e-6, 1e9], so that a frequency divided by it is
+ * finite. */
 static int read_positive(double *out, const struct source *src, const char *key, struct error *err)
 {
     double value = 0;
@@ -228,7 +238,7 @@ static int read_yarn(struct rope_config *rope, const struct source *src, struct 
     TRY(json_read_double(src->dict, "beta_fast", &rope->beta_fast, src->where, err));
     TRY(json_read_double(src->dict, "beta_slow", &rope->beta_slow, src->where, err));
     TRY(json_read_bool(src->dict, "truncate", &rope->truncate, src->where, err));
-    if (rope->beta_fast == 0) rope->beta_fast = 32; /* 0 counts as "not set" there */
+    if (rope->beta_fast == 0) rope->beta_fast = 32; /* transformers takes 0 for "not set" */
     if (rope->beta_slow == 0) rope->beta_slow = 1;
     if (!(rope->beta_slow > 0 && rope->beta_fast >= rope->beta_slow && rope->beta_fast <= 1e9)) {
         rc = error_set(err, ERR_FORMAT,
@@ -252,7 +262,7 @@ static int read_factor(struct rope_config *rope, int max_positions, const struct
     return read_positive(&rope->factor, src, "factor", err);
 }
 
-int config_read_rope(struct model_config *cfg, json_t *root, const char *origin, struct error *err)
+int config_rope_read(struct model_config *cfg, json_t *root, const char *origin, struct error *err)
 {
     struct rope_config rope = {.factor = 1, .attention_factor = 1};
     struct source src;

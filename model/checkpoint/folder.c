@@ -1,12 +1,13 @@
-/* Opens a Hugging Face folder: config.json, generation_config.json if there is one, and the tensors in
- * model.safetensors or in the files that model.safetensors.index.json lists. Files are mapped, so
- * that several ranks on one host share one copy in the page cache. */
+/* Opens a Hugging Face folder: config.json, generation_config.json if there is one, and the tensors
+ * in model.safetensors or in the files that model.safetensors.index.json lists. Files are mapped,
+ * so that several ranks on one host share one copy in the page cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "model/checkpoint/config_parse.h"
 #include "model/checkpoint/internal.h"
 
 enum {
@@ -97,7 +98,7 @@ out:
     return rc;
 }
 
-/* A plain name in this folder: no way out of it, nothing hidden. */
+/* Whether this names a file of the folder itself: no path that leads out of it, nothing hidden. */
 static bool is_plain_name(const char *file)
 {
     return file && *file && *file != '.' && !strchr(file, '/') && !strchr(file, '\\');
@@ -106,7 +107,7 @@ static bool is_plain_name(const char *file)
 static int find_file(struct checkpoint *ck, const char *file, const char *origin, size_t *at,
                      struct error *err)
 {
-    /* Maps list one file's tensors in a row, so the last one is tried first. */
+    /* A map lists the tensors of one file one after the other, so the last file is tried first. */
     for (size_t i = ck->n_files; i-- > 0;) {
         *at = i;
         if (strcmp(ck->files[i].name, file) == 0) return 0;

@@ -1,5 +1,5 @@
-/* How a checkpoint is put together: the layout says which tensors a config asks for; a folder or the
- * generator supplies them; checkpoint.c looks them up. */
+/* How a checkpoint is put together: the layout says which tensors a config asks for, folder.c or
+ * synthetic.c supplies them, and find.c looks them up. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,16 +7,17 @@
 #include <stdint.h>
 
 #include "base/file.h"
-#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/config.h"
 #include "model/checkpoint/layout.h"
+#include "model/checkpoint/read.h"
 #include "model/checkpoint/safetensors.h"
 
 /* A tensor that is there. */
 struct tensor {
     const char *name;
     const struct safetensors_entry *entry; /* NULL: synthetic */
-    struct weight
-        weight; /* of a file: only `data` is set; the shape is judged when it is asked for */
+    /* Of a file only `data` is set; find.c checks type and shape when the tensor is asked for. */
+    struct weight weight;
 };
 
 /* One mapped file with its table. Cutting the file short under a running program kills it
@@ -40,24 +41,23 @@ struct checkpoint {
     uint64_t fingerprint;
 };
 
-/* A shape and its options, as checkpoint_synthetic_name.c reads them from a name. */
+/* A shape and its options, as synthetic_name.c reads them from a name. */
 struct synthetic_model {
     struct model_config cfg;
     uint64_t seed;
-    int share_layers; /* what layers add is measured out for this many: those of the shape before
-                         layers=L, so that scales do not depend on it; the core's with agree=A */
-    int core_layers;  /* layers from here on add only tail times what they would */
-    double tail;      /* at most 1 where the name says it, any size with agree=A */
+    /* The size of what a layer adds is chosen for this many layers: those of the shape before
+     * layers=L, so that scales do not depend on it; with agree=A those of the core. */
+    int share_layers;
+    int core_layers; /* layers from here on add only tail times what they would */
+    double tail;     /* at most 1 where the name says it, any size with agree=A */
 };
 
-/* model is zeroed. Errors: ERR_ARGUMENT names the option; those of reading SHAPE where it is a path. */
+/* model is zeroed. Errors: ERR_ARGUMENT names the option; those of reading SHAPE where it is a
+ * path. */
 int synthetic_parse_name(struct synthetic_model *model, const char *name, struct error *err);
 
-/* The deviation of the logits at which their softmax has about 2 nats. */
-double synthetic_logit_deviation(int vocab_size);
-
-/* Each fills cfg, layout, tensors (and files) of a checkpoint whose name is set; what they leave
- * behind on failure checkpoint_close releases. */
+/* Each fills cfg, layout, tensors (and files) of a checkpoint whose name is set. After a failure
+ * checkpoint_close releases what there is. */
 int checkpoint_open_folder(struct checkpoint *ck, struct error *err);
 int checkpoint_open_synthetic(struct checkpoint *ck, struct error *err);
 void checkpoint_close_files(struct checkpoint *ck);
@@ -67,15 +67,6 @@ bool checkpoint_named_shape(const char *name, struct model_config *cfg);
 /* The names, separated by ", ", for an error text. */
 void checkpoint_shape_names(char *text, size_t text_bytes);
 
-/* NULL when there is none. */
-const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name);
-
-/* checkpoint_packed.c: whether `name` is stored in packed form; looking it up; bytes of its parts. */
-bool checkpoint_is_packed(const struct checkpoint *ck, const char *name);
-int checkpoint_find_packed(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,
-                           struct weight *weight, struct error *err);
-size_t weight_packed_bytes(const struct weight *weight);
-size_t weight_scale_bytes(const struct weight *weight);
-
-/* Elements first .. first + n of a synthetic tensor as bf16. */
-void synthetic_read_bf16(const struct weight *weight, uint64_t first, size_t n, uint16_t *out);
+/* find.c: sorts the tensors by name, as checkpoint_find needs them; checkpoint_open calls it
+ * once. */
+void checkpoint_sort_tensors(struct checkpoint *ck);

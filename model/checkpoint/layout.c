@@ -1,4 +1,4 @@
-/* Which tensors a model of the Llama family has; weights.c asks for them by the same names. */
+/* Which tensors a model has. model/weights.c asks for them by the same names. */
 #include <stdio.h>
 #include <stdlib.h>
 

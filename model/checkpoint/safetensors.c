@@ -1,5 +1,5 @@
-/* Parser of safetensors headers. The file is hostile: no offset, size or product is used before it is
- * proved to lie inside the file. */
+/* Parser of safetensors headers. The file is not trusted: every offset, size and product is checked
+ * to lie inside the file before it is used. */
 #include "model/checkpoint/safetensors.h"
 
 #include <inttypes.h>
@@ -21,7 +21,7 @@ static const struct {
     {"U32", 32},    {"I32", 32},    {"U64", 64},    {"I64", 64},    {"C64", 64},
 };
 
-/* The file as the helpers see it. */
+/* Where the data of the file lies. */
 struct reader {
     const char *origin;
     uint64_t data_begin, data_bytes;
@@ -114,8 +114,8 @@ static int read_offsets(struct safetensors_entry *entry, const json_t *object,
     return 0;
 }
 
-/* dims x bits must be exactly the bytes between the offsets. No overflow: the product is given up as
- * soon as it passes what a file can hold. */
+/* dims x bits must be exactly the bytes between the offsets. The product cannot overflow, because
+ * it is given up as soon as it is larger than any file. */
 static int check_size(const struct safetensors_entry *entry, const struct reader *in,
                       struct error *err)
 {
@@ -166,7 +166,8 @@ static int by_name(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* The data must be covered without overlap, gap or rest; then offsets become those of the file. */
+/* The tensors must cover the data without overlap, gap or rest. Their offsets, which count from the
+ * start of the data, then become offsets in the file. */
 static int check_cover(struct safetensors *table, const struct reader *in, struct error *err)
 {
     uint64_t at = 0;

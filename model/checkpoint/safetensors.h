@@ -1,5 +1,6 @@
 /* The table of one safetensors file: 8 bytes of header length (little endian), a JSON object
- *   {"__metadata__": {...}, "name": {"dtype": "BF16", "shape": [3, 4], "data_offsets": [0, 24]}, ...}
+ *   {"__metadata__": {...},
+ *    "name": {"dtype": "BF16", "shape": [3, 4], "data_offsets": [0, 24]}, ...}
  * and the data. After parsing every tensor lies inside the file, has the size that its dtype and
  * shape ask for, and the tensors cover the data without overlap or gap. Immutable. */
 #pragma once
@@ -12,7 +13,7 @@
 enum { SAFETENSORS_DIMS_MAX = 8, SAFETENSORS_DTYPE_BYTES = 12 };
 
 struct safetensors_entry {
-    const char *name; /* lives as long as the table */
+    const char *name; /* valid as long as the table */
     char dtype[SAFETENSORS_DTYPE_BYTES];
     int n_dims;
     uint64_t dims[SAFETENSORS_DIMS_MAX];

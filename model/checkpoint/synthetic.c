@@ -1,38 +1,32 @@
-/* Synthetic models: a shape, a seed, and elements that are computed when they are read. Element e of a
- * tensor is a 16-bit piece of Philox4x32-10 with key = the hash of (tensor name, seed) and counter =
- * e / 8, made uniform with the wanted mean and standard deviation and rounded to bf16. Whoever reads
- * a part of a tensor, in whatever order, sees the same elements.
+/* Synthetic models: a shape, a seed, and elements that are computed when they are read
+ * (synthetic_elements.h). A tensor's random stream is the hash of its name and the model's seed.
  *
  * Scales, with D the width, L the layers of the shape, V the vocabulary:
  *   q k v gate up   1 / sqrt(D): a normed input gives outputs of about 1
  *   o, down         what they add has twice the size of the embedding times 1 / sqrt(2 L), so that
- *                   all layers together outweigh it; with less a tied head is nearly a symmetric
- *                   matrix, and text runs to and fro between two tokens. * tail from layer `core` on
+ *                   all layers together outweigh it; with less, a tied head is nearly a symmetric
+ *                   matrix, and text alternates between two tokens. From layer `core` on all of
+ *                   this is multiplied by `tail`
  *   norms           mean 1, deviation 0.1
- *   head            sigma / sqrt(D), so that logits are normal with deviation sigma. The entropy of the
- *                   softmax of V normal numbers is 2 nats at sigma = 1.2 + 0.465 ln V (fitted by
- *                   simulation, V from 256 to 152064, within 0.2 nats)
- *   embedding       1; tied to the head: the head's. The final norm then has mean 0 and deviation 1:
- *                   with weights near 1 a token's own logit would be sqrt(D) deviations above all
- *                   others, and the model would repeat its last token for ever.
- * L is that of the shape, not of layers=L: a draft of the first layers has the target's elements. With
- * agree=A it is the core's, so that the core alone outweighs the embedding; the one layer of a core
- * among 24 would leave a tied head symmetric, and its texts would run to and fro. */
+ *   head            sigma / sqrt(D), so that logits are normal with deviation sigma. The entropy of
+ *                   the softmax of V normal numbers is 2 nats at sigma = 1.2 + 0.465 ln V (fitted
+ *                   by simulation, V from 256 to 152064, within 0.2 nats)
+ *   embedding       1, or the head's where the two are tied. Then the final norm has mean 0 and
+ *                   deviation 1: with weights near 1 a token's own logit would be sqrt(D)
+ *                   deviations above all others, and the model would repeat its last token for ever
+ * L is that of the shape, not of layers=L, so that a draft of the first layers has the target's
+ * elements. With agree=A it is the core's, so that the core alone outweighs the embedding:
+ * otherwise a core of one layer among 24 would leave a tied head symmetric, and its texts would
+ * alternate. */
 #include <math.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/memory.h"
-#include "base/rng.h"
 #include "model/checkpoint/internal.h"
-#include "model/numerics/numerics.h"
+#include "model/checkpoint/synthetic_agree.h"
 
 enum { RESIDUAL_GAIN = 2 };
-
-double synthetic_logit_deviation(int vocab_size)
-{
-    return 1.2 + 0.465 * num_log(vocab_size);
-}
 
 /* What one output adds to the residual stream, for inputs of size `input` and n of them. */
 static double residual_scale(const struct synthetic_model *model, const struct tensor_spec *spec,
@@ -104,42 +98,4 @@ int checkpoint_open_synthetic(struct checkpoint *ck, struct error *err)
     }
 out:
     return rc;
-}
-
-enum { PIECES = 8, RUN_BLOCKS = 32 };
-
-/* Blocks first .. first + n of eight 16-bit pieces. */
-static void fill_blocks(uint64_t seed, uint64_t first, size_t n, uint16_t *pieces)
-{
-    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    for (size_t i = 0; i < n; i++) {
-        uint64_t block = first + i;
-        const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), RNG_WEIGHT, 0};
-        uint32_t words[4];
-        philox4x32(counter, key, words);
-        for (int k = 0; k < 4; k++) {
-            pieces[i * PIECES + 2 * (size_t)k] = (uint16_t)words[k];
-            pieces[i * PIECES + 2 * (size_t)k + 1] = (uint16_t)(words[k] >> 16);
-        }
-    }
-}
-
-void synthetic_read_bf16(const struct weight *weight, uint64_t first, size_t n, uint16_t *out)
-{
-    uint16_t pieces[RUN_BLOCKS * PIECES];
-    const float mean = weight->mean;
-    const float step =
-        weight->scale * (3.46410162f / 65536.0f); /* sqrt(12): uniform to deviation 1 */
-    while (n > 0) {
-        size_t skip = first % PIECES, n_blocks = (skip + n + PIECES - 1) / PIECES;
-        if (n_blocks > RUN_BLOCKS) n_blocks = RUN_BLOCKS;
-        size_t n_here = n_blocks * PIECES - skip < n ? n_blocks * PIECES - skip : n;
-        fill_blocks(weight->seed, first / PIECES, n_blocks, pieces);
-        for (size_t i = 0; i < n_here; i++) {
-            out[i] = num_float_to_bf16(mean + ((float)pieces[skip + i] - 32767.5f) * step);
-        }
-        first += n_here;
-        out += n_here;
-        n -= n_here;
-    }
 }

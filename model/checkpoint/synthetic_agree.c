@@ -1,23 +1,25 @@
-/* From a wished agreement to the scale of the layers behind the core.
+/* From a wished agreement to the scale of the layers after the core.
  *
- * The residual stream before the head is core + tail, two nearly orthogonal vectors; the draft has the
- * core alone. After the final norm both models hold unit vectors with an angle between them,
+ * The residual stream before the head is core + tail, two nearly orthogonal vectors; the draft has
+ * the core alone. After the final norm both models hold unit vectors with an angle between them,
  * tan(angle) = |tail| / |core|, and their logits are normal with deviation sigma (that of the head,
- * 1.2 + 0.465 ln V) and correlation cos(angle). Logits then differ by 2 sigma sin(angle / 2), root mean
- * square: the *contrast*. Since every head is made for the same entropy, agreement is nearly a
- * function of the contrast alone, whatever width, depth and vocabulary: this is what lets one table
- * serve all shapes. The table is measured (bench/bench_agree.c, docs/results.md).
+ * 1.2 + 0.465 ln V) and correlation cos(angle). Logits then differ by 2 sigma sin(angle / 2), root
+ * mean square: the *contrast*. Since every head is made for the same entropy, agreement depends
+ * nearly on the contrast alone and hardly on width, depth and vocabulary, so that one table is
+ * enough for all shapes. The table is measured (bench/bench_agree.c, docs/results.md).
  *
- * Sizes of core and tail, with the embedding 1, C layers in the core and B behind it: each layer of the
- * core adds LAYERS_ADD / C to the square, each layer of the tail tail^2 times as much. A layer's MLP
- * adds 2 / C by construction, its attention less, since it averages over values. 3 / C in all is taken:
- * with it pairs of other cores, depths and lengths of text fall on one curve. */
+ * Sizes of core and tail, with the embedding 1, C layers in the core and B after it: each layer of
+ * the core adds LAYERS_ADD / C to the square, each layer of the tail tail^2 times as much. A
+ * layer's MLP adds 2 / C by construction, its attention less, since it averages over values. 3 / C
+ * in all is taken: with it pairs of other cores, depths and lengths of text fall on one curve. */
 #include "model/checkpoint/synthetic_agree.h"
 
 #include <math.h>
 
+#include "model/numerics/numerics.h"
+
 static const double LAYERS_ADD = 3;
-static const double COSINE_LEAST = 0.05; /* a tail 20 times the core: nothing is left of it */
+static const double COSINE_LEAST = 0.05; /* a tail of 20 times the core: the core is negligible */
 
 struct point {
     double agreement, contrast;
@@ -30,7 +32,12 @@ static const struct point points[] = {
 };
 enum { N_POINTS = sizeof points / sizeof *points };
 
-double checkpoint_agree_contrast(double wished)
+double synthetic_logit_deviation(int vocab_size)
+{
+    return 1.2 + 0.465 * num_log(vocab_size);
+}
+
+double synthetic_agree_contrast(double wished)
 {
     for (int i = 1; i < N_POINTS; i++) {
         const struct point *from = &points[i - 1], *to = &points[i];
@@ -41,7 +48,7 @@ double checkpoint_agree_contrast(double wished)
     return points[N_POINTS - 1].contrast;
 }
 
-/* What is left between two models of unrelated streams: the least agreement of this vocabulary. */
+/* The agreement of two models with unrelated streams: the least that this vocabulary can have. */
 static double least_agreement(double sigma)
 {
     double contrast = sigma * sqrt(2 - 2 * COSINE_LEAST);
@@ -54,8 +61,8 @@ static double least_agreement(double sigma)
     return points[N_POINTS - 1].agreement;
 }
 
-int checkpoint_agree_tail(const struct synthetic_model *model, double wished, double *tail,
-                          struct error *err)
+int synthetic_agree_tail(const struct synthetic_model *model, double wished, double *tail,
+                         struct error *err)
 {
     int core = model->core_layers, behind = model->cfg.n_layers - core;
     double sigma = synthetic_logit_deviation(model->cfg.vocab_size);
@@ -72,7 +79,7 @@ int checkpoint_agree_tail(const struct synthetic_model *model, double wished, do
                          "vocabulary of %d agree by about %.2f",
                          wished, model->cfg.vocab_size, least);
     }
-    double distance = checkpoint_agree_contrast(wished) / sigma;
+    double distance = synthetic_agree_contrast(wished) / sigma;
     double cosine = 1 - distance * distance / 2;
     double ratio = sqrt(1 / (cosine * cosine) - 1);
     *tail = ratio * sqrt((1 + LAYERS_ADD) / LAYERS_ADD * core / behind);

@@ -1,12 +1,12 @@
-/* The names of synthetic models: "synthetic:SHAPE,seed=S" and what may stand behind it, in any order.
+/* The names of synthetic models: "synthetic:SHAPE,seed=S" and its other options, in any order.
  *
  *   layers=L   another number of layers          vocab=V   another vocabulary
  *   core=N     layers 0..N-1 are the core        tail=R    the others add R times what they would
- *   agree=A    R is chosen so that a draft of the core agrees with the whole by A (checkpoint_agree.c);
- *              the core is one layer unless core=N says more
- *   draft=N    of a name with a core: its first N layers alone. N must be the core, so that the draft's
- *              name is the target's with ",draft=N" behind it, and a pair that does not belong together
- *              is refused here and not found slow later
+ *   agree=A    R is chosen so that a draft of the core agrees with the whole by A
+ *              (synthetic_agree.c); the core is one layer unless core=N says more
+ *   draft=N    of a name with a core: its first N layers alone. N must be the core. The draft's
+ *              name is then the target's with ",draft=N" at its end, and a pair that does not
+ *              belong together is refused here, instead of only being slow later
  * tail= and agree= exclude each other, and core= needs one of them. */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/checkpoint/config_parse.h"
 #include "model/checkpoint/internal.h"
 #include "model/checkpoint/synthetic_agree.h"
 
@@ -48,7 +49,7 @@ static int option_error(const char *option, const char *wanted, struct error *er
     return error_set(err, ERR_ARGUMENT, "synthetic model: \"%.100s\" is not %s", option, wanted);
 }
 
-/* Digits only: no sign, no space, no rest. */
+/* The value must be digits only: no sign, no space, nothing after them. */
 static int read_number(const char *option, const char *value, uint64_t least, uint64_t most,
                        uint64_t *out, struct error *err)
 {
@@ -80,7 +81,7 @@ static const char *const keys[N_KEYS] = {
     [KEY_TAIL] = "tail=", [KEY_AGREE] = "agree=",   [KEY_DRAFT] = "draft=",
 };
 
-/* A name as it stands there. */
+/* The options of a name, as they are given. */
 struct name {
     unsigned seen; /* bit per key */
     uint64_t numbers[N_KEYS];
@@ -112,7 +113,7 @@ static int read_option(struct name *name, const char *option, struct error *err)
     return read_number(option, value, least[key], most[key], &name->numbers[key], err);
 }
 
-/* Which options may stand together. */
+/* Refuses options that do not go together. */
 static int check_options(const struct name *name, const char *text, struct error *err)
 {
     bool has_core = has(name, KEY_CORE), has_tail = has(name, KEY_TAIL);
@@ -176,7 +177,7 @@ static int apply(struct synthetic_model *model, const struct name *name, struct 
     if (has(name, KEY_AGREE)) {
         if (!has(name, KEY_CORE)) model->core_layers = CORE_OF_AGREE;
         model->share_layers = model->core_layers;
-        TRY(checkpoint_agree_tail(model, name->ratios[KEY_AGREE], &model->tail, err));
+        TRY(synthetic_agree_tail(model, name->ratios[KEY_AGREE], &model->tail, err));
     }
     if (has(name, KEY_DRAFT)) TRY(cut_draft(model, name->numbers[KEY_DRAFT], err));
 out:

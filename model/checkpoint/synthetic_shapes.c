@@ -1,23 +1,21 @@
-/* The dimensions of well-known models, for synthetic ones of their shape: cost as the original, no
- * download. From the config.json that each is published with. */
+/* The dimensions of well-known models, for synthetic models of their shape, which cost as much to
+ * run as the originals and need no download. From the config.json that each is published with. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "model/checkpoint/family.h"
 #include "model/checkpoint/internal.h"
 
 struct shape {
-    const char *name, *architecture;
+    const char *name, *model_type;
     int n_layers, dim, n_heads, n_kv_heads, head_dim, ffn_dim, vocab_size, max_positions;
     float norm_eps;
     double theta;
     double llama3_factor; /* 0: plain rope */
-    bool tied_embeddings, qkv_bias, qk_norm;
+    bool tied_embeddings;
 };
 
-#define LLAMA   .architecture = "LlamaForCausalLM"
-#define MISTRAL .architecture = "MistralForCausalLM"
-#define QWEN2   .architecture = "Qwen2ForCausalLM", .qkv_bias = true
-#define QWEN3   .architecture = "Qwen3ForCausalLM", .qk_norm = true
 #define SIZE(layers, width, heads, kv_heads, head_width, ffn, vocab, positions)         \
     .n_layers = (layers), .dim = (width), .n_heads = (heads), .n_kv_heads = (kv_heads), \
     .head_dim = (head_width), .ffn_dim = (ffn), .vocab_size = (vocab),                  \
@@ -26,30 +24,30 @@ struct shape {
     .norm_eps = (eps), .theta = (rope_theta), .llama3_factor = (factor), .tied_embeddings = (tied)
 
 static const struct shape shapes[] = {
-    {"tiny", LLAMA, SIZE(2, 128, 8, 4, 16, 256, 512, 512), MATH(1e-5f, 1e4, 0, false)},
-    {"tinyllama-1.1b", LLAMA, SIZE(22, 2048, 32, 4, 64, 5632, 32000, 2048),
+    {"tiny", "llama", SIZE(2, 128, 8, 4, 16, 256, 512, 512), MATH(1e-5f, 1e4, 0, false)},
+    {"tinyllama-1.1b", "llama", SIZE(22, 2048, 32, 4, 64, 5632, 32000, 2048),
      MATH(1e-5f, 1e4, 0, false)},
-    {"llama-2-7b", LLAMA, SIZE(32, 4096, 32, 32, 128, 11008, 32000, 4096),
+    {"llama-2-7b", "llama", SIZE(32, 4096, 32, 32, 128, 11008, 32000, 4096),
      MATH(1e-5f, 1e4, 0, false)},
-    {"llama-3.2-1b", LLAMA, SIZE(16, 2048, 32, 8, 64, 8192, 128256, 131072),
+    {"llama-3.2-1b", "llama", SIZE(16, 2048, 32, 8, 64, 8192, 128256, 131072),
      MATH(1e-5f, 5e5, 32, true)},
-    {"llama-3.2-3b", LLAMA, SIZE(28, 3072, 24, 8, 128, 8192, 128256, 131072),
+    {"llama-3.2-3b", "llama", SIZE(28, 3072, 24, 8, 128, 8192, 128256, 131072),
      MATH(1e-5f, 5e5, 32, true)},
-    {"llama-3.1-8b", LLAMA, SIZE(32, 4096, 32, 8, 128, 14336, 128256, 131072),
+    {"llama-3.1-8b", "llama", SIZE(32, 4096, 32, 8, 128, 14336, 128256, 131072),
      MATH(1e-5f, 5e5, 8, false)},
-    {"llama-3.1-70b", LLAMA, SIZE(80, 8192, 64, 8, 128, 28672, 128256, 131072),
+    {"llama-3.1-70b", "llama", SIZE(80, 8192, 64, 8, 128, 28672, 128256, 131072),
      MATH(1e-5f, 5e5, 8, false)},
-    {"mistral-7b", MISTRAL, SIZE(32, 4096, 32, 8, 128, 14336, 32768, 32768),
+    {"mistral-7b", "mistral", SIZE(32, 4096, 32, 8, 128, 14336, 32768, 32768),
      MATH(1e-5f, 1e6, 0, false)},
-    {"qwen2.5-0.5b", QWEN2, SIZE(24, 896, 14, 2, 64, 4864, 151936, 32768),
+    {"qwen2.5-0.5b", "qwen2", SIZE(24, 896, 14, 2, 64, 4864, 151936, 32768),
      MATH(1e-6f, 1e6, 0, true)},
-    {"qwen2.5-1.5b", QWEN2, SIZE(28, 1536, 12, 2, 128, 8960, 151936, 32768),
+    {"qwen2.5-1.5b", "qwen2", SIZE(28, 1536, 12, 2, 128, 8960, 151936, 32768),
      MATH(1e-6f, 1e6, 0, true)},
-    {"qwen2.5-7b", QWEN2, SIZE(28, 3584, 28, 4, 128, 18944, 152064, 32768),
+    {"qwen2.5-7b", "qwen2", SIZE(28, 3584, 28, 4, 128, 18944, 152064, 32768),
      MATH(1e-6f, 1e6, 0, false)},
-    {"qwen3-0.6b", QWEN3, SIZE(28, 1024, 16, 8, 128, 3072, 151936, 40960),
+    {"qwen3-0.6b", "qwen3", SIZE(28, 1024, 16, 8, 128, 3072, 151936, 40960),
      MATH(1e-6f, 1e6, 0, true)},
-    {"qwen3-8b", QWEN3, SIZE(36, 4096, 32, 8, 128, 12288, 151936, 40960),
+    {"qwen3-8b", "qwen3", SIZE(36, 4096, 32, 8, 128, 12288, 151936, 40960),
      MATH(1e-6f, 1e6, 0, false)},
 };
 
@@ -73,6 +71,8 @@ static struct rope_config rope_of(const struct shape *shape)
 
 static void config_of(const struct shape *shape, struct model_config *cfg)
 {
+    const struct model_family *family = family_of_type(shape->model_type);
+    assert(family); /* every shape names a row of family.c */
     *cfg = (struct model_config){
         .n_layers = shape->n_layers,
         .dim = shape->dim,
@@ -85,11 +85,11 @@ static void config_of(const struct shape *shape, struct model_config *cfg)
         .norm_eps = shape->norm_eps,
         .rope = rope_of(shape),
         .tied_embeddings = shape->tied_embeddings,
-        .qkv_bias = shape->qkv_bias,
-        .qk_norm = shape->qk_norm,
+        .qkv_bias = family->qkv_bias,
+        .qk_norm = family->qk_norm,
         .bos_id = -1,
     };
-    snprintf(cfg->architecture, sizeof cfg->architecture, "%s", shape->architecture);
+    snprintf(cfg->architecture, sizeof cfg->architecture, "%s", family->architecture);
 }
 
 bool checkpoint_named_shape(const char *name, struct model_config *cfg)

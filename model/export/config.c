@@ -1,31 +1,26 @@
-/* struct model_config to config.json: the way back of config.c and config_rope.c. */
+/* struct model_config to config.json: what model/checkpoint/config_parse.c reads. Most lines come
+ * from the table of model/checkpoint/config_fields.c. */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/checkpoint/config_fields.h"
+#include "model/checkpoint/config_rope.h"
+#include "model/checkpoint/family.h"
 #include "model/export/text.h"
 
 enum { NUMBER_BYTES = 40 };
-
-static const struct {
-    const char *architecture, *model_type;
-    bool has_attention_bias, has_mlp_bias, has_window, has_window_switch;
-} families[] = {
-    {"LlamaForCausalLM", "llama", true, true, false, false},
-    {"MistralForCausalLM", "mistral", false, false, true, false},
-    {"Qwen2ForCausalLM", "qwen2", false, false, true, true},
-    {"Qwen3ForCausalLM", "qwen3", true, false, true, true},
-};
 
 static const char *truth(bool value)
 {
     return value ? "true" : "false";
 }
 
-/* The shortest text that is read back as this number, and never one that could be taken for an integer:
- * some classes insist on floats. */
+/* The shortest text that is read back as this number, and never one that could be taken for an
+ * integer: some classes insist on floats. */
 static const char *real(char text[NUMBER_BYTES], double value)
 {
     if (value == floor(value) && fabs(value) < 1e15) {
@@ -49,21 +44,45 @@ static const char *single(char text[NUMBER_BYTES], float value)
     return text;
 }
 
-static void write_shape(FILE *out, const struct model_config *cfg)
+/* The field's value as JSON. */
+static const char *value_text(char text[NUMBER_BYTES], const struct config_field *field,
+                              const struct model_config *cfg)
 {
-    char eps[NUMBER_BYTES];
-    fprintf(out, "  \"hidden_act\": \"silu\",\n");
-    fprintf(out, "  \"hidden_size\": %d,\n", cfg->dim);
-    fprintf(out, "  \"intermediate_size\": %d,\n", cfg->ffn_dim);
-    fprintf(out, "  \"num_hidden_layers\": %d,\n", cfg->n_layers);
-    fprintf(out, "  \"num_attention_heads\": %d,\n", cfg->n_heads);
-    fprintf(out, "  \"num_key_value_heads\": %d,\n", cfg->n_kv_heads);
-    fprintf(out, "  \"head_dim\": %d,\n", cfg->head_dim);
-    fprintf(out, "  \"vocab_size\": %d,\n", cfg->vocab_size);
-    fprintf(out, "  \"max_position_embeddings\": %d,\n", cfg->max_positions);
-    fprintf(out, "  \"rms_norm_eps\": %s,\n", single(eps, cfg->norm_eps));
-    fprintf(out, "  \"tie_word_embeddings\": %s,\n", truth(cfg->tied_embeddings));
-    fprintf(out, "  \"attention_dropout\": 0.0,\n  \"initializer_range\": 0.02,\n");
+    const void *value = config_field_value(field, cfg);
+    switch (field->type) {
+    case CONFIG_INT:
+        snprintf(text, NUMBER_BYTES, "%d", *(const int *)value);
+        return text;
+    case CONFIG_BOOL:
+        return truth(*(const bool *)value);
+    case CONFIG_FLOAT:
+        return single(text, *(const float *)value);
+    case CONFIG_DOUBLE:
+        return real(text, *(const double *)value);
+    case CONFIG_TEXT:
+    case CONFIG_IDS:
+        break;
+    }
+    assert(!"texts and ids are written by hand");
+    return "";
+}
+
+/* The lines of the fields that the table has at `place`. */
+static void write_fields(FILE *out, const struct model_config *cfg, enum config_field_place place)
+{
+    const struct model_family *family = family_of_architecture(cfg->architecture);
+    bool is_in_rope = place == CONFIG_IN_ROPE;
+    int n;
+    const struct config_field *field = config_fields(&n);
+    for (; n > 0; n--, field++) {
+        char text[NUMBER_BYTES];
+        if (field->place != place) continue;
+        if (is_in_rope && !(field->kinds >> cfg->rope.kind & 1)) continue;
+        if (place == CONFIG_IN_FAMILY && !family_has_key(family, field->key)) continue;
+        const char *value = value_text(text, field, cfg);
+        if (field->left_out && strcmp(value, field->left_out) == 0) continue;
+        fprintf(out, is_in_rope ? ",\n    \"%s\": %s" : "  \"%s\": %s,\n", field->key, value);
+    }
 }
 
 static void write_ids(FILE *out, const struct model_config *cfg)
@@ -85,49 +104,27 @@ static void write_ids(FILE *out, const struct model_config *cfg)
 
 static void write_rope(FILE *out, const struct model_config *cfg)
 {
-    static const char *const kinds[] = {
-        [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3", [ROPE_YARN] = "yarn"};
-    const struct rope_config *rope = &cfg->rope;
-    char a[NUMBER_BYTES], b[NUMBER_BYTES], c[NUMBER_BYTES];
-    fprintf(out, "  \"rope_theta\": %s,\n", real(a, rope->theta));
-    if (rope->kind == ROPE_DEFAULT) {
+    write_fields(out, cfg, CONFIG_BESIDE_ROPE);
+    if (cfg->rope.kind == ROPE_DEFAULT) {
         fprintf(out, "  \"rope_scaling\": null,\n");
         return;
     }
-    fprintf(out, "  \"rope_scaling\": {\n    \"rope_type\": \"%s\",\n    \"factor\": %s",
-            kinds[rope->kind], real(a, rope->factor));
-    if (rope->kind == ROPE_LLAMA3) {
-        fprintf(out, ",\n    \"low_freq_factor\": %s,\n    \"high_freq_factor\": %s",
-                real(a, rope->low_freq_factor), real(b, rope->high_freq_factor));
-    }
-    if (rope->kind == ROPE_YARN) {
-        fprintf(
-            out, ",\n    \"beta_fast\": %s,\n    \"beta_slow\": %s,\n    \"attention_factor\": %s",
-            real(a, rope->beta_fast), real(b, rope->beta_slow), real(c, rope->attention_factor));
-        if (!rope->truncate) fprintf(out, ",\n    \"truncate\": false");
-    }
-    if (rope->kind != ROPE_LINEAR) {
-        fprintf(out, ",\n    \"original_max_position_embeddings\": %d",
-                rope->original_max_positions);
-    }
+    fprintf(out, "  \"rope_scaling\": {\n    \"rope_type\": \"%s\"",
+            config_rope_kind_name(cfg->rope.kind));
+    write_fields(out, cfg, CONFIG_IN_ROPE);
     fprintf(out, "\n  },\n");
 }
 
-/* Keys that only some classes know; a window is written as the limit that config.c makes of it. */
-static void write_family(FILE *out, const struct model_config *cfg, size_t family)
+/* The window is written as the limit of the context that config_parse.c makes of it. */
+static void write_window(FILE *out, const struct model_config *cfg)
 {
+    const struct model_family *family = family_of_architecture(cfg->architecture);
     bool slides = cfg->sliding_window > 0;
-    if (families[family].has_attention_bias) {
-        fprintf(out, "  \"attention_bias\": %s,\n", truth(cfg->o_bias));
-    }
-    if (families[family].has_mlp_bias) {
-        fprintf(out, "  \"mlp_bias\": %s,\n", truth(cfg->mlp_bias));
-    }
-    if (families[family].has_window_switch) {
+    if (family_has_key(family, "use_sliding_window")) {
         fprintf(out, "  \"use_sliding_window\": %s,\n  \"max_window_layers\": %d,\n", truth(slides),
                 slides ? 0 : cfg->n_layers);
     }
-    if (!families[family].has_window) return;
+    if (!family_has_key(family, "sliding_window")) return;
     if (slides) {
         fprintf(out, "  \"sliding_window\": %d,\n", cfg->sliding_window);
     } else {
@@ -135,7 +132,7 @@ static void write_family(FILE *out, const struct model_config *cfg, size_t famil
     }
 }
 
-/* As the library compressed-tensors writes it; config_quant.c reads it back. */
+/* As the library compressed-tensors writes it; model/checkpoint/config_quant.c reads it back. */
 static void write_quantization(FILE *out, const struct model_config *cfg)
 {
     if (cfg->stored == WEIGHTS_BF16) return;
@@ -172,16 +169,18 @@ static void write_quantization(FILE *out, const struct model_config *cfg)
 
 int export_config_text(const struct model_config *cfg, char **text, size_t *len, struct error *err)
 {
-    size_t family = 0;
+    const struct model_family *family = family_of_architecture(cfg->architecture);
+    assert(family); /* config_parse and the named shapes know no other */
     *text = NULL;
     FILE *out = open_memstream(text, len);
     if (!out) return error_set(err, ERR_NO_MEMORY, "no memory for config.json");
-    while (strcmp(families[family].architecture, cfg->architecture) != 0)
-        family++; /* config_parse and the named shapes know no other */
     fprintf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
-            cfg->architecture, families[family].model_type);
-    write_shape(out, cfg);
-    write_family(out, cfg, family);
+            cfg->architecture, family->model_type);
+    fprintf(out, "  \"hidden_act\": \"silu\",\n");
+    write_fields(out, cfg, CONFIG_AT_TOP);
+    fprintf(out, "  \"attention_dropout\": 0.0,\n  \"initializer_range\": 0.02,\n");
+    write_fields(out, cfg, CONFIG_IN_FAMILY);
+    write_window(out, cfg);
     write_rope(out, cfg);
     write_ids(out, cfg);
     write_quantization(out, cfg);

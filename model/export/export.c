@@ -1,6 +1,6 @@
-/* A model to a Hugging Face folder. The tensors stand in the order of the layout, cut into shards where
- * the next one would not fit; file format: safetensors.h. config.json is written last: without it
- * nobody takes the folder for a model. */
+/* A model to a Hugging Face folder. The tensors are in the order of the layout, cut into shards
+ * where the next one would not fit; the file format is that of model/checkpoint/safetensors.h.
+ * config.json is written last, because without it no program takes the folder for a model. */
 #include "model/export/export.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 
 enum {
     PATH_BYTES = 4096,
-    CHUNK_BYTES = 2 << 20, /* at a time; also the widest row that a config may have */
+    CHUNK_BYTES = 2 << 20, /* written at a time; as much as the widest row a config may have */
     HEADER_UNIT = 8,
     LEAST_BYTES_VOCAB = 256
 };
@@ -31,7 +31,8 @@ struct exporting {
     uint8_t *chunk;
 };
 
-static int plan(struct exporting *e, struct error *err)
+/* Cuts the tensors into shards. */
+static int cut_shards(struct exporting *e, struct error *err)
 {
     uint64_t here = 0;
     int rc = mem_array(&e->first, e->list.n + 1, sizeof *e->first, err);
@@ -171,7 +172,7 @@ out:
     return rc;
 }
 
-/* A file that the source has not is not missed. */
+/* A file that the source does not have is no error. */
 static int copy_file(struct exporting *e, const char *name, bool *is_there, struct error *err)
 {
     char path[PATH_BYTES];
@@ -269,7 +270,7 @@ int model_export(const char *model, const char *folder, const struct export_opti
     *result = (struct export_result){0};
     TRY(checkpoint_open(&e.ck, model, err));
     TRY(export_list_init(&e.list, e.ck, options->form, err));
-    TRY(plan(&e, err));
+    TRY(cut_shards(&e, err));
     TRY(mem_array(&e.chunk, CHUNK_BYTES, sizeof *e.chunk, err));
     rc = export_folder_open(&e.folder, folder, err);
     if (rc) {

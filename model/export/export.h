@@ -1,7 +1,8 @@
-/* Writes a model, from a folder or synthetic, as a Hugging Face folder that other engines read: config.json,
- * weights in bf16 as weight_read_bf16 gives them or the layers' matrices in 8 or 4 bits, and the tokenizer's files. Streams: a few MB of
- * memory whatever the model's size; a source folder is mapped, so its pages show as resident, but are
- * the page cache's to take back. Off the way of a request; used by `outrider export`. */
+/* Writes a model, from a folder or synthetic, as a Hugging Face folder that other engines read:
+ * config.json, the tokenizer's files, and weights in bf16 as weight_read_bf16 gives them, or the
+ * layers' matrices in 8 or 4 bits. It needs a few MB of memory whatever the size of the model. A
+ * source folder is mapped: its pages count as resident, but the kernel may take them back at any
+ * time. Used by `outrider export`, not by any server. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,9 +27,10 @@ struct export_result {
     bool has_tokenizer; /* false: the source has none, or fewer than 256 ids for one of bytes */
 };
 
-/* model: as checkpoint_open takes it. folder: new, or empty. What is not bf16 in the source loses what bf16
- * does not hold, norms and biases too. Nothing is left behind on failure.
- * Errors: checkpoint_open's; export_list_init's; ERR_ARGUMENT the folder is not empty; ERR_IO it cannot be written, or the
- * disk is too small (before anything is written); ERR_CANCELLED; ERR_NO_MEMORY. */
+/* model: as checkpoint_open takes it. folder: new, or empty. What is not bf16 in the source loses
+ * what bf16 does not hold, norms and biases too. Nothing is left behind on failure. Errors:
+ * checkpoint_open's; export_list_init's; ERR_ARGUMENT the folder is not empty; ERR_IO it cannot be
+ * written, or the disk is too small (found out before anything is written); ERR_CANCELLED;
+ * ERR_NO_MEMORY. */
 int model_export(const char *model, const char *folder, const struct export_options *options,
                  struct export_result *result, struct error *err);

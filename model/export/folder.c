@@ -1,4 +1,4 @@
-/* Writing a folder so that it is there as a whole or not at all. */
+/* Writing a folder so that it exists as a whole or not at all. */
 #include "model/export/folder.h"
 
 #include <dirent.h>
@@ -10,7 +10,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, FIRST_NAMES = 16 };
+#include "base/memory.h"
+
+enum { PATH_BYTES = 4096 };
 
 static int join(char path[PATH_BYTES], const struct export_folder *folder, const char *name,
                 const char *suffix, struct error *err)
@@ -56,7 +58,7 @@ int export_folder_open(struct export_folder *folder, const char *path, struct er
     return rc;
 }
 
-/* Under both names: a publish may have stopped in the middle. */
+/* Removes files under both names, because publishing may have stopped in the middle. */
 static void remove_all(const struct export_folder *folder)
 {
     static const char *const suffixes[] = {".partial", ""};
@@ -79,7 +81,7 @@ void export_folder_close(struct export_folder *folder)
 int export_folder_needs(const struct export_folder *folder, uint64_t bytes, struct error *err)
 {
     struct statvfs disk;
-    if (statvfs(folder->path, &disk)) return 0; /* some file systems do not know: writing will */
+    if (statvfs(folder->path, &disk)) return 0; /* unknown: writing will tell */
     uint64_t free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
     if (bytes <= free_bytes) return 0;
     return error_set(err, ERR_IO, "the export needs %.1f GB, but the disk of %s has %.1f GB free",
@@ -88,13 +90,8 @@ int export_folder_needs(const struct export_folder *folder, uint64_t bytes, stru
 
 static int add_name(struct export_folder *folder, const char *name, struct error *err)
 {
-    if (folder->n_names == folder->capacity) {
-        size_t wanted = folder->capacity ? 2 * folder->capacity : FIRST_NAMES;
-        void *grown = realloc(folder->names, wanted * sizeof *folder->names);
-        if (!grown) return error_set(err, ERR_NO_MEMORY, "no memory for %zu file names", wanted);
-        folder->names = grown;
-        folder->capacity = wanted;
-    }
+    int rc = mem_grow(&folder->names, &folder->capacity, folder->n_names + 1, err);
+    if (rc) return rc;
     snprintf(folder->names[folder->n_names++], EXPORT_NAME_BYTES, "%s", name);
     return 0;
 }
@@ -144,7 +141,7 @@ out:
     return rc;
 }
 
-/* Names are on the disk only when the folder is. */
+/* The new names are on the disk only when the folder itself is. */
 static int sync_folder(const struct export_folder *folder, struct error *err)
 {
     int rc = 0, fd = open(folder->path, O_RDONLY | O_CLOEXEC);

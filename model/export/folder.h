@@ -1,7 +1,7 @@
 /* A folder that is written as a whole: every file has a temporary name, NAME.partial, until all are
- * complete and on the disk; then they get their names in the order in which they were written. Whoever
- * writes the file that readers look for first at the end (config.json) leaves no half export that
- * could be taken for a whole one, whenever it breaks. Owned by one thread. */
+ * complete and on the disk; then they get their names in the order in which they were written. If
+ * the file that readers look for first (config.json) is written last, an export that breaks off at
+ * any moment cannot be taken for a whole one. Owned by one thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,15 +15,15 @@ enum { EXPORT_NAME_BYTES = 64 };
 
 struct export_folder {
     const char *path;
-    bool is_made; /* by us: taken away again when the export fails */
+    bool is_made; /* by us: removed again when the export fails */
     bool is_complete;
     char (*names)[EXPORT_NAME_BYTES];
     size_t n_names, capacity;
     FILE *file; /* being written: the last of names */
 };
 
-/* Makes the folder, or takes one that is empty. Keeps path. Errors: ERR_ARGUMENT it holds something;
- * ERR_IO it cannot be made, or is no folder. */
+/* Makes the folder, or takes one that is empty. Keeps path. Errors: ERR_ARGUMENT it holds
+ * something; ERR_IO it cannot be made, or is no folder. */
 int export_folder_open(struct export_folder *folder, const char *path, struct error *err);
 /* Without export_folder_publish before it, whatever was written is removed. */
 void export_folder_close(struct export_folder *folder);

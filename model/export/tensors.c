@@ -66,7 +66,7 @@ static void add_parts(struct export_list *list, const struct tensor_spec *spec)
     set_vector(add(list, spec, EXPORT_SHAPE, "_shape", "I64"), 2, sizeof(int64_t));
 }
 
-/* Groups of a whole row must be those that loading the model with --weights would make. */
+/* The groups of a whole row must be those that loading the model with --weights would make. */
 static int check_slices(const struct checkpoint *ck, enum weight_form form,
                         const struct tensor_spec *spec, struct error *err)
 {

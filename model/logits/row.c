@@ -39,8 +39,8 @@ double row_noisy_score(float logit, float temperature, uint32_t noise_bits)
     return (double)logit / (double)temperature + (double)num_gumbel(noise_bits);
 }
 
-/* num_exp for x <= 0, bit for bit. Below its limit the argument is clamped and the result masked, in
- * integers, so that no compiler sees a branch and loops over it vectorize. */
+/* num_exp for x <= 0, bit for bit. Below its limit the argument is clamped and the result masked,
+ * in integers, so that no compiler sees a branch and loops over it vectorize. */
 static inline float exp_nonpositive(float x)
 {
     int32_t limit = (int32_t)(num_float_to_bits(-EXP_LEAST));
@@ -225,7 +225,7 @@ static int32_t outside_draw(const struct slice_work *work, const struct row_wish
     return id;
 }
 
-/* Scratch and mask of `outside`; it lives until the caller takes the arena back. */
+/* Scratch and mask of `outside`, which are valid until the caller resets the arena. */
 static int outside_begin(struct slice_work *work, const struct row_wish *wish, struct error *err)
 {
     size_t n_words = ((size_t)work->n_cols + MASK_BITS - 1) / MASK_BITS;
@@ -296,8 +296,9 @@ VARIANTS static void noise_groups(const struct rng_address *at, uint32_t group,
     }
 }
 
-/* Offers columns first..end-1, whose tokens begin in `group`. Noise is computed for those alone that
- * could win; what is left out could not have (addition is monotone), so the result is exact. */
+/* Offers columns first..end-1, whose tokens begin in `group`. Noise is computed only for columns
+ * that could win. The others could not have won, because addition is monotone, so the result is
+ * exact. */
 static void offer_noisy_block(struct select_heap *heap, const struct slice_work *work,
                               const struct row_wish *wish, int first, int end, uint32_t group)
 {
@@ -411,21 +412,28 @@ int row_wish_check(const struct row_wish *wish, struct error *err)
     return 0;
 }
 
-int row_slice_answer(const float *logits, int32_t first_id, int n_cols, int slice,
-                     const struct row_wish *wish, struct arena *arena, struct slice_row *out,
+int row_slice_answer(const struct answer_item *item, struct arena *arena, struct slice_row *out,
                      struct error *err)
 {
+    const struct row_wish *wish = item->wish;
     int rc = 0;
     struct slice_row row = {
-        .slice = slice, .first_id = first_id, .n_cols = n_cols, .max = -INFINITY, .outside_id = -1};
-    struct slice_work work = {.logits = logits,
-                              .first_id = first_id,
-                              .n_cols = n_cols,
-                              .n_chunks = (n_cols + CHUNK - 1) / CHUNK,
-                              .arena = arena};
+        .slice = item->slice,
+        .first_id = item->first_id,
+        .n_cols = item->n_cols,
+        .max = -INFINITY,
+        .outside_id = -1,
+    };
+    struct slice_work work = {
+        .logits = item->logits,
+        .first_id = item->first_id,
+        .n_cols = item->n_cols,
+        .n_chunks = (item->n_cols + CHUNK - 1) / CHUNK,
+        .arena = arena,
+    };
     *out = row;
     TRY(row_wish_check(wish, err));
-    if (n_cols == 0) goto out;
+    if (item->n_cols == 0) goto out;
     TRY(slice_max(&work, &row.max, err));
     if (wish->n_best > 0) TRY(answer_best(&work, wish, &row, err));
     if (wish->n_ids > 0) TRY(answer_ids(&work, wish, &row, err));

@@ -1,7 +1,7 @@
 /* What is asked of a row of logits and what a vocabulary slice answers: the compact, exact forms of
- * docs/design.md section 5. A row is cut into S slices whatever T is; a rank answers for its own
- * slices, unmerged; target_row.h turns the slices of all ranks into the one type that acceptance
- * sees. */
+ * docs/design.md section 5. A row is cut into S slices, whatever the number of ranks; a rank
+ * answers for its own slices and merges nothing; speculation/target_row.h makes one row of the
+ * slices of all ranks, which is what acceptance sees. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +27,15 @@ struct row_wish {
                               at.position is the position of the token being decided */
 };
 
-/* The answer of one slice. Arrays are lent by the arena they were made in. */
+/* A wish about one slice of one row of logits. */
+struct answer_item {
+    const float *logits; /* [n_cols] of the slice */
+    int32_t first_id;    /* of the slice's columns */
+    int n_cols, slice;
+    const struct row_wish *wish;
+};
+
+/* The answer of one slice. Its arrays are in the arena of the call. */
 struct slice_row {
     int slice;        /* 0..S-1 */
     int32_t first_id; /* columns first_id .. first_id + n_cols - 1; n_cols may be 0 */
@@ -49,23 +57,22 @@ struct slice_row {
  * empty. */
 void row_slice_range(int n_vocab, int n_slices, int slice, int32_t *first_id, int *n_cols);
 
-/* What `best_is_noisy` and the coordinator rank by: logit / temperature + Gumbel noise. Its argmax over
- * a set of tokens is a draw from softmax(logit / temperature) over that set. */
+/* What `best_is_noisy` and the coordinator rank by: logit / temperature + Gumbel noise. Its argmax
+ * over a set of tokens is a draw from softmax(logit / temperature) over that set. */
 double row_noisy_score(float logit, float temperature, uint32_t noise_bits);
 
-/* What every backend asks of a wish before it answers. Errors: ERR_ARGUMENT it makes no sense: negative
- * counts, a temperature that is no number above 0 or whose inverse is none, draws or entropy without
- * a temperature. */
+/* Checks a wish; every backend does so before it answers. Errors: ERR_ARGUMENT it makes no sense:
+ * negative counts, a temperature that is not above 0 or has no finite inverse, draws or entropy
+ * without a temperature. */
 int row_wish_check(const struct row_wish *wish, struct error *err);
-/* The refusal of a slice with n_bad logits that are NaN or +inf: ERR_FORMAT. */
+/* Sets the error of a slice with n_bad logits that are NaN or +inf, and returns ERR_FORMAT. */
 int row_refuse_logits(int n_bad, int32_t first_id, struct error *err);
 
-/* Answers wish for one slice's logits[n_cols] (a pure function; the CPU backend's and the
+/* Answers item->wish for the logits of one slice (a pure function; the CPU backend's own and the
  * reference of any other). e = num_exp((logit - max) * (1 / t)) in float; sums take 16 float lanes
  * over a chunk of 1024 columns, the lanes by a binary tree, the chunks in double, ascending. Arrays
  * come from arena, which gets back what was scratch. -inf is a masked column. Errors: ERR_NO_MEMORY
- * arena full; ERR_FORMAT a logit is NaN or +inf; ERR_ARGUMENT a wish that makes no sense. On failure
- * *out is an empty slice. */
-int row_slice_answer(const float *logits, int32_t first_id, int n_cols, int slice,
-                     const struct row_wish *wish, struct arena *arena, struct slice_row *out,
+ * the arena is full; ERR_FORMAT a logit is NaN or +inf; ERR_ARGUMENT the wish makes no sense. On
+ * failure *out is an empty slice. */
+int row_slice_answer(const struct answer_item *item, struct arena *arena, struct slice_row *out,
                      struct error *err);

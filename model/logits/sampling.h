@@ -39,21 +39,22 @@ float sparse_prob(const struct sparse_dist *dist, int32_t id);
 /* Inverse CDF with u in [0, 1); never a token of p = 0. */
 int32_t sparse_draw(const struct sparse_dist *dist, double u);
 
-/* The draft's q: the `support` best of logits[n_vocab] (legal: acceptance needs the exact q, not the
- * whole of it), then params applied and renormalised. out->ids and out->p hold `support` entries,
- * 1 <= support; scratch holds `support` items. Temperature 0 gives the one-hot of the best. Tokens
- * without mass (-inf, NaN, underflow) are left out; a row without any gives the one-hot of id 0, one
- * with +inf the one-hot of the first: whatever a broken draft computes, q is a distribution. */
+/* The draft's q: the `support` best of logits[n_vocab] (legal: acceptance needs the exact q, not
+ * the whole of it), then params applied and renormalised. out->ids and out->p hold `support`
+ * entries, 1 <= support; scratch holds `support` items. Temperature 0 gives the one-hot of the
+ * best. Tokens without mass (-inf, NaN, underflow) are left out; a row without any gives the
+ * one-hot of id 0, one with +inf the one-hot of the first, so that q is a distribution even if the
+ * draft is broken. */
 void sampling_draft_dist(const float *logits, int n_vocab, const struct sampling_params *params,
                          int support, struct select_item *scratch, struct sparse_dist *out);
 
-/* The same from the row's best: items[n_items], scores are logits, none NaN, best first (score, then
- * lowest id); they are overwritten. out holds n_items entries. */
+/* The same from the row's best: items[n_items], scores are logits, none NaN, best first (score,
+ * then lowest id); they are overwritten. out holds n_items entries. */
 void sampling_draft_best(struct select_item *items, int n_items,
                          const struct sampling_params *params, struct sparse_dist *out);
 
-/* The same over n >= 1 candidates that are already sorted, best first (logit, then lowest id), where
- * exp((logit - logits[0]) / t) of the whole row at params->temperature sums to `sum_all`:
+/* The same over n >= 1 candidates that are already sorted, best first (logit, then lowest id),
+ * where exp((logit - logits[0]) / t) of the whole row at params->temperature sums to `sum_all`:
  * temperature and cuts. Returns the number kept (>= 1) with p[kept] normalised, in the given order;
  * *is_certain is false when a token that is not among the candidates could belong to the kept ones
  * (is_whole: the candidates are the whole row). p holds n entries and may be `logits` itself. */

@@ -1,5 +1,5 @@
-/* Bounded selection for best(n) of a slice and for the draft's support: a scan of the logits that finds
- * out which blocks can matter at all, then a heap over those. */
+/* Bounded selection for best(n) of a slice and for the draft's support: a scan of the logits finds
+ * the blocks that can hold one of the best, then a heap takes those blocks. */
 #include "model/logits/select.h"
 
 #include <math.h>
@@ -71,7 +71,7 @@ void select_offer(struct select_heap *heap, double score, int32_t id)
     }
 }
 
-/* The largest key of a block; NaN counts as nothing. Written without a branch, also for NaN, so that it
+/* The largest key of a block, NaN left out. There is no branch, not even for NaN, so that the loop
  * is one maximum over all and vectorizes. */
 static inline int32_t block_top(const float *logits)
 {
@@ -122,8 +122,9 @@ static void offer_run(struct select_heap *heap, const float *logits, int begin, 
     }
 }
 
-/* At least `capacity` logits reach a bound of the blocks' maxima, so a block that does not holds none
- * of the best: a random row of 128,256 is read once, and about as many blocks again as are kept. */
+/* At least `capacity` logits reach a bound of the blocks' maxima, so a block that does not holds
+ * none of the best: a random row of 128,256 is read once, and about as many blocks again as are
+ * kept. */
 void select_offer_logits(struct select_heap *heap, const float *logits, int n, bool with_masked)
 {
     int32_t tops[BLOCKS_AT_ONCE];
@@ -175,8 +176,8 @@ static void sort_few(struct select_item *items, int n, const int64_t *keys)
     memcpy(items, sorted, (size_t)n * sizeof *items);
 }
 
-/* Keys of falling score, then rising id; false: a score is no float, as with noise, and has no room in
- * one. -0 equals 0. */
+/* Keys of falling score, then rising id; false: a score is no float, as with noise, and has no room
+ * in one. -0 equals 0. */
 static bool rank_keys(const struct select_item *items, int n, int64_t *keys)
 {
     bool fits = true;

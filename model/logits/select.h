@@ -1,5 +1,6 @@
 /* The n best of a stream of scored ids, without sorting the rest: a bounded heap whose root is the
- * worst that is kept, behind a threshold for whole rows of logits. Best = highest score, then lowest id. Ids are offered in ascending order. */
+ * worst that is kept and, for whole rows of logits, a threshold before it. Best = highest score,
+ * then lowest id. Ids are offered in ascending order. */
 #pragma once
 
 #include <stdbool.h>
@@ -40,12 +41,12 @@ static inline bool select_wants(const struct select_heap *heap, double score)
 /* Offers one id. A NaN must not be offered. */
 void select_offer(struct select_heap *heap, double score, int32_t id);
 
-/* Offers logits[n] as ids 0..n-1; without `with_masked`, those that are -inf or
- * NaN are left out. With it no logit may be NaN. */
+/* Offers logits[n] as ids 0..n-1; without `with_masked`, those that are -inf or NaN are left out.
+ * With it no logit may be NaN. */
 void select_offer_logits(struct select_heap *heap, const float *logits, int n, bool with_masked);
 
-/* Offers ids[n] with their logits, best first as a slice answers them, all higher than any id before;
- * -inf is left out. */
+/* Offers ids[n] with their logits, best first as a slice answers them, all higher than any id
+ * before; -inf is left out. */
 void select_offer_best(struct select_heap *heap, const int32_t *ids, const float *logits, int n);
 
 /* Sorts what was kept, best first. The heap is a plain array afterwards. */

@@ -1,6 +1,6 @@
-/* Added tokens: found in the text before it is cut into words. Leftmost first, then longest, as Hugging
- * Face's Aho-Corasick automaton finds them. The tokens lie sorted; a walk along the text narrows the
- * range of those that still fit, byte by byte. */
+/* Added tokens: found in the text before it is cut into words. Leftmost first, then longest, as
+ * Hugging Face's Aho-Corasick automaton finds them. The tokens are sorted, and each byte of the
+ * text narrows the range of those that still fit. */
 #include "model/tokenizer/added.h"
 
 #include <stdlib.h>
@@ -42,7 +42,8 @@ void added_set_free(struct added_set *set)
     *set = (struct added_set){0};
 }
 
-/* First token of [low, high) whose byte at `depth` is >= byte; all of them are longer than depth. */
+/* First token of [low, high) whose byte at `depth` is >= byte; all of them are longer than
+ * depth. */
 static int lower_bound(const struct added_set *set, int low, int high, size_t depth, int byte)
 {
     while (low < high) {
@@ -56,7 +57,7 @@ static int lower_bound(const struct added_set *set, int low, int high, size_t de
     return low;
 }
 
-/* The longest token that stands at data[0]. */
+/* The longest token that begins at data[0]. */
 static const struct added_token *longest_at(const struct added_set *set, const char *data,
                                             size_t len)
 {

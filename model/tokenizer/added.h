@@ -21,8 +21,9 @@ struct added_set {
 int added_set_sort(struct added_set *set, const char *origin, struct error *err);
 void added_set_free(struct added_set *set);
 
-/* The next added token at or behind *at, leftmost, then longest; NULL at the end. [*begin, *end) is
- * what it covers with its blanks; *at moves behind the bare match. special: match special tokens. */
+/* The next added token at or behind *at, leftmost, then longest; NULL at the end. [*begin, *end)
+ * is what it covers with its blanks; *at moves behind the bare match. special: match special
+ * tokens. */
 const struct added_token *added_set_next(const struct added_set *set, struct text text,
                                          bool special, size_t covered, size_t *at, size_t *begin,
                                          size_t *end);

@@ -1,6 +1,6 @@
-/* Byte pair encoding of one word: merge the pair of the lowest rank, the leftmost first, until none is
- * left (Sennrich et al. 2016, arXiv 1508.07909). Short words are searched anew for every merge; long
- * ones keep their pairs in a heap, so that n symbols cost n log n. Both give the same ids. */
+/* Byte pair encoding of one word: merge the pair of the lowest rank, the leftmost first, until none
+ * is left (Sennrich et al. 2016, arXiv 1508.07909). Short words are searched anew for every merge;
+ * long ones keep their pairs in a heap, so that n symbols cost n log n. Both give the same ids. */
 #include "model/tokenizer/bpe.h"
 
 #include <stdlib.h>
@@ -252,8 +252,8 @@ static bool fall_back(const struct bpe *bpe, const char *data, size_t len, int32
     return true;
 }
 
-/* An unknown character waits until the next known one, so that its neighbours can join it; byte tokens
- * do not end the wait. That is Hugging Face's order. */
+/* The token of an unknown character is only put before the next known one, so that unknown
+ * neighbours can join it; byte tokens do not end the wait. That is Hugging Face's order. */
 static int symbols_of_chars(const struct bpe *bpe, const struct token_table *table,
                             struct text word, int32_t *ids, size_t *n, struct error *err)
 {

@@ -1,8 +1,8 @@
 /* Byte pair encoding: the merges of a tokenizer and how one word is merged. */
 #pragma once
 
+#include "model/tokenizer/ids.h"
 #include "model/tokenizer/table.h"
-#include "model/tokenizer/tokenizer.h"
 
 struct pair_slot {
     uint64_t key; /* left id, right id; all ones is empty */

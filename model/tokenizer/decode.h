@@ -1,19 +1,19 @@
-/* The decoder of a tokenizer: how pieces are made of contents. The stream is in model/tokenizer/tokenizer.h. */
+/* The decoder of a tokenizer: how pieces are made of contents. Text from ids: detokenizer,
+ * tokenizer.h. */
 #pragma once
 
 #include "model/tokenizer/normalize.h"
 #include "model/tokenizer/table.h"
 
 struct decoder {
-    bool byte_level;    /* pieces are bytes that join before they are read */
-    bool byte_fallback; /* runs of byte tokens are read together */
-    bool fused;         /* what follows sees one string */
-    bool space_between; /* no decoder: tokens joined by blanks */
-    char metaspace[8];  /* character that means a blank, "" for none */
-    bool drop_first;    /* ... and that vanishes from the first token */
-    struct normalizer replaces[NORMALIZER_MAX_STAGES]; /* make pieces of contents */
-    int n_replaces;
-    char strip[8]; /* character that is stripped, "" for none */
+    bool byte_level;                  /* pieces are bytes that join before they are read */
+    bool byte_fallback;               /* runs of byte tokens are read together */
+    bool fused;                       /* what follows sees one string */
+    bool space_between;               /* no decoder: tokens joined by blanks */
+    char metaspace[8];                /* character that means a blank, "" for none */
+    bool drop_first;                  /* ... which is dropped from the first token */
+    struct normalizer_chain replaces; /* make pieces of contents */
+    char strip[8];                    /* character that is stripped, "" for none */
     int strip_start, strip_stop;
 };
 

@@ -1,8 +1,6 @@
-/* Text to ids: the walk of tokenizer_internal.h, from runs of valid UTF-8 down to words. */
+/* Text to ids: the steps drawn in internal.h, from runs of valid UTF-8 down to words. */
 #include "model/tokenizer/internal.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "model/tokenizer/tokenizer.h"
 
 static const size_t max_text_bytes = (size_t)1 << 28;
 
@@ -12,32 +10,10 @@ struct encode_run {
     bool special; /* special tokens in the text count as such */
     struct matcher matcher;
     struct normalizer_scratch normalizer;
-    struct text_buf stages[SPLITTER_MAX_STAGES];
+    struct text_buf bufs[SPLITTER_MAX_STAGES];
     struct bpe_scratch bpe;
     struct token_ids *ids;
 };
-
-void token_ids_free(struct token_ids *ids)
-{
-    free(ids->data);
-    *ids = (struct token_ids){0};
-}
-
-int token_ids_append(struct token_ids *ids, const int32_t *data, size_t n, struct error *err)
-{
-    if (n > ids->capacity - ids->n) {
-        size_t capacity = (ids->n + n) + (ids->n + n) / 2 + 16;
-        int32_t *grown = capacity > SIZE_MAX / sizeof *grown
-                             ? NULL
-                             : realloc(ids->data, capacity * sizeof *grown);
-        if (!grown) return error_set(err, ERR_NO_MEMORY, "no memory for %zu token ids", capacity);
-        ids->data = grown;
-        ids->capacity = capacity;
-    }
-    if (n) memcpy(ids->data + ids->n, data, n * sizeof *data);
-    ids->n += n;
-    return 0;
-}
 
 static int encode_word(void *arg, struct text word, struct error *err)
 {
@@ -47,8 +23,15 @@ static int encode_word(void *arg, struct text word, struct error *err)
 
 static int encode_plain(struct encode_run *run, struct text text, unsigned piece, struct error *err)
 {
-    return splitter_run(run->tok->splitters, run->tok->n_splitters, &run->matcher, text, piece,
-                        run->stages, encode_word, run, err);
+    const struct split_run split = {
+        .stages = run->tok->splitters,
+        .n_stages = run->tok->n_splitters,
+        .matcher = &run->matcher,
+        .bufs = run->bufs,
+        .take_word = encode_word,
+        .arg = run,
+    };
+    return splitter_run(&split, text, piece, err);
 }
 
 typedef int part_fn(struct encode_run *run, struct text text, unsigned piece, struct error *err);
@@ -76,13 +59,13 @@ static int encode_normalized(struct encode_run *run, struct text text, unsigned 
                              struct error *err)
 {
     struct text normal;
-    int rc = normalizer_run(run->tok->normalizers, run->tok->n_normalizers, &run->matcher, text,
-                            piece & PIECE_CONTINUES, &run->normalizer, &normal, err);
+    int rc = normalizer_run(&run->tok->normalizers, &run->matcher, text, piece & PIECE_CONTINUES,
+                            &run->normalizer, &normal, err);
     if (rc) return rc;
     return cut_added(run, &run->tok->normalized, normal, piece, encode_plain, err);
 }
 
-/* Runs of valid UTF-8 take the whole way; other bytes become their tokens one by one. */
+/* Runs of valid UTF-8 go through all steps; other bytes become their tokens one by one. */
 static int encode_text(struct encode_run *run, const char *text, size_t len, struct error *err)
 {
     for (size_t at = 0; at < len;) {
@@ -109,7 +92,7 @@ static void encode_run_close(struct encode_run *run)
     matcher_close(&run->matcher);
     normalizer_scratch_free(&run->normalizer);
     for (int i = 0; i < SPLITTER_MAX_STAGES; i++)
-        text_buf_free(&run->stages[i]);
+        text_buf_free(&run->bufs[i]);
     bpe_scratch_free(&run->bpe);
 }
 

@@ -1,19 +1,20 @@
-/* What the files of the tokenizer share. The way of a text:
+/* What the files of the tokenizer share. What happens to a text:
  *
- *   text --runs of valid UTF-8--> added tokens cut out           tokenizer_encode.c, tokenizer_added.c
+ *   text --runs of valid UTF-8--> added tokens cut out           encode.c, added.c
  *                                   |
- *                                 normalizer                     tokenizer_normalize.c
+ *                                 normalizer                     normalize.c
  *                                   |
  *                                 added tokens cut out once more (those that ask for it)
  *                                   |
- *                                 pre-tokenizer: words           tokenizer_split.c, tokenizer_pattern.c
+ *                                 pre-tokenizer: words           pretokenize.c, pattern.c
  *                                   |
- *                                 merges: ids                    tokenizer_bpe.c
+ *                                 merges: ids                    bpe.c
  *                                   |
  *                                 template: BOS and the like
  *
- * Bytes that are not UTF-8 go straight to their byte tokens. The way back is tokenizer_decode.c.
- * tokenizer_json.c, tokenizer_parts.c and tokenizer_table.c build all this from the file. */
+ * Bytes that are not UTF-8 directly become their byte tokens. decode.c and detokenize.c turn ids
+ * into text. read_vocabulary.c, read_components.c, read_decoder.c and table.c build all this from
+ * the file. */
 #pragma once
 
 #include <jansson.h>
@@ -21,9 +22,9 @@
 #include "model/tokenizer/added.h"
 #include "model/tokenizer/bpe.h"
 #include "model/tokenizer/decode.h"
+#include "model/tokenizer/ids.h"
 #include "model/tokenizer/normalize.h"
 #include "model/tokenizer/pretokenize.h"
-#include "model/tokenizer/tokenizer.h"
 
 enum {
     TOKENIZER_MAX_IDS = 1 << 22,
@@ -34,42 +35,42 @@ enum {
 struct tokenizer {
     struct token_table table;
     struct bpe bpe;
-    struct normalizer normalizers[NORMALIZER_MAX_STAGES];
-    int n_normalizers;
+    struct normalizer_chain normalizers;
     struct splitter splitters[SPLITTER_MAX_STAGES];
     int n_splitters;
-    struct added_set raw, normalized; /* searched before and after the normalizer */
+    struct added_set raw, normalized; /* searched before, after the normalizer */
     struct decoder decoder;
     struct token_ids prefix, suffix; /* of the post-processor's template */
 };
 
-/* ---- reading the file: tokenizer_json.c (vocabulary, merges, added tokens), tokenizer_parts.c
- * (components that work on text), tokenizer_ends.c (decoder and template) ---- */
+/* ---- Reading the file: read_vocabulary.c (vocabulary, merges, added tokens), read_components.c
+ * (components that work on text), read_decoder.c (decoder and template). ---- */
 
 /* config: tokenizer_config.json, or NULL; it may name more added tokens. */
 int tokenizer_read(struct tokenizer *tok, const json_t *root, const json_t *config,
                    const char *origin, struct error *err);
 
-int parts_read_normalizer(struct tokenizer *tok, const json_t *node, int depth, const char *origin,
-                          struct error *err);
-int parts_read_splitter(struct tokenizer *tok, const json_t *node, int depth, const char *origin,
-                        struct error *err);
+int tokenizer_read_normalizer(struct tokenizer *tok, const json_t *node, int depth,
+                              const char *origin, struct error *err);
+int tokenizer_read_splitter(struct tokenizer *tok, const json_t *node, int depth,
+                            const char *origin, struct error *err);
 /* node may be NULL: tokens are then joined by blanks, as Hugging Face does. */
-int parts_read_decoder(struct tokenizer *tok, const json_t *node, const char *origin,
-                       struct error *err);
+int tokenizer_read_decoder(struct tokenizer *tok, const json_t *node, const char *origin,
+                           struct error *err);
 /* Needs the token table. */
-int parts_read_template(struct tokenizer *tok, const json_t *node, int depth, const char *origin,
-                        struct error *err);
+int tokenizer_read_template(struct tokenizer *tok, const json_t *node, int depth,
+                            const char *origin, struct error *err);
 
-/* Helpers that both component files share. parts_type reads the member "type" of a component; `role` names it in errors. */
-int parts_type(const json_t *node, const char *role, const char **type, const char *origin,
-               struct error *err);
-int parts_refuse(const char *role, const char *type, const char *origin, struct error *err);
-int parts_need_char(const json_t *node, const char *key, char out[8], const char *origin,
-                    struct error *err);
-int parts_need_list(const json_t *node, const char *key, int depth, const json_t **list,
-                    const char *origin, struct error *err);
-int parts_read_replace(struct normalizer *stage, const json_t *node, const char *origin,
-                       struct error *err);
-int parts_read_metaspace(struct splitter *stage, const json_t *node, const char *origin,
-                         struct error *err);
+/* Helpers of the files that read components. component_type reads the member "type"; `role` names
+ * the component in errors. component_unknown sets the error for a type that is not understood. */
+int component_type(const json_t *node, const char *role, const char **type, const char *origin,
+                   struct error *err);
+int component_unknown(const char *role, const char *type, const char *origin, struct error *err);
+int component_need_char(const json_t *node, const char *key, char out[8], const char *origin,
+                        struct error *err);
+int component_need_list(const json_t *node, const char *key, int depth, const json_t **list,
+                        const char *origin, struct error *err);
+int component_read_replace(struct normalizer *stage, const json_t *node, const char *origin,
+                           struct error *err);
+int component_read_metaspace(struct splitter *stage, const json_t *node, const char *origin,
+                             struct error *err);

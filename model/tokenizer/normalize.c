@@ -9,6 +9,15 @@
 
 enum { MAX_DECOMPOSITION = 64, SHORT_RUN = 16 };
 
+void normalizer_chain_free(struct normalizer_chain *chain)
+{
+    for (int i = 0; i < chain->n; i++) {
+        pattern_free(&chain->stages[i].pattern);
+        free(chain->stages[i].content);
+    }
+    chain->n = 0;
+}
+
 void normalizer_scratch_free(struct normalizer_scratch *scratch)
 {
     text_buf_free(&scratch->bufs[0]);
@@ -16,21 +25,6 @@ void normalizer_scratch_free(struct normalizer_scratch *scratch)
     free(scratch->chars);
     free(scratch->sorted);
     *scratch = (struct normalizer_scratch){0};
-}
-
-static int reserve_chars(struct normalizer_scratch *scratch, size_t n, struct error *err)
-{
-    if (n <= scratch->capacity) return 0;
-    size_t capacity = n + n / 2;
-    int32_t *chars = realloc(scratch->chars, capacity * sizeof *chars);
-    if (chars) scratch->chars = chars;
-    int32_t *sorted = realloc(scratch->sorted, capacity * sizeof *sorted);
-    if (sorted) scratch->sorted = sorted;
-    if (!chars || !sorted) {
-        return error_set(err, ERR_NO_MEMORY, "no memory to normalize %zu characters", n);
-    }
-    scratch->capacity = capacity;
-    return 0;
 }
 
 static int combining_class(int32_t c)
@@ -70,7 +64,7 @@ static int decompose(struct normalizer_scratch *scratch, struct text text, int o
     for (size_t at = 0; at < text.len;) {
         size_t used;
         int boundary = 0;
-        int rc = reserve_chars(scratch, n + MAX_DECOMPOSITION, err);
+        int rc = mem_grow(&scratch->chars, &scratch->chars_capacity, n + MAX_DECOMPOSITION, err);
         if (rc) return rc;
         utf8proc_ssize_t n_new =
             utf8proc_decompose_char(text_char(text.data + at, &used), scratch->chars + n,
@@ -109,6 +103,8 @@ static int normalize_unicode(const struct normalizer *stage, struct normalizer_s
     size_t n = 0;
     if (is_ascii(text)) return text_buf_append(out, text.data, text.len, err);
     int rc = decompose(scratch, text, stage->unicode_options, &n, err);
+    if (rc) return rc;
+    rc = mem_grow(&scratch->sorted, &scratch->sorted_capacity, n, err);
     if (rc) return rc;
     order_runs(scratch, n);
     utf8proc_ssize_t n_left = utf8proc_normalize_utf32(scratch->chars, (utf8proc_ssize_t)n,
@@ -153,13 +149,13 @@ static int normalize_prepend(const struct normalizer *stage, struct text text, s
     return rc ? rc : text_buf_append(out, text.data, text.len, err);
 }
 
-int normalizer_run(const struct normalizer *stages, int n_stages, const struct matcher *matcher,
+int normalizer_run(const struct normalizer_chain *chain, const struct matcher *matcher,
                    struct text text, bool continues, struct normalizer_scratch *scratch,
                    struct text *out, struct error *err)
 {
     size_t limit = text.len * NORMALIZER_MAX_GROWTH + 4096;
-    for (int i = 0; i < n_stages && text.len; i++) {
-        const struct normalizer *stage = &stages[i];
+    for (int i = 0; i < chain->n && text.len; i++) {
+        const struct normalizer *stage = &chain->stages[i];
         if (stage->kind == NORMALIZER_PREPEND && continues) continue;
         struct text_buf *buf = &scratch->bufs[i % 2];
         buf->len = 0;

@@ -18,16 +18,24 @@ struct normalizer {
     size_t content_len;
 };
 
+/* Stages in the order in which they run; zeroed, it leaves a text as it is. */
+struct normalizer_chain {
+    struct normalizer stages[NORMALIZER_MAX_STAGES];
+    int n;
+};
+
+void normalizer_chain_free(struct normalizer_chain *chain);
+
 /* Working memory of normalizing; zero it before first use. Owned by one thread. */
 struct normalizer_scratch {
     struct text_buf bufs[2];
     int32_t *chars, *sorted;
-    size_t capacity;
+    size_t chars_capacity, sorted_capacity;
 };
 
 void normalizer_scratch_free(struct normalizer_scratch *scratch);
-/* Runs all stages over text. *out lies in text or in scratch. continues: the text follows bytes that
- * are not UTF-8, so nothing is put before it. */
-int normalizer_run(const struct normalizer *stages, int n_stages, const struct matcher *matcher,
+/* Runs all stages over text. *out lies in text or in scratch. continues: the text follows bytes
+ * that are not UTF-8, so nothing is put before it. */
+int normalizer_run(const struct normalizer_chain *chain, const struct matcher *matcher,
                    struct text text, bool continues, struct normalizer_scratch *scratch,
                    struct text *out, struct error *err);

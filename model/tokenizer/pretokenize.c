@@ -1,18 +1,10 @@
-/* The pre-tokenizer: a chain of stages, each of which cuts the pieces of the one before. A piece goes
- * through the whole chain before the next is cut, so nothing is kept but one buffer for each stage. */
+/* The pre-tokenizer: a chain of stages, each of which cuts the pieces of the one before. A piece
+ * goes through the whole chain before the next one is cut, so one buffer for each stage is
+ * enough. */
 #include "model/tokenizer/pretokenize.h"
 
 #include <string.h>
 #include <utf8proc.h>
-
-struct split_run {
-    const struct splitter *stages;
-    int n_stages;
-    const struct matcher *matcher;
-    struct text_buf *bufs;
-    word_fn *fn;
-    void *arg;
-};
 
 static int run_stage(const struct split_run *run, int index, struct text text, unsigned piece,
                      struct error *err);
@@ -181,7 +173,7 @@ static int run_stage(const struct split_run *run, int index, struct text text, u
                      struct error *err)
 {
     if (!text.len) return 0;
-    if (index == run->n_stages) return run->fn(run->arg, text, err);
+    if (index == run->n_stages) return run->take_word(run->arg, text, err);
     switch (run->stages[index].kind) {
     case SPLITTER_BYTE_LEVEL:
         return run_byte_level(run, index, text, piece, err);
@@ -194,10 +186,7 @@ static int run_stage(const struct split_run *run, int index, struct text text, u
     }
 }
 
-int splitter_run(const struct splitter *stages, int n_stages, const struct matcher *matcher,
-                 struct text text, unsigned piece, struct text_buf *bufs, word_fn *fn, void *arg,
-                 struct error *err)
+int splitter_run(const struct split_run *run, struct text text, unsigned piece, struct error *err)
 {
-    struct split_run run = {stages, n_stages, matcher, bufs, fn, arg};
-    return run_stage(&run, 0, text, piece, err);
+    return run_stage(run, 0, text, piece, err);
 }

@@ -32,7 +32,16 @@ enum piece_flags {
 
 typedef int word_fn(void *arg, struct text word, struct error *err);
 
-/* Hands every word of text to fn. bufs: SPLITTER_MAX_STAGES working buffers. */
-int splitter_run(const struct splitter *stages, int n_stages, const struct matcher *matcher,
-                 struct text text, unsigned piece, struct text_buf *bufs, word_fn *fn, void *arg,
-                 struct error *err);
+/* What splitter_run works with. */
+struct split_run {
+    const struct splitter *stages;
+    int n_stages;
+    const struct matcher *matcher;
+    struct text_buf *bufs; /* [n_stages] working memory */
+    word_fn *take_word;
+    void *arg; /* of take_word */
+};
+
+/* Hands every word of text to run->take_word. piece: flags of piece_flags. Errors: those of
+ * take_word and of pattern_next; ERR_NO_MEMORY. */
+int splitter_run(const struct split_run *run, struct text text, unsigned piece, struct error *err);

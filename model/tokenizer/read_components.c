@@ -1,5 +1,5 @@
-/* Components of tokenizer.json that work on text: normalizer and pre-tokenizer. What is not known is
- * refused by its name; nothing is skipped. */
+/* Components of tokenizer.json that work on text: normalizer and pre-tokenizer. What is not known
+ * is refused by name; nothing is skipped. */
 #include "model/tokenizer/internal.h"
 
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 static const char gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-int parts_type(const json_t *node, const char *role, const char **type, const char *origin,
-               struct error *err)
+int component_type(const json_t *node, const char *role, const char **type, const char *origin,
+                   struct error *err)
 {
     *type = NULL;
     if (!json_is_object(node)) {
@@ -25,7 +25,7 @@ int parts_type(const json_t *node, const char *role, const char **type, const ch
     return 0;
 }
 
-int parts_refuse(const char *role, const char *type, const char *origin, struct error *err)
+int component_unknown(const char *role, const char *type, const char *origin, struct error *err)
 {
     return error_set(err, ERR_UNSUPPORTED, "%s: the %s \"%.*s\" is not understood", origin, role,
                      text_shown_length(type, strlen(type), 80), type);
@@ -44,8 +44,8 @@ static int need_string(const json_t *node, const char *key, struct text *out, co
 }
 
 /* A member that is one character. */
-int parts_need_char(const json_t *node, const char *key, char out[8], const char *origin,
-                    struct error *err)
+int component_need_char(const json_t *node, const char *key, char out[8], const char *origin,
+                        struct error *err)
 {
     struct text text = {0};
     int rc = need_string(node, key, &text, origin, err);
@@ -74,8 +74,8 @@ static int read_pattern(const json_t *node, struct pattern *pattern, const char 
 }
 
 /* The list of a Sequence. */
-int parts_need_list(const json_t *node, const char *key, int depth, const json_t **list,
-                    const char *origin, struct error *err)
+int component_need_list(const json_t *node, const char *key, int depth, const json_t **list,
+                        const char *origin, struct error *err)
 {
     *list = json_member(node, key);
     if (!json_is_array(*list)) {
@@ -120,8 +120,8 @@ static int keep_content(struct normalizer *stage, struct text content, struct er
 }
 
 /* Replace, of a normalizer or of a decoder. */
-int parts_read_replace(struct normalizer *stage, const json_t *node, const char *origin,
-                       struct error *err)
+int component_read_replace(struct normalizer *stage, const json_t *node, const char *origin,
+                           struct error *err)
 {
     struct text content = {0};
     stage->kind = NORMALIZER_REPLACE;
@@ -139,31 +139,31 @@ static int read_prepend(struct normalizer *stage, const json_t *node, const char
     return rc ? rc : keep_content(stage, content, err);
 }
 
-int parts_read_normalizer(struct tokenizer *tok, const json_t *node, int depth, const char *origin,
-                          struct error *err)
+int tokenizer_read_normalizer(struct tokenizer *tok, const json_t *node, int depth,
+                              const char *origin, struct error *err)
 {
     const char *type;
-    int rc = parts_type(node, "normalizer", &type, origin, err);
+    int rc = component_type(node, "normalizer", &type, origin, err);
     if (rc) return rc;
     if (strcmp(type, "Sequence") == 0) {
         const json_t *list;
-        rc = parts_need_list(node, "normalizers", depth, &list, origin, err);
+        rc = component_need_list(node, "normalizers", depth, &list, origin, err);
         for (size_t i = 0; !rc && i < json_array_size(list); i++) {
-            rc = parts_read_normalizer(tok, json_array_get(list, i), depth + 1, origin, err);
+            rc = tokenizer_read_normalizer(tok, json_array_get(list, i), depth + 1, origin, err);
         }
         return rc;
     }
-    if (tok->n_normalizers == NORMALIZER_MAX_STAGES)
+    if (tok->normalizers.n == NORMALIZER_MAX_STAGES)
         return too_many("normalizer", NORMALIZER_MAX_STAGES, origin, err);
-    struct normalizer *stage = &tok->normalizers[tok->n_normalizers++];
+    struct normalizer *stage = &tok->normalizers.stages[tok->normalizers.n++];
     int form = unicode_form(type);
     if (form) {
         *stage = (struct normalizer){.kind = NORMALIZER_UNICODE, .unicode_options = form};
         return 0;
     }
     if (strcmp(type, "Prepend") == 0) return read_prepend(stage, node, origin, err);
-    if (strcmp(type, "Replace") == 0) return parts_read_replace(stage, node, origin, err);
-    return parts_refuse("normalizer", type, origin, err);
+    if (strcmp(type, "Replace") == 0) return component_read_replace(stage, node, origin, err);
+    return component_unknown("normalizer", type, origin, err);
 }
 
 /* ---- pre-tokenizer ---- */
@@ -196,7 +196,7 @@ static int read_split(struct splitter *stage, const json_t *node, const char *or
         stage->behavior = (enum split_behavior)i;
         return read_pattern(node, &stage->pattern, origin, err);
     }
-    return parts_refuse("behavior", behavior.data, origin, err);
+    return component_unknown("behavior", behavior.data, origin, err);
 }
 
 static int read_prepend_scheme(enum prepend_scheme *scheme, const json_t *node, const char *origin,
@@ -213,18 +213,18 @@ static int read_prepend_scheme(enum prepend_scheme *scheme, const json_t *node, 
     } else if (strcmp(name, "never") == 0 || !add_prefix_space) {
         *scheme = PREPEND_NEVER;
     } else if (strcmp(name, "always") != 0) {
-        return parts_refuse("prepend_scheme", name, origin, err);
+        return component_unknown("prepend_scheme", name, origin, err);
     }
     return 0;
 }
 
-int parts_read_metaspace(struct splitter *stage, const json_t *node, const char *origin,
-                         struct error *err)
+int component_read_metaspace(struct splitter *stage, const json_t *node, const char *origin,
+                             struct error *err)
 {
     bool split = true;
     stage->kind = SPLITTER_METASPACE;
     stage->behavior = SPLIT_MERGED_WITH_NEXT;
-    int rc = parts_need_char(node, "replacement", stage->replacement, origin, err);
+    int rc = component_need_char(node, "replacement", stage->replacement, origin, err);
     if (!rc) rc = read_prepend_scheme(&stage->prepend, node, origin, err);
     if (!rc) rc = json_read_bool(node, "split", &split, origin, err);
     if (rc || !split) return rc;
@@ -242,17 +242,17 @@ static int read_digits(struct splitter *stage, const json_t *node, const char *o
     return rc;
 }
 
-int parts_read_splitter(struct tokenizer *tok, const json_t *node, int depth, const char *origin,
-                        struct error *err)
+int tokenizer_read_splitter(struct tokenizer *tok, const json_t *node, int depth,
+                            const char *origin, struct error *err)
 {
     const char *type;
-    int rc = parts_type(node, "pre-tokenizer", &type, origin, err);
+    int rc = component_type(node, "pre-tokenizer", &type, origin, err);
     if (rc) return rc;
     if (strcmp(type, "Sequence") == 0) {
         const json_t *list;
-        rc = parts_need_list(node, "pretokenizers", depth, &list, origin, err);
+        rc = component_need_list(node, "pretokenizers", depth, &list, origin, err);
         for (size_t i = 0; !rc && i < json_array_size(list); i++) {
-            rc = parts_read_splitter(tok, json_array_get(list, i), depth + 1, origin, err);
+            rc = tokenizer_read_splitter(tok, json_array_get(list, i), depth + 1, origin, err);
         }
         return rc;
     }
@@ -265,7 +265,7 @@ int parts_read_splitter(struct tokenizer *tok, const json_t *node, int depth, co
     struct splitter *stage = &tok->splitters[tok->n_splitters++];
     if (strcmp(type, "ByteLevel") == 0) return read_byte_level(stage, node, origin, err);
     if (strcmp(type, "Split") == 0) return read_split(stage, node, origin, err);
-    if (strcmp(type, "Metaspace") == 0) return parts_read_metaspace(stage, node, origin, err);
+    if (strcmp(type, "Metaspace") == 0) return component_read_metaspace(stage, node, origin, err);
     if (strcmp(type, "Digits") == 0) return read_digits(stage, node, origin, err);
-    return parts_refuse("pre-tokenizer", type, origin, err);
+    return component_unknown("pre-tokenizer", type, origin, err);
 }

@@ -1,5 +1,5 @@
-/* The components of tokenizer.json that work on ids: the decoder, and the post-processor's template that
- * puts BOS and EOS around a text. */
+/* The components of tokenizer.json that work on ids: the decoder, and the post-processor's template
+ * that puts BOS and EOS around a text. */
 #include "model/tokenizer/internal.h"
 
 #include <string.h>
@@ -16,14 +16,14 @@ static int misplaced(const char *type, const char *origin, struct error *err)
 
 static bool nothing_before(const struct decoder *d)
 {
-    return !d->n_replaces && !d->metaspace[0] && !d->byte_fallback && !d->fused && !d->byte_level;
+    return !d->replaces.n && !d->metaspace[0] && !d->byte_fallback && !d->fused && !d->byte_level;
 }
 
 static int read_metaspace(struct decoder *d, const json_t *node, const char *origin,
                           struct error *err)
 {
     struct splitter stage = {0};
-    int rc = parts_read_metaspace(&stage, node, origin, err);
+    int rc = component_read_metaspace(&stage, node, origin, err);
     memcpy(d->metaspace, stage.replacement, sizeof d->metaspace);
     d->drop_first = stage.prepend != PREPEND_NEVER;
     pattern_free(&stage.pattern);
@@ -32,7 +32,7 @@ static int read_metaspace(struct decoder *d, const json_t *node, const char *ori
 
 static int read_strip(struct decoder *d, const json_t *node, const char *origin, struct error *err)
 {
-    int rc = parts_need_char(node, "content", d->strip, origin, err);
+    int rc = component_need_char(node, "content", d->strip, origin, err);
     if (!rc) rc = json_read_int(node, "start", 0, 1 << 16, &d->strip_start, origin, err);
     return rc ? rc : json_read_int(node, "stop", 0, 1 << 16, &d->strip_stop, origin, err);
 }
@@ -40,7 +40,7 @@ static int read_strip(struct decoder *d, const json_t *node, const char *origin,
 static int read_stage(struct decoder *d, const json_t *node, const char *type, const char *origin,
                       struct error *err)
 {
-    bool apart = !d->fused && !d->byte_level; /* tokens still stand for themselves */
+    bool apart = !d->fused && !d->byte_level; /* tokens are not joined yet */
     if (strcmp(type, "ByteLevel") == 0) {
         d->byte_level = true;
         return 0;
@@ -58,21 +58,21 @@ static int read_stage(struct decoder *d, const json_t *node, const char *type, c
         if (apart || d->strip[0]) return misplaced(type, origin, err);
         return read_strip(d, node, origin, err);
     }
-    if (!apart || d->byte_fallback || d->metaspace[0] || d->n_replaces == NORMALIZER_MAX_STAGES) {
+    if (!apart || d->byte_fallback || d->metaspace[0] || d->replaces.n == NORMALIZER_MAX_STAGES) {
         return misplaced(type, origin, err);
     }
-    return parts_read_replace(&d->replaces[d->n_replaces++], node, origin, err);
+    return component_read_replace(&d->replaces.stages[d->replaces.n++], node, origin, err);
 }
 
 static int read_decoder(struct decoder *d, const json_t *node, int depth, const char *origin,
                         struct error *err)
 {
     const char *type;
-    int rc = parts_type(node, "decoder", &type, origin, err);
+    int rc = component_type(node, "decoder", &type, origin, err);
     if (rc) return rc;
     if (strcmp(type, "Sequence") == 0) {
         const json_t *list;
-        rc = parts_need_list(node, "decoders", depth, &list, origin, err);
+        rc = component_need_list(node, "decoders", depth, &list, origin, err);
         for (size_t i = 0; !rc && i < json_array_size(list); i++) {
             rc = read_decoder(d, json_array_get(list, i), depth + 1, origin, err);
         }
@@ -87,11 +87,11 @@ static int read_decoder(struct decoder *d, const json_t *node, int depth, const 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(type, known[i]) == 0) return read_stage(d, node, type, origin, err);
     }
-    return parts_refuse("decoder", type, origin, err);
+    return component_unknown("decoder", type, origin, err);
 }
 
-int parts_read_decoder(struct tokenizer *tok, const json_t *node, const char *origin,
-                       struct error *err)
+int tokenizer_read_decoder(struct tokenizer *tok, const json_t *node, const char *origin,
+                           struct error *err)
 {
     tok->decoder.space_between = !node;
     return node ? read_decoder(&tok->decoder, node, 0, origin, err) : 0;
@@ -181,21 +181,21 @@ out:
     return rc;
 }
 
-int parts_read_template(struct tokenizer *tok, const json_t *node, int depth, const char *origin,
-                        struct error *err)
+int tokenizer_read_template(struct tokenizer *tok, const json_t *node, int depth,
+                            const char *origin, struct error *err)
 {
     const char *type;
-    int rc = parts_type(node, "post-processor", &type, origin, err);
+    int rc = component_type(node, "post-processor", &type, origin, err);
     if (rc) return rc;
     if (strcmp(type, "Sequence") == 0) {
         const json_t *list;
-        rc = parts_need_list(node, "processors", depth, &list, origin, err);
+        rc = component_need_list(node, "processors", depth, &list, origin, err);
         for (size_t i = 0; !rc && i < json_array_size(list); i++) {
-            rc = parts_read_template(tok, json_array_get(list, i), depth + 1, origin, err);
+            rc = tokenizer_read_template(tok, json_array_get(list, i), depth + 1, origin, err);
         }
         return rc;
     }
-    if (strcmp(type, "ByteLevel") == 0) return 0; /* trims offsets, which nobody asks for */
+    if (strcmp(type, "ByteLevel") == 0) return 0; /* trims offsets, which are not used here */
     if (strcmp(type, "TemplateProcessing") == 0) return read_template(tok, node, origin, err);
-    return parts_refuse("post-processor", type, origin, err);
+    return component_unknown("post-processor", type, origin, err);
 }

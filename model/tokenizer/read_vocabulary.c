@@ -1,7 +1,7 @@
-/* tokenizer.json as a whole: the vocabulary, the merges and the added tokens; its components are read in
- * tokenizer_parts.c and tokenizer_ends.c. The file is not trusted: ids are bounded, every id and every
- * content is unique, merges name tokens that exist. "truncation" and "padding" are left alone: a
- * server never cuts or pads a prompt unasked. */
+/* tokenizer.json as a whole: the vocabulary, the merges and the added tokens; its components are
+ * read in read_components.c and read_decoder.c. The file is not trusted: ids are bounded, every id
+ * and every content is unique, merges name tokens that exist. "truncation" and "padding" are
+ * ignored, because a server never cuts or pads a prompt unless it is asked to. */
 #include "model/tokenizer/internal.h"
 
 #include <stdlib.h>
@@ -54,12 +54,11 @@ static int read_model_flags(struct reader *r, struct error *err)
     double dropout = 0;
     int rc = 0;
     TRY(json_read_string(r->model, "type", &type, r->origin, err));
-    if (strcmp(type, "BPE") != 0) return parts_refuse("model", type, r->origin, err);
+    if (strcmp(type, "BPE") != 0) return component_unknown("model", type, r->origin, err);
     TRY(json_read_double(r->model, "dropout", &dropout, r->origin, err));
     if (dropout != 0) {
-        return error_set(err, ERR_UNSUPPORTED,
-                         "%s: the model's dropout %g makes ids a matter of luck", r->origin,
-                         dropout);
+        return error_set(err, ERR_UNSUPPORTED, "%s: the model's dropout %g makes ids random",
+                         r->origin, dropout);
     }
     TRY(refuse_affix(r, "continuing_subword_prefix", err));
     TRY(refuse_affix(r, "end_of_word_suffix", err));
@@ -286,8 +285,8 @@ static int keep_added(struct reader *r, struct added_token token, bool normalize
     struct added_set *set = normalized ? &tok->normalized : &tok->raw;
     int rc = 0;
     if (normalized) {
-        TRY(normalizer_run(tok->normalizers, tok->n_normalizers, &r->matcher, content, false,
-                           &r->scratch, &content, err));
+        TRY(normalizer_run(&tok->normalizers, &r->matcher, content, false, &r->scratch, &content,
+                           err));
     }
     if (!content.len) return 0;
     TRY(mem_array(&token.text, content.len, 1, err));
@@ -375,9 +374,9 @@ static int read_components(struct reader *r, const json_t *root, struct error *e
     const json_t *normalizer = json_member(root, "normalizer");
     const json_t *splitter = json_member(root, "pre_tokenizer");
     int rc = 0;
-    if (normalizer) TRY(parts_read_normalizer(tok, normalizer, 0, r->origin, err));
-    if (splitter) TRY(parts_read_splitter(tok, splitter, 0, r->origin, err));
-    TRY(parts_read_decoder(tok, json_member(root, "decoder"), r->origin, err));
+    if (normalizer) TRY(tokenizer_read_normalizer(tok, normalizer, 0, r->origin, err));
+    if (splitter) TRY(tokenizer_read_splitter(tok, splitter, 0, r->origin, err));
+    TRY(tokenizer_read_decoder(tok, json_member(root, "decoder"), r->origin, err));
     tok->bpe.byte_level =
         tok->n_splitters > 0 && tok->splitters[tok->n_splitters - 1].kind == SPLITTER_BYTE_LEVEL;
 out:
@@ -414,7 +413,7 @@ int tokenizer_read(struct tokenizer *tok, const json_t *root, const json_t *conf
     find_byte_tokens(tok);
     TRY(make_pieces(&r, err));
     TRY(read_added(&r, err));
-    if (post) TRY(parts_read_template(tok, post, 0, origin, err));
+    if (post) TRY(tokenizer_read_template(tok, post, 0, origin, err));
 out:
     matcher_close(&r.matcher);
     normalizer_scratch_free(&r.scratch);

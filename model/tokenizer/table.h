@@ -14,7 +14,8 @@ struct token_span {
     uint32_t at, len;
 };
 
-/* Immutable once filled. content is the token as the file writes it, piece as it stands in text. */
+/* Immutable once filled. content is the token as the file writes it, piece as it is in running
+ * text. */
 struct token_table {
     int n_ids;
     size_t max_content;

@@ -201,7 +201,7 @@ static int rank(const struct token_counts *counts, struct counted **list, int *n
     return rc;
 }
 
-int token_counts_best(const struct token_counts *counts, int n, const int32_t *always, int n_always,
+int token_counts_best(const struct token_counts *counts, int n, const struct end_ids *always,
                       int n_vocab, int32_t **ids, int *n_ids, struct error *err)
 {
     struct counted *list = NULL;
@@ -210,10 +210,10 @@ int token_counts_best(const struct token_counts *counts, int n, const int32_t *a
     *n_ids = 0;
     TRY(rank(counts, &list, &n_seen, err));
     if (n > n_seen) n = n_seen;
-    TRY(mem_array(ids, (size_t)n + (size_t)n_always, sizeof **ids, err));
+    TRY(mem_array(ids, (size_t)n + (size_t)always->n, sizeof **ids, err));
     int32_t *all = *ids;
-    for (int i = 0; i < n + n_always; i++) {
-        int32_t id = i < n ? list[i].id : always[i - n];
+    for (int i = 0; i < n + always->n; i++) {
+        int32_t id = i < n ? list[i].id : always->ids[i - n];
         if (id >= 0 && id < n_vocab) all[n_all++] = id;
     }
     qsort(all, (size_t)n_all, sizeof *all, by_id);

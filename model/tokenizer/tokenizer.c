@@ -111,19 +111,11 @@ int tokenizer_open_bytes(struct tokenizer **tok, int n_vocab, struct error *err)
     return rc;
 }
 
-static void free_normalizer(struct normalizer *stage)
-{
-    pattern_free(&stage->pattern);
-    free(stage->content);
-}
-
 void tokenizer_close(struct tokenizer *tok)
 {
     if (!tok) return;
-    for (int i = 0; i < tok->n_normalizers; i++)
-        free_normalizer(&tok->normalizers[i]);
-    for (int i = 0; i < tok->decoder.n_replaces; i++)
-        free_normalizer(&tok->decoder.replaces[i]);
+    normalizer_chain_free(&tok->normalizers);
+    normalizer_chain_free(&tok->decoder.replaces);
     for (int i = 0; i < tok->n_splitters; i++)
         pattern_free(&tok->splitters[i].pattern);
     added_set_free(&tok->raw);

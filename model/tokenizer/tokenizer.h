@@ -1,6 +1,6 @@
-/* Text to token ids and back, as a Hugging Face tokenizer.json says: byte-level BPE (GPT-2, Llama 3,
- * Qwen 2) and SentencePiece-style BPE with byte fallback (Llama 2, Mistral). Immutable after open;
- * encoding and decoding may run in several threads at once. */
+/* Text to token ids and back, as a Hugging Face tokenizer.json says: byte-level BPE (GPT-2, Llama
+ * 3, Qwen 2) and SentencePiece-style BPE with byte fallback (Llama 2, Mistral). Immutable after
+ * open; encoding and decoding may run in several threads at once. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,20 +8,12 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "model/tokenizer/ids.h"
 
 struct tokenizer;
 
-/* A growing array of ids; zero it before first use, free with token_ids_free. */
-struct token_ids {
-    int32_t *data;
-    size_t n, capacity;
-};
-
-void token_ids_free(struct token_ids *ids);
-int token_ids_append(struct token_ids *ids, const int32_t *data, size_t n, struct error *err);
-
-/* Reads FOLDER/tokenizer.json (and tokenizer_config.json when there is one).
- * Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not understood). */
+/* Reads FOLDER/tokenizer.json (and tokenizer_config.json when there is one). Errors: ERR_NOT_FOUND,
+ * ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not understood). */
 int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err);
 
 /* The same from memory; the fuzz target's entry. config_json may be NULL. */
@@ -35,15 +27,16 @@ int tokenizer_open_bytes(struct tokenizer **tok, int n_vocab, struct error *err)
 void tokenizer_close(struct tokenizer *tok);
 
 enum tokenizer_flags {
-    TOKENIZER_ADD_SPECIAL = 1,  /* apply the post-processor: BOS and the like */
-    TOKENIZER_PARSE_SPECIAL = 2 /* "<|endoftext|>" in the text becomes its token; otherwise it is
-                                    plain text. What Hugging Face does always; user text should not. */
+    TOKENIZER_ADD_SPECIAL = 1, /* apply the post-processor: BOS and the like */
+    /* "<|endoftext|>" in the text becomes its token; otherwise it is plain text. Hugging Face
+     * always does this; text of users should not get it. */
+    TOKENIZER_PARSE_SPECIAL = 2
 };
 
-/* Appends the ids of text[len] to *ids. The text is UTF-8; bytes that are not UTF-8 are encoded
- * byte by byte as they stand (byte-level) or through the byte tokens; a prefix blank is not put
- * behind them. Errors leave *ids as they were: ERR_NO_MEMORY; ERR_ARGUMENT more than 256 MiB;
- * ERR_FORMAT a byte has no token at all, or a pattern of the file takes too many steps. */
+/* Appends the ids of text[len] to *ids. The text is UTF-8; bytes that are not UTF-8 are encoded one
+ * by one, as they are (byte-level) or through the byte tokens; the text after them gets no prefix
+ * blank. Errors leave *ids as they were: ERR_NO_MEMORY; ERR_ARGUMENT more than 256 MiB; ERR_FORMAT
+ * a byte has no token at all, or a pattern of the file takes too many steps. */
 int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, unsigned flags,
                      struct token_ids *ids, struct error *err);
 
@@ -54,13 +47,13 @@ bool tokenizer_is_special(const struct tokenizer *tok, int32_t id);
 /* A hash over every (id, bytes, special) triple: equal for equal token tables. */
 uint64_t tokenizer_fingerprint(const struct tokenizer *tok);
 
-/* The bytes of a token as they stand in running text (special tokens: their content). An id out of
- * range gives length 0. No NUL follows the bytes. The pointer lives as long as tok. */
+/* The bytes of a token as they are in running text (special tokens: their content). An id out of
+ * range gives length 0. No NUL follows the bytes. The pointer is valid as long as tok. */
 const char *tokenizer_piece(const struct tokenizer *tok, int32_t id, size_t *len);
 
-/* Streaming detokenization: feeds ids, hands out text that ends on whole UTF-8 characters. Bytes that
- * cannot become a character come out as U+FFFD, as Hugging Face prints them. Whole sequences decoded
- * at once give the same text. Owned by one thread. */
+/* Streaming detokenization: feeds ids, hands out text that ends on whole UTF-8 characters. Bytes
+ * that cannot become a character come out as U+FFFD, as Hugging Face prints them. Whole sequences
+ * decoded at once give the same text. Owned by one thread. */
 struct detokenizer;
 
 /* keeps tok. skip_special leaves out special tokens. */
@@ -68,10 +61,17 @@ int detokenizer_open(struct detokenizer **detok, const struct tokenizer *tok, bo
                      struct error *err);
 void detokenizer_close(struct detokenizer *detok);
 
-/* Returns the text that became complete (may be empty; NUL-terminated, *len bytes); it lives until
- * the next call. */
+/* Sets *text to what became complete (it may be empty; NUL-terminated, *len bytes); it is valid
+ * until the next call. */
 int detokenizer_push(struct detokenizer *detok, int32_t id, const char **text, size_t *len,
                      struct error *err);
-/* What is left at the end: an incomplete character becomes U+FFFD. The detokenizer is fresh then. */
+/* What is left at the end: an incomplete character becomes U+FFFD. The detokenizer is as new
+ * then. */
 int detokenizer_finish(struct detokenizer *detok, const char **text, size_t *len,
                        struct error *err);
+
+/* The text of one token alone, for people: out[size] ends in NUL; bytes that are no character alone
+ * show as U+FFFD, and a text that does not fit is left out. Errors: ERR_NO_MEMORY; out holds a text
+ * then too. */
+int tokenizer_token_text(const struct tokenizer *tok, int32_t id, char *out, size_t size,
+                         struct error *err);

@@ -5,24 +5,36 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/memory.h"
+
 int text_buf_append(struct text_buf *buf, const char *data, size_t len, struct error *err)
 {
     if (len > SIZE_MAX / 4 - buf->len) {
         return error_set(err, ERR_NO_MEMORY, "no memory for a text of %zu bytes", len);
     }
     size_t need = buf->len + len;
-    if (need > buf->capacity || !buf->data) {
-        size_t capacity = need < 64 ? 64 : need + need / 2;
-        char *grown = realloc(buf->data, capacity);
-        if (!grown) {
-            return error_set(err, ERR_NO_MEMORY, "no memory for a text of %zu bytes", capacity);
-        }
-        buf->data = grown;
-        buf->capacity = capacity;
-    }
+    int rc = mem_grow(&buf->data, &buf->capacity, need ? need : 1, err);
+    if (rc) return rc;
     if (len) memcpy(buf->data + buf->len, data, len);
     buf->len = need;
     return 0;
+}
+
+int text_buf_replace(struct text_buf *buf, struct text text, const char *mark, const char *with,
+                     struct error *err)
+{
+    size_t mark_len = strlen(mark);
+    int rc = 0;
+    for (size_t at = 0; !rc && at < text.len;) {
+        if (text.len - at >= mark_len && memcmp(text.data + at, mark, mark_len) == 0) {
+            rc = text_buf_append(buf, with, strlen(with), err);
+            at += mark_len;
+        } else {
+            rc = text_buf_append(buf, text.data + at, 1, err);
+            at++;
+        }
+    }
+    return rc;
 }
 
 void text_buf_free(struct text_buf *buf)

@@ -18,7 +18,11 @@ struct text_buf {
     size_t len, capacity;
 };
 
+/* Errors: ERR_NO_MEMORY. buf->data is never NULL afterwards. */
 int text_buf_append(struct text_buf *buf, const char *data, size_t len, struct error *err);
+/* Appends `text` with `with` in place of every `mark`, which is not empty. */
+int text_buf_replace(struct text_buf *buf, struct text text, const char *mark, const char *with,
+                     struct error *err);
 void text_buf_free(struct text_buf *buf);
 
 /* One character at the start of data[len >= 1]: 1 whole, 0 the text ends within it, -1 not UTF-8.

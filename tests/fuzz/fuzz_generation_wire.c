@@ -1,6 +1,6 @@
-/* The codecs of generation.proto on hostile bytes. The first byte chooses the message and, with its
- * top bit, a small arena. What is taken must survive: encoded, decoded and encoded again it is the
- * same. */
+/* The codecs of generation.proto on any bytes. The first byte chooses the message and, with its
+ * top bit, a small arena. What is accepted must be the same after it is encoded, decoded and
+ * encoded again. */
 /* ctest: libs=proto */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* ctest: libs=backend */
-/* The head of a file of packed weights. What is accepted must lie within the file, in order, and encode
- * to the same bytes again. */
+/* The head of a file of packed weights. What is accepted must lie within the file, in order, and
+ * encode to the same bytes again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

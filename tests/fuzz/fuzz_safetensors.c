@@ -1,6 +1,6 @@
 /* ctest: libs=checkpoint */
-/* A whole safetensors file. Of what is accepted every byte of every tensor is touched, and the tensors
- * must cover the data exactly. */
+/* A whole safetensors file. Of what is accepted every byte of every tensor is touched, and the
+ * tensors must cover the data exactly. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* ctest: libs=tokenizer */
-/* Lists of token counts, read with a tokenizer of 300 tokens. What is accepted comes out of a writing
- * and another reading as it was, and makes heads that a model takes. */
+/* Lists of token counts, read with a tokenizer of 300 tokens. What is accepted must come out of a
+ * writing and another reading as it was, and makes heads that a model takes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +18,11 @@ static void demand(int is_true)
 
 static void check_head(const struct token_counts *counts, int n)
 {
-    static const int32_t always[] = {2, 299, -1};
+    static const struct end_ids always = {3, {2, 299, -1}};
     struct error err;
     int32_t *ids;
     int n_ids;
-    demand(token_counts_best(counts, n, always, 3, N_DRAFT, &ids, &n_ids, &err) == 0);
+    demand(token_counts_best(counts, n, &always, N_DRAFT, &ids, &n_ids, &err) == 0);
     demand(n_ids >= 1 && n_ids <= n + 1);
     for (int i = 0; i < n_ids; i++) {
         demand(ids[i] >= 0 && ids[i] < N_DRAFT && (i == 0 || ids[i] > ids[i - 1]));

@@ -1,6 +1,6 @@
 /* ctest: libs=tokenizer */
-/* Any bytes as tokenizer.json. What opens must encode a fixed text and part of the input, and decode
- * ids, without a fault; whatever comes out as text must end on whole characters. */
+/* Any bytes as tokenizer.json. What opens must encode a fixed text and part of the input, and
+ * decode ids, without a fault; whatever comes out as text must end on whole characters. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

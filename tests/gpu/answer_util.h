@@ -157,8 +157,7 @@ static void same_answers(const struct answer_item *items, int n)
     CHECK_OK(answer(items, n, rows, &bad));
     for (int i = 0; i < n; i++) {
         arena_reset(&reference_arena);
-        CHECK_OK(row_slice_answer(items[i].logits, items[i].first_id, items[i].n_cols,
-                                  items[i].slice, items[i].wish, &reference_arena, &wanted, &err));
+        CHECK_OK(row_slice_answer(&items[i], &reference_arena, &wanted, &err));
         same_row(&rows[i], &wanted, i);
     }
 }
@@ -177,8 +176,7 @@ static void same_refusal(const struct answer_item *items, int n, int wanted_bad)
     const struct answer_item *item = &items[wanted_bad];
     int bad, rc = answer(items, n, rows, &bad);
     arena_reset(&reference_arena);
-    int wanted_rc = row_slice_answer(item->logits, item->first_id, item->n_cols, item->slice,
-                                     item->wish, &reference_arena, &wanted, &wanted_err);
+    int wanted_rc = row_slice_answer(item, &reference_arena, &wanted, &wanted_err);
     ck_assert(wanted_rc != 0);
     ck_assert_int_eq(rc, wanted_rc);
     ck_assert_int_eq(bad, wanted_bad);

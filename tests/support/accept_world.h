@@ -140,8 +140,9 @@ static inline void world_row(struct world *world, enum accept_rule rule, int con
             int32_t first;
             int n_cols;
             row_slice_range(world->n_vocab, world->n_slices, s, &first, &n_cols);
-            WORLD_CHECK(row_slice_answer(world->p_logits[context] + first, first, n_cols, s, &wish,
-                                         &world->arena, &slices[s], &err));
+            const struct answer_item item = {world->p_logits[context] + first, first, n_cols, s,
+                                             &wish};
+            WORLD_CHECK(row_slice_answer(&item, &world->arena, &slices[s], &err));
         }
         WORLD_CHECK(target_row_merge(&all, &want, &wish, &world->arena, row, &n_more, &err));
         if (n_more == 0) break;

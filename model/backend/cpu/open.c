@@ -79,9 +79,7 @@ static int cpu_answer(struct backend *be, const struct answer_item *items, int n
     (void)be;
     int rc = 0;
     for (*bad = 0; *bad < n_items; ++*bad) {
-        const struct answer_item *item = &items[*bad];
-        TRY(row_slice_answer(item->logits, item->first_id, item->n_cols, item->slice, item->wish,
-                             arena, &out[*bad], err));
+        TRY(row_slice_answer(&items[*bad], arena, &out[*bad], err));
     }
 out:
     return rc;

@@ -270,8 +270,9 @@ static int fill_rows(const struct batch *batch, struct arena *arena, struct slic
         const struct answer_item *item = &batch->items[*bad];
         if (item->n_cols == 0) continue;
         if (comes_whole(item)) {
-            TRY(row_slice_answer(whole, item->first_id, item->n_cols, item->slice, item->wish,
-                                 arena, &out[*bad], err));
+            struct answer_item on_host = *item;
+            on_host.logits = whole;
+            TRY(row_slice_answer(&on_host, arena, &out[*bad], err));
             whole += item->n_cols;
         } else {
             TRY(fill_row(item, job++, result++, words, arena, &out[*bad], err));

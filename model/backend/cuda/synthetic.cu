@@ -1,4 +1,4 @@
-/* Rows of synthetic tensors made on the device, with exactly the bits of synthetic_read_bf16
+/* Rows of synthetic tensors made on the device, with exactly the bits of synthetic_elements_bf16
  * (model/checkpoint/synthetic.c): pieces of Philox in integers, then one product and one sum in
  * float, in the same order. 8 elements take about 100 instructions, so 16 GB of weights take some
  * tens of milliseconds; most of the loading time goes into launches and allocations. */
@@ -65,7 +65,7 @@ static __device__ void weight_pieces(uint64_t seed, uint64_t first, uint32_t pai
     }
 }
 
-/* The element of a piece, as synthetic_read_bf16 makes it. */
+/* The element of a piece, as synthetic_elements_bf16 makes it. */
 static __device__ __forceinline__ uint16_t weight_element(const struct synthetic_part *part,
                                                           uint32_t piece)
 {

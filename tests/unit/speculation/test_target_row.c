@@ -43,8 +43,8 @@ static void answer(const struct row_wish *wish, int n_slices)
         int32_t first;
         int n_cols;
         row_slice_range(VOCAB, n_slices, s, &first, &n_cols);
-        CHECK_OK(
-            row_slice_answer(logits + first, first, n_cols, s, wish, &arena, &slices[s], &err));
+        const struct answer_item item = {logits + first, first, n_cols, s, wish};
+        CHECK_OK(row_slice_answer(&item, &arena, &slices[s], &err));
     }
 }
 

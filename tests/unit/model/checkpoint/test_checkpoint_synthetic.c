@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=checkpoint timeout=60 */
-/* Synthetic models: the elements belong to (seed, name, place) and to nothing else, have the promised
- * mean and deviation, and the head gives about two nats. */
+/* Synthetic models: the elements depend on (seed, name, place) and on nothing else, have the
+ * promised mean and deviation, and the head gives about two nats. */
 #include <math.h>
 #include <stdio.h>
 
@@ -127,8 +127,8 @@ START_TEST(elements_do_not_depend_on_the_way_of_reading)
 }
 END_TEST
 
-/* Elements that were made once must stay what they are: published numbers depend on them. These come
- * from Python, by the definition in checkpoint_synthetic.c. */
+/* The elements must never change, because published numbers depend on them. These were computed in
+ * Python from the definition in model/checkpoint/synthetic_elements.h and synthetic.c. */
 START_TEST(elements_are_pinned)
 {
     static const uint16_t wanted[8] = {0xbc88, 0x3def, 0x3dcb, 0x3de9,

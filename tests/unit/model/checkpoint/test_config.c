@@ -1,7 +1,7 @@
 /* ctest: labels=quick libs=checkpoint timeout=60 */
-/* config.json: what each key of each architecture comes to, and that whatever would change the result
+/* config.json: what each key of each architecture means, and that whatever would change the result
  * is refused by its name. */
-#include "model/checkpoint/config.h"
+#include "model/checkpoint/config_parse.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,7 +1,10 @@
 /* ctest: labels=quick libs=model,export timeout=120 */
-/* Export: what is written is the model, for our own reader (equal logits, equal configs); and nothing is
- * written where it must not be, nor left behind. tests/cluster/test_export_client.py reads the files by other code. */
+/* Export: our own reader gets the same model from what is written (equal logits, equal configs),
+ * and nothing is written where it must not be, nor left behind. tests/cluster/test_export_client.py
+ * reads the files with other code. */
 #include "base/file.h"
+#include "model/checkpoint/config_fields.h"
+#include "model/checkpoint/config_parse.h"
 #include "model/export/text.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/export_util.h"
@@ -125,43 +128,6 @@ START_TEST(fp32_is_rounded_to_bf16_once)
 }
 END_TEST
 
-static void check_equal_rope(const struct rope_config *a, const struct rope_config *b)
-{
-    ck_assert_int_eq((int)a->kind, (int)b->kind);
-    ck_assert(a->theta == b->theta && a->factor == b->factor);
-    ck_assert(a->low_freq_factor == b->low_freq_factor);
-    ck_assert(a->high_freq_factor == b->high_freq_factor);
-    ck_assert(a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow);
-    ck_assert(a->attention_factor == b->attention_factor);
-    ck_assert(a->truncate == b->truncate);
-    if (a->kind != ROPE_LLAMA3 && a->kind != ROPE_YARN) return;
-    ck_assert_int_eq(a->original_max_positions, b->original_max_positions);
-}
-
-static void check_equal_configs(const struct model_config *a, const struct model_config *b)
-{
-    ck_assert_str_eq(a->architecture, b->architecture);
-    ck_assert_int_eq(a->n_layers, b->n_layers);
-    ck_assert_int_eq(a->dim, b->dim);
-    ck_assert_int_eq(a->n_heads, b->n_heads);
-    ck_assert_int_eq(a->n_kv_heads, b->n_kv_heads);
-    ck_assert_int_eq(a->head_dim, b->head_dim);
-    ck_assert_int_eq(a->ffn_dim, b->ffn_dim);
-    ck_assert_int_eq(a->vocab_size, b->vocab_size);
-    ck_assert_int_eq(a->max_positions, b->max_positions);
-    ck_assert(a->norm_eps == b->norm_eps);
-    ck_assert_int_eq(a->tied_embeddings, b->tied_embeddings);
-    ck_assert_int_eq(a->qkv_bias, b->qkv_bias);
-    ck_assert_int_eq(a->o_bias, b->o_bias);
-    ck_assert_int_eq(a->mlp_bias, b->mlp_bias);
-    ck_assert_int_eq(a->qk_norm, b->qk_norm);
-    ck_assert_int_eq(a->sliding_window, b->sliding_window);
-    ck_assert_int_eq(a->bos_id, b->bos_id);
-    ck_assert_int_eq(a->ends.n, b->ends.n);
-    ck_assert_mem_eq(a->ends.ids, b->ends.ids, (size_t)a->ends.n * sizeof *a->ends.ids);
-    check_equal_rope(&a->rope, &b->rope);
-}
-
 static void check_config_survives(const struct model_config *cfg)
 {
     struct model_config again;
@@ -169,7 +135,12 @@ static void check_config_survives(const struct model_config *cfg)
     size_t len;
     CHECK_OK(export_config_text(cfg, &text, &len, &err));
     CHECK_OK(config_parse(&again, text, len, NULL, 0, "the export", &err));
-    check_equal_configs(cfg, &again);
+    if (cfg->rope.kind != ROPE_LLAMA3 && cfg->rope.kind != ROPE_YARN) {
+        again.rope.original_max_positions =
+            cfg->rope.original_max_positions; /* not used, not written */
+    }
+    const char *difference = config_difference(cfg, &again);
+    ck_assert_msg(!difference, "%s is not read back as it was", difference ? difference : "");
     free(text);
 }
 
@@ -194,7 +165,8 @@ START_TEST(every_config_is_read_back_as_it_was)
 }
 END_TEST
 
-START_TEST(odd_values_are_read_back_as_they_were)
+/* A config of which every field has another value than a class would give it. */
+static struct model_config odd_config(void)
 {
     struct checkpoint *ck;
     CHECK_OK(checkpoint_open(&ck, "synthetic:qwen3-8b,seed=1", &err));
@@ -214,7 +186,109 @@ START_TEST(odd_values_are_read_back_as_they_were)
                                     .beta_slow = 1,
                                     .attention_factor = 0.1 * 1.2345 + 1,
                                     .truncate = false};
+    return cfg;
+}
+
+START_TEST(odd_values_are_read_back_as_they_were)
+{
+    struct model_config cfg = odd_config();
     check_config_survives(&cfg);
+}
+END_TEST
+
+static const char odd_text[] = "{\n"
+                               "  \"architectures\": [\"Qwen3ForCausalLM\"],\n"
+                               "  \"model_type\": \"qwen3\",\n"
+                               "  \"hidden_act\": \"silu\",\n"
+                               "  \"hidden_size\": 4096,\n"
+                               "  \"intermediate_size\": 12288,\n"
+                               "  \"num_hidden_layers\": 36,\n"
+                               "  \"num_attention_heads\": 32,\n"
+                               "  \"num_key_value_heads\": 8,\n"
+                               "  \"head_dim\": 128,\n"
+                               "  \"vocab_size\": 151936,\n"
+                               "  \"max_position_embeddings\": 40960,\n"
+                               "  \"rms_norm_eps\": 1.2345678e-05,\n"
+                               "  \"tie_word_embeddings\": false,\n"
+                               "  \"attention_dropout\": 0.0,\n"
+                               "  \"initializer_range\": 0.02,\n"
+                               "  \"attention_bias\": true,\n"
+                               "  \"use_sliding_window\": true,\n"
+                               "  \"max_window_layers\": 0,\n"
+                               "  \"sliding_window\": 4096,\n"
+                               "  \"rope_theta\": 1234567.8901234567,\n"
+                               "  \"rope_scaling\": {\n"
+                               "    \"rope_type\": \"yarn\",\n"
+                               "    \"factor\": 0.3333333333333333,\n"
+                               "    \"beta_fast\": 31.5,\n"
+                               "    \"beta_slow\": 1.0,\n"
+                               "    \"attention_factor\": 1.12345,\n"
+                               "    \"truncate\": false,\n"
+                               "    \"original_max_position_embeddings\": 4096\n"
+                               "  },\n"
+                               "  \"bos_token_id\": 7,\n"
+                               "  \"eos_token_id\": [1, 5, 151935],\n"
+                               "  \"torch_dtype\": \"bfloat16\",\n"
+                               "  \"use_cache\": true\n"
+                               "}\n";
+
+START_TEST(configs_are_written_as_they_always_were)
+{
+    struct model_config cfg = odd_config();
+    char *text;
+    size_t len;
+    CHECK_OK(export_config_text(&cfg, &text, &len, &err));
+    ck_assert_str_eq(text, odd_text);
+    ck_assert_uint_eq(len, sizeof odd_text - 1);
+    free(text);
+}
+END_TEST
+
+/* Fields that follow from the family or that model/export/config.c writes by code of its own. */
+static const char *const by_hand[] = {
+    "architecture", "qkv_bias", "qk_norm", "sliding_window", "rope.kind",
+    "bos_id",       "ends",     "stored",  "stored_group",
+};
+
+static bool is_by_hand(const char *name)
+{
+    for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++) {
+        if (strcmp(by_hand[i], name) == 0) return true;
+    }
+    return false;
+}
+
+/* A config of a family and a rope kind that have the field. */
+static struct model_config config_with(const struct config_field *field)
+{
+    struct model_config cfg = odd_config();
+    cfg.sliding_window = 0;
+    if (field->place == CONFIG_IN_FAMILY) strcpy(cfg.architecture, "LlamaForCausalLM");
+    if (field->place == CONFIG_IN_ROPE && field->kinds == 1u << ROPE_LLAMA3) {
+        cfg.rope.kind = ROPE_LLAMA3;
+    }
+    return cfg;
+}
+
+START_TEST(every_field_is_written)
+{
+    int n;
+    const struct config_field *field = config_fields(&n);
+    for (; n > 0; n--, field++) {
+        char *before, *after;
+        size_t len;
+        ck_assert_msg(is_by_hand(field->name) == (field->place == CONFIG_BY_HAND), "%s",
+                      field->name);
+        if (field->place == CONFIG_BY_HAND) continue;
+        struct model_config cfg = config_with(field), other = cfg;
+        char *value = (char *)&other + field->offset;
+        value[field->size - 1] ^= 1; /* changes any number */
+        CHECK_OK(export_config_text(&cfg, &before, &len, &err));
+        CHECK_OK(export_config_text(&other, &after, &len, &err));
+        ck_assert_msg(strcmp(before, after) != 0, "%s is not written", field->name);
+        free(before);
+        free(after);
+    }
 }
 END_TEST
 
@@ -305,6 +379,8 @@ int main(void)
     tcase_add_test(tcase, fp32_is_rounded_to_bf16_once);
     tcase_add_test(tcase, every_config_is_read_back_as_it_was);
     tcase_add_test(tcase, odd_values_are_read_back_as_they_were);
+    tcase_add_test(tcase, configs_are_written_as_they_always_were);
+    tcase_add_test(tcase, every_field_is_written);
     tcase_add_test(tcase, the_tokenizer_of_bytes_encodes_bytes);
     tcase_add_test(tcase, a_broken_export_leaves_nothing);
     tcase_add_test(tcase, what_cannot_be_written_is_refused);

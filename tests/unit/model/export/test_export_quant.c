@@ -1,8 +1,10 @@
 /* ctest: labels=quick libs=model,export timeout=120 */
-/* Folders stored in 8 and 4 bits: they compute the bits that quantizing the source at load gives, and
- * whatever does not fit is refused. tests/cluster/test_export_client.py reads the tensors by other code. */
+/* Folders stored in 8 and 4 bits: they compute the bits that quantizing the source at load gives,
+ * and what does not fit is refused. tests/cluster/test_export_client.py reads the tensors with
+ * other code. */
 #include <jansson.h>
 
+#include "model/checkpoint/config_parse.h"
 #include "model/export/text.h"
 #include "tests/support/export_util.h"
 
@@ -70,7 +72,8 @@ START_TEST(the_config_says_what_is_stored)
 }
 END_TEST
 
-/* One scale for 64 or more k, as other tools store it: the same numbers as the scale written twice. */
+/* One scale for 64 or more k, as other tools store it: the same numbers as the scale written
+ * twice. */
 START_TEST(wider_groups_are_read)
 {
     static const uint8_t data[128] = {[0] = 0x1f, [127] = 0x80};

@@ -96,13 +96,21 @@ START_TEST(slices_cover_the_vocabulary_in_steps_of_64)
 }
 END_TEST
 
+/* The answer to wish for columns first_id .. first_id + n - 1, whose logits are `logits`. */
+static int answer(int32_t first_id, int n, int slice, const struct row_wish *wish,
+                  struct slice_row *row)
+{
+    const struct answer_item item = {logits, first_id, n, slice, wish};
+    return row_slice_answer(&item, &arena, row, &err);
+}
+
 static void check_sums(int n, const float temperatures[2])
 {
     struct row_wish wish = {.n_temperatures = 2, .entropy = true};
     memcpy(wish.temperatures, temperatures, sizeof wish.temperatures);
     struct slice_row row;
     arena_reset(&arena);
-    CHECK_OK(row_slice_answer(logits, 64, n, 1, &wish, &arena, &row, &err));
+    CHECK_OK(answer(64, n, 1, &wish, &row));
     float max = reference_max(n);
     ck_assert(row.max == max);
     ck_assert(row.sum_exp[0] == reference_sum(n, max, temperatures[0], NULL, false));
@@ -131,7 +139,7 @@ START_TEST(sums_are_close_to_exact_sums)
     fill(COLS_MAX, 30, false);
     struct row_wish wish = {.n_temperatures = 1, .temperatures = {0.8f}};
     struct slice_row row;
-    CHECK_OK(row_slice_answer(logits, 0, COLS_MAX, 0, &wish, &arena, &row, &err));
+    CHECK_OK(answer(0, COLS_MAX, 0, &wish, &row));
     double exact = 0;
     for (int i = 0; i < COLS_MAX; i++) {
         exact += exp(((double)logits[i] - (double)row.max) / (double)0.8f);
@@ -155,7 +163,7 @@ static void check_best(int n, int32_t first_id, const struct row_wish *wish)
     memset(taken, 0, sizeof taken);
     struct slice_row row;
     arena_reset(&arena);
-    CHECK_OK(row_slice_answer(logits, first_id, n, 0, wish, &arena, &row, &err));
+    CHECK_OK(answer(first_id, n, 0, wish, &row));
     ck_assert_int_eq(row.n_best, wish->n_best < n ? wish->n_best : n);
     for (int k = 0; k < row.n_best; k++) {
         int best = -1;
@@ -212,7 +220,7 @@ START_TEST(ids_come_in_the_order_of_the_wish)
     const int32_t ids[] = {700, 130, 64, 263, 264, 63, 65};
     struct row_wish wish = {.n_ids = 7, .ids = ids};
     struct slice_row row;
-    CHECK_OK(row_slice_answer(logits, 64, 200, 0, &wish, &arena, &row, &err));
+    CHECK_OK(answer(64, 200, 0, &wish, &row));
     ck_assert_int_eq(row.n_ids, 4);
     ck_assert(row.id_logits[0] == logits[66] && row.id_logits[1] == logits[0]);
     ck_assert(row.id_logits[2] == logits[199] && row.id_logits[3] == logits[1]);
@@ -235,7 +243,7 @@ START_TEST(outside_sum_leaves_out_the_list_and_nothing_else)
         }
         struct slice_row row;
         arena_reset(&arena);
-        CHECK_OK(row_slice_answer(logits, 64, COLS_MAX, 0, &wish, &arena, &row, &err));
+        CHECK_OK(answer(64, COLS_MAX, 0, &wish, &row));
         ck_assert(row.outside_sum == reference_sum(COLS_MAX, row.max, 1.3f, skip, false));
         if (stride == 1) {
             ck_assert(row.outside_sum == 0 && row.outside_id == -1);
@@ -272,7 +280,7 @@ START_TEST(outside_draws_follow_the_distribution)
         struct slice_row row;
         wish.at = (struct rng_address){.seed = 5, .position = draw, .round = 3};
         arena_reset(&arena);
-        CHECK_OK(row_slice_answer(logits, 0, N, 0, &wish, &arena, &row, &err));
+        CHECK_OK(answer(0, N, 0, &wish, &row));
         seen[row.outside_id]++;
     }
     struct stats_result result = stats_chi_square(seen, wanted, N);
@@ -291,8 +299,8 @@ START_TEST(outside_coins_differ_by_slice)
         struct slice_row a, b;
         arena_reset(&arena);
         wish.at.seed = seed;
-        CHECK_OK(row_slice_answer(logits, 0, 64, 0, &wish, &arena, &a, &err));
-        CHECK_OK(row_slice_answer(logits, 64, 64, 1, &wish, &arena, &b, &err));
+        CHECK_OK(answer(0, 64, 0, &wish, &a));
+        CHECK_OK(answer(64, 64, 1, &wish, &b));
         n_equal += a.outside_id == b.outside_id - 64;
     }
     ck_assert_int_lt(n_equal, 20);
@@ -312,7 +320,7 @@ START_TEST(empty_and_masked_slices_have_no_mass)
         for (int i = 0; i < n; i++) {
             logits[i] = -INFINITY;
         }
-        CHECK_OK(row_slice_answer(logits, 512, n, 7, &wish, &arena, &row, &err));
+        CHECK_OK(answer(512, n, 7, &wish, &row));
         ck_assert(row.slice == 7 && row.first_id == 512 && row.n_cols == n);
         ck_assert(row.max == -INFINITY && row.sum_exp[0] == 0 && row.sum_exp[1] == 0);
         ck_assert(row.sum_exp_log == 0 && row.outside_sum == 0 && row.outside_id == -1);
@@ -325,8 +333,7 @@ START_TEST(full_is_a_copy)
 {
     fill(100, 5, false);
     struct slice_row row;
-    CHECK_OK(
-        row_slice_answer(logits, 0, 100, 0, &(struct row_wish){.full = true}, &arena, &row, &err));
+    CHECK_OK(answer(0, 100, 0, &(struct row_wish){.full = true}, &row));
     ck_assert(row.full != logits && memcmp(row.full, logits, 100 * sizeof *logits) == 0);
 }
 END_TEST
@@ -339,11 +346,9 @@ START_TEST(what_is_no_number_is_refused)
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         fill(100, 5, false);
         logits[at[i]] = i % 2 ? NAN : -NAN;
-        CHECK_ERR(row_slice_answer(logits, 0, 100, 0, &wish, &arena, &row, &err), ERR_FORMAT,
-                  "1 of the logits");
+        CHECK_ERR(answer(0, 100, 0, &wish, &row), ERR_FORMAT, "1 of the logits");
         logits[at[i]] = INFINITY;
-        CHECK_ERR(row_slice_answer(logits, 0, 100, 0, &wish, &arena, &row, &err), ERR_FORMAT,
-                  "NaN or +inf");
+        CHECK_ERR(answer(0, 100, 0, &wish, &row), ERR_FORMAT, "NaN or +inf");
     }
 }
 END_TEST
@@ -362,8 +367,7 @@ START_TEST(senseless_wishes_and_small_arenas_are_refused)
                                    {.outside = true},
                                    {.n_best = 1, .best_is_noisy = true}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        CHECK_ERR(row_slice_answer(logits, 0, 100, 0, &bad[i], &arena, &row, &err), ERR_ARGUMENT,
-                  "row wish");
+        CHECK_ERR(answer(0, 100, 0, &bad[i], &row), ERR_ARGUMENT, "row wish");
     }
     const int32_t ids[] = {1, 2};
     const struct row_wish large[] = {
@@ -375,8 +379,8 @@ START_TEST(senseless_wishes_and_small_arenas_are_refused)
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
         struct arena tiny;
         CHECK_OK(arena_open(&tiny, 32, &err));
-        CHECK_ERR(row_slice_answer(logits, 0, 100, 0, &large[i], &tiny, &row, &err), ERR_NO_MEMORY,
-                  "no room");
+        const struct answer_item item = {logits, 0, 100, 0, &large[i]};
+        CHECK_ERR(row_slice_answer(&item, &tiny, &row, &err), ERR_NO_MEMORY, "no room");
         arena_close(&tiny);
     }
 }

@@ -191,7 +191,7 @@ START_TEST(the_best_are_those_of_a_sort)
 }
 END_TEST
 
-/* Few and many, with ids that stand there twice as a peer might send them: nothing gets lost. */
+/* Few and many items, also with ids that occur twice, as a peer might send them: none gets lost. */
 START_TEST(ids_are_sorted_whatever_they_are)
 {
     static const int lengths[] = {0, 1, 2, 17, 64, 65, KEPT_MAX};

@@ -71,17 +71,17 @@ END_TEST
 
 START_TEST(the_most_frequent_come_with_those_that_always_do)
 {
-    static const int32_t always[] = {299, 2, 7, 400, -1};
+    static const struct end_ids always = {5, {299, 2, 7, 400, -1}}, one = {1, {299}};
     struct error err;
     int32_t *ids;
     int n;
     CHECK_OK(parse(list_of("9 50\n7 40\n5 30\n4 30\n250 30\n3 1\n"), &err));
-    CHECK_OK(token_counts_best(&counts, 4, always, 5, N_VOCAB, &ids, &n, &err));
+    CHECK_OK(token_counts_best(&counts, 4, &always, N_VOCAB, &ids, &n, &err));
     static const int32_t four[] = {2, 4, 5, 7, 9, 299}; /* 4 and 5 tie with 250 */
     ck_assert_int_eq(n, 6);
     ck_assert_mem_eq(ids, four, sizeof four);
     free(ids);
-    CHECK_OK(token_counts_best(&counts, 6, always, 1, 200, &ids, &n, &err));
+    CHECK_OK(token_counts_best(&counts, 6, &one, 200, &ids, &n, &err));
     static const int32_t below[] = {3, 4, 5, 7, 9}; /* a draft with fewer ids */
     ck_assert_int_eq(n, 5);
     ck_assert_mem_eq(ids, below, sizeof below);

@@ -290,6 +290,27 @@ START_TEST(bytes_tokenizer_is_the_identity)
 }
 END_TEST
 
+START_TEST(one_token_has_a_text_for_people)
+{
+    struct tokenizer *tok;
+    char text[16];
+    CHECK_OK(tokenizer_open_bytes(&tok, 1000, &err));
+    CHECK_OK(tokenizer_token_text(tok, 'A', text, sizeof text, &err));
+    ck_assert_str_eq(text, "A");
+    CHECK_OK(tokenizer_token_text(tok, 0xc3, text, sizeof text, &err)); /* half a character */
+    ck_assert_str_eq(text, "\xef\xbf\xbd");
+    CHECK_OK(tokenizer_token_text(tok, 0xc3, text, 3, &err)); /* no room */
+    ck_assert_str_eq(text, "");
+    CHECK_OK(tokenizer_token_text(tok, 999, text, sizeof text, &err));
+    ck_assert_str_eq(text, "");
+    tokenizer_close(tok);
+    CHECK_OK(tokenizer_open(&tok, TALES, &err));
+    CHECK_OK(tokenizer_token_text(tok, 0, text, sizeof text, &err)); /* special tokens too */
+    ck_assert_str_eq(text, "<|endoftext|>");
+    tokenizer_close(tok);
+}
+END_TEST
+
 START_TEST(table_answers_for_every_id)
 {
     struct tokenizer *tok, *again;
@@ -376,6 +397,7 @@ int main(void)
     tcase_add_test(tcase, bytes_that_are_not_utf8_take_byte_tokens);
     tcase_add_test(tcase, text_behind_bad_bytes_gets_no_prefix);
     tcase_add_test(tcase, bytes_tokenizer_is_the_identity);
+    tcase_add_test(tcase, one_token_has_a_text_for_people);
     tcase_add_test(tcase, table_answers_for_every_id);
     tcase_add_test(tcase, threads_share_one_tokenizer);
     tcase_add_test(tcase, missing_folder_is_not_found);

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=tokenizer timeout=120 */
-/* tokenizer.json as a hostile file: what is not understood is refused by name, what is wrong is refused
- * with its place, and no text makes encoding take more than n log n. */
+/* tokenizer.json as a file that is not trusted: what is not understood is refused by name, what is
+ * wrong is refused with its place, and no text makes encoding take more than n log n. */
 #include "tests/support/check_util.h"
 
 #include <jansson.h>
@@ -11,8 +11,8 @@
 
 static struct error err;
 
-/* A small byte-level file: tokens a, b, ab, aab, Ġ and the members of `patch` (JSON without braces).
- * `model` replaces members of the model in the same way. */
+/* A small byte-level file: tokens a, b, ab, aab, Ġ and the members of `patch` (JSON without
+ * braces). `model` replaces members of the model in the same way. */
 static int parse_patched(struct tokenizer **tok, const char *patch, const char *model,
                          const char *config)
 {
@@ -263,7 +263,8 @@ START_TEST(growing_normalizer_is_bounded)
 }
 END_TEST
 
-/* One word of a single letter, one of marks in the worst order, one run of blanks: each a mebibyte. */
+/* One word of a single letter, one of marks in the worst order, one run of blanks: each a
+ * mebibyte. */
 static void encode_long(const char *name, const char *unit, size_t most_ids)
 {
     char path[512];

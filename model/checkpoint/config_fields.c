@@ -1,0 +1,142 @@
+/* The table of config fields and what only needs the table. */
+#include "model/checkpoint/config_fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ROW(member, type_of_it, hash_place, json_place, json_key, rope_kinds) \
+    .name = #member, .offset = offsetof(struct model_config, member),         \
+    .size = sizeof(((struct model_config *)0)->member), .type = (type_of_it), \
+    .hashed_at = (hash_place), .place = (json_place), .key = (json_key), .kinds = (rope_kinds)
+
+enum {
+    LINEAR = 1 << ROPE_LINEAR,
+    LLAMA3 = 1 << ROPE_LLAMA3,
+    YARN = 1 << ROPE_YARN,
+};
+
+/* The numbers in hashed_at never change, because fingerprints are compared between machines and
+ * kept on disk. A new field takes the next number. */
+static const struct config_field fields[] = {
+    {ROW(architecture, CONFIG_TEXT, 1, CONFIG_BY_HAND, NULL, 0)},
+    {ROW(dim, CONFIG_INT, 3, CONFIG_AT_TOP, "hidden_size", 0)},
+    {ROW(ffn_dim, CONFIG_INT, 7, CONFIG_AT_TOP, "intermediate_size", 0)},
+    {ROW(n_layers, CONFIG_INT, 2, CONFIG_AT_TOP, "num_hidden_layers", 0)},
+    {ROW(n_heads, CONFIG_INT, 4, CONFIG_AT_TOP, "num_attention_heads", 0)},
+    {ROW(n_kv_heads, CONFIG_INT, 5, CONFIG_AT_TOP, "num_key_value_heads", 0)},
+    {ROW(head_dim, CONFIG_INT, 6, CONFIG_AT_TOP, "head_dim", 0)},
+    {ROW(vocab_size, CONFIG_INT, 8, CONFIG_AT_TOP, "vocab_size", 0)},
+    {ROW(max_positions, CONFIG_INT, 9, CONFIG_AT_TOP, "max_position_embeddings", 0)},
+    {ROW(norm_eps, CONFIG_FLOAT, 10, CONFIG_AT_TOP, "rms_norm_eps", 0)},
+    {ROW(tied_embeddings, CONFIG_BOOL, 21, CONFIG_AT_TOP, "tie_word_embeddings", 0)},
+
+    {ROW(o_bias, CONFIG_BOOL, 23, CONFIG_IN_FAMILY, "attention_bias", 0)},
+    {ROW(mlp_bias, CONFIG_BOOL, 24, CONFIG_IN_FAMILY, "mlp_bias", 0)},
+    {ROW(qkv_bias, CONFIG_BOOL, 22, CONFIG_BY_HAND, NULL, 0)},
+    {ROW(qk_norm, CONFIG_BOOL, 25, CONFIG_BY_HAND, NULL, 0)},
+    {ROW(sliding_window, CONFIG_INT, 26, CONFIG_BY_HAND, NULL, 0)},
+
+    {ROW(rope.theta, CONFIG_DOUBLE, 12, CONFIG_BESIDE_ROPE, "rope_theta", 0)},
+    {ROW(rope.kind, CONFIG_INT, 11, CONFIG_BY_HAND, NULL, 0)},
+    {ROW(rope.factor, CONFIG_DOUBLE, 13, CONFIG_IN_ROPE, "factor", LINEAR | LLAMA3 | YARN)},
+    {ROW(rope.low_freq_factor, CONFIG_DOUBLE, 14, CONFIG_IN_ROPE, "low_freq_factor", LLAMA3)},
+    {ROW(rope.high_freq_factor, CONFIG_DOUBLE, 15, CONFIG_IN_ROPE, "high_freq_factor", LLAMA3)},
+    {ROW(rope.beta_fast, CONFIG_DOUBLE, 17, CONFIG_IN_ROPE, "beta_fast", YARN)},
+    {ROW(rope.beta_slow, CONFIG_DOUBLE, 18, CONFIG_IN_ROPE, "beta_slow", YARN)},
+    {ROW(rope.attention_factor, CONFIG_DOUBLE, 19, CONFIG_IN_ROPE, "attention_factor", YARN)},
+    {ROW(rope.truncate, CONFIG_BOOL, 20, CONFIG_IN_ROPE, "truncate", YARN), .left_out = "true"},
+    {ROW(rope.original_max_positions, CONFIG_INT, 16, CONFIG_IN_ROPE,
+         "original_max_position_embeddings", LLAMA3 | YARN)},
+
+    {ROW(bos_id, CONFIG_INT, 27, CONFIG_BY_HAND, NULL, 0)},
+    {ROW(ends, CONFIG_IDS, 28, CONFIG_BY_HAND, NULL, 0)},
+    /* Not hashed: the types and the bytes of the tensors say how they are stored. */
+    {ROW(stored, CONFIG_INT, 0, CONFIG_BY_HAND, NULL, 0)},
+    {ROW(stored_group, CONFIG_INT, 0, CONFIG_BY_HAND, NULL, 0)},
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+const struct config_field *config_fields(int *n)
+{
+    *n = N_FIELDS;
+    return fields;
+}
+
+const void *config_field_value(const struct config_field *field, const struct model_config *cfg)
+{
+    return (const char *)cfg + field->offset;
+}
+
+static bool field_differs(const struct config_field *field, const struct model_config *a,
+                          const struct model_config *b)
+{
+    const void *x = config_field_value(field, a), *y = config_field_value(field, b);
+    const struct end_ids *x_ids = x, *y_ids = y;
+    switch (field->type) {
+    case CONFIG_TEXT:
+        return strcmp(x, y) != 0;
+    case CONFIG_FLOAT:
+        return *(const float *)x != *(const float *)y;
+    case CONFIG_DOUBLE:
+        return *(const double *)x != *(const double *)y;
+    case CONFIG_IDS:
+        return x_ids->n != y_ids->n ||
+               memcmp(x_ids->ids, y_ids->ids, (size_t)x_ids->n * sizeof *x_ids->ids) != 0;
+    case CONFIG_INT:
+    case CONFIG_BOOL:
+        break;
+    }
+    return memcmp(x, y, field->size) != 0;
+}
+
+const char *config_difference(const struct model_config *a, const struct model_config *b)
+{
+    for (int i = 0; i < N_FIELDS; i++) {
+        if (field_differs(&fields[i], a, b)) return fields[i].name;
+    }
+    return NULL;
+}
+
+static const struct config_field *hashed_field(int place)
+{
+    for (int i = 0; i < N_FIELDS; i++) {
+        if (fields[i].hashed_at == place) return &fields[i];
+    }
+    return NULL;
+}
+
+/* Appends the field to bytes[size]; floats in hexadecimal, so that equal texts mean equal numbers.
+ * Ids are appended as they are in memory. */
+static size_t put_field(const struct config_field *field, const struct model_config *cfg,
+                        char *bytes, size_t size)
+{
+    const void *value = config_field_value(field, cfg);
+    const char *blank = field->hashed_at > 1 ? " " : "";
+    const struct end_ids *ids = value;
+    switch (field->type) {
+    case CONFIG_TEXT:
+        return (size_t)snprintf(bytes, size, "%s%s", blank, (const char *)value);
+    case CONFIG_INT:
+        return (size_t)snprintf(bytes, size, "%s%d", blank, *(const int *)value);
+    case CONFIG_BOOL:
+        return (size_t)snprintf(bytes, size, "%s%d", blank, *(const bool *)value);
+    case CONFIG_FLOAT:
+        return (size_t)snprintf(bytes, size, "%s%a", blank, (double)*(const float *)value);
+    case CONFIG_DOUBLE:
+        return (size_t)snprintf(bytes, size, "%s%a", blank, *(const double *)value);
+    case CONFIG_IDS:
+        break;
+    }
+    memcpy(bytes, ids->ids, (size_t)ids->n * sizeof *ids->ids);
+    return (size_t)ids->n * sizeof *ids->ids;
+}
+
+size_t config_hashed_bytes(const struct model_config *cfg, char bytes[CONFIG_HASHED_BYTES])
+{
+    const struct config_field *field;
+    size_t n = 0;
+    for (int place = 1; (field = hashed_field(place)); place++) {
+        n += put_field(field, cfg, bytes + n, CONFIG_HASHED_BYTES - n);
+    }
+    return n;
+}

@@ -1,0 +1,15 @@
+/* What every key of a config.json means for the result. */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/error.h"
+
+enum { CONFIG_VALUE_BYTES = 96 };
+
+/* The value as JSON, cut to fit, for error texts. NULL gives "nothing". Returns text. */
+const char *config_keys_show(const json_t *value, char text[CONFIG_VALUE_BYTES]);
+
+/* Refuses every key of the object that nobody reads and that might change the result.
+ * Errors: ERR_UNSUPPORTED names the key and its value. */
+int config_keys_check(json_t *root, const char *origin, struct error *err);

@@ -1,0 +1,296 @@
+/* config.json to struct model_config. Defaults are those of the configuration classes of
+ * transformers, but a dimension for which they would assume a value must be in the file. */
+#include "model/checkpoint/config_parse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "model/checkpoint/config_keys.h"
+#include "model/checkpoint/config_quant.h"
+#include "model/checkpoint/config_rope.h"
+#include "model/checkpoint/family.h"
+
+enum {
+    MOST_LAYERS = 4096,
+    MOST_WIDTH = 1 << 20, /* of anything but the vocabulary */
+    MOST_VOCAB = 1 << 24,
+    MOST_POSITIONS = 1 << 30,
+    MOST_HEAD_DIM = 256,
+    HEAD_DIM_UNIT = 16,
+    NOT_SET = 0
+};
+
+/* One file being read. */
+struct reading {
+    struct model_config *cfg;
+    json_t *root;
+    const struct model_family *family;
+    const char *origin;
+};
+
+static int unsupported(const struct reading *in, const char *key, struct error *err)
+{
+    char shown[CONFIG_VALUE_BYTES];
+    return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %s is not supported", in->origin, key,
+                     config_keys_show(json_object_get(in->root, key), shown));
+}
+
+/* transformers chooses the class by model_type, other programs by architectures: both must
+ * agree. */
+static int read_family(struct reading *in, struct error *err)
+{
+    const char *type = NULL;
+    int rc = 0;
+    TRY(json_read_string(in->root, "model_type", &type, in->origin, err));
+    const json_t *list = json_member(in->root, "architectures");
+    if (!list && !type) {
+        return error_set(err, ERR_FORMAT, "%s lacks \"architectures\"", in->origin);
+    }
+    const char *name = json_string_value(json_array_get(list, 0));
+    if (list && (json_array_size(list) != 1 || !name)) return unsupported(in, "architectures", err);
+    in->family = list ? family_of_architecture(name) : family_of_type(type);
+    if (!in->family) return unsupported(in, list ? "architectures" : "model_type", err);
+    if (type && strcmp(type, in->family->model_type) != 0)
+        return unsupported(in, "model_type", err);
+    snprintf(in->cfg->architecture, sizeof in->cfg->architecture, "%s", in->family->architecture);
+out:
+    return rc;
+}
+
+static int read_demanded(const struct reading *in, const char *key, int least, int most, int *out,
+                         struct error *err)
+{
+    if (!json_member(in->root, key)) {
+        return error_set(err, ERR_FORMAT, "%s lacks \"%s\"", in->origin, key);
+    }
+    return json_read_int(in->root, key, least, most, out, in->origin, err);
+}
+
+/* What a key that has no value stands for: `value`, the class's default, where it is missing and
+ * `derived` where it is null or the class has no default. */
+static int default_of(const struct reading *in, const char *key, int value, int derived)
+{
+    bool is_missing = json_object_get(in->root, key) == NULL;
+    return is_missing && value != NOT_SET ? value : derived;
+}
+
+static int read_heads(const struct reading *in, struct error *err)
+{
+    struct model_config *cfg = in->cfg;
+    int rc = 0;
+    TRY(read_demanded(in, "num_attention_heads", 1, MOST_WIDTH, &cfg->n_heads, err));
+    cfg->n_kv_heads = default_of(in, "num_key_value_heads", in->family->kv_heads, cfg->n_heads);
+    TRY(json_read_int(in->root, "num_key_value_heads", 1, MOST_WIDTH, &cfg->n_kv_heads, in->origin,
+                      err));
+    if (cfg->n_heads % cfg->n_kv_heads) {
+        return error_set(err, ERR_FORMAT,
+                         "%s: \"num_attention_heads\" = %d is no multiple of "
+                         "\"num_key_value_heads\" = %d",
+                         in->origin, cfg->n_heads, cfg->n_kv_heads);
+    }
+    cfg->head_dim = default_of(in, "head_dim", in->family->head_dim, NOT_SET);
+    TRY(json_read_int(in->root, "head_dim", 1, MOST_WIDTH, &cfg->head_dim, in->origin, err));
+    if (cfg->head_dim == NOT_SET && cfg->dim % cfg->n_heads) {
+        return error_set(err, ERR_FORMAT,
+                         "%s: \"hidden_size\" = %d is no multiple of \"num_attention_heads\" = %d",
+                         in->origin, cfg->dim, cfg->n_heads);
+    }
+    if (cfg->head_dim == NOT_SET) cfg->head_dim = cfg->dim / cfg->n_heads;
+out:
+    return rc;
+}
+
+/* Packed matrices hold pairs of inputs, so widths are even; attention works on whole vectors of
+ * HEAD_DIM_UNIT. */
+static int check_geometry(const struct reading *in, struct error *err)
+{
+    const struct model_config *cfg = in->cfg;
+    if (cfg->head_dim % HEAD_DIM_UNIT || cfg->head_dim > MOST_HEAD_DIM) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: \"head_dim\" = %d is not supported (multiples of %d up to %d are)",
+                         in->origin, cfg->head_dim, HEAD_DIM_UNIT, MOST_HEAD_DIM);
+    }
+    if ((int64_t)cfg->n_heads * cfg->head_dim > MOST_WIDTH) {
+        return error_set(err, ERR_UNSUPPORTED, "%s: %d heads of %d are wider than %d", in->origin,
+                         cfg->n_heads, cfg->head_dim, MOST_WIDTH);
+    }
+    if (cfg->dim % 2) return unsupported(in, "hidden_size", err);
+    if (cfg->ffn_dim % 2) return unsupported(in, "intermediate_size", err);
+    return 0;
+}
+
+static int read_shape(const struct reading *in, struct error *err)
+{
+    struct model_config *cfg = in->cfg;
+    double eps = 1e-6;
+    int rc = 0;
+    TRY(read_demanded(in, "num_hidden_layers", 1, MOST_LAYERS, &cfg->n_layers, err));
+    TRY(read_demanded(in, "hidden_size", 1, MOST_WIDTH, &cfg->dim, err));
+    TRY(read_demanded(in, "intermediate_size", 1, MOST_WIDTH, &cfg->ffn_dim, err));
+    TRY(read_demanded(in, "vocab_size", 1, MOST_VOCAB, &cfg->vocab_size, err));
+    TRY(read_demanded(in, "max_position_embeddings", 1, MOST_POSITIONS, &cfg->max_positions, err));
+    TRY(read_heads(in, err));
+    TRY(check_geometry(in, err));
+    TRY(json_read_double(in->root, "rms_norm_eps", &eps, in->origin, err));
+    if (!(eps >= 1e-30 && eps <= 1)) {
+        return error_set(err, ERR_FORMAT, "%s: \"rms_norm_eps\" = %g is outside of 1e-30..1",
+                         in->origin, eps);
+    }
+    cfg->norm_eps = (float)eps;
+    TRY(json_read_bool(in->root, "tie_word_embeddings", &cfg->tied_embeddings, in->origin, err));
+out:
+    return rc;
+}
+
+/* A bias key that this family does not know must not ask for a bias. */
+static int read_biases(const struct reading *in, struct error *err)
+{
+    struct model_config *cfg = in->cfg;
+    bool attention = false, mlp = false;
+    int rc = 0;
+    TRY(json_read_bool(in->root, "attention_bias", &attention, in->origin, err));
+    TRY(json_read_bool(in->root, "mlp_bias", &mlp, in->origin, err));
+    if (mlp && !family_has_key(in->family, "mlp_bias")) return unsupported(in, "mlp_bias", err);
+    if (attention && !family_has_key(in->family, "attention_bias")) {
+        return unsupported(in, "attention_bias", err);
+    }
+    cfg->qkv_bias = attention || in->family->qkv_bias;
+    cfg->o_bias = attention;
+    cfg->mlp_bias = mlp;
+    cfg->qk_norm = in->family->qk_norm;
+out:
+    return rc;
+}
+
+/* Sets *given if the key is there; then it alone says which layers have a window. */
+static int read_layer_types(const struct reading *in, bool *given, struct error *err)
+{
+    const json_t *list = json_member(in->root, "layer_types");
+    *given = list != NULL;
+    if (!list) return 0;
+    if (!json_is_array(list) || json_array_size(list) != (size_t)in->cfg->n_layers) {
+        return error_set(err, ERR_FORMAT, "%s: \"layer_types\" is not a list of %d names",
+                         in->origin, in->cfg->n_layers);
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (name && strcmp(name, "full_attention") == 0) continue;
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: \"layer_types\" has \"%.32s\" for layer %zu; only full_attention "
+                         "is supported",
+                         in->origin, name ? name : "no name", i);
+    }
+    return 0;
+}
+
+/* Within the window every layer computes full attention, so the window becomes a limit of the
+ * context, also where only the layers from max_window_layers on have it. */
+static int read_window(const struct reading *in, struct error *err)
+{
+    struct model_config *cfg = in->cfg;
+    bool has_switch = family_has_key(in->family, "use_sliding_window");
+    bool is_on = !has_switch, given = false;
+    int first_layer = in->family->window_layers;
+    int window = default_of(in, "sliding_window", in->family->sliding_window, NOT_SET);
+    int rc = 0;
+    TRY(json_read_int(in->root, "sliding_window", 1, MOST_POSITIONS, &window, in->origin, err));
+    TRY(json_read_bool(in->root, "use_sliding_window", &is_on, in->origin, err));
+    TRY(json_read_int(in->root, "max_window_layers", 0, MOST_LAYERS, &first_layer, in->origin,
+                      err));
+    TRY(read_layer_types(in, &given, err));
+    if (has_switch && (given || first_layer >= cfg->n_layers)) is_on = false;
+    cfg->sliding_window = is_on ? window : NOT_SET;
+out:
+    return rc;
+}
+
+static int add_eos(struct model_config *cfg, const json_t *id, const char *origin,
+                   struct error *err)
+{
+    char shown[CONFIG_VALUE_BYTES];
+    json_int_t value = json_integer_value(id);
+    if (!json_is_integer(id) || value < 0 || value >= cfg->vocab_size) {
+        return error_set(err, ERR_FORMAT, "%s: \"eos_token_id\" has %s, which is no token", origin,
+                         config_keys_show(id, shown));
+    }
+    int at = 0;
+    while (at < cfg->ends.n && cfg->ends.ids[at] < value)
+        at++;
+    if (at < cfg->ends.n && cfg->ends.ids[at] == value) return 0;
+    if (cfg->ends.n == END_IDS_MAX) {
+        return error_set(err, ERR_UNSUPPORTED, "%s: more than %d ids in \"eos_token_id\"", origin,
+                         END_IDS_MAX);
+    }
+    memmove(&cfg->ends.ids[at + 1], &cfg->ends.ids[at],
+            (size_t)(cfg->ends.n - at) * sizeof *cfg->ends.ids);
+    cfg->ends.ids[at] = (int32_t)value;
+    cfg->ends.n++;
+    return 0;
+}
+
+static int add_eos_of(struct model_config *cfg, const json_t *root, const char *origin,
+                      struct error *err)
+{
+    const json_t *ids = json_member(root, "eos_token_id");
+    if (!ids) return 0;
+    if (!json_is_array(ids)) return add_eos(cfg, ids, origin, err);
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        int rc = add_eos(cfg, json_array_get(ids, i), origin, err);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+static int read_generation(struct model_config *cfg, const char *text, size_t len,
+                           const char *origin, struct error *err)
+{
+    char own_origin[512];
+    json_t *root = NULL;
+    snprintf(own_origin, sizeof own_origin, "%.440s: generation_config.json", origin);
+    int rc = json_parse_text(&root, text, len, own_origin, err);
+    if (!rc && !json_is_object(root)) {
+        rc = error_set(err, ERR_FORMAT, "%s is not an object", own_origin);
+    }
+    if (!rc) rc = add_eos_of(cfg, root, own_origin, err);
+    json_decref(root);
+    return rc;
+}
+
+static int read_all(struct reading *in, struct error *err)
+{
+    struct model_config *cfg = in->cfg;
+    int rc = 0;
+    if (!json_is_object(in->root)) {
+        return error_set(err, ERR_FORMAT, "%s is not an object", in->origin);
+    }
+    TRY(read_family(in, err));
+    TRY(config_keys_check(in->root, in->origin, err));
+    TRY(read_shape(in, err));
+    TRY(read_biases(in, err));
+    TRY(read_window(in, err));
+    TRY(config_rope_read(cfg, in->root, in->origin, err));
+    TRY(config_quant_read(cfg, in->root, in->origin, err));
+    cfg->bos_id = -1;
+    TRY(json_read_int(in->root, "bos_token_id", 0, cfg->vocab_size - 1, &cfg->bos_id, in->origin,
+                      err));
+    TRY(add_eos_of(cfg, in->root, in->origin, err));
+out:
+    return rc;
+}
+
+int config_parse(struct model_config *cfg, const char *config_json, size_t config_len,
+                 const char *generation_json, size_t generation_len, const char *origin,
+                 struct error *err)
+{
+    struct reading in = {.cfg = cfg, .origin = origin};
+    int rc = 0;
+    *cfg = (struct model_config){0};
+    TRY(json_parse_text(&in.root, config_json, config_len, origin, err));
+    TRY(read_all(&in, err));
+    if (generation_json) TRY(read_generation(cfg, generation_json, generation_len, origin, err));
+out:
+    json_decref(in.root);
+    if (rc) *cfg = (struct model_config){0};
+    return rc;
+}

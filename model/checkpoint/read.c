@@ -1,0 +1,131 @@
+/* Reading the elements of a weight. Packed matrices are a stream of bytes (int8) or of nibbles, the
+ * low one first (int4), in the order of k; each is the integer plus 128 or 8. */
+#include "model/checkpoint/read.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "model/checkpoint/synthetic_elements.h"
+#include "model/numerics/numerics.h"
+
+static size_t dtype_bytes(enum dtype dtype)
+{
+    return dtype == DTYPE_F32 ? 4 : 2;
+}
+
+static uint64_t element_index(const struct weight *weight, int row, int col)
+{
+    return (uint64_t)row * (uint64_t)weight->n_cols + (uint64_t)col;
+}
+
+/* Elements in a file may lie at odd addresses, hence memcpy. */
+static float load_element(const uint8_t *at, enum dtype dtype)
+{
+    uint16_t half;
+    float single;
+    if (dtype == DTYPE_F32) {
+        memcpy(&single, at, sizeof single);
+        return single;
+    }
+    memcpy(&half, at, sizeof half);
+    return dtype == DTYPE_F16 ? num_half_to_float(half) : num_bf16_to_float(half);
+}
+
+static void read_synthetic(const struct weight *weight, uint64_t first, int n, uint16_t *out)
+{
+    synthetic_elements_bf16(weight->seed, weight->mean, weight->scale, first, (size_t)n, out);
+}
+
+void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out)
+{
+    uint64_t first = element_index(weight, row, col);
+    assert(!weight->scales); /* packed: weight_read_groups */
+    if (!weight->data) {
+        read_synthetic(weight, first, n, out);
+        return;
+    }
+    size_t bytes = dtype_bytes(weight->dtype);
+    const uint8_t *at = weight->data + first * bytes;
+    if (weight->dtype == DTYPE_BF16) {
+        memcpy(out, at, (size_t)n * sizeof *out);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        out[i] = num_float_to_bf16(load_element(at + (size_t)i * bytes, weight->dtype));
+    }
+}
+
+void weight_read_f32(const struct weight *weight, int row, int col, int n, float *out)
+{
+    enum { CHUNK = 256 };
+    uint16_t chunk[CHUNK];
+    uint64_t first = element_index(weight, row, col);
+    if (weight->data) {
+        size_t bytes = dtype_bytes(weight->dtype);
+        const uint8_t *at = weight->data + first * bytes;
+        for (int i = 0; i < n; i++) {
+            out[i] = load_element(at + (size_t)i * bytes, weight->dtype);
+        }
+        return;
+    }
+    for (int done = 0; done < n; done += CHUNK) {
+        int n_here = n - done < CHUNK ? n - done : CHUNK;
+        read_synthetic(weight, first + (uint64_t)done, n_here, chunk);
+        for (int i = 0; i < n_here; i++) {
+            out[done + i] = num_bf16_to_float(chunk[i]);
+        }
+    }
+}
+
+size_t weight_data_bytes(const struct weight *weight)
+{
+    size_t n = (size_t)weight->n_rows * (size_t)weight->n_cols;
+    if (weight->dtype == DTYPE_INT4) return n / 2;
+    return weight->dtype == DTYPE_INT8 ? n : n * dtype_bytes(weight->dtype);
+}
+
+size_t weight_scale_bytes(const struct weight *weight)
+{
+    return (size_t)weight->n_rows * (size_t)(weight->n_cols / weight->group) * sizeof(uint16_t);
+}
+
+/* n is even, because a packed matrix can only be opened if its slices are whole groups. */
+static void read_packed(const struct weight *weight, int row, int col, int n, int8_t *q,
+                        uint16_t *scales)
+{
+    size_t first = (size_t)row * (size_t)weight->n_cols + (size_t)col;
+    if (weight->dtype == DTYPE_INT8) {
+        const uint8_t *bytes = weight->data + first;
+        for (int i = 0; i < n; i++) {
+            q[i] = (int8_t)(bytes[i] - 128);
+        }
+    } else {
+        const uint8_t *bytes = weight->data + first / 2;
+        for (int i = 0; i < n / 2; i++) {
+            q[2 * i] = (int8_t)((bytes[i] & 15) - 8);
+            q[2 * i + 1] = (int8_t)((bytes[i] >> 4) - 8);
+        }
+    }
+    int row_scales = weight->n_cols / weight->group;
+    for (int k = 0; k < n; k += QUANT_GROUP) {
+        size_t at = (size_t)row * (size_t)row_scales + (size_t)((col + k) / weight->group);
+        memcpy(scales++, weight->scales + at * sizeof *scales, sizeof *scales);
+    }
+}
+
+void weight_read_groups(const struct weight *weight, enum weight_form form, int row, int col, int n,
+                        int8_t *q, uint16_t *scales)
+{
+    enum { CHUNK = 16 * QUANT_GROUP };
+    uint16_t values[CHUNK];
+    if (weight->dtype == DTYPE_INT8 || weight->dtype == DTYPE_INT4) {
+        assert((form == WEIGHTS_INT8) == (weight->dtype == DTYPE_INT8) && col % QUANT_GROUP == 0);
+        read_packed(weight, row, col, n, q, scales);
+        return;
+    }
+    for (int done = 0; done < n; done += CHUNK) {
+        int n_here = n - done < CHUNK ? n - done : CHUNK;
+        weight_read_bf16(weight, row, col + done, n_here, values);
+        quant_weights(form, values, n_here, q + done, scales + done / QUANT_GROUP);
+    }
+}

@@ -1,0 +1,38 @@
+/* The elements of one tensor as numbers: from the bytes of a mapped file, or made on the fly for a
+ * synthetic model (synthetic_elements.h). Reads may come from several threads. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/numerics/quant.h"
+
+/* The last two are packed, with scales: only weight_read_groups reads them. */
+enum dtype { DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_INT8, DTYPE_INT4 };
+
+/* A tensor of one or two dimensions, row-major [n_rows][n_cols]; one dimension is [1][n_cols]. */
+struct weight {
+    enum dtype dtype;
+    int n_rows, n_cols;
+    const uint8_t *data;   /* little-endian elements in the mapped file; NULL: synthetic */
+    const uint8_t *scales; /* packed: bf16 [n_rows][n_cols / group] */
+    int group;
+    uint64_t seed; /* synthetic: key of this tensor's random stream */
+    float scale;   /* synthetic: standard deviation of the elements */
+    float mean;    /* synthetic: 1 for norm weights */
+};
+
+/* Elements [row][col .. col + n) of a tensor that is not packed, as bf16 (rounded to nearest even;
+ * what is bf16 on disk comes out as it is) or as fp32. The caller keeps within the shape. */
+void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint16_t *out);
+void weight_read_f32(const struct weight *weight, int row, int col, int n, float *out);
+
+/* Elements [row][col .. col + n) as integers of form int8 or int4, with a scale for each 32 of them
+ * (model/numerics/quant.h): as they are stored, or quantized from what weight_read_bf16 gives. The
+ * weight is either packed in this form or not packed; if it is packed, col is a multiple of 32. */
+void weight_read_groups(const struct weight *weight, enum weight_form form, int row, int col, int n,
+                        int8_t *q, uint16_t *scales);
+
+/* Bytes of `data`, and of `scales` where the weight is packed. Not for synthetic weights. */
+size_t weight_data_bytes(const struct weight *weight);
+size_t weight_scale_bytes(const struct weight *weight);
