@@ -142,8 +142,10 @@ int target_connect(struct target *t, int64_t deadline_us, struct error *err)
     int rc = 0;
     target_disconnect(t);
     for (int i = 0; i < t->n_ranks; i++) {
-        TRY(rpc_client_call(t->client, t->links[i].address, "/outrider.target.v1.Target/Describe",
-                            NULL, 0, false, deadline_us, &t->in, err));
+        const struct rpc_request request = {.address = t->links[i].address,
+                                            .path = "/outrider.target.v1.Target/Describe",
+                                            .deadline_us = deadline_us};
+        TRY(rpc_client_call(t->client, &request, &t->in, err));
         TRY(target_description_decode(t->in.data, t->in.len, &t->links[i].description, err));
         if (t->links[i].description.is_busy) {
             rc = error_set(

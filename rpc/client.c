@@ -372,8 +372,8 @@ static int take_incoming(struct rpc_stream *stream, const uint8_t **data, size_t
     return 0;
 }
 
-int rpc_stream_look(struct rpc_stream *stream, const uint8_t **data, size_t *len, bool *is_here,
-                    struct error *err)
+int rpc_stream_try_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
+                           bool *is_here, struct error *err)
 {
     bool is_receiving = stream->is_under_way[STREAM_RECEIVE];
     *data = NULL;
@@ -389,7 +389,7 @@ int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *
 {
     for (;;) {
         bool is_here;
-        int rc = rpc_stream_look(stream, data, len, &is_here, err);
+        int rc = rpc_stream_try_receive(stream, data, len, &is_here, err);
         if (rc || is_here) return rc;
         if (!client_step(stream->client, deadline_us)) {
             return error_set(err, ERR_TIMEOUT, "no message from %s in time",
@@ -419,16 +419,16 @@ static int receive_only(struct rpc_stream *stream, int64_t deadline_us, struct b
                      stream->channel->address);
 }
 
-int rpc_client_call(struct rpc_client *client, const char *address, const char *path,
-                    const uint8_t *request, size_t len, bool wait_for_ready, int64_t deadline_us,
+int rpc_client_call(struct rpc_client *client, const struct rpc_request *request,
                     struct buffer *reply, struct error *err)
 {
     struct rpc_stream *stream = NULL;
-    int rc = rpc_stream_open(&stream, client, address, path, wait_for_ready, deadline_us, err);
+    int rc = rpc_stream_open(&stream, client, request->address, request->path,
+                             request->wait_for_ready, request->deadline_us, err);
     if (rc) return rc;
-    TRY(rpc_stream_send(stream, request, len, deadline_us, err));
+    TRY(rpc_stream_send(stream, request->data, request->len, request->deadline_us, err));
     TRY(rpc_stream_half_close(stream, err));
-    TRY(receive_only(stream, deadline_us, reply, err));
+    TRY(receive_only(stream, request->deadline_us, reply, err));
 out:
     rpc_stream_close(stream);
     return rc;

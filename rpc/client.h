@@ -17,13 +17,20 @@ int rpc_client_open(struct rpc_client **client, struct error *err);
 /* Streams are closed first. */
 void rpc_client_close(struct rpc_client *client);
 
-/* One request, one reply. Waits for the connection when wait_for_ready. reply is replaced. A call that
- * meets a dying connection fails with ERR_UNAVAILABLE all the same: nobody knows whether the server
- * has seen it, so trying again is the caller's choice.
+struct rpc_request {
+    const char *address, *path; /* "127.0.0.1:7071", "/outrider.target.v1.Target/Describe" */
+    const uint8_t *data;        /* [len] the message */
+    size_t len;
+    bool wait_for_ready; /* waits until there is a connection, instead of failing without one */
+    int64_t deadline_us; /* for connection and reply */
+};
+
+/* One request, one reply; the reply's content is replaced. A call that is sent on a dying connection
+ * fails with ERR_UNAVAILABLE even with wait_for_ready: the server may or may not have seen it, so the
+ * caller decides whether to try again.
  * Errors: the server's status as an ERR_ code with its message; ERR_UNAVAILABLE no connection (the
  * address is named), ERR_TIMEOUT. */
-int rpc_client_call(struct rpc_client *client, const char *address, const char *path,
-                    const uint8_t *request, size_t len, bool wait_for_ready, int64_t deadline_us,
+int rpc_client_call(struct rpc_client *client, const struct rpc_request *request,
                     struct buffer *reply, struct error *err);
 
 /* Opens a stream (bidirectional, or server streaming: send one message, then half close). Returns
@@ -53,10 +60,10 @@ int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *
 /* True when the next receive has a message at once (as far as polls and receives have seen). */
 bool rpc_stream_has_message(const struct rpc_stream *stream);
 
-/* For who waits for several streams: as rpc_stream_receive, but waits for nothing; *is_here is false
- * when the message is still to come. Look at all streams, and when none has anything, wait. */
-int rpc_stream_look(struct rpc_stream *stream, const uint8_t **data, size_t *len, bool *is_here,
-                    struct error *err);
+/* As rpc_stream_receive, but does not wait: *is_here is false when the message is still to come. To
+ * wait for several streams, try all of them, and when none has a message call rpc_client_wait. */
+int rpc_stream_try_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
+                           bool *is_here, struct error *err);
 /* Handles the next event of any stream; false when deadline_us passes first. */
 bool rpc_client_wait(struct rpc_client *client, int64_t deadline_us);
 

@@ -15,25 +15,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "rpc/internal.h"
 
-enum { CALLS_ARMED = 8, PORT_MAX = 65535, LOOK_US = 50000 };
+enum { PORT_MAX = 65535, LOOK_US = 50000 };
 static const char unix_prefix[] = "unix:";
-
-/* When memory is short the next event tries again; as long as one call is armed the server hears. */
-void rpc_server_arm(struct rpc_server *server)
-{
-    struct error err;
-    while (server->is_accepting && server->n_armed < CALLS_ARMED) {
-        if (rpc_call_arm(server, &err)) {
-            log_line(LOG_LEVEL_WARN, "rpc_arm_failed", "error=\"%s\"", err.text);
-            return;
-        }
-    }
-}
 
 static void set_shut(struct rpc_server *server)
 {
@@ -61,7 +48,7 @@ static void *run_network(void *arg)
 {
     struct rpc_server *server = arg;
     for (;;) {
-        turn_await(&server->turn);
+        poll_turn_await(&server->turn);
         grpc_event event =
             grpc_completion_queue_next(server->events, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN) return NULL;
@@ -73,18 +60,18 @@ void rpc_server_wait(struct rpc_server *server, bool (*has_work)(void *arg), voi
 {
     while (!has_work(arg)) {
         int64_t look_us = clock_now_us() + LOOK_US;
-        if (!turn_take(&server->turn, look_us)) continue;
+        if (!poll_turn_take(&server->turn, look_us)) continue;
         if (has_work(arg)) break; /* brought by the network thread's last event */
         grpc_event event =
             grpc_completion_queue_next(server->events, rpc_time_of_us(look_us), NULL);
         if (event.type == GRPC_OP_COMPLETE) handle(server, &event);
     }
-    turn_leave(&server->turn);
+    poll_turn_leave(&server->turn);
 }
 
 void rpc_server_expect(struct rpc_server *server)
 {
-    turn_expect(&server->turn);
+    poll_turn_expect(&server->turn);
 }
 
 /* True when somebody listens on the socket of that path. The library would silently take it over. */
@@ -149,22 +136,19 @@ static void server_free(struct rpc_server *server)
     grpc_server_destroy(server->grpc);
     grpc_completion_queue_destroy(server->events);
     rpc_library_close();
-    rpc_health_close(server->health);
-    turn_close(&server->turn);
+    poll_turn_close(&server->turn);
     pthread_cond_destroy(&server->shut);
     pthread_mutex_destroy(&server->lock);
+    free(server->services);
     free(server->address);
     free(server);
 }
 
-static void server_init(struct rpc_server *server, const struct rpc_server_options *options)
+static void server_init(struct rpc_server *server)
 {
     pthread_condattr_t attr;
-    server->methods = options->methods;
-    server->n_methods = options->n_methods;
-    server->service = options->service;
     server->is_accepting = true;
-    turn_open(&server->turn);
+    poll_turn_open(&server->turn);
     pthread_mutex_init(&server->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -176,6 +160,19 @@ static void server_init(struct rpc_server *server, const struct rpc_server_optio
     grpc_server_register_completion_queue(server->grpc, server->events, NULL);
 }
 
+static int copy_services(struct rpc_server *server, const struct rpc_server_options *options,
+                         struct error *err)
+{
+    size_t n = (size_t)options->n_services;
+    int rc = mem_array(&server->services, n, sizeof *server->services, err);
+    if (rc) return rc;
+    for (size_t i = 0; i < n; i++) {
+        server->services[i] = options->services[i];
+    }
+    server->n_services = options->n_services;
+    return 0;
+}
+
 int rpc_server_open(struct rpc_server **server, const struct rpc_server_options *options,
                     struct error *err)
 {
@@ -183,12 +180,11 @@ int rpc_server_open(struct rpc_server **server, const struct rpc_server_options 
     *server = NULL;
     int rc = mem_array(&s, 1, sizeof *s, err);
     if (rc) return rc;
-    server_init(s, options);
-    TRY(rpc_health_open(&s->health, err));
+    server_init(s);
+    TRY(copy_services(s, options, err));
     TRY(bind_address(s, options->address, err));
     grpc_server_start(s->grpc);
-    for (int i = 0; i < CALLS_ARMED; i++)
-        TRY(rpc_call_arm(s, err));
+    TRY(rpc_server_arm(s, err));
     if (pthread_create(&s->thread, NULL, run_network, s)) {
         rc = error_set(err, ERR_NO_MEMORY, "cannot start the network thread of %s", s->address);
         goto out;
@@ -219,8 +215,11 @@ static void wait_and_cancel(struct rpc_server *server, int grace_ms)
 void rpc_server_close(struct rpc_server *server, int grace_ms)
 {
     if (!server) return;
-    turn_end(&server->turn);
-    rpc_health_shut(server->health);
+    poll_turn_end(&server->turn);
+    for (int i = 0; i < server->n_services; i++) {
+        const struct rpc_service *service = &server->services[i];
+        if (service->on_closing) service->on_closing(service->state);
+    }
     grpc_server_shutdown_and_notify(server->grpc, server->events, server);
     wait_and_cancel(server, grace_ms);
     pthread_join(server->thread, NULL);
@@ -230,9 +229,4 @@ void rpc_server_close(struct rpc_server *server, int grace_ms)
 const char *rpc_server_address(const struct rpc_server *server)
 {
     return server->address;
-}
-
-void rpc_server_set_health(struct rpc_server *server, const char *service, bool is_serving)
-{
-    rpc_health_set(server->health, service, is_serving);
 }

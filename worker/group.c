@@ -102,7 +102,7 @@ out:
 
 void group_close(struct group *group)
 {
-    bond_close(group->bond);
+    lead_watch_close(group->lead_watch);
     comm_close(group->comm);
     comm_close(group->world);
     *group = (struct group){0};
@@ -151,7 +151,7 @@ static int join_led(struct group *group, struct target_description *mine, struct
     if (!group_is_lead(group)) {
         TRY(join_address(group, lead, err));
         TRY(join_ask(&theirs, mine, lead, group->options.timeout_s, err));
-        TRY(bond_open(&group->bond, lead, err));
+        TRY(lead_watch_open(&group->lead_watch, lead, err));
     }
     memcpy(&id, theirs.nccl_id, sizeof id);
     TRY(comm_nccl_connect(group->comm, &id, err));

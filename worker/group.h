@@ -13,7 +13,7 @@ enum { GROUP_ID_BYTES = 64 };
  * mpirun, with --device cuda (each rank has the GPU of its number); MPI otherwise. */
 enum group_collectives { GROUP_AUTO, GROUP_HOST, GROUP_NCCL };
 
-struct bond;
+struct lead_watch;
 
 struct group_options {
     int rank, n_ranks;  /* without MPI; 0 of 1: alone */
@@ -25,10 +25,10 @@ struct group_options {
 
 struct group {
     struct group_options options;
-    struct comm *world;      /* everything mpirun started; NULL without mpirun */
-    struct comm *comm;       /* the ranks of the target */
-    struct bond *bond;       /* to rank 0, of a rank without MPI */
-    char id[GROUP_ID_BYTES]; /* the same on all ranks, new at every start */
+    struct comm *world;            /* everything mpirun started; NULL without mpirun */
+    struct comm *comm;             /* the ranks of the target */
+    struct lead_watch *lead_watch; /* to rank 0, of a rank without MPI */
+    char id[GROUP_ID_BYTES];       /* the same on all ranks, new at every start */
 };
 
 /* Knows its rank and size then, but may not be connected. keeps the options' strings.

@@ -76,8 +76,9 @@ static int ask_once(struct rpc_client *client, struct buffer *reply,
                     const char *lead, int64_t deadline_us, struct error *err)
 {
     int rc = 0;
-    TRY(rpc_client_call(client, lead, "/outrider.target.v1.Target/Describe", NULL, 0, false,
-                        deadline_us, reply, err));
+    const struct rpc_request request = {
+        .address = lead, .path = "/outrider.target.v1.Target/Describe", .deadline_us = deadline_us};
+    TRY(rpc_client_call(client, &request, reply, err));
     TRY(target_description_decode(reply->data, reply->len, theirs, err));
     TRY(compare(theirs, mine, lead, err));
     if (!theirs->has_nccl_id) {

@@ -5,13 +5,13 @@
 
 #include "base/error.h"
 
-struct bond;
+struct lead_watch;
 
-enum { BOND_EXIT = 71 }; /* what a process ends with that has lost its group */
+enum { LEAD_WATCH_EXIT = 71 }; /* what a process ends with that has lost its group */
 
 /* A stream on rank 0 at `lead` and a thread that waits for its end. Errors: ERR_NO_MEMORY,
  * ERR_UNAVAILABLE no stream or thread can be started; that rank 0 is not there shows later, as its
  * loss. */
-int bond_open(struct bond **bond, const char *lead, struct error *err);
+int lead_watch_open(struct lead_watch **watch, const char *lead, struct error *err);
 /* Leaves in good order. Accepts NULL. */
-void bond_close(struct bond *bond);
+void lead_watch_close(struct lead_watch *watch);

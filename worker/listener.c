@@ -7,8 +7,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/health.h"
 
 struct listener {
+    struct rpc_health *health;
     struct rpc_server *server;
     struct queue *queue;
     struct watchdog *dog;
@@ -47,10 +49,10 @@ out:
     return rc;
 }
 
-/* Until listener_set_serving; asked of the call, since the first may come before ls->server is set. */
-static bool is_starting(const struct rpc_call *call)
+/* Until listener_set_serving. */
+static bool is_starting(const struct listener *ls)
 {
-    return !rpc_call_is_server_healthy(call, "");
+    return !rpc_health_is_serving(ls->health, "");
 }
 
 /* Somebody's stream, or the step that it left behind: where a rank hangs in that one, the group ends
@@ -63,10 +65,10 @@ static bool is_busy(const struct listener *ls)
 /* Kept beside the health of the services, which may be asked from any thread. */
 static const char complete[] = "outrider.worker.complete";
 
-static const struct buffer *describe_now(const struct listener *ls, const struct rpc_call *call)
+static const struct buffer *describe_now(const struct listener *ls)
 {
-    if (is_starting(call)) {
-        bool is_complete = rpc_call_is_server_healthy(call, complete);
+    if (is_starting(ls)) {
+        bool is_complete = rpc_health_is_serving(ls->health, complete);
         return is_complete ? &ls->busy_description : &ls->starting_description;
     }
     return is_busy(ls) ? &ls->busy_description : &ls->description;
@@ -77,7 +79,7 @@ static void on_describe(struct rpc_call *call, void *service, const uint8_t *dat
     struct listener *ls = service;
     struct error err;
     (void)data, (void)len;
-    const struct buffer *answer = describe_now(ls, call);
+    const struct buffer *answer = describe_now(ls);
     int rc = rpc_call_send(call, answer->data, answer->len, &err);
     rpc_call_finish(call, rc, rc ? err.text : "");
 }
@@ -88,7 +90,7 @@ static void on_run_open(struct rpc_call *call, void *service)
     struct listener *ls = service;
     struct error err;
     int rc = 0;
-    if (is_starting(call)) {
+    if (is_starting(ls)) {
         rc = error_set(&err, ERR_UNAVAILABLE, "this group is still starting");
         goto out;
     }
@@ -137,7 +139,8 @@ static void on_stay_half_close(struct rpc_call *call, void *service)
 static void on_stay_done(struct rpc_call *call, void *service)
 {
     struct listener *ls = service;
-    if (rpc_call_is_server_healthy(call, complete)) ls->on_rank_lost(ls->on_rank_lost_arg);
+    (void)call;
+    if (rpc_health_is_serving(ls->health, complete)) ls->on_rank_lost(ls->on_rank_lost_arg);
 }
 
 static const struct rpc_method methods[] = {
@@ -183,12 +186,13 @@ int listener_open(struct listener **listener, const char *address,
     ls->on_rank_lost = options->on_rank_lost;
     ls->on_rank_lost_arg = options->arg;
     TRY(encode_descriptions(ls, description, err));
-    const struct rpc_server_options server = {
-        .address = address,
-        .methods = methods,
-        .n_methods = (int)(sizeof methods / sizeof *methods),
-        .service = ls,
+    TRY(rpc_health_open(&ls->health, err));
+    const struct rpc_service services[] = {
+        {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = ls},
+        rpc_health_service(ls->health),
     };
+    const struct rpc_server_options server = {
+        .address = address, .services = services, .n_services = 2};
     TRY(rpc_server_open(&ls->server, &server, err));
     *listener = ls;
     ls = NULL;
@@ -200,8 +204,9 @@ out:
 void listener_close(struct listener *ls, int grace_ms)
 {
     if (!ls) return;
-    if (ls->server) rpc_server_set_health(ls->server, complete, false); /* ranks may leave now */
-    if (ls->server) rpc_server_close(ls->server, grace_ms);
+    if (ls->health) rpc_health_set(ls->health, complete, false); /* ranks may leave now */
+    rpc_server_close(ls->server, grace_ms);
+    rpc_health_close(ls->health);
     buffer_free(&ls->description);
     buffer_free(&ls->busy_description);
     buffer_free(&ls->starting_description);
@@ -231,11 +236,11 @@ const char *listener_address(const struct listener *ls)
 
 void listener_set_complete(struct listener *ls)
 {
-    rpc_server_set_health(ls->server, complete, true);
+    rpc_health_set(ls->health, complete, true);
 }
 
 void listener_set_serving(struct listener *ls, bool is_serving)
 {
-    rpc_server_set_health(ls->server, "", is_serving);
-    rpc_server_set_health(ls->server, "outrider.target.v1.Target", is_serving);
+    rpc_health_set(ls->health, "", is_serving);
+    rpc_health_set(ls->health, "outrider.target.v1.Target", is_serving);
 }

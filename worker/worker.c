@@ -58,7 +58,7 @@ static void on_rank_lost(void *arg)
     const struct worker *w = arg;
     log_line(LOG_LEVEL_ERROR, "rank_lost",
              "rank=%d text=\"another rank is gone: leaving the group\"", w->group.comm->rank);
-    process_end_now(BOND_EXIT);
+    process_end_now(LEAD_WATCH_EXIT);
 }
 
 static int open_tokenizer(struct worker *w, struct error *err)

@@ -11,7 +11,7 @@
 
 enum { PATIENCE_MS = 20000 };
 
-static struct turn turn;
+static struct poll_turn turn;
 static atomic_int n_events; /* that have come and wait to be polled */
 static atomic_int n_done, n_by_network;
 static atomic_bool is_ending;
@@ -41,7 +41,7 @@ static void *run_network(void *arg)
 {
     (void)arg;
     while (!is_ending) {
-        turn_await(&turn);
+        poll_turn_await(&turn);
         n_by_network += poll_one(PATIENCE_MS);
     }
     return NULL;
@@ -51,16 +51,16 @@ static pthread_t network;
 
 static void setup(void)
 {
-    turn_open(&turn);
+    poll_turn_open(&turn);
     pthread_create(&network, NULL, run_network, NULL);
 }
 
 static void teardown(void)
 {
     is_ending = true;
-    turn_end(&turn);
+    poll_turn_end(&turn);
     pthread_join(network, NULL);
-    turn_close(&turn);
+    poll_turn_close(&turn);
 }
 
 /* Brings an event and waits until it has been polled, by whichever thread. */
@@ -69,15 +69,15 @@ static void wait_for_one(void)
     int target = n_done + 1;
     n_events++;
     while (n_done < target) {
-        if (turn_take(&turn, clock_now_us() + 100000)) poll_one(2);
+        if (poll_turn_take(&turn, clock_now_us() + 100000)) poll_one(2);
     }
 }
 
 static void work(long us)
 {
-    turn_leave(&turn);
+    poll_turn_leave(&turn);
     if (us) sleep_us(us);
-    turn_expect(&turn);
+    poll_turn_expect(&turn);
 }
 
 START_TEST(short_work_leaves_the_network_thread_alone)
@@ -103,13 +103,13 @@ START_TEST(long_work_lets_it_stand_in)
     sleep_us(idle_ms[_i] * 1000L);
     for (int i = 0; i < 3; i++) {
         int before = n_done, by_network = n_by_network;
-        turn_leave(&turn);
+        poll_turn_leave(&turn);
         n_events++;
         for (int ms = 0; n_by_network == by_network && ms < 5000; ms++) {
             sleep_us(1000);
         }
         ck_assert_int_eq(n_done, before + 1);
-        turn_expect(&turn);
+        poll_turn_expect(&turn);
         wait_for_one();
         ck_assert_int_eq(n_done, before + 2);
     }
@@ -121,14 +121,14 @@ END_TEST
 START_TEST(a_turn_that_is_not_given_up_is_waited_for)
 {
     wait_for_one();
-    turn_leave(&turn);
+    poll_turn_leave(&turn);
     sleep_us(50000); /* the network thread polls now, and nothing comes */
-    ck_assert(!turn_take(&turn, clock_now_us() + 20000));
+    ck_assert(!poll_turn_take(&turn, clock_now_us() + 20000));
     n_events++;
-    ck_assert(turn_take(&turn, clock_now_us() + 5000000));
+    ck_assert(poll_turn_take(&turn, clock_now_us() + 5000000));
     ck_assert_int_eq(n_done, 2);
     ck_assert_int_eq(n_polled, 2);
-    turn_leave(&turn);
+    poll_turn_leave(&turn);
 }
 END_TEST
 
@@ -136,10 +136,10 @@ END_TEST
 START_TEST(the_end_is_for_good)
 {
     wait_for_one();
-    turn_end(&turn);
-    turn_expect(&turn);
-    ck_assert(!turn_take(&turn, clock_now_us() + 1000));
-    turn_leave(&turn);
+    poll_turn_end(&turn);
+    poll_turn_expect(&turn);
+    ck_assert(!poll_turn_take(&turn, clock_now_us() + 1000));
+    poll_turn_leave(&turn);
     int before = n_by_network;
     n_events++;
     for (int ms = 0; n_by_network == before && ms < 5000; ms++) {

@@ -80,8 +80,9 @@ static const struct rpc_method work_methods[] = {
 
 static void setup(void)
 {
-    struct rpc_server_options options = {
-        .address = "127.0.0.1:0", .methods = work_methods, .n_methods = 2, .service = &service};
+    const struct rpc_service works = {.methods = work_methods, .n_methods = 2, .state = &service};
+    const struct rpc_server_options options = {
+        .address = "127.0.0.1:0", .services = &works, .n_services = 1};
     CHECK_OK(rpc_server_open(&server, &options, &err));
     address = rpc_server_address(server);
     CHECK_OK(rpc_client_open(&client, &err));
