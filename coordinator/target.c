@@ -117,13 +117,11 @@ static int check_group(const struct target *t, struct error *err)
                 "rank of one group once",
                 t->links[i].address, d->rank, d->group, i, lead->group);
         }
-        if (d->model_fingerprint != lead->model_fingerprint ||
-            strcmp(d->arithmetic, lead->arithmetic) != 0 || d->vocab_size != lead->vocab_size ||
-            d->n_slices != lead->n_slices || d->n_kv_blocks != lead->n_kv_blocks) {
+        const char *what = target_description_differs(d, lead);
+        if (what) {
             return error_set(err, ERR_ARGUMENT,
-                             "%s holds another model or arithmetic than %s: the ranks of a group "
-                             "must be equal",
-                             t->links[i].address, t->links[0].address);
+                             "%s has another %s than %s: the ranks of a group must be equal",
+                             t->links[i].address, what, t->links[0].address);
         }
         if (d->tokenizer_fingerprint != t->tokenizer_fingerprint) {
             return error_set(

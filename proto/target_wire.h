@@ -96,3 +96,9 @@ int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices
                       struct arena *arena, struct step_reply *reply, struct error *err);
 int target_description_decode(const uint8_t *data, size_t len, struct target_description *desc,
                               struct error *err);
+
+/* Compares what the ranks of one group must share, on this one list: model, tokenizer, arithmetic, and
+ * the options that say which steps a rank takes. Returns NULL when all of it is equal, otherwise the name
+ * of the first field that differs, as it reads in "has another %s". */
+const char *target_description_differs(const struct target_description *a,
+                                       const struct target_description *b);

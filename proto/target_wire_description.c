@@ -1,11 +1,11 @@
 /* What a rank says of itself when the coordinator connects. Once per connection: memory is taken and
  * given back here. */
-#include "base/limits.h"
 #include "proto/target_wire.h"
 
 #include <stdint.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "proto/codec.h"
 #include "proto/target.pb-c.h"
 
@@ -192,4 +192,27 @@ out:
     arena_close(&arena);
     if (rc) *desc = (struct target_description){0};
     return rc;
+}
+
+const char *target_description_differs(const struct target_description *a,
+                                       const struct target_description *b)
+{
+    const struct {
+        bool is_equal;
+        const char *name;
+    } fields[] = {
+        {a->model_fingerprint == b->model_fingerprint, "model"},
+        {a->tokenizer_fingerprint == b->tokenizer_fingerprint, "tokenizer"},
+        {a->vocab_size == b->vocab_size, "vocabulary size"},
+        {strcmp(a->arithmetic, b->arithmetic) == 0, "arithmetic"},
+        {a->n_slices == b->n_slices, "number of slices"},
+        {a->n_slots == b->n_slots, "--slots"},
+        {a->n_kv_blocks == b->n_kv_blocks, "--kv-tokens"},
+        {a->max_step_tokens == b->max_step_tokens, "--max-step-tokens"},
+        {a->max_step_rows == b->max_step_rows, "--max-step-rows"},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (!fields[i].is_equal) return fields[i].name;
+    }
+    return NULL;
 }

@@ -45,12 +45,7 @@ int group_offer(struct group *group, struct target_description *mine, struct err
  * digest says so in one number, mine in words; mine gets the group's id.
  * Errors: ERR_ARGUMENT names the rank or the field that differs, ERR_TIMEOUT and ERR_UNAVAILABLE not
  * all came. */
-int group_join(struct group *group, struct target_description *mine, uint64_t digest,
-               struct error *err);
-
-/* The address of a rank made from the group's: the port plus the rank, or ".RANK" behind a unix
- * socket's path; port 0 stays 0. out holds 256 bytes. Errors: ERR_ARGUMENT no such form. */
-int group_address(const struct group *group, int rank, char *out, struct error *err);
+int group_join(struct group *group, struct target_description *mine, struct error *err);
 
 /* Under one mpirun with the coordinator: tells it the address. bound is the address as bound; a
  * wildcard host is replaced by this host's name. */

@@ -4,11 +4,6 @@
 #pragma once
 
 #include "proto/target_wire.h"
-#include "worker/group.h"
-
-/* Where rank 0 can be called: --lead, or made from --listen. out holds 256 bytes.
- * Errors: ERR_ARGUMENT nobody can know. */
-int join_address(const struct group *group, char *out, struct error *err);
 
 /* Asks rank 0 at `lead` until it offers an id, at most timeout_s seconds; theirs is its description.
  * Errors: ERR_ARGUMENT it is not rank 0 of our group, or holds another model, tokenizer, arithmetic or

@@ -10,11 +10,10 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "rpc/client.h"
-
-enum { LEAD_BYTES = 256 };
+#include "worker/address.h"
 
 struct lead_watch {
-    char lead[LEAD_BYTES];
+    char lead[ADDRESS_BYTES];
     struct rpc_client *client; /* the thread's, but for opening and closing */
     struct rpc_stream *stream;
     pthread_t thread;

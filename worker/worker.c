@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "model/tokenizer/tokenizer.h"
+#include "worker/address.h"
 #include "worker/group.h"
 #include "worker/lead_watch.h"
 #include "worker/listener.h"
@@ -22,14 +23,13 @@ enum {
     DECODE_ARENA_BYTES = 64 << 20,
     KV_TOKENS_DEFAULT = 8192,
     CLOSE_GRACE_MS = 200,
-    ADDRESS_BYTES = 256,
     PIN_TEXT_BYTES = 256,
     EXIT_STUCK = 70
 };
 
 struct worker {
     struct worker_options options;
-    struct place place;
+    struct threads threads;
     struct group group;
     struct checkpoint *checkpoint;
     struct tokenizer *tokenizer;
@@ -110,24 +110,6 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
     return 0;
 }
 
-static uint64_t mix(uint64_t digest, uint64_t value)
-{
-    return (digest ^ value) * 0x9E3779B97F4A7C15u + (digest >> 29);
-}
-
-/* One number that is equal on all ranks that may work together. */
-static uint64_t digest(const struct worker *w, const struct verifier_options *vo)
-{
-    uint64_t d = mix(checkpoint_fingerprint(w->checkpoint), tokenizer_fingerprint(w->tokenizer));
-    for (const char *c = w->backend->ops->arithmetic; *c; c++) {
-        d = mix(d, (uint64_t)*c);
-    }
-    d = mix(d, (uint64_t)vo->n_slots);
-    d = mix(d, (uint64_t)vo->n_kv_blocks);
-    d = mix(d, (uint64_t)vo->max_step_tokens);
-    return mix(d, (uint64_t)vo->max_step_rows);
-}
-
 /* What tells whether this rank fits its group; the weights are loaded when it does. */
 static int open_parts(struct worker *w, struct verifier_options *vo, struct error *err)
 {
@@ -160,14 +142,14 @@ static int listen_at(struct worker *w, const char *address, struct error *err)
 }
 
 /* Rank 0 of ranks without MPI listens first: the others ask it where to meet. */
-static int join(struct worker *w, const char *address, uint64_t digest_value, struct error *err)
+static int join(struct worker *w, const char *address, struct error *err)
 {
     int rc = 0;
     if (group_is_lead(&w->group)) {
         TRY(group_offer(&w->group, &w->description, err));
         TRY(listen_at(w, address, err));
     }
-    TRY(group_join(&w->group, &w->description, digest_value, err));
+    TRY(group_join(&w->group, &w->description, err));
 out:
     return rc;
 }
@@ -192,8 +174,8 @@ static void show_ready(const struct worker *w, int64_t load_ms)
              w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
              listener_address(w->listener), w->options.model, w->description.arithmetic,
              w->description.kernels, w->options.backend.n_threads,
-             placement_show(&w->place.placement, pin, sizeof pin), model_weight_bytes(model) >> 20,
-             model_kv_bytes(model) >> 20,
+             placement_show(&w->threads.placement, pin, sizeof pin),
+             model_weight_bytes(model) >> 20, model_kv_bytes(model) >> 20,
              pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms);
 }
 
@@ -218,17 +200,19 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
         w->options.group.collectives = GROUP_NCCL; /* each rank has the GPU of its number */
     }
     TRY(group_open(&w->group, &w->options.group, err));
-    TRY(group_address(&w->group, w->group.comm->rank, address, err));
-    TRY(place_choose(&w->place, &w->options, &w->group, err));
+    TRY(address_of_rank(options->group.listen, w->group.comm->rank, w->group.comm->size, address,
+                        err));
+    TRY(threads_choose(&w->threads, &w->options.backend, &w->options.place, &w->group, err));
     TRY(open_parts(w, &vo, err));
     TRY(arena_open(&w->arena, DECODE_ARENA_BYTES, err));
     TRY(queue_open(&w->queue, QUEUE_STEPS, err));
     TRY(watchdog_open(&w->dog, on_stuck, w, err));
-    TRY(join(w, address, digest(w, &vo), err));
+    TRY(join(w, address, err));
     if (w->listener) listener_set_complete(w->listener);
-    TRY(place_enter(&w->place, err)); /* so that memory is near to the thread that will read it */
+    TRY(threads_enter(&w->threads,
+                      err)); /* so that memory is near to the thread that will read it */
     TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, &vo, err));
-    place_leave(&w->place);
+    threads_leave(&w->threads);
     show_cache(w);
     if (!w->listener) TRY(listen_at(w, address, err));
     listener_set_serving(w->listener, true); /* before a coordinator is told to come */
@@ -303,7 +287,7 @@ static int handle_step(struct worker *w, struct listened *item, struct error *er
 int worker_run(struct worker *w, struct error *err)
 {
     void *popped;
-    int rc = place_enter(&w->place, err);
+    int rc = threads_enter(&w->threads, err);
     if (rc) return rc;
     for (;;) {
         listener_wait(w->listener);
