@@ -104,7 +104,7 @@ static bool cut_piece(char piece[NUMBER_BYTES], const char *text, size_t *len)
 }
 
 int options_int_list(int32_t *out, int *n, int n_max, const char *option, const char *text,
-                     int least, int most, struct error *err)
+                     struct options_range range, struct error *err)
 {
     int n_read = 0;
     *n = 0;
@@ -112,10 +112,10 @@ int options_int_list(int32_t *out, int *n, int n_max, const char *option, const 
         char piece[NUMBER_BYTES];
         size_t len = 0;
         int value = 0;
-        if (!cut_piece(piece, at, &len) || !read_int(&value, piece, least, most)) {
+        if (!cut_piece(piece, at, &len) || !read_int(&value, piece, range.least, range.most)) {
             return error_set(err, ERR_ARGUMENT,
                              "%s: '%.*s' is not a list of whole numbers from %d to %d", option,
-                             SHOWN_CHARS, text, least, most);
+                             SHOWN_CHARS, text, range.least, range.most);
         }
         if (n_read == n_max) {
             return error_set(err, ERR_ARGUMENT, "%s: '%.*s' has more than %d numbers", option,

@@ -139,8 +139,8 @@ int placement_parse_pin(struct placement_wish *wish, const char *text, struct er
     if (strcmp(text, "auto") == 0) wish->pin = PIN_AUTO;
     if (strcmp(text, "off") == 0) wish->pin = PIN_OFF;
     if (wish->pin != PIN_LIST) return 0;
-    if (options_int_list(wish->cpus, &wish->n_cpus, PLACEMENT_THREADS_MAX, "--pin", text, 0,
-                         CPU_SETSIZE - 1, err) == 0) {
+    if (options_int_list(wish->cpus, &wish->n_cpus, PLACEMENT_THREADS_MAX, "--pin", text,
+                         (struct options_range){0, CPU_SETSIZE - 1}, err) == 0) {
         return 0;
     }
     return error_set(err, ERR_ARGUMENT,

@@ -53,7 +53,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         rc = options_int(&s->core, "--core", arg, 1, 4096, &err);
         break;
     case 'S':
-        rc = options_int_list(s->seeds, &s->n_seeds, LIST_MAX, "--seeds", arg, 0, 1 << 30, &err);
+        rc = options_int_list(s->seeds, &s->n_seeds, LIST_MAX, "--seeds", arg,
+                              (struct options_range){0, 1 << 30}, &err);
         break;
     case 'r':
     case 'a':

@@ -225,10 +225,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         rc = options_int(&s->n_positions, "--positions", arg, 64, 1 << 20, &err);
         break;
     case 'r':
-        rc = options_int_list(s->rows, &s->n_rows, LIST_MAX, "--rows", arg, 1, 64, &err);
+        rc = options_int_list(s->rows, &s->n_rows, LIST_MAX, "--rows", arg,
+                              (struct options_range){1, 64}, &err);
         break;
     case 't':
-        rc = options_int_list(s->threads, &s->n_threads, LIST_MAX, "--threads", arg, 1, 256, &err);
+        rc = options_int_list(s->threads, &s->n_threads, LIST_MAX, "--threads", arg,
+                              (struct options_range){1, 256}, &err);
         break;
     case OPT_HEADS:
         rc = options_int(&s->shape.n_heads, "--heads", arg, 1, 256, &err);

@@ -72,7 +72,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &s->backend;
         break;
     case 'h':
-        rc = options_int_list(s->heads, &s->n_heads, HEADS_MAX, "--head", arg, 0, INT32_MAX, &err);
+        rc = options_int_list(s->heads, &s->n_heads, HEADS_MAX, "--head", arg,
+                              (struct options_range){0, INT32_MAX}, &err);
         break;
     case 'c':
         rc = options_int(&s->context, "--context", arg, 1, BLOCKS_MAX * KV_BLOCK_TOKENS - 1, &err);

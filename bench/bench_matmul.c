@@ -251,7 +251,7 @@ static int parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case 't':
         if (options_int_list(options->threads, &options->n_threads, THREADS_LIST_MAX, "--threads",
-                             text, 1, 64, &err)) {
+                             text, (struct options_range){1, 64}, &err)) {
             argp_error(state, "%s", err.text);
         }
         return 0;

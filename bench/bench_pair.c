@@ -327,7 +327,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         s->draft_device = arg;
         break;
     case 'k':
-        rc = options_int_list(s->k, &s->n_k, K_MAX, "--k", arg, 1, K_MAX, &err);
+        rc = options_int_list(s->k, &s->n_k, K_MAX, "--k", arg, (struct options_range){1, K_MAX},
+                              &err);
         break;
     case 'T':
         rc =

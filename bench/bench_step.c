@@ -50,7 +50,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         rc = options_int(&s->context, "--context", arg, 1, 32768, &err);
         break;
     case 'r':
-        rc = options_int_list(s->rows, &s->n_rows, ROWS_MAX, "--rows", arg, 1, ROWS_MAX, &err);
+        rc = options_int_list(s->rows, &s->n_rows, ROWS_MAX, "--rows", arg,
+                              (struct options_range){1, ROWS_MAX}, &err);
         break;
     case 'p':
         rc = options_int(&s->n_pairs, "--pairs", arg, 2, BENCH_PAIRS_MAX, &err);

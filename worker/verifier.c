@@ -215,8 +215,9 @@ static bool check_step(struct verifier *v, const struct step *step, int *bad_lan
     return true;
 }
 
-/* Takes over the new blocks and lists the model's lanes and rows. Returns the number of rows. */
-static int place_step(struct verifier *v, const struct step *step)
+/* Enters the new blocks into the slots and lists the model's lanes and rows. Returns the number of
+ * rows. */
+static int take_over_step(struct verifier *v, const struct step *step)
 {
     int n_rows = 0;
     for (int i = 0; i < step->n_lanes; i++) {
@@ -306,20 +307,19 @@ static int answer_step(struct verifier *v, const struct step *step, struct step_
     return answer_queries(v, n_rows, reply, err);
 }
 
-/* Whether the step alone is to blame: the group goes on. Anything else means that the device or a rank
- * is lost, and the group with it. */
-static bool is_refusal(int rc)
+/* Whether only the step is at fault, so that the group goes on. Anything else means that the device or
+ * a rank is lost, and the group with it. */
+static bool is_fault_of_step(int rc)
 {
     return rc == ERR_ARGUMENT || rc == ERR_FORMAT || rc == ERR_NO_MEMORY;
 }
 
-/* The reply that carries error_text. */
-static int refuse(struct verifier *v, struct step_reply *reply, int lane)
+/* The step fails, and the group goes on: the reply carries error_text. */
+static void reply_with_error(const struct verifier *v, struct step_reply *reply, int lane)
 {
     reply->n_rows = 0;
     reply->error_lane = lane;
     reply->error_text = v->error_text;
-    return 0;
 }
 
 int verifier_step(struct verifier *v, const struct step *step, struct step_reply *reply,
@@ -332,12 +332,16 @@ int verifier_step(struct verifier *v, const struct step *step, struct step_reply
     if (step->id <= v->last_id) {
         snprintf(v->error_text, ERROR_BYTES, "step %llu is stale: step %llu has been done",
                  (unsigned long long)step->id, (unsigned long long)v->last_id);
-        return refuse(v, reply, -1);
+        reply_with_error(v, reply, -1);
+        return 0;
     }
     v->last_id = step->id;
     if (step->n_lanes) {
-        if (!check_step(v, step, &bad_lane)) return refuse(v, reply, bad_lane);
-        int n_rows = place_step(v, step);
+        if (!check_step(v, step, &bad_lane)) {
+            reply_with_error(v, reply, bad_lane);
+            return 0;
+        }
+        int n_rows = take_over_step(v, step);
         rc = model_forward(v->model, v->lanes, step->n_lanes, v->rows, n_rows, err);
         if (rc) return rc;
         reply->collective_us = (uint32_t)model_collective_us(v->model);
@@ -345,10 +349,10 @@ int verifier_step(struct verifier *v, const struct step *step, struct step_reply
     } else {
         rc = answer_more(v, step, reply, err);
     }
-    if (rc && !is_refusal(rc)) return rc;
+    if (rc && !is_fault_of_step(rc)) return rc;
     if (rc) {
         snprintf(v->error_text, ERROR_BYTES, "%s", err->text);
-        refuse(v, reply, reply->error_lane);
+        reply_with_error(v, reply, reply->error_lane);
     }
     reply->compute_us = (uint32_t)(clock_now_us() - start) - reply->collective_us;
     return 0;

@@ -71,8 +71,8 @@ static int parse_field(struct order *order, const char *key, char *value, struct
     struct generate_request *r = &order->request;
     if (strcmp(key, "ids") == 0) {
         r->prompt_ids = order->ids;
-        return options_int_list(order->ids, &r->n_prompt_ids, PROMPT_IDS_MAX, key, value, 0,
-                                INT32_MAX, err);
+        return options_int_list(order->ids, &r->n_prompt_ids, PROMPT_IDS_MAX, key, value,
+                                (struct options_range){0, INT32_MAX}, err);
     }
     if (strcmp(key, "max_tokens") == 0) {
         return options_int(&r->max_tokens, key, value, 1, TOKENS_MAX, err);
