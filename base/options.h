@@ -1,5 +1,5 @@
-/* Values of command-line options, checked once and refused in one sentence that names the option, the
- * value and what is allowed. Parsing of the command line itself is argp's. */
+/* Values of command-line options, each checked once. A wrong value is refused in one sentence that
+ * names the option, the value and what is allowed. argp parses the command line itself. */
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +14,7 @@ int options_u64(uint64_t *out, const char *option, const char *text, struct erro
 /* Finite decimal number within [least, most]. */
 int options_float(float *out, const char *option, const char *text, float least, float most,
                   struct error *err);
-/* One of n words; *out is its index. The error lists them. */
+/* One of n words; *out is its index. The error lists the words. */
 int options_word(int *out, const char *option, const char *text, const char *const *words,
                  int n_words, struct error *err);
 

@@ -1,5 +1,6 @@
-/* The network thread looks again after some milliseconds instead of being signalled at every leave: a
- * signal is a system call and another thread on the core, in the middle of a step. */
+/* The network thread looks again after some milliseconds instead of being signalled at every leave,
+ * because a signal is a system call, and wakes another thread on the core in the middle of a
+ * step. */
 #include "base/poll_turn.h"
 
 #include <time.h>

@@ -1,5 +1,5 @@
-/* What the main of every server does alike: the options that all of them have, the way from start to
- * end, and the exit status. */
+/* What the main of every server does alike: the options that all of them have, the way from start
+ * to end, and the exit status. */
 #pragma once
 
 #include <argp.h>
@@ -9,11 +9,12 @@
 
 /* ---- options ---- */
 
-/* A child for the server's own argp: --log-level, and the refusal of words that are no option. Its input
- * is an enum log_level. */
+/* A child for the server's own argp: --log-level, and the refusal of words that are no option. Its
+ * input is an enum log_level. */
 extern const struct argp program_argp;
 
-/* Read the value of an option or end the program with status 2 and a sentence; return 0 for argp. */
+/* Read the value of an option or end the program with status 2 and a sentence; return 0 for
+ * argp. */
 error_t program_parse_int(struct argp_state *state, int *out, const char *option, const char *text,
                           int least, int most);
 error_t program_parse_pin(struct argp_state *state, struct placement_wish *wish, const char *text);
@@ -33,7 +34,7 @@ struct program {
     void (*close)(void *arg);
 };
 
-/* Opens, runs, and after a signal closes the program; returns main's status. A failure is logged and ends
- * the process with EXIT_FAILURE at once, without close: peers may wait for this process in a collective,
- * and closing would wait for them. Then mpirun ends the peers. */
+/* Opens, runs, and after a signal closes the program; returns main's status. A failure is logged
+ * and ends the process with EXIT_FAILURE at once, without close: peers may wait for this process in
+ * a collective, and closing would wait for them. Then mpirun ends the peers. */
 int program_run(const struct program *program, void *arg);

@@ -72,7 +72,8 @@ static void unpack_free(void *data, void *block)
     (void)block;
 }
 
-/* Of a string that unpack_alloc made; protobuf-c adds one byte for the NUL at the end. */
+/* The length of a string that unpack_alloc made; protobuf-c adds one byte for the NUL at the
+ * end. */
 static size_t unpacked_string_len(const char *text)
 {
     if (!text || text == protobuf_c_empty_string) return 0;
@@ -118,7 +119,8 @@ void *codec_take(struct arena *arena, size_t n, size_t size, struct error *err)
     return block;
 }
 
-/* Bytes of the character that text[len] begins with; 0 when it is not one, or NUL. RFC 3629. */
+/* Bytes of the character that text[len] begins with; 0 if it is not a character, or NUL. RFC
+ * 3629. */
 static size_t utf8_char_bytes(const uint8_t *text, size_t len)
 {
     uint8_t lead = text[0];

@@ -1,4 +1,4 @@
-/* Strategies and estimates of the planner, as they travel in requests, summaries and descriptions. */
+/* Strategies and estimates of the planner, in requests, summaries and descriptions. */
 #include "proto/generation_wire_estimates.h"
 
 #include <float.h>

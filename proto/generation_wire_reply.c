@@ -1,5 +1,5 @@
-/* What a client gets back: tokens as they are committed, the summary at the end. Encoded once a round
- * and job on the engine's side, decoded by our own client, which trusts no server. */
+/* What a client gets back: tokens as they are committed, and the summary at the end. The engine's
+ * side encodes once per round and job. Our own client decodes, and does not trust the server. */
 #include "base/limits.h"
 #include "proto/generation_wire.h"
 
@@ -38,7 +38,7 @@ static Outrider__Generation__V1__Tokens *tokens_make(struct arena *scratch,
     return out->text && out->origins && out->rejected_text ? out : NULL;
 }
 
-/* Entries up to the last that is not zero. */
+/* The number of entries up to the last one that is not zero. */
 static size_t positions_count(const uint32_t *counts)
 {
     size_t n = DRAFT_MAX;

@@ -1,5 +1,5 @@
-/* What clients ask for: generation and scoring requests. The bytes come from anyone, so every field
- * is checked here; whether the values suit the model is the gateway's to say. */
+/* What clients ask for: requests to generate and to score. The bytes may come from anyone, so every
+ * field is checked here; the gateway decides whether the values suit the model. */
 #include "base/limits.h"
 #include "proto/generation_wire.h"
 
@@ -16,7 +16,8 @@ enum {
     TEMPERATURE_MAX = 100
 };
 
-/* A request is not repaired on its way: the server would answer another question than was asked. */
+/* Encoding refuses text that is not UTF-8 instead of replacing bytes: otherwise the server would
+ * answer another question than the one that was asked. */
 static int text_check(const char *text, size_t len, const char *field, struct error *err)
 {
     size_t valid = len ? codec_utf8_prefix(text, len) : 0;
@@ -118,7 +119,7 @@ out:
     return rc;
 }
 
-/* Not negated, so that NaN fails too. */
+/* The comparison is not negated, so that NaN fails too. */
 static int range_check(float value, float min, float max, bool is_min_open, const char *field,
                        struct error *err)
 {
@@ -193,7 +194,7 @@ static int stops_decode(const Outrider__Generation__V1__GenerateRequest *msg, st
     return rc;
 }
 
-/* It goes into logs, so it is printable ASCII. */
+/* The request id appears in logs, so it must be printable ASCII. */
 static int request_id_decode(const char *text, struct generate_request *req, struct error *err)
 {
     size_t len;

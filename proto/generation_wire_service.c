@@ -1,4 +1,4 @@
-/* Scores of a text, and what the service says of itself. */
+/* Scores of a text, and the description of the service. */
 #include "base/limits.h"
 #include "proto/generation_wire.h"
 
@@ -72,7 +72,7 @@ int score_reply_encode(struct buffer *buf, const struct score_reply *reply, stru
     return codec_encode(buf, score_reply_build, reply, err);
 }
 
-/* An id, its text and its log-probability, -inf for a token that cannot come. */
+/* An id, its text and its log-probability, which is -inf for a token that cannot occur. */
 static int scored_check(int32_t id, float logprob, struct error *err)
 {
     if (id < 0) return error_set(err, ERR_FORMAT, "id is %d, must not be negative", id);

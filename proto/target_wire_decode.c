@@ -1,5 +1,6 @@
-/* Steps and their replies from protobuf, every field checked. Arrays stay where protobuf-c put them
- * in the arena; only the structs around them are made anew. Bytes come from peers: hostile. */
+/* Steps and their replies from protobuf; every field is checked, because the bytes come from a
+ * peer. Arrays stay where protobuf-c has put them in the arena; only the structs around them are
+ * new. */
 #include "base/limits.h"
 #include "proto/target_wire.h"
 
@@ -54,7 +55,7 @@ out:
     return rc;
 }
 
-/* Rows behind one of n_tokens tokens. */
+/* The wishes for rows after one of n_tokens tokens. */
 static int rows_decode(Outrider__Target__V1__RowWish *const *msgs, size_t n, int n_tokens,
                        struct arena *arena, const struct step_row **out, int *n_out,
                        struct error *err)
@@ -181,7 +182,7 @@ out:
     return rc;
 }
 
-/* What the reply of one step is checked against. */
+/* What the reply to one step is checked against. */
 struct vocabulary {
     int n_vocab, n_slices;
 };
@@ -231,7 +232,7 @@ static int sums_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_r
     return 0;
 }
 
-/* Without mass the id means nothing: it is -1 then, whatever was sent. */
+/* If the mass outside is 0, the id has no meaning; it becomes -1, whatever was sent. */
 static int outside_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_row *row,
                           struct error *err)
 {
@@ -261,7 +262,7 @@ static int full_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_r
     return rc;
 }
 
-/* least: the lowest slice number that ascends. */
+/* least: the smallest slice number that still ascends. */
 static int slice_decode(const Outrider__Target__V1__SliceRow *msg, const struct vocabulary *vocab,
                         int least, struct slice_row *row, struct error *err)
 {

@@ -1,5 +1,5 @@
-/* What a rank says of itself when the coordinator connects. Once per connection: memory is taken and
- * given back here. */
+/* A rank's description of itself, which the coordinator asks for when it connects. This runs once
+ * per connection, so it allocates and frees memory here. */
 #include "proto/target_wire.h"
 
 #include <stdint.h>
@@ -9,7 +9,7 @@
 #include "proto/codec.h"
 #include "proto/target.pb-c.h"
 
-/* Unknown fields cost the most arena: about 100 bytes for two. */
+/* Unknown fields need the most of the arena: about 100 bytes for two bytes of the message. */
 enum { DESCRIPTION_BYTES_MAX = 4096, DESCRIPTION_ARENA_BYTES = 512 << 10 };
 enum { SIZE_MOST = 1 << 28, KV_BLOCKS_MOST = 1 << 24 };
 
@@ -86,8 +86,8 @@ out:
     return rc;
 }
 
-/* Sizes: all are at least 1, and none so large that sums and products of positions overflow or that
- * its tables take gigabytes. */
+/* Sizes: all are at least 1, and none is so large that sums and products of positions overflow or
+ * that its tables take gigabytes. */
 static int sizes_decode(const Outrider__Target__V1__Description *msg,
                         struct target_description *desc, struct error *err)
 {

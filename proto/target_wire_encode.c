@@ -1,5 +1,6 @@
-/* Steps and their replies as protobuf. Runs once a round and rank: arrays are lent to protobuf-c,
- * structs stand in the buffer's far half, nothing is allocated once the buffer has grown. */
+/* Steps and their replies as protobuf. This runs once per round and rank, so arrays are lent to
+ * protobuf-c, structs are made in the buffer's far half, and nothing is allocated once the buffer
+ * has grown. */
 #include "proto/target_wire.h"
 
 #include "proto/codec.h"
@@ -53,7 +54,7 @@ static Outrider__Target__V1__Lane **lanes_make(struct arena *scratch, const stru
         out->n_draft = (uint32_t)lane->n_draft;
         out->first_block = (uint32_t)lane->first_block;
         out->n_blocks = (size_t)lane->n_blocks;
-        out->blocks = codec_lend(lane->blocks); /* int32_t as uint32_t: the same bits */
+        out->blocks = codec_lend(lane->blocks); /* int32_t as uint32_t, the same bits */
         out->n_rows = (size_t)lane->n_rows;
         out->rows = wishes_make(scratch, lane->rows, lane->n_rows);
         if (!out->rows) return NULL;
@@ -103,7 +104,7 @@ static ProtobufCBinaryData bytes_lend(const void *array, int n, size_t size)
     return (ProtobufCBinaryData){.len = array ? (size_t)n * size : 0, .data = codec_lend(array)};
 }
 
-/* Sums that were not asked for are zero, and those at the end are not sent. */
+/* Sums that were not asked for are zero; those at the end are not sent. */
 static size_t sums_count(const struct slice_row *slice)
 {
     size_t n = ROW_TEMPERATURES_MAX;

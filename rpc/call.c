@@ -13,7 +13,8 @@
 
 enum { CALLS_ARMED = 8 };
 
-/* What is the library's must go before the library does, which a reference may outlive. */
+/* Releases what belongs to the library. This must happen before the library is closed, which a
+ * reference to the call may outlive. */
 static void release_grpc(struct rpc_call *call, grpc_call *grpc)
 {
     grpc_call_details_destroy(&call->details);
@@ -89,8 +90,8 @@ static bool is_open(struct rpc_call *call)
     return open;
 }
 
-/* Starts a batch and counts it. Called with the lock held and the call not closed; false when the
- * library refuses, which it does only for batches that make no sense. */
+/* Starts a batch and counts it. Called with the lock held and the call not closed. False when the
+ * library refuses the batch, which it does only for batches that make no sense. */
 static bool start_batch(struct rpc_call *call, const grpc_op *ops, size_t n, enum rpc_event event)
 {
     if (grpc_call_start_batch(call->grpc, ops, n, &call->tags[event], NULL) != GRPC_CALL_OK) {
@@ -103,7 +104,8 @@ static bool start_batch(struct rpc_call *call, const grpc_op *ops, size_t n, enu
 
 /* ---- sending; all with the lock held ---- */
 
-/* Sends message (taken over; may be NULL), and the status when it is due and nothing else waits. */
+/* Sends message (taken over; may be NULL), and the status if the call is finishing and nothing else
+ * waits. */
 static void start_send(struct rpc_call *call, grpc_byte_buffer *message, size_t len)
 {
     grpc_op ops[3];
@@ -220,7 +222,7 @@ void rpc_call_finish(struct rpc_call *call, int code, const char *text)
     pthread_mutex_unlock(&call->lock);
 }
 
-/* ---- what handlers ask ---- */
+/* ---- what handlers may ask ---- */
 
 bool rpc_call_is_cancelled(const struct rpc_call *call)
 {
@@ -255,7 +257,7 @@ static void start_receive(struct rpc_call *call)
     pthread_mutex_unlock(&call->lock);
 }
 
-/* The batch that tells of cancellation and of the end. */
+/* The batch whose event tells that the call was cancelled or is over. */
 static void start_close(struct rpc_call *call)
 {
     grpc_op op;
@@ -291,7 +293,8 @@ static void refuse_unknown(struct rpc_call *call)
     rpc_call_finish(call, ERR_UNSUPPORTED, text);
 }
 
-/* If that fails, the next event tries again. As long as one call is armed the server can be reached. */
+/* If this fails, the next event tries again. The server can be reached as long as one call is
+ * armed. */
 static void arm_again(struct rpc_server *server)
 {
     struct error err;
@@ -375,7 +378,8 @@ static void on_close(struct rpc_call *call)
     if (call->method && call->method->on_done) call->method->on_done(call, call->state);
 }
 
-/* After the last event the gRPC side goes; whoever holds a reference keeps the rest. */
+/* After its last event the gRPC side is released; the struct remains while somebody holds a
+ * reference. */
 static void end_batch(struct rpc_call *call)
 {
     pthread_mutex_lock(&call->lock);

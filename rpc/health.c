@@ -1,5 +1,5 @@
-/* grpc.health.v1.Health: a few names, and the calls that watch them. One lock orders the changes and
- * the messages that tell of them. */
+/* grpc.health.v1.Health: a few names, and the calls that watch them. One lock orders the changes
+ * and the messages that tell of them. */
 #include "rpc/health.h"
 
 #include <pthread.h>
@@ -120,7 +120,8 @@ bool rpc_health_is_serving(struct rpc_health *health, const char *name)
     return is_serving;
 }
 
-/* Watches would last as long as their clients and use up the time that the server gives to calls. */
+/* Watches would last as long as their clients and use up the time that the server gives to
+ * calls. */
 static void end_watches(void *state)
 {
     struct rpc_health *health = state;
@@ -134,7 +135,8 @@ static void end_watches(void *state)
 
 /* ---- the methods ---- */
 
-/* The name a client asks for; finishes the call and returns false when the request is not one. */
+/* Reads the name that a client asks for. If the request is not one, finishes the call and returns
+ * false. */
 static bool read_name(struct rpc_call *call, const uint8_t *data, size_t len,
                       char name[HEALTH_NAME_BYTES])
 {

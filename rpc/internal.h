@@ -1,11 +1,11 @@
 /* The inside of a server and its calls, shared by rpc/server.c (start, network thread, end) and
  * rpc/call.c (one call).
  *
- * A call is one grpc_call with at most four batches under way: NEW or CLOSE, RECEIVE, and SEND. One thread
- * at a time handles the events of batches: the network thread, or the thread that waits in its place
- * (rpc_server_wait). Both are called the network thread here. Any thread may start a send, under the
- * call's lock. Once CLOSE has come no batch is started any more, so the last event to be handled releases
- * the grpc_call. The struct itself is freed with its last reference. */
+ * A call is one grpc_call with at most four batches under way: NEW or CLOSE, RECEIVE, and SEND. One
+ * thread at a time handles the events of batches: the network thread, or the thread that waits in
+ * its place (rpc_server_wait). Both are called the network thread here. Any thread may start a
+ * send, under the call's lock. Once CLOSE has come no batch is started any more, so the last event
+ * to be handled releases the grpc_call. The struct itself is freed with its last reference. */
 #pragma once
 
 #include <grpc/grpc.h>
@@ -76,8 +76,9 @@ struct rpc_call {
     size_t sending_bytes, queued_bytes;  /* queued_bytes counts both */
 };
 
-/* Keeps a few calls armed, each of which waits for a client. On the network thread, or before it runs;
- * does nothing once the server no longer accepts calls. Errors: ERR_NO_MEMORY, ERR_INTERNAL. */
+/* Keeps a few calls armed, each of which waits for a client. On the network thread, or before it
+ * runs; does nothing once the server no longer accepts calls. Errors: ERR_NO_MEMORY,
+ * ERR_INTERNAL. */
 int rpc_server_arm(struct rpc_server *server, struct error *err);
 /* Handles one event of a call, on the network thread. */
 void rpc_call_handle(const struct rpc_tag *tag, bool ok);

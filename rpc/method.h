@@ -7,8 +7,8 @@
 
 struct rpc_call; /* rpc/call.h */
 
-/* The handlers of a method. They run on the network thread, or on the thread that waits in its place
- * (rpc/server.h), one at a time, and must not block. `state` is that of the service. */
+/* The handlers of a method. They run on the network thread, or on the thread that waits in its
+ * place (rpc/server.h), one at a time, and must not block. `state` is that of the service. */
 struct rpc_method {
     const char *path;  /* "/outrider.target.v1.Target/Run" */
     bool is_stream_in; /* more than one message may come */
@@ -19,8 +19,8 @@ struct rpc_method {
     void (*on_message)(struct rpc_call *call, void *state, const uint8_t *data, size_t len);
     /* The client has sent its last message (with is_stream_in only); may be NULL. */
     void (*on_half_close)(struct rpc_call *call, void *state);
-    /* The call is over, finished or cancelled, so the service releases what belongs to it. This is the
-     * last handler of the call and runs once. May be NULL. */
+    /* The call is over, finished or cancelled, so the service releases what belongs to it. This is
+     * the last handler of the call and runs once. May be NULL. */
     void (*on_done)(struct rpc_call *call, void *state);
 };
 

@@ -1,5 +1,6 @@
-/* The server's life: bind, network thread, orderly end. The end has a fixed order: no new calls,
- * grace, cancel the rest, the library's word that all is over, the last events, then the queue. */
+/* Starts and ends a server. The end has a fixed order: no new calls, grace time for running ones,
+ * cancel the rest, wait until the library says that all is over, handle the last events, then
+ * destroy the queue. */
 #include "rpc/server.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@
 #include "base/options.h"
 #include "rpc/internal.h"
 
-enum { PORT_MAX = 65535, LOOK_US = 50000 };
+enum { PORT_MAX = 65535, HAS_WORK_INTERVAL_US = 50000 };
 static const char unix_prefix[] = "unix:";
 
 static void set_shut(struct rpc_server *server)
@@ -30,7 +31,7 @@ static void set_shut(struct rpc_server *server)
     pthread_mutex_unlock(&server->lock);
 }
 
-/* The server itself is the tag of its end. */
+/* The event that tells that the server has shut down has the server itself as its tag. */
 static void handle(struct rpc_server *server, const grpc_event *event)
 {
     if (event->tag == server) {
@@ -39,7 +40,8 @@ static void handle(struct rpc_server *server, const grpc_event *event)
     } else {
         rpc_call_handle(event->tag, event->success != 0);
     }
-    /* Calls may still have events under way, which must be handled before the queue goes. */
+    /* Events of calls may still be under way; they must be handled before the queue is
+     * destroyed. */
     if (server->is_ending && server->n_live == 0) grpc_completion_queue_shutdown(server->events);
 }
 
@@ -59,11 +61,11 @@ static void *run_network(void *arg)
 void rpc_server_wait(struct rpc_server *server, bool (*has_work)(void *arg), void *arg)
 {
     while (!has_work(arg)) {
-        int64_t look_us = clock_now_us() + LOOK_US;
-        if (!poll_turn_take(&server->turn, look_us)) continue;
-        if (has_work(arg)) break; /* brought by the network thread's last event */
+        int64_t until_us = clock_now_us() + HAS_WORK_INTERVAL_US;
+        if (!poll_turn_take(&server->turn, until_us)) continue;
+        if (has_work(arg)) break; /* the network thread's last event has brought it */
         grpc_event event =
-            grpc_completion_queue_next(server->events, rpc_time_of_us(look_us), NULL);
+            grpc_completion_queue_next(server->events, rpc_time_of_us(until_us), NULL);
         if (event.type == GRPC_OP_COMPLETE) handle(server, &event);
     }
     poll_turn_leave(&server->turn);
@@ -74,7 +76,8 @@ void rpc_server_expect(struct rpc_server *server)
     poll_turn_expect(&server->turn);
 }
 
-/* True when somebody listens on the socket of that path. The library would silently take it over. */
+/* True when another process listens on the socket at that path. The library would take it over
+ * without an error. */
 static bool is_socket_alive(const char *path)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -97,7 +100,7 @@ static int bind_address(struct rpc_server *server, const char *address, struct e
     if (!colon || !colon[1]) {
         return error_set(err, ERR_ARGUMENT, "the address '%s' has no port", address);
     }
-    /* The library takes any number modulo 65536. */
+    /* The library would take any number modulo 65536. */
     if (!is_unix && options_int(&port, "port", colon + 1, 0, PORT_MAX, err)) {
         return error_set(err, ERR_ARGUMENT, "the address '%s' has no port from 0 to %d", address,
                          PORT_MAX);
@@ -123,7 +126,7 @@ static int bind_address(struct rpc_server *server, const char *address, struct e
     return 0;
 }
 
-/* Ends a server whose thread does not run, using the calling thread. */
+/* Ends a server whose network thread does not run; the calling thread handles its events. */
 static void end_without_thread(struct rpc_server *server)
 {
     grpc_server_shutdown_and_notify(server->grpc, server->events, server);
@@ -198,7 +201,7 @@ out:
     return rc;
 }
 
-/* Cancels under the lock: once is_shut the library forbids it. */
+/* Cancels under the lock, because the library forbids it once is_shut is set. */
 static void wait_and_cancel(struct rpc_server *server, int grace_ms)
 {
     int64_t deadline_us = clock_now_us() + (int64_t)grace_ms * 1000;

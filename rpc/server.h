@@ -1,7 +1,7 @@
-/* gRPC server over the C core, wrapped once. It offers a list of services (rpc/method.h); a method that
- * none of them has is answered with UNIMPLEMENTED. One network thread per server runs the handlers.
- * Another thread may run them in its place while it waits for work that they bring (rpc_server_wait);
- * the two never run handlers at the same time. */
+/* gRPC server over the C core, wrapped once. It offers a list of services (rpc/method.h); a method
+ * that none of them has is answered with UNIMPLEMENTED. One network thread per server runs the
+ * handlers. Another thread may run them in its place while it waits for work that they bring
+ * (rpc_server_wait); the two never run handlers at the same time. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,12 +27,12 @@ int rpc_server_open(struct rpc_server **server, const struct rpc_server_options 
  * network thread. */
 void rpc_server_close(struct rpc_server *server, int grace_ms);
 
-/* The calling thread runs the handlers until has_work says that they have brought something. has_work is
- * asked after every event and 20 times a second. The thread may then start on the work without being
- * woken by another one; while it works, the network thread takes over after some milliseconds. Only one
- * thread may do this, and not while the server closes.
- * rpc_server_expect announces that the thread will wait again soon: the event of the reply that it is
- * about to send is then the last one that the network thread handles. */
+/* The calling thread runs the handlers until has_work says that they have brought something.
+ * has_work is asked after every event and 20 times a second. The thread may then start on the work
+ * without being woken by another one; while it works, the network thread takes over after some
+ * milliseconds. Only one thread may do this, and not while the server closes. rpc_server_expect
+ * announces that the thread will wait again soon: the event of the reply that it is about to send
+ * is then the last one that the network thread handles. */
 void rpc_server_wait(struct rpc_server *server, bool (*has_work)(void *arg), void *arg);
 void rpc_server_expect(struct rpc_server *server);
 
