@@ -1,4 +1,5 @@
-/* Stands in for comm_nccl.c where a build has not found nccl.h: every way in says so. */
+/* Takes the place of comm/comm_nccl.c in a build that has not found nccl.h: every function fails
+ * and says so. */
 #include "comm/comm_nccl.h"
 
 static int none(struct error *err)

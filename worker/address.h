@@ -8,8 +8,8 @@
 
 enum { ADDRESS_BYTES = 256 }; /* of every `out` below */
 
-/* Where a rank listens: at the group's port plus the rank, or at the group's socket path with ".RANK"
- * behind it if there are several ranks. Port 0 stays 0.
+/* Where a rank listens: at the group's port plus the rank, or if there are several ranks, at the
+ * group's socket path with ".RANK" appended. Port 0 stays 0.
  * Errors: ERR_ARGUMENT listen has another form or is too long. */
 int address_of_rank(const char *listen, int rank, int n_ranks, char *out, struct error *err);
 

@@ -27,7 +27,7 @@ bool group_is_lead(const struct group *group)
     return is_led(group) && group->comm->rank == 0;
 }
 
-/* Rank 0's random number names the group; without MPI the others get it when they join. */
+/* A random number of rank 0 names the group. Without MPI, the other ranks get it when they join. */
 static int share_id(struct group *group, struct error *err)
 {
     uint64_t mine = 0, *all = NULL;
@@ -66,7 +66,7 @@ static int check_options(const struct group_options *options, bool has_mpi, stru
     return 0;
 }
 
-/* NCCL on top of what there is; a group of one needs none. */
+/* Opens NCCL on top of the communicator that exists; a group of one rank needs none. */
 static int open_nccl(struct group *group, struct error *err)
 {
     const struct comm_nccl_options options = {.timeout_ms = group->options.timeout_s * 1000};
@@ -94,7 +94,8 @@ int group_open(struct group *group, const struct group_options *options, struct 
     if (options->n_ranks > 1 || options->collectives == GROUP_NCCL) TRY(open_nccl(group, err));
     TRY(share_id(group, err));
 out:
-    if (rc && !group->world) group_close(group); /* MPI would wait for ranks that wait for us */
+    /* Under MPI, closing would wait for ranks that wait for us. */
+    if (rc && !group->world) group_close(group);
     return rc;
 }
 
@@ -106,6 +107,7 @@ void group_close(struct group *group)
     *group = (struct group){0};
 }
 
+/* Under MPI, every rank compares all descriptions, so that all ranks fail with the same reason. */
 static int agree(const struct group *group, const struct target_description *mine,
                  struct error *err)
 {
@@ -138,7 +140,7 @@ int group_offer(struct group *group, struct target_description *mine, struct err
     return 0;
 }
 
-/* Ranks without MPI: all but rank 0 ask it for the id first. */
+/* Without MPI, all ranks but rank 0 first ask rank 0 for the id. */
 static int join_led(struct group *group, struct target_description *mine, struct error *err)
 {
     int rc = 0;

@@ -1,6 +1,6 @@
-/* A rank asks its lead. Rank 0 may start later, may still be the one of a group that is just ending, or
- * may have been given a wrong address: so it is asked again until the deadline, and only an answer that
- * more time will not change ends it before. */
+/* A rank asks its lead, rank 0. Rank 0 may start later, may still belong to a group that is just
+ * ending, or the address may be wrong. So the rank asks again until the deadline, and stops earlier
+ * only at an answer that more time would not change. */
 #include "worker/join.h"
 
 #include <time.h>
@@ -11,7 +11,7 @@
 
 enum { AGAIN_MS = 200 };
 
-/* Whether mine fits into the group of rank 0. */
+/* Checks that `mine` belongs to the group of rank 0. */
 static int check_lead(const struct target_description *theirs,
                       const struct target_description *mine, const char *lead, struct error *err)
 {
@@ -34,7 +34,7 @@ static int check_lead(const struct target_description *theirs,
                      mine->rank, what, lead);
 }
 
-/* One call. Errors: ERR_UNAVAILABLE and ERR_TIMEOUT are worth another. */
+/* One call. After ERR_UNAVAILABLE and ERR_TIMEOUT it is worth trying again. */
 static int ask_once(struct rpc_client *client, struct buffer *reply,
                     struct target_description *theirs, const struct target_description *mine,
                     const char *lead, int64_t deadline_us, struct error *err)
@@ -60,7 +60,7 @@ int join_ask(struct target_description *theirs, const struct target_description 
     int64_t deadline_us = clock_now_us() + (int64_t)timeout_s * 1000000;
     struct rpc_client *client = NULL;
     struct buffer reply = {0};
-    struct error why = {0}; /* the last reason but the deadline itself */
+    struct error why = {0}; /* the last reason apart from the deadline itself */
     int rc = rpc_client_open(&client, err);
     while (!rc) {
         rc = ask_once(client, &reply, theirs, mine, lead, deadline_us, err);

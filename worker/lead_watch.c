@@ -14,13 +14,13 @@
 
 struct lead_watch {
     char lead[ADDRESS_BYTES];
-    struct rpc_client *client; /* the thread's, but for opening and closing */
+    struct rpc_client *client; /* used by the thread, except to open and close */
     struct rpc_stream *stream;
     pthread_t thread;
     bool has_thread;
 };
 
-/* Rank 0 never sends anything: what comes is the end. */
+/* Rank 0 never sends a message, so the stream only returns when it ends. */
 static void *wait_for_end(void *arg)
 {
     struct lead_watch *watch = arg;

@@ -1,5 +1,5 @@
-/* The rank's gRPC side. Handlers run one at a time, on the server's network thread or, in listener_wait, on
- * the engine thread. */
+/* The rank's gRPC side. Handlers run one at a time: on the server's network thread, or in
+ * listener_wait on the engine thread. */
 #include "worker/listener.h"
 
 #include <stdlib.h>
@@ -55,14 +55,15 @@ static bool is_starting(const struct listener *ls)
     return !rpc_health_is_serving(ls->health, "");
 }
 
-/* Somebody's stream, or the step that it left behind: where a rank hangs in that one, the group ends
- * soon, and whoever began on it now would lose a request. */
+/* True while a coordinator has a stream, or a step that it left behind has not ended. If a rank
+ * hangs in such a step, the group ends soon, and a coordinator that began now would lose a
+ * request. */
 static bool is_busy(const struct listener *ls)
 {
     return ls->current || watchdog_is_armed(ls->dog);
 }
 
-/* Kept beside the health of the services, which may be asked from any thread. */
+/* Set and read like the health of a service, because any thread may do that. */
 static const char complete[] = "outrider.worker.complete";
 
 static const struct buffer *describe_now(const struct listener *ls)
@@ -84,7 +85,8 @@ static void on_describe(struct rpc_call *call, void *service, const uint8_t *dat
     rpc_call_finish(call, rc, rc ? err.text : "");
 }
 
-/* Whoever opens the stream has the group until it ends, also while there is nothing to do. */
+/* The coordinator that opens the stream has the group until the stream ends, even while it sends
+ * nothing. */
 static void on_run_open(struct rpc_call *call, void *service)
 {
     struct listener *ls = service;
@@ -110,7 +112,7 @@ static void on_step(struct rpc_call *call, void *service, const uint8_t *data, s
 {
     struct listener *ls = service;
     struct error err;
-    if (ls->current != call) return; /* it has been refused */
+    if (ls->current != call) return; /* this stream has been refused */
     int rc = push(ls, LISTENED_STEP, call, data, len, &err);
     if (rc) rpc_call_finish(call, rc, err.text);
 }
@@ -135,7 +137,8 @@ static void on_stay_half_close(struct rpc_call *call, void *service)
     rpc_call_finish(call, 0, "");
 }
 
-/* A rank has left. While the group forms that is no loss: its place is still free. */
+/* A rank has left. While the group is still forming that is no loss, because another can take its
+ * place. */
 static void on_stay_done(struct rpc_call *call, void *service)
 {
     struct listener *ls = service;
@@ -157,7 +160,7 @@ static const struct rpc_method methods[] = {
      .on_done = on_stay_done},
 };
 
-/* Only while the group forms is there an id to take. */
+/* The id is offered only while the group is forming. */
 static int encode_descriptions(struct listener *ls, const struct target_description *description,
                                struct error *err)
 {
@@ -204,7 +207,8 @@ out:
 void listener_close(struct listener *ls, int grace_ms)
 {
     if (!ls) return;
-    if (ls->health) rpc_health_set(ls->health, complete, false); /* ranks may leave now */
+    /* From now on, ranks that leave are not lost. */
+    if (ls->health) rpc_health_set(ls->health, complete, false);
     rpc_server_close(ls->server, grace_ms);
     rpc_health_close(ls->health);
     buffer_free(&ls->description);

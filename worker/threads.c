@@ -7,7 +7,8 @@
 #include "base/memory.h"
 #include "worker/address.h"
 
-/* In an mpirun with a coordinator the others listen where it can call them. */
+/* True if this mpirun also started a coordinator, or if only this machine can call the rank,
+ * because the coordinator must run here then. */
 static bool has_coordinator(const struct group *group)
 {
     if (group->world && group->world->size > group->comm->size) return true;

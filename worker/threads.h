@@ -1,5 +1,5 @@
-/* How many threads a rank computes with, and on which CPUs. What the options leave open is chosen from
- * the machine and from the other ranks on it. */
+/* How many threads a rank computes with, and on which CPUs. What the options leave open is chosen
+ * from the machine and from the other ranks on it. */
 #pragma once
 
 #include "base/placement.h"
@@ -11,13 +11,14 @@ struct threads {
     struct placement placement;
 };
 
-/* All ranks of an mpirun call it together. Of `pin`, only pin, n_cpus and cpus count. Sets n_threads and
- * cpus of backend; cpus points into threads. Errors: placement_choose's; ERR_UNAVAILABLE a rank is gone. */
+/* All ranks of an mpirun call it together. Of `pin`, only the members pin, n_cpus and cpus count.
+ * Sets n_threads and cpus of backend; cpus points into threads.
+ * Errors: those of placement_choose; ERR_UNAVAILABLE a rank is gone. */
 int threads_choose(struct threads *threads, struct backend_options *backend,
                    const struct placement_wish *pin, const struct group *group, struct error *err);
 
-/* Puts the calling thread, the engine thread, on its own CPU, and takes it off again. A thread inherits
- * the CPU of the one that starts it, so network threads are started while the engine thread is off:
- * otherwise they would wait for a core that computes. */
+/* Puts the calling thread, the engine thread, on its own CPU, and takes it off again. A thread
+ * inherits the CPU of the one that starts it, so network threads are started while the engine
+ * thread is off: otherwise they would wait for a core that computes. */
 int threads_enter(const struct threads *threads, struct error *err);
 void threads_leave(const struct threads *threads);

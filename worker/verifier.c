@@ -1,4 +1,4 @@
-/* Executes steps. */
+/* Checks a step, runs it, and answers its rows. */
 #include "worker/verifier.h"
 
 #include <stdbool.h>
@@ -10,11 +10,11 @@
 
 enum { REPLY_ARENA_BYTES = 8 << 20, ERROR_BYTES = ERROR_TEXT_BYTES };
 
-/* A sequence's place. The coordinator owns the table; this is its copy. */
+/* The state of one sequence. The coordinator owns the block table; this is its copy. */
 struct slot {
     int32_t *blocks; /* [table_len] position / 16 -> block */
-    int n_blocks;    /* entries that have been given */
-    int n_kv;        /* positions that have been written */
+    int n_blocks;    /* valid entries */
+    int n_kv;        /* positions that are written */
 };
 
 struct verifier {
@@ -56,8 +56,9 @@ out:
     return rc;
 }
 
-/* Room for every slice of every row in full, as a best list of all its columns (24 bytes a column while
- * it is made), and the lists beside them. Pages that are not used are not touched. */
+/* Room for the worst case, in which every slice of every row is wanted in full as a list of its
+ * best columns (24 bytes per column while the list is made), plus the other lists. Pages that are
+ * not used are not touched. */
 static size_t reply_arena_bytes(const struct verifier *v)
 {
     const struct shard *shard = model_shard(v->model);
@@ -126,7 +127,7 @@ void verifier_reset(struct verifier *v)
     v->n_lanes = 0;
 }
 
-/* Writes the sentence that the reply carries; returns false so that checks read as one expression. */
+/* Writes the sentence for the reply and is false, so that a check can return it. */
 #define REFUSE(v, ...) (snprintf((v)->error_text, ERROR_BYTES, __VA_ARGS__), false)
 
 static bool check_blocks(struct verifier *v, const struct step_lane *lane, const struct slot *slot)
@@ -241,7 +242,7 @@ static int take_over_step(struct verifier *v, const struct step *step)
     return n_rows;
 }
 
-/* Answers the first n_rows queries; they are the rows of the reply. */
+/* Answers the first n_rows queries, which become the rows of the reply. */
 static int answer_queries(struct verifier *v, int n_rows, struct step_reply *reply,
                           struct error *err)
 {
@@ -259,7 +260,7 @@ out:
     return rc;
 }
 
-/* Row of the last step that stands behind tokens[index] of a lane, -1 if it was not asked for. */
+/* The row of the last step after tokens[index] of a lane; -1 if it was not asked for. */
 static int find_row(const struct verifier *v, int lane, int index)
 {
     for (int r = v->lane_first_row[lane]; r < v->lane_first_row[lane + 1]; r++) {
@@ -307,8 +308,8 @@ static int answer_step(struct verifier *v, const struct step *step, struct step_
     return answer_queries(v, n_rows, reply, err);
 }
 
-/* Whether only the step is at fault, so that the group goes on. Anything else means that the device or
- * a rank is lost, and the group with it. */
+/* Whether only the step is at fault, so that the group goes on. Anything else means that the device
+ * or a rank is lost, and the group with it. */
 static bool is_fault_of_step(int rc)
 {
     return rc == ERR_ARGUMENT || rc == ERR_FORMAT || rc == ERR_NO_MEMORY;
