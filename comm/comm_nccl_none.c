@@ -5,7 +5,7 @@
 static int none(struct error *err)
 {
     return error_set(err, ERR_UNSUPPORTED,
-                     "this build knows no NCCL: install its headers (nccl.h, cuda_runtime.h) and "
+                     "this build has no NCCL: install its headers (nccl.h, cuda_runtime.h) and "
                      "build again, or start the ranks with mpirun");
 }
 

@@ -378,7 +378,7 @@ static void on_close(struct rpc_call *call)
     if (call->method && call->method->on_done) call->method->on_done(call, call->state);
 }
 
-/* After its last event the gRPC side is released; the struct remains while somebody holds a
+/* After its last event the gRPC side is released; the struct remains as long as there is a
  * reference. */
 static void end_batch(struct rpc_call *call)
 {

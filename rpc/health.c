@@ -143,7 +143,7 @@ static bool read_name(struct rpc_call *call, const uint8_t *data, size_t len,
     Grpc__Health__V1__HealthCheckRequest *request =
         grpc__health__v1__health_check_request__unpack(NULL, len, data);
     if (!request) {
-        rpc_call_finish(call, ERR_FORMAT, "this is no HealthCheckRequest");
+        rpc_call_finish(call, ERR_FORMAT, "this is not a HealthCheckRequest");
         return false;
     }
     bool fits = strlen(request->service) < HEALTH_NAME_BYTES;

@@ -1,6 +1,6 @@
 /* The standard service grpc.health.v1.Health: a few names, each of which is serving or not, that
- * clients ask for (Check) or follow (Watch). It is a service like any other: whoever opens a server
- * puts it into the server's list. */
+ * clients ask for (Check) or follow (Watch). It is a service like any other: it is put into the
+ * list of a server. */
 #pragma once
 
 #include <stdbool.h>

@@ -46,8 +46,8 @@ static int ask_once(struct rpc_client *client, struct buffer *reply,
     TRY(target_description_decode(reply->data, reply->len, theirs, err));
     TRY(check_lead(theirs, mine, lead, err));
     if (!theirs->has_nccl_id) {
-        rc = error_set(err, ERR_UNAVAILABLE, "rank 0 at %s waits for nobody: its group is complete",
-                       lead);
+        rc = error_set(err, ERR_UNAVAILABLE,
+                       "rank 0 at %s waits for no more ranks: its group is complete", lead);
     }
 out:
     return rc;

@@ -178,7 +178,7 @@ static bool check_lane(struct verifier *v, const struct step_lane *lane)
     if (lane->slot < 0 || lane->slot >= v->options.n_slots) {
         return REFUSE(v, "slot %d does not exist; there are %d", lane->slot, v->options.n_slots);
     }
-    if (v->slot_taken[lane->slot]) return REFUSE(v, "slot %d stands twice in the step", lane->slot);
+    if (v->slot_taken[lane->slot]) return REFUSE(v, "slot %d occurs twice in the step", lane->slot);
     v->slot_taken[lane->slot] = true;
     const struct slot *slot = &v->slots[lane->slot];
     if (lane->n_tokens < 1) return REFUSE(v, "the lane has no tokens");

@@ -1,5 +1,5 @@
-/* What the tests of rpc/ share: a server with a method for each behaviour, and a client. Every test runs
- * in a process of its own, so the fixture is a few static variables. */
+/* What the tests of rpc/ share: a server with a method for each behaviour, and a client. Every test
+ * runs in a process of its own, so the fixture is a few static variables. */
 #pragma once
 
 #include <pthread.h>
@@ -79,7 +79,7 @@ static void on_silent(struct rpc_call *call, void *service, const uint8_t *data,
     s->deadline_us = rpc_call_deadline_us(call);
 }
 
-/* Sends more than the client reads, until that is refused. */
+/* Sends more than the client reads, until a send is refused. */
 static void on_flood(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
     (void)data, (void)len;
@@ -141,7 +141,7 @@ static void on_push(struct rpc_call *call, void *service, const uint8_t *data, s
     pthread_create(&s->pushers[s->n_pushers++], NULL, push, call);
 }
 
-/* Sends until that fails, and once more when the server is long gone. */
+/* Sends until a send fails, and once more when the server is long closed. */
 static void *keep_sending(void *arg)
 {
     struct rpc_call *call = arg;
@@ -209,7 +209,7 @@ static const struct rpc_method methods[] = {
     {.path = "/test.Test/Late", .on_message = on_late},
 };
 
-/* ---- fixture; each test is a process of its own ---- */
+/* ---- fixture; each test runs in a process of its own ---- */
 
 static struct error err;
 static struct service service;

@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=base timeout=30 */
-/* Option values: what is taken, and one clear sentence for what is not. */
+/* Option values: which ones are accepted, and one clear sentence for those that are not. */
 #include "base/options.h"
 
 #include <limits.h>

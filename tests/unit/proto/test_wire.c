@@ -1,5 +1,5 @@
-/* The codecs of target.proto: every field survives, a full arena is told from a bad message, no prefix of
- * a message leads outside of it. */
+/* The codecs of target.proto: every field arrives, a full arena is not reported as a bad message,
+ * and no prefix of a message leads to a read outside of it. */
 /* ctest: labels=quick libs=proto timeout=60 */
 #include <math.h>
 
@@ -341,7 +341,7 @@ START_TEST(description_differs_names_the_field)
                                         "arithmetic",  "number of slices",  "--slots",
                                         "--kv-tokens", "--max-step-tokens", "--max-step-rows"};
     const struct target_description one = {.arithmetic = "cpu-bf16"};
-    struct target_description own = one; /* what each rank has for itself */
+    struct target_description own = one; /* what may differ between ranks */
     snprintf(own.group, sizeof own.group, "g-17");
     snprintf(own.kernels, sizeof own.kernels, "avx2");
     own.rank = own.n_threads = own.is_busy = own.has_nccl_id = 1;
@@ -363,7 +363,8 @@ START_TEST(description_differs_names_the_field)
 }
 END_TEST
 
-/* Every prefix is refused or read as a shorter message; the sanitizer watches the edge. */
+/* Every prefix is refused or read as a shorter message; the sanitizer checks that nothing beyond it
+ * is read. */
 static void prefixes_are_safe(int kind)
 {
     for (size_t len = 0; len <= buf.len; len++) {

@@ -1,5 +1,5 @@
 /* ctest: labels=quick,threads libs=rpc timeout=120 */
-/* Deadlines, cancellation, absent and closing servers, and peers that speak no gRPC. */
+/* Deadlines, cancellation, absent and closing servers, and peers that do not speak gRPC. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -167,7 +167,7 @@ START_TEST(waiting_call_connects_when_the_server_comes)
     check_echo();
     snprintf(name, sizeof name, "%s", address);
     rpc_server_close(server, 0);
-    for (int i = 0; i < 25; i++) { /* a call that meets the dying connection would fail with it */
+    for (int i = 0; i < 25; i++) { /* a call on the dying connection would fail */
         rpc_client_poll(client);
         sleep_ms(2);
     }

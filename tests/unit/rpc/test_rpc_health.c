@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=rpc timeout=60 */
-/* grpc.health.v1.Health as every server has it. */
+/* grpc.health.v1.Health, as every server of ours offers it. */
 #include "tests/support/rpc_fixture.h"
 
 enum { SERVING = 1, NOT_SERVING = 2, SERVICE_UNKNOWN = 3 };
@@ -74,13 +74,13 @@ START_TEST(health_watch_tells_of_every_change)
     expect_status(process, NOT_SERVING);
     expect_status(later, SERVICE_UNKNOWN);
     rpc_health_set(health, "", true);
-    rpc_health_set(health, "", true); /* no news */
+    rpc_health_set(health, "", true); /* no change */
     rpc_health_set(health, "a.B", true);
     rpc_health_set(health, "", false);
     expect_status(process, SERVING);
     expect_status(process, NOT_SERVING);
     expect_status(later, SERVING);
-    rpc_stream_close(process); /* a watch that goes is forgotten */
+    rpc_stream_close(process); /* a watch that ends is forgotten */
     rpc_health_set(health, "", true);
     pthread_t thread;
     int grace_ms = 5000;

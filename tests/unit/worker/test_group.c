@@ -1,5 +1,6 @@
 /* ctest: labels=quick libs=worker timeout=60 */
-/* Ranks that mpirun started compare what they hold before they work together, here as threads. */
+/* Ranks that mpirun has started compare what they must share before they work together. Here they
+ * are threads. */
 #include <pthread.h>
 
 #include "tests/support/check_util.h"
@@ -26,7 +27,7 @@ static void *join(void *arg)
     return NULL;
 }
 
-/* All ranks join; `odd`, unless it is -1, has another --slots. */
+/* All ranks join; rank `odd`, unless it is -1, has another --slots. */
 static void join_all(int odd)
 {
     struct comm *comms[N_RANKS];

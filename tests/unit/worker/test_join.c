@@ -1,7 +1,7 @@
 /* ctest: labels=quick libs=worker timeout=60 */
-/* A rank without MPI asks its lead, over real gRPC: the id arrives whole; a lead that is late or not
- * ready is asked again; one that is another, or holds something else, is refused in words; and the
- * listener offers the id only until its group is complete. */
+/* A rank without MPI asks its lead, over real gRPC. The id arrives complete; a lead that is late or
+ * not ready is asked again; one that is another rank, or differs in what ranks share, is refused
+ * with a reason; and the listener offers the id only until its group is complete. */
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>
@@ -143,9 +143,9 @@ START_TEST(join_of_a_complete_group_is_refused_at_the_deadline)
     lead_open(&offered);
     listener_set_serving(listener, true);
     CHECK_ERR(join_ask(&theirs, &mine, address, 1, &err), ERR_TIMEOUT,
-              "waits for nobody: its group is complete");
+              "waits for no more ranks: its group is complete");
     ck_assert(!theirs.has_nccl_id && !theirs.is_busy);
-    listener_set_serving(listener, false); /* as when the group is started anew */
+    listener_set_serving(listener, false); /* as after a restart of the group */
     CHECK_OK(join_ask(&theirs, &mine, address, 10, &err));
     lead_close();
 }
