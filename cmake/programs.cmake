@@ -15,5 +15,6 @@ foreach(program coordinator worker client)
   target_link_libraries(outrider-${program} PRIVATE outrider_${program} outrider_warnings)
   set_target_properties(outrider-${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endforeach()
-target_link_libraries(outrider-coordinator PRIVATE outrider_comm_mpi) # main.c opens it for --target mpi
+# main.c opens the world of --target mpi; coordinator_open is given it.
+target_link_libraries(outrider-coordinator PRIVATE outrider_comm_mpi)
 set_target_properties(outrider-client PROPERTIES OUTPUT_NAME outrider)
