@@ -1,4 +1,4 @@
-/* One monotonic clock for deadlines and measurements. */
+/* One monotonic clock (CLOCK_MONOTONIC) for deadlines and measurements. */
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* The ids that end a text: a model's ends of sequence. */
+/* The token ids that end a text, as the model's configuration lists them. */
 #pragma once
 
 #include <stdbool.h>

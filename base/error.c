@@ -1,4 +1,4 @@
-/* The error type; nothing here allocates, so an error can be reported when memory is short. */
+/* The error type. Nothing here allocates, so that an error can be reported when memory is short. */
 #include "base/error.h"
 
 #include <stdarg.h>

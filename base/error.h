@@ -1,6 +1,6 @@
-/* The one error type: a code that callers branch on and a sentence that people read.
- * Whoever sees a failure writes the text with the values that matter; callers may add context with
- * error_wrap; it is printed once, where it is handled. */
+/* The one error type: a code that callers branch on and a sentence that people read. The function
+ * that sees the failure writes the sentence, with the values that matter; its callers may add
+ * context with error_wrap. The error is printed once, where it is handled. */
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +10,7 @@ enum error_code {
     ERR_ARGUMENT = -1,    /* a flag or a request asks for something that makes no sense */
     ERR_FORMAT = -2,      /* a file or message is not what it claims to be */
     ERR_UNSUPPORTED = -3, /* well formed, but outside of what this program does */
-    ERR_IO = -4,          /* the operating system said no */
+    ERR_IO = -4,          /* the operating system refuses */
     ERR_NO_MEMORY = -5,
     ERR_NOT_FOUND = -6,
     ERR_EXHAUSTED = -7,   /* a bounded queue, table or pool is full */
@@ -36,7 +36,7 @@ int error_set(struct error *err, int code, const char *format, ...)
 /* Puts "context: " before the text of err and returns its code. */
 int error_wrap(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* "invalid argument", "format", ... for logs. */
+/* "argument", "format", ... for logs. */
 const char *error_name(int code);
 
 /* The only control-flow macro. Needs a local `rc` and a label `out`. */

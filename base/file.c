@@ -16,7 +16,7 @@ enum { PATH_BYTES = 4096 };
 
 static int open_regular(const char *path, int *fd, struct stat *st, struct error *err)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
     if (*fd < 0) {
         int code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
         return error_set(err, code, "cannot open %s: %s", path, strerror(errno));
@@ -54,7 +54,7 @@ int file_map(struct file_view *view, const char *path, struct error *err)
     return rc;
 }
 
-/* munmap and madvise take plain pointers. */
+/* munmap and madvise want a pointer that is not const. */
 static void *plain(const struct file_view *view)
 {
     union {
@@ -76,7 +76,7 @@ void file_advise(const struct file_view *view, enum file_advice advice)
     madvise(plain(view), view->size_bytes, advice == FILE_DROP ? MADV_DONTNEED : MADV_HUGEPAGE);
 }
 
-/* FilePmdMapped of the mapping that begins at `data`, in bytes; 0 where it is not found. */
+/* FilePmdMapped, in bytes, of the mapping that begins at `data`; 0 if it is not found. */
 static size_t huge_bytes(const uint8_t *data)
 {
     char line[512], begin[32];
@@ -162,7 +162,7 @@ int file_replace(const char *path, const char *data, size_t len, struct error *e
 {
     char partial[PATH_BYTES];
     int n = snprintf(partial, sizeof partial, "%s.%ld-%llx.partial", path, (long)getpid(),
-                     (unsigned long long)clock_now_ns()); /* in two containers pids may be equal */
+                     (unsigned long long)clock_now_ns()); /* pids in two containers may be equal */
     if (n >= (int)sizeof partial) {
         return error_set(err, ERR_ARGUMENT, "the path %.100s... is too long", path);
     }

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-/* A mapped file. A zeroed view is valid to close. */
+/* A mapped file. A zeroed view can be unmapped. */
 struct file_view {
     const uint8_t *data;
     size_t size_bytes;
@@ -18,7 +18,7 @@ struct file_view {
 
 enum file_advice {
     FILE_WANT_HUGE, /* large pages, where the file system has them */
-    FILE_DROP /* the pages leave this process; they stay in the page cache and come back when read */
+    FILE_DROP       /* the pages leave this process, but stay in the page cache */
 };
 
 /* Errors: ERR_NOT_FOUND no such file, ERR_IO cannot be opened or mapped, ERR_FORMAT not a regular
@@ -26,19 +26,20 @@ enum file_advice {
 int file_map(struct file_view *view, const char *path, struct error *err);
 void file_unmap(struct file_view *view);
 
-/* A hint: what the kernel cannot do is left undone. */
+/* A hint: nothing happens where the kernel cannot follow it. */
 void file_advise(const struct file_view *view, enum file_advice advice);
 
-/* True when four fifths of a mapping have huge pages: reading weights through small ones costs a quarter
- * of the bandwidth, so a fifth of them costs 5 %. Reads a byte of every 2 MiB. False where the kernel
- * does not say. */
+/* True if huge pages back at least four fifths of a mapping. Reading weights through small pages
+ * costs a quarter of the bandwidth, so one fifth of small pages costs 5 %. Reads one byte of every
+ * 2 MiB. False where the kernel does not tell. */
 bool file_is_huge(const struct file_view *view);
 
-/* Reads a whole text file, adds a NUL after it; the caller frees *text. Errors: as file_map, and
- * ERR_FORMAT when it is longer than limit_bytes. */
+/* Reads a whole text file and adds a NUL after it; the caller frees *text.
+ * Errors: as file_map, and ERR_FORMAT when the file is longer than limit_bytes. */
 int file_read_text(char **text, size_t *len, const char *path, size_t limit_bytes,
                    struct error *err);
 
-/* Writes data[len] beside path and renames it to path: a reader finds the old file or the new one,
- * never a part. Errors: ERR_ARGUMENT the path is too long, ERR_IO. */
+/* Writes data[len] to a new file beside path and renames it to path, so that a reader finds either
+ * the old file or the new one, and never a part of it.
+ * Errors: ERR_ARGUMENT the path is too long, ERR_IO. */
 int file_replace(const char *path, const char *data, size_t len, struct error *err);

@@ -1,4 +1,4 @@
-/* Files that are there whole or not at all. */
+/* Files that exist as a whole or not at all. */
 #include "base/file_write.h"
 
 #include <errno.h>
@@ -32,8 +32,8 @@ static int write_block(int fd, const uint8_t *block, size_t bytes, size_t offset
     return 0;
 }
 
-/* Bytes begin .. begin + bytes of the file, gathered from the pieces; *first is the piece to look at
- * first, and then the one for the next block. */
+/* Collects bytes [begin, begin + bytes) of the file from the pieces. *first is the index of the
+ * first piece to look at; it is moved on for the next block. */
 static void gather(uint8_t *block, size_t begin, size_t bytes, const struct file_piece *pieces,
                    int n_pieces, int *first)
 {
@@ -51,7 +51,8 @@ static void gather(uint8_t *block, size_t begin, size_t bytes, const struct file
     }
 }
 
-/* In whole blocks at multiples of their size: a page cache with large pages then keeps them as such. */
+/* Writes in whole blocks, at multiples of their size: a page cache that has large pages then uses
+ * them for this file. */
 static int fill(int fd, const char *path, const struct file_piece *pieces, int n_pieces,
                 size_t size_bytes, struct error *err)
 {
@@ -65,13 +66,14 @@ static int fill(int fd, const char *path, const struct file_piece *pieces, int n
         gather(block, at, n, pieces, n_pieces, &first);
         TRY(write_block(fd, block, n, at, path, err));
     }
-    if (fsync(fd)) rc = complain(err, "bring to the disk", path, errno);
+    if (fsync(fd)) rc = complain(err, "sync", path, errno);
 out:
     mem_pages_free(block, BLOCK_BYTES);
     return rc;
 }
 
-/* The new name lasts only when its folder is on the disk too. Best effort: some file systems refuse. */
+/* The new name survives a crash only when its folder is on the disk too. Best effort, because some
+ * file systems refuse to sync a folder. */
 static void sync_folder(const char *path)
 {
     char folder[PATH_BYTES];
@@ -85,8 +87,8 @@ static void sync_folder(const char *path)
     close(fd);
 }
 
-/* A file without a name, which goes away with the process that dies while it writes; *partial is "" then.
- * Where the file system has none, one beside path. */
+/* Opens a file without a name, which vanishes if the process dies while it writes; *partial is ""
+ * then. On a file system without such files, it opens one beside path. */
 static int open_new(const char *path, char partial[PATH_BYTES])
 {
     char folder[PATH_BYTES];
@@ -104,7 +106,8 @@ static int open_new(const char *path, char partial[PATH_BYTES])
     return mkstemp(partial);
 }
 
-/* Names a file that has none; a link cannot replace, a rename can. */
+/* Gives a name to a file that has none. It is a name of its own, because a link cannot replace the
+ * file at path, while a rename can. */
 static int give_name(int fd, const char *path, char partial[PATH_BYTES], struct error *err)
 {
     char self[64];
@@ -112,7 +115,7 @@ static int give_name(int fd, const char *path, char partial[PATH_BYTES], struct 
     int len = snprintf(partial, PATH_BYTES, "%s.%ld", path, (long)getpid());
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     if (len >= PATH_BYTES) return complain(err, "write", path, ENAMETOOLONG);
-    unlink(partial); /* of a process of this number that died just here */
+    unlink(partial); /* of a process with the same pid that died at this point */
     if (linkat(AT_FDCWD, self, AT_FDCWD, partial, AT_SYMLINK_FOLLOW) == 0) return 0;
     int code = errno;
     partial[0] = '\0';

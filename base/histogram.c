@@ -1,4 +1,5 @@
-/* Slot of a value v: its power of two and the next five bits. Below 32 us every value has a slot. */
+/* A value falls into the slot of its power of two and its next five bits. Below 32 us every value
+ * has a slot of its own. */
 #include "base/histogram.h"
 
 static int power_of(uint64_t value)
@@ -6,7 +7,7 @@ static int power_of(uint64_t value)
     return 63 - __builtin_clzll(value);
 }
 
-/* 0 counts as 1; what is beyond the last power counts as the largest. */
+/* 0 counts as 1; a value beyond the last power counts as the largest. */
 static int slot_of(uint64_t value)
 {
     if (value == 0) return 0;
@@ -16,7 +17,7 @@ static int slot_of(uint64_t value)
     return power * HISTOGRAM_STEPS + (int)(rest * HISTOGRAM_STEPS >> power);
 }
 
-/* The middle of a slot, so that the error is half a slot's width. */
+/* The middle of a slot, so that the error is at most half the width of a slot. */
 static uint64_t middle_of(int slot)
 {
     uint64_t least = (uint64_t)1 << (slot / HISTOGRAM_STEPS);

@@ -1,5 +1,5 @@
-/* Histogram of microseconds with about 3 % resolution from 1 us to 2^40 us: counts per power of two
- * cut into 32. Plain data, owned by one thread; histograms add. */
+/* Histogram of microseconds with a resolution of about 3 % from 1 us to 2^40 us: a count for each
+ * of 32 parts of every power of two. Plain data, owned by one thread. Histograms can be added. */
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* jansson with our errors. */
+/* jansson, with our errors. */
 #include "base/json.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* jansson with our errors: one sentence that names the file, the key and what was found. */
+/* jansson, with our errors: one sentence that names the file, the key and what was found. */
 #pragma once
 
 #include <jansson.h>
@@ -7,19 +7,21 @@
 
 #include "base/error.h"
 
-/* Parses text[len]; duplicate keys are refused. The caller calls json_decref. Errors: ERR_FORMAT with line
- * and column. origin names the file. */
+/* Parses text[len] and refuses duplicate keys. origin names the file in errors. The caller calls
+ * json_decref.
+ * Errors: ERR_FORMAT with line and column. */
 int json_parse_text(json_t **root, const char *text, size_t len, const char *origin,
                     struct error *err);
 
-/* Typed reads of object members. A missing key or null leaves *out as it is (its default). Errors: ERR_FORMAT wrong type or out of [least, most]. */
+/* Typed reads of object members. If the key is missing or null, *out keeps its value, the default.
+ * Errors: ERR_FORMAT wrong type, or outside of [least, most]. */
 int json_read_int(const json_t *object, const char *key, int least, int most, int *out,
                   const char *origin, struct error *err);
 int json_read_double(const json_t *object, const char *key, double *out, const char *origin,
                      struct error *err);
 int json_read_bool(const json_t *object, const char *key, bool *out, const char *origin,
                    struct error *err);
-/* *out stays inside root. */
+/* *out points into root. */
 int json_read_string(const json_t *object, const char *key, const char **out, const char *origin,
                      struct error *err);
 

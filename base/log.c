@@ -1,5 +1,5 @@
-/* The log: formats a whole line first and writes it with one call, so that the lines of threads and
- * of ranks that share a terminal do not mix. */
+/* Formats a whole line first and writes it with one call, so that lines of several threads, or of
+ * ranks that share a terminal, do not mix. */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -59,5 +59,5 @@ void log_line(enum log_level level, const char *event, const char *format, ...)
     }
     line[len] = '\n';
     ssize_t written = write(STDERR_FILENO, line, len + 1);
-    (void)written; /* a log that cannot be written has nobody to tell */
+    (void)written; /* if the log cannot be written, there is nowhere to report it */
 }

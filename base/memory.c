@@ -1,4 +1,4 @@
-/* Memory that may fail with words. */
+/* Allocation that fails with an error. */
 #include "base/memory.h"
 
 #include <malloc.h>
@@ -49,7 +49,7 @@ static size_t pages_round(size_t bytes)
 void *mem_map_pages(size_t bytes, struct error *err)
 {
     size_t size = pages_round(bytes ? bytes : 1);
-    /* Map one huge page too many, then cut both ends so that the rest is aligned. */
+    /* Map one huge page more than needed, then cut both ends so that the rest is aligned. */
     uint8_t *map = size < bytes ? MAP_FAILED
                                 : mmap(NULL, size + huge_page_bytes, PROT_READ | PROT_WRITE,
                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

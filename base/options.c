@@ -1,5 +1,5 @@
-/* Strict readings of option values. The C library's number readers take blanks, signs, other bases,
- * "inf" and "nan"; the alphabet is therefore checked first. Values are cut in error texts. */
+/* Strict parsers of option values. The C library's number parsers accept blanks, signs, other
+ * bases, "inf" and "nan", so the characters are checked first. Error texts cut long values. */
 #include "base/options.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@
 
 enum { SHOWN_CHARS = 60, NUMBER_BYTES = 16 };
 
-/* Reads digits up to the end of text; false when there are none, others, or more than `most`. */
+/* Reads digits up to the end of text. False when there are none, other characters, or the number is
+ * over `most`. */
 static bool read_digits(uint64_t *out, const char *text, uint64_t most)
 {
     uint64_t value = 0;
@@ -51,7 +52,7 @@ int options_u64(uint64_t *out, const char *option, const char *text, struct erro
                      SHOWN_CHARS, text, (unsigned long long)UINT64_MAX);
 }
 
-/* True for what strtof reads as a decimal number and nothing else. */
+/* True for a decimal number as strtof reads it, and nothing else. */
 static bool is_decimal(const char *text)
 {
     size_t len = strlen(text);
@@ -93,7 +94,7 @@ int options_word(int *out, const char *option, const char *text, const char *con
                      list);
 }
 
-/* Copies the piece up to the next comma or the end; false when it is too long for a number. */
+/* Copies the piece up to the next comma or the end; false if it is too long for a number. */
 static bool cut_piece(char piece[NUMBER_BYTES], const char *text, size_t *len)
 {
     *len = strcspn(text, ",");
@@ -104,7 +105,7 @@ static bool cut_piece(char piece[NUMBER_BYTES], const char *text, size_t *len)
 }
 
 int options_int_list(int32_t *out, int *n, int n_max, const char *option, const char *text,
-                     int least, int most, struct error *err)
+                     struct options_range range, struct error *err)
 {
     int n_read = 0;
     *n = 0;
@@ -112,10 +113,10 @@ int options_int_list(int32_t *out, int *n, int n_max, const char *option, const 
         char piece[NUMBER_BYTES];
         size_t len = 0;
         int value = 0;
-        if (!cut_piece(piece, at, &len) || !read_int(&value, piece, least, most)) {
+        if (!cut_piece(piece, at, &len) || !read_int(&value, piece, range.least, range.most)) {
             return error_set(err, ERR_ARGUMENT,
                              "%s: '%.*s' is not a list of whole numbers from %d to %d", option,
-                             SHOWN_CHARS, text, least, most);
+                             SHOWN_CHARS, text, range.least, range.most);
         }
         if (n_read == n_max) {
             return error_set(err, ERR_ARGUMENT, "%s: '%.*s' has more than %d numbers", option,

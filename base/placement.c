@@ -1,4 +1,4 @@
-/* How many threads, and where. */
+/* How many threads, and on which CPUs. */
 #include "base/placement.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "base/options.h"
 
-enum { SPARE_LEAST = 5 }; /* cores of a machine that can spare one */
+enum { SPARE_LEAST = 5 }; /* cores of a machine that can leave one to the coordinator */
 
 static int at_least_one(int n)
 {
@@ -54,7 +54,8 @@ static int check_list(const struct topology *topology, const struct placement_wi
     return 0;
 }
 
-/* The first CPU of each core, cores in order: neighbours are near to each other. */
+/* The first CPU of each core, in the order of cores: neighbouring threads get neighbouring
+ * cores. */
 static int list_cores(const struct topology *topology, int cores[TOPOLOGY_CPUS_MAX])
 {
     int n = 0;
@@ -70,7 +71,7 @@ static void pin_cores(struct placement *placement, const struct topology *topolo
 {
     int cores[TOPOLOGY_CPUS_MAX];
     int n = list_cores(topology, cores), first = wish->sharing * placement->n_threads;
-    /* Fewer cores than threads, or so many that another group could choose the same ones. */
+    /* Fewer cores than threads, or so many that another group could choose the same cores. */
     if (placement->n_threads * at_least_one(wish->n_sharing) != n) return;
     placement->is_pinned = true;
     memcpy(placement->cpus, cores + first, (size_t)placement->n_threads * sizeof *cores);
@@ -127,7 +128,7 @@ void placement_meet(struct placement_wish *wish, const struct placement_fact *fa
         n_equal += memcmp(facts[i].mask, facts[me].mask, sizeof facts[i].mask) == 0;
         n_overlap += overlap(&facts[i], &facts[me]);
     }
-    bool is_clean = n_overlap == n_equal; /* else cores are shared with whoever has others too */
+    bool is_clean = n_overlap == n_equal; /* no process shares only some of our CPUs */
     wish->n_sharing = is_clean ? n_equal : n_local;
     wish->sharing = is_clean ? equal : local;
     wish->is_safe = is_clean && n_local > 1;
@@ -139,8 +140,8 @@ int placement_parse_pin(struct placement_wish *wish, const char *text, struct er
     if (strcmp(text, "auto") == 0) wish->pin = PIN_AUTO;
     if (strcmp(text, "off") == 0) wish->pin = PIN_OFF;
     if (wish->pin != PIN_LIST) return 0;
-    if (options_int_list(wish->cpus, &wish->n_cpus, PLACEMENT_THREADS_MAX, "--pin", text, 0,
-                         CPU_SETSIZE - 1, err) == 0) {
+    if (options_int_list(wish->cpus, &wish->n_cpus, PLACEMENT_THREADS_MAX, "--pin", text,
+                         (struct options_range){0, CPU_SETSIZE - 1}, err) == 0) {
         return 0;
     }
     return error_set(err, ERR_ARGUMENT,

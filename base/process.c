@@ -1,6 +1,7 @@
-/* Ending a process. Two threads sleep from the start: the signal thread takes SIGTERM and SIGINT and
- * then is the grace clock, the stop thread runs on_stop. They are two so that an on_stop that hangs
- * cannot stop the clock. The clock ends the process without a word: the log may be what hangs. */
+/* Ending a process. Two threads sleep from the start. The signal thread takes SIGTERM and SIGINT
+ * and then counts the grace time; the stop thread runs on_stop. There are two of them so that an
+ * on_stop that hangs does not keep the grace time from ending. When it ends, the process exits
+ * without logging, because the log may be what hangs. */
 #include "base/process.h"
 
 #include <assert.h>
@@ -46,7 +47,7 @@ static bool is_closing(void)
     return closing;
 }
 
-/* False when the process is closing already: then nobody is to be told any more. */
+/* False when the process is closing already, so that on_stop must not run any more. */
 static bool begin_stopping(void)
 {
     pthread_mutex_lock(&process.lock);
@@ -90,7 +91,7 @@ static int wait_signal_until(int64_t deadline_ms)
     }
 }
 
-/* process_close wakes this thread by a stop signal of its own, after is_closing is set. */
+/* process_close wakes this thread with a stop signal of its own, after it has set is_closing. */
 static void *signal_main(void *unused)
 {
     (void)unused;
@@ -140,8 +141,8 @@ out:
     return rc;
 }
 
-/* The clock still ticks while this waits for on_stop, which may hang even now. A signal that came too
- * late to matter is taken away before the mask opens again. */
+/* The grace time still runs while this waits for on_stop, which may hang even now. A signal that
+ * arrives too late to matter is taken before the mask is restored. */
 void process_close(void)
 {
     if (!process.is_open) return;

@@ -1,4 +1,5 @@
-/* Bounded queue: one mutex, one condition, a ring. Uncontended it costs well under a microsecond. */
+/* Bounded queue: one mutex, one condition variable, a ring buffer. Without contention an operation
+ * takes well under a microsecond. */
 #include "base/queue.h"
 
 #include <pthread.h>

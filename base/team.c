@@ -1,14 +1,16 @@
-/* Fork and join by two counters: `job` tells the members that there is work, `n_busy` tells the lead
- * that all are done. Both sides first spin for a bounded time and then sleep on a condition. Nobody
- * spins on the CPU that the awaited thread was last seen on, and the lead not for long when a member
- * has not even begun: there the spin itself keeps the other from running.
+/* Fork and join with two counters: `job` tells the members that there is work, `n_busy` tells the
+ * lead that all are done. Both sides spin for a bounded time and then sleep on a condition
+ * variable. No thread spins on the CPU where the thread that it waits for was last seen, and the
+ * lead does not spin for long if a member has not even begun, because then the spinning itself may
+ * keep the other thread from running.
  *
  *   lead    fn, arg -> n_busy = n - 1 -> job + 1 -> anyone asleep? wake -> own part -> n_busy = 0?
  *   member  job changed? -> own part -> n_busy - 1 -> last, and the lead asleep? wake
  *
- * A wake-up cannot be lost: the sleeper announces itself and then looks at the counter again, the
- * other side changes the counter and then looks for sleepers, all in one sequentially consistent
- * order; the sleeper holds the lock from its look until it waits. */
+ * No wake-up is lost: a thread that goes to sleep first says so and then checks the counter again,
+ * while the other side first changes the counter and then looks for sleepers, all in one
+ * sequentially consistent order. The sleeping thread holds the lock from its check until it
+ * waits. */
 #include "base/team.h"
 
 #include <assert.h>
@@ -24,7 +26,7 @@
 #include "base/memory.h"
 
 enum {
-    LINE_BYTES = 64,     /* the two counters live on lines of their own */
+    LINE_BYTES = 64,     /* each of the two counters has a cache line of its own */
     SPINS_PER_LOOK = 32, /* pauses between two looks at the clock */
     BEGIN_US = 30,       /* a thread that was woken on a free core has begun by then */
     THREAD_NAME_BYTES = 16
@@ -42,7 +44,7 @@ struct member {
 struct team {
     int n_members, n_started, spin_us;
     struct member *members; /* [n_members], entry 0 unused */
-    team_fn *fn;            /* NULL: go home */
+    team_fn *fn;            /* NULL: end the thread */
     void *arg;
     char gap0[LINE_BYTES];
     atomic_uint job; /* number of the newest job */
@@ -90,7 +92,7 @@ static bool spin_for_job(struct team *team, unsigned seen)
     return false;
 }
 
-/* False when a member cannot get on while the lead spins. */
+/* False if the spinning lead may be keeping a member from running. */
 static bool members_can_run(struct team *team, int64_t waited_us)
 {
     int cpu = sched_getcpu();
@@ -103,7 +105,7 @@ static bool members_can_run(struct team *team, int64_t waited_us)
     return true;
 }
 
-/* The same for the lead, until the members are done. */
+/* The same for the lead: spins until the members are done. */
 static bool spin_for_done(struct team *team)
 {
     if (team->spin_us == 0) return job_is_done(team);
@@ -173,7 +175,8 @@ static void *member_main(void *arg)
     }
 }
 
-/* With more members than processors a spinner holds the core that the awaited thread needs. */
+/* With more members than processors, a spinning thread holds the core that the awaited thread
+ * needs. */
 static int useful_spin_us(int n_members, int spin_us)
 {
     cpu_set_t cpus;

@@ -1,4 +1,5 @@
-/* Reads sched_getaffinity, /sys and cgroups. A file that is not there is a machine that does not say. */
+/* Reads sched_getaffinity, /sys and cgroups. If a file is missing, the machine counts as one
+ * without that limit. */
 #include "base/topology.h"
 
 #include <sched.h>
@@ -55,7 +56,8 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Version 2: every group above may have a quota of its own. path: "/a/b", is cut. */
+/* Cgroup version 2: every group above this one may have a quota of its own. path is "/a/b"; it is
+ * cut. */
 static int quota_v2(char *path)
 {
     char file[PATH_BYTES], line[LINE_BYTES];
@@ -76,7 +78,8 @@ static long read_number(const char *folder, const char *path, const char *name)
     return read_line(file, line) ? strtol(line, NULL, 10) : 0;
 }
 
-/* Version 1. Inside a container the group's own path is often not to be seen, but its root is. */
+/* Cgroup version 1. Inside a container the path of its own group is often not visible, but the root
+ * is. */
 static int quota_v1(const char *path)
 {
     static const char *const folders[] = {"cpu", "cpu,cpuacct"};
@@ -134,7 +137,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Containers of one kernel have names of their own, and CPUs too. */
+/* Containers on one kernel have the same boot id; each has its own host name, and its own CPUs. */
 static uint64_t host_number(void)
 {
     char line[LINE_BYTES], name[256] = "";

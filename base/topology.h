@@ -1,5 +1,6 @@
-/* What the machine gives this process: the CPUs it may run on, which of them share a core, and how many
- * of them its cgroup lets it use at a time. Facts only; placement.h decides with them. */
+/* What the machine gives to this process: the CPUs that it may run on, which of them share a core,
+ * and how many of them its cgroup lets it use at a time. These are facts only; base/placement.h
+ * decides with them. */
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +9,7 @@ enum { TOPOLOGY_CPUS_MAX = 1024 };
 
 struct topology_cpu {
     int cpu;
-    int core; /* the lowest CPU of the same physical core; its own number where nobody knows */
+    int core; /* the lowest CPU of the same physical core; its own number if unknown */
 };
 
 struct topology {
@@ -18,15 +19,16 @@ struct topology {
     uint64_t host;  /* the same for processes of one machine (and one container) */
 };
 
-/* Cannot fail: what cannot be read counts as unlimited, without siblings; at least one CPU is there. */
+/* Cannot fail: facts that cannot be read count as no quota and no siblings. There is at least one
+ * CPU. */
 void topology_read(struct topology *topology);
 
 /* Physical cores among the CPUs. */
 int topology_cores(const struct topology *topology);
 
-/* The quota in the text of a cgroup v2 "cpu.max" ("max 100000", "150000 100000"), rounded down but at
- * least 1; 0: none, or no such text. */
+/* The quota in the text of a cgroup v2 file "cpu.max" ("max 100000", "150000 100000"), rounded
+ * down, but at least 1; 0 if there is none or the text is something else. */
 int topology_parse_quota(const char *text);
 
-/* The first CPU of a list such as "0,64" or "0-1"; -1: no list. */
+/* The first CPU of a list such as "0,64" or "0-1"; -1 if the text is no list. */
 int topology_parse_first(const char *text);

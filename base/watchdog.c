@@ -1,5 +1,5 @@
-/* A thread that sleeps until the earliest deadline it was told. Arming costs a mutex and, only when
- * the deadline comes nearer, a wake-up. */
+/* A thread that sleeps until the earliest deadline that it was given. Arming costs a mutex, and a
+ * wake-up only if the deadline comes nearer. */
 #include "base/watchdog.h"
 
 #include <pthread.h>
@@ -93,7 +93,7 @@ void watchdog_arm(struct watchdog *dog, int64_t deadline_us)
 void watchdog_disarm(struct watchdog *dog)
 {
     pthread_mutex_lock(&dog->lock);
-    dog->deadline_us = INT64_MAX; /* the thread finds out when it wakes; no signal needed */
+    dog->deadline_us = INT64_MAX; /* the thread sees it when it wakes; no signal is needed */
     pthread_mutex_unlock(&dog->lock);
 }
 

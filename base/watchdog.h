@@ -1,5 +1,5 @@
-/* Bounds a piece of work that cannot be interrupted from inside, such as a collective: if it is not
- * disarmed in time, a function runs on the watchdog's thread. Locked inside. */
+/* Bounds work that cannot be interrupted from inside, such as a collective: if the watchdog is not
+ * disarmed in time, a function runs on its thread. Locked inside. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,11 +15,11 @@ int watchdog_open(struct watchdog **dog, watchdog_fn *on_late, void *arg, struct
 /* Accepts NULL. */
 void watchdog_close(struct watchdog *dog);
 
-/* From now on until watchdog_disarm: on_late runs once when clock_now_us() passes deadline_us.
- * Arming again moves the deadline. */
+/* Until watchdog_disarm: on_late runs once when clock_now_us() passes deadline_us. Arming again
+ * moves the deadline. */
 void watchdog_arm(struct watchdog *dog, int64_t deadline_us);
 void watchdog_disarm(struct watchdog *dog);
-/* Moves an armed deadline nearer, never further; nothing happens when disarmed. */
+/* Moves the deadline nearer, never further away; does nothing when disarmed. */
 void watchdog_hasten(struct watchdog *dog, int64_t deadline_us);
-/* Whether the work is under way. */
+/* Whether the work that it bounds is under way. */
 bool watchdog_is_armed(struct watchdog *dog);

@@ -25,8 +25,8 @@ static int take_value(const struct bench_option *o, char *arg, struct error *err
         return options_float(o->fraction, name, arg, (float)o->least, (float)o->most, err);
     }
     if (o->list.values) {
-        return options_int_list(o->list.values, o->list.n, o->list.n_max, name, arg, o->least,
-                                o->most, err);
+        return options_int_list(o->list.values, o->list.n, o->list.n_max, name, arg,
+                                (struct options_range){o->least, o->most}, err);
     }
     if (o->word.index) {
         return options_word(o->word.index, name, arg, o->word.names, o->word.n, err);

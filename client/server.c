@@ -81,6 +81,17 @@ static int set_unreachable(const struct server *server, struct error *err)
         server->address, reason, server->address);
 }
 
+static int call(struct server *server, const char *path, const struct buffer *message,
+                int64_t within_us, struct error *err)
+{
+    const struct rpc_request request = {.address = server->address,
+                                        .path = path,
+                                        .data = message->data,
+                                        .len = message->len,
+                                        .deadline_us = deadline_within(server, within_us)};
+    return rpc_client_call(server->client, &request, &server->reply, err);
+}
+
 int server_health(struct server *server, const char *service, enum health_answer *answer,
                   struct error *err)
 {
@@ -88,9 +99,7 @@ int server_health(struct server *server, const char *service, enum health_answer
     struct buffer request = {0};
     *answer = HEALTH_ANSWER_UNKNOWN;
     TRY(health_request_encode(&request, service, err));
-    rc = rpc_client_call(server->client, server->address, "/grpc.health.v1.Health/Check",
-                         request.data, request.len, false, deadline_within(server, CONNECT_US),
-                         &server->reply, err);
+    rc = call(server, "/grpc.health.v1.Health/Check", &request, CONNECT_US, err);
     if (rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT) rc = set_unreachable(server, err);
     if (rc) goto out;
     TRY(health_response_decode(server->reply.data, server->reply.len, answer, err));
@@ -112,8 +121,7 @@ void server_explain(const struct server *server, struct error *err)
 int server_call(struct server *server, const char *path, const struct buffer *request,
                 struct error *err)
 {
-    return rpc_client_call(server->client, server->address, path, request->data, request->len,
-                           false, deadline_within(server, CALL_US), &server->reply, err);
+    return call(server, path, request, CALL_US, err);
 }
 
 int server_start(struct server *server, const char *path, const struct buffer *request,

@@ -6,8 +6,7 @@ outrider_floor(worker FOLDERS worker EXCLUDE "/(main|verifier)\\.c$"
   LINK outrider_verifier outrider_proto outrider_rpc outrider_model outrider_tokenizer outrider_comm_mpi
        $<IF:$<TARGET_EXISTS:outrider_comm_nccl>,outrider_comm_nccl,outrider_comm_no_nccl>)
 outrider_floor(coordinator FOLDERS coordinator coordinator/draft EXCLUDE "/main\\.c$"
-  LINK outrider_proto outrider_rpc outrider_speculation outrider_model outrider_tokenizer
-       outrider_comm_mpi)
+  LINK outrider_proto outrider_rpc outrider_speculation outrider_model outrider_tokenizer)
 outrider_floor(client FOLDERS client client/bench EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_tokenizer outrider_export)
 
@@ -16,4 +15,6 @@ foreach(program coordinator worker client)
   target_link_libraries(outrider-${program} PRIVATE outrider_${program} outrider_warnings)
   set_target_properties(outrider-${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endforeach()
+# main.c opens the world of --target mpi; coordinator_open is given it.
+target_link_libraries(outrider-coordinator PRIVATE outrider_comm_mpi)
 set_target_properties(outrider-client PROPERTIES OUTPUT_NAME outrider)

@@ -1,4 +1,4 @@
-/* The table's front, and the group of one. */
+/* Calls through the table, and the group of one rank. */
 #include "comm/comm.h"
 
 #include <stdlib.h>

@@ -1,10 +1,11 @@
-/* Ranks as MPI processes. The sum is recursive doubling: at distance 1, 2, 4, ... a rank swaps its
- * partial sum with the rank whose number differs in that bit and adds what came. Both then hold the
- * sum of the same subtree, and since addition commutes they hold the same bits. Large data go in
- * chunks, each through all distances, so that a chunk stays in the cache.
+/* Ranks as MPI processes. The sum uses recursive doubling: at distance 1, 2, 4, ... a rank swaps
+ * its partial sum with the rank whose number differs in that bit, and adds what it got. Then both
+ * hold the sum of the same subtree, and because addition commutes, the same bits. Large data are
+ * summed in chunks, each through all distances, so that a chunk stays in the cache.
  *
- * Open MPI 4.1 does not survive a rank: when one dies, the others wait inside MPI until mpirun ends
- * them, so an error returned here is rare and means the same. */
+ * With Open MPI 4.1 a group does not survive the loss of a rank: when one dies, the others wait
+ * inside MPI until mpirun ends them. So an error returned here is rare, and also means the end of
+ * the group. */
 #include "comm/comm_mpi.h"
 
 #include <limits.h>
@@ -30,7 +31,7 @@ static struct mpi_comm *mpi_of(struct comm *comm)
     return (struct mpi_comm *)comm;
 }
 
-/* MPI's word for a failure, as ours. */
+/* MPI's status as an error of ours. */
 static int mpi_check(int status, const char *call, struct error *err)
 {
     char text[MPI_MAX_ERROR_STRING] = "no text";
@@ -81,7 +82,7 @@ static int mpi_exchange(struct comm *comm, const void *mine, void *all, size_t n
     return mpi_check(status, "MPI_Allgather", err);
 }
 
-/* The group is everything that mpirun started, whatever part this rank belongs to. */
+/* Ends everything that mpirun started, not only the part that this rank belongs to. */
 static void mpi_abort(struct comm *comm, int status)
 {
     (void)comm;

@@ -1,12 +1,13 @@
-/* Ranks with a GPU each. Two tables: host memory goes to the base communicator, device memory to NCCL.
+/* Ranks with a GPU each. There are two tables: collectives on host memory go to the base
+ * communicator, those on device memory to NCCL.
  *
- * NCCL is used without blocking: every call may answer "in progress", and the communicator takes no
- * other call before that has become success or an error. So each call is followed by settle(), which
- * polls until a deadline; once the connections of a call exist, that is a few microseconds. Work that
- * a CUDA graph replays does not come by here at all.
+ * NCCL is used in its non-blocking mode: every call may return "in progress", and the communicator
+ * must not be used again until that has become success or an error. Therefore settle() follows each
+ * call and polls until a deadline; once the connections for a call exist, this takes a few
+ * microseconds. Work that a CUDA graph replays does not pass through here.
  *
- * NCCL cannot say that a peer on the same machine hangs: its kernel waits for ever. What ends such a
- * wait is ncclCommAbort, which this file calls after the first failure, and exactly once. */
+ * NCCL cannot detect that a peer on the same machine hangs; its kernel waits without a limit. Only
+ * ncclCommAbort ends such a wait. This file calls it after the first failure, and exactly once. */
 #include "comm/comm_nccl.h"
 
 #include <dlfcn.h>
@@ -23,13 +24,13 @@
 #include "base/queue.h"
 
 enum {
-    VERSION_LEAST = 21400, /* 2.14, the first that can be used without blocking */
+    VERSION_LEAST = 21400, /* 2.14, the first with a non-blocking mode */
     N_QUICK_POLLS = 2000,
     POLL_NS = 100000,
-    CLOSE_MS = 5000 /* for all ranks to leave together, then for NCCL to tidy up; each at most */
+    CLOSE_MS = 5000 /* at most for all ranks to leave together, and again for NCCL to clean up */
 };
 
-/* The library's functions under their own names, with the types that nccl.h gives them. */
+/* The library's functions under their own names, with their types from nccl.h. */
 struct nccl_api {
     __typeof__(ncclGetVersion) *ncclGetVersion;
     __typeof__(ncclGetErrorString) *ncclGetErrorString;
@@ -79,7 +80,8 @@ static struct nccl_comm *nccl_of(struct comm *comm)
 
 /* ---- the library ---- */
 
-/* It stays loaded: it has threads of its own, and other ranks of this process may use it. */
+/* The library is never unloaded: it has threads of its own, and other ranks of this process may use
+ * it. */
 static int api_load(struct nccl_api *api, const char *path, struct error *err)
 {
     int version = 0;
@@ -115,8 +117,9 @@ static const char *library_path(const struct comm_nccl_options *options)
 
 /* ---- calls that may not return ---- */
 
-/* NCCL's last two calls wait for the device, so they get a thread. If it does not come back in time,
- * it keeps this struct: the process is about to end. */
+/* ncclCommDestroy and ncclCommAbort wait for the device, so a thread of their own calls them. If
+ * that thread does not return in time, it keeps this struct, because the process is about to
+ * end. */
 struct last_call {
     ncclResult_t (*fn)(ncclComm_t handle);
     ncclComm_t handle;
@@ -127,12 +130,12 @@ static void *last_call_main(void *arg)
 {
     struct last_call *call = arg;
     struct error err;
-    call->fn(call->handle); /* NCCL chooses the device itself */
+    call->fn(call->handle); /* NCCL selects the device itself */
     queue_push(call->done, call, &err);
     return NULL;
 }
 
-/* fn(nc->handle), waited for until close_ms have passed. Its result changes nothing for us. */
+/* Calls fn(nc->handle) and waits for it for at most close_ms. Its result is of no use any more. */
 static void last_call(struct nccl_comm *nc, ncclResult_t (*fn)(ncclComm_t))
 {
     int rc = 0;
@@ -164,7 +167,8 @@ static int code_of(ncclResult_t result)
     return is_ours ? ERR_INTERNAL : ERR_UNAVAILABLE;
 }
 
-/* Keeps err, which says what happened, and ends what may still run on the device. Returns its code. */
+/* Stores err, the reason of the failure, and ends work that may still run on the device. Returns
+ * its code. */
 static int give_up(struct nccl_comm *nc, const struct error *err)
 {
     nc->failure = *err;
@@ -173,7 +177,7 @@ static int give_up(struct nccl_comm *nc, const struct error *err)
     return err->code;
 }
 
-/* NCCL's sentences have line ends. */
+/* NCCL's texts contain line breaks; copies one as a single line. */
 static void copy_line(char *out, size_t size, const char *text)
 {
     size_t n = 0;
@@ -209,15 +213,15 @@ static int check_ready(const struct nccl_comm *nc, struct error *err)
                      nc->comm.rank, nc->comm.size);
 }
 
-/* The next look at what is in progress: soon at first, then ten thousand times a second. */
+/* Pauses before the next poll: not at all at first, then 100 us. */
 static void wait_a_little(int64_t n_polls)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};
     if (n_polls > N_QUICK_POLLS) nanosleep(&pause, NULL);
 }
 
-/* Waits for the end of the call that returned `result`. Errors: ERR_TIMEOUT and fail's; the
- * communicator is aborted then. */
+/* Waits until the call that returned `result` has ended.
+ * Errors: ERR_TIMEOUT and those of fail(); the communicator is aborted then. */
 static int settle(struct nccl_comm *nc, ncclResult_t result, const char *call, int timeout_ms,
                   struct error *err)
 {
@@ -243,8 +247,9 @@ static int device_gather(struct comm *comm, const float *mine, float *all, size_
                   "ncclAllGather", nc->timeout_ms, err);
 }
 
-/* Within a group NCCL only notes the calls; "in progress" there is the communicator's state. */
-static bool is_noted(ncclResult_t result)
+/* Within a group, NCCL only records the calls. "In progress" is then the state of the
+ * communicator. */
+static bool is_recorded(ncclResult_t result)
 {
     return result == ncclSuccess || result == ncclInProgress;
 }
@@ -263,11 +268,11 @@ static int device_swap(struct comm *comm, int partner, const float *mine, float 
     ncclResult_t result = nc->api.ncclGroupStart();
     if (result != ncclSuccess) return fail(nc, result, "ncclGroupStart", err);
     result = nc->api.ncclSend(mine, n, ncclFloat32, partner, nc->handle, stream);
-    if (is_noted(result)) {
+    if (is_recorded(result)) {
         result = nc->api.ncclRecv(theirs, n, ncclFloat32, partner, nc->handle, stream);
     }
-    ncclResult_t end = nc->api.ncclGroupEnd(); /* also after a failure: it closes the group */
-    return settle(nc, is_noted(result) ? end : result, "a swap (ncclSend, ncclRecv)",
+    ncclResult_t end = nc->api.ncclGroupEnd(); /* also after a failure, to close the group */
+    return settle(nc, is_recorded(result) ? end : result, "a swap (ncclSend, ncclRecv)",
                   nc->timeout_ms, err);
 }
 
@@ -289,7 +294,7 @@ static int device_failed(struct comm *comm, struct error *err)
     if (rc) return rc;
     ncclResult_t result = nc->api.ncclCommGetAsyncError(nc->handle, &state);
     if (result == ncclSuccess) result = state;
-    return is_noted(result) ? 0 : fail(nc, result, "a collective", err);
+    return is_recorded(result) ? 0 : fail(nc, result, "a collective", err);
 }
 
 static const struct comm_device_ops device_ops = {device_gather, device_swap, device_sum,
@@ -388,7 +393,8 @@ int comm_nccl_make_id(struct comm *comm, struct comm_nccl_id *id, struct error *
     return 0;
 }
 
-/* What rank 0 tells the others over base; also that it has nothing to tell, so that none waits. */
+/* What rank 0 sends to the others over base. It also says if there is no id, so that no rank waits
+ * for one. */
 struct id_offer {
     int32_t code;
     struct comm_nccl_id id;

@@ -1,10 +1,11 @@
-/* Stands in for comm_nccl.c where a build has not found nccl.h: every way in says so. */
+/* Takes the place of comm/comm_nccl.c in a build that has not found nccl.h: every function fails
+ * and says so. */
 #include "comm/comm_nccl.h"
 
 static int none(struct error *err)
 {
     return error_set(err, ERR_UNSUPPORTED,
-                     "this build knows no NCCL: install its headers (nccl.h, cuda_runtime.h) and "
+                     "this build has no NCCL: install its headers (nccl.h, cuda_runtime.h) and "
                      "build again, or start the ranks with mpirun");
 }
 

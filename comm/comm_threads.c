@@ -1,10 +1,11 @@
-/* Ranks as threads of one process. A collective is three steps: every rank shows its buffers and
- * enters, every rank does its share of the work straight in the others' buffers, every rank leaves.
- * Rank r sums stripe r of all ranks' data by the tree, so no element is touched by two ranks.
+/* Ranks as threads of one process. A collective has three steps: every rank publishes its buffers
+ * and enters; every rank does its part of the work directly in the others' buffers; every rank
+ * leaves. Rank r sums stripe r of all ranks' data by the tree, so no two ranks touch the same
+ * element.
  *
- * Entering waits for the slowest rank and gives up when the group is aborted or a rank has closed.
- * Once all have entered, the collective succeeds for all: leaving waits only for the work of ranks
- * that are in it, and nobody's buffer goes away while another rank still writes there. */
+ * Entering waits for the slowest rank, and fails when the group is aborted or a rank has closed.
+ * Once all ranks have entered, the collective succeeds for all of them: leaving waits only for the
+ * work of ranks that are inside, so no buffer is freed while another rank still writes to it. */
 #include "comm/comm.h"
 
 #include <assert.h>
@@ -18,14 +19,15 @@
 
 enum { MAX_THREADS = 64 };
 
-/* What a rank brings to the collective it is in. */
+/* What a rank contributes to the collective that it is in. */
 struct offer {
     const void *mine; /* exchange */
     size_t n;         /* floats or bytes */
     bool is_sum;
 };
 
-/* Locked inside; rows and offers are written before their rank enters and read until it leaves. */
+/* Locked inside. A rank writes its row and offer before it enters; others read them until it
+ * leaves. */
 struct group {
     pthread_mutex_t lock;
     pthread_cond_t moved;
@@ -62,7 +64,7 @@ static int check_whole(const struct group *group, struct error *err)
     return 0;
 }
 
-/* Waits until all ranks are in. A rank that gives up takes back its entry. */
+/* Waits until all ranks have entered. A rank that fails takes back its entry. */
 static int group_enter(struct group *group, struct error *err)
 {
     pthread_mutex_lock(&group->lock);
@@ -97,7 +99,7 @@ static void group_leave(struct group *group)
     pthread_mutex_unlock(&group->lock);
 }
 
-/* All ranks see the same offers and so come to the same result. */
+/* All ranks see the same offers, so all come to the same result. */
 static int check_offers(const struct group *group, struct error *err)
 {
     const struct offer *first = &group->offers[0];

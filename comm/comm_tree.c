@@ -1,5 +1,5 @@
-/* Pairs at distance 1, 2, 4, ... meet in the lower row, block by block so that a block of all rows
- * stays in the cache; row 0 then is the root. */
+/* Pairs of rows at distance 1, 2, 4, ... are added into the lower row, block by block, so that a
+ * block of all rows stays in the cache. Row 0 is then the root of the tree. */
 #include "comm/comm_tree.h"
 
 #include <string.h>

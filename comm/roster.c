@@ -1,4 +1,4 @@
-/* Who is who when one mpirun starts everything. */
+/* Roles and addresses of the processes of one mpirun. */
 #include "comm/roster.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Who is who when one mpirun starts everything: each process tells its role and address once, at
+/* Roles and addresses when one mpirun starts everything: each process tells its own once, at
  * start. */
 #pragma once
 
@@ -9,11 +9,12 @@ enum { ROSTER_ADDRESS_BYTES = 248 };
 
 struct roster_entry {
     int role;
-    int rank; /* of the worker in its group */
+    int rank; /* a worker's rank in its group */
     char address[ROSTER_ADDRESS_BYTES];
 };
 
-/* Every process of world gives its entry and gets all of them: entries[world->size], in the order of
- * world. Errors: ERR_ARGUMENT the address is too long; comm_exchange's. */
+/* Every process of world gives its entry and gets all of them: entries[world->size], in the order
+ * of world.
+ * Errors: ERR_ARGUMENT the address is too long; those of comm_exchange. */
 int roster_share(struct comm *world, enum roster_role role, int rank, const char *address,
                  struct roster_entry *entries, struct error *err);

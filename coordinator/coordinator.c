@@ -8,7 +8,6 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "comm/comm_mpi.h"
 #include "comm/roster.h"
 #include "coordinator/engine.h"
 #include "coordinator/gateway.h"
@@ -21,8 +20,6 @@ struct coordinator {
     struct coordinator_options options;
     struct topology topology;
     struct placement placement; /* of the draft's threads */
-    struct comm *world;         /* one mpirun for everything; NULL otherwise */
-    struct comm *part;
     struct roster_entry *roster;
     char list[COORDINATOR_LIST_BYTES]; /* --target, cut into words */
     const char *addresses[RANKS_MAX];
@@ -74,24 +71,10 @@ static int split_addresses(struct coordinator *c, struct error *err)
 static int learn_addresses(struct coordinator *c, struct error *err)
 {
     int rc = 0;
-    if (!comm_mpi_is_launched()) {
-        return error_set(err, ERR_ARGUMENT,
-                         "--target mpi needs one mpirun that starts coordinator and workers; give "
-                         "--target ADDRESS,ADDRESS,... otherwise");
-    }
-    TRY(comm_mpi_open(&c->world, err));
-    TRY(comm_mpi_split(&c->part, c->world, ROSTER_COORDINATOR, err));
-    if (c->part->size != 1 || c->world->size == 1) {
-        rc = error_set(
-            err, ERR_ARGUMENT,
-            "this mpirun started %d coordinators and %d workers; expected one coordinator "
-            "and at least one worker",
-            c->part->size, c->world->size - c->part->size);
-        goto out;
-    }
-    TRY(mem_array(&c->roster, (size_t)c->world->size, sizeof *c->roster, err));
-    TRY(roster_share(c->world, ROSTER_COORDINATOR, 0, "", c->roster, err));
-    for (int i = 0; i < c->world->size; i++) {
+    struct comm *world = c->options.world;
+    TRY(mem_array(&c->roster, (size_t)world->size, sizeof *c->roster, err));
+    TRY(roster_share(world, ROSTER_COORDINATOR, 0, "", c->roster, err));
+    for (int i = 0; i < world->size; i++) {
         if (c->roster[i].role == ROSTER_WORKER) TRY(add_address(c, c->roster[i].address, err));
     }
 out:
@@ -255,15 +238,13 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     TRY(open_drafter(c, err));
     if (options->count_tokens)
         TRY(served_tokens_open(&c->served, options->count_tokens, c->tok, err));
-    TRY(strcmp(options->target, "mpi") == 0 ? learn_addresses(c, err) : split_addresses(c, err));
+    TRY(options->world ? learn_addresses(c, err) : split_addresses(c, err));
     TRY(open_parts(c, err));
     show_ready(c);
     *coordinator = c;
     c = NULL;
 out:
-    /* Under MPI a failed start is not taken apart: MPI_Finalize would wait for peers that wait for
-     * us. The process ends next, and mpirun ends the others. */
-    if (!rc || !c || !c->world) coordinator_close(c);
+    coordinator_close(c);
     return rc;
 }
 
@@ -291,7 +272,5 @@ void coordinator_close(struct coordinator *c)
     drafter_close(c->drafter);
     tokenizer_close(c->tok);
     free(c->roster);
-    comm_close(c->part);
-    comm_close(c->world);
     free(c);
 }

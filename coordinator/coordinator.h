@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/placement.h"
+#include "comm/comm.h"
 #include "coordinator/draft/ahead.h"
 #include "model/backend/open.h"
 #include "proto/generation_wire.h"
@@ -13,7 +14,8 @@ struct coordinator;
 
 struct coordinator_options {
     const char *listen;
-    const char *target;             /* "ADDRESS,ADDRESS,..." one per rank, or "mpi" */
+    const char *target;             /* "ADDRESS,ADDRESS,..." one per rank */
+    struct comm *world;             /* instead of target: one mpirun for everything; kept */
     const char *draft;              /* folder, synthetic:... or "none" */
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */

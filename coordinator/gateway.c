@@ -6,9 +6,11 @@
 
 #include "base/clock.h"
 #include "coordinator/grpc_reply.h"
+#include "rpc/health.h"
 
 struct gateway {
     struct gateway_options options;
+    struct rpc_health *health;
     struct rpc_server *server;
     struct buffer buffer; /* of all replies: used by the engine thread alone */
 };
@@ -120,11 +122,15 @@ int gateway_open(struct gateway **gateway, const struct gateway_options *options
     *gateway = NULL;
     TRY(mem_array(&gw, 1, sizeof *gw, err));
     gw->options = *options;
+    TRY(rpc_health_open(&gw->health, err));
+    const struct rpc_service services[] = {
+        {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = gw},
+        rpc_health_service(gw->health),
+    };
     const struct rpc_server_options server = {
         .address = options->address,
-        .methods = methods,
-        .n_methods = (int)(sizeof methods / sizeof *methods),
-        .service = gw,
+        .services = services,
+        .n_services = 2,
     };
     TRY(rpc_server_open(&gw->server, &server, err));
     *gateway = gw;
@@ -138,6 +144,7 @@ void gateway_close(struct gateway *gw, int grace_ms)
 {
     if (!gw) return;
     if (gw->server) rpc_server_close(gw->server, grace_ms);
+    rpc_health_close(gw->health);
     buffer_free(&gw->buffer);
     free(gw);
 }
@@ -149,6 +156,6 @@ const char *gateway_address(const struct gateway *gw)
 
 void gateway_set_serving(struct gateway *gw, bool is_serving)
 {
-    rpc_server_set_health(gw->server, "", is_serving);
-    rpc_server_set_health(gw->server, "outrider.generation.v1.Generation", is_serving);
+    rpc_health_set(gw->health, "", is_serving);
+    rpc_health_set(gw->health, "outrider.generation.v1.Generation", is_serving);
 }

@@ -1,12 +1,12 @@
 /* outrider-coordinator: takes generation jobs, drafts, verifies on the workers, answers. */
 #include <argp.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
-#include "base/log.h"
 #include "base/options.h"
-#include "base/process.h"
+#include "base/program.h"
+#include "comm/comm_mpi.h"
+#include "comm/roster.h"
 #include "coordinator/coordinator.h"
 #include "model/backend/options.h"
 #include "proto/generation_wire.h"
@@ -27,7 +27,6 @@ enum {
     OPT_DRAFT_AHEAD,
     OPT_PROMPT_BYTES,
     OPT_PIN,
-    OPT_LOG_LEVEL,
     OPT_STRATEGY,
     OPT_THRESHOLD
 };
@@ -74,35 +73,26 @@ static const struct argp_option options[] = {
      "CPUs for the draft's compute threads, one each, such as 0,2; off or auto: anywhere; default "
      "auto",
      0},
-    {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
     {0},
 };
 
 struct arguments {
-    struct coordinator_options coordinator;
+    struct coordinator_options options;
     enum log_level level;
-    struct error err;
+    struct comm *world, *own; /* everything that one mpirun started, and this process in it */
+    struct coordinator *coordinator; /* once it is open */
 };
-
-static int parse_number(struct argp_state *state, int *out, const char *name, const char *text,
-                        int least, int most)
-{
-    struct arguments *args = state->input;
-    if (options_int(out, name, text, least, most, &args->err)) {
-        argp_failure(state, 2, 0, "%s", args->err.text);
-    }
-    return 0;
-}
 
 static error_t parse_strategy(struct argp_state *state, const char *text)
 {
     struct arguments *args = state->input;
+    struct error err;
     int word;
     if (options_word(&word, "--strategy", text, strategy_names + STRATEGY_PLANNED,
-                     N_STRATEGIES - STRATEGY_PLANNED, &args->err)) {
-        argp_failure(state, 2, 0, "%s", args->err.text);
+                     N_STRATEGIES - STRATEGY_PLANNED, &err)) {
+        argp_failure(state, 2, 0, "%s", err.text);
     } else {
-        args->coordinator.strategy = (enum strategy)(STRATEGY_PLANNED + word);
+        args->options.strategy = (enum strategy)(STRATEGY_PLANNED + word);
     }
     return 0;
 }
@@ -110,8 +100,9 @@ static error_t parse_strategy(struct argp_state *state, const char *text)
 static error_t parse_threshold(struct argp_state *state, const char *text)
 {
     struct arguments *args = state->input;
-    if (options_float(&args->coordinator.threshold, "--threshold", text, 0, 1, &args->err)) {
-        argp_failure(state, 2, 0, "%s", args->err.text);
+    struct error err;
+    if (options_float(&args->options.threshold, "--threshold", text, 0, 1, &err)) {
+        argp_failure(state, 2, 0, "%s", err.text);
     }
     return 0;
 }
@@ -124,14 +115,15 @@ static error_t parse_served_name(struct argp_state *state, const char *text)
         argp_failure(state, 2, 0, "--served-name: %zu bytes are no name; expected 1 to %d", len,
                      COORDINATOR_NAME_BYTES - 1);
     }
-    args->coordinator.served_name = text;
+    args->options.served_name = text;
     return 0;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct arguments *args = state->input;
-    struct coordinator_options *c = &args->coordinator;
+    struct coordinator_options *c = &args->options;
+    struct error err;
     switch (key) {
     case OPT_STRATEGY:
         return parse_strategy(state, arg);
@@ -147,17 +139,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         c->listen = arg;
         return 0;
     case 'K':
-        return parse_number(state, &c->n_draft, "--draft-tokens", arg, 0, DRAFT_MAX);
+        return program_parse_int(state, &c->n_draft, "--draft-tokens", arg, 0, DRAFT_MAX);
     case OPT_TOKENIZER:
         c->tokenizer = arg;
         return 0;
     case OPT_SERVED_NAME:
         return parse_served_name(state, arg);
     case OPT_SUPPORT:
-        return parse_number(state, &c->support, "--draft-support", arg, 1, WIRE_ROW_IDS_MAX);
+        return program_parse_int(state, &c->support, "--draft-support", arg, 1, WIRE_ROW_IDS_MAX);
     case OPT_DRAFT_AHEAD:
-        if (ahead_parse_mode(arg, &c->draft_ahead, &args->err)) {
-            argp_failure(state, 2, 0, "%s", args->err.text);
+        if (ahead_parse_mode(arg, &c->draft_ahead, &err)) {
+            argp_failure(state, 2, 0, "%s", err.text);
         }
         return 0;
     case OPT_HEAD:
@@ -167,29 +159,19 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         c->count_tokens = arg;
         return 0;
     case OPT_DRAFT_KV:
-        return parse_number(state, &c->draft_kv_tokens, "--draft-kv-tokens", arg, 16, 1 << 28);
+        return program_parse_int(state, &c->draft_kv_tokens, "--draft-kv-tokens", arg, 16, 1 << 28);
     case OPT_QUEUE:
-        return parse_number(state, &c->queue_capacity, "--queue", arg, 1, 65536);
+        return program_parse_int(state, &c->queue_capacity, "--queue", arg, 1, 65536);
     case OPT_STEP_TIMEOUT:
-        return parse_number(state, &c->step_timeout_s, "--step-timeout", arg, 1, 86400);
+        return program_parse_int(state, &c->step_timeout_s, "--step-timeout", arg, 1, 86400);
     case OPT_PROMPT_BYTES:
-        return parse_number(state, &c->max_prompt_bytes, "--max-prompt-bytes", arg, 1,
-                            GENERATE_PROMPT_BYTES_MAX);
+        return program_parse_int(state, &c->max_prompt_bytes, "--max-prompt-bytes", arg, 1,
+                                 GENERATE_PROMPT_BYTES_MAX);
     case OPT_PIN:
-        if (placement_parse_pin(&c->place, arg, &args->err)) {
-            argp_failure(state, 2, 0, "%s", args->err.text);
-        }
-        return 0;
+        return program_parse_pin(state, &c->place, arg);
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &c->backend;
-        return 0;
-    case OPT_LOG_LEVEL:
-        if (log_parse_level(arg, &args->level)) {
-            argp_failure(state, 2, 0, "--log-level %s: expected debug, info, warn or error", arg);
-        }
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_failure(state, 2, 0, "'%s' is not an option; see --help", arg);
+        state->child_inputs[1] = &args->level;
         return 0;
     case ARGP_KEY_END:
         if (!c->target) argp_failure(state, 2, 0, "--target is missing");
@@ -200,45 +182,85 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static void on_stop(void *arg)
+/* With --target mpi: the processes of this mpirun, of which this one is the only coordinator. */
+static int open_world(struct arguments *args, struct error *err)
 {
-    struct coordinator **coordinator = arg;
-    if (*coordinator) coordinator_stop(*coordinator);
+    int rc = 0;
+    if (!comm_mpi_is_launched()) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--target mpi needs one mpirun that starts coordinator and workers; give "
+                         "--target ADDRESS,ADDRESS,... otherwise");
+    }
+    TRY(comm_mpi_open(&args->world, err));
+    TRY(comm_mpi_split(&args->own, args->world, ROSTER_COORDINATOR, err));
+    if (args->own->size != 1 || args->world->size == 1) {
+        rc = error_set(
+            err, ERR_ARGUMENT,
+            "this mpirun started %d coordinators and %d workers; expected one coordinator "
+            "and at least one worker",
+            args->own->size, args->world->size - args->own->size);
+    }
+out:
+    return rc;
+}
+
+static int open_coordinator(void *arg, struct error *err)
+{
+    struct arguments *args = arg;
+    int rc = strcmp(args->options.target, "mpi") == 0 ? open_world(args, err) : 0;
+    if (rc) return rc;
+    args->options.world = args->world;
+    return coordinator_open(&args->coordinator, &args->options, err);
+}
+
+static int run_coordinator(void *arg, struct error *err)
+{
+    struct arguments *args = arg;
+    return coordinator_run(args->coordinator, err);
+}
+
+static void stop_coordinator(void *arg)
+{
+    struct arguments *args = arg;
+    if (args->coordinator) coordinator_stop(args->coordinator);
+}
+
+static void close_coordinator(void *arg)
+{
+    struct arguments *args = arg;
+    coordinator_close(args->coordinator);
+    comm_close(args->own);
+    comm_close(args->world);
 }
 
 int main(int argc, char **argv)
 {
-    static struct coordinator *coordinator; /* the signal thread reads it */
-    struct arguments args = {
-        .coordinator = {.listen = "127.0.0.1:7070",
-                        .n_draft = -1,
-                        .strategy = STRATEGY_PLANNED,
-                        .threshold = 0.4f,
-                        .support = 64,
-                        .draft_kv_tokens = 8192,
-                        .queue_capacity = 64,
-                        .step_timeout_s = 120,
-                        .max_prompt_bytes = 4 << 20},
+    static struct arguments args = {
+        .options = {.listen = "127.0.0.1:7070",
+                    .n_draft = -1,
+                    .strategy = STRATEGY_PLANNED,
+                    .threshold = 0.4f,
+                    .support = 64,
+                    .draft_kv_tokens = 8192,
+                    .queue_capacity = 64,
+                    .step_timeout_s = 120,
+                    .max_prompt_bytes = 4 << 20},
         .level = LOG_LEVEL_INFO,
     };
-    const struct argp_child children[] = {{&backend_argp, 0, "Where the draft runs:", 0}, {0}};
+    const struct argp_child children[] = {
+        {&backend_argp, 0, "Where the draft runs:", 0}, {&program_argp, 0, NULL, 0}, {0}};
     const struct argp argp = {.options = options,
                               .parser = parse_option,
                               .children = children,
                               .doc = "Serves a target model with speculative decoding."};
-    backend_options_init(&args.coordinator.backend);
-    argp_err_exit_status = 2; /* as for values that make no sense */
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
-    log_open("outrider-coordinator", args.level);
-    int rc = process_open(on_stop, &coordinator, STOP_GRACE_MS, &args.err);
-    if (!rc) rc = coordinator_open(&coordinator, &args.coordinator, &args.err);
-    if (!rc) rc = coordinator_run(coordinator, &args.err);
-    if (rc) {
-        log_line(LOG_LEVEL_ERROR, "failed", "reason=%s text=\"%s\"", error_name(rc), args.err.text);
-        _Exit(EXIT_FAILURE);
-    }
-    coordinator_close(coordinator);
-    process_close();
-    log_line(LOG_LEVEL_INFO, "stopped", "reason=signal");
-    return EXIT_SUCCESS;
+    backend_options_init(&args.options.backend);
+    program_parse(&argp, argc, argv, &args);
+    const struct program program = {.name = "outrider-coordinator",
+                                    .level = args.level,
+                                    .stop_grace_ms = STOP_GRACE_MS,
+                                    .open = open_coordinator,
+                                    .run = run_coordinator,
+                                    .stop = stop_coordinator,
+                                    .close = close_coordinator};
+    return program_run(&program, &args);
 }

@@ -117,13 +117,11 @@ static int check_group(const struct target *t, struct error *err)
                 "rank of one group once",
                 t->links[i].address, d->rank, d->group, i, lead->group);
         }
-        if (d->model_fingerprint != lead->model_fingerprint ||
-            strcmp(d->arithmetic, lead->arithmetic) != 0 || d->vocab_size != lead->vocab_size ||
-            d->n_slices != lead->n_slices || d->n_kv_blocks != lead->n_kv_blocks) {
+        const char *what = target_description_differs(d, lead);
+        if (what) {
             return error_set(err, ERR_ARGUMENT,
-                             "%s holds another model or arithmetic than %s: the ranks of a group "
-                             "must be equal",
-                             t->links[i].address, t->links[0].address);
+                             "%s has another %s than %s: the ranks of a group must be equal",
+                             t->links[i].address, what, t->links[0].address);
         }
         if (d->tokenizer_fingerprint != t->tokenizer_fingerprint) {
             return error_set(
@@ -142,8 +140,10 @@ int target_connect(struct target *t, int64_t deadline_us, struct error *err)
     int rc = 0;
     target_disconnect(t);
     for (int i = 0; i < t->n_ranks; i++) {
-        TRY(rpc_client_call(t->client, t->links[i].address, "/outrider.target.v1.Target/Describe",
-                            NULL, 0, false, deadline_us, &t->in, err));
+        const struct rpc_request request = {.address = t->links[i].address,
+                                            .path = "/outrider.target.v1.Target/Describe",
+                                            .deadline_us = deadline_us};
+        TRY(rpc_client_call(t->client, &request, &t->in, err));
         TRY(target_description_decode(t->in.data, t->in.len, &t->links[i].description, err));
         if (t->links[i].description.is_busy) {
             rc = error_set(

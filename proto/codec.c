@@ -10,14 +10,14 @@
 enum { ENCODE_START_BYTES = 16 << 10, SCRATCH_ALIGN = 64, BLOCK_ALIGN = 8 };
 static const size_t encode_buffer_max = (size_t)8 * MESSAGE_BYTES_MAX;
 
-void *wire_lend(const void *p)
+void *codec_lend(const void *p)
 {
     void *lent;
     memcpy(&lent, &p, sizeof lent);
     return lent;
 }
 
-int wire_encode(struct buffer *buf, wire_build_fn *build, const void *value, struct error *err)
+int codec_encode(struct buffer *buf, codec_build_fn *build, const void *value, struct error *err)
 {
     buf->len = 0;
     for (size_t wanted = ENCODE_START_BYTES; wanted <= encode_buffer_max;) {
@@ -72,7 +72,8 @@ static void unpack_free(void *data, void *block)
     (void)block;
 }
 
-/* Of a string that unpack_alloc made; protobuf-c adds one byte for the NUL at the end. */
+/* The length of a string that unpack_alloc made; protobuf-c adds one byte for the NUL at the
+ * end. */
 static size_t unpacked_string_len(const char *text)
 {
     if (!text || text == protobuf_c_empty_string) return 0;
@@ -81,8 +82,8 @@ static size_t unpacked_string_len(const char *text)
     return size - 1;
 }
 
-const void *wire_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
-                        struct arena *arena, struct error *err)
+const void *codec_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
+                         struct arena *arena, struct error *err)
 {
     if (len > MESSAGE_BYTES_MAX) {
         error_set(err, ERR_FORMAT, "a %s of %zu bytes, at most %d are taken", type->short_name, len,
@@ -108,7 +109,7 @@ const void *wire_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *d
     return message;
 }
 
-void *wire_take(struct arena *arena, size_t n, size_t size, struct error *err)
+void *codec_take(struct arena *arena, size_t n, size_t size, struct error *err)
 {
     void *block = arena_take(arena, n, size);
     if (!block) {
@@ -118,7 +119,8 @@ void *wire_take(struct arena *arena, size_t n, size_t size, struct error *err)
     return block;
 }
 
-/* Bytes of the character that text[len] begins with; 0 when it is not one, or NUL. RFC 3629. */
+/* Bytes of the character that text[len] begins with; 0 if it is not a character, or NUL. RFC
+ * 3629. */
 static size_t utf8_char_bytes(const uint8_t *text, size_t len)
 {
     uint8_t lead = text[0];
@@ -134,7 +136,7 @@ static size_t utf8_char_bytes(const uint8_t *text, size_t len)
     return n;
 }
 
-size_t wire_utf8_prefix(const char *text, size_t len)
+size_t codec_utf8_prefix(const char *text, size_t len)
 {
     const uint8_t *bytes = (const uint8_t *)text;
     size_t pos = 0;
@@ -146,36 +148,36 @@ size_t wire_utf8_prefix(const char *text, size_t len)
     return pos;
 }
 
-char *wire_text_copy(struct arena *scratch, const char *text, size_t len)
+char *codec_copy_text(struct arena *scratch, const char *text, size_t len)
 {
     char *copy = arena_take(scratch, len + 1, 1);
     if (!copy) return NULL;
     if (len) memcpy(copy, text, len);
     copy[len] = '\0';
     for (size_t pos = 0;;) {
-        pos += wire_utf8_prefix(copy + pos, len - pos);
+        pos += codec_utf8_prefix(copy + pos, len - pos);
         if (pos == len) break;
         copy[pos++] = '?';
     }
     return copy;
 }
 
-char *wire_string_copy(struct arena *scratch, const char *text)
+char *codec_copy_string(struct arena *scratch, const char *text)
 {
-    return wire_text_copy(scratch, text, text ? strlen(text) : 0);
+    return codec_copy_text(scratch, text, text ? strlen(text) : 0);
 }
 
-char **wire_strings_copy(struct arena *scratch, const char *const *strings, int n)
+char **codec_copy_strings(struct arena *scratch, const char *const *strings, int n)
 {
     char **list = arena_take(scratch, (size_t)n, sizeof *list);
     for (int i = 0; list && i < n; i++) {
-        list[i] = wire_string_copy(scratch, strings[i]);
+        list[i] = codec_copy_string(scratch, strings[i]);
         if (!list[i]) return NULL;
     }
     return list;
 }
 
-int wire_int(int *out, uint32_t value, int min, int max, const char *field, struct error *err)
+int codec_read_int(int *out, uint32_t value, int min, int max, const char *field, struct error *err)
 {
     if (value > (uint32_t)max || (int)value < min) {
         return error_set(err, ERR_FORMAT, "%s is %u, must be %d to %d", field, value, min, max);
@@ -184,7 +186,7 @@ int wire_int(int *out, uint32_t value, int min, int max, const char *field, stru
     return 0;
 }
 
-int wire_count(int *n, size_t count, size_t max, const char *field, struct error *err)
+int codec_read_count(int *n, size_t count, size_t max, const char *field, struct error *err)
 {
     if (count > max) {
         return error_set(err, ERR_FORMAT, "%s has %zu entries, at most %zu are taken", field, count,
@@ -194,7 +196,7 @@ int wire_count(int *n, size_t count, size_t max, const char *field, struct error
     return 0;
 }
 
-int wire_ids_check(const int32_t *ids, size_t n, const char *field, struct error *err)
+int codec_check_ids(const int32_t *ids, size_t n, const char *field, struct error *err)
 {
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0) {
@@ -205,14 +207,14 @@ int wire_ids_check(const int32_t *ids, size_t n, const char *field, struct error
     return 0;
 }
 
-int wire_floats(const float **floats, int *n, const ProtobufCBinaryData *bytes, size_t max,
-                const char *field, struct error *err)
+int codec_read_floats(const float **floats, int *n, const ProtobufCBinaryData *bytes, size_t max,
+                      const char *field, struct error *err)
 {
     if (bytes->len % sizeof **floats) {
         return error_set(err, ERR_FORMAT, "%s has %zu bytes, not a multiple of 4", field,
                          bytes->len);
     }
-    int rc = wire_count(n, bytes->len / sizeof **floats, max, field, err);
+    int rc = codec_read_count(n, bytes->len / sizeof **floats, max, field, err);
     if (rc) return rc;
     const float *values = *n ? (const float *)(const void *)bytes->data : NULL;
     for (int i = 0; i < *n; i++) {
@@ -225,14 +227,14 @@ int wire_floats(const float **floats, int *n, const ProtobufCBinaryData *bytes, 
     return 0;
 }
 
-int wire_string(const char **out, size_t *len, const char *text, size_t max, const char *field,
-                struct error *err)
+int codec_read_string(const char **out, size_t *len, const char *text, size_t max,
+                      const char *field, struct error *err)
 {
     size_t n = unpacked_string_len(text);
     if (n > max) {
         return error_set(err, ERR_FORMAT, "%s has %zu bytes, at most %zu are taken", field, n, max);
     }
-    size_t valid = n ? wire_utf8_prefix(text, n) : 0;
+    size_t valid = n ? codec_utf8_prefix(text, n) : 0;
     if (valid < n) {
         return error_set(err, ERR_FORMAT, "%s is not UTF-8 text at byte %zu (0x%02x)", field, valid,
                          (unsigned)(uint8_t)text[valid]);

@@ -1,9 +1,10 @@
 /* What the codecs of this folder share: protobuf-c without malloc, and checks that name the field.
  *
- * Encoding: a build function makes protobuf-c's structs in the far half of the wire buffer, the packed
- * bytes go to the front half; so an encoder needs no memory but the buffer, and none once it has grown.
- * Decoding: protobuf-c unpacks into the caller's arena. Each block has its size in front of it: that
- * is how a string with a NUL byte inside is told from one that ends there, which protobuf-c hides. */
+ * Encoding: a build function makes protobuf-c's structs in the far half of the buffer, and the
+ * packed bytes go to the front half. So an encoder needs no memory besides the buffer, and
+ * allocates nothing once the buffer has grown. Decoding: protobuf-c unpacks into the caller's
+ * arena. Each block there has its size in front of it, which shows whether a string has a NUL byte
+ * inside or ends there; protobuf-c itself hides that. */
 #pragma once
 
 #include <stddef.h>
@@ -17,44 +18,49 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "arrays travel as little-endian bytes and are used in place");
 
-/* protobuf-c's structs know no const; packing only reads what is lent with this. */
-void *wire_lend(const void *p);
+/* protobuf-c's structs have no const. Packing only reads what is lent with this. */
+void *codec_lend(const void *p);
 
-/* Makes the message of value in scratch, which may hold pointers into value. NULL: scratch is full. */
-typedef const ProtobufCMessage *wire_build_fn(struct arena *scratch, const void *value);
+/* Makes the message of value in scratch; the message may hold pointers into value. NULL: scratch is
+ * full. */
+typedef const ProtobufCMessage *codec_build_fn(struct arena *scratch, const void *value);
 
-/* Replaces buf's content by the packed message. Errors: ERR_NO_MEMORY, ERR_ARGUMENT too large. */
-int wire_encode(struct buffer *buf, wire_build_fn *build, const void *value, struct error *err);
+/* Replaces buf's content by the packed message.
+ * Errors: ERR_NO_MEMORY, ERR_ARGUMENT too large. */
+int codec_encode(struct buffer *buf, codec_build_fn *build, const void *value, struct error *err);
 
-/* A copy of text[len] in scratch with '?' for what is not UTF-8, so that no peer refuses the whole
- * message for it; text may be NULL. NULL: scratch is full. */
-char *wire_text_copy(struct arena *scratch, const char *text, size_t len);
-/* The same of a string that ends with a NUL byte. */
-char *wire_string_copy(struct arena *scratch, const char *text);
-char **wire_strings_copy(struct arena *scratch, const char *const *strings, int n);
+/* A copy of text[len] in scratch, with '?' in place of bytes that are not UTF-8, because a peer
+ * would refuse the whole message for them. text may be NULL. NULL: scratch is full. */
+char *codec_copy_text(struct arena *scratch, const char *text, size_t len);
+/* The same for a string that ends with a NUL byte. */
+char *codec_copy_string(struct arena *scratch, const char *text);
+char **codec_copy_strings(struct arena *scratch, const char *const *strings, int n);
 
-/* Unpacks into arena. NULL: err says why (ERR_FORMAT not this message, ERR_NO_MEMORY arena full). */
-const void *wire_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
-                        struct arena *arena, struct error *err);
+/* Unpacks into arena. NULL: err says why (ERR_FORMAT not this message, ERR_NO_MEMORY arena
+ * full). */
+const void *codec_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
+                         struct arena *arena, struct error *err);
 
-/* arena_take that fails with words. */
-void *wire_take(struct arena *arena, size_t n, size_t size, struct error *err);
+/* arena_take that fails with an error. */
+void *codec_take(struct arena *arena, size_t n, size_t size, struct error *err);
 
-/* The number of leading bytes of text[len] that are UTF-8 (no overlong forms, no surrogates) and not
- * NUL; a character is counted whole. */
-size_t wire_utf8_prefix(const char *text, size_t len);
+/* The number of leading bytes of text[len] that are UTF-8 (no overlong forms, no surrogates) and
+ * not NUL; only whole characters count. */
+size_t codec_utf8_prefix(const char *text, size_t len);
 
 /* The checks below return 0 or ERR_FORMAT with the field's name and value. */
 
 /* *out = value when min <= value <= max. */
-int wire_int(int *out, uint32_t value, int min, int max, const char *field, struct error *err);
+int codec_read_int(int *out, uint32_t value, int min, int max, const char *field,
+                   struct error *err);
 /* *n = count when count <= max. */
-int wire_count(int *n, size_t count, size_t max, const char *field, struct error *err);
-/* None is negative. */
-int wire_ids_check(const int32_t *ids, size_t n, const char *field, struct error *err);
-/* The floats of a bytes field, used in place; none is NaN or +inf. *floats is NULL when n = 0. */
-int wire_floats(const float **floats, int *n, const ProtobufCBinaryData *bytes, size_t max,
-                const char *field, struct error *err);
+int codec_read_count(int *n, size_t count, size_t max, const char *field, struct error *err);
+/* None of the ids is negative. */
+int codec_check_ids(const int32_t *ids, size_t n, const char *field, struct error *err);
+/* The floats of a bytes field, used in place; none of them is NaN or +inf. *floats is NULL when n =
+ * 0. */
+int codec_read_floats(const float **floats, int *n, const ProtobufCBinaryData *bytes, size_t max,
+                      const char *field, struct error *err);
 /* A string of an unpacked message: UTF-8, no NUL, at most max bytes. len may be NULL. */
-int wire_string(const char **out, size_t *len, const char *text, size_t max, const char *field,
-                struct error *err);
+int codec_read_string(const char **out, size_t *len, const char *text, size_t max,
+                      const char *field, struct error *err);

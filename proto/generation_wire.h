@@ -1,5 +1,6 @@
-/* The messages of generation.proto as plain structs, and their codecs. Strings are checked to be
- * UTF-8, numbers to be finite and in range; strings of decoded messages live in the arena. */
+/* The messages of generation.proto as plain structs, and their codecs. Decoders check that strings
+ * are UTF-8 and that numbers are finite and in range. Strings of decoded messages live in the
+ * arena. */
 #pragma once
 
 #include <stdbool.h>
@@ -29,11 +30,11 @@ struct generate_request {
     struct sampling_params sampling;
     bool has_seed;
     uint64_t seed;
-    int n_draft; /* K of strategy fixed, the most of others; -1 = default */
+    int n_draft; /* K of STRATEGY_FIXED, the maximum of others; -1 = default */
     enum strategy strategy;
     bool has_threshold;
-    float threshold;  /* of strategy threshold, 0..1 */
-    const char *rule; /* "" = by temperature and seed */
+    float threshold;  /* of STRATEGY_THRESHOLD, 0..1 */
+    const char *rule; /* "" = chosen by temperature and seed */
     bool full_rows, show_drafts, ignore_eos;
     int n_stop;
     const char *const *stop;
@@ -64,9 +65,9 @@ struct generate_counters {
 
 struct generate_summary {
     const char *finish_reason, *stop_match, *rule, *speculation_off, *request_id, *arithmetic;
-    enum strategy strategy;     /* that was used; the default: not said */
-    float threshold;            /* of strategy threshold */
-    struct estimates estimates; /* alpha of this request, times of all */
+    enum strategy strategy;     /* that was used; STRATEGY_DEFAULT: unknown */
+    float threshold;            /* of STRATEGY_THRESHOLD */
+    struct estimates estimates; /* alpha of this request, times of all requests */
     int prompt_tokens, completion_tokens, n_draft;
     uint64_t seed;
     const int32_t *prompt_ids; /* [prompt_tokens] */
@@ -95,7 +96,7 @@ struct score_alternative {
 
 struct score_token {
     int32_t id;
-    const char *text; /* what is not UTF-8 shows as U+FFFD */
+    const char *text; /* U+FFFD in place of bytes that are not UTF-8 */
     bool has_logprob;
     float logprob;
     int n_top;
@@ -118,10 +119,11 @@ struct service_description {
     const char *const *addresses;
 };
 
-/* Encoders replace buf's content. A request whose text is not UTF-8 is refused; replies are sent with
- * '?' in place of the bytes that are not. Errors: ERR_NO_MEMORY, ERR_ARGUMENT.
- * Decoders take nothing over. Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY arena
- * full. What a request leaves out has its default: temperature 1, top_p 1, no seed, n_draft -1. */
+/* Encoders replace buf's content. A request whose text is not UTF-8 is refused; replies are sent
+ * with '?' in place of bytes that are not UTF-8.
+ * Errors: ERR_NO_MEMORY, ERR_ARGUMENT. Decoders take nothing over. Fields that a request leaves out
+ * get their defaults: temperature 1, top_p 1, no seed, n_draft -1.
+ * Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY the arena is full. */
 int generate_request_encode(struct buffer *buf, const struct generate_request *req,
                             struct error *err);
 int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,

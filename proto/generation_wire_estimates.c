@@ -1,4 +1,4 @@
-/* Strategies and estimates of the planner, as they travel in requests, summaries and descriptions. */
+/* Strategies and estimates of the planner, in requests, summaries and descriptions. */
 #include "proto/generation_wire_estimates.h"
 
 #include <float.h>
@@ -24,7 +24,7 @@ Outrider__Generation__V1__Estimates *estimates_make(struct arena *scratch,
     out->rtt_us = estimates->rtt_us;
     out->alpha = estimates->alpha;
     out->n_alpha_per_position = (size_t)estimates->n_positions;
-    out->alpha_per_position = wire_lend(estimates->alpha_at);
+    out->alpha_per_position = codec_lend(estimates->alpha_at);
     return out;
 }
 
@@ -39,8 +39,8 @@ static int alphas_decode(const Outrider__Generation__V1__Estimates *msg,
                          struct estimates *estimates, struct error *err)
 {
     int rc = 0;
-    TRY(wire_count(&estimates->n_positions, msg->n_alpha_per_position, DRAFT_MAX,
-                   "alpha_per_position", err));
+    TRY(codec_read_count(&estimates->n_positions, msg->n_alpha_per_position, DRAFT_MAX,
+                         "alpha_per_position", err));
     for (int i = 0; i < estimates->n_positions; i++) {
         TRY(estimate_check(msg->alpha_per_position[i], 1, "alpha_per_position", err));
         estimates->alpha_at[i] = msg->alpha_per_position[i];
@@ -64,7 +64,7 @@ int estimates_decode(const Outrider__Generation__V1__Estimates *msg, struct esti
                    {&estimates->row_us, msg->row_us, FLT_MAX, "row_us"},
                    {&estimates->rtt_us, msg->rtt_us, FLT_MAX, "rtt_us"},
                    {&estimates->alpha, msg->alpha, 1, "alpha"}};
-    TRY(wire_int(&estimates->n_rounds, msg->rounds, 0, INT32_MAX, "rounds", err));
+    TRY(codec_read_int(&estimates->n_rounds, msg->rounds, 0, INT32_MAX, "rounds", err));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         TRY(estimate_check(numbers[i].value, numbers[i].most, numbers[i].field, err));
         *numbers[i].out = numbers[i].value;

@@ -1,4 +1,5 @@
-/* What messages of generation.proto share of the planner: strategies and estimates. For this folder. */
+/* Strategies and estimates of the planner in the messages of generation.proto. For files of proto/
+ * only. */
 #pragma once
 
 #include "proto/generation.pb-c.h"
@@ -10,10 +11,10 @@ Outrider__Generation__V1__Estimates *estimates_make(struct arena *scratch,
 
 /* The checks return 0 or ERR_FORMAT with the field's name and value. */
 
-/* msg may be NULL: nothing was measured. */
+/* msg may be NULL, which means that nothing was measured. */
 int estimates_decode(const Outrider__Generation__V1__Estimates *msg, struct estimates *estimates,
                      struct error *err);
-/* 0 <= value <= most, not NaN. */
+/* Checks that 0 <= value <= most, and that it is not NaN. */
 int estimate_check(float value, float most, const char *field, struct error *err);
-/* value is a strategy. */
+/* Checks that value is a strategy. */
 int strategy_decode(enum strategy *strategy, int value, struct error *err);

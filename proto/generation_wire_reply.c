@@ -1,5 +1,5 @@
-/* What a client gets back: tokens as they are committed, the summary at the end. Encoded once a round
- * and job on the engine's side, decoded by our own client, which trusts no server. */
+/* What a client gets back: tokens as they are committed, and the summary at the end. The engine's
+ * side encodes once per round and job. Our own client decodes, and does not trust the server. */
 #include "base/limits.h"
 #include "proto/generation_wire.h"
 
@@ -27,18 +27,18 @@ static Outrider__Generation__V1__Tokens *tokens_make(struct arena *scratch,
     if (!out) return NULL;
     outrider__generation__v1__tokens__init(out);
     out->n_ids = (size_t)tokens->n;
-    out->ids = wire_lend(tokens->ids);
-    out->text = wire_text_copy(scratch, tokens->text, tokens->text_len);
+    out->ids = codec_lend(tokens->ids);
+    out->text = codec_copy_text(scratch, tokens->text, tokens->text_len);
     out->n_origins = (size_t)tokens->n;
     out->origins = origins_make(scratch, tokens);
     out->n_text_ends = (size_t)tokens->n;
-    out->text_ends = wire_lend(tokens->text_ends);
+    out->text_ends = codec_lend(tokens->text_ends);
     out->rejected_id = tokens->rejected_id;
-    out->rejected_text = wire_string_copy(scratch, tokens->rejected_text);
+    out->rejected_text = codec_copy_string(scratch, tokens->rejected_text);
     return out->text && out->origins && out->rejected_text ? out : NULL;
 }
 
-/* Entries up to the last that is not zero. */
+/* The number of entries up to the last one that is not zero. */
 static size_t positions_count(const uint32_t *counts)
 {
     size_t n = DRAFT_MAX;
@@ -63,11 +63,11 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->overhead_p99_us = counters->overhead_p99_us;
     out->drafted_ahead = counters->drafted_ahead;
     out->n_drafted_per_position = positions_count(counters->drafted_at);
-    out->drafted_per_position = wire_lend(counters->drafted_at);
+    out->drafted_per_position = codec_lend(counters->drafted_at);
     out->n_tested_per_position = positions_count(counters->tested_at);
-    out->tested_per_position = wire_lend(counters->tested_at);
+    out->tested_per_position = codec_lend(counters->tested_at);
     out->n_accepted_per_position = positions_count(counters->accepted_at);
-    out->accepted_per_position = wire_lend(counters->accepted_at);
+    out->accepted_per_position = codec_lend(counters->accepted_at);
     out->prompt_us = counters->prompt_us;
     out->total_us = counters->total_us;
     out->queue_us = counters->queue_us;
@@ -90,19 +90,19 @@ static Outrider__Generation__V1__Summary *summary_make(struct arena *scratch,
     Outrider__Generation__V1__Summary *out = arena_take(scratch, 1, sizeof *out);
     if (!out) return NULL;
     outrider__generation__v1__summary__init(out);
-    out->finish_reason = wire_string_copy(scratch, summary->finish_reason);
-    out->stop_match = wire_string_copy(scratch, summary->stop_match);
+    out->finish_reason = codec_copy_string(scratch, summary->finish_reason);
+    out->stop_match = codec_copy_string(scratch, summary->stop_match);
     out->prompt_tokens = (uint32_t)summary->prompt_tokens;
     out->completion_tokens = (uint32_t)summary->completion_tokens;
     out->counters = counters_make(scratch, &summary->counters);
-    out->rule = wire_string_copy(scratch, summary->rule);
+    out->rule = codec_copy_string(scratch, summary->rule);
     out->seed = summary->seed;
     out->n_draft = (uint32_t)summary->n_draft;
-    out->speculation_off = wire_string_copy(scratch, summary->speculation_off);
+    out->speculation_off = codec_copy_string(scratch, summary->speculation_off);
     out->n_prompt_ids = summary->prompt_ids ? (size_t)summary->prompt_tokens : 0;
-    out->prompt_ids = wire_lend(summary->prompt_ids);
-    out->request_id = wire_string_copy(scratch, summary->request_id);
-    out->arithmetic = wire_string_copy(scratch, summary->arithmetic);
+    out->prompt_ids = codec_lend(summary->prompt_ids);
+    out->request_id = codec_copy_string(scratch, summary->request_id);
+    out->arithmetic = codec_copy_string(scratch, summary->arithmetic);
     out->strategy = (Outrider__Generation__V1__Strategy)summary->strategy;
     out->threshold = summary->threshold;
     out->estimates = estimates_make(scratch, &summary->estimates);
@@ -129,7 +129,7 @@ static const ProtobufCMessage *reply_build(struct arena *scratch, const void *va
 
 int generate_reply_encode(struct buffer *buf, const struct generate_reply *reply, struct error *err)
 {
-    return wire_encode(buf, reply_build, reply, err);
+    return codec_encode(buf, reply_build, reply, err);
 }
 
 static int origins_decode(const Outrider__Generation__V1__Tokens *msg, struct arena *arena,
@@ -139,7 +139,7 @@ static int origins_decode(const Outrider__Generation__V1__Tokens *msg, struct ar
         return error_set(err, ERR_FORMAT, "origins has %zu entries, ids %zu", msg->n_origins,
                          msg->n_ids);
     }
-    enum token_origin *origins = wire_take(arena, msg->n_origins, sizeof *origins, err);
+    enum token_origin *origins = codec_take(arena, msg->n_origins, sizeof *origins, err);
     if (!origins) return err->code;
     tokens->origins = origins;
     for (size_t i = 0; i < msg->n_origins; i++) {
@@ -178,13 +178,14 @@ static int tokens_decode(const Outrider__Generation__V1__Tokens *msg, struct are
 {
     int rc = 0;
     *tokens = (struct generate_tokens){.ids = msg->ids, .rejected_id = msg->rejected_id};
-    TRY(wire_count(&tokens->n, msg->n_ids, REPLY_TOKENS_MAX, "ids", err));
-    TRY(wire_ids_check(msg->ids, msg->n_ids, "ids", err));
-    TRY(wire_string(&tokens->text, &tokens->text_len, msg->text, MESSAGE_BYTES_MAX, "text", err));
+    TRY(codec_read_count(&tokens->n, msg->n_ids, REPLY_TOKENS_MAX, "ids", err));
+    TRY(codec_check_ids(msg->ids, msg->n_ids, "ids", err));
+    TRY(codec_read_string(&tokens->text, &tokens->text_len, msg->text, MESSAGE_BYTES_MAX, "text",
+                          err));
     TRY(origins_decode(msg, arena, tokens, err));
     TRY(text_ends_decode(msg, tokens, err));
-    TRY(wire_string(&tokens->rejected_text, NULL, msg->rejected_text, NAME_BYTES_MAX,
-                    "rejected_text", err));
+    TRY(codec_read_string(&tokens->rejected_text, NULL, msg->rejected_text, NAME_BYTES_MAX,
+                          "rejected_text", err));
     if (tokens->rejected_id < -1) {
         rc = error_set(err, ERR_FORMAT, "rejected_id is %d, must be -1 or an id",
                        tokens->rejected_id);
@@ -197,7 +198,7 @@ static int positions_decode(uint32_t *out, const uint32_t *counts, size_t n, con
                             struct error *err)
 {
     int count;
-    int rc = wire_count(&count, n, DRAFT_MAX, field, err);
+    int rc = codec_read_count(&count, n, DRAFT_MAX, field, err);
     for (int i = 0; i < count && !rc; i++) {
         out[i] = counts[i];
     }
@@ -245,17 +246,17 @@ static int summary_texts_decode(const Outrider__Generation__V1__Summary *msg,
                                 struct generate_summary *summary, struct error *err)
 {
     int rc = 0;
-    TRY(wire_string(&summary->finish_reason, NULL, msg->finish_reason, WORD_BYTES_MAX,
-                    "finish_reason", err));
-    TRY(wire_string(&summary->stop_match, NULL, msg->stop_match, NAME_BYTES_MAX, "stop_match",
-                    err));
-    TRY(wire_string(&summary->rule, NULL, msg->rule, WORD_BYTES_MAX, "rule", err));
-    TRY(wire_string(&summary->speculation_off, NULL, msg->speculation_off, NAME_BYTES_MAX,
-                    "speculation_off", err));
-    TRY(wire_string(&summary->request_id, NULL, msg->request_id, NAME_BYTES_MAX, "request_id",
-                    err));
-    TRY(wire_string(&summary->arithmetic, NULL, msg->arithmetic, WORD_BYTES_MAX, "arithmetic",
-                    err));
+    TRY(codec_read_string(&summary->finish_reason, NULL, msg->finish_reason, WORD_BYTES_MAX,
+                          "finish_reason", err));
+    TRY(codec_read_string(&summary->stop_match, NULL, msg->stop_match, NAME_BYTES_MAX, "stop_match",
+                          err));
+    TRY(codec_read_string(&summary->rule, NULL, msg->rule, WORD_BYTES_MAX, "rule", err));
+    TRY(codec_read_string(&summary->speculation_off, NULL, msg->speculation_off, NAME_BYTES_MAX,
+                          "speculation_off", err));
+    TRY(codec_read_string(&summary->request_id, NULL, msg->request_id, NAME_BYTES_MAX, "request_id",
+                          err));
+    TRY(codec_read_string(&summary->arithmetic, NULL, msg->arithmetic, WORD_BYTES_MAX, "arithmetic",
+                          err));
 out:
     return rc;
 }
@@ -264,7 +265,7 @@ static int summary_plan_decode(const Outrider__Generation__V1__Summary *msg,
                                struct generate_summary *summary, struct error *err)
 {
     int rc = 0;
-    TRY(wire_int(&summary->n_draft, msg->n_draft, 0, DRAFT_MAX, "n_draft", err));
+    TRY(codec_read_int(&summary->n_draft, msg->n_draft, 0, DRAFT_MAX, "n_draft", err));
     TRY(strategy_decode(&summary->strategy, (int)msg->strategy, err));
     summary->threshold = msg->threshold;
     TRY(estimate_check(summary->threshold, 1, "threshold", err));
@@ -279,9 +280,10 @@ static int summary_decode(const Outrider__Generation__V1__Summary *msg,
     int rc = 0;
     *summary = (struct generate_summary){.seed = msg->seed};
     TRY(summary_texts_decode(msg, summary, err));
-    TRY(wire_int(&summary->prompt_tokens, msg->prompt_tokens, 0, INT32_MAX, "prompt_tokens", err));
-    TRY(wire_int(&summary->completion_tokens, msg->completion_tokens, 0, INT32_MAX,
-                 "completion_tokens", err));
+    TRY(codec_read_int(&summary->prompt_tokens, msg->prompt_tokens, 0, INT32_MAX, "prompt_tokens",
+                       err));
+    TRY(codec_read_int(&summary->completion_tokens, msg->completion_tokens, 0, INT32_MAX,
+                       "completion_tokens", err));
     TRY(summary_plan_decode(msg, summary, err));
     TRY(counters_decode(msg->counters, &summary->counters, err));
     if (msg->n_prompt_ids && msg->n_prompt_ids != (size_t)summary->prompt_tokens) {
@@ -289,7 +291,7 @@ static int summary_decode(const Outrider__Generation__V1__Summary *msg,
                        msg->n_prompt_ids, summary->prompt_tokens);
         goto out;
     }
-    TRY(wire_ids_check(msg->prompt_ids, msg->n_prompt_ids, "prompt_ids", err));
+    TRY(codec_check_ids(msg->prompt_ids, msg->n_prompt_ids, "prompt_ids", err));
     summary->prompt_ids = msg->n_prompt_ids ? msg->prompt_ids : NULL;
 out:
     return rc;
@@ -299,12 +301,12 @@ static int part_decode(const Outrider__Generation__V1__GenerateReply *msg, struc
                        struct generate_reply *reply, struct error *err)
 {
     if (msg->part_case == OUTRIDER__GENERATION__V1__GENERATE_REPLY__PART_TOKENS) {
-        struct generate_tokens *tokens = wire_take(arena, 1, sizeof *tokens, err);
+        struct generate_tokens *tokens = codec_take(arena, 1, sizeof *tokens, err);
         reply->tokens = tokens;
         return tokens ? tokens_decode(msg->tokens, arena, tokens, err) : err->code;
     }
     if (msg->part_case == OUTRIDER__GENERATION__V1__GENERATE_REPLY__PART_SUMMARY) {
-        struct generate_summary *summary = wire_take(arena, 1, sizeof *summary, err);
+        struct generate_summary *summary = codec_take(arena, 1, sizeof *summary, err);
         reply->summary = summary;
         return summary ? summary_decode(msg->summary, summary, err) : err->code;
     }
@@ -316,7 +318,7 @@ int generate_reply_decode(const uint8_t *data, size_t len, struct arena *arena,
 {
     *reply = (struct generate_reply){0};
     const Outrider__Generation__V1__GenerateReply *msg =
-        wire_unpack(&outrider__generation__v1__generate_reply__descriptor, data, len, arena, err);
+        codec_unpack(&outrider__generation__v1__generate_reply__descriptor, data, len, arena, err);
     if (!msg) return err->code;
     int rc = part_decode(msg, arena, reply, err);
     if (rc) *reply = (struct generate_reply){0};

@@ -1,4 +1,4 @@
-/* Scores of a text, and what the service says of itself. */
+/* Scores of a text, and the description of the service. */
 #include "base/limits.h"
 #include "proto/generation_wire.h"
 
@@ -26,7 +26,7 @@ static Outrider__Generation__V1__Alternative **alternatives_make(struct arena *s
     for (size_t i = 0; i < n; i++) {
         outrider__generation__v1__alternative__init(&items[i]);
         items[i].id = token->top[i].id;
-        items[i].text = wire_string_copy(scratch, token->top[i].text);
+        items[i].text = codec_copy_string(scratch, token->top[i].text);
         items[i].logprob = token->top[i].logprob;
         if (!items[i].text) return NULL;
         list[i] = &items[i];
@@ -45,7 +45,7 @@ static Outrider__Generation__V1__TokenScore **scores_make(struct arena *scratch,
         const struct score_token *token = &reply->tokens[i];
         outrider__generation__v1__token_score__init(&items[i]);
         items[i].id = token->id;
-        items[i].text = wire_string_copy(scratch, token->text);
+        items[i].text = codec_copy_string(scratch, token->text);
         items[i].has_logprob = token->has_logprob;
         items[i].logprob = token->has_logprob ? token->logprob : 0;
         items[i].n_top = (size_t)token->n_top;
@@ -69,10 +69,10 @@ static const ProtobufCMessage *score_reply_build(struct arena *scratch, const vo
 
 int score_reply_encode(struct buffer *buf, const struct score_reply *reply, struct error *err)
 {
-    return wire_encode(buf, score_reply_build, reply, err);
+    return codec_encode(buf, score_reply_build, reply, err);
 }
 
-/* An id, its text and its log-probability, -inf for a token that cannot come. */
+/* An id, its text and its log-probability, which is -inf for a token that cannot occur. */
 static int scored_check(int32_t id, float logprob, struct error *err)
 {
     if (id < 0) return error_set(err, ERR_FORMAT, "id is %d, must not be negative", id);
@@ -86,9 +86,9 @@ static int scored_check(int32_t id, float logprob, struct error *err)
 static int alternatives_decode(const Outrider__Generation__V1__TokenScore *msg, struct arena *arena,
                                struct score_token *token, struct error *err)
 {
-    int rc = wire_count(&token->n_top, msg->n_top, SCORE_TOP_MAX, "top", err);
+    int rc = codec_read_count(&token->n_top, msg->n_top, SCORE_TOP_MAX, "top", err);
     if (rc) return rc;
-    struct score_alternative *top = wire_take(arena, msg->n_top, sizeof *top, err);
+    struct score_alternative *top = codec_take(arena, msg->n_top, sizeof *top, err);
     if (!top) return err->code;
     token->top = top;
     for (int i = 0; i < token->n_top && !rc; i++) {
@@ -96,7 +96,8 @@ static int alternatives_decode(const Outrider__Generation__V1__TokenScore *msg, 
         top[i] = (struct score_alternative){.id = from->id, .logprob = from->logprob};
         rc = scored_check(from->id, from->logprob, err);
         if (!rc) {
-            rc = wire_string(&top[i].text, NULL, from->text, SCORE_TEXT_BYTES_MAX, "text", err);
+            rc = codec_read_string(&top[i].text, NULL, from->text, SCORE_TEXT_BYTES_MAX, "text",
+                                   err);
         }
         if (rc) error_wrap(err, "top %d", i);
     }
@@ -111,7 +112,7 @@ static int score_decode(const Outrider__Generation__V1__TokenScore *msg, struct 
                                   .has_logprob = msg->has_logprob,
                                   .logprob = msg->has_logprob ? msg->logprob : 0};
     TRY(scored_check(msg->id, msg->logprob, err));
-    TRY(wire_string(&token->text, NULL, msg->text, SCORE_TEXT_BYTES_MAX, "text", err));
+    TRY(codec_read_string(&token->text, NULL, msg->text, SCORE_TEXT_BYTES_MAX, "text", err));
     TRY(alternatives_decode(msg, arena, token, err));
 out:
     return rc;
@@ -123,10 +124,10 @@ int score_reply_decode(const uint8_t *data, size_t len, struct arena *arena,
     int rc = 0;
     *reply = (struct score_reply){0};
     const Outrider__Generation__V1__ScoreReply *msg =
-        wire_unpack(&outrider__generation__v1__score_reply__descriptor, data, len, arena, err);
+        codec_unpack(&outrider__generation__v1__score_reply__descriptor, data, len, arena, err);
     if (!msg) return err->code;
-    TRY(wire_count(&reply->n, msg->n_tokens, SCORE_TOKENS_MAX, "tokens", err));
-    struct score_token *tokens = wire_take(arena, msg->n_tokens, sizeof *tokens, err);
+    TRY(codec_read_count(&reply->n, msg->n_tokens, SCORE_TOKENS_MAX, "tokens", err));
+    struct score_token *tokens = codec_take(arena, msg->n_tokens, sizeof *tokens, err);
     if (!tokens) {
         rc = err->code;
         goto out;
@@ -147,22 +148,22 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
     Outrider__Generation__V1__Description *out = arena_take(scratch, 1, sizeof *out);
     if (!out) return NULL;
     outrider__generation__v1__description__init(out);
-    out->version = wire_string_copy(scratch, desc->version);
-    out->target_model = wire_string_copy(scratch, desc->target_model);
-    out->target_architecture = wire_string_copy(scratch, desc->target_architecture);
+    out->version = codec_copy_string(scratch, desc->version);
+    out->target_model = codec_copy_string(scratch, desc->target_model);
+    out->target_architecture = codec_copy_string(scratch, desc->target_architecture);
     out->n_ranks = (uint32_t)desc->n_ranks;
     out->n_slices = (uint32_t)desc->n_slices;
-    out->arithmetic = wire_string_copy(scratch, desc->arithmetic);
+    out->arithmetic = codec_copy_string(scratch, desc->arithmetic);
     out->model_fingerprint = desc->model_fingerprint;
     out->tokenizer_fingerprint = desc->tokenizer_fingerprint;
     out->vocab_size = (uint32_t)desc->vocab_size;
     out->context_limit = (uint32_t)desc->context_limit;
-    out->draft_model = wire_string_copy(scratch, desc->draft_model);
+    out->draft_model = codec_copy_string(scratch, desc->draft_model);
     out->default_n_draft = (uint32_t)desc->default_n_draft;
     out->draft_support = (uint32_t)desc->draft_support;
-    out->state = wire_string_copy(scratch, desc->state);
+    out->state = codec_copy_string(scratch, desc->state);
     out->n_worker_addresses = (size_t)desc->n_addresses;
-    out->worker_addresses = wire_strings_copy(scratch, desc->addresses, desc->n_addresses);
+    out->worker_addresses = codec_copy_strings(scratch, desc->addresses, desc->n_addresses);
     out->n_kv_blocks = (uint32_t)desc->n_kv_blocks;
     out->queue_capacity = (uint32_t)desc->queue_capacity;
     out->default_strategy = (Outrider__Generation__V1__Strategy)desc->default_strategy;
@@ -176,7 +177,7 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
 int service_description_encode(struct buffer *buf, const struct service_description *desc,
                                struct error *err)
 {
-    return wire_encode(buf, service_build, desc, err);
+    return codec_encode(buf, service_build, desc, err);
 }
 
 static int service_texts_decode(const Outrider__Generation__V1__Description *msg,
@@ -193,8 +194,8 @@ static int service_texts_decode(const Outrider__Generation__V1__Description *msg
                  {&desc->state, msg->state, "state"}};
     int rc = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts && !rc; i++) {
-        rc = wire_string(texts[i].out, NULL, texts[i].text, SERVICE_TEXT_BYTES_MAX, texts[i].field,
-                         err);
+        rc = codec_read_string(texts[i].out, NULL, texts[i].text, SERVICE_TEXT_BYTES_MAX,
+                               texts[i].field, err);
     }
     return rc;
 }
@@ -203,15 +204,18 @@ static int service_numbers_decode(const Outrider__Generation__V1__Description *m
                                   struct service_description *desc, struct error *err)
 {
     int rc = 0;
-    TRY(wire_int(&desc->n_ranks, msg->n_ranks, 0, INT32_MAX, "n_ranks", err));
-    TRY(wire_int(&desc->n_slices, msg->n_slices, 0, SLICES_MAX, "n_slices", err));
-    TRY(wire_int(&desc->vocab_size, msg->vocab_size, 0, INT32_MAX, "vocab_size", err));
-    TRY(wire_int(&desc->context_limit, msg->context_limit, 0, INT32_MAX, "context_limit", err));
-    TRY(wire_int(&desc->default_n_draft, msg->default_n_draft, 0, DRAFT_MAX, "default_n_draft",
-                 err));
-    TRY(wire_int(&desc->draft_support, msg->draft_support, 0, INT32_MAX, "draft_support", err));
-    TRY(wire_int(&desc->n_kv_blocks, msg->n_kv_blocks, 0, INT32_MAX, "n_kv_blocks", err));
-    TRY(wire_int(&desc->queue_capacity, msg->queue_capacity, 0, INT32_MAX, "queue_capacity", err));
+    TRY(codec_read_int(&desc->n_ranks, msg->n_ranks, 0, INT32_MAX, "n_ranks", err));
+    TRY(codec_read_int(&desc->n_slices, msg->n_slices, 0, SLICES_MAX, "n_slices", err));
+    TRY(codec_read_int(&desc->vocab_size, msg->vocab_size, 0, INT32_MAX, "vocab_size", err));
+    TRY(codec_read_int(&desc->context_limit, msg->context_limit, 0, INT32_MAX, "context_limit",
+                       err));
+    TRY(codec_read_int(&desc->default_n_draft, msg->default_n_draft, 0, DRAFT_MAX,
+                       "default_n_draft", err));
+    TRY(codec_read_int(&desc->draft_support, msg->draft_support, 0, INT32_MAX, "draft_support",
+                       err));
+    TRY(codec_read_int(&desc->n_kv_blocks, msg->n_kv_blocks, 0, INT32_MAX, "n_kv_blocks", err));
+    TRY(codec_read_int(&desc->queue_capacity, msg->queue_capacity, 0, INT32_MAX, "queue_capacity",
+                       err));
     TRY(strategy_decode(&desc->default_strategy, (int)msg->default_strategy, err));
     TRY(estimates_decode(msg->estimates, &desc->estimates, err));
     desc->model_fingerprint = msg->model_fingerprint;
@@ -223,15 +227,15 @@ out:
 static int addresses_decode(const Outrider__Generation__V1__Description *msg, struct arena *arena,
                             struct service_description *desc, struct error *err)
 {
-    int rc = wire_count(&desc->n_addresses, msg->n_worker_addresses, SERVICE_ADDRESSES_MAX,
-                        "worker_addresses", err);
+    int rc = codec_read_count(&desc->n_addresses, msg->n_worker_addresses, SERVICE_ADDRESSES_MAX,
+                              "worker_addresses", err);
     if (rc) return rc;
-    const char **list = wire_take(arena, msg->n_worker_addresses, sizeof *list, err);
+    const char **list = codec_take(arena, msg->n_worker_addresses, sizeof *list, err);
     if (!list) return err->code;
     desc->addresses = list;
     for (int i = 0; i < desc->n_addresses && !rc; i++) {
-        rc = wire_string(&list[i], NULL, msg->worker_addresses[i], SERVICE_ADDRESS_BYTES_MAX,
-                         "worker_addresses", err);
+        rc = codec_read_string(&list[i], NULL, msg->worker_addresses[i], SERVICE_ADDRESS_BYTES_MAX,
+                               "worker_addresses", err);
     }
     return rc;
 }
@@ -242,7 +246,7 @@ int service_description_decode(const uint8_t *data, size_t len, struct arena *ar
     int rc = 0;
     *desc = (struct service_description){0};
     const Outrider__Generation__V1__Description *msg =
-        wire_unpack(&outrider__generation__v1__description__descriptor, data, len, arena, err);
+        codec_unpack(&outrider__generation__v1__description__descriptor, data, len, arena, err);
     if (!msg) return err->code;
     TRY(service_texts_decode(msg, desc, err));
     TRY(service_numbers_decode(msg, desc, err));

@@ -1,6 +1,6 @@
 /* The messages of target.proto as plain structs, and their codecs. Decoding checks every field that
- * can be checked without knowing the model: counts, ranges, finiteness; whoever uses them checks the
- * rest. Encoders write into a caller's buffer; decoders put arrays into an arena. */
+ * can be checked without the model: counts, ranges, finite numbers; the code that uses them checks
+ * the rest. Encoders write into the caller's buffer; decoders put arrays into an arena. */
 #pragma once
 
 #include <stddef.h>
@@ -21,7 +21,7 @@ enum {
 };
 
 struct step_row {
-    int index; /* the row behind tokens[index] of the lane */
+    int index; /* the row of logits after tokens[index] of the lane */
     struct row_wish wish;
 };
 
@@ -38,7 +38,7 @@ struct step_lane {
     const struct step_row *rows;
 };
 
-/* Lanes, or (n_lanes = 0) more of the last step's rows. */
+/* Lanes, or if n_lanes = 0, further values of the last step's rows. */
 struct step {
     uint64_t id;
     int n_lanes;
@@ -65,7 +65,7 @@ struct step_reply {
     const struct row_reply *rows;
     uint32_t queue_us, compute_us, collective_us;
     int error_lane;         /* with error_text: -1 = the step as a whole */
-    const char *error_text; /* NULL = fine */
+    const char *error_text; /* NULL = no error */
 };
 
 struct target_description {
@@ -75,24 +75,30 @@ struct target_description {
     int max_step_tokens, max_step_rows, n_threads;
     uint64_t model_fingerprint, tokenizer_fingerprint;
     struct end_ids ends;
-    bool is_busy;     /* it starts, or another coordinator has the group or left a step behind */
-    bool has_nccl_id; /* rank 0 alone, while it waits for the other ranks */
+    bool is_busy; /* it is starting, or a coordinator has the group or left an unfinished step */
+    bool has_nccl_id; /* only of rank 0, while it waits for the other ranks */
     uint8_t nccl_id[WIRE_NCCL_ID_BYTES];
 };
 
-/* Encoders replace buf's content. Texts that are not UTF-8 are sent with '?' in place of the bytes
- * that are not. Errors: ERR_NO_MEMORY, ERR_ARGUMENT more than MESSAGE_BYTES_MAX. */
+/* Encoders replace buf's content. In texts, '?' replaces bytes that are not UTF-8.
+ * Errors: ERR_NO_MEMORY, ERR_ARGUMENT more than MESSAGE_BYTES_MAX. */
 int step_encode(struct buffer *buf, const struct step *step, struct error *err);
 int step_reply_encode(struct buffer *buf, const struct step_reply *reply, struct error *err);
 int target_description_encode(struct buffer *buf, const struct target_description *desc,
                               struct error *err);
 
-/* Decoders take nothing over; results live in arena. Errors: ERR_FORMAT with the field's name and
- * value, ERR_NO_MEMORY arena full. n_vocab and n_slices of step_reply_decode give each slice its
- * first_id and n_cols. */
+/* Decoders take nothing over; results live in the arena. n_vocab and n_slices of step_reply_decode
+ * give each slice its first_id and n_cols.
+ * Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY the arena is full. */
 int step_decode(const uint8_t *data, size_t len, struct arena *arena, struct step *step,
                 struct error *err);
 int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices,
                       struct arena *arena, struct step_reply *reply, struct error *err);
 int target_description_decode(const uint8_t *data, size_t len, struct target_description *desc,
                               struct error *err);
+
+/* Compares what the ranks of one group must share, which only this list says: the model, the
+ * tokenizer, the arithmetic, and the options that limit a step. Returns NULL when all of it is
+ * equal, otherwise the name of the first field that differs, for use in "has another %s". */
+const char *target_description_differs(const struct target_description *a,
+                                       const struct target_description *b);

@@ -1,5 +1,6 @@
-/* Steps and their replies from protobuf, every field checked. Arrays stay where protobuf-c put them
- * in the arena; only the structs around them are made anew. Bytes come from peers: hostile. */
+/* Steps and their replies from protobuf; every field is checked, because the bytes come from a
+ * peer. Arrays stay where protobuf-c has put them in the arena; only the structs around them are
+ * new. */
 #include "base/limits.h"
 #include "proto/target_wire.h"
 
@@ -14,8 +15,8 @@ enum { ERROR_TEXT_MAX = 4096 };
 static int temperatures_decode(const Outrider__Target__V1__RowWish *msg, struct row_wish *wish,
                                struct error *err)
 {
-    int rc = wire_count(&wish->n_temperatures, msg->n_temperatures, ROW_TEMPERATURES_MAX,
-                        "temperatures", err);
+    int rc = codec_read_count(&wish->n_temperatures, msg->n_temperatures, ROW_TEMPERATURES_MAX,
+                              "temperatures", err);
     if (rc) return rc;
     for (int i = 0; i < wish->n_temperatures; i++) {
         float t = msg->temperatures[i];
@@ -46,26 +47,26 @@ static int wish_decode(const Outrider__Target__V1__RowWish *msg, struct row_wish
         .full = msg->full,
         .ids = msg->ids,
         .at = {.seed = msg->seed, .position = msg->coin_position, .round = msg->coin_round}};
-    TRY(wire_int(&wish->n_best, msg->n_best, 0, WIRE_ROW_BEST_MAX, "n_best", err));
-    TRY(wire_count(&wish->n_ids, msg->n_ids, WIRE_ROW_IDS_MAX, "ids", err));
-    TRY(wire_ids_check(msg->ids, msg->n_ids, "ids", err));
+    TRY(codec_read_int(&wish->n_best, msg->n_best, 0, WIRE_ROW_BEST_MAX, "n_best", err));
+    TRY(codec_read_count(&wish->n_ids, msg->n_ids, WIRE_ROW_IDS_MAX, "ids", err));
+    TRY(codec_check_ids(msg->ids, msg->n_ids, "ids", err));
     TRY(temperatures_decode(msg, wish, err));
 out:
     return rc;
 }
 
-/* Rows behind one of n_tokens tokens. */
+/* The wishes for rows after one of n_tokens tokens. */
 static int rows_decode(Outrider__Target__V1__RowWish *const *msgs, size_t n, int n_tokens,
                        struct arena *arena, const struct step_row **out, int *n_out,
                        struct error *err)
 {
-    int rc = wire_count(n_out, n, (size_t)n_tokens, "rows", err);
+    int rc = codec_read_count(n_out, n, (size_t)n_tokens, "rows", err);
     if (rc) return rc;
-    struct step_row *rows = wire_take(arena, n, sizeof *rows, err);
+    struct step_row *rows = codec_take(arena, n, sizeof *rows, err);
     if (!rows) return err->code;
     *out = rows;
     for (size_t i = 0; i < n && !rc; i++) {
-        rc = wire_int(&rows[i].index, msgs[i]->index, 0, n_tokens - 1, "index", err);
+        rc = codec_read_int(&rows[i].index, msgs[i]->index, 0, n_tokens - 1, "index", err);
         if (!rc) rc = wish_decode(msgs[i], &rows[i].wish, err);
         if (rc) error_wrap(err, "row %zu", i);
     }
@@ -76,16 +77,17 @@ static int tokens_decode(const Outrider__Target__V1__Lane *msg, struct step_lane
                          struct error *err)
 {
     int rc = 0;
-    TRY(wire_count(&lane->n_tokens, msg->n_tokens, WIRE_LANE_TOKENS_MAX, "tokens", err));
-    TRY(wire_ids_check(msg->tokens, msg->n_tokens, "tokens", err));
+    TRY(codec_read_count(&lane->n_tokens, msg->n_tokens, WIRE_LANE_TOKENS_MAX, "tokens", err));
+    TRY(codec_check_ids(msg->tokens, msg->n_tokens, "tokens", err));
     lane->tokens = msg->tokens;
     if (!lane->n_tokens) {
         rc = error_set(err, ERR_FORMAT, "tokens is empty");
         goto out;
     }
     int n_draft_max = lane->n_tokens - 1 < DRAFT_MAX ? lane->n_tokens - 1 : DRAFT_MAX;
-    TRY(wire_int(&lane->n_draft, msg->n_draft, 0, n_draft_max, "n_draft", err));
-    TRY(wire_int(&lane->position, msg->position, 0, INT32_MAX - lane->n_tokens, "position", err));
+    TRY(codec_read_int(&lane->n_draft, msg->n_draft, 0, n_draft_max, "n_draft", err));
+    TRY(codec_read_int(&lane->position, msg->position, 0, INT32_MAX - lane->n_tokens, "position",
+                       err));
 out:
     return rc;
 }
@@ -94,9 +96,9 @@ static int blocks_decode(const Outrider__Target__V1__Lane *msg, struct step_lane
                          struct error *err)
 {
     int rc = 0;
-    TRY(wire_count(&lane->n_blocks, msg->n_blocks, WIRE_LANE_TOKENS_MAX, "blocks", err));
-    TRY(wire_int(&lane->first_block, msg->first_block, 0, INT32_MAX - lane->n_blocks, "first_block",
-                 err));
+    TRY(codec_read_count(&lane->n_blocks, msg->n_blocks, WIRE_LANE_TOKENS_MAX, "blocks", err));
+    TRY(codec_read_int(&lane->first_block, msg->first_block, 0, INT32_MAX - lane->n_blocks,
+                       "first_block", err));
     for (int i = 0; i < lane->n_blocks; i++) {
         if (msg->blocks[i] > INT32_MAX) {
             return error_set(err, ERR_FORMAT, "blocks[%d] is %u, must be 0 to %d", i,
@@ -112,7 +114,7 @@ static int lane_decode(const Outrider__Target__V1__Lane *msg, struct arena *aren
                        struct step_lane *lane, struct error *err)
 {
     int rc = 0;
-    TRY(wire_int(&lane->slot, msg->slot, 0, INT32_MAX, "slot", err));
+    TRY(codec_read_int(&lane->slot, msg->slot, 0, INT32_MAX, "slot", err));
     TRY(tokens_decode(msg, lane, err));
     TRY(blocks_decode(msg, lane, err));
     TRY(rows_decode(msg->rows, msg->n_rows, lane->n_tokens, arena, &lane->rows, &lane->n_rows,
@@ -124,9 +126,9 @@ out:
 static int lanes_decode(const Outrider__Target__V1__StepRequest *msg, struct arena *arena,
                         struct step *step, struct error *err)
 {
-    int rc = wire_count(&step->n_lanes, msg->n_lanes, WIRE_LANES_MAX, "lanes", err);
+    int rc = codec_read_count(&step->n_lanes, msg->n_lanes, WIRE_LANES_MAX, "lanes", err);
     if (rc) return rc;
-    struct step_lane *lanes = wire_take(arena, msg->n_lanes, sizeof *lanes, err);
+    struct step_lane *lanes = codec_take(arena, msg->n_lanes, sizeof *lanes, err);
     if (!lanes) return err->code;
     step->lanes = lanes;
     for (int i = 0; i < step->n_lanes && !rc; i++) {
@@ -139,14 +141,14 @@ static int lanes_decode(const Outrider__Target__V1__StepRequest *msg, struct are
 static int more_decode(const Outrider__Target__V1__StepRequest *msg, struct arena *arena,
                        struct step *step, struct error *err)
 {
-    int rc = wire_count(&step->n_more, msg->n_more_rows, WIRE_LANES_MAX, "more_rows", err);
+    int rc = codec_read_count(&step->n_more, msg->n_more_rows, WIRE_LANES_MAX, "more_rows", err);
     if (rc) return rc;
-    struct step_more *more = wire_take(arena, msg->n_more_rows, sizeof *more, err);
+    struct step_more *more = codec_take(arena, msg->n_more_rows, sizeof *more, err);
     if (!more) return err->code;
     step->more = more;
     for (int i = 0; i < step->n_more && !rc; i++) {
         const Outrider__Target__V1__MoreRows *from = msg->more_rows[i];
-        rc = wire_int(&more[i].lane, from->lane, 0, WIRE_LANES_MAX - 1, "lane", err);
+        rc = codec_read_int(&more[i].lane, from->lane, 0, WIRE_LANES_MAX - 1, "lane", err);
         if (!rc) {
             rc = rows_decode(from->rows, from->n_rows, WIRE_LANE_TOKENS_MAX, arena, &more[i].rows,
                              &more[i].n_rows, err);
@@ -162,7 +164,7 @@ int step_decode(const uint8_t *data, size_t len, struct arena *arena, struct ste
     int rc = 0;
     *step = (struct step){0};
     const Outrider__Target__V1__StepRequest *msg =
-        wire_unpack(&outrider__target__v1__step_request__descriptor, data, len, arena, err);
+        codec_unpack(&outrider__target__v1__step_request__descriptor, data, len, arena, err);
     if (!msg) return err->code;
     if (!msg->n_lanes == !msg->n_more_rows) {
         rc = error_set(err, ERR_FORMAT, "%zu lanes and %zu more_rows, must be one or the other",
@@ -180,7 +182,7 @@ out:
     return rc;
 }
 
-/* What the reply of one step is checked against. */
+/* What the reply to one step is checked against. */
 struct vocabulary {
     int n_vocab, n_slices;
 };
@@ -188,8 +190,8 @@ struct vocabulary {
 static int best_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_row *row,
                        struct error *err)
 {
-    int rc = wire_floats(&row->best_logits, &row->n_best, &msg->best_logits, (size_t)row->n_cols,
-                         "best_logits", err);
+    int rc = codec_read_floats(&row->best_logits, &row->n_best, &msg->best_logits,
+                               (size_t)row->n_cols, "best_logits", err);
     if (rc) return rc;
     if (msg->best_ids.len != msg->best_logits.len) {
         return error_set(err, ERR_FORMAT, "best_ids has %zu bytes, best_logits %zu",
@@ -210,7 +212,7 @@ static int sums_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_r
                        struct error *err)
 {
     int n;
-    int rc = wire_count(&n, msg->n_sum_exp, ROW_TEMPERATURES_MAX, "sum_exp", err);
+    int rc = codec_read_count(&n, msg->n_sum_exp, ROW_TEMPERATURES_MAX, "sum_exp", err);
     if (rc) return rc;
     for (int i = 0; i < n; i++) {
         row->sum_exp[i] = msg->sum_exp[i];
@@ -230,7 +232,7 @@ static int sums_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_r
     return 0;
 }
 
-/* Without mass the id means nothing: it is -1 then, whatever was sent. */
+/* If the mass outside is 0, the id has no meaning; it becomes -1, whatever was sent. */
 static int outside_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_row *row,
                           struct error *err)
 {
@@ -252,7 +254,7 @@ static int full_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_r
                        struct error *err)
 {
     int n;
-    int rc = wire_floats(&row->full, &n, &msg->full, (size_t)row->n_cols, "full", err);
+    int rc = codec_read_floats(&row->full, &n, &msg->full, (size_t)row->n_cols, "full", err);
     if (!rc && n && n != row->n_cols) {
         rc = error_set(err, ERR_FORMAT, "full has %d entries, the slice has %d columns", n,
                        row->n_cols);
@@ -260,17 +262,17 @@ static int full_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_r
     return rc;
 }
 
-/* least: the lowest slice number that ascends. */
+/* least: the smallest slice number that still ascends. */
 static int slice_decode(const Outrider__Target__V1__SliceRow *msg, const struct vocabulary *vocab,
                         int least, struct slice_row *row, struct error *err)
 {
     int rc = 0;
     *row = (struct slice_row){0};
-    TRY(wire_int(&row->slice, msg->slice, least, vocab->n_slices - 1, "slice", err));
+    TRY(codec_read_int(&row->slice, msg->slice, least, vocab->n_slices - 1, "slice", err));
     row_slice_range(vocab->n_vocab, vocab->n_slices, row->slice, &row->first_id, &row->n_cols);
     TRY(best_decode(msg, row, err));
-    TRY(wire_floats(&row->id_logits, &row->n_ids, &msg->id_logits, WIRE_ROW_IDS_MAX, "id_logits",
-                    err));
+    TRY(codec_read_floats(&row->id_logits, &row->n_ids, &msg->id_logits, WIRE_ROW_IDS_MAX,
+                          "id_logits", err));
     TRY(sums_decode(msg, row, err));
     TRY(outside_decode(msg, row, err));
     TRY(full_decode(msg, row, err));
@@ -281,9 +283,10 @@ out:
 static int row_decode(const Outrider__Target__V1__RowReply *msg, const struct vocabulary *vocab,
                       struct arena *arena, struct row_reply *row, struct error *err)
 {
-    int rc = wire_count(&row->n_slices, msg->n_slices, (size_t)vocab->n_slices, "slices", err);
+    int rc =
+        codec_read_count(&row->n_slices, msg->n_slices, (size_t)vocab->n_slices, "slices", err);
     if (rc) return rc;
-    struct slice_row *slices = wire_take(arena, msg->n_slices, sizeof *slices, err);
+    struct slice_row *slices = codec_take(arena, msg->n_slices, sizeof *slices, err);
     if (!slices) return err->code;
     row->slices = slices;
     for (int i = 0; i < row->n_slices && !rc; i++) {
@@ -298,9 +301,9 @@ static int reply_rows_decode(const Outrider__Target__V1__StepReply *msg,
                              const struct vocabulary *vocab, struct arena *arena,
                              struct step_reply *reply, struct error *err)
 {
-    int rc = wire_count(&reply->n_rows, msg->n_rows, WIRE_LANE_TOKENS_MAX, "rows", err);
+    int rc = codec_read_count(&reply->n_rows, msg->n_rows, WIRE_LANE_TOKENS_MAX, "rows", err);
     if (rc) return rc;
-    struct row_reply *rows = wire_take(arena, msg->n_rows, sizeof *rows, err);
+    struct row_reply *rows = codec_take(arena, msg->n_rows, sizeof *rows, err);
     if (!rows) return err->code;
     reply->rows = rows;
     for (int i = 0; i < reply->n_rows && !rc; i++) {
@@ -322,8 +325,8 @@ static int step_error_decode(const Outrider__Target__V1__StepReply *msg, struct 
         return error_set(err, ERR_FORMAT, "error.lane is %d, must be -1 to %d", reply->error_lane,
                          WIRE_LANES_MAX - 1);
     }
-    return wire_string(&reply->error_text, NULL, msg->error->text, ERROR_TEXT_MAX, "error.text",
-                       err);
+    return codec_read_string(&reply->error_text, NULL, msg->error->text, ERROR_TEXT_MAX,
+                             "error.text", err);
 }
 
 int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices,
@@ -333,7 +336,7 @@ int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices
     *reply = (struct step_reply){0};
     const struct vocabulary vocab = {n_vocab, n_slices};
     const Outrider__Target__V1__StepReply *msg =
-        wire_unpack(&outrider__target__v1__step_reply__descriptor, data, len, arena, err);
+        codec_unpack(&outrider__target__v1__step_reply__descriptor, data, len, arena, err);
     if (!msg) return err->code;
     reply->id = msg->id;
     if (msg->timings) {

@@ -1,15 +1,15 @@
-/* What a rank says of itself when the coordinator connects. Once per connection: memory is taken and
- * given back here. */
-#include "base/limits.h"
+/* A rank's description of itself, which the coordinator asks for when it connects. This runs once
+ * per connection, so it allocates and frees memory here. */
 #include "proto/target_wire.h"
 
 #include <stdint.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "proto/codec.h"
 #include "proto/target.pb-c.h"
 
-/* Unknown fields cost the most arena: about 100 bytes for two. */
+/* Unknown fields need the most of the arena: about 100 bytes for two bytes of the message. */
 enum { DESCRIPTION_BYTES_MAX = 4096, DESCRIPTION_ARENA_BYTES = 512 << 10 };
 enum { SIZE_MOST = 1 << 28, KV_BLOCKS_MOST = 1 << 24 };
 
@@ -19,8 +19,8 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
     Outrider__Target__V1__Description *out = arena_take(scratch, 1, sizeof *out);
     if (!out) return NULL;
     outrider__target__v1__description__init(out);
-    out->model = wire_string_copy(scratch, desc->model);
-    out->architecture = wire_string_copy(scratch, desc->architecture);
+    out->model = codec_copy_string(scratch, desc->model);
+    out->architecture = codec_copy_string(scratch, desc->architecture);
     out->n_layers = (uint32_t)desc->n_layers;
     out->dim = (uint32_t)desc->dim;
     out->n_heads = (uint32_t)desc->n_heads;
@@ -37,18 +37,18 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
     out->context_limit = (uint32_t)desc->context_limit;
     out->max_step_tokens = (uint32_t)desc->max_step_tokens;
     out->max_step_rows = (uint32_t)desc->max_step_rows;
-    out->arithmetic = wire_string_copy(scratch, desc->arithmetic);
+    out->arithmetic = codec_copy_string(scratch, desc->arithmetic);
     out->model_fingerprint = desc->model_fingerprint;
     out->tokenizer_fingerprint = desc->tokenizer_fingerprint;
     out->n_eos_ids = (size_t)desc->ends.n;
-    out->eos_ids = wire_lend(desc->ends.ids);
-    out->kernels = wire_string_copy(scratch, desc->kernels);
+    out->eos_ids = codec_lend(desc->ends.ids);
+    out->kernels = codec_copy_string(scratch, desc->kernels);
     out->n_threads = (uint32_t)desc->n_threads;
-    out->group = wire_string_copy(scratch, desc->group);
+    out->group = codec_copy_string(scratch, desc->group);
     out->is_busy = desc->is_busy;
     if (desc->has_nccl_id) {
         out->nccl_id =
-            (ProtobufCBinaryData){.len = sizeof desc->nccl_id, .data = wire_lend(desc->nccl_id)};
+            (ProtobufCBinaryData){.len = sizeof desc->nccl_id, .data = codec_lend(desc->nccl_id)};
     }
     bool is_whole =
         out->model && out->architecture && out->arithmetic && out->kernels && out->group;
@@ -58,7 +58,7 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
 int target_description_encode(struct buffer *buf, const struct target_description *desc,
                               struct error *err)
 {
-    return wire_encode(buf, description_build, desc, err);
+    return codec_encode(buf, description_build, desc, err);
 }
 
 /* Copies a checked string into an array of `size` bytes. */
@@ -67,7 +67,7 @@ static int name_decode(char *out, size_t size, const char *text, const char *fie
 {
     const char *checked;
     size_t len;
-    int rc = wire_string(&checked, &len, text, size - 1, field, err);
+    int rc = codec_read_string(&checked, &len, text, size - 1, field, err);
     if (!rc) memcpy(out, checked, len + 1);
     return rc;
 }
@@ -86,8 +86,8 @@ out:
     return rc;
 }
 
-/* Sizes: all are at least 1, and none so large that sums and products of positions overflow or that
- * its tables take gigabytes. */
+/* Sizes: all are at least 1, and none is so large that sums and products of positions overflow or
+ * that its tables take gigabytes. */
 static int sizes_decode(const Outrider__Target__V1__Description *msg,
                         struct target_description *desc, struct error *err)
 {
@@ -112,7 +112,7 @@ static int sizes_decode(const Outrider__Target__V1__Description *msg,
                  {&desc->n_threads, msg->n_threads, SIZE_MOST, "n_threads"}};
     int rc = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !rc; i++) {
-        rc = wire_int(sizes[i].out, sizes[i].value, 1, sizes[i].most, sizes[i].field, err);
+        rc = codec_read_int(sizes[i].out, sizes[i].value, 1, sizes[i].most, sizes[i].field, err);
     }
     return rc;
 }
@@ -121,9 +121,9 @@ static int ranks_decode(const Outrider__Target__V1__Description *msg,
                         struct target_description *desc, struct error *err)
 {
     int rc = 0;
-    TRY(wire_int(&desc->n_slices, msg->n_slices, 1, SLICES_MAX, "n_slices", err));
-    TRY(wire_int(&desc->n_ranks, msg->n_ranks, 1, desc->n_slices, "n_ranks", err));
-    TRY(wire_int(&desc->rank, msg->rank, 0, desc->n_ranks - 1, "rank", err));
+    TRY(codec_read_int(&desc->n_slices, msg->n_slices, 1, SLICES_MAX, "n_slices", err));
+    TRY(codec_read_int(&desc->n_ranks, msg->n_ranks, 1, desc->n_slices, "n_ranks", err));
+    TRY(codec_read_int(&desc->rank, msg->rank, 0, desc->n_ranks - 1, "rank", err));
     if (desc->n_slices % desc->n_ranks) {
         rc = error_set(err, ERR_FORMAT, "n_slices is %d, not a multiple of n_ranks %d",
                        desc->n_slices, desc->n_ranks);
@@ -152,7 +152,7 @@ static int nccl_id_decode(const Outrider__Target__V1__Description *msg,
 static int eos_decode(const Outrider__Target__V1__Description *msg, struct target_description *desc,
                       struct error *err)
 {
-    int rc = wire_count(&desc->ends.n, msg->n_eos_ids, END_IDS_MAX, "eos_ids", err);
+    int rc = codec_read_count(&desc->ends.n, msg->n_eos_ids, END_IDS_MAX, "eos_ids", err);
     for (int i = 0; i < desc->ends.n && !rc; i++) {
         desc->ends.ids[i] = msg->eos_ids[i];
         if (desc->ends.ids[i] < 0 || desc->ends.ids[i] >= desc->vocab_size) {
@@ -175,7 +175,7 @@ int target_description_decode(const uint8_t *data, size_t len, struct target_des
     }
     TRY(arena_open(&arena, DESCRIPTION_ARENA_BYTES, err));
     const Outrider__Target__V1__Description *msg =
-        wire_unpack(&outrider__target__v1__description__descriptor, data, len, &arena, err);
+        codec_unpack(&outrider__target__v1__description__descriptor, data, len, &arena, err);
     if (!msg) {
         rc = err->code;
         goto out;
@@ -192,4 +192,27 @@ out:
     arena_close(&arena);
     if (rc) *desc = (struct target_description){0};
     return rc;
+}
+
+const char *target_description_differs(const struct target_description *a,
+                                       const struct target_description *b)
+{
+    const struct {
+        bool is_equal;
+        const char *name;
+    } fields[] = {
+        {a->model_fingerprint == b->model_fingerprint, "model"},
+        {a->tokenizer_fingerprint == b->tokenizer_fingerprint, "tokenizer"},
+        {a->vocab_size == b->vocab_size, "vocabulary size"},
+        {strcmp(a->arithmetic, b->arithmetic) == 0, "arithmetic"},
+        {a->n_slices == b->n_slices, "number of slices"},
+        {a->n_slots == b->n_slots, "--slots"},
+        {a->n_kv_blocks == b->n_kv_blocks, "--kv-tokens"},
+        {a->max_step_tokens == b->max_step_tokens, "--max-step-tokens"},
+        {a->max_step_rows == b->max_step_rows, "--max-step-rows"},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (!fields[i].is_equal) return fields[i].name;
+    }
+    return NULL;
 }

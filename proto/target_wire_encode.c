@@ -1,5 +1,6 @@
-/* Steps and their replies as protobuf. Runs once a round and rank: arrays are lent to protobuf-c,
- * structs stand in the buffer's far half, nothing is allocated once the buffer has grown. */
+/* Steps and their replies as protobuf. This runs once per round and rank, so arrays are lent to
+ * protobuf-c, structs are made in the buffer's far half, and nothing is allocated once the buffer
+ * has grown. */
 #include "proto/target_wire.h"
 
 #include "proto/codec.h"
@@ -13,9 +14,9 @@ static void wish_fill(Outrider__Target__V1__RowWish *out, const struct step_row 
     out->n_best = (uint32_t)wish->n_best;
     out->best_is_noisy = wish->best_is_noisy;
     out->n_ids = (size_t)wish->n_ids;
-    out->ids = wire_lend(wish->ids);
+    out->ids = codec_lend(wish->ids);
     out->n_temperatures = (size_t)wish->n_temperatures;
-    out->temperatures = wire_lend(wish->temperatures);
+    out->temperatures = codec_lend(wish->temperatures);
     out->entropy = wish->entropy;
     out->outside = wish->outside;
     out->full = wish->full;
@@ -49,11 +50,11 @@ static Outrider__Target__V1__Lane **lanes_make(struct arena *scratch, const stru
         out->slot = (uint32_t)lane->slot;
         out->position = (uint32_t)lane->position;
         out->n_tokens = (size_t)lane->n_tokens;
-        out->tokens = wire_lend(lane->tokens);
+        out->tokens = codec_lend(lane->tokens);
         out->n_draft = (uint32_t)lane->n_draft;
         out->first_block = (uint32_t)lane->first_block;
         out->n_blocks = (size_t)lane->n_blocks;
-        out->blocks = wire_lend(lane->blocks); /* int32_t as uint32_t: the same bits */
+        out->blocks = codec_lend(lane->blocks); /* int32_t as uint32_t, the same bits */
         out->n_rows = (size_t)lane->n_rows;
         out->rows = wishes_make(scratch, lane->rows, lane->n_rows);
         if (!out->rows) return NULL;
@@ -95,15 +96,15 @@ static const ProtobufCMessage *step_build(struct arena *scratch, const void *val
 
 int step_encode(struct buffer *buf, const struct step *step, struct error *err)
 {
-    return wire_encode(buf, step_build, step, err);
+    return codec_encode(buf, step_build, step, err);
 }
 
 static ProtobufCBinaryData bytes_lend(const void *array, int n, size_t size)
 {
-    return (ProtobufCBinaryData){.len = array ? (size_t)n * size : 0, .data = wire_lend(array)};
+    return (ProtobufCBinaryData){.len = array ? (size_t)n * size : 0, .data = codec_lend(array)};
 }
 
-/* Sums that were not asked for are zero, and those at the end are not sent. */
+/* Sums that were not asked for are zero; those at the end are not sent. */
 static size_t sums_count(const struct slice_row *slice)
 {
     size_t n = ROW_TEMPERATURES_MAX;
@@ -122,7 +123,7 @@ static void slice_fill(Outrider__Target__V1__SliceRow *out, const struct slice_r
     out->id_logits = bytes_lend(slice->id_logits, slice->n_ids, sizeof *slice->id_logits);
     out->max = slice->max;
     out->n_sum_exp = sums_count(slice);
-    out->sum_exp = wire_lend(slice->sum_exp);
+    out->sum_exp = codec_lend(slice->sum_exp);
     out->sum_exp_log = slice->sum_exp_log;
     out->outside_sum = slice->outside_sum;
     out->outside_id = slice->outside_id;
@@ -180,7 +181,7 @@ static Outrider__Target__V1__StepError *step_error_make(struct arena *scratch,
     if (!out) return NULL;
     outrider__target__v1__step_error__init(out);
     out->lane = reply->error_lane;
-    out->text = wire_string_copy(scratch, reply->error_text);
+    out->text = codec_copy_string(scratch, reply->error_text);
     return out->text ? out : NULL;
 }
 
@@ -203,5 +204,5 @@ static const ProtobufCMessage *step_reply_build(struct arena *scratch, const voi
 
 int step_reply_encode(struct buffer *buf, const struct step_reply *reply, struct error *err)
 {
-    return wire_encode(buf, step_reply_build, reply, err);
+    return codec_encode(buf, step_reply_build, reply, err);
 }

@@ -1,6 +1,5 @@
-/* One call of a server: see rpc_call.h for who may do what. A reply leaves from the thread that calls
- * rpc_call_send as long as the client keeps up; only what it has not yet read is queued. */
-#include "rpc/internal.h"
+/* One call of a server; see rpc/internal.h for which thread may do what. */
+#include "rpc/call.h"
 
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
@@ -8,9 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "rpc/internal.h"
 
-/* What is the library's must go before the library does, which a reference may outlive. */
+enum { CALLS_ARMED = 8 };
+
+/* Releases what belongs to the library. This must happen before the library is closed, which a
+ * reference to the call may outlive. */
 static void release_grpc(struct rpc_call *call, grpc_call *grpc)
 {
     grpc_call_details_destroy(&call->details);
@@ -37,7 +41,7 @@ void rpc_call_unref(struct rpc_call *call)
     if (atomic_fetch_sub(&call->n_refs, 1) == 1) call_free(call);
 }
 
-int rpc_call_arm(struct rpc_server *server, struct error *err)
+static int arm_call(struct rpc_server *server, struct error *err)
 {
     struct rpc_call *call;
     int rc = mem_array(&call, 1, sizeof *call, err);
@@ -69,6 +73,15 @@ int rpc_call_arm(struct rpc_server *server, struct error *err)
     return 0;
 }
 
+int rpc_server_arm(struct rpc_server *server, struct error *err)
+{
+    int rc = 0;
+    while (!rc && server->is_accepting && server->n_armed < CALLS_ARMED) {
+        rc = arm_call(server, err);
+    }
+    return rc;
+}
+
 static bool is_open(struct rpc_call *call)
 {
     pthread_mutex_lock(&call->lock);
@@ -77,8 +90,8 @@ static bool is_open(struct rpc_call *call)
     return open;
 }
 
-/* Starts a batch and counts it. Called with the lock held and the call not closed; false when the
- * library refuses, which it does only for batches that make no sense. */
+/* Starts a batch and counts it. Called with the lock held and the call not closed. False when the
+ * library refuses the batch, which it does only for batches that make no sense. */
 static bool start_batch(struct rpc_call *call, const grpc_op *ops, size_t n, enum rpc_event event)
 {
     if (grpc_call_start_batch(call->grpc, ops, n, &call->tags[event], NULL) != GRPC_CALL_OK) {
@@ -91,7 +104,8 @@ static bool start_batch(struct rpc_call *call, const grpc_op *ops, size_t n, enu
 
 /* ---- sending; all with the lock held ---- */
 
-/* Sends message (taken over; may be NULL), and the status when it is due and nothing else waits. */
+/* Sends message (taken over; may be NULL), and the status if the call is finishing and nothing else
+ * waits. */
 static void start_send(struct rpc_call *call, grpc_byte_buffer *message, size_t len)
 {
     grpc_op ops[3];
@@ -208,16 +222,11 @@ void rpc_call_finish(struct rpc_call *call, int code, const char *text)
     pthread_mutex_unlock(&call->lock);
 }
 
-/* ---- what handlers ask ---- */
+/* ---- what handlers may ask ---- */
 
 bool rpc_call_is_cancelled(const struct rpc_call *call)
 {
     return atomic_load(&call->is_cancelled);
-}
-
-bool rpc_call_is_server_healthy(const struct rpc_call *call, const char *service)
-{
-    return rpc_health_is_serving(call->server->health, service);
 }
 
 int64_t rpc_call_deadline_us(const struct rpc_call *call)
@@ -248,7 +257,7 @@ static void start_receive(struct rpc_call *call)
     pthread_mutex_unlock(&call->lock);
 }
 
-/* The batch that tells of cancellation and of the end. */
+/* The batch whose event tells that the call was cancelled or is over. */
 static void start_close(struct rpc_call *call)
 {
     grpc_op op;
@@ -262,17 +271,14 @@ static void start_close(struct rpc_call *call)
 
 static void find_method(struct rpc_call *call)
 {
-    struct rpc_server *server = call->server;
-    for (int i = 0; i < N_RPC_HEALTH_METHODS && !call->method; i++) {
-        if (grpc_slice_str_cmp(call->details.method, rpc_health_methods[i].path) == 0) {
-            call->method = &rpc_health_methods[i];
-            call->service = server->health;
-        }
-    }
-    for (int i = 0; i < server->n_methods && !call->method; i++) {
-        if (grpc_slice_str_cmp(call->details.method, server->methods[i].path) == 0) {
-            call->method = &server->methods[i];
-            call->service = server->service;
+    const struct rpc_server *server = call->server;
+    for (int s = 0; s < server->n_services; s++) {
+        const struct rpc_service *service = &server->services[s];
+        for (int m = 0; m < service->n_methods && !call->method; m++) {
+            if (grpc_slice_str_cmp(call->details.method, service->methods[m].path) == 0) {
+                call->method = &service->methods[m];
+                call->state = service->state;
+            }
         }
     }
 }
@@ -287,6 +293,16 @@ static void refuse_unknown(struct rpc_call *call)
     rpc_call_finish(call, ERR_UNSUPPORTED, text);
 }
 
+/* If this fails, the next event tries again. The server can be reached as long as one call is
+ * armed. */
+static void arm_again(struct rpc_server *server)
+{
+    struct error err;
+    if (rpc_server_arm(server, &err)) {
+        log_line(LOG_LEVEL_WARN, "rpc_arm_failed", "error=\"%s\"", err.text);
+    }
+}
+
 static void on_new(struct rpc_call *call, bool ok)
 {
     call->server->n_armed--;
@@ -295,12 +311,12 @@ static void on_new(struct rpc_call *call, bool ok)
         call->server->is_accepting = false;
         return;
     }
-    rpc_server_arm(call->server);
+    arm_again(call->server);
     call->deadline_us = rpc_us_of_time(call->details.deadline);
     start_close(call);
     find_method(call);
     if (call->method) {
-        if (call->method->on_open) call->method->on_open(call, call->service);
+        if (call->method->on_open) call->method->on_open(call, call->state);
         start_receive(call);
     } else {
         refuse_unknown(call);
@@ -312,8 +328,8 @@ static void deliver(struct rpc_call *call)
     struct error err;
     if (rpc_message_read(call->incoming, &call->in, &err)) {
         rpc_call_finish(call, err.code, err.text);
-    } else {
-        call->method->on_message(call, call->service, call->in.data, call->in.len);
+    } else if (call->method->on_message) {
+        call->method->on_message(call, call->state, call->in.data, call->in.len);
     }
 }
 
@@ -330,7 +346,7 @@ static void on_receive(struct rpc_call *call, bool ok)
         if (!method->is_stream_in) {
             rpc_call_finish(call, ERR_ARGUMENT, "the call came without a message");
         } else if (method->on_half_close) {
-            method->on_half_close(call, call->service);
+            method->on_half_close(call, call->state);
         }
     }
 }
@@ -359,10 +375,11 @@ static void on_close(struct rpc_call *call)
     call->is_closed = true;
     drop_queue(call);
     pthread_mutex_unlock(&call->lock);
-    if (call->method && call->method->on_done) call->method->on_done(call, call->service);
+    if (call->method && call->method->on_done) call->method->on_done(call, call->state);
 }
 
-/* After the last event the gRPC side goes; whoever holds a reference keeps the rest. */
+/* After its last event the gRPC side is released; the struct remains as long as there is a
+ * reference. */
 static void end_batch(struct rpc_call *call)
 {
     pthread_mutex_lock(&call->lock);

@@ -52,7 +52,7 @@ int rpc_channels_get(struct rpc_channels *channels, struct rpc_channel **channel
     while (c && strcmp(c->address, address) != 0)
         c = c->next;
     if (!c) {
-        /* Addresses come and go with restarted peers. */
+        /* A restarted peer may have another address, and its old channel is then unused. */
         if (channels->n >= CHANNELS_MAX) rpc_channels_drop_unused(channels);
         int rc = channel_open(&c, address, err);
         if (rc) return rc;

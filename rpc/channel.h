@@ -1,5 +1,5 @@
-/* A client's connections, by address: a stream that is opened again finds the channel of the one that
- * broke, which reconnects by itself. Owned by the client's thread. Internal to proto/. */
+/* A client's connections, by address. A stream that is opened again finds the channel of the one
+ * that broke, which reconnects by itself. Owned by the client's thread. For files of rpc/ only. */
 #pragma once
 
 #include <grpc/grpc.h>
@@ -13,13 +13,14 @@ struct rpc_channel {
     char address[];
 };
 
-/* A zeroed one is empty. */
+/* A zeroed list is empty. */
 struct rpc_channels {
     struct rpc_channel *first;
     int n;
 };
 
-/* The channel lives as long as it has streams. Errors: ERR_NO_MEMORY. */
+/* Finds or makes the channel of an address; it stays as long as it has streams.
+ * Errors: ERR_NO_MEMORY. */
 int rpc_channels_get(struct rpc_channels *channels, struct rpc_channel **channel,
                      const char *address, struct error *err);
 void rpc_channels_drop_unused(struct rpc_channels *channels);

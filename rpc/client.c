@@ -1,6 +1,6 @@
-/* The client: streams, and one event loop that whoever waits runs. All of it
- * belongs to one thread but rpc_stream_cancel. A stream has at most four batches under way, one of
- * each kind, and its memory may go only when the events of all have been handled. */
+/* Streams, and one event loop, which is run by the thread that waits. Everything belongs to one
+ * thread except rpc_stream_cancel. A stream has at most four batches under way, one of each kind.
+ * Its memory may be freed only when the events of all of them have been handled. */
 #include "rpc/client.h"
 
 #include <grpc/byte_buffer.h>
@@ -12,7 +12,7 @@
 #include "rpc/channel.h"
 #include "rpc/common.h"
 
-enum { POLL_EVENTS_MAX = 1000, DEATH_LOOKS = 5 };
+enum { POLL_EVENTS_MAX = 1000, DEAD_CONNECTION_POLLS = 5 };
 
 struct rpc_client {
     grpc_completion_queue *events;
@@ -121,8 +121,8 @@ static int start_receive(struct rpc_stream *stream, struct error *err)
     return start_batch(stream, &op, 1, STREAM_RECEIVE, err);
 }
 
-/* Message and half close, either or both, in one batch; with is_exchange the receive of the answer,
- * too, which saves a wake-up. */
+/* Sends a message, a half close or both in one batch. With is_exchange the batch also receives the
+ * answer, which saves a wake-up. */
 static int start_send(struct rpc_stream *stream, grpc_byte_buffer *message, bool is_exchange,
                       struct error *err)
 {
@@ -145,7 +145,7 @@ static int start_send(struct rpc_stream *stream, grpc_byte_buffer *message, bool
 
 static void end_send(struct rpc_stream *stream)
 {
-    struct error err; /* a refused half close shows as a cancelled stream */
+    struct error err; /* the stream is cancelled if the half close is refused */
     bool is_close_due = stream->is_half_closing && !stream->is_half_closed && !stream->is_over;
     if (is_close_due && start_send(stream, NULL, false, &err)) grpc_call_cancel(stream->call, NULL);
 }
@@ -190,11 +190,12 @@ void rpc_client_poll(struct rpc_client *client)
 
 /* ---- life of a stream ---- */
 
-/* A connection that has died since the last wait must not get the call. One look sees one of the
- * peer's farewell, the end of the connection and the channel's own steps. */
+/* Handles pending events, so that a call is not sent on a connection that has died since the last
+ * wait. Each poll sees only one of the peer's goodbye (GOAWAY), the end of the connection, and the
+ * channel's own steps. */
 static void notice_dead_connections(struct rpc_client *client)
 {
-    for (int i = 0; i < DEATH_LOOKS; i++)
+    for (int i = 0; i < DEAD_CONNECTION_POLLS; i++)
         rpc_client_poll(client);
 }
 
@@ -227,7 +228,7 @@ int rpc_stream_open(struct rpc_stream **stream, struct rpc_client *client, const
     grpc_metadata_array_init(&s->trailing);
     s->status_text = grpc_empty_slice();
     create_call(s, path, deadline_us);
-    TRY(start_status(s, err)); /* first and alone: it completes last, whatever happens */
+    TRY(start_status(s, err)); /* in a batch of its own: it completes last, in every case */
     TRY(start_call(s, wait_for_ready, err));
     *stream = s;
 out:
@@ -247,7 +248,7 @@ void rpc_stream_close(struct rpc_stream *stream)
 {
     if (!stream) return;
     if (!stream->is_over) grpc_call_cancel(stream->call, NULL);
-    /* A cancelled call completes all its batches at once, with or without the peer. */
+    /* A cancelled call completes all its batches at once, whether or not the peer answers. */
     while (is_anything_under_way(stream))
         client_step(stream->client, INT64_MAX);
     if (stream->incoming) grpc_byte_buffer_destroy(stream->incoming);
@@ -282,8 +283,8 @@ struct rpc_counters rpc_stream_counters(const struct rpc_stream *stream)
 
 /* ---- messages ---- */
 
-/* The stream's status as an error. What the network did names the address; what the server said
- * stands as it is. */
+/* The stream's status as an error. A failure of the network names the address; the server's own
+ * text is passed on unchanged. */
 static int set_status_error(const struct rpc_stream *stream, struct error *err)
 {
     const char *address = stream->channel->address;
@@ -354,7 +355,7 @@ int rpc_stream_half_close(struct rpc_stream *stream, struct error *err)
 {
     if (stream->is_over || stream->is_half_closing) return 0;
     stream->is_half_closing = true;
-    /* Behind a send that is under way its event does it. */
+    /* If a send is under way, its event starts the half close. */
     return stream->is_under_way[STREAM_SEND] ? 0 : start_send(stream, NULL, false, err);
 }
 
@@ -372,8 +373,8 @@ static int take_incoming(struct rpc_stream *stream, const uint8_t **data, size_t
     return 0;
 }
 
-int rpc_stream_look(struct rpc_stream *stream, const uint8_t **data, size_t *len, bool *is_here,
-                    struct error *err)
+int rpc_stream_try_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
+                           bool *is_here, struct error *err)
 {
     bool is_receiving = stream->is_under_way[STREAM_RECEIVE];
     *data = NULL;
@@ -389,7 +390,7 @@ int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *
 {
     for (;;) {
         bool is_here;
-        int rc = rpc_stream_look(stream, data, len, &is_here, err);
+        int rc = rpc_stream_try_receive(stream, data, len, &is_here, err);
         if (rc || is_here) return rc;
         if (!client_step(stream->client, deadline_us)) {
             return error_set(err, ERR_TIMEOUT, "no message from %s in time",
@@ -398,7 +399,7 @@ int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *
     }
 }
 
-/* The one reply and then the status, which may still turn it into a failure. */
+/* The single reply and then the status, which may still turn the reply into a failure. */
 static int receive_only(struct rpc_stream *stream, int64_t deadline_us, struct buffer *reply,
                         struct error *err)
 {
@@ -419,16 +420,16 @@ static int receive_only(struct rpc_stream *stream, int64_t deadline_us, struct b
                      stream->channel->address);
 }
 
-int rpc_client_call(struct rpc_client *client, const char *address, const char *path,
-                    const uint8_t *request, size_t len, bool wait_for_ready, int64_t deadline_us,
+int rpc_client_call(struct rpc_client *client, const struct rpc_request *request,
                     struct buffer *reply, struct error *err)
 {
     struct rpc_stream *stream = NULL;
-    int rc = rpc_stream_open(&stream, client, address, path, wait_for_ready, deadline_us, err);
+    int rc = rpc_stream_open(&stream, client, request->address, request->path,
+                             request->wait_for_ready, request->deadline_us, err);
     if (rc) return rc;
-    TRY(rpc_stream_send(stream, request, len, deadline_us, err));
+    TRY(rpc_stream_send(stream, request->data, request->len, request->deadline_us, err));
     TRY(rpc_stream_half_close(stream, err));
-    TRY(receive_only(stream, deadline_us, reply, err));
+    TRY(receive_only(stream, request->deadline_us, reply, err));
 out:
     rpc_stream_close(stream);
     return rc;

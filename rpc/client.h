@@ -1,6 +1,6 @@
-/* gRPC client over the C core. Owned by one thread, which waits inside these calls: replies need no
- * hop between threads. Every call has a deadline (clock_now_us; INT64_MAX = none, for streams that
- * live as long as the group; keepalive finds dead peers then). */
+/* gRPC client over the C core. Owned by one thread, which itself waits inside these calls, so a
+ * reply needs no hop between threads. Every call has a deadline (clock_now_us). INT64_MAX means
+ * none, for streams that last as long as the group; keepalive detects dead peers then. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,49 +14,58 @@ struct rpc_client; /* owned by one thread */
 struct rpc_stream; /* owned by the same */
 
 int rpc_client_open(struct rpc_client **client, struct error *err);
-/* Streams are closed first. */
+/* All streams must be closed before. Accepts NULL. */
 void rpc_client_close(struct rpc_client *client);
 
-/* One request, one reply. Waits for the connection when wait_for_ready. reply is replaced. A call that
- * meets a dying connection fails with ERR_UNAVAILABLE all the same: nobody knows whether the server
- * has seen it, so trying again is the caller's choice.
+struct rpc_request {
+    const char *address, *path; /* "127.0.0.1:7071", "/outrider.target.v1.Target/Describe" */
+    const uint8_t *data;        /* [len] the message */
+    size_t len;
+    bool wait_for_ready; /* waits until there is a connection, instead of failing without one */
+    int64_t deadline_us; /* for connection and reply */
+};
+
+/* One request, one reply; the reply's content is replaced. A call that is sent on a dying
+ * connection fails with ERR_UNAVAILABLE even with wait_for_ready: the server may or may not have
+ * seen it, so the caller decides whether to try again.
  * Errors: the server's status as an ERR_ code with its message; ERR_UNAVAILABLE no connection (the
  * address is named), ERR_TIMEOUT. */
-int rpc_client_call(struct rpc_client *client, const char *address, const char *path,
-                    const uint8_t *request, size_t len, bool wait_for_ready, int64_t deadline_us,
+int rpc_client_call(struct rpc_client *client, const struct rpc_request *request,
                     struct buffer *reply, struct error *err);
 
 /* Opens a stream (bidirectional, or server streaming: send one message, then half close). Returns
- * when it is started, not when it is connected: a failure shows at the first receive. */
+ * when it is started, not when it is connected; a failure to connect shows at the first receive. */
 int rpc_stream_open(struct rpc_stream **stream, struct rpc_client *client, const char *address,
                     const char *path, bool wait_for_ready, int64_t deadline_us, struct error *err);
-/* Cancels what is still running. Accepts NULL. */
+/* Cancels the stream if it is still running. Accepts NULL. */
 void rpc_stream_close(struct rpc_stream *stream);
 
-/* Starts sending and returns; the message is copied. A second send waits for the first to go out
- * (at most until deadline_us). Errors: ERR_UNAVAILABLE and others: the stream's status. */
+/* Starts sending and returns; the message is copied. A second send waits until the first one has
+ * gone out (at most until deadline_us).
+ * Errors: ERR_UNAVAILABLE and others: the stream's status. */
 int rpc_stream_send(struct rpc_stream *stream, const uint8_t *data, size_t len, int64_t deadline_us,
                     struct error *err);
-/* As rpc_stream_send, for a message that the peer answers on its own, and whose answer is received
- * next: sending and receiving are one batch and wake the caller once (about 5 us less). A second send
- * waits for that answer. */
+/* As rpc_stream_send, for a message that the peer answers with exactly one message, which the
+ * caller receives next. Sending and receiving are one batch, so the caller is woken once instead of
+ * twice, which saves about 5 us. A second send waits for that answer. */
 int rpc_stream_ask(struct rpc_stream *stream, const uint8_t *data, size_t len, int64_t deadline_us,
                    struct error *err);
 int rpc_stream_half_close(struct rpc_stream *stream, struct error *err);
 
 /* The next message, lent until the next receive on this stream. While it waits, the client's other
- * streams progress too. Errors: ERR_TIMEOUT, ERR_CLOSED the server ended the stream with OK, otherwise the
- * server's status as an ERR_ code with its message. */
+ * streams make progress too.
+ * Errors: ERR_TIMEOUT, ERR_CLOSED the server ended the stream with OK, otherwise the server's
+ * status as an ERR_ code with its message. */
 int rpc_stream_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
                        int64_t deadline_us, struct error *err);
 
-/* True when the next receive has a message at once (as far as polls and receives have seen). */
+/* True when the next receive has a message at once, as far as polls and receives have seen. */
 bool rpc_stream_has_message(const struct rpc_stream *stream);
 
-/* For who waits for several streams: as rpc_stream_receive, but waits for nothing; *is_here is false
- * when the message is still to come. Look at all streams, and when none has anything, wait. */
-int rpc_stream_look(struct rpc_stream *stream, const uint8_t **data, size_t *len, bool *is_here,
-                    struct error *err);
+/* As rpc_stream_receive, but does not wait: *is_here is false when the message is still to come. To
+ * wait for several streams, try all of them, and when none has a message call rpc_client_wait. */
+int rpc_stream_try_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
+                           bool *is_here, struct error *err);
 /* Handles the next event of any stream; false when deadline_us passes first. */
 bool rpc_client_wait(struct rpc_client *client, int64_t deadline_us);
 
@@ -65,10 +74,10 @@ bool rpc_client_wait(struct rpc_client *client, int64_t deadline_us);
 void rpc_stream_cancel(struct rpc_stream *stream);
 
 /* Handles what has arrived without waiting, so that keepalives are answered and dead connections
- * noticed; for idle times. */
+ * are noticed. For times when nothing else is called. */
 void rpc_client_poll(struct rpc_client *client);
 
-/* True when the stream has ended (as far as polls and receives have seen). */
+/* True when the stream has ended, as far as polls and receives have seen. */
 bool rpc_stream_is_over(const struct rpc_stream *stream);
 
 /* What went over the stream so far, without gRPC's own framing. */

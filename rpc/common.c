@@ -1,5 +1,5 @@
-/* The parts of the gRPC wrapper that both sides need. The numbers here are chosen together: a server
- * must allow the pings its clients send, and both sides must allow the same message length. */
+/* The parts of the gRPC wrapper that both sides need. These numbers belong together: a server must
+ * allow the pings that its clients send, and both sides must allow the same message length. */
 #include "rpc/common.h"
 
 #include <grpc/byte_buffer.h>
@@ -63,7 +63,7 @@ static int add_common(grpc_arg *args)
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS);
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS);
     args[n++] = int_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    /* A small compressed message may unfold to any size: refused. */
+    /* Compression is refused, because a small compressed message may unpack to any size. */
     args[n++] = int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, IDENTITY_ONLY);
     return n;
 }
@@ -77,7 +77,8 @@ static void fill_args(void)
 {
     grpc_arg *args = server_arg_list;
     int n = add_common(args);
-    /* Otherwise two servers share a port without a word, and each gets half of the connections. */
+    /* Otherwise two servers could share a port without an error, each with half of the
+     * connections. */
     args[n++] = int_arg(GRPC_ARG_ALLOW_REUSEPORT, 0);
     args[n++] =
         int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, LEAST_PING_INTERVAL_MS);
@@ -93,7 +94,7 @@ static void fill_args(void)
     args[n++] = int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, RECONNECT_FIRST_MS);
     args[n++] = int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, RECONNECT_MOST_MS);
     args[n++] = int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, RECONNECT_MOST_MS);
-    /* Clients of one process would share a connection, and with it each other's wake-ups. */
+    /* Otherwise clients of one process would share a connection, and with it its wake-ups. */
     args[n++] = int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     channel_args = (grpc_channel_args){.num_args = (size_t)n, .args = args};
 }
@@ -148,7 +149,7 @@ int rpc_error_of_status(grpc_status_code status)
     case GRPC_STATUS_OUT_OF_RANGE:
     case GRPC_STATUS_FAILED_PRECONDITION:
     case GRPC_STATUS_ALREADY_EXISTS:
-    case GRPC_STATUS_UNAUTHENTICATED: /* asking again the same way does not help */
+    case GRPC_STATUS_UNAUTHENTICATED: /* the same request would fail again */
     case GRPC_STATUS_PERMISSION_DENIED:
         return ERR_ARGUMENT;
     case GRPC_STATUS_DEADLINE_EXCEEDED:
@@ -167,7 +168,7 @@ int rpc_error_of_status(grpc_status_code status)
     }
 }
 
-/* gRPC's monotonic clock is CLOCK_MONOTONIC, as ours. */
+/* gRPC's monotonic clock is CLOCK_MONOTONIC, like ours. */
 gpr_timespec rpc_time_of_us(int64_t time_us)
 {
     if (time_us == INT64_MAX) return gpr_inf_future(GPR_CLOCK_MONOTONIC);

@@ -1,6 +1,7 @@
-/* grpc.health.v1.Health of every server: a few names, and the calls that watch them. Names are set
- * from any thread; Check and Watch are handlers. One lock orders changes and the
- * messages that tell of them. */
+/* grpc.health.v1.Health: a few names, and the calls that watch them. One lock orders the changes
+ * and the messages that tell of them. */
+#include "rpc/health.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +9,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "rpc/call.h"
 #include "rpc/health.pb-c.h"
-#include "rpc/internal.h"
 
 enum { HEALTH_NAMES_MAX = 8, HEALTH_NAME_BYTES = 128, HEALTH_WATCHES_MAX = 256 };
 
@@ -32,7 +33,7 @@ struct rpc_health {
     bool is_shut;
 };
 
-/* As in the schema, with names of a bearable length. */
+/* The schema's values under shorter names. */
 enum health_status {
     HEALTH_SERVING = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING,
     HEALTH_NOT_SERVING = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING,
@@ -94,33 +95,36 @@ static void tell_watches(struct rpc_health *health, const char *name)
     }
 }
 
-void rpc_health_set(struct rpc_health *health, const char *service, bool is_serving)
+void rpc_health_set(struct rpc_health *health, const char *name, bool is_serving)
 {
     pthread_mutex_lock(&health->lock);
-    struct health_name *known = find_name(health, service);
+    struct health_name *known = find_name(health, name);
     bool is_news = !known || known->is_serving != is_serving;
-    if (!known && health->n_names < HEALTH_NAMES_MAX && strlen(service) < HEALTH_NAME_BYTES) {
+    if (!known && health->n_names < HEALTH_NAMES_MAX && strlen(name) < HEALTH_NAME_BYTES) {
         known = &health->names[health->n_names++];
-        memcpy(known->name, service, strlen(service) + 1);
+        memcpy(known->name, name, strlen(name) + 1);
     }
     if (known && is_news) {
         known->is_serving = is_serving;
-        tell_watches(health, service);
+        tell_watches(health, name);
     }
     pthread_mutex_unlock(&health->lock);
-    if (!known) log_line(LOG_LEVEL_WARN, "health_name_refused", "service=%.64s", service);
+    if (!known) log_line(LOG_LEVEL_WARN, "health_name_refused", "service=%.64s", name);
 }
 
-bool rpc_health_is_serving(struct rpc_health *health, const char *service)
+bool rpc_health_is_serving(struct rpc_health *health, const char *name)
 {
     pthread_mutex_lock(&health->lock);
-    bool is_serving = status_of(health, service) == HEALTH_SERVING;
+    bool is_serving = status_of(health, name) == HEALTH_SERVING;
     pthread_mutex_unlock(&health->lock);
     return is_serving;
 }
 
-void rpc_health_shut(struct rpc_health *health)
+/* Watches would last as long as their clients and use up the time that the server gives to
+ * calls. */
+static void end_watches(void *state)
 {
+    struct rpc_health *health = state;
     pthread_mutex_lock(&health->lock);
     health->is_shut = true;
     for (struct watch *watch = health->watches; watch; watch = watch->next) {
@@ -131,14 +135,15 @@ void rpc_health_shut(struct rpc_health *health)
 
 /* ---- the methods ---- */
 
-/* The name a client asks for; finishes the call and returns false when the request is not one. */
+/* Reads the name that a client asks for. If the request is not one, finishes the call and returns
+ * false. */
 static bool read_name(struct rpc_call *call, const uint8_t *data, size_t len,
                       char name[HEALTH_NAME_BYTES])
 {
     Grpc__Health__V1__HealthCheckRequest *request =
         grpc__health__v1__health_check_request__unpack(NULL, len, data);
     if (!request) {
-        rpc_call_finish(call, ERR_FORMAT, "this is no HealthCheckRequest");
+        rpc_call_finish(call, ERR_FORMAT, "this is not a HealthCheckRequest");
         return false;
     }
     bool fits = strlen(request->service) < HEALTH_NAME_BYTES;
@@ -148,9 +153,9 @@ static bool read_name(struct rpc_call *call, const uint8_t *data, size_t len,
     return fits;
 }
 
-static void on_check(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
+static void on_check(struct rpc_call *call, void *state, const uint8_t *data, size_t len)
 {
-    struct rpc_health *health = service;
+    struct rpc_health *health = state;
     char name[HEALTH_NAME_BYTES], text[HEALTH_NAME_BYTES + 64];
     if (!read_name(call, data, len, name)) return;
     pthread_mutex_lock(&health->lock);
@@ -176,9 +181,9 @@ static void add_watch(struct rpc_health *health, struct rpc_call *call, struct w
     send_status(call, status_of(health, watch->name));
 }
 
-static void on_watch(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
+static void on_watch(struct rpc_call *call, void *state, const uint8_t *data, size_t len)
 {
-    struct rpc_health *health = service;
+    struct rpc_health *health = state;
     struct watch *watch;
     struct error err;
     if (mem_array(&watch, 1, sizeof *watch, &err)) {
@@ -200,9 +205,9 @@ static void on_watch(struct rpc_call *call, void *service, const uint8_t *data, 
                     is_shut ? "the server is closing" : "too many health watches");
 }
 
-static void on_watch_done(struct rpc_call *call, void *service)
+static void on_watch_done(struct rpc_call *call, void *state)
 {
-    struct rpc_health *health = service;
+    struct rpc_health *health = state;
     struct watch *watch = rpc_call_data(call);
     if (!watch) return;
     pthread_mutex_lock(&health->lock);
@@ -216,7 +221,15 @@ static void on_watch_done(struct rpc_call *call, void *service)
     free(watch);
 }
 
-const struct rpc_method rpc_health_methods[N_RPC_HEALTH_METHODS] = {
+static const struct rpc_method methods[] = {
     {.path = "/grpc.health.v1.Health/Check", .on_message = on_check},
     {.path = "/grpc.health.v1.Health/Watch", .on_message = on_watch, .on_done = on_watch_done},
 };
+
+struct rpc_service rpc_health_service(struct rpc_health *health)
+{
+    return (struct rpc_service){.methods = methods,
+                                .n_methods = (int)(sizeof methods / sizeof *methods),
+                                .state = health,
+                                .on_closing = end_watches};
+}

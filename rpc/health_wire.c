@@ -1,4 +1,4 @@
-/* What a client says to grpc.health.v1.Health and hears from it. */
+/* The requests of a client of grpc.health.v1.Health, and the answers. */
 #include "rpc/health_wire.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 int health_request_encode(struct buffer *buf, const char *service, struct error *err)
 {
-    char *name = strdup(service); /* protobuf-c knows no const */
+    char *name = strdup(service); /* protobuf-c's structs have no const */
     if (!name) return error_set(err, ERR_NO_MEMORY, "no memory for the name of a service");
     Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
     request.service = name;

@@ -1,4 +1,4 @@
-/* The messages of rpc/health.proto for clients; the server's side is rpc/health.c. */
+/* The messages of rpc/health.proto as a client needs them; rpc/health.c has the server's side. */
 #pragma once
 
 #include <stddef.h>

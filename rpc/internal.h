@@ -1,11 +1,11 @@
-/* The inside of server and calls, shared by rpc_server.c (life, network thread), rpc_call.c (one call)
- * and rpc_health.c. Internal to proto/.
+/* The inside of a server and its calls, shared by rpc/server.c (start, network thread, end) and
+ * rpc/call.c (one call).
  *
- * A call is one grpc_call with at most four batches under way: NEW or CLOSE, RECEIVE and SEND. Events
- * of batches are handled by one thread at a time, the network thread or that which waits in its place
- * (rpc_server_wait), both called the network thread here; sends are started by any thread under the call's
- * lock. Once CLOSE has come no batch is started any more, so the last event to be handled releases
- * the grpc_call; the struct itself lives until the last reference goes. */
+ * A call is one grpc_call with at most four batches under way: NEW or CLOSE, RECEIVE, and SEND. One
+ * thread at a time handles the events of batches: the network thread, or the thread that waits in
+ * its place (rpc_server_wait). Both are called the network thread here. Any thread may start a
+ * send, under the call's lock. Once CLOSE has come no batch is started any more, so the last event
+ * to be handled releases the grpc_call. The struct itself is freed with its last reference. */
 #pragma once
 
 #include <grpc/grpc.h>
@@ -14,9 +14,7 @@
 
 #include "base/poll_turn.h"
 #include "rpc/common.h"
-#include "rpc/server.h"
-
-struct rpc_health;
+#include "rpc/method.h"
 
 enum rpc_event { RPC_EVENT_NEW, RPC_EVENT_CLOSE, RPC_EVENT_RECEIVE, RPC_EVENT_SEND, N_RPC_EVENTS };
 
@@ -28,13 +26,11 @@ struct rpc_tag {
 struct rpc_server {
     grpc_server *grpc;
     grpc_completion_queue *events;
-    const struct rpc_method *methods;
-    int n_methods;
-    void *service;
-    struct rpc_health *health;
+    struct rpc_service *services; /* [n_services] */
+    int n_services;
     char *address;
     pthread_t thread;
-    struct turn turn;
+    struct poll_turn turn;
 
     /* The network thread's, once it runs. */
     int n_live; /* calls with a batch under way */
@@ -55,7 +51,7 @@ struct queued_message {
 struct rpc_call {
     struct rpc_server *server;
     const struct rpc_method *method; /* NULL = unknown */
-    void *service;
+    void *state;                     /* of its service */
     void *data;
     atomic_int n_refs; /* 1 is the network thread's */
     struct rpc_tag tags[N_RPC_EVENTS];
@@ -80,18 +76,9 @@ struct rpc_call {
     size_t sending_bytes, queued_bytes;  /* queued_bytes counts both */
 };
 
-/* Keeps some calls armed: one serves one client's call. On the network thread or before it runs. */
-void rpc_server_arm(struct rpc_server *server);
-int rpc_call_arm(struct rpc_server *server, struct error *err);
-/* Handles one event of a call on the network thread. */
+/* Keeps a few calls armed, each of which waits for a client. On the network thread, or before it
+ * runs; does nothing once the server no longer accepts calls. Errors: ERR_NO_MEMORY,
+ * ERR_INTERNAL. */
+int rpc_server_arm(struct rpc_server *server, struct error *err);
+/* Handles one event of a call, on the network thread. */
 void rpc_call_handle(const struct rpc_tag *tag, bool ok);
-
-/* rpc_health.c */
-extern const struct rpc_method rpc_health_methods[];
-enum { N_RPC_HEALTH_METHODS = 2 };
-int rpc_health_open(struct rpc_health **health, struct error *err);
-void rpc_health_close(struct rpc_health *health);
-void rpc_health_set(struct rpc_health *health, const char *service, bool is_serving);
-bool rpc_health_is_serving(struct rpc_health *health, const char *service);
-/* Ends all watches, so that they do not keep the server from closing. */
-void rpc_health_shut(struct rpc_health *health);

@@ -1,5 +1,6 @@
-/* The server's life: bind, network thread, orderly end. The end has a fixed order: no new calls,
- * grace, cancel the rest, the library's word that all is over, the last events, then the queue. */
+/* Starts and ends a server. The end has a fixed order: no new calls, grace time for running ones,
+ * cancel the rest, wait until the library says that all is over, handle the last events, then
+ * destroy the queue. */
 #include "rpc/server.h"
 
 #include <errno.h>
@@ -15,25 +16,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "rpc/internal.h"
 
-enum { CALLS_ARMED = 8, PORT_MAX = 65535, LOOK_US = 50000 };
+enum { PORT_MAX = 65535, HAS_WORK_INTERVAL_US = 50000 };
 static const char unix_prefix[] = "unix:";
-
-/* When memory is short the next event tries again; as long as one call is armed the server hears. */
-void rpc_server_arm(struct rpc_server *server)
-{
-    struct error err;
-    while (server->is_accepting && server->n_armed < CALLS_ARMED) {
-        if (rpc_call_arm(server, &err)) {
-            log_line(LOG_LEVEL_WARN, "rpc_arm_failed", "error=\"%s\"", err.text);
-            return;
-        }
-    }
-}
 
 static void set_shut(struct rpc_server *server)
 {
@@ -43,7 +31,7 @@ static void set_shut(struct rpc_server *server)
     pthread_mutex_unlock(&server->lock);
 }
 
-/* The server itself is the tag of its end. */
+/* The event that tells that the server has shut down has the server itself as its tag. */
 static void handle(struct rpc_server *server, const grpc_event *event)
 {
     if (event->tag == server) {
@@ -52,7 +40,8 @@ static void handle(struct rpc_server *server, const grpc_event *event)
     } else {
         rpc_call_handle(event->tag, event->success != 0);
     }
-    /* Calls may still have events under way, which must be handled before the queue goes. */
+    /* Events of calls may still be under way; they must be handled before the queue is
+     * destroyed. */
     if (server->is_ending && server->n_live == 0) grpc_completion_queue_shutdown(server->events);
 }
 
@@ -61,7 +50,7 @@ static void *run_network(void *arg)
 {
     struct rpc_server *server = arg;
     for (;;) {
-        turn_await(&server->turn);
+        poll_turn_await(&server->turn);
         grpc_event event =
             grpc_completion_queue_next(server->events, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN) return NULL;
@@ -72,22 +61,23 @@ static void *run_network(void *arg)
 void rpc_server_wait(struct rpc_server *server, bool (*has_work)(void *arg), void *arg)
 {
     while (!has_work(arg)) {
-        int64_t look_us = clock_now_us() + LOOK_US;
-        if (!turn_take(&server->turn, look_us)) continue;
-        if (has_work(arg)) break; /* brought by the network thread's last event */
+        int64_t until_us = clock_now_us() + HAS_WORK_INTERVAL_US;
+        if (!poll_turn_take(&server->turn, until_us)) continue;
+        if (has_work(arg)) break; /* the network thread's last event has brought it */
         grpc_event event =
-            grpc_completion_queue_next(server->events, rpc_time_of_us(look_us), NULL);
+            grpc_completion_queue_next(server->events, rpc_time_of_us(until_us), NULL);
         if (event.type == GRPC_OP_COMPLETE) handle(server, &event);
     }
-    turn_leave(&server->turn);
+    poll_turn_leave(&server->turn);
 }
 
 void rpc_server_expect(struct rpc_server *server)
 {
-    turn_expect(&server->turn);
+    poll_turn_expect(&server->turn);
 }
 
-/* True when somebody listens on the socket of that path. The library would silently take it over. */
+/* True when another process listens on the socket at that path. The library would take it over
+ * without an error. */
 static bool is_socket_alive(const char *path)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -110,7 +100,7 @@ static int bind_address(struct rpc_server *server, const char *address, struct e
     if (!colon || !colon[1]) {
         return error_set(err, ERR_ARGUMENT, "the address '%s' has no port", address);
     }
-    /* The library takes any number modulo 65536. */
+    /* The library would take any number modulo 65536. */
     if (!is_unix && options_int(&port, "port", colon + 1, 0, PORT_MAX, err)) {
         return error_set(err, ERR_ARGUMENT, "the address '%s' has no port from 0 to %d", address,
                          PORT_MAX);
@@ -136,7 +126,7 @@ static int bind_address(struct rpc_server *server, const char *address, struct e
     return 0;
 }
 
-/* Ends a server whose thread does not run, using the calling thread. */
+/* Ends a server whose network thread does not run; the calling thread handles its events. */
 static void end_without_thread(struct rpc_server *server)
 {
     grpc_server_shutdown_and_notify(server->grpc, server->events, server);
@@ -149,22 +139,19 @@ static void server_free(struct rpc_server *server)
     grpc_server_destroy(server->grpc);
     grpc_completion_queue_destroy(server->events);
     rpc_library_close();
-    rpc_health_close(server->health);
-    turn_close(&server->turn);
+    poll_turn_close(&server->turn);
     pthread_cond_destroy(&server->shut);
     pthread_mutex_destroy(&server->lock);
+    free(server->services);
     free(server->address);
     free(server);
 }
 
-static void server_init(struct rpc_server *server, const struct rpc_server_options *options)
+static void server_init(struct rpc_server *server)
 {
     pthread_condattr_t attr;
-    server->methods = options->methods;
-    server->n_methods = options->n_methods;
-    server->service = options->service;
     server->is_accepting = true;
-    turn_open(&server->turn);
+    poll_turn_open(&server->turn);
     pthread_mutex_init(&server->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -176,6 +163,19 @@ static void server_init(struct rpc_server *server, const struct rpc_server_optio
     grpc_server_register_completion_queue(server->grpc, server->events, NULL);
 }
 
+static int copy_services(struct rpc_server *server, const struct rpc_server_options *options,
+                         struct error *err)
+{
+    size_t n = (size_t)options->n_services;
+    int rc = mem_array(&server->services, n, sizeof *server->services, err);
+    if (rc) return rc;
+    for (size_t i = 0; i < n; i++) {
+        server->services[i] = options->services[i];
+    }
+    server->n_services = options->n_services;
+    return 0;
+}
+
 int rpc_server_open(struct rpc_server **server, const struct rpc_server_options *options,
                     struct error *err)
 {
@@ -183,12 +183,11 @@ int rpc_server_open(struct rpc_server **server, const struct rpc_server_options 
     *server = NULL;
     int rc = mem_array(&s, 1, sizeof *s, err);
     if (rc) return rc;
-    server_init(s, options);
-    TRY(rpc_health_open(&s->health, err));
+    server_init(s);
+    TRY(copy_services(s, options, err));
     TRY(bind_address(s, options->address, err));
     grpc_server_start(s->grpc);
-    for (int i = 0; i < CALLS_ARMED; i++)
-        TRY(rpc_call_arm(s, err));
+    TRY(rpc_server_arm(s, err));
     if (pthread_create(&s->thread, NULL, run_network, s)) {
         rc = error_set(err, ERR_NO_MEMORY, "cannot start the network thread of %s", s->address);
         goto out;
@@ -202,7 +201,7 @@ out:
     return rc;
 }
 
-/* Cancels under the lock: once is_shut the library forbids it. */
+/* Cancels under the lock, because the library forbids it once is_shut is set. */
 static void wait_and_cancel(struct rpc_server *server, int grace_ms)
 {
     int64_t deadline_us = clock_now_us() + (int64_t)grace_ms * 1000;
@@ -219,8 +218,11 @@ static void wait_and_cancel(struct rpc_server *server, int grace_ms)
 void rpc_server_close(struct rpc_server *server, int grace_ms)
 {
     if (!server) return;
-    turn_end(&server->turn);
-    rpc_health_shut(server->health);
+    poll_turn_end(&server->turn);
+    for (int i = 0; i < server->n_services; i++) {
+        const struct rpc_service *service = &server->services[i];
+        if (service->on_closing) service->on_closing(service->state);
+    }
     grpc_server_shutdown_and_notify(server->grpc, server->events, server);
     wait_and_cancel(server, grace_ms);
     pthread_join(server->thread, NULL);
@@ -230,9 +232,4 @@ void rpc_server_close(struct rpc_server *server, int grace_ms)
 const char *rpc_server_address(const struct rpc_server *server)
 {
     return server->address;
-}
-
-void rpc_server_set_health(struct rpc_server *server, const char *service, bool is_serving)
-{
-    rpc_health_set(server->health, service, is_serving);
 }

@@ -7,7 +7,9 @@
 #   3 only rpc/ includes grpc/; only proto/ and rpc/health* include .pb-c.h; only comm/comm_mpi.c includes
 #     mpi.h; only comm/comm_nccl.c, model/backend/cuda/, bench/cuda_ceilings.cu and the emulator in
 #     tests/emulate include CUDA or NCCL
-#   4 nobody below main ends the process, but for a group's abort and the process's own clock
+#     only worker/group.c, coordinator/main.c, comm/ and tests include comm/comm_mpi.h
+#   4 nobody below main ends the process, but for a group's abort, the process's own clock and
+#     base/program.c, the part of main that the servers share
 #   5 no file over 800 lines; over 500 is a warning
 #   6 clang-format 14 has nothing to change, where it is installed
 # Usage: test_floors.sh BUILD_FOLDER         tries the rules on small bad trees, then on this tree
@@ -44,6 +46,7 @@ BEGIN {
     n_rooms = split("base rpc comm model model/numerics model/tokenizer model/checkpoint model/logits model/export model/backend model/backend/cpu model/backend/cpu/kernels model/backend/cuda speculation proto worker coordinator coordinator/draft client client/bench", rooms, " ")
     may_end["comm/comm.c _Exit"] = may_end["comm/comm_mpi.c _Exit"] = 1
     may_end["comm/comm_nccl.c _Exit"] = may_end["base/process.c _exit"] = 1
+    may_end["base/program.c _Exit"] = 1
 }
 
 function fail(text) {
@@ -107,6 +110,10 @@ function check_library(path) {
     }
     if (path ~ /^mpi(-ext)?\.h$/ && name != "comm/comm_mpi.c") {
         fail("only comm/comm_mpi.c includes " path)
+    }
+    if (path == "comm/comm_mpi.h" && folder != "comm" && folder != "tests" &&
+        name != "worker/group.c" && name != "coordinator/main.c") {
+        fail("only worker/group.c and coordinator/main.c include " path)
     }
     if (path ~ /^(cuda|cublas|nccl|cub\/|cutlass\/|cooperative_groups|nvml|nvtx|nvToolsExt|mma\.h)/) {
         if (name != "comm/comm_nccl.c" && name !~ /^(model\/backend\/cuda\/|bench\/cuda_ceilings\.cu$|tests\/emulate\/)/) {
@@ -281,6 +288,11 @@ try_rule_3() {
     echo '#include <mpi.h>' | refuses comm/comm.c 1
     echo '#include <mpi.h>' | refuses worker/main.c 1
     echo '#include <mpi.h>' | accepts comm/comm_mpi.c
+    echo '#include "comm/comm_mpi.h"' | refuses coordinator/coordinator.c 1
+    echo '#include "comm/comm_mpi.h"' | refuses worker/group.h 1
+    for name in worker/group.c coordinator/main.c comm/comm_mpi.c tests/programs/prog_a.c; do
+        echo '#include "comm/comm_mpi.h"' | accepts $name
+    done
     for header in cuda_runtime.h cublasLt.h nccl.h; do
         echo "#include <$header>" | refuses model/backend/cpu/open.c 1
         echo "#include <$header>" | accepts comm/comm_nccl.c
@@ -297,6 +309,7 @@ try_rule_4() {
     printf 'void f(void)\n{\n    /* why */ _exit(1);\n}\n' | refuses base/a.c 3
     printf 'void f(void)\n{\n    _exit(1);\n}\n' | accepts base/process.c
     printf 'void f(void)\n{\n    _Exit(1);\n}\n' | accepts comm/comm_mpi.c
+    printf 'void f(void)\n{\n    _Exit(1);\n}\n' | accepts base/program.c
     printf 'void f(void)\n{\n    exit(1);\n}\n' | accepts worker/main.c
     printf '/* abort()\n * exit(1) */\nvoid f(void)\n{\n    g("exit(1)"); // exit(1)\n}\n' | accepts base/a.c
     printf 'void f(void)\n{\n    comm_abort(1);\n    at_exit (2);\n}\n' | sed 's/ (/(/' | accepts base/a.c

@@ -9,14 +9,12 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/options.h"
 #include "comm/comm_mpi.h"
 #include "comm/comm_nccl.h"
 #include "comm/roster.h"
+#include "worker/address.h"
 #include "worker/join.h"
 #include "worker/lead_watch.h"
-
-enum { ADDRESS_BYTES = 256, PORT_MAX = 65535 };
 
 /* Whether the ranks meet without MPI. */
 static bool is_led(const struct group *group)
@@ -29,7 +27,7 @@ bool group_is_lead(const struct group *group)
     return is_led(group) && group->comm->rank == 0;
 }
 
-/* Rank 0's random number names the group; without MPI the others get it when they join. */
+/* A random number of rank 0 names the group. Without MPI, the other ranks get it when they join. */
 static int share_id(struct group *group, struct error *err)
 {
     uint64_t mine = 0, *all = NULL;
@@ -68,7 +66,7 @@ static int check_options(const struct group_options *options, bool has_mpi, stru
     return 0;
 }
 
-/* NCCL on top of what there is; a group of one needs none. */
+/* Opens NCCL on top of the communicator that exists; a group of one rank needs none. */
 static int open_nccl(struct group *group, struct error *err)
 {
     const struct comm_nccl_options options = {.timeout_ms = group->options.timeout_s * 1000};
@@ -96,33 +94,34 @@ int group_open(struct group *group, const struct group_options *options, struct 
     if (options->n_ranks > 1 || options->collectives == GROUP_NCCL) TRY(open_nccl(group, err));
     TRY(share_id(group, err));
 out:
-    if (rc && !group->world) group_close(group); /* MPI would wait for ranks that wait for us */
+    /* Under MPI, closing would wait for ranks that wait for us. */
+    if (rc && !group->world) group_close(group);
     return rc;
 }
 
 void group_close(struct group *group)
 {
-    bond_close(group->bond);
+    lead_watch_close(group->lead_watch);
     comm_close(group->comm);
     comm_close(group->world);
     *group = (struct group){0};
 }
 
-static int agree(struct group *group, uint64_t digest, struct error *err)
+/* Under MPI, every rank compares all descriptions, so that all ranks fail with the same reason. */
+static int agree(const struct group *group, const struct target_description *mine,
+                 struct error *err)
 {
-    uint64_t *all = NULL;
+    struct target_description *all = NULL;
     int rc = 0;
     TRY(mem_array(&all, (size_t)group->comm->size, sizeof *all, err));
-    TRY(comm_exchange(group->comm, &digest, all, sizeof digest, err));
-    for (int r = 1; r < group->comm->size; r++) {
-        if (all[r] != all[0]) {
-            rc = error_set(
-                err, ERR_ARGUMENT,
-                "rank %d holds another model, tokenizer, arithmetic or option than rank 0; "
-                "start all ranks with the same files and flags",
-                r);
-            break;
-        }
+    TRY(comm_exchange(group->comm, mine, all, sizeof *mine, err));
+    for (int r = 1; r < group->comm->size && !rc; r++) {
+        const char *what = target_description_differs(&all[r], &all[0]);
+        if (!what) continue;
+        rc = error_set(err, ERR_ARGUMENT,
+                       "rank %d has another %s than rank 0; start all ranks with the same files "
+                       "and flags",
+                       r, what);
     }
 out:
     free(all);
@@ -141,7 +140,7 @@ int group_offer(struct group *group, struct target_description *mine, struct err
     return 0;
 }
 
-/* Ranks without MPI: all but rank 0 ask it for the id first. */
+/* Without MPI, all ranks but rank 0 first ask rank 0 for the id. */
 static int join_led(struct group *group, struct target_description *mine, struct error *err)
 {
     int rc = 0;
@@ -149,9 +148,10 @@ static int join_led(struct group *group, struct target_description *mine, struct
     struct comm_nccl_id id;
     struct target_description theirs = *mine;
     if (!group_is_lead(group)) {
-        TRY(join_address(group, lead, err));
+        TRY(address_of_lead(group->options.lead, group->options.listen, group->comm->size, lead,
+                            err));
         TRY(join_ask(&theirs, mine, lead, group->options.timeout_s, err));
-        TRY(bond_open(&group->bond, lead, err));
+        TRY(lead_watch_open(&group->lead_watch, lead, err));
     }
     memcpy(&id, theirs.nccl_id, sizeof id);
     TRY(comm_nccl_connect(group->comm, &id, err));
@@ -161,51 +161,12 @@ out:
     return rc;
 }
 
-int group_join(struct group *group, struct target_description *mine, uint64_t digest,
-               struct error *err)
+int group_join(struct group *group, struct target_description *mine, struct error *err)
 {
     if (is_led(group)) return join_led(group, mine, err);
-    int rc = agree(group, digest, err);
+    int rc = agree(group, mine, err);
     if (!rc && group->comm->device) rc = comm_nccl_connect(group->comm, NULL, err);
     return rc;
-}
-
-int group_address(const struct group *group, int rank, char *out, struct error *err)
-{
-    const char *listen = group->options.listen;
-    int port = 0;
-    int n;
-    if (strncmp(listen, "unix:", 5) == 0) {
-        n = group->comm->size > 1 ? snprintf(out, ADDRESS_BYTES, "%s.%d", listen, rank)
-                                  : snprintf(out, ADDRESS_BYTES, "%s", listen);
-    } else {
-        const char *colon = strrchr(listen, ':');
-        if (!colon || options_int(&port, "--listen", colon + 1, 0, PORT_MAX - 64, err)) {
-            return error_set(err, ERR_ARGUMENT,
-                             "--listen %s: expected HOST:PORT or unix:PATH (port 0 to %d)", listen,
-                             PORT_MAX - 64);
-        }
-        n = snprintf(out, ADDRESS_BYTES, "%.*s:%d", (int)(colon - listen), listen,
-                     port ? port + rank : 0);
-    }
-    if (n >= ADDRESS_BYTES) {
-        return error_set(err, ERR_ARGUMENT, "--listen %s is too long", listen);
-    }
-    return 0;
-}
-
-/* "0.0.0.0:7071" cannot be called from another host. */
-static void reachable(const char *bound, char *out)
-{
-    const char *colon = strrchr(bound, ':');
-    char host[ADDRESS_BYTES / 2];
-    int is_wildcard = strncmp(bound, "0.0.0.0:", 8) == 0 || strncmp(bound, "[::]:", 5) == 0;
-    if (is_wildcard && colon && gethostname(host, sizeof host) == 0) {
-        host[sizeof host - 1] = '\0';
-        snprintf(out, ADDRESS_BYTES, "%.100s%.20s", host, colon);
-    } else {
-        snprintf(out, ADDRESS_BYTES, "%s", bound);
-    }
 }
 
 int group_announce(struct group *group, const char *bound, struct error *err)
@@ -214,7 +175,7 @@ int group_announce(struct group *group, const char *bound, struct error *err)
     struct roster_entry *entries = NULL;
     int rc = 0;
     if (!group->world || group->world->size == group->comm->size) return 0;
-    reachable(bound, address);
+    address_make_reachable(bound, address);
     TRY(mem_array(&entries, (size_t)group->world->size, sizeof *entries, err));
     TRY(roster_share(group->world, ROSTER_WORKER, group->comm->rank, address, entries, err));
 out:

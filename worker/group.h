@@ -1,5 +1,6 @@
-/* How a rank finds its group: alone; under mpirun with only workers; under one mpirun together with the
- * coordinator; or without MPI, ranks with a GPU each that rank 0 leads (worker/join.h). */
+/* How a rank finds its group. A rank runs alone, under mpirun with workers only, under one mpirun
+ * together with the coordinator, or without MPI, as one of several ranks with a GPU each that rank
+ * 0 leads (worker/join.h). */
 #pragma once
 
 #include <stdint.h>
@@ -9,49 +10,46 @@
 
 enum { GROUP_ID_BYTES = 64 };
 
-/* What adds up the ranks' sums. AUTO: NCCL without MPI and, under
- * mpirun, with --device cuda (each rank has the GPU of its number); MPI otherwise. */
+/* What adds up the ranks' sums. AUTO is NCCL without MPI, and under mpirun with --device cuda,
+ * where each rank has the GPU of its number; otherwise it is MPI. */
 enum group_collectives { GROUP_AUTO, GROUP_HOST, GROUP_NCCL };
 
-struct bond;
+struct lead_watch;
 
 struct group_options {
-    int rank, n_ranks;  /* without MPI; 0 of 1: alone */
+    int rank, n_ranks;  /* without MPI; rank 0 of 1 is alone */
     const char *listen; /* HOST:PORT (rank r takes PORT + r) or unix:PATH */
-    const char *lead;   /* where rank 0 can be called; NULL: as listen says */
+    const char *lead;   /* where rank 0 can be called; NULL: follows from listen */
     enum group_collectives collectives;
-    int timeout_s; /* for all ranks to come */
+    int timeout_s; /* for all ranks to join */
 };
 
 struct group {
     struct group_options options;
-    struct comm *world;      /* everything mpirun started; NULL without mpirun */
-    struct comm *comm;       /* the ranks of the target */
-    struct bond *bond;       /* to rank 0, of a rank without MPI */
-    char id[GROUP_ID_BYTES]; /* the same on all ranks, new at every start */
+    struct comm *world;            /* everything mpirun started; NULL without mpirun */
+    struct comm *comm;             /* the ranks of the target */
+    struct lead_watch *lead_watch; /* to rank 0, of a rank without MPI */
+    char id[GROUP_ID_BYTES];       /* the same on all ranks, new at every start */
 };
 
-/* Knows its rank and size then, but may not be connected. keeps the options' strings.
+/* Afterwards the group knows its rank and size, but may not be connected. keeps the options'
+ * strings.
  * Errors: ERR_UNAVAILABLE MPI cannot start, ERR_UNSUPPORTED NCCL cannot be loaded, ERR_ARGUMENT. */
 int group_open(struct group *group, const struct group_options *options, struct error *err);
 void group_close(struct group *group);
 
-/* Without MPI, rank 0 is the one that the others ask: it listens before it joins, and its description
- * offers what they need. Fills that in; of other ranks and groups nothing is wanted. */
+/* Without MPI the other ranks ask rank 0, the lead: it listens before it joins, and its description
+ * offers what they need. group_offer adds that to `mine`; on other ranks, and in other groups, it
+ * does nothing. */
 bool group_is_lead(const struct group *group);
 int group_offer(struct group *group, struct target_description *mine, struct error *err);
 
-/* Waits for all ranks and connects them. They must hold the same model, tokenizer and arithmetic;
- * digest says so in one number, mine in words; mine gets the group's id.
- * Errors: ERR_ARGUMENT names the rank or the field that differs, ERR_TIMEOUT and ERR_UNAVAILABLE not
- * all came. */
-int group_join(struct group *group, struct target_description *mine, uint64_t digest,
-               struct error *err);
+/* Waits for all ranks and connects them. What they must share (target_description_differs) must be
+ * equal; `mine` is this rank's description and gets the group's id.
+ * Errors: ERR_ARGUMENT names what differs, and under MPI the rank, ERR_TIMEOUT and ERR_UNAVAILABLE
+ * not all ranks came. */
+int group_join(struct group *group, struct target_description *mine, struct error *err);
 
-/* The address of a rank made from the group's: the port plus the rank, or ".RANK" behind a unix
- * socket's path; port 0 stays 0. out holds 256 bytes. Errors: ERR_ARGUMENT no such form. */
-int group_address(const struct group *group, int rank, char *out, struct error *err);
-
-/* Under one mpirun with the coordinator: tells it the address. bound is the address as bound; a
- * wildcard host is replaced by this host's name. */
+/* Under one mpirun with the coordinator: tells it this rank's address. bound is the address as
+ * bound; a wildcard host is replaced by the name of this host. */
 int group_announce(struct group *group, const char *bound, struct error *err);

@@ -1,58 +1,21 @@
-/* A rank asks its lead. Rank 0 may start later, may still be the one of a group that is just ending, or
- * may have been given a wrong address: so it is asked again until the deadline, and only an answer that
- * more time will not change ends it before. */
+/* A rank asks its lead, rank 0. Rank 0 may start later, may still belong to a group that is just
+ * ending, or the address may be wrong. So the rank asks again until the deadline, and stops earlier
+ * only at an answer that more time would not change. */
 #include "worker/join.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "rpc/client.h"
 
-enum { ADDRESS_BYTES = 256, AGAIN_MS = 200 };
+enum { AGAIN_MS = 200 };
 
-int join_address(const struct group *group, char *out, struct error *err)
+/* Checks that `mine` belongs to the group of rank 0. */
+static int check_lead(const struct target_description *theirs,
+                      const struct target_description *mine, const char *lead, struct error *err)
 {
-    const char *lead = group->options.lead, *listen = group->options.listen;
-    const char *colon = strrchr(listen, ':');
-    if (lead) {
-        if (snprintf(out, ADDRESS_BYTES, "%s", lead) < ADDRESS_BYTES) return 0;
-        return error_set(err, ERR_ARGUMENT, "--lead %s is too long", lead);
-    }
-    if (strncmp(listen, "unix:", 5) != 0 && colon && strcmp(colon, ":0") == 0) {
-        return error_set(err, ERR_ARGUMENT, "--listen %s does not say where rank 0 is; give --lead",
-                         listen);
-    }
-    return group_address(group, 0, out, err);
-}
-
-static int differs(const struct target_description *mine, const char *lead, const char *what,
-                   struct error *err)
-{
-    return error_set(err, ERR_ARGUMENT,
-                     "rank %d has another %s than rank 0 at %s; start all ranks with the same "
-                     "files and flags",
-                     mine->rank, what, lead);
-}
-
-static int compare(const struct target_description *theirs, const struct target_description *mine,
-                   const char *lead, struct error *err)
-{
-    const struct {
-        bool is_equal;
-        const char *what;
-    } fields[] = {
-        {theirs->model_fingerprint == mine->model_fingerprint, "model"},
-        {theirs->tokenizer_fingerprint == mine->tokenizer_fingerprint, "tokenizer"},
-        {strcmp(theirs->arithmetic, mine->arithmetic) == 0, "arithmetic"},
-        {theirs->n_slices == mine->n_slices, "number of slices"},
-        {theirs->n_slots == mine->n_slots, "--slots"},
-        {theirs->n_kv_blocks == mine->n_kv_blocks, "--kv-tokens"},
-        {theirs->max_step_tokens == mine->max_step_tokens, "--max-step-tokens"},
-        {theirs->max_step_rows == mine->max_step_rows, "--max-step-rows"},
-    };
+    const char *what = target_description_differs(theirs, mine);
     if (theirs->rank != 0) {
         return error_set(err, ERR_ARGUMENT,
                          "the worker at %s is rank %d; --lead is the address of rank 0", lead,
@@ -64,25 +27,27 @@ static int compare(const struct target_description *theirs, const struct target_
                          "the same",
                          lead, theirs->n_ranks, mine->n_ranks);
     }
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        if (!fields[i].is_equal) return differs(mine, lead, fields[i].what, err);
-    }
-    return 0;
+    if (!what) return 0;
+    return error_set(err, ERR_ARGUMENT,
+                     "rank %d has another %s than rank 0 at %s; start all ranks with the same "
+                     "files and flags",
+                     mine->rank, what, lead);
 }
 
-/* One call. Errors: ERR_UNAVAILABLE and ERR_TIMEOUT are worth another. */
+/* One call. After ERR_UNAVAILABLE and ERR_TIMEOUT it is worth trying again. */
 static int ask_once(struct rpc_client *client, struct buffer *reply,
                     struct target_description *theirs, const struct target_description *mine,
                     const char *lead, int64_t deadline_us, struct error *err)
 {
     int rc = 0;
-    TRY(rpc_client_call(client, lead, "/outrider.target.v1.Target/Describe", NULL, 0, false,
-                        deadline_us, reply, err));
+    const struct rpc_request request = {
+        .address = lead, .path = "/outrider.target.v1.Target/Describe", .deadline_us = deadline_us};
+    TRY(rpc_client_call(client, &request, reply, err));
     TRY(target_description_decode(reply->data, reply->len, theirs, err));
-    TRY(compare(theirs, mine, lead, err));
+    TRY(check_lead(theirs, mine, lead, err));
     if (!theirs->has_nccl_id) {
-        rc = error_set(err, ERR_UNAVAILABLE, "rank 0 at %s waits for nobody: its group is complete",
-                       lead);
+        rc = error_set(err, ERR_UNAVAILABLE,
+                       "rank 0 at %s waits for no more ranks: its group is complete", lead);
     }
 out:
     return rc;
@@ -95,7 +60,7 @@ int join_ask(struct target_description *theirs, const struct target_description 
     int64_t deadline_us = clock_now_us() + (int64_t)timeout_s * 1000000;
     struct rpc_client *client = NULL;
     struct buffer reply = {0};
-    struct error why = {0}; /* the last reason but the deadline itself */
+    struct error why = {0}; /* the last reason apart from the deadline itself */
     int rc = rpc_client_open(&client, err);
     while (!rc) {
         rc = ask_once(client, &reply, theirs, mine, lead, deadline_us, err);

@@ -1,17 +1,14 @@
-/* How ranks without MPI find each other: they call Describe of rank 0, which offers the id of an NCCL
- * communicator while it waits for them. No rank can join a group that is complete, nor one that holds
- * something else. */
+/* How ranks without MPI find each other: they call Describe of rank 0, which offers the id of an
+ * NCCL communicator while it waits for them. A rank cannot join a group that is complete, nor one
+ * that holds something else. */
 #pragma once
 
 #include "proto/target_wire.h"
-#include "worker/group.h"
 
-/* Where rank 0 can be called: --lead, or made from --listen. out holds 256 bytes.
- * Errors: ERR_ARGUMENT nobody can know. */
-int join_address(const struct group *group, char *out, struct error *err);
-
-/* Asks rank 0 at `lead` until it offers an id, at most timeout_s seconds; theirs is its description.
- * Errors: ERR_ARGUMENT it is not rank 0 of our group, or holds another model, tokenizer, arithmetic or
- * option than mine: the sentence says which; ERR_TIMEOUT with the last reason; what Describe answers. */
+/* Asks rank 0 at `lead` until it offers an id, for at most timeout_s seconds; theirs is its
+ * description.
+ * Errors: ERR_ARGUMENT it is not rank 0 of our group, or the two ranks differ in something that
+ * they must share (the sentence says in what); ERR_TIMEOUT with the last reason; errors of
+ * Describe. */
 int join_ask(struct target_description *theirs, const struct target_description *mine,
              const char *lead, int timeout_s, struct error *err);

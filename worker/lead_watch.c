@@ -10,64 +10,63 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "rpc/client.h"
+#include "worker/address.h"
 
-enum { LEAD_BYTES = 256 };
-
-struct bond {
-    char lead[LEAD_BYTES];
-    struct rpc_client *client; /* the thread's, but for opening and closing */
+struct lead_watch {
+    char lead[ADDRESS_BYTES];
+    struct rpc_client *client; /* used by the thread, except to open and close */
     struct rpc_stream *stream;
     pthread_t thread;
     bool has_thread;
 };
 
-/* Rank 0 never sends anything: what comes is the end. */
+/* Rank 0 never sends a message, so the stream only returns when it ends. */
 static void *wait_for_end(void *arg)
 {
-    struct bond *bond = arg;
+    struct lead_watch *watch = arg;
     struct error err = {0};
     const uint8_t *data;
     size_t len;
     int rc = 0;
     while (!rc) {
-        rc = rpc_stream_receive(bond->stream, &data, &len, INT64_MAX, &err);
+        rc = rpc_stream_receive(watch->stream, &data, &len, INT64_MAX, &err);
     }
-    if (rc == ERR_CANCELLED) return NULL; /* bond_close */
-    log_line(LOG_LEVEL_ERROR, "lead_lost", "address=%s text=\"%s\"", bond->lead, err.text);
-    process_end_now(BOND_EXIT);
+    if (rc == ERR_CANCELLED) return NULL; /* lead_watch_close */
+    log_line(LOG_LEVEL_ERROR, "lead_lost", "address=%s text=\"%s\"", watch->lead, err.text);
+    process_end_now(LEAD_WATCH_EXIT);
     return NULL;
 }
 
-int bond_open(struct bond **out, const char *lead, struct error *err)
+int lead_watch_open(struct lead_watch **out, const char *lead, struct error *err)
 {
     int rc = 0;
-    struct bond *bond = NULL;
+    struct lead_watch *watch = NULL;
     *out = NULL;
-    TRY(mem_array(&bond, 1, sizeof *bond, err));
-    snprintf(bond->lead, sizeof bond->lead, "%s", lead);
-    TRY(rpc_client_open(&bond->client, err));
-    TRY(rpc_stream_open(&bond->stream, bond->client, lead, "/outrider.target.v1.Target/Stay", false,
-                        INT64_MAX, err));
-    if (pthread_create(&bond->thread, NULL, wait_for_end, bond)) {
+    TRY(mem_array(&watch, 1, sizeof *watch, err));
+    snprintf(watch->lead, sizeof watch->lead, "%s", lead);
+    TRY(rpc_client_open(&watch->client, err));
+    TRY(rpc_stream_open(&watch->stream, watch->client, lead, "/outrider.target.v1.Target/Stay",
+                        false, INT64_MAX, err));
+    if (pthread_create(&watch->thread, NULL, wait_for_end, watch)) {
         rc = error_set(err, ERR_UNAVAILABLE, "no thread can be started");
         goto out;
     }
-    bond->has_thread = true;
-    *out = bond;
-    bond = NULL;
+    watch->has_thread = true;
+    *out = watch;
+    watch = NULL;
 out:
-    bond_close(bond);
+    lead_watch_close(watch);
     return rc;
 }
 
-void bond_close(struct bond *bond)
+void lead_watch_close(struct lead_watch *watch)
 {
-    if (!bond) return;
-    if (bond->has_thread) {
-        rpc_stream_cancel(bond->stream);
-        pthread_join(bond->thread, NULL);
+    if (!watch) return;
+    if (watch->has_thread) {
+        rpc_stream_cancel(watch->stream);
+        pthread_join(watch->thread, NULL);
     }
-    rpc_stream_close(bond->stream);
-    rpc_client_close(bond->client);
-    free(bond);
+    rpc_stream_close(watch->stream);
+    rpc_client_close(watch->client);
+    free(watch);
 }

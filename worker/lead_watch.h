@@ -1,17 +1,17 @@
-/* Ranks without MPI live and die together, as mpirun would see to: every rank keeps a stream open on
- * rank 0 for as long as it lives. When it ends on this side, rank 0 is gone and this process ends;
- * rank 0 sees the other side of it (worker/listener.h) and ends when a rank is gone. */
+/* Ranks without MPI end together, as mpirun would make them do: every rank keeps a stream to rank 0
+ * open as long as it runs. When the stream ends on this side, rank 0 is gone and this process ends.
+ * Rank 0 watches the other side of it (worker/listener.h) and ends when a rank is gone. */
 #pragma once
 
 #include "base/error.h"
 
-struct bond;
+struct lead_watch;
 
-enum { BOND_EXIT = 71 }; /* what a process ends with that has lost its group */
+enum { LEAD_WATCH_EXIT = 71 }; /* exit status of a process that has lost its group */
 
-/* A stream on rank 0 at `lead` and a thread that waits for its end. Errors: ERR_NO_MEMORY,
- * ERR_UNAVAILABLE no stream or thread can be started; that rank 0 is not there shows later, as its
- * loss. */
-int bond_open(struct bond **bond, const char *lead, struct error *err);
-/* Leaves in good order. Accepts NULL. */
-void bond_close(struct bond *bond);
+/* Opens a stream to rank 0 at `lead` and starts a thread that waits for its end. If rank 0 is not
+ * there, that shows later, as its loss.
+ * Errors: ERR_NO_MEMORY, ERR_UNAVAILABLE no stream or thread can be started. */
+int lead_watch_open(struct lead_watch **watch, const char *lead, struct error *err);
+/* Closes the stream, which is no loss for either side. Accepts NULL. */
+void lead_watch_close(struct lead_watch *watch);

@@ -1,5 +1,5 @@
-/* The rank's gRPC side. Handlers run one at a time, on the server's network thread or, in listener_wait, on
- * the engine thread. */
+/* The rank's gRPC side. Handlers run one at a time: on the server's network thread, or in
+ * listener_wait on the engine thread. */
 #include "worker/listener.h"
 
 #include <stdlib.h>
@@ -7,8 +7,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/health.h"
 
 struct listener {
+    struct rpc_health *health;
     struct rpc_server *server;
     struct queue *queue;
     struct watchdog *dog;
@@ -47,26 +49,27 @@ out:
     return rc;
 }
 
-/* Until listener_set_serving; asked of the call, since the first may come before ls->server is set. */
-static bool is_starting(const struct rpc_call *call)
+/* Until listener_set_serving. */
+static bool is_starting(const struct listener *ls)
 {
-    return !rpc_call_is_server_healthy(call, "");
+    return !rpc_health_is_serving(ls->health, "");
 }
 
-/* Somebody's stream, or the step that it left behind: where a rank hangs in that one, the group ends
- * soon, and whoever began on it now would lose a request. */
+/* True while a coordinator has a stream, or a step that it left behind has not ended. If a rank
+ * hangs in such a step, the group ends soon, and a coordinator that began now would lose a
+ * request. */
 static bool is_busy(const struct listener *ls)
 {
     return ls->current || watchdog_is_armed(ls->dog);
 }
 
-/* Kept beside the health of the services, which may be asked from any thread. */
+/* Set and read like the health of a service, because any thread may do that. */
 static const char complete[] = "outrider.worker.complete";
 
-static const struct buffer *describe_now(const struct listener *ls, const struct rpc_call *call)
+static const struct buffer *describe_now(const struct listener *ls)
 {
-    if (is_starting(call)) {
-        bool is_complete = rpc_call_is_server_healthy(call, complete);
+    if (is_starting(ls)) {
+        bool is_complete = rpc_health_is_serving(ls->health, complete);
         return is_complete ? &ls->busy_description : &ls->starting_description;
     }
     return is_busy(ls) ? &ls->busy_description : &ls->description;
@@ -77,18 +80,19 @@ static void on_describe(struct rpc_call *call, void *service, const uint8_t *dat
     struct listener *ls = service;
     struct error err;
     (void)data, (void)len;
-    const struct buffer *answer = describe_now(ls, call);
+    const struct buffer *answer = describe_now(ls);
     int rc = rpc_call_send(call, answer->data, answer->len, &err);
     rpc_call_finish(call, rc, rc ? err.text : "");
 }
 
-/* Whoever opens the stream has the group until it ends, also while there is nothing to do. */
+/* The coordinator that opens the stream has the group until the stream ends, even while it sends
+ * nothing. */
 static void on_run_open(struct rpc_call *call, void *service)
 {
     struct listener *ls = service;
     struct error err;
     int rc = 0;
-    if (is_starting(call)) {
+    if (is_starting(ls)) {
         rc = error_set(&err, ERR_UNAVAILABLE, "this group is still starting");
         goto out;
     }
@@ -108,7 +112,7 @@ static void on_step(struct rpc_call *call, void *service, const uint8_t *data, s
 {
     struct listener *ls = service;
     struct error err;
-    if (ls->current != call) return; /* it has been refused */
+    if (ls->current != call) return; /* this stream has been refused */
     int rc = push(ls, LISTENED_STEP, call, data, len, &err);
     if (rc) rpc_call_finish(call, rc, err.text);
 }
@@ -133,11 +137,13 @@ static void on_stay_half_close(struct rpc_call *call, void *service)
     rpc_call_finish(call, 0, "");
 }
 
-/* A rank has left. While the group forms that is no loss: its place is still free. */
+/* A rank has left. While the group is still forming that is no loss, because another can take its
+ * place. */
 static void on_stay_done(struct rpc_call *call, void *service)
 {
     struct listener *ls = service;
-    if (rpc_call_is_server_healthy(call, complete)) ls->on_rank_lost(ls->on_rank_lost_arg);
+    (void)call;
+    if (rpc_health_is_serving(ls->health, complete)) ls->on_rank_lost(ls->on_rank_lost_arg);
 }
 
 static const struct rpc_method methods[] = {
@@ -154,7 +160,7 @@ static const struct rpc_method methods[] = {
      .on_done = on_stay_done},
 };
 
-/* Only while the group forms is there an id to take. */
+/* The id is offered only while the group is forming. */
 static int encode_descriptions(struct listener *ls, const struct target_description *description,
                                struct error *err)
 {
@@ -183,12 +189,13 @@ int listener_open(struct listener **listener, const char *address,
     ls->on_rank_lost = options->on_rank_lost;
     ls->on_rank_lost_arg = options->arg;
     TRY(encode_descriptions(ls, description, err));
-    const struct rpc_server_options server = {
-        .address = address,
-        .methods = methods,
-        .n_methods = (int)(sizeof methods / sizeof *methods),
-        .service = ls,
+    TRY(rpc_health_open(&ls->health, err));
+    const struct rpc_service services[] = {
+        {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = ls},
+        rpc_health_service(ls->health),
     };
+    const struct rpc_server_options server = {
+        .address = address, .services = services, .n_services = 2};
     TRY(rpc_server_open(&ls->server, &server, err));
     *listener = ls;
     ls = NULL;
@@ -200,8 +207,10 @@ out:
 void listener_close(struct listener *ls, int grace_ms)
 {
     if (!ls) return;
-    if (ls->server) rpc_server_set_health(ls->server, complete, false); /* ranks may leave now */
-    if (ls->server) rpc_server_close(ls->server, grace_ms);
+    /* From now on, ranks that leave are not lost. */
+    if (ls->health) rpc_health_set(ls->health, complete, false);
+    rpc_server_close(ls->server, grace_ms);
+    rpc_health_close(ls->health);
     buffer_free(&ls->description);
     buffer_free(&ls->busy_description);
     buffer_free(&ls->starting_description);
@@ -231,11 +240,11 @@ const char *listener_address(const struct listener *ls)
 
 void listener_set_complete(struct listener *ls)
 {
-    rpc_server_set_health(ls->server, complete, true);
+    rpc_health_set(ls->health, complete, true);
 }
 
 void listener_set_serving(struct listener *ls, bool is_serving)
 {
-    rpc_server_set_health(ls->server, "", is_serving);
-    rpc_server_set_health(ls->server, "outrider.target.v1.Target", is_serving);
+    rpc_health_set(ls->health, "", is_serving);
+    rpc_health_set(ls->health, "outrider.target.v1.Target", is_serving);
 }

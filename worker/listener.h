@@ -1,6 +1,6 @@
-/* The rank's gRPC side: answers Describe and health, takes steps off the Run stream into a queue for
- * the engine thread, which runs the handlers itself while it waits: a step begins on the thread that has read
- * it. One coordinator at a time. */
+/* The rank's gRPC side: answers Describe and health, and takes steps off the Run stream into a
+ * queue for the engine thread. The engine thread runs the handlers itself while it waits, so a step
+ * begins on the thread that has read it. It serves one coordinator at a time. */
 #pragma once
 
 #include "base/queue.h"
@@ -10,7 +10,7 @@
 
 struct listener;
 
-/* How long a step may still take whose coordinator is gone. */
+/* How long a step may still take when its coordinator is gone. */
 enum { LISTENER_ORPHAN_US = 2000000 };
 
 /* What the engine thread pops. */
@@ -27,26 +27,29 @@ struct listened {
 void listened_free(struct listened *item);
 
 struct listener_options {
-    struct queue *queue;  /* kept and fed */
-    struct watchdog *dog; /* kept; hastened when the coordinator goes away in mid-step: a step
-                                    that not all ranks have got would never end */
-    void (*on_rank_lost)(void *arg); /* handler: a rank's Stay stream ended (worker/lead_watch.h) */
+    struct queue *queue; /* kept and fed */
+    /* kept; if the coordinator goes away during a step, the deadline is moved nearer, because a
+     * step that only some ranks have received would never end */
+    struct watchdog *dog;
+    /* a handler, for when a rank's Stay stream has ended (worker/lead_watch.h) */
+    void (*on_rank_lost)(void *arg);
     void *arg;
 };
 
 /* Answers at address, as a group that is still starting until listener_set_serving: Describe says
- * busy and, until listener_set_complete, offers the NCCL id if there is one; streams are refused. */
+ * busy and, until listener_set_complete, offers the NCCL id if there is one; streams are
+ * refused. */
 int listener_open(struct listener **listener, const char *address,
                   const struct target_description *description,
                   const struct listener_options *options, struct error *err);
 void listener_close(struct listener *listener, int grace_ms);
 
-/* The engine thread: waits for something in the queue, or for its end, and runs the handlers meanwhile.
- * expect: before the reply that ends its work. */
+/* The engine thread waits for an item in the queue, or for the queue's end, and runs the handlers
+ * meanwhile. It calls listener_expect before it sends the reply that ends its work. */
 void listener_wait(struct listener *listener);
 void listener_expect(struct listener *listener);
 
 const char *listener_address(const struct listener *listener);
-/* All ranks have come: the id is of no use any more, and a rank that leaves is lost. */
+/* All ranks have joined: the id is not offered any more, and a rank that leaves counts as lost. */
 void listener_set_complete(struct listener *listener);
 void listener_set_serving(struct listener *listener, bool is_serving);

@@ -1,20 +1,15 @@
 /* outrider-worker: one rank of the target model. Started by mpirun, once per rank, or alone. */
 #include <argp.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#include "base/log.h"
-#include "base/memory.h"
 #include "base/options.h"
-#include "base/process.h"
+#include "base/program.h"
 #include "model/backend/options.h"
 #include "worker/worker.h"
 
 const char *argp_program_version = "outrider-worker " OUTRIDER_VERSION;
 
 enum {
-    STOP_GRACE_MS =
-        500, /* mpirun kills one second after its SIGTERM; MPI cannot finalize by then */
+    STOP_GRACE_MS = 500, /* mpirun kills one second after SIGTERM, too soon for MPI_Finalize */
     OPT_KV_TOKENS = 256,
     OPT_STEP_TOKENS,
     OPT_STEP_ROWS,
@@ -24,8 +19,7 @@ enum {
     OPT_LEAD,
     OPT_COLLECTIVES,
     OPT_JOIN_TIMEOUT,
-    OPT_PIN,
-    OPT_LOG_LEVEL
+    OPT_PIN
 };
 
 static const struct argp_option options[] = {
@@ -54,34 +48,23 @@ static const struct argp_option options[] = {
      "where "
      "ranks of one mpirun share a machine; default auto",
      0},
-    {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
     {0},
 };
 
 struct arguments {
-    struct worker_options worker;
+    struct worker_options options;
     enum log_level level;
-    struct error err;
+    struct worker *worker; /* once it is open */
 };
-
-static int parse_number(struct argp_state *state, int *out, const char *name, const char *text,
-                        int least, int most)
-{
-    struct arguments *args = state->input;
-    if (options_int(out, name, text, least, most, &args->err)) {
-        argp_failure(state, 2, 0, "%s", args->err.text);
-    }
-    return 0;
-}
 
 static int parse_collectives(struct argp_state *state, enum group_collectives *out,
                              const char *text)
 {
     static const char *const words[] = {"auto", "host", "nccl"}; /* in the enum's order */
-    struct arguments *args = state->input;
+    struct error err;
     int index = 0;
-    if (options_word(&index, "--collectives", text, words, 3, &args->err)) {
-        argp_failure(state, 2, 0, "%s", args->err.text);
+    if (options_word(&index, "--collectives", text, words, 3, &err)) {
+        argp_failure(state, 2, 0, "%s", err.text);
     }
     *out = (enum group_collectives)index;
     return 0;
@@ -90,22 +73,22 @@ static int parse_collectives(struct argp_state *state, enum group_collectives *o
 static int parse_group_option(int key, char *arg, struct argp_state *state)
 {
     struct arguments *args = state->input;
-    struct group_options *group = &args->worker.group;
+    struct group_options *group = &args->options.group;
     switch (key) {
     case 'l':
         group->listen = arg;
         return 0;
     case OPT_RANK:
-        return parse_number(state, &group->rank, "--rank", arg, 0, 63);
+        return program_parse_int(state, &group->rank, "--rank", arg, 0, 63);
     case OPT_RANKS:
-        return parse_number(state, &group->n_ranks, "--ranks", arg, 1, 64);
+        return program_parse_int(state, &group->n_ranks, "--ranks", arg, 1, 64);
     case OPT_LEAD:
         group->lead = arg;
         return 0;
     case OPT_COLLECTIVES:
         return parse_collectives(state, &group->collectives, arg);
     case OPT_JOIN_TIMEOUT:
-        return parse_number(state, &group->timeout_s, "--join-timeout", arg, 1, 86400);
+        return program_parse_int(state, &group->timeout_s, "--join-timeout", arg, 1, 86400);
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -114,36 +97,26 @@ static int parse_group_option(int key, char *arg, struct argp_state *state)
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct arguments *args = state->input;
-    struct worker_options *w = &args->worker;
+    struct worker_options *w = &args->options;
     switch (key) {
     case 'm':
         w->model = arg;
         return 0;
     case 's':
-        return parse_number(state, &w->n_slots, "--slots", arg, 1, 1024);
+        return program_parse_int(state, &w->n_slots, "--slots", arg, 1, 1024);
     case OPT_KV_TOKENS:
-        return parse_number(state, &w->kv_tokens, "--kv-tokens", arg, 16, 1 << 28);
+        return program_parse_int(state, &w->kv_tokens, "--kv-tokens", arg, 16, 1 << 28);
     case OPT_STEP_TOKENS:
-        return parse_number(state, &w->max_step_tokens, "--max-step-tokens", arg, 32, 4096);
+        return program_parse_int(state, &w->max_step_tokens, "--max-step-tokens", arg, 32, 4096);
     case OPT_STEP_ROWS:
-        return parse_number(state, &w->max_step_rows, "--max-step-rows", arg, 17, 4096);
+        return program_parse_int(state, &w->max_step_rows, "--max-step-rows", arg, 17, 4096);
     case OPT_STEP_TIMEOUT:
-        return parse_number(state, &w->step_timeout_s, "--step-timeout", arg, 1, 86400);
+        return program_parse_int(state, &w->step_timeout_s, "--step-timeout", arg, 1, 86400);
     case OPT_PIN:
-        if (placement_parse_pin(&w->place, arg, &args->err)) {
-            argp_failure(state, 2, 0, "%s", args->err.text);
-        }
-        return 0;
+        return program_parse_pin(state, &w->place, arg);
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &w->backend;
-        return 0;
-    case OPT_LOG_LEVEL:
-        if (log_parse_level(arg, &args->level)) {
-            argp_failure(state, 2, 0, "--log-level %s: expected debug, info, warn or error", arg);
-        }
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_failure(state, 2, 0, "'%s' is not an option; see --help", arg);
+        state->child_inputs[1] = &args->level;
         return 0;
     case ARGP_KEY_END:
         if (!w->model) argp_failure(state, 2, 0, "--model is missing");
@@ -153,41 +126,54 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static void on_stop(void *arg)
+static int open_worker(void *arg, struct error *err)
 {
-    struct worker **worker = arg;
-    if (*worker) worker_stop(*worker);
+    struct arguments *args = arg;
+    return worker_open(&args->worker, &args->options, err);
+}
+
+static int run_worker(void *arg, struct error *err)
+{
+    struct arguments *args = arg;
+    return worker_run(args->worker, err);
+}
+
+static void stop_worker(void *arg)
+{
+    struct arguments *args = arg;
+    if (args->worker) worker_stop(args->worker);
+}
+
+static void close_worker(void *arg)
+{
+    struct arguments *args = arg;
+    worker_close(args->worker);
 }
 
 int main(int argc, char **argv)
 {
-    static struct worker *worker; /* the signal thread looks at it */
-    struct arguments args = {
-        .worker = {.group = {.n_ranks = 1, .listen = "127.0.0.1:7071", .timeout_s = 60},
-                   .n_slots = 4,
-                   .max_step_tokens = 512,
-                   .max_step_rows = 64,
-                   .step_timeout_s = 120},
+    static struct arguments args = {
+        .options = {.group = {.n_ranks = 1, .listen = "127.0.0.1:7071", .timeout_s = 60},
+                    .n_slots = 4,
+                    .max_step_tokens = 512,
+                    .max_step_rows = 64,
+                    .step_timeout_s = 120},
         .level = LOG_LEVEL_INFO,
     };
-    const struct argp_child children[] = {{&backend_argp, 0, "Where it runs:", 0}, {0}};
+    const struct argp_child children[] = {
+        {&backend_argp, 0, "Where it runs:", 0}, {&program_argp, 0, NULL, 0}, {0}};
     const struct argp argp = {.options = options,
                               .parser = parse_option,
                               .children = children,
                               .doc = "Serves one tensor-parallel rank of the target model."};
-    backend_options_init(&args.worker.backend);
-    argp_err_exit_status = 2; /* as for values that make no sense */
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
-    log_open("outrider-worker", args.level);
-    int rc = process_open(on_stop, &worker, STOP_GRACE_MS, &args.err);
-    if (!rc) rc = worker_open(&worker, &args.worker, &args.err);
-    if (!rc) rc = worker_run(worker, &args.err);
-    if (rc) {
-        log_line(LOG_LEVEL_ERROR, "failed", "reason=%s text=\"%s\"", error_name(rc), args.err.text);
-        _Exit(EXIT_FAILURE); /* peers may wait in a collective: mpirun ends them */
-    }
-    worker_close(worker);
-    process_close();
-    log_line(LOG_LEVEL_INFO, "stopped", "reason=signal");
-    return EXIT_SUCCESS;
+    backend_options_init(&args.options.backend);
+    program_parse(&argp, argc, argv, &args);
+    const struct program program = {.name = "outrider-worker",
+                                    .level = args.level,
+                                    .stop_grace_ms = STOP_GRACE_MS,
+                                    .open = open_worker,
+                                    .run = run_worker,
+                                    .stop = stop_worker,
+                                    .close = close_worker};
+    return program_run(&program, &args);
 }

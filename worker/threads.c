@@ -5,19 +5,14 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "worker/address.h"
 
-/* What only this machine can reach is called from this machine. */
-static bool is_local(const char *listen)
-{
-    return strncmp(listen, "unix:", 5) == 0 || strncmp(listen, "127.", 4) == 0 ||
-           strncmp(listen, "localhost:", 10) == 0 || strncmp(listen, "[::1]:", 6) == 0;
-}
-
-/* In an mpirun with a coordinator the others listen where it can call them. */
+/* True if this mpirun also started a coordinator, or if only this machine can call the rank,
+ * because the coordinator must run here then. */
 static bool has_coordinator(const struct group *group)
 {
     if (group->world && group->world->size > group->comm->size) return true;
-    return is_local(group->options.listen);
+    return address_is_local(group->options.listen);
 }
 
 static int meet(struct placement_wish *wish, const struct topology *topology,
@@ -35,33 +30,33 @@ out:
     return rc;
 }
 
-int place_choose(struct place *place, struct worker_options *options, const struct group *group,
-                 struct error *err)
+int threads_choose(struct threads *threads, struct backend_options *backend,
+                   const struct placement_wish *pin, const struct group *group, struct error *err)
 {
-    struct backend_options *backend = &options->backend;
-    struct placement_wish wish = options->place;
+    struct placement_wish wish = *pin;
     int rc = 0;
-    *place = (struct place){.placement = {.n_threads = 1}};
+    *threads = (struct threads){.placement = {.n_threads = 1}};
     wish.n_threads = backend->auto_threads ? 0 : backend->n_threads;
     wish.n_sharing = 1;
-    topology_read(&place->topology);
-    TRY(meet(&wish, &place->topology, group, err));
-    /* CPUs that mpirun gave to this rank alone are used whole. */
+    topology_read(&threads->topology);
+    TRY(meet(&wish, &threads->topology, group, err));
+    /* A rank uses all of the CPUs that mpirun gave to it alone. */
     wish.has_coordinator = has_coordinator(group) && !(wish.is_safe && wish.n_sharing == 1);
     if (strcmp(backend->device, "cpu") != 0) goto out; /* one thread feeds a GPU */
-    TRY(placement_choose(&place->placement, &place->topology, &wish, err));
-    backend->n_threads = place->placement.n_threads;
-    backend->cpus = place->placement.is_pinned ? place->placement.cpus : NULL;
+    TRY(placement_choose(&threads->placement, &threads->topology, &wish, err));
+    backend->n_threads = threads->placement.n_threads;
+    backend->cpus = threads->placement.is_pinned ? threads->placement.cpus : NULL;
 out:
     return rc;
 }
 
-int place_enter(const struct place *place, struct error *err)
+int threads_enter(const struct threads *threads, struct error *err)
 {
-    return place->placement.is_pinned ? placement_enter(place->placement.cpus[0], err) : 0;
+    const struct placement *placement = &threads->placement;
+    return placement->is_pinned ? placement_enter(placement->cpus[0], err) : 0;
 }
 
-void place_leave(const struct place *place)
+void threads_leave(const struct threads *threads)
 {
-    if (place->placement.is_pinned) placement_leave(&place->topology);
+    if (threads->placement.is_pinned) placement_leave(&threads->topology);
 }

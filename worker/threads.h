@@ -1,21 +1,24 @@
-/* How many threads a rank computes with, and on which CPUs: what options leave open is chosen from the
- * machine and from the other ranks on it. */
+/* How many threads a rank computes with, and on which CPUs. What the options leave open is chosen
+ * from the machine and from the other ranks on it. */
 #pragma once
 
 #include "base/placement.h"
-#include "worker/worker.h"
+#include "model/backend/open.h"
+#include "worker/group.h"
 
-struct place {
+struct threads {
     struct topology topology;
     struct placement placement;
 };
 
-/* All ranks of an mpirun call it together. Sets n_threads and cpus of options->backend; the latter
- * points into place. Errors: placement_choose's; ERR_UNAVAILABLE a rank is gone. */
-int place_choose(struct place *place, struct worker_options *options, const struct group *group,
-                 struct error *err);
+/* All ranks of an mpirun call it together. Of `pin`, only the members pin, n_cpus and cpus count.
+ * Sets n_threads and cpus of backend; cpus points into threads.
+ * Errors: those of placement_choose; ERR_UNAVAILABLE a rank is gone. */
+int threads_choose(struct threads *threads, struct backend_options *backend,
+                   const struct placement_wish *pin, const struct group *group, struct error *err);
 
-/* The engine thread's own CPU. Network threads are started outside of it, so that they do not wait for a
- * core that computes. */
-int place_enter(const struct place *place, struct error *err);
-void place_leave(const struct place *place);
+/* Puts the calling thread, the engine thread, on its own CPU, and takes it off again. A thread
+ * inherits the CPU of the one that starts it, so network threads are started while the engine
+ * thread is off: otherwise they would wait for a core that computes. */
+int threads_enter(const struct threads *threads, struct error *err);
+void threads_leave(const struct threads *threads);

@@ -1,4 +1,4 @@
-/* Executes steps. */
+/* Checks a step, runs it, and answers its rows. */
 #include "worker/verifier.h"
 
 #include <stdbool.h>
@@ -10,11 +10,11 @@
 
 enum { REPLY_ARENA_BYTES = 8 << 20, ERROR_BYTES = ERROR_TEXT_BYTES };
 
-/* A sequence's place. The coordinator owns the table; this is its copy. */
+/* The state of one sequence. The coordinator owns the block table; this is its copy. */
 struct slot {
     int32_t *blocks; /* [table_len] position / 16 -> block */
-    int n_blocks;    /* entries that have been given */
-    int n_kv;        /* positions that have been written */
+    int n_blocks;    /* valid entries */
+    int n_kv;        /* positions that are written */
 };
 
 struct verifier {
@@ -56,8 +56,9 @@ out:
     return rc;
 }
 
-/* Room for every slice of every row in full, as a best list of all its columns (24 bytes a column while
- * it is made), and the lists beside them. Pages that are not used are not touched. */
+/* Room for the worst case, in which every slice of every row is wanted in full as a list of its
+ * best columns (24 bytes per column while the list is made), plus the other lists. Pages that are
+ * not used are not touched. */
 static size_t reply_arena_bytes(const struct verifier *v)
 {
     const struct shard *shard = model_shard(v->model);
@@ -126,7 +127,7 @@ void verifier_reset(struct verifier *v)
     v->n_lanes = 0;
 }
 
-/* Writes the sentence that the reply carries; returns false so that checks read as one expression. */
+/* Writes the sentence for the reply and is false, so that a check can return it. */
 #define REFUSE(v, ...) (snprintf((v)->error_text, ERROR_BYTES, __VA_ARGS__), false)
 
 static bool check_blocks(struct verifier *v, const struct step_lane *lane, const struct slot *slot)
@@ -177,7 +178,7 @@ static bool check_lane(struct verifier *v, const struct step_lane *lane)
     if (lane->slot < 0 || lane->slot >= v->options.n_slots) {
         return REFUSE(v, "slot %d does not exist; there are %d", lane->slot, v->options.n_slots);
     }
-    if (v->slot_taken[lane->slot]) return REFUSE(v, "slot %d stands twice in the step", lane->slot);
+    if (v->slot_taken[lane->slot]) return REFUSE(v, "slot %d occurs twice in the step", lane->slot);
     v->slot_taken[lane->slot] = true;
     const struct slot *slot = &v->slots[lane->slot];
     if (lane->n_tokens < 1) return REFUSE(v, "the lane has no tokens");
@@ -215,8 +216,9 @@ static bool check_step(struct verifier *v, const struct step *step, int *bad_lan
     return true;
 }
 
-/* Takes over the new blocks and lists the model's lanes and rows. Returns the number of rows. */
-static int place_step(struct verifier *v, const struct step *step)
+/* Enters the new blocks into the slots and lists the model's lanes and rows. Returns the number of
+ * rows. */
+static int take_over_step(struct verifier *v, const struct step *step)
 {
     int n_rows = 0;
     for (int i = 0; i < step->n_lanes; i++) {
@@ -240,7 +242,7 @@ static int place_step(struct verifier *v, const struct step *step)
     return n_rows;
 }
 
-/* Answers the first n_rows queries; they are the rows of the reply. */
+/* Answers the first n_rows queries, which become the rows of the reply. */
 static int answer_queries(struct verifier *v, int n_rows, struct step_reply *reply,
                           struct error *err)
 {
@@ -258,7 +260,7 @@ out:
     return rc;
 }
 
-/* Row of the last step that stands behind tokens[index] of a lane, -1 if it was not asked for. */
+/* The row of the last step after tokens[index] of a lane; -1 if it was not asked for. */
 static int find_row(const struct verifier *v, int lane, int index)
 {
     for (int r = v->lane_first_row[lane]; r < v->lane_first_row[lane + 1]; r++) {
@@ -306,20 +308,19 @@ static int answer_step(struct verifier *v, const struct step *step, struct step_
     return answer_queries(v, n_rows, reply, err);
 }
 
-/* Whether the step alone is to blame: the group goes on. Anything else means that the device or a rank
- * is lost, and the group with it. */
-static bool is_refusal(int rc)
+/* Whether only the step is at fault, so that the group goes on. Anything else means that the device
+ * or a rank is lost, and the group with it. */
+static bool is_fault_of_step(int rc)
 {
     return rc == ERR_ARGUMENT || rc == ERR_FORMAT || rc == ERR_NO_MEMORY;
 }
 
-/* The reply that carries error_text. */
-static int refuse(struct verifier *v, struct step_reply *reply, int lane)
+/* The step fails, and the group goes on: the reply carries error_text. */
+static void reply_with_error(const struct verifier *v, struct step_reply *reply, int lane)
 {
     reply->n_rows = 0;
     reply->error_lane = lane;
     reply->error_text = v->error_text;
-    return 0;
 }
 
 int verifier_step(struct verifier *v, const struct step *step, struct step_reply *reply,
@@ -332,12 +333,16 @@ int verifier_step(struct verifier *v, const struct step *step, struct step_reply
     if (step->id <= v->last_id) {
         snprintf(v->error_text, ERROR_BYTES, "step %llu is stale: step %llu has been done",
                  (unsigned long long)step->id, (unsigned long long)v->last_id);
-        return refuse(v, reply, -1);
+        reply_with_error(v, reply, -1);
+        return 0;
     }
     v->last_id = step->id;
     if (step->n_lanes) {
-        if (!check_step(v, step, &bad_lane)) return refuse(v, reply, bad_lane);
-        int n_rows = place_step(v, step);
+        if (!check_step(v, step, &bad_lane)) {
+            reply_with_error(v, reply, bad_lane);
+            return 0;
+        }
+        int n_rows = take_over_step(v, step);
         rc = model_forward(v->model, v->lanes, step->n_lanes, v->rows, n_rows, err);
         if (rc) return rc;
         reply->collective_us = (uint32_t)model_collective_us(v->model);
@@ -345,10 +350,10 @@ int verifier_step(struct verifier *v, const struct step *step, struct step_reply
     } else {
         rc = answer_more(v, step, reply, err);
     }
-    if (rc && !is_refusal(rc)) return rc;
+    if (rc && !is_fault_of_step(rc)) return rc;
     if (rc) {
         snprintf(v->error_text, ERROR_BYTES, "%s", err->text);
-        refuse(v, reply, reply->error_lane);
+        reply_with_error(v, reply, reply->error_lane);
     }
     reply->compute_us = (uint32_t)(clock_now_us() - start) - reply->collective_us;
     return 0;

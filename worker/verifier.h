@@ -1,5 +1,5 @@
-/* Executes steps: checks every lane against what this rank knows, keeps the slots' block tables, runs
- * the forward pass and answers the row wishes. It never decides anything: all ranks get the same step
+/* Runs steps: checks every lane against what this rank knows, keeps the slots' block tables, runs
+ * the forward pass and answers the row wishes. It makes no decisions: all ranks get the same step
  * and come to the same result, errors included. Owned by the engine thread. */
 #pragma once
 
@@ -23,11 +23,12 @@ void verifier_close(struct verifier *verifier);
 
 const struct model *verifier_model(const struct verifier *verifier);
 
-/* Forgets all slots and ids: a new stream begins. */
+/* Forgets all slots and step ids, because a new stream begins. */
 void verifier_reset(struct verifier *verifier);
 
-/* Executes one step (or answers more rows of the last). reply and its arrays live until the next
- * call; a step that makes no sense becomes a reply with error_text and leaves the KV as it was.
- * Errors: ERR_UNAVAILABLE the group is broken, and with it this process's reason to live. */
+/* Runs one step, or answers further values of the last step's rows. reply and its arrays are valid
+ * until the next call. A step that makes no sense gets a reply with error_text and leaves the KV
+ * cache as it was.
+ * Errors: ERR_UNAVAILABLE the group is broken, so the process must end. */
 int verifier_step(struct verifier *verifier, const struct step *step, struct step_reply *reply,
                   struct error *err);

@@ -1,6 +1,6 @@
-/* One rank of the target. Threads: the engine thread (the caller: steps, MPI; between them the server's
- * events), the server's network thread (its events during a long step), the watchdog. They meet in the
- * queue. */
+/* One rank of the target. Its threads are the engine thread (the caller, which runs steps and MPI,
+ * and between steps the server's events), the server's network thread (events during a long step),
+ * and the watchdog. They meet in the queue. */
 #include "worker/worker.h"
 
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "model/checkpoint/served_name.h"
 #include "model/tokenizer/tokenizer.h"
+#include "worker/address.h"
 #include "worker/group.h"
 #include "worker/lead_watch.h"
 #include "worker/listener.h"
@@ -23,14 +24,13 @@ enum {
     DECODE_ARENA_BYTES = 64 << 20,
     KV_TOKENS_DEFAULT = 8192,
     CLOSE_GRACE_MS = 200,
-    ADDRESS_BYTES = 256,
     PIN_TEXT_BYTES = 256,
     EXIT_STUCK = 70
 };
 
 struct worker {
     struct worker_options options;
-    struct place place;
+    struct threads threads;
     struct group group;
     struct checkpoint *checkpoint;
     struct tokenizer *tokenizer;
@@ -39,12 +39,12 @@ struct worker {
     struct queue *queue;
     struct watchdog *dog;
     struct listener *listener;
-    struct arena arena; /* decoding of a step */
-    struct buffer out;  /* encoding of a reply */
+    struct arena arena; /* of the decoded step */
+    struct buffer out;  /* of the encoded reply */
     struct target_description description;
 };
 
-/* The collective cannot be interrupted and the peers wait in it: the group ends here. */
+/* The collective cannot be interrupted, and the other ranks wait in it, so the group ends here. */
 static void on_stuck(void *arg)
 {
     const struct worker *w = arg;
@@ -53,13 +53,13 @@ static void on_stuck(void *arg)
     process_end_now(EXIT_STUCK);
 }
 
-/* Of a group without MPI; with it mpirun ends all ranks. */
+/* In a group without MPI; under MPI, mpirun ends all ranks. */
 static void on_rank_lost(void *arg)
 {
     const struct worker *w = arg;
     log_line(LOG_LEVEL_ERROR, "rank_lost",
              "rank=%d text=\"another rank is gone: leaving the group\"", w->group.comm->rank);
-    process_end_now(BOND_EXIT);
+    process_end_now(LEAD_WATCH_EXIT);
 }
 
 static int open_tokenizer(struct worker *w, struct error *err)
@@ -71,8 +71,9 @@ static int open_tokenizer(struct worker *w, struct error *err)
     return tokenizer_open(&w->tokenizer, w->options.model, err);
 }
 
-/* Everything but the weights is known: rank 0 tells others of itself before it loads them.
- * Errors: ERR_ARGUMENT the model cannot be cut for so many ranks. */
+/* Describes the rank. Everything but the weights is known now; rank 0 tells the others about itself
+ * before it loads them.
+ * Errors: ERR_ARGUMENT the model cannot be divided among so many ranks. */
 static int describe(struct worker *w, const struct verifier_options *vo, struct error *err)
 {
     const struct model_config *cfg = checkpoint_config(w->checkpoint);
@@ -111,25 +112,8 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
     return 0;
 }
 
-static uint64_t mix(uint64_t digest, uint64_t value)
-{
-    return (digest ^ value) * 0x9E3779B97F4A7C15u + (digest >> 29);
-}
-
-/* One number that is equal on all ranks that may work together. */
-static uint64_t digest(const struct worker *w, const struct verifier_options *vo)
-{
-    uint64_t d = mix(checkpoint_fingerprint(w->checkpoint), tokenizer_fingerprint(w->tokenizer));
-    for (const char *c = w->backend->ops->arithmetic; *c; c++) {
-        d = mix(d, (uint64_t)*c);
-    }
-    d = mix(d, (uint64_t)vo->n_slots);
-    d = mix(d, (uint64_t)vo->n_kv_blocks);
-    d = mix(d, (uint64_t)vo->max_step_tokens);
-    return mix(d, (uint64_t)vo->max_step_rows);
-}
-
-/* What tells whether this rank fits its group; the weights are loaded when it does. */
+/* Opens what decides whether this rank fits into its group. The weights are loaded after it has
+ * joined. */
 static int open_parts(struct worker *w, struct verifier_options *vo, struct error *err)
 {
     int rc = 0;
@@ -160,20 +144,20 @@ static int listen_at(struct worker *w, const char *address, struct error *err)
     return listener_open(&w->listener, address, &w->description, &options, err);
 }
 
-/* Rank 0 of ranks without MPI listens first: the others ask it where to meet. */
-static int join(struct worker *w, const char *address, uint64_t digest_value, struct error *err)
+/* Without MPI, rank 0 listens first, because the others ask it where to meet. */
+static int join(struct worker *w, const char *address, struct error *err)
 {
     int rc = 0;
     if (group_is_lead(&w->group)) {
         TRY(group_offer(&w->group, &w->description, err));
         TRY(listen_at(w, address, err));
     }
-    TRY(group_join(&w->group, &w->description, digest_value, err));
+    TRY(group_join(&w->group, &w->description, err));
 out:
     return rc;
 }
 
-/* A file of packed weights that is not taken or not written is no error, but should be known. */
+/* A file of packed weights that cannot be used or written is no error, but the user should know. */
 static void show_cache(const struct worker *w)
 {
     const struct pack_cache_report *report = model_pack_report(verifier_model(w->verifier));
@@ -193,8 +177,8 @@ static void show_ready(const struct worker *w, int64_t load_ms)
              w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
              listener_address(w->listener), w->options.model, w->description.arithmetic,
              w->description.kernels, w->options.backend.n_threads,
-             placement_show(&w->place.placement, pin, sizeof pin), model_weight_bytes(model) >> 20,
-             model_kv_bytes(model) >> 20,
+             placement_show(&w->threads.placement, pin, sizeof pin),
+             model_weight_bytes(model) >> 20, model_kv_bytes(model) >> 20,
              pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms);
 }
 
@@ -219,27 +203,29 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
         w->options.group.collectives = GROUP_NCCL; /* each rank has the GPU of its number */
     }
     TRY(group_open(&w->group, &w->options.group, err));
-    TRY(group_address(&w->group, w->group.comm->rank, address, err));
-    TRY(place_choose(&w->place, &w->options, &w->group, err));
+    TRY(address_of_rank(options->group.listen, w->group.comm->rank, w->group.comm->size, address,
+                        err));
+    TRY(threads_choose(&w->threads, &w->options.backend, &w->options.place, &w->group, err));
     TRY(open_parts(w, &vo, err));
     TRY(arena_open(&w->arena, DECODE_ARENA_BYTES, err));
     TRY(queue_open(&w->queue, QUEUE_STEPS, err));
     TRY(watchdog_open(&w->dog, on_stuck, w, err));
-    TRY(join(w, address, digest(w, &vo), err));
+    TRY(join(w, address, err));
     if (w->listener) listener_set_complete(w->listener);
-    TRY(place_enter(&w->place, err)); /* so that memory is near to the thread that will read it */
+    /* On the engine thread's own CPU, so that memory is allocated near the thread that reads it. */
+    TRY(threads_enter(&w->threads, err));
     TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, &vo, err));
-    place_leave(&w->place);
+    threads_leave(&w->threads);
     show_cache(w);
     if (!w->listener) TRY(listen_at(w, address, err));
-    listener_set_serving(w->listener, true); /* before a coordinator is told to come */
+    listener_set_serving(w->listener, true); /* before a coordinator learns the address */
     TRY(group_announce(&w->group, listener_address(w->listener), err));
     show_ready(w, clock_now_ms() - start_ms);
     *worker = w;
     w = NULL;
 out:
-    /* Under MPI a failed start is not taken apart: MPI_Finalize would wait for peers that wait for us.
-     * The process ends next, and mpirun ends the others. */
+    /* Under MPI a failed start is not cleaned up, because MPI_Finalize would wait for peers that
+     * wait for us. The process ends next, and mpirun ends the others. */
     if (!rc || !w || !w->group.world) worker_close(w);
     return rc;
 }
@@ -275,7 +261,7 @@ void worker_stop(struct worker *w)
     queue_shut(w->queue);
 }
 
-/* Decodes, executes, answers. Errors: only those that end the group. */
+/* Decodes the step, runs it and answers. Errors: only those that end the group. */
 static int handle_step(struct worker *w, struct listened *item, struct error *err)
 {
     int rc = 0;
@@ -288,7 +274,7 @@ static int handle_step(struct worker *w, struct listened *item, struct error *er
         return 0;
     }
     watchdog_arm(w->dog, start_us + (int64_t)w->options.step_timeout_s * 1000000);
-    /* The stream may have ended while the step was queued, when there was no watch to hasten. */
+    /* The stream may have ended while the step was in the queue, before the watchdog was armed. */
     if (rpc_call_is_cancelled(item->call)) watchdog_hasten(w->dog, start_us + LISTENER_ORPHAN_US);
     rc = verifier_step(w->verifier, &step, &reply, err);
     watchdog_disarm(w->dog);
@@ -297,14 +283,17 @@ static int handle_step(struct worker *w, struct listened *item, struct error *er
     rc = step_reply_encode(&w->out, &reply, err);
     listener_expect(w->listener);
     if (!rc) rc = rpc_call_send(item->call, w->out.data, w->out.len, err);
-    if (rc) rpc_call_finish(item->call, rc, err->text); /* gone, or not reading: not our end */
+    if (rc)
+        rpc_call_finish(
+            item->call, rc,
+            err->text); /* the coordinator is gone or does not read; the group goes on */
     return 0;
 }
 
 int worker_run(struct worker *w, struct error *err)
 {
     void *popped;
-    int rc = place_enter(&w->place, err);
+    int rc = threads_enter(&w->threads, err);
     if (rc) return rc;
     for (;;) {
         listener_wait(w->listener);

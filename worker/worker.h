@@ -1,4 +1,4 @@
-/* One rank of the target: opens everything, then executes steps until it is told to stop. */
+/* One rank of the target: opens everything, then runs steps until it is told to stop. */
 #pragma once
 
 #include "base/error.h"
@@ -11,19 +11,21 @@ struct worker;
 struct worker_options {
     const char *model; /* folder or synthetic:... */
     struct group_options group;
-    struct backend_options backend; /* its rank is set by the group */
-    struct placement_wish place;    /* pin, n_cpus and cpus of it */
+    struct backend_options backend; /* the group sets its rank */
+    struct placement_wish place;    /* only pin, n_cpus and cpus count */
     int n_slots;
-    int kv_tokens; /* 0: as many as the context, at most 8192 */
+    int kv_tokens; /* 0: the length of the context, at most 8192 */
     int max_step_tokens, max_step_rows;
     int step_timeout_s;
 };
 
-/* Joins the group, loads this rank's shard, serves. Errors: of all the parts. */
+/* Joins the group, loads this rank's shard, and serves. Errors: those of all parts. */
 int worker_open(struct worker **worker, const struct worker_options *options, struct error *err);
 
-/* Executes steps until worker_stop, in the calling thread, which is the one that opened it (MPI).
- * Errors: ERR_UNAVAILABLE the group is broken: the process must exit non-zero. */
+/* Runs steps until worker_stop, in the calling thread, which is the one that opened the worker
+ * (MPI).
+ * Errors: ERR_UNAVAILABLE the group is broken, and the process must exit with a status other than
+ * 0. */
 int worker_run(struct worker *worker, struct error *err);
 
 /* From any thread. */

@@ -170,7 +170,7 @@ static bool poll_stream(struct run *run, struct load_stream *stream, bool *has_m
     const uint8_t *data;
     size_t len;
     bool is_here = false;
-    int rc = rpc_stream_look(stream->rpc, &data, &len, &is_here, &err);
+    int rc = rpc_stream_try_receive(stream->rpc, &data, &len, &is_here, &err);
     if (!rc && !is_here) return false;
     *has_moved = true;
     if (!rc) rc = take_reply(run, stream, data, len, &err);

@@ -78,7 +78,7 @@ class Led(unittest.TestCase):
                 for program in (early, late):
                     self.wait_log(program, " ready ")
                 third = cluster.start_rank(1, "--join-timeout", "1", log="third")
-                self.check_ends(third, "waits for nobody: its group is complete")
+                self.check_ends(third, "waits for no more ranks: its group is complete")
                 for program in (early, late):
                     self.assertTrue(program.is_alive())
                 cluster.stop()

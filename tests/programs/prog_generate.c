@@ -71,8 +71,8 @@ static int parse_field(struct order *order, const char *key, char *value, struct
     struct generate_request *r = &order->request;
     if (strcmp(key, "ids") == 0) {
         r->prompt_ids = order->ids;
-        return options_int_list(order->ids, &r->n_prompt_ids, PROMPT_IDS_MAX, key, value, 0,
-                                INT32_MAX, err);
+        return options_int_list(order->ids, &r->n_prompt_ids, PROMPT_IDS_MAX, key, value,
+                                (struct options_range){0, INT32_MAX}, err);
     }
     if (strcmp(key, "max_tokens") == 0) {
         return options_int(&r->max_tokens, key, value, 1, TOKENS_MAX, err);
@@ -253,8 +253,10 @@ static int describe(struct session *s, struct error *err)
 {
     struct service_description desc;
     int rc = 0;
-    TRY(rpc_client_call(s->client, s->address, "/outrider.generation.v1.Generation/Describe", NULL,
-                        0, false, clock_now_us() + 2000000, &s->buffer, err));
+    const struct rpc_request request = {.address = s->address,
+                                        .path = "/outrider.generation.v1.Generation/Describe",
+                                        .deadline_us = clock_now_us() + 2000000};
+    TRY(rpc_client_call(s->client, &request, &s->buffer, err));
     TRY(service_description_decode(s->buffer.data, s->buffer.len, &s->arena, &desc, err));
     printf("%s\n", desc.state);
     if (strcmp(desc.state, "serving") != 0) rc = error_set(err, ERR_UNAVAILABLE, "%s", desc.state);

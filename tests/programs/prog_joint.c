@@ -110,7 +110,8 @@ int main(int argc, char **argv)
     }
     TRY(options_int(&top_k, "TOP_K", argv[2], 0, INT32_MAX, &err));
     TRY(options_float(&least, "LEAST", argv[3], 0, 1, &err));
-    TRY(options_int_list(tokens, &n, PROMPT_MAX, "the prompt", argv[4], 0, INT32_MAX, &err));
+    TRY(options_int_list(tokens, &n, PROMPT_MAX, "the prompt", argv[4],
+                         (struct options_range){0, INT32_MAX}, &err));
     TRY(checkpoint_open(&ck, argv[1], &err));
     TRY(backend_cpu_open(&backend, &cpu, &err));
     TRY(model_open(&model, ck, comm_single(), backend, &options, &err));

@@ -1,4 +1,5 @@
-/* What the tests of comm_nccl.c share: ranks as threads over tests/support/fake_nccl.c, and its counts. */
+/* What the tests of comm/comm_nccl.c share: ranks as threads over tests/support/fake_nccl.c, and
+ * its counts. */
 #pragma once
 
 #include <dlfcn.h>
@@ -13,7 +14,7 @@
 
 enum { MAX_RANKS = 8, SHORT_MS = 300, LATE_MS = 5000 };
 
-/* Calls of the fake in this process: fake_nccl_count. */
+/* How often this process has called a function of the fake: fake_nccl_count. */
 static inline int count_of(const char *name)
 {
     int (*count)(const char *);
@@ -56,7 +57,7 @@ static inline void *rank_main(void *arg)
     return NULL;
 }
 
-/* fn on every rank, not yet connected; timeout_ms 0: the default. */
+/* Runs fn on every rank, not yet connected; timeout_ms 0: the default. */
 static inline void run_ranks(int size, int timeout_ms, rank_fn *fn)
 {
     struct error err;

@@ -1,16 +1,17 @@
-/* A libnccl for tests on machines without a GPU: host memory stands for the device's, streams are
- * ignored. Built as a shared object, written against its own declarations, which follow nccl.h.
+/* A libnccl for tests on machines without a GPU: host memory stands for device memory, and streams
+ * are ignored. Built as a shared object, with its own declarations, which follow nccl.h.
  *
- * Ranks are threads or processes. They meet in a file that they all map; its name is in the id. Between
- * each two ranks there is a box for one message each way. As in a communicator that does not block,
- * no call waits: what cannot be done yet is tried again by every ncclCommGetAsyncError.
+ * Ranks are threads or processes. They meet in a file that all of them map; the id holds its name.
+ * Between each two ranks there is a box for one message in each direction. As in a non-blocking
+ * communicator, no call waits: every ncclCommGetAsyncError tries again what cannot be done yet.
  *
- * FAKE_NCCL_FAULT="NAME", "NAME:N" or "NAME:N@RANK" makes one thing fail, looked at when it is due:
+ * FAKE_NCCL_FAULT="NAME", "NAME:N" or "NAME:N@RANK" makes one thing fail; it is read when it
+ * matters:
  *   old, no_id                       ncclGetVersion, ncclGetUniqueId
  *   init_refused, init_error         ncclCommInitRankConfig fails at once, or later
  *   init_hang, call_hang, finalize_hang   never ends; of the calls, the N-th (from 1)
  *   send_refused                     an ncclSend, while the group that it is in succeeds
- *   call_refused, async              the N-th call fails at once; after it, the communicator has failed
+ *   call_refused, async              the N-th call fails at once; the communicator fails after it
  *   abort_hang, destroy_hang         the call does not return */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -92,7 +93,7 @@ int ncclAllGather(const void *mine, void *all, size_t n, int type, struct fake_c
                   void *stream);
 int ncclAllReduce(const void *mine, void *out, size_t n, int type, int op, struct fake_comm *comm,
                   void *stream);
-/* How often ncclComm* was called in this process: "Init", "Finalize", "Destroy", "Abort". */
+/* How often this process has called ncclComm*: "Init", "Finalize", "Destroy", "Abort". */
 int fake_nccl_count(const char *name);
 
 static atomic_int n_inits, n_finalizes, n_destroys, n_aborts;
@@ -107,7 +108,7 @@ int fake_nccl_count(const char *name)
     return strcmp(name, "Abort") == 0 ? n_aborts : -1;
 }
 
-/* Whether the fault of that name is wanted of this rank, at its n-th call (0: whichever). */
+/* Whether this rank is to have the fault of that name, at its n-th call (0: at any). */
 static bool is_fault(const char *name, int n, int rank)
 {
     const char *fault = getenv("FAKE_NCCL_FAULT");
@@ -216,7 +217,7 @@ static void work_try(struct fake_comm *c, struct work *work)
     work->is_done = true;
 }
 
-/* A chain over the ranks: not the tree's order, as little as NCCL's. */
+/* Adds in a chain over the ranks, because NCCL does not keep the order of the tree either. */
 static void sum_finish(struct fake_comm *c)
 {
     for (size_t i = 0; i < c->n_sum; i++) {
@@ -230,7 +231,7 @@ static void sum_finish(struct fake_comm *c)
     c->n_sum = 0;
 }
 
-/* Does what can be done of whatever is in progress. */
+/* Continues all operations in progress as far as possible. */
 static void advance(struct fake_comm *c)
 {
     bool is_done = true;
@@ -265,7 +266,7 @@ int ncclCommGetAsyncError(struct fake_comm *comm, int *state)
     return SUCCESS;
 }
 
-/* Starts what has been noted. */
+/* Starts the calls that have been recorded. */
 static int start(struct fake_comm *c)
 {
     c->n_calls++;
@@ -321,7 +322,7 @@ int ncclRecv(void *data, size_t n, int type, int peer, struct fake_comm *comm, v
     return note(comm, peer, NULL, data, n, type);
 }
 
-/* Every rank's n floats into all[size][n]. */
+/* Gathers n floats of every rank into all[size][n]. */
 static int note_gather(struct fake_comm *c, const float *mine, float *all, size_t n, int type)
 {
     int rc = SUCCESS;

@@ -1,5 +1,5 @@
-/* What the tests of proto/rpc_* share: a server with a method for each behaviour, and a client. Every
- * test is a process of its own, so the fixture is a few static variables. */
+/* What the tests of rpc/ share: a server with a method for each behaviour, and a client. Every test
+ * runs in a process of its own, so the fixture is a few static variables. */
 #pragma once
 
 #include <pthread.h>
@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "rpc/client.h"
+#include "rpc/health.h"
 #include "rpc/server.h"
 #include "tests/support/check_util.h"
 
@@ -78,7 +79,7 @@ static void on_silent(struct rpc_call *call, void *service, const uint8_t *data,
     s->deadline_us = rpc_call_deadline_us(call);
 }
 
-/* Sends more than the client reads, until that is refused. */
+/* Sends more than the client reads, until a send is refused. */
 static void on_flood(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
     (void)data, (void)len;
@@ -140,7 +141,7 @@ static void on_push(struct rpc_call *call, void *service, const uint8_t *data, s
     pthread_create(&s->pushers[s->n_pushers++], NULL, push, call);
 }
 
-/* Sends until that fails, and once more when the server is long gone. */
+/* Sends until a send fails, and once more when the server is long closed. */
 static void *keep_sending(void *arg)
 {
     struct rpc_call *call = arg;
@@ -198,6 +199,7 @@ static const struct rpc_method methods[] = {
      .is_stream_in = true,
      .on_message = on_silent,
      .on_done = on_call_done},
+    {.path = "/test.Test/Deaf", .is_stream_in = true, .on_half_close = on_ping_half_close},
     {.path = "/test.Test/Flood", .on_message = on_flood, .on_done = on_call_done},
     {.path = "/test.Test/Fail", .on_message = on_fail},
     {.path = "/test.Test/FailLate", .on_message = on_fail_late},
@@ -207,10 +209,11 @@ static const struct rpc_method methods[] = {
     {.path = "/test.Test/Late", .on_message = on_late},
 };
 
-/* ---- fixture; each test is a process of its own ---- */
+/* ---- fixture; each test runs in a process of its own ---- */
 
 static struct error err;
 static struct service service;
+static struct rpc_health *health;
 static struct rpc_server *server;
 static struct rpc_client *client;
 static const char *address;
@@ -219,10 +222,13 @@ static char unix_address[64];
 
 static inline int open_server(const char *where)
 {
-    struct rpc_server_options options = {.address = where,
-                                         .methods = methods,
-                                         .n_methods = sizeof methods / sizeof *methods,
-                                         .service = &service};
+    if (!health) CHECK_OK(rpc_health_open(&health, &err));
+    const struct rpc_service services[] = {
+        {.methods = methods, .n_methods = sizeof methods / sizeof *methods, .state = &service},
+        rpc_health_service(health),
+    };
+    const struct rpc_server_options options = {
+        .address = where, .services = services, .n_services = 2};
     return rpc_server_open(&server, &options, &err);
 }
 
@@ -238,6 +244,7 @@ static inline void close_both(void)
 {
     rpc_client_close(client);
     rpc_server_close(server, 100);
+    rpc_health_close(health);
     for (int i = 0; i < service.n_pushers; i++)
         pthread_join(service.pushers[i], NULL);
 }
@@ -257,7 +264,9 @@ static inline void wait_until(const atomic_int *value, int wanted)
 static inline int call_method(const char *path, const void *data, size_t len, int ms,
                               struct buffer *reply)
 {
-    return rpc_client_call(client, address, path, data, len, false, in_ms(ms), reply, &err);
+    const struct rpc_request request = {
+        .address = address, .path = path, .data = data, .len = len, .deadline_us = in_ms(ms)};
+    return rpc_client_call(client, &request, reply, &err);
 }
 
 static inline void check_echo(void)

@@ -1,5 +1,5 @@
-/* Random numbers with a printed seed, bytes from hex and messages from packed bytes, for the tests of
- * the codecs. */
+/* Random numbers with a printed seed, bytes from hex, and messages from packed bytes, for the tests
+ * of the codecs. */
 #pragma once
 
 #include <stdint.h>
@@ -21,7 +21,7 @@ static inline uint64_t sample_bits(void)
     return z ^ (z >> 31);
 }
 
-/* WIRE_TEST_SEED repeats a run. */
+/* The environment variable WIRE_TEST_SEED repeats a run. */
 static inline void sample_start(const char *test)
 {
     const char *given = getenv("WIRE_TEST_SEED");
@@ -85,8 +85,8 @@ static inline size_t bytes_from_hex(const char *hex, uint8_t *out)
     return n;
 }
 
-/* Keeps encoded messages as seeds for the fuzzers when WIRE_SEEDS_DIR names tests/fuzz/seeds. The
- * first byte tells the fuzzer which message follows. */
+/* If the environment variable WIRE_SEEDS_DIR names tests/fuzz/seeds, writes an encoded message
+ * there as a seed for the fuzzers. The first byte tells the fuzzer which message follows. */
 static inline void seed_write(const char *target, int kind, const char *name, int number,
                               const uint8_t *data, size_t len)
 {

@@ -1,6 +1,6 @@
 /* ctest: labels=quick,threads libs=base timeout=60 */
-/* The lowest floor: errors that carry words, memory, files, the queue between threads, addressed
- * randomness. */
+/* base/: errors with their texts, memory, files, the queue between threads, and addressed random
+ * numbers. */
 #include "base/error.h"
 
 #include <pthread.h>
@@ -73,7 +73,7 @@ START_TEST(log_levels_are_read_by_name)
 }
 END_TEST
 
-/* Runs one log line with stderr in a file and gives back what was written. */
+/* Writes one log line with stderr in a file and returns what was written. */
 static void capture_line(char *text, size_t size, enum log_level level, const char *value)
 {
     char path[] = "/tmp/outrider_log_XXXXXX";

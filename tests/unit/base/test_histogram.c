@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=base timeout=30 */
-/* The histogram: its resolution, its ends, and adding two. */
+/* The histogram: its resolution, its smallest and largest values, and adding two of them. */
 #include "base/histogram.h"
 
 #include <inttypes.h>

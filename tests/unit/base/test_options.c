@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=base timeout=30 */
-/* Option values: what is taken, and one clear sentence for what is not. */
+/* Option values: which ones are accepted, and one clear sentence for those that are not. */
 #include "base/options.h"
 
 #include <limits.h>
@@ -103,19 +103,20 @@ START_TEST(options_int_list_takes_commas_and_counts)
     static const char *const bad[] = {
         "", ",", "1,", ",1", "1,,2", "1 ,2", "1,9", "1;2", "1,00000000000000000002"};
     struct error err;
+    const struct options_range allowed = {0, 8};
     int32_t list[3] = {0};
     int n = 0;
-    CHECK_OK(options_int_list(list, &n, 3, "--cores", "0,5,3", 0, 8, &err));
+    CHECK_OK(options_int_list(list, &n, 3, "--cores", "0,5,3", allowed, &err));
     ck_assert_int_eq(n, 3);
     ck_assert(list[0] == 0 && list[1] == 5 && list[2] == 3);
-    CHECK_OK(options_int_list(list, &n, 3, "--cores", "8", 0, 8, &err));
+    CHECK_OK(options_int_list(list, &n, 3, "--cores", "8", allowed, &err));
     ck_assert_int_eq(n, 1);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        CHECK_ERR(options_int_list(list, &n, 3, "--cores", bad[i], 0, 8, &err), ERR_ARGUMENT,
+        CHECK_ERR(options_int_list(list, &n, 3, "--cores", bad[i], allowed, &err), ERR_ARGUMENT,
                   "is not a list of whole numbers from 0 to 8");
         ck_assert_int_eq(n, 0);
     }
-    CHECK_ERR(options_int_list(list, &n, 3, "--cores", "1,2,3,4", 0, 8, &err), ERR_ARGUMENT,
+    CHECK_ERR(options_int_list(list, &n, 3, "--cores", "1,2,3,4", allowed, &err), ERR_ARGUMENT,
               "more than 3 numbers");
 }
 END_TEST

@@ -1,13 +1,13 @@
 /* ctest: labels=quick libs=base timeout=60 */
-/* Threads and CPUs chosen from given facts: machines, quotas, neighbours, lists. */
+/* Threads and CPUs chosen from given facts: machines, quotas, other processes, lists. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/placement.h"
 #include "tests/support/check_util.h"
 
-/* A machine of n_cores cores with `ways` CPUs each: CPU c and c + n_cores share a core, as on most
- * machines with two threads a core. */
+/* A machine of n_cores cores with `ways` CPUs each. CPUs c and c + n_cores share a core, as on most
+ * machines with two threads per core. */
 static struct topology machine(int n_cores, int ways, int quota)
 {
     struct topology t = {.quota_cpus = quota, .host = 1};
@@ -25,7 +25,7 @@ static const struct {
     int n_threads;
     const char *pin;
 } cases[] = {
-    /* a lone rank whose coordinator is elsewhere, or here */
+    /* a single rank whose coordinator is on another machine, or on this one */
     {8, 1, 0, {.n_sharing = 1}, 8, "off"},
     {8, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 7, "off"},
     {1, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 1, "off"},
@@ -34,17 +34,17 @@ static const struct {
     {5, 1, 0, {.n_sharing = 1, .has_coordinator = true}, 4, "off"},
     /* threads of a core do not count */
     {4, 2, 0, {.n_sharing = 1}, 4, "off"},
-    /* ranks share out the cores; with too few each still has one thread */
+    /* ranks divide the cores among them; with too few cores each still has one thread */
     {8, 1, 0, {.n_sharing = 2, .sharing = 1, .is_safe = true}, 4, "4,5,6,7"},
     {8, 2, 0, {.n_sharing = 4, .sharing = 3, .is_safe = true}, 2, "6,7"},
     {8, 1, 0, {.n_sharing = 2, .sharing = 1, .is_safe = true, .has_coordinator = true}, 3, "off"},
     {2, 1, 0, {.n_sharing = 2, .sharing = 1, .is_safe = true, .has_coordinator = true}, 1, "1"},
     {2, 1, 0, {.n_sharing = 4, .sharing = 1, .is_safe = true}, 1, "off"},
-    /* a quota limits, and whoever has one is not pinned */
+    /* a quota limits the threads, and a process with a quota is not pinned */
     {8, 1, 3, {.n_sharing = 1}, 3, "off"},
     {8, 1, 3, {.n_sharing = 2, .sharing = 1, .is_safe = true}, 1, "off"},
     {2, 1, 16, {.n_sharing = 1}, 2, "off"},
-    /* what is asked for is done; without a core for each there is no pinning */
+    /* a number that is asked for is used; without a core for each thread there is no pinning */
     {2, 1, 0, {.n_threads = 5, .n_sharing = 1}, 5, "off"},
     {4, 1, 0, {.n_threads = 2, .n_sharing = 2, .sharing = 1, .is_safe = true}, 2, "2,3"},
     {4, 1, 0, {.n_threads = 3, .n_sharing = 2, .sharing = 1, .is_safe = true}, 3, "off"},

@@ -1,6 +1,6 @@
 /* ctest: labels=quick,threads libs=base timeout=60 */
-/* Two threads take turns at one source of events: never both at a time, and the network thread stands in
- * when the other is away for long, however deeply it slept. */
+/* Two threads take turns to poll one source of events: never both at a time, and the network thread
+ * takes over when the other one works for long, even if it was asleep. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -11,11 +11,11 @@
 
 enum { PATIENCE_MS = 20000 };
 
-static struct turn turn;
-static atomic_int n_events; /* that have come and wait to be polled */
+static struct poll_turn turn;
+static atomic_int n_events; /* events that wait to be polled */
 static atomic_int n_done, n_by_network;
 static atomic_bool is_ending;
-static int n_polled; /* of the thread whose turn it is: no lock of its own */
+static int n_polled; /* only the thread whose turn it is writes it, without a lock */
 
 static void sleep_us(long us)
 {
@@ -23,7 +23,7 @@ static void sleep_us(long us)
     nanosleep(&time, NULL);
 }
 
-/* Polls one event; gives up when none comes for so long, or at the end. */
+/* Polls one event; gives up if none comes in that time, or at the end of the test. */
 static bool poll_one(int ms)
 {
     for (int64_t end_us = clock_now_us() + ms * INT64_C(1000);
@@ -41,7 +41,7 @@ static void *run_network(void *arg)
 {
     (void)arg;
     while (!is_ending) {
-        turn_await(&turn);
+        poll_turn_await(&turn);
         n_by_network += poll_one(PATIENCE_MS);
     }
     return NULL;
@@ -51,45 +51,45 @@ static pthread_t network;
 
 static void setup(void)
 {
-    turn_open(&turn);
+    poll_turn_open(&turn);
     pthread_create(&network, NULL, run_network, NULL);
 }
 
 static void teardown(void)
 {
     is_ending = true;
-    turn_end(&turn);
+    poll_turn_end(&turn);
     pthread_join(network, NULL);
-    turn_close(&turn);
+    poll_turn_close(&turn);
 }
 
-/* Brings an event and waits until it has been polled, by whichever thread. */
+/* Adds an event and waits until one of the threads has polled it. */
 static void wait_for_one(void)
 {
     int target = n_done + 1;
     n_events++;
     while (n_done < target) {
-        if (turn_take(&turn, clock_now_us() + 100000)) poll_one(2);
+        if (poll_turn_take(&turn, clock_now_us() + 100000)) poll_one(2);
     }
 }
 
 static void work(long us)
 {
-    turn_leave(&turn);
+    poll_turn_leave(&turn);
     if (us) sleep_us(us);
-    turn_expect(&turn);
+    poll_turn_expect(&turn);
 }
 
 START_TEST(short_work_leaves_the_network_thread_alone)
 {
     wait_for_one();
-    wait_for_one(); /* the network thread's turn ended with the first at the latest */
+    wait_for_one(); /* the network thread's turn has ended with the first event at the latest */
     int before = n_by_network;
     for (int i = 0; i < 200; i++) {
         work(i % 3 * 100L);
         wait_for_one();
     }
-    ck_assert_int_le(n_by_network - before, 100); /* when a core was not to be had for 10 ms */
+    ck_assert_int_le(n_by_network - before, 100); /* if a thread got no core for 10 ms */
     ck_assert_int_eq(n_polled, 202);
 }
 END_TEST
@@ -103,13 +103,13 @@ START_TEST(long_work_lets_it_stand_in)
     sleep_us(idle_ms[_i] * 1000L);
     for (int i = 0; i < 3; i++) {
         int before = n_done, by_network = n_by_network;
-        turn_leave(&turn);
+        poll_turn_leave(&turn);
         n_events++;
         for (int ms = 0; n_by_network == by_network && ms < 5000; ms++) {
             sleep_us(1000);
         }
         ck_assert_int_eq(n_done, before + 1);
-        turn_expect(&turn);
+        poll_turn_expect(&turn);
         wait_for_one();
         ck_assert_int_eq(n_done, before + 2);
     }
@@ -117,29 +117,30 @@ START_TEST(long_work_lets_it_stand_in)
 }
 END_TEST
 
-/* A thread that polls and gets nothing keeps its turn; the other is told so when it asks. */
+/* A thread that polls and gets no event keeps its turn; the other thread learns that when it
+ * asks. */
 START_TEST(a_turn_that_is_not_given_up_is_waited_for)
 {
     wait_for_one();
-    turn_leave(&turn);
+    poll_turn_leave(&turn);
     sleep_us(50000); /* the network thread polls now, and nothing comes */
-    ck_assert(!turn_take(&turn, clock_now_us() + 20000));
+    ck_assert(!poll_turn_take(&turn, clock_now_us() + 20000));
     n_events++;
-    ck_assert(turn_take(&turn, clock_now_us() + 5000000));
+    ck_assert(poll_turn_take(&turn, clock_now_us() + 5000000));
     ck_assert_int_eq(n_done, 2);
     ck_assert_int_eq(n_polled, 2);
-    turn_leave(&turn);
+    poll_turn_leave(&turn);
 }
 END_TEST
 
-/* Whatever the other thread does after the end, it does not get the turn again. */
+/* After the end the other thread never gets the turn again. */
 START_TEST(the_end_is_for_good)
 {
     wait_for_one();
-    turn_end(&turn);
-    turn_expect(&turn);
-    ck_assert(!turn_take(&turn, clock_now_us() + 1000));
-    turn_leave(&turn);
+    poll_turn_end(&turn);
+    poll_turn_expect(&turn);
+    ck_assert(!poll_turn_take(&turn, clock_now_us() + 1000));
+    poll_turn_leave(&turn);
     int before = n_by_network;
     n_events++;
     for (int ms = 0; n_by_network == before && ms < 5000; ms++) {

@@ -1,6 +1,6 @@
 /* ctest: labels=quick,threads libs=base timeout=60 */
-/* The team: every member works exactly once per job, results are visible after the join, an idle team
- * sleeps; and the ways a process ends, each tried in a child. */
+/* The team: every member works exactly once per job, results are visible after the join, and an
+ * idle team sleeps. Then the ways in which a process ends, each tried in a child process. */
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@
 enum { MAX_MEMBERS = 5, N_ITEMS = 1003 };
 
 struct tally {
-    int calls[MAX_MEMBERS]; /* plain ints: the join must order them */
+    int calls[MAX_MEMBERS]; /* not atomic: the join must order the accesses */
     int items[N_ITEMS];
     int n_members;
 };
@@ -50,7 +50,7 @@ static double cpu_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Everything must have been done exactly `job` times. */
+/* All work must have been done exactly `job` times. */
 static bool tally_is(const struct tally *tally, int n_members, int job)
 {
     int n_wrong = tally->n_members != n_members;
@@ -189,7 +189,7 @@ START_TEST(team_range_is_even_and_does_not_overflow)
 }
 END_TEST
 
-/* A child that opens the process, tells it is ready and waits to be stopped. */
+/* A child that opens the process, reports that it is ready, and waits to be stopped. */
 enum child_kind { CHILD_OBEYS, CHILD_HANGS_IN_MAIN, CHILD_HANGS_IN_STOP, CHILD_ENDS_BY_ITSELF };
 
 struct child {

@@ -107,8 +107,9 @@ static int run(struct service *service, const struct bench_arm *arm, int n_reque
     const struct bench_prompts prompts = {.items = &prompt, .n = 1};
     const struct rpc_method methods[] = {
         {.path = "/outrider.generation.v1.Generation/Generate", .on_message = on_generate}};
+    const struct rpc_service offered = {.methods = methods, .n_methods = 1, .state = service};
     const struct rpc_server_options options = {
-        .address = "127.0.0.1:0", .methods = methods, .n_methods = 1, .service = service};
+        .address = "127.0.0.1:0", .services = &offered, .n_services = 1};
     struct rpc_server *server;
     struct server client;
     struct load load;

@@ -6,6 +6,7 @@
 
 #include "client/client.h"
 #include "proto/generation_wire.h"
+#include "rpc/health.h"
 #include "rpc/server.h"
 #include "tests/support/check_util.h"
 
@@ -105,11 +106,15 @@ static int generate_into(enum scenario scenario, const char *flag, bool in_one_f
 {
     static const struct rpc_method methods[] = {
         {.path = "/outrider.generation.v1.Generation/Generate", .on_message = on_generate}};
+    struct rpc_health *health;
+    CHECK_OK(rpc_health_open(&health, &err));
+    const struct rpc_service services[] = {{.methods = methods, .n_methods = 1, .state = &scenario},
+                                           rpc_health_service(health)};
     const struct rpc_server_options options = {
-        .address = "127.0.0.1:0", .methods = methods, .n_methods = 1, .service = &scenario};
+        .address = "127.0.0.1:0", .services = services, .n_services = 2};
     char address[96], argument[32], name[] = "outrider generate", prompt[] = "x";
     CHECK_OK(rpc_server_open(&server, &options, &err));
-    if (scenario != NOT_SERVING) rpc_server_set_health(server, "", true);
+    if (scenario != NOT_SERVING) rpc_health_set(health, "", true);
     snprintf(address, sizeof address, "--address=%s", rpc_server_address(server));
     snprintf(argument, sizeof argument, "%s", flag);
     char *argv[] = {name, prompt, address, argument, NULL};
@@ -120,6 +125,7 @@ static int generate_into(enum scenario scenario, const char *flag, bool in_one_f
     read_back(out, out_path, out_text, sizeof out_text);
     read_back(errors, error_path, error_text, sizeof error_text);
     rpc_server_close(server, 100);
+    rpc_health_close(health);
     return status;
 }
 

@@ -1,6 +1,6 @@
 /* ctest: labels=quick,threads libs=comm timeout=60 */
-/* The group of one and the group of threads: the promised bits, rank order, and no rank that waits
- * for ever when another aborts, leaves or disagrees. */
+/* The group of one rank and the group of threads: the fixed bits, the order of ranks, and no rank
+ * that waits without end when another one aborts, leaves or disagrees. */
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 enum { MAX_RANKS = 16 };
 
-/* Values over a wide range of exponents, so that another order of adding gives other bits. */
+/* Values over a wide range of exponents, so that another order of additions gives other bits. */
 static float value_of(int rank, size_t i)
 {
     struct rng_address at = {.seed = 11, .position = (uint32_t)i, .round = (uint32_t)rank};
@@ -22,7 +22,7 @@ static float value_of(int rank, size_t i)
     return (float)ldexp(mantissa, exponent);
 }
 
-/* The promise as a recursion, written apart from the code under test. */
+/* The fixed order as a recursion, written independently of the code under test. */
 static float tree_of(int first, int n_ranks, size_t i)
 {
     if (n_ranks == 1) return value_of(first, i);

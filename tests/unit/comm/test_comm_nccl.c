@@ -1,6 +1,7 @@
 /* ctest: labels=quick,threads libs=comm_nccl timeout=60 */
-/* Ranks on devices, over tests/support/fake_nccl.c in the place of libnccl: the promised bits from swaps and
- * from a gather, ranks as threads and as processes, and what is refused before anything is begun. */
+/* Ranks on devices, over tests/support/fake_nccl.c in place of libnccl: the fixed bits from swaps
+ * and from a gather, ranks as threads and as processes, and what is refused before anything
+ * starts. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 
 enum { N_FLOATS = 20000 };
 
-/* Values over a wide range of exponents, so that another order of adding gives other bits. */
+/* Values over a wide range of exponents, so that another order of additions gives other bits. */
 static float value_of(int rank, size_t i)
 {
     struct rng_address at = {.seed = 12, .position = (uint32_t)i, .round = (uint32_t)rank};
@@ -35,7 +36,7 @@ static float *values_of(int rank, size_t n)
 
 /* ---- what works ---- */
 
-/* As the CUDA backend does it: recursive doubling, with an addition of its own after each swap. */
+/* As the CUDA backend does it: recursive doubling, with its own addition after each swap. */
 static void sum_by_swaps(struct comm *comm, float *data, float *theirs, size_t n)
 {
     struct error err;
@@ -157,11 +158,11 @@ static void exchange_ranks(struct comm *comm)
 START_TEST(nccl_exchange_is_the_base_s)
 {
     run_ranks(4, 0, exchange_ranks);
-    check_counts(0, 0, 0); /* never connected, so there is nothing to take down */
+    check_counts(0, 0, 0); /* never connected, so there is nothing to abort */
 }
 END_TEST
 
-/* One rank as a process, with an id that came another way. */
+/* One rank as a process, with an id that it got in another way. */
 static int process_rank(const struct comm_nccl_id *id, int rank)
 {
     struct error err;

@@ -1,6 +1,6 @@
 /* ctest: labels=quick,threads libs=comm_nccl timeout=60 */
-/* Ranks on devices that fail, over tests/support/fake_nccl.c: each way ends in time, in its own words, with as
- * many aborts as there are communicators that failed. */
+/* Ranks on devices that fail, over tests/support/fake_nccl.c. Each kind of failure ends in time,
+ * with its own text, and with as many aborts as communicators that failed. */
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,7 +87,7 @@ static void init_fails_later(struct comm *comm)
         CHECK_ERR(comm_nccl_connect(comm, NULL, &err), ERR_UNAVAILABLE,
                   "unhandled system error: the fake was told to fail on this rank");
     } else {
-        CHECK_OK(comm_nccl_connect(comm, NULL, &err)); /* and is then left alone at close */
+        CHECK_OK(comm_nccl_connect(comm, NULL, &err)); /* and close does not touch it again */
     }
 }
 
@@ -228,7 +228,7 @@ START_TEST(nccl_abort_that_does_not_return_does_not_hold_up_its_caller)
     comm_close(comm);
     ck_assert_int_lt(clock_now_ms() - start_ms, LATE_MS);
     check_counts(0, 0, 1);
-    unlink((const char *)id.bytes); /* the fake's file, which its abort would have removed */
+    unlink((const char *)id.bytes); /* the fake's file, which an abort would have removed */
 }
 END_TEST
 

@@ -1,5 +1,5 @@
-/* The codecs of generation.proto: every field survives, defaults are those of the schema, every bad
- * value is refused by name, and another implementation of protobuf agrees on the bytes. */
+/* The codecs of generation.proto: every field arrives, defaults are those of the schema, every bad
+ * value is refused with its name, and another implementation of protobuf makes the same bytes. */
 /* ctest: labels=quick libs=proto timeout=60 */
 #include <math.h>
 

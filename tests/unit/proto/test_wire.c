@@ -1,5 +1,5 @@
-/* The codecs of target.proto: every field survives, a full arena is told from a bad message, no prefix of
- * a message leads outside of it. */
+/* The codecs of target.proto: every field arrives, a full arena is not reported as a bad message,
+ * and no prefix of a message leads to a read outside of it. */
 /* ctest: labels=quick libs=proto timeout=60 */
 #include <math.h>
 
@@ -335,7 +335,36 @@ START_TEST(description_round_trip_keeps_every_field)
 }
 END_TEST
 
-/* Every prefix is refused or read as a shorter message; the sanitizer watches the edge. */
+START_TEST(description_differs_names_the_field)
+{
+    static const char *const names[] = {"model",       "tokenizer",         "vocabulary size",
+                                        "arithmetic",  "number of slices",  "--slots",
+                                        "--kv-tokens", "--max-step-tokens", "--max-step-rows"};
+    const struct target_description one = {.arithmetic = "cpu-bf16"};
+    struct target_description own = one; /* what may differ between ranks */
+    snprintf(own.group, sizeof own.group, "g-17");
+    snprintf(own.kernels, sizeof own.kernels, "avx2");
+    own.rank = own.n_threads = own.is_busy = own.has_nccl_id = 1;
+    ck_assert_ptr_null(target_description_differs(&one, &own));
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
+        struct target_description other = one;
+        other.model_fingerprint += i == 0;
+        other.tokenizer_fingerprint += i == 1;
+        other.vocab_size += i == 2;
+        if (i == 3) snprintf(other.arithmetic, sizeof other.arithmetic, "cpu-int8");
+        other.n_slices += i == 4;
+        other.n_slots += i == 5;
+        other.n_kv_blocks += i == 6;
+        other.max_step_tokens += i == 7;
+        other.max_step_rows += i == 8;
+        ck_assert_str_eq(target_description_differs(&one, &other), names[i]);
+        ck_assert_str_eq(target_description_differs(&other, &one), names[i]);
+    }
+}
+END_TEST
+
+/* Every prefix is refused or read as a shorter message; the sanitizer checks that nothing beyond it
+ * is read. */
 static void prefixes_are_safe(int kind)
 {
     for (size_t len = 0; len <= buf.len; len++) {
@@ -398,6 +427,7 @@ int main(void)
     tcase_add_test(tcase, error_reply_carries_lane_and_text);
     tcase_add_test(tcase, empty_slice_has_no_columns);
     tcase_add_test(tcase, description_round_trip_keeps_every_field);
+    tcase_add_test(tcase, description_differs_names_the_field);
     tcase_add_test(tcase, every_prefix_is_safe);
     tcase_add_test(tcase, full_arena_is_not_a_format_error);
     suite_add_tcase(suite, tcase);

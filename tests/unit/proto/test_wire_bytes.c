@@ -1,5 +1,5 @@
-/* The bytes of target.proto: another implementation of protobuf agrees on them, and a typical step is
- * as small as docs/design.md section 5 says. Prints bytes and times. */
+/* The bytes of target.proto: another implementation of protobuf makes the same bytes, and a typical
+ * step is as small as docs/design.md, section 5, says. Prints bytes and times. */
 /* ctest: labels=quick libs=proto timeout=60 */
 #include "base/clock.h"
 #include "proto/target_wire.h"
@@ -108,7 +108,7 @@ START_TEST(reply_bytes_equal_those_of_another_protobuf)
 }
 END_TEST
 
-/* A typical verification: one lane, five guesses, 64 ids a row, two slices from this rank. */
+/* A typical verification: one lane, five guesses, 64 ids per row, two slices from this rank. */
 static void typical_make(struct step *step, struct step_reply *reply)
 {
     enum { N_ROWS = 6, N_IDS = 64, VOCAB = 128256 };
@@ -151,7 +151,7 @@ static void typical_make(struct step *step, struct step_reply *reply)
                                  .collective_us = 100};
 }
 
-/* The four calls of a round, on the messages that the test has made. */
+/* The four codec calls of a round, on the messages that the test has made. */
 static struct step step, step_got;
 static struct step_reply reply, reply_got;
 static struct buffer step_bytes, reply_bytes;
@@ -179,7 +179,7 @@ static void call_reply_decode(void)
                                &err));
 }
 
-/* The best of many short batches: the machine is not ours alone. */
+/* The best of many short batches, because other processes use the machine too. */
 static void time_print(const char *name, void (*call)(void))
 {
     enum { BATCHES = 50, CALLS = 40 };

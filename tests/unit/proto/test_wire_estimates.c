@@ -1,5 +1,4 @@
-/* What is refused of strategies, thresholds and the planner's estimates: in requests, summaries and
- * descriptions. */
+/* Strategies, thresholds and estimates that are refused in requests, summaries and descriptions. */
 /* ctest: labels=quick libs=proto timeout=60 */
 #include <math.h>
 
@@ -114,7 +113,7 @@ START_TEST(request_refusals_name_the_field)
 }
 END_TEST
 
-/* What an older coordinator leaves out. */
+/* Fields that an older coordinator leaves out. */
 START_TEST(absent_estimates_are_zeros)
 {
     struct service_description got;

@@ -1,5 +1,6 @@
-/* What the codecs do not take: each bad value is refused by the name of its field and the value. The
- * encoders do not check numbers, so they make the bad messages; hex where no encoder can. */
+/* Values that the codecs refuse, each with the name of its field and the value. The encoders do not
+ * check numbers, so they make the bad messages; where no encoder can, the bytes are given as
+ * hex. */
 /* ctest: labels=quick libs=proto timeout=60 */
 #include <math.h>
 
@@ -25,7 +26,7 @@ static void teardown(void)
     buffer_free(&buf);
 }
 
-/* One good lane with two rows; each test spoils one thing. */
+/* One valid lane with two rows; each test spoils one thing. */
 static struct step_row rows[2];
 static struct step_lane lane;
 static struct step step;
@@ -294,7 +295,7 @@ START_TEST(description_refusals_name_the_field)
         {offsetof(struct target_description, n_ranks), 5, "n_ranks is 5"},
         {offsetof(struct target_description, ends.ids), 7, "eos_ids[0] is 7"}};
     struct target_description refused;
-    uint8_t unknown[4097]; /* as many unknown fields as there can be: refused, but not for memory */
+    uint8_t unknown[4097]; /* as many unknown fields as fit: refused, but not for lack of memory */
     memset(unknown, 0xf8, sizeof unknown);
     for (size_t i = 0; i + 2 < sizeof unknown; i += 3) {
         unknown[i + 1] = 0x01, unknown[i + 2] = 0;

@@ -1,6 +1,6 @@
 /* ctest: labels=quick,threads libs=rpc timeout=120 */
-/* Calls and streams between server and client of proto/rpc_*, over TCP loopback and unix sockets.
- * With OUTRIDER_TEST_DEBUG in the environment it logs the round trip times. */
+/* Calls and streams between server and client of rpc/, over TCP loopback and unix sockets. With
+ * OUTRIDER_TEST_DEBUG in the environment it logs the round trip times. */
 #include "base/limits.h"
 #include "base/log.h"
 #include "tests/support/rpc_fixture.h"
@@ -112,7 +112,7 @@ START_TEST(second_ask_waits_for_the_first_answer)
 }
 END_TEST
 
-/* The client never half closes and first looks when all is over. */
+/* The client never half closes, and reads only when all is over. */
 START_TEST(messages_before_a_failure_are_delivered)
 {
     open_both(_i);
@@ -201,7 +201,7 @@ START_TEST(streams_progress_while_another_is_awaited)
 }
 END_TEST
 
-/* One wait for many streams: whatever comes first is found, however late the others are. */
+/* One wait for many streams finds the message that comes first, however late the others are. */
 START_TEST(many_streams_are_watched_at_once)
 {
     enum { N_STREAMS = 3 };
@@ -222,7 +222,7 @@ START_TEST(many_streams_are_watched_at_once)
         while (n_answers < N_STREAMS - 1) {
             int n_before = n_answers;
             for (int i = 0; i < N_STREAMS; i++) {
-                CHECK_OK(rpc_stream_look(stream[i], &data, &len, &is_here, &err));
+                CHECK_OK(rpc_stream_try_receive(stream[i], &data, &len, &is_here, &err));
                 ck_assert(!is_here || (i != late && memcmp(data, &value, sizeof value) == 0));
                 n_answers += is_here;
             }
@@ -253,6 +253,24 @@ START_TEST(sends_from_many_threads_reach_their_calls)
         CHECK_ERR(rpc_stream_receive(stream[i], &data, &len, in_ms(5000), &err), ERR_CLOSED, "");
         rpc_stream_close(stream[i]);
     }
+    close_both();
+}
+END_TEST
+
+/* As on the Stay streams of ranks, which carry no messages. */
+START_TEST(messages_of_a_method_that_handles_none_are_dropped)
+{
+    open_both(_i);
+    struct rpc_stream *stream = open_stream("/test.Test/Deaf", 0);
+    const uint8_t *data;
+    size_t len;
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(rpc_stream_send(stream, (const uint8_t *)"x", 1, in_ms(5000), &err));
+    }
+    CHECK_OK(rpc_stream_half_close(stream, &err));
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err), ERR_CLOSED, "");
+    rpc_stream_close(stream);
+    check_echo();
     close_both();
 }
 END_TEST
@@ -321,7 +339,7 @@ START_TEST(client_that_does_not_read_is_bounded)
     }
     ck_assert_int_eq(service.flood_code, ERR_EXHAUSTED);
     ck_assert_int_ge(service.flood_bytes, RPC_CALL_QUEUE_BYTES - MIB);
-    wait_until(&service.n_done, 1); /* what was queued is gone although nobody reads */
+    wait_until(&service.n_done, 1); /* the queue is dropped although the client does not read */
     check_echo();
     const uint8_t *data;
     size_t len;
@@ -335,11 +353,11 @@ START_TEST(client_that_does_not_read_is_bounded)
 }
 END_TEST
 
-/* Not a test of its own: the server for test_rpc_python.py, until its standard input ends. */
+/* Not a test: serves for test_rpc_python.py until its standard input ends. */
 START_TEST(serve)
 {
     CHECK_OK(open_server("127.0.0.1:0"));
-    rpc_server_set_health(server, "", true);
+    rpc_health_set(health, "", true);
     printf("%s\n", rpc_server_address(server));
     fflush(stdout);
     while (getchar() != EOF) {
@@ -369,6 +387,7 @@ int main(void)
     tcase_add_loop_test(tcase, streams_progress_while_another_is_awaited, 0, 1);
     tcase_add_loop_test(tcase, many_streams_are_watched_at_once, 0, 2);
     tcase_add_loop_test(tcase, sends_from_many_threads_reach_their_calls, 0, 2);
+    tcase_add_loop_test(tcase, messages_of_a_method_that_handles_none_are_dropped, 0, 1);
     tcase_add_loop_test(tcase, unknown_method_is_refused_at_once, 0, 1);
     tcase_add_loop_test(tcase, every_error_code_survives_the_wire, 0, 1);
     tcase_add_loop_test(tcase, messages_over_the_limit_are_refused_on_both_sides, 0, 1);

@@ -1,5 +1,5 @@
 /* ctest: labels=quick,threads libs=rpc timeout=120 */
-/* Deadlines, cancellation, absent and closing servers, and peers that speak no gRPC. */
+/* Deadlines, cancellation, absent and closing servers, and peers that do not speak gRPC. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -139,13 +139,13 @@ START_TEST(absent_server_fails_at_once_and_is_named)
     snprintf(name, sizeof name, "%s", address);
     rpc_server_close(server, 0);
     int64_t begin_us = clock_now_us();
-    CHECK_ERR(
-        rpc_client_call(client, name, "/test.Test/Echo", NULL, 0, false, in_ms(5000), &reply, &err),
-        ERR_UNAVAILABLE, name);
+    struct rpc_request request = {
+        .address = name, .path = "/test.Test/Echo", .deadline_us = in_ms(5000)};
+    CHECK_ERR(rpc_client_call(client, &request, &reply, &err), ERR_UNAVAILABLE, name);
     ck_assert_int_lt(clock_now_us() - begin_us, 1000000);
-    CHECK_ERR(
-        rpc_client_call(client, name, "/test.Test/Echo", NULL, 0, true, in_ms(200), &reply, &err),
-        ERR_TIMEOUT, name);
+    request.wait_for_ready = true;
+    request.deadline_us = in_ms(200);
+    CHECK_ERR(rpc_client_call(client, &request, &reply, &err), ERR_TIMEOUT, name);
     buffer_free(&reply);
     rpc_client_close(client);
 }
@@ -167,15 +167,20 @@ START_TEST(waiting_call_connects_when_the_server_comes)
     check_echo();
     snprintf(name, sizeof name, "%s", address);
     rpc_server_close(server, 0);
-    for (int i = 0; i < 25; i++) { /* a call that meets the dying connection would fail with it */
+    for (int i = 0; i < 25; i++) { /* a call on the dying connection would fail */
         rpc_client_poll(client);
         sleep_ms(2);
     }
     pthread_create(&thread, NULL, reopen_server, name);
     int64_t begin_us = clock_now_us();
     struct error wait_err;
-    int rc = rpc_client_call(client, name, "/test.Test/Echo", (const uint8_t *)"x", 1, true,
-                             in_ms(10000), &reply, &wait_err);
+    const struct rpc_request request = {.address = name,
+                                        .path = "/test.Test/Echo",
+                                        .data = (const uint8_t *)"x",
+                                        .len = 1,
+                                        .wait_for_ready = true,
+                                        .deadline_us = in_ms(10000)};
+    int rc = rpc_client_call(client, &request, &reply, &wait_err);
     ck_assert_msg(rc == 0, "%s", wait_err.text);
     ck_assert_int_lt(clock_now_us() - begin_us, 3000000);
     pthread_join(thread, NULL);

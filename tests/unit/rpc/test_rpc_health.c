@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=rpc timeout=60 */
-/* grpc.health.v1.Health as every server has it. */
+/* grpc.health.v1.Health, as every server of ours offers it. */
 #include "tests/support/rpc_fixture.h"
 
 enum { SERVING = 1, NOT_SERVING = 2, SERVICE_UNKNOWN = 3 };
@@ -36,8 +36,8 @@ START_TEST(health_check_answers_known_and_unknown_names)
     int status = 0;
     CHECK_OK(health_check("", &status));
     ck_assert_int_eq(status, NOT_SERVING);
-    rpc_server_set_health(server, "", true);
-    rpc_server_set_health(server, "a.B", false);
+    rpc_health_set(health, "", true);
+    rpc_health_set(health, "a.B", false);
     CHECK_OK(health_check("", &status));
     ck_assert_int_eq(status, SERVING);
     CHECK_OK(health_check("a.B", &status));
@@ -73,15 +73,15 @@ START_TEST(health_watch_tells_of_every_change)
         open_request("/grpc.health.v1.Health/Watch", request, health_request(request, "a.B"));
     expect_status(process, NOT_SERVING);
     expect_status(later, SERVICE_UNKNOWN);
-    rpc_server_set_health(server, "", true);
-    rpc_server_set_health(server, "", true); /* no news */
-    rpc_server_set_health(server, "a.B", true);
-    rpc_server_set_health(server, "", false);
+    rpc_health_set(health, "", true);
+    rpc_health_set(health, "", true); /* no change */
+    rpc_health_set(health, "a.B", true);
+    rpc_health_set(health, "", false);
     expect_status(process, SERVING);
     expect_status(process, NOT_SERVING);
     expect_status(later, SERVING);
-    rpc_stream_close(process); /* a watch that goes is forgotten */
-    rpc_server_set_health(server, "", true);
+    rpc_stream_close(process); /* a watch that ends is forgotten */
+    rpc_health_set(health, "", true);
     pthread_t thread;
     int grace_ms = 5000;
     int64_t begin_us = clock_now_us();
@@ -91,6 +91,7 @@ START_TEST(health_watch_tells_of_every_change)
     rpc_stream_close(later);
     rpc_client_close(client);
     pthread_join(thread, NULL);
+    rpc_health_close(health);
     ck_assert_int_lt(clock_now_us() - begin_us, 2000000); /* watches do not use up the grace */
 }
 END_TEST

@@ -1,13 +1,13 @@
 /* ctest: labels=quick,threads libs=rpc timeout=60 */
-/* A thread that waits for work from a server's calls: it reads them itself, the network thread stands in
- * while it works, and no call is lost between the two. */
+/* A thread that waits for work from the calls of a server reads them itself, the network thread
+ * takes over while it works, and no call is lost between the two. */
 #include <stdatomic.h>
 
 #include "tests/support/rpc_fixture.h"
 
 enum { WORKS_MAX = 64 };
 
-/* A message is how many times 10 ms the work takes. */
+/* A message says how long the work takes, in units of 10 ms. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rpc_call *waiting[WORKS_MAX]; /* [n_waiting], each with a reference */
 static int work_ms[WORKS_MAX], n_waiting;
@@ -80,8 +80,9 @@ static const struct rpc_method work_methods[] = {
 
 static void setup(void)
 {
-    struct rpc_server_options options = {
-        .address = "127.0.0.1:0", .methods = work_methods, .n_methods = 2, .service = &service};
+    const struct rpc_service works = {.methods = work_methods, .n_methods = 2, .state = &service};
+    const struct rpc_server_options options = {
+        .address = "127.0.0.1:0", .services = &works, .n_services = 1};
     CHECK_OK(rpc_server_open(&server, &options, &err));
     address = rpc_server_address(server);
     CHECK_OK(rpc_client_open(&client, &err));
@@ -91,7 +92,7 @@ static void setup(void)
 static void teardown(void)
 {
     int64_t begin_us = clock_now_us();
-    is_ending = 1; /* nothing arrives: it is seen by itself */
+    is_ending = 1; /* it is noticed although no event arrives */
     pthread_join(waiter, NULL);
     ck_assert_int_lt(clock_now_us() - begin_us, 2000000);
     close_both();
@@ -136,12 +137,13 @@ START_TEST(short_works_are_read_where_they_are_done)
         expect_done(stream);
     }
     ck_assert_int_eq(n_read, ROUNDS);
-    ck_assert_int_gt(n_read_by_waiter, ROUNDS / 2); /* the others: when a work was held up */
+    /* The others arrived while work took longer than usual. */
+    ck_assert_int_gt(n_read_by_waiter, ROUNDS / 2);
     rpc_stream_close(stream);
 }
 END_TEST
 
-/* Whatever the network thread was doing before: polling, dozing, asleep. */
+/* Whether the network thread was polling, in a short sleep, or in a long one. */
 START_TEST(others_are_answered_during_a_long_work)
 {
     static const int idle_ms[] = {0, 30, 1300};
@@ -161,7 +163,7 @@ START_TEST(others_are_answered_during_a_long_work)
 }
 END_TEST
 
-/* Calls of many streams and sizes cross the hand-overs in both directions. */
+/* Calls of many streams pass between the threads in both directions. */
 START_TEST(no_call_is_lost_between_the_threads)
 {
     enum { STREAMS = 8, ROUNDS = 40 };
@@ -194,7 +196,7 @@ START_TEST(an_idle_waiter_answers_too)
 }
 END_TEST
 
-/* A client that goes while its work is done costs nobody anything. */
+/* A client that leaves while its work is done disturbs no other. */
 START_TEST(a_client_that_leaves_is_forgotten)
 {
     for (int i = 0; i < 20; i++) {
@@ -209,8 +211,8 @@ START_TEST(a_client_that_leaves_is_forgotten)
 }
 END_TEST
 
-/* The event that ends the network thread's turn brings work; nothing else comes, so it is seen at once or
- * only at the next look. */
+/* The event that ends the network thread's turn brings work. No other event follows, so the work is
+ * noticed either at once or only at the next look. */
 START_TEST(work_that_ends_the_other_turn_is_not_left_lying)
 {
     int64_t least_us = INT64_MAX;
@@ -220,7 +222,7 @@ START_TEST(work_that_ends_the_other_turn_is_not_left_lying)
         while (!is_working)
             sleep_ms(1);
         sleep_ms(20);             /* the network thread polls */
-        rpc_stream_close(leaves); /* no reply can be sent: no event of that */
+        rpc_stream_close(leaves); /* no reply can be sent, so there is no event from it */
         while (is_working)
             sleep_ms(1);
         sleep_ms(2);

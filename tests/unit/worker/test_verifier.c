@@ -1,6 +1,6 @@
 /* ctest: labels=quick,threads libs=verifier,speculation timeout=120 */
-/* The worker's engine without the wire: steps go through queues to ranks that are threads, as they go
- * through gRPC to ranks that are processes; replies come back through a queue. */
+/* The worker's engine without the wire: steps go through queues to ranks that are threads, as they
+ * otherwise go through gRPC to ranks that are processes. Replies come back through a queue. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -32,10 +32,10 @@ struct rank {
     pthread_t thread;
 };
 
-/* What a rank sends back: a copy of what the coordinator would have decoded. */
+/* What a rank sends back: a copy of the reply as the coordinator would have decoded it. */
 struct answer {
     int rank, rc;
-    struct step_reply reply; /* rows live in the rank's verifier until its next step */
+    struct step_reply reply; /* rows are in the rank's verifier until its next step */
     char error_text[ERROR_TEXT_BYTES];
 };
 
@@ -112,8 +112,8 @@ static void group_close(struct group *group)
     checkpoint_close(group->ck);
 }
 
-/* Sends the step to every rank and puts the slices of its rows together: slices[n_rows][S].
- * Returns the number of rows, or -1 with the refusal (which must be the same on every rank). */
+/* Sends the step to every rank and puts the slices of its rows together: slices[n_rows][S]. Returns
+ * the number of rows, or -1 and the refusal, which must be the same on every rank. */
 static int group_step(struct group *group, struct step *step, struct slice_row *slices,
                       char *refusal, int *refused_lane)
 {
@@ -153,7 +153,7 @@ static const int32_t guesses[] = {273, 360, 342, 439};
 static const int32_t blocks[] = {5, 3};
 static const struct sampling_params plain = {.temperature = 1.0f, .top_p = 1.0f};
 
-/* The prompt and four guesses in one step; q is uniform over a few tokens with the guess among them. */
+/* The prompt and four guesses in one step; q is uniform over a few tokens, including the guess. */
 struct question {
     struct step_row rows[5];
     struct step_lane lane;
@@ -192,7 +192,7 @@ static void ask(struct question *question, enum accept_rule rule, bool full)
     question->step = (struct step){.n_lanes = 1, .lanes = &question->lane};
 }
 
-/* The target_rows of the question on n_ranks, flattened for comparison. */
+/* The target_rows of the query on n_ranks ranks, flattened for comparison. */
 static void answer_on(int n_ranks, bool full, struct target_row rows[5], struct arena *arena)
 {
     struct error err;
@@ -286,7 +286,7 @@ START_TEST(more_of_a_row_needs_no_forward_pass)
 }
 END_TEST
 
-/* Each makes one thing wrong; the group refuses it on every rank and goes on. */
+/* Each case makes one thing wrong; every rank of the group refuses it, and the group goes on. */
 static void break_slot(struct question *q)
 {
     q->lane.slot = N_SLOTS;
@@ -372,7 +372,7 @@ START_TEST(a_stale_step_is_refused)
 }
 END_TEST
 
-/* A device that is lost while an answer is waited for, as CUDA reports it. */
+/* A device that is lost while an answer is awaited, as CUDA reports it. */
 static int lost_answer(struct backend *be, const struct answer_item *items, int n_items,
                        struct arena *arena, struct slice_row *out, int *bad, struct error *err)
 {

@@ -1,0 +1,75 @@
+#include "base/program.h"
+
+#include <stdlib.h>
+
+#include "base/options.h"
+#include "base/process.h"
+
+enum { USAGE_STATUS = 2, OPT_LOG_LEVEL = 2048 };
+
+static const struct argp_option entries[] = {
+    {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    enum log_level *level = state->input;
+    switch (key) {
+    case OPT_LOG_LEVEL:
+        if (log_parse_level(arg, level)) {
+            argp_failure(state, USAGE_STATUS, 0,
+                         "--log-level %s: expected debug, info, warn or error", arg);
+        }
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_failure(state, USAGE_STATUS, 0, "'%s' is not an option; see --help", arg);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp program_argp = {.options = entries, .parser = parse_option};
+
+error_t program_parse_int(struct argp_state *state, int *out, const char *option, const char *text,
+                          int least, int most)
+{
+    struct error err;
+    if (options_int(out, option, text, least, most, &err)) {
+        argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
+    }
+    return 0;
+}
+
+error_t program_parse_pin(struct argp_state *state, struct placement_wish *wish, const char *text)
+{
+    struct error err;
+    if (placement_parse_pin(wish, text, &err)) {
+        argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
+    }
+    return 0;
+}
+
+void program_parse(const struct argp *argp, int argc, char **argv, void *arguments)
+{
+    argp_err_exit_status = USAGE_STATUS;
+    argp_parse(argp, argc, argv, 0, NULL, arguments);
+}
+
+int program_run(const struct program *program, void *arg)
+{
+    struct error err;
+    log_open(program->name, program->level);
+    int rc = process_open(program->stop, arg, program->stop_grace_ms, &err);
+    if (!rc) rc = program->open(arg, &err);
+    if (!rc) rc = program->run(arg, &err);
+    if (rc) {
+        log_line(LOG_LEVEL_ERROR, "failed", "reason=%s text=\"%s\"", error_name(rc), err.text);
+        _Exit(EXIT_FAILURE);
+    }
+    program->close(arg);
+    process_close();
+    log_line(LOG_LEVEL_INFO, "stopped", "reason=signal");
+    return EXIT_SUCCESS;
+}

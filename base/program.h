@@ -1,0 +1,40 @@
+/* What the main of every server does alike: the options that all of them have, the way from start
+ * to end, and the exit status. */
+#pragma once
+
+#include <argp.h>
+
+#include "base/log.h"
+#include "base/placement.h"
+
+/* ---- options ---- */
+
+/* A child for the server's own argp: --log-level, and the refusal of words that are no option. Its
+ * input is an enum log_level. */
+extern const struct argp program_argp;
+
+/* Read the value of an option or end the program with status 2 and a sentence; return 0 for
+ * argp. */
+error_t program_parse_int(struct argp_state *state, int *out, const char *option, const char *text,
+                          int least, int most);
+error_t program_parse_pin(struct argp_state *state, struct placement_wish *wish, const char *text);
+
+/* argp_parse, for which a wrong option and a wrong value are the same failure: status 2. */
+void program_parse(const struct argp *argp, int argc, char **argv, void *arguments);
+
+/* ---- from start to end ---- */
+
+struct program {
+    const char *name; /* in log lines, "outrider-worker" */
+    enum log_level level;
+    int stop_grace_ms; /* from SIGTERM to the end by force */
+    int (*open)(void *arg, struct error *err);
+    int (*run)(void *arg, struct error *err); /* until stop is called */
+    void (*stop)(void *arg); /* from the signal thread, perhaps before open has returned */
+    void (*close)(void *arg);
+};
+
+/* Opens, runs, and after a signal closes the program; returns main's status. A failure is logged
+ * and ends the process with EXIT_FAILURE at once, without close: peers may wait for this process in
+ * a collective, and closing would wait for them. Then mpirun ends the peers. */
+int program_run(const struct program *program, void *arg);

@@ -1,0 +1,40 @@
+/* One call of a client, as the service that answers it sees it: an object that any thread may send
+ * on. A reply leaves from the thread that calls rpc_call_send as long as the client keeps up; only
+ * what the client has not read yet is queued. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct rpc_call; /* locked inside */
+
+enum { RPC_CALL_QUEUE_BYTES = 64 << 20 };
+
+/* Any thread. Copies the message. Sends are queued one behind the other, up to
+ * RPC_CALL_QUEUE_BYTES. If no send is under way, the message leaves from the calling thread.
+ * Errors: ERR_CANCELLED the client is gone or the call is finished, ERR_EXHAUSTED the client does
+ * not read, ERR_ARGUMENT the message is longer than MESSAGE_BYTES_MAX. */
+int rpc_call_send(struct rpc_call *call, const uint8_t *data, size_t len, struct error *err);
+
+/* Ends the call after everything that is queued. Code 0 means OK; otherwise it is an ERR_ code,
+ * which is mapped to a gRPC status with text as its message. After a send was refused with
+ * ERR_EXHAUSTED, the queue is dropped and the call ends at once. Later sends and finishes are
+ * ignored. Any thread. */
+void rpc_call_finish(struct rpc_call *call, int code, const char *text);
+
+/* True once the client is gone. Any thread. */
+bool rpc_call_is_cancelled(const struct rpc_call *call);
+
+/* The client's deadline in microseconds of clock_now_us; INT64_MAX if it has none. */
+int64_t rpc_call_deadline_us(const struct rpc_call *call);
+
+/* A handler that keeps the call after it returns takes a reference. */
+void rpc_call_ref(struct rpc_call *call);
+void rpc_call_unref(struct rpc_call *call);
+
+/* One pointer per call that belongs to the service, set and read in handlers. */
+void rpc_call_set_data(struct rpc_call *call, void *data);
+void *rpc_call_data(const struct rpc_call *call);

@@ -1,0 +1,34 @@
+/* What a server offers: services, each of which is a table of methods and the state they share. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rpc_call; /* rpc/call.h */
+
+/* The handlers of a method. They run on the network thread, or on the thread that waits in its
+ * place (rpc/server.h), one at a time, and must not block. `state` is that of the service. */
+struct rpc_method {
+    const char *path;  /* "/outrider.target.v1.Target/Run" */
+    bool is_stream_in; /* more than one message may come */
+    /* The call has begun; may be NULL. */
+    void (*on_open)(struct rpc_call *call, void *state);
+    /* A message came; data is lent until the handler returns. Without is_stream_in, exactly one
+     * message comes. May be NULL: messages are dropped then. */
+    void (*on_message)(struct rpc_call *call, void *state, const uint8_t *data, size_t len);
+    /* The client has sent its last message (with is_stream_in only); may be NULL. */
+    void (*on_half_close)(struct rpc_call *call, void *state);
+    /* The call is over, finished or cancelled, so the service releases what belongs to it. This is
+     * the last handler of the call and runs once. May be NULL. */
+    void (*on_done)(struct rpc_call *call, void *state);
+};
+
+struct rpc_service {
+    const struct rpc_method *methods;
+    int n_methods;
+    void *state; /* passed to the handlers */
+    /* The server is about to close: finishes the calls that would otherwise last as long as their
+     * client. Runs on the closing thread; may be NULL. */
+    void (*on_closing)(void *state);
+};
