@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* jansson 2.14 takes a string that it has no memory for for one that is wrong, or leaves a character
- * of it out, and goes on. So its allocations tell here when one fails. */
+/* Where jansson 2.14 has no memory for a string, it reports that the text is wrong, or drops a
+ * character and goes on. So its allocations note here when one fails. */
 static _Thread_local bool is_short_of_memory;
 
 static void *noting_malloc(size_t size)
