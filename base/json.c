@@ -2,12 +2,38 @@
 #include "base/json.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Where jansson 2.14 has no memory for a string, it reports that the text is wrong, or drops a
+ * character and goes on. So its allocations note here when one fails. */
+static _Thread_local bool is_short_of_memory;
+
+static void *noting_malloc(size_t size)
+{
+    void *block = malloc(size);
+    if (!block) is_short_of_memory = true;
+    return block;
+}
+
+static void set_alloc_funcs(void)
+{
+    json_set_alloc_funcs(noting_malloc, free);
+}
 
 int json_parse_text(json_t **root, const char *text, size_t len, const char *origin,
                     struct error *err)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     json_error_t where;
+    pthread_once(&once, set_alloc_funcs);
+    is_short_of_memory = false;
     *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
+    if (is_short_of_memory) {
+        json_decref(*root);
+        *root = NULL;
+        return error_set(err, ERR_NO_MEMORY, "no memory for the JSON of %s", origin);
+    }
     if (!*root) {
         return error_set(err, ERR_FORMAT, "%s is not JSON: line %d, column %d: %s", origin,
                          where.line, where.column, where.text);

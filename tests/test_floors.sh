@@ -4,24 +4,28 @@
 #   1 a room includes only itself and the rooms of its row in the table below (docs/architecture.md)
 #   2 a header called internal.h is included by files of its own folder only; nobody includes by a
 #     relative path
-#   3 only rpc/ includes grpc/; only proto/ and rpc/health* include .pb-c.h; only comm/comm_mpi.c includes
-#     mpi.h; only comm/comm_nccl.c, model/backend/cuda/, bench/cuda_ceilings.cu and the emulator in
+#   3 only rpc/ includes grpc/; only proto/ and rpc/health* include .pb-c.h; only comm/comm_mpi.c
+#     includes mpi.h; only worker/group.c, coordinator/main.c, comm/ and tests include comm/comm_mpi.h;
+#     only comm/comm_nccl.c, model/backend/cuda/, bench/cuda_ceilings.cu and the emulator in
 #     tests/emulate include CUDA or NCCL
-#     only worker/group.c, coordinator/main.c, comm/ and tests include comm/comm_mpi.h
 #   4 nobody below main ends the process, but for a group's abort, the process's own clock and
 #     base/program.c, the part of main that the servers share
-#   5 no file over 800 lines; over 500 is a warning
+#   5 no source or script over 800 lines; over 500 is a warning
 #   6 clang-format 14 has nothing to change, where it is installed
+#   7 no line of source, scripts or documentation over 100 columns, but for Markdown tables, lines
+#     with an address (http...) and lines that are one unbreakable word behind a comment's or a
+#     list's mark
 # Usage: test_floors.sh BUILD_FOLDER         tries the rules on small bad trees, then on this tree
 #        test_floors.sh BUILD_FOLDER TREE    only looks at TREE
 set -u
 
-# Reads sources given by paths relative to the tree, prints violations, exits with 1 if there are any.
+# Reads files given by paths relative to the tree, prints violations, exits with 1 if there are any.
 rules=$(
     cat <<'AWK'
 BEGIN {
-    # A room and what it may include beside itself: rooms, a folder with * for all rooms in it, or single
-    # files. A file in front of the colon has a row of its own in place of its room.
+    # A room and what it may include beside itself: rooms, a folder with * for all rooms in it, or
+    # single files. A file with a row of its own does not take its room's.
+    below_backend = "comm model/checkpoint model/logits model/numerics base"
     may_include["base"] = ""
     may_include["rpc"] = "base"
     may_include["comm"] = "base"
@@ -30,20 +34,21 @@ BEGIN {
     may_include["model/checkpoint"] = "model/numerics base"
     may_include["model/logits"] = "model/numerics base"
     may_include["model/export"] = "model/checkpoint model/tokenizer model/numerics base"
-    may_include["model/backend"] = "comm model/checkpoint model/logits model/numerics base"
-    may_include["model/backend/open.c"] = "model/backend/* comm model/checkpoint model/logits model/numerics base"
-    may_include["model/backend/cpu"] = may_include["model/backend"] " model/backend model/backend/cpu/kernels"
+    may_include["model/backend"] = below_backend
+    may_include["model/backend/cpu"] = "model/backend model/backend/cpu/kernels " below_backend
     may_include["model/backend/cpu/kernels"] = "model/numerics base"
-    may_include["model/backend/cuda"] = may_include["model/backend"] " model/backend"
-    may_include["model"] = may_include["model/backend"] " model/backend"
+    may_include["model/backend/cuda"] = "model/backend " below_backend
+    may_include["model"] = "model/backend " below_backend
     may_include["speculation"] = "model/logits model/numerics base"
     may_include["proto"] = "model/logits speculation/strategy.h base"
     may_include["worker"] = "proto rpc model/* comm base"
     may_include["coordinator"] = "proto rpc model/* speculation comm coordinator/* base"
     may_include["coordinator/draft"] = may_include["coordinator"]
-    may_include["client"] = "proto rpc model/tokenizer model/checkpoint model/export speculation client/* base"
+    may_include["client"] = "proto rpc model/tokenizer model/checkpoint model/export speculation " \
+        "client/* base"
     may_include["client/bench"] = may_include["client"]
-    n_rooms = split("base rpc comm model model/numerics model/tokenizer model/checkpoint model/logits model/export model/backend model/backend/cpu model/backend/cpu/kernels model/backend/cuda speculation proto worker coordinator coordinator/draft client client/bench", rooms, " ")
+    for (room in may_include) rooms[++n_rooms] = room
+    may_include["model/backend/open.c"] = "model/backend/* " below_backend
     may_end["comm/comm.c _Exit"] = may_end["comm/comm_mpi.c _Exit"] = 1
     may_end["comm/comm_nccl.c _Exit"] = may_end["base/process.c _exit"] = 1
     may_end["base/program.c _Exit"] = 1
@@ -55,6 +60,7 @@ function fail(text) {
 }
 
 function check_length() {
+    if (!has_length_limit) return
     if (n_lines > 800) {
         printf "%s:801: %d lines; 800 is a stop\n", name, n_lines
         is_bad = 1
@@ -100,7 +106,8 @@ function check_rooms(path,   other, allowed, own) {
     }
     if (room == "" || other == "" || other == room) return
     allowed = (name in may_include) ? may_include[name] : may_include[room]
-    if (!is_covered(allowed, path, other)) fail(room "/ includes " path ", which its row of the table does not have")
+    if (is_covered(allowed, path, other)) return
+    fail(room "/ includes " path ", which its row of the table does not have")
 }
 
 function check_library(path) {
@@ -115,11 +122,24 @@ function check_library(path) {
         name != "worker/group.c" && name != "coordinator/main.c") {
         fail("only worker/group.c and coordinator/main.c include " path)
     }
-    if (path ~ /^(cuda|cublas|nccl|cub\/|cutlass\/|cooperative_groups|nvml|nvtx|nvToolsExt|mma\.h)/) {
-        if (name != "comm/comm_nccl.c" && name !~ /^(model\/backend\/cuda\/|bench\/cuda_ceilings\.cu$|tests\/emulate\/)/) {
-            fail("only comm_nccl.c and model/backend/cuda/ include " path)
-        }
+    if (path ~ /^(cuda|cublas|nccl|cub\/|cutlass\/|cooperative_groups|nv(ml|tx|ToolsExt)|mma\.h)/ &&
+        name !~ /^(comm\/comm_nccl\.c$|model\/backend\/cuda\/|bench\/cuda_ceilings\.cu$)/ &&
+        name !~ /^tests\/emulate\//) {
+        fail("only comm_nccl.c and model/backend/cuda/ include " path)
     }
+}
+
+# Columns are counted in characters: awk works in the C locale here, so the bytes of a UTF-8
+# character after its first are taken out. A script without a suffix begins with a comment; other
+# files without a suffix are not looked at.
+function check_columns(line) {
+    if (length(line) <= 100) return
+    gsub(/[\200-\277]/, "", line)
+    if (length(line) <= 100 || line ~ /https?:\/\//) return
+    if (name ~ /\.md$/ && line ~ /^[ \t]*\|/) return
+    sub(/^[ \t]*(\/\*|\/\/|\*|#+|-|\+|[0-9]+\.)?[ \t]+/, "", line)
+    if (line !~ /[ \t]/) return
+    fail("is longer than 100 columns")
 }
 
 # The line without comments and without what is in quotes; in_comment goes on to the next line.
@@ -165,10 +185,13 @@ FNR == 1 {
     sub(/\/.*/, "", folder)
     room = room_of(name)
     in_comment = 0
+    has_length_limit = name !~ /\.md$/
+    is_text = FILENAME ~ /\.[^\/.]+$/ || $0 ~ /^#/
     is_c = name ~ /\.(c|h|cpp|cu|cuh)$/
 }
 {
     n_lines = FNR
+    if (is_text) check_columns($0)
     if (!is_c) next
     if (!in_comment && $0 ~ /^[ \t]*#[ \t]*include[ \t]*[<"]/) {
         path = include_path($0)
@@ -184,10 +207,21 @@ END {
 AWK
 )
 
-# Prints the sources of the current folder, NUL after each: find_sources PATTERN...
-find_sources() {
-    set -- -name "$1" $(shift && for pattern; do printf ' -o -name %s' "$pattern"; done)
-    find . \( -path ./build -o -path './.?*' \) -prune -o -type f \( "$@" \) -print0
+# Prints the files of the current folder that people write and that find's tests select, NUL after
+# each: find_files TEST...
+find_files() {
+    find . \( -path ./build -o -path './.?*' -o -path ./tests/golden -o -path ./tests/fuzz/seeds \
+        -o -path ./deploy/models \) -prune -o -type f \( "$@" \) -print0
+}
+
+find_c_sources() {
+    find_files -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh'
+}
+
+# The scripts without a suffix are among the files without a dot.
+find_other_texts() {
+    find_files -name '*.proto' -o -name '*.py' -o -name '*.sh' -o -name '*.cmake' \
+        -o -name CMakeLists.txt -o -name '*.md' -o ! -name '*.*' ! -name LICENSE
 }
 
 # The formatter of the version that .clang-format is written for, or nothing.
@@ -205,13 +239,13 @@ check_tree() { # check_tree ROOT
         set -f
         cd "$1" || exit 1
         status=0
-        find_sources '*.c' '*.h' '*.cpp' '*.cu' '*.cuh' '*.proto' '*.py' '*.sh' | sort -z |
-            xargs -0 -r awk "$rules" || status=1
+        { find_c_sources && find_other_texts; } | sort -z |
+            LC_ALL=C xargs -0 -r awk "$rules" || status=1
         formatter=$(find_formatter)
         if [ -z "$formatter" ]; then
             echo "clang-format 14 is not installed: the format is not checked"
         elif [ -f .clang-format ]; then
-            find_sources '*.c' '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 -r "$formatter" --dry-run -Werror 2>&1 || status=1
+            find_c_sources | xargs -0 -r "$formatter" --dry-run -Werror 2>&1 || status=1
         fi
         exit $status
     )
@@ -311,8 +345,10 @@ try_rule_4() {
     printf 'void f(void)\n{\n    _Exit(1);\n}\n' | accepts comm/comm_mpi.c
     printf 'void f(void)\n{\n    _Exit(1);\n}\n' | accepts base/program.c
     printf 'void f(void)\n{\n    exit(1);\n}\n' | accepts worker/main.c
-    printf '/* abort()\n * exit(1) */\nvoid f(void)\n{\n    g("exit(1)"); // exit(1)\n}\n' | accepts base/a.c
-    printf 'void f(void)\n{\n    comm_abort(1);\n    at_exit (2);\n}\n' | sed 's/ (/(/' | accepts base/a.c
+    printf '/* abort()\n * exit(1) */\nvoid f(void)\n{\n    g("exit(1)"); // exit(1)\n}\n' |
+        accepts base/a.c
+    printf 'void f(void)\n{\n    comm_abort(1);\n    at_exit (2);\n}\n' | sed 's/ (/(/' |
+        accepts base/a.c
 }
 
 try_rules_5_and_6() {
@@ -324,6 +360,31 @@ try_rules_5_and_6() {
         printf 'int a;\nint  b;\n' | refuses base/a.h 2
         printf 'int a;\nint  b;\n' | refuses model/backend/cuda/open.cu 2
     fi
+}
+
+repeat() { # repeat N CHARACTER: the character N times, without a line end
+    printf "%${1}s" '' | sed "s/ /$2/g"
+}
+
+try_rule_7() {
+    words="$(repeat 60 a) $(repeat 39 b)" # 100 columns
+    printf '/* one\n * two */\n// %s\n' "$words" | refuses base/a.c 3
+    for path in README.md deploy/a.sh cmake/a.cmake CMakeLists.txt proto/a.proto bench/a.py; do
+        printf '%s\n' "$words" | accepts $path
+        printf '\n%sc\n' "$words" | refuses $path 2
+    done
+    printf '#!/bin/sh\n%sc\n' "$words" | refuses deploy/a 2
+    printf '%sc\n' "$words" | accepts bench/prompts
+    printf '%sc\n' "$words" | accepts LICENSE
+    printf '#!/bin/sh\n%sc\n' "$words" | accepts tests/golden/a.py
+    printf 'aé%s\n' "${words#aa}" | accepts README.md
+    printf 'aé%sc\n' "${words#aa}" | refuses README.md 1
+    printf '| %sc |\n' "$words" | accepts docs/a.md
+    printf '| %sc |\n' "$words" | refuses bench/a.py 1
+    printf 'see https://example.org/ %s\n' "$words" | accepts docs/a.md
+    printf '# %s\n' "$(repeat 101 a)" | accepts deploy/a.sh
+    printf '    - %s\n' "$(repeat 101 a)" | accepts docs/a.md
+    printf '%s a\n' "$(repeat 99 a)" | refuses docs/a.md 1
 }
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -339,6 +400,7 @@ try_rule_2
 try_rule_3
 try_rule_4
 try_rules_5_and_6
+try_rule_7
 [ $n_failed -eq 0 ] && echo "the checker finds what it should"
 check_tree "$root" || n_failed=$((n_failed + 1))
 [ $n_failed -eq 0 ]

@@ -41,10 +41,12 @@ static int refuse(const struct rewrite *r, const char *what, struct error *err)
                      text_shown_length(r->in.data, r->in.len, 160), r->in.data, what);
 }
 
-static bool is_script(const char *name, size_t len)
+/* Errors: ERR_NO_MEMORY; without it the pattern would come to mean something else. */
+static int is_script(bool *is, const char *name, size_t len, struct error *err)
 {
     char text[48];
-    if (len < 3 || len > 24) return false;
+    *is = false;
+    if (len < 3 || len > 24) return 0;
     memcpy(text, "\\p{sc:", 6);
     memcpy(text + 6, name, len);
     memcpy(text + 6 + len, "}", 1);
@@ -53,7 +55,9 @@ static bool is_script(const char *name, size_t len)
     pcre2_code *compiled =
         pcre2_compile((PCRE2_SPTR)text, len + 7, PCRE2_UTF | PCRE2_UCP, &code, &where, NULL);
     pcre2_code_free(compiled);
-    return compiled != NULL;
+    *is = compiled != NULL;
+    if (*is || code != PCRE2_ERROR_HEAP_FAILED) return 0;
+    return error_set(err, ERR_NO_MEMORY, "no memory for a pattern");
 }
 
 /* At "\p" or "\P". */
@@ -64,8 +68,11 @@ static int rewrite_property(struct rewrite *r, struct error *err)
     const char *close = left > 2 && start[2] == '{' ? memchr(start, '}', left) : NULL;
     if (!close) return copy(r, 2, err);
     size_t len = (size_t)(close - start) - 3;
-    if (!is_script(start + 3, len)) return copy(r, len + 4, err);
-    int rc = copy(r, 3, err);
+    bool is;
+    int rc = is_script(&is, start + 3, len, err);
+    if (rc) return rc;
+    if (!is) return copy(r, len + 4, err);
+    rc = copy(r, 3, err);
     if (!rc) rc = put(r, "sc:", err);
     return rc ? rc : copy(r, len + 1, err);
 }
@@ -154,7 +161,8 @@ static int compile(struct pattern *pattern, struct text text, struct text rewrit
     if (!pattern->code) {
         PCRE2_UCHAR message[128] = "";
         pcre2_get_error_message(code, message, sizeof message);
-        return error_set(err, ERR_UNSUPPORTED, "%s: pattern \"%.*s\" does not compile: %s", origin,
+        int rc = code == PCRE2_ERROR_HEAP_FAILED ? ERR_NO_MEMORY : ERR_UNSUPPORTED;
+        return error_set(err, rc, "%s: pattern \"%.*s\" does not compile: %s", origin,
                          text_shown_length(text.data, text.len, 160), text.data,
                          (const char *)message);
     }
@@ -217,8 +225,8 @@ static int match_failed(int code, struct error *err)
 {
     PCRE2_UCHAR message[128] = "";
     pcre2_get_error_message(code, message, sizeof message);
-    return error_set(err, ERR_FORMAT, "a pattern of the tokenizer fails on this text: %s",
-                     (const char *)message);
+    return error_set(err, code == PCRE2_ERROR_NOMEMORY ? ERR_NO_MEMORY : ERR_FORMAT,
+                     "a pattern of the tokenizer fails on this text: %s", (const char *)message);
 }
 
 int pattern_next(struct pattern_scan *scan, size_t *begin, size_t *end, struct error *err)

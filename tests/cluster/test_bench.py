@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=180
-"""outrider bench against real clusters: what its rows say, how it drives load, how it ends.
+"""`outrider bench` against real clusters: what its rows say, how it drives load, how it ends.
 Usage: test_bench.py BUILD_FOLDER [NAME_PART]"""
 import csv
 import json
@@ -149,7 +149,7 @@ def test_closed_loop_keeps_three_busy(cluster):
         [row] = bench.rows()
         assert (row["requests"], row["failures"], row["concurrency"]) == (7, 0, 3)
         assert row["prompt_tokens"] == 7 * 12 and row["generation_tokens"] == 7 * 24
-        # One sequence is served at a time, and 24 tokens take milliseconds: the others wait their turn.
+        # One sequence is served at a time and its 24 tokens take milliseconds: the others wait.
         assert row["request_queue_time_seconds_p90"] > 0.001, row
         longest = HISTOGRAM * row["duration_seconds"]
         assert row["e2e_request_latency_seconds_p90"] < longest, row
@@ -161,7 +161,8 @@ def test_open_loop_arrives_by_itself(cluster):
         bench.run(*how)
         [row] = bench.rows()
     assert (row["requests"], row["failures"], row["rate"], row["concurrency"]) == (20, 0, 40, "")
-    # 20 arrivals at 40 a second: 0.5 s, give or take four deviations of 0.11 s; and then the last is served
+    # 20 arrivals at 40 a second take 0.5 s, give or take four standard deviations of 0.11 s; then
+    # the last request is served.
     assert 0.05 < row["duration_seconds"] < 5, row
 
 
@@ -308,7 +309,7 @@ def test_coordinator_that_dies_ends_it(cluster):
 
 
 def started(bench, n_ranks, *args):
-    """Words for a cluster that bench starts itself."""
+    """Options for a cluster that bench starts itself."""
     run = os.path.join(SOURCE, "deploy", "local", "run")
     return ["-a", f"unix:{bench.folder}/c", "--start", f"exec {run} -T {n_ranks} --serve", *args]
 
@@ -357,7 +358,8 @@ def test_killed_it_leaves_nobody(cluster):
 
 def run_all(build, part):
     failed = 0
-    tests = [(name, f) for name, f in globals().items() if name.startswith("test_") and part in name]
+    tests = [(name, f) for name, f in globals().items()
+             if name.startswith("test_") and part in name]
     with Cluster(build) as cluster:
         for name, function in tests:
             start = time.monotonic()

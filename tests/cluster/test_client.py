@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=300
-"""The command-line client against a real cluster of one rank: what it prints, what it adds up to, how
-it fails. Usage: test_client.py BUILD_FOLDER [NAME_PART]"""
+"""The command-line client against a real cluster of one rank: what it prints, what the figures add
+up to, how it fails. Usage: test_client.py BUILD_FOLDER [NAME_PART]"""
 import json
 import math
 import os
@@ -140,7 +140,7 @@ def test_reference_prompts_continue_as_the_reference(cluster):
     for prompt in golden["prompts"]:
         r = json_of(cluster, "generate", prompt["text"], "-n", "96", *GREEDY)
         assert r["prompt_token_ids"] == prompt["ids"]
-        # Beyond a near tie of the reference, which has fp32 activations, the texts may part.
+        # The reference has fp32 activations: behind its first near tie the texts may differ.
         sure = next((i for i, margin in enumerate(prompt["greedy_margins"]) if margin < 0.1), 96)
         assert sure > 0 and r["token_ids"][:sure] == prompt["greedy_ids"][:sure]
 
@@ -161,7 +161,8 @@ def test_every_way_to_give_a_prompt(cluster):
 def test_stop_strings(cluster):
     whole = text_of(cluster, PROMPT, "-n", "64", *GREEDY)
     stop = whole.split()[4]
-    r = json_of(cluster, "generate", PROMPT, "-n", "64", "--stop", "never to be seen", "--stop", stop,
+    r = json_of(cluster, "generate", PROMPT, "-n", "64",
+                "--stop", "never to be seen", "--stop", stop,
                 *GREEDY)
     assert r["finish_reason"] == "stop" and r["stop_match"] == stop
     assert r["text"] == whole[: whole.index(stop)]
@@ -435,7 +436,8 @@ def test_help_and_version(cluster):
 
 def run_all(build, part, functions):
     failed = 0
-    tests = [(name, f) for name, f in functions.items() if name.startswith("test_") and part in name]
+    tests = [(name, f) for name, f in functions.items()
+             if name.startswith("test_") and part in name]
     with Cluster(build) as cluster:
         for name, function in tests:
             start = time.monotonic()

@@ -44,15 +44,16 @@ def test_strategies(cluster):
 
 
 def test_sure_thresholds(cluster):
-    """A threshold that no guess reaches leaves one guess a round, one of 0 never stops."""
+    """A threshold that no guess reaches leaves one guess a round; a threshold of 0 never stops."""
     r = json_of(cluster, "generate", PROMPT, "-n", "48", "--threshold", "1", "--seed", "3")
     assert len(r["counters"]["drafted_per_position"]) <= 2 and r["counters"]["drafted"] > 0
-    r = json_of(cluster, "generate", PROMPT, "-n", "48", "--threshold", "0", "-K", "5", "--seed", "3")
+    r = json_of(cluster, "generate", PROMPT, "-n", "48", "--threshold", "0", "-K", "5",
+                "--seed", "3")
     assert r["counters"]["drafted_per_position"][4] > 0
 
 
 def test_a_threshold_with_another_strategy_is_refused(cluster):
-    """Also where the client does not stop it: K alone means fixed, the default is planned."""
+    """Also where the client gives no strategy: K alone means fixed, the default is planned."""
     def ask(order):
         return subprocess.run([os.path.join(cluster.build, "tests", "prog_generate"),
                                cluster.address], input=f"ids=338 max_tokens=4 {order}\n",
@@ -69,7 +70,8 @@ def test_a_threshold_with_another_strategy_is_refused(cluster):
 
 def test_plan_measures_a_running_cluster(cluster):
     with Cluster(cluster.build) as fresh:
-        refuses(fresh, 1, "has not measured a round yet: run `outrider generate", "plan", "--measure",
+        refuses(fresh, 1, "has not measured a round yet: run `outrider generate",
+                "plan", "--measure",
                 fresh.address)
         ok(fresh.outrider("generate", PROMPT, "-n", "80", "-K", "0", *GREEDY))
         refuses(fresh, 1, "has not measured a guess yet", "plan", "--measure", fresh.address)

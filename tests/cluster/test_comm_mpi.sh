@@ -12,9 +12,10 @@ command -v mpirun >/dev/null || exit 77
 
 # One node, any number of ranks on any number of cores, as any user, without ssh.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-flags="--oversubscribe --bind-to none --mca btl vader,self --mca btl_vader_single_copy_mechanism none
+flags="--oversubscribe --bind-to none --mca btl vader,self
+       --mca btl_vader_single_copy_mechanism none
        --mca plm isolated --mca mpi_yield_when_idle 1"
-# Open MPI keeps memory for the life of the process; only our own leaks would be of interest.
+# Open MPI keeps memory until the process ends; only our own leaks are of interest.
 export ASAN_OPTIONS=detect_leaks=0
 
 n_failed=0
@@ -62,7 +63,7 @@ ends_in_time() {
     [ $status -ne 0 ]
 }
 
-# A rank that is dead but not yet collected by its parent counts as gone.
+# A rank that is dead counts as gone, also while its parent has not waited for it yet.
 is_alive() {
     state=$(ps -o stat= -p "$1") || return 1
     case $state in Z*) return 1 ;; esac

@@ -3,11 +3,11 @@
 """The text has the target's distribution: the next two tokens after a prompt, drawn through real
 workers under `rejection` and `block`, against the exact joint distribution from whole rows.
 
-A request is for 4 tokens, so that the first round makes K = 3 guesses; the second token comes from
-the same round or, after a rejection, from the next one: independence of rounds is tested too. The
-seeds are fixed: a run repeats itself. The same is asked of strategies that choose K, with fewer draws
-(test_strategies.c has more); there the planner's timings enter, so those draws do not repeat. At the
-end all guesses are made while the target verifies the round before.
+A request is for 4 tokens, so that the first round makes K = 3 guesses. The second token comes from
+the same round or, after a rejection, from the next one, so the independence of rounds is tested
+too. The seeds are fixed: a run repeats itself. The same is asked of strategies that choose K, with
+fewer draws (test_strategies.c has more); there the planner's timings matter, so those draws do not
+repeat. At the end all guesses are made while the target verifies the round before.
 Usage: test_distribution.py BUILD_FOLDER
 """
 import collections
@@ -53,7 +53,7 @@ def mean_accepted(done):
 
 
 def check_requests(report, rule, done):
-    """That the draws were made as this test says."""
+    """Checks that the draws were made as this test says."""
     right = all(len(one["ids"]) == N_DRAFT + 1 and one["rule"] == rule and
                 not one["speculation_off"] and one["drafted"] >= N_DRAFT for one in done)
     report.check(right and len({one["seed"] for one in done}) == len(done),
@@ -74,8 +74,9 @@ def check_fit(build, report, rule, done, exact):
 
 def check_forgets(build, report, rule, done, exact):
     """Where the first guess was rejected, the second token comes from another round, and p(b | a)
-    must not know what was guessed for its place before. The first tokens are taken as they fell, so
-    the test has a few degrees of freedom less than it counts: it errs on the quiet side."""
+    must not depend on what was guessed for its position before. The first tokens are taken as they
+    were drawn, so the test has a few degrees of freedom less than it counts: it alarms too rarely
+    rather than too often."""
     after = [one for one in done if one["accepted_in_round"][0] == 0]
     seen = collections.Counter(one["ids"][0] for one in after)
     first = collections.Counter()
@@ -138,8 +139,8 @@ def exact_triples(build):
 
 
 def check_ahead(build, report):
-    """Guesses that were made while the target verified. The first such guess is for the third token at
-    the earliest, so triples are counted, with one guess a round."""
+    """Guesses that were made while the target verified. The first such guess is for the third token
+    at the earliest, so triples are counted, with one guess a round."""
     exact = exact_triples(build)
     report.check(abs(sum(exact.values()) - 1) < 1e-9, f"{len(exact)} exact triples")
     with GenerationCluster(build, n_ranks=1, coordinator_flags=["--draft-ahead", "on"]) as cluster:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=300
-"""Drafting while the target verifies changes no token: the guesses made ahead are those that would have
-been made later, with the same coins."""
+"""Drafting while the target verifies changes no token: the guesses made ahead are those that would
+have been made later, with the same coins."""
 import json
 import os
 import unittest
@@ -16,11 +16,11 @@ N_TOKENS = 120
 SEEDS = ("3", "4")
 
 
-# How K comes about, and texts that end early: the guesses made ahead must not outlive them.
+# The ways to choose K, and texts that end early: guesses made ahead must end with the text.
 WAYS = [("-K", "1"), ("-K", "4"), ("-K", "16"), ("--strategy", "heuristic"),
         ("--strategy", "threshold", "--threshold", "0.3"), ("-K", "5", "-n", "7"),
         ("-K", "4", "--stop", " the")]
-# Of these the number of rounds depends on what was measured; their text does not.
+# The number of rounds of these depends on what was measured; their text does not.
 PLANNED = [("greedy", "0"), ("coupled", "0.8")]
 
 
@@ -72,7 +72,8 @@ class DraftAhead(unittest.TestCase):
         self.assertGreater(ahead, 0, "it has tried, whatever came of it")
 
     def test_another_word_is_refused(self):
-        status, output = run(program("outrider-coordinator"), "--target", "unix:/nowhere", "--draft",
+        status, output = run(program("outrider-coordinator"), "--target", "unix:/nowhere",
+                             "--draft",
                              "none", "--draft-ahead", "maybe")
         self.assertEqual(status, 2)
         self.assertIn("--draft-ahead maybe: expected auto, on or off", output)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=worker timeout=900
-"""A draft that guesses among few tokens changes nothing but speed: greedy and `coupled` texts are the
-plain ones, `rejection` and `block` keep the target's distribution. Lists come from `outrider count`
-and from served traffic, and are what the tokenizer and the texts say.
+"""A draft that guesses among few tokens changes nothing but speed: greedy and `coupled` texts are
+the plain ones, `rejection` and `block` keep the target's distribution. The lists of tokens come
+from `outrider count` and from served texts; they must agree with the tokenizer and the texts.
 Usage: test_draft_head_cluster.py BUILD_FOLDER
 """
 import collections
@@ -112,8 +112,9 @@ def check_distribution(report, build, cluster, path):
 
 
 def check_traffic(report, cluster, path):
-    """What was served, over two lives of a coordinator. The seeds are fixed and `coupled` text is the
-    same everywhere, so the list is too: the heads of all that follows are chosen from it."""
+    """What was served by a coordinator that was started twice. The seeds are fixed and `coupled`
+    text is the same everywhere, so the list is too; all the heads that follow are chosen from
+    it."""
     wanted = collections.Counter()
     for life in range(2):
         use_head(cluster, None, "--count-tokens", path)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=worker timeout=1200
-"""Text with speculation is the text without, token for token: greedy and `coupled`, for every K,
-every strategy that chooses K, every number of ranks, a good draft and one with random weights, cuts,
-whole rows, and ends of every kind.
+"""Text with speculation is the text without it, token for token: greedy and `coupled`, for every K,
+every strategy that chooses K, every number of ranks, a good draft and one with random weights,
+truncated distributions, whole rows, and texts that end in every way.
 
 Everything is compared with one rank that decodes plainly (K = 0).
 Usage: test_exact_text.py BUILD_FOLDER
@@ -60,7 +60,8 @@ class Comparison:
         guessed &= all(one["strategy"] == strategy for one in done)
         way = "" if strategy == "fixed" else f"{strategy} {fields.get('threshold', '')} "
         self.report.check(n_other == 0 and guessed and len(done) == len(plain),
-                          f"T = {cluster.n_ranks}, {cluster.draft_name}, {name}{rows}, {way}K = {k}: "
+                          f"T = {cluster.n_ranks}, {cluster.draft_name}, {name}{rows}, "
+                          f"{way}K = {k}: "
                           f"{figures(done)}" +
                           (f"; {n_other} of {len(done)} texts differ" if n_other else ""))
         return done
@@ -72,8 +73,8 @@ def greedy(cases, cluster, ks):
 
 
 def to_the_end(cases, cluster):
-    """Past every partition of attention until the context is full; the last rounds have less room
-    than K."""
+    """Long texts, past every partition of attention, until the context is full; the last rounds
+    have room for less than K guesses."""
     for k in (0, 3, 8):
         done = cases.run(cluster, "greedy, until the context is full", k, prompts=cases.prompts[:1],
                          max_tokens=CONTEXT, temperature=0, ignore_eos=1)
@@ -100,7 +101,7 @@ WAYS = ({"strategy": "planned"}, {"strategy": "threshold"}, {"strategy": "heuris
 
 
 def strategies(cases, cluster):
-    """K that comes from timings, from what stayed before, from the draft's own chances."""
+    """K that comes from timings, from what was accepted before, from the draft's probabilities."""
     for way in WAYS if cluster.n_ranks == 1 else WAYS[:2]:
         for k in (3, 16) if cluster.n_ranks == 1 else (16,):
             cases.run(cluster, "greedy", k, max_tokens=GREEDY_TOKENS, temperature=0, ignore_eos=1,
@@ -120,7 +121,7 @@ def cuts(cases, cluster):
 
 
 def short(cases, cluster):
-    """K is more than what may still be said."""
+    """K is more than the number of tokens that are left."""
     for n_tokens in (1, 2, 3, 6):
         name = f"greedy, {n_tokens} tokens"
         cases.plain[name] = [ids[:n_tokens] for ids in cases.plain["greedy"]]
@@ -159,7 +160,7 @@ def ends_of_sequence(cases, cluster, ends):
         right = all(one["ids"] == rest and one["finish"] == "stop" for one in stopping)
         right &= all(one["ids"] == going_on[0]["ids"] and len(one["ids"]) == 30 and
                      one["ids"][:len(rest)] == rest for one in going_on)
-        # Accepted as a guess: the token after it is thrown away.
+        # Accepted as a guess: the token after it is discarded.
         n_inside += sum(one["accepted"] + one["rounds"] > len(one["ids"]) for one in stopping)
         cases.report.check(right, f"T = {cluster.n_ranks}, {cluster.draft_name}, seed {seed}: the "
                            f"end of sequence after {len(prompt) + len(rest)} tokens, K = 0 to 8")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=300
-"""outrider export as a user runs it, and its files read by other code than ours: the safetensors table
-and the tensors with Python's standard library, and with transformers where that is installed.
+"""`outrider export` as a user runs it, and its files read by other code than ours: the safetensors
+table and the tensors with Python's standard library, and with transformers where it is installed.
 Usage: test_export_client.py BUILD_FOLDER [unittest options]"""
 import importlib.util
 import json
@@ -54,7 +54,7 @@ def read_shard(path):
 
 
 def read_folder(folder):
-    """All tensors; with an index, exactly those that it names, where it says."""
+    """All tensors; with an index, exactly those that it names, in the files that it names."""
     index_path = os.path.join(folder, "model.safetensors.index.json")
     if not os.path.exists(index_path):
         return read_shard(os.path.join(folder, "model.safetensors"))
@@ -145,7 +145,7 @@ class Export(unittest.TestCase):
         self.assertEqual(vocabulary["\u0120"], 32)  # the blank of the GPT-2 alphabet
 
     def check_packed(self, source, stored, name, bits):
-        """Integers times scales are the weights, as near as rounding to the nearest brings them."""
+        """Integers times scales are the weights, to within the error of rounding to the nearest."""
         n_rows, n_cols = source[name][1]
         self.assertEqual(stored[name + "_packed"][:2], ("I32", [n_rows, n_cols * bits // 32]))
         self.assertEqual(stored[name + "_scale"][:2], ("BF16", [n_rows, n_cols // 32]))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=900
-"""Processes that die, hang or are told to stop, in mid-stream: who notices, how fast, who is harmed,
-and that the cluster serves the right text again afterwards."""
+"""Processes that die, hang or are told to stop in mid-stream: who notices, how fast, which requests
+fail, and that the cluster serves the right text again afterwards."""
 import os
 import signal
 import time
@@ -9,7 +9,8 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cluster import descendants, is_alive, wait_until
-from fault_util import (LONG, PATIENCE, PROMPT, SLOW_STEPS, FaultTest, Stream, World, cpu_seconds, main,
+from fault_util import (LONG, PATIENCE, PROMPT, SLOW_STEPS, FaultTest, Stream, World, cpu_seconds,
+                        main,
                         start)
 
 REFERENCE = {}
@@ -94,7 +95,7 @@ class Group(FaultTest):
         return stream, ranks
 
     def test_rank_is_killed_and_nobody_tells_the_others(self):
-        """Rank 0 waits in a collective for one who is dead, and mpirun does not look."""
+        """Rank 0 waits in a collective for a rank that is dead, and mpirun does not notice."""
         os.kill(self.world.workers.pid, signal.SIGSTOP)
         try:
             stream, ranks = self.stream_into_a_hung_rank()
@@ -125,7 +126,7 @@ class Group(FaultTest):
         self.restart()
 
     def test_rank_hangs_and_goes_on(self):
-        """Where it was needed no more by the others, the group is still whole; otherwise it ends."""
+        """If the other ranks no longer needed it, the group is still whole; otherwise it ends."""
         stream, pids = Stream(self.world), self.group_pids()
         rank = self.world.rank_pids()[1]
         os.kill(rank, signal.SIGSTOP)
@@ -166,7 +167,7 @@ class Group(FaultTest):
             if self.world.is_serving():
                 break
             time.sleep(0.05)
-        if not self.world.is_serving(): # a step was torn: the group ends, a supervisor restarts it
+        if not self.world.is_serving():  # a step was cut short: the group ends and is restarted
             self.check_gone(pids, 5)
             self.world.restart_workers()
         self.assertEqual(self.world.greedy(), reference())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=600
-"""Clients that leave, wait too long or come too many, and peers that do not speak our protocol: each
-case ends with the same right text for the next client."""
+"""Clients that leave, wait too long or are too many, and peers that do not speak our protocol:
+after each case the next client gets the right text."""
 import os
 import random
 import select
@@ -197,7 +197,8 @@ GARBAGE = {
     "noise": noise(65536, 1),
     "zeros": bytes(100000),
     "a preface, then noise": PREFACE + noise(4096, 2),
-    "a preface, then a frame of 16 MiB": PREFACE + b"\xff\xff\xff\x00\x00\x00\x00\x00\x01" + bytes(64),
+    "a preface, then a frame of 16 MiB":
+        PREFACE + b"\xff\xff\xff\x00\x00\x00\x00\x00\x01" + bytes(64),
     "a header table of 4 GiB": PREFACE + frame(4, 0, 0, struct.pack(">HI", 1, 0xFFFFFFFF)),
     "a headers frame that is no table": PREFACE + frame(1, 5, 1, noise(200, 4)),
     "a thousand resets": PREFACE + b"".join(
@@ -221,10 +222,10 @@ class Garbage(ClientTest):
                 if select.select([peer], [], [], 0.05)[0]:
                     peer.recv(65536)
             except OSError:
-                pass  # thrown out: as it should be
+                pass  # it is disconnected, as it should be
 
     def test_our_own_calls_are_understood(self):
-        """Otherwise the garbage below would not get as far as it should."""
+        """A well-formed call is answered, so what is malformed below is refused for that."""
         host, _, port = self.world.worker_addresses[0].rpartition(":")
         with socket.create_connection((host, int(port)), 5) as peer:
             peer.sendall(call(DESCRIBE, b""))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=900
-"""Files, options, addresses, prompts and groups that make no sense: everything is refused with one
-sentence that says what and why, and nothing crashes or hangs."""
+"""Files, options, addresses, prompts and groups that make no sense: each is refused with one
+sentence that says what is wrong and why, and nothing crashes or hangs."""
 import os
 import re
 import shutil
@@ -133,7 +133,8 @@ class Options(FolderTest):
                 ("generate", "--temperature", "-1", "a"): "-1",
                 ("generate", "--top-p", "2", "a"): "2", ("generate", "--rule", "luck", "a"): "luck",
                 ("generate", "--prompt-ids", "1,x"): "x", ("generate", "--prompt-ids", "-5"): "-5",
-                ("generate", "--seed", "1.5", "a"): "1.5", ("generate", "--stop", "", "a"): "--stop",
+                ("generate", "--seed", "1.5", "a"): "1.5",
+                ("generate", "--stop", "", "a"): "--stop",
                 ("generate", "a", "b"): "b", ("generate", "--timeout", "0", "a"): "0",
                 ("generate", "--timeout"): "--timeout", ("health", "-a", "nowhere"): "nowhere",
                 ("score", "--nonsense"): "--nonsense", ("tokenize",): "",
@@ -230,7 +231,8 @@ class Prompts(FaultTest):
         self.refused("--prompt-ids", "1,2,2147483647", words=("2147483647",))
 
     def test_not_utf8(self):
-        for raw in (b"caf\xe9", b"\xff\xfe\x00", b"\xed\xa0\x80", b"a\xc3", b"\xf8\x88\x80\x80\x80"):
+        for raw in (b"caf\xe9", b"\xff\xfe\x00", b"\xed\xa0\x80", b"a\xc3",
+                    b"\xf8\x88\x80\x80\x80"):
             with self.subTest(raw):
                 status, output = run(CLIENT, "generate", "-n", "4", "-q", "-a", self.world.address,
                                      stdin=raw)
@@ -256,7 +258,7 @@ class Groups(FolderTest):
                                 "--listen", self.listen), *words)
 
     def check_waits(self, addresses, *words):
-        """What may be cured by a restart of the group is no reason to end."""
+        """A fault that a restart of the group may mend does not end the coordinator."""
         server = start("outrider-coordinator", self.folder, "--draft", DRAFT, "--target",
                        ",".join(addresses), "--listen", self.listen)
         try:
@@ -280,7 +282,7 @@ class Groups(FolderTest):
         self.check_waits([first, f"ipv4:{first}"], "rank 0", "expected rank 1")
         self.check_waits([first, two.worker_addresses[1]], two.worker_addresses[1], "one group")
         self.check_waits([two.worker_addresses[0], second], "one group")
-        for world in (one, two):  # nobody was harmed
+        for world in (one, two):  # the other requests are served
             world.start_coordinator()
             world.wait_serving()
         self.assertEqual(one.greedy(), two.greedy())

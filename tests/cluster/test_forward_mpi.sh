@@ -1,8 +1,8 @@
 #!/bin/sh
 # ctest: labels=full libs=worker timeout=600
-# One arithmetic under real MPI: 300 tokens through the tales target on 1, 2, 4 and 8 processes, fed
+# The same logits under real MPI: 300 tokens go through the tales target on 1, 2, 4 and 8 processes,
 # 1, 7, 64 and 300 at a time, with 1 and 2 threads. The logits of all positions must have the same
-# bits: one hash per vocabulary slice, whatever the way.
+# bits in all of these ways: each vocabulary slice has one hash.
 # Usage: test_forward_mpi.sh BUILD_FOLDER
 set -u
 program=$1/tests/prog_logits
@@ -15,9 +15,10 @@ command -v mpirun >/dev/null || exit 77
 
 # One node, any number of ranks on any number of cores, as any user, without ssh.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-flags="--oversubscribe --bind-to none --mca btl vader,self --mca btl_vader_single_copy_mechanism none
+flags="--oversubscribe --bind-to none --mca btl vader,self
+       --mca btl_vader_single_copy_mechanism none
        --mca plm isolated --mca mpi_yield_when_idle 1"
-# Open MPI keeps memory for the life of the process; only our own leaks would be of interest.
+# Open MPI keeps memory until the process ends; only our own leaks are of interest.
 export ASAN_OPTIONS=detect_leaks=0
 
 fail() {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=180
-"""Workers that meet over NCCL, with tests/support/fake_nccl.c in the place of libnccl: two without mpirun, by
-the id in rank 0's Describe, and two under mpirun. Without mpirun they run on emulated GPUs
-(tests/emulate), whose streams do their work at once, since the fake knows no streams.
+"""Workers that meet over NCCL, with tests/support/fake_nccl.c in place of libnccl: two without
+mpirun, by the id in rank 0's Describe, and two under mpirun. Without mpirun they run on emulated
+GPUs (tests/emulate), whose streams do their work at once, because the fake knows no streams.
 Skipped (77) where the build has no NCCL or no emulation."""
 import json
 import os
@@ -93,7 +93,8 @@ class Led(unittest.TestCase):
         cluster.start_rank(1)
         self.wait_log(lead, " ready ")
         wait_until(cluster.is_serving, PATIENCE, "the cluster serves")
-        flags = ("generate", "Once upon a time", "-n", "6", "--json", "--temperature", "0", "-K", "3")
+        flags = ("generate", "Once upon a time", "-n", "6", "--json", "--temperature", "0",
+                 "-K", "3")
         both = cluster.outrider(*flags)
         self.assertEqual(both.returncode, 0, both.stderr)
         with Cluster(EMULATED, worker_flags=("--device", "cuda:0")) as alone:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # ctest: labels=full libs=client timeout=240
-# deploy/local/run for real, on the build folder as it is: the text, several runs at a time, and that
-# whatever happens to it nobody is left behind.
+# deploy/local/run itself, on the build folder as it is: the text, several runs at a time, and that
+# no process and no file is left behind, however a run ends.
 # Usage: test_local_run.sh BUILD_FOLDER
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -36,7 +36,12 @@ kill_rest() {
     kill -KILL $(pids_of_runs) 2>/dev/null
 }
 
-# Within 5 s nobody is left, and no file.
+kill_worker() {
+    kill -KILL "$(pids_of_runs | xargs ps -o pid=,comm= -p |
+        awk '/outrider-worker/{print $1; exit}')"
+}
+
+# Within 5 s no process is left.
 nobody_left() {
     local tries=0
     while [ -n "$(pids_of_runs)" ]; do
@@ -46,12 +51,14 @@ nobody_left() {
     done
 }
 
+# Nor a file.
 nothing_left() {
     nobody_left && [ -z "$(find "$work" -maxdepth 1 -name 'outrider.*')" ]
 }
 
 greedy_text() { # greedy_text RANKS
-    timeout -k 5 60 "$run" -T "$1" -K 4 "$prompt" --temperature 0 -n 96 >"$work/out" 2>"$work/err" ||
+    timeout -k 5 60 "$run" -T "$1" -K 4 "$prompt" --temperature 0 -n 96 \
+        >"$work/out" 2>"$work/err" ||
         return 1
     python3 - "$root/tests/golden/tales/reference_target.json" "$work/out" <<'PY' || return 1
 import json, sys
@@ -72,13 +79,14 @@ two_at_a_time() {
 }
 
 # Starts a run in a session of its own, as from a terminal (a shell lets its background jobs ignore
-# SIGINT), and waits until it has printed something. The shipped pair would reach its context in a
-# quarter of a second; this model writes for half a minute.
+# SIGINT), and waits until it has printed something. The shipped pair would fill its context in a
+# quarter of a second; this model takes half a minute.
 slow_model=synthetic:qwen2.5-0.5b,seed=1,layers=8,vocab=512
 start_long_run() {
     local tries=0
     : >"$work/out"
-    setsid env --default-signal=INT "$run" -T 2 --target $slow_model "$prompt" --ignore-eos >"$work/out" 2>"$work/err" &
+    setsid env --default-signal=INT "$run" -T 2 --target $slow_model "$prompt" --ignore-eos \
+        >"$work/out" 2>"$work/err" &
     long=$!
     until [ -s "$work/out" ]; do
         tries=$((tries + 1))
@@ -106,7 +114,7 @@ killed() {
 
 lost_worker() {
     start_long_run || return 1
-    kill -KILL "$(pids_of_runs | xargs ps -o pid=,comm= -p | awk '/outrider-worker/{print $1; exit}')"
+    kill_worker
     wait $long
     [ $? -eq 1 ] && grep -q 'the end of workers.log' "$work/err" && nothing_left
 }
@@ -121,13 +129,13 @@ refuses() {
     [ $? -eq 2 ] && [ -s "$work/err" ] && nothing_left
 }
 
-# A cluster that stays: it answers, its flags reach the programs, and it ends as it is told.
+# A cluster that stays (--serve): it answers, its flags reach the programs, and it ends when told.
 start_serving() { # start_serving OPTION...
     local tries=0
     setsid "$run" --serve "unix:$work/outrider.socket" "$@" >"$work/out" 2>"$work/err" &
     serving=$!
-    until timeout -k 1 5 "$OUTRIDER_BUILD/bin/outrider" health --address "unix:$work/outrider.socket" \
-        >/dev/null 2>&1; do
+    until timeout -k 1 5 "$OUTRIDER_BUILD/bin/outrider" health \
+        --address "unix:$work/outrider.socket" >/dev/null 2>&1; do
         tries=$((tries + 1))
         [ $tries -le 100 ] || return 1
         sleep 0.1
@@ -140,14 +148,16 @@ serves() {
     kill -TERM $serving
     wait $serving
     [ $? -eq 143 ] && grep -q '^serving at ' "$work/out" && grep -q '^ranks  *2$' "$work/out2" &&
-        grep -q '^queue  *7$' "$work/out2" && nobody_left && rm -f "$work/outrider.socket" && nothing_left
+        grep -q '^queue  *7$' "$work/out2" && nobody_left && rm -f "$work/outrider.socket" &&
+        nothing_left
 }
 
 lost_while_serving() {
     start_serving -T 1 || return 1
-    kill -KILL "$(pids_of_runs | xargs ps -o pid=,comm= -p | awk '/outrider-worker/{print $1; exit}')"
+    kill_worker
     wait $serving
-    [ $? -eq 1 ] && grep -q 'the workers ended' "$work/err" && rm -f "$work/outrider.socket" && nothing_left
+    [ $? -eq 1 ] && grep -q 'the workers ended' "$work/err" && rm -f "$work/outrider.socket" &&
+        nothing_left
 }
 
 helps() {

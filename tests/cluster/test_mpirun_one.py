@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=180
-"""deploy/mpirun for real: everything in one mpirun, and a worker group that is started again.
+"""The scripts of deploy/mpirun: everything in one mpirun, and a worker group that is restarted.
 
 Usage: test_mpirun_one.py BUILD_FOLDER
 """
@@ -47,7 +47,7 @@ class Fixture(unittest.TestCase):
         self.assertEqual(left, [], "processes are left behind")
 
     def run(self, result=None):
-        """As ever, and the logs of what failed."""
+        """As unittest does; a failure shows the logs too."""
         n_bad = len(result.failures) + len(result.errors)
         super().run(result)
         if len(result.failures) + len(result.errors) > n_bad:
@@ -72,8 +72,9 @@ class Fixture(unittest.TestCase):
         self.everyone.update([program.pid, *descendants(program.pid)])
 
     def ranks(self, program):
-        """pids of outrider-worker below the script."""
-        return [pid for pid in descendants(program.pid) if self.command_of(pid) == "outrider-worker"]
+        """The pids of outrider-worker below the script."""
+        return [pid for pid in descendants(program.pid)
+                if self.command_of(pid) == "outrider-worker"]
 
     @staticmethod
     def command_of(pid):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=240
-"""A prompt that does not fit into one step is read in chunks, and the last chunk carries guesses: the
-text is the plain one wherever the chunks' edges fall. A text is scored in chunks, too, and between
+"""A prompt that does not fit into one step is read in chunks, and the last chunk carries guesses:
+the text is the plain one wherever the chunks end. A text is scored in chunks, too, and between
 generations. Usage: test_prompt_chunks.py BUILD_FOLDER"""
 import json
 import os

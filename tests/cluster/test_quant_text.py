@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=worker timeout=300
-"""Weights of 8 and 4 bits in a real cluster: text with speculation is the text without, greedy and
-`coupled`, on 1, 2 and 4 ranks, with a draft in the same form or in another, and of models that are
-stored in that form.
+"""Weights of 8 and 4 bits in a real cluster: text with speculation is the text without it, greedy
+and `coupled`, on 1, 2 and 4 ranks, with a draft in the same form or in another, and with models
+that are stored in that form.
 
 Usage: test_quant_text.py BUILD_FOLDER
 """
@@ -49,7 +49,7 @@ def run(report, build, weights, n_ranks, draft_weights, ks, plain):
 
 
 def run_stored(report, build, weights, folder, plain):
-    """Target and draft out of folders that hold integers; no option says so."""
+    """Target and draft from folders that hold integers; no option says so."""
     stored = {}
     for role, source in (("target", TARGET), ("draft", DRAFT)):
         stored[role] = os.path.join(folder, f"{weights}-{role}")

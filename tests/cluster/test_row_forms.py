@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=statistics libs=worker timeout=900
 """Compact rows and whole rows through a real cluster: the same seed gives the same text and the
-same decisions, and the texts of both have the target's distribution. Prints what a position costs on the
-wire in each form.
+same decisions, and the texts of both have the target's distribution. Prints what a position costs
+on the wire in each form.
 Usage: test_row_forms.py BUILD_FOLDER
 """
 import os
@@ -57,8 +57,8 @@ def check_same_decisions(cluster, report, rule, name, fields):
 
 
 def draw(cluster, report, full_rows, first_seed):
-    """The first two tokens after the prompt, without a cut: rejection draws outside of the draft's
-    support, whose mass compact rows know only as a sum."""
+    """The first two tokens after the prompt, without truncation: rejection draws outside of the
+    draft's support, whose mass compact rows know only as a sum."""
     done = []
     while len(done) < N_DRAWS:
         done += cluster.generate([order(PROMPT, repeat=BATCH, seed=first_seed + len(done),

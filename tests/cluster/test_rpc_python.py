@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # ctest: labels=quick libs=rpc timeout=60
-"""Our server as a foreign gRPC implementation sees it. Skipped (77) where grpcio is not installed."""
+"""Our server as another gRPC implementation sees it. Skipped (77) where grpcio is not installed."""
 import os
 import subprocess
 import sys

@@ -58,7 +58,8 @@ class Threads(FaultTest):
     def test_list_is_kept_and_only_by_compute_threads(self):
         pins = ",".join(str(cpu) for cpu in CPUS[::-1][:2])
         n = len(CPUS[::-1][:2])
-        with World(worker_flags=("--pin", pins), coordinator_flags=("--pin", str(CPUS[-1]))) as world:
+        with World(worker_flags=("--pin", pins),
+                   coordinator_flags=("--pin", str(CPUS[-1]))) as world:
             self.assertEqual((ready(world)[0]["threads"], ready(world)[0]["pin"]), (str(n), pins))
             self.assertEqual(ready(world, "coordinator")[0]["pin"], str(CPUS[-1]))
             engine, *others = threads(world.workers.pid)
@@ -151,7 +152,8 @@ class Refusals(FaultTest):
                     self.check_usage(*run(prog, *base, *arguments), word)
             for arguments, words in {("--pin", "1023"): "CPU 1023",
                                      ("--pin", f"{CPUS[0]},{CPUS[0]}"): "twice",
-                                     ("--pin", str(CPUS[0]), "--threads", "2"): "2 threads"}.items():
+                                     ("--pin", str(CPUS[0]),
+                                      "--threads", "2"): "2 threads"}.items():
                 with self.subTest((prog, arguments)):
                     self.check_refusal(*run(prog, *base, *arguments), words)
         self.check_refusal(*run(WORKER, "--model", DRAFT, "--listen", "unix:/tmp/outrider-nobody",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=300
-"""A synthetic pair of chosen agreement behind real workers: the coordinator gets the target's name with
-",draft=1", nothing else, and the guesses are accepted as often as was wished.
+"""A synthetic pair of chosen agreement behind real workers: the coordinator gets the target's name
+with ",draft=1", nothing else, and the guesses are accepted as often as was asked for.
 Usage: test_synthetic_pair.py BUILD_FOLDER"""
 import json
 import os
@@ -28,7 +28,7 @@ def pair(name, **options):
 
 class SyntheticPair(unittest.TestCase):
     def check_alpha(self, wished, n_ranks):
-        """Over 8 texts of 240 tokens. The draft's q has its 64 best tokens, which costs 0.005 here."""
+        """Over 8 texts of 240 tokens. That q has the draft's 64 best tokens costs 0.005 here."""
         counts = {"accepted": 0, "rejections": 0}
         with pair(f"synthetic:tiny,layers=4,seed=3,agree={wished}", n_ranks=n_ranks) as cluster:
             for text in range(8):

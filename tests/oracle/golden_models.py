@@ -3,16 +3,17 @@
 Hugging Face transformers computes for it.
 
     python tests/oracle/golden_models.py OUT            make them (needs torch, transformers 5)
-    python tests/oracle/golden_models.py OUT --check    recompute and compare; with transformers 4 only
-                                                        what that version can read
+    python tests/oracle/golden_models.py OUT --check    recompute and compare; with transformers 4
+                                                        only what that version can read
 
 Per model: config.json and safetensors as the property asks for; prompt.json = {"versions",
-"prompt": [ids], "positions": [...], "vocab": V, "tolerance_rms"}; logits.f32 = little-endian float32,
-one row of V logits per listed position, computed in fp32 from the stored weights with eager
-attention. Norms and biases are random, so that one that is left out or misplaced shows. For each
-property the script also computes what a program without it would get, and refuses to write a model
-where that differs less than ten times as much as a bf16 run does from the fp32 one: such a golden
-file could not tell right from wrong. tolerance_rms in prompt.json is the distance of the bf16 run."""
+"prompt": [ids], "positions": [...], "vocab": V, "tolerance_rms"}; logits.f32 = little-endian
+float32, one row of V logits per listed position, computed in fp32 from the stored weights with
+eager attention. Norms and biases are random, so that a program that leaves one out or misplaces it
+gets other logits. For each property the script also computes what a program without it would get,
+and refuses to write a model where that differs less than ten times as much as a bf16 run does from
+the fp32 one, because such a golden file could not tell right from wrong. tolerance_rms in
+prompt.json is the distance of the bf16 run."""
 import copy
 import json
 import pathlib
@@ -26,15 +27,17 @@ import transformers
 
 VOCAB = 320
 CLASSES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1e4}
-YARN_MSCALE = dict(YARN, truncate=False, beta_fast=4.0, beta_slow=0.25, mscale=1.5, mscale_all_dim=0.5)
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64,
+        "rope_theta": 1e4}
+YARN_MSCALE = dict(YARN, truncate=False, beta_fast=4.0, beta_slow=0.25, mscale=1.5,
+                   mscale_all_dim=0.5)
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64, "rope_theta": 500.0}
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
 
 
-def model(name, kind, without=None, long=False, style=5, dtype="bfloat16", shards=0, generation=None,
-          edit=None, **config):
+def model(name, kind, without=None, long=False, style=5, dtype="bfloat16", shards=0,
+          generation=None, edit=None, **config):
     """without: config values of a program that ignores the property, or a set of parameter suffixes
     that it would leave out."""
     return dict(name=name, kind=kind, without=without, long=long, style=style, dtype=dtype,
@@ -45,11 +48,13 @@ MODELS = [
     model("llama_untied", "llama", style=4, num_key_value_heads=2, num_hidden_layers=3),
     model("llama_tied", "llama", num_key_value_heads=4, tie_word_embeddings=True),
     model("llama_old", "llama", style=4, num_attention_heads=4, num_key_value_heads=4,
-          generation={"eos_token_id": [2, 7, 5]}, edit={"num_key_value_heads": None, "head_dim": None}),
+          generation={"eos_token_id": [2, 7, 5]},
+          edit={"num_key_value_heads": None, "head_dim": None}),
     model("llama_kv_one", "llama", num_attention_heads=8, num_key_value_heads=1, head_dim=16),
     model("llama_wide_heads", "llama", num_attention_heads=4, num_key_value_heads=2, head_dim=32),
-    model("llama_rope_llama3", "llama", {"rope_parameters": dict(PLAIN, rope_theta=500.0)}, long=True,
-          num_attention_heads=2, num_key_value_heads=2, head_dim=32, rope_parameters=LLAMA3),
+    model("llama_rope_llama3", "llama", {"rope_parameters": dict(PLAIN, rope_theta=500.0)},
+          long=True, num_attention_heads=2, num_key_value_heads=2, head_dim=32,
+          rope_parameters=LLAMA3),
     model("llama_rope_llama3_old", "llama", {"rope_parameters": dict(PLAIN, rope_theta=500.0)},
           long=True, style=4, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
           rope_parameters=dict(LLAMA3, factor=4.0, original_max_position_embeddings=48),
@@ -100,7 +105,7 @@ def class_of(case):
 
 
 def random_weights(case, net):
-    """Wide enough that attention is neither flat nor one-hot and logits spread over several nats."""
+    """Wide enough that attention is neither flat nor one-hot and logits differ by several nats."""
     draw = torch.Generator().manual_seed(int.from_bytes(case["name"].encode()[-7:], "little"))
     weights = {}
     for name, value in net.state_dict().items():
@@ -123,7 +128,7 @@ def random_weights(case, net):
 
 
 def old_style(config, legacy_type):
-    """The keys of transformers 4."""
+    """Writes the keys of transformers 4."""
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
     if legacy_type:
@@ -150,7 +155,8 @@ def save_config(case, config, folder):
 def save_weights(case, weights, folder):
     weights = {name: value.contiguous() for name, value in weights.items()}
     if not case["shards"]:
-        safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        safetensors.torch.save_file(weights, folder / "model.safetensors",
+                                    metadata={"format": "pt"})
         return
     total, names = case["shards"], sorted(weights)
     place = {}
@@ -165,7 +171,7 @@ def save_weights(case, weights, folder):
 
 
 def load(case, folder, dtype):
-    """Reads the folder as any user would; attention written out, so that nothing is fused."""
+    """Reads the folder as any user would, with attention that fuses nothing."""
     return class_of(case).from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
 
 
@@ -242,7 +248,8 @@ def main():
     torch.set_num_threads(1)
     out = pathlib.Path(sys.argv[1])
     if len(sys.argv) == 3:
-        sys.exit(0 if all([check(case, out) for case in MODELS if is_readable(case)]) else "some differ")
+        fits = [check(case, out) for case in MODELS if is_readable(case)]
+        sys.exit(0 if all(fits) else "some differ")
     for case in MODELS:
         make(case, out)
 

@@ -1,5 +1,5 @@
 /* ctest: libs=comm_mpi */
-/* One rank of tests/cluster/test_comm_mpi.sh. Exits with 0 when all it looked at held.
+/* One rank of tests/cluster/test_comm_mpi.sh. Exits with 0 when all checks held.
  *   sum           tree sum against the local tree over all ranks' data, 1 to 100000 floats
  *   split COLOR   this program's number is COLOR; its part sums and exchanges on its own
  *   loop          sums until killed; rank 0 says when it has begun
@@ -24,7 +24,7 @@ static float value_of(int rank, size_t i)
     return (float)ldexp(rng_uniform(&at, RNG_WEIGHT, 0) - 0.5, exponent);
 }
 
-/* The promise as a recursion over all ranks' data, written apart from the code under test. */
+/* The promised sum as a recursion over all ranks' data, written apart from the code under test. */
 static float tree_of(const float *all, size_t n, int first, int n_ranks, size_t i)
 {
     if (n_ranks == 1) return all[(size_t)first * n + i];

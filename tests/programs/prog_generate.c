@@ -3,8 +3,9 @@
  *   prog_generate ADDRESS describe   exits with 0 when the coordinator serves
  *   prog_generate ADDRESS            one order per line of the input, one JSON line per generation
  * An order is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N temperature=X
- * top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1 ignore_eos=0|1, and repeat=N: N
- * generations with seeds seed, seed + 1, ... The next request is on its way while one is answered. */
+ * top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1
+ * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... While one request
+ * is answered the next is on its way. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

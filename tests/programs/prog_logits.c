@@ -1,7 +1,7 @@
 /* ctest: libs=worker */
-/* One rank of tests/cluster/test_forward_mpi.sh: feeds fixed tokens to a model in every way it knows, under
- * mpirun with any number of ranks, and prints a hash of each of its vocabulary slices' logits over
- * all positions: `threads=1 chunk=7 slice=3 hash=...`. What is printed must not depend on anything
+/* One rank of tests/cluster/test_forward_mpi.sh: feeds fixed tokens to a model in every way it
+ * knows, under mpirun with any number of ranks, and prints a hash of each of its vocabulary slices'
+ * logits over all positions: `threads=1 chunk=7 slice=3 hash=...`. The hash must depend on nothing
  * but the model, the tokens and the slice.
  *   prog_logits MODEL N_TOKENS [other]   other: the last token is another one */
 #include <inttypes.h>
@@ -29,7 +29,7 @@ struct run {
     XXH3_state_t *hashes[SLICES_MAX]; /* of the local slices */
 };
 
-/* One table entry per block, in an order that is not the natural one. */
+/* One table entry per block, in no natural order. */
 static void fill(struct run *run, int n_vocab, bool is_other)
 {
     struct rng_address at = {.seed = TOKENS_SEED};

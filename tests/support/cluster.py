@@ -5,8 +5,8 @@
         cluster.kill_rank(1)
 
 One rank is a plain process; more run under mpirun on this machine. Addresses, ports and files are
-unique to each cluster; every wait has a deadline; whatever happens, nobody is left behind. When a
-block fails, the tail of every log is printed.
+unique to each cluster; every wait has a deadline; no process is left behind, whatever happens. When
+a block fails, the tail of every log is printed.
 """
 import ctypes
 import os
@@ -32,7 +32,7 @@ MPI_FLAGS = (
 MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    # Open MPI keeps memory for the life of the process.
+    # Open MPI keeps memory until the process ends.
     "ASAN_OPTIONS": "detect_leaks=0",
 }
 LOG_TAIL_LINES = 30
@@ -74,7 +74,7 @@ def _stat(pid):
 
 
 def is_alive(pid):
-    """False also for a zombie: it is dead, only not yet collected."""
+    """False also for a zombie: it is dead, its parent has only not waited for it yet."""
     stat = _stat(pid)
     return stat is not None and stat[0] not in "ZX"
 
@@ -156,7 +156,7 @@ class Program:
         return status
 
     def _is_ours(self, pid):
-        """Children stay in the session that this program began, so a reused pid is not hit."""
+        """Children stay in the session that this program began: no reused pid is signalled."""
         try:
             return os.getsid(pid) == self.pid
         except OSError:
@@ -309,9 +309,9 @@ class Cluster:
         os.kill(pid, signal_number)
 
     def restart_workers(self, timeout=60):
-        """What a supervisor does: a new group on the old addresses, once the old one is gone."""
+        """Starts a new group on the old addresses once the old one is gone."""
         self.workers.stop()
-        self.wait_not_serving() # or the old group could be taken for the new one
+        self.wait_not_serving() # otherwise the old group could be taken for the new one
         self.start_workers()
         self.wait_serving(timeout)
 
@@ -321,7 +321,7 @@ class Cluster:
         return [os.path.join(self.bin, "outrider"), *args]
 
     def client_environment(self, **more):
-        """As a user's, with this cluster as the default."""
+        """A user's environment, with this cluster as the default."""
         return {**os.environ, "OUTRIDER_ADDRESS": self.address, **self.environment, **more}
 
     def outrider(self, *args, stdin=None, timeout=60, environment=None):

@@ -1,5 +1,5 @@
-"""What the fault tests share: programs that must end with one sentence, requests in mid-stream, and a
-cluster whose steps take long enough that something can happen in between."""
+"""What the fault tests share: programs that must end with one sentence, requests in mid-stream, and
+a cluster whose steps take long enough that something can happen in between."""
 import json
 import os
 import re
@@ -27,7 +27,7 @@ def _is_sanitized():
         return re.search(r"^OUTRIDER_SANITIZE:\w+=.+$", file.read(), re.M) is not None
 
 
-# What a program may take longer in a build that checks every access.
+# How much longer a program may take in a build that checks every access.
 PATIENCE = 5.0 if _is_sanitized() else 1.0
 SANITIZER_STATUS = 99
 os.environ["ASAN_OPTIONS"] = f"allocator_may_return_null=1:exitcode={SANITIZER_STATUS}"
@@ -99,7 +99,7 @@ class World(Cluster):
         self.last_logs = {}
 
     def leave(self):
-        """The end of it all; the logs are kept for a test that has failed."""
+        """Stops the cluster; the logs are kept for a test that has failed."""
         self.last_logs = self.logs()
         self._leave(failed=False)
 
@@ -116,11 +116,11 @@ class World(Cluster):
         return json.loads(done.stdout)
 
     def greedy(self, *more):
-        """Its ids."""
+        """The ids of that text."""
         return self.generate(*more)["token_ids"]
 
     def accepted(self):
-        """How many guesses of the draft stayed in it."""
+        """How many of the draft's guesses were accepted in it."""
         return self.generate("-K", "4")["counters"]["accepted"]
 
     def print_logs(self):
@@ -137,7 +137,7 @@ class FaultTest(unittest.TestCase):
     world = None
 
     def run(self, result=None):
-        """As always; a failure shows the tails of all logs."""
+        """As unittest does; a failure shows the tails of all logs."""
         before = len(result.failures) + len(result.errors)
         super().run(result)
         if self.world and len(result.failures) + len(result.errors) > before:
@@ -183,7 +183,7 @@ class FaultTest(unittest.TestCase):
         self.assertTrue(not rest or rest.startswith("Try `"), output)
 
     def within(self, seconds, started):
-        """A wait that began at started was short enough."""
+        """Checks that a wait which began at `started` was short enough."""
         self.assertLess(time.monotonic() - started, seconds * PATIENCE)
 
 

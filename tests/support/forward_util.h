@@ -1,6 +1,6 @@
-/* A model on T ranks that are threads, and a function that feeds it tokens in a given way and returns
- * the logits of every position: what the tests of the forward pass compare. It runs on the CPU, or on
- * the device that the environment variable OUTRIDER_TEST_DEVICE names. */
+/* A model on T ranks that are threads, and a function that feeds it tokens in a given way and
+ * returns the logits of every position: what the tests of the forward pass compare. It runs on the
+ * CPU, or on the device that the environment variable OUTRIDER_TEST_DEVICE names. */
 #pragma once
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Ways to feed a sequence to a model, and a reference that all of them must equal: what the tests of the
- * forward pass in each arithmetic share. */
+/* Ways to feed a sequence to a model, and a reference that all of them must equal: what the tests
+ * of the forward pass in each arithmetic share. */
 #pragma once
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ enum {
 static int32_t tokens[N_TOKENS], other[3][N_TOKENS];
 static int32_t blocks[4][RIG_BLOCKS / 4];
 
-/* Tokens from a fixed generator, and block tables that are anything but in order. */
+/* Tokens from a fixed generator, and block tables that are not in order. */
 static inline void make_inputs(int n_vocab)
 {
     uint32_t state = 12345;

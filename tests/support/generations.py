@@ -1,4 +1,5 @@
-"""Many generations from a real cluster, for tests of what is generated (tests/programs/prog_generate.c).
+"""Many generations from a real cluster, for tests of what is generated; they are made by
+tests/programs/prog_generate.c.
 
     with GenerationCluster(build, n_ranks=2) as cluster:
         done = cluster.generate([order(ids=[5, 6], max_tokens=8, temperature=0, n_draft=3)])
@@ -65,7 +66,7 @@ class GenerationCluster(Cluster):
 
 def exact_pairs(build, prompt, top_k, least=0.0):
     """{(a, b): probability} of the target's next two tokens at temperature 1; b = -1 stands for all
-    those whose pair has less than `least`. top_k = 0: no cut."""
+    those whose pair has less than `least`. top_k = 0: no truncation."""
     run = subprocess.run([os.path.join(build, "tests", "prog_joint"), TARGET, str(top_k),
                           repr(least), ",".join(map(str, prompt))],
                          capture_output=True, encoding="utf-8", timeout=300, check=True)
@@ -92,7 +93,7 @@ def fit_cells(pairs, exact):
 
 
 class Report:
-    """Counts what held and prints it as it goes."""
+    """Counts the checks that held and prints each."""
 
     def __init__(self):
         self.n_failed = 0

@@ -1,5 +1,5 @@
-"""Model folders that are not what they claim to be, each a copy of the small shipped one with one thing
-wrong, and folders that are only unusual: another token, a padded embedding."""
+"""Model folders that are not what they claim to be, each a copy of the small shipped one with one
+thing wrong, and folders that are only unusual: another token, a padded embedding."""
 import json
 import os
 import shutil
@@ -14,7 +14,7 @@ PADDING_ROWS = 64
 
 
 def copy(folder, source=SOUND):
-    """folder becomes a sound model."""
+    """Makes folder a sound model."""
     shutil.copytree(source, folder)
     return folder
 
@@ -108,7 +108,7 @@ def directory(name):
 
 
 def pipe(name):
-    """Who opens it waits for a writer that never comes."""
+    """A program that opens it waits for a writer that never comes."""
     def breaker(folder):
         os.remove(os.path.join(folder, name))
         os.mkfifo(os.path.join(folder, name))
@@ -213,7 +213,7 @@ def other_token(folder):
 
 
 def pad_embedding(folder):
-    """Rows that no token has, larger than all others: a tail that is not masked would always win."""
+    """Rows that no token has, larger than all others: if not masked, they would always win."""
     header, data = read_weights(folder)
     n_rows, width = header[EMBEDDING]["shape"]
     begin, end = header[EMBEDDING]["data_offsets"]

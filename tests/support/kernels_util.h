@@ -1,5 +1,5 @@
-/* What the tests of the kernels share: the variants that this machine can run, numbers of all kinds,
- * and equality of bits. NaN agree in being NaN, not in payload. */
+/* What the tests of the kernels share: the variants that this machine can run, numbers of all
+ * kinds, and equality of bits. Two NaN count as equal, whatever their payload. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,0 +1,329 @@
+/* ctest: labels=quick libs=coordinator,worker fail_alloc=yes timeout=240 */
+/* Requests while memory is short. Each trial opens a coordinator and a worker in this process, and
+ * one allocation on any of their threads fails, while they connect or while a request goes through
+ * both. The client must get the text or a sentence, and the next request must be served. */
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "coordinator/coordinator.h"
+#include "rpc/client.h"
+#include "rpc/common.h"
+#include "tests/support/fail_alloc.h"
+#include "worker/worker.h"
+
+#define TARGET "synthetic:tiny,seed=7"
+#define DRAFT  "synthetic:tiny,seed=7,agree=0.8,draft=1"
+
+enum {
+    N_TOKENS = 12,
+    ANSWER_BYTES = 4096,
+    ARENA_BYTES = 1 << 20,
+    CONNECT_MS = 200, /* for what happens after the start without a request */
+    PATIENCE_US = 20 * 1000000
+};
+
+enum kind { GENERATE, SCORE, DESCRIBE, N_KINDS };
+
+static const char *const paths[N_KINDS] = {"/outrider.generation.v1.Generation/Generate",
+                                           "/outrider.generation.v1.Generation/Score",
+                                           "/outrider.generation.v1.Generation/Describe"};
+
+static char folder[64], target_address[128], listen_address[128];
+
+/* One coordinator and its worker. */
+struct pair {
+    struct worker *worker;
+    struct coordinator *coordinator;
+    pthread_t threads[2];
+    struct error errors[2];
+};
+
+/* Who asks; all of it is the test's thread's, whose allocations never fail. */
+static struct {
+    struct rpc_client *client;
+    struct buffer request, messages;
+    struct arena arena;
+    char answer[ANSWER_BYTES]; /* the text, or ids and logprobs */
+} asker;
+
+static void setup(void)
+{
+    struct error err;
+    log_open("test", LOG_LEVEL_ERROR);
+    rpc_library_open(); /* its own start and end are not what is tested */
+    snprintf(folder, sizeof folder, "/tmp/outrider-no-memory-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(target_address, sizeof target_address, "unix:%s/worker", folder);
+    snprintf(listen_address, sizeof listen_address, "unix:%s/coordinator", folder);
+    CHECK_OK(arena_open(&asker.arena, ARENA_BYTES, &err));
+}
+
+static void teardown(void)
+{
+    arena_close(&asker.arena);
+    buffer_free(&asker.request);
+    buffer_free(&asker.messages);
+    ck_assert_int_eq(rmdir(folder), 0);
+    rpc_library_close();
+}
+
+/* ---- the pair ---- */
+
+static void *run_worker(void *arg)
+{
+    struct pair *pair = arg;
+    worker_run(pair->worker, &pair->errors[0]);
+    return NULL;
+}
+
+static void *run_coordinator(void *arg)
+{
+    struct pair *pair = arg;
+    coordinator_run(pair->coordinator, &pair->errors[1]);
+    return NULL;
+}
+
+static void pair_open(struct pair *pair)
+{
+    struct error err;
+    const struct backend_options backend = {.device = "cpu", .kernels = "auto", .n_threads = 1};
+    const struct worker_options worker = {.model = TARGET,
+                                          .group = {.n_ranks = 1, .listen = target_address},
+                                          .backend = backend,
+                                          .n_slots = 2,
+                                          .kv_tokens = 256,
+                                          .max_step_tokens = 64,
+                                          .max_step_rows = 32,
+                                          .step_timeout_s = 60};
+    const struct coordinator_options coordinator = {.listen = listen_address,
+                                                    .target = target_address,
+                                                    .draft = DRAFT,
+                                                    .backend = backend,
+                                                    .n_draft = -1,
+                                                    .strategy = STRATEGY_PLANNED,
+                                                    .support = 32,
+                                                    .draft_kv_tokens = 256,
+                                                    .queue_capacity = 4,
+                                                    .step_timeout_s = 60,
+                                                    .max_prompt_bytes = 4096};
+    *pair = (struct pair){0};
+    CHECK_OK(worker_open(&pair->worker, &worker, &err));
+    CHECK_OK(coordinator_open(&pair->coordinator, &coordinator, &err));
+    CHECK_OK(rpc_client_open(&asker.client, &err));
+}
+
+static void pair_start(struct pair *pair)
+{
+    ck_assert_int_eq(pthread_create(&pair->threads[0], NULL, run_worker, pair), 0);
+    ck_assert_int_eq(pthread_create(&pair->threads[1], NULL, run_coordinator, pair), 0);
+}
+
+/* Both threads must have run until they were told to stop. */
+static void pair_close(struct pair *pair)
+{
+    rpc_client_close(asker.client);
+    coordinator_stop(pair->coordinator);
+    pthread_join(pair->threads[1], NULL);
+    worker_stop(pair->worker);
+    pthread_join(pair->threads[0], NULL);
+    coordinator_close(pair->coordinator);
+    worker_close(pair->worker);
+}
+
+/* ---- requests ---- */
+
+/* The prompt is text; the guesses' table, stop strings and shown drafts take their ways too. */
+static void encode_request(enum kind kind)
+{
+    static const char text[] = "Once upon";
+    static const char *const stops[] = {"\x01\x02\x03", "zzzz"};
+    struct error err;
+    const struct generate_request generate = {.prompt = text,
+                                              .prompt_len = sizeof text - 1,
+                                              .max_tokens = N_TOKENS,
+                                              .sampling = {.temperature = 0.9f, .top_p = 0.95f},
+                                              .has_seed = true,
+                                              .seed = 3,
+                                              .n_draft = 3,
+                                              .rule = "coupled",
+                                              .show_drafts = true,
+                                              .ignore_eos = true,
+                                              .n_stop = 2,
+                                              .stop = stops,
+                                              .request_id = "no-memory"};
+    const struct score_request score = {.text = text, .text_len = sizeof text - 1, .top_n = 1};
+    asker.request.len = 0;
+    if (kind == GENERATE) CHECK_OK(generate_request_encode(&asker.request, &generate, &err));
+    if (kind == SCORE) CHECK_OK(score_request_encode(&asker.request, &score, &err));
+}
+
+static void append_answer(const char *text, size_t len)
+{
+    size_t have = strlen(asker.answer);
+    ck_assert_uint_lt(have + len, sizeof asker.answer);
+    memcpy(asker.answer + have, text, len);
+    asker.answer[have + len] = '\0';
+}
+
+/* A scored token's text, which is for people alone, may be missing where memory is short. */
+static void hear_message(enum kind kind, const uint8_t *data, size_t len)
+{
+    struct error err;
+    struct generate_reply generate;
+    struct score_reply score;
+    char line[64];
+    arena_reset(&asker.arena);
+    if (kind == GENERATE) {
+        CHECK_OK(generate_reply_decode(data, len, &asker.arena, &generate, &err));
+        if (generate.tokens) append_answer(generate.tokens->text, generate.tokens->text_len);
+    } else if (kind == SCORE) {
+        CHECK_OK(score_reply_decode(data, len, &asker.arena, &score, &err));
+        for (int i = 0; i < score.n; i++) {
+            const struct score_token *token = &score.tokens[i];
+            int n = snprintf(line, sizeof line, "%d %a ", token->id, (double)token->logprob);
+            append_answer(line, (size_t)n);
+        }
+    }
+}
+
+/* One request; its answer is in asker.answer. Errors: what the coordinator says. */
+static int ask(enum kind kind, struct error *err)
+{
+    int64_t deadline_us = clock_now_us() + PATIENCE_US;
+    struct rpc_stream *stream = NULL;
+    const uint8_t *data;
+    size_t len;
+    int rc = 0;
+    encode_request(kind);
+    asker.answer[0] = '\0';
+    TRY(rpc_stream_open(&stream, asker.client, listen_address, paths[kind], true, deadline_us,
+                        err));
+    TRY(rpc_stream_send(stream, asker.request.data, asker.request.len, deadline_us, err));
+    TRY(rpc_stream_half_close(stream, err));
+    while (!(rc = rpc_stream_receive(stream, &data, &len, deadline_us, err))) {
+        hear_message(kind, data, len);
+    }
+    if (rc == ERR_CLOSED) rc = 0;
+out:
+    rpc_stream_close(stream);
+    return rc;
+}
+
+/* Until the target has been reached, or reached again. */
+static void ask_until_served(enum kind kind)
+{
+    int64_t deadline_us = clock_now_us() + PATIENCE_US;
+    struct error err;
+    while (ask(kind, &err)) {
+        ck_assert_msg(err.code == ERR_UNAVAILABLE && clock_now_us() < deadline_us,
+                      "the next request is not served: %s", err.text);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+}
+
+/* ---- trials ---- */
+
+enum phase { CONNECTING, REQUESTING };
+
+struct trial {
+    enum phase phase;
+    enum kind kind;
+    const char *wanted; /* the answer where nothing fails */
+};
+
+/* What a failure in between may do to a request. */
+static void check_answer(const struct trial *trial, long n, int rc, const struct error *err)
+{
+    if (rc) {
+        ck_assert_msg(strstr(err->text, "no memory") != NULL,
+                      "allocation %ld fails: the client reads %d (%s)", n, rc, err->text);
+    } else {
+        ck_assert_str_eq(asker.answer, trial->wanted);
+    }
+}
+
+/* The n-th allocation fails; false if there are less. *was_told: the client got the sentence. */
+static bool try_once(const struct trial *trial, long n, bool *was_told)
+{
+    struct pair pair;
+    struct error err;
+    pair_open(&pair);
+    *was_told = false;
+    if (trial->phase == CONNECTING) fail_alloc_arm(FAIL_OTHER_THREADS, FAIL_ALL, n);
+    pair_start(&pair);
+    if (trial->phase == CONNECTING)
+        nanosleep(&(struct timespec){.tv_nsec = CONNECT_MS * 1000000}, NULL);
+    if (trial->phase == REQUESTING) {
+        ask_until_served(DESCRIBE);
+        fail_alloc_arm(FAIL_OTHER_THREADS, FAIL_ALL, n);
+        int rc = ask(trial->kind, &err);
+        check_answer(trial, n, rc, &err);
+        *was_told = rc != 0;
+    }
+    bool has_failed = fail_alloc_disarm();
+    ask_until_served(trial->kind);
+    ck_assert_str_eq(asker.answer, trial->wanted);
+    pair_close(&pair);
+    return has_failed;
+}
+
+static void try_each(const char *what, enum phase phase, enum kind kind)
+{
+    struct trial trial = {.phase = phase, .kind = kind};
+    struct fail_alloc_live before, after;
+    char wanted[ANSWER_BYTES];
+    struct pair pair;
+    long n = 0, n_told = 0;
+    bool has_failed, was_told;
+    pair_open(&pair);
+    pair_start(&pair);
+    ask_until_served(kind);
+    memcpy(wanted, asker.answer, sizeof wanted);
+    pair_close(&pair);
+    trial.wanted = wanted;
+    do {
+        before = fail_alloc_live();
+        has_failed = try_once(&trial, ++n, &was_told);
+        ck_assert_msg(fail_alloc_is_as_before(&before, &after),
+                      "%s: allocation %ld fails: %ld blocks, %ld mapped bytes, %ld files stay",
+                      what, n, after.n_blocks - before.n_blocks,
+                      after.mapped_bytes - before.mapped_bytes, after.n_files - before.n_files);
+        n_told += was_told;
+    } while (has_failed);
+    printf("%s: %ld allocations failed; the client was told of %ld\n", what, n - 1, n_told);
+    ck_assert_int_gt(n, 1);
+}
+
+START_TEST(failures_while_they_connect_only_delay)
+{
+    try_each("connecting", CONNECTING, GENERATE);
+}
+END_TEST
+
+START_TEST(a_generation_ends_with_its_text_or_a_sentence)
+{
+    try_each("generating", REQUESTING, GENERATE);
+}
+END_TEST
+
+START_TEST(a_scoring_ends_with_its_numbers_or_a_sentence)
+{
+    try_each("scoring", REQUESTING, SCORE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("requests without memory");
+    TCase *all = tcase_create("all");
+    tcase_add_checked_fixture(all, setup, teardown);
+    tcase_add_test(all, failures_while_they_connect_only_delay);
+    tcase_add_test(all, a_generation_ends_with_its_text_or_a_sentence);
+    tcase_add_test(all, a_scoring_ends_with_its_numbers_or_a_sentence);
+    suite_add_tcase(suite, all);
+    return check_main(suite);
+}

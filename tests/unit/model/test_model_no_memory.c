@@ -1,0 +1,149 @@
+/* ctest: labels=quick libs=model fail_alloc=yes timeout=120 */
+/* Opening and using a model while memory is short: each allocation fails once. */
+#include <dirent.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "model/backend/open.h"
+#include "model/model.h"
+#include "tests/support/fail_alloc.h"
+
+#define TALES  SOURCE_DIR "/deploy/models/tales/draft"
+#define GOLDEN SOURCE_DIR "/tests/golden/models/"
+
+enum { N_TOKENS = 5, N_BLOCKS = 4, N_BEST = 8, ARENA_BYTES = 1 << 16 };
+
+/* What a trial opens, and the best ids of its first time: where a trial does without an allocation,
+ * they must be the same. */
+struct subject {
+    const char *name, *weights, *pack_cache;
+    bool has_head;   /* of some tokens only */
+    bool packs_anew; /* without the file that the trial before left */
+    int32_t best[N_BEST];
+    int n_best;
+};
+
+static const int32_t head_ids[] = {1, 2, 3, 5, 8, 13, 21, 34, 55, 89};
+
+static int use(struct subject *subject, struct model *model, struct error *err)
+{
+    static const int32_t tokens[N_TOKENS] = {1, 7, 3, 90, 4}, blocks[] = {2, 0};
+    const struct forward_lane lane = {0, N_TOKENS, tokens, blocks};
+    const struct forward_row row = {0, N_TOKENS - 1};
+    struct select_item best[N_BEST];
+    struct arena arena;
+    int rc = 0, n = N_BEST;
+    TRY(arena_open(&arena, ARENA_BYTES, err));
+    TRY(model_forward(model, &lane, 1, &row, 1, err));
+    TRY(model_best(model, 0, n, &arena, best, &n, err));
+    for (int i = 0; i < n; i++) {
+        if (!subject->n_best) subject->best[i] = best[i].id;
+        if (subject->best[i] != best[i].id) {
+            rc = error_set(err, ERR_INTERNAL, "the logits are not those of the first time");
+        }
+    }
+    subject->n_best = n;
+out:
+    arena_close(&arena);
+    return rc;
+}
+
+static void empty_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    struct dirent *entry;
+    while (folder && (entry = readdir(folder))) {
+        unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    if (folder) closedir(folder);
+}
+
+static int open_and_use(void *arg, struct error *err)
+{
+    struct subject *subject = arg;
+    struct checkpoint *ck = NULL;
+    struct backend *be = NULL;
+    struct model *model = NULL;
+    struct backend_options backend = {.device = "cpu",
+                                      .weights = subject->weights,
+                                      .kernels = "auto",
+                                      .n_threads = 2,
+                                      .pack_cache = subject->pack_cache};
+    const struct model_options options = {.n_kv_blocks = N_BLOCKS,
+                                          .max_tokens = N_TOKENS,
+                                          .max_rows = 1,
+                                          .max_lanes = 1,
+                                          .head_ids = subject->has_head ? head_ids : NULL,
+                                          .n_head_ids = sizeof head_ids / sizeof *head_ids};
+    int rc = 0;
+    if (subject->packs_anew) empty_folder(subject->pack_cache);
+    TRY(checkpoint_open(&ck, subject->name, err));
+    backend.stored = checkpoint_config(ck)->stored;
+    TRY(backend_open(&be, &backend, err));
+    TRY(model_open(&model, ck, comm_single(), be, &options, err));
+    TRY(use(subject, model, err));
+out:
+    model_close(model);
+    if (be) be->ops->close(be);
+    checkpoint_close(ck);
+    return rc;
+}
+
+static void fail_each(const char *what, struct subject subject, int kinds, long step)
+{
+    fail_alloc_each(what, open_and_use, &subject, kinds, step);
+}
+
+START_TEST(a_synthetic_model_survives_each_failure)
+{
+    fail_each("tiny", (struct subject){.name = "synthetic:tiny,seed=7"}, FAIL_ALL, 1);
+    fail_each("tiny, int8", (struct subject){.name = "synthetic:tiny,seed=7", .weights = "int8"},
+              FAIL_ALL, 1);
+    fail_each("tiny, head", (struct subject){.name = "synthetic:tiny,seed=7", .has_head = true},
+              FAIL_ALL, 1);
+}
+END_TEST
+
+START_TEST(model_files_survive_each_failure)
+{
+    static const char *const names[] = {"llama_sharded", "qwen2_bias", "llama_f32", "llama_tied",
+                                        "qwen3_norm_bias"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[512];
+        snprintf(path, sizeof path, GOLDEN "%s", names[i]);
+        fail_each(names[i], (struct subject){.name = path}, FAIL_ALL, 1);
+    }
+}
+END_TEST
+
+START_TEST(the_shipped_draft_survives_each_failure)
+{
+    fail_each("tales", (struct subject){.name = TALES}, FAIL_ALL, 1);
+}
+END_TEST
+
+START_TEST(packed_weights_on_disk_survive_each_failure)
+{
+    char folder[] = "/tmp/outrider-no-memory-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    struct subject subject = {.name = "synthetic:tiny,seed=7", .pack_cache = folder};
+    fail_each("packed weights, read", subject, FAIL_ALL, 1);
+    subject.packs_anew = true;
+    fail_each("packed weights, written", subject, FAIL_ALL, 1);
+    empty_folder(folder);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("model without memory");
+    TCase *all = tcase_create("all");
+    tcase_add_test(all, a_synthetic_model_survives_each_failure);
+    tcase_add_test(all, model_files_survive_each_failure);
+    tcase_add_test(all, the_shipped_draft_survives_each_failure);
+    tcase_add_test(all, packed_weights_on_disk_survive_each_failure);
+    suite_add_tcase(suite, all);
+    return check_main(suite);
+}
