@@ -184,7 +184,8 @@ static error_t parse_request_option(int key, char *arg, struct argp_state *state
     return parse_request(key, arg, state->input);
 }
 
-/* Help as argp prints it, with the names of all rules in place of RULES. argp frees what it gets. */
+/* Help as argp prints it, with the names of all rules in place of RULES. argp frees what it
+ * gets. */
 static char *fill_help(int key, const char *text, void *input)
 {
     char list[HELP_BYTES];

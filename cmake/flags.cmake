@@ -13,6 +13,7 @@ target_compile_options(outrider_warnings INTERFACE "$<$<COMPILE_LANGUAGE:C>:${C_
 string(REPLACE "-O2" "" CMAKE_C_FLAGS_RELEASE "${CMAKE_C_FLAGS_RELEASE}")
 set(CMAKE_C_FLAGS_RELEASE "-O3 -fno-math-errno -fopenmp-simd -g1")
 if(OUTRIDER_SANITIZE)
-  add_compile_options(-fsanitize=${OUTRIDER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options(
+    -fsanitize=${OUTRIDER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${OUTRIDER_SANITIZE})
 endif()

@@ -1,16 +1,18 @@
-# outrider_floor(NAME FOLDERS folder... [EXCLUDE regex] | SOURCES file... [HEADERS file...] LINK library...)
-# makes the library outrider_NAME of the folders' own .c files, without those of folders inside them.
+# outrider_floor(NAME FOLDERS folder... [EXCLUDE regex] LINK library...)
+# outrider_floor(NAME SOURCES file... [HEADERS file...] LINK library...)
+# makes the library outrider_NAME of the folders' own .c files, without those of folders
+# inside them.
 #
-# A room sees the headers of the rooms that it links, and no others: each room offers its headers in a
-# folder of links, build/rooms/NAME, and only what is linked comes into the include path. So an include
-# upward is refused by tests/test_floors.sh and by the compiler too. Headers called internal.h are offered
-# to nobody but the room itself.
+# A room sees the headers of the rooms that it links and no others: each room offers its headers in
+# a folder of links, build/rooms/NAME, and only the folders of what is linked come into the include
+# path. So the compiler refuses an include upward, as tests/test_floors.sh does. Headers called
+# internal.h are offered to nobody but the room itself.
 function(outrider_floor name)
   cmake_parse_arguments(FLOOR "" "EXCLUDE" "SOURCES;HEADERS;FOLDERS;LINK" ${ARGN})
   foreach(folder ${FLOOR_FOLDERS})
-    file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${folder}/*.c)
-    file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${folder}/*.h
-      ${CMAKE_SOURCE_DIR}/${folder}/*.cuh)
+    set(path ${CMAKE_SOURCE_DIR}/${folder})
+    file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${path}/*.c)
+    file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${path}/*.h ${path}/*.cuh)
     if(FLOOR_EXCLUDE)
       list(FILTER sources EXCLUDE REGEX "${FLOOR_EXCLUDE}")
       list(FILTER headers EXCLUDE REGEX "${FLOOR_EXCLUDE}")

@@ -1,5 +1,6 @@
-# The small libraries of the model floor and libcheck: from the system through pkg-config, or static
-# archives from OUTRIDER_PREFIX (tests/gpu/prefix), for machines where nothing can be installed.
+# The small libraries of the rooms of model/ and libcheck: from the system through pkg-config, or
+# static archives from OUTRIDER_PREFIX (tests/gpu/prefix), for machines where nothing can be
+# installed.
 find_package(Threads REQUIRED)
 
 # outrider_library(NAME pkg-config-name library...) makes the target PkgConfig::NAME.
@@ -13,10 +14,13 @@ function(outrider_library name module)
   set_target_properties(PkgConfig::${name} PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES ${OUTRIDER_PREFIX}/include)
   foreach(library ${ARGN})
-    find_library(${name}_${library} ${library} PATHS ${OUTRIDER_PREFIX}/lib NO_DEFAULT_PATH REQUIRED)
-    set_property(TARGET PkgConfig::${name} APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${${name}_${library}})
+    find_library(${name}_${library} ${library} PATHS ${OUTRIDER_PREFIX}/lib
+      NO_DEFAULT_PATH REQUIRED)
+    set_property(TARGET PkgConfig::${name}
+      APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${${name}_${library}})
   endforeach()
-  set_property(TARGET PkgConfig::${name} APPEND PROPERTY INTERFACE_LINK_LIBRARIES Threads::Threads m rt)
+  set_property(TARGET PkgConfig::${name}
+    APPEND PROPERTY INTERFACE_LINK_LIBRARIES Threads::Threads m rt)
 endfunction()
 
 outrider_library(JANSSON jansson jansson)

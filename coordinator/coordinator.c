@@ -11,6 +11,7 @@
 #include "comm/roster.h"
 #include "coordinator/engine.h"
 #include "coordinator/gateway.h"
+#include "coordinator/sequence.h"
 #include "coordinator/served_tokens.h"
 #include "model/checkpoint/served_name.h"
 

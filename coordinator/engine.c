@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "coordinator/score.h"
+#include "coordinator/sequence.h"
 
 enum {
     /* K + 1 rows, each cut out of a whole vocabulary. Pages that no round needs are never

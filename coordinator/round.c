@@ -43,6 +43,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "coordinator/sequence.h"
 
 /* A sequence's share of the round. */
 struct round_lane {

@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "coordinator/sequence.h"
 #include "model/numerics/numerics.h"
 #include "speculation/target_row_check.h"
 

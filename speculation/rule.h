@@ -4,7 +4,27 @@
  * speculation/accept.c. */
 #pragma once
 
-#include "speculation/accept.h"
+#include "speculation/target_row.h"
+
+struct accept_result {
+    int n_accepted; /* leading guesses that stay */
+    int32_t next;   /* the token after them: resampled, or the bonus token when all stay */
+};
+
+/* Acceptance: which guesses stay and which token comes next. A pure function, which reads like the
+ * paper it comes from (speculation/accept.c) and cannot fail. p is the target's distribution, q the
+ * draft's, both after temperature and cuts.
+ *
+ *   rows   [n_draft + 1]  what is known of p after draft[0..i)
+ *   q      [n_draft]      the distribution draft[i] was drawn from; sums to 1
+ *   draft  [n_draft]      token ids, each in the support of its q
+ *   at                    address of the first position's coins; position i uses at->position + i
+ *
+ * Coins are addressed by (position + i, round), so rounds are independent of each other and of the
+ * other sequences in the batch. */
+typedef struct accept_result accept_fn(const struct target_row *rows, const struct sparse_dist *q,
+                                       const int32_t *draft, int n_draft,
+                                       const struct rng_address *at);
 
 /* Fills the part of a wish that belongs to the rule: called for a row that is sampled and not
  * truncated, with the temperature's normaliser in the wish already (target_row_wish). */

@@ -5,9 +5,9 @@
 #   2 a header called internal.h is included by files of its own folder only; nobody includes by a
 #     relative path
 #   3 only rpc/ includes grpc/; only proto/ and rpc/health* include .pb-c.h; only comm/comm_mpi.c
-#     includes mpi.h; only worker/group.c, coordinator/main.c, comm/ and tests include comm/comm_mpi.h;
-#     only comm/comm_nccl.c, model/backend/cuda/, bench/cuda_ceilings.cu and the emulator in
-#     tests/emulate include CUDA or NCCL
+#     includes mpi.h; only worker/group.c, coordinator/main.c, comm/ and tests include
+#     comm/comm_mpi.h; only comm/comm_nccl.c, model/backend/cuda/, bench/cuda_ceilings.cu and the
+#     emulator in tests/emulate include CUDA or NCCL
 #   4 nobody below main ends the process, but for a group's abort, the process's own clock and
 #     base/program.c, the part of main that the servers share
 #   5 no source or script over 800 lines; over 500 is a warning

@@ -5,8 +5,12 @@
 
 #include "base/end_ids.h"
 #include "base/limits.h"
-#include "coordinator/sequence.h"
+#include "base/memory.h"
 #include "model/backend/open.h"
+#include "model/logits/sampling.h"
+#include "model/tokenizer/tokenizer.h"
+
+struct sequence; /* coordinator/sequence.h */
 
 struct drafter_options {
     const char *name;               /* as --draft names it */

@@ -2,7 +2,7 @@
  * the first row that it fits. A new drafter is a file in this folder and a row here. */
 #pragma once
 
-#include "coordinator/draft/drafter.h"
+struct drafter_ops; /* coordinator/draft/drafter.h */
 
 #define DRAFTERS(DRAFTER)        \
     DRAFTER("", model_draft_ops) \

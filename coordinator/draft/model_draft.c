@@ -6,8 +6,10 @@
 
 #include "comm/comm.h"
 #include "coordinator/blocks.h"
+#include "coordinator/draft/drafter.h"
 #include "coordinator/draft/head.h"
 #include "coordinator/draft/internal.h"
+#include "coordinator/sequence.h"
 #include "model/model.h"
 #include "speculation/rule.h"
 

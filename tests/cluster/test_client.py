@@ -87,7 +87,7 @@ def test_plain_text_and_summary(cluster):
 
 
 def test_summary_begins_a_line_in_a_file_of_both_streams(cluster):
-    """As in `outrider generate ... >FILE 2>&1`; the text is the same as where it has a file alone."""
+    """As in `outrider generate ... >FILE 2>&1`; the text is the same as in a file of its own."""
     request = ("generate", PROMPT, "-n", "5", *GREEDY)
     text = ok(cluster.outrider(*request)).stdout
     with tempfile.TemporaryFile() as file:

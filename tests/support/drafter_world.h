@@ -2,6 +2,7 @@
 #pragma once
 
 #include "coordinator/draft/drafter.h"
+#include "coordinator/sequence.h"
 #include "tests/support/check_util.h"
 
 static const struct end_ids no_ends;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "model/backend/cpu/internal.h"
+#include "model/backend/cpu/kv.h"
 #include "model/numerics/numerics.h"
 #include "model/numerics/variants.h"
 

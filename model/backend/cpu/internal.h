@@ -5,7 +5,6 @@
 #include "model/backend/backend.h"
 #include "model/backend/cpu/cpu.h"
 #include "model/backend/cpu/kernels/kernels.h"
-#include "model/backend/cpu/kv.h"
 #include "model/backend/pack.h"
 
 struct cpu_matrix_ops;

@@ -6,10 +6,11 @@
  * Every score and every output thus has its own SIMD lane, and no sum is horizontal. The parts are
  * laid out as [region][kv head][K | V][block of the region], so that blocks with neighbouring
  * numbers are read as one stream. */
-#include "model/backend/cpu/internal.h"
+#include "model/backend/cpu/kv.h"
 
 #include <string.h>
 
+#include "model/backend/cpu/internal.h"
 #include "model/numerics/numerics.h"
 
 static void add_bias(float *x, const float *bias, int n)

@@ -3,7 +3,7 @@
  * whole compact way from logits. Seeds are fixed, so a run repeats itself. Every chi-square test is
  * held to 1e-4 over the number of tests (Bonferroni); each prints the total-variation distance that
  * it would find with 90 % probability, and deliberately wrong rules must be found. */
-#include "speculation/accept.h"
+#include "speculation/rule.h"
 
 #include <stdio.h>
 

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/head.h"
+#include "coordinator/sequence.h"
 #include "coordinator/served_tokens.h"
 #include "model/tokenizer/token_counts.h"
 #include "tests/support/check_util.h"
