@@ -1,7 +1,7 @@
 #!/bin/sh
 # ctest: labels=quick libs=base timeout=120
 # The rules that a script can keep; each violation is printed as file:line.
-#   1 a room includes only itself and the rooms of its row in the table below (docs/architecture.md)
+#   1 a room includes only itself and the rooms of its row in the table of docs/architecture.md
 #   2 a header called internal.h is included by files of its own folder only; nobody includes by a
 #     relative path
 #   3 only rpc/ includes grpc/; only proto/ and rpc/health* include .pb-c.h; only comm/comm_mpi.c
@@ -23,35 +23,30 @@ set -u
 rules=$(
     cat <<'AWK'
 BEGIN {
-    # A room and what it may include beside itself: rooms, a folder with * for all rooms in it, or
-    # single files. A file with a row of its own does not take its room's.
-    below_backend = "comm model/checkpoint model/logits model/numerics base"
-    may_include["base"] = ""
-    may_include["rpc"] = "base"
-    may_include["comm"] = "base"
-    may_include["model/numerics"] = "base"
-    may_include["model/tokenizer"] = "base"
-    may_include["model/checkpoint"] = "model/numerics base"
-    may_include["model/logits"] = "model/numerics base"
-    may_include["model/export"] = "model/checkpoint model/tokenizer model/numerics base"
-    may_include["model/backend"] = below_backend
-    may_include["model/backend/cpu"] = "model/backend model/backend/cpu/kernels " below_backend
-    may_include["model/backend/cpu/kernels"] = "model/numerics base"
-    may_include["model/backend/cuda"] = "model/backend " below_backend
-    may_include["model"] = "model/backend " below_backend
-    may_include["speculation"] = "model/logits model/numerics base"
-    may_include["proto"] = "model/logits speculation/strategy.h base"
-    may_include["worker"] = "proto rpc model/* comm base"
-    may_include["coordinator"] = "proto rpc model/* speculation comm coordinator/* base"
-    may_include["coordinator/draft"] = may_include["coordinator"]
-    may_include["client"] = "proto rpc model/tokenizer model/checkpoint model/export speculation " \
-        "client/* base"
-    may_include["client/bench"] = may_include["client"]
-    for (room in may_include) rooms[++n_rooms] = room
-    may_include["model/backend/open.c"] = "model/backend/* " below_backend
+    read_rooms()
     may_end["comm/comm.c _Exit"] = may_end["comm/comm_mpi.c _Exit"] = 1
     may_end["comm/comm_nccl.c _Exit"] = may_end["base/process.c _exit"] = 1
     may_end["base/program.c _Exit"] = 1
+}
+
+# The table of rooms: | room | what it holds | room, folder/*, file, ... |. A room of the first
+# column may include what the third one lists. A file with a row has it in place of its room's.
+function read_rooms(   line, cells, room, is_table, allowed) {
+    while ((getline line < table) > 0) {
+        if (line ~ /^\| room \| holds \| may include \|$/) is_table = 1
+        else if (line !~ /^\|/) is_table = 0
+        if (!is_table || split(line, cells, / *\| */) != 5) continue
+        room = cells[2]
+        if (room !~ /^[a-z\/]+(\.c)?$/ || room == "room") continue
+        allowed = cells[4]
+        gsub(/,/, " ", allowed)
+        may_include[room] = allowed == "nothing" ? "" : allowed
+        if (room !~ /\.c$/) rooms[++n_rooms] = room
+    }
+    if (n_rooms < 20) {
+        print table ": the table of rooms has " n_rooms + 0 " rows; 20 or more are expected"
+        exit is_bad = 1
+    }
 }
 
 function fail(text) {
@@ -240,7 +235,7 @@ check_tree() { # check_tree ROOT
         cd "$1" || exit 1
         status=0
         { find_c_sources && find_other_texts; } | sort -z |
-            LC_ALL=C xargs -0 -r awk "$rules" || status=1
+            LC_ALL=C xargs -0 -r awk -v table="$root/docs/architecture.md" "$rules" || status=1
         formatter=$(find_formatter)
         if [ -z "$formatter" ]; then
             echo "clang-format 14 is not installed: the format is not checked"
