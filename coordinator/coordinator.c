@@ -31,6 +31,7 @@ struct coordinator {
     struct served_tokens *served;            /* NULL: nothing is counted */
     struct target *target;
     struct queue *jobs, *control;
+    struct admission admission; /* of all doors */
     struct gateway *gateway;
     struct engine *engine;
 };
@@ -180,12 +181,15 @@ static int open_parts(struct coordinator *c, struct error *err)
     TRY(target_open(&c->target, &target, err));
     TRY(queue_open(&c->jobs, c->options.queue_capacity, err));
     TRY(queue_open(&c->control, CONTROL_QUEUE, err));
-    const struct gateway_options gateway = {
-        .address = c->options.listen,
+    c->admission = (struct admission){
         .tok = c->tok,
         .jobs = c->jobs,
         .control = c->control,
         .max_prompt_bytes = c->options.max_prompt_bytes,
+    };
+    const struct gateway_options gateway = {
+        .address = c->options.listen,
+        .admission = &c->admission,
     };
     TRY(gateway_open(&c->gateway, &gateway, err));
     if (c->drafter) checkpoint_served_name(c->options.draft, c->draft_name, sizeof c->draft_name);

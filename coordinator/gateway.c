@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "coordinator/grpc_reply.h"
 #include "rpc/health.h"
 
@@ -15,18 +14,13 @@ struct gateway {
     struct buffer buffer; /* of all replies: used by the engine thread alone */
 };
 
-enum { ARENA_SLACK_BYTES = 65536 };
-
 static int open_job(struct gateway *gw, enum job_kind kind, struct rpc_call *call, size_t len,
                     struct job **job, struct error *err)
 {
     int rc = 0;
     struct job *made = NULL;
     *job = NULL;
-    TRY(mem_array(&made, 1, sizeof *made, err));
-    made->kind = kind;
-    made->arrived_us = clock_now_us();
-    TRY(arena_open(&made->arena, 8 * len + ARENA_SLACK_BYTES, err));
+    TRY(job_open(&made, kind, len, err));
     TRY(grpc_reply_open(&made->reply, call, &gw->buffer, err));
     *job = made;
     made = NULL;
@@ -35,37 +29,13 @@ out:
     return rc;
 }
 
-/* ids given, or the ids of text. */
-static int fill_prompt(struct gateway *gw, struct job *job, const char *text, size_t len,
-                       const int32_t *ids, int n_ids, struct error *err)
-{
-    int rc = 0, n_vocab = tokenizer_vocab_size(gw->options.tok);
-    if (!text) {
-        for (int i = 0; i < n_ids; i++) {
-            if (ids[i] < 0 || ids[i] >= n_vocab) {
-                return error_set(err, ERR_ARGUMENT,
-                                 "token id %d is outside of the vocabulary of %d", ids[i], n_vocab);
-            }
-        }
-        return token_ids_append(&job->prompt, ids, (size_t)n_ids, err);
-    }
-    if (len > (size_t)gw->options.max_prompt_bytes) {
-        return error_set(err, ERR_ARGUMENT, "the text has %zu bytes, more than the %d allowed", len,
-                         gw->options.max_prompt_bytes);
-    }
-    TRY(tokenizer_encode(gw->options.tok, text, len, TOKENIZER_ADD_SPECIAL, &job->prompt, err));
-out:
-    return rc;
-}
-
-/* Hands the job over, or answers why not. */
-static void submit(struct queue *queue, struct job *job, struct rpc_call *call, int rc,
+/* Hands over a job that was made with rc = 0; otherwise, and when it is not admitted, the call ends
+ * with the reason. */
+static void submit(struct gateway *gw, struct job *job, struct rpc_call *call, int rc,
                    struct error *err)
 {
-    if (!rc) rc = queue_push(queue, job, err);
+    if (!rc) rc = admission_submit_take(gw->options.admission, job, err);
     if (!rc) return;
-    if (rc == ERR_EXHAUSTED) error_wrap(err, "too many requests are waiting; try again later");
-    if (rc == ERR_CLOSED) rc = error_set(err, ERR_UNAVAILABLE, "the coordinator is shutting down");
     rpc_call_finish(call, rc, err->text);
     job_free(job);
 }
@@ -77,12 +47,10 @@ static void on_generate(struct rpc_call *call, void *service, const uint8_t *dat
     struct job *job = NULL;
     int rc = 0;
     TRY(open_job(gw, JOB_GENERATE, call, len, &job, &err));
-    struct generate_request *req = &job->generate;
-    TRY(generate_request_decode(data, len, &job->arena, req, &err));
-    TRY(fill_prompt(gw, job, req->prompt, req->prompt_len, req->prompt_ids, req->n_prompt_ids,
-                    &err));
+    TRY(generate_request_decode(data, len, &job->arena, &job->generate, &err));
+    TRY(admission_fill_prompt(gw->options.admission, job, &err));
 out:
-    submit(gw->options.jobs, job, call, rc, &err);
+    submit(gw, job, call, rc, &err);
 }
 
 static void on_score(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
@@ -92,11 +60,10 @@ static void on_score(struct rpc_call *call, void *service, const uint8_t *data, 
     struct job *job = NULL;
     int rc = 0;
     TRY(open_job(gw, JOB_SCORE, call, len, &job, &err));
-    struct score_request *req = &job->score;
-    TRY(score_request_decode(data, len, &job->arena, req, &err));
-    TRY(fill_prompt(gw, job, req->text, req->text_len, req->ids, req->n_ids, &err));
+    TRY(score_request_decode(data, len, &job->arena, &job->score, &err));
+    TRY(admission_fill_prompt(gw->options.admission, job, &err));
 out:
-    submit(gw->options.jobs, job, call, rc, &err);
+    submit(gw, job, call, rc, &err);
 }
 
 static void on_describe(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
@@ -106,7 +73,7 @@ static void on_describe(struct rpc_call *call, void *service, const uint8_t *dat
     struct job *job = NULL;
     (void)data;
     int rc = open_job(gw, JOB_DESCRIBE, call, len, &job, &err);
-    submit(gw->options.control, job, call, rc, &err);
+    submit(gw, job, call, rc, &err);
 }
 
 static const struct rpc_method methods[] = {

@@ -1,19 +1,14 @@
-/* The gRPC door: validates requests, turns text into ids, and puts jobs on a bounded queue. Its
- * handlers run on the server's network thread; the engine thread answers
- * (coordinator/grpc_reply.h). */
+/* The gRPC door: decodes requests and admits them as jobs (coordinator/admission.h). Its handlers run
+ * on the server's network thread; the engine thread answers (coordinator/grpc_reply.h). */
 #pragma once
 
-#include "base/queue.h"
-#include "coordinator/job.h"
+#include "coordinator/admission.h"
 
 struct gateway;
 
 struct gateway_options {
     const char *address;
-    const struct tokenizer *tok; /* kept */
-    struct queue *jobs;          /* kept: Generate and Score */
-    struct queue *control;       /* kept: Describe */
-    int max_prompt_bytes;
+    const struct admission *admission; /* kept */
 };
 
 int gateway_open(struct gateway **gateway, const struct gateway_options *options,

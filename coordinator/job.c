@@ -3,6 +3,26 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+
+enum { ARENA_SLACK_BYTES = 65536 };
+
+int job_open(struct job **job, enum job_kind kind, size_t request_bytes, struct error *err)
+{
+    int rc = 0;
+    struct job *made = NULL;
+    *job = NULL;
+    TRY(mem_array(&made, 1, sizeof *made, err));
+    made->kind = kind;
+    made->arrived_us = clock_now_us();
+    TRY(arena_open(&made->arena, 8 * request_bytes + ARENA_SLACK_BYTES, err));
+    *job = made;
+    made = NULL;
+out:
+    job_free(made);
+    return rc;
+}
+
 void job_end(struct job *job, int rc, const struct error *why)
 {
     if (rc) {

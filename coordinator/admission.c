@@ -1,0 +1,54 @@
+/* Text to ids, and into the queue. */
+#include "coordinator/admission.h"
+
+static int check_ids(const struct admission *a, const int32_t *ids, int n, struct error *err)
+{
+    int n_vocab = tokenizer_vocab_size(a->tok);
+    for (int i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= n_vocab) {
+            return error_set(err, ERR_ARGUMENT, "token id %d is outside of the vocabulary of %d",
+                             ids[i], n_vocab);
+        }
+    }
+    return 0;
+}
+
+/* The ids given when text is NULL, otherwise the ids of text. */
+static int fill_prompt(const struct admission *a, struct token_ids *prompt, const char *text,
+                       size_t len, const int32_t *ids, int n_ids, struct error *err)
+{
+    if (!text) {
+        int rc = check_ids(a, ids, n_ids, err);
+        return rc ? rc : token_ids_append(prompt, ids, (size_t)n_ids, err);
+    }
+    if (len > (size_t)a->max_prompt_bytes) {
+        return error_set(err, ERR_ARGUMENT, "the text has %zu bytes, more than the %d allowed", len,
+                         a->max_prompt_bytes);
+    }
+    return tokenizer_encode(a->tok, text, len, TOKENIZER_ADD_SPECIAL, prompt, err);
+}
+
+int admission_fill_prompt(const struct admission *a, struct job *job, struct error *err)
+{
+    const struct generate_request *generate = &job->generate;
+    const struct score_request *score = &job->score;
+    switch (job->kind) {
+    case JOB_GENERATE:
+        return fill_prompt(a, &job->prompt, generate->prompt, generate->prompt_len,
+                           generate->prompt_ids, generate->n_prompt_ids, err);
+    case JOB_SCORE:
+        return fill_prompt(a, &job->prompt, score->text, score->text_len, score->ids, score->n_ids,
+                           err);
+    case JOB_DESCRIBE:
+        break;
+    }
+    return 0;
+}
+
+int admission_submit_take(const struct admission *a, struct job *job, struct error *err)
+{
+    int rc = queue_push(job->kind == JOB_DESCRIBE ? a->control : a->jobs, job, err);
+    if (rc == ERR_EXHAUSTED) error_wrap(err, "too many requests are waiting; try again later");
+    if (rc == ERR_CLOSED) rc = error_set(err, ERR_UNAVAILABLE, "the coordinator is shutting down");
+    return rc;
+}
