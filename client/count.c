@@ -33,7 +33,7 @@ static const char doc[] =
     "Counts the tokens of texts and prints them with their counts, the most frequent first: a list "
     "for outrider-coordinator --draft-head.\n"
     "Every FILE is a text of its own; - is the standard input.\v"
-    "No tokens are added at the begin or end of a text. The ends of sequence need not be "
+    "No tokens are added at the beginning or end of a text. The ends of sequence need not be "
     "counted: they always belong to the head.\n\n" CLIENT_STATUS_DOC;
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)

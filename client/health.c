@@ -26,7 +26,7 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-    "Prints whether a server is serving: a request sent now would be generated.\v"
+    "Prints whether a server is serving, that is, ready to take requests.\v"
     "Exit status: 0 serving, 1 not serving or not there, 2 wrong command line, 130 interrupted.";
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)

@@ -23,7 +23,7 @@ static const struct argp_option options[] = {
     {"file", OPT_FILE, "FILE", 0, "Read the text from FILE", 0},
     {"special", OPT_SPECIAL, NULL, 0,
      "Texts of special tokens become these tokens; otherwise they are plain text", 0},
-    {"no-bos", OPT_NO_BOS, NULL, 0, "Add no token at the begin or end", 0},
+    {"no-bos", OPT_NO_BOS, NULL, 0, "Add no token at the beginning or end", 0},
     {"ids", OPT_IDS, NULL, 0, "Print the ids alone, as for --prompt-ids", 0},
     {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
     {0},

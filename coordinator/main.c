@@ -59,7 +59,8 @@ static const struct argp_option options[] = {
      0},
     {"draft-head", OPT_HEAD, "FILE[:N]", 0,
      "guess among the N most frequent tokens of a list made by 'outrider count' or --count-tokens "
-     "(default all of it): a smaller head, a faster draft, the same text",
+     "(default all of it): the head is smaller and the draft faster, and every rule keeps its "
+     "promise",
      0},
     {"count-tokens", OPT_COUNT, "FILE", 0,
      "count the tokens of prompts and answers in a list for --draft-head; goes on with FILE if it "
@@ -67,7 +68,8 @@ static const struct argp_option options[] = {
      0},
     {"draft-kv-tokens", OPT_DRAFT_KV, "N", 0, "positions of the draft's KV cache; default 8192", 0},
     {"queue", OPT_QUEUE, "N", 0, "requests that may wait; default 64", 0},
-    {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0, "patience with one step; default 120", 0},
+    {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
+     "a step that takes longer loses the group, and its requests fail; default 120", 0},
     {"max-prompt-bytes", OPT_PROMPT_BYTES, "N", 0, "longest text accepted; default 4194304", 0},
     {"pin", OPT_PIN, "LIST", 0,
      "CPUs for the draft's compute threads, one each, such as 0,2; off or auto: anywhere; default "

@@ -7,7 +7,10 @@
 enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS, OPT_NO_GRAPHS, OPT_ALL_REDUCE, OPT_PACK_CACHE };
 
 static const struct argp_option entries[] = {
-    {"device", OPT_DEVICE, "NAME", 0, "cpu, cuda (GPU of the rank's number) or cuda:N; default cpu",
+    {"device", OPT_DEVICE, "NAME", 0,
+     "cpu, cuda:N, or cuda: a worker takes the GPU of its rank's number, others take GPU 0; "
+     "default "
+     "cpu",
      0},
     {"weights", OPT_WEIGHTS, "FORM", 0,
      "bf16; on the CPU also int8, int4; on GPUs also fp8; default: as the model is stored", 0},
@@ -16,7 +19,7 @@ static const struct argp_option entries[] = {
     {"no-graphs", OPT_NO_GRAPHS, NULL, 0, "GPU steps are launched kernel by kernel, not replayed",
      0},
     {"all-reduce", OPT_ALL_REDUCE, NULL, 0,
-     "ranks on GPUs sum in NCCL's own order: not the same bits for every number of ranks", 0},
+     "workers on GPUs sum in NCCL's own order, so their bits depend on the number of ranks", 0},
     {"threads", 't', "N", 0,
      "compute threads on the CPU, or auto: a worker's share of the cores, a draft's by its size, "
      "one for benchmarks; default "
