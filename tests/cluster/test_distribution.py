@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=statistics libs=worker timeout=1500
+# ctest: labels=statistics libs=worker timeout=3000
 """The text has the target's distribution: the next two tokens after a prompt, drawn through real
 workers under `rejection` and `block`, against the exact joint distribution from whole rows.
 
@@ -8,6 +8,9 @@ the same round or, after a rejection, from the next one, so the independence of 
 too. The seeds are fixed: a run repeats itself. The same is asked of strategies that choose K, with
 fewer draws (test_strategies.c has more); there the planner's timings matter, so those draws do not
 repeat. At the end all guesses are made while the target verifies the round before.
+
+The draws come from groups of one rank, two clusters at a time; a group of two ranks must give the
+same tokens for the same seeds, so what holds for the one holds for the other.
 Usage: test_distribution.py BUILD_FOLDER
 """
 import collections
@@ -16,7 +19,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from generations import GenerationCluster, Report, chi_square, exact_pairs, fit_cells, order
+from generations import (GenerationCluster, Report, chi_square, exact_pairs, fit_cells, order,
+                         side_by_side)
 
 PROMPT = [338]  # "The": of 400 pairs about 380 expect 10 draws or more
 TOP_K = 20
@@ -26,10 +30,12 @@ N_NAIVE = 10000
 N_STRATEGY = 4000
 N_AHEAD = 20000
 AHEAD_TOP_K = 5  # 125 triples
+FIRST_SEEDS = {"rejection": 1, "block": 1000001, "naive": 2000001}
 STRATEGIES = ("planned", "heuristic", "threshold")
-N_RANKS = 2
+N_SAME = 1000
 BATCH = 10000
 P_LEAST = 1e-4
+ONE_THREAD = ["--threads", "1"]
 
 
 def draw(cluster, report, rule, n_draws, first_seed, **way):
@@ -118,15 +124,30 @@ def check_accepted(report, draws):
                  f"standard error {error:.4f}")
 
 
-def check_strategies(cluster, build, report, exact):
-    first_seed = 3000001
-    for strategy in STRATEGIES:
-        for rule in ("rejection", "block"):
-            done = draw(cluster, report, rule, N_STRATEGY, first_seed, strategy=strategy)
-            first_seed += 1000000
+def check_strategies(clusters, build, report, exact):
+    for i, strategy in enumerate(STRATEGIES):
+        def draw_from(cluster, rule, first_seed, strategy=strategy):
+            return draw(cluster, report, rule, N_STRATEGY, first_seed, strategy=strategy)
+
+        first_seed = 3000001 + 2 * i * 1000000
+        drawn = side_by_side(lambda: draw_from(clusters[0], "rejection", first_seed),
+                             lambda: draw_from(clusters[1], "block", first_seed + 1000000))
+        for rule, done in zip(("rejection", "block"), drawn):
             report.check(all(one["strategy"] == strategy for one in done) and
                          any(one["drafted"] for one in done), f"{rule}, {strategy}: as ordered")
             check_fit(build, report, f"{rule}, {strategy}", done, exact)
+
+
+def check_two_ranks(build, report, draws):
+    """The draws of one rank again, from two ranks that hold half of the vocabulary each."""
+    with GenerationCluster(build, n_ranks=2) as cluster:
+        for rule in ("rejection", "block"):
+            done = draw(cluster, report, rule, N_SAME, FIRST_SEEDS[rule])
+            n_same = sum(one["ids"] == other["ids"] and
+                         one["accepted_in_round"] == other["accepted_in_round"]
+                         for one, other in zip(done, draws[rule]))
+            report.check(n_same == len(done) == N_SAME,
+                         f"{rule}, two ranks: {n_same} of {N_SAME} draws are those of one rank")
 
 
 def exact_triples(build):
@@ -143,10 +164,13 @@ def check_ahead(build, report):
     at the earliest, so triples are counted, with one guess a round."""
     exact = exact_triples(build)
     report.check(abs(sum(exact.values()) - 1) < 1e-9, f"{len(exact)} exact triples")
-    with GenerationCluster(build, n_ranks=1, coordinator_flags=["--draft-ahead", "on"]) as cluster:
-        for i, rule in enumerate(("rejection", "block")):
-            done = draw(cluster, report, rule, N_AHEAD, 9000001 + i * 1000000, top_k=AHEAD_TOP_K,
-                        n_draft=1)
+    flags = {"worker_flags": ONE_THREAD, "coordinator_flags": ["--draft-ahead", "on"]}
+    with GenerationCluster(build, **flags) as cluster, GenerationCluster(build, **flags) as other:
+        way = {"top_k": AHEAD_TOP_K, "n_draft": 1}
+        drawn = side_by_side(
+            lambda: draw(cluster, report, "rejection", N_AHEAD, 9000001, **way),
+            lambda: draw(other, report, "block", N_AHEAD, 10000001, **way))
+        for rule, done in zip(("rejection", "block"), drawn):
             ahead = sum(one["drafted_ahead"] for one in done)
             report.check(ahead > N_AHEAD // 10, f"{rule}: {ahead} guesses made ahead")
             counts = collections.Counter(tuple(one["ids"][:3]) for one in done)
@@ -164,11 +188,15 @@ def main():
     exact = exact_pairs(build, PROMPT, TOP_K)
     report.check(len(exact) == TOP_K ** 2 and abs(sum(exact.values()) - 1) < 1e-9,
                  f"the exact distribution has {len(exact)} pairs")
-    with GenerationCluster(build, n_ranks=N_RANKS) as cluster:
-        draws = {"rejection": draw(cluster, report, "rejection", N_DRAWS, 1),
-                 "block": draw(cluster, report, "block", N_DRAWS, 1000001),
-                 "naive": draw(cluster, report, "naive", N_NAIVE, 2000001)}
-        check_strategies(cluster, build, report, exact)
+    with GenerationCluster(build, worker_flags=ONE_THREAD) as cluster, \
+            GenerationCluster(build, worker_flags=ONE_THREAD) as other:
+        rejection, block = side_by_side(
+            lambda: draw(cluster, report, "rejection", N_DRAWS, FIRST_SEEDS["rejection"]),
+            lambda: draw(other, report, "block", N_DRAWS, FIRST_SEEDS["block"]))
+        draws = {"rejection": rejection, "block": block,
+                 "naive": draw(cluster, report, "naive", N_NAIVE, FIRST_SEEDS["naive"])}
+        check_strategies((cluster, other), build, report, exact)
+    check_two_ranks(build, report, draws)
     for rule, done in draws.items():
         check_requests(report, rule, done)
         check_fit(build, report, rule, done, exact)

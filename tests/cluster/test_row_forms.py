@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=statistics libs=worker timeout=900
+# ctest: labels=statistics libs=worker timeout=1800
 """Compact rows and whole rows through a real cluster: the same seed gives the same text and the
 same decisions, and the texts of both have the target's distribution. Prints what a position costs
 on the wire in each form.
@@ -10,7 +10,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from generations import (GenerationCluster, Report, chi_square, exact_pairs, fit_cells,
-                         golden_prompts, order)
+                         golden_prompts, order, side_by_side)
 
 N_RANKS = 2
 N_SEEDS = 20            # of each prompt and setting
@@ -21,6 +21,7 @@ N_DRAWS = 20000
 BATCH = 5000
 LEAST = 2e-4            # rarer pairs are one cell
 P_LEAST = 1e-4
+ONE_THREAD = ["--threads", "1"]
 DECISIONS = ("ids", "committed", "accepted_in_round", "finish", "rounds", "drafted", "accepted",
              "rejections", "rows")
 SETTINGS = {
@@ -82,7 +83,11 @@ def main():
         for name, fields in SETTINGS.items():
             check_same_decisions(cluster, report, "rejection", name, fields)
         check_same_decisions(cluster, report, "block", "temperature 1", SETTINGS["temperature 1"])
-        samples = {"compact": draw(cluster, report, 0, 1), "full": draw(cluster, report, 1, 500001)}
+    with GenerationCluster(build, worker_flags=ONE_THREAD) as cluster, \
+            GenerationCluster(build, worker_flags=ONE_THREAD) as other:
+        compact, full = side_by_side(lambda: draw(cluster, report, 0, 1),
+                                     lambda: draw(other, report, 1, 500001))
+    samples = {"compact": compact, "full": full}
     cells = {}
     for name, pairs in samples.items():
         cells[name] = fit_cells(pairs, exact)

@@ -6,6 +6,7 @@ tests/programs/prog_generate.c.
         done[0]["ids"], done[0]["accepted"]
 """
 import collections
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -62,6 +63,13 @@ class GenerationCluster(Cluster):
         if run.returncode != 0:
             raise ClusterError(f"prog_generate: {run.stderr.strip()}")
         return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def side_by_side(*calls):
+    """The results of the calls, which run at the same time. Each needs a cluster of its own: a
+    cluster of one rank leaves half of two cores idle."""
+    with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 def exact_pairs(build, prompt, top_k, least=0.0):
