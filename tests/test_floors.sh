@@ -1,13 +1,17 @@
 #!/bin/sh
 # ctest: labels=quick libs=base timeout=120
 # The rules that a script can keep; each violation is printed as file:line.
-#   1 a room includes only itself and the rooms of its row in the table of docs/architecture.md
+#   1 a room includes only itself and the rooms of its row in the table of docs/architecture.md;
+#     every folder with C files has a row, but for tests/, bench/ and the folders in them; of
+#     model/backend/cpu/ and model/backend/cuda/ only model/backend/open.c includes something
 #   2 a header called internal.h is included by files of its own folder only; nobody includes by a
 #     relative path
 #   3 only rpc/ includes grpc/; only proto/ and rpc/health* include .pb-c.h; only comm/comm_mpi.c
 #     includes mpi.h; only worker/group.c, coordinator/main.c, comm/ and tests include
 #     comm/comm_mpi.h; only comm/comm_nccl.c, model/backend/cuda/, bench/cuda_ceilings.cu and the
-#     emulator in tests/emulate include CUDA or NCCL
+#     emulator in tests/emulate include CUDA or NCCL; in coordinator/ only the gateway, grpc_reply
+#     and target.c include rpc/, and only the first two include grpc_reply.h, so that the engine
+#     cannot learn of gRPC
 #   4 nobody below main ends the process, but for a group's abort, the process's own clock and
 #     base/program.c, the part of main that the servers share
 #   5 no source or script over 800 lines; over 500 is a warning
@@ -31,15 +35,21 @@ BEGIN {
 
 # The table of rooms: | room | what it holds | room, folder/*, file, ... |. A room of the first
 # column may include what the third one lists. A file with a row has it in place of its room's.
-function read_rooms(   line, cells, room, is_table, allowed) {
+function read_rooms(   line, n_read, n_cells, cells, room, is_table, allowed) {
     while ((getline line < table) > 0) {
-        if (line ~ /^\| room \| holds \| may include \|$/) is_table = 1
-        else if (line !~ /^\|/) is_table = 0
-        if (!is_table || split(line, cells, / *\| */) != 5) continue
+        n_read++
+        if (line ~ /^\| room \| holds \| may include \|$/) { is_table = 1; continue }
+        if (line !~ /^\|/) is_table = 0
+        if (!is_table || line ~ /^[|-]+$/) continue
+        n_cells = split(line, cells, / *\| */)
         room = cells[2]
-        if (room !~ /^[a-z\/]+(\.c)?$/ || room == "room") continue
         allowed = cells[4]
         gsub(/,/, " ", allowed)
+        if (n_cells != 5 || room !~ /^[a-z][a-z0-9_\/]*(\.c)?$/ ||
+            allowed !~ /^[a-z][a-z0-9_\/.* ]*$/) {
+            print table ":" n_read ": not a row of the table of rooms"
+            exit is_bad = 1
+        }
         may_include[room] = allowed == "nothing" ? "" : allowed
         if (room !~ /\.c$/) rooms[++n_rooms] = room
     }
@@ -80,6 +90,14 @@ function room_of(path,   i, longest) {
     return longest
 }
 
+# A file of C or C++ is in a room, and not in a folder within one that has no row of its own.
+function check_folder(   own) {
+    own = name
+    if (!sub(/\/[^\/]*$/, "", own)) own = "."
+    if (folder == "tests" || folder == "bench" || own == room) return
+    fail(own "/ has no row in the table of rooms")
+}
+
 # True when one of the words of `allowed` covers a header of room `other`.
 function is_covered(allowed, path, other,   i, n, words, folder) {
     n = split(allowed, words, " ")
@@ -99,7 +117,12 @@ function check_rooms(path,   other, allowed, own) {
         sub(/\/[^\/]*$/, "", own)
         if (room != "" && index(name, own "/") != 1) fail(path " is for " own "/ alone")
     }
+    if (room != "" && path ~ /^(tests|bench)\//) fail("only tests and bench include " path)
     if (room == "" || other == "" || other == room) return
+    if (path ~ /^model\/backend\/(cpu|cuda)\// && name !~ /^model\/backend\/(cpu|cuda)\// &&
+        name != "model/backend/open.c") {
+        fail("only model/backend/open.c includes " path)
+    }
     allowed = (name in may_include) ? may_include[name] : may_include[room]
     if (is_covered(allowed, path, other)) return
     fail(room "/ includes " path ", which its row of the table does not have")
@@ -109,6 +132,14 @@ function check_library(path) {
     if (path ~ /^grpc\// && folder != "rpc") fail("only rpc/ includes " path)
     if (path ~ /\.pb-c\.h$/ && folder != "proto" && name !~ /^rpc\/health/) {
         fail("only proto/ and the health service of rpc/ include " path)
+    }
+    if (path ~ /^rpc\// && folder == "coordinator" &&
+        name !~ /^coordinator\/((gateway|grpc_reply)\.[ch]|target\.c)$/) {
+        fail("in coordinator/ only the gateway, grpc_reply and target.c include " path)
+    }
+    if (path == "coordinator/grpc_reply.h" && folder != "tests" &&
+        name !~ /^coordinator\/(gateway|grpc_reply)\.[ch]$/) {
+        fail("only the gateway and grpc_reply.c include " path)
     }
     if (path ~ /^mpi(-ext)?\.h$/ && name != "comm/comm_mpi.c") {
         fail("only comm/comm_mpi.c includes " path)
@@ -183,6 +214,7 @@ FNR == 1 {
     has_length_limit = name !~ /\.md$/
     is_text = FILENAME ~ /\.[^\/.]+$/ || $0 ~ /^#/
     is_c = name ~ /\.(c|h|cpp|cu|cuh)$/
+    if (is_c) check_folder()
 }
 {
     n_lines = FNR
@@ -229,13 +261,14 @@ find_formatter() {
     done
 }
 
-check_tree() { # check_tree ROOT
+check_tree() { # check_tree ROOT [TABLE]: TABLE stands for docs/architecture.md
     (
         set -f
         cd "$1" || exit 1
+        table=${2:-$root/docs/architecture.md}
         status=0
         { find_c_sources && find_other_texts; } | sort -z |
-            LC_ALL=C xargs -0 -r awk -v table="$root/docs/architecture.md" "$rules" || status=1
+            LC_ALL=C xargs -0 -r awk -v table="$table" "$rules" || status=1
         formatter=$(find_formatter)
         if [ -z "$formatter" ]; then
             echo "clang-format 14 is not installed: the format is not checked"
@@ -246,7 +279,8 @@ check_tree() { # check_tree ROOT
     )
 }
 
-# The checker is tried on trees of one file each, read from stdin.
+# The checker is tried on trees of one file each, read from stdin. $rows, where it is set, is the
+# file with the table of rooms.
 make_tree() { # make_tree PATH
     rm -rf "$work/tree"
     mkdir -p "$work/tree/$(dirname "$1")"
@@ -256,7 +290,8 @@ make_tree() { # make_tree PATH
 
 refuses() { # refuses PATH LINE: the file must be refused at that line
     make_tree "$1"
-    if check_tree "$work/tree" >"$work/out" || ! grep -q "^\(\./\)\?$1:$2:" "$work/out"; then
+    if check_tree "$work/tree" "${rows-}" >"$work/out" ||
+        ! grep -q "^\(\./\)\?$1:$2:" "$work/out"; then
         echo "the checker did not refuse line $2 of $1:"
         cat "$work/tree/$1" "$work/out" | head -n 20
         n_failed=$((n_failed + 1))
@@ -266,7 +301,7 @@ refuses() { # refuses PATH LINE: the file must be refused at that line
 accepts() { # accepts PATH [TEXT]: the file must pass, with TEXT in the output
     make_tree "$1"
     status=0
-    check_tree "$work/tree" >"$work/out" || status=1
+    check_tree "$work/tree" "${rows-}" >"$work/out" || status=1
     if [ $# -ge 2 ]; then grep -q "$2" "$work/out" || status=1; fi
     if [ $status -ne 0 ]; then
         echo "the checker did not accept $1 ${2-}:"
@@ -298,6 +333,48 @@ try_rule_1() {
     echo '#include "model/backend/backend.h"' | refuses client/a.c 1
     printf '#include "base/a.h"\n#include "proto/a.h"\n#include "worker/a.h"\n' | accepts worker/a.c
     printf '#include "coordinator/a.h"\n#include "worker/a.h"\n' | accepts tests/test_a.c
+    echo '#include "tests/support/a.h"' | refuses base/a.c 1
+    for room in cpu cuda; do
+        for name in worker/a.c coordinator/a.c model/a.c model/backend/options.c; do
+            echo "#include \"model/backend/$room/$room.h\"" | refuses $name 1
+        done
+        for name in model/backend/open.c model/backend/$room/a.c tests/test_a.c bench/bench_a.c; do
+            echo "#include \"model/backend/$room/$room.h\"" | accepts $name
+        done
+    done
+}
+
+# Folders without a row, and rows that cannot be read.
+try_table() {
+    for name in http/a.c http/a.h a.c proto3/a.c coordinator/openai/a.c model/backend/rocm/a.cu; do
+        echo '#include "base/a.h"' | refuses $name 1
+    done
+    echo '#include "base/a.h"' | accepts bench/a/a.c
+    echo '#include "base/a.h"' | accepts tests/a/a.c
+    rows=$work/rows.md
+    with_row '| http2_door | a door | base, rpc |'
+    printf '#include "base/a.h"\n#include "rpc/a.h"\n' | accepts http2_door/a.c
+    echo '#include "coordinator/engine.h"' | refuses http2_door/a.c 1
+    for row in '| Http | a door | base |' '| http-door | a door | base |' '| http | base |' \
+        '| http | a door |  |' '| http | a | door | base |' '| `http` | a door | base |' \
+        '| http | a door | base; rpc |'; do
+        with_row "$row"
+        echo '#include "base/a.h"' | refuses_rows base/a.c
+    done
+    unset rows
+}
+
+with_row() { # with_row ROW: $rows is the table of rooms with one more row
+    sed "s/^| rpc | /$1\n&/" "$root/docs/architecture.md" >"$rows"
+}
+
+refuses_rows() { # refuses_rows PATH: no file passes, because a row of $rows is wrong
+    make_tree "$1"
+    if check_tree "$work/tree" "$rows" >"$work/out" || ! grep -q ': not a row of' "$work/out"; then
+        echo "the checker did not refuse a row of the table:"
+        grep -B 1 '^| rpc | ' "$rows"
+        n_failed=$((n_failed + 1))
+    fi
 }
 
 try_rule_2() {
@@ -319,6 +396,16 @@ try_rule_3() {
     echo '#include <mpi.h>' | accepts comm/comm_mpi.c
     echo '#include "comm/comm_mpi.h"' | refuses coordinator/coordinator.c 1
     echo '#include "comm/comm_mpi.h"' | refuses worker/group.h 1
+    for name in engine.c engine.h round.c target.h coordinator.c draft/a.c; do
+        echo '#include "rpc/client.h"' | refuses coordinator/$name 1
+        echo '#include "coordinator/grpc_reply.h"' | refuses coordinator/$name 1
+    done
+    echo '#include "coordinator/grpc_reply.h"' | refuses coordinator/target.c 1
+    for name in coordinator/target.c coordinator/gateway.c coordinator/grpc_reply.h client/a.h \
+        worker/a.c; do
+        echo '#include "rpc/client.h"' | accepts $name
+    done
+    echo '#include "coordinator/grpc_reply.h"' | accepts coordinator/gateway.c
     for name in worker/group.c coordinator/main.c comm/comm_mpi.c tests/programs/prog_a.c; do
         echo '#include "comm/comm_mpi.h"' | accepts $name
     done
@@ -391,6 +478,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 n_failed=0
 try_rule_1
+try_table
 try_rule_2
 try_rule_3
 try_rule_4
