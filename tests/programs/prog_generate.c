@@ -1,7 +1,7 @@
 /* ctest: libs=proto,rpc */
 /* Many generations over one connection, for tests of what is generated.
  *   prog_generate ADDRESS describe   exits with 0 when the coordinator serves
- *   prog_generate ADDRESS            reads lines from the input, prints one JSON line per generation
+ *   prog_generate ADDRESS            reads lines, prints one line of JSON per generation
  * A line of the input is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N
  * temperature=X top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1
  * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... The next request

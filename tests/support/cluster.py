@@ -366,8 +366,8 @@ class Cluster:
 
 
 def run_all(build, part, functions):
-    """Runs the functions test_* whose names contain part, each with the same cluster of one rank, and
-    returns the exit status of the script. functions: name -> function, the globals() of the test."""
+    """Runs the functions test_* whose names contain part, each with the same cluster of one rank,
+    and returns the exit status of the script. functions: name -> function, the test's globals()."""
     failed = 0
     tests = [(name, f) for name, f in functions.items()
              if name.startswith("test_") and part in name]

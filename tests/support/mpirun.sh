@@ -1,6 +1,6 @@
 # To be sourced by tests that run mpirun: `mpirun $flags -np N PROGRAM`. One node, any number of
-# ranks on any number of cores, as any user, without ssh. Exits with 77, "skipped", where there is no
-# mpirun.
+# ranks on any number of cores, as any user, without ssh. Where there is no mpirun it exits with 77,
+# which means skipped.
 # shellcheck shell=sh disable=SC2034
 command -v mpirun >/dev/null || exit 77
 
