@@ -123,7 +123,7 @@ static int check_geometry(const struct reading *in, struct error *err)
 static int read_shape(const struct reading *in, struct error *err)
 {
     struct model_config *cfg = in->cfg;
-    double eps = 1e-6;
+    double eps = in->family->norm_eps > 0 ? in->family->norm_eps : 1e-6;
     int rc = 0;
     TRY(read_demanded(in, "num_hidden_layers", 1, MOST_LAYERS, &cfg->n_layers, err));
     TRY(read_demanded(in, "hidden_size", 1, MOST_WIDTH, &cfg->dim, err));
@@ -138,6 +138,7 @@ static int read_shape(const struct reading *in, struct error *err)
                          in->origin, eps);
     }
     cfg->norm_eps = (float)eps;
+    cfg->tied_embeddings = in->family->tied_embeddings;
     TRY(json_read_bool(in->root, "tie_word_embeddings", &cfg->tied_embeddings, in->origin, err));
 out:
     return rc;

@@ -13,10 +13,12 @@ struct model_family {
     const char *model_type;   /* "llama" */
 
     /* Values that transformers' class takes where the key is missing; 0: see there. */
-    int kv_heads;       /* num_key_value_heads; 0: as many as heads */
-    int head_dim;       /* 0: width / heads */
-    int sliding_window; /* 0: none */
-    int window_layers;  /* max_window_layers */
+    int kv_heads;         /* num_key_value_heads; 0: as many as heads */
+    int head_dim;         /* 0: width / heads */
+    int sliding_window;   /* 0: none */
+    int window_layers;    /* max_window_layers */
+    double norm_eps;      /* rms_norm_eps; 0: 1e-6 */
+    bool tied_embeddings; /* tie_word_embeddings */
 
     /* Tensors that every model of the family has. */
     bool qkv_bias; /* biases of q, k and v */

@@ -2,6 +2,7 @@
 /* config.json: what each key of each architecture means, and that whatever would change the result
  * is refused by its name. */
 #include "model/checkpoint/config_parse.h"
+#include "model/checkpoint/family.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -28,17 +29,12 @@ static int parse(const char *config, const char *generation)
  * {"key": "DELETE"} takes the key away. */
 static int parse_as(const char *family, const char *patch)
 {
-    static const char *const names[][2] = {{"llama", "LlamaForCausalLM"},
-                                           {"mistral", "MistralForCausalLM"},
-                                           {"qwen2", "Qwen2ForCausalLM"},
-                                           {"qwen3", "Qwen3ForCausalLM"}};
+    const struct model_family *row = family_of_type(family);
     json_t *root = json_loads(llama, 0, NULL), *over = json_loads(patch, 0, NULL);
     ck_assert_msg(root && over, "the test's own JSON: %s", patch);
-    for (size_t i = 0; i < 4; i++) {
-        if (strcmp(names[i][0], family) != 0) continue;
-        json_object_set_new(root, "model_type", json_string(family));
-        json_object_set_new(root, "architectures", json_pack("[s]", names[i][1]));
-    }
+    ck_assert_msg(row != NULL, "there is no family %s", family);
+    json_object_set_new(root, "model_type", json_string(family));
+    json_object_set_new(root, "architectures", json_pack("[s]", row->architecture));
     for (void *at = json_object_iter(over); at; at = json_object_iter_next(over, at)) {
         const char *key = json_object_iter_key(at), *text;
         text = json_string_value(json_object_iter_value(at));
