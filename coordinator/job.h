@@ -27,7 +27,7 @@ struct reply_ops {
     void (*fail)(struct reply *reply, int code, const char *text);
     /* True once nobody waits for the answer any more. The engine asks between rounds. */
     bool (*is_cancelled)(const struct reply *reply);
-    /* Frees the reply. */
+    /* Frees the reply; the door that made it may be closed already. */
     void (*close)(struct reply *reply);
 };
 

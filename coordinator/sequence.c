@@ -147,6 +147,10 @@ int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer
     int rc = 0;
     TRY(check_length(seq, job, defaults, err));
     TRY(sampling_check(&req->sampling, err));
+    if (req->n_draft > DRAFT_MAX) {
+        return error_set(err, ERR_ARGUMENT, "n_draft is %d, must be at most %d", req->n_draft,
+                         DRAFT_MAX);
+    }
     TRY(choose_rule(seq, req, err));
     TRY(choose_strategy(seq, req, defaults, err));
     choose_draft(seq, req, defaults);

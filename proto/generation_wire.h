@@ -124,6 +124,8 @@ struct service_description {
  * Errors: ERR_NO_MEMORY, ERR_ARGUMENT. Decoders take nothing over. Fields that a request leaves out
  * get their defaults: temperature 1, top_p 1, no seed, n_draft -1.
  * Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY the arena is full. */
+/* What a request that says nothing means: temperature 1, top_p 1, no seed, n_draft -1, no rule. */
+void generate_request_init(struct generate_request *req);
 int generate_request_encode(struct buffer *buf, const struct generate_request *req,
                             struct error *err);
 int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,

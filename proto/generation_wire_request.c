@@ -133,7 +133,6 @@ static int sampling_decode(const Outrider__Generation__V1__Sampling *msg,
 {
     int rc = 0;
     struct sampling_params *params = &req->sampling;
-    *params = (struct sampling_params){.temperature = 1, .top_p = 1};
     if (!msg) return 0;
     if (msg->_temperature_case == OUTRIDER__GENERATION__V1__SAMPLING___TEMPERATURE_TEMPERATURE) {
         params->temperature = msg->temperature;
@@ -158,8 +157,6 @@ static int speculation_decode(const Outrider__Generation__V1__Speculation *msg,
                               struct generate_request *req, struct error *err)
 {
     int rc = 0;
-    req->n_draft = -1;
-    req->rule = "";
     if (!msg) return 0;
     if (msg->_n_draft_case == OUTRIDER__GENERATION__V1__SPECULATION___N_DRAFT_N_DRAFT) {
         TRY(codec_read_int(&req->n_draft, msg->n_draft, 0, DRAFT_MAX, "n_draft", err));
@@ -235,11 +232,21 @@ static int prompt_decode(const Outrider__Generation__V1__GenerateRequest *msg,
     }
 }
 
+void generate_request_init(struct generate_request *req)
+{
+    *req = (struct generate_request){
+        .sampling = {.temperature = 1, .top_p = 1},
+        .n_draft = -1,
+        .rule = "",
+        .request_id = "",
+    };
+}
+
 int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,
                             struct generate_request *req, struct error *err)
 {
     int rc = 0;
-    *req = (struct generate_request){0};
+    generate_request_init(req);
     const Outrider__Generation__V1__GenerateRequest *msg = codec_unpack(
         &outrider__generation__v1__generate_request__descriptor, data, len, arena, err);
     if (!msg) return err->code;
