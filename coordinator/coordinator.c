@@ -96,7 +96,8 @@ static int open_tokenizer(struct coordinator *c, struct error *err)
     }
     if (!name) {
         return error_set(err, ERR_ARGUMENT,
-                         "--tokenizer is missing: without a draft, name the target's folder");
+                         "--tokenizer is missing: --draft %s brings none; name the target's folder",
+                         c->options.draft);
     }
     if (strncmp(name, "synthetic:", 10) != 0) return tokenizer_open(&c->tok, name, err);
     struct checkpoint *ck = NULL;

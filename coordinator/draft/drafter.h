@@ -54,11 +54,12 @@ struct drafter_ops {
                 const struct tokenizer *tok, struct error *err);
     void (*close)(struct drafter *drafter);
 
-    /* Positions that it can see: no guess lies at or behind the limit. */
+    /* Positions that it can see: no guess lies at or behind the limit. INT_MAX: it has none. */
     int (*limit)(const struct drafter *drafter);
 
     /* For each lane: reads the sequence's tokens that it has not read, then guesses until there are
-     * k. Stops after an end of sequence and after a guess that it gave less than seq->threshold;
+     * k. It may guess fewer or none, as long as that does not depend on a guess that it has looked
+     * at and does not send. Stops after an end of sequence and after a guess that it gave less than seq->threshold;
      * both are still guesses, because a guess that was looked at must be sent (docs/design.md
      * section 5). Coins RNG_DRAFT at (position, base); under a coupled rule the guess is the argmax
      * under the shared noise. seq->n_draft_kv counts what was read, and guesses are written to

@@ -1,5 +1,7 @@
 /* The drafters, a row each: what their names begin with, and their operations. A name belongs to
- * the first row that it fits. A new drafter is a file in this folder and a row here. */
+ * the first row that it fits. So that no folder is taken for another drafter, what a row's names
+ * begin with ends in a colon ("ngram:"), as in "synthetic:". A new drafter is a file in this folder
+ * and a row here. */
 #pragma once
 
 struct drafter_ops; /* coordinator/draft/drafter.h */
