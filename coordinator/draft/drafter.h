@@ -57,14 +57,14 @@ struct drafter_ops {
     /* Positions that it can see: no guess lies at or behind the limit. INT_MAX: it has none. */
     int (*limit)(const struct drafter *drafter);
 
-    /* For each lane: reads the sequence's tokens that it has not read, then guesses until there are
-     * k. It may guess fewer or none, as long as that does not depend on a guess that it has looked
-     * at and does not send. Stops after an end of sequence and after a guess that it gave less than seq->threshold;
-     * both are still guesses, because a guess that was looked at must be sent (docs/design.md
-     * section 5). Coins RNG_DRAFT at (position, base); under a coupled rule the guess is the argmax
-     * under the shared noise. seq->n_draft_kv counts what was read, and guesses are written to
-     * seq->tokens behind the committed ones. Errors of a lane: ERR_NO_MEMORY, ERR_EXHAUSTED no KV
-     * block, ERR_UNAVAILABLE the device is lost. */
+    /* For each lane: reads the sequence's tokens that it has not read, then guesses until there
+     * are k. It may guess fewer or none, as long as that does not depend on a guess that it has
+     * looked at and does not send. Stops after an end of sequence and after a guess that it gave
+     * less than seq->threshold; both are still guesses, because a guess that was looked at must be
+     * sent (docs/design.md section 5). Coins RNG_DRAFT at (position, base); under a coupled rule
+     * the guess is the argmax under the shared noise. seq->n_draft_kv counts what was read, and
+     * guesses are written to seq->tokens behind the committed ones. Errors of a lane:
+     * ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device is lost. */
     void (*propose)(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena);
 
     /* The token that the target is most likely to add behind seq->tokens[0..position): the draft's
