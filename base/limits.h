@@ -8,6 +8,8 @@ enum {
     RANKS_MAX = SLICES_MAX,
     /* K: guesses of a round, and therefore of one lane of a step. */
     DRAFT_MAX = 16,
+    /* E: elements of an attention head. */
+    HEAD_DIM_MAX = 256,
     /* The longest gRPC message that either side sends or accepts. */
     MESSAGE_BYTES_MAX = 64 << 20
 };

@@ -1,5 +1,5 @@
 /* Allocation that fails with an error instead of a crash, huge pages for weights, and an arena for
- * data that lives for one round. */
+ * data of one round. */
 #pragma once
 
 #include <stddef.h>

@@ -14,7 +14,7 @@ typedef void process_stop_fn(void *arg);
 int process_open(process_stop_fn *on_stop, void *arg, int grace_ms, struct error *err);
 
 /* Waits for an on_stop that runs, then stops the signal thread and its timeout: the program has
- * ended in good order. Restores the calling thread's signal mask from before process_open. */
+ * ended normally. Restores the calling thread's signal mask from before process_open. */
 void process_close(void);
 
 /* Ends the process now, from any thread, without running anything else: for a watchdog that found

@@ -1,3 +1,4 @@
+/* What the main of every server does: options, start, run, exit status. */
 #include "base/program.h"
 
 #include <stdlib.h>

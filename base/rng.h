@@ -1,6 +1,6 @@
-/* Random numbers are addressed, not drawn: Philox4x32-10 (Salmon et al. 2011) with key = the job's
- * seed and counter = (position, round, purpose, index). There is no generator with a state, so a
- * replayed round repeats itself, and no two choices share a random number.
+/* Each random number is computed from an address: Philox4x32-10 (Salmon et al. 2011) with key = the
+ * job's seed and counter = (position, round, purpose, index). There is no generator with a state,
+ * so a replayed round repeats itself, and no two choices share a random number.
  *   position  the absolute position of the token that is being decided
  *   round     the committed length when the round began: if a position is guessed, discarded and
  *             guessed again, it gets new random numbers. COUPLED leaves it out (0), because its

@@ -4,10 +4,10 @@
  *   bench_draft [--model MODEL] [--head N,N,...] [--context N] [--support N] [--pairs N]
  *               [--device cpu] [--threads N]
  *
- * One drafted token is what coordinator/draft/drafter.c does for it: one row at position `context`,
- * the best `support` of its logits, q of them at temperature 1, and one draw. Each token overwrites
- * the one before because the position stays the same. For each head (0 = whole, N = a head over N
- * ids that are spread evenly over the vocabulary) it prints
+ * One drafted token is what coordinator/draft/model_draft.c does for it: one row at position
+ * `context`, the best `support` of its logits, q of them at temperature 1, and one draw. Each token
+ * overwrites the one before because the position stays the same. For each head (0 = whole, N = a
+ * head over N ids that are spread evenly over the vocabulary) it prints
  *
  *   token / reading   the time over that of the best reading loop (bench_read.h) for as many bytes
  *                     as the model's weights have, with as many threads. The limit is 1.15,

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "bench/bench_util.h"
 #include "bench/options.h"
 #include "model/logits/select.h"
@@ -20,20 +21,14 @@
 #include "speculation/rule.h"
 #include "speculation/speedup.h"
 
-enum {
-    K_MAX = 16,
-    TEXT_MAX = 4096,
-    BLOCKS_MAX = TEXT_MAX / 16 + 2,
-    ARENA_BYTES = 64 << 20,
-    CHUNK = 64
-};
+enum { TEXT_MAX = 4096, BLOCKS_MAX = TEXT_MAX / 16 + 2, ARENA_BYTES = 64 << 20, CHUNK = 64 };
 
 #define DEFAULT_TARGET "synthetic:llama-3.2-1b,seed=1,vocab=32000,agree=0.8"
 
 struct settings {
     const char *target, *draft, *draft_device;
     struct backend_options backend;
-    int32_t k[K_MAX];
+    int32_t k[DRAFT_MAX];
     int n_k, n_tokens, context, n_pairs, support;
     float temperature;
 };
@@ -53,8 +48,8 @@ struct pair {
     const struct rule *rule;
     struct arena arena;
     struct select_item *scratch;
-    struct sparse_dist q[K_MAX];
-    int32_t blocks[BLOCKS_MAX], text[TEXT_MAX + K_MAX + 1];
+    struct sparse_dist q[DRAFT_MAX];
+    int32_t blocks[BLOCKS_MAX], text[TEXT_MAX + DRAFT_MAX + 1];
     int n_text;
     uint64_t seed;
 
@@ -68,8 +63,8 @@ static int side_open(struct side *side, const char *name, const struct backend_o
 {
     int rc = 0;
     const struct model_options mo = {.n_kv_blocks = BLOCKS_MAX,
-                                     .max_tokens = CHUNK + K_MAX,
-                                     .max_rows = K_MAX + 1,
+                                     .max_tokens = CHUNK + DRAFT_MAX,
+                                     .max_rows = DRAFT_MAX + 1,
                                      .max_lanes = 1};
     TRY(checkpoint_open(&side->ck, name, err));
     struct backend_options stored = *backend;
@@ -90,10 +85,10 @@ static void side_close(struct side *side)
 /* Feeds text[n_kv .. end) and asks for the rows after the last n_rows tokens. */
 static int side_feed(struct pair *p, struct side *side, int end, int n_rows, struct error *err)
 {
-    struct forward_row rows[K_MAX + 1];
+    struct forward_row rows[DRAFT_MAX + 1];
     int rc = 0;
     while (side->n_kv < end) {
-        int n = end - side->n_kv > CHUNK + K_MAX ? CHUNK : end - side->n_kv;
+        int n = end - side->n_kv > CHUNK + DRAFT_MAX ? CHUNK : end - side->n_kv;
         const struct forward_lane lane = {side->n_kv, n, p->text + side->n_kv, p->blocks};
         bool is_last = side->n_kv + n == end;
         for (int i = 0; i < n_rows; i++) {
@@ -129,9 +124,9 @@ out:
 /* Computes the rows after the last committed token and after k guesses. */
 static int verify(struct pair *p, int k, struct target_row *rows, struct error *err)
 {
-    struct target_want wants[K_MAX + 1];
-    struct row_wish wishes[K_MAX + 1];
-    struct row_query queries[K_MAX + 1];
+    struct target_want wants[DRAFT_MAX + 1];
+    struct row_wish wishes[DRAFT_MAX + 1];
+    struct row_query queries[DRAFT_MAX + 1];
     int rc = 0, bad, n_slices = model_shard(p->target.model)->n_slices;
     struct slice_row *slices = arena_take(&p->arena, (size_t)((k + 1) * n_slices), sizeof *slices);
     if (!slices) return error_set(err, ERR_NO_MEMORY, "no room for the rows");
@@ -155,7 +150,7 @@ out:
 
 static int run_round(struct pair *p, int k, struct error *err)
 {
-    struct target_row rows[K_MAX + 1];
+    struct target_row rows[DRAFT_MAX + 1];
     int rc = 0;
     arena_reset(&p->arena);
     int64_t start = clock_now_ns();
@@ -307,7 +302,8 @@ int main(int argc, char **argv)
          "default, as the target's: a pair of agreement 0.8; needed with --target",
          .text = &s.draft},
         {"draft-device", 'D', "NAME", "default the target's", .text = &s.draft_device},
-        {"k", 'k', "LIST", "guesses; default 1,2,4,6,8", 1, K_MAX, .list = {s.k, &s.n_k, K_MAX}},
+        {"k", 'k', "LIST", "guesses; default 1,2,4,6,8", 1, DRAFT_MAX,
+         .list = {s.k, &s.n_k, DRAFT_MAX}},
         {"temperature", 'T', "T", "0: greedy; default 1", 0, (int)SAMPLING_TEMPERATURE_MAX,
          .fraction = &s.temperature},
         {"tokens", 'n', "N", "of a text; default 200", 1, TEXT_MAX / 2, .number = &s.n_tokens},

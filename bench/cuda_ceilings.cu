@@ -23,7 +23,7 @@ struct ceilings_work {
     float times_ms[REPEATS];
 };
 
-static int refuse(struct error *err, const char *what, cudaError_t status)
+static int device_error(struct error *err, const char *what, cudaError_t status)
 {
     return error_set(err, status == cudaErrorMemoryAllocation ? ERR_NO_MEMORY : ERR_UNAVAILABLE,
                      "%s: %s", what, cudaGetErrorString(status));
@@ -181,7 +181,7 @@ static int open_work(struct ceilings_work *work, struct error *err)
     if (status == cudaSuccess) status = cudaMalloc(&work->b, copy_bytes);
     if (status == cudaSuccess) status = cudaMalloc(&work->c, copy_bytes);
     if (status == cudaSuccess) status = cudaMalloc(&work->workspace, WORKSPACE_BYTES);
-    if (status != cudaSuccess) return refuse(err, "room for the ceilings' matrices", status);
+    if (status != cudaSuccess) return device_error(err, "room for the ceilings' matrices", status);
     fill_kernel<<<static_cast<unsigned>(n / 256), 256, 0, work->stream>>>(
         static_cast<uint32_t *>(work->a), n);
     return 0;
@@ -218,7 +218,7 @@ int cuda_ceilings_measure(struct cuda_ceilings *ceilings, int device, struct err
         if (read_s > 0) ceilings->read_gb_s = 1e-9 * static_cast<double>(copy_bytes) / read_s;
         ceilings->tflop_s = matmul_tflop_s(&work); /* b holds a copy of a by now */
         status = cudaStreamSynchronize(work.stream);
-        if (status != cudaSuccess) rc = refuse(err, "measuring the ceilings", status);
+        if (status != cudaSuccess) rc = device_error(err, "measuring the ceilings", status);
     }
     close_work(&work);
     return rc;

@@ -121,7 +121,8 @@ static struct drafter_options drafter_options(const struct coordinator *c)
     };
 }
 
-/* What the drafter says is worth it, at most the cores and the quota; one without a draft. */
+/* The number of threads that the drafter can use, at most the cores and the quota; one if there is
+ * no draft. */
 static int draft_threads(const struct coordinator *c, int *n, struct error *err)
 {
     int n_cores = topology_cores(&c->topology), quota = c->topology.quota_cpus;
@@ -137,7 +138,7 @@ static int draft_threads(const struct coordinator *c, int *n, struct error *err)
 static int place_drafter(struct coordinator *c, struct error *err)
 {
     struct backend_options *backend = &c->options.backend;
-    struct placement_wish wish = c->options.place;
+    struct placement_wish wish = c->options.pin_wish;
     int rc = 0;
     topology_read(&c->topology);
     wish.n_sharing = 1;
@@ -163,7 +164,7 @@ static int open_drafter(struct coordinator *c, struct error *err)
                      options.head);
 }
 
-/* The engine says whether it could serve a job; the doors tell that to health checks. */
+/* The engine says whether it could serve a job; the gateway tells health checks. */
 static void set_serving(void *coordinator, bool is_serving)
 {
     struct coordinator *c = coordinator;

@@ -19,7 +19,7 @@ struct coordinator_options {
     const char *draft;              /* folder, synthetic:... or "none" */
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */
-    struct placement_wish place;    /* of the draft's threads: pin, n_cpus and cpus of it */
+    struct placement_wish pin_wish; /* of the draft's threads: pin, n_cpus and cpus of it */
     const char *served_name;        /* of the target, for clients; NULL = as its worker says */
     const char *draft_head;         /* "FILE[:N]", tokens of the draft's head; NULL = all */
     const char *count_tokens;       /* a list that served tokens are counted in; NULL = none */

@@ -15,9 +15,9 @@ enum {
      * touched. */
     ROUND_ARENA_BYTES = 256 << 20,
     IDLE_US = 100000, /* how often an idle engine looks at its streams */
-    SIFT_US = 100000, /* how often the queue is searched for clients that have left */
+    DROP_US = 100000, /* how often the queue is searched for clients that have left */
     RECONNECT_US = 200000,
-    CONNECT_US = 1000000, /* less than a SIGTERM waits before the process is ended */
+    CONNECT_US = 1000000, /* shorter than the grace time after SIGTERM (main.c) */
     STATE_BYTES = ERROR_TEXT_BYTES
 };
 
@@ -30,7 +30,7 @@ struct engine {
     struct planner planner; /* of the draft and the group in planner_group */
     struct target_description planner_group;
     struct arena arena;
-    int64_t next_connect_us, next_sift_us;
+    int64_t next_connect_us, next_drop_us;
     bool was_connected;
     char state[STATE_BYTES]; /* "serving", or why not */
 };
@@ -270,7 +270,7 @@ static int admit(struct engine *e, struct error *err)
 }
 
 /* Ends the sequences that are done and those that nobody waits for any more. */
-static void sweep(struct engine *e)
+static void end_finished(struct engine *e)
 {
     for (int i = 0; i < ENGINE_SEQUENCES; i++) {
         struct sequence *seq = &e->sequences[i];
@@ -290,12 +290,12 @@ static void sweep(struct engine *e)
 
 /* Frees the jobs whose clients have left while they waited, so that they take no place in the
  * queue. */
-static void sift_waiting(struct engine *e)
+static void drop_cancelled(struct engine *e)
 {
     struct queue *jobs = e->options.jobs;
     int64_t now_us = clock_now_us();
-    if (now_us < e->next_sift_us) return;
-    e->next_sift_us = now_us + SIFT_US;
+    if (now_us < e->next_drop_us) return;
+    e->next_drop_us = now_us + DROP_US;
     const struct job *job;
     for (int i = 0; (job = queue_peek(jobs, i));) {
         if (job_is_cancelled(job)) {
@@ -346,8 +346,8 @@ int engine_run(struct engine *e, struct error *err)
         int n = list_active(e, active);
         if (n && round_run(&e->tools, active, n, err)) lose_target(e, err);
         count_served(e, active, n);
-        sweep(e);
-        sift_waiting(e);
+        end_finished(e);
+        drop_cancelled(e);
     }
 out:
     stop_all(e);

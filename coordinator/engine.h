@@ -6,7 +6,7 @@
 #include "coordinator/round.h"
 #include "coordinator/served_tokens.h"
 
-enum { ENGINE_SEQUENCES = 1 }; /* sequences at once; the engine loops over so many */
+enum { ENGINE_SEQUENCES = 1 }; /* sequences at once; the engine loops over all of them */
 
 struct engine;
 
@@ -16,7 +16,7 @@ struct engine_options {
     const struct tokenizer *tok;
     struct served_tokens *served; /* NULL = served tokens are not counted */
     struct queue *jobs, *control; /* Generate and Score; Describe */
-    /* Told whether a job sent now would be served, whenever that may have changed. */
+    /* Called when it may have changed whether a job sent now would be served. */
     void (*set_serving)(void *arg, bool is_serving);
     void *serving_arg;
     enum ahead_mode draft_ahead;

@@ -1,4 +1,4 @@
-/* The gRPC door. */
+/* Handlers of the gRPC service Generation. */
 #include "coordinator/gateway.h"
 
 #include <stdlib.h>

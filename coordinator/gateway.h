@@ -1,5 +1,6 @@
-/* The gRPC door: decodes requests and admits them as jobs (coordinator/admission.h). Its handlers run
- * on the server's network thread; the engine thread answers (coordinator/grpc_reply.h). */
+/* Handlers of the gRPC service Generation. They decode requests and admit them as jobs
+ * (coordinator/admission.h). They run on the server's network thread; the engine thread answers
+ * (coordinator/grpc_reply.h). */
 #pragma once
 
 #include "coordinator/admission.h"

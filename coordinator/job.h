@@ -47,8 +47,8 @@ struct job {
     int64_t arrived_us;
 };
 
-/* A job of this kind whose request has request_bytes encoded bytes: its arena has room for what they
- * decode into. It has no reply yet. Errors: ERR_NO_MEMORY. */
+/* A job of this kind whose request has request_bytes encoded bytes: its arena has room for what
+ * they decode into. It has no reply yet. Errors: ERR_NO_MEMORY. */
 int job_open(struct job **job, enum job_kind kind, size_t request_bytes, struct error *err);
 
 /* Ends the answer: done when rc is 0, otherwise fail with rc and the text of `why`. */

@@ -170,7 +170,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &c->max_prompt_bytes, "--max-prompt-bytes", arg, 1,
                                  GENERATE_PROMPT_BYTES_MAX);
     case OPT_PIN:
-        return program_parse_pin(state, &c->place, arg);
+        return program_parse_pin(state, &c->pin_wish, arg);
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &c->backend;
         state->child_inputs[1] = &args->level;

@@ -177,8 +177,9 @@ static void draft_lanes(const struct round_tools *tools, struct round *round)
 /* ---- the step ---- */
 
 /* Tokens n_target_kv .. of the sequence, then the guesses. */
-static int place_lane(const struct round_tools *tools, const struct lane_budget *budget,
-                      const struct round_lane *lane, struct step_lane *step_lane, struct error *err)
+static int fill_step_lane(const struct round_tools *tools, const struct lane_budget *budget,
+                          const struct round_lane *lane, struct step_lane *step_lane,
+                          struct error *err)
 {
     struct sequence *seq = lane->seq;
     int n = least(seq->n_tokens - seq->n_target_kv + lane->draft.n, budget->n_tokens);
@@ -222,8 +223,8 @@ static int list_wants(const struct round_lane *lane, int index, const struct ste
 }
 
 /* Puts the lanes into the step. One that has failed, or that gets no KV block, is left out. */
-static void place_lanes(const struct round_tools *tools, const struct lane_budget *budget,
-                        struct round *round)
+static void fill_step_lanes(const struct round_tools *tools, const struct lane_budget *budget,
+                            struct round *round)
 {
     int n = 0;
     round->n_wants = 0;
@@ -233,7 +234,7 @@ static void place_lanes(const struct round_tools *tools, const struct lane_budge
         struct step_lane *step_lane = &round->step_lanes[n];
         if (!round->lanes[i].seq) continue;
         if (n < i) *lane = round->lanes[i];
-        if (place_lane(tools, budget, lane, step_lane, &err)) {
+        if (fill_step_lane(tools, budget, lane, step_lane, &err)) {
             fail_lane(tools, lane, &err);
             continue;
         }
@@ -426,7 +427,7 @@ int round_run(const struct round_tools *tools, struct sequence **seqs, int n, st
         begin_lane(tools, &budget, seqs[i], &round.lanes[i]);
     }
     draft_lanes(tools, &round);
-    place_lanes(tools, &budget, &round);
+    fill_step_lanes(tools, &budget, &round);
     if (round.n_lanes == 0) return 0;
     int64_t verify_us = clock_now_us();
     int rc = verify_round(tools, &round, &rows, &cost, err);

@@ -52,10 +52,9 @@ static double scale_yarn(double frequency, int i, int dim, const struct rope_con
 int rope_init(struct rope *rope, const struct model_config *cfg, struct error *err)
 {
     int dim = cfg->head_dim;
-    if (dim < 2 || dim % 2 || dim / 2 > ROPE_HALF_MAX) {
+    if (dim < 2 || dim % 2 || dim > HEAD_DIM_MAX) {
         return error_set(err, ERR_UNSUPPORTED,
-                         "a head width of %d is not supported (even, 2 to %d)", dim,
-                         2 * ROPE_HALF_MAX);
+                         "a head width of %d is not supported (even, 2 to %d)", dim, HEAD_DIM_MAX);
     }
     rope->half = dim / 2;
     rope->attention_factor = 1.0f;

@@ -4,17 +4,16 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "model/checkpoint/config.h"
-
-enum { ROPE_HALF_MAX = 128 }; /* head_dim / 2 */
 
 struct rope {
     int half; /* E / 2 */
-    float frequency[ROPE_HALF_MAX];
+    float frequency[HEAD_DIM_MAX / 2];
     float attention_factor; /* multiplies cos and sin; 1 for all but yarn */
 };
 
-/* Errors: ERR_UNSUPPORTED head_dim is odd or over 256. */
+/* Errors: ERR_UNSUPPORTED head_dim is odd or over HEAD_DIM_MAX. */
 int rope_init(struct rope *rope, const struct model_config *cfg, struct error *err);
 
 /* cos[half], sin[half] of one position. */

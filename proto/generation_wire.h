@@ -1,5 +1,5 @@
 /* The messages of generation.proto as plain structs, and their codecs. Decoders check that strings
- * are UTF-8 and that numbers are finite and in range. Strings of decoded messages live in the
+ * are UTF-8 and that numbers are finite and in range. Strings of decoded messages are in the
  * arena. */
 #pragma once
 

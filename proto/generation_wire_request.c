@@ -11,7 +11,7 @@
 
 enum {
     STOP_BYTES_MAX = 256,
-    RULE_BYTES_MAX = 32,
+    RULE_NAME_BYTES_MAX = 32,
     REQUEST_ID_BYTES_MAX = 128,
     TEMPERATURE_MAX = 100
 };
@@ -161,7 +161,7 @@ static int speculation_decode(const Outrider__Generation__V1__Speculation *msg,
     if (msg->_n_draft_case == OUTRIDER__GENERATION__V1__SPECULATION___N_DRAFT_N_DRAFT) {
         TRY(codec_read_int(&req->n_draft, msg->n_draft, 0, DRAFT_MAX, "n_draft", err));
     }
-    TRY(codec_read_string(&req->rule, NULL, msg->rule, RULE_BYTES_MAX, "rule", err));
+    TRY(codec_read_string(&req->rule, NULL, msg->rule, RULE_NAME_BYTES_MAX, "rule", err));
     req->full_rows = msg->full_rows;
     req->show_drafts = msg->show_drafts;
     TRY(strategy_decode(&req->strategy, (int)msg->strategy, err));

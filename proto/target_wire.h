@@ -87,7 +87,7 @@ int step_reply_encode(struct buffer *buf, const struct step_reply *reply, struct
 int target_description_encode(struct buffer *buf, const struct target_description *desc,
                               struct error *err);
 
-/* Decoders take nothing over; results live in the arena. n_vocab and n_slices of step_reply_decode
+/* Decoders take nothing over; results are in the arena. n_vocab and n_slices of step_reply_decode
  * give each slice its first_id and n_cols.
  * Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY the arena is full. */
 int step_decode(const uint8_t *data, size_t len, struct arena *arena, struct step *step,

@@ -9,42 +9,43 @@
 #include "base/limits.h"
 #include "speculation/speedup.h"
 
-/* Counts. The unit begins each comment. */
+/* Counts. Each comment begins with the unit. */
 enum {
-    /* Guesses: the first round of strategy heuristic makes so many, as in transformers. */
+    /* Guesses in the first round of strategy heuristic, as in transformers. */
     HEURISTIC_FIRST = 5,
-    /* Guesses: a round that is spent on learning makes so many. Two tell more than one of what a
-     * guess costs, and lose little where guesses do not stay. */
+    /* Guesses in a round that is spent on learning. Two tell more than one of what a guess costs,
+     * and lose little where guesses do not stay. */
     LEARN_K = 2,
-    /* Rounds: a new pair of models spends so many on plain rounds, and as many on rounds with
-     * guesses. Of the first two times of a kind the shorter counts, so a single slow round does no
-     * harm. */
+    /* Timed rounds that a new pair of models needs without guesses, and as many with guesses. The
+     * first round of a new pair is not timed, because it reads the prompt, so there are three
+     * rounds with guesses in all. Of the first two times of a kind the shorter counts, so a single
+     * slow round does no harm. */
     LEARN_ROUNDS = 2,
-    /* Guesses: a probe makes so many where K = 0 is planned. */
+    /* Guesses of a probe where K = 0 is planned. */
     PROBE_K = 2,
-    /* Rounds: a number of rows that was not timed for so many may be probed. */
+    /* Rounds without a measurement after which a number of rows may be probed. */
     STALE_ROUNDS = 200,
-    /* Tokens per guess: until reading was measured, the draft is assumed to read so many tokens of
-     * a long text in the time of one guess. */
+    /* Tokens of a long text that the draft is assumed to read in the time of one guess until
+     * reading was measured. */
     READ_SPEED = 8,
-    /* Tokens: a text must have so many before its reading tells the time per token. A shorter one
-     * takes about as long as a single token. */
+    /* Tokens of the shortest text whose reading tells the time per token. A shorter one takes about
+     * as long as a single token. */
     READ_LEAST = 16,
-    /* Tokens: the time that the draft needs to catch up is spread over the tokens still to come,
-     * but over so many at most, because the text may become a different one after that. */
+    /* Tokens, at most, over which the time that the draft needs to catch up is spread. They are the
+     * tokens still to come, but after this many the text may become a different one. */
     HORIZON_TOKENS = 256,
-    /* Plain rounds: unspent credit for probes is limited to the time of so many, so that a long
-     * text does not save for a long series of probes. */
+    /* Plain rounds whose time is the limit of unspent credit for probes, so that a long text does
+     * not save for a long series of probes. */
     CREDIT_ROUNDS = 2,
     /* Measurements: a new one counts at least 1 / MEMORY_TIMES in a mean, so that the mean can
      * follow. */
     MEMORY_TIMES = 48,
-    /* Measurements: a number of rows counts at most so many in the line through all of them, so
-     * that one that is used all the time does not outvote the others. */
+    /* Measurements that a number of rows counts as at most in the line through all of them, so that
+     * one that is used all the time does not outvote the others. */
     LINE_TIMES = 8
 };
 
-/* Share of the time of planned rounds: probes may cost so much. */
+/* Share of the time of planned rounds that probes may cost. */
 static const double probe_ratio = 0.01;
 /* Ratio: a measurement counts as no more than this times the mean, because a single slow one says
  * nothing of the next. */
@@ -52,24 +53,26 @@ static const double clip = 1.5;
 /* Weight of one measurement in the scale that all numbers of rows share: about 8 rounds follow a
  * change of load. */
 static const double scale_weight = 0.125;
-/* Ratio of predicted times per token: a K that is at most so much slower than the best one may in
- * truth be the better one, so it is measured again. */
+/* Ratio of predicted times per token: a K that takes up to this many times as long as the best one
+ * may in truth be the better one, so it is measured again. */
 static const double rival_ratio = 1.15;
 /* Measurements times rows squared: the evidence for slope 0 before anything was measured.
  * Neighbouring numbers of rows say little of the slope, so more rows look cheap until they are
  * tried. */
 static const double flatness = 64;
-/* Measurements: the line is worth so many against the first time of a number of rows. */
+/* Measurements: when a number of rows was timed once, the line counts as much as two measurements
+ * of it. */
 static const double line_weight = 2;
-/* Measurements: the weight of a number of rows without any where neighbours are pooled. */
+/* Measurements: the weight of a number of rows that was never timed when neighbours are
+ * averaged. */
 static const double unmeasured_weight = 0.1;
 /* Probability: before anything was tested, a guess is assumed to stay with this one. */
 static const double first_alpha = 0.7;
-/* Tests: first_alpha is worth so many. */
+/* Tests: how many tests first_alpha counts as. */
 static const double first_weight = 3;
-/* Tests: at each later position, the acceptance of the position before it is worth so many. */
+/* Tests: how many tests the acceptance of the position before counts as at each later position. */
 static const double chain_weight = 4;
-/* Tests: in the estimate of one sequence, that of all sequences is worth so many. */
+/* Tests: how many tests the estimate over all sequences counts as in that of one sequence. */
 static const double prior_weight = 16;
 /* Share that older tests keep with every new test of their position, over all sequences. */
 static const double keep_test = 0.998;
@@ -377,7 +380,7 @@ static void observe_visible(struct planner *p, const struct planner_round *round
 
 /* Learns the time of a guess from rounds without catching up, and the time per token of reading
  * from rounds that read a long text before their guesses. Rounds in between teach nothing: a few
- * tokens more cost one larger step and not so many times one token. */
+ * tokens more cost one larger step and not the time of one token each. */
 static void observe_draft(struct planner *p, const struct planner_round *round)
 {
     double us = (double)round->draft_us;

@@ -44,7 +44,7 @@ struct planner {
     struct planner_curve step, rest; /* t_v; the round without draft and step */
     struct planner_counts counts;
     double credit_us, wanted_us; /* what probes may spend; the price of one that was too dear */
-    uint64_t measured_at[PLANNER_ROWS_MAX + 1]; /* n_rounds when so many rows were last timed */
+    uint64_t measured_at[PLANNER_ROWS_MAX + 1]; /* n_rounds when this many rows were last timed */
     double first_read_us; /* the first prompt, until a guess's time is known */
     int n_first_read, n_first_drafted;
 };

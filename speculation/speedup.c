@@ -1,3 +1,4 @@
+/* What speculation is worth in theory, by the formulas that the header names. */
 #include "speculation/speedup.h"
 
 double speedup_tokens(double alpha, int k)

@@ -1,3 +1,4 @@
+/* A rank's stream to rank 0, and the thread that ends the process when it breaks. */
 #include "worker/lead_watch.h"
 
 #include <pthread.h>

@@ -63,7 +63,7 @@ static bool is_busy(const struct listener *ls)
     return ls->current || watchdog_is_armed(ls->dog);
 }
 
-/* Set and read like the health of a service, because any thread may do that. */
+/* Stored as the health of a service, because any thread may set and read that. */
 static const char complete[] = "outrider.worker.complete";
 
 static const struct buffer *describe_now(const struct listener *ls)

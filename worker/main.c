@@ -45,8 +45,7 @@ static const struct argp_option options[] = {
      "until all ranks must have come, where they meet over NCCL; default 60", 0},
     {"pin", OPT_PIN, "LIST", 0,
      "CPUs for the compute threads, one each, such as 0,2; off; or auto: a core for each thread "
-     "where "
-     "ranks of one mpirun share a machine; default auto",
+     "where ranks of one mpirun share a machine; default auto",
      0},
     {0},
 };
@@ -113,7 +112,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_STEP_TIMEOUT:
         return program_parse_int(state, &w->step_timeout_s, "--step-timeout", arg, 1, 86400);
     case OPT_PIN:
-        return program_parse_pin(state, &w->place, arg);
+        return program_parse_pin(state, &w->pin_wish, arg);
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &w->backend;
         state->child_inputs[1] = &args->level;

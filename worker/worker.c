@@ -205,7 +205,7 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     TRY(group_open(&w->group, &w->options.group, err));
     TRY(address_of_rank(options->group.listen, w->group.comm->rank, w->group.comm->size, address,
                         err));
-    TRY(threads_choose(&w->threads, &w->options.backend, &w->options.place, &w->group, err));
+    TRY(threads_choose(&w->threads, &w->options.backend, &w->options.pin_wish, &w->group, err));
     TRY(open_parts(w, &vo, err));
     TRY(arena_open(&w->arena, DECODE_ARENA_BYTES, err));
     TRY(queue_open(&w->queue, QUEUE_STEPS, err));

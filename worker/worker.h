@@ -12,7 +12,7 @@ struct worker_options {
     const char *model; /* folder or synthetic:... */
     struct group_options group;
     struct backend_options backend; /* the group sets its rank */
-    struct placement_wish place;    /* only pin, n_cpus and cpus count */
+    struct placement_wish pin_wish; /* only pin, n_cpus and cpus count */
     int n_slots;
     int kv_tokens; /* 0: the length of the context, at most 8192 */
     int max_step_tokens, max_step_rows;

@@ -53,7 +53,7 @@ enum bench_figure {
 /* NAN = not known. */
 struct bench_row {
     const struct bench_arm *arm;
-    int repetition, place; /* place: its turn among the arms of its repetition, from 0 */
+    int repetition, place; /* place: its index in the order in which its repetition ran the arms */
     int n_ranks, n_draft;  /* as the cluster said */
     double figures[N_BENCH_FIGURES];
     char error[ERROR_TEXT_BYTES]; /* the most frequent; "" = none */

@@ -10,10 +10,11 @@
 
 enum {
     ARENA_BYTES = 16 << 20,
-    TRIALS = 8,         /* rounds with and without it before the two kinds are compared */
-    BLOCK = 4,          /* rounds of one kind in a row, because a round shortens the one after it */
-    PROBE_ROUNDS = 256, /* of so many rounds BLOCK are of the kind that seems longer */
-    OUTLIER = 4         /* times the mean: a longer time counts as no more than this */
+    TRIALS = 8, /* rounds with and without it before the two kinds are compared */
+    BLOCK = 4,  /* rounds of one kind in a row, because a round shortens the one after it */
+    /* every 256 rounds, BLOCK rounds are of the kind that was measured to be longer */
+    PROBE_ROUNDS = 256,
+    OUTLIER = 4 /* times the mean: a longer time counts as no more than this */
 };
 
 /* A running mean; the first few count in full, later ones with a weight of 1 / TRIALS. */
@@ -133,7 +134,8 @@ void ahead_take(struct ahead *a, struct sequence *seq, struct draft *draft)
     a->is_predicted = false;
 }
 
-/* True in rounds of the shorter kind, but for a few rounds in PROBE_ROUNDS the other way round. */
+/* True if this round should draft ahead: the kind measured to be shorter, except in BLOCK of every
+ * PROBE_ROUNDS rounds. */
 static bool is_worth_it(const struct ahead *a, int k)
 {
     const struct mean *off = &a->round_us[k][0], *on = &a->round_us[k][1];
@@ -206,7 +208,8 @@ bool ahead_work(void *ahead)
 }
 
 /* Counts the round before this one, now that it is known how much drafting it has left to do. */
-static void judge_last(struct ahead *a, const struct sequence *seq, const struct ahead_times *times)
+static void count_last_round(struct ahead *a, const struct sequence *seq,
+                             const struct ahead_times *times)
 {
     if (!a->last_is_plain || !times->is_plain || !is_same(&a->last, seq)) return;
     if (a->last_k != a->n_verified || a->last_k == 0) return;
@@ -217,7 +220,7 @@ static void judge_last(struct ahead *a, const struct sequence *seq, const struct
 void ahead_end(struct ahead *a, struct sequence *seq, const struct ahead_times *times)
 {
     if (a->is_predicted) a->n_draft_kv = seq->n_draft_kv;
-    judge_last(a, seq, times);
+    count_last_round(a, seq, times);
     if (times->is_plain) mean_add(&a->step_us, (double)times->step_us);
     if (times->is_plain && !a->has_worked) { /* or the answer may have waited for a token */
         mean_add(&a->wire_us, (double)(times->verify_us - times->step_us));

@@ -1,5 +1,5 @@
 /* The drafter that is a model: a small one in the coordinator's own process. Each guess is one step
- * of it over the tokens that it has not read; its KV blocks are its own affair. */
+ * of it over the tokens that it has not read; it has its own KV blocks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Finds and opens the backend that an option names. */
 #include "model/backend/open.h"
 
 #include <string.h>

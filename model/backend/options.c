@@ -1,3 +1,4 @@
+/* The options of the command line that choose a backend. */
 #include "model/backend/options.h"
 
 #include <string.h>
@@ -22,13 +23,11 @@ static const struct argp_option entries[] = {
      "workers on GPUs sum in NCCL's own order, so their bits depend on the number of ranks", 0},
     {"threads", 't', "N", 0,
      "compute threads on the CPU, or auto: a worker's share of the cores, a draft's by its size, "
-     "one for benchmarks; default "
-     "auto",
+     "one for benchmarks; default auto",
      0},
     {"pack-cache", OPT_PACK_CACHE, "FOLDER", 0,
      "keeps the CPU's packed weights on disk for the next start: in FOLDER, auto (MODEL/packed; "
-     "for "
-     "synthetic models ~/.cache/outrider) or off; default off",
+     "for synthetic models ~/.cache/outrider) or off; default off",
      0},
     {0},
 };

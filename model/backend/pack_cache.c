@@ -39,7 +39,7 @@ static uint64_t key_digest(const struct pack_cache_key *key)
 }
 
 /* Only the first failure goes into the report: later ones follow from it. */
-static void refuse(struct pack_cache *cache, const struct error *err)
+static void keep_reason(struct pack_cache *cache, const struct error *err)
 {
     if (!cache->report.text[0]) {
         snprintf(cache->report.text, sizeof cache->report.text, "%s", err->text);
@@ -93,13 +93,13 @@ int pack_cache_open(struct pack_cache **cache, const char *folder, const struct 
                        key->arithmetic, key->rank, key->n_ranks, c->key);
     if (len >= (int)sizeof c->path) {
         error_set(&reason, ERR_ARGUMENT, "the folder's name has more than %d bytes", PATH_BYTES);
-        refuse(c, &reason);
+        keep_reason(c, &reason);
         c->path[0] = '\0';
         return 0;
     }
     snprintf(c->folder, sizeof c->folder, "%s", folder);
     int failure = read_file(c, &reason);
-    if (failure && failure != ERR_NOT_FOUND) refuse(c, &reason);
+    if (failure && failure != ERR_NOT_FOUND) keep_reason(c, &reason);
     return 0;
 }
 
@@ -177,7 +177,7 @@ void *pack_cache_find(struct pack_cache *cache, struct team *team, uint64_t iden
     if (checksum(&sum, team, data.in, bytes, &err)) return NULL;
     if (sum != entry->checksum) {
         error_set(&err, ERR_FORMAT, "%s: the checksum of a matrix is wrong", cache->path);
-        refuse(cache, &err);
+        keep_reason(cache, &err);
         return NULL;
     }
     return remember(cache, entry, data.in, &err) ? NULL : data.out;
@@ -229,7 +229,7 @@ void pack_cache_commit(struct pack_cache *cache)
     cache->report.state = PACK_CACHE_FAILED;
     if (!cache->path[0]) return;
     if (write_file(cache, &err)) {
-        refuse(cache, &err);
+        keep_reason(cache, &err);
     } else {
         cache->report.state = PACK_CACHE_WRITTEN;
     }

@@ -1,7 +1,7 @@
 /* What every key of a config.json means for the result. A key that is read elsewhere or is harmless
- * passes; a switch passes while it is off; everything else is refused by name, because a model that
- * is computed almost right is worse than one that is not computed at all. Null, which transformers
- * writes for "not set", always passes. */
+ * passes; a switch passes while it is off; everything else is refused by name, because a wrong
+ * result without an error is hard to notice. Null, which transformers writes for "not set", always
+ * passes. */
 #include "model/checkpoint/config_keys.h"
 
 #include <stdbool.h>

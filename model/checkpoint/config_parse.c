@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/limits.h"
 #include "model/checkpoint/config_keys.h"
 #include "model/checkpoint/config_quant.h"
 #include "model/checkpoint/config_rope.h"
@@ -16,7 +17,6 @@ enum {
     MOST_WIDTH = 1 << 20, /* of anything but the vocabulary */
     MOST_VOCAB = 1 << 24,
     MOST_POSITIONS = 1 << 30,
-    MOST_HEAD_DIM = 256,
     HEAD_DIM_UNIT = 16,
     NOT_SET = 0
 };
@@ -106,10 +106,10 @@ out:
 static int check_geometry(const struct reading *in, struct error *err)
 {
     const struct model_config *cfg = in->cfg;
-    if (cfg->head_dim % HEAD_DIM_UNIT || cfg->head_dim > MOST_HEAD_DIM) {
+    if (cfg->head_dim % HEAD_DIM_UNIT || cfg->head_dim > HEAD_DIM_MAX) {
         return error_set(err, ERR_UNSUPPORTED,
                          "%s: \"head_dim\" = %d is not supported (multiples of %d up to %d are)",
-                         in->origin, cfg->head_dim, HEAD_DIM_UNIT, MOST_HEAD_DIM);
+                         in->origin, cfg->head_dim, HEAD_DIM_UNIT, HEAD_DIM_MAX);
     }
     if ((int64_t)cfg->n_heads * cfg->head_dim > MOST_WIDTH) {
         return error_set(err, ERR_UNSUPPORTED, "%s: %d heads of %d are wider than %d", in->origin,

@@ -51,13 +51,8 @@ static inline float exp_nonpositive(float x)
     float n = shifted - EXP_ROUND;
     float r = clamped - n * EXP_LN2;
     r = r - n * EXP_LN2_LOW;
-    float y = EXP_P5;
-    y = y * r + EXP_P4;
-    y = y * r + EXP_P3;
-    y = y * r + EXP_P2;
-    y = y * r + EXP_P1;
-    y = y * r + EXP_P0;
-    y = y * (r * r) + r + 1.0f;
+    float y;
+    EXP_POLYNOMIAL(y, r);
     int32_t whole = (int32_t)n;
     int32_t half = whole >> 1;
     y = y * num_bits_to_float((uint32_t)(half + 127) << 23) *

@@ -2,7 +2,7 @@
  * and must give the same bits: num_exp (model/numerics/numerics.c, the definition), exp_nonpositive
  * (model/logits/row.c), the vector code of the CPU kernels (model/backend/cpu/kernels/impl.h and
  * avx512.c) and device_exp (model/backend/cuda/device.cuh). These are macros because C, C++ and
- * CUDA device code can all use them.
+ * CUDA device code can all use them, and vectors as well as floats.
  *
  *   n = round(x / ln 2), r = x - n ln 2, exp(x) = 2^n (1 + r + r^2 P(r))
  *
@@ -23,3 +23,14 @@
 #define EXP_P2 4.1665795894e-2f
 #define EXP_P1 1.6666665459e-1f
 #define EXP_P0 5.0000001201e-1f
+
+/* y = 1 + r + r^2 P(r), for variables y and r that are floats or vectors of them. */
+#define EXP_POLYNOMIAL(y, r)                  \
+    do {                                      \
+        (y) = EXP_P5 * (r) + EXP_P4;          \
+        (y) = (y) * (r) + EXP_P3;             \
+        (y) = (y) * (r) + EXP_P2;             \
+        (y) = (y) * (r) + EXP_P1;             \
+        (y) = (y) * (r) + EXP_P0;             \
+        (y) = (y) * ((r) * (r)) + (r) + 1.0f; \
+    } while (0)

@@ -4,6 +4,7 @@
 #include "model/numerics/numerics.h"
 
 #include "model/numerics/exp_coefficients.h"
+#include "model/numerics/log_coefficients.h"
 
 float num_half_to_float(uint16_t x)
 {
@@ -32,13 +33,8 @@ float num_exp(float x)
     float n = shifted - EXP_ROUND;
     float r = x - n * EXP_LN2;
     r = r - n * EXP_LN2_LOW;
-    float y = EXP_P5;
-    y = y * r + EXP_P4;
-    y = y * r + EXP_P3;
-    y = y * r + EXP_P2;
-    y = y * r + EXP_P1;
-    y = y * r + EXP_P0;
-    y = y * (r * r) + r + 1.0f;
+    float y;
+    EXP_POLYNOMIAL(y, r);
     int whole = (int)n;
     int half = whole >> 1; /* in two factors: 2^128 is no float */
     return y * power_of_two(half) * power_of_two(whole - half);
@@ -53,7 +49,7 @@ double num_log(double x)
     bits = (bits & 0xfffffffffffffu) | (uint64_t)1023 << 52;
     double m;
     memcpy(&m, &bits, sizeof m);
-    if (m > 1.4142135623730951) {
+    if (m > LOG_SQRT_2) {
         m *= 0.5;
         k++;
     }
@@ -61,15 +57,9 @@ double num_log(double x)
     double s = f / (2.0 + f);
     double z = s * s;
     double w = z * z;
-    double t1 = w * (3.999999999940941908e-01 +
-                     w * (2.222219843214978396e-01 + w * 1.531383769920937332e-01));
-    double t2 = z * (6.666666666666735130e-01 +
-                     w * (2.857142874366239149e-01 +
-                          w * (1.818357216161805012e-01 + w * 1.479819860511658591e-01)));
+    double r = LOG_R_EVEN(w) + LOG_R_ODD(z, w);
     double half_square = 0.5 * f * f;
-    double r = t1 + t2;
-    return k * 6.93147180369123816490e-01 -
-           ((half_square - (s * (half_square + r) + k * 1.90821492927058770002e-10)) - f);
+    return k * LOG_LN2 - ((half_square - (s * (half_square + r) + k * LOG_LN2_LOW)) - f);
 }
 
 double num_exp_double(double x)
@@ -77,7 +67,7 @@ double num_exp_double(double x)
     if (x < -700.0) return 0.0;
     if (x > 700.0) return HUGE_VAL;
     double n = floor(x * 1.4426950408889634 + 0.5);
-    double r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    double r = (x - n * LOG_LN2) - n * LOG_LN2_LOW;
     /* Taylor to degree 13: the rest is below 2^-57 for |r| <= ln 2 / 2. */
     double y = 1.0;
     for (int i = 13; i >= 1; i--) {

@@ -103,7 +103,8 @@ static int emit_byte_run(struct detokenizer *d, struct error *err)
     return rc;
 }
 
-/* The first token of a Metaspace decoder sheds its marks instead of making blanks of them. */
+/* With a Metaspace decoder. The marks of the first token are dropped; those of later tokens become
+ * blanks. */
 static int emit_first(struct detokenizer *d, int32_t id, struct error *err)
 {
     struct text_buf bare = {0};

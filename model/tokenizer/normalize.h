@@ -5,7 +5,7 @@
 
 enum {
     NORMALIZER_MAX_STAGES = 16,
-    NORMALIZER_MAX_GROWTH = 32 /* a text may become so many times longer */
+    NORMALIZER_MAX_GROWTH = 32 /* most times that a text may grow */
 };
 
 enum normalizer_kind { NORMALIZER_UNICODE, NORMALIZER_PREPEND, NORMALIZER_REPLACE };

@@ -35,7 +35,7 @@ static int copy(struct rewrite *r, size_t n, struct error *err)
     return rc;
 }
 
-static int refuse(const struct rewrite *r, const char *what, struct error *err)
+static int unsupported_pattern(const struct rewrite *r, const char *what, struct error *err)
 {
     return error_set(err, ERR_UNSUPPORTED, "pattern \"%.*s\" has %s",
                      text_shown_length(r->in.data, r->in.len, 160), r->in.data, what);
@@ -97,14 +97,16 @@ static int rewrite_escape(struct rewrite *r, struct error *err)
         text = r->in_class ? WORD_SET : "[" WORD_SET "]";
         break;
     case 'W':
-        if (r->in_class) return refuse(r, "\\W in a class, which is not understood", err);
+        if (r->in_class) {
+            return unsupported_pattern(r, "\\W in a class, which is not understood", err);
+        }
         text = "[^" WORD_SET "]";
         break;
     default:
         if (memchr("hHvVbBKCQEyYmMg", letter, 15)) {
             char what[] = "\\?, which is not understood";
             what[1] = letter;
-            return refuse(r, what, err);
+            return unsupported_pattern(r, what, err);
         }
         return copy(r, 1 + text_char_length(letter), err);
     }
@@ -125,12 +127,12 @@ static int rewrite_class(struct rewrite *r, struct error *err)
     }
     if (*start == ']') r->in_class = false;
     if (*start == '&' && left > 1 && start[1] == '&') {
-        return refuse(r, "&& in a class, which is not understood", err);
+        return unsupported_pattern(r, "&& in a class, which is not understood", err);
     }
     if (*start != '[') return copy(r, text_char_length(*start), err);
     const char *close = left > 2 && start[1] == ':' ? memchr(start, ']', left) : NULL;
     if (!close || close[-1] != ':' || close - start < 4) {
-        return refuse(r, "a class within a class, which is not understood", err);
+        return unsupported_pattern(r, "a class within a class, which is not understood", err);
     }
     return copy(r, (size_t)(close - start) + 1, err);
 }

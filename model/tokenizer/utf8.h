@@ -1,4 +1,4 @@
-/* UTF-8 as the tokenizer needs it, and a growing buffer. */
+/* UTF-8 as the tokenizer needs it, and a growing text. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,13 +12,15 @@ struct text {
     size_t len;
 };
 
-/* A growing buffer; zero it before first use, free with text_buf_free. */
+/* A growing text; zero it before first use, free with text_buf_free. It differs from struct buffer
+ * (base/buffer.h) because the tokenizer has many short texts of char: there is no least size of
+ * 4 KiB, and data is never NULL after an append, not even of an empty text. */
 struct text_buf {
     char *data;
     size_t len, capacity;
 };
 
-/* Errors: ERR_NO_MEMORY. buf->data is never NULL afterwards. */
+/* Errors: ERR_NO_MEMORY. */
 int text_buf_append(struct text_buf *buf, const char *data, size_t len, struct error *err);
 /* Appends `text` with `with` in place of every `mark`, which is not empty. */
 int text_buf_replace(struct text_buf *buf, struct text text, const char *mark, const char *with,

@@ -1,6 +1,6 @@
 /* Streams, events, graphs. Work that is given to a stream waits there and runs as late as CUDA
- * allows: when some thread synchronises with it. Host code that forgets to wait then reads rubbish
- * every time, and host code that reuses a pinned buffer too early sends the wrong bytes.
+ * allows: when some thread synchronises with it. Host code that forgets to wait then reads wrong
+ * data every time, and host code that reuses a pinned buffer too early sends the wrong bytes.
  * EMULATED_STREAMS=eager runs everything at once instead. The thread that synchronises does all the
  * work, with the lock held, so work must not wait for another host thread.
  *

@@ -52,7 +52,7 @@ static void sums_are_right_and_one_arithmetic(struct rig *rig, int n_in, int n_o
 /* A slice's sums are those of its matrix alone on the slice's columns. */
 static void slices_are_matmuls_side_by_side(struct rig *rig, int n_in, int n_slices, int n)
 {
-    enum { N_OUT = 52, SLICES_MAX = 8 };
+    enum { N_OUT = 52 };
     int in_stride = n_in * n_slices, rows = rig->cuda->ops->capacity(rig->cuda, n);
     uint16_t *w = random_bf16(rig, area(N_OUT, in_stride), 1);
     uint16_t *in = random_bf16(rig, area(rows, in_stride), 1);

@@ -50,8 +50,8 @@ struct attend_scratch {
 static void scratch_divide(struct attend_scratch *s, float *floats)
 {
     s->acc = floats;
-    s->part_acc = s->acc + CPU_QUERIES * CPU_HEAD_DIM_MAX;
-    s->scores = s->part_acc + CPU_QUERIES * CPU_HEAD_DIM_MAX;
+    s->part_acc = s->acc + CPU_QUERIES * HEAD_DIM_MAX;
+    s->scores = s->part_acc + CPU_QUERIES * HEAD_DIM_MAX;
     s->weights = (uint16_t *)(s->scores + CPU_QUERIES * ATTENTION_PARTITION);
     s->q = s->weights + CPU_QUERIES * ATTENTION_PARTITION;
 }
@@ -151,7 +151,7 @@ static void weigh_span(const struct attend_job *job, const struct span *span,
 static void add_odd(const struct attend_job *job, const struct query_rows *weights,
                     const uint16_t *v, float *acc)
 {
-    _Alignas(64) uint16_t pair[2 * CPU_HEAD_DIM_MAX];
+    _Alignas(64) uint16_t pair[2 * HEAD_DIM_MAX];
     const uint16_t *at = pair;
     const struct kv_parts one = {&at, &at, 1};
     int head_dim = job->shape->head_dim;
@@ -359,7 +359,7 @@ void cpu_attention(struct backend *be, const struct attention_shape *shape,
                    uint16_t *out)
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
-    assert(shape->head_dim <= CPU_HEAD_DIM_MAX);
+    assert(shape->head_dim <= HEAD_DIM_MAX);
     struct attend_job job = {.cpu = cpu,
                              .shape = shape,
                              .step = step,

@@ -1,6 +1,7 @@
 /* What the files of the CPU backend share. */
 #pragma once
 
+#include "base/limits.h"
 #include "base/team.h"
 #include "model/backend/backend.h"
 #include "model/backend/cpu/cpu.h"
@@ -21,11 +22,10 @@ struct backend_cpu {
 
 enum {
     CPU_SMALL_WORK = 16384, /* elements below which one thread is faster than waking the team */
-    CPU_HEAD_DIM_MAX = 256,
-    CPU_QUERIES = 32, /* rows times heads that attend together */
+    CPU_QUERIES = 32,       /* rows times heads that attend together */
     /* of attention: sums and one partition's, scores; weights and queries as bf16 */
-    CPU_SCRATCH_FLOATS = CPU_QUERIES * (2 * CPU_HEAD_DIM_MAX + ATTENTION_PARTITION) +
-                         CPU_QUERIES * (ATTENTION_PARTITION + CPU_HEAD_DIM_MAX) / 2
+    CPU_SCRATCH_FLOATS = CPU_QUERIES * (2 * HEAD_DIM_MAX + ATTENTION_PARTITION) +
+                         CPU_QUERIES * (ATTENTION_PARTITION + HEAD_DIM_MAX) / 2
 };
 
 static inline struct backend_cpu *backend_cpu_of(struct backend *be)

@@ -5,6 +5,7 @@
 
 #include "model/backend/cuda/answer.cuh"
 #include "model/backend/cuda/device.cuh"
+#include "model/numerics/log_coefficients.h"
 
 enum { ANSWER_THREADS = 512, ANSWER_WARPS = ANSWER_THREADS / WARP };
 
@@ -53,7 +54,7 @@ static __device__ __forceinline__ double device_log(double x)
     int k = static_cast<int>(bits >> 52) - 1023;
     bits = (bits & 0xfffffffffffffu) | static_cast<uint64_t>(1023) << 52;
     double m = __longlong_as_double(static_cast<long long>(bits));
-    if (m > 1.4142135623730951) {
+    if (m > LOG_SQRT_2) {
         m *= 0.5;
         k++;
     }
@@ -61,15 +62,9 @@ static __device__ __forceinline__ double device_log(double x)
     double s = f / (2.0 + f);
     double z = s * s;
     double w = z * z;
-    double t1 = w * (3.999999999940941908e-01 +
-                     w * (2.222219843214978396e-01 + w * 1.531383769920937332e-01));
-    double t2 = z * (6.666666666666735130e-01 +
-                     w * (2.857142874366239149e-01 +
-                          w * (1.818357216161805012e-01 + w * 1.479819860511658591e-01)));
+    double r = LOG_R_EVEN(w) + LOG_R_ODD(z, w);
     double half_square = 0.5 * f * f;
-    double r = t1 + t2;
-    return k * 6.93147180369123816490e-01 -
-           ((half_square - (s * (half_square + r) + k * 1.90821492927058770002e-10)) - f);
+    return k * LOG_LN2 - ((half_square - (s * (half_square + r) + k * LOG_LN2_LOW)) - f);
 }
 
 /* num_gumbel. */

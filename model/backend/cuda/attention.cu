@@ -10,6 +10,7 @@
  * With few rows a block does one partition and writes (max, sum, values) to scratch memory; a
  * second kernel merges a vector's partials in ascending order. With many rows a block does its
  * partitions one after the other and merges as it goes, by the same formula. */
+#include "base/limits.h"
 #include "model/backend/cuda/attention.cuh"
 
 enum {
@@ -373,7 +374,7 @@ static bool take_partials(struct backend_cuda *be, attend_args *args, int n_rows
 
 static void launch_attend(struct backend_cuda *be, const attend_args *args, dim3 grid)
 {
-    void (*kernel)(attend_args) = attend_kernel<256, false>;
+    void (*kernel)(attend_args) = attend_kernel<HEAD_DIM_MAX, false>;
     if (args->head_dim <= 128) kernel = attend_kernel<128, false>;
     if (args->head_dim == 128) kernel = attend_kernel<128, true>;
     if (args->head_dim == 64) kernel = attend_kernel<64, true>;
@@ -382,7 +383,7 @@ static void launch_attend(struct backend_cuda *be, const attend_args *args, dim3
 
 void cuda_attention_prepare(struct backend_cuda *be)
 {
-    cuda_prepare(be, attend_kernel<256, false>, sizeof(attend_shared));
+    cuda_prepare(be, attend_kernel<HEAD_DIM_MAX, false>, sizeof(attend_shared));
     cuda_prepare(be, attend_kernel<128, false>, sizeof(attend_shared));
     cuda_prepare(be, attend_kernel<128, true>, sizeof(attend_shared));
     cuda_prepare(be, attend_kernel<64, true>, sizeof(attend_shared));

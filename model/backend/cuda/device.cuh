@@ -114,12 +114,8 @@ static __device__ __forceinline__ float device_exp(float x)
     float n = (x * EXP_LOG2_E + EXP_ROUND) - EXP_ROUND;
     float r = x - n * EXP_LN2;
     r = r - n * EXP_LN2_LOW;
-    float y = r * EXP_P5 + EXP_P4;
-    y = y * r + EXP_P3;
-    y = y * r + EXP_P2;
-    y = y * r + EXP_P1;
-    y = y * r + EXP_P0;
-    y = y * (r * r) + r + 1.0f;
+    float y;
+    EXP_POLYNOMIAL(y, r);
     int whole = static_cast<int>(n), half = whole >> 1;
     return y * __uint_as_float(static_cast<uint32_t>(half + 127) << 23) *
            __uint_as_float(static_cast<uint32_t>(whole - half + 127) << 23);

@@ -11,7 +11,7 @@ extern "C" {
 
 enum { SM_LEAST = 80, ASK_RANKS_MS = 10, SCRATCH_LEAST = 32 << 20, INPUTS_LEAST = 1 << 20 };
 
-static int refuse(struct error *err, int code, const char *what, cudaError_t status)
+static int device_error(struct error *err, int code, const char *what, cudaError_t status)
 {
     return error_set(err, code, "%s: %s", what, cudaGetErrorString(status));
 }
@@ -34,7 +34,7 @@ static void *cuda_buffer_open(struct backend *base, size_t bytes, struct error *
     if (status == cudaSuccess) status = cudaStreamSynchronize(be->stream);
     if (status != cudaSuccess) {
         cudaFree(data);
-        refuse(err, ERR_UNAVAILABLE, "clearing a buffer on the GPU", status);
+        device_error(err, ERR_UNAVAILABLE, "clearing a buffer on the GPU", status);
         return NULL;
     }
     return data;
@@ -323,8 +323,8 @@ static int find_device(struct backend_cuda *be, struct error *err)
     cudaError_t status = cudaGetDeviceCount(&n_devices);
     if (status != cudaSuccess) {
         cudaGetLastError();
-        return refuse(err, ERR_UNSUPPORTED, "no GPU can be used here; --device cpu runs without",
-                      status);
+        return device_error(err, ERR_UNSUPPORTED,
+                            "no GPU can be used here; --device cpu runs without", status);
     }
     if (device == -1) device = be->options.device = be->options.rank % n_devices;
     if (device < 0 || device >= n_devices) {
@@ -333,7 +333,7 @@ static int find_device(struct backend_cuda *be, struct error *err)
     }
     status = cudaSetDevice(device);
     if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, device);
-    if (status != cudaSuccess) return refuse(err, ERR_UNAVAILABLE, "opening the GPU", status);
+    if (status != cudaSuccess) return device_error(err, ERR_UNAVAILABLE, "opening the GPU", status);
     be->sm = 10 * properties.major + properties.minor;
     be->n_sms = properties.multiProcessorCount;
     if (be->sm < SM_LEAST) {
@@ -379,7 +379,7 @@ int backend_cuda_open(struct backend **out, const struct backend_cuda_options *o
         status = cudaEventCreateWithFlags(&be->inputs_copied, cudaEventDisableTiming);
     }
     if (status != cudaSuccess) {
-        rc = refuse(err, ERR_UNAVAILABLE, "opening the GPU", status);
+        rc = device_error(err, ERR_UNAVAILABLE, "opening the GPU", status);
         goto out;
     }
     *out = &be->base;

@@ -1,3 +1,4 @@
+/* The sizes of a step and where its inputs lie. */
 #include "model/backend/cuda/step_plan.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* A sequence answers whoever asked through struct reply_ops: here a reply that only takes notes. */
+/* A sequence answers through struct reply_ops only; here the reply records what it is told. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -47,7 +47,7 @@ static int stop_at_threshold(struct world *world, enum accept_rule rule, int con
     return K_MOST;
 }
 
-/* Times that make the best K a near thing, so that it moves. */
+/* Times at which several K are about equally fast, so that the best K changes. */
 static void observe(struct way *way, int k, int n_accepted, const struct rng_address *at)
 {
     double noise = rng_uniform(at, RNG_WEIGHT, 0);

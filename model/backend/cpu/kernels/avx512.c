@@ -155,12 +155,8 @@ INLINE_ALWAYS __m512 own_exp(__m512 x)
     __m512 n = (safe * _mm512_set1_ps(EXP_LOG2_E) + magic) - magic;
     __m512 r = safe - n * _mm512_set1_ps(EXP_LN2);
     r = r - n * _mm512_set1_ps(EXP_LN2_LOW);
-    __m512 y = r * _mm512_set1_ps(EXP_P5) + _mm512_set1_ps(EXP_P4);
-    y = y * r + _mm512_set1_ps(EXP_P3);
-    y = y * r + _mm512_set1_ps(EXP_P2);
-    y = y * r + _mm512_set1_ps(EXP_P1);
-    y = y * r + _mm512_set1_ps(EXP_P0);
-    y = y * (r * r) + r + _mm512_set1_ps(1.0f);
+    __m512 y;
+    EXP_POLYNOMIAL(y, r);
     y = _mm512_scalef_ps(y, n);
     /* Outside: 0 below, infinity above, NaN stays. */
     __m512 rest = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);

@@ -260,12 +260,8 @@ static inline vec_f vec_exp(vec_f x)
     vec_f n = (safe * EXP_LOG2_E + EXP_ROUND) - EXP_ROUND;
     vec_f r = safe - n * EXP_LN2;
     r = r - n * EXP_LN2_LOW;
-    vec_f y = r * EXP_P5 + EXP_P4;
-    y = y * r + EXP_P3;
-    y = y * r + EXP_P2;
-    y = y * r + EXP_P1;
-    y = y * r + EXP_P0;
-    y = y * (r * r) + r + 1.0f;
+    vec_f y;
+    EXP_POLYNOMIAL(y, r);
     vec_i whole = __builtin_convertvector(n, vec_i);
     vec_i half = whole >> 1;
     y = y * (vec_f)((half + 127) << 23) * (vec_f)((whole - half + 127) << 23);

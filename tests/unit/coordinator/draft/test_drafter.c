@@ -56,7 +56,7 @@ START_TEST(rejected_guesses_leave_no_trace)
 }
 END_TEST
 
-/* docs/design.md section 3.8: a position that was guessed, thrown away and guessed again must not
+/* docs/design.md section 3.8: a position that was guessed, discarded and guessed again must not
  * see the same coins. The same prefix gives the same q; with the same coin the guess would always
  * be the same. */
 START_TEST(a_position_guessed_again_sees_fresh_coins)
