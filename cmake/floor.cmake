@@ -1,14 +1,16 @@
-# outrider_floor(NAME FOLDERS folder... [EXCLUDE regex] LINK library...)
-# outrider_floor(NAME SOURCES file... [HEADERS file...] LINK library...)
+# outrider_floor(NAME FOLDERS folder... [EXCLUDE regex] LINK library... [HIDDEN library...])
+# outrider_floor(NAME SOURCES file... [HEADERS file...] LINK library... [HIDDEN library...])
 # makes the library outrider_NAME of the folders' own .c files, without those of folders
 # inside them.
 #
-# A room sees the headers of the rooms that it links and no others: each room offers its headers in
-# a folder of links, build/rooms/NAME, and only the folders of what is linked come into the include
-# path. So the compiler refuses an include upward, as tests/test_floors.sh does. Headers called
-# internal.h are offered to nobody but the room itself.
+# A room sees the headers of the rooms that it links, and of those that they link, and no others:
+# each room offers its headers in a folder of links, build/rooms/NAME, and only the folders of what
+# is linked come into the include path. So the compiler refuses an include upward. A library that is
+# HIDDEN is linked and its headers are seen by this room, but not by the rooms above it.
+# tests/test_floors.sh is stricter: it allows only the rooms of a room's own row in the table of
+# docs/architecture.md. Headers called internal.h are offered to nobody but the room itself.
 function(outrider_floor name)
-  cmake_parse_arguments(FLOOR "" "EXCLUDE" "SOURCES;HEADERS;FOLDERS;LINK" ${ARGN})
+  cmake_parse_arguments(FLOOR "" "EXCLUDE" "SOURCES;HEADERS;FOLDERS;LINK;HIDDEN" ${ARGN})
   foreach(folder ${FLOOR_FOLDERS})
     set(path ${CMAKE_SOURCE_DIR}/${folder})
     file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${path}/*.c)
@@ -36,5 +38,6 @@ function(outrider_floor name)
   endforeach()
   add_library(outrider_${name} STATIC ${FLOOR_SOURCES})
   target_include_directories(outrider_${name} PUBLIC ${open} PRIVATE ${closed})
-  target_link_libraries(outrider_${name} PUBLIC ${FLOOR_LINK} PRIVATE outrider_warnings)
+  target_link_libraries(outrider_${name} PUBLIC ${FLOOR_LINK}
+    PRIVATE ${FLOOR_HIDDEN} outrider_warnings)
 endfunction()

@@ -12,14 +12,16 @@ outrider_floor(checkpoint FOLDERS model/checkpoint
 outrider_floor(logits FOLDERS model/logits LINK outrider_numerics)
 outrider_floor(export FOLDERS model/export LINK outrider_checkpoint outrider_tokenizer)
 
-# What fills the table of operations lies above the table; open.c, which chooses, above both.
+# What fills the table of operations lies above the table; open.c, which chooses, above both. The
+# rooms above open.c link the backends through it and see only the table.
 outrider_floor(backend FOLDERS model/backend EXCLUDE "(open|options)\\.c$"
   LINK outrider_comm outrider_checkpoint outrider_logits PkgConfig::XXHASH)
 outrider_floor(kernels FOLDERS model/backend/cpu/kernels LINK outrider_numerics)
-outrider_floor(backend_cpu FOLDERS model/backend/cpu LINK outrider_backend outrider_kernels)
+outrider_floor(backend_cpu FOLDERS model/backend/cpu LINK outrider_backend
+  HIDDEN outrider_kernels)
 outrider_floor(backend_cuda FOLDERS model/backend/cuda LINK outrider_backend)
 outrider_floor(backend_open SOURCES model/backend/open.c model/backend/options.c
-  LINK outrider_backend_cpu outrider_backend_cuda)
+  LINK outrider_backend HIDDEN outrider_backend_cpu outrider_backend_cuda)
 outrider_floor(model FOLDERS model LINK outrider_backend_open)
 
 include(cmake/kernels.cmake)
