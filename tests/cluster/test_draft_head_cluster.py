@@ -111,7 +111,7 @@ def check_distribution(report, build, cluster, path):
                      f"{sum(first) / len(first):.3f} guesses stay in the first round")
 
 
-def check_traffic(report, cluster, path):
+def check_served(report, cluster, path):
     """What was served by a coordinator that was started twice. The seeds are fixed and `coupled`
     text is the same everywhere, so the list is too; all the heads that follow are chosen from
     it."""
@@ -178,7 +178,7 @@ def main():
         counted, served = (os.path.join(cluster.folder, name) for name in ("counted", "served"))
         check_count(report, cluster, counted)
         check_refusals(report, cluster, counted)
-        check_traffic(report, cluster, served)
+        check_served(report, cluster, served)
         check_texts(report, cluster, served)
         check_distribution(report, build, cluster, served)
     return report.status()

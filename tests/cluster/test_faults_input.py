@@ -9,7 +9,7 @@ import tempfile
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-import hostile_models
+import broken_models
 from cluster import TALES, free_ports, wait_until
 from fault_util import PATIENCE, PROMPT, FaultTest, World, main, program, run, start
 
@@ -26,21 +26,21 @@ class FolderTest(FaultTest):
         self.listen = f"unix:{self.folder}/socket"
 
     def broken(self, name, breaker):
-        folder = hostile_models.copy(os.path.join(self.folder, name.replace(" ", "-")))
+        folder = broken_models.copy(os.path.join(self.folder, name.replace(" ", "-")))
         breaker(folder)
         return folder
 
 
 class Files(FolderTest):
     def test_worker_refuses_broken_models(self):
-        for name, (breaker, words) in hostile_models.CASES.items():
+        for name, (breaker, words) in broken_models.CASES.items():
             with self.subTest(name):
                 model = self.broken(name, breaker)
                 output = run(WORKER, "--model", model, "--listen", self.listen, timeout=5)
                 self.check_refusal(*output, *words)
 
     def test_coordinator_refuses_broken_drafts(self):
-        for name, (breaker, words) in hostile_models.CASES.items():
+        for name, (breaker, words) in broken_models.CASES.items():
             with self.subTest(name):
                 model = self.broken(name, breaker)
                 output = run(COORDINATOR, "--draft", model, "--target", NOBODY, "--listen",
@@ -62,7 +62,7 @@ class Files(FolderTest):
 
 class Vocabulary(FolderTest):
     def test_draft_of_another_vocabulary_is_refused(self):
-        draft = self.broken("other", hostile_models.other_token)
+        draft = self.broken("other", broken_models.other_token)
         self.check_refusal(*run(COORDINATOR, "--draft", draft, "--tokenizer", TARGET, "--target",
                                 NOBODY, "--listen", self.listen), "vocabulary", draft)
         world = self.world = World(draft=draft)
@@ -74,9 +74,9 @@ class Vocabulary(FolderTest):
         self.assertTrue(world.workers.is_alive())
 
     def test_padded_embeddings_change_nothing(self):
-        draft = self.broken("draft", hostile_models.pad_embedding)
-        target = hostile_models.copy(os.path.join(self.folder, "target"), TARGET)
-        hostile_models.pad_embedding(target)
+        draft = self.broken("draft", broken_models.pad_embedding)
+        target = broken_models.copy(os.path.join(self.folder, "target"), TARGET)
+        broken_models.pad_embedding(target)
         texts = []
         for options in ({}, {"draft": draft}, {"target": target},
                         {"draft": draft, "target": target}):

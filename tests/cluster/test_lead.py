@@ -67,7 +67,7 @@ class Led(unittest.TestCase):
         for text in texts:
             self.assertIn(text, program.log())
 
-    def test_two_ranks_meet_whoever_comes_first(self):
+    def test_two_ranks_meet_in_either_order(self):
         for first, transport in ((0, "unix"), (1, "tcp")):
             with self.subTest(first=first):
                 cluster = self.cluster(transport=transport)

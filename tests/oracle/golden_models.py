@@ -36,10 +36,23 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
 
 
-def model(name, kind, without=None, long=False, style=5, dtype="bfloat16", shards=0,
+def model(name, kind, without=None, *, long=False, style=5, dtype="bfloat16", shards=0,
           generation=None, edit=None, **config):
-    """without: config values of a program that ignores the property, or a set of parameter suffixes
-    that it would leave out."""
+    """A row of MODELS: what one golden model is.
+
+    name        of its folder
+    kind        its family, a key of CLASSES
+    without     config values of a program that ignores the property, or a set of parameter suffixes
+                that it would leave out
+    long        a prompt of 150 tokens instead of 48
+    style       the version of transformers whose keys config.json has, 4 or 5
+    dtype       of the stored weights
+    shards      how many safetensors files; 0 = one without an index
+    generation  what is in generation_config.json, if there is one
+    edit        num_key_value_heads, head_dim: left out of config.json; legacy_type: the old name of
+                rope_type
+    config      values of config.json that differ from those of make_config
+    """
     return dict(name=name, kind=kind, without=without, long=long, style=style, dtype=dtype,
                 shards=shards, generation=generation, edit=edit or {}, config=config)
 

@@ -1,11 +1,11 @@
 /* ctest: libs=proto,rpc */
 /* Many generations over one connection, for tests of what is generated.
  *   prog_generate ADDRESS describe   exits with 0 when the coordinator serves
- *   prog_generate ADDRESS            one order per line of the input, one JSON line per generation
- * An order is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N temperature=X
- * top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1
- * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... While one request
- * is answered the next is on its way. */
+ *   prog_generate ADDRESS            reads lines, prints one line of JSON per generation
+ * A line of the input is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N
+ * temperature=X top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1
+ * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... The next request
+ * is sent while the one before it is answered. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,24 +23,26 @@ enum {
     LINE_BYTES = 16384,
     TOKENS_MAX = 4096,
     ARENA_BYTES = 4 << 20,
-    FLIGHTS = 2,
+    REQUESTS_MAX = 2,
     CALL_S = 120
 };
 
-struct order {
+/* One line of the input, parsed. */
+struct line {
     struct generate_request request;
     int n_repeat;
     int32_t ids[PROMPT_IDS_MAX];
     char rule[RULE_BYTES];
 };
 
-struct flight {
+/* A request that was sent and whose answer is not complete. */
+struct request {
     struct rpc_stream *stream;
     uint64_t seed;
 };
 
-/* What one generation said; a round is one message of tokens. */
-struct heard {
+/* What was received of one generation; a round is one message of tokens. */
+struct answer {
     int n_ids, n_rounds;
     int32_t ids[TOKENS_MAX];
     int committed[TOKENS_MAX], accepted[TOKENS_MAX]; /* of each round */
@@ -51,13 +53,13 @@ struct session {
     struct rpc_client *client;
     struct arena arena;
     struct buffer buffer;
-    struct flight flights[FLIGHTS]; /* the oldest first */
-    int n_flights;
-    struct order order;
-    struct heard heard;
+    struct request requests[REQUESTS_MAX]; /* the oldest first */
+    int n_requests;
+    struct line line;
+    struct answer answer;
 };
 
-/* ---- orders ---- */
+/* ---- lines of the input ---- */
 
 static int parse_flag(bool *flag, const char *key, const char *value, struct error *err)
 {
@@ -67,12 +69,12 @@ static int parse_flag(bool *flag, const char *key, const char *value, struct err
     return rc;
 }
 
-static int parse_field(struct order *order, const char *key, char *value, struct error *err)
+static int parse_field(struct line *line, const char *key, char *value, struct error *err)
 {
-    struct generate_request *r = &order->request;
+    struct generate_request *r = &line->request;
     if (strcmp(key, "ids") == 0) {
-        r->prompt_ids = order->ids;
-        return options_int_list(order->ids, &r->n_prompt_ids, PROMPT_IDS_MAX, key, value,
+        r->prompt_ids = line->ids;
+        return options_int_list(line->ids, &r->n_prompt_ids, PROMPT_IDS_MAX, key, value,
                                 (struct options_range){0, INT32_MAX}, err);
     }
     if (strcmp(key, "max_tokens") == 0) {
@@ -85,7 +87,7 @@ static int parse_field(struct order *order, const char *key, char *value, struct
         return options_int(&r->n_draft, key, value, 0, DRAFT_MAX, err);
     }
     if (strcmp(key, "repeat") == 0) {
-        return options_int(&order->n_repeat, key, value, 1, INT32_MAX, err);
+        return options_int(&line->n_repeat, key, value, 1, INT32_MAX, err);
     }
     if (strcmp(key, "full_rows") == 0) return parse_flag(&r->full_rows, key, value, err);
     if (strcmp(key, "ignore_eos") == 0) return parse_flag(&r->ignore_eos, key, value, err);
@@ -109,43 +111,44 @@ static int parse_field(struct order *order, const char *key, char *value, struct
         return options_float(&r->threshold, key, value, 0, 1, err);
     }
     if (strcmp(key, "rule") == 0) {
-        snprintf(order->rule, sizeof order->rule, "%s", value);
+        snprintf(line->rule, sizeof line->rule, "%s", value);
         return 0;
     }
-    return error_set(err, ERR_ARGUMENT, "no such field of an order: %s", key);
+    return error_set(err, ERR_ARGUMENT, "no such field of a line: %s", key);
 }
 
-static int parse_order(struct order *order, char *line, struct error *err)
+static int parse_line(struct line *line, char *text, struct error *err)
 {
     char *rest = NULL;
-    *order = (struct order){.n_repeat = 1};
-    order->request = (struct generate_request){
+    *line = (struct line){.n_repeat = 1};
+    line->request = (struct generate_request){
         .sampling = {.temperature = 1, .top_p = 1}, .n_draft = -1, .request_id = ""};
-    order->request.rule = order->rule;
-    for (char *item = strtok_r(line, " \n", &rest); item; item = strtok_r(NULL, " \n", &rest)) {
+    line->request.rule = line->rule;
+    for (char *item = strtok_r(text, " \n", &rest); item; item = strtok_r(NULL, " \n", &rest)) {
         char *value = strchr(item, '=');
         if (!value) return error_set(err, ERR_ARGUMENT, "%s: expected KEY=VALUE", item);
         *value++ = 0;
-        int rc = parse_field(order, item, value, err);
+        int rc = parse_field(line, item, value, err);
         if (rc) return rc;
     }
     return 0;
 }
 
-/* ---- answers ---- */
+/* ---- answers of the coordinator ---- */
 
-static int hear_tokens(struct heard *heard, const struct generate_tokens *tokens, struct error *err)
+static int add_tokens(struct answer *answer, const struct generate_tokens *tokens,
+                      struct error *err)
 {
     int n_accepted = 0;
-    if (heard->n_ids + tokens->n > TOKENS_MAX || heard->n_rounds == TOKENS_MAX) {
+    if (answer->n_ids + tokens->n > TOKENS_MAX || answer->n_rounds == TOKENS_MAX) {
         return error_set(err, ERR_FORMAT, "more tokens than were asked for");
     }
     for (int i = 0; i < tokens->n; i++) {
-        heard->ids[heard->n_ids++] = tokens->ids[i];
+        answer->ids[answer->n_ids++] = tokens->ids[i];
         n_accepted += tokens->origins[i] == TOKEN_ACCEPTED ? 1 : 0;
     }
-    heard->committed[heard->n_rounds] = tokens->n;
-    heard->accepted[heard->n_rounds++] = n_accepted;
+    answer->committed[answer->n_rounds] = tokens->n;
+    answer->accepted[answer->n_rounds++] = n_accepted;
     return 0;
 }
 
@@ -158,14 +161,14 @@ static void print_list(const char *name, const int *values, int n)
     printf("],");
 }
 
-static void print_generation(const struct heard *heard, const struct generate_summary *summary)
+static void print_generation(const struct answer *answer, const struct generate_summary *summary)
 {
     const struct generate_counters *c = &summary->counters;
     printf("{\"seed\":%" PRIu64 ",\"rule\":\"%s\",\"finish\":\"%s\",\"speculation_off\":\"%s\",",
            summary->seed, summary->rule, summary->finish_reason, summary->speculation_off);
-    print_list("ids", heard->ids, heard->n_ids);
-    print_list("committed", heard->committed, heard->n_rounds);
-    print_list("accepted_in_round", heard->accepted, heard->n_rounds);
+    print_list("ids", answer->ids, answer->n_ids);
+    print_list("committed", answer->committed, answer->n_rounds);
+    print_list("accepted_in_round", answer->accepted, answer->n_rounds);
     printf("\"strategy\":\"%s\",", strategy_names[summary->strategy]);
     printf("\"completion_tokens\":%d,\"rounds\":%" PRIu32 ",\"drafted\":%" PRIu32
            ",\"drafted_ahead\":%" PRIu32 ",\"accepted\":%" PRIu32 ",\"rejections\":%" PRIu32
@@ -175,76 +178,76 @@ static void print_generation(const struct heard *heard, const struct generate_su
            c->rejections, c->rows, c->more_rows, c->bytes_sent, c->bytes_received);
 }
 
-static int hear_message(struct session *s, bool *is_last, int64_t deadline_us, struct error *err)
+static int receive_message(struct session *s, bool *is_last, int64_t deadline_us, struct error *err)
 {
     const uint8_t *data;
     size_t len;
     struct generate_reply reply;
     int rc = 0;
-    TRY(rpc_stream_receive(s->flights[0].stream, &data, &len, deadline_us, err));
+    TRY(rpc_stream_receive(s->requests[0].stream, &data, &len, deadline_us, err));
     arena_reset(&s->arena);
     TRY(generate_reply_decode(data, len, &s->arena, &reply, err));
-    if (reply.tokens) TRY(hear_tokens(&s->heard, reply.tokens, err));
-    if (reply.summary) print_generation(&s->heard, reply.summary);
+    if (reply.tokens) TRY(add_tokens(&s->answer, reply.tokens, err));
+    if (reply.summary) print_generation(&s->answer, reply.summary);
     *is_last = reply.summary != NULL;
 out:
     return rc;
 }
 
-/* Hears the oldest flight to its end: tokens, the summary, the end of the stream. */
-static int land(struct session *s, struct error *err)
+/* Receives the rest of the oldest request: tokens, the summary, the end of the stream. */
+static int receive_oldest(struct session *s, struct error *err)
 {
-    struct flight flight = s->flights[0];
+    struct request request = s->requests[0];
     int64_t deadline_us = clock_now_us() + CALL_S * INT64_C(1000000);
     bool is_last = false, is_more = false;
     int rc = 0;
-    s->heard.n_ids = s->heard.n_rounds = 0;
+    s->answer.n_ids = s->answer.n_rounds = 0;
     while (!is_last) {
-        TRY(hear_message(s, &is_last, deadline_us, err));
+        TRY(receive_message(s, &is_last, deadline_us, err));
     }
-    rc = hear_message(s, &is_more, deadline_us, err);
+    rc = receive_message(s, &is_more, deadline_us, err);
     if (rc == ERR_CLOSED) {
         rc = 0;
     } else if (!rc) {
         rc = error_set(err, ERR_FORMAT, "a message after the summary");
     }
 out:
-    if (rc) error_wrap(err, "seed %" PRIu64, flight.seed);
-    rpc_stream_close(flight.stream);
-    s->n_flights--;
-    memmove(s->flights, s->flights + 1, (size_t)s->n_flights * sizeof *s->flights);
+    if (rc) error_wrap(err, "seed %" PRIu64, request.seed);
+    rpc_stream_close(request.stream);
+    s->n_requests--;
+    memmove(s->requests, s->requests + 1, (size_t)s->n_requests * sizeof *s->requests);
     return rc;
 }
 
-static int take_off(struct session *s, struct error *err)
+static int send_request(struct session *s, struct error *err)
 {
-    struct flight *flight = &s->flights[s->n_flights];
+    struct request *request = &s->requests[s->n_requests];
     int64_t deadline_us = clock_now_us() + CALL_S * INT64_C(1000000);
     int rc = 0;
-    TRY(generate_request_encode(&s->buffer, &s->order.request, err));
-    TRY(rpc_stream_open(&flight->stream, s->client, s->address,
+    TRY(generate_request_encode(&s->buffer, &s->line.request, err));
+    TRY(rpc_stream_open(&request->stream, s->client, s->address,
                         "/outrider.generation.v1.Generation/Generate", false, deadline_us, err));
-    flight->seed = s->order.request.seed;
-    s->n_flights++;
-    TRY(rpc_stream_send(flight->stream, s->buffer.data, s->buffer.len, deadline_us, err));
-    TRY(rpc_stream_half_close(flight->stream, err));
+    request->seed = s->line.request.seed;
+    s->n_requests++;
+    TRY(rpc_stream_send(request->stream, s->buffer.data, s->buffer.len, deadline_us, err));
+    TRY(rpc_stream_half_close(request->stream, err));
 out:
     return rc;
 }
 
-static int fill_orders(struct session *s, struct error *err)
+static int send_lines(struct session *s, struct error *err)
 {
-    static char line[LINE_BYTES];
+    static char text[LINE_BYTES];
     int rc = 0;
-    while (fgets(line, sizeof line, stdin)) {
-        TRY(parse_order(&s->order, line, err));
-        for (int i = 0; i < s->order.n_repeat; i++, s->order.request.seed++) {
-            if (s->n_flights == FLIGHTS) TRY(land(s, err));
-            TRY(take_off(s, err));
+    while (fgets(text, sizeof text, stdin)) {
+        TRY(parse_line(&s->line, text, err));
+        for (int i = 0; i < s->line.n_repeat; i++, s->line.request.seed++) {
+            if (s->n_requests == REQUESTS_MAX) TRY(receive_oldest(s, err));
+            TRY(send_request(s, err));
         }
     }
-    while (s->n_flights > 0) {
-        TRY(land(s, err));
+    while (s->n_requests > 0) {
+        TRY(receive_oldest(s, err));
     }
 out:
     return rc;
@@ -271,7 +274,7 @@ int main(int argc, char **argv)
     struct error err;
     int rc = 0;
     if (argc < 2) {
-        fprintf(stderr, "usage: prog_generate ADDRESS [describe] <ORDERS\n");
+        fprintf(stderr, "usage: prog_generate ADDRESS [describe] <LINES\n");
         return 2;
     }
     session.address = argv[1];
@@ -280,12 +283,12 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[2], "describe") == 0) {
         TRY(describe(&session, &err));
     } else {
-        TRY(fill_orders(&session, &err));
+        TRY(send_lines(&session, &err));
     }
 out:
     if (rc) fprintf(stderr, "%s\n", err.text);
-    for (int i = 0; i < session.n_flights; i++) {
-        rpc_stream_close(session.flights[i].stream);
+    for (int i = 0; i < session.n_requests; i++) {
+        rpc_stream_close(session.requests[i].stream);
     }
     rpc_client_close(session.client);
     buffer_free(&session.buffer);

@@ -27,14 +27,22 @@ static int by_logit(const void *left, const void *right)
     return a->id < b->id ? -1 : 1; /* ties go to the lowest id */
 }
 
-/* The whole row sorted; the first top_k get their share. */
-static int next_tokens(struct model *model, const int32_t *tokens, int n, int top_k,
+/* The prompt's tokens with room for one more, and which pairs are printed. */
+struct question {
+    int32_t tokens[STEP_TOKENS];
+    int n;
+    int top_k; /* 0 = all */
+    double least;
+};
+
+/* Ranks the next tokens after the first n: the whole row sorted, the first top_k with their p. */
+static int next_tokens(struct model *model, const struct question *question, int n,
                        struct token *row, struct error *err)
 {
     static const int32_t blocks[] = {0, 1, 2, 3, 4};
-    const struct forward_lane lane = {0, n, tokens, blocks};
+    const struct forward_lane lane = {0, n, question->tokens, blocks};
     const struct forward_row last = {0, n - 1};
-    int n_vocab = model_shard(model)->n_vocab;
+    int n_vocab = model_shard(model)->n_vocab, top_k = question->top_k;
     int rc = model_forward(model, &lane, 1, &last, 1, err);
     if (rc) return rc;
     const float *logits = model_logits(model, 0);
@@ -54,14 +62,14 @@ static int next_tokens(struct model *model, const int32_t *tokens, int n, int to
 }
 
 /* The pairs that begin with `first`; a first token that is too rare is one line. */
-static int print_pairs(struct model *model, int32_t *tokens, int n, int top_k, double least,
-                       const struct token *first, struct token *seconds, struct error *err)
+static int print_pairs(struct model *model, struct question *question, const struct token *first,
+                       struct token *seconds, struct error *err)
 {
-    double rest = first->p;
-    int n_left = top_k;
-    tokens[n] = first->id;
+    double rest = first->p, least = question->least;
+    int top_k = question->top_k, n_left = top_k;
+    question->tokens[question->n] = first->id;
     if (first->p >= least) {
-        int rc = next_tokens(model, tokens, n + 1, top_k, seconds, err);
+        int rc = next_tokens(model, question, question->n + 1, seconds, err);
         if (rc) return rc;
         for (int b = 0; b < top_k && first->p * seconds[b].p >= least; b++, n_left--) {
             printf("%d %d %.17g\n", first->id, seconds[b].id, first->p * seconds[b].p);
@@ -72,17 +80,16 @@ static int print_pairs(struct model *model, int32_t *tokens, int n, int top_k, d
     return 0;
 }
 
-static int print_joint(struct model *model, int32_t *tokens, int n, int top_k, double least,
-                       struct error *err)
+static int print_joint(struct model *model, struct question *question, struct error *err)
 {
     struct token *firsts = NULL, *seconds = NULL;
     int rc = 0, n_vocab = model_shard(model)->n_vocab;
-    if (top_k == 0 || top_k > n_vocab) top_k = n_vocab;
+    if (question->top_k == 0 || question->top_k > n_vocab) question->top_k = n_vocab;
     TRY(mem_array(&firsts, (size_t)n_vocab, sizeof *firsts, err));
     TRY(mem_array(&seconds, (size_t)n_vocab, sizeof *seconds, err));
-    TRY(next_tokens(model, tokens, n, top_k, firsts, err));
-    for (int a = 0; a < top_k; a++) {
-        TRY(print_pairs(model, tokens, n, top_k, least, &firsts[a], seconds, err));
+    TRY(next_tokens(model, question, question->n, firsts, err));
+    for (int a = 0; a < question->top_k; a++) {
+        TRY(print_pairs(model, question, &firsts[a], seconds, err));
     }
 out:
     free(firsts);
@@ -101,21 +108,22 @@ int main(int argc, char **argv)
     struct checkpoint *ck = NULL;
     struct backend *backend = NULL;
     struct model *model = NULL;
-    int32_t tokens[STEP_TOKENS];
+    struct question question;
     float least;
-    int rc = 0, top_k, n;
+    int rc = 0;
     if (argc != 5) {
         fprintf(stderr, "usage: prog_joint MODEL TOP_K LEAST ID,ID,...\n");
         return 2;
     }
-    TRY(options_int(&top_k, "TOP_K", argv[2], 0, INT32_MAX, &err));
+    TRY(options_int(&question.top_k, "TOP_K", argv[2], 0, INT32_MAX, &err));
     TRY(options_float(&least, "LEAST", argv[3], 0, 1, &err));
-    TRY(options_int_list(tokens, &n, PROMPT_MAX, "the prompt", argv[4],
+    TRY(options_int_list(question.tokens, &question.n, PROMPT_MAX, "the prompt", argv[4],
                          (struct options_range){0, INT32_MAX}, &err));
     TRY(checkpoint_open(&ck, argv[1], &err));
     TRY(backend_cpu_open(&backend, &cpu, &err));
     TRY(model_open(&model, ck, comm_single(), backend, &options, &err));
-    TRY(print_joint(model, tokens, n, top_k, (double)least, &err));
+    question.least = (double)least;
+    TRY(print_joint(model, &question, &err));
 out:
     if (rc) fprintf(stderr, "prog_joint: %s\n", err.text);
     model_close(model);
