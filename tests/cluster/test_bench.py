@@ -14,10 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import Cluster, ClusterError, SOURCE, descendants, is_alive, wait_until
+from cluster import Cluster, SOURCE, descendants, is_alive, run_all, wait_until
 
 PROMPTS = [
     "Once upon a time there was a king who had three daughters,",
@@ -356,25 +355,6 @@ def test_killed_it_leaves_nobody(cluster):
         assert ends_all(cluster, bench, signal.SIGKILL) == -signal.SIGKILL
 
 
-def run_all(build, part):
-    failed = 0
-    tests = [(name, f) for name, f in globals().items()
-             if name.startswith("test_") and part in name]
-    with Cluster(build) as cluster:
-        for name, function in tests:
-            start = time.monotonic()
-            try:
-                function(cluster)
-                print(f"ok      {name[5:]} ({time.monotonic() - start:.1f} s)", flush=True)
-            except (AssertionError, ClusterError, OSError, ValueError, KeyError, TypeError,
-                    subprocess.SubprocessError):
-                failed += 1
-                print(f"FAILED  {name[5:]}\n{traceback.format_exc()}", flush=True)
-        if failed:
-            cluster.print_logs()
-    print(f"{len(tests)} tests, {failed} failed")
-    return 1 if failed or not tests else 0
-
-
 if __name__ == "__main__":
-    sys.exit(run_all(os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""))
+    build = os.path.abspath(sys.argv[1])
+    sys.exit(run_all(build, sys.argv[2] if len(sys.argv) > 2 else "", globals()))

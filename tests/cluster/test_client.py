@@ -12,10 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import Cluster, ClusterError, SOURCE, TALES
+from cluster import Cluster, SOURCE, TALES, run_all
 
 TARGET = os.path.join(TALES, "target")
 GOLDEN = os.path.join(SOURCE, "tests", "golden", "tales", "reference_target.json")
@@ -432,26 +431,6 @@ def test_help_and_version(cluster):
         about = ok(cluster.outrider(command, "--help")).stdout
         assert f"outrider {command}" in about and "Exit status" in about, about
     assert re.fullmatch(r"outrider \d+\.\d+\.\d+\n", ok(cluster.outrider("--version")).stdout)
-
-
-def run_all(build, part, functions):
-    failed = 0
-    tests = [(name, f) for name, f in functions.items()
-             if name.startswith("test_") and part in name]
-    with Cluster(build) as cluster:
-        for name, function in tests:
-            start = time.monotonic()
-            try:
-                function(cluster)
-                print(f"ok      {name[5:]} ({time.monotonic() - start:.1f} s)", flush=True)
-            except (AssertionError, ClusterError, OSError, ValueError, KeyError, TypeError,
-                    subprocess.SubprocessError):
-                failed += 1
-                print(f"FAILED  {name[5:]}\n{traceback.format_exc()}", flush=True)
-        if failed:
-            cluster.print_logs()
-    print(f"{len(tests)} tests, {failed} failed")
-    return 1 if failed or not tests else 0
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import Cluster
-from test_client import GREEDY, PROMPT, json_of, ok, refuses, run_all
+from cluster import Cluster, run_all
+from test_client import GREEDY, PROMPT, json_of, ok, refuses
 
 
 def test_strategies(cluster):

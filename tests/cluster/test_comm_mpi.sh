@@ -8,15 +8,8 @@ program=$1/tests/prog_comm_mpi
 work=$(mktemp -d) || exit 1
 job=
 trap 'test -n "$job" && kill -9 "$job" 2>/dev/null; rm -rf "$work"' EXIT
-command -v mpirun >/dev/null || exit 77
-
-# One node, any number of ranks on any number of cores, as any user, without ssh.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-flags="--oversubscribe --bind-to none --mca btl vader,self
-       --mca btl_vader_single_copy_mechanism none
-       --mca plm isolated --mca mpi_yield_when_idle 1"
-# Open MPI keeps memory until the process ends; only our own leaks are of interest.
-export ASAN_OPTIONS=detect_leaks=0
+# shellcheck source=tests/support/mpirun.sh
+. "$(dirname "$0")/../support/mpirun.sh"
 
 n_failed=0
 report() { # report STATUS NAME

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 TALES = os.path.join(SOURCE, "deploy", "models", "tales")
@@ -170,11 +171,14 @@ class Program:
 class Cluster:
     """Workers (ranks 0..n_ranks-1), a coordinator and calls of the client.
 
-    transport   "unix" or "tcp"
+    build        the build folder
+    n_ranks      more than 1 run under mpirun
+    transport    "unix" or "tcp"
     target, draft, worker_flags, coordinator_flags: as on the command line; draft None = no draft
+    environment  variables that all programs get beside those of this process
     """
 
-    def __init__(self, build, n_ranks=1, transport="unix", target=os.path.join(TALES, "target"),
+    def __init__(self, build, n_ranks=1, *, transport="unix", target=os.path.join(TALES, "target"),
                  draft=os.path.join(TALES, "draft"), worker_flags=(), coordinator_flags=(),
                  environment=None):
         self.build = build
@@ -359,3 +363,25 @@ class Cluster:
         for name, text in self.logs().items():
             print(f"---- {name}, the last {LOG_TAIL_LINES} lines", file=sys.stderr)
             print("\n".join(text.splitlines()[-LOG_TAIL_LINES:]), file=sys.stderr)
+
+
+def run_all(build, part, functions):
+    """Runs the functions test_* whose names contain part, all with one cluster of one rank, and
+    returns the exit status of the script. functions: the globals() of the test."""
+    failed = 0
+    tests = [(name, f) for name, f in functions.items()
+             if name.startswith("test_") and part in name]
+    with Cluster(build) as cluster:
+        for name, function in tests:
+            start = time.monotonic()
+            try:
+                function(cluster)
+                print(f"ok      {name[5:]} ({time.monotonic() - start:.1f} s)", flush=True)
+            except (AssertionError, ClusterError, OSError, ValueError, KeyError, TypeError,
+                    subprocess.SubprocessError):
+                failed += 1
+                print(f"FAILED  {name[5:]}\n{traceback.format_exc()}", flush=True)
+        if failed:
+            cluster.print_logs()
+    print(f"{len(tests)} tests, {failed} failed")
+    return 1 if failed or not tests else 0

@@ -7,6 +7,7 @@
 #include "client/bench/load.h"
 #include "rpc/server.h"
 #include "tests/support/check_util.h"
+#include "tests/support/generation_replies.h"
 
 enum { HELD_MAX = 64 };
 
@@ -22,31 +23,6 @@ struct service {
 };
 
 static struct error err;
-
-static void send_reply(struct rpc_call *call, const struct generate_reply *reply)
-{
-    struct buffer buf = {0};
-    struct error failure;
-    ck_assert_int_eq(generate_reply_encode(&buf, reply, &failure), 0);
-    rpc_call_send(call, buf.data, buf.len, &failure);
-    buffer_free(&buf);
-}
-
-static void send_tokens(struct rpc_call *call)
-{
-    static const int32_t ids[] = {7, 8};
-    static const enum token_origin origins[] = {TOKEN_ACCEPTED, TOKEN_BONUS};
-    static const uint32_t ends[] = {1, 2};
-    static const struct generate_tokens tokens = {.n = 2,
-                                                  .ids = ids,
-                                                  .origins = origins,
-                                                  .text_ends = ends,
-                                                  .text = "ab",
-                                                  .text_len = 2,
-                                                  .rejected_id = -1,
-                                                  .rejected_text = ""};
-    send_reply(call, &(struct generate_reply){.tokens = &tokens});
-}
 
 static void send_summary(struct rpc_call *call)
 {
