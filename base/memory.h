@@ -11,6 +11,8 @@
  * than copying it. Called once at the start of every program. */
 void mem_tune(void);
 
+/* The macros here evaluate their arguments more than once. */
+
 /* Sets *pointer, a pointer to any object, to a zeroed array of n elements of `size` bytes, which
  * free() releases. n = 0 gives a valid empty array.
  * Errors: ERR_NO_MEMORY (also if n * size overflows); *pointer is NULL then. */

@@ -14,7 +14,7 @@
 
 enum {
     FIXED_DEFAULT = 4, /* K of strategy fixed where neither the request nor the coordinator says */
-    REJECTED_BYTES = 256
+    REJECTED_BYTES = 1024
 };
 
 int sequence_open(struct sequence *seq, int slot, int capacity, int n_blocks, struct error *err)

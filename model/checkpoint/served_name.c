@@ -22,6 +22,21 @@ static const char *last_part(const char *path, size_t *len)
     return path + first;
 }
 
+/* The length of a path without "/" and "/." at its end; 0 for the current folder. */
+static size_t len_without_dots(const char *path)
+{
+    size_t len = strlen(path);
+    for (;;) {
+        if (len > 1 && path[len - 1] == '/') {
+            len--;
+        } else if (len > 0 && path[len - 1] == '.' && (len == 1 || path[len - 2] == '/')) {
+            len--;
+        } else {
+            return len;
+        }
+    }
+}
+
 static void name_synthetic(const char *model, char *name, size_t size)
 {
     const char *shape = strchr(model, ':') + 1;
@@ -37,8 +52,11 @@ void checkpoint_served_name(const char *model, char *name, size_t size)
         return;
     }
     char here[PATH_BYTES];
-    if (strcmp(model, ".") == 0 && getcwd(here, sizeof here)) model = here;
-    size_t len = strlen(model);
+    size_t len = len_without_dots(model);
+    if (len == 0 && *model && getcwd(here, sizeof here)) {
+        model = here;
+        len = strlen(here);
+    }
     const char *part = last_part(model, &len);
     snprintf(name, size, "%.*s", (int)len, part);
 }

@@ -16,6 +16,9 @@ static const struct {
     {"/srv/models/llama-3.1-8b///", "llama-3.1-8b"},
     {"llama", "llama"},
     {"./llama", "llama"},
+    {"../target/.", "target"},
+    {"../target/./", "target"},
+    {"/.", "/"},
     {"/", "/"},
     {"//", "/"},
     {"", ""},
@@ -41,6 +44,8 @@ START_TEST(the_current_folder_has_its_own_name)
     char name[SIZE];
     ck_assert_int_eq(chdir("/tmp"), 0);
     checkpoint_served_name(".", name, sizeof name);
+    ck_assert_str_eq(name, "tmp");
+    checkpoint_served_name("./", name, sizeof name);
     ck_assert_str_eq(name, "tmp");
 }
 END_TEST
