@@ -339,7 +339,7 @@ try_rule_1() {
             echo "#include \"model/backend/$room/$room.h\"" | refuses $name 1
         done
         for name in model/backend/open.c model/backend/$room/a.c tests/test_a.c bench/bench_a.c; do
-            echo "#include \"model/backend/$room/$room.h\"" | accepts $name
+            echo "#include \"model/backend/$room/$room.h\"" | accepts "$name"
         done
     done
 }
@@ -356,7 +356,7 @@ try_table() {
     printf '#include "base/a.h"\n#include "rpc/a.h"\n' | accepts http2_door/a.c
     echo '#include "coordinator/engine.h"' | refuses http2_door/a.c 1
     for row in '| Http | a door | base |' '| http-door | a door | base |' '| http | base |' \
-        '| http | a door |  |' '| http | a | door | base |' '| `http` | a door | base |' \
+        '| http | a door |  |' '| http | a | door | base |' \
         '| http | a door | base; rpc |'; do
         with_row "$row"
         echo '#include "base/a.h"' | refuses_rows base/a.c
