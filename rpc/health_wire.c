@@ -10,7 +10,8 @@ int health_request_encode(struct buffer *buf, const char *service, struct error 
 {
     char *name = strdup(service); /* protobuf-c's structs have no const */
     if (!name) return error_set(err, ERR_NO_MEMORY, "no memory for the name of a service");
-    Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+    Grpc__Health__V1__HealthCheckRequest request;
+    grpc__health__v1__health_check_request__init(&request);
     request.service = name;
     size_t len = grpc__health__v1__health_check_request__get_packed_size(&request);
     int rc = buffer_reserve(buf, len, err);

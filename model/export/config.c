@@ -63,7 +63,7 @@ static const char *value_text(char text[NUMBER_BYTES], const struct config_field
     case CONFIG_IDS:
         break;
     }
-    assert(!"texts and ids are written by hand");
+    assert(false); /* texts and ids are written by hand */
     return "";
 }
 
