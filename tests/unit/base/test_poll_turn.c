@@ -154,7 +154,7 @@ int main(void)
 {
     Suite *suite = suite_create("turn");
     TCase *tcase = tcase_create("turn");
-    tcase_set_timeout(tcase, 30);
+    tcase_set_timeout(tcase, 280);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, short_work_leaves_the_network_thread_alone);
     tcase_add_loop_test(tcase, long_work_lets_it_stand_in, 0, 3);

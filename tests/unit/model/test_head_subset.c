@@ -175,7 +175,7 @@ int main(void)
 {
     Suite *suite = suite_create("head_subset");
     TCase *tcase = tcase_create("heads");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 280);
     tcase_add_loop_test(tcase, the_chosen_logits_are_those_of_the_whole_head, 0, N_MODELS);
     tcase_add_test(tcase, a_small_head_holds_few_weights);
     tcase_add_test(tcase, ids_that_make_no_head_are_refused);

@@ -373,7 +373,7 @@ int main(void)
     TCase *tcase = tcase_create("tcp, then unix");
     suite_add_tcase(suite, tcase);
     if (getenv("OUTRIDER_TEST_SERVE")) {
-        tcase_set_timeout(tcase, 60);
+        tcase_set_timeout(tcase, 280);
         tcase_add_test(tcase, serve);
         return check_main(suite);
     }

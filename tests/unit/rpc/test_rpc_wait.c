@@ -241,7 +241,7 @@ int main(void)
 {
     Suite *suite = suite_create("rpc_wait");
     TCase *tcase = tcase_create("wait");
-    tcase_set_timeout(tcase, 30);
+    tcase_set_timeout(tcase, 280);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, short_works_are_read_where_they_are_done);
     tcase_add_loop_test(tcase, others_are_answered_during_a_long_work, 0, 3);

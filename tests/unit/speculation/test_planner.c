@@ -396,7 +396,7 @@ int main(void)
 {
     Suite *suite = suite_create("planner");
     TCase *tcase = tcase_create("simulated");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 280);
     tcase_add_loop_test(tcase, planned_is_nearly_the_best_fixed_k_and_never_slower_than_plain, 0,
                         N_WORLDS);
     tcase_add_loop_test(tcase, probes_spend_one_percent_at_most, 0, 6);

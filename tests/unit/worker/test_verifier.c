@@ -413,7 +413,7 @@ int main(void)
 {
     Suite *suite = suite_create("verifier");
     TCase *tcase = tcase_create("ranks as threads");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 280);
     tcase_add_loop_test(tcase, rows_do_not_depend_on_the_number_of_ranks, 2, 3);
     tcase_add_loop_test(tcase, rows_do_not_depend_on_the_number_of_ranks, 4, 5);
     tcase_add_test(tcase, compact_and_full_rows_are_equal);

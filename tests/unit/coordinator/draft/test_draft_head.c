@@ -286,7 +286,7 @@ int main(void)
 {
     Suite *suite = suite_create("draft_head");
     TCase *tcase = tcase_create("tales");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 280);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, the_most_frequent_and_the_ends_are_chosen);
     tcase_add_test(tcase, heads_that_cannot_be_are_refused);

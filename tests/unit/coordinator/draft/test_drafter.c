@@ -190,7 +190,7 @@ int main(void)
 {
     Suite *suite = suite_create("drafter");
     TCase *tcase = tcase_create("tales");
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 280);
     tcase_add_test(tcase, a_guess_lies_in_the_support_of_its_q);
     tcase_add_test(tcase, rejected_guesses_leave_no_trace);
     tcase_add_test(tcase, a_position_guessed_again_sees_fresh_coins);

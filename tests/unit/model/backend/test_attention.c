@@ -185,7 +185,7 @@ int main(void)
 {
     Suite *suite = suite_create("attention");
     TCase *tcase = tcase_create("blocks");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 280);
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, attention_is_what_its_definition_says);
     tcase_add_loop_test(tcase, what_follows_a_position_has_no_effect, 0, 5);

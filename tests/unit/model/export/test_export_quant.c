@@ -179,7 +179,7 @@ int main(void)
 {
     Suite *suite = suite_create("export_quant");
     TCase *tcase = tcase_create("all");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 280);
     tcase_add_checked_fixture(tcase, make_work, remove_work);
     tcase_add_loop_test(tcase, a_stored_folder_computes_what_quantizing_at_load_computes, 0, 2);
     tcase_add_loop_test(tcase, the_config_says_what_is_stored, 0, 2);

@@ -218,7 +218,7 @@ int main(void)
 {
     Suite *suite = suite_create("select");
     TCase *tcase = tcase_create("rows");
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 280);
     tcase_add_loop_test(tcase, the_best_are_those_of_a_sort, 0, N_ROWS);
     tcase_add_test(tcase, ids_are_sorted_whatever_they_are);
     suite_add_tcase(suite, tcase);
