@@ -114,7 +114,7 @@ static error_t parse_served_name(struct argp_state *state, const char *text)
     struct arguments *args = state->input;
     size_t len = strlen(text);
     if (len == 0 || len >= COORDINATOR_NAME_BYTES) {
-        argp_failure(state, 2, 0, "--served-name: %zu bytes are no name; expected 1 to %d", len,
+        argp_failure(state, 2, 0, "--served-name: the name has %zu bytes, must have 1 to %d", len,
                      COORDINATOR_NAME_BYTES - 1);
     }
     args->options.served_name = text;
