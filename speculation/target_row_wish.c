@@ -14,7 +14,7 @@ void target_row_wish(const struct target_want *want, struct row_wish *wish)
         return;
     }
     if (want->rule->is_greedy || params->temperature == 0) {
-        wish->n_best = 1;
+        rule_wish_best(want, wish);
         return;
     }
     wish->n_temperatures = 1;

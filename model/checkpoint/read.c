@@ -59,6 +59,7 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
 {
     enum { CHUNK = 256 };
     uint16_t chunk[CHUNK];
+    assert(!weight->scales); /* packed: weight_read_groups */
     uint64_t first = element_index(weight, row, col);
     if (weight->data) {
         size_t bytes = dtype_bytes(weight->dtype);

@@ -142,7 +142,10 @@ static long count_files(void)
 
 struct fail_alloc_live fail_alloc_live(void)
 {
-    return (struct fail_alloc_live){n_blocks, atomic_load(&mapped_bytes), count_files()};
+    pthread_mutex_lock(&table_lock);
+    long n = n_blocks;
+    pthread_mutex_unlock(&table_lock);
+    return (struct fail_alloc_live){n, atomic_load(&mapped_bytes), count_files()};
 }
 
 /* ---- our own calls ---- */

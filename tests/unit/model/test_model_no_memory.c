@@ -37,6 +37,10 @@ static int use(struct subject *subject, struct model *model, struct error *err)
     TRY(arena_open(&arena, ARENA_BYTES, err));
     TRY(model_forward(model, &lane, 1, &row, 1, err));
     TRY(model_best(model, 0, n, &arena, best, &n, err));
+    if (subject->n_best && n != subject->n_best) {
+        rc = error_set(err, ERR_INTERNAL, "%d logits, %d the first time", n, subject->n_best);
+        goto out;
+    }
     for (int i = 0; i < n; i++) {
         if (!subject->n_best) subject->best[i] = best[i].id;
         if (subject->best[i] != best[i].id) {
