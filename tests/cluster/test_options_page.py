@@ -72,6 +72,8 @@ def argp_section(name, command):
             rows = []
         elif found and found[2] not in EVERYWHERE:
             rows.append(found.groups())
+        elif not found and re.match(r"^ {2,6}-", line):
+            raise SystemExit(f"{name} --help: an option without a text: {line}")
     section += table(rows) if rows else []
     return section
 

@@ -88,7 +88,7 @@ START_TEST(a_coordinator_with_the_shipped_draft_survives_each_failure)
     options.count_tokens = list;
     options.draft_head = head;
     fail_each("shipped draft, counted tokens, part of a head", options, FAIL_OURS, 1);
-    fail_each("shipped draft, libraries", options, FAIL_LIBRARIES, 9973);
+    fail_each("shipped draft, libraries", options, FAIL_LIBRARIES, 997);
 }
 END_TEST
 

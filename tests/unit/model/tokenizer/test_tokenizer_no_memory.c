@@ -1,7 +1,9 @@
 /* ctest: labels=quick libs=tokenizer fail_alloc=yes timeout=120 */
 /* Opening and using a tokenizer while memory is short: each allocation fails once. */
 #include <stdio.h>
+#include <string.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/fail_alloc.h"
@@ -31,11 +33,12 @@ static const char small[] =
     "   \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"aab\": 3, \"\xc4\xa0\": 4, \"?\": 5},"
     "   \"merges\": [\"a b\", [\"a\", \"ab\"]]}}";
 
-/* What a trial opens, and the ids of its first time: where a trial does without an allocation, they
- * must be the same. */
+/* What a trial opens, and the ids and the text of its first time: where a trial does without an
+ * allocation, they must be the same. */
 struct source {
     const char *folder, *path, *json;
     struct token_ids ids;
+    struct buffer text;
 };
 
 /* To ids and back. */
@@ -43,6 +46,7 @@ static int use(struct source *source, const struct tokenizer *tok, struct error 
 {
     struct token_ids ids = {0};
     struct detokenizer *detok = NULL;
+    struct buffer whole = {0};
     const char *text;
     size_t len;
     int rc = 0;
@@ -51,8 +55,15 @@ static int use(struct source *source, const struct tokenizer *tok, struct error 
     TRY(detokenizer_open(&detok, tok, false, err));
     for (size_t i = 0; i < ids.n; i++) {
         TRY(detokenizer_push(detok, ids.data[i], &text, &len, err));
+        TRY(buffer_append(&whole, text, len, err));
     }
     TRY(detokenizer_finish(detok, &text, &len, err));
+    TRY(buffer_append(&whole, text, len, err));
+    if (!source->ids.n) TRY(buffer_append(&source->text, whole.data, whole.len, err));
+    if (whole.len != source->text.len || memcmp(whole.data, source->text.data, whole.len)) {
+        rc = error_set(err, ERR_INTERNAL, "the text is not that of the first time");
+        goto out;
+    }
     if (!source->ids.n) TRY(token_ids_append(&source->ids, ids.data, ids.n, err));
     if (ids.n != source->ids.n || memcmp(ids.data, source->ids.data, ids.n * sizeof *ids.data)) {
         rc = error_set(err, ERR_INTERNAL, "the ids are not those of the first time");
@@ -60,6 +71,7 @@ static int use(struct source *source, const struct tokenizer *tok, struct error 
 out:
     detokenizer_close(detok);
     token_ids_free(&ids);
+    buffer_free(&whole);
     return rc;
 }
 
@@ -92,6 +104,7 @@ static void fail_each(const char *what, struct source source, int kinds, long st
 {
     fail_alloc_each(what, open_and_use, &source, kinds, step);
     token_ids_free(&source.ids);
+    buffer_free(&source.text);
 }
 
 START_TEST(a_file_with_every_component_survives_each_failure)
