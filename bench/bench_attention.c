@@ -96,11 +96,13 @@ static void peak_member(void *arg, int member, int n_members)
                               .n_out = PEAK_OUT,
                               .n_blocks = PEAK_OUT / KERNEL_COLUMNS};
     float out[PEAK_ROWS * PEAK_OUT];
-    const struct matmul_call call = {.in = w->q,
-                                     .out = out,
-                                     .out_stride = PEAK_OUT,
-                                     .n_rows = PEAK_ROWS,
-                                     .end_block = m.n_blocks};
+    uint32_t panels[PEAK_ROWS * PEAK_IN];
+    const struct matmul_rows rows = {.in = w->q, .n = PEAK_ROWS, .n_in = PEAK_IN, .panels = panels};
+    const struct matmul_call call = {
+        .rows = &rows, .out = out, .out_stride = PEAK_OUT, .end_block = m.n_blocks};
+    if (w->kernels->panel_words(PEAK_ROWS, PEAK_IN)) {
+        w->kernels->fill_panels(&rows, 0, PEAK_IN / 2);
+    }
     for (int i = 0; i < PEAK_TIMES; i++) {
         w->kernels->matmul(&m, &call);
     }

@@ -52,6 +52,7 @@ struct pass {
     struct quant_group *groups; /* [ROWS_MAX][n_groups] */
     int n_matrices, next, repeats;
     const uint16_t *in;
+    uint32_t *panels; /* of bf16 */
     float *out;
 };
 
@@ -86,12 +87,27 @@ static void pass_member(void *arg, int member, int n_members)
                 end};
             p->kernels->quant->matmul(&p->quant, &call);
         } else if (p->kernels) {
-            const struct matmul_call call = {
-                p->in, (size_t)p->w.n_in, p->out, (size_t)p->w.n_out, p->n_rows, begin, end};
+            const struct matmul_rows rows = {p->in, (size_t)p->w.n_in, p->n_rows, p->w.n_in,
+                                             p->panels};
+            const struct matmul_call call = {.rows = &rows,
+                                             .out = p->out,
+                                             .out_stride = (size_t)p->w.n_out,
+                                             .first_block = begin,
+                                             .end_block = end};
             p->kernels->matmul(&p->w, &call);
         } else {
             pass_read(p, begin, end);
         }
+    }
+}
+
+/* Makes the panels of n rows; their time is not included. */
+static void pass_rows(struct pass *p, int n)
+{
+    const struct matmul_rows rows = {p->in, (size_t)p->w.n_in, n, p->w.n_in, p->panels};
+    p->n_rows = n;
+    if (p->form == WEIGHTS_BF16 && p->kernels->panel_words(n, p->w.n_in)) {
+        p->kernels->fill_panels(&rows, 0, p->w.n_in / 2);
     }
 }
 
@@ -141,6 +157,7 @@ static double hot_rate(const struct pass *cold)
     struct pass p = *cold;
     double rates[BENCH_PAIRS_MIN];
     pass_shape(&p, (struct shape){HOT_K, KERNEL_COLUMNS * team_size(p.team)});
+    pass_rows(&p, cold->n_rows);
     p.n_matrices = 1;
     p.repeats = HOT_REPEATS;
     for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
@@ -161,7 +178,7 @@ static void bench_shape(struct pass *matmul, struct shape shape, const int *rows
     reading.read = best_read(&reading);
     printf("   M   weights GB/s   read GB/s   weights / read [quartiles]   GFLOP/s   hot GB/s\n");
     for (int i = 0; i < n_counts; i++) {
-        matmul->n_rows = rows[i];
+        pass_rows(matmul, rows[i]);
         struct bench_pairs pairs =
             bench_compare(&(struct timed_arm){pass_run, matmul},
                           &(struct timed_arm){pass_run, &reading}, BENCH_PAIRS_MIN, SLICE_US);
@@ -215,6 +232,7 @@ static int bench_run(const struct settings *settings, struct error *err)
     TRY(mem_pages(&pass.data, pool_bytes, err));
     TRY(mem_array(&in, ROWS_MAX * k_max, sizeof *in, err));
     TRY(mem_array(&out, ROWS_MAX * k_max, sizeof *out, err));
+    TRY(mem_array(&pass.panels, ROWS_MAX * k_max, sizeof *pass.panels, err));
     TRY(mem_array(&pass.groups, ROWS_MAX * k_max / QUANT_GROUP, sizeof *pass.groups, err));
     fill_weights(pass.data, pool_bytes / sizeof *pass.data);
     fill_weights(in, ROWS_MAX * k_max);
@@ -229,6 +247,7 @@ out:
     free(in);
     free(out);
     free(pass.groups);
+    free(pass.panels);
     return rc;
 }
 

@@ -15,6 +15,7 @@ struct backend_cpu {
     struct backend_ops ops;              /* of base; its arithmetic is that of the weights' form */
     const struct cpu_matrix_ops *matrix; /* of the weights' form */
     struct quant_group *groups;          /* quantized rows of a matmul; NULL with bf16 */
+    uint32_t *panels;                    /* rows of a matmul; NULL without bf16 */
     const struct kernels *kernels;
     struct team *team;
     float *scratch; /* [n_threads][CPU_SCRATCH_FLOATS] */
@@ -83,6 +84,9 @@ static inline int cpu_matrix_blocks(const struct cpu_matrix_ops *ops, const stru
 }
 
 /* matrix.c */
+/* Memory for rows as the kernels read them. Errors: ERR_NO_MEMORY. */
+int cpu_panels_open(struct backend_cpu *cpu, struct error *err);
+void cpu_panels_close(struct backend_cpu *cpu);
 extern const struct cpu_matrix_ops cpu_matrix_bf16;
 int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_source *source,
                     struct error *err);

@@ -3,7 +3,24 @@
  * those of 8 and 4 bits are in matrix_quant.c. */
 #include "model/backend/cpu/internal.h"
 
+#include <assert.h>
 #include <string.h>
+
+enum {
+    PANEL_WORDS = 2 << 20, /* 8 MB: 256 rows of 8192 */
+    PANELS_SMALL = 1 << 15 /* elements that one thread prepares faster than the team */
+};
+
+int cpu_panels_open(struct backend_cpu *cpu, struct error *err)
+{
+    return mem_pages(&cpu->panels, PANEL_WORDS * sizeof *cpu->panels, err);
+}
+
+void cpu_panels_close(struct backend_cpu *cpu)
+{
+    if (cpu->panels) mem_pages_free(cpu->panels, PANEL_WORDS * sizeof *cpu->panels);
+    cpu->panels = NULL;
+}
 
 /* ---- loading ---- */
 
@@ -128,20 +145,43 @@ static void bf16_fill(const void *arg, void *data, int first_block, int end_bloc
     packed_matrix_fill(&packed, first_block, end_block, bf16_fill_column, fill->source);
 }
 
+static struct matmul_rows job_rows(const struct cpu_matmul *job)
+{
+    return (struct matmul_rows){.in = job->in,
+                                .stride = job->in_stride,
+                                .n = job->n,
+                                .n_in = job->matrices->n_in * job->n_matrices,
+                                .panels = job->cpu->panels};
+}
+
+static void panels_member(void *arg, int member, int n_members)
+{
+    const struct cpu_matmul *job = arg;
+    const struct matmul_rows rows = job_rows(job);
+    int begin, end;
+    team_range(rows.n_in / 2, 1, member, n_members, &begin, &end);
+    job->cpu->kernels->fill_panels(&rows, begin, end);
+}
+
 static void bf16_begin_batch(struct cpu_matmul *job, int n_left)
 {
-    job->n = n_left;
+    int n_in = job->matrices->n_in * job->n_matrices;
+    int n_most = PANEL_WORDS / n_in; /* at most a word for each k */
+    assert(n_most > 0);              /* model/checkpoint/config_parse.c refuses widths over 2^20 */
+    job->n = n_left < n_most ? n_left : n_most;
+    if (job->cpu->kernels->panel_words(job->n, n_in) == 0) return;
+    cpu_run(job->cpu, job->n * n_in < PANELS_SMALL, panels_member, job);
 }
 
 static void bf16_multiply(const struct cpu_matmul *job, int i, int first_block, int end_block)
 {
     const struct matrix *m = &job->matrices[i];
     const struct packed_matrix w = packed_of(m, m->data);
-    const struct matmul_call call = {.in = job->in + (size_t)i * (size_t)m->n_in,
-                                     .in_stride = job->in_stride,
+    const struct matmul_rows rows = job_rows(job);
+    const struct matmul_call call = {.rows = &rows,
+                                     .first_k = i * m->n_in,
                                      .out = job->out + (size_t)i * job->part_stride,
                                      .out_stride = job->out_stride,
-                                     .n_rows = job->n,
                                      .first_block = first_block,
                                      .end_block = end_block};
     job->cpu->kernels->matmul(&w, &call);

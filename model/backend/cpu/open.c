@@ -91,6 +91,7 @@ static void cpu_close(struct backend *be)
     struct backend_cpu *cpu = backend_cpu_of(be);
     team_close(cpu->team);
     cpu_groups_close(cpu);
+    cpu_panels_close(cpu);
     free(cpu->scratch);
     free(cpu);
 }
@@ -144,7 +145,11 @@ int backend_cpu_open(struct backend **be, const struct backend_cpu_options *opti
     cpu->ops.form = options->form;
     cpu->base.ops = &cpu->ops;
     cpu->matrix = forms[options->form].matrix;
-    if (options->form != WEIGHTS_BF16) TRY(cpu_groups_open(cpu, err));
+    if (options->form == WEIGHTS_BF16) {
+        TRY(cpu_panels_open(cpu, err));
+    } else {
+        TRY(cpu_groups_open(cpu, err));
+    }
     TRY(kernels_find(&cpu->kernels, options->kernels, err));
     TRY(team_open(&cpu->team, options->n_threads, TEAM_SPIN_US, err));
     TRY(mem_array(&cpu->scratch, (size_t)options->n_threads * CPU_SCRATCH_FLOATS,

@@ -4,6 +4,8 @@
  * block by block. */
 #pragma once
 
+enum { QUERIES_AT_ONCE = 36 /* a multiple of TILE_ROWS: what one tile after the other reads */ };
+
 #ifndef OWN_ATTENTION_TILES
 
 INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_dots *d)
@@ -14,6 +16,7 @@ INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_do
                                   .w_step = VECTOR_STEP,
                                   .x = d->q,
                                   .x_stride = d->q_stride,
+                                  .x_step = d->q_step,
                                   .n_pairs = d->n_pairs,
                                   .acc = out,
                                   .acc_stride = d->out_stride,
@@ -23,7 +26,7 @@ INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_do
         for (int i = 0; i < n_queries; i++) {
             memset(out + (size_t)i * d->out_stride, 0, sizeof(float) * KERNEL_LANES);
         }
-        dot_tile(n_queries, 1, &dots);
+        dot_tile(n_queries, KERNEL_LANES, &dots);
     }
 }
 
@@ -34,15 +37,16 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_d
             size_t at = d->first + (size_t)(v * VECTOR_STEP);
             const struct dots dots = {.w = d->v[b] + at,
                                       .w_step = d->step,
-                                      .x = d->p + 2 * b * d->n_pairs,
+                                      .x = d->p + (size_t)(b * d->n_pairs) * d->p_step,
                                       .x_stride = d->p_stride,
+                                      .x_step = d->p_step,
                                       .n_pairs = d->n_pairs,
                                       .acc = d->acc + v * KERNEL_LANES,
                                       .acc_stride = d->acc_stride,
                                       .near = d->ahead[b] + at,
                                       .near_step = d->step,
                                       .far = d->v[b]};
-            dot_tile(n_queries, 1, &dots);
+            dot_tile(n_queries, KERNEL_LANES, &dots);
         }
     }
 }
@@ -76,9 +80,11 @@ ATTENTION_TILE(2)
 ATTENTION_TILE(3)
 ATTENTION_TILE(4)
 #endif
-#if TILE_ROWS >= 7
+#if TILE_ROWS >= 6
 ATTENTION_TILE(5)
 ATTENTION_TILE(6)
+#endif
+#if TILE_ROWS >= 7
 ATTENTION_TILE(7)
 #endif
 
@@ -92,37 +98,72 @@ static const struct {
     [3] = {score_3, score_one_3, value_3, value_one_3},
     [4] = {score_4, score_one_4, value_4, value_one_4},
 #endif
-#if TILE_ROWS >= 7
+#if TILE_ROWS >= 6
     [5] = {score_5, score_one_5, value_5, value_one_5},
     [6] = {score_6, score_one_6, value_6, value_one_6},
+#endif
+#if TILE_ROWS >= 7
     [7] = {score_7, score_one_7, value_7, value_one_7},
 #endif
 };
 
+/* The rows of a tile as dot_tile takes them: n rows of n_pairs pairs of bf16, widened into `wide`
+ * where the variant wants that. */
+struct tile_rows {
+    const uint16_t *data;
+    size_t stride, step;
+};
+
+static struct tile_rows tile_rows(const uint16_t *rows, size_t stride, int n, int n_pairs,
+                                  uint32_t *wide)
+{
+    if (!WIDE_ROWS) return (struct tile_rows){rows, stride, 2};
+    panel_fill(wide, rows, stride, n, n_pairs);
+    return (struct tile_rows){(const uint16_t *)wide, PAIR_STEP, (size_t)n * PAIR_STEP};
+}
+
 /* The blocks stay in the first-level cache while one tile of queries after the other passes over
  * them. The first tile prefetches. */
-static void scores(const struct query_rows *q, const struct kv_parts *k, int head_dim, float *out,
-                   size_t out_stride)
+static void scores_of(const struct query_rows *q, const struct kv_parts *k, int head_dim,
+                      float *out, size_t out_stride)
 {
-    int n_tiles = (q->n + TILE_ROWS - 1) / TILE_ROWS;
-    unsigned mode = dots_begin();
+    uint32_t wide[WIDE_ROWS ? QUERIES_AT_ONCE * QUERY_LEN_MAX : 1];
+    struct tile_rows rows[QUERIES_AT_ONCE / TILE_ROWS];
+    int n_tiles = tiles_of(q->n);
+    for (int i = 0, first = 0; i < n_tiles; i++) {
+        int queries = share_size(q->n, n_tiles, i);
+        rows[i] = tile_rows(q->data + (size_t)first * q->stride, q->stride, queries, head_dim / 2,
+                            WIDE_ROWS ? wide + first * head_dim : wide);
+        first += queries;
+    }
     for (int b = 0, n; b < k->n; b += n) {
         n = k->n - b >= SCORE_BLOCKS && q->n > STREAM_QUERIES ? SCORE_BLOCKS : 1;
         struct score_dots d = {.k = k->at + b,
                                .ahead = k->ahead + b,
-                               .q = q->data,
-                               .q_stride = q->stride,
                                .n_pairs = head_dim / 2,
                                .out = out + b * KERNEL_LANES,
                                .out_stride = out_stride};
         for (int i = 0; i < n_tiles; i++) {
             int queries = share_size(q->n, n_tiles, i);
+            d.q = rows[i].data;
+            d.q_stride = rows[i].stride;
+            d.q_step = rows[i].step;
             (n == SCORE_BLOCKS ? attention_tiles[queries].score
                                : attention_tiles[queries].score_one)(&d);
-            d.q += (size_t)queries * d.q_stride;
             d.out += (size_t)queries * out_stride;
             d.ahead = d.k;
         }
+    }
+}
+
+static void scores(const struct query_rows *q, const struct kv_parts *k, int head_dim, float *out,
+                   size_t out_stride)
+{
+    unsigned mode = dots_begin();
+    for (int i = 0; i < q->n; i += QUERIES_AT_ONCE) {
+        int n = q->n - i < QUERIES_AT_ONCE ? q->n - i : QUERIES_AT_ONCE;
+        const struct query_rows part = {q->data + (size_t)i * q->stride, q->stride, n};
+        scores_of(&part, k, head_dim, out + (size_t)i * out_stride, out_stride);
     }
     dots_end(mode);
 }
@@ -130,27 +171,31 @@ static void scores(const struct query_rows *q, const struct kv_parts *k, int hea
 static void weighted_sum(const struct query_rows *p, const struct kv_parts *v, int n_pairs,
                          int head_dim, float *acc, size_t acc_stride)
 {
-    const int wide = VALUE_VECTORS * KERNEL_LANES;
-    const uint16_t *rows = p->data;
-    int n_tiles = (p->n + TILE_ROWS - 1) / TILE_ROWS;
+    uint32_t wide[WIDE_ROWS ? TILE_ROWS * QUERY_LEN_MAX : 1];
+    const int columns = VALUE_VECTORS * KERNEL_LANES;
+    const uint16_t *weights = p->data;
+    int n_tiles = tiles_of(p->n);
     unsigned mode = dots_begin();
     for (int i = 0; i < n_tiles; i++) {
         int queries = share_size(p->n, n_tiles, i);
+        struct tile_rows rows = tile_rows(weights, p->stride, queries, n_pairs * v->n, wide);
         for (int e = 0, n; e < head_dim; e += n) {
-            n = head_dim - e >= wide ? wide : KERNEL_LANES;
+            n = head_dim - e >= columns ? columns : KERNEL_LANES;
             const struct value_dots d = {.v = v->at,
                                          .ahead = i == 0 ? v->ahead : v->at,
                                          .first = 2 * (size_t)e,
                                          .step = 2 * (size_t)head_dim,
                                          .n_blocks = v->n,
                                          .n_pairs = n_pairs,
-                                         .p = rows,
-                                         .p_stride = p->stride,
+                                         .p = rows.data,
+                                         .p_stride = rows.stride,
+                                         .p_step = rows.step,
                                          .acc = acc + e,
                                          .acc_stride = acc_stride};
-            (n == wide ? attention_tiles[queries].value : attention_tiles[queries].value_one)(&d);
+            (n == columns ? attention_tiles[queries].value
+                          : attention_tiles[queries].value_one)(&d);
         }
-        rows += (size_t)queries * p->stride;
+        weights += (size_t)queries * p->stride;
         acc += (size_t)queries * acc_stride;
     }
     dots_end(mode);

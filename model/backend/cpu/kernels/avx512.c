@@ -10,20 +10,20 @@
 #include "model/numerics/exp_coefficients.h"
 
 enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
-#define VEC_BYTES      64
-#define TILE_ROWS      7
-#define TILE_VECTORS_1 4
-#define TILE_VECTORS_2 4
-#define TILE_VECTORS_3 4
-#define TILE_VECTORS_4 4
-#define TILE_VECTORS_5 4
-#define TILE_VECTORS_6 4
-#define TILE_VECTORS_7 4
-#define WHOLE_K        1
+#define VEC_BYTES 64
+#define TILE_ROWS 7
+#define WIDE_ROWS 0
+#define TILE_FUNCTIONS \
+    TILE(1, 64) TILE(2, 64) TILE(3, 64) TILE(4, 64) TILE(5, 64) TILE(6, 64) TILE(7, 64)
+#define TILE_TABLE                                                                      \
+    [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}, [3] = {PASS(3, 64)}, [4] = {PASS(4, 64)}, \
+    [5] = {PASS(5, 64)}, [6] = {PASS(6, 64)}, [7] = {PASS(7, 64)}
+#define WHOLE_K 1
 #define OWN_ATTENTION_TILES
 
-INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
+INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
 {
+    const int n_vectors = n_columns / 16;
     __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
     const uint16_t *w = d->w, *x = d->x, *near = d->near, *far = d->far;
 #pragma GCC unroll 8
@@ -42,7 +42,7 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
         }
 #pragma GCC unroll 8
         for (int i = 0; i < n_rows; i++) {
-            uint32_t x_pair = dots_x_pair(x + (size_t)i * d->x_stride);
+            uint32_t x_pair = dots_word(x + (size_t)i * d->x_stride);
             __m512bh both = (__m512bh)_mm512_set1_epi32((int)x_pair);
 #pragma GCC unroll 8
             for (int j = 0; j < n_vectors; j++) {
@@ -50,7 +50,7 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
             }
         }
         w += d->w_step;
-        x += 2;
+        x += d->x_step;
         near += d->near_step;
         far += d->far_step;
     }
@@ -83,14 +83,14 @@ INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_do
         }
 #pragma GCC unroll 8
         for (int i = 0; i < n_queries; i++) {
-            uint32_t q_pair = dots_x_pair(q + (size_t)i * d->q_stride);
+            uint32_t q_pair = dots_word(q + (size_t)i * d->q_stride);
             __m512bh both = (__m512bh)_mm512_set1_epi32((int)q_pair);
 #pragma GCC unroll 8
             for (int j = 0; j < n_blocks; j++) {
                 acc[i][j] = _mm512_dpbf16_ps(acc[i][j], positions[j], both);
             }
         }
-        q += 2;
+        q += d->q_step;
     }
 #pragma GCC unroll 8
     for (int i = 0; i < n_queries; i++) {
@@ -123,7 +123,7 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_d
             }
 #pragma GCC unroll 8
             for (int i = 0; i < n_queries; i++) {
-                uint32_t p_pair = dots_x_pair(p + (size_t)i * d->p_stride);
+                uint32_t p_pair = dots_word(p + (size_t)i * d->p_stride);
                 __m512bh both = (__m512bh)_mm512_set1_epi32((int)p_pair);
 #pragma GCC unroll 8
                 for (int j = 0; j < n_vectors; j++) {
@@ -132,7 +132,7 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_d
             }
             v += d->step;
             ahead += d->step;
-            p += 2;
+            p += d->p_step;
         }
     }
 #pragma GCC unroll 8

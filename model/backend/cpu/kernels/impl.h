@@ -1,17 +1,21 @@
 /* The one source of the kernels, included once by each variant's file. Before it that file defines
  *   VEC_BYTES                     width of its float vectors
- *   dot_tile(rows, vectors, d)    the chains of a tile, always inlined with constant sizes
- *   TILE_ROWS, TILE_VECTORS_r     rows of the largest tile, 16-column vectors of a tile of r rows
+ *   dot_tile(rows, columns, d)    the chains of a tile, always inlined with constant sizes
+ *   TILE_ROWS                     rows of the largest tile
+ *   TILE_FUNCTIONS, TILE_TABLE    the tiles of matmul: TILE(rows, columns) for each size, and
+ *                                 [rows] = {PASS(rows, columns), ...}, 64 columns in all
+ *   WIDE_ROWS                     whether dot_tile takes activations as fp32 and not as bf16
  *   WHOLE_K                       whether a tile may run over all of k at once
  *   dots_begin, dots_end          the floating-point mode of the chains
  * The code here has one order of IEEE additions and multiplications in 16 lanes, so that all
  * variants give the same bits. Only the chains run with denormals flushed.
  *
- * A matmul goes block by block. For up to a tile of rows, a block is read in one pass with the four
- * accumulator vectors of each row in registers. With more rows, k is taken in chunks that stay in
- * the first-level cache: every tile of rows runs over the chunk, and its accumulators rest in
- * `park` in between. Storing and loading a float changes nothing, so an output is one chain either
- * way. */
+ * A matmul goes block by block. For up to a tile of rows whose 64 columns fit into registers, a
+ * block is read in one pass. Otherwise k is taken in chunks that stay in the first-level cache:
+ * every tile of rows runs over the chunk, and its accumulators rest in `park` in between. So the
+ * weights are read from memory once for up to PARK_ROWS rows, while their panels and accumulators
+ * stream from the second-level cache. Storing and loading a float changes nothing, so an output is
+ * one chain either way. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +31,8 @@ enum {
     BLOCK_STEP = 2 * KERNEL_COLUMNS, /* bf16 of a block for one pair of k */
     VECTOR_STEP = 2 * KERNEL_LANES,  /* bf16 of a vector for one pair of k */
     LINE_STEP = 32,                  /* bf16 of a cache line */
-    GROUP_ROWS = 42,                 /* rows whose accumulators are parked together: 10.5 KiB */
+    PARK_ROWS = 256,                 /* rows whose accumulators are parked together: 64 KiB */
+    PASSES_MAX = 4,                  /* of a tile over a chunk */
     AHEAD_STEPS = 32, /* how many pairs of k the prefetch of a single pass runs ahead */
     NEAR_STEPS = 8    /* the same for the second hop */
 };
@@ -54,62 +59,122 @@ static int chunk_pairs(void)
 
 typedef void tile_fn(const struct dots *d);
 
-#define TILE(rows)                                \
-    static void tile_##rows(const struct dots *d) \
-    {                                             \
-        dot_tile(rows, TILE_VECTORS_##rows, d);   \
+#define TILE(rows, columns)                                   \
+    static void tile_##rows##x##columns(const struct dots *d) \
+    {                                                         \
+        dot_tile(rows, columns, d);                           \
+    }
+#define PASS(rows, columns)                \
+    {                                      \
+        tile_##rows##x##columns, (columns) \
     }
 
-TILE(1)
-TILE(2)
-#if TILE_ROWS >= 4
-TILE(3)
-TILE(4)
-#endif
-#if TILE_ROWS >= 7
-TILE(5)
-TILE(6)
-TILE(7)
-#endif
+TILE_FUNCTIONS
 
-static const struct {
-    tile_fn *run;
-    int n_vectors;
-} tiles[TILE_ROWS + 1] = {
-    [1] = {tile_1, TILE_VECTORS_1}, [2] = {tile_2, TILE_VECTORS_2},
-#if TILE_ROWS >= 4
-    [3] = {tile_3, TILE_VECTORS_3}, [4] = {tile_4, TILE_VECTORS_4},
-#endif
-#if TILE_ROWS >= 7
-    [5] = {tile_5, TILE_VECTORS_5}, [6] = {tile_6, TILE_VECTORS_6}, [7] = {tile_7, TILE_VECTORS_7},
-#endif
-};
-
-/* ---- matmul ---- */
-
-/* A block, the rows of a group and how they are cut into tiles. */
-struct group {
-    const uint16_t *w;
-    const uint16_t *in;
-    size_t in_stride;
-    int n_pairs;
-    int n_rows, n_tiles, n_passes; /* n_passes: tile runs over one chunk */
-    float *park;                   /* [n_rows][64] */
-};
+/* How a tile of so many rows passes over the 64 columns of a block. */
+static const struct pass {
+    tile_fn *run; /* NULL after the last */
+    int n_columns;
+} tiles[TILE_ROWS + 1][PASSES_MAX + 1] = {TILE_TABLE};
 
 static int share_size(int n, int n_shares, int share)
 {
     return n / n_shares + (share < n % n_shares);
 }
 
-static int group_passes(int n_rows, int n_tiles)
+static int tiles_of(int n_rows)
+{
+    return (n_rows + TILE_ROWS - 1) / TILE_ROWS;
+}
+
+/* ---- panels ---- */
+
+enum {
+    PAIR_WORDS = WIDE_ROWS ? 2 : 1, /* of a row and a pair of k: odd and even fp32, or both bf16 */
+    PAIR_STEP = 2 * PAIR_WORDS      /* the same in elements of bf16 */
+};
+
+/* A single tile is read fast enough as it is, unless it must be widened. */
+static size_t panel_words(int n, int n_in)
+{
+    return n > TILE_ROWS || WIDE_ROWS ? (size_t)n * (size_t)n_in / 2 * PAIR_WORDS : 0;
+}
+
+/* The pair at `in` as a panel holds it. */
+static inline void pair_store(uint32_t *out, const uint16_t *in)
+{
+    uint32_t pair = dots_word(in);
+    out[0] = WIDE_ROWS ? pair & 0xffff0000u : pair;
+    if (WIDE_ROWS) out[1] = pair << 16;
+}
+
+/* out = [n_pairs][n_rows] pairs */
+static void panel_fill(uint32_t *out, const uint16_t *in, size_t stride, int n_rows, int n_pairs)
+{
+    for (int row = 0; row < n_rows; row++) {
+        for (int pair = 0; pair < n_pairs; pair++) {
+            pair_store(out + (pair * n_rows + row) * PAIR_WORDS, in + 2 * pair);
+        }
+        in += stride;
+    }
+}
+
+static void fill_panels(const struct matmul_rows *rows, int first_pair, int end_pair)
+{
+    int n_tiles = tiles_of(rows->n);
+    size_t row = 0;
+    for (int i = 0; i < n_tiles; i++) {
+        int n_rows = share_size(rows->n, n_tiles, i);
+        size_t words = (size_t)n_rows * PAIR_WORDS;
+        uint32_t *panel = rows->panels + row * (size_t)(rows->n_in / 2) * PAIR_WORDS;
+        panel_fill(panel + (size_t)first_pair * words,
+                   rows->in + row * rows->stride + 2 * (size_t)first_pair, rows->stride, n_rows,
+                   end_pair - first_pair);
+        row += (size_t)n_rows;
+    }
+}
+
+/* ---- matmul ---- */
+
+/* A block, and the tiles of rows that pass over it together. */
+struct group {
+    const struct matmul_rows *rows;
+    int first_row, first_tile, end_tile, n_passes; /* n_passes: tile runs over one chunk */
+    const uint16_t *w;
+    int first_k, n_pairs;
+    float *park; /* [rows of the tiles][64] */
+};
+
+static int rows_of(const struct matmul_rows *rows, int tile)
+{
+    return share_size(rows->n, tiles_of(rows->n), tile);
+}
+
+static int group_passes(const struct group *g)
 {
     int n_passes = 0;
-    for (int i = 0; i < n_tiles; i++) {
-        int rows = share_size(n_rows, n_tiles, i);
-        n_passes += KERNEL_COLUMNS / KERNEL_LANES / tiles[rows].n_vectors;
+    for (int i = g->first_tile; i < g->end_tile; i++) {
+        for (const struct pass *pass = tiles[rows_of(g->rows, i)]; pass->run; pass++) {
+            n_passes++;
+        }
     }
     return n_passes;
+}
+
+/* Where a tile finds its activations. */
+static void dots_rows(struct dots *d, const struct matmul_rows *rows, int n_rows, size_t row,
+                      size_t k)
+{
+    if (panel_words(rows->n, rows->n_in)) {
+        const uint32_t *panel = rows->panels + row * (size_t)(rows->n_in / 2) * PAIR_WORDS;
+        d->x = (const uint16_t *)(panel + k / 2 * (size_t)n_rows * PAIR_WORDS);
+        d->x_stride = PAIR_STEP;
+        d->x_step = (size_t)n_rows * PAIR_STEP;
+    } else {
+        d->x = rows->in + row * rows->stride + k;
+        d->x_stride = rows->stride;
+        d->x_step = 2;
+    }
 }
 
 /* Runs all tiles over the pairs first_pair .. first_pair + n_pairs. The passes divide the prefetch
@@ -123,18 +188,16 @@ static void group_chunk(const struct group *g, int first_pair, int n_pairs)
     size_t lines = (size_t)(4 + g->n_passes - 1) / (size_t)g->n_passes;
     size_t ahead_step = lines * LINE_STEP;
     bool hops = two_hops();
-    struct dots d = {.w_step = BLOCK_STEP,
-                     .x_stride = g->in_stride,
-                     .n_pairs = n_pairs,
-                     .acc_stride = KERNEL_COLUMNS,
-                     .far = g->in};
-    int row = 0;
-    for (int i = 0; i < g->n_tiles; i++) {
-        int rows = share_size(g->n_rows, g->n_tiles, i);
-        d.x = g->in + (size_t)row * g->in_stride + 2 * (size_t)first_pair;
-        for (int v = 0; v < KERNEL_COLUMNS / KERNEL_LANES; v += tiles[rows].n_vectors) {
-            d.w = w + (size_t)v * VECTOR_STEP;
-            d.acc = g->park + (size_t)row * KERNEL_COLUMNS + (size_t)v * KERNEL_LANES;
+    struct dots d = {
+        .w_step = BLOCK_STEP, .n_pairs = n_pairs, .acc_stride = KERNEL_COLUMNS, .far = g->w};
+    size_t row = (size_t)g->first_row;
+    float *park = g->park;
+    for (int i = g->first_tile; i < g->end_tile; i++) {
+        int n_rows = rows_of(g->rows, i), column = 0;
+        dots_rows(&d, g->rows, n_rows, row, (size_t)g->first_k + 2 * (size_t)first_pair);
+        for (const struct pass *pass = tiles[n_rows]; pass->run; pass++) {
+            d.w = w + 2 * (size_t)column;
+            d.acc = park + column;
             if (hops) {
                 d.near = d.w + NEAR_STEPS * BLOCK_STEP;
                 d.near_step = BLOCK_STEP;
@@ -144,46 +207,52 @@ static void group_chunk(const struct group *g, int first_pair, int n_pairs)
                 d.near = ahead;
                 d.near_step = ahead_step;
             }
-            tiles[rows].run(&d);
+            pass->run(&d);
             ahead += (size_t)n_pairs * ahead_step;
             if (ahead >= ahead_end) ahead_step = 0;
+            column += pass->n_columns;
         }
-        row += rows;
+        row += (size_t)n_rows;
+        park += n_rows * KERNEL_COLUMNS;
     }
 }
 
 static void group_run(struct group *g, float *out, size_t out_stride, int n_columns)
 {
-    g->n_tiles = (g->n_rows + TILE_ROWS - 1) / TILE_ROWS;
-    g->n_passes = group_passes(g->n_rows, g->n_tiles);
-    memset(g->park, 0, sizeof(float) * (size_t)g->n_rows * KERNEL_COLUMNS);
+    int n_rows = 0;
+    for (int i = g->first_tile; i < g->end_tile; i++) {
+        n_rows += rows_of(g->rows, i);
+    }
+    g->n_passes = group_passes(g);
+    memset(g->park, 0, sizeof(float) * (size_t)n_rows * KERNEL_COLUMNS);
     int step = WHOLE_K && g->n_passes == 1 ? g->n_pairs : chunk_pairs();
     for (int pair = 0; pair < g->n_pairs; pair += step) {
         group_chunk(g, pair, g->n_pairs - pair < step ? g->n_pairs - pair : step);
     }
-    for (int row = 0; row < g->n_rows; row++) {
+    for (int row = 0; row < n_rows; row++) {
         memcpy(out + (size_t)row * out_stride, g->park + (size_t)row * KERNEL_COLUMNS,
                sizeof(float) * (size_t)n_columns);
     }
+    g->first_row += n_rows;
 }
 
 static void matmul_blocks(const struct packed_matrix *w, const struct matmul_call *call)
 {
-    _Alignas(64) float park[GROUP_ROWS * KERNEL_COLUMNS];
-    int n_groups = (call->n_rows + GROUP_ROWS - 1) / GROUP_ROWS;
+    _Alignas(64) float park[PARK_ROWS * KERNEL_COLUMNS];
+    int n_tiles = tiles_of(call->rows->n), tiles_at_once = PARK_ROWS / TILE_ROWS;
     for (int block = call->first_block; block < call->end_block; block++) {
         int column = block * KERNEL_COLUMNS;
         int n_columns = w->n_out - column < KERNEL_COLUMNS ? w->n_out - column : KERNEL_COLUMNS;
-        size_t row = 0;
-        for (int i = 0; i < n_groups; i++) {
-            struct group g = {.w = w->data + (size_t)block * (size_t)w->n_in * KERNEL_COLUMNS,
-                              .in = call->in + row * call->in_stride,
-                              .in_stride = call->in_stride,
-                              .n_pairs = w->n_in / 2,
-                              .n_rows = share_size(call->n_rows, n_groups, i),
-                              .park = park};
-            group_run(&g, call->out + row * call->out_stride + column, call->out_stride, n_columns);
-            row += (size_t)g.n_rows;
+        struct group g = {.rows = call->rows,
+                          .w = w->data + (size_t)block * (size_t)w->n_in * KERNEL_COLUMNS,
+                          .first_k = call->first_k,
+                          .n_pairs = w->n_in / 2,
+                          .park = park};
+        for (; g.first_tile < n_tiles; g.first_tile = g.end_tile) {
+            g.end_tile = g.first_tile + tiles_at_once;
+            if (g.end_tile > n_tiles) g.end_tile = n_tiles;
+            group_run(&g, call->out + (size_t)g.first_row * call->out_stride + column,
+                      call->out_stride, n_columns);
         }
     }
 }
@@ -199,16 +268,23 @@ static void matmul(const struct packed_matrix *w, const struct matmul_call *call
 
 static void vector_1(const struct dots *d)
 {
-    dot_tile(1, 1, d);
+    dot_tile(1, KERNEL_LANES, d);
 }
 
 static void dot_step(float acc[16], const uint16_t w[32], uint32_t x_pair)
 {
     uint16_t x[2];
+    uint32_t words[PAIR_WORDS];
     memcpy(x, &x_pair, sizeof x);
+    pair_store(words, x);
     unsigned mode = dots_begin();
-    vector_1(&(struct dots){
-        .w = w, .w_step = VECTOR_STEP, .x = x, .n_pairs = 1, .acc = acc, .near = w, .far = w});
+    vector_1(&(struct dots){.w = w,
+                            .w_step = VECTOR_STEP,
+                            .x = (const uint16_t *)words,
+                            .n_pairs = 1,
+                            .acc = acc,
+                            .near = w,
+                            .far = w});
     dots_end(mode);
 }
 
@@ -442,9 +518,10 @@ static float max_of(const float *s, int n)
 #endif
 
 /* The table of the variant that includes this file. */
-#define KERNELS_TABLE(text, integers)                                                    \
-    {                                                                                    \
-        .name = (text), .matmul = matmul, .dot_step = dot_step, .rmsnorm = rmsnorm,      \
-        .rmsnorm_head = rmsnorm_head, .swiglu = swiglu, .scores = scores, .max = max_of, \
-        .exp_sum = exp_sum, .weighted_sum = weighted_sum, .quant = (integers)            \
+#define KERNELS_TABLE(text, integers)                                                             \
+    {                                                                                             \
+        .name = (text), .panel_words = panel_words, .fill_panels = fill_panels, .matmul = matmul, \
+        .dot_step = dot_step, .rmsnorm = rmsnorm, .rmsnorm_head = rmsnorm_head, .swiglu = swiglu, \
+        .scores = scores, .max = max_of, .exp_sum = exp_sum, .weighted_sum = weighted_sum,        \
+        .quant = (integers)                                                                       \
     }

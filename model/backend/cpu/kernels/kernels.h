@@ -13,6 +13,7 @@
 enum {
     KERNEL_LANES = 16,   /* columns of a vector, one output each */
     KERNEL_COLUMNS = 64, /* columns of a packed block: four vectors */
+    QUERY_LEN_MAX = 256, /* the width of a head, or a partition of attention */
 };
 
 /* A matrix packed for matmul: blocks of 64 output columns, each a stream
@@ -24,18 +25,27 @@ struct packed_matrix {
     int n_blocks; /* ceil(n_out / 64) */
 };
 
+/* The rows that one or more matrices are multiplied with. Most variants do not read them as they
+ * are but as panels, which are made once for all columns and all threads. Panels hold what a tile
+ * of rows needs together: tile by tile, [n_in / 2][rows of the tile] pairs of k. */
+struct matmul_rows {
+    const uint16_t *in; /* [n][stride] bf16 */
+    size_t stride;
+    int n, n_in;      /* n >= 1; n_in is even */
+    uint32_t *panels; /* [panel_words(n, n_in)], 64-byte aligned; unused if that is 0 */
+};
+
 /* One call of matmul: its rows, and the blocks of columns that it computes. */
 struct matmul_call {
-    const uint16_t *in; /* [n_rows][in_stride] bf16 */
-    size_t in_stride;
-    float *out; /* [n_rows][out_stride] */
+    const struct matmul_rows *rows;
+    int first_k; /* the matrix takes k first_k .. first_k + w->n_in of the rows; even */
+    float *out;  /* [rows->n][out_stride] */
     size_t out_stride;
-    int n_rows; /* >= 1 */
     int first_block, end_block;
 };
 
 /* What each of n queries brings to a product with KV: its elements, or the weights of its
- * positions. */
+ * positions, QUERY_LEN_MAX at most. */
 struct query_rows {
     const uint16_t *data; /* [n][stride] bf16 */
     size_t stride;
@@ -61,9 +71,16 @@ struct kv_ahead {
 struct kernels {
     const char *name; /* "avx512", "avx2", "plain" */
 
-    /* out[row][column] = sum over k of in[row][k] * w[column][k] for rows 0..n_rows and the
+    /* Words of the panels of n rows; 0: matmul reads the rows as they are. */
+    size_t (*panel_words)(int n, int n_in);
+
+    /* Fills the panels of all rows for the pairs of k first_pair .. end_pair, which may be done in
+     * parts and by several threads. Call it if panel_words is not 0, before matmul. */
+    void (*fill_panels)(const struct matmul_rows *rows, int first_pair, int end_pair);
+
+    /* out[row][column] = sum over k of row[first_k + k] * w[column][k] for all rows and the
      * 64-column blocks first_block .. end_block. Writes only columns < n_out. Each output is one
-     * chain, whatever n_rows and the blocks are. Never allocates. */
+     * chain, whatever the rows and the blocks are. Never allocates. */
     void (*matmul)(const struct packed_matrix *w, const struct matmul_call *call);
 
     /* One dot step for tests: acc[16] <- acc + w(odd) * x(odd), then + w(even) * x(even). */

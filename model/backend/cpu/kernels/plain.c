@@ -11,8 +11,9 @@
 enum { TILE_ROWS_MAX = 2, QUARTERS = 4 };
 #define VEC_BYTES      16
 #define TILE_ROWS      2
-#define TILE_VECTORS_1 4
-#define TILE_VECTORS_2 4
+#define WIDE_ROWS      0
+#define TILE_FUNCTIONS TILE(1, 64) TILE(2, 64)
+#define TILE_TABLE     [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}
 #define WHOLE_K        0 /* because a repetition should be short */
 
 typedef float quad_f __attribute__((vector_size(16)));
@@ -40,15 +41,15 @@ static float step_exact(float acc, float w, float x)
     return scaled * 0x1p-64f;
 }
 
-static void column_exact(float *acc, const uint16_t *w, size_t w_step, const uint16_t *x,
-                         int n_pairs)
+/* One column of one row; w and x are its first weight and its first activation. */
+static void column_exact(float *acc, const uint16_t *w, const uint16_t *x, const struct dots *d)
 {
     float sum = *acc;
-    for (int pair = 0; pair < n_pairs; pair++) {
+    for (int pair = 0; pair < d->n_pairs; pair++) {
         sum = step_exact(sum, num_bf16_to_float(w[1]), num_bf16_to_float(x[1]));
         sum = step_exact(sum, num_bf16_to_float(w[0]), num_bf16_to_float(x[0]));
-        w += w_step;
-        x += 2;
+        w += d->w_step;
+        x += d->x_step;
     }
     *acc = sum;
 }
@@ -95,13 +96,13 @@ INLINE_ALWAYS bool lanes_run(int n_rows, const struct dots *d, const uint16_t *w
             struct factor odd = factor_of(pairs & 0xffff0000u), even = factor_of(pairs << 16);
 #pragma GCC unroll 8
             for (int i = 0; i < n_rows; i++) {
-                uint32_t x_pair = dots_x_pair(x + (size_t)i * d->x_stride);
+                uint32_t x_pair = dots_word(x + (size_t)i * d->x_stride);
                 acc[i][j] = quad_step(acc[i][j], &odd, x_pair & 0xffff0000u, &misfit);
                 acc[i][j] = quad_step(acc[i][j], &even, x_pair << 16, &misfit);
             }
         }
         w += d->w_step;
-        x += 2;
+        x += d->x_step;
     }
     return !(misfit[0] | misfit[1] | misfit[2] | misfit[3]);
 }
@@ -125,15 +126,14 @@ INLINE_ALWAYS void lanes_tile(int n_rows, const struct dots *d, const uint16_t *
             continue;
         }
         for (int column = 0; column < 16; column++) {
-            column_exact(row + column, w + 2 * column, d->w_step, d->x + (size_t)i * d->x_stride,
-                         d->n_pairs);
+            column_exact(row + column, w + 2 * column, d->x + (size_t)i * d->x_stride, d);
         }
     }
 }
 
-INLINE_ALWAYS void dot_tile(int n_rows, int n_vectors, const struct dots *d)
+INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
 {
-    for (int j = 0; j < n_vectors; j++) {
+    for (int j = 0; j < n_columns / 16; j++) {
         lanes_tile(n_rows, d, d->w + 32 * j, d->acc + 16 * j);
     }
 }

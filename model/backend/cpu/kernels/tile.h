@@ -9,10 +9,11 @@
 struct dots {
     const uint16_t *w; /* n_pairs times [vectors][16 columns][2 k] bf16 */
     size_t w_step;     /* from one pair of k to the next */
-    const uint16_t *x; /* a row's pairs follow each other */
+    const uint16_t *x; /* activations: bf16, or where a variant has them widened, fp32 */
     size_t x_stride;   /* from row to row */
+    size_t x_step;     /* from one pair of k to the next */
     int n_pairs;
-    float *acc; /* [rows][16 * vectors], read and written */
+    float *acc; /* [rows][columns], read and written */
     size_t acc_stride;
     /* Prefetch of one line for each vector of a pair, into the first- and the second-level cache,
      * and how far these addresses move with each pair. Both may point past the end, where they have
@@ -24,8 +25,8 @@ struct dots {
 /* Scores of a tile of queries against SCORE_BLOCKS or one K block of 16 positions, from zero. */
 struct score_dots {
     const uint16_t *const *k, *const *ahead; /* [blocks] [n_pairs][16][2] */
-    const uint16_t *q;
-    size_t q_stride;
+    const uint16_t *q;                       /* as x of struct dots */
+    size_t q_stride, q_step;
     int n_pairs; /* of e */
     float *out;  /* [queries][16 * blocks] */
     size_t out_stride;
@@ -37,8 +38,8 @@ struct value_dots {
     const uint16_t *const *v, *const *ahead; /* [n_blocks] [n_pairs][step / 2][2] */
     size_t first, step;                      /* elements: of the first column, of a pair */
     int n_blocks, n_pairs;
-    const uint16_t *p; /* of a query: its positions follow each other */
-    size_t p_stride;
+    const uint16_t *p; /* as x of struct dots */
+    size_t p_stride, p_step;
     float *acc; /* [queries][16 * vectors], read and written */
     size_t acc_stride;
 };
@@ -47,11 +48,11 @@ struct value_dots {
  * line. */
 enum { SCORE_BLOCKS = 4, VALUE_VECTORS = 4, STREAM_QUERIES = 4 };
 
-static inline uint32_t dots_x_pair(const uint16_t *x)
+static inline uint32_t dots_word(const uint16_t *x)
 {
-    uint32_t pair;
-    memcpy(&pair, x, sizeof pair);
-    return pair;
+    uint32_t word;
+    memcpy(&word, x, sizeof word);
+    return word;
 }
 
 static inline void dots_prefetch(const uint16_t *near, const uint16_t *far)

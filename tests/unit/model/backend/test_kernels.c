@@ -8,7 +8,7 @@
 #include "model/backend/cpu/kernels/kernels.h"
 #include "tests/support/kernels_util.h"
 
-enum { ROWS_TESTED = 100 };
+enum { ROWS_TESTED = 300 };
 
 static float random_acc(void)
 {
@@ -169,21 +169,45 @@ static void product_close(struct product *p)
     }
 }
 
-/* All rows and blocks of the product. */
-static struct matmul_call whole_call(const struct product *p, float *out)
+/* Rows first_row .. + n of the product, ready to be multiplied by a variant. */
+static struct matmul_rows rows_open(const struct product *p, int v, int first_row, int n)
 {
-    return (struct matmul_call){.in = p->in,
-                                .in_stride = p->in_stride,
-                                .out = out,
-                                .out_stride = p->out_stride,
-                                .n_rows = p->n_rows,
-                                .end_block = p->w.n_blocks};
+    struct error err = {0};
+    struct matmul_rows rows = {.in = p->in + (size_t)first_row * p->in_stride,
+                               .stride = p->in_stride,
+                               .n = n,
+                               .n_in = p->w.n_in};
+    size_t words = variants[v]->panel_words(n, p->w.n_in);
+    if (words == 0) return rows;
+    CHECK_OK(mem_array(&rows.panels, words, sizeof *rows.panels, &err));
+    int cut = next_below(p->w.n_in / 2 + 1);
+    variants[v]->fill_panels(&rows, cut, p->w.n_in / 2);
+    variants[v]->fill_panels(&rows, 0, cut);
+    return rows;
 }
 
+static void rows_close(struct matmul_rows *rows)
+{
+    free(rows->panels);
+}
+
+static void rows_run(const struct product *p, int v, int first_row, int n, int first_block,
+                     int end_block, float *out)
+{
+    struct matmul_rows rows = rows_open(p, v, first_row, n);
+    const struct matmul_call call = {.rows = &rows,
+                                     .out = out,
+                                     .out_stride = p->out_stride,
+                                     .first_block = first_block,
+                                     .end_block = end_block};
+    variants[v]->matmul(&p->w, &call);
+    rows_close(&rows);
+}
+
+/* All rows and blocks of the product. */
 static void product_run(struct product *p, int v)
 {
-    const struct matmul_call call = whole_call(p, p->out[v]);
-    variants[v]->matmul(&p->w, &call);
+    rows_run(p, v, 0, p->n_rows, 0, p->w.n_blocks, p->out[v]);
 }
 
 START_TEST(matmul_variants_give_equal_bits)
@@ -225,7 +249,8 @@ END_TEST
 
 START_TEST(matmul_of_many_rows_equals_row_by_row)
 {
-    static const int row_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33, 48, 49, 64, ROWS_TESTED};
+    static const int row_counts[] = {1,  2,  3,  4,  5,  6,  7,  8,   9,   10,  11,         12,
+                                     13, 14, 16, 32, 33, 48, 64, 100, 256, 257, ROWS_TESTED};
     struct product p;
     product_open(&p, 402, 130, ROWS_TESTED, KIND_ORDINARY, KIND_ORDINARY);
     float *single = p.out[0];
@@ -234,16 +259,11 @@ START_TEST(matmul_of_many_rows_equals_row_by_row)
     CHECK_OK(mem_array(&many, p.n_floats, sizeof(float), &err));
     for (int v = 0; v < n_variants; v++) {
         for (size_t row = 0; row < ROWS_TESTED; row++) {
-            struct matmul_call one = whole_call(&p, single + row * p.out_stride);
-            one.in += row * p.in_stride;
-            one.n_rows = 1;
-            variants[v]->matmul(&p.w, &one);
+            rows_run(&p, v, (int)row, 1, 0, p.w.n_blocks, single + row * p.out_stride);
         }
         for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts; i++) {
             memset(many, 0, p.n_floats * sizeof(float));
-            struct matmul_call first = whole_call(&p, many);
-            first.n_rows = row_counts[i];
-            variants[v]->matmul(&p.w, &first);
+            rows_run(&p, v, 0, row_counts[i], 0, p.w.n_blocks, many);
             check_same(many, single, p.out_stride * (size_t)row_counts[i], variants[v]->name);
         }
     }
@@ -267,10 +287,7 @@ START_TEST(matmul_writes_its_blocks_and_no_more)
             for (size_t i = 0; i < p.n_floats; i++) {
                 part[i] = -77.0f;
             }
-            struct matmul_call call = whole_call(&p, part);
-            call.first_block = block;
-            call.end_block = block + 1;
-            variants[v]->matmul(&p.w, &call);
+            rows_run(&p, v, 0, p.n_rows, block, block + 1, part);
             for (size_t i = 0; i < p.n_floats; i++) {
                 int column = (int)(i % p.out_stride);
                 bool mine = column < p.w.n_out && column / KERNEL_COLUMNS == block;
@@ -279,6 +296,44 @@ START_TEST(matmul_writes_its_blocks_and_no_more)
         }
     }
     free(part);
+    product_close(&p);
+}
+END_TEST
+
+/* A row-parallel matrix is cut along k: each slice takes its part of the same rows. */
+START_TEST(matmul_takes_its_part_of_wider_rows)
+{
+    static const int row_counts[] = {1, 5, 6, 7, 20};
+    struct error err = {0};
+    struct product p;
+    product_open(&p, 3 * 140, 70, 20, KIND_ORDINARY, KIND_ORDINARY);
+    struct packed_matrix slice = {.n_in = 140, .n_out = 70, .n_blocks = 2};
+    CHECK_OK(mem_pages(&slice.data, packed_matrix_bytes(slice.n_in, slice.n_out), &err));
+    for (int i = 0; i < 3; i++) {
+        const struct plain_matrix part = {p.plain.values + i * slice.n_in, p.w.n_in};
+        packed_matrix_fill(&slice, 0, slice.n_blocks, fill_from_plain, &part);
+        for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++) {
+            for (int v = 0; v < n_variants; v++) {
+                struct matmul_rows rows = rows_open(&p, v, 0, row_counts[r]);
+                const struct matmul_call call = {.rows = &rows,
+                                                 .first_k = i * slice.n_in,
+                                                 .out = p.out[v],
+                                                 .out_stride = p.out_stride,
+                                                 .end_block = slice.n_blocks};
+                memset(p.out[v], 0, p.n_floats * sizeof(float));
+                variants[v]->matmul(&slice, &call);
+                rows_close(&rows);
+                check_same(p.out[v], p.out[0], p.n_floats, variants[v]->name);
+            }
+            const uint16_t *w = part.values, *x = p.in + i * slice.n_in;
+            float sum = 0;
+            for (int k = 0; k < slice.n_in; k += 2) {
+                sum = fused(fused(sum, w[k + 1], x[k + 1]), w[k], x[k]);
+            }
+            ck_assert(same(p.out[0][0], sum));
+        }
+    }
+    mem_pages_free(slice.data, packed_matrix_bytes(slice.n_in, slice.n_out));
     product_close(&p);
 }
 END_TEST
@@ -353,6 +408,7 @@ int main(void)
     tcase_add_test(tests, matmul_is_one_chain_of_fused_steps);
     tcase_add_test(tests, matmul_of_many_rows_equals_row_by_row);
     tcase_add_test(tests, matmul_writes_its_blocks_and_no_more);
+    tcase_add_test(tests, matmul_takes_its_part_of_wider_rows);
     tcase_add_test(tests, matmul_is_near_double_precision);
     tcase_add_test(tests, packing_places_pairs_and_pads_with_zeros);
     tcase_add_test(tests, kernels_find_refuses_in_words);
