@@ -10,6 +10,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_definitions(outrider_kernels PRIVATE OUTRIDER_X86=1)
   set_source_files_properties(${KERNELS}/avx512.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX512};-mavx512bf16;-mf16c;${KERNEL_OPTIONS}")
+  set_source_files_properties(${KERNELS}/avx512fma.c PROPERTIES COMPILE_OPTIONS
+    "${KERNEL_AVX512};-mf16c;${KERNEL_OPTIONS}")
   set_source_files_properties(${KERNELS}/quant_avx512.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX512};-mavx512vnni;${KERNEL_OPTIONS}")
   set_source_files_properties(${KERNELS}/avx2.c ${KERNELS}/quant_avx2.c PROPERTIES COMPILE_OPTIONS

@@ -5,9 +5,6 @@
 #ifdef OUTRIDER_X86
 
 #include <immintrin.h>
-#include <math.h>
-
-#include "model/numerics/exp_coefficients.h"
 
 enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 #define VEC_BYTES 64
@@ -18,8 +15,19 @@ enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 #define TILE_TABLE                                                                      \
     [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}, [3] = {PASS(3, 64)}, [4] = {PASS(4, 64)}, \
     [5] = {PASS(5, 64)}, [6] = {PASS(6, 64)}, [7] = {PASS(7, 64)}
-#define WHOLE_K 1
-#define OWN_ATTENTION_TILES
+#define WHOLE_K        1
+#define ATTENTION_ROWS 7
+#define ATTENTION_TILES      \
+    ATTENTION_TILE(1, 1, 64) \
+    ATTENTION_TILE(2, 1, 64) \
+    ATTENTION_TILE(3, 1, 64) \
+    ATTENTION_TILE(4, 1, 64) \
+    ATTENTION_TILE(5, 4, 64) ATTENTION_TILE(6, 4, 64) ATTENTION_TILE(7, 4, 64)
+#define ATTENTION_TABLE                                               \
+    [1] = ATTENTION_ENTRY(1, 1, 64), [2] = ATTENTION_ENTRY(2, 1, 64), \
+    [3] = ATTENTION_ENTRY(3, 1, 64), [4] = ATTENTION_ENTRY(4, 1, 64), \
+    [5] = ATTENTION_ENTRY(5, 4, 64), [6] = ATTENTION_ENTRY(6, 4, 64), \
+    [7] = ATTENTION_ENTRY(7, 4, 64)
 
 INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
 {
@@ -101,8 +109,9 @@ INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_do
     }
 }
 
-INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_dots *d)
+INLINE_ALWAYS void value_tile(int n_queries, int n_columns, const struct value_dots *d)
 {
+    const int n_vectors = n_columns / 16;
     __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
     const uint16_t *p = d->p;
 #pragma GCC unroll 8
@@ -144,46 +153,9 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_vectors, const struct value_d
     }
 }
 
-/* num_exp in 16 lanes with the same steps. Scaling by a power of two is exact, whether it is done
- * once or twice. */
-#define OWN_LANES
-INLINE_ALWAYS __m512 own_exp(__m512 x)
-{
-    __mmask16 fits = _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_LEAST), _CMP_GE_OQ) &
-                     _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_MOST), _CMP_LE_OQ);
-    __m512 safe = _mm512_maskz_mov_ps(fits, x), magic = _mm512_set1_ps(EXP_ROUND);
-    __m512 n = (safe * _mm512_set1_ps(EXP_LOG2_E) + magic) - magic;
-    __m512 r = safe - n * _mm512_set1_ps(EXP_LN2);
-    r = r - n * _mm512_set1_ps(EXP_LN2_LOW);
-    __m512 y;
-    EXP_POLYNOMIAL(y, r);
-    y = _mm512_scalef_ps(y, n);
-    /* Outside: 0 below, infinity above, NaN stays. */
-    __m512 rest = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
-    rest = _mm512_mask_mov_ps(rest, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ),
-                              _mm512_set1_ps(INFINITY));
-    return _mm512_mask_mov_ps(rest, fits, y);
-}
+#include "model/backend/cpu/kernels/lanes_avx512.h"
 
-/* y, but 0 where x is `value`. */
-INLINE_ALWAYS __m512 own_clear(__m512 x, float value, __m512 y)
-{
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(value), _CMP_NEQ_UQ), y);
-}
-
-/* vmaxps passes over NaN in its first operand; which zero it keeps depends on the order. */
-INLINE_ALWAYS float own_max_of(const float *s, int n)
-{
-    __m512 even = _mm512_set1_ps(-INFINITY), odd = even;
-    int i = 0;
-    for (; i + 32 <= n; i += 32) {
-        even = _mm512_max_ps(_mm512_loadu_ps(s + i), even);
-        odd = _mm512_max_ps(_mm512_loadu_ps(s + i + 16), odd);
-    }
-    if (i < n) even = _mm512_max_ps(_mm512_loadu_ps(s + i), even);
-    return _mm512_reduce_max_ps(_mm512_max_ps(even, odd)) + 0.0f;
-}
-
+#define OWN_STORE_BF16
 /* Rounds as num_float_to_bf16 does. x must not be denormal, because this would flush it. */
 INLINE_ALWAYS void own_store_bf16(uint16_t *h, __m512 x)
 {

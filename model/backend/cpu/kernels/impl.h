@@ -4,6 +4,7 @@
  *   TILE_ROWS                     rows of the largest tile
  *   TILE_FUNCTIONS, TILE_TABLE    the tiles of matmul: TILE(rows, columns) for each size, and
  *                                 [rows] = {PASS(rows, columns), ...}, 64 columns in all
+ *   ATTENTION_ROWS, ATTENTION_TILES, ATTENTION_TABLE   the same for attention.h
  *   WIDE_ROWS                     whether dot_tile takes activations as fp32 and not as bf16
  *   WHOLE_K                       whether a tile may run over all of k at once
  *   dots_begin, dots_end          the floating-point mode of the chains
@@ -362,7 +363,7 @@ static inline void vec_store_bf16(uint16_t *h, vec_f x)
 /* The same for what vec_exp gives: no denormal numbers. */
 static inline void vec_store_exp(uint16_t *h, vec_f x)
 {
-#ifdef OWN_LANES
+#ifdef OWN_STORE_BF16
     own_store_bf16(h, (__m512)x);
 #else
     vec_store_bf16(h, x);

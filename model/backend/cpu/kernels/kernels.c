@@ -10,14 +10,19 @@ typedef uint32_t quad_u __attribute__((vector_size(16)));
 
 #ifdef OUTRIDER_X86
 
-static const char choices[] = "auto, avx512, avx2, plain";
+static const char choices[] = "auto, avx512, avx512fma, avx2, plain";
 
-static const struct kernels *avx512_if_able(void)
+static const struct kernels *avx512fma_if_able(void)
 {
     bool able = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
-    return able ? &kernels_avx512 : NULL;
+                __builtin_cpu_supports("avx512vnni");
+    return able ? &kernels_avx512fma : NULL;
+}
+
+static const struct kernels *avx512_if_able(void)
+{
+    return avx512fma_if_able() && __builtin_cpu_supports("avx512bf16") ? &kernels_avx512 : NULL;
 }
 
 static const struct kernels *avx2_if_able(void)
@@ -45,8 +50,14 @@ int kernels_find(const struct kernels **kernels, const char *name, struct error 
 {
     bool any = strcmp(name, "auto") == 0;
     const struct kernels *found = NULL;
-    if (any || strcmp(name, "avx512") == 0) {
+    if ((any && __builtin_cpu_is("intel")) || strcmp(name, "avx512fma") == 0) {
+        found = avx512fma_if_able();
+    }
+    if (!found && (any || strcmp(name, "avx512") == 0)) {
         found = avx512_if_able();
+    }
+    if (!found && any) {
+        found = avx512fma_if_able();
     }
     if (!found && (any || strcmp(name, "avx2") == 0)) {
         found = avx2_if_able();
@@ -56,7 +67,8 @@ int kernels_find(const struct kernels **kernels, const char *name, struct error 
     }
     *kernels = found;
     if (found) return 0;
-    if (strcmp(name, "avx512") == 0 || strcmp(name, "avx2") == 0) {
+    if (strcmp(name, "avx512") == 0 || strcmp(name, "avx512fma") == 0 ||
+        strcmp(name, "avx2") == 0) {
         return error_set(err, ERR_UNSUPPORTED, "this CPU or build has no %s kernels", name);
     }
     return error_set(err, ERR_ARGUMENT, "kernels '%s' are not known, only %s", name, choices);

@@ -1,5 +1,5 @@
-/* The CPU's inner loops as a table, which is filled three times from one source: AVX-512 with bf16
- * dot products, AVX2 with fma, plain C. All give the same bits (arithmetic `cpu-bf16`): each output
+/* The CPU's inner loops as a table, which is filled several times from one source: AVX-512 with
+ * bf16 dot products or with fma, AVX2 with fma, plain C. All give the same bits (arithmetic `cpu-bf16`): each output
  * is one chain of fused steps over ascending k, in each pair first the odd k and then the even k.
  * Denormals going in and coming out are flushed to zero, as vdpbf16ps does. */
 #pragma once
@@ -69,7 +69,7 @@ struct kv_ahead {
 };
 
 struct kernels {
-    const char *name; /* "avx512", "avx2", "plain" */
+    const char *name; /* "avx512", "avx512fma", "avx2", "plain" */
 
     /* Words of the panels of n rows; 0: matmul reads the rows as they are. */
     size_t (*panel_words)(int n, int n_in);
@@ -122,9 +122,9 @@ struct kernels {
     const struct kernels_quant *quant; /* of the same instruction set */
 };
 
-/* The tables. The first two exist in x86 builds only; kernels_find knows which of them this CPU can
+/* The tables. All but the last exist in x86 builds only; kernels_find knows which of them this CPU can
  * run. */
-extern const struct kernels kernels_avx512, kernels_avx2, kernels_plain;
+extern const struct kernels kernels_avx512, kernels_avx512fma, kernels_avx2, kernels_plain;
 
 /* "auto" takes the best that this machine can run. Errors: ERR_ARGUMENT unknown name (lists them),
  * ERR_UNSUPPORTED this CPU or build lacks it. */

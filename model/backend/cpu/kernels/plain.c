@@ -9,12 +9,15 @@
 #include "model/numerics/numerics.h"
 
 enum { TILE_ROWS_MAX = 2, QUARTERS = 4 };
-#define VEC_BYTES      16
-#define TILE_ROWS      2
-#define WIDE_ROWS      0
-#define TILE_FUNCTIONS TILE(1, 64) TILE(2, 64)
-#define TILE_TABLE     [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}
-#define WHOLE_K        0 /* because a repetition should be short */
+#define VEC_BYTES       16
+#define TILE_ROWS       2
+#define WIDE_ROWS       0
+#define TILE_FUNCTIONS  TILE(1, 64) TILE(2, 64)
+#define TILE_TABLE      [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}
+#define ATTENTION_ROWS  2
+#define ATTENTION_TILES ATTENTION_TILE(1, 1, 16) ATTENTION_TILE(2, 1, 16)
+#define ATTENTION_TABLE [1] = ATTENTION_ENTRY(1, 1, 16), [2] = ATTENTION_ENTRY(2, 1, 16)
+#define WHOLE_K         0 /* because a repetition should be short */
 
 typedef float quad_f __attribute__((vector_size(16)));
 typedef int32_t quad_i __attribute__((vector_size(16)));
@@ -135,6 +138,41 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
 {
     for (int j = 0; j < n_columns / 16; j++) {
         lanes_tile(n_rows, d, d->w + 32 * j, d->acc + 16 * j);
+    }
+}
+
+/* Attention's chains go block by block through dot_tile. */
+INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_dots *d)
+{
+    for (int b = 0; b < n_blocks; b++) {
+        float *out = d->out + b * 16;
+        const struct dots dots = {.w = d->k[b],
+                                  .w_step = 32,
+                                  .x = d->q,
+                                  .x_stride = d->q_stride,
+                                  .x_step = d->q_step,
+                                  .n_pairs = d->n_pairs,
+                                  .acc = out,
+                                  .acc_stride = d->out_stride};
+        for (int i = 0; i < n_queries; i++) {
+            memset(out + (size_t)i * d->out_stride, 0, 16 * sizeof *out);
+        }
+        dot_tile(n_queries, 16, &dots);
+    }
+}
+
+INLINE_ALWAYS void value_tile(int n_queries, int n_columns, const struct value_dots *d)
+{
+    for (int b = 0; b < d->n_blocks; b++) {
+        const struct dots dots = {.w = d->v[b] + d->first,
+                                  .w_step = d->step,
+                                  .x = d->p + (size_t)(b * d->n_pairs) * d->p_step,
+                                  .x_stride = d->p_stride,
+                                  .x_step = d->p_step,
+                                  .n_pairs = d->n_pairs,
+                                  .acc = d->acc,
+                                  .acc_stride = d->acc_stride};
+        dot_tile(n_queries, n_columns, &dots);
     }
 }
 

@@ -22,7 +22,7 @@ struct dots {
     size_t near_step, far_step;
 };
 
-/* Scores of a tile of queries against SCORE_BLOCKS or one K block of 16 positions, from zero. */
+/* Scores of a tile of queries against some K blocks of 16 positions, from zero. */
 struct score_dots {
     const uint16_t *const *k, *const *ahead; /* [blocks] [n_pairs][16][2] */
     const uint16_t *q;                       /* as x of struct dots */
@@ -44,9 +44,7 @@ struct value_dots {
     size_t acc_stride;
 };
 
-/* Up to STREAM_QUERIES queries are bound by memory, which is fastest when K is read line by
- * line. */
-enum { SCORE_BLOCKS = 4, VALUE_VECTORS = 4, STREAM_QUERIES = 4 };
+enum { SCORE_BLOCKS = 4 /* of K, which one tile of queries after the other reads */ };
 
 static inline uint32_t dots_word(const uint16_t *x)
 {

@@ -393,7 +393,8 @@ START_TEST(kernels_find_refuses_in_words)
     CHECK_OK(kernels_find(&kernels, "plain", &err));
     ck_assert_str_eq(kernels->name, "plain");
     CHECK_OK(kernels_find(&kernels, "auto", &err));
-    ck_assert_ptr_eq(kernels, variants[0]);
+    bool is_first = kernels == variants[0];
+    ck_assert(is_first || (n_variants > 1 && kernels == variants[1])); /* by the CPU's vendor */
 }
 END_TEST
 
