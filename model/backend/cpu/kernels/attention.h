@@ -117,6 +117,28 @@ static void scores(const struct query_rows *q, const struct kv_parts *k, int hea
     dots_end(mode);
 }
 
+/* V blocks first .. first + n of one tile of queries, for all columns. */
+static void value_blocks(struct value_dots d, int queries, const struct kv_parts *v,
+                         const uint16_t *const *ahead, int first, int n, int head_dim)
+{
+    const uint16_t *const *at = v->at + first;
+    float *acc = d.acc;
+    d.v = at;
+    d.ahead = ahead + first;
+    d.n_blocks = n;
+    d.p += (size_t)(first * d.n_pairs) * d.p_step;
+    for (int e = 0, columns; e < head_dim; e += columns) {
+        columns = attention_tiles[queries].n_columns;
+        if (head_dim - e < columns) columns = KERNEL_LANES;
+        d.first = 2 * (size_t)e;
+        d.acc = acc + e;
+        (columns > KERNEL_LANES ? attention_tiles[queries].value
+                                : attention_tiles[queries].value_one)(&d);
+    }
+}
+
+/* Where a tile needs several passes for all columns, they go over a few blocks at a time, so that V
+ * is read once and in its order, and what was prefetched is there in time. */
 static void weighted_sum(const struct query_rows *p, const struct kv_parts *v, int n_pairs,
                          int head_dim, float *acc, size_t acc_stride)
 {
@@ -126,23 +148,18 @@ static void weighted_sum(const struct query_rows *p, const struct kv_parts *v, i
     unsigned mode = dots_begin();
     for (int i = 0; i < n_tiles; i++) {
         int queries = share_size(p->n, n_tiles, i);
-        const int columns = attention_tiles[queries].n_columns;
         struct tile_rows rows = tile_rows(weights, p->stride, queries, n_pairs * v->n, wide);
-        for (int e = 0, n; e < head_dim; e += n) {
-            n = head_dim - e >= columns ? columns : KERNEL_LANES;
-            const struct value_dots d = {.v = v->at,
-                                         .ahead = i == 0 ? v->ahead : v->at,
-                                         .first = 2 * (size_t)e,
-                                         .step = 2 * (size_t)head_dim,
-                                         .n_blocks = v->n,
-                                         .n_pairs = n_pairs,
-                                         .p = rows.data,
-                                         .p_stride = rows.stride,
-                                         .p_step = rows.step,
-                                         .acc = acc + e,
-                                         .acc_stride = acc_stride};
-            (n == columns ? attention_tiles[queries].value
-                          : attention_tiles[queries].value_one)(&d);
+        const struct value_dots d = {.step = 2 * (size_t)head_dim,
+                                     .n_pairs = n_pairs,
+                                     .p = rows.data,
+                                     .p_stride = rows.stride,
+                                     .p_step = rows.step,
+                                     .acc = acc,
+                                     .acc_stride = acc_stride};
+        int step = head_dim <= attention_tiles[queries].n_columns ? v->n : VALUE_BLOCKS;
+        for (int b = 0; b < v->n; b += step) {
+            value_blocks(d, queries, v, i == 0 ? v->ahead : v->at, b,
+                         v->n - b < step ? v->n - b : step, head_dim);
         }
         weights += (size_t)queries * p->stride;
         acc += (size_t)queries * acc_stride;

@@ -10,13 +10,13 @@
 #define TILE_ROWS 12
 #define WIDE_ROWS 1
 #define WHOLE_K   1
-#define TILE_FUNCTIONS                                                                    \
-    TILE(1, 64)                                                                           \
-    TILE(2, 64)                                                                           \
-    TILE(3, 64)                                                                           \
-    TILE(4, 64)                                                                           \
-    TILE(5, 64) TILE(6, 64) TILE(7, 32) TILE(8, 32) TILE(9, 32) TILE(10, 32) TILE(11, 32) \
-        TILE(12, 32)
+#define TILE_FUNCTIONS \
+    TILE(1, 64)        \
+    TILE(2, 64)        \
+    TILE(3, 64)        \
+    TILE(4, 64)        \
+    TILE(5, 64)        \
+    TILE(6, 64) TILE(7, 32) TILE(8, 32) TILE(9, 32) TILE(10, 32) TILE(11, 32) TILE(12, 32)
 #define TILE_TABLE                                                                      \
     [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}, [3] = {PASS(3, 64)}, [4] = {PASS(4, 64)}, \
     [5] = {PASS(5, 64)}, [6] = {PASS(6, 64)}, [7] = {PASS(7, 32), PASS(7, 32)},         \

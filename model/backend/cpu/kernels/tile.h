@@ -44,7 +44,9 @@ struct value_dots {
     size_t acc_stride;
 };
 
-enum { SCORE_BLOCKS = 4 /* of K, which one tile of queries after the other reads */ };
+/* Blocks of K that one tile of queries after the other reads, and of V that one tile reads for some
+ * columns after the others. */
+enum { SCORE_BLOCKS = 4, VALUE_BLOCKS = 4 };
 
 static inline uint32_t dots_word(const uint16_t *x)
 {
