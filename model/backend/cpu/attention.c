@@ -64,14 +64,15 @@ struct span {
     int first_query, n_queries;
 };
 
-/* How far the prefetch runs ahead of the reading, and how much farther it gets while no KV is
- * read. */
+/* How far the prefetch into the first-level cache runs ahead of the reading, and how much farther it
+ * gets while no KV is read. */
 enum { AHEAD_BYTES = 12 << 10, AHEAD_PARTS_MAX = 4, IDLE_BYTES = 16 << 10 };
 
 /* The KV parts of a span in the order in which they are read: the K-parts, then the V-parts. */
 struct span_parts {
     const uint16_t *at[2 * PARTITION_BLOCKS];
     const uint16_t *ahead[2 * PARTITION_BLOCKS]; /* prefetched while that part is read */
+    const uint16_t *far[2 * PARTITION_BLOCKS];   /* the same, into the second-level cache */
     const uint16_t *idle[PARTITION_BLOCKS];      /* [n_idle] prefetched between K and V */
     int n_blocks, n_idle;
 };
@@ -82,40 +83,52 @@ static int parts_of(size_t bytes, const struct attention_shape *shape, int max)
     return n < 1 ? 1 : n > max ? max : n;
 }
 
-/* Keeps the memory busy all the time. Parts are prefetched in the order in which they are read: one
- * for each part of K that is read, n_idle of them while scores become weights, and therefore fewer
- * than one for each part of V. */
+/* Keeps the memory busy all the time. Parts are prefetched in the order in which they are read, from
+ * the first of `soon` that is not there yet: one for each part of K that is read, n_idle of them
+ * while scores become weights, and therefore fewer than one for each part of V. */
+static void spread_parts(struct span_parts *parts, const uint16_t *const *soon,
+                         const uint16_t **beside)
+{
+    int n = parts->n_blocks, idle = parts->n_idle;
+    memcpy(beside, soon, (size_t)n * sizeof *soon);
+    memcpy(parts->idle, soon + n, (size_t)idle * sizeof *soon);
+    for (int b = 0, next = n + idle; b < n; b++) {
+        bool is_due = next - n - idle < (b + 1) * (n - idle) / n;
+        beside[n + b] = is_due ? soon[next++] : parts->at[n + b];
+    }
+}
+
+/* In one hop, the prefetch runs ahead by some parts. In two, it runs ahead by a partition, and the
+ * second hop by one part. */
 static void list_parts(const struct attend_job *job, const struct span *span,
                        struct span_parts *parts)
 {
     const struct attention_shape *shape = job->shape;
     int n = (span->n + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-    int lead = parts_of(AHEAD_BYTES, shape, AHEAD_PARTS_MAX);
-    int idle = n < PARTITION_BLOCKS ? 0 : parts_of(IDLE_BYTES, shape, PARTITION_BLOCKS / 2);
-    const uint16_t *soon[2 * PARTITION_BLOCKS + AHEAD_PARTS_MAX]; /* K, V, and the next K */
-    for (int b = 0; b < n; b++) {
-        struct cpu_kv_place place = cpu_kv_at(shape, span->blocks[b], span->kv_head);
-        parts->at[b] = soon[b] = job->kv + place.k;
-        parts->at[n + b] = soon[n + b] = job->kv + place.v;
-    }
-    for (int i = 0; i < lead; i++) { /* at the end: one that is there already */
-        const int32_t *block = &span->blocks[i < span->n_after ? n + i : n - 1];
-        soon[2 * n + i] = job->kv + cpu_kv_at(shape, *block, span->kv_head).k;
-    }
-    memcpy(parts->ahead, soon + lead, (size_t)n * sizeof *soon);
-    memcpy(parts->idle, soon + lead + n, (size_t)idle * sizeof *soon);
-    for (int b = 0, next = lead + n + idle; b < n; b++) {
-        bool is_due = next - lead - n - idle < (b + 1) * (n - idle) / n;
-        parts->ahead[n + b] = is_due ? soon[next++] : parts->at[n + b];
+    const uint16_t *soon[4 * PARTITION_BLOCKS]; /* K, V, and those of the next partition */
+    for (int b = 0; b < 2 * n; b++) {           /* at the end: what is there already */
+        bool is_next = b >= n;
+        const int32_t *block = &span->blocks[is_next && b - n >= span->n_after ? n - 1 : b];
+        struct cpu_kv_place place = cpu_kv_at(shape, *block, span->kv_head);
+        soon[b + (is_next ? n : 0)] = job->kv + place.k;
+        soon[b + n + (is_next ? n : 0)] = job->kv + place.v;
     }
     parts->n_blocks = n;
-    parts->n_idle = idle;
+    parts->n_idle = n < PARTITION_BLOCKS ? 0 : parts_of(IDLE_BYTES, shape, PARTITION_BLOCKS / 2);
+    memcpy(parts->at, soon, 2 * (size_t)n * sizeof *soon);
+    if (kernels_two_hops()) {
+        memcpy(parts->ahead, soon + 1, 2 * (size_t)n * sizeof *soon);
+        spread_parts(parts, soon + 2 * n, parts->far);
+    } else {
+        memcpy(parts->far, soon, 2 * (size_t)n * sizeof *soon);
+        spread_parts(parts, soon + parts_of(AHEAD_BYTES, shape, AHEAD_PARTS_MAX), parts->ahead);
+    }
 }
 
 static void score_span(const struct attend_job *job, const struct span *span,
                        const struct span_parts *parts, struct attend_scratch *s)
 {
-    const struct kv_parts k = {parts->at, parts->ahead, parts->n_blocks};
+    const struct kv_parts k = {parts->at, parts->ahead, parts->far, parts->n_blocks};
     int head_dim = job->shape->head_dim;
     float *scores = s->scores + (size_t)span->first_query * ATTENTION_PARTITION;
     const struct query_rows q = {s->q + (size_t)span->first_query * (size_t)head_dim,
@@ -153,7 +166,7 @@ static void add_odd(const struct attend_job *job, const struct query_rows *weigh
 {
     _Alignas(64) uint16_t pair[2 * HEAD_DIM_MAX];
     const uint16_t *at = pair;
-    const struct kv_parts one = {&at, &at, 1};
+    const struct kv_parts one = {&at, &at, &at, 1};
     int head_dim = job->shape->head_dim;
     for (int e = 0; e < head_dim; e++) {
         pair[2 * e] = v[2 * e];
@@ -171,8 +184,9 @@ static void sum_span(const struct attend_job *job, const struct span *span,
     int n_whole = span->n / KV_BLOCK_TOKENS, rest = span->n % KV_BLOCK_TOKENS;
     const uint16_t *const *v = parts->at + parts->n_blocks;
     const uint16_t *const *ahead = parts->ahead + parts->n_blocks;
-    const struct kv_parts whole = {v, ahead, n_whole};
-    const struct kv_parts last = {v + n_whole, ahead + n_whole, 1};
+    const uint16_t *const *far = parts->far + parts->n_blocks;
+    const struct kv_parts whole = {v, ahead, far, n_whole};
+    const struct kv_parts last = {v + n_whole, ahead + n_whole, far + n_whole, 1};
     struct query_rows weights = {s->weights + (size_t)span->first_query * ATTENTION_PARTITION,
                                  ATTENTION_PARTITION, span->n_queries};
     acc += (size_t)span->first_query * (size_t)head_dim;

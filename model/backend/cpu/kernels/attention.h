@@ -1,19 +1,28 @@
 /* Attention's two products over KV blocks; included by impl.h. The variant's file has
- *   score_tile(queries, blocks, d)    sums of a tile of queries against some K blocks
+ *   SCORE_LANES                       positions of a vector of K: a block, or half of it
+ *   score_tile(queries, vectors, d)   sums of a tile of queries against some vectors of K
  *   value_tile(queries, columns, d)   sums over all V blocks for some of V's columns
  * with their sums in registers, and the sizes that fill these for each number of queries:
- * ATTENTION_TILE and ATTENTION_ENTRY(queries, blocks, columns). */
+ * ATTENTION_TILE and ATTENTION_ENTRY(queries, vectors, columns). */
 #pragma once
 
-enum { QUERIES_AT_ONCE = 36 /* that one tile after the other reads */ };
+enum {
+    QUERIES_AT_ONCE = 36, /* that one tile after the other reads */
+    BLOCK_VECTORS = KERNEL_LANES / SCORE_LANES,
+    SCORE_VECTORS = SCORE_BLOCKS * BLOCK_VECTORS
+};
 
 typedef void score_fn(const struct score_dots *d);
 typedef void value_fn(const struct value_dots *d);
 
-#define ATTENTION_TILE(queries, blocks, columns)                \
+#define ATTENTION_TILE(queries, vectors, columns)               \
     static void score_##queries(const struct score_dots *d)     \
     {                                                           \
-        score_tile(queries, blocks, d);                         \
+        score_tile(queries, vectors, d);                        \
+    }                                                           \
+    static void score_two_##queries(const struct score_dots *d) \
+    {                                                           \
+        score_tile(queries, 2, d);                              \
     }                                                           \
     static void score_one_##queries(const struct score_dots *d) \
     {                                                           \
@@ -27,18 +36,18 @@ typedef void value_fn(const struct value_dots *d);
     {                                                           \
         value_tile(queries, KERNEL_LANES, d);                   \
     }
-#define ATTENTION_ENTRY(queries, blocks, columns)                                             \
-    {                                                                                         \
-        score_##queries, score_one_##queries, value_##queries, value_one_##queries, (blocks), \
-            (columns)                                                                         \
+#define ATTENTION_ENTRY(queries, vectors, columns)                                  \
+    {                                                                               \
+        score_##queries, score_two_##queries, score_one_##queries, value_##queries, \
+            value_one_##queries, (vectors), (columns)                               \
     }
 
 ATTENTION_TILES
 
 static const struct {
-    score_fn *score, *score_one; /* n_blocks blocks, one */
-    value_fn *value, *value_one; /* n_columns columns, one vector */
-    int n_blocks, n_columns;
+    score_fn *score, *score_two, *score_one; /* n_vectors vectors, two, one */
+    value_fn *value, *value_one;             /* n_columns columns, one vector */
+    int n_vectors, n_columns;
 } attention_tiles[ATTENTION_ROWS + 1] = {ATTENTION_TABLE};
 
 static int attention_tiles_of(int n_queries)
@@ -61,17 +70,40 @@ static struct tile_rows tile_rows(const uint16_t *rows, size_t stride, int n, in
     return (struct tile_rows){(const uint16_t *)wide, PAIR_STEP, (size_t)n * PAIR_STEP};
 }
 
-/* Blocks first .. end for one tile of queries. */
-static void score_blocks(struct score_dots d, int queries, const struct kv_parts *k, bool is_first,
-                         int first, int end)
+/* Some blocks of K as vectors. */
+struct score_vectors {
+    const uint16_t *at[SCORE_VECTORS], *ahead[SCORE_VECTORS], *far[SCORE_VECTORS];
+    int n;
+};
+
+static void list_vectors(struct score_vectors *list, const struct kv_parts *k, int first, int n)
+{
+    list->n = n * BLOCK_VECTORS;
+    for (int i = 0; i < list->n; i++) {
+        int block = first + i / BLOCK_VECTORS, at = i % BLOCK_VECTORS * 2 * SCORE_LANES;
+        list->at[i] = k->at[block] + at;
+        list->ahead[i] = k->ahead[block] + at;
+        list->far[i] = k->far[block] + at;
+    }
+}
+
+/* Some blocks of K for one tile of queries. */
+static void score_blocks(struct score_dots d, int queries, const struct score_vectors *k,
+                         bool is_first)
 {
     float *out = d.out;
-    for (int b = first, n; b < end; b += n) {
-        n = end - b >= attention_tiles[queries].n_blocks ? attention_tiles[queries].n_blocks : 1;
-        d.k = k->at + b;
-        d.ahead = is_first ? k->ahead + b : d.k;
-        d.out = out + b * KERNEL_LANES;
-        (n > 1 ? attention_tiles[queries].score : attention_tiles[queries].score_one)(&d);
+    for (int i = 0, n; i < k->n; i += n) {
+        score_fn *run = attention_tiles[queries].score;
+        n = attention_tiles[queries].n_vectors;
+        if (k->n - i < n) {
+            n = k->n - i < 2 ? 1 : 2;
+            run = n == 2 ? attention_tiles[queries].score_two : attention_tiles[queries].score_one;
+        }
+        d.k = k->at + i;
+        d.ahead = is_first ? k->ahead + i : d.k;
+        d.far = is_first ? k->far + i : d.k;
+        d.out = out + i * SCORE_LANES;
+        run(&d);
     }
 }
 
@@ -90,16 +122,18 @@ static void scores_of(const struct query_rows *q, const struct kv_parts *k, int 
         first += queries;
     }
     for (int b = 0, n; b < k->n; b += n) {
+        struct score_vectors vectors;
         n = k->n - b < SCORE_BLOCKS ? k->n - b : SCORE_BLOCKS;
+        list_vectors(&vectors, k, b, n);
         for (int i = 0, first = 0; i < n_tiles; i++) {
             int queries = share_size(q->n, n_tiles, i);
             const struct score_dots d = {.q = rows[i].data,
                                          .q_stride = rows[i].stride,
                                          .q_step = rows[i].step,
                                          .n_pairs = head_dim / 2,
-                                         .out = out + (size_t)first * out_stride,
+                                         .out = out + (size_t)first * out_stride + b * KERNEL_LANES,
                                          .out_stride = out_stride};
-            score_blocks(d, queries, k, i == 0, b, b + n);
+            score_blocks(d, queries, &vectors, i == 0);
             first += queries;
         }
     }
@@ -118,18 +152,20 @@ static void scores(const struct query_rows *q, const struct kv_parts *k, int hea
 }
 
 /* V blocks first .. first + n of one tile of queries, for all columns. */
-static void value_blocks(struct value_dots d, int queries, const struct kv_parts *v,
-                         const uint16_t *const *ahead, int first, int n, int head_dim)
+static void value_blocks(struct value_dots d, int queries, const struct kv_parts *v, bool is_first,
+                         int first, int n, int head_dim)
 {
     const uint16_t *const *at = v->at + first;
     float *acc = d.acc;
     d.v = at;
-    d.ahead = ahead + first;
+    d.ahead = is_first ? v->ahead + first : at;
+    d.far = is_first ? v->far + first : at;
     d.n_blocks = n;
     d.p += (size_t)(first * d.n_pairs) * d.p_step;
     for (int e = 0, columns; e < head_dim; e += columns) {
         columns = attention_tiles[queries].n_columns;
-        if (head_dim - e < columns) columns = KERNEL_LANES;
+        int left = head_dim - e - columns; /* no part of a vector of 16 may remain */
+        if (left < 0 || left == KERNEL_LANES / 2) columns = KERNEL_LANES;
         d.first = 2 * (size_t)e;
         d.acc = acc + e;
         (columns > KERNEL_LANES ? attention_tiles[queries].value
@@ -158,8 +194,7 @@ static void weighted_sum(const struct query_rows *p, const struct kv_parts *v, i
                                      .acc_stride = acc_stride};
         int step = head_dim <= attention_tiles[queries].n_columns ? v->n : VALUE_BLOCKS;
         for (int b = 0; b < v->n; b += step) {
-            value_blocks(d, queries, v, i == 0 ? v->ahead : v->at, b,
-                         v->n - b < step ? v->n - b : step, head_dim);
+            value_blocks(d, queries, v, i == 0, b, v->n - b < step ? v->n - b : step, head_dim);
         }
         weights += (size_t)queries * p->stride;
         acc += (size_t)queries * acc_stride;

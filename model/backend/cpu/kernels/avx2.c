@@ -16,15 +16,16 @@
     [5] = {PASS(5, 16), PASS(5, 16), PASS(5, 16), PASS(5, 16)},                              \
     [6] = {PASS(6, 16), PASS(6, 16), PASS(6, 16), PASS(6, 16)}
 #define ATTENTION_ROWS 6
+#define SCORE_LANES    8
 #define ATTENTION_TILES      \
-    ATTENTION_TILE(1, 2, 64) \
-    ATTENTION_TILE(2, 2, 32) \
-    ATTENTION_TILE(3, 1, 32) \
-    ATTENTION_TILE(4, 1, 16) ATTENTION_TILE(5, 1, 16) ATTENTION_TILE(6, 1, 16)
+    ATTENTION_TILE(1, 4, 64) \
+    ATTENTION_TILE(2, 4, 32) \
+    ATTENTION_TILE(3, 4, 32) \
+    ATTENTION_TILE(4, 3, 24) ATTENTION_TILE(5, 2, 16) ATTENTION_TILE(6, 2, 16)
 #define ATTENTION_TABLE                                               \
-    [1] = ATTENTION_ENTRY(1, 2, 64), [2] = ATTENTION_ENTRY(2, 2, 32), \
-    [3] = ATTENTION_ENTRY(3, 1, 32), [4] = ATTENTION_ENTRY(4, 1, 16), \
-    [5] = ATTENTION_ENTRY(5, 1, 16), [6] = ATTENTION_ENTRY(6, 1, 16)
+    [1] = ATTENTION_ENTRY(1, 4, 64), [2] = ATTENTION_ENTRY(2, 4, 32), \
+    [3] = ATTENTION_ENTRY(3, 4, 32), [4] = ATTENTION_ENTRY(4, 3, 24), \
+    [5] = ATTENTION_ENTRY(5, 2, 16), [6] = ATTENTION_ENTRY(6, 2, 16)
 
 typedef __m256 wide_f;
 enum { WIDE_LANES = 8, WIDE_ROWS_MAX = 6, WIDE_VECTORS_MAX = 8 };
@@ -58,7 +59,7 @@ INLINE_ALWAYS __m256 wide_step(__m256 acc, __m256 w, __m256 x)
 
 INLINE_ALWAYS int wide_group(int n_vectors)
 {
-    return n_vectors == 3 ? 3 : 2;
+    return n_vectors % 2 ? n_vectors : 2; /* 1, 3 or even */
 }
 
 /* A bf16 is the upper half of its fp32: the odd k of a pair is in place already. */

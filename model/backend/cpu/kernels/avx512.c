@@ -16,6 +16,7 @@ enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
     [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}, [3] = {PASS(3, 64)}, [4] = {PASS(4, 64)}, \
     [5] = {PASS(5, 64)}, [6] = {PASS(6, 64)}, [7] = {PASS(7, 64)}
 #define WHOLE_K        1
+#define SCORE_LANES    16
 #define ATTENTION_ROWS 7
 #define ATTENTION_TILES      \
     ATTENTION_TILE(1, 1, 64) \
@@ -71,30 +72,30 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
     }
 }
 
-INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_dots *d)
+INLINE_ALWAYS void score_tile(int n_queries, int n_vectors, const struct score_dots *d)
 {
     __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
     const uint16_t *q = d->q;
 #pragma GCC unroll 8
     for (int i = 0; i < n_queries; i++) {
 #pragma GCC unroll 8
-        for (int j = 0; j < n_blocks; j++) {
+        for (int j = 0; j < n_vectors; j++) {
             acc[i][j] = _mm512_setzero_ps();
         }
     }
     for (int pair = 0; pair < d->n_pairs; pair++) {
         __m512bh positions[TILE_VECTORS_MAX];
 #pragma GCC unroll 8
-        for (int j = 0; j < n_blocks; j++) {
+        for (int j = 0; j < n_vectors; j++) {
             positions[j] = (__m512bh)_mm512_loadu_si512(d->k[j] + 32 * pair);
-            __builtin_prefetch(d->ahead[j] + 32 * pair, 0, 3);
+            dots_prefetch(d->ahead[j] + 32 * pair, d->far[j] + 32 * pair);
         }
 #pragma GCC unroll 8
         for (int i = 0; i < n_queries; i++) {
             uint32_t q_pair = dots_word(q + (size_t)i * d->q_stride);
             __m512bh both = (__m512bh)_mm512_set1_epi32((int)q_pair);
 #pragma GCC unroll 8
-            for (int j = 0; j < n_blocks; j++) {
+            for (int j = 0; j < n_vectors; j++) {
                 acc[i][j] = _mm512_dpbf16_ps(acc[i][j], positions[j], both);
             }
         }
@@ -103,7 +104,7 @@ INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_do
 #pragma GCC unroll 8
     for (int i = 0; i < n_queries; i++) {
 #pragma GCC unroll 8
-        for (int j = 0; j < n_blocks; j++) {
+        for (int j = 0; j < n_vectors; j++) {
             _mm512_storeu_ps(d->out + (size_t)i * d->out_stride + 16 * j, acc[i][j]);
         }
     }
@@ -123,12 +124,13 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_columns, const struct value_d
     }
     for (int b = 0; b < d->n_blocks; b++) {
         const uint16_t *v = d->v[b] + d->first, *ahead = d->ahead[b] + d->first;
+        const uint16_t *far = d->far[b] + d->first;
         for (int pair = 0; pair < d->n_pairs; pair++) {
             __m512bh columns[TILE_VECTORS_MAX];
 #pragma GCC unroll 8
             for (int j = 0; j < n_vectors; j++) {
                 columns[j] = (__m512bh)_mm512_loadu_si512(v + 32 * j);
-                __builtin_prefetch(ahead + 32 * j, 0, 3);
+                dots_prefetch(ahead + 32 * j, far + 32 * j);
             }
 #pragma GCC unroll 8
             for (int i = 0; i < n_queries; i++) {
@@ -141,6 +143,7 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_columns, const struct value_d
             }
             v += d->step;
             ahead += d->step;
+            far += d->step;
             p += d->p_step;
         }
     }

@@ -23,6 +23,7 @@
     [8] = {PASS(8, 32), PASS(8, 32)}, [9] = {PASS(9, 32), PASS(9, 32)},                 \
     [10] = {PASS(10, 32), PASS(10, 32)}, [11] = {PASS(11, 32), PASS(11, 32)},           \
     [12] = {PASS(12, 32), PASS(12, 32)}
+#define SCORE_LANES    16
 #define ATTENTION_ROWS 6
 #define ATTENTION_TILES      \
     ATTENTION_TILE(1, 2, 64) \

@@ -38,24 +38,11 @@ enum {
     NEAR_STEPS = 8    /* the same for the second hop */
 };
 
-/* How memory is streamed. An Intel core needs two hops: into the second-level cache from far ahead,
- * and from there into the first-level cache a few pairs ahead. Its first-level cache has too few
- * requests in flight, so that one hop reaches only 0.85 of the bandwidth. A Zen core reaches 0.95
- * in one hop, straight into the first level, where a chunk and the next one must then fit together,
- * and 0.84 in two. */
-static bool two_hops(void)
-{
-#ifdef OUTRIDER_X86
-    return __builtin_cpu_is("intel");
-#else
-    return false;
-#endif
-}
-
-/* Pairs of k of a chunk: 32 KiB of weights, or 16. */
+/* Pairs of k of a chunk: 32 KiB of weights, or 16 where a chunk and the next one must fit into the
+ * first-level cache together. */
 static int chunk_pairs(void)
 {
-    return two_hops() ? 128 : 64;
+    return kernels_two_hops() ? 128 : 64;
 }
 
 typedef void tile_fn(const struct dots *d);
@@ -101,13 +88,19 @@ static size_t panel_words(int n, int n_in)
     return n > TILE_ROWS || WIDE_ROWS ? (size_t)n * (size_t)n_in / 2 * PAIR_WORDS : 0;
 }
 
-/* The pair at `in` as a panel holds it. */
+/* The pair at `in` as a panel holds it. Two words are written as one. */
 static inline void pair_store(uint32_t *out, const uint16_t *in)
 {
     uint32_t pair = dots_word(in);
-    out[0] = WIDE_ROWS ? pair & 0xffff0000u : pair;
-    if (WIDE_ROWS) out[1] = pair << 16;
+    if (WIDE_ROWS) {
+        uint64_t both = (uint64_t)pair << 48 | (pair & 0xffff0000u);
+        memcpy(out, &both, sizeof both);
+    } else {
+        *out = pair;
+    }
 }
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "of two words, the lower comes first");
 
 /* out = [n_pairs][n_rows] pairs */
 static void panel_fill(uint32_t *out, const uint16_t *in, size_t stride, int n_rows, int n_pairs)
@@ -188,7 +181,7 @@ static void group_chunk(const struct group *g, int first_pair, int n_pairs)
     const uint16_t *ahead_end = w + 2 * n_ahead * BLOCK_STEP;
     size_t lines = (size_t)(4 + g->n_passes - 1) / (size_t)g->n_passes;
     size_t ahead_step = lines * LINE_STEP;
-    bool hops = two_hops();
+    bool hops = kernels_two_hops();
     struct dots d = {
         .w_step = BLOCK_STEP, .n_pairs = n_pairs, .acc_stride = KERNEL_COLUMNS, .far = g->w};
     size_t row = (size_t)g->first_row;
@@ -360,25 +353,29 @@ static inline void vec_store_bf16(uint16_t *h, vec_f x)
     memcpy(h, &v, sizeof v);
 }
 
-/* The same for what vec_exp gives: no denormal numbers. */
-static inline void vec_store_exp(uint16_t *h, vec_f x)
+/* The same without NaN, whose rounding might overflow. */
+static inline void vec_store_bf16_number(uint16_t *h, vec_f x)
 {
 #ifdef OWN_STORE_BF16
     own_store_bf16(h, (__m512)x);
 #else
-    vec_store_bf16(h, x);
+    vec_u bits = (vec_u)x;
+    vec_h v = __builtin_convertvector((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, vec_h);
+    memcpy(h, &v, sizeof v);
 #endif
 }
 
 /* The fixed tree: lane i + lane i + 8, then + 4, + 2, + 1. */
-static float lanes_sum(float lanes[KERNEL_LANES])
+static inline float lanes_sum(float lanes[KERNEL_LANES])
 {
-    for (int half = KERNEL_LANES / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++) {
-            lanes[i] += lanes[i + half];
-        }
+    float eight[8], four[4];
+    for (int i = 0; i < 8; i++) {
+        eight[i] = lanes[i] + lanes[i + 8];
     }
-    return lanes[0];
+    for (int i = 0; i < 4; i++) {
+        four[i] = eight[i] + eight[i + 4];
+    }
+    return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
 /* 1 / sqrt(mean of squares + eps). Element i belongs to lane i % 16. */
@@ -428,15 +425,36 @@ static void swiglu(const float *gate, const float *up, int n, uint16_t *h)
     }
 }
 
+/* The same mask, but the compiler no longer knows that it came from a comparison. It would make
+ * selections of what is meant as one bitwise operation, and they cost three. */
+static inline vec_i vec_opaque(vec_i mask)
+{
+#ifdef OUTRIDER_X86
+    __asm__("" : "+v"(mask));
+#endif
+    return mask;
+}
+
+/* vec_exp of numbers up to 0, also -inf, with half the work: 2^n is never out of range. */
+static inline vec_f vec_exp_nonpositive(vec_f x)
+{
+    vec_i below = vec_opaque(x < EXP_LEAST);
+    vec_f safe = (vec_f)(~below & (vec_i)x);
+    vec_f shifted = safe * EXP_LOG2_E + EXP_ROUND; /* its lowest bits are those of n */
+    vec_f n = shifted - EXP_ROUND;
+    vec_f r = safe - n * EXP_LN2;
+    r = r - n * EXP_LN2_LOW;
+    vec_f y;
+    EXP_POLYNOMIAL(y, r);
+    y = y * (vec_f)(((vec_u)shifted << 23) + (127u << 23));
+    return (vec_f)(~below & (vec_i)y);
+}
+
 /* vec_exp(x - max), but 0 where x is -inf, even when max is -inf, too. */
 static inline vec_f vec_weight(vec_f x, float max)
 {
-#ifdef OWN_LANES
-    return (vec_f)own_clear((__m512)x, -INFINITY, own_exp((__m512)(x - max)));
-#else
     vec_i none = x == -INFINITY;
     return (vec_f)((vec_i)vec_exp(x - max) & ~none);
-#endif
 }
 
 /* The next line to prefetch, and how many are left from there on. */
@@ -461,11 +479,40 @@ static inline void prefetch_lines(struct line_cursor *soon, int n)
     }
 }
 
+static bool vec_any(vec_i mask)
+{
+    uint64_t words[VEC_BYTES / 8], any = 0;
+    memcpy(words, &mask, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        any |= words[i];
+    }
+    return any != 0;
+}
+
+/* exp_sum of anything. */
+static float exp_sum_any(const float *s, float scale, float max, int n, uint16_t *p)
+{
+    float lanes[KERNEL_LANES];
+    vec_f sums[VECS] = {{0}};
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        for (int v = 0; v < VECS; v++) {
+            vec_f e = vec_weight(vec_load(s + i + v * VEC_LANES) * scale, max);
+            vec_store_bf16(p + i + v * VEC_LANES, e);
+            sums[v] += e;
+        }
+    }
+    memcpy(lanes, sums, sizeof lanes);
+    return lanes_sum(lanes);
+}
+
+/* Differences to a maximum are not positive. Where one is, or is not a number, the work is
+ * repeated. */
 static float exp_sum(const float *s, float scale, float max, int n, uint16_t *p,
                      const struct kv_ahead *ahead)
 {
     float lanes[KERNEL_LANES];
     vec_f sums[VECS] = {{0}};
+    vec_i other = {0};
     struct line_cursor soon = {0};
     if (ahead && ahead->n_lines > 0) {
         soon.part = ahead->parts + ahead->first_line / ahead->part_lines;
@@ -478,11 +525,14 @@ static float exp_sum(const float *s, float scale, float max, int n, uint16_t *p,
     for (int i = 0; i < n; i += KERNEL_LANES) {
         prefetch_lines(&soon, step);
         for (int v = 0; v < VECS; v++) {
-            vec_f e = vec_weight(vec_load(s + i + v * VEC_LANES) * scale, max);
-            vec_store_exp(p + i + v * VEC_LANES, e);
+            vec_f x = vec_load(s + i + v * VEC_LANES) * scale - max;
+            vec_f e = vec_exp_nonpositive(x);
+            other |= vec_opaque(~(x <= 0.0f));
+            vec_store_bf16_number(p + i + v * VEC_LANES, e);
             sums[v] += e;
         }
     }
+    if (vec_any(other)) return exp_sum_any(s, scale, max, n, p);
     memcpy(lanes, sums, sizeof lanes);
     return lanes_sum(lanes);
 }

@@ -46,6 +46,15 @@ static const struct kernels *avx2_if_able(void)
 
 #endif
 
+bool kernels_two_hops(void)
+{
+#ifdef OUTRIDER_X86
+    return __builtin_cpu_is("intel");
+#else
+    return false;
+#endif
+}
+
 int kernels_find(const struct kernels **kernels, const char *name, struct error *err)
 {
     bool any = strcmp(name, "auto") == 0;

@@ -30,12 +30,6 @@ INLINE_ALWAYS __m512 own_exp(__m512 x)
     return _mm512_mask_mov_ps(rest, fits, y);
 }
 
-/* y, but 0 where x is `value`. */
-INLINE_ALWAYS __m512 own_clear(__m512 x, float value, __m512 y)
-{
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(value), _CMP_NEQ_UQ), y);
-}
-
 /* vmaxps passes over NaN in its first operand; which zero it keeps depends on the order. */
 INLINE_ALWAYS float own_max_of(const float *s, int n)
 {

@@ -14,6 +14,7 @@ enum { TILE_ROWS_MAX = 2, QUARTERS = 4 };
 #define WIDE_ROWS       0
 #define TILE_FUNCTIONS  TILE(1, 64) TILE(2, 64)
 #define TILE_TABLE      [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}
+#define SCORE_LANES     16
 #define ATTENTION_ROWS  2
 #define ATTENTION_TILES ATTENTION_TILE(1, 1, 16) ATTENTION_TILE(2, 1, 16)
 #define ATTENTION_TABLE [1] = ATTENTION_ENTRY(1, 1, 16), [2] = ATTENTION_ENTRY(2, 1, 16)
@@ -141,10 +142,10 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
     }
 }
 
-/* Attention's chains go block by block through dot_tile. */
-INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_dots *d)
+/* Attention's chains go vector by vector, or block by block, through dot_tile. */
+INLINE_ALWAYS void score_tile(int n_queries, int n_vectors, const struct score_dots *d)
 {
-    for (int b = 0; b < n_blocks; b++) {
+    for (int b = 0; b < n_vectors; b++) {
         float *out = d->out + b * 16;
         const struct dots dots = {.w = d->k[b],
                                   .w_step = 32,

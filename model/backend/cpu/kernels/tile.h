@@ -22,21 +22,22 @@ struct dots {
     size_t near_step, far_step;
 };
 
-/* Scores of a tile of queries against some K blocks of 16 positions, from zero. */
+/* Scores of a tile of queries against some vectors of K, each of SCORE_LANES positions, which the
+ * variant's file defines. */
 struct score_dots {
-    const uint16_t *const *k, *const *ahead; /* [blocks] [n_pairs][16][2] */
-    const uint16_t *q;                       /* as x of struct dots */
+    const uint16_t *const *k, *const *ahead, *const *far; /* [vectors] [n_pairs], 32 apart */
+    const uint16_t *q;                                    /* as x of struct dots */
     size_t q_stride, q_step;
     int n_pairs; /* of e */
-    float *out;  /* [queries][16 * blocks] */
+    float *out;  /* [queries][vectors][SCORE_LANES] */
     size_t out_stride;
 };
 
 /* Weighted values of a tile of queries: n_blocks V blocks of n_pairs pairs of positions each,
  * columns from `first` on. */
 struct value_dots {
-    const uint16_t *const *v, *const *ahead; /* [n_blocks] [n_pairs][step / 2][2] */
-    size_t first, step;                      /* elements: of the first column, of a pair */
+    const uint16_t *const *v, *const *ahead, *const *far; /* [n_blocks] [n_pairs][step / 2][2] */
+    size_t first, step; /* elements: of the first column, of a pair */
     int n_blocks, n_pairs;
     const uint16_t *p; /* as x of struct dots */
     size_t p_stride, p_step;
@@ -46,7 +47,7 @@ struct value_dots {
 
 /* Blocks of K that one tile of queries after the other reads, and of V that one tile reads for some
  * columns after the others. */
-enum { SCORE_BLOCKS = 4, VALUE_BLOCKS = 4 };
+enum { SCORE_BLOCKS = 4, VALUE_BLOCKS = 8 };
 
 static inline uint32_t dots_word(const uint16_t *x)
 {

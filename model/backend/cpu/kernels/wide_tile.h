@@ -116,15 +116,17 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
     wide_acc_store(n_rows, n_vectors, acc, d->acc, d->acc_stride);
 }
 
-INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_dots *d)
+INLINE_ALWAYS void score_tile(int n_queries, int n_vectors, const struct score_dots *d)
 {
-    const int per_block = 16 / WIDE_LANES, n_vectors = n_blocks * per_block;
-    const uint16_t *q = d->q, *k[WIDE_VECTORS_MAX], *ahead[WIDE_VECTORS_MAX];
+    const int lines = 16 / WIDE_LANES; /* vectors of a line */
+    const uint16_t *q = d->q, *k[WIDE_VECTORS_MAX], *ahead[WIDE_VECTORS_MAX],
+                   *far[WIDE_VECTORS_MAX];
     wide_tile_acc acc;
 #pragma GCC unroll 8
-    for (int b = 0; b < n_blocks; b++) {
-        k[b] = d->k[b];
-        ahead[b] = d->ahead[b];
+    for (int j = 0; j < n_vectors; j++) {
+        k[j] = d->k[j];
+        ahead[j] = d->ahead[j];
+        far[j] = d->far[j];
     }
 #pragma GCC unroll 16
     for (int i = 0; i < n_queries; i++) {
@@ -136,10 +138,10 @@ INLINE_ALWAYS void score_tile(int n_queries, int n_blocks, const struct score_do
     size_t end = 32 * (size_t)d->n_pairs;
     for (size_t at = 0; at < end; at += 32) {
 #pragma GCC unroll 8
-        for (int b = 0; b < n_blocks; b++) {
-            __builtin_prefetch(ahead[b] + at, 0, 3);
+        for (int j = 0; j < n_vectors; j += lines) {
+            dots_prefetch(ahead[j] + at, far[j] + at);
         }
-        wide_pair(n_queries, n_vectors, per_block, acc, k, at, q);
+        wide_pair(n_queries, n_vectors, 1, acc, k, at, q);
         q += 4 * n_queries;
     }
     wide_acc_store(n_queries, n_vectors, acc, d->out, d->out_stride);
@@ -154,14 +156,16 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_columns, const struct value_d
     wide_acc_load(n_queries, n_vectors, acc, d->acc, d->acc_stride);
     for (int b = 0; b < d->n_blocks; b++) {
         const uint16_t *v = d->v[b] + d->first, *ahead = d->ahead[b] + d->first;
+        const uint16_t *far = d->far[b] + d->first;
         for (int n_left = d->n_pairs; n_left > 0; n_left--) {
 #pragma GCC unroll 8
             for (int column = 0; column < n_columns; column += 16) {
-                __builtin_prefetch(ahead + 2 * column, 0, 3);
+                dots_prefetch(ahead + 2 * column, far + 2 * column);
             }
             wide_pair(n_queries, n_vectors, n_vectors, acc, &v, 0, p);
             v += step;
             ahead += step;
+            far += step;
             p += 4 * n_queries;
         }
     }

@@ -212,7 +212,7 @@ static struct kv_parts scatter(const uint16_t *data, size_t size, int n, const u
     for (int i = 0; i < n; i++) {
         at[i] = data + size * (size_t)((i * 5 + 2) % n);
     }
-    return (struct kv_parts){at, at, n};
+    return (struct kv_parts){at, at, at, n};
 }
 
 static bool is_scattered(int n)
@@ -236,7 +236,8 @@ START_TEST(scores_variants_agree_and_are_near_double)
         fill_bf16(k, sizeof k / sizeof *k, kind);
         const struct kv_parts parts = scatter(k, (size_t)head_dim * 16, n_blocks, at);
         for (int i = 0; i < n * n_blocks; i++) {
-            const struct kv_parts one = {&at[i % n_blocks], &at[i % n_blocks], 1};
+            const struct kv_parts one = {&at[i % n_blocks], &at[i % n_blocks], &at[i % n_blocks],
+                                         1};
             const struct query_rows row = {q + i / n_blocks * head_dim, 0, 1};
             variants[0]->scores(&row, &one, head_dim, want[i / n_blocks][i % n_blocks], 16);
         }
@@ -284,7 +285,8 @@ START_TEST(weighted_sum_variants_agree_and_are_near_double)
         const struct kv_parts parts =
             scatter(value, (size_t)(n_pairs * head_dim * 2), n_blocks, at);
         for (int i = 0; i < n * n_blocks; i++) {
-            const struct kv_parts one = {&at[i % n_blocks], &at[i % n_blocks], 1};
+            const struct kv_parts one = {&at[i % n_blocks], &at[i % n_blocks], &at[i % n_blocks],
+                                         1};
             const struct query_rows row = {p + i / n_blocks * P_STRIDE + i % n_blocks * 2 * n_pairs,
                                            0, 1};
             variants[0]->weighted_sum(&row, &one, n_pairs, head_dim, want + i / n_blocks * STRIDE,
