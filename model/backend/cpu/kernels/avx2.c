@@ -6,6 +6,7 @@
 
 #define VEC_BYTES 32
 #define TILE_ROWS 6
+#define LINE_ROWS 6
 #define WIDE_ROWS 1
 #define WHOLE_K   1
 #define TILE_FUNCTIONS \

@@ -9,6 +9,7 @@
 enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 #define VEC_BYTES 64
 #define TILE_ROWS 7
+#define LINE_ROWS 7
 #define WIDE_ROWS 0
 #define TILE_FUNCTIONS \
     TILE(1, 64) TILE(2, 64) TILE(3, 64) TILE(4, 64) TILE(5, 64) TILE(6, 64) TILE(7, 64)

@@ -8,6 +8,7 @@
 
 #define VEC_BYTES 64
 #define TILE_ROWS 12
+#define LINE_ROWS 6
 #define WIDE_ROWS 1
 #define WHOLE_K   1
 #define TILE_FUNCTIONS \

@@ -1,7 +1,7 @@
 /* The one source of the kernels, included once by each variant's file. Before it that file defines
  *   VEC_BYTES                     width of its float vectors
  *   dot_tile(rows, columns, d)    the chains of a tile, always inlined with constant sizes
- *   TILE_ROWS                     rows of the largest tile
+ *   TILE_ROWS, LINE_ROWS          rows of the largest tile, and of the largest for few rows
  *   TILE_FUNCTIONS, TILE_TABLE    the tiles of matmul: TILE(rows, columns) for each size, and
  *                                 [rows] = {PASS(rows, columns), ...}, 64 columns in all
  *   ATTENTION_ROWS, ATTENTION_TILES, ATTENTION_TABLE   the same for attention.h
@@ -70,9 +70,12 @@ static int share_size(int n, int n_shares, int share)
     return n / n_shares + (share < n % n_shares);
 }
 
+/* Tiles of up to LINE_ROWS rows read whole cache lines of a block one after the other, which is
+ * faster as long as memory is the limit. */
 static int tiles_of(int n_rows)
 {
-    return (n_rows + TILE_ROWS - 1) / TILE_ROWS;
+    int most = n_rows <= 2 * LINE_ROWS ? LINE_ROWS : TILE_ROWS;
+    return (n_rows + most - 1) / most;
 }
 
 /* ---- panels ---- */
@@ -85,7 +88,7 @@ enum {
 /* A single tile is read fast enough as it is, unless it must be widened. */
 static size_t panel_words(int n, int n_in)
 {
-    return n > TILE_ROWS || WIDE_ROWS ? (size_t)n * (size_t)n_in / 2 * PAIR_WORDS : 0;
+    return tiles_of(n) > 1 || WIDE_ROWS ? (size_t)n * (size_t)n_in / 2 * PAIR_WORDS : 0;
 }
 
 /* The pair at `in` as a panel holds it. Two words are written as one. */

@@ -11,6 +11,7 @@
 enum { TILE_ROWS_MAX = 2, QUARTERS = 4 };
 #define VEC_BYTES       16
 #define TILE_ROWS       2
+#define LINE_ROWS       2
 #define WIDE_ROWS       0
 #define TILE_FUNCTIONS  TILE(1, 64) TILE(2, 64)
 #define TILE_TABLE      [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}
