@@ -2,7 +2,8 @@
  * multiply. Neither can be faster than this machine reads and multiplies in the same minutes with
  * as many threads: the best loop of bench/bench_read.h over memory that is as cold as the
  * computation's own, and the loop over registers of bench/peaks.h. The limit is the longer of the
- * two times; the share is this time over the one that was measured. */
+ * two times; the share is this time over the one that was measured. A share of reading can be a
+ * little above 1, because a kernel's prefetch may suit the machine better than that of any loop. */
 #pragma once
 
 #include <stdbool.h>
