@@ -154,7 +154,7 @@ void bench_limits_lend(struct bench_limits *l, const void *data, size_t portion_
 
 int bench_limits_fill(struct bench_limits *l, size_t bytes, struct error *err)
 {
-    size_t most = bench_cold_bytes((size_t)1 << 30);
+    size_t most = bench_cold_bytes((size_t)2 << 30);
     size_t portion = bytes < PORTION_BYTES ? bytes / READ_UNIT * READ_UNIT : PORTION_BYTES;
     if (!portion) return error_set(err, ERR_ARGUMENT, "%zu bytes are too few to read", bytes);
     size_t n = (bytes < most ? bytes : most) / portion;

@@ -70,7 +70,7 @@ void bench_limits_close(struct bench_limits *l);
 void bench_limits_lend(struct bench_limits *l, const void *data, size_t portion_bytes,
                        int n_portions);
 /* Memory of its own to read in place of `bytes` bytes of weights that it cannot see: as much, so
- * that as large a part of it stays in the cache, but not more than bench_cold_bytes(1 GiB).
+ * that as large a part of it stays in the cache, but not more than bench_cold_bytes(2 GiB).
  * Errors: ERR_NO_MEMORY. */
 int bench_limits_fill(struct bench_limits *l, size_t bytes, struct error *err);
 

@@ -58,16 +58,20 @@ static const uint32_t start_bits[16] = {
 
 typedef float quad_float __attribute__((vector_size(16)));
 typedef int32_t quad_int __attribute__((vector_size(16)));
-typedef int16_t eight_short __attribute__((vector_size(16)));
+/* Sums may wrap around: they are not looked at. */
+typedef uint32_t quad_unsigned __attribute__((vector_size(16)));
+typedef uint16_t eight_unsigned __attribute__((vector_size(16)));
 
-enum { PLAIN_CHAINS = 12, PLAIN_INT8_CHAINS = 10 }; /* the products of int8 need registers too */
+/* The products of int8 need registers too, and few chains hide an addition of integers. */
+enum { PLAIN_CHAINS = 12, PLAIN_INT8_CHAINS = 6 };
 
 LOOP(plain_bf16, , quad_float, PLAIN_CHAINS, quad_float, sum + w * x)
 /* The product of two 8-bit numbers fits into 16 bits, and is widened to be summed. */
-LOOP(plain_int8, , quad_int, PLAIN_INT8_CHAINS, eight_short,
-     sum + ((quad_int)(w * x) >> 16) + ((quad_int)(w * x) << 16 >> 16))
+#define ODD(products)  (quad_unsigned)((quad_int)(products) >> 16)
+#define EVEN(products) (quad_unsigned)((quad_int)((quad_unsigned)(products) << 16) >> 16)
+LOOP(plain_int8, , quad_unsigned, PLAIN_INT8_CHAINS, eight_unsigned, sum + ODD(w * x) + EVEN(w * x))
 /* The sum of a group's products fits into 16 bits. */
-LOOP(plain_int4, , eight_short, PLAIN_CHAINS, eight_short, sum + w * x)
+LOOP(plain_int4, , eight_unsigned, PLAIN_CHAINS, eight_unsigned, sum + w * x)
 
 #ifdef __x86_64__
 
