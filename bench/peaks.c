@@ -82,6 +82,7 @@ enum { AVX512_CHAINS = 20 };
 
 LOOP(avx512_bf16, AVX512("avx512bf16"), __m512, AVX512_CHAINS, __m512bh,
      _mm512_dpbf16_ps(sum, w, x))
+LOOP(avx512_fma, AVX512("avx512dq"), __m512, AVX512_CHAINS, __m512, _mm512_fmadd_ps(w, x, sum))
 LOOP(avx512_bytes, AVX512("avx512vnni"), __m512i, AVX512_CHAINS, __m512i,
      _mm512_dpbusd_epi32(sum, w, x))
 
@@ -116,6 +117,9 @@ static const struct bench_peak peaks[] = {
     {"avx512", WEIGHTS_BF16, "vdpbf16ps of 512 bits", 64 * AVX512_CHAINS, avx512_bf16},
     {"avx512", WEIGHTS_INT8, "vpdpbusd of 512 bits", 128 * AVX512_CHAINS, avx512_bytes},
     {"avx512", WEIGHTS_INT4, "vpdpbusd of 512 bits", 128 * AVX512_CHAINS, avx512_bytes},
+    {"avx512fma", WEIGHTS_BF16, "vfmadd of 512 bits", 32 * AVX512_CHAINS, avx512_fma},
+    {"avx512fma", WEIGHTS_INT8, "vpdpbusd of 512 bits", 128 * AVX512_CHAINS, avx512_bytes},
+    {"avx512fma", WEIGHTS_INT4, "vpdpbusd of 512 bits", 128 * AVX512_CHAINS, avx512_bytes},
     {"avxvnni", WEIGHTS_BF16, "vfmadd of 256 bits", 16 * AVX2_CHAINS, avx2_bf16},
     {"avxvnni", WEIGHTS_INT8, "vpdpbusd of 256 bits", 64 * AVX2_CHAINS, avxvnni_bytes},
     {"avxvnni", WEIGHTS_INT4, "vpdpbusd of 256 bits", 64 * AVX2_CHAINS, avxvnni_bytes},

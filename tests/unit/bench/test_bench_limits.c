@@ -119,7 +119,8 @@ END_TEST
 
 START_TEST(every_variant_of_this_machine_has_a_loop_for_every_form)
 {
-    static const char *const names[] = {"auto", "avx512", "avxvnni", "avx2", "neon", "plain"};
+    static const char *const names[] = {"auto", "avx512", "avx512fma", "avxvnni",
+                                        "avx2", "neon",   "plain"};
     static const enum weight_form forms[] = {WEIGHTS_BF16, WEIGHTS_INT8, WEIGHTS_INT4};
     const struct bench_peak *peak;
     const struct kernels *kernels;
