@@ -15,7 +15,7 @@
 #include "bench/options.h"
 #include "model/model.h"
 
-enum { LIMIT_SLICE_US = 50000 };
+enum { LIMIT_SLICE_US = 250000, SHOW_SLICE_US = 10000 };
 
 /* The arms of a round. On a device there is only the first. */
 enum { PROMPT, READING, MULTIPLYING, ARMS };
@@ -102,7 +102,7 @@ static int run(const struct settings *s, struct error *err)
         TRY(bench_limits_open(&limits, s->backend.n_threads, be->ops->kernels(be), be->ops->form,
                               err));
         TRY(bench_limits_fill(&limits, weight_bytes, err));
-        bench_limits_show(&limits, LIMIT_SLICE_US / 5);
+        bench_limits_show(&limits, SHOW_SLICE_US);
     }
     struct prompt_arm arm = {model, {0, s->n_tokens, tokens, blocks}};
     measure(&arm, s, be, &limits, bench_step_cost(cfg, weight_bytes, s->n_tokens, 1));
