@@ -1,60 +1,118 @@
-/* Speed of the packed matmul as decoding needs it: bytes of weights per second compared with what
- * the machine can read in the same minute.
+/* Speed of the packed matmul, and its share of what bounds it (bench/limits.h): of the time that
+ * this machine needs to read the weights once, or of the time that it needs to multiply them with
+ * all rows, whichever is longer.
+ *
+ *   bench_matmul [--quick] [--hot] [--threads 1,2] [--rows 1,6,64] [--kernels auto]
+ *                [--weights bf16] [--rounds 40]
  *
  * Weights are cold: the matrices of a shape fill more than 1 GiB of huge pages, and the kernel and
- * the reading loop both use them in turn. Read bandwidth is the best of the loops of bench_read.h
- * over the same pages with the same threads; the best one is found anew for each shape and number
- * of threads. A ratio is the median of at least 20 pairs of slices, kernel and reading in turn
- * (bench_util.h). `hot` is the kernel on 32 KiB of weights that never leave the cache: when it is
- * close to `weights`, the sums are the limit and not memory.
+ * the reading loop take them in turn. Kernel, reading loop and register loop follow each other in
+ * slices of the same round with the same threads, so that all meet the same clock frequency and the
+ * same neighbours. A ratio is the median of the rounds (bench_util.h).
  *
- * With --weights int8 or int4 the rows are quantized beforehand, so their time is not included.
+ * `hot` is the kernel on 32 KiB of weights (bf16; less of others) that never leave the cache. Its
+ * limit is the multiply peak alone. --hot prints nothing else.
  *
- *   bench_matmul [--quick] [--threads 1,2] [--kernels auto] [--weights bf16] */
+ * Rows are prepared for the kernels beforehand, so the time for it is not included. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/team.h"
-#include "bench/bench_read.h"
 #include "bench/bench_util.h"
+#include "bench/limits.h"
 #include "bench/options.h"
 #include "model/backend/cpu/kernels/kernels.h"
 #include "model/backend/cpu/kernels/quant_matrix.h"
 
-enum { ROWS_MAX = 64, THREADS_LIST_MAX = 8, SLICE_US = 25000, HOT_K = 256, HOT_REPEATS = 64 };
-
-static const size_t pool_bytes = (size_t)1152 << 20;
+enum {
+    ROWS_MAX = 256,
+    K_MAX = 14336,
+    LIST_MAX = 16,
+    ROUNDS = 40,
+    SLICE_US = 5000, /* short, so that a round is over before the conditions change */
+    HOT_SLICE_US = 500,
+    HOT_ROUNDS = 5, /* for each of the cold ones */
+    HOT_K = 256,
+    HOT_ROWS = 512, /* that one job multiplies, in repetitions of a call */
+    HOT_REPEATS_MAX = 64,
+    HOT_POOL_BYTES = 4 << 20
+};
 
 struct shape {
     int n_in, n_out;
 };
 
 struct settings {
-    bool quick;
-    int n_threads;
-    int32_t threads[THREADS_LIST_MAX];
+    bool quick, only_hot;
+    int n_threads, n_rows, n_rounds;
+    int32_t threads[LIST_MAX], rows[LIST_MAX];
     const char *kernels;
     int form; /* enum weight_form: an index of forms */
 };
 
-/* One arm: a way to pass over the matrices of a pool, one after the other. */
+/* An arm: calls of the kernel. */
 struct pass {
-    struct team *team;
-    const struct kernels *kernels; /* NULL: read only */
-    int read;
-    int n_rows;
+    const struct kernels *kernels;
+    struct bench_limits *limits; /* its team, and which matrix is next */
+    uint16_t *pool;              /* cold matrices of one shape */
+    size_t pool_bytes;
     enum weight_form form;
-    uint16_t *data;             /* n_matrices matrices of one shape */
+    int n_rows, n_rounds;
+    bool is_hot;                /* one matrix, which stays in the cache */
     struct packed_matrix w;     /* bf16 */
     struct quant_matrix quant;  /* int8, int4 */
     struct quant_group *groups; /* [ROWS_MAX][n_groups] */
-    int n_matrices, next, repeats;
-    const uint16_t *in;
-    uint32_t *panels; /* of bf16 */
+    int repeats;                /* of a call */
+    const uint16_t *in;         /* [ROWS_MAX][n_in] */
+    uint32_t *panels;           /* of bf16 */
     float *out;
 };
+
+/* ---- calls of the kernels ---- */
+
+/* The rows of bf16, and their panels. */
+static struct matmul_rows rows_of(const struct pass *p)
+{
+    return (struct matmul_rows){p->in, (size_t)p->w.n_in, p->n_rows, p->w.n_in, p->panels};
+}
+
+/* Does what is done once for all blocks of columns. */
+static void prepare_rows(struct pass *p)
+{
+    if (p->form == WEIGHTS_BF16) {
+        const struct matmul_rows rows = rows_of(p);
+        if (p->kernels->panel_words(rows.n, rows.n_in)) {
+            p->kernels->fill_panels(&rows, 0, rows.n_in / 2);
+        }
+        return;
+    }
+    for (int i = 0; i < p->n_rows; i++) {
+        p->kernels->quant->quantize(p->form, p->in + (size_t)i * (size_t)p->w.n_in, p->w.n_in,
+                                    p->groups + (size_t)i * (size_t)p->quant.n_groups);
+    }
+}
+
+static void multiply_rows(const struct pass *p, int begin, int end)
+{
+    if (p->form == WEIGHTS_BF16) {
+        const struct matmul_rows rows = rows_of(p);
+        const struct matmul_call call = {.rows = &rows,
+                                         .out = p->out,
+                                         .out_stride = (size_t)p->w.n_out,
+                                         .first_block = begin,
+                                         .end_block = end};
+        p->kernels->matmul(&p->w, &call);
+    } else {
+        const struct quant_call call = {
+            p->groups, (size_t)p->quant.n_groups, p->out, (size_t)p->w.n_out, p->n_rows, begin,
+            end};
+        p->kernels->quant->matmul(&p->quant, &call);
+    }
+}
+
+/* ---- the arm ---- */
 
 static int pass_blocks(const struct pass *p)
 {
@@ -67,12 +125,11 @@ static size_t pass_bytes(const struct pass *p)
                                    : quant_matrix_bytes(p->form, p->w.n_in, p->w.n_out);
 }
 
-static void pass_read(const struct pass *p, int first_block, int end_block)
+/* Of one call. */
+static struct bench_cost pass_cost(const struct pass *p)
 {
-    size_t block_bytes = pass_bytes(p) / (size_t)pass_blocks(p);
-    const uint8_t *data = (const uint8_t *)p->w.data + (size_t)first_block * block_bytes;
-    size_t n_bytes = (size_t)(end_block - first_block) * block_bytes;
-    bench_read(p->read, data, n_bytes);
+    return (struct bench_cost){.gb = p->is_hot ? 0 : 1e-9 * (double)pass_bytes(p),
+                               .gflop = 2e-9 * p->w.n_in * p->w.n_out * p->n_rows};
 }
 
 static void pass_member(void *arg, int member, int n_members)
@@ -81,46 +138,23 @@ static void pass_member(void *arg, int member, int n_members)
     int begin, end;
     team_range(pass_blocks(p), 1, member, n_members, &begin, &end);
     for (int i = 0; i < p->repeats; i++) {
-        if (p->kernels && p->form != WEIGHTS_BF16) {
-            const struct quant_call call = {
-                p->groups, (size_t)p->quant.n_groups, p->out, (size_t)p->w.n_out, p->n_rows, begin,
-                end};
-            p->kernels->quant->matmul(&p->quant, &call);
-        } else if (p->kernels) {
-            const struct matmul_rows rows = {p->in, (size_t)p->w.n_in, p->n_rows, p->w.n_in,
-                                             p->panels};
-            const struct matmul_call call = {.rows = &rows,
-                                             .out = p->out,
-                                             .out_stride = (size_t)p->w.n_out,
-                                             .first_block = begin,
-                                             .end_block = end};
-            p->kernels->matmul(&p->w, &call);
-        } else {
-            pass_read(p, begin, end);
-        }
+        multiply_rows(p, begin, end);
     }
 }
 
-/* Makes the panels of n rows; their time is not included. */
-static void pass_rows(struct pass *p, int n)
+static void pass_use(struct pass *p, int matrix)
 {
-    const struct matmul_rows rows = {p->in, (size_t)p->w.n_in, n, p->w.n_in, p->panels};
-    p->n_rows = n;
-    if (p->form == WEIGHTS_BF16 && p->kernels->panel_words(n, p->w.n_in)) {
-        p->kernels->fill_panels(&rows, 0, p->w.n_in / 2);
-    }
+    p->w.data = p->pool + (size_t)matrix * (pass_bytes(p) / sizeof *p->pool);
+    p->quant.data = (uint8_t *)p->w.data;
 }
 
-/* Passes over the next matrix; returns gigabytes of weights. */
+/* Passes over the next matrix; returns calls. */
 static double pass_run(void *arg)
 {
     struct pass *p = arg;
-    size_t bytes = pass_bytes(p);
-    p->w.data = p->data + (size_t)p->next * (bytes / sizeof(uint16_t));
-    p->quant.data = (uint8_t *)p->w.data;
-    p->next = (p->next + 1) % p->n_matrices;
-    team_run(p->team, pass_member, p);
-    return 1e-9 * (double)bytes * p->repeats;
+    if (!p->is_hot) pass_use(p, bench_limits_next(p->limits));
+    team_run(p->limits->team, pass_member, p);
+    return p->repeats;
 }
 
 static void pass_shape(struct pass *p, struct shape shape)
@@ -129,86 +163,108 @@ static void pass_shape(struct pass *p, struct shape shape)
                                   .n_out = shape.n_out,
                                   .n_blocks = (shape.n_out + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS};
     p->quant = quant_matrix_of(p->form, NULL, shape.n_in, shape.n_out);
-    p->n_matrices = (int)(pool_bytes / pass_bytes(p));
-    for (int i = 0; p->kernels && p->form != WEIGHTS_BF16 && i < ROWS_MAX; i++) {
-        p->kernels->quant->quantize(p->form, p->in + (size_t)i * (size_t)shape.n_in, shape.n_in,
-                                    p->groups + (size_t)i * (size_t)p->quant.n_groups);
-    }
-    p->next = 0;
     p->repeats = 1;
 }
 
-static int best_read(struct pass *p)
+static void pass_rows(struct pass *p, int n_rows)
 {
-    struct sample_quartiles rates[BENCH_READS];
-    int best = bench_best_read(&(struct timed_arm){pass_run, p}, &p->read, SLICE_US, rates);
-    printf("  reading:");
-    for (int i = 0; i < BENCH_READS; i++) {
-        printf("  %s %.1f [%.1f %.1f] GB/s", bench_read_names[i], rates[i].median, rates[i].low,
-               rates[i].high);
-    }
-    printf("\n");
-    return best;
+    p->n_rows = n_rows;
+    prepare_rows(p);
 }
 
-/* GB/s when the weights stay in the cache: every thread works on one block. */
-static double hot_rate(const struct pass *cold)
+/* ---- what is printed ---- */
+
+static void show_quartiles(const char *before, struct sample_quartiles q)
 {
+    printf("%s%5.2f [%.2f %.2f]", before, q.median, q.low, q.high);
+}
+
+/* Rate and share of the peak with weights in the cache: every thread works on 64 columns. */
+static void show_hot(const struct pass *cold, int n_rows)
+{
+    static double rates[2][BENCH_PAIRS_MAX];
+    const int64_t slices_us[] = {HOT_SLICE_US, HOT_SLICE_US};
     struct pass p = *cold;
-    double rates[BENCH_PAIRS_MIN];
-    pass_shape(&p, (struct shape){HOT_K, KERNEL_COLUMNS * team_size(p.team)});
-    pass_rows(&p, cold->n_rows);
-    p.n_matrices = 1;
-    p.repeats = HOT_REPEATS;
-    for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
-        rates[i] = bench_rate(&(struct timed_arm){pass_run, &p}, SLICE_US / 10);
-    }
-    return sample_quartiles(rates, BENCH_PAIRS_MIN).median;
+    p.is_hot = true;
+    pass_shape(&p, (struct shape){HOT_K, KERNEL_COLUMNS * team_size(p.limits->team)});
+    pass_use(&p, 0);
+    pass_rows(&p, n_rows);
+    p.repeats = n_rows * HOT_REPEATS_MAX < HOT_ROWS ? HOT_REPEATS_MAX : 1 + (HOT_ROWS - 1) / n_rows;
+    const struct timed_arm arms[] = {{pass_run, &p}, {bench_limits_multiply, p.limits}};
+    int n = HOT_ROUNDS * p.n_rounds < BENCH_PAIRS_MAX ? HOT_ROUNDS * p.n_rounds : BENCH_PAIRS_MAX;
+    bench_rounds(arms, slices_us, 2, n, rates);
+    struct bench_cost cost = pass_cost(&p);
+    struct bench_share share = bench_share(cost, rates[0], NULL, rates[1], n);
+    printf("  %11.1f  %9.1f", cost.gflop * sample_quartiles(rates[0], n).median,
+           sample_quartiles(rates[1], n).median);
+    show_quartiles("  ", share.ratio);
 }
 
-static void bench_shape(struct pass *matmul, struct shape shape, const int *rows, int n_counts)
+static void show_cold(struct pass *p, int n_rows)
 {
-    pass_shape(matmul, shape);
-    struct pass reading = *matmul;
-    reading.kernels = NULL;
-    printf("%d x %d, %d thread%s, %d matrices of %zu MiB\n", shape.n_in, shape.n_out,
-           team_size(matmul->team), team_size(matmul->team) > 1 ? "s" : "", matmul->n_matrices,
-           pass_bytes(matmul) >> 20);
-    double operations_per_byte = 2.0 * shape.n_in * shape.n_out / (double)pass_bytes(matmul);
-    reading.read = best_read(&reading);
-    printf("   M   weights GB/s   read GB/s   weights / read [quartiles]   GFLOP/s   hot GB/s\n");
-    for (int i = 0; i < n_counts; i++) {
-        pass_rows(matmul, rows[i]);
-        struct bench_pairs pairs =
-            bench_compare(&(struct timed_arm){pass_run, matmul},
-                          &(struct timed_arm){pass_run, &reading}, BENCH_PAIRS_MIN, SLICE_US);
-        printf("  %2d   %12.1f   %9.1f   %10.2f  [%.2f %.2f]         %9.0f   %8.1f\n", rows[i],
-               pairs.a.median, pairs.b.median, pairs.ratio.median, pairs.ratio.low,
-               pairs.ratio.high, pairs.a.median * operations_per_byte * rows[i], hot_rate(matmul));
+    static double rates[3][BENCH_PAIRS_MAX];
+    const int64_t slices_us[] = {SLICE_US, SLICE_US, SLICE_US};
+    const struct timed_arm arms[] = {
+        {pass_run, p}, {bench_limits_read, p->limits}, {bench_limits_multiply, p->limits}};
+    int n = p->n_rounds;
+    pass_rows(p, n_rows);
+    bench_rounds(arms, slices_us, 3, n, rates);
+    struct bench_cost cost = pass_cost(p);
+    struct bench_share share = bench_share(cost, rates[0], rates[1], rates[2], n);
+    double over_read = cost.gb * bench_ratio(rates[0], rates[1], n).median;
+    double calls = sample_quartiles(rates[0], n).median;
+    printf("  %8.1f  %7.1f  %5.2f  %9.1f  %9.1f  %-11s", calls * cost.gb,
+           sample_quartiles(rates[1], n).median, over_read, calls * cost.gflop,
+           sample_quartiles(rates[2], n).median, bench_bound_name(share.bound));
+    show_quartiles("  ", share.ratio);
+}
+
+static void show_rows(struct pass *p, const struct settings *s)
+{
+    for (int i = 0; i < s->n_rows; i++) {
+        printf("%4d", s->rows[i]);
+        if (!s->only_hot) show_cold(p, s->rows[i]);
+        show_hot(p, s->rows[i]);
+        printf("\n");
         fflush(stdout);
     }
 }
 
-static int bench_threads(struct pass *pass, const struct settings *settings, int n_threads,
-                         struct error *err)
+static const char *hot_head = "  hot GFLOP/s       peak  share of it";
+
+static void bench_shape(struct pass *p, struct shape shape, const struct settings *s)
+{
+    pass_shape(p, shape);
+    size_t bytes = pass_bytes(p);
+    bench_limits_lend(p->limits, p->pool, bytes, (int)(p->pool_bytes / bytes));
+    printf("%d x %d, %d matrices of %zu MiB\n", shape.n_in, shape.n_out, p->limits->n_portions,
+           bytes >> 20);
+    bench_limits_show(p->limits, SLICE_US);
+    printf(
+        "   M  weights     read  ratio    GFLOP/s       peak  limit        share of it       %s\n",
+        hot_head);
+    show_rows(p, s);
+}
+
+static int bench_threads(struct pass *p, const struct settings *s, int n_threads, struct error *err)
 {
     static const struct shape shapes[] = {
         {4096, 4096}, {4096, 14336}, {14336, 4096}, {2048, 2048}, {2048, 8192}};
-    static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, ROWS_MAX};
-    static const int rows_quick[] = {1, 2, 4, 6, 8, 16};
-    int rc = 0;
-    TRY(team_open(&pass->team, n_threads, 1000, err));
-    int n_shapes = settings->quick ? 1 : (int)(sizeof shapes / sizeof *shapes);
-    for (int i = 0; i < n_shapes; i++) {
-        if (settings->quick) {
-            bench_shape(pass, shapes[i], rows_quick, (int)(sizeof rows_quick / sizeof *rows_quick));
-        } else {
-            bench_shape(pass, shapes[i], rows, (int)(sizeof rows / sizeof *rows));
-        }
+    struct bench_limits limits = {.team = NULL};
+    int rc = 0, n_shapes = s->quick ? 1 : (int)(sizeof shapes / sizeof *shapes);
+    TRY(bench_limits_open(&limits, n_threads, p->kernels->name, p->form, err));
+    p->limits = &limits;
+    printf("kernels %s, %s, %d thread%s, peak of %s in registers\n", p->kernels->name,
+           weight_form_name(p->form), n_threads, n_threads > 1 ? "s" : "", limits.peak->loop);
+    if (s->only_hot) {
+        printf("   M%s\n", hot_head);
+        show_rows(p, s);
     }
-    team_close(pass->team);
-    pass->team = NULL;
+    for (int i = 0; i < n_shapes && !s->only_hot; i++) {
+        bench_shape(p, shapes[i], s);
+    }
 out:
+    bench_limits_close(&limits);
     return rc;
 }
 
@@ -221,46 +277,55 @@ static void fill_weights(uint16_t *data, size_t n)
     }
 }
 
-static int bench_run(const struct settings *settings, struct error *err)
+static int bench_run(const struct settings *s, struct error *err)
 {
     int rc = 0;
-    const size_t k_max = 14336;
+    size_t panel_bytes = 0;
     uint16_t *in = NULL;
-    float *out = NULL;
-    struct pass pass = {.form = (enum weight_form)settings->form};
-    TRY(kernels_find(&pass.kernels, settings->kernels, err));
-    TRY(mem_pages(&pass.data, pool_bytes, err));
-    TRY(mem_array(&in, ROWS_MAX * k_max, sizeof *in, err));
-    TRY(mem_array(&out, ROWS_MAX * k_max, sizeof *out, err));
-    TRY(mem_array(&pass.panels, ROWS_MAX * k_max, sizeof *pass.panels, err));
-    TRY(mem_array(&pass.groups, ROWS_MAX * k_max / QUANT_GROUP, sizeof *pass.groups, err));
-    fill_weights(pass.data, pool_bytes / sizeof *pass.data);
-    fill_weights(in, ROWS_MAX * k_max);
-    pass.in = in;
-    pass.out = out;
-    printf("kernels %s, %s\n", pass.kernels->name, weight_form_name(pass.form));
-    for (int i = 0; i < settings->n_threads; i++) {
-        TRY(bench_threads(&pass, settings, settings->threads[i], err));
+    struct pass p = {.form = (enum weight_form)s->form, .n_rounds = s->n_rounds};
+    TRY(kernels_find(&p.kernels, s->kernels, err));
+    p.pool_bytes = s->only_hot ? (size_t)HOT_POOL_BYTES : bench_cold_bytes((size_t)1152 << 20);
+    TRY(mem_pages(&p.pool, p.pool_bytes, err));
+    TRY(mem_array(&in, (size_t)ROWS_MAX * K_MAX, sizeof *in, err));
+    TRY(mem_array(&p.out, (size_t)ROWS_MAX * K_MAX, sizeof *p.out, err));
+    panel_bytes = (p.kernels->panel_words(ROWS_MAX, K_MAX) + 1) * sizeof *p.panels;
+    TRY(mem_pages(&p.panels, panel_bytes, err));
+    TRY(mem_array(&p.groups, (size_t)ROWS_MAX * K_MAX / QUANT_GROUP, sizeof *p.groups, err));
+    fill_weights(p.pool, p.pool_bytes / sizeof *p.pool);
+    fill_weights(in, (size_t)ROWS_MAX * K_MAX);
+    p.in = in;
+    for (int i = 0; i < s->n_threads; i++) {
+        TRY(bench_threads(&p, s, s->threads[i], err));
     }
 out:
-    mem_pages_free(pass.data, pool_bytes);
+    if (p.pool) mem_pages_free(p.pool, p.pool_bytes);
+    if (p.panels) mem_pages_free(p.panels, panel_bytes);
     free(in);
-    free(out);
-    free(pass.groups);
-    free(pass.panels);
+    free(p.out);
+    free(p.groups);
     return rc;
 }
 
 int main(int argc, char **argv)
 {
     static const char *const forms[] = {"bf16", "int8", "int4"};
-    struct settings s = {.n_threads = 2, .threads = {1, 2}, .kernels = "auto"};
+    struct settings s = {.n_threads = 2,
+                         .threads = {1, 2},
+                         .n_rows = 12,
+                         .rows = {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, ROWS_MAX},
+                         .n_rounds = ROUNDS,
+                         .kernels = "auto"};
     const struct bench_option options[] = {
-        {"quick", 'q', NULL, "One shape and a few row counts", .flag = &s.quick},
+        {"quick", 'q', NULL, "One shape instead of five", .flag = &s.quick},
+        {"hot", 0, NULL, "Only with weights in the cache", .flag = &s.only_hot},
         {"threads", 't', "LIST", "Numbers of threads (1,2)", 1, 64,
-         .list = {s.threads, &s.n_threads, THREADS_LIST_MAX}},
+         .list = {s.threads, &s.n_threads, LIST_MAX}},
+        {"rows", 'r', "LIST", "1 to 256 each (1,2,3,4,5,6,7,8,16,32,64,256)", 1, ROWS_MAX,
+         .list = {s.rows, &s.n_rows, LIST_MAX}},
         {"weights", 'w', "FORM", "bf16, int8 or int4 (bf16)", .word = {&s.form, forms, 3}},
-        {"kernels", 'k', "NAME", "auto, avx512, avx2 or plain (auto)", .text = &s.kernels},
+        {"kernels", 'k', "NAME", "Of this CPU, or auto (auto)", .text = &s.kernels},
+        {"rounds", 0, "N", "Slices of each arm in a line (40)", 2, BENCH_PAIRS_MAX,
+         .number = &s.n_rounds},
         {0},
     };
     const struct bench_command command = {.doc = "Speed of the packed matmul.", .options = options};

@@ -1,14 +1,24 @@
 /* How fast a prompt is read: one step of N tokens from position 0, of which the last row is wanted.
  *
- *   bench_prompt [--model MODEL] [--tokens N] [--repeats N] [--device cpu] [--threads N]
+ *   bench_prompt [--model MODEL] [--tokens N] [--repeats N] [--device cpu] [--weights bf16]
+ *                [--kernels auto] [--threads N]
  *
  * TFLOP/s counts two operations for each weight (the head's for one row) and token. The operations
- * of attention are not counted, though its time is. On a GPU, compare it with bench_ceilings. */
+ * of attention are not counted, though its time is. On the CPU each step is followed by slices of
+ * the reading loop and of the register loop with as many threads, and the share of the limit is
+ * printed (bench/limits.h), which is multiplying but for the shortest prompts. On a GPU, compare it
+ * with bench_ceilings. */
 #include <stdio.h>
 
 #include "bench/bench_util.h"
+#include "bench/limits.h"
 #include "bench/options.h"
 #include "model/model.h"
+
+enum { LIMIT_SLICE_US = 250000, SHOW_SLICE_US = 10000 };
+
+/* The arms of a round. On a device there is only the first. */
+enum { PROMPT, READING, MULTIPLYING, ARMS };
 
 struct settings {
     const char *model;
@@ -16,31 +26,51 @@ struct settings {
     int n_tokens, n_repeats;
 };
 
-/* Operations of the matrices: the head works on one row. */
-static double operations(const struct model_config *cfg, int n_tokens)
+/* An arm: the prompt over and over. */
+struct prompt_arm {
+    struct model *model;
+    struct forward_lane lane;
+};
+
+static double run_prompt(void *arg)
 {
-    double dim = cfg->dim, heads = (double)cfg->n_heads * cfg->head_dim;
-    double kv = 2.0 * cfg->n_kv_heads * cfg->head_dim;
-    double layer = dim * (2 * heads + kv) + 3 * dim * cfg->ffn_dim;
-    return 2 * (cfg->n_layers * layer * n_tokens + dim * cfg->vocab_size);
+    const struct prompt_arm *arm = arg;
+    const struct forward_row last = {0, arm->lane.n_tokens - 1};
+    struct error err;
+    if (model_forward(arm->model, &arm->lane, 1, &last, 1, &err) || model_wait(arm->model, &err)) {
+        fprintf(stderr, "bench_prompt: %s\n", err.text);
+        exit(EXIT_FAILURE);
+    }
+    return 1;
 }
 
-static int measure(struct model *model, const struct settings *s, const int32_t *tokens,
-                   const int32_t *blocks, struct sample_quartiles *seconds, struct error *err)
+static void measure(struct prompt_arm *arm, const struct settings *s, const struct backend *be,
+                    struct bench_limits *limits, struct bench_cost cost)
 {
-    double times[BENCH_PAIRS_MAX];
-    const struct forward_lane lane = {0, s->n_tokens, tokens, blocks};
-    const struct forward_row last = {0, s->n_tokens - 1};
-    int rc = 0;
-    for (int i = -1; i < s->n_repeats; i++) { /* -1: warm-up */
-        int64_t start = clock_now_ns();
-        TRY(model_forward(model, &lane, 1, &last, 1, err));
-        TRY(model_wait(model, err));
-        if (i >= 0) times[i] = (double)(clock_now_ns() - start) * 1e-9;
+    static double rates[ARMS][BENCH_PAIRS_MAX];
+    static const int64_t slices_us[ARMS] = {
+        [READING] = LIMIT_SLICE_US, [MULTIPLYING] = LIMIT_SLICE_US};
+    const struct timed_arm arms[ARMS] = {[PROMPT] = {run_prompt, arm},
+                                         [READING] = {bench_limits_read, limits},
+                                         [MULTIPLYING] = {bench_limits_multiply, limits}};
+    int n = s->n_repeats, n_tokens = arm->lane.n_tokens;
+    run_prompt(arm); /* warm-up */
+    bench_rounds(arms, slices_us, be->ops->is_host ? ARMS : READING, n, rates);
+    struct bench_share share = {.bound = BOUND_READING};
+    if (be->ops->is_host) {
+        share = bench_share(cost, rates[PROMPT], rates[READING], rates[MULTIPLYING], n);
     }
-    *seconds = sample_quartiles(times, s->n_repeats);
-out:
-    return rc;
+    struct sample_quartiles rate = sample_quartiles(rates[PROMPT], n);
+    printf("%d tokens of %s on %s, %s, %d threads: %.2f ms (%.2f to %.2f)", n_tokens, s->model,
+           be->ops->arithmetic, be->ops->kernels(be), s->backend.n_threads, 1e3 / rate.median,
+           1e3 / rate.high, 1e3 / rate.low);
+    printf(", %.0f tokens/s, %.3f TFLOP/s", n_tokens * rate.median,
+           1e-3 * cost.gflop * rate.median);
+    if (be->ops->is_host) {
+        printf(", %.2f (%.2f to %.2f) of %s", share.ratio.median, share.ratio.low, share.ratio.high,
+               bench_bound_name(share.bound));
+    }
+    printf("\n");
 }
 
 static int run(const struct settings *s, struct error *err)
@@ -49,32 +79,35 @@ static int run(const struct settings *s, struct error *err)
     struct checkpoint *ck = NULL;
     struct backend *be = NULL;
     struct model *model = NULL;
+    struct bench_limits limits = {.team = NULL};
     int32_t *tokens = NULL, *blocks = NULL;
-    struct sample_quartiles seconds;
     const struct model_options mo = {
         .n_kv_blocks = n_blocks, .max_tokens = s->n_tokens, .max_rows = 1, .max_lanes = 1};
     TRY(mem_array(&tokens, (size_t)s->n_tokens, sizeof *tokens, err));
     TRY(mem_array(&blocks, (size_t)n_blocks, sizeof *blocks, err));
     TRY(checkpoint_open(&ck, s->model, err));
+    const struct model_config *cfg = checkpoint_config(ck);
     struct backend_options options_of_model = s->backend;
-    options_of_model.stored = checkpoint_config(ck)->stored;
+    options_of_model.stored = cfg->stored;
     TRY(backend_open(&be, &options_of_model, err));
     TRY(model_open(&model, ck, comm_single(), be, &mo, err));
+    size_t weight_bytes = model_weight_bytes(model);
     for (int i = 0; i < s->n_tokens; i++) {
-        tokens[i] =
-            (int32_t)((uint32_t)i * 2654435761u % (uint32_t)checkpoint_config(ck)->vocab_size);
+        tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)cfg->vocab_size);
     }
     for (int i = 0; i < n_blocks; i++) {
         blocks[i] = i;
     }
-    TRY(measure(model, s, tokens, blocks, &seconds, err));
-    printf("%d tokens of %s on %s, %s, %d threads: %.2f ms (%.2f to %.2f), %.0f tokens/s, %.3f "
-           "TFLOP/s\n",
-           s->n_tokens, s->model, be->ops->arithmetic, be->ops->kernels(be), s->backend.n_threads,
-           1e3 * seconds.median, 1e3 * seconds.low, 1e3 * seconds.high,
-           s->n_tokens / seconds.median,
-           operations(checkpoint_config(ck), s->n_tokens) / seconds.median * 1e-12);
+    if (be->ops->is_host) {
+        TRY(bench_limits_open(&limits, s->backend.n_threads, be->ops->kernels(be), be->ops->form,
+                              err));
+        TRY(bench_limits_fill(&limits, weight_bytes, err));
+        bench_limits_show(&limits, SHOW_SLICE_US);
+    }
+    struct prompt_arm arm = {model, {0, s->n_tokens, tokens, blocks}};
+    measure(&arm, s, be, &limits, bench_step_cost(cfg, weight_bytes, s->n_tokens, 1));
 out:
+    bench_limits_close(&limits);
     model_close(model);
     if (be) be->ops->close(be);
     checkpoint_close(ck);

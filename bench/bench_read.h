@@ -1,7 +1,7 @@
-/* The read bandwidth that a benchmark compares weights per second with. There are three loops over
- * memory: plain, prefetching 2 KiB ahead, and prefetching in two hops as the kernels do (8 KiB
- * ahead into the second-level cache, 2 KiB into the first). Which is best differs among machines
- * and numbers of threads, so a benchmark tries all of them. */
+/* The read bandwidth that a benchmark compares weights per second with. There are four loops over
+ * memory: plain, prefetching 2 KiB ahead, prefetching in two hops as the kernels do (8 KiB ahead
+ * into the second-level cache, 2 KiB into the first), and in two short hops (2 KiB and 512 bytes).
+ * Which is best differs among machines and numbers of threads, so a benchmark tries all of them. */
 #pragma once
 
 #include <stddef.h>
@@ -11,9 +11,10 @@
 #include "bench/bench_util.h"
 #include "model/numerics/variants.h"
 
-enum { BENCH_READ_PLAIN, BENCH_READ_NEAR, BENCH_READ_TWO_HOPS, BENCH_READS };
+enum { BENCH_READ_PLAIN, BENCH_READ_NEAR, BENCH_READ_TWO_HOPS, BENCH_READ_SHORT_HOPS, BENCH_READS };
 
-static const char *const bench_read_names[BENCH_READS] = {"plain", "near", "two hops"};
+static const char *const bench_read_names[BENCH_READS] = {"plain", "near", "two hops",
+                                                          "short hops"};
 
 typedef uint64_t bench_line __attribute__((vector_size(64)));
 static volatile uint64_t bench_read_sink;
@@ -53,6 +54,11 @@ VARIANTS static void bench_read_two_hops(const uint8_t *data, size_t n_bytes)
     bench_read_lines(data, n_bytes, 2048, 8192);
 }
 
+VARIANTS static void bench_read_short_hops(const uint8_t *data, size_t n_bytes)
+{
+    bench_read_lines(data, n_bytes, 512, 2048);
+}
+
 /* n_bytes is a multiple of 256. */
 static inline void bench_read(int loop, const uint8_t *data, size_t n_bytes)
 {
@@ -63,8 +69,11 @@ static inline void bench_read(int loop, const uint8_t *data, size_t n_bytes)
     case BENCH_READ_NEAR:
         bench_read_near(data, n_bytes);
         break;
-    default:
+    case BENCH_READ_TWO_HOPS:
         bench_read_two_hops(data, n_bytes);
+        break;
+    default:
+        bench_read_short_hops(data, n_bytes);
     }
 }
 

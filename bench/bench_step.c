@@ -1,27 +1,41 @@
 /* What a step of K + 1 rows costs compared with a step of one row: the price of verification.
  *
- *   bench_step [--model MODEL] [--device cpu] [--weights bf16] [--threads N] [--context N]
- *              [--rows R,R,...] [--pairs N]
+ *   bench_step [--model MODEL] [--device cpu] [--weights bf16] [--kernels auto] [--threads N]
+ *              [--context N] [--rows R,R,...] [--pairs N]
  *
  * One rank in this process feeds R tokens at position `context` over and over; each step overwrites
  * the one before because the position stays the same. For every R the arms "R rows" and "1 row"
  * alternate in slices of half a second. The ratio is the time of R rows over the time of 1 row, the
- * median of the pairs with quartiles. It also prints weight bytes per second at one row and, on a
- * device, the host's own time of a step. */
+ * median of the pairs with quartiles.
+ *
+ * On the CPU each pair is followed by slices of the reading loop and of the register loop with as
+ * many threads (bench/limits.h). Printed are the share that 1 row has of its limit, which is
+ * reading the weights once, and the share that R rows have of theirs, which is multiplying when R
+ * is large. On a device, the host's own time of a step is printed instead. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/bench_util.h"
+#include "bench/limits.h"
 #include "bench/options.h"
 #include "model/model.h"
 
-enum { ROWS_MAX = 32, BLOCKS_MAX = 8192 };
+enum {
+    ROWS_MAX = 256,
+    LIST_MAX = 32,
+    BLOCKS_MAX = 8192,
+    STEP_SLICE_US = 500000,
+    LIMIT_SLICE_US = 100000
+};
+
+/* The arms of a round. On a device there are only the first two. */
+enum { ONE_ROW, MANY_ROWS, READING, MULTIPLYING, ARMS };
 
 struct settings {
     const char *model;
     struct backend_options backend;
     int context, n_pairs;
-    int32_t rows[ROWS_MAX];
+    int32_t rows[LIST_MAX];
     int n_rows;
 };
 
@@ -59,25 +73,66 @@ static void fill_arm(struct step_arm *arm, struct model *model, int context, int
     }
 }
 
-static void compare(struct model *model, bool is_host, const struct settings *s,
-                    const int32_t *tokens, const int32_t *blocks)
+/* What all lines of a run have in common. */
+struct steps {
+    struct model *model;
+    const struct model_config *cfg;
+    const struct settings *settings;
+    bool is_host;
+    struct bench_limits limits; /* of the host */
+    double rates[ARMS][BENCH_PAIRS_MAX];
+};
+
+/* The share that the arm of n rows has of its limit. */
+static void show_share(const struct steps *s, int arm, int n)
 {
-    double bytes = (double)model_weight_bytes(model);
-    printf("%5s  %12s  %12s  %s\n", "rows", "ms", "1 row: ms", "time over 1 row (quartiles)");
-    for (int i = 0; i < s->n_rows; i++) {
-        struct step_arm one, many;
-        fill_arm(&one, model, s->context, 1, tokens, blocks);
-        fill_arm(&many, model, s->context, s->rows[i], tokens, blocks);
-        const struct timed_arm a = {run_step, &one}, b = {run_step, &many};
-        struct bench_pairs pairs = bench_compare(&a, &b, s->n_pairs, 500000);
-        printf("%5d  %12.3f  %12.3f  %.3f (%.3f to %.3f), 1 row reads %.2f GB/s of weights\n",
-               s->rows[i], 1e3 / pairs.b.median, 1e3 / pairs.a.median, pairs.ratio.median,
-               pairs.ratio.low, pairs.ratio.high, bytes * pairs.a.median * 1e-9);
-        if (!is_host) {
-            printf("       of a step the host takes %.1f us until the device has all of it\n",
-                   1e-3 * (double)many.host_ns / many.n_steps);
-        }
-        fflush(stdout);
+    struct bench_cost cost = bench_step_cost(s->cfg, model_weight_bytes(s->model), n, n);
+    struct bench_share share = bench_share(cost, s->rates[arm], s->rates[READING],
+                                           s->rates[MULTIPLYING], s->settings->n_pairs);
+    printf("  %.2f (%.2f to %.2f) of %-11s", share.ratio.median, share.ratio.low, share.ratio.high,
+           bench_bound_name(share.bound));
+}
+
+static void compare_rows(struct steps *s, int n_rows, const int32_t *tokens, const int32_t *blocks)
+{
+    static const int64_t slices_us[ARMS] = {STEP_SLICE_US, STEP_SLICE_US, LIMIT_SLICE_US,
+                                            LIMIT_SLICE_US};
+    static struct step_arm one, many;
+    int n = s->settings->n_pairs;
+    fill_arm(&one, s->model, s->settings->context, 1, tokens, blocks);
+    fill_arm(&many, s->model, s->settings->context, n_rows, tokens, blocks);
+    const struct timed_arm arms[ARMS] = {[ONE_ROW] = {run_step, &one},
+                                         [MANY_ROWS] = {run_step, &many},
+                                         [READING] = {bench_limits_read, &s->limits},
+                                         [MULTIPLYING] = {bench_limits_multiply, &s->limits}};
+    bench_rounds(arms, slices_us, s->is_host ? ARMS : READING, n, s->rates);
+    struct sample_quartiles ratio = bench_ratio(s->rates[ONE_ROW], s->rates[MANY_ROWS], n);
+    double sorted[ARMS][BENCH_PAIRS_MAX], median[ARMS];
+    memcpy(sorted, s->rates, sizeof sorted);
+    for (int i = 0; i < ARMS; i++) {
+        median[i] = sample_quartiles(sorted[i], n).median;
+    }
+    printf("%5d  %12.3f  %12.3f  %.3f (%.3f to %.3f)  %8.2f", n_rows, 1e3 / median[MANY_ROWS],
+           1e3 / median[ONE_ROW], ratio.median, ratio.low, ratio.high,
+           1e-9 * (double)model_weight_bytes(s->model) * median[ONE_ROW]);
+    if (s->is_host) {
+        show_share(s, ONE_ROW, 1);
+        show_share(s, MANY_ROWS, n_rows);
+    } else {
+        printf("\n       of a step the host takes %.1f us until the device has all of it",
+               1e-3 * (double)many.host_ns / many.n_steps);
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+static void compare(struct steps *s, const int32_t *tokens, const int32_t *blocks)
+{
+    if (s->is_host) bench_limits_show(&s->limits, LIMIT_SLICE_US / 5);
+    printf("%5s  %12s  %12s  %-24s %9s%s\n", "rows", "ms", "1 row: ms", "time over 1 row",
+           "1 row: GB/s", s->is_host ? "  1 row: share of its limit          rows: share" : "");
+    for (int i = 0; i < s->settings->n_rows; i++) {
+        compare_rows(s, s->settings->rows[i], tokens, blocks);
     }
 }
 
@@ -105,14 +160,15 @@ int main(int argc, char **argv)
         {"model", 'm', "MODEL", "default synthetic:qwen2.5-0.5b,seed=1", .text = &s.model},
         {"context", 'c', "N", "positions before the step; default 256", 1, 32768,
          .number = &s.context},
-        {"rows", 'r', "LIST", "default 2,4,5,6,7,8", 1, ROWS_MAX,
-         .list = {s.rows, &s.n_rows, ROWS_MAX}},
+        {"rows", 'r', "LIST", "1 to 256 each; default 2,4,5,6,7,8", 1, ROWS_MAX,
+         .list = {s.rows, &s.n_rows, LIST_MAX}},
         {"pairs", 'p', "N", "pairs of slices; default 20", 2, BENCH_PAIRS_MAX,
          .number = &s.n_pairs},
         {0},
     };
     const struct bench_command command = {.options = options, .backend = &s.backend};
     static int32_t blocks[BLOCKS_MAX], tokens[ROWS_MAX];
+    static struct steps steps;
     struct error err = {0};
     struct checkpoint *ck = NULL;
     struct backend *be = NULL;
@@ -122,23 +178,33 @@ int main(int argc, char **argv)
     for (int i = 0; i < BLOCKS_MAX; i++) {
         blocks[i] = i;
     }
-    for (int i = 0; i < ROWS_MAX; i++) {
-        tokens[i] = 5 + 7 * i;
-    }
     const struct model_options mo = {.n_kv_blocks = (s.context + ROWS_MAX) / KV_BLOCK_TOKENS + 1,
                                      .max_tokens = ROWS_MAX,
                                      .max_rows = ROWS_MAX,
                                      .max_lanes = 1};
     TRY(checkpoint_open(&ck, s.model, &err));
+    for (int i = 0; i < ROWS_MAX; i++) {
+        tokens[i] = (5 + 7 * i) % checkpoint_config(ck)->vocab_size;
+    }
     s.backend.stored = checkpoint_config(ck)->stored;
     TRY(backend_open(&be, &s.backend, &err));
     TRY(model_open(&model, ck, comm_single(), be, &mo, &err));
     TRY(read_context(model, &s, blocks, tokens, &err));
     printf("%s, %zu MB of weights, kernels %s, %d threads, context %d\n", s.model,
            model_weight_bytes(model) >> 20, be->ops->kernels(be), s.backend.n_threads, s.context);
-    compare(model, be->ops->is_host, &s, tokens, blocks);
+    steps.model = model;
+    steps.cfg = checkpoint_config(ck);
+    steps.settings = &s;
+    steps.is_host = be->ops->is_host;
+    if (steps.is_host) {
+        TRY(bench_limits_open(&steps.limits, s.backend.n_threads, be->ops->kernels(be),
+                              be->ops->form, &err));
+        TRY(bench_limits_fill(&steps.limits, model_weight_bytes(model), &err));
+    }
+    compare(&steps, tokens, blocks);
 out:
     if (rc) fprintf(stderr, "bench_step: %s\n", err.text);
+    bench_limits_close(&steps.limits);
     model_close(model);
     if (be) be->ops->close(be);
     checkpoint_close(ck);

@@ -66,3 +66,26 @@ static inline struct bench_pairs bench_compare(const struct timed_arm *a, const 
     return (struct bench_pairs){sample_quartiles(rates_a, n), sample_quartiles(rates_b, n),
                                 sample_quartiles(ratios, n)};
 }
+
+/* Like bench_compare for any number of arms, each with its own slice. The order turns around with
+ * each round. rates[i][round] receives what arm i reached. */
+static inline void bench_rounds(const struct timed_arm *arms, const int64_t *slices_us, int n_arms,
+                                int n_rounds, double rates[][BENCH_PAIRS_MAX])
+{
+    for (int round = 0; round < n_rounds; round++) {
+        for (int i = 0; i < n_arms; i++) {
+            int arm = round % 2 ? i : n_arms - 1 - i;
+            rates[arm][round] = bench_rate(&arms[arm], slices_us[arm]);
+        }
+    }
+}
+
+/* The quartiles of a[i] / b[i]. */
+static inline struct sample_quartiles bench_ratio(const double *a, const double *b, int n)
+{
+    double ratios[BENCH_PAIRS_MAX];
+    for (int i = 0; i < n; i++) {
+        ratios[i] = a[i] / b[i];
+    }
+    return sample_quartiles(ratios, n);
+}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Decoding beside another engine on the same weights, request by request in turn.
+r"""Decoding, or reading a prompt, beside another engine on the same weights, in turn.
 
     bench/compare_engines.py BUILD --target FOLDER [--draft FOLDER] [-K N] [--ranks 1]
                              [--threads 2] [--draft-threads 1] [--draft-ahead auto]
-                             [--weights bf16] [--tokens 64] [--pairs 20]
-                             --other NAME::PATTERN::COMMAND [--other ...]
+                             [--weights bf16] [--kernels auto] [--tokens 64 | --prompt-tokens N]
+                             [--pairs 20] --other NAME::PATTERN::COMMAND [--other ...]
 
 The other engine is a command that decodes about as many tokens with as many threads and prints its
 tokens per second, which the first group of PATTERN (a regular expression) must match. It is started
@@ -12,13 +12,22 @@ anew for every pair, while our cluster (workers, coordinator, client of BUILD; g
 sequence ignored) is idle. The time that it needs to load is not counted, and neither is our
 prompt's. The first run of each warms up and is dropped. Printed: both rates and our rate over
 theirs, as medians with quartiles of the pairs.
+
+With --prompt-tokens our rate is N over the time from the admission of a request with a new prompt
+of N random ids to its first token, and the other engine must print the rate of such a prompt:
+
+    --prompt-tokens 256 --other 'llama.cpp::pp256 \|\s*([0-9.]+)::llama-bench -m M -p 256 -n 0 -t 2'
 """
+import random
 import re
 import shlex
 import subprocess
 
-from bench_util import PROMPTS, build_parser, decode_rate, generate_prompt, quartiles_text
+from bench_util import (PROMPTS, build_parser, decode_rate, generate, generate_prompt,
+                        quartiles_text)
 from cluster import Cluster
+
+IDS = 200  # a prompt's are below it, so that every vocabulary has them
 
 
 def parse():
@@ -31,7 +40,9 @@ def parse():
     parser.add_argument("--draft-threads", type=int, default=1)
     parser.add_argument("--draft-ahead", default="auto")
     parser.add_argument("--weights", default="bf16")
+    parser.add_argument("--kernels", default="auto")
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--prompt-tokens", type=int, default=0)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--other", action="append", required=True, metavar="NAME::PATTERN::COMMAND")
     return parser.parse_args()
@@ -47,13 +58,29 @@ def other_rate(pattern, command):
     return float(found.group(1))
 
 
+def answer_of(cluster, pair, args):
+    if not args.prompt_tokens:
+        return generate_prompt(cluster, PROMPTS[pair % len(PROMPTS)], args.k, 0, args.tokens, 1)
+    ids = random.Random(pair).choices(range(1, IDS), k=args.prompt_tokens)
+    return generate(cluster, "--prompt-ids", ",".join(map(str, ids)), "-n", "1", "-K", "0",
+                    "--temperature", "0", "--rule", "greedy", "--ignore-eos")
+
+
+def our_rate(answer, args):
+    if not args.prompt_tokens:
+        return decode_rate(answer)
+    return args.prompt_tokens * 1e6 / answer["counters"]["prompt_us"]
+
+
 def main():
     args = parse()
-    weights = ["--weights", args.weights] if args.weights != "bf16" else []
+    cpu = ["--kernels", args.kernels]
+    if args.weights != "bf16":
+        cpu += ["--weights", args.weights]
     others = [other.split("::", 2) for other in args.other]
     with Cluster(args.build, n_ranks=args.ranks, target=args.target, draft=args.draft,
-                 worker_flags=["--threads", str(args.threads), *weights],
-                 coordinator_flags=["--threads", str(args.draft_threads), *weights,
+                 worker_flags=["--threads", str(args.threads), *cpu],
+                 coordinator_flags=["--threads", str(args.draft_threads), *cpu,
                                     "--draft-ahead", args.draft_ahead]) as cluster:
         ours, theirs = [], {name: [] for name, _, _ in others}
         answer = None
@@ -63,13 +90,13 @@ def main():
                 if name:
                     theirs[name].append(other_rate(pattern, command))
                 else:
-                    answer = generate_prompt(cluster, PROMPTS[pair % len(PROMPTS)], args.k, 0,
-                                             args.tokens, 1)
-                    ours.append(decode_rate(answer))
+                    answer = answer_of(cluster, pair, args)
+                    ours.append(our_rate(answer, args))
         c = answer["counters"]
-        print(f"{args.target}, K {args.k}, {args.ranks} ranks x {args.threads} threads, "
-              f"{answer['arithmetic']}; last request: alpha {answer['alpha'] or 0:.2f}, "
-              f"{c['drafted']} drafted, {c['accepted']} accepted")
+        what = f"prompts of {args.prompt_tokens}" if args.prompt_tokens else f"K {args.k}"
+        print(f"{args.target}, {what}, {args.ranks} ranks x {args.threads} threads, "
+              f"{answer['arithmetic']}, kernels {args.kernels}; last request: alpha "
+              f"{answer['alpha'] or 0:.2f}, {c['drafted']} drafted, {c['accepted']} accepted")
         print(f"ours  tokens/s {quartiles_text(ours[1:])}")
         for name, rates in theirs.items():
             ratios = [a / b for a, b in zip(ours[1:], rates[1:])]

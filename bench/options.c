@@ -2,9 +2,11 @@
 #include "bench/options.h"
 
 #include <argp.h>
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/options.h"
+#include "base/program.h"
 #include "model/backend/options.h"
 
 enum { OPTIONS_MAX = 16, NAME_BYTES = 64, KEY_WITHOUT_LETTER = 256 };
@@ -58,11 +60,12 @@ void bench_parse(int argc, char **argv, const struct bench_command *command)
                               .doc = command->doc,
                               .children = command->backend ? children : NULL};
     struct bench_command input = *command; /* argp hands its input over as void * */
-    for (int i = 0; i < OPTIONS_MAX && command->options[i].name; i++) {
+    for (int i = 0; command->options[i].name; i++) {
         const struct bench_option *o = &command->options[i];
+        assert(i < OPTIONS_MAX);
         entries[i] = (struct argp_option){
             .name = o->name, .key = key_of(command->options, i), .arg = o->arg, .doc = o->help};
     }
     if (command->backend) backend_options_init(command->backend);
-    argp_parse(&argp, argc, argv, 0, NULL, &input);
+    program_parse(&argp, argc, argv, &input);
 }

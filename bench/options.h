@@ -1,5 +1,5 @@
 /* The command line of a benchmark as one table: each option with its help and the variable that its
- * value goes to. A value that cannot be parsed ends the program with one sentence and status 2. */
+ * value goes to. A wrong option or value ends the program with one sentence and status 2. */
 #pragma once
 
 #include <stdbool.h>
