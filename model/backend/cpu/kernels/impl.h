@@ -34,8 +34,11 @@ enum {
     LINE_STEP = 32,                  /* bf16 of a cache line */
     PARK_ROWS = 256,                 /* rows whose accumulators are parked together: 64 KiB */
     PASSES_MAX = 4,                  /* of a tile over a chunk */
-    AHEAD_STEPS = 32, /* how many pairs of k the prefetch of a single pass runs ahead */
-    NEAR_STEPS = 8    /* the same for the second hop */
+    /* Pairs of k that the prefetch of a single pass runs ahead: in one hop, or in the first and in
+     * the second of two. */
+    ONE_HOP_STEPS = 32,
+    FAR_STEPS = 16,
+    NEAR_STEPS = 4
 };
 
 /* Pairs of k of a chunk: 32 KiB of weights, or 16 where a chunk and the next one must fit into the
@@ -179,12 +182,12 @@ static void dots_rows(struct dots *d, const struct matmul_rows *rows, int n_rows
 static void group_chunk(const struct group *g, int first_pair, int n_pairs)
 {
     const uint16_t *w = g->w + (size_t)first_pair * BLOCK_STEP;
-    size_t n_ahead = g->n_passes == 1 ? AHEAD_STEPS : (size_t)n_pairs;
+    bool hops = kernels_two_hops();
+    size_t n_ahead = g->n_passes > 1 ? (size_t)n_pairs : hops ? FAR_STEPS : ONE_HOP_STEPS;
     const uint16_t *ahead = w + n_ahead * BLOCK_STEP;
     const uint16_t *ahead_end = w + 2 * n_ahead * BLOCK_STEP;
     size_t lines = (size_t)(4 + g->n_passes - 1) / (size_t)g->n_passes;
     size_t ahead_step = lines * LINE_STEP;
-    bool hops = kernels_two_hops();
     struct dots d = {
         .w_step = BLOCK_STEP, .n_pairs = n_pairs, .acc_stride = KERNEL_COLUMNS, .far = g->w};
     size_t row = (size_t)g->first_row;

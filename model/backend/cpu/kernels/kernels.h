@@ -1,7 +1,8 @@
 /* The CPU's inner loops as a table, which is filled several times from one source: AVX-512 with
- * bf16 dot products or with fma, AVX2 with fma, plain C. All give the same bits (arithmetic `cpu-bf16`): each output
- * is one chain of fused steps over ascending k, in each pair first the odd k and then the even k.
- * Denormals going in and coming out are flushed to zero, as vdpbf16ps does. */
+ * bf16 dot products or with fma, AVX2 with fma, plain C. All give the same bits (arithmetic
+ * `cpu-bf16`): each output is one chain of fused steps over ascending k, in each pair first the odd
+ * k and then the even k. Denormals going in and coming out are flushed to zero, as vdpbf16ps
+ * does. */
 #pragma once
 
 #include <stdbool.h>
@@ -70,10 +71,10 @@ struct kv_ahead {
     int first_line, n_lines;
 };
 
-/* Whether memory is streamed in two hops: into the second-level cache from far ahead, and from there
- * into the first-level cache. An Intel core needs that: its first-level cache has too few requests
- * in flight, so that one hop reaches only 0.85 of the bandwidth. A Zen core reaches 0.95 in one
- * hop, straight into the first level, and 0.84 in two. */
+/* Whether memory is streamed in two hops: into the second-level cache from far ahead, and from
+ * there into the first-level cache. An Intel core needs that: its first-level cache has too few
+ * requests in flight, so that one hop reaches only 0.85 of the bandwidth. A Zen core reaches 0.95
+ * in one hop, straight into the first level, and 0.84 in two. */
 bool kernels_two_hops(void);
 
 struct kernels {
@@ -130,7 +131,7 @@ struct kernels {
     const struct kernels_quant *quant; /* of the same instruction set */
 };
 
-/* The tables. All but the last exist in x86 builds only; kernels_find knows which of them this CPU can
+/* The tables. All but the last exist in x86 builds only; kernels_find knows which this CPU can
  * run. */
 extern const struct kernels kernels_avx512, kernels_avx512fma, kernels_avx2, kernels_plain;
 
