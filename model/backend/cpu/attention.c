@@ -83,9 +83,9 @@ static int parts_of(size_t bytes, const struct attention_shape *shape, int max)
     return n < 1 ? 1 : n > max ? max : n;
 }
 
-/* Keeps the memory busy all the time. Parts are prefetched in the order in which they are read, from
- * the first of `soon` that is not there yet: one for each part of K that is read, n_idle of them
- * while scores become weights, and therefore fewer than one for each part of V. */
+/* Keeps the memory busy all the time. Parts are prefetched in the order in which they are read,
+ * from the first of `soon` that is not there yet: one for each part of K that is read, n_idle of
+ * them while scores become weights, and therefore fewer than one for each part of V. */
 static void spread_parts(struct span_parts *parts, const uint16_t *const *soon,
                          const uint16_t **beside)
 {

@@ -6,6 +6,8 @@
  * ATTENTION_TILE and ATTENTION_ENTRY(queries, vectors, columns). */
 #pragma once
 
+#include "model/backend/cpu/kernels/panels.h"
+
 enum {
     QUERIES_AT_ONCE = 36, /* that one tile after the other reads */
     BLOCK_VECTORS = KERNEL_LANES / SCORE_LANES,

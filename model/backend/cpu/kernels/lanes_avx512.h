@@ -1,5 +1,4 @@
-/* What the variants for AVX-512 do with 16 lanes in a way of their own; included by impl.h's
- * users before it. */
+/* What the variants for AVX-512 do in 16 lanes in a way of their own; included before impl.h. */
 #pragma once
 
 #include <immintrin.h>
