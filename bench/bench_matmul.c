@@ -46,14 +46,25 @@ struct pass {
     int read;
     int n_rows;
     enum weight_form form;
-    uint16_t *data;             /* n_matrices matrices of one shape */
-    struct packed_matrix w;     /* bf16 */
-    struct quant_matrix quant;  /* int8, int4 */
-    struct quant_group *groups; /* [ROWS_MAX][n_groups] */
+    uint16_t *data;            /* n_matrices matrices of one shape */
+    struct packed_matrix w;    /* bf16 */
+    struct quant_matrix quant; /* int8, int4 */
+    uint8_t *groups;           /* quantized rows */
     int n_matrices, next, repeats;
     const uint16_t *in;
     float *out;
 };
+
+/* Rows are quantized as many at once as are multiplied at once. */
+static void pass_rows(struct pass *p, int n_rows)
+{
+    const struct quant_rows rows = {p->form, p->in,     (size_t)p->w.n_in,
+                                    n_rows,  p->w.n_in, p->groups};
+    p->n_rows = n_rows;
+    if (p->kernels && p->form != WEIGHTS_BF16) {
+        p->kernels->quant->quantize(&rows, 0, p->quant.n_groups);
+    }
+}
 
 static int pass_blocks(const struct pass *p)
 {
@@ -81,9 +92,8 @@ static void pass_member(void *arg, int member, int n_members)
     team_range(pass_blocks(p), 1, member, n_members, &begin, &end);
     for (int i = 0; i < p->repeats; i++) {
         if (p->kernels && p->form != WEIGHTS_BF16) {
-            const struct quant_call call = {
-                p->groups, (size_t)p->quant.n_groups, p->out, (size_t)p->w.n_out, p->n_rows, begin,
-                end};
+            const struct quant_call call = {p->groups, p->out, (size_t)p->w.n_out,
+                                            p->n_rows, begin,  end};
             p->kernels->quant->matmul(&p->quant, &call);
         } else if (p->kernels) {
             const struct matmul_call call = {
@@ -114,10 +124,6 @@ static void pass_shape(struct pass *p, struct shape shape)
                                   .n_blocks = (shape.n_out + KERNEL_COLUMNS - 1) / KERNEL_COLUMNS};
     p->quant = quant_matrix_of(p->form, NULL, shape.n_in, shape.n_out);
     p->n_matrices = (int)(pool_bytes / pass_bytes(p));
-    for (int i = 0; p->kernels && p->form != WEIGHTS_BF16 && i < ROWS_MAX; i++) {
-        p->kernels->quant->quantize(p->form, p->in + (size_t)i * (size_t)shape.n_in, shape.n_in,
-                                    p->groups + (size_t)i * (size_t)p->quant.n_groups);
-    }
     p->next = 0;
     p->repeats = 1;
 }
@@ -141,6 +147,7 @@ static double hot_rate(const struct pass *cold)
     struct pass p = *cold;
     double rates[BENCH_PAIRS_MIN];
     pass_shape(&p, (struct shape){HOT_K, KERNEL_COLUMNS * team_size(p.team)});
+    pass_rows(&p, cold->n_rows);
     p.n_matrices = 1;
     p.repeats = HOT_REPEATS;
     for (int i = 0; i < BENCH_PAIRS_MIN; i++) {
@@ -161,7 +168,7 @@ static void bench_shape(struct pass *matmul, struct shape shape, const int *rows
     reading.read = best_read(&reading);
     printf("   M   weights GB/s   read GB/s   weights / read [quartiles]   GFLOP/s   hot GB/s\n");
     for (int i = 0; i < n_counts; i++) {
-        matmul->n_rows = rows[i];
+        pass_rows(matmul, rows[i]);
         struct bench_pairs pairs =
             bench_compare(&(struct timed_arm){pass_run, matmul},
                           &(struct timed_arm){pass_run, &reading}, BENCH_PAIRS_MIN, SLICE_US);
@@ -215,7 +222,7 @@ static int bench_run(const struct settings *settings, struct error *err)
     TRY(mem_pages(&pass.data, pool_bytes, err));
     TRY(mem_array(&in, ROWS_MAX * k_max, sizeof *in, err));
     TRY(mem_array(&out, ROWS_MAX * k_max, sizeof *out, err));
-    TRY(mem_array(&pass.groups, ROWS_MAX * k_max / QUANT_GROUP, sizeof *pass.groups, err));
+    TRY(mem_array(&pass.groups, ROWS_MAX * k_max / QUANT_GROUP, QUANT_ROW_GROUP_BYTES, err));
     fill_weights(pass.data, pool_bytes / sizeof *pass.data);
     fill_weights(in, ROWS_MAX * k_max);
     pass.in = in;

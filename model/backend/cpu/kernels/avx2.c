@@ -88,5 +88,6 @@ static void dots_end(unsigned mode)
 #include "model/backend/cpu/kernels/impl.h"
 
 const struct kernels kernels_avx2 = KERNELS_TABLE("avx2", &kernels_quant_avx2);
+const struct kernels kernels_avxvnni = KERNELS_TABLE("avxvnni", &kernels_quant_avxvnni);
 
 #endif

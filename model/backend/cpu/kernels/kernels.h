@@ -59,7 +59,7 @@ struct kv_ahead {
 };
 
 struct kernels {
-    const char *name; /* "avx512", "avx2", "plain" */
+    const char *name; /* "avx512", "avxvnni", "avx2", "plain" */
 
     /* out[row][column] = sum over k of in[row][k] * w[column][k] for rows 0..n_rows and the
      * 64-column blocks first_block .. end_block. Writes only columns < n_out. Each output is one
@@ -105,9 +105,9 @@ struct kernels {
     const struct kernels_quant *quant; /* of the same instruction set */
 };
 
-/* The tables. The first two exist in x86 builds only; kernels_find knows which of them this CPU can
+/* The tables. All but the last exist in x86 builds only; kernels_find knows which of them this CPU can
  * run. */
-extern const struct kernels kernels_avx512, kernels_avx2, kernels_plain;
+extern const struct kernels kernels_avx512, kernels_avxvnni, kernels_avx2, kernels_plain;
 
 /* "auto" takes the best that this machine can run. Errors: ERR_ARGUMENT unknown name (lists them),
  * ERR_UNSUPPORTED this CPU or build lacks it. */
