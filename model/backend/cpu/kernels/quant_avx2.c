@@ -37,7 +37,7 @@ INLINE_ALWAYS void int8_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w
     for (int step = 0; step < QUANT_STEPS; step++) {
         words_step(n_rows, sum, _mm256_and_si256(half_load(w), low),
                    _mm256_and_si256(half_load(w + HALF_BYTES), low), q);
-        quant_forget_loads();
+        w = quant_again(w);
         words_step(n_rows, sum, _mm256_srli_epi16(half_load(w), 8),
                    _mm256_srli_epi16(half_load(w + HALF_BYTES), 8), q + 4);
         w += QUANT_STEP_BYTES;
@@ -63,7 +63,7 @@ INLINE_ALWAYS void int4_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w
     for (int step = 0; step < QUANT_STEPS; step += 2) {
         bytes_step(n_rows, sum, half_keep(_mm256_and_si256(half_load(w), half)),
                    half_keep(_mm256_and_si256(half_load(w + HALF_BYTES), half)), q);
-        quant_forget_loads();
+        w = quant_again(w);
         bytes_step(
             n_rows, sum, half_keep(_mm256_and_si256(_mm256_srli_epi16(half_load(w), 4), half)),
             half_keep(_mm256_and_si256(_mm256_srli_epi16(half_load(w + HALF_BYTES), 4), half)),

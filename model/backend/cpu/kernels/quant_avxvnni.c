@@ -40,7 +40,7 @@ INLINE_ALWAYS void int4_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w
     for (int step = 0; step < QUANT_STEPS; step += 2) {
         bytes_step(n_rows, sum, _mm256_and_si256(half_load(w), half),
                    _mm256_and_si256(half_load(w + HALF_BYTES), half), q);
-        quant_forget_loads();
+        w = quant_again(w);
         bytes_step(n_rows, sum, _mm256_and_si256(_mm256_srli_epi16(half_load(w), 4), half),
                    _mm256_and_si256(_mm256_srli_epi16(half_load(w + HALF_BYTES), 4), half),
                    q + 4 * n_rows);

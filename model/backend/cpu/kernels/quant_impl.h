@@ -20,7 +20,8 @@ enum {
     PARK_ROWS = 288,     /* rows whose accumulators are parked together: 36 KiB */
     CHUNK_BYTES = 12288, /* weights of a chunk; a tile's activations need room beside them */
     AHEAD_BYTES = 8192,  /* how far the prefetch of a single tile runs ahead */
-    NEAR_BYTES = 2048,   /* the same for the second hop */
+    FAR_BYTES = 4096,    /* the same in two hops, the first of them */
+    NEAR_BYTES = 1024,   /* and the second */
     LINE_BYTES = 64
 };
 
@@ -136,7 +137,7 @@ static void quant_stream(const struct quant_pass *p)
     struct quant_dots d = {.w = p->w,
                            .n_groups = p->n_groups,
                            .near = p->hops ? NEAR_BYTES : AHEAD_BYTES,
-                           .far = p->hops ? AHEAD_BYTES : 0};
+                           .far = p->hops ? FAR_BYTES : 0};
     quant_run_tile(p, p->first_tile, &d, 0);
 }
 

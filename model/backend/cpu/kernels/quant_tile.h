@@ -99,9 +99,10 @@ INLINE_ALWAYS int32_t quant_start(const uint8_t *x, int n_rows, int row)
     return quant_word(x + (n_rows + row) * (int)sizeof(int32_t));
 }
 
-/* Makes the compiler load again what it has loaded before. If it kept those values, they would push
- * the accumulators out of the registers. */
-INLINE_ALWAYS void quant_forget_loads(void)
+/* Gives the address back, and hides from the compiler that it is the same. What is read through it
+ * is loaded again; if a value loaded before were kept, it would push a sum out of the registers. */
+INLINE_ALWAYS const uint8_t *quant_again(const uint8_t *at)
 {
-    __asm__ volatile("" ::: "memory");
+    __asm__("" : "+r"(at));
+    return at;
 }
