@@ -10,7 +10,7 @@
 enum {
     GROUPS_AT_ONCE = 256 << 10, /* 18 MiB: 256 rows of 32768 */
     GROUPS_BYTES = GROUPS_AT_ONCE * QUANT_ROW_GROUP_BYTES,
-    QUANTIZE_SMALL = 1 << 15 /* elements that one thread quantizes faster than the team */
+    QUANTIZE_SMALL = 1 << 14 /* elements that one thread quantizes faster than the team */
 };
 
 int cpu_groups_open(struct backend_cpu *cpu, struct error *err)

@@ -105,8 +105,8 @@ struct kernels {
     const struct kernels_quant *quant; /* of the same instruction set */
 };
 
-/* The tables. All but the last exist in x86 builds only; kernels_find knows which of them this CPU can
- * run. */
+/* The tables. All but the last exist in x86 builds only; kernels_find knows which of them this CPU
+ * can run. */
 extern const struct kernels kernels_avx512, kernels_avxvnni, kernels_avx2, kernels_plain;
 
 /* "auto" takes the best that this machine can run. Errors: ERR_ARGUMENT unknown name (lists them),

@@ -1,6 +1,6 @@
-/* Integer kernels in plain C, with or without fma. A sum has 20 bits and a scale 24, so their
- * product is exact in double. It is added with rounding to odd and then rounded once more, which
- * gives the result of the fused step. */
+/* Integer kernels in plain C. Without an instruction for fma: a sum has 20 bits and a scale 24, so
+ * their product is exact in double. It is added with rounding to odd and then rounded once more,
+ * which gives the result of the fused step. */
 #include "model/backend/cpu/kernels/quant_tile.h"
 
 enum { COLUMNS = 16 };
@@ -8,7 +8,11 @@ enum { COLUMNS = 16 };
 
 static float chain_step(float acc, int32_t sum, float scale)
 {
+#ifdef __FP_FAST_FMAF
+    return fmaf((float)sum, scale, acc);
+#else
     return (float)num_add_to_odd((double)acc, (double)sum * (double)scale);
+#endif
 }
 
 INLINE_ALWAYS int quant_step_bytes(enum weight_form form)
@@ -93,9 +97,11 @@ static void quant_round(const uint16_t *in, struct quant_group *out)
     float factor = 127.0f / most;
     for (int i = 0; i < QUANT_GROUP; i++) {
         float x = num_bf16_to_float(in[i]) * factor + shift;
-        int32_t q = (int32_t)num_float_to_bits(x) - 0x4b400000;
-        out->q[i] = (int16_t)q;
-        out->sums[i % 4 / 2] += q;
+        out->q[i] = (int16_t)(num_float_to_bits(x) - 0x4b400000u);
+    }
+    for (int i = 0; i < QUANT_GROUP; i += 4) {
+        out->sums[0] += out->q[i] + out->q[i + 1];
+        out->sums[1] += out->q[i + 2] + out->q[i + 3];
     }
     out->scale = most / 127.0f;
 }
@@ -103,10 +109,14 @@ static void quant_round(const uint16_t *in, struct quant_group *out)
 static void quant_store(enum weight_form form, const struct quant_group *group, int step_stride,
                         uint8_t *start, uint8_t *q)
 {
+    int8_t bytes[QUANT_GROUP];
     int32_t value = (form == WEIGHTS_INT8 ? -128 : -8) * (group->sums[0] + group->sums[1]);
     memcpy(start, &value, sizeof value);
     for (int i = 0; i < QUANT_GROUP; i++) {
-        q[i / 4 * step_stride + i % 4] = (uint8_t)group->q[i];
+        bytes[i] = (int8_t)group->q[i];
+    }
+    for (int step = 0; step < QUANT_STEPS; step++) {
+        memcpy(q + step * step_stride, bytes + 4 * step, 4);
     }
 }
 
