@@ -17,11 +17,11 @@
 #include "model/backend/cpu/kernels/quant_tile.h"
 
 enum {
-    PARK_ROWS = 288,     /* rows whose accumulators are parked together: 36 KiB */
-    CHUNK_BYTES = 12288, /* weights of a chunk; a tile's activations need room beside them */
-    AHEAD_BYTES = 8192,  /* how far the prefetch of a single tile runs ahead */
-    FAR_BYTES = 4096,    /* the same in two hops, the first of them */
-    NEAR_BYTES = 1024,   /* and the second */
+    PARK_ROWS = 288,    /* rows whose accumulators are parked together: 36 KiB */
+    CHUNK_BYTES = 9216, /* weights of a chunk; two and a tile's activations fit into 32 KiB */
+    AHEAD_BYTES = 8192, /* how far the prefetch of a single tile runs ahead in one hop */
+    FAR_BYTES = 4096,   /* the same in two hops, the first of them */
+    NEAR_BYTES = 1024,  /* and the second */
     LINE_BYTES = 64
 };
 
@@ -141,8 +141,8 @@ static void quant_stream(const struct quant_pass *p)
     quant_run_tile(p, p->first_tile, &d, 0);
 }
 
-/* Runs all tiles over a chunk. The first one brings it into the first-level cache; all share the
- * prefetch of the next chunk, in whole lines for each vector of a group. */
+/* Runs all tiles over a chunk. They share the prefetch of the next chunk, in whole lines for each
+ * vector of a group; in two hops, the first tile makes the second. */
 static void quant_chunk(const struct quant_pass *p, int first_group, int n_groups)
 {
     size_t bytes = quant_group_bytes(p->form);
@@ -150,7 +150,8 @@ static void quant_chunk(const struct quant_pass *p, int first_group, int n_group
     int shared_lines = (lines + n_vectors - 1) / n_vectors;
     struct quant_dots d = {.w = p->w + (size_t)first_group * bytes,
                            .n_groups = n_groups,
-                           .near = p->hops ? NEAR_BYTES : 0};
+                           .near = p->hops ? NEAR_BYTES : 0,
+                           .next_is_near = !p->hops};
     const uint8_t *end = d.w + 2 * (size_t)n_groups * bytes;
     d.next = d.w + (size_t)n_groups * bytes;
     for (int tile = p->first_tile; tile < p->end_tile; tile++) {

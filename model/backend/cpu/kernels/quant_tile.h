@@ -8,6 +8,7 @@
  * In which form starts and integers are is the variant's choice. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -32,10 +33,12 @@ struct quant_dots {
     /* How far ahead of the weights themselves the tile prefetches into the first- and the
      * second-level cache; 0 for not at all. */
     int near, far;
-    /* Other weights to be brought into the second-level cache meanwhile: lines for each vector of a
-     * group. Whatever is prefetched may lie past the end, where that has no effect. */
+    /* Other weights to be prefetched meanwhile: lines for each vector of a group, into the first- or
+     * the second-level cache. Whatever is prefetched may lie past the end, where that has no
+     * effect. */
     const uint8_t *next;
     int next_lines;
+    bool next_is_near;
 };
 
 /* A group of a row between rounding and the panel. */
@@ -67,7 +70,11 @@ INLINE_ALWAYS void quant_prefetch(const struct quant_dots *d, const uint8_t *w, 
 INLINE_ALWAYS const uint8_t *quant_prefetch_next(const struct quant_dots *d, const uint8_t *next)
 {
     for (int i = 0; i < d->next_lines; i++) {
-        __builtin_prefetch(next, 0, 2);
+        if (d->next_is_near) {
+            __builtin_prefetch(next, 0, 3);
+        } else {
+            __builtin_prefetch(next, 0, 2);
+        }
         next += QUANT_STEP_BYTES;
     }
     return next;
