@@ -33,8 +33,8 @@ struct quant_dots {
     /* How far ahead of the weights themselves the tile prefetches into the first- and the
      * second-level cache; 0 for not at all. */
     int near, far;
-    /* Other weights to be prefetched meanwhile: lines for each vector of a group, into the first- or
-     * the second-level cache. Whatever is prefetched may lie past the end, where that has no
+    /* Other weights to be prefetched meanwhile: lines for each vector of a group, into the first-
+     * or the second-level cache. Whatever is prefetched may lie past the end, where that has no
      * effect. */
     const uint8_t *next;
     int next_lines;
