@@ -60,13 +60,13 @@ struct pass {
     size_t pool_bytes;
     enum weight_form form;
     int n_rows, n_rounds;
-    bool is_hot;                /* one matrix, which stays in the cache */
-    struct packed_matrix w;     /* bf16 */
-    struct quant_matrix quant;  /* int8, int4 */
-    struct quant_group *groups; /* [ROWS_MAX][n_groups] */
-    int repeats;                /* of a call */
-    const uint16_t *in;         /* [ROWS_MAX][n_in] */
-    uint32_t *panels;           /* of bf16 */
+    bool is_hot;               /* one matrix, which stays in the cache */
+    struct packed_matrix w;    /* bf16 */
+    struct quant_matrix quant; /* int8, int4 */
+    uint8_t *groups;           /* quantized rows */
+    int repeats;               /* of a call */
+    const uint16_t *in;        /* [ROWS_MAX][n_in] */
+    uint32_t *panels;          /* of bf16 */
     float *out;
 };
 
@@ -88,10 +88,9 @@ static void prepare_rows(struct pass *p)
         }
         return;
     }
-    for (int i = 0; i < p->n_rows; i++) {
-        p->kernels->quant->quantize(p->form, p->in + (size_t)i * (size_t)p->w.n_in, p->w.n_in,
-                                    p->groups + (size_t)i * (size_t)p->quant.n_groups);
-    }
+    const struct quant_rows rows = {p->form,   p->in,     (size_t)p->w.n_in,
+                                    p->n_rows, p->w.n_in, p->groups};
+    p->kernels->quant->quantize(&rows, 0, p->quant.n_groups);
 }
 
 static void multiply_rows(const struct pass *p, int begin, int end)
@@ -105,9 +104,8 @@ static void multiply_rows(const struct pass *p, int begin, int end)
                                          .end_block = end};
         p->kernels->matmul(&p->w, &call);
     } else {
-        const struct quant_call call = {
-            p->groups, (size_t)p->quant.n_groups, p->out, (size_t)p->w.n_out, p->n_rows, begin,
-            end};
+        const struct quant_call call = {p->groups, p->out, (size_t)p->w.n_out,
+                                        p->n_rows, begin,  end};
         p->kernels->quant->matmul(&p->quant, &call);
     }
 }
@@ -290,7 +288,7 @@ static int bench_run(const struct settings *s, struct error *err)
     TRY(mem_array(&p.out, (size_t)ROWS_MAX * K_MAX, sizeof *p.out, err));
     panel_bytes = (p.kernels->panel_words(ROWS_MAX, K_MAX) + 1) * sizeof *p.panels;
     TRY(mem_pages(&p.panels, panel_bytes, err));
-    TRY(mem_array(&p.groups, (size_t)ROWS_MAX * K_MAX / QUANT_GROUP, sizeof *p.groups, err));
+    TRY(mem_array(&p.groups, (size_t)ROWS_MAX * K_MAX / QUANT_GROUP, QUANT_ROW_GROUP_BYTES, err));
     fill_weights(p.pool, p.pool_bytes / sizeof *p.pool);
     fill_weights(in, (size_t)ROWS_MAX * K_MAX);
     p.in = in;

@@ -14,6 +14,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     "${KERNEL_AVX512};-mf16c;${KERNEL_OPTIONS}")
   set_source_files_properties(${KERNELS}/quant_avx512.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX512};-mavx512vnni;${KERNEL_OPTIONS}")
+  set_source_files_properties(${KERNELS}/quant_avxvnni.c PROPERTIES COMPILE_OPTIONS
+    "${KERNEL_AVX2};-mavxvnni;${KERNEL_OPTIONS}")
   set_source_files_properties(${KERNELS}/avx2.c ${KERNELS}/quant_avx2.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX2};-mf16c;${KERNEL_OPTIONS}")
 endif()

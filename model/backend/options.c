@@ -16,7 +16,7 @@ static const struct argp_option entries[] = {
     {"weights", OPT_WEIGHTS, "FORM", 0,
      "bf16; on the CPU also int8, int4; on GPUs also fp8; default: as the model is stored", 0},
     {"kernels", OPT_KERNELS, "NAME", 0,
-     "of the CPU: auto, avx512, avx2 or plain: same bits; default auto", 0},
+     "of the CPU: auto, avx512, avxvnni, avx2 or plain: same bits; default auto", 0},
     {"no-graphs", OPT_NO_GRAPHS, NULL, 0, "GPU steps are launched kernel by kernel, not replayed",
      0},
     {"all-reduce", OPT_ALL_REDUCE, NULL, 0,

@@ -9,7 +9,7 @@
 #include "model/numerics/numerics.h"
 #include "tests/support/check_util.h"
 
-enum { N_VARIANTS = 4 };
+enum { N_VARIANTS = 5 };
 
 static const struct kernels *variants[N_VARIANTS];
 static int n_variants;
@@ -31,7 +31,8 @@ static inline int next_below(int n)
 
 static inline void setup(void)
 {
-    static const char *const names[N_VARIANTS] = {"avx512", "avx512fma", "avx2", "plain"};
+    static const char *const names[N_VARIANTS] = {"avx512", "avx512fma", "avxvnni", "avx2",
+                                                  "plain"};
     struct error err = {0};
     n_variants = 0;
     state = 20261120;

@@ -64,8 +64,8 @@ struct span {
     int first_query, n_queries;
 };
 
-/* How far the prefetch into the first-level cache runs ahead of the reading, and how much farther it
- * gets while no KV is read. */
+/* How far the prefetch into the first-level cache runs ahead of the reading, and how much farther
+ * it gets while no KV is read. */
 enum { AHEAD_BYTES = 12 << 10, AHEAD_PARTS_MAX = 4, IDLE_BYTES = 16 << 10 };
 
 /* The KV parts of a span in the order in which they are read: the K-parts, then the V-parts. */

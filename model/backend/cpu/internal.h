@@ -14,7 +14,7 @@ struct backend_cpu {
     struct backend base;
     struct backend_ops ops;              /* of base; its arithmetic is that of the weights' form */
     const struct cpu_matrix_ops *matrix; /* of the weights' form */
-    struct quant_group *groups;          /* quantized rows of a matmul; NULL with bf16 */
+    uint8_t *groups;                     /* quantized rows of a matmul; NULL with bf16 */
     uint32_t *panels;                    /* rows of a matmul; NULL without bf16 */
     const struct kernels *kernels;
     struct team *team;

@@ -8,18 +8,19 @@
 #include <string.h>
 
 enum {
-    GROUPS_AT_ONCE = 200 << 10, /* 8 MB: 450 rows of 14336 */
-    QUANTIZE_SMALL = 1 << 15    /* elements that one thread quantizes faster than the team */
+    GROUPS_AT_ONCE = 256 << 10, /* 18 MiB: 256 rows of 32768 */
+    GROUPS_BYTES = GROUPS_AT_ONCE * QUANT_ROW_GROUP_BYTES,
+    QUANTIZE_SMALL = 1 << 14 /* elements that one thread quantizes faster than the team */
 };
 
 int cpu_groups_open(struct backend_cpu *cpu, struct error *err)
 {
-    return mem_pages(&cpu->groups, GROUPS_AT_ONCE * sizeof *cpu->groups, err);
+    return mem_pages(&cpu->groups, GROUPS_BYTES, err);
 }
 
 void cpu_groups_close(struct backend_cpu *cpu)
 {
-    if (cpu->groups) mem_pages_free(cpu->groups, GROUPS_AT_ONCE * sizeof *cpu->groups);
+    if (cpu->groups) mem_pages_free(cpu->groups, GROUPS_BYTES);
     cpu->groups = NULL;
 }
 
@@ -53,10 +54,11 @@ static void quant_fill(const void *arg, void *data, int first_block, int end_blo
     quant_matrix_fill(&packed, first_block, end_block, quant_fill_column, fill);
 }
 
-static struct quant_group *row_groups(const struct cpu_matmul *job, int row, int matrix)
+/* Where the quantized rows of matrix i begin. */
+static uint8_t *matrix_groups(const struct cpu_matmul *job, int i)
 {
-    size_t at = (size_t)row * (size_t)job->n_matrices + (size_t)matrix;
-    return job->cpu->groups + at * (size_t)job->n_groups;
+    size_t before = (size_t)i * (size_t)job->n * (size_t)job->n_groups;
+    return job->cpu->groups + before * QUANT_ROW_GROUP_BYTES;
 }
 
 static void quantize_member(void *arg, int member, int n_members)
@@ -64,13 +66,15 @@ static void quantize_member(void *arg, int member, int n_members)
     const struct cpu_matmul *job = arg;
     const struct matrix *m = job->matrices;
     int begin, end;
-    team_range(job->n, 1, member, n_members, &begin, &end);
-    for (int row = begin; row < end; row++) {
-        const uint16_t *in = job->in + (size_t)row * job->in_stride;
-        for (int i = 0; i < job->n_matrices; i++) {
-            job->cpu->kernels->quant->quantize(m->form, in + (size_t)i * (size_t)m->n_in, m->n_in,
-                                               row_groups(job, row, i));
-        }
+    team_range(job->n_groups, 1, member, n_members, &begin, &end);
+    for (int i = 0; begin < end && i < job->n_matrices; i++) {
+        const struct quant_rows rows = {.form = m->form,
+                                        .in = job->in + (size_t)i * (size_t)m->n_in,
+                                        .in_stride = job->in_stride,
+                                        .n_rows = job->n,
+                                        .n_in = m->n_in,
+                                        .out = matrix_groups(job, i)};
+        job->cpu->kernels->quant->quantize(&rows, begin, end);
     }
 }
 
@@ -89,8 +93,7 @@ static void quant_multiply(const struct cpu_matmul *job, int i, int first_block,
 {
     const struct matrix *m = &job->matrices[i];
     const struct quant_matrix w = quant_matrix_of(m->form, m->data, m->n_in, m->n_out);
-    const struct quant_call call = {.in = row_groups(job, 0, i),
-                                    .in_stride = (size_t)job->n_matrices * (size_t)job->n_groups,
+    const struct quant_call call = {.in = matrix_groups(job, i),
                                     .out = job->out + (size_t)i * job->part_stride,
                                     .out_stride = job->out_stride,
                                     .n_rows = job->n,

@@ -61,8 +61,8 @@ END_TEST
 
 START_TEST(variants_give_equal_bits)
 {
-    const char *const variants[] = {"avx512", "avx2", "plain"};
-    for (int i = 0; i < 3; i++) {
+    const char *const variants[] = {"avx512", "avxvnni", "avx2", "plain"};
+    for (int i = 0; i < 4; i++) {
         check_tales(_i, (struct way){1, 1, 64, variants[i]});
         check_tales(_i, (struct way){2, 1, 5, variants[i]});
     }

@@ -98,5 +98,6 @@ INLINE_ALWAYS void wide_split(const uint16_t *w, __m256 *odd, __m256 *even)
 #include "model/backend/cpu/kernels/impl.h"
 
 const struct kernels kernels_avx2 = KERNELS_TABLE("avx2", &kernels_quant_avx2);
+const struct kernels kernels_avxvnni = KERNELS_TABLE("avxvnni", &kernels_quant_avxvnni);
 
 #endif

@@ -4,13 +4,17 @@
 #include <stdbool.h>
 #include <string.h>
 
+#ifdef OUTRIDER_X86
+#include <cpuid.h>
+#endif
+
 enum { PACK_K = 512 };
 
 typedef uint32_t quad_u __attribute__((vector_size(16)));
 
 #ifdef OUTRIDER_X86
 
-static const char choices[] = "auto, avx512, avx512fma, avx2, plain";
+static const char choices[] = "auto, avx512, avx512fma, avxvnni, avx2, plain";
 
 static const struct kernels *avx512fma_if_able(void)
 {
@@ -30,11 +34,24 @@ static const struct kernels *avx2_if_able(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &kernels_avx2 : NULL;
 }
 
+/* AVX2 with vpdpbusd of 256 bits. gcc 12 and clang 14 know no name for it to ask for. */
+static const struct kernels *avxvnni_if_able(void)
+{
+    unsigned eax = 0, ebx, ecx, edx;
+    bool able = avx2_if_able() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && eax >> 4 & 1;
+    return able ? &kernels_avxvnni : NULL;
+}
+
 #else
 
-static const char choices[] = "auto, plain (avx512 and avx2 in x86 builds)";
+static const char choices[] = "auto, plain (avx512, avxvnni and avx2 in x86 builds)";
 
 static const struct kernels *avx512_if_able(void)
+{
+    return NULL;
+}
+
+static const struct kernels *avxvnni_if_able(void)
 {
     return NULL;
 }
@@ -68,6 +85,9 @@ int kernels_find(const struct kernels **kernels, const char *name, struct error 
     if (!found && any) {
         found = avx512fma_if_able();
     }
+    if (!found && (any || strcmp(name, "avxvnni") == 0)) {
+        found = avxvnni_if_able();
+    }
     if (!found && (any || strcmp(name, "avx2") == 0)) {
         found = avx2_if_able();
     }
@@ -77,7 +97,7 @@ int kernels_find(const struct kernels **kernels, const char *name, struct error 
     *kernels = found;
     if (found) return 0;
     if (strcmp(name, "avx512") == 0 || strcmp(name, "avx512fma") == 0 ||
-        strcmp(name, "avx2") == 0) {
+        strcmp(name, "avxvnni") == 0 || strcmp(name, "avx2") == 0) {
         return error_set(err, ERR_UNSUPPORTED, "this CPU or build has no %s kernels", name);
     }
     return error_set(err, ERR_ARGUMENT, "kernels '%s' are not known, only %s", name, choices);

@@ -78,7 +78,7 @@ struct kv_ahead {
 bool kernels_two_hops(void);
 
 struct kernels {
-    const char *name; /* "avx512", "avx512fma", "avx2", "plain" */
+    const char *name; /* "avx512", "avx512fma", "avxvnni", "avx2", "plain" */
 
     /* Words of the panels of n rows; 0: matmul reads the rows as they are. */
     size_t (*panel_words)(int n, int n_in);
@@ -133,7 +133,8 @@ struct kernels {
 
 /* The tables. All but the last exist in x86 builds only; kernels_find knows which this CPU can
  * run. */
-extern const struct kernels kernels_avx512, kernels_avx512fma, kernels_avx2, kernels_plain;
+extern const struct kernels kernels_avx512, kernels_avx512fma, kernels_avxvnni, kernels_avx2,
+    kernels_plain;
 
 /* "auto" takes the best that this machine can run. Errors: ERR_ARGUMENT unknown name (lists them),
  * ERR_UNSUPPORTED this CPU or build lacks it. */

@@ -1,108 +1,122 @@
-/* Integer kernels for AVX2, in halves of 8 columns. vpmaddubsw adds two products of an unsigned and
- * a signed byte in 16 bits. For int8 the weight's sign is moved to the activation, so that 2 * 128
- * * 127 fits. For int4 the eight steps of a group fit together: 8 * 2 * 15 * 127 = 30480. */
+/* Integer kernels for AVX2.
+ *
+ * int8: vpmaddubsw would saturate, and moving the weight's sign to the activation takes three
+ * instructions of the multipliers for 32 products. Here the low and the high bytes of a step are
+ * taken apart, once for all rows, as unsigned 16-bit integers: k = 0, 2 and k = 1, 3 of every
+ * column. Activations have 16 bits, so that vpmaddwd adds two exact products in 32 bits, and two
+ * instructions do.
+ *
+ * int4: vpmaddubsw adds two products in 16 bits, and the eight steps of a group fit: 8 * 2 * 15 *
+ * 127 = 30480. A start is a pair of 16-bit integers for the two halves of a 32-bit lane. */
 #include "model/backend/cpu/kernels/quant_tile.h"
 
 #ifdef OUTRIDER_X86
 
-#include <immintrin.h>
-
-enum { HALVES = 2 * QUANT_VECTORS, HALF_BYTES = 32 };
-#define QUANT_TILE_ROWS 4
-
-INLINE_ALWAYS __m256 scales_load(const uint8_t *scales)
+INLINE_ALWAYS int quant_step_bytes(enum weight_form form)
 {
-    __m128i bf16 = _mm_loadu_si128((const __m128i *)(const void *)scales);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
+    return form == WEIGHTS_INT8 ? 8 : 4;
 }
 
-INLINE_ALWAYS __m256i row_quad(const struct quant_group *x, size_t x_stride, int row, int step)
-{
-    return _mm256_set1_epi32(quant_quad(x + (size_t)row * x_stride, step));
-}
+#include "model/backend/cpu/kernels/quant_ymm.h"
 
-INLINE_ALWAYS __m256i weights_load(const uint8_t *w, int step)
+/* Steps of k = 0, 2 or of k = 1, 3, which q points to. */
+INLINE_ALWAYS void words_step(int n_rows, __m256i sum[][HALVES], __m256i w0, __m256i w1,
+                              const uint8_t *q)
 {
-    return _mm256_loadu_si256((const __m256i *)(const void *)(w + step * QUANT_STEP_BYTES));
-}
-
-/* Sums of 8 columns of a group; w points to the half's first step. */
-INLINE_ALWAYS void int8_sums(int n_rows, __m256i *sum, const uint8_t *w,
-                             const struct quant_group *x, size_t x_stride)
-{
-    const __m256i ones = _mm256_set1_epi16(1), offset = _mm256_set1_epi8(-128);
-#pragma GCC unroll 8
+#pragma GCC unroll 6
     for (int i = 0; i < n_rows; i++) {
-        sum[i] = _mm256_setzero_si256();
+        __m256i pair = word_spread(q + 8 * i);
+        sum[i][0] = half_keep(_mm256_add_epi32(sum[i][0], _mm256_madd_epi16(w0, pair)));
+        sum[i][1] = half_keep(_mm256_add_epi32(sum[i][1], _mm256_madd_epi16(w1, pair)));
     }
+}
+
+INLINE_ALWAYS void int8_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w, const uint8_t *q)
+{
+    const __m256i low = _mm256_set1_epi16(0xff);
     for (int step = 0; step < QUANT_STEPS; step++) {
-        __m256i bytes = _mm256_xor_si256(weights_load(w, step), offset);
-        __m256i size = _mm256_abs_epi8(bytes);
-#pragma GCC unroll 8
-        for (int i = 0; i < n_rows; i++) {
-            __m256i quad = _mm256_sign_epi8(row_quad(x, x_stride, i, step), bytes);
-            __m256i pairs = _mm256_maddubs_epi16(size, quad);
-            sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(pairs, ones));
-        }
+        words_step(n_rows, sum, _mm256_and_si256(half_load(w), low),
+                   _mm256_and_si256(half_load(w + HALF_BYTES), low), q);
+        w = quant_again(w);
+        words_step(n_rows, sum, _mm256_srli_epi16(half_load(w), 8),
+                   _mm256_srli_epi16(half_load(w + HALF_BYTES), 8), q + 4);
+        w += QUANT_STEP_BYTES;
+        q += 8 * n_rows;
     }
 }
 
-INLINE_ALWAYS void int4_sums(int n_rows, __m256i *sum, const uint8_t *w,
-                             const struct quant_group *x, size_t x_stride)
+/* A step of four k, whose integers of 4 bits are in w0 and w1. */
+INLINE_ALWAYS void bytes_step(int n_rows, __m256i sum[][HALVES], __m256i w0, __m256i w1,
+                              const uint8_t *q)
 {
-    const __m256i ones = _mm256_set1_epi16(1), half = _mm256_set1_epi8(15);
-#pragma GCC unroll 8
+#pragma GCC unroll 6
     for (int i = 0; i < n_rows; i++) {
-        sum[i] = _mm256_setzero_si256();
+        __m256i quad = word_spread(q + 4 * i);
+        sum[i][0] = half_keep(_mm256_add_epi16(sum[i][0], _mm256_maddubs_epi16(w0, quad)));
+        sum[i][1] = half_keep(_mm256_add_epi16(sum[i][1], _mm256_maddubs_epi16(w1, quad)));
     }
+}
+
+INLINE_ALWAYS void int4_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w, const uint8_t *q)
+{
+    const __m256i half = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
     for (int step = 0; step < QUANT_STEPS; step += 2) {
-        __m256i bytes = weights_load(w, step / 2);
-        __m256i low = _mm256_and_si256(bytes, half);
-        __m256i high = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), half);
-#pragma GCC unroll 8
-        for (int i = 0; i < n_rows; i++) {
-            __m256i first = _mm256_maddubs_epi16(low, row_quad(x, x_stride, i, step));
-            __m256i second = _mm256_maddubs_epi16(high, row_quad(x, x_stride, i, step + 1));
-            sum[i] = _mm256_add_epi16(sum[i], _mm256_add_epi16(first, second));
-        }
+        bytes_step(n_rows, sum, half_keep(_mm256_and_si256(half_load(w), half)),
+                   half_keep(_mm256_and_si256(half_load(w + HALF_BYTES), half)), q);
+        w = quant_again(w);
+        bytes_step(
+            n_rows, sum, half_keep(_mm256_and_si256(_mm256_srli_epi16(half_load(w), 4), half)),
+            half_keep(_mm256_and_si256(_mm256_srli_epi16(half_load(w + HALF_BYTES), 4), half)),
+            q + 4 * n_rows);
+        w += QUANT_STEP_BYTES;
+        q += 8 * n_rows;
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 6
     for (int i = 0; i < n_rows; i++) {
-        __m256i start = _mm256_set1_epi32(x[(size_t)i * x_stride].start);
-        sum[i] = _mm256_add_epi32(start, _mm256_madd_epi16(sum[i], ones));
+        sum[i][0] = _mm256_madd_epi16(sum[i][0], ones);
+        sum[i][1] = _mm256_madd_epi16(sum[i][1], ones);
     }
 }
 
-INLINE_ALWAYS void quant_tile(int n_rows, enum weight_form form, const struct quant_dots *d)
+INLINE_ALWAYS void rows_sums(int n_rows, enum weight_form form, __m256i sum[][HALVES],
+                             const uint8_t *w, const uint8_t *q)
 {
-    const int vector_bytes = quant_vector_bytes(form);
-    __m256 acc[QUANT_TILE_ROWS][HALVES];
-    const uint8_t *w = d->w, *near = d->near, *far = d->far;
-    const struct quant_group *x = d->x;
-    memcpy(acc, d->acc, sizeof(float) * (size_t)n_rows * QUANT_COLUMNS);
-    for (int group = 0; group < d->n_groups; group++) {
-        const uint8_t *values = w + QUANT_SCALE_BYTES;
-        for (int h = 0; h < HALVES; h++) {
-            __m256i sum[QUANT_TILE_ROWS];
-            const uint8_t *first = values + h / 2 * vector_bytes + h % 2 * HALF_BYTES;
-            if (h % 2 == 0) quant_prefetch(&near, &far, d);
-            if (form == WEIGHTS_INT8) {
-                int8_sums(n_rows, sum, first, x, d->x_stride);
-            } else {
-                int4_sums(n_rows, sum, first, x, d->x_stride);
-            }
-            __m256 w_scale = scales_load(w + 16 * h);
-#pragma GCC unroll 8
-            for (int i = 0; i < n_rows; i++) {
-                __m256 x_scale = _mm256_set1_ps(x[(size_t)i * d->x_stride].scale);
-                acc[i][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[i]),
-                                            _mm256_mul_ps(w_scale, x_scale), acc[i][h]);
-            }
-        }
-        w = values + QUANT_VECTORS * vector_bytes;
-        x++;
+    if (form == WEIGHTS_INT8) {
+        int8_sums(n_rows, sum, w, q);
+    } else {
+        int4_sums(n_rows, sum, w, q);
     }
-    memcpy(d->acc, acc, sizeof(float) * (size_t)n_rows * QUANT_COLUMNS);
+}
+
+/* Integers of 16 bits: of each step k = 0, 2, 1, 3. */
+INLINE_ALWAYS void store_words(const struct quant_group *group, int step_stride, uint8_t *start,
+                               uint8_t *q)
+{
+    const __m256i order = _mm256_broadcastsi128_si256(
+        _mm_set_epi8(15, 14, 11, 10, 13, 12, 9, 8, 7, 6, 3, 2, 5, 4, 1, 0));
+    uint64_t steps[QUANT_STEPS];
+    int32_t value = -128 * (group->sums[0] + group->sums[1]);
+    for (int i = 0; i < 2; i++) {
+        __m256i words = _mm256_load_si256((const __m256i *)(const void *)(group->q + 16 * i));
+        _mm256_storeu_si256((__m256i *)(void *)(steps + 4 * i), _mm256_shuffle_epi8(words, order));
+    }
+    memcpy(start, &value, sizeof value);
+#pragma GCC unroll 8
+    for (int step = 0; step < QUANT_STEPS; step++) {
+        memcpy(q + step * step_stride, &steps[step], sizeof steps[step]);
+    }
+}
+
+INLINE_ALWAYS void quant_store(enum weight_form form, const struct quant_group *group,
+                               int step_stride, uint8_t *start, uint8_t *q)
+{
+    if (form == WEIGHTS_INT8) {
+        store_words(group, step_stride, start, q);
+    } else {
+        quant_store_bytes(form, group, step_stride, start, q);
+        const int16_t pair[2] = {(int16_t)(-8 * group->sums[0]), (int16_t)(-8 * group->sums[1])};
+        memcpy(start, pair, sizeof pair);
+    }
 }
 
 #include "model/backend/cpu/kernels/quant_impl.h"

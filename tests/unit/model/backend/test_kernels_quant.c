@@ -9,7 +9,7 @@
 #include "model/backend/cpu/kernels/quant_matrix.h"
 #include "tests/support/kernels_util.h"
 
-enum { K_MOST = 1500, OUT_MOST = 200, ROWS_MOST = 140 };
+enum { K_MOST = 1500, OUT_MOST = 200, ROWS_MOST = 310 };
 
 static const enum weight_form forms[] = {WEIGHTS_INT8, WEIGHTS_INT4};
 
@@ -116,21 +116,25 @@ static void product_define(struct product *p)
 /* Rows first .. first + n of the product by a variant, compared with the definition. */
 static void check_rows(const struct product *p, int v, int first, int n)
 {
-    static struct quant_group groups[ROWS_MOST * (K_MOST / QUANT_GROUP + 2)];
+    static uint32_t
+        groups[ROWS_MOST * (K_MOST / QUANT_GROUP + 1) * QUANT_ROW_GROUP_BYTES / sizeof(uint32_t)];
     static float out[ROWS_MOST * (OUT_MOST + 3)];
-    size_t stride = (size_t)p->w.n_groups + 1, out_stride = (size_t)p->w.n_out + 3;
+    size_t out_stride = (size_t)p->w.n_out + 3;
     const struct kernels_quant *kernels = variants[v]->quant;
+    const struct quant_rows rows = {.form = p->form,
+                                    .in = p->in + (size_t)first * (size_t)p->w.n_in,
+                                    .in_stride = (size_t)p->w.n_in,
+                                    .n_rows = n,
+                                    .n_in = p->w.n_in,
+                                    .out = (uint8_t *)groups};
     char what[80];
-    for (int i = 0; i < n; i++) {
-        kernels->quantize(p->form, p->in + (size_t)(first + i) * (size_t)p->w.n_in, p->w.n_in,
-                          groups + (size_t)i * stride);
-    }
+    kernels->quantize(&rows, p->w.n_groups / 3, p->w.n_groups); /* in two parts, as two threads */
+    kernels->quantize(&rows, 0, p->w.n_groups / 3);
     for (size_t i = 0; i < out_stride * (size_t)n; i++) {
         out[i] = 12345.0f;
     }
-    int half = p->w.n_blocks / 2; /* in two parts, as two threads take them */
-    struct quant_call call = {.in = groups,
-                              .in_stride = stride,
+    int half = p->w.n_blocks / 2; /* here too */
+    struct quant_call call = {.in = (const uint8_t *)groups,
                               .out = out,
                               .out_stride = out_stride,
                               .n_rows = n,
@@ -154,13 +158,34 @@ static void check_rows(const struct product *p, int v, int first, int n)
 
 START_TEST(every_number_of_rows_gives_the_defined_bits)
 {
-    static const int counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 64, 65, 130};
+    static const int many[] = {64, 65, 100, 130, 256, 288, 289, ROWS_MOST};
     struct product p;
-    product_open(&p, forms[_i], 672, 70, 130, KIND_ORDINARY, KIND_ORDINARY);
+    product_open(&p, forms[_i], 672, 70, ROWS_MOST, KIND_ORDINARY, KIND_ORDINARY);
     product_define(&p);
     for (int v = 0; v < n_variants; v++) {
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-            check_rows(&p, v, 130 - counts[i], counts[i]);
+        for (int n = 1; n <= 40; n++) {
+            check_rows(&p, v, ROWS_MOST - n, n);
+        }
+        for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+            check_rows(&p, v, ROWS_MOST - many[i], many[i]);
+        }
+    }
+    product_close(&p);
+}
+END_TEST
+
+/* A row's bits depend neither on the rows beside it nor on its place among them, so that a tile and
+ * a start may lie anywhere. */
+START_TEST(a_row_has_its_bits_wherever_it_is)
+{
+    struct product p;
+    product_open(&p, forms[_i], 353, 33, 24, KIND_ORDINARY, KIND_ORDINARY);
+    product_define(&p);
+    for (int v = 0; v < n_variants; v++) {
+        for (int first = 0; first < 24; first++) {
+            for (int n = 1; n <= 24 - first; n++) {
+                check_rows(&p, v, first, n);
+            }
         }
     }
     product_close(&p);
@@ -172,7 +197,7 @@ START_TEST(any_shape_and_any_numbers_give_the_defined_bits)
     for (int round = 0; round < 150; round++) {
         struct product p;
         int n_in = round % 5 ? 1 + next_below(200) : 1 + next_below(K_MOST);
-        product_open(&p, forms[_i], n_in, 1 + next_below(OUT_MOST), 1 + next_below(12),
+        product_open(&p, forms[_i], n_in, 1 + next_below(OUT_MOST), 1 + next_below(20),
                      round % 3 ? KIND_ORDINARY : next_below(N_KINDS),
                      round % 3 == 1 ? KIND_ORDINARY : next_below(N_KINDS));
         product_define(&p);
@@ -189,16 +214,16 @@ START_TEST(extreme_integers_give_the_defined_bits)
 {
     for (int signs = 0; signs < 4; signs++) {
         struct product p;
-        product_open(&p, forms[_i], 96, 33, 9, KIND_ORDINARY, KIND_ORDINARY);
+        product_open(&p, forms[_i], 96, 33, 13, KIND_ORDINARY, KIND_ORDINARY);
         int extreme = p.form == WEIGHTS_INT8 ? (signs & 1 ? -128 : 127) : (signs & 1 ? -8 : 7);
         memset(p.q, extreme, (size_t)96 * 33);
-        for (int i = 0; i < 96 * 9; i++) {
+        for (int i = 0; i < 96 * 13; i++) {
             p.in[i] = signs & 2 ? 0xbf80 : 0x3f80;
         }
         quant_matrix_fill(&p.w, 0, p.w.n_blocks, fill_from_product, &p);
         product_define(&p);
         for (int v = 0; v < n_variants; v++) {
-            check_rows(&p, v, 0, 9);
+            check_rows(&p, v, 0, 13);
         }
         product_close(&p);
     }
@@ -278,6 +303,7 @@ int main(void)
     TCase *tcase = tcase_create("all");
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_loop_test(tcase, every_number_of_rows_gives_the_defined_bits, 0, 2);
+    tcase_add_loop_test(tcase, a_row_has_its_bits_wherever_it_is, 0, 2);
     tcase_add_loop_test(tcase, any_shape_and_any_numbers_give_the_defined_bits, 0, 2);
     tcase_add_loop_test(tcase, extreme_integers_give_the_defined_bits, 0, 2);
     tcase_add_loop_test(tcase, an_infinity_or_a_nan_spoils_its_row_alone, 0, 2);
