@@ -111,6 +111,10 @@ static void print_table(const struct service_description *s)
     for (int i = 0; i < s->n_addresses; i++) {
         print_text(i ? "" : "workers", s->addresses[i]);
     }
+    for (int i = 0; i < s->n_kernels; i++) {
+        print_text(i ? "" : "kernels of the ranks", s->kernels[i]);
+    }
+    if (s->draft_kernels[0]) print_text("kernels of the draft", s->draft_kernels);
 }
 
 static json_t *hex(uint64_t value)
@@ -120,22 +124,29 @@ static json_t *hex(uint64_t value)
     return json_string(text);
 }
 
+static json_t *words_json(const char *const *words, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        json_array_append_new(list, json_string(words[i]));
+    }
+    return list;
+}
+
 static json_t *describe_json(const struct service_description *s)
 {
-    json_t *addresses = json_array();
-    for (int i = 0; i < s->n_addresses; i++) {
-        json_array_append_new(addresses, json_string(s->addresses[i]));
-    }
-    return json_pack("{ss ss ss ss ss so so si si si si si ss si si si so ss so}", "state",
-                     s->state, "version", s->version, "target_model", s->target_model,
-                     "target_architecture", s->target_architecture, "arithmetic", s->arithmetic,
-                     "model_fingerprint", hex(s->model_fingerprint), "tokenizer_fingerprint",
-                     hex(s->tokenizer_fingerprint), "n_ranks", s->n_ranks, "n_slices", s->n_slices,
-                     "vocab_size", s->vocab_size, "context_limit", s->context_limit, "n_kv_blocks",
-                     s->n_kv_blocks, "draft_model", s->draft_model, "default_n_draft",
-                     s->default_n_draft, "draft_support", s->draft_support, "queue_capacity",
-                     s->queue_capacity, "worker_addresses", addresses, "default_strategy",
-                     strategy_names[s->default_strategy], "planner", estimates_json(&s->estimates));
+    return json_pack(
+        "{ss ss ss ss ss so so si si si si si ss si si si so ss so so ss}", "state", s->state,
+        "version", s->version, "target_model", s->target_model, "target_architecture",
+        s->target_architecture, "arithmetic", s->arithmetic, "model_fingerprint",
+        hex(s->model_fingerprint), "tokenizer_fingerprint", hex(s->tokenizer_fingerprint),
+        "n_ranks", s->n_ranks, "n_slices", s->n_slices, "vocab_size", s->vocab_size,
+        "context_limit", s->context_limit, "n_kv_blocks", s->n_kv_blocks, "draft_model",
+        s->draft_model, "default_n_draft", s->default_n_draft, "draft_support", s->draft_support,
+        "queue_capacity", s->queue_capacity, "worker_addresses",
+        words_json(s->addresses, s->n_addresses), "default_strategy",
+        strategy_names[s->default_strategy], "planner", estimates_json(&s->estimates), "kernels",
+        words_json(s->kernels, s->n_kernels), "draft_kernels", s->draft_kernels);
 }
 
 static int run(struct describe *d, struct error *err)

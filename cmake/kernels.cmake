@@ -18,6 +18,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     "${KERNEL_AVX2};-mavxvnni;${KERNEL_OPTIONS}")
   set_source_files_properties(${KERNELS}/avx2.c ${KERNELS}/quant_avx2.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX2};-mf16c;${KERNEL_OPTIONS}")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  target_compile_definitions(outrider_kernels PRIVATE OUTRIDER_AARCH64=1)
+  set_source_files_properties(${KERNELS}/neon.c PROPERTIES COMPILE_OPTIONS "${KERNEL_OPTIONS}")
 endif()
 set_source_files_properties(${KERNELS}/plain.c ${KERNELS}/quant_plain.c ${KERNELS}/kernels.c
   model/numerics/quant.c PROPERTIES COMPILE_OPTIONS "${KERNEL_OPTIONS}")

@@ -1,5 +1,5 @@
 # The small libraries of the rooms of model/ and libcheck: from the system through pkg-config, or
-# static archives from OUTRIDER_PREFIX (tests/gpu/prefix), for machines where nothing can be
+# static archives from OUTRIDER_PREFIX (tests/prefix), for machines where nothing can be
 # installed.
 find_package(Threads REQUIRED)
 

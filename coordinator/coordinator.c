@@ -223,13 +223,16 @@ out:
 static void show_ready(const struct coordinator *c)
 {
     char pin[PIN_TEXT_BYTES];
+    bool has_kernels = c->drafter && c->drafter->kernels;
     log_line(LOG_LEVEL_INFO, "ready",
-             "address=%s draft=%s head_tokens=%d strategy=%s k=%d workers=%d threads=%d pin=%s",
+             "address=%s draft=%s head_tokens=%d strategy=%s k=%d workers=%d kernels=%s "
+             "kernels_reason=\"%s\" threads=%d pin=%s",
              gateway_address(c->gateway), c->options.draft, c->drafter ? c->drafter->n_choices : 0,
              strategy_names[c->options.strategy],
              c->drafter ? sequence_default_k(c->options.strategy, c->options.n_draft) : 0,
-             c->n_addresses, c->placement.n_threads,
-             placement_show(&c->placement, pin, sizeof pin));
+             c->n_addresses, has_kernels ? c->drafter->kernels : "none",
+             has_kernels ? c->drafter->kernels_reason : "there is no draft model",
+             c->placement.n_threads, placement_show(&c->placement, pin, sizeof pin));
 }
 
 int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,

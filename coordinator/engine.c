@@ -170,7 +170,10 @@ static void answer_describe(struct engine *e, struct job *job)
 {
     struct error err;
     const struct target_description *d = target_description(e->options.target);
-    int k = sequence_default_k(e->options.strategy, e->options.n_draft);
+    const struct drafter *drafter = e->options.drafter;
+    int n_kernels, k = sequence_default_k(e->options.strategy, e->options.n_draft);
+    const char *kernels[RANKS_MAX];
+    target_kernels(e->options.target, kernels, &n_kernels);
     const struct service_description desc = {
         .version = OUTRIDER_VERSION,
         .target_model = e->options.target_name ? e->options.target_name : d->model,
@@ -182,7 +185,7 @@ static void answer_describe(struct engine *e, struct job *job)
         .n_slices = d->n_slices,
         .vocab_size = d->vocab_size,
         .context_limit = d->context_limit,
-        .default_n_draft = e->options.drafter ? k : 0,
+        .default_n_draft = drafter ? k : 0,
         .default_strategy = e->options.strategy,
         .estimates = planner_estimates(&e->planner, NULL),
         .draft_support = e->options.draft_support,
@@ -192,6 +195,9 @@ static void answer_describe(struct engine *e, struct job *job)
         .tokenizer_fingerprint = tokenizer_fingerprint(e->options.tok),
         .n_addresses = e->options.n_addresses,
         .addresses = e->options.addresses,
+        .n_kernels = n_kernels,
+        .kernels = kernels,
+        .draft_kernels = drafter && drafter->kernels ? drafter->kernels : "",
     };
     job_end(job, job->reply->ops->description(job->reply, &desc, &err), &err);
     job_free(job);

@@ -92,6 +92,14 @@ const struct target_description *target_description(const struct target *t)
     return &t->links[0].description;
 }
 
+void target_kernels(const struct target *t, const char *kernels[RANKS_MAX], int *n)
+{
+    *n = t->links[0].description.n_ranks ? t->n_ranks : 0;
+    for (int i = 0; i < *n; i++) {
+        kernels[i] = t->links[i].description.kernels;
+    }
+}
+
 static int compare_ranks(const void *a, const void *b)
 {
     return ((const struct rank_link *)a)->description.rank -

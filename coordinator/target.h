@@ -40,6 +40,9 @@ int target_poll(struct target *target, struct error *err);
 
 /* Valid once the group has been connected, also after it was lost. */
 const struct target_description *target_description(const struct target *target);
+/* Names of the kernels of ranks 0 .. *n - 1, which may differ; none before that. They are valid
+ * until the next connection. */
+void target_kernels(const struct target *target, const char *kernels[RANKS_MAX], int *n);
 
 struct target_answer {
     int n_rows, n_slices;

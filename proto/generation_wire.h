@@ -117,6 +117,9 @@ struct service_description {
     uint64_t model_fingerprint, tokenizer_fingerprint;
     int n_addresses;
     const char *const *addresses;
+    int n_kernels; /* of ranks 0, 1, ... */
+    const char *const *kernels;
+    const char *draft_kernels;
 };
 
 /* Encoders replace buf's content. A request whose text is not UTF-8 is refused; replies are sent

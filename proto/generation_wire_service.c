@@ -12,8 +12,8 @@ enum {
     SCORE_TOKENS_MAX = 65536,
     SCORE_TEXT_BYTES_MAX = 4096,
     SERVICE_TEXT_BYTES_MAX = 4096,
-    SERVICE_ADDRESSES_MAX = 1024,
-    SERVICE_ADDRESS_BYTES_MAX = 512
+    SERVICE_LIST_MAX = 1024,
+    SERVICE_WORD_BYTES_MAX = 512
 };
 
 static Outrider__Generation__V1__Alternative **alternatives_make(struct arena *scratch,
@@ -168,9 +168,12 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
     out->queue_capacity = (uint32_t)desc->queue_capacity;
     out->default_strategy = (Outrider__Generation__V1__Strategy)desc->default_strategy;
     out->estimates = estimates_make(scratch, &desc->estimates);
+    out->n_kernels = (size_t)desc->n_kernels;
+    out->kernels = codec_copy_strings(scratch, desc->kernels, desc->n_kernels);
+    out->draft_kernels = codec_copy_string(scratch, desc->draft_kernels);
     bool is_whole = out->version && out->target_model && out->target_architecture &&
                     out->arithmetic && out->draft_model && out->state && out->worker_addresses &&
-                    out->estimates;
+                    out->estimates && out->kernels && out->draft_kernels;
     return is_whole ? &out->base : NULL;
 }
 
@@ -191,6 +194,7 @@ static int service_texts_decode(const Outrider__Generation__V1__Description *msg
                  {&desc->target_architecture, msg->target_architecture, "target_architecture"},
                  {&desc->arithmetic, msg->arithmetic, "arithmetic"},
                  {&desc->draft_model, msg->draft_model, "draft_model"},
+                 {&desc->draft_kernels, msg->draft_kernels, "draft_kernels"},
                  {&desc->state, msg->state, "state"}};
     int rc = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts && !rc; i++) {
@@ -224,18 +228,23 @@ out:
     return rc;
 }
 
-static int addresses_decode(const Outrider__Generation__V1__Description *msg, struct arena *arena,
-                            struct service_description *desc, struct error *err)
+/* Where a list of short strings goes, and what it is called. */
+struct word_list {
+    const char *const **out;
+    int *n;
+    const char *field;
+};
+
+static int words_decode(char *const *words, size_t n_words, struct arena *arena,
+                        const struct word_list *list, struct error *err)
 {
-    int rc = codec_read_count(&desc->n_addresses, msg->n_worker_addresses, SERVICE_ADDRESSES_MAX,
-                              "worker_addresses", err);
+    int rc = codec_read_count(list->n, n_words, SERVICE_LIST_MAX, list->field, err);
     if (rc) return rc;
-    const char **list = codec_take(arena, msg->n_worker_addresses, sizeof *list, err);
-    if (!list) return err->code;
-    desc->addresses = list;
-    for (int i = 0; i < desc->n_addresses && !rc; i++) {
-        rc = codec_read_string(&list[i], NULL, msg->worker_addresses[i], SERVICE_ADDRESS_BYTES_MAX,
-                               "worker_addresses", err);
+    const char **out = codec_take(arena, n_words, sizeof *out, err);
+    if (!out) return err->code;
+    *list->out = out;
+    for (int i = 0; i < *list->n && !rc; i++) {
+        rc = codec_read_string(&out[i], NULL, words[i], SERVICE_WORD_BYTES_MAX, list->field, err);
     }
     return rc;
 }
@@ -250,7 +259,10 @@ int service_description_decode(const uint8_t *data, size_t len, struct arena *ar
     if (!msg) return err->code;
     TRY(service_texts_decode(msg, desc, err));
     TRY(service_numbers_decode(msg, desc, err));
-    TRY(addresses_decode(msg, arena, desc, err));
+    struct word_list list = {&desc->addresses, &desc->n_addresses, "worker_addresses"};
+    TRY(words_decode(msg->worker_addresses, msg->n_worker_addresses, arena, &list, err));
+    list = (struct word_list){&desc->kernels, &desc->n_kernels, "kernels"};
+    TRY(words_decode(msg->kernels, msg->n_kernels, arena, &list, err));
 out:
     if (rc) *desc = (struct service_description){0};
     return rc;

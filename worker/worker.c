@@ -173,10 +173,11 @@ static void show_ready(const struct worker *w, int64_t load_ms)
     const struct pack_cache_report *report = model_pack_report(model);
     log_line(LOG_LEVEL_INFO, "ready",
              "rank=%d ranks=%d collectives=%s address=%s model=%s arithmetic=%s kernels=%s "
-             "threads=%d pin=%s weights_mb=%zu kv_mb=%zu pack_cache=%s load_ms=%lld",
+             "kernels_reason=\"%s\" threads=%d pin=%s weights_mb=%zu kv_mb=%zu pack_cache=%s "
+             "load_ms=%lld",
              w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
              listener_address(w->listener), w->options.model, w->description.arithmetic,
-             w->description.kernels, w->options.backend.n_threads,
+             w->description.kernels, w->backend->kernels_reason, w->options.backend.n_threads,
              placement_show(&w->threads.placement, pin, sizeof pin),
              model_weight_bytes(model) >> 20, model_kv_bytes(model) >> 20,
              pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms);

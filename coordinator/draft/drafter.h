@@ -45,6 +45,8 @@ struct draft_lane {
 struct drafter {
     const struct drafter_ops *ops;
     int n_choices; /* tokens that it chooses its guesses from */
+    /* What its backend computes with, and why; NULL: it has no backend. */
+    const char *kernels, *kernels_reason;
 };
 
 struct drafter_ops {

@@ -105,6 +105,8 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     TRY(mem_array(&d->logits, (size_t)d->options.support, sizeof *d->logits, err));
     d->options.backend.stored = cfg->stored;
     TRY(backend_open(&d->backend, &d->options.backend, err));
+    d->base.kernels = d->backend->ops->kernels(d->backend);
+    d->base.kernels_reason = d->backend->kernels_reason;
     TRY(model_open(&d->model, d->checkpoint, comm_single(), d->backend, &mo, err));
     *drafter = &d->base;
     d = NULL;

@@ -214,7 +214,8 @@ struct backend {
     /* Where packed weights are kept on disk: "auto", a folder, or NULL for nowhere. Set by
      * backend_open, used when a model is opened. */
     const char *pack_folder;
-    struct pack_cache *cache; /* set by model/weights.c while a model of this backend is open */
+    const char *kernels_reason; /* why it has these kernels, for the log; set when it is opened */
+    struct pack_cache *cache;   /* set by model/weights.c while a model of this backend is open */
 };
 
 /* Sets *pointer, a pointer to any object, to zeroed memory of the backend, which buffer_close

@@ -32,6 +32,11 @@ bool backend_weights_is_known(const char *weights)
     return strcmp(weights, "fp8") == 0 || weight_form_find(&form, weights, &err) == 0;
 }
 
+void backend_kernels_names(char *text, size_t size)
+{
+    backend_cpu_kernels_names(text, size);
+}
+
 /* NULL where packed weights are not kept. */
 static const char *pack_folder(const struct backend_options *options)
 {

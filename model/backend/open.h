@@ -7,7 +7,7 @@ struct backend_options {
     const char *device;      /* "cpu"; "cuda": the GPU of number rank % GPUs; "cuda:N" */
     const char *weights;     /* "bf16"; "int8", "int4" on the CPU; "fp8" on GPUs; NULL: as stored */
     enum weight_form stored; /* of the model; to be set when it is known */
-    const char *kernels;     /* of the CPU: "auto", "avx512", "avx2", "plain" */
+    const char *kernels;     /* of the CPU: "auto" or a variant's name */
     int n_threads;           /* of the CPU, >= 1 */
     bool auto_threads; /* no number was given, so a program may choose one (base/placement.h) */
     const int *cpus;   /* [n_threads] of the CPU, lent: where threads 1.. run; NULL: anywhere */
@@ -23,5 +23,7 @@ int backend_open(struct backend **be, const struct backend_options *options, str
 
 /* True for "cpu", "cuda" and "cuda:N": for option parsers. */
 bool backend_device_is_known(const char *device);
+/* What `kernels` may be, for the help of --kernels: "auto, avx512, ... or plain". */
+void backend_kernels_names(char *text, size_t size);
 /* True for "bf16", "int8", "int4" and "fp8". */
 bool backend_weights_is_known(const char *weights);

@@ -1,9 +1,12 @@
 /* The options of the command line that choose a backend. */
 #include "model/backend/options.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/options.h"
+
+#define VARIANTS "VARIANTS" /* in the help; becomes the names of the CPU's kernels */
 
 enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS, OPT_NO_GRAPHS, OPT_ALL_REDUCE, OPT_PACK_CACHE };
 
@@ -15,8 +18,7 @@ static const struct argp_option entries[] = {
      0},
     {"weights", OPT_WEIGHTS, "FORM", 0,
      "bf16; on the CPU also int8, int4; on GPUs also fp8; default: as the model is stored", 0},
-    {"kernels", OPT_KERNELS, "NAME", 0,
-     "of the CPU: auto, avx512, avxvnni, avx2 or plain: same bits; default auto", 0},
+    {"kernels", OPT_KERNELS, "NAME", 0, "of the CPU: " VARIANTS ": same bits; default auto", 0},
     {"no-graphs", OPT_NO_GRAPHS, NULL, 0, "GPU steps are launched kernel by kernel, not replayed",
      0},
     {"all-reduce", OPT_ALL_REDUCE, NULL, 0,
@@ -75,7 +77,24 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-const struct argp backend_argp = {.options = entries, .parser = parse_option};
+/* Help as argp prints it, with the names of the kernels in place of VARIANTS. argp frees what it
+ * gets. */
+static char *fill_help(int key, const char *text, void *input)
+{
+    enum { NAMES_BYTES = 200, HELP_BYTES = 300 };
+    char names[NAMES_BYTES], filled[HELP_BYTES];
+    (void)key;
+    (void)input;
+    const char *at = text ? strstr(text, VARIANTS) : NULL;
+    if (!at) return text ? strdup(text) : NULL;
+    backend_kernels_names(names, sizeof names);
+    snprintf(filled, sizeof filled, "%.*s%s%s", (int)(at - text), text, names,
+             at + strlen(VARIANTS));
+    return strdup(filled);
+}
+
+const struct argp backend_argp = {
+    .options = entries, .parser = parse_option, .help_filter = fill_help};
 
 void backend_options_init(struct backend_options *options)
 {

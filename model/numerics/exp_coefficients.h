@@ -1,8 +1,9 @@
-/* The numbers of exp in fp32, after Cephes (Moshier). Five functions compute it with the same steps
- * and must give the same bits: num_exp (model/numerics/numerics.c, the definition), exp_nonpositive
- * (model/logits/row.c), the vector code of the CPU kernels (model/backend/cpu/kernels/lanes.h and
- * lanes_avx512.h) and device_exp (model/backend/cuda/device.cuh). These are macros because C, C++ and
- * CUDA device code can all use them, and vectors as well as floats.
+/* The numbers of exp in fp32, after Cephes (Moshier). Several functions compute it with the same
+ * steps and must give the same bits: num_exp (model/numerics/numerics.c, the definition),
+ * exp_nonpositive (model/logits/row.c), the vector code of the CPU kernels
+ * (model/backend/cpu/kernels/lanes.h and lanes_avx512.h) and device_exp
+ * (model/backend/cuda/device.cuh). These are macros because C, C++ and CUDA device code can all use
+ * them, and vectors as well as floats.
  *
  *   n = round(x / ln 2), r = x - n ln 2, exp(x) = 2^n (1 + r + r^2 P(r))
  *

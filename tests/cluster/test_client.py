@@ -324,8 +324,13 @@ def test_describe(cluster):
     assert r["state"] == "serving" and r["n_ranks"] == 1 and r["vocab_size"] == 4096
     assert r["target_model"] == "target" and r["draft_model"] == "draft"
     assert r["worker_addresses"] == cluster.worker_addresses
+    said = re.findall(r' kernels=(\w+) kernels_reason="(.+?)"', "".join(cluster.logs().values()))
+    assert len(said) == 2 and said[0] == said[1], said  # the worker's and the coordinator's draft
+    assert r["kernels"] == [said[0][0]] and r["draft_kernels"] == said[0][0]
+    assert re.search("^the best of this build$| needs | is slower here", said[0][1]), said
     table = ok(cluster.outrider("describe")).stdout
-    for key in ("state", "target_model", "arithmetic", "model_fingerprint", "context_limit"):
+    for key in ("state", "target_model", "arithmetic", "model_fingerprint", "context_limit",
+                "draft_kernels"):
         assert str(r[key]) in table, key
 
 

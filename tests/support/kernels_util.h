@@ -9,9 +9,7 @@
 #include "model/numerics/numerics.h"
 #include "tests/support/check_util.h"
 
-enum { N_VARIANTS = 5 };
-
-static const struct kernels *variants[N_VARIANTS];
+static const struct kernels *variants[KERNELS_MAX];
 static int n_variants;
 static uint64_t state;
 
@@ -31,14 +29,12 @@ static inline int next_below(int n)
 
 static inline void setup(void)
 {
-    static const char *const names[N_VARIANTS] = {"avx512", "avx512fma", "avxvnni", "avx2",
-                                                  "plain"};
     struct error err = {0};
     n_variants = 0;
     state = 20261120;
-    for (int i = 0; i < N_VARIANTS; i++) {
+    for (int i = 0; kernels_name(i); i++) {
         const struct kernels *kernels;
-        int rc = kernels_find(&kernels, names[i], &err);
+        int rc = kernels_find(&kernels, kernels_name(i), &err);
         ck_assert_msg(rc == 0 || rc == ERR_UNSUPPORTED, "%s", err.text);
         if (rc == 0) variants[n_variants++] = kernels;
     }

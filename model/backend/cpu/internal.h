@@ -17,6 +17,7 @@ struct backend_cpu {
     uint8_t *groups;                     /* quantized rows of a matmul; NULL with bf16 */
     uint32_t *panels;                    /* rows of a matmul; NULL without bf16 */
     const struct kernels *kernels;
+    char kernels_reason[KERNELS_TEXT_BYTES];
     struct team *team;
     float *scratch; /* [n_threads][CPU_SCRATCH_FLOATS] */
 };

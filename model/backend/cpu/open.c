@@ -151,6 +151,8 @@ int backend_cpu_open(struct backend **be, const struct backend_cpu_options *opti
         TRY(cpu_groups_open(cpu, err));
     }
     TRY(kernels_find(&cpu->kernels, options->kernels, err));
+    kernels_reason(cpu->kernels_reason, sizeof cpu->kernels_reason, options->kernels);
+    cpu->base.kernels_reason = cpu->kernels_reason;
     TRY(team_open(&cpu->team, options->n_threads, TEAM_SPIN_US, err));
     TRY(mem_array(&cpu->scratch, (size_t)options->n_threads * CPU_SCRATCH_FLOATS,
                   sizeof *cpu->scratch, err));
@@ -159,6 +161,11 @@ int backend_cpu_open(struct backend **be, const struct backend_cpu_options *opti
 out:
     if (cpu) cpu_close(&cpu->base);
     return rc;
+}
+
+void backend_cpu_kernels_names(char *text, size_t size)
+{
+    kernels_names(text, size);
 }
 
 int backend_cpu_pin(struct backend *be, const int *cpus, struct error *err)

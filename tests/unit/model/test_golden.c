@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=model timeout=300 */
+/* ctest: labels=quick,bits libs=model timeout=300 */
 /* The forward pass against other code: logits that Hugging Face transformers computed in fp32
  * (tests/oracle/golden_models.py, and the tales pair's reference files).
  *

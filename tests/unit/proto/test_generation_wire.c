@@ -366,6 +366,7 @@ END_TEST
 START_TEST(service_description_round_trip_keeps_every_field)
 {
     const char *const addresses[] = {"127.0.0.1:7070", "unix:/run/w1"};
+    const char *const kernels[] = {"avx512", "plain"};
     sample_start("service_description");
     const struct service_description a = {.version = "0.1.0",
                                           .target_model = "tales",
@@ -386,7 +387,10 @@ START_TEST(service_description_round_trip_keeps_every_field)
                                           .model_fingerprint = UINT64_MAX - 1,
                                           .tokenizer_fingerprint = 1,
                                           .n_addresses = 2,
-                                          .addresses = addresses};
+                                          .addresses = addresses,
+                                          .n_kernels = 2,
+                                          .kernels = kernels,
+                                          .draft_kernels = "avx2"};
     struct service_description b;
     CHECK_OK(service_description_encode(&buf, &a, &err));
     seed_write("generation_wire", 4, "service", 0, buf.data, buf.len);
@@ -407,10 +411,12 @@ START_TEST(service_description_round_trip_keeps_every_field)
     ck_assert_int_eq(a.queue_capacity, b.queue_capacity);
     ck_assert_int_eq((int)a.default_strategy, (int)b.default_strategy);
     estimates_equal(&a.estimates, &b.estimates);
-    ck_assert_uint_eq(a.model_fingerprint, b.model_fingerprint);
-    ck_assert_uint_eq(a.tokenizer_fingerprint, b.tokenizer_fingerprint);
-    ck_assert_int_eq(b.n_addresses, 2);
+    ck_assert(a.model_fingerprint == b.model_fingerprint &&
+              a.tokenizer_fingerprint == b.tokenizer_fingerprint);
+    ck_assert(b.n_addresses == 2 && b.n_kernels == 2);
     ck_assert_str_eq(b.addresses[1], addresses[1]);
+    ck_assert_str_eq(b.kernels[1], kernels[1]);
+    ck_assert_str_eq(b.draft_kernels, a.draft_kernels);
 }
 END_TEST
 

@@ -1,4 +1,6 @@
 /* Kernels for AVX2 with fma, in vectors of 8 lanes and sixteen registers. */
+#include "model/backend/cpu/kernels/tile.h"
+
 #ifdef OUTRIDER_X86
 
 #include <immintrin.h>

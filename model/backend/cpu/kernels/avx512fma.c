@@ -1,6 +1,8 @@
 /* Kernels for AVX-512 without bf16 dot products: fused steps in vectors of 16 lanes. They are also
  * the faster ones on Intel's cores that have vdpbf16ps, which begin two fused steps in a cycle, but
  * one vdpbf16ps, which does two, only in every second cycle. */
+#include "model/backend/cpu/kernels/tile.h"
+
 #ifdef OUTRIDER_X86
 
 #include <immintrin.h>

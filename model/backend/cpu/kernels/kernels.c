@@ -2,6 +2,7 @@
 #include "model/backend/cpu/kernels/kernels.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #ifdef OUTRIDER_X86
@@ -12,56 +13,141 @@ enum { PACK_K = 512 };
 
 typedef uint32_t quad_u __attribute__((vector_size(16)));
 
+/* The first feature that a variant needs and this CPU lacks; NULL: it can run here. */
+typedef const char *lacks_fn(void);
+/* Whether this CPU can run a variant, but is faster with the next one. */
+typedef bool is_slower_fn(void);
+
 #ifdef OUTRIDER_X86
 
-static const char choices[] = "auto, avx512, avx512fma, avxvnni, avx2, plain";
+/* The compiler's name of a feature, which has to be a literal, and its name in /proc/cpuinfo. */
+#define NEEDS(feature, shown) \
+    if (!__builtin_cpu_supports(feature)) return (shown)
 
-static const struct kernels *avx512fma_if_able(void)
+static const char *avx512fma_lacks(void)
 {
-    bool able = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                __builtin_cpu_supports("avx512vnni");
-    return able ? &kernels_avx512fma : NULL;
+    NEEDS("avx512f", "avx512f");
+    NEEDS("avx512bw", "avx512bw");
+    NEEDS("avx512vl", "avx512vl");
+    NEEDS("avx512dq", "avx512dq");
+    NEEDS("avx512vnni", "avx512_vnni");
+    return NULL;
 }
 
-static const struct kernels *avx512_if_able(void)
+static const char *avx512_lacks(void)
 {
-    return avx512fma_if_able() && __builtin_cpu_supports("avx512bf16") ? &kernels_avx512 : NULL;
+    NEEDS("avx512bf16", "avx512_bf16");
+    return avx512fma_lacks();
 }
 
-static const struct kernels *avx2_if_able(void)
+/* vdpbf16ps has half the rate of two fused steps on Intel's cores. */
+static bool avx512_is_slower(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &kernels_avx2 : NULL;
+    return __builtin_cpu_is("intel");
 }
 
-/* AVX2 with vpdpbusd of 256 bits. gcc 12 and clang 14 know no name for it to ask for. */
-static const struct kernels *avxvnni_if_able(void)
+static const char *avx2_lacks(void)
+{
+    NEEDS("avx2", "avx2");
+    NEEDS("fma", "fma");
+    return NULL;
+}
+
+/* gcc 12 and clang 14 have no name to ask for vpdpbusd of 256 bits without AVX-512. */
+static const char *avxvnni_lacks(void)
 {
     unsigned eax = 0, ebx, ecx, edx;
-    bool able = avx2_if_able() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && eax >> 4 & 1;
-    return able ? &kernels_avxvnni : NULL;
+    if (!__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) || !(eax >> 4 & 1)) return "avx_vnni";
+    return avx2_lacks();
 }
+
+#define FOR_X86(kernels, lacks, is_slower) "x86-64", &(kernels), (lacks), (is_slower)
 
 #else
 
-static const char choices[] = "auto, plain (avx512, avxvnni and avx2 in x86 builds)";
-
-static const struct kernels *avx512_if_able(void)
-{
-    return NULL;
-}
-
-static const struct kernels *avxvnni_if_able(void)
-{
-    return NULL;
-}
-
-static const struct kernels *avx2_if_able(void)
-{
-    return NULL;
-}
+#define FOR_X86(kernels, lacks, is_slower) "x86-64", NULL, NULL, NULL
 
 #endif
+
+#ifdef OUTRIDER_AARCH64
+#define FOR_AARCH64(kernels, lacks) "aarch64", &(kernels), (lacks), NULL
+#else
+#define FOR_AARCH64(kernels, lacks) "aarch64", NULL, NULL, NULL
+#endif
+
+/* The variants, the best first. A variant has its row in builds for other machines too, so that
+ * every build knows its name. */
+static const struct variant {
+    const char *name;
+    const char *machine;           /* that it is written for */
+    const struct kernels *kernels; /* NULL: not in this build */
+    lacks_fn *lacks;               /* NULL: every such machine can run it */
+    is_slower_fn *is_slower;       /* NULL: never */
+} variants[] = {
+    {"avx512", FOR_X86(kernels_avx512, avx512_lacks, avx512_is_slower)},
+    {"avx512fma", FOR_X86(kernels_avx512fma, avx512fma_lacks, NULL)},
+    {"avxvnni", FOR_X86(kernels_avxvnni, avxvnni_lacks, NULL)},
+    {"avx2", FOR_X86(kernels_avx2, avx2_lacks, NULL)},
+    {"neon", FOR_AARCH64(kernels_neon, NULL)},
+    {"plain", "any machine", &kernels_plain, NULL, NULL},
+};
+
+enum { N_VARIANTS = sizeof variants / sizeof *variants };
+_Static_assert((int)N_VARIANTS <= (int)KERNELS_MAX, "tests have room for KERNELS_MAX variants");
+
+static const char *lacking(const struct variant *v)
+{
+    return v->lacks ? v->lacks() : NULL;
+}
+
+static bool is_slower(const struct variant *v)
+{
+    return v->is_slower && v->is_slower();
+}
+
+/* What auto takes. The last row can always run. */
+static const struct variant *best(void)
+{
+    const struct variant *v = variants;
+    while (!v->kernels || lacking(v) || is_slower(v)) {
+        v++;
+    }
+    return v;
+}
+
+const char *kernels_name(int i)
+{
+    return i < N_VARIANTS ? variants[i].name : NULL;
+}
+
+static void append(char *text, size_t size, const char *more)
+{
+    size_t len = strlen(text);
+    snprintf(text + len, size - len, "%s", more);
+}
+
+void kernels_names(char *text, size_t size)
+{
+    snprintf(text, size, "auto");
+    for (int i = 0; i < N_VARIANTS; i++) {
+        append(text, size, i + 1 < N_VARIANTS ? ", " : " or ");
+        append(text, size, variants[i].name);
+    }
+}
+
+void kernels_reason(char *text, size_t size, const char *name)
+{
+    bool any = strcmp(name, "auto") == 0;
+    snprintf(text, size, "%s", any ? "" : "asked for");
+    for (const struct variant *v = variants; any && v < best(); v++) {
+        if (!v->kernels) continue;
+        append(text, size, *text ? ", " : "");
+        append(text, size, v->name);
+        append(text, size, lacking(v) ? " needs " : " is slower here");
+        append(text, size, lacking(v) ? lacking(v) : "");
+    }
+    if (!*text) append(text, size, "the best of this build");
+}
 
 bool kernels_two_hops(void)
 {
@@ -74,33 +160,28 @@ bool kernels_two_hops(void)
 
 int kernels_find(const struct kernels **kernels, const char *name, struct error *err)
 {
-    bool any = strcmp(name, "auto") == 0;
-    const struct kernels *found = NULL;
-    if ((any && __builtin_cpu_is("intel")) || strcmp(name, "avx512fma") == 0) {
-        found = avx512fma_if_able();
+    char names[KERNELS_TEXT_BYTES];
+    const struct variant *v = variants, *end = variants + N_VARIANTS;
+    *kernels = NULL;
+    if (strcmp(name, "auto") == 0) name = best()->name;
+    while (v < end && strcmp(name, v->name) != 0) {
+        v++;
     }
-    if (!found && (any || strcmp(name, "avx512") == 0)) {
-        found = avx512_if_able();
+    if (v == end) {
+        kernels_names(names, sizeof names);
+        return error_set(err, ERR_ARGUMENT, "kernels '%s' are not known, only %s", name, names);
     }
-    if (!found && any) {
-        found = avx512fma_if_able();
+    if (!v->kernels) {
+        return error_set(err, ERR_UNSUPPORTED, "kernels '%s' need a build for %s", name,
+                         v->machine);
     }
-    if (!found && (any || strcmp(name, "avxvnni") == 0)) {
-        found = avxvnni_if_able();
+    if (lacking(v)) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "kernels '%s' need %s, which this CPU lacks; auto takes %s", name,
+                         lacking(v), best()->name);
     }
-    if (!found && (any || strcmp(name, "avx2") == 0)) {
-        found = avx2_if_able();
-    }
-    if (!found && (any || strcmp(name, "plain") == 0)) {
-        found = &kernels_plain;
-    }
-    *kernels = found;
-    if (found) return 0;
-    if (strcmp(name, "avx512") == 0 || strcmp(name, "avx512fma") == 0 ||
-        strcmp(name, "avxvnni") == 0 || strcmp(name, "avx2") == 0) {
-        return error_set(err, ERR_UNSUPPORTED, "this CPU or build has no %s kernels", name);
-    }
-    return error_set(err, ERR_ARGUMENT, "kernels '%s' are not known, only %s", name, choices);
+    *kernels = v->kernels;
+    return 0;
 }
 
 size_t packed_matrix_bytes(int n_in, int n_out)

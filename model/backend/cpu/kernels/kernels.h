@@ -1,5 +1,5 @@
-/* The CPU's inner loops as a table, which is filled several times from one source: AVX-512 with
- * bf16 dot products or with fma, AVX2 with fma, plain C. All give the same bits (arithmetic
+/* The CPU's inner loops as a table, which each variant fills from one source: AVX-512 with bf16 dot
+ * products or with fma, AVX2 with fma, NEON, plain C. All give the same bits (arithmetic
  * `cpu-bf16`): each output is one chain of fused steps over ascending k, in each pair first the odd
  * k and then the even k. Denormals going in and coming out are flushed to zero, as vdpbf16ps
  * does. */
@@ -78,7 +78,7 @@ struct kv_ahead {
 bool kernels_two_hops(void);
 
 struct kernels {
-    const char *name; /* "avx512", "avx512fma", "avxvnni", "avx2", "plain" */
+    const char *name; /* as kernels_find knows it */
 
     /* Words of the panels of n rows; 0: matmul reads the rows as they are. */
     size_t (*panel_words)(int n, int n_in);
@@ -131,14 +131,29 @@ struct kernels {
     const struct kernels_quant *quant; /* of the same instruction set */
 };
 
-/* The tables. All but the last exist in x86 builds only; kernels_find knows which this CPU can
- * run. */
+/* The tables. Which of them a build has, and what a CPU needs for them, is in kernels.c. */
 extern const struct kernels kernels_avx512, kernels_avx512fma, kernels_avxvnni, kernels_avx2,
-    kernels_plain;
+    kernels_neon, kernels_plain;
 
-/* "auto" takes the best that this machine can run. Errors: ERR_ARGUMENT unknown name (lists them),
- * ERR_UNSUPPORTED this CPU or build lacks it. */
+enum {
+    KERNELS_MAX = 8,         /* variants at most */
+    KERNELS_TEXT_BYTES = 200 /* for the texts below */
+};
+
+/* "auto" takes the first variant that this machine can run and that is not slower here. Errors:
+ * ERR_ARGUMENT unknown name (lists them), ERR_UNSUPPORTED this CPU or build lacks what the variant
+ * needs; *kernels is NULL then. */
 int kernels_find(const struct kernels **kernels, const char *name, struct error *err);
+
+/* The name of variant i, the best first, whether or not this machine can run it; NULL: there are no
+ * more. */
+const char *kernels_name(int i);
+/* "auto, avx512, ... or plain". */
+void kernels_names(char *text, size_t size);
+
+/* Why kernels_find takes what it takes for `name`: "asked for", "the best of this build", or what
+ * the variants before it need and this CPU lacks. */
+void kernels_reason(char *text, size_t size, const char *name);
 
 /* Bytes of a packed matrix, and packing one. Columns come from a callback, so that mapped files,
  * synthetic weights and conversions look alike: fill(arg, column, k, n, out) writes w[column][k ..

@@ -2,11 +2,9 @@
  * it is exact in fp32 unless it under- or overflows, and then multiply and add equal the fused
  * step. A run in which some product does not fit is repeated, lane by lane, in double. Nothing here
  * depends on the floating-point mode, because denormals are recognised by their bits. */
-#include "model/backend/cpu/kernels/tile.h"
-
 #include <stdbool.h>
-
-#include "model/numerics/numerics.h"
+#include <stdint.h>
+#include <string.h>
 
 enum { TILE_ROWS_MAX = 2, QUARTERS = 4 };
 #define VEC_BYTES       16
@@ -21,43 +19,14 @@ enum { TILE_ROWS_MAX = 2, QUARTERS = 4 };
 #define ATTENTION_TABLE [1] = ATTENTION_ENTRY(1, 1, 16), [2] = ATTENTION_ENTRY(2, 1, 16)
 #define WHOLE_K         0 /* because a repetition should be short */
 
+#include "model/backend/cpu/kernels/exact.h"
+
 typedef float quad_f __attribute__((vector_size(16)));
 typedef int32_t quad_i __attribute__((vector_size(16)));
 typedef uint32_t quad_u __attribute__((vector_size(16)));
 
 static const int32_t least_normal = 0x00800000;
 static const uint32_t sign_bit = 0x80000000u, magnitude_bits = 0x7fffffffu;
-
-static inline float flush(float x)
-{
-    uint32_t bits = num_float_to_bits(x);
-    return num_bits_to_float(bits & 0x7f800000u ? bits : bits & sign_bit);
-}
-
-/* The fused step by definition: one rounding to 24 bits with any exponent, then zero if the result
- * is below the least normal number. */
-static float step_exact(float acc, float w, float x)
-{
-    double product = (double)flush(w) * (double)flush(x);
-    double sum = num_add_to_odd((double)flush(acc), product);
-    if (!(sum > -0x1p-100 && sum < 0x1p-100)) return (float)sum;
-    float scaled = (float)(sum * 0x1p64);
-    if (scaled > -0x1p-62f && scaled < 0x1p-62f) return scaled < 0 || 1 / sum < 0 ? -0.0f : 0.0f;
-    return scaled * 0x1p-64f;
-}
-
-/* One column of one row; w and x are its first weight and its first activation. */
-static void column_exact(float *acc, const uint16_t *w, const uint16_t *x, const struct dots *d)
-{
-    float sum = *acc;
-    for (int pair = 0; pair < d->n_pairs; pair++) {
-        sum = step_exact(sum, num_bf16_to_float(w[1]), num_bf16_to_float(x[1]));
-        sum = step_exact(sum, num_bf16_to_float(w[0]), num_bf16_to_float(x[0]));
-        w += d->w_step;
-        x += d->x_step;
-    }
-    *acc = sum;
-}
 
 /* A weight with denormals flushed, and where it is not zero. */
 struct factor {
@@ -146,19 +115,8 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
 /* Attention's chains go vector by vector, or block by block, through dot_tile. */
 INLINE_ALWAYS void score_tile(int n_queries, int n_vectors, const struct score_dots *d)
 {
-    for (int b = 0; b < n_vectors; b++) {
-        float *out = d->out + b * 16;
-        const struct dots dots = {.w = d->k[b],
-                                  .w_step = 32,
-                                  .x = d->q,
-                                  .x_stride = d->q_stride,
-                                  .x_step = d->q_step,
-                                  .n_pairs = d->n_pairs,
-                                  .acc = out,
-                                  .acc_stride = d->out_stride};
-        for (int i = 0; i < n_queries; i++) {
-            memset(out + (size_t)i * d->out_stride, 0, 16 * sizeof *out);
-        }
+    for (int i = 0; i < n_vectors; i++) {
+        const struct dots dots = score_vector(n_queries, i, d);
         dot_tile(n_queries, 16, &dots);
     }
 }
@@ -166,14 +124,7 @@ INLINE_ALWAYS void score_tile(int n_queries, int n_vectors, const struct score_d
 INLINE_ALWAYS void value_tile(int n_queries, int n_columns, const struct value_dots *d)
 {
     for (int b = 0; b < d->n_blocks; b++) {
-        const struct dots dots = {.w = d->v[b] + d->first,
-                                  .w_step = d->step,
-                                  .x = d->p + (size_t)(b * d->n_pairs) * d->p_step,
-                                  .x_stride = d->p_stride,
-                                  .x_step = d->p_step,
-                                  .n_pairs = d->n_pairs,
-                                  .acc = d->acc,
-                                  .acc_stride = d->acc_stride};
+        const struct dots dots = value_block(b, d);
         dot_tile(n_queries, n_columns, &dots);
     }
 }

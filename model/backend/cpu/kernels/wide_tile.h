@@ -8,6 +8,8 @@
  *   wide_all(x), wide_step        one fp32 in all lanes; acc + w * x, fused
  *   wide_group(vectors)           how many vectors of weights are held at once
  *   wide_row_step(n, acc, w, x)   one fused step of a row: n vectors of weights by *x
+ *   wide_fits(rows, vectors, acc) whether the steps of a tile were flushed as vdpbf16ps does it;
+ *                                 otherwise the tile is repeated by definition
  *
  * With more than one row the fma units are the limit, so the inner loop has little else: weights
  * are widened once for all rows of the tile, and activations were widened before (panels of fp32).
@@ -15,7 +17,7 @@
  * chains hide the latency of 4 cycles, when two steps begin in each. */
 #pragma once
 
-#include "model/backend/cpu/kernels/tile.h"
+#include "model/backend/cpu/kernels/exact.h"
 
 typedef wide_f wide_tile_acc[WIDE_ROWS_MAX][WIDE_VECTORS_MAX];
 
@@ -113,7 +115,11 @@ INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
         near += near_step;
         far += far_step;
     }
-    wide_acc_store(n_rows, n_vectors, acc, d->acc, d->acc_stride);
+    if (wide_fits(n_rows, n_vectors, acc)) {
+        wide_acc_store(n_rows, n_vectors, acc, d->acc, d->acc_stride);
+    } else {
+        dots_exact(n_rows, n_columns, d);
+    }
 }
 
 INLINE_ALWAYS void score_tile(int n_queries, int n_vectors, const struct score_dots *d)
@@ -144,7 +150,14 @@ INLINE_ALWAYS void score_tile(int n_queries, int n_vectors, const struct score_d
         wide_pair(n_queries, n_vectors, 1, acc, k, at, q);
         q += 4 * n_queries;
     }
-    wide_acc_store(n_queries, n_vectors, acc, d->out, d->out_stride);
+    if (wide_fits(n_queries, n_vectors, acc)) {
+        wide_acc_store(n_queries, n_vectors, acc, d->out, d->out_stride);
+        return;
+    }
+    for (int j = 0; j < n_vectors; j++) {
+        const struct dots dots = score_vector(n_queries, j, d);
+        dots_exact(n_queries, SCORE_LANES, &dots);
+    }
 }
 
 INLINE_ALWAYS void value_tile(int n_queries, int n_columns, const struct value_dots *d)
@@ -169,5 +182,12 @@ INLINE_ALWAYS void value_tile(int n_queries, int n_columns, const struct value_d
             p += 4 * n_queries;
         }
     }
-    wide_acc_store(n_queries, n_vectors, acc, d->acc, d->acc_stride);
+    if (wide_fits(n_queries, n_vectors, acc)) {
+        wide_acc_store(n_queries, n_vectors, acc, d->acc, d->acc_stride);
+        return;
+    }
+    for (int b = 0; b < d->n_blocks; b++) {
+        const struct dots dots = value_block(b, d);
+        dots_exact(n_queries, n_columns, &dots);
+    }
 }

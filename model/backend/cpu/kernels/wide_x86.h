@@ -2,11 +2,21 @@
 #pragma once
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 #include "model/backend/cpu/kernels/tile.h"
 
 typedef const wide_f __attribute__((may_alias, aligned(1))) wide_bits;
 typedef const float __attribute__((may_alias, aligned(1))) wide_word;
+
+/* MXCSR's modes flush as vdpbf16ps does. */
+INLINE_ALWAYS bool wide_fits(int n_rows, int n_vectors, wide_f (*acc)[WIDE_VECTORS_MAX])
+{
+    (void)n_rows;
+    (void)n_vectors;
+    (void)acc;
+    return true;
+}
 
 /* One fused step of a row. It is assembly because gcc hoists the broadcasts, overwrites them with
  * sums, and then keeps accumulators on the stack. */

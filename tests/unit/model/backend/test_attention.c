@@ -1,18 +1,18 @@
-/* ctest: labels=quick libs=model timeout=120 */
+/* ctest: labels=quick,bits libs=model timeout=120 */
 /* Attention over block tables, through the backend's operations: the result is what the definition
  * says, whatever else the blocks contain and however rows are cut into steps. */
 #include <math.h>
 
 #include "model/backend/backend.h"
 #include "model/backend/cpu/cpu.h"
+#include "model/backend/cpu/kernels/kernels.h"
 #include "model/numerics/numerics.h"
 #include "tests/support/check_util.h"
 
-enum { HEADS = 4, KV_HEADS = 2, WIDTH = 48, POSITIONS = 530, BLOCKS = 200, VARIANTS = 3 };
+enum { HEADS = 4, KV_HEADS = 2, WIDTH = 48, POSITIONS = 530, BLOCKS = 200 };
 enum { Q_DIM = HEADS * WIDTH, KV_DIM = KV_HEADS * WIDTH, QKV_DIM = Q_DIM + 2 * KV_DIM };
 
 static const struct attention_shape shape = {HEADS, KV_HEADS, WIDTH, BLOCKS};
-static const char *const variants[VARIANTS] = {"avx512", "avx2", "plain"};
 static float qkv[POSITIONS][QKV_DIM]; /* after rope, which is left out here: cos 1, sin 0 */
 static float ones[POSITIONS * WIDTH / 2], zeros[POSITIONS * WIDTH / 2];
 static int32_t blocks[BLOCKS];
@@ -135,14 +135,14 @@ START_TEST(what_follows_a_position_has_no_effect)
     const int chunks[] = {1, 5, 16, 64, POSITIONS};
     uint16_t *want = new_out(), *got = new_out();
     run("auto", 1, POSITIONS, 0, want);
-    for (int v = 0; v < VARIANTS; v++) {
-        struct backend *be = open_backend(variants[v], 1);
+    for (int v = 0; kernels_name(v); v++) {
+        struct backend *be = open_backend(kernels_name(v), 1);
         if (!be) continue;
         be->ops->close(be);
         memset(got, 0, (size_t)POSITIONS * Q_DIM * sizeof *got);
-        run(variants[v], 1 + _i % 3, chunks[_i], 0xff, got);
+        run(kernels_name(v), 1 + _i % 3, chunks[_i], 0xff, got);
         for (int i = 0; i < POSITIONS * Q_DIM; i++) {
-            ck_assert_msg(got[i] == want[i], "%s, chunk %d: position %d differs", variants[v],
+            ck_assert_msg(got[i] == want[i], "%s, chunk %d: position %d differs", kernels_name(v),
                           chunks[_i], i / Q_DIM);
         }
     }

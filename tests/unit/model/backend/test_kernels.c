@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=model timeout=120 */
+/* ctest: labels=quick,bits libs=model timeout=120 */
 /* The dot chains: the variants compared with each other, with the definition of the arithmetic, and
  * with double precision. */
 #include <float.h>
@@ -132,7 +132,7 @@ struct product {
     struct packed_matrix w;
     uint16_t *in;
     size_t in_stride, out_stride;
-    float *out[N_VARIANTS];
+    float *out[KERNELS_MAX];
     size_t n_floats;
     int n_rows;
 };
@@ -390,11 +390,36 @@ START_TEST(kernels_find_refuses_in_words)
     CHECK_ERR(kernels_find(&kernels, "sse", &err), ERR_ARGUMENT, "auto, ");
     ck_assert_ptr_null(kernels);
     CHECK_ERR(kernels_find(&kernels, "", &err), ERR_ARGUMENT, "''");
+    for (int i = 0; kernels_name(i); i++) {
+        int rc = kernels_find(&kernels, kernels_name(i), &err);
+        ck_assert_str_eq(rc ? kernels_name(i) : kernels->name, kernels_name(i));
+        if (!rc) continue;
+        ck_assert_int_eq(rc, ERR_UNSUPPORTED);
+        ck_assert_ptr_null(kernels);
+        ck_assert_msg(strstr(err.text, kernels_name(i)) && strstr(err.text, " need "), "%s",
+                      err.text);
+        CHECK_ERR(kernels_find(&kernels, "sse", &err), ERR_ARGUMENT, kernels_name(i));
+    }
     CHECK_OK(kernels_find(&kernels, "plain", &err));
     ck_assert_str_eq(kernels->name, "plain");
     CHECK_OK(kernels_find(&kernels, "auto", &err));
     bool is_first = kernels == variants[0];
     ck_assert(is_first || (n_variants > 1 && kernels == variants[1])); /* by the CPU's vendor */
+}
+END_TEST
+
+START_TEST(kernels_reason_says_why)
+{
+    struct error err = {0};
+    const struct kernels *kernels;
+    char text[KERNELS_TEXT_BYTES];
+    kernels_reason(text, sizeof text, "plain");
+    ck_assert_str_eq(text, "asked for");
+    kernels_reason(text, sizeof text, "auto");
+    CHECK_OK(kernels_find(&kernels, "auto", &err));
+    bool is_best = strcmp(text, "the best of this build") == 0;
+    ck_assert_msg(is_best || strstr(text, " needs ") || strstr(text, " is slower"), "%s", text);
+    if (kernels != variants[0]) ck_assert_msg(strstr(text, variants[0]->name), "%s", text);
 }
 END_TEST
 
@@ -413,6 +438,7 @@ int main(void)
     tcase_add_test(tests, matmul_is_near_double_precision);
     tcase_add_test(tests, packing_places_pairs_and_pads_with_zeros);
     tcase_add_test(tests, kernels_find_refuses_in_words);
+    tcase_add_test(tests, kernels_reason_says_why);
     suite_add_tcase(suite, tests);
     return check_main(suite);
 }

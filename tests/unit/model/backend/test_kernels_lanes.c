@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=model timeout=120 */
+/* ctest: labels=quick,bits libs=model timeout=120 */
 /* Everything of the kernels that is not matmul: norms, swiglu, exp and attention. Variants must
  * give equal bits, and the bits of the scalar definition where there is one. */
 #include <math.h>
@@ -134,7 +134,7 @@ END_TEST
 START_TEST(rmsnorm_variants_agree_and_are_near_double)
 {
     float x[N_MAX], weight[N_MAX];
-    uint16_t h[N_VARIANTS][N_MAX];
+    uint16_t h[KERNELS_MAX][N_MAX];
     for (int n = 16; n <= N_MAX; n += 16) {
         fill_floats(x, N_MAX, n % 32 ? 3.0f : 1e-3f);
         fill_floats(weight, N_MAX, 2.0f);
@@ -159,7 +159,7 @@ END_TEST
 
 START_TEST(rmsnorm_head_variants_agree_and_are_near_double)
 {
-    float x[HEAD_MAX], weight[HEAD_MAX], out[N_VARIANTS][HEAD_MAX];
+    float x[HEAD_MAX], weight[HEAD_MAX], out[KERNELS_MAX][HEAD_MAX];
     for (int n = 2; n <= HEAD_MAX; n += 2) {
         fill_floats(x, HEAD_MAX, 5.0f);
         fill_floats(weight, HEAD_MAX, 1.0f);

@@ -1,4 +1,4 @@
-/* ctest: labels=quick libs=model timeout=120 */
+/* ctest: labels=quick,bits libs=model timeout=120 */
 /* The integer kernels: every variant compared with the chain as docs/numerics.md defines it,
  * written here once more without packing, tiles and vectors; and how far rounding may move a
  * weight. */

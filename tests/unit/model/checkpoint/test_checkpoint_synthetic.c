@@ -277,7 +277,7 @@ static double entropy(const float *logits, int n, int token, double *p_token)
 {
     double sum = 0, weighted = 0, most = -1e30;
     for (int j = 0; j < n; j++) {
-        most = fmax(most, (double)logits[j]);
+        if ((double)logits[j] > most) most = (double)logits[j];
     }
     for (int j = 0; j < n; j++) {
         double e = exp((double)logits[j] - most);

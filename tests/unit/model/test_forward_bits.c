@@ -1,0 +1,71 @@
+/* ctest: labels=quick,bits libs=model timeout=120 */
+/* The logits of some models in each arithmetic of the CPU, as a hash of their bits: the same on
+ * every machine, with every variant of the kernels. Who changes an arithmetic on purpose puts the
+ * hashes that the test prints in place of these. */
+#include "tests/support/forward_ways.h"
+
+enum { N_FORMS = 3, N_MODELS = 6 };
+
+static const char *const forms[N_FORMS] = {"bf16", "int8", "int4"};
+
+static const struct {
+    const char *model;
+    uint64_t hashes[N_FORMS];
+} cases[N_MODELS] = {
+    {"synthetic:tiny,seed=7,vocab=100",
+     {0x2314f2b7bcc0b625, 0x416eff820e7492fe, 0x4fcd38ed62d09f4c}},
+    {GOLDEN "llama_kv_one", {0xaa3df15d387557fc, 0xf5a9477bb16367fe, 0x370944620beb149f}},
+    {GOLDEN "qwen3_norm_bias", {0x8f5a0503c9bf5df2, 0xd572f80867952c9c, 0x1f950d2f58dd0966}},
+    {GOLDEN "llama_rope_llama3", {0xdf8d33b4de5024a4, 0x74968f6ca3e08139, 0xd4fa9c694df6aed8}},
+    {GOLDEN "llama_rope_yarn_factor", {0x74c32020b4f98348, 0x3a92ce62ea76101a, 0x7e55ab159b60eecf}},
+    {GOLDEN "mistral_window", {0xc118a0c64c8e5b57, 0xb636cf1e369ebc17, 0xb7de42d87d4c3d55}},
+};
+
+/* FNV-1a */
+static uint64_t hash_bytes(const void *data, size_t len)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < len; i++) {
+        hash = (hash ^ ((const uint8_t *)data)[i]) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+static uint64_t hash_logits(const char *model, const char *kernels, int chunk)
+{
+    struct rig rig;
+    rig_open(&rig, model, 1, kernels, 1);
+    make_inputs(rig.n_vocab);
+    float *logits = new_logits(&rig, N_TOKENS);
+    rig_logits(&rig, tokens, N_TOKENS, chunk, blocks[0], logits);
+    uint64_t hash = hash_bytes(logits, (size_t)N_TOKENS * (size_t)rig.n_vocab * sizeof *logits);
+    rig_close(&rig);
+    free(logits);
+    return hash;
+}
+
+START_TEST(logits_have_their_known_bits)
+{
+    const char *model = cases[_i / N_FORMS].model;
+    uint64_t want = cases[_i / N_FORMS].hashes[_i % N_FORMS];
+    rig_weights = forms[_i % N_FORMS];
+    for (int i = 0; kernels_name(i); i++) {
+        struct error err;
+        const struct kernels *kernels;
+        if (kernels_find(&kernels, kernels_name(i), &err)) continue;
+        uint64_t got = hash_logits(model, kernels->name, i % 2 ? 7 : 64);
+        ck_assert_msg(got == want, "%s, %s, %s: 0x%016llx, not 0x%016llx", model, rig_weights,
+                      kernels->name, (unsigned long long)got, (unsigned long long)want);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("forward_bits");
+    TCase *tcase = tcase_create("hashes");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, logits_have_their_known_bits, 0, N_MODELS * N_FORMS);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
