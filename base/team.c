@@ -18,6 +18,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,18 +33,34 @@ enum {
     THREAD_NAME_BYTES = 16
 };
 
+/* How far a member's range of the shared work is: how many units were taken from its front and its
+ * back, and how many are done. The turn, which changes with every job that shares work, says
+ * whether the counts are of this job; the others count as zero. So nothing has to be cleared before
+ * a job. */
+enum {
+    COUNT_BITS = 21,
+    FRONT_AT = 0,
+    BACK_AT = COUNT_BITS,
+    DONE_AT = 2 * COUNT_BITS,
+    TURN_AT = 63
+};
+enum { TAKEN_SHARE = 4 }; /* of what is left of a range, one in so many units is taken at a time */
+
 struct member {
     struct team *team;
     pthread_t thread;
     int index;
-    atomic_int cpu;           /* where its newest job began; -1 before the first */
-    atomic_uint begun;        /* number of that job */
-    char gap[2 * LINE_BYTES]; /* members write these while others read theirs */
+    atomic_int cpu;            /* where its newest job began; -1 before the first */
+    atomic_uint begun;         /* number of that job */
+    unsigned n_shared;         /* jobs that shared work; the same in all members */
+    char gap0[2 * LINE_BYTES]; /* members write these while others read theirs */
+    atomic_uint_least64_t progress;
+    char gap1[2 * LINE_BYTES];
 };
 
 struct team {
     int n_members, n_started, spin_us;
-    struct member *members; /* [n_members], entry 0 unused */
+    struct member *members; /* [n_members]; of entry 0 only what shared work needs */
     team_fn *fn;            /* NULL: end the thread */
     void *arg;
     char gap0[LINE_BYTES];
@@ -283,4 +300,133 @@ void team_range(int n_items, int unit, int member, int n_members, int *begin, in
     int64_t last = n_units * (member + 1) / n_members * unit;
     *begin = (int)(first < n_items ? first : n_items);
     *end = (int)(last < n_items ? last : n_items);
+}
+
+/* ---- work that is handed out while a job runs ---- */
+
+static void own_range(struct team_share *share, int owner)
+{
+    share->owner = owner;
+    team_range(share->n_columns, 1, owner, share->n_members, &share->range_begin,
+               &share->range_end);
+}
+
+static int range_units(const struct team_share *share)
+{
+    return (share->range_end - share->range_begin) * share->n_rows;
+}
+
+struct team_share team_share_begin(struct team *team, int member, int n_members, int n_columns,
+                                   int n_rows)
+{
+    struct team_share share = {.team = team,
+                               .member = member,
+                               .n_members = n_members,
+                               .n_columns = n_columns,
+                               .n_rows = n_rows};
+    own_range(&share, member);
+    assert((int64_t)(n_columns / n_members + 1) * n_rows < 1 << COUNT_BITS);
+    if (!team || n_members == 1) {
+        share.team = NULL;
+        share.row = -1;
+        share.until = range_units(&share);
+    } else {
+        share.turn = (uint64_t)(++team->members[member].n_shared % 2) << TURN_AT;
+    }
+    return share;
+}
+
+static int count_at(uint64_t progress, int at)
+{
+    return (int)(progress >> at & ((1u << COUNT_BITS) - 1));
+}
+
+/* What `seen` means in this job. */
+static uint64_t progress_now(const struct team_share *share, uint64_t seen)
+{
+    return seen >> TURN_AT == share->turn >> TURN_AT ? seen : share->turn;
+}
+
+static int units_left(uint64_t progress, int n_units)
+{
+    return n_units - count_at(progress, FRONT_AT) - count_at(progress, BACK_AT);
+}
+
+/* Takes units of the range that share->owner has; false when none are left. Every owner does this
+ * in every job that shares work, even with an empty range, so its turn is never older than the job
+ * before. */
+static bool take_units(struct team_share *share)
+{
+    atomic_uint_least64_t *progress = &share->team->members[share->owner].progress;
+    uint64_t seen = atomic_load_explicit(progress, memory_order_relaxed), now, next;
+    bool is_own = share->owner == share->member;
+    int n_units = range_units(share), n;
+    do {
+        now = progress_now(share, seen);
+        int left = units_left(now, n_units);
+        if (left == 0 && now == seen) return false;
+        n = (left + TAKEN_SHARE - 1) / TAKEN_SHARE;
+        next = now + ((uint64_t)n << (is_own ? FRONT_AT : BACK_AT));
+    } while (!atomic_compare_exchange_weak_explicit(progress, &seen, next, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    share->first = is_own ? count_at(now, FRONT_AT) : n_units - count_at(next, BACK_AT);
+    share->at = share->first;
+    share->until = share->first + n;
+    return n > 0;
+}
+
+/* Turns to the range that has most left, of equal ones to that of the nearest member behind this
+ * one; false when nothing is left. */
+static bool find_range(struct team_share *share)
+{
+    int most = 0, best = share->member;
+    for (int i = 1; i < share->n_members; i++) {
+        int owner = (share->member + i) % share->n_members;
+        atomic_uint_least64_t *progress = &share->team->members[owner].progress;
+        uint64_t seen = atomic_load_explicit(progress, memory_order_relaxed);
+        own_range(share, owner);
+        int left = units_left(progress_now(share, seen), range_units(share));
+        if (left <= most) continue;
+        most = left;
+        best = owner;
+    }
+    own_range(share, best);
+    return most > 0;
+}
+
+/* Of the range at hand, then of others. */
+static bool take_more(struct team_share *share)
+{
+    while (!take_units(share)) {
+        if (!find_range(share)) return false;
+    }
+    return true;
+}
+
+bool team_share_next(struct team_share *share)
+{
+    if (share->at < share->until) { /* the next row of what was taken */
+        share->row++;
+        share->begin = share->range_begin;
+    } else {
+        if (!share->team || !take_more(share)) return false;
+        int width = share->range_end - share->range_begin;
+        share->row = share->at / width;
+        share->begin = share->range_begin + share->at % width;
+    }
+    int n = share->until - share->at, n_row = share->range_end - share->begin;
+    if (n > n_row) n = n_row;
+    share->end = share->begin + n;
+    share->at += n;
+    return true;
+}
+
+bool team_share_completes(struct team_share *share)
+{
+    if (share->at < share->until) return false;
+    if (!share->team) return true;
+    int n = share->until - share->first;
+    uint64_t before =
+        atomic_fetch_add(&share->team->members[share->owner].progress, (uint64_t)n << DONE_AT);
+    return count_at(before, DONE_AT) + n == range_units(share);
 }

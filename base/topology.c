@@ -116,18 +116,135 @@ static int read_quota(void)
     return quota;
 }
 
-static int core_of(int cpu)
+int topology_parse_list(const char *text, uint8_t mask[TOPOLOGY_MASK_BYTES])
 {
-    char file[PATH_BYTES], line[LINE_BYTES];
-    snprintf(file, sizeof file, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-    int first = read_line(file, line) ? topology_parse_first(line) : -1;
-    return first >= 0 ? first : cpu;
+    int n = 0;
+    while (is_digit(text[0])) {
+        char *end;
+        long first = strtol(text, &end, 10), last = first;
+        if (end[0] == '-' && is_digit(end[1])) last = strtol(end + 1, &end, 10);
+        if (last >= TOPOLOGY_CPUS_MAX) last = TOPOLOGY_CPUS_MAX - 1;
+        for (long cpu = first; cpu <= last; cpu++, n++)
+            mask[cpu / 8] |= (uint8_t)(1u << (cpu % 8));
+        if (*end != ',') break;
+        text = end + 1;
+    }
+    return n;
 }
 
-static int by_core(const void *left, const void *right)
+/* The first line of a file below sys. */
+static bool read_below(const char *sys, const char *name, char line[LINE_BYTES])
+{
+    char file[PATH_BYTES];
+    snprintf(file, sizeof file, "%.3900s/devices/%.200s", sys, name);
+    return read_line(file, line);
+}
+
+/* The first CPU of the list in a file of a CPU's folder; -1 if there is none. */
+static int read_first(const char *sys, int cpu, const char *name)
+{
+    char path[256], line[LINE_BYTES];
+    snprintf(path, sizeof path, "system/cpu/cpu%d/%.200s", cpu, name);
+    return read_below(sys, path, line) ? topology_parse_first(line) : -1;
+}
+
+enum { CACHE_INDEXES = 16 };
+
+/* The lowest CPU that shares the cache of the highest level; where /sys tells of no caches, the
+ * lowest CPU of the cluster; -1 if neither is known. */
+static int cache_of(const char *sys, int cpu)
+{
+    int highest = 0, first = read_first(sys, cpu, "topology/cluster_cpus_list");
+    for (int i = 0; i < CACHE_INDEXES; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "cache/index%d/level", i);
+        int level = read_first(sys, cpu, name);
+        if (level < 0) break;
+        snprintf(name, sizeof name, "cache/index%d/shared_cpu_list", i);
+        int sharing = read_first(sys, cpu, name);
+        if (sharing < 0 || level <= highest) continue;
+        highest = level;
+        first = sharing;
+    }
+    return first;
+}
+
+static int by_place(const void *left, const void *right)
 {
     const struct topology_cpu *a = left, *b = right;
+    if (a->node != b->node) return a->node - b->node;
+    if (a->cache != b->cache) return a->cache - b->cache;
     return a->core != b->core ? a->core - b->core : a->cpu - b->cpu;
+}
+
+static void read_nodes(struct topology *topology, const char *sys)
+{
+    char line[LINE_BYTES], name[64];
+    uint8_t nodes[TOPOLOGY_MASK_BYTES] = {0};
+    if (!read_below(sys, "system/node/online", line)) return;
+    topology_parse_list(line, nodes);
+    for (int node = 0; node < TOPOLOGY_CPUS_MAX; node++) {
+        uint8_t cpus[TOPOLOGY_MASK_BYTES] = {0};
+        snprintf(name, sizeof name, "system/node/node%d/cpulist", node);
+        if (!topology_mask_has(nodes, node) || !read_below(sys, name, line)) continue;
+        topology_parse_list(line, cpus);
+        for (int i = 0; i < topology->n_cpus; i++) {
+            if (topology_mask_has(cpus, topology->cpus[i].cpu)) topology->cpus[i].node = node;
+        }
+    }
+}
+
+/* Intel says which cores are efficiency cores. Elsewhere a core counts as one if it has less than
+ * three quarters of the largest capacity: equal cores differ by a few percent in what they may
+ * boost to. */
+static void read_speeds(struct topology *topology, const char *sys)
+{
+    char line[LINE_BYTES];
+    uint8_t slow[TOPOLOGY_MASK_BYTES] = {0};
+    static const char capacity[] = "cpu_capacity";
+    int most = 0;
+    if (read_below(sys, "cpu_atom/cpus", line)) topology_parse_list(line, slow);
+    for (int i = 0; i < topology->n_cpus; i++) {
+        int n = read_first(sys, topology->cpus[i].cpu, capacity);
+        most = n > most ? n : most;
+    }
+    for (int i = 0; i < topology->n_cpus; i++) {
+        struct topology_cpu *cpu = &topology->cpus[i];
+        int n = read_first(sys, cpu->cpu, capacity);
+        cpu->is_slow = topology_mask_has(slow, cpu->cpu) || (n >= 0 && n < most * 3 / 4);
+    }
+}
+
+/* A cache that no two cores share says nothing about where threads belong. */
+static void drop_private_caches(struct topology *topology)
+{
+    for (int i = 1; i < topology->n_cpus; i++) {
+        const struct topology_cpu *cpu = &topology->cpus[i];
+        if (cpu->core != cpu[-1].core && cpu->cache == cpu[-1].cache) return;
+    }
+    for (int i = 0; i < topology->n_cpus; i++)
+        topology->cpus[i].cache = 0;
+}
+
+static void sort_cpus(struct topology *topology)
+{
+    qsort(topology->cpus, (size_t)topology->n_cpus, sizeof *topology->cpus, by_place);
+}
+
+void topology_read_cpus(struct topology *topology, const char *sys)
+{
+    for (int i = 0; i < topology->n_cpus; i++) {
+        struct topology_cpu *cpu = &topology->cpus[i];
+        int core = read_first(sys, cpu->cpu, "topology/thread_siblings_list");
+        int cache = cache_of(sys, cpu->cpu);
+        cpu->core = core >= 0 ? core : cpu->cpu;
+        cpu->cache = cache >= 0 ? cache : 0;
+    }
+    read_nodes(topology, sys);
+    read_speeds(topology, sys);
+    sort_cpus(topology);
+    drop_private_caches(topology);
+    sort_cpus(topology);
 }
 
 static uint64_t hash_text(uint64_t hash, const char *text)
@@ -159,9 +276,9 @@ void topology_read(struct topology *topology)
     }
     for (int cpu = 0; cpu < CPU_SETSIZE && topology->n_cpus < TOPOLOGY_CPUS_MAX; cpu++) {
         if (!CPU_ISSET((size_t)cpu, &set)) continue;
-        topology->cpus[topology->n_cpus++] = (struct topology_cpu){cpu, core_of(cpu)};
+        topology->cpus[topology->n_cpus++].cpu = cpu;
     }
-    qsort(topology->cpus, (size_t)topology->n_cpus, sizeof *topology->cpus, by_core);
+    topology_read_cpus(topology, "/sys");
 }
 
 int topology_cores(const struct topology *topology)

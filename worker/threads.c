@@ -50,13 +50,25 @@ out:
     return rc;
 }
 
+int threads_open_backend(const struct threads *threads, struct backend **backend,
+                         const struct backend_options *options, struct error *err)
+{
+    int rc = placement_confine(&threads->placement, err);
+    if (rc) return rc;
+    rc = backend_open(backend, options, err);
+    if (threads->placement.is_confined) placement_leave(&threads->topology);
+    return rc;
+}
+
 int threads_enter(const struct threads *threads, struct error *err)
 {
     const struct placement *placement = &threads->placement;
-    return placement->is_pinned ? placement_enter(placement->cpus[0], err) : 0;
+    return placement->is_pinned ? placement_enter(placement->cpus[0], err)
+                                : placement_confine(placement, err);
 }
 
 void threads_leave(const struct threads *threads)
 {
-    if (threads->placement.is_pinned) placement_leave(&threads->topology);
+    const struct placement *placement = &threads->placement;
+    if (placement->is_pinned || placement->is_confined) placement_leave(&threads->topology);
 }

@@ -121,7 +121,7 @@ static int open_parts(struct worker *w, struct verifier_options *vo, struct erro
     TRY(open_tokenizer(w, err));
     w->options.backend.rank = w->group.comm->rank;
     w->options.backend.stored = checkpoint_config(w->checkpoint)->stored;
-    TRY(backend_open(&w->backend, &w->options.backend, err));
+    TRY(threads_open_backend(&w->threads, &w->backend, &w->options.backend, err));
     const struct model_config *cfg = checkpoint_config(w->checkpoint);
     int limit = config_context_limit(cfg), n_vocab = tokenizer_vocab_size(w->tokenizer);
     int kv_tokens = w->options.kv_tokens;

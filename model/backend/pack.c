@@ -70,9 +70,12 @@ struct pack_job {
 static void pack_member(void *arg, int member, int n_members)
 {
     const struct pack_job *job = arg;
-    int begin, end;
-    team_range(job->request->n_blocks, 1, member, n_members, &begin, &end);
-    if (begin < end) job->request->fill(job->request->arg, job->data, begin, end);
+    const struct pack_request *request = job->request;
+    int begin, end, n = request->n_blocks / request->n_folds;
+    team_range(n, 1, member, n_members, &begin, &end);
+    for (int i = 0; begin < end && i < request->n_folds; i++) {
+        request->fill(request->arg, job->data, i * n + begin, i * n + end);
+    }
 }
 
 struct copy_job {

@@ -14,6 +14,7 @@ struct pack_request {
     const struct matrix_source *source;
     size_t bytes;
     int n_blocks; /* equal portions of work */
+    int n_folds;  /* equal runs of blocks, each of which the threads divide among them */
     pack_fn *fill;
     const void *arg; /* of fill */
 };

@@ -27,6 +27,8 @@ struct attend_job {
     uint16_t *out;
     float scale;
     int n_queries; /* of a tile, at most */
+    int n_tiles;
+    bool is_shared; /* members help each other */
 };
 
 /* Queries that go over the KV together: query r * n_heads + h is head first_head + h of row
@@ -328,21 +330,61 @@ static struct tile tile_of(const struct attend_job *job, const struct attention_
     };
 }
 
+/* A place in the list of all lanes' tiles. */
+struct tile_cursor {
+    int lane, first_tile; /* of the lane */
+    struct lane_tiling tiling;
+};
+
+static const struct tile_cursor before_all = {.lane = -1};
+
+/* Tile i of all; 0 <= i < their number. Quick if i ascends from call to call. */
+static struct tile cursor_tile(const struct attend_job *job, struct tile_cursor *at, int i)
+{
+    const struct attention_lane *lanes = job->step->lanes;
+    if (i < at->first_tile) *at = before_all;
+    while (i >= at->first_tile + at->tiling.n_tiles) {
+        at->first_tile += at->tiling.n_tiles;
+        at->lane++;
+        at->tiling = tile_lane(job, &lanes[at->lane]);
+    }
+    return tile_of(job, &lanes[at->lane], &at->tiling, i - at->first_tile);
+}
+
+/* Which tile is meant by the given place in a member's range: members take tiles in turn. What
+ * remains when each has the same number goes to those whose range is longer. */
+static int dealt_tile(const struct attend_job *job, const struct team_share *share, int place)
+{
+    int n_members = share->n_members, n_each = job->n_tiles / n_members;
+    int i = place - share->range_begin;
+    int turn = i < n_each ? share->owner : share->range_begin - share->owner * n_each;
+    return i * n_members + turn;
+}
+
 static void attend_member(void *arg, int member, int n_members)
 {
     const struct attend_job *job = arg;
     struct attend_scratch scratch;
-    int n_seen = 0;
+    struct tile_cursor cursor = before_all;
+    struct team_share share = team_share_begin(job->cpu->team, member, n_members, job->n_tiles, 1);
     scratch_divide(&scratch, job->cpu->scratch + (size_t)member * CPU_SCRATCH_FLOATS);
-    for (int l = 0; l < job->step->n_lanes; l++) {
-        const struct attention_lane *lane = &job->step->lanes[l];
-        const struct lane_tiling tiling = tile_lane(job, lane);
-        for (int i = 0; i < tiling.n_tiles; i++) {
-            if (n_seen++ % n_members != member) continue;
-            const struct tile tile = tile_of(job, lane, &tiling, i);
+    while (team_share_next(&share)) {
+        for (int i = share.begin; i < share.end; i++) {
+            const struct tile tile = cursor_tile(job, &cursor, dealt_tile(job, &share, i));
             attend_tile(job, &tile, &scratch);
         }
     }
+}
+
+/* Products of elements of queries with K and of weights with V, about. */
+static size_t count_work(const struct attend_job *job)
+{
+    size_t n = 0, width = (size_t)job->shape->n_heads * (size_t)job->shape->head_dim;
+    for (int l = 0; l < job->step->n_lanes; l++) {
+        const struct attention_lane *lane = &job->step->lanes[l];
+        n += 2 * (size_t)lane->n_rows * (size_t)(lane->position + lane->n_rows) * width;
+    }
+    return n;
 }
 
 static int count_tiles(const struct attend_job *job)
@@ -361,8 +403,9 @@ static void choose_tiles(struct attend_job *job, int n_members)
 {
     int group = job->shape->n_heads / job->shape->n_kv_heads;
     job->n_queries = CPU_QUERIES;
-    for (; job->n_queries > 1; job->n_queries /= 2) {
-        int n = count_tiles(job);
+    for (;; job->n_queries /= 2) {
+        int n = job->n_tiles = count_tiles(job);
+        if (job->n_queries == 1) return;
         if (n % n_members == 0 || n >= ITEMS_PER_MEMBER * n_members) return;
         if (job->n_queries / 2 < group && n >= n_members) return;
     }
@@ -382,5 +425,6 @@ void cpu_attention(struct backend *be, const struct attention_shape *shape,
                              .out = out,
                              .scale = 1.0f / sqrtf((float)shape->head_dim)};
     choose_tiles(&job, team_size(cpu->team));
+    job.is_shared = count_work(&job) >= CPU_SHARED_WORK;
     team_run(cpu->team, attend_member, &job);
 }

@@ -23,8 +23,9 @@ struct backend_cpu {
 };
 
 enum {
-    CPU_SMALL_WORK = 16384, /* elements below which one thread is faster than waking the team */
-    CPU_QUERIES = 32,       /* rows times heads that attend together */
+    CPU_SMALL_WORK = 16384,    /* elements below which one thread is faster than waking the team */
+    CPU_SHARED_WORK = 1 << 20, /* products of elements from which on members help each other */
+    CPU_QUERIES = 32,          /* rows times heads that attend together */
     /* of attention: sums and one partition's, scores; weights and queries as bf16 */
     CPU_SCRATCH_FLOATS = CPU_QUERIES * (2 * HEAD_DIM_MAX + ATTENTION_PARTITION) +
                          CPU_QUERIES * (ATTENTION_PARTITION + HEAD_DIM_MAX) / 2
@@ -62,7 +63,17 @@ struct cpu_matmul {
     float *out; /* the product of matrix i begins at out + i * part_stride */
     size_t out_stride, part_stride;
     int n;
-    int n_groups; /* of a quantized row of one matrix */
+    bool is_shared; /* members help each other */
+    int n_groups;   /* of a quantized row of one matrix */
+
+    /* Parts of a matrix whose columns belong together: 2 of gate and up, otherwise 1. Its blocks
+     * are n_folds equal runs then. */
+    int n_folds;
+    /* NULL, or what follows the multiplication for columns first .. end of a fold. It is called as
+     * soon as all matrices and folds have them, mostly by the member that has computed them. */
+    void (*finish)(const struct cpu_matmul *job, int first, int end);
+    const float *bias; /* of gate and up; NULL: none */
+    uint16_t *hidden;  /* [n][columns of gate] */
 };
 
 /* How the CPU packs and multiplies matrices of one form of weights. */
@@ -96,6 +107,8 @@ void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, 
                 float *out, size_t out_stride, int n);
 void cpu_matmul_slices(struct backend *be, const struct matrix *slices, int n_slices,
                        const uint16_t *in, size_t in_stride, int n, struct slice_sums *sums);
+void cpu_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
+                       const uint16_t *in, int n, float *gate_up, uint16_t *h);
 
 /* matrix_quant.c */
 extern const struct cpu_matrix_ops cpu_matrix_int8, cpu_matrix_int4;
@@ -109,8 +122,6 @@ void cpu_rmsnorm(struct backend *be, const float *x, const float *weight, float 
                  uint16_t *h);
 void cpu_rmsnorm_rows(struct backend *be, const struct backend_step *step, const float *x,
                       const float *weight, float eps, int dim, uint16_t *h);
-void cpu_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
-                       const uint16_t *in, int n, float *gate_up, uint16_t *h);
 int cpu_tree_sum(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,
                  struct error *err);
 void cpu_residual_norm(struct backend *be, const struct residual_norm *args);

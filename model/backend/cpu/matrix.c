@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "model/numerics/variants.h"
+
 enum {
     PANEL_WORDS = 2 << 20, /* 8 MB: 256 rows of 8192 */
     PANELS_SMALL = 1 << 15 /* elements that one thread prepares faster than the team */
@@ -24,6 +26,15 @@ void cpu_panels_close(struct backend_cpu *cpu)
 
 /* ---- loading ---- */
 
+/* 2 where gate and up each have whole blocks, so that a member can have the same columns of both. A
+ * small matrix is not folded, because two streams instead of one cost more than that saves. */
+static int matrix_folds(const struct backend_cpu *cpu, const struct matrix *m, bool is_gate_up)
+{
+    bool is_small = (size_t)m->n_in * (size_t)m->n_out < CPU_SHARED_WORK;
+    if (!is_gate_up || is_small || m->n_out % (2 * cpu->matrix->block_columns)) return 1;
+    return 2;
+}
+
 int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_source *source,
                     struct error *err)
 {
@@ -39,6 +50,7 @@ int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_so
                                          .source = source,
                                          .bytes = m->bytes,
                                          .n_blocks = cpu_matrix_blocks(cpu->matrix, m),
+                                         .n_folds = matrix_folds(cpu, m, source->is_gate_up),
                                          .fill = cpu->matrix->fill,
                                          .arg = &fill};
     TRY(pack_open(be, cpu->team, &m->data, &request, err));
@@ -55,14 +67,34 @@ void cpu_matrix_close(struct backend *be, struct matrix *m)
 
 /* ---- multiplying ---- */
 
+/* Blocks of a fold. */
+static int fold_blocks(const struct cpu_matmul *job)
+{
+    return cpu_matrix_blocks(job->cpu->matrix, job->matrices) / job->n_folds;
+}
+
+static void finish_blocks(const struct cpu_matmul *job, int first_block, int end_block)
+{
+    int width = job->cpu->matrix->block_columns, n = job->matrices->n_out / job->n_folds;
+    int first = first_block * width, end = end_block * width;
+    job->finish(job, first, end < n ? end : n);
+}
+
+/* A column of the shared grid is a block, and a row is a fold of a matrix. So the member that
+ * multiplies a block by one slice does so by all, unless another member helps it. */
 static void matmul_member(void *arg, int member, int n_members)
 {
     const struct cpu_matmul *job = arg;
-    const struct cpu_matrix_ops *ops = job->cpu->matrix;
-    int begin, end;
-    team_range(cpu_matrix_blocks(ops, job->matrices), 1, member, n_members, &begin, &end);
-    for (int i = 0; begin < end && i < job->n_matrices; i++) {
-        ops->multiply(job, i, begin, end);
+    int n_blocks = fold_blocks(job), n_folds = job->n_folds;
+    struct team_share share =
+        team_share_begin(job->cpu->team, member, n_members, n_blocks, job->n_matrices * n_folds);
+    while (team_share_next(&share)) {
+        int first = n_folds > 1 ? share.row * n_blocks : 0; /* of a single matrix */
+        job->cpu->matrix->multiply(job, n_folds > 1 ? 0 : share.row, first + share.begin,
+                                   first + share.end);
+        if (job->finish && team_share_completes(&share)) {
+            finish_blocks(job, share.range_begin, share.range_end);
+        }
     }
 }
 
@@ -72,9 +104,11 @@ static void run_matmul(struct cpu_matmul *job, int n)
     size_t work = (size_t)m->n_in * (size_t)m->n_out * (size_t)job->n_matrices;
     for (; n > 0; n -= job->n) {
         job->cpu->matrix->begin_batch(job, n);
+        job->is_shared = work * (size_t)job->n >= CPU_SHARED_WORK;
         cpu_run(job->cpu, work < CPU_SMALL_WORK, matmul_member, job);
         job->in += (size_t)job->n * job->in_stride;
         job->out += (size_t)job->n * job->out_stride;
+        if (job->hidden) job->hidden += (size_t)job->n * (size_t)(m->n_out / job->n_folds);
     }
 }
 
@@ -87,8 +121,40 @@ void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, 
                              .in = in,
                              .in_stride = in_stride,
                              .out = out,
-                             .out_stride = out_stride};
+                             .out_stride = out_stride,
+                             .n_folds = 1};
     run_matmul(&job, n);
+}
+
+/* The fixed tree over 2, 4 or 8 parts: `sum` is part 0 and becomes their sum; `rest` are the
+ * others, `stride` apart. It takes one pass, because a row of a member's range is short. */
+VARIANTS static void add_parts(float *restrict sum, const float *restrict rest, size_t stride,
+                               int n_parts, int n)
+{
+    if (n_parts == 2) {
+        for (int i = 0; i < n; i++) {
+            sum[i] += rest[i];
+        }
+    } else if (n_parts == 4) {
+        const float *p2 = rest + stride, *p3 = p2 + stride;
+        for (int i = 0; i < n; i++) {
+            sum[i] = (sum[i] + rest[i]) + (p2[i] + p3[i]);
+        }
+    } else {
+        const float *p2 = rest + stride, *p3 = p2 + stride, *p4 = p3 + stride, *p5 = p4 + stride;
+        const float *p6 = p5 + stride, *p7 = p6 + stride;
+        for (int i = 0; i < n; i++) {
+            sum[i] = ((sum[i] + rest[i]) + (p2[i] + p3[i])) + ((p4[i] + p5[i]) + (p6[i] + p7[i]));
+        }
+    }
+}
+
+static void finish_slices(const struct cpu_matmul *job, int first, int end)
+{
+    for (int i = 0; i < job->n; i++) {
+        float *sum = job->out + (size_t)i * job->out_stride + first;
+        add_parts(sum, sum + job->part_stride, job->part_stride, job->n_matrices, end - first);
+    }
 }
 
 void cpu_matmul_slices(struct backend *be, const struct matrix *slices, int n_slices,
@@ -96,7 +162,7 @@ void cpu_matmul_slices(struct backend *be, const struct matrix *slices, int n_sl
 {
     size_t dim = (size_t)slices->n_out;
     sums->stride = (size_t)n * dim;
-    sums->n_parts = n_slices;
+    sums->n_parts = 1;
     struct cpu_matmul job = {.cpu = backend_cpu_of(be),
                              .matrices = slices,
                              .n_matrices = n_slices,
@@ -104,8 +170,66 @@ void cpu_matmul_slices(struct backend *be, const struct matrix *slices, int n_sl
                              .in_stride = in_stride,
                              .out = sums->data,
                              .out_stride = dim,
-                             .part_stride = sums->stride};
+                             .part_stride = sums->stride,
+                             .n_folds = 1,
+                             .finish = n_slices > 1 ? finish_slices : NULL};
     run_matmul(&job, n);
+}
+
+static void add_bias(float *x, const float *bias, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] += bias[i];
+    }
+}
+
+static void finish_swiglu(const struct cpu_matmul *job, int first, int end)
+{
+    int ffn_dim = job->matrices->n_out / 2, n = end - first;
+    for (int i = 0; i < job->n; i++) {
+        float *gate = job->out + (size_t)i * job->out_stride + first;
+        if (job->bias) {
+            add_bias(gate, job->bias + first, n);
+            add_bias(gate + ffn_dim, job->bias + ffn_dim + first, n);
+        }
+        job->cpu->kernels->swiglu(gate, gate + ffn_dim, n,
+                                  job->hidden + (size_t)i * (size_t)ffn_dim + first);
+    }
+}
+
+static void swiglu_member(void *arg, int member, int n_members)
+{
+    struct cpu_matmul rows = *(const struct cpu_matmul *)arg;
+    int begin, end;
+    team_range(rows.n, 1, member, n_members, &begin, &end);
+    rows.out += (size_t)begin * rows.out_stride;
+    rows.hidden += (size_t)begin * (size_t)(rows.matrices->n_out / 2);
+    rows.n = end - begin;
+    finish_swiglu(&rows, 0, rows.matrices->n_out / 2);
+}
+
+void cpu_matmul_swiglu(struct backend *be, const struct matrix *m, const float *bias,
+                       const uint16_t *in, int n, float *gate_up, uint16_t *h)
+{
+    struct backend_cpu *cpu = backend_cpu_of(be);
+    struct cpu_matmul job = {.cpu = cpu,
+                             .matrices = m,
+                             .n_matrices = 1,
+                             .in = in,
+                             .in_stride = (size_t)m->n_in,
+                             .out = gate_up,
+                             .out_stride = (size_t)m->n_out,
+                             .n = n,
+                             .n_folds = matrix_folds(cpu, m, true),
+                             .bias = bias,
+                             .hidden = h};
+    if (job.n_folds == 2) {
+        job.finish = finish_swiglu;
+        run_matmul(&job, n);
+    } else {
+        cpu_matmul(be, m, in, job.in_stride, gate_up, job.out_stride, n);
+        cpu_run(cpu, (size_t)n * (size_t)(m->n_out / 2) < CPU_SMALL_WORK, swiglu_member, &job);
+    }
 }
 
 /* ---- bf16 ---- */

@@ -13,7 +13,7 @@ static struct topology machine(int n_cores, int ways, int quota)
     struct topology t = {.quota_cpus = quota, .host = 1};
     for (int core = 0; core < n_cores; core++) {
         for (int way = 0; way < ways; way++) {
-            t.cpus[t.n_cpus++] = (struct topology_cpu){core + way * n_cores, core};
+            t.cpus[t.n_cpus++] = (struct topology_cpu){.cpu = core + way * n_cores, .core = core};
         }
     }
     return t;
@@ -92,6 +92,142 @@ START_TEST(placement_never_puts_two_processes_on_one_core)
                     ck_assert_int_lt(p.cpus[k], n_cores); /* the first CPU of a core */
                     ck_assert_int_eq(used[p.cpus[k]]++, 0);
                 }
+            }
+        }
+    }
+}
+END_TEST
+
+/* ---- caches, nodes, slow cores ---- */
+
+/* A machine from a drawing: a letter for each core, the same letter for cores that share a cache,
+ * in lower case if they are slow; "|" begins the next node. With two ways CPUs c and c + n share a
+ * core. */
+static struct topology drawn(const char *drawing, int ways)
+{
+    struct topology t = {.host = 1};
+    int n_cores = 0, node = 0;
+    for (const char *c = drawing; *c; c++)
+        n_cores += *c != '|';
+    for (int core = 0; *drawing; drawing++) {
+        bool is_slow = *drawing >= 'a' && *drawing <= 'z';
+        if (*drawing == '|') {
+            node++;
+            continue;
+        }
+        for (int way = 0; way < ways; way++) {
+            t.cpus[t.n_cpus++] =
+                (struct topology_cpu){.cpu = core + way * n_cores,
+                                      .core = core,
+                                      .cache = is_slow ? *drawing - 'a' : *drawing - 'A',
+                                      .node = node,
+                                      .is_slow = is_slow};
+        }
+        core++;
+    }
+    return t;
+}
+
+enum { RANKS_MAX = 8 };
+
+static const struct {
+    const char *machine;
+    int ways;
+    int n_ranks, n_threads; /* 0 threads: auto */
+    bool has_coordinator;
+    const char *pins[RANKS_MAX]; /* of each rank */
+} near_cases[] = {
+    /* two caches of eight cores */
+    {"AAAAAAAABBBBBBBB", 1, 2, 0, false, {"0,1,2,3,4,5,6,7", "8,9,10,11,12,13,14,15"}},
+    {"AAAAAAAABBBBBBBB", 2, 4, 0, false, {"0,1,2,3", "4,5,6,7", "8,9,10,11", "12,13,14,15"}},
+    /* a coordinator beside them, so not every core has a thread */
+    {"AAAAAAAABBBBBBBB", 1, 2, 0, true, {"within:0-7", "within:8-15"}},
+    {"AAAABBBB", 2, 2, 0, true, {"within:0-3,8-11", "within:4-7,12-15"}},
+    {"AAAAAAAABBBBBBBB",
+     1,
+     4,
+     2,
+     false,
+     {"within:0-7", "within:0-7", "within:8-15", "within:8-15"}},
+    /* the third of three has what the others left in both */
+    {"AAAAAAAABBBBBBBB", 1, 3, 0, false, {"within:0-7", "within:8-15", "off"}},
+    {"AAAAAABBBBBB", 1, 3, 0, false, {"0,1,2,3", "6,7,8,9", "4,5,10,11"}},
+    /* caches of different sizes, as an affinity mask can leave them */
+    {"AABBBBCC", 1, 2, 0, false, {"2,3,4,5", "0,1,6,7"}},
+    {"AAABBBBB", 1, 2, 0, false, {"3,4,5,6", "0,1,2,7"}},
+    /* one cache for all, or none known */
+    {"AAAAAAAA", 1, 2, 0, true, {"off", "off"}},
+    {"AAAAAAAA", 1, 2, 0, false, {"0,1,2,3", "4,5,6,7"}},
+    /* two sockets, then two sockets with four nodes */
+    {"AAAA|BBBB", 1, 2, 0, false, {"0,1,2,3", "4,5,6,7"}},
+    {"AAAA|BBBB", 1, 2, 0, true, {"within:0-3", "within:4-7"}},
+    {"AA|BB|CC|DD", 1, 2, 0, false, {"0,1,2,3", "4,5,6,7"}},
+    /* caches smaller than a rank's share: of one node, and whole */
+    {"AABBCC|DDEEFF", 1, 2, 0, false, {"0,1,2,3,4,5", "6,7,8,9,10,11"}},
+    {"AABBCC|DDEEFF", 1, 3, 0, false, {"0,1,2,3", "6,7,8,9", "4,5,10,11"}},
+    /* ranks wait for each other, so each has as many slow cores as the others */
+    {"AAAAAAaaaaaaaa", 1, 2, 0, false, {"0,1,2,6,7,8,9", "3,4,5,10,11,12,13"}},
+    {"AAAAbbbb", 1, 2, 0, false, {"0,1,4,5", "2,3,6,7"}},
+    {"AAbbbbbb", 1, 4, 0, false, {"0,2", "1,3", "4,5", "6,7"}},
+    {"AAAbbbbb", 1, 2, 0, false, {"0,1,3,4", "2,5,6,7"}},
+};
+
+START_TEST(ranks_are_placed_on_cores_that_share_a_cache)
+{
+    for (size_t i = 0; i < sizeof near_cases / sizeof *near_cases; i++) {
+        struct topology t = drawn(near_cases[i].machine, near_cases[i].ways);
+        for (int rank = 0; rank < near_cases[i].n_ranks; rank++) {
+            struct error err;
+            struct placement p;
+            char text[128];
+            const struct placement_wish wish = {.n_threads = near_cases[i].n_threads,
+                                                .n_sharing = near_cases[i].n_ranks,
+                                                .sharing = rank,
+                                                .is_safe = true,
+                                                .has_coordinator = near_cases[i].has_coordinator};
+            CHECK_OK(placement_choose(&p, &t, &wish, &err));
+            placement_show(&p, text, sizeof text);
+            ck_assert_msg(!strcmp(text, near_cases[i].pins[rank]), "case %zu, rank %d: %s", i, rank,
+                          text);
+        }
+    }
+}
+END_TEST
+
+/* Caches that the pinned threads of a process lie on. */
+static int count_caches(const struct topology *t, const struct placement *p)
+{
+    bool seen[64] = {false};
+    int n = 0;
+    for (int k = 0; k < p->n_threads; k++) {
+        const struct topology_cpu *cpu = t->cpus;
+        while (cpu->cpu != p->cpus[k])
+            cpu++;
+        n += !seen[cpu->cache];
+        seen[cpu->cache] = true;
+    }
+    return n;
+}
+
+/* Two sockets with eight caches of eight cores each. */
+START_TEST(ranks_of_a_large_server_divide_its_caches)
+{
+    static const char server[] = "AAAAAAAABBBBBBBBCCCCCCCCDDDDDDDDEEEEEEEEFFFFFFFFGGGGGGGGHHHHHHHH|"
+                                 "IIIIIIIIJJJJJJJJKKKKKKKKLLLLLLLLMMMMMMMMNNNNNNNNOOOOOOOOPPPPPPPP";
+    struct topology t = drawn(server, 2);
+    for (int n = 2; n <= 64; n *= 2) {
+        bool used[256] = {false};
+        for (int rank = 0; rank < n; rank++) {
+            struct error err;
+            struct placement p;
+            const struct placement_wish wish = {.n_sharing = n, .sharing = rank, .is_safe = true};
+            CHECK_OK(placement_choose(&p, &t, &wish, &err));
+            ck_assert(p.is_pinned && p.n_threads == 128 / n);
+            ck_assert_int_eq(count_caches(&t, &p), n < 16 ? 16 / n : 1);
+            for (int k = 0; k < p.n_threads; k++) {
+                ck_assert_int_lt(p.cpus[k], 128); /* one thread a core */
+                ck_assert(!used[p.cpus[k]]);
+                used[p.cpus[k]] = true;
             }
         }
     }
@@ -197,6 +333,18 @@ START_TEST(this_machine_has_cpus_and_a_thread_can_be_kept_on_one)
     ck_assert_uint_eq(now.host, t.host);
     CHECK_ERR(placement_enter(1023, &err), ERR_IO, "CPU 1023");
     CHECK_OK(placement_enter(-1, &err));
+    struct placement p = {.is_confined = true};
+    p.mask[last / 8] = (uint8_t)(1u << (last % 8));
+    CHECK_OK(placement_confine(&p, &err));
+    topology_read(&now);
+    ck_assert_int_eq(now.n_cpus, 1);
+    placement_leave(&t);
+    memset(p.mask, 0, sizeof p.mask);
+    CHECK_ERR(placement_confine(&p, &err), ERR_IO, "within:");
+    p.is_confined = false;
+    CHECK_OK(placement_confine(&p, &err));
+    topology_read(&now);
+    ck_assert_int_eq(now.n_cpus, t.n_cpus);
 }
 END_TEST
 
@@ -206,6 +354,8 @@ int main(void)
     TCase *tcase = tcase_create("placement");
     tcase_add_test(tcase, placement_follows_the_table);
     tcase_add_test(tcase, placement_never_puts_two_processes_on_one_core);
+    tcase_add_test(tcase, ranks_are_placed_on_cores_that_share_a_cache);
+    tcase_add_test(tcase, ranks_of_a_large_server_divide_its_caches);
     tcase_add_test(tcase, meeting_tells_who_shares_the_same_cpus);
     tcase_add_test(tcase, lists_that_make_no_sense_are_refused);
     tcase_add_test(tcase, a_long_list_is_cut_when_shown);

@@ -1,6 +1,7 @@
 /* ctest: labels=quick,threads libs=base timeout=60 */
-/* The team: every member works exactly once per job, results are visible after the join, and an
- * idle team sleeps. Then the ways in which a process ends, each tried in a child process. */
+/* The team: every member works exactly once per job, results are visible after the join, an idle
+ * team sleeps, and shared work is handed out exactly once. Then the ways in which a process ends,
+ * each tried in a child process. */
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -161,6 +162,116 @@ static bool range_covers(int n_items, int unit, int n_members)
     }
     return expected == n_items;
 }
+
+/* ---- shared work ---- */
+
+enum { GRID_MAX = 4096 };
+
+struct shared {
+    struct team *team;
+    int n_columns, n_rows;
+    bool is_static;                  /* every member computes its own range */
+    int slow_member;                 /* -1: none */
+    atomic_int n_done;               /* units */
+    atomic_int done[GRID_MAX];       /* how often each unit was handed out */
+    atomic_int n_complete[GRID_MAX]; /* how often each column was complete */
+    atomic_int n_early;              /* columns told complete before they were */
+    atomic_int n_helped;             /* units of the slow member that others computed */
+};
+
+static void tell_complete(struct shared *work, const struct team_share *share)
+{
+    for (int column = share->range_begin; column < share->range_end; column++) {
+        work->n_complete[column]++;
+        for (int row = 0; row < work->n_rows; row++) {
+            if (!work->done[row * work->n_columns + column]) work->n_early++;
+        }
+    }
+}
+
+/* Until there is nothing left but what this member has taken already. */
+static void wait_for_others(const struct shared *work, const struct team_share *share)
+{
+    while (work->n_done < work->n_columns * work->n_rows - (share->until - share->at))
+        sleep_ms(1);
+}
+
+static void do_shared(void *arg, int member, int n_members)
+{
+    struct shared *work = arg;
+    struct team_share share = team_share_begin(work->is_static ? NULL : work->team, member,
+                                               n_members, work->n_columns, work->n_rows);
+    while (team_share_next(&share)) {
+        if (share.owner != member && work->is_static) ck_abort_msg("member %d helped", member);
+        for (int i = share.begin; i < share.end; i++)
+            work->done[share.row * work->n_columns + i]++;
+        if (share.owner == work->slow_member && member != share.owner) {
+            work->n_helped += share.end - share.begin;
+        }
+        work->n_done += share.end - share.begin;
+        if (member == work->slow_member) wait_for_others(work, &share);
+        if (team_share_completes(&share)) tell_complete(work, &share);
+    }
+}
+
+/* Everything must have been handed out exactly once. */
+static void check_shared(const struct shared *work)
+{
+    ck_assert_int_eq(work->n_early, 0);
+    for (int i = 0; i < work->n_columns * work->n_rows; i++) {
+        ck_assert_msg(work->done[i] == 1, "%d columns, %d rows: unit %d was handed out %d times",
+                      work->n_columns, work->n_rows, i, work->done[i]);
+    }
+    for (int i = 0; i < work->n_columns; i++)
+        ck_assert_int_eq(work->n_complete[i], 1);
+}
+
+static void run_shared(struct team *team, int n_columns, int n_rows, bool is_static)
+{
+    struct shared work = {.team = team,
+                          .n_columns = n_columns,
+                          .n_rows = n_rows,
+                          .is_static = is_static,
+                          .slow_member = -1};
+    team_run(team, do_shared, &work);
+    check_shared(&work);
+}
+
+START_TEST(shared_work_is_handed_out_exactly_once)
+{
+    static const int columns[] = {0, 1, 2, 3, 5, 48, 501}, rows[] = {1, 2, 8};
+    for (int n = 1; n <= MAX_MEMBERS; n++) {
+        struct error err;
+        struct team *team;
+        CHECK_OK(team_open(&team, n, 50, &err));
+        for (int i = 0; i < 300; i++) { /* other jobs between, as in a step */
+            run_shared(team, columns[i % 7], rows[i % 3], i % 11 == 10);
+            struct tally tally = {0};
+            for (int k = 0; k < i % 3; k++)
+                team_run(team, count_call, &tally);
+        }
+        team_close(team);
+    }
+    struct shared alone = {.n_columns = 7, .n_rows = 3, .slow_member = -1};
+    do_shared(&alone, 0, 1);
+    check_shared(&alone);
+}
+END_TEST
+
+/* Of its 24 units member 1 takes a quarter and then waits for all the others. */
+START_TEST(shared_work_of_a_slow_member_is_done_by_others)
+{
+    struct error err;
+    struct team *team;
+    struct shared work = {.n_columns = 9, .n_rows = 8, .slow_member = 1};
+    CHECK_OK(team_open(&team, 3, 50, &err));
+    work.team = team;
+    team_run(team, do_shared, &work);
+    check_shared(&work);
+    ck_assert_int_ge(work.n_helped, 18);
+    team_close(team);
+}
+END_TEST
 
 START_TEST(team_range_covers_every_item_once_in_whole_units)
 {
@@ -326,6 +437,8 @@ int main(void)
     tcase_add_test(team, team_loses_no_wake_up_at_the_edge_of_sleep);
     tcase_add_test(team, team_idle_costs_no_processor_time);
     tcase_add_test(team, team_refuses_nonsense_and_closes_nothing);
+    tcase_add_test(team, shared_work_is_handed_out_exactly_once);
+    tcase_add_test(team, shared_work_of_a_slow_member_is_done_by_others);
     tcase_add_test(team, team_range_covers_every_item_once_in_whole_units);
     tcase_add_test(team, team_range_is_even_and_does_not_overflow);
     suite_add_tcase(suite, team);
