@@ -79,7 +79,7 @@ static void group_chunk(const struct group *g, int first_pair, int n_pairs)
     bool hops = kernels_two_hops();
     size_t n_ahead = g->n_passes > 1 ? (size_t)n_pairs : hops ? FAR_STEPS : ONE_HOP_STEPS;
     const uint16_t *ahead = w + n_ahead * BLOCK_STEP;
-    const uint16_t *ahead_end = w + 2 * n_ahead * BLOCK_STEP;
+    const uint16_t *ahead_end = ahead + (g->n_passes > 1 ? (size_t)n_pairs : n_ahead) * BLOCK_STEP;
     size_t lines = (size_t)(4 + g->n_passes - 1) / (size_t)g->n_passes;
     size_t ahead_step = lines * LINE_STEP;
     struct dots d = {
