@@ -53,7 +53,8 @@ struct placement {
  * a node's memory, as far as the numbers permit, and as many slow cores as the others, because they
  * wait for each other. Where PIN_AUTO cannot give each thread a core because some cores are left
  * over, a process is confined to all CPUs of the caches that its share of the cores lies on. Other
- * groups then still find the cores that are free, because every cache has its share of threads.
+ * groups then still find the cores that are free, because every cache has about its share of
+ * threads.
  * Errors: ERR_ARGUMENT a list with too few CPUs, with one twice, or with one that this process may
  * not use. */
 int placement_choose(struct placement *placement, const struct topology *topology,

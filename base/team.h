@@ -36,9 +36,10 @@ void team_range(int n_items, int unit, int member, int n_members, int *begin, in
  * the same size. Every member owns a range of columns (team_range) and takes it row by row from the
  * front, so in every job of this shape it reads the same memory, as streams. A member that has
  * nothing left of its own takes from the back of the range that has most left. Each time a quarter
- * of what is left of a range is taken, at least one unit. So a job ends within one unit of work,
- * even if one member is slower than the others or begins late, and the owner alone pays for an
- * atomic operation on a cache line that nobody else touches until then.
+ * of what is left of a range is taken, at least one unit. So at the end of a job
+ * the others wait at most for what a slow member took last, and the owner alone pays for an atomic
+ * operation on a cache line that nobody else touches until then. The join still waits for every
+ * member, also for one that begins when nothing is left.
  *
  *   struct team_share share = team_share_begin(team, member, n_members, n_columns, n_rows);
  *   while (team_share_next(&share)) compute columns share.begin .. share.end of share.row

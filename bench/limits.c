@@ -13,7 +13,8 @@
 
 enum {
     SPIN_US = 200,
-    MULTIPLY_STEPS = 5000, /* of the register loop in one job: 20 to 80 microseconds */
+    MULTIPLY_STEPS =
+        50000, /* of the register loop in one job, so long that fork and join do not count */
     READ_UNIT = 256,
     PORTION_BYTES = 16 << 20,
     PATH_BYTES = 128,
@@ -152,6 +153,18 @@ void bench_limits_lend(struct bench_limits *l, const void *data, size_t portion_
     l->next = 0;
 }
 
+/* Writes to the pages, so that they exist, and on the node of the member that reads them. */
+static void touch_member(void *arg, int member, int n_members)
+{
+    const struct bench_limits *l = arg;
+    int begin, end;
+    team_range((int)(l->portion_bytes / READ_UNIT), 1, member, n_members, &begin, &end);
+    for (int i = 0; i < l->n_portions; i++) {
+        memset((uint8_t *)l->own + (size_t)i * l->portion_bytes + (size_t)begin * READ_UNIT, 1,
+               (size_t)(end - begin) * READ_UNIT);
+    }
+}
+
 int bench_limits_fill(struct bench_limits *l, size_t bytes, struct error *err)
 {
     size_t most = bench_cold_bytes((size_t)2 << 30);
@@ -161,8 +174,8 @@ int bench_limits_fill(struct bench_limits *l, size_t bytes, struct error *err)
     int rc = mem_pages(&l->own, n * portion, err);
     if (rc) return rc;
     l->own_bytes = n * portion;
-    memset(l->own, 1, l->own_bytes); /* so that the pages exist */
     bench_limits_lend(l, l->own, portion, (int)n);
+    team_run(l->team, touch_member, l);
     return 0;
 }
 

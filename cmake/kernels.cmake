@@ -9,15 +9,15 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(KERNEL_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq ${KERNEL_AVX2} -falign-loops=64)
   target_compile_definitions(outrider_kernels PRIVATE OUTRIDER_X86=1)
   set_source_files_properties(${KERNELS}/avx512.c PROPERTIES COMPILE_OPTIONS
-    "${KERNEL_AVX512};-mavx512bf16;-mf16c;${KERNEL_OPTIONS}")
+    "${KERNEL_AVX512};-mavx512bf16;${KERNEL_OPTIONS}")
   set_source_files_properties(${KERNELS}/avx512fma.c PROPERTIES COMPILE_OPTIONS
-    "${KERNEL_AVX512};-mf16c;${KERNEL_OPTIONS}")
+    "${KERNEL_AVX512};${KERNEL_OPTIONS}")
   set_source_files_properties(${KERNELS}/quant_avx512.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX512};-mavx512vnni;${KERNEL_OPTIONS}")
   set_source_files_properties(${KERNELS}/quant_avxvnni.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX2};-mavxvnni;${KERNEL_OPTIONS}")
   set_source_files_properties(${KERNELS}/avx2.c ${KERNELS}/quant_avx2.c PROPERTIES COMPILE_OPTIONS
-    "${KERNEL_AVX2};-mf16c;${KERNEL_OPTIONS}")
+    "${KERNEL_AVX2};${KERNEL_OPTIONS}")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   target_compile_definitions(outrider_kernels PRIVATE OUTRIDER_AARCH64=1)
   set_source_files_properties(${KERNELS}/neon.c PROPERTIES COMPILE_OPTIONS "${KERNEL_OPTIONS}")

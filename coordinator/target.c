@@ -23,7 +23,7 @@ struct target {
     int n_ranks;
     uint64_t tokenizer_fingerprint;
     int step_timeout_s;
-    bool is_connected;
+    bool is_connected, was_connected;
     uint64_t last_id;
     struct buffer out, in;
     struct arena replies; /* decoded replies, one step long */
@@ -94,7 +94,7 @@ const struct target_description *target_description(const struct target *t)
 
 void target_kernels(const struct target *t, const char *kernels[RANKS_MAX], int *n)
 {
-    *n = t->links[0].description.n_ranks ? t->n_ranks : 0;
+    *n = t->was_connected ? t->n_ranks : 0;
     for (int i = 0; i < *n; i++) {
         kernels[i] = t->links[i].description.kernels;
     }
@@ -169,7 +169,7 @@ int target_connect(struct target *t, int64_t deadline_us, struct error *err)
                             "/outrider.target.v1.Target/Run", false, INT64_MAX, err));
     }
     t->last_id = 0;
-    t->is_connected = true;
+    t->is_connected = t->was_connected = true;
 out:
     if (rc) target_disconnect(t);
     return rc;

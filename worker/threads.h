@@ -23,8 +23,8 @@ int threads_open_backend(const struct threads *threads, struct backend **backend
                          const struct backend_options *options, struct error *err);
 
 /* Puts the calling thread, the engine thread, on its own CPU (or those that the rank is confined
- * to), and takes it off again. A thread
- * inherits the CPU of the one that starts it, so network threads are started while the engine
- * thread is off: otherwise they would wait for a core that computes. */
+ * to), and takes it off again. A thread inherits the CPU of the one that starts it, so network
+ * threads are started while the engine thread is off: otherwise they would wait for a core that
+ * computes. */
 int threads_enter(const struct threads *threads, struct error *err);
 void threads_leave(const struct threads *threads);

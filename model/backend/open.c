@@ -32,6 +32,11 @@ bool backend_weights_is_known(const char *weights)
     return strcmp(weights, "fp8") == 0 || weight_form_find(&form, weights, &err) == 0;
 }
 
+bool backend_kernels_is_known(const char *kernels)
+{
+    return backend_cpu_kernels_is_known(kernels);
+}
+
 void backend_kernels_names(char *text, size_t size)
 {
     backend_cpu_kernels_names(text, size);

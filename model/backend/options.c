@@ -8,6 +8,7 @@
 
 #define VARIANTS "VARIANTS" /* in the help; becomes the names of the CPU's kernels */
 
+enum { NAMES_BYTES = 200, HELP_BYTES = 300 };
 enum { OPT_DEVICE = 1024, OPT_WEIGHTS, OPT_KERNELS, OPT_NO_GRAPHS, OPT_ALL_REDUCE, OPT_PACK_CACHE };
 
 static const struct argp_option entries[] = {
@@ -52,6 +53,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         options->weights = arg;
         return 0;
     case OPT_KERNELS:
+        if (!backend_kernels_is_known(arg)) {
+            char names[NAMES_BYTES];
+            backend_kernels_names(names, sizeof names);
+            argp_failure(state, 2, 0, "--kernels %s: expected %s", arg, names);
+        }
         options->kernels = arg;
         return 0;
     case OPT_ALL_REDUCE:
@@ -81,7 +87,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
  * gets. */
 static char *fill_help(int key, const char *text, void *input)
 {
-    enum { NAMES_BYTES = 200, HELP_BYTES = 300 };
     char names[NAMES_BYTES], filled[HELP_BYTES];
     (void)key;
     (void)input;

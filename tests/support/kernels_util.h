@@ -41,6 +41,19 @@ static inline void setup(void)
     ck_assert_int_ge(n_variants, 1);
 }
 
+/* The same with each way of streaming memory, whatever this CPU is. */
+static inline void setup_one_hop(void)
+{
+    setup();
+    kernels_force_hops(1);
+}
+
+static inline void setup_two_hops(void)
+{
+    setup();
+    kernels_force_hops(2);
+}
+
 /* Kinds of bf16: ordinary, any bits, near the least normal, huge, a choice of edges, products near
  * 2^-126. */
 enum { KIND_ORDINARY, KIND_ANY, KIND_TINY, KIND_HUGE, KIND_EDGE, KIND_UNDERFLOW, N_KINDS };

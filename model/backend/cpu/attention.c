@@ -122,8 +122,9 @@ static void list_parts(const struct attend_job *job, const struct span *span,
         memcpy(parts->ahead, soon + 1, 2 * (size_t)n * sizeof *soon);
         spread_parts(parts, soon + 2 * n, parts->far);
     } else {
+        int lead = parts_of(AHEAD_BYTES, shape, AHEAD_PARTS_MAX);
         memcpy(parts->far, soon, 2 * (size_t)n * sizeof *soon);
-        spread_parts(parts, soon + parts_of(AHEAD_BYTES, shape, AHEAD_PARTS_MAX), parts->ahead);
+        spread_parts(parts, soon + (lead < 2 * n ? lead : 2 * n), parts->ahead);
     }
 }
 
@@ -366,7 +367,8 @@ static void attend_member(void *arg, int member, int n_members)
     const struct attend_job *job = arg;
     struct attend_scratch scratch;
     struct tile_cursor cursor = before_all;
-    struct team_share share = team_share_begin(job->cpu->team, member, n_members, job->n_tiles, 1);
+    struct team_share share = team_share_begin(job->is_shared ? job->cpu->team : NULL, member,
+                                               n_members, job->n_tiles, 1);
     scratch_divide(&scratch, job->cpu->scratch + (size_t)member * CPU_SCRATCH_FLOATS);
     while (team_share_next(&share)) {
         for (int i = share.begin; i < share.end; i++) {

@@ -12,6 +12,7 @@ struct backend_cpu_options {
 int backend_cpu_open(struct backend **be, const struct backend_cpu_options *options,
                      struct error *err);
 
+bool backend_cpu_kernels_is_known(const char *name);
 /* The values that `kernels` may have: "auto, avx512, ... or plain". */
 void backend_cpu_kernels_names(char *text, size_t size);
 

@@ -86,8 +86,8 @@ static void matmul_member(void *arg, int member, int n_members)
 {
     const struct cpu_matmul *job = arg;
     int n_blocks = fold_blocks(job), n_folds = job->n_folds;
-    struct team_share share =
-        team_share_begin(job->cpu->team, member, n_members, n_blocks, job->n_matrices * n_folds);
+    struct team_share share = team_share_begin(job->is_shared ? job->cpu->team : NULL, member,
+                                               n_members, n_blocks, job->n_matrices * n_folds);
     while (team_share_next(&share)) {
         int first = n_folds > 1 ? share.row * n_blocks : 0; /* of a single matrix */
         job->cpu->matrix->multiply(job, n_folds > 1 ? 0 : share.row, first + share.begin,

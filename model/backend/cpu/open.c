@@ -163,6 +163,15 @@ out:
     return rc;
 }
 
+bool backend_cpu_kernels_is_known(const char *name)
+{
+    bool is_known = strcmp(name, "auto") == 0;
+    for (int i = 0; !is_known && kernels_name(i); i++) {
+        is_known = strcmp(name, kernels_name(i)) == 0;
+    }
+    return is_known;
+}
+
 void backend_cpu_kernels_names(char *text, size_t size)
 {
     kernels_names(text, size);

@@ -373,7 +373,7 @@ int backend_cuda_open(struct backend **out, const struct backend_cuda_options *o
              options->weights == CUDA_WEIGHTS_FP8 ? "fp8" : "bf16",
              options->all_reduce ? "-allreduce" : "");
     snprintf(be->kernels, sizeof be->kernels, "sm%d", be->sm);
-    be->base.kernels_reason = "of this GPU";
+    be->base.kernels_reason = "compiled for this GPU";
     fill_ops(be);
     status = cudaStreamCreateWithFlags(&be->stream, cudaStreamNonBlocking);
     if (status == cudaSuccess) {

@@ -12,6 +12,7 @@ PROGRAMS = ["bench_agree", "bench_attention", "bench_draft", "bench_matmul", "be
 WRONG_VALUES = [
     ["bench_matmul", "--rows", "257"],
     ["bench_matmul", "--weights", "int2"],
+    ["bench_step", "--kernels", "mmx"],
     ["bench_attention", "--rows", "6,x"],
     ["bench_step", "--rows", "0"],
     ["bench_step", "--device", "tpu"],

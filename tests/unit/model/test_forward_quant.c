@@ -121,14 +121,15 @@ START_TEST(other_shapes_give_equal_bits)
 }
 END_TEST
 
-/* Rows so wide that a batch holds only 100 of them when they are quantized. */
+/* Rows so wide that a batch holds only 128 of them when they are quantized, and 32 of bf16. */
 START_TEST(more_rows_than_a_batch_give_equal_bits)
 {
-    enum { WIDTH = 65536, ROWS = 130, OUT = 40, SLICES = 2 };
+    enum { WIDTH = 65536, ROWS = 150, OUT = 40, SLICES = 2 };
+    static const char *const all_forms[] = {"bf16", "int8", "int4"};
     struct error err;
     struct backend *be;
     const struct backend_options options = {
-        .device = "cpu", .weights = forms[_i], .kernels = "auto", .n_threads = 2};
+        .device = "cpu", .weights = all_forms[_i], .kernels = "auto", .n_threads = 2};
     struct matrix slices[SLICES];
     uint16_t *in;
     float *together, *alone;
@@ -298,7 +299,7 @@ int main(void)
     TCase *rest = tcase_create("other models");
     tcase_set_timeout(rest, 300);
     tcase_add_loop_test(rest, other_shapes_give_equal_bits, 0, 7 * N_FORMS);
-    tcase_add_loop_test(rest, more_rows_than_a_batch_give_equal_bits, 0, N_FORMS);
+    tcase_add_loop_test(rest, more_rows_than_a_batch_give_equal_bits, 0, 3);
     tcase_add_test(rest, a_form_that_the_cpu_has_not_is_refused);
     suite_add_tcase(suite, rest);
     TCase *text = tcase_create("a text");

@@ -1,9 +1,9 @@
 /* Attention's two products over KV blocks; included by impl.h. The variant's file has
- *   SCORE_LANES                       positions of a vector of K: a block, or half of it
+ *   SCORE_LANES                       positions of a vector of K: a block, or a part of it
  *   score_tile(queries, vectors, d)   sums of a tile of queries against some vectors of K
  *   value_tile(queries, columns, d)   sums over all V blocks for some of V's columns
  * with their sums in registers, and the sizes that fill these for each number of queries:
- * ATTENTION_TILE and ATTENTION_ENTRY(queries, vectors, columns). */
+ * ATTENTION_TILES is ATTENTION_TILE(queries, vectors, columns) for 1 .. ATTENTION_ROWS queries. */
 #pragma once
 
 #include "model/backend/cpu/kernels/panels.h"
@@ -38,19 +38,19 @@ typedef void value_fn(const struct value_dots *d);
     {                                                           \
         value_tile(queries, KERNEL_LANES, d);                   \
     }
-#define ATTENTION_ENTRY(queries, vectors, columns)                                  \
-    {                                                                               \
-        score_##queries, score_two_##queries, score_one_##queries, value_##queries, \
-            value_one_##queries, (vectors), (columns)                               \
-    }
-
 ATTENTION_TILES
+#undef ATTENTION_TILE
 
+#define ATTENTION_TILE(queries, vectors, columns)                           \
+    [queries] = {score_##queries, score_two_##queries, score_one_##queries, \
+                 value_##queries, value_one_##queries, vectors,             \
+                 columns},
 static const struct {
     score_fn *score, *score_two, *score_one; /* n_vectors vectors, two, one */
     value_fn *value, *value_one;             /* n_columns columns, one vector */
     int n_vectors, n_columns;
-} attention_tiles[ATTENTION_ROWS + 1] = {ATTENTION_TABLE};
+} attention_tiles[ATTENTION_ROWS + 1] = {ATTENTION_TILES};
+#undef ATTENTION_TILE
 
 static int attention_tiles_of(int n_queries)
 {

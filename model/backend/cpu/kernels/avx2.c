@@ -11,25 +11,24 @@
 #define LINE_ROWS 6
 #define WIDE_ROWS 1
 #define WHOLE_K   1
-/* Passes of equal length spread the prefetch evenly, which for 2 and 4 rows matters more than a
- * pass with more chains: with 32 columns a pass outruns the memory and waits. */
-#define TILE_FUNCTIONS TILE(1, 64) TILE(2, 16) TILE(3, 32) TILE(4, 16) TILE(5, 16) TILE(6, 16)
-#define TILE_TABLE                                                                                \
-    [1] = {PASS(1, 64)}, [2] = {PASS(2, 16), PASS(2, 16), PASS(2, 16), PASS(2, 16)},              \
-    [3] = {PASS(3, 32), PASS(3, 32)}, [4] = {PASS(4, 16), PASS(4, 16), PASS(4, 16), PASS(4, 16)}, \
-    [5] = {PASS(5, 16), PASS(5, 16), PASS(5, 16), PASS(5, 16)},                                   \
-    [6] = {PASS(6, 16), PASS(6, 16), PASS(6, 16), PASS(6, 16)}
+/* 2 and 4 rows pass over one cache line for each pair of k, although more columns would give more
+ * chains, because the prefetch of the next chunk is then spread evenly over the passes. */
+#define TILES   \
+    TILE(1, 64) \
+    TILE(2, 16) \
+    TILE(3, 32) \
+    TILE(4, 16) \
+    TILE(5, 16) \
+    TILE(6, 16)
 #define ATTENTION_ROWS 6
 #define SCORE_LANES    8
 #define ATTENTION_TILES      \
     ATTENTION_TILE(1, 4, 64) \
     ATTENTION_TILE(2, 4, 32) \
     ATTENTION_TILE(3, 4, 32) \
-    ATTENTION_TILE(4, 3, 24) ATTENTION_TILE(5, 2, 16) ATTENTION_TILE(6, 2, 16)
-#define ATTENTION_TABLE                                               \
-    [1] = ATTENTION_ENTRY(1, 4, 64), [2] = ATTENTION_ENTRY(2, 4, 32), \
-    [3] = ATTENTION_ENTRY(3, 4, 32), [4] = ATTENTION_ENTRY(4, 3, 24), \
-    [5] = ATTENTION_ENTRY(5, 2, 16), [6] = ATTENTION_ENTRY(6, 2, 16)
+    ATTENTION_TILE(4, 3, 24) \
+    ATTENTION_TILE(5, 2, 16) \
+    ATTENTION_TILE(6, 2, 16)
 
 typedef __m256 wide_f;
 enum { WIDE_LANES = 8, WIDE_ROWS_MAX = 6, WIDE_VECTORS_MAX = 8 };

@@ -11,11 +11,14 @@ enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 #define TILE_ROWS 7
 #define LINE_ROWS 7
 #define WIDE_ROWS 0
-#define TILE_FUNCTIONS \
-    TILE(1, 64) TILE(2, 64) TILE(3, 64) TILE(4, 64) TILE(5, 64) TILE(6, 64) TILE(7, 64)
-#define TILE_TABLE                                                                      \
-    [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}, [3] = {PASS(3, 64)}, [4] = {PASS(4, 64)}, \
-    [5] = {PASS(5, 64)}, [6] = {PASS(6, 64)}, [7] = {PASS(7, 64)}
+#define TILES   \
+    TILE(1, 64) \
+    TILE(2, 64) \
+    TILE(3, 64) \
+    TILE(4, 64) \
+    TILE(5, 64) \
+    TILE(6, 64) \
+    TILE(7, 64)
 #define WHOLE_K        1
 #define SCORE_LANES    16
 #define ATTENTION_ROWS 7
@@ -24,12 +27,9 @@ enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
     ATTENTION_TILE(2, 1, 64) \
     ATTENTION_TILE(3, 1, 64) \
     ATTENTION_TILE(4, 1, 64) \
-    ATTENTION_TILE(5, 4, 64) ATTENTION_TILE(6, 4, 64) ATTENTION_TILE(7, 4, 64)
-#define ATTENTION_TABLE                                               \
-    [1] = ATTENTION_ENTRY(1, 1, 64), [2] = ATTENTION_ENTRY(2, 1, 64), \
-    [3] = ATTENTION_ENTRY(3, 1, 64), [4] = ATTENTION_ENTRY(4, 1, 64), \
-    [5] = ATTENTION_ENTRY(5, 4, 64), [6] = ATTENTION_ENTRY(6, 4, 64), \
-    [7] = ATTENTION_ENTRY(7, 4, 64)
+    ATTENTION_TILE(5, 4, 64) \
+    ATTENTION_TILE(6, 4, 64) \
+    ATTENTION_TILE(7, 4, 64)
 
 INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
 {

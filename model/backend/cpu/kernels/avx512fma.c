@@ -13,30 +13,28 @@
 #define LINE_ROWS 6
 #define WIDE_ROWS 1
 #define WHOLE_K   1
-#define TILE_FUNCTIONS \
-    TILE(1, 64)        \
-    TILE(2, 64)        \
-    TILE(3, 64)        \
-    TILE(4, 64)        \
-    TILE(5, 64)        \
-    TILE(6, 64) TILE(7, 32) TILE(8, 32) TILE(9, 32) TILE(10, 32) TILE(11, 32) TILE(12, 32)
-#define TILE_TABLE                                                                      \
-    [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}, [3] = {PASS(3, 64)}, [4] = {PASS(4, 64)}, \
-    [5] = {PASS(5, 64)}, [6] = {PASS(6, 64)}, [7] = {PASS(7, 32), PASS(7, 32)},         \
-    [8] = {PASS(8, 32), PASS(8, 32)}, [9] = {PASS(9, 32), PASS(9, 32)},                 \
-    [10] = {PASS(10, 32), PASS(10, 32)}, [11] = {PASS(11, 32), PASS(11, 32)},           \
-    [12] = {PASS(12, 32), PASS(12, 32)}
+#define TILES    \
+    TILE(1, 64)  \
+    TILE(2, 64)  \
+    TILE(3, 64)  \
+    TILE(4, 64)  \
+    TILE(5, 64)  \
+    TILE(6, 64)  \
+    TILE(7, 32)  \
+    TILE(8, 32)  \
+    TILE(9, 32)  \
+    TILE(10, 32) \
+    TILE(11, 32) \
+    TILE(12, 32)
 #define SCORE_LANES    16
 #define ATTENTION_ROWS 6
 #define ATTENTION_TILES      \
     ATTENTION_TILE(1, 2, 64) \
     ATTENTION_TILE(2, 2, 64) \
     ATTENTION_TILE(3, 2, 64) \
-    ATTENTION_TILE(4, 2, 64) ATTENTION_TILE(5, 4, 64) ATTENTION_TILE(6, 4, 64)
-#define ATTENTION_TABLE                                               \
-    [1] = ATTENTION_ENTRY(1, 2, 64), [2] = ATTENTION_ENTRY(2, 2, 64), \
-    [3] = ATTENTION_ENTRY(3, 2, 64), [4] = ATTENTION_ENTRY(4, 2, 64), \
-    [5] = ATTENTION_ENTRY(5, 4, 64), [6] = ATTENTION_ENTRY(6, 4, 64)
+    ATTENTION_TILE(4, 2, 64) \
+    ATTENTION_TILE(5, 4, 64) \
+    ATTENTION_TILE(6, 4, 64)
 
 typedef __m512 wide_f;
 enum { WIDE_LANES = 16, WIDE_ROWS_MAX = 12, WIDE_VECTORS_MAX = 4 };

@@ -2,12 +2,13 @@
  *   VEC_BYTES                     width of its float vectors
  *   dot_tile(rows, columns, d)    the chains of a tile, always inlined with constant sizes
  *   TILE_ROWS, LINE_ROWS          rows of the largest tile, and of the largest for few rows
- *   TILE_FUNCTIONS, TILE_TABLE    the tiles of matmul: TILE(rows, columns) for each size, and
- *                                 [rows] = {PASS(rows, columns), ...}, 64 columns in all
- *   ATTENTION_ROWS, ATTENTION_TILES, ATTENTION_TABLE   the same for attention.h
+ *   TILES                         TILE(rows, columns) for each number of rows, 16, 32 or 64
+ *                                 columns in a pass
+ *   ATTENTION_ROWS, ATTENTION_TILES, SCORE_LANES, score_tile, value_tile: see attention.h
  *   WIDE_ROWS                     whether dot_tile takes activations as fp32 and not as bf16
  *   WHOLE_K                       whether a tile may run over all of k at once
  *   dots_begin, dots_end          the floating-point mode of the chains
+ * and it may define OWN_LANES and OWN_STORE_BF16 (lanes.h).
  * The code here has one order of IEEE additions and multiplications in 16 lanes, so that all
  * variants give the same bits. Only the chains run with denormals flushed. */
 #include <stdbool.h>

@@ -34,7 +34,7 @@ struct matmul_rows {
     const uint16_t *in; /* [n][stride] bf16 */
     size_t stride;
     int n, n_in;      /* n >= 1; n_in is even */
-    uint32_t *panels; /* [panel_words(n, n_in)], 64-byte aligned; unused if that is 0 */
+    uint32_t *panels; /* [panel_words(n, n_in)]; unused if that is 0 */
 };
 
 /* One call of matmul: its rows, and the blocks of columns that it computes. */
@@ -76,6 +76,8 @@ struct kv_ahead {
  * requests in flight, so that one hop reaches only 0.85 of the bandwidth. A Zen core reaches 0.95
  * in one hop, straight into the first level, and 0.84 in two. */
 bool kernels_two_hops(void);
+/* For tests, which run both ways on every CPU: 1 or 2 hops, 0 what the CPU wants. */
+void kernels_force_hops(int hops);
 
 struct kernels {
     const char *name; /* as kernels_find knows it */

@@ -14,8 +14,9 @@
 #include "model/backend/cpu/kernels/panels.h"
 
 enum {
-    BLOCK_STEP = 2 * KERNEL_COLUMNS, /* bf16 of a block for one pair of k */
-    PARK_ROWS = 256,                 /* rows whose accumulators are parked together: 64 KiB */
+    BLOCK_STEP = 2 * KERNEL_COLUMNS,                /* bf16 of a block for one pair of k */
+    PARK_TILES = (256 + TILE_ROWS - 1) / TILE_ROWS, /* tiles that pass over a chunk together */
+    PARK_ROWS = PARK_TILES * TILE_ROWS,             /* whose accumulators are parked: 64 KiB */
     /* Pairs of k that the prefetch of a single pass runs ahead: in one hop, or in the first and in
      * the second of two. */
     ONE_HOP_STEPS = 32,
@@ -48,9 +49,7 @@ static int group_passes(const struct group *g)
 {
     int n_passes = 0;
     for (int i = g->first_tile; i < g->end_tile; i++) {
-        for (const struct pass *pass = tiles[rows_of(g->rows, i)]; pass->run; pass++) {
-            n_passes++;
-        }
+        n_passes += KERNEL_COLUMNS / tiles[rows_of(g->rows, i)].n_columns;
     }
     return n_passes;
 }
@@ -80,16 +79,15 @@ static void group_chunk(const struct group *g, int first_pair, int n_pairs)
     size_t n_ahead = g->n_passes > 1 ? (size_t)n_pairs : hops ? FAR_STEPS : ONE_HOP_STEPS;
     const uint16_t *ahead = w + n_ahead * BLOCK_STEP;
     const uint16_t *ahead_end = ahead + (g->n_passes > 1 ? (size_t)n_pairs : n_ahead) * BLOCK_STEP;
-    size_t lines = (size_t)(4 + g->n_passes - 1) / (size_t)g->n_passes;
-    size_t ahead_step = lines * LINE_STEP;
+    size_t ahead_step = (size_t)(BLOCK_STEP + g->n_passes - 1) / (size_t)g->n_passes;
     struct dots d = {
         .w_step = BLOCK_STEP, .n_pairs = n_pairs, .acc_stride = KERNEL_COLUMNS, .far = g->w};
     size_t row = (size_t)g->first_row;
     float *park = g->park;
     for (int i = g->first_tile; i < g->end_tile; i++) {
-        int n_rows = rows_of(g->rows, i), column = 0;
+        int n_rows = rows_of(g->rows, i);
         dots_rows(&d, g->rows, n_rows, row, (size_t)g->first_k + 2 * (size_t)first_pair);
-        for (const struct pass *pass = tiles[n_rows]; pass->run; pass++) {
+        for (int column = 0; column < KERNEL_COLUMNS; column += tiles[n_rows].n_columns) {
             d.w = w + 2 * (size_t)column;
             d.acc = park + column;
             if (hops) {
@@ -101,10 +99,9 @@ static void group_chunk(const struct group *g, int first_pair, int n_pairs)
                 d.near = ahead;
                 d.near_step = ahead_step;
             }
-            pass->run(&d);
+            tiles[n_rows].run(&d);
             ahead += (size_t)n_pairs * ahead_step;
             if (ahead >= ahead_end) ahead_step = 0;
-            column += pass->n_columns;
         }
         row += (size_t)n_rows;
         park += n_rows * KERNEL_COLUMNS;
@@ -133,7 +130,7 @@ static void group_run(struct group *g, float *out, size_t out_stride, int n_colu
 static void matmul_blocks(const struct packed_matrix *w, const struct matmul_call *call)
 {
     _Alignas(64) float park[PARK_ROWS * KERNEL_COLUMNS];
-    int n_tiles = tiles_of(call->rows->n), tiles_at_once = PARK_ROWS / TILE_ROWS;
+    int n_tiles = tiles_of(call->rows->n), n_groups = (n_tiles + PARK_TILES - 1) / PARK_TILES;
     for (int block = call->first_block; block < call->end_block; block++) {
         int column = block * KERNEL_COLUMNS;
         int n_columns = w->n_out - column < KERNEL_COLUMNS ? w->n_out - column : KERNEL_COLUMNS;
@@ -142,9 +139,8 @@ static void matmul_blocks(const struct packed_matrix *w, const struct matmul_cal
                           .first_k = call->first_k,
                           .n_pairs = w->n_in / 2,
                           .park = park};
-        for (; g.first_tile < n_tiles; g.first_tile = g.end_tile) {
-            g.end_tile = g.first_tile + tiles_at_once;
-            if (g.end_tile > n_tiles) g.end_tile = n_tiles;
+        for (int i = 0; i < n_groups; i++, g.first_tile = g.end_tile) {
+            g.end_tile = g.first_tile + share_size(n_tiles, n_groups, i);
             group_run(&g, call->out + (size_t)g.first_row * call->out_stride + column,
                       call->out_stride, n_columns);
         }

@@ -9,28 +9,27 @@
 #include <arm_neon.h>
 #include <stdbool.h>
 
-#define VEC_BYTES      16
-#define TILE_ROWS      6
-#define LINE_ROWS      6
-#define WIDE_ROWS      1
-#define WHOLE_K        0 /* because a repetition should be short */
-#define TILE_FUNCTIONS TILE(1, 64) TILE(2, 32) TILE(3, 32) TILE(4, 16) TILE(5, 16) TILE(6, 16)
-#define TILE_TABLE                                                                           \
-    [1] = {PASS(1, 64)}, [2] = {PASS(2, 32), PASS(2, 32)}, [3] = {PASS(3, 32), PASS(3, 32)}, \
-    [4] = {PASS(4, 16), PASS(4, 16), PASS(4, 16), PASS(4, 16)},                              \
-    [5] = {PASS(5, 16), PASS(5, 16), PASS(5, 16), PASS(5, 16)},                              \
-    [6] = {PASS(6, 16), PASS(6, 16), PASS(6, 16), PASS(6, 16)}
+#define VEC_BYTES 16
+#define TILE_ROWS 6
+#define LINE_ROWS 6
+#define WIDE_ROWS 1
+#define WHOLE_K   0 /* because a repetition should be short */
+#define TILES   \
+    TILE(1, 64) \
+    TILE(2, 32) \
+    TILE(3, 32) \
+    TILE(4, 16) \
+    TILE(5, 16) \
+    TILE(6, 16)
 #define ATTENTION_ROWS 6
 #define SCORE_LANES    4
 #define ATTENTION_TILES      \
     ATTENTION_TILE(1, 8, 64) \
     ATTENTION_TILE(2, 8, 32) \
     ATTENTION_TILE(3, 8, 32) \
-    ATTENTION_TILE(4, 4, 16) ATTENTION_TILE(5, 4, 16) ATTENTION_TILE(6, 4, 16)
-#define ATTENTION_TABLE                                               \
-    [1] = ATTENTION_ENTRY(1, 8, 64), [2] = ATTENTION_ENTRY(2, 8, 32), \
-    [3] = ATTENTION_ENTRY(3, 8, 32), [4] = ATTENTION_ENTRY(4, 4, 16), \
-    [5] = ATTENTION_ENTRY(5, 4, 16), [6] = ATTENTION_ENTRY(6, 4, 16)
+    ATTENTION_TILE(4, 4, 16) \
+    ATTENTION_TILE(5, 4, 16) \
+    ATTENTION_TILE(6, 4, 16)
 
 typedef float32x4_t wide_f;
 typedef const wide_f __attribute__((may_alias, aligned(1))) wide_bits;
@@ -109,7 +108,7 @@ INLINE_ALWAYS void wide_row_step(int n, float32x4_t *acc, const float32x4_t *w, 
             "fmla %1.4s, %6.4s, %4.s[0]\n\t"
             "fmla %2.4s, %7.4s, %4.s[0]\n\t"
             "fmla %3.4s, %8.4s, %4.s[0]"
-            : "+w"(acc[0]), "+w"(acc[1]), "+w"(acc[2]), "+w"(acc[3]), "=&w"(all)
+            : "+&w"(acc[0]), "+&w"(acc[1]), "+&w"(acc[2]), "+w"(acc[3]), "=&w"(all)
             : "w"(w[0]), "w"(w[1]), "w"(w[2]), "w"(w[3]), "m"(*(wide_word *)(const void *)x));
 }
 

@@ -4,27 +4,23 @@
 #include "model/backend/cpu/kernels/kernels.h"
 #include "model/backend/cpu/kernels/tile.h"
 
-enum { PASSES_MAX = 4 /* of a tile over a chunk */ };
-
 typedef void tile_fn(const struct dots *d);
 
-#define TILE(rows, columns)                                   \
-    static void tile_##rows##x##columns(const struct dots *d) \
-    {                                                         \
-        dot_tile(rows, columns, d);                           \
+#define TILE(rows, columns)                       \
+    static void tile_##rows(const struct dots *d) \
+    {                                             \
+        dot_tile(rows, columns, d);               \
     }
-#define PASS(rows, columns)                \
-    {                                      \
-        tile_##rows##x##columns, (columns) \
-    }
+TILES
+#undef TILE
 
-TILE_FUNCTIONS
-
-/* How a tile of so many rows passes over the 64 columns of a block. */
-static const struct pass {
-    tile_fn *run; /* NULL after the last */
+/* For each number of rows the tile, and how many of a block's 64 columns it does in one pass. */
+#define TILE(rows, columns) [rows] = {tile_##rows, columns},
+static const struct {
+    tile_fn *run;
     int n_columns;
-} tiles[TILE_ROWS + 1][PASSES_MAX + 1] = {TILE_TABLE};
+} tiles[TILE_ROWS + 1] = {TILES};
+#undef TILE
 
 static int share_size(int n, int n_shares, int share)
 {

@@ -7,17 +7,19 @@
 #include <string.h>
 
 enum { TILE_ROWS_MAX = 2, QUARTERS = 4 };
-#define VEC_BYTES       16
-#define TILE_ROWS       2
-#define LINE_ROWS       2
-#define WIDE_ROWS       0
-#define TILE_FUNCTIONS  TILE(1, 64) TILE(2, 64)
-#define TILE_TABLE      [1] = {PASS(1, 64)}, [2] = {PASS(2, 64)}
-#define SCORE_LANES     16
-#define ATTENTION_ROWS  2
-#define ATTENTION_TILES ATTENTION_TILE(1, 1, 16) ATTENTION_TILE(2, 1, 16)
-#define ATTENTION_TABLE [1] = ATTENTION_ENTRY(1, 1, 16), [2] = ATTENTION_ENTRY(2, 1, 16)
-#define WHOLE_K         0 /* because a repetition should be short */
+#define VEC_BYTES 16
+#define TILE_ROWS 2
+#define LINE_ROWS 2
+#define WIDE_ROWS 0
+#define TILES   \
+    TILE(1, 64) \
+    TILE(2, 64)
+#define SCORE_LANES    16
+#define ATTENTION_ROWS 2
+#define ATTENTION_TILES      \
+    ATTENTION_TILE(1, 1, 16) \
+    ATTENTION_TILE(2, 1, 16)
+#define WHOLE_K 0 /* because a repetition should be short */
 
 #include "model/backend/cpu/kernels/exact.h"
 

@@ -7,10 +7,7 @@
 
 #include "model/backend/cpu/kernels/quant_x86.h"
 
-#ifndef TR
-#define TR 8
-#endif
-#define QUANT_TILE_ROWS TR
+#define QUANT_TILE_ROWS 8
 
 INLINE_ALWAYS int quant_step_bytes(enum weight_form form)
 {

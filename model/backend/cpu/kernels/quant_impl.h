@@ -1,7 +1,7 @@
 /* The one source of the integer kernels, included once by each variant's file, which defines before
  * it
  *   quant_tile(rows, form, d)   sums and chains of a tile of rows, always inlined with constants
- *   QUANT_TILE_ROWS             rows of the largest tile, at most 12
+ *   QUANT_TILE_ROWS             rows of the largest tile, at most 8
  *   quant_round(in, group)      rounds 32 bf16 to integers
  *   quant_step_bytes(form)      of the four integers of a step of a row
  *   quant_store(form, group, step_stride, start, q)
@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "model/backend/cpu/kernels/kernels.h"
 #include "model/backend/cpu/kernels/quant_tile.h"
 
 enum {
@@ -49,40 +50,19 @@ QUANT_TILE(6)
 QUANT_TILE(7)
 QUANT_TILE(8)
 #endif
-#if QUANT_TILE_ROWS >= 12
-QUANT_TILE(9)
-QUANT_TILE(10)
-QUANT_TILE(11)
-QUANT_TILE(12)
-#endif
 
 /* [rows][form is int4] */
 static quant_tile_fn *const quant_tiles[QUANT_TILE_ROWS + 1][2] = {
-    [1] = {int8_1, int4_1},    [2] = {int8_2, int4_2},
+    [1] = {int8_1, int4_1}, [2] = {int8_2, int4_2},
 #if QUANT_TILE_ROWS >= 6
-    [3] = {int8_3, int4_3},    [4] = {int8_4, int4_4},
-    [5] = {int8_5, int4_5},    [6] = {int8_6, int4_6},
+    [3] = {int8_3, int4_3}, [4] = {int8_4, int4_4}, [5] = {int8_5, int4_5}, [6] = {int8_6, int4_6},
 #endif
 #if QUANT_TILE_ROWS >= 8
-    [7] = {int8_7, int4_7},    [8] = {int8_8, int4_8},
-#endif
-#if QUANT_TILE_ROWS >= 12
-    [9] = {int8_9, int4_9},    [10] = {int8_10, int4_10},
-    [11] = {int8_11, int4_11}, [12] = {int8_12, int4_12},
+    [7] = {int8_7, int4_7}, [8] = {int8_8, int4_8},
 #endif
 };
 
 /* ---- tiles ---- */
-
-/* As two_hops in impl.h: an Intel core needs two hops, a Zen core one. */
-static bool quant_two_hops(void)
-{
-#ifdef OUTRIDER_X86
-    return __builtin_cpu_is("intel");
-#else
-    return false;
-#endif
-}
 
 /* Tiles are cut as evenly as possible by the number of rows alone. */
 static int tiles_of_rows(int n_rows)
@@ -199,7 +179,7 @@ static void quant_matmul(const struct quant_matrix *w, const struct quant_call *
                               .in = call->in,
                               .n_groups = w->n_groups,
                               .n_rows = call->n_rows,
-                              .hops = quant_two_hops(),
+                              .hops = kernels_two_hops(),
                               .park = park};
     for (int block = call->first_block; block < call->end_block; block++) {
         int column = block * QUANT_COLUMNS;

@@ -1,7 +1,7 @@
 /* The tiles of variants that have fused multiply-add but no bf16 dot product: a pair of k is one
  * fused step with the odd k and one with the even k, on fp32. Before it a variant's file defines
  *   wide_f, WIDE_LANES            a vector of fp32 and its lanes
- *   WIDE_ROWS_MAX, _VECTORS_MAX   the largest tile; their product of accumulators is never reached
+ *   WIDE_ROWS_MAX, _VECTORS_MAX   the most rows, and the most vectors, of a tile
  *   wide_load, wide_store, wide_zero
  *   wide_odd, wide_even(w)        one k of WIDE_LANES pairs of bf16 in memory, as fp32
  *   wide_split(w, odd, even)      both at once
@@ -13,8 +13,8 @@
  *
  * With more than one row the fma units are the limit, so the inner loop has little else: weights
  * are widened once for all rows of the tile, and activations were widened before (panels of fp32).
- * Rows by vectors fill the registers as in the single-precision micro-kernels of BLIS. At least 8
- * chains hide the latency of 4 cycles, when two steps begin in each. */
+ * Rows by vectors fill the registers as in the single-precision micro-kernels of BLIS. 8 chains
+ * or more hide the latency of 4 cycles, when two steps begin in each. */
 #pragma once
 
 #include "model/backend/cpu/kernels/exact.h"

@@ -35,7 +35,7 @@ INLINE_ALWAYS void wide_row_step(int n, wide_f *acc, const wide_f *w, const uint
         __asm__("vbroadcastss %5, %2\n\t"
                 "vfmadd231ps %2, %3, %0\n\t"
                 "vfmadd231ps %2, %4, %1"
-                : "+v"(acc[0]), "+v"(acc[1]), "=&v"(all)
+                : "+&v"(acc[0]), "+v"(acc[1]), "=&v"(all)
                 : "v"(w[0]), "v"(w[1]), "m"(*word));
         break;
     case 3:
@@ -43,7 +43,7 @@ INLINE_ALWAYS void wide_row_step(int n, wide_f *acc, const wide_f *w, const uint
                 "vfmadd231ps %3, %4, %0\n\t"
                 "vfmadd231ps %3, %5, %1\n\t"
                 "vfmadd231ps %3, %6, %2"
-                : "+v"(acc[0]), "+v"(acc[1]), "+v"(acc[2]), "=&v"(all)
+                : "+&v"(acc[0]), "+&v"(acc[1]), "+v"(acc[2]), "=&v"(all)
                 : "v"(w[0]), "v"(w[1]), "v"(w[2]), "m"(*word));
         break;
     default:
@@ -52,14 +52,13 @@ INLINE_ALWAYS void wide_row_step(int n, wide_f *acc, const wide_f *w, const uint
                 "vfmadd231ps %4, %6, %1\n\t"
                 "vfmadd231ps %4, %7, %2\n\t"
                 "vfmadd231ps %4, %8, %3"
-                : "+v"(acc[0]), "+v"(acc[1]), "+v"(acc[2]), "+v"(acc[3]), "=&v"(all)
+                : "+&v"(acc[0]), "+&v"(acc[1]), "+&v"(acc[2]), "+v"(acc[3]), "=&v"(all)
                 : "v"(w[0]), "v"(w[1]), "v"(w[2]), "v"(w[3]), "m"(*word));
     }
 }
 
-/* The chains run with denormals flushed in and out (MXCSR FTZ and DAZ). They are in functions that
- * are called by pointer between these two, with all their input and output in memory, so that the
- * compiler cannot move a floating-point step out. */
+/* The chains run with denormals flushed in and out (MXCSR FTZ and DAZ). All their input and output
+ * is in memory, which these two clobber, so the compiler cannot move a floating-point step out. */
 static unsigned dots_begin(void)
 {
     unsigned mode = _mm_getcsr();

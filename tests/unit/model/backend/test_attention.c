@@ -32,6 +32,19 @@ static void setup(void)
     }
 }
 
+/* Each way of streaming memory, whatever this CPU is. */
+static void setup_one_hop(void)
+{
+    setup();
+    kernels_force_hops(1);
+}
+
+static void setup_two_hops(void)
+{
+    setup();
+    kernels_force_hops(2);
+}
+
 /* NULL when this machine has no such kernels. */
 static struct backend *open_backend(const char *kernels, int n_threads)
 {
@@ -184,12 +197,17 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("attention");
-    TCase *tcase = tcase_create("blocks");
-    tcase_set_timeout(tcase, 280);
-    tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, attention_is_what_its_definition_says);
-    tcase_add_loop_test(tcase, what_follows_a_position_has_no_effect, 0, 5);
-    tcase_add_test(tcase, a_lane_of_nan_stays_alone);
-    suite_add_tcase(suite, tcase);
+    TCase *one_hop = tcase_create("one hop"), *two_hops = tcase_create("two hops");
+    tcase_set_timeout(one_hop, 280);
+    tcase_set_timeout(two_hops, 280);
+    tcase_add_checked_fixture(one_hop, setup_one_hop, NULL);
+    tcase_add_checked_fixture(two_hops, setup_two_hops, NULL);
+    tcase_add_test(one_hop, attention_is_what_its_definition_says);
+    tcase_add_loop_test(one_hop, what_follows_a_position_has_no_effect, 0, 5);
+    tcase_add_test(two_hops, attention_is_what_its_definition_says);
+    tcase_add_loop_test(two_hops, what_follows_a_position_has_no_effect, 0, 5);
+    tcase_add_test(two_hops, a_lane_of_nan_stays_alone);
+    suite_add_tcase(suite, one_hop);
+    suite_add_tcase(suite, two_hops);
     return check_main(suite);
 }

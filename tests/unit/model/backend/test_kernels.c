@@ -423,6 +423,18 @@ START_TEST(kernels_reason_says_why)
 }
 END_TEST
 
+static void add_matmul(Suite *suite, const char *name, SFun hops)
+{
+    TCase *tests = tcase_create(name);
+    tcase_add_checked_fixture(tests, hops, NULL);
+    tcase_add_test(tests, matmul_variants_give_equal_bits);
+    tcase_add_test(tests, matmul_is_one_chain_of_fused_steps);
+    tcase_add_test(tests, matmul_of_many_rows_equals_row_by_row);
+    tcase_add_test(tests, matmul_writes_its_blocks_and_no_more);
+    tcase_add_test(tests, matmul_takes_its_part_of_wider_rows);
+    suite_add_tcase(suite, tests);
+}
+
 int main(void)
 {
     Suite *suite = suite_create("kernels");
@@ -430,15 +442,12 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, NULL);
     tcase_add_test(tests, dot_step_is_the_odd_step_then_the_even_step);
     tcase_add_test(tests, dot_step_edge_cases_have_their_known_results);
-    tcase_add_test(tests, matmul_variants_give_equal_bits);
-    tcase_add_test(tests, matmul_is_one_chain_of_fused_steps);
-    tcase_add_test(tests, matmul_of_many_rows_equals_row_by_row);
-    tcase_add_test(tests, matmul_writes_its_blocks_and_no_more);
-    tcase_add_test(tests, matmul_takes_its_part_of_wider_rows);
     tcase_add_test(tests, matmul_is_near_double_precision);
     tcase_add_test(tests, packing_places_pairs_and_pads_with_zeros);
     tcase_add_test(tests, kernels_find_refuses_in_words);
     tcase_add_test(tests, kernels_reason_says_why);
     suite_add_tcase(suite, tests);
+    add_matmul(suite, "one hop", setup_one_hop);
+    add_matmul(suite, "two hops", setup_two_hops);
     return check_main(suite);
 }

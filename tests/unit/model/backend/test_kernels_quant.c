@@ -297,18 +297,27 @@ START_TEST(known_groups_have_their_known_integers)
 }
 END_TEST
 
+static void add_tests(Suite *suite, const char *name, SFun hops)
+{
+    TCase *tcase = tcase_create(name);
+    tcase_add_checked_fixture(tcase, hops, NULL);
+    tcase_add_loop_test(tcase, every_number_of_rows_gives_the_defined_bits, 0, 2);
+    tcase_add_loop_test(tcase, a_row_has_its_bits_wherever_it_is, 0, 2);
+    tcase_add_loop_test(tcase, any_shape_and_any_numbers_give_the_defined_bits, 0, 2);
+    suite_add_tcase(suite, tcase);
+}
+
 int main(void)
 {
     Suite *suite = suite_create("kernels_quant");
     TCase *tcase = tcase_create("all");
     tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_loop_test(tcase, every_number_of_rows_gives_the_defined_bits, 0, 2);
-    tcase_add_loop_test(tcase, a_row_has_its_bits_wherever_it_is, 0, 2);
-    tcase_add_loop_test(tcase, any_shape_and_any_numbers_give_the_defined_bits, 0, 2);
     tcase_add_loop_test(tcase, extreme_integers_give_the_defined_bits, 0, 2);
     tcase_add_loop_test(tcase, an_infinity_or_a_nan_spoils_its_row_alone, 0, 2);
     tcase_add_loop_test(tcase, a_rounded_weight_is_within_its_bound, 0, 2);
     tcase_add_test(tcase, known_groups_have_their_known_integers);
     suite_add_tcase(suite, tcase);
+    add_tests(suite, "one hop", setup_one_hop);
+    add_tests(suite, "two hops", setup_two_hops);
     return check_main(suite);
 }
