@@ -118,6 +118,21 @@ static void residual_on_cuda(struct rig *rig, const struct residual_case *c, flo
     device_close(rig, h);
 }
 
+/* The fixed tree, in place: part 0 becomes the sum. The CPU's matmul_slices adds the parts itself,
+ * so its residual_norm takes one. */
+static void tree_add(float *parts, size_t stride, int n_parts)
+{
+    for (int distance = 1; distance < n_parts; distance *= 2) {
+        for (int part = 0; part < n_parts; part += 2 * distance) {
+            float *low = parts + static_cast<size_t>(part) * stride;
+            const float *high = low + static_cast<size_t>(distance) * stride;
+            for (size_t i = 0; i < stride; i++) {
+                low[i] += high[i];
+            }
+        }
+    }
+}
+
 /* Compares with the CPU, and then the last row alone with the same row in the batch. */
 static void residual_is_the_tree_and_its_norm(struct rig *rig, int n, int dim, int n_parts,
                                               bool has_bias, bool has_norm)
@@ -140,7 +155,8 @@ static void residual_is_the_tree_and_its_norm(struct rig *rig, int n, int dim, i
     }
     residual_on_cuda(rig, &c, got_x, got_h);
     residual_on_cuda(rig, &alone, alone_x, alone_h);
-    struct slice_sums sums = {parts, rows, n_parts};
+    tree_add(parts, rows, n_parts);
+    struct slice_sums sums = {parts, rows, 1};
     const struct residual_norm args = {x, &sums, has_bias ? bias : NULL, weight, 1e-5f,
                                        n, dim,   has_norm ? h : NULL};
     rig->cpu->ops->residual_norm(rig->cpu, &args);
@@ -236,7 +252,8 @@ static void *sum_rank_main(void *arg)
         size_t rows = area(r->n, r->dim);
         float *data = static_cast<float *>(malloc(rows * sizeof *data * PARTS_MAX));
         memcpy(data, r->parts, rows * sizeof *data * static_cast<size_t>(r->n_parts));
-        struct slice_sums sums = {data, rows, r->n_parts};
+        tree_add(data, rows, r->n_parts);
+        struct slice_sums sums = {data, rows, 1};
         MUST(r->rig->cpu->ops->tree_sum(r->rig->cpu, r->comm, &sums, r->n, r->dim, &err), err);
         memcpy(r->out, data, rows * sizeof *data);
         free(data);
