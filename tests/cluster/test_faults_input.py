@@ -99,11 +99,12 @@ class Options(FolderTest):
                 ("--threads", "two"): "two", ("--slots", "-1"): "-1",
                 ("--kv-tokens", "99999999999999999999"): "99999999999999999999",
                 ("--max-step-tokens", "1"): "1", ("--step-timeout", "0"): "0",
-                ("--log-level", "loud"): "loud"}.items():
+                ("--kernels", "fast"): "fast", ("--log-level", "loud"): "loud"}.items():
             with self.subTest(arguments):
                 self.check_usage(*run(WORKER, *arguments), word)
-        self.check_refusal(*run(WORKER, "--model", DRAFT, "--kernels", "fast", "--listen",
-                                self.listen), "fast")
+        other = "avx2" if os.uname().machine == "aarch64" else "neon"
+        self.check_refusal(*run(WORKER, "--model", DRAFT, "--kernels", other, "--listen",
+                                self.listen), f"kernels '{other}' need a build for")
 
     def test_coordinator(self):
         for arguments, word in {
