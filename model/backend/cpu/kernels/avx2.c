@@ -21,7 +21,6 @@
     TILE(5, 16) \
     TILE(6, 16)
 #define ATTENTION_ROWS 6
-#define SCORE_LANES    8
 #define ATTENTION_TILES      \
     ATTENTION_TILE(1, 4, 64) \
     ATTENTION_TILE(2, 4, 32) \
@@ -30,35 +29,7 @@
     ATTENTION_TILE(5, 2, 16) \
     ATTENTION_TILE(6, 2, 16)
 
-typedef __m256 wide_f;
-enum { WIDE_LANES = 8, WIDE_ROWS_MAX = 6, WIDE_VECTORS_MAX = 8 };
-
 #include "model/backend/cpu/kernels/wide_x86.h"
-
-INLINE_ALWAYS __m256 wide_load(const float *from)
-{
-    return _mm256_loadu_ps(from);
-}
-
-INLINE_ALWAYS void wide_store(float *to, __m256 x)
-{
-    _mm256_storeu_ps(to, x);
-}
-
-INLINE_ALWAYS __m256 wide_zero(void)
-{
-    return _mm256_setzero_ps();
-}
-
-INLINE_ALWAYS __m256 wide_all(const uint16_t *x)
-{
-    return _mm256_castsi256_ps(_mm256_set1_epi32((int)dots_word(x)));
-}
-
-INLINE_ALWAYS __m256 wide_step(__m256 acc, __m256 w, __m256 x)
-{
-    return _mm256_fmadd_ps(w, x, acc);
-}
 
 INLINE_ALWAYS int wide_group(int n_vectors)
 {
@@ -88,14 +59,9 @@ INLINE_ALWAYS __m256 wide_even(const uint16_t *w)
     return even;
 }
 
-INLINE_ALWAYS void wide_split(const uint16_t *w, __m256 *odd, __m256 *even)
-{
-    __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)w);
-    *odd = _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000u)));
-    *even = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
-}
+#include "model/backend/cpu/kernels/wide_pair.h"
 
-#include "model/backend/cpu/kernels/wide_tile.h"
+#include "model/backend/cpu/kernels/tile_frame.h"
 
 #include "model/backend/cpu/kernels/impl.h"
 

@@ -5,8 +5,8 @@
 #ifdef OUTRIDER_X86
 
 #include <immintrin.h>
+#include <stdbool.h>
 
-enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
 #define VEC_BYTES 64
 #define TILE_ROWS 7
 #define LINE_ROWS 7
@@ -20,7 +20,6 @@ enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
     TILE(6, 64) \
     TILE(7, 64)
 #define WHOLE_K        1
-#define SCORE_LANES    16
 #define ATTENTION_ROWS 7
 #define ATTENTION_TILES      \
     ATTENTION_TILE(1, 1, 64) \
@@ -31,131 +30,37 @@ enum { TILE_ROWS_MAX = 7, TILE_VECTORS_MAX = 4 };
     ATTENTION_TILE(6, 4, 64) \
     ATTENTION_TILE(7, 4, 64)
 
-INLINE_ALWAYS void dot_tile(int n_rows, int n_columns, const struct dots *d)
+#include "model/backend/cpu/kernels/tile_vector.h"
+
+INLINE_ALWAYS void tile_pair(int n_rows, int n_vectors, int per_part, tile_acc acc,
+                             const uint16_t *const *w, size_t at, const uint16_t *x,
+                             size_t x_stride)
 {
-    const int n_vectors = n_columns / 16;
-    __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
-    const uint16_t *w = d->w, *x = d->x, *near = d->near, *far = d->far;
+    __m512bh columns[TILE_VECTORS];
 #pragma GCC unroll 8
-    for (int i = 0; i < n_rows; i++) {
-#pragma GCC unroll 8
-        for (int j = 0; j < n_vectors; j++) {
-            acc[i][j] = _mm512_loadu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j);
-        }
-    }
-    for (int pair = 0; pair < d->n_pairs; pair++) {
-        __m512bh columns[TILE_VECTORS_MAX];
-#pragma GCC unroll 8
-        for (int j = 0; j < n_vectors; j++) {
-            columns[j] = (__m512bh)_mm512_loadu_si512(w + 32 * j);
-            dots_prefetch(near + 32 * j, far + 32 * j);
-        }
-#pragma GCC unroll 8
-        for (int i = 0; i < n_rows; i++) {
-            uint32_t x_pair = dots_word(x + (size_t)i * d->x_stride);
-            __m512bh both = (__m512bh)_mm512_set1_epi32((int)x_pair);
-#pragma GCC unroll 8
-            for (int j = 0; j < n_vectors; j++) {
-                acc[i][j] = _mm512_dpbf16_ps(acc[i][j], columns[j], both);
-            }
-        }
-        w += d->w_step;
-        x += d->x_step;
-        near += d->near_step;
-        far += d->far_step;
+    for (int j = 0; j < n_vectors; j++) {
+        columns[j] = (__m512bh)_mm512_loadu_si512(tile_weights(w, per_part, j) + at);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < n_rows; i++) {
+        uint32_t x_pair = dots_word(x + (size_t)i * x_stride);
+        __m512bh both = (__m512bh)_mm512_set1_epi32((int)x_pair);
 #pragma GCC unroll 8
         for (int j = 0; j < n_vectors; j++) {
-            _mm512_storeu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j, acc[i][j]);
+            acc[i][j] = (vec_f)_mm512_dpbf16_ps((__m512)acc[i][j], columns[j], both);
         }
     }
 }
 
-INLINE_ALWAYS void score_tile(int n_queries, int n_vectors, const struct score_dots *d)
+INLINE_ALWAYS bool tile_fits(int n_rows, int n_vectors, tile_acc acc)
 {
-    __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
-    const uint16_t *q = d->q;
-#pragma GCC unroll 8
-    for (int i = 0; i < n_queries; i++) {
-#pragma GCC unroll 8
-        for (int j = 0; j < n_vectors; j++) {
-            acc[i][j] = _mm512_setzero_ps();
-        }
-    }
-    for (int pair = 0; pair < d->n_pairs; pair++) {
-        __m512bh positions[TILE_VECTORS_MAX];
-#pragma GCC unroll 8
-        for (int j = 0; j < n_vectors; j++) {
-            positions[j] = (__m512bh)_mm512_loadu_si512(d->k[j] + 32 * pair);
-            dots_prefetch(d->ahead[j] + 32 * pair, d->far[j] + 32 * pair);
-        }
-#pragma GCC unroll 8
-        for (int i = 0; i < n_queries; i++) {
-            uint32_t q_pair = dots_word(q + (size_t)i * d->q_stride);
-            __m512bh both = (__m512bh)_mm512_set1_epi32((int)q_pair);
-#pragma GCC unroll 8
-            for (int j = 0; j < n_vectors; j++) {
-                acc[i][j] = _mm512_dpbf16_ps(acc[i][j], positions[j], both);
-            }
-        }
-        q += d->q_step;
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < n_queries; i++) {
-#pragma GCC unroll 8
-        for (int j = 0; j < n_vectors; j++) {
-            _mm512_storeu_ps(d->out + (size_t)i * d->out_stride + 16 * j, acc[i][j]);
-        }
-    }
+    (void)n_rows;
+    (void)n_vectors;
+    (void)acc;
+    return true;
 }
 
-INLINE_ALWAYS void value_tile(int n_queries, int n_columns, const struct value_dots *d)
-{
-    const int n_vectors = n_columns / 16;
-    __m512 acc[TILE_ROWS_MAX][TILE_VECTORS_MAX];
-    const uint16_t *p = d->p;
-#pragma GCC unroll 8
-    for (int i = 0; i < n_queries; i++) {
-#pragma GCC unroll 8
-        for (int j = 0; j < n_vectors; j++) {
-            acc[i][j] = _mm512_loadu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j);
-        }
-    }
-    for (int b = 0; b < d->n_blocks; b++) {
-        const uint16_t *v = d->v[b] + d->first, *ahead = d->ahead[b] + d->first;
-        const uint16_t *far = d->far[b] + d->first;
-        for (int pair = 0; pair < d->n_pairs; pair++) {
-            __m512bh columns[TILE_VECTORS_MAX];
-#pragma GCC unroll 8
-            for (int j = 0; j < n_vectors; j++) {
-                columns[j] = (__m512bh)_mm512_loadu_si512(v + 32 * j);
-                dots_prefetch(ahead + 32 * j, far + 32 * j);
-            }
-#pragma GCC unroll 8
-            for (int i = 0; i < n_queries; i++) {
-                uint32_t p_pair = dots_word(p + (size_t)i * d->p_stride);
-                __m512bh both = (__m512bh)_mm512_set1_epi32((int)p_pair);
-#pragma GCC unroll 8
-                for (int j = 0; j < n_vectors; j++) {
-                    acc[i][j] = _mm512_dpbf16_ps(acc[i][j], columns[j], both);
-                }
-            }
-            v += d->step;
-            ahead += d->step;
-            far += d->step;
-            p += d->p_step;
-        }
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < n_queries; i++) {
-#pragma GCC unroll 8
-        for (int j = 0; j < n_vectors; j++) {
-            _mm512_storeu_ps(d->acc + (size_t)i * d->acc_stride + 16 * j, acc[i][j]);
-        }
-    }
-}
+#include "model/backend/cpu/kernels/tile_frame.h"
 
 #include "model/backend/cpu/kernels/lanes_avx512.h"
 

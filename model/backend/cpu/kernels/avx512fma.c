@@ -26,7 +26,6 @@
     TILE(10, 32) \
     TILE(11, 32) \
     TILE(12, 32)
-#define SCORE_LANES    16
 #define ATTENTION_ROWS 6
 #define ATTENTION_TILES      \
     ATTENTION_TILE(1, 2, 64) \
@@ -36,35 +35,7 @@
     ATTENTION_TILE(5, 4, 64) \
     ATTENTION_TILE(6, 4, 64)
 
-typedef __m512 wide_f;
-enum { WIDE_LANES = 16, WIDE_ROWS_MAX = 12, WIDE_VECTORS_MAX = 4 };
-
 #include "model/backend/cpu/kernels/wide_x86.h"
-
-INLINE_ALWAYS __m512 wide_load(const float *from)
-{
-    return _mm512_loadu_ps(from);
-}
-
-INLINE_ALWAYS void wide_store(float *to, __m512 x)
-{
-    _mm512_storeu_ps(to, x);
-}
-
-INLINE_ALWAYS __m512 wide_zero(void)
-{
-    return _mm512_setzero_ps();
-}
-
-INLINE_ALWAYS __m512 wide_all(const uint16_t *x)
-{
-    return _mm512_castsi512_ps(_mm512_set1_epi32((int)dots_word(x)));
-}
-
-INLINE_ALWAYS __m512 wide_step(__m512 acc, __m512 w, __m512 x)
-{
-    return _mm512_fmadd_ps(w, x, acc);
-}
 
 INLINE_ALWAYS int wide_group(int n_vectors)
 {
@@ -89,14 +60,9 @@ INLINE_ALWAYS __m512 wide_even(const uint16_t *w)
     return even;
 }
 
-INLINE_ALWAYS void wide_split(const uint16_t *w, __m512 *odd, __m512 *even)
-{
-    __m512i pairs = _mm512_loadu_si512(w);
-    *odd = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000u)));
-    *even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
-}
+#include "model/backend/cpu/kernels/wide_pair.h"
 
-#include "model/backend/cpu/kernels/wide_tile.h"
+#include "model/backend/cpu/kernels/tile_frame.h"
 
 #include "model/backend/cpu/kernels/lanes_avx512.h"
 

@@ -22,7 +22,6 @@
     TILE(5, 16) \
     TILE(6, 16)
 #define ATTENTION_ROWS 6
-#define SCORE_LANES    4
 #define ATTENTION_TILES      \
     ATTENTION_TILE(1, 8, 64) \
     ATTENTION_TILE(2, 8, 32) \
@@ -31,34 +30,14 @@
     ATTENTION_TILE(5, 4, 16) \
     ATTENTION_TILE(6, 4, 16)
 
-typedef float32x4_t wide_f;
-typedef const wide_f __attribute__((may_alias, aligned(1))) wide_bits;
+#include "model/backend/cpu/kernels/tile_vector.h"
+
+typedef const vec_f __attribute__((may_alias, aligned(1))) wide_bits;
 typedef const float __attribute__((may_alias, aligned(1))) wide_word;
-enum { WIDE_LANES = 4, WIDE_ROWS_MAX = 6, WIDE_VECTORS_MAX = 16 };
 
-INLINE_ALWAYS float32x4_t wide_load(const float *from)
+INLINE_ALWAYS vec_f wide_step(vec_f acc, vec_f w, vec_f x)
 {
-    return vld1q_f32(from);
-}
-
-INLINE_ALWAYS void wide_store(float *to, float32x4_t x)
-{
-    vst1q_f32(to, x);
-}
-
-INLINE_ALWAYS float32x4_t wide_zero(void)
-{
-    return vdupq_n_f32(0);
-}
-
-INLINE_ALWAYS float32x4_t wide_all(const uint16_t *x)
-{
-    return vreinterpretq_f32_u32(vdupq_n_u32(dots_word(x)));
-}
-
-INLINE_ALWAYS float32x4_t wide_step(float32x4_t acc, float32x4_t w, float32x4_t x)
-{
-    return vfmaq_f32(acc, w, x);
+    return (vec_f)vfmaq_f32((float32x4_t)acc, (float32x4_t)w, (float32x4_t)x);
 }
 
 /* A tile has 1 vector, 2, or a multiple of 4. */
@@ -67,27 +46,20 @@ INLINE_ALWAYS int wide_group(int n_vectors)
     return n_vectors < 4 ? n_vectors : 4;
 }
 
-INLINE_ALWAYS void wide_split(const uint16_t *w, float32x4_t *odd, float32x4_t *even)
-{
-    uint32x4_t pairs = vreinterpretq_u32_u16(vld1q_u16(w));
-    *odd = vreinterpretq_f32_u32(vandq_u32(pairs, vdupq_n_u32(0xffff0000u)));
-    *even = vreinterpretq_f32_u32(vshlq_n_u32(pairs, 16));
-}
-
 /* A bf16 is the upper half of its fp32: the odd k of a pair is in place already. Both are assembly,
  * or gcc keeps the pairs from one to the other and has no registers left for sums. */
-INLINE_ALWAYS float32x4_t wide_odd(const uint16_t *w)
+INLINE_ALWAYS vec_f wide_odd(const uint16_t *w)
 {
-    float32x4_t odd;
+    vec_f odd;
     __asm__("ldr %q0, %1\n\tand %0.16b, %0.16b, %2.16b"
             : "=&w"(odd)
             : "m"(*(wide_bits *)(const void *)w), "w"(vdupq_n_u32(0xffff0000u)));
     return odd;
 }
 
-INLINE_ALWAYS float32x4_t wide_even(const uint16_t *w)
+INLINE_ALWAYS vec_f wide_even(const uint16_t *w)
 {
-    float32x4_t even;
+    vec_f even;
     __asm__("ldr %q0, %1\n\tshl %0.4s, %0.4s, #16"
             : "=w"(even)
             : "m"(*(wide_bits *)(const void *)w));
@@ -95,12 +67,13 @@ INLINE_ALWAYS float32x4_t wide_even(const uint16_t *w)
 }
 
 /* Four vectors are assembly because gcc hoists the loads, and then keeps sums on the stack. */
-INLINE_ALWAYS void wide_row_step(int n, float32x4_t *acc, const float32x4_t *w, const uint16_t *x)
+INLINE_ALWAYS void wide_row_step(int n, vec_f *acc, const vec_f *w, const uint16_t *x)
 {
-    float32x4_t all;
+    vec_f all;
     if (n < 4) {
-        acc[0] = vfmaq_f32(acc[0], w[0], wide_all(x));
-        if (n > 1) acc[1] = vfmaq_f32(acc[1], w[1], wide_all(x));
+        vec_f every = vec_all(*(wide_word *)(const void *)x);
+        acc[0] = wide_step(acc[0], w[0], every);
+        if (n > 1) acc[1] = wide_step(acc[1], w[1], every);
         return;
     }
     __asm__("ldr %s4, %9\n\t"
@@ -115,7 +88,7 @@ INLINE_ALWAYS void wide_row_step(int n, float32x4_t *acc, const float32x4_t *w, 
 enum { FPCR_FZ = 1 << 24, FPSR_UFC = 1 << 3 };
 
 /* The empty assembly makes every sum's last step come before the flag is read. */
-INLINE_ALWAYS bool wide_fits(int n_rows, int n_vectors, float32x4_t (*acc)[WIDE_VECTORS_MAX])
+INLINE_ALWAYS bool tile_fits(int n_rows, int n_vectors, tile_acc acc)
 {
     uint64_t status;
 #pragma GCC unroll 8
@@ -146,7 +119,9 @@ static void dots_end(unsigned mode)
     __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)mode) : "memory");
 }
 
-#include "model/backend/cpu/kernels/wide_tile.h"
+#include "model/backend/cpu/kernels/wide_pair.h"
+
+#include "model/backend/cpu/kernels/tile_frame.h"
 
 #include "model/backend/cpu/kernels/impl.h"
 

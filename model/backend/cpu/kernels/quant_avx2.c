@@ -78,16 +78,6 @@ INLINE_ALWAYS void int4_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w
     }
 }
 
-INLINE_ALWAYS void rows_sums(int n_rows, enum weight_form form, __m256i sum[][HALVES],
-                             const uint8_t *w, const uint8_t *q)
-{
-    if (form == WEIGHTS_INT8) {
-        int8_sums(n_rows, sum, w, q);
-    } else {
-        int4_sums(n_rows, sum, w, q);
-    }
-}
-
 /* Integers of 16 bits: of each step k = 0, 2, 1, 3. */
 INLINE_ALWAYS void store_words(const struct quant_group *group, int step_stride, uint8_t *start,
                                uint8_t *q)

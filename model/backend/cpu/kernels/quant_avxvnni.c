@@ -49,16 +49,6 @@ INLINE_ALWAYS void int4_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w
     }
 }
 
-INLINE_ALWAYS void rows_sums(int n_rows, enum weight_form form, __m256i sum[][HALVES],
-                             const uint8_t *w, const uint8_t *q)
-{
-    if (form == WEIGHTS_INT8) {
-        int8_sums(n_rows, sum, w, q);
-    } else {
-        int4_sums(n_rows, sum, w, q);
-    }
-}
-
 INLINE_ALWAYS void quant_store(enum weight_form form, const struct quant_group *group,
                                int step_stride, uint8_t *start, uint8_t *q)
 {

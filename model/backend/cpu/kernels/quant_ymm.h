@@ -2,9 +2,10 @@
  * columns at a time, in two halves of 8. Six rows have twelve sums, which leave four of the sixteen
  * registers for weights and activations; therefore whatever is constant is read from memory.
  *
- * The file that includes it defines rows_sums(n_rows, form, sum, w, q), which adds the products of
- * a group of a vector to sums that begin with the rows' starts, and gives them as 32-bit integers;
- * w points to the vector's first step and q to the first integers of the panel's group. */
+ * The file that includes it defines int8_sums and int4_sums(n_rows, sum, w, q), which add the
+ * products of a group of a vector to sums that begin with the rows' starts, and give them as
+ * 32-bit integers; w points to the vector's first step and q to the first integers of the
+ * panel's group. */
 #include "model/backend/cpu/kernels/quant_x86.h"
 
 enum { HALVES = 2, HALF_BYTES = 32 };
@@ -35,8 +36,8 @@ INLINE_ALWAYS __m256 scales_load(const uint8_t *scales)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
 }
 
-INLINE_ALWAYS void rows_sums(int n_rows, enum weight_form form, __m256i sum[][HALVES],
-                             const uint8_t *w, const uint8_t *q);
+INLINE_ALWAYS void int8_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w, const uint8_t *q);
+INLINE_ALWAYS void int4_sums(int n_rows, __m256i sum[][HALVES], const uint8_t *w, const uint8_t *q);
 
 /* One step of the chains of a vector. */
 INLINE_ALWAYS void chains_step(int n_rows, __m256i sum[][HALVES], const uint8_t *scales,
@@ -73,7 +74,11 @@ INLINE_ALWAYS void quant_tile(int n_rows, enum weight_form form, const struct qu
             for (int i = 0; i < n_rows; i++) {
                 sum[i][0] = sum[i][1] = _mm256_set1_epi32(quant_start(x, n_rows, i));
             }
-            rows_sums(n_rows, form, sum, w, q);
+            if (form == WEIGHTS_INT8) {
+                int8_sums(n_rows, sum, w, q);
+            } else {
+                int4_sums(n_rows, sum, w, q);
+            }
             chains_step(n_rows, sum, scales + HALF_BYTES * v, x, d->acc + 16 * v);
             w += vector_bytes;
         }

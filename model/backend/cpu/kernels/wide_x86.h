@@ -1,16 +1,16 @@
-/* What the x86 variants of wide_tile.h share. */
+/* What the x86 variants of wide_pair.h share. */
 #pragma once
 
 #include <immintrin.h>
 #include <stdbool.h>
 
-#include "model/backend/cpu/kernels/tile.h"
+#include "model/backend/cpu/kernels/tile_vector.h"
 
-typedef const wide_f __attribute__((may_alias, aligned(1))) wide_bits;
+typedef const vec_f __attribute__((may_alias, aligned(1))) wide_bits;
 typedef const float __attribute__((may_alias, aligned(1))) wide_word;
 
 /* MXCSR's modes flush as vdpbf16ps does. */
-INLINE_ALWAYS bool wide_fits(int n_rows, int n_vectors, wide_f (*acc)[WIDE_VECTORS_MAX])
+INLINE_ALWAYS bool tile_fits(int n_rows, int n_vectors, tile_acc acc)
 {
     (void)n_rows;
     (void)n_vectors;
@@ -18,12 +18,18 @@ INLINE_ALWAYS bool wide_fits(int n_rows, int n_vectors, wide_f (*acc)[WIDE_VECTO
     return true;
 }
 
+INLINE_ALWAYS vec_f wide_step(vec_f acc, vec_f w, vec_f x)
+{
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(acc) : "v"(w), "v"(x));
+    return acc;
+}
+
 /* One fused step of a row. It is assembly because gcc hoists the broadcasts, overwrites them with
  * sums, and then keeps accumulators on the stack. */
-INLINE_ALWAYS void wide_row_step(int n, wide_f *acc, const wide_f *w, const uint16_t *x)
+INLINE_ALWAYS void wide_row_step(int n, vec_f *acc, const vec_f *w, const uint16_t *x)
 {
     wide_word *word = (wide_word *)(const void *)x;
-    wide_f all;
+    vec_f all;
     switch (n) {
     case 1:
         __asm__("vbroadcastss %3, %1\n\t"
