@@ -1,4 +1,4 @@
-/* Attention's two products over KV blocks; included by impl.h. The variant's file has
+/* Attention's two products over KV blocks; included by variant.h. The variant's file has
  *   SCORE_LANES                       positions of a vector of K: a block, or a part of it
  *   score_tile(queries, vectors, d)   sums of a tile of queries against some vectors of K
  *   value_tile(queries, columns, d)   sums over all V blocks for some of V's columns

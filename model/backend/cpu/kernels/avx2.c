@@ -63,7 +63,7 @@ INLINE_ALWAYS __m256 wide_even(const uint16_t *w)
 
 #include "model/backend/cpu/kernels/tile_frame.h"
 
-#include "model/backend/cpu/kernels/impl.h"
+#include "model/backend/cpu/kernels/variant.h"
 
 const struct kernels kernels_avx2 = KERNELS_TABLE("avx2", &kernels_quant_avx2);
 const struct kernels kernels_avxvnni = KERNELS_TABLE("avxvnni", &kernels_quant_avxvnni);

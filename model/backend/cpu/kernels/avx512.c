@@ -81,7 +81,7 @@ static void dots_end(unsigned mode)
     (void)mode;
 }
 
-#include "model/backend/cpu/kernels/impl.h"
+#include "model/backend/cpu/kernels/variant.h"
 
 const struct kernels kernels_avx512 = KERNELS_TABLE("avx512", &kernels_quant_avx512);
 

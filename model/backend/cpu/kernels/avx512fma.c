@@ -66,7 +66,7 @@ INLINE_ALWAYS __m512 wide_even(const uint16_t *w)
 
 #include "model/backend/cpu/kernels/lanes_avx512.h"
 
-#include "model/backend/cpu/kernels/impl.h"
+#include "model/backend/cpu/kernels/variant.h"
 
 const struct kernels kernels_avx512fma = KERNELS_TABLE("avx512fma", &kernels_quant_avx512);
 

@@ -1,7 +1,7 @@
 /* The dot chains by definition, one step of one column after the other: for runs that a variant's
  * own way does not get right. Slow, and correct in every floating-point mode, because denormals are
  * recognised by their bits and no step here has a denormal fp32 as its result. Before it a variant
- * defines WIDE_ROWS (impl.h) and SCORE_LANES (attention.h). */
+ * defines WIDE_ROWS (variant.h) and SCORE_LANES (attention.h). */
 #pragma once
 
 #include <stdbool.h>

@@ -10,21 +10,11 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "model/backend/cpu/kernels/packed_matrix.h"
 #include "model/backend/cpu/kernels/quant.h"
 
 enum {
-    KERNEL_LANES = 16,   /* columns of a vector, one output each */
-    KERNEL_COLUMNS = 64, /* columns of a packed block: four vectors */
     QUERY_LEN_MAX = 256, /* the width of a head, or a partition of attention */
-};
-
-/* A matrix packed for matmul: blocks of 64 output columns, each a stream
- *   [n_in / 2][4 vectors][16 columns][2 k]  bf16
- * Columns past n_out are zero. n_in is even. */
-struct packed_matrix {
-    uint16_t *data;
-    int n_in, n_out;
-    int n_blocks; /* ceil(n_out / 64) */
 };
 
 /* The rows that one or more matrices are multiplied with. Most variants do not read them as they
@@ -156,13 +146,3 @@ void kernels_names(char *text, size_t size);
 /* Why kernels_find takes what it takes for `name`: "asked for", "the best of this build", or what
  * the variants before it need and this CPU lacks. */
 void kernels_reason(char *text, size_t size, const char *name);
-
-/* Bytes of a packed matrix, and packing one. Columns come from a callback, so that mapped files,
- * synthetic weights and conversions look alike: fill(arg, column, k, n, out) writes w[column][k ..
- * k + n). */
-typedef void packed_fill_fn(const void *arg, int column, int k, int n, uint16_t *out);
-size_t packed_matrix_bytes(int n_in, int n_out);
-/* Packs blocks first_block .. end_block of w (data allocated by the caller, 64-byte aligned). Uses
- * 64 KiB of the stack. */
-void packed_matrix_fill(const struct packed_matrix *w, int first_block, int end_block,
-                        packed_fill_fn *fill, const void *arg);

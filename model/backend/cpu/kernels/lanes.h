@@ -1,5 +1,5 @@
 /* What a variant does in 16 lanes: norms, activations, and the weights of attention; included by
- * impl.h. */
+ * variant.h. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* What the variants for AVX-512 do in 16 lanes in a way of their own; included before impl.h. */
+/* What the variants for AVX-512 do in 16 lanes in a way of their own; included before variant.h. */
 #pragma once
 
 #include <immintrin.h>

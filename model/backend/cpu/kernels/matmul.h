@@ -1,4 +1,4 @@
-/* The packed matmul of a variant; included by impl.h.
+/* The packed matmul of a variant; included by variant.h.
  *
  * A matmul goes block by block. For up to a tile of rows whose 64 columns fit into registers, a
  * block is read in one pass. Otherwise k is taken in chunks that stay in the first-level cache:

@@ -123,7 +123,7 @@ static void dots_end(unsigned mode)
 
 #include "model/backend/cpu/kernels/tile_frame.h"
 
-#include "model/backend/cpu/kernels/impl.h"
+#include "model/backend/cpu/kernels/variant.h"
 
 const struct kernels kernels_neon = KERNELS_TABLE("neon", &kernels_quant_plain);
 

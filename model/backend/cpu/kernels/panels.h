@@ -1,4 +1,4 @@
-/* Tiles of rows, and the rows of activations as the tiles read them; included by impl.h. */
+/* Tiles of rows, and the rows of activations as the tiles read them; included by variant.h. */
 #pragma once
 
 #include "model/backend/cpu/kernels/kernels.h"

@@ -141,6 +141,6 @@ static void dots_end(unsigned mode)
     (void)mode;
 }
 
-#include "model/backend/cpu/kernels/impl.h"
+#include "model/backend/cpu/kernels/variant.h"
 
 const struct kernels kernels_plain = KERNELS_TABLE("plain", &kernels_quant_plain);

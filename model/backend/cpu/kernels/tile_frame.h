@@ -1,5 +1,5 @@
 /* The tiles of variants that keep all sums of a tile in registers: of matmul, and of attention's
- * two products. Before it a variant's file has VEC_BYTES, TILE_ROWS and WIDE_ROWS (impl.h) and
+ * two products. Before it a variant's file has VEC_BYTES, TILE_ROWS and WIDE_ROWS (variant.h) and
  *   tile_pair(rows, vectors, per_part, acc, w, at, x, x_stride)
  *                     a pair of k: vector j of the weights is VEC_LANES pairs of bf16, and they
  *                     are at tile_weights(w, per_part, j) + at
