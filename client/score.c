@@ -153,7 +153,7 @@ static json_t *token_json(const struct score_token *token)
 {
     json_t *top = json_array();
     for (int i = 0; i < token->n_top; i++) {
-        const struct score_alternative *a = &token->top[i];
+        const struct token_alternative *a = &token->top[i];
         json_array_append_new(top, json_pack("{si ss so}", "id", (int)a->id, "text", a->text,
                                              "logprob", client_json_number((double)a->logprob)));
     }

@@ -85,7 +85,7 @@ int grpc_reply_open(struct reply **reply, struct rpc_call *call, struct buffer *
     *reply = NULL;
     int rc = mem_array(&made, 1, sizeof *made, err);
     if (rc) return rc;
-    *made = (struct grpc_reply){{&ops}, call, buffer};
+    *made = (struct grpc_reply){{.ops = &ops}, call, buffer};
     rpc_call_ref(call);
     *reply = &made->base;
     return 0;

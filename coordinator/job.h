@@ -31,8 +31,24 @@ struct reply_ops {
     void (*close)(struct reply *reply);
 };
 
+/* How a job ends. The engine writes it into the reply before it calls done or fail. */
+enum job_end {
+    JOB_END_STOP, /* end of sequence, stop string, stop token */
+    JOB_END_LENGTH,
+    JOB_END_ANSWERED, /* a text was scored, a description sent */
+    JOB_END_CANCELLED,
+    JOB_END_DEADLINE,
+    JOB_END_REFUSED,     /* the request made no sense, or can never fit */
+    JOB_END_FAILED,      /* its own part of a step failed */
+    JOB_END_UNAVAILABLE, /* the group was lost */
+    JOB_END_SLOW_READER,
+    JOB_END_SHUTDOWN,
+    JOB_ENDS
+};
+
 struct reply {
     const struct reply_ops *ops;
+    enum job_end end;
 };
 
 enum job_kind { JOB_GENERATE, JOB_SCORE, JOB_DESCRIBE };

@@ -41,7 +41,7 @@ static const char *token_text(const struct tokenizer *tok, int32_t id, struct ar
 /* The best n of the slices' lists, best first. */
 static int merge_best(const struct slice_row *slices, int n_slices, int n, double log_z,
                       const struct tokenizer *tok, struct arena *arena,
-                      struct score_alternative *out)
+                      struct token_alternative *out)
 {
     int at[SLICES_MAX] = {0}, made = 0;
     for (; made < n; made++) {
@@ -54,7 +54,7 @@ static int merge_best(const struct slice_row *slices, int n_slices, int n, doubl
         }
         if (best < 0) break;
         int32_t id = slices[best].best_ids[at[best]];
-        out[made] = (struct score_alternative){
+        out[made] = (struct token_alternative){
             .id = id,
             .text = token_text(tok, id, arena),
             .logprob = (float)((double)slices[best].best_logits[at[best]] - log_z),
@@ -125,7 +125,7 @@ static int send_scores(const struct round_tools *tools, struct job *job, const s
         TRY(check_row(tools, chunk, i, slices, answer->n_slices, err));
         int32_t id = chunk->ids->data[chunk->begin + i + 1];
         double log_z = log_normaliser(slices, answer->n_slices);
-        struct score_alternative *top = arena_take(tools->arena, (size_t)chunk->top_n, sizeof *top);
+        struct token_alternative *top = arena_take(tools->arena, (size_t)chunk->top_n, sizeof *top);
         if (!top) return error_set(err, ERR_NO_MEMORY, "no room for the alternatives");
         tokens[first + i] = (struct score_token){
             .id = id,

@@ -17,8 +17,28 @@ enum {
     GENERATE_STOPS_MAX = 16,
     GENERATE_PROMPT_BYTES_MAX = 16 << 20,
     GENERATE_PROMPT_IDS_MAX = 4 << 20,
+    GENERATE_SEQUENCES_MAX = 64, /* n */
+    GENERATE_BIASES_MAX = 1024,
+    GENERATE_BANS_MAX = 256,      /* banned sequences */
+    GENERATE_BAN_TOKENS_MAX = 32, /* of one of them */
+    GENERATE_STOP_IDS_MAX = 64,
     SCORE_TOP_MAX = 64
 };
+
+/* Added to the logit of one token. */
+struct token_bias {
+    int32_t id;
+    float bias;
+};
+
+/* A sequence of tokens that must not appear. */
+struct token_ban {
+    int n;
+    const int32_t *ids;
+};
+
+/* How soon a request is served when others wait, too; a higher class has a larger share. */
+enum job_class { JOB_CLASS_NORMAL, JOB_CLASS_HIGH, JOB_CLASS_LOW, JOB_CLASSES };
 
 /* Text, or ids when prompt is NULL. */
 struct generate_request {
@@ -39,11 +59,42 @@ struct generate_request {
     int n_stop;
     const char *const *stop;
     const char *request_id;
+
+    int n;          /* sequences, each with a text of its own; 1 = default */
+    int logprobs;   /* alternatives per token, 0..SCORE_TOP_MAX; -1 = no logprobs at all */
+    bool echo;      /* the prompt's tokens come first, with their logprobs if wanted */
+    int min_tokens; /* no end of sequence and no stop token before so many */
+    float repetition_penalty; /* 1 = off; the divisor of positive logits, Keskar et al. 2019 */
+    float presence_penalty, frequency_penalty; /* 0 = off; OpenAI's, over the answer's tokens */
+    int n_biases;
+    const struct token_bias *biases;
+    int n_bans;
+    const struct token_ban *bans;
+    int n_stop_ids; /* tokens that end the text as an end of sequence does */
+    const int32_t *stop_ids;
+    enum job_class job_class;
+    const char *client;  /* whose share it takes; "" = everybody who gives no name */
+    uint32_t timeout_ms; /* after its arrival; 0 = none */
 };
 
 enum token_origin { TOKEN_PLAIN, TOKEN_ACCEPTED, TOKEN_REPLACEMENT, TOKEN_BONUS };
 
+/* A token that the target could have chosen, and its log-probability: of the target as it is, at
+ * temperature 1 and before any penalty, bias or ban. */
+struct token_alternative {
+    int32_t id;
+    const char *text; /* U+FFFD in place of bytes that are not UTF-8 */
+    float logprob;
+};
+
+struct token_logprob {
+    float logprob; /* of the token itself */
+    int n_top;
+    const struct token_alternative *top; /* best first */
+};
+
 struct generate_tokens {
+    int index; /* 0 .. n - 1 of the request's sequences */
     int n;
     const int32_t *ids;
     const enum token_origin *origins;
@@ -52,6 +103,7 @@ struct generate_tokens {
     size_t text_len;
     int32_t rejected_id; /* -1 = none */
     const char *rejected_text;
+    const struct token_logprob *logprobs; /* [n]; NULL = not asked for */
 };
 
 struct generate_counters {
@@ -61,9 +113,12 @@ struct generate_counters {
     uint64_t prompt_us, total_us, queue_us, rounds_us;
     uint64_t draft_us, verify_us, collective_us, wire_us, accept_us;
     uint64_t bytes_sent, bytes_received, rows, more_rows;
+    uint32_t target_reused, draft_reused; /* prompt tokens whose KV was there already */
+    uint32_t preemptions;                 /* times that it lost its KV to others and was replayed */
 };
 
 struct generate_summary {
+    int index;
     const char *finish_reason, *stop_match, *rule, *speculation_off, *request_id, *arithmetic;
     enum strategy strategy;     /* that was used; STRATEGY_DEFAULT: unknown */
     float threshold;            /* of STRATEGY_THRESHOLD */
@@ -74,10 +129,11 @@ struct generate_summary {
     struct generate_counters counters;
 };
 
-/* Exactly one of the two is set. */
+/* Exactly one of the three is set. */
 struct generate_reply {
     const struct generate_tokens *tokens;
     const struct generate_summary *summary;
+    const struct score_reply *echo; /* tokens of the prompt, in order */
 };
 
 struct score_request {
@@ -88,19 +144,13 @@ struct score_request {
     int top_n;
 };
 
-struct score_alternative {
-    int32_t id;
-    const char *text;
-    float logprob;
-};
-
 struct score_token {
     int32_t id;
     const char *text; /* U+FFFD in place of bytes that are not UTF-8 */
     bool has_logprob;
     float logprob;
     int n_top;
-    const struct score_alternative *top;
+    const struct token_alternative *top;
 };
 
 struct score_reply {

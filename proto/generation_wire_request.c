@@ -239,6 +239,10 @@ void generate_request_init(struct generate_request *req)
         .n_draft = -1,
         .rule = "",
         .request_id = "",
+        .n = 1,
+        .logprobs = -1,
+        .repetition_penalty = 1,
+        .client = "",
     };
 }
 

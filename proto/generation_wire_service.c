@@ -88,12 +88,12 @@ static int alternatives_decode(const Outrider__Generation__V1__TokenScore *msg, 
 {
     int rc = codec_read_count(&token->n_top, msg->n_top, SCORE_TOP_MAX, "top", err);
     if (rc) return rc;
-    struct score_alternative *top = codec_take(arena, msg->n_top, sizeof *top, err);
+    struct token_alternative *top = codec_take(arena, msg->n_top, sizeof *top, err);
     if (!top) return err->code;
     token->top = top;
     for (int i = 0; i < token->n_top && !rc; i++) {
         const Outrider__Generation__V1__Alternative *from = msg->top[i];
-        top[i] = (struct score_alternative){.id = from->id, .logprob = from->logprob};
+        top[i] = (struct token_alternative){.id = from->id, .logprob = from->logprob};
         rc = scored_check(from->id, from->logprob, err);
         if (!rc) {
             rc = codec_read_string(&top[i].text, NULL, from->text, SCORE_TEXT_BYTES_MAX, "text",

@@ -318,7 +318,7 @@ END_TEST
 
 START_TEST(score_round_trip_keeps_every_field)
 {
-    const struct score_alternative top[] = {{7, "a", -0.5f}, {9, "\xef\xbf\xbd", -INFINITY}};
+    const struct token_alternative top[] = {{7, "a", -0.5f}, {9, "\xef\xbf\xbd", -INFINITY}};
     const struct score_token tokens[] = {
         {.id = 1, .text = "<s>"},
         {.id = 7, .text = "a", .has_logprob = true, .logprob = -0.5f, .n_top = 2, .top = top}};
