@@ -191,6 +191,7 @@ static int take_reply(struct generation *g, const uint8_t *data, size_t len, str
         goto out;
     }
     if (reply.summary) return take_summary(g, reply.summary, err);
+    if (!reply.tokens) return 0; /* an echo, which no option of ours asks for */
     TRY(g->options.is_json ? keep_tokens(g, reply.tokens, err) : show_tokens(g, reply.tokens, err));
 out:
     return rc;

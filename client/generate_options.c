@@ -259,13 +259,8 @@ static int check_strategy(const struct generate_request *req, struct error *err)
 
 void generate_options_init(struct generate_options *o)
 {
-    o->request = (struct generate_request){
-        .sampling = {.temperature = 1, .top_p = 1},
-        .n_draft = -1,
-        .rule = "",
-        .request_id = "",
-        .stop = o->stops,
-    };
+    generate_request_init(&o->request);
+    o->request.stop = o->stops;
 }
 
 int generate_options_check(const struct generate_options *o, struct error *err)

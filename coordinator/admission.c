@@ -45,6 +45,40 @@ int admission_fill_prompt(const struct admission *a, struct job *job, struct err
     return 0;
 }
 
+static int unserved(const char *field, double value, struct error *err)
+{
+    return error_set(err, ERR_UNSUPPORTED,
+                     "%s is %g, which this version does not serve: leave it out", field, value);
+}
+
+int admission_check_served(const struct generate_request *req, struct error *err)
+{
+    const struct {
+        const char *field;
+        double value, plain;
+    } fields[] = {{"n", req->n, 1},
+                  {"logprobs", req->logprobs, -1},
+                  {"echo", req->echo, 0},
+                  {"min_tokens", req->min_tokens, 0},
+                  {"repetition_penalty", (double)req->repetition_penalty, 1},
+                  {"presence_penalty", (double)req->presence_penalty, 0},
+                  {"frequency_penalty", (double)req->frequency_penalty, 0},
+                  {"the number of logit_bias", req->n_biases, 0},
+                  {"the number of bad_words", req->n_bans, 0},
+                  {"the number of stop_token_ids", req->n_stop_ids, 0},
+                  {"priority", (int)req->job_class, 0},
+                  {"timeout_ms", req->timeout_ms, 0}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (fields[i].value != fields[i].plain) {
+            return unserved(fields[i].field, fields[i].value, err);
+        }
+    }
+    if (!req->client[0]) return 0;
+    return error_set(err, ERR_UNSUPPORTED,
+                     "user is '%s', but this version does not share by user: leave it out",
+                     req->client);
+}
+
 int admission_submit_take(const struct admission *a, struct job *job, struct error *err)
 {
     int rc = queue_push(job->kind == JOB_DESCRIBE ? a->control : a->jobs, job, err);

@@ -17,6 +17,10 @@ struct admission {
  * tokenizer_encode. */
 int admission_fill_prompt(const struct admission *admission, struct job *job, struct error *err);
 
+/* Refuses what a request may say but the engine does not serve yet: it is never ignored.
+ * Errors: ERR_UNSUPPORTED the field and its value. */
+int admission_check_served(const struct generate_request *req, struct error *err);
+
 /* Hands the job over to the engine thread. Errors: ERR_EXHAUSTED too many requests are waiting,
  * ERR_UNAVAILABLE the coordinator is shutting down; the job stays the caller's then. */
 int admission_submit_take(const struct admission *admission, struct job *job, struct error *err);

@@ -48,6 +48,7 @@ static void on_generate(struct rpc_call *call, void *service, const uint8_t *dat
     int rc = 0;
     TRY(open_job(gw, JOB_GENERATE, call, len, &job, &err));
     TRY(generate_request_decode(data, len, &job->arena, &job->generate, &err));
+    TRY(admission_check_served(&job->generate, &err));
     TRY(admission_fill_prompt(gw->options.admission, job, &err));
 out:
     submit(gw, job, call, rc, &err);

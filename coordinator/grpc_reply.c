@@ -34,6 +34,12 @@ static int send_summary(struct reply *reply, const struct generate_summary *summ
     return send_encoded(reply, generate_reply_encode(grpc(reply)->buffer, &message, err), err);
 }
 
+static int send_echo(struct reply *reply, const struct score_reply *scores, struct error *err)
+{
+    const struct generate_reply message = {.echo = scores};
+    return send_encoded(reply, generate_reply_encode(grpc(reply)->buffer, &message, err), err);
+}
+
 static int send_scores(struct reply *reply, const struct score_reply *scores, struct error *err)
 {
     return send_encoded(reply, score_reply_encode(grpc(reply)->buffer, scores, err), err);
@@ -70,6 +76,7 @@ static void close_reply(struct reply *reply)
 static const struct reply_ops ops = {
     .tokens = send_tokens,
     .summary = send_summary,
+    .echo = send_echo,
     .scores = send_scores,
     .description = send_description,
     .done = end_well,

@@ -4,11 +4,12 @@
 #include "base/memory.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/generation_wire.h"
+#include "proto/job_end.h"
 
 struct reply;
 
 /* How the engine thread answers a job. It does not know who asked: a gRPC call today
- * (coordinator/grpc_reply.h). Each of the first four sends one message; a job of one kind gets only
+ * (coordinator/grpc_reply.h). Each of the first five sends one message; a job of one kind gets only
  * its own messages. Then comes either done or fail, once.
  * Errors of a message: ERR_CANCELLED the client is gone, ERR_EXHAUSTED it does not read, those of
  * encoding. */
@@ -16,6 +17,8 @@ struct reply_ops {
     /* JOB_GENERATE: committed tokens, again and again, and at the end the summary. */
     int (*tokens)(struct reply *reply, const struct generate_tokens *tokens, struct error *err);
     int (*summary)(struct reply *reply, const struct generate_summary *summary, struct error *err);
+    /* JOB_GENERATE with echo, before its first tokens: a chunk of the prompt. */
+    int (*echo)(struct reply *reply, const struct score_reply *scores, struct error *err);
     /* JOB_SCORE: the scores of a chunk of the text. */
     int (*scores)(struct reply *reply, const struct score_reply *scores, struct error *err);
     /* JOB_DESCRIBE */
@@ -31,24 +34,9 @@ struct reply_ops {
     void (*close)(struct reply *reply);
 };
 
-/* How a job ends. The engine writes it into the reply before it calls done or fail. */
-enum job_end {
-    JOB_END_STOP, /* end of sequence, stop string, stop token */
-    JOB_END_LENGTH,
-    JOB_END_ANSWERED, /* a text was scored, a description sent */
-    JOB_END_CANCELLED,
-    JOB_END_DEADLINE,
-    JOB_END_REFUSED,     /* the request made no sense, or can never fit */
-    JOB_END_FAILED,      /* its own part of a step failed */
-    JOB_END_UNAVAILABLE, /* the group was lost */
-    JOB_END_SLOW_READER,
-    JOB_END_SHUTDOWN,
-    JOB_ENDS
-};
-
 struct reply {
     const struct reply_ops *ops;
-    enum job_end end;
+    enum job_end end; /* the engine writes it before it calls done or fail */
 };
 
 enum job_kind { JOB_GENERATE, JOB_SCORE, JOB_DESCRIBE };

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/memory.h"
 #include "model/logits/sampling.h"
+#include "proto/job_end.h"
 #include "speculation/strategy.h"
 
 enum {
@@ -158,6 +159,19 @@ struct score_reply {
     const struct score_token *tokens;
 };
 
+struct kv_blocks {
+    int in_use, free, cached; /* cached ones are free to be taken, and keep a prefix until then */
+};
+
+/* How busy the service is, and what it has done since it started. */
+struct service_load {
+    int sequences_max, running, waiting; /* waiting: requests, the others: sequences */
+    struct kv_blocks target_kv, draft_kv;
+    uint64_t prompt_tokens_reused, prompt_tokens_computed; /* by the target */
+    uint64_t preemptions, uptime_us;
+    uint64_t ends[JOB_ENDS];
+};
+
 struct service_description {
     const char *version, *target_model, *target_architecture, *arithmetic, *draft_model, *state;
     int n_ranks, n_slices, vocab_size, context_limit, default_n_draft, draft_support;
@@ -170,6 +184,7 @@ struct service_description {
     int n_kernels; /* of ranks 0, 1, ... */
     const char *const *kernels;
     const char *draft_kernels;
+    struct service_load load;
 };
 
 /* Encoders replace buf's content. A request whose text is not UTF-8 is refused; replies are sent
@@ -179,6 +194,11 @@ struct service_description {
  * Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY the arena is full. */
 /* What a request that says nothing means: temperature 1, top_p 1, no seed, n_draft -1, no rule. */
 void generate_request_init(struct generate_request *req);
+/* Copies what a request points to, but for its prompt, into an arena that this opens at the size
+ * that it needs: the copy has no prompt, and the request may be forgotten.
+ * Errors: ERR_NO_MEMORY. */
+int generate_request_keep(struct generate_request *kept, struct arena *arena,
+                          const struct generate_request *req, struct error *err);
 int generate_request_encode(struct buffer *buf, const struct generate_request *req,
                             struct error *err);
 int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,

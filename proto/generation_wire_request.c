@@ -1,5 +1,5 @@
-/* What clients ask for: requests to generate and to score. The bytes may come from anyone, so every
- * field is checked here; the gateway decides whether the values suit the model. */
+/* What clients ask for: requests to generate. The bytes may come from anyone, so every field is
+ * checked here; the gateway decides whether the values suit the model. */
 #include "base/limits.h"
 #include "proto/generation_wire.h"
 
@@ -8,17 +8,19 @@
 #include "proto/codec.h"
 #include "proto/generation.pb-c.h"
 #include "proto/generation_wire_estimates.h"
+#include "proto/generation_wire_parts.h"
 
 enum {
     STOP_BYTES_MAX = 256,
     RULE_NAME_BYTES_MAX = 32,
     REQUEST_ID_BYTES_MAX = 128,
+    CLIENT_BYTES_MAX = 128,
     TEMPERATURE_MAX = 100
 };
 
 /* Encoding refuses text that is not UTF-8 instead of replacing bytes: otherwise the server would
  * answer another question than the one that was asked. */
-static int text_check(const char *text, size_t len, const char *field, struct error *err)
+int text_check(const char *text, size_t len, const char *field, struct error *err)
 {
     size_t valid = len ? codec_utf8_prefix(text, len) : 0;
     if (valid < len) {
@@ -28,8 +30,7 @@ static int text_check(const char *text, size_t len, const char *field, struct er
     return 0;
 }
 
-static Outrider__Generation__V1__TokenIds *token_ids_make(struct arena *scratch, const int32_t *ids,
-                                                          int n)
+Outrider__Generation__V1__TokenIds *token_ids_make(struct arena *scratch, const int32_t *ids, int n)
 {
     Outrider__Generation__V1__TokenIds *out = arena_take(scratch, 1, sizeof *out);
     if (!out) return NULL;
@@ -79,9 +80,9 @@ static Outrider__Generation__V1__Speculation *speculation_make(struct arena *scr
     return out->rule ? out : NULL;
 }
 
-static const ProtobufCMessage *request_build(struct arena *scratch, const void *value)
+Outrider__Generation__V1__GenerateRequest *request_make(struct arena *scratch,
+                                                        const struct generate_request *req)
 {
-    const struct generate_request *req = value;
     Outrider__Generation__V1__GenerateRequest *out = arena_take(scratch, 1, sizeof *out);
     if (!out) return NULL;
     outrider__generation__v1__generate_request__init(out);
@@ -102,26 +103,47 @@ static const ProtobufCMessage *request_build(struct arena *scratch, const void *
     out->stop = codec_copy_strings(scratch, req->stop, req->n_stop);
     out->ignore_eos = req->ignore_eos;
     out->request_id = codec_copy_string(scratch, req->request_id);
-    bool is_whole = has_input && out->sampling && out->speculation && out->stop && out->request_id;
-    return is_whole ? &out->base : NULL;
+    out->n = req->n == 1 ? 0 : (uint32_t)req->n;
+    out->echo = req->echo;
+    out->user = codec_copy_string(scratch, req->client);
+    out->timeout_ms = req->timeout_ms;
+    out->priority = (Outrider__Generation__V1__Priority)req->job_class;
+    if (req->logprobs >= 0) {
+        out->_logprobs_case = OUTRIDER__GENERATION__V1__GENERATE_REQUEST___LOGPROBS_LOGPROBS;
+        out->logprobs = (uint32_t)req->logprobs;
+    }
+    bool is_whole = has_input && out->sampling && out->speculation && out->stop &&
+                    out->request_id && out->user && edits_make(out, scratch, req);
+    return is_whole ? out : NULL;
 }
 
-int generate_request_encode(struct buffer *buf, const struct generate_request *req,
-                            struct error *err)
+static const ProtobufCMessage *request_build(struct arena *scratch, const void *value)
+{
+    Outrider__Generation__V1__GenerateRequest *out = request_make(scratch, value);
+    return out ? &out->base : NULL;
+}
+
+int request_check(const struct generate_request *req, struct error *err)
 {
     int rc = 0;
     if (req->prompt) TRY(text_check(req->prompt, req->prompt_len, "prompt", err));
     for (int i = 0; i < req->n_stop; i++) {
         TRY(text_check(req->stop[i], strlen(req->stop[i]), "stop", err));
     }
-    TRY(codec_encode(buf, request_build, req, err));
 out:
     return rc;
 }
 
+int generate_request_encode(struct buffer *buf, const struct generate_request *req,
+                            struct error *err)
+{
+    int rc = request_check(req, err);
+    return rc ? rc : codec_encode(buf, request_build, req, err);
+}
+
 /* The comparison is not negated, so that NaN fails too. */
-static int range_check(float value, float min, float max, bool is_min_open, const char *field,
-                       struct error *err)
+int range_check(float value, float min, float max, bool is_min_open, const char *field,
+                struct error *err)
 {
     if (value >= min && value <= max && !(is_min_open && value == min)) return 0;
     return error_set(err, ERR_FORMAT, "%s is %g, must be %s %g and <= %g", field, (double)value,
@@ -191,24 +213,23 @@ static int stops_decode(const Outrider__Generation__V1__GenerateRequest *msg, st
     return rc;
 }
 
-/* The request id appears in logs, so it must be printable ASCII. */
-static int request_id_decode(const char *text, struct generate_request *req, struct error *err)
+int word_decode(const char **out, const char *text, size_t max, const char *field,
+                struct error *err)
 {
     size_t len;
-    int rc =
-        codec_read_string(&req->request_id, &len, text, REQUEST_ID_BYTES_MAX, "request_id", err);
+    int rc = codec_read_string(out, &len, text, max, field, err);
     for (size_t i = 0; !rc && i < len; i++) {
-        unsigned byte = (uint8_t)req->request_id[i];
+        unsigned byte = (uint8_t)(*out)[i];
         if (byte < 0x20 || byte > 0x7e) {
-            rc = error_set(err, ERR_FORMAT,
-                           "request_id is not printable ASCII at byte %zu (0x%02x)", i, byte);
+            rc = error_set(err, ERR_FORMAT, "%s is not printable ASCII at byte %zu (0x%02x)", field,
+                           i, byte);
         }
     }
     return rc;
 }
 
-static int token_ids_decode(const Outrider__Generation__V1__TokenIds *msg, const int32_t **ids,
-                            int *n, const char *field, struct error *err)
+int token_ids_decode(const Outrider__Generation__V1__TokenIds *msg, const int32_t **ids, int *n,
+                     const char *field, struct error *err)
 {
     int rc = codec_read_count(n, msg->n_ids, GENERATE_PROMPT_IDS_MAX, field, err);
     if (!rc && !*n) rc = error_set(err, ERR_FORMAT, "%s is empty", field);
@@ -246,72 +267,53 @@ void generate_request_init(struct generate_request *req)
     };
 }
 
-int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,
-                            struct generate_request *req, struct error *err)
+/* How many texts are wanted, whose they are, and when. */
+static int service_decode(const Outrider__Generation__V1__GenerateRequest *msg,
+                          struct generate_request *req, struct error *err)
+{
+    int rc = 0;
+    TRY(codec_read_int(&req->n, msg->n ? msg->n : 1, 1, GENERATE_SEQUENCES_MAX, "n", err));
+    if (msg->_logprobs_case == OUTRIDER__GENERATION__V1__GENERATE_REQUEST___LOGPROBS_LOGPROBS) {
+        TRY(codec_read_int(&req->logprobs, msg->logprobs, 0, SCORE_TOP_MAX, "logprobs", err));
+    }
+    TRY(word_decode(&req->request_id, msg->request_id, REQUEST_ID_BYTES_MAX, "request_id", err));
+    TRY(word_decode(&req->client, msg->user, CLIENT_BYTES_MAX, "user", err));
+    int job_class = (int)msg->priority;
+    if (job_class < 0 || job_class >= JOB_CLASSES) {
+        rc = error_set(err, ERR_FORMAT, "priority is %d, must be 0 to %d", job_class,
+                       JOB_CLASSES - 1);
+        goto out;
+    }
+    req->job_class = (enum job_class)job_class;
+    req->timeout_ms = msg->timeout_ms;
+    req->ignore_eos = msg->ignore_eos;
+    req->echo = msg->echo;
+out:
+    return rc;
+}
+
+int request_read(const Outrider__Generation__V1__GenerateRequest *msg, struct arena *arena,
+                 struct generate_request *req, struct error *err)
 {
     int rc = 0;
     generate_request_init(req);
-    const Outrider__Generation__V1__GenerateRequest *msg = codec_unpack(
-        &outrider__generation__v1__generate_request__descriptor, data, len, arena, err);
-    if (!msg) return err->code;
     TRY(prompt_decode(msg, req, err));
     TRY(codec_read_int(&req->max_tokens, msg->max_tokens, 0, INT32_MAX, "max_tokens", err));
     TRY(sampling_decode(msg->sampling, req, err));
     TRY(speculation_decode(msg->speculation, req, err));
     TRY(stops_decode(msg, arena, req, err));
-    TRY(request_id_decode(msg->request_id, req, err));
-    req->ignore_eos = msg->ignore_eos;
+    TRY(service_decode(msg, req, err));
+    TRY(edits_decode(msg, arena, req, err));
 out:
     if (rc) *req = (struct generate_request){0};
     return rc;
 }
 
-static const ProtobufCMessage *score_request_build(struct arena *scratch, const void *value)
+int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,
+                            struct generate_request *req, struct error *err)
 {
-    const struct score_request *req = value;
-    Outrider__Generation__V1__ScoreRequest *out = arena_take(scratch, 1, sizeof *out);
-    if (!out) return NULL;
-    outrider__generation__v1__score_request__init(out);
-    out->top_n = (uint32_t)req->top_n;
-    if (req->text) {
-        out->input_case = OUTRIDER__GENERATION__V1__SCORE_REQUEST__INPUT_TEXT;
-        out->text = codec_copy_text(scratch, req->text, req->text_len);
-        return out->text ? &out->base : NULL;
-    }
-    out->input_case = OUTRIDER__GENERATION__V1__SCORE_REQUEST__INPUT_IDS;
-    out->ids = token_ids_make(scratch, req->ids, req->n_ids);
-    return out->ids ? &out->base : NULL;
-}
-
-int score_request_encode(struct buffer *buf, const struct score_request *req, struct error *err)
-{
-    int rc = req->text ? text_check(req->text, req->text_len, "text", err) : 0;
-    return rc ? rc : codec_encode(buf, score_request_build, req, err);
-}
-
-static int score_input_decode(const Outrider__Generation__V1__ScoreRequest *msg,
-                              struct score_request *req, struct error *err)
-{
-    switch (msg->input_case) {
-    case OUTRIDER__GENERATION__V1__SCORE_REQUEST__INPUT_TEXT:
-        return codec_read_string(&req->text, &req->text_len, msg->text, GENERATE_PROMPT_BYTES_MAX,
-                                 "text", err);
-    case OUTRIDER__GENERATION__V1__SCORE_REQUEST__INPUT_IDS:
-        return token_ids_decode(msg->ids, &req->ids, &req->n_ids, "ids", err);
-    default:
-        return error_set(err, ERR_FORMAT, "neither text nor ids is set");
-    }
-}
-
-int score_request_decode(const uint8_t *data, size_t len, struct arena *arena,
-                         struct score_request *req, struct error *err)
-{
-    *req = (struct score_request){0};
-    const Outrider__Generation__V1__ScoreRequest *msg =
-        codec_unpack(&outrider__generation__v1__score_request__descriptor, data, len, arena, err);
-    if (!msg) return err->code;
-    int rc = score_input_decode(msg, req, err);
-    if (!rc) rc = codec_read_int(&req->top_n, msg->top_n, 0, SCORE_TOP_MAX, "top_n", err);
-    if (rc) *req = (struct score_request){0};
-    return rc;
+    *req = (struct generate_request){0};
+    const Outrider__Generation__V1__GenerateRequest *msg = codec_unpack_strict(
+        &outrider__generation__v1__generate_request__descriptor, data, len, arena, err);
+    return msg ? request_read(msg, arena, req, err) : err->code;
 }

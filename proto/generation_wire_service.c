@@ -1,146 +1,13 @@
-/* Scores of a text, and the description of the service. */
+/* The description of the service. */
 #include "base/limits.h"
 #include "proto/generation_wire.h"
-
-#include <math.h>
 
 #include "proto/codec.h"
 #include "proto/generation.pb-c.h"
 #include "proto/generation_wire_estimates.h"
+#include "proto/generation_wire_parts.h"
 
-enum {
-    SCORE_TOKENS_MAX = 65536,
-    SCORE_TEXT_BYTES_MAX = 4096,
-    SERVICE_TEXT_BYTES_MAX = 4096,
-    SERVICE_LIST_MAX = 1024,
-    SERVICE_WORD_BYTES_MAX = 512
-};
-
-static Outrider__Generation__V1__Alternative **alternatives_make(struct arena *scratch,
-                                                                 const struct score_token *token)
-{
-    size_t n = (size_t)token->n_top;
-    Outrider__Generation__V1__Alternative **list = arena_take(scratch, n, sizeof *list);
-    Outrider__Generation__V1__Alternative *items = arena_take(scratch, n, sizeof *items);
-    if (!list || !items) return NULL;
-    for (size_t i = 0; i < n; i++) {
-        outrider__generation__v1__alternative__init(&items[i]);
-        items[i].id = token->top[i].id;
-        items[i].text = codec_copy_string(scratch, token->top[i].text);
-        items[i].logprob = token->top[i].logprob;
-        if (!items[i].text) return NULL;
-        list[i] = &items[i];
-    }
-    return list;
-}
-
-static Outrider__Generation__V1__TokenScore **scores_make(struct arena *scratch,
-                                                          const struct score_reply *reply)
-{
-    size_t n = (size_t)reply->n;
-    Outrider__Generation__V1__TokenScore **list = arena_take(scratch, n, sizeof *list);
-    Outrider__Generation__V1__TokenScore *items = arena_take(scratch, n, sizeof *items);
-    if (!list || !items) return NULL;
-    for (size_t i = 0; i < n; i++) {
-        const struct score_token *token = &reply->tokens[i];
-        outrider__generation__v1__token_score__init(&items[i]);
-        items[i].id = token->id;
-        items[i].text = codec_copy_string(scratch, token->text);
-        items[i].has_logprob = token->has_logprob;
-        items[i].logprob = token->has_logprob ? token->logprob : 0;
-        items[i].n_top = (size_t)token->n_top;
-        items[i].top = alternatives_make(scratch, token);
-        if (!items[i].text || !items[i].top) return NULL;
-        list[i] = &items[i];
-    }
-    return list;
-}
-
-static const ProtobufCMessage *score_reply_build(struct arena *scratch, const void *value)
-{
-    const struct score_reply *reply = value;
-    Outrider__Generation__V1__ScoreReply *out = arena_take(scratch, 1, sizeof *out);
-    if (!out) return NULL;
-    outrider__generation__v1__score_reply__init(out);
-    out->n_tokens = (size_t)reply->n;
-    out->tokens = scores_make(scratch, reply);
-    return out->tokens ? &out->base : NULL;
-}
-
-int score_reply_encode(struct buffer *buf, const struct score_reply *reply, struct error *err)
-{
-    return codec_encode(buf, score_reply_build, reply, err);
-}
-
-/* An id, its text and its log-probability, which is -inf for a token that cannot occur. */
-static int scored_check(int32_t id, float logprob, struct error *err)
-{
-    if (id < 0) return error_set(err, ERR_FORMAT, "id is %d, must not be negative", id);
-    if (!(logprob < INFINITY)) {
-        return error_set(err, ERR_FORMAT, "logprob is %g, must be a number or -inf",
-                         (double)logprob);
-    }
-    return 0;
-}
-
-static int alternatives_decode(const Outrider__Generation__V1__TokenScore *msg, struct arena *arena,
-                               struct score_token *token, struct error *err)
-{
-    int rc = codec_read_count(&token->n_top, msg->n_top, SCORE_TOP_MAX, "top", err);
-    if (rc) return rc;
-    struct token_alternative *top = codec_take(arena, msg->n_top, sizeof *top, err);
-    if (!top) return err->code;
-    token->top = top;
-    for (int i = 0; i < token->n_top && !rc; i++) {
-        const Outrider__Generation__V1__Alternative *from = msg->top[i];
-        top[i] = (struct token_alternative){.id = from->id, .logprob = from->logprob};
-        rc = scored_check(from->id, from->logprob, err);
-        if (!rc) {
-            rc = codec_read_string(&top[i].text, NULL, from->text, SCORE_TEXT_BYTES_MAX, "text",
-                                   err);
-        }
-        if (rc) error_wrap(err, "top %d", i);
-    }
-    return rc;
-}
-
-static int score_decode(const Outrider__Generation__V1__TokenScore *msg, struct arena *arena,
-                        struct score_token *token, struct error *err)
-{
-    int rc = 0;
-    *token = (struct score_token){.id = msg->id,
-                                  .has_logprob = msg->has_logprob,
-                                  .logprob = msg->has_logprob ? msg->logprob : 0};
-    TRY(scored_check(msg->id, msg->logprob, err));
-    TRY(codec_read_string(&token->text, NULL, msg->text, SCORE_TEXT_BYTES_MAX, "text", err));
-    TRY(alternatives_decode(msg, arena, token, err));
-out:
-    return rc;
-}
-
-int score_reply_decode(const uint8_t *data, size_t len, struct arena *arena,
-                       struct score_reply *reply, struct error *err)
-{
-    int rc = 0;
-    *reply = (struct score_reply){0};
-    const Outrider__Generation__V1__ScoreReply *msg =
-        codec_unpack(&outrider__generation__v1__score_reply__descriptor, data, len, arena, err);
-    if (!msg) return err->code;
-    TRY(codec_read_count(&reply->n, msg->n_tokens, SCORE_TOKENS_MAX, "tokens", err));
-    struct score_token *tokens = codec_take(arena, msg->n_tokens, sizeof *tokens, err);
-    if (!tokens) {
-        rc = err->code;
-        goto out;
-    }
-    reply->tokens = tokens;
-    for (int i = 0; i < reply->n && !rc; i++) {
-        rc = score_decode(msg->tokens[i], arena, &tokens[i], err);
-        if (rc) error_wrap(err, "token %d", i);
-    }
-out:
-    if (rc) *reply = (struct score_reply){0};
-    return rc;
-}
+enum { SERVICE_TEXT_BYTES_MAX = 4096, SERVICE_LIST_MAX = 1024, SERVICE_WORD_BYTES_MAX = 512 };
 
 static const ProtobufCMessage *service_build(struct arena *scratch, const void *value)
 {
@@ -171,9 +38,10 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
     out->n_kernels = (size_t)desc->n_kernels;
     out->kernels = codec_copy_strings(scratch, desc->kernels, desc->n_kernels);
     out->draft_kernels = codec_copy_string(scratch, desc->draft_kernels);
+    out->load = load_make(scratch, &desc->load);
     bool is_whole = out->version && out->target_model && out->target_architecture &&
                     out->arithmetic && out->draft_model && out->state && out->worker_addresses &&
-                    out->estimates && out->kernels && out->draft_kernels;
+                    out->estimates && out->kernels && out->draft_kernels && out->load;
     return is_whole ? &out->base : NULL;
 }
 
@@ -222,6 +90,7 @@ static int service_numbers_decode(const Outrider__Generation__V1__Description *m
                        err));
     TRY(strategy_decode(&desc->default_strategy, (int)msg->default_strategy, err));
     TRY(estimates_decode(msg->estimates, &desc->estimates, err));
+    TRY(load_decode(msg->load, &desc->load, err));
     desc->model_fingerprint = msg->model_fingerprint;
     desc->tokenizer_fingerprint = msg->tokenizer_fingerprint;
 out:

@@ -121,8 +121,7 @@ static int parse_line(struct line *line, char *text, struct error *err)
 {
     char *rest = NULL;
     *line = (struct line){.n_repeat = 1};
-    line->request = (struct generate_request){
-        .sampling = {.temperature = 1, .top_p = 1}, .n_draft = -1, .request_id = ""};
+    generate_request_init(&line->request);
     line->request.rule = line->rule;
     for (char *item = strtok_r(text, " \n", &rest); item; item = strtok_r(NULL, " \n", &rest)) {
         char *value = strchr(item, '=');

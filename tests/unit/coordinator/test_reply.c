@@ -97,7 +97,11 @@ static void open_bench(struct bench *b, int n)
                                               .max_tokens = n,
                                               .n_draft = -1,
                                               .rule = "",
-                                              .request_id = "noted"};
+                                              .request_id = "noted",
+                                              .n = 1,
+                                              .logprobs = -1,
+                                              .repetition_penalty = 1,
+                                              .client = ""};
     CHECK_OK(token_ids_append(&job->prompt, prompt, 1, &err));
     CHECK_OK(block_pool_open(&b->pool, 4, 16, &err));
     CHECK_OK(sequence_open(&b->seq, 0, CAPACITY, 4, &err));

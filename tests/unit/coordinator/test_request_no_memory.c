@@ -155,7 +155,11 @@ static void encode_request(enum kind kind)
                                               .ignore_eos = true,
                                               .n_stop = 2,
                                               .stop = stops,
-                                              .request_id = "no-memory"};
+                                              .request_id = "no-memory",
+                                              .n = 1,
+                                              .logprobs = -1,
+                                              .repetition_penalty = 1,
+                                              .client = ""};
     const struct score_request score = {.text = text, .text_len = sizeof text - 1, .top_n = 1};
     asker.request.len = 0;
     if (kind == GENERATE) CHECK_OK(generate_request_encode(&asker.request, &generate, &err));

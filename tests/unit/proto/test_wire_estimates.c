@@ -96,7 +96,10 @@ static void request_refused(enum strategy strategy, float threshold, const char 
                                           .n_draft = -1,
                                           .strategy = strategy,
                                           .has_threshold = true,
-                                          .threshold = threshold};
+                                          .threshold = threshold,
+                                          .n = 1,
+                                          .logprobs = -1,
+                                          .repetition_penalty = 1};
     struct generate_request got;
     CHECK_OK(generate_request_encode(&buf, &sent, &err));
     arena_reset(&arena);

@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "base/limits.h"
-#include "proto/generation_wire.h"
 #include "proto/target_wire.h"
 #include "tests/support/wire_samples.h"
 
@@ -350,133 +349,6 @@ START_TEST(nccl_id_of_another_size_or_rank_is_refused)
 }
 END_TEST
 
-static struct generate_request req;
-
-static void request_reset(void)
-{
-    req = (struct generate_request){
-        .prompt = "x", .prompt_len = 1, .sampling = {.temperature = 1, .top_p = 1}, .n_draft = -1};
-}
-
-static void request_refused(const char *text)
-{
-    struct generate_request got;
-    CHECK_OK(generate_request_encode(&buf, &req, &err));
-    arena_reset(&arena);
-    CHECK_ERR(generate_request_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT, text);
-    request_reset();
-}
-
-START_TEST(request_refusals_name_the_field)
-{
-    static char long_text[258];
-    memset(long_text, 'a', sizeof long_text - 1);
-    const char *const long_stop[] = {long_text}, *const empty_stop[] = {""};
-    const char *const many_stops[17] = {"a", "a", "a", "a", "a", "a", "a", "a", "a",
-                                        "a", "a", "a", "a", "a", "a", "a", "a"};
-    request_reset();
-    req.prompt = NULL;
-    request_refused("prompt_ids is empty");
-    ids[0] = -8;
-    req.prompt = NULL, req.prompt_ids = ids, req.n_prompt_ids = 1;
-    request_refused("prompt_ids[0] is -8");
-    req.max_tokens = -1;
-    request_refused("max_tokens is 4294967295");
-    req.sampling.temperature = 100.5f;
-    request_refused("temperature is 100.5");
-    req.sampling.temperature = NAN;
-    request_refused("temperature is nan");
-    req.sampling.top_k = -1;
-    request_refused("top_k is 4294967295");
-    req.sampling.top_p = 0;
-    request_refused("top_p is 0, must be > 0");
-    req.sampling.top_p = 1.5f;
-    request_refused("top_p is 1.5");
-    req.sampling.min_p = -0.5f;
-    request_refused("min_p is -0.5");
-    req.n_draft = 17;
-    request_refused("n_draft is 17");
-    req.rule = long_text;
-    request_refused("rule has 257 bytes");
-    req.stop = long_stop, req.n_stop = 1;
-    request_refused("stop string 0: stop has 257 bytes");
-    req.stop = empty_stop, req.n_stop = 1;
-    request_refused("stop is empty");
-    req.stop = many_stops, req.n_stop = 17;
-    request_refused("stop has 17 entries, at most 16");
-    req.request_id = long_text;
-    request_refused("request_id has 257 bytes, at most 128");
-    req.request_id = "a\nb";
-    request_refused("request_id is not printable ASCII at byte 1 (0x0a)");
-}
-END_TEST
-
-START_TEST(bad_text_is_refused_on_both_sides)
-{
-    static const char *const bad[] = {"\x80",
-                                      "\xc0\xaf",
-                                      "\xc1\xbf",
-                                      "\xe0\x9f\xbf",
-                                      "\xed\xa0\x80",
-                                      "\xf0\x8f\xbf\xbf",
-                                      "\xf4\x90\x80\x80",
-                                      "\xf5\x80\x80\x80",
-                                      "\xe2\x82",
-                                      "\xff"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        size_t len = strlen(bad[i]);
-        uint8_t bytes[16] = {0x0a, (uint8_t)(len + 1), 'a'};
-        struct generate_request got;
-        memcpy(bytes + 3, bad[i], len);
-        arena_reset(&arena);
-        CHECK_ERR(generate_request_decode(bytes, len + 3, &arena, &got, &err), ERR_FORMAT,
-                  "prompt is not UTF-8 text at byte 1");
-        request_reset();
-        req.prompt = (const char *)bytes + 2, req.prompt_len = len + 1;
-        CHECK_ERR(generate_request_encode(&buf, &req, &err), ERR_ARGUMENT,
-                  "prompt is not UTF-8 text at byte 1");
-    }
-    static const uint8_t with_nul[] = {0x0a, 3, 'a', 0, 'b'};
-    struct generate_request got;
-    CHECK_ERR(generate_request_decode(with_nul, sizeof with_nul, &arena, &got, &err), ERR_FORMAT,
-              "prompt is not UTF-8 text at byte 1 (0x00)");
-}
-END_TEST
-
-START_TEST(score_request_refusals_name_the_field)
-{
-    const struct score_request sent = {.text = "x", .text_len = 1, .top_n = 65};
-    struct score_request got;
-    CHECK_OK(score_request_encode(&buf, &sent, &err));
-    CHECK_ERR(score_request_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT,
-              "top_n is 65, must be 0 to 64");
-    CHECK_ERR(score_request_decode(NULL, 0, &arena, &got, &err), ERR_FORMAT, "neither text");
-}
-END_TEST
-
-START_TEST(tokens_refusals_name_the_field)
-{
-    static const struct {
-        const char *hex, *text;
-    } cases[] = {{"", "neither tokens nor summary"},
-                 {"0a0207", "are not a GenerateReply"},
-                 {"0a030a0107", "origins has 0 entries, ids 1"},
-                 {"0a060a01071a0104", "origins[0] is 4, must be 0 to 3"},
-                 {"0a060a01071a0100", "text_ends has 0 entries, ids 1"},
-                 {"0a090a01071a0100220101", "text_ends[0] is 1, must be 0 to 0"},
-                 {"0a0b28feffffffffffffffff01", "rejected_id is -2"},
-                 {"12051802520103", "prompt_ids has 1 entries, prompt_tokens is 2"},
-                 {"12024011", "n_draft is 17"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        uint8_t bytes[64];
-        struct generate_reply got;
-        size_t len = bytes_from_hex(cases[i].hex, bytes);
-        arena_reset(&arena);
-        CHECK_ERR(generate_reply_decode(bytes, len, &arena, &got, &err), ERR_FORMAT, cases[i].text);
-    }
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("wire_refusals");
@@ -489,10 +361,6 @@ int main(void)
     tcase_add_test(tcase, malformed_replies_are_refused);
     tcase_add_test(tcase, description_refusals_name_the_field);
     tcase_add_test(tcase, nccl_id_of_another_size_or_rank_is_refused);
-    tcase_add_test(tcase, request_refusals_name_the_field);
-    tcase_add_test(tcase, bad_text_is_refused_on_both_sides);
-    tcase_add_test(tcase, score_request_refusals_name_the_field);
-    tcase_add_test(tcase, tokens_refusals_name_the_field);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
