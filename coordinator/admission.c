@@ -1,6 +1,8 @@
 /* Text to ids, and into the queue. */
 #include "coordinator/admission.h"
 
+enum { REQUEST_SLACK_BYTES = 1 << 20 };
+
 static int check_ids(const struct admission *a, const int32_t *ids, int n, struct error *err)
 {
     int n_vocab = tokenizer_vocab_size(a->tok);
@@ -28,21 +30,46 @@ static int fill_prompt(const struct admission *a, struct token_ids *prompt, cons
     return tokenizer_encode(a->tok, text, len, TOKENIZER_ADD_SPECIAL, prompt, err);
 }
 
-int admission_fill_prompt(const struct admission *a, struct job *job, struct error *err)
+int admission_message_bytes(const struct admission *a)
 {
-    const struct generate_request *generate = &job->generate;
-    const struct score_request *score = &job->score;
-    switch (job->kind) {
-    case JOB_GENERATE:
-        return fill_prompt(a, &job->prompt, generate->prompt, generate->prompt_len,
-                           generate->prompt_ids, generate->n_prompt_ids, err);
-    case JOB_SCORE:
-        return fill_prompt(a, &job->prompt, score->text, score->text_len, score->ids, score->n_ids,
-                           err);
-    case JOB_DESCRIBE:
-        break;
+    return a->max_prompt_bytes + REQUEST_SLACK_BYTES;
+}
+
+/* The ids that a request names beside its prompt. */
+static int check_edits(const struct admission *a, const struct generate_request *req,
+                       struct error *err)
+{
+    int rc = check_ids(a, req->stop_ids, req->n_stop_ids, err);
+    if (rc) return error_wrap(err, "stop_token_ids");
+    for (int i = 0; i < req->n_biases; i++) {
+        rc = check_ids(a, &req->biases[i].id, 1, err);
+        if (rc) return error_wrap(err, "logit_bias");
+    }
+    for (int i = 0; i < req->n_bans; i++) {
+        rc = check_ids(a, req->bans[i].ids, req->bans[i].n, err);
+        if (rc) return error_wrap(err, "bad_words");
     }
     return 0;
+}
+
+int admission_fill_generate(const struct admission *a, struct job *job,
+                            const struct generate_request *req, struct error *err)
+{
+    int rc = 0;
+    TRY(admission_check_served(req, err));
+    TRY(check_edits(a, req, err));
+    TRY(fill_prompt(a, &job->prompt, req->prompt, req->prompt_len, req->prompt_ids,
+                    req->n_prompt_ids, err));
+    TRY(generate_request_keep(&job->generate, &job->arena, req, err));
+out:
+    return rc;
+}
+
+int admission_fill_score(const struct admission *a, struct job *job,
+                         const struct score_request *req, struct error *err)
+{
+    job->score = (struct score_request){.top_n = req->top_n};
+    return fill_prompt(a, &job->prompt, req->text, req->text_len, req->ids, req->n_ids, err);
 }
 
 static int unserved(const char *field, double value, struct error *err)
@@ -81,7 +108,9 @@ int admission_check_served(const struct generate_request *req, struct error *err
 
 int admission_submit_take(const struct admission *a, struct job *job, struct error *err)
 {
-    int rc = queue_push(job->kind == JOB_DESCRIBE ? a->control : a->jobs, job, err);
+    int rc = job_charge(job, a->budget, err);
+    if (rc) return rc;
+    rc = queue_push(job->kind == JOB_DESCRIBE ? a->control : a->jobs, job, err);
     if (rc == ERR_EXHAUSTED) error_wrap(err, "too many requests are waiting; try again later");
     if (rc == ERR_CLOSED) rc = error_set(err, ERR_UNAVAILABLE, "the coordinator is shutting down");
     return rc;

@@ -9,18 +9,30 @@ struct admission {
     const struct tokenizer *tok; /* kept, as the queues */
     struct queue *jobs;          /* JOB_GENERATE and JOB_SCORE */
     struct queue *control;       /* JOB_DESCRIBE, which is answered between two rounds */
+    struct budget *budget;       /* of what requests occupy from their first byte to their end */
+    struct pool *pool;           /* of threads that decode requests and turn their text into ids */
     int max_prompt_bytes;
 };
 
-/* Fills job->prompt from the request that is in the job: the ids given, or the ids of its text.
- * Errors: ERR_ARGUMENT an id is outside of the vocabulary, or the text is too long; those of
- * tokenizer_encode. */
-int admission_fill_prompt(const struct admission *admission, struct job *job, struct error *err);
+/* The most bytes that an encoded request may have: max_prompt_bytes for its prompt, as text or as
+ * encoded ids, and 1 MiB for the rest of it, which is at most some 70 KiB. So a text that is a
+ * little too long is still refused with a sentence of ours. */
+int admission_message_bytes(const struct admission *admission);
+
+/* Gives a job its request: job->prompt gets the ids given or those of the text, and job->generate
+ * or job->score a copy of the rest. The request may be forgotten then.
+ * Errors: ERR_ARGUMENT an id is outside of the vocabulary, or the text is too long;
+ * ERR_UNSUPPORTED, ERR_NO_MEMORY; those of tokenizer_encode. */
+int admission_fill_generate(const struct admission *admission, struct job *job,
+                            const struct generate_request *request, struct error *err);
+int admission_fill_score(const struct admission *admission, struct job *job,
+                         const struct score_request *request, struct error *err);
 
 /* Refuses what a request may say but the engine does not serve yet: it is never ignored.
  * Errors: ERR_UNSUPPORTED the field and its value. */
 int admission_check_served(const struct generate_request *req, struct error *err);
 
-/* Hands the job over to the engine thread. Errors: ERR_EXHAUSTED too many requests are waiting,
- * ERR_UNAVAILABLE the coordinator is shutting down; the job stays the caller's then. */
+/* Hands the job over to the engine thread. Errors: ERR_EXHAUSTED too many requests are waiting, or
+ * they occupy too much memory; ERR_UNAVAILABLE the coordinator is shutting down. The job stays the
+ * caller's then. */
 int admission_submit_take(const struct admission *admission, struct job *job, struct error *err);

@@ -1,6 +1,7 @@
 /* Opens the coordinator's modules and connects them. Threads: the engine thread (the caller of
- * coordinator_run), the gateway's network thread, and the draft's team. The first two meet in the
- * two queues alone; the engine thread shares out the draft's work to the team. */
+ * coordinator_run), the gateway's network thread, the intake's, and the draft's team. The network
+ * thread hands messages to the intake, which decodes them and fills the queues of the engine
+ * thread; that one shares out the draft's work to the team. */
 #include "coordinator/coordinator.h"
 
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/pool.h"
 #include "comm/roster.h"
 #include "coordinator/engine.h"
 #include "coordinator/gateway.h"
@@ -15,7 +17,13 @@
 #include "coordinator/served_tokens.h"
 #include "model/checkpoint/served_name.h"
 
-enum { CONTROL_QUEUE = 64, CLOSE_GRACE_MS = 300, PIN_TEXT_BYTES = 256 };
+enum {
+    CONTROL_QUEUE = 64,
+    INTAKE_THREADS = 2, /* so that one long text does not delay everybody's next request */
+    INTAKE_QUEUE = 4096,
+    CLOSE_GRACE_MS = 300,
+    PIN_TEXT_BYTES = 256
+};
 
 struct coordinator {
     struct coordinator_options options;
@@ -31,6 +39,8 @@ struct coordinator {
     struct served_tokens *served;            /* NULL: nothing is counted */
     struct target *target;
     struct queue *jobs, *control;
+    struct budget budget; /* of the memory of requests */
+    struct pool *intake;
     struct admission admission; /* of all doors */
     struct gateway *gateway;
     struct engine *engine;
@@ -183,10 +193,14 @@ static int open_parts(struct coordinator *c, struct error *err)
     TRY(target_open(&c->target, &target, err));
     TRY(queue_open(&c->jobs, c->options.queue_capacity, err));
     TRY(queue_open(&c->control, CONTROL_QUEUE, err));
+    budget_init(&c->budget, (size_t)c->options.queue_bytes, "--queue-bytes");
+    TRY(pool_open(&c->intake, INTAKE_THREADS, INTAKE_QUEUE, err));
     c->admission = (struct admission){
         .tok = c->tok,
         .jobs = c->jobs,
         .control = c->control,
+        .budget = &c->budget,
+        .pool = c->intake,
         .max_prompt_bytes = c->options.max_prompt_bytes,
     };
     const struct gateway_options gateway = {
@@ -273,6 +287,7 @@ void coordinator_stop(struct coordinator *c)
 void coordinator_close(struct coordinator *c)
 {
     if (!c) return;
+    pool_close(c->intake); /* its tasks use the gateway */
     gateway_close(c->gateway, CLOSE_GRACE_MS);
     engine_close(c->engine);
     served_tokens_close(c->served);

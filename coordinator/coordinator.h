@@ -32,6 +32,7 @@ struct coordinator_options {
     int queue_capacity;
     int step_timeout_s;
     int max_prompt_bytes;
+    int queue_bytes; /* of requests that wait, together */
 };
 
 int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coordinator/gateway_task.h"
 #include "coordinator/grpc_reply.h"
 #include "rpc/health.h"
 
@@ -14,13 +15,13 @@ struct gateway {
     struct buffer buffer; /* of all replies: used by the engine thread alone */
 };
 
-static int open_job(struct gateway *gw, enum job_kind kind, struct rpc_call *call, size_t len,
-                    struct job **job, struct error *err)
+static int open_job(struct gateway *gw, enum job_kind kind, struct rpc_call *call, struct job **job,
+                    struct error *err)
 {
     int rc = 0;
     struct job *made = NULL;
     *job = NULL;
-    TRY(job_open(&made, kind, len, err));
+    TRY(job_open(&made, kind, err));
     TRY(grpc_reply_open(&made->reply, call, &gw->buffer, err));
     *job = made;
     made = NULL;
@@ -29,52 +30,63 @@ out:
     return rc;
 }
 
-/* Hands over a job that was made with rc = 0; otherwise, and when it is not admitted, the call ends
- * with the reason. */
-static void submit(struct gateway *gw, struct job *job, struct rpc_call *call, int rc,
-                   struct error *err)
+static int generate(struct gateway_task *task, struct error *err)
 {
-    if (!rc) rc = admission_submit_take(gw->options.admission, job, err);
-    if (!rc) return;
-    rpc_call_finish(call, rc, err->text);
+    struct generate_request request;
+    struct job *job = NULL;
+    int rc = 0;
+    TRY(generate_request_decode(task->message.data, task->message.len, &task->arena, &request,
+                                err));
+    TRY(open_job(task->state, JOB_GENERATE, task->call, &job, err));
+    TRY(admission_fill_generate(task->admission, job, &request, err));
+    rc = gateway_submit_take(task, job, err);
+    job = NULL;
+out:
     job_free(job);
+    return rc;
+}
+
+static int score(struct gateway_task *task, struct error *err)
+{
+    struct score_request request;
+    struct job *job = NULL;
+    int rc = 0;
+    TRY(score_request_decode(task->message.data, task->message.len, &task->arena, &request, err));
+    TRY(open_job(task->state, JOB_SCORE, task->call, &job, err));
+    TRY(admission_fill_score(task->admission, job, &request, err));
+    rc = gateway_submit_take(task, job, err);
+    job = NULL;
+out:
+    job_free(job);
+    return rc;
 }
 
 static void on_generate(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
     struct gateway *gw = service;
-    struct error err;
-    struct job *job = NULL;
-    int rc = 0;
-    TRY(open_job(gw, JOB_GENERATE, call, len, &job, &err));
-    TRY(generate_request_decode(data, len, &job->arena, &job->generate, &err));
-    TRY(admission_check_served(&job->generate, &err));
-    TRY(admission_fill_prompt(gw->options.admission, job, &err));
-out:
-    submit(gw, job, call, rc, &err);
+    (void)data;
+    gateway_hand_over(gw->options.admission, gw, call, len, generate);
 }
 
 static void on_score(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
     struct gateway *gw = service;
-    struct error err;
-    struct job *job = NULL;
-    int rc = 0;
-    TRY(open_job(gw, JOB_SCORE, call, len, &job, &err));
-    TRY(score_request_decode(data, len, &job->arena, &job->score, &err));
-    TRY(admission_fill_prompt(gw->options.admission, job, &err));
-out:
-    submit(gw, job, call, rc, &err);
+    (void)data;
+    gateway_hand_over(gw->options.admission, gw, call, len, score);
 }
 
+/* Nothing grows with this request, so the network thread makes the job itself. */
 static void on_describe(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
     struct gateway *gw = service;
     struct error err;
     struct job *job = NULL;
-    (void)data;
-    int rc = open_job(gw, JOB_DESCRIBE, call, len, &job, &err);
-    submit(gw, job, call, rc, &err);
+    (void)data, (void)len;
+    int rc = open_job(gw, JOB_DESCRIBE, call, &job, &err);
+    if (!rc) rc = admission_submit_take(gw->options.admission, job, &err);
+    if (!rc) return;
+    rpc_call_finish(call, rc, err.text);
+    job_free(job);
 }
 
 static const struct rpc_method methods[] = {
@@ -99,6 +111,7 @@ int gateway_open(struct gateway **gateway, const struct gateway_options *options
         .address = options->address,
         .services = services,
         .n_services = 2,
+        .max_message_bytes = admission_message_bytes(options->admission),
     };
     TRY(rpc_server_open(&gw->server, &server, err));
     *gateway = gw;

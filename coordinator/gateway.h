@@ -1,6 +1,6 @@
-/* Handlers of the gRPC service Generation. They decode requests and admit them as jobs
- * (coordinator/admission.h). They run on the server's network thread; the engine thread answers
- * (coordinator/grpc_reply.h). */
+/* Handlers of the gRPC service Generation. They run on the server's network thread, which
+ * hands each message to the pool (coordinator/gateway_task.h). There it is decoded and admitted as
+ * a job (coordinator/admission.h); the engine thread answers (coordinator/grpc_reply.h). */
 #pragma once
 
 #include "coordinator/admission.h"

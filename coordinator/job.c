@@ -5,22 +5,25 @@
 
 #include "base/clock.h"
 
-enum { ARENA_SLACK_BYTES = 65536 };
-
-int job_open(struct job **job, enum job_kind kind, size_t request_bytes, struct error *err)
+int job_open(struct job **job, enum job_kind kind, struct error *err)
 {
-    int rc = 0;
-    struct job *made = NULL;
-    *job = NULL;
-    TRY(mem_array(&made, 1, sizeof *made, err));
-    made->kind = kind;
-    made->arrived_us = clock_now_us();
-    TRY(arena_open(&made->arena, 8 * request_bytes + ARENA_SLACK_BYTES, err));
-    *job = made;
-    made = NULL;
-out:
-    job_free(made);
-    return rc;
+    int rc = mem_array(job, 1, sizeof **job, err);
+    if (rc) return rc;
+    (*job)->kind = kind;
+    (*job)->arrived_us = clock_now_us();
+    (*job)->deadline_us = INT64_MAX;
+    return 0;
+}
+
+int job_charge(struct job *job, struct budget *budget, struct error *err)
+{
+    size_t bytes =
+        sizeof *job + job->arena.size_bytes + job->prompt.capacity * sizeof *job->prompt.data;
+    int rc = budget_take(budget, bytes, err);
+    if (rc) return rc;
+    job->budget = budget;
+    job->charged_bytes = bytes;
+    return 0;
 }
 
 void job_end(struct job *job, int rc, const struct error *why)
@@ -43,5 +46,6 @@ void job_free(struct job *job)
     if (job->reply) job->reply->ops->close(job->reply);
     token_ids_free(&job->prompt);
     arena_close(&job->arena);
+    if (job->budget) budget_give(job->budget, job->charged_bytes);
     free(job);
 }

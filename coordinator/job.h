@@ -1,6 +1,7 @@
 /* A request on its way from the client to the engine thread, and the way back for its answer. */
 #pragma once
 
+#include "base/budget.h"
 #include "base/memory.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/generation_wire.h"
@@ -43,17 +44,23 @@ enum job_kind { JOB_GENERATE, JOB_SCORE, JOB_DESCRIBE };
 
 struct job {
     enum job_kind kind;
-    struct reply *reply; /* owned */
-    struct arena arena;  /* what the request points into */
-    struct generate_request generate;
-    struct score_request score;
-    struct token_ids prompt; /* the text as ids, or the ids given */
+    struct reply *reply;              /* owned */
+    struct arena arena;               /* what generate points into, no larger than that */
+    struct generate_request generate; /* without its prompt */
+    struct score_request score;       /* without its text */
+    struct token_ids prompt;          /* the text as ids, or the ids given */
     int64_t arrived_us;
+    int64_t deadline_us;   /* of clock_now_us: the client's own and its timeout; INT64_MAX = none */
+    struct budget *budget; /* that charged_bytes were taken from; NULL = none */
+    size_t charged_bytes;
 };
 
-/* A job of this kind whose request has request_bytes encoded bytes: its arena has room for what
- * they decode into. It has no reply yet. Errors: ERR_NO_MEMORY. */
-int job_open(struct job **job, enum job_kind kind, size_t request_bytes, struct error *err);
+/* A job of this kind that has no request and no reply yet. Errors: ERR_NO_MEMORY. */
+int job_open(struct job **job, enum job_kind kind, struct error *err);
+
+/* Takes the memory that the job holds now from the budget; job_free gives it back.
+ * Errors: ERR_EXHAUSTED. */
+int job_charge(struct job *job, struct budget *budget, struct error *err);
 
 /* Ends the answer: done when rc is 0, otherwise fail with rc and the text of `why`. */
 void job_end(struct job *job, int rc, const struct error *why);

@@ -22,6 +22,7 @@ enum {
     OPT_HEAD,
     OPT_COUNT,
     OPT_QUEUE,
+    OPT_QUEUE_BYTES,
     OPT_DRAFT_KV,
     OPT_STEP_TIMEOUT,
     OPT_DRAFT_AHEAD,
@@ -68,6 +69,8 @@ static const struct argp_option options[] = {
      0},
     {"draft-kv-tokens", OPT_DRAFT_KV, "N", 0, "positions of the draft's KV cache; default 8192", 0},
     {"queue", OPT_QUEUE, "N", 0, "requests that may wait; default 64", 0},
+    {"queue-bytes", OPT_QUEUE_BYTES, "N", 0,
+     "memory that requests may occupy together while they wait or run; default 268435456", 0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
      "a step that takes longer loses the group, and its requests fail; default 120", 0},
     {"max-prompt-bytes", OPT_PROMPT_BYTES, "N", 0, "longest text accepted; default 4194304", 0},
@@ -164,6 +167,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &c->draft_kv_tokens, "--draft-kv-tokens", arg, 16, 1 << 28);
     case OPT_QUEUE:
         return program_parse_int(state, &c->queue_capacity, "--queue", arg, 1, 65536);
+    case OPT_QUEUE_BYTES:
+        return program_parse_int(state, &c->queue_bytes, "--queue-bytes", arg, 65536, INT32_MAX);
     case OPT_STEP_TIMEOUT:
         return program_parse_int(state, &c->step_timeout_s, "--step-timeout", arg, 1, 86400);
     case OPT_PROMPT_BYTES:
@@ -245,6 +250,7 @@ int main(int argc, char **argv)
                     .support = 64,
                     .draft_kv_tokens = 8192,
                     .queue_capacity = 64,
+                    .queue_bytes = 256 << 20,
                     .step_timeout_s = 120,
                     .max_prompt_bytes = 4 << 20},
         .level = LOG_LEVEL_INFO,

@@ -42,8 +42,8 @@ const void *codec_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *
                          struct arena *arena, struct error *err);
 
 /* The same for a request. A field that this version does not know is refused by its number, because
- * a request that is served without a part of it would be answered wrongly; and protobuf-c would keep
- * its bytes. Errors: also ERR_FORMAT an unknown field. */
+ * a request that is served without a part of it would be answered wrongly; and protobuf-c would
+ * keep its bytes. Errors: also ERR_FORMAT an unknown field. */
 const void *codec_unpack_strict(const ProtobufCMessageDescriptor *type, const uint8_t *data,
                                 size_t len, struct arena *arena, struct error *err);
 

@@ -1,5 +1,5 @@
-/* The part of a request that changes which tokens may come: penalties, biases, banned sequences, and
- * when the text may end. */
+/* The part of a request that changes which tokens may come: penalties, biases, banned sequences,
+ * and when the text may end. */
 #include "proto/generation_wire.h"
 
 #include <stdlib.h>

@@ -234,6 +234,20 @@ int64_t rpc_call_deadline_us(const struct rpc_call *call)
     return call->deadline_us;
 }
 
+void rpc_call_take_message(struct rpc_call *call, struct buffer *message)
+{
+    *message = call->in;
+    call->in = (struct buffer){0};
+}
+
+size_t rpc_call_queued_bytes(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    size_t n = call->queued_bytes;
+    pthread_mutex_unlock(&call->lock);
+    return n;
+}
+
 void rpc_call_set_data(struct rpc_call *call, void *data)
 {
     call->data = data;
@@ -341,6 +355,8 @@ static void on_receive(struct rpc_call *call, bool ok)
         if (is_wanted) deliver(call);
         grpc_byte_buffer_destroy(call->incoming);
         call->incoming = NULL;
+        /* A stream's next message is likely as large; a single one is not kept with its call. */
+        if (!method->is_stream_in) buffer_free(&call->in);
         if (method->is_stream_in) start_receive(call);
     } else if (is_wanted && !grpc_call_failed_before_recv_message(call->grpc)) {
         if (!method->is_stream_in) {

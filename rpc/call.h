@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/error.h"
+#include "base/buffer.h"
 
 struct rpc_call; /* locked inside */
 
@@ -34,6 +34,13 @@ int64_t rpc_call_deadline_us(const struct rpc_call *call);
 /* A handler that keeps the call after it returns takes a reference. */
 void rpc_call_ref(struct rpc_call *call);
 void rpc_call_unref(struct rpc_call *call);
+
+/* Within on_message: the handler takes over the bytes that it was given, which it frees with
+ * buffer_free; otherwise they are gone when it returns. */
+void rpc_call_take_message(struct rpc_call *call, struct buffer *message);
+
+/* The bytes that the client has not read yet. Any thread. */
+size_t rpc_call_queued_bytes(struct rpc_call *call);
 
 /* One pointer per call that belongs to the service, set and read in handlers. */
 void rpc_call_set_data(struct rpc_call *call, void *data);

@@ -55,10 +55,10 @@ static grpc_arg int_arg(const char *key, int value)
     return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = name.out, .value.integer = value};
 }
 
-static int add_common(grpc_arg *args)
+static int add_common(grpc_arg *args, int max_receive_bytes)
 {
     int n = 0;
-    args[n++] = int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX);
+    args[n++] = int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_receive_bytes);
     args[n++] = int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, MESSAGE_BYTES_MAX);
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS);
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS);
@@ -68,15 +68,13 @@ static int add_common(grpc_arg *args)
     return n;
 }
 
-enum { ARGS_MAX = 16 };
-static grpc_arg server_arg_list[ARGS_MAX], channel_arg_list[ARGS_MAX];
-static grpc_channel_args server_args, channel_args;
+static grpc_arg channel_arg_list[RPC_ARGS_MAX];
+static grpc_channel_args channel_args;
 static pthread_once_t args_once = PTHREAD_ONCE_INIT;
 
-static void fill_args(void)
+grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_bytes)
 {
-    grpc_arg *args = server_arg_list;
-    int n = add_common(args);
+    int n = add_common(args, max_receive_bytes);
     /* Otherwise two servers could share a port without an error, each with half of the
      * connections. */
     args[n++] = int_arg(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -84,10 +82,13 @@ static void fill_args(void)
         int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, LEAST_PING_INTERVAL_MS);
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     args[n++] = int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, CALLS_PER_CONNECTION_MAX);
-    server_args = (grpc_channel_args){.num_args = (size_t)n, .args = args};
+    return (grpc_channel_args){.num_args = (size_t)n, .args = args};
+}
 
-    args = channel_arg_list;
-    n = add_common(args);
+static void fill_args(void)
+{
+    grpc_arg *args = channel_arg_list;
+    int n = add_common(args, MESSAGE_BYTES_MAX);
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     args[n++] = int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     args[n++] = int_arg(GRPC_ARG_ENABLE_RETRIES, 0);
@@ -97,12 +98,6 @@ static void fill_args(void)
     /* Otherwise clients of one process would share a connection, and with it its wake-ups. */
     args[n++] = int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     channel_args = (grpc_channel_args){.num_args = (size_t)n, .args = args};
-}
-
-const grpc_channel_args *rpc_server_args(void)
-{
-    pthread_once(&args_once, fill_args);
-    return &server_args;
 }
 
 const grpc_channel_args *rpc_channel_args(void)

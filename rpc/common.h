@@ -18,9 +18,11 @@ enum { RPC_STATUS_TEXT_BYTES = 1024 };
 void rpc_library_open(void);
 void rpc_library_close(void);
 
-/* Arguments of every server and of every channel; static, never freed. */
-const grpc_channel_args *rpc_server_args(void);
+/* Arguments of every channel; static, never freed. */
 const grpc_channel_args *rpc_channel_args(void);
+/* Fills args with those of a server that takes messages of at most max_receive_bytes. */
+enum { RPC_ARGS_MAX = 16 };
+grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_bytes);
 
 /* ERR_ codes and gRPC statuses, both ways. ERR_NONE is OK. */
 grpc_status_code rpc_status_of_error(int code);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "rpc/internal.h"
@@ -147,8 +148,11 @@ static void server_free(struct rpc_server *server)
     free(server);
 }
 
-static void server_init(struct rpc_server *server)
+static void server_init(struct rpc_server *server, int max_message_bytes)
 {
+    grpc_arg args[RPC_ARGS_MAX];
+    const grpc_channel_args options =
+        rpc_server_args(args, max_message_bytes ? max_message_bytes : MESSAGE_BYTES_MAX);
     pthread_condattr_t attr;
     server->is_accepting = true;
     poll_turn_open(&server->turn);
@@ -159,7 +163,7 @@ static void server_init(struct rpc_server *server)
     pthread_condattr_destroy(&attr);
     rpc_library_open();
     server->events = grpc_completion_queue_create_for_next(NULL);
-    server->grpc = grpc_server_create(rpc_server_args(), NULL);
+    server->grpc = grpc_server_create(&options, NULL);
     grpc_server_register_completion_queue(server->grpc, server->events, NULL);
 }
 
@@ -183,7 +187,7 @@ int rpc_server_open(struct rpc_server **server, const struct rpc_server_options 
     *server = NULL;
     int rc = mem_array(&s, 1, sizeof *s, err);
     if (rc) return rc;
-    server_init(s);
+    server_init(s, options->max_message_bytes);
     TRY(copy_services(s, options, err));
     TRY(bind_address(s, options->address, err));
     grpc_server_start(s->grpc);

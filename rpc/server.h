@@ -16,6 +16,7 @@ struct rpc_server_options {
     const char *address; /* "127.0.0.1:7070" (port 0: any), "unix:/path" */
     const struct rpc_service *services;
     int n_services;
+    int max_message_bytes; /* that a client may send; 0 = MESSAGE_BYTES_MAX, which is the most */
 };
 
 /* keeps the services' methods and states; copies the list. The server answers at once.

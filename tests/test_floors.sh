@@ -134,11 +134,11 @@ function check_library(path) {
         fail("only proto/ and the health service of rpc/ include " path)
     }
     if (path ~ /^rpc\// && folder == "coordinator" &&
-        name !~ /^coordinator\/((gateway|grpc_reply)\.[ch]|target\.c)$/) {
+        name !~ /^coordinator\/((gateway(_[a-z]+)?|grpc_reply)\.[ch]|target\.c)$/) {
         fail("in coordinator/ only the gateway, grpc_reply and target.c include " path)
     }
     if (path == "coordinator/grpc_reply.h" && folder != "tests" &&
-        name !~ /^coordinator\/(gateway|grpc_reply)\.[ch]$/) {
+        name !~ /^coordinator\/(gateway(_[a-z]+)?|grpc_reply)\.[ch]$/) {
         fail("only the gateway and grpc_reply.c include " path)
     }
     if (path ~ /^mpi(-ext)?\.h$/ && name != "comm/comm_mpi.c") {

@@ -109,6 +109,7 @@ static void pair_open(struct pair *pair)
                                                     .support = 32,
                                                     .draft_kv_tokens = 256,
                                                     .queue_capacity = 4,
+                                                    .queue_bytes = 1 << 20,
                                                     .step_timeout_s = 60,
                                                     .max_prompt_bytes = 4096};
     *pair = (struct pair){0};
