@@ -35,12 +35,10 @@ struct planner {
     struct planner_prior prior;  /* of counts */
     uint64_t n_rounds;           /* whose times were taken */
     uint64_t fitted_at;          /* n_rounds at the last fit */
-    int n_plain, n_guessed;      /* of them, up to a few: without and with guesses */
-    bool is_calibrated;          /* the times were known before the first round */
-    double credit_us, wanted_us; /* for probes; the price of one that was too dear */
-    double planned_us;           /* of the round that was planned last */
-    double first_read_us;        /* the first prompt, until a pass's time is known */
-    int n_first_read, n_first_drafted;
+    int n_plain, n_guessed;      /* of the timed rounds without prompts, up to some number */
+    bool is_calibrated;          /* the times of draft and step were known before the first round */
+    double credit_us, wanted_us; /* what probes may spend; the price of one that was too dear */
+    double planned_us, plain_us; /* of the last call of planner_share: its choice, no guesses */
 };
 
 /* What is learned from one sequence. Zero it, then set strategy. */

@@ -24,6 +24,7 @@ struct planner_time {
 struct planner_knot {
     struct planner_time shape; /* over the curve's scale */
     double rows;               /* mean of the numbers that were measured */
+    double share;              /* of the scale: how much of it comes from this knot's last times */
     uint64_t at;               /* the round of the last measurement */
 };
 
@@ -31,9 +32,13 @@ struct planner_knot {
  * times a shape that each knot learns when it is used. */
 struct planner_curve {
     double scale_us;
-    int largest;     /* number of rows that was measured; 0 = none */
-    bool is_stale;   /* measured since the last fit */
-    double slope_us; /* of the fit at its beginning: what a further row adds */
+    uint64_t scaled_at; /* the round that has moved the scale last; each moves it once */
+    uint64_t newest;    /* the round of the last measurement of any knot */
+    int largest;        /* number of rows that was measured; 0 = none */
+    int largest_own;    /* the same without weak measurements */
+    bool is_stale;      /* measured since the last fit ... */
+    bool is_new;        /* ... what was hardly known before */
+    double slope_us;    /* of the fit at its beginning: what a further row adds */
     struct planner_knot knots[PLANNER_KNOTS];
     float fit[PLANNER_ROWS_MAX + 1]; /* us by rows, never falling; [0] = 0 */
 };
@@ -41,12 +46,12 @@ struct planner_curve {
 /* The knot of a number of rows. */
 int planner_knot_of(int rows);
 
-/* Learns one time, in round number `at`. */
+/* Learns one time, in round number `at`, from 1. */
 void planner_curve_add(struct planner_curve *c, int rows, double us, uint64_t at);
 
 /* Learns a time that something unlike a round of decoding took: it counts less and says nothing of
  * the scale. */
-void planner_curve_add_weakly(struct planner_curve *c, int rows, double us);
+void planner_curve_add_weakly(struct planner_curve *c, int rows, double us, uint64_t at);
 
 /* Sets what was measured carefully: as if it had been measured n times. */
 void planner_curve_set(struct planner_curve *c, double rows, double us, int n);
