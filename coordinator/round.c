@@ -94,6 +94,33 @@ static void fail_lane(const struct round_tools *tools, struct round_lane *lane,
 
 /* ---- drafting ---- */
 
+static int plan_k(const struct round_tools *tools, struct sequence *seq, int k_max, int n_rows_max)
+{
+    int n_prompt = seq->n_tokens - seq->n_target_kv - 1;
+    const struct planner_load load = {
+        .n_rows = n_prompt,
+        .n_prompt = n_prompt,
+        .n_rows_max = n_rows_max,
+        .is_alone = true,
+    };
+    struct planner_lane lane = {
+        .seq = &seq->planner_state,
+        .k_max = k_max,
+        .n_missed = seq->n_tokens - seq->n_draft_kv,
+        .n_left = seq->end - seq->n_tokens,
+    };
+    if (seq->planner_state.strategy != STRATEGY_PLANNED) {
+        return planner_own_k(&seq->planner_state, k_max);
+    }
+    if (lane.n_missed > PLANNER_LEARN_MISSED &&
+        !planner_wants_reading(tools->planner, &seq->planner_state, lane.n_missed, lane.n_left,
+                               1)) {
+        lane.k_max = 0;
+    }
+    planner_share(tools->planner, &lane, 1, &load);
+    return lane.k;
+}
+
 /* K of this round: what the strategy says, at most what was asked for. It is cut to what may still
  * be committed, to what the two models can see, and to what the tokens that are fed anyway leave of
  * the step. */
@@ -111,8 +138,7 @@ static int choose_k(const struct round_tools *tools, struct sequence *seq,
     }
     k = least(least(k, room), draft_room);
     k = least(least(k, step_room), budget->n_rows - 1);
-    const struct planner_ask ask = {k, seq->n_tokens - seq->n_draft_kv, seq->end - seq->n_tokens};
-    return planner_choose(tools->planner, &seq->planner_state, &ask);
+    return plan_k(tools, seq, k, budget->n_tokens);
 }
 
 /* The whole prompt may not fit into one step: only the last chunk carries guesses. */
@@ -371,17 +397,29 @@ static void teach(const struct round_tools *tools, const struct round_lane *lane
                   const struct step_lane *step_lane, const struct target_cost *cost, int n_accepted,
                   int64_t round_us)
 {
-    const struct planner_round round = {
-        .k = lane->draft.n,
-        .n_accepted = n_accepted,
-        .n_missed = lane->n_missed,
+    /* The drafter says only what all passes took, of which reading is a part. */
+    int k = lane->draft.n, n_drafted = k - lane->n_ahead;
+    int n_passes = n_drafted > 0 && lane->n_missed > 2 ? 1 : n_drafted;
+    struct planner_round round = {
+        .n_rows = step_lane->n_tokens,
+        .n_lanes = 1,
+        .n_prompt = step_lane->n_tokens - k - 1,
+        .is_timed = true,
+        .has_prompt = !is_plain(lane, step_lane),
+        .n_passes = n_passes,
+        .first_pass_tokens = lane->n_ahead ? 1 : lane->n_missed,
         .n_ahead = lane->n_ahead,
-        .is_timed = is_plain(lane, step_lane),
+        .k = k,
         .draft_us = lane->draft_us,
         .step_us = cost->compute_us + cost->collective_us,
         .round_us = round_us,
     };
-    planner_observe(tools->planner, &lane->seq->planner_state, &round);
+    for (int i = 0; i < n_passes; i++) {
+        round.pass_lanes[i] = 1;
+        round.pass_us[i] = lane->draft_us / n_passes;
+    }
+    planner_observe_round(tools->planner, &round);
+    planner_observe_lane(tools->planner, &lane->seq->planner_state, k, n_accepted);
 }
 
 /* After the step: the sequence's rows become tokens. */

@@ -1,93 +1,153 @@
-/* The planner: how many guesses K a round makes, 0 included (docs/design.md section 7). It keeps
- * running estimates of what a guess, a step and the rest of a round cost and of how often guesses
- * stay, and chooses the K with the most committed tokens per second:
+/* The planner: how many guesses each lane of a round makes, 0 included (docs/design.md section 7).
+ * It keeps running estimates of what a pass of the draft, a step and the rest of a round cost and
+ * of how often guesses stay, and hands guesses out over all lanes so that the round commits the
+ * most tokens per second:
  *
- *     E(K) / (K t_d + t_v(K + 1) + rtt)
- *     E(K) = 1 + sum over i <= K of prod over j <= i of alpha_j
+ *     (N + sum of s(i, j)) / (sum over passes of t_d(lanes) + t_v(rows) + rest(rows))
+ *     s(i, j) = alpha_i1 ... alpha_ij    the chance that guess j of lane i is committed
  *
- * (Leviathan et al. 2023, section 3.4, with alpha by position and measured times). Pure arithmetic:
- * no clock, no allocation, no coin. Whatever K it chooses, the text keeps its distribution, because
- * a K depends on earlier rounds alone. Owned by the engine thread. */
+ * (Leviathan et al. 2023, section 3.4, with alpha by position, measured times and many lanes.) Pure
+ * arithmetic: no clock, no allocation, no coin. Whatever K it chooses, a text keeps its
+ * distribution, because a K depends on earlier rounds alone. Owned by the engine thread. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "speculation/planner_alpha.h"
+#include "speculation/planner_times.h"
 #include "speculation/strategy.h"
 
-enum { PLANNER_ROWS_MAX = DRAFT_MAX + 1 };
-
-/* A running mean of a time that is measured again and again; one outlier moves it little. */
-struct planner_time {
-    double us;
-    int n;
-};
-
-/* Time as a function of the rows of a step: a scale that follows every step (load, length of the
- * text), times a shape that each number of rows learns when it is used. */
-struct planner_curve {
-    double scale_us;
-    struct planner_time shape[PLANNER_ROWS_MAX + 1]; /* [rows], over the scale; [0] is unused */
-};
-
-/* How often guesses stayed, by position; older rounds count less. */
-struct planner_counts {
-    double tested[DRAFT_MAX], accepted[DRAFT_MAX];
+enum {
+    /* Lanes that planner_share hands guesses to; further ones get none. */
+    PLANNER_LANES_MAX = 256,
+    /* Tokens, at most, that the draft may have missed where a new pair is learned. */
+    PLANNER_LEARN_MISSED = 128
 };
 
 /* What is learned from all sequences of one pair of models. Zero it when the pair changes. */
 struct planner {
-    uint64_t n_rounds;               /* whose times were taken */
-    struct planner_time draft, read; /* a guess; a token of a long text that the draft reads */
-    double visible; /* share of the guesses' time that rounds wait for; 0 = not known */
-    struct planner_curve step, rest; /* t_v; the round without draft and step */
+    struct planner_curve draft, step, rest; /* a pass of the draft; t_v; what is left of a round */
+    struct planner_time read;               /* a token of a long text that the draft reads */
+    double visible; /* share of the guesses' time that a single stream waits for; 0 = not known */
     struct planner_counts counts;
+    struct planner_prior prior;  /* of counts */
+    uint64_t n_rounds;           /* whose times were taken */
+    uint64_t fitted_at;          /* n_rounds at the last fit */
+    int n_plain, n_guessed;      /* of the timed rounds without prompts, up to some number */
+    bool is_calibrated;          /* the times of draft and step were known before the first round */
     double credit_us, wanted_us; /* what probes may spend; the price of one that was too dear */
-    uint64_t measured_at[PLANNER_ROWS_MAX + 1]; /* n_rounds when this many rows were last timed */
-    double first_read_us; /* the first prompt, until a guess's time is known */
-    int n_first_read, n_first_drafted;
+    double planned_us, plain_us; /* of the last call of planner_share: its choice, no guesses */
 };
 
 /* What is learned from one sequence. Zero it, then set strategy. */
 struct planner_sequence {
     enum strategy strategy;
     struct planner_counts counts;
-    int k_heuristic; /* 0 = not begun */
+    int k_heuristic;    /* 0 = not begun */
+    bool wants_reading; /* the last answer of planner_wants_reading ... */
+    uint64_t asked_at;  /* ... and the round of it + 1; 0 = never asked */
 };
 
-/* What a choice depends on besides the estimates. */
-struct planner_ask {
-    int k_max;    /* K may not be more */
-    int n_missed; /* committed tokens that the draft has not read */
+/* One decoding lane that may guess. */
+struct planner_lane {
+    const struct planner_sequence *seq; /* strategy planned */
+    int k_max;    /* K may not be more, 0 .. DRAFT_MAX; 0 too while the draft reads a prompt */
+    int n_missed; /* committed tokens that the draft has not read; up to 2 when it has caught up.
+                     If the lane guesses, its first pass reads them all */
     int n_left;   /* tokens that may still be committed */
+    int k;        /* out */
 };
 
-/* What happened in a round. */
-struct planner_round {
-    int k, n_accepted; /* guesses that were checked and that stayed */
-    int n_missed;      /* as in planner_ask, when the draft began */
-    int n_ahead;       /* of k: made while the round before was verified, not in draft_us */
-    bool is_timed;     /* the step fed the last committed token and the guesses, nothing else */
-    int64_t draft_us;  /* that the round waited for the draft */
-    int64_t step_us;   /* of the slowest rank: compute and collectives */
-    int64_t round_us;  /* all */
+/* What is in the step already, besides the lanes above with one row each. */
+struct planner_load {
+    int n_rows;     /* rows of other lanes: prompt chunks, lanes of other strategies with guesses */
+    int n_prompt;   /* of them: tokens of prompt chunks. They commit nothing, and the step is paid
+                        for them whether lanes guess or not */
+    int n_decoding; /* lanes of other strategies that commit tokens in this step */
+    int n_rows_max; /* of the step */
+    int n_guessing[DRAFT_MAX]; /* lanes of other strategies that guess at least i + 1 tokens */
+    bool is_alone;             /* one stream: drafting ahead may hide the draft's time */
 };
 
-/* K of the next round, 0 .. ask->k_max, by the sequence's strategy:
+/* Says how many guesses each lane makes: lanes[i].k. The pairs (lane, position) are taken in
+ * descending s(i, j), as many as give the most tokens per second, none included; a lane that must
+ * catch up first is charged for the reading. A few rounds of a new pair are spent on learning, and
+ * at most 1 % of the time on probes: guesses of one lane where none is planned, another number of
+ * guesses where some are. Where no lane may guess it only adds up the plain round. Call it once a
+ * round, also when n_lanes is 0. */
+void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
+                   const struct planner_load *load);
+
+/* K of a strategy other than planned, 0 .. k_max; it depends on the sequence alone:
  *   fixed, threshold  k_max; `threshold` ends in the drafter
  *   heuristic         starts with 5; 2 more after a round whose guesses all stayed, otherwise 1
- *                     less, at least 1 (transformers, generation/candidate_generator.py)
- *   planned           the K with the most tokens per second, as above. A few rounds of a new pair
- *                     are spent on learning, and at most 1 % of the time on probes: guesses where
- *                     K = 0 is planned, another K where K > 0 is */
-int planner_choose(struct planner *planner, const struct planner_sequence *seq,
-                   const struct planner_ask *ask);
+ *                     less, at least 1 (transformers, generation/candidate_generator.py) */
+int planner_own_k(const struct planner_sequence *seq, int k_max);
 
-/* Learns from a round of any strategy. */
-void planner_observe(struct planner *planner, struct planner_sequence *seq,
-                     const struct planner_round *round);
+/* Whether it pays that the draft reads the n_missed tokens of a planned sequence so that it can
+ * guess: what guesses are expected to gain over n_left tokens, with n_lanes lanes in a step,
+ * against the time of reading. It also says yes when the credit for probes pays the reading, and
+ * then takes it from there. A yes holds until the sequence has caught up: ask until n_missed is at
+ * most 2. Cheap to ask every round, because an answer is kept for some. */
+bool planner_wants_reading(struct planner *p, struct planner_sequence *seq, int n_missed,
+                           int n_left, int n_lanes);
+
+/* The rows, least .. most, of a step that is predicted to take at most factor times as long as one
+ * of n_rows. Rows beyond those that were measured are taken to cost as much each as the measured
+ * ones do on average. */
+int planner_rows_within(struct planner *p, int n_rows, double factor, int least, int most);
+
+/* What happened in a round, over all lanes. */
+struct planner_round {
+    int n_rows;      /* tokens fed in the step */
+    int n_lanes;     /* that committed tokens */
+    int n_prompt;    /* of n_rows: tokens of prompt chunks */
+    bool is_timed;   /* nothing unusual happened: the times may be learned from */
+    bool has_prompt; /* some lane fed more than one committed token: prompts */
+    /* Passes of the draft that the round waited for, one token for each lane; the first may have
+     * read first_pass_tokens, at least one for each of its lanes. */
+    int n_passes, pass_lanes[DRAFT_MAX + 1], first_pass_tokens;
+    int64_t pass_us[DRAFT_MAX + 1];
+    int n_read;      /* tokens of prompts that the draft read besides, ... */
+    int64_t read_us; /* ... and for how long the round waited for that; not in draft_us */
+    int n_ahead, k;  /* of a single stream: guesses made while the round before was verified, all */
+    int64_t draft_us; /* waited for guesses: the passes and what is around them */
+    int64_t step_us;  /* the slowest rank: compute and collectives */
+    int64_t round_us; /* everything */
+};
+
+/* Learns the times of a round. Once a round, after planner_share. */
+void planner_observe_round(struct planner *p, const struct planner_round *round);
+
+/* Learns that of k checked guesses of a sequence of any strategy the first n_accepted stayed. Once
+ * a round for each lane that committed tokens, k = 0 included. */
+void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted);
+
+/* One time of a calibration at the start, best the median of a few: a step of n_rows decoding rows;
+ * a pass of the draft over n_lanes. With both known, new pairs need no rounds of learning. */
+void planner_calibrate_step(struct planner *p, int n_rows, double us);
+void planner_calibrate_draft(struct planner *p, int n_lanes, double us);
+
+/* One point of a table. */
+struct planner_point {
+    double rows, us;
+    int n; /* measurements */
+};
+
+/* The learned times as plain numbers, to be kept and given back at the next start. Unused points
+ * are zero. */
+struct planner_tables {
+    struct planner_point draft[PLANNER_KNOTS], step[PLANNER_KNOTS], rest[PLANNER_KNOTS];
+    double read_us; /* 0 = not known */
+};
+
+void planner_tables_get(const struct planner *p, struct planner_tables *tables);
+
+/* Points that make no sense (not finite, not positive, out of range) are left out, because tables
+ * may come from a file. */
+void planner_tables_set(struct planner *p, const struct planner_tables *tables);
 
 /* The estimates as numbers; seq NULL: over all sequences. Zeros where nothing was measured. */
-struct estimates planner_estimates(const struct planner *planner,
-                                   const struct planner_sequence *seq);
+struct estimates planner_estimates(const struct planner *p, const struct planner_sequence *seq);

@@ -116,6 +116,48 @@ static double step_us(const struct world *w, int rows)
     return STEP_US * (1 + w->row * (rows > w->free_rows ? rows - w->free_rows : 0));
 }
 
+/* What a choice for a single stream depends on. */
+struct ask {
+    int k_max, n_missed, n_left;
+};
+
+static int choose(struct planner *p, const struct planner_sequence *seq, const struct ask *ask)
+{
+    const struct planner_load load = {.n_rows_max = 64, .is_alone = true};
+    struct planner_lane lane = {seq, ask->k_max, ask->n_missed, ask->n_left, -1};
+    planner_share(p, &lane, 1, &load);
+    return lane.k;
+}
+
+/* A round of a single stream of k guesses, of which n stayed; the draft had missed n_missed
+ * tokens. Its first pass reads them, and each pass takes pass_us otherwise. */
+struct seen {
+    int k, n, n_missed;
+    bool has_prompt;
+    int64_t read_us, pass_us, step_us, rest_us;
+};
+
+static void observe(struct planner *p, struct planner_sequence *seq, const struct seen *seen)
+{
+    struct planner_round round = {.n_rows = seen->has_prompt ? N_PROMPT + seen->k : seen->k + 1,
+                                  .n_lanes = 1,
+                                  .is_timed = true,
+                                  .has_prompt = seen->has_prompt,
+                                  .n_passes = seen->k,
+                                  .k = seen->k,
+                                  .first_pass_tokens = seen->n_missed,
+                                  .draft_us = seen->k ? seen->read_us : 0,
+                                  .step_us = seen->step_us};
+    for (int i = 0; i < seen->k; i++) {
+        round.pass_lanes[i] = 1;
+        round.pass_us[i] = seen->pass_us + (i ? 0 : seen->read_us);
+        round.draft_us += seen->pass_us;
+    }
+    round.round_us = round.draft_us + round.step_us + seen->rest_us;
+    planner_observe_round(p, &round);
+    planner_observe_lane(p, seq, seen->k, seen->n);
+}
+
 /* One text; the planner sees noisy times. p NULL: K is k_fixed. */
 static void run_text(const struct world *w, struct planner *p, int k_fixed, struct tally *tally)
 {
@@ -123,22 +165,24 @@ static void run_text(const struct world *w, struct planner *p, int k_fixed, stru
     int n_tokens = N_PROMPT, end = N_PROMPT + w->n_tokens, n_draft_kv = 0;
     while (n_tokens < end) {
         int room = end - n_tokens - 1, missed = n_tokens - n_draft_kv;
-        const struct planner_ask ask = {w->k_max < room ? w->k_max : room, missed, end - n_tokens};
-        int k = p ? planner_choose(p, &seq, &ask) : k_fixed < room ? k_fixed : room;
+        const struct ask ask = {w->k_max < room ? w->k_max : room, missed, end - n_tokens};
+        int k = p ? choose(p, &seq, &ask) : k_fixed < room ? k_fixed : room;
         int n = accepted(w, (double)(n_tokens - N_PROMPT) / w->n_tokens, k);
-        double draft = k ? k * w->c + (missed > 2 ? (missed - 2) * w->read : 0) : 0;
-        double step = step_us(w, k + 1), rest = STEP_US * w->rtt;
-        struct planner_round round = {.k = k,
-                                      .n_accepted = n,
-                                      .n_missed = missed,
-                                      .is_timed = n_tokens > N_PROMPT,
-                                      .draft_us = measured_us(w, STEP_US * draft),
-                                      .step_us = measured_us(w, step)};
-        round.round_us = round.draft_us + round.step_us + measured_us(w, rest);
-        if (p) planner_observe(p, &seq, &round);
+        double read = k && missed > 2 ? (missed - 2) * w->read : 0;
+        double rest = STEP_US * w->rtt;
+        double step = step_us(w, n_tokens == N_PROMPT ? N_PROMPT + k : k + 1);
+        const struct seen seen = {.k = k,
+                                  .n = n,
+                                  .n_missed = missed,
+                                  .has_prompt = n_tokens == N_PROMPT,
+                                  .read_us = measured_us(w, STEP_US * read),
+                                  .pass_us = measured_us(w, STEP_US * w->c),
+                                  .step_us = measured_us(w, step),
+                                  .rest_us = measured_us(w, rest)};
+        if (p) observe(p, &seq, &seen);
         if (k) n_draft_kv = n < k ? n_tokens + n : n_tokens + k - 1;
         n_tokens += n + 1;
-        tally->us += STEP_US * draft + step + rest;
+        tally->us += STEP_US * (k * w->c + read) + step_us(w, k + 1) + rest;
         tally->n_rounds++;
         tally->n_guesses += k;
     }
@@ -225,14 +269,13 @@ static void watch_text(const struct world *w, struct planner *p, int k)
 {
     struct planner_sequence seq = {.strategy = STRATEGY_FIXED};
     for (int i = 0; i < w->n_tokens; i++) {
-        struct planner_round round = {.k = k,
-                                      .n_accepted = accepted(w, 0, k),
-                                      .n_missed = 1,
-                                      .is_timed = true,
-                                      .draft_us = (int64_t)(STEP_US * k * w->c),
-                                      .step_us = (int64_t)step_us(w, k + 1)};
-        round.round_us = round.draft_us + round.step_us + (int64_t)(STEP_US * w->rtt);
-        planner_observe(p, &seq, &round);
+        const struct seen seen = {.k = k,
+                                  .n = accepted(w, 0, k),
+                                  .n_missed = 1,
+                                  .pass_us = (int64_t)(STEP_US * w->c),
+                                  .step_us = (int64_t)step_us(w, k + 1),
+                                  .rest_us = (int64_t)(STEP_US * w->rtt)};
+        observe(p, &seq, &seen);
     }
 }
 
@@ -255,31 +298,30 @@ START_TEST(probes_spend_one_percent_at_most)
 END_TEST
 
 /* No credit: what is planned, not a probe. */
-static int planned_k(const struct planner *p, const struct planner_ask *ask)
+static int planned_k(const struct planner *p, const struct ask *ask)
 {
     const struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
     struct planner copy = *p;
     copy.credit_us = 0;
-    return planner_choose(&copy, &seq, ask);
+    return choose(&copy, &seq, ask);
 }
 
 START_TEST(one_outlier_does_not_move_k)
 {
-    const struct planner_ask ask = {16, 1, 400};
+    const struct ask ask = {16, 1, 400};
     struct planner planner = taught(&good);
     struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
     int k = planned_k(&planner, &ask);
     ck_assert_int_ge(k, 4);
     for (int other = 0; other <= 16; other++) {
         struct planner shaken = planner;
-        const struct planner_round round = {.k = other,
-                                            .n_accepted = other,
-                                            .n_missed = 1,
-                                            .is_timed = true,
-                                            .draft_us = 100 * other * STEP_US,
-                                            .step_us = 100 * STEP_US,
-                                            .round_us = (300 + 100 * other) * STEP_US};
-        planner_observe(&shaken, &seq, &round);
+        const struct seen seen = {.k = other,
+                                  .n = other,
+                                  .n_missed = 1,
+                                  .pass_us = 100 * STEP_US,
+                                  .step_us = 100 * STEP_US,
+                                  .rest_us = 200 * STEP_US};
+        observe(&shaken, &seq, &seen);
         int now = planned_k(&shaken, &ask);
         ck_assert_msg(abs(now - k) <= 1, "an outlier at K = %d: %d, before %d", other, now, k);
     }
@@ -291,7 +333,7 @@ END_TEST
 START_TEST(catching_up_is_charged)
 {
     struct planner planner = taught(&good);
-    const struct planner_ask near = {16, 1, 10}, far = {16, 2000, 10}, long_text = {16, 2000, 1000};
+    const struct ask near = {16, 1, 10}, far = {16, 2000, 10}, long_text = {16, 2000, 1000};
     ck_assert_int_gt(planned_k(&planner, &near), 0);
     ck_assert_int_eq(planned_k(&planner, &far), 0);
     ck_assert_int_gt(planned_k(&planner, &long_text), 0);
@@ -303,8 +345,8 @@ START_TEST(a_useless_draft_reads_no_prompt)
 {
     struct planner planner = taught(&hopeless);
     const struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
-    const struct planner_ask ask = {16, 5000, 400};
-    ck_assert_int_eq(planner_choose(&planner, &seq, &ask), 0);
+    const struct ask ask = {16, 5000, 400};
+    ck_assert_int_eq(choose(&planner, &seq, &ask), 0);
 }
 END_TEST
 
@@ -314,34 +356,26 @@ START_TEST(heuristic_is_hugging_faces)
     static const int wanted[] = {5, 7, 9, 8, 10, 12, 14, 16, 16, 16};
     struct planner planner = {0};
     struct planner_sequence seq = {.strategy = STRATEGY_HEURISTIC};
-    const struct planner_ask ask = {16, 1, 400}, tight = {3, 1, 400};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        int k = planner_choose(&planner, &seq, &ask);
+        int k = planner_own_k(&seq, 16);
         ck_assert_msg(k == wanted[i], "round %zu: K = %d, wanted %d", i, k, wanted[i]);
-        int n = accepted_of[i] < k ? accepted_of[i] : k;
-        const struct planner_round round = {.k = k, .n_accepted = n, .round_us = 1};
-        planner_observe(&planner, &seq, &round);
+        planner_observe_lane(&planner, &seq, k, accepted_of[i] < k ? accepted_of[i] : k);
     }
-    ck_assert_int_eq(planner_choose(&planner, &seq, &tight), 3);
+    ck_assert_int_eq(planner_own_k(&seq, 3), 3);
     for (int i = 0; i < 30; i++) {
-        int k = planner_choose(&planner, &seq, &ask);
-        const struct planner_round round = {.k = k, .round_us = 1};
-        planner_observe(&planner, &seq, &round);
+        planner_observe_lane(&planner, &seq, planner_own_k(&seq, 16), 0);
     }
-    ck_assert_int_eq(planner_choose(&planner, &seq, &ask), 1);
+    ck_assert_int_eq(planner_own_k(&seq, 16), 1);
 }
 END_TEST
 
 START_TEST(fixed_and_threshold_take_what_is_allowed)
 {
-    struct planner planner = taught(&hopeless);
-    const struct planner_ask ask = {7, 1, 400}, none = {0, 1, 400}, negative = {-3, 1, 1};
-    for (int s = STRATEGY_PLANNED; s < N_STRATEGIES; s++) {
+    for (int s = STRATEGY_FIXED; s < N_STRATEGIES; s++) {
         const struct planner_sequence seq = {.strategy = (enum strategy)s};
-        int k = planner_choose(&planner, &seq, &ask);
-        if (s == STRATEGY_FIXED || s == STRATEGY_THRESHOLD) ck_assert_int_eq(k, 7);
-        ck_assert_int_eq(planner_choose(&planner, &seq, &none), 0);
-        ck_assert_int_eq(planner_choose(&planner, &seq, &negative), 0);
+        if (s != STRATEGY_HEURISTIC) ck_assert_int_eq(planner_own_k(&seq, 7), 7);
+        ck_assert_int_eq(planner_own_k(&seq, 0), 0);
+        ck_assert_int_eq(planner_own_k(&seq, -3), 0);
     }
 }
 END_TEST
@@ -354,17 +388,28 @@ START_TEST(nonsense_does_no_harm)
     for (int i = 0; i < 20000; i++) {
         int k = (int)(17 * coin());
         const int64_t times[] = {0, 1, -5, INT64_C(1) << 40, (int64_t)(1e6 * coin())};
-        const struct planner_round round = {.k = k,
-                                            .n_accepted = (int)((k + 1) * coin()),
-                                            .n_missed = (int)(300 * coin() * coin()),
-                                            .is_timed = coin() < 0.8,
-                                            .draft_us = times[(int)(5 * coin())],
-                                            .step_us = times[(int)(5 * coin())],
-                                            .round_us = times[(int)(5 * coin())]};
-        planner_observe(&planner, &seq, &round);
-        const struct planner_ask ask = {(int)(18 * coin()) - 1, round.n_missed,
-                                        (int)(100 * coin())};
-        int next = planner_choose(&planner, &seq, &ask);
+        struct planner_round round = {.n_rows = (int)(3000 * coin() * coin()) - 1,
+                                      .n_lanes = (int)(70 * coin()),
+                                      .is_timed = coin() < 0.8,
+                                      .has_prompt = coin() < 0.2,
+                                      .n_passes = k,
+                                      .first_pass_tokens = (int)(300 * coin() * coin()),
+                                      .n_read = (int)(100 * coin()),
+                                      .read_us = times[(int)(5 * coin())],
+                                      .n_ahead = (int)(k * coin()),
+                                      .k = k,
+                                      .draft_us = times[(int)(5 * coin())],
+                                      .step_us = times[(int)(5 * coin())],
+                                      .round_us = times[(int)(5 * coin())]};
+        for (int j = 0; j < k; j++) {
+            round.pass_lanes[j] = (int)(70 * coin());
+            round.pass_us[j] = times[(int)(5 * coin())];
+        }
+        planner_observe_round(&planner, &round);
+        planner_observe_lane(&planner, &seq, k, (int)((k + 1) * coin()));
+        const struct ask ask = {(int)(18 * coin()) - 1, (int)(300 * coin() * coin()),
+                                (int)(100 * coin())};
+        int next = choose(&planner, &seq, &ask);
         ck_assert(next >= 0 && next <= (ask.k_max > 0 ? ask.k_max : 0));
         const struct estimates e = planner_estimates(&planner, i % 2 ? &seq : NULL);
         ck_assert(e.draft_us >= 0 && e.read_us >= 0 && e.step_us >= 0 && e.row_us >= 0 &&

@@ -53,15 +53,31 @@ static void observe(struct way *way, int k, int n_accepted, const struct rng_add
     double noise = rng_uniform(at, RNG_WEIGHT, 0);
     int64_t draft_us = (int64_t)(k * (15 + 20 * noise)),
             step_us = (int64_t)(90 + 20 * noise) + 4 * k;
-    const struct planner_round round = {.k = k,
-                                        .n_accepted = n_accepted,
-                                        .n_missed = 1,
-                                        .is_timed = true,
-                                        .draft_us = draft_us,
-                                        .step_us = step_us,
-                                        .round_us = draft_us + step_us + 10};
-    planner_observe(&way->planner, &way->seq, &round);
+    struct planner_round round = {.n_rows = k + 1,
+                                  .n_lanes = 1,
+                                  .is_timed = true,
+                                  .n_passes = k,
+                                  .first_pass_tokens = 1,
+                                  .k = k,
+                                  .draft_us = draft_us,
+                                  .step_us = step_us,
+                                  .round_us = draft_us + step_us + 10};
+    for (int i = 0; i < k; i++) {
+        round.pass_lanes[i] = 1;
+        round.pass_us[i] = draft_us / k;
+    }
+    planner_observe_round(&way->planner, &round);
+    planner_observe_lane(&way->planner, &way->seq, k, n_accepted);
     way->n_rounds[k]++;
+}
+
+static int choose_k(struct way *way)
+{
+    const struct planner_load load = {.n_rows_max = K_MOST + 1, .is_alone = true};
+    struct planner_lane lane = {&way->seq, K_MOST, 1, 100, 0};
+    if (way->strategy != STRATEGY_PLANNED) return planner_own_k(&way->seq, K_MOST);
+    planner_share(&way->planner, &lane, 1, &load);
+    return lane.k;
 }
 
 /* Rounds until DEPTH tokens are committed; the cell that they are counted in. */
@@ -70,8 +86,7 @@ static int commit_tokens(struct world *world, enum accept_rule rule, struct way 
     int n = 0, cell = 0, context = world_start(world);
     while (n < DEPTH) {
         const struct rng_address at = {seed, 10 + (uint32_t)n, 10 + (uint32_t)n};
-        const struct planner_ask ask = {K_MOST, 1, 100};
-        int k = planner_choose(&way->planner, &way->seq, &ask);
+        int k = choose_k(way);
         if (way->strategy == STRATEGY_THRESHOLD) {
             k = stop_at_threshold(world, rule, context, &at, way);
         }

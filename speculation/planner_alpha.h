@@ -1,0 +1,41 @@
+/* How often guesses stay, by position, over all sequences and for each. The planner's own
+ * (speculation/planner.h); pure arithmetic. */
+#pragma once
+
+#include "base/limits.h"
+
+/* Tests of guesses by position; older ones count less. */
+struct planner_counts {
+    double tested[DRAFT_MAX], accepted[DRAFT_MAX];
+};
+
+/* Chances by position over all sequences, with their odds. */
+struct planner_prior {
+    double alpha[DRAFT_MAX], odds[DRAFT_MAX];
+};
+
+/* Goes through the positions of one sequence. */
+struct planner_chain {
+    const struct planner_counts *counts;
+    double shift; /* the sequence's odds at the position before over those of all sequences */
+    int position; /* the next one */
+};
+
+/* A position that was tested little is taken to be as the one before it. */
+void planner_prior_of(const struct planner_counts *all, struct planner_prior *prior);
+
+struct planner_chain planner_chain_begin(const struct planner_counts *counts);
+
+/* The chance that the guess at the chain's position stays if it is tested; goes on to the next
+ * one. At most DRAFT_MAX calls. */
+double planner_chain_next(struct planner_chain *chain, const struct planner_prior *prior);
+
+/* Counts a round of k guesses whose first n_accepted stayed; older tests of a position keep `keep`
+ * of their weight with every new one. */
+void planner_counts_add(struct planner_counts *counts, int k, int n_accepted, double keep);
+
+/* The older tests of one sequence fade by the tokens that it commits. */
+void planner_counts_fade(struct planner_counts *counts, int n_tokens);
+
+/* Over all positions; 0 where nothing was tested. */
+double planner_counts_mean(const struct planner_counts *counts);

@@ -1,0 +1,280 @@
+/* Learning: what rounds and calibrations teach the planner, and what it reports. */
+#include "speculation/planner.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* Counts. Each comment begins with the unit. */
+enum {
+    /* Guesses in the first round of strategy heuristic, as in transformers. */
+    HEURISTIC_FIRST = 5,
+    /* Tokens of the shortest text whose reading tells the time per token. A shorter one takes about
+     * as long as a single token. */
+    READ_LEAST = 16,
+    /* Tokens of a lane that every first pass reads anyway. */
+    CAUGHT_UP = 2,
+    /* Plain rounds whose time is the limit of unspent credit for probes, so that a long text does
+     * not save for a long series of probes. */
+    CREDIT_ROUNDS = 2,
+    /* Rounds over which the share of drafting that is waited for is averaged. */
+    MEMORY_ROUNDS = 48,
+    /* Measurements that a time of a calibration, or of a kept table, counts as at most: the first
+     * rounds of service can still correct it. */
+    KEPT_TIMES = 8,
+    /* Rounds of a kind that are counted; see LEARN_ROUNDS in planner.c. */
+    COUNTED_ROUNDS = 100
+};
+
+/* Share of the time of planned rounds that probes may cost. */
+static const double probe_ratio = 0.01;
+/* Share that older tests keep with every new test of their position, over all sequences. */
+static const double keep_test = 0.998;
+/* Share of the guesses' time that rounds are assumed to wait for at least. */
+static const double visible_least = 0.01;
+/* Ratio: drafting counts as at most so many times as long as its passes. */
+static const double around_most = 2;
+/* us: a longer time in a kept table makes no sense. */
+static const double us_most = 1e12;
+
+static double clamp(double x, double least, double most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
+/* ---- the draft ---- */
+
+/* Guesses that were made while the round before was verified cost this round nothing. */
+static void observe_visible(struct planner *p, const struct planner_round *round)
+{
+    double all_us = round->k * planner_curve_at(&p->draft, 1);
+    if (all_us <= 0) return;
+    double share = clamp(round->n_ahead ? (double)round->draft_us / all_us : 1, 0, 1);
+    if (p->visible <= 0) p->visible = 1;
+    p->visible = fmax(p->visible + (share - p->visible) / MEMORY_ROUNDS, visible_least);
+}
+
+/* Time of drafting over that of its passes. */
+static double around_passes(const struct planner_round *round)
+{
+    double passes_us = 0;
+    for (int i = 0; i < round->n_passes && i <= DRAFT_MAX; i++) {
+        passes_us += (double)round->pass_us[i];
+    }
+    if (round->n_ahead || passes_us <= 0) return 1;
+    return clamp((double)round->draft_us / passes_us, 1, around_most);
+}
+
+/* The first pass says what reading costs if it has read a long text. A few tokens more teach
+ * nothing: they cost one larger pass and not the time of one token each. */
+static void observe_first_reading(struct planner *p, const struct planner_round *round, double us)
+{
+    int lanes = round->pass_lanes[0], more = round->first_pass_tokens - CAUGHT_UP * lanes;
+    if (more < READ_LEAST || p->draft.largest == 0) return;
+    planner_curve_fit(&p->draft);
+    planner_time_add(&p->read, fmax(us - planner_curve_at(&p->draft, lanes), 0) / more);
+}
+
+/* The rows of a pass; 0 where its time is not that of a pass. */
+static int pass_rows(const struct planner_round *round, int i)
+{
+    if (i > 0) return round->pass_lanes[i];
+    bool is_caught_up = round->first_pass_tokens <= CAUGHT_UP * round->pass_lanes[0];
+    return is_caught_up ? round->first_pass_tokens : 0;
+}
+
+/* Neighbouring passes of equal size are one measurement, because a slow round slows them all. */
+static void observe_passes(struct planner *p, const struct planner_round *round, double around)
+{
+    int n_passes = round->n_passes <= DRAFT_MAX ? round->n_passes : DRAFT_MAX + 1;
+    for (int i = 0, n; i < n_passes; i += n) {
+        int rows = pass_rows(round, i);
+        double us = 0;
+        for (n = 0; i + n < n_passes && pass_rows(round, i + n) == rows; n++) {
+            us += (double)round->pass_us[i + n];
+        }
+        if (rows > 0) planner_curve_add(&p->draft, rows, around * us / n, p->n_rounds);
+    }
+}
+
+static void observe_draft(struct planner *p, const struct planner_round *round)
+{
+    double around = around_passes(round);
+    observe_passes(p, round, around);
+    if (round->n_passes > 0) {
+        observe_first_reading(p, round, around * (double)round->pass_us[0]);
+    }
+    if (round->n_read >= READ_LEAST) {
+        planner_time_add(&p->read, fmax((double)round->read_us, 0) / round->n_read);
+    }
+    bool is_caught_up = round->first_pass_tokens <= CAUGHT_UP;
+    if (round->k > 0 && round->n_lanes == 1 && is_caught_up) observe_visible(p, round);
+}
+
+/* ---- rounds ---- */
+
+/* Only rounds with planned lanes earn credit for probes, because only they make them: a share of
+ * the time of all rounds would be more than probe_ratio of theirs. */
+static void earn_credit(struct planner *p)
+{
+    double most = fmax(CREDIT_ROUNDS * p->plain_us, p->wanted_us);
+    p->credit_us = fmin(p->credit_us + probe_ratio * p->planned_us, most);
+    p->planned_us = 0;
+}
+
+/* A step with prompts teaches what many rows cost, but no more than roughly: nobody asks about
+ * most of their rows. */
+static void observe_step(struct planner *p, const struct planner_round *round)
+{
+    double step_us = (double)round->step_us;
+    double rest_us = (double)(round->round_us - round->draft_us - round->read_us - round->step_us);
+    if (round->n_rows <= 0) return;
+    if (round->has_prompt) {
+        if (round->n_rows > PLANNER_ROWS_EXACT) {
+            planner_curve_add_weakly(&p->step, round->n_rows, step_us, p->n_rounds);
+        }
+        return;
+    }
+    planner_curve_add(&p->step, round->n_rows, step_us, p->n_rounds);
+    planner_curve_add(&p->rest, round->n_rows, rest_us, p->n_rounds);
+    int *count = round->n_rows > round->n_lanes ? &p->n_guessed : &p->n_plain;
+    if (*count < COUNTED_ROUNDS) ++*count;
+}
+
+void planner_observe_round(struct planner *p, const struct planner_round *round)
+{
+    if (!round->is_timed) return;
+    p->n_rounds++;
+    observe_draft(p, round);
+    observe_step(p, round);
+    earn_credit(p);
+}
+
+/* ---- lanes ---- */
+
+int planner_own_k(const struct planner_sequence *seq, int k_max)
+{
+    int k = seq->k_heuristic ? seq->k_heuristic : HEURISTIC_FIRST;
+    if (k_max <= 0) return 0;
+    return seq->strategy == STRATEGY_HEURISTIC && k < k_max ? k : k_max;
+}
+
+static void observe_heuristic(struct planner_sequence *seq, int k_now, int n_accepted)
+{
+    int k = seq->k_heuristic ? seq->k_heuristic : HEURISTIC_FIRST;
+    if (k_now == 0) return;
+    k = n_accepted == k_now ? k + 2 : k - 1;
+    seq->k_heuristic = k < 1 ? 1 : k > DRAFT_MAX ? DRAFT_MAX : k;
+}
+
+void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted)
+{
+    observe_heuristic(seq, k, n_accepted);
+    planner_counts_fade(&seq->counts, n_accepted + 1);
+    planner_counts_add(&seq->counts, k, n_accepted, 1);
+    /* Under a threshold only guesses that the draft was sure of are tested, so they say nothing of
+     * other sequences. */
+    if (seq->strategy != STRATEGY_THRESHOLD) {
+        planner_counts_add(&p->counts, k, n_accepted, keep_test);
+    }
+}
+
+/* ---- calibrations and tables ---- */
+
+static void settle_calibration(struct planner *p)
+{
+    p->is_calibrated = p->draft.largest > 0 && p->step.largest > 1;
+}
+
+void planner_calibrate_step(struct planner *p, int n_rows, double us)
+{
+    planner_curve_set(&p->step, n_rows, us, KEPT_TIMES);
+    settle_calibration(p);
+}
+
+void planner_calibrate_draft(struct planner *p, int n_lanes, double us)
+{
+    planner_curve_set(&p->draft, n_lanes, us, KEPT_TIMES);
+    settle_calibration(p);
+}
+
+static void curve_get(const struct planner_curve *c, struct planner_point *points)
+{
+    int n = 0;
+    for (int i = 0; i < PLANNER_KNOTS; i++) {
+        const struct planner_knot *knot = &c->knots[i];
+        points[i] = (struct planner_point){0};
+        if (knot->shape.n == 0) continue;
+        points[n++] =
+            (struct planner_point){knot->rows, c->scale_us * knot->shape.us, knot->shape.n};
+    }
+}
+
+static bool is_sane(double x, double least, double most)
+{
+    return x >= least && x <= most; /* NaN is not */
+}
+
+static void curve_set(struct planner_curve *c, const struct planner_point *points)
+{
+    *c = (struct planner_curve){0};
+    for (int i = 0; i < PLANNER_KNOTS; i++) {
+        const struct planner_point *point = &points[i];
+        if (point->n < 1 || !is_sane(point->rows, 1, PLANNER_ROWS_MAX)) continue;
+        if (!is_sane(point->us, 1, us_most)) continue;
+        planner_curve_set(c, point->rows, point->us, point->n < KEPT_TIMES ? point->n : KEPT_TIMES);
+    }
+}
+
+void planner_tables_get(const struct planner *p, struct planner_tables *tables)
+{
+    curve_get(&p->draft, tables->draft);
+    curve_get(&p->step, tables->step);
+    curve_get(&p->rest, tables->rest);
+    tables->read_us = p->read.n ? p->read.us : 0;
+}
+
+void planner_tables_set(struct planner *p, const struct planner_tables *tables)
+{
+    curve_set(&p->draft, tables->draft);
+    curve_set(&p->step, tables->step);
+    curve_set(&p->rest, tables->rest);
+    p->read = (struct planner_time){0};
+    if (is_sane(tables->read_us, 0, us_most) && tables->read_us > 0) {
+        p->read = (struct planner_time){tables->read_us, KEPT_TIMES};
+    }
+    settle_calibration(p);
+}
+
+/* ---- reporting ---- */
+
+/* The fit of a curve may be a few rounds old, and a report wants the newest one. */
+static float newest_us(const struct planner_curve *c, int rows, float *slope_us)
+{
+    struct planner_curve copy = *c;
+    planner_curve_fit(&copy);
+    if (slope_us) *slope_us = (float)copy.slope_us;
+    return (float)planner_curve_at(&copy, rows);
+}
+
+struct estimates planner_estimates(const struct planner *p, const struct planner_sequence *seq)
+{
+    const struct planner_counts *counts = seq ? &seq->counts : &p->counts;
+    struct planner_prior prior;
+    struct planner_chain chain = planner_chain_begin(counts);
+    float row_us = 0;
+    struct estimates e = {
+        .n_rounds = p->n_rounds < INT32_MAX ? (int)p->n_rounds : INT32_MAX,
+        .draft_us = newest_us(&p->draft, 1, NULL),
+        .read_us = (float)p->read.us,
+        .step_us = newest_us(&p->step, 1, &row_us),
+        .rtt_us = newest_us(&p->rest, 1, NULL),
+        .alpha = (float)planner_counts_mean(counts),
+    };
+    e.row_us = row_us;
+    planner_prior_of(&p->counts, &prior);
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        e.alpha_at[i] = (float)(seq ? planner_chain_next(&chain, &prior) : prior.alpha[i]);
+        if (counts->tested[i] > 0) e.n_positions = i + 1;
+    }
+    return e;
+}
