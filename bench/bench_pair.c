@@ -127,7 +127,7 @@ static int verify(struct pair *p, int k, struct target_row *rows, struct error *
     struct target_want wants[DRAFT_MAX + 1];
     struct row_wish wishes[DRAFT_MAX + 1];
     struct row_query queries[DRAFT_MAX + 1];
-    int rc = 0, bad, n_slices = model_shard(p->target.model)->n_slices;
+    int rc = 0, n_slices = model_shard(p->target.model)->n_slices;
     struct slice_row *slices = arena_take(&p->arena, (size_t)((k + 1) * n_slices), sizeof *slices);
     if (!slices) return error_set(err, ERR_NO_MEMORY, "no room for the rows");
     TRY(side_feed(p, &p->target, p->n_text + k, k + 1, err));
@@ -137,7 +137,7 @@ static int verify(struct pair *p, int k, struct target_row *rows, struct error *
         target_row_wish(&wants[i], &wishes[i]);
         queries[i] = (struct row_query){i, &wishes[i]};
     }
-    TRY(model_answer(p->target.model, queries, k + 1, &p->arena, slices, &bad, err));
+    TRY(model_answer(p->target.model, queries, k + 1, &p->arena, slices, err));
     for (int i = 0; i <= k; i++) {
         int more = 0;
         const struct target_slices all = {slices + i * n_slices, n_slices,

@@ -451,6 +451,17 @@ static void settle_lane(const struct round_tools *tools, struct round_lane *lane
     if (rc) fail_lane(tools, lane, &err);
 }
 
+/* Why a row of the lane has no p; NULL: all have. */
+static const struct error *rows_failure(const struct round_lane *lane,
+                                        const struct target_row *rows)
+{
+    for (int i = 0; lane->is_last_chunk && i <= lane->draft.n; i++) {
+        const struct error *failure = rows[lane->first_want + i].failure;
+        if (failure) return failure;
+    }
+    return NULL;
+}
+
 int round_run(const struct round_tools *tools, struct sequence **seqs, int n, struct error *err)
 {
     struct round round;
@@ -473,8 +484,10 @@ int round_run(const struct round_tools *tools, struct sequence **seqs, int n, st
     int64_t merge_us = clock_now_us() - verify_us - cost.total_us;
     for (int i = 0; i < round.n_lanes; i++) {
         struct round_lane *lane = &round.lanes[i];
-        if (rc) { /* the text says whose lane a rank refused, but the step is one for all */
-            fail_lane(tools, lane, err);
+        /* The text of err says whose lane a rank refused, but the step is one for all. */
+        const struct error *failure = rc ? err : rows_failure(lane, rows);
+        if (failure) {
+            fail_lane(tools, lane, failure);
         } else {
             settle_lane(tools, lane, &round.step_lanes[i], rows, &cost, start_us, merge_us);
         }

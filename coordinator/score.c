@@ -122,6 +122,10 @@ static int send_scores(const struct round_tools *tools, struct job *job, const s
     }
     for (int i = 0; i < n; i++) {
         const struct slice_row *slices = &answer->slices[(size_t)i * (size_t)answer->n_slices];
+        if (answer->failures[i]) {
+            *err = *answer->failures[i];
+            return err->code;
+        }
         TRY(check_row(tools, chunk, i, slices, answer->n_slices, err));
         int32_t id = chunk->ids->data[chunk->begin + i + 1];
         double log_z = log_normaliser(slices, answer->n_slices);

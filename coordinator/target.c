@@ -234,9 +234,26 @@ static int count_rows(const struct step *step)
     return n;
 }
 
+/* Keeps why a rank has no answer for row r. Where several ranks have none, the lowest says why, but
+ * a full reply does not hide a reason for which asking again is of no use. */
+static void note_failure(const struct row_reply *row, int r, int rank, struct arena *arena,
+                         struct target_answer *answer)
+{
+    static const struct error no_text = {ERR_INTERNAL,
+                                         "a rank has no answer for the row, and there "
+                                         "is no room for what it says"};
+    int code = row->no_room ? ERR_EXHAUSTED : ERR_INTERNAL;
+    const struct error *before = answer->failures[r];
+    if (before && (before->code == ERR_INTERNAL || code == ERR_EXHAUSTED)) return;
+    struct error *failure = arena_take(arena, 1, sizeof *failure);
+    answer->failures[r] = failure ? failure : &no_text;
+    if (!failure) return;
+    error_set(failure, code, "rank %d has no answer for the row: %.400s", rank, row->error_text);
+}
+
 /* Puts a rank's slices in their places. Missing, doubled or foreign slices are an error. */
 static int place_slices(const struct target *t, int rank, const struct step_reply *reply,
-                        struct target_answer *answer, struct error *err)
+                        struct arena *arena, struct target_answer *answer, struct error *err)
 {
     int n_local = answer->n_slices / t->n_ranks;
     if (reply->n_rows != answer->n_rows) {
@@ -245,6 +262,10 @@ static int place_slices(const struct target *t, int rank, const struct step_repl
     }
     for (int r = 0; r < answer->n_rows; r++) {
         const struct row_reply *row = &reply->rows[r];
+        if (row->error_text) {
+            note_failure(row, r, rank, arena, answer);
+            continue;
+        }
         bool fits = row->n_slices == n_local;
         for (int s = 0; fits && s < n_local; s++) {
             fits = row->slices[s].slice == rank * n_local + s;
@@ -289,8 +310,8 @@ static int receive_reply(struct target *t, int rank, const uint8_t **data, size_
 }
 
 /* Receives all replies, also when one of them is an error, so that no stream keeps an old reply. */
-static int gather(struct target *t, struct target_answer *answer, struct target_cost *slowest,
-                  struct error *err)
+static int gather(struct target *t, struct arena *arena, struct target_answer *answer,
+                  struct target_cost *slowest, struct error *err)
 {
     int64_t deadline_us = clock_now_us() + (int64_t)t->step_timeout_s * 1000000;
     struct error refusal = {0};
@@ -305,7 +326,7 @@ static int gather(struct target *t, struct target_answer *answer, struct target_
         if (reply.error_text) {
             error_set(&refusal, ERR_INTERNAL, "rank %d refused lane %d: %.400s", i,
                       reply.error_lane, reply.error_text);
-        } else if (!refusal.code && place_slices(t, i, &reply, answer, err)) {
+        } else if (!refusal.code && place_slices(t, i, &reply, arena, answer, err)) {
             return lose(t, i, err);
         }
         note_times(&reply, slowest);
@@ -326,6 +347,23 @@ static bool has_answered(struct target *t)
     return all;
 }
 
+static int answer_begin(const struct target *t, const struct step *step, struct arena *arena,
+                        struct target_answer *answer, struct error *err)
+{
+    size_t n_rows = (size_t)count_rows(step);
+    size_t n_slices = (size_t)t->links[0].description.n_slices;
+    *answer = (struct target_answer){.n_rows = (int)n_rows, .n_slices = (int)n_slices};
+    answer->slices = arena_take(arena, n_rows * n_slices, sizeof *answer->slices);
+    answer->failures = arena_take(arena, n_rows, sizeof *answer->failures);
+    if (!answer->slices || !answer->failures) {
+        return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
+    }
+    for (size_t r = 0; r < n_rows; r++) {
+        answer->failures[r] = NULL;
+    }
+    return 0;
+}
+
 int target_step(struct target *t, struct step *step, const struct target_meanwhile *meanwhile,
                 struct arena *arena, struct target_answer *answer, struct target_cost *cost,
                 struct error *err)
@@ -336,12 +374,8 @@ int target_step(struct target *t, struct step *step, const struct target_meanwhi
     if (!t->is_connected) {
         return error_set(err, ERR_UNAVAILABLE, "the target group is not connected");
     }
-    *answer = (struct target_answer){.n_rows = count_rows(step),
-                                     .n_slices = t->links[0].description.n_slices};
-    answer->slices = arena_take(arena, (size_t)answer->n_rows * (size_t)answer->n_slices,
-                                sizeof *answer->slices);
-    if (!answer->slices) return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
-    if (step->n_lanes) arena_reset(&t->replies); /* the last step's rows have been used */
+    TRY(answer_begin(t, step, arena, answer, err));
+    arena_reset(&t->replies);
     step->id = ++t->last_id;
     TRY(step_encode(&t->out, step, err));
     for (int i = 0; i < t->n_ranks; i++) {
@@ -352,7 +386,7 @@ int target_step(struct target *t, struct step *step, const struct target_meanwhi
     }
     while (meanwhile && !has_answered(t) && meanwhile->work(meanwhile->arg)) {
     }
-    rc = gather(t, answer, &here, err);
+    rc = gather(t, arena, answer, &here, err);
     cost->bytes_sent += here.bytes_sent;
     cost->bytes_received += here.bytes_received;
     cost->compute_us += here.compute_us;

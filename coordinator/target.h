@@ -44,9 +44,13 @@ const struct target_description *target_description(const struct target *target)
  * until the next connection. */
 void target_kernels(const struct target *target, const char *kernels[RANKS_MAX], int *n);
 
+/* A row that a rank has no answer for has a failure instead of slices: ERR_EXHAUSTED the replies
+ * had no room for it, so it can be asked for again (struct step_more); ERR_INTERNAL its logits are
+ * not numbers, or whatever else the rank says. */
 struct target_answer {
     int n_rows, n_slices;
-    struct slice_row *slices; /* [n_rows][n_slices] ascending */
+    struct slice_row *slices;      /* [n_rows][n_slices] ascending */
+    const struct error **failures; /* [n_rows] NULL: the row is answered */
 };
 
 /* What the caller can do while the ranks compute. It is called again and again until it returns
@@ -56,7 +60,8 @@ struct target_meanwhile {
     void *arg;
 };
 
-/* One step; the answer's slices lie in arena. meanwhile: NULL = nothing.
+/* One step; the answer's slices lie in arena, and the arrays that they point to are valid until
+ * the next step. meanwhile: NULL = nothing.
  * Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost (disconnected); ERR_INTERNAL, ERR_FORMAT a
  * rank refused the step: the text says why and which lane, and the group stays. */
 int target_step(struct target *target, struct step *step, const struct target_meanwhile *meanwhile,
@@ -83,6 +88,7 @@ struct target_query {
 };
 
 /* Runs the step, merges the answers, and asks again where a truncation needs more. rows[n_wants]:
- * their arrays lie in arena. Errors: as target_step. */
+ * their arrays lie in arena. A row that has no p has a failure, which concerns its lane alone.
+ * Errors: as target_step. */
 int target_verify(struct target *target, const struct target_query *query, struct arena *arena,
                   struct target_row *rows, struct target_cost *cost, struct error *err);

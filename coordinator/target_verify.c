@@ -35,7 +35,8 @@ struct rows_known {
     const struct lane_want *wants;
     struct step_row *rows;           /* [n_wants] what was asked for last */
     const struct slice_row **slices; /* [n_wants] what came */
-    int *open;                       /* [n_open] wants whose truncation is not certain yet */
+    const struct error **failures;   /* [n_wants] or why nothing came */
+    int *open;                       /* [n_open] wants that are not settled yet */
     int n_open;
 };
 
@@ -46,36 +47,88 @@ static int know_rows(struct rows_known *known, const struct target_query *query,
     int n_wants = query->n_wants;
     *known = (struct rows_known){.wants = query->wants, .rows = rows, .n_open = n_wants};
     known->slices = arena_take(arena, (size_t)n_wants, sizeof *known->slices);
+    known->failures = arena_take(arena, (size_t)n_wants, sizeof *known->failures);
     known->open = arena_take(arena, (size_t)n_wants, sizeof *known->open);
-    if (!known->slices || !known->open) {
+    if (!known->slices || !known->failures || !known->open) {
         return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
     }
     for (int w = 0; w < n_wants; w++) {
         known->slices[w] = &answer->slices[(size_t)w * (size_t)answer->n_slices];
+        known->failures[w] = answer->failures[w];
         known->open[w] = w;
     }
     return 0;
 }
 
-/* Merges the open wants; those that stay open wish for more. */
-static int merge_open(const struct target *t, struct rows_known *known, struct arena *arena,
-                      struct target_row *rows, struct error *err)
+/* The row has no p, for the reason in err or because the arena has no room even for that. */
+static void fail_row(struct target_row *row, const struct error *err, struct arena *arena)
+{
+    static const struct error no_room = {ERR_NO_MEMORY, "there is no room for the rows of a step"};
+    struct error *failure = arena_take(arena, 1, sizeof *failure);
+    if (failure) *failure = *err;
+    *row = (struct target_row){.outside_id = -1, .failure = failure ? failure : &no_room};
+}
+
+/* Merges what came for want w. True: the row stays open, and its wish is what to ask next. */
+static bool merge_row(const struct target *t, struct rows_known *known, int w, struct arena *arena,
+                      struct target_row *row)
 {
     const struct target_description *d = target_description(t);
-    int n_left = 0;
+    const struct target_slices slices = {known->slices[w], d->n_slices, d->vocab_size};
+    struct row_wish *wish = &known->rows[w].wish;
+    struct error err;
+    int n_best_more = 0;
+    if (target_row_merge(&slices, &known->wants[w].want, wish, arena, row, &n_best_more, &err)) {
+        target_answer_error(&err);
+        fail_row(row, &err, arena);
+    }
+    if (n_best_more > 0) wish->n_best = n_best_more;
+    return n_best_more > 0;
+}
+
+/* Settles the open wants that can be; a row's failure is its lane's alone. What stays open is asked
+ * for in another exchange. A reply has room for at least one row, so one in which no row fits has
+ * none for a row at all. */
+static void merge_open(const struct target *t, struct rows_known *known, struct arena *arena,
+                       struct target_row *rows)
+{
+    int n_left = 0, n_full = 0;
     for (int i = 0; i < known->n_open; i++) {
-        int w = known->open[i], n_best_more = 0;
-        struct row_wish *wish = &known->rows[w].wish;
-        const struct target_slices slices = {known->slices[w], d->n_slices, d->vocab_size};
-        if (target_row_merge(&slices, &known->wants[w].want, wish, arena, &rows[w], &n_best_more,
-                             err)) {
-            return target_answer_error(err);
+        n_full += known->failures[known->open[i]] &&
+                  known->failures[known->open[i]]->code == ERR_EXHAUSTED;
+    }
+    bool some_fit = n_full < known->n_open;
+    for (int i = 0; i < known->n_open; i++) {
+        int w = known->open[i];
+        const struct error *failure = known->failures[w];
+        bool is_open = failure && failure->code == ERR_EXHAUSTED && some_fit;
+        if (failure && !is_open) {
+            rows[w] = (struct target_row){.outside_id = -1, .failure = failure};
+        } else if (!failure) {
+            is_open = merge_row(t, known, w, arena, &rows[w]);
         }
-        if (n_best_more == 0) continue;
-        wish->n_best = n_best_more;
-        known->open[n_left++] = w;
+        if (is_open) known->open[n_left++] = w;
     }
     known->n_open = n_left;
+}
+
+/* The rows of the open wants, one entry for each lane. */
+static int list_more(const struct rows_known *known, struct arena *arena, struct step *step,
+                     struct error *err)
+{
+    size_t n = (size_t)known->n_open;
+    struct step_more *more = arena_take(arena, n, sizeof *more);
+    struct step_row *rows = arena_take(arena, n, sizeof *rows);
+    if (!more || !rows) return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
+    *step = (struct step){.more = more};
+    for (int i = 0; i < known->n_open; i++) {
+        int w = known->open[i], lane = known->wants[w].lane;
+        rows[i] = known->rows[w];
+        if (step->n_more == 0 || more[step->n_more - 1].lane != lane) {
+            more[step->n_more++] = (struct step_more){.lane = lane, .rows = &rows[i]};
+        }
+        more[step->n_more - 1].n_rows++;
+    }
     return 0;
 }
 
@@ -85,16 +138,13 @@ static int ask_more(struct target *t, struct rows_known *known, struct arena *ar
 {
     int rc = 0, n = known->n_open;
     struct target_answer answer;
-    struct step_more *more = arena_take(arena, (size_t)n, sizeof *more);
-    if (!more) return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
-    for (int i = 0; i < n; i++) {
-        int w = known->open[i];
-        more[i] = (struct step_more){known->wants[w].lane, 1, &known->rows[w]};
-    }
-    struct step step = {.n_more = n, .more = more};
+    struct step step;
+    TRY(list_more(known, arena, &step, err));
     TRY(target_step(t, &step, NULL, arena, &answer, cost, err));
     for (int i = 0; i < n; i++) {
-        known->slices[known->open[i]] = &answer.slices[(size_t)i * (size_t)answer.n_slices];
+        int w = known->open[i];
+        known->slices[w] = &answer.slices[(size_t)i * (size_t)answer.n_slices];
+        known->failures[w] = answer.failures[i];
     }
     cost->more_rows += (uint64_t)n;
 out:
@@ -113,7 +163,7 @@ int target_verify(struct target *t, const struct target_query *query, struct are
     TRY(target_step(t, &step, query->meanwhile, arena, &answer, cost, err));
     TRY(know_rows(&known, query, step_rows, &answer, arena, err));
     for (;;) {
-        TRY(merge_open(t, &known, arena, rows, err));
+        merge_open(t, &known, arena, rows);
         if (known.n_open == 0) break;
         TRY(ask_more(t, &known, arena, cost, err));
     }

@@ -338,10 +338,9 @@ static void place_item(const struct model *m, struct answer_item *item, int row,
 }
 
 int model_answer(struct model *m, const struct row_query *queries, int n_queries,
-                 struct arena *arena, struct slice_row *out, int *bad, struct error *err)
+                 struct arena *arena, struct slice_row *out, struct error *err)
 {
     int n_local = m->shard.n_local;
-    *bad = 0;
     assert(n_queries <= m->options.max_rows);
     for (int i = 0; i < n_queries; i++) {
         assert(queries[i].row >= 0 && queries[i].row < m->n_rows);
@@ -349,9 +348,7 @@ int model_answer(struct model *m, const struct row_query *queries, int n_queries
             place_item(m, &m->items[i * n_local + s], queries[i].row, s, queries[i].wish);
         }
     }
-    int rc = m->be->ops->answer(m->be, m->items, n_queries * n_local, arena, out, bad, err);
-    *bad /= n_local;
-    return rc;
+    return m->be->ops->answer(m->be, m->items, n_queries * n_local, arena, out, err);
 }
 
 const float *model_logits(struct model *m, int row)
@@ -368,10 +365,11 @@ static int best_of_slices(struct model *m, int row, struct arena *arena, struct 
     const struct row_query query = {row, &wish};
     size_t n_local = (size_t)m->shard.n_local, mark = arena->used_bytes;
     struct slice_row *slices = arena_take(arena, n_local, sizeof *slices);
-    int rc = 0, bad;
+    int rc = 0;
     if (!slices) return error_set(err, ERR_NO_MEMORY, "no room for the best of a row");
-    TRY(model_answer(m, &query, 1, arena, slices, &bad, err));
-    for (size_t s = 0; s < n_local; s++) {
+    TRY(model_answer(m, &query, 1, arena, slices, err));
+    for (size_t s = 0; s < n_local && !rc; s++) {
+        if (slices[s].code) rc = row_slice_failure(&slices[s], &wish, err);
         select_offer_best(heap, slices[s].best_ids, slices[s].best_logits, slices[s].n_best);
     }
 out:

@@ -70,10 +70,10 @@ struct row_query {
 };
 
 /* Answers wishes for this rank's slices: out[query * shard->n_local + slice], with arrays from
- * arena. At most max_rows queries; on failure *bad is the one at fault. Errors: ERR_NO_MEMORY,
- * ERR_FORMAT the logits are not numbers, ERR_UNAVAILABLE the device is lost. */
+ * arena. At most max_rows queries. A slice without an answer has a code (model/logits/row.h), and
+ * the others are answered. Errors: ERR_UNAVAILABLE the device is lost. */
 int model_answer(struct model *model, const struct row_query *queries, int n_queries,
-                 struct arena *arena, struct slice_row *out, int *bad, struct error *err);
+                 struct arena *arena, struct slice_row *out, struct error *err);
 
 /* The logits of this rank's slices, from the first local id on. Where the rank holds every slice (T
  * = 1) that is the whole vocabulary without padding. Host memory, valid until the next call of this

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/buffer.h"
 #include "base/end_ids.h"
@@ -17,7 +18,11 @@ enum {
     WIRE_LANE_TOKENS_MAX = 65536,
     WIRE_ROW_IDS_MAX = 4096,
     WIRE_ROW_BEST_MAX = 1 << 20,
-    WIRE_NCCL_ID_BYTES = 128
+    WIRE_NCCL_ID_BYTES = 128,
+    /* Upper bounds of what a reply, a row and a slice take besides texts and arrays. */
+    WIRE_REPLY_BYTES = 256,
+    WIRE_ROW_BYTES = 16,
+    WIRE_SLICE_BYTES = 160
 };
 
 struct step_row {
@@ -53,11 +58,31 @@ struct step_more {
     const struct step_row *rows;
 };
 
-/* The slices of one row that one rank holds. */
+/* The slices of one row that one rank holds, or why it has no answer. */
 struct row_reply {
     int n_slices;
     const struct slice_row *slices;
+    const char *error_text; /* NULL = no error; otherwise n_slices is 0 */
+    bool no_room;           /* with error_text: only the reply was full; the row can be asked for
+                               again, as further values of the step's rows */
 };
+
+/* No slice and no row takes more bytes of an encoded reply than this. */
+static inline size_t slice_reply_bytes(const struct slice_row *slice)
+{
+    size_t full = slice->full ? (size_t)slice->n_cols * sizeof *slice->full : 0;
+    return WIRE_SLICE_BYTES + full + (size_t)slice->n_ids * sizeof *slice->id_logits +
+           (size_t)slice->n_best * (sizeof *slice->best_ids + sizeof *slice->best_logits);
+}
+
+static inline size_t row_reply_bytes(const struct row_reply *row)
+{
+    size_t bytes = WIRE_ROW_BYTES + (row->error_text ? strlen(row->error_text) : 0);
+    for (int s = 0; s < row->n_slices; s++) {
+        bytes += slice_reply_bytes(&row->slices[s]);
+    }
+    return bytes;
+}
 
 struct step_reply {
     uint64_t id;

@@ -280,9 +280,23 @@ out:
     return rc;
 }
 
+static int row_error_decode(const Outrider__Target__V1__RowReply *msg, struct row_reply *row,
+                            struct error *err)
+{
+    if (msg->n_slices) {
+        return error_set(err, ERR_FORMAT, "an error and %zu slices, must be one or the other",
+                         msg->n_slices);
+    }
+    row->no_room = msg->no_room;
+    return codec_read_string(&row->error_text, NULL, msg->error, ERROR_TEXT_MAX, "error", err);
+}
+
 static int row_decode(const Outrider__Target__V1__RowReply *msg, const struct vocabulary *vocab,
                       struct arena *arena, struct row_reply *row, struct error *err)
 {
+    *row = (struct row_reply){0};
+    if (msg->error[0]) return row_error_decode(msg, row, err);
+    if (msg->no_room) return error_set(err, ERR_FORMAT, "no_room is set, but error is empty");
     int rc =
         codec_read_count(&row->n_slices, msg->n_slices, (size_t)vocab->n_slices, "slices", err);
     if (rc) return rc;

@@ -145,6 +145,21 @@ static Outrider__Target__V1__SliceRow **slices_make(struct arena *scratch,
     return list;
 }
 
+/* False: scratch is full. */
+static bool row_fill(struct arena *scratch, Outrider__Target__V1__RowReply *out,
+                     const struct row_reply *row)
+{
+    outrider__target__v1__row_reply__init(out);
+    if (row->error_text) {
+        out->error = codec_copy_string(scratch, row->error_text);
+        out->no_room = row->no_room;
+        return out->error != NULL;
+    }
+    out->n_slices = (size_t)row->n_slices;
+    out->slices = slices_make(scratch, row);
+    return out->slices != NULL;
+}
+
 static Outrider__Target__V1__RowReply **rows_make(struct arena *scratch,
                                                   const struct step_reply *reply)
 {
@@ -153,10 +168,7 @@ static Outrider__Target__V1__RowReply **rows_make(struct arena *scratch,
     Outrider__Target__V1__RowReply *items = arena_take(scratch, n_rows, sizeof *items);
     if (!list || !items) return NULL;
     for (size_t i = 0; i < n_rows; i++) {
-        outrider__target__v1__row_reply__init(&items[i]);
-        items[i].n_slices = (size_t)reply->rows[i].n_slices;
-        items[i].slices = slices_make(scratch, &reply->rows[i]);
-        if (!items[i].slices) return NULL;
+        if (!row_fill(scratch, &items[i], &reply->rows[i])) return NULL;
         list[i] = &items[i];
     }
     return list;

@@ -32,6 +32,8 @@ struct target_row {
     double outside_mass;
     int32_t outside_id; /* drawn outside of ids with probability p / outside_mass; -1: no mass */
     double entropy;     /* of p in nats, where the rule asked for it */
+    const struct error *failure; /* NULL; otherwise why nothing is known of p. Acceptance never
+                                    sees such a row. */
 };
 
 /* Asks for what `want` needs to know. The ids of q are kept in the wish. n_best is the first try; a

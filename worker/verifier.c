@@ -32,7 +32,6 @@ struct verifier {
 
     struct arena arena;
     struct row_query *queries; /* [max_step_rows] */
-    int *query_lane;           /* [max_step_rows] */
     struct row_reply *replies; /* [max_step_rows] */
     char error_text[ERROR_BYTES];
 };
@@ -50,7 +49,6 @@ static int open_slots(struct verifier *v, struct error *err)
     TRY(mem_array(&v->slot_taken, n, sizeof *v->slot_taken, err));
     TRY(mem_array(&v->rows, (size_t)v->options.max_step_rows, sizeof *v->rows, err));
     TRY(mem_array(&v->queries, (size_t)v->options.max_step_rows, sizeof *v->queries, err));
-    TRY(mem_array(&v->query_lane, (size_t)v->options.max_step_rows, sizeof *v->query_lane, err));
     TRY(mem_array(&v->replies, (size_t)v->options.max_step_rows, sizeof *v->replies, err));
 out:
     return rc;
@@ -106,7 +104,6 @@ void verifier_close(struct verifier *v)
     free(v->slot_taken);
     free(v->rows);
     free(v->queries);
-    free(v->query_lane);
     free(v->replies);
     arena_close(&v->arena);
     free(v);
@@ -242,21 +239,59 @@ static int take_over_step(struct verifier *v, const struct step *step)
     return n_rows;
 }
 
+/* The replies of all ranks together are no longer than a message may be, so that the coordinator
+ * has room for them. */
+static size_t reply_bytes_max(const struct verifier *v)
+{
+    return (size_t)MESSAGE_BYTES_MAX / (size_t)model_shard(v->model)->n_ranks - WIRE_REPLY_BYTES;
+}
+
+/* The row has no answer; the text is err's. */
+static void refuse_row(struct verifier *v, struct row_reply *row, const struct error *err)
+{
+    size_t len = strlen(err->text) + 1;
+    char *text = arena_take(&v->arena, len, 1);
+    if (text) memcpy(text, err->text, len);
+    *row = (struct row_reply){.error_text = text ? text : "there is no room for the answer",
+                              .no_room = err->code == ERR_NO_MEMORY};
+}
+
+/* Refuses a row when a slice of it has no answer, or when the reply becomes too long with it. The
+ * other rows are not concerned. */
+static void settle_row(struct verifier *v, const struct row_query *query, struct row_reply *row,
+                       size_t *n_bytes)
+{
+    struct error err = {0};
+    size_t most = reply_bytes_max(v), bytes = row_reply_bytes(row);
+    for (int s = 0; s < row->n_slices && !err.code; s++) {
+        if (row->slices[s].code) row_slice_failure(&row->slices[s], query->wish, &err);
+    }
+    if (!err.code && *n_bytes + bytes > most) {
+        error_set(&err, ERR_NO_MEMORY,
+                  "the row's %zu bytes would make the reply longer than %zu: ask for fewer rows or "
+                  "fewer logits at once",
+                  bytes, most);
+    }
+    if (err.code) refuse_row(v, row, &err);
+    *n_bytes += row_reply_bytes(row);
+}
+
 /* Answers the first n_rows queries, which become the rows of the reply. */
 static int answer_queries(struct verifier *v, int n_rows, struct step_reply *reply,
                           struct error *err)
 {
-    int rc = 0, bad = 0, n_local = model_shard(v->model)->n_local;
+    int rc = 0, n_local = model_shard(v->model)->n_local;
+    size_t n_bytes = 0;
     struct slice_row *slices =
         arena_take(&v->arena, (size_t)n_rows * (size_t)n_local, sizeof *slices);
     if (!slices) return error_set(err, ERR_NO_MEMORY, "the answer to the rows is too large");
+    TRY(model_answer(v->model, v->queries, n_rows, &v->arena, slices, err));
     for (int r = 0; r < n_rows; r++) {
-        v->replies[r] = (struct row_reply){n_local, slices + r * n_local};
+        v->replies[r] = (struct row_reply){.n_slices = n_local, .slices = slices + r * n_local};
+        settle_row(v, &v->queries[r], &v->replies[r], &n_bytes);
     }
-    TRY(model_answer(v->model, v->queries, n_rows, &v->arena, slices, &bad, err));
     reply->n_rows = n_rows;
 out:
-    if (rc) reply->error_lane = v->query_lane[bad];
     return rc;
 }
 
@@ -287,10 +322,10 @@ static int answer_more(struct verifier *v, const struct step *step, struct step_
                                  "row %d was not in the last step, or is refused",
                                  more->rows[r].index);
             }
-            v->queries[n_rows] = (struct row_query){row, &more->rows[r].wish};
-            v->query_lane[n_rows++] = more->lane;
+            v->queries[n_rows++] = (struct row_query){row, &more->rows[r].wish};
         }
     }
+    reply->error_lane = -1;
     return answer_queries(v, n_rows, reply, err);
 }
 
@@ -302,7 +337,6 @@ static int answer_step(struct verifier *v, const struct step *step, struct step_
         const struct step_lane *lane = &step->lanes[i];
         for (int r = 0; r < lane->n_rows; r++, n_rows++) {
             v->queries[n_rows] = (struct row_query){n_rows, &lane->rows[r].wish};
-            v->query_lane[n_rows] = i;
         }
     }
     return answer_queries(v, n_rows, reply, err);

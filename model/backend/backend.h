@@ -203,10 +203,10 @@ struct backend_ops {
      * rmsnorm of x. */
     void (*residual_norm)(struct backend *be, const struct residual_norm *args);
     /* Answers wishes on slices of the last step's logits (model/logits/row.h): out[n_items], with
-     * arrays from arena. On failure *bad is the item at fault. Errors: row_slice_answer's,
-     * ERR_UNAVAILABLE. */
+     * arrays from arena. Where an item has no answer, the code of its row says why, and the others
+     * are answered. Errors: ERR_UNAVAILABLE the device is lost. */
     int (*answer)(struct backend *be, const struct answer_item *items, int n_items,
-                  struct arena *arena, struct slice_row *out, int *bad, struct error *err);
+                  struct arena *arena, struct slice_row *out, struct error *err);
     void (*close)(struct backend *be);
 };
 

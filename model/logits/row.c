@@ -127,19 +127,28 @@ static int chunk_width(const struct slice_work *work, int c)
     return c + 1 < work->n_chunks ? CHUNK : work->n_cols - c * CHUNK;
 }
 
-int row_refuse_logits(int n_bad, int32_t first_id, struct error *err)
+int row_slice_failure(const struct slice_row *row, const struct row_wish *wish, struct error *err)
 {
-    return error_set(err, ERR_FORMAT, "%d of the logits from id %d on are NaN or +inf", n_bad,
-                     (int)first_id);
+    switch (row->code) {
+    case ERR_FORMAT:
+        return error_set(err, ERR_FORMAT, "%d of the logits from id %d on are NaN or +inf",
+                         row->n_bad, (int)row->first_id);
+    case ERR_NO_MEMORY:
+        return error_set(err, ERR_NO_MEMORY,
+                         "there is no room for the answer of slice %d: %d best, %d ids%s",
+                         row->slice, wish->n_best, wish->n_ids, wish->full ? ", all logits" : "");
+    default:
+        return row_wish_check(wish, err);
+    }
 }
 
-static int refuse_logits(const struct slice_work *work, struct error *err)
+static int count_bad(const struct slice_work *work)
 {
     int n_bad = 0;
     for (int i = 0; i < work->n_cols; i++) {
         n_bad += !(work->logits[i] < INFINITY);
     }
-    return row_refuse_logits(n_bad, work->first_id, err);
+    return n_bad;
 }
 
 /* Smallest and largest of n >= 1 logits as order keys. */
@@ -155,15 +164,16 @@ VARIANTS static void key_range(const float *logits, int n, int32_t *smallest, in
     *largest = high;
 }
 
-/* Largest logit. Errors: ERR_FORMAT NaN or +inf. */
-static int slice_max(const struct slice_work *work, float *max, struct error *err)
+/* Finds the largest logit. Errors: ERR_FORMAT NaN or +inf, which are counted. */
+static int slice_max(const struct slice_work *work, struct slice_row *row)
 {
     int32_t low, high;
     key_range(work->logits, work->n_cols, &low, &high);
     if (low < select_order_key(-INFINITY) || high >= select_order_key(INFINITY)) {
-        return refuse_logits(work, err);
+        row->n_bad = count_bad(work);
+        return ERR_FORMAT;
     }
-    *max = select_order_float(high);
+    row->max = select_order_float(high);
     return 0;
 }
 
@@ -221,15 +231,12 @@ static int32_t outside_draw(const struct slice_work *work, const struct row_wish
 }
 
 /* Scratch and mask of `outside`, which are valid until the caller resets the arena. */
-static int outside_begin(struct slice_work *work, const struct row_wish *wish, struct error *err)
+static int outside_begin(struct slice_work *work, const struct row_wish *wish)
 {
     size_t n_words = ((size_t)work->n_cols + MASK_BITS - 1) / MASK_BITS;
     work->mask = arena_take(work->arena, n_words, sizeof *work->mask);
     work->chunk_mass = arena_take(work->arena, (size_t)work->n_chunks, sizeof *work->chunk_mass);
-    if (!work->mask || !work->chunk_mass) {
-        return error_set(err, ERR_NO_MEMORY, "the row arena has no room for %d columns",
-                         work->n_cols);
-    }
+    if (!work->mask || !work->chunk_mass) return ERR_NO_MEMORY;
     memset(work->mask, 0, n_words * sizeof *work->mask);
     for (int i = 0; i < wish->n_ids; i++) {
         int64_t column = (int64_t)wish->ids[i] - work->first_id;
@@ -240,12 +247,11 @@ static int outside_begin(struct slice_work *work, const struct row_wish *wish, s
 }
 
 /* Every wish that sums. A slice of nothing but -inf has no mass, like an empty one. */
-static int answer_sums(struct slice_work *work, const struct row_wish *wish, struct slice_row *out,
-                       struct error *err)
+static int answer_sums(struct slice_work *work, const struct row_wish *wish, struct slice_row *out)
 {
     size_t mark = work->arena->used_bytes;
     int rc = 0;
-    if (wish->outside) TRY(outside_begin(work, wish, err));
+    if (wish->outside) TRY(outside_begin(work, wish));
     if (out->max > -INFINITY) {
         for (int k = 0; k < wish->n_temperatures; k++) {
             slice_sums(work, wish, k, out);
@@ -327,7 +333,7 @@ static void offer_noisy(struct select_heap *heap, const struct slice_work *work,
 }
 
 static int answer_best(const struct slice_work *work, const struct row_wish *wish,
-                       struct slice_row *out, struct error *err)
+                       struct slice_row *out)
 {
     int n = wish->n_best < work->n_cols ? wish->n_best : work->n_cols;
     if (n == 0) return 0;
@@ -336,9 +342,7 @@ static int answer_best(const struct slice_work *work, const struct row_wish *wis
     size_t mark = work->arena->used_bytes;
     struct select_heap heap = {.capacity = n};
     heap.items = arena_take(work->arena, (size_t)n, sizeof *heap.items);
-    if (!ids || !logits || !heap.items) {
-        return error_set(err, ERR_NO_MEMORY, "the row arena has no room for the %d best", n);
-    }
+    if (!ids || !logits || !heap.items) return ERR_NO_MEMORY;
     if (wish->best_is_noisy) {
         offer_noisy(&heap, work, wish);
     } else {
@@ -357,12 +361,10 @@ static int answer_best(const struct slice_work *work, const struct row_wish *wis
 }
 
 static int answer_ids(const struct slice_work *work, const struct row_wish *wish,
-                      struct slice_row *out, struct error *err)
+                      struct slice_row *out)
 {
     float *logits = arena_take(work->arena, (size_t)wish->n_ids, sizeof *logits);
-    if (!logits) {
-        return error_set(err, ERR_NO_MEMORY, "the row arena has no room for %d ids", wish->n_ids);
-    }
+    if (!logits) return ERR_NO_MEMORY;
     for (int i = 0; i < wish->n_ids; i++) {
         int64_t column = (int64_t)wish->ids[i] - work->first_id;
         if (column >= 0 && column < work->n_cols) logits[out->n_ids++] = work->logits[column];
@@ -371,13 +373,10 @@ static int answer_ids(const struct slice_work *work, const struct row_wish *wish
     return 0;
 }
 
-static int answer_full(const struct slice_work *work, struct slice_row *out, struct error *err)
+static int answer_full(const struct slice_work *work, struct slice_row *out)
 {
     float *full = arena_take(work->arena, (size_t)work->n_cols, sizeof *full);
-    if (!full) {
-        return error_set(err, ERR_NO_MEMORY, "the row arena has no room for %d logits",
-                         work->n_cols);
-    }
+    if (!full) return ERR_NO_MEMORY;
     memcpy(full, work->logits, (size_t)work->n_cols * sizeof *full);
     out->full = full;
     return 0;
@@ -407,11 +406,24 @@ int row_wish_check(const struct row_wish *wish, struct error *err)
     return 0;
 }
 
-int row_slice_answer(const struct answer_item *item, struct arena *arena, struct slice_row *out,
-                     struct error *err)
+/* All that is wished of a slice that has columns; a code, without a text. */
+static int answer_wish(const struct answer_item *item, struct slice_work *work,
+                       struct slice_row *row)
 {
     const struct row_wish *wish = item->wish;
     int rc = 0;
+    TRY(slice_max(work, row));
+    if (wish->n_best > 0) TRY(answer_best(work, wish, row));
+    if (wish->n_ids > 0) TRY(answer_ids(work, wish, row));
+    if (wish->full) TRY(answer_full(work, row));
+    TRY(answer_sums(work, wish, row));
+out:
+    return rc;
+}
+
+int row_slice_answer(const struct answer_item *item, struct arena *arena, struct slice_row *out,
+                     struct error *err)
+{
     struct slice_row row = {
         .slice = item->slice,
         .first_id = item->first_id,
@@ -427,14 +439,10 @@ int row_slice_answer(const struct answer_item *item, struct arena *arena, struct
         .arena = arena,
     };
     *out = row;
-    TRY(row_wish_check(wish, err));
-    if (item->n_cols == 0) goto out;
-    TRY(slice_max(&work, &row.max, err));
-    if (wish->n_best > 0) TRY(answer_best(&work, wish, &row, err));
-    if (wish->n_ids > 0) TRY(answer_ids(&work, wish, &row, err));
-    if (wish->full) TRY(answer_full(&work, &row, err));
-    TRY(answer_sums(&work, wish, &row, err));
+    out->code = row_wish_check(item->wish, err);
+    if (!out->code && item->n_cols > 0) out->code = answer_wish(item, &work, &row);
+    out->n_bad = row.n_bad;
+    if (out->code) return row_slice_failure(out, item->wish, err);
     *out = row;
-out:
-    return rc;
+    return 0;
 }

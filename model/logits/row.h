@@ -37,6 +37,9 @@ struct answer_item {
 
 /* The answer of one slice. Its arrays are in the arena of the call. */
 struct slice_row {
+    int code;         /* not 0: there is no answer, and row_slice_failure says why; of what follows
+                         only slice, first_id, n_cols and n_bad are valid then */
+    int n_bad;        /* logits that are NaN or +inf */
     int slice;        /* 0..S-1 */
     int32_t first_id; /* columns first_id .. first_id + n_cols - 1; n_cols may be 0 */
     int n_cols;
@@ -65,14 +68,14 @@ double row_noisy_score(float logit, float temperature, uint32_t noise_bits);
  * negative counts, a temperature that is not above 0 or has no finite inverse, draws or entropy
  * without a temperature. */
 int row_wish_check(const struct row_wish *wish, struct error *err);
-/* Sets the error of a slice with n_bad logits that are NaN or +inf, and returns ERR_FORMAT. */
-int row_refuse_logits(int n_bad, int32_t first_id, struct error *err);
+/* The error of a slice that has no answer to `wish`; returns its code, which is not 0. */
+int row_slice_failure(const struct slice_row *row, const struct row_wish *wish, struct error *err);
 
 /* Answers item->wish for the logits of one slice (a pure function; the CPU backend's own and the
  * reference of any other). e = num_exp((logit - max) * (1 / t)) in float; sums take 16 float lanes
  * over a chunk of 1024 columns, the lanes by a binary tree, the chunks in double, ascending. Arrays
  * come from arena, which gets back what was scratch. -inf is a masked column. Errors: ERR_NO_MEMORY
  * the arena is full; ERR_FORMAT a logit is NaN or +inf; ERR_ARGUMENT the wish makes no sense. On
- * failure *out is an empty slice. */
+ * failure *out is an empty slice with the error's code. */
 int row_slice_answer(const struct answer_item *item, struct arena *arena, struct slice_row *out,
                      struct error *err);

@@ -23,6 +23,7 @@ struct blocks {
 /* The items of one call and the memory that they travel in. */
 struct batch {
     const struct answer_item *items;
+    struct slice_row *out;
     int n_items;
     struct packing packing;
     struct blocks blocks;
@@ -36,6 +37,12 @@ static bool comes_whole(const struct answer_item *item)
     const struct row_wish *wish = item->wish;
     int most = wish->best_is_noisy ? ANSWER_NOISY_MAX : ANSWER_BEST_MAX;
     return wish->full || wish->n_best > most || item->n_cols > ANSWER_COLUMNS_MAX;
+}
+
+/* True for an item that needs no device: it has no columns, or its wish makes no sense. */
+static bool is_settled(const struct answer_item *item, const struct slice_row *out)
+{
+    return item->n_cols == 0 || out->code;
 }
 
 static int n_best_of(const struct answer_item *item)
@@ -70,7 +77,7 @@ static void count_items(struct batch *batch)
     struct packing *packing = &batch->packing;
     for (int i = 0; i < batch->n_items; i++) {
         const struct answer_item *item = &batch->items[i];
-        if (item->n_cols == 0) continue;
+        if (is_settled(item, &batch->out[i])) continue;
         if (comes_whole(item)) {
             packing->n_whole += static_cast<size_t>(item->n_cols);
             continue;
@@ -142,7 +149,7 @@ static void pack_items(const struct batch *batch)
     int32_t first_column = 0, first_word = 0;
     for (int i = 0; i < batch->n_items; i++) {
         const struct answer_item *item = &batch->items[i];
-        if (item->n_cols == 0 || comes_whole(item)) continue;
+        if (is_settled(item, &batch->out[i]) || comes_whole(item)) continue;
         pack_job(item, job);
         pack_columns(item, columns + first_column);
         job->first_column = first_column;
@@ -181,7 +188,7 @@ static void copy_whole(struct backend_cuda *be, const struct batch *batch)
     float *whole = batch->blocks.whole;
     for (int i = 0; i < batch->n_items; i++) {
         const struct answer_item *item = &batch->items[i];
-        if (item->n_cols == 0 || !comes_whole(item)) continue;
+        if (is_settled(item, &batch->out[i]) || !comes_whole(item)) continue;
         size_t n = static_cast<size_t>(item->n_cols);
         cuda_note(be,
                   cudaMemcpyAsync(whole, item->logits, n * sizeof *whole, cudaMemcpyDeviceToHost,
@@ -191,18 +198,15 @@ static void copy_whole(struct backend_cuda *be, const struct batch *batch)
     }
 }
 
-/* The arrays of a row from the words that came back. Errors: ERR_NO_MEMORY. */
+/* The arrays of a row from the words that came back. Returns ERR_NO_MEMORY or 0. */
 static int fill_arrays(const struct answer_job *job, const uint32_t *words, int n_wished_ids,
-                       struct arena *arena, struct slice_row *row, struct error *err)
+                       struct arena *arena, struct slice_row *row)
 {
     size_t n_best = static_cast<size_t>(job->n_best), n_ids = static_cast<size_t>(job->n_columns);
     if (n_best > 0) {
         int32_t *ids = static_cast<int32_t *>(arena_take(arena, n_best, sizeof *ids));
         float *logits = static_cast<float *>(arena_take(arena, n_best, sizeof *logits));
-        if (!ids || !logits) {
-            return error_set(err, ERR_NO_MEMORY, "the row arena has no room for the %d best",
-                             job->n_best);
-        }
+        if (!ids || !logits) return ERR_NO_MEMORY;
         for (size_t i = 0; i < n_best; i++) {
             ids[i] = job->first_id + static_cast<int32_t>(words[i]);
         }
@@ -213,10 +217,7 @@ static int fill_arrays(const struct answer_job *job, const uint32_t *words, int 
     }
     if (n_wished_ids > 0) {
         float *logits = static_cast<float *>(arena_take(arena, n_ids, sizeof *logits));
-        if (!logits) {
-            return error_set(err, ERR_NO_MEMORY, "the row arena has no room for %d ids",
-                             job->n_columns);
-        }
+        if (!logits) return ERR_NO_MEMORY;
         memcpy(logits, words + 2 * n_best, n_ids * sizeof *logits);
         row->n_ids = job->n_columns;
         row->id_logits = logits;
@@ -235,15 +236,17 @@ static struct slice_row empty_row(const struct answer_item *item)
     return row;
 }
 
-/* Fills out from what the kernel found. Errors: ERR_FORMAT, ERR_NO_MEMORY. */
-static int fill_row(const struct answer_item *item, const struct answer_job *job,
-                    const struct answer_result *result, const uint32_t *words, struct arena *arena,
-                    struct slice_row *out, struct error *err)
+/* Fills out, which is an empty row, from what the kernel found. */
+static void fill_row(const struct answer_item *item, const struct answer_job *job,
+                     const struct answer_result *result, const uint32_t *words, struct arena *arena,
+                     struct slice_row *out)
 {
     struct slice_row row = empty_row(item);
-    int rc = 0;
-    if (result->n_bad > 0) return row_refuse_logits(result->n_bad, item->first_id, err);
-    TRY(fill_arrays(job, words + job->first_word, item->wish->n_ids, arena, &row, err));
+    out->n_bad = result->n_bad;
+    out->code = result->n_bad > 0
+                    ? ERR_FORMAT
+                    : fill_arrays(job, words + job->first_word, item->wish->n_ids, arena, &row);
+    if (out->code) return;
     row.max = result->max;
     row.sum_exp[0] = result->sums[ANSWER_EXP];
     row.sum_exp[1] = result->sums[ANSWER_EXP_SECOND];
@@ -251,13 +254,9 @@ static int fill_row(const struct answer_item *item, const struct answer_job *job
     row.outside_sum = result->sums[ANSWER_OUTSIDE];
     if (result->outside_column >= 0) row.outside_id = item->first_id + result->outside_column;
     *out = row;
-out:
-    return rc;
 }
 
-/* Goes through the items in their order, so that *bad is the first one at fault. */
-static int fill_rows(const struct batch *batch, struct arena *arena, struct slice_row *out,
-                     int *bad, struct error *err)
+static void fill_rows(const struct batch *batch, struct arena *arena, struct slice_row *out)
 {
     const struct blocks *blocks = &batch->blocks;
     const struct answer_job *job = reinterpret_cast<const struct answer_job *>(blocks->host_over);
@@ -265,50 +264,41 @@ static int fill_rows(const struct batch *batch, struct arena *arena, struct slic
         reinterpret_cast<const struct answer_result *>(blocks->host_back);
     const uint32_t *words = reinterpret_cast<const uint32_t *>(result + batch->packing.n_jobs);
     const float *whole = blocks->whole;
-    int rc = 0;
-    for (*bad = 0; *bad < batch->n_items; ++*bad) {
-        const struct answer_item *item = &batch->items[*bad];
-        if (item->n_cols == 0) continue;
+    for (int i = 0; i < batch->n_items; i++) {
+        const struct answer_item *item = &batch->items[i];
+        if (is_settled(item, &out[i])) continue;
         if (comes_whole(item)) {
             struct answer_item on_host = *item;
+            struct error ignored; /* the row has its code */
             on_host.logits = whole;
-            TRY(row_slice_answer(&on_host, arena, &out[*bad], err));
+            row_slice_answer(&on_host, arena, &out[i], &ignored);
             whole += item->n_cols;
         } else {
-            TRY(fill_row(item, job++, result++, words, arena, &out[*bad], err));
+            fill_row(item, job++, result++, words, arena, &out[i]);
         }
     }
-out:
-    return rc;
 }
 
 /* Empties every row and checks every wish before anything is launched. */
-static int check_items(const struct batch *batch, struct slice_row *out, int *bad,
-                       struct error *err)
+static void check_items(const struct batch *batch)
 {
-    int rc = 0;
     for (int i = 0; i < batch->n_items; i++) {
-        out[i] = empty_row(&batch->items[i]);
+        struct error ignored;
+        batch->out[i] = empty_row(&batch->items[i]);
+        batch->out[i].code = row_wish_check(batch->items[i].wish, &ignored);
     }
-    for (*bad = 0; *bad < batch->n_items; ++*bad) {
-        TRY(row_wish_check(batch->items[*bad].wish, err));
-    }
-out:
-    return rc;
 }
 
-/* Wishes are checked first and logits afterwards, so if there are faults of both kinds, *bad is the
- * item with the bad wish. A failure of the device itself belongs to no item: *bad is 0 then. */
 int cuda_answer(struct backend *base, const struct answer_item *items, int n_items,
-                struct arena *arena, struct slice_row *out, int *bad, struct error *err)
+                struct arena *arena, struct slice_row *out, struct error *err)
 {
     struct backend_cuda *be = backend_cuda_of(base);
     struct batch batch = {};
     int rc = 0;
     batch.items = items;
     batch.n_items = n_items;
-    TRY(check_items(&batch, out, bad, err));
-    *bad = 0;
+    batch.out = out;
+    check_items(&batch);
     cuda_use_device(be);
     count_items(&batch);
     TRY(take_blocks(be, &batch, err));
@@ -316,7 +306,7 @@ int cuda_answer(struct backend *base, const struct answer_item *items, int n_ite
     launch_jobs(be, &batch);
     copy_whole(be, &batch);
     TRY(cuda_finish(be, err));
-    TRY(fill_rows(&batch, arena, out, bad, err));
+    fill_rows(&batch, arena, out);
 out:
     return rc;
 }

@@ -209,4 +209,4 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
 
 /* answer.cu */
 int cuda_answer(struct backend *be, const struct answer_item *items, int n_items,
-                struct arena *arena, struct slice_row *out, int *bad, struct error *err);
+                struct arena *arena, struct slice_row *out, struct error *err);

@@ -120,6 +120,12 @@ static struct step_reply reply_sample(void)
     struct row_reply *rows = sample_take(&made, (size_t)reply.n_rows, sizeof *rows);
     for (int i = 0; i < reply.n_rows; i++) {
         int first = sample_int(0, N_SLICES - 1);
+        rows[i] = (struct row_reply){0};
+        if (sample_int(0, 4) == 0) {
+            rows[i].error_text = "3 of the logits from id 7 on are NaN";
+            rows[i].no_room = sample_int(0, 1);
+            continue;
+        }
         rows[i].n_slices = sample_int(1, N_SLICES - first);
         struct slice_row *slices = sample_take(&made, (size_t)rows[i].n_slices, sizeof *slices);
         for (int s = 0; s < rows[i].n_slices; s++) {
@@ -216,6 +222,9 @@ static void replies_equal(const struct step_reply *a, const struct step_reply *b
     ck_assert_int_eq(a->n_rows, b->n_rows);
     for (int i = 0; i < a->n_rows; i++) {
         ck_assert_int_eq(a->rows[i].n_slices, b->rows[i].n_slices);
+        ck_assert_int_eq(a->rows[i].no_room, b->rows[i].no_room);
+        ck_assert_int_eq(a->rows[i].error_text != NULL, b->rows[i].error_text != NULL);
+        if (a->rows[i].error_text) ck_assert_str_eq(a->rows[i].error_text, b->rows[i].error_text);
         for (int s = 0; s < a->rows[i].n_slices; s++) {
             slices_equal(&a->rows[i].slices[s], &b->rows[i].slices[s]);
         }
@@ -245,6 +254,11 @@ START_TEST(reply_round_trip_keeps_every_field)
         CHECK_OK(step_reply_encode(&buf, &sent, &err));
         CHECK_OK(reply_read(&got));
         replies_equal(&sent, &got);
+        size_t bound = WIRE_REPLY_BYTES;
+        for (int r = 0; r < sent.n_rows; r++) {
+            bound += row_reply_bytes(&sent.rows[r]);
+        }
+        ck_assert_uint_le(buf.len, bound);
         if (i < 6) seed_write("target_wire", 1, "reply", i, buf.data, buf.len);
     }
 }

@@ -1,6 +1,7 @@
 /* ctest: labels=quick,threads libs=verifier,speculation timeout=120 */
 /* The worker's engine without the wire: steps go through queues to ranks that are threads, as they
  * otherwise go through gRPC to ranks that are processes. Replies come back through a queue. */
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -374,9 +375,9 @@ END_TEST
 
 /* A device that is lost while an answer is awaited, as CUDA reports it. */
 static int lost_answer(struct backend *be, const struct answer_item *items, int n_items,
-                       struct arena *arena, struct slice_row *out, int *bad, struct error *err)
+                       struct arena *arena, struct slice_row *out, struct error *err)
 {
-    (void)be, (void)items, (void)n_items, (void)arena, (void)out, (void)bad;
+    (void)be, (void)items, (void)n_items, (void)arena, (void)out;
     return error_set(err, ERR_UNAVAILABLE, "the GPU failed");
 }
 
@@ -409,6 +410,119 @@ START_TEST(a_lost_device_ends_the_group_instead_of_refusing_a_step)
 }
 END_TEST
 
+/* A real answer, but for the one row and slice that are spoilt: its logits become NaN first. */
+enum { SPOILT_ROW = 1, SPOILT_SLICE = 3 };
+static const struct backend_ops *sound_ops;
+
+static int spoilt_answer(struct backend *be, const struct answer_item *items, int n_items,
+                         struct arena *arena, struct slice_row *out, struct error *err)
+{
+    static float spoilt[4096];
+    struct answer_item changed[N_SLOTS * SLICES_MAX];
+    ck_assert_int_le(n_items, N_SLOTS * SLICES_MAX);
+    memcpy(changed, items, (size_t)n_items * sizeof *items);
+    struct answer_item *item = &changed[SPOILT_ROW * SLICES_MAX + SPOILT_SLICE];
+    memcpy(spoilt, item->logits, (size_t)item->n_cols * sizeof *spoilt);
+    spoilt[17] = NAN;
+    item->logits = spoilt;
+    return sound_ops->answer(be, changed, n_items, arena, out, err);
+}
+
+START_TEST(a_row_that_is_not_numbers_fails_alone)
+{
+    struct error err;
+    struct checkpoint *ck;
+    struct backend *be;
+    struct verifier *verifier;
+    struct step_reply reply;
+    const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
+    const int32_t block[] = {7, 8};
+    const struct step_row row = {.index = 12, .wish = {.n_best = 1}};
+    const struct step_lane lanes[] = {{.slot = 0,
+                                       .n_tokens = 13,
+                                       .tokens = tokens,
+                                       .n_blocks = 1,
+                                       .blocks = &block[0],
+                                       .n_rows = 1,
+                                       .rows = &row},
+                                      {.slot = 1,
+                                       .n_tokens = 13,
+                                       .tokens = tokens,
+                                       .n_blocks = 1,
+                                       .blocks = &block[1],
+                                       .n_rows = 1,
+                                       .rows = &row}};
+    const struct step step = {.id = 1, .n_lanes = 2, .lanes = lanes};
+    CHECK_OK(checkpoint_open(&ck, TALES, &err));
+    CHECK_OK(backend_cpu_open(&be, &cpu, &err));
+    sound_ops = be->ops;
+    struct backend_ops spoiling = *sound_ops;
+    spoiling.answer = spoilt_answer;
+    CHECK_OK(verifier_open(&verifier, ck, comm_single(), be, &verifier_options, &err));
+    be->ops = &spoiling;
+    CHECK_OK(verifier_step(verifier, &step, &reply, &err));
+    ck_assert_ptr_null(reply.error_text);
+    ck_assert_int_eq(reply.n_rows, 2);
+    ck_assert(!reply.rows[0].error_text && reply.rows[0].n_slices == SLICES_MAX);
+    ck_assert_int_eq(reply.rows[0].slices[SPOILT_SLICE].n_best, 1);
+    ck_assert_str_eq(reply.rows[1].error_text, "1 of the logits from id 1536 on are NaN or +inf");
+    ck_assert(reply.rows[1].n_slices == 0 && !reply.rows[1].no_room);
+    be->ops = sound_ops;
+    verifier_close(verifier);
+    be->ops->close(be);
+    checkpoint_close(ck);
+}
+END_TEST
+
+/* A rank of a large vocabulary whose rows are all so long that only some fit into a reply. */
+static int long_answer(struct backend *be, const struct answer_item *items, int n_items,
+                       struct arena *arena, struct slice_row *out, struct error *err)
+{
+    int rc = sound_ops->answer(be, items, n_items, arena, out, err);
+    for (int i = 0; i < n_items && !rc; i++) {
+        out[i].n_best = MESSAGE_BYTES_MAX / 8 / SLICES_MAX / 2 * 2 / 3; /* never read */
+    }
+    return rc;
+}
+
+START_TEST(rows_that_a_reply_has_no_room_for_can_be_asked_again)
+{
+    struct error err;
+    struct checkpoint *ck;
+    struct backend *be;
+    struct verifier *verifier;
+    struct question question;
+    struct step_reply reply;
+    const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
+    CHECK_OK(checkpoint_open(&ck, TALES, &err));
+    CHECK_OK(backend_cpu_open(&be, &cpu, &err));
+    sound_ops = be->ops;
+    struct backend_ops long_ops = *sound_ops;
+    long_ops.answer = long_answer;
+    CHECK_OK(verifier_open(&verifier, ck, comm_single(), be, &verifier_options, &err));
+    be->ops = &long_ops;
+    ask(&question, RULE_GREEDY, false);
+    question.step.id = 1;
+    CHECK_OK(verifier_step(verifier, &question.step, &reply, &err));
+    ck_assert_int_eq(reply.n_rows, 5);
+    for (int r = 0; r < 5; r++) {
+        bool fits = r < 2;
+        ck_assert_int_eq(reply.rows[r].n_slices, fits ? SLICES_MAX : 0);
+        ck_assert(reply.rows[r].no_room == !fits);
+        if (fits) continue;
+        ck_assert_ptr_nonnull(strstr(reply.rows[r].error_text, "would make the reply longer than"));
+    }
+    be->ops = sound_ops;
+    const struct step_more wanted = {.lane = 0, .n_rows = 1, .rows = &question.rows[2]};
+    const struct step more = {.id = 2, .n_more = 1, .more = &wanted};
+    CHECK_OK(verifier_step(verifier, &more, &reply, &err));
+    ck_assert(reply.n_rows == 1 && !reply.rows[0].error_text && !reply.error_text);
+    verifier_close(verifier);
+    be->ops->close(be);
+    checkpoint_close(ck);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("verifier");
@@ -417,6 +531,8 @@ int main(void)
     tcase_add_loop_test(tcase, rows_do_not_depend_on_the_number_of_ranks, 2, 3);
     tcase_add_loop_test(tcase, rows_do_not_depend_on_the_number_of_ranks, 4, 5);
     tcase_add_test(tcase, compact_and_full_rows_are_equal);
+    tcase_add_test(tcase, a_row_that_is_not_numbers_fails_alone);
+    tcase_add_test(tcase, rows_that_a_reply_has_no_room_for_can_be_asked_again);
     tcase_add_test(tcase, more_of_a_row_needs_no_forward_pass);
     tcase_add_loop_test(tcase, a_lane_that_makes_no_sense_is_named_and_harms_nobody, 0,
                         sizeof breaks / sizeof *breaks);
