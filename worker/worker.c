@@ -13,6 +13,7 @@
 #include "model/checkpoint/served_name.h"
 #include "model/tokenizer/tokenizer.h"
 #include "worker/address.h"
+#include "worker/copies.h"
 #include "worker/group.h"
 #include "worker/lead_watch.h"
 #include "worker/listener.h"
@@ -72,7 +73,7 @@ static int open_tokenizer(struct worker *w, struct error *err)
 }
 
 /* Describes the rank. Everything but the weights is known now; rank 0 tells the others about itself
- * before it loads them.
+ * before it loads them. Until then the fingerprint is that of samples.
  * Errors: ERR_ARGUMENT the model cannot be divided among so many ranks. */
 static int describe(struct worker *w, const struct verifier_options *vo, struct error *err)
 {
@@ -157,6 +158,20 @@ out:
     return rc;
 }
 
+/* Loads the weights and makes sure that all ranks have the same ones. */
+static int load(struct worker *w, struct verifier_options *vo, struct error *err)
+{
+    int rc = 0;
+    struct copies copies;
+    TRY(copies_plan(&copies, &w->group, w->checkpoint, w->backend, err));
+    vo->witnessed = copies.witnessed;
+    TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, vo, err));
+    TRY(copies_check(&copies, &w->group, w->checkpoint, w->backend, verifier_model(w->verifier),
+                     &w->description.model_fingerprint, err));
+out:
+    return rc;
+}
+
 /* A file of packed weights that cannot be used or written is no error, but the user should know. */
 static void show_cache(const struct worker *w)
 {
@@ -215,10 +230,11 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     if (w->listener) listener_set_complete(w->listener);
     /* On the engine thread's own CPU, so that memory is allocated near the thread that reads it. */
     TRY(threads_enter(&w->threads, err));
-    TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, &vo, err));
+    TRY(load(w, &vo, err));
     threads_leave(&w->threads);
     show_cache(w);
     if (!w->listener) TRY(listen_at(w, address, err));
+    TRY(listener_describe(w->listener, &w->description, err));
     listener_set_serving(w->listener, true); /* before a coordinator learns the address */
     TRY(group_announce(&w->group, listener_address(w->listener), err));
     show_ready(w, clock_now_ms() - start_ms);
