@@ -60,6 +60,7 @@ static int filled_rows(const struct matrix_part *part)
 {
     int n_left = part->weight.n_rows - part->first_row;
     if (part->row_list) return part->n_listed;
+    if (n_left < 0) return 0;
     return part->n_rows < n_left ? part->n_rows : n_left;
 }
 
@@ -72,7 +73,7 @@ static void keep_digests(struct loader *ld, const struct matrix_source *source)
             .sum = source->digests[i],
             .first = row * (uint64_t)part->weight.n_cols + (uint64_t)part->first_col,
             .n = (uint64_t)filled_rows(part) * (uint64_t)source->n_in};
-        digest_table_add(ld->digests, ld->tensors[i], &digest);
+        if (digest.n) digest_table_add(ld->digests, ld->tensors[i], &digest);
     }
 }
 
@@ -247,18 +248,34 @@ out:
     return rc;
 }
 
-/* The embedding is read row by row while the model computes, so all of it is digested now, in one
- * go. Every rank does so for itself. */
+/* Where the head is made of the embedding's rows, packing it digests those that this rank packs. */
+static bool head_digests_embedding(const struct loader *ld)
+{
+    return ld->cfg->tied_embeddings && !ld->head_ids && !ld->is_witness;
+}
+
+/* The embedding is read row by row while the model computes, so all of it is digested now. Every
+ * rank does so for itself. */
 static int open_embedding(struct loader *ld)
 {
     const struct model_config *cfg = ld->cfg;
-    const struct tensor_part all = {
-        "model.embed_tokens.weight", cfg->vocab_size, cfg->dim, 0, cfg->vocab_size, 0};
+    const struct shard *sh = ld->shard;
+    int n_all = cfg->vocab_size, first = 0, end = 0, rc = 0;
+    if (head_digests_embedding(ld)) {
+        first = sh->first_slice * sh->vocab_slice;
+        end = first + sh->n_local * sh->vocab_slice;
+        first = first < n_all ? first : n_all;
+        end = end < n_all ? end : n_all;
+    }
+    const struct tensor_part parts[] = {
+        {"model.embed_tokens.weight", n_all, cfg->dim, 0, first, 0},
+        {"model.embed_tokens.weight", n_all, cfg->dim, end, n_all - end, 0},
+    };
     struct matrix_source source = {.n_in = cfg->dim};
-    int rc = 0;
-    TRY(add_part(ld, &source, -1, &all));
+    TRY(add_part(ld, &source, -1, &parts[0]));
+    TRY(add_part(ld, &source, -1, &parts[1]));
     ld->w->embedding = source.parts[0].weight;
-    TRY(digest_matrix(ld, &source));
+    if (parts[0].n_rows + parts[1].n_rows) TRY(digest_matrix(ld, &source));
 out:
     return rc;
 }
@@ -281,11 +298,11 @@ static int open_head(struct loader *ld)
         source.parts[0].row_list = ld->head_ids;
         source.parts[0].n_listed = sh->n_vocab;
     }
-    if (cfg->tied_embeddings) { /* open_embedding has digested it */
+    if (!cfg->tied_embeddings || head_digests_embedding(ld)) {
+        TRY(open_matrix(ld, &ld->w->head, &source));
+    } else { /* open_embedding has digested all of it */
         TRY(ld->be->ops->matrix_open(ld->be, &ld->w->head, &source, ld->err));
         ld->w->bytes += ld->w->head.bytes;
-    } else {
-        TRY(open_matrix(ld, &ld->w->head, &source));
     }
 out:
     return rc;

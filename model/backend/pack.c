@@ -30,7 +30,7 @@ static uint64_t hash_place(uint64_t hash, const struct weight *weight, int row, 
 static uint64_t hash_samples(uint64_t hash, const struct matrix_part *part, int n_in)
 {
     int n = n_in < SAMPLE_ELEMENTS ? n_in : SAMPLE_ELEMENTS;
-    for (int i = 0; i < N_SAMPLES; i++) {
+    for (int i = 0; i < N_SAMPLES && part->n_rows > 0; i++) {
         int row = matrix_part_row(part, (int)((int64_t)(part->n_rows - 1) * i / (N_SAMPLES - 1)));
         int col = part->first_col + (int)((int64_t)(n_in - n) * i / (N_SAMPLES - 1));
         if (row < 0) break; /* the vocabulary's tail */
@@ -111,17 +111,17 @@ struct pack_job {
     int n_columns;
 };
 
-/* Digests and packs block by block, because the rows of a block then are still in the cache when
- * they are packed. */
+/* Packs and digests block by block, because the rows of a block are still in the cache when they are
+ * digested. */
 static void pack_block(const struct pack_job *job, int member, int block)
 {
     const struct pack_request *request = job->request;
+    request->fill(request->arg, job->data, block, block + 1);
     if (job->digests.of) {
         int first = block * request->block_columns, end = first + request->block_columns;
         matrix_source_digest(request->source, first, end < job->n_columns ? end : job->n_columns,
                              job->digests.of[member]);
     }
-    request->fill(request->arg, job->data, block, block + 1);
 }
 
 static void pack_member(void *arg, int member, int n_members)
