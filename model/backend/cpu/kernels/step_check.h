@@ -1,0 +1,16 @@
+/* A check of a variant's dot step on the CPU that it is about to run on. All of the arithmetic rests
+ * on the order of vdpbf16ps (first the odd k, then the even k, with a rounding after each, denormals
+ * flushed), which its documentation leaves open in part, and on code that was compiled for another
+ * instruction set than that of the tests' machine. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* struct kernels has one. */
+typedef void dot_step_fn(float acc[16], const uint16_t w[32], uint32_t x_pair);
+
+/* Compares some steps with the definition (step_exact.h), bit for bit: the two orders, fused
+ * rounding, ties, denormals that enter and that come out, products beyond the range of fp32. Takes
+ * a few microseconds. */
+bool step_check_passes(dot_step_fn *dot_step);
