@@ -111,8 +111,7 @@ struct pack_job {
     int n_columns;
 };
 
-/* Packs and digests block by block, because the rows of a block are still in the cache when they are
- * digested. */
+/* Block by block, because the rows of a block are still in the cache when they are digested. */
 static void pack_block(const struct pack_job *job, int member, int block)
 {
     const struct pack_request *request = job->request;

@@ -1,7 +1,6 @@
-/* A check of a variant's dot step on the CPU that it is about to run on. All of the arithmetic rests
- * on the order of vdpbf16ps (first the odd k, then the even k, with a rounding after each, denormals
- * flushed), which its documentation leaves open in part, and on code that was compiled for another
- * instruction set than that of the tests' machine. */
+/* A check of a variant's dot step on the CPU that it is about to run on. All arithmetic of the CPU
+ * rests on the order of vdpbf16ps: first the odd k, then the even k, with a rounding after each,
+ * and denormals flushed. That was measured, but on other CPUs than this one. */
 #pragma once
 
 #include <stdbool.h>

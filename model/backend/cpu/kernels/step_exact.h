@@ -1,5 +1,5 @@
-/* One step of a dot chain by definition. Correct in every floating-point mode, because denormals are
- * recognised by their bits and no operation here has a denormal fp32 as its result. */
+/* One step of a dot chain by definition. It is correct in every floating-point mode, because
+ * denormals are recognised by their bits and no operation has a denormal fp32 as its result. */
 #pragma once
 
 #include "model/numerics/numerics.h"
