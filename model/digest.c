@@ -23,14 +23,13 @@ void digest_table_close(struct digest_table *table)
 
 size_t digest_table_find(struct digest_table *table, const char *name)
 {
-    for (size_t i = 0; i < table->n; i++) {
-        size_t at = (table->next + i) % table->n;
-        if (strcmp(table->tensors[at].name, name) != 0) continue;
-        table->next = at + 1;
-        return at;
+    size_t at = table->next % table->n;
+    for (size_t i = 1; strcmp(table->tensors[at].name, name) != 0; i++) {
+        assert(i < table->n);
+        at = (at + 1) % table->n;
     }
-    assert(!"weights are read by the names of the checkpoint's layout");
-    return 0;
+    table->next = at + 1;
+    return at;
 }
 
 void digest_table_add(struct digest_table *table, size_t tensor, const struct part_digest *part)
