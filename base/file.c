@@ -47,6 +47,8 @@ int file_map(struct file_view *view, const char *path, struct error *err)
     }
     if (!rc) {
         view->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+        view->ctime_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+        view->inode = (uint64_t)st.st_ino;
         view->owner = st.st_uid;
         view->mode = st.st_mode & 07777;
     }

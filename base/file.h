@@ -11,9 +11,11 @@
 struct file_view {
     const uint8_t *data;
     size_t size_bytes;
-    int64_t mtime_ns; /* when it was last written */
-    uint32_t owner;   /* user id */
-    uint32_t mode;    /* permission bits */
+    int64_t mtime_ns; /* when it was last written; programs can set it */
+    int64_t ctime_ns; /* when the file or anything about it last changed */
+    uint64_t inode;
+    uint32_t owner; /* user id */
+    uint32_t mode;  /* permission bits */
 };
 
 enum file_advice {

@@ -24,6 +24,7 @@ enum step_buffers {
 };
 
 struct model {
+    const struct checkpoint *ck;
     const struct model_config *cfg;
     struct comm *comm;
     struct backend *be;
@@ -166,6 +167,7 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     struct model *m = NULL;
     *model = NULL;
     TRY(mem_array(&m, 1, sizeof *m, err));
+    m->ck = ck;
     m->cfg = checkpoint_config(ck);
     m->comm = comm;
     m->be = be;
@@ -180,7 +182,9 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     m->attention_dim = m->shard.n_heads * m->cfg->head_dim;
     m->qkv_dim = m->attention_dim + 2 * m->shard.n_kv_heads * m->cfg->head_dim;
     TRY(open_buffers(m, err));
-    TRY(weights_open(&m->weights, ck, &m->shard, options->head_ids, be, err));
+    const struct weights_wish wish = {.head_ids = options->head_ids,
+                                      .witnessed = options->witnessed};
+    TRY(weights_open(&m->weights, ck, &m->shard, &wish, be, err));
     *model = m;
     m = NULL;
 out:
@@ -411,6 +415,21 @@ const struct shard *model_shard(const struct model *m)
 size_t model_weight_bytes(const struct model *m)
 {
     return m->weights.bytes;
+}
+
+const struct part_digest *model_digests(const struct model *model)
+{
+    return model->weights.digests.parts;
+}
+
+const struct part_digest *model_witnessed(const struct model *model, int rank)
+{
+    return model->weights.witnessed[rank].parts;
+}
+
+uint64_t model_fingerprint(const struct model *model)
+{
+    return digest_fingerprint(model->ck, model->weights.digests.parts, 1);
 }
 
 const struct pack_cache_report *model_pack_report(const struct model *model)

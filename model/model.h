@@ -11,6 +11,7 @@
 #include "model/backend/backend.h"
 #include "model/backend/pack_cache.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/digest.h"
 #include "model/logits/select.h"
 #include "model/shard.h"
 
@@ -29,6 +30,9 @@ struct model_options {
      * model_logits the vocabulary is then n_head_ids columns, of which column i is head_ids[i]. */
     const int32_t *head_ids;
     int n_head_ids;
+
+    /* Bit r: also digests what rank r reads, in this rank's copy of the model (model_witnessed). */
+    unsigned witnessed;
 };
 
 /* What a step feeds of one sequence. blocks is the block table from position 0 on. It must reach
@@ -56,6 +60,15 @@ size_t model_weight_bytes(const struct model *model);
 size_t model_kv_bytes(const struct model *model);
 /* Whether the packed weights came from disk; NULL where they are not kept there. */
 const struct pack_cache_report *model_pack_report(const struct model *model);
+
+/* The digests of what this rank has read, and of what `rank` reads or, where that was not asked
+ * for, NULL: one for each of checkpoint_tensors. */
+const struct part_digest *model_digests(const struct model *model);
+const struct part_digest *model_witnessed(const struct model *model, int rank);
+
+/* The fingerprint of a model on one rank (T = 1): it depends on every byte that was read. A model
+ * whose head is a part of the vocabulary has another one than with its whole head. */
+uint64_t model_fingerprint(const struct model *model);
 
 /* Computes one step: feeds the lanes and keeps the logits of rows for model_answer and model_logits
  * until the next step. All ranks call it with the same arguments. The caller keeps within the

@@ -1,12 +1,12 @@
 /* Loading weights: each rank reads its own rows and columns from the mapping and packs them. */
 #include "model/weights.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
-enum { FOLDER_BYTES = 4096, SHARD_TEXT_BYTES = 160 };
+#include "model/weights_cache.h"
 
 struct loader {
     const struct checkpoint *ck;
@@ -16,6 +16,9 @@ struct loader {
     struct backend *be;
     struct model_weights *w;
     struct error *err;
+    struct digest_table *digests;     /* what is read is added to it */
+    bool is_witness;                  /* only the digests are wanted */
+    size_t tensors[MATRIX_PARTS_MAX]; /* of the parts of the matrix that is being put together */
     char name[160];
 };
 
@@ -39,8 +42,9 @@ struct tensor_part {
 static int add_part(struct loader *ld, struct matrix_source *source, int layer,
                     const struct tensor_part *t)
 {
-    struct matrix_part *part = &source->parts[source->n_parts++];
     const char *name = tensor_name(ld, layer, t->tail);
+    ld->tensors[source->n_parts] = digest_table_find(ld->digests, name);
+    struct matrix_part *part = &source->parts[source->n_parts++];
     *part = (struct matrix_part){
         .first_row = t->first_row, .n_rows = t->n_rows, .first_col = t->first_col};
     int rc = checkpoint_find(ld->ck, name, t->all_rows, t->all_cols, &part->weight, ld->err);
@@ -51,9 +55,48 @@ static int add_part(struct loader *ld, struct matrix_source *source, int layer,
                      checkpoint_name(ld->ck), name, source->n_in, QUANT_GROUP);
 }
 
-static int open_matrix(struct loader *ld, struct matrix *m, const struct matrix_source *source)
+/* Columns of the matrix that have elements of the tensor: not the vocabulary's tail. */
+static int filled_rows(const struct matrix_part *part)
 {
-    int rc = ld->be->ops->matrix_open(ld->be, m, source, ld->err);
+    int n_left = part->weight.n_rows - part->first_row;
+    if (part->row_list) return part->n_listed;
+    if (n_left < 0) return 0;
+    return part->n_rows < n_left ? part->n_rows : n_left;
+}
+
+static void keep_digests(struct loader *ld, const struct matrix_source *source)
+{
+    for (int i = 0; i < source->n_parts; i++) {
+        const struct matrix_part *part = &source->parts[i];
+        uint64_t row = (uint64_t)(part->row_list ? part->row_list[0] : part->first_row);
+        const struct part_digest digest = {
+            .sum = source->digests[i],
+            .first = row * (uint64_t)part->weight.n_cols + (uint64_t)part->first_col,
+            .n = (uint64_t)filled_rows(part) * (uint64_t)source->n_in};
+        if (digest.n) digest_table_add(ld->digests, ld->tensors[i], &digest);
+    }
+}
+
+static int digest_matrix(struct loader *ld, struct matrix_source *source)
+{
+    uint64_t digests[MATRIX_PARTS_MAX] = {0};
+    int rc = 0;
+    source->digests = digests;
+    TRY(ld->be->ops->matrix_digest(ld->be, source, ld->err));
+    keep_digests(ld, source);
+out:
+    return rc;
+}
+
+static int open_matrix(struct loader *ld, struct matrix *m, struct matrix_source *source)
+{
+    uint64_t digests[MATRIX_PARTS_MAX] = {0};
+    int rc = 0;
+    if (ld->is_witness) return digest_matrix(ld, source);
+    source->digests = digests;
+    TRY(ld->be->ops->matrix_open(ld->be, m, source, ld->err));
+    keep_digests(ld, source);
+out:
     ld->w->bytes += m->bytes;
     return rc;
 }
@@ -63,6 +106,14 @@ struct vector_part {
     const char *tail; /* as in struct tensor_part */
     int n_all, first, n;
 };
+
+static void digest_vector(struct loader *ld, const struct weight *weight,
+                          const struct vector_part *part, const char *name)
+{
+    const struct part_digest digest = {weight_digest_vector(weight, part->first, part->n),
+                                       (uint64_t)part->first, (uint64_t)part->n};
+    digest_table_add(ld->digests, digest_table_find(ld->digests, name), &digest);
+}
 
 /* The parts, one behind the other, as fp32 in backend memory. */
 static int open_vector(struct loader *ld, struct vector *out, int layer,
@@ -78,9 +129,11 @@ static int open_vector(struct loader *ld, struct vector *out, int layer,
         struct weight weight;
         const char *name = tensor_name(ld, layer, parts[i].tail);
         TRY(checkpoint_find(ld->ck, name, 1, parts[i].n_all, &weight, ld->err));
+        digest_vector(ld, &weight, &parts[i], name);
         weight_read_f32(&weight, 0, parts[i].first, parts[i].n, host + at);
         at += parts[i].n;
     }
+    if (ld->is_witness) goto out;
     out->n = total;
     TRY(backend_buffer(ld->be, &out->data, (size_t)total * sizeof *host, ld->err));
     ld->be->ops->upload(ld->be, out->data, host, (size_t)total * sizeof *host);
@@ -182,9 +235,8 @@ out:
     return rc;
 }
 
-static int open_layer(struct loader *ld, int i)
+static int open_layer(struct loader *ld, struct layer_weights *layer, int i)
 {
-    struct layer_weights *layer = &ld->w->layers[i];
     int dim = ld->cfg->dim, rc = 0;
     const struct vector_part attention_norm = {"input_layernorm.weight", dim, 0, dim};
     const struct vector_part ffn_norm = {"post_attention_layernorm.weight", dim, 0, dim};
@@ -196,11 +248,42 @@ out:
     return rc;
 }
 
-static int open_ends(struct loader *ld)
+/* Where the head is made of the embedding's rows, packing it digests those that this rank packs. */
+static bool head_digests_embedding(const struct loader *ld)
+{
+    return ld->cfg->tied_embeddings && !ld->head_ids && !ld->is_witness;
+}
+
+/* The embedding is read row by row while the model computes, so all of it is digested now. Every
+ * rank does so for itself. */
+static int open_embedding(struct loader *ld)
 {
     const struct model_config *cfg = ld->cfg;
     const struct shard *sh = ld->shard;
-    const struct vector_part norm = {"model.norm.weight", cfg->dim, 0, cfg->dim};
+    int n_all = cfg->vocab_size, first = 0, end = 0, rc = 0;
+    if (head_digests_embedding(ld)) {
+        first = sh->first_slice * sh->vocab_slice;
+        end = first + sh->n_local * sh->vocab_slice;
+        first = first < n_all ? first : n_all;
+        end = end < n_all ? end : n_all;
+    }
+    const struct tensor_part parts[] = {
+        {"model.embed_tokens.weight", n_all, cfg->dim, 0, first, 0},
+        {"model.embed_tokens.weight", n_all, cfg->dim, end, n_all - end, 0},
+    };
+    struct matrix_source source = {.n_in = cfg->dim};
+    TRY(add_part(ld, &source, -1, &parts[0]));
+    TRY(add_part(ld, &source, -1, &parts[1]));
+    ld->w->embedding = source.parts[0].weight;
+    if (parts[0].n_rows + parts[1].n_rows) TRY(digest_matrix(ld, &source));
+out:
+    return rc;
+}
+
+static int open_head(struct loader *ld)
+{
+    const struct model_config *cfg = ld->cfg;
+    const struct shard *sh = ld->shard;
     const struct tensor_part head = {cfg->tied_embeddings ? "model.embed_tokens.weight"
                                                           : "lm_head.weight",
                                      cfg->vocab_size,
@@ -210,79 +293,79 @@ static int open_ends(struct loader *ld)
                                      0};
     struct matrix_source source = {.n_in = cfg->dim};
     int rc = 0;
-    TRY(checkpoint_find(ld->ck, "model.embed_tokens.weight", cfg->vocab_size, cfg->dim,
-                        &ld->w->embedding, ld->err));
-    TRY(open_vector(ld, &ld->w->final_norm, -1, &norm, 1));
     TRY(add_part(ld, &source, -1, &head));
     if (ld->head_ids) {
         source.parts[0].row_list = ld->head_ids;
         source.parts[0].n_listed = sh->n_vocab;
     }
-    TRY(open_matrix(ld, &ld->w->head, &source));
+    if (!cfg->tied_embeddings || head_digests_embedding(ld)) {
+        TRY(open_matrix(ld, &ld->w->head, &source));
+    } else { /* open_embedding has digested all of it */
+        TRY(ld->be->ops->matrix_open(ld->be, &ld->w->head, &source, ld->err));
+        ld->w->bytes += ld->w->head.bytes;
+    }
 out:
     return rc;
 }
 
-/* The folder that "auto" stands for: inside the model's folder, or in the user's cache for a
- * synthetic model. */
-static int auto_folder(char *out, size_t out_bytes, const struct checkpoint *ck, struct error *err)
+static int open_final_norm(struct loader *ld)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int len;
-    if (!checkpoint_is_synthetic(ck)) {
-        len = snprintf(out, out_bytes, "%s/packed", checkpoint_name(ck));
-    } else if (cache && *cache) {
-        len = snprintf(out, out_bytes, "%s/outrider", cache);
-    } else if (home && *home) {
-        len = snprintf(out, out_bytes, "%s/.cache/outrider", home);
-    } else {
-        return error_set(err, ERR_ARGUMENT,
-                         "--pack-cache auto: %s is no folder, and neither XDG_CACHE_HOME nor HOME "
-                         "is set; name a folder instead",
-                         checkpoint_name(ck));
-    }
-    if ((size_t)len < out_bytes) return 0;
-    return error_set(err, ERR_ARGUMENT, "--pack-cache auto: the model's name is too long");
+    const struct vector_part norm = {"model.norm.weight", ld->cfg->dim, 0, ld->cfg->dim};
+    return open_vector(ld, &ld->w->final_norm, -1, &norm, 1);
 }
 
-/* The key includes the shard's numbers because they decide which rows and columns are packed. */
-static int open_cache(struct loader *ld)
+/* Reads what another rank reads, for the digests alone. A head that shares the
+ * embedding is left out, because every rank has digested all of the embedding. */
+static int witness(const struct loader *own, int rank)
 {
-    char own[FOLDER_BYTES], text[SHARD_TEXT_BYTES];
-    const char *folder = ld->be->pack_folder;
-    const struct shard *sh = ld->shard;
+    struct model_weights unused = {0};
+    struct shard other;
+    struct loader ld = *own;
+    int rc = 0, n_ranks = own->shard->n_ranks;
+    TRY(shard_init(&other, own->cfg, own->shard->n_vocab, rank, n_ranks, own->err));
+    TRY(digest_table_open(&own->w->witnessed[rank], own->ck, own->err));
+    ld.digests = &own->w->witnessed[rank];
+    ld.w = &unused;
+    ld.shard = &other;
+    ld.is_witness = true;
+    for (int i = 0; i < ld.cfg->n_layers && !rc; i++) {
+        struct layer_weights layer = {0};
+        rc = open_layer(&ld, &layer, i);
+        free(layer.o);
+        free(layer.down);
+        checkpoint_release(ld.ck);
+    }
+    if (!rc && !ld.cfg->tied_embeddings) rc = open_head(&ld);
+out:
+    return rc;
+}
+
+static int open_all(struct loader *ld)
+{
     int rc = 0;
-    if (!ld->be->pack_folder) return 0;
-    if (strcmp(folder, "auto") == 0) {
-        TRY(auto_folder(own, sizeof own, ld->ck, ld->err));
-        folder = own;
+    for (int i = 0; i < ld->cfg->n_layers; i++) {
+        TRY(open_layer(ld, &ld->w->layers[i], i));
+        checkpoint_release(ld->ck);
     }
-    int len = snprintf(text, sizeof text, "%d %d %d %d %d %d %d %d %d %d %d %d %d", sh->n_slices,
-                       sh->first_slice, sh->n_local, sh->first_head, sh->n_heads, sh->first_kv_head,
-                       sh->n_kv_heads, sh->first_ffn, sh->ffn_dim, sh->slice_head_cols,
-                       sh->slice_ffn, sh->n_vocab, sh->vocab_slice);
-    uint64_t shard_digest = XXH3_64bits(text, (size_t)len);
-    if (ld->head_ids) {
-        shard_digest = XXH3_64bits_withSeed(
-            ld->head_ids, (size_t)sh->n_vocab * sizeof *ld->head_ids, shard_digest);
-    }
-    const struct pack_cache_key key = {.fingerprint = checkpoint_fingerprint(ld->ck),
-                                       .stamp = checkpoint_stamp(ld->ck),
-                                       .shard = shard_digest,
-                                       .arithmetic = ld->be->ops->arithmetic,
-                                       .rank = sh->rank,
-                                       .n_ranks = sh->n_ranks};
-    TRY(pack_cache_open(&ld->w->cache, folder, &key, ld->err));
-    ld->be->cache = ld->w->cache;
+    TRY(open_embedding(ld));
+    TRY(open_final_norm(ld));
+    TRY(open_head(ld));
 out:
     return rc;
 }
 
 int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,
-                 const int32_t *head_ids, struct backend *be, struct error *err)
+                 const struct weights_wish *wish, struct backend *be, struct error *err)
 {
     const struct model_config *cfg = checkpoint_config(ck);
-    struct loader ld = {ck, cfg, shard, head_ids, be, w, err, ""};
+    struct loader ld = {.ck = ck,
+                        .cfg = cfg,
+                        .shard = shard,
+                        .head_ids = wish->head_ids,
+                        .be = be,
+                        .w = w,
+                        .err = err,
+                        .digests = &w->digests};
     int rc = 0;
     *w = (struct model_weights){.n_layers = cfg->n_layers, .n_local = shard->n_local};
     if (cfg->dim % WIDTH_UNIT || cfg->head_dim % WIDTH_UNIT) {
@@ -295,13 +378,13 @@ int weights_open(struct model_weights *w, const struct checkpoint *ck, const str
             err, ERR_UNSUPPORTED, "%s is stored in %s, which --device %s does not compute in %s",
             checkpoint_name(ck), weight_form_name(cfg->stored), be->ops->name, be->ops->arithmetic);
     }
-    TRY(open_cache(&ld));
+    TRY(weights_cache_open(&w->cache, ck, shard, wish->head_ids, be, err));
+    TRY(digest_table_open(&w->digests, ck, err));
     TRY(mem_array(&w->layers, (size_t)cfg->n_layers, sizeof *w->layers, err));
-    for (int i = 0; i < cfg->n_layers; i++) {
-        TRY(open_layer(&ld, i));
-        checkpoint_release(ck);
+    TRY(open_all(&ld));
+    for (int rank = 0; rank < shard->n_ranks; rank++) {
+        if (wish->witnessed >> rank & 1) TRY(witness(&ld, rank));
     }
-    TRY(open_ends(&ld));
     checkpoint_release(ck);
     if (w->cache) pack_cache_commit(w->cache);
 out:
@@ -348,5 +431,9 @@ void weights_close(struct model_weights *w, struct backend *be)
     free(w->layers);
     if (w->cache) be->cache = NULL;
     pack_cache_close(w->cache);
+    digest_table_close(&w->digests);
+    for (int rank = 0; rank < RANKS_MAX; rank++) {
+        digest_table_close(&w->witnessed[rank]);
+    }
     *w = (struct model_weights){0};
 }

@@ -2,8 +2,10 @@
  * Llama. */
 #pragma once
 
+#include "base/limits.h"
 #include "model/backend/backend.h"
 #include "model/backend/pack_cache.h"
+#include "model/digest.h"
 #include "model/shard.h"
 
 /* fp32 in backend memory; data = NULL where the model has none. */
@@ -33,14 +35,22 @@ struct model_weights {
     struct matrix
         head;     /* D -> n_local * vocab_slice; column i is row head_ids[i] where ids are chosen */
     size_t bytes; /* packed, for the log */
-    struct pack_cache *cache; /* NULL: packed weights are not kept on disk */
+    struct pack_cache *cache;                 /* NULL: packed weights are not kept on disk */
+    struct digest_table digests;              /* of what was read */
+    struct digest_table witnessed[RANKS_MAX]; /* of what rank r reads; zeroed: not asked for */
+};
+
+struct weights_wish {
+    /* The [shard->n_vocab] rows that the head consists of, for a rank that holds every slice; NULL:
+     * the rows of the shard. */
+    const int32_t *head_ids;
+    /* Bit r: what rank r reads is digested in this rank's copy of the model as well. */
+    unsigned witnessed;
 };
 
 /* The checkpoint's pages are released layer by layer, so that the process never holds the weights
- * twice. Keeps be and the checkpoint's mapping (the embedding). head_ids: the [shard->n_vocab] rows
- * that the head consists of, for a rank that holds every slice; NULL: the rows of the shard.
- * Errors: as checkpoint_find; ERR_NO_MEMORY; ERR_UNSUPPORTED a width that the kernels do not
- * take. */
+ * twice. Keeps be and the checkpoint's mapping (the embedding). Errors: as checkpoint_find;
+ * ERR_NO_MEMORY; ERR_UNSUPPORTED a width that the kernels do not take. */
 int weights_open(struct model_weights *w, const struct checkpoint *ck, const struct shard *shard,
-                 const int32_t *head_ids, struct backend *be, struct error *err);
+                 const struct weights_wish *wish, struct backend *be, struct error *err);
 void weights_close(struct model_weights *w, struct backend *be);

@@ -27,6 +27,11 @@ bool group_is_lead(const struct group *group)
     return is_led(group) && group->comm->rank == 0;
 }
 
+bool group_has_exchange(const struct group *group)
+{
+    return !is_led(group);
+}
+
 /* A random number of rank 0 names the group. Without MPI, the other ranks get it when they join. */
 static int share_id(struct group *group, struct error *err)
 {

@@ -44,6 +44,9 @@ void group_close(struct group *group);
 bool group_is_lead(const struct group *group);
 int group_offer(struct group *group, struct target_description *mine, struct error *err);
 
+/* Whether comm_exchange works: ranks without MPI can only add numbers on their devices. */
+bool group_has_exchange(const struct group *group);
+
 /* Waits for all ranks and connects them. What they must share (target_description_differs) must be
  * equal; `mine` is this rank's description and gets the group's id.
  * Errors: ERR_ARGUMENT names what differs, and under MPI the rank, ERR_TIMEOUT and ERR_UNAVAILABLE

@@ -11,11 +11,21 @@
 
 enum { AGAIN_MS = 200 };
 
+/* target_description_differs. A group that is complete may have loaded its weights and have the
+ * fingerprint of all their bytes, which this rank does not know yet. */
+static const char *differs(const struct target_description *theirs,
+                           const struct target_description *mine)
+{
+    struct target_description known = *mine;
+    if (!theirs->has_nccl_id) known.model_fingerprint = theirs->model_fingerprint;
+    return target_description_differs(theirs, &known);
+}
+
 /* Checks that `mine` belongs to the group of rank 0. */
 static int check_lead(const struct target_description *theirs,
                       const struct target_description *mine, const char *lead, struct error *err)
 {
-    const char *what = target_description_differs(theirs, mine);
+    const char *what = differs(theirs, mine);
     if (theirs->rank != 0) {
         return error_set(err, ERR_ARGUMENT,
                          "the worker at %s is rank %d; --lead is the address of rank 0", lead,

@@ -14,7 +14,8 @@ struct listener {
     struct rpc_server *server;
     struct queue *queue;
     struct watchdog *dog;
-    struct buffer description, busy_description, starting_description;
+    struct buffer starting_description, complete_description; /* before listener_set_serving */
+    struct buffer description, busy_description;              /* since then */
     void (*on_rank_lost)(void *arg);
     void *on_rank_lost_arg;
     struct rpc_call *current; /* the Run stream that is served; handlers only */
@@ -70,7 +71,7 @@ static const struct buffer *describe_now(const struct listener *ls)
 {
     if (is_starting(ls)) {
         bool is_complete = rpc_health_is_serving(ls->health, complete);
-        return is_complete ? &ls->busy_description : &ls->starting_description;
+        return is_complete ? &ls->complete_description : &ls->starting_description;
     }
     return is_busy(ls) ? &ls->busy_description : &ls->description;
 }
@@ -161,14 +162,27 @@ static const struct rpc_method methods[] = {
 };
 
 /* The id is offered only while the group is forming. */
-static int encode_descriptions(struct listener *ls, const struct target_description *description,
-                               struct error *err)
+static int encode_starting(struct listener *ls, const struct target_description *description,
+                           struct error *err)
 {
     int rc = 0;
     struct target_description desc = *description;
     desc.is_busy = true;
     TRY(target_description_encode(&ls->starting_description, &desc, err));
     desc.has_nccl_id = false;
+    TRY(target_description_encode(&ls->complete_description, &desc, err));
+out:
+    return rc;
+}
+
+/* The handlers do not read these two before listener_set_serving. */
+int listener_describe(struct listener *ls, const struct target_description *description,
+                      struct error *err)
+{
+    int rc = 0;
+    struct target_description desc = *description;
+    desc.has_nccl_id = false;
+    desc.is_busy = true;
     TRY(target_description_encode(&ls->busy_description, &desc, err));
     desc.is_busy = false;
     TRY(target_description_encode(&ls->description, &desc, err));
@@ -188,7 +202,8 @@ int listener_open(struct listener **listener, const char *address,
     ls->dog = options->dog;
     ls->on_rank_lost = options->on_rank_lost;
     ls->on_rank_lost_arg = options->arg;
-    TRY(encode_descriptions(ls, description, err));
+    TRY(encode_starting(ls, description, err));
+    TRY(listener_describe(ls, description, err));
     TRY(rpc_health_open(&ls->health, err));
     const struct rpc_service services[] = {
         {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = ls},
@@ -214,6 +229,7 @@ void listener_close(struct listener *ls, int grace_ms)
     buffer_free(&ls->description);
     buffer_free(&ls->busy_description);
     buffer_free(&ls->starting_description);
+    buffer_free(&ls->complete_description);
     free(ls);
 }
 

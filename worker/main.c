@@ -32,7 +32,9 @@ static const struct argp_option options[] = {
     {"max-step-tokens", OPT_STEP_TOKENS, "N", 0, "tokens of a step; default 512", 0},
     {"max-step-rows", OPT_STEP_ROWS, "N", 0, "rows of logits of a step; default 64", 0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
-     "a step that takes longer ends the group; default 120", 0},
+     "a step that takes longer ends the group; so does one of 20 times what steps of its size have "
+     "taken, if that is 5 s or more; default 120",
+     0},
     {"ranks", OPT_RANKS, "T", 0,
      "without mpirun: ranks of the group, one GPU each, that meet over NCCL; default 1", 0},
     {"rank", OPT_RANK, "R", 0, "without mpirun: which of them this is, from 0", 0},

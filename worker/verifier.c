@@ -75,6 +75,7 @@ int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struc
         .max_rows = options->max_step_rows,
         .max_lanes = options->n_slots,
         .n_vocab = options->n_vocab,
+        .witnessed = options->witnessed,
     };
     *verifier = NULL;
     TRY(mem_array(&v, 1, sizeof *v, err));

@@ -14,6 +14,7 @@ struct verifier_options {
     int max_step_tokens;
     int max_step_rows;
     int n_vocab;
+    unsigned witnessed; /* of model_options */
 };
 
 /* keeps ck, comm and be. */

@@ -13,9 +13,11 @@
 #include "model/checkpoint/served_name.h"
 #include "model/tokenizer/tokenizer.h"
 #include "worker/address.h"
+#include "worker/copies.h"
 #include "worker/group.h"
 #include "worker/lead_watch.h"
 #include "worker/listener.h"
+#include "worker/step_limit.h"
 #include "worker/threads.h"
 #include "worker/verifier.h"
 
@@ -42,14 +44,17 @@ struct worker {
     struct arena arena; /* of the decoded step */
     struct buffer out;  /* of the encoded reply */
     struct target_description description;
+    struct step_limit limit;
+    int64_t step_us; /* what the step under way may take; written before the watchdog is armed */
 };
 
 /* The collective cannot be interrupted, and the other ranks wait in it, so the group ends here. */
 static void on_stuck(void *arg)
 {
     const struct worker *w = arg;
-    log_line(LOG_LEVEL_ERROR, "step_stuck", "rank=%d timeout_s=%d text=\"leaving the group\"",
-             w->group.comm->rank, w->options.step_timeout_s);
+    log_line(LOG_LEVEL_ERROR, "step_stuck",
+             "rank=%d limit_ms=%lld step_timeout_s=%d text=\"leaving the group\"",
+             w->group.comm->rank, (long long)(w->step_us / 1000), w->options.step_timeout_s);
     process_end_now(EXIT_STUCK);
 }
 
@@ -72,7 +77,7 @@ static int open_tokenizer(struct worker *w, struct error *err)
 }
 
 /* Describes the rank. Everything but the weights is known now; rank 0 tells the others about itself
- * before it loads them.
+ * before it loads them. Until then the fingerprint is that of samples.
  * Errors: ERR_ARGUMENT the model cannot be divided among so many ranks. */
 static int describe(struct worker *w, const struct verifier_options *vo, struct error *err)
 {
@@ -157,6 +162,20 @@ out:
     return rc;
 }
 
+/* Loads the weights and makes sure that all ranks have the same ones. */
+static int load(struct worker *w, struct verifier_options *vo, struct error *err)
+{
+    int rc = 0;
+    struct copies copies;
+    TRY(copies_plan(&copies, &w->group, w->checkpoint, w->backend, err));
+    vo->witnessed = copies.witnessed;
+    TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, vo, err));
+    TRY(copies_check(&copies, &w->group, w->checkpoint, w->backend, verifier_model(w->verifier),
+                     &w->description.model_fingerprint, err));
+out:
+    return rc;
+}
+
 /* A file of packed weights that cannot be used or written is no error, but the user should know. */
 static void show_cache(const struct worker *w)
 {
@@ -193,6 +212,7 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     *worker = NULL;
     TRY(mem_array(&w, 1, sizeof *w, err));
     w->options = *options;
+    step_limit_init(&w->limit, (int64_t)options->step_timeout_s * 1000000);
     if (options->group.n_ranks > 1 && strcmp(options->backend.device, "cpu") == 0) {
         rc = error_set(err, ERR_ARGUMENT,
                        "--ranks %d on the CPU: ranks without mpirun sum over NCCL, which needs "
@@ -215,10 +235,11 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     if (w->listener) listener_set_complete(w->listener);
     /* On the engine thread's own CPU, so that memory is allocated near the thread that reads it. */
     TRY(threads_enter(&w->threads, err));
-    TRY(verifier_open(&w->verifier, w->checkpoint, w->group.comm, w->backend, &vo, err));
+    TRY(load(w, &vo, err));
     threads_leave(&w->threads);
     show_cache(w);
     if (!w->listener) TRY(listen_at(w, address, err));
+    TRY(listener_describe(w->listener, &w->description, err));
     listener_set_serving(w->listener, true); /* before a coordinator learns the address */
     TRY(group_announce(&w->group, listener_address(w->listener), err));
     show_ready(w, clock_now_ms() - start_ms);
@@ -274,12 +295,15 @@ static int handle_step(struct worker *w, struct listened *item, struct error *er
         rpc_call_finish(item->call, err->code, err->text);
         return 0;
     }
-    watchdog_arm(w->dog, start_us + (int64_t)w->options.step_timeout_s * 1000000);
+    const struct step_work work = step_work_of(&step);
+    w->step_us = step_limit_us(&w->limit, &work);
+    watchdog_arm(w->dog, start_us + w->step_us);
     /* The stream may have ended while the step was in the queue, before the watchdog was armed. */
     if (rpc_call_is_cancelled(item->call)) watchdog_hasten(w->dog, start_us + LISTENER_ORPHAN_US);
     rc = verifier_step(w->verifier, &step, &reply, err);
     watchdog_disarm(w->dog);
     if (rc) return rc;
+    if (!reply.error_text) step_limit_observe(&w->limit, &work, clock_now_us() - start_us);
     reply.queue_us = (uint32_t)(start_us - item->received_us);
     rc = step_reply_encode(&w->out, &reply, err);
     listener_expect(w->listener);

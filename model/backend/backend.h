@@ -58,6 +58,9 @@ struct matrix_source {
     int n_parts;
     bool is_gate_up; /* two parts with the same number of rows, which matmul_swiglu multiplies */
     struct matrix_part parts[MATRIX_PARTS_MAX];
+    /* [n_parts] To each is added the digest of what is read of the part, whose units are rows of
+     * n_in elements (model/checkpoint/digest.h). NULL: not wanted. */
+    uint64_t *digests;
 };
 
 /* The part that holds output column `column` of the matrix; *row is the row of its tensor. NULL:
@@ -75,6 +78,10 @@ static inline const struct matrix_part *matrix_source_part(const struct matrix_s
     }
     return NULL;
 }
+
+/* Adds the digests of what columns first .. end of the matrix are made of to digests[n_parts]. */
+void matrix_source_digest(const struct matrix_source *source, int first, int end,
+                          uint64_t *digests);
 
 /* One lane as rope and attention see it: rows first_row .. first_row + n_rows of the step are at
  * positions position .. position + n_rows. */
@@ -154,6 +161,9 @@ struct backend_ops {
     int (*matrix_open)(struct backend *be, struct matrix *m, const struct matrix_source *source,
                        struct error *err);
     void (*matrix_close)(struct backend *be, struct matrix *m);
+    /* Adds to source->digests what matrix_open would add, and makes no matrix. Errors:
+     * ERR_NO_MEMORY. */
+    int (*matrix_digest)(struct backend *be, const struct matrix_source *source, struct error *err);
 
     /* Begins a step. *replayed: the backend has recorded a step of this size and has started the
      * recording, so the operations up to `end` must be left out. For that reason operations of

@@ -13,11 +13,17 @@ struct pack_request {
     const char *form; /* name and version of the packed form: another layout, another name */
     const struct matrix_source *source;
     size_t bytes;
-    int n_blocks; /* equal portions of work */
-    int n_folds;  /* equal runs of blocks, each of which the threads divide among them */
+    int n_blocks;      /* equal portions of work */
+    int block_columns; /* of the matrix, in a block */
+    int n_folds;       /* equal runs of blocks, each of which the threads divide among them */
     pack_fn *fill;
     const void *arg; /* of fill */
 };
+
+/* Adds to source->digests what packing the source would add, without packing it; be->cache may know
+ * it. Errors: ERR_NO_MEMORY. */
+int pack_digest(struct backend *be, struct team *team, const struct matrix_source *source,
+                struct error *err);
 
 /* *data: the packed matrix, 64-byte aligned. It comes from be->cache (then it is read-only) or is
  * packed into a buffer of the backend, whose memory must be host memory. team: the backend's.

@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "base/file_write.h"
 #include "base/memory.h"
-#include "model/backend/pack_table.h"
 
 enum { PATH_BYTES = 4096, CHUNK_BYTES = 1 << 20, KEY_TEXT_BYTES = 256 };
 
@@ -128,6 +127,8 @@ static int checksum(uint64_t *sum, struct team *team, const void *data, size_t b
 {
     struct sum_job job = {
         .data = data, .bytes = bytes, .n_chunks = (int)((bytes + CHUNK_BYTES - 1) / CHUNK_BYTES)};
+    *sum = 0;
+    if (!bytes) return 0;
     int rc = mem_array(&job.sums, (size_t)job.n_chunks, sizeof *job.sums, err);
     if (rc) return rc;
     team_run(team, sum_member, &job);
@@ -150,46 +151,48 @@ out:
     return rc;
 }
 
-static const struct pack_entry *find_entry(struct pack_cache *cache, uint64_t identity,
-                                           size_t bytes)
+static const struct pack_entry *find_entry(struct pack_cache *cache, const struct pack_item *item)
 {
     int n = cache->old.n_entries;
     for (int i = 0; i < n; i++) {
         int at = (cache->next + i) % n;
         const struct pack_entry *entry = &cache->old.entries[at];
-        if (entry->identity != identity || entry->bytes != bytes) continue;
+        if (entry->identity != item->identity || entry->bytes != item->bytes) continue;
         cache->next = at + 1;
         return entry;
     }
     return NULL;
 }
 
-void *pack_cache_find(struct pack_cache *cache, struct team *team, uint64_t identity, size_t bytes)
+void *pack_cache_find(struct pack_cache *cache, struct team *team, struct pack_item *item)
 {
     struct error err;
     uint64_t sum = 0;
-    const struct pack_entry *entry = find_entry(cache, identity, bytes);
+    const struct pack_entry *entry = find_entry(cache, item);
     if (!entry) return NULL;
     union {
         const uint8_t *in;
         void *out;
     } data = {.in = cache->view.data + entry->offset}; /* matrices are read through `void *` */
-    if (checksum(&sum, team, data.in, bytes, &err)) return NULL;
+    if (checksum(&sum, team, data.in, item->bytes, &err)) return NULL;
     if (sum != entry->checksum) {
         error_set(&err, ERR_FORMAT, "%s: the checksum of a matrix is wrong", cache->path);
         keep_reason(cache, &err);
         return NULL;
     }
-    return remember(cache, entry, data.in, &err) ? NULL : data.out;
+    if (remember(cache, entry, data.in, &err)) return NULL;
+    memcpy(item->digests, entry->digests, sizeof item->digests);
+    return data.out;
 }
 
-int pack_cache_add(struct pack_cache *cache, struct team *team, uint64_t identity, void *data,
-                   size_t bytes, struct error *err)
+int pack_cache_add(struct pack_cache *cache, struct team *team, const struct pack_item *item,
+                   void *data, struct error *err)
 {
-    struct pack_entry entry = {.identity = identity, .bytes = bytes};
+    struct pack_entry entry = {.identity = item->identity, .bytes = item->bytes};
     int rc = 0;
+    memcpy(entry.digests, item->digests, sizeof entry.digests);
     cache->n_missed++;
-    TRY(checksum(&entry.checksum, team, data, bytes, err));
+    TRY(checksum(&entry.checksum, team, data, item->bytes, err));
     TRY(remember(cache, &entry, data, err));
 out:
     return rc;

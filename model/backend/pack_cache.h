@@ -17,12 +17,13 @@
 
 #include "base/error.h"
 #include "base/team.h"
+#include "model/backend/pack_table.h"
 
 struct pack_cache;
 
 struct pack_cache_key {
     uint64_t fingerprint;   /* of the model */
-    uint64_t stamp;         /* of its files: sizes and times */
+    uint64_t stamp;         /* of its files: sizes, times, inodes */
     uint64_t shard;         /* a digest of everything that says what the rank holds */
     const char *arithmetic; /* "cpu-bf16" */
     int rank, n_ranks;
@@ -45,14 +46,24 @@ struct pack_cache_report {
 int pack_cache_open(struct pack_cache **cache, const char *folder, const struct pack_cache_key *key,
                     struct error *err);
 
-/* The matrix's bytes in the mapping, 4096-byte aligned, or NULL. The whole team reads them all for
- * the checksum, which also brings them into the page table. They stay valid until the close. */
-void *pack_cache_find(struct pack_cache *cache, struct team *team, uint64_t identity, size_t bytes);
+/* A matrix as the cache knows it. bytes = 0: only the digests are kept. */
+struct pack_item {
+    uint64_t identity;
+    size_t bytes;
+    /* Of what the matrix was packed from (model/checkpoint/digest.h), so that a start that finds it
+     * knows them without reading the model. */
+    uint64_t digests[PACK_DIGESTS];
+};
+
+/* The matrix's bytes in the mapping, 4096-byte aligned, or NULL; item->digests is set if it is
+ * found. The whole team reads the bytes for the checksum, which also brings them into the page
+ * table. They stay valid until the close. */
+void *pack_cache_find(struct pack_cache *cache, struct team *team, struct pack_item *item);
 
 /* Remembers a matrix that was packed. Keeps data, which must stay valid until the commit. Errors:
  * ERR_NO_MEMORY. */
-int pack_cache_add(struct pack_cache *cache, struct team *team, uint64_t identity, void *data,
-                   size_t bytes, struct error *err);
+int pack_cache_add(struct pack_cache *cache, struct team *team, const struct pack_item *item,
+                   void *data, struct error *err);
 
 /* Called when all matrices have been found or added, in the order of the next start. Unless all
  * were found, writes the file: under another name and to the disk, then it is renamed, so that

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 
 enum { AT_VERSION = 8, AT_COUNT = 12, AT_BYTES = 16, AT_KEY = 24, AT_SUM = 32, HEAD = 40 };
-enum { ENTRY_BYTES = 32 };
+enum { AT_DIGESTS = 32, ENTRY_BYTES = AT_DIGESTS + 8 * PACK_DIGESTS }; /* of an entry */
 
 static const char magic[8] = {'O', 'U', 'T', 'R', 'P', 'A', 'C', 'K'};
 
@@ -80,7 +80,11 @@ static int read_entries(struct pack_table *table, const uint8_t *data, int n, co
     for (int i = 0; i < n; i++) {
         const uint8_t *at = data + pack_table_head_bytes(i);
         struct pack_entry *entry = &table->entries[i];
-        *entry = (struct pack_entry){get(at, 8), get(at + 8, 8), get(at + 16, 8), get(at + 24, 8)};
+        *entry =
+            (struct pack_entry){get(at, 8), get(at + 8, 8), get(at + 16, 8), get(at + 24, 8), {0}};
+        for (int d = 0; d < PACK_DIGESTS; d++) {
+            entry->digests[d] = get(at + AT_DIGESTS + 8 * d, 8);
+        }
         if (entry->offset % PACK_ALIGN || entry->offset < end ||
             entry->offset > table->file_bytes || entry->bytes > table->file_bytes - entry->offset) {
             return error_set(err, ERR_FORMAT,
@@ -137,6 +141,9 @@ void pack_table_encode(const struct pack_table *table, uint8_t *out)
         put(at + 8, entry->checksum, 8);
         put(at + 16, entry->offset, 8);
         put(at + 24, entry->bytes, 8);
+        for (int d = 0; d < PACK_DIGESTS; d++) {
+            put(at + AT_DIGESTS + 8 * d, entry->digests[d], 8);
+        }
     }
     put(out + AT_SUM, head_sum(out, table->n_entries), 8);
 }

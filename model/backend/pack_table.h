@@ -3,7 +3,7 @@
  *
  *   0  "OUTRPACK"        8  u32 version      12  u32 n entries     16  u64 bytes of the file
  *  24  u64 key          32  u64 xxh3 of bytes 0..31 and of the entries
- *  40  n x { u64 identity, u64 checksum, u64 offset, u64 bytes }   little-endian
+ *  40  n x { u64 identity, u64 checksum, u64 offset, u64 bytes, 3 u64 digests }   little-endian
  *
  * Matrices follow at multiples of 4096 in the order of the entries, without overlap. */
 #pragma once
@@ -13,12 +13,14 @@
 
 #include "base/error.h"
 
-enum { PACK_TABLE_VERSION = 1, PACK_TABLE_ENTRIES_MAX = 1 << 20, PACK_ALIGN = 4096 };
+enum { PACK_TABLE_VERSION = 2, PACK_TABLE_ENTRIES_MAX = 1 << 20, PACK_ALIGN = 4096 };
+enum { PACK_DIGESTS = 3 };
 
 struct pack_entry {
     uint64_t identity; /* of the source and the packed form */
     uint64_t checksum; /* of the packed bytes */
     uint64_t offset, bytes;
+    uint64_t digests[PACK_DIGESTS]; /* of what the parts of the matrix were packed from */
 };
 
 struct pack_table {

@@ -135,7 +135,8 @@ uint64_t checkpoint_stamp(const struct checkpoint *ck)
     uint64_t stamp = 0;
     for (size_t i = 0; i < ck->n_files; i++) {
         const struct file_view *view = &ck->files[i].view;
-        const uint64_t words[2] = {view->size_bytes, (uint64_t)view->mtime_ns};
+        const uint64_t words[] = {view->size_bytes, (uint64_t)view->mtime_ns,
+                                  (uint64_t)view->ctime_ns, view->inode};
         stamp ^= XXH3_64bits_withSeed(words, sizeof words,
                                       XXH3_64bits(ck->files[i].name, strlen(ck->files[i].name)));
     }

@@ -36,12 +36,15 @@ bool checkpoint_is_synthetic(const struct checkpoint *ck);
 /* [*n] the tensors that the config asks for, all of which are there. */
 const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t *n);
 
-/* A hash of config, tensor table and samples of every tensor's bytes: equal files give equal
- * fingerprints without reading hundreds of gigabytes. */
+/* A hash of config, tensor table and samples of every tensor's bytes, which tells different models
+ * apart before hundreds of gigabytes are read. It overlooks damage between the samples; the
+ * fingerprint of all bytes is known when the weights are loaded (model_fingerprint in
+ * model/model.h). */
 uint64_t checkpoint_fingerprint(const struct checkpoint *ck);
 
-/* A hash of the sizes and times of the mapped files; 0 for a synthetic model. It changes with any
- * ordinary change to the weights, also where the fingerprint takes no sample. */
+/* A hash of the mapped files' sizes, times and inodes; 0 for a synthetic model. It changes with any
+ * change to the files that goes through the file system: a program can set a file's mtime back, but
+ * not its ctime. Copies of a folder have different stamps. */
 uint64_t checkpoint_stamp(const struct checkpoint *ck);
 
 /* Lets the pages read so far leave this process. They stay in the page cache, and a later read gets

@@ -8,11 +8,6 @@
 #include "model/checkpoint/synthetic_elements.h"
 #include "model/numerics/numerics.h"
 
-static size_t dtype_bytes(enum dtype dtype)
-{
-    return dtype == DTYPE_F32 ? 4 : 2;
-}
-
 static uint64_t element_index(const struct weight *weight, int row, int col)
 {
     return (uint64_t)row * (uint64_t)weight->n_cols + (uint64_t)col;
@@ -44,7 +39,7 @@ void weight_read_bf16(const struct weight *weight, int row, int col, int n, uint
         read_synthetic(weight, first, n, out);
         return;
     }
-    size_t bytes = dtype_bytes(weight->dtype);
+    size_t bytes = dtype_bits(weight->dtype) / 8;
     const uint8_t *at = weight->data + first * bytes;
     if (weight->dtype == DTYPE_BF16) {
         memcpy(out, at, (size_t)n * sizeof *out);
@@ -62,7 +57,7 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
     assert(!weight->scales); /* packed: weight_read_groups */
     uint64_t first = element_index(weight, row, col);
     if (weight->data) {
-        size_t bytes = dtype_bytes(weight->dtype);
+        size_t bytes = dtype_bits(weight->dtype) / 8;
         const uint8_t *at = weight->data + first * bytes;
         for (int i = 0; i < n; i++) {
             out[i] = load_element(at + (size_t)i * bytes, weight->dtype);
@@ -80,9 +75,7 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
 
 size_t weight_data_bytes(const struct weight *weight)
 {
-    size_t n = (size_t)weight->n_rows * (size_t)weight->n_cols;
-    if (weight->dtype == DTYPE_INT4) return n / 2;
-    return weight->dtype == DTYPE_INT8 ? n : n * dtype_bytes(weight->dtype);
+    return (size_t)weight->n_rows * (size_t)weight->n_cols * dtype_bits(weight->dtype) / 8;
 }
 
 size_t weight_scale_bytes(const struct weight *weight)

@@ -33,6 +33,14 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
 void weight_read_groups(const struct weight *weight, enum weight_form form, int row, int col, int n,
                         int8_t *q, uint16_t *scales);
 
+/* Bits of a stored element. */
+static inline size_t dtype_bits(enum dtype dtype)
+{
+    if (dtype == DTYPE_INT4) return 4;
+    if (dtype == DTYPE_INT8) return 8;
+    return dtype == DTYPE_F32 ? 32 : 16;
+}
+
 /* Bytes of `data`, and of `scales` where the weight is packed. Not for synthetic weights. */
 size_t weight_data_bytes(const struct weight *weight);
 size_t weight_scale_bytes(const struct weight *weight);

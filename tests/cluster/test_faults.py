@@ -3,6 +3,7 @@
 """Processes that die, hang or are told to stop in mid-stream: who notices, how fast, which requests
 fail, and that the cluster serves the right text again afterwards."""
 import os
+import re
 import signal
 import time
 import sys
@@ -193,6 +194,31 @@ class Group(FaultTest):
         second.stop()
         self.world.start_coordinator()
         self.world.wait_serving()
+
+
+class Hang(FaultTest):
+    def test_hang_is_noticed_within_seconds_where_steps_take_milliseconds(self):
+        """The default of --step-timeout is 120 s. It is for the first steps; later ones have 20
+        times what steps have taken, which is the floor of 5 s here."""
+        self.world = World(n_ranks=2)
+        self.addCleanup(self.world.leave)
+        self.world.start()
+        for _ in range(2):
+            self.world.greedy()
+        pids = [self.world.workers.pid, *descendants(self.world.workers.pid)]
+        os.kill(self.world.rank_pids()[1], signal.SIGSTOP)
+        began = time.monotonic()
+        stream = Stream(self.world, wait=False)
+        self.check_failure(*stream.end(15), "lost rank")
+        self.within(10, began)
+        wait_until(lambda: not any(is_alive(pid) for pid in pids), 5 * PATIENCE,
+                   "the group is gone")
+        self.world.wait_log("workers", "step_stuck rank=0 limit_ms=", 1)
+        limit = re.search(r"step_stuck rank=0 limit_ms=(\d+)", self.world.logs()["workers.log"])
+        self.assertLess(int(limit.group(1)), 10000 * PATIENCE)
+        self.world.restart_workers()
+        self.assertEqual(self.world.greedy(), reference())
+        self.check_logs(self.world)
 
 
 class Stop(FaultTest):

@@ -8,6 +8,8 @@
 
 #include "model/backend/pack_table.h"
 
+enum { HEAD_BYTES = 40, ENTRY_BYTES = 56 };
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void demand(int is_true)
@@ -43,8 +45,9 @@ static void sign(uint8_t *data, size_t size)
     uint64_t bytes = size;
     memcpy(&n, data + 12, sizeof n);
     memcpy(data + 16, &bytes, sizeof bytes);
-    if (n > (size - 40) / 32) return;
-    uint64_t sum = XXH3_64bits_withSeed(data + 40, (size_t)n * 32, XXH3_64bits(data, 32));
+    if (n > (size - HEAD_BYTES) / ENTRY_BYTES) return;
+    uint64_t sum =
+        XXH3_64bits_withSeed(data + HEAD_BYTES, (size_t)n * ENTRY_BYTES, XXH3_64bits(data, 32));
     memcpy(data + 32, &sum, sizeof sum);
 }
 
@@ -56,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check(&table, data, size);
         pack_table_free(&table);
     }
-    if (size < 40) return 0;
+    if (size < HEAD_BYTES) return 0;
     uint8_t *copy = malloc(size);
     demand(copy != NULL);
     memcpy(copy, data, size);

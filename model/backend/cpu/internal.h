@@ -103,6 +103,7 @@ extern const struct cpu_matrix_ops cpu_matrix_bf16;
 int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_source *source,
                     struct error *err);
 void cpu_matrix_close(struct backend *be, struct matrix *m);
+int cpu_matrix_digest(struct backend *be, const struct matrix_source *source, struct error *err);
 void cpu_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,
                 float *out, size_t out_stride, int n);
 void cpu_matmul_slices(struct backend *be, const struct matrix *slices, int n_slices,

@@ -50,6 +50,7 @@ int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_so
                                          .source = source,
                                          .bytes = m->bytes,
                                          .n_blocks = cpu_matrix_blocks(cpu->matrix, m),
+                                         .block_columns = cpu->matrix->block_columns,
                                          .n_folds = matrix_folds(cpu, m, source->is_gate_up),
                                          .fill = cpu->matrix->fill,
                                          .arg = &fill};
@@ -57,6 +58,11 @@ int cpu_matrix_open(struct backend *be, struct matrix *m, const struct matrix_so
 out:
     if (rc) *m = (struct matrix){0};
     return rc;
+}
+
+int cpu_matrix_digest(struct backend *be, const struct matrix_source *source, struct error *err)
+{
+    return pack_digest(be, backend_cpu_of(be)->team, source, err);
 }
 
 void cpu_matrix_close(struct backend *be, struct matrix *m)

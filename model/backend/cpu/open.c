@@ -117,6 +117,7 @@ static const struct backend_ops cpu_ops = {
     .read = cpu_read,
     .matrix_open = cpu_matrix_open,
     .matrix_close = cpu_matrix_close,
+    .matrix_digest = cpu_matrix_digest,
     .begin = cpu_begin,
     .end = cpu_end,
     .embed = cpu_embed,

@@ -175,6 +175,7 @@ void cuda_answer_prepare(struct backend_cuda *be);
 int cuda_matrix_open(struct backend *be, struct matrix *m, const struct matrix_source *source,
                      struct error *err);
 void cuda_matrix_close(struct backend *be, struct matrix *m);
+int cuda_matrix_digest(struct backend *be, const struct matrix_source *source, struct error *err);
 
 /* matmul.cu */
 void cuda_matmul(struct backend *be, const struct matrix *m, const uint16_t *in, size_t in_stride,

@@ -21,6 +21,9 @@
 #pragma once
 
 #include "base/limits.h"
+extern "C" {
+#include "model/checkpoint/digest.h"
+}
 #include "model/backend/cuda/device.cuh"
 #include "model/backend/cuda/internal.cuh"
 

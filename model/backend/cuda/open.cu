@@ -299,6 +299,7 @@ static void fill_ops(struct backend_cuda *be)
     ops->read = cuda_read;
     ops->matrix_open = cuda_matrix_open;
     ops->matrix_close = cuda_matrix_close;
+    ops->matrix_digest = cuda_matrix_digest;
     ops->begin = cuda_begin;
     ops->end = cuda_end;
     ops->embed = cuda_embed;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/backend/cpu/kernels/step_check.h"
+
 #ifdef OUTRIDER_X86
 #include <cpuid.h>
 #endif
@@ -101,11 +103,25 @@ static bool is_slower(const struct variant *v)
     return v->is_slower && v->is_slower();
 }
 
-/* What auto takes. The last row can always run. */
+static const char *forced_wrong;
+
+void kernels_force_wrong(const char *name)
+{
+    forced_wrong = name;
+}
+
+/* Only of a variant that this CPU can run. */
+static bool is_right(const struct variant *v)
+{
+    if (forced_wrong && strcmp(v->name, forced_wrong) == 0) return false;
+    return step_check_passes(v->kernels->dot_step);
+}
+
+/* What auto takes. The last row can always run; kernels_find checks it as well. */
 static const struct variant *best(void)
 {
-    const struct variant *v = variants;
-    while (!v->kernels || lacking(v) || is_slower(v)) {
+    const struct variant *v = variants, *last = variants + N_VARIANTS - 1;
+    while (v < last && (!v->kernels || lacking(v) || is_slower(v) || !is_right(v))) {
         v++;
     }
     return v;
@@ -131,16 +147,27 @@ void kernels_names(char *text, size_t size)
     }
 }
 
+/* Why auto does not take a variant that is better by the table. */
+static void append_reason(char *text, size_t size, const struct variant *v)
+{
+    append(text, size, v->name);
+    if (lacking(v)) {
+        append(text, size, " needs ");
+        append(text, size, lacking(v));
+    } else {
+        append(text, size, is_slower(v) ? " is slower here" : " computes wrong bits here");
+    }
+}
+
 void kernels_reason(char *text, size_t size, const char *name)
 {
     bool any = strcmp(name, "auto") == 0;
+    const struct variant *taken = best();
     snprintf(text, size, "%s", any ? "" : "asked for");
-    for (const struct variant *v = variants; any && v < best(); v++) {
+    for (const struct variant *v = variants; any && v < taken; v++) {
         if (!v->kernels) continue;
         append(text, size, *text ? ", " : "");
-        append(text, size, v->name);
-        append(text, size, lacking(v) ? " needs " : " is slower here");
-        append(text, size, lacking(v) ? lacking(v) : "");
+        append_reason(text, size, v);
     }
     if (!*text) append(text, size, "the best of this build");
 }
@@ -182,6 +209,13 @@ int kernels_find(const struct kernels **kernels, const char *name, struct error 
         return error_set(err, ERR_UNSUPPORTED,
                          "kernels '%s' need %s, which this CPU lacks; auto takes %s", name,
                          lacking(v), best()->name);
+    }
+    if (!is_right(v)) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "kernels '%s' compute wrong bits on this CPU: a dot step differs from its "
+                         "definition; %s%s",
+                         name, best() == v ? "no others are left" : "auto takes ",
+                         best() == v ? "" : best()->name);
     }
     *kernels = v->kernels;
     return 0;

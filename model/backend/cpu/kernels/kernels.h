@@ -127,14 +127,18 @@ struct kernels {
 extern const struct kernels kernels_avx512, kernels_avx512fma, kernels_avxvnni, kernels_avx2,
     kernels_neon, kernels_plain;
 
+/* For tests: the variant of this name does not pass the check; NULL: none is singled out. */
+void kernels_force_wrong(const char *name);
+
 enum {
     KERNELS_MAX = 8,         /* variants at most */
     KERNELS_TEXT_BYTES = 200 /* for the texts below */
 };
 
-/* "auto" takes the first variant that this machine can run and that is not slower here. Errors:
- * ERR_ARGUMENT unknown name (lists them), ERR_UNSUPPORTED this CPU or build lacks what the variant
- * needs; *kernels is NULL then. */
+/* "auto" takes the first variant that this machine can run, that is not slower here and that
+ * passes the check of its dot step (step_check.h). Errors: ERR_ARGUMENT unknown name (lists them),
+ * ERR_UNSUPPORTED this CPU or build lacks what the variant needs, or the variant does not pass;
+ * *kernels is NULL then. */
 int kernels_find(const struct kernels **kernels, const char *name, struct error *err);
 
 /* The name of variant i, the best first, whether or not this machine can run it; NULL: there are no
@@ -143,6 +147,6 @@ const char *kernels_name(int i);
 /* "auto, avx512, ... or plain". */
 void kernels_names(char *text, size_t size);
 
-/* Why kernels_find takes what it takes for `name`: "asked for", "the best of this build", or what
- * the variants before it need and this CPU lacks. */
+/* Why kernels_find takes what it takes for `name`: "asked for", "the best of this build", or why
+ * not the variants before it. */
 void kernels_reason(char *text, size_t size, const char *name);

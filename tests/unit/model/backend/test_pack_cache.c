@@ -26,6 +26,7 @@ struct start {
     int n_best;
     struct pack_cache_report report;
     bool has_report;
+    uint64_t fingerprint;
 };
 
 static int begin(struct start *start, const char *model_name, const char *pack_cache, int n_threads,
@@ -53,6 +54,7 @@ static int begin(struct start *start, const char *model_name, const char *pack_c
     TRY(model_open(&model, ck, comm_single(), be, &mo, err));
     TRY(model_forward(model, &lane, 1, &row, 1, err));
     TRY(model_best(model, 0, N_BEST, &arena, start->best, &start->n_best, err));
+    start->fingerprint = model_fingerprint(model);
     start->has_report = model_pack_report(model) != NULL;
     if (start->has_report) start->report = *model_pack_report(model);
 out:
@@ -81,6 +83,7 @@ static struct pack_cache_report expect(const char *model_name, const char *where
     } else {
         ck_assert_str_eq(start.report.text, "");
     }
+    ck_assert_uint_eq(plain.fingerprint, start.fingerprint);
     ck_assert_int_eq(plain.n_best, N_BEST);
     ck_assert_int_eq(start.n_best, N_BEST);
     for (int i = 0; i < N_BEST; i++) {
@@ -326,24 +329,80 @@ static void copy_file(const char *name, const char *to_folder)
     ck_assert_int_eq(fclose(out), 0);
 }
 
-/* The fingerprint only samples, but a weight between the samples must not be served from an old
- * file. */
-START_TEST(touched_weights_are_packed_again)
+static void copy_draft(void)
 {
     static const char *const names[] = {"config.json", "model.safetensors"};
-    char path[PATH_BYTES];
     for (int i = 0; i < 2; i++)
         copy_file(names[i], folder);
+}
+
+/* The key has only samples of the weights, but a weight between the samples must not be served from
+ * an old file, even if the edit kept the size and the time of the last write. */
+START_TEST(touched_weights_are_packed_again)
+{
+    char path[PATH_BYTES];
+    struct stat before, after;
+    copy_draft();
     expect(folder, "auto", 2, PACK_CACHE_WRITTEN, NULL);
     expect(folder, "auto", 2, PACK_CACHE_HIT, NULL);
     snprintf(path, sizeof path, "%s/packed", folder);
     ck_assert_int_eq(access(path, R_OK | X_OK), 0);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    ck_assert_int_eq(stat(path, &before), 0);
     change_byte(path, size_of(path) - 3000);
-    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = 1000000000}};
+    const struct timespec times[2] = {before.st_atim, before.st_mtim};
     ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+    ck_assert_int_eq(stat(path, &after), 0);
+    ck_assert(after.st_size == before.st_size && after.st_mtim.tv_sec == before.st_mtim.tv_sec &&
+              after.st_mtim.tv_nsec == before.st_mtim.tv_nsec);
     expect(folder, "auto", 2, PACK_CACHE_WRITTEN, NULL);
     expect(folder, "auto", 2, PACK_CACHE_HIT, NULL);
+}
+END_TEST
+
+/* Rank 0 of two, which also digests what rank 1 reads. Returns the cache's state; *first and *other
+ * are the digests of one matrix, as this rank reads it and as the other one does. */
+static enum pack_cache_state begin_witness(uint64_t *first, uint64_t *other)
+{
+    struct error err;
+    struct checkpoint *ck;
+    struct backend *be;
+    struct model *model;
+    size_t n, i = 0;
+    struct comm comm = *comm_single();
+    const struct model_options mo = {
+        .n_kv_blocks = 1, .max_tokens = 1, .max_rows = 1, .max_lanes = 1, .witnessed = 1u << 1};
+    const struct backend_options bo = {.device = "cpu",
+                                       .weights = "int8",
+                                       .kernels = "auto",
+                                       .n_threads = 2,
+                                       .pack_cache = "auto"};
+    comm.size = 2;
+    CHECK_OK(checkpoint_open(&ck, folder, &err));
+    CHECK_OK(backend_open(&be, &bo, &err));
+    CHECK_OK(model_open(&model, ck, &comm, be, &mo, &err));
+    const struct tensor_spec *tensors = checkpoint_tensors(ck, &n);
+    while (!strstr(tensors[i].name, "down_proj")) {
+        i++;
+    }
+    enum pack_cache_state state = model_pack_report(model)->state;
+    *first = model_digests(model)[i].sum;
+    *other = model_witnessed(model, 1)[i].sum;
+    model_close(model);
+    be->ops->close(be);
+    checkpoint_close(ck);
+    return state;
+}
+
+START_TEST(digests_of_a_witness_are_kept_too)
+{
+    uint64_t digests[2][2];
+    copy_draft();
+    ck_assert_int_eq(begin_witness(&digests[0][0], &digests[0][1]), PACK_CACHE_WRITTEN);
+    ck_assert_int_eq(begin_witness(&digests[1][0], &digests[1][1]), PACK_CACHE_HIT);
+    ck_assert_mem_eq(digests[0], digests[1], sizeof digests[0]);
+    ck_assert_uint_ne(digests[0][0], digests[0][1]);
+    ck_assert_uint_ne(digests[0][0], 0);
 }
 END_TEST
 
@@ -392,6 +451,7 @@ int main(void)
     tcase_add_test(cases, name_that_is_too_long_costs_the_file_and_not_the_start);
     tcase_add_test(cases, racing_starts_leave_one_good_file);
     tcase_add_test(cases, touched_weights_are_packed_again);
+    tcase_add_test(cases, digests_of_a_witness_are_kept_too);
     tcase_add_test(cases, auto_of_a_synthetic_model_is_the_users_cache);
     tcase_add_test(cases, gpus_keep_no_packed_weights);
     suite_add_tcase(suite, cases);

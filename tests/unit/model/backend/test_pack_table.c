@@ -8,15 +8,16 @@
 #include "model/backend/pack_table.h"
 #include "tests/support/check_util.h"
 
-enum { N = 3, FILE_BYTES = 4 * PACK_ALIGN, HEAD_BYTES = 40, ENTRY_BYTES = 32 };
+enum { N = 3, FILE_BYTES = 4 * PACK_ALIGN, HEAD_BYTES = 40, ENTRY_BYTES = 56 };
 
 static uint8_t file[FILE_BYTES];
 
 static void fill(void)
 {
-    struct pack_entry entries[N] = {{.identity = 7, .checksum = 70, .bytes = 5000},
-                                    {.identity = 8, .checksum = 80, .bytes = 0},
-                                    {.identity = 9, .checksum = 90, .bytes = 16}};
+    struct pack_entry entries[N] = {
+        {.identity = 7, .checksum = 70, .bytes = 5000},
+        {.identity = 8, .checksum = 80, .bytes = 0},
+        {.identity = 9, .checksum = 90, .bytes = 16, .digests = {1, 2, 3}}};
     struct pack_table table = {.key = 42, .n_entries = N, .entries = entries};
     memset(file, 0, sizeof file);
     pack_table_place(&table);
@@ -52,6 +53,8 @@ START_TEST(table_comes_back_as_it_was_written)
     ck_assert_uint_eq(table.entries[2].offset, 3 * PACK_ALIGN);
     ck_assert_uint_eq(table.entries[2].identity, 9);
     ck_assert_uint_eq(table.entries[2].checksum, 90);
+    for (uint64_t d = 0; d < PACK_DIGESTS; d++)
+        ck_assert_uint_eq(table.entries[2].digests[d], d + 1);
     pack_table_free(&table);
     pack_table_free(&table);
 }
@@ -91,7 +94,7 @@ static const struct {
     size_t n;
     const char *words;
 } lies[] = {
-    {8, 2, 4, "version 2"},
+    {8, 1, 4, "version 1"},
     {12, 1 << 21, 4, "2097152 matrices"},
     {16, 99, 8, "says that it has 99"},
     {HEAD_BYTES + 16, 0, 8, "matrix 0 lies at byte 0"},
