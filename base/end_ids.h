@@ -1,14 +1,17 @@
-/* The token ids that end a text, as the model's configuration lists them. */
+/* The token ids that end a text, as the model's configuration lists them or a request does. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { END_IDS_MAX = 16 };
+enum {
+    END_IDS_MAX = 16,                /* of a model */
+    TEXT_ENDS_MAX = END_IDS_MAX + 64 /* with those of a request */
+};
 
 struct end_ids {
     int n;
-    int32_t ids[END_IDS_MAX]; /* ascending */
+    int32_t ids[TEXT_ENDS_MAX]; /* a model's ascend, and are at most END_IDS_MAX */
 };
 
 static inline bool end_ids_have(const struct end_ids *ends, int32_t id)

@@ -1,6 +1,6 @@
 /* A few threads that run tasks which may take a while, off the threads that must not wait. Tasks
- * begin in the order in which they were pushed; as several run at a time, a short one may end before
- * a longer one that was pushed earlier. Locked inside. */
+ * begin in the order in which they were pushed; as several run at a time, a short one may end
+ * before a longer one that was pushed earlier. Locked inside. */
 #pragma once
 
 #include "base/error.h"

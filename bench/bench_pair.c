@@ -133,13 +133,14 @@ static int verify(struct pair *p, int k, struct target_row *rows, struct error *
     TRY(side_feed(p, &p->target, p->n_text + k, k + 1, err));
     for (int i = 0; i <= k; i++) {
         const struct rng_address at = {p->seed, (uint32_t)(p->n_text + i), (uint32_t)p->n_text};
-        wants[i] = (struct target_want){p->rule, &p->params, i < k ? &p->q[i] : NULL, at, false};
+        wants[i] = (struct target_want){
+            .rule = p->rule, .params = &p->params, .q = i < k ? &p->q[i] : NULL, .at = at};
         target_row_wish(&wants[i], &wishes[i]);
         queries[i] = (struct row_query){i, &wishes[i]};
     }
     TRY(model_answer(p->target.model, queries, k + 1, &p->arena, slices, err));
     for (int i = 0; i <= k; i++) {
-        int more = 0;
+        bool more;
         const struct target_slices all = {slices + i * n_slices, n_slices,
                                           model_shard(p->target.model)->n_vocab};
         TRY(target_row_merge(&all, &wants[i], &wishes[i], &p->arena, &rows[i], &more, err));

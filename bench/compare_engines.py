@@ -23,24 +23,16 @@ import re
 import shlex
 import subprocess
 
+import engines
 from bench_util import (PROMPTS, build_parser, decode_rate, generate, generate_prompt,
                         quartiles_text)
-from cluster import Cluster
 
 IDS = 200  # a prompt's are below it, so that every vocabulary has them
 
 
 def parse():
     parser = build_parser(__doc__)
-    parser.add_argument("--target", required=True)
-    parser.add_argument("--draft")
-    parser.add_argument("-K", type=int, default=0, dest="k", help="-1: as the coordinator plans it")
-    parser.add_argument("--ranks", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--draft-threads", type=int, default=1)
-    parser.add_argument("--draft-ahead", default="auto")
-    parser.add_argument("--weights", default="bf16")
-    parser.add_argument("--kernels", default="auto")
+    engines.add_options(parser)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--prompt-tokens", type=int, default=0)
     parser.add_argument("--pairs", type=int, default=20)
@@ -74,19 +66,12 @@ def our_rate(answer, args):
 
 def main():
     args = parse()
-    cpu = ["--kernels", args.kernels]
-    if args.weights != "bf16":
-        cpu += ["--weights", args.weights]
     others = [other.split("::", 2) for other in args.other]
-    with Cluster(args.build, n_ranks=args.ranks, target=args.target, draft=args.draft,
-                 worker_flags=["--threads", str(args.threads), *cpu],
-                 coordinator_flags=["--threads", str(args.draft_threads), *cpu,
-                                    "--draft-ahead", args.draft_ahead]) as cluster:
+    with engines.cluster_of(args) as cluster:
         ours, theirs = [], {name: [] for name, _, _ in others}
         answer = None
         for pair in range(args.pairs + 1):
-            arms = [(None, None, None), *others]
-            for name, pattern, command in arms if pair % 2 else reversed(arms):
+            for name, pattern, command in engines.in_turn([(None, None, None), *others], pair):
                 if name:
                     theirs[name].append(other_rate(pattern, command))
                 else:
@@ -99,9 +84,8 @@ def main():
               f"{answer['alpha'] or 0:.2f}, {c['drafted']} drafted, {c['accepted']} accepted")
         print(f"ours  tokens/s {quartiles_text(ours[1:])}")
         for name, rates in theirs.items():
-            ratios = [a / b for a, b in zip(ours[1:], rates[1:])]
             print(f"{name}  tokens/s {quartiles_text(rates[1:])}, ours over it "
-                  f"{quartiles_text(ratios)}")
+                  f"{engines.ratios_text(ours[1:], rates[1:])}")
 
 
 if __name__ == "__main__":

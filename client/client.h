@@ -38,6 +38,7 @@ int plan_main(int argc, char **argv);
 int bench_main(int argc, char **argv);
 int health_main(int argc, char **argv);
 int describe_main(int argc, char **argv);
+int jobs_main(int argc, char **argv);
 
 /* Parses the command line with argp. A parser refuses a value by filling err and returning EINVAL.
  * Wrong options and --help end the process inside argp. Errors: ERR_ARGUMENT. */

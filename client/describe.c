@@ -88,6 +88,65 @@ static void print_estimates(const struct estimates *e)
     fputc('\n', stdout);
 }
 
+/* ---- load ---- */
+
+static void print_blocks(const char *name, const struct kv_blocks *kv)
+{
+    printf("%-22s%d blocks in use, %d free, %d free that keep a prefix\n", name, kv->in_use,
+           kv->free, kv->cached);
+}
+
+static void print_ends(const struct service_load *load)
+{
+    bool is_first = true;
+    printf("%-22s", "ended");
+    for (int i = 0; i < JOB_ENDS; i++) {
+        if (!load->ends[i]) continue;
+        printf("%s%" PRIu64 " %s", is_first ? "" : ", ", load->ends[i], job_end_names[i]);
+        is_first = false;
+    }
+    puts(is_first ? "none" : "");
+}
+
+static void print_load(const struct service_description *s)
+{
+    const struct service_load *load = &s->load;
+    printf("%-22s%.0f s\n", "up", (double)load->uptime_us / 1e6);
+    printf("%-22s%d of at most %d\n", "sequences running", load->running, load->sequences_max);
+    print_number("requests waiting", load->waiting);
+    print_blocks("KV of the target", &load->target_kv);
+    if (s->draft_model[0]) print_blocks("KV of the draft", &load->draft_kv);
+    printf("%-22s%" PRIu64 " reused, %" PRIu64 " computed\n", "prompt tokens",
+           load->prompt_tokens_reused, load->prompt_tokens_computed);
+    printf("%-22s%" PRIu64 "\n", "preemptions", load->preemptions);
+    print_ends(load);
+}
+
+static json_t *count_json(uint64_t count)
+{
+    return json_integer((json_int_t)(count < INT64_MAX ? count : INT64_MAX));
+}
+
+static json_t *blocks_json(const struct kv_blocks *kv)
+{
+    return json_pack("{si si si}", "in_use", kv->in_use, "free", kv->free, "cached", kv->cached);
+}
+
+static json_t *load_json(const struct service_load *load)
+{
+    json_t *ends = json_object();
+    for (int i = 0; i < JOB_ENDS; i++) {
+        json_object_set_new(ends, job_end_names[i], count_json(load->ends[i]));
+    }
+    return json_pack("{si si si so so so so so so so}", "sequences_max", load->sequences_max,
+                     "running", load->running, "waiting", load->waiting, "target_kv",
+                     blocks_json(&load->target_kv), "draft_kv", blocks_json(&load->draft_kv),
+                     "prompt_tokens_reused", count_json(load->prompt_tokens_reused),
+                     "prompt_tokens_computed", count_json(load->prompt_tokens_computed),
+                     "preemptions", count_json(load->preemptions), "ends", ends, "uptime_us",
+                     count_json(load->uptime_us));
+}
+
 static void print_table(const struct service_description *s)
 {
     print_text("state", s->state);
@@ -108,6 +167,7 @@ static void print_table(const struct service_description *s)
     print_number("draft support", s->draft_support);
     print_number("queue", s->queue_capacity);
     print_estimates(&s->estimates);
+    print_load(s);
     for (int i = 0; i < s->n_addresses; i++) {
         print_text(i ? "" : "workers", s->addresses[i]);
     }
@@ -135,18 +195,19 @@ static json_t *words_json(const char *const *words, int n)
 
 static json_t *describe_json(const struct service_description *s)
 {
-    return json_pack(
-        "{ss ss ss ss ss so so si si si si si ss si si si so ss so so ss}", "state", s->state,
-        "version", s->version, "target_model", s->target_model, "target_architecture",
-        s->target_architecture, "arithmetic", s->arithmetic, "model_fingerprint",
-        hex(s->model_fingerprint), "tokenizer_fingerprint", hex(s->tokenizer_fingerprint),
-        "n_ranks", s->n_ranks, "n_slices", s->n_slices, "vocab_size", s->vocab_size,
-        "context_limit", s->context_limit, "n_kv_blocks", s->n_kv_blocks, "draft_model",
-        s->draft_model, "default_n_draft", s->default_n_draft, "draft_support", s->draft_support,
-        "queue_capacity", s->queue_capacity, "worker_addresses",
-        words_json(s->addresses, s->n_addresses), "default_strategy",
-        strategy_names[s->default_strategy], "planner", estimates_json(&s->estimates), "kernels",
-        words_json(s->kernels, s->n_kernels), "draft_kernels", s->draft_kernels);
+    return json_pack("{ss ss ss ss ss so so si si si si si ss si si si so ss so so ss so}", "state",
+                     s->state, "version", s->version, "target_model", s->target_model,
+                     "target_architecture", s->target_architecture, "arithmetic", s->arithmetic,
+                     "model_fingerprint", hex(s->model_fingerprint), "tokenizer_fingerprint",
+                     hex(s->tokenizer_fingerprint), "n_ranks", s->n_ranks, "n_slices", s->n_slices,
+                     "vocab_size", s->vocab_size, "context_limit", s->context_limit, "n_kv_blocks",
+                     s->n_kv_blocks, "draft_model", s->draft_model, "default_n_draft",
+                     s->default_n_draft, "draft_support", s->draft_support, "queue_capacity",
+                     s->queue_capacity, "worker_addresses",
+                     words_json(s->addresses, s->n_addresses), "default_strategy",
+                     strategy_names[s->default_strategy], "planner", estimates_json(&s->estimates),
+                     "kernels", words_json(s->kernels, s->n_kernels), "draft_kernels",
+                     s->draft_kernels, "load", load_json(&s->load));
 }
 
 static int run(struct describe *d, struct error *err)

@@ -20,6 +20,8 @@ static void set_parts(struct figures *f, const struct generate_counters *c, int 
     };
     double n_timed = c->rounds > 0 ? (double)c->rounds - n_requests : 0;
     f->round_us = figures_ratio((double)c->rounds_us, n_timed);
+    f->batch_size = figures_ratio((double)c->lanes, n_timed);
+    f->rows_per_step = figures_ratio((double)c->step_tokens, n_timed);
     for (int i = 0; i < N_PARTS; i++) {
         f->part_us[i] = figures_ratio((double)us[i], n_timed);
         f->part_ratio[i] = figures_ratio((double)us[i], (double)c->rounds_us);
@@ -77,6 +79,11 @@ static void add_counters(struct generate_counters *sum, const struct generate_co
     sum->bytes_received += c->bytes_received;
     sum->rows += c->rows;
     sum->more_rows += c->more_rows;
+    sum->lanes += c->lanes;
+    sum->step_tokens += c->step_tokens;
+    sum->target_reused += c->target_reused;
+    sum->draft_reused += c->draft_reused;
+    sum->preemptions += c->preemptions;
 }
 
 static void add_times(struct generate_counters *sum, const struct generate_counters *c)

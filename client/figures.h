@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "client/client.h"
+#include "client/terminal.h"
 #include "proto/generation_wire.h"
 
 enum figure_part { PART_DRAFT, PART_WIRE, PART_VERIFY, PART_COLLECTIVE, PART_ACCEPT, N_PARTS };
@@ -16,6 +17,8 @@ double figures_ratio(double part, double whole);
 struct figures {
     double tokens_per_round;
     double mean_k;           /* guesses per round */
+    double batch_size;       /* sequences in a step that it had a share of */
+    double rows_per_step;    /* tokens fed by such a step, guesses included */
     double alpha;            /* accepted / (accepted + rejections) */
     double draft_efficiency; /* accepted / drafted */
     int n_positions;
@@ -37,8 +40,10 @@ void figures_add(struct generate_summary *sum, const struct generate_summary *su
  * in them, because times of requests that ran at once were added. */
 struct figures figures_of_many(const struct generate_summary *sum, int n_requests);
 
-/* Prints the block of lines for people. */
+/* Prints the block of lines for people. figures_show prints it as on the terminal, whose stream may
+ * be memory that is shown later. */
 void figures_print(FILE *out, const struct generate_summary *summary);
+void figures_show(const struct terminal *terminal, const struct generate_summary *summary);
 
 /* What the planner has measured, as a new object; NULL = no memory. */
 json_t *estimates_json(const struct estimates *estimates);

@@ -39,18 +39,21 @@ static json_t *seed_text(uint64_t seed)
 static json_t *counters_json(const struct generate_counters *c, int n_positions)
 {
     return json_pack(
-        "{si si si si si si si si so so so so so so so so so so so so so so so so}", "rounds",
-        (int)c->rounds, "drafted", (int)c->drafted, "accepted", (int)c->accepted, "rejections",
-        (int)c->rejections, "first_round_tokens", (int)c->first_round_tokens, "overhead_p50_us",
-        (int)c->overhead_p50_us, "overhead_p99_us", (int)c->overhead_p99_us, "drafted_ahead",
-        (int)c->drafted_ahead, "drafted_per_position", counts(c->drafted_at, n_positions),
-        "tested_per_position", counts(c->tested_at, n_positions), "accepted_per_position",
+        "{si si si si si si si si so so so so so so so so so so so so so so so so so so so so so}",
+        "rounds", (int)c->rounds, "drafted", (int)c->drafted, "accepted", (int)c->accepted,
+        "rejections", (int)c->rejections, "first_round_tokens", (int)c->first_round_tokens,
+        "overhead_p50_us", (int)c->overhead_p50_us, "overhead_p99_us", (int)c->overhead_p99_us,
+        "drafted_ahead", (int)c->drafted_ahead, "drafted_per_position",
+        counts(c->drafted_at, n_positions), "tested_per_position",
+        counts(c->tested_at, n_positions), "accepted_per_position",
         counts(c->accepted_at, n_positions), "prompt_us", whole(c->prompt_us), "total_us",
         whole(c->total_us), "queue_us", whole(c->queue_us), "rounds_us", whole(c->rounds_us),
         "draft_us", whole(c->draft_us), "verify_us", whole(c->verify_us), "collective_us",
         whole(c->collective_us), "wire_us", whole(c->wire_us), "accept_us", whole(c->accept_us),
         "bytes_sent", whole(c->bytes_sent), "bytes_received", whole(c->bytes_received), "rows",
-        whole(c->rows), "more_rows", whole(c->more_rows));
+        whole(c->rows), "more_rows", whole(c->more_rows), "lanes", whole(c->lanes), "step_tokens",
+        whole(c->step_tokens), "target_reused", whole(c->target_reused), "draft_reused",
+        whole(c->draft_reused), "preemptions", whole(c->preemptions));
 }
 
 static int positions_used(const struct generate_counters *c)
@@ -77,14 +80,16 @@ json_t *estimates_json(const struct estimates *e)
 static json_t *derived_json(const struct figures *f)
 {
     return json_pack(
-        "{so so so so so so so so so so}", "tokens_per_round",
+        "{so so so so so so so so so so so so}", "tokens_per_round",
         client_json_number(f->tokens_per_round), "mean_k", client_json_number(f->mean_k), "alpha",
         client_json_number(f->alpha), "draft_efficiency", client_json_number(f->draft_efficiency),
         "acceptance_by_position", numbers(f->acceptance_at, f->n_positions), "tokens_per_second",
         client_json_number(f->decode_tokens_per_s), "total_tokens_per_second",
         client_json_number(f->total_tokens_per_s), "time_to_first_token_ms",
         client_json_number(f->first_token_ms), "bytes_per_position",
-        client_json_number(f->bytes_per_position), "round_us", client_json_number(f->round_us));
+        client_json_number(f->bytes_per_position), "round_us", client_json_number(f->round_us),
+        "batch_size", client_json_number(f->batch_size), "rows_per_step",
+        client_json_number(f->rows_per_step));
 }
 
 json_t *figures_json(const struct generate_summary *s)

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "client/figures.h"
-#include "client/terminal.h"
 
 static void begin_line(FILE *out, const char *word)
 {
@@ -22,21 +21,21 @@ static void put(FILE *out, int decimals, double number)
 }
 
 /* Prints a word that the server sent, which may hold anything. */
-static void put_word(FILE *out, const char *word)
+static void put_word(const struct terminal *terminal, const char *word)
 {
-    const struct terminal terminal = terminal_of(out);
-    terminal_quoted(&terminal, word, strlen(word));
+    terminal_quoted(terminal, word, strlen(word));
 }
 
-static void print_tokens(FILE *out, const struct generate_summary *s)
+static void print_tokens(const struct terminal *to, const struct generate_summary *s)
 {
+    FILE *out = to->out;
     begin_line(out, "tokens");
     fprintf(out, "%d after a prompt of %d, ended by ", s->completion_tokens, s->prompt_tokens);
     if (strcmp(s->finish_reason, "stop") != 0) {
-        put_word(out, s->finish_reason);
+        put_word(to, s->finish_reason);
     } else if (s->stop_match[0]) {
         fputs("the stop string \"", out);
-        put_word(out, s->stop_match);
+        put_word(to, s->stop_match);
         fputc('"', out);
     } else {
         fputs("the end of sequence", out);
@@ -52,14 +51,16 @@ static void print_rounds(FILE *out, const struct generate_summary *s, const stru
     fputs(" tokens per round\n", out);
 }
 
-static void print_acceptance(FILE *out, const struct generate_summary *s, const struct figures *f)
+static void print_acceptance(const struct terminal *to, const struct generate_summary *s,
+                             const struct figures *f)
 {
+    FILE *out = to->out;
     const struct generate_counters *c = &s->counters;
     if (c->drafted == 0) {
         begin_line(out, "drafts");
         fputs("none", out);
         if (s->speculation_off[0]) fputs(": ", out);
-        put_word(out, s->speculation_off);
+        put_word(to, s->speculation_off);
         fputc('\n', out);
         return;
     }
@@ -112,19 +113,22 @@ static void print_wire(FILE *out, const struct generate_summary *s, const struct
             c->rows, c->more_rows);
 }
 
-static void print_rule(FILE *out, const struct generate_summary *s)
+static void print_rule(const struct terminal *to, const struct generate_summary *s)
 {
+    FILE *out = to->out;
     begin_line(out, "rule");
-    put_word(out, s->rule);
+    put_word(to, s->rule);
     fprintf(out, ", seed %" PRIu64 ", arithmetic ", s->seed);
-    put_word(out, s->arithmetic);
+    put_word(to, s->arithmetic);
     fputs(", request ", out);
-    put_word(out, s->request_id);
+    put_word(to, s->request_id);
     fputc('\n', out);
 }
 
-static void print_strategy(FILE *out, const struct generate_summary *s, const struct figures *f)
+static void print_strategy(const struct terminal *to, const struct generate_summary *s,
+                           const struct figures *f)
 {
+    FILE *out = to->out;
     bool is_fixed = s->strategy == STRATEGY_FIXED || s->strategy == STRATEGY_DEFAULT;
     begin_line(out, "strategy");
     fputs(strategy_names[s->strategy], out);
@@ -133,7 +137,7 @@ static void print_strategy(FILE *out, const struct generate_summary *s, const st
     put(out, 2, f->mean_k);
     if (s->counters.drafted > 0 && s->speculation_off[0]) {
         fputs("; then none: ", out);
-        put_word(out, s->speculation_off);
+        put_word(to, s->speculation_off);
     }
     fputc('\n', out);
 }
@@ -150,16 +154,40 @@ static void print_estimates(FILE *out, const struct estimates *e)
     fputc('\n', out);
 }
 
-void figures_print(FILE *out, const struct generate_summary *summary)
+static void print_prompt(FILE *out, const struct generate_summary *s, const struct figures *f)
+{
+    const struct generate_counters *c = &s->counters;
+    begin_line(out, "prompt");
+    fprintf(out, "%" PRIu32 " of its %d tokens reused by the target, %" PRIu32 " by the draft",
+            c->target_reused, s->prompt_tokens, c->draft_reused);
+    if (c->preemptions) fprintf(out, "; preempted %" PRIu32 " times", c->preemptions);
+    fputc('\n', out);
+    if (!isfinite(f->batch_size)) return;
+    begin_line(out, "batch");
+    put(out, 1, f->batch_size);
+    fputs(" sequences and ", out);
+    put(out, 1, f->rows_per_step);
+    fputs(" rows in a step, itself included\n", out);
+}
+
+void figures_show(const struct terminal *to, const struct generate_summary *summary)
 {
     const struct figures figures = figures_of(summary);
-    print_tokens(out, summary);
+    FILE *out = to->out;
+    print_tokens(to, summary);
+    print_prompt(out, summary, &figures);
     print_rounds(out, summary, &figures);
-    print_acceptance(out, summary, &figures);
-    print_strategy(out, summary, &figures);
+    print_acceptance(to, summary, &figures);
+    print_strategy(to, summary, &figures);
     print_speed(out, summary, &figures);
     print_round_time(out, &figures);
     print_wire(out, summary, &figures);
     print_estimates(out, &summary->estimates);
-    print_rule(out, summary);
+    print_rule(to, summary);
+}
+
+void figures_print(FILE *out, const struct generate_summary *summary)
+{
+    const struct terminal terminal = terminal_of(out);
+    figures_show(&terminal, summary);
 }

@@ -1,28 +1,41 @@
 /* outrider generate: sends the request, shows the tokens as they come, and then the summary of how
  * they were generated. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+#include "client/ban_texts.h"
+#include "client/choice.h"
 #include "client/client.h"
-#include "client/figures.h"
-#include "client/generate_options.h"
-#include "client/painter.h"
 #include "client/server.h"
-#include "client/terminal.h"
+#include "client/token_table.h"
 
 /* One run of the command, and what it has received so far. */
 struct generation {
     struct generate_options options;
+    uint64_t tokenizer_fingerprint; /* of --ban */
     struct input prompt;
     struct buffer request;
     struct server server;
     struct terminal terminal;
-    bool has_begun;      /* something was shown */
-    bool ends_with_line; /* the last character shown was a newline */
-    bool has_summary;
-    struct buffer text; /* for --json */
-    struct token_ids ids;
-    json_t *steps; /* for --json with --show-drafts */
+    struct choice *choices; /* [request.n] */
+    int n_open, n_summaries;
+    int turn;                    /* the text that is shown as it comes */
+    bool has_begun;              /* something was shown */
+    int n_echoed;                /* tokens of the prompt */
+    json_t *prompt_ids, *echoed; /* for --json */
 };
+
+static int open_choices(struct generation *g, struct error *err)
+{
+    int rc = 0, n = g->options.request.n;
+    TRY(mem_array(&g->choices, (size_t)n, sizeof *g->choices, err));
+    for (; g->n_open < n; g->n_open++) {
+        TRY(choice_open(&g->choices[g->n_open], g->n_open, &g->options, &g->terminal, err));
+    }
+out:
+    return rc;
+}
 
 static int prepare(struct generation *g, int argc, char **argv, struct error *err)
 {
@@ -33,6 +46,7 @@ static int prepare(struct generation *g, int argc, char **argv, struct error *er
         return error_set(err, ERR_ARGUMENT, "--prompt-ids: more than %d ids",
                          GENERATE_PROMPT_IDS_MAX);
     }
+    TRY(ban_texts_apply(&g->options, &g->tokenizer_fingerprint, err));
     req->prompt_ids = g->options.ids.data;
     req->n_prompt_ids = (int)g->options.ids.n;
     if (!g->options.ids.n) {
@@ -41,56 +55,70 @@ static int prepare(struct generation *g, int argc, char **argv, struct error *er
         req->prompt_len = g->prompt.len;
     }
     TRY(generate_request_encode(&g->request, req, err));
+    TRY(open_choices(g, err));
 out:
     return rc;
 }
 
 static int send_request(struct generation *g, struct error *err)
 {
+    struct service_description service;
     enum health_answer health;
     int rc = 0;
     TRY(server_open(&g->server, g->options.address, g->options.timeout_s, err));
     TRY(server_health(&g->server, "", &health, err));
+    if (g->options.n_ban_texts) {
+        TRY(server_describe(&g->server, &service, err));
+        TRY(ban_texts_check(&g->options, g->tokenizer_fingerprint, &service, err));
+    }
     TRY(server_start(&g->server, "/outrider.generation.v1.Generation/Generate", &g->request, err));
 out:
     return rc;
 }
 
-/* ---- showing ---- */
-
-static void echo_prompt(struct generation *g)
+static bool is_whole(const struct generation *g)
 {
-    bool is_shown = !g->has_begun && g->terminal.is_terminal && !g->options.no_echo;
-    if (is_shown && g->prompt.len) {
-        terminal_style(&g->terminal, STYLE_DIM);
-        terminal_text(&g->terminal, g->prompt.text, g->prompt.len);
-        terminal_style(&g->terminal, STYLE_PLAIN);
-    }
-    g->has_begun = true;
+    return g->n_summaries == g->options.request.n;
 }
 
-static int show_tokens(struct generation *g, const struct generate_tokens *tokens,
-                       struct error *err)
+/* ---- showing ---- */
+
+/* The prompt comes first where the answer begins with it, and dimmed on a terminal. A table has its
+ * tokens instead. */
+static void show_prompt(struct generation *g)
 {
-    echo_prompt(g);
-    if (g->options.request.show_drafts) {
-        painter_drafts(&g->terminal, tokens, &g->ends_with_line);
-    } else {
-        terminal_text(&g->terminal, tokens->text, tokens->text_len);
-        if (tokens->text_len) g->ends_with_line = tokens->text[tokens->text_len - 1] == '\n';
-    }
-    return client_flush(err);
+    const struct generate_request *req = &g->options.request;
+    bool is_table = req->logprobs >= 0, is_dim = g->terminal.is_terminal && !req->echo;
+    bool is_shown = req->echo ? !is_table : is_dim && !g->options.no_echo;
+    if (!is_shown || !g->prompt.len) return;
+    if (is_dim) terminal_style(&g->terminal, STYLE_DIM);
+    terminal_text(&g->terminal, g->prompt.text, g->prompt.len);
+    if (is_dim) terminal_style(&g->terminal, STYLE_PLAIN);
+    if (req->n > 1 || is_table) fputc('\n', stdout);
+    g->choices[0].has_begun = true;
+}
+
+/* Before the first text: the prompt, then the turn of text 0. */
+static void begin(struct generation *g)
+{
+    if (g->has_begun) return;
+    g->has_begun = true;
+    show_prompt(g);
+    choice_take_turn(&g->choices[0], stdout);
 }
 
 /* What follows the text begins on a line of its own: on a terminal the shell's prompt or the
- * summary; in a file that both streams go to, the summary or a message. The newline is then part of
- * what follows, so the standard output is the generated text alone wherever it is separate. */
+ * summary; in a file that both streams go to, the summary or a message; and the next text. The
+ * newline is part of what follows, so the standard output is the generated text alone wherever it
+ * is separate. */
 static void end_text(struct generation *g, bool is_followed)
 {
-    bool is_open = g->has_begun && !g->ends_with_line;
+    const struct choice *choice = &g->choices[g->turn];
+    bool is_open = choice->has_begun && !choice->ends_with_line && !choice->kept;
+    bool is_among_others = g->options.request.n > 1;
     fflush(stdout);
     if (!is_open || g->options.is_json) return;
-    if (g->terminal.is_terminal) {
+    if (g->terminal.is_terminal || is_among_others) {
         fputc('\n', stdout);
         fflush(stdout);
     } else if (is_followed && terminal_share_file(stdout, stderr)) {
@@ -98,101 +126,165 @@ static void end_text(struct generation *g, bool is_followed)
     }
 }
 
-/* ---- keeping, for --json ---- */
-
-static int keep_text(struct generation *g, const struct generate_tokens *tokens, struct error *err)
+static void show_summary(const struct generation *g, const struct choice *choice)
 {
-    int rc = buffer_append(&g->text, tokens->text, tokens->text_len, err);
-    if (rc) return rc;
-    return token_ids_append(&g->ids, tokens->ids, (size_t)tokens->n, err);
+    if (g->options.is_quiet) return;
+    if (g->terminal.is_terminal) fputc('\n', stderr);
+    if (g->options.request.n > 1) fprintf(stderr, "choice %d\n", choice->index);
+    fwrite(choice->summary, 1, choice->summary_len, stderr);
 }
 
-static json_t *ids_json(const int32_t *ids, size_t n)
+/* Texts that have ended make room for the next one. */
+static void pass_turn(struct generation *g)
 {
-    json_t *array = json_array();
-    for (size_t i = 0; i < n; i++) {
-        json_array_append_new(array, json_integer(ids[i]));
+    while (g->turn < g->n_open && g->choices[g->turn].has_summary) {
+        end_text(g, !g->options.is_quiet);
+        show_summary(g, &g->choices[g->turn]);
+        if (++g->turn < g->n_open) choice_take_turn(&g->choices[g->turn], stdout);
     }
-    return array;
 }
 
-static json_t *step_json(const struct generate_tokens *tokens)
+/* After a failure: what has come of the texts that have not had their turn. */
+static void show_rest(struct generation *g)
 {
-    static const char *const names[] = {"plain", "accepted", "replacement", "bonus"};
-    json_t *list = json_array();
-    for (int i = 0; i < tokens->n; i++) {
-        struct piece piece = painter_piece(tokens, i);
-        json_array_append_new(list, json_pack("{si ss so}", "id", (int)tokens->ids[i], "origin",
-                                              names[tokens->origins[i]], "text",
-                                              client_json_text(piece.text, piece.len)));
+    if (g->options.is_json || !g->has_begun) return;
+    end_text(g, true);
+    while (++g->turn < g->n_open) {
+        if (!g->choices[g->turn].has_begun) continue;
+        choice_take_turn(&g->choices[g->turn], stdout);
+        end_text(g, true);
     }
-    json_t *step = json_pack("{so}", "tokens", list);
-    if (step && tokens->rejected_id >= 0) {
-        json_object_set_new(
-            step, "rejected",
-            json_pack("{si ss}", "id", (int)tokens->rejected_id, "text", tokens->rejected_text));
+}
+
+/* ---- the prompt, where the answer begins with it ---- */
+
+static void show_echo(struct generation *g, const struct score_reply *echo)
+{
+    bool is_table = g->options.request.logprobs >= 0;
+    if (g->n_echoed == 0 && is_table) {
+        token_table_head(&g->terminal, g->options.request.logprobs > 0);
     }
-    return step;
+    for (int i = 0; i < echo->n; i++) {
+        const struct token_line line = token_line_of_score(&echo->tokens[i]);
+        if (is_table) token_table_line(&g->terminal, g->n_echoed + i, &line);
+        if (!is_table && !g->prompt.len) terminal_text(&g->terminal, line.text, line.text_len);
+    }
 }
 
-static int keep_tokens(struct generation *g, const struct generate_tokens *tokens,
-                       struct error *err)
+static int take_echo(struct generation *g, const struct score_reply *echo, struct error *err)
 {
-    int rc = keep_text(g, tokens, err);
-    if (rc || !g->options.request.show_drafts) return rc;
-    if (!g->steps) g->steps = json_array();
-    if (json_array_append_new(g->steps, step_json(tokens)) == 0) return 0;
-    return error_set(err, ERR_NO_MEMORY, "no memory for the steps");
+    if (!g->options.is_json) show_echo(g, echo);
+    for (int i = 0; i < echo->n; i++) {
+        const struct token_line line = token_line_of_score(&echo->tokens[i]);
+        if (!g->echoed) g->echoed = json_array();
+        if (json_array_append_new(g->echoed, token_line_json(&line))) {
+            return error_set(err, ERR_NO_MEMORY, "no memory for the prompt's tokens");
+        }
+    }
+    g->n_echoed += echo->n;
+    for (int i = 0; i < g->n_open; i++) {
+        g->choices[i].n_lines = g->n_echoed;
+        g->choices[i].has_head = g->n_open == 1; /* the table of the prompt goes on */
+    }
+    return 0;
 }
 
-static int print_object(struct generation *g, const struct generate_summary *summary,
-                        struct error *err)
+/* ---- the end ---- */
+
+static void keep_prompt_ids(struct generation *g, const struct generate_summary *summary)
 {
-    json_t *object = json_pack(
-        "{so so so}", "text", client_json_text((const char *)g->text.data, g->text.len),
-        "token_ids", ids_json(g->ids.data, g->ids.n), "prompt_token_ids",
-        ids_json(summary->prompt_ids, summary->prompt_ids ? (size_t)summary->prompt_tokens : 0));
-    json_t *figures = figures_json(summary);
-    bool failed = !object || !figures || json_object_update(object, figures) != 0;
-    json_decref(figures);
-    if (!failed && g->steps) failed = json_object_set(object, "steps", g->steps) != 0;
+    if (g->prompt_ids) return;
+    g->prompt_ids = json_array();
+    for (int i = 0; summary->prompt_ids && i < summary->prompt_tokens; i++) {
+        json_array_append_new(g->prompt_ids, json_integer(summary->prompt_ids[i]));
+    }
+}
+
+/* One text is the object itself; several are its "choices". */
+static int print_object(struct generation *g, struct error *err)
+{
+    json_t *object = NULL;
+    bool failed = false;
+    if (g->options.request.n == 1) {
+        object = choice_json(&g->choices[0]);
+    } else {
+        json_t *list = json_array();
+        for (int i = 0; i < g->n_open; i++) {
+            if (json_array_append_new(list, choice_json(&g->choices[i]))) failed = true;
+        }
+        object = json_pack("{so}", "choices", list);
+    }
+    failed = failed || !object || json_object_set(object, "prompt_token_ids", g->prompt_ids);
+    if (!failed && g->echoed) failed = json_object_set(object, "prompt", g->echoed) != 0;
     if (!failed) return client_print_json(object, err);
     json_decref(object);
     return error_set(err, ERR_NO_MEMORY, "no memory for the JSON object");
 }
 
+static int take_summary(struct generation *g, struct choice *choice,
+                        const struct generate_summary *summary, struct error *err)
+{
+    const struct terminal shown = terminal_of(stderr);
+    int rc = 0;
+    choice->has_summary = true;
+    g->n_summaries++;
+    if (g->options.is_json) {
+        keep_prompt_ids(g, summary);
+        TRY(choice_add_summary(choice, summary, err));
+        return is_whole(g) ? print_object(g, err) : 0;
+    }
+    TRY(choice_keep_summary(choice, summary, &shown, err));
+    begin(g);
+    pass_turn(g);
+    rc = client_flush(err);
+out:
+    return rc;
+}
+
 /* ---- replies ---- */
 
-static int take_summary(struct generation *g, const struct generate_summary *summary,
-                        struct error *err)
+/* The text that a reply belongs to. */
+static int find_choice(struct generation *g, int index, struct choice **choice, struct error *err)
 {
-    g->has_summary = true;
-    if (g->options.is_json) return print_object(g, summary, err);
-    end_text(g, !g->options.is_quiet);
-    if (!g->options.is_quiet) {
-        if (g->terminal.is_terminal) fputc('\n', stderr);
-        figures_print(stderr, summary);
+    *choice = g->choices;
+    if (index >= g->n_open) {
+        return error_set(err, ERR_FORMAT, "%.160s sends text %d of a request for %d",
+                         g->server.address, index, g->n_open);
     }
-    return 0;
+    *choice += index;
+    if (!(*choice)->has_summary) return 0;
+    return error_set(err, ERR_FORMAT, "%.160s goes on after the summary", g->server.address);
+}
+
+static int take_tokens(struct generation *g, const struct generate_tokens *tokens,
+                       struct error *err)
+{
+    struct choice *choice;
+    int rc = 0;
+    TRY(find_choice(g, tokens->index, &choice, err));
+    if (g->options.is_json) return choice_add(choice, tokens, err);
+    begin(g);
+    TRY(choice_show(choice, tokens, err));
+out:
+    return rc;
 }
 
 static int take_reply(struct generation *g, const uint8_t *data, size_t len, struct error *err)
 {
     struct generate_reply reply;
+    struct choice *choice;
     struct arena *arena;
     int rc = 0;
-    if (g->has_summary) {
-        return error_set(err, ERR_FORMAT, "%.160s goes on after the summary", g->server.address);
-    }
     TRY(server_arena(&g->server, len, &arena, err));
     rc = generate_reply_decode(data, len, arena, &reply, err);
     if (rc) {
         error_wrap(err, "%.160s sends what this client does not understand", g->server.address);
         goto out;
     }
-    if (reply.summary) return take_summary(g, reply.summary, err);
-    if (!reply.tokens) return 0; /* an echo, which no option of ours asks for */
-    TRY(g->options.is_json ? keep_tokens(g, reply.tokens, err) : show_tokens(g, reply.tokens, err));
+    if (reply.echo && !is_whole(g)) return take_echo(g, reply.echo, err);
+    if (reply.tokens) return take_tokens(g, reply.tokens, err);
+    TRY(find_choice(g, reply.summary ? reply.summary->index : 0, &choice, err));
+    TRY(take_summary(g, choice, reply.summary, err));
 out:
     return rc;
 }
@@ -204,14 +296,14 @@ static int receive_all(struct generation *g, struct error *err)
         const uint8_t *data;
         size_t len;
         rc = server_receive(&g->server, &data, &len, err);
-        if (rc == ERR_CLOSED && g->has_summary) return 0;
+        if (rc == ERR_CLOSED && is_whole(g)) return 0;
         if (rc == ERR_CLOSED) {
-            return error_set(err, ERR_UNAVAILABLE, "%.160s ended the text without a summary",
-                             g->server.address);
+            rc = error_set(err, ERR_UNAVAILABLE, "%.160s ended the text without a summary",
+                           g->server.address);
         }
         if (!rc) rc = take_reply(g, data, len, err);
     }
-    if (!g->has_summary) end_text(g, true);
+    if (!is_whole(g)) show_rest(g);
     return rc;
 }
 
@@ -220,17 +312,21 @@ static void free_generation(struct generation *g)
     server_close(&g->server);
     input_close(&g->prompt);
     buffer_free(&g->request);
-    buffer_free(&g->text);
-    token_ids_free(&g->ids);
-    json_decref(g->steps);
+    for (int i = 0; i < g->n_open; i++) {
+        choice_close(&g->choices[i]);
+    }
+    free(g->choices);
+    json_decref(g->prompt_ids);
+    json_decref(g->echoed);
     generate_options_free(&g->options);
 }
 
 int generate_main(int argc, char **argv)
 {
-    struct generation g = {.terminal = terminal_of(stdout)};
+    static struct generation g; /* the lists of its options make it large */
     struct error err;
     int status = CLIENT_OK;
+    g = (struct generation){.terminal = terminal_of(stdout)};
     if (prepare(&g, argc, argv, &err)) {
         status = client_fail_local(&err);
     } else if (send_request(&g, &err) || receive_all(&g, &err)) {

@@ -16,7 +16,7 @@ static const struct command {
     {"generate", generate_main},     {"score", score_main},   {"tokenize", tokenize_main},
     {"detokenize", detokenize_main}, {"export", export_main}, {"health", health_main},
     {"describe", describe_main},     {"plan", plan_main},     {"count", count_main},
-    {"bench", bench_main},
+    {"bench", bench_main},           {"jobs", jobs_main},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -30,6 +30,7 @@ static const char doc[] = "Client of an Outrider cluster.\v"
                           "  export      a model, also a synthetic one, as a Hugging Face folder\n"
                           "  plan        what speculation is worth at given costs; local\n"
                           "  bench       measure a running cluster\n"
+                          "  jobs        submit, watch, list and cancel jobs\n"
                           "  health      is a coordinator or worker serving?\n"
                           "  describe    what is served, and by whom\n\n"
                           "'outrider COMMAND --help' tells more.\n\n" CLIENT_STATUS_DOC;

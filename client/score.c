@@ -7,11 +7,10 @@
 #include "client/client.h"
 #include "client/input.h"
 #include "client/server.h"
-#include "client/terminal.h"
+#include "client/token_table.h"
 #include "proto/generation_wire.h"
 
 enum { OPT_FILE = 256, OPT_IDS, OPT_TIMEOUT, OPT_JSON, TIMEOUT_MAX_S = 86400 };
-enum { TOKEN_COLUMNS = 16 };
 
 struct score {
     const char *address, *argument, *file;
@@ -104,37 +103,6 @@ out:
 
 /* ---- for people ---- */
 
-static void print_quoted(const struct score *s, const char *text, int columns)
-{
-    fputc('"', stdout);
-    int used = terminal_quoted(&s->terminal, text, strlen(text));
-    fputc('"', stdout);
-    if (used < columns) printf("%*s", columns - used, "");
-}
-
-static void print_head(const struct score *s)
-{
-    printf("%7s %7s  %-*s %9s%s\n", "#", "id", TOKEN_COLUMNS + 2, "token", "logprob",
-           s->top_n ? "  best" : "");
-}
-
-static void print_token(const struct score *s, int position, const struct score_token *token)
-{
-    printf("%7d %7d  ", position, (int)token->id);
-    print_quoted(s, token->text, TOKEN_COLUMNS);
-    if (token->has_logprob) {
-        printf(" %9.4f", (double)token->logprob);
-    } else {
-        printf(" %9s", "-");
-    }
-    for (int i = 0; i < token->n_top; i++) {
-        fputs("  ", stdout);
-        print_quoted(s, token->top[i].text, 0);
-        printf(" %.4f", (double)token->top[i].logprob);
-    }
-    fputc('\n', stdout);
-}
-
 static double perplexity(const struct score *s)
 {
     return s->n_scored ? exp(-s->total / s->n_scored) : (double)NAN;
@@ -149,19 +117,6 @@ static void print_total(const struct score *s)
 
 /* ---- for programs ---- */
 
-static json_t *token_json(const struct score_token *token)
-{
-    json_t *top = json_array();
-    for (int i = 0; i < token->n_top; i++) {
-        const struct token_alternative *a = &token->top[i];
-        json_array_append_new(top, json_pack("{si ss so}", "id", (int)a->id, "text", a->text,
-                                             "logprob", client_json_number((double)a->logprob)));
-    }
-    double logprob = token->has_logprob ? (double)token->logprob : (double)NAN;
-    return json_pack("{si ss so so}", "id", (int)token->id, "text", token->text, "logprob",
-                     client_json_number(logprob), "top", top);
-}
-
 static int print_object(struct score *s, struct error *err)
 {
     json_t *object = json_pack("{si si so so sO}", "n_tokens", s->n, "n_scored", s->n_scored,
@@ -174,16 +129,16 @@ static int print_object(struct score *s, struct error *err)
 
 static int take_tokens(struct score *s, const struct score_reply *reply, struct error *err)
 {
-    if (!s->is_json && s->n == 0) print_head(s);
+    if (!s->is_json && s->n == 0) token_table_head(&s->terminal, s->top_n > 0);
     for (int i = 0; i < reply->n; i++) {
-        const struct score_token *token = &reply->tokens[i];
-        if (token->has_logprob) {
-            s->total += (double)token->logprob;
+        const struct token_line token = token_line_of_score(&reply->tokens[i]);
+        if (token.has_logprob) {
+            s->total += (double)token.logprob;
             s->n_scored++;
         }
         if (!s->is_json) {
-            print_token(s, s->n, token);
-        } else if (json_array_append_new(s->tokens, token_json(token))) {
+            token_table_line(&s->terminal, s->n, &token);
+        } else if (json_array_append_new(s->tokens, token_line_json(&token))) {
             return error_set(err, ERR_NO_MEMORY, "no memory for the tokens");
         }
         s->n++;

@@ -7,8 +7,10 @@ outrider_floor(worker FOLDERS worker EXCLUDE "/(main|verifier)\\.c$"
   LINK outrider_verifier outrider_proto outrider_rpc outrider_model outrider_tokenizer
        outrider_comm_mpi
        $<IF:$<TARGET_EXISTS:outrider_comm_nccl>,outrider_comm_nccl,outrider_comm_no_nccl>)
-outrider_floor(coordinator FOLDERS coordinator coordinator/draft EXCLUDE "/main\\.c$"
-  LINK outrider_proto outrider_rpc outrider_speculation outrider_model outrider_tokenizer)
+outrider_floor(coordinator FOLDERS coordinator coordinator/draft
+  EXCLUDE "/(main|jobs|jobs_record)\\.c$"
+  LINK outrider_jobs outrider_proto outrider_rpc outrider_speculation outrider_model
+       outrider_tokenizer)
 outrider_floor(client FOLDERS client client/bench EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_tokenizer outrider_export)
 

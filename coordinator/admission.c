@@ -5,7 +5,7 @@ enum { REQUEST_SLACK_BYTES = 1 << 20 };
 
 static int check_ids(const struct admission *a, const int32_t *ids, int n, struct error *err)
 {
-    int n_vocab = tokenizer_vocab_size(a->tok);
+    int n_vocab = atomic_load(&a->n_vocab);
     for (int i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= n_vocab) {
             return error_set(err, ERR_ARGUMENT, "token id %d is outside of the vocabulary of %d",
@@ -56,7 +56,6 @@ int admission_fill_generate(const struct admission *a, struct job *job,
                             const struct generate_request *req, struct error *err)
 {
     int rc = 0;
-    TRY(admission_check_served(req, err));
     TRY(check_edits(a, req, err));
     TRY(fill_prompt(a, &job->prompt, req->prompt, req->prompt_len, req->prompt_ids,
                     req->n_prompt_ids, err));
@@ -72,46 +71,22 @@ int admission_fill_score(const struct admission *a, struct job *job,
     return fill_prompt(a, &job->prompt, req->text, req->text_len, req->ids, req->n_ids, err);
 }
 
-static int unserved(const char *field, double value, struct error *err)
+int admission_submit_take(struct admission *a, struct job *job, struct error *err)
 {
-    return error_set(err, ERR_UNSUPPORTED,
-                     "%s is %g, which this version does not serve: leave it out", field, value);
-}
-
-int admission_check_served(const struct generate_request *req, struct error *err)
-{
-    const struct {
-        const char *field;
-        double value, plain;
-    } fields[] = {{"n", req->n, 1},
-                  {"logprobs", req->logprobs, -1},
-                  {"echo", req->echo, 0},
-                  {"min_tokens", req->min_tokens, 0},
-                  {"repetition_penalty", (double)req->repetition_penalty, 1},
-                  {"presence_penalty", (double)req->presence_penalty, 0},
-                  {"frequency_penalty", (double)req->frequency_penalty, 0},
-                  {"the number of logit_bias", req->n_biases, 0},
-                  {"the number of bad_words", req->n_bans, 0},
-                  {"the number of stop_token_ids", req->n_stop_ids, 0},
-                  {"priority", (int)req->job_class, 0},
-                  {"timeout_ms", req->timeout_ms, 0}};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        if (fields[i].value != fields[i].plain) {
-            return unserved(fields[i].field, fields[i].value, err);
-        }
-    }
-    if (!req->client[0]) return 0;
-    return error_set(err, ERR_UNSUPPORTED,
-                     "user is '%s', but this version does not share by user: leave it out",
-                     req->client);
-}
-
-int admission_submit_take(const struct admission *a, struct job *job, struct error *err)
-{
-    int rc = job_charge(job, a->budget, err);
+    bool is_control = job->kind == JOB_DESCRIBE;
+    int rc = is_control ? 0 : job_charge(job, a->budget, err); /* Describe answers always */
     if (rc) return rc;
-    rc = queue_push(job->kind == JOB_DESCRIBE ? a->control : a->jobs, job, err);
+    if (!is_control && atomic_fetch_add(&a->n_waiting, 1) >= a->capacity) {
+        rc = error_set(err, ERR_EXHAUSTED, "there is room for %d", a->capacity);
+    }
+    if (!rc) rc = queue_push(is_control ? a->control : a->jobs, job, err);
+    if (rc && !is_control) admission_begun(a);
     if (rc == ERR_EXHAUSTED) error_wrap(err, "too many requests are waiting; try again later");
     if (rc == ERR_CLOSED) rc = error_set(err, ERR_UNAVAILABLE, "the coordinator is shutting down");
     return rc;
+}
+
+void admission_begun(struct admission *a)
+{
+    atomic_fetch_sub(&a->n_waiting, 1);
 }

@@ -1,6 +1,8 @@
 /* Admission: what every door does with a request that it has decoded. The text becomes ids, and the
- * job goes into a bounded queue or is refused at once. Any thread; immutable after it is filled. */
+ * job goes into a bounded queue or is refused at once. Any thread. */
 #pragma once
+
+#include <stdatomic.h>
 
 #include "base/queue.h"
 #include "coordinator/job.h"
@@ -12,6 +14,9 @@ struct admission {
     struct budget *budget;       /* of what requests occupy from their first byte to their end */
     struct pool *pool;           /* of threads that decode requests and turn their text into ids */
     int max_prompt_bytes;
+    int capacity;         /* jobs that may wait, in the queue and for their first round */
+    atomic_int n_waiting; /* of JOB_GENERATE and JOB_SCORE */
+    atomic_int n_vocab;   /* ids of the group that serves; the tokenizer's until there is one */
 };
 
 /* The most bytes that an encoded request may have: max_prompt_bytes for its prompt, as text or as
@@ -28,11 +33,10 @@ int admission_fill_generate(const struct admission *admission, struct job *job,
 int admission_fill_score(const struct admission *admission, struct job *job,
                          const struct score_request *request, struct error *err);
 
-/* Refuses what a request may say but the engine does not serve yet: it is never ignored.
- * Errors: ERR_UNSUPPORTED the field and its value. */
-int admission_check_served(const struct generate_request *req, struct error *err);
-
 /* Hands the job over to the engine thread. Errors: ERR_EXHAUSTED too many requests are waiting, or
  * they occupy too much memory; ERR_UNAVAILABLE the coordinator is shutting down. The job stays the
  * caller's then. */
-int admission_submit_take(const struct admission *admission, struct job *job, struct error *err);
+int admission_submit_take(struct admission *admission, struct job *job, struct error *err);
+
+/* A job of those that wait has begun, or has ended before. */
+void admission_begun(struct admission *admission);

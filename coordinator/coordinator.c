@@ -6,13 +6,17 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "comm/roster.h"
 #include "coordinator/engine.h"
 #include "coordinator/gateway.h"
+#include "coordinator/grpc_sender.h"
+#include "coordinator/jobs.h"
 #include "coordinator/sequence.h"
 #include "coordinator/served_tokens.h"
 #include "model/checkpoint/served_name.h"
@@ -41,7 +45,9 @@ struct coordinator {
     struct queue *jobs, *control;
     struct budget budget; /* of the memory of requests */
     struct pool *intake;
+    struct jobs *submitted;
     struct admission admission; /* of all doors */
+    struct sender *sender;      /* of the answers on gRPC */
     struct gateway *gateway;
     struct engine *engine;
 };
@@ -124,7 +130,7 @@ static struct drafter_options drafter_options(const struct coordinator *c)
     return (struct drafter_options){
         .name = c->options.draft,
         .backend = c->options.backend,
-        .n_sequences = ENGINE_SEQUENCES,
+        .n_sequences = c->options.n_sequences,
         .support = c->options.support,
         .kv_tokens = c->options.draft_kv_tokens,
         .head = c->options.draft_head,
@@ -181,6 +187,21 @@ static void set_serving(void *coordinator, bool is_serving)
     gateway_set_serving(c->gateway, is_serving);
 }
 
+static int open_submitted(struct coordinator *c, struct error *err)
+{
+    struct jobs_options options = {.n_kept = c->options.jobs_kept,
+                                   .bytes_max = (size_t)c->options.jobs_bytes};
+    if (getrandom(&options.run, sizeof options.run, 0) < 0) {
+        options.run = (uint64_t)clock_now_ns();
+    }
+    return jobs_open(&c->submitted, &options, err);
+}
+
+static void flush_answers(void *sender)
+{
+    sender_flush(sender);
+}
+
 static int open_parts(struct coordinator *c, struct error *err)
 {
     int rc = 0;
@@ -202,10 +223,16 @@ static int open_parts(struct coordinator *c, struct error *err)
         .budget = &c->budget,
         .pool = c->intake,
         .max_prompt_bytes = c->options.max_prompt_bytes,
+        .capacity = c->options.queue_capacity,
     };
+    atomic_init(&c->admission.n_vocab, tokenizer_vocab_size(c->tok));
+    TRY(open_submitted(c, err));
+    TRY(sender_open(&c->sender, err));
     const struct gateway_options gateway = {
         .address = c->options.listen,
         .admission = &c->admission,
+        .sender = c->sender,
+        .jobs = c->submitted,
     };
     TRY(gateway_open(&c->gateway, &gateway, err));
     if (c->drafter) checkpoint_served_name(c->options.draft, c->draft_name, sizeof c->draft_name);
@@ -216,12 +243,20 @@ static int open_parts(struct coordinator *c, struct error *err)
         .served = c->served,
         .jobs = c->jobs,
         .control = c->control,
+        .admission = &c->admission,
+        .flush_answers = flush_answers,
+        .flush_arg = c->sender,
+        .n_sequences = c->options.n_sequences,
+        .step_stretch = c->options.step_stretch,
+        .calibrate_us = (int64_t)c->options.calibrate_ms * 1000,
         .set_serving = set_serving,
         .serving_arg = c,
         .draft_ahead = c->options.draft_ahead,
         .n_draft = c->options.n_draft,
         .strategy = c->options.strategy,
         .threshold = c->options.threshold,
+        .pack_cache = c->options.backend.pack_cache,
+        .draft = c->options.draft,
         .target_name = c->options.served_name,
         .draft_name = c->draft_name,
         .draft_support = c->options.support,
@@ -287,9 +322,11 @@ void coordinator_stop(struct coordinator *c)
 void coordinator_close(struct coordinator *c)
 {
     if (!c) return;
-    pool_close(c->intake); /* its tasks use the gateway */
+    pool_close(c->intake);   /* its tasks use the gateway */
+    sender_close(c->sender); /* every answer has left before calls are cut off */
     gateway_close(c->gateway, CLOSE_GRACE_MS);
-    engine_close(c->engine);
+    engine_close(c->engine); /* its jobs answer into the next one */
+    jobs_close(c->submitted);
     served_tokens_close(c->served);
     target_close(c->target);
     queue_close(c->jobs);

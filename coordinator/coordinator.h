@@ -30,9 +30,14 @@ struct coordinator_options {
     int support;
     int draft_kv_tokens;
     int queue_capacity;
+    int n_sequences;     /* that are served at a time */
+    double step_stretch; /* of a step with prompts over one without */
+    int calibrate_ms;
     int step_timeout_s;
     int max_prompt_bytes;
     int queue_bytes; /* of requests that wait, together */
+    int jobs_kept;   /* submitted jobs, ended or not */
+    int jobs_bytes;  /* of their answers */
 };
 
 int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,

@@ -1,4 +1,4 @@
-/* The engine's loop: connect, admit, run a round, end what is done. */
+/* The engine's loop: connect, take jobs, give places, run a round, end what is done. */
 #include "coordinator/engine.h"
 
 #include <stdio.h>
@@ -7,33 +7,29 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "coordinator/score.h"
-#include "coordinator/sequence.h"
+#include "coordinator/calibration.h"
+#include "coordinator/engine_parts.h"
 
 enum {
-    /* K + 1 rows, each cut out of a whole vocabulary. Pages that no round needs are never
-     * touched. */
-    ROUND_ARENA_BYTES = 256 << 20,
     IDLE_US = 100000, /* how often an idle engine looks at its streams */
-    DROP_US = 100000, /* how often the queue is searched for clients that have left */
+    PAUSE_US = 1000,  /* the same while all clients of running sequences are slow */
     RECONNECT_US = 200000,
-    CONNECT_US = 1000000, /* shorter than the grace time after SIGTERM (main.c) */
-    STATE_BYTES = ERROR_TEXT_BYTES
+    CONNECT_US = 1000000 /* shorter than the grace time after SIGTERM (main.c) */
 };
 
-struct engine {
-    struct engine_options options;
-    struct round_tools tools;
-    struct block_pool target_pool;
-    struct ahead *ahead;
-    struct sequence sequences[ENGINE_SEQUENCES];
-    struct planner planner; /* of the draft and the group in planner_group */
-    struct target_description planner_group;
-    struct arena arena;
-    int64_t next_connect_us, next_drop_us;
-    bool was_connected;
-    char state[STATE_BYTES]; /* "serving", or why not */
-};
+static int open_round(struct engine *e, struct error *err)
+{
+    const struct round_tools tools = {
+        .target = e->options.target,
+        .drafter = e->options.drafter,
+        .ahead = e->ahead,
+        .target_pool = &e->target_pool,
+        .planner = &e->planner,
+        .scheduler = &e->scheduler,
+        .tok = e->options.tok,
+    };
+    return round_open(&e->round, &tools, err);
+}
 
 int engine_open(struct engine **engine, const struct engine_options *options, struct error *err)
 {
@@ -42,19 +38,24 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     *engine = NULL;
     TRY(mem_array(&e, 1, sizeof *e, err));
     e->options = *options;
-    TRY(arena_open(&e->arena, ROUND_ARENA_BYTES, err));
+    e->tally.start_us = clock_now_us();
+    /* Every job may come back as all of its sequences, once they have had a place. */
+    const struct waiting_options waiting = {
+        .capacity = options->queue_capacity,
+        .n_returned = SEQUENCES_MAX * GENERATE_SEQUENCES_MAX,
+    };
+    TRY(waiting_open(&e->waiting, &waiting, err));
     if (options->drafter) {
         TRY(ahead_open(&e->ahead, options->draft_ahead, options->drafter, err));
     }
-    e->tools = (struct round_tools){
-        .target = options->target,
-        .drafter = options->drafter,
-        .ahead = e->ahead,
+    e->scheduler = (struct scheduler){
+        .target = engine_group(e),
         .target_pool = &e->target_pool,
+        .drafter = options->drafter,
         .planner = &e->planner,
-        .tok = options->tok,
-        .arena = &e->arena,
+        .step_stretch = options->step_stretch,
     };
+    TRY(open_round(e, err));
     snprintf(e->state, sizeof e->state, "the target group has not been reached yet");
     *engine = e;
     e = NULL;
@@ -63,26 +64,28 @@ out:
     return rc;
 }
 
-static void close_sequences(struct engine *e)
-{
-    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
-        sequence_close(&e->sequences[i]);
-        if (e->options.drafter) drafter_forget(e->options.drafter, i);
-    }
-    block_pool_close(&e->target_pool);
-}
-
 void engine_close(struct engine *e)
 {
+    struct sequence *seq;
     if (!e) return;
-    close_sequences(e);
+    for (int i = 0; i < e->n_active; i++) {
+        engine_displace(e, e->active[i]);
+        sequence_close(e->active[i]);
+    }
+    while (e->waiting && (seq = waiting_pop(e->waiting))) {
+        sequence_close(seq);
+    }
+    waiting_close(e->waiting);
+    block_pool_close(&e->target_pool);
     ahead_close(e->ahead);
-    arena_close(&e->arena);
+    round_close(e->round);
     free(e);
 }
 
+/* ---- the group ---- */
+
 /* Forgets what was measured with another group, because it says nothing of this one. */
-static void adopt_planner(struct engine *e, const struct target_description *d)
+static bool adopt_planner(struct engine *e, const struct target_description *d)
 {
     const struct target_description *old = &e->planner_group;
     bool is_same = old->model_fingerprint == d->model_fingerprint && old->n_ranks == d->n_ranks &&
@@ -91,18 +94,65 @@ static void adopt_planner(struct engine *e, const struct target_description *d)
     if (!is_same) e->planner = (struct planner){0};
     if (!is_same && e->ahead) ahead_forget(e->ahead);
     e->planner_group = *d;
+    return !is_same;
 }
 
-/* Opens sequences and blocks for the group that was just connected. */
+/* Sequences that waited through the loss of a group go on with one of the same model, and with no
+ * other: what they have and what was checked for them says nothing of it. */
+static void check_waiting(struct engine *e, const struct target_description *d)
+{
+    const struct target_description *old = &e->planner_group;
+    struct error why;
+    bool is_same = old->model_fingerprint == d->model_fingerprint &&
+                   strcmp(old->arithmetic, d->arithmetic) == 0 &&
+                   old->vocab_size == d->vocab_size && old->context_limit <= d->context_limit;
+    if (is_same || !e->was_connected) return;
+    error_set(&why, ERR_UNAVAILABLE,
+              "the target group was lost, and another one has come: send the request again");
+    engine_end_waiting(e, JOB_END_UNAVAILABLE, &why);
+}
+
+/* Uses what an earlier start has measured of this pair; false: there is nothing. */
+static bool take_kept_times(struct engine *e, const struct target_description *d)
+{
+    const struct drafter *drafter = e->options.drafter;
+    struct error err;
+    e->kept.path[0] = '\0';
+    const char *folder = e->options.pack_cache;
+    if (!folder || strcmp(folder, "off") == 0 || !drafter) return false;
+    int rc = kept_times_find(&e->kept, folder, e->options.draft,
+                             drafter->kernels ? drafter->kernels : "", d, &err);
+    if (!rc) rc = kept_times_read(&e->kept, &e->planner, &err);
+    if (rc && rc != ERR_NOT_FOUND) {
+        log_line(LOG_LEVEL_WARN, "times_not_read", "text=\"%s\"", err.text);
+    }
+    return rc == 0;
+}
+
+static void keep_times(const struct engine *e)
+{
+    struct error err;
+    if (!e->kept.path[0] || !kept_times_write(&e->kept, &e->planner, &err)) return;
+    log_line(LOG_LEVEL_WARN, "times_not_kept", "text=\"%s\"", err.text);
+}
+
+/* Opens places and blocks for the group that was just connected, which knows nothing of earlier
+ * sequences. */
 static int adopt_group(struct engine *e, struct error *err)
 {
-    const struct target_description *d = target_description(e->options.target);
-    int rc = 0, n_blocks = d->context_limit / d->block_tokens + 2;
-    close_sequences(e);
-    adopt_planner(e, d);
+    const struct target_description *d = engine_group(e);
+    int rc = 0;
+    check_waiting(e, d);
+    bool is_new = adopt_planner(e, d);
+    block_pool_close(&e->target_pool);
     TRY(block_pool_open(&e->target_pool, d->n_kv_blocks, d->block_tokens, err));
-    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
-        TRY(sequence_open(&e->sequences[i], i, d->context_limit, n_blocks, err));
+    e->n_places = d->n_slots < e->options.n_sequences ? d->n_slots : e->options.n_sequences;
+    atomic_store(&e->options.admission->n_vocab, d->vocab_size);
+    if (e->options.drafter) drafter_set_vocabulary(e->options.drafter, d->vocab_size);
+    if (is_new && !take_kept_times(e, d)) {
+        TRY(calibration_run(e->options.target, e->options.drafter, &e->planner, e->n_places,
+                            e->options.calibrate_us, err));
+        keep_times(e);
     }
 out:
     return rc;
@@ -133,196 +183,37 @@ static int keep_connected(struct engine *e, struct error *err)
         if (is_news) log_line(LOG_LEVEL_WARN, "target_unreachable", "text=\"%s\"", err->text);
         return rc == ERR_ARGUMENT && !e->was_connected ? rc : 0;
     }
-    const struct target_description *d = target_description(e->options.target);
-    log_line(LOG_LEVEL_INFO, "target_ready", "model=%s ranks=%d arithmetic=%s group=%s context=%d",
-             d->model, d->n_ranks, d->arithmetic, d->group, d->context_limit);
+    const struct target_description *d = engine_group(e);
+    log_line(LOG_LEVEL_INFO, "target_ready",
+             "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d", d->model, d->n_ranks,
+             d->arithmetic, d->group, d->context_limit, e->n_places);
     e->was_connected = true;
     set_state(e, true, "");
     return 0;
 }
 
-/* Fails every job that is being served. */
-static void fail_active(struct engine *e, const struct error *why)
-{
-    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
-        struct sequence *seq = &e->sequences[i];
-        if (!seq->is_active) continue;
-        sequence_fail(seq, why);
-        sequence_end(seq, &e->target_pool, e->options.drafter);
-    }
-    set_state(e, false, why->text);
-}
-
 /* The group is lost. Jobs that come before it is back are refused at once. */
 static void lose_target(struct engine *e, const struct error *why)
 {
-    fail_active(e, why);
-    e->next_connect_us = clock_now_us() + RECONNECT_US;
-}
-
-static void refuse(struct job *job, int code, const char *text)
-{
-    job->reply->ops->fail(job->reply, code, text);
-    job_free(job);
-}
-
-static void answer_describe(struct engine *e, struct job *job)
-{
-    struct error err;
-    const struct target_description *d = target_description(e->options.target);
-    const struct drafter *drafter = e->options.drafter;
-    int n_kernels, k = sequence_default_k(e->options.strategy, e->options.n_draft);
-    const char *kernels[RANKS_MAX];
-    target_kernels(e->options.target, kernels, &n_kernels);
-    const struct service_description desc = {
-        .version = OUTRIDER_VERSION,
-        .target_model = e->options.target_name ? e->options.target_name : d->model,
-        .target_architecture = d->architecture,
-        .arithmetic = d->arithmetic,
-        .draft_model = e->options.draft_name,
-        .state = e->state,
-        .n_ranks = d->n_ranks,
-        .n_slices = d->n_slices,
-        .vocab_size = d->vocab_size,
-        .context_limit = d->context_limit,
-        .default_n_draft = drafter ? k : 0,
-        .default_strategy = e->options.strategy,
-        .estimates = planner_estimates(&e->planner, NULL),
-        .draft_support = e->options.draft_support,
-        .n_kv_blocks = d->n_kv_blocks,
-        .queue_capacity = e->options.queue_capacity,
-        .model_fingerprint = d->model_fingerprint,
-        .tokenizer_fingerprint = tokenizer_fingerprint(e->options.tok),
-        .n_addresses = e->options.n_addresses,
-        .addresses = e->options.addresses,
-        .n_kernels = n_kernels,
-        .kernels = kernels,
-        .draft_kernels = drafter && drafter->kernels ? drafter->kernels : "",
-    };
-    job_end(job, job->reply->ops->description(job->reply, &desc, &err), &err);
-    job_free(job);
-}
-
-static void answer_control(struct engine *e)
-{
-    struct error err;
-    void *item;
-    while (queue_pop(e->options.control, &item, 0, &err) == 0) {
-        answer_describe(e, item);
-    }
-}
-
-/* Starts a job on a free sequence. Errors: the group was lost while scoring. */
-static int start_job(struct engine *e, struct sequence *seq, struct job *job, struct error *err)
-{
-    const struct target_description *d = target_description(e->options.target);
-    const struct sequence_defaults defaults = {
-        .n_draft = e->options.n_draft,
-        .strategy = e->options.strategy,
-        .threshold = e->options.threshold,
-        .context_limit = d->context_limit,
-        .vocab_size = d->vocab_size,
-        .has_draft = e->options.drafter != NULL,
-    };
-    int rc = 0;
-    if (job->kind == JOB_SCORE) {
-        rc = score_run(&e->tools, job, seq, err);
-        job_free(job);
-        return rc;
-    }
-    if (sequence_begin(seq, job, e->options.tok, &defaults, err)) refuse(job, err->code, err->text);
-    return 0;
-}
-
-static struct sequence *free_sequence(struct engine *e)
-{
-    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
-        if (!e->sequences[i].is_active) return &e->sequences[i];
-    }
-    return NULL;
-}
-
-static int list_active(struct engine *e, struct sequence **active)
-{
-    int n = 0;
-    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
-        if (e->sequences[i].is_active) active[n++] = &e->sequences[i];
-    }
-    return n;
-}
-
-/* Takes jobs while there is a free sequence; waits a little when there is nothing to do at all.
- * Errors: ERR_CLOSED it is time to stop. */
-static int admit(struct engine *e, struct error *err)
-{
-    struct sequence *active[ENGINE_SEQUENCES];
-    void *item;
-    int rc = 0;
-    while (free_sequence(e)) {
-        int64_t patience = list_active(e, active) ? 0 : clock_now_us() + IDLE_US;
-        rc = queue_pop(e->options.jobs, &item, patience, err);
-        if (rc) return rc == ERR_TIMEOUT ? 0 : rc;
-        struct job *job = item;
-        if (job_is_cancelled(job)) {
-            refuse(job, ERR_CANCELLED, "the client is gone");
-        } else if (!target_is_connected(e->options.target)) {
-            refuse(job, ERR_UNAVAILABLE, e->state);
-        } else if (start_job(e, free_sequence(e), job, err)) {
-            lose_target(e, err);
-        }
-        if (!target_is_connected(e->options.target)) return 0;
-    }
-    return queue_is_shut(e->options.jobs) ? error_set(err, ERR_CLOSED, "the queue is shut") : 0;
-}
-
-/* Ends the sequences that are done and those that nobody waits for any more. */
-static void end_finished(struct engine *e)
-{
-    for (int i = 0; i < ENGINE_SEQUENCES; i++) {
-        struct sequence *seq = &e->sequences[i];
-        if (!seq->is_active) continue;
-        if (seq->finish_reason) {
-            sequence_finish(seq, target_description(e->options.target)->arithmetic, &e->planner);
-        } else if (job_is_cancelled(seq->job)) {
-            struct error gone;
-            error_set(&gone, ERR_CANCELLED, "the client is gone");
-            sequence_fail(seq, &gone);
-        } else {
-            continue;
-        }
-        sequence_end(seq, &e->target_pool, e->options.drafter);
-    }
-}
-
-/* Frees the jobs whose clients have left while they waited, so that they take no place in the
- * queue. */
-static void drop_cancelled(struct engine *e)
-{
-    struct queue *jobs = e->options.jobs;
-    int64_t now_us = clock_now_us();
-    if (now_us < e->next_drop_us) return;
-    e->next_drop_us = now_us + DROP_US;
-    const struct job *job;
-    for (int i = 0; (job = queue_peek(jobs, i));) {
-        if (job_is_cancelled(job)) {
-            refuse(queue_take(jobs, i), ERR_CANCELLED, "the client is gone");
-        } else {
-            i++;
-        }
-    }
+    engine_fail_active(e, JOB_END_UNAVAILABLE, why);
+    set_state(e, false, why->text);
+    e->lost_us = clock_now_us();
+    e->next_connect_us = e->lost_us + RECONNECT_US;
 }
 
 /* Counts what the round has committed, and with the first of it the prompt. Sequences that the
  * round has ended still have their tokens. */
-static void count_served(struct engine *e, struct sequence **seqs, int n)
+static void count_served(struct engine *e)
 {
-    for (int i = 0; i < n; i++) {
-        struct sequence *seq = seqs[i];
-        served_tokens_count(e->options.served, seq->tokens + seq->n_counted,
-                            seq->n_tokens - seq->n_counted);
+    for (int i = 0; i < e->n_active; i++) {
+        struct sequence *seq = e->active[i];
+        if (seq->is_score) continue;
+        int first =
+            seq->index > 0 && seq->n_counted < seq->n_prompt ? seq->n_prompt : seq->n_counted;
+        served_tokens_count(e->options.served, seq->tokens + first, seq->n_tokens - first);
         seq->n_counted = seq->n_tokens;
     }
-    served_tokens_tick(e->options.served, clock_now_us(), n == 0);
+    served_tokens_tick(e->options.served, clock_now_us(), e->n_active == 0);
 }
 
 static void stop_all(struct engine *e)
@@ -330,32 +221,45 @@ static void stop_all(struct engine *e)
     struct error err, why;
     void *item;
     error_set(&why, ERR_UNAVAILABLE, "the coordinator is shutting down");
-    fail_active(e, &why);
+    engine_fail_active(e, JOB_END_SHUTDOWN, &why);
+    set_state(e, false, why.text);
+    engine_leave(e);
+    engine_end_waiting(e, JOB_END_SHUTDOWN, &why);
     while (queue_pop(e->options.jobs, &item, 0, &err) == 0) {
-        refuse(item, why.code, why.text);
+        engine_refuse(e, item, JOB_END_SHUTDOWN, &why);
     }
     queue_shut(e->options.control);
     while (queue_pop(e->options.control, &item, 0, &err) == 0) {
-        refuse(item, why.code, why.text);
+        job_end(item, JOB_END_SHUTDOWN, why.code, &why);
+        job_free(item);
     }
+    e->options.flush_answers(e->options.flush_arg);
 }
 
 int engine_run(struct engine *e, struct error *err)
 {
-    struct sequence *active[ENGINE_SEQUENCES];
+    bool is_idle = false;
     int rc = 0;
     for (;;) {
         TRY(keep_connected(e, err));
-        answer_control(e);
-        TRY(admit(e, err));
+        engine_answer_control(e);
+        int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;
+        if (e->n_active == 0 && waiting_count(e->waiting) > 0) patience_us = PAUSE_US;
+        TRY(engine_take_jobs(e, patience_us, err));
         if (target_poll(e->options.target, err)) lose_target(e, err);
-        int n = list_active(e, active);
-        if (n && round_run(&e->tools, active, n, err)) lose_target(e, err);
-        count_served(e, active, n);
-        end_finished(e);
-        drop_cancelled(e);
+        engine_drop_waiting(e);
+        engine_end_finished(e);
+        e->options.flush_answers(e->options.flush_arg);
+        if (target_is_connected(e->options.target)) engine_admit(e);
+        if (e->n_active == 0) continue;
+        if (round_run(e->round, e->active, e->n_active, &is_idle, err)) lose_target(e, err);
+        e->options.flush_answers(e->options.flush_arg);
+        count_served(e);
+        engine_split_jobs(e);
+        engine_end_finished(e);
     }
 out:
     stop_all(e);
+    keep_times(e);
     return rc == ERR_CLOSED ? 0 : rc;
 }

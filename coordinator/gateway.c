@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coordinator/gateway_jobs.h"
 #include "coordinator/gateway_task.h"
 #include "coordinator/grpc_reply.h"
 #include "rpc/health.h"
@@ -11,6 +12,7 @@
 struct gateway {
     struct gateway_options options;
     struct rpc_health *health;
+    struct gateway_jobs *jobs;
     struct rpc_server *server;
     struct buffer buffer; /* of all replies: used by the engine thread alone */
 };
@@ -22,7 +24,7 @@ static int open_job(struct gateway *gw, enum job_kind kind, struct rpc_call *cal
     struct job *made = NULL;
     *job = NULL;
     TRY(job_open(&made, kind, err));
-    TRY(grpc_reply_open(&made->reply, call, &gw->buffer, err));
+    TRY(grpc_reply_open(&made->reply, call, &gw->buffer, gw->options.sender, err));
     *job = made;
     made = NULL;
 out:
@@ -103,14 +105,16 @@ int gateway_open(struct gateway **gateway, const struct gateway_options *options
     TRY(mem_array(&gw, 1, sizeof *gw, err));
     gw->options = *options;
     TRY(rpc_health_open(&gw->health, err));
+    TRY(gateway_jobs_open(&gw->jobs, options->admission, options->jobs, &gw->buffer, err));
     const struct rpc_service services[] = {
         {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = gw},
+        gateway_jobs_service(gw->jobs),
         rpc_health_service(gw->health),
     };
     const struct rpc_server_options server = {
         .address = options->address,
         .services = services,
-        .n_services = 2,
+        .n_services = (int)(sizeof services / sizeof *services),
         .max_message_bytes = admission_message_bytes(options->admission),
     };
     TRY(rpc_server_open(&gw->server, &server, err));
@@ -125,6 +129,7 @@ void gateway_close(struct gateway *gw, int grace_ms)
 {
     if (!gw) return;
     if (gw->server) rpc_server_close(gw->server, grace_ms);
+    gateway_jobs_close(gw->jobs);
     rpc_health_close(gw->health);
     buffer_free(&gw->buffer);
     free(gw);

@@ -6,10 +6,14 @@
 #include "coordinator/admission.h"
 
 struct gateway;
+struct jobs;
+struct sender;
 
 struct gateway_options {
     const char *address;
-    const struct admission *admission; /* kept */
+    struct admission *admission; /* kept, as the next one */
+    struct jobs *jobs;
+    struct sender *sender;
 };
 
 int gateway_open(struct gateway **gateway, const struct gateway_options *options,

@@ -64,7 +64,7 @@ static void run_task(void *arg)
     task_free(task);
 }
 
-static int start_task(const struct admission *admission, struct gateway_task *task, size_t len,
+static int start_task(struct admission *admission, struct gateway_task *task, size_t len,
                       struct error *err)
 {
     int rc = budget_take(admission->budget, len, err);
@@ -76,8 +76,8 @@ static int start_task(const struct admission *admission, struct gateway_task *ta
     return rc;
 }
 
-void gateway_hand_over(const struct admission *admission, void *state, struct rpc_call *call,
-                       size_t len, gateway_work_fn *work)
+void gateway_hand_over(struct admission *admission, void *state, struct rpc_call *call, size_t len,
+                       gateway_work_fn *work)
 {
     struct gateway_task *task;
     struct error err;
@@ -95,6 +95,23 @@ void gateway_hand_over(const struct admission *admission, void *state, struct rp
         task_free(task);
     }
     rpc_call_finish(call, rc, err.text);
+}
+
+void gateway_answer_here(struct admission *admission, void *state, struct rpc_call *call,
+                         gateway_work_fn *work)
+{
+    struct gateway_task task = {.admission = admission,
+                                .state = state,
+                                .call = call,
+                                .work = work,
+                                .arrived_us = clock_now_us(),
+                                .deadline_us = rpc_call_deadline_us(call)};
+    struct error err;
+    rpc_call_take_message(call, &task.message);
+    int rc = do_work(&task, &err);
+    if (rc) rpc_call_finish(call, rc, err.text);
+    buffer_free(&task.message);
+    arena_close(&task.arena);
 }
 
 /* The message gives way to the job, which is what waits from now on. */

@@ -12,7 +12,7 @@ struct gateway_task;
 typedef int gateway_work_fn(struct gateway_task *task, struct error *err);
 
 struct gateway_task {
-    const struct admission *admission;
+    struct admission *admission;
     void *state; /* of the service */
     struct rpc_call *call;
     gateway_work_fn *work;
@@ -24,8 +24,13 @@ struct gateway_task {
 
 /* Called in on_message: takes the message over and leaves the rest to work. What the message
  * occupies is charged at once; a call that is refused is finished here. */
-void gateway_hand_over(const struct admission *admission, void *state, struct rpc_call *call,
-                       size_t len, gateway_work_fn *work);
+void gateway_hand_over(struct admission *admission, void *state, struct rpc_call *call, size_t len,
+                       gateway_work_fn *work);
+
+/* The same without the way: the network thread itself does a work that takes next to no time, such
+ * as a cancellation, which must not wait behind long texts. */
+void gateway_answer_here(struct admission *admission, void *state, struct rpc_call *call,
+                         gateway_work_fn *work);
 
 /* Within work: hands over a job that is complete, in place of the message, whose bytes are given
  * back first. Takes the job over, also when it is refused. */

@@ -3,10 +3,13 @@
 
 #include <stdlib.h>
 
+enum { READER_BYTES = 256 << 10 }; /* that may wait for a client before its text pauses */
+
 struct grpc_reply {
     struct reply base;
     struct rpc_call *call;
     struct buffer *buffer;
+    struct sender *sender;
 };
 
 static struct grpc_reply *grpc(struct reply *reply)
@@ -18,7 +21,8 @@ static struct grpc_reply *grpc(struct reply *reply)
 static int send_encoded(struct reply *reply, int rc, struct error *err)
 {
     const struct buffer *buffer = grpc(reply)->buffer;
-    return rc ? rc : rpc_call_send(grpc(reply)->call, buffer->data, buffer->len, err);
+    if (rc) return rc;
+    return sender_send(grpc(reply)->sender, grpc(reply)->call, buffer->data, buffer->len, err);
 }
 
 static int send_tokens(struct reply *reply, const struct generate_tokens *tokens, struct error *err)
@@ -54,12 +58,17 @@ static int send_description(struct reply *reply, const struct service_descriptio
 
 static void end_well(struct reply *reply)
 {
-    rpc_call_finish(grpc(reply)->call, 0, "");
+    sender_finish(grpc(reply)->sender, grpc(reply)->call, 0, "");
 }
 
 static void end_with_error(struct reply *reply, int code, const char *text)
 {
-    rpc_call_finish(grpc(reply)->call, code, text);
+    sender_finish(grpc(reply)->sender, grpc(reply)->call, code, text);
+}
+
+static bool is_full(const struct reply *reply)
+{
+    return rpc_call_queued_bytes(((const struct grpc_reply *)reply)->call) > READER_BYTES;
 }
 
 static bool is_cancelled(const struct reply *reply)
@@ -81,18 +90,19 @@ static const struct reply_ops ops = {
     .description = send_description,
     .done = end_well,
     .fail = end_with_error,
+    .is_full = is_full,
     .is_cancelled = is_cancelled,
     .close = close_reply,
 };
 
 int grpc_reply_open(struct reply **reply, struct rpc_call *call, struct buffer *buffer,
-                    struct error *err)
+                    struct sender *sender, struct error *err)
 {
     struct grpc_reply *made = NULL;
     *reply = NULL;
     int rc = mem_array(&made, 1, sizeof *made, err);
     if (rc) return rc;
-    *made = (struct grpc_reply){{.ops = &ops}, call, buffer};
+    *made = (struct grpc_reply){{.ops = &ops}, call, buffer, sender};
     rpc_call_ref(call);
     *reply = &made->base;
     return 0;

@@ -1,10 +1,11 @@
 /* Answers to a gRPC call: encodes the messages of generation.proto and sends them on the call. */
 #pragma once
 
+#include "coordinator/grpc_sender.h"
 #include "coordinator/job.h"
 #include "rpc/server.h"
 
 /* Takes a reference to the call. Keeps buffer, in which the engine thread encodes one message after
- * the other; closing the reply does not touch it. Errors: ERR_NO_MEMORY. */
+ * the other, and sender; closing the reply touches neither. Errors: ERR_NO_MEMORY. */
 int grpc_reply_open(struct reply **reply, struct rpc_call *call, struct buffer *buffer,
-                    struct error *err);
+                    struct sender *sender, struct error *err);

@@ -26,8 +26,17 @@ int job_charge(struct job *job, struct budget *budget, struct error *err)
     return 0;
 }
 
-void job_end(struct job *job, int rc, const struct error *why)
+void job_started(struct job *job)
 {
+    const struct reply *reply = job->reply;
+    if (reply && reply->ops->started) reply->ops->started(job->reply);
+}
+
+void job_end(struct job *job, enum job_end end, int rc, const struct error *why)
+{
+    if (job->is_over) return;
+    job->is_over = true;
+    job->reply->end = end;
     if (rc) {
         job->reply->ops->fail(job->reply, rc, why->text);
     } else {

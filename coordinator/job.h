@@ -9,12 +9,15 @@
 
 struct reply;
 
-/* How the engine thread answers a job. It does not know who asked: a gRPC call today
- * (coordinator/grpc_reply.h). Each of the first five sends one message; a job of one kind gets only
- * its own messages. Then comes either done or fail, once.
+/* How the engine thread answers a job. It does not know who asked: a gRPC call
+ * (coordinator/grpc_reply.h), or the store of submitted jobs (coordinator/stored_reply.h). Each of
+ * the five after `started` sends one message; a job of one kind gets only its own messages. Then
+ * comes either done or fail, once.
  * Errors of a message: ERR_CANCELLED the client is gone, ERR_EXHAUSTED it does not read, those of
  * encoding. */
 struct reply_ops {
+    /* The engine has begun with the job. NULL: whoever waits is not told. */
+    void (*started)(struct reply *reply);
     /* JOB_GENERATE: committed tokens, again and again, and at the end the summary. */
     int (*tokens)(struct reply *reply, const struct generate_tokens *tokens, struct error *err);
     int (*summary)(struct reply *reply, const struct generate_summary *summary, struct error *err);
@@ -29,6 +32,8 @@ struct reply_ops {
     void (*done)(struct reply *reply);
     /* The answer ends with an error; text says what is wrong, for the client. */
     void (*fail)(struct reply *reply, int code, const char *text);
+    /* True while so much waits for the reader that no more should be made. NULL: never. */
+    bool (*is_full)(const struct reply *reply);
     /* True once nobody waits for the answer any more. The engine asks between rounds. */
     bool (*is_cancelled)(const struct reply *reply);
     /* Frees the reply; the door that made it may be closed already. */
@@ -53,6 +58,13 @@ struct job {
     int64_t deadline_us;   /* of clock_now_us: the client's own and its timeout; INT64_MAX = none */
     struct budget *budget; /* that charged_bytes were taken from; NULL = none */
     size_t charged_bytes;
+
+    /* From here on, the engine's own. */
+    bool has_seed, is_over; /* the seed is settled; the answer has ended */
+    bool is_counted;        /* among the ends of the service */
+    uint64_t seed;
+    int n_open, n_finished; /* sequences that there are; that have sent their summary */
+    bool is_split;          /* all sequences of it have been made */
 };
 
 /* A job of this kind that has no request and no reply yet. Errors: ERR_NO_MEMORY. */
@@ -62,8 +74,11 @@ int job_open(struct job **job, enum job_kind kind, struct error *err);
  * Errors: ERR_EXHAUSTED. */
 int job_charge(struct job *job, struct budget *budget, struct error *err);
 
-/* Ends the answer: done when rc is 0, otherwise fail with rc and the text of `why`. */
-void job_end(struct job *job, int rc, const struct error *why);
+/* Tells the reply that the engine has begun with the job. */
+void job_started(struct job *job);
+
+/* Ends the answer, once: done when rc is 0, otherwise fail with rc and the text of `why`. */
+void job_end(struct job *job, enum job_end end, int rc, const struct error *why);
 
 bool job_is_cancelled(const struct job *job);
 

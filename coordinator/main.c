@@ -8,21 +8,27 @@
 #include "comm/comm_mpi.h"
 #include "comm/roster.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/engine.h"
 #include "model/backend/options.h"
 #include "proto/generation_wire.h"
-#include "proto/target_wire.h"
 
 const char *argp_program_version = "outrider-coordinator " OUTRIDER_VERSION;
 
 enum {
     STOP_GRACE_MS = 1500,
+    SUPPORT_MAX = 4096,
     OPT_TOKENIZER = 256,
     OPT_SERVED_NAME,
     OPT_SUPPORT,
     OPT_HEAD,
     OPT_COUNT,
+    OPT_SEQUENCES,
+    OPT_STRETCH,
+    OPT_CALIBRATE,
     OPT_QUEUE,
     OPT_QUEUE_BYTES,
+    OPT_JOBS_KEPT,
+    OPT_JOBS_BYTES,
     OPT_DRAFT_KV,
     OPT_STEP_TIMEOUT,
     OPT_DRAFT_AHEAD,
@@ -67,10 +73,27 @@ static const struct argp_option options[] = {
      "count the tokens of prompts and answers in a list for --draft-head; goes on with FILE if it "
      "exists",
      0},
-    {"draft-kv-tokens", OPT_DRAFT_KV, "N", 0, "positions of the draft's KV cache; default 8192", 0},
+    {"draft-kv-tokens", OPT_DRAFT_KV, "N", 0,
+     "positions of the draft's KV cache, of all sequences together; default 16384", 0},
+    {"sequences", OPT_SEQUENCES, "N", 0,
+     "texts that are made at a time, 1 to 256, at most the workers' --slots; default 64", 0},
+    {"prompt-stretch", OPT_STRETCH, "X", 0,
+     "a step that also reads prompts may take X times as long as one that does not, 1 to 100, and "
+     "always has room for 64 tokens of prompts; default 2",
+     0},
+    {"calibrate", OPT_CALIBRATE, "MS", 0,
+     "milliseconds, at most, to measure a new pair of models before it serves; 0 = learn from "
+     "requests alone; default 1000",
+     0},
     {"queue", OPT_QUEUE, "N", 0, "requests that may wait; default 64", 0},
     {"queue-bytes", OPT_QUEUE_BYTES, "N", 0,
      "memory that requests may occupy together while they wait or run; default 268435456", 0},
+    {"jobs-kept", OPT_JOBS_KEPT, "N", 0,
+     "submitted jobs that are kept, those that have ended until newer ones need their place; "
+     "default 4096",
+     0},
+    {"jobs-bytes", OPT_JOBS_BYTES, "N", 0,
+     "memory for submitted jobs and their answers; default 268435456", 0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
      "a step that takes longer loses the group, and its requests fail; default 120", 0},
     {"max-prompt-bytes", OPT_PROMPT_BYTES, "N", 0, "longest text accepted; default 4194304", 0},
@@ -109,6 +132,18 @@ static error_t parse_threshold(struct argp_state *state, const char *text)
     if (options_float(&args->options.threshold, "--threshold", text, 0, 1, &err)) {
         argp_failure(state, 2, 0, "%s", err.text);
     }
+    return 0;
+}
+
+static error_t parse_stretch(struct argp_state *state, const char *text)
+{
+    struct arguments *args = state->input;
+    struct error err;
+    float stretch;
+    if (options_float(&stretch, "--prompt-stretch", text, 1, 100, &err)) {
+        argp_failure(state, 2, 0, "%s", err.text);
+    }
+    args->options.step_stretch = (double)stretch;
     return 0;
 }
 
@@ -151,7 +186,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_SERVED_NAME:
         return parse_served_name(state, arg);
     case OPT_SUPPORT:
-        return program_parse_int(state, &c->support, "--draft-support", arg, 1, WIRE_ROW_IDS_MAX);
+        return program_parse_int(state, &c->support, "--draft-support", arg, 1, SUPPORT_MAX);
     case OPT_DRAFT_AHEAD:
         if (ahead_parse_mode(arg, &c->draft_ahead, &err)) {
             argp_failure(state, 2, 0, "%s", err.text);
@@ -165,10 +200,20 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_DRAFT_KV:
         return program_parse_int(state, &c->draft_kv_tokens, "--draft-kv-tokens", arg, 16, 1 << 28);
+    case OPT_SEQUENCES:
+        return program_parse_int(state, &c->n_sequences, "--sequences", arg, 1, SEQUENCES_MAX);
+    case OPT_STRETCH:
+        return parse_stretch(state, arg);
+    case OPT_CALIBRATE:
+        return program_parse_int(state, &c->calibrate_ms, "--calibrate", arg, 0, 60000);
     case OPT_QUEUE:
         return program_parse_int(state, &c->queue_capacity, "--queue", arg, 1, 65536);
     case OPT_QUEUE_BYTES:
         return program_parse_int(state, &c->queue_bytes, "--queue-bytes", arg, 65536, INT32_MAX);
+    case OPT_JOBS_KEPT:
+        return program_parse_int(state, &c->jobs_kept, "--jobs-kept", arg, 1, 1 << 20);
+    case OPT_JOBS_BYTES:
+        return program_parse_int(state, &c->jobs_bytes, "--jobs-bytes", arg, 65536, INT32_MAX);
     case OPT_STEP_TIMEOUT:
         return program_parse_int(state, &c->step_timeout_s, "--step-timeout", arg, 1, 86400);
     case OPT_PROMPT_BYTES:
@@ -248,9 +293,14 @@ int main(int argc, char **argv)
                     .strategy = STRATEGY_PLANNED,
                     .threshold = 0.4f,
                     .support = 64,
-                    .draft_kv_tokens = 8192,
+                    .draft_kv_tokens = 16384,
+                    .n_sequences = ENGINE_SEQUENCES_DEFAULT,
+                    .step_stretch = 2,
+                    .calibrate_ms = 1000,
                     .queue_capacity = 64,
                     .queue_bytes = 256 << 20,
+                    .jobs_kept = 4096,
+                    .jobs_bytes = 256 << 20,
                     .step_timeout_s = 120,
                     .max_prompt_bytes = 4 << 20},
         .level = LOG_LEVEL_INFO,

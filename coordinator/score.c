@@ -1,32 +1,14 @@
-/* Scoring. Each position's row is asked for what a log-probability needs: the next token's logit,
+/* Each scored position's row is asked for what a log-probability needs: the next token's logit,
  * the normaliser at temperature 1, and the best n. */
 #include "coordinator/score.h"
 
 #include <math.h>
 
-#include "base/limits.h"
-#include "base/log.h"
 #include "coordinator/sequence.h"
-#include "model/numerics/numerics.h"
+#include "speculation/logprobs.h"
 #include "speculation/target_row_check.h"
 
 enum { TEXT_BYTES = 64 }; /* of a token; a longer one is shown empty */
-
-/* Log of the sum of exp over all slices, relative to logit 0. */
-static double log_normaliser(const struct slice_row *slices, int n)
-{
-    float max = -INFINITY;
-    double sum = 0;
-    for (int s = 0; s < n; s++) {
-        if (slices[s].max > max) max = slices[s].max;
-    }
-    for (int s = 0; s < n; s++) {
-        if (slices[s].n_cols > 0) {
-            sum += slices[s].sum_exp[0] * num_exp_double((double)slices[s].max - (double)max);
-        }
-    }
-    return (double)max + num_log(sum);
-}
 
 /* The text of one token, in arena. */
 static const char *token_text(const struct tokenizer *tok, int32_t id, struct arena *arena)
@@ -38,30 +20,20 @@ static const char *token_text(const struct tokenizer *tok, int32_t id, struct ar
     return text;
 }
 
-/* The best n of the slices' lists, best first. */
-static int merge_best(const struct slice_row *slices, int n_slices, int n, double log_z,
-                      const struct tokenizer *tok, struct arena *arena,
-                      struct token_alternative *out)
+/* The best n of the slices' lists, best first; *made is how many there are. */
+static int list_best(const struct slice_row *slices, int n_slices, int n, double log_z,
+                     const struct tokenizer *tok, struct arena *arena,
+                     struct token_alternative *out, int *made, struct error *err)
 {
-    int at[SLICES_MAX] = {0}, made = 0;
-    for (; made < n; made++) {
-        int best = -1;
-        for (int s = 0; s < n_slices; s++) {
-            if (at[s] >= slices[s].n_best) continue;
-            if (best < 0 || slices[s].best_logits[at[s]] > slices[best].best_logits[at[best]]) {
-                best = s; /* equal logits: the lower slice holds the lower ids */
-            }
-        }
-        if (best < 0) break;
-        int32_t id = slices[best].best_ids[at[best]];
-        out[made] = (struct token_alternative){
-            .id = id,
-            .text = token_text(tok, id, arena),
-            .logprob = (float)((double)slices[best].best_logits[at[best]] - log_z),
-        };
-        at[best]++;
+    int32_t *ids = arena_take(arena, (size_t)n, sizeof *ids);
+    float *logprobs = arena_take(arena, (size_t)n, sizeof *logprobs);
+    if (!ids || !logprobs) return error_set(err, ERR_NO_MEMORY, "no room for the alternatives");
+    *made = logprobs_best(slices, n_slices, n, log_z, ids, logprobs);
+    for (int i = 0; i < *made; i++) {
+        out[i] = (struct token_alternative){
+            .id = ids[i], .text = token_text(tok, ids[i], arena), .logprob = logprobs[i]};
     }
-    return made;
+    return 0;
 }
 
 /* The logit of the one id that was asked for, from the slice that has it. */
@@ -73,138 +45,126 @@ static float wished_logit(const struct slice_row *slices, int n_slices)
     return -INFINITY;
 }
 
-/* One chunk of the text: the tokens begin .. end are fed and score those behind them. */
-struct chunk {
-    const struct token_ids *ids;
-    int begin, end, top_n;
-    struct step_row *rows; /* [end - begin] */
-};
-
-static int list_rows(struct chunk *chunk, struct arena *arena, struct error *err)
+static int n_alternatives(const struct sequence *seq)
 {
-    int n_rows = chunk->end - chunk->begin;
-    chunk->rows = arena_take(arena, (size_t)n_rows, sizeof *chunk->rows);
-    if (!chunk->rows) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", n_rows);
-    for (int i = 0; i < n_rows; i++) {
-        chunk->rows[i] = (struct step_row){
-            .index = i,
-            .wish = {.n_best = chunk->top_n,
-                     .n_ids = 1,
-                     .ids = chunk->ids->data + chunk->begin + i + 1,
-                     .n_temperatures = 1,
-                     .temperatures = {1.0f}},
-        };
+    return seq->is_score ? seq->job->score.top_n : seq->job->generate.logprobs;
+}
+
+int score_list_wants(const struct lane_plan *plan, int lane, struct lane_want *wants,
+                     struct arena *arena, struct error *err)
+{
+    const struct sequence *seq = plan->seq;
+    struct row_wish *wishes = arena_take(arena, (size_t)plan->n_scored, sizeof *wishes);
+    if (!wishes) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", plan->n_scored);
+    for (int i = 0; i < plan->n_scored; i++) {
+        int index = plan->first_scored + i;
+        wishes[i] = (struct row_wish){.n_best = n_alternatives(seq),
+                                      .n_ids = 1,
+                                      .ids = seq->tokens + seq->n_target_kv + index + 1,
+                                      .n_temperatures = 1,
+                                      .temperatures = {1.0f}};
+        wants[i] = (struct lane_want){.lane = lane, .index = index, .wish = &wishes[i]};
     }
     return 0;
 }
 
 /* Numbers of the workers are checked before a client sees what is computed from them. */
-static int check_row(const struct round_tools *tools, const struct chunk *chunk, int row,
-                     const struct slice_row *slices, int n_slices, struct error *err)
+static int check_row(const struct target_description *target, const struct slice_row *slices,
+                     const struct row_wish *wish, struct error *err)
 {
-    int n_vocab = target_description(tools->target)->vocab_size;
-    int rc = target_row_check_shape(slices, n_slices, n_vocab, err);
-    if (!rc) rc = target_row_check_slices(slices, n_slices, &chunk->rows[row].wish, err);
+    int rc = target_row_check_shape(slices, target->n_slices, target->vocab_size, err);
+    if (!rc) rc = target_row_check_slices(slices, target->n_slices, wish, err);
     return rc ? target_answer_error(err) : 0;
 }
 
-/* Row i of the chunk scores the token after position begin + i. */
-static int send_scores(const struct round_tools *tools, struct job *job, const struct chunk *chunk,
-                       const struct target_answer *answer, struct error *err)
+const struct token_logprob *score_list_logprobs(const struct target_row *rows, const int32_t *ids,
+                                                int n, const struct tokenizer *tok,
+                                                struct arena *arena)
 {
-    int rc = 0, n = answer->n_rows, first = chunk->begin == 0 ? 1 : 0;
-    struct score_token *tokens = arena_take(tools->arena, (size_t)(n + first), sizeof *tokens);
-    if (!tokens) return error_set(err, ERR_NO_MEMORY, "no room for %d scores", n);
-    if (first) {
-        int32_t id = chunk->ids->data[0];
-        tokens[0] =
-            (struct score_token){.id = id, .text = token_text(tools->tok, id, tools->arena)};
-    }
-    for (int i = 0; i < n; i++) {
-        const struct slice_row *slices = &answer->slices[(size_t)i * (size_t)answer->n_slices];
-        if (answer->failures[i]) {
-            *err = *answer->failures[i];
-            return err->code;
+    struct token_logprob *list = arena_take(arena, (size_t)n, sizeof *list);
+    for (int i = 0; list && i < n; i++) {
+        const struct target_row *row = &rows[i];
+        struct token_alternative *top = arena_take(arena, (size_t)row->n_top, sizeof *top);
+        if (!top) return NULL;
+        for (int t = 0; t < row->n_top; t++) {
+            top[t] = (struct token_alternative){.id = row->top_ids[t],
+                                                .text = token_text(tok, row->top_ids[t], arena),
+                                                .logprob = row->top_logprobs[t]};
         }
-        TRY(check_row(tools, chunk, i, slices, answer->n_slices, err));
-        int32_t id = chunk->ids->data[chunk->begin + i + 1];
-        double log_z = log_normaliser(slices, answer->n_slices);
-        struct token_alternative *top = arena_take(tools->arena, (size_t)chunk->top_n, sizeof *top);
-        if (!top) return error_set(err, ERR_NO_MEMORY, "no room for the alternatives");
-        tokens[first + i] = (struct score_token){
-            .id = id,
-            .text = token_text(tools->tok, id, tools->arena),
-            .has_logprob = true,
-            .logprob = (float)((double)wished_logit(slices, answer->n_slices) - log_z),
-            .n_top = merge_best(slices, answer->n_slices, chunk->top_n, log_z, tools->tok,
-                                tools->arena, top),
-            .top = top,
-        };
+        list[i] = (struct token_logprob){target_row_logprob(row, ids[i]), row->n_top, top};
     }
-    const struct score_reply scores = {.n = n + first, .tokens = tokens};
-    rc = job->reply->ops->scores(job->reply, &scores, err);
-out:
-    return rc;
+    return list;
 }
 
-/* Feeds the chunk to the free sequence's slot. */
-static int feed_chunk(const struct round_tools *tools, struct sequence *seq,
-                      const struct chunk *chunk, struct target_answer *answer, struct error *err)
+static int send(struct sequence *seq, const struct score_token *tokens, int n, struct error *err)
 {
-    int rc = 0, n_sent = seq->target_blocks.n;
-    struct target_cost cost = {0};
-    TRY(block_table_reach(&seq->target_blocks, tools->target_pool, chunk->end, err));
-    const struct step_lane lane = {
-        .slot = seq->slot,
-        .position = chunk->begin,
-        .n_tokens = chunk->end - chunk->begin,
-        .tokens = chunk->ids->data + chunk->begin,
-        .first_block = n_sent,
-        .n_blocks = seq->target_blocks.n - n_sent,
-        .blocks = seq->target_blocks.blocks + n_sent,
-        .n_rows = chunk->end - chunk->begin,
-        .rows = chunk->rows,
+    const struct score_reply scores = {.n = n, .tokens = tokens};
+    struct reply *reply = seq->job->reply;
+    seq->n_scored += n;
+    return seq->is_score ? reply->ops->scores(reply, &scores, err)
+                         : reply->ops->echo(reply, &scores, err);
+}
+
+int score_send_plain(struct sequence *seq, int begin, int end, const struct tokenizer *tok,
+                     struct arena *arena, struct error *err)
+{
+    size_t n = (size_t)(end - begin);
+    struct score_token *tokens = arena_take(arena, n, sizeof *tokens);
+    if (!tokens) return error_set(err, ERR_NO_MEMORY, "no room for %zu tokens", n);
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = seq->job->prompt.data[(size_t)begin + i];
+        tokens[i] = (struct score_token){.id = id, .text = token_text(tok, id, arena)};
+    }
+    return send(seq, tokens, (int)n, err);
+}
+
+int score_finish(struct sequence *seq, const struct tokenizer *tok, struct error *err)
+{
+    char text[TEXT_BYTES] = "";
+    struct error ignored;
+    const struct score_token token = {.id = seq->job->prompt.data[0], .text = text};
+    if (seq->n_scored > 0) return 0;
+    tokenizer_token_text(tok, token.id, text, sizeof text, &ignored);
+    return send(seq, &token, 1, err);
+}
+
+/* The token that one row scores. */
+static int score_row(struct score_token *token, int32_t id, const struct slice_row *slices,
+                     int n_slices, int n_top, const struct tokenizer *tok, struct arena *arena,
+                     struct error *err)
+{
+    double log_z = logprobs_normaliser(slices, n_slices, 0);
+    struct token_alternative *top = arena_take(arena, (size_t)n_top, sizeof *top);
+    if (!top) return error_set(err, ERR_NO_MEMORY, "no room for the alternatives");
+    int n_made = 0;
+    int rc = list_best(slices, n_slices, n_top, log_z, tok, arena, top, &n_made, err);
+    if (rc) return rc;
+    *token = (struct score_token){
+        .id = id,
+        .text = token_text(tok, id, arena),
+        .has_logprob = true,
+        .logprob = (float)((double)wished_logit(slices, n_slices) - log_z),
+        .n_top = n_made,
+        .top = top,
     };
-    struct step step = {.n_lanes = 1, .lanes = &lane};
-    TRY(target_step(tools->target, &step, NULL, tools->arena, answer, &cost, err));
-out:
-    return rc;
+    return 0;
 }
 
-static int score_chunk(const struct round_tools *tools, struct job *job, struct sequence *seq,
-                       struct chunk *chunk, struct error *err)
+int score_send(const struct lane_plan *plan, const struct lane_want *wants,
+               const struct slice_row *const *slices, const struct target_description *target,
+               const struct tokenizer *tok, struct arena *arena, struct error *err)
 {
-    int rc = 0;
-    struct target_answer answer = {0};
-    arena_reset(tools->arena);
-    TRY(list_rows(chunk, tools->arena, err));
-    if (chunk->end > chunk->begin) TRY(feed_chunk(tools, seq, chunk, &answer, err));
-    TRY(send_scores(tools, job, chunk, &answer, err));
+    struct sequence *seq = plan->seq;
+    int rc = 0, n = plan->n_scored;
+    struct score_token *tokens = arena_take(arena, (size_t)n, sizeof *tokens);
+    if (!tokens) return error_set(err, ERR_NO_MEMORY, "no room for %d scores", n);
+    if (seq->n_scored == 0) TRY(score_send_plain(seq, 0, 1, tok, arena, err));
+    for (int i = 0; i < n; i++) {
+        TRY(check_row(target, slices[i], wants[i].wish, err));
+        TRY(score_row(&tokens[i], wants[i].wish->ids[0], slices[i], target->n_slices,
+                      n_alternatives(seq), tok, arena, err));
+    }
+    rc = send(seq, tokens, n, err);
 out:
     return rc;
-}
-
-int score_run(const struct round_tools *tools, struct job *job, struct sequence *seq,
-              struct error *err)
-{
-    const struct target_description *target = target_description(tools->target);
-    struct chunk chunk = {.ids = &job->prompt, .top_n = job->score.top_n};
-    int n = (int)job->prompt.n, rc = 0;
-    int most = target->max_step_rows < target->max_step_tokens ? target->max_step_rows
-                                                               : target->max_step_tokens;
-    if (n < 1 || n > target->context_limit) {
-        rc = error_set(err, ERR_ARGUMENT, "the text has %d tokens; scoring takes 1 to %d", n,
-                       target->context_limit);
-    }
-    /* The last token is not fed, because nothing follows it. A text of one token still has one
-     * chunk, which feeds nothing. */
-    for (int begin = 0; !rc && (begin == 0 || begin < n - 1); begin += most) {
-        chunk.begin = begin;
-        chunk.end = begin + most < n - 1 ? begin + most : n - 1;
-        rc = score_chunk(tools, job, seq, &chunk, err);
-    }
-    block_table_release(&seq->target_blocks, tools->target_pool);
-    if (rc) log_line(LOG_LEVEL_WARN, "score_failed", "tokens=%d text=\"%s\"", n, err->text);
-    job_end(job, rc, err);
-    return rc && !target_is_connected(tools->target) ? rc : 0;
 }

@@ -11,33 +11,12 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "coordinator/draft/drafter.h"
+#include "coordinator/prefix_cache.h"
 
 enum {
     FIXED_DEFAULT = 4, /* K of strategy fixed where neither the request nor the coordinator says */
     REJECTED_BYTES = 1024
 };
-
-int sequence_open(struct sequence *seq, int slot, int capacity, int n_blocks, struct error *err)
-{
-    int rc = 0;
-    *seq = (struct sequence){.slot = slot, .capacity = capacity};
-    /* Behind the last committed token a round may hold K guesses and the token that follows
-     * them. */
-    TRY(mem_array(&seq->tokens, (size_t)capacity + DRAFT_MAX + 1, sizeof *seq->tokens, err));
-    TRY(block_table_open(&seq->target_blocks, n_blocks, err));
-out:
-    if (rc) sequence_close(seq);
-    return rc;
-}
-
-void sequence_close(struct sequence *seq)
-{
-    job_free(seq->job);
-    if (seq->is_active) output_close(&seq->output);
-    block_table_close(&seq->target_blocks);
-    free(seq->tokens);
-    *seq = (struct sequence){0};
-}
 
 static int choose_rule(struct sequence *seq, const struct generate_request *req, struct error *err)
 {
@@ -101,51 +80,114 @@ static void choose_draft(struct sequence *seq, const struct generate_request *re
     }
 }
 
-static int check_length(const struct sequence *seq, const struct job *job,
-                        const struct sequence_defaults *defaults, struct error *err)
+static int check_length(const struct job *job, const struct sequence_defaults *defaults,
+                        struct error *err)
 {
-    int n = (int)job->prompt.n;
+    int n = (int)job->prompt.n, limit = defaults->context_limit;
     if (n == 0) {
         return error_set(err, ERR_ARGUMENT, "the prompt is empty: give at least one token");
     }
-    if (n >= defaults->context_limit || n >= seq->capacity) {
+    if (job->kind == JOB_SCORE && n > limit) {
+        return error_set(err, ERR_ARGUMENT, "the text has %d tokens; scoring takes 1 to %d", n,
+                         limit);
+    }
+    if (job->kind == JOB_GENERATE && n >= limit) {
         return error_set(err, ERR_ARGUMENT,
                          "the prompt has %d tokens; the context of %d leaves no room for an answer",
-                         n, defaults->context_limit);
+                         n, limit);
     }
     return 0;
 }
 
-/* The client's name for the request, or a new one, which needs seq->admitted_us. */
+/* The target may have fewer rows than the tokenizer has tokens. */
+static int check_vocabulary(const struct job *job, const struct sequence_defaults *defaults,
+                            struct error *err)
+{
+    for (size_t i = 0; i < job->prompt.n; i++) {
+        int32_t id = job->prompt.data[i];
+        if (id >= 0 && id < defaults->vocab_size) continue;
+        return error_set(err, ERR_ARGUMENT, "token id %d is outside of the vocabulary of %d",
+                         (int)id, defaults->vocab_size);
+    }
+    return 0;
+}
+
+/* The client's name for the request, or a new one. */
 static void name_request(struct sequence *seq, const char *name)
 {
     if (name[0]) {
         snprintf(seq->request_id, sizeof seq->request_id, "%.63s", name);
     } else {
         snprintf(seq->request_id, sizeof seq->request_id, "gen-%016" PRIx64,
-                 (uint64_t)seq->admitted_us * 0x9E3779B97F4A7C15u);
+                 (uint64_t)seq->job->arrived_us * 0x9E3779B97F4A7C15u);
     }
 }
 
-static void reset_progress(struct sequence *seq, const struct job *job)
+/* The first sequence has the request's own seed; the others have seeds that follow from it, so that
+ * the n texts differ and repeat themselves with it. The mixer is that of SplitMix64 (Steele et al.
+ * 2014). */
+static uint64_t seed_of(uint64_t seed, int index)
 {
-    seq->n_target_kv = seq->n_draft_kv = 0;
-    seq->n_blocks_sent = 0;
-    seq->n_counted = 0;
-    seq->finish_reason = NULL;
-    seq->counters = (struct generate_counters){0};
-    seq->overhead = (struct histogram){0};
-    seq->admitted_us = clock_now_us();
-    seq->first_token_us = 0;
-    seq->counters.queue_us = (uint64_t)(seq->admitted_us - job->arrived_us);
+    if (index == 0) return seed;
+    uint64_t z = seed + (uint64_t)index * 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
 }
 
-int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer *tok,
-                   const struct sequence_defaults *defaults, struct error *err)
+/* At these tokens the text ends: the model's ends of sequence, unless they are to be ignored, and
+ * the request's own. */
+static void choose_ends(struct sequence *seq, const struct generate_request *req,
+                        const struct end_ids *model_ends)
 {
-    const struct generate_request *req = &job->generate;
+    seq->ends.n = 0;
+    for (int i = 0; model_ends && i < model_ends->n && !req->ignore_eos; i++) {
+        seq->ends.ids[seq->ends.n++] = model_ends->ids[i];
+    }
+    for (int i = 0; i < req->n_stop_ids; i++) {
+        seq->ends.ids[seq->ends.n++] = req->stop_ids[i];
+    }
+}
+
+/* The request's changes of p, in the words of speculation/edits.h. */
+static int choose_edits(struct sequence *seq, const struct generate_request *req, int n_vocab,
+                        struct error *err)
+{
+    struct edit_rules *rules = &seq->edit_rules;
+    struct edit_bias *biases = NULL;
+    struct edit_ban *bans = NULL;
     int rc = 0;
-    TRY(check_length(seq, job, defaults, err));
+    edit_rules_init(rules);
+    if (req->n_biases) TRY(mem_array(&biases, (size_t)req->n_biases, sizeof *biases, err));
+    rules->biases = biases;
+    if (req->n_bans) TRY(mem_array(&bans, (size_t)req->n_bans, sizeof *bans, err));
+    rules->bans = bans;
+    for (int i = 0; i < req->n_biases; i++) {
+        biases[i] = (struct edit_bias){req->biases[i].id, req->biases[i].bias};
+    }
+    for (int i = 0; i < req->n_bans; i++) {
+        bans[i] = (struct edit_ban){req->bans[i].n, req->bans[i].ids};
+    }
+    rules->n_biases = req->n_biases;
+    rules->n_bans = req->n_bans;
+    rules->repetition_penalty = req->repetition_penalty;
+    rules->presence_penalty = req->presence_penalty;
+    rules->frequency_penalty = req->frequency_penalty;
+    rules->min_tokens = req->min_tokens;
+    rules->n_end_ids = seq->ends.n;
+    rules->end_ids = seq->ends.ids;
+    rc = edit_rules_check(rules, n_vocab, err);
+out:
+    return rc;
+}
+
+/* What a request for a text asks for. */
+static int settle_request(struct sequence *seq, const struct tokenizer *tok,
+                          const struct sequence_defaults *defaults, struct error *err)
+{
+    struct job *job = seq->job;
+    struct generate_request *req = &job->generate;
+    int rc = 0;
     TRY(sampling_check(&req->sampling, err));
     if (req->n_draft > DRAFT_MAX) {
         return error_set(err, ERR_ARGUMENT, "n_draft is %d, must be at most %d", req->n_draft,
@@ -156,34 +198,151 @@ int sequence_begin(struct sequence *seq, struct job *job, const struct tokenizer
     choose_draft(seq, req, defaults);
     seq->sampling = req->sampling;
     if (seq->sampling.top_k >= defaults->vocab_size) seq->sampling.top_k = 0; /* cuts nothing */
-    seq->seed = req->seed;
-    if (!req->has_seed && getrandom(&seq->seed, sizeof seq->seed, 0) < 0) {
-        seq->seed = (uint64_t)clock_now_ns();
+    if (!job->has_seed) {
+        job->has_seed = true;
+        job->seed = req->seed;
+        if (!req->has_seed && getrandom(&job->seed, sizeof job->seed, 0) < 0) {
+            job->seed = (uint64_t)clock_now_ns();
+        }
     }
+    seq->seed = seed_of(job->seed, seq->index);
+    choose_ends(seq, req, defaults->ends);
+    TRY(choose_edits(seq, req, defaults->vocab_size, err));
     TRY(output_open(&seq->output, tok, req->stop, req->n_stop, err));
-
-    seq->n_prompt = seq->n_tokens = (int)job->prompt.n;
-    memcpy(seq->tokens, job->prompt.data, job->prompt.n * sizeof *seq->tokens);
-    int limit = defaults->context_limit < seq->capacity ? defaults->context_limit : seq->capacity;
-    seq->end = limit;
-    if (req->max_tokens > 0 && req->max_tokens < limit - seq->n_prompt) {
+    seq->end = defaults->context_limit;
+    if (req->max_tokens > 0 && req->max_tokens < seq->end - seq->n_prompt) {
         seq->end = seq->n_prompt + req->max_tokens;
     }
-    reset_progress(seq, job);
-    name_request(seq, req->request_id);
-    seq->job = job;
-    seq->is_active = true;
 out:
     return rc;
 }
 
+static void free_parts(struct sequence *seq)
+{
+    output_close(&seq->output);
+    block_table_close(&seq->target_blocks);
+    edits_close(seq->edits);
+    free((void *)(uintptr_t)seq->edit_rules.biases); /* the rules only read them */
+    free((void *)(uintptr_t)seq->edit_rules.bans);
+    free(seq->tokens);
+    free(seq);
+}
+
+int sequence_open(struct sequence **seq, struct job *job, int index, const struct tokenizer *tok,
+                  const struct sequence_defaults *defaults, struct error *err)
+{
+    static uint64_t last_id;
+    int rc = 0;
+    struct sequence *s = NULL;
+    *seq = NULL;
+    TRY(check_length(job, defaults, err));
+    TRY(check_vocabulary(job, defaults, err));
+    TRY(mem_array(&s, 1, sizeof *s, err));
+    s->id = ++last_id;
+    s->job = job;
+    s->index = index;
+    s->n_vocab = defaults->vocab_size;
+    s->slot = -1;
+    s->is_score = job->kind == JOB_SCORE;
+    s->n_prompt = s->n_tokens = (int)job->prompt.n;
+    s->speculation_off = "";
+    if (s->is_score) {
+        s->n_tokens = s->end = s->n_prompt - 1; /* nothing follows the last one */
+        snprintf(s->request_id, sizeof s->request_id, "score");
+    } else {
+        TRY(settle_request(s, tok, defaults, err));
+        name_request(s, job->generate.request_id);
+    }
+    job->n_open++;
+    *seq = s;
+    s = NULL;
+out:
+    if (s) free_parts(s);
+    return rc;
+}
+
+void sequence_close(struct sequence *seq)
+{
+    if (!seq) return;
+    struct job *job = seq->job;
+    free_parts(seq);
+    if (--job->n_open == 0) job_free(job);
+}
+
+bool sequence_scores_prompt(const struct sequence *seq)
+{
+    const struct generate_request *req = &seq->job->generate;
+    return seq->is_score || (req->echo && req->logprobs >= 0 && seq->index == 0);
+}
+
+/* The memory of its tokens, when it has a place for the first time. */
+static int open_tokens(struct sequence *seq, int block_tokens, struct error *err)
+{
+    int rc = 0;
+    if (seq->tokens) return 0;
+    /* Behind the last committed token a round may hold K guesses and the token that follows
+     * them. */
+    seq->capacity = seq->end + DRAFT_MAX + 2;
+    TRY(mem_array(&seq->tokens, (size_t)seq->capacity, sizeof *seq->tokens, err));
+    TRY(block_table_open(&seq->target_blocks, seq->capacity / block_tokens + 1, err));
+    memcpy(seq->tokens, seq->job->prompt.data, (size_t)seq->n_prompt * sizeof *seq->tokens);
+    if (!seq->is_score && edit_rules_change(&seq->edit_rules)) {
+        TRY(edits_open(&seq->edits, &seq->edit_rules, seq->n_vocab, seq->tokens, seq->n_prompt,
+                       seq->end - seq->n_prompt, err));
+    }
+out:
+    if (rc) {
+        free(seq->tokens);
+        seq->tokens = NULL;
+    }
+    return rc;
+}
+
+void sequence_admit(struct sequence *seq)
+{
+    if (seq->admitted_us) return;
+    if (seq->index == 0) job_started(seq->job);
+    int target = seq->n_target_kv < seq->n_prompt ? seq->n_target_kv : seq->n_prompt;
+    int draft = seq->n_draft_kv < seq->n_prompt ? seq->n_draft_kv : seq->n_prompt;
+    seq->counters.target_reused = (uint32_t)target;
+    seq->counters.draft_reused = (uint32_t)draft;
+    seq->admitted_us = clock_now_us();
+    seq->counters.queue_us = (uint64_t)(seq->admitted_us - seq->job->arrived_us);
+}
+
+int sequence_place(struct sequence *seq, int slot, struct block_pool *target_pool,
+                   struct drafter *drafter, struct error *err)
+{
+    int rc = open_tokens(seq, target_pool->block_tokens, err);
+    if (rc) return rc;
+    bool must_read_all = sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt;
+    seq->slot = slot;
+    seq->is_evicted = false;
+    if (!must_read_all) {
+        seq->n_target_kv =
+            prefix_cache_take(&seq->target_blocks, target_pool, seq->tokens, seq->n_tokens);
+    }
+    if (drafter && !seq->is_score) drafter_begin(drafter, seq);
+    return 0;
+}
+
+void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
+                       struct drafter *drafter)
+{
+    block_table_release(&seq->target_blocks, target_pool);
+    if (drafter) drafter_forget(drafter, seq->slot);
+    seq->n_target_kv = seq->n_draft_kv = 0;
+    seq->n_blocks_sent = 0;
+    seq->slot = -1;
+}
+
 /* Appends one token; sets finish_reason when it is the last. */
-static int append_token(struct sequence *seq, int32_t id, const struct end_ids *ends,
-                        struct error *err)
+static int append_token(struct sequence *seq, int32_t id, struct error *err)
 {
     int rc = 0;
     seq->tokens[seq->n_tokens++] = id;
-    bool is_end = !seq->job->generate.ignore_eos && end_ids_have(ends, id);
+    if (seq->edits) edits_commit(seq->edits, &id, 1);
+    bool is_end = end_ids_have(&seq->ends, id);
     if (!is_end) TRY(output_push(&seq->output, id, err));
     if (is_end || seq->output.matched) {
         seq->finish_reason = "stop";
@@ -196,13 +355,13 @@ out:
 }
 
 int sequence_commit(struct sequence *seq, const struct commit *commit, const struct tokenizer *tok,
-                    const struct end_ids *ends, struct error *err)
+                    struct error *err)
 {
     int rc = 0, done = 0;
     uint32_t text_ends[DRAFT_MAX + 1];
     char rejected_text[REJECTED_BYTES] = "";
     for (; done < commit->n && !seq->finish_reason; done++) {
-        TRY(append_token(seq, commit->ids[done], ends, err));
+        TRY(append_token(seq, commit->ids[done], err));
         text_ends[done] = (uint32_t)output_ready(&seq->output);
     }
     if (!seq->first_token_us) seq->first_token_us = clock_now_us();
@@ -215,6 +374,7 @@ int sequence_commit(struct sequence *seq, const struct commit *commit, const str
         if (text_ends[i] > ready) text_ends[i] = (uint32_t)ready; /* a stop string cut it later */
     }
     const struct generate_tokens tokens = {
+        .index = seq->index,
         .n = done,
         .ids = commit->ids,
         .origins = commit->origins,
@@ -223,6 +383,7 @@ int sequence_commit(struct sequence *seq, const struct commit *commit, const str
         .text_len = ready,
         .rejected_id = show ? commit->rejected : -1,
         .rejected_text = rejected_text,
+        .logprobs = commit->logprobs,
     };
     struct reply *reply = seq->job->reply;
     rc = reply->ops->tokens(reply, &tokens, err);
@@ -251,6 +412,7 @@ void sequence_finish(struct sequence *seq, const char *arithmetic, const struct 
     c->overhead_p99_us = (uint32_t)histogram_quantile_us(&seq->overhead, 0.99);
     c->prompt_us = (uint64_t)(seq->first_token_us - seq->admitted_us);
     const struct generate_summary summary = {
+        .index = seq->index,
         .finish_reason = seq->finish_reason,
         .stop_match = seq->output.matched ? seq->output.matched : "",
         .rule = seq->rule->name,
@@ -267,23 +429,22 @@ void sequence_finish(struct sequence *seq, const char *arithmetic, const struct 
         .prompt_ids = seq->tokens,
         .counters = *c,
     };
-    struct reply *reply = seq->job->reply;
-    job_end(seq->job, reply->ops->summary(reply, &summary, &err), &err);
+    struct job *job = seq->job;
+    bool is_stop = seq->finish_reason[0] == 's';
+    int rc = job->reply->ops->summary(job->reply, &summary, &err);
+    job->n_finished++;
+    seq->is_over = true;
+    if (rc || job->n_finished == job->generate.n) {
+        job_end(job, rc ? JOB_END_CANCELLED : is_stop ? JOB_END_STOP : JOB_END_LENGTH, rc, &err);
+    }
 }
 
-void sequence_fail(struct sequence *seq, const struct error *why)
+void sequence_fail(struct sequence *seq, enum job_end end, const struct error *why)
 {
+    seq->is_over = true;
+    if (seq->job->is_over) return; /* another sequence of the job has failed before */
+    int n_made = seq->is_score ? 0 : seq->n_tokens - seq->n_prompt;
     log_line(LOG_LEVEL_WARN, "request_failed", "request_id=%s reason=%s tokens=%d text=\"%s\"",
-             seq->request_id, error_name(why->code), seq->n_tokens - seq->n_prompt, why->text);
-    job_end(seq->job, why->code, why);
-}
-
-void sequence_end(struct sequence *seq, struct block_pool *target_pool, struct drafter *drafter)
-{
-    block_table_release(&seq->target_blocks, target_pool);
-    if (drafter) drafter_forget(drafter, seq->slot);
-    output_close(&seq->output);
-    job_free(seq->job);
-    seq->job = NULL;
-    seq->is_active = false;
+             seq->request_id, error_name(why->code), n_made, why->text);
+    job_end(seq->job, end, why->code, why);
 }

@@ -251,17 +251,44 @@ static void note_failure(const struct row_reply *row, int r, int rank, struct ar
     error_set(failure, code, "rank %d has no answer for the row: %.400s", rank, row->error_text);
 }
 
+/* All ranks come to the same refusals; the texts of the first one are kept. */
+static int take_refusals(const struct step_reply *reply, int rank, int n_lanes,
+                         struct target_answer *answer, struct error *err)
+{
+    if (rank == 0) {
+        answer->n_refused = reply->n_refused;
+        answer->refused = reply->refused;
+    }
+    bool is_same = reply->n_refused == answer->n_refused;
+    for (int i = 0; is_same && i < reply->n_refused; i++) {
+        is_same =
+            reply->refused[i].lane == answer->refused[i].lane && reply->refused[i].lane < n_lanes;
+    }
+    if (is_same) return 0;
+    return error_set(err, ERR_FORMAT, "it refused other lanes than rank 0");
+}
+
+/* Whether row r belongs to a lane that was left out; *next walks along the refusals. */
+static bool is_left_out(const struct target_answer *answer, int r, int *next)
+{
+    int lane = answer->row_lanes[r];
+    while (*next < answer->n_refused && answer->refused[*next].lane < lane) {
+        (*next)++;
+    }
+    return *next < answer->n_refused && answer->refused[*next].lane == lane;
+}
+
 /* Puts a rank's slices in their places. Missing, doubled or foreign slices are an error. */
 static int place_slices(const struct target *t, int rank, const struct step_reply *reply,
                         struct arena *arena, struct target_answer *answer, struct error *err)
 {
-    int n_local = answer->n_slices / t->n_ranks;
-    if (reply->n_rows != answer->n_rows) {
-        return error_set(err, ERR_FORMAT, "%d rows came instead of %d", reply->n_rows,
-                         answer->n_rows);
-    }
+    int n_local = answer->n_slices / t->n_ranks, n_taken = 0, next = 0;
     for (int r = 0; r < answer->n_rows; r++) {
-        const struct row_reply *row = &reply->rows[r];
+        if (is_left_out(answer, r, &next)) continue;
+        if (n_taken == reply->n_rows) {
+            return error_set(err, ERR_FORMAT, "only %d rows came", reply->n_rows);
+        }
+        const struct row_reply *row = &reply->rows[n_taken++];
         if (row->error_text) {
             note_failure(row, r, rank, arena, answer);
             continue;
@@ -277,7 +304,8 @@ static int place_slices(const struct target *t, int rank, const struct step_repl
         memcpy(&answer->slices[r * answer->n_slices + rank * n_local], row->slices,
                (size_t)n_local * sizeof *row->slices);
     }
-    return 0;
+    if (n_taken == reply->n_rows) return 0;
+    return error_set(err, ERR_FORMAT, "%d rows came instead of %d", reply->n_rows, n_taken);
 }
 
 static void note_times(const struct step_reply *reply, struct target_cost *slowest)
@@ -310,8 +338,8 @@ static int receive_reply(struct target *t, int rank, const uint8_t **data, size_
 }
 
 /* Receives all replies, also when one of them is an error, so that no stream keeps an old reply. */
-static int gather(struct target *t, struct arena *arena, struct target_answer *answer,
-                  struct target_cost *slowest, struct error *err)
+static int gather(struct target *t, const struct step *step, struct arena *arena,
+                  struct target_answer *answer, struct target_cost *slowest, struct error *err)
 {
     int64_t deadline_us = clock_now_us() + (int64_t)t->step_timeout_s * 1000000;
     struct error refusal = {0};
@@ -324,9 +352,10 @@ static int gather(struct target *t, struct arena *arena, struct target_answer *a
         slowest->bytes_received += len;
         if (take_reply(t, i, data, len, &reply, err)) return lose(t, i, err);
         if (reply.error_text) {
-            error_set(&refusal, ERR_INTERNAL, "rank %d refused lane %d: %.400s", i,
-                      reply.error_lane, reply.error_text);
-        } else if (!refusal.code && place_slices(t, i, &reply, arena, answer, err)) {
+            error_set(&refusal, ERR_INTERNAL, "rank %d refused the step: %.400s", i,
+                      reply.error_text);
+        } else if (!refusal.code && (take_refusals(&reply, i, step->n_lanes, answer, err) ||
+                                     place_slices(t, i, &reply, arena, answer, err))) {
             return lose(t, i, err);
         }
         note_times(&reply, slowest);
@@ -347,6 +376,20 @@ static bool has_answered(struct target *t)
     return all;
 }
 
+/* The lane of each row; further values are of a step in the past, where nothing is refused. */
+static void list_row_lanes(const struct step *step, int n_rows, int *lanes)
+{
+    int n = 0;
+    for (int i = 0; i < step->n_lanes; i++) {
+        for (int r = 0; r < step->lanes[i].n_rows; r++) {
+            lanes[n++] = i;
+        }
+    }
+    while (n < n_rows) {
+        lanes[n++] = -1;
+    }
+}
+
 static int answer_begin(const struct target *t, const struct step *step, struct arena *arena,
                         struct target_answer *answer, struct error *err)
 {
@@ -355,9 +398,12 @@ static int answer_begin(const struct target *t, const struct step *step, struct 
     *answer = (struct target_answer){.n_rows = (int)n_rows, .n_slices = (int)n_slices};
     answer->slices = arena_take(arena, n_rows * n_slices, sizeof *answer->slices);
     answer->failures = arena_take(arena, n_rows, sizeof *answer->failures);
-    if (!answer->slices || !answer->failures) {
+    int *lanes = arena_take(arena, n_rows, sizeof *lanes);
+    if (!answer->slices || !answer->failures || !lanes) {
         return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
     }
+    list_row_lanes(step, (int)n_rows, lanes);
+    answer->row_lanes = lanes;
     for (size_t r = 0; r < n_rows; r++) {
         answer->failures[r] = NULL;
     }
@@ -386,7 +432,7 @@ int target_step(struct target *t, struct step *step, const struct target_meanwhi
     }
     while (meanwhile && !has_answered(t) && meanwhile->work(meanwhile->arg)) {
     }
-    rc = gather(t, arena, answer, &here, err);
+    rc = gather(t, step, arena, answer, &here, err);
     cost->bytes_sent += here.bytes_sent;
     cost->bytes_received += here.bytes_received;
     cost->compute_us += here.compute_us;

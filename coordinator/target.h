@@ -51,6 +51,9 @@ struct target_answer {
     int n_rows, n_slices;
     struct slice_row *slices;      /* [n_rows][n_slices] ascending */
     const struct error **failures; /* [n_rows] NULL: the row is answered */
+    const int *row_lanes; /* [n_rows] the step's lane of each row; -1: of a lane in the past */
+    int n_refused;        /* lanes that the ranks left out, ascending, with the reason */
+    const struct lane_refusal *refused;
 };
 
 /* What the caller can do while the ranks compute. It is called again and again until it returns
@@ -63,7 +66,7 @@ struct target_meanwhile {
 /* One step; the answer's slices lie in arena, and the arrays that they point to are valid until
  * the next step. meanwhile: NULL = nothing.
  * Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost (disconnected); ERR_INTERNAL, ERR_FORMAT a
- * rank refused the step: the text says why and which lane, and the group stays. */
+ * rank refused the step as a whole: the text says why, and the group stays. */
 int target_step(struct target *target, struct step *step, const struct target_meanwhile *meanwhile,
                 struct arena *arena, struct target_answer *answer, struct target_cost *cost,
                 struct error *err);
@@ -76,6 +79,7 @@ int target_answer_error(struct error *err);
 struct lane_want {
     int lane, index;
     struct target_want want;
+    const struct row_wish *wish; /* what to ask instead; the row is not merged. NULL: by the want */
 };
 
 /* One step whose rows become p. */
@@ -87,8 +91,14 @@ struct target_query {
     const struct target_meanwhile *meanwhile; /* NULL: nothing is done while the ranks compute */
 };
 
-/* Runs the step, merges the answers, and asks again where a truncation needs more. rows[n_wants]:
- * their arrays lie in arena. A row that has no p has a failure, which concerns its lane alone.
- * Errors: as target_step. */
+/* What becomes of a query; arrays in the arena. */
+struct target_result {
+    struct target_row *rows;          /* [n_wants] p of the wants that have no wish of their own */
+    const struct slice_row **slices;  /* [n_wants] what came of the others */
+    const struct error **lane_errors; /* [n_lanes] why a lane has no rows; NULL = it has them */
+};
+
+/* Runs the step, merges the answers, and asks again where a truncation needs more. A lane that the
+ * ranks refuse, or one of whose rows has no p, fails alone. Errors: as target_step. */
 int target_verify(struct target *target, const struct target_query *query, struct arena *arena,
-                  struct target_row *rows, struct target_cost *cost, struct error *err);
+                  struct target_result *result, struct target_cost *cost, struct error *err);

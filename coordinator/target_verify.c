@@ -2,6 +2,8 @@
  * second question where the cut of a truncation is not certain. */
 #include "coordinator/target.h"
 
+#include <string.h>
+
 int target_answer_error(struct error *err)
 {
     if (err->code != ERR_FORMAT) return err->code;
@@ -25,7 +27,12 @@ static int list_rows(const struct target_query *query, struct arena *arena, stru
         struct step_lane *lane = &query->lanes[want->lane];
         if (lane->n_rows++ == 0) lane->rows = &(*rows)[w];
         (*rows)[w].index = want->index;
-        target_row_wish(&want->want, &(*rows)[w].wish);
+        if (want->wish) {
+            (*rows)[w].wish = *want->wish;
+        } else {
+            int rc = target_row_wish_edited(&want->want, arena, &(*rows)[w].wish, err);
+            if (rc) return rc;
+        }
     }
     return 0;
 }
@@ -39,6 +46,25 @@ struct rows_known {
     int *open;                       /* [n_open] wants that are not settled yet */
     int n_open;
 };
+
+/* Lanes that the ranks left out have no rows. */
+static int take_refusals(struct rows_known *known, const struct target_query *query,
+                         const struct target_answer *answer, const struct error **lane_errors,
+                         struct arena *arena, struct error *err)
+{
+    for (int i = 0; i < answer->n_refused; i++) {
+        struct error *why = arena_take(arena, 1, sizeof *why);
+        if (!why) return error_set(err, ERR_NO_MEMORY, "no room to say why a lane failed");
+        error_set(why, ERR_INTERNAL, "the workers refused this request's part of a step: %.400s",
+                  answer->refused[i].text);
+        lane_errors[answer->refused[i].lane] = why;
+    }
+    for (int w = 0; w < query->n_wants; w++) {
+        const struct error *why = lane_errors[query->wants[w].lane];
+        if (why) known->failures[w] = why;
+    }
+    return 0;
+}
 
 static int know_rows(struct rows_known *known, const struct target_query *query,
                      struct step_row *rows, const struct target_answer *answer, struct arena *arena,
@@ -60,13 +86,39 @@ static int know_rows(struct rows_known *known, const struct target_query *query,
     return 0;
 }
 
-/* The row has no p, for the reason in err or because the arena has no room even for that. */
-static void fail_row(struct target_row *row, const struct error *err, struct arena *arena)
+/* A copy of err, or that the arena has no room even for that. */
+static const struct error *keep_error(const struct error *err, struct arena *arena)
 {
     static const struct error no_room = {ERR_NO_MEMORY, "there is no room for the rows of a step"};
-    struct error *failure = arena_take(arena, 1, sizeof *failure);
-    if (failure) *failure = *err;
-    *row = (struct target_row){.outside_id = -1, .failure = failure ? failure : &no_room};
+    struct error *kept = arena_take(arena, 1, sizeof *kept);
+    if (kept) *kept = *err;
+    return kept ? kept : &no_room;
+}
+
+/* A copy that outlives the next exchange, in the place of the lent slices. */
+static int keep_slices(struct rows_known *known, int w, int n_slices, struct arena *arena,
+                       struct error *err)
+{
+    struct slice_row *kept = arena_take(arena, (size_t)n_slices, sizeof *kept);
+    for (int s = 0; kept && s < n_slices; s++) {
+        const struct slice_row *from = &known->slices[w][s];
+        size_t n_best = (size_t)from->n_best, n_ids = (size_t)from->n_ids;
+        int32_t *ids = arena_take(arena, n_best, sizeof *ids);
+        float *best = arena_take(arena, n_best, sizeof *best);
+        float *logits = arena_take(arena, n_ids, sizeof *logits);
+        if (!ids || !best || !logits) return error_set(err, ERR_NO_MEMORY, "no room for a row");
+        if (n_best) memcpy(ids, from->best_ids, n_best * sizeof *ids);
+        if (n_best) memcpy(best, from->best_logits, n_best * sizeof *best);
+        if (n_ids) memcpy(logits, from->id_logits, n_ids * sizeof *logits);
+        kept[s] = *from;
+        kept[s].best_ids = ids;
+        kept[s].best_logits = best;
+        kept[s].id_logits = logits;
+        kept[s].full = NULL;
+    }
+    if (!kept) return error_set(err, ERR_NO_MEMORY, "no room for a row");
+    known->slices[w] = kept;
+    return 0;
 }
 
 /* Merges what came for want w. True: the row stays open, and its wish is what to ask next. */
@@ -77,13 +129,19 @@ static bool merge_row(const struct target *t, struct rows_known *known, int w, s
     const struct target_slices slices = {known->slices[w], d->n_slices, d->vocab_size};
     struct row_wish *wish = &known->rows[w].wish;
     struct error err;
-    int n_best_more = 0;
-    if (target_row_merge(&slices, &known->wants[w].want, wish, arena, row, &n_best_more, &err)) {
-        target_answer_error(&err);
-        fail_row(row, &err, arena);
+    bool more;
+    if (known->wants[w].wish) {
+        *row = (struct target_row){.outside_id = -1};
+        if (keep_slices(known, w, d->n_slices, arena, &err)) {
+            row->failure = keep_error(&err, arena);
+        }
+        return false;
     }
-    if (n_best_more > 0) wish->n_best = n_best_more;
-    return n_best_more > 0;
+    if (target_row_merge(&slices, &known->wants[w].want, wish, arena, row, &more, &err)) {
+        target_answer_error(&err);
+        *row = (struct target_row){.outside_id = -1, .failure = keep_error(&err, arena)};
+    }
+    return more;
 }
 
 /* Settles the open wants that can be; a row's failure is its lane's alone. What stays open is asked
@@ -132,6 +190,23 @@ static int list_more(const struct rows_known *known, struct arena *arena, struct
     return 0;
 }
 
+/* What came for want w as row i of an answer. Sums that a further question did not ask for again
+ * are those of the answer before. */
+static void take_more(struct rows_known *known, int w, const struct target_answer *answer, int i,
+                      struct arena *arena)
+{
+    struct slice_row *slices = &answer->slices[(size_t)i * (size_t)answer->n_slices];
+    struct error err;
+    known->failures[w] = answer->failures[i];
+    if (answer->failures[i]) return;
+    if (known->rows[w].wish.has_least &&
+        target_row_carry(known->slices[w], slices, answer->n_slices, &err)) {
+        target_answer_error(&err);
+        known->failures[w] = keep_error(&err, arena);
+    }
+    known->slices[w] = slices;
+}
+
 /* Asks the ranks for more of all open wants, in one exchange. */
 static int ask_more(struct target *t, struct rows_known *known, struct arena *arena,
                     struct target_cost *cost, struct error *err)
@@ -142,30 +217,48 @@ static int ask_more(struct target *t, struct rows_known *known, struct arena *ar
     TRY(list_more(known, arena, &step, err));
     TRY(target_step(t, &step, NULL, arena, &answer, cost, err));
     for (int i = 0; i < n; i++) {
-        int w = known->open[i];
-        known->slices[w] = &answer.slices[(size_t)i * (size_t)answer.n_slices];
-        known->failures[w] = answer.failures[i];
+        take_more(known, known->open[i], &answer, i, arena);
     }
     cost->more_rows += (uint64_t)n;
 out:
     return rc;
 }
 
+static int open_result(const struct target_query *query, struct arena *arena,
+                       struct target_result *result, struct error *err)
+{
+    size_t n_wants = (size_t)query->n_wants, n_lanes = (size_t)query->n_lanes;
+    result->rows = arena_take(arena, n_wants, sizeof *result->rows);
+    result->lane_errors = arena_take(arena, n_lanes, sizeof *result->lane_errors);
+    if (!result->rows || !result->lane_errors) {
+        return error_set(err, ERR_NO_MEMORY, "too many rows for one step");
+    }
+    memset(result->lane_errors, 0, n_lanes * sizeof *result->lane_errors);
+    return 0;
+}
+
 int target_verify(struct target *t, const struct target_query *query, struct arena *arena,
-                  struct target_row *rows, struct target_cost *cost, struct error *err)
+                  struct target_result *result, struct target_cost *cost, struct error *err)
 {
     int rc = 0;
     struct step_row *step_rows;
     struct target_answer answer;
     struct rows_known known;
     TRY(list_rows(query, arena, &step_rows, err));
+    TRY(open_result(query, arena, result, err));
     struct step step = {.n_lanes = query->n_lanes, .lanes = query->lanes};
     TRY(target_step(t, &step, query->meanwhile, arena, &answer, cost, err));
     TRY(know_rows(&known, query, step_rows, &answer, arena, err));
+    TRY(take_refusals(&known, query, &answer, result->lane_errors, arena, err));
     for (;;) {
-        merge_open(t, &known, arena, rows);
+        merge_open(t, &known, arena, result->rows);
         if (known.n_open == 0) break;
         TRY(ask_more(t, &known, arena, cost, err));
+    }
+    result->slices = known.slices;
+    for (int w = 0; w < query->n_wants; w++) {
+        const struct error *failure = result->rows[w].failure;
+        if (failure) result->lane_errors[query->wants[w].lane] = failure;
     }
 out:
     return rc;

@@ -361,44 +361,70 @@ const float *model_logits(struct model *m, int row)
     return m->be->ops->read(m->be, m->logits + (size_t)row * head_stride(m), head_stride(m));
 }
 
-/* Merges the best of every slice. Ids of later slices are higher, which select_offer requires. */
-static int best_of_slices(struct model *m, int row, struct arena *arena, struct select_heap *heap,
-                          struct error *err)
+/* Whose best are taken together. In host memory a row is one item: its slices lie side by side, and
+ * the best of the whole are found faster than those of every slice. A device works on slices. */
+static int items_of_row(const struct model *m)
 {
-    const struct row_wish wish = {.n_best = heap->capacity};
-    const struct row_query query = {row, &wish};
-    size_t n_local = (size_t)m->shard.n_local, mark = arena->used_bytes;
-    struct slice_row *slices = arena_take(arena, n_local, sizeof *slices);
-    int rc = 0;
-    if (!slices) return error_set(err, ERR_NO_MEMORY, "no room for the best of a row");
-    TRY(model_answer(m, &query, 1, arena, slices, err));
-    for (size_t s = 0; s < n_local && !rc; s++) {
-        if (slices[s].code) rc = row_slice_failure(&slices[s], &wish, err);
+    return m->be->ops->is_host ? 1 : m->shard.n_local;
+}
+
+static void place_row(const struct model *m, struct answer_item *items, int row,
+                      const struct row_wish *wish)
+{
+    int n_items = items_of_row(m);
+    for (int s = 0; s < n_items; s++) {
+        place_item(m, &items[s], row, s, wish);
+    }
+    if (n_items == 1) items[0].n_cols = m->shard.n_vocab;
+}
+
+/* Merges the best of a row's items. Ids of later slices are higher, which select_offer requires. A
+ * row that is not numbers has none. Errors: ERR_NO_MEMORY. */
+static int merge_items(const struct model *m, const struct slice_row *slices,
+                       const struct row_wish *wish, struct select_heap *heap, struct error *err)
+{
+    int rc = 0, n_items = items_of_row(m);
+    for (int s = 0; s < n_items && !rc; s++) {
+        rc = slices[s].code ? row_slice_failure(&slices[s], wish, err) : 0;
+    }
+    for (int s = 0; s < n_items && !rc; s++) {
         select_offer_best(heap, slices[s].best_ids, slices[s].best_logits, slices[s].n_best);
+    }
+    select_sort_best(heap);
+    for (int i = 0; m->options.head_ids && i < heap->n; i++) {
+        heap->items[i].id = m->options.head_ids[heap->items[i].id];
+    }
+    return rc == ERR_FORMAT ? 0 : rc;
+}
+
+int model_best_rows(struct model *m, const int *rows, int n_rows, int n, struct arena *arena,
+                    struct select_item *items, int *n_items, struct error *err)
+{
+    const struct row_wish wish = {.n_best = n};
+    int rc = 0, width = items_of_row(m);
+    size_t mark = arena->used_bytes;
+    struct slice_row *slices = arena_take(arena, (size_t)n_rows * (size_t)width, sizeof *slices);
+    assert(m->shard.n_local == m->shard.n_slices && n_rows <= m->options.max_rows);
+    if (!slices) return error_set(err, ERR_NO_MEMORY, "no room for the best of %d rows", n_rows);
+    for (int r = 0; r < n_rows; r++) {
+        assert(rows[r] >= 0 && rows[r] < m->n_rows);
+        place_row(m, &m->items[r * width], rows[r], &wish);
+    }
+    TRY(m->be->ops->answer(m->be, m->items, n_rows * width, arena, slices, err));
+    for (int r = 0; r < n_rows; r++) {
+        struct select_heap heap = {.items = items + (size_t)r * (size_t)n, .capacity = n};
+        TRY(merge_items(m, slices + r * width, &wish, &heap, err));
+        n_items[r] = heap.n;
     }
 out:
     arena->used_bytes = mark;
-    return rc == ERR_FORMAT ? 0 : rc;
+    return rc;
 }
 
 int model_best(struct model *m, int row, int n, struct arena *arena, struct select_item *items,
                int *n_items, struct error *err)
 {
-    int rc = 0;
-    struct select_heap heap = {.items = items, .capacity = n};
-    assert(m->shard.n_local == m->shard.n_slices);
-    if (m->be->ops->is_host) {
-        select_offer_logits(&heap, model_logits(m, row), m->shard.n_vocab, false);
-    } else {
-        TRY(best_of_slices(m, row, arena, &heap, err));
-    }
-    select_sort_best(&heap);
-    for (int i = 0; m->options.head_ids && i < heap.n; i++) {
-        items[i].id = m->options.head_ids[items[i].id];
-    }
-    *n_items = heap.n;
-out:
-    return rc;
+    return model_best_rows(m, &row, 1, n, arena, items, n_items, err);
 }
 
 int model_wait(struct model *m, struct error *err)

@@ -93,10 +93,13 @@ int model_answer(struct model *model, const struct row_query *queries, int n_que
  * function or of model_forward; NULL: the device is lost. */
 const float *model_logits(struct model *model, int row);
 
-/* The n best logits of row `row` of the last step where the rank holds every slice (T = 1), best
- * first (by logit, then lowest id): items[n], of which *n_items are filled. Masked ones (-inf) are
- * left out, and a row with NaN or +inf on a device gives none. The arena is for scratch. Errors:
- * ERR_NO_MEMORY, ERR_UNAVAILABLE the device is lost. */
+/* The n best logits of each of `rows` of the last step where the rank holds every slice (T = 1),
+ * best first (by logit, then lowest id): items[n_rows][n], of which n_items[i] are filled. Masked
+ * ones (-inf) are left out, and a row with NaN or +inf gives none. At most max_rows rows. The arena
+ * is for scratch. Errors: ERR_NO_MEMORY, ERR_UNAVAILABLE the device is lost. */
+int model_best_rows(struct model *model, const int *rows, int n_rows, int n, struct arena *arena,
+                    struct select_item *items, int *n_items, struct error *err);
+/* The same of one row. */
 int model_best(struct model *model, int row, int n, struct arena *arena, struct select_item *items,
                int *n_items, struct error *err);
 

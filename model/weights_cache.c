@@ -2,45 +2,24 @@
 #include "model/weights_cache.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-enum { FOLDER_BYTES = 4096, SHARD_TEXT_BYTES = 160 };
+#include "model/backend/pack_folder.h"
 
-/* The folder that "auto" stands for: inside the model's folder, or in the user's cache for a
- * synthetic model. */
-static int auto_folder(char *out, size_t out_bytes, const struct checkpoint *ck, struct error *err)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int len;
-    if (!checkpoint_is_synthetic(ck)) {
-        len = snprintf(out, out_bytes, "%s/packed", checkpoint_name(ck));
-    } else if (cache && *cache) {
-        len = snprintf(out, out_bytes, "%s/outrider", cache);
-    } else if (home && *home) {
-        len = snprintf(out, out_bytes, "%s/.cache/outrider", home);
-    } else {
-        return error_set(err, ERR_ARGUMENT,
-                         "--pack-cache auto: %s is no folder, and neither XDG_CACHE_HOME nor HOME "
-                         "is set; name a folder instead",
-                         checkpoint_name(ck));
-    }
-    if ((size_t)len < out_bytes) return 0;
-    return error_set(err, ERR_ARGUMENT, "--pack-cache auto: the model's name is too long");
-}
+enum { SHARD_TEXT_BYTES = 160 };
 
 /* The key includes the shard's numbers because they decide which rows and columns are packed. */
 int weights_cache_open(struct pack_cache **cache, const struct checkpoint *ck,
                        const struct shard *shard, const int32_t *head_ids, struct backend *be,
                        struct error *err)
 {
-    char own[FOLDER_BYTES], text[SHARD_TEXT_BYTES];
+    char own[PACK_FOLDER_BYTES], text[SHARD_TEXT_BYTES];
     const char *folder = be->pack_folder;
     int rc = 0;
     if (!be->pack_folder) return 0;
     if (strcmp(folder, "auto") == 0) {
-        TRY(auto_folder(own, sizeof own, ck, err));
+        TRY(pack_folder_find(own, folder, checkpoint_name(ck), checkpoint_is_synthetic(ck), err));
         folder = own;
     }
     int len =

@@ -116,6 +116,7 @@ struct generate_counters {
     uint64_t bytes_sent, bytes_received, rows, more_rows;
     uint32_t target_reused, draft_reused; /* prompt tokens whose KV was there already */
     uint32_t preemptions;                 /* times that it lost its KV to others and was replayed */
+    uint64_t lanes, step_tokens;          /* of the steps that it had a share of, all sequences' */
 };
 
 struct generate_summary {

@@ -23,6 +23,13 @@ const char *const job_end_names[JOB_ENDS] = {
     [JOB_END_SHUTDOWN] = "shutdown",
 };
 
+const char *const job_state_names[JOB_STATES] = {
+    [JOB_STATE_ANY] = "any",
+    [JOB_STATE_WAITING] = "waiting",
+    [JOB_STATE_RUNNING] = "running",
+    [JOB_STATE_ENDED] = "ended",
+};
+
 int job_end_decode(enum job_end *end, int value, struct error *err)
 {
     if (value < 1 || value > JOB_ENDS) {

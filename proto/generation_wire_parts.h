@@ -62,3 +62,4 @@ int load_decode(const Outrider__Generation__V1__Load *msg, struct service_load *
 
 /* An end that a message names; END_NONE is refused. */
 int job_end_decode(enum job_end *end, int value, struct error *err);
+int job_state_decode(enum job_state *state, int value, struct error *err);

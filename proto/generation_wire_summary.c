@@ -54,6 +54,8 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->target_reused = counters->target_reused;
     out->draft_reused = counters->draft_reused;
     out->preemptions = counters->preemptions;
+    out->lanes = counters->lanes;
+    out->step_tokens = counters->step_tokens;
     return out;
 }
 
@@ -126,6 +128,8 @@ static int counters_decode(const Outrider__Generation__V1__Counters *msg,
     counters->target_reused = msg->target_reused;
     counters->draft_reused = msg->draft_reused;
     counters->preemptions = msg->preemptions;
+    counters->lanes = msg->lanes;
+    counters->step_tokens = msg->step_tokens;
     TRY(positions_decode(counters->drafted_at, msg->drafted_per_position,
                          msg->n_drafted_per_position, "drafted_per_position", err));
     TRY(positions_decode(counters->tested_at, msg->tested_per_position, msg->n_tested_per_position,

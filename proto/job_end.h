@@ -1,4 +1,4 @@
-/* How a job ends: what the engine tells a reply, what is counted, and what clients are told. */
+/* How a job ends, and where it is until then: what is counted and what clients are told. */
 #pragma once
 
 /* The engine writes it into the reply before it calls done or fail. */
@@ -18,3 +18,8 @@ enum job_end {
 
 /* "stop", "length", ... */
 extern const char *const job_end_names[JOB_ENDS];
+
+enum job_state { JOB_STATE_ANY, JOB_STATE_WAITING, JOB_STATE_RUNNING, JOB_STATE_ENDED, JOB_STATES };
+
+/* "any", "waiting", "running", "ended" */
+extern const char *const job_state_names[JOB_STATES];

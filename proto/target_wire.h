@@ -16,7 +16,7 @@
 enum {
     WIRE_LANES_MAX = 1024,
     WIRE_LANE_TOKENS_MAX = 65536,
-    WIRE_ROW_IDS_MAX = 4096,
+    WIRE_ROW_IDS_MAX = ROW_IDS_MAX,
     WIRE_ROW_BEST_MAX = 1 << 20,
     WIRE_NCCL_ID_BYTES = 128,
     /* Upper bounds of what a reply, a row and a slice take besides texts and arrays. */
@@ -71,7 +71,8 @@ struct row_reply {
 static inline size_t slice_reply_bytes(const struct slice_row *slice)
 {
     size_t full = slice->full ? (size_t)slice->n_cols * sizeof *slice->full : 0;
-    return WIRE_SLICE_BYTES + full + (size_t)slice->n_ids * sizeof *slice->id_logits +
+    return WIRE_SLICE_BYTES + full + (size_t)slice->n_buckets * sizeof *slice->buckets +
+           (size_t)slice->n_ids * sizeof *slice->id_logits +
            (size_t)slice->n_best * (sizeof *slice->best_ids + sizeof *slice->best_logits);
 }
 
@@ -84,6 +85,18 @@ static inline size_t row_reply_bytes(const struct row_reply *row)
     return bytes;
 }
 
+/* Why a lane was left out of a step. */
+struct lane_refusal {
+    int lane;
+    const char *text;
+};
+
+/* At most as many bytes as the refusal takes in an encoded StepReply. */
+static inline size_t lane_refusal_bytes(const struct lane_refusal *refusal)
+{
+    return strlen(refusal->text) + 16;
+}
+
 struct step_reply {
     uint64_t id;
     int n_rows;
@@ -91,6 +104,8 @@ struct step_reply {
     uint32_t queue_us, compute_us, collective_us;
     int error_lane;         /* with error_text: -1 = the step as a whole */
     const char *error_text; /* NULL = no error */
+    int n_refused;          /* lanes that were left out, with their rows; ascending */
+    const struct lane_refusal *refused;
 };
 
 struct target_description {

@@ -26,10 +26,11 @@ static int temperatures_decode(const Outrider__Target__V1__RowWish *msg, struct 
         }
         wish->temperatures[i] = t;
     }
-    const char *user = wish->outside         ? "outside"
-                       : wish->entropy       ? "entropy"
-                       : wish->best_is_noisy ? "best_is_noisy"
-                                             : NULL;
+    const char *user = wish->outside      ? "outside"
+                       : wish->entropy    ? "entropy"
+                       : wish->noisy_best ? "noisy_best"
+                       : wish->buckets    ? "buckets"
+                                          : NULL;
     if (user && !wish->n_temperatures) {
         return error_set(err, ERR_FORMAT, "%s is wished, but temperatures is empty", user);
     }
@@ -39,9 +40,11 @@ static int temperatures_decode(const Outrider__Target__V1__RowWish *msg, struct 
 static int wish_decode(const Outrider__Target__V1__RowWish *msg, struct row_wish *wish,
                        struct error *err)
 {
-    int rc = 0;
+    int rc = 0, buckets;
     *wish = (struct row_wish){
-        .best_is_noisy = msg->best_is_noisy,
+        .noisy_best = msg->noisy_best,
+        .has_least = msg->has_least,
+        .least = msg->least,
         .entropy = msg->entropy,
         .outside = msg->outside,
         .full = msg->full,
@@ -50,6 +53,13 @@ static int wish_decode(const Outrider__Target__V1__RowWish *msg, struct row_wish
     TRY(codec_read_int(&wish->n_best, msg->n_best, 0, WIRE_ROW_BEST_MAX, "n_best", err));
     TRY(codec_read_count(&wish->n_ids, msg->n_ids, WIRE_ROW_IDS_MAX, "ids", err));
     TRY(codec_check_ids(msg->ids, msg->n_ids, "ids", err));
+    if (wish->has_least && !(wish->least < INFINITY)) {
+        rc = error_set(err, ERR_FORMAT, "least is %g, must be a number or -inf",
+                       (double)wish->least);
+        goto out;
+    }
+    TRY(codec_read_int(&buckets, msg->buckets, 0, ROW_BUCKETS_KINDS - 1, "buckets", err));
+    wish->buckets = (enum row_buckets)buckets;
     TRY(temperatures_decode(msg, wish, err));
 out:
     return rc;
@@ -250,6 +260,24 @@ static int outside_decode(const Outrider__Target__V1__SliceRow *msg, struct slic
     return 0;
 }
 
+/* A logit that comes with an id; it has no meaning when there is no id. */
+static int logit_decode(float *out, float logit, bool has_id, const char *field, struct error *err)
+{
+    *out = has_id ? logit : 0;
+    if (!has_id || logit < INFINITY) return 0;
+    return error_set(err, ERR_FORMAT, "%s is %g, must be a number or -inf", field, (double)logit);
+}
+
+static int noisy_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_row *row,
+                        struct error *err)
+{
+    int column;
+    int rc = codec_read_int(&column, msg->noisy_column, 0, row->n_cols, "noisy_column", err);
+    if (rc) return rc;
+    row->noisy_id = column ? row->first_id + column - 1 : -1;
+    return logit_decode(&row->noisy_logit, msg->noisy_logit, column > 0, "noisy_logit", err);
+}
+
 static int full_decode(const Outrider__Target__V1__SliceRow *msg, struct slice_row *row,
                        struct error *err)
 {
@@ -275,6 +303,11 @@ static int slice_decode(const Outrider__Target__V1__SliceRow *msg, const struct 
                           "id_logits", err));
     TRY(sums_decode(msg, row, err));
     TRY(outside_decode(msg, row, err));
+    TRY(logit_decode(&row->outside_logit, msg->outside_logit, row->outside_id >= 0, "outside_logit",
+                     err));
+    TRY(noisy_decode(msg, row, err));
+    TRY(codec_read_floats(&row->buckets, &row->n_buckets, &msg->buckets, ROW_BUCKETS, "buckets",
+                          err));
     TRY(full_decode(msg, row, err));
 out:
     return rc;
@@ -327,20 +360,42 @@ static int reply_rows_decode(const Outrider__Target__V1__StepReply *msg,
     return rc;
 }
 
-static int step_error_decode(const Outrider__Target__V1__StepReply *msg, struct step_reply *reply,
-                             struct error *err)
+static int step_error_decode(const Outrider__Target__V1__StepError *msg, int least, int *lane,
+                             const char **text, struct error *err)
 {
-    if (msg->n_rows) {
-        return error_set(err, ERR_FORMAT, "an error and %zu rows, must be one or the other",
-                         msg->n_rows);
-    }
-    reply->error_lane = msg->error->lane;
-    if (reply->error_lane < -1 || reply->error_lane >= WIRE_LANES_MAX) {
-        return error_set(err, ERR_FORMAT, "error.lane is %d, must be -1 to %d", reply->error_lane,
+    *lane = msg->lane;
+    if (msg->lane < least || msg->lane >= WIRE_LANES_MAX) {
+        return error_set(err, ERR_FORMAT, "error.lane is %d, must be %d to %d", msg->lane, least,
                          WIRE_LANES_MAX - 1);
     }
-    return codec_read_string(&reply->error_text, NULL, msg->error->text, ERROR_TEXT_MAX,
-                             "error.text", err);
+    return codec_read_string(text, NULL, msg->text, ERROR_TEXT_MAX, "error.text", err);
+}
+
+static int reply_error_decode(const Outrider__Target__V1__StepReply *msg, struct step_reply *reply,
+                              struct error *err)
+{
+    if (msg->n_rows || msg->n_refused) {
+        return error_set(err, ERR_FORMAT,
+                         "an error and %zu rows and %zu refused lanes, must be one or the other",
+                         msg->n_rows, msg->n_refused);
+    }
+    return step_error_decode(msg->error, -1, &reply->error_lane, &reply->error_text, err);
+}
+
+/* Lanes ascend, so none is refused twice. */
+static int refused_decode(const Outrider__Target__V1__StepReply *msg, struct arena *arena,
+                          struct step_reply *reply, struct error *err)
+{
+    int rc = codec_read_count(&reply->n_refused, msg->n_refused, WIRE_LANES_MAX, "refused", err);
+    if (rc) return rc;
+    struct lane_refusal *refused = codec_take(arena, msg->n_refused, sizeof *refused, err);
+    if (!refused) return err->code;
+    reply->refused = refused;
+    for (int i = 0, least = 0; i < reply->n_refused && !rc; i++) {
+        rc = step_error_decode(msg->refused[i], least, &refused[i].lane, &refused[i].text, err);
+        least = refused[i].lane + 1;
+    }
+    return rc;
 }
 
 int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices,
@@ -358,8 +413,9 @@ int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices
         reply->compute_us = msg->timings->compute_us;
         reply->collective_us = msg->timings->collective_us;
     }
-    int rc = msg->error ? step_error_decode(msg, reply, err)
+    int rc = msg->error ? reply_error_decode(msg, reply, err)
                         : reply_rows_decode(msg, &vocab, arena, reply, err);
+    if (!rc) rc = refused_decode(msg, arena, reply, err);
     if (rc) {
         error_wrap(err, "reply to step %llu", (unsigned long long)msg->id);
         *reply = (struct step_reply){0};

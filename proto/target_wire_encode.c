@@ -12,7 +12,10 @@ static void wish_fill(Outrider__Target__V1__RowWish *out, const struct step_row 
     outrider__target__v1__row_wish__init(out);
     out->index = (uint32_t)row->index;
     out->n_best = (uint32_t)wish->n_best;
-    out->best_is_noisy = wish->best_is_noisy;
+    out->noisy_best = wish->noisy_best;
+    out->has_least = wish->has_least;
+    out->least = wish->least;
+    out->buckets = (uint32_t)wish->buckets;
     out->n_ids = (size_t)wish->n_ids;
     out->ids = codec_lend(wish->ids);
     out->n_temperatures = (size_t)wish->n_temperatures;
@@ -127,6 +130,11 @@ static void slice_fill(Outrider__Target__V1__SliceRow *out, const struct slice_r
     out->sum_exp_log = slice->sum_exp_log;
     out->outside_sum = slice->outside_sum;
     out->outside_id = slice->outside_id;
+    out->outside_logit = slice->outside_logit;
+    int32_t noisy_column = slice->noisy_id - slice->first_id;
+    out->noisy_column = noisy_column >= 0 ? (uint32_t)noisy_column + 1 : 0;
+    out->noisy_logit = slice->noisy_logit;
+    out->buckets = bytes_lend(slice->buckets, slice->n_buckets, sizeof *slice->buckets);
     out->full = bytes_lend(slice->full, slice->n_cols, sizeof *slice->full);
 }
 
@@ -186,15 +194,27 @@ static Outrider__Target__V1__Timings *timings_make(struct arena *scratch,
     return out;
 }
 
-static Outrider__Target__V1__StepError *step_error_make(struct arena *scratch,
-                                                        const struct step_reply *reply)
+static Outrider__Target__V1__StepError *step_error_make(struct arena *scratch, int lane,
+                                                        const char *text)
 {
     Outrider__Target__V1__StepError *out = arena_take(scratch, 1, sizeof *out);
     if (!out) return NULL;
     outrider__target__v1__step_error__init(out);
-    out->lane = reply->error_lane;
-    out->text = codec_copy_string(scratch, reply->error_text);
+    out->lane = lane;
+    out->text = codec_copy_string(scratch, text);
     return out->text ? out : NULL;
+}
+
+static Outrider__Target__V1__StepError **refused_make(struct arena *scratch,
+                                                      const struct step_reply *reply)
+{
+    size_t n = (size_t)reply->n_refused;
+    Outrider__Target__V1__StepError **list = arena_take(scratch, n, sizeof *list);
+    for (size_t i = 0; list && i < n; i++) {
+        list[i] = step_error_make(scratch, reply->refused[i].lane, reply->refused[i].text);
+        if (!list[i]) return NULL;
+    }
+    return list;
 }
 
 static const ProtobufCMessage *step_reply_build(struct arena *scratch, const void *value)
@@ -206,12 +226,14 @@ static const ProtobufCMessage *step_reply_build(struct arena *scratch, const voi
     out->id = reply->id;
     out->timings = timings_make(scratch, reply);
     if (reply->error_text) {
-        out->error = step_error_make(scratch, reply);
+        out->error = step_error_make(scratch, reply->error_lane, reply->error_text);
         return out->timings && out->error ? &out->base : NULL;
     }
     out->n_rows = (size_t)reply->n_rows;
     out->rows = rows_make(scratch, reply);
-    return out->timings && out->rows ? &out->base : NULL;
+    out->n_refused = (size_t)reply->n_refused;
+    out->refused = refused_make(scratch, reply);
+    return out->timings && out->rows && out->refused ? &out->base : NULL;
 }
 
 int step_reply_encode(struct buffer *buf, const struct step_reply *reply, struct error *err)

@@ -222,6 +222,14 @@ void rpc_call_finish(struct rpc_call *call, int code, const char *text)
     pthread_mutex_unlock(&call->lock);
 }
 
+void rpc_call_abort(struct rpc_call *call, int code, const char *text)
+{
+    pthread_mutex_lock(&call->lock);
+    call->is_overrun = true;
+    pthread_mutex_unlock(&call->lock);
+    rpc_call_finish(call, code, text);
+}
+
 /* ---- what handlers may ask ---- */
 
 bool rpc_call_is_cancelled(const struct rpc_call *call)

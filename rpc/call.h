@@ -25,6 +25,10 @@ int rpc_call_send(struct rpc_call *call, const uint8_t *data, size_t len, struct
  * ignored. Any thread. */
 void rpc_call_finish(struct rpc_call *call, int code, const char *text);
 
+/* Ends the call at once; what is queued is dropped, because the client does not read it. Any
+ * thread. */
+void rpc_call_abort(struct rpc_call *call, int code, const char *text);
+
 /* True once the client is gone. Any thread. */
 bool rpc_call_is_cancelled(const struct rpc_call *call);
 

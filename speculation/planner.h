@@ -1,14 +1,16 @@
 /* The planner: how many guesses each lane of a round makes, 0 included (docs/design.md section 7).
  * It keeps running estimates of what a pass of the draft, a step and the rest of a round cost and
- * of how often guesses stay, and hands guesses out over all lanes so that the round commits the
- * most tokens per second:
+ * of how often guesses stay, and hands guesses out over all lanes so that their texts are finished
+ * soonest. It takes those that give the least
  *
- *     (N + sum of s(i, j)) / (sum over passes of t_d(lanes) + t_v(rows) + rest(rows))
- *     s(i, j) = alpha_i1 ... alpha_ij    the chance that guess j of lane i is committed
+ *     log(sum over passes of t_d(lanes) + t_v(rows) + rest(rows)) - mean over lanes of log(E_i)
+ *     E_i = 1 + sum over j of s(i, j)    tokens that lane i is expected to commit
+ *     s(i, j) = alpha_i1 ... alpha_ij    the chance that its guess j is committed
  *
- * (Leviathan et al. 2023, section 3.4, with alpha by position, measured times and many lanes.) Pure
- * arithmetic: no clock, no allocation, no coin. Whatever K it chooses, a text keeps its
- * distribution, because a K depends on earlier rounds alone. Owned by the engine thread. */
+ * For one lane, and for lanes of equal alpha, that is the most tokens per second (Leviathan et al.
+ * 2023, section 3.4, with alpha by position and measured times). Pure arithmetic: no clock, no
+ * allocation, no coin. Whatever K it chooses, a text keeps its distribution, because a K depends on
+ * earlier rounds alone. Owned by the engine thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -71,12 +73,10 @@ struct planner_load {
     bool is_alone;             /* one stream: drafting ahead may hide the draft's time */
 };
 
-/* Says how many guesses each lane makes: lanes[i].k. The pairs (lane, position) are taken in
- * descending s(i, j), as many as give the most tokens per second, none included; a lane that must
- * catch up first is charged for the reading. A few rounds of a new pair are spent on learning, and
- * at most 1 % of the time on probes: guesses of one lane where none is planned, another number of
- * guesses where some are. Where no lane may guess it only adds up the plain round. Call it once a
- * round, also when n_lanes is 0. */
+/* Says how many guesses each lane makes: lanes[i].k. A lane whose draft must catch up first is
+ * charged with the reading. A few rounds of a new pair are spent on learning, and at most 1 % of
+ * the time on probes: guesses of one lane where none are planned, or another number of guesses.
+ * Call it once a round, also when n_lanes is 0. */
 void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
                    const struct planner_load *load);
 
@@ -89,8 +89,9 @@ int planner_own_k(const struct planner_sequence *seq, int k_max);
 /* Whether it pays that the draft reads the n_missed tokens of a planned sequence so that it can
  * guess: what guesses are expected to gain over n_left tokens, with n_lanes lanes in a step,
  * against the time of reading. It also says yes when the credit for probes pays the reading, and
- * then takes it from there. A yes holds until the sequence has caught up: ask until n_missed is at
- * most 2. Cheap to ask every round, because an answer is kept for some. */
+ * then takes it from there. Ask for sequences that have missed more than PLANNER_LEARN_MISSED
+ * tokens; others may guess, and planner_share charges the reading. A yes holds until the sequence
+ * has caught up, and an answer is kept for some rounds, so asking is cheap. */
 bool planner_wants_reading(struct planner *p, struct planner_sequence *seq, int n_missed,
                            int n_left, int n_lanes);
 

@@ -11,13 +11,13 @@ static const double first_weight = 3;
 /* Tests: how many tests the acceptance of the position before counts as at each later position. */
 static const double chain_weight = 4;
 /* Tests: how many tests the estimate over all sequences counts as in that of one sequence. */
-static const double prior_weight = 16;
+static const float prior_weight = 16;
 /* Share that older tests keep with every committed token, in one sequence. */
 static const double keep_token = 0.995;
 /* Probability: chances are kept so far from 0 and 1 that their odds stay finite. */
-static const double odds_margin = 0.005;
+static const float odds_margin = 0.005F;
 
-static double odds(double p)
+static float odds(float p)
 {
     p = p < odds_margin ? odds_margin : p > 1 - odds_margin ? 1 - odds_margin : p;
     return p / (1 - p);
@@ -28,8 +28,9 @@ void planner_prior_of(const struct planner_counts *all, struct planner_prior *pr
     double before = first_alpha, weight = first_weight;
     for (int i = 0; i < DRAFT_MAX; i++) {
         before = (all->accepted[i] + weight * before) / (all->tested[i] + weight);
-        prior->alpha[i] = before;
-        prior->odds[i] = odds(before);
+        prior->alpha[i] = (float)before;
+        prior->odds[i] = odds(prior->alpha[i]);
+        prior->inverse[i] = 1 / prior->odds[i];
         weight = chain_weight;
     }
 }
@@ -42,14 +43,14 @@ struct planner_chain planner_chain_begin(const struct planner_counts *counts)
 /* The sequence's own tests, and prior_weight tests of the estimate over all sequences. That
  * estimate is first moved by as much as this sequence's own tests have moved the position before,
  * because a text that is easy at one position is easy at the next. */
-double planner_chain_next(struct planner_chain *chain, const struct planner_prior *prior)
+float planner_chain_next(struct planner_chain *chain, const struct planner_prior *prior)
 {
     int i = chain->position++;
-    double moved = prior->odds[i] * chain->shift;
-    double expected = moved / (1 + moved);
-    const struct planner_counts *c = chain->counts;
-    double alpha = (c->accepted[i] + prior_weight * expected) / (c->tested[i] + prior_weight);
-    chain->shift = odds(alpha) / prior->odds[i];
+    float tested = (float)chain->counts->tested[i], accepted = (float)chain->counts->accepted[i];
+    float moved = prior->odds[i] * chain->shift; /* the prior's chance is moved / (1 + moved) */
+    float alpha =
+        (accepted * (1 + moved) + prior_weight * moved) / ((tested + prior_weight) * (1 + moved));
+    chain->shift = odds(alpha) * prior->inverse[i];
     return alpha;
 }
 

@@ -9,15 +9,15 @@ struct planner_counts {
     double tested[DRAFT_MAX], accepted[DRAFT_MAX];
 };
 
-/* Chances by position over all sequences, with their odds. */
+/* Chances by position over all sequences, with their odds and the inverse of these. */
 struct planner_prior {
-    double alpha[DRAFT_MAX], odds[DRAFT_MAX];
+    float alpha[DRAFT_MAX], odds[DRAFT_MAX], inverse[DRAFT_MAX];
 };
 
 /* Goes through the positions of one sequence. */
 struct planner_chain {
     const struct planner_counts *counts;
-    double shift; /* the sequence's odds at the position before over those of all sequences */
+    float shift;  /* the sequence's odds at the position before over those of all sequences */
     int position; /* the next one */
 };
 
@@ -28,7 +28,7 @@ struct planner_chain planner_chain_begin(const struct planner_counts *counts);
 
 /* The chance that the guess at the chain's position stays if it is tested; goes on to the next
  * one. At most DRAFT_MAX calls. */
-double planner_chain_next(struct planner_chain *chain, const struct planner_prior *prior);
+float planner_chain_next(struct planner_chain *chain, const struct planner_prior *prior);
 
 /* Counts a round of k guesses whose first n_accepted stayed; older tests of a position keep `keep`
  * of their weight with every new one. */

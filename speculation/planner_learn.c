@@ -21,6 +21,8 @@ enum {
     /* Measurements that a time of a calibration, or of a kept table, counts as at most: the first
      * rounds of service can still correct it. */
     KEPT_TIMES = 8,
+    /* Rows for one of a prompt: with fewer the step is not one of decoding. */
+    PROMPT_SHARE = 8,
     /* Rounds of a kind that are counted; see LEARN_ROUNDS in planner.c. */
     COUNTED_ROUNDS = 100
 };
@@ -71,7 +73,8 @@ static void observe_first_reading(struct planner *p, const struct planner_round 
     int lanes = round->pass_lanes[0], more = round->first_pass_tokens - CAUGHT_UP * lanes;
     if (more < READ_LEAST || p->draft.largest == 0) return;
     planner_curve_fit(&p->draft);
-    planner_time_add(&p->read, fmax(us - planner_curve_at(&p->draft, lanes), 0) / more);
+    double left_us = us - planner_curve_at(&p->draft, lanes);
+    if (left_us > 0) planner_time_add(&p->read, left_us / more);
 }
 
 /* The rows of a pass; 0 where its time is not that of a pass. */
@@ -103,8 +106,8 @@ static void observe_draft(struct planner *p, const struct planner_round *round)
     if (round->n_passes > 0) {
         observe_first_reading(p, round, around * (double)round->pass_us[0]);
     }
-    if (round->n_read >= READ_LEAST) {
-        planner_time_add(&p->read, fmax((double)round->read_us, 0) / round->n_read);
+    if (round->n_read >= READ_LEAST && round->read_us > 0) {
+        planner_time_add(&p->read, (double)round->read_us / round->n_read);
     }
     bool is_caught_up = round->first_pass_tokens <= CAUGHT_UP;
     if (round->k > 0 && round->n_lanes == 1 && is_caught_up) observe_visible(p, round);
@@ -121,23 +124,28 @@ static void earn_credit(struct planner *p)
     p->planned_us = 0;
 }
 
-/* A step with prompts teaches what many rows cost, but no more than roughly: nobody asks about
- * most of their rows. */
+/* Whether the step did little more than decode. Of prompts it teaches what many rows cost, but no
+ * more than roughly, because nobody asks about most of their rows. */
+static bool is_decoding(const struct planner_round *round)
+{
+    return !round->has_prompt || round->n_prompt <= round->n_rows / PROMPT_SHARE;
+}
+
 static void observe_step(struct planner *p, const struct planner_round *round)
 {
     double step_us = (double)round->step_us;
     double rest_us = (double)(round->round_us - round->draft_us - round->read_us - round->step_us);
-    if (round->n_rows <= 0) return;
-    if (round->has_prompt) {
-        if (round->n_rows > PLANNER_ROWS_EXACT) {
-            planner_curve_add_weakly(&p->step, round->n_rows, step_us, p->n_rounds);
-        }
+    int wanted = round->n_rows - round->n_prompt, *count = &p->n_plain;
+    if (is_decoding(round)) {
+        planner_curve_add(&p->step, round->n_rows, step_us, p->n_rounds);
+        if (wanted > round->n_lanes) count = &p->n_guessed;
+        if (*count < COUNTED_ROUNDS) ++*count;
+    } else if (round->n_rows > PLANNER_ROWS_EXACT) {
+        planner_curve_add_weakly(&p->step, round->n_rows, step_us, p->n_rounds);
+    } else {
         return;
     }
-    planner_curve_add(&p->step, round->n_rows, step_us, p->n_rounds);
-    planner_curve_add(&p->rest, round->n_rows, rest_us, p->n_rounds);
-    int *count = round->n_rows > round->n_lanes ? &p->n_guessed : &p->n_plain;
-    if (*count < COUNTED_ROUNDS) ++*count;
+    if (round->n_prompt <= wanted) planner_curve_add(&p->rest, wanted, rest_us, p->n_rounds);
 }
 
 void planner_observe_round(struct planner *p, const struct planner_round *round)
@@ -145,7 +153,7 @@ void planner_observe_round(struct planner *p, const struct planner_round *round)
     if (!round->is_timed) return;
     p->n_rounds++;
     observe_draft(p, round);
-    observe_step(p, round);
+    if (round->n_rows > 0) observe_step(p, round);
     earn_credit(p);
 }
 
@@ -273,7 +281,7 @@ struct estimates planner_estimates(const struct planner *p, const struct planner
     e.row_us = row_us;
     planner_prior_of(&p->counts, &prior);
     for (int i = 0; i < DRAFT_MAX; i++) {
-        e.alpha_at[i] = (float)(seq ? planner_chain_next(&chain, &prior) : prior.alpha[i]);
+        e.alpha_at[i] = seq ? planner_chain_next(&chain, &prior) : prior.alpha[i];
         if (counts->tested[i] > 0) e.n_positions = i + 1;
     }
     return e;

@@ -16,7 +16,7 @@ enum {
     /* Measurements of a knot before it moves the scale. */
     SCALE_TIMES = 2,
     /* Measurements that a knot counts as at most when only weak ones were made. */
-    WEAK_TIMES = 2,
+    WEAK_TIMES = 8,
     /* Measurements of a knot that change so much that the fit is made anew at once. */
     NEW_TIMES = 4,
     /* Times the largest number of rows: more rows than this are far beyond it. */
@@ -26,8 +26,13 @@ enum {
 };
 
 /* Ratio: a measurement counts as no more than this times the mean, because a single slow one says
- * nothing of the next. */
+ * nothing of the next. Where times are steady the limit is closer: clip_spreads times as far as
+ * they usually are from the mean, but no closer than clip_least. */
 static const double clip = 1.5;
+static const double clip_least = 1.05;
+static const double clip_spreads = 4;
+/* Weight of one measurement in the usual distance. */
+static const double spread_weight = 1. / 16;
 /* Weight of one measurement in the scale that all knots share: about 8 rounds follow a change of
  * load. */
 static const double scale_weight = 0.125;
@@ -41,7 +46,10 @@ static const double flatness = 64;
 /* Measurements: when a knot was timed once, the line counts as much as two measurements of it. */
 static const double line_weight = 2;
 
-/* Rounds: a knot that was not measured for so long counts half, because the others have changed. */
+/* Measurements that the line counts as at a knot of many rows, however often that was timed: a few
+ * rows of many change little, and a difference between neighbours is noise. */
+static const double far_line_weight = 8;
+/* Rounds: a knot that was not measured for so long counts half, because others have changed. */
 static const double old_rounds = 2000;
 /* Ratio of rows: so far beyond a measured number of rows more rows look cheap until tried. */
 static const double tried_ratio = 1.5;
@@ -67,21 +75,21 @@ int planner_knot_of(int rows)
     return PLANNER_ROWS_EXACT + (shift - 2) * 8 + (int)(before >> shift) - 8;
 }
 
-/* weight: 0 .. 1, of the new time besides the others. */
-static void time_add(struct planner_time *t, double us, double weight)
+/* weight: 0 .. 1, of the new time besides the others. It counts as at most `most` means. */
+static void time_add(struct planner_time *t, double us, double weight, double most)
 {
     if (t->n == 0 || (t->n == 1 && us < t->us)) {
         t->us = us;
     } else if (t->n > 1) {
         int n = t->n < MEMORY_TIMES ? t->n : MEMORY_TIMES;
-        t->us += weight * (clamp(us, 0, clip * t->us) - t->us) / n;
+        t->us += weight * (clamp(us, 0, most * t->us) - t->us) / n;
     }
     t->n++;
 }
 
 void planner_time_add(struct planner_time *t, double us)
 {
-    time_add(t, us, 1);
+    time_add(t, us, 1, clip);
 }
 
 /* ---- measuring ---- */
@@ -90,7 +98,7 @@ void planner_time_add(struct planner_time *t, double us)
  * scale says nothing of its shape: without this factor a knot that is used all the time would take
  * the noise of the scale into its shape bit by bit, and the two would drift away from the knots
  * that are not used. */
-static void knot_add(struct planner_knot *knot, int rows, double us)
+static void knot_add(struct planner_knot *knot, int rows, double us, double most)
 {
     int n = knot->shape.n < MEMORY_TIMES ? knot->shape.n : MEMORY_TIMES;
     if (n == 0 || (n == 1 && us < knot->shape.us)) {
@@ -98,12 +106,12 @@ static void knot_add(struct planner_knot *knot, int rows, double us)
     } else if (n > 1) {
         knot->rows += (rows - knot->rows) / n;
     }
-    time_add(&knot->shape, us, 1 - knot->share);
+    time_add(&knot->shape, us, 1 - knot->share, most);
 }
 
 /* The first time of a knot is no more than what the others make likely, because otherwise one
- * outlier would rule this knot out for good. Far beyond the largest number of rows, where nothing is
- * likely, it may be proportional to the rows. */
+ * outlier would rule this knot out for good. Far beyond the largest number of rows, where nothing
+ * is likely, it may be proportional to the rows. */
 static double clip_first(const struct planner_curve *c, int rows, double us)
 {
     double wanted = planner_curve_at(c, rows);
@@ -124,14 +132,30 @@ static void begin_measurement(struct planner_curve *c, int rows, double us, uint
     c->is_stale = true;
 }
 
+/* What a time counts as at most, over what was expected. */
+static double clip_of(const struct planner_curve *c)
+{
+    return c->spread > 0 ? clamp(1 + clip_spreads * c->spread, clip_least, clip) : clip;
+}
+
+/* A change that lasts makes the spread large within a few measurements, and is then followed
+ * fast. */
+static void observe_spread(struct planner_curve *c, double ratio)
+{
+    double far = fabs(clamp(ratio, 1 / clip, clip) - 1);
+    if (c->spread <= 0) c->spread = (clip - 1) / clip_spreads;
+    c->spread += spread_weight * (far - c->spread);
+}
+
 /* Outliers are too long and never too short, so only long times are clipped, as in the mean: if
  * the two differed, the scale would drift. */
 static void move_scale(struct planner_curve *c, struct planner_knot *own, double us, uint64_t at)
 {
     if (own->shape.n < SCALE_TIMES || c->scaled_at == at) return;
-    double ratio = clamp(us / (c->scale_us * own->shape.us), 0, clip);
-    c->scale_us *= 1 + scale_weight * (ratio - 1);
+    double ratio = us / (c->scale_us * own->shape.us);
+    c->scale_us *= 1 + scale_weight * (clamp(ratio, 0, clip_of(c)) - 1);
     c->scaled_at = at;
+    observe_spread(c, ratio);
     for (int i = 0; i < PLANNER_KNOTS; i++) {
         c->knots[i].share *= 1 - scale_weight;
     }
@@ -146,8 +170,9 @@ void planner_curve_add(struct planner_curve *c, int rows, double us, uint64_t at
     if (knot->shape.n == 0) us = clip_first(c, rows, us);
     begin_measurement(c, rows, us, at);
     if (rows > c->largest_own) c->largest_own = rows;
+    double most = clip_of(c);
     move_scale(c, knot, us, at);
-    knot_add(knot, rows, us / c->scale_us);
+    knot_add(knot, rows, us / c->scale_us, most);
     knot->at = at;
     if (knot->shape.n <= NEW_TIMES) c->is_new = true;
 }
@@ -161,7 +186,7 @@ void planner_curve_add_weakly(struct planner_curve *c, int rows, double us, uint
     begin_measurement(c, rows, us, at);
     knot->at = at;
     if (knot->shape.n < WEAK_TIMES) {
-        knot_add(knot, rows, us / c->scale_us);
+        knot_add(knot, rows, us / c->scale_us, clip);
         c->is_new = true;
     } else {
         double shape = clamp(us / c->scale_us, 0, knot->shape.us * clip);
@@ -231,7 +256,8 @@ static void list_points(const struct planner_curve *c, struct points *points)
 /* The time of a knot that was used once is mostly the line's; later it is what was measured. */
 static double own_or_line(const struct points *points, int index)
 {
-    double n = points->n[index], weight = line_weight / n;
+    double n = points->n[index];
+    double weight = points->rows[index] > PLANNER_ROWS_EXACT ? far_line_weight : line_weight / n;
     return (n * points->shape[index] + weight * line_at(points, index).at_rows) / (n + weight);
 }
 

@@ -32,6 +32,7 @@ struct planner_knot {
  * times a shape that each knot learns when it is used. */
 struct planner_curve {
     double scale_us;
+    double spread;      /* how far times are from what was expected, as a ratio; 0 = not known */
     uint64_t scaled_at; /* the round that has moved the scale last; each moves it once */
     uint64_t newest;    /* the round of the last measurement of any knot */
     int largest;        /* number of rows that was measured; 0 = none */

@@ -37,8 +37,7 @@ void rule_wish_best(const struct target_want *want, struct row_wish *wish)
 void rule_wish_noisy_best(const struct target_want *want, struct row_wish *wish)
 {
     (void)want;
-    wish->n_best = 1;
-    wish->best_is_noisy = true;
+    wish->noisy_best = true;
 }
 
 const struct rule *rule_default(float temperature, bool has_seed)

@@ -3,7 +3,8 @@
 
 #include <assert.h>
 
-float target_row_prob(const struct target_row *row, int32_t id)
+/* The place of an id in the row; -1: it is not listed. */
+static int find_id(const struct target_row *row, int32_t id)
 {
     int low = 0, high = row->n;
     while (low < high) {
@@ -14,9 +15,23 @@ float target_row_prob(const struct target_row *row, int32_t id)
             high = middle;
         }
     }
-    if (low < row->n && row->ids[low] == id) return row->p[low];
+    return low < row->n && row->ids[low] == id ? low : -1;
+}
+
+float target_row_prob(const struct target_row *row, int32_t id)
+{
+    int at = find_id(row, id);
+    if (at >= 0) return row->p[at];
     assert(row->outside_mass == 0); /* p of this id was not asked for */
     return 0;
+}
+
+float target_row_logprob(const struct target_row *row, int32_t id)
+{
+    int at = find_id(row, id);
+    assert(at >= 0 || id == row->outside_id);
+    float logit = at >= 0 ? row->logits[at] : row->outside_logit;
+    return (float)((double)logit - row->log_z);
 }
 
 int32_t target_row_draw(const struct target_row *row, const struct rng_address *at)

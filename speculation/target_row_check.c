@@ -8,11 +8,12 @@
 static int check_best(const struct slice_row *slice, const struct row_wish *wish, struct error *err)
 {
     int n_wanted = wish->n_best < slice->n_cols ? wish->n_best : slice->n_cols;
-    if (slice->n_best != n_wanted) {
+    bool is_short = wish->has_least && slice->n_best < n_wanted;
+    if (slice->n_best != n_wanted && !is_short) {
         return error_set(err, ERR_FORMAT, "slice %d has %d best logits instead of %d", slice->slice,
                          slice->n_best, n_wanted);
     }
-    double before = HUGE_VAL;
+    float before = INFINITY;
     for (int i = 0; i < slice->n_best; i++) {
         int32_t id = slice->best_ids[i];
         float logit = slice->best_logits[i];
@@ -20,24 +21,48 @@ static int check_best(const struct slice_row *slice, const struct row_wish *wish
             return error_set(err, ERR_FORMAT, "slice %d has foreign id %d among its best",
                              slice->slice, (int)id);
         }
-        if (!(logit <= slice->max)) {
+        if (!(logit <= slice->max) || (wish->has_least && logit < wish->least)) {
             return error_set(err, ERR_FORMAT, "slice %d has logit %g among its best, its max is %g",
                              slice->slice, (double)logit, (double)slice->max);
         }
-        if (i == 0 && !wish->best_is_noisy && logit < slice->max) {
+        if (i == 0 && logit < slice->max) {
             return error_set(err, ERR_FORMAT, "slice %d has a best logit of %g below its max %g",
                              slice->slice, (double)logit, (double)slice->max);
         }
-        double score = (double)logit;
-        if (wish->best_is_noisy) {
-            uint32_t bits = rng_coupled_bits(wish->at.seed, wish->at.position, (uint32_t)id);
-            score = row_noisy_score(logit, wish->temperatures[0], bits);
-        }
-        if (score > before || (score == before && i > 0 && id <= slice->best_ids[i - 1])) {
+        if (logit > before || (logit == before && i > 0 && id <= slice->best_ids[i - 1])) {
             return error_set(err, ERR_FORMAT, "slice %d has its best out of order at id %d",
                              slice->slice, (int)id);
         }
-        before = score;
+        before = logit;
+    }
+    if (is_short && slice->n_best == 0 && n_wanted > 0 && slice->max >= wish->least) {
+        return error_set(err, ERR_FORMAT, "slice %d leaves out its max %g of at least %g",
+                         slice->slice, (double)slice->max, (double)wish->least);
+    }
+    return 0;
+}
+
+static int check_noisy(const struct slice_row *slice, const struct row_wish *wish,
+                       struct error *err)
+{
+    int64_t column = (int64_t)slice->noisy_id - slice->first_id;
+    if (!wish->noisy_best || slice->n_cols == 0) return 0;
+    /* All of it may be on the list, or masked. */
+    if (slice->noisy_id == -1 && (wish->n_ids > 0 || slice->max == -INFINITY)) return 0;
+    for (int i = 0; i < wish->n_ids; i++) {
+        if (wish->ids[i] != slice->noisy_id) continue;
+        return error_set(err, ERR_FORMAT,
+                         "slice %d has id %d as its best under noise, which is on "
+                         "the list",
+                         slice->slice, (int)slice->noisy_id);
+    }
+    if (column < 0 || column >= slice->n_cols) {
+        return error_set(err, ERR_FORMAT, "slice %d has foreign id %d as its best under noise",
+                         slice->slice, (int)slice->noisy_id);
+    }
+    if (!(slice->noisy_logit <= slice->max)) {
+        return error_set(err, ERR_FORMAT, "slice %d has logit %g under noise, its max is %g",
+                         slice->slice, (double)slice->noisy_logit, (double)slice->max);
     }
     return 0;
 }
@@ -97,6 +122,10 @@ static int check_sums(const struct slice_row *slice, const struct row_wish *wish
         return error_set(err, ERR_FORMAT, "slice %d drew foreign id %d", slice->slice,
                          (int)slice->outside_id);
     }
+    if (slice->outside_sum > 0 && !(slice->outside_logit <= slice->max)) {
+        return error_set(err, ERR_FORMAT, "slice %d drew logit %g, its max is %g", slice->slice,
+                         (double)slice->outside_logit, (double)slice->max);
+    }
     return 0;
 }
 
@@ -133,6 +162,7 @@ int target_row_check_slices(const struct slice_row *slices, int n_slices,
                              (double)slice->max);
         }
         TRY(check_best(slice, wish, err));
+        TRY(check_noisy(slice, wish, err));
         TRY(check_ids(slice, wish, err));
         TRY(check_sums(slice, wish, err));
         max = slice->max > max ? slice->max : max;

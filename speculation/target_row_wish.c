@@ -1,18 +1,21 @@
 /* What is asked of the workers for a row. */
+#include <assert.h>
+
 #include "speculation/rule.h"
 #include "speculation/target_row.h"
+#include "speculation/target_row_cut.h"
 
-/* The first try of a truncation without top-k; most nuclei are smaller. */
-enum { FIRST_BEST = 64 };
+/* The sum at temperature 1 and the best tokens, beside what p needs. */
+static void wish_logprobs(const struct target_want *want, struct row_wish *wish)
+{
+    bool has_one = wish->n_temperatures > 0 && wish->temperatures[0] == 1.0f;
+    if (!has_one) wish->temperatures[wish->n_temperatures++] = 1.0f;
+    if (wish->n_best < want->n_top) wish->n_best = want->n_top;
+}
 
-void target_row_wish(const struct target_want *want, struct row_wish *wish)
+static void wish_p(const struct target_want *want, struct row_wish *wish)
 {
     const struct sampling_params *params = want->params;
-    *wish = (struct row_wish){.at = want->at};
-    if (want->full_rows) {
-        wish->full = true;
-        return;
-    }
     if (want->rule->is_greedy || params->temperature == 0) {
         rule_wish_best(want, wish);
         return;
@@ -20,8 +23,20 @@ void target_row_wish(const struct target_want *want, struct row_wish *wish)
     wish->n_temperatures = 1;
     wish->temperatures[0] = params->temperature;
     if (sampling_truncates(params)) {
-        wish->n_best = params->top_k > 0 ? params->top_k : FIRST_BEST;
+        target_row_wish_cut(want, wish);
+    } else {
+        want->rule->wish(want, wish);
+    }
+}
+
+void target_row_wish(const struct target_want *want, struct row_wish *wish)
+{
+    assert(!want->edits); /* target_row_wish_edited takes those */
+    *wish = (struct row_wish){.at = want->at};
+    if (want->full_rows) {
+        wish->full = true;
         return;
     }
-    want->rule->wish(want, wish);
+    wish_p(want, wish);
+    if (want->wants_logprobs) wish_logprobs(want, wish);
 }

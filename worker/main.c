@@ -26,11 +26,11 @@ static const struct argp_option options[] = {
     {"model", 'm', "MODEL", 0, "Hugging Face folder, or synthetic:SHAPE,seed=S[,agree=A]", 0},
     {"listen", 'l', "ADDRESS", 0,
      "HOST:PORT (rank r takes PORT + r) or unix:PATH; default 127.0.0.1:7071", 0},
-    {"slots", 's', "N", 0, "sequences at a time; default 4", 0},
+    {"slots", 's', "N", 0, "sequences at a time; default 64", 0},
     {"kv-tokens", OPT_KV_TOKENS, "N", 0,
-     "positions of the KV cache; default the context, at most 8192", 0},
+     "positions of the KV cache, of all sequences together; default 16384", 0},
     {"max-step-tokens", OPT_STEP_TOKENS, "N", 0, "tokens of a step; default 512", 0},
-    {"max-step-rows", OPT_STEP_ROWS, "N", 0, "rows of logits of a step; default 64", 0},
+    {"max-step-rows", OPT_STEP_ROWS, "N", 0, "rows of logits of a step; default 256", 0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
      "a step that takes longer ends the group; so does one of 20 times what steps of its size have "
      "taken, if that is 5 s or more; default 120",
@@ -155,9 +155,9 @@ int main(int argc, char **argv)
 {
     static struct arguments args = {
         .options = {.group = {.n_ranks = 1, .listen = "127.0.0.1:7071", .timeout_s = 60},
-                    .n_slots = 4,
+                    .n_slots = 64,
                     .max_step_tokens = 512,
-                    .max_step_rows = 64,
+                    .max_step_rows = 256,
                     .step_timeout_s = 120},
         .level = LOG_LEVEL_INFO,
     };

@@ -8,13 +8,19 @@
 
 #include "base/clock.h"
 
-enum { REPLY_ARENA_BYTES = 8 << 20, ERROR_BYTES = ERROR_TEXT_BYTES };
+enum { REPLY_ARENA_BYTES = 8 << 20, ERROR_BYTES = ERROR_TEXT_BYTES, REFUSAL_BYTES = 256 };
 
 /* The state of one sequence. The coordinator owns the block table; this is its copy. */
 struct slot {
     int32_t *blocks; /* [table_len] position / 16 -> block */
     int n_blocks;    /* valid entries */
-    int n_kv;        /* positions that are written */
+    int n_kv;        /* positions that are known to be written, from the beginning on */
+};
+
+/* Blocks may be in several slots at once, so what is written is known of blocks. */
+struct kv_block {
+    int n_written;    /* its leading positions that hold KV */
+    uint64_t step_id; /* of the last step that wrote to it */
 };
 
 struct verifier {
@@ -22,13 +28,17 @@ struct verifier {
     struct model *model;
     int context_limit, table_len;
     struct slot *slots;
+    struct kv_block *blocks; /* [n_kv_blocks] */
     uint64_t last_id;
 
-    struct forward_lane *lanes; /* [n_slots] */
-    struct forward_row *rows;   /* [max_step_rows] of the last step */
-    int *lane_first_row;        /* [n_slots + 1] of the last step: lane -> its first row */
-    int n_lanes;
-    bool *slot_taken; /* [n_slots] scratch of the check */
+    struct forward_lane *lanes;      /* [n_slots] */
+    struct forward_row *rows;        /* [max_step_rows] of the last step */
+    int *lane_first_row;             /* [n_slots + 1] of the last step: lane -> its first row */
+    int n_lanes;                     /* of the last step, with those that were refused */
+    bool *slot_taken;                /* [n_slots] scratch of the check */
+    struct lane_refusal *refused;    /* [n_slots] of the last step, ascending */
+    int n_refused, n_tokens, n_rows; /* of the step that is being checked */
+    char (*refusal_texts)[REFUSAL_BYTES]; /* [n_slots] */
 
     struct arena arena;
     struct row_query *queries; /* [max_step_rows] */
@@ -44,6 +54,9 @@ static int open_slots(struct verifier *v, struct error *err)
     for (size_t i = 0; i < n; i++) {
         TRY(mem_array(&v->slots[i].blocks, (size_t)v->table_len, sizeof(int32_t), err));
     }
+    TRY(mem_array(&v->blocks, (size_t)v->options.n_kv_blocks, sizeof *v->blocks, err));
+    TRY(mem_array(&v->refused, n, sizeof *v->refused, err));
+    TRY(mem_array(&v->refusal_texts, n, sizeof *v->refusal_texts, err));
     TRY(mem_array(&v->lanes, n, sizeof *v->lanes, err));
     TRY(mem_array(&v->lane_first_row, n + 1, sizeof *v->lane_first_row, err));
     TRY(mem_array(&v->slot_taken, n, sizeof *v->slot_taken, err));
@@ -100,6 +113,9 @@ void verifier_close(struct verifier *v)
         free(v->slots[i].blocks);
     }
     free(v->slots);
+    free(v->blocks);
+    free(v->refused);
+    free(v->refusal_texts);
     free(v->lanes);
     free(v->lane_first_row);
     free(v->slot_taken);
@@ -121,12 +137,53 @@ void verifier_reset(struct verifier *v)
         v->slots[i].n_blocks = 0;
         v->slots[i].n_kv = 0;
     }
+    for (int i = 0; i < v->options.n_kv_blocks; i++) {
+        v->blocks[i] = (struct kv_block){0};
+    }
     v->last_id = 0;
     v->n_lanes = 0;
 }
 
 /* Writes the sentence for the reply and is false, so that a check can return it. */
 #define REFUSE(v, ...) (snprintf((v)->error_text, ERROR_BYTES, __VA_ARGS__), false)
+
+/* The block of the slot's table at `index`, once the lane's new entries are in it. */
+static int block_at(const struct step_lane *lane, const struct slot *slot, int index)
+{
+    bool is_new = lane->n_blocks && index >= lane->first_block;
+    return is_new ? lane->blocks[index - lane->first_block] : slot->blocks[index];
+}
+
+/* Earlier positions must hold KV. The slot knows that of those that it has fed itself; behind them
+ * the table may go on with blocks that other slots have filled. */
+static bool check_written(struct verifier *v, const struct step_lane *lane, const struct slot *slot)
+{
+    int kept = lane->n_blocks ? lane->first_block * KV_BLOCK_TOKENS : slot->n_kv;
+    int known = kept < slot->n_kv ? kept : slot->n_kv;
+    for (int i = known / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < lane->position; i++) {
+        int rest = lane->position - i * KV_BLOCK_TOKENS;
+        int n_written = v->blocks[block_at(lane, slot, i)].n_written;
+        if (n_written < rest && n_written < KV_BLOCK_TOKENS) {
+            return REFUSE(v, "position %d leaves a gap after the %d known positions of slot %d",
+                          lane->position, i * KV_BLOCK_TOKENS + n_written, lane->slot);
+        }
+    }
+    return true;
+}
+
+/* Two lanes of one step that write to the same block would both be wrong. */
+static bool check_unshared(struct verifier *v, const struct step_lane *lane,
+                           const struct slot *slot)
+{
+    int last = (lane->position + lane->n_tokens - 1) / KV_BLOCK_TOKENS;
+    for (int i = lane->position / KV_BLOCK_TOKENS; i <= last; i++) {
+        int block = block_at(lane, slot, i);
+        if (v->blocks[block].step_id == v->last_id) {
+            return REFUSE(v, "KV block %d is written by two lanes of the step", block);
+        }
+    }
+    return true;
+}
 
 static bool check_blocks(struct verifier *v, const struct step_lane *lane, const struct slot *slot)
 {
@@ -146,7 +203,7 @@ static bool check_blocks(struct verifier *v, const struct step_lane *lane, const
         return REFUSE(v, "positions up to %d need more than the %d blocks given",
                       lane->position + lane->n_tokens, have);
     }
-    return true;
+    return check_written(v, lane, slot) && check_unshared(v, lane, slot);
 }
 
 static bool check_ids(struct verifier *v, const int32_t *ids, int n, const char *what)
@@ -180,10 +237,7 @@ static bool check_lane(struct verifier *v, const struct step_lane *lane)
     v->slot_taken[lane->slot] = true;
     const struct slot *slot = &v->slots[lane->slot];
     if (lane->n_tokens < 1) return REFUSE(v, "the lane has no tokens");
-    if (lane->position < 0 || lane->position > slot->n_kv) {
-        return REFUSE(v, "position %d leaves a gap after the %d known positions of slot %d",
-                      lane->position, slot->n_kv, lane->slot);
-    }
+    if (lane->position < 0) return REFUSE(v, "position %d is negative", lane->position);
     if (lane->n_tokens > v->context_limit - lane->position) {
         return REFUSE(v, "%d tokens at position %d exceed the context of %d", lane->n_tokens,
                       lane->position, v->context_limit);
@@ -192,52 +246,65 @@ static bool check_lane(struct verifier *v, const struct step_lane *lane)
            check_rows(v, lane->rows, lane->n_rows, lane->n_tokens);
 }
 
-/* True when the whole step can be run; otherwise *bad_lane and error_text say what is wrong. */
-static bool check_step(struct verifier *v, const struct step *step, int *bad_lane)
+static bool fits_step(struct verifier *v, const struct step_lane *lane)
 {
-    int n_tokens = 0, n_rows = 0;
-    *bad_lane = -1;
-    if (step->n_lanes > v->options.n_slots) {
-        return REFUSE(v, "%d lanes are more than the %d slots", step->n_lanes, v->options.n_slots);
+    if (lane->n_tokens <= v->options.max_step_tokens - v->n_tokens &&
+        lane->n_rows <= v->options.max_step_rows - v->n_rows) {
+        return true;
     }
-    memset(v->slot_taken, 0, (size_t)v->options.n_slots * sizeof *v->slot_taken);
-    for (int i = 0; i < step->n_lanes; i++) {
-        *bad_lane = i;
-        if (!check_lane(v, &step->lanes[i])) return false;
-        n_tokens += step->lanes[i].n_tokens;
-        n_rows += step->lanes[i].n_rows;
-        if (n_tokens > v->options.max_step_tokens || n_rows > v->options.max_step_rows) {
-            return REFUSE(v, "more than %d tokens or %d rows in one step",
-                          v->options.max_step_tokens, v->options.max_step_rows);
-        }
-    }
-    return true;
+    return REFUSE(v, "more than %d tokens or %d rows in one step", v->options.max_step_tokens,
+                  v->options.max_step_rows);
 }
 
-/* Enters the new blocks into the slots and lists the model's lanes and rows. Returns the number of
- * rows. */
+static void refuse_lane(struct verifier *v, int index)
+{
+    char *text = v->refusal_texts[v->n_refused];
+    snprintf(text, REFUSAL_BYTES, "%.*s", REFUSAL_BYTES - 1, v->error_text);
+    v->refused[v->n_refused++] = (struct lane_refusal){index, text};
+}
+
+/* Enters the lane's new blocks into its slot, and what the step will write. */
+static void take_over_blocks(struct verifier *v, const struct step_lane *lane)
+{
+    struct slot *slot = &v->slots[lane->slot];
+    int end = lane->position + lane->n_tokens;
+    for (int b = 0; b < lane->n_blocks; b++) {
+        slot->blocks[lane->first_block + b] = lane->blocks[b];
+    }
+    if (lane->n_blocks) slot->n_blocks = lane->first_block + lane->n_blocks;
+    slot->n_kv = end;
+    for (int i = lane->position / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < end; i++) {
+        int n = end - i * KV_BLOCK_TOKENS;
+        v->blocks[slot->blocks[i]] =
+            (struct kv_block){n < KV_BLOCK_TOKENS ? n : KV_BLOCK_TOKENS, v->last_id};
+    }
+}
+
+/* Checks the lanes one after the other and lists those that make sense for the model, with their
+ * rows. Every rank comes to the same lists. Returns the number of the model's lanes. */
 static int take_over_step(struct verifier *v, const struct step *step)
 {
-    int n_rows = 0;
+    int n = 0;
+    v->n_refused = v->n_tokens = v->n_rows = 0;
+    memset(v->slot_taken, 0, (size_t)v->options.n_slots * sizeof *v->slot_taken);
     for (int i = 0; i < step->n_lanes; i++) {
         const struct step_lane *lane = &step->lanes[i];
-        struct slot *slot = &v->slots[lane->slot];
-        for (int b = 0; b < lane->n_blocks; b++) {
-            slot->blocks[lane->first_block + b] = lane->blocks[b];
+        v->lane_first_row[i] = v->n_rows;
+        if (!check_lane(v, lane) || !fits_step(v, lane)) {
+            refuse_lane(v, i);
+            continue;
         }
-        int end = lane->first_block + lane->n_blocks;
-        if (lane->n_blocks) slot->n_blocks = end;
-        slot->n_kv = lane->position + lane->n_tokens;
-        v->lanes[i] =
-            (struct forward_lane){lane->position, lane->n_tokens, lane->tokens, slot->blocks};
-        v->lane_first_row[i] = n_rows;
+        take_over_blocks(v, lane);
         for (int r = 0; r < lane->n_rows; r++) {
-            v->rows[n_rows++] = (struct forward_row){i, lane->rows[r].index};
+            v->rows[v->n_rows++] = (struct forward_row){n, lane->rows[r].index};
         }
+        v->n_tokens += lane->n_tokens;
+        v->lanes[n++] = (struct forward_lane){lane->position, lane->n_tokens, lane->tokens,
+                                              v->slots[lane->slot].blocks};
     }
-    v->lane_first_row[step->n_lanes] = n_rows;
+    v->lane_first_row[step->n_lanes] = v->n_rows;
     v->n_lanes = step->n_lanes;
-    return n_rows;
+    return n;
 }
 
 /* The replies of all ranks together are no longer than a message may be, so that the coordinator
@@ -286,6 +353,9 @@ static int answer_queries(struct verifier *v, int n_rows, struct step_reply *rep
     struct slice_row *slices =
         arena_take(&v->arena, (size_t)n_rows * (size_t)n_local, sizeof *slices);
     if (!slices) return error_set(err, ERR_NO_MEMORY, "the answer to the rows is too large");
+    for (int i = 0; i < reply->n_refused; i++) {
+        n_bytes += lane_refusal_bytes(&reply->refused[i]);
+    }
     TRY(model_answer(v->model, v->queries, n_rows, &v->arena, slices, err));
     for (int r = 0; r < n_rows; r++) {
         v->replies[r] = (struct row_reply){.n_slices = n_local, .slices = slices + r * n_local};
@@ -336,7 +406,8 @@ static int answer_step(struct verifier *v, const struct step *step, struct step_
     int n_rows = 0;
     for (int i = 0; i < step->n_lanes; i++) {
         const struct step_lane *lane = &step->lanes[i];
-        for (int r = 0; r < lane->n_rows; r++, n_rows++) {
+        int n = v->lane_first_row[i + 1] - v->lane_first_row[i]; /* 0 where it was refused */
+        for (int r = 0; r < n; r++, n_rows++) {
             v->queries[n_rows] = (struct row_query){n_rows, &lane->rows[r].wish};
         }
     }
@@ -353,7 +424,7 @@ static bool is_fault_of_step(int rc)
 /* The step fails, and the group goes on: the reply carries error_text. */
 static void reply_with_error(const struct verifier *v, struct step_reply *reply, int lane)
 {
-    reply->n_rows = 0;
+    reply->n_rows = reply->n_refused = 0;
     reply->error_lane = lane;
     reply->error_text = v->error_text;
 }
@@ -362,7 +433,7 @@ int verifier_step(struct verifier *v, const struct step *step, struct step_reply
                   struct error *err)
 {
     int64_t start = clock_now_us();
-    int rc = 0, bad_lane = -1;
+    int rc = 0;
     *reply = (struct step_reply){.id = step->id, .rows = v->replies, .error_lane = -1};
     arena_reset(&v->arena);
     if (step->id <= v->last_id) {
@@ -373,13 +444,17 @@ int verifier_step(struct verifier *v, const struct step *step, struct step_reply
     }
     v->last_id = step->id;
     if (step->n_lanes) {
-        if (!check_step(v, step, &bad_lane)) {
-            reply_with_error(v, reply, bad_lane);
+        if (step->n_lanes > v->options.n_slots) {
+            snprintf(v->error_text, ERROR_BYTES, "%d lanes are more than the %d slots",
+                     step->n_lanes, v->options.n_slots);
+            reply_with_error(v, reply, -1);
             return 0;
         }
-        int n_rows = take_over_step(v, step);
-        rc = model_forward(v->model, v->lanes, step->n_lanes, v->rows, n_rows, err);
+        int n_lanes = take_over_step(v, step);
+        if (n_lanes) rc = model_forward(v->model, v->lanes, n_lanes, v->rows, v->n_rows, err);
         if (rc) return rc;
+        reply->n_refused = v->n_refused;
+        reply->refused = v->refused;
         reply->collective_us = (uint32_t)model_collective_us(v->model);
         rc = answer_step(v, step, reply, err);
     } else {

@@ -24,7 +24,7 @@
 enum {
     QUEUE_STEPS = 64,
     DECODE_ARENA_BYTES = 64 << 20,
-    KV_TOKENS_DEFAULT = 8192,
+    KV_TOKENS_DEFAULT = 16384, /* of all sequences; pages are taken when they are used */
     CLOSE_GRACE_MS = 200,
     PIN_TEXT_BYTES = 256,
     EXIT_STUCK = 70
@@ -128,9 +128,9 @@ static int open_parts(struct worker *w, struct verifier_options *vo, struct erro
     w->options.backend.stored = checkpoint_config(w->checkpoint)->stored;
     TRY(threads_open_backend(&w->threads, &w->backend, &w->options.backend, err));
     const struct model_config *cfg = checkpoint_config(w->checkpoint);
-    int limit = config_context_limit(cfg), n_vocab = tokenizer_vocab_size(w->tokenizer);
+    int n_vocab = tokenizer_vocab_size(w->tokenizer);
     int kv_tokens = w->options.kv_tokens;
-    if (!kv_tokens) kv_tokens = limit < KV_TOKENS_DEFAULT ? limit : KV_TOKENS_DEFAULT;
+    if (!kv_tokens) kv_tokens = KV_TOKENS_DEFAULT;
     *vo = (struct verifier_options){
         .n_slots = w->options.n_slots,
         .n_kv_blocks = (kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,

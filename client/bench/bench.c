@@ -17,7 +17,8 @@
 
 enum {
     GRACE_MS = 15000, /* a little more than bench_cluster_stop may take */
-    DRAWN_PROMPTS_MAX = 64,
+    DRAWN_PROMPTS_LEAST = 64,
+    DRAWN_IDS_MAX = 1 << 24, /* of all prompts together, beyond the least number of prompts */
     NAME_BYTES = 256
 };
 
@@ -26,11 +27,13 @@ struct bench {
     struct server server;
     struct bench_cluster cluster;
     struct bench_prompts prompts;
+    struct bench_draw draw;
     struct load load;
     char target_model[NAME_BYTES], draft_model[NAME_BYTES], arithmetic[NAME_BYTES];
     int n_ranks, vocab_size; /* of the cluster */
     struct bench_row *rows;
     int n_rows, n_written, n_slices;
+    int n_run;           /* slices that were run, those that warm up included */
     struct tally slice;  /* of the arm that is running */
     struct tally errors; /* requests and errors of all slices */
     FILE *csv, *json;
@@ -81,15 +84,30 @@ out:
     return rc;
 }
 
-/* Random prompts need the size of the vocabulary, which the first Describe brings. */
+/* A prompt for each request of a slice, so that none is met twice in it. */
+static int count_drawn(const struct bench_options *o)
+{
+    int most = DRAWN_IDS_MAX / o->prompt_tokens, n = bench_options_requests_most(o);
+    if (n > most) n = most;
+    return n < DRAWN_PROMPTS_LEAST ? DRAWN_PROMPTS_LEAST : n;
+}
+
+/* Random prompts need the size of the vocabulary, which the first Describe brings. Without --seed
+ * they differ from run to run, so that a second run does not find those of the first one in the
+ * service's prefix cache. */
 static int open_load(struct bench *b, struct error *err)
 {
     const struct bench_options *o = &b->options;
-    uint64_t seed = o->base.generate.request.seed;
+    const struct generate_request *request = &o->base.generate.request;
+    uint64_t seed = request->has_seed ? request->seed : (uint64_t)clock_now_us();
     int rc = 0;
     if (!b->prompts.n) {
-        TRY(bench_prompts_draw(&b->prompts, DRAWN_PROMPTS_MAX, o->prompt_tokens, b->vocab_size,
-                               seed, err));
+        b->draw = (struct bench_draw){.n = count_drawn(o),
+                                      .n_tokens = o->prompt_tokens,
+                                      .n_shared = o->shared_prefix,
+                                      .vocab_size = b->vocab_size,
+                                      .seed = seed};
+        TRY(bench_prompts_draw(&b->prompts, &b->draw, err));
     }
     if (!b->load.server) {
         TRY(load_open(&b->load, &b->server, &b->prompts, o->timeout_s, seed, err));
@@ -123,6 +141,7 @@ static void show_progress(const struct bench *b, const struct bench_arm *arm, co
 static int run_slice(struct bench *b, const struct bench_arm *arm, int first, int n,
                      struct error *err)
 {
+    bench_prompts_renew(&b->prompts, &b->draw, b->n_run++);
     int rc = load_run(&b->load, arm, first, n, &b->slice, err);
     tally_merge_errors(&b->errors, &b->slice);
     return rc;

@@ -13,9 +13,9 @@ enum { LOOK_US = 100000, SEND_US = 10000000 };
 
 struct load_stream {
     struct rpc_stream *rpc;
-    int64_t begin_us; /* when the request was due to be sent */
-    int64_t last_us;  /* of the last message with tokens; 0 = none yet */
-    bool has_summary;
+    int64_t begin_us;                        /* when the request was due to be sent */
+    int64_t last_us[GENERATE_SEQUENCES_MAX]; /* of each text's last tokens; 0 = none yet */
+    int n_summaries;
 };
 
 /* One call of load_run. */
@@ -132,16 +132,22 @@ static void start_due(struct run *run)
 
 /* ---- receiving ---- */
 
-static void take_tokens(struct run *run, struct load_stream *stream, int n_tokens)
+static void take_tokens(struct run *run, struct load_stream *stream,
+                        const struct generate_tokens *tokens)
 {
-    int64_t now_us = clock_now_us();
-    if (n_tokens == 0) return;
-    if (stream->last_us) {
-        tally_add_gap(run->tally, now_us - stream->last_us, n_tokens);
+    int64_t now_us = clock_now_us(), *last_us = &stream->last_us[tokens->index];
+    if (tokens->n == 0) return;
+    if (*last_us) {
+        tally_add_gap(run->tally, now_us - *last_us, tokens->n);
     } else {
         histogram_add(&run->tally->first_token, (uint64_t)(now_us - stream->begin_us));
     }
-    stream->last_us = now_us;
+    *last_us = now_us;
+}
+
+static bool is_whole(const struct run *run, const struct load_stream *stream)
+{
+    return stream->n_summaries == run->arm->generate.request.n;
 }
 
 static int take_reply(struct run *run, struct load_stream *stream, const uint8_t *data, size_t len,
@@ -153,11 +159,11 @@ static int take_reply(struct run *run, struct load_stream *stream, const uint8_t
     int rc = 0;
     TRY(server_arena(server, len, &arena, err));
     TRY(generate_reply_decode(data, len, arena, &reply, err));
-    if (reply.tokens) take_tokens(run, stream, reply.tokens->n);
-    if (reply.summary && !stream->has_summary) {
+    if (reply.tokens) take_tokens(run, stream, reply.tokens);
+    if (reply.summary && !is_whole(run, stream)) {
         tally_add_summary(run->tally, reply.summary);
-        histogram_add(&run->tally->request, (uint64_t)(clock_now_us() - stream->begin_us));
-        stream->has_summary = true;
+        stream->n_summaries++;
+        if (is_whole(run, stream)) tally_add_done(run->tally, clock_now_us() - stream->begin_us);
     }
 out:
     return rc;
@@ -175,7 +181,7 @@ static bool poll_stream(struct run *run, struct load_stream *stream, bool *has_m
     *has_moved = true;
     if (!rc) rc = take_reply(run, stream, data, len, &err);
     if (!rc) return false;
-    if (stream->has_summary) return true; /* errors after the summary do not count */
+    if (is_whole(run, stream)) return true; /* errors after the summary do not count */
     if (rc == ERR_CLOSED) {
         error_set(&err, ERR_FORMAT, "%.160s ended the text without a summary",
                   run->load->server->address);

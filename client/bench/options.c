@@ -13,6 +13,7 @@
 enum {
     OPT_PROMPTS = 256,
     OPT_PROMPT_TOKENS,
+    OPT_SHARED_PREFIX,
     OPT_RATE,
     OPT_REQUESTS,
     OPT_WARMUP,
@@ -40,7 +41,11 @@ static const struct argp_option options[] = {
     {"prompts", OPT_PROMPTS, "FILE", 0,
      "Prompts, one a line, or JSON lines {\"prompt\": TEXT, \"n\": TOKENS}; taken in turn", 1},
     {"prompt-tokens", OPT_PROMPT_TOKENS, "N", 0,
-     "Without --prompts: N random token ids each, drawn from --seed; default 32", 1},
+     "Without --prompts: N random token ids each, drawn from --seed, and without it others in each "
+     "run; default 32",
+     1},
+    {"shared-prefix", OPT_SHARED_PREFIX, "N", 0,
+     "The first N tokens of all random prompts are the same; default 0", 1},
     {"concurrency", 'c', "N", 0, "Closed loop: N requests at once; default 1", 10},
     {"rate", OPT_RATE, "R", 0,
      "Open loop: R requests per second, with Poisson arrivals drawn from --seed", 10},
@@ -50,8 +55,8 @@ static const struct argp_option options[] = {
     {"warmup", OPT_WARMUP, "N", 0,
      "Requests to each arm before the first that counts, after every start; default 1", 10},
     {"sweep", OPT_SWEEP, "NAME=VALUES", 0,
-     "Values to compare, such as K=0..8,C=1,4,T=1,2: each combination is an arm; may be given "
-     "again",
+     "Values to compare, such as K=plan,0..8,C=1,2,4,...,64,T=1,2: each combination is an arm; may "
+     "be given again",
      11},
     {"start", OPT_START, "COMMAND", 0,
      "Start the cluster with this shell command, in which {T} and {address} are filled in, and end "
@@ -73,10 +78,13 @@ static const char doc[] =
     "goes.\v"
     "Every option of a request that takes a value can be swept by its long name, such as "
     "rule=rejection,block. Three more names are T (ranks; needs --start), C (--concurrency) "
-    "and R (--rate). All arms run once a repetition, one after the other, in every second "
+    "and R (--rate). K=plan is strategy planned. 1,2,4,...,64 goes on as it began. All arms run "
+    "once a repetition, one after the other, in every second "
     "repetition from the last to the first. Ratios are over the arm with K = 0 of the same "
     "repetition. All arms of a repetition send the same requests: prompts in turn, and --seed plus "
-    "the number of the request. -n is 128 unless given.\n\n"
+    "the number of the request. The first token of a random prompt differs from slice to slice, so "
+    "that no arm finds the prompts of another one in the prefix cache. -n is 128 unless "
+    "given.\n\n"
     "Failed requests are counted and their reasons printed; the exit status is 1 then. When the "
     "server goes away the measurement ends, and what there is by then is printed, as after "
     "Ctrl-C.\n\n" CLIENT_STATUS_DOC;
@@ -110,6 +118,8 @@ static error_t parse_load(int key, const char *arg, struct parse *p)
         return count(&o->n_warmup, "--warmup", arg, 0, COUNT_MAX, p);
     case OPT_PROMPT_TOKENS:
         return count(&o->prompt_tokens, "--prompt-tokens", arg, 1, BENCH_PROMPT_TOKENS_MAX, p);
+    case OPT_SHARED_PREFIX:
+        return count(&o->shared_prefix, "--shared-prefix", arg, 0, BENCH_PROMPT_TOKENS_MAX, p);
     case OPT_SWEEP:
         return client_parser_result(sweep_parse(&o->sweep, arg, p->err));
     case OPT_TIMEOUT:
@@ -176,11 +186,23 @@ static int check(const struct bench_options *o, struct error *err)
     if (o->prompts && o->prompt_tokens) {
         return error_set(err, ERR_ARGUMENT, "give --prompts or --prompt-tokens, not both");
     }
+    if (o->prompts && o->shared_prefix) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--shared-prefix is for random prompts; those of a --prompts file share "
+                         "what they share");
+    }
     if (has_rate && has_concurrency) {
         return error_set(err, ERR_ARGUMENT,
                          "a rate is an open loop, a concurrency a closed one: give one of both");
     }
     return check_start(o, err);
+}
+
+static int check_prefix(const struct bench_options *o, struct error *err)
+{
+    if (o->shared_prefix <= o->prompt_tokens) return 0;
+    return error_set(err, ERR_ARGUMENT, "--shared-prefix %d is longer than a prompt of %d tokens",
+                     o->shared_prefix, o->prompt_tokens);
 }
 
 static void set_defaults(struct bench_options *o)
@@ -208,6 +230,7 @@ int bench_options_parse(struct bench_options *o, int argc, char **argv, struct e
     TRY(client_address(&o->address, o->address, err));
     TRY(check(o, err));
     set_defaults(o);
+    TRY(check_prefix(o, err));
     TRY(sweep_arms(&o->sweep, &o->base, &o->arms, &o->n_arms, err));
 out:
     return rc;
@@ -217,6 +240,16 @@ int bench_options_requests(const struct bench_options *o, const struct bench_arm
 {
     if (o->n_requests) return o->n_requests;
     return arm->rate_hz > 0 ? OPEN_LOOP_REQUESTS : arm->concurrency;
+}
+
+int bench_options_requests_most(const struct bench_options *o)
+{
+    int most = 0;
+    for (int i = 0; i < o->n_arms; i++) {
+        int n = bench_options_requests(o, &o->arms[i]);
+        if (n > most) most = n;
+    }
+    return most;
 }
 
 void bench_options_free(struct bench_options *o)

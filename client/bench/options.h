@@ -7,7 +7,7 @@
 struct bench_options {
     const char *address;
     const char *prompts; /* a file; NULL = random ids */
-    int prompt_tokens;
+    int prompt_tokens, shared_prefix;
     const char *start; /* a command; NULL = the cluster is running already */
     const char *csv, *json;
     int start_timeout_s, timeout_s;
@@ -21,6 +21,7 @@ struct bench_options {
 
 /* Errors: ERR_ARGUMENT, ERR_NO_MEMORY. */
 int bench_options_parse(struct bench_options *options, int argc, char **argv, struct error *err);
-/* The number of requests of the arm in a repetition. */
+/* The number of requests of the arm in a repetition, and the largest of all arms. */
+int bench_options_requests_most(const struct bench_options *options);
 int bench_options_requests(const struct bench_options *options, const struct bench_arm *arm);
 void bench_options_free(struct bench_options *options);

@@ -35,6 +35,17 @@ static const struct column split[] = {
     {"overhead", 9, 0, BENCH_OVERHEAD_P50_US, 1, false},
     {"p99", 8, 0, BENCH_OVERHEAD_P99_US, 1, false},
 };
+static const struct column load[] = {
+    {"batch", 7, 2, BENCH_BATCH_SIZE, 1, true},
+    {"rows/step", 9, 2, BENCH_ROWS_PER_STEP, 1, false},
+    {"mean K", 7, 2, BENCH_MEAN_K, 1, true},
+    {"reused", 8, 0, BENCH_TARGET_REUSED, 1, false},
+    {"by draft", 8, 0, BENCH_DRAFT_REUSED, 1, false},
+    {"preempt.", 8, 0, BENCH_PREEMPTIONS, 1, false},
+    {"queue p50", 9, 1, BENCH_QUEUE_P50, 1e3, false},
+    {"p90 ms", 8, 1, BENCH_QUEUE_P90, 1e3, false},
+};
+enum { N_LOAD = sizeof load / sizeof *load };
 enum { N_SPEED = sizeof speed / sizeof *speed, N_SPLIT = sizeof split / sizeof *split };
 enum { RANGE_BYTES = 48, RANGE_COLUMNS = 20, LABEL_COLUMNS = 14 };
 
@@ -112,4 +123,6 @@ void bench_print(FILE *out, const struct bench_results *results)
     print_table(&report, speed, N_SPEED);
     fputc('\n', out);
     print_table(&report, split, N_SPLIT);
+    fputc('\n', out);
+    print_table(&report, load, N_LOAD);
 }

@@ -103,25 +103,39 @@ out:
     return rc;
 }
 
-int bench_prompts_draw(struct bench_prompts *prompts, int n, int n_tokens, int vocab_size,
-                       uint64_t seed, struct error *err)
+static int32_t draw_id(const struct bench_draw *draw, int prompt, int token)
+{
+    uint32_t number = token < draw->n_shared ? 0 : (uint32_t)prompt;
+    const struct rng_address at = {draw->seed, (uint32_t)token, number};
+    return (int32_t)(rng_uniform(&at, RNG_LOAD, 0) * draw->vocab_size);
+}
+
+int bench_prompts_draw(struct bench_prompts *prompts, const struct bench_draw *draw,
+                       struct error *err)
 {
     int rc = 0;
-    size_t n_ids = (size_t)n * (size_t)n_tokens;
-    *prompts = (struct bench_prompts){.n = n};
-    TRY(mem_array(&prompts->items, (size_t)n, sizeof *prompts->items, err));
+    size_t n_ids = (size_t)draw->n * (size_t)draw->n_tokens;
+    *prompts = (struct bench_prompts){.n = draw->n};
+    TRY(mem_array(&prompts->items, (size_t)draw->n, sizeof *prompts->items, err));
     TRY(mem_array(&prompts->ids, n_ids, sizeof *prompts->ids, err));
-    for (int i = 0; i < n; i++) {
-        int32_t *ids = prompts->ids + (size_t)i * (size_t)n_tokens;
-        for (int t = 0; t < n_tokens; t++) {
-            const struct rng_address at = {seed, (uint32_t)t, (uint32_t)i};
-            ids[t] = (int32_t)(rng_uniform(&at, RNG_LOAD, 0) * vocab_size);
+    for (int i = 0; i < draw->n; i++) {
+        int32_t *ids = prompts->ids + (size_t)i * (size_t)draw->n_tokens;
+        for (int t = 0; t < draw->n_tokens; t++) {
+            ids[t] = draw_id(draw, i, t);
         }
-        prompts->items[i] = (struct bench_prompt){.ids = ids, .n_ids = n_tokens};
+        prompts->items[i] = (struct bench_prompt){.ids = ids, .n_ids = draw->n_tokens};
     }
 out:
     if (rc) bench_prompts_close(prompts);
     return rc;
+}
+
+void bench_prompts_renew(struct bench_prompts *prompts, const struct bench_draw *draw, int slice)
+{
+    for (int i = 0; prompts->ids && i < draw->n; i++) {
+        int64_t id = (int64_t)draw_id(draw, i, 0) + slice;
+        prompts->ids[(size_t)i * (size_t)draw->n_tokens] = (int32_t)(id % draw->vocab_size);
+    }
 }
 
 void bench_prompts_close(struct bench_prompts *prompts)

@@ -32,9 +32,20 @@ struct bench_prompts {
  * ERR_NO_MEMORY. */
 int bench_prompts_read(struct bench_prompts *prompts, const char *path, struct error *err);
 
-/* Draws n prompts of n_tokens ids each, uniform over 0 .. vocab_size - 1, from the seed. Ids suit
- * any model, whatever its tokenizer. Errors: ERR_NO_MEMORY. */
-int bench_prompts_draw(struct bench_prompts *prompts, int n, int n_tokens, int vocab_size,
-                       uint64_t seed, struct error *err);
+/* Random prompts. Ids suit any model, whatever its tokenizer. */
+struct bench_draw {
+    int n, n_tokens; /* prompts, and ids of each */
+    int n_shared;    /* ids that all of them begin with */
+    int vocab_size;
+    uint64_t seed;
+};
+
+/* Draws the ids, uniform over 0 .. vocab_size - 1. Errors: ERR_NO_MEMORY. */
+int bench_prompts_draw(struct bench_prompts *prompts, const struct bench_draw *draw,
+                       struct error *err);
+/* Gives drawn prompts another first id, which is a function of (draw, slice): a service that keeps
+ * the KV of prefixes then knows none of them from an earlier slice, but within a slice it still
+ * finds the ids that they share. Prompts of a file stay as they are. */
+void bench_prompts_renew(struct bench_prompts *prompts, const struct bench_draw *draw, int slice);
 
 void bench_prompts_close(struct bench_prompts *prompts);

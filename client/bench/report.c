@@ -50,6 +50,12 @@ static const char *const names[N_BENCH_FIGURES] = {
     [BENCH_OVERHEAD_P50_US] = "overhead_us_p50",
     [BENCH_OVERHEAD_P99_US] = "overhead_us_p99",
     [BENCH_BYTES_PER_POSITION] = "bytes_per_position",
+    [BENCH_MEAN_K] = "mean_k",
+    [BENCH_BATCH_SIZE] = "batch_size",
+    [BENCH_ROWS_PER_STEP] = "rows_per_step",
+    [BENCH_TARGET_REUSED] = "prompt_tokens_reused",
+    [BENCH_DRAFT_REUSED] = "draft_prompt_tokens_reused",
+    [BENCH_PREEMPTIONS] = "preemptions",
 };
 
 const char *bench_figure_name(enum bench_figure figure)
@@ -90,11 +96,11 @@ static void set_load(double *f, const struct tally *tally)
 static void set_speculation(double *f, const struct tally *tally)
 {
     const struct generate_counters *c = &tally->sum.counters;
-    const struct figures of_sum = figures_of_many(&tally->sum, tally->n_done);
+    const struct figures of_sum = figures_of_many(&tally->sum, tally->n_summaries);
     /* draft_us leaves out the first round of each request and all guesses that were made while the
      * target verified, so that both are left out of the number of guesses too. The first round is
      * taken to have as many guesses as the others. */
-    double n_timed = (double)c->rounds - tally->n_done;
+    double n_timed = (double)c->rounds - tally->n_summaries;
     double guesses =
         (double)c->drafted * figures_ratio(n_timed, (double)c->rounds) - c->drafted_ahead;
     f[BENCH_DRAFTS] = c->drafted_at[0];
@@ -113,6 +119,12 @@ static void set_speculation(double *f, const struct tally *tally)
     f[BENCH_OVERHEAD_P50_US] = quantile(&tally->overhead_p50, 0.5, 1);
     f[BENCH_OVERHEAD_P99_US] = quantile(&tally->overhead_p99, 0.5, 1);
     f[BENCH_BYTES_PER_POSITION] = of_sum.bytes_per_position;
+    f[BENCH_MEAN_K] = of_sum.mean_k;
+    f[BENCH_BATCH_SIZE] = of_sum.batch_size;
+    f[BENCH_ROWS_PER_STEP] = of_sum.rows_per_step;
+    f[BENCH_TARGET_REUSED] = c->target_reused;
+    f[BENCH_DRAFT_REUSED] = c->draft_reused;
+    f[BENCH_PREEMPTIONS] = c->preemptions;
 }
 
 static const char *most_frequent_error(const struct tally *tally)
@@ -129,6 +141,7 @@ void bench_row_of(struct bench_row *row, const struct bench_arm *arm, const stru
     const char *error = most_frequent_error(tally);
     row->arm = arm;
     row->n_draft = tally->n_draft >= 0 ? tally->n_draft : arm->generate.request.n_draft;
+    row->is_planned = tally->strategy == STRATEGY_PLANNED && arm->generate.request.n_draft < 0;
     memcpy(row->error, error, strlen(error) + 1);
     for (int i = 0; i < N_BENCH_FIGURES; i++)
         row->figures[i] = (double)NAN;

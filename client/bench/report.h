@@ -47,6 +47,12 @@ enum bench_figure {
     BENCH_OVERHEAD_P50_US,
     BENCH_OVERHEAD_P99_US,
     BENCH_BYTES_PER_POSITION,
+    BENCH_MEAN_K,
+    BENCH_BATCH_SIZE,
+    BENCH_ROWS_PER_STEP,
+    BENCH_TARGET_REUSED,
+    BENCH_DRAFT_REUSED,
+    BENCH_PREEMPTIONS,
     N_BENCH_FIGURES
 };
 
@@ -55,6 +61,7 @@ struct bench_row {
     const struct bench_arm *arm;
     int repetition, place; /* place: its index in the order in which its repetition ran the arms */
     int n_ranks, n_draft;  /* as the cluster said */
+    bool is_planned;       /* K was the planner's choice, and nothing was said of it */
     double figures[N_BENCH_FIGURES];
     char error[ERROR_TEXT_BYTES]; /* the most frequent; "" = none */
 };

@@ -2,6 +2,7 @@
  * option parses its own values. */
 #include "client/bench/sweep.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 
+enum { SERIES_MAX = 1 << 20 };
 static const float rate_most_hz = 1e5f;
 
 static int add_value(struct sweep_factor *factor, const char *text, struct error *err)
@@ -25,19 +27,74 @@ static int add_value(struct sweep_factor *factor, const char *text, struct error
     return 0;
 }
 
-/* A value, or whole numbers FIRST..LAST. */
+static int add_number(struct sweep_factor *factor, int64_t number, struct error *err)
+{
+    char text[SWEEP_VALUE_BYTES];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    return add_value(factor, text, err);
+}
+
+/* The numbers at the end of the values so far, at most three of them, oldest first; returns how
+ * many there are. */
+static int last_numbers(const struct sweep_factor *factor, int numbers[3])
+{
+    int n = 0;
+    struct error ignored;
+    while (n < 3 && n < factor->n) {
+        const char *text = factor->values[factor->n - 1 - n];
+        if (options_int(&numbers[2 - n], "--sweep", text, 0, SERIES_MAX, &ignored)) break;
+        n++;
+    }
+    memmove(numbers, numbers + 3 - n, (size_t)n * sizeof *numbers);
+    return n;
+}
+
+/* The values after "..." up to `text`, which the series must reach. */
+static int add_series(struct sweep_factor *factor, const char *text, struct error *err)
+{
+    int numbers[3] = {0}, last = 0, rc = 0;
+    int n = last_numbers(factor, numbers);
+    if (n < 2) {
+        return error_set(err, ERR_ARGUMENT, "--sweep: %s needs two numbers or more before ...",
+                         factor->name);
+    }
+    int64_t at = numbers[n - 1], before = numbers[n - 2], first = numbers[0];
+    bool has_factor = n == 3 && before > first && first > 0 && at * first == before * before &&
+                      at - before != before - first && at % before == 0;
+    int64_t factor_by = has_factor ? at / before : 1, step = has_factor ? 0 : at - before;
+    TRY(options_int(&last, "--sweep", text, 0, SERIES_MAX, err));
+    if (step <= 0 && !has_factor) goto unreached;
+    while (at < last) {
+        at = at * factor_by + step;
+        if (at <= last) TRY(add_number(factor, at, err));
+    }
+    if (at == last) return 0;
+unreached:
+    rc = error_set(err, ERR_ARGUMENT, "--sweep: the series of %s does not reach %s", factor->name,
+                   text);
+out:
+    return rc;
+}
+
+/* A value, whole numbers FIRST..LAST, "...", or what comes after it. */
 static int add_values(struct sweep_factor *factor, char *text, struct error *err)
 {
     char *dots = strstr(text, "..");
     int first = 0, last = 0, rc = 0;
+    if (strcmp(text, "...") == 0 && !factor->is_open) {
+        factor->is_open = true;
+        return 0;
+    }
+    if (factor->is_open) {
+        factor->is_open = false;
+        return add_series(factor, text, err);
+    }
     if (!dots) return add_value(factor, text, err);
     *dots = '\0';
-    TRY(options_int(&first, "--sweep", text, 0, 1 << 20, err));
-    TRY(options_int(&last, "--sweep", dots + 2, first, 1 << 20, err));
+    TRY(options_int(&first, "--sweep", text, 0, SERIES_MAX, err));
+    TRY(options_int(&last, "--sweep", dots + 2, first, SERIES_MAX, err));
     for (int i = first; i <= last; i++) {
-        char number[SWEEP_VALUE_BYTES];
-        snprintf(number, sizeof number, "%d", i);
-        TRY(add_value(factor, number, err));
+        TRY(add_number(factor, i, err));
     }
 out:
     return rc;
@@ -45,6 +102,10 @@ out:
 
 static int begin_factor(struct sweep *sweep, const char *name, struct error *err)
 {
+    if (sweep->n && sweep->factors[sweep->n - 1].is_open) {
+        return error_set(err, ERR_ARGUMENT, "--sweep: %s has no value after ...",
+                         sweep->factors[sweep->n - 1].name);
+    }
     struct sweep_factor *factor = &sweep->factors[sweep->n];
     if (sweep->n == SWEEP_FACTORS_MAX) {
         return error_set(err, ERR_ARGUMENT, "--sweep: more than %d names", SWEEP_FACTORS_MAX);
@@ -64,7 +125,8 @@ static int begin_factor(struct sweep *sweep, const char *name, struct error *err
 static int add_piece(struct sweep *sweep, char *piece, struct error *err)
 {
     char *equals = strchr(piece, '=');
-    if (equals) {
+    bool is_value = piece[0] >= '0' && piece[0] <= '9'; /* 6=2, a value of logit-bias */
+    if (equals && !is_value) {
         *equals = '\0';
         int rc = begin_factor(sweep, piece, err);
         if (rc) return rc;
@@ -92,6 +154,11 @@ int sweep_parse(struct sweep *sweep, const char *text, struct error *err)
         rc = add_piece(sweep, at, err);
     }
     free(copy);
+    for (int i = 0; i < sweep->n && !rc; i++) {
+        if (!sweep->factors[i].is_open) continue;
+        rc = error_set(err, ERR_ARGUMENT, "--sweep: %s has no value after ...",
+                       sweep->factors[i].name);
+    }
     return rc;
 }
 
@@ -129,6 +196,11 @@ static int apply(struct bench_arm *arm, const char *name, const char *value, str
         return options_float(&arm->rate_hz, "--sweep R", value, 1e-4f, rate_most_hz, err);
     }
     if (strcmp(name, "K") != 0) add_word(arm->others, name, value);
+    if (strcmp(name, "K") == 0 && strcmp(value, SWEEP_PLAN) == 0) {
+        arm->generate.request.strategy = STRATEGY_PLANNED;
+        arm->generate.request.n_draft = -1;
+        return 0;
+    }
     int rc = generate_options_set(&arm->generate, name, value, err);
     return rc ? error_wrap(err, "--sweep %s", name) : 0;
 }
@@ -154,7 +226,7 @@ static int set_arm(struct bench_arm *arm, const struct bench_arm *base, const st
     int rc = 0;
     order_factors(sweep, ordered);
     *arm = *base;
-    arm->generate.request.stop = arm->generate.stops; /* not those of base */
+    generate_options_own(&arm->generate); /* not the lists of base */
     for (int f = sweep->n - 1; f >= 0; f--) {
         values[f] = ordered[f]->values[index % ordered[f]->n];
         index /= ordered[f]->n;

@@ -14,12 +14,16 @@ enum {
     ARM_RANKS_MAX = 64
 };
 
+/* What K may be beside a number: strategy planned, and K as the coordinator limits it. */
+#define SWEEP_PLAN "plan"
+
 /* A name with its values. Names are K, T, C (streams at once), R (requests per second), and the
  * long names of options of a request. */
 struct sweep_factor {
     char name[SWEEP_NAME_BYTES];
     int n;
     char values[SWEEP_VALUES_MAX][SWEEP_VALUE_BYTES];
+    bool is_open; /* "..." was read: the next value says how far the series goes */
 };
 
 struct sweep {
@@ -37,7 +41,8 @@ struct bench_arm {
     char others[ARM_LABEL_BYTES];     /* the part of the label that is not K, T, C or R */
 };
 
-/* Adds factors: "K=0..8,T=1,2,4". Errors: ERR_ARGUMENT. */
+/* Adds factors: "K=0..8,T=1,2,4". In "1,2,4,...,64" the series goes on: by the same factor where
+ * the last three values have one, otherwise by the same difference. Errors: ERR_ARGUMENT. */
 int sweep_parse(struct sweep *sweep, const char *text, struct error *err);
 bool sweep_has(const struct sweep *sweep, const char *name);
 

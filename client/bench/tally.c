@@ -13,13 +13,20 @@ void tally_add_summary(struct tally *tally, const struct generate_summary *summa
 {
     const struct generate_counters *c = &summary->counters;
     figures_add(&tally->sum, summary);
-    tally->n_done++;
+    tally->n_summaries++;
     tally->n_draft = summary->n_draft;
+    tally->strategy = summary->strategy;
     histogram_add(&tally->queue, c->queue_us);
     if (c->rounds > 1) { /* overhead is measured in rounds after the first */
         histogram_add(&tally->overhead_p50, c->overhead_p50_us);
         histogram_add(&tally->overhead_p99, c->overhead_p99_us);
     }
+}
+
+void tally_add_done(struct tally *tally, int64_t request_us)
+{
+    tally->n_done++;
+    histogram_add(&tally->request, (uint64_t)request_us);
 }
 
 void tally_add_gap(struct tally *tally, int64_t gap_us, int n_tokens)

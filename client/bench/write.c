@@ -50,7 +50,11 @@ static void put_row(FILE *file, const struct bench_row *row, const struct bench_
     fprintf(file, "%d,%d", row->repetition, row->place);
     put_text(file, arm->label);
     fprintf(file, ",%d", row->n_ranks);
-    put_number(file, row->n_draft >= 0 ? row->n_draft : (double)NAN);
+    if (row->is_planned) {
+        fputs("," SWEEP_PLAN, file);
+    } else {
+        put_number(file, row->n_draft >= 0 ? row->n_draft : (double)NAN);
+    }
     put_number(file, is_open_loop ? (double)NAN : arm->concurrency);
     put_number(file, is_open_loop ? (double)arm->rate_hz : (double)NAN);
     for (int i = 0; i < N_BENCH_FIGURES; i++)
@@ -90,7 +94,10 @@ static json_t *row_json(const struct bench_row *row)
     json_object_set_new(object, "repetition", json_integer(row->repetition));
     json_object_set_new(object, "place", json_integer(row->place));
     json_object_set_new(object, "T", json_integer(row->n_ranks));
-    json_object_set_new(object, "K", row->n_draft >= 0 ? json_integer(row->n_draft) : json_null());
+    json_object_set_new(object, "K",
+                        row->is_planned     ? json_string(SWEEP_PLAN)
+                        : row->n_draft >= 0 ? json_integer(row->n_draft)
+                                            : json_null());
     for (int i = 0; i < N_BENCH_FIGURES; i++) {
         json_object_set_new(object, bench_figure_name((enum bench_figure)i),
                             client_json_number(row->figures[i]));

@@ -30,11 +30,12 @@ static void mean_add(struct mean *mean, double value)
     mean->value += (value - mean->value) / mean->n;
 }
 
-/* What the guesses ahead assume: the sequence, and the token behind the guesses being verified. */
+/* What the guesses ahead assume: the sequence, and its text up to the token behind the guesses that
+ * were being verified. */
 struct assumption {
-    const struct sequence *seq;
-    int64_t admitted_us; /* tells a sequence from a later one in the same slot */
-    int32_t next;        /* the token behind the guesses */
+    uint64_t sequence;             /* its id; 0 = nothing is assumed */
+    int base, n_tokens;            /* the text up to base was committed then */
+    int32_t tokens[DRAFT_MAX + 1]; /* [n_tokens] what follows */
 };
 
 struct ahead {
@@ -45,7 +46,7 @@ struct ahead {
 
     struct assumption assumed;
     struct draft draft; /* of the next round */
-    bool is_predicted;  /* assumed.next is known */
+    bool is_predicted;  /* the last of assumed.tokens is known */
     int n_draft_kv;     /* when the work was stopped */
 
     /* While the target verifies. */
@@ -114,20 +115,25 @@ void ahead_forget(struct ahead *a)
 
 static bool is_same(const struct assumption *a, const struct sequence *seq)
 {
-    return a->seq == seq && a->admitted_us == seq->admitted_us;
+    return a->sequence == seq->id;
 }
 
-/* The text reaches draft.base only when all guesses were accepted, so the guesses are right then,
- * and only the token behind them has to be compared. */
 static bool came_true(const struct ahead *a, const struct sequence *seq)
 {
-    return a->is_predicted && is_same(&a->assumed, seq) && seq->n_tokens == a->draft.base &&
-           seq->tokens[seq->n_tokens - 1] == a->assumed.next;
+    const struct assumption *assumed = &a->assumed;
+    return a->is_predicted && is_same(assumed, seq) && seq->n_tokens == a->draft.base &&
+           memcmp(seq->tokens + assumed->base, assumed->tokens,
+                  (size_t)assumed->n_tokens * sizeof *assumed->tokens) == 0;
 }
 
-void ahead_take(struct ahead *a, struct sequence *seq, struct draft *draft)
+int ahead_count(const struct ahead *a, const struct sequence *seq)
 {
-    if (came_true(a, seq) && a->draft.n > 0) {
+    return came_true(a, seq) ? a->draft.n : 0;
+}
+
+void ahead_take(struct ahead *a, struct sequence *seq, int k, struct draft *draft)
+{
+    if (came_true(a, seq) && a->draft.n > 0 && a->draft.n <= k) {
         *draft = a->draft;
         seq->n_draft_kv = a->n_draft_kv;
     }
@@ -158,7 +164,8 @@ void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draf
     a->start_us = clock_now_us();
     if (!a->is_working) return;
     a->seq = seq;
-    a->assumed = (struct assumption){seq, seq->admitted_us, 0};
+    a->assumed = (struct assumption){seq->id, seq->n_tokens, draft->n + 1, {0}};
+    memcpy(a->assumed.tokens, draft->tokens, (size_t)draft->n * sizeof *draft->tokens);
     a->draft = (struct draft){.base = seq->n_tokens + draft->n + 1};
     a->k = k;
     a->ends = ends;
@@ -180,12 +187,14 @@ static int work_once(struct ahead *a, struct error *err)
     struct arena *arena = &a->arenas[a->arena];
     if (a->is_predicted) {
         struct draft_lane lane = {a->seq, a->draft.n + 1, a->ends, &a->draft, {0}};
-        drafter_propose(a->drafter, &lane, 1, arena);
+        struct draft_cost cost;
+        drafter_propose(a->drafter, &lane, 1, arena, &cost);
         return lane.err.code;
     }
     int position = a->draft.base - 1;
-    int rc = a->drafter->ops->predict(a->drafter, a->seq, position, arena, &a->assumed.next, err);
-    a->seq->tokens[position] = a->assumed.next;
+    int32_t *next = &a->assumed.tokens[a->assumed.n_tokens - 1];
+    int rc = a->drafter->ops->predict(a->drafter, a->seq, position, arena, next, err);
+    a->seq->tokens[position] = *next;
     a->is_predicted = rc == 0;
     return rc;
 }
@@ -198,7 +207,9 @@ bool ahead_work(void *ahead)
     if (!a->is_working || a->draft.n == a->k || a->draft.is_over || is_too_late(a, now_us)) {
         return false;
     }
-    if (a->is_predicted && end_ids_have(a->ends, a->assumed.next)) return false;
+    if (a->is_predicted && end_ids_have(a->ends, a->assumed.tokens[a->assumed.n_tokens - 1])) {
+        return false;
+    }
     if (work_once(a, &err)) {
         a->is_working = a->is_predicted = false;
         return false;
@@ -225,7 +236,7 @@ void ahead_end(struct ahead *a, struct sequence *seq, const struct ahead_times *
     if (times->is_plain && !a->has_worked) { /* or the answer may have waited for a token */
         mean_add(&a->wire_us, (double)(times->verify_us - times->step_us));
     }
-    a->last = (struct assumption){seq, seq->admitted_us, 0};
+    a->last = (struct assumption){.sequence = seq->id};
     a->last_k = a->n_verified;
     a->last_worked = a->has_worked;
     a->last_is_plain = times->is_plain;

@@ -27,10 +27,13 @@ void ahead_close(struct ahead *ahead);
 void ahead_forget(struct ahead *ahead);
 
 /* Fills draft (n = 0, base = seq->n_tokens) with the guesses that were made ahead if the text went
- * on as it was assumed; otherwise it stays empty. None of them is dropped, because then the number
- * of guesses would depend on their values, which biases the text. q stays valid until the
- * ahead_begin after the next. */
-void ahead_take(struct ahead *ahead, struct sequence *seq, struct draft *draft);
+ * on as it was assumed and they are at most k; otherwise it stays empty, and the same guesses can
+ * be drawn again. None of them is dropped, because then the number of guesses would depend on their
+ * values, which biases the text. q stays valid until the ahead_begin after the next. */
+void ahead_take(struct ahead *ahead, struct sequence *seq, int k, struct draft *draft);
+
+/* How many ahead_take would give, if k allows. */
+int ahead_count(const struct ahead *ahead, const struct sequence *seq);
 
 /* Allows up to k guesses behind `draft`, which is about to be verified. None are made with k = 0,
  * behind a draft without guesses or at its end, and with a drafter that cannot predict. ends is

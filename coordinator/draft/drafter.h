@@ -42,6 +42,25 @@ struct draft_lane {
     struct error err;           /* set by the call: code 0, or what failed this lane alone */
 };
 
+/* One sequence's share of a call of read. */
+struct draft_reading {
+    struct sequence *seq;
+    int n_tokens; /* of those that it has not read */
+};
+
+/* Where the time of a call of propose went: pass j guesses once for every lane that wants more than
+ * j guesses. The first pass also reads what lanes have missed. */
+struct draft_cost {
+    int n_passes, first_pass_tokens;
+    int pass_lanes[DRAFT_MAX];
+    int64_t pass_us[DRAFT_MAX];
+};
+
+/* KV blocks, of all sequences together; all 0: it has none. */
+struct draft_kv {
+    int n_blocks, n_free, n_cached;
+};
+
 struct drafter {
     const struct drafter_ops *ops;
     int n_choices; /* tokens that it chooses its guesses from */
@@ -59,6 +78,24 @@ struct drafter_ops {
     /* Positions that it can see: no guess lies at or behind the limit. INT_MAX: it has none. */
     int (*limit)(const struct drafter *drafter);
 
+    /* Ids from n_vocab on do not exist for the target, so none of them is guessed from now on. */
+    void (*set_vocabulary)(struct drafter *drafter, int n_vocab);
+
+    /* The sequence begins, or goes on, in seq->slot: what is known of the beginning of its text
+     * need not be read again; seq->n_draft_kv says how much. */
+    void (*begin)(struct drafter *drafter, struct sequence *seq);
+
+    /* Sets KV for the sequence's first n_positions aside, all of it or none, before the first guess
+     * is drawn: a guess that were dropped for lack of room would bias the text. Errors:
+     * ERR_EXHAUSTED. */
+    int (*reserve)(struct drafter *drafter, struct sequence *seq, int n_positions,
+                   struct error *err);
+
+    /* Reads n_tokens more of each sequence, without guessing. Errors: ERR_EXHAUSTED,
+     * ERR_UNAVAILABLE the device is lost. */
+    int (*read)(struct drafter *drafter, const struct draft_reading *readings, int n,
+                struct error *err);
+
     /* For each lane: reads the sequence's tokens that it has not read, then guesses until there
      * are k. It may guess fewer or none, as long as that does not depend on a guess that it has
      * looked at and does not send. Stops after an end of sequence and after a guess that it gave
@@ -66,8 +103,14 @@ struct drafter_ops {
      * sent (docs/design.md section 5). Coins RNG_DRAFT at (position, base); under a coupled rule
      * the guess is the argmax under the shared noise. seq->n_draft_kv counts what was read, and
      * guesses are written to seq->tokens behind the committed ones. Errors of a lane:
-     * ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device is lost. */
-    void (*propose)(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena);
+     * ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device is lost. All lanes go
+     * through a pass together. */
+    void (*propose)(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena,
+                    struct draft_cost *cost);
+
+    /* The round is over: positions below seq->n_draft_kv hold committed tokens, so others whose
+     * texts begin alike may use what was computed for them. */
+    void (*commit)(struct drafter *drafter, struct sequence *seq);
 
     /* The token that the target is most likely to add behind seq->tokens[0..position): the draft's
      * best, under a coupled rule with the shared noise. It spends no coin. Errors: as propose.
@@ -75,8 +118,10 @@ struct drafter_ops {
     int (*predict)(struct drafter *drafter, struct sequence *seq, int position, struct arena *arena,
                    int32_t *id, struct error *err);
 
-    /* The sequence in this slot is over: frees what is kept for it. */
+    /* The sequence in this slot is over, or gives up its KV: frees what is kept for it. */
     void (*forget)(struct drafter *drafter, int slot);
+
+    struct draft_kv (*kv)(const struct drafter *drafter);
 
     /* Compute threads that are worth it, 1 .. n_cores. NULL: one. Errors: those of opening. */
     int (*count_threads)(const struct drafter_options *options, int n_cores, int *n_threads,
@@ -93,5 +138,14 @@ int drafter_open(struct drafter **drafter, const struct drafter_options *options
                  const struct tokenizer *tok, struct error *err);
 void drafter_close(struct drafter *drafter);
 int drafter_limit(const struct drafter *drafter);
-void drafter_propose(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena);
+void drafter_set_vocabulary(struct drafter *drafter, int n_vocab);
+void drafter_begin(struct drafter *drafter, struct sequence *seq);
+int drafter_reserve(struct drafter *drafter, struct sequence *seq, int n_positions,
+                    struct error *err);
+int drafter_read(struct drafter *drafter, const struct draft_reading *readings, int n,
+                 struct error *err);
+void drafter_propose(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena,
+                     struct draft_cost *cost);
+void drafter_commit(struct drafter *drafter, struct sequence *seq);
 void drafter_forget(struct drafter *drafter, int slot);
+struct draft_kv drafter_kv(const struct drafter *drafter);

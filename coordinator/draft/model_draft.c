@@ -1,20 +1,23 @@
-/* The drafter that is a model: a small one in the coordinator's own process. Each guess is one step
- * of it over the tokens that it has not read; it has its own KV blocks. */
+/* The drafter that is a model: a small one in the coordinator's own process. A pass is one step of
+ * it over all lanes, each with the tokens that it has not read, and makes one guess for each; it
+ * has its own KV blocks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "comm/comm.h"
-#include "coordinator/blocks.h"
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/head.h"
 #include "coordinator/draft/internal.h"
+#include "coordinator/prefix_cache.h"
 #include "coordinator/sequence.h"
 #include "model/model.h"
 #include "speculation/rule.h"
 
 enum {
-    STEP_TOKENS = 256,      /* tokens that it reads in one step */
+    STEP_TOKENS = 512,      /* tokens that it reads in one step, over all lanes */
+    STEP_ROWS = 64,         /* guesses that it makes in one step */
     THREAD_BYTES = 64 << 20 /* of weights, for each compute thread */
 };
 
@@ -25,11 +28,24 @@ struct model_draft {
     struct backend *backend;
     struct model *model;
     struct block_pool pool;
-    struct block_table *tables; /* [n_sequences] */
-    int n_vocab;
+    struct block_table *tables;   /* [n_sequences] */
+    int n_vocab;                  /* ids that both models have */
+    int n_vocab_target;           /* ids that exist for the target */
+    struct feeding *feedings;     /* [n_sequences] of the pass that is running */
+    struct forward_lane *forward; /* [n_sequences] and the step of it */
+    struct forward_row rows[STEP_ROWS];
+    int n_rows_max;
     int32_t *head_ids;                  /* [base.n_choices] ascending; NULL: all n_vocab ids */
     struct select_item *best, *scratch; /* [support] */
     float *logits;                      /* [support] of q's tokens, for coupled rules */
+};
+
+/* What a pass reads of one sequence: its tokens up to `end`. */
+struct feeding {
+    struct sequence *seq;
+    int end;
+    bool wants_row;          /* of the last token */
+    struct draft_lane *lane; /* that guesses from the row; NULL: nobody does */
 };
 
 static struct model_draft *model_draft(struct drafter *drafter)
@@ -84,6 +100,7 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     const struct model_config *cfg = checkpoint_config(d->checkpoint);
     int n_vocab = tokenizer_vocab_size(tok);
     d->n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size;
+    d->n_vocab_target = d->n_vocab;
     d->base.n_choices = d->n_vocab;
     if (options->head) {
         TRY(draft_head_choose(&d->head_ids, &d->base.n_choices, options->head, tok, cfg, d->n_vocab,
@@ -93,13 +110,16 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     const struct model_options mo = {
         .n_kv_blocks = (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
         .max_tokens = STEP_TOKENS,
-        .max_rows = 1,
-        .max_lanes = 1,
+        .max_rows = options->n_sequences < STEP_ROWS ? options->n_sequences : STEP_ROWS,
+        .max_lanes = options->n_sequences,
         .n_vocab = d->n_vocab,
         .head_ids = d->head_ids,
         .n_head_ids = d->base.n_choices,
     };
+    d->n_rows_max = mo.max_rows;
     TRY(open_blocks(d, mo.n_kv_blocks, err));
+    TRY(mem_array(&d->feedings, (size_t)options->n_sequences, sizeof *d->feedings, err));
+    TRY(mem_array(&d->forward, (size_t)options->n_sequences, sizeof *d->forward, err));
     TRY(mem_array(&d->best, (size_t)d->options.support, sizeof *d->best, err));
     TRY(mem_array(&d->scratch, (size_t)d->options.support, sizeof *d->scratch, err));
     TRY(mem_array(&d->logits, (size_t)d->options.support, sizeof *d->logits, err));
@@ -125,6 +145,8 @@ static void model_draft_close(struct drafter *drafter)
         block_table_close(&d->tables[i]);
     }
     free(d->tables);
+    free(d->feedings);
+    free(d->forward);
     block_pool_close(&d->pool);
     free(d->head_ids);
     free(d->scratch);
@@ -174,33 +196,111 @@ out:
     return rc;
 }
 
-/* Reads tokens[n_draft_kv .. end) in chunks; the logits of the last row stay in the model. */
-static int feed(struct model_draft *d, struct sequence *seq, int end, struct error *err)
+static void model_draft_set_vocabulary(struct drafter *drafter, int n_vocab)
 {
-    int rc = 0;
-    struct block_table *table = &d->tables[seq->slot];
-    TRY(block_table_reach(table, &d->pool, end, err));
-    while (seq->n_draft_kv < end) {
-        int n = end - seq->n_draft_kv;
-        if (n > STEP_TOKENS) n = STEP_TOKENS;
-        const struct forward_lane lane = {seq->n_draft_kv, n, seq->tokens + seq->n_draft_kv,
-                                          table->blocks};
-        const struct forward_row row = {0, n - 1};
-        int n_rows = seq->n_draft_kv + n == end ? 1 : 0;
-        TRY(model_forward(d->model, &lane, 1, &row, n_rows, err));
-        seq->n_draft_kv += n;
+    struct model_draft *d = model_draft(drafter);
+    d->n_vocab_target = n_vocab < d->n_vocab ? n_vocab : d->n_vocab;
+}
+
+static void model_draft_begin(struct drafter *drafter, struct sequence *seq)
+{
+    struct model_draft *d = model_draft(drafter);
+    seq->n_draft_kv =
+        prefix_cache_take(&d->tables[seq->slot], &d->pool, seq->tokens, seq->n_tokens);
+}
+
+static int model_draft_reserve(struct drafter *drafter, struct sequence *seq, int n_positions,
+                               struct error *err)
+{
+    struct model_draft *d = model_draft(drafter);
+    return block_table_reach(&d->tables[seq->slot], &d->pool, n_positions, err);
+}
+
+static void model_draft_commit(struct drafter *drafter, struct sequence *seq)
+{
+    struct model_draft *d = model_draft(drafter);
+    prefix_cache_publish(&d->tables[seq->slot], &d->pool, seq->tokens, seq->n_draft_kv);
+}
+
+static struct draft_kv model_draft_kv(const struct drafter *drafter)
+{
+    const struct model_draft *d = (const struct model_draft *)drafter;
+    return (struct draft_kv){d->pool.n_blocks, d->pool.n_free, d->pool.n_cached};
+}
+
+/* ---- reading ---- */
+
+/* One step over the first feedings that fit. Those that it finishes, with their rows, come first:
+ * *n_done of them; one more may have been read in part. */
+static int feed_step(struct model_draft *d, const struct feeding *feedings, int n, int *n_done,
+                     struct error *err)
+{
+    int n_lanes = 0, n_rows = 0, left = STEP_TOKENS, rc = 0;
+    *n_done = 0;
+    while (n_lanes < n && left > 0 && n_rows < d->n_rows_max) {
+        const struct feeding *f = &feedings[n_lanes];
+        int begin = f->seq->n_draft_kv, n_tokens = f->end - begin;
+        bool is_whole = n_tokens <= left;
+        if (!is_whole) n_tokens = left;
+        if (is_whole && f->wants_row) {
+            d->rows[n_rows++] = (struct forward_row){n_lanes, n_tokens - 1};
+        }
+        d->forward[n_lanes++] = (struct forward_lane){begin, n_tokens, f->seq->tokens + begin,
+                                                      d->tables[f->seq->slot].blocks};
+        *n_done += is_whole ? 1 : 0;
+        left -= n_tokens;
+    }
+    TRY(model_forward(d->model, d->forward, n_lanes, d->rows, n_rows, err));
+    for (int i = 0; i < n_lanes; i++) {
+        feedings[i].seq->n_draft_kv += d->forward[i].n_tokens;
     }
 out:
     return rc;
 }
 
-/* Reads the tokens before position. The last of them is read in any case, because its row is what
- * comes next. */
-static int feed_before(struct model_draft *d, struct sequence *seq, int position, struct error *err)
+static int model_draft_read(struct drafter *drafter, const struct draft_reading *readings, int n,
+                            struct error *err)
+{
+    struct model_draft *d = model_draft(drafter);
+    int rc = 0, n_done;
+    for (int i = 0; i < n; i++) {
+        struct sequence *seq = readings[i].seq;
+        int end = seq->n_draft_kv + readings[i].n_tokens;
+        TRY(block_table_reach(&d->tables[seq->slot], &d->pool, end, err));
+        d->feedings[i] = (struct feeding){.seq = seq, .end = end};
+    }
+    for (int i = 0; i < n; i += n_done) {
+        TRY(feed_step(d, d->feedings + i, n - i, &n_done, err));
+    }
+out:
+    return rc;
+}
+
+/* A sequence that is fed up to position. The last token before it is read in any case, because its
+ * row is what comes next. */
+static int plan_feeding(struct model_draft *d, struct feeding *feeding, struct sequence *seq,
+                        int position, struct error *err)
 {
     if (seq->n_draft_kv >= position) seq->n_draft_kv = position - 1;
-    return feed(d, seq, position, err);
+    *feeding = (struct feeding){.seq = seq, .end = position, .wants_row = true};
+    return block_table_reach(&d->tables[seq->slot], &d->pool, position, err);
 }
+
+/* Reads the tokens of one sequence before position; the logits of the last row stay in the
+ * model. */
+static int feed_before(struct model_draft *d, struct sequence *seq, int position, struct error *err)
+{
+    struct feeding feeding;
+    int rc = 0, n_done = 0;
+    TRY(plan_feeding(d, &feeding, seq, position, err));
+    while (n_done == 0) {
+        TRY(feed_step(d, &feeding, 1, &n_done, err));
+    }
+out:
+    return rc;
+}
+
+/* ---- guessing ---- */
 
 /* A guess that is being made: for `position`, in a draft that continues `base` committed tokens. */
 struct guess {
@@ -241,17 +341,37 @@ static float greedy_chance(const struct model_draft *d, int n)
     return (float)(1 / sum);
 }
 
-/* Makes the guess from the logits that feed has left. */
-static int choose(struct model_draft *d, const struct sequence *seq, struct arena *arena,
+/* The n best of the row that exist for the target, too. */
+static int best_of_row(struct model_draft *d, int row, int n, struct arena *arena, int *n_best,
+                       struct error *err)
+{
+    int n_kept = 0;
+    int rc = model_best(d->model, row, n, arena, d->best, n_best, err);
+    if (rc || d->n_vocab_target >= d->n_vocab) return rc;
+    for (int i = 0; i < *n_best; i++) {
+        if (d->best[i].id < d->n_vocab_target) d->best[n_kept++] = d->best[i];
+    }
+    *n_best = n_kept;
+    return 0;
+}
+
+/* Makes the guess from a row of logits of the last step. */
+static int choose(struct model_draft *d, const struct sequence *seq, int row, struct arena *arena,
                   struct guess *guess, struct error *err)
 {
-    bool wants_q = seq->sampling.temperature > 0 || seq->threshold > 0;
+    bool wants_q = seq->sampling.temperature > 0 || seq->threshold > 0 || seq->edits;
     int rc = 0, n_best = wants_q ? d->options.support : 1;
     struct sparse_dist *q = guess->q;
     *q = (struct sparse_dist){.ids = arena_take(arena, (size_t)n_best, sizeof *q->ids),
                               .p = arena_take(arena, (size_t)n_best, sizeof *q->p)};
     if (!q->ids || !q->p) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
-    TRY(model_best(d->model, 0, n_best, arena, d->best, &n_best, err));
+    TRY(best_of_row(d, row, n_best, arena, &n_best, err));
+    if (seq->edits) {
+        const struct edit_list *edits;
+        int n_before = guess->position - seq->n_tokens; /* not committed yet */
+        TRY(edits_at(seq->edits, seq->tokens + seq->n_tokens, n_before, arena, &edits, err));
+        n_best = edits_apply_items(edits, d->best, n_best);
+    }
     memcpy(d->scratch, d->best, (size_t)n_best * sizeof *d->best);
     sampling_draft_best(d->scratch, n_best, &seq->sampling, q);
     if (seq->rule->is_coupled && q->n > 1) {
@@ -266,32 +386,80 @@ out:
     return rc;
 }
 
-static int propose_lane(struct model_draft *d, struct draft_lane *lane, struct arena *arena,
-                        struct error *err)
+/* The lane's next guess, from its row of the last step. */
+static int guess_once(struct model_draft *d, struct draft_lane *lane, int row, struct arena *arena,
+                      struct error *err)
 {
-    int rc = 0;
     struct sequence *seq = lane->seq;
     struct draft *draft = lane->draft;
-    while (draft->n < lane->k && !draft->is_over) {
-        int position = draft->base + draft->n;
-        struct guess guess = {.position = position, .base = draft->base, .q = &draft->q[draft->n]};
-        TRY(feed_before(d, seq, position, err));
-        TRY(choose(d, seq, arena, &guess, err));
-        draft->tokens[draft->n++] = guess.id;
-        seq->tokens[position] =
-            guess.id; /* behind the committed ones, where the next feed reads it */
-        draft->is_over = end_ids_have(lane->ends, guess.id) || guess.chance < seq->threshold;
+    int position = draft->base + draft->n;
+    struct guess guess = {.position = position, .base = draft->base, .q = &draft->q[draft->n]};
+    int rc = choose(d, seq, row, arena, &guess, err);
+    if (rc) return rc;
+    draft->tokens[draft->n++] = guess.id;
+    seq->tokens[position] = guess.id; /* behind the committed ones, where the next pass reads it */
+    draft->is_over = end_ids_have(lane->ends, guess.id) || guess.chance < seq->threshold;
+    return 0;
+}
+
+/* The lanes that want another guess, and what must be read for it. */
+static int list_feedings(struct model_draft *d, struct draft_lane *lanes, int n)
+{
+    int n_feedings = 0;
+    for (int i = 0; i < n; i++) {
+        struct draft_lane *lane = &lanes[i];
+        struct draft *draft = lane->draft;
+        if (lane->err.code || draft->n >= lane->k || draft->is_over) continue;
+        struct feeding *feeding = &d->feedings[n_feedings];
+        if (plan_feeding(d, feeding, lane->seq, draft->base + draft->n, &lane->err)) continue;
+        feeding->lane = lane;
+        n_feedings++;
     }
-out:
-    return rc;
+    return n_feedings;
+}
+
+/* One guess for each feeding's lane. A step that fails fails all lanes that were in it. */
+static void run_pass(struct model_draft *d, const struct feeding *feedings, int n,
+                     struct arena *arena)
+{
+    struct error err;
+    for (int i = 0, n_done = 0; i < n; i += n_done) {
+        int rc = feed_step(d, feedings + i, n - i, &n_done, &err);
+        if (rc) n_done = n - i;
+        for (int f = 0; f < n_done; f++) {
+            struct draft_lane *lane = feedings[i + f].lane;
+            if (rc) {
+                lane->err = err;
+            } else if (!guess_once(d, lane, f, arena, &lane->err)) {
+                lane->err.code = 0;
+            }
+        }
+    }
+}
+
+static void note_pass(struct draft_cost *cost, int n_lanes, int64_t us)
+{
+    if (cost->n_passes == DRAFT_MAX) return;
+    cost->pass_lanes[cost->n_passes] = n_lanes;
+    cost->pass_us[cost->n_passes++] = us;
 }
 
 static void model_draft_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
-                                struct arena *arena)
+                                struct arena *arena, struct draft_cost *cost)
 {
+    struct model_draft *d = model_draft(drafter);
+    int n_feedings;
+    *cost = (struct draft_cost){0};
     for (int i = 0; i < n; i++) {
-        int rc = propose_lane(model_draft(drafter), &lanes[i], arena, &lanes[i].err);
-        if (!rc) lanes[i].err.code = 0;
+        lanes[i].err.code = 0;
+    }
+    while ((n_feedings = list_feedings(d, lanes, n)) > 0) {
+        int64_t start_us = clock_now_us();
+        for (int i = 0; i < n_feedings && cost->n_passes == 0; i++) {
+            cost->first_pass_tokens += d->feedings[i].end - d->feedings[i].seq->n_draft_kv;
+        }
+        run_pass(d, d->feedings, n_feedings, arena);
+        note_pass(cost, n_feedings, clock_now_us() - start_us);
     }
 }
 
@@ -304,11 +472,11 @@ static int model_draft_predict(struct drafter *drafter, struct sequence *seq, in
     if (seq->rule->is_coupled) {
         struct sparse_dist q;
         struct guess guess = {.position = position, .base = position, .q = &q};
-        TRY(choose(d, seq, arena, &guess, err));
+        TRY(choose(d, seq, 0, arena, &guess, err));
         *id = guess.id;
         return 0;
     }
-    TRY(model_best(d->model, 0, n_best, arena, d->best, &n_best, err));
+    TRY(best_of_row(d, 0, n_best, arena, &n_best, err));
     *id = n_best ? d->best[0].id : 0;
 out:
     return rc;
@@ -318,9 +486,15 @@ const struct drafter_ops model_draft_ops = {
     .open = model_draft_open,
     .close = model_draft_close,
     .limit = model_draft_limit,
+    .set_vocabulary = model_draft_set_vocabulary,
+    .begin = model_draft_begin,
+    .reserve = model_draft_reserve,
+    .read = model_draft_read,
     .propose = model_draft_propose,
+    .commit = model_draft_commit,
     .predict = model_draft_predict,
     .forget = model_draft_forget,
+    .kv = model_draft_kv,
     .count_threads = model_draft_count_threads,
     .has_tokenizer = true,
 };

@@ -8,7 +8,7 @@
 #include "model/numerics/variants.h"
 
 enum {
-    BLOCK = 64,
+    BLOCK = SELECT_BLOCK,
     FEW = 64,
     BLOCKS_AT_ONCE = 2048, /* 8 KiB of maxima */
     BOUND_BITS_OPEN = 12   /* a bound is a little low: exactness does not depend on it */
@@ -124,7 +124,19 @@ static void offer_run(struct select_heap *heap, const float *logits, int begin, 
 
 /* At least `capacity` logits reach a bound of the blocks' maxima, so a block that does not holds
  * none of the best: a random row of 128,256 is read once, and about as many blocks again as are
- * kept. */
+ * kept. The blocks begin at logit `at`. */
+static void offer_blocks(struct select_heap *heap, const float *logits, int at, int n_blocks,
+                         const int32_t *tops, bool with_masked)
+{
+    int32_t bound = bound_of_best(tops, n_blocks, heap->capacity);
+    for (int b = 0; b < n_blocks; b++, at += BLOCK) {
+        bool is_full = heap->n == heap->capacity;
+        if (tops[b] < bound) continue;
+        if (is_full && tops[b] <= select_order_key((float)heap->items[0].score)) continue;
+        offer_run(heap, logits, at, at + BLOCK, with_masked);
+    }
+}
+
 void select_offer_logits(struct select_heap *heap, const float *logits, int n, bool with_masked)
 {
     int32_t tops[BLOCKS_AT_ONCE];
@@ -132,15 +144,119 @@ void select_offer_logits(struct select_heap *heap, const float *logits, int n, b
     while (n - at >= BLOCK) {
         int n_blocks = (n - at) / BLOCK < BLOCKS_AT_ONCE ? (n - at) / BLOCK : BLOCKS_AT_ONCE;
         block_tops(logits + at, n_blocks, tops);
-        int32_t bound = bound_of_best(tops, n_blocks, heap->capacity);
-        for (int b = 0; b < n_blocks; b++, at += BLOCK) {
-            bool is_full = heap->n == heap->capacity;
-            if (tops[b] < bound) continue;
-            if (is_full && tops[b] <= select_order_key((float)heap->items[0].score)) continue;
-            offer_run(heap, logits, at, at + BLOCK, with_masked);
-        }
+        offer_blocks(heap, logits, at, n_blocks, tops, with_masked);
+        at += n_blocks * BLOCK;
     }
     offer_run(heap, logits, at, n, with_masked);
+}
+
+void select_offer_tops(struct select_heap *heap, const float *logits, int n, const int32_t *tops)
+{
+    int n_blocks = n / BLOCK;
+    offer_blocks(heap, logits, 0, n_blocks, tops, true);
+    offer_run(heap, logits, n_blocks * BLOCK, n, true);
+}
+
+/* Smallest and largest of n keys. */
+VARIANTS static void key_bounds(const float *logits, int n, int32_t *low, int32_t *high)
+{
+    int32_t smallest = *low, largest = *high;
+    for (int i = 0; i < n; i++) {
+        int32_t key = select_order_key(logits[i]);
+        smallest = key < smallest ? key : smallest;
+        largest = key > largest ? key : largest;
+    }
+    *low = smallest;
+    *high = largest;
+}
+
+/* The maxima of blocks, and the smallest of all. */
+VARIANTS static int32_t block_bounds(const float *logits, int n_blocks, int32_t *tops)
+{
+    int32_t lows[BLOCK];
+    for (int i = 0; i < BLOCK; i++) {
+        lows[i] = INT32_MAX;
+    }
+    for (int b = 0; b < n_blocks; b++) {
+        const float *block = logits + (size_t)b * BLOCK;
+        int32_t top = INT32_MIN;
+        for (int i = 0; i < BLOCK; i++) {
+            int32_t key = select_order_key(block[i]);
+            top = key > top ? key : top;
+            lows[i] = key < lows[i] ? key : lows[i];
+        }
+        tops[b] = top;
+    }
+    int32_t low = INT32_MAX;
+    for (int i = 0; i < BLOCK; i++) {
+        low = lows[i] < low ? lows[i] : low;
+    }
+    return low;
+}
+
+void select_tops(const float *logits, int n, int32_t *tops, int32_t *low, int32_t *high)
+{
+    int n_blocks = n / BLOCK;
+    *low = block_bounds(logits, n_blocks, tops);
+    *high = INT32_MIN;
+    for (int b = 0; b < n_blocks; b++) {
+        *high = tops[b] > *high ? tops[b] : *high;
+    }
+    key_bounds(logits + n_blocks * BLOCK, n - n_blocks * BLOCK, low, high);
+}
+
+/* The logit's rank, which falls as the logit rises, before its id. -0 equals 0. */
+static inline uint64_t sort_key(float logit, int id)
+{
+    uint32_t rank = ~((uint32_t)select_order_key(logit + 0.0f) ^ 0x80000000u);
+    return (uint64_t)rank << 32 | (uint32_t)id;
+}
+
+int select_at_least(const float *logits, int n, const int32_t *tops, float least, uint64_t *keys)
+{
+    int n_kept = 0, n_blocks = n / BLOCK;
+    int32_t least_key = select_order_key(least + 0.0f) == 0 ? -1 : select_order_key(least);
+    for (int first = 0; first < n; first += BLOCK) {
+        int end = first + BLOCK < n ? first + BLOCK : n;
+        if (first / BLOCK < n_blocks && tops[first / BLOCK] < least_key) continue;
+        for (int i = first; i < end; i++) {
+            keys[n_kept] = sort_key(logits[i], i);
+            n_kept += logits[i] >= least;
+        }
+    }
+    return n_kept;
+}
+
+enum { DIGITS = 4, DIGIT_BITS = 8, DIGIT_VALUES = 1 << DIGIT_BITS };
+
+static inline uint32_t digit_of(uint64_t key, int digit)
+{
+    return (uint32_t)(key >> (32 + digit * DIGIT_BITS)) & (DIGIT_VALUES - 1);
+}
+
+/* A radix sort by the upper half from its lowest digit on. It keeps the order of equal keys. */
+void select_sort_keys(uint64_t *keys, uint64_t *spare, int n)
+{
+    int places[DIGITS][DIGIT_VALUES] = {{0}};
+    for (int i = 0; i < n; i++) {
+        for (int d = 0; d < DIGITS; d++) {
+            places[d][digit_of(keys[i], d)]++;
+        }
+    }
+    for (int d = 0; d < DIGITS; d++) {
+        int place = 0;
+        for (int v = 0; v < DIGIT_VALUES; v++) {
+            int count = places[d][v];
+            places[d][v] = place;
+            place += count;
+        }
+        for (int i = 0; i < n; i++) {
+            spare[places[d][digit_of(keys[i], d)]++] = keys[i];
+        }
+        uint64_t *sorted = spare; /* DIGITS is even: the last pass ends in the caller's keys */
+        spare = keys;
+        keys = sorted;
+    }
 }
 
 void select_offer_best(struct select_heap *heap, const int32_t *ids, const float *logits, int n)

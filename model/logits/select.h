@@ -45,6 +45,23 @@ void select_offer(struct select_heap *heap, double score, int32_t id);
  * With it no logit may be NaN. */
 void select_offer_logits(struct select_heap *heap, const float *logits, int n, bool with_masked);
 
+enum { SELECT_BLOCK = 64 };
+
+/* tops[b] = the largest order key of logits[b * SELECT_BLOCK ..], for whole blocks of logits[n];
+ * *low and *high are the smallest and largest key of all n >= 1, NaN among them. */
+void select_tops(const float *logits, int n, int32_t *tops, int32_t *low, int32_t *high);
+
+/* select_offer_logits with_masked for a row whose tops are known; none is NaN. */
+void select_offer_tops(struct select_heap *heap, const float *logits, int n, const int32_t *tops);
+
+/* keys[n_kept] of those of logits[n] that are at least `least`, for select_sort_keys: falling logit
+ * in the upper half, rising id in the lower. tops are those of select_tops; none is NaN. Returns
+ * n_kept; keys has room for n. */
+int select_at_least(const float *logits, int n, const int32_t *tops, float least, uint64_t *keys);
+/* Sorts keys[n], whose lower halves ascend; spare has room for n. Faster than a heap from some
+ * hundred on. */
+void select_sort_keys(uint64_t *keys, uint64_t *spare, int n);
+
 /* Offers ids[n] with their logits, best first as a slice answers them, all higher than any id
  * before; -inf is left out. */
 void select_offer_best(struct select_heap *heap, const int32_t *ids, const float *logits, int n);

@@ -1,6 +1,6 @@
 /* The numbers of exp in fp32, after Cephes (Moshier). Several functions compute it with the same
  * steps and must give the same bits: num_exp (model/numerics/numerics.c, the definition),
- * exp_nonpositive (model/logits/row.c), the vector code of the CPU kernels
+ * exp_nonpositive (model/logits/sums.c), the vector code of the CPU kernels
  * (model/backend/cpu/kernels/lanes.h and lanes_avx512.h) and device_exp
  * (model/backend/cuda/device.cuh). These are macros because C, C++ and CUDA device code can all use
  * them, and vectors as well as floats.

@@ -79,7 +79,8 @@ def on_terminal(cluster, *args, environment=None):
 def test_plain_text_and_summary(cluster):
     done = ok(cluster.outrider("generate", PROMPT, "-n", "20", "-K", "5", *GREEDY))
     assert done.stdout and PROMPT not in done.stdout
-    for word in ("tokens", "rounds", "alpha", "by position", "speed", "round", "wire", "rule"):
+    for word in ("tokens", "prompt", "batch", "rounds", "alpha", "by position", "speed", "round",
+                 "wire", "rule"):
         assert re.search(rf"^{word} ", done.stderr, re.M), f"no line '{word}' in {done.stderr}"
     assert "greedy" in done.stderr and "ended by length" in done.stderr
     assert ok(cluster.outrider("generate", PROMPT, "-n", "20", "-q", *GREEDY)).stderr == ""
@@ -328,7 +329,14 @@ def test_describe(cluster):
     assert len(said) == 2 and said[0] == said[1], said  # the worker's and the coordinator's draft
     assert r["kernels"] == [said[0][0]] and r["draft_kernels"] == said[0][0]
     assert re.search("^the best of this build$| needs | is slower here", said[0][1]), said
+    load = r["load"]
+    assert load["running"] == load["waiting"] == 0 and load["sequences_max"] >= 1
+    assert sum(load["target_kv"].values()) == r["n_kv_blocks"], load
+    assert load["target_kv"]["in_use"] == load["draft_kv"]["in_use"] == 0, load
     table = ok(cluster.outrider("describe")).stdout
+    for line in ("sequences running     0 of at most", "requests waiting      0",
+                 "KV of the target      0 blocks in use", "preemptions", "ended  "):
+        assert line in table, table
     for key in ("state", "target_model", "arithmetic", "model_fingerprint", "context_limit",
                 "draft_kernels"):
         assert str(r[key]) in table, key

@@ -70,7 +70,7 @@ def test_a_threshold_with_another_strategy_is_refused(cluster):
 
 def test_plan_measures_a_running_cluster(cluster):
     with Cluster(cluster.build) as fresh:
-        refuses(fresh, 1, "has not measured a round yet: run `outrider generate",
+        refuses(fresh, 1, "has not measured a guess yet: run `outrider generate",
                 "plan", "--measure",
                 fresh.address)
         ok(fresh.outrider("generate", PROMPT, "-n", "80", "-K", "0", *GREEDY))

@@ -17,7 +17,7 @@ import textwrap
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 PAGE = os.path.join(SOURCE, "docs", "options.md")
 COMMANDS = ["generate", "score", "tokenize", "detokenize", "count", "export", "plan", "bench",
-            "health", "describe"]
+            "jobs submit", "jobs watch", "jobs list", "jobs cancel", "health", "describe"]
 SCRIPTS = ["deploy/local/run", "deploy/mpirun/group", "deploy/mpirun/one"]
 MARK = "<!-- Generated from here on: tests/cluster/test_options_page.py BUILD --write -->\n"
 # A long line for each option, so that its text is in one piece.
@@ -104,16 +104,21 @@ def generated(build):
     sections = [script_section(name) for name in SCRIPTS]
     sections += [argp_section(name, [program(name)])
                  for name in ("outrider-coordinator", "outrider-worker")]
-    sections += [argp_section(f"outrider {name}", [program("outrider"), name])
+    sections += [argp_section(f"outrider {name}", [program("outrider"), *name.split()])
                  for name in COMMANDS]
     return "".join("\n" + "\n".join(section) + "\n" for section in sections)
 
 
 def check_commands(build):
-    """Every command that `outrider --help` lists has its section."""
+    """Every command that `outrider --help` and `outrider jobs --help` list has its section."""
     lines = help_of([os.path.join(build, "bin", "outrider")])
     first = lines.index("Commands:") + 1
     listed = [line.split()[0] for line in lines[first:lines.index("", first)]]
+    if "jobs" in listed:
+        listed.remove("jobs")
+        of_jobs = help_of([os.path.join(build, "bin", "outrider"), "jobs"])
+        first = of_jobs.index("Commands:") + 1
+        listed += ["jobs " + line.split()[0] for line in of_jobs[first:of_jobs.index("", first)]]
     if sorted(listed) != sorted(COMMANDS):
         raise SystemExit(f"outrider --help lists {listed}, this script knows {COMMANDS}")
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=client timeout=300
-"""What a request may occupy: messages that are too long or hold unknown fields leave nothing behind,
-and requests that wait are counted and bounded. Skipped (77) where grpcio is not installed."""
+"""What a request may occupy: messages that are too long or hold unknown fields leave nothing
+behind, and requests that wait are counted and bounded. Skipped (77) where grpcio is not
+installed."""
 import os
 import signal
 import sys

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "proto/generation_wire.h"
+#include "proto/jobs_wire.h"
 
-enum { N_KINDS = 5, ARENA_BYTES = 16 << 20, SMALL_ARENA_BYTES = 2048 };
+enum { N_KINDS = 10, ARENA_BYTES = 16 << 20, SMALL_ARENA_BYTES = 2048 };
 
 union message {
     struct generate_request request;
@@ -15,6 +16,11 @@ union message {
     struct score_request score_request;
     struct score_reply score_reply;
     struct service_description description;
+    struct job_status job;
+    struct job_list jobs;
+    struct submit_request submit;
+    struct watch_request watch;
+    struct list_request list;
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
@@ -32,8 +38,18 @@ static int decode(int kind, const uint8_t *data, size_t len, struct arena *arena
         return score_request_decode(data, len, arena, &message->score_request, &err);
     case 3:
         return score_reply_decode(data, len, arena, &message->score_reply, &err);
-    default:
+    case 4:
         return service_description_decode(data, len, arena, &message->description, &err);
+    case 5:
+        return job_status_decode(data, len, arena, &message->job, &err);
+    case 6:
+        return job_list_decode(data, len, arena, &message->jobs, &err);
+    case 7:
+        return submit_request_decode(data, len, arena, &message->submit, &err);
+    case 8:
+        return watch_request_decode(data, len, arena, &message->watch, &err);
+    default:
+        return list_request_decode(data, len, arena, &message->list, &err);
     }
 }
 
@@ -49,8 +65,18 @@ static int encode(int kind, const union message *message, struct buffer *buf)
         return score_request_encode(buf, &message->score_request, &err);
     case 3:
         return score_reply_encode(buf, &message->score_reply, &err);
-    default:
+    case 4:
         return service_description_encode(buf, &message->description, &err);
+    case 5:
+        return job_status_encode(buf, &message->job, &err);
+    case 6:
+        return job_list_encode(buf, &message->jobs, &err);
+    case 7:
+        return submit_request_encode(buf, &message->submit, &err);
+    case 8:
+        return watch_request_encode(buf, &message->watch, &err);
+    default:
+        return list_request_encode(buf, &message->list, &err);
     }
 }
 

@@ -130,6 +130,12 @@ static void same_row(const struct slice_row *row, const struct slice_row *wanted
     same_bytes(&row->sum_exp_log, &wanted->sum_exp_log, sizeof(double), "sum_exp_log", item);
     same_bytes(&row->outside_sum, &wanted->outside_sum, sizeof(double), "outside_sum", item);
     ck_assert_int_eq(row->outside_id, wanted->outside_id);
+    same_bytes(&row->outside_logit, &wanted->outside_logit, 4, "outside_logit", item);
+    ck_assert_int_eq(row->noisy_id, wanted->noisy_id);
+    same_bytes(&row->noisy_logit, &wanted->noisy_logit, 4, "noisy_logit", item);
+    ck_assert_int_eq(row->n_buckets, wanted->n_buckets);
+    size_t n_buckets = (size_t)wanted->n_buckets;
+    if (n_buckets) same_bytes(row->buckets, wanted->buckets, n_buckets * 4, "bucket", item);
     if (wanted->full) same_bytes(row->full, wanted->full, (size_t)row->n_cols * 4, "full", item);
 }
 

@@ -74,14 +74,13 @@ END_TEST
 START_TEST(noisy_best_is_equal)
 {
     const float temperatures[] = {1e-30f, 0.05f, 0.8f, 1, 10, 1e30f};
-    const int counts[] = {1, 2, 8, 9};
     for (uint32_t i = 0; i < 48; i++) {
         int n = sizes[i % N_SIZES];
         struct row_wish wish = {};
-        wish.best_is_noisy = true;
+        wish.noisy_best = true;
         wish.n_temperatures = 1;
         wish.temperatures[0] = temperatures[i % 6];
-        wish.n_best = counts[i % 4];
+        wish.n_best = (int)(i % 3);
         wish.at = {.seed = i * 0x123456789abcull, .position = i, .round = 0};
         fill((enum fill_kind)(i % FILL_KINDS), n, i % 2 ? 4 : 60);
         for (int32_t first_id = 0; first_id <= 67; first_id += 67) { /* fours are cut */
@@ -92,14 +91,14 @@ START_TEST(noisy_best_is_equal)
 }
 END_TEST
 
-/* Every score is 0, so the lowest columns win, unless the noise of any column is wrong by a bit. */
+/* Every score is 0, so the lowest column wins, unless the noise of any column is too large by a
+ * bit, or that of the lowest too small. */
 START_TEST(noise_is_equal_to_the_last_bit)
 {
     const int n = 4096;
     for (uint32_t seed = 0; seed < n_noise_seeds; seed++) {
         struct row_wish wish = {};
-        wish.n_best = 4;
-        wish.best_is_noisy = true;
+        wish.noisy_best = true;
         wish.n_temperatures = 1;
         wish.temperatures[0] = 1;
         wish.at = {.seed = seed + 0x700000000ull, .position = 9, .round = 0};
@@ -110,9 +109,7 @@ START_TEST(noise_is_equal_to_the_last_bit)
         struct answer_item item = item_of(0, n, 0, 640, &wish);
         struct slice_row row;
         CHECK_OK(answer(&item, 1, &row));
-        for (int i = 0; i < 4; i++) {
-            ck_assert_int_eq(row.best_ids[i], 640 + i);
-        }
+        ck_assert_int_eq(row.noisy_id, 640);
     }
 }
 END_TEST
@@ -214,11 +211,14 @@ static void random_wish(struct row_wish *wish, int32_t *ids, int32_t n_vocab)
     }
     wish->n_best = random_below(3) ? counts[random_below(9)] : 0;
     if (wish->n_temperatures > 0) {
-        wish->best_is_noisy = random_below(3) == 0;
+        wish->noisy_best = random_below(3) == 0;
+        wish->buckets = (enum row_buckets)random_below(ROW_BUCKETS_KINDS);
         wish->entropy = random_below(2);
         wish->outside = random_below(2);
     }
     wish->full = random_below(12) == 0;
+    wish->has_least = random_below(12) == 0;
+    wish->least = (float)(random_uniform() * 10 - 5);
     int stride = 1 + (int)random_below(random_below(2) ? 4 : 400);
     wish->ids = ids;
     for (int id = (int)random_below(9); id < n_vocab && wish->n_ids < 300; id += stride) {
@@ -286,7 +286,7 @@ START_TEST(a_senseless_wish_is_refused_alone)
     bad[5].n_temperatures = 1, bad[5].temperatures[0] = 1e-45f;
     bad[6].outside = true;
     bad[7].entropy = true;
-    bad[8].n_best = 1, bad[8].best_is_noisy = true;
+    bad[8].noisy_best = true;
     fill(FILL_SPREAD, 300, 5);
     for (int i = 0; i < 9; i++) {
         struct answer_item items[] = {item_of(0, 100, 0, 0, &sound),

@@ -4,8 +4,8 @@
  *   prog_generate ADDRESS            reads lines, prints one line of JSON per generation
  * A line of the input is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N
  * temperature=X top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1
- * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... The next request
- * is sent while the one before it is answered. */
+ * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... Up to 32
+ * requests are in flight; answers are printed in the order of the requests. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ enum {
     LINE_BYTES = 16384,
     TOKENS_MAX = 4096,
     ARENA_BYTES = 4 << 20,
-    REQUESTS_MAX = 2,
+    REQUESTS_MAX = 32, /* in flight, so that texts are made in company */
     CALL_S = 120
 };
 

@@ -131,11 +131,15 @@ static inline void world_row(struct world *world, enum accept_rule rule, int con
 {
     struct error err;
     struct row_wish wish;
-    struct slice_row slices[SLICES_MAX];
+    struct slice_row slices[SLICES_MAX], before[SLICES_MAX];
     const struct target_slices all = {slices, world->n_slices, world->n_vocab};
-    const struct target_want want = {&accept_rules[rule], &world->target, q, *at, full_rows};
+    const struct target_want want = {.rule = &accept_rules[rule],
+                                     .params = &world->target,
+                                     .q = q,
+                                     .at = *at,
+                                     .full_rows = full_rows};
     target_row_wish(&want, &wish);
-    for (int n_more = 0;; wish.n_best = n_more) {
+    for (bool more = false;; memcpy(before, slices, sizeof before)) {
         for (int s = 0; s < world->n_slices; s++) {
             int32_t first;
             int n_cols;
@@ -144,8 +148,9 @@ static inline void world_row(struct world *world, enum accept_rule rule, int con
                                              &wish};
             WORLD_CHECK(row_slice_answer(&item, &world->arena, &slices[s], &err));
         }
-        WORLD_CHECK(target_row_merge(&all, &want, &wish, &world->arena, row, &n_more, &err));
-        if (n_more == 0) break;
+        if (more) WORLD_CHECK(target_row_carry(before, slices, world->n_slices, &err));
+        WORLD_CHECK(target_row_merge(&all, &want, &wish, &world->arena, row, &more, &err));
+        if (!more) break;
     }
 }
 

@@ -25,6 +25,13 @@
                       err.text, (part));                                                       \
     } while (0)
 
+/* As ck_assert, for what is checked many thousand times: libcheck writes every ck_assert that it
+ * passes to a file. */
+#define CHECK_HOLDS(condition)                              \
+    do {                                                    \
+        if (!(condition)) ck_abort_msg("not: " #condition); \
+    } while (0)
+
 /* Runs one suite; the exit status of a test program. */
 static inline int check_main(Suite *suite)
 {

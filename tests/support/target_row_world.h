@@ -11,11 +11,12 @@
 #include "tests/support/accept_world.h"
 
 /* Cut into SLICES slices of BOX columns, the vocabulary fills four and a part of the fifth. */
-enum { VOCAB = 600, SLICES = 8, BOX = 128 };
+enum { VOCAB = 600, SLICES = 8, BOX = 128, N_TOP = 5 };
 
 static struct error err;
 static struct arena arena;
 static float logits[VOCAB];
+static bool wants_logprobs; /* of the wants that are made here */
 static struct slice_row slices[SLICES_MAX];
 static int32_t q_ids[] = {0, 5, 127, 128, 300, 599};
 static float q_p[] = {0.2f, 0.1f, 0.3f, 0.1f, 0.2f, 0.1f};
@@ -51,7 +52,13 @@ static inline struct target_want want_of(enum accept_rule rule,
                                          const struct sampling_params *params,
                                          const struct sparse_dist *draft, bool full)
 {
-    return (struct target_want){&accept_rules[rule], params, draft, at, full};
+    return (struct target_want){.rule = &accept_rules[rule],
+                                .params = params,
+                                .q = draft,
+                                .at = at,
+                                .full_rows = full,
+                                .wants_logprobs = wants_logprobs,
+                                .n_top = wants_logprobs ? N_TOP : 0};
 }
 
 static inline void wish_of(enum accept_rule rule, const struct sampling_params *params,
@@ -67,6 +74,7 @@ static inline int merge(int n_slices, enum accept_rule rule, const struct sampli
 {
     const struct target_slices all = {slices, n_slices, VOCAB};
     const struct target_want want = want_of(rule, params, &q, wish->full);
-    int n_more;
-    return target_row_merge(&all, &want, wish, room, row, &n_more, &err);
+    struct row_wish asked = *wish;
+    bool more;
+    return target_row_merge(&all, &want, &asked, room, row, &more, &err);
 }

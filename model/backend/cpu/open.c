@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/logits/answer.h"
+
 enum { TEAM_SPIN_US = 200, BIG_BYTES = 1 << 20 };
 
 /* Huge pages for large buffers only, because the weights of a norm would waste one. */
@@ -76,12 +78,8 @@ static int cpu_end(struct backend *be, bool *again, struct error *err)
 static int cpu_answer(struct backend *be, const struct answer_item *items, int n_items,
                       struct arena *arena, struct slice_row *out, struct error *err)
 {
-    (void)be;
-    for (int i = 0; i < n_items; i++) {
-        struct error ignored; /* the row has its code */
-        row_slice_answer(&items[i], arena, &out[i], &ignored);
-    }
     (void)err;
+    answer_items(backend_cpu_of(be)->team, items, n_items, arena, out);
     return 0;
 }
 

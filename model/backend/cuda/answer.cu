@@ -35,8 +35,8 @@ struct batch {
 static bool comes_whole(const struct answer_item *item)
 {
     const struct row_wish *wish = item->wish;
-    int most = wish->best_is_noisy ? ANSWER_NOISY_MAX : ANSWER_BEST_MAX;
-    return wish->full || wish->n_best > most || item->n_cols > ANSWER_COLUMNS_MAX;
+    bool is_selected = wish->n_best <= ANSWER_BEST_MAX && !wish->has_least;
+    return wish->full || !is_selected || item->n_cols > ANSWER_COLUMNS_MAX;
 }
 
 /* True for an item that needs no device: it has no columns, or its wish makes no sense. */
@@ -86,6 +86,8 @@ static void count_items(struct batch *batch)
         packing->n_jobs++;
         packing->n_columns += n_columns;
         packing->n_words += 2 * static_cast<size_t>(n_best_of(item)) + n_columns;
+        packing->n_words += item->wish->buckets ? 2 * ROW_BUCKETS : 0;
+        packing->n_words += packing->n_words % 2; /* buckets are words of 64 bits */
         if (item->n_cols > packing->max_columns) packing->max_columns = item->n_cols;
     }
     size_t n_jobs = static_cast<size_t>(packing->n_jobs);
@@ -133,7 +135,9 @@ static void pack_job(const struct answer_item *item, struct answer_job *job)
     for (int k = 0; k < wish->n_temperatures; k++) {
         job->inverse[k] = 1.0f / wish->temperatures[k];
     }
-    job->is_noisy = wish->best_is_noisy;
+    if (wish->buckets) job->steps_per_unit = (float)ROW_BUCKET_SHARE * job->inverse[0];
+    job->buckets = static_cast<int32_t>(wish->buckets);
+    job->noisy_best = wish->noisy_best;
     job->entropy = wish->entropy;
     job->outside = wish->outside;
     job->seed = wish->at.seed;
@@ -155,7 +159,8 @@ static void pack_items(const struct batch *batch)
         job->first_column = first_column;
         job->first_word = first_word;
         first_column += job->n_columns;
-        first_word += 2 * job->n_best + job->n_columns;
+        first_word += answer_words(job);
+        first_word += first_word % 2;
         job++;
     }
 }
@@ -225,12 +230,31 @@ static int fill_arrays(const struct answer_job *job, const uint32_t *words, int 
     return 0;
 }
 
+/* The buckets as row_slice_answer gives them. Returns ERR_NO_MEMORY or 0. */
+static int fill_buckets(const struct answer_job *job, const uint32_t *words, struct arena *arena,
+                        struct slice_row *row)
+{
+    if (!job->buckets) return 0;
+    float *buckets = static_cast<float *>(arena_take(arena, ROW_BUCKETS, sizeof *buckets));
+    if (!buckets) return ERR_NO_MEMORY;
+    double unit = job->buckets == ROW_BUCKETS_MASS ? 1.0 / (1 << ROW_MASS_BITS) : 1;
+    for (int b = 0; b < ROW_BUCKETS; b++) {
+        uint64_t sum;
+        memcpy(&sum, words + 2 * b, sizeof sum);
+        buckets[b] = static_cast<float>(static_cast<double>(sum) * unit);
+        if (sum > 0) row->n_buckets = b + 1;
+    }
+    row->buckets = buckets;
+    return 0;
+}
+
 static struct slice_row empty_row(const struct answer_item *item)
 {
     struct slice_row row = {};
     row.slice = item->slice;
     row.first_id = item->first_id;
     row.n_cols = item->n_cols;
+    row.noisy_id = -1;
     row.max = -INFINITY;
     row.outside_id = -1;
     return row;
@@ -242,17 +266,25 @@ static void fill_row(const struct answer_item *item, const struct answer_job *jo
                      struct slice_row *out)
 {
     struct slice_row row = empty_row(item);
+    words += job->first_word;
     out->n_bad = result->n_bad;
-    out->code = result->n_bad > 0
-                    ? ERR_FORMAT
-                    : fill_arrays(job, words + job->first_word, item->wish->n_ids, arena, &row);
+    out->code = result->n_bad > 0 ? ERR_FORMAT : fill_buckets(job, words, arena, &row);
+    words += answer_bucket_words(job);
+    if (!out->code) out->code = fill_arrays(job, words, item->wish->n_ids, arena, &row);
     if (out->code) return;
     row.max = result->max;
     row.sum_exp[0] = result->sums[ANSWER_EXP];
     row.sum_exp[1] = result->sums[ANSWER_EXP_SECOND];
     row.sum_exp_log = result->sums[ANSWER_EXP_LOG];
     row.outside_sum = result->sums[ANSWER_OUTSIDE];
-    if (result->outside_column >= 0) row.outside_id = item->first_id + result->outside_column;
+    if (result->outside_column >= 0) {
+        row.outside_id = item->first_id + result->outside_column;
+        row.outside_logit = result->outside_logit;
+    }
+    if (result->noisy_column >= 0) {
+        row.noisy_id = item->first_id + result->noisy_column;
+        row.noisy_logit = result->noisy_logit;
+    }
     *out = row;
 }
 

@@ -1,20 +1,20 @@
 /* Answers to row wishes (model/logits/row.h) on the device: what is copied to it and what comes
  * back. One block of threads answers one slice, and one launch answers all slices of a step. The
- * order of every sum, draw and tie is that of model/logits/row.c, which remains the reference: the
- * answers are equal to its answers bit for bit.
+ * order of every sum, draw and tie is that of model/logits/answer.c, which remains the reference:
+ * the answers are equal to its answers bit for bit.
  *
  *   over   [answer_job n_jobs][int32 columns: the listed ids that lie in each slice]
- *   back   [answer_result n_jobs][words: best columns, best logits, listed logits of each slice]
+ *   back   [answer_result n_jobs][words: buckets, best columns, best logits, listed logits of
+ *          each slice]
  *
- * A slice has to come back whole if the wish asks for all of it or for more than the kernel
- * selects. The host then answers it with row_slice_answer itself. */
+ * A slice has to come back whole if the wish asks for all of it, for more than the kernel selects,
+ * or for all logits from a bound on. The host then answers it with row_slice_answer itself. */
 #pragma once
 
 #include "model/backend/cuda/internal.cuh"
 
 enum {
     ANSWER_BEST_MAX = 1024,         /* n_best that the kernel selects */
-    ANSWER_NOISY_MAX = 8,           /* the same with noise: one pass over the slice for each */
     ANSWER_COLUMNS_MAX = 256 * 1024 /* of a slice: the mask of `outside` is in shared memory */
 };
 
@@ -26,10 +26,12 @@ struct answer_job {
     int32_t first_id, n_cols;
     int32_t n_best, n_columns;
     int32_t first_column; /* in the columns that are copied to the device */
-    int32_t first_word;   /* in the words that come back: 2 n_best + n_columns */
+    int32_t first_word;   /* in the words that come back */
     int32_t n_temperatures;
     float temperature, inverse[ROW_TEMPERATURES_MAX]; /* temperature: the first one */
-    bool is_noisy, entropy, outside;
+    float steps_per_unit;                             /* of the buckets */
+    int32_t buckets;                                  /* enum row_buckets */
+    bool noisy_best, entropy, outside;
     uint64_t seed;
     uint32_t position;
     double coin; /* of `outside`, in [0, 1) */
@@ -40,8 +42,20 @@ struct answer_result {
     float max;
     int32_t n_bad;          /* logits that are NaN or +inf; if any, nothing else is valid */
     int32_t outside_column; /* -1: none has mass */
-    int32_t pad;
+    int32_t noisy_column;   /* -1: not wished */
+    float outside_logit, noisy_logit;
 };
+
+/* Words of a slice's answer: its buckets as uint64_t, then what follows them. */
+static inline __host__ __device__ int32_t answer_bucket_words(const struct answer_job *job)
+{
+    return job->buckets ? 2 * ROW_BUCKETS : 0;
+}
+
+static inline __host__ __device__ int32_t answer_words(const struct answer_job *job)
+{
+    return answer_bucket_words(job) + 2 * job->n_best + job->n_columns;
+}
 
 /* Where the parts of both blocks lie on the device. */
 struct answer_places {

@@ -1,6 +1,6 @@
-/* The n best columns of a slice, found on the device by logit or by noisy score, in the order of
- * model/logits/select.h: highest first, ties to the lowest column. All threads of a block call
- * these functions. */
+/* The n best columns of a slice by logit, and the best by noisy score, found on the device in the
+ * order of model/logits/select.h: highest first, ties to the lowest column. All threads of a block
+ * call these functions. */
 #pragma once
 
 #include "model/backend/cuda/answer_math.cuh"
@@ -196,13 +196,12 @@ static __device__ __forceinline__ struct scored block_foremost(struct scored min
     return mine;
 }
 
-/* Takes column c if it is ahead of *found and behind `after`. An upper bound comes first, because
- * it saves two logarithms and a division in double for every column that cannot be ahead of *found;
- * `inverse` is 1 / temperature, and the bound allows for what rounding may add. A bound that is NaN
- * (-inf + inf) rules nothing out. */
+/* Takes column c if it is ahead of *found. An upper bound comes first, because it saves two
+ * logarithms and a division in double for every column that cannot be ahead of *found; `inverse` is
+ * 1 / temperature, and the bound allows for what rounding may add. A bound that is NaN (-inf + inf)
+ * rules nothing out. */
 static __device__ __forceinline__ void consider(const struct answer_job *job, int c, uint32_t noise,
-                                                double inverse, struct scored after,
-                                                struct scored *found)
+                                                double inverse, struct scored *found)
 {
     double logit = static_cast<double>(job->logits[c]);
     double scaled = logit * inverse;
@@ -210,14 +209,16 @@ static __device__ __forceinline__ void consider(const struct answer_job *job, in
     struct scored item = {logit / static_cast<double>(job->temperature) +
                               static_cast<double>(device_gumbel(noise)),
                           c};
-    if (is_ahead(after, item) && is_ahead(item, *found)) *found = item;
+    if (is_ahead(item, *found)) *found = item;
 }
 
-/* The foremost column behind `after`. Each thread takes the four tokens of one Philox call. The
+/* The highest column by row_noisy_score among those whose bit is not set in mask (NULL: all). Each
+ * thread takes the four tokens of one Philox call. The
  * warp shares the best column it has found after each call, because that lets most threads skip
  * most of theirs. */
-static __device__ __forceinline__ struct scored
-next_noisy(const struct answer_job *job, struct scored after, struct block_room *room)
+static __device__ __forceinline__ void best_noisy(const struct answer_job *job,
+                                                  const uint32_t *mask, struct block_room *room,
+                                                  struct answer_result *result)
 {
     struct scored found = {-__longlong_as_double(0x7ff0000000000000ll), INT32_MAX};
     double inverse = 1.0 / static_cast<double>(job->temperature);
@@ -229,20 +230,16 @@ next_noisy(const struct answer_job *job, struct scored after, struct block_room 
         coupled_four(job->seed, job->position, static_cast<uint32_t>(group), noise);
         for (int i = 0; i < 4; i++) {
             int c = group * 4 + i - job->first_id;
-            if (c >= 0 && c < job->n_cols) consider(job, c, noise[i], inverse, after, &found);
+            if (c < 0 || c >= job->n_cols) continue;
+            bool is_listed = mask && mask[c / 32] >> (c % 32) & 1;
+            if (is_listed || !(job->logits[c] > -__uint_as_float(0x7f800000u))) continue;
+            consider(job, c, noise[i], inverse, &found);
         }
         found = warp_foremost(found);
     }
-    return block_foremost(found, room);
-}
-
-/* The n_best >= 1 highest columns by row_noisy_score, one pass over the slice for each. */
-static __device__ __forceinline__ void best_noisy(const struct answer_job *job,
-                                                  struct block_room *room, uint32_t *words)
-{
-    struct scored last = {__longlong_as_double(0x7ff0000000000000ll), -1};
-    for (int i = 0; i < job->n_best; i++) {
-        last = next_noisy(job, last, room);
-        if (threadIdx.x == 0) put_best(job, i, last.column, words);
+    found = block_foremost(found, room);
+    if (threadIdx.x == 0 && found.column != INT32_MAX) {
+        result->noisy_column = found.column;
+        result->noisy_logit = job->logits[found.column];
     }
 }

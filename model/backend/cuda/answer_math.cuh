@@ -74,7 +74,8 @@ static __device__ __forceinline__ float device_gumbel(uint32_t bits)
     return static_cast<float>(-device_log(-device_log(u)));
 }
 
-/* An upper bound of device_gumbel(bits); noise_bound of model/logits/row.c says why it is one. */
+/* An upper bound of device_gumbel(bits). With k leading ones 1 - u >= 2^-(k + 1), and -log u >= 1 -
+ * u, hence -log(-log u) <= (k + 1) ln 2; the rest covers the rounding to float. */
 static __device__ __forceinline__ double noise_bound(uint32_t bits)
 {
     return (__clz(static_cast<int>(~bits)) + 1) * 0.69314718055994531 + 1e-5;

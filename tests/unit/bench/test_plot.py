@@ -141,6 +141,26 @@ def test_load_shows_throughput_and_latency(figures):
     has(figures.plot("load", rates)[1], "requests per second offered")
 
 
+def test_load_compares_planned_with_every_k(figures):
+    def load_row(repetition, k, clients):
+        made = row(repetition, 1, 4 if k == "plan" else k, clients)
+        share = 1.25 if k == "plan" else 1.0
+        return {**made, "K": k, "arm": f"C={clients} K={k}",
+                "tokens_per_second": made["tokens_per_second"] * share * clients}
+    rows = [load_row(r, k, c) for r in range(3) for c in (1, 2, 4, 8) for k in ("plan", 0, 2, 4)]
+    root, texts, _ = figures.plot("load", rows)
+    has(texts, "planned", "K = 0", "K = 2", "K = 4", "planned P50", "planned P99", "K = 2 P99")
+    # The first panel has four curves: planned, K = 0, 2, 4; its values are known.
+    planned, plain, two, four = curves(root, 4)[:4]
+    def value(k, i):
+        return row(0, 1, k)["tokens_per_second"] * 2 ** i
+    unit = (plain[3][1] - four[3][1]) / (value(4, 3) - value(0, 3))
+    for i in range(4):
+        for curve, wanted in ((planned, 1.25 * value(4, i)), (two, value(2, i))):
+            height = (plain[i][1] - curve[i][1]) / unit + value(0, i)
+            assert abs(height / wanted - 1) < 0.02, (i, height, wanted)
+
+
 def test_scaling_is_over_the_fewest_ranks(figures):
     root, texts, _ = figures.plot("scaling", sweep([1, 2, 4], [0, 3]))
     has(texts, "linear", "K = 0", "K = 3", "T, ranks of the target",

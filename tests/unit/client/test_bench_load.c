@@ -126,6 +126,22 @@ START_TEST(good_requests_add_up)
 }
 END_TEST
 
+START_TEST(requests_for_two_texts_end_with_the_second_summary)
+{
+    static const enum answer answers[] = {TWO_SUMMARIES, GOOD};
+    struct service service = {.answers = answers, .n_answers = 2};
+    struct bench_arm arm = arm_of(1, 0);
+    static struct tally tally;
+    arm.generate.request.n = 2;
+    CHECK_OK(run(&service, &arm, 10, &tally));
+    ck_assert_int_eq(tally.n_done, 5);
+    ck_assert_int_eq(tally.n_failed, 5); /* half of the answer is missing */
+    ck_assert_int_eq(tally.n_summaries, 15);
+    ck_assert_uint_eq(tally.request.n, 5);
+    ck_assert_uint_eq(tally.queue.n, 15);
+}
+END_TEST
+
 START_TEST(every_failure_is_one_request_s)
 {
     static const enum answer answers[] = {GOOD, NO_SUMMARY, GARBAGE, FULL};
@@ -201,6 +217,7 @@ int main(void)
     Suite *suite = suite_create("bench_load");
     TCase *tcase = tcase_create("servers");
     tcase_add_test(tcase, good_requests_add_up);
+    tcase_add_test(tcase, requests_for_two_texts_end_with_the_second_summary);
     tcase_add_test(tcase, every_failure_is_one_request_s);
     tcase_add_test(tcase, silence_ends_with_the_request_s_time);
     tcase_add_test(tcase, server_that_does_not_serve_ends_the_run);

@@ -68,6 +68,62 @@ START_TEST(every_option_that_takes_a_value_is_swept_by_its_name)
 }
 END_TEST
 
+START_TEST(series_go_on_as_they_began)
+{
+    static const struct {
+        const char *text, *last;
+        int n;
+    } good[] = {{"C=1,2,4,...,64", "64", 7}, {"C=3,9,27,...,243", "243", 5},
+                {"C=1,2,...,9", "9", 9},     {"C=1,2,3,...,6", "6", 6},
+                {"C=8,16,...,32", "32", 4},  {"C=plan,0,2,...,8", "8", 6},
+                {"C=1,2,4,...,4", "4", 3}};
+    const struct sweep sweep = parsed(good[_i].text);
+    ck_assert_int_eq(sweep.factors[0].n, good[_i].n);
+    ck_assert_str_eq(sweep.factors[0].values[good[_i].n - 1], good[_i].last);
+}
+END_TEST
+
+START_TEST(planned_arms_say_nothing_of_k)
+{
+    const struct sweep sweep = parsed("K=plan,0,4");
+    const struct bench_arm base = base_arm();
+    struct bench_arm *arms;
+    int n_arms;
+    CHECK_OK(sweep_arms(&sweep, &base, &arms, &n_arms, &err));
+    ck_assert_int_eq(arms[0].generate.request.strategy, STRATEGY_PLANNED);
+    ck_assert_int_eq(arms[0].generate.request.n_draft, -1);
+    ck_assert_str_eq(arms[0].label, "K=plan");
+    ck_assert_int_eq(arms[2].generate.request.strategy, STRATEGY_DEFAULT);
+    ck_assert_int_eq(arms[2].generate.request.n_draft, 4);
+    ck_assert_ptr_eq(sweep_plain(arms, n_arms, &arms[0]), &arms[1]);
+    free(arms);
+}
+END_TEST
+
+/* What one arm adds is not in another one's request, nor in the base's. */
+START_TEST(arms_have_lists_of_their_own)
+{
+    const struct sweep sweep = parsed("logit-bias=5=1,6=2,ban-ids=7");
+    struct bench_arm base = base_arm();
+    struct bench_arm *arms;
+    int n_arms;
+    CHECK_OK(generate_options_set(&base.generate, "ban-ids", "1,2", &err));
+    CHECK_OK(sweep_arms(&sweep, &base, &arms, &n_arms, &err));
+    ck_assert_int_eq(n_arms, 2);
+    for (int i = 0; i < n_arms; i++) {
+        const struct generate_request *request = &arms[i].generate.request;
+        ck_assert_int_eq(request->n_biases, 1);
+        ck_assert_int_eq(request->biases[0].id, 5 + i);
+        ck_assert_int_eq(request->n_bans, 2);
+        ck_assert_int_eq(request->bans[0].ids[1], 2);
+        ck_assert_int_eq(request->bans[1].ids[0], 7);
+        ck_assert_ptr_eq(request->bans[1].ids, arms[i].generate.ban_ids[1]);
+    }
+    ck_assert_int_eq(base.generate.request.n_bans, 1);
+    free(arms);
+}
+END_TEST
+
 START_TEST(sweeps_that_make_no_sense_are_refused)
 {
     static const struct {
@@ -80,6 +136,14 @@ START_TEST(sweeps_that_make_no_sense_are_refused)
                {"K=3..1", "whole number from 3"},
                {"K=1,K=2", "named twice"},
                {"K=0..64", "more than 64 values"},
+               {"C=1,2,4,...,63", "does not reach 63"},
+               {"C=4,2,...,1", "does not reach 1"},
+               {"C=1,2,4,...,2", "does not reach 2"},
+               {"C=1,...,4", "two numbers"},
+               {"C=1,2,...", "no value after"},
+               {"C=1,2,...,K=1", "no value after"},
+               {"C=1,2,x,...,4", "two numbers"},
+               {"C=1,2,...,1000", "more than 64 values"},
                {"a=1,b=1,c=1,d=1,e=1,f=1,g=1", "more than 6 names"},
                {"abcdefghijklmnopqrstuvwxyz=1", "no name"},
                {"K=abcdefghijklmnopqrstuvwxyz", "no value"}};
@@ -163,9 +227,11 @@ START_TEST(drawn_prompts_repeat_and_fill_the_vocabulary)
     enum { N = 64, LEN = 100, VOCAB = 50 };
     struct bench_prompts first, second, other;
     int seen[VOCAB] = {0}, n_seen = 0, n_equal = 0;
-    CHECK_OK(bench_prompts_draw(&first, N, LEN, VOCAB, 7, &err));
-    CHECK_OK(bench_prompts_draw(&second, N, LEN, VOCAB, 7, &err));
-    CHECK_OK(bench_prompts_draw(&other, N, LEN, VOCAB, 8, &err));
+    struct bench_draw draw = {.n = N, .n_tokens = LEN, .vocab_size = VOCAB, .seed = 7};
+    CHECK_OK(bench_prompts_draw(&first, &draw, &err));
+    CHECK_OK(bench_prompts_draw(&second, &draw, &err));
+    draw.seed = 8;
+    CHECK_OK(bench_prompts_draw(&other, &draw, &err));
     for (int i = 0; i < N * LEN; i++) {
         int32_t id = first.items[i / LEN].ids[i % LEN];
         ck_assert(id >= 0 && id < VOCAB && id == second.ids[i]);
@@ -180,7 +246,107 @@ START_TEST(drawn_prompts_repeat_and_fill_the_vocabulary)
 }
 END_TEST
 
+START_TEST(shared_ids_are_those_at_the_beginning)
+{
+    enum { N = 8, LEN = 40, SHARED = 24, VOCAB = 1000 };
+    const struct bench_draw draw = {
+        .n = N, .n_tokens = LEN, .n_shared = SHARED, .vocab_size = VOCAB, .seed = 7};
+    struct bench_prompts prompts;
+    CHECK_OK(bench_prompts_draw(&prompts, &draw, &err));
+    const int32_t *first = prompts.items[0].ids;
+    for (int i = 1; i < N; i++) {
+        const int32_t *ids = prompts.items[i].ids;
+        ck_assert_mem_eq(ids, first, SHARED * sizeof *ids);
+        ck_assert_mem_ne(ids + SHARED, first + SHARED, (LEN - SHARED) * sizeof *ids);
+    }
+    bench_prompts_close(&prompts);
+}
+END_TEST
+
+/* Every slice has first ids of its own, and a slice can be had again. */
+START_TEST(renewed_prompts_differ_in_their_first_id_alone)
+{
+    enum { N = 4, LEN = 8, VOCAB = 50 };
+    const struct bench_draw draw = {
+        .n = N, .n_tokens = LEN, .n_shared = 2, .vocab_size = VOCAB, .seed = 7};
+    struct bench_prompts prompts, same;
+    bool seen[VOCAB] = {false};
+    CHECK_OK(bench_prompts_draw(&prompts, &draw, &err));
+    CHECK_OK(bench_prompts_draw(&same, &draw, &err));
+    for (int slice = 0; slice < VOCAB; slice++) {
+        bench_prompts_renew(&prompts, &draw, slice);
+        for (int i = 0; i < N; i++) {
+            const int32_t *ids = prompts.items[i].ids;
+            ck_assert_int_eq(ids[0], prompts.items[0].ids[0]);
+            ck_assert_mem_eq(ids + 1, same.items[i].ids + 1, (LEN - 1) * sizeof *ids);
+        }
+        int32_t id = prompts.items[0].ids[0];
+        ck_assert(id >= 0 && id < VOCAB && !seen[id]);
+        seen[id] = true;
+    }
+    bench_prompts_renew(&prompts, &draw, VOCAB);
+    ck_assert_mem_eq(prompts.ids, same.ids, N * LEN * sizeof *same.ids);
+    bench_prompts_close(&prompts);
+    bench_prompts_close(&same);
+}
+END_TEST
+
 /* ---- rows ---- */
+
+static struct generate_summary summary_in_company(enum strategy strategy)
+{
+    return (struct generate_summary){.completion_tokens = 30,
+                                     .n_draft = 16,
+                                     .strategy = strategy,
+                                     .counters = {.rounds = 11, /* ten of them are timed */
+                                                  .drafted = 22,
+                                                  .rounds_us = 1000,
+                                                  .lanes = 40,
+                                                  .step_tokens = 65,
+                                                  .target_reused = 48,
+                                                  .draft_reused = 32,
+                                                  .preemptions = 3}};
+}
+
+START_TEST(rows_say_what_company_the_requests_had)
+{
+    static struct tally tally;
+    static struct bench_row row;
+    struct bench_arm arm = base_arm();
+    const struct generate_summary summary = summary_in_company(STRATEGY_PLANNED);
+    tally_begin(&tally);
+    for (int i = 0; i < 4; i++) { /* two requests of two texts each */
+        tally_add_summary(&tally, &summary);
+        if (i % 2) tally_add_done(&tally, 5000);
+    }
+    bench_row_of(&row, &arm, &tally);
+    ck_assert(row.figures[BENCH_REQUESTS] == 2 && row.figures[BENCH_BATCH_SIZE] == 4);
+    ck_assert(row.figures[BENCH_ROWS_PER_STEP] == 6.5 && row.figures[BENCH_MEAN_K] == 2);
+    ck_assert(row.figures[BENCH_TARGET_REUSED] == 192 && row.figures[BENCH_DRAFT_REUSED] == 128);
+    ck_assert(row.figures[BENCH_PREEMPTIONS] == 12 && row.figures[BENCH_ROUND_US] == 100);
+    ck_assert(row.is_planned);
+}
+END_TEST
+
+/* Such a K is the limit of the planner's choice, and the row of K = 4 stays the row of K = 4. */
+START_TEST(planned_rows_are_those_without_a_number)
+{
+    static struct tally tally;
+    static struct bench_row row;
+    struct bench_arm arm = base_arm();
+    struct generate_summary summary = summary_in_company(STRATEGY_PLANNED);
+    arm.generate.request.n_draft = 4;
+    tally_begin(&tally);
+    tally_add_summary(&tally, &summary);
+    bench_row_of(&row, &arm, &tally);
+    ck_assert(!row.is_planned);
+    arm.generate.request.n_draft = -1;
+    summary.strategy = STRATEGY_FIXED;
+    tally_add_summary(&tally, &summary);
+    bench_row_of(&row, &arm, &tally);
+    ck_assert(!row.is_planned);
+}
+END_TEST
 
 START_TEST(errors_are_counted_by_sentence)
 {
@@ -298,11 +464,18 @@ int main(void)
     TCase *tcase = tcase_create("parts");
     tcase_add_test(tcase, ranks_change_slowest_and_guesses_fastest);
     tcase_add_test(tcase, every_option_that_takes_a_value_is_swept_by_its_name);
-    tcase_add_loop_test(tcase, sweeps_that_make_no_sense_are_refused, 0, 11);
+    tcase_add_loop_test(tcase, sweeps_that_make_no_sense_are_refused, 0, 19);
+    tcase_add_loop_test(tcase, series_go_on_as_they_began, 0, 7);
+    tcase_add_test(tcase, planned_arms_say_nothing_of_k);
+    tcase_add_test(tcase, arms_have_lists_of_their_own);
     tcase_add_loop_test(tcase, arms_that_make_no_sense_are_refused, 0, 8);
     tcase_add_test(tcase, prompts_are_lines_or_objects);
     tcase_add_loop_test(tcase, bad_prompt_files_name_the_line, 0, 8);
     tcase_add_test(tcase, drawn_prompts_repeat_and_fill_the_vocabulary);
+    tcase_add_test(tcase, shared_ids_are_those_at_the_beginning);
+    tcase_add_test(tcase, renewed_prompts_differ_in_their_first_id_alone);
+    tcase_add_test(tcase, rows_say_what_company_the_requests_had);
+    tcase_add_test(tcase, planned_rows_are_those_without_a_number);
     tcase_add_test(tcase, errors_are_counted_by_sentence);
     tcase_add_test(tcase, tokens_share_the_gap_of_their_message);
     tcase_add_test(tcase, quartiles_and_ratios_stay_within_a_repetition);

@@ -65,6 +65,8 @@ static struct coordinator_options options_of(const char *draft)
         .strategy = STRATEGY_PLANNED,
         .support = 64,
         .draft_kv_tokens = 256,
+        .n_sequences = 4,
+        .step_stretch = 2,
         .queue_capacity = 4,
         .step_timeout_s = 1,
         .max_prompt_bytes = 4096,

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coordinator/sequence.h"
-#include "tests/support/check_util.h"
+#include "tests/support/sequence_world.h"
 
 #define TALES SOURCE_DIR "/deploy/models/tales/draft"
 
@@ -75,54 +74,50 @@ static const struct reply_ops ops = {
     .close = note_close,
 };
 
+static const struct end_ids ends = {1, {0}};
+static const struct sequence_defaults defaults = {.n_draft = -1,
+                                                  .strategy = STRATEGY_FIXED,
+                                                  .context_limit = CAPACITY,
+                                                  .vocab_size = VOCAB,
+                                                  .ends = &ends};
+
 struct bench {
-    struct sequence seq;
+    struct sequence *seq;
     struct block_pool pool;
     struct planner planner;
 };
 
-/* A sequence of one prompt token that may get n tokens. */
-static void open_bench(struct bench *b, int n)
+/* The first of n sequences of one prompt token, each of which may get max_tokens. */
+static void open_bench(struct bench *b, int max_tokens, int n)
 {
     static const int32_t prompt[] = {2174};
     struct error err;
-    struct job *job;
-    const struct sequence_defaults defaults = {
-        .n_draft = -1, .strategy = STRATEGY_FIXED, .context_limit = CAPACITY, .vocab_size = VOCAB};
-    notes = (struct notes){.base = {&ops}};
+    notes = (struct notes){.base = {.ops = &ops}};
     CHECK_OK(tokenizer_open(&tok, TALES, &err));
-    CHECK_OK(mem_array(&job, 1, sizeof *job, &err));
+    struct job *job = new_job(JOB_GENERATE, prompt, 1);
     job->reply = &notes.base;
-    job->generate = (struct generate_request){.sampling = {.temperature = 0, .top_p = 1},
-                                              .max_tokens = n,
-                                              .n_draft = -1,
-                                              .rule = "",
-                                              .request_id = "noted",
-                                              .n = 1,
-                                              .logprobs = -1,
-                                              .repetition_penalty = 1,
-                                              .client = ""};
-    CHECK_OK(token_ids_append(&job->prompt, prompt, 1, &err));
+    job->generate.max_tokens = max_tokens;
+    job->generate.n = n;
     CHECK_OK(block_pool_open(&b->pool, 4, 16, &err));
-    CHECK_OK(sequence_open(&b->seq, 0, CAPACITY, 4, &err));
-    CHECK_OK(sequence_begin(&b->seq, job, tok, &defaults, &err));
-    ck_assert_str_eq(b->seq.rule->name, "greedy");
+    b->seq = first_sequence(job, tok, &defaults);
+    CHECK_OK(sequence_place(b->seq, 0, &b->pool, NULL, &err));
+    sequence_admit(b->seq);
+    ck_assert_str_eq(b->seq->rule->name, "greedy");
 }
 
-static int commit(struct bench *b, int32_t id, struct error *err)
+static int commit(struct sequence *seq, int32_t id, struct error *err)
 {
-    static const struct end_ids ends = {1, {0}};
     const enum token_origin origin = TOKEN_PLAIN;
-    const struct commit one = {&id, &origin, 1, -1};
-    return sequence_commit(&b->seq, &one, tok, &ends, err);
+    const struct commit one = {.ids = &id, .origins = &origin, .n = 1, .rejected = -1};
+    return sequence_commit(seq, &one, tok, err);
 }
 
 static void close_bench(struct bench *b)
 {
-    sequence_end(&b->seq, &b->pool, NULL);
+    sequence_displace(b->seq, &b->pool, NULL);
+    ck_assert_int_eq(block_pool_room(&b->pool), 4);
+    sequence_close(b->seq);
     ck_assert_int_eq(notes.n_closed, 1);
-    ck_assert(!b->seq.is_active);
-    sequence_close(&b->seq);
     block_pool_close(&b->pool);
     tokenizer_close(tok);
 }
@@ -131,17 +126,75 @@ START_TEST(tokens_come_first_then_the_summary_then_the_end)
 {
     struct error err;
     struct bench b = {0};
-    open_bench(&b, 2);
-    CHECK_OK(commit(&b, 708, &err));
-    ck_assert_ptr_null(b.seq.finish_reason);
-    CHECK_OK(commit(&b, 262, &err));
-    ck_assert_str_eq(b.seq.finish_reason, "length");
+    open_bench(&b, 2, 1);
+    CHECK_OK(commit(b.seq, 708, &err));
+    ck_assert_ptr_null(b.seq->finish_reason);
+    CHECK_OK(commit(b.seq, 262, &err));
+    ck_assert_str_eq(b.seq->finish_reason, "length");
     ck_assert_int_eq(notes.n_messages, 2);
     ck_assert_int_eq(notes.n_tokens, 2);
     ck_assert_int_gt((int)strlen(notes.text), 0);
-    sequence_finish(&b.seq, "none", &b.planner);
+    sequence_finish(b.seq, "none", &b.planner);
     ck_assert(notes.n_summaries == 1 && notes.n_done == 1 && notes.n_failed == 0);
     ck_assert_str_eq(notes.finish_reason, "length");
+    ck_assert(b.seq->is_over && notes.base.end == JOB_END_LENGTH);
+    close_bench(&b);
+}
+END_TEST
+
+/* The n sequences of a job have seeds and summaries of their own, and the answer ends with the
+ * last of them. */
+START_TEST(an_answer_of_several_texts_ends_with_the_last)
+{
+    enum { N = 3 };
+    struct error err;
+    struct bench b = {0};
+    struct sequence *others[N];
+    open_bench(&b, 1, N);
+    others[0] = b.seq;
+    for (int i = 1; i < N; i++) {
+        CHECK_OK(sequence_open(&others[i], b.seq->job, i, tok, &defaults, &err));
+        ck_assert(others[i]->id > others[i - 1]->id && others[i]->seed != others[i - 1]->seed);
+        CHECK_OK(sequence_place(others[i], i, &b.pool, NULL, &err));
+        sequence_admit(others[i]);
+    }
+    for (int i = N - 1; i >= 0; i--) {
+        ck_assert_int_eq(notes.n_done, 0);
+        CHECK_OK(commit(others[i], 708, &err));
+        sequence_finish(others[i], "none", &b.planner);
+        ck_assert_int_eq(notes.n_summaries, N - i);
+        if (i == 0) break;
+        sequence_displace(others[i], &b.pool, NULL);
+        sequence_close(others[i]);
+        ck_assert_int_eq(notes.n_closed, 0);
+    }
+    ck_assert(notes.n_done == 1 && notes.n_failed == 0 && notes.base.end == JOB_END_LENGTH);
+    close_bench(&b);
+}
+END_TEST
+
+START_TEST(the_failure_of_one_text_ends_the_whole_answer_once)
+{
+    struct error err;
+    struct bench b = {0};
+    struct sequence *other;
+    open_bench(&b, 1, 2);
+    CHECK_OK(sequence_open(&other, b.seq->job, 1, tok, &defaults, &err));
+    error_set(&err, ERR_INTERNAL, "a row was not numbers");
+    sequence_fail(other, JOB_END_FAILED, &err);
+    sequence_fail(b.seq, JOB_END_UNAVAILABLE, &err);
+    ck_assert(notes.n_failed == 1 && notes.n_done == 0 && notes.base.end == JOB_END_FAILED);
+    sequence_close(other);
+    close_bench(&b);
+}
+END_TEST
+
+/* Without a seed in the request one is drawn, and the job keeps it. */
+START_TEST(the_first_sequence_has_the_seed_of_the_request)
+{
+    struct bench b = {0};
+    open_bench(&b, 1, 1);
+    ck_assert(b.seq->job->has_seed && b.seq->seed == b.seq->job->seed);
     close_bench(&b);
 }
 END_TEST
@@ -150,11 +203,12 @@ START_TEST(an_error_of_the_reply_reaches_the_round_and_ends_the_answer)
 {
     struct error err;
     struct bench b = {0};
-    open_bench(&b, 8);
+    open_bench(&b, 8, 1);
     notes.refuses = true;
-    CHECK_ERR(commit(&b, 708, &err), ERR_EXHAUSTED, "nobody reads");
-    sequence_fail(&b.seq, &err);
+    CHECK_ERR(commit(b.seq, 708, &err), ERR_EXHAUSTED, "nobody reads");
+    sequence_fail(b.seq, JOB_END_SLOW_READER, &err);
     ck_assert(notes.n_failed == 1 && notes.code == ERR_EXHAUSTED && notes.n_done == 0);
+    ck_assert(b.seq->is_over && notes.base.end == JOB_END_SLOW_READER);
     close_bench(&b);
 }
 END_TEST
@@ -162,10 +216,10 @@ END_TEST
 START_TEST(a_job_is_cancelled_when_its_reply_says_so)
 {
     struct bench b = {0};
-    open_bench(&b, 8);
-    ck_assert(!job_is_cancelled(b.seq.job));
+    open_bench(&b, 8, 1);
+    ck_assert(!job_is_cancelled(b.seq->job));
     notes.is_gone = true;
-    ck_assert(job_is_cancelled(b.seq.job));
+    ck_assert(job_is_cancelled(b.seq->job));
     close_bench(&b);
 }
 END_TEST
@@ -175,6 +229,9 @@ int main(void)
     Suite *suite = suite_create("reply");
     TCase *tcase = tcase_create("notes");
     tcase_add_test(tcase, tokens_come_first_then_the_summary_then_the_end);
+    tcase_add_test(tcase, an_answer_of_several_texts_ends_with_the_last);
+    tcase_add_test(tcase, the_failure_of_one_text_ends_the_whole_answer_once);
+    tcase_add_test(tcase, the_first_sequence_has_the_seed_of_the_request);
     tcase_add_test(tcase, an_error_of_the_reply_reaches_the_round_and_ends_the_answer);
     tcase_add_test(tcase, a_job_is_cancelled_when_its_reply_says_so);
     suite_add_tcase(suite, tcase);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "coordinator/coordinator.h"
+#include "proto/jobs_wire.h"
 #include "rpc/client.h"
 #include "rpc/common.h"
 #include "tests/support/fail_alloc.h"
@@ -27,11 +28,12 @@ enum {
     PATIENCE_US = 20 * 1000000
 };
 
-enum kind { GENERATE, SCORE, DESCRIBE, N_KINDS };
+enum kind { GENERATE, SCORE, DESCRIBE, SUBMIT, WATCH, N_KINDS };
 
-static const char *const paths[N_KINDS] = {"/outrider.generation.v1.Generation/Generate",
-                                           "/outrider.generation.v1.Generation/Score",
-                                           "/outrider.generation.v1.Generation/Describe"};
+static const char *const paths[N_KINDS] = {
+    "/outrider.generation.v1.Generation/Generate", "/outrider.generation.v1.Generation/Score",
+    "/outrider.generation.v1.Generation/Describe", "/outrider.generation.v1.Generation/Submit",
+    "/outrider.generation.v1.Generation/Watch"};
 
 static char folder[64], target_address[128], listen_address[128];
 
@@ -49,6 +51,7 @@ static struct {
     struct buffer request, messages;
     struct arena arena;
     char answer[ANSWER_BYTES]; /* the text, or ids and logprobs */
+    char job_id[JOB_ID_BYTES]; /* of SUBMIT, for WATCH */
 } asker;
 
 static void setup(void)
@@ -108,8 +111,12 @@ static void pair_open(struct pair *pair)
                                                     .strategy = STRATEGY_PLANNED,
                                                     .support = 32,
                                                     .draft_kv_tokens = 256,
+                                                    .n_sequences = 2,
+                                                    .step_stretch = 2,
                                                     .queue_capacity = 4,
                                                     .queue_bytes = 1 << 20,
+                                                    .jobs_kept = 4,
+                                                    .jobs_bytes = 1 << 20,
                                                     .step_timeout_s = 60,
                                                     .max_prompt_bytes = 4096};
     *pair = (struct pair){0};
@@ -164,6 +171,10 @@ static void encode_request(enum kind kind)
     const struct score_request score = {.text = text, .text_len = sizeof text - 1, .top_n = 1};
     asker.request.len = 0;
     if (kind == GENERATE) CHECK_OK(generate_request_encode(&asker.request, &generate, &err));
+    const struct submit_request submit = {.request = generate, .key = ""};
+    const struct watch_request watch = {.id = asker.job_id};
+    if (kind == SUBMIT) CHECK_OK(submit_request_encode(&asker.request, &submit, &err));
+    if (kind == WATCH) CHECK_OK(watch_request_encode(&asker.request, &watch, &err));
     if (kind == SCORE) CHECK_OK(score_request_encode(&asker.request, &score, &err));
 }
 
@@ -183,7 +194,11 @@ static void hear_message(enum kind kind, const uint8_t *data, size_t len)
     struct score_reply score;
     char line[64];
     arena_reset(&asker.arena);
-    if (kind == GENERATE) {
+    if (kind == SUBMIT) {
+        struct job_status job;
+        CHECK_OK(job_status_decode(data, len, &asker.arena, &job, &err));
+        snprintf(asker.job_id, sizeof asker.job_id, "%s", job.id);
+    } else if (kind == GENERATE || kind == WATCH) {
         CHECK_OK(generate_reply_decode(data, len, &asker.arena, &generate, &err));
         if (generate.tokens) append_answer(generate.tokens->text, generate.tokens->text_len);
     } else if (kind == SCORE) {
@@ -196,8 +211,8 @@ static void hear_message(enum kind kind, const uint8_t *data, size_t len)
     }
 }
 
-/* One request; its answer is in asker.answer. Errors: what the coordinator says. */
-static int ask(enum kind kind, struct error *err)
+/* One call; its answer is in asker.answer. Errors: what the coordinator says. */
+static int call(enum kind kind, struct error *err)
 {
     int64_t deadline_us = clock_now_us() + PATIENCE_US;
     struct rpc_stream *stream = NULL;
@@ -217,6 +232,13 @@ static int ask(enum kind kind, struct error *err)
 out:
     rpc_stream_close(stream);
     return rc;
+}
+
+/* One request; one that was submitted is watched to its end. */
+static int ask(enum kind kind, struct error *err)
+{
+    int rc = call(kind, err);
+    return rc || kind != SUBMIT ? rc : call(WATCH, err);
 }
 
 /* Until the target has been reached, or reached again. */
@@ -330,6 +352,12 @@ START_TEST(a_generation_ends_with_its_text_or_a_sentence)
 }
 END_TEST
 
+START_TEST(a_submitted_job_ends_with_its_text_or_a_sentence)
+{
+    try_each("submitting", REQUESTING, SUBMIT);
+}
+END_TEST
+
 START_TEST(a_scoring_ends_with_its_numbers_or_a_sentence)
 {
     try_each("scoring", REQUESTING, SCORE);
@@ -343,6 +371,7 @@ int main(void)
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, failures_while_they_connect_only_delay);
     tcase_add_test(all, a_generation_ends_with_its_text_or_a_sentence);
+    tcase_add_test(all, a_submitted_job_ends_with_its_text_or_a_sentence);
     tcase_add_test(all, a_scoring_ends_with_its_numbers_or_a_sentence);
     suite_add_tcase(suite, all);
     return check_main(suite);

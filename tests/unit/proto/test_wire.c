@@ -52,10 +52,13 @@ static struct step_row *rows_sample(int n_rows, int n_tokens)
             wish.temperatures[t] = sample_float(0.01f, 3);
         }
         if (wish.n_temperatures) {
-            wish.best_is_noisy = sample_int(0, 1);
+            wish.noisy_best = sample_int(0, 1);
+            wish.buckets = (enum row_buckets)sample_int(0, ROW_BUCKETS_KINDS - 1);
             wish.entropy = sample_int(0, 1);
             wish.outside = sample_int(0, 1);
         }
+        wish.has_least = sample_int(0, 1);
+        wish.least = wish.has_least ? sample_float(-20, 20) : 0;
         wish.at = (struct rng_address){.seed = sample_bits(),
                                        .position = (uint32_t)sample_bits(),
                                        .round = (uint32_t)sample_bits()};
@@ -110,8 +113,25 @@ static struct slice_row slice_sample(int slice)
     row.sum_exp_log = (double)sample_float(-1000, 0);
     row.outside_sum = sample_int(0, 1) ? (double)sample_float(1, 1000) : 0;
     row.outside_id = row.outside_sum > 0 ? row.first_id + sample_int(0, SLICE_COLS - 1) : -1;
+    row.outside_logit = row.outside_sum > 0 ? sample_float(-20, 20) : 0;
+    row.noisy_id = sample_int(0, 1) ? row.first_id + sample_int(0, SLICE_COLS - 1) : -1;
+    row.noisy_logit = row.noisy_id >= 0 ? sample_float(-20, 20) : 0;
+    row.n_buckets = sample_int(0, ROW_BUCKETS);
+    row.buckets = sample_floats(&made, row.n_buckets);
     row.full = sample_int(0, 1) ? sample_floats(&made, SLICE_COLS) : NULL;
     return row;
+}
+
+static void refusals_sample(struct step_reply *reply)
+{
+    static const char *const texts[] = {"", "the lane has no tokens",
+                                        "slot 2 occurs twice: \xc3\xa9"};
+    struct lane_refusal *refused = sample_take(&made, 4, sizeof *refused);
+    for (int lane = sample_int(0, 2); reply->n_refused < 4; lane += sample_int(1, 340)) {
+        if (lane >= WIRE_LANES_MAX || sample_int(0, 3) == 0) break;
+        refused[reply->n_refused++] = (struct lane_refusal){lane, texts[sample_int(0, 2)]};
+    }
+    reply->refused = refused;
 }
 
 static struct step_reply reply_sample(void)
@@ -134,6 +154,7 @@ static struct step_reply reply_sample(void)
         rows[i].slices = slices;
     }
     reply.rows = rows;
+    refusals_sample(&reply);
     reply.queue_us = (uint32_t)sample_bits();
     reply.compute_us = (uint32_t)sample_bits();
     reply.collective_us = (uint32_t)sample_bits();
@@ -153,7 +174,10 @@ static void rows_equal(const struct step_row *a, const struct step_row *b, int n
         const struct row_wish *x = &a[i].wish, *y = &b[i].wish;
         ck_assert_int_eq(a[i].index, b[i].index);
         ck_assert_int_eq(x->n_best, y->n_best);
-        ck_assert_int_eq(x->best_is_noisy, y->best_is_noisy);
+        ck_assert_int_eq(x->noisy_best, y->noisy_best);
+        ck_assert_int_eq(x->has_least, y->has_least);
+        ck_assert(x->least == y->least);
+        ck_assert_int_eq((int)x->buckets, (int)y->buckets);
         ck_assert_int_eq(x->n_ids, y->n_ids);
         arrays_equal(x->ids, y->ids, x->n_ids, sizeof *x->ids);
         ck_assert_int_eq(x->n_temperatures, y->n_temperatures);
@@ -208,6 +232,11 @@ static void slices_equal(const struct slice_row *x, const struct slice_row *y)
     ck_assert_double_eq(x->sum_exp_log, y->sum_exp_log);
     ck_assert_double_eq(x->outside_sum, y->outside_sum);
     ck_assert_int_eq(x->outside_id, y->outside_id);
+    ck_assert(x->outside_logit == y->outside_logit);
+    ck_assert_int_eq(x->noisy_id, y->noisy_id);
+    ck_assert(x->noisy_logit == y->noisy_logit);
+    ck_assert_int_eq(x->n_buckets, y->n_buckets);
+    arrays_equal(x->buckets, y->buckets, x->n_buckets, sizeof *x->buckets);
     ck_assert_int_eq(x->full != NULL, y->full != NULL);
     arrays_equal(x->full, y->full, x->full ? x->n_cols : 0, sizeof *x->full);
 }
@@ -219,6 +248,11 @@ static void replies_equal(const struct step_reply *a, const struct step_reply *b
     ck_assert_uint_eq(a->compute_us, b->compute_us);
     ck_assert_uint_eq(a->collective_us, b->collective_us);
     ck_assert_ptr_null(b->error_text);
+    ck_assert_int_eq(a->n_refused, b->n_refused);
+    for (int i = 0; i < a->n_refused; i++) {
+        ck_assert_int_eq(a->refused[i].lane, b->refused[i].lane);
+        ck_assert_str_eq(a->refused[i].text, b->refused[i].text);
+    }
     ck_assert_int_eq(a->n_rows, b->n_rows);
     for (int i = 0; i < a->n_rows; i++) {
         ck_assert_int_eq(a->rows[i].n_slices, b->rows[i].n_slices);
@@ -258,6 +292,9 @@ START_TEST(reply_round_trip_keeps_every_field)
         for (int r = 0; r < sent.n_rows; r++) {
             bound += row_reply_bytes(&sent.rows[r]);
         }
+        for (int r = 0; r < sent.n_refused; r++) {
+            bound += lane_refusal_bytes(&sent.refused[r]);
+        }
         ck_assert_uint_le(buf.len, bound);
         if (i < 6) seed_write("target_wire", 1, "reply", i, buf.data, buf.len);
     }
@@ -288,7 +325,7 @@ START_TEST(empty_slice_has_no_columns)
     /* 65 columns in 4 slices of 64: the second has one, the last two have none. */
     struct slice_row slices[4];
     for (int s = 0; s < 4; s++) {
-        slices[s] = (struct slice_row){.slice = s, .max = s > 1 ? -INFINITY : 1};
+        slices[s] = (struct slice_row){.slice = s, .noisy_id = -1, .max = s > 1 ? -INFINITY : 1};
     }
     struct row_reply row = {.n_slices = 4, .slices = slices};
     struct step_reply sent = {.id = 1, .n_rows = 1, .rows = &row}, got;
@@ -406,7 +443,9 @@ START_TEST(every_prefix_is_safe)
         struct slice_row slice = slice_sample(1);
         slice.full = NULL;
         struct row_reply row = {.n_slices = 1, .slices = &slice};
-        struct step_reply reply = {.id = 3, .n_rows = 1, .rows = &row};
+        const struct lane_refusal refused[] = {{1, "slot 9 does not exist"}, {4, "no tokens"}};
+        struct step_reply reply = {
+            .id = 3, .n_rows = 1, .rows = &row, .n_refused = 2, .refused = refused};
         CHECK_OK(step_reply_encode(&buf, &reply, &err));
         prefixes_are_safe(1);
     }

@@ -113,8 +113,8 @@ START_TEST(wish_refusals_name_the_field)
     step_refused("outside is wished, but temperatures is empty");
     rows[0].wish.entropy = true;
     step_refused("entropy is wished");
-    rows[0].wish.best_is_noisy = true;
-    step_refused("best_is_noisy is wished");
+    rows[0].wish.noisy_best = true;
+    step_refused("noisy_best is wished");
 }
 END_TEST
 
@@ -134,7 +134,7 @@ START_TEST(too_many_are_refused_with_their_count)
     lane.tokens = many, lane.n_tokens = 100, lane.n_draft = DRAFT_MAX + 1;
     step_refused("n_draft is 17, must be 0 to 16");
     rows[1].wish.ids = many, rows[1].wish.n_ids = WIRE_ROW_IDS_MAX + 1;
-    step_refused("ids has 4097 entries, at most 4096");
+    step_refused("ids has 32769 entries, at most 32768");
     const struct step_row three[3] = {{.index = 0}};
     lane.rows = three, lane.n_rows = 3, lane.n_tokens = 2, lane.n_draft = 0;
     step_refused("rows has 3 entries, at most 2");
@@ -221,11 +221,48 @@ START_TEST(slice_refusals_name_the_field)
     reply_refused("outside_id is 2048");
     slices[0].outside_id = -1;
     reply_refused("outside_id is -1");
+    slices[0].outside_logit = NAN;
+    reply_refused("outside_logit is nan");
+    slices[0].noisy_id = 1024;
+    reply_refused("noisy_column is 1025, must be 0 to 1024");
+    slices[0].noisy_logit = NAN;
+    reply_refused("noisy_logit is nan");
+    slices[0].buckets = full, slices[0].n_buckets = ROW_BUCKETS + 1;
+    reply_refused("buckets has 129 entries, at most 128 are taken");
     slices[0].full = full, slices[0].n_cols = 1023;
     reply_refused("full has 1023 entries, the slice has 1024 columns");
     full[77] = NAN, slices[0].full = full;
     reply_refused("full[77] is nan");
     full[77] = 0;
+}
+END_TEST
+
+START_TEST(refused_lanes_ascend_and_exist)
+{
+    struct lane_refusal refused[2] = {{0, "no tokens"}, {WIRE_LANES_MAX - 1, "no tokens"}};
+    struct step_reply got;
+    reply_reset();
+    reply.n_refused = 2, reply.refused = refused;
+    CHECK_OK(step_reply_encode(&buf, &reply, &err));
+    CHECK_OK(step_reply_decode(buf.data, buf.len, N_VOCAB, N_SLICES, &arena, &got, &err));
+    ck_assert(got.n_refused == 2 && got.refused[1].lane == WIRE_LANES_MAX - 1);
+    refused[1].lane = 0;
+    reply_refused("reply to step 6: error.lane is 0, must be 1 to 1023");
+    refused[0].lane = 5, refused[1].lane = 4;
+    reply.n_refused = 2, reply.refused = refused;
+    reply_refused("error.lane is 4, must be 6 to 1023");
+    refused[0].lane = -1;
+    reply.n_refused = 1, reply.refused = refused;
+    reply_refused("error.lane is -1, must be 0 to 1023");
+    refused[0].lane = WIRE_LANES_MAX;
+    reply.n_refused = 1, reply.refused = refused;
+    reply_refused("error.lane is 1024, must be 0 to 1023");
+    static struct lane_refusal many[WIRE_LANES_MAX + 1];
+    for (int i = 0; i <= WIRE_LANES_MAX; i++) {
+        many[i] = (struct lane_refusal){i, ""};
+    }
+    reply.n_refused = WIRE_LANES_MAX + 1, reply.refused = many;
+    reply_refused("refused has 1025 entries, at most 1024");
 }
 END_TEST
 
@@ -246,6 +283,14 @@ START_TEST(malformed_replies_are_refused)
     reply_hex_refused("12120a10120800000000000000001a0400000000",
                       "best_ids has 8 bytes, best_logits 4");
     reply_hex_refused("1200220408011200", "an error and 1 rows");
+    reply_hex_refused("12050a00120178", "an error and 1 slices");
+    reply_hex_refused("12021801", "no_room is set, but error is empty");
+    reply_hex_refused("2200"
+                      "2a020801",
+                      "an error and 0 rows and 1 refused lanes");
+    reply_hex_refused("2a051203"
+                      "61ff62",
+                      "error.text is not UTF-8 text at byte 1 (0xff)");
     reply_hex_refused("2202087fff", "are not a StepReply");
     reply_hex_refused("2203088008", "error.lane is 1024");
     reply_hex_refused("2205120361ff62", "error.text is not UTF-8 text at byte 1 (0xff)");
@@ -358,6 +403,7 @@ int main(void)
     tcase_add_test(tcase, wish_refusals_name_the_field);
     tcase_add_test(tcase, too_many_are_refused_with_their_count);
     tcase_add_test(tcase, slice_refusals_name_the_field);
+    tcase_add_test(tcase, refused_lanes_ascend_and_exist);
     tcase_add_test(tcase, malformed_replies_are_refused);
     tcase_add_test(tcase, description_refusals_name_the_field);
     tcase_add_test(tcase, nccl_id_of_another_size_or_rank_is_refused);

@@ -12,11 +12,15 @@ static int merged(enum accept_rule rule, const struct sampling_params *params,
     const struct target_slices all = {slices, n_slices, VOCAB};
     const struct target_want want = want_of(rule, params, draft, full);
     target_row_wish(&want, &wish);
-    for (int n_more = 0, n_asked = 0;; n_asked++, wish.n_best = n_more) {
+    for (int n_asked = 0;; n_asked++) {
+        struct slice_row before[SLICES_MAX];
+        bool more;
+        memcpy(before, slices, sizeof before);
         answer(&wish, n_slices);
-        CHECK_OK(target_row_merge(&all, &want, &wish, &arena, row, &n_more, &err));
-        if (n_more == 0) return n_asked;
-        ck_assert_int_gt(n_more, wish.n_best);
+        if (n_asked) CHECK_OK(target_row_carry(before, slices, n_slices, &err));
+        CHECK_OK(target_row_merge(&all, &want, &wish, &arena, row, &more, &err));
+        if (!more) return n_asked;
+        ck_assert(wish.has_least && n_asked < 2);
     }
 }
 
@@ -25,6 +29,12 @@ static void same_row(const struct target_row *a, const struct target_row *b)
     ck_assert_int_eq(a->n, b->n);
     ck_assert(a->n == 0 || memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids) == 0);
     ck_assert(a->n == 0 || memcmp(a->p, b->p, (size_t)a->n * sizeof *a->p) == 0);
+    ck_assert(a->n == 0 || memcmp(a->logits, b->logits, (size_t)a->n * sizeof *a->logits) == 0);
+    ck_assert(a->outside_logit == b->outside_logit);
+    ck_assert(a->log_z == b->log_z && a->n_top == b->n_top);
+    for (int i = 0; i < a->n_top; i++) {
+        ck_assert(a->top_ids[i] == b->top_ids[i] && a->top_logprobs[i] == b->top_logprobs[i]);
+    }
     ck_assert(a->outside_mass == b->outside_mass && a->outside_id == b->outside_id);
     ck_assert(a->entropy == b->entropy);
 }
@@ -72,7 +82,7 @@ START_TEST(each_rule_asks_for_what_it_needs_and_no_more)
     const struct sampling_params cold = {.top_k = 7, .top_p = 0.5f};
     for (int rule = 0; rule < RULE_COUNT; rule++) {
         wish_of((enum accept_rule)rule, &cold, &q, false, &wish);
-        ck_assert(wish.n_best == 1 && !wish.best_is_noisy && !wish.n_ids && !wish.n_temperatures);
+        ck_assert(wish.n_best == 1 && !wish.noisy_best && !wish.n_ids && !wish.n_temperatures);
         ck_assert(!wish.outside && !wish.full && wish.at.position == at.position);
         wish_of((enum accept_rule)rule, &plain, &q, true, &wish);
         ck_assert(wish.full && !wish.n_best && !wish.n_ids && !wish.n_temperatures);
@@ -83,7 +93,7 @@ START_TEST(each_rule_asks_for_what_it_needs_and_no_more)
         ck_assert_int_eq(wish.n_temperatures, accept_rules[rule].is_greedy ? 0 : 1);
     }
     wish_of(RULE_COUPLED, &plain, &q, false, &wish);
-    ck_assert(wish.n_best == 1 && wish.best_is_noisy && wish.temperatures[0] == 0.8f);
+    ck_assert(wish.n_best == 0 && wish.noisy_best && wish.temperatures[0] == 0.8f);
     ck_assert(!wish.outside && !wish.n_ids);
     wish_of(RULE_BLOCK, &plain, &q, false, &wish);
     ck_assert(wish.outside && wish.ids == q.ids && wish.n_ids == q.n && !wish.entropy);
@@ -219,6 +229,124 @@ START_TEST(an_uncertain_cut_asks_for_more_and_then_agrees_with_a_full_sort)
 }
 END_TEST
 
+/* Random rows and cuts: whatever is asked first and second, the row is that of all logits, bit for
+ * bit, and two questions are enough. */
+START_TEST(any_cut_is_found_in_two_questions)
+{
+    static const float top_ps[] = {0.1f, 0.5f, 0.9f, 0.99f, 0.9999f, 1 - 0x1p-24f, 1};
+    static const float min_ps[] = {0, 0, 1e-6f, 0.01f, 0.3f, 1};
+    static const int top_ks[] = {0, 0, 3, 256, 257, 400, 599, 600, 100000};
+    static const float temperatures[] = {0.001f, 0.3f, 1, 2.5f, 100};
+    int n_second = 0;
+    for (uint32_t i = 0; i < 6000; i++) {
+        const struct sampling_params params = {.temperature = temperatures[i % 5],
+                                               .top_p = top_ps[i / 5 % 7],
+                                               .min_p = min_ps[i / 35 % 6],
+                                               .top_k = top_ks[i / 210 % 9]};
+        struct target_row compact, full;
+        if (!sampling_truncates(&params)) continue;
+        double spread = pow(10, 3 * world_uniform(7, i) - 2);
+        for (uint32_t c = 0; c < VOCAB; c++) {
+            double x = spread * (world_uniform(3 * i, c) - world_uniform(3 * i + 1, c));
+            logits[c] = (float)(i % 4 ? x : floor(x * 4) / 4); /* with ties, too */
+            if (world_uniform(3 * i + 2, c) < 0.02) logits[c] = -INFINITY;
+        }
+        int n_slices = 1 << i % 4;
+        enum accept_rule rule = i % 3 ? RULE_REJECTION : RULE_COUPLED;
+        arena_reset(&arena);
+        wants_logprobs = i % 2;
+        int n_asked = merged(rule, &params, &q, n_slices, false, &compact);
+        merged(rule, &params, &q, n_slices, true, &full);
+        same_row(&compact, &full);
+        ck_assert_msg(n_asked <= 1, "case %u asks %d times", i, n_asked + 1);
+        n_second += n_asked;
+    }
+    ck_assert_int_gt(n_second, 200);
+    wants_logprobs = false;
+}
+END_TEST
+
+/* Log of the sum of exp, from all logits in double. */
+static double exact_log_z(void)
+{
+    double max = -HUGE_VAL, sum = 0;
+    for (int i = 0; i < VOCAB; i++) {
+        max = (double)logits[i] > max ? (double)logits[i] : max;
+    }
+    for (int i = 0; i < VOCAB; i++) {
+        sum += exp((double)logits[i] - max);
+    }
+    return max + log(sum);
+}
+
+static void check_logprobs(const struct target_row *row)
+{
+    double log_z = exact_log_z();
+    bool taken[VOCAB] = {false};
+    ck_assert(fabs(row->log_z - log_z) < 1e-6);
+    ck_assert_int_eq(row->n_top, N_TOP);
+    for (int k = 0; k < N_TOP; k++) {
+        int best = -1;
+        for (int i = 0; i < VOCAB; i++) {
+            if (!taken[i] && (best < 0 || logits[i] > logits[best])) best = i;
+        }
+        taken[best] = true;
+        ck_assert_int_eq(row->top_ids[k], best);
+        ck_assert(fabs((double)row->top_logprobs[k] - ((double)logits[best] - log_z)) < 1e-5);
+    }
+    for (int i = 0; i < row->n; i++) {
+        int32_t id = row->ids[i];
+        double wanted = id < VOCAB ? (double)logits[id] - log_z : -HUGE_VAL;
+        double got = (double)target_row_logprob(row, id);
+        ck_assert(row->logits[i] == (id < VOCAB ? logits[id] : -INFINITY));
+        ck_assert(got == wanted || fabs(got - wanted) < 1e-5);
+    }
+    if (row->outside_mass == 0) return;
+    double wanted = (double)logits[row->outside_id] - log_z;
+    ck_assert(row->outside_logit == logits[row->outside_id]);
+    ck_assert(fabs((double)target_row_logprob(row, row->outside_id) - wanted) < 1e-5);
+}
+
+START_TEST(logprobs_are_those_of_the_raw_logits_at_temperature_one)
+{
+    const struct sampling_params params[] = {
+        {.temperature = 0, .top_p = 1},
+        {.temperature = 1, .top_p = 1},
+        {.temperature = 0.6f, .top_p = 1},
+        {.temperature = 1, .top_k = 2, .top_p = 1},
+        {.temperature = 1.4f, .top_p = 0.999f},
+        {.temperature = 2, .top_p = 1, .min_p = 0.0001f},
+        {.temperature = 0.7f, .top_k = 500, .top_p = 0.99f},
+    };
+    wants_logprobs = true;
+    logits[17] = logits[300] = 9; /* a tie at the top */
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
+        for (size_t i = 0; i < sizeof params / sizeof *params; i++) {
+            for (int n_slices = 1; n_slices <= SLICES; n_slices *= 2) {
+                struct target_row compact, full;
+                merged((enum accept_rule)rule, &params[i], &q, n_slices, false, &compact);
+                merged((enum accept_rule)rule, &params[i], &q, n_slices, true, &full);
+                check_logprobs(&compact);
+                same_row(&compact, &full);
+            }
+            arena_reset(&arena);
+        }
+    }
+}
+END_TEST
+
+START_TEST(sums_of_another_row_are_not_taken_over)
+{
+    struct slice_row other[SLICES_MAX];
+    const struct row_wish wish = {.n_temperatures = 1, .temperatures = {1}};
+    answer(&wish, SLICES);
+    memcpy(other, slices, sizeof other);
+    other[3].max += 1;
+    CHECK_ERR(target_row_carry(other, slices, SLICES, &err), ERR_FORMAT,
+              "slice 3 has a largest logit of");
+}
+END_TEST
+
 START_TEST(guesses_beyond_the_vocabulary_have_no_probability)
 {
     int32_t ids[] = {3, 600, 650};
@@ -252,6 +380,7 @@ int main(void)
 {
     Suite *suite = suite_create("target_row");
     TCase *tcase = tcase_create("target_row");
+    tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, rule_names_are_parsed);
     tcase_add_test(tcase, a_list_of_rules_ends_where_its_room_does);
@@ -262,6 +391,9 @@ int main(void)
     tcase_add_test(tcase, coupled_rows_do_not_depend_on_the_slices);
     tcase_add_test(tcase, compact_rows_equal_full_rows);
     tcase_add_test(tcase, an_uncertain_cut_asks_for_more_and_then_agrees_with_a_full_sort);
+    tcase_add_test(tcase, any_cut_is_found_in_two_questions);
+    tcase_add_test(tcase, logprobs_are_those_of_the_raw_logits_at_temperature_one);
+    tcase_add_test(tcase, sums_of_another_row_are_not_taken_over);
     tcase_add_test(tcase, guesses_beyond_the_vocabulary_have_no_probability);
     tcase_add_test(tcase, draws_never_return_a_token_without_mass);
     suite_add_tcase(suite, tcase);

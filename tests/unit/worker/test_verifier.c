@@ -2,152 +2,9 @@
 /* The worker's engine without the wire: steps go through queues to ranks that are threads, as they
  * otherwise go through gRPC to ranks that are processes. Replies come back through a queue. */
 #include <math.h>
-#include <pthread.h>
-#include <stdio.h>
 
-#include "base/clock.h"
-#include "base/queue.h"
-#include "model/backend/cpu/cpu.h"
 #include "speculation/rule.h"
-#include "tests/support/check_util.h"
-#include "worker/verifier.h"
-
-#define TALES SOURCE_DIR "/deploy/models/tales/target"
-
-enum {
-    GROUP_RANKS_MAX = 4,
-    N_SLOTS = 2,
-    N_BLOCKS = 16,
-    STEP_TOKENS = 64,
-    STEP_ROWS = 20,
-    WAIT_US = 20000000
-};
-
-struct group;
-
-struct rank {
-    struct group *group;
-    int rank;
-    struct comm *comm;
-    struct queue *steps;
-    pthread_t thread;
-};
-
-/* What a rank sends back: a copy of the reply as the coordinator would have decoded it. */
-struct answer {
-    int rank, rc;
-    struct step_reply reply; /* rows are in the rank's verifier until its next step */
-    char error_text[ERROR_TEXT_BYTES];
-};
-
-struct group {
-    int n_ranks, n_slices, n_vocab;
-    struct checkpoint *ck;
-    struct rank ranks[GROUP_RANKS_MAX];
-    struct queue *answers;
-    uint64_t last_id;
-};
-
-static const struct verifier_options verifier_options = {.n_slots = N_SLOTS,
-                                                         .n_kv_blocks = N_BLOCKS,
-                                                         .max_step_tokens = STEP_TOKENS,
-                                                         .max_step_rows = STEP_ROWS,
-                                                         .n_vocab = 4096};
-
-static void *run_rank(void *arg)
-{
-    struct rank *rank = arg;
-    struct error err;
-    struct backend *be;
-    struct verifier *verifier;
-    void *item;
-    const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
-    ck_assert_int_eq(backend_cpu_open(&be, &cpu, &err), 0);
-    ck_assert_int_eq(
-        verifier_open(&verifier, rank->group->ck, rank->comm, be, &verifier_options, &err), 0);
-    while (queue_pop(rank->steps, &item, INT64_MAX, &err) == 0) {
-        struct answer *answer = calloc(1, sizeof *answer);
-        answer->rank = rank->rank;
-        answer->rc = verifier_step(verifier, item, &answer->reply, &err);
-        if (answer->reply.error_text) {
-            snprintf(answer->error_text, sizeof answer->error_text, "%s", answer->reply.error_text);
-        }
-        ck_assert_int_eq(queue_push(rank->group->answers, answer, &err), 0);
-    }
-    verifier_close(verifier);
-    be->ops->close(be);
-    comm_close(rank->comm);
-    return NULL;
-}
-
-static void group_open(struct group *group, int n_ranks)
-{
-    struct error err;
-    struct comm *comms[GROUP_RANKS_MAX];
-    *group = (struct group){.n_ranks = n_ranks, .n_slices = 8, .n_vocab = verifier_options.n_vocab};
-    CHECK_OK(checkpoint_open(&group->ck, TALES, &err));
-    CHECK_OK(queue_open(&group->answers, GROUP_RANKS_MAX, &err));
-    if (n_ranks == 1) {
-        comms[0] = comm_single();
-    } else {
-        CHECK_OK(comm_threads_open(comms, n_ranks, &err));
-    }
-    for (int r = 0; r < n_ranks; r++) {
-        struct rank *rank = &group->ranks[r];
-        *rank = (struct rank){.group = group, .rank = r, .comm = comms[r]};
-        CHECK_OK(queue_open(&rank->steps, 4, &err));
-        ck_assert_int_eq(pthread_create(&rank->thread, NULL, run_rank, rank), 0);
-    }
-}
-
-static void group_close(struct group *group)
-{
-    for (int r = 0; r < group->n_ranks; r++) {
-        queue_shut(group->ranks[r].steps);
-    }
-    for (int r = 0; r < group->n_ranks; r++) {
-        pthread_join(group->ranks[r].thread, NULL);
-        queue_close(group->ranks[r].steps);
-    }
-    queue_close(group->answers);
-    checkpoint_close(group->ck);
-}
-
-/* Sends the step to every rank and puts the slices of its rows together: slices[n_rows][S]. Returns
- * the number of rows, or -1 and the refusal, which must be the same on every rank. */
-static int group_step(struct group *group, struct step *step, struct slice_row *slices,
-                      char *refusal, int *refused_lane)
-{
-    struct error err;
-    int n_rows = 0, n_local = group->n_slices / group->n_ranks, n_refused = 0;
-    if (!step->id) step->id = group->last_id + 1;
-    group->last_id = step->id;
-    for (int r = 0; r < group->n_ranks; r++) {
-        CHECK_OK(queue_push(group->ranks[r].steps, step, &err));
-    }
-    for (int r = 0; r < group->n_ranks; r++) {
-        void *item;
-        CHECK_OK(queue_pop(group->answers, &item, clock_now_us() + WAIT_US, &err));
-        struct answer *answer = item;
-        ck_assert_int_eq(answer->rc, 0);
-        ck_assert_uint_eq(answer->reply.id, step->id);
-        if (answer->reply.error_text) {
-            ck_assert(n_refused == 0 || strcmp(refusal, answer->error_text) == 0);
-            snprintf(refusal, ERROR_TEXT_BYTES, "%s", answer->error_text);
-            *refused_lane = answer->reply.error_lane;
-            n_refused++;
-        }
-        n_rows = answer->reply.n_rows;
-        for (int row = 0; row < n_rows; row++) {
-            ck_assert_int_eq(answer->reply.rows[row].n_slices, n_local);
-            memcpy(&slices[row * group->n_slices + answer->rank * n_local],
-                   answer->reply.rows[row].slices, (size_t)n_local * sizeof *slices);
-        }
-        free(answer);
-    }
-    ck_assert(n_refused == 0 || n_refused == group->n_ranks);
-    return n_refused ? -1 : n_rows;
-}
+#include "tests/support/verifier_group.h"
 
 static const int32_t tokens[] = {2174, 708, 262, 515, 434, 311, 262, 486, 391, 342, 729, 2240, 15};
 static const int32_t guesses[] = {273, 360, 342, 439};
@@ -179,7 +36,8 @@ static void ask(struct question *question, enum accept_rule rule, bool full)
             *q = (struct sparse_dist){4, question->q_ids[i], question->q_p[i]};
         }
         question->rows[i].index = 12 + i;
-        const struct target_want want = {&accept_rules[rule], &plain, q, at, full};
+        const struct target_want want = {
+            .rule = &accept_rules[rule], .params = &plain, .q = q, .at = at, .full_rows = full};
         target_row_wish(&want, &question->rows[i].wish);
     }
     question->lane = (struct step_lane){.slot = 1,
@@ -201,19 +59,22 @@ static void answer_on(int n_ranks, bool full, struct target_row rows[5], struct 
     struct question question;
     struct slice_row slices[5 * SLICES_MAX];
     char refusal[ERROR_TEXT_BYTES] = "";
-    int lane, more;
+    int lane;
+    bool more;
     group_open(&group, n_ranks);
     ask(&question, RULE_REJECTION, full);
     ck_assert_msg(group_step(&group, &question.step, slices, refusal, &lane) == 5, "%s", refusal);
     for (int i = 0; i < 5; i++) {
         const struct target_slices all = {&slices[i * group.n_slices], group.n_slices,
                                           group.n_vocab};
-        const struct target_want want = {&accept_rules[RULE_REJECTION], &plain,
-                                         i < 4 ? &question.q[i] : NULL, question.rows[i].wish.at,
-                                         full};
+        const struct target_want want = {.rule = &accept_rules[RULE_REJECTION],
+                                         .params = &plain,
+                                         .q = i < 4 ? &question.q[i] : NULL,
+                                         .at = question.rows[i].wish.at,
+                                         .full_rows = full};
         CHECK_OK(
             target_row_merge(&all, &want, &question.rows[i].wish, arena, &rows[i], &more, &err));
-        ck_assert_int_eq(more, 0);
+        ck_assert(!more);
     }
     group_close(&group);
 }
@@ -322,11 +183,24 @@ static void break_wish(struct question *q)
     q->q_ids[0][3] = 5000;
 }
 
+static void break_length(struct question *q)
+{
+    q->lane.n_tokens = 0;
+}
+static void break_position(struct question *q)
+{
+    q->lane.position = -1;
+}
+static void break_context(struct question *q)
+{
+    q->lane.position = INT32_MAX;
+}
+
 static const struct {
     void (*apply)(struct question *);
     const char *says;
 } breaks[] = {
-    {break_slot, "slot 2 does not exist"},
+    {break_slot, "slot 4 does not exist"},
     {break_gap, "leaves a gap"},
     {break_token, "token 4096 is outside of the vocabulary of 4096"},
     {break_block, "KV block 16 does not exist"},
@@ -334,6 +208,9 @@ static const struct {
     {break_reach, "need more than the 1 blocks given"},
     {break_row, "row 17 is wanted of 17 tokens"},
     {break_wish, "wished id 5000 is outside"},
+    {break_length, "the lane has no tokens"},
+    {break_position, "position -1 is negative"},
+    {break_context, "exceed the context of"},
 };
 
 START_TEST(a_lane_that_makes_no_sense_is_named_and_harms_nobody)
@@ -346,12 +223,11 @@ START_TEST(a_lane_that_makes_no_sense_is_named_and_harms_nobody)
     group_open(&group, 2);
     ask(&question, RULE_REJECTION, false);
     breaks[_i].apply(&question);
-    ck_assert_int_eq(group_step(&group, &question.step, slices, refusal, &lane), -1);
-    ck_assert_int_eq(lane, 0);
-    ck_assert_msg(strstr(refusal, breaks[_i].says) != NULL, "'%s' lacks '%s'", refusal,
-                  breaks[_i].says);
+    ck_assert_int_eq(group_step(&group, &question.step, slices, refusal, &lane), 0);
+    expect_refused(&group, 0, breaks[_i].says);
     ask(&question, RULE_REJECTION, false);
     ck_assert_int_eq(group_step(&group, &question.step, slices, refusal, &lane), 5);
+    ck_assert_int_eq(group.n_refused, 0);
     group_close(&group);
 }
 END_TEST

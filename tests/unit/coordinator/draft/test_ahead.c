@@ -41,17 +41,17 @@ static double share_ahead(enum ahead_mode mode, const struct world *world)
     struct ahead *ahead = open_ahead(&b, mode);
     for (int i = 0; i < N_ROUNDS; i++) {
         bool is_reading = world->reading_every && i % world->reading_every == 0;
-        struct draft draft = {.base = b.seq.n_tokens};
+        struct draft draft = {.base = b.seq->n_tokens};
         struct ahead_times times = {.is_plain = !is_reading,
                                     .draft_us = did_work ? world->draft_after : world->draft};
         arena_reset(&b.arena);
         propose_k(&b, K, &no_ends, &draft);
-        ahead_begin(ahead, &b.seq, &draft, K, &no_ends);
+        ahead_begin(ahead, b.seq, &draft, K, &no_ends);
         did_work = ahead_work(ahead);
         times.verify_us = did_work ? world->verify_beside : world->verify;
         times.verify_us *= is_reading ? 10 : 1;
         times.step_us = times.verify_us;
-        ahead_end(ahead, &b.seq, &times);
+        ahead_end(ahead, b.seq, &times);
         n_ahead += i >= N_ROUNDS / 2 && did_work;
     }
     close_ahead(&b, ahead);
@@ -108,13 +108,13 @@ START_TEST(what_was_measured_can_be_forgotten)
     int n_after = 0;
     struct ahead *ahead = open_ahead(&b, AHEAD_AUTO);
     for (int i = 0; i < 2 * 64; i++) {
-        struct draft draft = {.base = b.seq.n_tokens};
+        struct draft draft = {.base = b.seq->n_tokens};
         if (i == 64) ahead_forget(ahead);
         arena_reset(&b.arena);
         propose_k(&b, K, &no_ends, &draft);
-        ahead_begin(ahead, &b.seq, &draft, K, &no_ends);
+        ahead_begin(ahead, b.seq, &draft, K, &no_ends);
         bool did_work = ahead_work(ahead);
-        ahead_end(ahead, &b.seq, did_work ? &long_one : &short_one);
+        ahead_end(ahead, b.seq, did_work ? &long_one : &short_one);
         n_after += i >= 64 && did_work;
     }
     ck_assert_int_ge(n_after, 8);

@@ -10,10 +10,9 @@
 #include "base/file.h"
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/head.h"
-#include "coordinator/sequence.h"
 #include "coordinator/served_tokens.h"
 #include "model/tokenizer/token_counts.h"
-#include "tests/support/check_util.h"
+#include "tests/support/sequence_world.h"
 
 #define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
 
@@ -108,7 +107,8 @@ END_TEST
 
 struct bench {
     struct drafter *drafter;
-    struct sequence seq;
+    struct block_pool target_pool;
+    struct sequence *seq;
     struct arena arena;
 };
 
@@ -123,30 +123,35 @@ static void open_bench(struct bench *b, const char *head, int support, enum acce
         .support = support,
         .kv_tokens = CAPACITY,
         .head = head};
+    const struct sequence_defaults defaults = {
+        .n_draft = 1, .context_limit = CAPACITY, .vocab_size = 4096, .has_draft = true};
     CHECK_OK(drafter_open(&b->drafter, &options, tok, &err));
-    CHECK_OK(sequence_open(&b->seq, 0, CAPACITY, 1, &err));
+    CHECK_OK(block_pool_open(&b->target_pool, CAPACITY / 16, 16, &err));
     CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
-    b->seq.rule = &accept_rules[rule];
-    b->seq.sampling = (struct sampling_params){.temperature = temperature, .top_p = 1.0f};
-    memcpy(b->seq.tokens, prompt, sizeof prompt);
-    b->seq.n_tokens = b->seq.n_prompt = N_PROMPT;
+    b->seq = first_sequence(new_job(JOB_GENERATE, prompt, N_PROMPT), tok, &defaults);
+    CHECK_OK(sequence_place(b->seq, 0, &b->target_pool, b->drafter, &err));
+    b->seq->rule = &accept_rules[rule];
+    b->seq->sampling = (struct sampling_params){.temperature = temperature, .top_p = 1.0f};
 }
 
 static void close_bench(struct bench *b)
 {
-    sequence_close(&b->seq);
+    sequence_displace(b->seq, &b->target_pool, b->drafter);
+    sequence_close(b->seq);
+    block_pool_close(&b->target_pool);
     drafter_close(b->drafter);
     arena_close(&b->arena);
 }
 
 static struct draft propose(struct bench *b, uint64_t seed)
 {
-    struct draft draft = {.base = b->seq.n_tokens};
+    struct draft draft = {.base = b->seq->n_tokens};
     arena_reset(&b->arena);
-    b->seq.n_draft_kv = 0;
-    b->seq.seed = seed;
-    struct draft_lane lane = {&b->seq, 1, &no_ends, &draft, {0}};
-    drafter_propose(b->drafter, &lane, 1, &b->arena);
+    b->seq->n_draft_kv = 0;
+    b->seq->seed = seed;
+    struct draft_lane lane = {b->seq, 1, &no_ends, &draft, {0}};
+    struct draft_cost cost;
+    drafter_propose(b->drafter, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
     ck_assert_int_eq(draft.n, 1);
     return draft;

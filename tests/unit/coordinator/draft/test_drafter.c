@@ -11,7 +11,7 @@ static struct draft propose(struct bench *b, int n_tokens, int k)
 {
     struct draft draft = {.base = n_tokens};
     arena_reset(&b->arena);
-    b->seq.n_tokens = n_tokens;
+    b->seq->n_tokens = n_tokens;
     propose_k(b, k, &no_ends, &draft);
     ck_assert_int_eq(draft.n, k);
     return draft;
@@ -43,11 +43,11 @@ START_TEST(rejected_guesses_leave_no_trace)
     setup(&used, RULE_GREEDY, 0);
     setup(&fresh, RULE_GREEDY, 0);
     propose(&used, N_PROMPT, K);
-    ck_assert_int_eq(used.seq.n_draft_kv, N_PROMPT + K - 1);
+    ck_assert_int_eq(used.seq->n_draft_kv, N_PROMPT + K - 1);
     /* The first guess stayed; another token took the place of the second. */
-    used.seq.tokens[N_PROMPT + 1] = 300;
-    used.seq.n_draft_kv = N_PROMPT + 1;
-    memcpy(fresh.seq.tokens, used.seq.tokens, (N_PROMPT + 2) * sizeof(int32_t));
+    used.seq->tokens[N_PROMPT + 1] = 300;
+    used.seq->n_draft_kv = N_PROMPT + 1;
+    memcpy(fresh.seq->tokens, used.seq->tokens, (N_PROMPT + 2) * sizeof(int32_t));
     struct draft a = propose(&used, N_PROMPT + 2, K);
     struct draft b = propose(&fresh, N_PROMPT + 2, K);
     ck_assert_int_eq(memcmp(a.tokens, b.tokens, K * sizeof(int32_t)), 0);
@@ -65,10 +65,10 @@ START_TEST(a_position_guessed_again_sees_fresh_coins)
     struct bench b = {0};
     setup(&b, RULE_REJECTION, 1.0f);
     for (int seed = 0; seed < N_SEEDS; seed++) {
-        b.seq.seed = (uint64_t)seed;
-        b.seq.n_draft_kv = 0;
+        b.seq->seed = (uint64_t)seed;
+        b.seq->n_draft_kv = 0;
         struct draft early = propose(&b, N_PROMPT, 2); /* tokens[N_PROMPT] stays */
-        b.seq.n_draft_kv = N_PROMPT;
+        b.seq->n_draft_kv = N_PROMPT;
         struct draft late = propose(&b, N_PROMPT + 1, 1);
         n_equal += early.tokens[1] == late.tokens[0];
     }
@@ -84,10 +84,10 @@ START_TEST(the_coupled_guess_of_a_position_is_the_same_in_every_round)
     struct bench b = {0};
     setup(&b, RULE_COUPLED, 1.0f);
     for (int seed = 0; seed < N_SEEDS; seed++) {
-        b.seq.seed = (uint64_t)seed;
-        b.seq.n_draft_kv = 0;
+        b.seq->seed = (uint64_t)seed;
+        b.seq->n_draft_kv = 0;
         struct draft early = propose(&b, N_PROMPT, 2);
-        b.seq.n_draft_kv = N_PROMPT;
+        b.seq->n_draft_kv = N_PROMPT;
         struct draft late = propose(&b, N_PROMPT + 1, 1);
         ck_assert_int_eq(early.tokens[1], late.tokens[0]);
         ck_assert_int_eq(late.q[0].n, 1);
@@ -102,7 +102,7 @@ START_TEST(nothing_is_guessed_behind_an_end_of_sequence)
     struct bench b = {0};
     setup(&b, RULE_GREEDY, 0);
     const struct end_ids ends = {1, {propose(&b, N_PROMPT, K).tokens[1]}};
-    b.seq.n_draft_kv = 0;
+    b.seq->n_draft_kv = 0;
     propose_k(&b, K, &ends, &draft);
     ck_assert_int_eq(draft.n, 2);
     ck_assert_int_eq(draft.tokens[1], ends.ids[0]);
@@ -115,10 +115,10 @@ static struct draft propose_until(struct bench *b, float threshold)
 {
     struct draft draft = {.base = N_PROMPT};
     arena_reset(&b->arena);
-    b->seq.threshold = threshold;
-    b->seq.n_draft_kv = 0;
+    b->seq->threshold = threshold;
+    b->seq->n_draft_kv = 0;
     propose_k(b, K, &no_ends, &draft);
-    b->seq.threshold = 0;
+    b->seq->threshold = 0;
     return draft;
 }
 
@@ -129,8 +129,8 @@ START_TEST(a_guess_below_the_threshold_is_the_last_and_stays)
     struct bench b = {0};
     setup(&b, RULE_REJECTION, 1.0f);
     for (int seed = 0; seed < N_SEEDS; seed++) {
-        b.seq.seed = (uint64_t)seed;
-        b.seq.n_draft_kv = 0;
+        b.seq->seed = (uint64_t)seed;
+        b.seq->n_draft_kv = 0;
         int wanted = 0;
         struct draft all = propose(&b, N_PROMPT, K);
         while (wanted < K && sparse_prob(&all.q[wanted], all.tokens[wanted]) >= 0.1f) {
@@ -155,7 +155,7 @@ START_TEST(greedy_and_coupled_drafts_stop_at_the_threshold_too)
     for (int i = 0; i < 2; i++) {
         struct bench b = {0};
         setup(&b, rules[i], i ? 1.0f : 0.0f);
-        b.seq.seed = 7;
+        b.seq->seed = 7;
         struct draft all = propose(&b, N_PROMPT, K), sure = propose_until(&b, 1.0f),
                      any = propose_until(&b, 1e-9f);
         ck_assert_int_eq(sure.n, 1);

@@ -1,0 +1,105 @@
+/* What a choice of the planner costs.
+ *
+ *   bench_planner
+ *
+ * For some numbers of lanes and chances of acceptance it prints the median time in us of
+ * planner_share, and of all that a round tells the planner. The tables are those of a machine whose
+ * step is flat to 256 rows, so that many guesses pay; "no guesses" are lanes that may not guess. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "speculation/planner.h"
+
+enum { N_ROUNDS = 2001, STEP_US = 20000 };
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return values[n / 2];
+}
+
+static double step_us(int rows)
+{
+    return STEP_US * ((rows > 256 ? rows / 256. : 1) + 0.0005 * rows);
+}
+
+static void teach(struct planner *p, struct planner_sequence *seqs,
+                  const struct planner_lane *lanes, int n, double alpha, int turn)
+{
+    struct planner_round round = {.n_rows = n, .n_lanes = n, .is_timed = true};
+    for (int i = 0; i < n; i++) {
+        int k = lanes[i].k, n_accepted = 0;
+        while (n_accepted < k && (i * 37 + turn * 101 + n_accepted * 53) % 100 < 100 * alpha) {
+            n_accepted++;
+        }
+        planner_observe_lane(p, &seqs[i], k, n_accepted);
+        for (int j = 0; j < k; j++) {
+            round.pass_lanes[j]++;
+        }
+        round.n_rows += k;
+        round.n_passes = k > round.n_passes ? k : round.n_passes;
+    }
+    round.first_pass_tokens = round.pass_lanes[0];
+    for (int j = 0; j < round.n_passes; j++) {
+        round.pass_us[j] = STEP_US / 20;
+        round.draft_us += round.pass_us[j];
+    }
+    round.step_us = (int64_t)step_us(round.n_rows);
+    round.round_us = round.step_us + round.draft_us + STEP_US / 10;
+    planner_observe_round(p, &round);
+}
+
+static void measure(int n_lanes, int k_max, double alpha)
+{
+    static struct planner p;
+    static struct planner_sequence seqs[PLANNER_LANES_MAX];
+    static struct planner_lane lanes[PLANNER_LANES_MAX];
+    static double share_us[N_ROUNDS], teach_us[N_ROUNDS];
+    const struct planner_load load = {.n_rows_max = PLANNER_ROWS_MAX, .is_alone = n_lanes == 1};
+    double guesses = 0;
+    p = (struct planner){0};
+    for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows *= 2) {
+        planner_calibrate_step(&p, rows, step_us(rows));
+        planner_calibrate_draft(&p, rows, STEP_US / 20);
+    }
+    for (int i = 0; i < n_lanes; i++) {
+        seqs[i] = (struct planner_sequence){.strategy = STRATEGY_PLANNED};
+    }
+    for (int turn = 0; turn < N_ROUNDS; turn++) {
+        for (int i = 0; i < n_lanes; i++) {
+            lanes[i] = (struct planner_lane){&seqs[i], k_max, 1, 1000, 0};
+        }
+        int64_t start_ns = clock_now_ns();
+        planner_share(&p, lanes, n_lanes, &load);
+        int64_t middle_ns = clock_now_ns();
+        teach(&p, seqs, lanes, n_lanes, alpha, turn);
+        teach_us[turn] = (double)(clock_now_ns() - middle_ns) / 1000;
+        share_us[turn] = (double)(middle_ns - start_ns) / 1000;
+        for (int i = 0; i < n_lanes; i++) {
+            guesses += lanes[i].k;
+        }
+    }
+    printf("%3d lanes, K at most %2d, alpha %.2f: mean K %5.2f, share %6.1f us, teach %6.1f us\n",
+           n_lanes, k_max, alpha, guesses / N_ROUNDS / n_lanes, median(share_us, N_ROUNDS),
+           median(teach_us, N_ROUNDS));
+}
+
+int main(void)
+{
+    static const int counts[] = {1, 16, 64, 256};
+    for (int i = 0; i < 4; i++) {
+        measure(counts[i], 0, 0);
+        measure(counts[i], DRAFT_MAX, 0);
+        measure(counts[i], DRAFT_MAX, 0.5);
+        measure(counts[i], DRAFT_MAX, 0.8);
+        measure(counts[i], DRAFT_MAX, 0.97);
+    }
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,165 @@
+/* Measuring an idle group and an idle draft. */
+#include "coordinator/calibration.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "coordinator/sequence.h"
+
+enum {
+    ARENA_BYTES = 64 << 20,
+    TRIES = 3,       /* of which the shortest counts, because nothing makes a step too short */
+    WARM_UP = 2,     /* steps that nobody times: pages are touched for the first time */
+    DRAFT_PASSES = 2 /* the second one reads one token a lane, as most passes do */
+};
+
+struct calibration {
+    struct target *target;
+    struct drafter *drafter;
+    struct planner *planner;
+    struct arena arena;
+    struct sequence *seqs; /* [n_lanes] of the draft's lanes */
+    int64_t end_us;        /* of the time that is left for one of the two models */
+};
+
+static const int32_t first_token = 0;
+
+/* One step of n lanes, one token each. */
+static int step_once(struct calibration *c, int n, int64_t *us, struct error *err)
+{
+    int rc = 0;
+    struct target_cost cost = {0};
+    struct target_answer answer;
+    arena_reset(&c->arena);
+    struct step_lane *lanes = arena_take(&c->arena, (size_t)n, sizeof *lanes);
+    struct step_row *rows = arena_take(&c->arena, (size_t)n, sizeof *rows);
+    int32_t *blocks = arena_take(&c->arena, (size_t)n, sizeof *blocks);
+    if (!lanes || !rows || !blocks) return error_set(err, ERR_NO_MEMORY, "no room for %d lanes", n);
+    for (int i = 0; i < n; i++) {
+        blocks[i] = i;
+        rows[i] = (struct step_row){
+            .wish = {.outside = true, .n_temperatures = 1, .temperatures = {1.0f}}};
+        lanes[i] = (struct step_lane){.slot = i,
+                                      .n_tokens = 1,
+                                      .tokens = &first_token,
+                                      .n_blocks = 1,
+                                      .blocks = &blocks[i],
+                                      .n_rows = 1,
+                                      .rows = &rows[i]};
+    }
+    struct step step = {.n_lanes = n, .lanes = lanes};
+    TRY(target_step(c->target, &step, NULL, &c->arena, &answer, &cost, err));
+    *us = cost.compute_us + cost.collective_us;
+out:
+    return rc;
+}
+
+static void begin_sequence(struct calibration *c, int i)
+{
+    struct sequence *seq = &c->seqs[i];
+    seq->slot = i;
+    seq->n_tokens = seq->n_prompt = 1;
+    seq->n_draft_kv = 0;
+    seq->rule = &accept_rules[RULE_REJECTION];
+    seq->sampling = (struct sampling_params){.temperature = 1, .top_p = 1};
+}
+
+/* One pass of the draft over n lanes. */
+static int draft_once(struct calibration *c, int n, int64_t *us, struct error *err)
+{
+    static const struct end_ids no_ends;
+    struct draft_cost cost;
+    arena_reset(&c->arena);
+    struct draft_lane *lanes = arena_take(&c->arena, (size_t)n, sizeof *lanes);
+    struct draft *drafts = arena_take(&c->arena, (size_t)n, sizeof *drafts);
+    if (!lanes || !drafts) return error_set(err, ERR_NO_MEMORY, "no room for %d lanes", n);
+    for (int i = 0; i < n; i++) {
+        begin_sequence(c, i);
+        drafts[i] = (struct draft){.base = 1};
+        lanes[i] = (struct draft_lane){
+            .seq = &c->seqs[i], .k = DRAFT_PASSES, .ends = &no_ends, .draft = &drafts[i]};
+    }
+    drafter_propose(c->drafter, lanes, n, &c->arena, &cost);
+    for (int i = 0; i < n; i++) {
+        drafter_forget(c->drafter, i);
+    }
+    /* A drafter that makes no passes, or fails, teaches nothing. */
+    *us = cost.n_passes == DRAFT_PASSES ? cost.pass_us[DRAFT_PASSES - 1] : 0;
+    return 0;
+}
+
+typedef int measure_fn(struct calibration *c, int n, int64_t *us, struct error *err);
+
+/* The shortest of a few; fewer where the time is short. */
+static int shortest(struct calibration *c, measure_fn *measure, int n, double *us,
+                    struct error *err)
+{
+    int rc = 0;
+    *us = 0;
+    for (int i = 0; i < TRIES && (i == 0 || clock_now_us() < c->end_us); i++) {
+        int64_t one = 0;
+        TRY(measure(c, n, &one, err));
+        if (i == 0 || (double)one < *us) *us = (double)one;
+    }
+out:
+    return rc;
+}
+
+static int measure_all(struct calibration *c, measure_fn *measure,
+                       void (*teach)(struct planner *planner, int n, double us), int n_most,
+                       int64_t budget_us, struct error *err)
+{
+    int rc = 0;
+    int64_t warm_us;
+    c->end_us = clock_now_us() + budget_us;
+    for (int i = 0; i < WARM_UP && clock_now_us() < c->end_us; i++) {
+        TRY(measure(c, 1, &warm_us, err));
+    }
+    for (int n = 1; n <= n_most && clock_now_us() < c->end_us; n *= 2) {
+        double us;
+        TRY(shortest(c, measure, n, &us, err));
+        if (us > 0) teach(c->planner, n, us);
+    }
+out:
+    return rc;
+}
+
+/* A group whose pool is small has fewer blocks than lanes. */
+static int most_lanes(const struct calibration *c, int n_lanes)
+{
+    const struct target_description *d = target_description(c->target);
+    if (n_lanes > d->max_step_rows) n_lanes = d->max_step_rows;
+    if (n_lanes > d->max_step_tokens) n_lanes = d->max_step_tokens;
+    return n_lanes < d->n_kv_blocks ? n_lanes : d->n_kv_blocks;
+}
+
+static int open_sequences(struct calibration *c, int n, struct error *err)
+{
+    int rc = 0;
+    TRY(mem_array(&c->seqs, (size_t)n, sizeof *c->seqs, err));
+    for (int i = 0; i < n; i++) {
+        TRY(mem_array(&c->seqs[i].tokens, DRAFT_PASSES + 2, sizeof(int32_t), err));
+    }
+out:
+    return rc;
+}
+
+int calibration_run(struct target *target, struct drafter *drafter, struct planner *planner,
+                    int n_lanes, int64_t budget_us, struct error *err)
+{
+    int rc = 0;
+    struct calibration c = {.target = target, .drafter = drafter, .planner = planner};
+    int64_t half_us = drafter ? budget_us / 2 : budget_us;
+    if (budget_us <= 0) return 0;
+    TRY(arena_open(&c.arena, ARENA_BYTES, err));
+    TRY(open_sequences(&c, n_lanes, err));
+    if (drafter) TRY(measure_all(&c, draft_once, planner_calibrate_draft, n_lanes, half_us, err));
+    TRY(measure_all(&c, step_once, planner_calibrate_step, most_lanes(&c, n_lanes), half_us, err));
+out:
+    for (int i = 0; c.seqs && i < n_lanes; i++) {
+        free(c.seqs[i].tokens);
+    }
+    free(c.seqs);
+    arena_close(&c.arena);
+    return rc;
+}

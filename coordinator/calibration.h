@@ -1,0 +1,14 @@
+/* Times of a new pair of models, measured before the first request: steps of the idle group and
+ * passes of the draft over growing numbers of lanes. With them the planner needs no rounds of
+ * learning and knows large steps before they are used. Owned by the engine thread. */
+#pragma once
+
+#include "coordinator/draft/drafter.h"
+#include "coordinator/target.h"
+#include "speculation/planner.h"
+
+/* Takes at most budget_us, apart from a step that is running then. Nothing of the group may be in
+ * use. n_lanes: the most lanes. drafter: NULL = none.
+ * Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost; ERR_NO_MEMORY. */
+int calibration_run(struct target *target, struct drafter *drafter, struct planner *planner,
+                    int n_lanes, int64_t budget_us, struct error *err);

@@ -1,0 +1,183 @@
+/* How jobs and sequences end, and how those that lose their place wait again. */
+#include "base/clock.h"
+#include "coordinator/engine_parts.h"
+#include "coordinator/score.h"
+
+enum {
+    DROP_US = 10000,             /* how often the queue is searched for clients that have left */
+    GROUP_AWAITED_US = 10000000, /* jobs that wait for their first round wait so long for a group */
+    SLOW_READER_US = 60000000    /* a client that does not read at all for so long is ended */
+};
+
+void engine_displace(struct engine *e, struct sequence *seq)
+{
+    if (seq->slot < 0) return;
+    e->slots[seq->slot] = false;
+    sequence_displace(seq, &e->target_pool, e->options.drafter);
+}
+
+/* Counts how the job has ended, if it has, wherever that was; once. */
+static void note_end(struct engine *e, struct job *job)
+{
+    if (!job->is_over || job->is_counted) return;
+    job->is_counted = true;
+    e->tally.ends[job->reply->end]++;
+}
+
+void engine_fail(struct engine *e, struct sequence *seq, enum job_end end, const struct error *why)
+{
+    sequence_fail(seq, end, why);
+    note_end(e, seq->job);
+}
+
+/* A job that has no sequence. */
+void engine_refuse(struct engine *e, struct job *job, enum job_end end, const struct error *why)
+{
+    job_end(job, end, why->code, why);
+    note_end(e, job);
+    job_free(job);
+    admission_begun(e->options.admission);
+}
+
+/* Fails all sequences that have a place. */
+void engine_fail_active(struct engine *e, enum job_end end, const struct error *why)
+{
+    for (int i = 0; i < e->n_active; i++) {
+        engine_fail(e, e->active[i], end, why);
+    }
+}
+
+/* Takes a sequence out of the queue. A job that never had a place has not begun. */
+static void stop_waiting(struct engine *e, struct sequence *seq)
+{
+    waiting_remove(e->waiting, seq);
+    if (!seq->admitted_us && seq->index == 0) admission_begun(e->options.admission);
+}
+
+/* Ends all sequences that wait. */
+void engine_end_waiting(struct engine *e, enum job_end end, const struct error *why)
+{
+    struct sequence *seq;
+    for (int at = 0; (seq = waiting_next(e->waiting, &at));) {
+        stop_waiting(e, seq);
+        engine_fail(e, seq, end, why);
+        sequence_close(seq);
+    }
+}
+
+/* Why a job must end now; false: it need not. */
+bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, struct error *why)
+{
+    if (job_is_cancelled(job)) {
+        error_set(why, ERR_CANCELLED, "the client is gone");
+        *end = JOB_END_CANCELLED;
+        return true;
+    }
+    if (now_us < job->deadline_us) return false;
+    error_set(why, ERR_TIMEOUT, "the request's time is over");
+    *end = JOB_END_DEADLINE;
+    return true;
+}
+
+/* Frees the jobs whose clients have left or whose time is over while they waited, so that they take
+ * no place in the queue. */
+void engine_drop_waiting(struct engine *e)
+{
+    struct sequence *seq;
+    struct error why;
+    enum job_end end;
+    int64_t now_us = clock_now_us();
+    if (now_us < e->next_drop_us) return;
+    e->next_drop_us = now_us + DROP_US;
+    for (int at = 0; (seq = waiting_next(e->waiting, &at));) {
+        bool is_ended = engine_must_end(seq->job, now_us, &end, &why);
+        if (!seq->job->is_over && !is_ended) continue;
+        stop_waiting(e, seq);
+        if (is_ended) engine_fail(e, seq, end, &why);
+        sequence_close(seq);
+    }
+    error_set(&why, ERR_UNAVAILABLE, "%.400s", e->state);
+    if (!target_is_connected(e->options.target) && now_us - e->lost_us > GROUP_AWAITED_US) {
+        engine_end_waiting(e, JOB_END_UNAVAILABLE, &why);
+    }
+}
+
+/* A client that reads too slowly is waited for, and ended when it does not read at all. */
+static void watch_reader(struct engine *e, struct sequence *seq, int64_t now_us)
+{
+    const struct reply *reply = seq->job->reply;
+    struct error why;
+    if (!reply->ops->is_full || !reply->ops->is_full(reply)) {
+        seq->paused_us = 0;
+    } else if (!seq->paused_us) {
+        seq->paused_us = now_us;
+    } else if (now_us - seq->paused_us > SLOW_READER_US) {
+        error_set(&why, ERR_EXHAUSTED, "the client has not read its answer for %d s",
+                  SLOW_READER_US / 1000000);
+        engine_fail(e, seq, JOB_END_SLOW_READER, &why);
+    }
+}
+
+/* Sends the summary of a text, or ends the scoring of one, when nothing is left to do. */
+static void finish(struct engine *e, struct sequence *seq)
+{
+    struct error err;
+    if (seq->is_score && seq->n_target_kv == seq->n_tokens) {
+        int rc = score_finish(seq, e->options.tok, &err);
+        seq->is_over = true;
+        job_end(seq->job, rc ? JOB_END_CANCELLED : JOB_END_ANSWERED, rc, &err);
+    } else if (seq->finish_reason) {
+        sequence_finish(seq, engine_group(e)->arithmetic, &e->planner);
+    }
+}
+
+static void count_reuse(struct engine *e, const struct sequence *seq)
+{
+    e->tally.preemptions += seq->counters.preemptions;
+    e->tally.reused += seq->counters.target_reused;
+    e->tally.computed += (uint64_t)seq->n_prompt - seq->counters.target_reused;
+}
+
+/* After a round: closes the sequences that are over and queues those that have lost their place. */
+void engine_leave(struct engine *e)
+{
+    int n = 0;
+    for (int i = 0; i < e->n_active; i++) {
+        struct sequence *seq = e->active[i];
+        struct error err;
+        if (!seq->is_over && !seq->is_evicted) {
+            e->active[n++] = seq;
+            continue;
+        }
+        if (seq->is_evicted) e->slots[seq->evicted_slot] = false;
+        if (!seq->is_over) {
+            if (!engine_return_to_queue(e, seq, &err)) continue;
+            engine_fail(e, seq, JOB_END_FAILED, &err);
+        }
+        count_reuse(e, seq);
+        engine_displace(e, seq);
+        sequence_close(seq);
+    }
+    e->n_active = n;
+}
+
+/* Ends the sequences that are done and those that nobody waits for any more. */
+void engine_end_finished(struct engine *e)
+{
+    int64_t now_us = clock_now_us();
+    for (int i = 0; i < e->n_active; i++) {
+        struct sequence *seq = e->active[i];
+        struct error why;
+        enum job_end end;
+        if (!seq->is_over) finish(e, seq);
+        note_end(e, seq->job); /* a round may have failed it */
+        if (!seq->is_over && seq->job->is_over) seq->is_over = true; /* another one of it failed */
+        if (seq->is_over) continue;
+        if (engine_must_end(seq->job, now_us, &end, &why)) {
+            engine_fail(e, seq, end, &why);
+        } else {
+            watch_reader(e, seq, now_us);
+        }
+    }
+    engine_leave(e);
+}

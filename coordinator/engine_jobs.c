@@ -1,0 +1,231 @@
+/* Jobs on their way to a place, and what is asked of the coordinator itself. */
+#include "base/clock.h"
+#include "coordinator/engine_parts.h"
+
+static struct sequence_defaults defaults_now(const struct engine *e)
+{
+    return (struct sequence_defaults){
+        .n_draft = e->options.n_draft,
+        .strategy = e->options.strategy,
+        .threshold = e->options.threshold,
+        .context_limit = engine_group(e)->context_limit,
+        .vocab_size = engine_group(e)->vocab_size,
+        .ends = &engine_group(e)->ends,
+        .has_draft = e->options.drafter != NULL,
+    };
+}
+
+int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error *err)
+{
+    const struct waiting_job job = {
+        .item = seq,
+        .job_class = seq->job->generate.job_class,
+        .client = seq->is_score ? "" : seq->job->generate.client,
+        .n_tokens = 1,
+        .arrival = seq->id,
+    };
+    return waiting_push_front(e->waiting, &job, err);
+}
+
+/* Checks a job and lets its first sequence wait for a place. */
+static int queue_job(struct engine *e, struct job *job, struct error *err)
+{
+    const struct sequence_defaults defaults = defaults_now(e);
+    struct sequence *seq;
+    int rc = sequence_open(&seq, job, 0, e->options.tok, &defaults, err);
+    if (rc) return rc;
+    const struct generate_request *req = &job->generate;
+    const struct waiting_job item = {
+        .item = seq,
+        .job_class = seq->is_score ? JOB_CLASS_NORMAL : req->job_class,
+        .client = seq->is_score ? "" : req->client,
+        .n_tokens = (int64_t)(seq->is_score ? 1 : req->n) * (seq->end + 1),
+        .arrival = seq->id,
+    };
+    rc = waiting_push(e->waiting, &item, err);
+    if (!rc) return 0;
+    job->n_open++; /* the job remains the caller's */
+    sequence_close(seq);
+    job->n_open--;
+    return rc;
+}
+
+static void take_job(struct engine *e, struct job *job)
+{
+    struct error err;
+    enum job_end end;
+    if (engine_must_end(job, clock_now_us(), &end, &err)) {
+        engine_refuse(e, job, end, &err);
+    } else if (!target_is_connected(e->options.target)) {
+        error_set(&err, ERR_UNAVAILABLE, "%.400s", e->state);
+        engine_refuse(e, job, JOB_END_UNAVAILABLE, &err);
+    } else if (queue_job(e, job, &err)) {
+        engine_refuse(e, job, JOB_END_REFUSED, &err);
+    }
+}
+
+/* Takes the jobs that have come; waits a little when there is nothing to do. Errors: ERR_CLOSED it
+ * is time to stop. */
+int engine_take_jobs(struct engine *e, int64_t patience_us, struct error *err)
+{
+    void *item;
+    int64_t until_us = patience_us ? clock_now_us() + patience_us : 0;
+    for (;; until_us = 0) {
+        int rc = queue_pop(e->options.jobs, &item, until_us, err);
+        if (rc == ERR_TIMEOUT) break;
+        if (rc) return rc;
+        take_job(e, item);
+    }
+    return queue_is_shut(e->options.jobs) ? error_set(err, ERR_CLOSED, "the queue is shut") : 0;
+}
+
+static int free_slot(const struct engine *e)
+{
+    int slot = 0;
+    while (e->slots[slot]) {
+        slot++;
+    }
+    return slot;
+}
+
+/* Whether the sequence's text fits beside the others, with a block more for each of them, so that
+ * it is not displaced again at once. */
+static bool has_room(const struct engine *e, const struct sequence *seq)
+{
+    int lacking = block_table_lacks(&seq->target_blocks, &e->target_pool, seq->n_tokens + 1);
+    return e->n_active == 0 || lacking + e->n_active <= block_pool_room(&e->target_pool);
+}
+
+/* In order of age. */
+static void insert_active(struct engine *e, struct sequence *seq)
+{
+    int at = e->n_active++;
+    for (; at > 0 && e->active[at - 1]->id > seq->id; at--) {
+        e->active[at] = e->active[at - 1];
+    }
+    e->active[at] = seq;
+}
+
+/* Gives places to those that wait, in their order, as long as there is room. */
+void engine_admit(struct engine *e)
+{
+    struct sequence *seq;
+    while (e->n_active < e->n_places && (seq = waiting_peek(e->waiting))) {
+        struct error err;
+        bool is_new = !seq->admitted_us;
+        int slot = free_slot(e);
+        int rc = sequence_place(seq, slot, &e->target_pool, e->options.drafter, &err);
+        if (!rc && !has_room(e, seq)) {
+            sequence_displace(seq, &e->target_pool, e->options.drafter);
+            return;
+        }
+        waiting_pop(e->waiting);
+        if (is_new && seq->index == 0) admission_begun(e->options.admission);
+        if (rc) {
+            engine_fail(e, seq, JOB_END_FAILED, &err);
+            sequence_close(seq);
+            continue;
+        }
+        sequence_admit(seq);
+        e->slots[slot] = true;
+        insert_active(e, seq);
+    }
+}
+
+/* The other sequences of a job begin when the first one has read the prompt, whose KV they
+ * share. */
+void engine_split_jobs(struct engine *e)
+{
+    const struct sequence_defaults defaults = defaults_now(e);
+    for (int i = 0; i < e->n_active; i++) {
+        struct sequence *first = e->active[i], *seq;
+        struct job *job = first->job;
+        struct error err;
+        int rc = 0;
+        if (first->is_score || job->is_split || job->is_over) continue;
+        if (first->n_tokens == first->n_prompt) continue;
+        job->is_split = true;
+        for (int index = 1; index < job->generate.n && !rc; index++) {
+            rc = sequence_open(&seq, job, index, e->options.tok, &defaults, &err);
+            if (!rc) rc = engine_return_to_queue(e, seq, &err);
+        }
+        if (rc) engine_fail(e, first, JOB_END_FAILED, &err);
+    }
+}
+
+/* ---- Describe ---- */
+
+static struct kv_blocks count_blocks(int n_blocks, int n_free, int n_cached)
+{
+    return (struct kv_blocks){n_blocks - n_free - n_cached, n_free, n_cached};
+}
+
+static struct service_load load_now(struct engine *e)
+{
+    const struct block_pool *pool = &e->target_pool;
+    struct service_load load = {
+        .sequences_max = e->n_places,
+        .running = e->n_active,
+        .waiting = waiting_count(e->waiting) + queue_length(e->options.jobs),
+        .target_kv = count_blocks(pool->n_blocks, pool->n_free, pool->n_cached),
+        .prompt_tokens_reused = e->tally.reused,
+        .prompt_tokens_computed = e->tally.computed,
+        .preemptions = e->tally.preemptions,
+        .uptime_us = (uint64_t)(clock_now_us() - e->tally.start_us),
+    };
+    if (e->options.drafter) {
+        struct draft_kv kv = drafter_kv(e->options.drafter);
+        load.draft_kv = count_blocks(kv.n_blocks, kv.n_free, kv.n_cached);
+    }
+    memcpy(load.ends, e->tally.ends, sizeof load.ends);
+    return load;
+}
+
+static void answer_describe(struct engine *e, struct job *job)
+{
+    struct error err;
+    const struct target_description *d = engine_group(e);
+    const struct drafter *drafter = e->options.drafter;
+    int n_kernels, k = sequence_default_k(e->options.strategy, e->options.n_draft);
+    const char *kernels[RANKS_MAX];
+    target_kernels(e->options.target, kernels, &n_kernels);
+    const struct service_description desc = {
+        .version = OUTRIDER_VERSION,
+        .target_model = e->options.target_name ? e->options.target_name : d->model,
+        .target_architecture = d->architecture,
+        .arithmetic = d->arithmetic,
+        .draft_model = e->options.draft_name,
+        .state = e->state,
+        .n_ranks = d->n_ranks,
+        .n_slices = d->n_slices,
+        .vocab_size = d->vocab_size,
+        .context_limit = d->context_limit,
+        .default_n_draft = drafter ? k : 0,
+        .default_strategy = e->options.strategy,
+        .estimates = planner_estimates(&e->planner, NULL),
+        .draft_support = e->options.draft_support,
+        .n_kv_blocks = d->n_kv_blocks,
+        .queue_capacity = e->options.queue_capacity,
+        .model_fingerprint = d->model_fingerprint,
+        .tokenizer_fingerprint = tokenizer_fingerprint(e->options.tok),
+        .n_addresses = e->options.n_addresses,
+        .addresses = e->options.addresses,
+        .n_kernels = n_kernels,
+        .kernels = kernels,
+        .draft_kernels = drafter && drafter->kernels ? drafter->kernels : "",
+        .load = load_now(e),
+    };
+    int rc = job->reply->ops->description(job->reply, &desc, &err);
+    job_end(job, JOB_END_ANSWERED, rc, &err);
+    job_free(job);
+}
+
+void engine_answer_control(struct engine *e)
+{
+    struct error err;
+    void *item;
+    while (queue_pop(e->options.control, &item, 0, &err) == 0) {
+        answer_describe(e, item);
+    }
+    e->options.flush_answers(e->options.flush_arg);
+}

@@ -1,0 +1,38 @@
+/* What the engine is made of and told at its start. */
+#pragma once
+
+#include "base/queue.h"
+#include "coordinator/admission.h"
+#include "coordinator/round.h"
+#include "coordinator/served_tokens.h"
+
+enum { ENGINE_SEQUENCES_DEFAULT = 64 };
+
+struct engine_options {
+    struct target *target;   /* kept, as all of these */
+    struct drafter *drafter; /* NULL = none */
+    const struct tokenizer *tok;
+    struct served_tokens *served; /* NULL = served tokens are not counted */
+    struct queue *jobs, *control; /* Generate and Score; Describe */
+    struct admission *admission;  /* told of the group's vocabulary, and of jobs that have begun */
+    /* Called when answers of a round, or of the time between two, are complete. */
+    void (*flush_answers)(void *arg);
+    void *flush_arg;
+    int n_sequences;      /* that have a place at a time, at most SEQUENCES_MAX */
+    double step_stretch;  /* coordinator/scheduler.h */
+    int64_t calibrate_us; /* for measuring a new pair before it serves; 0 = not at all */
+    /* Called when it may have changed whether a job sent now would be served. */
+    void (*set_serving)(void *arg, bool is_serving);
+    void *serving_arg;
+    enum ahead_mode draft_ahead;
+    int n_draft;            /* K of requests that do not say; -1 = by strategy */
+    enum strategy strategy; /* of such requests */
+    float threshold;
+    const char *pack_cache;  /* where measured times are kept: NULL or "off", "auto", a folder */
+    const char *draft;       /* as --draft names it */
+    const char *target_name; /* what clients are told; NULL = as the target names itself */
+    const char *draft_name;  /* the same; "" = no draft */
+    int draft_support, queue_capacity;
+    const char *const *addresses;
+    int n_addresses;
+};

@@ -1,0 +1,78 @@
+/* The engine's state and its parts, for engine.c, engine_jobs.c and engine_ends.c alone. */
+#pragma once
+
+#include "coordinator/engine_options.h"
+#include "coordinator/kept_times.h"
+#include "coordinator/sequence.h"
+#include "coordinator/waiting.h"
+
+enum { ENGINE_STATE_BYTES = ERROR_TEXT_BYTES };
+
+/* What happened since the start, for Describe. */
+struct tally {
+    uint64_t ends[JOB_ENDS], preemptions, reused, computed;
+    int64_t start_us;
+};
+
+struct engine {
+    struct engine_options options;
+    struct scheduler scheduler;
+    struct round *round;
+    struct block_pool target_pool;
+    struct ahead *ahead;
+    struct sequence *active[SEQUENCES_MAX]; /* that have a place, oldest first */
+    int n_active, n_places;                 /* n_places: with this group */
+    bool slots[SEQUENCES_MAX];              /* that are taken */
+    struct waiting *waiting;                /* sequences for which there is no place yet */
+    struct planner planner;                 /* of the draft and the group in planner_group */
+    struct target_description planner_group;
+    struct kept_times kept; /* where the planner's tables are kept; path "" = nowhere */
+    struct tally tally;
+    int64_t next_connect_us, next_drop_us, lost_us;
+    bool was_connected;
+    char state[ENGINE_STATE_BYTES]; /* "serving", or why not */
+};
+
+/* The group; valid once one has been connected. */
+static inline const struct target_description *engine_group(const struct engine *e)
+{
+    return target_description(e->options.target);
+}
+
+/* ---- engine_jobs.c ---- */
+
+/* Takes the jobs that have come; waits a little when there is nothing to do. Errors: ERR_CLOSED it
+ * is time to stop. */
+int engine_take_jobs(struct engine *e, int64_t patience_us, struct error *err);
+/* Gives places to those that wait, in their order, as long as there is room. */
+void engine_admit(struct engine *e);
+/* The other sequences of a job begin when the first one has read the prompt, whose KV they
+ * share. */
+void engine_split_jobs(struct engine *e);
+/* Answers what is asked of the coordinator itself: Describe. */
+void engine_answer_control(struct engine *e);
+/* A sequence that had a place, or whose job had one, waits at the head of the queue. Errors:
+ * ERR_EXHAUSTED. */
+int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error *err);
+
+/* ---- engine_ends.c ---- */
+
+/* Why a job must end now; false: it need not. */
+bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, struct error *why);
+/* Ends the job of a sequence with an error, and counts that. */
+void engine_fail(struct engine *e, struct sequence *seq, enum job_end end, const struct error *why);
+/* The same for a job that has no sequence; frees it. */
+void engine_refuse(struct engine *e, struct job *job, enum job_end end, const struct error *why);
+/* Fails all sequences that have a place; engine_leave lets them go. */
+void engine_fail_active(struct engine *e, enum job_end end, const struct error *why);
+/* Ends all sequences that wait. */
+void engine_end_waiting(struct engine *e, enum job_end end, const struct error *why);
+/* Frees the jobs whose clients have left or whose time is over while they waited, so that they take
+ * no place in the queue. */
+void engine_drop_waiting(struct engine *e);
+/* Ends the sequences that are done and those that nobody waits for any more. */
+void engine_end_finished(struct engine *e);
+/* After a round: closes the sequences that are over and queues those that have lost their place. */
+void engine_leave(struct engine *e);
+/* Takes the sequence's place away, if it has one. */
+void engine_displace(struct engine *e, struct sequence *seq);

@@ -1,0 +1,131 @@
+/* A JSON file of the planner's tables. */
+#include "coordinator/kept_times.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "base/file_write.h"
+#include "base/json.h"
+#include "model/backend/pack_folder.h"
+
+enum { VERSION = 1, FILE_BYTES_MAX = 1 << 20 };
+
+int kept_times_find(struct kept_times *kept, const char *folder, const char *draft,
+                    const char *draft_kernels, const struct target_description *group,
+                    struct error *err)
+{
+    char found[PACK_FOLDER_BYTES];
+    bool is_synthetic = strncmp(draft, "synthetic:", 10) == 0;
+    int rc = pack_folder_find(found, folder, draft, is_synthetic, err);
+    if (rc) return rc;
+    snprintf(kept->pair, sizeof kept->pair,
+             "draft %.200s %.31s, target %016" PRIx64 " %.31s %.31s, %d ranks, %d threads", draft,
+             draft_kernels, group->model_fingerprint, group->arithmetic, group->kernels,
+             group->n_ranks, group->n_threads);
+    uint64_t hash = XXH3_64bits(kept->pair, strlen(kept->pair));
+    snprintf(kept->path, sizeof kept->path, "%s/times-%016" PRIx64 ".json", found, hash);
+    return 0;
+}
+
+/* ---- writing ---- */
+
+/* [[rows, us, n], ...] of the points that are used. */
+static json_t *points_json(const struct planner_point *points)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < PLANNER_KNOTS; i++) {
+        if (!(points[i].us > 0)) continue;
+        json_array_append_new(list, json_pack("[ffi]", points[i].rows, points[i].us, points[i].n));
+    }
+    return list;
+}
+
+int kept_times_write(const struct kept_times *kept, const struct planner *planner,
+                     struct error *err)
+{
+    int rc = 0;
+    char folder[KEPT_TIMES_PATH_BYTES], *text = NULL;
+    struct planner_tables tables;
+    planner_tables_get(planner, &tables);
+    json_t *root = json_pack("{si ss sf so so so}", "version", VERSION, "pair", kept->pair,
+                             "read_us", tables.read_us, "draft", points_json(tables.draft), "step",
+                             points_json(tables.step), "rest", points_json(tables.rest));
+    if (root) text = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    if (!text) return error_set(err, ERR_NO_MEMORY, "no memory for the planner's tables");
+    snprintf(folder, sizeof folder, "%s", kept->path);
+    *strrchr(folder, '/') = '\0';
+    TRY(file_make_folder(folder, err));
+    rc = file_replace(kept->path, text, strlen(text), err);
+out:
+    free(text);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static int read_points(const json_t *root, const char *key, const char *path,
+                       struct planner_point *points, struct error *err)
+{
+    const json_t *list = json_member(root, key);
+    size_t n = json_array_size(list);
+    if (!json_is_array(list) || n > PLANNER_KNOTS) {
+        return error_set(err, ERR_FORMAT, "%s: %s is no list of at most %d points", path, key,
+                         PLANNER_KNOTS);
+    }
+    for (size_t i = 0; i < n; i++) {
+        double rows, us;
+        int count;
+        json_error_t ignored;
+        json_t *point = json_array_get(list, i);
+        if (json_unpack_ex(point, &ignored, JSON_STRICT, "[FFi]", &rows, &us, &count)) {
+            return error_set(err, ERR_FORMAT, "%s: point %zu of %s is no [rows, us, n]", path, i,
+                             key);
+        }
+        points[i] = (struct planner_point){rows, us, count};
+    }
+    return 0;
+}
+
+static int read_tables(const json_t *root, const struct kept_times *kept,
+                       struct planner_tables *tables, struct error *err)
+{
+    const char *pair = "";
+    int rc = 0, version = 0;
+    memset(tables, 0, sizeof *tables);
+    TRY(json_read_int(root, "version", 0, INT32_MAX, &version, kept->path, err));
+    TRY(json_read_string(root, "pair", &pair, kept->path, err));
+    if (version != VERSION || strcmp(pair, kept->pair) != 0) {
+        rc = error_set(err, ERR_FORMAT,
+                       "%s holds version %d of '%.200s', not version %d of '%.200s'", kept->path,
+                       version, pair, VERSION, kept->pair);
+        goto out;
+    }
+    TRY(json_read_double(root, "read_us", &tables->read_us, kept->path, err));
+    TRY(read_points(root, "draft", kept->path, tables->draft, err));
+    TRY(read_points(root, "step", kept->path, tables->step, err));
+    TRY(read_points(root, "rest", kept->path, tables->rest, err));
+out:
+    return rc;
+}
+
+int kept_times_read(const struct kept_times *kept, struct planner *planner, struct error *err)
+{
+    int rc = 0;
+    char *text = NULL;
+    size_t len;
+    json_t *root = NULL;
+    struct planner_tables tables;
+    TRY(file_read_text(&text, &len, kept->path, FILE_BYTES_MAX, err));
+    TRY(json_parse_text(&root, text, len, kept->path, err));
+    TRY(read_tables(root, kept, &tables, err));
+    planner_tables_set(planner, &tables);
+out:
+    json_decref(root);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,33 @@
+/* The order in which the planner hands guesses out. The planner's own (speculation/planner.h). */
+#pragma once
+
+#include "speculation/planner.h"
+
+/* Guess `position` of a lane: the chance that it is committed, and what that gains. */
+struct planner_pair {
+    float gain, survival;
+    short lane, position;
+};
+
+/* The pairs in descending gain, as far as somebody has asked: a heap holds the next one of each
+ * lane. */
+struct planner_order {
+    const struct planner *p;
+    const struct planner_lane *lanes;
+    struct planner_pair pairs[PLANNER_LANES_MAX * DRAFT_MAX];
+    int n_pairs;
+    struct planner_pair heap[PLANNER_LANES_MAX + 1];
+    int n_heap, n_lanes;
+    struct planner_chain chains[PLANNER_LANES_MAX];
+    float tokens[PLANNER_LANES_MAX]; /* that the lane is expected to commit without its next pair */
+};
+
+/* Of the lanes that may guess; more than PLANNER_LANES_MAX are left out. Keeps p and lanes. */
+void planner_order_begin(const struct planner *p, const struct planner_lane *lanes, int n_lanes,
+                         struct planner_order *order);
+
+/* Pair number i; NULL: there are no more. */
+const struct planner_pair *planner_order_at(struct planner_order *order, int i);
+
+/* Goes on to the next guess of a lane, whose last one has this survival. */
+struct planner_pair planner_order_next(struct planner_order *order, int lane, float survival);

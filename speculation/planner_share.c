@@ -1,0 +1,403 @@
+/* Choosing: how many guesses each lane makes. Learning is in speculation/planner_learn.c. The
+ * constants are choices and not measurements; tests/unit/speculation/test_planner.c and
+ * test_planner_load.c compare the planner that they make with the best fixed K and with plain
+ * decoding over simulated texts. */
+#include <math.h>
+#include <stddef.h>
+
+#include "speculation/planner_cost.h"
+#include "speculation/planner_order.h"
+
+/* Counts. Each comment begins with the unit. */
+enum {
+    /* Guesses of a lane in a round that is spent on learning. Two tell more than one of what a
+     * guess costs, and lose little where guesses do not stay. */
+    LEARN_K = 2,
+    /* Lanes that guess in such a round. */
+    LEARN_LANES = 4,
+    /* Timed rounds that a new pair of models needs without guesses, and as many with guesses. The
+     * round that reads a prompt is not among them. Of the first two times of a kind the shorter
+     * counts, so a single slow round does no harm. */
+    LEARN_ROUNDS = 2,
+    /* Rounds after which learning ends in any case: under load all of them may have read
+     * prompts. */
+    LEARN_ALL = 32,
+    /* Guesses of a probe where none are planned. */
+    PROBE_K = 2,
+    /* Times the best number of guesses: probes make that many and one a lane more at most. */
+    FAR_PROBE = 2,
+    /* Rounds without a measurement after which a number of rows may be probed. One that was
+     * measured less than SURE_TIMES times may be probed so much sooner. */
+    STALE_ROUNDS = 200,
+    SURE_TIMES = 48,
+    /* Guesses of each lane that are looked at beyond one that does not pay: together with it they
+     * might. */
+    LEFT_DEPTHS = 4
+};
+
+/* Ratio of predicted times per token: a number of guesses that takes up to this many times as long
+ * as the best one may in truth be the better one, so it is measured again. */
+static const double rival_ratio = 1.15;
+/* Ratio of predicted times per token: guesses must promise this much to be made at all, because
+ * smaller differences are mostly noise, and plain decoding is the safer one of two. */
+static const double worth_ratio = 1.01;
+/* Tests: a lane with this many recent ones is probed only if it is twice as cheap as one without.
+ * What is known already is worth less. */
+static const double probe_evidence = 4;
+/* Ratio: the price of such a probe over a plain round, at least: where guesses seem to be free,
+ * plain rounds would not be measured any more. */
+static const double least_price = 0.05;
+/* Ratio: the price of another probe over a plain round, at most: the credit for it comes within 50
+ * rounds. */
+static const double soon_price = 0.5;
+/* Depths that are tried where several lanes guess. One lane that is surer than all others would
+ * otherwise have all its guesses, at one pass each, before the others have their first. */
+static const int depths[] = {1, 2, 3, 4, 6, 8, 11};
+enum { N_DEPTHS = sizeof depths / sizeof *depths };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int most(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- what a round costs ---- */
+
+/* A round without the guesses of planned lanes, and what limits them. */
+struct base {
+    int rows, wanted;           /* fed; those that somebody wants, which the prompts' are not */
+    int n_lanes;                /* that commit tokens */
+    int n_pairs;                /* guesses, at most */
+    int near_pairs, near_lanes; /* guesses, and lanes that guess, not far beyond those measured */
+    double us;                  /* without what prompts add to the step */
+    double draft_us;            /* of us: passes of other lanes */
+    double prompt_us;
+    double visible;
+};
+
+static double step_us(const struct planner *p, const struct base *base, int n_guesses)
+{
+    return planner_curve_at(&p->step, base->rows + n_guesses) +
+           planner_curve_at(&p->rest, base->wanted + n_guesses) - base->prompt_us;
+}
+
+static struct base base_of(const struct planner *p, int n_lanes, const struct planner_load *load)
+{
+    int rows = load->n_rows + n_lanes;
+    struct base base = {
+        .rows = rows,
+        .wanted = rows - load->n_prompt,
+        .n_pairs = load->n_rows_max - rows,
+        .near_pairs = planner_near(most(p->step.largest_own, rows)) - rows,
+        .near_lanes = planner_near(p->draft.largest) - load->n_guessing[0],
+        .n_lanes = n_lanes + load->n_decoding,
+        .visible = load->is_alone && p->visible > 0 ? p->visible : 1,
+    };
+    base.prompt_us = planner_curve_at(&p->step, rows) - planner_curve_at(&p->step, base.wanted);
+    for (int i = 0; i < DRAFT_MAX && load->n_guessing[i] > 0; i++) {
+        base.draft_us += base.visible * planner_curve_at(&p->draft, load->n_guessing[i]);
+    }
+    base.us = base.draft_us + step_us(p, &base, 0);
+    return base;
+}
+
+/* ---- the best number of guesses ---- */
+
+/* Adds up a round while guesses are handed out. */
+struct sum {
+    const struct planner *p;
+    const struct base *base;
+    double gain, draft_us, us;
+    int n_guesses;
+    int passes[DRAFT_MAX]; /* tokens that each pass of the draft reads */
+};
+
+static struct sum sum_begin(const struct planner *p, const struct base *base,
+                            const struct planner_load *load)
+{
+    struct sum sum = {
+        .p = p,
+        .base = base,
+        .draft_us = base->draft_us,
+        .us = base->us,
+    };
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        sum.passes[i] = load->n_guessing[i];
+    }
+    return sum;
+}
+
+/* Reading what was missed is paid by the tokens to come, as many as there are. */
+static double missed_us(const struct planner *p, const struct planner_lane *lane)
+{
+    double left = lane->n_left < 1 ? 1 : least(lane->n_left, PLANNER_HORIZON);
+    return planner_catch_up_us(p, lane->n_missed) / left;
+}
+
+static void sum_add(struct sum *sum, const struct planner_lane *lane,
+                    const struct planner_pair *pair)
+{
+    const struct planner_curve *draft = &sum->p->draft;
+    int *pass = &sum->passes[pair->position], before = *pass;
+    double survival = (double)pair->survival;
+    *pass += pair->position == 0 && lane->n_missed >= PLANNER_CAUGHT_UP ? PLANNER_CAUGHT_UP : 1;
+    sum->draft_us +=
+        sum->base->visible * (planner_curve_at(draft, *pass) - planner_curve_at(draft, before));
+    if (lane->n_missed > PLANNER_CAUGHT_UP) {
+        double tokens = survival + (pair->position == 0 ? 1 : 0);
+        sum->draft_us += tokens * missed_us(sum->p, lane);
+    }
+    sum->gain += (double)pair->gain;
+    sum->n_guesses++;
+    sum->us = sum->draft_us + step_us(sum->p, sum->base, sum->n_guesses);
+}
+
+/* The first n pairs of `order` that are less deep than depth. */
+struct choice {
+    int depth, n;
+    double gain, us;
+};
+
+static struct choice choice_of(const struct sum *sum, int depth)
+{
+    return (struct choice){depth, sum->n_guesses, sum->gain, sum->us};
+}
+
+/* How much longer the round may take, as a ratio, for so much gain. */
+static double worth(const struct base *base, double gain)
+{
+    return exp(gain / base->n_lanes);
+}
+
+/* Takes pair after pair. It ends where the pairs that are left, each of them with the gain of this
+ * one, could not make up for the time any more. */
+static void try_depth(struct sum sum, struct planner_order *order, int depth, struct choice *best)
+{
+    double log_best = log(best->us);
+    const struct planner_pair *pair;
+    for (int i = 0; sum.n_guesses < sum.base->n_pairs && (pair = planner_order_at(order, i)); i++) {
+        if (pair->position >= depth) continue;
+        sum_add(&sum, &order->lanes[pair->lane], pair);
+        double log_us = log(sum.us), dearer = sum.base->n_lanes * (log_us - log_best);
+        if (sum.gain - best->gain > dearer) {
+            *best = choice_of(&sum, depth);
+            log_best = log_us;
+            continue;
+        }
+        double left = (double)pair->gain * order->n_lanes * LEFT_DEPTHS;
+        if (sum.gain + left - best->gain <= dearer) break;
+    }
+}
+
+static struct choice choose_best(const struct sum *plain, struct planner_order *order)
+{
+    const struct choice none = choice_of(plain, DRAFT_MAX);
+    struct choice best = none;
+    int deepest = 1;
+    try_depth(*plain, order, DRAFT_MAX, &best);
+    for (int i = 0; i < best.n; i++) {
+        deepest = most(deepest, order->pairs[i].position + 1);
+    }
+    for (int i = 0; i < N_DEPTHS && depths[i] <= deepest && order->n_lanes > 1; i++) {
+        try_depth(*plain, order, depths[i], &best);
+    }
+    return worth_ratio * best.us < none.us * worth(plain->base, best.gain) ? best : none;
+}
+
+/* Where the best choice is far beyond what was measured, its first guesses are made, as many as are
+ * near, even if those alone do not pay: their times say more of the others. */
+static struct choice stay_near(struct sum sum, struct planner_order *order,
+                               const struct choice *best)
+{
+    int n_lanes = 0;
+    for (int i = 0; sum.n_guesses < best->n; i++) {
+        const struct planner_pair *pair = planner_order_at(order, i);
+        if (pair->position >= best->depth) continue;
+        n_lanes += pair->position == 0 ? 1 : 0;
+        if (n_lanes > sum.base->near_lanes || sum.n_guesses == sum.base->near_pairs) break;
+        sum_add(&sum, &order->lanes[pair->lane], pair);
+    }
+    return choice_of(&sum, best->depth);
+}
+
+/* ---- probes ---- */
+
+/* Rounds after which a knot may be measured again, if its rows may be better than they look: those
+ * that are close to the best and, less often, plain decoding in any case. It is sooner while little
+ * is known of them, and for plain decoding that is close. */
+static uint64_t stale_after(const struct planner_knot *knot, bool is_rival, bool is_plain)
+{
+    uint64_t known = (uint64_t)least(knot->shape.n, SURE_TIMES);
+    if (is_rival) return STALE_ROUNDS * (is_plain ? known / 4 : known) / SURE_TIMES;
+    return is_plain ? 4 * STALE_ROUNDS * known / SURE_TIMES : UINT64_MAX;
+}
+
+/* Of those numbers of guesses that may be measured again the one whose rows were timed longest
+ * ago. */
+static struct choice stalest(struct sum sum, struct planner_order *order, const struct choice *best)
+{
+    struct choice found = *best;
+    uint64_t oldest = 0;
+    int n_most = least(least(sum.base->n_pairs, sum.base->near_pairs),
+                       FAR_PROBE * best->n + sum.base->n_lanes);
+    for (int i = -1; sum.n_guesses < n_most; i++) {
+        const struct planner_pair *pair = i < 0 ? NULL : planner_order_at(order, i);
+        if (i >= 0 && !pair) break;
+        if (pair && pair->position >= best->depth) continue;
+        if (pair) sum_add(&sum, &order->lanes[pair->lane], pair);
+        int at = planner_knot_of(sum.base->rows + sum.n_guesses);
+        const struct planner_knot *knot = &sum.p->step.knots[at];
+        uint64_t age = sum.p->n_rounds - knot->at;
+        double even_us = best->us * worth(sum.base, sum.gain - best->gain);
+        bool is_rival = sum.us <= rival_ratio * even_us;
+        if (age <= oldest || age < stale_after(knot, is_rival, i < 0)) continue;
+        oldest = age;
+        found = choice_of(&sum, best->depth);
+    }
+    return found;
+}
+
+/* What the lanes of a choice must read first, beyond the part that the round is charged with. */
+static double reading_us(const struct planner *p, const struct planner_order *order,
+                         const struct choice *choice)
+{
+    double us = 0;
+    for (int i = 0, n = 0; n < choice->n; i++) {
+        const struct planner_pair *pair = &order->pairs[i];
+        if (pair->position >= choice->depth) continue;
+        if (pair->position == 0) us += planner_catch_up_us(p, order->lanes[pair->lane].n_missed);
+        n++;
+    }
+    return us;
+}
+
+/* Makes another number of guesses the choice if that is due and the credit pays it. Returns whether
+ * it is due and the credit will pay it soon. */
+static bool probe_around(struct planner *p, const struct sum *plain, struct planner_order *order,
+                         struct choice *best)
+{
+    struct choice other = stalest(*plain, order, best);
+    if (other.n == best->n) return false;
+    double price_us = other.us - best->us * worth(plain->base, other.gain - best->gain);
+    if (best->n == 0) price_us += reading_us(p, order, &other);
+    if (price_us > soon_price * plain->us) return false;
+    if (planner_pay(p, price_us)) *best = other;
+    return true;
+}
+
+/* The lane in which two guesses tell the most for their price. */
+static int probe_lane(const struct planner *p, const struct sum *plain,
+                      const struct planner_lane *lanes, int n_lanes)
+{
+    double pass_us = planner_curve_at(&p->draft, 1), best = 0;
+    double us = step_us(p, plain->base, PROBE_K) - step_us(p, plain->base, 0) + PROBE_K * pass_us;
+    int found = -1;
+    for (int i = 0; i < n_lanes; i++) {
+        if (lanes[i].k_max <= 0) continue;
+        double evidence = probe_evidence + lanes[i].seq->counts.tested[0];
+        double dearness = (us + planner_catch_up_us(p, lanes[i].n_missed)) * evidence;
+        if (found >= 0 && dearness >= best) continue;
+        best = dearness;
+        found = i;
+    }
+    return found;
+}
+
+/* Where no guesses are planned, one lane makes a few. Its reading is a price of this round
+ * alone. */
+static void probe_one(struct planner *p, struct sum sum, struct planner_lane *lanes, int n_lanes,
+                      struct planner_order *order)
+{
+    int at = probe_lane(p, &sum, lanes, n_lanes);
+    if (at < 0) return;
+    struct planner_lane caught_up = lanes[at];
+    int k = least(least(lanes[at].k_max, PROBE_K), sum.base->n_pairs);
+    double plain_us = sum.us;
+    caught_up.n_missed = least(lanes[at].n_missed, PLANNER_CAUGHT_UP);
+    order->chains[0] = planner_chain_begin(&lanes[at].seq->counts);
+    order->tokens[0] = 1;
+    struct planner_pair pair = {.survival = 1};
+    for (int i = 0; i < k; i++) {
+        pair = planner_order_next(order, 0, pair.survival);
+        sum_add(&sum, &caught_up, &pair);
+    }
+    double even_us = plain_us * worth(sum.base, sum.gain);
+    double price_us = sum.us - even_us + planner_catch_up_us(p, lanes[at].n_missed);
+    price_us = fmax(price_us, least_price * plain_us);
+    if (k > 0 && planner_pay(p, price_us)) {
+        lanes[at].k = k;
+        p->planned_us = sum.us;
+    }
+}
+
+/* ---- handing out ---- */
+
+/* Whether times of which too little is known are measured in this round; *k is then what a lane
+ * may guess. When the time of a pass is known, plain rounds come first. */
+static bool learns(const struct planner *p, int *k)
+{
+    *k = LEARN_K;
+    if (p->draft.largest == 0) return true;
+    if (p->is_calibrated || p->n_rounds >= LEARN_ALL) return false;
+    if (p->n_plain < LEARN_ROUNDS) *k = 0;
+    return p->n_plain < LEARN_ROUNDS || p->n_guessed < LEARN_ROUNDS;
+}
+
+/* Only lanes whose draft has little to read teach what a guess costs. */
+static int hand_out_learning(struct planner_lane *lanes, int n_lanes, int k, int n_pairs)
+{
+    int n = 0;
+    for (int i = 0; i < n_lanes && n < LEARN_LANES && n_pairs > 0; i++) {
+        if (lanes[i].n_missed > least(PLANNER_LEARN_MISSED, lanes[i].n_left)) continue;
+        lanes[i].k = most(least(least(k, lanes[i].k_max), n_pairs), 0);
+        n_pairs -= lanes[i].k;
+        n += lanes[i].k > 0 ? 1 : 0;
+    }
+    return n;
+}
+
+static void hand_out(const struct planner_order *order, const struct choice *choice,
+                     struct planner_lane *lanes)
+{
+    for (int i = 0, n = 0; n < choice->n; i++) {
+        const struct planner_pair *pair = &order->pairs[i];
+        if (pair->position >= choice->depth) continue;
+        lanes[pair->lane].k = pair->position + 1;
+        n++;
+    }
+}
+
+static void share_planned(struct planner *p, const struct base *base, struct planner_lane *lanes,
+                          int n_lanes, const struct planner_load *load)
+{
+    struct planner_order order;
+    const struct sum plain = sum_begin(p, base, load);
+    planner_order_begin(p, lanes, n_lanes, &order);
+    struct choice best = choose_best(&plain, &order);
+    if (best.n > 0) best = stay_near(plain, &order, &best);
+    bool is_plain = best.n == 0, is_due = probe_around(p, &plain, &order, &best);
+    hand_out(&order, &best, lanes);
+    p->planned_us = best.us;
+    if (is_plain && !is_due) probe_one(p, plain, lanes, n_lanes, &order);
+}
+
+void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
+                   const struct planner_load *load)
+{
+    int k = 0, n_may = 0;
+    planner_refresh(p);
+    for (int i = 0; i < n_lanes; i++) {
+        lanes[i].k = 0;
+        n_may += lanes[i].k_max > 0 ? 1 : 0;
+    }
+    const struct base base = base_of(p, n_lanes, load);
+    p->planned_us = n_lanes > 0 ? base.us : 0;
+    p->plain_us = base.us;
+    if (n_may == 0 || base.n_pairs <= 0) return;
+    if (learns(p, &k) && (k == 0 || hand_out_learning(lanes, n_lanes, k, base.n_pairs) > 0)) return;
+    if (p->draft.largest > 0 && p->step.largest > 0) share_planned(p, &base, lanes, n_lanes, load);
+}

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=client timeout=600
+"""Nobody waits for another's long prompt or slow reading: counted in steps and in their tokens, at
+a proxy in front of the rank, and not in seconds. Skipped (77) where grpcio is not installed."""
+import json
+import os
+import random
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from load_client import Client, Reader, job, score_job
+from cluster import wait_until
+from fault_util import PATIENCE, FaultTest, main
+from step_proxy import SteppedWorld
+
+VOCABULARY = 512
+CONTEXT = 16384
+LONG = 8000         # tokens of a prompt that is fed in many steps
+SHORT = 16
+STEP_TOKENS = 256
+SHORT_STEPS = 3     # from the arrival of a short prompt to its first token
+READ_STEPS = 2      # in which a client that has left is noticed
+SLOW_SECONDS = 5.0
+MANY_TOKENS = 1500
+SMALL_WINDOW = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
+GREEDY = {"temperature": 0, "ignore_eos": True}
+PLAIN = {**GREEDY, "n_draft": 0}
+SHAPE = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": VOCABULARY,
+         "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "hidden_act": "silu",
+         "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+         "tie_word_embeddings": False}
+
+
+class FairTest(FaultTest):
+    STRETCH = "1"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.world = SteppedWorld(
+            worker_flags=["--max-step-tokens", str(STEP_TOKENS), "--kv-tokens", "65536"],
+            coordinator_flags=["--prompt-stretch", cls.STRETCH, "--draft-kv-tokens", "65536"])
+        cls.addClassCleanup(cls.world.leave)
+        path = os.path.join(cls.world.folder, "config.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(SHAPE, file)
+        cls.world.target = f"synthetic:{path},seed=5,agree=0.8"
+        cls.world.draft = cls.world.target + ",draft=1"
+        cls.world.start()
+        cls.client = Client(cls.world.address)
+        cls.addClassCleanup(cls.client.close)
+        cls.rng = random.Random(cls.__name__)
+
+    def ids(self, n):
+        return [self.rng.randrange(VOCABULARY) for _ in range(n)]
+
+    def begin(self, ids, **options):
+        reader = Reader(self.client, job(ids, **{**PLAIN, **options}))
+        self.addCleanup(reader.call.cancel)
+        return reader
+
+    def steps(self):
+        return self.world.proxy.steps
+
+    def wait_tokens(self, reader, n=1):
+        wait_until(lambda: reader.n_tokens() >= n, 20 * PATIENCE, f"{n} tokens are here")
+
+    def find(self, ids, begin=0):
+        """(number of the step, lane) of the first step from `begin` on that begins this prompt."""
+        for number, step in enumerate(self.steps()[begin:], begin):
+            for lane in step.lanes:
+                if lane.position == 0 and lane.tokens[:lane.end()] == ids[:lane.end()]:
+                    return number, lane
+        return None
+
+    def running(self, n_tokens=40):
+        """A stream that runs, and its slot."""
+        ids = self.ids(n_tokens)
+        reader = self.begin(ids)
+        self.wait_tokens(reader, 3)
+        return reader, self.find(ids)[1].slot
+
+    def feed_long(self, n_steps=4, **options):
+        """A long prompt of which some steps have been fed, and its slot."""
+        ids = self.ids(LONG)
+        reader = self.begin(ids, max_tokens=4, **options)
+        wait_until(lambda: self.find(ids), 20 * PATIENCE, "the long prompt is read")
+        first, lane = self.find(ids)
+        wait_until(lambda: len(self.steps()) > first + n_steps, 20 * PATIENCE, "steps went by")
+        return reader, first, lane.slot
+
+    def hold(self):
+        """A step is in flight from now on. Returns the number of those before it and with it."""
+        self.world.proxy.hold()
+        n = -1
+        while n != len(self.steps()):
+            n = len(self.steps())
+            time.sleep(0.1 * PATIENCE)
+        return n
+
+    def release(self):
+        """Goes on when whatever was sent meanwhile has certainly come."""
+        time.sleep(0.4 * PATIENCE)
+        self.world.proxy.release()
+
+    def tearDown(self):
+        self.world.proxy.release()
+        self.doCleanups()
+        wait_until(lambda: self.client.load().is_idle(), 20 * PATIENCE, "nobody is left")
+        load = self.client.load()
+        self.assertEqual((load.target_kv[0], load.draft_kv[0]), (0, 0))
+        self.check_logs(self.world)
+
+
+class LongPrompt(FairTest):
+    def test_running_streams_have_a_token_in_each_step(self):
+        """And no step is longer than the budget allows."""
+        runners = [self.running() for _ in range(3)]
+        long_one, first, slot = self.feed_long()
+        self.wait_tokens(long_one)
+        fed = [step for step in self.steps()[first:] if step.lane_of(slot)]
+        fed = [step for step in fed if step.lane_of(slot).end() <= LONG]
+        self.assertGreater(len(fed), LONG // STEP_TOKENS)
+        for step in fed:
+            self.assertLessEqual(step.n_tokens, STEP_TOKENS)
+            for _, runner in runners:
+                self.assertEqual(len(step.lane_of(runner).tokens), 1)
+        print(f"{len(fed)} steps for {LONG} tokens, the longest of "
+              f"{max(step.n_tokens for step in fed)}", file=sys.stderr)
+
+    def test_guessing_streams_too(self):
+        ids = self.ids(40)
+        reader = self.begin(ids, n_draft=3)
+        self.wait_tokens(reader, 6)
+        runner = self.find(ids)[1].slot
+        long_one, first, slot = self.feed_long(n_draft=2)
+        self.wait_tokens(long_one)
+        fed = [step for step in self.steps()[first:]
+               if step.lane_of(slot) and step.lane_of(slot).end() < LONG]
+        self.assertGreater(len(fed), LONG // STEP_TOKENS)
+        for step in fed:
+            lane = step.lane_of(runner)
+            self.assertEqual((len(lane.tokens), lane.n_draft), (4, 3))
+
+    def test_short_prompts_do_not_wait(self):
+        self.running()
+        long_one, _, slot = self.feed_long()
+        for n in (1, 3):
+            held = self.hold()
+            prompts = [self.ids(SHORT) for _ in range(n)]
+            readers = [self.begin(ids, max_tokens=4) for ids in prompts]
+            self.release()
+            for reader in readers:
+                self.wait_tokens(reader)
+            for ids in prompts:
+                number, lane = self.find(ids, held)
+                self.assertEqual((lane.end(), lane.n_rows), (SHORT, 1))
+                self.assertLess(number, held + SHORT_STEPS)
+                self.assertLess(self.steps()[number].lane_of(slot).end(), LONG)
+        self.assertEqual(long_one.n_tokens(), 0)
+
+    def test_long_prompts_are_read_in_turn(self):
+        """The younger one begins when the older one ends."""
+        held = self.hold()
+        prompts = [self.ids(LONG // 2) for _ in range(2)]
+        readers = [self.begin(ids, max_tokens=2) for ids in prompts]
+        self.release()
+        for reader in readers:
+            self.wait_tokens(reader)
+        older, younger = (self.find(ids, held) for ids in prompts)
+        before = [step.lane_of(older[1].slot).end() for step in self.steps()[older[0]:younger[0]]]
+        self.assertGreaterEqual(len(before), LONG // 2 // STEP_TOKENS)
+        self.assertGreaterEqual(before[-1], LONG // 2 - STEP_TOKENS)
+
+    def test_left_client_is_noticed_within_a_chunk(self):
+        """Also where the draft has to read the prompt."""
+        _, runner = self.running()
+        for options in ({"n_draft": 0}, {"n_draft": 4}):
+            with self.subTest(str(options)):
+                long_one, _, slot = self.feed_long(**options)
+                held = self.hold()
+                self.assertLess(self.steps()[held - 1].lane_of(slot).end(), LONG)
+                long_one.call.cancel()
+                self.release()
+                wait_until(lambda: len(self.steps()) > held + 20, 20 * PATIENCE, "others go on")
+                for step in self.steps()[held + READ_STEPS:held + 20]:
+                    self.assertIsNone(step.lane_of(slot))
+                    self.assertIsNotNone(step.lane_of(runner))
+                self.assertEqual(long_one.n_tokens(), 0)
+
+    def test_long_score_delays_nobody(self):
+        _, runner = self.running()
+        text = self.ids(LONG)
+        first = len(self.steps())
+        answer = self.client.ask(score_job(text, top_n=2), method="Score")
+        self.assertEqual(len(answer.scores), LONG)
+        for step in self.steps()[first + 1:]:
+            self.assertIsNotNone(step.lane_of(runner))
+            self.assertLessEqual(step.n_tokens, STEP_TOKENS)
+
+
+class SlowReader(FairTest):
+    """256 KiB wait for a client, then its texts pause."""
+
+    def begin_slow(self, message, method="Generate"):
+        client = Client(self.world.address, SMALL_WINDOW)
+        self.addCleanup(client.close)
+        call = client.begin(message, method=method)
+        self.assertTrue(call.read_one())
+        return call
+
+    def check_others_go_on(self, quiet):
+        """While a client does not read, a stream has a token in each step, and steps go on without
+        the slots of that client."""
+        reader, runner = self.running()
+        n_before, first = reader.n_tokens(), len(self.steps())
+        time.sleep(SLOW_SECONDS)
+        steps = self.steps()[first:]
+        self.assertGreater(len(steps), 50)
+        for step in steps:
+            self.assertIsNotNone(step.lane_of(runner))
+        self.assertGreater(reader.n_tokens(), n_before + 50)
+        self.assertTrue(quiet(steps[-20:], runner))
+        reader.call.cancel()
+
+    @staticmethod
+    def is_alone(steps, runner):
+        return all([lane.slot for lane in step.lanes] == [runner] for step in steps)
+
+    def test_slow_reader_of_texts(self):
+        ids = self.ids(30)
+        message = job(ids, max_tokens=MANY_TOKENS, n=16, **PLAIN)
+        right = self.client.ask(job(ids, max_tokens=MANY_TOKENS, **PLAIN)).texts[0].ids
+        call = self.begin_slow(message)
+        self.check_others_go_on(self.is_alone)
+        answer = call.read()
+        self.assertEqual(answer.status, "OK")
+        self.assertEqual([text.ids for text in answer.texts.values()], [right] * 16)
+
+    def test_slow_reader_of_scores(self):
+        message = score_job(self.ids(LONG), top_n=60)
+        call = self.begin_slow(message, "Score")
+        self.check_others_go_on(self.is_alone)
+        right = self.client.ask(message, method="Score")
+        answer = call.read()
+        self.assertEqual((answer.status, len(answer.scores)), ("OK", LONG))
+        self.assertEqual(answer.scores, right.scores)
+
+    def test_slow_reader_leaves(self):
+        call = self.begin_slow(score_job(self.ids(LONG), top_n=60), "Score")
+        time.sleep(1)
+        call.cancel()
+        wait_until(lambda: self.client.load().is_idle(), 2 * PATIENCE, "its place is free")
+
+
+if __name__ == "__main__":
+    main()

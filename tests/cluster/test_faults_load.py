@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=client timeout=600
+"""Ranks and the coordinator end, and time runs out, while many jobs run: each job ends in time and
+in one defined way, and the next ones are served. Skipped (77) where grpcio is not installed."""
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from load_client import Client, Reader, job
+from cluster import TALES, wait_until
+from fault_util import PATIENCE, FaultTest, World, main
+from random_model import write_random_model
+
+N_RUNNING, N_WAITING = 32, 8
+LOST_SECONDS = 3.0      # from a rank's end to that of the jobs that ran
+AWAITED_SECONDS = 10.0  # jobs that wait for their first round wait so long for a group
+REFUSED_SECONDS = 1.0
+SHUTDOWN_SECONDS = 2.0
+TIMEOUT_MS = 300
+LATE_SECONDS = 1.5
+SHORT = {"temperature": 0, "ignore_eos": True, "max_tokens": 8}
+LONG_TOKENS, BLOCK_TOKENS = 800, 16
+SLACK_TOKENS = 96  # of a running job: its prompt, tokens on their way here, guesses
+
+
+def prompt(number):
+    return [1 + (7 * number + i) % 4000 for i in range(20 + number % 5)]
+
+
+class LoadTest(FaultTest):
+    RANKS = 1
+    KV = ["--kv-tokens", str(N_RUNNING * 1024)]
+
+    def setUp(self):
+        self.world = World(n_ranks=self.RANKS, worker_flags=self.KV, coordinator_flags=[
+            "--sequences", str(N_RUNNING), "--calibrate", "0"])
+        self.addCleanup(self.world.leave)
+        self.world.start()
+        self.client = Client(self.world.address)
+        self.addCleanup(self.client.close)
+        self.right = self.client.ask(job(prompt(0), **SHORT)).texts[0].ids
+        self.assertEqual(len(self.right), SHORT["max_tokens"])
+
+    def run_long(self, n=N_RUNNING):
+        """So many endless jobs that have begun."""
+        readers = [Reader(self.client, job(prompt(i), temperature=0, ignore_eos=True))
+                   for i in range(n)]
+        wait_until(lambda: all(reader.n_tokens() > 0 for reader in readers), 30 * PATIENCE,
+                   "all of them run")
+        return readers
+
+    def wait_short(self, n=N_WAITING):
+        """So many short jobs that wait."""
+        readers = [Reader(self.client, job(prompt(0), **SHORT)) for _ in range(n)]
+        wait_until(lambda: self.client.load().waiting == n, 10 * PATIENCE, "they wait")
+        return readers
+
+    def check_served(self):
+        answer = self.client.ask(job(prompt(0), **SHORT))
+        self.assertEqual((answer.status, answer.texts[0].ids), ("OK", self.right))
+        wait_until(lambda: self.client.load().is_idle(), 10 * PATIENCE, "nobody is left")
+        load = self.client.load()
+        self.assertEqual((load.target_kv[0], load.draft_kv[0]), (0, 0))
+        self.check_logs(self.world)
+
+    def check_all(self, readers, status, seconds, *words):
+        for reader in readers:
+            self.assertEqual(reader.end(seconds * PATIENCE), status)
+            for word in words:
+                self.assertIn(word, reader.answer.details)
+
+
+class LostRank(LoadTest):
+    RANKS = 2
+
+    def lose(self):
+        running, waiting = self.run_long(), self.wait_short()
+        began = time.monotonic()
+        self.world.kill_rank(1)
+        self.check_all(running, "UNAVAILABLE", LOST_SECONDS, "target group")
+        self.within(LOST_SECONDS, began)
+        self.assertEqual({len(reader.answer.texts) for reader in running}, {1})
+        self.assertEqual(self.client.load().ends["unavailable"], N_RUNNING)
+        return waiting, began
+
+    def check_refused(self):
+        began = time.monotonic()
+        answer = self.client.ask(job(prompt(1), **SHORT))
+        self.within(REFUSED_SECONDS, began)
+        self.assertEqual(answer.status, "UNAVAILABLE")
+        self.assertIn("target group", answer.details)
+
+    def test_group_comes_back_in_time(self):
+        waiting, _ = self.lose()
+        self.check_refused()
+        self.assertTrue(all(reader.is_alive() for reader in waiting))
+        self.world.restart_workers()
+        self.check_all(waiting, "OK", 10)
+        for reader in waiting:
+            self.assertEqual(reader.answer.texts[0].ids, self.right)
+        self.check_served()
+
+    def test_group_comes_back_late(self):
+        waiting, began = self.lose()
+        self.check_all(waiting, "UNAVAILABLE", AWAITED_SECONDS + 2, "target group")
+        self.assertGreater(time.monotonic() - began, AWAITED_SECONDS - 1)
+        self.check_refused()
+        self.world.restart_workers()
+        self.check_served()
+
+    def test_rank_that_stands_still(self):
+        """A client's own deadline ends its job though the step that it is in does not end; the
+        others go on when the rank does."""
+        running = self.run_long(4)
+        os.kill(self.world.rank_pids()[1], signal.SIGSTOP)
+        time.sleep(0.5)
+        began = time.monotonic()
+        answer = self.client.ask(job(prompt(0), **SHORT), timeout=1)
+        self.within(2, began)
+        self.assertEqual(answer.status, "DEADLINE_EXCEEDED")
+        os.kill(self.world.rank_pids()[1], signal.SIGCONT)
+        before = [reader.n_tokens() for reader in running]
+        wait_until(lambda: all(reader.n_tokens() > n or not reader.is_alive()
+                               for reader, n in zip(running, before)), 10 * PATIENCE, "they go on")
+        for reader in running:
+            reader.call.cancel()
+        self.check_served()
+
+
+class LostGroup(LoadTest):
+    """Texts that had given up their place when the group was lost go on with its successor, if that
+    is the same model."""
+    KV = ["--kv-tokens", "1024"]
+
+    def lose_evicted(self):
+        """The right texts, and the jobs that still wait after the group is gone: some of them have
+        text already."""
+        jobs = [job(prompt(i) * 4, temperature=0, ignore_eos=True, max_tokens=400)
+                for i in range(N_WAITING)]
+        right = [self.client.ask(one).texts[0].ids for one in jobs]
+        readers = [Reader(self.client, one) for one in jobs]
+        wait_until(lambda: sum(reader.n_tokens() > 0 for reader in readers) >
+                   self.client.load().running, 20 * PATIENCE, "some have lost their place")
+        self.world.kill_rank(0)
+        wait_until(lambda: self.client.load().running == 0, LOST_SECONDS * PATIENCE, "it is lost")
+        time.sleep(0.5)  # until the ends of those that ran are here
+        left = [(reader, ids) for reader, ids in zip(readers, right) if reader.is_alive()]
+        ended = [reader for reader in readers if not reader.is_alive()]
+        self.assertGreater(sum(reader.n_tokens() > 0 for reader, _ in left), 0)
+        self.assertEqual({reader.answer.status for reader in ended}, {"UNAVAILABLE"})
+        return left
+
+    def test_same_model_goes_on(self):
+        left = self.lose_evicted()
+        self.world.restart_workers()
+        for reader, ids in left:
+            self.assertEqual(reader.end(30 * PATIENCE), "OK")
+            self.assertEqual(reader.answer.texts[0].ids, ids)
+        self.check_served()
+
+    def test_another_model_does_not(self):
+        left = self.lose_evicted()
+        self.world.target = write_random_model(os.path.join(self.world.folder, "other"),
+                                               os.path.join(TALES, "draft"), 3)
+        self.world.restart_workers()
+        self.check_all([reader for reader, _ in left], "UNAVAILABLE", 5, "another one has come")
+        self.assertEqual(self.client.ask(job(prompt(0), **SHORT)).status, "OK")
+
+
+class Shutdown(LoadTest):
+    def test_coordinator_ends_in_time(self):
+        running, waiting = self.run_long(), self.wait_short()
+        began = time.monotonic()
+        self.world.coordinator.process.terminate()
+        self.assertEqual(self.world.coordinator.wait(SHUTDOWN_SECONDS * PATIENCE), 0)
+        self.within(SHUTDOWN_SECONDS, began)
+        self.check_all(running + waiting, "UNAVAILABLE", 1)
+        said = [reader for reader in running + waiting
+                if "shutting down" in reader.answer.details]
+        self.assertEqual(len(said), N_RUNNING + N_WAITING)
+        self.world.start_coordinator()
+        self.world.wait_serving()
+        with Client(self.world.address) as client:
+            self.assertEqual(client.ask(job(prompt(0), **SHORT)).texts[0].ids, self.right)
+
+
+class Time(LoadTest):
+    def ask_timed(self):
+        """An endless job of 300 ms on a busy server, and how long it took."""
+        answer = self.client.ask(job(prompt(3), temperature=0, ignore_eos=True,
+                                     timeout_ms=TIMEOUT_MS))
+        self.assertEqual(answer.status, "DEADLINE_EXCEEDED", answer.details)
+        self.assertIn("time is over", answer.details)
+        self.assertGreaterEqual(answer.seconds(), TIMEOUT_MS / 1000)
+        self.assertLess(answer.seconds(), LATE_SECONDS * PATIENCE)
+        return answer
+
+    def test_time_is_over_among_others(self):
+        running = self.run_long(N_RUNNING - 1)
+        before = [reader.n_tokens() for reader in running]
+        answer = self.ask_timed()
+        self.assertGreater(len(answer.texts[0].ids), 0)
+        wait_until(lambda: all(reader.n_tokens() > n for reader, n in zip(running, before)),
+                   10 * PATIENCE, "the others go on")
+        self.assertEqual(self.client.load().ends["deadline"], 1)
+        self.stop(running)
+
+    def test_time_is_over_in_the_queue(self):
+        running = self.run_long()
+        answer = self.ask_timed()
+        self.assertEqual(answer.texts, {})
+        self.assertEqual(self.client.load().waiting, 0)
+        self.stop(running)
+
+    def test_cancelled_job_leaves_its_blocks_at_once(self):
+        """The first answer of Describe without the job is one without its blocks."""
+        running = self.run_long(3)
+        long_one = Reader(self.client, job([5] * LONG_TOKENS, temperature=0, ignore_eos=True))
+        wait_until(lambda: long_one.n_tokens() > 0, 10 * PATIENCE, "it runs")
+        before = self.client.load()
+        self.assertGreater(before.target_kv[0], LONG_TOKENS // BLOCK_TOKENS)
+        long_one.call.cancel()
+        after = wait_until(self.three_run, 1 * PATIENCE, "it is gone")
+        kept = sum((reader.n_tokens() + SLACK_TOKENS) // BLOCK_TOKENS for reader in running)
+        self.assertLess(after.target_kv[0], kept)
+        self.assertLess(kept, LONG_TOKENS // BLOCK_TOKENS)
+        self.assertEqual(sum(before.target_kv), sum(after.target_kv))
+        self.assertEqual(after.ends["cancelled"], 1)
+        self.assertTrue(all(reader.is_alive() for reader in running))
+        self.stop(running)
+
+    def three_run(self):
+        load = self.client.load()
+        return load if load.running == 3 else None
+
+    def test_cancelled_job_leaves_the_queue(self):
+        running, waiting = self.run_long(), self.wait_short(3)
+        waiting[1].call.cancel()
+        wait_until(lambda: self.client.load().waiting == 2, 1 * PATIENCE, "it is gone")
+        self.stop(running)
+        self.assertEqual([waiting[i].end(10 * PATIENCE) for i in (0, 2)], ["OK", "OK"])
+
+    def stop(self, readers):
+        for reader in readers:
+            reader.call.cancel()
+        for reader in readers:
+            self.assertIn(reader.end(5 * PATIENCE), ("CANCELLED", "OK"))
+        wait_until(lambda: self.client.load().running == 0, 10 * PATIENCE, "nobody runs")
+        self.check_served()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,474 @@
+/* Sequences under the scheduler, without models: after every plan the world counts tokens as a
+ * round would, takes and publishes KV blocks in real pools, and moves evicted sequences back to the
+ * queue as the engine does. Every plan is checked against what must hold for any of them. */
+#pragma once
+
+#include "coordinator/prefix_cache.h"
+#include "coordinator/scheduler.h"
+#include "tests/support/sequence_world.h"
+
+#define WORLD_DRAFT SOURCE_DIR "/deploy/models/tales/draft"
+
+enum {
+    WORLD_BLOCK = 16,
+    WORLD_CONTEXT = 1024,
+    WORLD_VOCAB = 4096,
+    WORLD_SEQUENCES_MAX = 512,
+    WORLD_READ_MAX = 512 /* tokens that the draft reads in a round */
+};
+
+struct world_options {
+    int max_step_tokens, max_step_rows, n_blocks;
+    int n_draft_blocks; /* 0 = no draft */
+    int n_places;
+};
+
+struct world {
+    struct world_options options;
+    struct tokenizer *tok;
+    struct target_description target;
+    struct block_pool pool;
+    struct drafter *drafter;
+    struct planner planner;
+    struct scheduler scheduler;
+    struct round_plan plan;
+    struct sequence *active[SEQUENCES_MAX]; /* oldest first */
+    struct sequence *waiting[WORLD_SEQUENCES_MAX];
+    bool slots[SEQUENCES_MAX];
+    int n_active, n_waiting, n_ended, n_evictions;
+    uint32_t chance;
+    uint64_t first_id;
+    int idle[WORLD_SEQUENCES_MAX]; /* rounds since a sequence has got on, by id - first_id */
+    uint64_t oldest_id;
+    int longest_idle, oldest_idle, longest_oldest_idle;
+};
+
+static inline int world_dice(struct world *w, int n)
+{
+    w->chance = w->chance * 1664525u + 1013904223u;
+    return (int)((w->chance >> 8) % (uint32_t)n);
+}
+
+static inline void world_open(struct world *w, const struct world_options *options)
+{
+    struct error err;
+    *w = (struct world){.options = *options, .chance = 1};
+    w->target = (struct target_description){.n_slices = 8,
+                                            .vocab_size = WORLD_VOCAB,
+                                            .block_tokens = WORLD_BLOCK,
+                                            .context_limit = WORLD_CONTEXT,
+                                            .n_kv_blocks = options->n_blocks,
+                                            .max_step_tokens = options->max_step_tokens,
+                                            .max_step_rows = options->max_step_rows};
+    CHECK_OK(tokenizer_open(&w->tok, WORLD_DRAFT, &err));
+    CHECK_OK(block_pool_open(&w->pool, options->n_blocks, WORLD_BLOCK, &err));
+    const struct drafter_options draft = {
+        .name = WORLD_DRAFT,
+        .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
+        .n_sequences = options->n_places,
+        .support = 16,
+        .kv_tokens = options->n_draft_blocks * WORLD_BLOCK};
+    if (options->n_draft_blocks) CHECK_OK(drafter_open(&w->drafter, &draft, w->tok, &err));
+    w->scheduler = (struct scheduler){.target = &w->target,
+                                      .target_pool = &w->pool,
+                                      .drafter = w->drafter,
+                                      .planner = &w->planner,
+                                      .step_stretch = 2};
+}
+
+/* ---- sequences ---- */
+
+/* What a test asks for; 0 where it does not matter. */
+struct world_job {
+    int n_prompt, max_tokens;
+    int n_draft; /* 0: none */
+    enum strategy strategy;
+    bool is_score, is_echo;
+    uint32_t text; /* two jobs with the same one begin alike */
+};
+
+static inline int32_t world_token(uint32_t text, int position)
+{
+    uint32_t x = (text + 1) * 2654435761u ^ (uint32_t)position * 40503u;
+    return (int32_t)(x >> 7) % WORLD_VOCAB;
+}
+
+/* A sequence that waits for a place. */
+static inline struct sequence *world_add(struct world *w, const struct world_job *wanted)
+{
+    static int32_t prompt[WORLD_CONTEXT];
+    const struct sequence_defaults defaults = {.n_draft = 0,
+                                               .strategy = wanted->strategy,
+                                               .context_limit = WORLD_CONTEXT,
+                                               .vocab_size = WORLD_VOCAB,
+                                               .has_draft = w->drafter != NULL};
+    for (int i = 0; i < wanted->n_prompt; i++) {
+        prompt[i] = world_token(wanted->text, i);
+    }
+    struct job *job =
+        new_job(wanted->is_score ? JOB_SCORE : JOB_GENERATE, prompt, wanted->n_prompt);
+    job->generate.max_tokens = wanted->max_tokens;
+    job->generate.n_draft = wanted->n_draft;
+    job->generate.strategy = wanted->strategy;
+    job->generate.echo = wanted->is_echo;
+    if (wanted->is_echo) job->generate.logprobs = 0;
+    struct sequence *seq = first_sequence(job, w->tok, &defaults);
+    if (!w->first_id) w->first_id = seq->id;
+    w->waiting[w->n_waiting++] = seq;
+    return seq;
+}
+
+static inline int *world_idle(struct world *w, const struct sequence *seq)
+{
+    return &w->idle[seq->id - w->first_id];
+}
+
+static inline void world_leave(struct world *w, int at)
+{
+    for (; at + 1 < w->n_active; at++) {
+        w->active[at] = w->active[at + 1];
+    }
+    w->n_active--;
+}
+
+/* The sequence is over, wherever it is. */
+static inline void world_end(struct world *w, struct sequence *seq)
+{
+    int n = 0;
+    for (int i = 0; i < w->n_waiting; i++) {
+        if (w->waiting[i] != seq) w->waiting[n++] = w->waiting[i];
+    }
+    w->n_waiting = n;
+    for (int i = w->n_active - 1; i >= 0; i--) {
+        if (w->active[i] == seq) world_leave(w, i);
+    }
+    if (seq->slot >= 0) {
+        w->slots[seq->slot] = false;
+        sequence_displace(seq, &w->pool, w->drafter);
+    }
+    sequence_close(seq);
+    w->n_ended++;
+}
+
+static inline void world_close(struct world *w)
+{
+    while (w->n_active) {
+        world_end(w, w->active[0]);
+    }
+    while (w->n_waiting) {
+        world_end(w, w->waiting[0]);
+    }
+    ck_assert_int_eq(block_pool_room(&w->pool), w->pool.n_blocks);
+    if (w->drafter) {
+        const struct draft_kv kv = drafter_kv(w->drafter);
+        ck_assert_int_eq(kv.n_free + kv.n_cached, kv.n_blocks);
+    }
+    drafter_close(w->drafter);
+    block_pool_close(&w->pool);
+    tokenizer_close(w->tok);
+}
+
+static inline void world_insert(struct world *w, struct sequence *seq)
+{
+    int at = w->n_active++;
+    for (; at > 0 && w->active[at - 1]->id > seq->id; at--) {
+        w->active[at] = w->active[at - 1];
+    }
+    w->active[at] = seq;
+}
+
+/* Gives places as the engine does. */
+static inline void world_admit(struct world *w)
+{
+    while (w->n_active < w->options.n_places && w->n_waiting > 0) {
+        struct sequence *seq = w->waiting[0];
+        struct error err;
+        int slot = 0;
+        while (w->slots[slot]) {
+            slot++;
+        }
+        CHECK_OK(sequence_place(seq, slot, &w->pool, w->drafter, &err));
+        int lacking = block_table_lacks(&seq->target_blocks, &w->pool, seq->n_tokens + 1);
+        if (w->n_active > 0 && lacking + w->n_active > block_pool_room(&w->pool)) {
+            sequence_displace(seq, &w->pool, w->drafter);
+            return;
+        }
+        sequence_admit(seq);
+        w->slots[slot] = true;
+        *world_idle(w, seq) = 0;
+        memmove(w->waiting, w->waiting + 1, (size_t)--w->n_waiting * sizeof *w->waiting);
+        world_insert(w, seq);
+    }
+}
+
+/* ---- what holds for every plan ---- */
+
+static inline const struct lane_plan *world_lane(const struct world *w, const struct sequence *seq)
+{
+    for (int i = 0; i < w->plan.n_lanes; i++) {
+        if (w->plan.lanes[i].seq == seq) return &w->plan.lanes[i];
+    }
+    return NULL;
+}
+
+static inline int world_least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* The most guesses of a sequence's next round, whoever else is there. */
+static inline int world_k_limit(const struct world *w, const struct sequence *seq)
+{
+    if (!w->drafter || seq->is_score || seq->n_draft == 0) return 0;
+    if (seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS) return 0;
+    int room = drafter_limit(w->drafter) - seq->n_tokens;
+    int step = world_least(w->target.max_step_tokens, w->target.max_step_rows) - 1;
+    room = world_least(world_least(room, seq->end - seq->n_tokens - 1), step);
+    room = world_least(room, seq->n_draft);
+    return room > 0 ? room : 0;
+}
+
+static inline void world_check_k(const struct world *w, const struct lane_plan *lane)
+{
+    const struct sequence *seq = lane->seq;
+    int limit = world_k_limit(w, seq);
+    CHECK_HOLDS(lane->k >= 0 && lane->k <= limit);
+    CHECK_HOLDS(lane->k == 0 || lane->is_last);
+    if (!lane->is_last || seq->planner_state.strategy == STRATEGY_PLANNED) return;
+    CHECK_HOLDS(lane->k == planner_own_k(&seq->planner_state, limit));
+}
+
+/* Both models have KV for all that the lane may write, before anything is drawn. */
+static inline void world_check_reserved(const struct world *w, const struct lane_plan *lane)
+{
+    struct sequence *seq = lane->seq;
+    int end = seq->n_target_kv + lane->n_tokens + lane->k;
+    CHECK_HOLDS(block_table_lacks(&seq->target_blocks, &w->pool, end) == 0);
+    for (int i = seq->n_target_kv / WORLD_BLOCK; i * WORLD_BLOCK < end; i++) {
+        const struct block *block = &w->pool.blocks[seq->target_blocks.blocks[i]];
+        CHECK_HOLDS(block->n_refs == 1 && !block->serial); /* nobody else reads what it writes */
+    }
+    if (lane->k == 0) return;
+    struct error err;
+    const struct draft_kv before = drafter_kv(w->drafter);
+    CHECK_OK(drafter_reserve(w->drafter, seq, seq->n_tokens + lane->k, &err));
+    const struct draft_kv after = drafter_kv(w->drafter);
+    CHECK_HOLDS(before.n_free == after.n_free && before.n_cached == after.n_cached);
+}
+
+/* Rows of exactly the tokens that have no score so far. */
+static inline void world_check_scored(const struct lane_plan *lane)
+{
+    const struct sequence *seq = lane->seq;
+    if (!sequence_scores_prompt(seq)) CHECK_HOLDS(lane->n_scored == 0);
+    if (lane->n_scored == 0) return;
+    int first = seq->n_target_kv + lane->first_scored + 1; /* row i scores token i + 1 */
+    CHECK_HOLDS(first == (seq->n_scored ? seq->n_scored : 1));
+    CHECK_HOLDS(lane->first_scored + lane->n_scored <= lane->n_tokens);
+    CHECK_HOLDS(first + lane->n_scored <= seq->n_prompt);
+}
+
+static inline void world_check_lane(const struct world *w, const struct lane_plan *lane)
+{
+    const struct sequence *seq = lane->seq;
+    int n_unread = seq->n_tokens - seq->n_target_kv;
+    CHECK_HOLDS(!seq->paused_us && !seq->is_evicted && seq->slot >= 0);
+    CHECK_HOLDS(lane->n_tokens >= 1 && lane->n_tokens <= n_unread);
+    CHECK_HOLDS(lane->is_last == (lane->n_tokens == n_unread && !seq->is_score));
+    world_check_k(w, lane);
+    world_check_reserved(w, lane);
+    world_check_scored(lane);
+    /* Every token of a prompt that is scored is fed with its row. */
+    if (sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt) {
+        int scored = seq->n_target_kv + lane->first_scored + lane->n_scored;
+        int end = world_least(seq->n_target_kv + lane->n_tokens, seq->n_prompt - 1);
+        CHECK_HOLDS(lane->n_scored == 0 ? end <= seq->n_scored : scored == end);
+    }
+}
+
+static inline void world_check_readings(const struct world *w)
+{
+    int n = 0;
+    for (int i = 0; i < w->plan.n_readings; i++) {
+        const struct draft_reading *reading = &w->plan.readings[i];
+        const struct sequence *seq = reading->seq;
+        CHECK_HOLDS(!seq->is_evicted && !seq->is_score && !seq->paused_us && seq->slot >= 0);
+        CHECK_HOLDS(reading->n_tokens >= 1);
+        CHECK_HOLDS(seq->n_draft_kv + reading->n_tokens < seq->n_tokens);
+        n += reading->n_tokens;
+    }
+    CHECK_HOLDS(n <= WORLD_READ_MAX);
+}
+
+static inline void world_check_plan(const struct world *w)
+{
+    int n_tokens = 0, n_rows = 0, n_committed = 0, n_prompt = 0;
+    for (int i = 0; i < w->plan.n_lanes; i++) {
+        const struct lane_plan *lane = &w->plan.lanes[i];
+        CHECK_HOLDS(i == 0 || lane[-1].seq->id < lane->seq->id); /* so nobody occurs twice */
+        world_check_lane(w, lane);
+        n_committed += lane->n_tokens;
+        n_prompt += lane->n_tokens - lane->is_last;
+        n_tokens += lane->n_tokens + lane->k;
+        n_rows += lane->n_scored + (lane->is_last ? lane->k + 1 : 0);
+    }
+    CHECK_HOLDS(n_tokens <= w->target.max_step_tokens);
+    CHECK_HOLDS(n_rows <= w->target.max_step_rows);
+    CHECK_HOLDS(n_committed == w->plan.n_tokens && n_prompt == w->plan.n_prompt);
+    world_check_readings(w);
+}
+
+/* ---- rounds ---- */
+
+/* Only the youngest may have been evicted, and before them those whose clients do not read. */
+static inline void world_check_evictions(const struct world *w)
+{
+    bool is_paused_left = false, was_younger_left = false;
+    for (int i = 0; i < w->n_active; i++) {
+        const struct sequence *seq = w->active[i];
+        is_paused_left = is_paused_left || (seq->paused_us && !seq->is_evicted);
+    }
+    for (int i = w->n_active - 1; i >= 0; i--) {
+        const struct sequence *seq = w->active[i];
+        if (seq->paused_us) continue;
+        CHECK_HOLDS(!seq->is_evicted || (!is_paused_left && !was_younger_left));
+        was_younger_left = was_younger_left || !seq->is_evicted;
+    }
+}
+
+/* Sequences that have lost their place wait again, the oldest first. */
+static inline void world_requeue(struct world *w)
+{
+    for (int i = w->n_active - 1; i >= 0; i--) {
+        struct sequence *seq = w->active[i];
+        if (!seq->is_evicted) continue;
+        CHECK_HOLDS(seq->slot == -1 && seq->n_target_kv == 0 && seq->target_blocks.n == 0);
+        CHECK_HOLDS(!world_lane(w, seq));
+        w->slots[seq->evicted_slot] = false;
+        world_leave(w, i);
+        memmove(w->waiting + 1, w->waiting, (size_t)w->n_waiting++ * sizeof *w->waiting);
+        w->waiting[0] = seq;
+        w->n_evictions++;
+    }
+}
+
+static inline bool world_gets_on(const struct world *w, const struct sequence *seq)
+{
+    bool gets_on = world_lane(w, seq) != NULL;
+    for (int r = 0; r < w->plan.n_readings; r++) {
+        gets_on = gets_on || w->plan.readings[r].seq == seq;
+    }
+    return gets_on;
+}
+
+/* How long the oldest sequence, whose turn it always is, has waited since it is the oldest; and
+ * how long any. */
+static inline void world_note_idle(struct world *w)
+{
+    const struct sequence *oldest = NULL;
+    for (int i = 0; i < w->n_active; i++) {
+        const struct sequence *seq = w->active[i];
+        int *idle = world_idle(w, seq);
+        *idle = world_gets_on(w, seq) || seq->paused_us ? 0 : *idle + 1;
+        if (*idle > w->longest_idle) w->longest_idle = *idle;
+        if (!oldest && !seq->paused_us) oldest = seq;
+    }
+    bool is_same = oldest && oldest->id == w->oldest_id && !world_gets_on(w, oldest);
+    w->oldest_id = oldest ? oldest->id : 0;
+    w->oldest_idle = is_same ? w->oldest_idle + 1 : 0;
+    if (w->oldest_idle > w->longest_oldest_idle) w->longest_oldest_idle = w->oldest_idle;
+}
+
+/* Plans a round over those that have places. */
+static inline void world_plan(struct world *w)
+{
+    scheduler_plan(&w->scheduler, w->active, w->n_active, &w->plan);
+    world_check_plan(w);
+    world_check_evictions(w);
+    world_requeue(w);
+    world_note_idle(w);
+}
+
+/* What the lane's sequence becomes when n_accepted of its guesses stay. */
+static inline void world_commit(struct world *w, const struct lane_plan *lane, int n_accepted)
+{
+    struct sequence *seq = lane->seq;
+    if (lane->n_scored) seq->n_scored = (seq->n_scored ? seq->n_scored : 1) + lane->n_scored;
+    seq->n_blocks_sent = seq->target_blocks.n;
+    if (lane->is_last) {
+        int known = seq->n_tokens + n_accepted;
+        if (lane->k > 0) seq->n_draft_kv = seq->n_tokens + lane->k - 1;
+        if (seq->n_draft_kv > known) seq->n_draft_kv = known;
+        seq->n_target_kv = known;
+        planner_observe_lane(&w->planner, &seq->planner_state, lane->k, n_accepted);
+        for (int i = 0; i <= n_accepted; i++, seq->n_tokens++) {
+            seq->tokens[seq->n_tokens] = world_token((uint32_t)seq->id + 7000, seq->n_tokens);
+        }
+        CHECK_HOLDS(seq->n_tokens <= seq->end);
+    } else {
+        seq->n_target_kv += lane->n_tokens;
+    }
+    prefix_cache_publish(&seq->target_blocks, &w->pool, seq->tokens, seq->n_target_kv);
+    if (w->drafter && !seq->is_score) drafter_commit(w->drafter, seq);
+}
+
+/* Times that a large target and a small draft might need. */
+static inline void world_teach(struct world *w)
+{
+    struct planner_round round = {.is_timed = true};
+    for (int i = 0; i < w->plan.n_lanes; i++) {
+        const struct lane_plan *lane = &w->plan.lanes[i];
+        round.n_rows += lane->n_tokens + lane->k;
+        round.n_lanes += lane->is_last;
+        round.n_prompt += lane->n_tokens - lane->is_last;
+        for (int g = 0; g < lane->k; g++) {
+            round.pass_lanes[g]++;
+        }
+        if (lane->k > round.n_passes) round.n_passes = lane->k;
+    }
+    for (int g = 0; g < round.n_passes; g++) {
+        round.pass_us[g] = 1000 + 50 * round.pass_lanes[g];
+        round.draft_us += round.pass_us[g];
+    }
+    round.first_pass_tokens = round.n_passes ? round.pass_lanes[0] : 0;
+    round.has_prompt = round.n_prompt > 0;
+    round.step_us = 20000 + 400 * round.n_rows;
+    round.round_us = round.step_us + round.draft_us + 500;
+    planner_observe_round(&w->planner, &round);
+}
+
+static inline bool world_is_done(const struct sequence *seq)
+{
+    return seq->is_score ? seq->n_target_kv == seq->n_tokens : seq->n_tokens == seq->end;
+}
+
+/* Plays the planned round: the draft reads, lanes commit, texts that are complete leave.
+ * percent: the chance that a guess stays. */
+static inline void world_play(struct world *w, int percent)
+{
+    for (int i = 0; i < w->plan.n_readings; i++) {
+        w->plan.readings[i].seq->n_draft_kv += w->plan.readings[i].n_tokens;
+    }
+    world_teach(w);
+    for (int i = 0; i < w->plan.n_lanes; i++) {
+        const struct lane_plan *lane = &w->plan.lanes[i];
+        int n_accepted = 0;
+        while (n_accepted < lane->k && world_dice(w, 100) < percent) {
+            n_accepted++;
+        }
+        world_commit(w, lane, n_accepted);
+    }
+    for (int i = w->n_active - 1; i >= 0; i--) {
+        struct sequence *seq = w->active[i];
+        if (!world_is_done(seq)) continue;
+        if (sequence_scores_prompt(seq)) CHECK_HOLDS(seq->n_scored == seq->n_prompt);
+        world_end(w, seq);
+    }
+}
+
+static inline void world_round(struct world *w, int percent)
+{
+    world_admit(w);
+    world_plan(w);
+    world_play(w, percent);
+}

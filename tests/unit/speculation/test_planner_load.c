@@ -1,0 +1,480 @@
+/* ctest: labels=quick libs=speculation timeout=240 */
+/* The planner with many lanes, over simulated machines: steps that cost the same up to some number
+ * of rows and rise then, in the shapes that CPUs and GPUs have. 1 to 64 lanes write texts of known
+ * acceptance one after the other; the planner sees noisy times with outliers, and true times and
+ * expected tokens are counted. Seeds are fixed: a run repeats itself. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "speculation/planner.h"
+#include "tests/support/check_util.h"
+
+enum {
+    N_PROMPT = 40,
+    LANES_MOST = 64,
+    K_MOST = 16,
+    FIXED_MOST = 8,
+    TEXT_TOKENS = 200,  /* on average */
+    FRESH_TOKENS = 400, /* of each lane */
+    WARM_TOKENS = 20000,
+    PLANNED_TOKENS = 60000,
+    FIXED_TOKENS = 40000,
+    STEP_US = 20000 /* of one row */
+};
+
+static const double noise = 0.05, outliers = 0.01;
+/* Its multiples, modulo 1, are spread evenly. */
+static const double golden = 0.6180339887498949;
+
+/* Times over that of a step of one row. */
+struct machine {
+    const char *name;
+    double flat, slope;             /* rows that a step takes for nothing; of each row besides */
+    double draft, draft_flat, read; /* a pass of the draft, its rows for nothing; reading a token */
+    double rest, merge;             /* the rest of a round, and of each row */
+};
+
+static const struct machine machines[] = {
+    {"flat to 24 rows", 24, 0.004, 0.1, 24, 0.008, 0.02, 0.001},
+    {"flat to 6 rows", 6, 0.01, 0.08, 6, 0.01, 0.02, 0.001},
+    {"GPU", 256, 0.0005, 0.1, 256, 0.001, 0.1, 0.001},
+    {"steep", 2, 0.02, 0.1, 2, 0.02, 0.05, 0.002},
+};
+enum { N_MACHINES = sizeof machines / sizeof *machines };
+
+/* The acceptance of a text: one of two. */
+static const struct {
+    const char *name;
+    double alpha[2];
+} workloads[] = {
+    {"alpha 0", {0, 0}},
+    {"alpha 0.5", {0.5, 0.5}},
+    {"alpha 0.8", {0.8, 0.8}},
+    {"mixed", {0.1, 0.9}},
+};
+enum { N_WORKLOADS = sizeof workloads / sizeof *workloads };
+
+static const int lane_counts[] = {1, 2, 4, 8, 16, 32, 64};
+enum { N_COUNTS = sizeof lane_counts / sizeof *lane_counts };
+
+static uint64_t n_coins;
+
+static double coin(void)
+{
+    const struct rng_address at = {2027, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
+    n_coins++;
+    return rng_uniform(&at, RNG_ACCEPT, 0);
+}
+
+/* A sum of coins is normal enough; outliers are added. */
+static int64_t measured_us(double true_us)
+{
+    double z = -6;
+    for (int i = 0; i < 12; i++) {
+        z += coin();
+    }
+    double us = true_us * fmax(1 + noise * z, 0.2);
+    return (int64_t)(coin() < outliers ? 20 * us : us);
+}
+
+/* ---- the machine ---- */
+
+static double step_us(const struct machine *m, int rows)
+{
+    double flat = m->flat > 1 ? m->flat : 1;
+    return STEP_US * (fmax(1, rows / flat) + m->slope * (rows - 1));
+}
+
+static double pass_us(const struct machine *m, int rows)
+{
+    return rows ? STEP_US * m->draft * (fmax(1, rows / m->draft_flat) + m->slope * rows) : 0;
+}
+
+/* A text that is being written. */
+struct text {
+    struct planner_sequence seq;
+    double alpha;
+    int n_left, n_missed;
+    bool is_prompt; /* its prompt is fed in the next round */
+    int k;
+};
+
+/* Some lanes, and what they have taken in all. */
+struct sim {
+    const struct machine *machine;
+    const double *alphas;
+    int n_lanes, n_prompt, text_tokens;
+    int n_read;              /* tokens of long prompts in this round */
+    struct planner *planner; /* NULL: K is k_fixed */
+    int k_fixed;
+    struct text texts[LANES_MOST];
+    uint64_t n_texts;
+    double tokens, us; /* expected and true */
+    double guesses, rounds;
+};
+
+static void begin_text(struct sim *sim, struct text *text)
+{
+    *text = (struct text){
+        .seq = {.strategy = STRATEGY_PLANNED},
+        .alpha = sim->alphas[sim->n_texts % 2],
+        .n_left = 1 + (int)(2 * sim->text_tokens * fmod((double)sim->n_texts * golden, 1)),
+        .n_missed = sim->n_prompt,
+        .is_prompt = true,
+    };
+    sim->n_texts++;
+}
+
+static struct sim *sim_begin(struct sim *sim, const struct machine *machine, const double *alphas,
+                             int n_lanes)
+{
+    *sim = (struct sim){.machine = machine,
+                        .alphas = alphas,
+                        .n_lanes = n_lanes,
+                        .n_prompt = N_PROMPT,
+                        .text_tokens = TEXT_TOKENS};
+    for (int i = 0; i < n_lanes; i++) {
+        begin_text(sim, &sim->texts[i]);
+    }
+    return sim;
+}
+
+static int room(const struct text *text)
+{
+    return text->n_left - 1 < K_MOST ? text->n_left - 1 : K_MOST;
+}
+
+/* Whether the lane may guess: the draft reads a long prompt only if that pays. */
+static bool read_prompt(struct sim *sim, struct text *text)
+{
+    if (text->n_missed <= PLANNER_LEARN_MISSED) return true;
+    if (!planner_wants_reading(sim->planner, &text->seq, text->n_missed, text->n_left,
+                               sim->n_lanes)) {
+        return false;
+    }
+    sim->n_read += text->n_missed - 1;
+    text->n_missed = 1;
+    return true;
+}
+
+/* The planner's lanes of this round, in the order of the texts that decode. */
+static void plan(struct sim *sim, const struct planner_load *load)
+{
+    struct planner_lane lanes[LANES_MOST];
+    int n = 0;
+    for (int i = 0; i < sim->n_lanes; i++) {
+        struct text *text = &sim->texts[i];
+        if (text->is_prompt) continue;
+        bool may = read_prompt(sim, text);
+        lanes[n++] = (struct planner_lane){&text->seq, may ? room(text) : 0, text->n_missed,
+                                           text->n_left, 0};
+    }
+    planner_share(sim->planner, lanes, n, load);
+    n = 0;
+    for (int i = 0; i < sim->n_lanes; i++) {
+        if (!sim->texts[i].is_prompt) sim->texts[i].k = lanes[n++].k;
+    }
+}
+
+static void choose(struct sim *sim, struct planner_load *load)
+{
+    load->n_rows_max = 2048;
+    load->is_alone = sim->n_lanes == 1;
+    for (int i = 0; i < sim->n_lanes; i++) {
+        struct text *text = &sim->texts[i];
+        text->k = text->is_prompt ? 0 : sim->k_fixed < room(text) ? sim->k_fixed : room(text);
+        load->n_rows += text->is_prompt ? sim->n_prompt : 0;
+        load->n_prompt += text->is_prompt ? sim->n_prompt - 1 : 0;
+        load->n_decoding += text->is_prompt ? 1 : 0;
+    }
+    if (sim->planner) plan(sim, load);
+}
+
+/* The true times of the draft; fills the passes of the round with measured ones. */
+static double draft(const struct sim *sim, struct planner_round *round)
+{
+    double all_us = 0, read_us = 0;
+    for (int i = 0; i < sim->n_lanes; i++) {
+        const struct text *text = &sim->texts[i];
+        if (text->k == 0) continue;
+        for (int j = 0; j < text->k; j++) {
+            round->pass_lanes[j]++;
+        }
+        round->first_pass_tokens += text->n_missed;
+        round->n_passes = text->k > round->n_passes ? text->k : round->n_passes;
+        if (text->n_missed > 2) read_us += STEP_US * sim->machine->read * (text->n_missed - 2);
+    }
+    for (int j = 0; j < round->n_passes; j++) {
+        double us = pass_us(sim->machine, round->pass_lanes[j]) + (j ? 0 : read_us);
+        round->pass_us[j] = measured_us(us);
+        round->draft_us += round->pass_us[j];
+        all_us += us;
+    }
+    return all_us;
+}
+
+/* What a text commits; it begins anew when it has ended. */
+static void commit(struct sim *sim, struct text *text)
+{
+    double survival = 1;
+    int n = 0;
+    for (int i = 0; i < text->k; i++) {
+        survival *= text->alpha;
+        sim->tokens += survival;
+    }
+    while (n < text->k && coin() < text->alpha) {
+        n++;
+    }
+    sim->tokens++;
+    sim->guesses += text->k;
+    if (sim->planner) planner_observe_lane(sim->planner, &text->seq, text->k, n);
+    text->n_missed = text->k == 0 ? text->n_missed + 1 : n < text->k ? 1 : 2;
+    text->is_prompt = false;
+    text->n_left -= n + 1;
+    if (text->n_left <= 0) begin_text(sim, text);
+}
+
+static void run_round(struct sim *sim)
+{
+    struct planner_load load = {0};
+    sim->n_read = 0;
+    struct planner_round round = {.n_lanes = sim->n_lanes, .is_timed = true};
+    choose(sim, &load);
+    round.n_rows = load.n_rows + sim->n_lanes - load.n_decoding;
+    round.n_prompt = load.n_prompt;
+    round.has_prompt = load.n_prompt > 0;
+    for (int i = 0; i < sim->n_lanes; i++) {
+        round.k += sim->texts[i].k;
+    }
+    round.n_rows += round.k;
+    int wanted = round.n_rows - round.n_prompt;
+    double draft_us = draft(sim, &round), step = step_us(sim->machine, round.n_rows);
+    double rest = STEP_US * (sim->machine->rest + sim->machine->merge * wanted);
+    round.step_us = measured_us(step);
+    double read_us = STEP_US * sim->machine->read * sim->n_read;
+    round.n_read = sim->n_read;
+    round.read_us = measured_us(read_us);
+    round.round_us = round.draft_us + round.read_us + round.step_us + measured_us(rest);
+    if (sim->planner) planner_observe_round(sim->planner, &round);
+    for (int i = 0; i < sim->n_lanes; i++) {
+        commit(sim, &sim->texts[i]);
+    }
+    sim->us += draft_us + read_us + step + rest;
+    sim->rounds++;
+}
+
+/* Tokens a second, from now on until so many are committed. */
+static double speed(struct sim *sim, double n_tokens)
+{
+    sim->tokens = sim->us = sim->guesses = sim->rounds = 0;
+    while (sim->tokens < n_tokens) {
+        run_round(sim);
+    }
+    return 1e6 * sim->tokens / sim->us;
+}
+
+static double fixed_speed(const struct machine *machine, const double *alphas, int n_lanes, int k)
+{
+    static struct sim sim;
+    sim_begin(&sim, machine, alphas, n_lanes)->k_fixed = k;
+    speed(&sim, WARM_TOKENS);
+    return speed(&sim, FIXED_TOKENS);
+}
+
+/* ---- tests ---- */
+
+/* Of one machine, one workload and one number of lanes. */
+struct result {
+    double plain, best, warm, fresh_of_best, fresh_of_plain, mean_k;
+    int best_k;
+};
+
+static struct result compare(const struct machine *machine, const double *alphas, int n_lanes)
+{
+    static struct planner planner;
+    static struct sim sim;
+    struct result r = {0};
+    for (int k = 0; k <= FIXED_MOST; k++) {
+        double now = fixed_speed(machine, alphas, n_lanes, k);
+        if (k == 0) r.plain = now;
+        if (now <= r.best) continue;
+        r.best = now;
+        r.best_k = k;
+    }
+    sim_begin(&sim, machine, alphas, n_lanes)->k_fixed = r.best_k;
+    double fresh_best = speed(&sim, FRESH_TOKENS * n_lanes);
+    sim_begin(&sim, machine, alphas, n_lanes)->k_fixed = 0;
+    double fresh_plain = speed(&sim, FRESH_TOKENS * n_lanes);
+    planner = (struct planner){0};
+    sim_begin(&sim, machine, alphas, n_lanes)->planner = &planner;
+    double fresh = speed(&sim, FRESH_TOKENS * n_lanes);
+    r.fresh_of_best = fresh / fresh_best;
+    r.fresh_of_plain = fresh / fresh_plain;
+    speed(&sim, WARM_TOKENS);
+    r.warm = speed(&sim, PLANNED_TOKENS);
+    r.mean_k = sim.guesses / sim.rounds / n_lanes;
+    return r;
+}
+
+START_TEST(planned_is_nearly_the_best_fixed_k_at_every_load)
+{
+    const struct machine *machine = &machines[_i / N_WORKLOADS];
+    const double *alphas = workloads[_i % N_WORKLOADS].alpha;
+    const char *name = workloads[_i % N_WORKLOADS].name;
+    for (int i = 0; i < N_COUNTS; i++) {
+        int n = lane_counts[i];
+        struct result r = compare(machine, alphas, n);
+        printf("%-16s %-9s %2d lanes: best fixed K %d is %.2f of plain; planned %.3f of the best "
+               "(mean K %.2f), %.3f of plain; new coordinator %.3f of the best, %.3f of plain\n",
+               machine->name, name, n, r.best_k, r.best / r.plain, r.warm / r.best, r.mean_k,
+               r.warm / r.plain, r.fresh_of_best, r.fresh_of_plain);
+        fflush(stdout);
+        bool is_mixed = alphas[0] < alphas[1] && r.best_k > 0;
+        ck_assert_msg(r.warm >= (is_mixed ? 0.99 : 0.97) * r.best, "%d lanes: %.3f of the best", n,
+                      r.warm / r.best);
+        ck_assert_msg(r.warm >= 0.98 * r.plain, "%d lanes: %.3f of plain", n, r.warm / r.plain);
+        ck_assert_msg(r.fresh_of_plain >= 0.9, "%d lanes: %.3f, new", n, r.fresh_of_plain);
+    }
+}
+END_TEST
+
+/* What a calibration at the start measures. */
+static void calibrate(struct planner *p, const struct machine *machine)
+{
+    for (int rows = 1; rows <= 512; rows = rows < 8 ? rows + 1 : rows * 5 / 4) {
+        planner_calibrate_step(p, rows, step_us(machine, rows));
+        if (rows <= LANES_MOST) planner_calibrate_draft(p, rows, pass_us(machine, rows));
+    }
+}
+
+/* A coordinator that begins with measured times has alpha to learn and nothing else. */
+START_TEST(a_calibrated_planner_loses_little_at_first)
+{
+    static struct sim sim;
+    static struct planner planner;
+    const struct machine *machine = &machines[_i];
+    for (int w = 0; w < N_WORKLOADS; w++) {
+        for (int i = 0; i < N_COUNTS; i++) {
+            int n = lane_counts[i];
+            double n_tokens = FRESH_TOKENS * n;
+            double plain = speed(sim_begin(&sim, machine, workloads[w].alpha, n), n_tokens);
+            planner = (struct planner){0};
+            calibrate(&planner, machine);
+            sim_begin(&sim, machine, workloads[w].alpha, n)->planner = &planner;
+            double now = speed(&sim, n_tokens) / plain;
+            printf("%-16s %-9s %2d lanes: %.3f of plain, mean K %.2f\n", machine->name,
+                   workloads[w].name, n, now, sim.guesses / sim.rounds / n);
+            ck_assert_msg(now >= 0.97, "%d lanes: %.3f of plain", n, now);
+        }
+    }
+}
+END_TEST
+
+/* The prompts of short texts are in nearly every step. */
+START_TEST(prompts_in_every_step_do_no_harm)
+{
+    static struct sim sim;
+    static struct planner planner;
+    const struct machine *machine = &machines[_i];
+    for (int w = 0; w < N_WORKLOADS; w++) {
+        double plain = 0, now = 0;
+        for (int is_planned = 0; is_planned < 2; is_planned++) {
+            planner = (struct planner){0};
+            sim_begin(&sim, machine, workloads[w].alpha, 32)->text_tokens = 20;
+            if (is_planned) sim.planner = &planner;
+            speed(&sim, WARM_TOKENS);
+            now = speed(&sim, FIXED_TOKENS);
+            if (!is_planned) plain = now;
+        }
+        printf("%-16s %-9s 32 lanes, short texts: %.3f of plain, mean K %.2f\n", machine->name,
+               workloads[w].name, now / plain, sim.guesses / sim.rounds / 32);
+        ck_assert_msg(now >= 0.98 * plain, "%.3f of plain", now / plain);
+    }
+}
+END_TEST
+
+/* A new pair whose first text has a long prompt: what the draft has missed is not read in order to
+ * learn, which would take longer than the text. Later the credit pays for reading one. */
+START_TEST(a_new_pair_does_not_read_a_long_prompt)
+{
+    static struct sim sim;
+    static struct planner planner;
+    const double alphas[] = {0.9, 0.9};
+    const struct machine *machine = &machines[0];
+    sim_begin(&sim, machine, alphas, 1)->n_prompt = 3000;
+    sim.texts[0].n_missed = 3000;
+    sim.texts[0].n_left = 400;
+    sim.text_tokens = 400;
+    planner = (struct planner){0};
+    sim.planner = &planner;
+    speed(&sim, 390);
+    ck_assert_double_eq(sim.guesses, 0);
+    double guesses = 0;
+    for (int i = 0; i < 200 && guesses == 0; i++) {
+        speed(&sim, 200);
+        guesses = sim.guesses;
+    }
+    printf("a draft that only long prompts would teach made its first guesses after %d rounds\n",
+           (int)planner.n_rounds);
+    ck_assert_double_gt(guesses, 0);
+}
+END_TEST
+
+/* Any lanes, limits and loads: nobody guesses more than allowed, and the step is not too large. */
+START_TEST(limits_are_kept)
+{
+    static struct planner planner;
+    static struct planner_sequence seqs[300];
+    planner = (struct planner){0};
+    if (_i > 0) calibrate(&planner, &machines[_i % N_MACHINES]);
+    for (int turn = 0; turn < 3000; turn++) {
+        struct planner_lane lanes[300];
+        int n = (int)(300 * coin() * coin()), n_all = 0;
+        struct planner_load load = {.n_rows = (int)(200 * coin()), .is_alone = coin() < 0.5};
+        load.n_prompt = (int)(load.n_rows * coin());
+        load.n_decoding = (int)(5 * coin());
+        load.n_rows_max = load.n_rows + n + (int)(500 * coin() * coin());
+        load.n_guessing[0] = (int)(4 * coin());
+        for (int i = 0; i < n; i++) {
+            seqs[i].strategy = STRATEGY_PLANNED;
+            planner_observe_lane(&planner, &seqs[i], (int)(6 * coin()), (int)(6 * coin()));
+            lanes[i] = (struct planner_lane){&seqs[i], (int)(19 * coin()) - 2,
+                                             (int)(300 * coin() * coin()), (int)(99 * coin()), -1};
+        }
+        planner_share(&planner, lanes, n, &load);
+        for (int i = 0; i < n; i++) {
+            int most = lanes[i].k_max < 0 ? 0 : lanes[i].k_max;
+            ck_assert_msg(lanes[i].k >= 0 && lanes[i].k <= most && lanes[i].k <= DRAFT_MAX,
+                          "lane %d of %d: K = %d of %d", i, n, lanes[i].k, most);
+            n_all += lanes[i].k;
+        }
+        ck_assert_int_le(load.n_rows + n + n_all, load.n_rows_max);
+        struct planner_round round = {.n_rows = load.n_rows + n + n_all,
+                                      .n_lanes = n,
+                                      .is_timed = true,
+                                      .n_passes = n_all > 0,
+                                      .pass_lanes = {n_all > n ? n : n_all},
+                                      .first_pass_tokens = n_all > n ? n : n_all,
+                                      .pass_us = {(int64_t)(3000 * coin())},
+                                      .step_us = (int64_t)(1e5 * coin())};
+        round.round_us = round.step_us + round.pass_us[0];
+        planner_observe_round(&planner, &round);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("planner_load");
+    TCase *tcase = tcase_create("simulated");
+    tcase_set_timeout(tcase, 280);
+    tcase_add_loop_test(tcase, planned_is_nearly_the_best_fixed_k_at_every_load, 0,
+                        N_MACHINES * N_WORKLOADS);
+    tcase_add_loop_test(tcase, a_calibrated_planner_loses_little_at_first, 0, N_MACHINES);
+    tcase_add_loop_test(tcase, prompts_in_every_step_do_no_harm, 0, N_MACHINES);
+    tcase_add_test(tcase, a_new_pair_does_not_read_a_long_prompt);
+    tcase_add_loop_test(tcase, limits_are_kept, 0, 3);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
