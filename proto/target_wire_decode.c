@@ -393,7 +393,7 @@ static int refused_decode(const Outrider__Target__V1__StepReply *msg, struct are
     reply->refused = refused;
     for (int i = 0, least = 0; i < reply->n_refused && !rc; i++) {
         rc = step_error_decode(msg->refused[i], least, &refused[i].lane, &refused[i].text, err);
-        least = refused[i].lane + 1;
+        if (!rc) least = refused[i].lane + 1;
     }
     return rc;
 }

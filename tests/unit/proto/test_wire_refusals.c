@@ -291,6 +291,7 @@ START_TEST(malformed_replies_are_refused)
     reply_hex_refused("2a051203"
                       "61ff62",
                       "error.text is not UTF-8 text at byte 1 (0xff)");
+    reply_hex_refused("2a0608ffffffff07", "error.lane is 2147483647");
     reply_hex_refused("2202087fff", "are not a StepReply");
     reply_hex_refused("2203088008", "error.lane is 1024");
     reply_hex_refused("2205120361ff62", "error.text is not UTF-8 text at byte 1 (0xff)");
