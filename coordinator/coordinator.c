@@ -246,6 +246,8 @@ static int open_parts(struct coordinator *c, struct error *err)
         .admission = &c->admission,
         .flush_answers = flush_answers,
         .flush_arg = c->sender,
+        .client_weights = c->options.client_weights,
+        .n_client_weights = c->options.n_client_weights,
         .n_sequences = c->options.n_sequences,
         .step_stretch = c->options.step_stretch,
         .calibrate_us = (int64_t)c->options.calibrate_ms * 1000,

@@ -5,6 +5,7 @@
 #include "base/placement.h"
 #include "comm/comm.h"
 #include "coordinator/draft/ahead.h"
+#include "coordinator/waiting.h"
 #include "model/backend/open.h"
 #include "proto/generation_wire.h"
 
@@ -30,6 +31,8 @@ struct coordinator_options {
     int support;
     int draft_kv_tokens;
     int queue_capacity;
+    const char *client_weights[WAITING_WEIGHTS_MAX]; /* "NAME=W", of clients that share unevenly */
+    int n_client_weights;
     int n_sequences;     /* that are served at a time */
     double step_stretch; /* of a step with prompts over one without */
     int calibrate_ms;

@@ -7,12 +7,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "coordinator/calibration.h"
 #include "coordinator/engine_parts.h"
 
 enum {
-    IDLE_US = 100000, /* how often an idle engine looks at its streams */
-    PAUSE_US = 1000,  /* the same while all clients of running sequences are slow */
+    IDLE_US = 100000,   /* how often an idle engine looks at its streams */
+    CLIENT_BYTES = 256, /* of a client's name in --client-weight */
+    PAUSE_US = 1000,    /* the same while all clients of running sequences are slow */
     RECONNECT_US = 200000,
     CONNECT_US = 1000000 /* shorter than the grace time after SIGTERM (main.c) */
 };
@@ -31,6 +33,24 @@ static int open_round(struct engine *e, struct error *err)
     return round_open(&e->round, &tools, err);
 }
 
+/* "NAME=W" */
+static int set_weight(struct engine *e, const char *text, struct error *err)
+{
+    char name[CLIENT_BYTES];
+    const char *equals = strrchr(text, '=');
+    int weight, rc = 0;
+    if (!equals || equals == text || (size_t)(equals - text) >= sizeof name) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--client-weight %.60s: expected NAME=W with a name of at most %d bytes",
+                         text, CLIENT_BYTES - 1);
+    }
+    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+    TRY(options_int(&weight, "--client-weight", equals + 1, 1, WAITING_WEIGHT_MAX, err));
+    rc = waiting_set_weight(e->waiting, name, weight, err);
+out:
+    return rc;
+}
+
 int engine_open(struct engine **engine, const struct engine_options *options, struct error *err)
 {
     int rc = 0;
@@ -45,6 +65,9 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
         .n_returned = SEQUENCES_MAX * GENERATE_SEQUENCES_MAX,
     };
     TRY(waiting_open(&e->waiting, &waiting, err));
+    for (int i = 0; i < options->n_client_weights; i++) {
+        TRY(set_weight(e, options->client_weights[i], err));
+    }
     if (options->drafter) {
         TRY(ahead_open(&e->ahead, options->draft_ahead, options->drafter, err));
     }

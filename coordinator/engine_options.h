@@ -18,6 +18,8 @@ struct engine_options {
     /* Called when answers of a round, or of the time between two, are complete. */
     void (*flush_answers)(void *arg);
     void *flush_arg;
+    const char *const *client_weights; /* [n_client_weights] "NAME=W" */
+    int n_client_weights;
     int n_sequences;      /* that have a place at a time, at most SEQUENCES_MAX */
     double step_stretch;  /* coordinator/scheduler.h */
     int64_t calibrate_us; /* for measuring a new pair before it serves; 0 = not at all */

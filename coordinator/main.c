@@ -24,6 +24,7 @@ enum {
     OPT_COUNT,
     OPT_SEQUENCES,
     OPT_STRETCH,
+    OPT_WEIGHT,
     OPT_CALIBRATE,
     OPT_QUEUE,
     OPT_QUEUE_BYTES,
@@ -81,6 +82,10 @@ static const struct argp_option options[] = {
      "a step that also reads prompts may take X times as long as one that does not, 1 to 100, and "
      "always has room for 64 tokens of prompts; default 2",
      0},
+    {"client-weight", OPT_WEIGHT, "NAME=W", 0,
+     "where requests wait, clients of this name get W times the share of others of their class, 1 "
+     "to 1000; may be given again",
+     0},
     {"calibrate", OPT_CALIBRATE, "MS", 0,
      "milliseconds, at most, to measure a new pair of models before it serves; 0 = learn from "
      "requests alone; default 1000",
@@ -132,6 +137,17 @@ static error_t parse_threshold(struct argp_state *state, const char *text)
     if (options_float(&args->options.threshold, "--threshold", text, 0, 1, &err)) {
         argp_failure(state, 2, 0, "%s", err.text);
     }
+    return 0;
+}
+
+static error_t add_weight(struct argp_state *state, const char *text)
+{
+    struct arguments *args = state->input;
+    struct coordinator_options *c = &args->options;
+    if (c->n_client_weights == WAITING_WEIGHTS_MAX) {
+        argp_failure(state, 2, 0, "--client-weight: more than %d", WAITING_WEIGHTS_MAX);
+    }
+    c->client_weights[c->n_client_weights++] = text;
     return 0;
 }
 
@@ -204,6 +220,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &c->n_sequences, "--sequences", arg, 1, SEQUENCES_MAX);
     case OPT_STRETCH:
         return parse_stretch(state, arg);
+    case OPT_WEIGHT:
+        return add_weight(state, arg);
     case OPT_CALIBRATE:
         return program_parse_int(state, &c->calibrate_ms, "--calibrate", arg, 0, 60000);
     case OPT_QUEUE:

@@ -161,6 +161,13 @@ class Addresses(FolderTest):
                 with self.subTest(command):
                     self.check_refusal(*run(*command), address)
 
+    def test_bad_weights(self):
+        for weight, word in (("alice", "NAME=W"), ("=3", "NAME=W"), ("alice=0", "1 to 1000"),
+                             ("alice=x", "1 to 1000"), ("n" * 300 + "=2", "255 bytes")):
+            with self.subTest(weight):
+                self.check_refusal(*run(COORDINATOR, "--draft", DRAFT, "--target", NOBODY,
+                                        "--listen", self.listen, "--client-weight", weight), word)
+
     def test_addresses_in_use(self):
         for transport in ("unix", "tcp"):
             with World(transport=transport) as world:
