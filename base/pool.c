@@ -54,13 +54,20 @@ out:
     return rc;
 }
 
-void pool_close(struct pool *pool)
+void pool_end(struct pool *pool)
 {
     if (!pool) return;
     if (pool->queue) queue_shut(pool->queue);
     for (int i = 0; i < pool->n_threads; i++) {
         pthread_join(pool->threads[i], NULL);
     }
+    pool->n_threads = 0;
+}
+
+void pool_close(struct pool *pool)
+{
+    if (!pool) return;
+    pool_end(pool);
     queue_close(pool->queue);
     free(pool->threads);
     free(pool);

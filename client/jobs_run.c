@@ -180,6 +180,7 @@ static int take_message(struct jobs_run *run, struct jobs_slot *slot, const uint
     struct arena *arena;
     int rc = 0;
     run->progress_us = clock_now_us();
+    run->trouble.code = 0;
     TRY(server_arena(run->server, len, &arena, err));
     if (slot->step == STEP_WATCH) {
         TRY(generate_reply_decode(data, len, arena, &reply, err));
@@ -258,8 +259,13 @@ static int end_badly(struct jobs_run *run, struct jobs_slot *slot, const struct 
 {
     run->trouble = *why;
     if (slot->step == STEP_SUBMIT) {
+        if (why->code == ERR_TIMEOUT && slot->entry.request.timeout_ms) {
+            return finish(run, slot, JOB_END_DEADLINE, why->text, err);
+        }
         if (!is_passing(why->code)) return finish(run, slot, JOB_END_REFUSED, why->text, err);
-        if (why->code == ERR_EXHAUSTED) {
+        if (why->code == ERR_EXHAUSTED) { /* the service is there and has no room yet */
+            run->progress_us = clock_now_us();
+            run->trouble.code = 0;
             go_to(slot, STEP_SUBMIT, FULL_US);
         } else {
             try_again(slot, STEP_SUBMIT);

@@ -173,7 +173,7 @@ int server_sleep(struct server *server, int ms, struct error *err)
 int server_arena(struct server *server, size_t len, struct arena **arena, struct error *err)
 {
     int rc = 0;
-    size_t wanted = 8 * len + ARENA_SLACK_BYTES;
+    size_t wanted = 32 * len + ARENA_SLACK_BYTES; /* a token of a few bytes decodes into many */
     if (server->arena.size_bytes < wanted) {
         arena_close(&server->arena);
         TRY(arena_open(&server->arena, 2 * wanted, err));

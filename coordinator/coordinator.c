@@ -324,9 +324,10 @@ void coordinator_stop(struct coordinator *c)
 void coordinator_close(struct coordinator *c)
 {
     if (!c) return;
-    pool_close(c->intake);   /* its tasks use the gateway */
+    pool_end(c->intake);     /* its tasks use the gateway, whose calls push until they end */
     sender_close(c->sender); /* every answer has left before calls are cut off */
     gateway_close(c->gateway, CLOSE_GRACE_MS);
+    pool_close(c->intake);
     engine_close(c->engine); /* its jobs answer into the next one */
     jobs_close(c->submitted);
     served_tokens_close(c->served);

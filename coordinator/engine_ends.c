@@ -125,7 +125,7 @@ static void finish(struct engine *e, struct sequence *seq)
     if (seq->is_score && seq->n_target_kv == seq->n_tokens) {
         int rc = score_finish(seq, e->options.tok, &err);
         seq->is_over = true;
-        job_end(seq->job, rc ? JOB_END_CANCELLED : JOB_END_ANSWERED, rc, &err);
+        job_end(seq->job, rc ? job_end_of_error(rc) : JOB_END_ANSWERED, rc, &err);
     } else if (seq->finish_reason) {
         sequence_finish(seq, engine_group(e)->arithmetic, &e->planner);
     }
@@ -169,9 +169,9 @@ void engine_end_finished(struct engine *e)
         struct sequence *seq = e->active[i];
         struct error why;
         enum job_end end;
+        if (seq->job->is_over) seq->is_over = true; /* another sequence of it may have failed */
         if (!seq->is_over) finish(e, seq);
         note_end(e, seq->job); /* a round may have failed it */
-        if (!seq->is_over && seq->job->is_over) seq->is_over = true; /* another one of it failed */
         if (seq->is_over) continue;
         if (engine_must_end(seq->job, now_us, &end, &why)) {
             engine_fail(e, seq, end, &why);

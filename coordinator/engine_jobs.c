@@ -113,6 +113,11 @@ void engine_admit(struct engine *e)
     while (e->n_active < e->n_places && (seq = waiting_peek(e->waiting))) {
         struct error err;
         bool is_new = !seq->admitted_us;
+        if (seq->job->is_over) { /* another sequence of it has failed */
+            waiting_remove(e->waiting, seq);
+            sequence_close(seq);
+            continue;
+        }
         int slot = free_slot(e);
         int rc = sequence_place(seq, slot, &e->target_pool, e->options.drafter, &err);
         if (!rc && !has_room(e, seq)) {
@@ -147,7 +152,9 @@ void engine_split_jobs(struct engine *e)
         job->is_split = true;
         for (int index = 1; index < job->generate.n && !rc; index++) {
             rc = sequence_open(&seq, job, index, e->options.tok, &defaults, &err);
-            if (!rc) rc = engine_return_to_queue(e, seq, &err);
+            if (rc) break;
+            rc = engine_return_to_queue(e, seq, &err);
+            if (rc) sequence_close(seq);
         }
         if (rc) engine_fail(e, first, JOB_END_FAILED, &err);
     }

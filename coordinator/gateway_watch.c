@@ -15,7 +15,7 @@ enum {
     FULL_LOOK_US = 20000,     /* how often full buffers are looked at */
     GATHER_US = 1000,         /* so that the messages of a round make one turn, not one each */
     IDLE_LOOK_US = 200000,    /* how often clients that have left are looked for */
-    ARENA_RATIO = 8,
+    ARENA_RATIO = 32,
     ARENA_SLACK_BYTES = 65536
 };
 

@@ -26,6 +26,11 @@ int job_charge(struct job *job, struct budget *budget, struct error *err)
     return 0;
 }
 
+enum job_end job_end_of_error(int code)
+{
+    return code == ERR_CANCELLED ? JOB_END_CANCELLED : JOB_END_FAILED;
+}
+
 void job_started(struct job *job)
 {
     const struct reply *reply = job->reply;

@@ -13,8 +13,8 @@ struct reply;
  * (coordinator/grpc_reply.h), or the store of submitted jobs (coordinator/stored_reply.h). Each of
  * the five after `started` sends one message; a job of one kind gets only its own messages. Then
  * comes either done or fail, once.
- * Errors of a message: ERR_CANCELLED the client is gone, ERR_EXHAUSTED it does not read, those of
- * encoding. */
+ * Errors of a message: ERR_CANCELLED nobody waits for the answer any more, ERR_EXHAUSTED there is no
+ * room to keep it (--jobs-bytes), those of encoding. */
 struct reply_ops {
     /* The engine has begun with the job. NULL: whoever waits is not told. */
     void (*started)(struct reply *reply);
@@ -73,6 +73,9 @@ int job_open(struct job **job, enum job_kind kind, struct error *err);
 /* Takes the memory that the job holds now from the budget; job_free gives it back.
  * Errors: ERR_EXHAUSTED. */
 int job_charge(struct job *job, struct budget *budget, struct error *err);
+
+/* How a job ends whose answer cannot be given away (errors of a message). */
+enum job_end job_end_of_error(int code);
 
 /* Tells the reply that the engine has begun with the job. */
 void job_started(struct job *job);

@@ -185,6 +185,10 @@ int jobs_append(struct jobs *j, uint64_t number, const struct job_message *messa
     int rc = 0;
     monitor_enter(&j->monitor);
     struct record *r = record_find(j, number);
+    if (r && r->info.state == JOB_STATE_ENDED) {
+        monitor_leave(&j->monitor);
+        return error_set(err, ERR_CANCELLED, "the job has ended");
+    }
     size_t growth = r ? record_growth(r, message->len) : 0;
     while (j->bytes + growth > j->options.bytes_max && record_drop_oldest(j)) {
     }

@@ -483,13 +483,6 @@ static void publish(struct round *r, struct sequence *seq)
     if (r->tools.drafter && !seq->is_score) drafter_commit(r->tools.drafter, seq);
 }
 
-static enum job_end end_of_error(int code)
-{
-    return code == ERR_CANCELLED   ? JOB_END_CANCELLED
-           : code == ERR_EXHAUSTED ? JOB_END_SLOW_READER
-                                   : JOB_END_FAILED;
-}
-
 static void settle_lanes(struct round *r)
 {
     int64_t settle_us = clock_now_us();
@@ -501,7 +494,7 @@ static void settle_lanes(struct round *r)
             lane->err = *why;
             lane->end = JOB_END_FAILED;
         } else if (settle_lane(r, lane, settle_us, &lane->err)) {
-            lane->end = end_of_error(lane->err.code);
+            lane->end = job_end_of_error(lane->err.code);
         } else {
             lane->err.code = 0;
             publish(r, lane->seq);

@@ -116,7 +116,7 @@ static int check_vocabulary(const struct job *job, const struct sequence_default
 static void name_request(struct sequence *seq, const char *name)
 {
     if (name[0]) {
-        snprintf(seq->request_id, sizeof seq->request_id, "%.63s", name);
+        snprintf(seq->request_id, sizeof seq->request_id, "%s", name);
     } else {
         snprintf(seq->request_id, sizeof seq->request_id, "gen-%016" PRIx64,
                  (uint64_t)seq->job->arrived_us * 0x9E3779B97F4A7C15u);
@@ -435,7 +435,8 @@ void sequence_finish(struct sequence *seq, const char *arithmetic, const struct 
     job->n_finished++;
     seq->is_over = true;
     if (rc || job->n_finished == job->generate.n) {
-        job_end(job, rc ? JOB_END_CANCELLED : is_stop ? JOB_END_STOP : JOB_END_LENGTH, rc, &err);
+        enum job_end end = is_stop ? JOB_END_STOP : JOB_END_LENGTH;
+        job_end(job, rc ? job_end_of_error(rc) : end, rc, &err);
     }
 }
 

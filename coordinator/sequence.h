@@ -16,13 +16,15 @@
 
 struct drafter;
 
+enum { SEQUENCE_NAME_BYTES = 129 }; /* of a request's id */
+
 struct sequence {
     uint64_t id;     /* never used before; a younger sequence has a higher one */
     struct job *job; /* shared by its sequences */
     int index;       /* among them */
     int n_vocab;     /* ids that exist for the target */
     bool is_score;   /* it is read for its scores, and nothing is added to it */
-    char request_id[64];
+    char request_id[SEQUENCE_NAME_BYTES];
     int slot; /* of the target and the draft; -1 = it waits for a place */
 
     int32_t *tokens; /* [capacity] prompt, then committed tokens, then room for guesses */

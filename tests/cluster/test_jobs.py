@@ -117,21 +117,23 @@ class Submit(JobsTest):
                  {"prompt_ids": [5, 6, 7], "max_tokens": 2, "stop": "x", "seed": 7}]
         results = self.submit(self.file(*lines))
         self.assertEqual(results[2]["usage"]["prompt_tokens"], 3)
-        for field, value, words in (
-                ("n", 2, "n is 2"), ("logprobs", 3, "logprobs is 3"), ("echo", True, "echo is 1"),
-                ("min_tokens", 2, "min_tokens is 2"),
-                ("repetition_penalty", 2, "repetition_penalty is 2"),
-                ("presence_penalty", 1, "presence_penalty is 1"),
-                ("frequency_penalty", 1, "frequency_penalty is 1"),
-                ("logit_bias", {"7": 1}, "logit_bias is 1"),
-                ("bad_words", [[7]], "bad_words is 1"),
-                ("stop_token_ids", [7], "stop_token_ids is 1"),
-                ("priority", "high", "priority is 1"), ("user", "me", "user is 'me'"),
-                ("timeout_ms", 5, "timeout_ms is 5")):
+        several = self.submit(self.file({**order(), "n": 3, "user": "me", "priority": "high"}))
+        self.assertEqual(len(several[1]["choices"]), 3, several)
+        stopped = self.submit(self.file(order()))[1]["choices"][0]["token_ids"]
+        for field, value in (("min_tokens", 2), ("repetition_penalty", 2),
+                             ("presence_penalty", 1), ("frequency_penalty", 1),
+                             ("logit_bias", {str(stopped[0]): -100}),
+                             ("bad_words", [[stopped[0]]]), ("stop_token_ids", [stopped[1]])):
             with self.subTest(field):
-                status, output, _ = self.jobs("submit", self.file({**order(), field: value}))
-                self.assertEqual(status, 1)
-                self.assertIn(words, json.loads(output)["error"])
+                done = self.submit(self.file({**order(), field: value}))[1]
+                ids = done["choices"][0]["token_ids"]
+                if field in ("logit_bias", "bad_words"):
+                    self.assertNotIn(stopped[0], ids)
+                if field == "stop_token_ids":
+                    self.assertEqual(ids, stopped[:2])
+        status, output, _ = self.jobs("submit", self.file({**order(), "timeout_ms": 1}))
+        self.assertEqual(status, 1)
+        self.assertEqual(json.loads(output)["end"], "deadline", output)
 
     BAD = (("{", "line 2 is not JSON"), ("[]", "line 2 is not a JSON object"),
            ('{"max_tokens": 3}', 'line 2: give either "prompt" or "prompt_ids"'),
