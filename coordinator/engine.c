@@ -14,6 +14,7 @@
 enum {
     IDLE_US = 100000,   /* how often an idle engine looks at its streams */
     CLIENT_BYTES = 256, /* of a client's name in --client-weight */
+    WAITING_US = 10000, /* the same while requests wait for a group */
     PAUSE_US = 1000,    /* the same while all clients of running sequences are slow */
     RECONNECT_US = 200000,
     CONNECT_US = 1000000 /* shorter than the grace time after SIGTERM (main.c) */
@@ -116,7 +117,6 @@ static bool adopt_planner(struct engine *e, const struct target_description *d)
                    strcmp(old->kernels, d->kernels) == 0;
     if (!is_same) e->planner = (struct planner){0};
     if (!is_same && e->ahead) ahead_forget(e->ahead);
-    e->planner_group = *d;
     return !is_same;
 }
 
@@ -177,6 +177,7 @@ static int adopt_group(struct engine *e, struct error *err)
                             e->options.calibrate_us, err));
         keep_times(e);
     }
+    e->planner_group = *d; /* a measurement that failed is made again */
 out:
     return rc;
 }
@@ -267,7 +268,9 @@ int engine_run(struct engine *e, struct error *err)
         TRY(keep_connected(e, err));
         engine_answer_control(e);
         int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;
-        if (e->n_active == 0 && waiting_count(e->waiting) > 0) patience_us = PAUSE_US;
+        if (e->n_active == 0 && waiting_count(e->waiting) > 0) {
+            patience_us = target_is_connected(e->options.target) ? 0 : WAITING_US;
+        }
         TRY(engine_take_jobs(e, patience_us, err));
         if (target_poll(e->options.target, err)) lose_target(e, err);
         engine_drop_waiting(e);

@@ -13,8 +13,8 @@ struct reply;
  * (coordinator/grpc_reply.h), or the store of submitted jobs (coordinator/stored_reply.h). Each of
  * the five after `started` sends one message; a job of one kind gets only its own messages. Then
  * comes either done or fail, once.
- * Errors of a message: ERR_CANCELLED nobody waits for the answer any more, ERR_EXHAUSTED there is no
- * room to keep it (--jobs-bytes), those of encoding. */
+ * Errors of a message: ERR_CANCELLED nobody waits for the answer any more, ERR_EXHAUSTED there is
+ * no room to keep it (--jobs-bytes), those of encoding. */
 struct reply_ops {
     /* The engine has begun with the job. NULL: whoever waits is not told. */
     void (*started)(struct reply *reply);

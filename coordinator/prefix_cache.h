@@ -7,8 +7,9 @@
 
 #include "coordinator/blocks.h"
 
-/* Fills an empty table with the published blocks that begin tokens[n], at most those that leave one
- * token to be read, because its row is wanted. Returns the number of tokens that they hold. */
+/* Extends a table whose blocks are all published, an empty one above all, by the published blocks
+ * with which tokens[n] go on, at most those that leave one token to be read, because its row is
+ * wanted. Returns the number of tokens that the table then holds. */
 int prefix_cache_take(struct block_table *table, struct block_pool *pool, const int32_t *tokens,
                       int n);
 

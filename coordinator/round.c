@@ -270,7 +270,7 @@ static int list_lane(struct round *r, struct round_lane *lane, int index, struct
 /* Puts the lanes into the step; those that have failed are left out. */
 static int fill_step(struct round *r, struct error *err)
 {
-    int n = 0, n_wants = 0, rc = 0;
+    int n = 0, n_wants = 0;
     for (int i = 0; i < r->n_lanes; i++) {
         n_wants += r->lanes[i].plan.n_scored + r->lanes[i].draft.n + 1;
     }
@@ -283,12 +283,18 @@ static int fill_step(struct round *r, struct error *err)
         if (lane->err.code) continue;
         lane->step_lane = n;
         fill_step_lane(lane, &r->step_lanes[n]);
-        TRY(list_lane(r, lane, n, err));
+        int n_listed = r->n_wants;
+        if (list_lane(r, lane, n, &lane->err)) {
+            lane->end = JOB_END_FAILED;
+            lane->step_lane = -1;
+            r->n_wants = n_listed;
+            continue;
+        }
+        lane->err.code = 0;
         r->n_tokens += r->step_lanes[n++].n_tokens;
     }
     r->n_step_lanes = n;
-out:
-    return rc;
+    return 0;
 }
 
 /* ---- verifying ---- */
@@ -508,7 +514,7 @@ static void teach(struct round *r)
     struct planner_round round = {
         .n_rows = r->n_tokens,
         .n_prompt = r->plan.n_prompt,
-        .is_timed = r->cost.more_rows == 0,
+        .is_timed = true,
         .has_prompt = r->plan.n_prompt > 0,
         .n_passes = r->draft_cost.n_passes,
         .first_pass_tokens = r->draft_cost.first_pass_tokens,
@@ -516,7 +522,7 @@ static void teach(struct round *r)
         .n_ahead = r->lanes[0].n_ahead,
         .k = r->lanes[0].draft.n,
         .draft_us = r->draft_us,
-        .step_us = r->cost.compute_us + r->cost.collective_us,
+        .step_us = r->cost.step_us,
         .round_us = clock_now_us() - r->start_us,
     };
     memcpy(round.pass_lanes, r->draft_cost.pass_lanes, sizeof r->draft_cost.pass_lanes);

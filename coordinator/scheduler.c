@@ -212,7 +212,9 @@ static void plan_prompts(struct planning *p)
     struct sequence *list[SEQUENCES_MAX];
     int n = 0, room = prompt_room(p);
     for (int i = 0; i < p->n; i++) {
-        if (feeds(p->seqs[i])) list[n++] = p->seqs[i];
+        if (!feeds(p->seqs[i])) continue;
+        sequence_reuse(p->seqs[i], p->s->target_pool);
+        list[n++] = p->seqs[i];
     }
     for (bool again = true; again && n > 0;) {
         int share = room / n, n_left = 0;
@@ -267,7 +269,8 @@ static void plan_guesses(struct planning *p)
     load.is_alone = p->n == 1;
     planner_share(p->s->planner, lanes, n, &load);
     if (p->n == 1 && n == 1 && lanes[0].k > 0 && lanes[0].k < p->s->n_ahead) {
-        lanes[0].k = least(p->s->n_ahead, lanes[0].k_max);
+        int room = least(p->n_tokens, p->n_rows);
+        lanes[0].k = least(least(p->s->n_ahead, lanes[0].k_max), room);
     }
     for (int i = 0; i < n; i++) {
         owners[i]->k = lanes[i].k;
@@ -287,6 +290,8 @@ static void list_readers(struct planning *p)
         if (!p->s->drafter || seq->is_score || seq->n_draft == 0 || seq->paused_us) continue;
         if (n_missed(seq) <= CAUGHT_UP_TOKENS || seq->n_tokens + 1 >= seq->end) continue;
         if (drafter_limit(p->s->drafter) <= seq->n_tokens) continue;
+        /* Behind a long prompt the first token comes plainly: it does not wait for the draft. */
+        if (seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS) continue;
         bool wants = !is_planned(seq) ||
                      planner_wants_reading(p->s->planner, &seq->planner_state, n_missed(seq),
                                            seq->end - seq->n_tokens, p->n);
@@ -323,13 +328,18 @@ static void drop_reading(struct round_plan *plan, int at)
     }
 }
 
-/* Whether what the draft knows of `other` may be forgotten so that seq gets on: a planned sequence
- * can go on without guesses, one whose client does not read waits anyway, and otherwise the younger
- * one gives way. So of those with a K of their own the oldest always gets on. */
-static bool gives_way(const struct sequence *other, const struct sequence *seq)
+/* Whether what the draft knows of `other` may be forgotten so that seq gets on. One that guesses no
+ * more needs it no more, and one whose client does not read waits anyway. A planned sequence can go
+ * on without guesses, so it gives way to those with a K of their own; among equals the younger one
+ * gives way, so that the oldest always gets on. */
+static bool gives_way(const struct planning *p, const struct sequence *other,
+                      const struct sequence *seq)
 {
     if (other == seq || other->is_evicted) return false;
-    return is_planned(other) || other->paused_us || other->id > seq->id;
+    bool guesses = other->n_draft > 0 && other->n_tokens < drafter_limit(p->s->drafter);
+    if (!guesses || other->paused_us) return true;
+    if (is_planned(other) != is_planned(seq)) return is_planned(other);
+    return other->id > seq->id;
 }
 
 /* The youngest sequence that gives way to seq gives up what the draft knows of it, which can be
@@ -343,10 +353,11 @@ static bool free_draft_kv(struct planning *p, const struct sequence *seq, int n_
         for (int l = 0; l < n_reserved && !is_used; l++) {
             is_used = p->plan->lanes[l].seq == other && p->plan->lanes[l].k > 0;
         }
-        if (is_used || !gives_way(other, seq)) continue;
+        if (is_used || !gives_way(p, other, seq)) continue;
         if (reading >= 0) drop_reading(p->plan, reading);
         drafter_forget(p->s->drafter, other->slot);
         other->n_draft_kv = 0;
+        other->draft_losses++;
         return true;
     }
     return false;
@@ -427,12 +438,10 @@ static bool reserve_draft(struct planning *p, struct lane_plan *lane, int n_rese
         bool is_behind = n_missed(seq) > CAUGHT_UP_TOKENS;
         if (!is_behind && !drafter_reserve(p->s->drafter, seq, seq->n_tokens + lane->k, &err))
             break;
-        if (is_planned(seq)) {
-            lane->k = 0;
-            seq->speculation_off = "the draft's KV cache was full";
-        } else if (is_behind || !free_draft_kv(p, seq, n_reserved)) {
-            return false;
-        }
+        if (!is_behind && free_draft_kv(p, seq, n_reserved)) continue;
+        if (!is_planned(seq)) return false;
+        seq->lacked_draft_kv = true;
+        lane->k = 0;
     }
     return true;
 }

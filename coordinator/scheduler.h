@@ -52,7 +52,7 @@ struct scheduler {
 
 /* Plans a round over seqs[n], which have places, oldest first. Blocks are taken for the lanes of
  * the plan. A sequence that has to give up its place for that is displaced here, and its is_evicted
- * is set; it is not in the plan. An empty plan means that nobody can go on now: all clients are
- * slow. */
+ * is set; it is not in the plan. An empty plan means that nobody can go on now: clients
+ * are slow, or lanes wait for the draft. */
 void scheduler_plan(struct scheduler *scheduler, struct sequence **seqs, int n,
                     struct round_plan *plan);

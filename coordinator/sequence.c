@@ -310,19 +310,29 @@ void sequence_admit(struct sequence *seq)
     seq->counters.queue_us = (uint64_t)(seq->admitted_us - seq->job->arrived_us);
 }
 
+void sequence_reuse(struct sequence *seq, struct block_pool *target_pool)
+{
+    struct block_table *table = &seq->target_blocks;
+    bool must_read_all = sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt;
+    bool has_own =
+        table->n_known < table->n || seq->n_target_kv != table->n * target_pool->block_tokens;
+    if (must_read_all || has_own) return;
+    int before = seq->n_target_kv;
+    seq->n_target_kv = prefix_cache_take(table, target_pool, seq->tokens, seq->n_tokens);
+    if (seq->admitted_us && seq->n_tokens == seq->n_prompt && seq->counters.preemptions == 0) {
+        seq->counters.target_reused += (uint32_t)(seq->n_target_kv - before);
+    }
+}
+
 int sequence_place(struct sequence *seq, int slot, struct block_pool *target_pool,
                    struct drafter *drafter, struct error *err)
 {
     int rc = open_tokens(seq, target_pool->block_tokens, err);
     if (rc) return rc;
-    bool must_read_all = sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt;
     seq->slot = slot;
     seq->is_evicted = false;
-    if (!must_read_all) {
-        seq->n_target_kv =
-            prefix_cache_take(&seq->target_blocks, target_pool, seq->tokens, seq->n_tokens);
-    }
-    if (drafter && !seq->is_score) drafter_begin(drafter, seq);
+    sequence_reuse(seq, target_pool);
+    if (drafter && seq->n_draft > 0) drafter_begin(drafter, seq);
     return 0;
 }
 
@@ -332,6 +342,7 @@ void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
     block_table_release(&seq->target_blocks, target_pool);
     if (drafter) drafter_forget(drafter, seq->slot);
     seq->n_target_kv = seq->n_draft_kv = 0;
+    seq->draft_losses++;
     seq->n_blocks_sent = 0;
     seq->slot = -1;
 }
@@ -400,6 +411,7 @@ static const char *why_plain(const struct sequence *seq)
         return seq->speculation_off;
     }
     if (seq->n_tokens - seq->n_prompt <= 1) return "one token leaves nothing to guess";
+    if (seq->lacked_draft_kv) return "the draft's KV cache was full";
     return "the planner found plain decoding to be faster";
 }
 

@@ -30,6 +30,8 @@ struct sequence {
     int32_t *tokens; /* [capacity] prompt, then committed tokens, then room for guesses */
     int n_tokens, n_prompt, capacity;
     int n_target_kv, n_draft_kv; /* tokens that the target and the draft have read */
+    uint32_t draft_losses;       /* times that the draft forgot what it had read */
+    bool lacked_draft_kv;        /* it went without guesses, because there was no room for them */
     int n_scored;                /* tokens of the prompt whose scores were sent */
     int n_counted;               /* tokens that served_tokens knows of */
     struct block_table target_blocks;
@@ -88,6 +90,10 @@ int sequence_place(struct sequence *seq, int slot, struct block_pool *target_poo
                    struct drafter *drafter, struct error *err);
 /* The place is the sequence's: what it reuses and how long it waited is noted. */
 void sequence_admit(struct sequence *seq);
+/* Takes over what others have published of the beginning of its text since it got its place, as
+ * long as it has computed nothing of its own. */
+void sequence_reuse(struct sequence *seq, struct block_pool *target_pool);
+
 /* Takes the place away; both models have to read the text again. */
 void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
                        struct drafter *drafter);

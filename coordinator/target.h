@@ -20,6 +20,7 @@ struct target_cost {
     int64_t total_us;                    /* first send to last reply */
     int64_t compute_us;                  /* of the slowest rank, without collectives */
     int64_t collective_us;               /* of that rank */
+    int64_t step_us;                     /* both, of the step alone, without further questions */
     uint64_t bytes_sent, bytes_received; /* all ranks */
     uint64_t more_rows;                  /* rows asked for a second time */
 };

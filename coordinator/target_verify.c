@@ -248,6 +248,7 @@ int target_verify(struct target *t, const struct target_query *query, struct are
     TRY(open_result(query, arena, result, err));
     struct step step = {.n_lanes = query->n_lanes, .lanes = query->lanes};
     TRY(target_step(t, &step, query->meanwhile, arena, &answer, cost, err));
+    cost->step_us = cost->compute_us + cost->collective_us;
     TRY(know_rows(&known, query, step_rows, &answer, arena, err));
     TRY(take_refusals(&known, query, &answer, result->lane_errors, arena, err));
     for (;;) {

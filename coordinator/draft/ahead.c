@@ -34,6 +34,7 @@ static void mean_add(struct mean *mean, double value)
  * were being verified. */
 struct assumption {
     uint64_t sequence;             /* its id; 0 = nothing is assumed */
+    uint32_t draft_losses;         /* that it had suffered: what was read since then is there */
     int base, n_tokens;            /* the text up to base was committed then */
     int32_t tokens[DRAFT_MAX + 1]; /* [n_tokens] what follows */
 };
@@ -121,7 +122,8 @@ static bool is_same(const struct assumption *a, const struct sequence *seq)
 static bool came_true(const struct ahead *a, const struct sequence *seq)
 {
     const struct assumption *assumed = &a->assumed;
-    return a->is_predicted && is_same(assumed, seq) && seq->n_tokens == a->draft.base &&
+    return a->is_predicted && is_same(assumed, seq) && assumed->draft_losses == seq->draft_losses &&
+           seq->n_tokens == a->draft.base &&
            memcmp(seq->tokens + assumed->base, assumed->tokens,
                   (size_t)assumed->n_tokens * sizeof *assumed->tokens) == 0;
 }
@@ -164,7 +166,10 @@ void ahead_begin(struct ahead *a, struct sequence *seq, const struct draft *draf
     a->start_us = clock_now_us();
     if (!a->is_working) return;
     a->seq = seq;
-    a->assumed = (struct assumption){seq->id, seq->n_tokens, draft->n + 1, {0}};
+    a->assumed = (struct assumption){.sequence = seq->id,
+                                     .draft_losses = seq->draft_losses,
+                                     .base = seq->n_tokens,
+                                     .n_tokens = draft->n + 1};
     memcpy(a->assumed.tokens, draft->tokens, (size_t)draft->n * sizeof *draft->tokens);
     a->draft = (struct draft){.base = seq->n_tokens + draft->n + 1};
     a->k = k;
