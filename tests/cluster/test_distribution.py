@@ -38,14 +38,15 @@ P_LEAST = 1e-4
 ONE_THREAD = ["--threads", "1"]
 
 
-def draw(cluster, report, rule, n_draws, first_seed, **way):
+def draw(cluster, report, rule, n_draws, first_seed, in_flight=32, **way):
     """The generations of seeds first_seed .. first_seed + n_draws."""
     done = []
     while len(done) < n_draws:
         done += cluster.generate([order(PROMPT, repeat=min(BATCH, n_draws - len(done)),
                                         seed=first_seed + len(done), max_tokens=N_DRAFT + 1,
                                         temperature=1, rule=rule, ignore_eos=1,
-                                        **{"top_k": TOP_K, "n_draft": N_DRAFT, **way})])
+                                        **{"top_k": TOP_K, "n_draft": N_DRAFT, **way})],
+                                 in_flight=in_flight)
         report.note(f"{rule} {way.get('strategy', '')}: {len(done)} of {n_draws}")
     return done
 
@@ -166,7 +167,8 @@ def check_ahead(build, report):
     report.check(abs(sum(exact.values()) - 1) < 1e-9, f"{len(exact)} exact triples")
     flags = {"worker_flags": ONE_THREAD, "coordinator_flags": ["--draft-ahead", "on"]}
     with GenerationCluster(build, **flags) as cluster, GenerationCluster(build, **flags) as other:
-        way = {"top_k": AHEAD_TOP_K, "n_draft": 1}
+        # A single stream drafts ahead, and company does not.
+        way = {"top_k": AHEAD_TOP_K, "n_draft": 1, "in_flight": 1}
         drawn = side_by_side(
             lambda: draw(cluster, report, "rejection", N_AHEAD, 9000001, **way),
             lambda: draw(other, report, "block", N_AHEAD, 10000001, **way))

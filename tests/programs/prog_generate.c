@@ -1,11 +1,11 @@
 /* ctest: libs=proto,rpc */
 /* Many generations over one connection, for tests of what is generated.
  *   prog_generate ADDRESS describe   exits with 0 when the coordinator serves
- *   prog_generate ADDRESS            reads lines, prints one line of JSON per generation
+ *   prog_generate ADDRESS [N]        reads lines, prints one line of JSON per generation
  * A line of the input is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N
  * temperature=X top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1
- * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... Up to 32
- * requests are in flight; answers are printed in the order of the requests. */
+ * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... Up to N
+ * requests are in flight, 32 if N is not given; answers are printed in the order of the requests. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ struct session {
     struct arena arena;
     struct buffer buffer;
     struct request requests[REQUESTS_MAX]; /* the oldest first */
-    int n_requests;
+    int n_requests, n_most;                /* in flight */
     struct line line;
     struct answer answer;
 };
@@ -241,7 +241,7 @@ static int send_lines(struct session *s, struct error *err)
     while (fgets(text, sizeof text, stdin)) {
         TRY(parse_line(&s->line, text, err));
         for (int i = 0; i < s->line.n_repeat; i++, s->line.request.seed++) {
-            if (s->n_requests == REQUESTS_MAX) TRY(receive_oldest(s, err));
+            if (s->n_requests == s->n_most) TRY(receive_oldest(s, err));
             TRY(send_request(s, err));
         }
     }
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
     struct error err;
     int rc = 0;
     if (argc < 2) {
-        fprintf(stderr, "usage: prog_generate ADDRESS [describe] <LINES\n");
+        fprintf(stderr, "usage: prog_generate ADDRESS [describe|IN_FLIGHT] <LINES\n");
         return 2;
     }
     session.address = argv[1];
@@ -282,6 +282,10 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[2], "describe") == 0) {
         TRY(describe(&session, &err));
     } else {
+        session.n_most = REQUESTS_MAX;
+        if (argc > 2) {
+            TRY(options_int(&session.n_most, "IN_FLIGHT", argv[2], 1, REQUESTS_MAX, &err));
+        }
         TRY(send_lines(&session, &err));
     }
 out:

@@ -52,10 +52,10 @@ class GenerationCluster(Cluster):
         self.start_coordinator()
         self.wait_serving()
 
-    def generate(self, orders, timeout=600):
-        """The generations of all orders, in order."""
+    def generate(self, orders, timeout=600, in_flight=32):
+        """The generations of all orders, in order, made in company of as many others."""
         try:
-            run = subprocess.run([self.program, self.address], input="\n".join(orders) + "\n",
+            run = subprocess.run([self.program, self.address, str(in_flight)], input="\n".join(orders) + "\n",
                                  capture_output=True, encoding="utf-8", timeout=timeout,
                                  check=False)
         except subprocess.TimeoutExpired:
