@@ -4,8 +4,8 @@
  *   prog_generate ADDRESS [N]        reads lines, prints one line of JSON per generation
  * A line of the input is a list of KEY=VALUE without spaces inside: ids=1,2,3 max_tokens=N
  * temperature=X top_k=N top_p=X seed=N n_draft=N strategy=NAME threshold=X rule=NAME full_rows=0|1
- * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... Up to N
- * requests are in flight, 32 if N is not given; answers are printed in the order of the requests. */
+ * ignore_eos=0|1, and repeat=N: N generations with the seeds seed, seed + 1, ... Up to N requests
+ * are in flight, 32 if N is not given; answers are printed in the order of the requests. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
