@@ -10,6 +10,7 @@ enum {
     /* Decoded, a message may take 8 times its bytes: an empty string takes 2 on the wire and a
      * pointer and its block here. */
     ARENA_RATIO = 8,
+    HERE_BYTES_MAX = 4096, /* of a message that the network thread decodes itself */
     ARENA_SLACK_BYTES = 65536
 };
 
@@ -108,7 +109,10 @@ void gateway_answer_here(struct admission *admission, void *state, struct rpc_ca
                                 .deadline_us = rpc_call_deadline_us(call)};
     struct error err;
     rpc_call_take_message(call, &task.message);
-    int rc = do_work(&task, &err);
+    int rc = task.message.len > HERE_BYTES_MAX
+                 ? error_set(&err, ERR_ARGUMENT, "the message has %zu bytes; %d are the most here",
+                             task.message.len, HERE_BYTES_MAX)
+                 : do_work(&task, &err);
     if (rc) rpc_call_finish(call, rc, err.text);
     buffer_free(&task.message);
     arena_close(&task.arena);
