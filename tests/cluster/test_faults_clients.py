@@ -23,7 +23,7 @@ RUN, DESCRIBE, GENERATE = ("/outrider.target.v1.Target/Run", "/outrider.target.v
 
 
 class ClientTest(FaultTest):
-    COORDINATOR_FLAGS = ()
+    COORDINATOR_FLAGS = ("--sequences", "1")  # so that others wait
 
     @classmethod
     def setUpClass(cls):
@@ -115,7 +115,7 @@ class Leaving(ClientTest):
 
 
 class FullQueue(ClientTest):
-    COORDINATOR_FLAGS = ("--queue", "1")
+    COORDINATOR_FLAGS = ("--sequences", "1", "--queue", "1")
 
     def test_one_too_many(self):
         first, second = self.stream(), self.short()
