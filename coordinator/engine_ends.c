@@ -79,22 +79,31 @@ bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, s
     return true;
 }
 
+/* Closes a sequence that waits when its client has left, its time is over or another sequence of
+ * its job has failed; false: it goes on waiting. */
+bool engine_drop_if_ended(struct engine *e, struct sequence *seq, int64_t now_us)
+{
+    struct error why;
+    enum job_end end;
+    bool must_end = !seq->job->is_over && engine_must_end(seq->job, now_us, &end, &why);
+    if (!seq->job->is_over && !must_end) return false;
+    stop_waiting(e, seq);
+    if (must_end) engine_fail(e, seq, end, &why);
+    sequence_close(seq);
+    return true;
+}
+
 /* Frees the jobs whose clients have left or whose time is over while they waited, so that they take
  * no place in the queue. */
 void engine_drop_waiting(struct engine *e)
 {
     struct sequence *seq;
     struct error why;
-    enum job_end end;
     int64_t now_us = clock_now_us();
     if (now_us < e->next_drop_us) return;
     e->next_drop_us = now_us + DROP_US;
     for (int at = 0; (seq = waiting_next(e->waiting, &at));) {
-        bool is_ended = engine_must_end(seq->job, now_us, &end, &why);
-        if (!seq->job->is_over && !is_ended) continue;
-        stop_waiting(e, seq);
-        if (is_ended) engine_fail(e, seq, end, &why);
-        sequence_close(seq);
+        engine_drop_if_ended(e, seq, now_us);
     }
     error_set(&why, ERR_UNAVAILABLE, "%.400s", e->state);
     if (!target_is_connected(e->options.target) && now_us - e->lost_us > GROUP_AWAITED_US) {

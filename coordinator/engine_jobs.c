@@ -113,11 +113,7 @@ void engine_admit(struct engine *e)
     while (e->n_active < e->n_places && (seq = waiting_peek(e->waiting))) {
         struct error err;
         bool is_new = !seq->admitted_us;
-        if (seq->job->is_over) { /* another sequence of it has failed */
-            waiting_remove(e->waiting, seq);
-            sequence_close(seq);
-            continue;
-        }
+        if (engine_drop_if_ended(e, seq, clock_now_us())) continue;
         int slot = free_slot(e);
         int rc = sequence_place(seq, slot, &e->target_pool, e->options.drafter, &err);
         if (!rc && !has_room(e, seq)) {

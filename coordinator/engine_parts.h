@@ -69,6 +69,7 @@ void engine_fail_active(struct engine *e, enum job_end end, const struct error *
 void engine_end_waiting(struct engine *e, enum job_end end, const struct error *why);
 /* Frees the jobs whose clients have left or whose time is over while they waited, so that they take
  * no place in the queue. */
+bool engine_drop_if_ended(struct engine *e, struct sequence *seq, int64_t now_us);
 void engine_drop_waiting(struct engine *e);
 /* Ends the sequences that are done and those that nobody waits for any more. */
 void engine_end_finished(struct engine *e);

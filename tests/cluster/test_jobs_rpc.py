@@ -65,7 +65,9 @@ class Answer:
 class Jobs(FaultTest):
     @classmethod
     def setUpClass(cls):
-        cls.world = World(worker_flags=SLOW_STEPS, coordinator_flags=["--jobs-kept", str(KEPT)])
+        # One sequence at a time, so that jobs wait.
+        cls.world = World(worker_flags=SLOW_STEPS, coordinator_flags=[
+            "--jobs-kept", str(KEPT), "--sequences", "1"])
         cls.addClassCleanup(cls.world.leave)
         cls.world.start()
 
