@@ -254,6 +254,7 @@ static int open_parts(struct coordinator *c, struct error *err)
         .set_serving = set_serving,
         .serving_arg = c,
         .draft_ahead = c->options.draft_ahead,
+        .half_batches = c->options.half_batches,
         .n_draft = c->options.n_draft,
         .strategy = c->options.strategy,
         .threshold = c->options.threshold,

@@ -5,6 +5,7 @@
 #include "base/placement.h"
 #include "comm/comm.h"
 #include "coordinator/draft/ahead.h"
+#include "coordinator/halves.h"
 #include "coordinator/waiting.h"
 #include "model/backend/open.h"
 #include "proto/generation_wire.h"
@@ -25,6 +26,7 @@ struct coordinator_options {
     const char *draft_head;         /* "FILE[:N]", tokens of the draft's head; NULL = all */
     const char *count_tokens;       /* a list that served tokens are counted in; NULL = none */
     enum ahead_mode draft_ahead;
+    enum halves_mode half_batches;
     int n_draft; /* K; -1 = by strategy */
     enum strategy strategy;
     float threshold;

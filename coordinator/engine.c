@@ -26,6 +26,7 @@ static int open_round(struct engine *e, struct error *err)
         .target = e->options.target,
         .drafter = e->options.drafter,
         .ahead = e->ahead,
+        .halves = &e->halves,
         .target_pool = &e->target_pool,
         .planner = &e->planner,
         .scheduler = &e->scheduler,
@@ -60,6 +61,7 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     TRY(mem_array(&e, 1, sizeof *e, err));
     e->options = *options;
     e->tally.start_us = clock_now_us();
+    e->halves.mode = options->half_batches;
     /* Every job may come back as all of its sequences, once they have had a place. */
     const struct waiting_options waiting = {
         .capacity = options->queue_capacity,
@@ -117,6 +119,7 @@ static bool adopt_planner(struct engine *e, const struct target_description *d)
                    strcmp(old->kernels, d->kernels) == 0;
     if (!is_same) e->planner = (struct planner){0};
     if (!is_same && e->ahead) ahead_forget(e->ahead);
+    if (!is_same) halves_forget(&e->halves);
     return !is_same;
 }
 

@@ -158,6 +158,7 @@ void engine_leave(struct engine *e)
             e->active[n++] = seq;
             continue;
         }
+        round_drop(e->round, seq);
         if (seq->is_evicted) e->slots[seq->evicted_slot] = false;
         if (!seq->is_over) {
             if (!engine_return_to_queue(e, seq, &err)) continue;

@@ -175,6 +175,8 @@ static struct service_load load_now(struct engine *e)
         .prompt_tokens_computed = e->tally.computed,
         .preemptions = e->tally.preemptions,
         .uptime_us = (uint64_t)(clock_now_us() - e->tally.start_us),
+        .steps = e->halves.n_steps,
+        .half_steps = e->halves.n_half_steps,
     };
     if (e->options.drafter) {
         struct draft_kv kv = drafter_kv(e->options.drafter);

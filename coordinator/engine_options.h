@@ -27,6 +27,7 @@ struct engine_options {
     void (*set_serving)(void *arg, bool is_serving);
     void *serving_arg;
     enum ahead_mode draft_ahead;
+    enum halves_mode half_batches;
     int n_draft;            /* K of requests that do not say; -1 = by strategy */
     enum strategy strategy; /* of such requests */
     float threshold;

@@ -20,6 +20,7 @@ struct engine {
     struct round *round;
     struct block_pool target_pool;
     struct ahead *ahead;
+    struct halves halves;
     struct sequence *active[SEQUENCES_MAX]; /* that have a place, oldest first */
     int n_active, n_places;                 /* n_places: with this group */
     bool slots[SEQUENCES_MAX];              /* that are taken */

@@ -33,6 +33,7 @@ enum {
     OPT_DRAFT_KV,
     OPT_STEP_TIMEOUT,
     OPT_DRAFT_AHEAD,
+    OPT_HALF_BATCHES,
     OPT_PROMPT_BYTES,
     OPT_PIN,
     OPT_STRATEGY,
@@ -64,6 +65,10 @@ static const struct argp_option options[] = {
     {"draft-ahead", OPT_DRAFT_AHEAD, "MODE", 0,
      "draft on while the target verifies: auto (where it was measured to pay), on, off; default "
      "auto",
+     0},
+    {"half-batches", OPT_HALF_BATCHES, "MODE", 0,
+     "of several sequences, draft one half while the target verifies the other: auto (where it was "
+     "measured to pay), on, off; default auto",
      0},
     {"draft-head", OPT_HEAD, "FILE[:N]", 0,
      "guess among the N most frequent tokens of a list made by 'outrider count' or --count-tokens "
@@ -205,6 +210,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &c->support, "--draft-support", arg, 1, SUPPORT_MAX);
     case OPT_DRAFT_AHEAD:
         if (ahead_parse_mode(arg, &c->draft_ahead, &err)) {
+            argp_failure(state, 2, 0, "%s", err.text);
+        }
+        return 0;
+    case OPT_HALF_BATCHES:
+        if (halves_parse_mode(arg, &c->half_batches, &err)) {
             argp_failure(state, 2, 0, "%s", err.text);
         }
         return 0;

@@ -47,6 +47,7 @@ struct scheduler {
     /* A step with prompts may take this many times as long as the decoding lanes alone would. */
     double step_stretch;
     int n_ahead; /* guesses that a single stream has already; they are checked if it guesses */
+    int n_hidden_rows; /* of the step that the target has while the draft works; 0 = none */
     uint64_t n_rounds;
 };
 

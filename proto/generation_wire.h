@@ -170,6 +170,7 @@ struct service_load {
     struct kv_blocks target_kv, draft_kv;
     uint64_t prompt_tokens_reused, prompt_tokens_computed; /* by the target */
     uint64_t preemptions, uptime_us;
+    uint64_t steps, half_steps; /* of the target; of them, while the other half was drafted */
     uint64_t ends[JOB_ENDS];
 };
 

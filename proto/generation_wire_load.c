@@ -86,6 +86,8 @@ Outrider__Generation__V1__Load *load_make(struct arena *scratch, const struct se
     out->prompt_tokens_computed = load->prompt_tokens_computed;
     out->preemptions = load->preemptions;
     out->uptime_us = load->uptime_us;
+    out->steps = load->steps;
+    out->half_steps = load->half_steps;
     return out->target_kv && out->draft_kv && ends_make(out, scratch, load) ? out : NULL;
 }
 
@@ -130,6 +132,8 @@ int load_decode(const Outrider__Generation__V1__Load *msg, struct service_load *
     load->prompt_tokens_computed = msg->prompt_tokens_computed;
     load->preemptions = msg->preemptions;
     load->uptime_us = msg->uptime_us;
+    load->steps = msg->steps;
+    load->half_steps = msg->half_steps;
 out:
     return rc;
 }

@@ -71,6 +71,9 @@ struct planner_load {
     int n_rows_max; /* of the step */
     int n_guessing[DRAFT_MAX]; /* lanes of other strategies that guess at least i + 1 tokens */
     bool is_alone;             /* one stream: drafting ahead may hide the draft's time */
+    /* Rows of a step of other lanes that the target has meanwhile: as long as it takes, drafting
+     * costs nothing. 0 = none */
+    int n_hidden_rows;
 };
 
 /* Says how many guesses each lane makes: lanes[i].k. A lane whose draft must catch up first is

@@ -77,12 +77,20 @@ struct base {
     double draft_us;            /* of us: passes of other lanes */
     double prompt_us;
     double visible;
+    double hidden_us; /* of all drafting, behind the step of others */
 };
 
 static double step_us(const struct planner *p, const struct base *base, int n_guesses)
 {
     return planner_curve_at(&p->step, base->rows + n_guesses) +
            planner_curve_at(&p->rest, base->wanted + n_guesses) - base->prompt_us;
+}
+
+/* Of a round that drafts for so long. */
+static double round_us(const struct planner *p, const struct base *base, double draft_us,
+                       int n_guesses)
+{
+    return fmax(draft_us - base->hidden_us, 0) + step_us(p, base, n_guesses);
 }
 
 static struct base base_of(const struct planner *p, int n_lanes, const struct planner_load *load)
@@ -101,7 +109,10 @@ static struct base base_of(const struct planner *p, int n_lanes, const struct pl
     for (int i = 0; i < DRAFT_MAX && load->n_guessing[i] > 0; i++) {
         base.draft_us += base.visible * planner_curve_at(&p->draft, load->n_guessing[i]);
     }
-    base.us = base.draft_us + step_us(p, &base, 0);
+    if (load->n_hidden_rows > 0) {
+        base.hidden_us = planner_curve_at(&p->step, load->n_hidden_rows);
+    }
+    base.us = round_us(p, &base, base.draft_us, 0);
     return base;
 }
 
@@ -153,7 +164,7 @@ static void sum_add(struct sum *sum, const struct planner_lane *lane,
     }
     sum->gain += (double)pair->gain;
     sum->n_guesses++;
-    sum->us = sum->draft_us + step_us(sum->p, sum->base, sum->n_guesses);
+    sum->us = round_us(sum->p, sum->base, sum->draft_us, sum->n_guesses);
 }
 
 /* The first n pairs of `order` that are less deep than depth. */

@@ -203,7 +203,8 @@ class Jobs(FaultTest):
 
     def test_a_long_message_is_not_decoded_beside_the_network(self):
         for method in ("List", "Cancel"):
-            self.refused("INVALID_ARGUMENT", ["4096 are the most here"], method, field(1, b"x" * 5000))
+            self.refused("INVALID_ARGUMENT", ["4096 are the most here"], method,
+                         field(1, b"x" * 5000))
 
     def test_the_oldest_ended_job_makes_room(self):
         first = self.wait_ended(self.submit(request("First", n=1), "first"))

@@ -135,10 +135,12 @@ def alone(build, jobs, prompts, report):
 class Case:
     """A cluster and how many jobs it has at a time."""
 
-    def __init__(self, n_ranks, concurrency, worker=(), coordinator=(), preempts=False):
+    def __init__(self, n_ranks, concurrency, worker=(), coordinator=(), preempts=False,
+                 halves="off"):
         self.n_ranks, self.concurrency, self.preempts = n_ranks, concurrency, preempts
+        self.halves = halves
         self.worker = [str(flag) for flag in worker]
-        self.coordinator = [str(flag) for flag in coordinator]
+        self.coordinator = [str(flag) for flag in coordinator] + ["--half-batches", halves]
 
     def name(self):
         return f"T = {self.n_ranks}, {' '.join(self.worker + self.coordinator)}"
@@ -147,12 +149,12 @@ class Case:
 SMALL = ("--kv-tokens", 768)
 SMALL_DRAFT = ("--draft-kv-tokens", 528)
 CASES = (
-    Case(1, (1, 7), coordinator=("--draft-ahead", "on")),
+    Case(1, (1, 7, 64), coordinator=("--draft-ahead", "on"), halves="on"),
     Case(1, (64, 7), SMALL, SMALL_DRAFT + ("--draft-ahead", "off"), preempts=True),
     Case(1, (32,), SMALL + ("--max-step-rows", 17, "--max-step-tokens", 48),
          SMALL_DRAFT + ("--draft-ahead", "on", "--calibrate", 0), preempts=True),
-    Case(2, (32,), SMALL, ("--draft-ahead", "on"), preempts=True),
-    Case(4, (64,), SMALL, SMALL_DRAFT, preempts=True),
+    Case(2, (32,), SMALL, ("--draft-ahead", "on"), preempts=True, halves="on"),
+    Case(4, (64,), SMALL, SMALL_DRAFT, preempts=True, halves="auto"),
 )
 
 
@@ -193,6 +195,10 @@ def run_case(build, case, jobs, words, report):
             n_preempted = load.preemptions - before.preemptions
             report.check(n_preempted > 0 or not case.preempts or concurrency < 32,
                          f"{name}: {n_preempted} preemptions")
+            n_halved = load.half_steps - before.half_steps
+            wanted = case.halves == "on" and concurrency > 1
+            report.check(n_halved > 0 if wanted else n_halved == 0 or case.halves != "off",
+                         f"{name}: {n_halved} of {load.steps - before.steps} steps were halves")
             report.check(load.reused > before.reused,
                          f"{name}: {load.reused - before.reused} tokens reused")
             report.check(watcher.most_running >= (2 if concurrency > 1 else 1),

@@ -55,9 +55,9 @@ class GenerationCluster(Cluster):
     def generate(self, orders, timeout=600, in_flight=32):
         """The generations of all orders, in order, made in company of as many others."""
         try:
-            run = subprocess.run([self.program, self.address, str(in_flight)], input="\n".join(orders) + "\n",
-                                 capture_output=True, encoding="utf-8", timeout=timeout,
-                                 check=False)
+            run = subprocess.run([self.program, self.address, str(in_flight)],
+                                 input="\n".join(orders) + "\n", capture_output=True,
+                                 encoding="utf-8", timeout=timeout, check=False)
         except subprocess.TimeoutExpired:
             raise ClusterError(f"{len(orders)} orders: no end after {timeout:g} s") from None
         if run.returncode != 0:

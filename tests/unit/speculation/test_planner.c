@@ -261,6 +261,9 @@ static struct planner taught(const struct world *w)
 
 static const struct world good = {"good", {0.8, 0.8}, 1,   0.1, 0.02, 0.02, 0.01,
                                   6,      16,         400, 0,   0,    false};
+/* A pass of its draft takes a third of a step. */
+static const struct world costly = {"costly", {0.5, 0.5}, 1,   0.33, 0.02, 0.02, 0.01,
+                                    6,        16,         400, 0,    0,    false};
 static const struct world hopeless = {"hopeless", {0, 0}, 1,   0.1, 0.02, 0.02, 0.01,
                                       6,          16,     400, 0,   0,    false};
 
@@ -337,6 +340,27 @@ START_TEST(catching_up_is_charged)
     ck_assert_int_gt(planned_k(&planner, &near), 0);
     ck_assert_int_eq(planned_k(&planner, &far), 0);
     ck_assert_int_gt(planned_k(&planner, &long_text), 0);
+}
+END_TEST
+
+/* Drafting that the step of other lanes hides costs nothing, so more guesses pay; what it does not
+ * hide costs what it always did. */
+START_TEST(drafting_behind_a_step_of_others_is_free)
+{
+    struct planner planner = taught(&costly);
+    const struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
+    struct planner_load load = {.n_rows_max = 64};
+    planner.credit_us = 0;
+    int k[2];
+    for (int i = 0; i < 2; i++) {
+        struct planner copy = planner;
+        struct planner_lane lane = {&seq, 16, 1, 400, -1};
+        load.n_hidden_rows = i;
+        planner_share(&copy, &lane, 1, &load);
+        k[i] = lane.k;
+    }
+    ck_assert_msg(k[0] <= 1 && k[1] >= 2 && k[1] <= 5, "alone K = %d, behind a step %d", k[0],
+                  k[1]);
 }
 END_TEST
 
@@ -447,6 +471,7 @@ int main(void)
     tcase_add_loop_test(tcase, probes_spend_one_percent_at_most, 0, 6);
     tcase_add_test(tcase, one_outlier_does_not_move_k);
     tcase_add_test(tcase, catching_up_is_charged);
+    tcase_add_test(tcase, drafting_behind_a_step_of_others_is_free);
     tcase_add_test(tcase, a_useless_draft_reads_no_prompt);
     tcase_add_test(tcase, heuristic_is_hugging_faces);
     tcase_add_test(tcase, fixed_and_threshold_take_what_is_allowed);

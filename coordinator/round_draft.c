@@ -1,0 +1,210 @@
+/* The first half of a round: its plan, the guesses, and the step that checks them. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "coordinator/round_parts.h"
+#include "coordinator/score.h"
+#include "coordinator/sequence.h"
+
+/* ---- drafting ---- */
+
+static void begin_lanes(struct round_part *part)
+{
+    part->n_lanes = part->plan.n_lanes;
+    for (int i = 0; i < part->n_lanes; i++) {
+        struct round_lane *lane = &part->lanes[i];
+        struct sequence *seq = part->plan.lanes[i].seq;
+        lane->plan = part->plan.lanes[i];
+        lane->seq = seq;
+        lane->draft.base = seq->n_tokens;
+        lane->draft.n = 0;
+        lane->draft.is_over = false;
+        lane->n_wants = lane->n_ahead = lane->n_accepted = 0;
+        lane->n_missed = seq->n_tokens - seq->n_draft_kv;
+        lane->is_settled = false;
+        lane->err.code = 0;
+    }
+}
+
+static void lose_draft(struct sequence *seq, const struct error *err)
+{
+    if (err->code == ERR_UNAVAILABLE) {
+        log_line(LOG_LEVEL_WARN, "draft_lost", "text=\"%s\"", err->text);
+        seq->n_draft = 0;
+    }
+    seq->speculation_off = err->code == ERR_EXHAUSTED ? "the draft's KV cache was full"
+                                                      : "the draft's device was lost";
+}
+
+/* The draft reads parts of prompts that it will need. */
+static void read_prompts(struct round_part *part)
+{
+    struct error err;
+    int64_t start_us = clock_now_us();
+    part->read_us = 0;
+    if (part->plan.n_readings == 0) return;
+    if (drafter_read(part->tools->drafter, part->plan.readings, part->plan.n_readings, &err)) {
+        for (int i = 0; i < part->plan.n_readings; i++) {
+            lose_draft(part->plan.readings[i].seq, &err);
+        }
+    }
+    part->read_us = clock_now_us() - start_us;
+}
+
+/* What a draft that failed means for its lane: without KV blocks or without its device the sequence
+ * goes on plainly, and with any other error its job fails. */
+static void settle_draft(struct round_lane *lane, const struct error *err)
+{
+    if (!err->code) return;
+    lane->draft.n = lane->n_ahead = 0;
+    if (err->code == ERR_EXHAUSTED || err->code == ERR_UNAVAILABLE) {
+        lose_draft(lane->seq, err);
+    } else {
+        lane->err = *err;
+        lane->end = JOB_END_FAILED;
+    }
+}
+
+/* Guesses that were made ahead are taken only by a single stream; in company K is chosen anew, and
+ * the same guesses are drawn again with the same coins. */
+static void take_ahead(struct round_part *part, struct round_lane *lane)
+{
+    if (!part->is_alone || part->n_lanes > 1) return;
+    ahead_take(part->tools->ahead, lane->seq, lane->plan.k, &lane->draft);
+    lane->n_ahead = lane->draft.n;
+}
+
+/* All lanes that guess, in one call. */
+static void draft_lanes(struct round_part *part)
+{
+    struct round_lane *owners[SEQUENCES_MAX];
+    int n = 0;
+    int64_t start_us = clock_now_us();
+    part->draft_cost = (struct draft_cost){0};
+    part->draft_us = 0;
+    for (int i = 0; i < part->n_lanes; i++) {
+        struct round_lane *lane = &part->lanes[i];
+        if (lane->plan.k == 0) continue;
+        take_ahead(part, lane);
+        part->drafts[n].seq = lane->seq;
+        part->drafts[n].k = lane->plan.k;
+        part->drafts[n].ends = &lane->seq->ends;
+        part->drafts[n].draft = &lane->draft;
+        owners[n++] = lane;
+    }
+    if (n == 0) return;
+    drafter_propose(part->tools->drafter, part->drafts, n, &part->arena, &part->draft_cost);
+    part->draft_us = clock_now_us() - start_us;
+    for (int i = 0; i < n; i++) {
+        settle_draft(owners[i], &part->drafts[i].err);
+    }
+}
+
+/* ---- the step ---- */
+
+/* Tokens n_target_kv .. of the sequence, then the guesses. */
+static void fill_step_lane(const struct round_lane *lane, struct step_lane *step_lane)
+{
+    struct sequence *seq = lane->seq;
+    *step_lane = (struct step_lane){
+        .slot = seq->slot,
+        .position = seq->n_target_kv,
+        .n_tokens = lane->plan.n_tokens + lane->draft.n,
+        .tokens = seq->tokens + seq->n_target_kv,
+        .n_draft = lane->draft.n,
+        .first_block = seq->n_blocks_sent,
+        .n_blocks = seq->target_blocks.n - seq->n_blocks_sent,
+        .blocks = seq->target_blocks.blocks + seq->n_blocks_sent,
+    };
+}
+
+/* Row i is what is known of p after the committed tokens and the first i guesses. */
+static int list_wants(struct round_part *part, struct round_lane *lane, int index,
+                      struct error *err)
+{
+    struct sequence *seq = lane->seq;
+    for (int i = 0; i <= lane->draft.n; i++) {
+        const struct edit_list *edits = NULL;
+        if (seq->edits) {
+            int rc = edits_at(seq->edits, lane->draft.tokens, i, &part->arena, &edits, err);
+            if (rc) return rc;
+        }
+        part->wants[part->n_wants++] = (struct lane_want){
+            .lane = index,
+            .index = lane->plan.n_tokens - 1 + i,
+            .want =
+                {
+                    .rule = seq->rule,
+                    .params = &seq->sampling,
+                    .q = i < lane->draft.n ? &lane->draft.q[i] : NULL,
+                    .at = {seq->seed, (uint32_t)(seq->n_tokens + i), (uint32_t)seq->n_tokens},
+                    .full_rows = seq->job->generate.full_rows,
+                    .wants_logprobs = seq->job->generate.logprobs >= 0,
+                    .n_top = seq->job->generate.logprobs,
+                    .edits = edits,
+                },
+        };
+    }
+    return 0;
+}
+
+static int list_lane(struct round_part *part, struct round_lane *lane, int index, struct error *err)
+{
+    int rc = 0;
+    lane->first_want = part->n_wants;
+    if (lane->plan.n_scored) {
+        rc = score_list_wants(&lane->plan, index, part->wants + part->n_wants, &part->arena, err);
+        part->n_wants += rc ? 0 : lane->plan.n_scored;
+    }
+    if (!rc && lane->plan.is_last) rc = list_wants(part, lane, index, err);
+    lane->n_wants = part->n_wants - lane->first_want;
+    return rc;
+}
+
+int round_fill_step(struct round_part *part, struct error *err)
+{
+    int n = 0, n_wants = 0;
+    for (int i = 0; i < part->n_lanes; i++) {
+        n_wants += part->lanes[i].plan.n_scored + part->lanes[i].draft.n + 1;
+    }
+    part->n_wants = part->n_tokens = 0;
+    part->wants = arena_take(&part->arena, (size_t)n_wants, sizeof *part->wants);
+    if (!part->wants) return error_set(err, ERR_NO_MEMORY, "no room for %d rows", n_wants);
+    for (int i = 0; i < part->n_lanes; i++) {
+        struct round_lane *lane = &part->lanes[i];
+        lane->step_lane = -1;
+        if (lane->err.code) continue;
+        lane->step_lane = n;
+        fill_step_lane(lane, &part->step_lanes[n]);
+        int n_listed = part->n_wants;
+        if (list_lane(part, lane, n, &lane->err)) {
+            lane->end = JOB_END_FAILED;
+            lane->step_lane = -1;
+            part->n_wants = n_listed;
+            continue;
+        }
+        lane->err.code = 0;
+        part->n_tokens += part->step_lanes[n++].n_tokens;
+    }
+    part->n_step_lanes = n;
+    return 0;
+}
+
+/* ---- both ---- */
+
+void round_prepare(struct round_part *part, struct sequence **seqs, int n, int hidden_rows,
+                   int n_ahead)
+{
+    int64_t start_us = clock_now_us();
+    struct scheduler *scheduler = part->tools->scheduler;
+    arena_reset(&part->arena);
+    scheduler->n_ahead = n_ahead;
+    scheduler->n_hidden_rows = hidden_rows;
+    scheduler_plan(scheduler, seqs, n, &part->plan);
+    begin_lanes(part);
+    read_prompts(part);
+    draft_lanes(part);
+    part->prepare_us = clock_now_us() - start_us;
+    part->is_prepared = part->n_lanes > 0;
+}

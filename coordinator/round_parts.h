@@ -1,0 +1,53 @@
+/* What a round is made of: shared by coordinator/round*.c alone. */
+#pragma once
+
+#include "base/memory.h"
+#include "coordinator/round_tools.h"
+#include "proto/job_end.h"
+
+/* A sequence's share of a step. */
+struct round_lane {
+    struct lane_plan plan;
+    struct sequence *seq;
+    struct draft draft;
+    int step_lane; /* its index in the step; -1: it is not in it */
+    int first_want, n_wants;
+    int n_ahead;  /* guesses that had been made while the last round was verified */
+    int n_missed; /* tokens that the draft had not read */
+    int n_accepted;
+    bool is_settled;  /* tokens were committed */
+    struct error err; /* code 0, or why its job ends */
+    enum job_end end;
+};
+
+/* One step from its plan to the commit. Of two parts one can be drafted while the target has the
+ * other. */
+struct round_part {
+    const struct round_tools *tools;
+    struct arena arena; /* of this step */
+    struct round_plan plan;
+    struct round_lane lanes[SEQUENCES_MAX];
+    struct step_lane step_lanes[SEQUENCES_MAX];
+    struct draft_lane drafts[SEQUENCES_MAX];
+    struct lane_want *wants;
+    int n_lanes, n_step_lanes, n_wants, n_tokens;
+    bool is_prepared;                      /* its guesses are made, and its step is still to come */
+    bool is_alone;                         /* nothing else is drafted during its step */
+    int64_t prepare_us, read_us, draft_us; /* how long planning and drafting took; parts of it */
+    int64_t meanwhile_us;                  /* of its step: how long the other part was prepared */
+    int64_t verify_us;                     /* when its step began */
+    struct draft_cost draft_cost;
+    struct target_cost cost;
+    struct target_result result;
+};
+
+/* coordinator/round_draft.c: plans a step for seqs[n] and makes its guesses. hidden_rows: of the
+ * step that the target has meanwhile, whose time drafting may take for nothing; 0 = none. n_ahead:
+ * guesses that a single stream has already. */
+void round_prepare(struct round_part *part, struct sequence **seqs, int n, int hidden_rows,
+                   int n_ahead);
+/* Puts the lanes into the step; those that have failed are left out. Errors: ERR_NO_MEMORY. */
+int round_fill_step(struct round_part *part, struct error *err);
+
+/* coordinator/round_settle.c: the answers become tokens, the planner learns. */
+void round_settle(struct round_part *part);

@@ -1,0 +1,229 @@
+/* The second half of a round: answers are accepted and committed, and the planner learns. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "coordinator/prefix_cache.h"
+#include "coordinator/round_parts.h"
+#include "coordinator/score.h"
+#include "coordinator/sequence.h"
+
+enum { ECHO_TOKENS = 4096 /* of a prompt in one message */ };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- accepting and committing ---- */
+
+static void count(struct sequence *seq, const struct round_lane *lane, int n_accepted)
+{
+    const struct draft *draft = &lane->draft;
+    struct generate_counters *c = &seq->counters;
+    c->rounds++;
+    c->drafted_ahead += (uint32_t)lane->n_ahead;
+    c->drafted += (uint32_t)draft->n;
+    c->accepted += (uint32_t)n_accepted;
+    c->rejections += n_accepted < draft->n ? 1 : 0;
+    for (int i = 0; i < draft->n; i++) {
+        c->drafted_at[i]++;
+        c->tested_at[i] += i <= n_accepted ? 1 : 0;
+        c->accepted_at[i] += i < n_accepted ? 1 : 0;
+    }
+}
+
+/* Accepts, then commits n_accepted guesses and the token after them. */
+static int commit_lane(struct round_part *part, struct round_lane *lane,
+                       const struct target_row *rows, struct error *err)
+{
+    struct sequence *seq = lane->seq;
+    const struct draft *draft = &lane->draft;
+    const struct rng_address at = {seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
+    struct accept_result result = seq->rule->accept(rows, draft->q, draft->tokens, draft->n, &at);
+
+    int32_t ids[DRAFT_MAX + 1];
+    enum token_origin origins[DRAFT_MAX + 1];
+    for (int i = 0; i < result.n_accepted; i++) {
+        ids[i] = draft->tokens[i];
+        origins[i] = TOKEN_ACCEPTED;
+    }
+    bool is_rejected = result.n_accepted < draft->n;
+    ids[result.n_accepted] = result.next;
+    origins[result.n_accepted] = draft->n == 0 ? TOKEN_PLAIN
+                                 : is_rejected ? TOKEN_REPLACEMENT
+                                               : TOKEN_BONUS;
+    lane->n_accepted = result.n_accepted;
+    count(seq, lane, result.n_accepted);
+    int known = seq->n_tokens + result.n_accepted; /* fed and right */
+    seq->n_target_kv = known;
+    if (seq->n_draft_kv > known) seq->n_draft_kv = known;
+    const struct token_logprob *logprobs = NULL;
+    if (seq->job->generate.logprobs >= 0) {
+        logprobs =
+            score_list_logprobs(rows, ids, result.n_accepted + 1, part->tools->tok, &part->arena);
+        if (!logprobs) return error_set(err, ERR_NO_MEMORY, "no room for the log-probabilities");
+    }
+    const struct commit commit = {
+        .logprobs = logprobs,
+        .ids = ids,
+        .origins = origins,
+        .n = result.n_accepted + 1,
+        .rejected = is_rejected ? draft->tokens[result.n_accepted] : -1,
+    };
+    return sequence_commit(seq, &commit, part->tools->tok, err);
+}
+
+/* Where the time of the step went, charged to each sequence that shared it. */
+static void charge(const struct round_part *part, const struct round_lane *lane, int64_t round_us)
+{
+    const struct target_cost *cost = &part->cost;
+    struct sequence *seq = lane->seq;
+    struct generate_counters *c = &seq->counters;
+    c->verify_us += (uint64_t)cost->compute_us;
+    c->collective_us += (uint64_t)cost->collective_us;
+    int64_t wire = cost->total_us - cost->compute_us - cost->collective_us;
+    c->wire_us += wire > 0 ? (uint64_t)wire : 0;
+    c->rounds_us += (uint64_t)round_us;
+    c->draft_us += (uint64_t)(part->draft_us + part->read_us);
+    int64_t overhead =
+        round_us - part->draft_us - part->read_us - cost->compute_us - cost->collective_us;
+    histogram_add(&seq->overhead, overhead > 0 ? (uint64_t)overhead : 0);
+    c->bytes_sent += cost->bytes_sent;
+    c->bytes_received += cost->bytes_received;
+    c->rows += (uint64_t)lane->n_wants;
+    c->more_rows += cost->more_rows;
+    c->lanes += (uint64_t)part->n_step_lanes;
+    c->step_tokens += (uint64_t)part->n_tokens;
+}
+
+/* The tokens of an echoed prompt that have no scores. */
+static int echo_plain(struct round_part *part, struct sequence *seq, struct error *err)
+{
+    int rc = 0;
+    while (seq->n_scored < seq->n_prompt && !rc) {
+        int end = least(seq->n_scored + ECHO_TOKENS, seq->n_prompt);
+        rc = score_send_plain(seq, seq->n_scored, end, part->tools->tok, &part->arena, err);
+    }
+    return rc;
+}
+
+/* The prompt's scores, if this lane has any, and before the first token of the answer all of the
+ * prompt, if it is to be echoed. */
+static int settle_scores(struct round_part *part, struct round_lane *lane, struct error *err)
+{
+    struct sequence *seq = lane->seq;
+    int rc = 0;
+    if (lane->plan.n_scored) {
+        TRY(score_send(
+            &lane->plan, &part->wants[lane->first_want], &part->result.slices[lane->first_want],
+            target_description(part->tools->target), part->tools->tok, &part->arena, err));
+    }
+    bool is_echoed = seq->job->generate.echo && seq->index == 0;
+    if (is_echoed && lane->plan.is_last) rc = echo_plain(part, seq, err);
+out:
+    return rc;
+}
+
+/* After the step: the sequence's rows become tokens. */
+static int settle_lane(struct round_part *part, struct round_lane *lane, int64_t settle_us,
+                       struct error *err)
+{
+    struct sequence *seq = lane->seq;
+    int rc = 0;
+    seq->n_blocks_sent = seq->target_blocks.n;
+    TRY(settle_scores(part, lane, err));
+    if (!lane->plan.is_last) {
+        seq->n_target_kv += lane->plan.n_tokens;
+        goto out;
+    }
+    bool is_first = seq->n_tokens == seq->n_prompt;
+    int64_t accept_us = clock_now_us();
+    TRY(commit_lane(part, lane, &part->result.rows[lane->first_want + lane->plan.n_scored], err));
+    lane->is_settled = true;
+    int64_t now_us = clock_now_us();
+    if (is_first) {
+        seq->counters.first_round_tokens = (uint32_t)(seq->n_tokens - seq->n_prompt);
+    } else {
+        charge(part, lane, part->prepare_us + settle_us - part->verify_us + now_us - accept_us);
+        int64_t merge_us = settle_us - part->verify_us - part->cost.total_us;
+        seq->counters.accept_us += (uint64_t)(now_us - accept_us + merge_us);
+    }
+out:
+    return rc;
+}
+
+/* Others whose texts begin alike may use what has been computed. */
+static void publish(struct round_part *part, struct sequence *seq)
+{
+    prefix_cache_publish(&seq->target_blocks, part->tools->target_pool, seq->tokens,
+                         seq->n_target_kv);
+    if (part->tools->drafter && !seq->is_score) drafter_commit(part->tools->drafter, seq);
+}
+
+static void settle_lanes(struct round_part *part)
+{
+    int64_t settle_us = clock_now_us();
+    for (int i = 0; i < part->n_lanes; i++) {
+        struct round_lane *lane = &part->lanes[i];
+        if (lane->err.code) continue;
+        const struct error *why = part->result.lane_errors[lane->step_lane];
+        if (why) {
+            lane->err = *why;
+            lane->end = JOB_END_FAILED;
+        } else if (settle_lane(part, lane, settle_us, &lane->err)) {
+            lane->end = job_end_of_error(lane->err.code);
+        } else {
+            lane->err.code = 0;
+            publish(part, lane->seq);
+        }
+    }
+}
+
+/* ---- what the planner learns ---- */
+
+/* How long the step's answer waited because the other part's guesses took longer. */
+static int64_t late_us(const struct round_part *part)
+{
+    int64_t late = part->meanwhile_us - part->cost.step_us;
+    return late > 0 ? late : 0;
+}
+
+static void teach(struct round_part *part)
+{
+    struct planner_round round = {
+        .n_rows = part->n_tokens,
+        .n_prompt = part->plan.n_prompt,
+        .is_timed = true,
+        .has_prompt = part->plan.n_prompt > 0,
+        .n_passes = part->draft_cost.n_passes,
+        .first_pass_tokens = part->draft_cost.first_pass_tokens,
+        .read_us = part->read_us,
+        .n_ahead = part->lanes[0].n_ahead,
+        .k = part->lanes[0].draft.n,
+        .draft_us = part->draft_us,
+        .step_us = part->cost.step_us,
+        .round_us = part->prepare_us + clock_now_us() - part->verify_us - late_us(part),
+    };
+    memcpy(round.pass_lanes, part->draft_cost.pass_lanes, sizeof part->draft_cost.pass_lanes);
+    memcpy(round.pass_us, part->draft_cost.pass_us, sizeof part->draft_cost.pass_us);
+    for (int i = 0; i < part->plan.n_readings; i++) {
+        round.n_read += part->plan.readings[i].n_tokens;
+    }
+    for (int i = 0; i < part->n_lanes; i++) {
+        round.n_lanes += part->lanes[i].is_settled ? 1 : 0;
+        round.is_timed = round.is_timed && !part->lanes[i].err.code;
+    }
+    planner_observe_round(part->tools->planner, &round);
+    for (int i = 0; i < part->n_lanes; i++) {
+        const struct round_lane *lane = &part->lanes[i];
+        if (!lane->is_settled) continue;
+        planner_observe_lane(part->tools->planner, &lane->seq->planner_state, lane->draft.n,
+                             lane->n_accepted);
+    }
+}
+
+void round_settle(struct round_part *part)
+{
+    settle_lanes(part);
+    teach(part);
+}

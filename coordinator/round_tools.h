@@ -1,0 +1,18 @@
+/* What a round works with. */
+#pragma once
+
+#include "coordinator/draft/ahead.h"
+#include "coordinator/halves.h"
+#include "coordinator/scheduler.h"
+
+/* All lent. */
+struct round_tools {
+    struct target *target;
+    struct drafter *drafter; /* NULL = none */
+    struct ahead *ahead;     /* with a drafter */
+    struct halves *halves;
+    struct block_pool *target_pool;
+    struct planner *planner;
+    struct scheduler *scheduler;
+    const struct tokenizer *tok;
+};

@@ -1,0 +1,159 @@
+/* ctest: labels=quick libs=coordinator timeout=60 */
+/* Half-batches under auto, on simulated machines whose steps and passes take known times: halves
+ * are kept where they give more tokens per second, given up where they do not, and tried only where
+ * they promise something. */
+#include "coordinator/halves.h"
+
+#include "base/rng.h"
+#include "tests/support/check_util.h"
+
+enum { LANES = 16, TOKENS = 3 /* of a lane and step */, STEPS = 20000, LEARNING = 200 };
+
+/* Times in us of a step and of drafting, over all lanes and over half of them. */
+struct machine {
+    double whole_step, whole_draft, half_step, half_draft;
+};
+
+static const struct machine own_device = {10000, 8000, 6000, 4500},
+                            shared_cores = {10000, 8000, 11000, 9000};
+
+static uint64_t n_coins;
+
+/* A few percent of noise, and one in a hundred takes ten times as long. */
+static double noisy(double us)
+{
+    const struct rng_address at = {7, 0, (uint32_t)n_coins++};
+    us *= 0.95 + 0.1 * rng_uniform(&at, RNG_ACCEPT, 0);
+    return rng_uniform(&at, RNG_DRAFT, 0) < 0.01 ? 10 * us : us;
+}
+
+struct tally {
+    double us;
+    int n_halved, n_tokens;
+};
+
+static void run(struct halves *halves, const struct machine *m, double ratio, int n_steps,
+                struct tally *tally)
+{
+    for (int i = 0; i < n_steps; i++) {
+        bool is_halved = halves_choose(halves, LANES, ratio);
+        double us = is_halved ? (m->half_step > m->half_draft ? m->half_step : m->half_draft)
+                              : m->whole_step + m->whole_draft;
+        int n_tokens = is_halved ? TOKENS * LANES / 2 : TOKENS * LANES;
+        tally->us += noisy(us);
+        tally->n_tokens += n_tokens;
+        tally->n_halved += is_halved ? 1 : 0;
+        halves_observe(halves, LANES, is_halved, true, n_tokens, (int64_t)tally->us);
+    }
+}
+
+START_TEST(halves_are_kept_where_they_pay)
+{
+    struct halves halves = {.mode = HALVES_AUTO};
+    struct tally tally = {.us = 1};
+    run(&halves, &own_device, 0.7, LEARNING, &tally);
+    struct tally later = {.us = tally.us};
+    run(&halves, &own_device, 0.7, STEPS, &later);
+    ck_assert_msg(later.n_halved > 0.99 * STEPS && later.n_halved < STEPS,
+                  "%d of %d steps are halved", later.n_halved, STEPS);
+}
+END_TEST
+
+/* They promise more than they keep, because draft and target share their cores. */
+START_TEST(halves_are_given_up_where_they_do_not_pay)
+{
+    struct halves halves = {.mode = HALVES_AUTO};
+    struct tally tally = {.us = 1};
+    run(&halves, &shared_cores, 0.7, LEARNING, &tally);
+    struct tally later = {.us = tally.us};
+    run(&halves, &shared_cores, 0.7, STEPS, &later);
+    ck_assert_msg(later.n_halved > 0 && later.n_halved < 0.01 * STEPS, "%d of %d steps are halved",
+                  later.n_halved, STEPS);
+    double plain_us = (later.us - tally.us) / later.n_tokens * TOKENS * LANES;
+    ck_assert_msg(plain_us < 1.15 * (shared_cores.whole_step + shared_cores.whole_draft),
+                  "%.0f us for the tokens of a whole step", plain_us);
+}
+END_TEST
+
+START_TEST(nothing_is_tried_without_a_promise)
+{
+    static const double ratios[] = {0, 1, 1.5};
+    for (size_t i = 0; i < sizeof ratios / sizeof *ratios; i++) {
+        struct halves halves = {.mode = HALVES_AUTO};
+        struct tally tally = {.us = 1};
+        run(&halves, &own_device, ratios[i], STEPS, &tally);
+        ck_assert_int_eq(tally.n_halved, 0);
+    }
+}
+END_TEST
+
+START_TEST(on_and_off_ask_nobody)
+{
+    struct halves on = {.mode = HALVES_ON}, off = {.mode = HALVES_OFF};
+    struct tally all = {.us = 1}, none = {.us = 1};
+    run(&on, &shared_cores, 2, STEPS, &all);
+    run(&off, &own_device, 0.5, STEPS, &none);
+    ck_assert_int_eq(all.n_halved, STEPS);
+    ck_assert_int_eq(none.n_halved, 0);
+}
+END_TEST
+
+/* Another group, with its own times: what was measured of the last one says nothing. */
+START_TEST(another_group_is_measured_anew)
+{
+    struct halves halves = {.mode = HALVES_AUTO};
+    struct tally tally = {.us = 1};
+    run(&halves, &own_device, 0.7, LEARNING, &tally);
+    halves_forget(&halves);
+    struct tally later = {.us = tally.us};
+    run(&halves, &shared_cores, 0.7, STEPS, &later);
+    ck_assert_msg(later.n_halved < 0.01 * STEPS, "%d of %d steps are halved", later.n_halved,
+                  STEPS);
+}
+END_TEST
+
+/* A pause, or a step that shared its time with something else, is no measurement. */
+START_TEST(only_steps_that_follow_each_other_count)
+{
+    struct halves halves = {.mode = HALVES_AUTO};
+    int64_t now_us = 1;
+    for (int i = 0; i < 50; i++) {
+        halves_observe(&halves, LANES, i % 2, true, 10, now_us += 100);
+        halves_observe(&halves, LANES, i % 2, false, 10, now_us += 100);
+        halves_observe(&halves, LANES + LANES * (i % 2), false, true, 10, now_us += 100);
+    }
+    int n = 0;
+    for (int size = 0; size < HALVES_SIZES; size++) {
+        n += halves.paces[size][1].n;
+    }
+    ck_assert_int_eq(n, 0);
+}
+END_TEST
+
+START_TEST(modes_have_names)
+{
+    struct error err;
+    enum halves_mode mode;
+    CHECK_OK(halves_parse_mode("off", &mode, &err));
+    ck_assert_int_eq(mode, HALVES_OFF);
+    CHECK_OK(halves_parse_mode("auto", &mode, &err));
+    ck_assert_int_eq(mode, HALVES_AUTO);
+    CHECK_ERR(halves_parse_mode("maybe", &mode, &err), ERR_ARGUMENT,
+              "--half-batches maybe: expected auto, on or off");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("halves");
+    TCase *tcase = tcase_create("auto");
+    tcase_add_test(tcase, halves_are_kept_where_they_pay);
+    tcase_add_test(tcase, halves_are_given_up_where_they_do_not_pay);
+    tcase_add_test(tcase, nothing_is_tried_without_a_promise);
+    tcase_add_test(tcase, on_and_off_ask_nobody);
+    tcase_add_test(tcase, another_group_is_measured_anew);
+    tcase_add_test(tcase, only_steps_that_follow_each_other_count);
+    tcase_add_test(tcase, modes_have_names);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
