@@ -3,12 +3,15 @@
  * or only the connection. */
 #include "client/jobs_run.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "client/jobs.h"
+#include "client/token_table.h"
 
 enum {
     TURN_US = 100000,
@@ -19,7 +22,8 @@ enum {
     /* How often a job is submitted anew because the service could not serve it; with pauses that
      * double from RETRY_FIRST_US on. */
     ATTEMPTS_MAX = 8,
-    KEY_BYTES = JOB_KEY_BYTES + 8
+    ATTEMPT_BYTES = 8, /* of "~2" */
+    HASH_BYTES = 18
 };
 
 enum step { STEP_FREE, STEP_SUBMIT, STEP_WATCH, STEP_GET };
@@ -35,6 +39,7 @@ struct jobs_slot {
     int64_t pause_us;            /* before the next try */
     struct rpc_stream *stream;   /* NULL: the step has not begun */
     struct jobs_answer *answers; /* [entry.request.n] */
+    json_t *echoed;              /* the prompt's tokens; NULL = they were not asked for */
     bool has_ended;              /* what Get told */
     enum job_end end;
     char error[ERROR_TEXT_BYTES];
@@ -44,6 +49,8 @@ struct jobs_slot {
 
 static void forget_answers(struct jobs_slot *slot)
 {
+    json_decref(slot->echoed);
+    slot->echoed = NULL;
     for (int i = 0; slot->answers && i < slot->entry.request.n; i++) {
         token_ids_free(&slot->answers[i].ids);
         buffer_free(&slot->answers[i].text);
@@ -79,13 +86,27 @@ static void try_again(struct jobs_slot *slot, enum step step)
 
 /* ---- the beginning of a step ---- */
 
+/* From the second attempt on the key is another one. Of a long key a hash must do for the end. */
+static void make_key(const struct jobs_slot *slot, char key[JOB_KEY_BYTES])
+{
+    const char *own = slot->entry.key;
+    int most = JOB_KEY_BYTES - ATTEMPT_BYTES, len = (int)strlen(own);
+    if (slot->attempt == 1) {
+        snprintf(key, JOB_KEY_BYTES, "%s", own);
+    } else if (len < most) {
+        snprintf(key, JOB_KEY_BYTES, "%.*s~%d", len, own, slot->attempt);
+    } else {
+        snprintf(key, JOB_KEY_BYTES, "%.*s-%016" PRIx64 "~%d", most - HASH_BYTES, own,
+                 (uint64_t)XXH3_64bits(own, (size_t)len), slot->attempt);
+    }
+}
+
 static int encode_step(struct jobs_slot *slot, struct buffer *request, struct error *err)
 {
-    char key[KEY_BYTES];
-    const char *own = slot->entry.key;
+    char key[JOB_KEY_BYTES];
     switch (slot->step) {
     case STEP_SUBMIT:
-        snprintf(key, sizeof key, slot->attempt > 1 ? "%s~%d" : "%s", own, slot->attempt);
+        make_key(slot, key);
         const struct submit_request submit = {.request = slot->entry.request, .key = key};
         return submit_request_encode(request, &submit, err);
     case STEP_WATCH:
@@ -116,18 +137,6 @@ out:
 
 /* ---- messages ---- */
 
-static json_t *logprob_json(int32_t id, const struct token_logprob *logprob)
-{
-    json_t *top = json_array();
-    for (int i = 0; i < logprob->n_top; i++) {
-        const struct token_alternative *a = &logprob->top[i];
-        json_array_append_new(top, json_pack("{si ss so}", "id", (int)a->id, "text", a->text,
-                                             "logprob", client_json_number((double)a->logprob)));
-    }
-    return json_pack("{si so so}", "id", (int)id, "logprob",
-                     client_json_number((double)logprob->logprob), "top", top);
-}
-
 static int take_tokens(struct jobs_run *run, struct jobs_slot *slot,
                        const struct generate_tokens *tokens, struct error *err)
 {
@@ -137,17 +146,30 @@ static int take_tokens(struct jobs_run *run, struct jobs_slot *slot,
     TRY(buffer_append(&answer->text, tokens->text, tokens->text_len, err));
     if (tokens->logprobs && !answer->logprobs) answer->logprobs = json_array();
     for (int i = 0; tokens->logprobs && i < tokens->n; i++) {
-        json_array_append_new(answer->logprobs, logprob_json(tokens->ids[i], &tokens->logprobs[i]));
+        const struct token_line line = token_line_of(tokens, i);
+        json_array_append_new(answer->logprobs, token_line_json(&line));
     }
     run->n_tokens += tokens->n;
 out:
     return rc;
 }
 
+static int take_echo(struct jobs_slot *slot, const struct score_reply *echo, struct error *err)
+{
+    for (int i = 0; i < echo->n; i++) {
+        const struct token_line line = token_line_of_score(&echo->tokens[i]);
+        if (!slot->echoed) slot->echoed = json_array();
+        if (json_array_append_new(slot->echoed, token_line_json(&line))) {
+            return error_set(err, ERR_NO_MEMORY, "no memory for the prompt's tokens");
+        }
+    }
+    return 0;
+}
+
 static int take_reply(struct jobs_run *run, struct jobs_slot *slot,
                       const struct generate_reply *reply, struct error *err)
 {
-    if (reply->echo) return 0;
+    if (reply->echo) return take_echo(slot, reply->echo, err);
     int index = reply->tokens ? reply->tokens->index : reply->summary->index;
     if (index >= slot->entry.request.n) {
         return error_set(err, ERR_FORMAT, "%.160s sends sequence %d of %d", run->server->address,
@@ -205,7 +227,8 @@ static int finish(struct jobs_run *run, struct jobs_slot *slot, enum job_end end
                                        .end = end,
                                        .existed = slot->existed,
                                        .n = slot->entry.request.n,
-                                       .answers = slot->answers};
+                                       .answers = slot->answers,
+                                       .echoed = slot->echoed};
     int rc = run->on_result(run->arg, &result, err);
     slot_free(slot);
     return rc;

@@ -17,6 +17,7 @@ struct jobs_result {
     bool existed; /* it had been submitted before */
     int n;
     const struct jobs_answer *answers; /* [n] */
+    json_t *echoed;                    /* the prompt's tokens, for "echo"; NULL = not asked for */
 };
 
 /* One of n texts. */

@@ -217,6 +217,7 @@ static json_t *result_json(const struct jobs_result *result)
     if (result->entry->custom_id[0]) {
         json_object_set_new(object, "custom_id", json_string(result->entry->custom_id));
     }
+    if (result->echoed) json_object_set(object, "prompt", result->echoed);
     if (result->existed) json_object_set_new(object, "existed", json_true());
     if (result->error[0]) {
         json_object_set_new(object, "error",

@@ -90,3 +90,8 @@ void admission_begun(struct admission *a)
 {
     atomic_fetch_sub(&a->n_waiting, 1);
 }
+
+void admission_count_refusal(struct admission *a, int code)
+{
+    atomic_fetch_add(&a->ends[job_end_of_refusal(code)], 1);
+}

@@ -17,6 +17,7 @@ struct admission {
     int capacity;         /* jobs that may wait, in the queue and for their first round */
     atomic_int n_waiting; /* of JOB_GENERATE and JOB_SCORE */
     atomic_int n_vocab;   /* ids of the group that serves; the tokenizer's until there is one */
+    atomic_ullong ends[JOB_ENDS]; /* of requests that never became jobs of the engine */
 };
 
 /* The most bytes that an encoded request may have: max_prompt_bytes for its prompt, as text or as
@@ -37,6 +38,9 @@ int admission_fill_score(const struct admission *admission, struct job *job,
  * they occupy too much memory; ERR_UNAVAILABLE the coordinator is shutting down. The job stays the
  * caller's then. */
 int admission_submit_take(struct admission *admission, struct job *job, struct error *err);
+
+/* Counts a request that was refused, for whatever reason, before the engine had it. */
+void admission_count_refusal(struct admission *admission, int code);
 
 /* A job of those that wait has begun, or has ended before. */
 void admission_begun(struct admission *admission);

@@ -14,7 +14,7 @@
 enum {
     IDLE_US = 100000,   /* how often an idle engine looks at its streams */
     CLIENT_BYTES = 256, /* of a client's name in --client-weight */
-    WAITING_US = 10000, /* the same while requests wait for a group */
+    WAITING_US = 10000, /* the same while requests wait for a group or for their clients */
     PAUSE_US = 1000,    /* the same while all clients of running sequences are slow */
     RECONNECT_US = 200000,
     CONNECT_US = 1000000 /* shorter than the grace time after SIGTERM (main.c) */
@@ -53,6 +53,11 @@ out:
     return rc;
 }
 
+static void look(void *engine)
+{
+    engine_answer_control(engine);
+}
+
 int engine_open(struct engine **engine, const struct engine_options *options, struct error *err)
 {
     int rc = 0;
@@ -82,6 +87,7 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
         .step_stretch = options->step_stretch,
     };
     TRY(open_round(e, err));
+    target_set_look(options->target, look, e);
     snprintf(e->state, sizeof e->state, "the target group has not been reached yet");
     *engine = e;
     e = NULL;
@@ -272,7 +278,8 @@ int engine_run(struct engine *e, struct error *err)
         engine_answer_control(e);
         int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;
         if (e->n_active == 0 && waiting_count(e->waiting) > 0) {
-            patience_us = target_is_connected(e->options.target) ? 0 : WAITING_US;
+            bool can_begin = target_is_connected(e->options.target) && waiting_peek(e->waiting);
+            patience_us = can_begin ? 0 : WAITING_US;
         }
         TRY(engine_take_jobs(e, patience_us, err));
         if (target_poll(e->options.target, err)) lose_target(e, err);

@@ -79,38 +79,6 @@ bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, s
     return true;
 }
 
-/* Closes a sequence that waits when its client has left, its time is over or another sequence of
- * its job has failed; false: it goes on waiting. */
-bool engine_drop_if_ended(struct engine *e, struct sequence *seq, int64_t now_us)
-{
-    struct error why;
-    enum job_end end;
-    bool must_end = !seq->job->is_over && engine_must_end(seq->job, now_us, &end, &why);
-    if (!seq->job->is_over && !must_end) return false;
-    stop_waiting(e, seq);
-    if (must_end) engine_fail(e, seq, end, &why);
-    sequence_close(seq);
-    return true;
-}
-
-/* Frees the jobs whose clients have left or whose time is over while they waited, so that they take
- * no place in the queue. */
-void engine_drop_waiting(struct engine *e)
-{
-    struct sequence *seq;
-    struct error why;
-    int64_t now_us = clock_now_us();
-    if (now_us < e->next_drop_us) return;
-    e->next_drop_us = now_us + DROP_US;
-    for (int at = 0; (seq = waiting_next(e->waiting, &at));) {
-        engine_drop_if_ended(e, seq, now_us);
-    }
-    error_set(&why, ERR_UNAVAILABLE, "%.400s", e->state);
-    if (!target_is_connected(e->options.target) && now_us - e->lost_us > GROUP_AWAITED_US) {
-        engine_end_waiting(e, JOB_END_UNAVAILABLE, &why);
-    }
-}
-
 /* A client that reads too slowly is waited for, and ended when it does not read at all. */
 static void watch_reader(struct engine *e, struct sequence *seq, int64_t now_us)
 {
@@ -127,6 +95,56 @@ static void watch_reader(struct engine *e, struct sequence *seq, int64_t now_us)
     }
 }
 
+/* A sequence that had a place says what it computed and what it did not have to. */
+static void count_reuse(struct engine *e, const struct sequence *seq)
+{
+    e->tally.preemptions += seq->counters.preemptions;
+    e->tally.reused += seq->counters.target_reused;
+    e->tally.computed += (uint64_t)seq->n_prompt - seq->counters.target_reused;
+}
+
+/* Closes a sequence that waits when its client has left, its time is over or another sequence of
+ * its job has failed; false: it goes on waiting. */
+bool engine_drop_if_ended(struct engine *e, struct sequence *seq, int64_t now_us)
+{
+    struct error why;
+    enum job_end end;
+    bool must_end = !seq->job->is_over && engine_must_end(seq->job, now_us, &end, &why);
+    if (must_end) engine_fail(e, seq, end, &why);
+    if (!seq->job->is_over) return false;
+    stop_waiting(e, seq);
+    if (seq->admitted_us) count_reuse(e, seq);
+    sequence_close(seq);
+    return true;
+}
+
+/* One that lost its place, and whose client does not read, gets a place when it reads again. */
+static void watch_waiting_reader(struct engine *e, struct sequence *seq, int64_t now_us)
+{
+    if (!seq->paused_us) return;
+    watch_reader(e, seq, now_us);
+    waiting_set_aside(e->waiting, seq, seq->paused_us != 0);
+}
+
+/* Frees the jobs whose clients have left or whose time is over while they waited, so that they take
+ * no place in the queue. */
+void engine_drop_waiting(struct engine *e)
+{
+    struct sequence *seq;
+    struct error why;
+    int64_t now_us = clock_now_us();
+    if (now_us < e->next_drop_us) return;
+    e->next_drop_us = now_us + DROP_US;
+    for (int at = 0; (seq = waiting_next(e->waiting, &at));) {
+        watch_waiting_reader(e, seq, now_us);
+        engine_drop_if_ended(e, seq, now_us);
+    }
+    error_set(&why, ERR_UNAVAILABLE, "%.400s", e->state);
+    if (!target_is_connected(e->options.target) && now_us - e->lost_us > GROUP_AWAITED_US) {
+        engine_end_waiting(e, JOB_END_UNAVAILABLE, &why);
+    }
+}
+
 /* Sends the summary of a text, or ends the scoring of one, when nothing is left to do. */
 static void finish(struct engine *e, struct sequence *seq)
 {
@@ -138,13 +156,6 @@ static void finish(struct engine *e, struct sequence *seq)
     } else if (seq->finish_reason) {
         sequence_finish(seq, engine_group(e)->arithmetic, &e->planner);
     }
-}
-
-static void count_reuse(struct engine *e, const struct sequence *seq)
-{
-    e->tally.preemptions += seq->counters.preemptions;
-    e->tally.reused += seq->counters.target_reused;
-    e->tally.computed += (uint64_t)seq->n_prompt - seq->counters.target_reused;
 }
 
 /* After a round: closes the sequences that are over and queues those that have lost their place. */

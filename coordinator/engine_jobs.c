@@ -24,7 +24,9 @@ int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error 
         .n_tokens = 1,
         .arrival = seq->id,
     };
-    return waiting_push_front(e->waiting, &job, err);
+    int rc = waiting_push_front(e->waiting, &job, err);
+    if (!rc && seq->paused_us) waiting_set_aside(e->waiting, seq, true);
+    return rc;
 }
 
 /* Checks a job and lets its first sequence wait for a place. */
@@ -88,12 +90,29 @@ static int free_slot(const struct engine *e)
     return slot;
 }
 
-/* Whether the sequence's text fits beside the others, with a block more for each of them, so that
- * it is not displaced again at once. */
+/* Blocks that the sequence's text is still without, and one for what follows. */
+static int n_lacking(const struct engine *e, const struct sequence *seq)
+{
+    return block_table_lacks(&seq->target_blocks, &e->target_pool, seq->n_tokens + 1);
+}
+
+/* Whether the sequence's text fits beside those of the others, with a block more for each of them,
+ * so that it is not displaced again at once. */
 static bool has_room(const struct engine *e, const struct sequence *seq)
 {
-    int lacking = block_table_lacks(&seq->target_blocks, &e->target_pool, seq->n_tokens + 1);
-    return e->n_active == 0 || lacking + e->n_active <= block_pool_room(&e->target_pool);
+    int64_t lacking = n_lacking(e, seq);
+    for (int i = 0; i < e->n_active; i++) {
+        int others = n_lacking(e, e->active[i]);
+        lacking += others > 1 ? others : 1;
+    }
+    return e->n_active == 0 || lacking <= block_pool_room(&e->target_pool);
+}
+
+/* A sequence that found no room is not tried again before there is more. */
+static bool is_still_blocked(const struct engine *e, const struct sequence *seq)
+{
+    return e->n_active > 0 && seq->id == e->blocked_id &&
+           block_pool_room(&e->target_pool) <= e->blocked_room;
 }
 
 /* In order of age. */
@@ -106,30 +125,54 @@ static void insert_active(struct engine *e, struct sequence *seq)
     e->active[at] = seq;
 }
 
-/* Gives places to those that wait, in their order, as long as there is room. */
+/* The youngest sequence whose client does not read gives up its place; false: there is none. */
+static bool evict_paused(struct engine *e)
+{
+    for (int i = e->n_active - 1; i >= 0; i--) {
+        struct sequence *seq = e->active[i];
+        if (!seq->paused_us || seq->is_over) continue;
+        sequence_evict(seq, &e->target_pool, e->options.drafter);
+        engine_leave(e);
+        return true;
+    }
+    return false;
+}
+
+/* Gives the sequence that is next a place; false: there is no room. One that fails is closed. */
+static bool place(struct engine *e, struct sequence *seq)
+{
+    struct error err;
+    int slot = free_slot(e);
+    bool is_new = !seq->admitted_us;
+    int rc = sequence_place(seq, slot, &e->target_pool, e->options.drafter, &err);
+    if (!rc && !has_room(e, seq)) {
+        sequence_displace(seq, &e->target_pool, e->options.drafter);
+        e->blocked_id = seq->id;
+        e->blocked_room = block_pool_room(&e->target_pool);
+        return false;
+    }
+    waiting_pop(e->waiting);
+    if (is_new && seq->index == 0) admission_begun(e->options.admission);
+    if (rc) {
+        engine_fail(e, seq, JOB_END_FAILED, &err);
+        sequence_close(seq);
+        return true;
+    }
+    sequence_admit(seq);
+    e->slots[slot] = true;
+    insert_active(e, seq);
+    return true;
+}
+
+/* Gives places to those that wait, in their order, as long as there is room. Nobody waits for a
+ * client that does not read. */
 void engine_admit(struct engine *e)
 {
     struct sequence *seq;
-    while (e->n_active < e->n_places && (seq = waiting_peek(e->waiting))) {
-        struct error err;
-        bool is_new = !seq->admitted_us;
+    while ((seq = waiting_peek(e->waiting))) {
         if (engine_drop_if_ended(e, seq, clock_now_us())) continue;
-        int slot = free_slot(e);
-        int rc = sequence_place(seq, slot, &e->target_pool, e->options.drafter, &err);
-        if (!rc && !has_room(e, seq)) {
-            sequence_displace(seq, &e->target_pool, e->options.drafter);
-            return;
-        }
-        waiting_pop(e->waiting);
-        if (is_new && seq->index == 0) admission_begun(e->options.admission);
-        if (rc) {
-            engine_fail(e, seq, JOB_END_FAILED, &err);
-            sequence_close(seq);
-            continue;
-        }
-        sequence_admit(seq);
-        e->slots[slot] = true;
-        insert_active(e, seq);
+        bool is_placed = e->n_active < e->n_places && !is_still_blocked(e, seq) && place(e, seq);
+        if (!is_placed && !evict_paused(e)) return;
     }
 }
 
@@ -182,7 +225,9 @@ static struct service_load load_now(struct engine *e)
         struct draft_kv kv = drafter_kv(e->options.drafter);
         load.draft_kv = count_blocks(kv.n_blocks, kv.n_free, kv.n_cached);
     }
-    memcpy(load.ends, e->tally.ends, sizeof load.ends);
+    for (int i = 0; i < JOB_ENDS; i++) {
+        load.ends[i] = e->tally.ends[i] + atomic_load(&e->options.admission->ends[i]);
+    }
     return load;
 }
 

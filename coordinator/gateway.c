@@ -67,14 +67,14 @@ static void on_generate(struct rpc_call *call, void *service, const uint8_t *dat
 {
     struct gateway *gw = service;
     (void)data;
-    gateway_hand_over(gw->options.admission, gw, call, len, generate);
+    gateway_hand_over_job(gw->options.admission, gw, call, len, generate);
 }
 
 static void on_score(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
     struct gateway *gw = service;
     (void)data;
-    gateway_hand_over(gw->options.admission, gw, call, len, score);
+    gateway_hand_over_job(gw->options.admission, gw, call, len, score);
 }
 
 /* Nothing grows with this request, so the network thread makes the job itself. */

@@ -222,8 +222,9 @@ static void hand_over(struct rpc_call *call, void *state, size_t len, gateway_wo
 
 static void on_submit(struct rpc_call *call, void *state, const uint8_t *data, size_t len)
 {
+    struct gateway_jobs *gj = state;
     (void)data;
-    hand_over(call, state, len, submit);
+    gateway_hand_over_job(gj->admission, gj, call, len, submit);
 }
 
 static void on_watch(struct rpc_call *call, void *state, const uint8_t *data, size_t len)

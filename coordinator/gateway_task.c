@@ -56,12 +56,18 @@ out:
     return rc;
 }
 
+static void refuse(const struct gateway_task *task, const struct error *why)
+{
+    if (task->makes_job) admission_count_refusal(task->admission, why->code);
+    rpc_call_finish(task->call, why->code, why->text);
+}
+
 static void run_task(void *arg)
 {
     struct gateway_task *task = arg;
     struct error err;
     int rc = do_work(task, &err);
-    if (rc) rpc_call_finish(task->call, rc, err.text);
+    if (rc) refuse(task, &err);
     task_free(task);
 }
 
@@ -77,25 +83,37 @@ static int start_task(struct admission *admission, struct gateway_task *task, si
     return rc;
 }
 
-void gateway_hand_over(struct admission *admission, void *state, struct rpc_call *call, size_t len,
-                       gateway_work_fn *work)
+static void hand_over(const struct gateway_task *like, size_t len)
 {
     struct gateway_task *task;
     struct error err;
     int rc = mem_array(&task, 1, sizeof *task, &err);
     if (!rc) {
-        *task = (struct gateway_task){.admission = admission,
-                                      .state = state,
-                                      .call = call,
-                                      .work = work,
-                                      .arrived_us = clock_now_us(),
-                                      .deadline_us = rpc_call_deadline_us(call)};
-        rpc_call_ref(call);
-        rc = start_task(admission, task, len, &err);
+        *task = *like;
+        task->arrived_us = clock_now_us();
+        task->deadline_us = rpc_call_deadline_us(task->call);
+        rpc_call_ref(task->call);
+        rc = start_task(task->admission, task, len, &err);
         if (!rc) return;
         task_free(task);
     }
-    rpc_call_finish(call, rc, err.text);
+    refuse(like, &err);
+}
+
+void gateway_hand_over(struct admission *admission, void *state, struct rpc_call *call, size_t len,
+                       gateway_work_fn *work)
+{
+    const struct gateway_task like = {
+        .admission = admission, .state = state, .call = call, .work = work};
+    hand_over(&like, len);
+}
+
+void gateway_hand_over_job(struct admission *admission, void *state, struct rpc_call *call,
+                           size_t len, gateway_work_fn *work)
+{
+    const struct gateway_task like = {
+        .admission = admission, .state = state, .call = call, .work = work, .makes_job = true};
+    hand_over(&like, len);
 }
 
 void gateway_answer_here(struct admission *admission, void *state, struct rpc_call *call,

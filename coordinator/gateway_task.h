@@ -16,6 +16,7 @@ struct gateway_task {
     void *state; /* of the service */
     struct rpc_call *call;
     gateway_work_fn *work;
+    bool makes_job;
     struct buffer message;
     struct arena arena; /* for what the message decodes into; gone after work */
     size_t charged_bytes;
@@ -26,6 +27,9 @@ struct gateway_task {
  * occupies is charged at once; a call that is refused is finished here. */
 void gateway_hand_over(struct admission *admission, void *state, struct rpc_call *call, size_t len,
                        gateway_work_fn *work);
+/* The same for calls that make jobs: a refusal is counted as the end of one. */
+void gateway_hand_over_job(struct admission *admission, void *state, struct rpc_call *call,
+                           size_t len, gateway_work_fn *work);
 
 /* The same without the way: the network thread itself does a work that takes next to no time, such
  * as a cancellation, which must not wait behind long texts. */

@@ -31,6 +31,26 @@ enum job_end job_end_of_error(int code)
     return code == ERR_CANCELLED ? JOB_END_CANCELLED : JOB_END_FAILED;
 }
 
+enum job_end job_end_of_refusal(int code)
+{
+    switch (code) {
+    case ERR_CANCELLED:
+        return JOB_END_CANCELLED;
+    case ERR_TIMEOUT:
+        return JOB_END_DEADLINE;
+    case ERR_ARGUMENT:
+    case ERR_FORMAT:
+    case ERR_UNSUPPORTED:
+    case ERR_EXHAUSTED:
+        return JOB_END_REFUSED;
+    case ERR_UNAVAILABLE:
+    case ERR_CLOSED:
+        return JOB_END_UNAVAILABLE;
+    default:
+        return JOB_END_FAILED;
+    }
+}
+
 void job_started(struct job *job)
 {
     const struct reply *reply = job->reply;

@@ -76,6 +76,8 @@ int job_charge(struct job *job, struct budget *budget, struct error *err);
 
 /* How a job ends whose answer cannot be given away (errors of a message). */
 enum job_end job_end_of_error(int code);
+/* How a job ends that the engine did not begin, or did not name an end for. */
+enum job_end job_end_of_refusal(int code);
 
 /* Tells the reply that the engine has begun with the job. */
 void job_started(struct job *job);

@@ -62,10 +62,22 @@ static int look_up(struct jobs *j, const struct job_submission *s, struct job_in
     return 0;
 }
 
+/* Drops ended jobs for so many bytes more, but none if that is not enough. */
+static bool free_bytes(struct jobs *j, size_t bytes)
+{
+    if (j->bytes - j->ended_bytes + bytes > j->options.bytes_max) return false;
+    while (j->bytes + bytes > j->options.bytes_max && record_drop_oldest(j)) {
+    }
+    return true;
+}
+
 static int make_room(struct jobs *j, struct error *err)
 {
-    while (j->n_records == j->options.n_kept || j->bytes >= j->options.bytes_max) {
-        if (record_drop_oldest(j)) continue;
+    bool has_room = free_bytes(j, 1);
+    while (has_room && j->n_records == j->options.n_kept) {
+        has_room = record_drop_oldest(j);
+    }
+    if (!has_room) {
         return error_set(err, ERR_EXHAUSTED,
                          "%d jobs with %zu bytes of answers have not ended, and --jobs-kept %d and "
                          "--jobs-bytes %zu allow no more; try again later",
@@ -137,6 +149,7 @@ int jobs_list(struct jobs *j, uint64_t before, enum job_state state, struct job_
     int i = record_place(j, before);
     for (; i > 0; i--) {
         const struct job_info *info = &j->records[i - 1]->info;
+        if (!j->records[i - 1]->is_admitted) continue; /* it may still be refused */
         if (state != JOB_STATE_ANY && info->state != state) continue;
         if (n_made == n) break;
         infos[n_made++] = *info;
@@ -190,15 +203,13 @@ int jobs_append(struct jobs *j, uint64_t number, const struct job_message *messa
         return error_set(err, ERR_CANCELLED, "the job has ended");
     }
     size_t growth = r ? record_growth(r, message->len) : 0;
-    while (j->bytes + growth > j->options.bytes_max && record_drop_oldest(j)) {
-    }
     if (!r || message->sequence < 0 || message->sequence >= r->info.n_sequences) {
         rc = error_set(err, ERR_INTERNAL, "sequence %d has no place in its job", message->sequence);
-    } else if (j->bytes + growth > j->options.bytes_max) {
+    } else if (!free_bytes(j, growth)) {
         rc = error_set(err, ERR_EXHAUSTED,
                        "answers of jobs that run occupy %zu bytes, and --jobs-bytes %zu allows no "
                        "more",
-                       j->bytes, j->options.bytes_max);
+                       j->bytes - j->ended_bytes, j->options.bytes_max);
     } else {
         rc =
             record_change(j, r, &(struct change){.kind = CHANGE_APPENDED, .message = message}, err);

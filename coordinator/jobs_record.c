@@ -165,6 +165,7 @@ static void unlink_ended(struct jobs *j, struct record *r)
         at = &(*at)->later;
     }
     if (!*at) return;
+    j->ended_bytes -= r->bytes;
     *at = r->later;
     if (j->newest_ended == &r->later) j->newest_ended = at;
 }
@@ -214,6 +215,7 @@ int record_change(struct jobs *j, struct record *r, const struct change *change,
         return 0;
     }
     count_bytes(j, r);
+    if (change->kind == CHANGE_ENDED) j->ended_bytes += r->bytes;
     return rc;
 }
 

@@ -34,7 +34,7 @@ struct jobs {
     uint64_t n_changes, last_number;
     struct record **records; /* [n_records] by number */
     int n_records;
-    size_t bytes;
+    size_t bytes, ended_bytes; /* of all records; of those that have ended */
     struct record *buckets[N_BUCKETS];
     struct record *oldest_ended, **newest_ended;
 };

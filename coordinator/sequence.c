@@ -347,6 +347,14 @@ void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
     seq->slot = -1;
 }
 
+void sequence_evict(struct sequence *seq, struct block_pool *target_pool, struct drafter *drafter)
+{
+    seq->evicted_slot = seq->slot;
+    seq->is_evicted = true;
+    seq->counters.preemptions++;
+    sequence_displace(seq, target_pool, drafter);
+}
+
 /* Appends one token; sets finish_reason when it is the last. */
 static int append_token(struct sequence *seq, int32_t id, struct error *err)
 {

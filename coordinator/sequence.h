@@ -98,6 +98,9 @@ void sequence_reuse(struct sequence *seq, struct block_pool *target_pool);
 void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
                        struct drafter *drafter);
 
+/* The same for one whose job goes on: is_evicted says so to the engine, which queues it. */
+void sequence_evict(struct sequence *seq, struct block_pool *target_pool, struct drafter *drafter);
+
 /* Whether the rows of its prompt are wanted, too: then the target must read all of it. */
 bool sequence_scores_prompt(const struct sequence *seq);
 

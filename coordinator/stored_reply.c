@@ -53,26 +53,6 @@ static int append_summary(struct reply *reply, const struct generate_summary *su
     return append(reply, &message, entry, err);
 }
 
-/* Where the engine does not say how a job ended, its error does. */
-static enum job_end end_of_error(int code)
-{
-    switch (code) {
-    case ERR_CANCELLED:
-        return JOB_END_CANCELLED;
-    case ERR_TIMEOUT:
-        return JOB_END_DEADLINE;
-    case ERR_ARGUMENT:
-    case ERR_FORMAT:
-    case ERR_UNSUPPORTED:
-        return JOB_END_REFUSED;
-    case ERR_UNAVAILABLE:
-    case ERR_CLOSED:
-        return JOB_END_UNAVAILABLE;
-    default:
-        return JOB_END_FAILED;
-    }
-}
-
 static void end_well(struct reply *reply)
 {
     struct stored_reply *s = stored(reply);
@@ -83,7 +63,7 @@ static void end_well(struct reply *reply)
 static void end_with_error(struct reply *reply, int code, const char *text)
 {
     struct stored_reply *s = stored(reply);
-    enum job_end end = reply->end == JOB_ENDS ? end_of_error(code) : reply->end;
+    enum job_end end = reply->end == JOB_ENDS ? job_end_of_refusal(code) : reply->end;
     bool is_cancelled = code == ERR_CANCELLED; /* there is no client that could be gone */
     jobs_end(s->jobs, s->number, end, code, is_cancelled ? "the job was cancelled" : text);
 }

@@ -24,6 +24,8 @@ struct target {
     uint64_t tokenizer_fingerprint;
     int step_timeout_s;
     bool is_connected, was_connected;
+    void (*look)(void *arg); /* NULL = nobody wants to */
+    void *look_arg;
     uint64_t last_id;
     struct buffer out, in;
     struct arena replies; /* decoded replies, one step long */
@@ -317,6 +319,12 @@ static void note_times(const struct step_reply *reply, struct target_cost *slowe
     }
 }
 
+void target_set_look(struct target *t, void (*look)(void *arg), void *arg)
+{
+    t->look = look;
+    t->look_arg = arg;
+}
+
 /* Waits for one rank's reply. It looks at the other ranks meanwhile, because when one of them is
  * gone this one waits for it in a collective and will not answer. Errors: the group is lost. */
 static int receive_reply(struct target *t, int rank, const uint8_t **data, size_t *len,
@@ -334,6 +342,7 @@ static int receive_reply(struct target *t, int rank, const uint8_t **data, size_
         if (rc) return rc;
         *err = late;
         if (is_last) return lose(t, rank, err);
+        if (t->look) t->look(t->look_arg);
     }
 }
 

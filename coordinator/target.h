@@ -29,6 +29,10 @@ struct target_cost {
 int target_open(struct target **target, const struct target_options *options, struct error *err);
 void target_close(struct target *target);
 
+/* While a step's answer is late, look(arg) is called every 20 ms on the engine's thread, which has
+ * other things to answer as well. It must not touch the target or the sequences. */
+void target_set_look(struct target *target, void (*look)(void *arg), void *arg);
+
 /* Asks all ranks for their descriptions, checks that they are one group with our tokenizer, and
  * opens the streams. Errors: ERR_UNAVAILABLE try again; ERR_ARGUMENT the group does not fit, so
  * trying again is of no use until somebody changes an option. */

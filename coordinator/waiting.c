@@ -14,6 +14,7 @@ struct entry {
     struct waiting_job job;
     int64_t cost;
     struct client *client; /* NULL: it came back */
+    bool is_aside;         /* then it is in the list of those */
     int next, previous;    /* in its client's list, or that of jobs that came back */
     int next_all, previous_all;
     int next_same; /* hash */
@@ -48,7 +49,7 @@ struct waiting {
     int n_pushed, n_returned;
     struct entry *entries; /* [1 + capacity + n_returned_max] */
     int free_entry;
-    struct list all, returned;
+    struct list all, returned, aside;
     int *item_buckets; /* [n_buckets] */
     struct client *clients;
     struct client *free_client;
@@ -297,11 +298,17 @@ static int entry_add(struct waiting *w, const struct waiting_job *job)
     return at;
 }
 
+static struct list *list_of(struct waiting *w, const struct entry *entry)
+{
+    if (entry->client) return &entry->client->jobs;
+    return entry->is_aside ? &w->aside : &w->returned;
+}
+
 static void entry_remove(struct waiting *w, int at)
 {
     struct entry *entry = &w->entries[at];
     struct client *client = entry->client;
-    list_remove(w, client ? &client->jobs : &w->returned, at);
+    list_remove(w, list_of(w, entry), at);
     *(client ? &w->n_pushed : &w->n_returned) -= 1;
     if (client && client->jobs.first) client->share.cost = w->entries[client->jobs.first].cost;
     if (client && !client->jobs.first) client_remove(w, client);
@@ -327,6 +334,17 @@ int waiting_push(struct waiting *waiting, const struct waiting_job *job, struct 
     return 0;
 }
 
+/* Into the list of those that came back, by arrival. */
+static void insert_returned(struct waiting *w, int at)
+{
+    int before = 0;
+    for (int i = w->returned.last; i; i = w->entries[i].previous) {
+        if (w->entries[i].job.arrival <= w->entries[at].job.arrival) break;
+        before = i;
+    }
+    list_insert(w, &w->returned, at, before);
+}
+
 int waiting_push_front(struct waiting *waiting, const struct waiting_job *job, struct error *err)
 {
     if (waiting->n_returned == waiting->n_returned_max) {
@@ -334,14 +352,23 @@ int waiting_push_front(struct waiting *waiting, const struct waiting_job *job, s
                          "%d requests that lost their place are waiting already",
                          waiting->n_returned_max);
     }
-    int at = entry_add(waiting, job), before = 0;
-    for (int i = waiting->returned.last; i; i = waiting->entries[i].previous) {
-        if (waiting->entries[i].job.arrival <= job->arrival) break;
-        before = i;
-    }
-    list_insert(waiting, &waiting->returned, at, before);
+    insert_returned(waiting, entry_add(waiting, job));
     waiting->n_returned++;
     return 0;
+}
+
+void waiting_set_aside(struct waiting *waiting, const void *item, bool is_aside)
+{
+    int at = *find_item(waiting, item);
+    struct entry *entry = &waiting->entries[at];
+    if (!at || entry->client || entry->is_aside == is_aside) return;
+    list_remove(waiting, list_of(waiting, entry), at);
+    entry->is_aside = is_aside;
+    if (is_aside) {
+        list_insert(waiting, &waiting->aside, at, 0);
+    } else {
+        insert_returned(waiting, at);
+    }
 }
 
 /* The entry that is served next; 0: none. */

@@ -1,9 +1,10 @@
-/* The jobs that wait for a place, in the order in which they are served. Jobs that lost their place
- * (push_front) come first, by arrival. All others share by weight: among the classes of
- * proto/generation_wire.h, and inside a class among the clients, by deficit round robin (Shreedhar
- * and Varghese 1995) over tokens. A client's own jobs are first come first served. Nobody starves:
- * in each turn a client gets at least a quantum of tokens. Deterministic. Owned by the engine
- * thread; all memory is taken at open, and nothing stays of a client that has no job here. */
+/* The jobs that wait for a place, in the order in which they are served. Jobs that lost their
+ * place (push_front) come first, by arrival, but for those set aside. All others share by weight:
+ * among the classes of proto/generation_wire.h, and inside a class among the clients, by deficit
+ * round robin (Shreedhar and Varghese 1995) over tokens. A client's own jobs are first come first
+ * served. Nobody starves: in each turn a client gets at least a quantum of tokens. Deterministic.
+ * Owned by the engine thread; all memory is taken at open, and nothing stays of a client that has
+ * no job here. */
 #pragma once
 
 #include <stdbool.h>
@@ -57,6 +58,10 @@ int waiting_push_front(struct waiting *waiting, const struct waiting_job *job, s
 void *waiting_peek(struct waiting *waiting);
 /* Takes it out and charges its share. NULL: nobody. */
 void *waiting_pop(struct waiting *waiting);
+
+/* A job that came back is passed over as long as it is set aside, though it is still here. Items
+ * that were pushed, or are not here, are left alone. */
+void waiting_set_aside(struct waiting *waiting, const void *item, bool is_aside);
 
 /* Takes a job out, wherever it is, without a charge: O(1). False: it is not here. */
 bool waiting_remove(struct waiting *waiting, const void *item);

@@ -19,8 +19,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from generations import (GenerationCluster, Report, chi_square, exact_pairs, fit_cells, order,
-                         side_by_side)
+from generations import (Edits, GenerationCluster, Report, chi_square, exact_pairs, fit_cells,
+                         order, side_by_side)
 
 PROMPT = [338]  # "The": of 400 pairs about 380 expect 10 draws or more
 TOP_K = 20
@@ -28,6 +28,7 @@ N_DRAFT = 3
 N_DRAWS = 50000
 N_NAIVE = 10000
 N_STRATEGY = 4000
+N_EDITED = 12000
 N_AHEAD = 20000
 AHEAD_TOP_K = 5  # 125 triples
 FIRST_SEEDS = {"rejection": 1, "block": 1000001, "naive": 2000001}
@@ -139,6 +140,39 @@ def check_strategies(clusters, build, report, exact):
             check_fit(build, report, f"{rule}, {strategy}", done, exact)
 
 
+def edits_of(exact):
+    """Edits that move much of the distribution: tokens that are likely are lowered or banned, some
+    behind another one, and one of the prompt is raised."""
+    first = collections.Counter()
+    for (a, _), p in exact.items():
+        first[a] += p
+    likely = [a for a, _ in first.most_common()]
+    then = max((b for a, b in exact if a == likely[1]), key=lambda b: exact[(likely[1], b)])
+    return Edits(repetition=1.3, presence=0.7, frequency=0.4, bias=-1.5,
+                 biased=[likely[0], likely[5], PROMPT[0]],
+                 bans=[[likely[2]], [PROMPT[0], likely[3]], [likely[1], then]])
+
+
+def check_edits(clusters, build, report, plain):
+    """Penalties, biases and bans are a part of the target's distribution. The prompt's token and
+    those of the answer are penalized, so the second token depends on the guess before it."""
+    edits = edits_of(plain)
+    exact = exact_pairs(build, PROMPT, TOP_K, edits=edits)
+    moved = sum(abs(p - exact.get(pair, 0)) for pair, p in plain.items()) / 2
+    report.check(moved > 0.2 and abs(sum(exact.values()) - 1) < 1e-9,
+                 f"edits move the distribution by {moved:.3f}")
+    drawn = side_by_side(
+        lambda: draw(clusters[0], report, "rejection", N_EDITED, 11000001, edits=edits),
+        lambda: draw(clusters[1], report, "block", N_EDITED, 12000001, edits=edits))
+    for rule, done in zip(("rejection", "block"), drawn):
+        n_accepted = sum(one["accepted"] for one in done)
+        report.check(n_accepted > N_EDITED // 10, f"{rule}, edited: {n_accepted} guesses accepted")
+        check_fit(build, report, f"{rule}, edited", done, exact)
+        fit = fit_pairs(build, done, plain)
+        report.check(fit["p_value"] < P_LEAST,
+                     f"{rule}: without the edits p = {fit['p_value']:.3g}")
+
+
 def check_two_ranks(build, report, draws):
     """The draws of one rank again, from two ranks that hold half of the vocabulary each."""
     with GenerationCluster(build, n_ranks=2) as cluster:
@@ -198,6 +232,7 @@ def main():
         draws = {"rejection": rejection, "block": block,
                  "naive": draw(cluster, report, "naive", N_NAIVE, FIRST_SEEDS["naive"])}
         check_strategies((cluster, other), build, report, exact)
+        check_edits((cluster, other), build, report, exact)
     check_two_ranks(build, report, draws)
     for rule, done in draws.items():
         check_requests(report, rule, done)

@@ -35,12 +35,15 @@ SHAPE = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_si
 
 class FairTest(FaultTest):
     STRETCH = "1"
+    WORKER = ["--kv-tokens", "65536"]
+    COORDINATOR = []
 
     @classmethod
     def setUpClass(cls):
         cls.world = SteppedWorld(
-            worker_flags=["--max-step-tokens", str(STEP_TOKENS), "--kv-tokens", "65536"],
-            coordinator_flags=["--prompt-stretch", cls.STRETCH, "--draft-kv-tokens", "65536"])
+            worker_flags=["--max-step-tokens", str(STEP_TOKENS), *cls.WORKER],
+            coordinator_flags=["--prompt-stretch", cls.STRETCH, "--draft-kv-tokens", "65536",
+                               *cls.COORDINATOR])
         cls.addClassCleanup(cls.world.leave)
         path = os.path.join(cls.world.folder, "config.json")
         with open(path, "w", encoding="utf-8") as file:
@@ -252,6 +255,49 @@ class SlowReader(FairTest):
         time.sleep(1)
         call.cancel()
         wait_until(lambda: self.client.load().is_idle(), 2 * PATIENCE, "its place is free")
+
+
+class SlowReaderInTheWay(FairTest):
+    """Places and KV for few: those of a client that does not read are given to others."""
+    WORKER = ["--kv-tokens", "4096"]
+    COORDINATOR = ["--sequences", "3"]
+
+    def begin_slow(self, ids):
+        """A text with so much to send that it soon waits for its client."""
+        client = Client(self.world.address, SMALL_WINDOW)
+        self.addCleanup(client.close)
+        call = client.begin(job(ids, max_tokens=MANY_TOKENS, logprobs=64, **PLAIN))
+        self.assertTrue(call.read_one())
+        return call
+
+    def wait_quiet(self):
+        wait_until(lambda: self.is_quiet(0.5), 20 * PATIENCE, "the slow ones wait")
+
+    def is_quiet(self, seconds):
+        n = len(self.steps())
+        time.sleep(seconds)
+        return n == len(self.steps())
+
+    def test_others_get_their_places(self):
+        texts = [self.ids(20) for _ in range(3)]
+        short = self.ids(SHORT)
+        right = [self.client.ask(job(ids, max_tokens=MANY_TOKENS, logprobs=64, **PLAIN))
+                 for ids in texts]
+        calls = [self.begin_slow(ids) for ids in texts]
+        self.wait_quiet()
+        self.assertEqual(self.client.load().running, 3)
+        before = self.client.load().preemptions
+        # It fits only without all of them, and the short ones only beside it.
+        long = self.begin(self.ids(3700), max_tokens=300)
+        self.wait_tokens(long)
+        for _ in range(3):
+            answer = self.client.ask(job(short, max_tokens=5, **PLAIN), timeout=20 * PATIENCE)
+            self.assertEqual(answer.status, "OK")
+        self.assertTrue(long.is_alive())
+        long.call.cancel()
+        for call, answer in zip(calls, right):
+            self.assertEqual(call.read().words(), answer.words())
+        self.assertGreater(self.client.load().preemptions, before)
 
 
 if __name__ == "__main__":

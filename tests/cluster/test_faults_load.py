@@ -120,6 +120,9 @@ class LostRank(LoadTest):
         answer = self.client.ask(job(prompt(0), **SHORT), timeout=1)
         self.within(2, began)
         self.assertEqual(answer.status, "DEADLINE_EXCEEDED")
+        began = time.monotonic()
+        self.assertEqual(self.client.load().running, 4)
+        self.within(1, began)
         os.kill(self.world.rank_pids()[1], signal.SIGCONT)
         before = [reader.n_tokens() for reader in running]
         wait_until(lambda: all(reader.n_tokens() > n or not reader.is_alive()

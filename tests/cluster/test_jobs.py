@@ -119,6 +119,14 @@ class Submit(JobsTest):
         self.assertEqual(results[2]["usage"]["prompt_tokens"], 3)
         several = self.submit(self.file({**order(), "n": 3, "user": "me", "priority": "high"}))
         self.assertEqual(len(several[1]["choices"]), 3, several)
+        echoed = self.submit(self.file({"prompt_ids": [5, 6, 7], "max_tokens": 2, "echo": True,
+                                        "logprobs": 1}))[1]
+        self.assertEqual([token["id"] for token in echoed["prompt"]], [5, 6, 7])
+        self.assertEqual([token["logprob"] is not None for token in echoed["prompt"]],
+                         [False, True, True])
+        chosen = echoed["choices"][0]
+        self.assertEqual([token["id"] for token in chosen["logprobs"]], chosen["token_ids"])
+        self.assertEqual("".join(token["text"] for token in chosen["logprobs"]), chosen["text"])
         stopped = self.submit(self.file(order()))[1]["choices"][0]["token_ids"]
         for field, value in (("min_tokens", 2), ("repetition_penalty", 2),
                              ("presence_penalty", 1), ("frequency_penalty", 1),
@@ -271,9 +279,10 @@ class Breaks(JobsTest):
 
     def test_a_group_that_is_lost(self):
         """Jobs that the service could not serve are submitted again."""
-        path = self.file(*[order(f"Lost {i}", n=600) for i in range(3)])
+        path = self.file(*[order(f"Lost {i}", n=600) for i in range(3)],
+                         {**order("Lost 3", n=600), "key": "k" * 128})
         expected = self.expect(path)
-        client = self.start_submit(path, "-c", "3")
+        client = self.start_submit(path, "-c", "4")
         self.wait_running()
         self.world.restart_workers()
         output, errors = client.communicate(timeout=120 * PATIENCE)

@@ -9,6 +9,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from rpc_python import Caller, field, fields, grpc, packed
 from cluster import wait_until
+from load_client import Client
 from fault_util import PATIENCE, SLOW_STEPS, FaultTest, World, main
 
 WAITING, RUNNING, ENDED = 1, 2, 3
@@ -86,6 +87,13 @@ class Jobs(FaultTest):
 
     def get(self, job):
         return Job(self.caller.unary("Get", field(1, job.id)))
+
+    def n_refused(self):
+        client = Client(self.world.address)
+        try:
+            return client.load().ends["refused"]
+        finally:
+            client.close()
 
     def wait_ended(self, job):
         wait_until(lambda: self.get(job).state == ENDED, 60 * PATIENCE, "the job has ended")
@@ -230,12 +238,14 @@ class Jobs(FaultTest):
 
     def test_a_refused_request_leaves_no_job(self):
         before = [job.id for job in self.list(field(1, 1000))[0]]
+        n_refused = self.n_refused()
         self.refused("INVALID_ARGUMENT", ["request is not set"], "Submit", field(2, "k"))
         self.refused("INVALID_ARGUMENT", ["temperature is 101"], "Submit",
                      field(1, field(1, "a") + field(4, field(1, 101.0))) + field(2, "bad"))
         self.refused("INVALID_ARGUMENT", ["token id 99999"], "Submit",
                      field(1, field(2, field(1, b"\x9f\x8d\x06"))) + field(2, "bad"))
         self.assertEqual([job.id for job in self.list(field(1, 1000))[0]], before)
+        self.assertEqual(self.n_refused(), n_refused + 3)
         self.assertFalse(self.submit(request("Good", n=1), "bad").existed)
 
 

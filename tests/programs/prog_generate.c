@@ -24,7 +24,10 @@ enum {
     TOKENS_MAX = 4096,
     ARENA_BYTES = 4 << 20,
     REQUESTS_MAX = 32, /* in flight, so that texts are made in company */
-    CALL_S = 120
+    CALL_S = 120,
+    BIASES_MAX = 32,
+    BANS_MAX = 8,
+    BAN_TOKENS_MAX = 8
 };
 
 /* One line of the input, parsed. */
@@ -33,6 +36,9 @@ struct line {
     int n_repeat;
     int32_t ids[PROMPT_IDS_MAX];
     char rule[RULE_BYTES];
+    struct token_bias biases[BIASES_MAX];
+    struct token_ban bans[BANS_MAX];
+    int32_t banned[BANS_MAX][BAN_TOKENS_MAX];
 };
 
 /* A request that was sent and whose answer is not complete. */
@@ -69,9 +75,53 @@ static int parse_flag(bool *flag, const char *key, const char *value, struct err
     return rc;
 }
 
+/* bias_ids=ID,... with one bias=X for all of them, in this order; ban=ID,... once for each
+ * sequence. *is_one: the key is one of these. */
+static int parse_edit(struct line *line, const char *key, char *value, bool *is_one,
+                      struct error *err)
+{
+    struct generate_request *r = &line->request;
+    const struct options_range ids = {0, INT32_MAX};
+    int32_t list[BIASES_MAX];
+    int n, rc = 0;
+    float bias;
+    *is_one = true;
+    if (strcmp(key, "repetition") == 0) {
+        rc = options_float(&r->repetition_penalty, key, value, 0, 100, err);
+    } else if (strcmp(key, "presence") == 0) {
+        rc = options_float(&r->presence_penalty, key, value, -100, 100, err);
+    } else if (strcmp(key, "frequency") == 0) {
+        rc = options_float(&r->frequency_penalty, key, value, -100, 100, err);
+    } else if (strcmp(key, "bias_ids") == 0) {
+        TRY(options_int_list(list, &n, BIASES_MAX, key, value, ids, err));
+        r->biases = line->biases;
+        r->n_biases = n;
+        for (int i = 0; i < n; i++) {
+            line->biases[i] = (struct token_bias){list[i], 0};
+        }
+    } else if (strcmp(key, "bias") == 0) {
+        TRY(options_float(&bias, key, value, -100, 100, err));
+        for (int i = 0; i < r->n_biases; i++) {
+            line->biases[i].bias = bias;
+        }
+    } else if (strcmp(key, "ban") == 0 && r->n_bans < BANS_MAX) {
+        int32_t *ban = line->banned[r->n_bans];
+        TRY(options_int_list(ban, &n, BAN_TOKENS_MAX, key, value, ids, err));
+        r->bans = line->bans;
+        line->bans[r->n_bans++] = (struct token_ban){n, ban};
+    } else {
+        *is_one = false;
+    }
+out:
+    return rc;
+}
+
 static int parse_field(struct line *line, const char *key, char *value, struct error *err)
 {
     struct generate_request *r = &line->request;
+    bool is_edit;
+    int rc = parse_edit(line, key, value, &is_edit, err);
+    if (rc || is_edit) return rc;
     if (strcmp(key, "ids") == 0) {
         r->prompt_ids = line->ids;
         return options_int_list(line->ids, &r->n_prompt_ids, PROMPT_IDS_MAX, key, value,
@@ -102,7 +152,7 @@ static int parse_field(struct line *line, const char *key, char *value, struct e
     }
     if (strcmp(key, "strategy") == 0) {
         int word = 0;
-        int rc = options_word(&word, key, value, strategy_names, N_STRATEGIES, err);
+        rc = options_word(&word, key, value, strategy_names, N_STRATEGIES, err);
         r->strategy = (enum strategy)word;
         return rc;
     }

@@ -18,10 +18,31 @@ TARGET = os.path.join(TALES, "target")
 DRAFT = os.path.join(TALES, "draft")
 
 
-def order(ids, repeat=1, **fields):
+class Edits:
+    """What changes p: penalties, one bias for some ids, banned sequences."""
+
+    def __init__(self, repetition=1.0, presence=0.0, frequency=0.0, bias=0.0, biased=(), bans=()):
+        self.penalties = {"repetition": repetition, "presence": presence, "frequency": frequency}
+        self.bias, self.biased, self.bans = bias, list(biased), list(bans)
+
+    def fields(self):
+        """(key, value) for prog_generate."""
+        fields = list(self.penalties.items())
+        if self.biased:
+            fields += [("bias_ids", ",".join(map(str, self.biased))), ("bias", self.bias)]
+        return fields + [("ban", ",".join(map(str, ban))) for ban in self.bans]
+
+    def arguments(self):
+        """For prog_joint."""
+        return [*map(repr, self.penalties.values()), repr(self.bias),
+                ",".join(map(str, self.biased)), *(",".join(map(str, ban)) for ban in self.bans)]
+
+
+def order(ids, repeat=1, edits=None, **fields):
     """One line for prog_generate; fields are its keys."""
     words = ["ids=" + ",".join(map(str, ids))]
     words += [f"{key}={value}" for key, value in fields.items()]
+    words += [f"{key}={value}" for key, value in edits.fields()] if edits else []
     return " ".join(words + [f"repeat={repeat}"])
 
 
@@ -72,11 +93,13 @@ def side_by_side(*calls):
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
-def exact_pairs(build, prompt, top_k, least=0.0):
+def exact_pairs(build, prompt, top_k, least=0.0, edits=None):
     """{(a, b): probability} of the target's next two tokens at temperature 1; b = -1 stands for all
-    those whose pair has less than `least`. top_k = 0: no truncation."""
+    those whose pair has less than `least`. top_k = 0: no truncation. edits: Edits, with at least
+    one biased id."""
     run = subprocess.run([os.path.join(build, "tests", "prog_joint"), TARGET, str(top_k),
-                          repr(least), ",".join(map(str, prompt))],
+                          repr(least), ",".join(map(str, prompt)),
+                          *(edits.arguments() if edits else [])],
                          capture_output=True, encoding="utf-8", timeout=300, check=True)
     rows = (line.split() for line in run.stdout.splitlines())
     return {(int(a), int(b)): float(p) for a, b, p in rows}

@@ -161,6 +161,37 @@ START_TEST(bytes_are_bounded_and_a_running_answer_is_kept)
 }
 END_TEST
 
+/* An answer that can never fit costs no other job its own. */
+START_TEST(what_never_fits_drops_nobody)
+{
+    static char block[BYTES_MAX + 1];
+    memset(block, 'x', sizeof block - 1);
+    struct job_info ended = submitted("", 1), running = submitted("", 2);
+    CHECK_OK(append(ended.number, 0, 1, "its answer"));
+    jobs_end(jobs, ended.number, JOB_END_STOP, 0, "");
+    CHECK_ERR(append(running.number, 0, 1, block), ERR_EXHAUSTED, "--jobs-bytes 65536");
+    CHECK_OK(jobs_find(jobs, ended.id, &info, &err));
+    jobs_end(jobs, running.number, JOB_END_FAILED, ERR_EXHAUSTED, err.text);
+    block[BYTES_MAX / 2] = 0;
+    struct job_info next = submitted("", 3);
+    CHECK_OK(append(next.number, 0, 1, block));
+    CHECK_OK(jobs_find(jobs, ended.id, &info, &err));
+}
+END_TEST
+
+START_TEST(a_job_that_may_be_refused_is_not_listed)
+{
+    const struct job_submission s = submission("k", 7);
+    struct job_info infos[KEPT];
+    bool is_last;
+    CHECK_OK(jobs_submit(jobs, &s, &info, &existed, &err));
+    ck_assert_int_eq(jobs_list(jobs, UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last), 0);
+    ck_assert(is_last);
+    jobs_admit(jobs, info.number, true);
+    ck_assert_int_eq(jobs_list(jobs, UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last), 1);
+}
+END_TEST
+
 START_TEST(only_whole_ids_are_found)
 {
     submitted("", 1);
@@ -248,6 +279,8 @@ int main(void)
     tcase_add_test(tcase, a_key_belongs_to_one_request);
     tcase_add_test(tcase, those_that_ended_first_make_room);
     tcase_add_test(tcase, bytes_are_bounded_and_a_running_answer_is_kept);
+    tcase_add_test(tcase, what_never_fits_drops_nobody);
+    tcase_add_test(tcase, a_job_that_may_be_refused_is_not_listed);
     tcase_add_test(tcase, only_whole_ids_are_found);
     tcase_add_test(tcase, threads_submit_answer_and_watch);
     suite_add_tcase(suite, tcase);

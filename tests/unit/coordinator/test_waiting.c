@@ -212,6 +212,37 @@ START_TEST(jobs_that_come_back_are_first_and_cost_nothing_again)
 }
 END_TEST
 
+START_TEST(jobs_set_aside_are_passed_over_and_keep_their_turn)
+{
+    push(&works[0], JOB_CLASS_HIGH, 0, 10);
+    for (int i = 1; i <= 3; i++) {
+        struct work *work = &works[i];
+        *work = (struct work){{work, JOB_CLASS_LOW, "x", 10, (uint64_t)i}, 1, true, true};
+        CHECK_OK(waiting_push_front(waiting, &work->job, &err));
+    }
+    waiting_set_aside(waiting, &works[0], true); /* it was pushed: nothing happens */
+    waiting_set_aside(waiting, &works[9], true); /* it is not here */
+    for (int i = 3; i >= 1; i--) {
+        waiting_set_aside(waiting, &works[i], true);
+        waiting_set_aside(waiting, &works[i], true);
+    }
+    ck_assert_ptr_eq(waiting_peek(waiting), &works[0]);
+    ck_assert_int_eq(waiting_count(waiting), 4);
+    int n_seen = 0;
+    for (int at = 0; waiting_next(waiting, &at); n_seen++) {
+    }
+    ck_assert_int_eq(n_seen, 4);
+    ck_assert(waiting_remove(waiting, &works[2]));
+    waiting_set_aside(waiting, &works[3], false);
+    waiting_set_aside(waiting, &works[1], false);
+    ck_assert_ptr_eq(pop(), &works[1]);
+    ck_assert_ptr_eq(pop(), &works[3]);
+    ck_assert_ptr_eq(pop(), &works[0]);
+    ck_assert_ptr_null(waiting_peek(waiting));
+    ck_assert_int_eq(waiting_count(waiting), 0);
+}
+END_TEST
+
 START_TEST(a_full_queue_refuses_and_still_takes_back)
 {
     for (int i = 0; i < CAPACITY; i++) {
@@ -419,6 +450,7 @@ int main(void)
     tcase_add_test(tcase, the_largest_job_of_the_lowest_class_is_served);
     tcase_add_test(tcase, who_is_next_stays_next_when_others_come);
     tcase_add_test(tcase, jobs_that_come_back_are_first_and_cost_nothing_again);
+    tcase_add_test(tcase, jobs_set_aside_are_passed_over_and_keep_their_turn);
     tcase_add_test(tcase, a_full_queue_refuses_and_still_takes_back);
     tcase_add_test(tcase, nothing_stays_of_clients_without_jobs);
     tcase_add_test(tcase, a_job_that_is_gone_saves_nothing_for_others);

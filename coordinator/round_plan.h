@@ -1,0 +1,45 @@
+/* The plan of a round, and what decisions about it depend on (coordinator/scheduler.h). */
+#pragma once
+
+#include "coordinator/draft/drafter.h"
+#include "coordinator/target.h"
+#include "speculation/planner.h"
+
+enum {
+    SEQUENCES_MAX = PLANNER_LANES_MAX, /* that have a place at a time */
+    /* Tokens of a prompt with which the first round of a text may guess. Behind a longer one the
+     * first token comes plainly, so that it does not wait until the draft has read the prompt. */
+    FIRST_GUESS_TOKENS = 64,
+    /* Tokens that the draft may have missed when a lane guesses; more are read in chunks before. */
+    CAUGHT_UP_TOKENS = 64
+};
+
+/* One sequence's share of a step. */
+struct lane_plan {
+    struct sequence *seq;
+    int n_tokens; /* committed tokens that the step feeds, from n_target_kv on */
+    int k;        /* guesses behind them */
+    bool is_last; /* the step reaches the last committed token, so that the next one follows */
+    int first_scored, n_scored; /* of n_tokens: those whose rows are wanted as scores */
+};
+
+struct round_plan {
+    struct lane_plan lanes[SEQUENCES_MAX];
+    int n_lanes;
+    struct draft_reading readings[SEQUENCES_MAX]; /* by the draft, before it guesses */
+    int n_readings;
+    int n_tokens, n_prompt; /* committed tokens fed; of them, tokens of prompts */
+};
+
+/* What decisions depend on besides the sequences. Lent. */
+struct scheduler {
+    const struct target_description *target;
+    struct block_pool *target_pool;
+    struct drafter *drafter; /* NULL = none */
+    struct planner *planner;
+    /* A step with prompts may take this many times as long as the decoding lanes alone would. */
+    double step_stretch;
+    int n_ahead; /* guesses that a single stream has already; they are checked if it guesses */
+    int n_hidden_rows; /* of the step that the target has while the draft works; 0 = none */
+    uint64_t n_rounds;
+};

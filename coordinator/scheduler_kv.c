@@ -1,0 +1,225 @@
+/* What a round sets aside in KV before anything is drawn, and what the draft reads of prompts. */
+#include "coordinator/scheduler_parts.h"
+
+enum {
+    /* Tokens of prompts that the draft reads in a round, if nothing is known of its speed. */
+    READ_TOKENS_LEAST = 64,
+    READ_TOKENS_MOST = 512
+};
+
+/* Share of a step's time that the draft's reading of prompts may add to a round. */
+static const double read_share = 0.5;
+
+/* ---- what the draft reads besides ---- */
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static void add_reader(struct planning *p, struct sequence *seq, bool is_urgent)
+{
+    p->readers[p->n_readers] = seq;
+    if (is_urgent) {
+        p->readers[p->n_readers] = p->readers[p->n_urgent];
+        p->readers[p->n_urgent++] = seq;
+    }
+    p->n_readers++;
+}
+
+/* Prompts are read for lanes that will guess: those with a K of their own, and planned ones where
+ * it pays. */
+static void list_readers(struct planning *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        struct sequence *seq = p->seqs[i];
+        if (!p->s->drafter || seq->is_score || seq->n_draft == 0 || seq->paused_us) continue;
+        if (planning_n_missed(seq) <= CAUGHT_UP_TOKENS || seq->n_tokens + 1 >= seq->end) continue;
+        if (drafter_limit(p->s->drafter) <= seq->n_tokens) continue;
+        /* Behind a long prompt the first token comes plainly: it does not wait for the draft. */
+        if (seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS) continue;
+        bool wants = !planning_is_planned(seq) ||
+                     planner_wants_reading(p->s->planner, &seq->planner_state,
+                                           planning_n_missed(seq), seq->end - seq->n_tokens, p->n);
+        if (wants) add_reader(p, seq, !planning_is_planned(seq));
+    }
+}
+
+/* Reading must not delay decoding lanes much. */
+static int reading_room(const struct planning *p)
+{
+    if (p->n_decoding == 0) return READ_TOKENS_MOST;
+    const struct estimates e = planner_estimates(p->s->planner, NULL);
+    if (!(e.read_us > 0)) return READ_TOKENS_LEAST;
+    double n = read_share * (double)e.step_us / (double)e.read_us;
+    if (n < READ_TOKENS_LEAST) return READ_TOKENS_LEAST;
+    return n > READ_TOKENS_MOST ? READ_TOKENS_MOST : (int)n;
+}
+
+/* The sequence's reading of this round, or -1. */
+static int find_reading(const struct round_plan *plan, const struct sequence *seq)
+{
+    int i = plan->n_readings - 1;
+    while (i >= 0 && plan->readings[i].seq != seq) {
+        i--;
+    }
+    return i;
+}
+
+static void drop_reading(struct round_plan *plan, int at)
+{
+    plan->n_readings--;
+    for (; at < plan->n_readings; at++) {
+        plan->readings[at] = plan->readings[at + 1];
+    }
+}
+
+/* Whether what the draft knows of `other` may be forgotten so that seq gets on. One that guesses no
+ * more needs it no more, and one whose client does not read waits anyway. A planned sequence can go
+ * on without guesses, so it gives way to those with a K of their own; among equals the younger one
+ * gives way, so that the oldest always gets on. */
+static bool gives_way(const struct planning *p, const struct sequence *other,
+                      const struct sequence *seq)
+{
+    if (other == seq || other->is_evicted) return false;
+    bool guesses = other->n_draft > 0 && other->n_tokens < drafter_limit(p->s->drafter);
+    if (!guesses || other->paused_us) return true;
+    if (planning_is_planned(other) != planning_is_planned(seq)) return planning_is_planned(other);
+    return other->id > seq->id;
+}
+
+/* The youngest sequence that gives way to seq gives up what the draft knows of it, which can be
+ * read again. What was set aside for lanes[n_reserved] of the plan stays. */
+static bool free_draft_kv(struct planning *p, const struct sequence *seq, int n_reserved)
+{
+    for (int i = p->n - 1; i >= 0; i--) {
+        struct sequence *other = p->seqs[i];
+        int reading = find_reading(p->plan, other);
+        bool is_used = other->n_draft_kv == 0 && reading < 0;
+        for (int l = 0; l < n_reserved && !is_used; l++) {
+            is_used = p->plan->lanes[l].seq == other && p->plan->lanes[l].k > 0;
+        }
+        if (is_used || !gives_way(p, other, seq)) continue;
+        if (reading >= 0) drop_reading(p->plan, reading);
+        drafter_forget(p->s->drafter, other->slot);
+        other->n_draft_kv = 0;
+        other->draft_losses++;
+        return true;
+    }
+    return false;
+}
+
+/* False: there is no room in the draft's KV for the first n_positions. */
+static bool reserve_reading(struct planning *p, struct sequence *seq, int n_positions,
+                            bool is_urgent)
+{
+    struct error err;
+    while (drafter_reserve(p->s->drafter, seq, n_positions, &err)) {
+        if (!is_urgent || !free_draft_kv(p, seq, 0)) return false;
+    }
+    return true;
+}
+
+void planning_read(struct planning *p)
+{
+    list_readers(p);
+    int room = p->n_readers ? reading_room(p) : 0;
+    for (int i = 0; i < p->n_readers && room > 0; i++) {
+        struct sequence *seq = p->readers[i];
+        int n = least(planning_n_missed(seq) - 1, room);
+        if (!reserve_reading(p, seq, seq->n_draft_kv + n, i < p->n_urgent)) continue;
+        p->plan->readings[p->plan->n_readings++] = (struct draft_reading){seq, n};
+        room -= n;
+    }
+}
+
+/* ---- setting KV aside ---- */
+
+/* Who gives up its place: the youngest whose client does not read, otherwise the youngest. */
+static struct sequence *choose_victim(const struct planning *p)
+{
+    struct sequence *victim = NULL;
+    for (int i = p->n - 1; i >= 0; i--) {
+        struct sequence *seq = p->seqs[i];
+        if (seq->is_evicted) continue;
+        if (seq->paused_us) return seq;
+        if (!victim) victim = seq;
+    }
+    return victim;
+}
+
+/* False: the lane's own sequence had to give up its place. */
+static bool reserve_target(struct planning *p, struct lane_plan *lane)
+{
+    struct sequence *seq = lane->seq;
+    struct error err;
+    while (block_table_reach(&seq->target_blocks, p->s->target_pool,
+                             seq->n_target_kv + lane->n_tokens + lane->k, &err)) {
+        if (lane->k > 0 && planning_is_planned(seq)) {
+            lane->k = 0;
+            continue;
+        }
+        struct sequence *victim = choose_victim(p);
+        sequence_evict(victim, p->s->target_pool, p->s->drafter);
+        if (victim == seq) return false;
+    }
+    return true;
+}
+
+/* False: a lane with a K of its own waits a round. */
+static bool reserve_draft(struct planning *p, struct lane_plan *lane, int n_reserved)
+{
+    struct sequence *seq = lane->seq;
+    struct error err;
+    while (lane->k > 0) {
+        /* An older sequence may have taken what the draft knew of this one. */
+        bool is_behind = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+        if (!is_behind && !drafter_reserve(p->s->drafter, seq, seq->n_tokens + lane->k, &err))
+            break;
+        if (!is_behind && free_draft_kv(p, seq, n_reserved)) continue;
+        if (!planning_is_planned(seq)) return false;
+        seq->lacked_draft_kv = true;
+        lane->k = 0;
+    }
+    return true;
+}
+
+static void drop_readings(struct planning *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->plan->n_readings; i++) {
+        if (!p->plan->readings[i].seq->is_evicted) p->plan->readings[n++] = p->plan->readings[i];
+    }
+    p->plan->n_readings = n;
+}
+
+/* From the oldest on, so that it is never an earlier lane of the same pass that gives way. */
+static void sort_by_age(struct round_plan *plan)
+{
+    for (int i = 1; i < plan->n_lanes; i++) {
+        struct lane_plan lane = plan->lanes[i];
+        int at = i;
+        for (; at > 0 && plan->lanes[at - 1].seq->id > lane.seq->id; at--) {
+            plan->lanes[at] = plan->lanes[at - 1];
+        }
+        plan->lanes[at] = lane;
+    }
+}
+
+void planning_reserve(struct planning *p)
+{
+    struct round_plan *plan = p->plan;
+    int n = 0;
+    sort_by_age(plan);
+    for (int i = 0; i < plan->n_lanes; i++) {
+        struct lane_plan lane = plan->lanes[i];
+        if (lane.seq->is_evicted || !reserve_target(p, &lane)) continue;
+        /* A lane that must wait for the draft has had its turn, too. Otherwise it would keep the
+         * step's rows from lanes that the draft has room for. */
+        lane.seq->last_round = p->s->n_rounds;
+        if (!reserve_draft(p, &lane, n)) continue;
+        plan->lanes[n++] = lane;
+    }
+    plan->n_lanes = n;
+    drop_readings(p);
+}

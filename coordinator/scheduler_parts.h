@@ -1,0 +1,33 @@
+/* A plan in the making: shared by coordinator/scheduler*.c alone. */
+#pragma once
+
+#include "coordinator/round_plan.h"
+#include "coordinator/sequence.h"
+
+struct planning {
+    struct scheduler *s;
+    struct sequence **seqs; /* oldest first */
+    int n;
+    struct round_plan *plan;
+    int n_tokens, n_rows;                    /* that the step still has room for */
+    int n_decoding;                          /* lanes of the plan that decode */
+    struct sequence *readers[SEQUENCES_MAX]; /* for which the draft reads, the urgent ones first */
+    int n_readers, n_urgent;
+};
+
+static inline bool planning_is_planned(const struct sequence *seq)
+{
+    return seq->planner_state.strategy == STRATEGY_PLANNED;
+}
+
+/* Tokens that the draft has not read. */
+static inline int planning_n_missed(const struct sequence *seq)
+{
+    return seq->n_tokens - seq->n_draft_kv;
+}
+
+/* Chooses what the draft reads of prompts in this round. */
+void planning_read(struct planning *planning);
+
+/* Takes the blocks that the lanes may need; lanes that find none wait or lose their place. */
+void planning_reserve(struct planning *planning);
