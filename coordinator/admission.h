@@ -10,9 +10,9 @@
 struct admission {
     const struct tokenizer *tok; /* kept, as the queues */
     struct queue *jobs;          /* JOB_GENERATE and JOB_SCORE */
-    struct queue *control;       /* JOB_DESCRIBE, which is answered between two rounds */
-    struct budget *budget;       /* of what requests occupy from their first byte to their end */
-    struct pool *pool;           /* of threads that decode requests and turn their text into ids */
+    struct queue *control; /* JOB_DESCRIBE, which is answered between two rounds or in a late one */
+    struct budget *budget; /* of what requests occupy from their first byte to their end */
+    struct pool *pool;     /* of threads that decode requests and turn their text into ids */
     int max_prompt_bytes;
     int capacity;         /* jobs that may wait, in the queue and for their first round */
     atomic_int n_waiting; /* of JOB_GENERATE and JOB_SCORE */
@@ -39,7 +39,7 @@ int admission_fill_score(const struct admission *admission, struct job *job,
  * caller's then. */
 int admission_submit_take(struct admission *admission, struct job *job, struct error *err);
 
-/* Counts a request that was refused, for whatever reason, before the engine had it. */
+/* Counts a request that was read and refused before the engine had it. */
 void admission_count_refusal(struct admission *admission, int code);
 
 /* A job of those that wait has begun, or has ended before. */

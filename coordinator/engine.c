@@ -178,6 +178,7 @@ static int adopt_group(struct engine *e, struct error *err)
     bool is_new = adopt_planner(e, d);
     block_pool_close(&e->target_pool);
     TRY(block_pool_open(&e->target_pool, d->n_kv_blocks, d->block_tokens, err));
+    e->blocked_id = 0;
     e->n_places = d->n_slots < e->options.n_sequences ? d->n_slots : e->options.n_sequences;
     atomic_store(&e->options.admission->n_vocab, d->vocab_size);
     if (e->options.drafter) drafter_set_vocabulary(e->options.drafter, d->vocab_size);

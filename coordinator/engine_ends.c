@@ -54,6 +54,14 @@ static void stop_waiting(struct engine *e, struct sequence *seq)
     if (!seq->admitted_us && seq->index == 0) admission_begun(e->options.admission);
 }
 
+/* A sequence that had a place says what it computed and what it did not have to. */
+static void count_reuse(struct engine *e, const struct sequence *seq)
+{
+    e->tally.preemptions += seq->counters.preemptions;
+    e->tally.reused += seq->counters.target_reused;
+    e->tally.computed += (uint64_t)seq->n_prompt - seq->counters.target_reused;
+}
+
 /* Ends all sequences that wait. */
 void engine_end_waiting(struct engine *e, enum job_end end, const struct error *why)
 {
@@ -61,6 +69,7 @@ void engine_end_waiting(struct engine *e, enum job_end end, const struct error *
     for (int at = 0; (seq = waiting_next(e->waiting, &at));) {
         stop_waiting(e, seq);
         engine_fail(e, seq, end, why);
+        if (seq->admitted_us) count_reuse(e, seq);
         sequence_close(seq);
     }
 }
@@ -84,7 +93,7 @@ static void watch_reader(struct engine *e, struct sequence *seq, int64_t now_us)
 {
     const struct reply *reply = seq->job->reply;
     struct error why;
-    if (!reply->ops->is_full || !reply->ops->is_full(reply)) {
+    if (!reply->ops->is_full || !reply->ops->is_full(reply, seq->paused_us != 0)) {
         seq->paused_us = 0;
     } else if (!seq->paused_us) {
         seq->paused_us = now_us;
@@ -93,14 +102,6 @@ static void watch_reader(struct engine *e, struct sequence *seq, int64_t now_us)
                   SLOW_READER_US / 1000000);
         engine_fail(e, seq, JOB_END_SLOW_READER, &why);
     }
-}
-
-/* A sequence that had a place says what it computed and what it did not have to. */
-static void count_reuse(struct engine *e, const struct sequence *seq)
-{
-    e->tally.preemptions += seq->counters.preemptions;
-    e->tally.reused += seq->counters.target_reused;
-    e->tally.computed += (uint64_t)seq->n_prompt - seq->counters.target_reused;
 }
 
 /* Closes a sequence that waits when its client has left, its time is over or another sequence of

@@ -2,6 +2,8 @@
 #include "base/clock.h"
 #include "coordinator/engine_parts.h"
 
+enum { PAUSED_US = 200000 /* for which a client must not have read before its text gives way */ };
+
 static struct sequence_defaults defaults_now(const struct engine *e)
 {
     return (struct sequence_defaults){
@@ -96,23 +98,23 @@ static int n_lacking(const struct engine *e, const struct sequence *seq)
     return block_table_lacks(&seq->target_blocks, &e->target_pool, seq->n_tokens + 1);
 }
 
-/* Whether the sequence's text fits beside those of the others, with a block more for each of them,
- * so that it is not displaced again at once. */
-static bool has_room(const struct engine *e, const struct sequence *seq)
+/* Blocks that are left for the text of one more beside those that have places: each of them may
+ * still need what its text is without, and a block more, so that nobody is displaced again at
+ * once. */
+static int64_t room_beside(const struct engine *e)
 {
-    int64_t lacking = n_lacking(e, seq);
+    int64_t room = block_pool_room(&e->target_pool);
     for (int i = 0; i < e->n_active; i++) {
-        int others = n_lacking(e, e->active[i]);
-        lacking += others > 1 ? others : 1;
+        int lacking = n_lacking(e, e->active[i]);
+        room -= lacking > 1 ? lacking : 1;
     }
-    return e->n_active == 0 || lacking <= block_pool_room(&e->target_pool);
+    return room;
 }
 
 /* A sequence that found no room is not tried again before there is more. */
 static bool is_still_blocked(const struct engine *e, const struct sequence *seq)
 {
-    return e->n_active > 0 && seq->id == e->blocked_id &&
-           block_pool_room(&e->target_pool) <= e->blocked_room;
+    return e->n_active > 0 && seq->id == e->blocked_id && room_beside(e) <= e->blocked_room;
 }
 
 /* In order of age. */
@@ -125,12 +127,15 @@ static void insert_active(struct engine *e, struct sequence *seq)
     e->active[at] = seq;
 }
 
-/* The youngest sequence whose client does not read gives up its place; false: there is none. */
+/* The youngest sequence whose client does not read gives up its place; false: there is none. As
+ * many as have places may wait for their clients, which bounds what all of them hold. */
 static bool evict_paused(struct engine *e)
 {
+    int64_t now_us = clock_now_us();
+    if (waiting_count_aside(e->waiting) >= e->n_places) return false;
     for (int i = e->n_active - 1; i >= 0; i--) {
         struct sequence *seq = e->active[i];
-        if (!seq->paused_us || seq->is_over) continue;
+        if (!seq->paused_us || seq->is_over || now_us - seq->paused_us < PAUSED_US) continue;
         sequence_evict(seq, &e->target_pool, e->options.drafter);
         engine_leave(e);
         return true;
@@ -145,10 +150,10 @@ static bool place(struct engine *e, struct sequence *seq)
     int slot = free_slot(e);
     bool is_new = !seq->admitted_us;
     int rc = sequence_place(seq, slot, &e->target_pool, e->options.drafter, &err);
-    if (!rc && !has_room(e, seq)) {
+    if (!rc && e->n_active > 0 && n_lacking(e, seq) > room_beside(e)) {
         sequence_displace(seq, &e->target_pool, e->options.drafter);
         e->blocked_id = seq->id;
-        e->blocked_room = block_pool_room(&e->target_pool);
+        e->blocked_room = room_beside(e);
         return false;
     }
     waiting_pop(e->waiting);

@@ -26,7 +26,7 @@ struct engine {
     bool slots[SEQUENCES_MAX];              /* that are taken */
     struct waiting *waiting;                /* sequences for which there is no place yet */
     uint64_t blocked_id;                    /* the first of them, which found no room ... */
-    int blocked_room;                       /* ... when so many blocks could be had */
+    int64_t blocked_room;                   /* ... when so many blocks were left for it */
     struct planner planner;                 /* of the draft and the group in planner_group */
     struct target_description planner_group;
     struct kept_times kept; /* where the planner's tables are kept; path "" = nowhere */

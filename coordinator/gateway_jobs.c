@@ -112,6 +112,7 @@ static int submit(struct gateway_task *task, struct error *err)
     fill_submission(&submission, &request, &encoded);
     TRY(jobs_find_key(gj->jobs, &submission, &info, &existed, err));
     if (!existed) TRY(admit(task, &request.request, &submission, &info, &existed, err));
+    task->makes_job = false; /* it is there, whatever becomes of the answer */
     TRY(answer_info(task, &info, existed, err));
 out:
     buffer_free(&encoded);

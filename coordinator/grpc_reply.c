@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-enum { READER_BYTES = 256 << 10 }; /* that may wait for a client before its text pauses */
+/* That may wait for a client before its text pauses, and that are left when it goes on. */
+enum { READER_BYTES = 256 << 10, READER_REST_BYTES = 64 << 10 };
 
 struct grpc_reply {
     struct reply base;
@@ -66,9 +67,10 @@ static void end_with_error(struct reply *reply, int code, const char *text)
     sender_finish(grpc(reply)->sender, grpc(reply)->call, code, text);
 }
 
-static bool is_full(const struct reply *reply)
+static bool is_full(const struct reply *reply, bool was_full)
 {
-    return rpc_call_queued_bytes(((const struct grpc_reply *)reply)->call) > READER_BYTES;
+    size_t most = was_full ? READER_REST_BYTES : READER_BYTES;
+    return rpc_call_queued_bytes(((const struct grpc_reply *)reply)->call) > most;
 }
 
 static bool is_cancelled(const struct reply *reply)

@@ -5,15 +5,20 @@
 /* Counts of steps. */
 enum {
     TRIALS = 32, /* of each kind before the two are compared */
+    FIRST = 6,   /* after which a trial ends that goes badly */
     MEMORY = 64, /* over which means run */
     /* In PROBE_STEPS so many are of the kind that was measured to be slower. */
-    BLOCK = 32,
+    BLOCK = 8,
     PROBE_STEPS = 4096
 };
 
 /* Ratio of the times of a token: halves must be this much better, because smaller differences are
  * mostly noise. */
 static const double worth_ratio = 0.97;
+/* Predictions know nothing of cores that draft and target share, so they must promise more. */
+static const double promise_ratio = 0.95;
+/* A trial in which tokens take so much longer is not worth its cost. */
+static const double bad_ratio = 1.05;
 /* Times the mean: a longer step counts as so long. */
 static const double outlier_ratio = 2;
 
@@ -64,10 +69,11 @@ bool halves_choose(struct halves *h, int n_lanes, double predicted_ratio)
     const struct halves_pace *whole = &h->paces[size_of(n_lanes)][0], *halved = whole + 1;
     if (h->mode != HALVES_AUTO) return h->mode == HALVES_ON;
     h->n_rounds++;
-    if (!(predicted_ratio > 0 && predicted_ratio < 1)) return false;
+    if (!(predicted_ratio > 0 && predicted_ratio < promise_ratio)) return false;
     if (whole->n < TRIALS) return false;
-    if (halved->n < TRIALS) return true;
-    bool is_better = token_us(halved) < worth_ratio * token_us(whole);
+    if (halved->n < FIRST) return true;
+    double ratio = token_us(halved) / token_us(whole);
+    bool is_better = halved->n < TRIALS ? ratio < bad_ratio : ratio < worth_ratio;
     return h->n_rounds % PROBE_STEPS < BLOCK ? !is_better : is_better;
 }
 

@@ -78,10 +78,11 @@ static int make_room(struct jobs *j, struct error *err)
         has_room = record_drop_oldest(j);
     }
     if (!has_room) {
-        return error_set(err, ERR_EXHAUSTED,
-                         "%d jobs with %zu bytes of answers have not ended, and --jobs-kept %d and "
-                         "--jobs-bytes %zu allow no more; try again later",
-                         j->n_records, j->bytes, j->options.n_kept, j->options.bytes_max);
+        return error_set(
+            err, ERR_EXHAUSTED,
+            "%d jobs are kept, those that have not ended with %zu bytes of answers, and "
+            "--jobs-kept %d and --jobs-bytes %zu allow no more; try again later",
+            j->n_records, j->bytes - j->ended_bytes, j->options.n_kept, j->options.bytes_max);
     }
     return 0;
 }

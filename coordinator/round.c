@@ -225,15 +225,31 @@ static double predict_ratio(const struct round *r, int n)
     return 2 * (half_step_us > half_draft_us ? half_step_us : half_draft_us) / (step_us + draft_us);
 }
 
-/* Nothing but decoding, and KV for whatever two halves may need: a sequence whose step is on its
- * way can not give up its place. */
+/* Its K is its own, so it has no step before the draft has read more. */
+static bool waits_for_draft(const struct round *r, const struct sequence *seq)
+{
+    if (seq->planner_state.strategy == STRATEGY_PLANNED || seq->n_draft == 0) return false;
+    return seq->n_tokens - seq->n_draft_kv > CAUGHT_UP_TOKENS &&
+           seq->n_tokens < drafter_limit(r->tools.drafter);
+}
+
+static bool draft_has_room(const struct drafter *drafter, int n_blocks)
+{
+    struct draft_kv kv = drafter_kv(drafter);
+    return kv.n_blocks == 0 || kv.n_free + kv.n_cached >= n_blocks;
+}
+
+/* Nothing but decoding, and KV for whatever two halves may need: a sequence of the other half
+ * cannot give up its place or what the draft knows of it. */
 static bool may_halve(const struct round *r, struct sequence **seqs, int n)
 {
     if (!r->tools.drafter || n < 2) return false;
     for (int i = 0; i < n; i++) {
         if (!decodes(seqs[i]) || seqs[i]->paused_us) return false;
+        if (waits_for_draft(r, seqs[i])) return false;
     }
-    return block_pool_room(r->tools.target_pool) >= n * STEP_BLOCKS;
+    return block_pool_room(r->tools.target_pool) >= n * STEP_BLOCKS &&
+           draft_has_room(r->tools.drafter, n * STEP_BLOCKS);
 }
 
 static bool choose_halves(const struct round *r, struct sequence **seqs, int n)
@@ -241,15 +257,21 @@ static bool choose_halves(const struct round *r, struct sequence **seqs, int n)
     return may_halve(r, seqs, n) && halves_choose(r->tools.halves, n, predict_ratio(r, n));
 }
 
-/* Up to half of seqs[n], the oldest first, without those that the other part has. What is left
- * over comes with the next half, so that the two become equal. */
+/* Up to half of seqs[n], those first whose last step is longest ago, without those that the other
+ * part has. What is left over comes with the next half, so that the two become equal. */
 static void list_half(struct round *r, const struct round_part *other, struct sequence **seqs,
                       int n)
 {
-    r->n_others = 0;
-    for (int i = 0; i < n && r->n_others < (n + 1) / 2; i++) {
-        if (!has_lane(other, seqs[i])) r->others[r->n_others++] = seqs[i];
+    int n_listed = 0;
+    for (int i = 0; i < n; i++) {
+        if (has_lane(other, seqs[i])) continue;
+        int at = n_listed++;
+        for (; at > 0 && r->others[at - 1]->last_round > seqs[i]->last_round; at--) {
+            r->others[at] = r->others[at - 1];
+        }
+        r->others[at] = seqs[i];
     }
+    r->n_others = least(n_listed, (n + 1) / 2);
 }
 
 /* The work of a struct target_meanwhile: all of it at once. */
@@ -263,20 +285,6 @@ static bool prepare_other(void *round)
     }
     r->n_others = 0;
     return false;
-}
-
-static int run_half(struct round *r, struct sequence **seqs, int n, struct error *err)
-{
-    const struct target_meanwhile meanwhile = {prepare_other, r};
-    struct round_part *part = &r->parts[r->next];
-    r->parts[0].is_alone = r->parts[1].is_alone = false;
-    if (!part->is_prepared) {
-        list_half(r, &r->parts[!r->next], seqs, n);
-        round_prepare(part, r->others, r->n_others, 0, 0);
-    }
-    r->next = !r->next;
-    list_half(r, part, seqs, n);
-    return part->is_prepared ? finish_part(part, &meanwhile, err) : 0;
 }
 
 void round_drop(struct round *r, const struct sequence *seq)
@@ -318,6 +326,22 @@ static int run_whole(struct round *r, struct sequence **seqs, int n, bool *is_id
     return finish_part(part, NULL, err);
 }
 
+static int run_half(struct round *r, struct sequence **seqs, int n, bool *is_idle,
+                    struct error *err)
+{
+    const struct target_meanwhile meanwhile = {prepare_other, r};
+    struct round_part *part = &r->parts[r->next];
+    r->parts[0].is_alone = r->parts[1].is_alone = false;
+    if (!part->is_prepared) {
+        list_half(r, &r->parts[!r->next], seqs, n);
+        round_prepare(part, r->others, r->n_others, 0, 0);
+    }
+    if (!part->is_prepared) return run_whole(r, seqs, n, is_idle, err); /* nobody of it can go on */
+    r->next = !r->next;
+    list_half(r, part, seqs, n);
+    return finish_part(part, &meanwhile, err);
+}
+
 static int count_tokens(struct sequence **seqs, int n)
 {
     int n_tokens = 0;
@@ -332,7 +356,7 @@ int round_run(struct round *r, struct sequence **seqs, int n, bool *is_idle, str
     bool can_halve = may_halve(r, seqs, n), is_halved = choose_halves(r, seqs, n);
     int n_before = count_tokens(seqs, n);
     *is_idle = false;
-    int rc = is_halved ? run_half(r, seqs, n, err) : run_whole(r, seqs, n, is_idle, err);
+    int rc = is_halved ? run_half(r, seqs, n, is_idle, err) : run_whole(r, seqs, n, is_idle, err);
     if (!rc && !*is_idle) {
         halves_observe(r->tools.halves, n, is_halved, can_halve, count_tokens(seqs, n) - n_before,
                        clock_now_us());

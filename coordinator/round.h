@@ -10,7 +10,7 @@ int round_open(struct round **round, const struct round_tools *tools, struct err
 void round_close(struct round *round);
 
 /* The sequence loses its place or ends: a step that was prepared for it leaves it out. Call it
- * between rounds, before the sequence is displaced. */
+ * between rounds. */
 void round_drop(struct round *round, const struct sequence *seq);
 
 /* Runs one round for seqs[n], oldest first. A sequence whose own part fails is failed here and has

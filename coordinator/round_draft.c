@@ -200,6 +200,7 @@ void round_prepare(struct round_part *part, struct sequence **seqs, int n, int h
     struct scheduler *scheduler = part->tools->scheduler;
     arena_reset(&part->arena);
     scheduler->n_ahead = n_ahead;
+    scheduler->is_halved = !part->is_alone;
     scheduler->n_hidden_rows = hidden_rows;
     scheduler_plan(scheduler, seqs, n, &part->plan);
     begin_lanes(part);

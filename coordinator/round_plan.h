@@ -39,7 +39,8 @@ struct scheduler {
     struct planner *planner;
     /* A step with prompts may take this many times as long as the decoding lanes alone would. */
     double step_stretch;
-    int n_ahead; /* guesses that a single stream has already; they are checked if it guesses */
+    int n_ahead;    /* guesses that a single stream has already; they are checked if it guesses */
+    bool is_halved; /* the sequences are half of all */
     int n_hidden_rows; /* of the step that the target has while the draft works; 0 = none */
     uint64_t n_rounds;
 };

@@ -73,6 +73,13 @@ static int commit_lane(struct round_part *part, struct round_lane *lane,
     return sequence_commit(seq, &commit, part->tools->tok, err);
 }
 
+/* How long the step's answer waited because the other part's guesses took longer. */
+static int64_t late_us(const struct round_part *part)
+{
+    int64_t late = part->meanwhile_us - part->cost.step_us;
+    return late > 0 ? late : 0;
+}
+
 /* Where the time of the step went, charged to each sequence that shared it. */
 static void charge(const struct round_part *part, const struct round_lane *lane, int64_t round_us)
 {
@@ -85,8 +92,8 @@ static void charge(const struct round_part *part, const struct round_lane *lane,
     c->wire_us += wire > 0 ? (uint64_t)wire : 0;
     c->rounds_us += (uint64_t)round_us;
     c->draft_us += (uint64_t)(part->draft_us + part->read_us);
-    int64_t overhead =
-        round_us - part->draft_us - part->read_us - cost->compute_us - cost->collective_us;
+    int64_t overhead = round_us - part->draft_us - part->read_us - cost->compute_us -
+                       cost->collective_us - late_us(part);
     histogram_add(&seq->overhead, overhead > 0 ? (uint64_t)overhead : 0);
     c->bytes_sent += cost->bytes_sent;
     c->bytes_received += cost->bytes_received;
@@ -181,13 +188,6 @@ static void settle_lanes(struct round_part *part)
 
 /* ---- what the planner learns ---- */
 
-/* How long the step's answer waited because the other part's guesses took longer. */
-static int64_t late_us(const struct round_part *part)
-{
-    int64_t late = part->meanwhile_us - part->cost.step_us;
-    return late > 0 ? late : 0;
-}
-
 static void teach(struct round_part *part)
 {
     struct planner_round round = {
@@ -199,7 +199,7 @@ static void teach(struct round_part *part)
         .first_pass_tokens = part->draft_cost.first_pass_tokens,
         .read_us = part->read_us,
         .n_ahead = part->lanes[0].n_ahead,
-        .k = part->lanes[0].draft.n,
+        .k = part->is_alone ? part->lanes[0].draft.n : 0,
         .draft_us = part->draft_us,
         .step_us = part->cost.step_us,
         .round_us = part->prepare_us + clock_now_us() - part->verify_us - late_us(part),

@@ -229,7 +229,7 @@ static void plan_guesses(struct planning *p)
     }
     load.n_rows = n_rows - n;
     load.n_rows_max = n_rows + least(p->n_tokens, p->n_rows);
-    load.is_alone = p->n == 1;
+    load.is_alone = p->n == 1 && !p->s->is_halved;
     load.n_hidden_rows = p->s->n_hidden_rows;
     planner_share(p->s->planner, lanes, n, &load);
     if (p->n == 1 && n == 1 && lanes[0].k > 0 && lanes[0].k < p->s->n_ahead) {

@@ -46,8 +46,8 @@ struct own_weight {
 
 struct waiting {
     int capacity, n_returned_max, n_buckets;
-    int n_pushed, n_returned;
-    struct entry *entries; /* [1 + capacity + n_returned_max] */
+    int n_pushed, n_returned, n_aside; /* n_aside: of n_returned */
+    struct entry *entries;             /* [1 + capacity + n_returned_max] */
     int free_entry;
     struct list all, returned, aside;
     int *item_buckets; /* [n_buckets] */
@@ -310,6 +310,7 @@ static void entry_remove(struct waiting *w, int at)
     struct client *client = entry->client;
     list_remove(w, list_of(w, entry), at);
     *(client ? &w->n_pushed : &w->n_returned) -= 1;
+    w->n_aside -= entry->is_aside ? 1 : 0;
     if (client && client->jobs.first) client->share.cost = w->entries[client->jobs.first].cost;
     if (client && !client->jobs.first) client_remove(w, client);
     *find_item(w, entry->job.item) = entry->next_same;
@@ -364,6 +365,7 @@ void waiting_set_aside(struct waiting *waiting, const void *item, bool is_aside)
     if (!at || entry->client || entry->is_aside == is_aside) return;
     list_remove(waiting, list_of(waiting, entry), at);
     entry->is_aside = is_aside;
+    waiting->n_aside += is_aside ? 1 : -1;
     if (is_aside) {
         list_insert(waiting, &waiting->aside, at, 0);
     } else {
@@ -428,6 +430,11 @@ bool waiting_remove(struct waiting *waiting, const void *item)
 int waiting_count(const struct waiting *waiting)
 {
     return waiting->n_pushed + waiting->n_returned;
+}
+
+int waiting_count_aside(const struct waiting *waiting)
+{
+    return waiting->n_aside;
 }
 
 int waiting_class_count(const struct waiting *waiting, enum job_class job_class)

@@ -66,7 +66,8 @@ void waiting_set_aside(struct waiting *waiting, const void *item, bool is_aside)
 /* Takes a job out, wherever it is, without a charge: O(1). False: it is not here. */
 bool waiting_remove(struct waiting *waiting, const void *item);
 
-int waiting_count(const struct waiting *waiting);
+int waiting_count(const struct waiting *waiting); /* those set aside included */
+int waiting_count_aside(const struct waiting *waiting);
 int waiting_class_count(const struct waiting *waiting, enum job_class job_class);
 
 /* All jobs, in the order of their pushes: *at = 0 first; returns NULL after the last. The job that

@@ -278,6 +278,19 @@ class SlowReaderInTheWay(FairTest):
         time.sleep(seconds)
         return n == len(self.steps())
 
+    def test_who_found_no_room_is_next_when_there_is(self):
+        """The room that was there when a prompt began is not what it leaves: another text has
+        grown since, and nothing is left to read."""
+        running = self.begin(self.ids(20), max_tokens=MANY_TOKENS)
+        self.wait_tokens(running)
+        first_ids, second_ids = self.ids(3000), self.ids(1200)
+        first = self.begin(first_ids, max_tokens=2)
+        wait_until(lambda: self.find(first_ids), 20 * PATIENCE, "the first prompt is read")
+        second = self.begin(second_ids, max_tokens=2)
+        self.assertEqual(first.end(20 * PATIENCE), "OK")
+        self.assertEqual(second.end(20 * PATIENCE), "OK")
+        self.assertTrue(running.is_alive())
+
     def test_others_get_their_places(self):
         texts = [self.ids(20) for _ in range(3)]
         short = self.ids(SHORT)

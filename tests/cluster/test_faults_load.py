@@ -32,10 +32,11 @@ def prompt(number):
 class LoadTest(FaultTest):
     RANKS = 1
     KV = ["--kv-tokens", str(N_RUNNING * 1024)]
+    HALVES = "auto"
 
     def setUp(self):
         self.world = World(n_ranks=self.RANKS, worker_flags=self.KV, coordinator_flags=[
-            "--sequences", str(N_RUNNING), "--calibrate", "0"])
+            "--sequences", str(N_RUNNING), "--calibrate", "0", "--half-batches", self.HALVES])
         self.addCleanup(self.world.leave)
         self.world.start()
         self.client = Client(self.world.address)
@@ -74,6 +75,7 @@ class LoadTest(FaultTest):
 
 class LostRank(LoadTest):
     RANKS = 2
+    HALVES = "on"
 
     def lose(self):
         running, waiting = self.run_long(), self.wait_short()

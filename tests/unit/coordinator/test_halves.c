@@ -75,9 +75,20 @@ START_TEST(halves_are_given_up_where_they_do_not_pay)
 }
 END_TEST
 
+START_TEST(a_trial_that_goes_badly_ends_early)
+{
+    static const struct machine bad = {10000, 8000, 20000, 12000};
+    struct halves halves = {.mode = HALVES_AUTO};
+    struct tally tally = {.us = 1};
+    run(&halves, &bad, 0.7, LEARNING, &tally);
+    ck_assert_msg(tally.n_halved > 0 && tally.n_halved <= 16, "%d steps were halved",
+                  tally.n_halved);
+}
+END_TEST
+
 START_TEST(nothing_is_tried_without_a_promise)
 {
-    static const double ratios[] = {0, 1, 1.5};
+    static const double ratios[] = {0, 0.97, 1, 1.5};
     for (size_t i = 0; i < sizeof ratios / sizeof *ratios; i++) {
         struct halves halves = {.mode = HALVES_AUTO};
         struct tally tally = {.us = 1};
@@ -149,6 +160,7 @@ int main(void)
     TCase *tcase = tcase_create("auto");
     tcase_add_test(tcase, halves_are_kept_where_they_pay);
     tcase_add_test(tcase, halves_are_given_up_where_they_do_not_pay);
+    tcase_add_test(tcase, a_trial_that_goes_badly_ends_early);
     tcase_add_test(tcase, nothing_is_tried_without_a_promise);
     tcase_add_test(tcase, on_and_off_ask_nobody);
     tcase_add_test(tcase, another_group_is_measured_anew);

@@ -121,7 +121,8 @@ START_TEST(those_that_ended_first_make_room)
         numbers[i] = submitted("", 1).number;
     }
     const struct job_submission one_more = submission("", 1);
-    CHECK_ERR(jobs_submit(jobs, &one_more, &info, &existed, &err), ERR_EXHAUSTED, "8 jobs with");
+    CHECK_ERR(jobs_submit(jobs, &one_more, &info, &existed, &err), ERR_EXHAUSTED,
+              "8 jobs are kept");
     jobs_end(jobs, numbers[5], JOB_END_STOP, 0, "");
     jobs_end(jobs, numbers[2], JOB_END_STOP, 0, "");
     submitted("", 1);

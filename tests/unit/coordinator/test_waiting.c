@@ -228,11 +228,13 @@ START_TEST(jobs_set_aside_are_passed_over_and_keep_their_turn)
     }
     ck_assert_ptr_eq(waiting_peek(waiting), &works[0]);
     ck_assert_int_eq(waiting_count(waiting), 4);
+    ck_assert_int_eq(waiting_count_aside(waiting), 3);
     int n_seen = 0;
     for (int at = 0; waiting_next(waiting, &at); n_seen++) {
     }
     ck_assert_int_eq(n_seen, 4);
     ck_assert(waiting_remove(waiting, &works[2]));
+    ck_assert_int_eq(waiting_count_aside(waiting), 2);
     waiting_set_aside(waiting, &works[3], false);
     waiting_set_aside(waiting, &works[1], false);
     ck_assert_ptr_eq(pop(), &works[1]);
