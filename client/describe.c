@@ -113,11 +113,12 @@ static void print_load(const struct service_description *s)
     const struct service_load *load = &s->load;
     printf("%-22s%.0f s\n", "up", (double)load->uptime_us / 1e6);
     printf("%-22s%d of at most %d\n", "sequences running", load->running, load->sequences_max);
-    print_number("requests waiting", load->waiting);
+    print_number("sequences waiting", load->waiting);
     print_blocks("KV of the target", &load->target_kv);
     if (s->draft_model[0]) print_blocks("KV of the draft", &load->draft_kv);
-    printf("%-22s%" PRIu64 " reused, %" PRIu64 " computed\n", "prompt tokens",
-           load->prompt_tokens_reused, load->prompt_tokens_computed);
+    printf("%-22s%" PRIu64 " reused, %" PRIu64 " computed; %" PRIu64 " reused by the draft\n",
+           "prompt tokens", load->prompt_tokens_reused, load->prompt_tokens_computed,
+           load->draft_prompt_tokens_reused);
     printf("%-22s%" PRIu64 "\n", "preemptions", load->preemptions);
     printf("%-22s%" PRIu64 ", %" PRIu64 " of them over half of the sequences\n", "steps",
            load->steps, load->half_steps);
@@ -140,14 +141,15 @@ static json_t *load_json(const struct service_load *load)
     for (int i = 0; i < JOB_ENDS; i++) {
         json_object_set_new(ends, job_end_names[i], count_json(load->ends[i]));
     }
-    return json_pack("{si si si so so so so so so so so so}", "sequences_max", load->sequences_max,
-                     "running", load->running, "waiting", load->waiting, "target_kv",
-                     blocks_json(&load->target_kv), "draft_kv", blocks_json(&load->draft_kv),
-                     "prompt_tokens_reused", count_json(load->prompt_tokens_reused),
-                     "prompt_tokens_computed", count_json(load->prompt_tokens_computed),
-                     "preemptions", count_json(load->preemptions), "ends", ends, "uptime_us",
-                     count_json(load->uptime_us), "steps", count_json(load->steps), "half_steps",
-                     count_json(load->half_steps));
+    return json_pack(
+        "{si si si so so so so so so so so so so}", "sequences_max", load->sequences_max, "running",
+        load->running, "waiting", load->waiting, "target_kv", blocks_json(&load->target_kv),
+        "draft_kv", blocks_json(&load->draft_kv), "prompt_tokens_reused",
+        count_json(load->prompt_tokens_reused), "prompt_tokens_computed",
+        count_json(load->prompt_tokens_computed), "preemptions", count_json(load->preemptions),
+        "ends", ends, "uptime_us", count_json(load->uptime_us), "steps", count_json(load->steps),
+        "half_steps", count_json(load->half_steps), "draft_prompt_tokens_reused",
+        count_json(load->draft_prompt_tokens_reused));
 }
 
 static void print_table(const struct service_description *s)

@@ -9,7 +9,7 @@
 enum {
     ARENA_BYTES = 64 << 20,
     TRIES = 3,       /* of which the shortest counts, because nothing makes a step too short */
-    WARM_UP = 2,     /* steps that nobody times: pages are touched for the first time */
+    SIZES = 9,       /* 1, 2, 4, ... up to SEQUENCES_MAX */
     DRAFT_PASSES = 2 /* the second one reads one token a lane, as most passes do */
 };
 
@@ -19,7 +19,7 @@ struct calibration {
     struct planner *planner;
     struct arena arena;
     struct sequence *seqs; /* [n_lanes] of the draft's lanes */
-    int64_t end_us;        /* of the time that is left for one of the two models */
+    int64_t end_us;        /* of the time that one of the two models has */
 };
 
 static const int32_t first_token = 0;
@@ -90,35 +90,27 @@ static int draft_once(struct calibration *c, int n, int64_t *us, struct error *e
 
 typedef int measure_fn(struct calibration *c, int n, int64_t *us, struct error *err);
 
-/* The shortest of a few; fewer where the time is short. */
-static int shortest(struct calibration *c, measure_fn *measure, int n, double *us,
-                    struct error *err)
-{
-    int rc = 0;
-    *us = 0;
-    for (int i = 0; i < TRIES && (i == 0 || clock_now_us() < c->end_us); i++) {
-        int64_t one = 0;
-        TRY(measure(c, n, &one, err));
-        if (i == 0 || (double)one < *us) *us = (double)one;
-    }
-out:
-    return rc;
-}
-
+/* Goes through the sizes, small ones first, and again as long as there is time; what is expected to
+ * last longer than that is left out. */
 static int measure_all(struct calibration *c, measure_fn *measure,
                        void (*teach)(struct planner *planner, int n, double us), int n_most,
-                       int64_t budget_us, struct error *err)
+                       struct error *err)
 {
     int rc = 0;
-    int64_t warm_us;
-    c->end_us = clock_now_us() + budget_us;
-    for (int i = 0; i < WARM_UP && clock_now_us() < c->end_us; i++) {
-        TRY(measure(c, 1, &warm_us, err));
+    int64_t best_us[SIZES] = {0}, us = 0;
+    TRY(measure(c, 1, &us, err)); /* pages are touched for the first time */
+    for (int try = 0; try < TRIES; try++) {
+        int64_t expected_us = us;
+        for (int i = 0; i < SIZES && 1 << i <= n_most; i++) {
+            if (best_us[i]) expected_us = best_us[i];
+            if (clock_now_us() + expected_us > c->end_us) break;
+            TRY(measure(c, 1 << i, &us, err));
+            if (!best_us[i] || us < best_us[i]) best_us[i] = us;
+            expected_us = 2 * us;
+        }
     }
-    for (int n = 1; n <= n_most && clock_now_us() < c->end_us; n *= 2) {
-        double us;
-        TRY(shortest(c, measure, n, &us, err));
-        if (us > 0) teach(c->planner, n, us);
+    for (int i = 0; i < SIZES; i++) {
+        if (best_us[i] > 0) teach(c->planner, 1 << i, (double)best_us[i]);
     }
 out:
     return rc;
@@ -149,12 +141,14 @@ int calibration_run(struct target *target, struct drafter *drafter, struct plann
 {
     int rc = 0;
     struct calibration c = {.target = target, .drafter = drafter, .planner = planner};
-    int64_t half_us = drafter ? budget_us / 2 : budget_us;
+    int64_t start_us = clock_now_us();
     if (budget_us <= 0) return 0;
     TRY(arena_open(&c.arena, ARENA_BYTES, err));
     TRY(open_sequences(&c, n_lanes, err));
-    if (drafter) TRY(measure_all(&c, draft_once, planner_calibrate_draft, n_lanes, half_us, err));
-    TRY(measure_all(&c, step_once, planner_calibrate_step, most_lanes(&c, n_lanes), half_us, err));
+    c.end_us = start_us + budget_us / 2;
+    if (drafter) TRY(measure_all(&c, draft_once, planner_calibrate_draft, n_lanes, err));
+    c.end_us = start_us + budget_us; /* with what the draft has left */
+    TRY(measure_all(&c, step_once, planner_calibrate_step, most_lanes(&c, n_lanes), err));
 out:
     for (int i = 0; c.seqs && i < n_lanes; i++) {
         free(c.seqs[i].tokens);

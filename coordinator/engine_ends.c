@@ -59,6 +59,7 @@ static void count_reuse(struct engine *e, const struct sequence *seq)
 {
     e->tally.preemptions += seq->counters.preemptions;
     e->tally.reused += seq->counters.target_reused;
+    e->tally.draft_reused += seq->counters.draft_reused;
     e->tally.computed += (uint64_t)seq->n_prompt - seq->counters.target_reused;
 }
 

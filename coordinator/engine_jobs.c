@@ -223,6 +223,7 @@ static struct service_load load_now(struct engine *e)
         .prompt_tokens_computed = e->tally.computed,
         .preemptions = e->tally.preemptions,
         .uptime_us = (uint64_t)(clock_now_us() - e->tally.start_us),
+        .draft_prompt_tokens_reused = e->tally.draft_reused,
         .steps = e->halves.n_steps,
         .half_steps = e->halves.n_half_steps,
     };

@@ -10,7 +10,7 @@ enum { ENGINE_STATE_BYTES = ERROR_TEXT_BYTES };
 
 /* What happened since the start, for Describe. */
 struct tally {
-    uint64_t ends[JOB_ENDS], preemptions, reused, computed;
+    uint64_t ends[JOB_ENDS], preemptions, reused, draft_reused, computed;
     int64_t start_us;
 };
 

@@ -243,12 +243,14 @@ static bool draft_has_room(const struct drafter *drafter, int n_blocks)
  * cannot give up its place or what the draft knows of it. */
 static bool may_halve(const struct round *r, struct sequence **seqs, int n)
 {
+    int n_guessing = 0;
     if (!r->tools.drafter || n < 2) return false;
     for (int i = 0; i < n; i++) {
         if (!decodes(seqs[i]) || seqs[i]->paused_us) return false;
         if (waits_for_draft(r, seqs[i])) return false;
+        n_guessing += seqs[i]->n_draft > 0 ? 1 : 0;
     }
-    return block_pool_room(r->tools.target_pool) >= n * STEP_BLOCKS &&
+    return n_guessing > 0 && block_pool_room(r->tools.target_pool) >= n * STEP_BLOCKS &&
            draft_has_room(r->tools.drafter, n * STEP_BLOCKS);
 }
 
@@ -315,7 +317,7 @@ static int run_whole(struct round *r, struct sequence **seqs, int n, bool *is_id
         *is_idle = part->n_lanes == 0 && part->plan.n_readings == 0;
     }
     if (!part->is_prepared) return 0;
-    if (part->is_alone && part->plan.n_prompt == 0 && part->draft_us > 0) {
+    if (part->is_alone && part->plan.n_prompt == 0) {
         r->whole_rows = part->plan.n_tokens;
         r->whole_lanes = part->n_lanes;
         r->whole_draft_us = part->draft_us;

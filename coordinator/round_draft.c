@@ -48,6 +48,10 @@ static void read_prompts(struct round_part *part)
         for (int i = 0; i < part->plan.n_readings; i++) {
             lose_draft(part->plan.readings[i].seq, &err);
         }
+    } else {
+        for (int i = 0; i < part->plan.n_readings; i++) {
+            drafter_commit(part->tools->drafter, part->plan.readings[i].seq);
+        }
     }
     part->read_us = clock_now_us() - start_us;
 }

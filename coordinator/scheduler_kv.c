@@ -1,6 +1,10 @@
 /* What a round sets aside in KV before anything is drawn, and what the draft reads of prompts. */
 #include "coordinator/scheduler_parts.h"
 
+#include <string.h>
+
+#include "base/limits.h"
+
 enum {
     /* Tokens of prompts that the draft reads in a round, if nothing is known of its speed. */
     READ_TOKENS_LEAST = 64,
@@ -34,6 +38,7 @@ static void list_readers(struct planning *p)
     for (int i = 0; i < p->n; i++) {
         struct sequence *seq = p->seqs[i];
         if (!p->s->drafter || seq->is_score || seq->n_draft == 0 || seq->paused_us) continue;
+        if (planning_n_missed(seq) > CAUGHT_UP_TOKENS) sequence_reuse_draft(seq, p->s->drafter);
         if (planning_n_missed(seq) <= CAUGHT_UP_TOKENS || seq->n_tokens + 1 >= seq->end) continue;
         if (drafter_limit(p->s->drafter) <= seq->n_tokens) continue;
         /* Behind a long prompt the first token comes plainly: it does not wait for the draft. */
@@ -120,12 +125,28 @@ static bool reserve_reading(struct planning *p, struct sequence *seq, int n_posi
     return true;
 }
 
+/* Whether the draft reads for another sequence in this round what it would read next for this
+ * one, which then finds it in the next round. */
+static bool reads_the_same(const struct round_plan *plan, const struct sequence *seq)
+{
+    for (int i = 0; i < plan->n_readings; i++) {
+        const struct sequence *other = plan->readings[i].seq;
+        int begin = other->n_draft_kv, n = begin + KV_BLOCK_TOKENS;
+        if (seq->n_draft_kv != begin || plan->readings[i].n_tokens < KV_BLOCK_TOKENS) continue;
+        if (n < seq->n_tokens &&
+            memcmp(seq->tokens, other->tokens, (size_t)n * sizeof(int32_t)) == 0)
+            return true;
+    }
+    return false;
+}
+
 void planning_read(struct planning *p)
 {
     list_readers(p);
     int room = p->n_readers ? reading_room(p) : 0;
     for (int i = 0; i < p->n_readers && room > 0; i++) {
         struct sequence *seq = p->readers[i];
+        if (reads_the_same(p->plan, seq)) continue;
         int n = least(planning_n_missed(seq) - 1, room);
         if (!reserve_reading(p, seq, seq->n_draft_kv + n, i < p->n_urgent)) continue;
         p->plan->readings[p->plan->n_readings++] = (struct draft_reading){seq, n};

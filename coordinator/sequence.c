@@ -324,6 +324,15 @@ void sequence_reuse(struct sequence *seq, struct block_pool *target_pool)
     }
 }
 
+void sequence_reuse_draft(struct sequence *seq, struct drafter *drafter)
+{
+    int before = seq->n_draft_kv;
+    drafter_begin(drafter, seq);
+    if (!seq->admitted_us || seq->draft_losses > 0 || seq->n_draft_kv == before) return;
+    int n = seq->n_draft_kv < seq->n_prompt ? seq->n_draft_kv : seq->n_prompt;
+    seq->counters.draft_reused = (uint32_t)n;
+}
+
 int sequence_place(struct sequence *seq, int slot, struct block_pool *target_pool,
                    struct drafter *drafter, struct error *err)
 {
@@ -332,7 +341,7 @@ int sequence_place(struct sequence *seq, int slot, struct block_pool *target_poo
     seq->slot = slot;
     seq->is_evicted = false;
     sequence_reuse(seq, target_pool);
-    if (drafter && seq->n_draft > 0) drafter_begin(drafter, seq);
+    if (drafter && seq->n_draft > 0) sequence_reuse_draft(seq, drafter);
     return 0;
 }
 

@@ -94,6 +94,9 @@ void sequence_admit(struct sequence *seq);
  * long as it has computed nothing of its own. */
 void sequence_reuse(struct sequence *seq, struct block_pool *target_pool);
 
+/* The same for the draft. */
+void sequence_reuse_draft(struct sequence *seq, struct drafter *drafter);
+
 /* Takes the place away; both models have to read the text again. */
 void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
                        struct drafter *drafter);

@@ -166,11 +166,12 @@ struct kv_blocks {
 
 /* How busy the service is, and what it has done since it started. */
 struct service_load {
-    int sequences_max, running, waiting; /* waiting: requests, the others: sequences */
+    int sequences_max, running, waiting; /* sequences; waiting: without a place */
     struct kv_blocks target_kv, draft_kv;
     uint64_t prompt_tokens_reused, prompt_tokens_computed; /* by the target */
     uint64_t preemptions, uptime_us;
-    uint64_t steps, half_steps; /* of the target; of them, while the other half was drafted */
+    uint64_t draft_prompt_tokens_reused; /* by the draft */
+    uint64_t steps, half_steps;          /* of the target; of them, over half of the sequences */
     uint64_t ends[JOB_ENDS];
 };
 

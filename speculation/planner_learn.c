@@ -23,7 +23,7 @@ enum {
     KEPT_TIMES = 8,
     /* Rows for one of a prompt: with fewer the step is not one of decoding. */
     PROMPT_SHARE = 8,
-    /* Rounds of a kind that are counted; see LEARN_ROUNDS in planner.c. */
+    /* Rounds of a kind that are counted; see LEARN_ROUNDS. */
     COUNTED_ROUNDS = 100
 };
 

@@ -82,7 +82,8 @@ struct drafter_ops {
     void (*set_vocabulary)(struct drafter *drafter, int n_vocab);
 
     /* The sequence begins, or goes on, in seq->slot: what is known of the beginning of its text
-     * need not be read again; seq->n_draft_kv says how much. */
+     * need not be read again; seq->n_draft_kv says how much. It may be called again later and
+     * changes nothing when the draft has read something for this sequence itself. */
     void (*begin)(struct drafter *drafter, struct sequence *seq);
 
     /* Sets KV for the sequence's first n_positions aside, all of it or none, before the first guess

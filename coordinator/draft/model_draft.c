@@ -205,8 +205,10 @@ static void model_draft_set_vocabulary(struct drafter *drafter, int n_vocab)
 static void model_draft_begin(struct drafter *drafter, struct sequence *seq)
 {
     struct model_draft *d = model_draft(drafter);
-    seq->n_draft_kv =
-        prefix_cache_take(&d->tables[seq->slot], &d->pool, seq->tokens, seq->n_tokens);
+    struct block_table *table = &d->tables[seq->slot];
+    bool has_own = table->n_known < table->n || seq->n_draft_kv != table->n * d->pool.block_tokens;
+    if (has_own) return;
+    seq->n_draft_kv = prefix_cache_take(table, &d->pool, seq->tokens, seq->n_tokens);
 }
 
 static int model_draft_reserve(struct drafter *drafter, struct sequence *seq, int n_positions,

@@ -334,7 +334,7 @@ def test_describe(cluster):
     assert sum(load["target_kv"].values()) == r["n_kv_blocks"], load
     assert load["target_kv"]["in_use"] == load["draft_kv"]["in_use"] == 0, load
     table = ok(cluster.outrider("describe")).stdout
-    for line in ("sequences running     0 of at most", "requests waiting      0",
+    for line in ("sequences running     0 of at most", "sequences waiting     0",
                  "KV of the target      0 blocks in use", "preemptions", "ended  "):
         assert line in table, table
     for key in ("state", "target_model", "arithmetic", "model_fingerprint", "context_limit",

@@ -7,7 +7,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from load_client import Client, Reader, job, run_jobs
+from load_client import Client, Reader, Watcher, job, run_jobs
 from cluster import wait_until
 from fault_util import PATIENCE, FaultTest, World, main
 from step_proxy import SteppedWorld
@@ -84,6 +84,23 @@ class Trouble(Company):
     def test_row_that_fails(self):
         self.world.proxy.spoil_rows("this row has failed")
         self.check_one_fails("this row has failed")
+
+
+class Crowd(Company):
+    def test_256_at_a_time(self):
+        self.start(World(worker_flags=["--slots", "256", "--kv-tokens", "32768"],
+                         coordinator_flags=["--sequences", "256", "--queue", "256",
+                                            "--draft-kv-tokens", "32768"]))
+        ways = ({"n_draft": 0}, {"n_draft": 2}, {"n_draft": 3, "strategy": "heuristic"}, {})
+        jobs = [job(prompt(i), temperature=0, ignore_eos=True, max_tokens=60, **ways[i % 4])
+                for i in range(256)]
+        alone = [answer.words() for answer in run_jobs([self.client], jobs, 1)]
+        self.assertEqual({words[0] for words in alone}, {"OK"})
+        with Watcher(self.client) as watcher:
+            together = [answer.words() for answer in run_jobs([self.client], jobs, 256)]
+        self.assertEqual(together, alone)
+        self.assertGreater(watcher.most_running, 200)
+        self.check_idle()
 
 
 class Tight(Company):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=900
+# ctest: labels=full,memory libs=client timeout=900
 """A job's answer does not depend on company: 64 jobs of every kind, few or many at a time, on one,
 two and four ranks, with so few KV blocks that sequences are preempted again and again, give bit for
 bit the texts and scores that each of them gives alone. Skipped (77) where grpcio is not installed.
@@ -154,6 +154,7 @@ CASES = (
     Case(1, (32,), SMALL + ("--max-step-rows", 17, "--max-step-tokens", 48),
          SMALL_DRAFT + ("--draft-ahead", "on", "--calibrate", 0), preempts=True),
     Case(2, (32,), SMALL, ("--draft-ahead", "on"), preempts=True, halves="on"),
+    Case(2, (7,), coordinator=("--draft-ahead", "off")),
     Case(4, (64,), SMALL, SMALL_DRAFT, preempts=True, halves="auto"),
 )
 

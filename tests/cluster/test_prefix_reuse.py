@@ -143,6 +143,29 @@ class Counted(ReuseTest):
                 self.assertLess(rest, BLOCK + 1)
                 self.assertEqual(len(answer.texts), n)
 
+    def test_n_texts_read_the_prompt_once_in_the_draft_too(self):
+        """The texts but the first get their places before the draft has read the prompt."""
+        for n_prompt in (300, 1000):
+            with self.subTest(n_prompt):
+                before = self.client.load().draft_reused
+                answer = self.ask(self.ids.take(n_prompt), n=4, n_draft=4, temperature=1, seed=3,
+                                  rule="rejection", max_tokens=24)
+                self.assertEqual(len(answer.texts), 4)
+                self.assertGreater(min(text.counters["drafted"]
+                                       for text in answer.texts.values()), 0)
+                reused = 3 * (n_prompt // BLOCK * BLOCK)
+                self.assertEqual(answer.total("draft_reused"), reused)
+                self.assertEqual(self.client.load().draft_reused - before, reused)
+
+    def test_equal_prompts_at_once_are_read_once_by_the_draft(self):
+        common = self.ids.take(COMMON)
+        jobs = [job(common + self.ids.take(5), n_draft=4, temperature=0, ignore_eos=True,
+                    max_tokens=24) for _ in range(4)]
+        answers = run_jobs([self.client], jobs, 4)
+        self.assertEqual({answer.status for answer in answers}, {"OK"})
+        self.assertGreaterEqual(sum(answer.total("draft_reused") for answer in answers),
+                                3 * COMMON)
+
     def test_scores_read_all(self):
         """Every row of the text is wanted, so nothing is left out, but others may reuse it."""
         ids = self.ids.take(100)

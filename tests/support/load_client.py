@@ -238,8 +238,9 @@ class Load:
         self.sequences_max, self.running, self.waiting = (_one(load, i, 0) for i in (1, 2, 3))
         self.target_kv = self._blocks(load, 4)
         self.draft_kv = self._blocks(load, 5)
-        self.reused, self.computed, self.preemptions, self.steps, self.half_steps = (
-            int.from_bytes(_one(load, i, b""), "little") for i in (6, 7, 8, 11, 12))
+        (self.reused, self.computed, self.preemptions, self.steps, self.half_steps,
+         self.draft_reused) = (int.from_bytes(_one(load, i, b""), "little")
+                               for i in (6, 7, 8, 11, 12, 13))
         self.ends = dict.fromkeys(ENDS, 0)
         for part in load.get(9, []):
             count = fields(part)

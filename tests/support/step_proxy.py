@@ -17,6 +17,7 @@ from rpc_python import OPTIONS, field, fields, grpc, packed, varint
 RUN = "/outrider.target.v1.Target/Run"
 HELD_SECONDS = 60  # longer than any test holds the replies back
 SERVER_THREADS = 8
+FIRST_BLOCK, BLOCKS = 5, 6  # fields of a lane; a first block of 0 is left out
 
 
 class Lane:
@@ -28,6 +29,7 @@ class Lane:
         self.tokens = packed(message.get(3, [b""])[0])
         self.n_draft = message.get(4, [0])[0]
         self.n_rows = len(message.get(7, []))
+        self.begins = FIRST_BLOCK not in message and BLOCKS in message  # its block table is new
 
     def end(self):
         """Committed tokens that the target has read after the step."""
@@ -89,8 +91,8 @@ class StepProxy(grpc.GenericRpcHandler):
     def _marked(self, step):
         """The index of its lane, or -1. Its slot is known from its first lane on."""
         for index, lane in enumerate(step.lanes):
-            if lane.position == 0:
-                is_it = lane.tokens[0] == self._first_token
+            if lane.begins:
+                is_it = lane.position == 0 and lane.tokens[0] == self._first_token
                 if is_it or lane.slot == self._slot:
                     self._slot = lane.slot if is_it else None
             if lane.slot == self._slot:

@@ -61,6 +61,7 @@ START_TEST(service_description_round_trip_keeps_every_field)
                  .uptime_us = 9,
                  .steps = 12,
                  .half_steps = 13,
+                 .draft_prompt_tokens_reused = 14,
                  .ends = {[JOB_END_STOP] = 10, [JOB_END_SHUTDOWN] = 11}}};
     struct service_description b;
     CHECK_OK(service_description_encode(&buf, &a, &err));

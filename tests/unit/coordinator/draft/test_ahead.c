@@ -122,6 +122,41 @@ START_TEST(what_was_measured_can_be_forgotten)
 }
 END_TEST
 
+/* Guesses are taken only behind the text that was assumed: every token of it counts, not only how
+ * many there are and the last one. */
+START_TEST(guesses_behind_another_text_are_not_taken)
+{
+    const struct ahead_times times = {true, 1000, 1000, 1000};
+    struct bench b = {0};
+    struct ahead *ahead = open_ahead(&b, AHEAD_ON);
+    struct draft draft = {.base = b.seq->n_tokens}, taken = {.base = 0};
+    propose_k(&b, K, &no_ends, &draft);
+    ahead_begin(ahead, b.seq, &draft, K, &no_ends);
+    while (ahead_work(ahead)) {
+    }
+    ahead_end(ahead, b.seq, &times);
+    ck_assert_int_eq(draft.n, K);
+    b.seq->n_tokens += K + 1; /* behind the text are the guesses and the token that was predicted */
+    ck_assert_int_eq(ahead_count(ahead, b.seq), K);
+    for (int i = 0; i <= K; i++) {
+        int32_t *token = &b.seq->tokens[draft.base + i];
+        *token ^= 1;
+        ck_assert_int_eq(ahead_count(ahead, b.seq), 0);
+        *token ^= 1;
+    }
+    b.seq->n_tokens--;
+    ck_assert_int_eq(ahead_count(ahead, b.seq), 0);
+    b.seq->n_tokens++;
+    b.seq->id++;
+    ck_assert_int_eq(ahead_count(ahead, b.seq), 0);
+    b.seq->id--;
+    ahead_take(ahead, b.seq, K, &taken);
+    ck_assert_int_eq(taken.n, K);
+    ck_assert_int_eq(ahead_count(ahead, b.seq), 0);
+    close_ahead(&b, ahead);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ahead");
@@ -132,5 +167,6 @@ int main(void)
     tcase_add_test(tests, prompts_are_not_counted);
     tcase_add_test(tests, words_decide_where_they_are_given);
     tcase_add_test(tests, what_was_measured_can_be_forgotten);
+    tcase_add_test(tests, guesses_behind_another_text_are_not_taken);
     return check_main(suite);
 }
