@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "client/figures.h"
 #include "client/terminal.h"
+#include "client/token_table.h"
 
 enum { OPT_JSON = 256, OPT_FROM, OPT_SEQUENCE, TOKENS_MAX = 1 << 28 };
 
@@ -74,13 +75,33 @@ out:
 
 static int print_tokens(const struct generate_tokens *tokens, struct error *err)
 {
-    json_t *ids = json_array();
+    json_t *ids = json_array(), *logprobs = tokens->logprobs ? json_array() : NULL;
     for (int i = 0; i < tokens->n; i++) {
         json_array_append_new(ids, json_integer(tokens->ids[i]));
+        if (!logprobs) continue;
+        const struct token_line line = token_line_of(tokens, i);
+        json_array_append_new(logprobs, token_line_json(&line));
     }
-    return client_print_json(json_pack("{si so so}", "index", tokens->index, "token_ids", ids,
-                                       "text", client_json_text(tokens->text, tokens->text_len)),
-                             err);
+    json_t *object = json_pack("{si so so}", "index", tokens->index, "token_ids", ids, "text",
+                               client_json_text(tokens->text, tokens->text_len));
+    if (logprobs) json_object_set_new(object, "logprobs", logprobs);
+    return client_print_json(object, err);
+}
+
+/* The tokens of the prompt, for jobs that asked for them. */
+static int print_echo(const struct watch *w, const struct score_reply *echo, struct error *err)
+{
+    json_t *prompt = w->is_json ? json_array() : NULL;
+    for (int i = 0; i < echo->n; i++) {
+        const struct token_line line = token_line_of_score(&echo->tokens[i]);
+        if (w->is_json) {
+            json_array_append_new(prompt, token_line_json(&line));
+        } else {
+            terminal_text(&w->terminal, line.text, line.text_len);
+        }
+    }
+    return w->is_json ? client_print_json(json_pack("{so}", "prompt", prompt), err)
+                      : client_flush(err);
 }
 
 static int print_summary(const struct generate_summary *summary, struct error *err)
@@ -92,7 +113,7 @@ static int print_summary(const struct generate_summary *summary, struct error *e
 
 static int show_reply(const struct watch *w, const struct generate_reply *reply, struct error *err)
 {
-    if (reply->echo) return 0;
+    if (reply->echo) return print_echo(w, reply->echo, err);
     if (w->is_json) {
         return reply->tokens ? print_tokens(reply->tokens, err)
                              : print_summary(reply->summary, err);

@@ -127,6 +127,11 @@ class Submit(JobsTest):
         chosen = echoed["choices"][0]
         self.assertEqual([token["id"] for token in chosen["logprobs"]], chosen["token_ids"])
         self.assertEqual("".join(token["text"] for token in chosen["logprobs"]), chosen["text"])
+        _, lines, _ = self.jobs("watch", echoed["id"], "--json")
+        messages = [json.loads(line) for line in lines.splitlines()]
+        self.assertEqual([t for m in messages for t in m.get("prompt", [])], echoed["prompt"])
+        self.assertEqual([t for m in messages for t in m.get("logprobs", [])],
+                         chosen["logprobs"])
         stopped = self.submit(self.file(order()))[1]["choices"][0]["token_ids"]
         for field, value in (("min_tokens", 2), ("repetition_penalty", 2),
                              ("presence_penalty", 1), ("frequency_penalty", 1),
