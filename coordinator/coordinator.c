@@ -255,6 +255,7 @@ static int open_parts(struct coordinator *c, struct error *err)
         .serving_arg = c,
         .draft_ahead = c->options.draft_ahead,
         .half_batches = c->options.half_batches,
+        .reader_timeout_us = (int64_t)c->options.reader_timeout_s * 1000000,
         .n_draft = c->options.n_draft,
         .strategy = c->options.strategy,
         .threshold = c->options.threshold,

@@ -39,6 +39,7 @@ struct coordinator_options {
     double step_stretch; /* of a step with prompts over one without */
     int calibrate_ms;
     int step_timeout_s;
+    int reader_timeout_s; /* a client that does not read at all for so long is ended */
     int max_prompt_bytes;
     int queue_bytes; /* of requests that wait, together */
     int jobs_kept;   /* submitted jobs, ended or not */

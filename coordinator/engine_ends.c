@@ -6,7 +6,9 @@
 enum {
     DROP_US = 10000,             /* how often the queue is searched for clients that have left */
     GROUP_AWAITED_US = 10000000, /* jobs that wait for their first round wait so long for a group */
-    SLOW_READER_US = 60000000    /* a client that does not read at all for so long is ended */
+    /* That may wait for a client before its text pauses, and that are left when it goes on. */
+    READER_BYTES = 256 << 10,
+    READER_REST_BYTES = 64 << 10
 };
 
 void engine_displace(struct engine *e, struct sequence *seq)
@@ -93,14 +95,18 @@ bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, s
 static void watch_reader(struct engine *e, struct sequence *seq, int64_t now_us)
 {
     const struct reply *reply = seq->job->reply;
+    size_t bytes = reply->ops->queued_bytes ? reply->ops->queued_bytes(reply) : 0;
     struct error why;
-    if (!reply->ops->is_full || !reply->ops->is_full(reply, seq->paused_us != 0)) {
+    size_t most = seq->paused_us ? READER_REST_BYTES : READER_BYTES;
+    if (bytes <= most) {
         seq->paused_us = 0;
-    } else if (!seq->paused_us) {
-        seq->paused_us = now_us;
-    } else if (now_us - seq->paused_us > SLOW_READER_US) {
-        error_set(&why, ERR_EXHAUSTED, "the client has not read its answer for %d s",
-                  SLOW_READER_US / 1000000);
+    } else if (!seq->paused_us || bytes < seq->queued_bytes) {
+        if (!seq->paused_us) seq->paused_us = now_us;
+        seq->read_us = now_us;
+        seq->queued_bytes = bytes;
+    } else if (now_us - seq->read_us > e->options.reader_timeout_us) {
+        error_set(&why, ERR_EXHAUSTED, "the client has not read its answer for %lld s",
+                  (long long)e->options.reader_timeout_us / 1000000);
         engine_fail(e, seq, JOB_END_SLOW_READER, &why);
     }
 }

@@ -28,8 +28,9 @@ struct engine_options {
     void *serving_arg;
     enum ahead_mode draft_ahead;
     enum halves_mode half_batches;
-    int n_draft;            /* K of requests that do not say; -1 = by strategy */
-    enum strategy strategy; /* of such requests */
+    int64_t reader_timeout_us; /* a client that does not read at all for so long is ended */
+    int n_draft;               /* K of requests that do not say; -1 = by strategy */
+    enum strategy strategy;    /* of such requests */
     float threshold;
     const char *pack_cache;  /* where measured times are kept: NULL or "off", "auto", a folder */
     const char *draft;       /* as --draft names it */

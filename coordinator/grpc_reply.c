@@ -3,9 +3,6 @@
 
 #include <stdlib.h>
 
-/* That may wait for a client before its text pauses, and that are left when it goes on. */
-enum { READER_BYTES = 256 << 10, READER_REST_BYTES = 64 << 10 };
-
 struct grpc_reply {
     struct reply base;
     struct rpc_call *call;
@@ -67,10 +64,9 @@ static void end_with_error(struct reply *reply, int code, const char *text)
     sender_finish(grpc(reply)->sender, grpc(reply)->call, code, text);
 }
 
-static bool is_full(const struct reply *reply, bool was_full)
+static size_t queued_bytes(const struct reply *reply)
 {
-    size_t most = was_full ? READER_REST_BYTES : READER_BYTES;
-    return rpc_call_queued_bytes(((const struct grpc_reply *)reply)->call) > most;
+    return rpc_call_queued_bytes(((const struct grpc_reply *)reply)->call);
 }
 
 static bool is_cancelled(const struct reply *reply)
@@ -92,7 +88,7 @@ static const struct reply_ops ops = {
     .description = send_description,
     .done = end_well,
     .fail = end_with_error,
-    .is_full = is_full,
+    .queued_bytes = queued_bytes,
     .is_cancelled = is_cancelled,
     .close = close_reply,
 };

@@ -32,9 +32,8 @@ struct reply_ops {
     void (*done)(struct reply *reply);
     /* The answer ends with an error; text says what is wrong, for the client. */
     void (*fail)(struct reply *reply, int code, const char *text);
-    /* True while so much waits for the reader that no more should be made. was_full: it was so when
-     * it was last asked, and remains so until most of it has been read. NULL: never. */
-    bool (*is_full)(const struct reply *reply, bool was_full);
+    /* Bytes that wait for the reader. NULL: nobody needs to wait for one. */
+    size_t (*queued_bytes)(const struct reply *reply);
     /* True once nobody waits for the answer any more. The engine asks between rounds. */
     bool (*is_cancelled)(const struct reply *reply);
     /* Frees the reply; the door that made it may be closed already. */

@@ -32,6 +32,7 @@ enum {
     OPT_JOBS_BYTES,
     OPT_DRAFT_KV,
     OPT_STEP_TIMEOUT,
+    OPT_READER_TIMEOUT,
     OPT_DRAFT_AHEAD,
     OPT_HALF_BATCHES,
     OPT_PROMPT_BYTES,
@@ -104,6 +105,10 @@ static const struct argp_option options[] = {
      0},
     {"jobs-bytes", OPT_JOBS_BYTES, "N", 0,
      "memory for submitted jobs and their answers; default 268435456", 0},
+    {"reader-timeout", OPT_READER_TIMEOUT, "SECONDS", 0,
+     "A request ends when its client has not read anything for so long although much waits for it; "
+     "default 60",
+     0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
      "a step that takes longer loses the group, and its requests fail; default 120", 0},
     {"max-prompt-bytes", OPT_PROMPT_BYTES, "N", 0, "longest text accepted; default 4194304", 0},
@@ -242,6 +247,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &c->jobs_kept, "--jobs-kept", arg, 1, 1 << 20);
     case OPT_JOBS_BYTES:
         return program_parse_int(state, &c->jobs_bytes, "--jobs-bytes", arg, 65536, INT32_MAX);
+    case OPT_READER_TIMEOUT:
+        return program_parse_int(state, &c->reader_timeout_s, "--reader-timeout", arg, 1, 86400);
     case OPT_STEP_TIMEOUT:
         return program_parse_int(state, &c->step_timeout_s, "--step-timeout", arg, 1, 86400);
     case OPT_PROMPT_BYTES:
@@ -330,6 +337,7 @@ int main(int argc, char **argv)
                     .jobs_kept = 4096,
                     .jobs_bytes = 256 << 20,
                     .step_timeout_s = 120,
+                    .reader_timeout_s = 60,
                     .max_prompt_bytes = 4 << 20},
         .level = LOG_LEVEL_INFO,
     };

@@ -58,6 +58,8 @@ struct sequence {
 
     uint64_t last_round; /* that it had a share of */
     int64_t paused_us;   /* since when its client has not read enough; 0 = it reads */
+    int64_t read_us;     /* while paused: when it last read something ... */
+    size_t queued_bytes; /* ... and how much was left then */
     bool is_evicted;     /* it has lost its place in this round, and the slot ... */
     int evicted_slot;    /* ... that it had */
     bool is_over;        /* it has been finished or failed */

@@ -257,6 +257,23 @@ class SlowReader(FairTest):
         wait_until(lambda: self.client.load().is_idle(), 2 * PATIENCE, "its place is free")
 
 
+class SlowReaderEnds(FairTest):
+    COORDINATOR = ["--reader-timeout", "2"]
+
+    def test_who_never_reads_is_ended(self):
+        client = Client(self.world.address, SMALL_WINDOW)
+        self.addCleanup(client.close)
+        before = self.client.load().ends["slow_reader"]
+        call = client.begin(job(self.ids(30), max_tokens=MANY_TOKENS, n=16, **PLAIN))
+        self.assertTrue(call.read_one())
+        wait_until(lambda: self.client.load().ends["slow_reader"] == before + 1, 10 * PATIENCE,
+                   "it is ended")
+        wait_until(lambda: self.client.load().is_idle(), 2 * PATIENCE, "its places are free")
+        answer = call.read()
+        self.assertEqual(answer.status, "RESOURCE_EXHAUSTED")
+        self.assertIn("has not read its answer for 2 s", answer.details)
+
+
 class SlowReaderInTheWay(FairTest):
     """Places and KV for few: those of a client that does not read are given to others."""
     WORKER = ["--kv-tokens", "4096"]
