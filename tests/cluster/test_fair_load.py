@@ -5,18 +5,22 @@ a proxy in front of the rank, and not in seconds. Skipped (77) where grpcio is n
 import json
 import os
 import random
+import re
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from load_client import Client, Reader, job, score_job
-from cluster import wait_until
+from cluster import TALES, wait_until
 from fault_util import PATIENCE, FaultTest, main
+from random_model import write_random_model
 from step_proxy import SteppedWorld
 
 VOCABULARY = 512
-CONTEXT = 16384
 LONG = 8000         # tokens of a prompt that is fed in many steps
+LONG_TEXT = 100000  # tokens of a prompt, as text
+TEXT_STEPS = 50     # of such a prompt that are looked at
+LETTERS = "abcdefghijklmnop"
 SHORT = 16
 STEP_TOKENS = 256
 SHORT_STEPS = 3     # from the arrival of a short prompt to its first token
@@ -29,7 +33,7 @@ PLAIN = {**GREEDY, "n_draft": 0}
 SHAPE = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": VOCABULARY,
          "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "hidden_act": "silu",
-         "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+         "max_position_embeddings": 16384, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
          "tie_word_embeddings": False}
 
 
@@ -45,15 +49,19 @@ class FairTest(FaultTest):
             coordinator_flags=["--prompt-stretch", cls.STRETCH, "--draft-kv-tokens", "65536",
                                *cls.COORDINATOR])
         cls.addClassCleanup(cls.world.leave)
+        cls.choose_models()
+        cls.world.start()
+        cls.client = Client(cls.world.address)
+        cls.addClassCleanup(cls.client.close)
+        cls.rng = random.Random(cls.__name__)
+
+    @classmethod
+    def choose_models(cls):
         path = os.path.join(cls.world.folder, "config.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(SHAPE, file)
         cls.world.target = f"synthetic:{path},seed=5,agree=0.8"
         cls.world.draft = cls.world.target + ",draft=1"
-        cls.world.start()
-        cls.client = Client(cls.world.address)
-        cls.addClassCleanup(cls.client.close)
-        cls.rng = random.Random(cls.__name__)
 
     def ids(self, n):
         return [self.rng.randrange(VOCABULARY) for _ in range(n)]
@@ -201,6 +209,52 @@ class LongPrompt(FairTest):
         for step in self.steps()[first + 1:]:
             self.assertIsNotNone(step.lane_of(runner))
             self.assertLessEqual(step.n_tokens, STEP_TOKENS)
+
+
+class LongText(FairTest):
+    """A text of 100,000 tokens: while it is tokenized, and while it is fed."""
+    WORKER = ["--kv-tokens", "131072"]
+
+    @classmethod
+    def choose_models(cls):
+        """The tales tokenizer, and a context that has room for the text."""
+        folder = write_random_model(os.path.join(cls.world.folder, "model"),
+                                    os.path.join(TALES, "draft"), 3)
+        path = os.path.join(folder, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({**config, "max_position_embeddings": 131072}, file)
+        cls.world.target = cls.world.draft = folder
+
+    def check_runner(self, runner, before):
+        """It has had a token in each step since then."""
+        for step in self.steps()[before:]:
+            self.assertEqual(len(step.lane_of(runner).tokens), 1)
+            self.assertLessEqual(step.n_tokens, STEP_TOKENS)
+
+    def test_running_streams_do_not_wait_for_it(self):
+        _, runner = self.running()
+        text = " ".join("".join(self.rng.choices(LETTERS, k=3)) for _ in range(LONG_TEXT // 2))
+        before = len(self.steps())
+        answer = self.client.ask(job(text=text + " " + text, **PLAIN))
+        self.assertEqual(answer.status, "INVALID_ARGUMENT")
+        n_tokens = int(re.search(r"the prompt has (\d+) tokens", answer.details)[1])
+        self.assertGreater(n_tokens, 2 * LONG_TEXT)
+        self.check_runner(runner, before)
+        before = len(self.steps())
+        reader = Reader(self.client, job(text=text, max_tokens=1, **PLAIN))
+        self.addCleanup(reader.call.cancel)
+        wait_until(lambda: len(self.steps()[-1].lanes) > 1, 20 * PATIENCE, "it is being fed")
+        first = next(number for number, step in enumerate(self.steps()[before:], before)
+                     if len(step.lanes) > 1)
+        wait_until(lambda: len(self.steps()) > first + TEXT_STEPS, 60 * PATIENCE, "it is fed")
+        self.check_runner(runner, before)
+        slot = next(lane.slot for lane in self.steps()[first].lanes if lane.slot != runner)
+        fed = [step.lane_of(slot).end() for step in self.steps()[first:first + TEXT_STEPS]]
+        self.assertEqual(fed, sorted(set(fed)))
+        self.assertLess(fed[-1], n_tokens // 2)
+        print(f"{first - before} steps until {n_tokens // 2} tokens were there", file=sys.stderr)
 
 
 class SlowReader(FairTest):

@@ -8,12 +8,13 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from load_client import Client, Reader, job
+from load_client import Client, Reader, job, score_job
 from cluster import TALES, wait_until
 from fault_util import PATIENCE, FaultTest, World, main
 from random_model import write_random_model
 
 N_RUNNING, N_WAITING = 32, 8
+N_SCORES, SCORED_TOKENS = 16, 1000
 LOST_SECONDS = 3.0      # from a rank's end to that of the jobs that ran
 AWAITED_SECONDS = 10.0  # jobs that wait for their first round wait so long for a group
 REFUSED_SECONDS = 1.0
@@ -176,7 +177,12 @@ class LostGroup(LoadTest):
 
 class Shutdown(LoadTest):
     def test_coordinator_ends_in_time(self):
+        """And computes none of the scores that wait."""
         running, waiting = self.run_long(), self.wait_short()
+        scores = [self.client.begin(score_job([7] * SCORED_TOKENS), method="Score")
+                  for _ in range(N_SCORES)]
+        wait_until(lambda: self.client.load().waiting == N_WAITING + N_SCORES, 10 * PATIENCE,
+                   "the scores wait too")
         began = time.monotonic()
         self.world.coordinator.process.terminate()
         self.assertEqual(self.world.coordinator.wait(SHUTDOWN_SECONDS * PATIENCE), 0)
@@ -185,6 +191,9 @@ class Shutdown(LoadTest):
         said = [reader for reader in running + waiting
                 if "shutting down" in reader.answer.details]
         self.assertEqual(len(said), N_RUNNING + N_WAITING)
+        for answer in [call.read() for call in scores]:
+            self.assertEqual((answer.status, answer.scores), ("UNAVAILABLE", []))
+            self.assertIn("shutting down", answer.details)
         self.world.start_coordinator()
         self.world.wait_serving()
         with Client(self.world.address) as client:

@@ -37,8 +37,10 @@ SLOW_SECONDS = 2.0
 SMALL_WINDOW = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 LINGER_NONE = struct.pack("ii", 1, 0)  # a reset instead of an orderly end
 
-SHARES = {"right": 39, "long": 2, "score": 6, "several": 4, "cancel": 12, "late": 8, "leave": 6,
-          "hang_up": 6, "slow": 3, "wrong": 15}
+SHARES = {"right": 27, "edited": 6, "stored": 6, "long": 2, "score": 6, "several": 4, "cancel": 12,
+          "late": 8, "leave": 6, "hang_up": 6, "slow": 3, "wrong": 15}
+EDITS = {"logprobs": 3, "repetition": 1.3, "presence": 0.5, "frequency": 0.2,
+         "biases": {7: 4.0, 9: -100.0}, "bans": [[11], [12, 13]]}
 GREEDY = {"temperature": 0, "ignore_eos": True}
 
 
@@ -90,6 +92,8 @@ class Soak(FaultTest):
                         for _ in range(N_PROMPTS)]
         self.texts = [self.ask(0, job(ids, max_tokens=LONG_TOKENS, **GREEDY)).texts[0].ids
                       for ids in self.prompts]
+        self.edited_texts = [self.ask(0, job(ids, max_tokens=ANSWER_TOKENS, **GREEDY, **EDITS)).texts[0]
+                             for ids in self.prompts]
         self.scores = [self.clients[0].ask(score_job(ids), method="Score").scores
                        for ids in self.prompts]
         self.wrong = wrong_jobs()
@@ -113,6 +117,28 @@ class Soak(FaultTest):
         draft = rng.choice(({}, {"n_draft": 0}, {"n_draft": 3}, {"strategy": "heuristic"}))
         which, n, message = self.greedy(rng, **draft)
         return self.check_text(self.ask(number, message), which, n)
+
+    def edited(self, number, rng):
+        """What changes p, with the log-probabilities of each token."""
+        draft = rng.choice(({}, {"n_draft": 0}, {"n_draft": 3}))
+        which, n, message = self.greedy(rng, **EDITS, **draft)
+        answer = self.ask(number, message)
+        right = self.edited_texts[which]
+        return answer.status, [(text.ids, text.logprobs) for text in answer.texts.values()] == \
+            [(right.ids[:n], right.logprobs[:n])]
+
+    def stored(self, number, rng):
+        """Submitted; who watches may leave and come back."""
+        client = self.clients[number % len(self.clients)]
+        which, n, message = self.greedy(rng)
+        name = client.submit(message, f"soak {number}")
+        if rng.random() < 0.5:
+            watch = client.watch(name)
+            watch.read_one()
+            watch.cancel()
+        if rng.random() < 0.5 and client.submit(message, f"soak {number}") != name:
+            return "another job for the same key", False
+        return self.check_text(client.watch(name).read(), which, n)
 
     def long(self, number, rng):
         which = rng.randrange(N_PROMPTS)

@@ -226,6 +226,13 @@ class Client(Caller):
     def ask(self, message, timeout=CALL_SECONDS, method="Generate"):
         return self.begin(message, timeout, method).read()
 
+    def submit(self, message, key=""):
+        """The id of the stored job."""
+        return fields(self.unary("Submit", field(1, message) + field(2, key)))[1][0].decode()
+
+    def watch(self, name, from_token=0, timeout=CALL_SECONDS):
+        return Call(self.stream("Watch", field(1, name) + field(2, from_token), timeout), "reply")
+
     def load(self):
         return Load(self.unary("Describe", b""))
 
