@@ -11,6 +11,7 @@ a block fails, the tail of every log is printed.
 import ctypes
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -42,6 +43,12 @@ PR_SET_PDEATHSIG = 1
 
 class ClusterError(Exception):
     """The cluster did not do what it should in time; the text says what."""
+
+
+def is_sanitized(build):
+    """Whether the programs of this build folder check every access."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
+        return re.search(r"^OUTRIDER_SANITIZE:\w+=.+$", file.read(), re.M) is not None
 
 
 def _die_with_parent():

@@ -11,7 +11,7 @@ import time
 import unittest
 
 import cluster
-from cluster import Cluster, ClusterError, Program, wait_until
+from cluster import Cluster, ClusterError, Program, is_sanitized, wait_until
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release")
 PROMPT = "Once upon a time there was a king who had three daughters,"
@@ -22,13 +22,8 @@ SLOW_STEPS = ["--kernels", "plain"]
 LOG_FIELD = re.compile(r'text="(.*)"$')
 
 
-def _is_sanitized():
-    with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as file:
-        return re.search(r"^OUTRIDER_SANITIZE:\w+=.+$", file.read(), re.M) is not None
-
-
 # How much longer a program may take in a build that checks every access.
-PATIENCE = 5.0 if _is_sanitized() else 1.0
+PATIENCE = 5.0 if is_sanitized(BUILD) else 1.0
 SANITIZER_STATUS = 99
 os.environ["ASAN_OPTIONS"] = f"allocator_may_return_null=1:exitcode={SANITIZER_STATUS}"
 os.environ["UBSAN_OPTIONS"] = "print_stacktrace=1"

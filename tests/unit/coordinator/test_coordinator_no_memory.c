@@ -80,7 +80,7 @@ static void fail_each(const char *what, struct coordinator_options options, int 
 
 START_TEST(a_coordinator_with_a_synthetic_draft_survives_each_failure)
 {
-    fail_each("synthetic draft", options_of("synthetic:tiny,seed=7"), FAIL_ALL, 1);
+    fail_each("synthetic draft", options_of("synthetic:tiny,seed=7"), FAIL_ALL, FAIL_ALLOC_STEP);
 }
 END_TEST
 
@@ -89,7 +89,7 @@ START_TEST(a_coordinator_with_the_shipped_draft_survives_each_failure)
     struct coordinator_options options = options_of(TALES);
     options.count_tokens = list;
     options.draft_head = head;
-    fail_each("shipped draft, counted tokens, part of a head", options, FAIL_OURS, 1);
+    fail_each("shipped draft, counted tokens, part of a head", options, FAIL_OURS, FAIL_ALLOC_STEP);
     fail_each("shipped draft, libraries", options, FAIL_LIBRARIES, 997);
 }
 END_TEST
@@ -98,7 +98,7 @@ START_TEST(a_coordinator_without_a_draft_survives_each_failure)
 {
     struct coordinator_options options = options_of("none");
     options.tokenizer = "synthetic:tiny,seed=7";
-    fail_each("no draft", options, FAIL_ALL, 1);
+    fail_each("no draft", options, FAIL_ALL, FAIL_ALLOC_STEP);
 }
 END_TEST
 

@@ -319,7 +319,7 @@ static void try_each(const char *what, enum phase phase, enum kind kind)
     struct fail_alloc_live before, after;
     char wanted[ANSWER_BYTES];
     struct pair pair;
-    long n = 0, n_told = 0;
+    long n = 1 - FAIL_ALLOC_STEP, n_told = 0;
     bool has_failed, was_told;
     pair_open(&pair);
     pair_start(&pair);
@@ -329,7 +329,8 @@ static void try_each(const char *what, enum phase phase, enum kind kind)
     trial.wanted = wanted;
     before = live_when_settled(); /* and so it is after every trial */
     do {
-        has_failed = try_once(&trial, ++n, &was_told);
+        n += FAIL_ALLOC_STEP;
+        has_failed = try_once(&trial, n, &was_told);
         ck_assert_msg(fail_alloc_is_as_before(&before, &after),
                       "%s: allocation %ld fails: %ld blocks, %ld mapped bytes, %ld files stay",
                       what, n, after.n_blocks - before.n_blocks,
