@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=worker timeout=900
+# ctest: labels=full libs=worker beside=yes timeout=900
 """A draft that guesses among few tokens changes nothing but speed: greedy and `coupled` texts are
 the plain ones, `rejection` and `block` keep the target's distribution. The lists of tokens come
 from `outrider count` and from served texts; they must agree with the tokenizer and the texts.

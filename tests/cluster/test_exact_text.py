@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=worker timeout=2400
+# ctest: labels=full libs=worker beside=yes timeout=2400
 """Text with speculation is the text without it, token for token: greedy and `coupled`, for every K,
 every strategy that chooses K, every number of ranks, a good draft and one with random weights,
 truncated distributions, whole rows, and texts that end in every way.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=statistics libs=worker timeout=1800
+# ctest: labels=statistics libs=worker beside=yes timeout=1800
 """Compact rows and whole rows through a real cluster: the same seed gives the same text and the
 same decisions, and the texts of both have the target's distribution. Prints what a position costs
 on the wire in each form.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=300
+# ctest: labels=full libs=client beside=yes timeout=300
 """A target that has fewer rows than its tokenizer has tokens: the draft guesses none of the others,
 and nobody may ask for them. Skipped (77) where grpcio is not installed."""
 import os
