@@ -3,17 +3,37 @@
 
 #include <malloc.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-enum { ARENA_ALIGN = 64, GROW_LEAST_BYTES = 256 };
+enum { ARENA_ALIGN = 64, ARENA_MAPPED_BYTES = 1 << 20, GROW_LEAST_BYTES = 256 };
 static const size_t huge_page_bytes = (size_t)2 << 20;
 
 void mem_tune(void)
 {
     mallopt(M_MMAP_THRESHOLD, 256 << 20);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+/* 0 where the system does not say. */
+static size_t resident_now(void)
+{
+    unsigned long n_all, n_resident;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file) return 0;
+    int n = fscanf(file, "%lu %lu", &n_all, &n_resident);
+    fclose(file);
+    return n == 2 ? n_resident * (size_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+void mem_trim(size_t *resident_bytes, size_t grown_bytes)
+{
+    if (resident_now() < *resident_bytes + grown_bytes) return;
+    malloc_trim(0);
+    *resident_bytes = resident_now();
 }
 
 void *mem_zeroed(size_t n, size_t size, struct error *err)
@@ -73,7 +93,13 @@ int arena_open(struct arena *arena, size_t size_bytes, struct error *err)
 {
     *arena = (struct arena){0};
     void *block = NULL;
-    if (posix_memalign(&block, ARENA_ALIGN, size_bytes ? size_bytes : ARENA_ALIGN)) {
+    if (size_bytes >= ARENA_MAPPED_BYTES) {
+        block = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (block == MAP_FAILED) block = NULL;
+    } else if (posix_memalign(&block, ARENA_ALIGN, size_bytes ? size_bytes : ARENA_ALIGN)) {
+        block = NULL;
+    }
+    if (!block) {
         return error_set(err, ERR_NO_MEMORY, "no memory for an arena of %zu bytes", size_bytes);
     }
     *arena = (struct arena){.base = block, .size_bytes = size_bytes};
@@ -82,7 +108,11 @@ int arena_open(struct arena *arena, size_t size_bytes, struct error *err)
 
 void arena_close(struct arena *arena)
 {
-    free(arena->base);
+    if (arena->size_bytes >= ARENA_MAPPED_BYTES) {
+        munmap(arena->base, arena->size_bytes);
+    } else {
+        free(arena->base);
+    }
     *arena = (struct arena){0};
 }
 

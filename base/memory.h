@@ -10,6 +10,10 @@
 /* Raises malloc's mmap and trim thresholds. Otherwise the page faults of a large message cost more
  * than copying it. Called once at the start of every program. */
 void mem_tune(void);
+/* Gives malloc's free pages back to the system, which it does not do by itself, if the process has
+ * become larger by so much since the last time. *resident_bytes is what it occupied then, 0 at
+ * first. Takes milliseconds for each 100 MB, otherwise microseconds. */
+void mem_trim(size_t *resident_bytes, size_t grown_bytes);
 
 /* The macros here evaluate their arguments more than once. */
 
@@ -51,6 +55,8 @@ struct arena {
     size_t size_bytes, used_bytes;
 };
 
+/* An arena of 1 MiB or more is mapped by itself: pages that are never used cost nothing, and
+ * arena_close gives all of them back. */
 int arena_open(struct arena *arena, size_t size_bytes, struct error *err);
 void arena_close(struct arena *arena);
 void arena_reset(struct arena *arena);

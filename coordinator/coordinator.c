@@ -233,6 +233,7 @@ static int open_parts(struct coordinator *c, struct error *err)
         .admission = &c->admission,
         .sender = c->sender,
         .jobs = c->submitted,
+        .reader_timeout_us = (int64_t)c->options.reader_timeout_s * 1000000,
     };
     TRY(gateway_open(&c->gateway, &gateway, err));
     if (c->drafter) checkpoint_served_name(c->options.draft, c->draft_name, sizeof c->draft_name);

@@ -17,7 +17,9 @@ enum {
     WAITING_US = 10000, /* the same while requests wait for a group or for their clients */
     PAUSE_US = 1000,    /* the same while all clients of running sequences are slow */
     RECONNECT_US = 200000,
-    CONNECT_US = 1000000 /* shorter than the grace time after SIGTERM (main.c) */
+    CONNECT_US = 1000000,  /* shorter than the grace time after SIGTERM (main.c) */
+    QUIET_US = 1000000,    /* without work, after which memory is given back, ... */
+    LARGE_BYTES = 16 << 20 /* ... if so much more of it is in use than the last time */
 };
 
 static int open_round(struct engine *e, struct error *err)
@@ -270,6 +272,16 @@ static void stop_all(struct engine *e)
     e->options.flush_answers(e->options.flush_arg);
 }
 
+/* Large requests leave holes that the next ones may use; when none come, others may. */
+static void give_back_memory(struct engine *e)
+{
+    int64_t now_us = clock_now_us();
+    if (e->n_active > 0 || waiting_count(e->waiting) > 0) e->busy_us = now_us;
+    if (now_us - e->busy_us < QUIET_US) return;
+    e->busy_us = now_us;
+    mem_trim(&e->resident_bytes, LARGE_BYTES);
+}
+
 int engine_run(struct engine *e, struct error *err)
 {
     bool is_idle = false;
@@ -283,6 +295,7 @@ int engine_run(struct engine *e, struct error *err)
             patience_us = can_begin ? 0 : WAITING_US;
         }
         TRY(engine_take_jobs(e, patience_us, err));
+        give_back_memory(e);
         if (target_poll(e->options.target, err)) lose_target(e, err);
         engine_drop_waiting(e);
         engine_end_finished(e);

@@ -4,11 +4,8 @@
 #include "coordinator/score.h"
 
 enum {
-    DROP_US = 10000,             /* how often the queue is searched for clients that have left */
-    GROUP_AWAITED_US = 10000000, /* jobs that wait for their first round wait so long for a group */
-    /* That may wait for a client before its text pauses, and that are left when it goes on. */
-    READER_BYTES = 256 << 10,
-    READER_REST_BYTES = 64 << 10
+    DROP_US = 10000,            /* how often the queue is searched for clients that have left */
+    GROUP_AWAITED_US = 10000000 /* jobs that wait for their first round wait so long for a group */
 };
 
 void engine_displace(struct engine *e, struct sequence *seq)
@@ -95,20 +92,13 @@ bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, s
 static void watch_reader(struct engine *e, struct sequence *seq, int64_t now_us)
 {
     const struct reply *reply = seq->job->reply;
-    size_t bytes = reply->ops->queued_bytes ? reply->ops->queued_bytes(reply) : 0;
     struct error why;
-    size_t most = seq->paused_us ? READER_REST_BYTES : READER_BYTES;
-    if (bytes <= most) {
-        seq->paused_us = 0;
-    } else if (!seq->paused_us || bytes < seq->queued_bytes) {
-        if (!seq->paused_us) seq->paused_us = now_us;
-        seq->read_us = now_us;
-        seq->queued_bytes = bytes;
-    } else if (now_us - seq->read_us > e->options.reader_timeout_us) {
-        error_set(&why, ERR_EXHAUSTED, "the client has not read its answer for %lld s",
-                  (long long)e->options.reader_timeout_us / 1000000);
-        engine_fail(e, seq, JOB_END_SLOW_READER, &why);
-    }
+    if (!reply->ops->progress) return;
+    int64_t idle_us = reader_look(&seq->reader, reply->ops->progress(reply), now_us);
+    if (idle_us <= e->options.reader_timeout_us) return;
+    error_set(&why, ERR_EXHAUSTED, "the client has not read its answer for %lld s",
+              (long long)e->options.reader_timeout_us / 1000000);
+    engine_fail(e, seq, JOB_END_SLOW_READER, &why);
 }
 
 /* Closes a sequence that waits when its client has left, its time is over or another sequence of
@@ -129,9 +119,9 @@ bool engine_drop_if_ended(struct engine *e, struct sequence *seq, int64_t now_us
 /* One that lost its place, and whose client does not read, gets a place when it reads again. */
 static void watch_waiting_reader(struct engine *e, struct sequence *seq, int64_t now_us)
 {
-    if (!seq->paused_us) return;
+    if (!seq->reader.slow_us) return;
     watch_reader(e, seq, now_us);
-    waiting_set_aside(e->waiting, seq, seq->paused_us != 0);
+    waiting_set_aside(e->waiting, seq, seq->reader.slow_us != 0);
 }
 
 /* Frees the jobs whose clients have left or whose time is over while they waited, so that they take

@@ -27,7 +27,7 @@ int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error 
         .arrival = seq->id,
     };
     int rc = waiting_push_front(e->waiting, &job, err);
-    if (!rc && seq->paused_us) waiting_set_aside(e->waiting, seq, true);
+    if (!rc && seq->reader.slow_us) waiting_set_aside(e->waiting, seq, true);
     return rc;
 }
 
@@ -135,7 +135,8 @@ static bool evict_paused(struct engine *e)
     if (waiting_count_aside(e->waiting) >= e->n_places) return false;
     for (int i = e->n_active - 1; i >= 0; i--) {
         struct sequence *seq = e->active[i];
-        if (!seq->paused_us || seq->is_over || now_us - seq->paused_us < PAUSED_US) continue;
+        if (!seq->reader.slow_us || seq->is_over || now_us - seq->reader.slow_us < PAUSED_US)
+            continue;
         sequence_evict(seq, &e->target_pool, e->options.drafter);
         engine_leave(e);
         return true;

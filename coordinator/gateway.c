@@ -105,7 +105,8 @@ int gateway_open(struct gateway **gateway, const struct gateway_options *options
     TRY(mem_array(&gw, 1, sizeof *gw, err));
     gw->options = *options;
     TRY(rpc_health_open(&gw->health, err));
-    TRY(gateway_jobs_open(&gw->jobs, options->admission, options->jobs, &gw->buffer, err));
+    TRY(gateway_jobs_open(&gw->jobs, options->admission, options->jobs, &gw->buffer,
+                          options->reader_timeout_us, err));
     const struct rpc_service services[] = {
         {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = gw},
         gateway_jobs_service(gw->jobs),

@@ -14,6 +14,7 @@ struct gateway_options {
     struct admission *admission; /* kept, as the next one */
     struct jobs *jobs;
     struct sender *sender;
+    int64_t reader_timeout_us; /* a client may read nothing for so long */
 };
 
 int gateway_open(struct gateway **gateway, const struct gateway_options *options,

@@ -13,7 +13,7 @@
 #include "coordinator/stored_reply.h"
 #include "proto/jobs_wire.h"
 
-enum { PAGE_DEFAULT = 100, STALL_US = 10 * 1000000 };
+enum { PAGE_DEFAULT = 100 };
 
 struct gateway_jobs {
     struct admission *admission;
@@ -269,14 +269,14 @@ static const struct rpc_method methods[] = {
 };
 
 int gateway_jobs_open(struct gateway_jobs **gateway, struct admission *admission, struct jobs *jobs,
-                      struct buffer *buffer, struct error *err)
+                      struct buffer *buffer, int64_t reader_timeout_us, struct error *err)
 {
     int rc = 0;
     struct gateway_jobs *made = NULL;
     *gateway = NULL;
     TRY(mem_array(&made, 1, sizeof *made, err));
     *made = (struct gateway_jobs){.admission = admission, .jobs = jobs, .buffer = buffer};
-    TRY(gateway_watch_open(&made->watch, jobs, STALL_US, err));
+    TRY(gateway_watch_open(&made->watch, jobs, reader_timeout_us, err));
     *gateway = made;
     made = NULL;
 out:

@@ -8,13 +8,13 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/monitor.h"
+#include "coordinator/reader.h"
 #include "proto/generation_wire.h"
 
 enum {
-    BUFFER_BYTES = 256 << 10, /* that may wait for one client */
-    FULL_LOOK_US = 20000,     /* how often full buffers are looked at */
-    GATHER_US = 1000,         /* so that the messages of a round make one turn, not one each */
-    IDLE_LOOK_US = 200000,    /* how often clients that have left are looked for */
+    FULL_LOOK_US = 20000,  /* how often full buffers are looked at */
+    GATHER_US = 1000,      /* so that the messages of a round make one turn, not one each */
+    IDLE_LOOK_US = 200000, /* how often clients that have left are looked for */
     ARENA_RATIO = 32,
     ARENA_SLACK_BYTES = 65536
 };
@@ -25,12 +25,12 @@ struct watcher {
     char id[JOBS_ID_BYTES];
     size_t position; /* of the next message */
     int from_token;
-    int64_t full_since_us; /* 0 = its buffer has room */
+    struct reader reader;
 };
 
 struct gateway_watch {
     struct jobs *jobs;
-    int64_t stall_us; /* how long a buffer may stay full */
+    int64_t reader_timeout_us;
     pthread_t thread;
     struct monitor monitor; /* of the two below */
     struct watcher *first;
@@ -110,18 +110,14 @@ out:
 
 /* ---- one watcher ---- */
 
-/* True while the client's buffer is full; *is_stalled once that has lasted too long. */
+/* True while too much waits for the client; *is_stalled once it has read nothing for too long. */
 static bool is_full(const struct gateway_watch *watch, struct watcher *w, bool *is_stalled)
 {
-    int64_t now_us = clock_now_us();
-    *is_stalled = false;
-    if (rpc_call_queued_bytes(w->call) < BUFFER_BYTES) {
-        w->full_since_us = 0;
-        return false;
-    }
-    if (!w->full_since_us) w->full_since_us = now_us;
-    *is_stalled = now_us - w->full_since_us > watch->stall_us;
-    return true;
+    const struct reader_progress progress = {rpc_call_queued_bytes(w->call),
+                                             rpc_call_read_bytes(w->call)};
+    int64_t idle_us = reader_look(&w->reader, progress, clock_now_us());
+    *is_stalled = idle_us > watch->reader_timeout_us;
+    return w->reader.slow_us != 0;
 }
 
 static void end_stalled(const struct gateway_watch *watch, struct watcher *w)
@@ -131,7 +127,7 @@ static void end_stalled(const struct gateway_watch *watch, struct watcher *w)
         text, sizeof text,
         "the client has not read for %lld ms, and %d KiB wait for it; the job goes on: watch it "
         "again from the token that you have reached",
-        (long long)watch->stall_us / 1000, BUFFER_BYTES >> 10);
+        (long long)watch->reader_timeout_us / 1000, READER_BYTES >> 10);
     rpc_call_abort(w->call, ERR_EXHAUSTED, text);
 }
 
@@ -202,7 +198,7 @@ static void *run_watch(void *arg)
     return NULL;
 }
 
-int gateway_watch_open(struct gateway_watch **watch, struct jobs *jobs, int64_t stall_us,
+int gateway_watch_open(struct gateway_watch **watch, struct jobs *jobs, int64_t reader_timeout_us,
                        struct error *err)
 {
     struct gateway_watch *made;
@@ -210,7 +206,7 @@ int gateway_watch_open(struct gateway_watch **watch, struct jobs *jobs, int64_t 
     int rc = mem_array(&made, 1, sizeof *made, err);
     if (rc) return rc;
     made->jobs = jobs;
-    made->stall_us = stall_us;
+    made->reader_timeout_us = reader_timeout_us;
     monitor_open(&made->monitor);
     if (pthread_create(&made->thread, NULL, run_watch, made)) {
         monitor_close(&made->monitor);

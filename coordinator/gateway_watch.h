@@ -8,8 +8,9 @@
 
 struct gateway_watch; /* locked inside */
 
-/* keeps jobs. A client may leave its full buffer unread for stall_us. Errors: ERR_NO_MEMORY. */
-int gateway_watch_open(struct gateway_watch **watch, struct jobs *jobs, int64_t stall_us,
+/* keeps jobs. A slow client may read nothing for reader_timeout_us (coordinator/reader.h).
+ * Errors: ERR_NO_MEMORY. */
+int gateway_watch_open(struct gateway_watch **watch, struct jobs *jobs, int64_t reader_timeout_us,
                        struct error *err);
 /* Ends all calls, and takes no more. */
 void gateway_watch_end(struct gateway_watch *watch);

@@ -56,17 +56,20 @@ static int send_description(struct reply *reply, const struct service_descriptio
 
 static void end_well(struct reply *reply)
 {
-    sender_finish(grpc(reply)->sender, grpc(reply)->call, 0, "");
+    sender_finish(grpc(reply)->sender, grpc(reply)->call, 0, "", false);
 }
 
+/* What a client has not read is not kept for it after it was given up. */
 static void end_with_error(struct reply *reply, int code, const char *text)
 {
-    sender_finish(grpc(reply)->sender, grpc(reply)->call, code, text);
+    bool is_abort = reply->end == JOB_END_SLOW_READER;
+    sender_finish(grpc(reply)->sender, grpc(reply)->call, code, text, is_abort);
 }
 
-static size_t queued_bytes(const struct reply *reply)
+static struct reader_progress progress(const struct reply *reply)
 {
-    return rpc_call_queued_bytes(((const struct grpc_reply *)reply)->call);
+    struct rpc_call *call = ((const struct grpc_reply *)reply)->call;
+    return (struct reader_progress){rpc_call_queued_bytes(call), rpc_call_read_bytes(call)};
 }
 
 static bool is_cancelled(const struct reply *reply)
@@ -88,7 +91,7 @@ static const struct reply_ops ops = {
     .description = send_description,
     .done = end_well,
     .fail = end_with_error,
-    .queued_bytes = queued_bytes,
+    .progress = progress,
     .is_cancelled = is_cancelled,
     .close = close_reply,
 };

@@ -17,7 +17,7 @@ struct item {
     struct rpc_call *call; /* with a reference */
     size_t begin, len;     /* in the batch's bytes */
     int code;              /* of the end */
-    bool is_end;
+    bool is_end, is_abort;
 };
 
 struct batch {
@@ -37,6 +37,15 @@ struct sender {
     bool is_busy, is_closing; /* the thread has a batch, or one waits for it; no more will come */
 };
 
+static void end_call(struct rpc_call *call, int code, const char *text, bool is_abort)
+{
+    if (is_abort) {
+        rpc_call_abort(call, code, text);
+    } else {
+        rpc_call_finish(call, code, text);
+    }
+}
+
 static void send_batch(struct batch *batch)
 {
     struct error err;
@@ -44,7 +53,7 @@ static void send_batch(struct batch *batch)
         const struct item *item = &batch->items[i];
         const uint8_t *data = batch->bytes.data + item->begin;
         if (item->is_end) {
-            rpc_call_finish(item->call, item->code, (const char *)data);
+            end_call(item->call, item->code, (const char *)data, item->is_abort);
         } else {
             /* A message less would go unnoticed, so the call ends here; what follows is ignored. */
             int rc = rpc_call_send(item->call, data, item->len, &err);
@@ -147,11 +156,13 @@ int sender_send(struct sender *s, struct rpc_call *call, const uint8_t *data, si
     return list(&s->listed, &item, data, err);
 }
 
-void sender_finish(struct sender *s, struct rpc_call *call, int code, const char *text)
+void sender_finish(struct sender *s, struct rpc_call *call, int code, const char *text,
+                   bool is_abort)
 {
     struct error err;
-    const struct item item = {.call = call, .len = strlen(text) + 1, .code = code, .is_end = true};
-    if (list(&s->listed, &item, text, &err)) rpc_call_finish(call, code, text);
+    const struct item item = {
+        .call = call, .len = strlen(text) + 1, .code = code, .is_end = true, .is_abort = is_abort};
+    if (list(&s->listed, &item, text, &err)) end_call(call, code, text, is_abort);
 }
 
 /* Appends what is listed to what the thread has not taken yet. */

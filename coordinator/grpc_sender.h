@@ -4,6 +4,7 @@
  * thread, which is faster for a single stream. What belongs to one call leaves in order. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,9 +22,10 @@ void sender_close(struct sender *sender);
  * rpc_call_send finds wrong later is seen by rpc_call_is_cancelled and rpc_call_queued_bytes. */
 int sender_send(struct sender *sender, struct rpc_call *call, const uint8_t *data, size_t len,
                 struct error *err);
-/* Lists the end of the call (rpc_call_finish). Where there is no memory for it, it leaves at
- * once. */
-void sender_finish(struct sender *sender, struct rpc_call *call, int code, const char *text);
+/* Lists the end of the call: rpc_call_finish, or rpc_call_abort where is_abort is set. Where there
+ * is no memory for it, it leaves at once. */
+void sender_finish(struct sender *sender, struct rpc_call *call, int code, const char *text,
+                   bool is_abort);
 
 /* Lets what is listed leave. */
 void sender_flush(struct sender *sender);

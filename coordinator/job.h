@@ -3,6 +3,7 @@
 
 #include "base/budget.h"
 #include "base/memory.h"
+#include "coordinator/reader.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/generation_wire.h"
 #include "proto/job_end.h"
@@ -32,8 +33,8 @@ struct reply_ops {
     void (*done)(struct reply *reply);
     /* The answer ends with an error; text says what is wrong, for the client. */
     void (*fail)(struct reply *reply, int code, const char *text);
-    /* Bytes that wait for the reader. NULL: nobody needs to wait for one. */
-    size_t (*queued_bytes)(const struct reply *reply);
+    /* What the reader has and has not read. NULL: nobody needs to wait for one. */
+    struct reader_progress (*progress)(const struct reply *reply);
     /* True once nobody waits for the answer any more. The engine asks between rounds. */
     bool (*is_cancelled)(const struct reply *reply);
     /* Frees the reply; the door that made it may be closed already. */

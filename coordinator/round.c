@@ -246,7 +246,7 @@ static bool may_halve(const struct round *r, struct sequence **seqs, int n)
     int n_guessing = 0;
     if (!r->tools.drafter || n < 2) return false;
     for (int i = 0; i < n; i++) {
-        if (!decodes(seqs[i]) || seqs[i]->paused_us) return false;
+        if (!decodes(seqs[i]) || seqs[i]->reader.slow_us) return false;
         if (waits_for_draft(r, seqs[i])) return false;
         n_guessing += seqs[i]->n_draft > 0 ? 1 : 0;
     }

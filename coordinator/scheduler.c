@@ -60,13 +60,13 @@ static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int 
 
 static bool decodes(const struct sequence *seq)
 {
-    return !seq->is_score && n_unread(seq) == 1 && !seq->paused_us;
+    return !seq->is_score && n_unread(seq) == 1 && !seq->reader.slow_us;
 }
 
 /* A sequence that reads a prompt, is replayed, or is scored. */
 static bool feeds(const struct sequence *seq)
 {
-    return !seq->paused_us && !decodes(seq);
+    return !seq->reader.slow_us && !decodes(seq);
 }
 
 /* Those whose last round is longest ago come first, so that a lane that found no room in one round

@@ -37,7 +37,7 @@ static void list_readers(struct planning *p)
 {
     for (int i = 0; i < p->n; i++) {
         struct sequence *seq = p->seqs[i];
-        if (!p->s->drafter || seq->is_score || seq->n_draft == 0 || seq->paused_us) continue;
+        if (!p->s->drafter || seq->is_score || seq->n_draft == 0 || seq->reader.slow_us) continue;
         if (planning_n_missed(seq) > CAUGHT_UP_TOKENS) sequence_reuse_draft(seq, p->s->drafter);
         if (planning_n_missed(seq) <= CAUGHT_UP_TOKENS || seq->n_tokens + 1 >= seq->end) continue;
         if (drafter_limit(p->s->drafter) <= seq->n_tokens) continue;
@@ -88,7 +88,7 @@ static bool gives_way(const struct planning *p, const struct sequence *other,
 {
     if (other == seq || other->is_evicted) return false;
     bool guesses = other->n_draft > 0 && other->n_tokens < drafter_limit(p->s->drafter);
-    if (!guesses || other->paused_us) return true;
+    if (!guesses || other->reader.slow_us) return true;
     if (planning_is_planned(other) != planning_is_planned(seq)) return planning_is_planned(other);
     return other->id > seq->id;
 }
@@ -163,7 +163,7 @@ static struct sequence *choose_victim(const struct planning *p)
     for (int i = p->n - 1; i >= 0; i--) {
         struct sequence *seq = p->seqs[i];
         if (seq->is_evicted) continue;
-        if (seq->paused_us) return seq;
+        if (seq->reader.slow_us) return seq;
         if (!victim) victim = seq;
     }
     return victim;

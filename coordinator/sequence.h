@@ -10,6 +10,7 @@
 #include "coordinator/blocks.h"
 #include "coordinator/job.h"
 #include "coordinator/output.h"
+#include "coordinator/reader.h"
 #include "speculation/edits.h"
 #include "speculation/planner.h"
 #include "speculation/rule.h"
@@ -56,13 +57,11 @@ struct sequence {
     int64_t admitted_us;       /* 0 = it never had a place */
     int64_t first_token_us;
 
-    uint64_t last_round; /* that it had a share of */
-    int64_t paused_us;   /* since when its client has not read enough; 0 = it reads */
-    int64_t read_us;     /* while paused: when it last read something ... */
-    size_t queued_bytes; /* ... and how much was left then */
-    bool is_evicted;     /* it has lost its place in this round, and the slot ... */
-    int evicted_slot;    /* ... that it had */
-    bool is_over;        /* it has been finished or failed */
+    uint64_t last_round;  /* that it had a share of */
+    struct reader reader; /* its client; while that is slow, the text pauses */
+    bool is_evicted;      /* it has lost its place in this round, and the slot ... */
+    int evicted_slot;     /* ... that it had */
+    bool is_over;         /* it has been finished or failed */
 };
 
 /* What the coordinator was started with and a request may change, and what the group can do. */

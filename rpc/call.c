@@ -256,6 +256,14 @@ size_t rpc_call_queued_bytes(struct rpc_call *call)
     return n;
 }
 
+uint64_t rpc_call_read_bytes(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    uint64_t n = call->read_bytes;
+    pthread_mutex_unlock(&call->lock);
+    return n;
+}
+
 void rpc_call_set_data(struct rpc_call *call, void *data)
 {
     call->data = data;
@@ -380,6 +388,7 @@ static void on_send(struct rpc_call *call, bool ok)
     pthread_mutex_lock(&call->lock);
     call->is_sending = false;
     call->queued_bytes -= call->sending_bytes;
+    if (ok) call->read_bytes += call->sending_bytes;
     call->sending_bytes = 0;
     if (!call->is_closed) {
         if (ok) {

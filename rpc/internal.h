@@ -74,6 +74,7 @@ struct rpc_call {
     grpc_slice status_text;
     struct queued_message *first, **end; /* waiting behind the send that is under way */
     size_t sending_bytes, queued_bytes;  /* queued_bytes counts both */
+    uint64_t read_bytes;                 /* sent in all */
 };
 
 /* Keeps a few calls armed, each of which waits for a client. On the network thread, or before it

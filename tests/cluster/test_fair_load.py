@@ -19,6 +19,7 @@ from step_proxy import SteppedWorld
 VOCABULARY = 512
 LONG = 8000         # tokens of a prompt that is fed in many steps
 LONG_TEXT = 100000  # tokens of a prompt, as text
+LONGER = 16         # times that text: too long for the context
 TEXT_STEPS = 50     # of such a prompt that are looked at
 LETTERS = "abcdefghijklmnop"
 SHORT = 16
@@ -26,6 +27,9 @@ STEP_TOKENS = 256
 SHORT_STEPS = 3     # from the arrival of a short prompt to its first token
 READ_STEPS = 2      # in which a client that has left is noticed
 SLOW_SECONDS = 5.0
+READER_TIMEOUT = 2
+READ_SECONDS = 0.5  # between the looks of a client that reads a little ...
+FEW_MESSAGES = 30   # ... each time
 MANY_TOKENS = 1500
 SMALL_WINDOW = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 GREEDY = {"temperature": 0, "ignore_eos": True}
@@ -237,11 +241,16 @@ class LongText(FairTest):
         _, runner = self.running()
         text = " ".join("".join(self.rng.choices(LETTERS, k=3)) for _ in range(LONG_TEXT // 2))
         before = len(self.steps())
-        answer = self.client.ask(job(text=text + " " + text, **PLAIN))
+        answer = self.client.ask(job(text=" ".join([text] * LONGER), **PLAIN))
         self.assertEqual(answer.status, "INVALID_ARGUMENT")
         n_tokens = int(re.search(r"the prompt has (\d+) tokens", answer.details)[1])
-        self.assertGreater(n_tokens, 2 * LONG_TEXT)
+        self.assertGreater(n_tokens, LONGER * LONG_TEXT)
         self.check_runner(runner, before)
+        came = [step.came for step in self.steps()[before:] if step.came < answer.ended]
+        gaps = [after - one for one, after in zip([answer.began] + came, came + [answer.ended])]
+        print(f"{n_tokens} tokens refused after {answer.seconds():.2f} s and {len(came)} steps, "
+              f"at most {max(gaps):.3f} s apart", file=sys.stderr)
+        self.assertLess(max(gaps), answer.seconds() / 2)
         before = len(self.steps())
         reader = Reader(self.client, job(text=text, max_tokens=1, **PLAIN))
         self.addCleanup(reader.call.cancel)
@@ -253,8 +262,9 @@ class LongText(FairTest):
         slot = next(lane.slot for lane in self.steps()[first].lanes if lane.slot != runner)
         fed = [step.lane_of(slot).end() for step in self.steps()[first:first + TEXT_STEPS]]
         self.assertEqual(fed, sorted(set(fed)))
-        self.assertLess(fed[-1], n_tokens // 2)
-        print(f"{first - before} steps until {n_tokens // 2} tokens were there", file=sys.stderr)
+        self.assertLess(fed[-1], n_tokens // LONGER)
+        print(f"{first - before} steps until {n_tokens // LONGER} tokens were there",
+              file=sys.stderr)
 
 
 class SlowReader(FairTest):
@@ -312,7 +322,7 @@ class SlowReader(FairTest):
 
 
 class SlowReaderEnds(FairTest):
-    COORDINATOR = ["--reader-timeout", "2"]
+    COORDINATOR = ["--reader-timeout", str(READER_TIMEOUT)]
 
     def test_who_never_reads_is_ended(self):
         client = Client(self.world.address, SMALL_WINDOW)
@@ -320,12 +330,32 @@ class SlowReaderEnds(FairTest):
         before = self.client.load().ends["slow_reader"]
         call = client.begin(job(self.ids(30), max_tokens=MANY_TOKENS, n=16, **PLAIN))
         self.assertTrue(call.read_one())
+        began = time.monotonic()
         wait_until(lambda: self.client.load().ends["slow_reader"] == before + 1, 10 * PATIENCE,
                    "it is ended")
+        self.assertGreater(time.monotonic() - began, READER_TIMEOUT - 0.5)
         wait_until(lambda: self.client.load().is_idle(), 2 * PATIENCE, "its places are free")
         answer = call.read()
         self.assertEqual(answer.status, "RESOURCE_EXHAUSTED")
-        self.assertIn("has not read its answer for 2 s", answer.details)
+        self.assertIn(f"has not read its answer for {READER_TIMEOUT} s", answer.details)
+
+    def test_who_reads_a_little_goes_on(self):
+        """Its queue stays full, and grows while other sequences of the job fill it, for much longer
+        than the limit."""
+        client = Client(self.world.address, SMALL_WINDOW)
+        self.addCleanup(client.close)
+        ids = self.ids(30)
+        options = {"max_tokens": 100, "logprobs": 64, **PLAIN}
+        right = self.client.ask(job(ids, **options)).texts[0]
+        call = client.begin(job(ids, n=16, **options))
+        for _ in range(int(3 * READER_TIMEOUT / READ_SECONDS)):
+            for _ in range(FEW_MESSAGES):
+                self.assertTrue(call.read_one())
+            time.sleep(READ_SECONDS)
+        self.assertEqual(self.client.load().running, 16)
+        answer = call.read()
+        self.assertEqual(answer.status, "OK")
+        self.assertEqual([text.words() for text in answer.texts.values()], [right.words()] * 16)
 
 
 class SlowReaderInTheWay(FairTest):

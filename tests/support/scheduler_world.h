@@ -232,10 +232,10 @@ static inline void world_check_k(const struct world *w, const struct lane_plan *
 {
     const struct sequence *seq = lane->seq;
     int limit = world_k_limit(w, seq);
-    CHECK_HOLDS(lane->k >= 0 && lane->k <= limit);
-    CHECK_HOLDS(lane->k == 0 || lane->is_last);
+    ck_assert(lane->k >= 0 && lane->k <= limit);
+    ck_assert(lane->k == 0 || lane->is_last);
     if (!lane->is_last || seq->planner_state.strategy == STRATEGY_PLANNED) return;
-    CHECK_HOLDS(lane->k == planner_own_k(&seq->planner_state, limit));
+    ck_assert(lane->k == planner_own_k(&seq->planner_state, limit));
 }
 
 /* Both models have KV for all that the lane may write, before anything is drawn. */
@@ -243,38 +243,38 @@ static inline void world_check_reserved(const struct world *w, const struct lane
 {
     struct sequence *seq = lane->seq;
     int end = seq->n_target_kv + lane->n_tokens + lane->k;
-    CHECK_HOLDS(block_table_lacks(&seq->target_blocks, &w->pool, end) == 0);
+    ck_assert(block_table_lacks(&seq->target_blocks, &w->pool, end) == 0);
     for (int i = seq->n_target_kv / WORLD_BLOCK; i * WORLD_BLOCK < end; i++) {
         const struct block *block = &w->pool.blocks[seq->target_blocks.blocks[i]];
-        CHECK_HOLDS(block->n_refs == 1 && !block->serial); /* nobody else reads what it writes */
+        ck_assert(block->n_refs == 1 && !block->serial); /* nobody else reads what it writes */
     }
     if (lane->k == 0) return;
     struct error err;
     const struct draft_kv before = drafter_kv(w->drafter);
     CHECK_OK(drafter_reserve(w->drafter, seq, seq->n_tokens + lane->k, &err));
     const struct draft_kv after = drafter_kv(w->drafter);
-    CHECK_HOLDS(before.n_free == after.n_free && before.n_cached == after.n_cached);
+    ck_assert(before.n_free == after.n_free && before.n_cached == after.n_cached);
 }
 
 /* Rows of exactly the tokens that have no score so far. */
 static inline void world_check_scored(const struct lane_plan *lane)
 {
     const struct sequence *seq = lane->seq;
-    if (!sequence_scores_prompt(seq)) CHECK_HOLDS(lane->n_scored == 0);
+    if (!sequence_scores_prompt(seq)) ck_assert(lane->n_scored == 0);
     if (lane->n_scored == 0) return;
     int first = seq->n_target_kv + lane->first_scored + 1; /* row i scores token i + 1 */
-    CHECK_HOLDS(first == (seq->n_scored ? seq->n_scored : 1));
-    CHECK_HOLDS(lane->first_scored + lane->n_scored <= lane->n_tokens);
-    CHECK_HOLDS(first + lane->n_scored <= seq->n_prompt);
+    ck_assert(first == (seq->n_scored ? seq->n_scored : 1));
+    ck_assert(lane->first_scored + lane->n_scored <= lane->n_tokens);
+    ck_assert(first + lane->n_scored <= seq->n_prompt);
 }
 
 static inline void world_check_lane(const struct world *w, const struct lane_plan *lane)
 {
     const struct sequence *seq = lane->seq;
     int n_unread = seq->n_tokens - seq->n_target_kv;
-    CHECK_HOLDS(!seq->paused_us && !seq->is_evicted && seq->slot >= 0);
-    CHECK_HOLDS(lane->n_tokens >= 1 && lane->n_tokens <= n_unread);
-    CHECK_HOLDS(lane->is_last == (lane->n_tokens == n_unread && !seq->is_score));
+    ck_assert(!seq->reader.slow_us && !seq->is_evicted && seq->slot >= 0);
+    ck_assert(lane->n_tokens >= 1 && lane->n_tokens <= n_unread);
+    ck_assert(lane->is_last == (lane->n_tokens == n_unread && !seq->is_score));
     world_check_k(w, lane);
     world_check_reserved(w, lane);
     world_check_scored(lane);
@@ -282,7 +282,7 @@ static inline void world_check_lane(const struct world *w, const struct lane_pla
     if (sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt) {
         int scored = seq->n_target_kv + lane->first_scored + lane->n_scored;
         int end = world_least(seq->n_target_kv + lane->n_tokens, seq->n_prompt - 1);
-        CHECK_HOLDS(lane->n_scored == 0 ? end <= seq->n_scored : scored == end);
+        ck_assert(lane->n_scored == 0 ? end <= seq->n_scored : scored == end);
     }
 }
 
@@ -292,12 +292,12 @@ static inline void world_check_readings(const struct world *w)
     for (int i = 0; i < w->plan.n_readings; i++) {
         const struct draft_reading *reading = &w->plan.readings[i];
         const struct sequence *seq = reading->seq;
-        CHECK_HOLDS(!seq->is_evicted && !seq->is_score && !seq->paused_us && seq->slot >= 0);
-        CHECK_HOLDS(reading->n_tokens >= 1);
-        CHECK_HOLDS(seq->n_draft_kv + reading->n_tokens < seq->n_tokens);
+        ck_assert(!seq->is_evicted && !seq->is_score && !seq->reader.slow_us && seq->slot >= 0);
+        ck_assert(reading->n_tokens >= 1);
+        ck_assert(seq->n_draft_kv + reading->n_tokens < seq->n_tokens);
         n += reading->n_tokens;
     }
-    CHECK_HOLDS(n <= WORLD_READ_MAX);
+    ck_assert(n <= WORLD_READ_MAX);
 }
 
 static inline void world_check_plan(const struct world *w)
@@ -305,16 +305,16 @@ static inline void world_check_plan(const struct world *w)
     int n_tokens = 0, n_rows = 0, n_committed = 0, n_prompt = 0;
     for (int i = 0; i < w->plan.n_lanes; i++) {
         const struct lane_plan *lane = &w->plan.lanes[i];
-        CHECK_HOLDS(i == 0 || lane[-1].seq->id < lane->seq->id); /* so nobody occurs twice */
+        ck_assert(i == 0 || lane[-1].seq->id < lane->seq->id); /* so nobody occurs twice */
         world_check_lane(w, lane);
         n_committed += lane->n_tokens;
         n_prompt += lane->n_tokens - lane->is_last;
         n_tokens += lane->n_tokens + lane->k;
         n_rows += lane->n_scored + (lane->is_last ? lane->k + 1 : 0);
     }
-    CHECK_HOLDS(n_tokens <= w->target.max_step_tokens);
-    CHECK_HOLDS(n_rows <= w->target.max_step_rows);
-    CHECK_HOLDS(n_committed == w->plan.n_tokens && n_prompt == w->plan.n_prompt);
+    ck_assert(n_tokens <= w->target.max_step_tokens);
+    ck_assert(n_rows <= w->target.max_step_rows);
+    ck_assert(n_committed == w->plan.n_tokens && n_prompt == w->plan.n_prompt);
     world_check_readings(w);
 }
 
@@ -326,12 +326,12 @@ static inline void world_check_evictions(const struct world *w)
     bool is_paused_left = false, was_younger_left = false;
     for (int i = 0; i < w->n_active; i++) {
         const struct sequence *seq = w->active[i];
-        is_paused_left = is_paused_left || (seq->paused_us && !seq->is_evicted);
+        is_paused_left = is_paused_left || (seq->reader.slow_us && !seq->is_evicted);
     }
     for (int i = w->n_active - 1; i >= 0; i--) {
         const struct sequence *seq = w->active[i];
-        if (seq->paused_us) continue;
-        CHECK_HOLDS(!seq->is_evicted || (!is_paused_left && !was_younger_left));
+        if (seq->reader.slow_us) continue;
+        ck_assert(!seq->is_evicted || (!is_paused_left && !was_younger_left));
         was_younger_left = was_younger_left || !seq->is_evicted;
     }
 }
@@ -342,8 +342,8 @@ static inline void world_requeue(struct world *w)
     for (int i = w->n_active - 1; i >= 0; i--) {
         struct sequence *seq = w->active[i];
         if (!seq->is_evicted) continue;
-        CHECK_HOLDS(seq->slot == -1 && seq->n_target_kv == 0 && seq->target_blocks.n == 0);
-        CHECK_HOLDS(!world_lane(w, seq));
+        ck_assert(seq->slot == -1 && seq->n_target_kv == 0 && seq->target_blocks.n == 0);
+        ck_assert(!world_lane(w, seq));
         w->slots[seq->evicted_slot] = false;
         world_leave(w, i);
         memmove(w->waiting + 1, w->waiting, (size_t)w->n_waiting++ * sizeof *w->waiting);
@@ -369,9 +369,9 @@ static inline void world_note_idle(struct world *w)
     for (int i = 0; i < w->n_active; i++) {
         const struct sequence *seq = w->active[i];
         int *idle = world_idle(w, seq);
-        *idle = world_gets_on(w, seq) || seq->paused_us ? 0 : *idle + 1;
+        *idle = world_gets_on(w, seq) || seq->reader.slow_us ? 0 : *idle + 1;
         if (*idle > w->longest_idle) w->longest_idle = *idle;
-        if (!oldest && !seq->paused_us) oldest = seq;
+        if (!oldest && !seq->reader.slow_us) oldest = seq;
     }
     bool is_same = oldest && oldest->id == w->oldest_id && !world_gets_on(w, oldest);
     w->oldest_id = oldest ? oldest->id : 0;
@@ -404,7 +404,7 @@ static inline void world_commit(struct world *w, const struct lane_plan *lane, i
         for (int i = 0; i <= n_accepted; i++, seq->n_tokens++) {
             seq->tokens[seq->n_tokens] = world_token((uint32_t)seq->id + 7000, seq->n_tokens);
         }
-        CHECK_HOLDS(seq->n_tokens <= seq->end);
+        ck_assert(seq->n_tokens <= seq->end);
     } else {
         seq->n_target_kv += lane->n_tokens;
     }
@@ -461,7 +461,7 @@ static inline void world_play(struct world *w, int percent)
     for (int i = w->n_active - 1; i >= 0; i--) {
         struct sequence *seq = w->active[i];
         if (!world_is_done(seq)) continue;
-        if (sequence_scores_prompt(seq)) CHECK_HOLDS(seq->n_scored == seq->n_prompt);
+        if (sequence_scores_prompt(seq)) ck_assert(seq->n_scored == seq->n_prompt);
         world_end(w, seq);
     }
 }

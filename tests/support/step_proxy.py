@@ -9,6 +9,7 @@ belongs to one sequence.
         fed = sum(step.n_tokens for step in world.proxy.steps[n:])
 """
 import threading
+import time
 from concurrent import futures
 
 from fault_util import World
@@ -40,6 +41,7 @@ class Step:
     def __init__(self, data):
         self.lanes = [Lane(lane) for lane in fields(data).get(2, [])]
         self.n_tokens = sum(len(lane.tokens) for lane in self.lanes)
+        self.came = time.monotonic()
 
     def lane_of(self, slot):
         return next((lane for lane in self.lanes if lane.slot == slot), None)

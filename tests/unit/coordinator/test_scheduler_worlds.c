@@ -54,10 +54,10 @@ static void disturb(struct world *w)
 {
     for (int i = 0; i < w->n_active; i++) {
         struct sequence *seq = w->active[i];
-        if (seq->paused_us && world_dice(w, 10) == 0) {
-            seq->paused_us = 0;
+        if (seq->reader.slow_us && world_dice(w, 10) == 0) {
+            seq->reader.slow_us = 0;
         } else if (world_dice(w, 300) == 0) {
-            seq->paused_us = 1;
+            seq->reader.slow_us = 1;
         } else if (world_dice(w, 1000) == 0) {
             world_end(w, seq);
         }
@@ -67,7 +67,7 @@ static void disturb(struct world *w)
 static bool is_anybody_there(const struct world *w)
 {
     for (int i = 0; i < w->n_active; i++) {
-        if (!w->active[i]->paused_us) return true;
+        if (!w->active[i]->reader.slow_us) return true;
     }
     return false;
 }
@@ -89,13 +89,13 @@ START_TEST(every_sequence_ends)
         world_plan(&w);
         bool goes_on = w.plan.n_lanes > 0 || w.plan.n_readings > 0;
         n_empty = must_go_on && !goes_on ? n_empty + 1 : 0;
-        CHECK_HOLDS(n_empty <= EMPTY_MAX);
+        ck_assert(n_empty <= EMPTY_MAX);
         for (int l = 0; l < w.plan.n_lanes; l++) {
             n_guesses += w.plan.lanes[l].k;
         }
         world_play(&w, worlds[i].percent);
-        CHECK_HOLDS(w.longest_idle < IDLE_MAX && w.longest_oldest_idle < OLDEST_IDLE_MAX);
-        CHECK_HOLDS(++n_rounds < ROUNDS_MAX);
+        ck_assert(w.longest_idle < IDLE_MAX && w.longest_oldest_idle < OLDEST_IDLE_MAX);
+        ck_assert(++n_rounds < ROUNDS_MAX);
     }
     printf("world %d: %d rounds, %d guesses, %d evictions, without a share %d rounds at most, the "
            "oldest %d\n",
