@@ -66,8 +66,20 @@ class JobsTest(FaultTest):
         return [json.loads(line) for line in output.splitlines()]
 
     def start_submit(self, *arguments):
-        return subprocess.Popen([CLIENT, "jobs", "submit", *arguments, "-a", self.world.address],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+        """Its results are read with written(), as they come."""
+        self.results = os.path.join(self.folder, "results.jsonl")
+        with open(self.results, "w", encoding="utf-8") as results:
+            return subprocess.Popen(
+                [CLIENT, "jobs", "submit", *arguments, "-a", self.world.address],
+                stdout=results, stderr=subprocess.PIPE, encoding="utf-8")
+
+    def written(self):
+        with open(self.results, encoding="utf-8") as results:
+            return results.read()
+
+    def wait_first_result(self):
+        wait_until(lambda: "\n" in self.written(), 30 * PATIENCE, "there is a result")
+        return json.loads(self.written().splitlines()[0])
 
 
 class Submit(JobsTest):
@@ -246,7 +258,7 @@ class Breaks(JobsTest):
         path = self.file(*[order(f"Kill {i}", n=150) for i in range(6)])
         before = len(self.listed())
         client = self.start_submit(path, "-c", "6")
-        first = json.loads(client.stdout.readline())
+        first = self.wait_first_result()
         client.kill()
         client.communicate()
         results = self.submit(path, "-c", "6")
@@ -269,18 +281,16 @@ class Breaks(JobsTest):
         path = self.file(*[order(f"Anew {i}", n=150) for i in range(4)])
         expected = self.expect(path)
         client = self.start_submit(path, "-c", "4")
-        json.loads(client.stdout.readline())
+        self.wait_first_result()
         self.world.coordinator.process.kill()
         self.world.coordinator.wait(5)
         time.sleep(0.5)
         self.world.start_coordinator()
         self.world.wait_serving()
-        output, errors = client.communicate(timeout=120 * PATIENCE)
+        _, errors = client.communicate(timeout=120 * PATIENCE)
         self.assertEqual(client.returncode, 0, errors)
-        results = self.by_line(output)
-        self.assertEqual(len(results), 3)
-        for line, result in results.items():
-            self.assertEqual(result["choices"], expected[line])
+        results = self.by_line(self.written())
+        self.assertEqual({n: r["choices"] for n, r in results.items()}, expected)
 
     def test_a_group_that_is_lost(self):
         """Jobs that the service could not serve are submitted again."""
@@ -290,9 +300,10 @@ class Breaks(JobsTest):
         client = self.start_submit(path, "-c", "4")
         self.wait_running()
         self.world.restart_workers()
-        output, errors = client.communicate(timeout=120 * PATIENCE)
+        _, errors = client.communicate(timeout=120 * PATIENCE)
         self.assertEqual(client.returncode, 0, errors)
-        self.assertEqual({n: r["choices"] for n, r in self.by_line(output).items()}, expected)
+        results = self.by_line(self.written())
+        self.assertEqual({n: r["choices"] for n, r in results.items()}, expected)
 
     def test_nobody_there_for_too_long(self):
         world = World(worker_flags=SLOW_STEPS)
@@ -332,9 +343,9 @@ class Breaks(JobsTest):
         status, lines, errors = self.jobs("watch", ids["watched"], "--json", "--from", "240")
         messages = [json.loads(line) for line in lines.splitlines()]
         self.assertEqual(sum(len(m.get("token_ids", [])) for m in messages), 10)
-        output, errors = client.communicate(timeout=30 * PATIENCE)
+        client.communicate(timeout=30 * PATIENCE)
         self.assertEqual(client.returncode, 1)
-        results = self.by_line(output)
+        results = self.by_line(self.written())
         self.assertEqual([results[i]["end"] for i in (1, 2, 3)],
                          ["length", "cancelled", "cancelled"])
         self.assertEqual(results[1]["choices"][0]["text"], text)

@@ -93,11 +93,11 @@ def side_by_side(*calls):
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
-def exact_pairs(build, prompt, top_k, least=0.0, edits=None):
+def exact_pairs(build, prompt, top_k, least=0.0, edits=None, target=TARGET):
     """{(a, b): probability} of the target's next two tokens at temperature 1; b = -1 stands for all
     those whose pair has less than `least`. top_k = 0: no truncation. edits: Edits, with at least
     one biased id."""
-    run = subprocess.run([os.path.join(build, "tests", "prog_joint"), TARGET, str(top_k),
+    run = subprocess.run([os.path.join(build, "tests", "prog_joint"), target, str(top_k),
                           repr(least), ",".join(map(str, prompt)),
                           *(edits.arguments() if edits else [])],
                          capture_output=True, encoding="utf-8", timeout=300, check=True)

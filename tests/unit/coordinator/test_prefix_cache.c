@@ -67,13 +67,13 @@ static void spell(struct text *text, const char *letters)
 static int take(struct text *text, int n_tokens)
 {
     int n = prefix_cache_take(&text->table, &pool, text->tokens, n_tokens);
-    CHECK_HOLDS(n == text->table.n * TOKENS);
-    CHECK_HOLDS(text->table.n <= (n_tokens > 0 ? (n_tokens - 1) / TOKENS : 0));
+    ck_assert(n == text->table.n * TOKENS);
+    ck_assert(text->table.n <= (n_tokens > 0 ? (n_tokens - 1) / TOKENS : 0));
     for (int b = 0; b < text->table.n; b++) {
         const struct written *written = &memory[text->table.blocks[b]];
-        CHECK_HOLDS(written->first == b * TOKENS);
-        CHECK_HOLDS(written->n == TOKENS);
-        CHECK_HOLDS(
+        ck_assert(written->first == b * TOKENS);
+        ck_assert(written->n == TOKENS);
+        ck_assert(
             memcmp(written->tokens, text->tokens, (size_t)(b + 1) * TOKENS * sizeof(int32_t)) == 0);
     }
     text->n_kv = n;
@@ -88,7 +88,7 @@ static int feed(struct text *text, int n_kv)
     if (rc) return rc;
     for (int i = text->n_kv; i < n_kv; i++) {
         int block = text->table.blocks[i / TOKENS];
-        CHECK_HOLDS(pool.blocks[block].n_refs == 1 && !pool.blocks[block].serial);
+        ck_assert(pool.blocks[block].n_refs == 1 && !pool.blocks[block].serial);
         struct written *written = &memory[block];
         written->first = i / TOKENS * TOKENS;
         written->n = i - written->first + 1;
@@ -102,7 +102,7 @@ static int feed(struct text *text, int n_kv)
 static void release(struct text *text)
 {
     block_table_release(&text->table, &pool);
-    CHECK_HOLDS(text->table.n == 0 && text->table.n_known == 0 && text->table.serial == 0);
+    ck_assert(text->table.n == 0 && text->table.n_known == 0 && text->table.serial == 0);
     text->n_kv = 0;
 }
 
@@ -127,7 +127,7 @@ static void expect_refs(void)
         }
     }
     for (int i = 0; i < N_BLOCKS; i++) {
-        CHECK_HOLDS(pool.blocks[i].n_refs == refs[i]);
+        ck_assert(pool.blocks[i].n_refs == refs[i]);
     }
 }
 
@@ -136,11 +136,11 @@ static void expect_list(const bool *is_cached)
 {
     int n = 0, last = -1;
     for (int i = pool.oldest; i >= 0; last = i, i = pool.blocks[i].newer, n++) {
-        CHECK_HOLDS(n < N_BLOCKS && is_cached[i]);
-        CHECK_HOLDS(pool.blocks[i].older == last);
+        ck_assert(n < N_BLOCKS && is_cached[i]);
+        ck_assert(pool.blocks[i].older == last);
     }
-    CHECK_HOLDS(pool.newest == last);
-    CHECK_HOLDS(n == pool.n_cached);
+    ck_assert(pool.newest == last);
+    ck_assert(n == pool.n_cached);
 }
 
 static void expect_buckets(int n_published)
@@ -148,10 +148,10 @@ static void expect_buckets(int n_published)
     int n = 0;
     for (int b = 0; b < pool.n_buckets; b++) {
         for (int i = pool.buckets[b]; i >= 0; i = pool.blocks[i].next, n++) {
-            CHECK_HOLDS(n < N_BLOCKS && pool.blocks[i].serial);
+            ck_assert(n < N_BLOCKS && pool.blocks[i].serial);
         }
     }
-    CHECK_HOLDS(n == n_published);
+    ck_assert(n == n_published);
 }
 
 static void expect_sound(void)
@@ -162,15 +162,15 @@ static void expect_sound(void)
         const struct block *block = &pool.blocks[i];
         bool is_free = pool.free[i / BLOCK_GROUP] >> i % BLOCK_GROUP & 1;
         is_cached[i] = block->serial && block->n_refs == 0;
-        CHECK_HOLDS(is_free + is_cached[i] + (block->n_refs > 0) == 1);
+        ck_assert(is_free + is_cached[i] + (block->n_refs > 0) == 1);
         n_free += is_free;
         n_cached += is_cached[i];
         n_held += block->n_refs > 0;
         n_published += block->serial != 0;
     }
-    CHECK_HOLDS(n_free == pool.n_free);
-    CHECK_HOLDS(n_cached == pool.n_cached);
-    CHECK_HOLDS(n_free + n_cached + n_held == N_BLOCKS);
+    ck_assert(n_free == pool.n_free);
+    ck_assert(n_cached == pool.n_cached);
+    ck_assert(n_free + n_cached + n_held == N_BLOCKS);
     expect_refs();
     expect_list(is_cached);
     expect_buckets(n_published);

@@ -8,7 +8,7 @@
 
 #include "model/tokenizer/tokenizer.h"
 
-enum { N_FORMS = 2, N_STORY_MAX = 400 };
+enum { N_FORMS = 2, N_STORY_MAX = 400, N_SMALL = 6 /* of the other models */ };
 
 static const char *const forms[N_FORMS] = {"int8", "int4"};
 static float *tales[N_FORMS]; /* references, made once */
@@ -298,10 +298,15 @@ int main(void)
     suite_add_tcase(suite, pair);
     TCase *rest = tcase_create("other models");
     tcase_set_timeout(rest, 300);
-    tcase_add_loop_test(rest, other_shapes_give_equal_bits, 0, 7 * N_FORMS);
-    tcase_add_loop_test(rest, more_rows_than_a_batch_give_equal_bits, 0, 3);
+    tcase_add_loop_test(rest, other_shapes_give_equal_bits, 0, N_SMALL * N_FORMS);
     tcase_add_test(rest, a_form_that_the_cpu_has_not_is_refused);
     suite_add_tcase(suite, rest);
+    TCase *large = tcase_create("large matrices");
+    tcase_set_timeout(large, 300);
+    tcase_set_tags(large, "long");
+    tcase_add_loop_test(large, other_shapes_give_equal_bits, N_SMALL * N_FORMS, 7 * N_FORMS);
+    tcase_add_loop_test(large, more_rows_than_a_batch_give_equal_bits, 0, 3);
+    suite_add_tcase(suite, large);
     TCase *text = tcase_create("a text");
     tcase_set_timeout(text, 300);
     tcase_set_tags(text, "long");

@@ -87,7 +87,7 @@ static void damage(const char *name, int n_rows, int n_cols)
     struct stat st;
     CHECK_OK(checkpoint_open(&ck, work, &err));
     CHECK_OK(checkpoint_find(ck, name, n_rows, n_cols, &weight, &err));
-    size_t bytes = weight_data_bytes(&weight), at = 0;
+    size_t bytes = weight_data_bytes(&weight);
     memcpy(pattern, weight.data + bytes - sizeof pattern, sizeof pattern);
     checkpoint_close(ck);
     snprintf(path, sizeof path, "%s/model.safetensors", work);
@@ -95,12 +95,13 @@ static void damage(const char *name, int n_rows, int n_cols)
     ck_assert_int_eq(fstat(fd, &st), 0);
     char *file = malloc((size_t)st.st_size);
     ck_assert_int_eq((int)pread(fd, file, (size_t)st.st_size, 0), (int)st.st_size);
-    while (memcmp(file + at, pattern, sizeof pattern) != 0) {
-        ck_assert_int_lt((int)at, (int)st.st_size - (int)sizeof pattern);
+    char *at = file, *last = file + st.st_size - sizeof pattern;
+    while (at < last && memcmp(at, pattern, sizeof pattern) != 0) {
         at++;
     }
-    file[at + sizeof pattern - 1] ^= 1;
-    ck_assert_int_eq((int)pwrite(fd, file + at, sizeof pattern, (off_t)at), (int)sizeof pattern);
+    ck_assert(at < last);
+    at[sizeof pattern - 1] ^= 1;
+    ck_assert_int_eq((int)pwrite(fd, at, sizeof pattern, at - file), (int)sizeof pattern);
     close(fd);
     free(file);
 }
