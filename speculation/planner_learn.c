@@ -24,11 +24,14 @@ enum {
     /* Rows for one of a prompt: with fewer the step is not one of decoding. */
     PROMPT_SHARE = 8,
     /* Rounds of a kind that are counted; see LEARN_ROUNDS. */
-    COUNTED_ROUNDS = 100
+    COUNTED_ROUNDS = 100,
+    /* Timed rounds of a pair in which probes may cost more. */
+    SEARCH_ROUNDS = 1000
 };
 
-/* Share of the time of planned rounds that probes may cost. */
-static const double probe_ratio = 0.01;
+/* Share of the time of planned rounds that probes may cost: of the first SEARCH_ROUNDS of a pair,
+ * and of later ones, when most of what probes can find has been found. */
+static const double probe_ratio = 0.01, late_probe_ratio = 0.005;
 /* Share that older tests keep with every new test of their position, over all sequences. */
 static const double keep_test = 0.998;
 /* Share of the guesses' time that rounds are assumed to wait for at least. */
@@ -120,7 +123,8 @@ static void observe_draft(struct planner *p, const struct planner_round *round)
 static void earn_credit(struct planner *p)
 {
     double most = fmax(CREDIT_ROUNDS * p->plain_us, p->wanted_us);
-    p->credit_us = fmin(p->credit_us + probe_ratio * p->planned_us, most);
+    double ratio = p->n_rounds <= SEARCH_ROUNDS ? probe_ratio : late_probe_ratio;
+    p->credit_us = fmin(p->credit_us + ratio * p->planned_us, most);
     p->planned_us = 0;
 }
 

@@ -10,6 +10,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cluster import Cluster
 from fault_util import BUILD, PATIENCE, PROMPT, main, program, run
+from generations import side_by_side
 
 RULES = [("greedy", "0"), ("coupled", "0.8"), ("rejection", "1"), ("block", "0.7"), ("naive", "1")]
 N_TOKENS = 120
@@ -46,7 +47,8 @@ def texts(mode, n_ranks=1):
 class DraftAhead(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.off = texts("off")
+        cls.off, cls.on, cls.auto = side_by_side(
+            lambda: texts("off"), lambda: texts("on"), lambda: texts("auto", n_ranks=2))
 
     def compare(self, others):
         for key, (ids, counters) in self.off.items():
@@ -57,7 +59,7 @@ class DraftAhead(unittest.TestCase):
             self.assertEqual(counters["drafted_ahead"], 0)
 
     def test_the_text_is_the_same_with_work_done_ahead(self):
-        others = texts("on")
+        others = self.on
         self.compare(others)
         for rule, _ in RULES:
             ahead = sum(c["drafted_ahead"] for (r, _, _), (_, c) in others.items() if r == rule)
@@ -65,7 +67,7 @@ class DraftAhead(unittest.TestCase):
             self.assertGreater(ahead, 0, rule)
 
     def test_the_text_is_the_same_whatever_was_measured(self):
-        others = texts("auto", n_ranks=2)
+        others = self.auto
         self.compare(others)
         ahead = sum(counters["drafted_ahead"] for _, counters in others.values())
         print(f"auto: {ahead} guesses made ahead and used")

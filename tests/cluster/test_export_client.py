@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=300
+# ctest: labels=full libs=client beside=yes timeout=300
 """`outrider export` as a user runs it, and its files read by other code than ours: the safetensors
 table and the tensors with Python's standard library, and with transformers where it is installed.
 Usage: test_export_client.py BUILD_FOLDER [unittest options]"""

@@ -40,6 +40,7 @@ static const struct machine machines[] = {
     {"flat to 6 rows", 6, 0.01, 0.08, 6, 0.01, 0.02, 0.001},
     {"GPU", 256, 0.0005, 0.1, 256, 0.001, 0.1, 0.001},
     {"steep", 2, 0.02, 0.1, 2, 0.02, 0.05, 0.002},
+    {"every row costs", 1024, 0.13, 0.12, 1024, 0.012, 0.01, 0.0003},
 };
 enum { N_MACHINES = sizeof machines / sizeof *machines };
 
@@ -333,7 +334,7 @@ START_TEST(planned_is_nearly_the_best_fixed_k_at_every_load)
         bool is_mixed = alphas[0] < alphas[1] && r.best_k > 0;
         ck_assert_msg(r.warm >= (is_mixed ? 0.99 : 0.97) * r.best, "%d lanes: %.3f of the best", n,
                       r.warm / r.best);
-        ck_assert_msg(r.warm >= 0.98 * r.plain, "%d lanes: %.3f of plain", n, r.warm / r.plain);
+        ck_assert_msg(r.warm >= 0.985 * r.plain, "%d lanes: %.3f of plain", n, r.warm / r.plain);
         ck_assert_msg(r.fresh_of_plain >= 0.9, "%d lanes: %.3f, new", n, r.fresh_of_plain);
     }
 }
