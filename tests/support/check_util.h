@@ -23,7 +23,7 @@ static inline void check_holds(const char *file, int line)
 #define ck_assert_msg(expr, ...)           \
     ((expr)                                \
          ? check_holds(__FILE__, __LINE__) \
-         : _ck_assert_failed(__FILE__, __LINE__, "Assertion '" #expr "' failed", ##__VA_ARGS__))
+         : _ck_assert_failed(__FILE__, __LINE__, "Assertion '" #expr "' failed", __VA_ARGS__))
 
 /* The call must succeed; its error text is shown otherwise. Needs a local `struct error err`. */
 #define CHECK_OK(call)                                           \
