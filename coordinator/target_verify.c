@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "speculation/rule.h"
+
 int target_answer_error(struct error *err)
 {
     if (err->code != ERR_FORMAT) return err->code;
@@ -39,6 +41,7 @@ static int list_rows(const struct target_query *query, struct arena *arena, stru
 
 /* What is known of each want of a step; arrays in arena. */
 struct rows_known {
+    const struct step_lane *lanes; /* of the step */
     const struct lane_want *wants;
     struct step_row *rows;           /* [n_wants] what was asked for last */
     const struct slice_row **slices; /* [n_wants] what came */
@@ -71,7 +74,8 @@ static int know_rows(struct rows_known *known, const struct target_query *query,
                      struct error *err)
 {
     int n_wants = query->n_wants;
-    *known = (struct rows_known){.wants = query->wants, .rows = rows, .n_open = n_wants};
+    *known = (struct rows_known){
+        .lanes = query->lanes, .wants = query->wants, .rows = rows, .n_open = n_wants};
     known->slices = arena_take(arena, (size_t)n_wants, sizeof *known->slices);
     known->failures = arena_take(arena, (size_t)n_wants, sizeof *known->failures);
     known->open = arena_take(arena, (size_t)n_wants, sizeof *known->open);
@@ -144,13 +148,24 @@ static bool merge_row(const struct target *t, struct rows_known *known, int w, s
     return more;
 }
 
-/* Settles the open wants that can be; a row's failure is its lane's alone. What stays open is asked
+/* Whether the guess behind this row does not stay: nobody looks at the lane's further rows. */
+static bool is_last_row(const struct rows_known *known, int w, const struct target_row *row)
+{
+    const struct lane_want *want = &known->wants[w];
+    const struct rule *rule = want->want.rule;
+    if (want->wish || !want->want.q || !rule->keep || row->failure) return false;
+    int32_t guess = known->lanes[want->lane].tokens[want->index + 1];
+    return !rule->keep(row, want->want.q, guess, &want->want.at);
+}
+
+/* Settles the open wants that can be; a row's failure is its lane's alone. Rows behind a guess that
+ * does not stay are not merged. What stays open is asked
  * for in another exchange. A reply has room for at least one row, so one in which no row fits has
  * none for a row at all. */
 static void merge_open(const struct target *t, struct rows_known *known, struct arena *arena,
                        struct target_row *rows)
 {
-    int n_left = 0, n_full = 0;
+    int n_left = 0, n_full = 0, over = -1; /* the lane whose further rows nobody looks at */
     for (int i = 0; i < known->n_open; i++) {
         n_full += known->failures[known->open[i]] &&
                   known->failures[known->open[i]]->code == ERR_EXHAUSTED;
@@ -162,8 +177,12 @@ static void merge_open(const struct target *t, struct rows_known *known, struct 
         bool is_open = failure && failure->code == ERR_EXHAUSTED && some_fit;
         if (failure && !is_open) {
             rows[w] = (struct target_row){.outside_id = -1, .failure = failure};
+        } else if (known->wants[w].lane == over) {
+            rows[w] = (struct target_row){.outside_id = -1};
+            is_open = false;
         } else if (!failure) {
             is_open = merge_row(t, known, w, arena, &rows[w]);
+            if (!is_open && is_last_row(known, w, &rows[w])) over = known->wants[w].lane;
         }
         if (is_open) known->open[n_left++] = w;
     }

@@ -70,19 +70,34 @@ static int32_t residual_draw(const struct target_row *row, const struct sparse_d
     return row->outside_mass > 0 ? row->outside_id : last; /* rounding may end beyond the sum */
 }
 
+bool keep_rejection(const struct target_row *row, const struct sparse_dist *q, int32_t guess,
+                    const struct rng_address *at)
+{
+    double p_i = (double)target_row_prob(row, guess);
+    double q_i = (double)sparse_prob(q, guess);
+    return rng_uniform(at, RNG_ACCEPT, 0) * q_i < p_i; /* coin < p / q, no division */
+}
+
 /* Leviathan et al. 2023, Algorithm 1; Chen et al. 2023, Algorithm 2. */
 struct accept_result accept_rejection(const struct target_row *rows, const struct sparse_dist *q,
                                       const int32_t *draft, int n_draft,
                                       const struct rng_address *at)
 {
     for (int i = 0; i < n_draft; i++) {
-        double p_i = (double)target_row_prob(&rows[i], draft[i]);
-        double q_i = (double)sparse_prob(&q[i], draft[i]);
-        if (accept_coin(at, i) * q_i >= p_i) { /* coin >= p / q, no division */
+        const struct rng_address here = coins_at(at, i);
+        if (!keep_rejection(&rows[i], &q[i], draft[i], &here)) {
             return (struct accept_result){i, residual_draw(&rows[i], &q[i], 1, at, i)};
         }
     }
     return (struct accept_result){n_draft, row_draw(&rows[n_draft], at, n_draft)};
+}
+
+bool keep_match(const struct target_row *row, const struct sparse_dist *q, int32_t guess,
+                const struct rng_address *at)
+{
+    (void)q;
+    (void)at;
+    return guess == row->ids[0];
 }
 
 /* Exact match with the target's choice, which is why rows are one-hot: plain greedy text, and for
@@ -91,10 +106,8 @@ struct accept_result accept_rejection(const struct target_row *rows, const struc
 struct accept_result accept_match(const struct target_row *rows, const struct sparse_dist *q,
                                   const int32_t *draft, int n_draft, const struct rng_address *at)
 {
-    (void)q;
-    (void)at;
     int i = 0;
-    while (i < n_draft && draft[i] == rows[i].ids[0]) {
+    while (i < n_draft && keep_match(&rows[i], &q[i], draft[i], at)) {
         i++;
     }
     assert(rows[i].n == 1 && rows[i].outside_mass == 0);
@@ -134,6 +147,13 @@ struct accept_result accept_block(const struct target_row *rows, const struct sp
                                   residual_draw(&rows[n_kept], &q[n_kept], kept_scale, at, n_kept)};
 }
 
+bool keep_naive(const struct target_row *row, const struct sparse_dist *q, int32_t guess,
+                const struct rng_address *at)
+{
+    (void)q;
+    return guess == target_row_draw(row, at);
+}
+
 /* Draws from p and keeps the guess if it is equal. It accepts least and is there for comparison. */
 struct accept_result accept_naive(const struct target_row *rows, const struct sparse_dist *q,
                                   const int32_t *draft, int n_draft, const struct rng_address *at)
@@ -148,17 +168,24 @@ struct accept_result accept_naive(const struct target_row *rows, const struct sp
     return (struct accept_result){i, next};
 }
 
+bool keep_typical(const struct target_row *row, const struct sparse_dist *q, int32_t guess,
+                  const struct rng_address *at)
+{
+    (void)q;
+    (void)at;
+    double flat = TYPICAL_DELTA * num_exp_double(-row->entropy);
+    double least = flat < TYPICAL_EPSILON ? flat : TYPICAL_EPSILON;
+    return (double)target_row_prob(row, guess) > least;
+}
+
 /* Typical acceptance of Medusa (Cai et al. 2024, arXiv 2401.10774, section 2.3.1). LOSSY: the text
  * does not have the target's distribution. */
 struct accept_result accept_typical(const struct target_row *rows, const struct sparse_dist *q,
                                     const int32_t *draft, int n_draft, const struct rng_address *at)
 {
-    (void)q;
     int i = 0;
-    for (; i < n_draft; i++) {
-        double flat = TYPICAL_DELTA * num_exp_double(-rows[i].entropy);
-        double least = flat < TYPICAL_EPSILON ? flat : TYPICAL_EPSILON;
-        if (!((double)target_row_prob(&rows[i], draft[i]) > least)) break;
+    while (i < n_draft && keep_typical(&rows[i], &q[i], draft[i], at)) {
+        i++;
     }
     return (struct accept_result){i, row_draw(&rows[i], at, i)};
 }

@@ -26,20 +26,29 @@ typedef struct accept_result accept_fn(const struct target_row *rows, const stru
                                        const int32_t *draft, int n_draft,
                                        const struct rng_address *at);
 
+/* Whether a guess stays if all before it have, for rules that decide guess by guess: row and q of
+ * its position, `at` the address of that position's coins. The rows behind a guess that does not
+ * stay are not looked at, so nobody needs to make them. */
+typedef bool rule_keep_fn(const struct target_row *row, const struct sparse_dist *q, int32_t guess,
+                          const struct rng_address *at);
+
 /* Fills the part of a wish that belongs to the rule: called for a row that is sampled and not
  * truncated, with the temperature's normaliser in the wish already (target_row_wish). */
 typedef void rule_wish_fn(const struct target_want *want, struct row_wish *wish);
 
 /* RULE(constant, name, function, what it asks of the workers, properties). A property that is not
- * named is false. */
-#define ACCEPT_RULES(RULE)                                                                       \
-    RULE(REJECTION, "rejection", accept_rejection, rule_wish_p, .is_lossless = true)             \
-    RULE(GREEDY, "greedy", accept_match, rule_wish_best, .is_lossless = true, .is_greedy = true) \
-    RULE(COUPLED, "coupled", accept_match, rule_wish_noisy_best, .is_lossless = true,            \
-         .is_coupled = true)                                                                     \
-    RULE(BLOCK, "block", accept_block, rule_wish_p, .is_lossless = true)                         \
-    RULE(NAIVE, "naive", accept_naive, rule_wish_p, .is_lossless = true)                         \
-    RULE(TYPICAL, "typical", accept_typical, rule_wish_p, .needs_entropy = true)
+ * named is false, or NULL. */
+#define ACCEPT_RULES(RULE)                                                                        \
+    RULE(REJECTION, "rejection", accept_rejection, rule_wish_p, .keep = keep_rejection,           \
+         .is_lossless = true)                                                                     \
+    RULE(GREEDY, "greedy", accept_match, rule_wish_best, .keep = keep_match, .is_lossless = true, \
+         .is_greedy = true)                                                                       \
+    RULE(COUPLED, "coupled", accept_match, rule_wish_noisy_best, .keep = keep_match,              \
+         .is_lossless = true, .is_coupled = true)                                                 \
+    RULE(BLOCK, "block", accept_block, rule_wish_p, .is_lossless = true)                          \
+    RULE(NAIVE, "naive", accept_naive, rule_wish_p, .keep = keep_naive, .is_lossless = true)      \
+    RULE(TYPICAL, "typical", accept_typical, rule_wish_p, .keep = keep_typical,                   \
+         .needs_entropy = true)
 
 #define ACCEPT_RULE_CONSTANT(constant, ...) RULE_##constant,
 enum accept_rule { ACCEPT_RULES(ACCEPT_RULE_CONSTANT) RULE_COUNT };
@@ -50,11 +59,13 @@ enum accept_rule { ACCEPT_RULES(ACCEPT_RULE_CONSTANT) RULE_COUNT };
     rule_wish_fn wish;
 ACCEPT_RULES(ACCEPT_RULE_FUNCTIONS)
 #undef ACCEPT_RULE_FUNCTIONS
+rule_keep_fn keep_rejection, keep_match, keep_naive, keep_typical;
 
 struct rule {
     const char *name; /* as users write it */
     accept_fn *accept;
     rule_wish_fn *wish;
+    rule_keep_fn *keep; /* NULL: the rule looks at all guesses together */
     bool is_lossless;   /* the text has exactly the target's distribution */
     bool is_greedy;     /* means temperature 0: the target's best token and nothing else */
     bool is_coupled;    /* target and draft choose under the same Gumbel noise: one-hot p and q */

@@ -37,6 +37,39 @@ START_TEST(compact_and_full_rows_decide_alike)
 }
 END_TEST
 
+/* The guesses that stay are those that stay one by one, so the rows behind them are not needed. */
+START_TEST(rules_that_decide_guess_by_guess_need_no_further_rows)
+{
+    for (int w = 0; w < N_WORLDS; w++) {
+        world_open(&worlds[w]);
+        for (int rule = 0; rule < RULE_COUNT; rule++) {
+            rule_keep_fn *keep = accept_rules[rule].keep;
+            ck_assert(!keep == (rule == RULE_BLOCK));
+            for (uint64_t seed = 0; keep && seed < SEEDS; seed++) {
+                const struct rng_address at = {.seed = seed, .position = 9, .round = 4};
+                struct world_round round;
+                struct accept_result whole =
+                    decide(&worlds[w], (enum accept_rule)rule, seed, false, &round);
+                int n = 0;
+                for (; n < worlds[w].n_draft; n++) {
+                    const struct rng_address here = {at.seed, at.position + (uint32_t)n, at.round};
+                    if (!keep(&round.rows[n], &round.q[n], round.draft[n], &here)) break;
+                }
+                ck_assert_int_eq(n, whole.n_accepted);
+                for (int i = n + 1; i <= worlds[w].n_draft; i++) {
+                    round.rows[i] = (struct target_row){.outside_id = -1};
+                }
+                struct accept_result cut = accept_rules[rule].accept(
+                    round.rows, round.q, round.draft, worlds[w].n_draft, &at);
+                ck_assert_int_eq(cut.n_accepted, whole.n_accepted);
+                ck_assert_int_eq(cut.next, whole.next);
+            }
+        }
+        world_close(&worlds[w]);
+    }
+}
+END_TEST
+
 /* Coins of tokens outside of the list belong to slices, so those tokens, and with them what `naive`
  * draws, may differ with S. A model's S is fixed. Everything else is the same. */
 START_TEST(any_number_of_slices_decides_alike)
@@ -231,6 +264,7 @@ int main(void)
     Suite *suite = suite_create("accept_rules");
     TCase *tcase = tcase_create("rules");
     tcase_add_test(tcase, compact_and_full_rows_decide_alike);
+    tcase_add_test(tcase, rules_that_decide_guess_by_guess_need_no_further_rows);
     tcase_add_test(tcase, any_number_of_slices_decides_alike);
     tcase_add_test(tcase, greedy_and_coupled_give_the_text_of_plain_decoding);
     tcase_add_test(tcase, without_guesses_every_sampling_rule_draws_from_p);
