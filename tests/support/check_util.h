@@ -20,10 +20,9 @@ static inline void check_holds(const char *file, int line)
     _mark_point(file, line);
 }
 #undef ck_assert_msg
-#define ck_assert_msg(expr, ...)           \
-    ((expr)                                \
-         ? check_holds(__FILE__, __LINE__) \
-         : _ck_assert_failed(__FILE__, __LINE__, "Assertion '" #expr "' failed", __VA_ARGS__))
+#define ck_assert_msg(expr, ...)              \
+    ((expr) ? check_holds(__FILE__, __LINE__) \
+            : _ck_assert_failed(__FILE__, __LINE__, "Assertion '" #expr "' failed", __VA_ARGS__))
 
 /* The call must succeed; its error text is shown otherwise. Needs a local `struct error err`. */
 #define CHECK_OK(call)                                           \
