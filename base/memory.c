@@ -31,7 +31,9 @@ static size_t resident_now(void)
 
 void mem_trim(size_t *resident_bytes, size_t grown_bytes)
 {
-    if (resident_now() < *resident_bytes + grown_bytes) return;
+    size_t now = resident_now();
+    if (now < *resident_bytes) *resident_bytes = now;
+    if (now - *resident_bytes < grown_bytes) return;
     malloc_trim(0);
     *resident_bytes = resident_now();
 }

@@ -10,9 +10,9 @@
 /* Raises malloc's mmap and trim thresholds. Otherwise the page faults of a large message cost more
  * than copying it. Called once at the start of every program. */
 void mem_tune(void);
-/* Gives malloc's free pages back to the system, which it does not do by itself, if the process has
- * become larger by so much since the last time. *resident_bytes is what it occupied then, 0 at
- * first. Takes milliseconds for each 100 MB, otherwise microseconds. */
+/* Gives malloc's free pages back to the system, which it does not do by itself, if the process
+ * occupies so much more than at some time since the last call that did. *resident_bytes belongs to
+ * this function; 0 at first. Takes milliseconds for each 100 MB, otherwise microseconds. */
 void mem_trim(size_t *resident_bytes, size_t grown_bytes);
 
 /* The macros here evaluate their arguments more than once. */

@@ -17,9 +17,10 @@ enum {
     WAITING_US = 10000, /* the same while requests wait for a group or for their clients */
     PAUSE_US = 1000,    /* the same while all clients of running sequences are slow */
     RECONNECT_US = 200000,
-    CONNECT_US = 1000000,  /* shorter than the grace time after SIGTERM (main.c) */
-    QUIET_US = 1000000,    /* without work, after which memory is given back, ... */
-    LARGE_BYTES = 16 << 20 /* ... if so much more of it is in use than the last time */
+    CONNECT_US = 1000000,   /* shorter than the grace time after SIGTERM (main.c) */
+    QUIET_US = 1000000,     /* without work, after which memory is given back, ... */
+    LARGE_BYTES = 16 << 20, /* ... if so much more of it is in use than the last time, ... */
+    TRIM_US = 60000000      /* ... and in any case so often */
 };
 
 static int open_round(struct engine *e, struct error *err)
@@ -276,10 +277,14 @@ static void stop_all(struct engine *e)
 static void give_back_memory(struct engine *e)
 {
     int64_t now_us = clock_now_us();
-    if (e->n_active > 0 || waiting_count(e->waiting) > 0) e->busy_us = now_us;
+    bool has_work = e->n_active > 0 || waiting_count(e->waiting) > 0 ||
+                    budget_used(e->options.admission->budget) > 0;
+    if (has_work || !e->busy_us) e->busy_us = now_us;
     if (now_us - e->busy_us < QUIET_US) return;
+    bool is_due = now_us - e->trimmed_us >= TRIM_US;
     e->busy_us = now_us;
-    mem_trim(&e->resident_bytes, LARGE_BYTES);
+    if (is_due) e->trimmed_us = now_us;
+    mem_trim(&e->resident_bytes, is_due ? 0 : LARGE_BYTES);
 }
 
 int engine_run(struct engine *e, struct error *err)

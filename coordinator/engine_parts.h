@@ -32,7 +32,8 @@ struct engine {
     struct kept_times kept; /* where the planner's tables are kept; path "" = nowhere */
     struct tally tally;
     int64_t next_connect_us, next_drop_us, lost_us;
-    int64_t busy_us;       /* when it last had work */
+    int64_t busy_us;       /* when it last had work, or looked whether memory is to be given back */
+    int64_t trimmed_us;    /* when all that is free was given back, however little it was */
     size_t resident_bytes; /* of the process, when memory was given back last */
     bool was_connected;
     char state[ENGINE_STATE_BYTES]; /* "serving", or why not */

@@ -117,7 +117,7 @@ static bool is_full(const struct gateway_watch *watch, struct watcher *w, bool *
                                              rpc_call_read_bytes(w->call)};
     int64_t idle_us = reader_look(&w->reader, progress, clock_now_us());
     *is_stalled = idle_us > watch->reader_timeout_us;
-    return w->reader.slow_us != 0;
+    return progress.n_waiting >= READER_BYTES;
 }
 
 static void end_stalled(const struct gateway_watch *watch, struct watcher *w)
@@ -125,9 +125,9 @@ static void end_stalled(const struct gateway_watch *watch, struct watcher *w)
     char text[ERROR_TEXT_BYTES];
     snprintf(
         text, sizeof text,
-        "the client has not read for %lld ms, and %d KiB wait for it; the job goes on: watch it "
+        "the client has not read for %lld ms, and %zu bytes wait for it; the job goes on: watch it "
         "again from the token that you have reached",
-        (long long)watch->reader_timeout_us / 1000, READER_BYTES >> 10);
+        (long long)watch->reader_timeout_us / 1000, rpc_call_queued_bytes(w->call));
     rpc_call_abort(w->call, ERR_EXHAUSTED, text);
 }
 

@@ -238,7 +238,7 @@ static int read_message(const struct record *r, size_t position, struct buffer *
     if (!*is_there) return 0;
     const struct message_entry *entry = &r->messages[position];
     buf->len = 0;
-    int rc = buffer_append(buf, r->log.data + entry->offset, entry->len, err);
+    int rc = entry->len ? buffer_append(buf, r->log.data + entry->offset, entry->len, err) : 0;
     *message = (struct job_message){.kind = entry->kind,
                                     .sequence = entry->sequence,
                                     .first_token = entry->first_token,

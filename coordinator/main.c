@@ -106,8 +106,8 @@ static const struct argp_option options[] = {
     {"jobs-bytes", OPT_JOBS_BYTES, "N", 0,
      "memory for submitted jobs and their answers; default 268435456", 0},
     {"reader-timeout", OPT_READER_TIMEOUT, "SECONDS", 0,
-     "a request, and a watch of a submitted job, ends when its client has read nothing for so long "
-     "although more than 256 KiB of the answer wait for it; default 60",
+     "a request or a watch of a job ends when its client has read no message for so long although "
+     "much waits for it; default 60",
      0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
      "a step that takes longer loses the group, and its requests fail; default 120", 0},

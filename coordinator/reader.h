@@ -21,6 +21,6 @@ struct reader {
 };
 
 /* Notes how far the client is at now_us (of clock_now_us). It is slow once more than READER_BYTES
- * wait, until few are left. Returns for how long it has read nothing, in us; 0 while it keeps
- * up. */
+ * wait, until at most a quarter of that does. Returns for how long it has read nothing, in us; 0
+ * while it keeps up. */
 int64_t reader_look(struct reader *reader, struct reader_progress progress, int64_t now_us);

@@ -1,4 +1,5 @@
 /* The second half of a round: answers are accepted and committed, and the planner learns. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -40,6 +41,7 @@ static int commit_lane(struct round_part *part, struct round_lane *lane,
     const struct draft *draft = &lane->draft;
     const struct rng_address at = {seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
     struct accept_result result = seq->rule->accept(rows, draft->q, draft->tokens, draft->n, &at);
+    assert(rows[result.n_accepted].n > 0 || rows[result.n_accepted].outside_mass > 0);
 
     int32_t ids[DRAFT_MAX + 1];
     enum token_origin origins[DRAFT_MAX + 1];

@@ -159,9 +159,8 @@ static bool is_last_row(const struct rows_known *known, int w, const struct targ
 }
 
 /* Settles the open wants that can be; a row's failure is its lane's alone. Rows behind a guess that
- * does not stay are not merged. What stays open is asked
- * for in another exchange. A reply has room for at least one row, so one in which no row fits has
- * none for a row at all. */
+ * does not stay are not merged. What stays open is asked for in another exchange. A reply has room
+ * for at least one row, so one in which no row fits has none for a row at all. */
 static void merge_open(const struct target *t, struct rows_known *known, struct arena *arena,
                        struct target_row *rows)
 {

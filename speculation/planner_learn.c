@@ -29,8 +29,8 @@ enum {
     SEARCH_ROUNDS = 1000
 };
 
-/* Share of the time of planned rounds that probes may cost: of the first SEARCH_ROUNDS of a pair,
- * and of later ones, when most of what probes can find has been found. */
+/* Share of the time of planned rounds that probes may cost: in the first SEARCH_ROUNDS of a pair
+ * since the start, and later, when most of what probes can find has been found. */
 static const double probe_ratio = 0.01, late_probe_ratio = 0.005;
 /* Share that older tests keep with every new test of their position, over all sequences. */
 static const double keep_test = 0.998;
