@@ -6,7 +6,6 @@ import csv
 import json
 import math
 import os
-import pty
 import shutil
 import signal
 import statistics
@@ -17,6 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cluster import Cluster, SOURCE, descendants, is_alive, run_all, wait_until
+from terminal import Terminal
 
 PROMPTS = [
     "Once upon a time there was a king who had three daughters,",
@@ -252,18 +252,13 @@ def test_failures_are_counted_and_named(cluster):
 
 
 def test_progress_on_a_terminal_only(cluster):
-    main, side = pty.openpty()
-    with Bench(cluster) as bench:
-        process = cluster.popen(*bench.args("-n", "4", "-r", "2", "--sweep", "K=0,1"),
-                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=side)
-        os.close(side)
-        try:
-            assert process.wait(30) == 0
-            shown = os.read(main, 65536).decode()
-        finally:
-            process.kill()
-            process.wait()
-            os.close(main)
+    with Bench(cluster) as bench, Terminal() as terminal:
+        done = subprocess.run(
+            cluster.command(*bench.args("-n", "4", "-r", "2", "--sweep", "K=0,1")),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal.side, timeout=30,
+            env=cluster.client_environment())
+        shown = terminal.shown()
+    assert done.returncode == 0, shown
     assert "[0/4] " in shown and "[3/4] running K=0" in shown and "left" in shown, shown
     assert shown.endswith("\r\033[K"), repr(shown[-40:])
 

@@ -5,7 +5,6 @@ up to, how it fails. Usage: test_client.py BUILD_FOLDER [NAME_PART]"""
 import json
 import math
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cluster import Cluster, SOURCE, TALES, run_all
+from terminal import Terminal
 
 TARGET = os.path.join(TALES, "target")
 GOLDEN = os.path.join(SOURCE, "tests", "golden", "tales", "reference_target.json")
@@ -51,27 +51,12 @@ def refuses(cluster, status, part, *args, stdin=None):
 
 def on_terminal(cluster, *args, environment=None):
     """(exit status, what a terminal shows) of a call."""
-    main, side = pty.openpty()
-    process = subprocess.Popen(
-        cluster.command(*args), stdin=subprocess.DEVNULL, stdout=side, stderr=subprocess.PIPE,
-        env=cluster.client_environment(TERM="xterm", **(environment or {})))
-    os.close(side)
-    shown = b""
-    try:
-        while True:
-            try:
-                piece = os.read(main, 65536)
-            except OSError:  # what Linux says when the other side is closed
-                break
-            if not piece:
-                break
-            shown += piece
-        process.communicate(timeout=30)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(main)
-    return process.returncode, shown.decode("utf-8").replace("\r\n", "\n")
+    with Terminal() as terminal:
+        done = subprocess.run(
+            cluster.command(*args), stdin=subprocess.DEVNULL, stdout=terminal.side,
+            stderr=subprocess.PIPE, timeout=30,
+            env=cluster.client_environment(TERM="xterm", **(environment or {})))
+        return done.returncode, terminal.shown()
 
 
 # ---- generate ----
