@@ -23,7 +23,7 @@ SIZES = (1, 200, 0) # 0: all of the list
 ALL_K = (1, 3, 4, 8)
 SEEDS = (11, 12)
 TEMPERATURES = (0.7, 1.0)
-N_TOKENS = 120
+N_TOKENS = 60
 N_SERVED = 300
 # As in test_distribution.py: the second token comes from the same round or from the next one.
 PROMPT = [338]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=240
+# ctest: labels=full libs=client beside=yes timeout=240
 """A prompt that does not fit into one step is read in chunks, and the last chunk carries guesses:
 the text is the plain one wherever the chunks end. A text is scored in chunks, too, and between
 generations. Usage: test_prompt_chunks.py BUILD_FOLDER"""

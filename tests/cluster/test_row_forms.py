@@ -13,7 +13,7 @@ from generations import (GenerationCluster, Report, chi_square, exact_pairs, fit
                          golden_prompts, order, side_by_side)
 
 N_RANKS = 2
-N_SEEDS = 20            # of each prompt and setting
+N_SEEDS = 10            # of each prompt and setting
 TEXT_TOKENS = 24
 PROMPT = [338]          # "The"
 N_DRAFT = 3

@@ -47,7 +47,7 @@ END_TEST
 START_TEST(ranks_give_equal_bits)
 {
     const int ranks[] = {2, 4, 8};
-    if (is_emulated() && ranks[_i] == 4) return;
+    if (is_emulated() && ranks[_i] > 2) return; /* other shapes go up to 8 */
     check_tales((struct way){ranks[_i], 1, 7, "auto"});
 }
 END_TEST
@@ -160,8 +160,10 @@ END_TEST
 /* The lane of interest goes in K + 1 rows at a time among three others of other lengths. */
 START_TEST(a_lane_among_others_gives_equal_bits)
 {
+    const int n_ranks = _i + 1;
+    if (is_emulated() && n_ranks == 1) return;
     struct rig rig;
-    rig_open(&rig, TALES, _i ? 2 : 1, "auto", 1);
+    rig_open(&rig, TALES, n_ranks, "auto", 1);
     float *got = new_logits(&rig, N_TOKENS);
     float *rest = new_logits(&rig, N_TOKENS);
     int fed[4] = {0};
