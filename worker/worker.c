@@ -3,9 +3,11 @@
  * and the watchdog. They meet in the queue. */
 #include "worker/worker.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -27,6 +29,7 @@ enum {
     KV_TOKENS_DEFAULT = 16384, /* of all sequences; pages are taken when they are used */
     CLOSE_GRACE_MS = 200,
     PIN_TEXT_BYTES = 256,
+    BUSY_SAMPLE_MS = 20,
     EXIT_STUCK = 70
 };
 
@@ -45,16 +48,39 @@ struct worker {
     struct buffer out;  /* of the encoded reply */
     struct target_description description;
     struct step_limit limit;
-    int64_t step_us; /* what the step under way may take; written before the watchdog is armed */
+    /* Of the step under way; written before the watchdog is armed. */
+    struct {
+        uint64_t id;
+        int n_lanes;
+        int64_t limit_us, size; /* size: tokens and rows */
+    } step;
+    clockid_t engine_clock; /* CPU time of the engine thread */
 };
+
+/* How busy the engine thread is, in percent of a core: near 100 it computes or waits in MPI, which
+ * polls; near 0 it sleeps or gets no core. */
+static int engine_busy_percent(const struct worker *w)
+{
+    struct timespec before, after;
+    const struct timespec pause = {.tv_nsec = BUSY_SAMPLE_MS * 1000000L};
+    if (clock_gettime(w->engine_clock, &before)) return -1;
+    nanosleep(&pause, NULL);
+    if (clock_gettime(w->engine_clock, &after)) return -1;
+    int64_t us =
+        (int64_t)(after.tv_sec - before.tv_sec) * 1000000 + (after.tv_nsec - before.tv_nsec) / 1000;
+    return (int)(us / (BUSY_SAMPLE_MS * 10));
+}
 
 /* The collective cannot be interrupted, and the other ranks wait in it, so the group ends here. */
 static void on_stuck(void *arg)
 {
     const struct worker *w = arg;
     log_line(LOG_LEVEL_ERROR, "step_stuck",
-             "rank=%d limit_ms=%lld step_timeout_s=%d text=\"leaving the group\"",
-             w->group.comm->rank, (long long)(w->step_us / 1000), w->options.step_timeout_s);
+             "rank=%d limit_ms=%lld step_timeout_s=%d step=%llu lanes=%d size=%lld waiting=%s "
+             "engine_busy_percent=%d text=\"leaving the group\"",
+             w->group.comm->rank, (long long)(w->step.limit_us / 1000), w->options.step_timeout_s,
+             (unsigned long long)w->step.id, w->step.n_lanes, (long long)w->step.size,
+             comm_is_waiting(w->group.comm) ? "yes" : "no", engine_busy_percent(w));
     process_end_now(EXIT_STUCK);
 }
 
@@ -296,8 +322,11 @@ static int handle_step(struct worker *w, struct listened *item, struct error *er
         return 0;
     }
     const struct step_work work = step_work_of(&step);
-    w->step_us = step_limit_us(&w->limit, &work);
-    watchdog_arm(w->dog, start_us + w->step_us);
+    w->step.id = step.id;
+    w->step.n_lanes = step.n_lanes;
+    w->step.size = work.n;
+    w->step.limit_us = step_limit_us(&w->limit, &work);
+    watchdog_arm(w->dog, start_us + w->step.limit_us);
     /* The stream may have ended while the step was in the queue, before the watchdog was armed. */
     if (rpc_call_is_cancelled(item->call)) watchdog_hasten(w->dog, start_us + LISTENER_ORPHAN_US);
     rc = verifier_step(w->verifier, &step, &reply, err);
@@ -320,6 +349,7 @@ int worker_run(struct worker *w, struct error *err)
     void *popped;
     int rc = threads_enter(&w->threads, err);
     if (rc) return rc;
+    pthread_getcpuclockid(pthread_self(), &w->engine_clock);
     for (;;) {
         listener_wait(w->listener);
         rc = queue_pop(w->queue, &popped, 0, err);
