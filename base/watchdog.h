@@ -1,7 +1,7 @@
 /* Bounds work that cannot be interrupted from inside, such as a collective: if the watchdog is not
  * disarmed in time, a function runs on its thread. Time in which the watchdog itself cannot run
- * does not count: the work could not run either when a virtual machine was paused, for example
- * while it moved to another host, or the process was stopped. Locked inside. */
+ * does not count, because the work could not run either: the virtual machine was paused, for
+ * example while it moved to another host, or the process was stopped. Locked inside. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,11 +17,11 @@ int watchdog_open(struct watchdog **dog, watchdog_fn *on_late, void *arg, struct
 /* Accepts NULL. */
 void watchdog_close(struct watchdog *dog);
 
-/* Until watchdog_disarm: on_late runs once when clock_now_us() passes deadline_us, plus what does
- * not count. Arming again moves the deadline. */
-void watchdog_arm(struct watchdog *dog, int64_t deadline_us);
+/* Until watchdog_disarm: on_late runs once, limit_us microseconds from now. Arming again begins
+ * anew. */
+void watchdog_arm(struct watchdog *dog, int64_t limit_us);
 void watchdog_disarm(struct watchdog *dog);
-/* Moves the deadline nearer, never further away; does nothing when disarmed. */
-void watchdog_hasten(struct watchdog *dog, int64_t deadline_us);
-/* Whether the work that it bounds is under way. */
+/* Leaves limit_us microseconds from now, where more was left; does nothing when disarmed. */
+void watchdog_hasten(struct watchdog *dog, int64_t limit_us);
+/* False once on_late has begun. */
 bool watchdog_is_armed(struct watchdog *dog);

@@ -5,30 +5,27 @@
 #include <string.h>
 
 /* Builtins instead of <stdatomic.h>, which C++ does not have. */
-static void set_waiting(struct comm *comm, int is_waiting)
+static void set_waiting(struct comm *comm, bool is_waiting)
 {
     __atomic_store_n(&comm->is_waiting, is_waiting, __ATOMIC_RELAXED);
 }
 
-int comm_is_waiting(const struct comm *comm)
+bool comm_is_waiting(const struct comm *comm)
 {
     return __atomic_load_n(&comm->is_waiting, __ATOMIC_RELAXED);
 }
 
 int comm_tree_sum(struct comm *comm, float *data, size_t n, struct error *err)
 {
-    set_waiting(comm, 1);
+    set_waiting(comm, true);
     int rc = comm->ops->tree_sum(comm, data, n, err);
-    set_waiting(comm, 0);
+    set_waiting(comm, false);
     return rc;
 }
 
 int comm_exchange(struct comm *comm, const void *mine, void *all, size_t n_bytes, struct error *err)
 {
-    set_waiting(comm, 1);
-    int rc = comm->ops->exchange(comm, mine, all, n_bytes, err);
-    set_waiting(comm, 0);
-    return rc;
+    return comm->ops->exchange(comm, mine, all, n_bytes, err);
 }
 
 void comm_abort(struct comm *comm, int status)

@@ -4,6 +4,7 @@
  * functions in the same order, each from one thread. C++ includes this within extern "C". */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -34,7 +35,7 @@ struct comm {
     const struct comm_ops *ops;
     int rank, size;
     const struct comm_device_ops *device; /* NULL: host memory only */
-    int is_waiting;                       /* see comm_is_waiting */
+    bool is_waiting;                      /* see comm_is_waiting */
 };
 
 /* Adds data[n] of all ranks in place; every rank gets the same bits. The order is fixed: a binary
@@ -49,9 +50,9 @@ int comm_tree_sum(struct comm *comm, float *data, size_t n, struct error *err);
 int comm_exchange(struct comm *comm, const void *mine, void *all, size_t n_bytes,
                   struct error *err);
 
-/* Whether the rank is within one of the two calls above; from any thread, for whoever says where a
- * rank hangs. */
-int comm_is_waiting(const struct comm *comm);
+/* Whether the rank is in comm_tree_sum, where it may wait for the others; from any thread, for
+ * whoever says where a rank hangs. It knows nothing of sums on a device (comm_device_ops). */
+bool comm_is_waiting(const struct comm *comm);
 
 /* Ends the whole group at once with exit status `status`, for a rank that cannot go on. Does not
  * return under MPI. With threads, the current and later calls of every rank fail with

@@ -129,7 +129,7 @@ static void on_run_done(struct rpc_call *call, void *service)
     struct listener *ls = service;
     if (ls->current != call) return;
     ls->current = NULL;
-    watchdog_hasten(ls->dog, clock_now_us() + LISTENER_ORPHAN_US);
+    watchdog_hasten(ls->dog, LISTENER_ORPHAN_US);
 }
 
 static void on_stay_half_close(struct rpc_call *call, void *service)

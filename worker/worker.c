@@ -33,6 +33,12 @@ enum {
     EXIT_STUCK = 70
 };
 
+struct step_underway {
+    uint64_t id;
+    int n_lanes;
+    int64_t limit_us, size; /* size: tokens and rows */
+};
+
 struct worker {
     struct worker_options options;
     struct threads threads;
@@ -48,39 +54,50 @@ struct worker {
     struct buffer out;  /* of the encoded reply */
     struct target_description description;
     struct step_limit limit;
-    /* Of the step under way; written before the watchdog is armed. */
-    struct {
-        uint64_t id;
-        int n_lanes;
-        int64_t limit_us, size; /* size: tokens and rows */
-    } step;
-    clockid_t engine_clock; /* CPU time of the engine thread */
+    struct step_underway step; /* written before the watchdog is armed */
+    clockid_t engine_clock;    /* CPU time of the engine thread */
+    bool has_engine_clock;
 };
 
-/* How busy the engine thread is, in percent of a core: near 100 it computes or waits in MPI, which
- * polls; near 0 it sleeps or gets no core. */
+static int64_t microseconds(clockid_t clock)
+{
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
+}
+
+/* How busy the engine thread is, in percent of a core: near 100 it computes, or waits in MPI or for
+ * the GPU, which polls; near 0 it sleeps or gets no core. -1: there is no telling. */
 static int engine_busy_percent(const struct worker *w)
 {
-    struct timespec before, after;
     const struct timespec pause = {.tv_nsec = BUSY_SAMPLE_MS * 1000000L};
-    if (clock_gettime(w->engine_clock, &before)) return -1;
+    if (!w->has_engine_clock) return -1;
+    int64_t start_us = clock_now_us(), busy_us = microseconds(w->engine_clock);
     nanosleep(&pause, NULL);
-    if (clock_gettime(w->engine_clock, &after)) return -1;
-    int64_t us =
-        (int64_t)(after.tv_sec - before.tv_sec) * 1000000 + (after.tv_nsec - before.tv_nsec) / 1000;
-    return (int)(us / (BUSY_SAMPLE_MS * 10));
+    busy_us = microseconds(w->engine_clock) - busy_us;
+    return (int)(100 * busy_us / (clock_now_us() - start_us));
+}
+
+/* Whether the rank waits for others. Sums on a device are only queued by its calls. */
+static const char *waiting_text(const struct comm *comm)
+{
+    if (comm->device) return "unknown";
+    return comm_is_waiting(comm) ? "yes" : "no";
 }
 
 /* The collective cannot be interrupted, and the other ranks wait in it, so the group ends here. */
 static void on_stuck(void *arg)
 {
     const struct worker *w = arg;
+    const struct step_underway step = w->step;
+    const char *waiting = waiting_text(w->group.comm);
+    int busy_percent = engine_busy_percent(w);
     log_line(LOG_LEVEL_ERROR, "step_stuck",
              "rank=%d limit_ms=%lld step_timeout_s=%d step=%llu lanes=%d size=%lld waiting=%s "
              "engine_busy_percent=%d text=\"leaving the group\"",
-             w->group.comm->rank, (long long)(w->step.limit_us / 1000), w->options.step_timeout_s,
-             (unsigned long long)w->step.id, w->step.n_lanes, (long long)w->step.size,
-             comm_is_waiting(w->group.comm) ? "yes" : "no", engine_busy_percent(w));
+             w->group.comm->rank, (long long)(step.limit_us / 1000), w->options.step_timeout_s,
+             (unsigned long long)step.id, step.n_lanes, (long long)step.size, waiting,
+             busy_percent);
     process_end_now(EXIT_STUCK);
 }
 
@@ -322,17 +339,21 @@ static int handle_step(struct worker *w, struct listened *item, struct error *er
         return 0;
     }
     const struct step_work work = step_work_of(&step);
-    w->step.id = step.id;
-    w->step.n_lanes = step.n_lanes;
-    w->step.size = work.n;
-    w->step.limit_us = step_limit_us(&w->limit, &work);
-    watchdog_arm(w->dog, start_us + w->step.limit_us);
+    w->step = (struct step_underway){.id = step.id,
+                                     .n_lanes = step.n_lanes,
+                                     .limit_us = step_limit_us(&w->limit, &work),
+                                     .size = work.n};
+    watchdog_arm(w->dog, w->step.limit_us);
     /* The stream may have ended while the step was in the queue, before the watchdog was armed. */
-    if (rpc_call_is_cancelled(item->call)) watchdog_hasten(w->dog, start_us + LISTENER_ORPHAN_US);
+    if (rpc_call_is_cancelled(item->call)) watchdog_hasten(w->dog, LISTENER_ORPHAN_US);
     rc = verifier_step(w->verifier, &step, &reply, err);
     watchdog_disarm(w->dog);
     if (rc) return rc;
-    if (!reply.error_text) step_limit_observe(&w->limit, &work, clock_now_us() - start_us);
+    if (!reply.error_text) {
+        int64_t took_us = clock_now_us() - start_us; /* more than the limit was a pause */
+        bool was_paused = took_us > w->step.limit_us;
+        step_limit_observe(&w->limit, &work, was_paused ? w->step.limit_us : took_us);
+    }
     reply.queue_us = (uint32_t)(start_us - item->received_us);
     rc = step_reply_encode(&w->out, &reply, err);
     listener_expect(w->listener);
@@ -349,7 +370,7 @@ int worker_run(struct worker *w, struct error *err)
     void *popped;
     int rc = threads_enter(&w->threads, err);
     if (rc) return rc;
-    pthread_getcpuclockid(pthread_self(), &w->engine_clock);
+    w->has_engine_clock = pthread_getcpuclockid(pthread_self(), &w->engine_clock) == 0;
     for (;;) {
         listener_wait(w->listener);
         rc = queue_pop(w->queue, &popped, 0, err);

@@ -214,7 +214,10 @@ class Hang(FaultTest):
         wait_until(lambda: not any(is_alive(pid) for pid in pids), 5 * PATIENCE,
                    "the group is gone")
         self.world.wait_log("workers", "step_stuck rank=0 limit_ms=", 1)
-        limit = re.search(r"step_stuck rank=0 limit_ms=(\d+)", self.world.logs()["workers.log"])
+        # Rank 0 waits in the sum, where MPI polls.
+        limit = re.search(r"step_stuck rank=0 limit_ms=(\d+) .* lanes=1 size=\d+ waiting=yes "
+                          r"engine_busy_percent=\d+ ", self.world.logs()["workers.log"])
+        self.assertTrue(limit, self.world.logs()["workers.log"])
         self.assertLess(int(limit.group(1)), 10000 * PATIENCE)
         self.world.restart_workers()
         self.assertEqual(self.world.greedy(), reference())

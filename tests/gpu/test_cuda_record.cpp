@@ -172,7 +172,7 @@ static int group_failed(struct comm *comm, struct error *err)
 static void a_lost_group_is_not_replayed(struct rig *rig)
 {
     static const struct comm_device_ops device = {NULL, NULL, NULL, group_failed};
-    struct group group = {{comm_single()->ops, 0, 2, &device, 0}, false};
+    struct group group = {{comm_single()->ops, 0, 2, &device, false}, false};
     struct backend_step none = {};
     struct error err = {};
     struct recorder r;

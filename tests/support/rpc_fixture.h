@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -14,16 +13,11 @@
 #include "rpc/health.h"
 #include "rpc/server.h"
 #include "tests/support/check_util.h"
+#include "tests/support/sleep_util.h"
 
 enum { MIB = 1 << 20, STREAM_MESSAGES = 1000, N_PUSHERS = 4, PUSHES = 200 };
 
 /* ---- the server under test ---- */
-
-static inline void sleep_ms(int ms)
-{
-    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-    nanosleep(&time, NULL);
-}
 
 struct service {
     atomic_int n_done, n_cancelled, flood_code, keep_code;

@@ -3,11 +3,11 @@
  * takes over when the other one works for long, even if it was asleep. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/poll_turn.h"
 #include "tests/support/check_util.h"
+#include "tests/support/sleep_util.h"
 
 enum { PATIENCE_MS = 20000 };
 
@@ -16,12 +16,6 @@ static atomic_int n_events; /* events that wait to be polled */
 static atomic_int n_done, n_by_network;
 static atomic_bool is_ending;
 static int n_polled; /* only the thread whose turn it is writes it, without a lock */
-
-static void sleep_us(long us)
-{
-    const struct timespec time = {us / 1000000, us % 1000000 * 1000};
-    nanosleep(&time, NULL);
-}
 
 /* Polls one event; gives up if none comes in that time, or at the end of the test. */
 static bool poll_one(int ms)

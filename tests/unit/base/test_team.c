@@ -9,13 +9,13 @@
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/team.h"
 #include "tests/support/check_util.h"
+#include "tests/support/sleep_util.h"
 
 enum { MAX_MEMBERS = 5, N_ITEMS = 1003 };
 
@@ -34,13 +34,6 @@ static void count_call(void *arg, int member, int n_members)
     team_range(N_ITEMS, 16, member, n_members, &begin, &end);
     for (int i = begin; i < end; i++)
         tally->items[i]++;
-}
-
-static void sleep_ms(int ms)
-{
-    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-    while (nanosleep(&time, &time) && errno == EINTR)
-        continue;
 }
 
 static double cpu_seconds(void)
@@ -100,9 +93,8 @@ static void wait_random(void *arg, int member, int n_members)
 {
     struct tally *tally = arg;
     uint32_t hash = (uint32_t)(tally->calls[member]++ * 7919 + member * 104729);
-    struct timespec time = {.tv_nsec = (long)(hash % 100) * 1000};
     (void)n_members;
-    nanosleep(&time, NULL);
+    sleep_us(hash % 100);
 }
 
 /* Jobs and pauses about as long as the spin: every mix of spinning and sleeping sides occurs. */
@@ -114,8 +106,7 @@ START_TEST(team_loses_no_wake_up_at_the_edge_of_sleep)
     CHECK_OK(team_open(&team, 2, 60, &err));
     for (int i = 0; i < 1000; i++) {
         team_run(team, wait_random, &tally);
-        struct timespec pause = {.tv_nsec = (long)(i * 37 % 120) * 1000};
-        nanosleep(&pause, NULL);
+        sleep_us(i * 37 % 120);
     }
     ck_assert_int_eq(tally.calls[0], 1000);
     ck_assert_int_eq(tally.calls[1], 1000);

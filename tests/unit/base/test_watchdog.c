@@ -1,105 +1,186 @@
 /* ctest: labels=quick,threads libs=base timeout=60 */
-/* The watchdog speaks after its deadline and not before, not at all when it was disarmed, and does
- * not count the time in which the whole process was stopped. */
+/* A late watchdog calls once, after the limit and not before; one that was disarmed never does.
+ * Time in which the process or the watchdog's thread could not run does not count. */
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/watchdog.h"
 #include "tests/support/check_util.h"
+#include "tests/support/sleep_util.h"
 
 enum {
+    MINUTE_US = 60000000,
     LIMIT_US = 1000000,
-    STOPPED_US = 2000000,
-    LEAST_US = LIMIT_US + STOPPED_US - 600000, /* less a nap that was under way, and a stall */
+    STALL_US = 2000000,
+    UNCOUNTED_US = 600000, /* of a stall, at most: a nap that was under way, and a short stall */
+    NOISE_US = 1500000,    /* for a machine that stalls by itself */
     PATIENCE_MS = 20000
 };
 
-static atomic_llong late_us; /* when it spoke; 0 = not yet */
+static atomic_llong late_us; /* when it called; 0 = not yet */
+static atomic_int n_calls;
+static pthread_t caller; /* the watchdog's thread, once it has called */
 
 static void on_late(void *arg)
 {
     (void)arg;
+    caller = pthread_self();
+    n_calls++;
     late_us = clock_now_us();
 }
 
-static void sleep_us(long us)
-{
-    const struct timespec time = {us / 1000000, us % 1000000 * 1000};
-    nanosleep(&time, NULL);
-}
-
-static void wait_late(void)
+static int64_t wait_late(void)
 {
     for (int ms = 0; late_us == 0 && ms < PATIENCE_MS; ms++)
-        sleep_us(1000);
+        sleep_ms(1);
     ck_assert(late_us != 0);
+    return late_us;
 }
 
-static struct watchdog *open_dog(void)
+static struct watchdog *open_watchdog(void)
 {
     struct error err;
-    struct watchdog *dog;
+    struct watchdog *watchdog;
     late_us = 0;
-    CHECK_OK(watchdog_open(&dog, on_late, NULL, &err));
-    return dog;
+    CHECK_OK(watchdog_open(&watchdog, on_late, NULL, &err));
+    return watchdog;
 }
 
-START_TEST(it_speaks_after_the_deadline)
+static void sleep_until(int64_t time_us)
+{
+    int64_t left_us = time_us - clock_now_us();
+    if (left_us > 0) sleep_us((long)left_us);
+}
+
+START_TEST(it_calls_after_the_limit)
 {
     const int limits_us[] = {2000, 300000, 700000}; /* less and more than a nap */
-    struct watchdog *dog = open_dog();
-    int64_t deadline_us = clock_now_us() + limits_us[_i];
-    watchdog_arm(dog, deadline_us);
-    ck_assert(watchdog_is_armed(dog));
-    wait_late();
-    ck_assert_int_ge(late_us, deadline_us);
-    ck_assert(!watchdog_is_armed(dog));
-    watchdog_close(dog);
+    struct watchdog *watchdog = open_watchdog();
+    int64_t start_us = clock_now_us();
+    watchdog_arm(watchdog, limits_us[_i]);
+    ck_assert(watchdog_is_armed(watchdog));
+    int64_t took_us = wait_late() - start_us;
+    ck_assert_int_ge(took_us, limits_us[_i]);
+    ck_assert_int_lt(took_us, limits_us[_i] + NOISE_US);
+    ck_assert(!watchdog_is_armed(watchdog));
+    sleep_ms(50);
+    ck_assert_int_eq(n_calls, 1);
+    watchdog_close(watchdog);
 }
 END_TEST
 
-START_TEST(it_says_nothing_when_disarmed)
+START_TEST(it_does_not_call_when_disarmed)
 {
-    struct watchdog *dog = open_dog();
+    struct watchdog *watchdog = open_watchdog();
     for (int i = 0; i < 100; i++) {
-        watchdog_arm(dog, clock_now_us() + 60000000);
-        watchdog_disarm(dog);
+        watchdog_arm(watchdog, MINUTE_US);
+        watchdog_disarm(watchdog);
     }
-    watchdog_hasten(dog, clock_now_us());
-    sleep_us(50000);
-    ck_assert_int_eq(late_us, 0);
-    watchdog_close(dog);
+    watchdog_hasten(watchdog, 0);
+    sleep_ms(50);
+    ck_assert_int_eq(n_calls, 0);
+    watchdog_close(watchdog);
 }
 END_TEST
 
-START_TEST(a_hastened_deadline_counts)
+/* The best of some tries is less than a nap, so the thread was woken from one. */
+START_TEST(hastening_wakes_it)
 {
-    struct watchdog *dog = open_dog();
-    watchdog_arm(dog, clock_now_us() + 60000000);
-    sleep_us(10000); /* it naps now, or will; either way it must wake up for the new deadline */
-    watchdog_hasten(dog, clock_now_us() + 1000);
-    wait_late();
-    watchdog_close(dog);
+    struct watchdog *watchdog = open_watchdog();
+    int64_t best_us = INT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        late_us = 0;
+        watchdog_arm(watchdog, MINUTE_US);
+        sleep_ms(20);
+        int64_t start_us = clock_now_us();
+        watchdog_hasten(watchdog, 1000);
+        int64_t took_us = wait_late() - start_us;
+        ck_assert_int_ge(took_us, 1000);
+        if (took_us < best_us) best_us = took_us;
+    }
+    ck_assert_int_lt(best_us, 100000);
+    watchdog_close(watchdog);
 }
 END_TEST
 
-/* The child: how long after arming the watchdog speaks. */
+START_TEST(hastening_gives_no_more_time)
+{
+    struct watchdog *watchdog = open_watchdog();
+    int64_t start_us = clock_now_us();
+    watchdog_arm(watchdog, LIMIT_US / 2);
+    watchdog_hasten(watchdog, MINUTE_US);
+    ck_assert_int_lt(wait_late() - start_us, LIMIT_US / 2 + NOISE_US);
+    watchdog_close(watchdog);
+}
+END_TEST
+
+/* ---- stalls ---- */
+
+static void stall(int signal_number)
+{
+    (void)signal_number;
+    sleep_us(STALL_US);
+}
+
+/* Lets the watchdog's thread tell who it is. A signal then keeps it from running. */
+static struct watchdog *open_known(void)
+{
+    struct watchdog *watchdog = open_watchdog();
+    watchdog_arm(watchdog, 0);
+    wait_late();
+    late_us = 0;
+    signal(SIGUSR1, stall);
+    return watchdog;
+}
+
+START_TEST(a_stall_before_hastening_is_over)
+{
+    const int limits_us[] = {MINUTE_US, STALL_US - 100000}; /* the second would have passed */
+    struct watchdog *watchdog = open_known();
+    int64_t start_us = clock_now_us();
+    watchdog_arm(watchdog, limits_us[_i]);
+    sleep_ms(10);
+    pthread_kill(caller, SIGUSR1);
+    sleep_until(start_us + STALL_US - 50000);
+    int64_t hastened_us = clock_now_us();
+    watchdog_hasten(watchdog, LIMIT_US / 2);
+    int64_t took_us = wait_late() - hastened_us;
+    ck_assert_int_ge(took_us, LIMIT_US / 2);
+    ck_assert_int_lt(took_us, LIMIT_US / 2 + NOISE_US);
+    watchdog_close(watchdog);
+}
+END_TEST
+
+START_TEST(a_stall_at_arming_does_not_count)
+{
+    struct watchdog *watchdog = open_known();
+    sleep_ms(10);
+    pthread_kill(caller, SIGUSR1);
+    sleep_ms(10);
+    int64_t start_us = clock_now_us();
+    watchdog_arm(watchdog, LIMIT_US);
+    int64_t took_us = wait_late() - start_us;
+    ck_assert_int_ge(took_us, LIMIT_US + STALL_US - UNCOUNTED_US);
+    ck_assert_int_lt(took_us, LIMIT_US + STALL_US + NOISE_US);
+    watchdog_close(watchdog);
+}
+END_TEST
+
+/* A child: tells that it has armed its watchdog, and later how long that took to call. */
 static void run_child(int to)
 {
-    struct watchdog *dog = open_dog();
+    struct watchdog *watchdog = open_watchdog();
     int64_t start_us = clock_now_us();
-    watchdog_arm(dog, start_us + LIMIT_US);
     char ready = 1;
+    watchdog_arm(watchdog, LIMIT_US);
     if (write(to, &ready, 1) != 1) _exit(1);
-    wait_late();
-    int64_t took_us = late_us - start_us;
+    int64_t took_us = wait_late() - start_us;
     if (write(to, &took_us, sizeof took_us) != sizeof took_us) _exit(1);
-    watchdog_close(dog);
     _exit(0);
 }
 
@@ -110,18 +191,20 @@ START_TEST(a_stopped_process_is_not_late)
     int64_t took_us = 0;
     ck_assert_int_eq(pipe(ends), 0);
     pid_t child = fork();
+    ck_assert_int_ge(child, 0);
     if (child == 0) run_child(ends[1]);
+    close(ends[1]);
     ck_assert_int_eq(read(ends[0], &ready, 1), 1);
     kill(child, SIGSTOP);
-    sleep_us(STOPPED_US);
+    sleep_us(STALL_US);
     kill(child, SIGCONT);
     struct pollfd event = {.fd = ends[0], .events = POLLIN};
     ck_assert_int_eq(poll(&event, 1, PATIENCE_MS), 1);
     ck_assert_int_eq(read(ends[0], &took_us, sizeof took_us), sizeof took_us);
-    ck_assert_int_ge(took_us, LEAST_US);
+    ck_assert_int_ge(took_us, LIMIT_US + STALL_US - UNCOUNTED_US);
+    ck_assert_int_lt(took_us, LIMIT_US + STALL_US + NOISE_US);
     ck_assert_int_eq(waitpid(child, NULL, 0), child);
     close(ends[0]);
-    close(ends[1]);
 }
 END_TEST
 
@@ -130,9 +213,12 @@ int main(void)
     Suite *suite = suite_create("watchdog");
     TCase *tcase = tcase_create("watchdog");
     tcase_set_timeout(tcase, 50);
-    tcase_add_loop_test(tcase, it_speaks_after_the_deadline, 0, 3);
-    tcase_add_test(tcase, it_says_nothing_when_disarmed);
-    tcase_add_test(tcase, a_hastened_deadline_counts);
+    tcase_add_loop_test(tcase, it_calls_after_the_limit, 0, 3);
+    tcase_add_test(tcase, it_does_not_call_when_disarmed);
+    tcase_add_test(tcase, hastening_wakes_it);
+    tcase_add_test(tcase, hastening_gives_no_more_time);
+    tcase_add_loop_test(tcase, a_stall_before_hastening_is_over, 0, 2);
+    tcase_add_test(tcase, a_stall_at_arming_does_not_count);
     tcase_add_test(tcase, a_stopped_process_is_not_late);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -3,13 +3,14 @@
  * that waits without end when another one aborts, leaves or disagrees. */
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/rng.h"
 #include "comm/comm.h"
 #include "tests/support/check_util.h"
+#include "tests/support/sleep_util.h"
 
 enum { MAX_RANKS = 16 };
 
@@ -144,11 +145,29 @@ START_TEST(threads_sums_follow_each_other_without_mixing)
 }
 END_TEST
 
-static void sleep_ms(int ms)
+static struct comm *_Atomic waiting; /* rank 0's */
+
+static void wait_for_rank_1(struct comm *comm)
 {
-    struct timespec time = {.tv_nsec = (long)ms * 1000000};
-    nanosleep(&time, NULL);
+    struct error err;
+    float data[2] = {1, 2};
+    if (comm->rank == 0) {
+        ck_assert(!comm_is_waiting(comm));
+        waiting = comm;
+    } else {
+        for (int ms = 0; (!waiting || !comm_is_waiting(waiting)) && ms < 20000; ms++)
+            sleep_ms(1);
+        ck_assert(waiting && comm_is_waiting(waiting));
+    }
+    CHECK_OK(comm_tree_sum(comm, data, 2, &err));
+    ck_assert(!comm_is_waiting(comm));
 }
+
+START_TEST(threads_rank_that_waits_is_known_to)
+{
+    run_ranks(2, wait_for_rank_1);
+}
+END_TEST
 
 static void abort_by_rank_2(struct comm *comm)
 {
@@ -240,6 +259,7 @@ int main(void)
     tcase_add_test(cases, the_test_data_tells_the_tree_from_a_chain);
     tcase_add_test(cases, threads_exchange_keeps_rank_order);
     tcase_add_test(cases, threads_sums_follow_each_other_without_mixing);
+    tcase_add_test(cases, threads_rank_that_waits_is_known_to);
     tcase_add_test(cases, threads_abort_fails_waiting_and_later_calls_of_every_rank);
     tcase_add_test(cases, threads_rank_that_closes_leaves_nobody_waiting);
     tcase_add_test(cases, threads_ranks_that_disagree_all_get_the_error);

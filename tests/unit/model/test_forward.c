@@ -47,7 +47,7 @@ END_TEST
 START_TEST(ranks_give_equal_bits)
 {
     const int ranks[] = {2, 4, 8};
-    if (is_emulated() && ranks[_i] > 2) return; /* other shapes go up to 8 */
+    if (is_emulated() && ranks[_i] > 2) return; /* other shapes go up to 8, at 40 tokens */
     check_tales((struct way){ranks[_i], 1, 7, "auto"});
 }
 END_TEST
@@ -161,7 +161,7 @@ END_TEST
 START_TEST(a_lane_among_others_gives_equal_bits)
 {
     const int n_ranks = _i + 1;
-    if (is_emulated() && n_ranks == 1) return;
+    if (is_emulated() && n_ranks == 2) return; /* steps with sums on the host are not recorded */
     struct rig rig;
     rig_open(&rig, TALES, n_ranks, "auto", 1);
     float *got = new_logits(&rig, N_TOKENS);

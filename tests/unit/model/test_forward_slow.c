@@ -2,10 +2,10 @@
 /* The forward pass with one thread much slower than the others, which then compute what would have
  * been its part: no bit changes. */
 #include <stdatomic.h>
-#include <time.h>
 
 #include "model/backend/cpu/internal.h"
 #include "tests/support/forward_ways.h"
+#include "tests/support/sleep_util.h"
 
 enum { N_THREADS = 3 };
 
@@ -19,11 +19,10 @@ static _Thread_local int name; /* from 1, in the order of first calls */
 
 static void sleep_if_slow(void)
 {
-    const struct timespec time = {.tv_nsec = 500000};
     if (!name) name = atomic_fetch_add(&n_named, 1) % N_THREADS + 1;
     if (name != slow_thread) return;
     n_slept++;
-    nanosleep(&time, NULL);
+    sleep_us(500);
 }
 
 static void multiply(const struct cpu_matmul *job, int i, int first_block, int end_block)

@@ -4,12 +4,12 @@
  * with a reason; and the listener offers the id only until its group is complete. */
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "rpc/client.h"
 #include "tests/support/check_util.h"
+#include "tests/support/sleep_util.h"
 #include "worker/join.h"
 #include "worker/listener.h"
 
@@ -104,8 +104,7 @@ END_TEST
 
 static void *lead_comes_late(void *arg)
 {
-    const struct timespec pause = {.tv_nsec = LATE_MS * 1000000L};
-    nanosleep(&pause, NULL);
+    sleep_ms(LATE_MS);
     lead_open(arg);
     return NULL;
 }
