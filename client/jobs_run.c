@@ -17,7 +17,7 @@ enum {
     TURN_US = 100000,
     SEND_US = 10 * 1000000,
     RETRY_FIRST_US = 200000,
-    RETRY_MOST_US = 5 * 1000000,
+    RETRY_MOST_US = 1000000,
     FULL_US = 500000, /* before the next try where too many requests wait */
     /* How often a job is submitted anew because the service could not serve it; with pauses that
      * double from RETRY_FIRST_US on. */

@@ -180,10 +180,12 @@ static int open_drafter(struct coordinator *c, struct error *err)
                      options.head);
 }
 
-/* The engine says whether it could serve a job; the gateway tells health checks. */
-static void set_serving(void *coordinator, bool is_serving)
+/* The engine says whether it could serve a job; the gateway tells health checks, and the store
+ * takes jobs or not. */
+static void set_serving(void *coordinator, bool is_serving, const char *why)
 {
     struct coordinator *c = coordinator;
+    jobs_set_serving(c->submitted, is_serving, why);
     gateway_set_serving(c->gateway, is_serving);
 }
 
@@ -194,7 +196,9 @@ static int open_submitted(struct coordinator *c, struct error *err)
     if (getrandom(&options.run, sizeof options.run, 0) < 0) {
         options.run = (uint64_t)clock_now_ns();
     }
-    return jobs_open(&c->submitted, &options, err);
+    int rc = jobs_open(&c->submitted, &options, err);
+    if (!rc) jobs_set_serving(c->submitted, false, "the coordinator is starting");
+    return rc;
 }
 
 static void flush_answers(void *sender)

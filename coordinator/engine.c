@@ -61,6 +61,12 @@ static void look(void *engine)
     engine_answer_control(engine);
 }
 
+static void set_state(struct engine *e, bool is_serving, const char *why)
+{
+    snprintf(e->state, sizeof e->state, "%s", is_serving ? "serving" : why);
+    e->options.set_serving(e->options.serving_arg, is_serving, e->state);
+}
+
 int engine_open(struct engine **engine, const struct engine_options *options, struct error *err)
 {
     int rc = 0;
@@ -91,7 +97,7 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     };
     TRY(open_round(e, err));
     target_set_look(options->target, look, e);
-    snprintf(e->state, sizeof e->state, "the target group has not been reached yet");
+    set_state(e, false, "the target group has not been reached yet");
     *engine = e;
     e = NULL;
 out:
@@ -193,12 +199,6 @@ static int adopt_group(struct engine *e, struct error *err)
     e->planner_group = *d; /* a measurement that failed is made again */
 out:
     return rc;
-}
-
-static void set_state(struct engine *e, bool is_serving, const char *why)
-{
-    snprintf(e->state, sizeof e->state, "%s", is_serving ? "serving" : why);
-    e->options.set_serving(e->options.serving_arg, is_serving);
 }
 
 /* Tries to connect every RECONNECT_US. Errors: ERR_ARGUMENT the first group that answers does not

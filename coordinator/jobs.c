@@ -1,6 +1,7 @@
 /* What threads ask of the store and tell it; each call is one visit to its monitor. */
 #include "coordinator/jobs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,13 @@ void jobs_close(struct jobs *j)
     monitor_close(&j->monitor);
     free(j->records);
     free(j);
+}
+
+void jobs_set_serving(struct jobs *j, bool is_serving, const char *why)
+{
+    monitor_enter(&j->monitor);
+    snprintf(j->absence, sizeof j->absence, "%s", is_serving ? "" : why);
+    monitor_leave(&j->monitor);
 }
 
 /* ---- submitting ---- */
@@ -94,6 +102,7 @@ static int submit(struct jobs *j, const struct job_submission *s, struct job_inf
     struct record *r;
     TRY(look_up(j, s, info, existed, err));
     if (*existed) return 0;
+    if (j->absence[0]) return error_set(err, ERR_UNAVAILABLE, "%s", j->absence);
     TRY(make_room(j, err));
     TRY(record_make(&r, j, s, err));
     record_change(j, r, &(struct change){.kind = CHANGE_SUBMITTED, .submission = s}, err);

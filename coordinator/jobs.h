@@ -13,10 +13,15 @@ struct jobs;
 int jobs_open(struct jobs **jobs, const struct jobs_options *options, struct error *err);
 void jobs_close(struct jobs *jobs);
 
+/* Whether the engine would serve a new job, and why not: jobs_submit refuses it then, because the
+ * engine would end it at once. At first it would. */
+void jobs_set_serving(struct jobs *jobs, bool is_serving, const char *why);
+
 /* *existed: the key is that of an earlier job, which *info tells of. Otherwise there is a new job,
  * and the caller says with jobs_admit whether the engine has it.
  * Errors: ERR_ARGUMENT the key belongs to another request, ERR_EXHAUSTED no ended job can make
- * room, ERR_UNAVAILABLE a job with this key is being admitted at this moment, ERR_NO_MEMORY. */
+ * room, ERR_UNAVAILABLE a job with this key is being admitted at this moment, or no new job would
+ * be served, ERR_NO_MEMORY. */
 int jobs_submit(struct jobs *jobs, const struct job_submission *submission, struct job_info *info,
                 bool *existed, struct error *err);
 /* Looks only: *existed is false when the key is free. Errors: as above. */

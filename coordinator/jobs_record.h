@@ -37,6 +37,7 @@ struct jobs {
     size_t bytes, ended_bytes; /* of all records; of those that have ended */
     struct record *buckets[N_BUCKETS];
     struct record *oldest_ended, **newest_ended;
+    char absence[ERROR_TEXT_BYTES]; /* why no new job would be served; "" = one would */
 };
 
 /* A record that is in no list yet; its number is new. Errors: ERR_NO_MEMORY. */

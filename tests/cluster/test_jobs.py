@@ -305,6 +305,27 @@ class Breaks(JobsTest):
         results = self.by_line(self.written())
         self.assertEqual({n: r["choices"] for n, r in results.items()}, expected)
 
+    def test_a_group_that_is_away_for_a_while(self):
+        """Trying meanwhile makes no jobs and uses up no attempts."""
+        path = self.file(*[order(f"Away {i}", n=300) for i in range(6)])
+        expected = self.expect(path)
+        n_before = len(self.listed())
+        client = self.start_submit(path, "-c", "2")
+        self.wait_running(2)
+        self.world.workers.stop()
+        self.world.wait_not_serving()
+        wait_until(lambda: not self.listed("--state", "running"), 10 * PATIENCE, "the jobs ended")
+        n_jobs = len(self.listed())
+        time.sleep(2.5)
+        self.assertEqual(len(self.listed()), n_jobs)
+        self.world.start_workers()
+        _, errors = client.communicate(timeout=120 * PATIENCE)
+        self.assertEqual(client.returncode, 0, errors)
+        results = self.by_line(self.written())
+        self.assertEqual({n: r["choices"] for n, r in results.items()}, expected)
+        # The two that were running were submitted twice.
+        self.assertEqual(len(self.listed()), n_before + 6 + 2)
+
     def test_nobody_there_for_too_long(self):
         world = World(worker_flags=SLOW_STEPS)
         self.addCleanup(world.leave)

@@ -248,6 +248,22 @@ class Jobs(FaultTest):
         self.assertEqual(self.n_refused(), n_refused + 3)
         self.assertFalse(self.submit(request("Good", n=1), "bad").existed)
 
+    def test_without_a_group_there_is_no_job(self):
+        """Its key stays free; a job that was there before is still found."""
+        old = self.submit(request("Before", n=2), "before")
+        self.wait_ended(old)
+        listed = [job.id for job in self.list(field(1, 1000))[0]]
+        self.world.workers.stop()
+        self.world.wait_not_serving()
+        self.refused("UNAVAILABLE", ["target group"], "Submit",
+                     field(1, request("Away", n=2)) + field(2, "away"))
+        again = self.submit(request("Before", n=2), "before")
+        self.assertEqual((again.id, again.existed), (old.id, True))
+        self.assertEqual([job.id for job in self.list(field(1, 1000))[0]], listed)
+        self.world.start_workers()
+        self.world.wait_serving()
+        self.assertFalse(self.submit(request("Away", n=2), "away").existed)
+
 
 if __name__ == "__main__":
     main()
