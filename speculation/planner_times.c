@@ -10,6 +10,13 @@ enum {
     /* Measurements: a new one counts at least 1 / MEMORY_TIMES in a mean, so that the mean can
      * follow. */
     MEMORY_TIMES = 48,
+    /* Rounds: a knot that was not measured for so long is used seldom. */
+    SELDOM_ROUNDS = 8,
+    /* Measurements that such a knot counts as at most, where each number of rows has its own. While
+     * one number of rows is used all the time, a change of its time looks like a change of load, so
+     * only the few measurements of others can tell that the shape has changed. They count more
+     * then, and probes ask for them more often. */
+    SELDOM_TIMES = 8,
     /* Measurements that a knot counts as at most in the line through its neighbours, so that one
      * that is used all the time does not outvote the others. */
     LINE_TIMES = 8,
@@ -172,6 +179,8 @@ void planner_curve_add(struct planner_curve *c, int rows, double us, uint64_t at
     if (rows > c->largest_own) c->largest_own = rows;
     double most = clip_of(c);
     move_scale(c, knot, us, at);
+    bool is_seldom = rows <= PLANNER_ROWS_EXACT && at > knot->at + SELDOM_ROUNDS;
+    if (is_seldom && knot->shape.n > SELDOM_TIMES) knot->shape.n = SELDOM_TIMES;
     knot_add(knot, rows, us / c->scale_us, most);
     knot->at = at;
     if (knot->shape.n <= NEW_TIMES) c->is_new = true;

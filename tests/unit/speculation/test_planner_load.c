@@ -465,6 +465,33 @@ START_TEST(limits_are_kept)
 }
 END_TEST
 
+/* Six rows took as long as one, and now they take longer, as when another program stops using the
+ * memory. Guesses that paid with four lanes do not pay any more, but nearly all rounds have the
+ * same number of rows, so it looks as if there were only more load. */
+START_TEST(a_changed_shape_is_learned)
+{
+    static const struct machine before = {"before", 7, 0.002, 0.14, 8, 0.02, 0.006, 0.0003};
+    static const struct machine after = {"after", 5, 0.002, 0.14, 8, 0.02, 0.006, 0.0003};
+    enum { N_LANES = 4, N_REPETITIONS = 8 };
+    static struct planner planner;
+    static struct sim sim;
+    const double *alphas = workloads[1].alpha;
+    double plain = fixed_speed(&after, alphas, N_LANES, 0), first = 0, later = 0, k = 0;
+    for (int i = 0; i < N_REPETITIONS; i++) {
+        planner = (struct planner){0};
+        sim_begin(&sim, &before, alphas, N_LANES)->planner = &planner;
+        speed(&sim, 10 * FRESH_TOKENS * N_LANES);
+        k += sim.guesses / sim.rounds / N_LANES / N_REPETITIONS;
+        sim.machine = &after;
+        first += speed(&sim, 2 * FRESH_TOKENS * N_LANES) / plain / N_REPETITIONS;
+        later += speed(&sim, 2 * FRESH_TOKENS * N_LANES) / plain / N_REPETITIONS;
+    }
+    printf("mean K %.2f before; %.3f of plain at first, then %.3f\n", k, first, later);
+    ck_assert(k > 0.5);
+    ck_assert(later > 0.97);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("planner_load");
@@ -474,6 +501,7 @@ int main(void)
                         N_MACHINES * N_WORKLOADS);
     tcase_add_loop_test(tcase, a_calibrated_planner_loses_little_at_first, 0, N_MACHINES);
     tcase_add_loop_test(tcase, prompts_in_every_step_do_no_harm, 0, N_MACHINES);
+    tcase_add_test(tcase, a_changed_shape_is_learned);
     tcase_add_test(tcase, a_new_pair_does_not_read_a_long_prompt);
     tcase_add_loop_test(tcase, limits_are_kept, 0, 3);
     suite_add_tcase(suite, tcase);
