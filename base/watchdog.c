@@ -1,6 +1,6 @@
-/* A thread that sleeps until the deadline that it was given, in naps: whoever looks at the time
- * much later than a nap after the last look knows that the process could not run in between. Arming
- * costs a mutex, and a wake-up only if the thread sleeps for longer than it may. */
+/* A thread that sleeps until the deadline that it was given, in naps: when the time is looked at
+ * much later than a nap after the last look, the process could not run in between. Arming costs a
+ * mutex, and a wake-up only if the thread sleeps for longer than it may. */
 #include "base/watchdog.h"
 
 #include <stdlib.h>

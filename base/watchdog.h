@@ -21,7 +21,8 @@ void watchdog_close(struct watchdog *dog);
  * anew. */
 void watchdog_arm(struct watchdog *dog, int64_t limit_us);
 void watchdog_disarm(struct watchdog *dog);
-/* Leaves limit_us microseconds from now, where more was left; does nothing when disarmed. */
+/* Shortens the time that is left to limit_us microseconds, and never lengthens it; does nothing
+ * when disarmed. */
 void watchdog_hasten(struct watchdog *dog, int64_t limit_us);
 /* False once on_late has begun. */
 bool watchdog_is_armed(struct watchdog *dog);

@@ -20,7 +20,7 @@ enum {
     RETRY_MOST_US = 1000000,
     FULL_US = 500000, /* before the next try where too many requests wait */
     /* How often a job is submitted anew because the service could not serve it; with pauses that
-     * double from RETRY_FIRST_US on. */
+     * double from RETRY_FIRST_US up to RETRY_MOST_US. */
     ATTEMPTS_MAX = 8,
     ATTEMPT_BYTES = 8, /* of "~2" */
     HASH_BYTES = 18

@@ -48,7 +48,9 @@ static const struct argp_option options[] = {
      "file",
      0},
     {"retry", OPT_RETRY, "SECONDS", 0,
-     "Give up when the coordinator could not be reached for that long; default 60", 0},
+     "Give up when no coordinator, or none with a target group, could be reached for that long; "
+     "default 60",
+     0},
     {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 0},
     {"quiet", 'q', NULL, 0, "No progress line on a terminal", 0},
     {0},

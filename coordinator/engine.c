@@ -214,7 +214,9 @@ static int keep_connected(struct engine *e, struct error *err)
     }
     e->next_connect_us = clock_now_us() + RECONNECT_US;
     if (rc) {
-        if (rc == ERR_UNAVAILABLE) error_wrap(err, "the target group is not there");
+        if (rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT) {
+            error_wrap(err, "the target group is not there");
+        }
         bool is_news = strncmp(e->state, err->text, sizeof e->state - 1) != 0;
         set_state(e, false, err->text);
         if (is_news) log_line(LOG_LEVEL_WARN, "target_unreachable", "text=\"%s\"", err->text);
@@ -232,8 +234,8 @@ static int keep_connected(struct engine *e, struct error *err)
 /* The group is lost. Jobs that come before it is back are refused at once. */
 static void lose_target(struct engine *e, const struct error *why)
 {
+    set_state(e, false, why->text); /* first, so that nobody whose job fails submits it in vain */
     engine_fail_active(e, JOB_END_UNAVAILABLE, why);
-    set_state(e, false, why->text);
     e->lost_us = clock_now_us();
     e->next_connect_us = e->lost_us + RECONNECT_US;
 }
@@ -258,8 +260,8 @@ static void stop_all(struct engine *e)
     struct error err, why;
     void *item;
     error_set(&why, ERR_UNAVAILABLE, "the coordinator is shutting down");
-    engine_fail_active(e, JOB_END_SHUTDOWN, &why);
     set_state(e, false, why.text);
+    engine_fail_active(e, JOB_END_SHUTDOWN, &why);
     engine_leave(e);
     engine_end_waiting(e, JOB_END_SHUTDOWN, &why);
     while (queue_pop(e->options.jobs, &item, 0, &err) == 0) {

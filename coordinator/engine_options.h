@@ -23,7 +23,8 @@ struct engine_options {
     int n_sequences;      /* that have a place at a time, at most SEQUENCES_MAX */
     double step_stretch;  /* coordinator/scheduler.h */
     int64_t calibrate_us; /* for measuring a new pair before it serves; 0 = not at all */
-    /* Called when it may have changed whether a job sent now would be served; `why` not. */
+    /* Called when it may have changed whether a job sent now would be served; `why`: the
+     * reason, if not. */
     void (*set_serving)(void *arg, bool is_serving, const char *why);
     void *serving_arg;
     enum ahead_mode draft_ahead;

@@ -13,8 +13,8 @@ struct jobs;
 int jobs_open(struct jobs **jobs, const struct jobs_options *options, struct error *err);
 void jobs_close(struct jobs *jobs);
 
-/* Whether the engine would serve a new job, and why not: jobs_submit refuses it then, because the
- * engine would end it at once. At first it would. */
+/* Says whether the engine serves new jobs. If not, jobs_submit refuses them with the reason `why`,
+ * which is copied. A new store accepts jobs. */
 void jobs_set_serving(struct jobs *jobs, bool is_serving, const char *why);
 
 /* *existed: the key is that of an earlier job, which *info tells of. Otherwise there is a new job,

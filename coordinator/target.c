@@ -115,8 +115,7 @@ static int check_group(const struct target *t, struct error *err)
     if (lead->n_ranks != t->n_ranks) {
         return error_set(err, ERR_ARGUMENT,
                          "%s is a rank of a group of %d, but --target names %d; give the addresses "
-                         "of all ranks, "
-                         "with commas between them",
+                         "of all ranks, with commas between them",
                          t->links[0].address, lead->n_ranks, t->n_ranks);
     }
     for (int i = 0; i < t->n_ranks; i++) {

@@ -67,7 +67,7 @@ static int64_t microseconds(clockid_t clock)
 }
 
 /* How busy the engine thread is, in percent of a core: near 100 it computes, or waits in MPI or for
- * the GPU, which polls; near 0 it sleeps or gets no core. -1: there is no telling. */
+ * the GPU, which polls; near 0 it sleeps or gets no core. -1: not known. */
 static int engine_busy_percent(const struct worker *w)
 {
     const struct timespec pause = {.tv_nsec = BUSY_SAMPLE_MS * 1000000L};
@@ -75,7 +75,8 @@ static int engine_busy_percent(const struct worker *w)
     int64_t start_us = clock_now_us(), busy_us = microseconds(w->engine_clock);
     nanosleep(&pause, NULL);
     busy_us = microseconds(w->engine_clock) - busy_us;
-    return (int)(100 * busy_us / (clock_now_us() - start_us));
+    int64_t took_us = clock_now_us() - start_us;
+    return took_us > 0 ? (int)(100 * busy_us / took_us) : -1;
 }
 
 /* Whether the rank waits for others. Sums on a device are only queued by its calls. */
@@ -349,11 +350,9 @@ static int handle_step(struct worker *w, struct listened *item, struct error *er
     rc = verifier_step(w->verifier, &step, &reply, err);
     watchdog_disarm(w->dog);
     if (rc) return rc;
-    if (!reply.error_text) {
-        int64_t took_us = clock_now_us() - start_us; /* more than the limit was a pause */
-        bool was_paused = took_us > w->step.limit_us;
-        step_limit_observe(&w->limit, &work, was_paused ? w->step.limit_us : took_us);
-    }
+    int64_t took_us = clock_now_us() - start_us;
+    bool was_paused = took_us > w->step.limit_us; /* which says nothing of steps */
+    if (!reply.error_text && !was_paused) step_limit_observe(&w->limit, &work, took_us);
     reply.queue_us = (uint32_t)(start_us - item->received_us);
     rc = step_reply_encode(&w->out, &reply, err);
     listener_expect(w->listener);

@@ -405,6 +405,7 @@ class SlowReaderInTheWay(FairTest):
         self.wait_quiet()
         self.assertEqual(self.client.load().running, 3)
         before = self.client.load().preemptions
+        self.assertGreaterEqual(self.client.load().target_kv[0], 60) # blocks that the texts hold
         # It fits only without all of them, and the short ones only beside it.
         long = self.begin(self.ids(3700), max_tokens=300)
         self.wait_tokens(long)

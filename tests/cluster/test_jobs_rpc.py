@@ -254,13 +254,15 @@ class Jobs(FaultTest):
         self.wait_ended(old)
         listed = [job.id for job in self.list(field(1, 1000))[0]]
         self.world.workers.stop()
-        self.world.wait_not_serving()
-        self.refused("UNAVAILABLE", ["target group"], "Submit",
-                     field(1, request("Away", n=2)) + field(2, "away"))
-        again = self.submit(request("Before", n=2), "before")
-        self.assertEqual((again.id, again.existed), (old.id, True))
-        self.assertEqual([job.id for job in self.list(field(1, 1000))[0]], listed)
-        self.world.start_workers()
+        try:
+            self.world.wait_not_serving()
+            self.refused("UNAVAILABLE", ["target group"], "Submit",
+                         field(1, request("Away", n=2)) + field(2, "away"))
+            again = self.submit(request("Before", n=2), "before")
+            self.assertEqual((again.id, again.existed), (old.id, True))
+            self.assertEqual([job.id for job in self.list(field(1, 1000))[0]], listed)
+        finally:
+            self.world.start_workers()
         self.world.wait_serving()
         self.assertFalse(self.submit(request("Away", n=2), "away").existed)
 

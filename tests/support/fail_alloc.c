@@ -18,6 +18,8 @@
 #include <pcre2.h>
 #include <xxhash.h>
 
+#include "tests/support/sleep_util.h"
+
 enum { TABLE_SIZE = 1 << 20, TRACE_CALLS = 40, PATIENCE_MS = 2000, PAGE_BYTES = 4096 };
 
 /* ---- which allocation fails ---- */
@@ -374,7 +376,7 @@ bool fail_alloc_is_as_before(const struct fail_alloc_live *before, struct fail_a
     for (int i = 0; i < PATIENCE_MS; i++) {
         *after = fail_alloc_live();
         if (memcmp(before, after, sizeof *after) == 0) return true;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        sleep_ms(1);
     }
     return false;
 }

@@ -163,7 +163,7 @@ static void wait_for_rank_1(struct comm *comm)
     ck_assert(!comm_is_waiting(comm));
 }
 
-START_TEST(threads_rank_that_waits_is_known_to)
+START_TEST(threads_waiting_rank_is_reported)
 {
     run_ranks(2, wait_for_rank_1);
 }
@@ -259,7 +259,7 @@ int main(void)
     tcase_add_test(cases, the_test_data_tells_the_tree_from_a_chain);
     tcase_add_test(cases, threads_exchange_keeps_rank_order);
     tcase_add_test(cases, threads_sums_follow_each_other_without_mixing);
-    tcase_add_test(cases, threads_rank_that_waits_is_known_to);
+    tcase_add_test(cases, threads_waiting_rank_is_reported);
     tcase_add_test(cases, threads_abort_fails_waiting_and_later_calls_of_every_rank);
     tcase_add_test(cases, threads_rank_that_closes_leaves_nobody_waiting);
     tcase_add_test(cases, threads_ranks_that_disagree_all_get_the_error);

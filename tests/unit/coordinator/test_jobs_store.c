@@ -114,6 +114,23 @@ START_TEST(a_key_belongs_to_one_request)
 }
 END_TEST
 
+START_TEST(no_new_job_while_none_is_served)
+{
+    const struct job_submission known = submission("k", 7), other = submission("k", 8);
+    const struct job_submission new_one = submission("l", 7);
+    struct job_info job = submitted("k", 7);
+    jobs_set_serving(jobs, false, "rank 2 is gone");
+    CHECK_ERR(jobs_submit(jobs, &new_one, &info, &existed, &err), ERR_UNAVAILABLE,
+              "rank 2 is gone");
+    CHECK_OK(jobs_submit(jobs, &known, &info, &existed, &err));
+    ck_assert(existed && info.number == job.number);
+    CHECK_ERR(jobs_submit(jobs, &other, &info, &existed, &err), ERR_ARGUMENT, "key 'k' belongs to");
+    jobs_set_serving(jobs, true, "");
+    CHECK_OK(jobs_submit(jobs, &new_one, &info, &existed, &err));
+    ck_assert(!existed && info.number == job.number + 1);
+}
+END_TEST
+
 START_TEST(those_that_ended_first_make_room)
 {
     uint64_t numbers[KEPT];
@@ -278,6 +295,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, an_answer_is_read_as_it_was_appended);
     tcase_add_test(tcase, a_key_belongs_to_one_request);
+    tcase_add_test(tcase, no_new_job_while_none_is_served);
     tcase_add_test(tcase, those_that_ended_first_make_room);
     tcase_add_test(tcase, bytes_are_bounded_and_a_running_answer_is_kept);
     tcase_add_test(tcase, what_never_fits_drops_nobody);

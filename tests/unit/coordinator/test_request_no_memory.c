@@ -14,6 +14,7 @@
 #include "rpc/client.h"
 #include "rpc/common.h"
 #include "tests/support/fail_alloc.h"
+#include "tests/support/sleep_util.h"
 #include "worker/worker.h"
 
 #define TARGET "synthetic:tiny,seed=7"
@@ -249,7 +250,7 @@ static void ask_until_served(enum kind kind)
     while (ask(kind, &err)) {
         ck_assert_msg(err.code == ERR_UNAVAILABLE && clock_now_us() < deadline_us,
                       "the next request is not served: %s", err.text);
-        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        sleep_ms(2);
     }
 }
 
@@ -283,8 +284,7 @@ static bool try_once(const struct trial *trial, long n, bool *was_told)
     *was_told = false;
     if (trial->phase == CONNECTING) fail_alloc_arm(FAIL_OTHER_THREADS, FAIL_ALL, n);
     pair_start(&pair);
-    if (trial->phase == CONNECTING)
-        nanosleep(&(struct timespec){.tv_nsec = CONNECT_MS * 1000000}, NULL);
+    if (trial->phase == CONNECTING) sleep_ms(CONNECT_MS);
     if (trial->phase == REQUESTING) {
         ask_until_served(DESCRIBE);
         fail_alloc_arm(FAIL_OTHER_THREADS, FAIL_ALL, n);
@@ -305,7 +305,7 @@ static struct fail_alloc_live live_when_settled(void)
 {
     struct fail_alloc_live last = fail_alloc_live();
     for (int n_ms = 0; n_ms < SETTLED_MS; n_ms++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        sleep_ms(1);
         struct fail_alloc_live now = fail_alloc_live();
         if (memcmp(&last, &now, sizeof now) != 0) n_ms = 0;
         last = now;
