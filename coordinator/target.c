@@ -114,9 +114,10 @@ static int check_group(const struct target *t, struct error *err)
     const struct target_description *lead = &t->links[0].description;
     if (lead->n_ranks != t->n_ranks) {
         return error_set(err, ERR_ARGUMENT,
-                         "%s is a rank of a group of %d, but --target names %d; give the addresses "
-                         "of all ranks, with commas between them",
-                         t->links[0].address, lead->n_ranks, t->n_ranks);
+                         "%s is a rank of a group of %d, but --target has %d address%s; give those "
+                         "of all its ranks, with commas between them",
+                         t->links[0].address, lead->n_ranks, t->n_ranks,
+                         t->n_ranks == 1 ? "" : "es");
     }
     for (int i = 0; i < t->n_ranks; i++) {
         const struct target_description *d = &t->links[i].description;
