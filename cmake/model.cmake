@@ -5,8 +5,10 @@ if(OUTRIDER_CUDA) # sm_80 and sm_90, with PTX for what comes later; before the t
 endif()
 
 outrider_floor(numerics FOLDERS model/numerics LINK outrider_base)
+outrider_floor(jinja FOLDERS model/jinja LINK outrider_base PkgConfig::JANSSON ${UTF8PROC_LIB})
 outrider_floor(tokenizer FOLDERS model/tokenizer
-  LINK outrider_base PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::XXHASH ${UTF8PROC_LIB})
+  LINK outrider_base PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::XXHASH ${UTF8PROC_LIB}
+  HIDDEN outrider_jinja)
 outrider_floor(checkpoint FOLDERS model/checkpoint
   LINK outrider_numerics PkgConfig::JANSSON PkgConfig::XXHASH)
 outrider_floor(logits FOLDERS model/logits LINK outrider_numerics)

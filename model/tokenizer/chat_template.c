@@ -1,0 +1,239 @@
+/* The template of a model's folder, and the values that it is given. */
+#include "model/tokenizer/chat_template.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "model/jinja/jinja.h"
+
+enum { PATH_BYTES = 4096, FILE_BYTES_MAX = 16 << 20 };
+
+struct chat_template {
+    struct jinja *jinja;
+    json_t *special; /* texts of special tokens by name */
+    bool takes_parts;
+    char origin[PATH_BYTES];
+};
+
+/* ---- the files of a folder ---- */
+
+static int set_path(char path[PATH_BYTES], const char *folder, const char *name, struct error *err)
+{
+    int len = snprintf(path, PATH_BYTES, "%s%s%s", folder, *folder ? "/" : "", name);
+    if (len < PATH_BYTES) return 0;
+    return error_set(err, ERR_ARGUMENT, "a path has more than %d bytes: %s", PATH_BYTES - 1, name);
+}
+
+/* Reads FOLDER/NAME; *root is NULL where there is no such file. */
+static int read_json(char path[PATH_BYTES], const char *folder, const char *name, json_t **root,
+                     struct error *err)
+{
+    char *text = NULL;
+    size_t len;
+    *root = NULL;
+    int rc = set_path(path, folder, name, err);
+    if (!rc) rc = file_read_text(&text, &len, path, FILE_BYTES_MAX, err);
+    if (rc == ERR_NOT_FOUND) return 0;
+    if (!rc) rc = json_parse_text(root, text, len, path, err);
+    free(text);
+    return rc;
+}
+
+/* ---- the template ---- */
+
+/* Errors of rendering go to clients, so they do not name the file; those of reading do. */
+static int parse(struct chat_template *chat, const char *text, size_t len, struct error *err)
+{
+    int rc = jinja_parse(&chat->jinja, text, len, "the chat template", err);
+    return rc ? error_wrap(err, "%s", chat->origin) : 0;
+}
+
+static int parse_file(struct chat_template *chat, struct error *err)
+{
+    char *text = NULL;
+    size_t len;
+    int rc = file_read_text(&text, &len, chat->origin, FILE_BYTES_MAX, err);
+    if (!rc) rc = parse(chat, text, len, err);
+    free(text);
+    return rc;
+}
+
+/* The template "default" of a list of {"name": ..., "template": ...}, or NULL. */
+static const json_t *named_default(const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (name && strcmp(name, "default") == 0) return json_object_get(one, "template");
+    }
+    return NULL;
+}
+
+/* Reads "chat_template" of a file in JSON, if it has that member. */
+static int parse_member(struct chat_template *chat, const json_t *root, struct error *err)
+{
+    const json_t *template = json_member(root, "chat_template");
+    if (!template) return 0;
+    bool is_list = json_is_array(template);
+    if (is_list) template = named_default(template);
+    if (json_is_string(template)) {
+        return parse(chat, json_string_value(template), json_string_length(template), err);
+    }
+    return error_set(err, ERR_FORMAT, "%s: \"chat_template\" is %s", chat->origin,
+                     is_list ? "a list without a template called \"default\""
+                             : "neither a text nor a list of named texts");
+}
+
+/* Leaves chat->jinja NULL where there is no template. config: tokenizer_config.json, or NULL. */
+static int find_template(struct chat_template *chat, const char *folder, const json_t *config,
+                         struct error *err)
+{
+    int rc = 0;
+    json_t *root = NULL;
+    TRY(set_path(chat->origin, folder, "chat_template.jinja", err));
+    rc = parse_file(chat, err);
+    if (rc != ERR_NOT_FOUND) goto out;
+    TRY(read_json(chat->origin, folder, "chat_template.json", &root, err));
+    if (root) TRY(parse_member(chat, root, err));
+    if (chat->jinja || !config) goto out;
+    TRY(set_path(chat->origin, folder, "tokenizer_config.json", err));
+    TRY(parse_member(chat, config, err));
+out:
+    json_decref(root);
+    return rc;
+}
+
+/* ---- special tokens ---- */
+
+/* A token is a text, or an object with its "content". */
+static json_t *token_text(const json_t *file, const char *name)
+{
+    json_t *token = json_object_get(file, name);
+    json_t *content = json_is_object(token) ? json_object_get(token, "content") : token;
+    return json_is_string(content) ? content : NULL;
+}
+
+/* The files are NULL where they are missing. */
+static int set_special(struct chat_template *chat, const json_t *config, const json_t *map,
+                       struct error *err)
+{
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+    chat->special = json_object();
+    int failed = !chat->special;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !failed; i++) {
+        json_t *text = token_text(config, names[i]);
+        if (!text) text = token_text(map, names[i]);
+        if (text) failed = json_object_set(chat->special, names[i], text);
+    }
+    return failed ? error_set(err, ERR_NO_MEMORY, "no memory for a chat template") : 0;
+}
+
+/* ---- open and close ---- */
+
+/* Renders the same message twice, as a text and as a list with one part. */
+static int try_parts(struct chat_template *chat, struct error *err)
+{
+    struct buffer plain = {0}, parts = {0};
+    json_t *text = json_pack("[{s:s,s:s}]", "role", "user", "content", "words");
+    json_t *list = json_pack("[{s:s,s:[{s:s,s:s}]}]", "role", "user", "content", "type", "text",
+                             "text", "words");
+    int rc = text && list ? 0 : error_set(err, ERR_NO_MEMORY, "no memory for a chat template");
+    if (!rc) rc = chat_template_render(chat, text, true, NULL, 0, &plain, err);
+    if (!rc) rc = chat_template_render(chat, list, true, NULL, 0, &parts, err);
+    chat->takes_parts = !rc && plain.len && plain.len == parts.len &&
+                        memcmp(plain.data, parts.data, plain.len) == 0;
+    buffer_free(&plain);
+    buffer_free(&parts);
+    json_decref(text);
+    json_decref(list);
+    return rc == ERR_NO_MEMORY ? rc : 0;
+}
+
+int chat_template_open(struct chat_template **out, const char *folder, const char *file,
+                       struct error *err)
+{
+    int rc = 0;
+    char path[PATH_BYTES];
+    json_t *config = NULL, *map = NULL;
+    struct chat_template *chat = NULL;
+    *out = NULL;
+    TRY(mem_array(&chat, 1, sizeof *chat, err));
+    if (folder) TRY(read_json(path, folder, "tokenizer_config.json", &config, err));
+    if (folder) TRY(read_json(path, folder, "special_tokens_map.json", &map, err));
+    TRY(set_special(chat, config, map, err));
+    if (file) {
+        TRY(set_path(chat->origin, "", file, err));
+        TRY(parse_file(chat, err));
+    } else if (folder) {
+        TRY(find_template(chat, folder, config, err));
+    }
+    if (!chat->jinja) goto out;
+    TRY(try_parts(chat, err));
+    *out = chat;
+    chat = NULL;
+out:
+    json_decref(config);
+    json_decref(map);
+    chat_template_close(chat);
+    return rc;
+}
+
+void chat_template_close(struct chat_template *chat)
+{
+    if (!chat) return;
+    jinja_close(chat->jinja);
+    json_decref(chat->special);
+    free(chat);
+}
+
+const char *chat_template_origin(const struct chat_template *chat)
+{
+    return chat->origin;
+}
+
+bool chat_template_takes_parts(const struct chat_template *chat)
+{
+    return chat->takes_parts;
+}
+
+/* ---- rendering ---- */
+
+static int set_if_missing(json_t *values, const char *name)
+{
+    return json_object_get(values, name) ? 0 : json_object_set_new(values, name, json_null());
+}
+
+/* What the template is given; NULL when memory is short. */
+static json_t *make_values(const struct chat_template *chat, json_t *messages,
+                           bool add_generation_prompt, json_t *more)
+{
+    json_t *values = json_object(); /* json_copy drops members without notice if memory is short */
+    bool is_made = values && !json_object_update(values, chat->special) &&
+                   (!more || !json_object_update(values, more)) &&
+                   !json_object_set(values, "messages", messages) &&
+                   !json_object_set_new(values, "add_generation_prompt",
+                                        json_boolean(add_generation_prompt)) &&
+                   !set_if_missing(values, "tools") && !set_if_missing(values, "documents");
+    if (is_made) return values;
+    json_decref(values);
+    return NULL;
+}
+
+int chat_template_render(const struct chat_template *chat, json_t *messages,
+                         bool add_generation_prompt, json_t *more, int64_t now_s,
+                         struct buffer *text, struct error *err)
+{
+    static const struct jinja_limits limits = {CHAT_TEMPLATE_STEPS, CHAT_TEMPLATE_DEPTH,
+                                               CHAT_TEMPLATE_MEMORY_BYTES};
+    text->len = 0;
+    json_t *values = make_values(chat, messages, add_generation_prompt, more);
+    if (!values) return error_set(err, ERR_NO_MEMORY, "no memory for a conversation");
+    int rc = jinja_render(chat->jinja, values, now_s, &limits, text, err);
+    json_decref(values);
+    return rc;
+}
