@@ -14,6 +14,11 @@ void budget_init(struct budget *budget, size_t limit_bytes, const char *option)
 int budget_take(struct budget *budget, size_t bytes, struct error *err)
 {
     size_t used = atomic_load(&budget->used_bytes);
+    if (bytes > budget->limit_bytes) {
+        return error_set(err, ERR_ARGUMENT,
+                         "the request would occupy %zu bytes, more than the %zu of %s for all",
+                         bytes, budget->limit_bytes, budget->option);
+    }
     do {
         if (bytes > budget->limit_bytes - used) {
             return error_set(err, ERR_EXHAUSTED,

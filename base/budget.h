@@ -14,7 +14,8 @@ struct budget { /* locked inside */
 
 void budget_init(struct budget *budget, size_t limit_bytes, const char *option);
 
-/* Errors: ERR_EXHAUSTED so many bytes are not left; nothing is taken then. */
+/* Errors: ERR_EXHAUSTED so many bytes are not left; ERR_ARGUMENT they never will be. Nothing is
+ * taken then. */
 int budget_take(struct budget *budget, size_t bytes, struct error *err);
 void budget_give(struct budget *budget, size_t bytes);
 

@@ -19,3 +19,9 @@ int64_t clock_now_ms(void)
 {
     return clock_now_ns() / 1000000;
 }
+
+void clock_sleep_us(int64_t us)
+{
+    const struct timespec span = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+    nanosleep(&span, NULL);
+}

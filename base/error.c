@@ -58,6 +58,10 @@ const char *error_name(int code)
         return "cancelled";
     case ERR_CLOSED:
         return "closed";
+    case ERR_UNAUTHENTICATED:
+        return "unauthenticated";
+    case ERR_TOO_LONG:
+        return "too_long";
     default:
         return "internal";
     }

@@ -18,7 +18,9 @@ enum error_code {
     ERR_TIMEOUT = -9,
     ERR_CANCELLED = -10,
     ERR_CLOSED = -11, /* the object was shut while we waited */
-    ERR_INTERNAL = -12
+    ERR_INTERNAL = -12,
+    ERR_UNAUTHENTICATED = -13, /* one side does not prove, or not well enough, who it is */
+    ERR_TOO_LONG = -14         /* a prompt has more tokens than the model reads */
 };
 
 enum { ERROR_TEXT_BYTES = 512 };
