@@ -1,7 +1,8 @@
-/* Ending a process. Two threads sleep from the start. The signal thread takes SIGTERM and SIGINT
- * and then counts the grace time; the stop thread runs on_stop. There are two of them so that an
- * on_stop that hangs does not keep the grace time from ending. When it ends, the process exits
- * without logging, because the log may be what hangs. */
+/* Ending a process, and reading files again. Two threads sleep from the start. The signal thread
+ * takes SIGTERM and SIGINT and then counts the grace time; the call thread runs on_stop and, after
+ * SIGHUP, on_reload. There are two of them so that a call that hangs does not keep the grace time
+ * from ending. When it ends, the process exits without logging, because the log may be what
+ * hangs. */
 #include "base/process.h"
 
 #include <assert.h>
@@ -10,25 +11,28 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 
-enum { STATUS_OF_SIGNAL = 128 };
+enum {
+    STATUS_OF_SIGNAL = 128,
+    OPEN_FILES = 65536 /* more than any door takes; some libraries go through all that may be */
+};
 
-/* Locked inside; on_stop, arg, grace_ms and the sets are immutable after open. */
+/* Locked inside; calls, grace_ms and the sets are immutable after open. */
 static struct process {
     bool is_open;
-    process_stop_fn *on_stop;
-    void *arg;
+    struct process_calls calls;
     int grace_ms;
-    sigset_t stop_signals, mask_before;
-    pthread_t signal_thread, stop_thread;
+    sigset_t signals, mask_before;
+    pthread_t signal_thread, call_thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_stopping, is_told, is_closing;
+    bool is_reload_due, is_stopping, is_told, is_closing;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void set_closing(void)
@@ -58,17 +62,38 @@ static bool begin_stopping(void)
     return may_stop;
 }
 
+static void ask_for_reload(void)
+{
+    pthread_mutex_lock(&process.lock);
+    process.is_reload_due = true;
+    pthread_cond_broadcast(&process.changed);
+    pthread_mutex_unlock(&process.lock);
+}
+
+/* With the lock held, which on_reload runs without. */
+static void reload_until_end(void)
+{
+    while (!process.is_stopping && !process.is_closing) {
+        if (!process.is_reload_due) {
+            pthread_cond_wait(&process.changed, &process.lock);
+            continue;
+        }
+        process.is_reload_due = false;
+        pthread_mutex_unlock(&process.lock);
+        process.calls.on_reload(process.calls.arg);
+        pthread_mutex_lock(&process.lock);
+    }
+}
+
 /* Stays until process_close, which waits for is_told. */
-static void *stop_main(void *unused)
+static void *call_main(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&process.lock);
-    while (!process.is_stopping && !process.is_closing) {
-        pthread_cond_wait(&process.changed, &process.lock);
-    }
+    reload_until_end();
     bool must_tell = process.is_stopping;
     pthread_mutex_unlock(&process.lock);
-    if (must_tell && process.on_stop) process.on_stop(process.arg);
+    if (must_tell && process.calls.on_stop) process.calls.on_stop(process.calls.arg);
     pthread_mutex_lock(&process.lock);
     process.is_told = true;
     pthread_cond_broadcast(&process.changed);
@@ -85,18 +110,29 @@ static int wait_signal_until(int64_t deadline_ms)
         int64_t left_ms = deadline_ms - clock_now_ms();
         if (left_ms < 0) left_ms = 0;
         struct timespec left = {.tv_sec = left_ms / 1000, .tv_nsec = left_ms % 1000 * 1000000};
-        int number = sigtimedwait(&process.stop_signals, NULL, &left);
-        if (number > 0) return number;
-        if (errno != EINTR) return 0;
+        int number = sigtimedwait(&process.signals, NULL, &left);
+        if (number > 0 && number != SIGHUP) return number;
+        if (number < 0 && errno != EINTR) return 0;
     }
+}
+
+/* The first stop signal; 0 when there cannot be one. */
+static int wait_signal(void)
+{
+    int number = 0;
+    while (sigwait(&process.signals, &number) == 0) {
+        if (number != SIGHUP) return number;
+        ask_for_reload();
+    }
+    return 0;
 }
 
 /* process_close wakes this thread with a stop signal of its own, after it has set is_closing. */
 static void *signal_main(void *unused)
 {
     (void)unused;
-    int first = 0;
-    if (sigwait(&process.stop_signals, &first) || !begin_stopping()) return NULL;
+    int first = wait_signal();
+    if (!first || !begin_stopping()) return NULL;
     int second = wait_signal_until(clock_now_ms() + process.grace_ms);
     if (is_closing()) return NULL;
     _exit(STATUS_OF_SIGNAL + (second ? second : first));
@@ -109,30 +145,41 @@ static int start_thread(pthread_t *thread, void *(*start)(void *), struct error 
     return error_set(err, ERR_IO, "cannot start the signal threads: %s", strerror(failure));
 }
 
-static void block_stop_signals(void)
+static void block_signals(void)
 {
-    sigemptyset(&process.stop_signals);
-    sigaddset(&process.stop_signals, SIGTERM);
-    sigaddset(&process.stop_signals, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &process.stop_signals, &process.mask_before);
+    sigemptyset(&process.signals);
+    sigaddset(&process.signals, SIGTERM);
+    sigaddset(&process.signals, SIGINT);
+    if (process.calls.on_reload) sigaddset(&process.signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &process.signals, &process.mask_before);
 }
 
-int process_open(process_stop_fn *on_stop, void *arg, int grace_ms, struct error *err)
+/* A connection is an open file. Shells allow 1024 of them for the sake of select, which nothing
+ * here uses. Where it fails, fewer connections are taken. */
+static void raise_open_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= OPEN_FILES) return;
+    limit.rlim_cur = limit.rlim_max < OPEN_FILES ? limit.rlim_max : OPEN_FILES;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int process_open(const struct process_calls *calls, int grace_ms, struct error *err)
 {
     assert(!process.is_open);
     int rc = 0;
-    process.on_stop = on_stop;
-    process.arg = arg;
+    process.calls = *calls;
     process.grace_ms = grace_ms > 0 ? grace_ms : 0;
-    process.is_stopping = process.is_told = process.is_closing = false;
+    process.is_reload_due = process.is_stopping = process.is_told = process.is_closing = false;
     mem_tune();
+    raise_open_files();
     signal(SIGPIPE, SIG_IGN);
-    block_stop_signals();
-    TRY(start_thread(&process.stop_thread, stop_main, err));
+    block_signals();
+    TRY(start_thread(&process.call_thread, call_main, err));
     rc = start_thread(&process.signal_thread, signal_main, err);
     if (rc) {
         set_closing();
-        pthread_join(process.stop_thread, NULL);
+        pthread_join(process.call_thread, NULL);
         goto out;
     }
     process.is_open = true;
@@ -153,7 +200,7 @@ void process_close(void)
     process.is_closing = true;
     pthread_cond_broadcast(&process.changed);
     pthread_mutex_unlock(&process.lock);
-    pthread_join(process.stop_thread, NULL);
+    pthread_join(process.call_thread, NULL);
     pthread_kill(process.signal_thread, SIGTERM);
     pthread_join(process.signal_thread, NULL);
     while (wait_signal_until(0) > 0)

@@ -1,19 +1,28 @@
-/* What every program does once: memory tuning, SIGPIPE off, and an orderly end on a signal. */
+/* What every program does once: memory tuning, as many open files as may be, SIGPIPE off, an
+ * orderly end on a signal, and SIGHUP as the wish that files are read again. */
 #pragma once
 
 #include "base/error.h"
 
-/* Called once, on a thread of its own, when SIGTERM or SIGINT arrives. A second signal, or
- * `grace_ms` after the first one, ends the process at once with exit status 128 + signal, even
- * while on_stop runs. */
-typedef void process_stop_fn(void *arg);
+typedef void process_fn(void *arg);
+
+/* Both are called on one thread of their own, never at the same time. */
+struct process_calls {
+    /* Called once, when SIGTERM or SIGINT arrives. A second signal, or `grace_ms` after the first
+     * one, ends the process at once with exit status 128 + signal, even while on_stop runs. */
+    process_fn *on_stop;
+    /* Called after SIGHUP, but not any more once on_stop was called; several signals may make one
+     * call. NULL: SIGHUP ends the process, as it does by default. */
+    process_fn *on_reload;
+    void *arg;
+};
 
 /* Called before any other thread exists: blocks the signals in the calling thread, from which new
- * threads inherit that, and starts the signal threads.
+ * threads inherit that, and starts the signal threads. Copies calls.
  * Errors: ERR_IO no thread can be started. */
-int process_open(process_stop_fn *on_stop, void *arg, int grace_ms, struct error *err);
+int process_open(const struct process_calls *calls, int grace_ms, struct error *err);
 
-/* Waits for an on_stop that runs, then stops the signal thread and its timeout: the program has
+/* Waits for a call that runs, then stops the signal thread and its timeout: the program has
  * ended normally. Restores the calling thread's signal mask from before process_open. */
 void process_close(void);
 

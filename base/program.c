@@ -6,22 +6,38 @@
 #include "base/options.h"
 #include "base/process.h"
 
-enum { USAGE_STATUS = 2, OPT_LOG_LEVEL = 2048 };
+enum { USAGE_STATUS = 2, OPT_LOG_LEVEL = 2048, OPT_LOG_FORMAT };
 
 static const struct argp_option entries[] = {
     {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
+    {"log-format", OPT_LOG_FORMAT, "FORMAT", 0,
+     "of the log's lines: text (default), or json: one object in each line", 0},
     {0},
 };
 
+static void parse_format(struct argp_state *state, const char *arg, enum log_format *format)
+{
+    static const char *const words[] = {"text", "json"}; /* in the enum's order */
+    struct error err;
+    int word = 0;
+    if (options_word(&word, "--log-format", arg, words, 2, &err)) {
+        argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
+    }
+    *format = (enum log_format)word;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-    enum log_level *level = state->input;
+    struct program_log *log = state->input;
     switch (key) {
     case OPT_LOG_LEVEL:
-        if (log_parse_level(arg, level)) {
+        if (log_parse_level(arg, &log->level)) {
             argp_failure(state, USAGE_STATUS, 0,
                          "--log-level %s: expected debug, info, warn or error", arg);
         }
+        return 0;
+    case OPT_LOG_FORMAT:
+        parse_format(state, arg, &log->format);
         return 0;
     case ARGP_KEY_ARG:
         argp_failure(state, USAGE_STATUS, 0, "'%s' is not an option; see --help", arg);
@@ -61,8 +77,10 @@ void program_parse(const struct argp *argp, int argc, char **argv, void *argumen
 int program_run(const struct program *program, void *arg)
 {
     struct error err;
-    log_open(program->name, program->level);
-    int rc = process_open(program->stop, arg, program->stop_grace_ms, &err);
+    log_open(program->name, program->log.level);
+    log_set_format(program->log.format);
+    const struct process_calls calls = {program->stop, program->reload, arg};
+    int rc = process_open(&calls, program->stop_grace_ms, &err);
     if (!rc) rc = program->open(arg, &err);
     if (!rc) rc = program->run(arg, &err);
     if (rc) {

@@ -9,8 +9,13 @@
 
 /* ---- options ---- */
 
-/* A child for the server's own argp: --log-level, and the refusal of words that are no option. Its
- * input is an enum log_level. */
+struct program_log {
+    enum log_level level;
+    enum log_format format;
+};
+
+/* A child for the server's own argp: --log-level and --log-format, and the refusal of words that
+ * are no option. Its input is a struct program_log. */
 extern const struct argp program_argp;
 
 /* Read the value of an option or end the program with status 2 and a sentence; return 0 for
@@ -26,11 +31,13 @@ void program_parse(const struct argp *argp, int argc, char **argv, void *argumen
 
 struct program {
     const char *name; /* in log lines, "outrider-worker" */
-    enum log_level level;
+    struct program_log log;
     int stop_grace_ms; /* from SIGTERM to the end by force */
     int (*open)(void *arg, struct error *err);
     int (*run)(void *arg, struct error *err); /* until stop is called */
-    void (*stop)(void *arg); /* from the signal thread, perhaps before open has returned */
+    void (*stop)(void *arg); /* from the call thread, perhaps before open has returned */
+    /* After SIGHUP, from stop's thread and never after it. NULL: SIGHUP ends the process. */
+    void (*reload)(void *arg);
     void (*close)(void *arg);
 };
 

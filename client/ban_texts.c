@@ -56,5 +56,6 @@ int ban_texts_check(const struct generate_options *o, uint64_t fingerprint,
     return error_set(err, ERR_ARGUMENT,
                      "--tokenizer %.200s is not the tokenizer of %.160s (fingerprints %016" PRIx64
                      " and %016" PRIx64 "): name the folder of its model, or use --ban-ids",
-                     o->tokenizer, o->address, fingerprint, service->tokenizer_fingerprint);
+                     o->tokenizer, o->connection.address, fingerprint,
+                     service->tokenizer_fingerprint);
 }

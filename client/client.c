@@ -9,6 +9,38 @@
 
 #include "client/terminal.h"
 
+enum { NAME_BYTES = 64 };
+
+static int refuse_command(const struct client_commands *commands, const char *name)
+{
+    struct error err;
+    if (name) {
+        error_set(&err, ERR_ARGUMENT, "'%.60s' is not a command of %s: give %s", name,
+                  commands->name, commands->list);
+    } else {
+        error_set(&err, ERR_ARGUMENT, "no command of %s: give %s", commands->name, commands->list);
+    }
+    return client_fail_local(&err);
+}
+
+int client_run_one(const struct client_commands *commands, int argc, char **argv)
+{
+    static char name[NAME_BYTES];
+    if (argc < 2) return refuse_command(commands, NULL);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0) {
+        struct error err;
+        fputs(commands->help, stdout);
+        return client_flush(&err) ? client_fail(&err) : CLIENT_OK;
+    }
+    for (const struct client_command *command = commands->commands; command->name; command++) {
+        if (strcmp(argv[1], command->name) != 0) continue;
+        snprintf(name, sizeof name, "outrider %s %s", commands->name, command->name);
+        argv[1] = name;
+        return command->run(argc - 1, argv + 1);
+    }
+    return refuse_command(commands, argv[1]);
+}
+
 int client_parse(const struct argp *argp, int argc, char **argv, void *input, struct error *err)
 {
     *err = (struct error){0};
@@ -31,17 +63,6 @@ error_t client_take_argument(const char **slot, char *argument, const char *what
     }
     *slot = argument;
     return 0;
-}
-
-int client_address(const char **address, const char *option, struct error *err)
-{
-    const char *environment = getenv("OUTRIDER_ADDRESS");
-    *address = option ? option : CLIENT_ADDRESS_DEFAULT;
-    if (!option && environment && *environment) *address = environment;
-    const char *colon = strrchr(*address, ':');
-    if (colon && colon != *address && colon[1]) return 0;
-    return error_set(err, ERR_ARGUMENT, "--address %.200s: expected HOST:PORT or unix:PATH",
-                     *address);
 }
 
 int client_fail(const struct error *err)

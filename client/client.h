@@ -39,6 +39,18 @@ int bench_main(int argc, char **argv);
 int health_main(int argc, char **argv);
 int describe_main(int argc, char **argv);
 int jobs_main(int argc, char **argv);
+int key_main(int argc, char **argv);
+
+/* A command that only finds another one behind it, such as `outrider jobs list`. */
+struct client_commands {
+    const char *name, *help; /* "jobs"; what its --help prints */
+    const char *list;        /* for messages: "submit, watch, list or cancel" */
+    struct client_command {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } commands[8]; /* up to the first without a name */
+};
+int client_run_one(const struct client_commands *commands, int argc, char **argv);
 
 /* Parses the command line with argp. A parser refuses a value by filling err and returning EINVAL.
  * Wrong options and --help end the process inside argp. Errors: ERR_ARGUMENT. */
@@ -49,9 +61,6 @@ error_t client_parser_result(int rc);
 /* For parsers: keeps the one argument of a command in *slot; refuses a second one. */
 error_t client_take_argument(const char **slot, char *argument, const char *what,
                              struct error *err);
-
-/* The address from the option, the environment or the default. Errors: ERR_ARGUMENT no address. */
-int client_address(const char **address, const char *option, struct error *err);
 
 /* Prints err as one line and returns the exit status. client_fail_local is for failures before the
  * server was asked: ERR_ARGUMENT then means that the command line is wrong. */

@@ -13,7 +13,7 @@
 enum { OPT_JSON = 256, HEX_BYTES = 20 };
 
 struct describe {
-    const char *address;
+    struct connection connection;
     bool is_json;
     struct server server;
     struct error *err;
@@ -33,8 +33,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct describe *d = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &d->connection;
+        return 0;
     case 'a':
-        d->address = arg;
+        d->connection.address = arg;
         return 0;
     case OPT_JSON:
         d->is_json = true;
@@ -49,11 +52,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static int prepare(struct describe *d, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
+    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
+    const struct argp argp = {
+        .options = options, .parser = parse_option, .doc = doc, .children = children};
     int rc = 0;
     d->err = err;
     TRY(client_parse(&argp, argc, argv, d, err));
-    TRY(client_address(&d->address, d->address, err));
+    TRY(connection_open(&d->connection, err));
 out:
     return rc;
 }
@@ -219,7 +224,7 @@ static int run(struct describe *d, struct error *err)
 {
     struct service_description desc;
     int rc = 0;
-    TRY(server_open(&d->server, d->address, 0, err));
+    TRY(server_open(&d->server, &d->connection, 0, err));
     TRY(server_describe(&d->server, &desc, err));
     if (d->is_json) return client_print_json(describe_json(&desc), err);
     print_table(&desc);
@@ -240,5 +245,6 @@ int describe_main(int argc, char **argv)
         status = client_fail(&err);
     }
     server_close(&d.server);
+    connection_close(&d.connection);
     return status;
 }

@@ -133,7 +133,7 @@ static int run(struct exporting *e, struct error *err)
     struct export_result result;
     int rc = 0;
     TRY(queue_open(&e->interrupts, 1, err));
-    TRY(process_open(on_stop, e, GRACE_MS, err));
+    TRY(process_open(&(struct process_calls){.on_stop = on_stop, .arg = e}, GRACE_MS, err));
     TRY(model_export(e->model, e->folder, &o, &result, err));
     rc = print_result(e, &result, err);
 out:

@@ -65,7 +65,7 @@ static int send_request(struct generation *g, struct error *err)
     struct service_description service;
     enum health_answer health;
     int rc = 0;
-    TRY(server_open(&g->server, g->options.address, g->options.timeout_s, err));
+    TRY(server_open(&g->server, &g->options.connection, g->options.timeout_s, err));
     TRY(server_health(&g->server, "", &health, err));
     if (g->options.n_ban_texts) {
         TRY(server_describe(&g->server, &service, err));

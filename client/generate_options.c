@@ -95,9 +95,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = p;
+        state->child_inputs[1] = &o->connection;
         return 0;
     case 'a':
-        o->address = arg;
+        o->connection.address = arg;
         return 0;
     case OPT_SHOW_DRAFTS:
         o->request.show_drafts = true;
@@ -143,7 +144,8 @@ static int check_command(const struct generate_options *o, struct error *err)
 
 int generate_options_parse(struct generate_options *o, int argc, char **argv, struct error *err)
 {
-    const struct argp_child children[] = {{.argp = &generate_request_argp}, {0}};
+    const struct argp_child children[] = {
+        {.argp = &generate_request_argp}, {&connection_argp, 0, "Connection:", 10}, {0}};
     const struct argp argp = {.options = own_options,
                               .parser = parse_option,
                               .args_doc = "[PROMPT]",
@@ -153,7 +155,7 @@ int generate_options_parse(struct generate_options *o, int argc, char **argv, st
     int rc = 0;
     generate_options_init(o);
     TRY(client_parse(&argp, argc, argv, &parse, err));
-    TRY(client_address(&o->address, o->address, err));
+    TRY(connection_open(&o->connection, err));
     TRY(generate_options_check(o, err));
     TRY(check_command(o, err));
 out:
@@ -163,5 +165,6 @@ out:
 void generate_options_free(struct generate_options *o)
 {
     token_ids_free(&o->ids);
+    connection_close(&o->connection);
     *o = (struct generate_options){0};
 }

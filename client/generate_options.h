@@ -5,12 +5,13 @@
 #include <argp.h>
 #include <stdbool.h>
 
+#include "client/connection.h"
 #include "client/input.h"
 #include "proto/generation_wire.h"
 
 /* Zero it before; free with generate_options_free. */
 struct generate_options {
-    const char *address;
+    struct connection connection;
     const char *argument, *file; /* of the prompt */
     int timeout_s;               /* 0 = none */
     bool is_json, is_quiet, no_echo;

@@ -8,7 +8,8 @@
 enum { OPT_SERVICE = 256, OPT_WATCH, RETRY_MS = 1000 };
 
 struct health {
-    const char *address, *service;
+    struct connection connection;
+    const char *service;
     bool is_watching;
     struct buffer request;
     struct server server;
@@ -33,8 +34,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct health *h = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &h->connection;
+        return 0;
     case 'a':
-        h->address = arg;
+        h->connection.address = arg;
         return 0;
     case OPT_SERVICE:
         h->service = arg;
@@ -52,11 +56,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static int prepare(struct health *h, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
+    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
+    const struct argp argp = {
+        .options = options, .parser = parse_option, .doc = doc, .children = children};
     int rc = 0;
     h->err = err;
     TRY(client_parse(&argp, argc, argv, h, err));
-    TRY(client_address(&h->address, h->address, err));
+    TRY(connection_open(&h->connection, err));
     TRY(health_request_encode(&h->request, h->service, err));
 out:
     return rc;
@@ -112,7 +118,7 @@ out:
 static int run(struct health *h, enum health_answer *answer, struct error *err)
 {
     int rc = 0;
-    TRY(server_open(&h->server, h->address, 0, err));
+    TRY(server_open(&h->server, &h->connection, 0, err));
     if (h->is_watching) return watch(h, err);
     TRY(server_health(&h->server, h->service, answer, err));
     TRY(print_answer(*answer, err));
@@ -134,6 +140,7 @@ int health_main(int argc, char **argv)
         status = CLIENT_FAILED;
     }
     server_close(&h.server);
+    connection_close(&h.connection);
     buffer_free(&h.request);
     return status;
 }

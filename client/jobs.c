@@ -4,53 +4,26 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_BYTES = 64, PATH_BYTES = 128 };
-
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-} commands[] = {{"submit", jobs_submit_main},
-                {"watch", jobs_watch_main},
-                {"list", jobs_list_main},
-                {"cancel", jobs_cancel_main}};
-
-static const char help[] = "Usage: outrider jobs COMMAND [OPTION...]\n"
-                           "Jobs that go on without their client.\n\n"
-                           "Commands:\n"
-                           "  submit  run the requests of a file, one JSON object per line\n"
-                           "  watch   show the text of a job, also while it grows\n"
-                           "  list    jobs that the coordinator has, newest first\n"
-                           "  cancel  end jobs\n\n"
-                           "'outrider jobs COMMAND --help' tells more.\n";
-
-static int refuse(const char *name)
-{
-    struct error err;
-    if (name) {
-        error_set(&err, ERR_ARGUMENT,
-                  "'%.60s' is not a command of jobs: give submit, watch, list or cancel", name);
-    } else {
-        error_set(&err, ERR_ARGUMENT, "no command of jobs: give submit, watch, list or cancel");
-    }
-    return client_fail_local(&err);
-}
+enum { PATH_BYTES = 128 };
 
 int jobs_main(int argc, char **argv)
 {
-    static char name[NAME_BYTES];
-    if (argc < 2) return refuse(NULL);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0) {
-        struct error err;
-        fputs(help, stdout);
-        return client_flush(&err) ? client_fail(&err) : CLIENT_OK;
-    }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(argv[1], commands[i].name) != 0) continue;
-        snprintf(name, sizeof name, "outrider jobs %s", commands[i].name);
-        argv[1] = name;
-        return commands[i].run(argc - 1, argv + 1);
-    }
-    return refuse(argv[1]);
+    static const struct client_commands commands = {
+        .name = "jobs",
+        .list = "submit, watch, list or cancel",
+        .help = "Usage: outrider jobs COMMAND [OPTION...]\n"
+                "Jobs that go on without their client.\n\n"
+                "Commands:\n"
+                "  submit  run the requests of a file, one JSON object per line\n"
+                "  watch   show the text of a job, also while it grows\n"
+                "  list    jobs that the coordinator has, newest first\n"
+                "  cancel  end jobs\n\n"
+                "'outrider jobs COMMAND --help' tells more.\n",
+        .commands = {{"submit", jobs_submit_main},
+                     {"watch", jobs_watch_main},
+                     {"list", jobs_list_main},
+                     {"cancel", jobs_cancel_main}}};
+    return client_run_one(&commands, argc, argv);
 }
 
 const char *jobs_state_word(const struct job_status *job)

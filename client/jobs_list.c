@@ -13,7 +13,7 @@
 enum { OPT_JSON = 256, OPT_STATE, PAGE = 200, LIST_MAX = 1 << 20, TIME_BYTES = 32 };
 
 struct list {
-    const char *address;
+    struct connection connection;
     bool is_json;
     int limit;
     enum job_state state;
@@ -38,6 +38,9 @@ static error_t parse_list(int key, char *arg, struct argp_state *state)
     struct list *l = state->input;
     int word;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &l->connection;
+        return 0;
     case 'n':
         return client_parser_result(options_int(&l->limit, "--limit", arg, 1, LIST_MAX, l->err));
     case OPT_STATE:
@@ -48,7 +51,7 @@ static error_t parse_list(int key, char *arg, struct argp_state *state)
         l->state = (enum job_state)(JOB_STATE_WAITING + word);
         return 0;
     case 'a':
-        l->address = arg;
+        l->connection.address = arg;
         return 0;
     case OPT_JSON:
         l->is_json = true;
@@ -119,7 +122,7 @@ static int run_list(struct list *l, struct error *err)
     char token[JOB_ID_BYTES] = "";
     enum health_answer health;
     int rc = 0;
-    TRY(server_open(&l->server, l->address, 0, err));
+    TRY(server_open(&l->server, &l->connection, 0, err));
     TRY(server_health(&l->server, "", &health, err));
     do {
         TRY(list_page(l, token, err));
@@ -131,24 +134,27 @@ out:
 
 int jobs_list_main(int argc, char **argv)
 {
-    const struct argp argp = {.options = list_options, .parser = parse_list, .doc = list_doc};
+    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
+    const struct argp argp = {
+        .options = list_options, .parser = parse_list, .doc = list_doc, .children = children};
     struct error err;
     struct list l = {.limit = LIST_MAX, .err = &err};
     int status = CLIENT_OK;
-    if (client_parse(&argp, argc, argv, &l, &err) || client_address(&l.address, l.address, &err)) {
+    if (client_parse(&argp, argc, argv, &l, &err) || connection_open(&l.connection, &err)) {
         status = client_fail_local(&err);
     } else if (run_list(&l, &err)) {
         server_explain(&l.server, &err);
         status = client_fail(&err);
     }
     server_close(&l.server);
+    connection_close(&l.connection);
     return status;
 }
 
 /* ---- cancel ---- */
 
 struct cancel {
-    const char *address;
+    struct connection connection;
     char **ids; /* the words of the command line from the first id on */
     int n_ids;
     struct server server;
@@ -164,8 +170,11 @@ static error_t parse_cancel(int key, char *arg, struct argp_state *state)
 {
     struct cancel *c = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &c->connection;
+        return 0;
     case 'a':
-        c->address = arg;
+        c->connection.address = arg;
         return 0;
     case ARGP_KEY_ARGS: /* argp has put the options in front */
         c->ids = state->argv + state->next;
@@ -192,7 +201,7 @@ static int run_cancel(struct cancel *c, int *n_failed, struct error *err)
 {
     enum health_answer health;
     int rc = 0;
-    TRY(server_open(&c->server, c->address, 0, err));
+    TRY(server_open(&c->server, &c->connection, 0, err));
     TRY(server_health(&c->server, "", &health, err));
     for (int i = 0; i < c->n_ids; i++) {
         TRY(server_check_interrupt(&c->server, err));
@@ -207,13 +216,17 @@ out:
 
 int jobs_cancel_main(int argc, char **argv)
 {
-    const struct argp argp = {
-        .options = cancel_options, .parser = parse_cancel, .args_doc = "ID...", .doc = cancel_doc};
+    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
+    const struct argp argp = {.options = cancel_options,
+                              .parser = parse_cancel,
+                              .args_doc = "ID...",
+                              .doc = cancel_doc,
+                              .children = children};
     struct error err;
     struct cancel c = {0};
     int status = CLIENT_OK, n_failed = 0, rc = client_parse(&argp, argc, argv, &c, &err);
     if (!rc && !c.n_ids) rc = error_set(&err, ERR_ARGUMENT, "no job: give one id or more");
-    if (rc || client_address(&c.address, c.address, &err)) {
+    if (rc || connection_open(&c.connection, &err)) {
         status = client_fail_local(&err);
     } else if (run_cancel(&c, &n_failed, &err)) {
         server_explain(&c.server, &err);
@@ -222,5 +235,6 @@ int jobs_cancel_main(int argc, char **argv)
         status = CLIENT_FAILED;
     }
     server_close(&c.server);
+    connection_close(&c.connection);
     return status;
 }

@@ -26,7 +26,8 @@ enum {
 };
 
 struct submit {
-    const char *address, *file;
+    struct connection connection;
+    const char *file;
     bool is_strict, is_quiet;
     struct jobs_run run;
     struct input input; /* of the standard input */
@@ -85,6 +86,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct submit *s = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &s->connection;
+        return 0;
     case 'c':
         return client_parser_result(
             options_int(&s->run.concurrency, "--concurrency", arg, 1, CONCURRENCY_MAX, s->err));
@@ -97,7 +101,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return client_parser_result(
             options_int(&s->run.retry_s, "--retry", arg, 1, RETRY_MAX_S, s->err));
     case 'a':
-        s->address = arg;
+        s->connection.address = arg;
         return 0;
     case 'q':
         s->is_quiet = true;
@@ -146,12 +150,16 @@ out:
 
 static int prepare(struct submit *s, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "FILE", .doc = doc};
+    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
+    const struct argp argp = {.options = options,
+                              .parser = parse_option,
+                              .args_doc = "FILE",
+                              .doc = doc,
+                              .children = children};
     int rc = 0;
     TRY(client_parse(&argp, argc, argv, s, err));
     if (!s->file) return error_set(err, ERR_ARGUMENT, "no file: give one, or - for the input");
-    TRY(client_address(&s->address, s->address, err));
+    TRY(connection_open(&s->connection, err));
     TRY(read_file(s, err));
 out:
     return rc;
@@ -254,7 +262,7 @@ static int run(struct submit *s, struct error *err)
 {
     enum health_answer health;
     int rc = 0;
-    TRY(server_open(&s->server, s->address, 0, err));
+    TRY(server_open(&s->server, &s->connection, 0, err));
     TRY(server_health(&s->server, "", &health, err));
     s->run.server = &s->server;
     s->begin_us = clock_now_us();
@@ -288,6 +296,7 @@ int jobs_submit_main(int argc, char **argv)
         status = client_fail(&err);
     }
     server_close(&s.server);
+    connection_close(&s.connection);
     input_close(&s.input);
     free(s.text);
     free(s.lines);

@@ -12,7 +12,8 @@
 enum { OPT_JSON = 256, OPT_FROM, OPT_SEQUENCE, TOKENS_MAX = 1 << 28 };
 
 struct watch {
-    const char *address, *id;
+    struct connection connection;
+    const char *id;
     int from, sequence;
     bool is_json, is_quiet;
     struct server server;
@@ -38,13 +39,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct watch *w = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &w->connection;
+        return 0;
     case OPT_FROM:
         return client_parser_result(options_int(&w->from, "--from", arg, 0, TOKENS_MAX, w->err));
     case OPT_SEQUENCE:
         return client_parser_result(
             options_int(&w->sequence, "--sequence", arg, 0, GENERATE_SEQUENCES_MAX - 1, w->err));
     case 'a':
-        w->address = arg;
+        w->connection.address = arg;
         return 0;
     case OPT_JSON:
         w->is_json = true;
@@ -61,12 +65,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static int prepare(struct watch *w, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "ID", .doc = doc};
+    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
+    const struct argp argp = {.options = options,
+                              .parser = parse_option,
+                              .args_doc = "ID",
+                              .doc = doc,
+                              .children = children};
     int rc = 0;
     TRY(client_parse(&argp, argc, argv, w, err));
     if (!w->id) return error_set(err, ERR_ARGUMENT, "no job: give the id of one");
-    TRY(client_address(&w->address, w->address, err));
+    TRY(connection_open(&w->connection, err));
     const struct watch_request request = {.id = w->id, .from_token = (uint32_t)w->from};
     TRY(watch_request_encode(&w->request, &request, err));
 out:
@@ -137,7 +145,7 @@ static int run(struct watch *w, struct error *err)
     const uint8_t *data;
     size_t len;
     int rc = 0;
-    TRY(server_open(&w->server, w->address, 0, err));
+    TRY(server_open(&w->server, &w->connection, 0, err));
     TRY(server_health(&w->server, "", &health, err));
     TRY(server_start(&w->server, JOBS_SERVICE "Watch", &w->request, err));
     while (!(rc = server_receive(&w->server, &data, &len, err))) {
@@ -166,6 +174,7 @@ int jobs_watch_main(int argc, char **argv)
         status = client_fail(&err);
     }
     server_close(&w.server);
+    connection_close(&w.connection);
     buffer_free(&w.request);
     return status;
 }

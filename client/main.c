@@ -9,14 +9,11 @@ const char *argp_program_version = "outrider " OUTRIDER_VERSION;
 
 enum { NAME_BYTES = 64 };
 
-static const struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-} commands[] = {
+static const struct client_command commands[] = {
     {"generate", generate_main},     {"score", score_main},   {"tokenize", tokenize_main},
     {"detokenize", detokenize_main}, {"export", export_main}, {"health", health_main},
     {"describe", describe_main},     {"plan", plan_main},     {"count", count_main},
-    {"bench", bench_main},           {"jobs", jobs_main},
+    {"bench", bench_main},           {"jobs", jobs_main},     {"key", key_main},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -31,6 +28,7 @@ static const char doc[] = "Client of an Outrider cluster.\v"
                           "  plan        what speculation is worth at given costs; local\n"
                           "  bench       measure a running cluster\n"
                           "  jobs        submit, watch, list and cancel jobs\n"
+                          "  key         make, list and remove API keys; local\n"
                           "  health      is a coordinator or worker serving?\n"
                           "  describe    what is served, and by whom\n\n"
                           "'outrider COMMAND --help' tells more.\n\n" CLIENT_STATUS_DOC;

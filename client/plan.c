@@ -22,7 +22,7 @@ struct planning {
     float alpha, c, c_ops, row, rtt; /* -1 = not given */
     int k_max;
     bool is_json;
-    const char *address; /* of --measure, NULL = none */
+    struct connection connection; /* its address: of --measure, NULL = none */
     struct server server;
     int n_rounds; /* measured by that coordinator */
     struct error *err;
@@ -60,6 +60,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct planning *p = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &p->connection;
+        return 0;
     case 'a':
         return read_number(p, &p->alpha, "--alpha", arg, 1);
     case 'c':
@@ -76,7 +79,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         p->is_json = true;
         return 0;
     case OPT_MEASURE:
-        p->address = arg;
+        p->connection.address = arg;
         return 0;
     case ARGP_KEY_ARG:
         error_set(p->err, ERR_ARGUMENT, "'%s' is not an option; see --help", arg);
@@ -88,7 +91,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static int prepare(struct planning *p, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
+    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
+    const struct argp argp = {
+        .options = options, .parser = parse_option, .doc = doc, .children = children};
     int rc = 0;
     *p = (struct planning){.alpha = -1,
                            .c = -1,
@@ -98,7 +103,7 @@ static int prepare(struct planning *p, int argc, char **argv, struct error *err)
                            .k_max = K_MAX_DEFAULT,
                            .err = err};
     TRY(client_parse(&argp, argc, argv, p, err));
-    if (p->address) return client_address(&p->address, p->address, err);
+    if (p->connection.address) return connection_open(&p->connection, err);
     if (p->alpha < 0) {
         return error_set(err, ERR_ARGUMENT, "--alpha is missing (or --measure ADDRESS)");
     }
@@ -118,20 +123,20 @@ static int fill_measured(struct planning *p, struct error *err)
     struct service_description desc;
     const struct estimates *e = &desc.estimates;
     int rc = 0;
-    TRY(server_open(&p->server, p->address, 0, err));
+    TRY(server_open(&p->server, &p->connection, 0, err));
     TRY(server_describe(&p->server, &desc, err));
     if (!desc.draft_model[0]) {
         return error_set(err, ERR_NOT_FOUND,
                          "%.160s has no draft model, so it has nothing to measure: start "
                          "outrider-coordinator with --draft MODEL",
-                         p->address);
+                         p->connection.address);
     }
     bool has_guesses = e->draft_us > 0 && e->n_positions > 0;
     if (!(e->step_us > 0) || (!has_guesses && (p->alpha < 0 || p->c < 0))) {
         return error_set(err, ERR_NOT_FOUND,
                          "%.160s has not measured %s yet: run `outrider generate -n 100 "
                          "--strategy planned` on it first",
-                         p->address, e->step_us > 0 ? "a guess" : "a round");
+                         p->connection.address, e->step_us > 0 ? "a guess" : "a round");
     }
     fill_if_missing(&p->alpha, e->alpha);
     fill_if_missing(&p->c, e->draft_us / e->step_us);
@@ -152,10 +157,10 @@ static void fill_defaults(struct planning *p)
 
 static void print_table(const struct planning *p, const struct speedup_costs *costs, int best)
 {
-    if (p->address) {
+    if (p->connection.address) {
         printf("alpha %.3f, c %.3f, row %.3f, rtt %.3f; measured in %d rounds of %s\n\n",
                (double)p->alpha, (double)p->c, (double)p->row, (double)p->rtt, p->n_rounds,
-               p->address);
+               p->connection.address);
     }
     printf("  K   tokens  speed-up  operations  with rows and rtt\n");
     for (int k = 0; k <= p->k_max; k++) {
@@ -183,29 +188,36 @@ static int print_object(const struct planning *p, const struct speedup_costs *co
                              err);
 }
 
+static int run(struct planning *p, struct error *err)
+{
+    int rc = 0;
+    if (p->connection.address) TRY(fill_measured(p, err));
+    fill_defaults(p);
+    const struct speedup_costs costs = {.alpha = (double)p->alpha,
+                                        .c = (double)p->c,
+                                        .c_ops = (double)p->c_ops,
+                                        .row = (double)p->row,
+                                        .rtt = (double)p->rtt};
+    int best = speedup_best_k(&costs, p->k_max);
+    if (p->is_json) return print_object(p, &costs, best, err);
+    print_table(p, &costs, best);
+    rc = client_flush(err);
+out:
+    return rc;
+}
+
 int plan_main(int argc, char **argv)
 {
     struct planning p;
     struct error err = {0};
-    if (prepare(&p, argc, argv, &err)) return client_fail_local(&err);
-    if (p.address && fill_measured(&p, &err)) {
+    int status = CLIENT_OK;
+    if (prepare(&p, argc, argv, &err)) {
+        status = client_fail_local(&err);
+    } else if (run(&p, &err)) {
         server_explain(&p.server, &err);
-        server_close(&p.server);
-        return client_fail(&err);
+        status = client_fail(&err);
     }
     server_close(&p.server);
-    fill_defaults(&p);
-    const struct speedup_costs costs = {.alpha = (double)p.alpha,
-                                        .c = (double)p.c,
-                                        .c_ops = (double)p.c_ops,
-                                        .row = (double)p.row,
-                                        .rtt = (double)p.rtt};
-    int best = speedup_best_k(&costs, p.k_max);
-    if (p.is_json) {
-        if (print_object(&p, &costs, best, &err)) return client_fail(&err);
-    } else {
-        print_table(&p, &costs, best);
-        if (client_flush(&err)) return client_fail(&err);
-    }
-    return CLIENT_OK;
+    connection_close(&p.connection);
+    return status;
 }

@@ -13,7 +13,8 @@
 enum { OPT_FILE = 256, OPT_IDS, OPT_TIMEOUT, OPT_JSON, TIMEOUT_MAX_S = 86400 };
 
 struct score {
-    const char *address, *argument, *file;
+    struct connection connection;
+    const char *argument, *file;
     int top_n, timeout_s;
     bool is_json;
     struct token_ids ids;
@@ -49,6 +50,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     struct score *s = state->input;
     int rc = 0;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &s->connection;
+        return 0;
     case OPT_FILE:
         s->file = arg;
         return 0;
@@ -59,7 +63,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         rc = options_int(&s->top_n, "--top", arg, 0, SCORE_TOP_MAX, s->err);
         break;
     case 'a':
-        s->address = arg;
+        s->connection.address = arg;
         return 0;
     case OPT_TIMEOUT:
         rc = options_int(&s->timeout_s, "--timeout", arg, 1, TIMEOUT_MAX_S, s->err);
@@ -77,13 +81,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static int prepare(struct score *s, int argc, char **argv, struct error *err)
 {
-    const struct argp argp = {
-        .options = options, .parser = parse_option, .args_doc = "[TEXT]", .doc = doc};
+    const struct argp_child children[] = {{&connection_argp, 0, "Connection:", 0}, {0}};
+    const struct argp argp = {.options = options,
+                              .parser = parse_option,
+                              .args_doc = "[TEXT]",
+                              .doc = doc,
+                              .children = children};
     struct score_request request = {0};
     int rc = 0;
     s->err = err;
     TRY(client_parse(&argp, argc, argv, s, err));
-    TRY(client_address(&s->address, s->address, err));
+    TRY(connection_open(&s->connection, err));
     if (s->ids.n && (s->argument || s->file)) {
         return error_set(err, ERR_ARGUMENT, "give the text as text or by --ids, not both");
     }
@@ -169,7 +177,7 @@ static int run(struct score *s, struct error *err)
     enum health_answer health;
     int rc = 0;
     if (s->is_json) s->tokens = json_array();
-    TRY(server_open(&s->server, s->address, s->timeout_s, err));
+    TRY(server_open(&s->server, &s->connection, s->timeout_s, err));
     TRY(server_health(&s->server, "", &health, err));
     TRY(server_start(&s->server, "/outrider.generation.v1.Generation/Score", &s->request, err));
     while (!(rc = server_receive(&s->server, &data, &len, err))) {
@@ -195,6 +203,7 @@ int score_main(int argc, char **argv)
         status = client_fail(&err);
     }
     server_close(&s.server);
+    connection_close(&s.connection);
     input_close(&s.input);
     token_ids_free(&s.ids);
     buffer_free(&s.request);

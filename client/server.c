@@ -23,21 +23,28 @@ static void on_stop(void *arg)
     queue_shut(server->interrupts);
 }
 
-int server_open(struct server *server, const char *address, int timeout_s, struct error *err)
+int server_open(struct server *server, const struct connection *connection, int timeout_s,
+                struct error *err)
 {
-    return server_open_with_grace(server, address, timeout_s, GRACE_MS, err);
+    return server_open_with_grace(server, connection, timeout_s, GRACE_MS, err);
 }
 
-int server_open_with_grace(struct server *server, const char *address, int timeout_s, int grace_ms,
-                           struct error *err)
+int server_open_with_grace(struct server *server, const struct connection *connection,
+                           int timeout_s, int grace_ms, struct error *err)
 {
     int rc = 0;
-    *server = (struct server){.address = address, .timeout_s = timeout_s, .deadline_us = INT64_MAX};
+    const struct rpc_client_options client = {.certificates = connection->certificates,
+                                              .server_name = connection->server_name,
+                                              .api_key = connection->api_key};
+    *server = (struct server){.address = connection->address,
+                              .timeout_s = timeout_s,
+                              .deadline_us = INT64_MAX,
+                              .has_key = connection->api_key != NULL};
     if (timeout_s) server->deadline_us = clock_now_us() + (int64_t)timeout_s * 1000000;
     log_open("outrider", LOG_LEVEL_WARN);
     TRY(queue_open(&server->interrupts, 1, err));
-    TRY(process_open(on_stop, server, grace_ms, err));
-    TRY(rpc_client_open(&server->client, err));
+    TRY(process_open(&(struct process_calls){.on_stop = on_stop, .arg = server}, grace_ms, err));
+    TRY(rpc_client_open(&server->client, &client, err));
 out:
     if (rc) server_close(server);
     return rc;
@@ -113,6 +120,9 @@ void server_explain(const struct server *server, struct error *err)
 {
     if (err->code == ERR_UNSUPPORTED) {
         error_wrap(err, "%.160s does not answer as a coordinator of this version", server->address);
+    }
+    if (err->code == ERR_UNAUTHENTICATED && strstr(err->text, "API key") && !server->has_key) {
+        error_wrap(err, "give --api-key KEY or set OUTRIDER_API_KEY");
     }
     if (err->code != ERR_UNAVAILABLE || server->health != HEALTH_ANSWER_NOT_SERVING) return;
     error_wrap(err, "the coordinator is not serving now (outrider describe tells more)");

@@ -8,13 +8,14 @@
 
 #include "base/memory.h"
 #include "base/queue.h"
+#include "client/connection.h"
 #include "proto/generation_wire.h"
 #include "rpc/client.h"
 #include "rpc/health_wire.h"
 
 /* A zeroed one is valid to close. */
 struct server {
-    const char *address;
+    const char *address; /* the connection's */
     struct rpc_client *client;
     struct rpc_stream *stream;
     struct queue *interrupts;
@@ -23,15 +24,18 @@ struct server {
     int64_t deadline_us;
     int timeout_s;
     enum health_answer health; /* the last answer */
+    bool has_key;
 };
 
-/* Opens the client and handles signals from now on; keeps address. timeout_s limits the time of all
- * calls together; 0 = only keepalive limits it. Errors: those of the parts. */
-int server_open(struct server *server, const char *address, int timeout_s, struct error *err);
+/* Opens the client and handles signals from now on; keeps what connection points to, which is open.
+ * timeout_s limits the time of all calls together; 0 = only keepalive limits it. Errors: those of
+ * the parts. */
+int server_open(struct server *server, const struct connection *connection, int timeout_s,
+                struct error *err);
 /* The same for a command that has to end more than calls, such as a cluster that it started: after
  * a signal it has grace_ms for that. */
-int server_open_with_grace(struct server *server, const char *address, int timeout_s, int grace_ms,
-                           struct error *err);
+int server_open_with_grace(struct server *server, const struct connection *connection,
+                           int timeout_s, int grace_ms, struct error *err);
 void server_close(struct server *server);
 
 /* Asks for the server's health. Commands do this first, because it finds out within two seconds

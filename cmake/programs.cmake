@@ -4,13 +4,29 @@ outrider_floor(comm_mpi SOURCES comm/comm_mpi.c HEADERS comm/comm_mpi.h
   LINK outrider_comm MPI::MPI_C)
 
 outrider_floor(worker FOLDERS worker EXCLUDE "/(main|verifier)\\.c$"
-  LINK outrider_verifier outrider_proto outrider_rpc outrider_model outrider_tokenizer
-       outrider_comm_mpi
+  LINK outrider_verifier outrider_proto outrider_rpc outrider_http outrider_model
+       outrider_tokenizer outrider_comm_mpi
        $<IF:$<TARGET_EXISTS:outrider_comm_nccl>,outrider_comm_nccl,outrider_comm_no_nccl>)
-outrider_floor(coordinator FOLDERS coordinator coordinator/draft
-  EXCLUDE "/(main|jobs|jobs_record)\\.c$"
-  LINK outrider_jobs outrider_proto outrider_rpc outrider_speculation outrider_model
-       outrider_tokenizer)
+
+# The page's files become a C file of their bytes.
+find_program(GZIP gzip REQUIRED)
+set(page ${CMAKE_SOURCE_DIR}/coordinator/page)
+file(GLOB page_paths CONFIGURE_DEPENDS ${page}/*.html ${page}/*.css ${page}/*.js ${page}/*.svg)
+list(TRANSFORM page_paths REPLACE "^.*/" "" OUTPUT_VARIABLE page_names)
+list(JOIN page_names "," page_names)
+set(page_code ${CMAKE_BINARY_DIR}/generated/page/files.c)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/generated/page)
+add_custom_command(OUTPUT ${page_code}
+  COMMAND ${CMAKE_COMMAND} -D OUT=${page_code} -D FOLDER=${page} -D NAMES=${page_names}
+          -D GZIP=${GZIP} -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+  DEPENDS ${page_paths} cmake/embed.cmake)
+outrider_floor(page FOLDERS coordinator/page LINK outrider_http)
+target_sources(outrider_page PRIVATE ${page_code})
+
+outrider_floor(coordinator FOLDERS coordinator coordinator/draft coordinator/openai
+  EXCLUDE "/(main|jobs|jobs_record|signals|signals_table|reporter|job_origin)\\.c$"
+  LINK outrider_jobs outrider_signals outrider_page outrider_proto outrider_rpc outrider_http
+       outrider_speculation outrider_model outrider_tokenizer)
 outrider_floor(client FOLDERS client client/bench EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_tokenizer outrider_export)
 

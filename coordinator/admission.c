@@ -93,5 +93,5 @@ void admission_begun(struct admission *a)
 
 void admission_count_refusal(struct admission *a, int code)
 {
-    atomic_fetch_add(&a->ends[job_end_of_refusal(code)], 1);
+    signals_add(a->signals, SIGNAL_ENDS, (int)job_end_of_refusal(code), 1);
 }

@@ -6,18 +6,19 @@
 
 #include "base/queue.h"
 #include "coordinator/job.h"
+#include "coordinator/signals.h"
 
 struct admission {
     const struct tokenizer *tok; /* kept, as the queues */
     struct queue *jobs;          /* JOB_GENERATE and JOB_SCORE */
     struct queue *control; /* JOB_DESCRIBE, which is answered between two rounds or in a late one */
     struct budget *budget; /* of what requests occupy from their first byte to their end */
-    struct pool *pool;     /* of threads that decode requests and turn their text into ids */
+    struct signals *signals; /* counts what is refused */
+    struct pool *pool;       /* of threads that decode requests and turn their text into ids */
     int max_prompt_bytes;
     int capacity;         /* jobs that may wait, in the queue and for their first round */
     atomic_int n_waiting; /* of JOB_GENERATE and JOB_SCORE */
     atomic_int n_vocab;   /* ids of the group that serves; the tokenizer's until there is one */
-    atomic_ullong ends[JOB_ENDS]; /* of requests that never became jobs of the engine */
 };
 
 /* The most bytes that an encoded request may have: max_prompt_bytes for its prompt, as text or as

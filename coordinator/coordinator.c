@@ -4,6 +4,7 @@
  * thread; that one shares out the draft's work to the team. */
 #include "coordinator/coordinator.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -15,19 +16,28 @@
 #include "comm/roster.h"
 #include "coordinator/engine.h"
 #include "coordinator/gateway.h"
-#include "coordinator/grpc_sender.h"
+#include "coordinator/guard.h"
+#include "coordinator/job_watch.h"
 #include "coordinator/jobs.h"
+#include "coordinator/openai/api.h"
+#include "coordinator/sender.h"
 #include "coordinator/sequence.h"
+#include "coordinator/served_model.h"
 #include "coordinator/served_tokens.h"
+#include "http/metrics_server.h"
 #include "model/checkpoint/served_name.h"
+#include "model/tokenizer/chat_template.h"
 
 enum {
     CONTROL_QUEUE = 64,
     INTAKE_THREADS = 2, /* so that one long text does not delay everybody's next request */
     INTAKE_QUEUE = 4096,
-    CLOSE_GRACE_MS = 300,
+    CLOSE_GRACE_MS = 300, /* for clients to read what has ended, if there is no more time left */
+    EVENTS_IDLE_S = 15,   /* proxies close what is silent for longer */
     PIN_TEXT_BYTES = 256
 };
+
+static const struct guard no_guard;
 
 struct coordinator {
     struct coordinator_options options;
@@ -40,16 +50,25 @@ struct coordinator {
     struct tokenizer *tok;
     struct drafter *drafter;
     char draft_name[COORDINATOR_NAME_BYTES]; /* what clients are told; "" = no draft */
-    struct served_tokens *served;            /* NULL: nothing is counted */
+    struct signals *signals;
+    struct reporter *reporter;
+    struct served_tokens *served; /* NULL: nothing is counted */
     struct target *target;
     struct queue *jobs, *control;
     struct budget budget; /* of the memory of requests */
     struct pool *intake;
     struct jobs *submitted;
     struct admission admission; /* of all doors */
-    struct sender *sender;      /* of the answers on gRPC */
+    struct job_watch *watch;
+    struct sender *sender;
+    struct served_model model;  /* for the doors */
+    struct chat_template *chat; /* NULL = none */
     struct gateway *gateway;
+    struct openai_api *openai;      /* NULL = there is no HTTP door */
+    struct metrics_server *metrics; /* NULL: --metrics is not given */
     struct engine *engine;
+    atomic_bool is_draining;     /* no door says that it serves any more */
+    atomic_llong drain_until_us; /* what has ended may be read until then; 0 = it does not drain */
 };
 
 static int add_address(struct coordinator *c, const char *address, struct error *err)
@@ -104,24 +123,43 @@ static bool has_draft(const struct coordinator *c)
     return strcmp(c->options.draft, "none") != 0;
 }
 
-static int open_tokenizer(struct coordinator *c, struct error *err)
+/* The folder, or the synthetic name, whose tokenizer is ours; NULL = the options name none. */
+static const char *tokenizer_name(const struct coordinator *c)
 {
-    const char *name = c->options.tokenizer;
-    if (!name && has_draft(c) && drafter_find(c->options.draft)->has_tokenizer) {
-        name = c->options.draft;
-    }
-    if (!name) {
-        return error_set(err, ERR_ARGUMENT,
-                         "--tokenizer is missing: --draft %s brings none; name the target's folder",
-                         c->options.draft);
-    }
-    if (strncmp(name, "synthetic:", 10) != 0) return tokenizer_open(&c->tok, name, err);
+    if (c->options.tokenizer) return c->options.tokenizer;
+    bool brings_one = has_draft(c) && drafter_find(c->options.draft)->has_tokenizer;
+    return brings_one ? c->options.draft : NULL;
+}
+
+static int open_synthetic_tokenizer(struct coordinator *c, const char *name, struct error *err)
+{
     struct checkpoint *ck = NULL;
     int rc = 0;
     TRY(checkpoint_open(&ck, name, err));
     TRY(tokenizer_open_bytes(&c->tok, checkpoint_config(ck)->vocab_size, err));
 out:
     checkpoint_close(ck);
+    return rc;
+}
+
+/* The tokenizer, and the chat template that lies beside it. */
+static int open_tokenizer(struct coordinator *c, struct error *err)
+{
+    int rc = 0;
+    const char *name = tokenizer_name(c), *folder = name;
+    if (!name) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--tokenizer is missing: --draft %s brings none; name the target's folder",
+                         c->options.draft);
+    }
+    if (strncmp(name, "synthetic:", 10) == 0) {
+        folder = NULL;
+        TRY(open_synthetic_tokenizer(c, name, err));
+    } else {
+        TRY(tokenizer_open(&c->tok, name, err));
+    }
+    TRY(chat_template_open(&c->chat, folder, c->options.chat_template, err));
+out:
     return rc;
 }
 
@@ -180,13 +218,18 @@ static int open_drafter(struct coordinator *c, struct error *err)
                      options.head);
 }
 
-/* The engine says whether it could serve a job; the gateway tells health checks, and the store
- * takes jobs or not. */
+/* The engine says whether it could serve a job; the doors tell health checks, and the store takes
+ * jobs or not. */
 static void set_serving(void *coordinator, bool is_serving, const char *why)
 {
     struct coordinator *c = coordinator;
+    if (c->is_draining) {
+        is_serving = false;
+        why = "the coordinator is shutting down";
+    }
     jobs_set_serving(c->submitted, is_serving, why);
     gateway_set_serving(c->gateway, is_serving);
+    served_model_set(&c->model, is_serving, why, target_description(c->target));
 }
 
 static int open_submitted(struct coordinator *c, struct error *err)
@@ -201,9 +244,95 @@ static int open_submitted(struct coordinator *c, struct error *err)
     return rc;
 }
 
+/* What the metrics say of parts that count for themselves. */
+static void look(void *coordinator, struct signals *s)
+{
+    struct coordinator *c = coordinator;
+    int64_t n_again = signals_get(s, SIGNAL_WAITING_AGAIN, 0);
+    int n_jobs;
+    size_t n_bytes;
+    jobs_size(c->submitted, &n_jobs, &n_bytes);
+    signals_set(s, SIGNAL_WAITING, 0, atomic_load(&c->admission.n_waiting) + n_again);
+    signals_set(s, SIGNAL_QUEUE_CAPACITY, 0, c->options.queue_capacity);
+    signals_set(s, SIGNAL_QUEUE_BYTES, 0, (int64_t)budget_used(&c->budget));
+    signals_set(s, SIGNAL_QUEUE_BYTES_LIMIT, 0, c->options.queue_bytes);
+    signals_set(s, SIGNAL_STORED_JOBS, 0, n_jobs);
+    signals_set(s, SIGNAL_STORED_BYTES, 0, (int64_t)n_bytes);
+}
+
+static int open_signals(struct coordinator *c, struct error *err)
+{
+    if (c->drafter) checkpoint_served_name(c->options.draft, c->draft_name, sizeof c->draft_name);
+    const struct signals_options options = {
+        .version = OUTRIDER_VERSION,
+        .served_name = c->options.served_name,
+        .draft_name = c->draft_name,
+        .has_vllm = c->options.has_vllm_metrics,
+        .look = look,
+        .look_arg = c,
+    };
+    return signals_open(&c->signals, &options, err);
+}
+
+static int open_reporter(struct coordinator *c, struct error *err)
+{
+    const struct reporter_options options = {
+        .signals = c->signals,
+        .has_jobs = c->options.log_jobs,
+        .load_s = c->options.log_load_s,
+    };
+    return reporter_open(&c->reporter, &options, err);
+}
+
+static int write_metrics(void *coordinator, struct buffer *out, struct error *err)
+{
+    struct coordinator *c = coordinator;
+    return signals_write(c->signals, out, err);
+}
+
+static int tell_ready(void *coordinator, struct error *err)
+{
+    struct coordinator *c = coordinator;
+    struct served_model_info info;
+    served_model_get(&c->model, &info);
+    return info.is_serving ? 0 : error_set(err, ERR_UNAVAILABLE, "%s\n", info.why);
+}
+
+static int open_metrics(struct coordinator *c, struct error *err)
+{
+    const struct metrics_server_options options = {
+        .address = c->options.metrics, .write = write_metrics, .ready = tell_ready, .arg = c};
+    return options.address ? metrics_server_open(&c->metrics, &options, err) : 0;
+}
+
 static void flush_answers(void *sender)
 {
     sender_flush(sender);
+}
+
+static int open_http(struct coordinator *c, struct error *err)
+{
+    const struct openai_options options = {
+        .address = c->options.http,
+        .certificates = c->options.guard->door.certificates,
+        .keys = c->options.guard->keys,
+        .origin = c->options.cors_origin,
+        .max_connections = c->options.http_connections,
+        .reader_timeout_s = c->options.reader_timeout_s,
+        .n_stop = c->options.max_stops,
+        .n = c->options.max_texts,
+        .admission = &c->admission,
+        .jobs = c->submitted,
+        .watch = c->watch,
+        .sender = c->sender,
+        .model = &c->model,
+        .chat = c->chat,
+        .write_metrics = write_metrics,
+        .metrics_arg = c,
+    };
+    if (!c->options.http || strcmp(c->options.http, "off") == 0) return 0;
+    int rc = openai_open(&c->openai, &options, err);
+    return rc ? error_wrap(err, "--http") : 0;
 }
 
 static int open_parts(struct coordinator *c, struct error *err)
@@ -214,7 +343,11 @@ static int open_parts(struct coordinator *c, struct error *err)
         .n_addresses = c->n_addresses,
         .tokenizer_fingerprint = tokenizer_fingerprint(c->tok),
         .step_timeout_s = c->options.step_timeout_s,
+        .certificates = c->options.guard->target_certificates,
+        .server_name = c->options.guard->target_name,
     };
+    TRY(open_submitted(c, err));
+    TRY(open_signals(c, err));
     TRY(target_open(&c->target, &target, err));
     TRY(queue_open(&c->jobs, c->options.queue_capacity, err));
     TRY(queue_open(&c->control, CONTROL_QUEUE, err));
@@ -226,26 +359,36 @@ static int open_parts(struct coordinator *c, struct error *err)
         .control = c->control,
         .budget = &c->budget,
         .pool = c->intake,
+        .signals = c->signals,
         .max_prompt_bytes = c->options.max_prompt_bytes,
         .capacity = c->options.queue_capacity,
     };
     atomic_init(&c->admission.n_vocab, tokenizer_vocab_size(c->tok));
-    TRY(open_submitted(c, err));
+    const int64_t reader_timeout_us = (int64_t)c->options.reader_timeout_s * 1000000;
+    const struct job_watch_options watch = {.reader_timeout_us = reader_timeout_us,
+                                            .idle_us = (int64_t)EVENTS_IDLE_S * 1000000};
+    TRY(job_watch_open(&c->watch, c->submitted, &watch, err));
     TRY(sender_open(&c->sender, err));
     const struct gateway_options gateway = {
         .address = c->options.listen,
+        .certificates = c->options.guard->door.certificates,
+        .keys = c->options.guard->keys,
         .admission = &c->admission,
         .sender = c->sender,
         .jobs = c->submitted,
-        .reader_timeout_us = (int64_t)c->options.reader_timeout_s * 1000000,
+        .watch = c->watch,
     };
     TRY(gateway_open(&c->gateway, &gateway, err));
-    if (c->drafter) checkpoint_served_name(c->options.draft, c->draft_name, sizeof c->draft_name);
+    TRY(open_http(c, err));
+    TRY(open_reporter(c, err));
+    TRY(open_metrics(c, err));
     const struct engine_options engine = {
         .target = c->target,
         .drafter = c->drafter,
         .tok = c->tok,
         .served = c->served,
+        .signals = c->signals,
+        .reporter = c->reporter,
         .jobs = c->jobs,
         .control = c->control,
         .admission = &c->admission,
@@ -260,7 +403,8 @@ static int open_parts(struct coordinator *c, struct error *err)
         .serving_arg = c,
         .draft_ahead = c->options.draft_ahead,
         .half_batches = c->options.half_batches,
-        .reader_timeout_us = (int64_t)c->options.reader_timeout_s * 1000000,
+        .drain_us = (int64_t)c->options.drain_timeout_s * 1000000,
+        .reader_timeout_us = reader_timeout_us,
         .n_draft = c->options.n_draft,
         .strategy = c->options.strategy,
         .threshold = c->options.threshold,
@@ -283,14 +427,16 @@ static void show_ready(const struct coordinator *c)
     char pin[PIN_TEXT_BYTES];
     bool has_kernels = c->drafter && c->drafter->kernels;
     log_line(LOG_LEVEL_INFO, "ready",
-             "address=%s draft=%s head_tokens=%d strategy=%s k=%d workers=%d kernels=%s "
-             "kernels_reason=\"%s\" threads=%d pin=%s",
-             gateway_address(c->gateway), c->options.draft, c->drafter ? c->drafter->n_choices : 0,
+             "address=%s http=%s draft=%s head_tokens=%d strategy=%s k=%d workers=%d kernels=%s "
+             "kernels_reason=\"%s\" threads=%d pin=%s metrics=%s",
+             gateway_address(c->gateway), c->openai ? openai_address(c->openai) : "off",
+             c->options.draft, c->drafter ? c->drafter->n_choices : 0,
              strategy_names[c->options.strategy],
              c->drafter ? sequence_default_k(c->options.strategy, c->options.n_draft) : 0,
              c->n_addresses, has_kernels ? c->drafter->kernels : "none",
              has_kernels ? c->drafter->kernels_reason : "there is no draft model",
-             c->placement.n_threads, placement_show(&c->placement, pin, sizeof pin));
+             c->placement.n_threads, placement_show(&c->placement, pin, sizeof pin),
+             c->metrics ? metrics_server_address(c->metrics) : "");
 }
 
 int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,
@@ -301,6 +447,8 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     *coordinator = NULL;
     TRY(mem_array(&c, 1, sizeof *c, err));
     c->options = *options;
+    if (!c->options.guard) c->options.guard = &no_guard;
+    served_model_open(&c->model, options->served_name);
     TRY(open_tokenizer(c, err));
     TRY(place_drafter(c, err));
     TRY(open_drafter(c, err));
@@ -323,26 +471,48 @@ int coordinator_run(struct coordinator *c, struct error *err)
     return rc ? rc : engine_run(c->engine, err);
 }
 
+/* The doors say at once that nothing new is taken, whatever the engine is doing. */
 void coordinator_stop(struct coordinator *c)
 {
+    c->drain_until_us = clock_now_us() + (int64_t)c->options.drain_timeout_s * 1000000;
+    c->is_draining = true;
+    set_serving(c, false, "");
     queue_shut(c->jobs);
+}
+
+/* The time that is left for answers that have ended to be read. */
+static int grace_ms(const struct coordinator *c)
+{
+    int64_t left_ms = (c->drain_until_us - clock_now_us()) / 1000;
+    return left_ms > CLOSE_GRACE_MS ? (int)left_ms : CLOSE_GRACE_MS;
 }
 
 void coordinator_close(struct coordinator *c)
 {
     if (!c) return;
+    metrics_server_close(c->metrics); /* its pages look at all of the others */
     pool_end(c->intake);     /* its tasks use the gateway, whose calls push until they end */
     sender_close(c->sender); /* every answer has left before calls are cut off */
-    gateway_close(c->gateway, CLOSE_GRACE_MS);
+    /* Every job has ended: those who watch are told of it, and then the doors, each as long as its
+     * clients read, at most until the drain's deadline. */
+    job_watch_drain(c->watch, clock_now_us() + (int64_t)grace_ms(c) * 1000);
+    job_watch_end(c->watch);
+    openai_close(c->openai, grace_ms(c));
+    gateway_close(c->gateway, grace_ms(c));
+    job_watch_close(c->watch);
     pool_close(c->intake);
-    engine_close(c->engine); /* its jobs answer into the next one */
+    engine_close(c->engine);     /* its jobs answer into the store, and are reported */
+    reporter_close(c->reporter); /* looks at the store */
     jobs_close(c->submitted);
+    signals_close(c->signals);
     served_tokens_close(c->served);
     target_close(c->target);
     queue_close(c->jobs);
     queue_close(c->control);
     drafter_close(c->drafter);
+    chat_template_close(c->chat);
     tokenizer_close(c->tok);
+    served_model_close(&c->model);
     free(c->roster);
     free(c);
 }

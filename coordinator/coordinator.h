@@ -13,10 +13,16 @@
 enum { COORDINATOR_LIST_BYTES = 2048, COORDINATOR_NAME_BYTES = 256 };
 
 struct coordinator;
+struct guard; /* coordinator/guard.h */
 
 struct coordinator_options {
     const char *listen;
-    const char *target;             /* "ADDRESS,ADDRESS,..." one per rank */
+    const struct guard *guard; /* keys and certificates; kept; NULL = everybody may call */
+    const char *http;          /* HOST:PORT of the HTTP door; "off", NULL = none */
+    const char *cors_origin;   /* that browsers may come from; NULL = none */
+    const char *chat_template; /* file; NULL = the tokenizer folder's, if it has one */
+    int http_connections, max_stops, max_texts; /* of the door; of a request */
+    const char *target;                         /* "ADDRESS,ADDRESS,..." one per rank */
     struct comm *world;             /* instead of target: one mpirun for everything; kept */
     const char *draft;              /* folder, synthetic:... or "none" */
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
@@ -40,10 +46,15 @@ struct coordinator_options {
     int calibrate_ms;
     int step_timeout_s;
     int reader_timeout_s; /* a client that does not read at all for so long is ended */
+    int drain_timeout_s;  /* for what was accepted, after coordinator_stop */
     int max_prompt_bytes;
-    int queue_bytes; /* of requests that wait, together */
-    int jobs_kept;   /* submitted jobs, ended or not */
-    int jobs_bytes;  /* of their answers */
+    int queue_bytes;       /* of requests that wait, together */
+    int jobs_kept;         /* submitted jobs, ended or not */
+    int jobs_bytes;        /* of their answers */
+    const char *metrics;   /* where /metrics is served alone; NULL = nowhere */
+    bool has_vllm_metrics; /* vLLM's metrics are shown under vLLM's names, too */
+    bool log_jobs;         /* a line for each job that ends */
+    int log_load_s;        /* between two lines of figures while there is work; 0 = none */
 };
 
 int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,

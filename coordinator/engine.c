@@ -34,6 +34,7 @@ static int open_round(struct engine *e, struct error *err)
         .planner = &e->planner,
         .scheduler = &e->scheduler,
         .tok = e->options.tok,
+        .signals = e->options.signals,
     };
     return round_open(&e->round, &tools, err);
 }
@@ -64,6 +65,7 @@ static void look(void *engine)
 static void set_state(struct engine *e, bool is_serving, const char *why)
 {
     snprintf(e->state, sizeof e->state, "%s", is_serving ? "serving" : why);
+    signals_set(e->options.signals, SIGNAL_TARGET_UP, 0, is_serving ? 1 : 0);
     e->options.set_serving(e->options.serving_arg, is_serving, e->state);
 }
 
@@ -74,7 +76,7 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     *engine = NULL;
     TRY(mem_array(&e, 1, sizeof *e, err));
     e->options = *options;
-    e->tally.start_us = clock_now_us();
+    e->start_us = clock_now_us();
     e->halves.mode = options->half_batches;
     /* Every job may come back as all of its sequences, once they have had a place. */
     const struct waiting_options waiting = {
@@ -177,6 +179,20 @@ static void keep_times(const struct engine *e)
     log_line(LOG_LEVEL_WARN, "times_not_kept", "text=\"%s\"", err.text);
 }
 
+/* What the labels of the metrics say of the group. */
+static int name_group(struct engine *e, const struct target_description *d, struct error *err)
+{
+    const struct signals_group group = {
+        .model = d->model,
+        .arithmetic = d->arithmetic,
+        .kernels = d->kernels,
+        .n_ranks = d->n_ranks,
+        .n_kv_blocks = d->n_kv_blocks,
+        .block_tokens = d->block_tokens,
+    };
+    return signals_set_group(e->options.signals, &group, err);
+}
+
 /* Opens places and blocks for the group that was just connected, which knows nothing of earlier
  * sequences. */
 static int adopt_group(struct engine *e, struct error *err)
@@ -184,6 +200,7 @@ static int adopt_group(struct engine *e, struct error *err)
     const struct target_description *d = engine_group(e);
     int rc = 0;
     check_waiting(e, d);
+    TRY(name_group(e, d, err));
     bool is_new = adopt_planner(e, d);
     block_pool_close(&e->target_pool);
     TRY(block_pool_open(&e->target_pool, d->n_kv_blocks, d->block_tokens, err));
@@ -227,6 +244,7 @@ static int keep_connected(struct engine *e, struct error *err)
              "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d", d->model, d->n_ranks,
              d->arithmetic, d->group, d->context_limit, e->n_places);
     e->was_connected = true;
+    signals_add(e->options.signals, SIGNAL_TARGET_CONNECTS, 0, 1);
     set_state(e, true, "");
     return 0;
 }
@@ -275,6 +293,31 @@ static void stop_all(struct engine *e)
     e->options.flush_answers(e->options.flush_arg);
 }
 
+static void fill_blocks(int blocks[SIGNALS_BLOCK_STATES], int n_blocks, int n_free, int n_cached)
+{
+    blocks[SIGNALS_FREE] = n_free;
+    blocks[SIGNALS_CACHED] = n_cached;
+    blocks[SIGNALS_IN_USE] = n_blocks - n_free - n_cached;
+}
+
+/* Tells the metrics what there is at this moment. */
+static void show_load(struct engine *e)
+{
+    const struct block_pool *pool = &e->target_pool;
+    struct signals_load load = {
+        .n_running = e->n_active,
+        .n_places = e->n_places,
+        .n_waiting_again = waiting_count_returned(e->waiting),
+        .alpha = e->planner.prior.alpha,
+    };
+    fill_blocks(load.kv_blocks, pool->n_blocks, pool->n_free, pool->n_cached);
+    if (e->options.drafter) {
+        struct draft_kv kv = drafter_kv(e->options.drafter);
+        fill_blocks(load.draft_kv_blocks, kv.n_blocks, kv.n_free, kv.n_cached);
+    }
+    signals_set_load(e->options.signals, &load);
+}
+
 /* Large requests leave holes that the next ones may use; when none come, others may. */
 static void give_back_memory(struct engine *e)
 {
@@ -289,6 +332,29 @@ static void give_back_memory(struct engine *e)
     mem_trim(&e->resident_bytes, is_due ? 0 : LARGE_BYTES);
 }
 
+/* The queue is shut: what was accepted is finished, as long as there is time. */
+static bool drains(struct engine *e)
+{
+    int64_t now_us = clock_now_us();
+    int n_waiting = waiting_count(e->waiting);
+    if (!e->drain_until_us) {
+        e->drain_until_us = now_us + e->options.drain_us;
+        set_state(e, false, "the coordinator is shutting down");
+        log_line(LOG_LEVEL_INFO, "draining", "running=%d waiting=%d timeout_ms=%lld", e->n_active,
+                 n_waiting, (long long)e->options.drain_us / 1000);
+    }
+    return (e->n_active > 0 || n_waiting > 0) && now_us < e->drain_until_us;
+}
+
+/* Errors: ERR_CLOSED it is time to stop. */
+static int take_jobs(struct engine *e, int64_t patience_us, struct error *err)
+{
+    int rc = engine_take_jobs(e, patience_us, err);
+    if (rc != ERR_CLOSED || !drains(e)) return rc;
+    if (patience_us) clock_sleep_us(patience_us < PAUSE_US ? patience_us : PAUSE_US);
+    return 0;
+}
+
 int engine_run(struct engine *e, struct error *err)
 {
     bool is_idle = false;
@@ -301,19 +367,21 @@ int engine_run(struct engine *e, struct error *err)
             bool can_begin = target_is_connected(e->options.target) && waiting_peek(e->waiting);
             patience_us = can_begin ? 0 : WAITING_US;
         }
-        TRY(engine_take_jobs(e, patience_us, err));
+        TRY(take_jobs(e, patience_us, err));
         give_back_memory(e);
         if (target_poll(e->options.target, err)) lose_target(e, err);
         engine_drop_waiting(e);
         engine_end_finished(e);
         e->options.flush_answers(e->options.flush_arg);
         if (target_is_connected(e->options.target)) engine_admit(e);
+        show_load(e);
         if (e->n_active == 0) continue;
         if (round_run(e->round, e->active, e->n_active, &is_idle, err)) lose_target(e, err);
         e->options.flush_answers(e->options.flush_arg);
         count_served(e);
         engine_split_jobs(e);
         engine_end_finished(e);
+        show_load(e);
     }
 out:
     stop_all(e);

@@ -4,7 +4,9 @@
 #include "coordinator/score.h"
 
 enum {
-    DROP_US = 10000,            /* how often the queue is searched for clients that have left */
+    /* How often the queue is searched for clients that have left; with the step that is running
+     * they are noticed within 10 ms. */
+    DROP_US = 5000,
     GROUP_AWAITED_US = 10000000 /* jobs that wait for their first round wait so long for a group */
 };
 
@@ -15,12 +17,15 @@ void engine_displace(struct engine *e, struct sequence *seq)
     sequence_displace(seq, &e->target_pool, e->options.drafter);
 }
 
-/* Counts how the job has ended, if it has, wherever that was; once. */
+/* Counts and logs how the job has ended, if it has, wherever that was; once. */
 static void note_end(struct engine *e, struct job *job)
 {
+    struct job_report report;
     if (!job->is_over || job->is_counted) return;
     job->is_counted = true;
-    e->tally.ends[job->reply->end]++;
+    job_make_report(job, &report);
+    signals_job(e->options.signals, &report);
+    reporter_job(e->options.reporter, &report);
 }
 
 void engine_fail(struct engine *e, struct sequence *seq, enum job_end end, const struct error *why)
@@ -53,13 +58,10 @@ static void stop_waiting(struct engine *e, struct sequence *seq)
     if (!seq->admitted_us && seq->index == 0) admission_begun(e->options.admission);
 }
 
-/* A sequence that had a place says what it computed and what it did not have to. */
-static void count_reuse(struct engine *e, const struct sequence *seq)
+/* A sequence that had a place says what its draft did not have to compute. */
+static void count_draft_reuse(struct engine *e, const struct sequence *seq)
 {
-    e->tally.preemptions += seq->counters.preemptions;
-    e->tally.reused += seq->counters.target_reused;
-    e->tally.draft_reused += seq->counters.draft_reused;
-    e->tally.computed += (uint64_t)seq->n_prompt - seq->counters.target_reused;
+    signals_add(e->options.signals, SIGNAL_DRAFT_PREFIX_HITS, 0, seq->counters.draft_reused);
 }
 
 /* Ends all sequences that wait. */
@@ -69,7 +71,7 @@ void engine_end_waiting(struct engine *e, enum job_end end, const struct error *
     for (int at = 0; (seq = waiting_next(e->waiting, &at));) {
         stop_waiting(e, seq);
         engine_fail(e, seq, end, why);
-        if (seq->admitted_us) count_reuse(e, seq);
+        if (seq->admitted_us) count_draft_reuse(e, seq);
         sequence_close(seq);
     }
 }
@@ -111,7 +113,7 @@ bool engine_drop_if_ended(struct engine *e, struct sequence *seq, int64_t now_us
     if (must_end) engine_fail(e, seq, end, &why);
     if (!seq->job->is_over) return false;
     stop_waiting(e, seq);
-    if (seq->admitted_us) count_reuse(e, seq);
+    if (seq->admitted_us) count_draft_reuse(e, seq);
     sequence_close(seq);
     return true;
 }
@@ -149,6 +151,7 @@ static void finish(struct engine *e, struct sequence *seq)
     struct error err;
     if (seq->is_score && seq->n_target_kv == seq->n_tokens) {
         int rc = score_finish(seq, e->options.tok, &err);
+        signals_prompt(e->options.signals, seq->n_prompt, (int)seq->counters.target_reused, -1);
         seq->is_over = true;
         job_end(seq->job, rc ? job_end_of_error(rc) : JOB_END_ANSWERED, rc, &err);
     } else if (seq->finish_reason) {
@@ -168,12 +171,15 @@ void engine_leave(struct engine *e)
             continue;
         }
         round_drop(e->round, seq);
-        if (seq->is_evicted) e->slots[seq->evicted_slot] = false;
+        if (seq->is_evicted) {
+            e->slots[seq->evicted_slot] = false;
+            signals_add(e->options.signals, SIGNAL_PREEMPTIONS, 0, 1);
+        }
         if (!seq->is_over) {
             if (!engine_return_to_queue(e, seq, &err)) continue;
             engine_fail(e, seq, JOB_END_FAILED, &err);
         }
-        count_reuse(e, seq);
+        count_draft_reuse(e, seq);
         engine_displace(e, seq);
         sequence_close(seq);
     }

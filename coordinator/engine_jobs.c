@@ -21,8 +21,9 @@ int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error 
 {
     const struct waiting_job job = {
         .item = seq,
-        .job_class = seq->job->generate.job_class,
-        .client = seq->is_score ? "" : seq->job->generate.client,
+        .job_class = job_class_of(seq->job),
+        .client = job_client(seq->job),
+        .weight = job_weight(seq->job),
         .n_tokens = 1,
         .arrival = seq->id,
     };
@@ -41,8 +42,9 @@ static int queue_job(struct engine *e, struct job *job, struct error *err)
     const struct generate_request *req = &job->generate;
     const struct waiting_job item = {
         .item = seq,
-        .job_class = seq->is_score ? JOB_CLASS_NORMAL : req->job_class,
-        .client = seq->is_score ? "" : req->client,
+        .job_class = job_class_of(job),
+        .client = job_client(job),
+        .weight = job_weight(job),
         .n_tokens = (int64_t)(seq->is_score ? 1 : req->n) * (seq->end + 1),
         .arrival = seq->id,
     };
@@ -58,6 +60,7 @@ static void take_job(struct engine *e, struct job *job)
 {
     struct error err;
     enum job_end end;
+    job_name(job);
     if (engine_must_end(job, clock_now_us(), &end, &err)) {
         engine_refuse(e, job, end, &err);
     } else if (!target_is_connected(e->options.target)) {
@@ -215,16 +218,18 @@ static struct kv_blocks count_blocks(int n_blocks, int n_free, int n_cached)
 static struct service_load load_now(struct engine *e)
 {
     const struct block_pool *pool = &e->target_pool;
+    const struct signals *s = e->options.signals;
+    uint64_t reused = (uint64_t)signals_get(s, SIGNAL_PREFIX_HITS, 0);
     struct service_load load = {
         .sequences_max = e->n_places,
         .running = e->n_active,
         .waiting = waiting_count(e->waiting) + queue_length(e->options.jobs),
         .target_kv = count_blocks(pool->n_blocks, pool->n_free, pool->n_cached),
-        .prompt_tokens_reused = e->tally.reused,
-        .prompt_tokens_computed = e->tally.computed,
-        .preemptions = e->tally.preemptions,
-        .uptime_us = (uint64_t)(clock_now_us() - e->tally.start_us),
-        .draft_prompt_tokens_reused = e->tally.draft_reused,
+        .prompt_tokens_reused = reused,
+        .prompt_tokens_computed = (uint64_t)signals_get(s, SIGNAL_PREFIX_QUERIES, 0) - reused,
+        .preemptions = (uint64_t)signals_get(s, SIGNAL_PREEMPTIONS, 0),
+        .uptime_us = (uint64_t)(clock_now_us() - e->start_us),
+        .draft_prompt_tokens_reused = (uint64_t)signals_get(s, SIGNAL_DRAFT_PREFIX_HITS, 0),
         .steps = e->halves.n_steps,
         .half_steps = e->halves.n_half_steps,
     };
@@ -233,7 +238,7 @@ static struct service_load load_now(struct engine *e)
         load.draft_kv = count_blocks(kv.n_blocks, kv.n_free, kv.n_cached);
     }
     for (int i = 0; i < JOB_ENDS; i++) {
-        load.ends[i] = e->tally.ends[i] + atomic_load(&e->options.admission->ends[i]);
+        load.ends[i] = (uint64_t)signals_get(s, SIGNAL_ENDS, i);
     }
     return load;
 }

@@ -3,6 +3,7 @@
 
 #include "base/queue.h"
 #include "coordinator/admission.h"
+#include "coordinator/reporter.h"
 #include "coordinator/round.h"
 #include "coordinator/served_tokens.h"
 
@@ -14,6 +15,8 @@ struct engine_options {
     const struct tokenizer *tok;
     struct served_tokens *served; /* NULL = served tokens are not counted */
     struct queue *jobs, *control; /* Generate and Score; Describe */
+    struct signals *signals;      /* everything that is counted */
+    struct reporter *reporter;    /* told of jobs that have ended */
     struct admission *admission;  /* told of the group's vocabulary, and of jobs that have begun */
     /* Called when answers of a round, or of the time between two, are complete. */
     void (*flush_answers)(void *arg);
@@ -29,6 +32,7 @@ struct engine_options {
     void *serving_arg;
     enum ahead_mode draft_ahead;
     enum halves_mode half_batches;
+    int64_t drain_us;          /* for what was accepted, once the queue of jobs is shut */
     int64_t reader_timeout_us; /* a client that does not read at all for so long is ended */
     int n_draft;               /* K of requests that do not say; -1 = by strategy */
     enum strategy strategy;    /* of such requests */

@@ -8,12 +8,6 @@
 
 enum { ENGINE_STATE_BYTES = ERROR_TEXT_BYTES };
 
-/* What happened since the start, for Describe. */
-struct tally {
-    uint64_t ends[JOB_ENDS], preemptions, reused, draft_reused, computed;
-    int64_t start_us;
-};
-
 struct engine {
     struct engine_options options;
     struct scheduler scheduler;
@@ -30,7 +24,8 @@ struct engine {
     struct planner planner;                 /* of the draft and the group in planner_group */
     struct target_description planner_group;
     struct kept_times kept; /* where the planner's tables are kept; path "" = nowhere */
-    struct tally tally;
+    int64_t start_us;
+    int64_t drain_until_us; /* 0 = it does not drain */
     int64_t next_connect_us, next_drop_us, lost_us;
     int64_t busy_us;       /* when it last had work, or looked whether memory is to be given back */
     int64_t trimmed_us;    /* when all that is free was given back, however little it was */

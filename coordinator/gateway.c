@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "access/keys.h"
+#include "coordinator/gateway_call.h"
 #include "coordinator/gateway_jobs.h"
-#include "coordinator/gateway_task.h"
-#include "coordinator/grpc_reply.h"
+#include "coordinator/sent_reply.h"
 #include "rpc/health.h"
+#include "rpc/server.h"
 
 struct gateway {
     struct gateway_options options;
@@ -17,14 +19,14 @@ struct gateway {
     struct buffer buffer; /* of all replies: used by the engine thread alone */
 };
 
-static int open_job(struct gateway *gw, enum job_kind kind, struct rpc_call *call, struct job **job,
+static int open_job(struct gateway *gw, enum job_kind kind, struct outlet *outlet, struct job **job,
                     struct error *err)
 {
     int rc = 0;
     struct job *made = NULL;
     *job = NULL;
     TRY(job_open(&made, kind, err));
-    TRY(grpc_reply_open(&made->reply, call, &gw->buffer, gw->options.sender, err));
+    TRY(sent_reply_open(&made->reply, outlet, &gw->buffer, gw->options.sender, err));
     *job = made;
     made = NULL;
 out:
@@ -32,63 +34,71 @@ out:
     return rc;
 }
 
-static int generate(struct gateway_task *task, struct error *err)
+static int generate(struct intake_task *task, struct error *err)
 {
     struct generate_request request;
     struct job *job = NULL;
     int rc = 0;
     TRY(generate_request_decode(task->message.data, task->message.len, &task->arena, &request,
                                 err));
-    TRY(open_job(task->state, JOB_GENERATE, task->call, &job, err));
+    TRY(open_job(task->state, JOB_GENERATE, task->outlet, &job, err));
+    TRY(job_hold_grant(job, task->grant, err));
     TRY(admission_fill_generate(task->admission, job, &request, err));
-    rc = gateway_submit_take(task, job, err);
+    rc = intake_submit_take(task, job, err);
     job = NULL;
 out:
     job_free(job);
     return rc;
 }
 
-static int score(struct gateway_task *task, struct error *err)
+static int score(struct intake_task *task, struct error *err)
 {
     struct score_request request;
     struct job *job = NULL;
     int rc = 0;
     TRY(score_request_decode(task->message.data, task->message.len, &task->arena, &request, err));
-    TRY(open_job(task->state, JOB_SCORE, task->call, &job, err));
+    TRY(open_job(task->state, JOB_SCORE, task->outlet, &job, err));
+    TRY(job_hold_grant(job, task->grant, err));
     TRY(admission_fill_score(task->admission, job, &request, err));
-    rc = gateway_submit_take(task, job, err);
+    rc = intake_submit_take(task, job, err);
     job = NULL;
 out:
     job_free(job);
     return rc;
 }
 
+/* Nothing grows with this request. */
+static int describe(struct intake_task *task, struct error *err)
+{
+    struct job *job = NULL;
+    int rc = open_job(task->state, JOB_DESCRIBE, task->outlet, &job, err);
+    if (!rc) rc = admission_submit_take(task->admission, job, err);
+    if (rc) job_free(job);
+    return rc;
+}
+
+static void take(struct gateway *gw, struct rpc_call *call, intake_work_fn *work,
+                 enum gateway_way way)
+{
+    gateway_call(gw->options.admission, gw, call, work, way);
+}
+
 static void on_generate(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
-    struct gateway *gw = service;
-    (void)data;
-    gateway_hand_over_job(gw->options.admission, gw, call, len, generate);
+    (void)data, (void)len;
+    take(service, call, generate, GATEWAY_JOB);
 }
 
 static void on_score(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
-    struct gateway *gw = service;
-    (void)data;
-    gateway_hand_over_job(gw->options.admission, gw, call, len, score);
+    (void)data, (void)len;
+    take(service, call, score, GATEWAY_JOB);
 }
 
-/* Nothing grows with this request, so the network thread makes the job itself. */
 static void on_describe(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
-    struct gateway *gw = service;
-    struct error err;
-    struct job *job = NULL;
     (void)data, (void)len;
-    int rc = open_job(gw, JOB_DESCRIBE, call, &job, &err);
-    if (!rc) rc = admission_submit_take(gw->options.admission, job, &err);
-    if (!rc) return;
-    rpc_call_finish(call, rc, err.text);
-    job_free(job);
+    take(service, call, describe, GATEWAY_HERE);
 }
 
 static const struct rpc_method methods[] = {
@@ -96,6 +106,21 @@ static const struct rpc_method methods[] = {
     {.path = "/outrider.generation.v1.Generation/Score", .on_message = on_score},
     {.path = "/outrider.generation.v1.Generation/Describe", .on_message = on_describe},
 };
+
+static int admit(void *state, const char *authorization, size_t len, void **caller,
+                 struct error *err)
+{
+    struct gateway *gw = state;
+    struct grant *grant;
+    int rc = keys_authorize(gw->options.keys, authorization, len, &grant, err);
+    *caller = grant;
+    return rc;
+}
+
+static void release(void *caller)
+{
+    grant_release(caller);
+}
 
 int gateway_open(struct gateway **gateway, const struct gateway_options *options, struct error *err)
 {
@@ -105,8 +130,8 @@ int gateway_open(struct gateway **gateway, const struct gateway_options *options
     TRY(mem_array(&gw, 1, sizeof *gw, err));
     gw->options = *options;
     TRY(rpc_health_open(&gw->health, err));
-    TRY(gateway_jobs_open(&gw->jobs, options->admission, options->jobs, &gw->buffer,
-                          options->reader_timeout_us, err));
+    TRY(gateway_jobs_open(&gw->jobs, options->admission, options->jobs, options->watch, &gw->buffer,
+                          err));
     const struct rpc_service services[] = {
         {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = gw},
         gateway_jobs_service(gw->jobs),
@@ -117,6 +142,8 @@ int gateway_open(struct gateway **gateway, const struct gateway_options *options
         .services = services,
         .n_services = (int)(sizeof services / sizeof *services),
         .max_message_bytes = admission_message_bytes(options->admission),
+        .certificates = options->certificates,
+        .guard = {.admit = admit, .release = release, .state = gw},
     };
     TRY(rpc_server_open(&gw->server, &server, err));
     *gateway = gw;

@@ -1,20 +1,24 @@
 /* Handlers of the gRPC service Generation. They run on the server's network thread, which
- * hands each message to the pool (coordinator/gateway_task.h). There it is decoded and admitted as
- * a job (coordinator/admission.h); the engine thread answers (coordinator/grpc_reply.h). */
+ * hands each message to the pool (coordinator/intake.h). There it is decoded and admitted as
+ * a job (coordinator/admission.h); the engine thread answers (coordinator/sent_reply.h). */
 #pragma once
 
 #include "coordinator/admission.h"
 
 struct gateway;
+struct job_watch;
 struct jobs;
+struct keys;
 struct sender;
 
 struct gateway_options {
     const char *address;
-    struct admission *admission; /* kept, as the next one */
+    struct certificates *certificates; /* kept, as the next one; NULL = plain */
+    struct keys *keys;                 /* NULL: everybody may call */
+    struct admission *admission;       /* kept, as the next one */
     struct jobs *jobs;
+    struct job_watch *watch;
     struct sender *sender;
-    int64_t reader_timeout_us; /* a client may read nothing for so long */
 };
 
 int gateway_open(struct gateway **gateway, const struct gateway_options *options,

@@ -1,16 +1,15 @@
 /* Submit, Watch and Get are decoded on a thread of the pool; the answers of Watch come from
- * coordinator/gateway_watch.h. List and Cancel are answered on the network thread. */
+ * coordinator/job_watch.h. List and Cancel are answered on the network thread. */
 #include "coordinator/gateway_jobs.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
-#include "coordinator/gateway_answer.h"
-#include "coordinator/gateway_task.h"
-#include "coordinator/gateway_watch.h"
-#include "coordinator/stored_reply.h"
+#include "access/keys.h"
+#include "coordinator/gateway_call.h"
+#include "coordinator/job_answer.h"
+#include "coordinator/submission.h"
 #include "proto/jobs_wire.h"
 
 enum { PAGE_DEFAULT = 100 };
@@ -19,15 +18,15 @@ struct gateway_jobs {
     struct admission *admission;
     struct jobs *jobs;
     struct buffer *buffer; /* of the engine thread */
-    struct gateway_watch *watch;
+    struct job_watch *watch;
 };
 
 /* ---- answers ---- */
 
-static int send_encoded(struct rpc_call *call, struct buffer *reply, int rc, struct error *err)
+static int send_encoded(struct outlet *outlet, struct buffer *reply, int rc, struct error *err)
 {
-    if (!rc) rc = rpc_call_send(call, reply->data, reply->len, err);
-    if (!rc) rpc_call_finish(call, 0, "");
+    if (!rc) rc = outlet->ops->send(outlet, reply->data, reply->len, err);
+    if (!rc) outlet->ops->finish(outlet, 0, "", false);
     buffer_free(reply);
     return rc;
 }
@@ -47,120 +46,74 @@ static struct job_status status_of(const struct job_info *info)
                                .ended_ms = (uint64_t)info->ended_ms};
 }
 
-static int answer_info(struct gateway_task *task, const struct job_info *info, bool existed,
+static int answer_info(struct intake_task *task, const struct job_info *info, bool existed,
                        struct error *err)
 {
     struct buffer reply = {0};
     struct job_status status = status_of(info);
     status.existed = existed;
-    return send_encoded(task->call, &reply, job_status_encode(&reply, &status, err), err);
+    return send_encoded(task->outlet, &reply, job_status_encode(&reply, &status, err), err);
 }
 
 /* ---- Submit ---- */
 
-static void fill_submission(struct job_submission *submission, const struct submit_request *request,
-                            const struct buffer *encoded)
-{
-    XXH128_hash_t digest = XXH3_128bits(encoded->data, encoded->len);
-    *submission = (struct job_submission){.key = request->key,
-                                          .digest = {digest.low64, digest.high64},
-                                          .request_id = request->request.request_id,
-                                          .n_sequences = request->request.n,
-                                          .request = encoded->data,
-                                          .request_len = encoded->len};
-}
-
-/* Makes the job that the store then knows by a number; the record goes if the engine does not take
- * the job. */
-static int admit(struct gateway_task *task, const struct generate_request *request,
-                 struct job_submission *submission, struct job_info *info, bool *existed,
-                 struct error *err)
-{
-    struct gateway_jobs *gj = task->state;
-    struct job *job = NULL;
-    int rc = 0;
-    TRY(job_open(&job, JOB_GENERATE, err));
-    TRY(admission_fill_generate(gj->admission, job, request, err));
-    submission->n_prompt = (int)job->prompt.n;
-    TRY(jobs_submit(gj->jobs, submission, info, existed, err));
-    if (*existed) goto out;
-    rc = stored_reply_open(&job->reply, gj->jobs, info->number, gj->buffer, err);
-    if (!rc) {
-        task->deadline_us = INT64_MAX; /* that of Submit is not the job's */
-        rc = gateway_submit_take(task, job, err);
-        job = NULL;
-    }
-    jobs_admit(gj->jobs, info->number, rc == 0);
-out:
-    job_free(job);
-    return rc;
-}
-
-/* A request is compared in our own encoding, because another client may write the same one in
- * another order. */
-static int submit(struct gateway_task *task, struct error *err)
+static int submit(struct intake_task *task, struct error *err)
 {
     struct gateway_jobs *gj = task->state;
     struct submit_request request;
-    struct job_submission submission;
     struct job_info info;
-    struct buffer encoded = {0};
     bool existed;
     int rc = 0;
     TRY(submit_request_decode(task->message.data, task->message.len, &task->arena, &request, err));
-    TRY(generate_request_encode(&encoded, &request.request, err));
-    fill_submission(&submission, &request, &encoded);
-    TRY(jobs_find_key(gj->jobs, &submission, &info, &existed, err));
-    if (!existed) TRY(admit(task, &request.request, &submission, &info, &existed, err));
-    task->makes_job = false; /* it is there, whatever becomes of the answer */
+    TRY(submission_make(task, gj->jobs, gj->buffer, &request.request, request.key, &info, &existed,
+                        err));
     TRY(answer_info(task, &info, existed, err));
 out:
-    buffer_free(&encoded);
     return rc;
 }
 
 /* ---- the others ---- */
 
-static int watch(struct gateway_task *task, struct error *err)
+static int watch(struct intake_task *task, struct error *err)
 {
     struct gateway_jobs *gj = task->state;
     struct watch_request request;
     struct job_info info;
     int rc = 0;
     TRY(watch_request_decode(task->message.data, task->message.len, &task->arena, &request, err));
-    TRY(jobs_find(gj->jobs, request.id, &info, err));
-    TRY(gateway_watch_add(gj->watch, task->call, request.id, request.from_token, err));
+    TRY(jobs_find(gj->jobs, grant_name(task->grant), request.id, &info, err));
+    TRY(job_watch_add(gj->watch, task->outlet, request.id, request.from_token, 0, err));
 out:
     return rc;
 }
 
-static int get(struct gateway_task *task, struct error *err)
+static int get(struct intake_task *task, struct error *err)
 {
     struct gateway_jobs *gj = task->state;
-    struct gateway_answer answer = {0};
+    struct job_answer answer = {0};
     struct buffer reply = {0};
     struct job_info info;
     const char *id;
     int rc = 0;
     TRY(job_request_decode(task->message.data, task->message.len, &task->arena, &id, err));
-    TRY(gateway_answer_read(&answer, gj->jobs, id, &info, err));
+    TRY(job_answer_read(&answer, gj->jobs, grant_name(task->grant), id, &info, err));
     struct job_status status = status_of(&info);
     status.n_texts = answer.n;
     status.texts = answer.texts;
-    rc = send_encoded(task->call, &reply, job_status_encode(&reply, &status, err), err);
+    rc = send_encoded(task->outlet, &reply, job_status_encode(&reply, &status, err), err);
 out:
-    gateway_answer_free(&answer);
+    job_answer_free(&answer);
     return rc;
 }
 
-static int cancel(struct gateway_task *task, struct error *err)
+static int cancel(struct intake_task *task, struct error *err)
 {
     struct gateway_jobs *gj = task->state;
     struct job_info info;
     const char *id;
     int rc = 0;
     TRY(job_request_decode(task->message.data, task->message.len, &task->arena, &id, err));
-    TRY(jobs_cancel(gj->jobs, id, &info, err));
+    TRY(jobs_cancel(gj->jobs, grant_name(task->grant), id, &info, err));
     TRY(answer_info(task, &info, false, err));
 out:
     return rc;
@@ -176,7 +129,7 @@ static int page_begin(const char *token, uint64_t *before, struct error *err)
                      token);
 }
 
-static int send_page(struct gateway_task *task, const struct job_info *infos, int n, bool is_last,
+static int send_page(struct intake_task *task, const struct job_info *infos, int n, bool is_last,
                      struct error *err)
 {
     char token[JOBS_ID_BYTES] = "";
@@ -189,12 +142,12 @@ static int send_page(struct gateway_task *task, const struct job_info *infos, in
     }
     if (n && !is_last) snprintf(token, sizeof token, "%" PRIu64, infos[n - 1].number);
     const struct job_list list = {.n = n, .jobs = jobs, .next_page_token = token};
-    rc = send_encoded(task->call, &reply, job_list_encode(&reply, &list, err), err);
+    rc = send_encoded(task->outlet, &reply, job_list_encode(&reply, &list, err), err);
     free(jobs);
     return rc;
 }
 
-static int list(struct gateway_task *task, struct error *err)
+static int list(struct intake_task *task, struct error *err)
 {
     struct gateway_jobs *gj = task->state;
     struct list_request request;
@@ -206,7 +159,8 @@ static int list(struct gateway_task *task, struct error *err)
     TRY(page_begin(request.page_token, &before, err));
     int size = request.page_size ? request.page_size : PAGE_DEFAULT;
     TRY(mem_array(&infos, (size_t)size, sizeof *infos, err));
-    int n = jobs_list(gj->jobs, before, request.state, infos, size, &is_last);
+    int n =
+        jobs_list(gj->jobs, grant_name(task->grant), before, request.state, infos, size, &is_last);
     TRY(send_page(task, infos, n, is_last, err));
 out:
     free(infos);
@@ -215,49 +169,40 @@ out:
 
 /* ---- the service ---- */
 
-static void hand_over(struct rpc_call *call, void *state, size_t len, gateway_work_fn *work)
+static void take(struct gateway_jobs *gj, struct rpc_call *call, intake_work_fn *work,
+                 enum gateway_way way)
 {
-    struct gateway_jobs *gj = state;
-    gateway_hand_over(gj->admission, gj, call, len, work);
+    gateway_call(gj->admission, gj, call, work, way);
 }
 
 static void on_submit(struct rpc_call *call, void *state, const uint8_t *data, size_t len)
 {
-    struct gateway_jobs *gj = state;
-    (void)data;
-    gateway_hand_over_job(gj->admission, gj, call, len, submit);
+    (void)data, (void)len;
+    take(state, call, submit, GATEWAY_JOB);
 }
 
 static void on_watch(struct rpc_call *call, void *state, const uint8_t *data, size_t len)
 {
-    (void)data;
-    hand_over(call, state, len, watch);
+    (void)data, (void)len;
+    take(state, call, watch, GATEWAY_ANSWER);
 }
 
 static void on_get(struct rpc_call *call, void *state, const uint8_t *data, size_t len)
 {
-    (void)data;
-    hand_over(call, state, len, get);
+    (void)data, (void)len;
+    take(state, call, get, GATEWAY_ANSWER);
 }
 
 static void on_list(struct rpc_call *call, void *state, const uint8_t *data, size_t len)
 {
-    struct gateway_jobs *gj = state;
     (void)data, (void)len;
-    gateway_answer_here(gj->admission, gj, call, list);
+    take(state, call, list, GATEWAY_HERE);
 }
 
 static void on_cancel(struct rpc_call *call, void *state, const uint8_t *data, size_t len)
 {
-    struct gateway_jobs *gj = state;
     (void)data, (void)len;
-    gateway_answer_here(gj->admission, gj, call, cancel);
-}
-
-static void on_closing(void *state)
-{
-    struct gateway_jobs *gj = state;
-    gateway_watch_end(gj->watch);
+    take(state, call, cancel, GATEWAY_HERE);
 }
 
 static const struct rpc_method methods[] = {
@@ -269,32 +214,21 @@ static const struct rpc_method methods[] = {
 };
 
 int gateway_jobs_open(struct gateway_jobs **gateway, struct admission *admission, struct jobs *jobs,
-                      struct buffer *buffer, int64_t reader_timeout_us, struct error *err)
+                      struct job_watch *watch, struct buffer *buffer, struct error *err)
 {
-    int rc = 0;
-    struct gateway_jobs *made = NULL;
-    *gateway = NULL;
-    TRY(mem_array(&made, 1, sizeof *made, err));
-    *made = (struct gateway_jobs){.admission = admission, .jobs = jobs, .buffer = buffer};
-    TRY(gateway_watch_open(&made->watch, jobs, reader_timeout_us, err));
-    *gateway = made;
-    made = NULL;
-out:
-    free(made);
-    return rc;
+    int rc = mem_array(gateway, 1, sizeof **gateway, err);
+    if (rc) return rc;
+    **gateway = (struct gateway_jobs){admission, jobs, buffer, watch};
+    return 0;
 }
 
 void gateway_jobs_close(struct gateway_jobs *gateway)
 {
-    if (!gateway) return;
-    gateway_watch_close(gateway->watch);
     free(gateway);
 }
 
 struct rpc_service gateway_jobs_service(struct gateway_jobs *gateway)
 {
-    return (struct rpc_service){.methods = methods,
-                                .n_methods = (int)(sizeof methods / sizeof *methods),
-                                .state = gateway,
-                                .on_closing = on_closing};
+    return (struct rpc_service){
+        .methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = gateway};
 }

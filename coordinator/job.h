@@ -3,15 +3,17 @@
 
 #include "base/budget.h"
 #include "base/memory.h"
+#include "coordinator/job_report.h"
 #include "coordinator/reader.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/generation_wire.h"
 #include "proto/job_end.h"
 
+struct grant; /* access/keys.h */
 struct reply;
 
-/* How the engine thread answers a job. It does not know who asked: a gRPC call
- * (coordinator/grpc_reply.h), or the store of submitted jobs (coordinator/stored_reply.h). Each of
+/* How the engine thread answers a job. It does not know who asked: a client that waits
+ * (coordinator/sent_reply.h), or the store of submitted jobs (coordinator/stored_reply.h). Each of
  * the five after `started` sends one message; a job of one kind gets only its own messages. Then
  * comes either done or fail, once.
  * Errors of a message: ERR_CANCELLED nobody waits for the answer any more, ERR_EXHAUSTED there is
@@ -57,10 +59,16 @@ struct job {
     struct token_ids prompt;          /* the text as ids, or the ids given */
     int64_t arrived_us;
     int64_t deadline_us;   /* of clock_now_us: the client's own and its timeout; INT64_MAX = none */
+    struct grant *grant;   /* of the key that it came with; a reference is held; NULL = none */
     struct budget *budget; /* that charged_bytes were taken from; NULL = none */
     size_t charged_bytes;
+    struct job_origin origin; /* the door's; zeros = nothing is known of it */
 
     /* From here on, the engine's own. */
+    char request_id[JOB_REQUEST_BYTES]; /* the client's name for it or a new one (job_name) */
+    int64_t started_us, first_token_us; /* 0 = not yet */
+    struct job_work work;
+    struct error failure;   /* why the answer has ended; code 0: it is complete */
     bool has_seed, is_over; /* the seed is settled; the answer has ended */
     bool is_counted;        /* among the ends of the service */
     uint64_t seed;
@@ -75,16 +83,33 @@ int job_open(struct job **job, enum job_kind kind, struct error *err);
  * Errors: ERR_EXHAUSTED. */
 int job_charge(struct job *job, struct budget *budget, struct error *err);
 
+/* Gives a new job to the holder of a key, whose name, share and limits are the job's from now on;
+ * job_free gives it back. NULL: there are no keys.
+ * Errors: ERR_EXHAUSTED the holder has as many jobs as the key allows. */
+int job_hold_grant(struct job *job, struct grant *grant, struct error *err);
+
+/* Where the job waits: as whom, with what share (0: as the client's name says) and in which class.
+ * A grant has the last word. */
+const char *job_client(const struct job *job);
+int job_weight(const struct job *job);
+enum job_class job_class_of(const struct job *job);
+
 /* How a job ends whose answer cannot be given away (errors of a message). */
 enum job_end job_end_of_error(int code);
 /* How a job ends that the engine did not begin, or did not name an end for. */
 enum job_end job_end_of_refusal(int code);
 
-/* Tells the reply that the engine has begun with the job. */
+/* Settles job->request_id: the request's own, that of its header, or a new one. */
+void job_name(struct job *job);
+
+/* Notes the time, and tells the reply that the engine has begun with the job. */
 void job_started(struct job *job);
 
 /* Ends the answer, once: done when rc is 0, otherwise fail with rc and the text of `why`. */
 void job_end(struct job *job, enum job_end end, int rc, const struct error *why);
+
+/* What is told of a job that has ended just now. */
+void job_make_report(const struct job *job, struct job_report *report);
 
 bool job_is_cancelled(const struct job *job);
 

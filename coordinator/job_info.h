@@ -9,7 +9,12 @@
 #include "base/error.h"
 #include "proto/job_end.h"
 
-enum { JOBS_ID_BYTES = 64, JOBS_KEY_BYTES = 129, JOBS_REQUEST_ID_BYTES = 129 };
+enum {
+    JOBS_ID_BYTES = 64,
+    JOBS_KEY_BYTES = 129,
+    JOBS_REQUEST_ID_BYTES = 129,
+    JOBS_OWNER_BYTES = 129
+};
 
 struct jobs_options {
     int n_kept;       /* jobs at most, ended or not */
@@ -22,6 +27,7 @@ struct jobs_options {
 struct job_info {
     uint64_t number; /* a newer job has a greater one */
     char id[JOBS_ID_BYTES], key[JOBS_KEY_BYTES], request_id[JOBS_REQUEST_ID_BYTES];
+    char owner[JOBS_OWNER_BYTES];
     enum job_state state;
     enum job_end end; /* once it has ended */
     int error_code;   /* 0 = it ended well, or has not ended */
@@ -31,6 +37,7 @@ struct job_info {
 };
 
 struct job_submission {
+    const char *owner;  /* who alone sees the job, and whose keys are apart from those of others */
     const char *key;    /* "" = none */
     uint64_t digest[2]; /* of the request: the same key must come with the same one */
     const char *request_id;

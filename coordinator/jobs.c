@@ -43,6 +43,12 @@ void jobs_set_serving(struct jobs *j, bool is_serving, const char *why)
     monitor_leave(&j->monitor);
 }
 
+void jobs_size(const struct jobs *j, int *n_jobs, size_t *n_bytes)
+{
+    *n_jobs = atomic_load_explicit(&j->shown_records, memory_order_relaxed);
+    *n_bytes = atomic_load_explicit(&j->shown_bytes, memory_order_relaxed);
+}
+
 /* ---- submitting ---- */
 
 /* Looks for the key inside the monitor. */
@@ -50,7 +56,7 @@ static int look_up(struct jobs *j, const struct job_submission *s, struct job_in
                    bool *existed, struct error *err)
 {
     struct record *r = s->key[0] ? *record_bucket(j, s->key) : NULL;
-    while (r && strcmp(r->info.key, s->key) != 0) {
+    while (r && (strcmp(r->info.key, s->key) != 0 || strcmp(r->info.owner, s->owner) != 0)) {
         r = r->bucket;
     }
     *existed = r;
@@ -141,18 +147,19 @@ void jobs_admit(struct jobs *j, uint64_t number, bool is_admitted)
 
 /* ---- asking ---- */
 
-int jobs_find(struct jobs *j, const char *id, struct job_info *info, struct error *err)
+int jobs_find(struct jobs *j, const char *owner, const char *id, struct job_info *info,
+              struct error *err)
 {
     struct record *r;
     monitor_enter(&j->monitor);
-    int rc = record_find_id(j, id, &r, err);
+    int rc = record_find_id(j, owner, id, &r, err);
     if (!rc) *info = r->info;
     monitor_leave(&j->monitor);
     return rc;
 }
 
-int jobs_list(struct jobs *j, uint64_t before, enum job_state state, struct job_info *infos, int n,
-              bool *is_last)
+int jobs_list(struct jobs *j, const char *owner, uint64_t before, enum job_state state,
+              struct job_info *infos, int n, bool *is_last)
 {
     int n_made = 0;
     monitor_enter(&j->monitor);
@@ -160,6 +167,7 @@ int jobs_list(struct jobs *j, uint64_t before, enum job_state state, struct job_
     for (; i > 0; i--) {
         const struct job_info *info = &j->records[i - 1]->info;
         if (!j->records[i - 1]->is_admitted) continue; /* it may still be refused */
+        if (strcmp(info->owner, owner) != 0) continue;
         if (state != JOB_STATE_ANY && info->state != state) continue;
         if (n_made == n) break;
         infos[n_made++] = *info;
@@ -169,11 +177,12 @@ int jobs_list(struct jobs *j, uint64_t before, enum job_state state, struct job_
     return n_made;
 }
 
-int jobs_cancel(struct jobs *j, const char *id, struct job_info *info, struct error *err)
+int jobs_cancel(struct jobs *j, const char *owner, const char *id, struct job_info *info,
+                struct error *err)
 {
     struct record *r;
     monitor_enter(&j->monitor);
-    int rc = record_find_id(j, id, &r, err);
+    int rc = record_find_id(j, owner, id, &r, err);
     if (!rc && r->info.state != JOB_STATE_ENDED) {
         record_change(j, r, &(struct change){.kind = CHANGE_CANCELLED}, err);
     }
@@ -262,7 +271,7 @@ int jobs_read(struct jobs *j, const char *id, size_t position, struct buffer *bu
 {
     struct record *r;
     monitor_enter(&j->monitor);
-    int rc = record_find_id(j, id, &r, err);
+    int rc = record_find_id(j, NULL, id, &r, err);
     if (!rc) *info = r->info;
     if (!rc) rc = read_message(r, position, buf, message, is_there, err);
     monitor_leave(&j->monitor);

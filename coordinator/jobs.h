@@ -30,17 +30,24 @@ int jobs_find_key(struct jobs *jobs, const struct job_submission *submission, st
 /* is_admitted false: the job is forgotten, so that its key may be tried again. */
 void jobs_admit(struct jobs *jobs, uint64_t number, bool is_admitted);
 
-/* Errors: ERR_NOT_FOUND, with what may have happened to the job. */
-int jobs_find(struct jobs *jobs, const char *id, struct job_info *info, struct error *err);
+/* The jobs of others are as if they were not there. Where nobody has to say who he is, the owner is
+ * "" of all jobs and callers.
+ * Errors: ERR_NOT_FOUND, with what may have happened to the job. */
+int jobs_find(struct jobs *jobs, const char *owner, const char *id, struct job_info *info,
+              struct error *err);
 
-/* Up to n of the jobs before the number `before` (UINT64_MAX: from the newest on), newest first, of
- * one state or any. *is_last: no older one is left. Returns how many. */
-int jobs_list(struct jobs *jobs, uint64_t before, enum job_state state, struct job_info *infos,
-              int n, bool *is_last);
+/* Up to n of the owner's jobs before the number `before` (UINT64_MAX: from the newest on), newest
+ * first, of one state or any. *is_last: no older one is left. Returns how many. */
+int jobs_list(struct jobs *jobs, const char *owner, uint64_t before, enum job_state state,
+              struct job_info *infos, int n, bool *is_last);
 
 /* Marks the job; the engine ends it soon. Does nothing when it has ended. Errors: ERR_NOT_FOUND. */
-int jobs_cancel(struct jobs *jobs, const char *id, struct job_info *info, struct error *err);
+int jobs_cancel(struct jobs *jobs, const char *owner, const char *id, struct job_info *info,
+                struct error *err);
 bool jobs_is_cancelled(struct jobs *jobs, uint64_t number);
+
+/* How many jobs are kept and what they occupy. Waits for nobody. */
+void jobs_size(const struct jobs *jobs, int *n_jobs, size_t *n_bytes);
 
 /* ---- the answer ---- */
 

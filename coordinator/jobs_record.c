@@ -57,7 +57,8 @@ static void make_id(const struct jobs *j, uint64_t number, char id[JOBS_ID_BYTES
     snprintf(id, JOBS_ID_BYTES, "job-%016" PRIx64 "-%" PRIu64, j->options.run, number);
 }
 
-int record_find_id(struct jobs *j, const char *id, struct record **record, struct error *err)
+int record_find_id(struct jobs *j, const char *owner, const char *id, struct record **record,
+                   struct error *err)
 {
     uint64_t run, number = 0;
     char canonical[JOBS_ID_BYTES];
@@ -65,6 +66,10 @@ int record_find_id(struct jobs *j, const char *id, struct record **record, struc
     make_id(j, number, canonical);
     is_ours = is_ours && strcmp(id, canonical) == 0 && number <= j->last_number;
     *record = is_ours ? record_find(j, number) : NULL;
+    if (*record && owner && strcmp((*record)->info.owner, owner) != 0) {
+        *record = NULL;
+        is_ours = false;
+    }
     if (*record) return 0;
     if (!is_ours) {
         return error_set(err, ERR_NOT_FOUND,
@@ -185,7 +190,7 @@ static void drop(struct jobs *j, struct record *r)
     record_free(r);
 }
 
-int record_change(struct jobs *j, struct record *r, const struct change *change, struct error *err)
+static int apply(struct jobs *j, struct record *r, const struct change *change, struct error *err)
 {
     int64_t at_ms = change->at_ms ? change->at_ms : wall_ms();
     int rc = 0;
@@ -219,6 +224,14 @@ int record_change(struct jobs *j, struct record *r, const struct change *change,
     return rc;
 }
 
+int record_change(struct jobs *j, struct record *r, const struct change *change, struct error *err)
+{
+    int rc = apply(j, r, change, err);
+    atomic_store_explicit(&j->shown_records, j->n_records, memory_order_relaxed);
+    atomic_store_explicit(&j->shown_bytes, j->bytes, memory_order_relaxed);
+    return rc;
+}
+
 bool record_drop_oldest(struct jobs *j)
 {
     struct error err;
@@ -239,6 +252,7 @@ int record_make(struct record **record, struct jobs *j, const struct job_submiss
     info->number = ++j->last_number;
     make_id(j, info->number, info->id);
     snprintf(info->key, sizeof info->key, "%s", s->key);
+    snprintf(info->owner, sizeof info->owner, "%s", s->owner);
     snprintf(info->request_id, sizeof info->request_id, "%s", s->request_id);
     info->state = JOB_STATE_WAITING;
     info->n_sequences = s->n_sequences;

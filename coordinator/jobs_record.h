@@ -3,6 +3,8 @@
  * coordinator/jobs*.c alone. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "base/buffer.h"
 #include "base/monitor.h"
 #include "coordinator/job_info.h"
@@ -35,6 +37,9 @@ struct jobs {
     struct record **records; /* [n_records] by number */
     int n_records;
     size_t bytes, ended_bytes; /* of all records; of those that have ended */
+    /* The same two for jobs_size, which reads them from outside of the monitor. */
+    atomic_int shown_records;
+    atomic_size_t shown_bytes;
     struct record *buckets[N_BUCKETS];
     struct record *oldest_ended, **newest_ended;
     char absence[ERROR_TEXT_BYTES]; /* why no new job would be served; "" = one would */
@@ -52,8 +57,9 @@ struct record **record_bucket(struct jobs *j, const char *key);
 int record_place(const struct jobs *j, uint64_t number);
 /* NULL: there is none. */
 struct record *record_find(struct jobs *j, uint64_t number);
-/* Errors: ERR_NOT_FOUND, with what may have happened to the job. */
-int record_find_id(struct jobs *j, const char *id, struct record **record, struct error *err);
+/* owner NULL: of anybody. Errors: ERR_NOT_FOUND, with what may have happened to the job. */
+int record_find_id(struct jobs *j, const char *owner, const char *id, struct record **record,
+                   struct error *err);
 
 enum change_kind {
     CHANGE_SUBMITTED, /* record is the new one, which the store takes over; submission */

@@ -1,5 +1,6 @@
 /* outrider-coordinator: takes generation jobs, drafts, verifies on the workers, answers. */
 #include <argp.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -9,13 +10,14 @@
 #include "comm/roster.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/engine.h"
+#include "coordinator/guard.h"
 #include "model/backend/options.h"
 #include "proto/generation_wire.h"
 
 const char *argp_program_version = "outrider-coordinator " OUTRIDER_VERSION;
 
 enum {
-    STOP_GRACE_MS = 1500,
+    STOP_GRACE_MS = 1500, /* after draining */
     SUPPORT_MAX = 4096,
     OPT_TOKENIZER = 256,
     OPT_SERVED_NAME,
@@ -38,7 +40,18 @@ enum {
     OPT_PROMPT_BYTES,
     OPT_PIN,
     OPT_STRATEGY,
-    OPT_THRESHOLD
+    OPT_THRESHOLD,
+    OPT_HTTP,
+    OPT_HTTP_CONNECTIONS,
+    OPT_CORS,
+    OPT_CHAT_TEMPLATE,
+    OPT_MAX_STOPS,
+    OPT_MAX_TEXTS,
+    OPT_DRAIN_TIMEOUT,
+    OPT_METRICS,
+    OPT_METRICS_VLLM,
+    OPT_LOG_JOBS,
+    OPT_LOG_LOAD
 };
 
 static const struct argp_option options[] = {
@@ -49,6 +62,23 @@ static const struct argp_option options[] = {
     {"draft", 'd', "MODEL", 0,
      "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none", 0},
     {"listen", 'l', "ADDRESS", 0, "HOST:PORT or unix:PATH; default 127.0.0.1:7070", 0},
+    {"http", OPT_HTTP, "ADDRESS", 0,
+     "HOST:PORT of OpenAI's API, the page and the metrics; off = none; default OUTRIDER_HTTP from "
+     "the "
+     "environment, or 127.0.0.1:8000",
+     0},
+    {"http-connections", OPT_HTTP_CONNECTIONS, "N", 0,
+     "connections that the HTTP door takes at a time; default 2048", 0},
+    {"cors", OPT_CORS, "ORIGIN", 0,
+     "pages of this origin, such as https://example.org, may use the HTTP door from a browser; * = "
+     "all; default none",
+     0},
+    {"chat-template", OPT_CHAT_TEMPLATE, "FILE", 0,
+     "Jinja template of conversations; default that of the tokenizer's folder", 0},
+    {"max-stops", OPT_MAX_STOPS, "N", 0,
+     "stop strings that a request over HTTP may have, 1 to 16; default 4", 0},
+    {"max-texts", OPT_MAX_TEXTS, "N", 0,
+     "texts of one prompt, n, that a request over HTTP may ask for, 1 to 64; default 64", 0},
     {"strategy", OPT_STRATEGY, "NAME", 0,
      "how guesses per round come about where a request does not say: planned (default; what is "
      "measured to be fastest), fixed, heuristic or threshold",
@@ -86,7 +116,8 @@ static const struct argp_option options[] = {
      "texts that are made at a time, 1 to 256, at most the workers' --slots; default 64", 0},
     {"prompt-stretch", OPT_STRETCH, "X", 0,
      "a step that also reads prompts may take X times as long as one that does not, 1 to 100, and "
-     "always has room for 64 tokens of prompts; default 2",
+     "always has room for 64 tokens of prompts; where nobody decodes, X or 16 times as long as a "
+     "step of one token, whichever is more; default 2",
      0},
     {"client-weight", OPT_WEIGHT, "NAME=W", 0,
      "where requests wait, clients of this name get W times the share of others of their class, 1 "
@@ -109,6 +140,10 @@ static const struct argp_option options[] = {
      "a request or a watch of a job ends when its client has read no message for so long although "
      "much waits for it; default 60",
      0},
+    {"drain-timeout", OPT_DRAIN_TIMEOUT, "SECONDS", 0,
+     "after SIGTERM nothing new is taken, and requests that were accepted get so long to finish; a "
+     "second SIGTERM ends the process at once; default 5",
+     0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
      "a step that takes longer loses the group, and its requests fail; default 120", 0},
     {"max-prompt-bytes", OPT_PROMPT_BYTES, "N", 0, "longest text accepted; default 4194304", 0},
@@ -116,12 +151,23 @@ static const struct argp_option options[] = {
      "CPUs for the draft's compute threads, one each, such as 0,2; off or auto: anywhere; default "
      "auto",
      0},
+    {"metrics", OPT_METRICS, "ADDRESS", 0,
+     "HOST:PORT where Prometheus reads /metrics, beside other addresses; default none", 0},
+    {"metrics-vllm", OPT_METRICS_VLLM, NULL, 0,
+     "show the metrics that vLLM has under its names (vllm:...), too", 0},
+    {"log-jobs", OPT_LOG_JOBS, "WORD", 0,
+     "on: a line of log for each request that ends, with ids and figures and nothing of its text; "
+     "off: only for those that fail; default on",
+     0},
+    {"log-load", OPT_LOG_LOAD, "SECONDS", 0,
+     "a line of figures so often while there is work; 0 = none; default 10", 0},
     {0},
 };
 
 struct arguments {
     struct coordinator_options options;
-    enum log_level level;
+    struct program_log log;
+    struct guard guard;
     struct comm *world, *own; /* everything that one mpirun started, and this process in it */
     struct coordinator *coordinator; /* once it is open */
 };
@@ -183,6 +229,53 @@ static error_t parse_served_name(struct argp_state *state, const char *text)
     }
     args->options.served_name = text;
     return 0;
+}
+
+static error_t parse_log_jobs(struct argp_state *state, const char *text)
+{
+    static const char *const words[] = {"off", "on"};
+    struct arguments *args = state->input;
+    struct error err;
+    int word = 0;
+    if (options_word(&word, "--log-jobs", text, words, 2, &err)) {
+        argp_failure(state, 2, 0, "%s", err.text);
+    }
+    args->options.log_jobs = word == 1;
+    return 0;
+}
+
+/* What is told about the work. */
+static error_t parse_signal_option(int key, char *arg, struct argp_state *state)
+{
+    struct arguments *args = state->input;
+    struct coordinator_options *c = &args->options;
+    switch (key) {
+    case OPT_METRICS:
+        c->metrics = arg;
+        return 0;
+    case OPT_METRICS_VLLM:
+        c->has_vllm_metrics = true;
+        return 0;
+    case OPT_LOG_JOBS:
+        return parse_log_jobs(state, arg);
+    case OPT_LOG_LOAD:
+        return program_parse_int(state, &c->log_load_s, "--log-load", arg, 0, 86400);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void check_options(struct argp_state *state)
+{
+    const struct arguments *args = state->input;
+    const struct coordinator_options *c = &args->options;
+    bool has_http = c->http && strcmp(c->http, "off") != 0;
+    struct error err;
+    if (!c->target) argp_failure(state, 2, 0, "--target is missing");
+    if (!c->draft) argp_failure(state, 2, 0, "--draft is missing; none serves plainly");
+    int rc = guard_check(&args->guard, "--listen", c->listen, &err);
+    if (!rc && has_http) rc = guard_check(&args->guard, "--http", c->http, &err);
+    if (rc) argp_failure(state, 2, 0, "%s", err.text);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -249,6 +342,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &c->jobs_bytes, "--jobs-bytes", arg, 65536, INT32_MAX);
     case OPT_READER_TIMEOUT:
         return program_parse_int(state, &c->reader_timeout_s, "--reader-timeout", arg, 1, 86400);
+    case OPT_DRAIN_TIMEOUT:
+        return program_parse_int(state, &c->drain_timeout_s, "--drain-timeout", arg, 0, 86400);
     case OPT_STEP_TIMEOUT:
         return program_parse_int(state, &c->step_timeout_s, "--step-timeout", arg, 1, 86400);
     case OPT_PROMPT_BYTES:
@@ -256,16 +351,32 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
                                  GENERATE_PROMPT_BYTES_MAX);
     case OPT_PIN:
         return program_parse_pin(state, &c->pin_wish, arg);
+    case OPT_HTTP:
+        c->http = arg;
+        return 0;
+    case OPT_HTTP_CONNECTIONS:
+        return program_parse_int(state, &c->http_connections, "--http-connections", arg, 1, 65536);
+    case OPT_CORS:
+        c->cors_origin = arg;
+        return 0;
+    case OPT_CHAT_TEMPLATE:
+        c->chat_template = arg;
+        return 0;
+    case OPT_MAX_STOPS:
+        return program_parse_int(state, &c->max_stops, "--max-stops", arg, 1, GENERATE_STOPS_MAX);
+    case OPT_MAX_TEXTS:
+        return program_parse_int(state, &c->max_texts, "--max-texts", arg, 1,
+                                 GENERATE_SEQUENCES_MAX);
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &c->backend;
-        state->child_inputs[1] = &args->level;
+        state->child_inputs[1] = &args->guard;
+        state->child_inputs[2] = &args->log;
         return 0;
     case ARGP_KEY_END:
-        if (!c->target) argp_failure(state, 2, 0, "--target is missing");
-        if (!c->draft) argp_failure(state, 2, 0, "--draft is missing; none serves plainly");
+        check_options(state);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return parse_signal_option(key, arg, state);
     }
 }
 
@@ -297,6 +408,7 @@ static int open_coordinator(void *arg, struct error *err)
     int rc = strcmp(args->options.target, "mpi") == 0 ? open_world(args, err) : 0;
     if (rc) return rc;
     args->options.world = args->world;
+    args->options.guard = &args->guard;
     return coordinator_open(&args->coordinator, &args->options, err);
 }
 
@@ -312,10 +424,17 @@ static void stop_coordinator(void *arg)
     if (args->coordinator) coordinator_stop(args->coordinator);
 }
 
+static void reload_files(void *arg)
+{
+    struct arguments *args = arg;
+    guard_reload(&args->guard);
+}
+
 static void close_coordinator(void *arg)
 {
     struct arguments *args = arg;
     coordinator_close(args->coordinator);
+    guard_close(&args->guard);
     comm_close(args->own);
     comm_close(args->world);
 }
@@ -324,6 +443,10 @@ int main(int argc, char **argv)
 {
     static struct arguments args = {
         .options = {.listen = "127.0.0.1:7070",
+                    .http = "127.0.0.1:8000",
+                    .http_connections = 2048,
+                    .max_stops = 4,
+                    .max_texts = GENERATE_SEQUENCES_MAX,
                     .n_draft = -1,
                     .strategy = STRATEGY_PLANNED,
                     .threshold = 0.4f,
@@ -338,23 +461,31 @@ int main(int argc, char **argv)
                     .jobs_bytes = 256 << 20,
                     .step_timeout_s = 120,
                     .reader_timeout_s = 60,
-                    .max_prompt_bytes = 4 << 20},
-        .level = LOG_LEVEL_INFO,
+                    .drain_timeout_s = 5,
+                    .max_prompt_bytes = 4 << 20,
+                    .log_jobs = true,
+                    .log_load_s = REPORTER_LOAD_S},
+        .log = {.level = LOG_LEVEL_INFO},
     };
-    const struct argp_child children[] = {
-        {&backend_argp, 0, "Where the draft runs:", 0}, {&program_argp, 0, NULL, 0}, {0}};
+    const struct argp_child children[] = {{&backend_argp, 0, "Where the draft runs:", 0},
+                                          {&guard_argp, 0, "Keys and certificates:", 0},
+                                          {&program_argp, 0, NULL, 0},
+                                          {0}};
     const struct argp argp = {.options = options,
                               .parser = parse_option,
                               .children = children,
                               .doc = "Serves a target model with speculative decoding."};
     backend_options_init(&args.options.backend);
+    if (getenv("OUTRIDER_HTTP")) args.options.http = getenv("OUTRIDER_HTTP");
     program_parse(&argp, argc, argv, &args);
     const struct program program = {.name = "outrider-coordinator",
-                                    .level = args.level,
-                                    .stop_grace_ms = STOP_GRACE_MS,
+                                    .log = args.log,
+                                    .stop_grace_ms =
+                                        STOP_GRACE_MS + 1000 * args.options.drain_timeout_s,
                                     .open = open_coordinator,
                                     .run = run_coordinator,
                                     .stop = stop_coordinator,
+                                    .reload = guard_has_files(&args.guard) ? reload_files : NULL,
                                     .close = close_coordinator};
     return program_run(&program, &args);
 }

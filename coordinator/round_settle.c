@@ -26,11 +26,66 @@ static void count(struct sequence *seq, const struct round_lane *lane, int n_acc
     c->drafted += (uint32_t)draft->n;
     c->accepted += (uint32_t)n_accepted;
     c->rejections += n_accepted < draft->n ? 1 : 0;
+    struct job_work *work = &seq->job->work;
+    work->n_rounds++;
+    work->n_drafted += draft->n;
+    work->n_accepted += n_accepted;
+    work->n_rejections += n_accepted < draft->n ? 1 : 0;
     for (int i = 0; i < draft->n; i++) {
         c->drafted_at[i]++;
         c->tested_at[i] += i <= n_accepted ? 1 : 0;
         c->accepted_at[i] += i < n_accepted ? 1 : 0;
     }
+}
+
+/* p where the row has it; a rule may not ask for all of it. */
+static float known_p(const struct target_row *row, int32_t id)
+{
+    for (int i = 0; i < row->n; i++) {
+        if (row->ids[i] == id) return row->p[i] < 1 ? row->p[i] : 1; /* sums are rounded */
+    }
+    return -1;
+}
+
+static void note_times(const struct round_part *part, struct generate_round *round)
+{
+    const struct target_cost *cost = &part->cost;
+    int64_t wire_us = cost->total_us - cost->compute_us - cost->collective_us;
+    round->draft_us = (uint32_t)(part->draft_us + part->read_us);
+    round->verify_us = (uint32_t)cost->compute_us;
+    round->collective_us = (uint32_t)cost->collective_us;
+    round->wire_us = wire_us > 0 ? (uint32_t)wire_us : 0;
+    round->total_us = (uint32_t)(part->prepare_us + clock_now_us() - part->verify_us);
+    round->n_lanes = part->n_step_lanes;
+    round->n_rows = part->n_tokens;
+}
+
+/* What a client that wants to see guesses is told of the round. NULL: no memory. */
+static const struct generate_round *show_round(struct round_part *part,
+                                               const struct round_lane *lane,
+                                               const struct target_row *rows, int32_t next)
+{
+    const struct draft *draft = &lane->draft;
+    size_t n = (size_t)draft->n;
+    struct generate_round *round = arena_take(&part->arena, 1, sizeof *round);
+    struct generate_guess *guesses = arena_take(&part->arena, n + 1, sizeof *guesses);
+    if (!round || !guesses) return NULL;
+    for (int i = 0; i < draft->n; i++) {
+        int32_t id = draft->tokens[i];
+        float q = sparse_prob(&draft->q[i], id);
+        guesses[i] = (struct generate_guess){
+            .id = id,
+            .text = score_token_text(part->tools->tok, id, &part->arena),
+            .q = q < 1 ? q : 1,
+            .p = i <= lane->n_accepted ? known_p(&rows[i], id) : -1,
+        };
+    }
+    *round = (struct generate_round){.n_guesses = draft->n,
+                                     .guesses = guesses,
+                                     .n_kept = lane->n_accepted,
+                                     .next_p = known_p(&rows[lane->n_accepted], next)};
+    note_times(part, round);
+    return round;
 }
 
 /* Accepts, then commits n_accepted guesses and the token after them. */
@@ -65,8 +120,14 @@ static int commit_lane(struct round_part *part, struct round_lane *lane,
             score_list_logprobs(rows, ids, result.n_accepted + 1, part->tools->tok, &part->arena);
         if (!logprobs) return error_set(err, ERR_NO_MEMORY, "no room for the log-probabilities");
     }
+    const struct generate_round *round = NULL;
+    if (seq->job->generate.show_drafts) {
+        round = show_round(part, lane, rows, result.next);
+        if (!round) return error_set(err, ERR_NO_MEMORY, "no room to show the guesses");
+    }
     const struct commit commit = {
         .logprobs = logprobs,
+        .round = round,
         .ids = ids,
         .origins = origins,
         .n = result.n_accepted + 1,
@@ -133,6 +194,35 @@ out:
     return rc;
 }
 
+/* The sequence's first tokens; those of its job, too, unless it is one of its further sequences. */
+static void note_prompt(struct round_part *part, struct sequence *seq)
+{
+    struct job *job = seq->job;
+    int n_reused = (int)seq->counters.target_reused;
+    int64_t first_us = -1;
+    if (!job->first_token_us) {
+        job->first_token_us = seq->first_token_us;
+        job->work.n_reused = n_reused;
+        first_us = job->first_token_us - job->arrived_us;
+    }
+    signals_prompt(part->tools->signals, seq->n_prompt, n_reused, first_us);
+}
+
+/* What the round has added, n_before and last_us being from before it. */
+static void note_commit(struct round_part *part, const struct round_lane *lane, int n_before,
+                        int64_t last_us)
+{
+    struct sequence *seq = lane->seq;
+    const struct signals_commit commit = {
+        .n_drafted = lane->draft.n,
+        .n_accepted = lane->n_accepted,
+        .n_tokens = seq->n_tokens - n_before,
+        .gap_us = last_us ? seq->last_token_us - last_us : 0,
+    };
+    signals_commit(part->tools->signals, &commit);
+    if (!last_us) note_prompt(part, seq);
+}
+
 /* After the step: the sequence's rows become tokens. */
 static int settle_lane(struct round_part *part, struct round_lane *lane, int64_t settle_us,
                        struct error *err)
@@ -146,9 +236,11 @@ static int settle_lane(struct round_part *part, struct round_lane *lane, int64_t
         goto out;
     }
     bool is_first = seq->n_tokens == seq->n_prompt;
-    int64_t accept_us = clock_now_us();
+    int n_before = seq->n_tokens;
+    int64_t accept_us = clock_now_us(), last_us = seq->last_token_us;
     TRY(commit_lane(part, lane, &part->result.rows[lane->first_want + lane->plan.n_scored], err));
     lane->is_settled = true;
+    note_commit(part, lane, n_before, last_us);
     int64_t now_us = clock_now_us();
     if (is_first) {
         seq->counters.first_round_tokens = (uint32_t)(seq->n_tokens - seq->n_prompt);
@@ -224,8 +316,30 @@ static void teach(struct round_part *part)
     }
 }
 
+/* Where the round's time went, and the size of its step. */
+static void record(const struct round_part *part)
+{
+    const struct target_cost *cost = &part->cost;
+    int64_t ranks_us = cost->compute_us + cost->collective_us;
+    const struct signals_round round = {
+        .part_us = {[SIGNALS_PLAN] = part->prepare_us - part->draft_us - part->read_us,
+                    [SIGNALS_DRAFT] = part->draft_us + part->read_us,
+                    [SIGNALS_WIRE] = cost->total_us - ranks_us - late_us(part),
+                    [SIGNALS_VERIFY] = cost->compute_us,
+                    [SIGNALS_COLLECTIVE] = cost->collective_us,
+                    [SIGNALS_ACCEPT] = clock_now_us() - part->verify_us - cost->total_us},
+        .n_tokens = part->n_tokens,
+        .n_rows = part->n_wants,
+        .n_lanes = part->n_step_lanes,
+        .bytes_sent = cost->bytes_sent,
+        .bytes_received = cost->bytes_received,
+    };
+    signals_round(part->tools->signals, &round);
+}
+
 void round_settle(struct round_part *part)
 {
     settle_lanes(part);
+    record(part);
     teach(part);
 }

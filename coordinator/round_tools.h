@@ -4,6 +4,7 @@
 #include "coordinator/draft/ahead.h"
 #include "coordinator/halves.h"
 #include "coordinator/scheduler.h"
+#include "coordinator/signals.h"
 
 /* All lent. */
 struct round_tools {
@@ -15,4 +16,5 @@ struct round_tools {
     struct planner *planner;
     struct scheduler *scheduler;
     const struct tokenizer *tok;
+    struct signals *signals;
 };

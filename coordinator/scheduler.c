@@ -1,6 +1,8 @@
 /* The plan of a round. */
 #include "coordinator/scheduler.h"
 
+#include <math.h>
+
 #include "coordinator/scheduler_parts.h"
 #include "coordinator/sequence.h"
 
@@ -11,6 +13,11 @@ enum {
     SCORE_BYTES_MAX = 8 << 20,
     SCORE_ITEM_BYTES = 16
 };
+
+/* Times a step of one row: how long a step may take in which nobody decodes. The time of a step
+ * bends upward, so a longer step would read at most 1 / 15 more tokens a second, and on a CPU
+ * hardly any. Where many rows cost little more than one, as on a GPU, the whole step fits. */
+static const double reading_stretch = 16;
 
 static int least(int a, int b)
 {
@@ -118,9 +125,10 @@ static void plan_decoding(struct planning *p, int n_feeding)
 static int prompt_room(const struct planning *p)
 {
     int used = p->s->target->max_step_tokens - p->n_tokens;
-    if (p->n_decoding == 0) return p->n_tokens;
+    double stretch = p->s->step_stretch;
+    if (p->n_decoding == 0) stretch = fmax(stretch, reading_stretch);
     int rows =
-        planner_rows_within(p->s->planner, used, p->s->step_stretch, used, used + p->n_tokens);
+        planner_rows_within(p->s->planner, used > 0 ? used : 1, stretch, used, used + p->n_tokens);
     int room = rows - used > PROMPT_ROWS_LEAST ? rows - used : PROMPT_ROWS_LEAST;
     return least(room, p->n_tokens);
 }
@@ -168,36 +176,72 @@ static void plan_prompt(struct planning *p, struct sequence *seq, int room)
     p->n_rows -= lane->n_scored;
 }
 
-/* The room is shared out evenly as far as prompts are short, so that a short one gets its rows at
- * once beside a long one; what is left goes to the oldest. */
-static void plan_prompts(struct planning *p)
+/* A prompt that is read, and how much of it in this step. */
+struct feeding {
+    struct sequence *seq;
+    int n_tokens;
+};
+
+static int list_feeding(const struct planning *p, struct feeding *list)
 {
-    struct sequence *list[SEQUENCES_MAX];
-    int n = 0, room = prompt_room(p);
+    int n = 0;
     for (int i = 0; i < p->n; i++) {
         if (!feeds(p->seqs[i])) continue;
         sequence_reuse(p->seqs[i], p->s->target_pool);
-        list[n++] = p->seqs[i];
+        list[n++] = (struct feeding){.seq = p->seqs[i]};
     }
-    for (bool again = true; again && n > 0;) {
-        int share = room / n, n_left = 0;
-        again = false;
-        for (int i = 0; i < n; i++) {
-            if (n_unread(list[i]) > share) {
-                list[n_left++] = list[i];
-                continue;
-            }
-            int before = p->n_tokens;
-            plan_prompt(p, list[i], room); /* guesses behind an earlier one may have used it up */
-            room -= before - p->n_tokens;
-            again = true;
+    return n;
+}
+
+/* A prompt overtakes older ones that have at least twice as much to read. With half of the room for
+ * each of two, the younger one then ends at least as much earlier as the older one ends later. */
+static void sort_by_length(struct feeding *list, int n, struct feeding **sorted)
+{
+    for (int i = 0; i < n; i++) {
+        int at = i, n_tokens = n_unread(list[i].seq);
+        for (; at > 0 && n_unread(sorted[at - 1]->seq) >= 2 * n_tokens; at--) {
+            sorted[at] = sorted[at - 1];
         }
-        n = n_left;
+        sorted[at] = &list[i];
     }
-    for (int i = 0; i < n && room > 0; i++) {
+}
+
+static int hand_out(struct feeding *feeding, int room)
+{
+    int n = least(n_unread(feeding->seq) - feeding->n_tokens, room);
+    feeding->n_tokens += n;
+    return room - n;
+}
+
+/* Half of the room is for those that came first, so that each is read at most twice as late as in
+ * order of arrival, whoever comes after it. The other half is for short ones, so that they do not
+ * wait until a long one is read. Returns what nobody needs. */
+static int share_room(struct feeding *list, int n, int room)
+{
+    struct feeding *sorted[SEQUENCES_MAX];
+    int left = (room + 1) / 2;
+    for (int i = 0; i < n; i++) {
+        left = hand_out(&list[i], left);
+    }
+    left += room / 2;
+    sort_by_length(list, n, sorted);
+    for (int i = 0; i < n; i++) {
+        left = hand_out(sorted[i], left);
+    }
+    return left;
+}
+
+/* What one leaves, because the rows of a step end or its guesses wait for the draft, is for those
+ * behind it; and its guesses may use up what was meant for them. */
+static void plan_prompts(struct planning *p)
+{
+    struct feeding list[SEQUENCES_MAX];
+    int n = list_feeding(p, list);
+    int spare = share_room(list, n, prompt_room(p));
+    for (int i = 0; i < n; i++) {
         int before = p->n_tokens;
-        plan_prompt(p, list[i], least(room, p->n_tokens));
-        room -= before - p->n_tokens;
+        plan_prompt(p, list[i].seq, list[i].n_tokens + spare);
+        spare += list[i].n_tokens - (before - p->n_tokens);
     }
 }
 

@@ -6,7 +6,8 @@
 #include "base/limits.h"
 
 enum {
-    /* Tokens of prompts that the draft reads in a round, if nothing is known of its speed. */
+    /* Tokens of prompts that the draft reads in a round: beside lanes, whatever they take, and at
+     * most. */
     READ_TOKENS_LEAST = 64,
     READ_TOKENS_MOST = 512
 };
@@ -15,11 +16,6 @@ enum {
 static const double read_share = 0.5;
 
 /* ---- what the draft reads besides ---- */
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 static void add_reader(struct planning *p, struct sequence *seq, bool is_urgent)
 {
@@ -50,15 +46,14 @@ static void list_readers(struct planning *p)
     }
 }
 
-/* Reading must not delay decoding lanes much. */
+/* Reading must not delay the lanes of the step much. Those that decode would have a step of about
+ * one row without it. */
 static int reading_room(const struct planning *p)
 {
-    if (p->n_decoding == 0) return READ_TOKENS_MOST;
-    const struct estimates e = planner_estimates(p->s->planner, NULL);
-    if (!(e.read_us > 0)) return READ_TOKENS_LEAST;
-    double n = read_share * (double)e.step_us / (double)e.read_us;
-    if (n < READ_TOKENS_LEAST) return READ_TOKENS_LEAST;
-    return n > READ_TOKENS_MOST ? READ_TOKENS_MOST : (int)n;
+    if (p->plan->n_lanes == 0) return READ_TOKENS_MOST;
+    int n_rows = p->n_decoding > 0 ? 1 : p->plan->n_tokens;
+    return planner_reading_within(p->s->planner, n_rows, read_share, READ_TOKENS_LEAST,
+                                  READ_TOKENS_MOST);
 }
 
 /* The sequence's reading of this round, or -1. */
@@ -140,14 +135,22 @@ static bool reads_the_same(const struct round_plan *plan, const struct sequence 
     return false;
 }
 
+/* Tokens that the draft reads next for a sequence. A part ends with a block, so that others that
+ * begin alike find all of it. */
+static int reading_tokens(const struct sequence *seq, int room)
+{
+    int n_left = planning_n_missed(seq) - 1;
+    return n_left <= room ? n_left : room - (seq->n_draft_kv + room) % KV_BLOCK_TOKENS;
+}
+
 void planning_read(struct planning *p)
 {
     list_readers(p);
     int room = p->n_readers ? reading_room(p) : 0;
     for (int i = 0; i < p->n_readers && room > 0; i++) {
         struct sequence *seq = p->readers[i];
-        if (reads_the_same(p->plan, seq)) continue;
-        int n = least(planning_n_missed(seq) - 1, room);
+        int n = reading_tokens(seq, room);
+        if (n <= 0 || reads_the_same(p->plan, seq)) continue;
         if (!reserve_reading(p, seq, seq->n_draft_kv + n, i < p->n_urgent)) continue;
         p->plan->readings[p->plan->n_readings++] = (struct draft_reading){seq, n};
         room -= n;

@@ -10,8 +10,7 @@
 
 enum { TEXT_BYTES = 64 }; /* of a token; a longer one is shown empty */
 
-/* The text of one token, in arena. */
-static const char *token_text(const struct tokenizer *tok, int32_t id, struct arena *arena)
+const char *score_token_text(const struct tokenizer *tok, int32_t id, struct arena *arena)
 {
     struct error ignored;
     char *text = arena_take(arena, TEXT_BYTES, 1);
@@ -31,7 +30,7 @@ static int list_best(const struct slice_row *slices, int n_slices, int n, double
     *made = logprobs_best(slices, n_slices, n, log_z, ids, logprobs);
     for (int i = 0; i < *made; i++) {
         out[i] = (struct token_alternative){
-            .id = ids[i], .text = token_text(tok, ids[i], arena), .logprob = logprobs[i]};
+            .id = ids[i], .text = score_token_text(tok, ids[i], arena), .logprob = logprobs[i]};
     }
     return 0;
 }
@@ -87,9 +86,10 @@ const struct token_logprob *score_list_logprobs(const struct target_row *rows, c
         struct token_alternative *top = arena_take(arena, (size_t)row->n_top, sizeof *top);
         if (!top) return NULL;
         for (int t = 0; t < row->n_top; t++) {
-            top[t] = (struct token_alternative){.id = row->top_ids[t],
-                                                .text = token_text(tok, row->top_ids[t], arena),
-                                                .logprob = row->top_logprobs[t]};
+            top[t] =
+                (struct token_alternative){.id = row->top_ids[t],
+                                           .text = score_token_text(tok, row->top_ids[t], arena),
+                                           .logprob = row->top_logprobs[t]};
         }
         list[i] = (struct token_logprob){target_row_logprob(row, ids[i]), row->n_top, top};
     }
@@ -113,7 +113,7 @@ int score_send_plain(struct sequence *seq, int begin, int end, const struct toke
     if (!tokens) return error_set(err, ERR_NO_MEMORY, "no room for %zu tokens", n);
     for (size_t i = 0; i < n; i++) {
         int32_t id = seq->job->prompt.data[(size_t)begin + i];
-        tokens[i] = (struct score_token){.id = id, .text = token_text(tok, id, arena)};
+        tokens[i] = (struct score_token){.id = id, .text = score_token_text(tok, id, arena)};
     }
     return send(seq, tokens, (int)n, err);
 }
@@ -141,7 +141,7 @@ static int score_row(struct score_token *token, int32_t id, const struct slice_r
     if (rc) return rc;
     *token = (struct score_token){
         .id = id,
-        .text = token_text(tok, id, arena),
+        .text = score_token_text(tok, id, arena),
         .has_logprob = true,
         .logprob = (float)((double)wished_logit(slices, n_slices) - log_z),
         .n_top = n_made,

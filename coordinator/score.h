@@ -5,6 +5,9 @@
 
 #include "coordinator/scheduler.h"
 
+/* The text of one token, in arena; "" where there is no room. */
+const char *score_token_text(const struct tokenizer *tok, int32_t id, struct arena *arena);
+
 /* Wants of the lane's plan->n_scored rows. Their wishes lie in arena. Errors: ERR_NO_MEMORY. */
 int score_list_wants(const struct lane_plan *plan, int lane, struct lane_want *wants,
                      struct arena *arena, struct error *err);

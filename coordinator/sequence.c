@@ -1,15 +1,12 @@
 /* What a request asks for, and how its tokens become text. */
 #include "coordinator/sequence.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/log.h"
 #include "coordinator/draft/drafter.h"
 #include "coordinator/prefix_cache.h"
 
@@ -88,11 +85,11 @@ static int check_length(const struct job *job, const struct sequence_defaults *d
         return error_set(err, ERR_ARGUMENT, "the prompt is empty: give at least one token");
     }
     if (job->kind == JOB_SCORE && n > limit) {
-        return error_set(err, ERR_ARGUMENT, "the text has %d tokens; scoring takes 1 to %d", n,
+        return error_set(err, ERR_TOO_LONG, "the text has %d tokens; scoring takes 1 to %d", n,
                          limit);
     }
     if (job->kind == JOB_GENERATE && n >= limit) {
-        return error_set(err, ERR_ARGUMENT,
+        return error_set(err, ERR_TOO_LONG,
                          "the prompt has %d tokens; the context of %d leaves no room for an answer",
                          n, limit);
     }
@@ -110,17 +107,6 @@ static int check_vocabulary(const struct job *job, const struct sequence_default
                          (int)id, defaults->vocab_size);
     }
     return 0;
-}
-
-/* The client's name for the request, or a new one. */
-static void name_request(struct sequence *seq, const char *name)
-{
-    if (name[0]) {
-        snprintf(seq->request_id, sizeof seq->request_id, "%s", name);
-    } else {
-        snprintf(seq->request_id, sizeof seq->request_id, "gen-%016" PRIx64,
-                 (uint64_t)seq->job->arrived_us * 0x9E3779B97F4A7C15u);
-    }
 }
 
 /* The first sequence has the request's own seed; the others have seeds that follow from it, so that
@@ -248,10 +234,8 @@ int sequence_open(struct sequence **seq, struct job *job, int index, const struc
     s->speculation_off = "";
     if (s->is_score) {
         s->n_tokens = s->end = s->n_prompt - 1; /* nothing follows the last one */
-        snprintf(s->request_id, sizeof s->request_id, "score");
     } else {
         TRY(settle_request(s, tok, defaults, err));
-        name_request(s, job->generate.request_id);
     }
     job->n_open++;
     *seq = s;
@@ -392,7 +376,9 @@ int sequence_commit(struct sequence *seq, const struct commit *commit, const str
         TRY(append_token(seq, commit->ids[done], err));
         text_ends[done] = (uint32_t)output_ready(&seq->output);
     }
-    if (!seq->first_token_us) seq->first_token_us = clock_now_us();
+    seq->job->work.n_tokens += done;
+    seq->last_token_us = clock_now_us();
+    if (!seq->first_token_us) seq->first_token_us = seq->last_token_us;
     bool show = seq->job->generate.show_drafts && commit->rejected >= 0 && done == commit->n;
     if (show) {
         TRY(tokenizer_token_text(tok, commit->rejected, rejected_text, sizeof rejected_text, err));
@@ -412,6 +398,7 @@ int sequence_commit(struct sequence *seq, const struct commit *commit, const str
         .rejected_id = show ? commit->rejected : -1,
         .rejected_text = rejected_text,
         .logprobs = commit->logprobs,
+        .round = commit->round,
     };
     struct reply *reply = seq->job->reply;
     rc = reply->ops->tokens(reply, &tokens, err);
@@ -446,7 +433,7 @@ void sequence_finish(struct sequence *seq, const char *arithmetic, const struct 
         .stop_match = seq->output.matched ? seq->output.matched : "",
         .rule = seq->rule->name,
         .speculation_off = why_plain(seq),
-        .request_id = seq->request_id,
+        .request_id = seq->job->request_id,
         .arithmetic = arithmetic,
         .prompt_tokens = seq->n_prompt,
         .completion_tokens = seq->n_tokens - seq->n_prompt,
@@ -473,8 +460,5 @@ void sequence_fail(struct sequence *seq, enum job_end end, const struct error *w
 {
     seq->is_over = true;
     if (seq->job->is_over) return; /* another sequence of the job has failed before */
-    int n_made = seq->is_score ? 0 : seq->n_tokens - seq->n_prompt;
-    log_line(LOG_LEVEL_WARN, "request_failed", "request_id=%s reason=%s tokens=%d text=\"%s\"",
-             seq->request_id, error_name(why->code), n_made, why->text);
     job_end(seq->job, end, why->code, why);
 }

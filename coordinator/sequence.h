@@ -17,16 +17,13 @@
 
 struct drafter;
 
-enum { SEQUENCE_NAME_BYTES = 129 }; /* of a request's id */
-
 struct sequence {
     uint64_t id;     /* never used before; a younger sequence has a higher one */
     struct job *job; /* shared by its sequences */
     int index;       /* among them */
     int n_vocab;     /* ids that exist for the target */
     bool is_score;   /* it is read for its scores, and nothing is added to it */
-    char request_id[SEQUENCE_NAME_BYTES];
-    int slot; /* of the target and the draft; -1 = it waits for a place */
+    int slot;        /* of the target and the draft; -1 = it waits for a place */
 
     int32_t *tokens; /* [capacity] prompt, then committed tokens, then room for guesses */
     int n_tokens, n_prompt, capacity;
@@ -53,9 +50,9 @@ struct sequence {
     struct output output;
     const char *finish_reason; /* NULL while it runs */
     struct generate_counters counters;
-    struct histogram overhead; /* of a round: wall less draft, compute and collective */
-    int64_t admitted_us;       /* 0 = it never had a place */
-    int64_t first_token_us;
+    struct histogram overhead;             /* of a round: wall less draft, compute and collective */
+    int64_t admitted_us;                   /* 0 = it never had a place */
+    int64_t first_token_us, last_token_us; /* of its first and its last round; 0 = not yet */
 
     uint64_t last_round;  /* that it had a share of */
     struct reader reader; /* its client; while that is slow, the text pauses */
@@ -115,6 +112,7 @@ struct commit {
     int n;
     int32_t rejected;                     /* the guess that was rejected in this round, -1 = none */
     const struct token_logprob *logprobs; /* [n]; NULL = not asked for */
+    const struct generate_round *round;   /* NULL = not asked for */
 };
 
 /* Commits the tokens and streams what may be seen. Stops at an end of sequence, a stop string or

@@ -37,6 +37,8 @@ int target_open(struct target **target, const struct target_options *options, st
 {
     int rc = 0;
     struct target *t = NULL;
+    const struct rpc_client_options client = {.certificates = options->certificates,
+                                              .server_name = options->server_name};
     *target = NULL;
     TRY(mem_array(&t, 1, sizeof *t, err));
     if (options->n_addresses < 1 || options->n_addresses > RANKS_MAX) {
@@ -53,7 +55,7 @@ int target_open(struct target **target, const struct target_options *options, st
         memcpy(t->links[i].address, options->addresses[i], len);
     }
     TRY(arena_open(&t->replies, REPLY_ARENA_BYTES, err));
-    TRY(rpc_client_open(&t->client, err));
+    TRY(rpc_client_open(&t->client, &client, err));
     *target = t;
     t = NULL;
 out:

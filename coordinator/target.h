@@ -6,6 +6,7 @@
 #include "proto/target_wire.h"
 #include "speculation/target_row.h"
 
+struct certificates; /* access/certificates.h */
 struct target;
 
 struct target_options {
@@ -13,6 +14,8 @@ struct target_options {
     int n_addresses;
     uint64_t tokenizer_fingerprint; /* the group must have the same */
     int step_timeout_s;
+    struct certificates *certificates; /* TLS to the workers, but for unix sockets; NULL = plain */
+    const char *server_name; /* that theirs must have in place of their addresses'; kept */
 };
 
 /* Where the time of a step went, and what it cost on the wire. */

@@ -171,12 +171,16 @@ static struct client *client_add(struct waiting *w, const struct waiting_job *jo
 {
     struct class_queue *queue = &w->classes[job->job_class];
     struct client **at = find_client(w, job->client, job->job_class);
-    if (*at) return *at;
+    int weight = job->weight || *at ? job->weight : weight_of(w, job->client);
+    if (*at) {
+        if (weight) (*at)->share.quantum = quantum_of(weight);
+        return *at;
+    }
     struct client *client = w->free_client; /* there are as many as jobs */
     w->free_client = client->next_same;
     *client = (struct client){.hash = hash_client(job->client, job->job_class),
                               .job_class = job->job_class,
-                              .share.quantum = quantum_of(weight_of(w, job->client))};
+                              .share.quantum = quantum_of(weight)};
     *at = client;
     if (queue->clients.n == 0) turns_add(&w->turns, &queue->share);
     turns_add(&queue->clients, &client->share);
@@ -430,6 +434,11 @@ bool waiting_remove(struct waiting *waiting, const void *item)
 int waiting_count(const struct waiting *waiting)
 {
     return waiting->n_pushed + waiting->n_returned;
+}
+
+int waiting_count_returned(const struct waiting *waiting)
+{
+    return waiting->n_returned;
 }
 
 int waiting_count_aside(const struct waiting *waiting)

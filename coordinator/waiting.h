@@ -35,6 +35,7 @@ struct waiting_job {
     const char *client; /* "" = the share of everybody without a name; lent while it is here */
     int64_t n_tokens;   /* prompt and longest answer; at least 1 is counted */
     uint64_t arrival;   /* orders those that come back; ascending with the time */
+    int weight;         /* of the client from now on; 0: what waiting_set_weight said, or 1 */
 };
 
 int waiting_open(struct waiting **waiting, const struct waiting_options *options,
@@ -66,7 +67,8 @@ void waiting_set_aside(struct waiting *waiting, const void *item, bool is_aside)
 /* Takes a job out, wherever it is, without a charge: O(1). False: it is not here. */
 bool waiting_remove(struct waiting *waiting, const void *item);
 
-int waiting_count(const struct waiting *waiting); /* those set aside included */
+int waiting_count(const struct waiting *waiting);          /* those set aside included */
+int waiting_count_returned(const struct waiting *waiting); /* the same, of those that came back */
 int waiting_count_aside(const struct waiting *waiting);
 int waiting_class_count(const struct waiting *waiting, enum job_class job_class);
 

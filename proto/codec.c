@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/utf8.h"
 
 enum { ENCODE_START_BYTES = 16 << 10, SCRATCH_ALIGN = 64, BLOCK_ALIGN = 8 };
 static const size_t encode_buffer_max = (size_t)8 * MESSAGE_BYTES_MAX;
@@ -119,46 +120,13 @@ void *codec_take(struct arena *arena, size_t n, size_t size, struct error *err)
     return block;
 }
 
-/* Bytes of the character that text[len] begins with; 0 if it is not a character, or NUL. RFC
- * 3629. */
-static size_t utf8_char_bytes(const uint8_t *text, size_t len)
-{
-    uint8_t lead = text[0];
-    if (lead < 0x80) return lead ? 1 : 0;
-    size_t n = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (lead < 0xc2 || lead > 0xf4 || len < n) return 0;
-    uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;  /* overlong below */
-    uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf; /* surrogates, > U+10FFFF */
-    if (text[1] < low || text[1] > high) return 0;
-    for (size_t i = 2; i < n; i++) {
-        if ((text[i] & 0xc0) != 0x80) return 0;
-    }
-    return n;
-}
-
-size_t codec_utf8_prefix(const char *text, size_t len)
-{
-    const uint8_t *bytes = (const uint8_t *)text;
-    size_t pos = 0;
-    while (pos < len) {
-        size_t n = utf8_char_bytes(bytes + pos, len - pos);
-        if (!n) break;
-        pos += n;
-    }
-    return pos;
-}
-
 char *codec_copy_text(struct arena *scratch, const char *text, size_t len)
 {
     char *copy = arena_take(scratch, len + 1, 1);
     if (!copy) return NULL;
     if (len) memcpy(copy, text, len);
     copy[len] = '\0';
-    for (size_t pos = 0;;) {
-        pos += codec_utf8_prefix(copy + pos, len - pos);
-        if (pos == len) break;
-        copy[pos++] = '?';
-    }
+    utf8_clean(copy, len);
     return copy;
 }
 
@@ -234,7 +202,7 @@ int codec_read_string(const char **out, size_t *len, const char *text, size_t ma
     if (n > max) {
         return error_set(err, ERR_FORMAT, "%s has %zu bytes, at most %zu are taken", field, n, max);
     }
-    size_t valid = n ? codec_utf8_prefix(text, n) : 0;
+    size_t valid = n ? utf8_prefix(text, n) : 0;
     if (valid < n) {
         return error_set(err, ERR_FORMAT, "%s is not UTF-8 text at byte %zu (0x%02x)", field, valid,
                          (unsigned)(uint8_t)text[valid]);

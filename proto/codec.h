@@ -50,10 +50,6 @@ const void *codec_unpack_strict(const ProtobufCMessageDescriptor *type, const ui
 /* arena_take that fails with an error. */
 void *codec_take(struct arena *arena, size_t n, size_t size, struct error *err);
 
-/* The number of leading bytes of text[len] that are UTF-8 (no overlong forms, no surrogates) and
- * not NUL; only whole characters count. */
-size_t codec_utf8_prefix(const char *text, size_t len);
-
 /* The checks below return 0 or ERR_FORMAT with the field's name and value. */
 
 /* *out = value when min <= value <= max. */

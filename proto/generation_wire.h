@@ -18,7 +18,10 @@ enum {
     GENERATE_STOPS_MAX = 16,
     GENERATE_PROMPT_BYTES_MAX = 16 << 20,
     GENERATE_PROMPT_IDS_MAX = 4 << 20,
-    GENERATE_SEQUENCES_MAX = 64, /* n */
+    GENERATE_SEQUENCES_MAX = 64,  /* n */
+    GENERATE_REPETITION_MAX = 10, /* the penalty for it, which is more than 0 */
+    GENERATE_PENALTY_MAX = 2,     /* for presence and frequency; the least is -2 */
+    GENERATE_BIAS_MAX = 100,      /* the least is -100 */
     GENERATE_BIASES_MAX = 1024,
     GENERATE_BANS_MAX = 256,      /* banned sequences */
     GENERATE_BAN_TOKENS_MAX = 32, /* of one of them */
@@ -94,6 +97,26 @@ struct token_logprob {
     const struct token_alternative *top; /* best first */
 };
 
+/* A guess and what is known of it. */
+struct generate_guess {
+    int32_t id;
+    const char *text; /* U+FFFD in place of bytes that are not UTF-8 */
+    float q,
+        p; /* of the draft and the target, as they were compared; p -1 = not known, as behind the
+                 * first guess that did not stay */
+};
+
+/* What a round guessed for a sequence, and how long its parts took. */
+struct generate_round {
+    int n_guesses; /* 0 .. DRAFT_MAX */
+    const struct generate_guess *guesses;
+    int n_kept;   /* so many of the round's ids are guesses that stayed */
+    float next_p; /* p of the id behind them; -1 = not known */
+    uint32_t draft_us, verify_us, collective_us, wire_us;
+    uint32_t total_us;   /* from the round's beginning to the message */
+    int n_lanes, n_rows; /* of the step: sequences that shared it, tokens of all of them */
+};
+
 struct generate_tokens {
     int index; /* 0 .. n - 1 of the request's sequences */
     int n;
@@ -105,6 +128,7 @@ struct generate_tokens {
     int32_t rejected_id; /* -1 = none */
     const char *rejected_text;
     const struct token_logprob *logprobs; /* [n]; NULL = not asked for */
+    const struct generate_round *round;   /* NULL = not asked for */
 };
 
 struct generate_counters {

@@ -8,8 +8,6 @@
 #include "proto/codec.h"
 #include "proto/generation_wire_parts.h"
 
-enum { REPETITION_MAX = 10, PENALTY_MAX = 2, BIAS_MAX = 100 };
-
 typedef Outrider__Generation__V1__GenerateRequest__LogitBiasEntry bias_entry;
 
 static bool biases_make(Outrider__Generation__V1__GenerateRequest *out, struct arena *scratch,
@@ -71,11 +69,12 @@ static int penalties_decode(const Outrider__Generation__V1__GenerateRequest *msg
     }
     req->presence_penalty = msg->presence_penalty;
     req->frequency_penalty = msg->frequency_penalty;
-    TRY(range_check(req->repetition_penalty, 0, REPETITION_MAX, true, "repetition_penalty", err));
-    TRY(range_check(req->presence_penalty, -PENALTY_MAX, PENALTY_MAX, false, "presence_penalty",
+    TRY(range_check(req->repetition_penalty, 0, GENERATE_REPETITION_MAX, true, "repetition_penalty",
                     err));
-    TRY(range_check(req->frequency_penalty, -PENALTY_MAX, PENALTY_MAX, false, "frequency_penalty",
-                    err));
+    TRY(range_check(req->presence_penalty, -GENERATE_PENALTY_MAX, GENERATE_PENALTY_MAX, false,
+                    "presence_penalty", err));
+    TRY(range_check(req->frequency_penalty, -GENERATE_PENALTY_MAX, GENERATE_PENALTY_MAX, false,
+                    "frequency_penalty", err));
 out:
     return rc;
 }
@@ -111,7 +110,8 @@ static int biases_decode(const Outrider__Generation__V1__GenerateRequest *msg, s
     for (size_t i = 0; i < n; i++) {
         out[i] = (struct token_bias){msg->logit_bias[i]->key, msg->logit_bias[i]->value};
         TRY(codec_check_ids(&out[i].id, 1, "logit_bias", err));
-        TRY(range_check(out[i].bias, -BIAS_MAX, BIAS_MAX, false, "logit_bias", err));
+        TRY(range_check(out[i].bias, -GENERATE_BIAS_MAX, GENERATE_BIAS_MAX, false, "logit_bias",
+                        err));
     }
     TRY(sort_biases(out, (int)n, err));
 out:

@@ -10,26 +10,6 @@ _Static_assert(JOB_END_STOP + 1 == (int)OUTRIDER__GENERATION__V1__JOB_END__END_S
                    JOB_ENDS == (int)OUTRIDER__GENERATION__V1__JOB_END__END_SHUTDOWN,
                "ends are numbered as in generation.proto");
 
-const char *const job_end_names[JOB_ENDS] = {
-    [JOB_END_STOP] = "stop",
-    [JOB_END_LENGTH] = "length",
-    [JOB_END_ANSWERED] = "answered",
-    [JOB_END_CANCELLED] = "cancelled",
-    [JOB_END_DEADLINE] = "deadline",
-    [JOB_END_REFUSED] = "refused",
-    [JOB_END_FAILED] = "failed",
-    [JOB_END_UNAVAILABLE] = "unavailable",
-    [JOB_END_SLOW_READER] = "slow reader",
-    [JOB_END_SHUTDOWN] = "shutdown",
-};
-
-const char *const job_state_names[JOB_STATES] = {
-    [JOB_STATE_ANY] = "any",
-    [JOB_STATE_WAITING] = "waiting",
-    [JOB_STATE_RUNNING] = "running",
-    [JOB_STATE_ENDED] = "ended",
-};
-
 int job_end_decode(enum job_end *end, int value, struct error *err)
 {
     if (value < 1 || value > JOB_ENDS) {

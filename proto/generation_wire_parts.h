@@ -55,6 +55,11 @@ Outrider__Generation__V1__Summary *summary_make(struct arena *scratch,
 int summary_decode(const Outrider__Generation__V1__Summary *msg, struct generate_summary *summary,
                    struct error *err);
 
+Outrider__Generation__V1__Round *round_make(struct arena *scratch,
+                                            const struct generate_round *round);
+int round_decode(const Outrider__Generation__V1__Round *msg, struct arena *arena,
+                 const struct generate_round **round, struct error *err);
+
 Outrider__Generation__V1__Load *load_make(struct arena *scratch, const struct service_load *load);
 /* msg may be NULL: an older coordinator does not say. */
 int load_decode(const Outrider__Generation__V1__Load *msg, struct service_load *load,

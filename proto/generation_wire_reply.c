@@ -58,7 +58,9 @@ static Outrider__Generation__V1__Tokens *tokens_make(struct arena *scratch,
     out->rejected_id = tokens->rejected_id;
     out->rejected_text = codec_copy_string(scratch, tokens->rejected_text);
     out->index = (uint32_t)tokens->index;
-    bool is_whole = out->text && out->origins && out->rejected_text;
+    if (tokens->round) out->round = round_make(scratch, tokens->round);
+    bool is_whole =
+        out->text && out->origins && out->rejected_text && (out->round || !tokens->round);
     return is_whole && logprobs_make(out, scratch, tokens) ? out : NULL;
 }
 
@@ -169,6 +171,7 @@ static int tokens_decode(const Outrider__Generation__V1__Tokens *msg, struct are
     TRY(codec_read_string(&tokens->rejected_text, NULL, msg->rejected_text, REJECTED_BYTES_MAX,
                           "rejected_text", err));
     TRY(logprobs_decode(msg, arena, tokens, err));
+    if (msg->round) TRY(round_decode(msg->round, arena, &tokens->round, err));
     if (tokens->rejected_id < -1) {
         rc = error_set(err, ERR_FORMAT, "rejected_id is %d, must be -1 or an id",
                        tokens->rejected_id);

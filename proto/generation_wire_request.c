@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "proto/codec.h"
 #include "proto/generation.pb-c.h"
 #include "proto/generation_wire_estimates.h"
@@ -22,7 +23,7 @@ enum {
  * answer another question than the one that was asked. */
 int text_check(const char *text, size_t len, const char *field, struct error *err)
 {
-    size_t valid = len ? codec_utf8_prefix(text, len) : 0;
+    size_t valid = len ? utf8_prefix(text, len) : 0;
     if (valid < len) {
         return error_set(err, ERR_ARGUMENT, "%s is not UTF-8 text at byte %zu (0x%02x)", field,
                          valid, (unsigned)(uint8_t)text[valid]);

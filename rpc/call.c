@@ -21,11 +21,16 @@ static void release_grpc(struct rpc_call *call, grpc_call *grpc)
     grpc_metadata_array_destroy(&call->metadata);
     grpc_slice_unref(call->status_text);
     call->status_text = grpc_empty_slice();
+    for (size_t i = 0; i < call->n_retry; i++) {
+        grpc_slice_unref(call->retry[i].value);
+    }
+    call->n_retry = 0;
     if (grpc) grpc_call_unref(grpc);
 }
 
 static void call_free(struct rpc_call *call)
 {
+    if (call->caller) call->release_caller(call->caller);
     buffer_free(&call->in);
     pthread_mutex_destroy(&call->lock);
     free(call);
@@ -47,6 +52,7 @@ static int arm_call(struct rpc_server *server, struct error *err)
     int rc = mem_array(&call, 1, sizeof *call, err);
     if (rc) return rc;
     call->server = server;
+    call->release_caller = server->guard.release;
     atomic_init(&call->n_refs, 1);
     atomic_init(&call->is_cancelled, false);
     for (int i = 0; i < N_RPC_EVENTS; i++) {
@@ -121,6 +127,8 @@ static void start_send(struct rpc_call *call, grpc_byte_buffer *message, size_t 
     }
     if (call->is_finishing && !call->first) {
         ops[n].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
+        ops[n].data.send_status_from_server.trailing_metadata = call->retry;
+        ops[n].data.send_status_from_server.trailing_metadata_count = call->n_retry;
         ops[n].data.send_status_from_server.status = call->status;
         ops[n++].data.send_status_from_server.status_details = &call->status_text;
         call->has_sent_status = true;
@@ -168,6 +176,15 @@ static int queue_message(struct rpc_call *call, grpc_byte_buffer *message, size_
     return 0;
 }
 
+static void start_receive_locked(struct rpc_call *call)
+{
+    grpc_op op;
+    memset(&op, 0, sizeof op);
+    op.op = GRPC_OP_RECV_MESSAGE;
+    op.data.recv_message.recv_message = &call->incoming;
+    if (!call->is_closed && !call->is_finishing) start_batch(call, &op, 1, RPC_EVENT_RECEIVE);
+}
+
 static int send_locked(struct rpc_call *call, grpc_byte_buffer **message, size_t len,
                        struct error *err)
 {
@@ -198,6 +215,7 @@ int rpc_call_send(struct rpc_call *call, const uint8_t *data, size_t len, struct
     grpc_byte_buffer *message = rpc_message_create(data, len);
     pthread_mutex_lock(&call->lock);
     rc = send_locked(call, &message, len, err);
+    if (!rc && call->method->is_exchange) start_receive_locked(call);
     pthread_mutex_unlock(&call->lock);
     if (message) grpc_byte_buffer_destroy(message);
     return rc;
@@ -222,6 +240,24 @@ void rpc_call_finish(struct rpc_call *call, int code, const char *text)
     pthread_mutex_unlock(&call->lock);
 }
 
+static grpc_metadata metadata_of(const char *name, long long value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", value);
+    return (grpc_metadata){.key = grpc_slice_from_static_string(name),
+                           .value = grpc_slice_from_copied_string(text)};
+}
+
+void rpc_call_set_retry(struct rpc_call *call, int seconds)
+{
+    pthread_mutex_lock(&call->lock);
+    if (!call->is_closed && !call->is_finishing && !call->n_retry) {
+        call->retry[call->n_retry++] = metadata_of("retry-after", seconds);
+        call->retry[call->n_retry++] = metadata_of("grpc-retry-pushback-ms", 1000LL * seconds);
+    }
+    pthread_mutex_unlock(&call->lock);
+}
+
 void rpc_call_abort(struct rpc_call *call, int code, const char *text)
 {
     pthread_mutex_lock(&call->lock);
@@ -235,6 +271,18 @@ void rpc_call_abort(struct rpc_call *call, int code, const char *text)
 bool rpc_call_is_cancelled(const struct rpc_call *call)
 {
     return atomic_load(&call->is_cancelled);
+}
+
+bool rpc_call_header(const struct rpc_call *call, const char *name, const char **value, size_t *len)
+{
+    for (size_t i = 0; i < call->metadata.count; i++) {
+        const grpc_metadata *header = &call->metadata.metadata[i];
+        if (grpc_slice_str_cmp(header->key, name) != 0) continue;
+        *value = (const char *)GRPC_SLICE_START_PTR(header->value);
+        *len = GRPC_SLICE_LENGTH(header->value);
+        return true;
+    }
+    return false;
 }
 
 int64_t rpc_call_deadline_us(const struct rpc_call *call)
@@ -264,6 +312,11 @@ uint64_t rpc_call_read_bytes(struct rpc_call *call)
     return n;
 }
 
+void *rpc_call_caller(const struct rpc_call *call)
+{
+    return call->caller;
+}
+
 void rpc_call_set_data(struct rpc_call *call, void *data)
 {
     call->data = data;
@@ -278,12 +331,8 @@ void *rpc_call_data(const struct rpc_call *call)
 
 static void start_receive(struct rpc_call *call)
 {
-    grpc_op op;
-    memset(&op, 0, sizeof op);
-    op.op = GRPC_OP_RECV_MESSAGE;
-    op.data.recv_message.recv_message = &call->incoming;
     pthread_mutex_lock(&call->lock);
-    if (!call->is_closed && !call->is_finishing) start_batch(call, &op, 1, RPC_EVENT_RECEIVE);
+    start_receive_locked(call);
     pthread_mutex_unlock(&call->lock);
 }
 
@@ -299,18 +348,35 @@ static void start_close(struct rpc_call *call)
     pthread_mutex_unlock(&call->lock);
 }
 
-static void find_method(struct rpc_call *call)
+/* *is_public: that of its service; false when there is no such method. */
+static void find_method(struct rpc_call *call, bool *is_public)
 {
     const struct rpc_server *server = call->server;
+    *is_public = false;
     for (int s = 0; s < server->n_services; s++) {
         const struct rpc_service *service = &server->services[s];
         for (int m = 0; m < service->n_methods && !call->method; m++) {
             if (grpc_slice_str_cmp(call->details.method, service->methods[m].path) == 0) {
                 call->method = &service->methods[m];
                 call->state = service->state;
+                *is_public = service->is_public;
             }
         }
     }
+}
+
+/* False: the call is refused. */
+static bool admit(struct rpc_call *call)
+{
+    const struct rpc_guard *guard = &call->server->guard;
+    const char *authorization = NULL;
+    struct error err;
+    size_t len = 0;
+    if (!guard->admit) return true;
+    rpc_call_header(call, "authorization", &authorization, &len);
+    int rc = guard->admit(guard->state, authorization, len, &call->caller, &err);
+    if (rc) rpc_call_finish(call, rc, err.text);
+    return rc == 0;
 }
 
 static void refuse_unknown(struct rpc_call *call)
@@ -344,8 +410,11 @@ static void on_new(struct rpc_call *call, bool ok)
     arm_again(call->server);
     call->deadline_us = rpc_us_of_time(call->details.deadline);
     start_close(call);
-    find_method(call);
-    if (call->method) {
+    bool is_public;
+    find_method(call, &is_public);
+    if (!is_public && !admit(call)) {
+        call->method = NULL; /* none of its handlers runs */
+    } else if (call->method) {
         if (call->method->on_open) call->method->on_open(call, call->state);
         start_receive(call);
     } else {
@@ -353,10 +422,10 @@ static void on_new(struct rpc_call *call, bool ok)
     }
 }
 
-static void deliver(struct rpc_call *call)
+static void deliver(struct rpc_call *call, grpc_byte_buffer *message)
 {
     struct error err;
-    if (rpc_message_read(call->incoming, &call->in, &err)) {
+    if (rpc_message_read(message, &call->in, &err)) {
         rpc_call_finish(call, err.code, err.text);
     } else if (call->method->on_message) {
         call->method->on_message(call, call->state, call->in.data, call->in.len);
@@ -367,13 +436,14 @@ static void on_receive(struct rpc_call *call, bool ok)
 {
     const struct rpc_method *method = call->method;
     bool is_wanted = ok && is_open(call);
-    if (call->incoming) {
-        if (is_wanted) deliver(call);
-        grpc_byte_buffer_destroy(call->incoming);
-        call->incoming = NULL;
+    grpc_byte_buffer *message = call->incoming;
+    call->incoming = NULL; /* the handler's answer may start the next receive */
+    if (message) {
+        if (is_wanted) deliver(call, message);
+        grpc_byte_buffer_destroy(message);
         /* A stream's next message is likely as large; a single one is not kept with its call. */
         if (!method->is_stream_in) buffer_free(&call->in);
-        if (method->is_stream_in) start_receive(call);
+        if (method->is_stream_in && !method->is_exchange) start_receive(call);
     } else if (is_wanted && !grpc_call_failed_before_recv_message(call->grpc)) {
         if (!method->is_stream_in) {
             rpc_call_finish(call, ERR_ARGUMENT, "the call came without a message");

@@ -25,6 +25,11 @@ int rpc_call_send(struct rpc_call *call, const uint8_t *data, size_t len, struct
  * ignored. Any thread. */
 void rpc_call_finish(struct rpc_call *call, int code, const char *text);
 
+/* Before the end: the client is told when to try again, with trailing metadata of an end that is an
+ * error: `retry-after` in seconds, as HTTP has it, and `grpc-retry-pushback-ms`, which gRPC's own
+ * retries go by. Not with rpc_call_abort. Any thread. */
+void rpc_call_set_retry(struct rpc_call *call, int seconds);
+
 /* Ends the call at once; what is queued is dropped, because the client does not read it. Any
  * thread. */
 void rpc_call_abort(struct rpc_call *call, int code, const char *text);
@@ -34,6 +39,15 @@ bool rpc_call_is_cancelled(const struct rpc_call *call);
 
 /* The client's deadline in microseconds of clock_now_us; INT64_MAX if it has none. */
 int64_t rpc_call_deadline_us(const struct rpc_call *call);
+
+/* Within a handler: a header (metadata) of the call, by its name in lower case; false: the client
+ * has not sent it. *value is not terminated and is valid until the handler returns. */
+bool rpc_call_header(const struct rpc_call *call, const char *name, const char **value,
+                     size_t *len);
+
+/* Who calls, as the server's guard has found; NULL: the guard was not asked, or there is none. Lent
+ * as long as the call exists. */
+void *rpc_call_caller(const struct rpc_call *call);
 
 /* A handler that keeps the call after it returns takes a reference. */
 void rpc_call_ref(struct rpc_call *call);

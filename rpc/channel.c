@@ -1,10 +1,10 @@
 /* Connections by address. */
 #include "rpc/channel.h"
 
-#include <grpc/grpc_security.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "access/reach.h"
 #include "base/memory.h"
 #include "rpc/common.h"
 
@@ -31,30 +31,62 @@ void rpc_channels_drop_unused(struct rpc_channels *channels)
     }
 }
 
-static int channel_open(struct rpc_channel **channel, const char *address, struct error *err)
+static int channel_open(const struct rpc_channels *channels, struct rpc_channel **channel,
+                        const char *address, struct error *err)
 {
-    struct rpc_channel *c;
+    int rc = 0;
+    struct rpc_channel *c = NULL;
     size_t len = strlen(address) + 1;
-    int rc = mem_array(&c, 1, sizeof *c + len, err);
-    if (rc) return rc;
+    grpc_channel_credentials *credentials;
+    TRY(mem_array(&c, 1, sizeof *c + len, err));
     memcpy(c->address, address, len);
-    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    c->grpc = grpc_channel_create(address, plain, rpc_channel_args());
-    grpc_channel_credentials_release(plain);
+    if (!reach_unix_path(address)) c->tls.certificates = channels->certificates;
+    TRY(rpc_tls_open_channel(&c->tls, &credentials, err));
+    grpc_arg args[RPC_ARGS_MAX];
+    const grpc_channel_args options =
+        rpc_channel_args(args, c->tls.certificates ? channels->server_name : NULL);
+    c->grpc = grpc_channel_create(address, credentials, &options);
+    grpc_channel_credentials_release(credentials);
     *channel = c;
-    return 0;
+    c = NULL;
+out:
+    free(c);
+    return rc;
+}
+
+static bool is_outdated(const struct rpc_channel *channel)
+{
+    struct certificates *certificates = channel->tls.certificates;
+    return certificates && certificates_version(certificates) != channel->tls.version;
+}
+
+static struct rpc_channel **find(struct rpc_channels *channels, const char *address)
+{
+    struct rpc_channel **link = &channels->first;
+    while (*link && strcmp((*link)->address, address) != 0)
+        link = &(*link)->next;
+    return link;
+}
+
+/* Closes the channel if it has no streams and nobody should use it any more. */
+static void drop_outdated(struct rpc_channels *channels, struct rpc_channel **link)
+{
+    struct rpc_channel *channel = *link;
+    if (!channel || channel->n_streams || !is_outdated(channel)) return;
+    *link = channel->next;
+    channel_close(channel);
+    channels->n--;
 }
 
 int rpc_channels_get(struct rpc_channels *channels, struct rpc_channel **channel,
                      const char *address, struct error *err)
 {
-    struct rpc_channel *c = channels->first;
-    while (c && strcmp(c->address, address) != 0)
-        c = c->next;
+    drop_outdated(channels, find(channels, address));
+    struct rpc_channel *c = *find(channels, address);
     if (!c) {
         /* A restarted peer may have another address, and its old channel is then unused. */
         if (channels->n >= CHANNELS_MAX) rpc_channels_drop_unused(channels);
-        int rc = channel_open(&c, address, err);
+        int rc = channel_open(channels, &c, address, err);
         if (rc) return rc;
         c->next = channels->first;
         channels->first = c;

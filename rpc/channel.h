@@ -5,21 +5,26 @@
 #include <grpc/grpc.h>
 
 #include "base/error.h"
+#include "rpc/tls.h"
 
 struct rpc_channel {
     struct rpc_channel *next;
     grpc_channel *grpc;
+    struct rpc_tls tls;
     int n_streams; /* kept by the streams */
     char address[];
 };
 
-/* A zeroed list is empty. */
+/* A list is empty, and plain, while it has only zeros. */
 struct rpc_channels {
     struct rpc_channel *first;
     int n;
+    struct certificates *certificates; /* NULL: all are plain; unix sockets are in any case */
+    const char *server_name;           /* in place of the address's; NULL = none */
 };
 
-/* Finds or makes the channel of an address; it stays as long as it has streams.
+/* Finds or makes the channel of an address; it stays as long as it has streams. One that has none
+ * and was made with certificates that have been renewed since is made again.
  * Errors: ERR_NO_MEMORY. */
 int rpc_channels_get(struct rpc_channels *channels, struct rpc_channel **channel,
                      const char *address, struct error *err);

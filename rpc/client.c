@@ -5,6 +5,7 @@
 
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,8 @@ enum { POLL_EVENTS_MAX = 1000, DEAD_CONNECTION_POLLS = 5 };
 struct rpc_client {
     grpc_completion_queue *events;
     struct rpc_channels channels;
+    grpc_metadata authorization; /* sent with every call, if there is a key */
+    bool has_key;
 };
 
 enum stream_event { STREAM_START, STREAM_STATUS, STREAM_SEND, STREAM_RECEIVE, N_STREAM_EVENTS };
@@ -46,11 +49,28 @@ struct rpc_stream {
     bool is_over; /* the status is here */
 };
 
-int rpc_client_open(struct rpc_client **client, struct error *err)
+static void set_options(struct rpc_client *client, const struct rpc_client_options *options)
+{
+    static const char scheme[] = "Bearer ";
+    client->channels.certificates = options->certificates;
+    client->channels.server_name = options->server_name;
+    client->has_key = options->api_key != NULL;
+    if (!client->has_key) return;
+    size_t len = strlen(options->api_key), scheme_len = sizeof scheme - 1;
+    grpc_slice value = grpc_slice_malloc(scheme_len + len);
+    memcpy(GRPC_SLICE_START_PTR(value), scheme, scheme_len);
+    memcpy(GRPC_SLICE_START_PTR(value) + scheme_len, options->api_key, len);
+    client->authorization.key = grpc_slice_from_static_string("authorization");
+    client->authorization.value = value;
+}
+
+int rpc_client_open(struct rpc_client **client, const struct rpc_client_options *options,
+                    struct error *err)
 {
     int rc = mem_array(client, 1, sizeof **client, err);
     if (rc) return rc;
     rpc_library_open();
+    if (options) set_options(*client, options);
     (*client)->events = grpc_completion_queue_create_for_next(NULL);
     return 0;
 }
@@ -64,6 +84,7 @@ void rpc_client_close(struct rpc_client *client)
                .type != GRPC_QUEUE_SHUTDOWN) {
     }
     grpc_completion_queue_destroy(client->events);
+    if (client->has_key) grpc_slice_unref(client->authorization.value);
     rpc_library_close();
     free(client);
 }
@@ -101,6 +122,10 @@ static int start_call(struct rpc_stream *stream, bool wait_for_ready, struct err
     ops[0].flags = wait_for_ready ? GRPC_INITIAL_METADATA_WAIT_FOR_READY |
                                         GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET
                                   : 0;
+    if (stream->client->has_key) {
+        ops[0].data.send_initial_metadata.count = 1;
+        ops[0].data.send_initial_metadata.metadata = &stream->client->authorization;
+    }
     ops[1].op = GRPC_OP_RECV_INITIAL_METADATA;
     ops[1].data.recv_initial_metadata.recv_initial_metadata = &stream->initial;
     return start_batch(stream, ops, 2, STREAM_START, err);
@@ -283,25 +308,43 @@ struct rpc_counters rpc_stream_counters(const struct rpc_stream *stream)
 
 /* ---- messages ---- */
 
+/* There is no connection. A server that drops each new one may want another kind. */
+static int set_connection_error(const struct rpc_channel *channel, const char *text,
+                                struct error *err)
+{
+    bool is_secure = channel->tls.certificates != NULL;
+    const char *why = is_secure ? rpc_tls_explain(text) : NULL;
+    if (why) {
+        return error_set(err, ERR_UNAUTHENTICATED, "no secure connection to %s: %s",
+                         channel->address, why);
+    }
+    bool is_dropped = strstr(text, "failed to connect") && strstr(text, "Socket closed");
+    return error_set(err, ERR_UNAVAILABLE, "%s is not available: %s%s", channel->address, text,
+                     !is_dropped ? ""
+                     : is_secure ? "; it may want another certificate of ours"
+                                 : "; it may want TLS");
+}
+
 /* The stream's status as an error. A failure of the network names the address; the server's own
  * text is passed on unchanged. */
 static int set_status_error(const struct rpc_stream *stream, struct error *err)
 {
     const char *address = stream->channel->address;
-    int len = (int)GRPC_SLICE_LENGTH(stream->status_text);
-    const char *text = (const char *)GRPC_SLICE_START_PTR(stream->status_text);
+    char text[RPC_STATUS_TEXT_BYTES];
+    int len = snprintf(text, sizeof text, "%.*s", (int)GRPC_SLICE_LENGTH(stream->status_text),
+                       (const char *)GRPC_SLICE_START_PTR(stream->status_text));
     int code = rpc_error_of_status(stream->status);
     switch (code) {
     case ERR_NONE:
         return error_set(err, ERR_CLOSED, "%s has ended the stream", address);
     case ERR_UNAVAILABLE:
-        return error_set(err, code, "%s is not available: %.*s", address, len, text);
+        return set_connection_error(stream->channel, text, err);
     case ERR_TIMEOUT:
-        return error_set(err, code, "%s did not answer in time: %.*s", address, len, text);
+        return error_set(err, code, "%s did not answer in time: %s", address, text);
     case ERR_CANCELLED:
-        return error_set(err, code, "the call to %s was cancelled: %.*s", address, len, text);
+        return error_set(err, code, "the call to %s was cancelled: %s", address, text);
     default:
-        if (len) return error_set(err, code, "%.*s", len, text);
+        if (len) return error_set(err, code, "%s", text);
         return error_set(err, code, "%s answers with status %d and no message", address,
                          (int)stream->status);
     }

@@ -10,10 +10,19 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-struct rpc_client; /* owned by one thread */
-struct rpc_stream; /* owned by the same */
+struct certificates; /* access/certificates.h */
+struct rpc_client;   /* owned by one thread */
+struct rpc_stream;   /* owned by the same */
 
-int rpc_client_open(struct rpc_client **client, struct error *err);
+struct rpc_client_options {
+    struct certificates *certificates; /* TLS with them, but for unix sockets; NULL = plain */
+    const char *server_name;           /* that certificates must have in place of the address's */
+    const char *api_key; /* sent with every call; visible ASCII; NULL = none; copied */
+};
+
+/* keeps certificates and server_name; options NULL = all zeros. */
+int rpc_client_open(struct rpc_client **client, const struct rpc_client_options *options,
+                    struct error *err);
 /* All streams must be closed before. Accepts NULL. */
 void rpc_client_close(struct rpc_client *client);
 

@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "rpc/tls.h"
 
 enum {
     KEEPALIVE_MS = 10000,
@@ -26,7 +27,8 @@ static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 
 static void forward_log(gpr_log_func_args *args)
 {
-    log_line(LOG_LEVEL_DEBUG, "grpc", "%s", args->message);
+    rpc_tls_note(args->message);
+    log_line(LOG_LEVEL_DEBUG, "grpc", "text=\"%s\"", args->message);
 }
 
 static void set_log(void)
@@ -45,14 +47,19 @@ void rpc_library_close(void)
     grpc_shutdown();
 }
 
-/* The API wants a key that is not const and never writes to it. */
-static grpc_arg int_arg(const char *key, int value)
+/* The API wants texts that are not const and never writes to them. */
+static char *plain(const char *text)
 {
     union {
         const char *in;
         char *out;
-    } name = {.in = key};
-    return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = name.out, .value.integer = value};
+    } both = {.in = text};
+    return both.out;
+}
+
+static grpc_arg int_arg(const char *key, int value)
+{
+    return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = plain(key), .value.integer = value};
 }
 
 static int add_common(grpc_arg *args, int max_receive_bytes)
@@ -68,10 +75,6 @@ static int add_common(grpc_arg *args, int max_receive_bytes)
     return n;
 }
 
-static grpc_arg channel_arg_list[RPC_ARGS_MAX];
-static grpc_channel_args channel_args;
-static pthread_once_t args_once = PTHREAD_ONCE_INIT;
-
 grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_bytes)
 {
     int n = add_common(args, max_receive_bytes);
@@ -85,9 +88,8 @@ grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_b
     return (grpc_channel_args){.num_args = (size_t)n, .args = args};
 }
 
-static void fill_args(void)
+grpc_channel_args rpc_channel_args(grpc_arg args[RPC_ARGS_MAX], const char *server_name)
 {
-    grpc_arg *args = channel_arg_list;
     int n = add_common(args, MESSAGE_BYTES_MAX);
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     args[n++] = int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -97,13 +99,12 @@ static void fill_args(void)
     args[n++] = int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, RECONNECT_MOST_MS);
     /* Otherwise clients of one process would share a connection, and with it its wake-ups. */
     args[n++] = int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    channel_args = (grpc_channel_args){.num_args = (size_t)n, .args = args};
-}
-
-const grpc_channel_args *rpc_channel_args(void)
-{
-    pthread_once(&args_once, fill_args);
-    return &channel_args;
+    if (server_name) {
+        args[n++] = (grpc_arg){.type = GRPC_ARG_STRING,
+                               .key = plain(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG),
+                               .value.string = plain(server_name)};
+    }
+    return (grpc_channel_args){.num_args = (size_t)n, .args = args};
 }
 
 grpc_status_code rpc_status_of_error(int code)
@@ -113,6 +114,7 @@ grpc_status_code rpc_status_of_error(int code)
         return GRPC_STATUS_OK;
     case ERR_ARGUMENT:
     case ERR_FORMAT:
+    case ERR_TOO_LONG:
         return GRPC_STATUS_INVALID_ARGUMENT;
     case ERR_UNSUPPORTED:
         return GRPC_STATUS_UNIMPLEMENTED;
@@ -128,6 +130,8 @@ grpc_status_code rpc_status_of_error(int code)
         return GRPC_STATUS_DEADLINE_EXCEEDED;
     case ERR_CANCELLED:
         return GRPC_STATUS_CANCELLED;
+    case ERR_UNAUTHENTICATED:
+        return GRPC_STATUS_UNAUTHENTICATED;
     default:
         return GRPC_STATUS_INTERNAL;
     }
@@ -144,9 +148,10 @@ int rpc_error_of_status(grpc_status_code status)
     case GRPC_STATUS_OUT_OF_RANGE:
     case GRPC_STATUS_FAILED_PRECONDITION:
     case GRPC_STATUS_ALREADY_EXISTS:
-    case GRPC_STATUS_UNAUTHENTICATED: /* the same request would fail again */
-    case GRPC_STATUS_PERMISSION_DENIED:
+    case GRPC_STATUS_PERMISSION_DENIED: /* the same request would fail again */
         return ERR_ARGUMENT;
+    case GRPC_STATUS_UNAUTHENTICATED:
+        return ERR_UNAUTHENTICATED;
     case GRPC_STATUS_DEADLINE_EXCEEDED:
         return ERR_TIMEOUT;
     case GRPC_STATUS_NOT_FOUND:

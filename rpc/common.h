@@ -14,14 +14,16 @@
 enum { RPC_STATUS_TEXT_BYTES = 1024 };
 
 /* Counted: every open has its close. The library's own log lines go to our log at level debug,
- * because what matters of them also comes back as a status. */
+ * because what matters of them also comes back as a status, but for a server's handshakes
+ * (rpc_tls_note). */
 void rpc_library_open(void);
 void rpc_library_close(void);
 
-/* Arguments of every channel; static, never freed. */
-const grpc_channel_args *rpc_channel_args(void);
-/* Fills args with those of a server that takes messages of at most max_receive_bytes. */
 enum { RPC_ARGS_MAX = 16 };
+/* Fills args with those of a channel. server_name: what its certificate must name in place of the
+ * address; NULL = the address; kept as long as args are. */
+grpc_channel_args rpc_channel_args(grpc_arg args[RPC_ARGS_MAX], const char *server_name);
+/* Fills args with those of a server that takes messages of at most max_receive_bytes. */
 grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_bytes);
 
 /* ERR_ codes and gRPC statuses, both ways. ERR_NONE is OK. */

@@ -231,5 +231,6 @@ struct rpc_service rpc_health_service(struct rpc_health *health)
     return (struct rpc_service){.methods = methods,
                                 .n_methods = (int)(sizeof methods / sizeof *methods),
                                 .state = health,
+                                .is_public = true,
                                 .on_closing = end_watches};
 }

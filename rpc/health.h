@@ -16,7 +16,8 @@ int rpc_health_open(struct rpc_health **health, struct error *err);
 /* After the server that offers it is closed. Accepts NULL. */
 void rpc_health_close(struct rpc_health *health);
 
-/* For the list of one server. Its watches end when that server begins to close. */
+/* For the list of one server; public, so that probes need no key. Its watches end when that server
+ * begins to close. */
 struct rpc_service rpc_health_service(struct rpc_health *health);
 
 /* Sets the health of a name, up to 8 of them, and tells those who watch it. Any thread. */

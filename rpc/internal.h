@@ -4,8 +4,9 @@
  * A call is one grpc_call with at most four batches under way: NEW or CLOSE, RECEIVE, and SEND. One
  * thread at a time handles the events of batches: the network thread, or the thread that waits in
  * its place (rpc_server_wait). Both are called the network thread here. Any thread may start a
- * send, under the call's lock. Once CLOSE has come no batch is started any more, so the last event
- * to be handled releases the grpc_call. The struct itself is freed with its last reference. */
+ * send, and with the answer of an exchange the next receive, under the call's lock. Once CLOSE has
+ * come no batch is started any more, so the last event to be handled releases the grpc_call. The
+ * struct itself is freed with its last reference. */
 #pragma once
 
 #include <grpc/grpc.h>
@@ -15,6 +16,7 @@
 #include "base/poll_turn.h"
 #include "rpc/common.h"
 #include "rpc/method.h"
+#include "rpc/tls.h"
 
 enum rpc_event { RPC_EVENT_NEW, RPC_EVENT_CLOSE, RPC_EVENT_RECEIVE, RPC_EVENT_SEND, N_RPC_EVENTS };
 
@@ -28,6 +30,8 @@ struct rpc_server {
     grpc_completion_queue *events;
     struct rpc_service *services; /* [n_services] */
     int n_services;
+    struct rpc_guard guard;
+    struct rpc_tls tls;
     char *address;
     pthread_t thread;
     struct poll_turn turn;
@@ -53,7 +57,9 @@ struct rpc_call {
     const struct rpc_method *method; /* NULL = unknown */
     void *state;                     /* of its service */
     void *data;
-    atomic_int n_refs; /* 1 is the network thread's */
+    void *caller;                         /* of the server's guard */
+    void (*release_caller)(void *caller); /* the server may be gone then */
+    atomic_int n_refs;                    /* 1 is the network thread's */
     struct rpc_tag tags[N_RPC_EVENTS];
 
     /* The network thread's. */
@@ -72,6 +78,8 @@ struct rpc_call {
     bool is_overrun; /* a send was refused because the client does not read */
     grpc_status_code status;
     grpc_slice status_text;
+    grpc_metadata retry[2]; /* [n_retry], sent with the status */
+    size_t n_retry;
     struct queued_message *first, **end; /* waiting behind the send that is under way */
     size_t sending_bytes, queued_bytes;  /* queued_bytes counts both */
     uint64_t read_bytes;                 /* sent in all */

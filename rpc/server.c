@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "access/reach.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/memory.h"
@@ -22,7 +23,6 @@
 #include "rpc/internal.h"
 
 enum { PORT_MAX = 65535, HAS_WORK_INTERVAL_US = 50000 };
-static const char unix_prefix[] = "unix:";
 
 static void set_shut(struct rpc_server *server)
 {
@@ -93,38 +93,53 @@ static bool is_socket_alive(const char *path)
     return is_alive;
 }
 
-static int bind_address(struct rpc_server *server, const char *address, struct error *err)
+/* Sets *port to the one that is bound. */
+static int add_port(struct rpc_server *server, const char *address, int *port, struct error *err)
 {
-    bool is_unix = strncmp(address, unix_prefix, strlen(unix_prefix)) == 0;
+    grpc_server_credentials *credentials;
+    int rc = rpc_tls_open_server(&server->tls, &credentials, err);
+    if (rc) return rc;
+    *port = grpc_server_add_http2_port(server->grpc, address, credentials);
+    grpc_server_credentials_release(credentials);
+    if (*port > 0) return 0;
+    return error_set(err, ERR_IO, "cannot listen on %s: the address is in use or not ours",
+                     address);
+}
+
+static int check_address(const char *address, struct error *err)
+{
+    const char *path = reach_unix_path(address);
     const char *colon = strrchr(address, ':');
-    int port = 0;
+    int port;
     if (!colon || !colon[1]) {
         return error_set(err, ERR_ARGUMENT, "the address '%s' has no port", address);
     }
     /* The library would take any number modulo 65536. */
-    if (!is_unix && options_int(&port, "port", colon + 1, 0, PORT_MAX, err)) {
+    if (!path && options_int(&port, "port", colon + 1, 0, PORT_MAX, err)) {
         return error_set(err, ERR_ARGUMENT, "the address '%s' has no port from 0 to %d", address,
                          PORT_MAX);
     }
-    if (is_unix && is_socket_alive(address + strlen(unix_prefix))) {
+    if (path && is_socket_alive(path)) {
         return error_set(err, ERR_IO, "cannot listen on %s: another server does", address);
     }
-    grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
-    port = grpc_server_add_http2_port(server->grpc, address, plain);
-    grpc_server_credentials_release(plain);
-    if (port <= 0) {
-        return error_set(err, ERR_IO, "cannot listen on %s: the address is in use or not ours",
-                         address);
-    }
+    return 0;
+}
+
+static int bind_address(struct rpc_server *server, const char *address, struct error *err)
+{
+    int port, rc = 0;
     size_t size = strlen(address) + 16;
-    int rc = mem_array(&server->address, size, 1, err);
-    if (rc) return rc;
-    if (is_unix) {
+    TRY(check_address(address, err));
+    TRY(add_port(server, address, &port, err));
+    TRY(mem_array(&server->address, size, 1, err));
+    if (reach_unix_path(address)) {
         snprintf(server->address, size, "%s", address);
     } else {
-        snprintf(server->address, size, "%.*s:%d", (int)(colon - address), address, port);
+        int host_len = (int)(strrchr(address, ':') - address);
+        snprintf(server->address, size, "%.*s:%d", host_len, address, port);
     }
-    return 0;
+out:
+    return rc;
 }
 
 /* Ends a server whose network thread does not run; the calling thread handles its events. */
@@ -188,6 +203,8 @@ int rpc_server_open(struct rpc_server **server, const struct rpc_server_options 
     int rc = mem_array(&s, 1, sizeof *s, err);
     if (rc) return rc;
     server_init(s, options->max_message_bytes);
+    if (!reach_unix_path(options->address)) s->tls.certificates = options->certificates;
+    s->guard = options->guard;
     TRY(copy_services(s, options, err));
     TRY(bind_address(s, options->address, err));
     grpc_server_start(s->grpc);

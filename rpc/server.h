@@ -10,6 +10,7 @@
 #include "rpc/call.h"
 #include "rpc/method.h"
 
+struct certificates; /* access/certificates.h */
 struct rpc_server;
 
 struct rpc_server_options {
@@ -17,6 +18,12 @@ struct rpc_server_options {
     const struct rpc_service *services;
     int n_services;
     int max_message_bytes; /* that a client may send; 0 = MESSAGE_BYTES_MAX, which is the most */
+    /* kept; TLS, and verified clients if there are authorities. NULL: plain, as unix sockets are in
+     * any case */
+    struct certificates *certificates;
+    /* copied; asked about every call, also of methods that there are not, but for those of public
+     * services. admit NULL: everybody may call */
+    struct rpc_guard guard;
 };
 
 /* keeps the services' methods and states; copies the list. The server answers at once.

@@ -103,6 +103,10 @@ bool planner_wants_reading(struct planner *p, struct planner_sequence *seq, int 
  * ones do on average. */
 int planner_rows_within(struct planner *p, int n_rows, double factor, int least, int most);
 
+/* Tokens of prompts, least .. most, that the draft is predicted to read in this share of the time
+ * of a step of n_rows. The least where one of the times is not known. */
+int planner_reading_within(struct planner *p, int n_rows, double share, int least, int most);
+
 /* What happened in a round, over all lanes. */
 struct planner_round {
     int n_rows;      /* tokens fed in the step */

@@ -78,7 +78,7 @@ bool planner_wants_reading(struct planner *p, struct planner_sequence *seq, int 
     return seq->wants_reading;
 }
 
-/* ---- how long a step may become ---- */
+/* ---- how long a step, and the reading before it, may become ---- */
 
 /* The step of so many rows as part of a round whose other times are rest_us. */
 static double careful_us(const struct planner *p, int rows, double rest_us)
@@ -104,4 +104,12 @@ int planner_rows_within(struct planner *p, int n_rows, double factor, int at_lea
         }
     }
     return least(low, at_most);
+}
+
+int planner_reading_within(struct planner *p, int n_rows, double share, int at_least, int at_most)
+{
+    planner_refresh(p);
+    if (p->read.n == 0 || p->step.largest == 0) return at_least;
+    double n = share * careful_us(p, n_rows, 0) / p->read.us;
+    return (int)fmin(fmax(n, at_least), at_most);
 }

@@ -6,12 +6,13 @@
 #     model/backend/cpu/ and model/backend/cuda/ only model/backend/open.c includes something
 #   2 a header called internal.h is included by files of its own folder only; nobody includes by a
 #     relative path
-#   3 only rpc/ includes grpc/; only proto/ and rpc/health* include .pb-c.h; only comm/comm_mpi.c
-#     includes mpi.h; only worker/group.c, coordinator/main.c, comm/ and tests include
-#     comm/comm_mpi.h; only comm/comm_nccl.c, model/backend/cuda/, bench/cuda_ceilings.cu and the
-#     emulator in tests/emulate include CUDA or NCCL; in coordinator/ only the gateway, grpc_reply,
-#     grpc_sender and target.c include rpc/, and only the first two include grpc_reply.h, so that
-#     the engine cannot learn of gRPC
+#   3 only rpc/ includes grpc/; only http/ includes libmicrohttpd and GnuTLS; only access/ and tests
+#     include openssl/; only proto/ and rpc/health* include .pb-c.h; only comm/comm_mpi.c includes
+#     mpi.h; only worker/group.c, coordinator/main.c, comm/ and tests include comm/comm_mpi.h; only
+#     comm/comm_nccl.c, model/backend/cuda/, bench/cuda_ceilings.cu and the emulator in
+#     tests/emulate include CUDA or NCCL; in coordinator/ only the gateway, grpc_outlet and target.c
+#     include rpc/, and only the first two include grpc_outlet.h, so that the engine cannot learn of
+#     gRPC
 #   4 nobody below main ends the process, but for a group's abort, the process's own clock and
 #     base/program.c, the part of main that the servers share
 #   5 no source or script over 800 lines; over 500 is a warning
@@ -130,16 +131,20 @@ function check_rooms(path,   other, allowed, own) {
 
 function check_library(path) {
     if (path ~ /^grpc\// && folder != "rpc") fail("only rpc/ includes " path)
+    if (path ~ /^(microhttpd\.h$|gnutls\/)/ && folder != "http") fail("only http/ includes " path)
+    if (path ~ /^openssl\// && folder != "access" && folder != "tests") {
+        fail("only access/ includes " path)
+    }
     if (path ~ /\.pb-c\.h$/ && folder != "proto" && name !~ /^rpc\/health/) {
         fail("only proto/ and the health service of rpc/ include " path)
     }
     if (path ~ /^rpc\// && folder == "coordinator" &&
-        name !~ /^coordinator\/((gateway(_[a-z]+)?|grpc_reply|grpc_sender)\.[ch]|target\.c)$/) {
-        fail("in coordinator/ only the gateway, grpc_* and target.c include " path)
+        name !~ /^coordinator\/((gateway(_[a-z]+)?|grpc_outlet)\.[ch]|target\.c)$/) {
+        fail("in coordinator/ only the gateway, grpc_outlet and target.c include " path)
     }
-    if (path == "coordinator/grpc_reply.h" && folder != "tests" &&
-        name !~ /^coordinator\/(gateway(_[a-z]+)?|grpc_reply)\.[ch]$/) {
-        fail("only the gateway and grpc_reply.c include " path)
+    if (path == "coordinator/grpc_outlet.h" && folder != "tests" &&
+        name !~ /^coordinator\/(gateway(_[a-z]+)?|grpc_outlet)\.[ch]$/) {
+        fail("only the gateway and grpc_outlet.c include " path)
     }
     if (path ~ /^mpi(-ext)?\.h$/ && name != "comm/comm_mpi.c") {
         fail("only comm/comm_mpi.c includes " path)
@@ -346,7 +351,7 @@ try_rule_1() {
 
 # Folders without a row, and rows that cannot be read.
 try_table() {
-    for name in http/a.c http/a.h a.c proto3/a.c coordinator/openai/a.c model/backend/rocm/a.cu; do
+    for name in attic/a.c attic/a.h a.c proto3/a.c coordinator/attic/a.c model/backend/rocm/a.cu; do
         echo '#include "base/a.h"' | refuses $name 1
     done
     echo '#include "base/a.h"' | accepts bench/a/a.c
@@ -389,6 +394,10 @@ try_rule_3() {
     echo '#include <grpc/grpc.h>' | refuses proto/a.c 1
     echo '#include "proto/target.pb-c.h"' | refuses worker/a.c 1
     echo '#include <grpc/grpc.h>' | accepts rpc/a.c
+    echo '#include <microhttpd.h>' | refuses coordinator/a.c 1
+    echo '#include <microhttpd.h>' | accepts http/a.c
+    echo '#include <openssl/ssl.h>' | refuses rpc/tls.c 1
+    echo '#include <openssl/ssl.h>' | accepts access/pem.c
     echo '#include "rpc/health.pb-c.h"' | accepts rpc/health_wire.c
     echo '#include "rpc/health.pb-c.h"' | refuses rpc/server.c 1
     echo '#include <mpi.h>' | refuses comm/comm.c 1
@@ -398,14 +407,14 @@ try_rule_3() {
     echo '#include "comm/comm_mpi.h"' | refuses worker/group.h 1
     for name in engine.c engine.h round.c target.h coordinator.c draft/a.c; do
         echo '#include "rpc/client.h"' | refuses coordinator/$name 1
-        echo '#include "coordinator/grpc_reply.h"' | refuses coordinator/$name 1
+        echo '#include "coordinator/grpc_outlet.h"' | refuses coordinator/$name 1
     done
-    echo '#include "coordinator/grpc_reply.h"' | refuses coordinator/target.c 1
-    for name in coordinator/target.c coordinator/gateway.c coordinator/grpc_reply.h client/a.h \
+    echo '#include "coordinator/grpc_outlet.h"' | refuses coordinator/target.c 1
+    for name in coordinator/target.c coordinator/gateway.c coordinator/grpc_outlet.h client/a.h \
         worker/a.c; do
         echo '#include "rpc/client.h"' | accepts $name
     done
-    echo '#include "coordinator/grpc_reply.h"' | accepts coordinator/gateway.c
+    echo '#include "coordinator/grpc_outlet.h"' | accepts coordinator/gateway.c
     for name in worker/group.c coordinator/main.c comm/comm_mpi.c tests/programs/prog_a.c; do
         echo '#include "comm/comm_mpi.h"' | accepts $name
     done

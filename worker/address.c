@@ -1,6 +1,7 @@
 /* Addresses of ranks. */
 #include "worker/address.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,10 +57,4 @@ void address_make_reachable(const char *bound, char *out)
     } else {
         snprintf(out, ADDRESS_BYTES, "%s", bound);
     }
-}
-
-bool address_is_local(const char *address)
-{
-    return strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
-           strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
 }

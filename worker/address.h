@@ -2,8 +2,6 @@
  * unix:PATH. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/error.h"
 
 enum { ADDRESS_BYTES = 256 }; /* of every `out` below */
@@ -20,6 +18,3 @@ int address_of_lead(const char *lead, const char *listen, int n_ranks, char *out
 
 /* The bound address as another host can call it: this host's name replaces "0.0.0.0" and "[::]". */
 void address_make_reachable(const char *bound, char *out);
-
-/* Whether only processes of this machine can call the address. */
-bool address_is_local(const char *address);

@@ -149,14 +149,14 @@ int group_offer(struct group *group, struct target_description *mine, struct err
 static int join_led(struct group *group, struct target_description *mine, struct error *err)
 {
     int rc = 0;
+    const struct group_options *options = &group->options;
     char lead[ADDRESS_BYTES];
     struct comm_nccl_id id;
     struct target_description theirs = *mine;
     if (!group_is_lead(group)) {
-        TRY(address_of_lead(group->options.lead, group->options.listen, group->comm->size, lead,
-                            err));
-        TRY(join_ask(&theirs, mine, lead, group->options.timeout_s, err));
-        TRY(lead_watch_open(&group->lead_watch, lead, err));
+        TRY(address_of_lead(options->lead, options->listen, group->comm->size, lead, err));
+        TRY(join_ask(&theirs, mine, lead, options->certificates, options->timeout_s, err));
+        TRY(lead_watch_open(&group->lead_watch, lead, options->certificates, err));
     }
     memcpy(&id, theirs.nccl_id, sizeof id);
     TRY(comm_nccl_connect(group->comm, &id, err));

@@ -21,7 +21,8 @@ struct group_options {
     const char *listen; /* HOST:PORT (rank r takes PORT + r) or unix:PATH */
     const char *lead;   /* where rank 0 can be called; NULL: follows from listen */
     enum group_collectives collectives;
-    int timeout_s; /* for all ranks to join */
+    int timeout_s;                     /* for all ranks to join */
+    struct certificates *certificates; /* of the door, and to call rank 0; NULL = plain; kept */
 };
 
 struct group {

@@ -5,10 +5,12 @@
 
 #include "proto/target_wire.h"
 
+struct certificates; /* access/certificates.h */
+
 /* Asks rank 0 at `lead` until it offers an id, for at most timeout_s seconds; theirs is its
- * description.
+ * description. certificates: of TLS; NULL = plain.
  * Errors: ERR_ARGUMENT it is not rank 0 of our group, or the two ranks differ in something that
  * they must share (the sentence says in what); ERR_TIMEOUT with the last reason; errors of
  * Describe. */
 int join_ask(struct target_description *theirs, const struct target_description *mine,
-             const char *lead, int timeout_s, struct error *err);
+             const char *lead, struct certificates *certificates, int timeout_s, struct error *err);

@@ -38,14 +38,16 @@ static void *wait_for_end(void *arg)
     return NULL;
 }
 
-int lead_watch_open(struct lead_watch **out, const char *lead, struct error *err)
+int lead_watch_open(struct lead_watch **out, const char *lead, struct certificates *certificates,
+                    struct error *err)
 {
+    const struct rpc_client_options client = {.certificates = certificates};
     int rc = 0;
     struct lead_watch *watch = NULL;
     *out = NULL;
     TRY(mem_array(&watch, 1, sizeof *watch, err));
     snprintf(watch->lead, sizeof watch->lead, "%s", lead);
-    TRY(rpc_client_open(&watch->client, err));
+    TRY(rpc_client_open(&watch->client, &client, err));
     TRY(rpc_stream_open(&watch->stream, watch->client, lead, "/outrider.target.v1.Target/Stay",
                         false, INT64_MAX, err));
     if (pthread_create(&watch->thread, NULL, wait_for_end, watch)) {

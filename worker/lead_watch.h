@@ -9,9 +9,12 @@ struct lead_watch;
 
 enum { LEAD_WATCH_EXIT = 71 }; /* exit status of a process that has lost its group */
 
-/* Opens a stream to rank 0 at `lead` and starts a thread that waits for its end. If rank 0 is not
- * there, that shows later, as its loss.
+struct certificates; /* access/certificates.h */
+
+/* Opens a stream to rank 0 at `lead`, with certificates of TLS or, with NULL, a plain one, and
+ * starts a thread that waits for its end. If rank 0 is not there, that shows later, as its loss.
  * Errors: ERR_NO_MEMORY, ERR_UNAVAILABLE no stream or thread can be started. */
-int lead_watch_open(struct lead_watch **watch, const char *lead, struct error *err);
+int lead_watch_open(struct lead_watch **watch, const char *lead, struct certificates *certificates,
+                    struct error *err);
 /* Closes the stream, which is no loss for either side. Accepts NULL. */
 void lead_watch_close(struct lead_watch *watch);

@@ -151,6 +151,7 @@ static const struct rpc_method methods[] = {
     {.path = "/outrider.target.v1.Target/Describe", .on_message = on_describe},
     {.path = "/outrider.target.v1.Target/Run",
      .is_stream_in = true,
+     .is_exchange = true,
      .on_open = on_run_open,
      .on_message = on_step,
      .on_half_close = on_run_half_close,
@@ -209,8 +210,10 @@ int listener_open(struct listener **listener, const char *address,
         {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = ls},
         rpc_health_service(ls->health),
     };
-    const struct rpc_server_options server = {
-        .address = address, .services = services, .n_services = 2};
+    const struct rpc_server_options server = {.address = address,
+                                              .services = services,
+                                              .n_services = 2,
+                                              .certificates = options->certificates};
     TRY(rpc_server_open(&ls->server, &server, err));
     *listener = ls;
     ls = NULL;

@@ -34,6 +34,7 @@ struct listener_options {
     /* a handler, for when a rank's Stay stream has ended (worker/lead_watch.h) */
     void (*on_rank_lost)(void *arg);
     void *arg;
+    struct certificates *certificates; /* kept; NULL = plain */
 };
 
 /* Answers at address, as a group that is still starting until listener_set_serving: Describe says

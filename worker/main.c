@@ -1,6 +1,8 @@
 /* outrider-worker: one rank of the target model. Started by mpirun, once per rank, or alone. */
 #include <argp.h>
 
+#include "access/options.h"
+#include "access/reach.h"
 #include "base/options.h"
 #include "base/program.h"
 #include "model/backend/options.h"
@@ -19,7 +21,8 @@ enum {
     OPT_LEAD,
     OPT_COLLECTIVES,
     OPT_JOIN_TIMEOUT,
-    OPT_PIN
+    OPT_PIN,
+    OPT_METRICS
 };
 
 static const struct argp_option options[] = {
@@ -49,12 +52,15 @@ static const struct argp_option options[] = {
      "CPUs for the compute threads, one each, such as 0,2; off; or auto: a core for each thread "
      "where ranks of one mpirun share a machine; default auto",
      0},
+    {"metrics", OPT_METRICS, "ADDRESS", 0,
+     "HOST:PORT where Prometheus reads /metrics (rank r takes PORT + r); default none", 0},
     {0},
 };
 
 struct arguments {
     struct worker_options options;
-    enum log_level level;
+    struct program_log log;
+    struct door_options door;
     struct worker *worker; /* once it is open */
 };
 
@@ -95,6 +101,23 @@ static int parse_group_option(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* A worker knows no keys, so TLS alone would keep nobody out. */
+static void check_options(struct argp_state *state)
+{
+    const struct arguments *args = state->input;
+    struct certificates *certificates = args->door.certificates;
+    bool wants_peers = certificates && certificates_has_authorities(certificates);
+    const struct reach_door door = {
+        .option = "--listen",
+        .address = args->options.group.listen,
+        .is_guarded = args->door.is_insecure || wants_peers,
+        .ways = "give --tls-certificate, --tls-key and --tls-client-ca, listen on loopback or a "
+                "unix socket, or say --insecure"};
+    struct error err;
+    if (!args->options.model) argp_failure(state, 2, 0, "--model is missing");
+    if (reach_check(&door, &err)) argp_failure(state, 2, 0, "%s", err.text);
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct arguments *args = state->input;
@@ -115,12 +138,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &w->step_timeout_s, "--step-timeout", arg, 1, 86400);
     case OPT_PIN:
         return program_parse_pin(state, &w->pin_wish, arg);
+    case OPT_METRICS:
+        w->metrics = arg;
+        return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &w->backend;
-        state->child_inputs[1] = &args->level;
+        state->child_inputs[1] = &args->door;
+        state->child_inputs[2] = &args->log;
         return 0;
     case ARGP_KEY_END:
-        if (!w->model) argp_failure(state, 2, 0, "--model is missing");
+        check_options(state);
         return 0;
     default:
         return parse_group_option(key, arg, state);
@@ -130,6 +157,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static int open_worker(void *arg, struct error *err)
 {
     struct arguments *args = arg;
+    args->options.group.certificates = args->door.certificates;
     return worker_open(&args->worker, &args->options, err);
 }
 
@@ -145,10 +173,18 @@ static void stop_worker(void *arg)
     if (args->worker) worker_stop(args->worker);
 }
 
+/* The certificates exist as long as the program. */
+static void reload_files(void *arg)
+{
+    struct arguments *args = arg;
+    certificates_reload(args->door.certificates);
+}
+
 static void close_worker(void *arg)
 {
     struct arguments *args = arg;
     worker_close(args->worker);
+    certificates_close(args->door.certificates);
 }
 
 int main(int argc, char **argv)
@@ -159,10 +195,12 @@ int main(int argc, char **argv)
                     .max_step_tokens = 512,
                     .max_step_rows = 256,
                     .step_timeout_s = 120},
-        .level = LOG_LEVEL_INFO,
+        .log = {.level = LOG_LEVEL_INFO},
     };
-    const struct argp_child children[] = {
-        {&backend_argp, 0, "Where it runs:", 0}, {&program_argp, 0, NULL, 0}, {0}};
+    const struct argp_child children[] = {{&backend_argp, 0, "Where it runs:", 0},
+                                          {&door_argp, 0, "Who may call:", 0},
+                                          {&program_argp, 0, NULL, 0},
+                                          {0}};
     const struct argp argp = {.options = options,
                               .parser = parse_option,
                               .children = children,
@@ -170,11 +208,12 @@ int main(int argc, char **argv)
     backend_options_init(&args.options.backend);
     program_parse(&argp, argc, argv, &args);
     const struct program program = {.name = "outrider-worker",
-                                    .level = args.level,
+                                    .log = args.log,
                                     .stop_grace_ms = STOP_GRACE_MS,
                                     .open = open_worker,
                                     .run = run_worker,
                                     .stop = stop_worker,
+                                    .reload = args.door.certificates ? reload_files : NULL,
                                     .close = close_worker};
     return program_run(&program, &args);
 }

@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "access/reach.h"
 #include "base/memory.h"
-#include "worker/address.h"
 
 /* True if this mpirun also started a coordinator, or if only this machine can call the rank,
  * because the coordinator must run here then. */
 static bool has_coordinator(const struct group *group)
 {
     if (group->world && group->world->size > group->comm->size) return true;
-    return address_is_local(group->options.listen);
+    return reach_is_local(group->options.listen);
 }
 
 static int meet(struct placement_wish *wish, const struct topology *topology,

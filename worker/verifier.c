@@ -29,6 +29,7 @@ struct verifier {
     int context_limit, table_len;
     struct slot *slots;
     struct kv_block *blocks; /* [n_kv_blocks] */
+    int n_blocks_written;
     uint64_t last_id;
 
     struct forward_lane *lanes;      /* [n_slots] */
@@ -131,6 +132,11 @@ const struct model *verifier_model(const struct verifier *v)
     return v->model;
 }
 
+int verifier_blocks_written(const struct verifier *v)
+{
+    return v->n_blocks_written;
+}
+
 void verifier_reset(struct verifier *v)
 {
     for (int i = 0; i < v->options.n_slots; i++) {
@@ -140,6 +146,7 @@ void verifier_reset(struct verifier *v)
     for (int i = 0; i < v->options.n_kv_blocks; i++) {
         v->blocks[i] = (struct kv_block){0};
     }
+    v->n_blocks_written = 0;
     v->last_id = 0;
     v->n_lanes = 0;
 }
@@ -275,8 +282,9 @@ static void take_over_blocks(struct verifier *v, const struct step_lane *lane)
     slot->n_kv = end;
     for (int i = lane->position / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < end; i++) {
         int n = end - i * KV_BLOCK_TOKENS;
-        v->blocks[slot->blocks[i]] =
-            (struct kv_block){n < KV_BLOCK_TOKENS ? n : KV_BLOCK_TOKENS, v->last_id};
+        struct kv_block *block = &v->blocks[slot->blocks[i]];
+        v->n_blocks_written += block->n_written == 0 ? 1 : 0;
+        *block = (struct kv_block){n < KV_BLOCK_TOKENS ? n : KV_BLOCK_TOKENS, v->last_id};
     }
 }
 

@@ -24,6 +24,9 @@ void verifier_close(struct verifier *verifier);
 
 const struct model *verifier_model(const struct verifier *verifier);
 
+/* How many KV blocks were written since the last reset. */
+int verifier_blocks_written(const struct verifier *verifier);
+
 /* Forgets all slots and step ids, because a new stream begins. */
 void verifier_reset(struct verifier *verifier);
 

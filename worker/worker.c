@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "http/metrics_server.h"
 #include "model/checkpoint/served_name.h"
 #include "model/tokenizer/tokenizer.h"
 #include "worker/address.h"
@@ -19,6 +20,7 @@
 #include "worker/group.h"
 #include "worker/lead_watch.h"
 #include "worker/listener.h"
+#include "worker/rank_signals.h"
 #include "worker/step_limit.h"
 #include "worker/threads.h"
 #include "worker/verifier.h"
@@ -50,8 +52,10 @@ struct worker {
     struct queue *queue;
     struct watchdog *dog;
     struct listener *listener;
-    struct arena arena; /* of the decoded step */
-    struct buffer out;  /* of the encoded reply */
+    struct rank_signals *signals;
+    struct metrics_server *metrics; /* NULL: --metrics is not given */
+    struct arena arena;             /* of the decoded step */
+    struct buffer out;              /* of the encoded reply */
     struct target_description description;
     struct step_limit limit;
     struct step_underway step; /* written before the watchdog is armed */
@@ -189,7 +193,11 @@ out:
 
 static int listen_at(struct worker *w, const char *address, struct error *err)
 {
-    const struct listener_options options = {w->queue, w->dog, on_rank_lost, w};
+    const struct listener_options options = {.queue = w->queue,
+                                             .dog = w->dog,
+                                             .on_rank_lost = on_rank_lost,
+                                             .arg = w,
+                                             .certificates = w->options.group.certificates};
     return listener_open(&w->listener, address, &w->description, &options, err);
 }
 
@@ -220,6 +228,35 @@ out:
     return rc;
 }
 
+static int write_metrics(void *worker, struct buffer *out, struct error *err)
+{
+    struct worker *w = worker;
+    return rank_signals_write(w->signals, out, err);
+}
+
+static int open_signals(struct worker *w, struct error *err)
+{
+    const struct model *model = verifier_model(w->verifier);
+    const struct rank_signals_options options = {
+        .description = &w->description,
+        .version = OUTRIDER_VERSION,
+        .collectives = w->group.comm->ops->name,
+        .weight_bytes = model_weight_bytes(model),
+        .kv_bytes = model_kv_bytes(model),
+    };
+    char address[ADDRESS_BYTES];
+    const struct metrics_server_options metrics = {
+        .address = address, .write = write_metrics, .arg = w};
+    int rc = 0;
+    TRY(rank_signals_open(&w->signals, &options, err));
+    if (!w->options.metrics) return 0;
+    TRY(address_of_rank(w->options.metrics, w->group.comm->rank, w->group.comm->size, address,
+                        err));
+    rc = metrics_server_open(&w->metrics, &metrics, err);
+out:
+    return rc;
+}
+
 /* A file of packed weights that cannot be used or written is no error, but the user should know. */
 static void show_cache(const struct worker *w)
 {
@@ -237,13 +274,14 @@ static void show_ready(const struct worker *w, int64_t load_ms)
     log_line(LOG_LEVEL_INFO, "ready",
              "rank=%d ranks=%d collectives=%s address=%s model=%s arithmetic=%s kernels=%s "
              "kernels_reason=\"%s\" threads=%d pin=%s weights_mb=%zu kv_mb=%zu pack_cache=%s "
-             "load_ms=%lld",
+             "load_ms=%lld metrics=%s",
              w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
              listener_address(w->listener), w->options.model, w->description.arithmetic,
              w->description.kernels, w->backend->kernels_reason, w->options.backend.n_threads,
              placement_show(&w->threads.placement, pin, sizeof pin),
              model_weight_bytes(model) >> 20, model_kv_bytes(model) >> 20,
-             pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms);
+             pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms,
+             w->metrics ? metrics_server_address(w->metrics) : "");
 }
 
 int worker_open(struct worker **worker, const struct worker_options *options, struct error *err)
@@ -281,6 +319,7 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     TRY(threads_enter(&w->threads, err));
     TRY(load(w, &vo, err));
     threads_leave(&w->threads);
+    TRY(open_signals(w, err));
     show_cache(w);
     if (!w->listener) TRY(listen_at(w, address, err));
     TRY(listener_describe(w->listener, &w->description, err));
@@ -308,6 +347,7 @@ static void drain(struct queue *queue)
 void worker_close(struct worker *w)
 {
     if (!w) return;
+    metrics_server_close(w->metrics);
     listener_close(w->listener, CLOSE_GRACE_MS);
     if (w->queue) drain(w->queue);
     queue_close(w->queue);
@@ -318,6 +358,7 @@ void worker_close(struct worker *w)
     checkpoint_close(w->checkpoint);
     arena_close(&w->arena);
     buffer_free(&w->out);
+    rank_signals_close(w->signals);
     group_close(&w->group);
     free(w);
 }
@@ -327,41 +368,68 @@ void worker_stop(struct worker *w)
     queue_shut(w->queue);
 }
 
-/* Decodes the step, runs it and answers. Errors: only those that end the group. */
-static int handle_step(struct worker *w, struct listened *item, struct error *err)
+/* Runs the step within its time limit. Errors: only those that end the group. */
+static int run_step(struct worker *w, const struct listened *item, const struct step *step,
+                    struct step_reply *reply, int64_t start_us, struct error *err)
 {
-    int rc = 0;
-    struct step step;
-    struct step_reply reply;
-    int64_t start_us = clock_now_us();
-    arena_reset(&w->arena);
-    if (step_decode(item->data, item->len, &w->arena, &step, err)) {
-        rpc_call_finish(item->call, err->code, err->text);
-        return 0;
-    }
-    const struct step_work work = step_work_of(&step);
-    w->step = (struct step_underway){.id = step.id,
-                                     .n_lanes = step.n_lanes,
+    const struct step_work work = step_work_of(step);
+    w->step = (struct step_underway){.id = step->id,
+                                     .n_lanes = step->n_lanes,
                                      .limit_us = step_limit_us(&w->limit, &work),
                                      .size = work.n};
     watchdog_arm(w->dog, w->step.limit_us);
     /* The stream may have ended while the step was in the queue, before the watchdog was armed. */
     if (rpc_call_is_cancelled(item->call)) watchdog_hasten(w->dog, LISTENER_ORPHAN_US);
-    rc = verifier_step(w->verifier, &step, &reply, err);
+    int rc = verifier_step(w->verifier, step, reply, err);
     watchdog_disarm(w->dog);
     if (rc) return rc;
     int64_t took_us = clock_now_us() - start_us;
     bool was_paused = took_us > w->step.limit_us; /* which says nothing of steps */
-    if (!reply.error_text && !was_paused) step_limit_observe(&w->limit, &work, took_us);
-    reply.queue_us = (uint32_t)(start_us - item->received_us);
-    rc = step_reply_encode(&w->out, &reply, err);
-    listener_expect(w->listener);
-    if (!rc) rc = rpc_call_send(item->call, w->out.data, w->out.len, err);
-    if (rc)
-        rpc_call_finish(
-            item->call, rc,
-            err->text); /* the coordinator is gone or does not read; the group goes on */
+    if (!reply->error_text && !was_paused) step_limit_observe(&w->limit, &work, took_us);
+    reply->queue_us = (uint32_t)(start_us - item->received_us);
     return 0;
+}
+
+/* Sends the reply, and then records the step. When the coordinator is gone or does not read, the
+ * group goes on. */
+static void answer_step(struct worker *w, const struct listened *item, const struct step *step,
+                        const struct step_reply *reply, int64_t start_us)
+{
+    struct error err;
+    int rc = step_reply_encode(&w->out, reply, &err);
+    int64_t total_us = clock_now_us() - start_us;
+    listener_expect(w->listener);
+    if (!rc) rc = rpc_call_send(item->call, w->out.data, w->out.len, &err);
+    if (rc) {
+        rank_signals_lost_reply(w->signals);
+        rpc_call_finish(item->call, rc, err.text);
+    }
+    const struct rank_signals_step record = {
+        .step = step,
+        .reply = reply,
+        .bytes_in = item->len,
+        .bytes_out = w->out.len,
+        .total_us = total_us,
+        .n_blocks_written = verifier_blocks_written(w->verifier),
+    };
+    rank_signals_step(w->signals, &record);
+}
+
+/* Decodes the step, runs it and answers. Errors: only those that end the group. */
+static int handle_step(struct worker *w, const struct listened *item, struct error *err)
+{
+    struct step step;
+    struct step_reply reply;
+    int64_t start_us = clock_now_us();
+    arena_reset(&w->arena);
+    if (step_decode(item->data, item->len, &w->arena, &step, err)) {
+        rank_signals_bad_message(w->signals);
+        rpc_call_finish(item->call, err->code, err->text);
+        return 0;
+    }
+    int rc = run_step(w, item, &step, &reply, start_us, err);
+    if (!rc) answer_step(w, item, &step, &reply, start_us);
+    return rc;
 }
 
 int worker_run(struct worker *w, struct error *err)
@@ -377,6 +445,7 @@ int worker_run(struct worker *w, struct error *err)
         struct listened *item = popped;
         if (item->kind == LISTENED_BEGIN) {
             verifier_reset(w->verifier);
+            rank_signals_stream(w->signals);
         } else {
             rc = handle_step(w, item, err);
         }

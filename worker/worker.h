@@ -17,6 +17,7 @@ struct worker_options {
     int kv_tokens; /* 0: the length of the context, at most 8192 */
     int max_step_tokens, max_step_rows;
     int step_timeout_s;
+    const char *metrics; /* where /metrics is served, rank r at the port plus r; NULL = nowhere */
 };
 
 /* Joins the group, loads this rank's shard, and serves. Errors: those of all parts. */

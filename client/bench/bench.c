@@ -62,7 +62,7 @@ static int prepare(struct bench *b, int argc, char **argv, struct error *err)
     if (b->csv) TRY(bench_csv_header(b->csv, b->options.csv, err));
     b->n_slices = b->options.n_arms * b->options.n_repetitions;
     TRY(mem_array(&b->rows, (size_t)b->n_slices, sizeof *b->rows, err));
-    if (b->options.start && setenv("OUTRIDER_ADDRESS", b->options.address, 1)) {
+    if (b->options.start && setenv("OUTRIDER_ADDRESS", b->options.connection.address, 1)) {
         rc = error_set(err, ERR_NO_MEMORY, "no memory for the environment");
     }
 out:
@@ -275,7 +275,7 @@ static int measure(struct bench *b)
 {
     struct error err, failure;
     int grace_ms = b->options.start ? GRACE_MS : GRACE_MS / 10;
-    int rc = server_open_with_grace(&b->server, b->options.address, 0, grace_ms, &err);
+    int rc = server_open_with_grace(&b->server, &b->options.connection, 0, grace_ms, &err);
     if (!rc) rc = run_all(b, &err);
     int report_rc = report(b, &failure);
     if (rc) {

@@ -138,6 +138,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &p->generate;
+        state->child_inputs[1] = &o->connection;
         return 0;
     case OPT_PROMPTS:
         o->prompts = arg;
@@ -146,7 +147,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         o->start = arg;
         return 0;
     case 'a':
-        o->address = arg;
+        o->connection.address = arg;
         return 0;
     case OPT_CSV:
         o->csv = arg;
@@ -216,7 +217,9 @@ static void set_defaults(struct bench_options *o)
 int bench_options_parse(struct bench_options *o, int argc, char **argv, struct error *err)
 {
     const struct argp_child children[] = {
-        {.argp = &generate_request_argp, .header = "How to generate:", .group = 20}, {0}};
+        {.argp = &generate_request_argp, .header = "How to generate:", .group = 20},
+        {&connection_argp, 0, "Connection:", 30},
+        {0}};
     const struct argp argp = {
         .options = options, .parser = parse_option, .doc = doc, .children = children};
     struct parse parse = {o, {&o->base.generate, err}, err};
@@ -227,7 +230,7 @@ int bench_options_parse(struct bench_options *o, int argc, char **argv, struct e
                                 .n_warmup = 1};
     generate_options_init(&o->base.generate);
     TRY(client_parse(&argp, argc, argv, &parse, err));
-    TRY(client_address(&o->address, o->address, err));
+    TRY(connection_open(&o->connection, err));
     TRY(check(o, err));
     set_defaults(o);
     TRY(check_prefix(o, err));
@@ -255,6 +258,7 @@ int bench_options_requests_most(const struct bench_options *o)
 void bench_options_free(struct bench_options *o)
 {
     free(o->arms);
+    connection_close(&o->connection);
     generate_options_free(&o->base.generate);
     *o = (struct bench_options){0};
 }

@@ -5,7 +5,7 @@
 
 /* Zero it before; free with bench_options_free. */
 struct bench_options {
-    const char *address;
+    struct connection connection;
     const char *prompts; /* a file; NULL = random ids */
     int prompt_tokens, shared_prefix;
     const char *start; /* a command; NULL = the cluster is running already */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=300
+# ctest: labels=full libs=client beside=yes timeout=300
 """The command-line client against a real cluster of one rank: what it prints, what the figures add
 up to, how it fails. Usage: test_client.py BUILD_FOLDER [NAME_PART]"""
 import json

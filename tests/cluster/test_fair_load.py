@@ -25,6 +25,8 @@ LETTERS = "abcdefghijklmnop"
 SHORT = 16
 STEP_TOKENS = 256
 SHORT_STEPS = 3     # from the arrival of a short prompt to its first token
+FEW_TOKENS = 64     # of a step in which a prompt of MIDDLE has more than an even share
+MIDDLE = 40
 READ_STEPS = 2      # in which a client that has left is noticed
 SLOW_SECONDS = 5.0
 READER_TIMEOUT = 2
@@ -214,6 +216,33 @@ class LongPrompt(FairTest):
         for step in self.steps()[first + 1:]:
             self.assertIsNotNone(step.lane_of(runner))
             self.assertLessEqual(step.n_tokens, STEP_TOKENS)
+
+
+class PromptsAlone(FairTest):
+    """Nobody decodes."""
+    WORKER = [*FairTest.WORKER, "--max-step-tokens", str(FEW_TOKENS)]
+
+    def test_short_prompts_do_not_wait_for_a_long_one(self):
+        """They have half of each step until they are read, and it has the other half."""
+        long_one, _, slot = self.feed_long()
+        held = self.hold()
+        prompts = [self.ids(MIDDLE) for _ in range(3)]
+        readers = [self.begin(ids, max_tokens=1) for ids in prompts]
+        self.release()
+        for reader in readers:
+            self.assertEqual(reader.end(20 * PATIENCE), "OK")
+        slots = [self.find(ids, held)[1].slot for ids in prompts]
+        last = max(number for number, step in enumerate(self.steps()[held:], held)
+                   if any(step.lane_of(short) for short in slots))
+        n_steps = -(-len(prompts) * MIDDLE // (FEW_TOKENS // 2))
+        self.assertLess(last, held + n_steps + SHORT_STEPS)
+        for step in self.steps()[held:last + 1]:
+            self.assertGreaterEqual(len(step.lane_of(slot).tokens), FEW_TOKENS // 2)
+        self.assertLess(self.steps()[last].lane_of(slot).end(), LONG // 2)
+        self.assertEqual(long_one.n_tokens(), 0)
+        for ids, reader in zip(prompts, readers):
+            alone = self.client.ask(job(ids, max_tokens=1, **PLAIN))
+            self.assertEqual(reader.answer.texts[0].ids, alone.texts[0].ids)
 
 
 class LongText(FairTest):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=900
+# ctest: labels=full libs=client beside=yes timeout=900
 """Files, options, addresses, prompts and groups that make no sense: each is refused with one
 sentence that says what is wrong and why, and nothing crashes or hangs."""
 import os
@@ -147,19 +147,36 @@ class Options(FolderTest):
 
 
 class Addresses(FolderTest):
-    BAD = ("nonsense", "127.0.0.1:99999", "127.0.0.1:x", "127.0.0.1:-1", "127.0.0.1:",
+    BAD = ("127.0.0.1:99999", "127.0.0.1:x", "127.0.0.1:-1", "127.0.0.1:",
            "256.0.0.1:7071", "192.0.2.1:7071", "unix:", "unix:/nowhere/at/all/socket",
-           "unix:/tmp/" + "long" * 40, "")
+           "unix:/tmp/" + "long" * 40)
+    NONE = ("nonsense", "")
+    OPEN = ("0.0.0.0:0", "[::]:0", ":0", "192.0.2.1:7071", "worker-0:7071",
+            "127.0.0.1.example.com:7071")
 
-    def commands(self, listen):
-        return ((WORKER, "--model", DRAFT, "--listen", listen),
-                (COORDINATOR, "--draft", DRAFT, "--target", NOBODY, "--listen", listen))
+    def commands(self, listen, *more):
+        return ((WORKER, "--model", DRAFT, "--listen", listen, *more),
+                (COORDINATOR, "--draft", DRAFT, "--target", NOBODY, "--listen", listen, *more))
 
     def test_bad_addresses(self):
         for address in self.BAD:
-            for command in self.commands(address):
+            for command in self.commands(address, "--insecure"):
                 with self.subTest(command):
                     self.check_refusal(*run(*command), address)
+
+    def test_addresses_that_are_none(self):
+        for address in self.NONE:
+            for command in self.commands(address):
+                with self.subTest(command):
+                    self.check_usage(*run(*command), f"'{address}': expected HOST:PORT")
+
+    def test_addresses_that_everybody_can_reach(self):
+        for address in self.OPEN:
+            for command in self.commands(address):
+                with self.subTest(command):
+                    output = run(*command)
+                    for word in (address, "--tls-certificate", "loopback", "--insecure"):
+                        self.check_usage(*output, word)
 
     def test_bad_weights(self):
         for weight, word in (("alice", "NAME=W"), ("=3", "NAME=W"), ("alice=0", "1 to 1000"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=300
+# ctest: labels=full libs=client beside=yes timeout=300
 """Stored jobs as another gRPC implementation sees them: keys, watching from a token, pages, cancel,
 bounds. Skipped (77) where grpcio is not installed."""
 import os

@@ -17,8 +17,9 @@ import textwrap
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 PAGE = os.path.join(SOURCE, "docs", "options.md")
 COMMANDS = ["generate", "score", "tokenize", "detokenize", "count", "export", "plan", "bench",
-            "jobs submit", "jobs watch", "jobs list", "jobs cancel", "health", "describe"]
-SCRIPTS = ["deploy/local/run", "deploy/mpirun/group", "deploy/mpirun/one"]
+            "jobs submit", "jobs watch", "jobs list", "jobs cancel", "key add", "key list",
+            "key remove", "health", "describe"]
+SCRIPTS = ["deploy/local/run", "deploy/mpirun/group", "deploy/mpirun/one", "deploy/tls/make-ca"]
 MARK = "<!-- Generated from here on: tests/cluster/test_options_page.py BUILD --write -->\n"
 # A long line for each option, so that its text is in one piece.
 ARGP_LAYOUT = "rmargin=10000"
@@ -110,15 +111,17 @@ def generated(build):
 
 
 def check_commands(build):
-    """Every command that `outrider --help` and `outrider jobs --help` list has its section."""
-    lines = help_of([os.path.join(build, "bin", "outrider")])
-    first = lines.index("Commands:") + 1
-    listed = [line.split()[0] for line in lines[first:lines.index("", first)]]
-    if "jobs" in listed:
-        listed.remove("jobs")
-        of_jobs = help_of([os.path.join(build, "bin", "outrider"), "jobs"])
-        first = of_jobs.index("Commands:") + 1
-        listed += ["jobs " + line.split()[0] for line in of_jobs[first:of_jobs.index("", first)]]
+    """Every command that `outrider --help`, `outrider jobs --help` and `outrider key --help` list
+    has its section."""
+    def list_of(*command):
+        lines = help_of([os.path.join(build, "bin", "outrider"), *command])
+        first = lines.index("Commands:") + 1
+        return [line.split()[0] for line in lines[first:lines.index("", first)]]
+
+    listed = list_of()
+    for group in ("jobs", "key"):
+        listed.remove(group)
+        listed += [f"{group} {name}" for name in list_of(group)]
     if sorted(listed) != sorted(COMMANDS):
         raise SystemExit(f"outrider --help lists {listed}, this script knows {COMMANDS}")
 

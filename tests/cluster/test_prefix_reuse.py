@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=600
+# ctest: labels=full libs=client beside=yes timeout=600
 """Equal beginnings of prompts are computed once, for the target and for the draft: counted in the
 tokens of the steps that a rank gets, and in what the summary and Describe say. The texts are those
 of a coordinator that knows nothing. Skipped (77) where grpcio is not installed."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=worker timeout=300
+# ctest: labels=full libs=worker beside=yes timeout=300
 """Weights of 8 and 4 bits in a real cluster: text with speculation is the text without it, greedy
 and `coupled`, on 1, 2 and 4 ranks, with a draft in the same form or in another, and with models
 that are stored in that form.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=300
+# ctest: labels=full libs=client beside=yes timeout=300
 """Ranks with the same weights serve, and report one fingerprint for any number of ranks; ranks with
 different bytes end with a sentence before they serve.
 

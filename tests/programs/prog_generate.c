@@ -328,7 +328,7 @@ int main(int argc, char **argv)
     }
     session.address = argv[1];
     TRY(arena_open(&session.arena, ARENA_BYTES, &err));
-    TRY(rpc_client_open(&session.client, &err));
+    TRY(rpc_client_open(&session.client, NULL, &err));
     if (argc > 2 && strcmp(argv[2], "describe") == 0) {
         TRY(describe(&session, &err));
     } else {

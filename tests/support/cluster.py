@@ -38,6 +38,8 @@ MPI_ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=0",
 }
 LOG_TAIL_LINES = 30
+# Many clusters run on this machine, and most tests do not ask over HTTP.
+os.environ.setdefault("OUTRIDER_HTTP", "off")
 PR_SET_PDEATHSIG = 1
 
 
@@ -183,11 +185,12 @@ class Cluster:
     transport    "unix" or "tcp"
     target, draft, worker_flags, coordinator_flags: as on the command line; draft None = no draft
     environment  variables that all programs get beside those of this process
+    http         opens the HTTP door; its address is .http, its URL .url
     """
 
     def __init__(self, build, n_ranks=1, *, transport="unix", target=os.path.join(TALES, "target"),
                  draft=os.path.join(TALES, "draft"), worker_flags=(), coordinator_flags=(),
-                 environment=None):
+                 environment=None, http=False):
         self.build = build
         self.bin = os.path.join(build, "bin")
         self.n_ranks = n_ranks
@@ -200,6 +203,8 @@ class Cluster:
         self.workers = None
         self.coordinator = None
         self._choose_addresses(transport)
+        self.http = f"127.0.0.1:{free_ports(1)}" if http else "off"
+        self.url = f"http://{self.http}"
 
     def _choose_addresses(self, transport):
         if transport == "unix":
@@ -251,7 +256,8 @@ class Cluster:
     def start_coordinator(self):
         command = [os.path.join(self.bin, "outrider-coordinator"),
                    "--target", ",".join(self.worker_addresses), "--draft", self.draft or "none",
-                   "--listen", self.address, *self.coordinator_flags]
+                   "--listen", self.address, "--http", self.http,
+                   "--drain-timeout", "0", *self.coordinator_flags]
         if not self.draft and "--tokenizer" not in self.coordinator_flags:
             command += ["--tokenizer", self.target]
         self.coordinator = Program("coordinator", command, self._log_path("coordinator"),

@@ -165,8 +165,9 @@ class FaultTest(unittest.TestCase):
         self.assertEqual(len(failures), 1, output)
         found = LOG_FIELD.search(failures[0])
         self.assertIsNotNone(found, failures[0])
+        reason = found.group(1).replace('\\"', '"').replace("\\\\", "\\")
         for word in words:
-            self.assertIn(word, found.group(1))
+            self.assertIn(word, reason)
 
     def check_usage(self, status, output, *words):
         """Exit status 2; the first line says what is wrong, at most a hint at --help follows."""

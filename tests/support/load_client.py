@@ -10,7 +10,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import rpc_python
 from rpc_python import Caller, field, fields, grpc, packed, varint
 
 STRATEGIES = {"planned": 1, "fixed": 2, "heuristic": 3, "threshold": 4}
@@ -210,8 +209,7 @@ class Client(Caller):
 
     def __init__(self, address, options=()):
         own = [("grpc.use_local_subchannel_pool", 1)]
-        self.channel = grpc.insecure_channel(
-            address, options=rpc_python.OPTIONS + own + list(options))
+        super().__init__(address, options=own + list(options))
 
     def __enter__(self):
         return self

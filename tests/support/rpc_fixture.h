@@ -189,6 +189,12 @@ static const struct rpc_method methods[] = {
      .on_message = on_ping,
      .on_half_close = on_ping_half_close,
      .on_done = on_call_done},
+    {.path = "/test.Test/Exchange",
+     .is_stream_in = true,
+     .is_exchange = true,
+     .on_message = on_ping,
+     .on_half_close = on_ping_half_close,
+     .on_done = on_call_done},
     {.path = "/test.Test/Silent",
      .is_stream_in = true,
      .on_message = on_silent,
@@ -212,6 +218,8 @@ static struct rpc_server *server;
 static struct rpc_client *client;
 static const char *address;
 
+static struct certificates *server_certificates; /* NULL: the server is plain */
+static struct rpc_guard server_guard;            /* zeroed: it serves everybody */
 static char unix_address[64];
 
 static inline int open_server(const char *where)
@@ -221,8 +229,11 @@ static inline int open_server(const char *where)
         {.methods = methods, .n_methods = sizeof methods / sizeof *methods, .state = &service},
         rpc_health_service(health),
     };
-    const struct rpc_server_options options = {
-        .address = where, .services = services, .n_services = 2};
+    const struct rpc_server_options options = {.address = where,
+                                               .services = services,
+                                               .n_services = 2,
+                                               .certificates = server_certificates,
+                                               .guard = server_guard};
     return rpc_server_open(&server, &options, &err);
 }
 
@@ -231,7 +242,7 @@ static inline void open_both(bool is_unix)
     snprintf(unix_address, sizeof unix_address, "unix:/tmp/test_rpc_%d.sock", (int)getpid());
     CHECK_OK(open_server(is_unix ? unix_address : "127.0.0.1:0"));
     address = rpc_server_address(server);
-    CHECK_OK(rpc_client_open(&client, &err));
+    CHECK_OK(rpc_client_open(&client, NULL, &err));
 }
 
 static inline void close_both(void)

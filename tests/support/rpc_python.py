@@ -78,20 +78,28 @@ def packed(data):
 
 
 class Caller:
-    """A connection to a coordinator."""
+    """A connection to a coordinator. credentials: of TLS; key: an API key; options: further ones
+    of the channel."""
 
-    def __init__(self, address):
-        self.channel = grpc.insecure_channel(address, options=OPTIONS)
+    def __init__(self, address, credentials=None, key=None, options=()):
+        options = OPTIONS + list(options)
+        if credentials:
+            self.channel = grpc.secure_channel(address, credentials, options=options)
+        else:
+            self.channel = grpc.insecure_channel(address, options=options)
+        self.metadata = [("authorization", f"Bearer {key}")] if key is not None else None
 
     def close(self):
         self.channel.close()
 
     def unary(self, method, message, timeout=60):
-        return self.channel.unary_unary(SERVICE + method)(message, timeout=timeout)
+        return self.channel.unary_unary(SERVICE + method)(message, timeout=timeout,
+                                                          metadata=self.metadata)
 
     def stream(self, method, message, timeout=60):
         """The call; iterating it gives the messages."""
-        return self.channel.unary_stream(SERVICE + method)(message, timeout=timeout)
+        return self.channel.unary_stream(SERVICE + method)(message, timeout=timeout,
+                                                           metadata=self.metadata)
 
     def refusal(self, method, message, timeout=60):
         """(name of the status, sentence) of a call that must fail."""

@@ -300,6 +300,30 @@ static inline void world_check_readings(const struct world *w)
     ck_assert(n <= WORLD_READ_MAX);
 }
 
+static inline bool world_feeds(const struct sequence *seq)
+{
+    return !seq->reader.slow_us && (seq->is_score || seq->n_tokens - seq->n_target_kv > 1);
+}
+
+/* Of all tokens of prompts the oldest one has half, or all but its last token, which may wait for
+ * the draft; where its rows are wanted they are a limit, too. */
+static inline void world_check_oldest_prompt(const struct world *w)
+{
+    const struct sequence *oldest = NULL;
+    int n_fed = 0;
+    for (int i = 0; i < w->n_active; i++) {
+        const struct sequence *seq = w->active[i];
+        const struct lane_plan *lane = world_lane(w, seq);
+        if (seq->is_evicted || !world_feeds(seq)) continue;
+        if (!oldest) oldest = seq;
+        if (lane) n_fed += lane->n_tokens;
+    }
+    const struct lane_plan *lane = oldest ? world_lane(w, oldest) : NULL;
+    if (!lane || (sequence_scores_prompt(oldest) && oldest->n_scored < oldest->n_prompt)) return;
+    ck_assert(2 * lane->n_tokens >= n_fed ||
+              lane->n_tokens >= oldest->n_tokens - oldest->n_target_kv - 1);
+}
+
 static inline void world_check_plan(const struct world *w)
 {
     int n_tokens = 0, n_rows = 0, n_committed = 0, n_prompt = 0;
@@ -315,6 +339,7 @@ static inline void world_check_plan(const struct world *w)
     ck_assert(n_tokens <= w->target.max_step_tokens);
     ck_assert(n_rows <= w->target.max_step_rows);
     ck_assert(n_committed == w->plan.n_tokens && n_prompt == w->plan.n_prompt);
+    world_check_oldest_prompt(w);
     world_check_readings(w);
 }
 

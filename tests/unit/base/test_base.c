@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/queue.h"
 #include "base/rng.h"
@@ -60,54 +59,7 @@ START_TEST(error_text_that_is_too_long_is_cut)
 }
 END_TEST
 
-/* ---- log, clock ---- */
-
-START_TEST(log_levels_are_read_by_name)
-{
-    enum log_level level = LOG_LEVEL_DEBUG;
-    ck_assert_int_eq(log_parse_level("warn", &level), 0);
-    ck_assert_int_eq(level, LOG_LEVEL_WARN);
-    ck_assert_int_eq(log_parse_level("Warn", &level), -1);
-    ck_assert_int_eq(log_parse_level("", &level), -1);
-    ck_assert_int_eq(level, LOG_LEVEL_WARN);
-}
-END_TEST
-
-/* Writes one log line with stderr in a file and returns what was written. */
-static void capture_line(char *text, size_t size, enum log_level level, const char *value)
-{
-    char path[] = "/tmp/outrider_log_XXXXXX";
-    int fd = mkstemp(path), saved = dup(STDERR_FILENO);
-    ck_assert_int_ge(fd, 0);
-    fflush(stderr);
-    ck_assert_int_ge(dup2(fd, STDERR_FILENO), 0);
-    log_line(level, "event_name", "value=%s", value);
-    fflush(stderr);
-    dup2(saved, STDERR_FILENO);
-    close(saved);
-    ssize_t n = pread(fd, text, size - 1, 0);
-    text[n > 0 ? n : 0] = '\0';
-    close(fd);
-    unlink(path);
-}
-
-START_TEST(log_line_is_one_line_whatever_is_in_it)
-{
-    char text[4096], many[3000];
-    log_open("test", LOG_LEVEL_INFO);
-    capture_line(text, sizeof text, LOG_LEVEL_WARN, "a\nb\x1b[31m");
-    ck_assert_ptr_nonnull(strstr(text, "event_name value=a?b?[31m"));
-    ck_assert_ptr_nonnull(strstr(text, "test"));
-    ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
-    memset(many, 'm', sizeof many - 1);
-    many[sizeof many - 1] = '\0';
-    capture_line(text, sizeof text, LOG_LEVEL_ERROR, many);
-    ck_assert_uint_le(strlen(text), 1200);
-    ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
-    capture_line(text, sizeof text, LOG_LEVEL_DEBUG, "quiet");
-    ck_assert_str_eq(text, "");
-}
-END_TEST
+/* ---- clock ---- */
 
 START_TEST(clock_units_agree_and_never_go_back)
 {
@@ -421,8 +373,6 @@ static void add_lowest(Suite *suite)
     TCase *cases = tcase_create("error log clock memory file");
     tcase_add_test(cases, error_carries_code_and_words);
     tcase_add_test(cases, error_text_that_is_too_long_is_cut);
-    tcase_add_test(cases, log_levels_are_read_by_name);
-    tcase_add_test(cases, log_line_is_one_line_whatever_is_in_it);
     tcase_add_test(cases, clock_units_agree_and_never_go_back);
     tcase_add_test(cases, memory_array_is_zeroed_and_refuses_overflow);
     tcase_add_test(cases, memory_pages_are_aligned_zeroed_and_refuse_overflow);

@@ -292,7 +292,13 @@ START_TEST(team_range_is_even_and_does_not_overflow)
 END_TEST
 
 /* A child that opens the process, reports that it is ready, and waits to be stopped. */
-enum child_kind { CHILD_OBEYS, CHILD_HANGS_IN_MAIN, CHILD_HANGS_IN_STOP, CHILD_ENDS_BY_ITSELF };
+enum child_kind {
+    CHILD_OBEYS,
+    CHILD_HANGS_IN_MAIN,
+    CHILD_HANGS_IN_STOP,
+    CHILD_ENDS_BY_ITSELF,
+    CHILD_READS_NOTHING /* has no on_reload */
+};
 
 struct child {
     enum child_kind kind;
@@ -309,10 +315,20 @@ static void on_stop(void *arg)
     atomic_store(&is_told, true);
 }
 
+static void on_reload(void *arg)
+{
+    const struct child *child = arg;
+    if (write(child->pipe, "h", 1) != 1) atomic_store(&is_told, true);
+}
+
 static int child_main(struct child *child, int grace_ms)
 {
     struct error err;
-    if (process_open(on_stop, child, grace_ms, &err)) return 99;
+    const struct process_calls calls = {.on_stop = on_stop,
+                                        .on_reload =
+                                            child->kind == CHILD_READS_NOTHING ? NULL : on_reload,
+                                        .arg = child};
+    if (process_open(&calls, grace_ms, &err)) return 99;
     if (write(child->pipe, "r", 1) != 1) return 98;
     if (child->kind == CHILD_ENDS_BY_ITSELF) {
         process_close();
@@ -324,10 +340,11 @@ static int child_main(struct child *child, int grace_ms)
     return 7;
 }
 
-static void read_byte(int fd)
+static char read_byte(int fd)
 {
     char byte;
     ck_assert_int_eq(read(fd, &byte, 1), 1);
+    return byte;
 }
 
 /* *fd is the reading end of the child's pipe. */
@@ -395,16 +412,46 @@ START_TEST(process_ends_at_once_on_the_second_signal)
 }
 END_TEST
 
+START_TEST(process_reads_again_after_each_hangup_until_it_stops)
+{
+    int fd;
+    pid_t child = child_start(CHILD_HANGS_IN_STOP, 300, &fd);
+    for (int i = 0; i < 3; i++) {
+        kill(child, SIGHUP);
+        ck_assert_int_eq(read_byte(fd), 'h');
+    }
+    kill(child, SIGTERM);
+    ck_assert_int_eq(read_byte(fd), 's');
+    kill(child, SIGHUP); /* neither a second stop signal nor another reading */
+    ck_assert_int_eq(child_status(child), 128 + SIGTERM);
+    char byte;
+    ck_assert_int_eq(read(fd, &byte, 1), 0);
+    close(fd);
+}
+END_TEST
+
+START_TEST(process_that_reads_nothing_again_ends_by_a_hangup)
+{
+    int fd, status = 0;
+    pid_t child = child_start(CHILD_READS_NOTHING, 60000, &fd);
+    kill(child, SIGHUP);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGHUP);
+    close(fd);
+}
+END_TEST
+
 START_TEST(process_ignores_broken_pipes_and_gives_the_signals_back)
 {
     struct error err;
     int ends[2];
     sigset_t mask;
     struct child nobody = {.kind = CHILD_OBEYS, .pipe = -1};
+    const struct process_calls calls = {on_stop, on_reload, &nobody};
     ck_assert_int_eq(pipe(ends), 0);
     close(ends[0]);
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(process_open(on_stop, &nobody, 1000, &err));
+        CHECK_OK(process_open(&calls, 1000, &err));
         ck_assert_int_eq(write(ends[1], "x", 1), -1);
         ck_assert_int_eq(errno, EPIPE);
         pthread_sigmask(SIG_BLOCK, NULL, &mask);
@@ -415,6 +462,23 @@ START_TEST(process_ignores_broken_pipes_and_gives_the_signals_back)
         ck_assert_int_eq(sigismember(&mask, SIGTERM), 0);
     }
     close(ends[1]);
+}
+END_TEST
+
+START_TEST(process_may_open_as_many_files_as_its_hard_limit_allows)
+{
+    struct error err;
+    struct rlimit before, after;
+    struct child nobody = {.kind = CHILD_OBEYS, .pipe = -1};
+    const struct process_calls calls = {on_stop, on_reload, &nobody};
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    before.rlim_cur = 100;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    CHECK_OK(process_open(&calls, 1000, &err));
+    getrlimit(RLIMIT_NOFILE, &after);
+    process_close();
+    ck_assert_uint_eq(after.rlim_max, before.rlim_max);
+    ck_assert_uint_eq(after.rlim_cur, before.rlim_max < 65536 ? before.rlim_max : 65536);
 }
 END_TEST
 
@@ -437,7 +501,10 @@ int main(void)
     tcase_add_test(process, process_tells_its_owner_and_ends_in_good_order);
     tcase_add_test(process, process_ends_by_the_grace_clock_when_main_or_on_stop_hangs);
     tcase_add_test(process, process_ends_at_once_on_the_second_signal);
+    tcase_add_test(process, process_reads_again_after_each_hangup_until_it_stops);
+    tcase_add_test(process, process_that_reads_nothing_again_ends_by_a_hangup);
     tcase_add_test(process, process_ignores_broken_pipes_and_gives_the_signals_back);
+    tcase_add_test(process, process_may_open_as_many_files_as_its_hard_limit_allows);
     suite_add_tcase(suite, process);
     return check_main(suite);
 }

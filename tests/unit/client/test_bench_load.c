@@ -90,7 +90,8 @@ static int run(struct service *service, const struct bench_arm *arm, int n_reque
     struct server client;
     struct load load;
     CHECK_OK(rpc_server_open(&server, &options, &err));
-    CHECK_OK(server_open(&client, rpc_server_address(server), 0, &err));
+    const struct connection connection = {.address = rpc_server_address(server)};
+    CHECK_OK(server_open(&client, &connection, 0, &err));
     CHECK_OK(load_open(&load, &client, &prompts, 1, 1, &err));
     int rc = load_run(&load, arm, 0, n_requests, tally, &err);
     load_close(&load);

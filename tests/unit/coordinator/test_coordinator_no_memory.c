@@ -57,6 +57,8 @@ static int open_and_close(void *arg, struct error *err)
 static struct coordinator_options options_of(const char *draft)
 {
     return (struct coordinator_options){
+        .http = "127.0.0.1:0",
+        .http_connections = 16,
         .listen = listen_address,
         .target = "unix:/nowhere/rank0,unix:/nowhere/rank1",
         .draft = draft,

@@ -30,7 +30,8 @@ static void teardown(void)
 
 static struct job_submission submission(const char *key, uint64_t digest)
 {
-    return (struct job_submission){.key = key,
+    return (struct job_submission){.owner = "",
+                                   .key = key,
                                    .digest = {digest, 1},
                                    .request_id = "r",
                                    .n_sequences = 2,
@@ -88,7 +89,7 @@ START_TEST(an_answer_is_read_as_it_was_appended)
     CHECK_ERR(append(job.number, 2, 1, "x"), ERR_INTERNAL, "sequence 2 has no place");
     jobs_end(jobs, job.number, JOB_END_LENGTH, 0, "");
     jobs_end(jobs, job.number, JOB_END_FAILED, ERR_INTERNAL, "a second end is ignored");
-    CHECK_OK(jobs_find(jobs, job.id, &info, &err));
+    CHECK_OK(jobs_find(jobs, "", job.id, &info, &err));
     ck_assert(info.state == JOB_STATE_ENDED && info.end == JOB_END_LENGTH && !info.error_code);
 }
 END_TEST
@@ -104,7 +105,7 @@ START_TEST(a_key_belongs_to_one_request)
     CHECK_ERR(jobs_submit(jobs, &same, &info, &existed, &err), ERR_UNAVAILABLE,
               "is being admitted at this moment");
     jobs_admit(jobs, first.number, false);
-    CHECK_ERR(jobs_find(jobs, first.id, &info, &err), ERR_NOT_FOUND, "is no longer kept");
+    CHECK_ERR(jobs_find(jobs, "", first.id, &info, &err), ERR_NOT_FOUND, "is no longer kept");
     struct job_info second = submitted("k", 7);
     ck_assert(!existed && second.number > first.number);
     CHECK_OK(jobs_submit(jobs, &same, &info, &existed, &err));
@@ -145,14 +146,14 @@ START_TEST(those_that_ended_first_make_room)
     submitted("", 1);
     struct job_info infos[KEPT];
     bool is_last;
-    ck_assert_int_eq(jobs_list(jobs, UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last), KEPT);
+    ck_assert_int_eq(jobs_list(jobs, "", UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last), KEPT);
     ck_assert(is_last && infos[0].number == KEPT + 1 && infos[KEPT - 1].number == 1);
     for (int i = 0; i < KEPT; i++) {
         ck_assert_uint_ne(infos[i].number, numbers[5]);
     }
-    ck_assert_int_eq(jobs_list(jobs, UINT64_MAX, JOB_STATE_ENDED, infos, KEPT, &is_last), 1);
+    ck_assert_int_eq(jobs_list(jobs, "", UINT64_MAX, JOB_STATE_ENDED, infos, KEPT, &is_last), 1);
     ck_assert_uint_eq(infos[0].number, numbers[2]);
-    ck_assert_int_eq(jobs_list(jobs, 4, JOB_STATE_ANY, infos, 2, &is_last), 2);
+    ck_assert_int_eq(jobs_list(jobs, "", 4, JOB_STATE_ANY, infos, 2, &is_last), 2);
     ck_assert(!is_last && infos[0].number == 3 && infos[1].number == 2);
 }
 END_TEST
@@ -173,8 +174,8 @@ START_TEST(bytes_are_bounded_and_a_running_answer_is_kept)
     ck_assert_int_eq(err.code, ERR_EXHAUSTED);
     ck_assert_ptr_nonnull(strstr(err.text, "--jobs-bytes 65536"));
     ck_assert_int_ge(n, 3);
-    CHECK_ERR(jobs_find(jobs, ended.id, &info, &err), ERR_NOT_FOUND, "is no longer kept");
-    CHECK_OK(jobs_find(jobs, running.id, &info, &err));
+    CHECK_ERR(jobs_find(jobs, "", ended.id, &info, &err), ERR_NOT_FOUND, "is no longer kept");
+    CHECK_OK(jobs_find(jobs, "", running.id, &info, &err));
     ck_assert_int_eq(info.n_tokens, n);
 }
 END_TEST
@@ -188,12 +189,12 @@ START_TEST(what_never_fits_drops_nobody)
     CHECK_OK(append(ended.number, 0, 1, "its answer"));
     jobs_end(jobs, ended.number, JOB_END_STOP, 0, "");
     CHECK_ERR(append(running.number, 0, 1, block), ERR_EXHAUSTED, "--jobs-bytes 65536");
-    CHECK_OK(jobs_find(jobs, ended.id, &info, &err));
+    CHECK_OK(jobs_find(jobs, "", ended.id, &info, &err));
     jobs_end(jobs, running.number, JOB_END_FAILED, ERR_EXHAUSTED, err.text);
     block[BYTES_MAX / 2] = 0;
     struct job_info next = submitted("", 3);
     CHECK_OK(append(next.number, 0, 1, block));
-    CHECK_OK(jobs_find(jobs, ended.id, &info, &err));
+    CHECK_OK(jobs_find(jobs, "", ended.id, &info, &err));
 }
 END_TEST
 
@@ -203,10 +204,10 @@ START_TEST(a_job_that_may_be_refused_is_not_listed)
     struct job_info infos[KEPT];
     bool is_last;
     CHECK_OK(jobs_submit(jobs, &s, &info, &existed, &err));
-    ck_assert_int_eq(jobs_list(jobs, UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last), 0);
+    ck_assert_int_eq(jobs_list(jobs, "", UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last), 0);
     ck_assert(is_last);
     jobs_admit(jobs, info.number, true);
-    ck_assert_int_eq(jobs_list(jobs, UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last), 1);
+    ck_assert_int_eq(jobs_list(jobs, "", UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last), 1);
 }
 END_TEST
 
@@ -223,9 +224,9 @@ START_TEST(only_whole_ids_are_found)
                                         "job-0000000000000abc-2",
                                         "job-0000000000000abc--1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        CHECK_ERR(jobs_find(jobs, wrong[i], &info, &err), ERR_NOT_FOUND, "there is no job");
+        CHECK_ERR(jobs_find(jobs, "", wrong[i], &info, &err), ERR_NOT_FOUND, "there is no job");
     }
-    CHECK_OK(jobs_cancel(jobs, "job-0000000000000abc-1", &info, &err));
+    CHECK_OK(jobs_cancel(jobs, "", "job-0000000000000abc-1", &info, &err));
     ck_assert(jobs_is_cancelled(jobs, 1) && !jobs_is_cancelled(jobs, 2));
 }
 END_TEST
@@ -268,7 +269,7 @@ START_TEST(threads_submit_answer_and_watch)
     }
     while (seen < N_THREADS * N_ROUNDS) {
         seen = jobs_wait(jobs, seen, clock_now_us() + 1000);
-        int n = jobs_list(jobs, UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last);
+        int n = jobs_list(jobs, "", UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last);
         for (int i = 0; i < n; i++) {
             struct job_message message;
             int rc = 0;
@@ -282,9 +283,35 @@ START_TEST(threads_submit_answer_and_watch)
     for (int i = 0; i < N_THREADS; i++) {
         pthread_join(threads[i], NULL);
     }
-    int n = jobs_list(jobs, UINT64_MAX, JOB_STATE_ENDED, infos, KEPT, &is_last);
+    int n = jobs_list(jobs, "", UINT64_MAX, JOB_STATE_ENDED, infos, KEPT, &is_last);
     ck_assert(n > 0 && n <= KEPT);
     ck_assert(infos[0].n_tokens == SPACE);
+}
+END_TEST
+
+START_TEST(jobs_of_others_are_as_if_they_were_not_there)
+{
+    struct job_info infos[KEPT], alices, bobs;
+    struct job_submission s = submission("k", 7);
+    bool is_last;
+    s.owner = "alice";
+    CHECK_OK(jobs_submit(jobs, &s, &alices, &existed, &err));
+    jobs_admit(jobs, alices.number, true);
+    s.owner = "bob";
+    s.digest[0] = 8; /* the same key for another request: keys of others are no keys */
+    CHECK_OK(jobs_submit(jobs, &s, &bobs, &existed, &err));
+    ck_assert(!existed);
+    jobs_admit(jobs, bobs.number, true);
+    CHECK_OK(jobs_submit(jobs, &s, &info, &existed, &err));
+    ck_assert(existed && info.number == bobs.number);
+    CHECK_ERR(jobs_find(jobs, "bob", alices.id, &info, &err), ERR_NOT_FOUND, "there is no job");
+    CHECK_ERR(jobs_cancel(jobs, "bob", alices.id, &info, &err), ERR_NOT_FOUND, "there is no job");
+    CHECK_ERR(jobs_find(jobs, "", alices.id, &info, &err), ERR_NOT_FOUND, "there is no job");
+    ck_assert(!jobs_is_cancelled(jobs, alices.number));
+    ck_assert_int_eq(jobs_list(jobs, "bob", UINT64_MAX, JOB_STATE_ANY, infos, KEPT, &is_last), 1);
+    ck_assert_uint_eq(infos[0].number, bobs.number);
+    ck_assert(is_last);
+    CHECK_OK(jobs_cancel(jobs, "alice", alices.id, &info, &err));
 }
 END_TEST
 
@@ -302,6 +329,7 @@ int main(void)
     tcase_add_test(tcase, a_job_that_may_be_refused_is_not_listed);
     tcase_add_test(tcase, only_whole_ids_are_found);
     tcase_add_test(tcase, threads_submit_answer_and_watch);
+    tcase_add_test(tcase, jobs_of_others_are_as_if_they_were_not_there);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

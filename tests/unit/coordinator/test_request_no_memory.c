@@ -123,7 +123,7 @@ static void pair_open(struct pair *pair)
     *pair = (struct pair){0};
     CHECK_OK(worker_open(&pair->worker, &worker, &err));
     CHECK_OK(coordinator_open(&pair->coordinator, &coordinator, &err));
-    CHECK_OK(rpc_client_open(&asker.client, &err));
+    CHECK_OK(rpc_client_open(&asker.client, NULL, &err));
 }
 
 static void pair_start(struct pair *pair)

@@ -1,52 +1,11 @@
 /* ctest: labels=quick libs=coordinator timeout=120 */
 /* Plans for sequences in chosen states: who comes first, who waits, and who gives up its place.
  * What holds for every plan is checked by tests/support/scheduler_world.h with each of them. */
-#include "tests/support/scheduler_world.h"
+#include "tests/support/scheduler_plans.h"
 
-enum { ALL_STAY = 100, NONE_STAYS = 0 };
-
-static struct world w;
-
-static const struct world_options large = {512, 256, 1024, 1024, 64};
 static const struct world_options small_steps = {64, 64, 1024, 1024, 64};
 
-static struct sequence *add(int n_prompt, int max_tokens, enum strategy strategy, int n_draft)
-{
-    static uint32_t text = 100;
-    const struct world_job job = {.n_prompt = n_prompt,
-                                  .max_tokens = max_tokens,
-                                  .strategy = strategy,
-                                  .n_draft = n_draft,
-                                  .text = text++};
-    return world_add(&w, &job);
-}
-
-/* n sequences that have read their prompts and committed their first tokens. */
-static void begin_decoding(int n, enum strategy strategy, int n_draft)
-{
-    struct sequence *last = NULL;
-    for (int i = 0; i < n; i++) {
-        last = add(8, 400, strategy, n_draft);
-    }
-    while (n > 0 && last->n_tokens == last->n_prompt) {
-        world_round(&w, NONE_STAYS);
-    }
-    ck_assert(w.n_active == n && w.n_waiting == 0);
-}
-
-static void plan_now(void)
-{
-    world_admit(&w);
-    world_plan(&w);
-}
-
-static int tokens_of(const struct sequence *seq)
-{
-    const struct lane_plan *lane = world_lane(&w, seq);
-    return lane ? lane->n_tokens : 0;
-}
-
-/* ---- the room of a step ---- */
+/* ---- decoding lanes ---- */
 
 START_TEST(decoding_lanes_come_first)
 {
@@ -59,80 +18,6 @@ START_TEST(decoding_lanes_come_first)
         ck_assert(w.plan.lanes[i].n_tokens == 1 && w.plan.lanes[i].is_last);
     }
     ck_assert_int_eq(tokens_of(prompt), 24); /* what is left of the step */
-    world_close(&w);
-}
-END_TEST
-
-START_TEST(long_prompts_take_at_most_the_room_beside_decoding_lanes)
-{
-    world_open(&w, &large);
-    begin_decoding(4, STRATEGY_FIXED, 0);
-    struct sequence *oldest = add(400, 10, STRATEGY_FIXED, 0);
-    struct sequence *younger = add(300, 10, STRATEGY_FIXED, 0);
-    memset(&w.planner, 0, sizeof w.planner); /* no time is known */
-    plan_now();
-    ck_assert_int_eq(tokens_of(oldest), 64);
-    ck_assert_int_eq(tokens_of(younger), 0);
-    world_play(&w, NONE_STAYS);
-    ck_assert_int_eq(oldest->n_target_kv, 64);
-    world_close(&w);
-}
-END_TEST
-
-/* A step of n rows takes 10,000 us and 50 us for each row: a stretch of 2 leaves room for about as
- * many rows as 10,000 us are worth. */
-START_TEST(the_room_follows_the_measured_times)
-{
-    world_open(&w, &large);
-    begin_decoding(4, STRATEGY_FIXED, 0);
-    struct sequence *prompt = add(900, 10, STRATEGY_FIXED, 0);
-    memset(&w.planner, 0, sizeof w.planner);
-    for (int n = 1; n <= 256; n *= 2) {
-        planner_calibrate_step(&w.planner, n, 10000 + 50 * n);
-        planner_calibrate_draft(&w.planner, n, 1000);
-    }
-    plan_now();
-    ck_assert_int_ge(tokens_of(prompt), 150);
-    ck_assert_int_le(tokens_of(prompt), 210);
-    world_play(&w, NONE_STAYS);
-    memset(&w.planner, 0, sizeof w.planner);
-    for (int n = 1; n <= 256; n *= 2) { /* every row is dear */
-        planner_calibrate_step(&w.planner, n, 1000 * n);
-        planner_calibrate_draft(&w.planner, n, 1000);
-    }
-    plan_now();
-    ck_assert_int_eq(tokens_of(prompt), 64); /* the least */
-    world_close(&w);
-}
-END_TEST
-
-START_TEST(a_prompt_alone_gets_the_whole_step)
-{
-    world_open(&w, &large);
-    struct sequence *prompt = add(900, 10, STRATEGY_FIXED, 0);
-    plan_now();
-    ck_assert_int_eq(tokens_of(prompt), 512);
-    world_close(&w);
-}
-END_TEST
-
-START_TEST(a_short_prompt_beside_a_long_one_is_read_at_once)
-{
-    world_open(&w, &large);
-    begin_decoding(4, STRATEGY_FIXED, 0);
-    struct sequence *first = add(900, 10, STRATEGY_FIXED, 0);
-    struct sequence *second = add(700, 10, STRATEGY_FIXED, 0);
-    memset(&w.planner, 0, sizeof w.planner);
-    plan_now();
-    world_play(&w, NONE_STAYS);
-    struct sequence *brief = add(16, 10, STRATEGY_FIXED, 0);
-    memset(&w.planner, 0, sizeof w.planner);
-    plan_now();
-    ck_assert(tokens_of(brief) == 16 && world_lane(&w, brief)->is_last);
-    ck_assert_int_eq(tokens_of(first), 48); /* the oldest gets the rest */
-    ck_assert_int_eq(tokens_of(second), 0);
-    world_play(&w, NONE_STAYS);
-    ck_assert_int_eq(brief->n_tokens, 17);
     world_close(&w);
 }
 END_TEST
@@ -191,6 +76,7 @@ START_TEST(a_prompt_is_read_while_guesses_could_fill_the_step)
 {
     static const struct world_options few_rows = {512, 64, 1024, 1024, 64};
     world_open(&w, &few_rows);
+    teach_steps(10000, 250);               /* their prompts fit into one step */
     begin_decoding(32, STRATEGY_FIXED, 7); /* 8 of them take all rows */
     struct sequence *prompt = add(16, 10, STRATEGY_FIXED, 0);
     for (int round = 0; round < 2; round++) {
@@ -243,54 +129,6 @@ START_TEST(company_never_changes_a_fixed_or_heuristic_k)
     record_ks(strategies[_i], 63, beside, N_ROUNDS);
     ck_assert_mem_eq(alone, beside, sizeof alone);
     ck_assert_int_gt(alone[1], 0);
-}
-END_TEST
-
-START_TEST(behind_a_long_prompt_the_first_token_comes_plainly)
-{
-    world_open(&w, &large);
-    struct sequence *brief = add(FIRST_GUESS_TOKENS, 50, STRATEGY_FIXED, 4);
-    struct sequence *prompt = add(FIRST_GUESS_TOKENS + 1, 50, STRATEGY_FIXED, 4);
-    plan_now();
-    ck_assert(world_lane(&w, brief)->is_last && world_lane(&w, brief)->k == 4);
-    ck_assert(world_lane(&w, prompt)->is_last && world_lane(&w, prompt)->k == 0);
-    ck_assert_int_eq(w.plan.n_readings, 0); /* it does not wait for the draft */
-    world_play(&w, NONE_STAYS);
-    plan_now();
-    ck_assert_int_eq(w.plan.n_readings, 1);
-    ck_assert_ptr_eq(w.plan.readings[0].seq, prompt);
-    world_play(&w, NONE_STAYS);
-    plan_now();
-    ck_assert_int_eq(world_lane(&w, prompt)->k, 4);
-    world_close(&w);
-}
-END_TEST
-
-/* The draft reads a long prompt in chunks; a lane with a K of its own waits for it. */
-START_TEST(a_fixed_k_waits_until_the_draft_has_caught_up)
-{
-    world_open(&w, &large);
-    begin_decoding(2, STRATEGY_FIXED, 0);
-    struct sequence *seq = add(400, 50, STRATEGY_FIXED, 4);
-    int n_rounds = 0, n_waited = 0;
-    while (seq->n_tokens == seq->n_prompt) {
-        memset(&w.planner, 0, sizeof w.planner); /* nothing is known, so chunks are small */
-        world_round(&w, NONE_STAYS);
-        ck_assert_int_lt(++n_rounds, 20);
-    }
-    seq->n_draft_kv = 0;
-    drafter_forget(w.drafter, seq->slot);
-    while (seq->n_tokens == seq->n_prompt + 1) {
-        memset(&w.planner, 0, sizeof w.planner);
-        plan_now();
-        n_waited += !world_lane(&w, seq);
-        ck_assert(!world_lane(&w, seq) || world_lane(&w, seq)->k == 4);
-        ck_assert(w.plan.n_lanes >= 2); /* the others do not wait */
-        world_play(&w, NONE_STAYS);
-        ck_assert_int_lt(++n_rounds, 40);
-    }
-    ck_assert_int_ge(n_waited, 2);
-    world_close(&w);
 }
 END_TEST
 
@@ -516,16 +354,10 @@ int main(void)
     TCase *tcase = tcase_create("plans");
     tcase_set_timeout(tcase, 280);
     tcase_add_test(tcase, decoding_lanes_come_first);
-    tcase_add_test(tcase, long_prompts_take_at_most_the_room_beside_decoding_lanes);
-    tcase_add_test(tcase, the_room_follows_the_measured_times);
-    tcase_add_test(tcase, a_prompt_alone_gets_the_whole_step);
-    tcase_add_test(tcase, a_short_prompt_beside_a_long_one_is_read_at_once);
     tcase_add_test(tcase, lanes_with_a_fixed_k_take_turns_in_a_full_step);
     tcase_add_test(tcase, a_large_k_has_its_turn_while_prompts_keep_coming);
     tcase_add_test(tcase, a_prompt_is_read_while_guesses_could_fill_the_step);
     tcase_add_loop_test(tcase, company_never_changes_a_fixed_or_heuristic_k, 0, 3);
-    tcase_add_test(tcase, behind_a_long_prompt_the_first_token_comes_plainly);
-    tcase_add_test(tcase, a_fixed_k_waits_until_the_draft_has_caught_up);
     tcase_add_test(tcase, the_youngest_gives_up_its_place_when_no_block_is_left);
     tcase_add_test(tcase, who_does_not_read_gives_up_its_place_first);
     tcase_add_test(tcase, a_planned_lane_loses_its_guesses_before_anybody_its_place);

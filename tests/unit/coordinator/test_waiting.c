@@ -45,7 +45,7 @@ static void teardown(void)
 
 static void push(struct work *work, enum job_class job_class, int client, int64_t n_tokens)
 {
-    *work = (struct work){{work, job_class, names[client], n_tokens, n_arrived++}, client, 1, 0};
+    *work = (struct work){{work, job_class, names[client], n_tokens, n_arrived++, 0}, client, 1, 0};
     if (waiting_push(waiting, &work->job, &err)) ck_abort_msg("%s", err.text);
 }
 
@@ -109,6 +109,35 @@ START_TEST(classes_and_clients_get_their_shares)
         for (int i = 0; i < 6; i++) {
             double share = tokens[c][i] / of_class[c], wanted = weights[i] / 20.0;
             ck_assert_msg(share > 0.98 * wanted && share < 1.02 * wanted, "client %d has %g", i,
+                          share);
+        }
+    }
+}
+END_TEST
+
+/* The weight that a job brings counts for its client from then on, whatever was set by name. */
+START_TEST(weight_of_a_job_is_that_of_its_client)
+{
+    static double tokens[JOB_CLASSES][CLIENTS];
+    const int weights[2][CLIENTS] = {{0, 1, 3, 6}, {0, 6, 3, 1}};
+    CHECK_OK(waiting_set_weight(waiting, names[2], 500, &err));
+    for (int turn = 0; turn < 2; turn++) {
+        memset(tokens, 0, sizeof tokens);
+        for (int i = 0; i < 300; i++) {
+            struct work *work = &works[300 * turn + i];
+            int client = 1 + i % 3;
+            *work = (struct work){{work, JOB_CLASS_LOW, names[client], 1 + pick(900), n_arrived++,
+                                   weights[turn][client]},
+                                  client,
+                                  1,
+                                  0};
+            CHECK_OK(waiting_push(waiting, &work->job, &err));
+        }
+        serve(STEPS, 900, tokens);
+        double all = tokens[JOB_CLASS_LOW][1] + tokens[JOB_CLASS_LOW][2] + tokens[JOB_CLASS_LOW][3];
+        for (int c = 1; c < 4; c++) {
+            double share = tokens[JOB_CLASS_LOW][c] / all, wanted = weights[turn][c] / 10.0;
+            ck_assert_msg(share > 0.98 * wanted && share < 1.02 * wanted, "client %d has %g", c,
                           share);
         }
     }
@@ -194,7 +223,7 @@ START_TEST(jobs_that_come_back_are_first_and_cost_nothing_again)
     const uint64_t arrivals[] = {30, 10, 20, 10};
     for (int i = 0; i < 4; i++) {
         struct work *work = &works[1 + i];
-        *work = (struct work){{work, JOB_CLASS_LOW, "x", 1 << 20, arrivals[i]}, 1, true, true};
+        *work = (struct work){{work, JOB_CLASS_LOW, "x", 1 << 20, arrivals[i], 0}, 1, true, true};
         CHECK_OK(waiting_push_front(waiting, &work->job, &err));
     }
     ck_assert_int_eq(waiting_class_count(waiting, JOB_CLASS_LOW), 4);
@@ -204,7 +233,7 @@ START_TEST(jobs_that_come_back_are_first_and_cost_nothing_again)
     }
     for (int i = 0; i < RETURNED; i++) {
         struct work *work = &works[i];
-        *work = (struct work){{work, JOB_CLASS_LOW, "x", 1, 1}, 1, true, true};
+        *work = (struct work){{work, JOB_CLASS_LOW, "x", 1, 1, 0}, 1, true, true};
         CHECK_OK(waiting_push_front(waiting, &work->job, &err));
     }
     CHECK_ERR(waiting_push_front(waiting, &works[RETURNED].job, &err), ERR_EXHAUSTED,
@@ -217,7 +246,7 @@ START_TEST(jobs_set_aside_are_passed_over_and_keep_their_turn)
     push(&works[0], JOB_CLASS_HIGH, 0, 10);
     for (int i = 1; i <= 3; i++) {
         struct work *work = &works[i];
-        *work = (struct work){{work, JOB_CLASS_LOW, "x", 10, (uint64_t)i}, 1, true, true};
+        *work = (struct work){{work, JOB_CLASS_LOW, "x", 10, (uint64_t)i, 0}, 1, true, true};
         CHECK_OK(waiting_push_front(waiting, &work->job, &err));
     }
     waiting_set_aside(waiting, &works[0], true); /* it was pushed: nothing happens */
@@ -251,7 +280,7 @@ START_TEST(a_full_queue_refuses_and_still_takes_back)
         push(&works[i], JOB_CLASS_NORMAL, i % CLIENTS, 5);
     }
     struct work *more = &works[CAPACITY];
-    more->job = (struct waiting_job){more, JOB_CLASS_HIGH, "a", 5, 1};
+    more->job = (struct waiting_job){more, JOB_CLASS_HIGH, "a", 5, 1, 0};
     CHECK_ERR(waiting_push(waiting, &more->job, &err), ERR_EXHAUSTED,
               "4000 requests are waiting already; try again later");
     CHECK_OK(waiting_push_front(waiting, &more->job, &err));
@@ -277,7 +306,8 @@ START_TEST(nothing_stays_of_clients_without_jobs)
             }
         }
         snprintf(own[at], sizeof own[at], "client %d", i);
-        *work = (struct work){{work, JOB_CLASS_NORMAL, own[at], 100, (uint64_t)i}, 0, true, false};
+        *work =
+            (struct work){{work, JOB_CLASS_NORMAL, own[at], 100, (uint64_t)i, 0}, 0, true, false};
         if (waiting_push(waiting, &work->job, &err)) ck_abort_msg("%s", err.text);
     }
     ck_assert(fail_alloc_is_as_before(&before, &after));
@@ -447,6 +477,7 @@ int main(void)
     tcase_set_timeout(tcase, 50);
     tcase_add_test(tcase, one_client_is_served_in_the_order_of_its_pushes);
     tcase_add_test(tcase, classes_and_clients_get_their_shares);
+    tcase_add_test(tcase, weight_of_a_job_is_that_of_its_client);
     tcase_add_test(tcase, no_client_lags_behind_another);
     tcase_add_test(tcase, a_greedy_client_does_not_delay_anothers_single_job);
     tcase_add_test(tcase, the_largest_job_of_the_lowest_class_is_served);

@@ -155,7 +155,7 @@ static void push(struct work *work)
     int64_t n_tokens = 1 + (pick(4) ? pick(300) : pick(MOST_TOKENS));
     enum job_class job_class = (enum job_class)pick(JOB_CLASSES);
     *work = (struct work){
-        {work, job_class, names[client], n_tokens, n_pushed}, client, true, false, n_pushed};
+        {work, job_class, names[client], n_tokens, n_pushed, 0}, client, true, false, n_pushed};
     n_pushed++;
     if (waiting_push(waiting, &work->job, &err)) ck_abort_msg("%s", err.text);
     plain_add(&client_rings[job_class], &clients[job_class][client]);

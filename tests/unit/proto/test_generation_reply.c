@@ -25,6 +25,31 @@ static const struct token_logprob *logprobs_sample(int n)
     return out;
 }
 
+static const struct generate_round *round_sample(void)
+{
+    struct generate_round *round = sample_take(&made, 1, sizeof *round);
+    int n = sample_int(0, DRAFT_MAX);
+    struct generate_guess *guesses = sample_take(&made, (size_t)n, sizeof *guesses);
+    for (int i = 0; i < n; i++) {
+        guesses[i] = (struct generate_guess){.id = sample_int(0, 200000),
+                                             .text = text_sample(6),
+                                             .q = (float)sample_int(0, 64) / 64,
+                                             .p = (float)sample_int(-1, 1)};
+    }
+    *round = (struct generate_round){.n_guesses = n,
+                                     .guesses = guesses,
+                                     .n_kept = sample_int(0, n),
+                                     .next_p = (float)sample_int(-64, 64) / 64,
+                                     .draft_us = (uint32_t)sample_int(0, INT32_MAX),
+                                     .verify_us = 1,
+                                     .collective_us = 2,
+                                     .wire_us = 3,
+                                     .total_us = UINT32_MAX,
+                                     .n_lanes = sample_int(0, 256),
+                                     .n_rows = sample_int(0, 4096)};
+    return round;
+}
+
 static struct generate_tokens *tokens_sample(void)
 {
     struct generate_tokens *tokens = sample_take(&made, 1, sizeof *tokens);
@@ -40,6 +65,7 @@ static struct generate_tokens *tokens_sample(void)
                                        .rejected_text = text_sample(3)};
     tokens->index = sample_int(0, GENERATE_SEQUENCES_MAX - 1);
     if (sample_int(0, 1)) tokens->logprobs = logprobs_sample(n);
+    if (sample_int(0, 1)) tokens->round = round_sample();
     tokens->text_len = strlen(tokens->text);
     uint32_t end = 0;
     for (int i = 0; i < n; i++) {
@@ -61,6 +87,25 @@ static void logprobs_equal(const struct token_logprob *a, const struct token_log
     }
 }
 
+static void round_equal(const struct generate_round *a, const struct generate_round *b)
+{
+    ck_assert_int_eq(a->n_guesses, b->n_guesses);
+    for (int i = 0; i < a->n_guesses; i++) {
+        ck_assert_int_eq(a->guesses[i].id, b->guesses[i].id);
+        ck_assert_str_eq(a->guesses[i].text, b->guesses[i].text);
+        ck_assert(a->guesses[i].q == b->guesses[i].q && a->guesses[i].p == b->guesses[i].p);
+    }
+    ck_assert_int_eq(a->n_kept, b->n_kept);
+    ck_assert(a->next_p == b->next_p);
+    ck_assert_uint_eq(a->draft_us, b->draft_us);
+    ck_assert_uint_eq(a->verify_us, b->verify_us);
+    ck_assert_uint_eq(a->collective_us, b->collective_us);
+    ck_assert_uint_eq(a->wire_us, b->wire_us);
+    ck_assert_uint_eq(a->total_us, b->total_us);
+    ck_assert_int_eq(a->n_lanes, b->n_lanes);
+    ck_assert_int_eq(a->n_rows, b->n_rows);
+}
+
 static void tokens_equal(const struct generate_tokens *a, const struct generate_tokens *b)
 {
     ck_assert_int_eq(a->n, b->n);
@@ -70,6 +115,8 @@ static void tokens_equal(const struct generate_tokens *a, const struct generate_
         ck_assert_uint_eq(a->text_ends[i], b->text_ends[i]);
     }
     ck_assert_int_eq(a->index, b->index);
+    ck_assert_int_eq(a->round != NULL, b->round != NULL);
+    if (a->round) round_equal(a->round, b->round);
     ck_assert_int_eq(a->logprobs && a->n, b->logprobs != NULL);
     for (int i = 0; a->logprobs && i < a->n; i++) {
         logprobs_equal(&a->logprobs[i], &b->logprobs[i]);

@@ -112,6 +112,34 @@ START_TEST(second_ask_waits_for_the_first_answer)
 }
 END_TEST
 
+/* The server awaits each message only after its answer to the one before; whatever the client does,
+ * all are answered, in order. */
+START_TEST(exchange_answers_every_message)
+{
+    open_both(_i);
+    const uint8_t *data;
+    size_t len;
+    int32_t sent = 0;
+    struct rpc_stream *stream = open_stream("/test.Test/Exchange", 0);
+    for (int32_t i = 0; i < PING_ROUNDS; i++) {
+        for (; sent < i + 1 + i % 3; sent++) { /* up to two that are too early */
+            CHECK_OK(
+                rpc_stream_send(stream, (const uint8_t *)&sent, sizeof sent, in_ms(5000), &err));
+        }
+        CHECK_OK(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err));
+        ck_assert_uint_eq(len, sizeof i);
+        ck_assert_mem_eq(data, &i, sizeof i);
+    }
+    for (; sent > PING_ROUNDS; sent--) {
+        CHECK_OK(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err));
+    }
+    CHECK_OK(rpc_stream_half_close(stream, &err));
+    CHECK_ERR(rpc_stream_receive(stream, &data, &len, in_ms(5000), &err), ERR_CLOSED, "ended");
+    rpc_stream_close(stream);
+    close_both();
+}
+END_TEST
+
 /* The client never half closes, and reads only when all is over. */
 START_TEST(messages_before_a_failure_are_delivered)
 {
@@ -381,6 +409,7 @@ int main(void)
     tcase_add_loop_test(tcase, server_stream_delivers_all_in_order, 0, 2);
     tcase_add_loop_test(tcase, ping_pong_keeps_every_round, 0, 2);
     tcase_add_loop_test(tcase, second_ask_waits_for_the_first_answer, 0, 1);
+    tcase_add_loop_test(tcase, exchange_answers_every_message, 0, 1);
     tcase_add_loop_test(tcase, messages_before_a_failure_are_delivered, 0, 1);
     tcase_add_loop_test(tcase, second_send_does_not_need_an_answer, 0, 1);
     tcase_add_loop_test(tcase, garbage_and_long_messages_arrive_unharmed, 0, 2);

@@ -85,7 +85,7 @@ static void setup(void)
         .address = "127.0.0.1:0", .services = &works, .n_services = 1};
     CHECK_OK(rpc_server_open(&server, &options, &err));
     address = rpc_server_address(server);
-    CHECK_OK(rpc_client_open(&client, &err));
+    CHECK_OK(rpc_client_open(&client, NULL, &err));
     pthread_create(&waiter, NULL, run_waiter, NULL);
 }
 

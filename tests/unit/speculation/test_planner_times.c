@@ -129,6 +129,24 @@ START_TEST(a_step_grows_as_far_as_it_is_known)
 }
 END_TEST
 
+START_TEST(reading_has_its_share_of_a_step)
+{
+    static struct planner p;
+    p = (struct planner){0};
+    ck_assert_int_eq(planner_reading_within(&p, 8, 0.5, 64, 512), 64);
+    p.read = (struct planner_time){10, 8};
+    ck_assert_int_eq(planner_reading_within(&p, 8, 0.5, 64, 512), 64);
+    calibrate(&p);
+    ck_assert_int_eq(planner_reading_within(&p, 8, 0.5, 64, 512), 64);
+    p.read = (struct planner_time){0.5 * true_us(8) / 200, 8}; /* 200 tokens in that time */
+    int tokens = planner_reading_within(&p, 8, 0.5, 64, 512);
+    ck_assert_msg(tokens > 180 && tokens < 220, "%d tokens", tokens);
+    ck_assert_int_eq(planner_reading_within(&p, 8, 0.5, 300, 512), 300);
+    ck_assert_int_eq(planner_reading_within(&p, 8, 0.5, 64, 100), 100);
+    ck_assert_int_gt(planner_reading_within(&p, 64, 0.5, 64, 2048), tokens);
+}
+END_TEST
+
 START_TEST(kept_tables_come_back)
 {
     static struct planner p, again;
@@ -204,6 +222,7 @@ int main(void)
     tcase_add_test(tcase, what_is_not_used_does_not_drift);
     tcase_add_test(tcase, the_scale_follows_the_load);
     tcase_add_test(tcase, a_step_grows_as_far_as_it_is_known);
+    tcase_add_test(tcase, reading_has_its_share_of_a_step);
     tcase_add_test(tcase, kept_tables_come_back);
     tcase_add_test(tcase, nonsense_in_tables_is_left_out);
     tcase_add_test(tcase, reading_must_pay);

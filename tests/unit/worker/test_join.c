@@ -71,7 +71,7 @@ static void lead_open(const struct target_description *d)
     CHECK_OK(queue_open(&queue, 4, &err));
     CHECK_OK(watchdog_open(&dog, on_late, NULL, &err));
     CHECK_OK(listener_open(&listener, address, d,
-                           &(struct listener_options){queue, dog, NULL, NULL}, &err));
+                           &(struct listener_options){.queue = queue, .dog = dog}, &err));
 }
 
 static void lead_close(void)
@@ -94,7 +94,7 @@ START_TEST(join_gets_the_id_and_the_group_of_rank_0)
 {
     const struct target_description offered = lead();
     lead_open(&offered);
-    CHECK_OK(join_ask(&theirs, &mine, address, 10, &err));
+    CHECK_OK(join_ask(&theirs, &mine, address, NULL, 10, &err));
     ck_assert_mem_eq(theirs.nccl_id, offered.nccl_id, WIRE_NCCL_ID_BYTES);
     ck_assert_str_eq(theirs.group, offered.group);
     ck_assert(theirs.has_nccl_id && theirs.is_busy);
@@ -116,7 +116,7 @@ START_TEST(join_waits_for_a_lead_that_is_late)
     pthread_t thread;
     int64_t start_ms = clock_now_ms();
     ck_assert_int_eq(pthread_create(&thread, NULL, lead_comes_late, &offered), 0);
-    int rc = join_ask(&theirs, &mine, address, 20, &other);
+    int rc = join_ask(&theirs, &mine, address, NULL, 20, &other);
     pthread_join(thread, NULL);
     ck_assert_msg(rc == 0, "%s", other.text);
     ck_assert_int_ge(clock_now_ms() - start_ms, LATE_MS);
@@ -127,9 +127,9 @@ END_TEST
 START_TEST(join_of_nobody_ends_at_the_deadline_with_the_last_reason)
 {
     int64_t start_ms = clock_now_ms();
-    CHECK_ERR(join_ask(&theirs, &mine, address, 1, &err), ERR_TIMEOUT,
+    CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 1, &err), ERR_TIMEOUT,
               "rank 1 has not found its group within 1 s: unix:/tmp/outrider-join-");
-    CHECK_ERR(join_ask(&theirs, &mine, address, 1, &err), ERR_TIMEOUT,
+    CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 1, &err), ERR_TIMEOUT,
               "start rank 0, or correct --lead");
     ck_assert_int_ge(clock_now_ms() - start_ms, 1900);
     ck_assert_int_lt(clock_now_ms() - start_ms, 10000);
@@ -141,11 +141,11 @@ START_TEST(join_of_a_complete_group_is_refused_at_the_deadline)
     const struct target_description offered = lead();
     lead_open(&offered);
     listener_set_serving(listener, true);
-    CHECK_ERR(join_ask(&theirs, &mine, address, 1, &err), ERR_TIMEOUT,
+    CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 1, &err), ERR_TIMEOUT,
               "waits for no more ranks: its group is complete");
     ck_assert(!theirs.has_nccl_id && !theirs.is_busy);
     listener_set_serving(listener, false); /* as after a restart of the group */
-    CHECK_OK(join_ask(&theirs, &mine, address, 10, &err));
+    CHECK_OK(join_ask(&theirs, &mine, address, NULL, 10, &err));
     lead_close();
 }
 END_TEST
@@ -155,13 +155,13 @@ START_TEST(join_of_another_rank_or_size_is_refused_at_once)
     struct target_description other = description(1);
     int64_t start_ms = clock_now_ms();
     lead_open(&other);
-    CHECK_ERR(join_ask(&theirs, &mine, address, 30, &err), ERR_ARGUMENT,
+    CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 30, &err), ERR_ARGUMENT,
               "is rank 1; --lead is the address of rank 0");
     lead_close();
     other = lead();
     other.n_ranks = 4;
     lead_open(&other);
-    CHECK_ERR(join_ask(&theirs, &mine, address, 30, &err), ERR_ARGUMENT,
+    CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 30, &err), ERR_ARGUMENT,
               "has a group of 4 ranks, ours has 2");
     lead_close();
     ck_assert_int_lt(clock_now_ms() - start_ms, 15000);
@@ -188,7 +188,7 @@ START_TEST(join_of_a_lead_that_holds_something_else_names_it)
         other.max_step_tokens += cases[i].field == 6;
         other.max_step_rows += cases[i].field == 7;
         lead_open(&other);
-        CHECK_ERR(join_ask(&theirs, &mine, address, 30, &err), ERR_ARGUMENT, cases[i].what);
+        CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 30, &err), ERR_ARGUMENT, cases[i].what);
         lead_close();
     }
 }
@@ -202,7 +202,7 @@ START_TEST(listener_that_starts_refuses_streams_and_one_that_serves_has_no_id)
     const uint8_t *data;
     size_t len;
     lead_open(&offered);
-    CHECK_OK(rpc_client_open(&client, &err));
+    CHECK_OK(rpc_client_open(&client, NULL, &err));
     for (int i = 0; i < 2; i++) {
         CHECK_OK(rpc_stream_open(&stream, client, address, "/outrider.target.v1.Target/Run", true,
                                  INT64_MAX, &err));
@@ -210,7 +210,7 @@ START_TEST(listener_that_starts_refuses_streams_and_one_that_serves_has_no_id)
         if (i == 0) CHECK_ERR(rc, ERR_UNAVAILABLE, "this group is still starting");
         if (i == 1) { /* taken */
             ck_assert_int_eq(rc, ERR_TIMEOUT);
-            CHECK_ERR(join_ask(&theirs, &mine, address, 1, &err), ERR_TIMEOUT, "is complete");
+            CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 1, &err), ERR_TIMEOUT, "is complete");
             ck_assert(theirs.is_busy && !theirs.has_nccl_id);
         }
         listener_set_serving(listener, true);

@@ -249,6 +249,34 @@ START_TEST(a_stale_step_is_refused)
 }
 END_TEST
 
+START_TEST(a_block_counts_as_written_once)
+{
+    struct error err;
+    struct checkpoint *ck;
+    struct backend *be;
+    struct verifier *verifier;
+    struct question question;
+    struct step_reply reply;
+    const struct backend_cpu_options cpu = {"auto", 1, WEIGHTS_BF16};
+    CHECK_OK(checkpoint_open(&ck, TALES, &err));
+    CHECK_OK(backend_cpu_open(&be, &cpu, &err));
+    CHECK_OK(verifier_open(&verifier, ck, comm_single(), be, &verifier_options, &err));
+    ck_assert_int_eq(verifier_blocks_written(verifier), 0);
+    for (int again = 0; again < 2; again++) {
+        ask(&question, RULE_GREEDY, false);
+        question.step.id = 1 + (uint64_t)again;
+        CHECK_OK(verifier_step(verifier, &question.step, &reply, &err));
+        ck_assert_ptr_null(reply.error_text);
+        ck_assert_int_eq(verifier_blocks_written(verifier), 2);
+    }
+    verifier_reset(verifier);
+    ck_assert_int_eq(verifier_blocks_written(verifier), 0);
+    verifier_close(verifier);
+    be->ops->close(be);
+    checkpoint_close(ck);
+}
+END_TEST
+
 /* A device that is lost while an answer is awaited, as CUDA reports it. */
 static int lost_answer(struct backend *be, const struct answer_item *items, int n_items,
                        struct arena *arena, struct slice_row *out, struct error *err)
@@ -413,6 +441,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_lane_that_makes_no_sense_is_named_and_harms_nobody, 0,
                         sizeof breaks / sizeof *breaks);
     tcase_add_test(tcase, a_stale_step_is_refused);
+    tcase_add_test(tcase, a_block_counts_as_written_once);
     tcase_add_test(tcase, a_lost_device_ends_the_group_instead_of_refusing_a_step);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

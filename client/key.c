@@ -1,0 +1,281 @@
+/* outrider key: makes, lists and removes API keys in the file of outrider-coordinator --keys. Of
+ * two commands at once on one file, what the first one did is lost. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "access/key_file.h"
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/file_write.h"
+#include "base/options.h"
+#include "client/client.h"
+
+enum { OPT_WEIGHT = 256, OPT_MAX_JOBS, OPT_MAX_PRIORITY };
+
+/* One run of a command. */
+struct key_command {
+    const char *path, *name;
+    struct key_entry entry; /* of add: what its options say */
+    char *text;             /* [len] of the file as it was */
+    size_t len;
+    struct key_list list; /* what it says */
+    struct error *err;
+};
+
+/* ---- the file ---- */
+
+/* may_lack: the file may be yet to come. */
+static int read_file(struct key_command *k, bool may_lack, struct error *err)
+{
+    int rc = file_read_text(&k->text, &k->len, k->path, KEY_FILE_BYTES_MAX, err);
+    if (rc == ERR_NOT_FOUND && may_lack) return 0;
+    return rc ? rc : key_list_parse(&k->list, k->text, k->len, k->path, err);
+}
+
+static int write_file(const struct key_command *k, const struct buffer *text, struct error *err)
+{
+    const struct file_piece piece = {.data = text->data, .bytes = text->len};
+    return file_write_whole(k->path, &piece, 1, text->len, err);
+}
+
+static const struct key_entry *find_name(const struct key_command *k)
+{
+    for (int i = 0; i < k->list.n; i++) {
+        if (strcmp(k->list.entries[i].name, k->name) == 0) return &k->list.entries[i];
+    }
+    return NULL;
+}
+
+static void free_command(struct key_command *k)
+{
+    free(k->text);
+    key_list_free(&k->list);
+}
+
+/* ---- the command line ---- */
+
+/* FILE, and NAME if name is not NULL. */
+static error_t take_argument(struct key_command *k, char *argument, bool has_name)
+{
+    if (!k->path) {
+        k->path = argument;
+        return 0;
+    }
+    if (has_name) return client_take_argument(&k->name, argument, "name", k->err);
+    return client_parser_result(
+        error_set(k->err, ERR_ARGUMENT, "'%.60s' is too much: give one file", argument));
+}
+
+static int check_arguments(const struct key_command *k, bool has_name, struct error *err)
+{
+    if (!k->path) return error_set(err, ERR_ARGUMENT, "no file: give that of --keys");
+    if (!has_name) return 0;
+    if (!k->name) return error_set(err, ERR_ARGUMENT, "no name: give that of the key's holder");
+    return key_check_name(k->name, err);
+}
+
+/* Reads the command line, runs the command and returns its exit status. */
+static int run_command(const struct argp *argp, int argc, char **argv, bool has_name,
+                       int (*run)(struct key_command *k, struct error *err))
+{
+    struct error err;
+    struct key_command k = {.entry.max_priority = KEY_PRIORITY_HIGH, .err = &err};
+    int status = CLIENT_OK;
+    if (client_parse(argp, argc, argv, &k, &err) || check_arguments(&k, has_name, &err) ||
+        run(&k, &err)) {
+        status = client_fail_local(&err);
+    }
+    free_command(&k);
+    return status;
+}
+
+/* ---- add ---- */
+
+static const struct argp_option add_options[] = {
+    {"weight", OPT_WEIGHT, "W", 0,
+     "Where requests wait, W times the share of others, 1 to 1000; default: as --client-weight of "
+     "the coordinator says, or 1",
+     0},
+    {"max-jobs", OPT_MAX_JOBS, "N", 0,
+     "Requests that may wait or run at once; default: as many as there is room for", 0},
+    {"max-priority", OPT_MAX_PRIORITY, "NAME", 0,
+     "high, normal or low: what requests get that ask for more; default high", 0},
+    {0},
+};
+
+static error_t parse_add(int key, char *arg, struct argp_state *state)
+{
+    struct key_command *k = state->input;
+    struct key_entry *entry = &k->entry;
+    int word;
+    switch (key) {
+    case OPT_WEIGHT:
+        return client_parser_result(
+            options_int(&entry->weight, "--weight", arg, 1, KEY_WEIGHT_MAX, k->err));
+    case OPT_MAX_JOBS:
+        return client_parser_result(
+            options_int(&entry->max_jobs, "--max-jobs", arg, 1, KEY_JOBS_MAX, k->err));
+    case OPT_MAX_PRIORITY:
+        if (options_word(&word, "--max-priority", arg, key_priority_names, N_KEY_PRIORITIES,
+                         k->err)) {
+            return EINVAL;
+        }
+        entry->max_priority = (enum key_priority)word;
+        return 0;
+    case ARGP_KEY_ARG:
+        return take_argument(k, arg, true);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The file's text with a line for the key behind it. */
+static int write_added(struct key_command *k, const char *key, struct error *err)
+{
+    char line[KEY_LINE_BYTES];
+    struct buffer text = {0};
+    bool is_cut = k->len && k->text[k->len - 1] != '\n';
+    int rc = 0;
+    memcpy(k->entry.name, k->name, strlen(k->name) + 1);
+    key_hash(key, strlen(key), k->entry.hash);
+    key_entry_text(&k->entry, line);
+    if (k->len) TRY(buffer_append(&text, k->text, k->len, err));
+    if (is_cut) TRY(buffer_append(&text, "\n", 1, err));
+    TRY(buffer_append(&text, line, strlen(line), err));
+    TRY(write_file(k, &text, err));
+out:
+    buffer_free(&text);
+    return rc;
+}
+
+static int add(struct key_command *k, struct error *err)
+{
+    char key[KEY_TEXT_BYTES];
+    int rc = 0;
+    TRY(read_file(k, true, err));
+    if (find_name(k)) {
+        return error_set(err, ERR_ARGUMENT,
+                         "%.200s has a key of '%s' in line %d already: remove that, or give "
+                         "another name",
+                         k->path, k->name, find_name(k)->line);
+    }
+    if (k->list.n == KEYS_MAX) {
+        return error_set(err, ERR_EXHAUSTED, "%.200s has %d keys, and no more are read", k->path,
+                         KEYS_MAX);
+    }
+    TRY(key_make(key, err));
+    TRY(write_added(k, key, err));
+    puts(key);
+    TRY(client_flush(err));
+    fprintf(stderr,
+            "This is the only time that the key is shown. SIGHUP lets a running coordinator "
+            "read the file.\n");
+out:
+    return rc;
+}
+
+static int add_main(int argc, char **argv)
+{
+    const struct argp argp = {
+        .options = add_options,
+        .parser = parse_add,
+        .args_doc = "FILE NAME",
+        .doc = "Makes an API key for NAME, prints it, and writes into FILE what it is known "
+               "by.\v" CLIENT_STATUS_DOC};
+    return run_command(&argp, argc, argv, true, add);
+}
+
+/* ---- list ---- */
+
+static error_t parse_list(int key, char *arg, struct argp_state *state)
+{
+    return key == ARGP_KEY_ARG ? take_argument(state->input, arg, false) : ARGP_ERR_UNKNOWN;
+}
+
+static int list(struct key_command *k, struct error *err)
+{
+    int rc = read_file(k, false, err);
+    if (rc) return rc;
+    if (k->list.n) printf("%-24s %8s %8s  %s\n", "name", "weight", "max jobs", "max priority");
+    for (int i = 0; i < k->list.n; i++) {
+        const struct key_entry *entry = &k->list.entries[i];
+        char weight[16] = "-", jobs[16] = "-";
+        if (entry->weight) snprintf(weight, sizeof weight, "%d", entry->weight);
+        if (entry->max_jobs) snprintf(jobs, sizeof jobs, "%d", entry->max_jobs);
+        printf("%-24s %8s %8s  %s\n", entry->name, weight, jobs,
+               key_priority_names[entry->max_priority]);
+    }
+    return client_flush(err);
+}
+
+static int list_main(int argc, char **argv)
+{
+    const struct argp argp = {
+        .parser = parse_list,
+        .args_doc = "FILE",
+        .doc = "Lists whose API keys FILE has, and what they may do.\v" CLIENT_STATUS_DOC};
+    return run_command(&argp, argc, argv, false, list);
+}
+
+/* ---- remove ---- */
+
+static error_t parse_remove(int key, char *arg, struct argp_state *state)
+{
+    return key == ARGP_KEY_ARG ? take_argument(state->input, arg, true) : ARGP_ERR_UNKNOWN;
+}
+
+/* Where line `number` begins, from 1; the end of the text if it has fewer. */
+static size_t line_begin(const struct key_command *k, int number)
+{
+    size_t at = 0;
+    for (int i = 1; i < number && at < k->len; at++) {
+        if (k->text[at] == '\n') i++;
+    }
+    return at;
+}
+
+static int remove_key(struct key_command *k, struct error *err)
+{
+    struct buffer text = {0};
+    int rc = 0;
+    TRY(read_file(k, false, err));
+    const struct key_entry *entry = find_name(k);
+    if (!entry) {
+        return error_set(err, ERR_ARGUMENT, "%.200s has no key of '%s'", k->path, k->name);
+    }
+    size_t begin = line_begin(k, entry->line), end = line_begin(k, entry->line + 1);
+    TRY(buffer_append(&text, k->text, begin, err));
+    TRY(buffer_append(&text, k->text + end, k->len - end, err));
+    TRY(write_file(k, &text, err));
+    fprintf(stderr, "SIGHUP lets a running coordinator read the file; until then the key is "
+                    "good.\n");
+out:
+    buffer_free(&text);
+    return rc;
+}
+
+static int remove_main(int argc, char **argv)
+{
+    const struct argp argp = {.parser = parse_remove,
+                              .args_doc = "FILE NAME",
+                              .doc = "Removes the API key of NAME from FILE.\v" CLIENT_STATUS_DOC};
+    return run_command(&argp, argc, argv, true, remove_key);
+}
+
+int key_main(int argc, char **argv)
+{
+    static const struct client_commands commands = {
+        .name = "key",
+        .list = "add, list or remove",
+        .help = "Usage: outrider key COMMAND [OPTION...]\n"
+                "API keys in the file of outrider-coordinator --keys.\n\n"
+                "Commands:\n"
+                "  add     make a key and print it\n"
+                "  list    whose keys there are\n"
+                "  remove  take a key out of the file\n\n"
+                "'outrider key COMMAND --help' tells more.\n",
+        .commands = {{"add", add_main}, {"list", list_main}, {"remove", remove_main}}};
+    return client_run_one(&commands, argc, argv);
+}

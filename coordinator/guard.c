@@ -1,0 +1,110 @@
+/* Options first, then the files that they name. */
+#include "coordinator/guard.h"
+
+#include "access/reach.h"
+
+enum {
+    USAGE_STATUS = 2,
+    OPT_KEYS = 4096,
+    OPT_TARGET_CA,
+    OPT_TARGET_CERTIFICATE,
+    OPT_TARGET_KEY,
+    OPT_TARGET_NAME
+};
+
+static const struct argp_option options[] = {
+    {"keys", OPT_KEYS, "FILE", 0,
+     "serve only callers with an API key that FILE lists, made by 'outrider key add'; read again "
+     "at SIGHUP; default: everybody may call",
+     0},
+    {"target-ca", OPT_TARGET_CA, "FILE", 0,
+     "speak TLS with the workers; one of these authorities has signed their certificates (PEM)", 0},
+    {"target-certificate", OPT_TARGET_CERTIFICATE, "FILE", 0,
+     "certificate to show to the workers, and those that lead to its CA (PEM)", 0},
+    {"target-key", OPT_TARGET_KEY, "FILE", 0,
+     "private key of --target-certificate (PEM, without a password)", 0},
+    {"target-name", OPT_TARGET_NAME, "NAME", 0,
+     "the name in the workers' certificates where it is not that of their addresses", 0},
+    {0},
+};
+
+static int open_files(struct guard *guard, struct error *err)
+{
+    int rc = 0;
+    if (guard->keys_path) TRY(keys_open(&guard->keys, guard->keys_path, err));
+    TRY(access_open_client(&guard->target_certificates, &guard->target_files, "--target", err));
+    if (guard->target_name && !guard->target_certificates) {
+        rc = error_set(err, ERR_ARGUMENT,
+                       "--target-name %s: certificates have names, and there are none without "
+                       "--target-ca",
+                       guard->target_name);
+    }
+out:
+    return rc;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct guard *guard = state->input;
+    struct error err;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &guard->door;
+        return 0;
+    case OPT_KEYS:
+        guard->keys_path = arg;
+        return 0;
+    case OPT_TARGET_CA:
+        guard->target_files.ca = arg;
+        return 0;
+    case OPT_TARGET_CERTIFICATE:
+        guard->target_files.certificate = arg;
+        return 0;
+    case OPT_TARGET_KEY:
+        guard->target_files.key = arg;
+        return 0;
+    case OPT_TARGET_NAME:
+        guard->target_name = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (open_files(guard, &err)) argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&door_argp, 0, NULL, 0}, {0}};
+const struct argp guard_argp = {.options = options, .parser = parse_option, .children = children};
+
+int guard_check(const struct guard *guard, const char *option, const char *address,
+                struct error *err)
+{
+    const struct reach_door door = {
+        .option = option,
+        .address = address,
+        .is_guarded = guard->door.is_insecure || guard->door.certificates || guard->keys,
+        .ways = "give --keys, or --tls-certificate and --tls-key, listen on loopback or a unix "
+                "socket, or say --insecure"};
+    return reach_check(&door, err);
+}
+
+bool guard_has_files(const struct guard *guard)
+{
+    return guard->keys || guard->door.certificates || guard->target_certificates;
+}
+
+void guard_reload(struct guard *guard)
+{
+    keys_reload(guard->keys);
+    certificates_reload(guard->door.certificates);
+    certificates_reload(guard->target_certificates);
+}
+
+void guard_close(struct guard *guard)
+{
+    keys_close(guard->keys);
+    certificates_close(guard->door.certificates);
+    certificates_close(guard->target_certificates);
+    *guard = (struct guard){0};
+}

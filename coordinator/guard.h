@@ -1,0 +1,32 @@
+/* Who may call the coordinator, and as whom it calls the workers: options of the command line, and
+ * what they open, which exists as long as the program. */
+#pragma once
+
+#include <argp.h>
+#include <stdbool.h>
+
+#include "access/keys.h"
+#include "access/options.h"
+
+struct guard {
+    struct door_options door;
+    const char *keys_path;
+    struct keys *keys; /* NULL = everybody may call */
+    struct certificate_files target_files;
+    struct certificates *target_certificates; /* to the workers; NULL = plain */
+    const char *target_name; /* that the workers' must have in place of their addresses' */
+};
+
+/* A child for the coordinator's argp, whose input is a struct guard. What the options name is
+ * opened at the end of the command line, which ends the program with status 2 if that fails. */
+extern const struct argp guard_argp;
+
+/* Refuses a door that other machines can reach and nothing guards, such as "--listen",
+ * "0.0.0.0:7070". Errors: ERR_ARGUMENT. */
+int guard_check(const struct guard *guard, const char *option, const char *address,
+                struct error *err);
+
+/* Whether there are files that SIGHUP reads again. */
+bool guard_has_files(const struct guard *guard);
+void guard_reload(struct guard *guard);
+void guard_close(struct guard *guard);

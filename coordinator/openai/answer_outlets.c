@@ -1,0 +1,241 @@
+/* The outlets of one answer, which several threads may use, and who holds the answer. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "coordinator/openai/answer_parts.h"
+
+enum {
+    /* A token of a few bytes decodes into many more. */
+    ARENA_RATIO = 32,
+    ARENA_SLACK_BYTES = 8192,
+    LARGE_BYTES = 16384 /* of a message, or of an answer at its end; half a millisecond of work */
+};
+
+/* ---- the outlet of a job ---- */
+
+static struct openai_part *part_of(struct outlet *outlet)
+{
+    return (struct openai_part *)outlet;
+}
+
+static int send(struct outlet *outlet, const uint8_t *data, size_t len, struct error *err)
+{
+    struct openai_answer *a = part_of(outlet)->answer;
+    struct arena arena;
+    int rc = arena_open(&arena, ARENA_RATIO * len + ARENA_SLACK_BYTES, err);
+    if (rc) return rc;
+    monitor_enter(&a->monitor);
+    rc = openai_answer_take(part_of(outlet), data, len, &arena, err);
+    monitor_leave(&a->monitor);
+    arena_close(&arena);
+    return rc;
+}
+
+static void finish(struct outlet *outlet, int code, const char *text, bool is_abort)
+{
+    struct openai_answer *a = part_of(outlet)->answer;
+    monitor_enter(&a->monitor);
+    if (code)
+        openai_answer_refuse(a, code, text);
+    else if (!a->is_over)
+        openai_answer_end(part_of(outlet));
+    monitor_leave(&a->monitor);
+    if (is_abort) http_abort(a->x);
+}
+
+static struct reader_progress progress(const struct outlet *outlet)
+{
+    const struct http_exchange *x = ((const struct openai_part *)outlet)->answer->x;
+    return (struct reader_progress){http_waiting_bytes(x), http_taken_bytes(x)};
+}
+
+static bool is_over(const struct openai_answer *a)
+{
+    return a->is_over || http_is_gone(a->x);
+}
+
+/* Also where another job of the answer has failed: nobody gets this one's text. */
+static bool is_cancelled(const struct outlet *outlet)
+{
+    return is_over(((const struct openai_part *)outlet)->answer);
+}
+
+static void ref_answer(struct openai_answer *a)
+{
+    a->n_references++;
+}
+
+static void free_answer(struct openai_answer *a)
+{
+    for (int i = 0; i < a->n_choices; i++) {
+        buffer_free(&a->choices[i].text);
+        openai_logprobs_free(&a->choices[i].logprobs);
+        json_decref(a->choices[i].outrider);
+    }
+    for (int i = 0; i < a->n_parts; i++) {
+        buffer_free(&a->parts[i].echo);
+        openai_logprobs_free(&a->parts[i].echo_logprobs);
+    }
+    free(a->choices);
+    free(a->parts);
+    if (a->charged_bytes) budget_give(a->budget, a->charged_bytes);
+    openai_shape_close(&a->shape);
+    buffer_free(&a->out);
+    http_exchange_unref(a->x);
+    monitor_close(&a->monitor);
+    free(a);
+}
+
+static void unref_answer(struct openai_answer *a)
+{
+    if (--a->n_references == 0) free_answer(a);
+}
+
+static void ref(struct outlet *outlet)
+{
+    ref_answer(part_of(outlet)->answer);
+}
+
+static void unref(struct outlet *outlet)
+{
+    unref_answer(part_of(outlet)->answer);
+}
+
+/* Of all parts together, because they share the answer's monitor. */
+static bool takes_long(const struct outlet *outlet, size_t len, bool is_end)
+{
+    struct openai_answer *a = ((const struct openai_part *)outlet)->answer;
+    if (len > LARGE_BYTES || (is_end && a->n_bytes > LARGE_BYTES)) a->is_large = true;
+    return a->is_large;
+}
+
+static const struct outlet_ops part_ops = {
+    .send = send,
+    .finish = finish,
+    .progress = progress,
+    .is_cancelled = is_cancelled,
+    .ref = ref,
+    .unref = unref,
+    .takes_long = takes_long,
+};
+
+/* ---- the outlet of the request as a whole ---- */
+
+static struct openai_answer *answer_of(const struct outlet *outlet)
+{
+    return (struct openai_answer *)(uintptr_t)outlet; /* for its monitor */
+}
+
+static void finish_request(struct outlet *outlet, int code, const char *text, bool is_abort)
+{
+    struct openai_answer *a = answer_of(outlet);
+    (void)is_abort;
+    monitor_enter(&a->monitor);
+    if (code) openai_answer_refuse(a, code, text);
+    monitor_leave(&a->monitor);
+}
+
+static bool is_request_cancelled(const struct outlet *outlet)
+{
+    return is_over(answer_of(outlet));
+}
+
+static void ref_request(struct outlet *outlet)
+{
+    ref_answer(answer_of(outlet));
+}
+
+static void unref_request(struct outlet *outlet)
+{
+    unref_answer(answer_of(outlet));
+}
+
+static const struct outlet_ops request_ops = {
+    .finish = finish_request,
+    .is_cancelled = is_request_cancelled,
+    .ref = ref_request,
+    .unref = unref_request,
+};
+
+/* ---- open ---- */
+
+int openai_answer_open(struct openai_answer **out, struct http_exchange *x,
+                       const struct openai_names *names, const struct tokenizer *tok,
+                       struct error *err)
+{
+    struct openai_answer *a;
+    *out = NULL;
+    int rc = mem_array(&a, 1, sizeof *a, err);
+    if (rc) return rc;
+    *a = (struct openai_answer){
+        .base = {.ops = &request_ops}, .x = x, .tok = tok, .n_references = 1};
+    a->names = *names;
+    monitor_open(&a->monitor);
+    http_exchange_ref(x);
+    *out = a;
+    return 0;
+}
+
+struct outlet *openai_answer_whole(struct openai_answer *a)
+{
+    return &a->base;
+}
+
+struct openai_answer *openai_answer_of(struct outlet *whole)
+{
+    return (struct openai_answer *)whole;
+}
+
+const char *openai_answer_name(const struct openai_answer *a)
+{
+    return a->names.name;
+}
+
+const char *openai_answer_key(const struct openai_answer *a)
+{
+    return a->names.key;
+}
+
+struct http_exchange *openai_answer_exchange(const struct openai_answer *a)
+{
+    return a->x;
+}
+
+struct openai_error *openai_answer_error(struct openai_answer *a)
+{
+    return &a->wrong;
+}
+
+int openai_answer_expect(struct openai_answer *a, const struct openai_request *request, int n_jobs,
+                         const struct served_model_info *model, struct budget *budget,
+                         struct error *err)
+{
+    int rc = 0;
+    a->budget = budget;
+    a->scores_only = request->scores_only;
+    a->tells_outrider = request->tells_outrider;
+    a->wants_logprobs = request->generate.logprobs >= 0;
+    a->n = request->generate.n;
+    TRY(openai_shape_open(&a->shape, request, a->names.id, model->name, model->fingerprint,
+                          (int64_t)time(NULL), err));
+    TRY(mem_array(&a->parts, (size_t)n_jobs, sizeof *a->parts, err));
+    a->n_parts = a->n_left = n_jobs;
+    for (int i = 0; i < n_jobs; i++) {
+        a->parts[i] = (struct openai_part){.base = {.ops = &part_ops}, .answer = a, .number = i};
+    }
+    TRY(mem_array(&a->choices, (size_t)n_jobs * (size_t)a->n, sizeof *a->choices, err));
+    a->n_choices = n_jobs * a->n;
+out:
+    return rc;
+}
+
+int openai_answer_set_echo(struct openai_answer *a, int job, const char *text, size_t len,
+                           struct error *err)
+{
+    return buffer_append(&a->parts[job].echo, text, len, err);
+}
+
+struct outlet *openai_answer_outlet(struct openai_answer *a, int job)
+{
+    return &a->parts[job].base;
+}

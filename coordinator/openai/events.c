@@ -1,0 +1,176 @@
+/* One message is one event. */
+#include "coordinator/openai/events.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/json_text.h"
+#include "coordinator/openai/error.h"
+#include "coordinator/openai/shape.h"
+
+/* A token of a few bytes decodes into many more. */
+enum { ARENA_RATIO = 32, ARENA_SLACK_BYTES = 8192 };
+
+/* Used by the thread that begins it and then by that of those who watch alone, but for references
+ * and what progress asks. */
+struct events {
+    struct outlet base;
+    struct http_exchange *x;
+    uint64_t n_sent; /* messages that the client has */
+    bool has_begun;
+    atomic_int n_references;
+};
+
+static struct events *events_of(const struct outlet *outlet)
+{
+    return (struct events *)(uintptr_t)outlet; /* to count */
+}
+
+/* Takes the value over. */
+static int send_event(struct events *e, const char *name, json_t *value, struct error *err)
+{
+    struct buffer out = {0};
+    int rc = 0;
+    TRY(json_text_format(&out, err, "id: %" PRIu64 "\nevent: %s\ndata: ", e->n_sent, name));
+    TRY(json_text_value(&out, value, err));
+    TRY(json_text_format(&out, err, "\n\n"));
+    TRY(http_write(e->x, out.data, out.len, err));
+out:
+    buffer_free(&out);
+    json_decref(value);
+    return rc;
+}
+
+static json_t *tokens_of(const struct generate_tokens *tokens)
+{
+    json_t *made = openai_shape_round(tokens);
+    json_object_set_new(made, "text", json_stringn(tokens->text, tokens->text_len));
+    return made;
+}
+
+static json_t *echo_of(const struct score_reply *scores)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < scores->n; i++) {
+        const struct score_token *one = &scores->tokens[i];
+        json_t *logprob = one->has_logprob ? json_real((double)one->logprob) : json_null();
+        json_array_append_new(list, json_pack("{s:i, s:s, s:o}", "id", (int)one->id, "text",
+                                              one->text, "logprob", logprob));
+    }
+    return json_pack("{s:o}", "tokens", list);
+}
+
+static json_t *summary_of(const struct generate_summary *s)
+{
+    json_t *made = openai_shape_summary(s);
+    json_object_set_new(made, "finish_reason", json_string(s->finish_reason));
+    json_object_set_new(made, "prompt_tokens", json_integer(s->prompt_tokens));
+    json_object_set_new(made, "completion_tokens", json_integer(s->completion_tokens));
+    return made;
+}
+
+static int send_reply(struct events *e, const struct generate_reply *reply, struct error *err)
+{
+    if (reply->tokens) return send_event(e, "tokens", tokens_of(reply->tokens), err);
+    if (reply->echo) return send_event(e, "echo", echo_of(reply->echo), err);
+    return send_event(e, "summary", summary_of(reply->summary), err);
+}
+
+static int send(struct outlet *outlet, const uint8_t *data, size_t len, struct error *err)
+{
+    struct events *e = events_of(outlet);
+    struct generate_reply reply;
+    struct arena arena;
+    int rc = arena_open(&arena, ARENA_RATIO * len + ARENA_SLACK_BYTES, err);
+    if (rc) return rc;
+    e->n_sent++;
+    rc = generate_reply_decode(data, len, &arena, &reply, err);
+    if (!rc) rc = send_reply(e, &reply, err);
+    arena_close(&arena);
+    return rc;
+}
+
+static void finish(struct outlet *outlet, int code, const char *text, bool is_abort)
+{
+    struct events *e = events_of(outlet);
+    struct error err;
+    if (!e->has_begun) {
+        openai_error_answer(e->x, code, text, NULL);
+        return;
+    }
+    int rc = code ? send_event(e, "error", openai_error_body(code, text, NULL), &err)
+                  : send_event(e, "end", json_object(), &err);
+    if (rc || is_abort) http_abort(e->x);
+    http_end(e->x);
+}
+
+static void send_comment(struct outlet *outlet)
+{
+    static const char comment[] = ": ping\n\n";
+    struct error err;
+    http_write(events_of(outlet)->x, comment, sizeof comment - 1, &err);
+}
+
+static struct reader_progress progress(const struct outlet *outlet)
+{
+    const struct http_exchange *x = events_of(outlet)->x;
+    return (struct reader_progress){http_waiting_bytes(x), http_taken_bytes(x)};
+}
+
+static bool is_cancelled(const struct outlet *outlet)
+{
+    return http_is_gone(events_of(outlet)->x);
+}
+
+static void ref(struct outlet *outlet)
+{
+    events_of(outlet)->n_references++;
+}
+
+static void unref(struct outlet *outlet)
+{
+    struct events *e = events_of(outlet);
+    if (--e->n_references > 0) return;
+    http_exchange_unref(e->x);
+    free(e);
+}
+
+static const struct outlet_ops ops = {
+    .send = send,
+    .finish = finish,
+    .progress = progress,
+    .is_cancelled = is_cancelled,
+    .ref = ref,
+    .unref = unref,
+    .idle = send_comment,
+};
+
+int openai_events_open(struct outlet **outlet, struct http_exchange *x, uint64_t first,
+                       struct error *err)
+{
+    struct events *e;
+    *outlet = NULL;
+    int rc = mem_array(&e, 1, sizeof *e, err);
+    if (rc) return rc;
+    *e = (struct events){.base = {.ops = &ops}, .x = x, .n_sent = first, .n_references = 1};
+    http_exchange_ref(x);
+    *outlet = &e->base;
+    return 0;
+}
+
+uint64_t openai_events_begin(struct outlet *outlet)
+{
+    struct events *e = events_of(outlet);
+    struct error err;
+    e->has_begun = true;
+    http_set_header(e->x, "Cache-Control", "no-cache", &err);
+    http_set_header(e->x, "X-Accel-Buffering", "no", &err);
+    http_begin(e->x, 200, "text/event-stream; charset=utf-8");
+    return e->n_sent;
+}
+
+struct http_exchange *openai_events_exchange(struct outlet *outlet)
+{
+    return events_of(outlet)->x;
+}

@@ -1,0 +1,108 @@
+/* /v1/completions and /v1/chat/completions: a body becomes one job for each of its prompts. */
+#include "coordinator/openai/prepare.h"
+#include "coordinator/sent_reply.h"
+
+/* What the work on one request needs. */
+struct work {
+    struct intake_task *task;
+    struct openai_api *api;
+    struct openai_answer *answer;
+    struct openai_prepared prepared;
+};
+
+static int fill_score(const struct work *w, struct job *job, const struct openai_prompt *prompt,
+                      struct error *err)
+{
+    const int logprobs = w->prepared.request.generate.logprobs;
+    const struct score_request score = {.text = prompt->text,
+                                        .text_len = prompt->len,
+                                        .ids = prompt->ids,
+                                        .n_ids = prompt->n_ids,
+                                        .top_n = logprobs > 0 ? logprobs : 0};
+    return admission_fill_score(w->task->admission, job, &score, err);
+}
+
+static int fill(const struct work *w, struct job *job, int i, struct error *err)
+{
+    if (w->prepared.request.scores_only) {
+        return fill_score(w, job, openai_prepared_prompt(&w->prepared, i), err);
+    }
+    const struct generate_request request = openai_prepared_generate(&w->prepared, i);
+    return admission_fill_generate(w->task->admission, job, &request, err);
+}
+
+/* A prompt of ids is echoed as the text that they make. */
+static int echo_ids(const struct work *w, int i, const struct openai_prompt *prompt,
+                    struct error *err)
+{
+    struct buffer text = {0};
+    int rc = openai_decode_ids(w->api, prompt->ids, prompt->n_ids, true, &text, err);
+    if (!rc) rc = openai_answer_set_echo(w->answer, i, (const char *)text.data, text.len, err);
+    buffer_free(&text);
+    return rc;
+}
+
+static int set_echo(const struct work *w, int i, struct error *err)
+{
+    const struct openai_prompt *prompt = openai_prepared_prompt(&w->prepared, i);
+    if (!w->prepared.request.generate.echo) return 0;
+    if (!prompt->text) return echo_ids(w, i, prompt, err);
+    return openai_answer_set_echo(w->answer, i, prompt->text, prompt->len, err);
+}
+
+static int submit_prompt(const struct work *w, int i, struct error *err)
+{
+    struct job *job = NULL;
+    int rc = 0;
+    TRY(job_open(&job, w->prepared.request.scores_only ? JOB_SCORE : JOB_GENERATE, err));
+    TRY(sent_reply_open(&job->reply, openai_answer_outlet(w->answer, i), &w->api->buffer,
+                        w->api->options.sender, err));
+    TRY(job_hold_grant(job, w->task->grant, err));
+    TRY(fill(w, job, i, err));
+    TRY(set_echo(w, i, err));
+    rc = intake_submit_take(w->task, job, err);
+    job = NULL;
+out:
+    job_free(job);
+    return rc;
+}
+
+/* Jobs of prompts that are in the queue already end when a later one is refused, because the answer
+ * is over then. */
+static int submit_all(const struct work *w, struct error *err)
+{
+    const struct openai_prepared *p = &w->prepared;
+    int rc = 0, capacity = w->task->admission->capacity;
+    if (p->n_prompts > capacity) {
+        return error_set(err, ERR_ARGUMENT,
+                         "prompt has %d texts, more than the %d that may wait (--queue)",
+                         p->n_prompts, capacity);
+    }
+    TRY(openai_answer_expect(w->answer, &p->request, p->n_prompts, &p->model,
+                             w->task->admission->budget, err));
+    for (int i = 0; i < p->n_prompts; i++) {
+        TRY(submit_prompt(w, i, err));
+    }
+out:
+    return rc;
+}
+
+static int work(struct intake_task *task, struct error *err)
+{
+    const struct openai_endpoint *endpoint = task->state;
+    struct work w = {.task = task, .api = endpoint->api, .answer = openai_answer_of(task->outlet)};
+    int rc = openai_prepare(&w.prepared, w.api, task, endpoint->kind, err);
+    if (!rc) rc = submit_all(&w, err);
+    openai_prepared_free(&w.prepared);
+    return rc;
+}
+
+void openai_completions(struct openai_api *api, struct http_exchange *x)
+{
+    openai_start(api, x, "cmpl", &api->endpoints[OPENAI_COMPLETION], work, true);
+}
+
+void openai_chat_completions(struct openai_api *api, struct http_exchange *x)
+{
+    openai_start(api, x, "chatcmpl", &api->endpoints[OPENAI_CHAT], work, true);
+}

@@ -1,0 +1,34 @@
+/* What the HTTP door is told when it opens. */
+#pragma once
+
+#include "coordinator/admission.h"
+#include "coordinator/job_watch.h"
+#include "coordinator/jobs.h"
+#include "coordinator/sender.h"
+#include "coordinator/served_model.h"
+#include "http/metrics_server.h"
+
+struct certificates; /* access/certificates.h */
+struct chat_template;
+struct keys; /* access/keys.h */
+
+struct openai_options {
+    const char *address; /* HOST:PORT */
+    const char *origin;  /* that may use the API from a browser (CORS), "*" = any; NULL */
+    int max_connections;
+    int reader_timeout_s; /* for which a client may read nothing of its answer */
+    int n_stop;           /* stop strings of a request */
+    int n;                /* texts of a prompt */
+
+    /* Kept. */
+    struct certificates *certificates; /* NULL = without TLS */
+    struct keys *keys;                 /* who may call; NULL = everybody */
+    struct admission *admission;
+    struct jobs *jobs;
+    struct job_watch *watch;
+    struct sender *sender;
+    struct served_model *model;
+    const struct chat_template *chat; /* NULL = the model has none */
+    metrics_page_fn *write_metrics;   /* /metrics */
+    void *metrics_arg;
+};

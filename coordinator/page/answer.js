@@ -1,0 +1,126 @@
+// What the chunks of a stream tell: tokens with where they come from, rounds with what they
+// guessed, and the summary at the end. Nothing here knows how it is shown.
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+// The parts of a round's time, in the order in which they happen; what is left is "rest".
+export const PARTS = ["draft", "wire", "verify", "collective", "rest"];
+
+function timesOf(told) {
+  const known = told.draft + told.wire + told.verify + told.collective;
+  return {...told, rest: Math.max(0, told.total - known)};
+}
+
+// Probabilities of the alternatives, best first. A completion has an object, a chat a list.
+function alternativesOf(top) {
+  if (!top) return [];
+  const pairs = Array.isArray(top)
+    ? top.map((one) => [one.token, one.logprob]) : Object.entries(top);
+  return pairs.map(([text, logprob]) => ({text, p: Math.exp(logprob)}))
+    .sort((a, b) => b.p - a.p);
+}
+
+// Of each token of a chunk: its piece of the vocabulary, its probability, the alternatives.
+function piecesOf(logprobs) {
+  if (!logprobs) return [];
+  if (logprobs.content) {
+    return logprobs.content.map((one) => ({
+      piece: one.token, model: Math.exp(one.logprob),
+      alternatives: alternativesOf(one.top_logprobs),
+    }));
+  }
+  return logprobs.tokens.map((piece, i) => ({
+    piece, model: Math.exp(logprobs.token_logprobs[i]),
+    alternatives: alternativesOf(logprobs.top_logprobs[i]),
+  }));
+}
+
+export class Answer {
+  constructor() {
+    this.text = "";
+    this.tokens = [];
+    this.rounds = [];
+    this.n_guesses = 0;
+    this.n_accepted = 0;
+    this.n_rejected = 0;
+    this.summary = undefined; // the server's own, with the last chunk
+    this.finish_reason = undefined;
+    this.began = performance.now();
+    this.first = undefined; // ms, when the first and the last token came
+    this.last = undefined;
+  }
+
+  // Takes a chunk in; returns the round that it brought, if any.
+  take(chunk) {
+    const choice = chunk.choices[0];
+    const told = chunk.outrider;
+    if (!choice) return undefined;
+    const text = choice.text ?? choice.delta?.content ?? "";
+    this.text += text;
+    if (choice.finish_reason) {
+      this.finish_reason = choice.finish_reason;
+      this.summary = told;
+    }
+    return told?.tokens ? this.takeRound(told, text, piecesOf(choice.logprobs)) : undefined;
+  }
+
+  takeRound(told, text, pieces) {
+    const round = {
+      number: this.rounds.length + 1, guesses: told.round?.guesses ?? [],
+      n_kept: told.round?.kept ?? 0, times: told.round && timesOf(told.round.time_us),
+      lanes: told.round?.lanes, rows: told.round?.rows, tokens: [],
+    };
+    const bytes = encoder.encode(text);
+    let begin = 0;
+    told.tokens.forEach((one, i) => {
+      const end = i === told.tokens.length - 1 ? bytes.length : one.text_end;
+      const own = decoder.decode(bytes.subarray(begin, end));
+      begin = end;
+      round.tokens.push(this.makeToken(one, own, pieces[i], round, i));
+    });
+    this.tokens.push(...round.tokens);
+    this.rounds.push(round);
+    this.countRound(round, Boolean(told.rejected));
+    return round;
+  }
+
+  makeToken(one, text, piece, round, place) {
+    const guess = place <= round.n_kept ? round.guesses[place] : undefined;
+    const isGuess = one.origin === "accepted";
+    return {
+      number: this.tokens.length + place + 1, id: one.id, origin: one.origin, text,
+      piece: piece?.piece ?? text, model: piece?.model, alternatives: piece?.alternatives ?? [],
+      p: one.p, q: isGuess ? guess?.q : undefined, round, place,
+      rejected: one.origin === "replacement" ? guess : undefined,
+    };
+  }
+
+  countRound(round, isRejected) {
+    this.last = performance.now();
+    this.first ??= this.last;
+    this.n_guesses += round.guesses.length;
+    this.n_accepted += round.n_kept;
+    this.n_rejected += isRejected ? 1 : 0;
+  }
+
+  // Tokens per second after the first round, as this page received them.
+  rate() {
+    const later = this.tokens.length - (this.rounds[0]?.tokens.length ?? 0);
+    return later > 0 ? later / (this.last - this.first) * 1000 : undefined;
+  }
+
+  // The share of tested guesses that stayed.
+  alpha() {
+    const tested = this.n_accepted + this.n_rejected;
+    return tested ? this.n_accepted / tested : undefined;
+  }
+
+  // Mean times of the parts of a round, in us.
+  meanTimes() {
+    const timed = this.rounds.filter((round) => round.times);
+    const mean = (part) => timed.reduce((sum, round) => sum + round.times[part], 0) / timed.length;
+    return timed.length
+      ? Object.fromEntries([...PARTS, "total"].map((part) => [part, mean(part)])) : undefined;
+  }
+}

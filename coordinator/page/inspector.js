@@ -1,0 +1,97 @@
+// All that is known of one token: p and q, what it replaced, and what else the model would have
+// said there.
+import {count, make, plural, probability, visible} from "./dom.js";
+
+const HINT = "Point at a token, or go through the answer with the arrow keys, to see how likely " +
+  "it was and what else could have been there.";
+const FIXED = "Greedy and coupled choose before anything is compared, so p and q are 0 or 1.";
+
+function bar(label, value, kind) {
+  const fill = make("span", {class: `fill ${kind}`});
+  fill.style.setProperty("--ratio", value ?? 0);
+  return make("div", {class: "meter"},
+    make("span", {class: "name"}, label), make("span", {class: "track"}, fill),
+    make("span", {class: "value"}, probability(value)));
+}
+
+function quoted(text) {
+  return make("code", {}, visible(text));
+}
+
+function guessSentence(token) {
+  const {round, place} = token;
+  return `Guess ${place + 1} of ${round.guesses.length} in round ${round.number}; it stayed.`;
+}
+
+function sentence(token) {
+  switch (token.origin) {
+  case "accepted":
+    return guessSentence(token);
+  case "replacement":
+    return `It took the place of guess ${token.place + 1} in round ${token.round.number}.`;
+  case "bonus":
+    return `All ${plural(token.round.n_kept, "guess", "guesses")} of round ` +
+      `${token.round.number} stayed, so the target's own token came on top.`;
+  default:
+    return `Round ${token.round.number} made no guess here.`;
+  }
+}
+
+// Rules that fix the choice beforehand leave nothing to chance: p and q are 0 or 1.
+function isFixed(token) {
+  const values = [token.p, token.q, token.rejected?.q].filter((value) => value !== undefined);
+  return values.length > 0 && values.every((value) => value === 0 || value === 1);
+}
+
+function chances(token) {
+  const rows = [bar("p, target", token.p, "p")];
+  if (token.q !== undefined) rows.push(bar("q, draft", token.q, "q"));
+  return make("div", {class: "chances"}, ...rows);
+}
+
+function rejectedPart(token) {
+  const guess = token.rejected;
+  if (!guess) return undefined;
+  const rows = [bar("q, draft", guess.q, "q")];
+  if (guess.p !== undefined) rows.unshift(bar("p, target", guess.p, "p"));
+  return make("div", {class: "was"}, make("p", {}, "Rejected: ", make("s", {}, quoted(guess.text))),
+    ...rows);
+}
+
+function alternativesPart(token) {
+  if (!token.alternatives.length) return undefined;
+  const body = make("tbody");
+  for (const one of token.alternatives) {
+    const fill = make("span", {class: "fill model"});
+    fill.style.setProperty("--ratio", one.p);
+    body.append(make("tr", one.text === token.piece ? {class: "chosen"} : {},
+      make("th", {scope: "row"}, quoted(one.text)),
+      make("td", {class: "track-cell"}, make("span", {class: "track"}, fill)),
+      make("td", {class: "value"}, probability(one.p))));
+  }
+  return make("table", {class: "alternatives"},
+    make("caption", {}, "The model's own, at temperature 1"), body);
+}
+
+export class Inspector {
+  constructor(place) {
+    this.place = place;
+    this.clear();
+  }
+
+  clear() {
+    this.place.replaceChildren(make("p", {class: "note"}, HINT));
+  }
+
+  show(token) {
+    this.place.replaceChildren(...[
+      make("p", {class: "piece"}, make("span", {class: `token ${token.origin}`},
+        visible(token.piece)), make("span", {class: "soft"}, ` id ${count(token.id)}`)),
+      make("p", {}, sentence(token)),
+      chances(token),
+      isFixed(token) ? make("p", {class: "note"}, FIXED) : undefined,
+      rejectedPart(token),
+      alternativesPart(token),
+    ].filter(Boolean));
+  }
+}

@@ -1,0 +1,150 @@
+// The timeline of rounds: what was guessed, what stayed, and how long each part took. All bars
+// have one scale; a round that is far longer than most is cut off and says so.
+import {PARTS} from "./answer.js";
+import {make, milliseconds, number, percent, plural, visible} from "./dom.js";
+import {Roving, reveal} from "./roving.js";
+
+export const PART_NAMES = {
+  draft: "draft", wire: "wire", verify: "verify", collective: "collective", rest: "rest",
+};
+
+const CUT_RATIO = 0.9; // of the rounds set the scale, with room for some longer ones
+const CUT_ROOM = 1.25;
+
+export function partLegend() {
+  return PARTS.map((part) => make("li", {}, make("span", {class: `swatch ${part}`}),
+    PART_NAMES[part]));
+}
+
+function chip(kind, text) {
+  return make("span", {class: `chip ${kind}`}, visible(text));
+}
+
+// The guesses in order, and the token that the round added itself.
+function chipsOf(round) {
+  const chips = round.guesses.map((guess, i) => {
+    if (i < round.n_kept) return chip("accepted", guess.text);
+    return chip(i === round.n_kept ? "rejected" : "unseen", guess.text);
+  });
+  const last = round.tokens.at(-1);
+  if (last && last.origin !== "accepted") chips.push(chip(last.origin, last.text || last.piece));
+  return chips;
+}
+
+function labelOf(round) {
+  const guesses = round.guesses.length
+    ? `${plural(round.guesses.length, "guess", "guesses")}, ${round.n_kept} stayed` : "no guesses";
+  const words = [`Round ${round.number}: ${guesses}, ${plural(round.tokens.length, "token")}`];
+  if (round.times) {
+    words.push(milliseconds(round.times.total));
+    words.push(...PARTS.map((part) => `${PART_NAMES[part]} ${milliseconds(round.times[part])}`));
+  }
+  return words.join(", ");
+}
+
+function barOf(times) {
+  const bar = make("span", {class: "stack"});
+  for (const part of PARTS) {
+    const piece = make("span", {class: `part ${part}`});
+    piece.style.setProperty("--us", times[part]);
+    bar.append(piece);
+  }
+  return bar;
+}
+
+export class Timeline {
+  // onSelect(round) is called when a round is pointed at or focused.
+  constructor(list, onSelect) {
+    this.list = list;
+    this.rounds = [];
+    this.totals = []; // ascending
+    this.roving = new Roving(list, (index) => {
+      this.showRound(this.rounds[index]);
+      onSelect(this.rounds[index]);
+    });
+  }
+
+  clear() {
+    this.rounds = [];
+    this.totals = [];
+    this.roving.clear();
+    this.list.replaceChildren();
+  }
+
+  add(round) {
+    const {list} = this;
+    const isAtEnd = list.scrollTop + list.clientHeight >= list.scrollHeight - 8;
+    const row = make("li", {"aria-label": labelOf(round)},
+      make("span", {class: "number"}, String(round.number)),
+      make("span", {class: "chips"}, ...chipsOf(round)),
+      round.times ? barOf(round.times) : undefined,
+      make("span", {class: "total"}, milliseconds(round.times?.total)));
+    this.rounds.push(round);
+    this.roving.add(row);
+    list.append(row);
+    if (round.times) this.rescale(row, round.times.total);
+    if (isAtEnd) list.scrollTop = list.scrollHeight;
+  }
+
+  rescale(row, total) {
+    const at = this.totals.findIndex((other) => other > total);
+    this.totals.splice(at < 0 ? this.totals.length : at, 0, total);
+    const typical = this.totals[Math.floor(CUT_RATIO * (this.totals.length - 1))];
+    this.full = Math.min(CUT_ROOM * typical, this.totals.at(-1));
+    this.list.style.setProperty("--full", this.full || 1);
+    row.dataset.total = total;
+  }
+
+  // Marks bars that are cut off; when all rounds are there, because the scale moves until then.
+  finish() {
+    for (const row of this.roving.items) {
+      row.classList.toggle("cut", Number(row.dataset.total) > this.full * 1.001);
+    }
+  }
+
+  showRound(round) {
+    this.list.querySelector(".shown")?.classList.remove("shown");
+    this.roving.items[round.number - 1]?.classList.add("shown");
+  }
+
+  reveal(round) {
+    const row = this.roving.items[round.number - 1];
+    if (row) reveal(this.list, row);
+  }
+}
+
+// ---- the summary in numbers ----
+
+function partsTable(answer) {
+  const times = answer.meanTimes();
+  if (!times) return undefined;
+  const body = make("tbody");
+  for (const part of [...PARTS, "total"]) {
+    body.append(make("tr", {}, make("th", {scope: "row"}, PART_NAMES[part] ?? "round"),
+      make("td", {}, milliseconds(times[part])),
+      make("td", {}, percent(times[part] / times.total))));
+  }
+  return make("table", {}, make("caption", {}, "Mean time of a round"),
+    make("thead", {}, make("tr", {}, make("th", {scope: "col"}, "part"),
+      make("th", {scope: "col"}, "time"), make("th", {scope: "col"}, "share"))), body);
+}
+
+function positionsTable(summary) {
+  const tested = summary?.tested_per_position ?? [];
+  if (!tested.length) return undefined;
+  const body = make("tbody");
+  tested.forEach((n, i) => {
+    const stayed = summary.accepted_per_position[i] ?? 0;
+    body.append(make("tr", {}, make("th", {scope: "row"}, String(i + 1)),
+      make("td", {}, String(n)), make("td", {}, String(stayed)),
+      make("td", {}, number(stayed / n))));
+  });
+  return make("table", {}, make("caption", {}, "Guesses by position"),
+    make("thead", {}, make("tr", {}, make("th", {scope: "col"}, "position"),
+      make("th", {scope: "col"}, "tested"), make("th", {scope: "col"}, "stayed"),
+      make("th", {scope: "col"}, "alpha"))), body);
+}
+
+export function summaryTables(answer) {
+  return [partsTable(answer), positionsTable(answer.summary)].filter(Boolean);
+}

@@ -1,0 +1,75 @@
+// The text of an answer, token by token, each marked by where it comes from: by colour, by the
+// style of its underline, and in words for those who hear it.
+import {make, probability, visible} from "./dom.js";
+import {Roving, reveal} from "./roving.js";
+
+export const ORIGINS = {
+  plain: "plain", accepted: "accepted guess", replacement: "replacement", bonus: "bonus token",
+};
+
+// The text with a mark at each line break, because a break alone can be neither seen nor hit.
+function* textNodes(text) {
+  for (const part of text.split(/(\n)/)) {
+    if (part === "\n") yield make("i", {class: "mark", "aria-hidden": "true"}, "↵");
+    if (part) yield part;
+  }
+}
+
+// What is seen of a token: bytes of a character that is not complete yet have no text.
+function shownOf(token) {
+  if (token.text) return [...textNodes(token.text)];
+  return [make("i", {class: "mark"}, token.piece ? visible(token.piece) : "·")];
+}
+
+function labelOf(token) {
+  const parts = [`${visible(token.piece)}, ${ORIGINS[token.origin]}`];
+  if (token.rejected) parts.push(`instead of ${visible(token.rejected.text)}`);
+  if (token.p !== undefined) parts.push(`p ${probability(token.p)}`);
+  if (token.q !== undefined) parts.push(`q ${probability(token.q)}`);
+  return parts.join(", ");
+}
+
+export class TokenList {
+  // onSelect(token) is called when a token is pointed at or focused.
+  constructor(list, onSelect = () => {}) {
+    this.list = list;
+    this.tokens = [];
+    this.roving = new Roving(list, (index) => onSelect(this.tokens[index]));
+  }
+
+  clear() {
+    this.tokens = [];
+    this.roving.clear();
+    this.list.replaceChildren();
+  }
+
+  // Adds the tokens of a round; a reader who is at the end stays there.
+  add(tokens) {
+    const {list} = this;
+    const isAtEnd = list.scrollTop + list.clientHeight >= list.scrollHeight - 8;
+    list.append(...tokens.map((token) => this.makeItem(token)));
+    if (isAtEnd) list.scrollTop = list.scrollHeight;
+  }
+
+  makeItem(token) {
+    const item = make("span", {class: `token ${token.origin}`, "aria-label": labelOf(token)});
+    if (token.rejected) item.append(make("s", {}, ...textNodes(token.rejected.text)));
+    item.append(...shownOf(token));
+    this.tokens.push(token);
+    this.roving.add(item);
+    return item;
+  }
+
+  // Marks the tokens of a round, and no others.
+  showRound(round) {
+    this.list.querySelectorAll(".in-round").forEach((item) => item.classList.remove("in-round"));
+    round?.tokens.forEach((token) => {
+      this.roving.items[token.number - 1]?.classList.add("in-round");
+    });
+  }
+
+  reveal(round) {
+    const item = this.roving.items[round.tokens[0]?.number - 1];
+    if (item) reveal(this.list, item);
+  }
+}

@@ -1,0 +1,590 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=base beside=yes timeout=300
+"""The page for browsers: its files as the server gives them, and all that it does in Chromium
+against a real cluster: texts that stream with their marks, tokens and rounds by mouse and by
+keyboard, two texts side by side, live figures, keys, and a group that is lost. No request may leave
+the server and nothing may be complained of. Screenshots go to BUILD/page. Where there is no
+Chromium the tests that need one are skipped."""
+import base64
+import gzip
+import hashlib
+import http.client
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
+from cluster import Cluster, is_sanitized, wait_until
+from devtools import Browser, Missing
+
+BUILD = sys.argv[1]
+PATIENCE = 4 if is_sanitized(BUILD) else 1
+SECONDS = 30 * PATIENCE
+PROMPT = "Once upon a time"
+SEED = "7"
+FIRST_PAINT_BYTES = 100_000
+SHOTS = os.path.join(BUILD, "page")
+# At an eighth of the speed, so that a text can be stopped while it is made.
+SLOW = ["--kernels", "plain"]
+TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
+         "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../coordinator/page")
+NAMES = sorted(name for name in os.listdir(FOLDER) if name.rpartition(".")[2] in TYPES)
+
+world = None
+browser = None
+
+
+def setUpModule():
+    global world, browser
+    os.makedirs(SHOTS, exist_ok=True)
+    world = Cluster(BUILD, http=True, worker_flags=SLOW)
+    world.__enter__()
+    try:
+        browser = Browser()
+    except Missing as error:
+        print(f"{error}: what needs a browser is skipped", file=sys.stderr)
+
+
+def tearDownModule():
+    if browser:
+        browser.close()
+    world.__exit__(None, None, None)
+
+
+def ask(cluster, path, method="GET", body=None, **headers):
+    """Status, headers with names in small letters, and body. Headers are given with _ for -."""
+    connection = http.client.HTTPConnection(cluster.http, timeout=SECONDS)
+    connection.request(method, path, body,
+                       {name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    result = answer.status, answer.headers, answer.read()
+    connection.close()
+    return result
+
+
+def path_of(name):
+    return "/" if name == "index.html" else f"/page/{name}"
+
+
+def source_of(name):
+    with open(os.path.join(FOLDER, name), "rb") as file:
+        return file.read()
+
+
+class Files(unittest.TestCase):
+    def test_each_has_its_type_and_policy(self):
+        for name in NAMES:
+            status, headers, body = ask(world, path_of(name))
+            self.assertEqual((status, body), (200, source_of(name)), name)
+            self.assertEqual(headers["Content-Type"], TYPES[name.rpartition(".")[2]])
+            self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
+            self.assertEqual(headers["Referrer-Policy"], "no-referrer")
+            self.assertEqual(headers["Cache-Control"], "no-cache")
+            policy = headers["Content-Security-Policy"]
+            for part in ("default-src 'none'", "script-src 'self'", "style-src 'self'",
+                         "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+                         "form-action 'none'"):
+                self.assertIn(part, policy)
+            self.assertNotIn("unsafe", policy)
+
+    def test_packed_if_the_browser_takes_it(self):
+        for accepted, is_packed in ((None, False), ("gzip", True), ("br, gzip;q=0.5", True),
+                                    ("deflate,GZIP ", True), ("gzip;q=0", False),
+                                    ("gzip; q=0.000, br", False), ("gzipped", False), ("", False),
+                                    (",,;q=,=", False)):
+            more = {} if accepted is None else {"Accept_Encoding": accepted}
+            status, headers, body = ask(world, "/page/style.css", **more)
+            self.assertEqual((status, headers["Content-Encoding"]),
+                             (200, "gzip" if is_packed else None), accepted)
+            self.assertEqual(headers["Vary"], "Accept-Encoding")
+            text = gzip.decompress(body) if is_packed else body
+            self.assertEqual(text, source_of("style.css"))
+
+    def test_what_the_browser_has_is_not_sent_again(self):
+        tags = set()
+        for more in ({}, {"Accept_Encoding": "gzip"}):
+            tag = ask(world, "/page/app.js", **more)[1]["ETag"]
+            tags.add(tag)
+            status, headers, body = ask(world, "/page/app.js", If_None_Match=f'"a", {tag}', **more)
+            self.assertEqual((status, body, headers["ETag"]), (304, b"", tag))
+            status, _, body = ask(world, "/page/app.js", If_None_Match='"another"', **more)
+            self.assertEqual((status, bool(body)), (200, True))
+        self.assertEqual(len(tags), 2)
+
+    def test_head(self):
+        _, whole, body = ask(world, "/")
+        status, headers, nothing = ask(world, "/", "HEAD")
+        self.assertEqual((status, nothing), (200, b""))
+        self.assertEqual(int(headers["Content-Length"]), len(body))
+        self.assertEqual(headers["ETag"], whole["ETag"])
+
+    def test_other_names_are_not_there(self):
+        for path in ("/page/", "/page", "/page/none.js", "/page/index.html", "/index.html",
+                     "/page/../page/app.js", "/page/%2e%2e/app.js", "/page/app.js/", "/page/app"):
+            status, _, body = ask(world, path)
+            self.assertEqual((status, path), (404, path))
+            self.assertIn("There is no", json.loads(body)["error"]["message"])
+        status, headers, _ = ask(world, "/", "POST")
+        self.assertEqual((status, headers["Allow"]), (405, "GET"))
+
+    def test_all_scripts_are_asked_for_at_once(self):
+        """A script that only another one names would come a round trip later."""
+        text = source_of("index.html").decode()
+        named = set(re.findall(r'(?:href|src)="page/(\w+\.js)"', text))
+        self.assertEqual(named, {name for name in NAMES if name.endswith(".js")})
+
+
+@unittest.skipUnless(shutil.which("chromium"), "chromium is not installed")
+class BrowserTest(unittest.TestCase):
+    def setUp(self):
+        self.expects_failures = False
+        self.page = browser.open(world.url + "/")
+        self.serving()
+
+    def tearDown(self):
+        page = self.page
+        page.evaluate("1")  # what has been said meanwhile is taken
+        self.assertEqual(page.problems, [])
+        if not self.expects_failures:
+            self.assertEqual(page.failures, [])
+        outside = [url for url in page.requests
+                   if not url.startswith((world.url + "/", "data:", "about:"))]
+        self.assertEqual(outside, [])
+        page.close()
+
+    def serving(self):
+        self.page.wait("document.querySelector('#status').textContent === 'serving'",
+                       "the page has met the server", SECONDS)
+
+    def count(self, selector):
+        return self.page.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length")
+
+    def wait_count(self, selector, least):
+        self.page.wait(f"document.querySelectorAll({json.dumps(selector)}).length >= {least}",
+                       f"there are {least} of {selector}", SECONDS)
+
+    def ended(self):
+        self.page.wait("document.querySelector('#said').textContent && "
+                       "!document.querySelector('#generate').disabled", "the text ends", SECONDS)
+
+    def shown_text(self, tokens="#answer"):
+        """Without the guesses that were rejected and the marks of line breaks."""
+        return self.page.evaluate(
+            f"[...document.querySelectorAll('{tokens} > .token')].map((token) => {{"
+            "const copy = token.cloneNode(true);"
+            "copy.querySelectorAll('s, .mark').forEach((part) => part.remove());"
+            "return copy.textContent; }).join('')")
+
+    def generate(self, n_tokens=60, rule=""):
+        page = self.page
+        page.fill("#play-form [name=max_tokens]", str(n_tokens))
+        page.fill("#play-form [name=seed]", SEED)
+        page.fill("#play-form [name=n_draft]", "4")
+        page.evaluate(f"document.querySelector('[name=rule]').value = '{rule}'")
+        page.click("#generate")
+
+    def view(self, name):
+        self.page.click(f"[data-view={name}]")
+        self.page.wait(f"!document.querySelector('#{name}').hidden", f"{name} is shown")
+
+    def shot(self, name):
+        self.page.screenshot(os.path.join(SHOTS, f"{name}.png"))
+
+
+def text_alone(n_tokens, *more):
+    done = world.outrider("generate", PROMPT, "-n", str(n_tokens), "--json", *more)
+    return json.loads(done.stdout)["text"]
+
+
+class Playground(BrowserTest):
+    def test_first_paint_is_small(self):
+        """All files of the page, and whatever else has come by then."""
+        page = self.page
+        page.wait("performance.getEntriesByType('paint').length > 1", "something is painted")
+        page.evaluate("1")  # and is told
+        files = {world.url + path_of(name) for name in NAMES}
+        n_bytes = {url: n for url, n, when in page.sizes if url in files or when <= page.painted}
+        self.assertGreaterEqual(set(n_bytes), files)
+        self.assertGreater(min(n_bytes.values()), 100)  # they are counted at all
+        self.assertLessEqual(sum(n_bytes.values()), FIRST_PAINT_BYTES)
+        print(f"{sum(n_bytes.values())} bytes for the first paint", file=sys.stderr)
+
+    def test_completion(self):
+        page = self.page
+        self.generate()
+        self.wait_count("#answer .token", 3)
+        self.assertTrue(page.evaluate("document.querySelector('#generate').disabled"),
+                        "tokens come while the text is made")
+        self.ended()
+        want = text_alone(60, "--temperature", "0.8", "--seed", SEED)
+        self.assertEqual(self.shown_text(), want)
+        self.assertIn(f"60 tokens, ended by the limit of tokens: {want}",
+                      page.evaluate("document.querySelector('#said').textContent"))
+        for mark in (".accepted", ".replacement s", ".bonus"):
+            self.assertGreater(self.count(f"#answer {mark}"), 0, mark)
+        self.assertEqual(self.count("#answer .token"), 60)
+        for mark in (".accepted", ".replacement", ".bonus"):
+            self.assertEqual(self.count(f"#rounds .chip{mark}"), self.count(f"#answer {mark}"))
+        self.assertEqual(self.count("#rounds .chip.rejected"), self.count("#answer s"))
+        self.assertGreater(self.count("#rounds .part.verify"), 0)
+        self.assertIn("coupled", page.text("#figures"))
+        self.assertIn("Guesses by position", page.text("#summary"))
+
+    def test_p_and_q_of_a_token(self):
+        page = self.page
+        self.generate(rule="rejection")
+        self.ended()
+        page.hover("#answer .replacement")
+        shown = page.text("#inspected")
+        self.assertRegex(shown, r"p, target\s+\d\.\d+")
+        self.assertRegex(shown, r"Rejected: [^\n]+\s+p, target\s+\d\S*\s+q, draft\s+\d")
+        self.assertEqual(self.count("#inspected .alternatives tbody tr"), 5)
+        page.hover("#answer .accepted")
+        self.assertRegex(page.text("#inspected"), r"p, target\s+\d\S*\s+q, draft\s+\d")
+        label = page.evaluate("document.querySelector('#answer .accepted').ariaLabel")
+        self.assertRegex(label, r"accepted guess, p \d\S*, q \d")
+        page.hover("#rounds li:nth-child(2)")
+        self.assertEqual(self.count("#rounds .shown:nth-child(2)"), 1)
+        self.assertGreater(self.count("#answer .in-round"), 0)
+
+    def test_chat(self):
+        page = self.page
+        page.click("[name=kind][value=chat] + span")
+        self.assertFalse(page.is_shown("#prompt"))
+        page.fill("#message-1", "Tell me of a fox.")
+        self.generate(24)
+        self.ended()
+        first = self.shown_text()
+        self.assertTrue(first)
+        page.click("#continue")
+        self.assertEqual(self.count("#messages li"), 3)
+        self.assertEqual(page.evaluate("document.querySelector('#message-2').value"), first)
+        page.write("And then?")
+        page.click("#generate")
+        page.wait("!document.querySelector('#generate').disabled", "the second answer", SECONDS)
+        self.assertNotEqual(self.shown_text(), first)
+
+    def test_stop_in_mid_stream(self):
+        page = self.page
+        self.generate(900)
+        self.wait_count("#answer .token", 5)
+        page.click("#play-stop")
+        self.ended()
+        n = self.count("#answer .token")
+        self.assertLess(n, 900)
+        self.assertIn("stopped", page.evaluate("document.querySelector('#said').textContent"))
+
+        def is_idle():
+            load = json.loads(world.outrider("describe", "--json").stdout)["load"]
+            return load["running"] + load["waiting"] == 0
+        wait_until(is_idle, 10 * PATIENCE, "the server has stopped, too")
+
+    def test_fields_reach_the_server(self):
+        page = self.page
+        page.fill("#play-form [name=prompt]", PROMPT)
+        page.fill("#play-form [name=temperature]", "0")
+        page.fill("#play-form [name=stop]", "zzz\nthe")
+        self.generate(60)
+        self.ended()
+        want = text_alone(60, "--temperature", "0", "--stop", "the")
+        self.assertEqual(self.shown_text(), want)
+        self.assertIn("ended by the model's own end or a stop text",
+                      page.evaluate("document.querySelector('#said').textContent"))
+
+    def test_wrong_field_is_named(self):
+        page = self.page
+        page.fill("#play-form [name=stop]", "a\nb\nc\nd\ne")
+        page.click("#generate")
+        page.wait("!document.querySelector('#play-problem').hidden", "the server has refused")
+        self.assertIn("stop has 5 texts", page.text("#play-problem"))
+        self.assertEqual(page.evaluate("document.activeElement.name"), "stop")
+        self.assertEqual(self.count("[aria-invalid]"), 1)
+        self.expects_failures = True
+
+    def test_keyboard_alone(self):
+        page = self.page
+        page.press("Tab")
+        self.assertEqual(page.evaluate("document.activeElement.className"), "skip")
+        page.press("Enter")
+        self.assertEqual(page.evaluate("document.activeElement.id"), "main")
+        self.tab_to("prompt")
+        page.write(" in a wood")
+        page.press("Enter", "Control")
+        self.ended()
+        self.tab_to("answer")
+        page.press("ArrowRight", times=3)
+        at = page.evaluate("document.activeElement.dataset.at")
+        self.assertEqual(at, "3")
+        self.assertIn("p, target", page.text("#inspected"))
+        self.assertNotEqual(page.evaluate("getComputedStyle(document.activeElement).outlineStyle"),
+                            "none")
+        page.press("End")
+        self.assertEqual(page.evaluate("document.activeElement.nextElementSibling"), None)
+        page.press("Tab")
+        self.assertEqual(page.evaluate("document.activeElement.closest('ol').id"), "rounds")
+
+    def tab_to(self, name):
+        """With Tab alone, to the element of this id or one within it."""
+        for _ in range(60):
+            self.page.press("Tab")
+            if self.page.evaluate(f"Boolean(document.activeElement.closest('#{name}'))"):
+                return
+        self.fail(f"Tab does not reach {name}")
+
+
+class Views(BrowserTest):
+    def test_side_by_side(self):
+        page = self.page
+        self.view("compare")
+        page.fill("#compare [name=n_draft]", "4")
+        page.fill("#compare [name=max_tokens]", "80")
+        page.click("#compare-run")
+        page.wait("[...document.querySelectorAll('.lane .tokens')].every((l) => l.children.length)",
+                  "both stream together", SECONDS)
+        self.assertEqual(page.text("#verdict"), "")
+        page.wait("document.querySelector('#verdict').textContent", "both texts are there", SECONDS)
+        self.assertIn("The two texts are identical: 80 tokens", page.text("#verdict"))
+        self.shot("compare-light")
+        with_guesses, without = (f".lane:nth-child({i}) .tokens" for i in (1, 2))
+        self.assertEqual(self.shown_text(with_guesses), self.shown_text(without))
+        self.assertEqual(self.shown_text(without),
+                         text_alone(80, "--temperature", "0.8", "--seed", SEED))
+        self.assertGreater(self.count(f"{with_guesses} .accepted"), 0)
+        self.assertEqual(self.count(f"{without} .plain"), 80)
+        for lane in (1, 2):
+            self.assertGreater(float(page.text(f".lane:nth-child({lane}) .clock").split()[0]), 0)
+        page.click("[name=order][value=turns] + span")
+        page.click("#compare-run")
+        self.wait_count(f"{with_guesses} .token", 1)
+        self.assertEqual(self.count(f"{without} .token"), 0)
+        page.click("#compare-stop")
+        page.wait("document.querySelector('#verdict').textContent === 'Stopped.'", "it stops")
+
+    def test_live_figures_change(self):
+        page = self.page
+        self.view("live")
+        page.wait("document.querySelectorAll('.figure').length === 7", "there are cards")
+        with world.popen("generate", PROMPT, "-n", "700", "--ignore-eos", "-K", "4",
+                         stdout=subprocess.DEVNULL) as busy:
+            for card, words in ((1, r"^[1-9]"), (2, "ms"), (3, r"^0\.\d"), (4, r"^[1-4]"),
+                                (5, r"^1\.00"), (6, "1 running"), (7, r"^\d.* %")):
+                page.wait(f"new RegExp({json.dumps(words)}).test(document.querySelector("
+                          f"'.figure:nth-child({card}) .now').textContent)",
+                          f"card {card} shows the work", SECONDS)
+            self.shot("live-light")
+            page.wish(prefers_color_scheme="dark")
+            self.shot("live-dark")
+            busy.terminate()
+
+    def test_metrics_that_are_closed(self):
+        page = self.page
+        page.answer("metrics", 403, '{"error": {"message": "Only from inside."}}')
+        page.go("about:blank")
+        page.go(world.url + "/#live")
+        page.wait("!document.querySelector('#live-again').hidden", "the view says so", SECONDS)
+        self.assertIn("the server refuses /metrics: Only from inside.", page.text("#live-state"))
+        self.serving()
+        self.view("play")
+        self.generate(8)
+        self.ended()
+        self.assertEqual(self.count("#answer .token"), 8)
+        self.expects_failures = True
+
+    def test_group_that_is_lost(self):
+        page = self.page
+        world.workers.stop()
+        page.wait("document.querySelector('#status').dataset.state === 'down'", "it says so",
+                  SECONDS)
+        self.assertEqual(page.text("#status"), "not serving")
+        self.assertRegex(page.text("#outage"), "Not serving. .+ This page waits")
+        page.click("#generate")
+        page.wait("!document.querySelector('#play-problem').hidden", "the request is refused",
+                  SECONDS)
+        world.start_workers()
+        world.wait_serving()
+        self.serving()
+        self.assertFalse(page.is_shown("#outage"))
+        self.generate(8)
+        page.wait("document.querySelectorAll('#answer .token').length === 8", "it goes on", SECONDS)
+        self.expects_failures = True
+
+    def test_nothing_from_elsewhere_is_let_in(self):
+        """That a violation would be seen."""
+        page = self.page
+        page.evaluate("new Promise((done) => { const i = new Image(); i.onerror = done;"
+                      "i.src = 'http://outside.invalid/x.png'; })")
+        page.wait("1", "it is told")
+        self.assertIn("Content Security Policy", " ".join(page.problems))
+        page.problems.clear()
+        page.requests[:] = [url for url in page.requests if "outside.invalid" not in url]
+        self.expects_failures = True
+
+
+# The contrast of each text that is seen, by WCAG's formula; below 4.5 are returned. Colours are
+# painted to learn what they come to.
+CONTRAST = """(() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const paint = (colours) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (colour) => colour.slice(0, 3).map((c) => c / 255)
+    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const grounds = (element) => element
+    ? [...grounds(element.parentElement), getComputedStyle(element).backgroundColor] : [];
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const has_text = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    if (!has_text || !element.checkVisibility() || element.matches(":disabled, .mark")) continue;
+    const below = light(paint(grounds(element)));
+    const own = light(paint([...grounds(element), getComputedStyle(element).color]));
+    const ratio = (Math.max(own, below) + 0.05) / (Math.min(own, below) + 0.05);
+    if (ratio < 4.5) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ` +
+      element.textContent.slice(0, 20));
+  }
+  return poor;
+})()"""
+NAMED_ROLES = {"button", "textbox", "combobox", "checkbox", "radio", "option", "link", "listbox",
+               "spinbutton", "searchbox", "region", "navigation", "image", "complementary"}
+
+
+class Looks(BrowserTest):
+    def test_light_dark_and_phone(self):
+        page = self.page
+        self.generate(80, "rejection")
+        self.ended()
+        page.hover("#answer .replacement")
+        for scheme in ("light", "dark"):
+            page.wish(prefers_color_scheme=scheme)
+            self.assertEqual(page.evaluate(CONTRAST), [], scheme)
+            self.shot(f"play-{scheme}")
+        for view in ("play", "compare", "live"):
+            page.resize(1280, 900)
+            self.view(view)
+            page.resize(360, 780, is_phone=True)
+            self.assertEqual(page.evaluate("document.documentElement.scrollWidth"), 360, view)
+            self.assertEqual(page.evaluate(CONTRAST), [], view)
+            self.shot(f"{view}-phone")
+
+    def test_everything_has_a_name_for_those_who_hear_it(self):
+        page = self.page
+        self.generate(8)
+        self.ended()
+        page.click("[name=kind][value=chat] + span")
+        nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+        roles = [node["role"]["value"] for node in nodes if not node["ignored"]]
+        for role in ("banner", "navigation", "main", "complementary", "listbox", "status"):
+            self.assertIn(role, roles)
+        nameless = [node for node in nodes if not node["ignored"] and
+                    node["role"]["value"] in NAMED_ROLES and
+                    not node.get("name", {}).get("value", "").strip()]
+        self.assertEqual(nameless, [])
+
+    def test_no_motion_for_those_who_want_none(self):
+        page = self.page
+        moves = "getComputedStyle(document.querySelector('#answer-title'), '::after').animationName"
+        page.evaluate("document.querySelector('#play').classList.add('running')")
+        self.assertEqual(page.evaluate(moves), "wait")
+        page.wish(prefers_reduced_motion="reduce")
+        self.assertEqual(page.evaluate(moves), "none")
+
+
+class Keys(unittest.TestCase):
+    """A coordinator that serves only those who have a key."""
+    KEY = "correct horse: battery"  # a colon belongs to the password
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="outrider-page-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        path = os.path.join(cls.folder, "keys")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(f"alice {hashlib.sha256(cls.KEY.encode()).hexdigest()}\n")
+        cls.world = Cluster(BUILD, http=True, coordinator_flags=["--keys", path])
+        cls.world.__enter__()
+        cls.addClassCleanup(cls.world.__exit__, None, None, None)
+
+    def basic(self, text):
+        return "Basic " + base64.b64encode(text.encode()).decode()
+
+    def test_browsers_are_asked_for_a_password(self):
+        for path in ("/", "/page/app.js", "/page/none"):
+            status, headers, _ = ask(self.world, path)
+            self.assertEqual(status, 401)
+            self.assertEqual(sorted(headers.get_all("WWW-Authenticate")),
+                             ['Basic realm="outrider", charset="UTF-8"', "Bearer"])
+        for path in ("/v1/models", "/metrics", "/none"):
+            status, headers, _ = ask(self.world, path)
+            self.assertEqual((status, headers.get_all("WWW-Authenticate")), (401, ["Bearer"]))
+
+    def test_password_is_the_key(self):
+        for user in ("", "alice", "somebody else", "ü"):
+            for path in ("/", "/page/app.js", "/v1/models", "/metrics", "/version"):
+                status, _, _ = ask(self.world, path,
+                                   Authorization=self.basic(f"{user}:{self.KEY}"))
+                self.assertEqual(status, 200, path)
+
+    def test_what_is_no_password(self):
+        right = self.basic(f":{self.KEY}")
+        for wrong in (self.basic(":wrong"), self.basic(self.KEY.replace(":", "")), self.basic(""),
+                      right[:-1], right + "=", right.replace("Basic ", "Basic  "), "Basic",
+                      "Basic ", "Basic ****", "Basic " + "A" * 5000,
+                      self.basic("a" * 2000 + f":{self.KEY}"), right.replace("Basic", "Digest")):
+            status, headers, body = ask(self.world, "/", Authorization=wrong)
+            self.assertEqual((status, wrong), (401, wrong))
+            self.assertTrue(any(value.startswith("Basic ")
+                                for value in headers.get_all("WWW-Authenticate")))
+            self.assertEqual(json.loads(body)["error"]["code"], "invalid_api_key")
+
+    def test_other_sites_cannot_post_with_it(self):
+        body = json.dumps({"prompt": PROMPT, "max_tokens": 2})
+        basic, bearer = self.basic(f":{self.KEY}"), f"Bearer {self.KEY}"
+        for authorization, content_type, want in (
+                (basic, "application/json", 200), (basic, "Application/JSON; charset=utf-8", 200),
+                (basic, "text/plain", 415), (basic, "application/x-www-form-urlencoded", 415),
+                (bearer, "text/plain", 200)):
+            status, _, answer = ask(self.world, "/v1/completions", "POST", body,
+                                    Authorization=authorization, Content_Type=content_type)
+            self.assertEqual((status, content_type), (want, content_type), answer)
+        status, _, answer = ask(self.world, "/v1/jobs/1/cancel", "POST", Authorization=basic)
+        self.assertEqual(status, 415)
+        self.assertIn("Content-Type: application/json", json.loads(answer)["error"]["message"])
+
+    @unittest.skipUnless(shutil.which("chromium"), "chromium is not installed")
+    def test_browser_opens_the_page(self):
+        page = browser.open("about:blank")
+        page.log_in("me", self.KEY)
+        page.go(self.world.url + "/")
+        page.wait("document.querySelector('#status').textContent === 'serving'", "it serves",
+                  SECONDS)
+        page.fill("#play-form [name=max_tokens]", "8")
+        page.click("#generate")
+        page.wait("document.querySelectorAll('#answer .token').length === 8", "a text", SECONDS)
+        self.assertEqual(page.problems, [])
+        self.assertEqual([what for what in page.failures if what[1] != 401], [])
+        self.check_wrong_key(page)
+        page.close()
+
+    def check_wrong_key(self, page):
+        """A key that is entered at the top is taken in place of the password."""
+        page.click("#key-box summary")
+        page.wait("document.activeElement.id === 'key'", "the key can be entered")
+        page.write("wrong")
+        page.press("Enter")
+        page.wait("document.querySelector('#status').textContent === 'needs another key'",
+                  "it is refused", SECONDS)
+        page.click("#generate")
+        page.wait("!document.querySelector('#play-problem').hidden", "it says so", SECONDS)
+        self.assertIn("Enter an API key at the top", page.text("#play-problem"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -1,0 +1,109 @@
+/* ctest: labels=quick libs=coordinator timeout=30 */
+/* What the grant of a key makes of a job: its client, its share, its class, and the number of jobs
+ * that its holder has. */
+#include "access/keys.h"
+#include "coordinator/job.h"
+#include "tests/support/check_util.h"
+
+static struct grant holder;
+static struct error err;
+
+static bool never(const struct reply *reply)
+{
+    (void)reply;
+    return false;
+}
+
+static void close_reply(struct reply *reply)
+{
+    (void)reply;
+}
+
+static const struct reply_ops ops = {.is_cancelled = never, .close = close_reply};
+static struct reply reply = {.ops = &ops};
+
+static void setup(void)
+{
+    holder = (struct grant){.name = "alice",
+                            .weight = 3,
+                            .max_jobs = 2,
+                            .max_priority = KEY_PRIORITY_NORMAL,
+                            .n_refs = 1};
+}
+
+static struct job *open_job(enum job_kind kind, enum job_class job_class)
+{
+    struct job *job;
+    CHECK_OK(job_open(&job, kind, &err));
+    job->reply = &reply;
+    job->generate.client = "whoever";
+    job->generate.job_class = job_class;
+    return job;
+}
+
+START_TEST(job_without_a_grant_waits_as_its_request_says)
+{
+    struct job *job = open_job(JOB_GENERATE, JOB_CLASS_HIGH);
+    CHECK_OK(job_hold_grant(job, NULL, &err));
+    ck_assert_str_eq(job_client(job), "whoever");
+    ck_assert_int_eq(job_weight(job), 0);
+    ck_assert_int_eq(job_class_of(job), JOB_CLASS_HIGH);
+    job_free(job);
+    job = open_job(JOB_SCORE, JOB_CLASS_HIGH);
+    ck_assert_str_eq(job_client(job), "");
+    ck_assert_int_eq(job_class_of(job), JOB_CLASS_NORMAL);
+    job_free(job);
+}
+END_TEST
+
+START_TEST(grant_has_the_last_word)
+{
+    static const enum job_class wanted[] = {JOB_CLASS_LOW, JOB_CLASS_NORMAL, JOB_CLASS_HIGH};
+    static const enum job_class given[N_KEY_PRIORITIES][3] = {
+        [KEY_PRIORITY_LOW] = {JOB_CLASS_LOW, JOB_CLASS_LOW, JOB_CLASS_LOW},
+        [KEY_PRIORITY_NORMAL] = {JOB_CLASS_LOW, JOB_CLASS_NORMAL, JOB_CLASS_NORMAL},
+        [KEY_PRIORITY_HIGH] = {JOB_CLASS_LOW, JOB_CLASS_NORMAL, JOB_CLASS_HIGH}};
+    for (int most = 0; most < N_KEY_PRIORITIES; most++) {
+        for (int i = 0; i < 3; i++) {
+            struct job *job = open_job(JOB_GENERATE, wanted[i]);
+            holder.max_priority = most;
+            CHECK_OK(job_hold_grant(job, &holder, &err));
+            ck_assert_str_eq(job_client(job), "alice");
+            ck_assert_int_eq(job_weight(job), 3);
+            ck_assert_int_eq(job_class_of(job), given[most][i]);
+            job_free(job);
+        }
+    }
+}
+END_TEST
+
+START_TEST(jobs_of_a_holder_are_counted_until_they_are_freed)
+{
+    struct job *jobs[2], *more = open_job(JOB_SCORE, JOB_CLASS_NORMAL);
+    for (int i = 0; i < 2; i++) {
+        jobs[i] = open_job(JOB_GENERATE, JOB_CLASS_NORMAL);
+        CHECK_OK(job_hold_grant(jobs[i], &holder, &err));
+    }
+    ck_assert_int_eq(holder.n_refs, 3);
+    CHECK_ERR(job_hold_grant(more, &holder, &err), ERR_EXHAUSTED, "allows 2 requests at once");
+    ck_assert_ptr_null(more->grant);
+    job_free(jobs[0]);
+    CHECK_OK(job_hold_grant(more, &holder, &err));
+    job_free(jobs[1]);
+    job_free(more);
+    ck_assert_int_eq(holder.n_jobs, 0);
+    ck_assert_int_eq(holder.n_refs, 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("job_grant");
+    TCase *grants = tcase_create("grants");
+    tcase_add_checked_fixture(grants, setup, NULL);
+    tcase_add_test(grants, job_without_a_grant_waits_as_its_request_says);
+    tcase_add_test(grants, grant_has_the_last_word);
+    tcase_add_test(grants, jobs_of_a_holder_are_counted_until_they_are_freed);
+    suite_add_tcase(suite, grants);
+    return check_main(suite);
+}

@@ -1,0 +1,204 @@
+/* Where answers leave from: what takes long to format holds up neither the engine thread nor
+ * another answer, and what belongs to one outlet stays in order. */
+/* ctest: labels=quick libs=coordinator timeout=60 */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/monitor.h"
+#include "coordinator/sender.h"
+#include "tests/support/check_util.h"
+
+enum { LARGE_BYTES = 10000, LONG_US = 300000, PATIENCE_US = 10 * 1000000, N_MESSAGES = 50 };
+
+/* Notes what comes, and takes long for large messages. */
+struct told {
+    struct outlet base;
+    struct monitor monitor;
+    int n_came, n_references, code;
+    bool is_in_order, is_ended, is_on_this_thread;
+    int64_t last_us;
+    pthread_t engine;
+};
+
+static struct sender *sender;
+static struct error err;
+
+static struct told *told_of(const struct outlet *outlet)
+{
+    return (struct told *)(uintptr_t)outlet;
+}
+
+/* The first byte of a message is its number. */
+static int note(struct outlet *outlet, const uint8_t *data, size_t len, struct error *why)
+{
+    struct told *t = told_of(outlet);
+    (void)why;
+    if (len >= LARGE_BYTES) clock_sleep_us(LONG_US);
+    monitor_enter(&t->monitor);
+    t->is_in_order = t->is_in_order && !t->is_ended && data[0] == t->n_came;
+    t->is_on_this_thread = pthread_equal(pthread_self(), t->engine);
+    t->n_came++;
+    t->last_us = clock_now_us();
+    monitor_wake(&t->monitor);
+    monitor_leave(&t->monitor);
+    return 0;
+}
+
+static void note_end(struct outlet *outlet, int code, const char *text, bool is_abort)
+{
+    struct told *t = told_of(outlet);
+    (void)text, (void)is_abort;
+    monitor_enter(&t->monitor);
+    t->is_ended = true;
+    t->code = code;
+    monitor_wake(&t->monitor);
+    monitor_leave(&t->monitor);
+}
+
+static void ref(struct outlet *outlet)
+{
+    struct told *t = told_of(outlet);
+    monitor_enter(&t->monitor);
+    t->n_references++;
+    monitor_leave(&t->monitor);
+}
+
+static void unref(struct outlet *outlet)
+{
+    struct told *t = told_of(outlet);
+    monitor_enter(&t->monitor);
+    t->n_references--;
+    monitor_leave(&t->monitor);
+}
+
+static bool takes_long(const struct outlet *outlet, size_t len, bool is_end)
+{
+    (void)outlet, (void)is_end;
+    return len >= LARGE_BYTES;
+}
+
+static const struct outlet_ops ops = {
+    .send = note, .finish = note_end, .ref = ref, .unref = unref, .takes_long = takes_long};
+
+static struct told *open_told(void)
+{
+    static struct told all[4];
+    static int n;
+    struct told *t = &all[n++ % 4];
+    *t = (struct told){.base = {.ops = &ops}, .is_in_order = true, .engine = pthread_self()};
+    monitor_open(&t->monitor);
+    return t;
+}
+
+static void send_one(struct told *t, int number, size_t len)
+{
+    static uint8_t data[LARGE_BYTES];
+    memset(data, number, sizeof data);
+    CHECK_OK(sender_send(sender, &t->base, data, len, &err));
+}
+
+static void await_end(struct told *t)
+{
+    int64_t until_us = clock_now_us() + PATIENCE_US;
+    monitor_enter(&t->monitor);
+    while (!t->is_ended && monitor_wait(&t->monitor, until_us)) {
+    }
+    monitor_leave(&t->monitor);
+    ck_assert(t->is_ended);
+}
+
+static void setup(void)
+{
+    CHECK_OK(sender_open(&sender, &err));
+}
+
+static void teardown(void)
+{
+    sender_close(sender);
+}
+
+START_TEST(what_takes_long_holds_up_nobody_else)
+{
+    struct told *large = open_told(), *small = open_told();
+    int64_t began_us = clock_now_us();
+    send_one(large, 0, LARGE_BYTES);
+    sender_flush(sender);
+    for (int i = 0; i < N_MESSAGES; i++) {
+        send_one(small, i, 10);
+        sender_flush(sender);
+    }
+    sender_finish(sender, &small->base, 0, "", false);
+    sender_flush(sender);
+    await_end(small);
+    ck_assert_int_lt(small->last_us - began_us, LONG_US / 2);
+    ck_assert_int_eq(small->n_came, N_MESSAGES);
+    ck_assert_int_eq(large->n_came, 0);
+    sender_finish(sender, &large->base, 0, "", false);
+    sender_flush(sender);
+    await_end(large);
+    ck_assert_int_eq(large->n_came, 1);
+    ck_assert(small->is_in_order && large->is_in_order);
+}
+END_TEST
+
+START_TEST(an_outlet_stays_in_order_behind_what_takes_long)
+{
+    struct told *t = open_told();
+    for (int i = 0; i < 6; i++) {
+        send_one(t, i, i == 2 ? LARGE_BYTES : 10);
+        if (i % 2) sender_flush(sender);
+    }
+    sender_finish(sender, &t->base, ERR_EXHAUSTED, "too slow", false);
+    sender_flush(sender);
+    await_end(t);
+    ck_assert_int_eq(t->n_came, 6);
+    ck_assert(t->is_in_order);
+    ck_assert_int_eq(t->code, ERR_EXHAUSTED);
+}
+END_TEST
+
+START_TEST(only_what_is_small_leaves_from_the_engine_thread)
+{
+    struct told *t = open_told();
+    send_one(t, 0, 10);
+    sender_flush(sender);
+    ck_assert_int_eq(t->n_came, 1);
+    ck_assert(t->is_on_this_thread);
+    send_one(t, 1, LARGE_BYTES - 1); /* takes_long knows nothing of it */
+    sender_finish(sender, &t->base, 0, "", false);
+    sender_flush(sender);
+    await_end(t);
+    ck_assert_int_eq(t->n_came, 2);
+    ck_assert(!t->is_on_this_thread);
+}
+END_TEST
+
+START_TEST(closing_sends_what_is_listed)
+{
+    struct told *t = open_told();
+    send_one(t, 0, LARGE_BYTES);
+    sender_flush(sender);
+    send_one(t, 1, 10);
+    sender_finish(sender, &t->base, 0, "", false);
+    sender_close(sender);
+    sender = NULL;
+    ck_assert(t->is_ended && t->is_in_order);
+    ck_assert_int_eq(t->n_came, 2);
+    ck_assert_int_eq(t->n_references, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("sender");
+    TCase *tcase = tcase_create("sender");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, what_takes_long_holds_up_nobody_else);
+    tcase_add_test(tcase, an_outlet_stays_in_order_behind_what_takes_long);
+    tcase_add_test(tcase, only_what_is_small_leaves_from_the_engine_thread);
+    tcase_add_test(tcase, closing_sends_what_is_listed);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
