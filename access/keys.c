@@ -28,6 +28,7 @@ struct keys {
     char *path;
     pthread_mutex_t lock; /* of set */
     struct key_set set;
+    atomic_llong n_refused;
 };
 
 /* ---- grants ---- */
@@ -204,7 +205,14 @@ int keys_authorize(struct keys *keys, const char *authorization, size_t len, str
     *grant = NULL;
     if (!keys) return 0;
     int rc = authorization_read(&a, authorization, len, err);
-    return rc ? rc : keys_find(keys, a.key, a.len, grant, err);
+    if (!rc) rc = keys_find(keys, a.key, a.len, grant, err);
+    if (rc) atomic_fetch_add_explicit(&keys->n_refused, 1, memory_order_relaxed);
+    return rc;
+}
+
+int64_t keys_refused(const struct keys *keys)
+{
+    return keys ? atomic_load_explicit(&keys->n_refused, memory_order_relaxed) : 0;
 }
 
 /* ---- life ---- */

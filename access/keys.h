@@ -51,3 +51,6 @@ int keys_find(struct keys *keys, const char *key, size_t len, struct grant **gra
  * Errors: ERR_UNAUTHENTICATED, with what to send. */
 int keys_authorize(struct keys *keys, const char *authorization, size_t len, struct grant **grant,
                    struct error *err);
+
+/* How many keys_authorize has refused. Accepts NULL. */
+int64_t keys_refused(const struct keys *keys);

@@ -258,6 +258,7 @@ static void look(void *coordinator, struct signals *s)
     signals_set(s, SIGNAL_QUEUE_BYTES_LIMIT, 0, c->options.queue_bytes);
     signals_set(s, SIGNAL_STORED_JOBS, 0, n_jobs);
     signals_set(s, SIGNAL_STORED_BYTES, 0, (int64_t)n_bytes);
+    signals_set(s, SIGNAL_UNAUTHENTICATED, 0, keys_refused(c->options.guard->keys));
 }
 
 static int open_signals(struct coordinator *c, struct error *err)

@@ -136,4 +136,6 @@ const struct metric_family signals_families[SIGNALS] = {
     GAUGE(SIGNAL_STORED_BYTES, "stored_jobs_bytes", "Memory that they and their answers occupy."),
     COUNTER(SIGNAL_LOST_LINES, "log_lines_lost_total",
             "Lines about jobs that were left out because nobody reads the log fast enough."),
+    COUNTER(SIGNAL_UNAUTHENTICATED, "unauthenticated_requests_total",
+            "Requests that were refused because they had no API key, or one that is not known."),
 };

@@ -220,6 +220,15 @@ class Http(unittest.TestCase):
         for words in (f"HTTP/1.1 {status} ", "Connection: close", "X-Request-Id: mine"):
             self.assertIn(words.encode(), answer)
 
+    def n_refused(self):
+        """As /metrics says."""
+        connection = http.client.HTTPConnection(self.world.http, timeout=10 * PATIENCE)
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {self.key}"})
+        page = connection.getresponse().read().decode()
+        connection.close()
+        return int(re.search(r"^outrider_unauthenticated_requests_total{.*} (\d+)$", page,
+                             re.MULTILINE).group(1))
+
     def resident(self):
         with open(f"/proc/{self.world.coordinator.pid}/status", encoding="ascii") as file:
             return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1)) << 10
@@ -228,6 +237,7 @@ class Http(unittest.TestCase):
         self.refuse_unread(401, "/v1/completions", 9 << 20)
         self.refuse_unread(401, "/v1/completions", 9 << 20, "or-" + "0" * 64)
         self.refuse_unread(401, "/nowhere", 9 << 20)
+        self.assertEqual(self.n_refused(), 3)
         self.refuse_unread(404, "/nowhere", 9 << 20, self.key)
         self.refuse_unread(405, "/v1/models", 9 << 20, self.key)
         before = self.resident()

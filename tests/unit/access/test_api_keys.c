@@ -238,6 +238,8 @@ START_TEST(header_must_be_a_bearer_of_a_key)
     CHECK_ERR(authorize("Bearer "), ERR_UNAUTHENTICATED, "is not 'Bearer KEY'");
     CHECK_ERR(authorize("Digest B"), ERR_UNAUTHENTICATED, "is not 'Bearer KEY'");
     CHECK_ERR(authorize("Bearer b"), ERR_UNAUTHENTICATED, "not known");
+    ck_assert_int_eq(keys_refused(keys), 5);
+    ck_assert_int_eq(keys_refused(NULL), 0);
     CHECK_OK(keys_authorize(NULL, NULL, 0, &grant, &err));
     ck_assert_ptr_null(grant);
 }
