@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <stddef.h>
 #include <string.h>
+#include <strings.h>
 
 enum { HOST_BYTES = 64, LOOPBACK = 127 };
 
@@ -42,6 +43,20 @@ bool reach_is_local(const char *address)
     if (inet_pton(AF_INET6, host, &six) != 1) return false;
     return IN6_IS_ADDR_LOOPBACK(&six) ||
            (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == LOOPBACK);
+}
+
+bool reach_is_domain(const char *authority)
+{
+    static const char local[] = "localhost", below[] = ".localhost";
+    char host[HOST_BYTES];
+    struct in_addr four;
+    size_t len = strcspn(authority, ":");
+    if (authority[0] == '[') return false;
+    if (len == 0 || len >= HOST_BYTES) return len > 0;
+    memcpy(host, authority, len);
+    host[len] = '\0';
+    if (inet_pton(AF_INET, host, &four) == 1 || strcasecmp(host, local) == 0) return false;
+    return len < sizeof below || strcasecmp(host + len - (sizeof below - 1), below) != 0;
 }
 
 int reach_check(const struct reach_door *door, struct error *err)

@@ -13,6 +13,10 @@ const char *reach_unix_path(const char *address);
  * loopback address as a number. False for whatever else the address may be. */
 bool reach_is_local(const char *address);
 
+/* Whether the host of "HOST" or "HOST:PORT" is a name that somebody's DNS answers for: no number,
+ * and not localhost or below it. */
+bool reach_is_domain(const char *authority);
+
 /* A server that is about to listen. */
 struct reach_door {
     const char *option, *address; /* "--listen", "0.0.0.0:7070" */

@@ -113,10 +113,11 @@ static void ask(int fd, int number)
                        "{\"prompt\":\"Tale %d. Once upon\",\"max_tokens\":%d,\"temperature\":0,"
                        "\"ignore_eos\":true,\"stream\":true}",
                        number, n_tokens);
-    len = snprintf(request, sizeof request,
-                   "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                   "Content-Length: %d\r\n\r\n%s",
-                   len, body);
+    len = snprintf(
+        request, sizeof request,
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        "Content-Length: %d\r\n\r\n%s",
+        len, body);
     if (write(fd, request, (size_t)len) != len) fail("write", strerror(errno));
 }
 

@@ -73,10 +73,11 @@ static void begin(struct stream *s, const struct addrinfo *where, int number)
                        "\"ignore_eos\":true,\"stream\":true,"
                        "\"outrider\":{\"n_draft\":0,\"show_drafts\":true}}",
                        number % 100, n_tokens);
-    len = snprintf(request, sizeof request,
-                   "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                   "Content-Length: %d\r\n\r\n%s",
-                   len, body);
+    len = snprintf(
+        request, sizeof request,
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        "Content-Length: %d\r\n\r\n%s",
+        len, body);
     s->fd = socket(where->ai_family, SOCK_STREAM, 0);
     if (s->fd < 0 || connect(s->fd, where->ai_addr, where->ai_addrlen)) {
         fail("connect", strerror(errno));

@@ -318,6 +318,7 @@ static int open_http(struct coordinator *c, struct error *err)
         .certificates = c->options.guard->door.certificates,
         .keys = c->options.guard->keys,
         .origin = c->options.cors_origin,
+        .is_insecure = c->options.guard->door.is_insecure,
         .max_connections = c->options.http_connections,
         .reader_timeout_s = c->options.reader_timeout_s,
         .n_stop = c->options.max_stops,

@@ -41,7 +41,7 @@ int job_hold_grant(struct job *job, struct grant *grant, struct error *err)
 const char *job_client(const struct job *job)
 {
     if (job->grant) return job->grant->name;
-    return job->kind == JOB_SCORE ? "" : job->generate.client;
+    return job->generate.client ? job->generate.client : "";
 }
 
 int job_weight(const struct job *job)
@@ -59,7 +59,7 @@ enum job_class job_class_of(const struct job *job)
                                                              [KEY_PRIORITY_NORMAL] =
                                                                  JOB_CLASS_NORMAL,
                                                              [KEY_PRIORITY_HIGH] = JOB_CLASS_HIGH};
-    enum job_class wanted = job->kind == JOB_SCORE ? JOB_CLASS_NORMAL : job->generate.job_class;
+    enum job_class wanted = job->generate.job_class;
     int most = job->grant ? atomic_load(&job->grant->max_priority) : KEY_PRIORITY_HIGH;
     return (int)priorities[wanted] > most ? classes[most] : wanted;
 }
@@ -92,7 +92,7 @@ enum job_end job_end_of_refusal(int code)
 
 void job_name(struct job *job)
 {
-    const char *own = job->kind == JOB_GENERATE ? job->generate.request_id : "";
+    const char *own = job->generate.request_id;
     const char *name = own && own[0] ? own : job->origin.request_id;
     if (name[0]) {
         snprintf(job->request_id, sizeof job->request_id, "%s", name);

@@ -52,11 +52,12 @@ enum job_kind { JOB_GENERATE, JOB_SCORE, JOB_DESCRIBE };
 
 struct job {
     enum job_kind kind;
-    struct reply *reply;              /* owned */
-    struct arena arena;               /* what generate points into, no larger than that */
-    struct generate_request generate; /* without its prompt */
-    struct score_request score;       /* without its text */
-    struct token_ids prompt;          /* the text as ids, or the ids given */
+    struct reply *reply; /* owned */
+    struct arena arena;  /* what generate points into, no larger than that */
+    /* Without its prompt. Of a score that came over HTTP: its name, client, class and time. */
+    struct generate_request generate;
+    struct score_request score; /* without its text */
+    struct token_ids prompt;    /* the text as ids, or the ids given */
     int64_t arrived_us;
     int64_t deadline_us;   /* of clock_now_us: the client's own and its timeout; INT64_MAX = none */
     struct grant *grant;   /* of the key that it came with; a reference is held; NULL = none */

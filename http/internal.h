@@ -29,6 +29,7 @@ struct http_connection {
     struct http_trust trust;
     int64_t deadline_us; /* INT64_MAX = its request is complete */
     bool has_headers;    /* of a request whose body is being read */
+    bool has_served;     /* a request before this one */
     char peer[HTTP_ADDRESS_BYTES];
 };
 

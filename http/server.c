@@ -23,12 +23,14 @@ enum {
 /* How far the connection's request is. */
 enum stage { AWAITED, HEADERS, COMPLETE };
 
+/* The time of a connection's first request is counted from the beginning; on one that was kept
+ * open, a request may begin late, so its body has a time of its own. */
 static void set_stage(struct http_server *server, struct http_connection *c, enum stage stage)
 {
     monitor_enter(&server->monitor);
     c->has_headers = stage == HEADERS;
     if (stage == COMPLETE) c->deadline_us = INT64_MAX;
-    if (stage == AWAITED) {
+    if (stage == AWAITED || (stage == HEADERS && c->has_served)) {
         c->deadline_us = clock_now_us() + (int64_t)server->options.request_timeout_s * 1000000;
     }
     monitor_leave(&server->monitor);
@@ -226,7 +228,10 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **co
     struct http_exchange *x = *context;
     (void)connection, (void)code;
     if (!x) return;
-    if (x->on) set_stage(arg, x->on, AWAITED);
+    if (x->on) {
+        x->on->has_served = true;
+        set_stage(arg, x->on, AWAITED);
+    }
     discount_body(arg, x);
     http_exchange_over(x);
     *context = NULL;

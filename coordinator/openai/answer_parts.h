@@ -27,7 +27,6 @@ struct openai_part {
     struct outlet base;
     struct openai_answer *answer;
     int number;
-    bool has_prompt_usage;
     struct buffer echo; /* the prompt's text, until it has left; one for all of the job's texts */
     struct openai_logprobs echo_logprobs;
 };

@@ -260,26 +260,30 @@ out:
     return rc;
 }
 
+/* The first text of a prompt is the one that read it; the others found it in the cache. */
 static void count(struct openai_part *p, const struct generate_summary *s)
 {
     struct openai_usage *usage = &p->answer->usage;
     const struct generate_counters *c = &s->counters;
-    if (!p->has_prompt_usage) {
+    if (s->index == 0) {
         usage->prompt_tokens += s->prompt_tokens;
         usage->cached_tokens += c->target_reused;
     }
-    p->has_prompt_usage = true;
     usage->completion_tokens += s->completion_tokens;
     usage->accepted += c->accepted;
     usage->rejected += (int64_t)c->drafted - c->accepted;
 }
 
 /* What is still held of a text that was not stopped is a part of a character, or a token without
- * text, and nothing that was cut off. */
-static void release_rest(struct openai_choice *c)
+ * text, and nothing that was cut off. Nothing was cut off either where all text has left: what is
+ * held then is the token that ended the text, which OpenAI's completions show, because harnesses
+ * count on an entry for each token, and its chats do not. */
+static void release_rest(const struct openai_answer *a, struct openai_choice *c)
 {
     bool is_stopped = strcmp(c->finish_reason, "stop") == 0;
-    if (!is_stopped) openai_logprobs_release(&c->logprobs, UINT64_MAX);
+    bool is_cut = c->logprobs.n_bytes > c->n_bytes;
+    bool shows_end = a->shape.kind == OPENAI_COMPLETION && !is_cut;
+    if (!is_stopped || shows_end) openai_logprobs_release(&c->logprobs, UINT64_MAX);
 }
 
 static int on_summary(struct openai_part *p, const struct generate_summary *s, struct error *err)
@@ -290,7 +294,7 @@ static int on_summary(struct openai_part *p, const struct generate_summary *s, s
     json_t *told = a->tells_outrider ? openai_shape_summary(s) : NULL;
     count(p, s);
     snprintf(c->finish_reason, sizeof c->finish_reason, "%s", s->finish_reason);
-    release_rest(c);
+    release_rest(a, c);
     if (a->shape.is_stream) rc = say(a, index, "", 0, told, err);
     json_decref(c->outrider);
     c->outrider = told;

@@ -12,6 +12,7 @@
 #include "access/keys.h"
 #include "base/clock.h"
 #include "coordinator/openai/internal.h"
+#include "coordinator/openai/site.h"
 #include "coordinator/page/page.h"
 #include "http/metrics_server.h"
 #include "http/server.h"
@@ -366,12 +367,17 @@ static bool may_be_of_another_site(const struct http_exchange *x)
 /* Finds out who calls; false: the request is refused. */
 static bool admit(struct openai_api *api, struct http_exchange *x, const struct route *route)
 {
-    const struct openai_error type = {.status = 415};
+    const struct openai_error type = {.status = 415}, foreign = {.status = 403};
     const char *header = http_header(x, "Authorization");
+    char why[ERROR_TEXT_BYTES];
     struct error err;
     int rc = keys_authorize(api->options.keys, header, length_of(header), &api->caller, &err);
     if (rc) {
         refuse_caller(x, route, rc, &err);
+        return false;
+    }
+    if (openai_site_is_foreign(&api->options, x, why, sizeof why)) {
+        openai_error_answer(x, ERR_ARGUMENT, why, &foreign);
         return false;
     }
     if (!api->caller || !may_be_of_another_site(x)) return true;

@@ -94,7 +94,9 @@ int openai_chat_prompt(struct openai_api *api, const struct openai_request *requ
                          "coordinator with --chat-template FILE");
     }
     r->field = "messages";
-    TRY(render(api, request, r, &text));
+    rc = render(api, request, r, &text);
+    if (rc == ERR_ARGUMENT && !*r->wrong->param) openai_blame(r, r->field);
+    if (rc) goto out;
     if (text.len > (size_t)admission->max_prompt_bytes) {
         rc = openai_refuse(r, "make a text of %zu bytes, more than the %d allowed", text.len,
                            admission->max_prompt_bytes);

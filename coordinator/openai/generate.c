@@ -1,4 +1,5 @@
 /* /v1/completions and /v1/chat/completions: a body becomes one job for each of its prompts. */
+#include "access/keys.h"
 #include "coordinator/openai/prepare.h"
 #include "coordinator/sent_reply.h"
 
@@ -19,7 +20,19 @@ static int fill_score(const struct work *w, struct job *job, const struct openai
                                         .ids = prompt->ids,
                                         .n_ids = prompt->n_ids,
                                         .top_n = logprobs > 0 ? logprobs : 0};
-    return admission_fill_score(w->task->admission, job, &score, err);
+    int rc = admission_fill_score(w->task->admission, job, &score, err);
+    if (rc) return rc;
+    /* Its name, its client, its class and its time are what a score has of a generation. */
+    return generate_request_keep(&job->generate, &job->arena, &w->prepared.request.generate, err);
+}
+
+/* The field whose value is wrong, if the sentence names it; otherwise it is the prompt. */
+static int blame(struct work *w, int rc)
+{
+    struct openai_reading *r = &w->prepared.reading;
+    if (rc != ERR_ARGUMENT || *r->wrong->param) return rc;
+    openai_request_blame(r, w->prepared.request.kind);
+    return *r->wrong->param ? rc : openai_blame(r, r->wrong->prompt);
 }
 
 static int fill(const struct work *w, struct job *job, int i, struct error *err)
@@ -50,7 +63,7 @@ static int set_echo(const struct work *w, int i, struct error *err)
     return openai_answer_set_echo(w->answer, i, prompt->text, prompt->len, err);
 }
 
-static int submit_prompt(const struct work *w, int i, struct error *err)
+static int submit_prompt(struct work *w, int i, struct error *err)
 {
     struct job *job = NULL;
     int rc = 0;
@@ -58,7 +71,7 @@ static int submit_prompt(const struct work *w, int i, struct error *err)
     TRY(sent_reply_open(&job->reply, openai_answer_outlet(w->answer, i), &w->api->buffer,
                         w->api->options.sender, err));
     TRY(job_hold_grant(job, w->task->grant, err));
-    TRY(fill(w, job, i, err));
+    TRY(blame(w, fill(w, job, i, err)));
     TRY(set_echo(w, i, err));
     rc = intake_submit_take(w->task, job, err);
     job = NULL;
@@ -67,17 +80,32 @@ out:
     return rc;
 }
 
+/* More prompts than there will ever be room for. */
+static int check_room(const struct work *w, struct error *err)
+{
+    const struct grant *grant = w->task->grant;
+    int n = w->prepared.n_prompts, capacity = w->task->admission->capacity;
+    int most = grant ? atomic_load(&grant->max_jobs) : 0;
+    if (n > capacity) {
+        return error_set(err, ERR_ARGUMENT,
+                         "prompt has %d texts, more than the %d that may wait (--queue)", n,
+                         capacity);
+    }
+    if (most == 0 || n <= most) return 0;
+    return error_set(
+        err, ERR_ARGUMENT,
+        "prompt has %d texts, more than the %d requests that the key of '%s' allows at "
+        "once",
+        n, most, grant_name(grant));
+}
+
 /* Jobs of prompts that are in the queue already end when a later one is refused, because the answer
  * is over then. */
-static int submit_all(const struct work *w, struct error *err)
+static int submit_all(struct work *w, struct error *err)
 {
     const struct openai_prepared *p = &w->prepared;
-    int rc = 0, capacity = w->task->admission->capacity;
-    if (p->n_prompts > capacity) {
-        return error_set(err, ERR_ARGUMENT,
-                         "prompt has %d texts, more than the %d that may wait (--queue)",
-                         p->n_prompts, capacity);
-    }
+    int rc = 0;
+    TRY(blame(w, check_room(w, err)));
     TRY(openai_answer_expect(w->answer, &p->request, p->n_prompts, &p->model,
                              w->task->admission->budget, err));
     for (int i = 0; i < p->n_prompts; i++) {

@@ -1,7 +1,7 @@
 /* Log-probabilities of tokens in OpenAI's two shapes, as JSON text: of a completion, lists of
  * tokens, of their log-probabilities, of alternatives and of offsets in the text; of a chat, a list
- * of objects. As OpenAI does it, they are of the tokens that are in the text: the end of the text
- * and a stop string's tokens are not. So a token is held until the text that it begins has left. */
+ * of objects. As OpenAI does it, they are of the tokens that are in the text: a stop string's are
+ * not. So a token is held until the text that it begins has left. */
 #pragma once
 
 #include "base/buffer.h"

@@ -52,3 +52,6 @@ int openai_request_read(struct openai_request *request, enum openai_kind kind,
 /* The same checks as of a request on gRPC: it is encoded and decoded as one, into r->arena,
  * without its prompt. Errors: those of generate_request_decode, with *r->wrong. */
 int openai_request_check(struct openai_request *request, struct openai_reading *r);
+/* Sentences about a request of ours begin with the field's name: *r->err becomes an ERR_ARGUMENT
+ * that blames the field. Of other sentences nothing changes. Returns the error's code. */
+int openai_request_blame(struct openai_reading *r, enum openai_kind kind);

@@ -10,6 +10,7 @@
 
 #include "coordinator/job_origin.h"
 #include "coordinator/openai/fields.h"
+#include "speculation/rule.h"
 
 enum { TIMEOUT_MS_MAX = 86400000 };
 
@@ -300,6 +301,16 @@ static int read_modalities(struct reading *r, const json_t *v)
 
 /* ---- "outrider" ---- */
 
+static int read_rule(struct reading *r, const json_t *v)
+{
+    const struct rule *rule;
+    struct error why;
+    int rc = openai_read_string(r->r, v, &r->out->generate.rule);
+    if (rc || !*r->out->generate.rule) return rc;
+    rc = rule_parse(r->out->generate.rule, &rule, &why);
+    return rc ? openai_refuse(r->r, "is wrong: %s", why.text) : 0;
+}
+
 static int read_strategy(struct reading *r, const json_t *v)
 {
     int word = 0, rc = openai_field_word(r, v, strategy_names, N_STRATEGIES, &word);
@@ -334,7 +345,7 @@ static const struct field own_fields[] = {
     {"full_rows", BOTH, openai_field_bool, OWN(full_rows), 0, 0},
     {"n_draft", BOTH, openai_field_int, OWN(n_draft), 0, DRAFT_MAX},
     {"priority", BOTH, read_priority, 0, 0, 0},
-    {"rule", BOTH, openai_field_string, OWN(rule), 0, 0},
+    {"rule", BOTH, read_rule, 0, 0, 0},
     {"show_drafts", BOTH, openai_field_bool, OWN(show_drafts), 0, 0},
     {"strategy", BOTH, read_strategy, 0, 0, 0},
     {"threshold", BOTH, read_threshold, 0, 0, 0},
@@ -478,8 +489,7 @@ int openai_request_read(struct openai_request *request, enum openai_kind kind,
     return rc ? rc : finish(&reading);
 }
 
-/* Sentences about a request of ours begin with the field's name. */
-static int blame_first_word(struct openai_reading *r, enum openai_kind kind)
+int openai_request_blame(struct openai_reading *r, enum openai_kind kind)
 {
     char name[OPENAI_PARAM_BYTES / 2], full[OPENAI_PARAM_BYTES];
     size_t len = strspn(r->err->text, "abcdefghijklmnopqrstuvwxyz_");
@@ -500,7 +510,7 @@ int openai_request_check(struct openai_request *request, struct openai_reading *
     request->generate.prompt = "";
     TRY(generate_request_encode(&encoded, &request->generate, r->err));
     rc = generate_request_decode(encoded.data, encoded.len, r->arena, &checked, r->err);
-    if (rc == ERR_FORMAT) rc = blame_first_word(r, request->kind);
+    if (rc == ERR_FORMAT) rc = openai_request_blame(r, request->kind);
     if (!rc) request->generate = checked;
 out:
     buffer_free(&encoded);

@@ -43,6 +43,19 @@ out:
     return rc;
 }
 
+/* Of the template, as a conversation has them. */
+static int read_values(struct openai_reading *r, json_t **out)
+{
+    json_t *v = json_object_get(r->root, "chat_template_kwargs");
+    r->field = "chat_template_kwargs";
+    if (!v || json_is_null(v)) return 0;
+    if (!json_is_object(v)) {
+        return openai_refuse(r, "is %s, must be an object", openai_type_of(v));
+    }
+    *out = v;
+    return 0;
+}
+
 static int encode_chat(struct openai_api *api, struct openai_reading *r, struct token_ids *ids)
 {
     struct openai_request request = {.messages = json_object_get(r->root, "messages"),
@@ -50,6 +63,7 @@ static int encode_chat(struct openai_api *api, struct openai_reading *r, struct 
     int rc = 0;
     TRY(openai_check_messages(r, request.messages));
     TRY(read_flag(r, "add_generation_prompt", &request.add_generation_prompt));
+    TRY(read_values(r, &request.template_values));
     TRY(openai_chat_prompt(api, &request, r, ids));
 out:
     return rc;

@@ -40,6 +40,7 @@ export class Answer {
   constructor() {
     this.text = "";
     this.tokens = [];
+    this.n_described = 0; // tokens whose probabilities have come
     this.rounds = [];
     this.n_guesses = 0;
     this.n_accepted = 0;
@@ -62,10 +63,20 @@ export class Answer {
       this.finish_reason = choice.finish_reason;
       this.summary = told;
     }
-    return told?.tokens ? this.takeRound(told, text, piecesOf(choice.logprobs)) : undefined;
+    const round = told?.tokens ? this.takeRound(told, text) : undefined;
+    this.describe(piecesOf(choice.logprobs));
+    return round;
   }
 
-  takeRound(told, text, pieces) {
+  // Probabilities may come later than their tokens, but in the same order.
+  describe(pieces) {
+    for (const piece of pieces) {
+      const token = this.tokens[this.n_described++];
+      if (token) Object.assign(token, piece);
+    }
+  }
+
+  takeRound(told, text) {
     const round = {
       number: this.rounds.length + 1, guesses: told.round?.guesses ?? [],
       n_kept: told.round?.kept ?? 0, times: told.round && timesOf(told.round.time_us),
@@ -77,7 +88,7 @@ export class Answer {
       const end = i === told.tokens.length - 1 ? bytes.length : one.text_end;
       const own = decoder.decode(bytes.subarray(begin, end));
       begin = end;
-      round.tokens.push(this.makeToken(one, own, pieces[i], round, i));
+      round.tokens.push(this.makeToken(one, own, round, i));
     });
     this.tokens.push(...round.tokens);
     this.rounds.push(round);
@@ -85,12 +96,12 @@ export class Answer {
     return round;
   }
 
-  makeToken(one, text, piece, round, place) {
+  makeToken(one, text, round, place) {
     const guess = place <= round.n_kept ? round.guesses[place] : undefined;
     const isGuess = one.origin === "accepted";
     return {
       number: this.tokens.length + place + 1, id: one.id, origin: one.origin, text,
-      piece: piece?.piece ?? text, model: piece?.model, alternatives: piece?.alternatives ?? [],
+      piece: text, model: undefined, alternatives: [],
       p: one.p, q: isGuess ? guess?.q : undefined, round, place,
       rejected: one.origin === "replacement" ? guess : undefined,
     };

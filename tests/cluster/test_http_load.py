@@ -47,7 +47,7 @@ def tearDownModule():
 def request(body, path="/v1/completions", method="POST", headers=""):
     if not isinstance(body, bytes):
         body = json.dumps(body).encode()
-    head = (f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}"
+    head = (f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}"
             f"Content-Length: {len(body)}\r\n\r\n")
     return head.encode("latin-1") + body
 
@@ -254,14 +254,14 @@ class Mutator:
 
     def wrong_size(self):
         length = self.random.choice(["-1", "99999999999999999999", "1e3", "0x10", "", "5, 6", "+5"])
-        return (f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        return (f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                 f"Content-Length: {length}\r\n\r\n{{}}").encode(), {b"400", b"413"}
 
     def wrong_route(self):
         path = "/" + "".join(self.random.choice("v1/completions%2e.~é?&=#")
                              for _ in range(self.random.randrange(40))).replace("#", "")
         method = self.random.choice(["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "BREW"])
-        data = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        data = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         is_page = path.split("?")[0] == "/"
         return data.encode(), {b"404", b"405", b"400"} | ({b"200"} if is_page else set())
 

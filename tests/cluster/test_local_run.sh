@@ -143,7 +143,8 @@ start_serving() { # start_serving OPTION...
 }
 
 serves() {
-    start_serving -T 2 --worker "--threads 1 --slots 3" --coordinator "--queue 7" || return 1
+    start_serving -T 2 --worker "--threads 1 --slots 3" \
+        --coordinator "--queue 7 --http 127.0.0.1:0" || return 1
     "$OUTRIDER_BUILD/bin/outrider" describe --address "unix:$work/outrider.socket" >"$work/out2"
     kill -TERM $serving
     wait $serving
@@ -153,7 +154,7 @@ serves() {
 }
 
 lost_while_serving() {
-    start_serving -T 1 || return 1
+    start_serving -T 1 --coordinator "--http 127.0.0.1:0" || return 1
     kill_worker
     wait $serving
     [ $? -eq 1 ] && grep -q 'the workers ended' "$work/err" && rm -f "$work/outrider.socket" &&

@@ -241,11 +241,36 @@ class Completions(unittest.TestCase):
                              "Once upon a time there was a king")
             for value, top in list(zip(values, choice.logprobs.top_logprobs))[1:]:
                 self.assertLessEqual(value, max(top.values()))
+        ended = client.completions.create(model="target", prompt=[context + rest], max_tokens=1,
+                                          temperature=0, logprobs=1, echo=True,
+                                          logit_bias={"0": 100})
+        self.assertEqual(ended.choices[0].finish_reason, "stop")
+        self.assertEqual(len(ended.choices[0].logprobs.token_logprobs),
+                         len(context) + len(rest) + 1)
         scored = json.loads(world.outrider("score", "Once upon a time there was a king",
                                            "--json").stdout)
         want = [t["logprob"] for t in scored["tokens"]][1:]
         for a, b in zip(made.choices[0].logprobs.token_logprobs[1:-1], want):
             self.assertAlmostEqual(a, b, places=5)
+
+    def test_scores_have_a_time_and_a_name(self):
+        words = "A king had three daughters and a garden. " * 12
+        body = {"prompt": words, "max_tokens": 0, "echo": True, "user": "alice"}
+        answer = httpx.post(world.url + "/v1/completions", headers={"X-Request-Id": "scored"},
+                            json=body)
+        self.assertEqual(answer.status_code, 200, answer.text)
+        log = world.logs()["coordinator.log"]
+        line = [one for one in log.splitlines() if "request=scored" in one
+                or "request_id=scored" in one]
+        self.assertTrue(line and 'client="alice"' in line[0], line)
+        late = httpx.post(world.url + "/v1/completions",
+                          json=body | {"prompt": [words] * 8, "outrider": {"timeout_ms": 1}})
+        self.assertEqual(late.status_code, 504, late.text)
+
+    def test_texts_of_one_prompt_reuse_nothing_of_others(self):
+        made = client.completions.create(
+            model="target", prompt=" ".join(f"{i} owls" for i in range(50, 90)), max_tokens=4, n=8)
+        self.assertLess(made.usage.prompt_tokens_details.cached_tokens, 16)
 
     def test_scores_alone(self):
         made = client.completions.create(model="target", prompt=["Once upon", "A king"],
@@ -401,16 +426,17 @@ class Errors(unittest.TestCase):
                 ({"prompt": "x", "top_p": 1.5}, 400, "top_p", "top_p is 1.5"),
                 ({"prompt": "x", "stop": ""}, 400, "stop", "stop must be"),
                 ({"prompt": "x", "logit_bias": {"a": 1}}, 400, "logit_bias", "key \"a\""),
-                ({"prompt": "x", "logit_bias": {"999999": 1}}, 400, None, "999999"),
-                ({"prompt": [999999]}, 400, None, "999999"),
+                ({"prompt": "x", "logit_bias": {"999999": 1}}, 400, "logit_bias", "999999"),
+                ({"prompt": [999999]}, 400, "prompt", "999999"),
                 ({"prompt": "x", "response_format": {"type": "json_object"}}, 400,
                  "response_format", "response_format is not supported"),
                 ({"prompt": "x", "model": "gpt-4"}, 404, "model", "gpt-4.*does not exist"),
                 ({"prompt": "x", "stream_options": {}}, 400, "stream_options", "\"stream\": true"),
-                ({"prompt": "x", "outrider": {"rule": "guess"}}, 400, None, "guess"),
+                ({"prompt": "x", "outrider": {"rule": "guess"}}, 400, "outrider.rule",
+                 "guess"),
                 ({"prompt": "x", "outrider": {"strategy": "hope"}}, 400, "outrider.strategy",
                  "hope"),
-                ({"prompt": ["x"] * 65}, 400, None, "65 texts, more than the 64"),
+                ({"prompt": ["x"] * 65}, 400, "prompt", "65 texts, more than the 64"),
                 ({"prompt": "x", "length_penalty": 2}, 400, "length_penalty", "its default 1"),
                 ({"prompt": "x", "model": "x" + 80 * "é"}, 404, "model", "does not exist"),
                 ({"prompt": "x", "outrider": {"priority": "x" + 60 * "é"}}, 400,
@@ -657,6 +683,35 @@ class Group(unittest.TestCase):
             plain = httpx.get(own.url + "/v1/models")
             self.assertEqual(plain.headers["access-control-allow-origin"], "https://a.example")
         self.assertNotIn("access-control-allow-origin", httpx.get(world.url + "/health").headers)
+
+    def test_pages_of_others(self):
+        """A browser posts for any page that somebody opens, and for one whose name its owner lets
+        mean this machine."""
+        own = world.url.removeprefix("http://")
+        port = own.rpartition(":")[2]
+        for headers, status in (
+                ({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403),
+                ({"Host": f"evil.example:{port}"}, 403), ({"Host": "evil.example"}, 403),
+                ({"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"}, 403),
+                ({"Host": f"localhost.evil.example:{port}"}, 403),
+                ({"Origin": world.url}, 200), ({"Host": f"localhost:{port}"}, 200),
+                ({"Host": f"[::1]:{port}", "Origin": f"http://[::1]:{port}"}, 200),
+                ({"Origin": "https://front.example", "X-Forwarded-Host": "front.example"}, 200)):
+            with self.subTest(headers=headers):
+                for method, path in (("POST", "/v1/completions"), ("GET", "/v1/jobs")):
+                    answer = httpx.request(method, world.url + path, headers=headers, content=(
+                        b'{"prompt": "x", "max_tokens": 1}' if method == "POST" else None))
+                    self.assertEqual(answer.status_code, status, answer.text)
+                    if status == 403:
+                        self.assertEqual(answer.json()["error"]["type"], "permission_error")
+                self.assertEqual(httpx.get(world.url + "/health", headers=headers).status_code, 200)
+        with Cluster(BUILD, http=True, coordinator_flags=["--cors", "https://a.example"]) as other:
+            for origin, status in (("https://a.example", 200), ("https://b.example", 403)):
+                answer = httpx.get(other.url + "/v1/models", headers={"Origin": origin})
+                self.assertEqual(answer.status_code, status)
+        with Cluster(BUILD, http=True, coordinator_flags=["--insecure"]) as other:
+            answer = httpx.get(other.url + "/v1/models", headers={"Host": "front.example"})
+            self.assertEqual(answer.status_code, 200)
 
 
 if __name__ == "__main__":

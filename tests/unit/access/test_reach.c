@@ -42,6 +42,22 @@ START_TEST(whatever_else_an_address_may_be_is_not_local)
 }
 END_TEST
 
+START_TEST(names_that_somebodys_dns_answers_for)
+{
+    static const char *const domains[] = {
+        "a.example",           "a.example:80", "localhost.a.example:1",
+        "127.0.0.1.a.example", "xlocalhost",   "0x7f000001"};
+    static const char *const others[] = {"127.0.0.1",      "10.0.0.1:80", "[::1]:8000",  "[::1]",
+                                         "localhost:8000", "LOCALHOST",   "a.localhost", ""};
+    for (size_t i = 0; i < sizeof domains / sizeof *domains; i++) {
+        ck_assert_msg(reach_is_domain(domains[i]), "%s", domains[i]);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        ck_assert_msg(!reach_is_domain(others[i]), "%s", others[i]);
+    }
+}
+END_TEST
+
 START_TEST(path_of_a_unix_socket_is_what_follows_its_name)
 {
     ck_assert_str_eq(reach_unix_path("unix:/tmp/w"), "/tmp/w");
@@ -74,6 +90,7 @@ int main(void)
     TCase *addresses = tcase_create("addresses");
     tcase_add_test(addresses, loopback_and_unix_sockets_are_local);
     tcase_add_test(addresses, whatever_else_an_address_may_be_is_not_local);
+    tcase_add_test(addresses, names_that_somebodys_dns_answers_for);
     tcase_add_test(addresses, path_of_a_unix_socket_is_what_follows_its_name);
     tcase_add_test(addresses, door_that_others_can_reach_must_be_guarded);
     suite_add_tcase(suite, addresses);

@@ -50,6 +50,11 @@ START_TEST(job_without_a_grant_waits_as_its_request_says)
     ck_assert_int_eq(job_class_of(job), JOB_CLASS_HIGH);
     job_free(job);
     job = open_job(JOB_SCORE, JOB_CLASS_HIGH);
+    ck_assert_str_eq(job_client(job), "whoever");
+    ck_assert_int_eq(job_class_of(job), JOB_CLASS_HIGH);
+    job_free(job);
+    CHECK_OK(job_open(&job, JOB_SCORE, &err)); /* of gRPC: it has nothing of a generation */
+    job->reply = &reply;
     ck_assert_str_eq(job_client(job), "");
     ck_assert_int_eq(job_class_of(job), JOB_CLASS_NORMAL);
     job_free(job);
