@@ -139,10 +139,12 @@ static int fd_of(struct http_exchange *x)
     return MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 }
 
-/* false: the server is closing, or has no memory to watch the client; the answer is lost. */
+/* The client is watched from the first time on until the exchange is over: a stream is suspended
+ * once a chunk, which should not cost two more calls of the kernel.
+ * false: the server is closing, or has no memory to watch the client; the answer is lost. */
 static bool suspend(struct http_exchange *x)
 {
-    x->is_gone = !http_watch_add(x->server, x, fd_of(x));
+    x->is_gone = !http_watch(x->server, x, fd_of(x));
     if (x->is_gone) return false;
     x->is_suspended = true;
     MHD_suspend_connection(x->connection);
@@ -154,7 +156,6 @@ static void resume(struct http_exchange *x)
 {
     if (!x->is_suspended) return;
     x->is_suspended = false;
-    http_watch_remove(x->server, fd_of(x));
     MHD_resume_connection(x->connection);
 }
 
@@ -198,11 +199,20 @@ static void stream_is_over(void *arg)
     http_exchange_unref(arg);
 }
 
+/* The bytes become libmicrohttpd's. */
+static struct MHD_Response *make_whole(struct http_exchange *x)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer_with_free_callback(x->out.len, x->out.data, free);
+    if (response) x->out = (struct buffer){0};
+    return response;
+}
+
 static struct MHD_Response *make_response(struct http_exchange *x)
 {
     struct MHD_Response *response;
     if (x->state == HTTP_WHOLE) {
-        response = MHD_create_response_from_buffer(waiting(x), x->out.data, MHD_RESPMEM_MUST_COPY);
+        response = make_whole(x);
     } else {
         response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, x,
                                                      stream_is_over);
@@ -263,6 +273,7 @@ void http_exchange_over(struct http_exchange *x)
     struct http_server *server = x->server;
     monitor_enter(&x->monitor);
     x->is_gone = true;
+    http_unwatch(server, x, fd_of(x));
     x->connection = NULL;
     monitor_leave(&x->monitor);
     http_exchange_unref(x);
@@ -345,16 +356,29 @@ static bool begin(struct http_exchange *x, enum http_answer_state state, int sta
     return true;
 }
 
+void http_answer_take(struct http_exchange *x, int status, const char *content_type,
+                      struct buffer *data)
+{
+    monitor_enter(&x->monitor);
+    if (begin(x, HTTP_WHOLE, status, content_type)) {
+        x->out = *data;
+        *data = (struct buffer){0};
+        if (x->connection) resume(x);
+    }
+    monitor_leave(&x->monitor);
+    buffer_free(data);
+}
+
 void http_answer(struct http_exchange *x, int status, const char *content_type, const void *data,
                  size_t len)
 {
     struct error err;
-    monitor_enter(&x->monitor);
-    if (begin(x, HTTP_WHOLE, status, content_type)) {
-        if (buffer_append(&x->out, data, len, &err)) x->is_gone = true;
-        if (x->connection) resume(x);
+    struct buffer copy = {0};
+    if (buffer_append(&copy, data, len, &err)) {
+        http_abort(x);
+        return;
     }
-    monitor_leave(&x->monitor);
+    http_answer_take(x, status, content_type, &copy);
 }
 
 void http_begin(struct http_exchange *x, int status, const char *content_type)

@@ -52,6 +52,9 @@ int http_replace_header(struct http_exchange *x, const char *name, const char *v
 /* The whole answer; copies data[len]. Only the first one counts. */
 void http_answer(struct http_exchange *x, int status, const char *content_type, const void *data,
                  size_t len);
+/* The same without a copy: the bytes become the exchange's, and the buffer is empty then. */
+void http_answer_take(struct http_exchange *x, int status, const char *content_type,
+                      struct buffer *data);
 
 /* An answer whose length is not known: begin, write as often as needed, end.
  * Errors of write: ERR_CANCELLED the client has left, ERR_NO_MEMORY. */

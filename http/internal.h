@@ -33,7 +33,7 @@ struct http_connection {
     char peer[HTTP_ADDRESS_BYTES];
 };
 
-/* An exchange whose connection is suspended, by descriptor. */
+/* An exchange whose client is watched, by descriptor. */
 struct http_watched {
     struct http_exchange *x; /* NULL = none; a reference */
     uint32_t generation;
@@ -135,7 +135,8 @@ void http_exchange_over(struct http_exchange *x);
 /* ---- watch.c ---- */
 int http_watch_open(struct http_server *server, struct error *err);
 void http_watch_close(struct http_server *server);
-/* From now on the exchange learns when its client leaves. With the exchange's lock held.
- * false: the server is closing, or there is no memory. */
-bool http_watch_add(struct http_server *server, struct http_exchange *x, int fd);
-void http_watch_remove(struct http_server *server, int fd);
+/* From now on the exchange learns when its client leaves, also where it is watched already. With
+ * the exchange's lock held. false: the server is closing, or there is no memory. */
+bool http_watch(struct http_server *server, struct http_exchange *x, int fd);
+/* With the exchange's lock held, before the descriptor is closed; nothing if it is not watched. */
+void http_unwatch(struct http_server *server, struct http_exchange *x, int fd);

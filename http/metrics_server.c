@@ -11,7 +11,8 @@ enum {
     CONNECTIONS = 16,
     BODY_BYTES = 1024, /* that a request may have, although nobody reads it */
     REQUEST_S = 10,
-    CLOSE_GRACE_MS = 100
+    CLOSE_GRACE_MS = 100,
+    PAGE_BYTES = 64 << 10 /* it may be longer; then it grows */
 };
 
 struct metrics_server {
@@ -28,10 +29,10 @@ void metrics_server_answer(struct http_exchange *x, metrics_page_fn *write, void
 {
     struct buffer page = {0};
     struct error err;
-    if (write(arg, &page, &err)) {
+    if (buffer_reserve(&page, PAGE_BYTES, &err) || write(arg, &page, &err)) {
         answer_text(x, 500, err.text);
     } else {
-        http_answer(x, 200, "text/plain; version=0.0.4; charset=utf-8", page.data, page.len);
+        http_answer_take(x, 200, "text/plain; version=0.0.4; charset=utf-8", &page);
     }
     buffer_free(&page);
 }

@@ -1,6 +1,7 @@
-/* Watches what libmicrohttpd does not: suspended connections whose client leaves, which it would
- * notice at the next write only, connections that take too long over a request, where it knows
- * only how long they were silent, and clients that vanish while an answer is written. */
+/* Watches what libmicrohttpd does not: clients that leave while their connection is suspended,
+ * which it would notice at the next write only, connections that take too long over a request,
+ * where it knows only how long they were silent, and clients that vanish while an answer is
+ * written. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,34 +36,39 @@ static bool make_room(struct http_server *server, int fd)
     return true;
 }
 
-bool http_watch_add(struct http_server *server, struct http_exchange *x, int fd)
+/* With the server's lock held, which keeps a reference. */
+static bool add(struct http_server *server, struct http_exchange *x, int fd)
+{
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT};
+    if (!make_room(server, fd)) return false;
+    struct http_watched *watched = &server->watched[fd];
+    if (watched->x == x) return true;
+    watched->generation++;
+    event.data.u64 = (uint64_t)watched->generation << 32 | (uint32_t)fd;
+    if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) return false;
+    watched->x = x;
+    http_exchange_ref(x);
+    return true;
+}
+
+bool http_watch(struct http_server *server, struct http_exchange *x, int fd)
 {
     monitor_enter(&server->monitor);
-    bool is_watched = !server->is_cutting && make_room(server, fd);
-    if (is_watched) {
-        struct http_watched *watched = &server->watched[fd];
-        struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT};
-        watched->generation++;
-        event.data.u64 = (uint64_t)watched->generation << 32 | (uint32_t)fd;
-        is_watched = epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
-        watched->x = is_watched ? x : NULL;
-    }
-    if (is_watched) http_exchange_ref(x);
+    bool is_watched = !server->is_cutting && add(server, x, fd);
     monitor_leave(&server->monitor);
     return is_watched;
 }
 
-void http_watch_remove(struct http_server *server, int fd)
+void http_unwatch(struct http_server *server, struct http_exchange *x, int fd)
 {
-    struct http_exchange *x = NULL;
     monitor_enter(&server->monitor);
-    if ((size_t)fd < server->n_watched && server->watched[fd].x) {
-        x = server->watched[fd].x;
+    bool is_watched = (size_t)fd < server->n_watched && server->watched[fd].x == x;
+    if (is_watched) {
         server->watched[fd].x = NULL;
         epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     }
     monitor_leave(&server->monitor);
-    if (x) http_exchange_unref(x); /* never the last one: the caller has another */
+    if (is_watched) http_exchange_unref(x); /* never the last one: the caller has another */
 }
 
 /* The exchange of an event, with a reference; NULL if it is not watched any more. */

@@ -8,7 +8,7 @@
 
 enum {
     KEPT_BYTES = READER_BYTES, /* of each answer, that are not charged */
-    COPIES = 3,                /* of a whole answer on its way: ours and two of http/ */
+    COPIES = 2,                /* of a whole answer: its buffer grows to twice of it at most */
     WRITE_BYTES = 64 << 10     /* at a time, so that nobody waits long for the exchange */
 };
 
@@ -125,7 +125,7 @@ static void finish_whole(struct openai_answer *a)
     if (rc) {
         openai_error_answer(a->x, err.code, err.text, NULL);
     } else {
-        http_answer(a->x, 200, "application/json", a->out.data, a->out.len);
+        http_answer_take(a->x, 200, "application/json", &a->out);
     }
 }
 

@@ -148,7 +148,11 @@ static void handle(struct http_exchange *x, void *state)
     const char *body = http_body(x, &len), *path = http_path(x);
     char text[64];
     (void)state;
-    if (strcmp(path, "/echo") == 0 || strcmp(path, "/small") == 0) {
+    if (strcmp(path, "/echo") == 0) {
+        struct buffer taken;
+        http_take_body(x, &taken);
+        http_answer_take(x, 200, "text/plain", &taken);
+    } else if (strcmp(path, "/small") == 0) {
         http_answer(x, 200, "text/plain", body, len);
     } else if (strcmp(path, "/big") == 0) {
         answer_big(x);
