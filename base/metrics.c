@@ -36,11 +36,50 @@ static int n_cells(const struct metric_family *family)
     return family->kind == METRIC_HISTOGRAM ? family->n_bounds + 2 : 1;
 }
 
-/* Enough digits for microseconds of 30 years. */
+/* A page is mostly whole numbers, and printf takes ten times as long. Returns the end. */
+static char *show_count(uint64_t n, char *out)
+{
+    char digits[NUMBER_BYTES];
+    char *at = digits + sizeof digits - 1;
+    *at = '\0';
+    do {
+        *--at = (char)('0' + n % 10);
+        n /= 10;
+    } while (n);
+    return stpcpy(out, at);
+}
+
+/* The n-th part of `unit`, a power of ten, as the digits behind a point, without zeros at the end;
+ * nothing for 0. */
+static void show_fraction(uint64_t n, uint64_t unit, char *out)
+{
+    if (n) *out++ = '.';
+    while (n) {
+        unit /= 10;
+        *out++ = (char)('0' + n / unit);
+        n %= unit;
+    }
+    *out = '\0';
+}
+
+/* What a shown 1 is of what is recorded; 0: not a whole number that we know. */
+static uint64_t unit_of(const struct metric_family *f)
+{
+    if (f->scale == 0) return 1;
+    if (f->scale == METRIC_MS) return 1000;
+    return f->scale == METRIC_US ? 1000000 : 0;
+}
+
+/* Exactly where the scale is one of ours, else with enough digits for microseconds of 30 years. */
 static void show_number(const struct metric_family *f, int64_t recorded, struct number *shown)
 {
-    double scale = f->scale == 0 ? 1 : f->scale;
-    snprintf(shown->text, sizeof shown->text, "%.15g", (double)recorded * scale);
+    uint64_t n = (uint64_t)recorded, unit = unit_of(f);
+    if (recorded >= 0 && unit) {
+        show_fraction(n % unit, unit, show_count(n / unit, shown->text));
+    } else {
+        double scale = f->scale == 0 ? 1 : f->scale;
+        snprintf(shown->text, sizeof shown->text, "%.15g", (double)recorded * scale);
+    }
 }
 
 /* Where each family's cells and bounds begin; how many there are. */
@@ -174,19 +213,6 @@ static void put_again(struct writer *w, size_t at, size_t len)
     if (!w->rc) put_bytes(w, (const char *)w->out->data + at, len);
 }
 
-/* A page is mostly whole numbers, and printf takes ten times as long. Returns the end. */
-static char *show_count(uint64_t n, char *out)
-{
-    char digits[NUMBER_BYTES];
-    char *at = digits + sizeof digits - 1;
-    *at = '\0';
-    do {
-        *--at = (char)('0' + n % 10);
-        n /= 10;
-    } while (n);
-    return stpcpy(out, at);
-}
-
 static void put_count(struct writer *w, uint64_t n)
 {
     char text[NUMBER_BYTES];
@@ -196,12 +222,8 @@ static void put_count(struct writer *w, uint64_t n)
 static void put_number(struct writer *w, const struct metric_family *f, int64_t recorded)
 {
     struct number shown;
-    if (f->scale == 0 && recorded >= 0) {
-        put_count(w, (uint64_t)recorded);
-    } else {
-        show_number(f, recorded, &shown);
-        put(w, shown.text);
-    }
+    show_number(f, recorded, &shown);
+    put(w, shown.text);
 }
 
 static void put_own_label(struct writer *w, const struct metric_family *f, int value)

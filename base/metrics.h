@@ -26,7 +26,8 @@ struct metric_family {
     int n_bounds;
 };
 
-/* Scales: microseconds as seconds, millionths as a ratio. */
+/* Scales: milliseconds and microseconds as seconds, millionths as a ratio. */
+#define METRIC_MS        1e-3
 #define METRIC_US        1e-6
 #define METRIC_MILLIONTH 1e-6
 

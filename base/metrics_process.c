@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@ static const struct metric_family families[PROCESS_FAMILIES] = {
     GAUGE(PROCESS_OPEN_FDS, "process_open_fds", "Open file descriptors."),
     GAUGE(PROCESS_MAX_FDS, "process_max_fds", "File descriptors that may be open."),
     GAUGE(PROCESS_START, "process_start_time_seconds",
-          "When the process was started, in seconds since 1970.", .scale = 1e-3),
+          "When the process was started, in seconds since 1970.", .scale = METRIC_MS),
 };
 
 struct metrics_process {
@@ -83,9 +84,13 @@ static int64_t start_ms(int stat_fd)
     return boot_ms + (int64_t)(start_ticks * 1000 / (unsigned long long)ticks);
 }
 
+/* Linux says the number as the folder's size since 6.2. A server with a thousand clients should not
+ * list them all for each scrape. */
 static int64_t count_fds(void)
 {
     int64_t n = 0;
+    struct stat known;
+    if (stat("/proc/self/fd", &known) == 0 && known.st_size > 0) return known.st_size;
     DIR *folder = opendir("/proc/self/fd");
     if (!folder) return 0;
     while (readdir(folder)) {

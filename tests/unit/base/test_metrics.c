@@ -70,6 +70,36 @@ START_TEST(counters_and_gauges_have_a_line_for_each_value)
 }
 END_TEST
 
+START_TEST(scaled_numbers_are_exact_decimals)
+{
+    static const struct {
+        int64_t recorded;
+        const char *line;
+    } cases[] = {
+        {0, "\nheat_ratio 0\n"},
+        {1, "\nheat_ratio 0.000001\n"},
+        {10, "\nheat_ratio 0.00001\n"},
+        {999999, "\nheat_ratio 0.999999\n"},
+        {1000000, "\nheat_ratio 1\n"},
+        {1000001, "\nheat_ratio 1.000001\n"},
+        {12345600, "\nheat_ratio 12.3456\n"},
+        {1234567890123456, "\nheat_ratio 1234567890.123456\n"},
+        {INT64_MAX, "\nheat_ratio 9223372036854.775807\n"},
+        {-1500000, "\nheat_ratio -1.5\n"},
+    };
+    struct metrics *m = open_metrics();
+    struct buffer out = {0};
+    const struct metrics_view view = {.prefix = "", .labels = "", .first = HEAT, .n = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        metrics_set(m, HEAT, 0, cases[i].recorded);
+        const char *page = show(m, view, &out);
+        ck_assert_msg(strstr(page, cases[i].line) != NULL, "%s has no %s", page, cases[i].line);
+    }
+    buffer_free(&out);
+    metrics_close(m);
+}
+END_TEST
+
 START_TEST(a_value_on_a_bound_belongs_to_its_bucket)
 {
     struct metrics *m = open_metrics();
@@ -271,6 +301,7 @@ int main(void)
     Suite *suite = suite_create("metrics");
     TCase *tc = tcase_create("all");
     tcase_add_test(tc, counters_and_gauges_have_a_line_for_each_value);
+    tcase_add_test(tc, scaled_numbers_are_exact_decimals);
     tcase_add_test(tc, a_value_on_a_bound_belongs_to_its_bucket);
     tcase_add_test(tc, series_of_a_histogram_with_a_label_are_apart);
     tcase_add_test(tc, labels_are_escaped_cut_and_made_utf8);
