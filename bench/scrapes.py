@@ -5,8 +5,8 @@
                      [--scrapes 2000] [--every-ms 30]
 
 A cluster makes --clients texts all the time, and this script notes when each message of one of them
-comes: one for each round. Another process waits for random times of --every-ms on average, and
-tosses a coin: either it reads /metrics over a connection that stays open, or it does nothing. The
+comes: one for each round. bench_scrape waits for random times of --every-ms on average, and tosses
+a coin: either it reads /metrics over a connection that stays open, or it does nothing. The
 rounds that were under way at these times, each with the one after it, are compared: those that a
 scrape fell into with those that nothing fell into. Both are picked in the same way and in the same
 minutes, so that neither the machine's drift nor the fact that long rounds are hit more often
@@ -18,11 +18,10 @@ with a scrape, as median with quartiles; and the difference of their means with 
 and of their medians with that of 200 resamplings. Needs grpcio (Debian: python3-grpcio).
 """
 import bisect
-import multiprocessing
 import random
-import socket
 import statistics
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -50,54 +49,35 @@ def parse():
     return parser.parse_args()
 
 
-# ---- scraping, in a process of its own ----
+# ---- scraping, by a program of its own ----
 
-def read_page(connection):
-    """The page. Little Python, so that it takes little of a core beside the server's own work."""
-    connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    answer = bytearray()
-    while b"\r\n\r\n" not in answer:
-        answer += connection.recv(1 << 20)
-    head, _, body = bytes(answer).partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length:")[2].split()[0])
-    body = bytearray(body)
-    while len(body) < length:
-        body += connection.recv(1 << 20)
-    assert head.startswith(b"HTTP/1.1 200"), head
-    return body
+def start_scraper(build, port, n_scrapes, every_ms):
+    """The program, and the file that it prints into."""
+    printed = tempfile.TemporaryFile("w+", encoding="ascii")
+    command = [f"{build}/bench/bench_scrape", f"127.0.0.1:{port}", str(n_scrapes), str(every_ms)]
+    return subprocess.Popen(command, stdout=printed), printed
 
 
-def scrape(port, n_scrapes, every_ms, results):
-    """Sends (was a scrape, begin, end) of each time."""
-    events, coin = [], random.Random(1)
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        read_page(connection)
-        while sum(is_scrape for is_scrape, _, _ in events) < n_scrapes:
-            time.sleep(coin.uniform(0.5, 1.5) * every_ms / 1000)
-            is_scrape, begin = coin.random() < 0.5, time.monotonic()
-            if is_scrape:
-                read_page(connection)
-            events.append((is_scrape, begin, time.monotonic()))
-    results.send(events)
+def finish_scraper(scraper, printed):
+    """(was a scrape, begin, end) of each time; bytes of the page; CPU seconds of the server."""
+    if scraper.wait():
+        raise SystemExit("bench_scrape has failed")
+    with printed:
+        printed.seek(0)
+        *lines, last = printed.read().splitlines()
+    events = [line.split() for line in lines]
+    _, n_bytes, seconds = last.split()
+    times = [(word == "1", float(begin), float(end)) for word, begin, end in events]
+    return times, n_bytes, seconds
 
 
-def cpu_seconds(page):
-    """Of the coordinator, as its page says."""
-    return float(page.partition(b"\nprocess_cpu_seconds_total ")[2].split()[0])
-
-
-def scrape_idle(port):
+def scrape_idle(build, port):
     """Prints what a scrape costs while nothing else happens."""
-    taken = []
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        before = cpu_seconds(read_page(connection))
-        for _ in range(IDLE_SCRAPES):
-            begin = time.monotonic()
-            page = read_page(connection)
-            taken.append((time.monotonic() - begin) * 1000)
-    each_ms = (cpu_seconds(page) - before) / IDLE_SCRAPES * 1000
+    events, n_bytes, seconds = finish_scraper(*start_scraper(build, port, IDLE_SCRAPES, 0))
+    taken = [(end - begin) * 1000 for _, begin, end in events]
+    each_ms = float(seconds) / IDLE_SCRAPES * 1000
     print(f"scrape, idle  {times_text(taken)}; {each_ms:.3f} ms of the coordinator's CPUs each, "
-          f"{len(page)} bytes")
+          f"{n_bytes} bytes")
 
 
 # ---- texts ----
@@ -196,14 +176,9 @@ def measure(cluster, port, args):
         other.start()
     warm_until = time.monotonic() + WARM_S
     read_times(caller, request(args.K), lambda: time.monotonic() > warm_until)
-    results, theirs = multiprocessing.Pipe(duplex=False)
-    scraper = multiprocessing.get_context("spawn").Process(
-        target=scrape, args=(port, args.scrapes, args.every_ms, theirs))
-    scraper.start()
-    theirs.close()
-    times = read_times(caller, request(args.K), lambda: results.poll() or not scraper.is_alive())
-    events = results.recv()
-    scraper.join()
+    scraper, printed = start_scraper(args.build, port, args.scrapes, args.every_ms)
+    times = read_times(caller, request(args.K), lambda: scraper.poll() is not None)
+    events, _, _ = finish_scraper(scraper, printed)
     is_over.set()
     for other in others:
         other.join()
@@ -217,7 +192,7 @@ def main():
     flags = ["--metrics", f"127.0.0.1:{port}", "--log-jobs", "off", "--log-load", "0"]
     with Cluster(args.build, n_ranks=args.ranks, target=args.target, draft=args.draft,
                  coordinator_flags=flags, worker_flags=["--threads", args.threads]) as cluster:
-        scrape_idle(port)
+        scrape_idle(args.build, port)
         measure(cluster, port, args)
 
 
