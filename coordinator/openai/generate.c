@@ -44,6 +44,13 @@ static int fill(const struct work *w, struct job *job, int i, struct error *err)
     return admission_fill_generate(w->task->admission, job, &request, err);
 }
 
+/* The engine refuses it, too, but it does not know the field's name. */
+static int check_prompt(const struct job *job, struct error *err)
+{
+    if (job->prompt.n) return 0;
+    return error_set(err, ERR_ARGUMENT, "the prompt is empty: give at least one token");
+}
+
 /* A prompt of ids is echoed as the text that they make. */
 static int echo_ids(const struct work *w, int i, const struct openai_prompt *prompt,
                     struct error *err)
@@ -72,6 +79,7 @@ static int submit_prompt(struct work *w, int i, struct error *err)
                         w->api->options.sender, err));
     TRY(job_hold_grant(job, w->task->grant, err));
     TRY(blame(w, fill(w, job, i, err)));
+    TRY(blame(w, check_prompt(job, err)));
     TRY(set_echo(w, i, err));
     rc = intake_submit_take(w->task, job, err);
     job = NULL;

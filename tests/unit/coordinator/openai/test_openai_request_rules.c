@@ -116,19 +116,24 @@ static const struct refused_field refused_fields[] = {
     {"chat_template", CHAT},
     {"continue_final_message", CHAT},
     {"documents", CHAT},
-    {"function_call", CHAT},
-    {"functions", CHAT},
+    {"function_call", BOTH},
+    {"functions", BOTH},
     {"grammar", BOTH},
     {"guided_choice", BOTH},
     {"guided_grammar", BOTH},
     {"guided_json", BOTH},
     {"guided_regex", BOTH},
+    {"logits_processor", BOTH},
     {"logits_processors", BOTH},
+    {"prompt_embeds", BOTH},
     {"prompt_logprobs", BOTH},
+    {"samplers", BOTH},
+    {"structural_tag", BOTH},
     {"structured_outputs", BOTH},
-    {"suffix", COMPLETION},
-    {"tool_choice", CHAT},
-    {"tools", CHAT},
+    {"suffix", BOTH},
+    {"tool_choice", BOTH},
+    {"tools", BOTH},
+    {"vllm_xargs", BOTH},
 };
 
 static void check_refused_field(enum openai_kind kind, const void *of)
@@ -190,15 +195,16 @@ START_TEST(unknown_fields_are_named_once)
 }
 END_TEST
 
-/* A conversation's fields mean nothing in a completion, and the other way round. */
+/* A conversation's fields mean nothing in a completion, and the other way round, but for those that
+ * their sender expects to change the text. */
 START_TEST(fields_of_the_other_endpoint_are_ignored)
 {
-    CHECK_OK(read_body(OPENAI_COMPLETION, "{\"prompt\": \"x\", \"messages\": 3, \"tools\": [1],"
-                                          " \"function_call\": 0, \"top_logprobs\": 2}"));
-    ck_assert_str_eq(request.ignored, "messages,tools,function_call,top_logprobs");
+    CHECK_OK(read_body(OPENAI_COMPLETION, "{\"prompt\": \"x\", \"messages\": 3, \"audio\": [1],"
+                                          " \"modalities\": 0, \"top_logprobs\": 2}"));
+    ck_assert_str_eq(request.ignored, "messages,audio,modalities,top_logprobs");
     CHECK_OK(read_body(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\"}], \"prompt\": 3,"
-                                    " \"suffix\": \"x\", \"parallel_tool_calls\": true}"));
-    ck_assert_str_eq(request.ignored, "prompt,suffix,parallel_tool_calls");
+                                    " \"parallel_tool_calls\": true}"));
+    ck_assert_str_eq(request.ignored, "prompt,parallel_tool_calls");
 }
 END_TEST
 
@@ -221,6 +227,10 @@ START_TEST(neutral_values_of_what_is_not_there_are_taken)
         {"add_special_tokens", CHAT, "false", "true"},
         {"echo", CHAT, "false", "true"},
         {"typical_p", BOTH, "1", "0.9"},
+        {"typ_p", BOTH, "1.0", "0.9"},
+        {"tfs_z", BOTH, "1", "0.5"},
+        {"repeat_penalty", BOTH, "1", "1.1"},
+        {"dynatemp_range", BOTH, "0", "0.5"},
         {"mirostat", BOTH, "0", "2"},
         {"dry_multiplier", BOTH, "0", "0.8"},
         {"xtc_probability", BOTH, "0", "0.1"},
