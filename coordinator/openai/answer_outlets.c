@@ -70,6 +70,7 @@ static void free_answer(struct openai_answer *a)
     for (int i = 0; i < a->n_choices; i++) {
         buffer_free(&a->choices[i].text);
         openai_logprobs_free(&a->choices[i].logprobs);
+        buffer_free(&a->choices[i].origins);
         json_decref(a->choices[i].outrider);
     }
     for (int i = 0; i < a->n_parts; i++) {

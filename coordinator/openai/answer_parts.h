@@ -17,7 +17,8 @@ struct openai_choice {
     struct buffer text; /* not for streams */
     uint64_t n_bytes;   /* of the text that has come, without the prompt */
     struct openai_logprobs logprobs;
-    bool has_begun;                          /* a stream's first chunk has left */
+    struct buffer origins; /* of each token a byte, where the whole answer tells of them */
+    bool has_begun;        /* a stream's first chunk has left */
     char finish_reason[OPENAI_REASON_BYTES]; /* "" = it goes on */
     json_t *outrider;                        /* what the whole answer tells of it; NULL = nothing */
 };

@@ -9,6 +9,7 @@
 enum {
     KEPT_BYTES = READER_BYTES, /* of each answer, that are not charged */
     COPIES = 2,                /* of a whole answer: its buffer grows to twice of it at most */
+    ORIGIN_BYTES = 9,          /* of each token: one, and its place in a list of values */
     WRITE_BYTES = 64 << 10     /* at a time, so that nobody waits long for the exchange */
 };
 
@@ -32,7 +33,8 @@ static int charge(struct openai_answer *a, size_t n_bytes, struct error *err)
 
 static size_t bytes_of(const struct openai_choice *c)
 {
-    return c->text.capacity + openai_logprobs_bytes(&c->logprobs);
+    return c->text.capacity + openai_logprobs_bytes(&c->logprobs) +
+           ORIGIN_BYTES * c->origins.capacity;
 }
 
 /* ---- what leaves; inside the monitor ---- */
@@ -204,6 +206,18 @@ static int add_tokens(struct openai_answer *a, int index, const struct generate_
     return rc;
 }
 
+/* A stream tells them with each chunk. */
+static int keep_origins(const struct openai_answer *a, struct openai_choice *c,
+                        const struct generate_tokens *tokens, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < tokens->n && a->tells_outrider && !rc; i++) {
+        const uint8_t origin = (uint8_t)tokens->origins[i];
+        rc = buffer_append(&c->origins, &origin, 1, err);
+    }
+    return rc;
+}
+
 static int on_tokens(struct openai_part *p, const struct generate_tokens *tokens, struct error *err)
 {
     struct openai_answer *a = p->answer;
@@ -211,6 +225,8 @@ static int on_tokens(struct openai_part *p, const struct generate_tokens *tokens
     size_t before = bytes_of(&a->choices[index]);
     int rc = add_tokens(a, index, tokens, err);
     if (rc || a->shape.is_stream) return rc;
+    rc = keep_origins(a, &a->choices[index], tokens, err);
+    if (rc) return rc;
     return charge(a, a->n_bytes + bytes_of(&a->choices[index]) - before, err);
 }
 
@@ -286,12 +302,23 @@ static void release_rest(const struct openai_answer *a, struct openai_choice *c)
     if (!is_stopped || shows_end) openai_logprobs_release(&c->logprobs, UINT64_MAX);
 }
 
+/* What "outrider" tells of a text that has ended. */
+static json_t *told_of(const struct openai_answer *a, const struct openai_choice *c,
+                       const struct generate_summary *s)
+{
+    if (!a->tells_outrider) return NULL;
+    json_t *told = openai_shape_summary(s);
+    if (a->shape.is_stream) return told;
+    json_object_set_new(told, "origins", openai_shape_origins(c->origins.data, c->origins.len));
+    return told;
+}
+
 static int on_summary(struct openai_part *p, const struct generate_summary *s, struct error *err)
 {
     struct openai_answer *a = p->answer;
     int rc = 0, index = p->number * a->n + s->index;
     struct openai_choice *c = &a->choices[index];
-    json_t *told = a->tells_outrider ? openai_shape_summary(s) : NULL;
+    json_t *told = told_of(a, c, s);
     count(p, s);
     snprintf(c->finish_reason, sizeof c->finish_reason, "%s", s->finish_reason);
     release_rest(a, c);

@@ -220,6 +220,23 @@ json_t *openai_shape_round(const struct generate_tokens *tokens)
     return made;
 }
 
+/* Each word is one value, which all its places share. */
+json_t *openai_shape_origins(const uint8_t *list, size_t n)
+{
+    enum { N_WORDS = sizeof origins / sizeof *origins };
+    json_t *words[N_WORDS], *made = json_array();
+    for (int i = 0; i < N_WORDS; i++) {
+        words[i] = json_string(origins[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        json_array_append(made, words[list[i]]);
+    }
+    for (int i = 0; i < N_WORDS; i++) {
+        json_decref(words[i]);
+    }
+    return made;
+}
+
 static json_t *counts_of(const uint32_t counts[DRAFT_MAX])
 {
     int n = DRAFT_MAX;

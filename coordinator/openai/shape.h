@@ -45,6 +45,8 @@ int openai_shape_chunk(const struct openai_shape *shape, struct buffer *out,
 int openai_shape_end(const struct openai_shape *shape, struct buffer *out,
                      const struct openai_usage *usage, struct error *err);
 
-/* What "outrider" tells of the tokens of a round, and of a text that has ended; NULL: no memory. */
+/* What "outrider" tells of the tokens of a round, of where all tokens of a text came from (each an
+ * enum token_origin), and of a text that has ended; NULL: no memory. */
 json_t *openai_shape_round(const struct generate_tokens *tokens);
+json_t *openai_shape_origins(const uint8_t *list, size_t n);
 json_t *openai_shape_summary(const struct generate_summary *summary);

@@ -304,6 +304,8 @@ class Completions(unittest.TestCase):
         self.assertEqual(told["accepted"],
                          made.usage.completion_tokens_details.accepted_prediction_tokens)
         self.assertGreater(told["mean_n_draft"], 0)
+        self.assertEqual(len(told["origins"]), made.usage.completion_tokens)
+        self.assertEqual(told["origins"].count("accepted"), told["accepted"])
 
     def test_cancel_in_mid_stream(self):
         """The place is free at once, and its blocks."""

@@ -319,6 +319,25 @@ START_TEST(outrider_is_told_when_it_is_asked_for)
 }
 END_TEST
 
+START_TEST(a_whole_answer_tells_the_origin_of_each_token)
+{
+    begin(OPENAI_COMPLETION, "{\"prompt\": \"x\", \"n\": 2, \"outrider\": {}}", 1);
+    CHECK_OK(say(0, 0, "ab", "ab"));
+    CHECK_OK(say(0, 1, "z", "z"));
+    CHECK_OK(say(0, 0, "\xc3", "")); /* without a text */
+    sum_up(0, 0, "length");
+    sum_up(0, 1, "length");
+    finish(0, 0, "");
+    const char *whole = read_answer("200", "application/json");
+    const json_t *told = json_object_get(parse_event(whole, strlen(whole)), "outrider");
+    const json_t *first = json_object_get(json_array_get(told, 0), "origins");
+    const json_t *second = json_object_get(json_array_get(told, 1), "origins");
+    ck_assert_uint_eq(json_array_size(first), 3);
+    ck_assert_str_eq(json_string_value(json_array_get(first, 2)), "plain");
+    ck_assert_uint_eq(json_array_size(second), 1);
+}
+END_TEST
+
 /* ---- ends that are not good ---- */
 
 static void check_error(const char *text, size_t len, const char *type, const char *words)
@@ -408,6 +427,7 @@ int main(void)
     tcase_add_test(tcase, streams_of_several_prompts);
     tcase_add_test(tcase, scores_alone);
     tcase_add_test(tcase, outrider_is_told_when_it_is_asked_for);
+    tcase_add_test(tcase, a_whole_answer_tells_the_origin_of_each_token);
     tcase_add_test(tcase, a_refusal_has_a_status);
     tcase_add_loop_test(tcase, each_code_has_a_status, 0, COUNT(statuses));
     tcase_add_test(tcase, a_stream_that_fails_ends_with_the_error);

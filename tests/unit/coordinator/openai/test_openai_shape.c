@@ -321,6 +321,21 @@ START_TEST(a_summary_tells_what_speculation_gained)
 }
 END_TEST
 
+START_TEST(origins_are_words)
+{
+    static const uint8_t list[] = {TOKEN_BONUS, TOKEN_ACCEPTED, TOKEN_ACCEPTED, TOKEN_REPLACEMENT,
+                                   TOKEN_PLAIN};
+    json_t *made = openai_shape_origins(list, sizeof list);
+    char *dumped = json_dumps(made, 0);
+    check_json(dumped, "[\"bonus\", \"accepted\", \"accepted\", \"replacement\", \"plain\"]");
+    free(dumped);
+    json_decref(made);
+    made = openai_shape_origins(NULL, 0);
+    ck_assert_uint_eq(json_array_size(made), 0);
+    json_decref(made);
+}
+END_TEST
+
 /* ---- errors ---- */
 
 static void check_error(int code, const char *text, const struct openai_error *more,
@@ -380,6 +395,7 @@ int main(void)
     tcase_add_test(tcase, the_largest_usage_is_whole);
     tcase_add_test(tcase, a_round_tells_origins_and_guesses);
     tcase_add_test(tcase, a_summary_tells_what_speculation_gained);
+    tcase_add_test(tcase, origins_are_words);
     tcase_add_test(tcase, errors_say_field_and_code);
     tcase_add_test(tcase, a_message_may_be_cut_within_a_character);
     tcase_add_test(tcase, a_text_that_is_too_long_has_a_code);
