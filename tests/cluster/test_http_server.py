@@ -221,6 +221,13 @@ class Answers(unittest.TestCase):
                 self.assertIn(b" 200 ", answer[:20])
                 self.assertTrue(answer.endswith(b"abc" if body else b"\r\n"), answer)
 
+    def test_headers_are_bounded(self):
+        for length, lines, status in ((60000, b"GET /nowhere HTTP/1.1\r\nHost: x\r\nX: %s", b"404"),
+                                      (66000, b"GET /nowhere HTTP/1.1\r\nHost: x\r\nX: %s", b"431"),
+                                      (66000, b"GET /%s HTTP/1.1\r\nHost: x", b"414")):
+            answer = self.server.send(lines % (length * b"a") + b"\r\nConnection: close\r\n\r\n")
+            self.assertEqual(answer.split(b" ", 2)[1], status)
+
     def test_broken_requests(self):
         for text in (b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
                      b"GET /echo HTTP/9.9\r\n\r\n", b"GET /echo HTTP/1.1\r\nNo colon\r\n\r\n",
