@@ -69,6 +69,9 @@ class Completions(unittest.TestCase):
             made = client.completions.create(model="target", prompt=PROMPT, max_tokens=60,
                                              temperature=0, extra_body=body)
             self.assertEqual(made.choices[0].text, want)
+            chunks = client.completions.create(model="target", prompt=PROMPT, max_tokens=60,
+                                               temperature=0, stream=True, extra_body=body)
+            self.assertEqual("".join(chunk.choices[0].text for chunk in chunks), want)
             self.assertEqual(made.choices[0].finish_reason, "length")
             self.assertEqual(made.usage.completion_tokens, 60)
             self.assertEqual(made.usage.total_tokens, 60 + made.usage.prompt_tokens)
