@@ -88,6 +88,15 @@ class Completions(unittest.TestCase):
                         else made.choices[0].text
                     self.assertEqual(text, want)
 
+    def test_large_seeds_of_grpc_are_negative(self):
+        for seed, signed in ((2**64 - 1, -1), (2**63, -2**63), (2**63 - 1, 2**63 - 1)):
+            want = grpc_text(PROMPT, 20, "--temperature", "1", "--seed", str(seed))
+            made = client.completions.create(model="target", prompt=PROMPT, max_tokens=20,
+                                             temperature=1, seed=signed,
+                                             extra_body={"outrider": {}})
+            self.assertEqual(made.choices[0].text, want)
+            self.assertEqual(made.model_extra["outrider"][0]["seed"], signed)
+
     def test_stream(self):
         want = grpc_text(PROMPT, 40, "--temperature", "0")
         chunks = list(client.completions.create(
