@@ -32,7 +32,7 @@ static struct process {
     pthread_t signal_thread, call_thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_reload_due, is_stopping, is_told, is_closing;
+    bool is_starting, is_reload_due, is_stopping, is_told, is_closing;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void set_closing(void)
@@ -52,10 +52,11 @@ static bool is_closing(void)
 }
 
 /* False when the process is closing already, so that on_stop must not run any more. */
-static bool begin_stopping(void)
+static bool begin_stopping(int signal_number)
 {
     pthread_mutex_lock(&process.lock);
     bool may_stop = !process.is_closing;
+    if (may_stop && process.is_starting) _exit(STATUS_OF_SIGNAL + signal_number);
     if (may_stop) process.is_stopping = true;
     pthread_cond_broadcast(&process.changed);
     pthread_mutex_unlock(&process.lock);
@@ -132,7 +133,7 @@ static void *signal_main(void *unused)
 {
     (void)unused;
     int first = wait_signal();
-    if (!first || !begin_stopping()) return NULL;
+    if (!first || !begin_stopping(first)) return NULL;
     int second = wait_signal_until(clock_now_ms() + process.grace_ms);
     if (is_closing()) return NULL;
     _exit(STATUS_OF_SIGNAL + (second ? second : first));
@@ -170,6 +171,7 @@ int process_open(const struct process_calls *calls, int grace_ms, struct error *
     int rc = 0;
     process.calls = *calls;
     process.grace_ms = grace_ms > 0 ? grace_ms : 0;
+    process.is_starting = calls->is_starting;
     process.is_reload_due = process.is_stopping = process.is_told = process.is_closing = false;
     mem_tune();
     raise_open_files();
@@ -186,6 +188,13 @@ int process_open(const struct process_calls *calls, int grace_ms, struct error *
 out:
     if (rc) pthread_sigmask(SIG_SETMASK, &process.mask_before, NULL);
     return rc;
+}
+
+void process_started(void)
+{
+    pthread_mutex_lock(&process.lock);
+    process.is_starting = false;
+    pthread_mutex_unlock(&process.lock);
 }
 
 /* The grace time still runs while this waits for on_stop, which may hang even now. A signal that

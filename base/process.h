@@ -2,6 +2,8 @@
  * orderly end on a signal, and SIGHUP as the wish that files are read again. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 
 typedef void process_fn(void *arg);
@@ -15,12 +17,18 @@ struct process_calls {
      * call. NULL: SIGHUP ends the process, as it does by default. */
     process_fn *on_reload;
     void *arg;
+    /* Until process_started the program has begun nothing that on_stop could finish: already the
+     * first signal ends the process at once, as a second one does later. */
+    bool is_starting;
 };
 
 /* Called before any other thread exists: blocks the signals in the calling thread, from which new
  * threads inherit that, and starts the signal threads. Copies calls.
  * Errors: ERR_IO no thread can be started. */
 int process_open(const struct process_calls *calls, int grace_ms, struct error *err);
+
+/* The program has started, and from now on on_stop is called. */
+void process_started(void);
 
 /* Waits for a call that runs, then stops the signal thread and its timeout: the program has
  * ended normally. Restores the calling thread's signal mask from before process_open. */

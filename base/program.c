@@ -79,9 +79,11 @@ int program_run(const struct program *program, void *arg)
     struct error err;
     log_open(program->name, program->log.level);
     log_set_format(program->log.format);
-    const struct process_calls calls = {program->stop, program->reload, arg};
+    const struct process_calls calls = {
+        .on_stop = program->stop, .on_reload = program->reload, .arg = arg, .is_starting = true};
     int rc = process_open(&calls, program->stop_grace_ms, &err);
     if (!rc) rc = program->open(arg, &err);
+    if (!rc) process_started();
     if (!rc) rc = program->run(arg, &err);
     if (rc) {
         log_line(LOG_LEVEL_ERROR, "failed", "reason=%s text=\"%s\"", error_name(rc), err.text);

@@ -35,13 +35,14 @@ struct program {
     int stop_grace_ms; /* from SIGTERM to the end by force */
     int (*open)(void *arg, struct error *err);
     int (*run)(void *arg, struct error *err); /* until stop is called */
-    void (*stop)(void *arg); /* from the call thread, perhaps before open has returned */
+    void (*stop)(void *arg);                  /* from the call thread, when open has returned */
     /* After SIGHUP, from stop's thread and never after it. NULL: SIGHUP ends the process. */
     void (*reload)(void *arg);
     void (*close)(void *arg);
 };
 
-/* Opens, runs, and after a signal closes the program; returns main's status. A failure is logged
- * and ends the process with EXIT_FAILURE at once, without close: peers may wait for this process in
- * a collective, and closing would wait for them. Then mpirun ends the peers. */
+/* Opens, runs, and after a signal closes the program; returns main's status. A signal before open
+ * has returned ends the process at once, with status 128 + signal. A failure is logged and ends it
+ * with EXIT_FAILURE at once, without close: peers may wait for this process in a collective, and
+ * closing would wait for them. Then mpirun ends the peers. */
 int program_run(const struct program *program, void *arg);

@@ -421,7 +421,7 @@ static int run_coordinator(void *arg, struct error *err)
 static void stop_coordinator(void *arg)
 {
     struct arguments *args = arg;
-    if (args->coordinator) coordinator_stop(args->coordinator);
+    coordinator_stop(args->coordinator);
 }
 
 static void reload_files(void *arg)

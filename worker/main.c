@@ -170,7 +170,7 @@ static int run_worker(void *arg, struct error *err)
 static void stop_worker(void *arg)
 {
     struct arguments *args = arg;
-    if (args->worker) worker_stop(args->worker);
+    worker_stop(args->worker);
 }
 
 /* The certificates exist as long as the program. */

@@ -4,6 +4,7 @@
 accepted, whether it runs or waits, is answered as if nothing had happened. What does not end in
 time ends with a sentence, and a second SIGTERM ends the process at once."""
 import json
+import os
 import re
 import signal
 import socket
@@ -95,6 +96,12 @@ def status_of(world, path):
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code
+
+
+def blocks_sigterm(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
+        mask = int(re.search(r"^SigBlk:\s*(\w+)", status.read(), re.M).group(1), 16)
+    return bool(mask >> (signal.SIGTERM - 1) & 1)
 
 
 def load(world):
@@ -226,6 +233,20 @@ class Drain(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 2)
         for post in posts:
             post.join()
+
+    def test_told_while_it_starts(self):
+        """It has accepted nothing: it does not begin to serve, only to be cut off later."""
+        command = [os.path.join(BUILD, "bin", "outrider-coordinator"), "--target", "127.0.0.1:1",
+                   "--draft", "synthetic:qwen2.5-0.5b,seed=1,layers=8", "--listen", "127.0.0.1:0",
+                   "--http", "127.0.0.1:0", "--drain-timeout", "60"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as program:
+            self.addCleanup(program.kill)
+            wait_until(lambda: blocks_sigterm(program.pid), 10, "it takes signals")
+            began = time.monotonic()
+            program.send_signal(signal.SIGTERM)
+            self.assertEqual(program.wait(20), 128 + signal.SIGTERM)
+            self.assertLess(time.monotonic() - began, 5)
+            self.assertNotIn(b"ready", program.stderr.read())
 
     def test_idle(self):
         world = self.cluster(60)

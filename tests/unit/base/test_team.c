@@ -447,7 +447,7 @@ START_TEST(process_ignores_broken_pipes_and_gives_the_signals_back)
     int ends[2];
     sigset_t mask;
     struct child nobody = {.kind = CHILD_OBEYS, .pipe = -1};
-    const struct process_calls calls = {on_stop, on_reload, &nobody};
+    const struct process_calls calls = {.on_stop = on_stop, .on_reload = on_reload, .arg = &nobody};
     ck_assert_int_eq(pipe(ends), 0);
     close(ends[0]);
     for (int i = 0; i < 2; i++) {
@@ -470,7 +470,7 @@ START_TEST(process_may_open_as_many_files_as_its_hard_limit_allows)
     struct error err;
     struct rlimit before, after;
     struct child nobody = {.kind = CHILD_OBEYS, .pipe = -1};
-    const struct process_calls calls = {on_stop, on_reload, &nobody};
+    const struct process_calls calls = {.on_stop = on_stop, .on_reload = on_reload, .arg = &nobody};
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
     before.rlim_cur = 100;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
