@@ -12,13 +12,32 @@ enum {
     VERSION_0_BYTES = 55 /* later versions may append more, behind another '-' */
 };
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
 static bool is_plain(char c)
 {
     return c > ' ' && c <= '~' && c != '"' && c != '\'' && c != '\\';
 }
 
+/* Blanks around a header's value do not belong to it (RFC 9110, 5.5), but libraries hand them over.
+ * Returns where the value begins. */
+static const char *skip_blanks(const char *text, size_t *len)
+{
+    for (; *len && is_blank(*text); text++) {
+        (*len)--;
+    }
+    while (*len && is_blank(text[*len - 1])) {
+        (*len)--;
+    }
+    return text;
+}
+
 void job_origin_set_request(struct job_origin *origin, const char *text, size_t len)
 {
+    text = skip_blanks(text, &len);
     size_t n = len < JOB_REQUEST_BYTES - 1 ? len : JOB_REQUEST_BYTES - 1;
     for (size_t i = 0; i < n; i++) {
         origin->request_id[i] = is_plain(text[i]) ? text[i] : '_';
@@ -40,6 +59,7 @@ static bool is_zero(const char *text, int n)
 bool job_origin_set_trace(struct job_origin *origin, const char *text, size_t len)
 {
     char head[VERSION_0_BYTES + 1];
+    text = skip_blanks(text, &len);
     if (len < VERSION_0_BYTES) return false;
     memcpy(head, text, VERSION_0_BYTES);
     head[VERSION_0_BYTES] = '\0';

@@ -14,6 +14,8 @@ struct job_origin {
     char stored_id[JOB_STORED_BYTES];   /* of a submitted job; "" = it was not submitted */
 };
 
+/* Both leave out blanks around the value. */
+
 /* Takes over an x-request-id: at most 128 bytes of it, with '_' in place of what is not printable
  * ASCII, and of quotes and backslashes. */
 void job_origin_set_request(struct job_origin *origin, const char *text, size_t len);

@@ -282,6 +282,10 @@ START_TEST(a_request_id_is_cut_and_cleaned)
     memset(many, 'm', sizeof many);
     job_origin_set_request(&origin, many, sizeof many);
     ck_assert_uint_eq(strlen(origin.request_id), JOB_REQUEST_BYTES - 1);
+    job_origin_set_request(&origin, " \t mine 1\t ", 11);
+    ck_assert_str_eq(origin.request_id, "mine_1");
+    job_origin_set_request(&origin, " \t ", 3);
+    ck_assert_str_eq(origin.request_id, "");
     job_origin_set_request(&origin, "", 0);
     ck_assert_str_eq(origin.request_id, "");
 }
@@ -292,11 +296,12 @@ END_TEST
 
 START_TEST(a_traceparent_is_taken_as_the_standard_says)
 {
-    static const char *const good[] = {"00-" TRACE "-" PARENT "-01", "00-" TRACE "-" PARENT "-ff",
-                                       "cc-" TRACE "-" PARENT "-01",
-                                       "cc-" TRACE "-" PARENT "-01-what-the-future-brings"};
+    static const char *const good[] = {
+        "00-" TRACE "-" PARENT "-01", "00-" TRACE "-" PARENT "-ff", "cc-" TRACE "-" PARENT "-01",
+        "cc-" TRACE "-" PARENT "-01-what-the-future-brings", " \t00-" TRACE "-" PARENT "-01\t "};
     static const char *const bad[] = {
         "",
+        " ",
         "00-" TRACE "-" PARENT "-0",
         "00-" TRACE "-" PARENT "-01-more",
         "cc-" TRACE "-" PARENT "-01.more",
