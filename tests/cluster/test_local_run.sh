@@ -132,10 +132,12 @@ refuses() {
 # A cluster that stays (--serve): it answers, its flags reach the programs, and it ends when told.
 start_serving() { # start_serving OPTION...
     local tries=0
+    : >"$work/out"
     setsid "$run" --serve "unix:$work/outrider.socket" "$@" >"$work/out" 2>"$work/err" &
     serving=$!
-    until timeout -k 1 5 "$OUTRIDER_BUILD/bin/outrider" health \
-        --address "unix:$work/outrider.socket" >/dev/null 2>&1; do
+    until grep -q '^serving at ' "$work/out" &&
+        timeout -k 1 5 "$OUTRIDER_BUILD/bin/outrider" health \
+            --address "unix:$work/outrider.socket" >/dev/null 2>&1; do
         tries=$((tries + 1))
         [ $tries -le 100 ] || return 1
         sleep 0.1
