@@ -3,8 +3,8 @@
 """The page for browsers: its files as the server gives them, and all that it does in Chromium
 against a real cluster: texts that stream with their marks, tokens and rounds by mouse and by
 keyboard, two texts side by side, live figures, keys, and a group that is lost. No request may leave
-the server and nothing may be complained of. Screenshots go to BUILD/page. Where there is no
-Chromium the tests that need one are skipped."""
+the server and nothing may be complained of. Where there is no Chromium the tests that need one are
+skipped. How the page looks is in test_page_looks.py."""
 import base64
 import gzip
 import hashlib
@@ -19,42 +19,25 @@ import tempfile
 import unittest
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
-from cluster import Cluster, is_sanitized, wait_until
-from devtools import Browser, Missing
+from cluster import Cluster, wait_until
+from page_test import BUILD, PATIENCE, PROMPT, SECONDS, SEED, BrowserTest
 
-BUILD = sys.argv[1]
-PATIENCE = 4 if is_sanitized(BUILD) else 1
-SECONDS = 30 * PATIENCE
-PROMPT = "Once upon a time"
-SEED = "7"
 FIRST_PAINT_BYTES = 100_000
-SHOTS = os.path.join(BUILD, "page")
-# At an eighth of the speed, so that a text can be stopped while it is made.
-SLOW = ["--kernels", "plain"]
 TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
          "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../coordinator/page")
 NAMES = sorted(name for name in os.listdir(FOLDER) if name.rpartition(".")[2] in TYPES)
 
 world = None
-browser = None
 
 
 def setUpModule():
-    global world, browser
-    os.makedirs(SHOTS, exist_ok=True)
-    world = Cluster(BUILD, http=True, worker_flags=SLOW)
-    world.__enter__()
-    try:
-        browser = Browser()
-    except Missing as error:
-        print(f"{error}: what needs a browser is skipped", file=sys.stderr)
+    global world
+    world = BrowserTest.start()
 
 
 def tearDownModule():
-    if browser:
-        browser.close()
-    world.__exit__(None, None, None)
+    BrowserTest.stop()
 
 
 def ask(cluster, path, method="GET", body=None, **headers):
@@ -138,63 +121,6 @@ class Files(unittest.TestCase):
         text = source_of("index.html").decode()
         named = set(re.findall(r'(?:href|src)="page/(\w+\.js)"', text))
         self.assertEqual(named, {name for name in NAMES if name.endswith(".js")})
-
-
-@unittest.skipUnless(shutil.which("chromium"), "chromium is not installed")
-class BrowserTest(unittest.TestCase):
-    def setUp(self):
-        self.expects_failures = False
-        self.page = browser.open(world.url + "/")
-        self.serving()
-
-    def tearDown(self):
-        page = self.page
-        page.evaluate("1")  # what has been said meanwhile is taken
-        self.assertEqual(page.problems, [])
-        if not self.expects_failures:
-            self.assertEqual(page.failures, [])
-        outside = [url for url in page.requests
-                   if not url.startswith((world.url + "/", "data:", "about:"))]
-        self.assertEqual(outside, [])
-        page.close()
-
-    def serving(self):
-        self.page.wait("document.querySelector('#status').textContent === 'serving'",
-                       "the page has met the server", SECONDS)
-
-    def count(self, selector):
-        return self.page.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length")
-
-    def wait_count(self, selector, least):
-        self.page.wait(f"document.querySelectorAll({json.dumps(selector)}).length >= {least}",
-                       f"there are {least} of {selector}", SECONDS)
-
-    def ended(self):
-        self.page.wait("document.querySelector('#said').textContent && "
-                       "!document.querySelector('#generate').disabled", "the text ends", SECONDS)
-
-    def shown_text(self, tokens="#answer"):
-        """Without the guesses that were rejected and the marks of line breaks."""
-        return self.page.evaluate(
-            f"[...document.querySelectorAll('{tokens} > .token')].map((token) => {{"
-            "const copy = token.cloneNode(true);"
-            "copy.querySelectorAll('s, .mark').forEach((part) => part.remove());"
-            "return copy.textContent; }).join('')")
-
-    def generate(self, n_tokens=60, rule=""):
-        page = self.page
-        page.fill("#play-form [name=max_tokens]", str(n_tokens))
-        page.fill("#play-form [name=seed]", SEED)
-        page.fill("#play-form [name=n_draft]", "4")
-        page.evaluate(f"document.querySelector('[name=rule]').value = '{rule}'")
-        page.click("#generate")
-
-    def view(self, name):
-        self.page.click(f"[data-view={name}]")
-        self.page.wait(f"!document.querySelector('#{name}').hidden", f"{name} is shown")
-
-    def shot(self, name):
-        self.page.screenshot(os.path.join(SHOTS, f"{name}.png"))
 
 
 def text_alone(n_tokens, *more):
@@ -426,77 +352,6 @@ class Views(BrowserTest):
         self.expects_failures = True
 
 
-# The contrast of each text that is seen, by WCAG's formula; below 4.5 are returned. Colours are
-# painted to learn what they come to.
-CONTRAST = """(() => {
-  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const paint = (colours) => {
-    canvas.clearRect(0, 0, 1, 1);
-    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
-    return [...canvas.getImageData(0, 0, 1, 1).data];
-  };
-  const light = (colour) => colour.slice(0, 3).map((c) => c / 255)
-    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  const grounds = (element) => element
-    ? [...grounds(element.parentElement), getComputedStyle(element).backgroundColor] : [];
-  const poor = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const has_text = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
-    if (!has_text || !element.checkVisibility() || element.matches(":disabled, .mark")) continue;
-    const below = light(paint(grounds(element)));
-    const own = light(paint([...grounds(element), getComputedStyle(element).color]));
-    const ratio = (Math.max(own, below) + 0.05) / (Math.min(own, below) + 0.05);
-    if (ratio < 4.5) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ` +
-      element.textContent.slice(0, 20));
-  }
-  return poor;
-})()"""
-NAMED_ROLES = {"button", "textbox", "combobox", "checkbox", "radio", "option", "link", "listbox",
-               "spinbutton", "searchbox", "region", "navigation", "image", "complementary"}
-
-
-class Looks(BrowserTest):
-    def test_light_dark_and_phone(self):
-        page = self.page
-        self.generate(80, "rejection")
-        self.ended()
-        page.hover("#answer .replacement")
-        for scheme in ("light", "dark"):
-            page.wish(prefers_color_scheme=scheme)
-            self.assertEqual(page.evaluate(CONTRAST), [], scheme)
-            self.shot(f"play-{scheme}")
-        for view in ("play", "compare", "live"):
-            page.resize(1280, 900)
-            self.view(view)
-            page.resize(360, 780, is_phone=True)
-            self.assertEqual(page.evaluate("document.documentElement.scrollWidth"), 360, view)
-            self.assertEqual(page.evaluate(CONTRAST), [], view)
-            self.shot(f"{view}-phone")
-
-    def test_everything_has_a_name_for_those_who_hear_it(self):
-        page = self.page
-        self.generate(8)
-        self.ended()
-        page.click("[name=kind][value=chat] + span")
-        nodes = page.call("Accessibility.getFullAXTree")["nodes"]
-        roles = [node["role"]["value"] for node in nodes if not node["ignored"]]
-        for role in ("banner", "navigation", "main", "complementary", "listbox", "status"):
-            self.assertIn(role, roles)
-        nameless = [node for node in nodes if not node["ignored"] and
-                    node["role"]["value"] in NAMED_ROLES and
-                    not node.get("name", {}).get("value", "").strip()]
-        self.assertEqual(nameless, [])
-
-    def test_no_motion_for_those_who_want_none(self):
-        page = self.page
-        moves = "getComputedStyle(document.querySelector('#answer-title'), '::after').animationName"
-        page.evaluate("document.querySelector('#play').classList.add('running')")
-        self.assertEqual(page.evaluate(moves), "wait")
-        page.wish(prefers_reduced_motion="reduce")
-        self.assertEqual(page.evaluate(moves), "none")
-
-
 class Keys(unittest.TestCase):
     """A coordinator that serves only those who have a key."""
     KEY = "correct horse: battery"  # a colon belongs to the password
@@ -560,7 +415,7 @@ class Keys(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("chromium"), "chromium is not installed")
     def test_browser_opens_the_page(self):
-        page = browser.open("about:blank")
+        page = BrowserTest.browser.open("about:blank")
         page.log_in("me", self.KEY)
         page.go(self.world.url + "/")
         page.wait("document.querySelector('#status').textContent === 'serving'", "it serves",
