@@ -54,13 +54,27 @@ export async function getText(path) {
 
 // ---- streams ----
 
+function brokenOff() {
+  return new ApiError(0, "The connection broke before the answer was complete.");
+}
+
+// What comes next of a stream. The browser's own word for a connection that broke ("network
+// error") says too little.
+async function readOn(reader) {
+  try {
+    return await reader.read();
+  } catch (error) {
+    throw error.name === "AbortError" ? error : brokenOff();
+  }
+}
+
 // The data of server-sent events, one text each.
 async function* eventsOf(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
     for (;;) {
-      const {value, done} = await reader.read();
+      const {value, done} = await readOn(reader);
       if (done) return;
       const blocks = (rest + value).split("\n\n");
       rest = blocks.pop();
@@ -90,5 +104,5 @@ export async function* stream(path, body, signal) {
     if (chunk.error) throw errorOf(200, chunk);
     yield chunk;
   }
-  throw new ApiError(0, "The connection broke before the answer was complete.");
+  throw brokenOff();
 }

@@ -27,10 +27,29 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-// Shows a sentence, or hides its place where there is none.
+// Shows a sentence, or hides its place where there is none. One that is there already is not set
+// again, because screen readers would read it again.
 export function say(element, text) {
-  element.textContent = text;
+  if (element.textContent !== text) element.textContent = text;
   element.hidden = !text;
+}
+
+// Without TLS browsers give the clipboard to pages of this machine only; for all others there is the
+// old way, by a selection. False: neither is allowed.
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const had = document.activeElement, area = make("textarea", {class: "hidden"});
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const isCopied = document.execCommand("copy");
+    area.remove();
+    had?.focus({preventScroll: true});
+    return isCopied;
+  }
 }
 
 // ---- numbers ----

@@ -1,7 +1,7 @@
 // The playground: one request, its text with marks, its rounds, and all that is known of a token.
 import {Answer} from "./answer.js";
 import {ApiError, stream} from "./api.js";
-import {byId, count, fill, make, milliseconds, number, plural, say} from "./dom.js";
+import {byId, copyText, count, fill, make, milliseconds, number, plural, say} from "./dom.js";
 import {bodyOf, markWrong, sendOnEnter, setRunning} from "./form.js";
 import {Inspector} from "./inspector.js";
 import {partLegend, summaryTables, Timeline} from "./rounds.js";
@@ -244,8 +244,7 @@ export class Play {
   }
 
   async copy() {
-    await navigator.clipboard.writeText(this.answer.text);
-    byId("copy").textContent = "Copied";
+    byId("copy").textContent = await copyText(this.answer.text) ? "Copied" : "Not allowed";
     setTimeout(() => { byId("copy").textContent = "Copy the text"; }, 1500);
   }
 }
