@@ -194,7 +194,7 @@ export class Play {
     this.frame = 0;
     const rounds = this.pending.splice(0);
     this.tokens.add(rounds.flatMap((round) => round.tokens));
-    rounds.forEach((round) => this.timeline.add(round));
+    if (rounds.length) this.timeline.add(rounds);
     showFigures(byId("figures"), figuresOf(this.answer));
   }
 

@@ -71,9 +71,17 @@ export class Timeline {
     this.list.replaceChildren();
   }
 
-  add(round) {
+  // Adds rounds; a reader who is at the end stays there. Where the list ends is asked for once for
+  // all of them, because each answer lays the whole list out.
+  add(rounds) {
     const {list} = this;
     const isAtEnd = list.scrollTop + list.clientHeight >= list.scrollHeight - 8;
+    list.append(...rounds.map((round) => this.makeRow(round)));
+    this.rescale();
+    if (isAtEnd) list.scrollTop = list.scrollHeight;
+  }
+
+  makeRow(round) {
     const row = make("li", {"aria-label": labelOf(round)},
       make("span", {class: "number"}, String(round.number)),
       make("span", {class: "chips"}, ...chipsOf(round)),
@@ -81,18 +89,19 @@ export class Timeline {
       make("span", {class: "total"}, milliseconds(round.times?.total)));
     this.rounds.push(round);
     this.roving.add(row);
-    list.append(row);
-    if (round.times) this.rescale(row, round.times.total);
-    if (isAtEnd) list.scrollTop = list.scrollHeight;
+    if (round.times) {
+      row.dataset.total = round.times.total;
+      this.totals.push(round.times.total);
+    }
+    return row;
   }
 
-  rescale(row, total) {
-    const at = this.totals.findIndex((other) => other > total);
-    this.totals.splice(at < 0 ? this.totals.length : at, 0, total);
+  rescale() {
+    if (!this.totals.length) return;
+    this.totals.sort((a, b) => a - b);
     const typical = this.totals[Math.floor(CUT_RATIO * (this.totals.length - 1))];
     this.full = Math.min(CUT_ROOM * typical, this.totals.at(-1));
     this.list.style.setProperty("--full", this.full || 1);
-    row.dataset.total = total;
   }
 
   // Marks bars that are cut off; when all rounds are there, because the scale moves until then.

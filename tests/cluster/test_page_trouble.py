@@ -65,7 +65,68 @@ class Refusals(BrowserTest):
         self.expects_failures = True
 
 
+def answer_of(n_rounds, piece):
+    """A stream of rounds in which a guess stays and another one is replaced, all with this text."""
+    chunks = []
+    for _ in range(n_rounds):
+        text, n_bytes = piece * 2, len(piece.encode())
+        chunks.append({"choices": [{"index": 0, "text": text, "finish_reason": None, "logprobs": {
+            "tokens": [piece] * 2, "token_logprobs": [-0.5] * 2,
+            "top_logprobs": [{piece: -0.5, " a": -1.5}] * 2, "text_offset": [0] * 2}}],
+            "outrider": {"rejected": True, "tokens": [
+                {"id": 1, "origin": "accepted", "p": 0.6, "text_end": n_bytes},
+                {"id": 1, "origin": "replacement", "p": 0.6, "text_end": 2 * n_bytes}],
+                "round": {"guesses": [{"text": piece, "p": 0.6, "q": 0.5}] * 3, "kept": 1,
+                          "time_us": {"draft": 100, "wire": 20, "verify": 900, "collective": 0,
+                                      "total": 1100}}}})
+    chunks.append({"choices": [{"index": 0, "text": "", "finish_reason": "length"}]})
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+
+
 class Texts(BrowserTest):
+    def take(self, n_rounds, piece):
+        """Has the page read such an answer, all at once."""
+        self.page.answer("v1/completions", 200, answer_of(n_rounds, piece))
+        self.page.click("#generate")
+        self.wait_count("#answer .token", 2 * n_rounds)
+        self.ended()
+
+    def n_layouts(self):
+        metrics = self.page.call("Performance.getMetrics")["metrics"]
+        return next(one["value"] for one in metrics if one["name"] == "LayoutCount")
+
+    def test_thousands_of_tokens(self):
+        """The work for a frame must not grow with the rounds that it brings times those before."""
+        page = self.page
+        page.call("Performance.enable")
+        before = self.n_layouts()
+        self.take(1000, " word")
+        self.assertLess(self.n_layouts() - before, 200)
+        for selector in ("#answer", "#rounds"):
+            left = page.evaluate(f"(() => {{ const l = document.querySelector('{selector}');"
+                                 "return l.scrollHeight - l.scrollTop - l.clientHeight; })()")
+            self.assertLess(left, 2, f"{selector} shows its end")
+        page.evaluate("document.querySelector('#answer .token').focus()")
+        page.press("End")
+        self.assertEqual(page.evaluate("document.activeElement.dataset.at"), "1999")
+
+    def test_markup_is_text(self):
+        page = self.page
+        piece = "<img src=x onerror=alert(1)><script>document.title = 'taken'</script>"
+        self.take(3, piece)
+        self.assertEqual(self.shown_text(), piece * 6)
+        page.hover("#answer .replacement")
+        self.assertIn("<script>", page.text("#inspected"))
+        self.assertEqual(self.count("main img, main script"), 0)
+        self.assertEqual(page.evaluate("document.title"), "Outrider")
+        self.assertEqual([url for url in page.requests if url.endswith("/x")], [])
+
+    def test_characters_of_several_bytes(self):
+        for piece in (" 漢字", "👩\u200d🚀", " e\u0301", " \u05e9\u05dc"):
+            self.take(2, piece)
+            self.assertEqual(self.shown_text(), piece * 4)
+            self.page.answers.clear()
+
     def test_copy(self):
         """Also where the browser has no clipboard for the page, as without TLS."""
         page = self.page
