@@ -1,17 +1,22 @@
-// All that is known of one token: p and q, what it replaced, and what else the model would have
-// said there.
-import {count, make, plural, probability, visible} from "./dom.js";
+// All that is known of one token (p and q, what it replaced, and what else the model would have said
+// there) or of one round (its guesses with p and q, and how long its parts took).
+import {PARTS} from "./answer.js";
+import {count, make, milliseconds, plural, probability, visible} from "./dom.js";
 
 const HINT = "Point at a token, or go through the answer with the arrow keys, to see how likely " +
-  "it was and what else could have been there.";
+  "it was and what else could have been there. Rounds tell their guesses and times.";
 const FIXED = "Greedy and coupled choose before anything is compared, so p and q are 0 or 1.";
 
-function bar(label, value, kind) {
+function meter(label, ratio, value, kind) {
   const fill = make("span", {class: `fill ${kind}`});
-  fill.style.setProperty("--ratio", value ?? 0);
+  fill.style.setProperty("--ratio", ratio);
   return make("div", {class: "meter"},
     make("span", {class: "name"}, label), make("span", {class: "track"}, fill),
-    make("span", {class: "value"}, probability(value)));
+    make("span", {class: "value"}, value));
+}
+
+function bar(label, value, kind) {
+  return meter(label, value ?? 0, probability(value), kind);
 }
 
 function quoted(text) {
@@ -73,17 +78,65 @@ function alternativesPart(token) {
     make("caption", {}, "The model's own, at temperature 1"), body);
 }
 
+// ---- a round ----
+
+const FATES = {accepted: "stayed", rejected: "rejected", unseen: "untested"};
+
+function fateOf(round, i) {
+  if (i < round.n_kept) return "accepted";
+  return i === round.n_kept ? "rejected" : "unseen";
+}
+
+function head(...names) {
+  return make("thead", {}, make("tr", {},
+    ...names.map((name) => make("th", {scope: "col"}, name))));
+}
+
+function guessesPart(round) {
+  if (!round.guesses.length) return undefined;
+  const known = (value) => value === undefined ? "–" : probability(value);
+  const rows = round.guesses.map((guess, i) => make("tr", {},
+    make("th", {scope: "row"}, make("span", {class: `chip ${fateOf(round, i)}`},
+      visible(guess.text))),
+    make("td", {}, known(guess.q)), make("td", {}, known(guess.p)),
+    make("td", {}, FATES[fateOf(round, i)])));
+  return make("table", {class: "guesses"}, make("caption", {}, "Guesses"),
+    head("guess", "q", "p", "then"), make("tbody", {}, ...rows));
+}
+
+function partsPart(times) {
+  if (!times) return undefined;
+  return make("div", {class: "chances parts"}, ...PARTS.map((part) =>
+    meter(part, times.total ? times[part] / times.total : 0, milliseconds(times[part]), part)));
+}
+
+function roundSentence(round) {
+  const guesses = round.guesses.length ? `${round.n_kept} of ` +
+    `${plural(round.guesses.length, "guess", "guesses")} stayed` : "No guesses";
+  const time = round.times ? ` in ${milliseconds(round.times.total)}` : "";
+  return `${guesses}; ${plural(round.tokens.length, "token")}${time}.`;
+}
+
 export class Inspector {
-  constructor(place) {
+  constructor(place, title) {
     this.place = place;
+    this.title = title;
     this.clear();
   }
 
   clear() {
+    this.title.textContent = "Token";
     this.place.replaceChildren(make("p", {class: "note"}, HINT));
   }
 
+  showRound(round) {
+    this.title.textContent = `Round ${round.number}`;
+    this.place.replaceChildren(...[make("p", {}, roundSentence(round)), partsPart(round.times),
+      guessesPart(round)].filter(Boolean));
+  }
+
   show(token) {
+    this.title.textContent = "Token";
     this.place.replaceChildren(...[
       make("p", {class: "piece"}, make("span", {class: `token ${token.origin}`},
         visible(token.piece)), make("span", {class: "soft"}, ` id ${count(token.id)}`)),

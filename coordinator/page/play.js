@@ -85,7 +85,7 @@ export class Play {
   constructor() {
     this.form = byId("play-form");
     this.messages = new Messages(byId("messages"));
-    this.inspector = new Inspector(byId("inspected"));
+    this.inspector = new Inspector(byId("inspected"), byId("inspector-title"));
     this.tokens = new TokenList(byId("answer"), (token) => this.onToken(token));
     this.timeline = new Timeline(byId("rounds"), (round) => this.onRound(round));
     this.pending = []; // rounds that are not shown yet
@@ -234,7 +234,7 @@ export class Play {
   onRound(round) {
     this.tokens.showRound(round);
     this.tokens.reveal(round);
-    if (round.tokens.length) this.inspector.show(round.tokens.at(-1));
+    this.inspector.showRound(round);
   }
 
   goOn() {

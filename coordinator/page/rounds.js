@@ -12,8 +12,9 @@ const CUT_RATIO = 0.9; // of the rounds set the scale, with room for some longer
 const CUT_ROOM = 1.25;
 
 export function partLegend() {
-  return PARTS.map((part) => make("li", {}, make("span", {class: `swatch ${part}`}),
-    PART_NAMES[part]));
+  return [...PARTS.map((part) => make("li", {}, make("span", {class: `swatch ${part}`}),
+    PART_NAMES[part])),
+  make("li", {class: "cut"}, make("span", {class: "stack swatch rest"}), "longer than shown")];
 }
 
 function chip(kind, text) {

@@ -178,6 +178,11 @@ class Playground(BrowserTest):
         page.hover("#rounds li:nth-child(2)")
         self.assertEqual(self.count("#rounds .shown:nth-child(2)"), 1)
         self.assertGreater(self.count("#answer .in-round"), 0)
+        self.assertEqual(page.text("#inspector-title"), "Round 2")
+        for part in ("draft", "wire", "verify", "collective", "rest"):
+            self.assertRegex(page.text("#inspected"), rf"{part}\s+\d\S* ms")
+        self.assertEqual(self.count("#inspected .guesses tbody tr"), 4)
+        self.assertRegex(page.text("#inspected"), r"\s0\.\d+\s+\d\S*\s+(stayed|rejected)")
 
     def test_chat(self):
         page = self.page
