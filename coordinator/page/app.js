@@ -82,6 +82,11 @@ function listenForKey() {
     readServer();
     live.start();
   });
+  byId("key-box").addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !byId("key-box").open) return;
+    byId("key-box").open = false;
+    byId("key-box").querySelector("summary").focus();
+  });
   byId("key-box").addEventListener("toggle", () => {
     if (byId("key-box").open) byId("key").focus();
   });

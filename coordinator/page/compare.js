@@ -13,7 +13,8 @@ class Lane {
     this.clock = make("p", {class: "clock"}, "0.000 s");
     this.note = make("p", {class: "soft"}, "–");
     const heading = make("h2", {id: `lane-${place.children.length}`}, title);
-    const list = make("div", {class: "tokens", role: "listbox", "aria-labelledby": heading.id});
+    const list = make("div", {class: "tokens", role: "listbox", "aria-labelledby": heading.id,
+      "data-empty": "The text comes here."});
     this.tokens = new TokenList(list);
     place.append(make("section", {class: "card lane", "aria-labelledby": heading.id},
       make("div", {class: "bar"}, heading, this.clock), this.note, list));
@@ -110,6 +111,7 @@ export class Compare {
     this.reset();
     this.abort = new AbortController();
     setRunning(byId("compare-run"), byId("compare-stop"), true);
+    byId("lanes").scrollIntoView({block: "nearest"});
     this.tick();
     try {
       await this.runBoth(this.form.elements.order.value === "together", this.abort.signal);

@@ -34,8 +34,16 @@ export function say(element, text) {
   element.hidden = !text;
 }
 
-// Without TLS browsers give the clipboard to pages of this machine only; for all others there is the
-// old way, by a selection. False: neither is allowed.
+// Scrolls the page so far that an element is not under a panel that lies over it.
+export function uncover(element, panel) {
+  const own = element.getBoundingClientRect(), over = panel.getBoundingClientRect();
+  const isCovered = own.bottom > over.top && own.top < over.bottom && own.left < over.right &&
+    own.right > over.left;
+  if (isCovered) scrollBy(0, own.bottom - over.top + 12);
+}
+
+// Without TLS browsers give the clipboard to pages of this machine only; for all others there is
+// the old way, by a selection. False: neither is allowed.
 export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);

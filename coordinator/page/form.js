@@ -39,13 +39,26 @@ export function bodyOf(form, more, own = {}) {
   return seed ? `${text.slice(0, -1)},"seed":${BigInt(seed)}}` : text;
 }
 
+// Opens the part of the form that hides an element.
+function unfold(element) {
+  element.closest("details")?.setAttribute("open", "");
+}
+
+// A field that the browser itself refuses can only be focused and named where it is seen.
+export function unfoldWrong(form) {
+  form.addEventListener("invalid", (event) => unfold(event.target), true);
+}
+
 // Marks the field that the server has refused, and no other. "outrider.n_draft" is n_draft here.
 export function markWrong(form, field) {
   const name = field?.split(".").pop();
   for (const element of form.elements) {
     const isWrong = Boolean(name) && element.name === name;
     element.toggleAttribute("aria-invalid", isWrong);
-    if (isWrong) element.focus();
+    if (isWrong) {
+      unfold(element);
+      element.focus();
+    }
   }
 }
 

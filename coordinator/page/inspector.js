@@ -1,5 +1,5 @@
-// All that is known of one token (p and q, what it replaced, and what else the model would have said
-// there) or of one round (its guesses with p and q, and how long its parts took).
+// All that is known of one token (p and q, what it replaced, and what else the model would have
+// said there) or of one round (its guesses with p and q, and how long its parts took).
 import {PARTS} from "./answer.js";
 import {count, make, milliseconds, plural, probability, visible} from "./dom.js";
 
@@ -49,7 +49,9 @@ function isFixed(token) {
 }
 
 function chances(token) {
-  const rows = [bar("p, target", token.p, "p")];
+  // The server tells p of what it compared; of bonus and plain tokens the model's own is known.
+  const rows = [token.p === undefined ? bar("p, model", token.model, "p")
+    : bar("p, target", token.p, "p")];
   if (token.q !== undefined) rows.push(bar("q, draft", token.q, "q"));
   return make("div", {class: "chances"}, ...rows);
 }

@@ -1,8 +1,10 @@
 // The playground: one request, its text with marks, its rounds, and all that is known of a token.
 import {Answer} from "./answer.js";
 import {ApiError, stream} from "./api.js";
-import {byId, copyText, count, fill, make, milliseconds, number, plural, say} from "./dom.js";
-import {bodyOf, markWrong, sendOnEnter, setRunning} from "./form.js";
+import {
+  byId, copyText, count, fill, make, milliseconds, number, plural, say, uncover,
+} from "./dom.js";
+import {bodyOf, markWrong, sendOnEnter, setRunning, unfoldWrong} from "./form.js";
 import {Inspector} from "./inspector.js";
 import {partLegend, summaryTables, Timeline} from "./rounds.js";
 import {TokenList} from "./tokens.js";
@@ -61,17 +63,16 @@ class Messages {
 function figuresOf(answer) {
   const {summary, rounds} = answer;
   const first = answer.first === undefined ? undefined : 1000 * (answer.first - answer.began);
-  const figures = [
+  return [
     ["Tokens", count(answer.tokens.length)],
     ["Tokens/s", number(answer.rate())],
     ["First token", milliseconds(first)],
     ["Alpha", number(answer.alpha())],
     ["Mean K", number(rounds.length ? answer.n_guesses / rounds.length : undefined)],
     ["Tokens a round", number(rounds.length ? answer.tokens.length / rounds.length : undefined)],
+    ["Rule", summary?.rule ?? "–"], ["Strategy", summary?.strategy ?? "–"],
+    ["Seed", summary?.seed ?? "–"],
   ];
-  if (summary) figures.push(["Rule", summary.rule], ["Strategy", summary.strategy],
-    ["Seed", summary.seed]);
-  return figures;
 }
 
 function showFigures(list, figures) {
@@ -91,6 +92,8 @@ export class Play {
     this.pending = []; // rounds that are not shown yet
     this.frame = 0;
     byId("parts").append(...partLegend());
+    // On a phone the text has to be seen below the button that asks for it.
+    byId("play-options").open = !matchMedia("(max-width: 760px)").matches;
     this.listen();
     this.reset();
   }
@@ -102,11 +105,18 @@ export class Play {
     });
     this.form.addEventListener("change", () => this.showKind());
     sendOnEnter(this.form);
+    unfoldWrong(this.form);
+    byId("play").addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.closeToken();
+    });
+    byId("play").addEventListener("focusin", (event) => {
+      if (event.target.matches("[role=option]")) uncover(event.target, byId("inspector"));
+    });
     byId("play-stop").addEventListener("click", () => this.abort?.abort());
     byId("add-message").addEventListener("click", () => this.messages.add("user", "").focus());
     byId("continue").addEventListener("click", () => this.goOn());
     byId("copy").addEventListener("click", () => this.copy());
-    byId("close-token").addEventListener("click", () => this.inspector.clear());
+    byId("close-token").addEventListener("click", () => this.closeToken());
     byId("marks").addEventListener("change", (event) => {
       byId("play").classList.toggle("unmarked", !event.target.checked);
     });
@@ -172,6 +182,7 @@ export class Play {
     this.abort = new AbortController();
     byId("play").classList.add("running");
     setRunning(byId("generate"), byId("play-stop"), true);
+    byId("answer").parentElement.scrollIntoView({block: "nearest"});
     try {
       for await (const chunk of stream(path, body, this.abort.signal)) this.take(chunk);
       this.finish(`ended by ${ENDS[this.answer.finish_reason] ?? this.answer.finish_reason}`);
@@ -235,6 +246,16 @@ export class Play {
     this.tokens.showRound(round);
     this.tokens.reveal(round);
     this.inspector.showRound(round);
+  }
+
+  // The same token can be pointed at again; the focus goes back to it if it was on the button.
+  closeToken() {
+    if (document.activeElement === byId("close-token")) {
+      byId("answer").querySelector("[aria-selected=true]")?.focus({preventScroll: true});
+    }
+    this.inspector.clear();
+    this.tokens.roving.mark(-1);
+    this.timeline.roving.mark(-1);
   }
 
   goOn() {

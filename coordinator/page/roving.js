@@ -1,5 +1,5 @@
 // A list of which one item at a time can be reached with the tabulator, and the others with the
-// arrow keys (the ARIA pattern of a listbox). Pointing at an item selects it, too.
+// arrow keys (the ARIA pattern of a listbox). Pointing at an item, or a tap, selects it, too.
 
 const STEPS = {
   ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, PageDown: 10, PageUp: -10,
@@ -15,7 +15,10 @@ export class Roving {
     this.onSelect = onSelect;
     list.addEventListener("keydown", (event) => this.onKey(event));
     list.addEventListener("focusin", (event) => this.onPoint(event));
-    list.addEventListener("pointerover", (event) => this.onPoint(event));
+    list.addEventListener("pointerover", (event) => {
+      // A finger may only want to scroll; a tap is a click.
+      if (event.pointerType !== "touch") this.onPoint(event);
+    });
     list.addEventListener("click", (event) => this.onPoint(event)?.focus({preventScroll: true}));
   }
 
@@ -42,7 +45,8 @@ export class Roving {
     const step = STEPS[event.key];
     if (step === undefined || !this.items.length || event.ctrlKey || event.altKey) return;
     event.preventDefault();
-    const next = Math.min(Math.max(this.current + step, 0), this.items.length - 1);
+    const at = Number(event.target.closest("[data-at]")?.dataset.at ?? this.current);
+    const next = Math.min(Math.max(at + step, 0), this.items.length - 1);
     this.items[next].focus();
   }
 

@@ -184,6 +184,15 @@ class Playground(BrowserTest):
         self.assertEqual(self.count("#inspected .guesses tbody tr"), 4)
         self.assertRegex(page.text("#inspected"), r"\s0\.\d+\s+\d\S*\s+(stayed|rejected)")
 
+    def test_p_of_a_token_that_was_not_guessed(self):
+        page = self.page
+        page.fill("#play-form [name=n_draft]", "0")
+        page.click("#generate")
+        self.ended()
+        page.hover("#answer .plain")
+        self.assertRegex(page.text("#inspected"), r"p, model\s+\d\.\d+")
+        self.assertNotIn("unknown", page.text("#inspected"))
+
     def test_chat(self):
         page = self.page
         page.click("[name=kind][value=chat] + span")
@@ -252,7 +261,7 @@ class Playground(BrowserTest):
         page.press("ArrowRight", times=3)
         at = page.evaluate("document.activeElement.dataset.at")
         self.assertEqual(at, "3")
-        self.assertIn("p, target", page.text("#inspected"))
+        self.assertRegex(page.text("#inspected"), r"p, (target|model)\s+\d")
         self.assertNotEqual(page.evaluate("getComputedStyle(document.activeElement).outlineStyle"),
                             "none")
         page.press("End")

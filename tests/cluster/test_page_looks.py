@@ -7,7 +7,7 @@ import sys
 import unittest
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
-from page_test import BrowserTest
+from page_test import SHOTS, BrowserTest
 
 
 def setUpModule():
@@ -87,6 +87,124 @@ class Looks(BrowserTest):
         self.assertEqual(page.evaluate(moves), "wait")
         page.wish(prefers_reduced_motion="reduce")
         self.assertEqual(page.evaluate(moves), "none")
+
+
+class Phone(BrowserTest):
+    """A browser that is narrow from the beginning, with a finger in place of a mouse."""
+
+    def setUp(self):
+        super().setUp()
+        self.page.resize(390, 844, is_phone=True)
+        self.page.call("Emulation.setTouchEmulationEnabled", enabled=True)
+        self.page.go("about:blank")
+        self.page.go(self.world.url + "/")
+        self.serving()
+
+    def touch(self, selector, *, moved=0):
+        """A tap, or a finger that is moved upwards by so many pixels."""
+        x, y = self.page.evaluate(
+            f"(() => {{ const b = document.querySelector('{selector}').getClientRects()[0];"
+            "return [b.x + b.width / 2, b.y + b.height / 2]; })()")
+        call = self.page.call
+        call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        for step in range(1, 6 if moved else 1):
+            call("Input.dispatchTouchEvent", type="touchMove",
+                 touchPoints=[{"x": x, "y": y - moved * step / 5}])
+        call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    def edge(self, selector, name):
+        return self.page.evaluate(
+            f"document.querySelector('{selector}').getBoundingClientRect().{name}")
+
+    def test_text_is_seen_below_the_button(self):
+        page = self.page
+        self.assertFalse(page.is_shown("[name=max_tokens]"), "the options are folded up")
+        page.click("#generate")
+        self.wait_count("#answer .token", 1)
+        self.assertLess(self.edge("#answer .token", "bottom"), 844)
+        self.assertGreater(self.edge("#play-stop", "top"), self.edge(".top", "bottom"))
+        self.shot("play-phone-streams")
+        self.ended()
+
+    def test_panel_leaves_its_token_free(self):
+        page = self.page
+        page.click("#generate")
+        self.ended()
+        page.evaluate("scrollTo(0, 0); document.querySelector('#answer').scrollTop = 0")
+        page.evaluate("document.querySelector('#answer').scrollIntoView({block: 'end'})")
+        low = page.evaluate(
+            "[...document.querySelectorAll('#answer .token')].findLast((one) => one."
+            "getClientRects()[0].bottom < document.querySelector('#answer')."
+            "getBoundingClientRect().bottom - 12).dataset.at")
+        self.touch(f'#answer [data-at="{low}"]')
+        page.wait("document.querySelector('#inspector').checkVisibility()", "a tap points")
+        self.assertRegex(page.text("#inspected"), r"p, (target|model)\s+\d")
+        chosen = "#answer [aria-selected=true]"
+        self.assertLessEqual(self.edge(chosen, "bottom"), self.edge("#inspector", "top"))
+        page.screenshot(f"{SHOTS}/token-phone.png", whole=False)
+        page.press("Escape")
+        self.assertFalse(page.is_shown("#inspector"))
+
+    def test_finger_that_scrolls_points_at_nothing(self):
+        page = self.page
+        page.click("#generate")
+        self.ended()
+        page.evaluate("document.querySelector('#answer').scrollIntoView({block: 'end'});"
+                      "document.querySelector('#answer').scrollTop = 0")
+        self.touch('#answer [data-at="9"]', moved=60)
+        page.wait("document.querySelector('#answer').scrollTop > 0 || scrollY > 0", "it scrolls")
+        self.assertFalse(page.is_shown("#inspector"))
+
+    def test_wrong_field_is_unfolded(self):
+        page = self.page
+        page.evaluate("document.querySelector('#play-form [name=seed]').value = 'x'")
+        page.click("#generate")
+        self.assertTrue(page.is_shown("#play-form [name=seed]"))
+        self.assertEqual(page.evaluate("document.activeElement.name"), "seed")
+
+    def test_both_clocks_are_seen(self):
+        self.view("compare")
+        self.page.click("#compare-run")
+        for lane in (1, 2):
+            self.wait_count(f".lane:nth-child({lane}) .token", 1)
+            self.assertLess(self.edge(f".lane:nth-child({lane}) .token", "bottom"), 844)
+            self.assertGreater(self.edge(f".lane:nth-child({lane}) .clock", "top"), 80)
+        self.page.screenshot(f"{SHOTS}/compare-phone-streams.png", whole=False)
+        self.page.click("#compare-stop")
+
+
+class Widths(BrowserTest):
+    def test_panel_can_be_closed_wherever_it_lies_over_something(self):
+        page = self.page
+        self.generate(8)
+        self.ended()
+        for width in (390, 800, 1100):
+            page.resize(width, 800)
+            page.evaluate("scrollTo(0, 0)")
+            page.hover("#answer .token:nth-child(2)")
+            self.assertTrue(page.is_shown("#inspector"), width)
+            page.click("#close-token")
+            self.assertFalse(page.is_shown("#inspector"), width)
+
+    def test_closed_panel_leaves_the_keyboard_where_it_was(self):
+        page = self.page
+        self.generate(8)
+        self.ended()
+        page.evaluate("document.querySelector('#answer .token').focus()")
+        page.press("ArrowRight", times=2)
+        page.press("Escape")
+        self.assertIn("Point at a token", page.text("#inspected"))
+        page.press("ArrowRight")
+        self.assertEqual(page.evaluate("document.activeElement.dataset.at"), "3")
+        self.assertRegex(page.text("#inspected"), r"p, (target|model)\s+\d")
+
+    def test_head_covers_nothing_that_has_the_focus(self):
+        page = self.page
+        page.resize(800, 500)
+        page.evaluate("scrollTo(0, 1e6); document.querySelector('[name=temperature]').focus()")
+        self.assertGreater(
+            page.evaluate("document.activeElement.getBoundingClientRect().top -"
+                          "document.querySelector('.top').getBoundingClientRect().bottom"), 0)
 
 
 if __name__ == "__main__":
