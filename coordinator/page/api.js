@@ -28,7 +28,9 @@ function headers(more = {}) {
 function errorOf(status, body) {
   const error = body?.error;
   const text = error?.message ?? `The server answered with status ${status}.`;
-  if (status === 401) return new ApiError(status, `${text} Enter an API key at the top.`);
+  if (status === 401) {
+    return new ApiError(status, `${text.replace(/\.?$/, ".")} Enter an API key at the top.`);
+  }
   return new ApiError(status, text, error?.param ?? undefined);
 }
 

@@ -29,19 +29,37 @@ function legendOf(items) {
     make("li", {}, make("span", {class: `swatch ${kind}`}), `${name} `, make("b", {}, value))));
 }
 
-function card(title, value, edge, chart, legend) {
+// edge: what the upper edge of the chart means; axis: what is below it.
+function card(title, value, edge, chart, axis, legend) {
   return make("section", {class: "card figure"},
     make("h2", {}, title), make("p", {class: "now"}, value),
-    make("p", {class: "edge soft"}, edge), chart, legend);
+    make("p", {class: "edge soft"}, edge), chart, axis, legend);
+}
+
+function timeAxis() {
+  return make("p", {class: "axis soft"}, make("span", {}, "2 min ago"), make("span", {}, "now"));
+}
+
+// The newest value; where the last second had none, an older one, which says so.
+function newest(values, show) {
+  const last = lastOf(values);
+  return values.at(-1) === undefined && last !== undefined ? `last ${show(last)}` : show(last);
 }
 
 // A card of one value over time. show: the value as text; least: the least upper edge.
 function lineCard(title, samples, name, show, least) {
   const values = column(samples, name), most = mostOf(values, least);
-  const now = show(lastOf(values));
+  const now = newest(values, show);
   return card(title, now, `up to ${show(most)}`,
     lineChart(`${title}: ${now} now, at most ${show(most)}`, [{kind: "first", values}], N_SAMPLES,
-      most));
+      most), timeAxis());
+}
+
+// Below each column its guess and, as long as there is room, its value.
+function positionAxis(ratios, n_shown) {
+  return make("ol", {class: "axis soft"}, ...Array.from({length: n_shown}, (_, i) =>
+    make("li", {}, String(i + 1), ratios[i] === undefined || n_shown > 8 ? undefined
+      : make("b", {}, number(ratios[i])))));
 }
 
 function alphaCard(samples) {
@@ -52,13 +70,13 @@ function alphaCard(samples) {
   }
   const ratios = tested.map((n, i) => n ? accepted[i] / n : undefined);
   const sum = (list) => list.reduce((total, n) => total + n, 0);
-  const n_shown = Math.max(8, ratios.findLastIndex((ratio) => ratio !== undefined) + 1);
+  const n_shown = Math.max(4, ratios.findLastIndex((ratio) => ratio !== undefined) + 1);
   const words = ratios.filter((ratio) => ratio !== undefined).map(number).join(", ");
   return card("Alpha by position", number(sum(accepted) / sum(tested)),
-    `up to 1, guesses 1 to ${n_shown}`,
+    "up to 1",
     barChart(`Alpha by position: ${words || "no guesses"}`, ratios.slice(0, n_shown), n_shown, 1),
-    make("p", {class: "soft small-text"},
-      words ? `of guess 1, 2 ...: ${words}` : "No guesses yet."));
+    positionAxis(ratios, n_shown), make("p", {class: "soft small-text"},
+      words ? "Share of tested guesses that stayed: 1st guess, 2nd, ..." : "No guesses yet."));
 }
 
 function partsCard(samples) {
@@ -69,9 +87,11 @@ function partsCard(samples) {
     PARTS.reduce((sum, part) => sum + sample.parts[part], 0));
   const most = mostOf(totals, 1), now = lastOf(column(samples, "parts"));
   const words = PARTS.map((part) => `${PART_NAMES[part]} ${milliseconds(now?.[part])}`).join(", ");
-  return card("Time of a round", milliseconds(lastOf(totals)), `up to ${milliseconds(most)}`,
-    stackChart(`Time of a round: ${words}`, series, N_SAMPLES, most),
+  const own = card("Time of a round", newest(totals, milliseconds), `up to ${milliseconds(most)}`,
+    stackChart(`Time of a round: ${words}`, series, N_SAMPLES, most), timeAxis(),
     legendOf(PARTS.map((part) => [part, PART_NAMES[part], milliseconds(now?.[part])])));
+  own.classList.add("wide"); // its legend is long, and with it the seven cards fill their rows
+  return own;
 }
 
 function queueCard(samples) {
@@ -81,6 +101,7 @@ function queueCard(samples) {
   return card("Requests", words, `up to ${most}`,
     lineChart(`Requests: ${words}, at most ${most}`,
       [{kind: "first", values: running}, {kind: "second", values: waiting}], N_SAMPLES, most),
+    timeAxis(),
     legendOf([["first", "running", String(lastOf(running) ?? 0)],
       ["second", "waiting", String(lastOf(waiting) ?? 0)]]));
 }

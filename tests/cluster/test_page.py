@@ -317,10 +317,14 @@ class Views(BrowserTest):
                 page.wait(f"new RegExp({json.dumps(words)}).test(document.querySelector("
                           f"'.figure:nth-child({card}) .now').textContent)",
                           f"card {card} shows the work", SECONDS)
+            self.assertEqual(self.count(".figure .axis"), 7)
+            self.assertRegex(page.text(".figure:nth-child(3) .axis"), r"^1\s+0\.\d\d\s+2\s+0\.\d\d")
             self.shot("live-light")
             page.wish(prefers_color_scheme="dark")
             self.shot("live-dark")
             busy.terminate()
+        page.wait("/^last .+ ms$/.test(document.querySelector('.figure:nth-child(2) .now')"
+                  ".textContent)", "an idle server's last value says that it is old", SECONDS)
 
     def test_metrics_that_are_closed(self):
         page = self.page
@@ -452,7 +456,7 @@ class Keys(unittest.TestCase):
                   "it is refused", SECONDS)
         page.click("#generate")
         page.wait("!document.querySelector('#play-problem').hidden", "it says so", SECONDS)
-        self.assertIn("Enter an API key at the top", page.text("#play-problem"))
+        self.assertIn("not known here. Enter an API key at the top", page.text("#play-problem"))
 
 
 if __name__ == "__main__":
