@@ -223,7 +223,7 @@ static struct MHD_Response *make_response(struct http_exchange *x)
     for (const struct http_header_line *line = x->headers; line; line = line->next) {
         MHD_add_response_header(response, line->name, line->value);
     }
-    if (x->server->is_ending) {
+    if (x->server->is_ending || x->has_chunks) {
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     }
     return response;

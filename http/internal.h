@@ -80,7 +80,8 @@ struct http_exchange {
     size_t n_counted_bytes; /* of the body, in the server's n_body_bytes */
     enum http_refusal refusal;
     bool is_dispatched;
-    void *context; /* with its release, both NULL = none */
+    bool has_chunks; /* its body comes in chunks; the connection ends with the answer */
+    void *context;   /* with its release, both NULL = none */
     void (*release)(void *context);
 
     struct monitor monitor; /* of what follows */

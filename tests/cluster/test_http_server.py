@@ -195,7 +195,10 @@ class Answers(unittest.TestCase):
                 (b"Content-Length: 18446744073709551617", hidden),
                 (b"Content-Length: 340282366920938463463374607431768211459", hidden),
                 (b": 3", hidden), (b":", hidden), (b"A: b\r\n:\r\nContent-Length: 3", hidden),
-                (b"Host: y", b"")):
+                (b"A: b\rContent-Length: 3", hidden), (b"Content-Length: 3\rA: b", hidden),
+                (b"A: b\nContent-Length: 3", hidden), (b"A: b\n\nContent-Length: 3", hidden),
+                (b"A: b\0c\r\nContent-Length: 3", hidden), (b"Content-Length: 3\0 7", hidden),
+                (b"A: b\r\r\nContent-Length: 3", hidden), (b"Host: y", b"")):
             for method in (b"POST /echo", b"GET /echo"):
                 answer = self.server.send(method + b" HTTP/1.1\r\nHost: x\r\n" + headers +
                                           b"\r\n\r\n" + body)
@@ -204,12 +207,25 @@ class Answers(unittest.TestCase):
                     self.assertNotIn(b" 404 ", answer)
                     self.assertFalse(answer.endswith(b"<open>"))
         for text in (b"GET /echo HTTP/1.1\r\n\r\n", b"GET /echo HTTP/1.1\r\nA: b\r\n\r\n",
+                     b"GET /echo HTTP/1.1\nHost: x\r\n\r\n", b"GET /echo HTTP/1.1\r\nHost: x\n\n",
+                     b"GET /echo HTTP/1.1\r\nHost: x\r\n\n", b"GET /echo HTTP/1.0\n\n",
                      b"POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked):
             self.assertIn(b" 400 ", self.server.send(text)[:20])
 
+    def test_nothing_is_read_behind_chunks(self):
+        """Where they end, a proxy may read differently: here behind the LF of an extension."""
+        hidden = b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"
+        for chunks in (b"3\r\nabc\r\n0\r\n\r\n", b"3;a\nabc\r\n0\r\n\r\n",
+                       b"3\r\nabc\r\n0\r\nA: b\n\n", b"3\r\nabc\r\n0\r\n: b\r\n\r\n"):
+            answer = self.server.send(b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+                                      b"Transfer-Encoding: chunked\r\n\r\n" + chunks + hidden)
+            with self.subTest(chunks):
+                self.assertTrue(answer.endswith(b"\r\n\r\nabc"), answer)
+                self.assertIn(b"Connection: close\r\n", answer)
+
     def test_plain_requests_are_taken(self):
         for version, headers, body in (
-                (b"1.0", b"", b""), (b"1.1", b"Host:\r\n", b""),
+                (b"1.0", b"", b""), (b"1.1", b"Host:\r\n", b""), (b"1.1", b"Host: x \t\r\n", b""),
                 (b"1.1", b"Host: x\r\nA:b\r\nC: \t d e \r\nE:\r\n", b""),
                 (b"1.1", b"host: x\r\nCONTENT-LENGTH:3\r\n", b"abc"),
                 (b"1.1", b"Host: x\r\ntransfer-encoding: Chunked\r\n", b"3\r\nabc\r\n0\r\n\r\n"),
