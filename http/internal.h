@@ -112,6 +112,9 @@ int http_tls_open(struct certificates *certificates, struct error *err);
 void http_tls_close(void);
 /* A gnutls_certificate_retrieve_function2. */
 void *http_tls_callback(void);
+/* Given every line that libmicrohttpd logs: warns of handshakes that failed, at most once a minute,
+ * because anybody can make them fail. It says nothing else of them. */
+void http_tls_note(const char *line);
 /* Whether the client has shown a certificate that the authorities signed, or needs none. */
 bool http_tls_trusts(struct MHD_Connection *connection, struct http_trust *trust);
 

@@ -15,7 +15,8 @@
 
 enum {
     FORGOTTEN_RATIO = 8, /* of a body over the largest that is taken */
-    SMALL_BODY_BYTES = 64 << 10
+    SMALL_BODY_BYTES = 64 << 10,
+    N_TLS_OPTIONS = 2
 };
 
 /* ---- connections ---- */
@@ -250,6 +251,7 @@ static void on_log(void *arg, const char *format, va_list args)
     (void)arg;
     vsnprintf(text, sizeof text, format, args);
     text[strcspn(text, "\n")] = 0;
+    http_tls_note(text);
     log_line(LOG_LEVEL_DEBUG, "http", "text=\"%s\"", text);
 }
 
@@ -260,8 +262,13 @@ static int start_daemon(struct http_server *server, int fd, struct error *err)
     const bool has_tls = server->options.certificates != NULL;
     const unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
                            MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0);
+    /* Nothing weaker than gRPC's. GnuTLS by itself also speaks TLS 1.0 and 1.1. */
+    static char tls_priorities[] =
+        "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA:-CIPHER-ALL:"
+        "+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305";
     struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, http_tls_callback()},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, tls_priorities},
         {MHD_OPTION_END, 0, NULL},
     };
     server->daemon = MHD_start_daemon(
@@ -271,7 +278,7 @@ static int start_daemon(struct http_server *server, int fd, struct error *err)
         (unsigned)server->options.answer_timeout_s, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEADERS_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
         on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY,
-        has_tls ? tls : tls + 1, MHD_OPTION_END);
+        has_tls ? tls : tls + N_TLS_OPTIONS, MHD_OPTION_END);
     if (server->daemon) return 0;
     close(fd);
     return error_set(err, ERR_IO, "cannot start the HTTP server at %s", server->address);

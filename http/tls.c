@@ -9,11 +9,12 @@
 #include <string.h>
 
 #include "access/certificates.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "http/internal.h"
 
-enum { CHAIN_MAX = 16 };
+enum { CHAIN_MAX = 16, WARNING_INTERVAL_MS = 60000 };
 
 struct http_certificate {
     struct http_certificate *older;
@@ -151,6 +152,25 @@ void *http_tls_callback(void)
     void *untyped;
     memcpy(&untyped, &callback, sizeof untyped); /* ISO C converts no function to an object */
     return untyped;
+}
+
+void http_tls_note(const char *line)
+{
+    static int64_t
+        next_ms;       /* when the next warning may be logged; the network thread's, as n_more */
+    static int n_more; /* failures since the last one */
+    if (!strstr(line, "handshake")) return;
+    int64_t now_ms = clock_now_ms();
+    if (now_ms < next_ms) {
+        n_more++;
+        return;
+    }
+    log_line(LOG_LEVEL_WARN, "tls_handshake_failed",
+             "text=\"an HTTP client does not speak TLS, only before 1.2, or does not trust us\" "
+             "not_shown=%d",
+             n_more);
+    next_ms = now_ms + WARNING_INTERVAL_MS;
+    n_more = 0;
 }
 
 /* ---- of clients ---- */

@@ -7,12 +7,14 @@ import json
 import os
 import shutil
 import signal
+import socket
 import ssl
 import stat
 import subprocess
 import sys
 import time
 import unittest
+import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from rpc_python import Caller, field, fields, grpc
@@ -74,7 +76,7 @@ class Door(TlsTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.world = World(transport="tcp", worker_flags=SLOW_STEPS,
+        cls.world = World(transport="tcp", worker_flags=SLOW_STEPS, http=True,
                           coordinator_flags=cls.ca.door("door", client_ca=False),
                           environment={"OUTRIDER_TLS_CA": cls.ca.path("ca.pem")})
         cls.addClassCleanup(cls.world.leave)
@@ -114,6 +116,33 @@ class Door(TlsTest):
     def test_plain_clients_are_told(self):
         self.check_failure(*self.health(self.world.address), "it may want TLS")
         self.world.wait_log("coordinator", "tls_handshake_failed", 5)
+
+    def shake(self, address, version, ciphers):
+        """The version that a handshake agrees on; "" = it fails."""
+        context = ssl._create_unverified_context()
+        context.set_ciphers(ciphers)
+        context.minimum_version = context.maximum_version = version
+        context.set_alpn_protocols(["h2"])
+        host, port = address.split(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=10 * PATIENCE) as plain:
+                with context.wrap_socket(plain) as connection:
+                    return connection.version()
+        except (ssl.SSLError, ConnectionError):
+            return ""
+
+    def test_old_versions_and_ciphers_are_refused_by_both_doors(self):
+        everything = "ALL:@SECLEVEL=0"
+        for address in (self.world.address, self.world.http):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                got = [self.shake(address, *wish) for wish in (
+                    (ssl.TLSVersion.TLSv1, everything), (ssl.TLSVersion.TLSv1_1, everything),
+                    (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES256-SHA"),
+                    (ssl.TLSVersion.TLSv1_2, everything), (ssl.TLSVersion.TLSv1_3, everything))]
+            self.assertEqual(got, ["", "", "", "TLSv1.2", "TLSv1.3"], address)
+        self.world.wait_log("coordinator", "an HTTP client does not speak TLS", 5)
+        self.assertEqual(self.world.logs()["coordinator.log"].count("an HTTP client does"), 1)
 
     def test_plain_servers_are_told(self):
         done = self.health(self.world.worker_addresses[0], *self.ca.caller("--tls"))
