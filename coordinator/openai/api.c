@@ -123,14 +123,16 @@ static void health(struct openai_api *api, struct http_exchange *x)
     openai_answer_json(x, json_pack("{s:s}", "status", "alive"));
 }
 
+/* The reason names workers by their addresses: with keys, no stranger learns these. */
 static void ready(struct openai_api *api, struct http_exchange *x)
 {
     struct served_model_info info;
     served_model_get(api->options.model, &info);
+    const char *why = api->options.keys ? "no request is served now; the log says why" : info.why;
     if (info.is_serving)
         openai_answer_json(x, json_pack("{s:s}", "status", "ready"));
     else
-        openai_error_answer(x, ERR_UNAVAILABLE, info.why, NULL);
+        openai_error_answer(x, ERR_UNAVAILABLE, why, NULL);
 }
 
 static json_t *list_of(const char *const *names, int n)

@@ -249,6 +249,21 @@ class Http(unittest.TestCase):
                 pass
         self.assertLess(self.resident() - before, 40 << 20)
 
+    def test_strangers_learn_no_address_of_a_worker(self):
+        self.world.workers.stop()
+
+        def ready():
+            connection = http.client.HTTPConnection(self.world.http, timeout=10 * PATIENCE)
+            connection.request("GET", "/ready")
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            connection.close()
+            return answer.status, text
+
+        wait_until(lambda: ready()[0] == 503, 10 * PATIENCE, "it is not ready")
+        self.assertNotIn(self.world.worker_addresses[0], ready()[1])
+        self.assertIn("no request is served now", ready()[1])
+
     def test_the_key_counts_until_the_answer(self):
         """Also with clients that leave in mid-body; a grant that is released twice is an error of
         memory under the sanitizer."""
