@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "access/key_file.h"
 #include "base/buffer.h"
@@ -12,7 +14,7 @@
 #include "base/options.h"
 #include "client/client.h"
 
-enum { OPT_WEIGHT = 256, OPT_MAX_JOBS, OPT_MAX_PRIORITY };
+enum { OPT_WEIGHT = 256, OPT_MAX_JOBS, OPT_MAX_PRIORITY, KEPT_MODE = 0755 };
 
 /* One run of a command. */
 struct key_command {
@@ -34,10 +36,19 @@ static int read_file(struct key_command *k, bool may_lack, struct error *err)
     return rc ? rc : key_list_parse(&k->list, k->text, k->len, k->path, err);
 }
 
+/* The new file takes the place of the earlier one, and those who could read that, such as the user
+ * of the coordinator, can read it, too. Where it cannot be given to them, it is the caller's. */
 static int write_file(const struct key_command *k, const struct buffer *text, struct error *err)
 {
     const struct file_piece piece = {.data = text->data, .bytes = text->len};
-    return file_write_whole(k->path, &piece, 1, text->len, err);
+    struct stat st;
+    bool is_there = stat(k->path, &st) == 0;
+    int rc = file_write_whole(k->path, &piece, 1, text->len, err);
+    if (rc || !is_there) return rc;
+    if (chown(k->path, st.st_uid, st.st_gid) || chmod(k->path, st.st_mode & KEPT_MODE)) {
+        fprintf(stderr, "%s is readable by you alone now: %s\n", k->path, strerror(errno));
+    }
+    return 0;
 }
 
 static const struct key_entry *find_name(const struct key_command *k)

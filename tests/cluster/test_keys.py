@@ -319,6 +319,20 @@ class File(FaultTest):
         self.assertEqual(self.key("remove", self.path, "alice")[0], 0)
         self.assertEqual(self.read(), "# ours\n\n# the rest, without an end of line\n")
 
+    def test_who_could_read_the_file_can_read_it_still(self):
+        """Such as the user of the coordinator, when root adds a key."""
+        add_key(self.path, "alice")
+        os.chmod(self.path, 0o640)
+        owner = (12345, 23456) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+        os.chown(self.path, *owner)
+        add_key(self.path, "bob")
+        self.assertEqual(self.key("remove", self.path, "alice")[0], 0)
+        found = os.stat(self.path)
+        self.assertEqual((stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid), (0o640, *owner))
+        os.chmod(self.path, 0o666)
+        add_key(self.path, "carol")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o644)
+
     def test_wrong_words(self):
         add_key(self.path, "alice")
         for arguments, words in (
