@@ -17,6 +17,7 @@ enum {
     KEEPALIVE_MS = 10000,
     KEEPALIVE_TIMEOUT_MS = 20000, /* longer than any step: a peer may not poll while it computes */
     LEAST_PING_INTERVAL_MS = 5000,
+    HANDSHAKE_MS = 20000, /* a client that says nothing, or goes on slowly, holds a descriptor */
     RECONNECT_FIRST_MS = 100,
     RECONNECT_MOST_MS = 1000,
     CALLS_PER_CONNECTION_MAX = 1024,
@@ -25,8 +26,19 @@ enum {
 
 static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 
+/* gRPC 1.51 stops listening for good where the process has no descriptor left for a connection. */
+static void note_accept(const char *line)
+{
+    if (!strstr(line, "Failed accept")) return;
+    log_line(LOG_LEVEL_ERROR, "rpc_accept_failed",
+             "text=\"%s; a door of gRPC takes no connection any more: restart the process, with a "
+             "higher limit of open files\"",
+             line);
+}
+
 static void forward_log(gpr_log_func_args *args)
 {
+    note_accept(args->message);
     rpc_tls_note(args->message);
     log_line(LOG_LEVEL_DEBUG, "grpc", "text=\"%s\"", args->message);
 }
@@ -85,6 +97,7 @@ grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_b
         int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, LEAST_PING_INTERVAL_MS);
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     args[n++] = int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, CALLS_PER_CONNECTION_MAX);
+    args[n++] = int_arg(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_MS);
     return (grpc_channel_args){.num_args = (size_t)n, .args = args};
 }
 

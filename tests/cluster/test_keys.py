@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -263,6 +264,18 @@ class Http(unittest.TestCase):
         wait_until(lambda: ready()[0] == 503, 10 * PATIENCE, "it is not ready")
         self.assertNotIn(self.world.worker_addresses[0], ready()[1])
         self.assertIn("no request is served now", ready()[1])
+
+    def test_a_door_that_closes_for_want_of_descriptors_says_so(self):
+        pid = self.world.coordinator.pid
+        n = len(os.listdir(f"/proc/{pid}/fd")) + 8
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (n, n))
+        for _ in range(16):
+            connection = socket.socket(socket.AF_UNIX)
+            self.addCleanup(connection.close)
+            connection.connect(self.world.address.removeprefix("unix:"))
+        wait_until(lambda: "error outrider-coordinator" in self.world.logs()["coordinator.log"],
+                   10 * PATIENCE, "the log says that the door is closed")
+        self.assertIn("rpc_accept_failed", self.world.logs()["coordinator.log"])
 
     def test_the_key_counts_until_the_answer(self):
         """Also with clients that leave in mid-body; a grant that is released twice is an error of

@@ -144,6 +144,17 @@ class Door(TlsTest):
         self.world.wait_log("coordinator", "an HTTP client does not speak TLS", 5)
         self.assertEqual(self.world.logs()["coordinator.log"].count("an HTTP client does"), 1)
 
+    def test_handshakes_that_do_not_go_on_are_ended(self):
+        begin, silent = time.monotonic(), []
+        for said in (b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"):
+            silent.append(socket.create_connection(("127.0.0.1", self.port())))
+            self.addCleanup(silent[-1].close)
+            silent[-1].sendall(said)
+        for connection in silent:
+            connection.settimeout(90)
+            self.assertEqual(connection.recv(4096), b"")
+        self.assertGreater(time.monotonic() - begin, 15)
+
     def test_plain_servers_are_told(self):
         done = self.health(self.world.worker_addresses[0], *self.ca.caller("--tls"))
         self.check_failure(*done, "the other side does not speak TLS")
