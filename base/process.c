@@ -32,7 +32,7 @@ static struct process {
     pthread_t signal_thread, call_thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_starting, is_reload_due, is_stopping, is_told, is_closing;
+    bool is_starting, is_reload_due, is_stopping, is_told, is_closing, has_failed;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void set_closing(void)
@@ -173,6 +173,7 @@ int process_open(const struct process_calls *calls, int grace_ms, struct error *
     process.grace_ms = grace_ms > 0 ? grace_ms : 0;
     process.is_starting = calls->is_starting;
     process.is_reload_due = process.is_stopping = process.is_told = process.is_closing = false;
+    process.has_failed = false;
     mem_tune();
     raise_open_files();
     signal(SIGPIPE, SIG_IGN);
@@ -184,7 +185,9 @@ int process_open(const struct process_calls *calls, int grace_ms, struct error *
         pthread_join(process.call_thread, NULL);
         goto out;
     }
+    pthread_mutex_lock(&process.lock);
     process.is_open = true;
+    pthread_mutex_unlock(&process.lock);
 out:
     if (rc) pthread_sigmask(SIG_SETMASK, &process.mask_before, NULL);
     return rc;
@@ -210,12 +213,32 @@ void process_close(void)
     pthread_cond_broadcast(&process.changed);
     pthread_mutex_unlock(&process.lock);
     pthread_join(process.call_thread, NULL);
+    pthread_mutex_lock(&process.lock);
+    process.is_open = false; /* nobody signals a thread that has ended */
+    pthread_mutex_unlock(&process.lock);
     pthread_kill(process.signal_thread, SIGTERM);
     pthread_join(process.signal_thread, NULL);
     while (wait_signal_until(0) > 0)
         continue;
     pthread_sigmask(SIG_SETMASK, &process.mask_before, NULL);
-    process.is_open = false;
+}
+
+/* One signal at most, because a second one would not let anything be finished. */
+void process_fail(void)
+{
+    pthread_mutex_lock(&process.lock);
+    bool is_first = process.is_open && !process.has_failed && !process.is_stopping;
+    if (process.is_open) process.has_failed = true;
+    if (is_first) pthread_kill(process.signal_thread, SIGTERM);
+    pthread_mutex_unlock(&process.lock);
+}
+
+bool process_has_failed(void)
+{
+    pthread_mutex_lock(&process.lock);
+    bool has_failed = process.has_failed;
+    pthread_mutex_unlock(&process.lock);
+    return has_failed;
 }
 
 void process_end_now(int status)

@@ -91,6 +91,7 @@ int program_run(const struct program *program, void *arg)
     }
     program->close(arg);
     process_close();
-    log_line(LOG_LEVEL_INFO, "stopped", "reason=signal");
-    return EXIT_SUCCESS;
+    bool has_failed = process_has_failed();
+    log_line(LOG_LEVEL_INFO, "stopped", "reason=%s", has_failed ? "failure" : "signal");
+    return has_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

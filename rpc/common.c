@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "rpc/tls.h"
 
 enum {
@@ -26,14 +27,16 @@ enum {
 
 static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 
-/* gRPC 1.51 stops listening for good where the process has no descriptor left for a connection. */
+/* gRPC 1.51 stops listening for good where the process has no descriptor left for a connection. A
+ * server that nobody can reach any more must not go on as if it were well. */
 static void note_accept(const char *line)
 {
     if (!strstr(line, "Failed accept")) return;
     log_line(LOG_LEVEL_ERROR, "rpc_accept_failed",
-             "text=\"%s; a door of gRPC takes no connection any more: restart the process, with a "
-             "higher limit of open files\"",
+             "text=\"%s; gRPC takes no connection any more, so the process ends: start it again, "
+             "with a higher limit of open files\"",
              line);
+    process_fail();
 }
 
 static void forward_log(gpr_log_func_args *args)

@@ -265,7 +265,7 @@ class Http(unittest.TestCase):
         self.assertNotIn(self.world.worker_addresses[0], ready()[1])
         self.assertIn("no request is served now", ready()[1])
 
-    def test_a_door_that_closes_for_want_of_descriptors_says_so(self):
+    def test_a_door_that_closes_for_want_of_descriptors_ends_the_process(self):
         pid = self.world.coordinator.pid
         n = len(os.listdir(f"/proc/{pid}/fd")) + 8
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (n, n))
@@ -273,9 +273,9 @@ class Http(unittest.TestCase):
             connection = socket.socket(socket.AF_UNIX)
             self.addCleanup(connection.close)
             connection.connect(self.world.address.removeprefix("unix:"))
-        wait_until(lambda: "error outrider-coordinator" in self.world.logs()["coordinator.log"],
-                   10 * PATIENCE, "the log says that the door is closed")
+        self.assertEqual(self.world.coordinator.wait(10 * PATIENCE), 1)
         self.assertIn("rpc_accept_failed", self.world.logs()["coordinator.log"])
+        self.assertIn("stopped reason=failure", self.world.logs()["coordinator.log"])
 
     def test_the_key_counts_until_the_answer(self):
         """Also with clients that leave in mid-body; a grant that is released twice is an error of
