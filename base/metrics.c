@@ -40,18 +40,20 @@ static int n_cells(const struct metric_family *family)
 static char *show_count(uint64_t n, char *out)
 {
     char digits[NUMBER_BYTES];
-    char *at = digits + sizeof digits - 1;
-    *at = '\0';
+    int at = NUMBER_BYTES;
     do {
-        *--at = (char)('0' + n % 10);
+        digits[--at] = (char)('0' + n % 10);
         n /= 10;
     } while (n);
-    return stpcpy(out, at);
+    while (at < NUMBER_BYTES)
+        *out++ = digits[at++];
+    *out = '\0';
+    return out;
 }
 
 /* The n-th part of `unit`, a power of ten, as the digits behind a point, without zeros at the end;
- * nothing for 0. */
-static void show_fraction(uint64_t n, uint64_t unit, char *out)
+ * nothing for 0. Returns the end. */
+static char *show_fraction(uint64_t n, uint64_t unit, char *out)
 {
     if (n) *out++ = '.';
     while (n) {
@@ -60,6 +62,7 @@ static void show_fraction(uint64_t n, uint64_t unit, char *out)
         n %= unit;
     }
     *out = '\0';
+    return out;
 }
 
 /* What a shown 1 is of what is recorded; 0: not a whole number that we know. */
@@ -70,16 +73,14 @@ static uint64_t unit_of(const struct metric_family *f)
     return f->scale == METRIC_US ? 1000000 : 0;
 }
 
-/* Exactly where the scale is one of ours, else with enough digits for microseconds of 30 years. */
-static void show_number(const struct metric_family *f, int64_t recorded, struct number *shown)
+/* Exactly where the scale is one of ours, else with enough digits for microseconds of 30 years.
+ * Returns the end. */
+static char *show_number(const struct metric_family *f, int64_t recorded, char out[NUMBER_BYTES])
 {
     uint64_t n = (uint64_t)recorded, unit = unit_of(f);
-    if (recorded >= 0 && unit) {
-        show_fraction(n % unit, unit, show_count(n / unit, shown->text));
-    } else {
-        double scale = f->scale == 0 ? 1 : f->scale;
-        snprintf(shown->text, sizeof shown->text, "%.15g", (double)recorded * scale);
-    }
+    if (recorded >= 0 && unit) return show_fraction(n % unit, unit, show_count(n / unit, out));
+    double scale = f->scale == 0 ? 1 : f->scale;
+    return out + snprintf(out, NUMBER_BYTES, "%.15g", (double)recorded * scale);
 }
 
 /* Where each family's cells and bounds begin; how many there are. */
@@ -111,7 +112,8 @@ int metrics_open(struct metrics **metrics, const struct metric_family *families,
     TRY(mem_array(&m->bounds, (size_t)n_all_bounds, sizeof *m->bounds, err));
     for (int i = 0; i < n; i++) {
         for (int b = 0; b < families[i].n_bounds; b++) {
-            show_number(&families[i], families[i].bounds[b], &m->bounds[m->first_bounds[i] + b]);
+            show_number(&families[i], families[i].bounds[b],
+                        m->bounds[m->first_bounds[i] + b].text);
         }
     }
     *metrics = m;
@@ -188,53 +190,55 @@ int64_t metrics_get(const struct metrics *m, int family, int value)
 
 /* ---- the text ---- */
 
+enum place_kind { PLACE_VALUE, PLACE_FIRST_BUCKET, PLACE_BUCKET, PLACE_COUNT };
+
+/* Where a number goes. A bucket's is what its histogram has counted up to there; the count of all
+ * is taken from the buckets, so that the two agree at any time. */
+struct place {
+    size_t at;  /* in the text */
+    int family; /* whose scale a value has */
+    int cell;   /* of a value or a bucket */
+    enum place_kind kind;
+};
+
+struct metrics_page {
+    const struct metrics *metrics;
+    struct buffer text; /* without numbers */
+    struct place *places;
+    size_t n, capacity;
+};
+
 /* Appends to a page until the first failure. */
 struct writer {
-    struct buffer *out;
+    struct metrics_page *page;
     const struct metrics_view *view;
     struct error *err;
     int rc;
 };
 
-static void put_bytes(struct writer *w, const char *bytes, size_t len)
-{
-    if (!w->rc) w->rc = buffer_append(w->out, bytes, len, w->err);
-}
-
 static void put(struct writer *w, const char *text)
 {
-    put_bytes(w, text, strlen(text));
+    if (!w->rc) w->rc = buffer_append(&w->page->text, text, strlen(text), w->err);
 }
 
-/* Appends once more what is at [at, at + len) of the page. */
-static void put_again(struct writer *w, size_t at, size_t len)
+/* Leaves room for a number and ends the line. */
+static void put_place(struct writer *w, enum place_kind kind, int family, int cell)
 {
-    if (!w->rc) w->rc = buffer_reserve(w->out, w->out->len + len, w->err); /* it may move */
-    if (!w->rc) put_bytes(w, (const char *)w->out->data + at, len);
-}
-
-static void put_count(struct writer *w, uint64_t n)
-{
-    char text[NUMBER_BYTES];
-    put_bytes(w, text, (size_t)(show_count(n, text) - text));
-}
-
-static void put_number(struct writer *w, const struct metric_family *f, int64_t recorded)
-{
-    struct number shown;
-    show_number(f, recorded, &shown);
-    put(w, shown.text);
+    struct metrics_page *page = w->page;
+    if (!w->rc) w->rc = mem_grow(&page->places, &page->capacity, page->n + 1, w->err);
+    if (w->rc) return;
+    page->places[page->n++] =
+        (struct place){.at = page->text.len, .family = family, .cell = cell, .kind = kind};
+    put(w, "\n");
 }
 
 static void put_own_label(struct writer *w, const struct metric_family *f, int value)
 {
+    char number[NUMBER_BYTES];
+    show_count((uint64_t)value, number);
     put(w, f->label);
     put(w, "=\"");
-    if (f->label_values) {
-        put(w, f->label_values[value]);
-    } else {
-        put_count(w, (uint64_t)value);
-    }
+    put(w, f->label_values ? f->label_values[value] : number);
     put(w, "\"");
 }
 
@@ -258,45 +262,27 @@ static bool put_series(struct writer *w, const struct metric_family *f, int valu
     return has_labels;
 }
 
-/* Returns the count of all buckets. */
-static uint64_t put_buckets(struct writer *w, const struct metric_family *f, int value,
-                            const struct number *bounds, const atomic_llong *cells)
+static void put_single(struct writer *w, int family, int value, const char *suffix, int cell)
 {
-    char rest[2 * NUMBER_BYTES + 8]; /* of a line: the bound and the count */
-    uint64_t n = 0;
-    size_t begin = w->out->len, len = 0;
-    for (int i = 0; i <= f->n_bounds; i++) {
-        n += (uint64_t)get(&cells[i]);
-        if (i == 0) {
-            put(w, put_series(w, f, value, "_bucket") ? ",le=\"" : "{le=\"");
-            len = w->out->len - begin;
-        } else {
-            put_again(w, begin, len);
-        }
-        char *end = stpcpy(rest, i < f->n_bounds ? bounds[i].text : "+Inf");
-        end = stpcpy(show_count(n, stpcpy(end, "\"} ")), "\n");
-        put_bytes(w, rest, (size_t)(end - rest));
-    }
-    return n;
-}
-
-static void put_single(struct writer *w, const struct metric_family *f, int value,
-                       const char *suffix, int64_t recorded)
-{
+    const struct metric_family *f = &w->page->metrics->families[family];
     put(w, put_series(w, f, value, suffix) ? "} " : " ");
-    put_number(w, f, recorded);
-    put(w, "\n");
+    put_place(w, PLACE_VALUE, family, cell);
 }
 
-/* The count is taken from the buckets, so that the two agree at any time. */
-static void put_histogram(struct writer *w, const struct metric_family *f, int value,
-                          const struct number *bounds, const atomic_llong *cells)
+static void put_histogram(struct writer *w, int family, int value, int first_cell)
 {
-    uint64_t n = put_buckets(w, f, value, bounds, cells);
-    put_single(w, f, value, "_sum", get(&cells[f->n_bounds + 1]));
+    const struct metrics *m = w->page->metrics;
+    const struct metric_family *f = &m->families[family];
+    const struct number *bounds = m->bounds + m->first_bounds[family];
+    for (int i = 0; i <= f->n_bounds; i++) {
+        put(w, put_series(w, f, value, "_bucket") ? ",le=\"" : "{le=\"");
+        put(w, i < f->n_bounds ? bounds[i].text : "+Inf");
+        put(w, "\"} ");
+        put_place(w, i ? PLACE_BUCKET : PLACE_FIRST_BUCKET, family, first_cell + i);
+    }
+    put_single(w, family, value, "_sum", first_cell + f->n_bounds + 1);
     put(w, put_series(w, f, value, "_count") ? "} " : " ");
-    put_count(w, n);
-    put(w, "\n");
+    put_place(w, PLACE_COUNT, family, 0);
 }
 
 static void put_head(struct writer *w, const struct metric_family *f)
@@ -313,23 +299,86 @@ static void put_head(struct writer *w, const struct metric_family *f)
     put(w, kinds[f->kind]);
 }
 
+static void put_family(struct writer *w, int family)
+{
+    const struct metrics *m = w->page->metrics;
+    const struct metric_family *f = &m->families[family];
+    put_head(w, f);
+    for (int value = 0; value < n_series(f); value++) {
+        int first_cell = m->first_cells[family] + value * n_cells(f);
+        if (f->kind == METRIC_HISTOGRAM)
+            put_histogram(w, family, value, first_cell);
+        else
+            put_single(w, family, value, "", first_cell);
+    }
+}
+
+int metrics_page_open(struct metrics_page **page, const struct metrics *m,
+                      const struct metrics_view *view, struct error *err)
+{
+    struct metrics_page *made;
+    *page = NULL;
+    int rc = mem_array(&made, 1, sizeof *made, err);
+    if (rc) return rc;
+    made->metrics = m;
+    struct writer w = {.page = made, .view = view, .err = err};
+    for (int i = view->first; i < view->first + view->n && !w.rc; i++) {
+        put_family(&w, i);
+    }
+    if (w.rc)
+        metrics_page_close(made);
+    else
+        *page = made;
+    return w.rc;
+}
+
+void metrics_page_close(struct metrics_page *page)
+{
+    if (!page) return;
+    buffer_free(&page->text);
+    free(page->places);
+    free(page);
+}
+
+/* *n: what the histogram has counted so far. Returns the end. */
+static char *show_place(const struct metrics *m, const struct place *place, uint64_t *n, char *out)
+{
+    const atomic_llong *cell = &m->cells[place->cell];
+    if (place->kind == PLACE_VALUE) {
+        return show_number(&m->families[place->family], get(cell), out);
+    }
+    if (place->kind == PLACE_FIRST_BUCKET) *n = 0;
+    if (place->kind != PLACE_COUNT) *n += (uint64_t)get(cell);
+    return show_count(*n, out);
+}
+
+int metrics_page_write(const struct metrics_page *page, struct buffer *out, struct error *err)
+{
+    size_t most = page->text.len + page->n * NUMBER_BYTES, from = 0;
+    uint64_t n = 0;
+    int rc = buffer_reserve(out, out->len + most, err);
+    if (rc) return rc;
+    char *to = (char *)out->data + out->len;
+    for (size_t i = 0; i < page->n; i++) {
+        size_t len = page->places[i].at - from;
+        memcpy(to, page->text.data + from, len);
+        from += len;
+        to = show_place(page->metrics, &page->places[i], &n, to + len);
+    }
+    memcpy(to, page->text.data + from, page->text.len - from);
+    to += page->text.len - from;
+    out->len = (size_t)(to - (char *)out->data);
+    return 0;
+}
+
 int metrics_write(const struct metrics *m, const struct metrics_view *view, struct buffer *out,
                   struct error *err)
 {
-    struct writer w = {.out = out, .view = view, .err = err};
-    for (int i = view->first; i < view->first + view->n && !w.rc; i++) {
-        const struct metric_family *f = &m->families[i];
-        put_head(&w, f);
-        for (int value = 0; value < n_series(f); value++) {
-            const atomic_llong *cells = cells_at(m, i, value);
-            if (f->kind == METRIC_HISTOGRAM) {
-                put_histogram(&w, f, value, m->bounds + m->first_bounds[i], cells);
-            } else {
-                put_single(&w, f, value, "", get(cells));
-            }
-        }
-    }
-    return w.rc;
+    struct metrics_page *page;
+    int rc = metrics_page_open(&page, m, view, err);
+    if (!rc) rc = metrics_page_write(page, out, err);
+    metrics_page_close(page);
+    return rc;
 }
 
 void metrics_escape(const char *text, char *out, size_t size)

@@ -52,7 +52,17 @@ struct metrics_view {
     int first, n;       /* families */
 };
 
-/* Appends what the view shows. Errors: ERR_NO_MEMORY. */
+/* What a view shows, without the numbers, so that a page that is asked for again and again takes
+ * little time. Immutable; keeps metrics, nothing of the view. Errors: ERR_NO_MEMORY. */
+struct metrics_page;
+int metrics_page_open(struct metrics_page **page, const struct metrics *metrics,
+                      const struct metrics_view *view, struct error *err);
+void metrics_page_close(struct metrics_page *page);
+
+/* Appends the page with the numbers of now. Errors: ERR_NO_MEMORY. */
+int metrics_page_write(const struct metrics_page *page, struct buffer *out, struct error *err);
+
+/* Appends what the view shows, once. Errors: ERR_NO_MEMORY. */
 int metrics_write(const struct metrics *metrics, const struct metrics_view *view,
                   struct buffer *out, struct error *err);
 

@@ -41,7 +41,8 @@ static const struct metric_family families[PROCESS_FAMILIES] = {
 
 struct metrics_process {
     struct metrics *metrics; /* only its numbers change */
-    int stat_fd;             /* /proc/self/stat; -1 = it cannot be read */
+    struct metrics_page *page;
+    int stat_fd; /* /proc/self/stat; -1 = it cannot be read */
 };
 
 /* What /proc/self/stat says that we want. */
@@ -110,11 +111,13 @@ static int64_t max_fds(void)
 int metrics_process_open(struct metrics_process **process, struct error *err)
 {
     int rc = 0;
+    const struct metrics_view view = {.prefix = "", .labels = "", .n = PROCESS_FAMILIES};
     struct metrics_process *p = NULL;
     *process = NULL;
     TRY(mem_array(&p, 1, sizeof *p, err));
     p->stat_fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
     TRY(metrics_open(&p->metrics, families, PROCESS_FAMILIES, err));
+    TRY(metrics_page_open(&p->page, p->metrics, &view, err));
     metrics_set(p->metrics, PROCESS_START, 0, start_ms(p->stat_fd));
     *process = p;
     p = NULL;
@@ -127,13 +130,13 @@ void metrics_process_close(struct metrics_process *p)
 {
     if (!p) return;
     if (p->stat_fd >= 0) close(p->stat_fd);
+    metrics_page_close(p->page);
     metrics_close(p->metrics);
     free(p);
 }
 
 int metrics_process_write(struct metrics_process *p, struct buffer *out, struct error *err)
 {
-    const struct metrics_view view = {.prefix = "", .labels = "", .n = PROCESS_FAMILIES};
     const struct stat_figures f = read_stat(p->stat_fd);
     struct metrics *m = p->metrics;
     metrics_set(m, PROCESS_CPU, 0, microseconds(CLOCK_PROCESS_CPUTIME_ID));
@@ -142,5 +145,5 @@ int metrics_process_write(struct metrics_process *p, struct buffer *out, struct 
     metrics_set(m, PROCESS_THREADS, 0, f.threads);
     metrics_set(m, PROCESS_OPEN_FDS, 0, count_fds());
     metrics_set(m, PROCESS_MAX_FDS, 0, max_fds());
-    return metrics_write(m, &view, out, err);
+    return metrics_page_write(p->page, out, err);
 }

@@ -6,8 +6,8 @@
  * Waits for a random time of EVERY_MS on average, tosses a coin, and then either reads the page or
  * does nothing, until it has read SCRAPES pages; with EVERY_MS = 0 it only reads. Prints a line for
  * each time, "1 BEGIN END" where it read the page and "0 BEGIN END" where it did not, in seconds of
- * the monotonic clock, and at last the bytes of the page and the CPU seconds that the server says
- * it has taken since the first page, "# BYTES SECONDS". */
+ * the monotonic clock, and at last the bytes of the page, the CPU seconds that the server says it
+ * has taken since the first page, and those of this program, "# BYTES SECONDS OWN_SECONDS". */
 #include <errno.h>
 #include <netdb.h>
 #include <stdbool.h>
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -101,6 +102,14 @@ static double cpu_seconds(const char *body)
     return strtod(at + sizeof name - 1, NULL);
 }
 
+static double own_cpu_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
 static void wait_ms(double ms)
 {
     struct timespec time = {.tv_sec = (time_t)(ms / 1e3)};
@@ -117,7 +126,7 @@ int main(int argc, char **argv)
     double every_ms = atof(argv[3]);
     int fd = connect_to(argv[1]);
     size_t n_bytes = read_page(fd, &body);
-    double before = cpu_seconds(body);
+    double before = cpu_seconds(body), own_before = own_cpu_seconds();
     while (n_read < wanted && n_events < EVENTS_MAX) {
         struct event *event = &events[n_events++];
         if (every_ms > 0) wait_ms((0.5 + draw()) * every_ms);
@@ -127,11 +136,12 @@ int main(int argc, char **argv)
         event->end_ns = clock_now_ns();
         n_read += event->is_read;
     }
+    double own = own_cpu_seconds() - own_before;
     for (int i = 0; i < n_events; i++) {
         printf("%d %.9f %.9f\n", events[i].is_read, (double)events[i].begin_ns * 1e-9,
                (double)events[i].end_ns * 1e-9);
     }
-    printf("# %zu %.6f\n", n_bytes, cpu_seconds(body) - before);
+    printf("# %zu %.6f %.6f\n", n_bytes, cpu_seconds(body) - before, own);
     close(fd);
     return 0;
 }

@@ -15,7 +15,9 @@ matters.
 Printed: the time of a scrape, from its first byte to its last, before there is load, and what it
 takes of the coordinator's CPUs then; the same time under load; the time of two rounds without and
 with a scrape, as median with quartiles; and the difference of their means with its standard error,
-and of their medians with that of 200 resamplings. Needs grpcio (Debian: python3-grpcio).
+and of their medians with that of 200 resamplings; and what the reader itself takes of the cores
+that it shares with the cluster, which is a part of the delay. Needs grpcio (Debian:
+python3-grpcio).
 """
 import bisect
 import random
@@ -59,23 +61,24 @@ def start_scraper(build, port, n_scrapes, every_ms):
 
 
 def finish_scraper(scraper, printed):
-    """(was a scrape, begin, end) of each time; bytes of the page; CPU seconds of the server."""
+    """(was a scrape, begin, end) of each time; bytes of the page; CPU seconds of the server and of
+    the reader."""
     if scraper.wait():
         raise SystemExit("bench_scrape has failed")
     with printed:
         printed.seek(0)
         *lines, last = printed.read().splitlines()
     events = [line.split() for line in lines]
-    _, n_bytes, seconds = last.split()
+    _, n_bytes, seconds, own_seconds = last.split()
     times = [(word == "1", float(begin), float(end)) for word, begin, end in events]
-    return times, n_bytes, seconds
+    return times, n_bytes, float(seconds), float(own_seconds)
 
 
 def scrape_idle(build, port):
     """Prints what a scrape costs while nothing else happens."""
-    events, n_bytes, seconds = finish_scraper(*start_scraper(build, port, IDLE_SCRAPES, 0))
+    events, n_bytes, seconds, _ = finish_scraper(*start_scraper(build, port, IDLE_SCRAPES, 0))
     taken = [(end - begin) * 1000 for _, begin, end in events]
-    each_ms = float(seconds) / IDLE_SCRAPES * 1000
+    each_ms = seconds / IDLE_SCRAPES * 1000
     print(f"scrape, idle  {times_text(taken)}; {each_ms:.3f} ms of the coordinator's CPUs each, "
           f"{n_bytes} bytes")
 
@@ -178,12 +181,14 @@ def measure(cluster, port, args):
     read_times(caller, request(args.K), lambda: time.monotonic() > warm_until)
     scraper, printed = start_scraper(args.build, port, args.scrapes, args.every_ms)
     times = read_times(caller, request(args.K), lambda: scraper.poll() is not None)
-    events, _, _ = finish_scraper(scraper, printed)
+    events, _, _, own_seconds = finish_scraper(scraper, printed)
     is_over.set()
     for other in others:
         other.join()
     caller.close()
     report(events, compare(split(times), events))
+    own_us = own_seconds / args.scrapes * 1e6
+    print(f"reader        {own_us:.0f} us of the same cores for each scrape")
 
 
 def main():

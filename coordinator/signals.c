@@ -15,17 +15,23 @@
 
 enum { NAME_BYTES = 512, LABELS_BYTES = 2048 };
 
-/* What the labels of a page say of the group. Immutable once it is published. */
-struct labels {
-    struct labels *before; /* the group's before; a scrape may still read it */
-    char series[NAME_BYTES], build[LABELS_BYTES], cache[LABELS_BYTES];
+/* The page's parts: our families, what the labels say of the build and of the cache, and, by
+ * option, vLLM's families and cache. */
+enum { PAGES = 5 };
+
+/* What the page says of the group. Immutable once it is published. */
+struct group {
+    struct group *next; /* of all groups that there were; a scrape may still read them */
+    char series[NAME_BYTES], build[LABELS_BYTES], cache[LABELS_BYTES]; /* labels */
+    struct metrics_page *pages[PAGES];                                 /* NULL = not shown */
 };
 
 struct signals {
     struct signals_options options;
     struct metrics *metrics, *infos;
     struct metrics_process *process;
-    _Atomic(struct labels *) labels; /* the engine publishes new ones, scrapes read them */
+    struct group *groups;          /* the engine's */
+    _Atomic(struct group *) group; /* the engine publishes the present one, scrapes read it */
 };
 
 /* Families whose number is 1, because all that they say is in their labels. */
@@ -36,37 +42,75 @@ static const struct metric_family infos[INFOS] = {
     GAUGE(INFO_CACHE, "cache_config_info", "The target's KV cache: always 1, the labels say it."),
 };
 
-/* ---- labels ---- */
+/* ---- groups ---- */
 
-static void fill_labels(struct labels *labels, const struct signals_options *options,
+static void fill_labels(struct group *group, const struct signals_options *options,
                         const struct signals_group *g)
 {
     char model[NAME_BYTES / 2], draft[NAME_BYTES / 2];
     metrics_escape(options->served_name ? options->served_name : g->model, model, sizeof model);
     metrics_escape(options->draft_name, draft, sizeof draft);
-    snprintf(labels->series, sizeof labels->series, "model_name=\"%s\"", model);
-    snprintf(labels->build, sizeof labels->build,
+    snprintf(group->series, sizeof group->series, "model_name=\"%s\"", model);
+    snprintf(group->build, sizeof group->build,
              "%s,version=\"%s\",arithmetic=\"%s\",kernels=\"%s\",ranks=\"%d\",draft=\"%s\"",
-             labels->series, options->version, g->arithmetic, g->kernels, g->n_ranks, draft);
-    snprintf(labels->cache, sizeof labels->cache, "%s,block_size=\"%d\",num_gpu_blocks=\"%d\"",
-             labels->series, g->block_tokens, g->n_kv_blocks);
+             group->series, options->version, g->arithmetic, g->kernels, g->n_ranks, draft);
+    snprintf(group->cache, sizeof group->cache, "%s,block_size=\"%d\",num_gpu_blocks=\"%d\"",
+             group->series, g->block_tokens, g->n_kv_blocks);
+}
+
+static int open_pages(const struct signals *s, struct group *group, struct error *err)
+{
+    static const char ours[] = "outrider_", of_vllm[] = "vllm:";
+    const struct metrics_view views[PAGES] = {
+        {.prefix = ours, .labels = group->series, .n = SIGNALS},
+        {.prefix = ours, .labels = group->build, .first = INFO_BUILD, .n = 1},
+        {.prefix = ours, .labels = group->cache, .first = INFO_CACHE, .n = 1},
+        {.prefix = of_vllm, .labels = group->series, .n = SIGNALS_OF_VLLM},
+        {.prefix = of_vllm, .labels = group->cache, .first = INFO_CACHE, .n = 1},
+    };
+    int rc = 0;
+    for (int i = 0; i < PAGES && !rc; i++) {
+        if (views[i].prefix == of_vllm && !s->options.has_vllm) break;
+        const struct metrics *m = views[i].labels == group->series ? s->metrics : s->infos;
+        rc = metrics_page_open(&group->pages[i], m, &views[i], err);
+    }
+    return rc;
+}
+
+static void free_group(struct group *group)
+{
+    for (int i = 0; i < PAGES; i++) {
+        metrics_page_close(group->pages[i]);
+    }
+    free(group);
+}
+
+/* A group that was there before has its page already. */
+static struct group *find_group(const struct signals *s, const struct group *like)
+{
+    struct group *g = s->groups;
+    while (g && (strcmp(g->build, like->build) != 0 || strcmp(g->cache, like->cache) != 0)) {
+        g = g->next;
+    }
+    return g;
 }
 
 int signals_set_group(struct signals *s, const struct signals_group *group, struct error *err)
 {
-    struct labels *made, *now = atomic_load_explicit(&s->labels, memory_order_relaxed);
+    struct group *made;
     int rc = mem_array(&made, 1, sizeof *made, err);
     if (rc) return rc;
     fill_labels(made, &s->options, group);
-    bool is_same =
-        now && strcmp(now->build, made->build) == 0 && strcmp(now->cache, made->cache) == 0;
-    if (is_same) {
-        free(made);
-        return 0;
+    struct group *known = find_group(s, made);
+    if (!known) rc = open_pages(s, made, err);
+    if (known || rc) {
+        free_group(made);
+    } else {
+        made->next = s->groups;
+        s->groups = known = made;
     }
-    made->before = now;
-    atomic_store_explicit(&s->labels, made, memory_order_release);
-    return 0;
+    if (!rc) atomic_store_explicit(&s->group, known, memory_order_release);
+    return rc;
 }
 
 /* ---- open, close ---- */
@@ -97,11 +141,10 @@ out:
 void signals_close(struct signals *s)
 {
     if (!s) return;
-    struct labels *labels = atomic_load_explicit(&s->labels, memory_order_relaxed);
-    while (labels) {
-        struct labels *before = labels->before;
-        free(labels);
-        labels = before;
+    while (s->groups) {
+        struct group *next = s->groups->next;
+        free_group(s->groups);
+        s->groups = next;
     }
     metrics_close(s->metrics);
     metrics_close(s->infos);
@@ -110,23 +153,6 @@ void signals_close(struct signals *s)
 }
 
 /* ---- the page ---- */
-
-/* Families first .. first + n - 1, and what the labels say of the cache and, in our own part, of
- * the build. */
-static int write_part(const struct signals *s, const char *prefix, int n_families, int first_info,
-                      struct buffer *out, struct error *err)
-{
-    const struct labels *labels = atomic_load_explicit(&s->labels, memory_order_acquire);
-    const struct metrics_view view = {.prefix = prefix, .labels = labels->series, .n = n_families};
-    struct metrics_view info = {.prefix = prefix, .n = 1};
-    int rc = metrics_write(s->metrics, &view, out, err);
-    for (int i = first_info; i < INFOS && !rc; i++) {
-        info.first = i;
-        info.labels = i == INFO_BUILD ? labels->build : labels->cache;
-        rc = metrics_write(s->infos, &info, out, err);
-    }
-    return rc;
-}
 
 void signals_look(struct signals *s)
 {
@@ -137,8 +163,10 @@ int signals_write(struct signals *s, struct buffer *out, struct error *err)
 {
     int rc = 0;
     signals_look(s);
-    TRY(write_part(s, "outrider_", SIGNALS, INFO_BUILD, out, err));
-    if (s->options.has_vllm) TRY(write_part(s, "vllm:", SIGNALS_OF_VLLM, INFO_CACHE, out, err));
+    const struct group *group = atomic_load_explicit(&s->group, memory_order_acquire);
+    for (int i = 0; i < PAGES; i++) {
+        if (group->pages[i]) TRY(metrics_page_write(group->pages[i], out, err));
+    }
     rc = metrics_process_write(s->process, out, err);
 out:
     return rc;

@@ -79,20 +79,26 @@ static const struct metric_family info = {
 struct rank_signals {
     struct metrics *metrics, *info;
     struct metrics_process *process;
-    char series[NAME_BYTES], build[LABELS_BYTES]; /* labels; immutable after open */
+    struct metrics_page *page, *build;
 };
 
-static void fill_labels(struct rank_signals *s, const struct rank_signals_options *options)
+static int open_pages(struct rank_signals *s, const struct rank_signals_options *options,
+                      struct error *err)
 {
+    static const char prefix[] = "outrider_worker_";
     const struct target_description *d = options->description;
-    char model[NAME_BYTES / 2];
+    char model[NAME_BYTES / 2], series[NAME_BYTES], build[LABELS_BYTES];
     metrics_escape(d->model, model, sizeof model);
-    snprintf(s->series, sizeof s->series, "model_name=\"%s\",rank=\"%d\",ranks=\"%d\"", model,
-             d->rank, d->n_ranks);
-    snprintf(s->build, sizeof s->build,
+    snprintf(series, sizeof series, "model_name=\"%s\",rank=\"%d\",ranks=\"%d\"", model, d->rank,
+             d->n_ranks);
+    snprintf(build, sizeof build,
              "%s,version=\"%s\",arithmetic=\"%s\",kernels=\"%s\",collectives=\"%s\",threads=\"%d\"",
-             s->series, options->version, d->arithmetic, d->kernels, options->collectives,
+             series, options->version, d->arithmetic, d->kernels, options->collectives,
              d->n_threads);
+    const struct metrics_view of_steps = {.prefix = prefix, .labels = series, .n = RANK_SIGNALS};
+    const struct metrics_view of_build = {.prefix = prefix, .labels = build, .n = 1};
+    int rc = metrics_page_open(&s->page, s->metrics, &of_steps, err);
+    return rc ? rc : metrics_page_open(&s->build, s->info, &of_build, err);
 }
 
 int rank_signals_open(struct rank_signals **signals, const struct rank_signals_options *options,
@@ -105,7 +111,7 @@ int rank_signals_open(struct rank_signals **signals, const struct rank_signals_o
     TRY(metrics_open(&s->metrics, families, RANK_SIGNALS, err));
     TRY(metrics_open(&s->info, &info, 1, err));
     TRY(metrics_process_open(&s->process, err));
-    fill_labels(s, options);
+    TRY(open_pages(s, options, err));
     metrics_set(s->info, 0, 0, 1);
     metrics_set(s->metrics, KV_BLOCKS, 0, options->description->n_kv_blocks);
     metrics_set(s->metrics, KV_BYTES, 0, (int64_t)options->kv_bytes);
@@ -120,6 +126,8 @@ out:
 void rank_signals_close(struct rank_signals *s)
 {
     if (!s) return;
+    metrics_page_close(s->page);
+    metrics_page_close(s->build);
     metrics_close(s->metrics);
     metrics_close(s->info);
     metrics_process_close(s->process);
@@ -128,15 +136,9 @@ void rank_signals_close(struct rank_signals *s)
 
 int rank_signals_write(struct rank_signals *s, struct buffer *out, struct error *err)
 {
-    static const char prefix[] = "outrider_worker_";
-    const struct metrics_view view = {.prefix = prefix, .labels = s->series, .n = RANK_SIGNALS};
-    const struct metrics_view build = {.prefix = prefix, .labels = s->build, .n = 1};
-    int rc = 0;
-    TRY(metrics_write(s->metrics, &view, out, err));
-    TRY(metrics_write(s->info, &build, out, err));
-    rc = metrics_process_write(s->process, out, err);
-out:
-    return rc;
+    int rc = metrics_page_write(s->page, out, err);
+    if (!rc) rc = metrics_page_write(s->build, out, err);
+    return rc ? rc : metrics_process_write(s->process, out, err);
 }
 
 /* ---- recording ---- */
