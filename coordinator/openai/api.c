@@ -22,8 +22,7 @@ enum {
     REQUEST_TIMEOUT_S = 30, /* for a request to come in whole */
     READER_SLACK_S = 10,    /* beyond the reader's timeout, by which an answer ends in good order */
     BODY_SLACK_BYTES = 1 << 20,
-    NO_BODY_BYTES = 4096, /* of a body that nobody reads */
-    FIELDS_BYTES = 1024   /* of the headers that a browser asks for */
+    NO_BODY_BYTES = 4096 /* of a body that nobody reads */
 };
 
 /* ---- small parts ---- */
@@ -291,42 +290,6 @@ static void refuse_route(struct http_exchange *x)
     openai_error_answer(x, ERR_NOT_FOUND, text, &wrong);
 }
 
-/* Names of headers, with commas and blanks between them. */
-static bool are_fields(const char *text)
-{
-    return strlen(text) < FIELDS_BYTES &&
-           text[strspn(text,
-                       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_, ")] == 0;
-}
-
-/* Whatever a browser asks for, because programs add headers of their own, which nobody reads. */
-static void allow_fields(struct http_exchange *x)
-{
-    struct error err;
-    const char *asked = http_header(x, "Access-Control-Request-Headers");
-    bool is_fit = asked && *asked && are_fields(asked);
-    http_set_header(x, "Access-Control-Allow-Headers",
-                    is_fit ? asked
-                           : "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, "
-                             "X-Request-Id",
-                    &err);
-}
-
-/* A browser asks before it sends a request to another origin than its page's. */
-static bool answer_preflight(const struct openai_api *api, struct http_exchange *x)
-{
-    struct error err;
-    if (!api->options.origin) return false;
-    http_set_header(x, "Access-Control-Allow-Origin", api->options.origin, &err);
-    http_set_header(x, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After", &err);
-    if (strcmp(http_method(x), "OPTIONS")) return false;
-    http_set_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE", &err);
-    allow_fields(x);
-    http_set_header(x, "Access-Control-Max-Age", "600", &err);
-    http_answer(x, 204, "text/plain", "", 0);
-    return true;
-}
-
 /* NULL: there is none. */
 static const struct route *find_route(const struct http_exchange *x)
 {
@@ -416,7 +379,7 @@ static struct openai_call *open_call(struct openai_api *api, struct http_exchang
 /* Strangers learn of no route that they may not use. */
 static void begin_call(struct openai_api *api, struct http_exchange *x, struct openai_call *call)
 {
-    if (answer_preflight(api, x)) return;
+    if (openai_site_answer_preflight(&api->options, x)) return;
     const struct route *route = find_route(x);
     bool is_public = route && route->caller == ANYBODY;
     bool is_admitted = is_public || admit(api, x, route);

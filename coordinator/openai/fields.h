@@ -39,6 +39,9 @@ const struct field *openai_field_find(const struct field *list, size_t n, const 
 
 /* ---- readers of plain fields ---- */
 read_fn openai_field_int, openai_field_float, openai_field_bool, openai_field_string;
+/* "outrider", whose own fields are in request_outrider.c. */
+read_fn openai_field_outrider;
+bool openai_field_is_outrider(const char *name, enum openai_kind kind);
 /* What would change the text and is not there: refused if it asks for anything. */
 read_fn openai_field_refuse;
 /* The same for a number or a boolean (0 or 1) that may have the value `least`, which asks for

@@ -1,5 +1,5 @@
-/* Two headers that no page can choose: a browser writes Origin with every POST, and Host with every
- * request. */
+/* Pages of other origins are known by two headers that no page can choose: a browser writes Origin
+ * with every POST, and Host with every request. */
 #include "coordinator/openai/site.h"
 
 #include <stdio.h>
@@ -7,6 +7,10 @@
 #include <strings.h>
 
 #include "access/reach.h"
+
+enum { FIELDS_BYTES = 1024 /* of the headers that a browser asks for */ };
+
+/* ---- who may ask ---- */
 
 static bool is_header(const struct http_exchange *x, const char *name, const char *value)
 {
@@ -47,4 +51,41 @@ bool openai_site_is_foreign(const struct openai_options *options, const struct h
         return true;
     }
     return false;
+}
+
+/* ---- what a browser asks first ---- */
+
+/* Names of headers, with commas and blanks between them. */
+static bool are_fields(const char *text)
+{
+    return strlen(text) < FIELDS_BYTES &&
+           text[strspn(text,
+                       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_, ")] == 0;
+}
+
+/* Whatever a browser asks for, because programs add headers of their own, which nobody reads. */
+static void allow_fields(struct http_exchange *x)
+{
+    struct error err;
+    const char *asked = http_header(x, "Access-Control-Request-Headers");
+    bool is_fit = asked && *asked && are_fields(asked);
+    http_set_header(x, "Access-Control-Allow-Headers",
+                    is_fit ? asked
+                           : "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, "
+                             "X-Request-Id",
+                    &err);
+}
+
+bool openai_site_answer_preflight(const struct openai_options *options, struct http_exchange *x)
+{
+    struct error err;
+    if (!options->origin) return false;
+    http_set_header(x, "Access-Control-Allow-Origin", options->origin, &err);
+    http_set_header(x, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After", &err);
+    if (strcmp(http_method(x), "OPTIONS")) return false;
+    http_set_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE", &err);
+    allow_fields(x);
+    http_set_header(x, "Access-Control-Max-Age", "600", &err);
+    http_answer(x, 204, "text/plain", "", 0);
+    return true;
 }

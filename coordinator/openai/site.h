@@ -9,3 +9,8 @@
  * sentence on it. Of the network thread. */
 bool openai_site_is_foreign(const struct openai_options *options, const struct http_exchange *x,
                             char *why, size_t size);
+
+/* A browser asks before it sends a request to another origin than its page's. Sets the headers that
+ * let the pages of --cors read an answer; true: it only asked, and this was the answer. Of the
+ * network thread. */
+bool openai_site_answer_preflight(const struct openai_options *options, struct http_exchange *x);
