@@ -51,8 +51,8 @@ static char *show_count(uint64_t n, char *out)
     return out;
 }
 
-/* The n-th part of `unit`, a power of ten, as the digits behind a point, without zeros at the end;
- * nothing for 0. Returns the end. */
+/* n / unit, where unit is a power of ten above n: a point and the digits behind it, without zeros
+ * at the end; nothing for 0. Returns the end. */
 static char *show_fraction(uint64_t n, uint64_t unit, char *out)
 {
     if (n) *out++ = '.';

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -51,12 +52,15 @@ static bool is_closing(void)
     return closing;
 }
 
-/* False when the process is closing already, so that on_stop must not run any more. */
+/* Ends the process while it starts. False when it is closing already, so that on_stop must not run
+ * any more. */
 static bool begin_stopping(int signal_number)
 {
     pthread_mutex_lock(&process.lock);
     bool may_stop = !process.is_closing;
-    if (may_stop && process.is_starting) _exit(STATUS_OF_SIGNAL + signal_number);
+    if (may_stop && process.is_starting) {
+        _exit(process.has_failed ? EXIT_FAILURE : STATUS_OF_SIGNAL + signal_number);
+    }
     if (may_stop) process.is_stopping = true;
     pthread_cond_broadcast(&process.changed);
     pthread_mutex_unlock(&process.lock);
@@ -223,12 +227,13 @@ void process_close(void)
     pthread_sigmask(SIG_SETMASK, &process.mask_before, NULL);
 }
 
-/* One signal at most, because a second one would not let anything be finished. */
+/* One signal at most, because a second one would not let anything be finished; and a program that
+ * was told to stop has not failed if it cannot go on. */
 void process_fail(void)
 {
     pthread_mutex_lock(&process.lock);
     bool is_first = process.is_open && !process.has_failed && !process.is_stopping;
-    if (process.is_open) process.has_failed = true;
+    if (is_first) process.has_failed = true;
     if (is_first) pthread_kill(process.signal_thread, SIGTERM);
     pthread_mutex_unlock(&process.lock);
 }

@@ -34,9 +34,10 @@ void process_started(void);
  * ended normally. Restores the calling thread's signal mask from before process_open. */
 void process_close(void);
 
-/* The process cannot do any more what it is for: it ends as after SIGTERM, what was accepted is
- * finished within the grace time, but its exit status says that it has failed, so that its
- * supervisor starts it again. From any thread; does not wait. Nothing outside of open and close. */
+/* The process can no longer do its work: it ends as after SIGTERM, what was accepted is finished
+ * within the grace time, but its exit status says that it has failed, so that its supervisor
+ * starts it again. From any thread; does not wait. Nothing happens where the process is ending
+ * already, or outside of open and close. */
 void process_fail(void);
 bool process_has_failed(void);
 

@@ -1,6 +1,5 @@
 /* outrider key: makes, lists and removes API keys in the file of outrider-coordinator --keys. Of
  * two commands at once on one file, what the first one did is lost. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +40,15 @@ static int read_file(struct key_command *k, bool may_lack, struct error *err)
 static int write_file(const struct key_command *k, const struct buffer *text, struct error *err)
 {
     const struct file_piece piece = {.data = text->data, .bytes = text->len};
-    struct stat st;
-    bool is_there = stat(k->path, &st) == 0;
-    int rc = file_write_whole(k->path, &piece, 1, text->len, err);
-    if (rc || !is_there) return rc;
-    if (chown(k->path, st.st_uid, st.st_gid) || chmod(k->path, st.st_mode & KEPT_MODE)) {
-        fprintf(stderr, "%s is readable by you alone now: %s\n", k->path, strerror(errno));
+    struct stat before = {0}, after;
+    bool was_there = stat(k->path, &before) == 0;
+    const struct file_owner owner = {before.st_uid, before.st_gid, before.st_mode & KEPT_MODE};
+    int rc = file_write_whole(k->path, &piece, 1, text->len, was_there ? &owner : NULL, err);
+    if (rc || !was_there || stat(k->path, &after)) return rc;
+    if (after.st_uid != owner.user || after.st_gid != owner.group) {
+        fprintf(stderr,
+                "%s is readable by you alone now, because you may not give it to its owner\n",
+                k->path);
     }
     return 0;
 }

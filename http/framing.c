@@ -37,7 +37,9 @@ static bool is_one_line(const char *name, size_t len, const char *value)
 }
 
 /* Only blanks and n characters lie between. libmicrohttpd 0.9.75 has written NUL over the ends of
- * lines and takes an LF alone for one; what a value has behind a NUL of its own it leaves out. */
+ * lines and takes an LF alone for one; what a value has behind a NUL of its own it leaves out. A
+ * NUL of the client's before an LF alone looks like CR and LF, so that a proxy which lets NUL
+ * through may see one header where two are read here. */
 static bool is_gap(const char *from, const char *to, int n)
 {
     uintptr_t gap = (uintptr_t)to - (uintptr_t)from;
@@ -60,7 +62,7 @@ static const char *find_fault(struct framing *f, const char *name, size_t name_l
         return "A header goes on in a second line.";
     }
     if (IS_LENIENT && (!is_gap(f->end, name, LINE_END_BYTES) || memchr(value, '\r', len))) {
-        return "A line of the head does not end with CR and LF, or has a CR or NUL before.";
+        return "A line of the head does not end with CR and LF, or has one of CR and NUL within.";
     }
     if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0 && ++f->n_hosts > 1) {
         return "There is more than one Host header.";

@@ -319,8 +319,9 @@ static void wait_idle(struct http_server *server, int grace_ms)
     monitor_leave(&server->monitor);
 }
 
-/* libmicrohttpd must not be stopped while a connection is suspended. */
-static void cut_suspended(struct http_server *server)
+/* libmicrohttpd must not be stopped while a connection is suspended. Whoever is watched has had the
+ * grace time to be answered in. */
+static void cut_watched(struct http_server *server)
 {
     monitor_enter(&server->monitor);
     server->is_cutting = true;
@@ -346,7 +347,7 @@ void http_server_close(struct http_server *server, int grace_ms)
         server->is_ending = true;
         MHD_socket fd = MHD_quiesce_daemon(server->daemon);
         wait_idle(server, grace_ms);
-        cut_suspended(server);
+        cut_watched(server);
         MHD_stop_daemon(server->daemon);
         if (fd != MHD_INVALID_SOCKET) close(fd);
     }

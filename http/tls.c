@@ -156,19 +156,21 @@ void *http_tls_callback(void)
 
 void http_tls_note(const char *line)
 {
-    static int64_t
-        next_ms;       /* when the next warning may be logged; the network thread's, as n_more */
-    static int n_more; /* failures since the last one */
+    /* When the next warning may be logged, and failures since the last one; both the network
+     * thread's. */
+    static int64_t next_ms;
+    static int n_more;
     if (!strstr(line, "handshake")) return;
     int64_t now_ms = clock_now_ms();
     if (now_ms < next_ms) {
         n_more++;
         return;
     }
-    log_line(LOG_LEVEL_WARN, "tls_handshake_failed",
-             "text=\"an HTTP client does not speak TLS, only before 1.2, or does not trust us\" "
-             "not_shown=%d",
-             n_more);
+    log_line(
+        LOG_LEVEL_WARN, "tls_handshake_failed",
+        "text=\"an HTTP client has left, does not speak TLS, only before 1.2, or does not trust "
+        "us\" not_shown=%d",
+        n_more);
     next_ms = now_ms + WARNING_INTERVAL_MS;
     n_more = 0;
 }

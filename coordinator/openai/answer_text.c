@@ -5,6 +5,7 @@
 
 #include "base/json_text.h"
 #include "coordinator/openai/answer_parts.h"
+#include "coordinator/openai/internal.h"
 
 enum {
     KEPT_BYTES = READER_BYTES, /* of each answer, that are not charged */
@@ -119,6 +120,16 @@ static size_t whole_bytes(const struct openai_answer *a)
     return n;
 }
 
+/* The bytes are the exchange's now, until its client has read them. */
+static void hand_charge_over(struct openai_answer *a)
+{
+    struct openai_call *call = http_context(a->x);
+    if (!call) return;
+    call->budget = a->budget;
+    call->charged_bytes = a->charged_bytes;
+    a->charged_bytes = 0;
+}
+
 static void finish_whole(struct openai_answer *a)
 {
     struct error err;
@@ -127,6 +138,7 @@ static void finish_whole(struct openai_answer *a)
     if (rc) {
         openai_error_answer(a->x, err.code, err.text, NULL);
     } else {
+        hand_charge_over(a);
         http_answer_take(a->x, 200, "application/json", &a->out);
     }
 }

@@ -357,6 +357,7 @@ static void release_call(void *context)
 {
     struct openai_call *call = context;
     grant_release(call->grant);
+    if (call->charged_bytes) budget_give(call->budget, call->charged_bytes);
     free(call);
 }
 

@@ -215,7 +215,7 @@ static int write_file(struct pack_cache *cache, struct error *err)
         pieces[i + 1] = (struct file_piece){cache->data[i], entry->bytes, entry->offset};
     }
     TRY(file_make_folder(cache->folder, err));
-    TRY(file_write_whole(cache->path, pieces, table->n_entries + 1, table->file_bytes, err));
+    TRY(file_write_whole(cache->path, pieces, table->n_entries + 1, table->file_bytes, NULL, err));
 out:
     free(head);
     free(pieces);

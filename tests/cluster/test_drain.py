@@ -237,7 +237,7 @@ class Drain(unittest.TestCase):
     def test_told_while_it_starts(self):
         """It has accepted nothing: it does not begin to serve, only to be cut off later."""
         command = [os.path.join(BUILD, "bin", "outrider-coordinator"), "--target", "127.0.0.1:1",
-                   "--draft", "synthetic:qwen2.5-0.5b,seed=1,layers=8", "--listen", "127.0.0.1:0",
+                   "--draft", "synthetic:qwen2.5-0.5b,seed=1", "--listen", "127.0.0.1:0",
                    "--http", "127.0.0.1:0", "--drain-timeout", "60"]
         with subprocess.Popen(command, stderr=subprocess.PIPE) as program:
             self.addCleanup(program.kill)

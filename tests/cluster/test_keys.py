@@ -195,7 +195,8 @@ class Http(unittest.TestCase):
         self.addCleanup(shutil.rmtree, folder)
         self.key = add_key(os.path.join(folder, "keys"), "alice", "--max-jobs", "2")
         self.world = Cluster(sys.argv[1], http=True, coordinator_flags=[
-            "--keys", os.path.join(folder, "keys")], environment={"OUTRIDER_API_KEY": self.key})
+            "--keys", os.path.join(folder, "keys"), "--log-level", "debug"],
+            environment={"OUTRIDER_API_KEY": self.key})
         self.world.__enter__()
         self.addCleanup(self.world.__exit__, None, None, None)
 
@@ -264,6 +265,33 @@ class Http(unittest.TestCase):
         wait_until(lambda: ready()[0] == 503, 10 * PATIENCE, "it is not ready")
         self.assertNotIn(self.world.worker_addresses[0], ready()[1])
         self.assertIn("no request is served now", ready()[1])
+
+    def test_nobody_makes_up_a_line_of_the_log(self):
+        """gRPC logs a header that it cannot read, with the client's bytes."""
+        line = b"Failed accept"
+
+        def literal(text):
+            return bytes([len(text)]) + text
+
+        def frame(kind, flags, stream, payload):
+            return (len(payload).to_bytes(3, "big") + bytes([kind, flags]) +
+                    stream.to_bytes(4, "big") + payload)
+
+        headers = [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"x"),
+                   (b":path", b"/outrider.generation.v1.Generation/Describe"),
+                   (b"te", b"trailers"), (b"content-type", b"application/grpc"),
+                   (b"grpc-timeout", line)]
+        block = b"".join(b"\0" + literal(name) + literal(value) for name, value in headers)
+        connection = socket.socket(socket.AF_UNIX)
+        self.addCleanup(connection.close)
+        connection.connect(self.world.address.removeprefix("unix:"))
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") +
+                           frame(1, 5, 1, block))
+        wait_until(lambda: "invalid value" in self.world.logs()["coordinator.log"], 10 * PATIENCE,
+                   "the header is in the log")
+        self.assertIn(line.decode(), self.world.logs()["coordinator.log"])
+        self.assertNotIn("rpc_accept_failed", self.world.logs()["coordinator.log"])
+        self.assertTrue(self.world.coordinator.is_alive())
 
     def test_a_door_that_closes_for_want_of_descriptors_ends_the_process(self):
         pid = self.world.coordinator.pid

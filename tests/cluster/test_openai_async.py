@@ -64,6 +64,15 @@ async def streamed(create, body):
     return list(zip(texts, logprobs, reasons))
 
 
+def load():
+    return json.loads(world.outrider("describe", "--json").stdout)["load"]
+
+
+def wait_running(n):
+    """Until n texts are made and none waits."""
+    wait_until(lambda: (load()["running"], load()["waiting"]) == (n, 0), 30, f"{n} texts run")
+
+
 class Together(unittest.TestCase):
     def test_texts_are_those_of_requests_alone(self):
         async def all_of_them():
@@ -98,15 +107,15 @@ class Together(unittest.TestCase):
                     stream = await create(stream=True, **{**body, **long})
                     await anext(aiter(stream))
                     await stream.close()
+                    await asyncio.to_thread(wait_running, 0)
                     task = asyncio.create_task(whole(create, {**body, **long}))
-                    await asyncio.sleep(0.2)
+                    await asyncio.to_thread(wait_running, N_TEXTS)
                     task.cancel()
                     with self.assertRaises(asyncio.CancelledError):
                         await task
 
         asyncio.run(leave())
-        load = lambda: json.loads(world.outrider("describe", "--json").stdout)["load"]
-        wait_until(lambda: load()["running"] + load()["waiting"] == 0, 5, "the jobs are gone")
+        wait_running(0)
         self.assertEqual(load()["target_kv"]["in_use"], 0)
 
 

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +22,9 @@ enum child_kind {
     CHILD_HANGS_IN_STOP,
     CHILD_ENDS_BY_ITSELF,
     CHILD_READS_NOTHING, /* has no on_reload */
-    CHILD_FAILS          /* says so itself, again and again */
+    CHILD_FAILS,         /* says so itself, again and again */
+    CHILD_STARTS,        /* and never is started */
+    CHILD_FAILS_TO_START
 };
 
 struct child {
@@ -51,15 +54,17 @@ static int child_main(struct child *child, int grace_ms)
     const struct process_calls calls = {.on_stop = on_stop,
                                         .on_reload =
                                             child->kind == CHILD_READS_NOTHING ? NULL : on_reload,
-                                        .arg = child};
+                                        .arg = child,
+                                        .is_starting = child->kind >= CHILD_STARTS};
     if (process_open(&calls, grace_ms, &err)) return 99;
     if (write(child->pipe, "r", 1) != 1) return 98;
     if (child->kind == CHILD_ENDS_BY_ITSELF) {
         process_close();
         return atomic_load(&is_told) ? 96 : 5;
     }
+    bool fails = child->kind == CHILD_FAILS || child->kind == CHILD_FAILS_TO_START;
     while (child->kind == CHILD_HANGS_IN_MAIN || !atomic_load(&is_told)) {
-        if (child->kind == CHILD_FAILS) process_fail();
+        if (fails) process_fail();
         sleep_ms(5);
     }
     process_close();
@@ -223,6 +228,34 @@ START_TEST(process_that_fails_ends_in_good_order_and_says_so)
 }
 END_TEST
 
+START_TEST(process_that_is_starting_ends_at_once)
+{
+    int fd;
+    pid_t child = child_start(CHILD_STARTS, 60000, &fd);
+    kill(child, SIGTERM);
+    ck_assert_int_eq(child_status(child), 128 + SIGTERM);
+    close(fd);
+    ck_assert_int_eq(child_status(child_start(CHILD_FAILS_TO_START, 60000, &fd)), EXIT_FAILURE);
+    close(fd);
+}
+END_TEST
+
+/* It was told to stop, which it does; that it cannot go on is no failure then. */
+START_TEST(process_that_is_stopping_does_not_fail)
+{
+    struct error err;
+    struct child nobody = {.kind = CHILD_OBEYS, .pipe = -1};
+    const struct process_calls calls = {.on_stop = on_stop, .arg = &nobody};
+    CHECK_OK(process_open(&calls, 10000, &err));
+    kill(getpid(), SIGTERM);
+    while (!atomic_load(&is_told))
+        sleep_ms(5);
+    process_fail();
+    ck_assert(!process_has_failed());
+    process_close();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("process");
@@ -235,6 +268,8 @@ int main(void)
     tcase_add_test(process, process_ignores_broken_pipes_and_gives_the_signals_back);
     tcase_add_test(process, process_may_open_as_many_files_as_its_hard_limit_allows);
     tcase_add_test(process, process_that_fails_ends_in_good_order_and_says_so);
+    tcase_add_test(process, process_that_is_starting_ends_at_once);
+    tcase_add_test(process, process_that_is_stopping_does_not_fail);
     suite_add_tcase(suite, process);
     return check_main(suite);
 }
