@@ -7,15 +7,14 @@
  * time to the first token, the time of a token after that, and tokens per second of all clients;
  * and of HTTP over gRPC the median of the differences and ratios of neighbouring repetitions. */
 #include <errno.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "bench/dial.h"
 #include "proto/generation_wire.h"
 #include "rpc/client.h"
 
@@ -91,21 +90,6 @@ static void run_grpc(struct client *c)
 
 /* ---- HTTP ---- */
 
-static int dial(const char *address)
-{
-    char host[128];
-    const char *colon = strrchr(address, ':');
-    struct addrinfo *found;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    if (!colon) fail(address, "no HOST:PORT");
-    snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
-    if (getaddrinfo(host, colon + 1, &hints, &found)) fail(address, "not found");
-    int fd = socket(found->ai_family, SOCK_STREAM, 0);
-    if (fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen)) fail(address, strerror(errno));
-    freeaddrinfo(found);
-    return fd;
-}
-
 static void ask(int fd, int number)
 {
     char body[256], request[512];
@@ -125,7 +109,9 @@ static void run_http(struct client *c)
 {
     char text[65536 + 1];
     char tail[16] = "";
-    int fd = dial(addresses[1]);
+    int fd;
+    struct error err;
+    if (dial(addresses[1], &fd, &err)) fail("HTTP", err.text);
     c->begin_us = clock_now_us();
     ask(fd, c->number);
     for (;;) {

@@ -9,18 +9,17 @@
  * the monotonic clock, and at last the bytes of the page, the CPU seconds that the server says it
  * has taken since the first page, and those of this program, "# BYTES SECONDS OWN_SECONDS". */
 #include <errno.h>
-#include <netdb.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "bench/dial.h"
 
 enum { PAGE_BYTES = 1 << 20, EVENTS_MAX = 1 << 20 };
 
@@ -46,21 +45,6 @@ static double draw(void)
     state ^= state << 25;
     state ^= state >> 27;
     return (double)((state * 0x2545f4914f6cdd1dULL) >> 11) * 0x1p-53;
-}
-
-static int connect_to(const char *address)
-{
-    char host[128];
-    const char *colon = strrchr(address, ':');
-    struct addrinfo *found;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    if (!colon) fail(address, "no HOST:PORT");
-    snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
-    if (getaddrinfo(host, colon + 1, &hints, &found)) fail(address, "not found");
-    int fd = socket(found->ai_family, SOCK_STREAM, 0);
-    if (fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen)) fail(address, strerror(errno));
-    freeaddrinfo(found);
-    return fd;
 }
 
 static size_t take(int fd, size_t len)
@@ -120,11 +104,12 @@ static void wait_ms(double ms)
 int main(int argc, char **argv)
 {
     const char *body;
-    int n_events = 0, n_read = 0;
+    int n_events = 0, n_read = 0, fd;
+    struct error err;
     if (argc != 4) fail("usage", "bench_scrape HOST:PORT SCRAPES EVERY_MS");
     int wanted = atoi(argv[2]);
     double every_ms = atof(argv[3]);
-    int fd = connect_to(argv[1]);
+    if (dial(argv[1], &fd, &err)) fail("the server", err.text);
     size_t n_bytes = read_page(fd, &body);
     double before = cpu_seconds(body), own_before = own_cpu_seconds();
     while (n_read < wanted && n_events < EVENTS_MAX) {

@@ -11,17 +11,16 @@
  * each counted stream. What is added is the front's work and the reader's own, and also steps in
  * which a text had no part. */
 #include <errno.h>
-#include <netdb.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "bench/dial.h"
 
 enum {
     CLIENTS_MAX = 4096,
@@ -56,21 +55,10 @@ static void fail(const char *what, const char *why)
 
 /* ---- requests ---- */
 
-static struct addrinfo *look_up(const char *address)
-{
-    char host[128];
-    const char *colon = strrchr(address, ':');
-    struct addrinfo *found;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    if (!colon) fail(address, "no HOST:PORT");
-    snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
-    if (getaddrinfo(host, colon + 1, &hints, &found)) fail(address, "not found");
-    return found;
-}
-
-static void begin(struct stream *s, const struct addrinfo *where, int number)
+static void begin(struct stream *s, const char *address, int number)
 {
     char body[256], request[512];
+    struct error err;
     int len =
         snprintf(body, sizeof body,
                  "{\"prompt\":\"Tale %d. Once upon\",\"max_tokens\":%d,\"temperature\":0,"
@@ -82,10 +70,7 @@ static void begin(struct stream *s, const struct addrinfo *where, int number)
         "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         "Content-Length: %d\r\n\r\n%s",
         len, body);
-    s->fd = socket(where->ai_family, SOCK_STREAM, 0);
-    if (s->fd < 0 || connect(s->fd, where->ai_addr, where->ai_addrlen)) {
-        fail("connect", strerror(errno));
-    }
+    if (dial(address, &s->fd, &err)) fail("a stream", err.text);
     if (write(s->fd, request, (size_t)len) != len) fail("write", strerror(errno));
 }
 
@@ -188,17 +173,15 @@ int main(int argc, char **argv)
     gaps = make(most);
     rounds = make(most);
     added = make(most);
-    struct addrinfo *where = look_up(argv[1]);
     int poll = epoll_create1(0);
     int64_t begin_us = clock_now_us();
     for (int i = 0; i < n_clients; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &streams[i]};
-        begin(&streams[i], where, i);
+        begin(&streams[i], argv[1], i);
         if (epoll_ctl(poll, EPOLL_CTL_ADD, streams[i].fd, &event)) fail("epoll", strerror(errno));
     }
     read_all(poll);
     double seconds = (double)(clock_now_us() - begin_us) / 1e6;
-    freeaddrinfo(where);
     printf("%d streams of %d tokens, none lost, %.0f tokens/s\n", n_done, n_tokens,
            (double)n_done * n_tokens / seconds);
     printf("%-24s %10s %10s %10s %10s\n", "us", "median", "90 %", "99 %", "most");

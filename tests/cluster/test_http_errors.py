@@ -2,7 +2,6 @@
 # ctest: labels=full libs=base beside=yes timeout=300
 """What the HTTP door refuses, and how: requests that are wrong, that come while the group is away
 or the queue is full, and those of other sites' pages."""
-import json
 import sys
 import threading
 import unittest
@@ -17,6 +16,7 @@ import httpx
 import openai
 
 from cluster import Cluster, wait_until
+from http_door import grpc_text, post
 
 PROMPT = "Once upon a time there was a king who"
 CHAT = [{"role": "system", "content": "Tell a tale."}, {"role": "user", "content": "Of a fox."}]
@@ -35,18 +35,6 @@ def setUpModule():
 def tearDownModule():
     client.close()
     world.__exit__(None, None, None)
-
-
-def grpc_text(prompt, n_tokens, *more):
-    """The text that the gRPC door gives."""
-    done = world.outrider("generate", prompt, "-n", str(n_tokens), "--json", *more)
-    return json.loads(done.stdout)["text"]
-
-
-def post(path, body, headers={}):
-    """Status, headers and parsed body of a plain request."""
-    answer = httpx.post(world.url + path, json=body, headers=headers, timeout=60)
-    return answer.status_code, answer.headers, answer.json()
 
 
 class Errors(unittest.TestCase):
@@ -83,7 +71,7 @@ class Errors(unittest.TestCase):
                  "outrider.priority", "none of its words"),
                 ({"prompt": "x", "best_of": 3}, 400, "best_of", "must be n")):
             with self.subTest(body=body):
-                got, _, answer = post("/v1/completions", body)
+                got, _, answer = post(world, "/v1/completions", body)
                 self.assertEqual(got, status, answer)
                 self.assertEqual(answer["error"]["param"], param)
                 self.assertRegex(answer["error"]["message"], words)
@@ -93,33 +81,34 @@ class Errors(unittest.TestCase):
                             ({"messages": [{"content": "x"}]}, "without a role"),
                             ({"messages": CHAT, "tools": [{"type": "function"}]}, "tools is not"),
                             ({"messages": CHAT, "top_logprobs": 2}, "needs \"logprobs\": true")):
-            got, _, answer = post("/v1/chat/completions", body)
+            got, _, answer = post(world, "/v1/chat/completions", body)
             self.assertEqual(got, 400)
             self.assertRegex(answer["error"]["message"], words)
 
     def test_a_prompt_longer_than_the_context_has_a_code_of_its_own(self):
         for stream in False, True:
-            got, _, answer = post("/v1/completions", {"prompt": [5] * 5000, "stream": stream})
+            got, _, answer = post(world, "/v1/completions",
+                                  {"prompt": [5] * 5000, "stream": stream})
             self.assertEqual(got, 400)
             self.assertEqual(answer["error"]["code"], "context_length_exceeded")
             self.assertEqual(answer["error"]["param"], "prompt")
             self.assertIn("5000 tokens", answer["error"]["message"])
 
     def test_next_to_nothing_is_greedy(self):
-        want = grpc_text(PROMPT, 20, "--temperature", "0")
+        want = grpc_text(world, PROMPT, 20, "--temperature", "0")
         for sampling in ({"top_p": 0}, {"temperature": 1e-5}, {"temperature": 1, "top_p": 1e-30}):
             made = client.completions.create(model="target", prompt=PROMPT, max_tokens=20,
                                              **sampling)
             self.assertEqual(made.choices[0].text, want, sampling)
 
     def test_conversations_beyond_the_limits_of_a_template_are_wrong(self):
-        got, _, answer = post("/v1/chat/completions",
+        got, _, answer = post(world, "/v1/chat/completions",
                               {"messages": [{"role": "user", "content": ""}] * 270000})
         self.assertEqual(got, 400, answer)
         self.assertEqual(answer["error"]["param"], "messages", answer)
 
     def test_tokenize_is_bounded(self):
-        got, _, answer = post("/tokenize", {"prompt": "word " * 900000})
+        got, _, answer = post(world, "/tokenize", {"prompt": "word " * 900000})
         self.assertEqual(got, 400, answer)
         self.assertEqual(answer["error"]["param"], "prompt")
 
@@ -132,9 +121,9 @@ class Errors(unittest.TestCase):
             self.assertIsNone(answer.json()["error"]["param"])
 
     def test_unknown_fields_are_ignored(self):
-        got, _, _ = post("/v1/completions", {"prompt": "x", "max_tokens": 1, "metadata": {"a": "b"},
-                                             "continuous_usage_stats": True, "tools": None,
-                                             "response_format": {"type": "text"}, "suffix": None})
+        got, _, _ = post(world, "/v1/completions", {
+            "prompt": "x", "max_tokens": 1, "metadata": {"a": "b"}, "continuous_usage_stats": True,
+            "tools": None, "response_format": {"type": "text"}, "suffix": None})
         self.assertEqual(got, 200)
 
     def test_not_json(self):
@@ -159,11 +148,12 @@ class Errors(unittest.TestCase):
 
     def test_request_id(self):
         body = {"prompt": "x", "max_tokens": 1}
-        _, headers, _ = post("/v1/completions", body, {"X-Request-Id": "mine-1"})
+        _, headers, _ = post(world, "/v1/completions", body, {"X-Request-Id": "mine-1"})
         self.assertEqual(headers["x-request-id"], "mine-1")
-        _, headers, answer = post("/v1/completions", body)
+        _, headers, answer = post(world, "/v1/completions", body)
         self.assertEqual(headers["x-request-id"], answer["id"])
-        status, headers, _ = post("/v1/completions", body, {"X-Request-Id": "a b\"" + "c" * 200})
+        status, headers, _ = post(world, "/v1/completions", body,
+                                  {"X-Request-Id": "a b\"" + "c" * 200})
         self.assertEqual((status, headers["x-request-id"]), (200, "a_b_" + "c" * 124))
 
     def test_request_id_is_on_every_answer(self):

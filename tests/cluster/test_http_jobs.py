@@ -14,6 +14,7 @@ pypi.enter(BUILD)
 import httpx
 
 from cluster import Cluster
+from http_door import grpc_text, post
 
 PROMPT = "Once upon a time there was a king who"
 CHAT = [{"role": "system", "content": "Tell a tale."}, {"role": "user", "content": "Of a fox."}]
@@ -31,18 +32,6 @@ def tearDownModule():
     world.__exit__(None, None, None)
 
 
-def grpc_text(prompt, n_tokens, *more):
-    """The text that the gRPC door gives."""
-    done = world.outrider("generate", prompt, "-n", str(n_tokens), "--json", *more)
-    return json.loads(done.stdout)["text"]
-
-
-def post(path, body, headers={}):
-    """Status, headers and parsed body of a plain request."""
-    answer = httpx.post(world.url + path, json=body, headers=headers, timeout=60)
-    return answer.status_code, answer.headers, answer.json()
-
-
 class Jobs(unittest.TestCase):
     BODY = {"prompt": PROMPT, "max_tokens": 60, "temperature": 0}
 
@@ -58,26 +47,26 @@ class Jobs(unittest.TestCase):
         return events
 
     def test_whole_life(self):
-        status, _, job = post("/v1/jobs", self.BODY, {"Idempotency-Key": "life"})
+        status, _, job = post(world, "/v1/jobs", self.BODY, {"Idempotency-Key": "life"})
         self.assertEqual((status, job["existed"]), (200, False))
         events = self.events(job["id"])
         text = "".join(data["text"] for _, kind, data in events if kind == "tokens")
-        self.assertEqual(text, grpc_text(PROMPT, 60, "--temperature", "0"))
+        self.assertEqual(text, grpc_text(world, PROMPT, 60, "--temperature", "0"))
         self.assertEqual([kind for _, kind, _ in events[-2:]], ["summary", "end"])
         for at in (1, len(events) // 2, len(events) - 1):
             self.assertEqual(self.events(job["id"], events[at - 1][0]), events[at:])
         whole = httpx.get(f"{world.url}/v1/jobs/{job['id']}").json()
         self.assertEqual((whole["state"], whole["end"]), ("ended", "length"))
         self.assertEqual(whole["choices"][0]["text"], text)
-        again = post("/v1/jobs", self.BODY, {"Idempotency-Key": "life"})[2]
+        again = post(world, "/v1/jobs", self.BODY, {"Idempotency-Key": "life"})[2]
         self.assertEqual((again["id"], again["existed"]), (job["id"], True))
-        other = post("/v1/jobs", {**self.BODY, "max_tokens": 3}, {"Idempotency-Key": "life"})
+        other = post(world, "/v1/jobs", {**self.BODY, "max_tokens": 3}, {"Idempotency-Key": "life"})
         self.assertEqual(other[0], 400)
         listed = httpx.get(world.url + "/v1/jobs?limit=1000").json()["data"]
         self.assertIn(job["id"], [one["id"] for one in listed])
 
     def test_events_that_are_none(self):
-        job = post("/v1/jobs", {**self.BODY, "max_tokens": 1})[2]["id"]
+        job = post(world, "/v1/jobs", {**self.BODY, "max_tokens": 1})[2]["id"]
         for text in ("-1", "1x", "18446744073709551615", "9" * 30):
             for headers, query in (({"Last-Event-ID": text}, ""), ({}, "?after=" + text)):
                 answer = httpx.get(f"{world.url}/v1/jobs/{job}/events{query}", headers=headers)
@@ -91,13 +80,14 @@ class Jobs(unittest.TestCase):
         for body, field in (({**self.BODY, "logprobs": 2}, "logprobs"),
                             ({**self.BODY, "echo": True}, "echo"),
                             ({"messages": CHAT, "logprobs": True}, "logprobs")):
-            status, _, answer = post("/v1/jobs", body)
+            status, _, answer = post(world, "/v1/jobs", body)
             self.assertEqual((status, answer["error"]["param"]), (400, field))
             self.assertIn(field + " is not kept with jobs", answer["error"]["message"])
 
     def test_cancel(self):
-        _, _, job = post("/v1/jobs", {"messages": CHAT, "max_tokens": 1000, "ignore_eos": True,
-                                      "outrider": {"n_draft": 0}})
+        _, _, job = post(world, "/v1/jobs", {"messages": CHAT, "max_tokens": 1000,
+                                             "ignore_eos": True,
+                                             "outrider": {"n_draft": 0}})
         httpx.request("DELETE", f"{world.url}/v1/jobs/{job['id']}")
         events = self.events(job["id"])
         self.assertEqual(events[-1][1], "error")
@@ -108,10 +98,10 @@ class Jobs(unittest.TestCase):
         self.assertEqual(httpx.get(world.url + "/v1/jobs/nope").status_code, 404)
         self.assertEqual(httpx.get(world.url + "/v1/jobs/nope/events").status_code, 404)
         self.assertEqual(httpx.get(world.url + "/v1/jobs?state=idle").status_code, 400)
-        self.assertEqual(post("/v1/jobs", {"prompt": ["a", "b"]})[0], 400)
+        self.assertEqual(post(world, "/v1/jobs", {"prompt": ["a", "b"]})[0], 400)
 
     def test_a_page_of_jobs(self):
-        ids = [post("/v1/jobs", {"prompt": "x", "max_tokens": 1})[2]["id"] for _ in range(5)]
+        ids = [post(world, "/v1/jobs", {"prompt": "x", "max_tokens": 1})[2]["id"] for _ in range(5)]
         seen, before = [], ""
         while True:
             page = httpx.get(f"{world.url}/v1/jobs?limit=2{before}").json()

@@ -18,6 +18,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import http2_raw
 from rpc_python import Caller, field, fields
 from cluster import Cluster, TALES, wait_until
 from fault_util import PATIENCE, SLOW_STEPS, FaultTest, Stream, World, main, program, run
@@ -268,28 +269,18 @@ class Http(unittest.TestCase):
 
     def test_nobody_makes_up_a_line_of_the_log(self):
         """gRPC logs a header that it cannot read, with the client's bytes."""
-        line = b"Failed accept"
-
-        def literal(text):
-            return bytes([len(text)]) + text
-
-        def frame(kind, flags, stream, payload):
-            return (len(payload).to_bytes(3, "big") + bytes([kind, flags]) +
-                    stream.to_bytes(4, "big") + payload)
-
-        headers = [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"x"),
-                   (b":path", b"/outrider.generation.v1.Generation/Describe"),
-                   (b"te", b"trailers"), (b"content-type", b"application/grpc"),
-                   (b"grpc-timeout", line)]
-        block = b"".join(b"\0" + literal(name) + literal(value) for name, value in headers)
+        line = "Failed accept"
+        fields = b"".join(http2_raw.header(*field) for field in (
+            (":method", "POST"), (":scheme", "http"), (":authority", "x"),
+            (":path", "/outrider.generation.v1.Generation/Describe"), ("te", "trailers"),
+            ("content-type", "application/grpc"), ("grpc-timeout", line)))
         connection = socket.socket(socket.AF_UNIX)
         self.addCleanup(connection.close)
         connection.connect(self.world.address.removeprefix("unix:"))
-        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") +
-                           frame(1, 5, 1, block))
+        connection.sendall(http2_raw.PREFACE + http2_raw.frame(1, 5, 1, fields))
         wait_until(lambda: "invalid value" in self.world.logs()["coordinator.log"], 10 * PATIENCE,
                    "the header is in the log")
-        self.assertIn(line.decode(), self.world.logs()["coordinator.log"])
+        self.assertIn(line, self.world.logs()["coordinator.log"])
         self.assertNotIn("rpc_accept_failed", self.world.logs()["coordinator.log"])
         self.assertTrue(self.world.coordinator.is_alive())
 

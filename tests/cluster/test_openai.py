@@ -22,6 +22,7 @@ import httpx
 import openai
 
 from cluster import Cluster, wait_until
+from http_door import grpc_text, post
 
 PROMPT = "Once upon a time there was a king who"
 CHAT = [{"role": "system", "content": "Tell a tale."}, {"role": "user", "content": "Of a fox."}]
@@ -43,18 +44,6 @@ def tearDownModule():
     world.__exit__(None, None, None)
 
 
-def grpc_text(prompt, n_tokens, *more):
-    """The text that the gRPC door gives."""
-    done = world.outrider("generate", prompt, "-n", str(n_tokens), "--json", *more)
-    return json.loads(done.stdout)["text"]
-
-
-def post(path, body, headers={}):
-    """Status, headers and parsed body of a plain request."""
-    answer = httpx.post(world.url + path, json=body, headers=headers, timeout=60)
-    return answer.status_code, answer.headers, answer.json()
-
-
 def running():
     """Sequences that have a place, or wait for one."""
     load = json.loads(world.outrider("describe", "--json").stdout)["load"]
@@ -63,7 +52,7 @@ def running():
 
 class Completions(unittest.TestCase):
     def test_greedy_is_the_text_of_grpc(self):
-        want = grpc_text(PROMPT, 60, "--temperature", "0")
+        want = grpc_text(world, PROMPT, 60, "--temperature", "0")
         for outrider in (None, {"n_draft": 0}, {"n_draft": 5}, {"rule": "greedy"}):
             body = {"outrider": outrider} if outrider else {}
             made = client.completions.create(model="target", prompt=PROMPT, max_tokens=60,
@@ -78,7 +67,7 @@ class Completions(unittest.TestCase):
 
     def test_coupled_is_the_text_of_grpc(self):
         for seed in (7, 8):
-            want = grpc_text(PROMPT, 60, "--temperature", "0.9", "--seed", str(seed))
+            want = grpc_text(world, PROMPT, 60, "--temperature", "0.9", "--seed", str(seed))
             for stream in (False, True):
                 for k in (0, 4):
                     made = client.completions.create(
@@ -90,7 +79,7 @@ class Completions(unittest.TestCase):
 
     def test_large_seeds_of_grpc_are_negative(self):
         for seed, signed in ((2**64 - 1, -1), (2**63, -2**63), (2**63 - 1, 2**63 - 1)):
-            want = grpc_text(PROMPT, 20, "--temperature", "1", "--seed", str(seed))
+            want = grpc_text(world, PROMPT, 20, "--temperature", "1", "--seed", str(seed))
             made = client.completions.create(model="target", prompt=PROMPT, max_tokens=20,
                                              temperature=1, seed=signed,
                                              extra_body={"outrider": {}})
@@ -98,7 +87,7 @@ class Completions(unittest.TestCase):
             self.assertEqual(made.model_extra["outrider"][0]["seed"], signed)
 
     def test_stream(self):
-        want = grpc_text(PROMPT, 40, "--temperature", "0")
+        want = grpc_text(world, PROMPT, 40, "--temperature", "0")
         chunks = list(client.completions.create(
             model="target", prompt=PROMPT, max_tokens=40, temperature=0, stream=True,
             stream_options={"include_usage": True}))
@@ -122,8 +111,8 @@ class Completions(unittest.TestCase):
             "prompt": prompt, "max_tokens": 200, "temperature": 1.5, "seed": 3, "stream": True})
         texts = [json.loads(line[6:])["choices"][0]["text"] for line in answer.text.splitlines()
                  if line.startswith("data: {")]
-        self.assertEqual("".join(texts), grpc_text(prompt, 200, "--temperature", "1.5", "--seed",
-                                                   "3"))
+        self.assertEqual("".join(texts), grpc_text(world, prompt, 200, "--temperature", "1.5",
+                                                   "--seed", "3"))
 
     def test_lists_of_prompts(self):
         prompts = ["Once upon", "There was a", "The king said"]
@@ -131,7 +120,7 @@ class Completions(unittest.TestCase):
                                          temperature=0, n=2)
         self.assertEqual([c.index for c in made.choices], list(range(6)))
         for i, prompt in enumerate(prompts):
-            want = grpc_text(prompt, 5, "--temperature", "0")
+            want = grpc_text(world, prompt, 5, "--temperature", "0")
             self.assertEqual([c.text for c in made.choices[2 * i:2 * i + 2]], [want] * 2)
         ids = [self.ids(p) for p in prompts]
         same = client.completions.create(model="target", prompt=ids, max_tokens=5, temperature=0)
@@ -141,7 +130,7 @@ class Completions(unittest.TestCase):
 
     @staticmethod
     def ids(text):
-        return post("/tokenize", {"prompt": text})[2]["tokens"]
+        return post(world, "/tokenize", {"prompt": text})[2]["tokens"]
 
     def test_n_streams(self):
         chunks = client.completions.create(model="target", prompt=PROMPT, max_tokens=20, n=3,
@@ -158,7 +147,7 @@ class Completions(unittest.TestCase):
         self.assertEqual(len(set(texts)), 3)
 
     def test_stop(self):
-        want = grpc_text(PROMPT, 200, "--temperature", "0")
+        want = grpc_text(world, PROMPT, 200, "--temperature", "0")
         stop = want[40:46]
         made = client.completions.create(model="target", prompt=PROMPT, max_tokens=200,
                                          temperature=0, stop=[stop, "@@", "##", "%%", "&&", "**"])
@@ -305,7 +294,7 @@ class Completions(unittest.TestCase):
             changed = client.completions.create(model="target", prompt=PROMPT, max_tokens=60,
                                                 temperature=0, **{field: value})
             self.assertNotEqual(changed.choices[0].text,
-                                grpc_text(PROMPT, 60, "--temperature", "0"))
+                                grpc_text(world, PROMPT, 60, "--temperature", "0"))
 
     def test_outrider_field(self):
         made = client.completions.create(
@@ -377,8 +366,8 @@ class Chat(unittest.TestCase):
     def test_text_is_that_of_the_template(self):
         made = self.create(max_completion_tokens=20)
         prompt = "Tell a tale.\n<|user|>Of a fox.<|end|><|assistant|>"
-        ids = post("/tokenize", {"messages": CHAT})[2]["tokens"]
-        self.assertEqual(post("/detokenize", {"tokens": ids})[2]["prompt"], prompt)
+        ids = post(world, "/tokenize", {"messages": CHAT})[2]["tokens"]
+        self.assertEqual(post(world, "/detokenize", {"tokens": ids})[2]["prompt"], prompt)
         plain = client.completions.create(model="target", prompt=ids, max_tokens=20, temperature=0)
         self.assertEqual(made.choices[0].message.content, plain.choices[0].text)
         self.assertEqual(made.choices[0].message.role, "assistant")
