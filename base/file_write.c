@@ -123,19 +123,19 @@ static int give_name(int fd, const char *path, char partial[PATH_BYTES], struct 
 }
 
 /* Before it has its name, so that nobody can put another file in its place meanwhile. */
-static void give(int fd, const struct file_owner *owner)
+static void give(int fd, struct file_owner *owner)
 {
-    if (owner && fchown(fd, owner->user, owner->group) == 0) fchmod(fd, owner->mode);
+    owner->was_given = fchown(fd, owner->user, owner->group) == 0 && fchmod(fd, owner->mode) == 0;
 }
 
 int file_write_whole(const char *path, const struct file_piece *pieces, int n_pieces,
-                     size_t size_bytes, const struct file_owner *owner, struct error *err)
+                     size_t size_bytes, struct file_owner *owner, struct error *err)
 {
     char partial[PATH_BYTES];
     int fd = open_new(path, partial);
     if (fd < 0) return complain(err, "write", path, errno);
     int rc = fill(fd, path, pieces, n_pieces, size_bytes, err);
-    if (!rc) give(fd, owner);
+    if (!rc && owner) give(fd, owner);
     if (!rc) rc = give_name(fd, path, partial, err);
     if (close(fd) && !rc) rc = complain(err, "write", path, errno);
     if (!rc && rename(partial, path)) rc = complain(err, "write", path, errno);

@@ -2,6 +2,7 @@
  * then renamed. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -12,6 +13,7 @@ struct file_owner {
     uid_t user;
     gid_t group;
     mode_t mode;
+    bool was_given; /* set: this user could make it so */
 };
 
 struct file_piece {
@@ -25,7 +27,7 @@ struct file_piece {
  * a full disk is noticed at once.
  * Errors: ERR_IO, with the path; nothing is left behind then. */
 int file_write_whole(const char *path, const struct file_piece *pieces, int n_pieces,
-                     size_t size_bytes, const struct file_owner *owner, struct error *err);
+                     size_t size_bytes, struct file_owner *owner, struct error *err);
 
 /* Makes a folder and those above it; folders that exist are left as they are.
  * Errors: ERR_IO. */

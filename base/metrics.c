@@ -371,16 +371,6 @@ int metrics_page_write(const struct metrics_page *page, struct buffer *out, stru
     return 0;
 }
 
-int metrics_write(const struct metrics *m, const struct metrics_view *view, struct buffer *out,
-                  struct error *err)
-{
-    struct metrics_page *page;
-    int rc = metrics_page_open(&page, m, view, err);
-    if (!rc) rc = metrics_page_write(page, out, err);
-    metrics_page_close(page);
-    return rc;
-}
-
 void metrics_escape(const char *text, char *out, size_t size)
 {
     size_t n = 0;

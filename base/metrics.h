@@ -62,10 +62,6 @@ void metrics_page_close(struct metrics_page *page);
 /* Appends the page with the numbers of now. Errors: ERR_NO_MEMORY. */
 int metrics_page_write(const struct metrics_page *page, struct buffer *out, struct error *err);
 
-/* Appends what the view shows, once. Errors: ERR_NO_MEMORY. */
-int metrics_write(const struct metrics *metrics, const struct metrics_view *view,
-                  struct buffer *out, struct error *err);
-
 /* A label's value as the format wants it, cut to size: \, " and line breaks are escaped, and '?'
  * is in place of bytes that are not UTF-8. */
 void metrics_escape(const char *text, char *out, size_t size);

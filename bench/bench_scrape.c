@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -94,13 +93,6 @@ static double own_cpu_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-static void wait_ms(double ms)
-{
-    struct timespec time = {.tv_sec = (time_t)(ms / 1e3)};
-    time.tv_nsec = (long)((ms - (double)time.tv_sec * 1e3) * 1e6);
-    nanosleep(&time, NULL);
-}
-
 int main(int argc, char **argv)
 {
     const char *body;
@@ -114,7 +106,7 @@ int main(int argc, char **argv)
     double before = cpu_seconds(body), own_before = own_cpu_seconds();
     while (n_read < wanted && n_events < EVENTS_MAX) {
         struct event *event = &events[n_events++];
-        if (every_ms > 0) wait_ms((0.5 + draw()) * every_ms);
+        if (every_ms > 0) clock_sleep_us((int64_t)((0.5 + draw()) * every_ms * 1e3));
         event->is_read = every_ms <= 0 || draw() < 0.5;
         event->begin_ns = clock_now_ns();
         if (event->is_read) n_bytes = read_page(fd, &body);

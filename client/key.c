@@ -40,17 +40,16 @@ static int read_file(struct key_command *k, bool may_lack, struct error *err)
 static int write_file(const struct key_command *k, const struct buffer *text, struct error *err)
 {
     const struct file_piece piece = {.data = text->data, .bytes = text->len};
-    struct stat before = {0}, after;
+    struct stat before = {0};
     bool was_there = stat(k->path, &before) == 0;
-    const struct file_owner owner = {before.st_uid, before.st_gid, before.st_mode & KEPT_MODE};
+    struct file_owner owner = {before.st_uid, before.st_gid, before.st_mode & KEPT_MODE, false};
     int rc = file_write_whole(k->path, &piece, 1, text->len, was_there ? &owner : NULL, err);
-    if (rc || !was_there || stat(k->path, &after)) return rc;
-    if (after.st_uid != owner.user || after.st_gid != owner.group) {
+    if (!rc && was_there && !owner.was_given) {
         fprintf(stderr,
                 "%s is readable by you alone now, because you may not give it to its owner\n",
                 k->path);
     }
-    return 0;
+    return rc;
 }
 
 static const struct key_entry *find_name(const struct key_command *k)

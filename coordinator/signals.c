@@ -17,7 +17,7 @@ enum { NAME_BYTES = 512, LABELS_BYTES = 2048 };
 
 /* The page's parts: our families, what the labels say of the build and of the cache, and, by
  * option, vLLM's families and cache. */
-enum { PAGES = 5 };
+enum { OUR_PAGES = 3, PAGES = 5 };
 
 /* What the page says of the group. Immutable once it is published. */
 struct group {
@@ -61,18 +61,20 @@ static void fill_labels(struct group *group, const struct signals_options *optio
 static int open_pages(const struct signals *s, struct group *group, struct error *err)
 {
     static const char ours[] = "outrider_", of_vllm[] = "vllm:";
-    const struct metrics_view views[PAGES] = {
-        {.prefix = ours, .labels = group->series, .n = SIGNALS},
-        {.prefix = ours, .labels = group->build, .first = INFO_BUILD, .n = 1},
-        {.prefix = ours, .labels = group->cache, .first = INFO_CACHE, .n = 1},
-        {.prefix = of_vllm, .labels = group->series, .n = SIGNALS_OF_VLLM},
-        {.prefix = of_vllm, .labels = group->cache, .first = INFO_CACHE, .n = 1},
+    const struct {
+        const struct metrics *metrics;
+        struct metrics_view view;
+    } parts[PAGES] = {
+        {s->metrics, {.prefix = ours, .labels = group->series, .n = SIGNALS}},
+        {s->infos, {.prefix = ours, .labels = group->build, .first = INFO_BUILD, .n = 1}},
+        {s->infos, {.prefix = ours, .labels = group->cache, .first = INFO_CACHE, .n = 1}},
+        {s->metrics, {.prefix = of_vllm, .labels = group->series, .n = SIGNALS_OF_VLLM}},
+        {s->infos, {.prefix = of_vllm, .labels = group->cache, .first = INFO_CACHE, .n = 1}},
     };
+    const int n = s->options.has_vllm ? PAGES : OUR_PAGES;
     int rc = 0;
-    for (int i = 0; i < PAGES && !rc; i++) {
-        if (views[i].prefix == of_vllm && !s->options.has_vllm) break;
-        const struct metrics *m = views[i].labels == group->series ? s->metrics : s->infos;
-        rc = metrics_page_open(&group->pages[i], m, &views[i], err);
+    for (int i = 0; i < n && !rc; i++) {
+        rc = metrics_page_open(&group->pages[i], parts[i].metrics, &parts[i].view, err);
     }
     return rc;
 }

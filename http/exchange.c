@@ -140,11 +140,13 @@ static int fd_of(struct http_exchange *x)
 }
 
 /* The client is watched from the first time on until the exchange is over: a stream is suspended
- * once a chunk, which should not cost two more calls of the kernel.
+ * once a chunk, which should not cost two more calls of the kernel and the server's lock. Closing
+ * makes those that are watched gone, so they never come here again.
  * false: the server is closing, or has no memory to watch the client; the answer is lost. */
 static bool suspend(struct http_exchange *x)
 {
-    x->is_gone = !http_watch(x->server, x, fd_of(x));
+    if (!x->is_watched) x->is_watched = http_watch(x->server, x, fd_of(x));
+    x->is_gone = !x->is_watched;
     if (x->is_gone) return false;
     x->is_suspended = true;
     MHD_suspend_connection(x->connection);
@@ -273,7 +275,7 @@ void http_exchange_over(struct http_exchange *x)
     struct http_server *server = x->server;
     monitor_enter(&x->monitor);
     x->is_gone = true;
-    http_unwatch(server, x, fd_of(x));
+    if (x->is_watched) http_unwatch(server, x, fd_of(x));
     x->connection = NULL;
     monitor_leave(&x->monitor);
     http_exchange_unref(x);

@@ -92,7 +92,7 @@ struct http_exchange {
     struct buffer out; /* from out_begin on not taken yet */
     size_t out_begin;
     uint64_t n_taken;
-    bool is_suspended, is_gone, is_queued;
+    bool is_suspended, is_watched, is_gone, is_queued;
 };
 
 /* ---- listen.c ---- */
@@ -139,8 +139,8 @@ void http_exchange_over(struct http_exchange *x);
 /* ---- watch.c ---- */
 int http_watch_open(struct http_server *server, struct error *err);
 void http_watch_close(struct http_server *server);
-/* From now on the exchange learns when its client leaves, also where it is watched already. With
- * the exchange's lock held. false: the server is closing, or there is no memory. */
+/* From now on the exchange learns when its client leaves. With the exchange's lock held, once.
+ * false: the server is closing, or there is no memory. */
 bool http_watch(struct http_server *server, struct http_exchange *x, int fd);
-/* With the exchange's lock held, before the descriptor is closed; nothing if it is not watched. */
+/* With the exchange's lock held, before the descriptor of a watched exchange is closed. */
 void http_unwatch(struct http_server *server, struct http_exchange *x, int fd);

@@ -42,7 +42,6 @@ static bool add(struct http_server *server, struct http_exchange *x, int fd)
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT};
     if (!make_room(server, fd)) return false;
     struct http_watched *watched = &server->watched[fd];
-    if (watched->x == x) return true;
     watched->generation++;
     event.data.u64 = (uint64_t)watched->generation << 32 | (uint32_t)fd;
     if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) return false;
@@ -62,13 +61,10 @@ bool http_watch(struct http_server *server, struct http_exchange *x, int fd)
 void http_unwatch(struct http_server *server, struct http_exchange *x, int fd)
 {
     monitor_enter(&server->monitor);
-    bool is_watched = (size_t)fd < server->n_watched && server->watched[fd].x == x;
-    if (is_watched) {
-        server->watched[fd].x = NULL;
-        epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-    }
+    server->watched[fd].x = NULL;
+    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     monitor_leave(&server->monitor);
-    if (is_watched) http_exchange_unref(x); /* never the last one: the caller has another */
+    http_exchange_unref(x); /* never the last one: the caller has another */
 }
 
 /* The exchange of an event, with a reference; NULL if it is not watched any more. */

@@ -46,7 +46,7 @@ void rpc_tls_note(const char *line)
         atomic_llong next_ms; /* when the next warning may be logged */
         atomic_int n_more;    /* failures since the last one */
     } notes[N_FAILURES];
-    int i = strstr(line, "Handshake failed") ? find_failure(line) : N_FAILURES;
+    int i = find_failure(line);
     if (i == N_FAILURES || !atomic_load(&is_server)) return;
     long long now_ms = clock_now_ms(), due_ms = atomic_load(&notes[i].next_ms);
     if (now_ms < due_ms ||

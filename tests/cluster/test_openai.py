@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=base beside=yes timeout=600
 """OpenAI's own client against the HTTP door: completions and conversations, whole and streamed,
-from threads and from asyncio, with everything that programs rely on. The texts are those of
+with everything that programs rely on; test_openai_async.py has asyncio. The texts are those of
 gRPC."""
-import asyncio
 import json
 import re
 import socket
@@ -410,22 +409,6 @@ class Chat(unittest.TestCase):
     def test_template_refuses(self):
         with self.assertRaisesRegex(openai.BadRequestError, "not robot"):
             self.create(messages=[{"role": "robot", "content": "beep"}])
-
-    def test_async(self):
-        async def one(client_, seed):
-            stream = await client_.chat.completions.create(
-                model="target", messages=CHAT, max_tokens=30, temperature=1, seed=seed,
-                stream=True)
-            return "".join([c.choices[0].delta.content or "" async for c in stream])
-
-        async def all_of_them():
-            async with openai.AsyncOpenAI(base_url=world.url + "/v1", api_key="x") as client_:
-                return await asyncio.gather(*(one(client_, seed) for seed in range(16)))
-
-        texts = asyncio.run(all_of_them())
-        for seed in (0, 9):
-            alone = self.create(max_tokens=30, temperature=1, seed=seed)
-            self.assertEqual(alone.choices[0].message.content, texts[seed])
 
 
 if __name__ == "__main__":

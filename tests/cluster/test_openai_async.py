@@ -19,6 +19,7 @@ import openai
 from cluster import Cluster, wait_until
 
 N_TEXTS = 3
+N_SEEDS = 4
 COMPLETION = {"model": "target", "prompt": "Once upon a time there was a king who",
               "max_tokens": 24, "n": N_TEXTS, "temperature": 1, "logprobs": 2}
 CHAT = {"model": "target", "messages": [{"role": "user", "content": "Of a fox."}],
@@ -78,14 +79,14 @@ class Together(unittest.TestCase):
         async def all_of_them():
             async with openai.AsyncOpenAI(base_url=world.url + "/v1", api_key="x") as client:
                 made = [ask(create, {**body, "seed": seed})
-                        for seed in range(4) for ask in (whole, streamed)
+                        for seed in range(N_SEEDS) for ask in (whole, streamed)
                         for create, body in ((client.completions.create, COMPLETION),
                                              (client.chat.completions.create, CHAT))]
                 return await asyncio.gather(*made)
 
         together = iter(asyncio.run(all_of_them()))
         with openai.OpenAI(base_url=world.url + "/v1", api_key="x") as client:
-            for seed in range(4):
+            for seed in range(N_SEEDS):
                 alone = [[(*said(choice), choice.finish_reason)
                           for choice in create(seed=seed, **body).choices]
                          for create, body in ((client.completions.create, COMPLETION),

@@ -40,8 +40,11 @@ static struct metrics *open_metrics(void)
 static const char *show(const struct metrics *m, struct metrics_view view, struct buffer *out)
 {
     struct error err;
+    struct metrics_page *page;
     out->len = 0;
-    CHECK_OK(metrics_write(m, &view, out, &err));
+    CHECK_OK(metrics_page_open(&page, m, &view, &err));
+    CHECK_OK(metrics_page_write(page, out, &err));
+    metrics_page_close(page);
     CHECK_OK(buffer_append(out, "", 1, &err));
     return (const char *)out->data;
 }
@@ -121,6 +124,32 @@ START_TEST(a_value_on_a_bound_belongs_to_its_bucket)
                                           "o:wait_seconds_sum{model=\"tales\"} 2.005503\n"
                                           "o:wait_seconds_count{model=\"tales\"} 7\n");
     ck_assert_int_eq(metrics_get(m, WAITS, 0), 7);
+    buffer_free(&out);
+    metrics_close(m);
+}
+END_TEST
+
+START_TEST(a_page_has_the_numbers_of_now_each_time_it_is_written)
+{
+    struct error err;
+    struct metrics *m = open_metrics();
+    struct metrics_page *page;
+    struct buffer out = {0};
+    const struct metrics_view view = {.prefix = "", .labels = "", .first = PARTS, .n = 1};
+    CHECK_OK(metrics_page_open(&page, m, &view, &err));
+    metrics_observe(m, PARTS, 0, 7, 1);
+    CHECK_OK(metrics_page_write(page, &out, &err));
+    size_t len = out.len;
+    metrics_observe(m, PARTS, 0, 8, 2);
+    CHECK_OK(metrics_page_write(page, &out, &err)); /* behind the first one */
+    CHECK_OK(buffer_append(&out, "", 1, &err));
+    const char *first = (const char *)out.data, *second = first + len;
+    ck_assert_ptr_nonnull(strstr(first, "part_sizes_count{place=\"0\"} 1\n"));
+    ck_assert_ptr_nonnull(strstr(second, "part_sizes_sum{place=\"0\"} 23\n"));
+    ck_assert_ptr_nonnull(strstr(second, "part_sizes_bucket{place=\"0\",le=\"+Inf\"} 3\n"));
+    ck_assert_ptr_nonnull(strstr(second, "part_sizes_count{place=\"0\"} 3\n"));
+    ck_assert_ptr_nonnull(strstr(second, "part_sizes_count{place=\"1\"} 0\n"));
+    metrics_page_close(page);
     buffer_free(&out);
     metrics_close(m);
 }
@@ -303,6 +332,7 @@ int main(void)
     tcase_add_test(tc, counters_and_gauges_have_a_line_for_each_value);
     tcase_add_test(tc, scaled_numbers_are_exact_decimals);
     tcase_add_test(tc, a_value_on_a_bound_belongs_to_its_bucket);
+    tcase_add_test(tc, a_page_has_the_numbers_of_now_each_time_it_is_written);
     tcase_add_test(tc, series_of_a_histogram_with_a_label_are_apart);
     tcase_add_test(tc, labels_are_escaped_cut_and_made_utf8);
     tcase_add_test(tc, utf8_is_told_from_other_bytes);
