@@ -14,7 +14,7 @@ struct queue {
     pthread_cond_t filled;
     void **items; /* [capacity] ring */
     int capacity, first, n_items;
-    bool is_shut;
+    bool is_shut, is_woken;
 };
 
 int queue_open(struct queue **queue, int capacity, struct error *err)
@@ -80,7 +80,7 @@ int queue_pop(struct queue *queue, void **item, int64_t deadline_us, struct erro
     int rc = 0;
     *item = NULL;
     pthread_mutex_lock(&queue->lock);
-    while (queue->n_items == 0 && !queue->is_shut) {
+    while (queue->n_items == 0 && !queue->is_shut && !queue->is_woken) {
         if (!wait_filled(queue, deadline_us)) break;
     }
     if (queue->n_items > 0) {
@@ -90,10 +90,19 @@ int queue_pop(struct queue *queue, void **item, int64_t deadline_us, struct erro
     } else if (queue->is_shut) {
         rc = error_set(err, ERR_CLOSED, "the queue is shut");
     } else {
+        queue->is_woken = false;
         rc = error_set(err, ERR_TIMEOUT, "nothing came before the deadline");
     }
     pthread_mutex_unlock(&queue->lock);
     return rc;
+}
+
+void queue_wake(struct queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    queue->is_woken = true;
+    pthread_cond_broadcast(&queue->filled);
+    pthread_mutex_unlock(&queue->lock);
 }
 
 static void **slot(struct queue *queue, int index)

@@ -21,6 +21,10 @@ int queue_push(struct queue *queue, void *item, struct error *err);
  * Errors: ERR_TIMEOUT, ERR_CLOSED; *item is NULL then. */
 int queue_pop(struct queue *queue, void **item, int64_t deadline_us, struct error *err);
 
+/* The pop that waits, or else the next one that would, returns as if its deadline had passed: there
+ * is something else to do. */
+void queue_wake(struct queue *queue);
+
 /* For the one thread that pops. queue_peek returns the item that `index` others precede, or NULL
  * past the end; queue_take also removes it, out of order. Items that are pushed meanwhile come
  * behind. */

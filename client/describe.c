@@ -10,7 +10,7 @@
 #include "client/terminal.h"
 #include "proto/generation_wire.h"
 
-enum { OPT_JSON = 256, HEX_BYTES = 20 };
+enum { OPT_JSON = 256, HEX_BYTES = 20, NAME_BYTES = 32 };
 
 struct describe {
     struct connection connection;
@@ -157,6 +157,22 @@ static json_t *load_json(const struct service_load *load)
         count_json(load->draft_prompt_tokens_reused));
 }
 
+/* Where there is one group, the lines above say all of it. */
+static void print_groups(const struct service_description *s)
+{
+    if (s->n_groups < 2) return;
+    for (int i = 0; i < s->n_groups; i++) {
+        const struct service_group *group = &s->groups[i];
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "group %d", i);
+        print_text(name, group->state);
+        if (group->n_addresses == 0) continue;
+        printf("%-22s%d rank%s, first at %s; %d of at most %d sequences running, %d waiting\n", "",
+               group->n_addresses, group->n_addresses == 1 ? "" : "s", group->addresses[0],
+               group->running, group->places, group->waiting);
+    }
+}
+
 static void print_table(const struct service_description *s)
 {
     print_text("state", s->state);
@@ -178,6 +194,7 @@ static void print_table(const struct service_description *s)
     print_number("queue", s->queue_capacity);
     print_estimates(&s->estimates);
     print_load(s);
+    print_groups(s);
     for (int i = 0; i < s->n_addresses; i++) {
         print_text(i ? "" : "workers", s->addresses[i]);
     }
@@ -203,10 +220,24 @@ static json_t *words_json(const char *const *words, int n)
     return list;
 }
 
+static json_t *groups_json(const struct service_description *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < s->n_groups; i++) {
+        const struct service_group *group = &s->groups[i];
+        json_array_append_new(list, json_pack("{ss so ss si si si}", "state", group->state,
+                                              "worker_addresses",
+                                              words_json(group->addresses, group->n_addresses),
+                                              "kernels", group->kernels, "running", group->running,
+                                              "waiting", group->waiting, "places", group->places));
+    }
+    return list;
+}
+
 static json_t *describe_json(const struct service_description *s)
 {
-    return json_pack("{ss ss ss ss ss so so si si si si si ss si si si so ss so so ss so}", "state",
-                     s->state, "version", s->version, "target_model", s->target_model,
+    return json_pack("{ss ss ss ss ss so so si si si si si ss si si si so ss so so ss so so}",
+                     "state", s->state, "version", s->version, "target_model", s->target_model,
                      "target_architecture", s->target_architecture, "arithmetic", s->arithmetic,
                      "model_fingerprint", hex(s->model_fingerprint), "tokenizer_fingerprint",
                      hex(s->tokenizer_fingerprint), "n_ranks", s->n_ranks, "n_slices", s->n_slices,
@@ -217,7 +248,7 @@ static json_t *describe_json(const struct service_description *s)
                      words_json(s->addresses, s->n_addresses), "default_strategy",
                      strategy_names[s->default_strategy], "planner", estimates_json(&s->estimates),
                      "kernels", words_json(s->kernels, s->n_kernels), "draft_kernels",
-                     s->draft_kernels, "load", load_json(&s->load));
+                     s->draft_kernels, "load", load_json(&s->load), "groups", groups_json(s));
 }
 
 static int run(struct describe *d, struct error *err)

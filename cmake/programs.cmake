@@ -23,10 +23,11 @@ add_custom_command(OUTPUT ${page_code}
 outrider_floor(page FOLDERS coordinator/page LINK outrider_http)
 target_sources(outrider_page PRIVATE ${page_code})
 
+outrider_floor(discovery FOLDERS coordinator/discovery LINK outrider_proto outrider_rpc)
 outrider_floor(coordinator FOLDERS coordinator coordinator/draft coordinator/openai
   EXCLUDE "/(main|jobs|jobs_record|signals|signals_table|reporter|job_origin)\\.c$"
-  LINK outrider_jobs outrider_signals outrider_page outrider_proto outrider_rpc outrider_http
-       outrider_speculation outrider_model outrider_tokenizer)
+  LINK outrider_jobs outrider_signals outrider_discovery outrider_page outrider_proto
+       outrider_rpc outrider_http outrider_speculation outrider_model outrider_tokenizer)
 outrider_floor(client FOLDERS client client/bench EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_tokenizer outrider_export)
 

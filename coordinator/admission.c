@@ -1,6 +1,8 @@
 /* Text to ids, and into the queue. */
 #include "coordinator/admission.h"
 
+#include "coordinator/groups.h"
+
 enum { REQUEST_SLACK_BYTES = 1 << 20 };
 
 static int check_ids(const struct admission *a, const int32_t *ids, int n, struct error *err)
@@ -71,6 +73,21 @@ int admission_fill_score(const struct admission *a, struct job *job,
     return fill_prompt(a, &job->prompt, req->text, req->text_len, req->ids, req->n_ids, err);
 }
 
+/* The engine of the least busy group; where none serves, the first one says why. */
+static int send(const struct admission *a, struct job *job, struct error *err)
+{
+    int seat = groups_choose(a->groups, -1, 0);
+    return groups_send(a->groups, seat >= 0 ? seat : 0, job, err);
+}
+
+/* Of the coordinator itself: whichever engine serves has the answer. */
+static int ask(const struct admission *a, struct job *job, struct error *err)
+{
+    int rc = queue_push(a->control, job, err);
+    if (!rc) groups_wake(a->groups);
+    return rc;
+}
+
 int admission_submit_take(struct admission *a, struct job *job, struct error *err)
 {
     bool is_control = job->kind == JOB_DESCRIBE;
@@ -79,7 +96,7 @@ int admission_submit_take(struct admission *a, struct job *job, struct error *er
     if (!is_control && atomic_fetch_add(&a->n_waiting, 1) >= a->capacity) {
         rc = error_set(err, ERR_EXHAUSTED, "there is room for %d", a->capacity);
     }
-    if (!rc) rc = queue_push(is_control ? a->control : a->jobs, job, err);
+    if (!rc) rc = is_control ? ask(a, job, err) : send(a, job, err);
     if (rc && !is_control) admission_begun(a);
     if (rc == ERR_EXHAUSTED) error_wrap(err, "too many requests are waiting; try again later");
     if (rc == ERR_CLOSED) rc = error_set(err, ERR_UNAVAILABLE, "the coordinator is shutting down");

@@ -8,15 +8,17 @@
 #include "coordinator/job.h"
 #include "coordinator/signals.h"
 
+struct groups;
+
 struct admission {
-    const struct tokenizer *tok; /* kept, as the queues */
-    struct queue *jobs;          /* JOB_GENERATE and JOB_SCORE */
+    const struct tokenizer *tok; /* kept, as groups and queue */
+    struct groups *groups;       /* one of them gets the next JOB_GENERATE or JOB_SCORE */
     struct queue *control; /* JOB_DESCRIBE, which is answered between two rounds or in a late one */
     struct budget *budget; /* of what requests occupy from their first byte to their end */
     struct signals *signals; /* counts what is refused */
     struct pool *pool;       /* of threads that decode requests and turn their text into ids */
     int max_prompt_bytes;
-    int capacity;         /* jobs that may wait, in the queue and for their first round */
+    int capacity;         /* jobs that may wait, in the queues and for their first round */
     atomic_int n_waiting; /* of JOB_GENERATE and JOB_SCORE */
     atomic_int n_vocab;   /* ids of the group that serves; the tokenizer's until there is one */
 };

@@ -1,7 +1,7 @@
-/* Opens the coordinator's modules and connects them. Threads: the engine thread (the caller of
- * coordinator_run), the gateway's network thread, the intake's, and the draft's team. The network
- * thread hands messages to the intake, which decodes them and fills the queues of the engine
- * thread; that one shares out the draft's work to the team. */
+/* Opens the coordinator's modules and connects them. Threads: the one that looks for groups (the
+ * caller of coordinator_run), an engine for each group, the gateway's network thread, the intake's,
+ * and the draft's team. The network thread hands messages to the intake, which decodes them and
+ * fills the queues of the engines; those share out the draft's work to their teams. */
 #include "coordinator/coordinator.h"
 
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "comm/roster.h"
-#include "coordinator/engine.h"
+#include "coordinator/fleet.h"
 #include "coordinator/gateway.h"
 #include "coordinator/guard.h"
 #include "coordinator/job_watch.h"
@@ -44,17 +44,16 @@ struct coordinator {
     struct topology topology;
     struct placement placement; /* of the draft's threads */
     struct roster_entry *roster;
-    char list[COORDINATOR_LIST_BYTES]; /* --target, cut into words */
-    const char *addresses[RANKS_MAX];
-    int n_addresses;
+    struct target_list list; /* of --target */
     struct tokenizer *tok;
     struct drafter *drafter;
+    struct drafter_options draft;            /* of it, and of those of further engines */
     char draft_name[COORDINATOR_NAME_BYTES]; /* what clients are told; "" = no draft */
     struct signals *signals;
     struct reporter *reporter;
     struct served_tokens *served; /* NULL: nothing is counted */
-    struct target *target;
-    struct queue *jobs, *control;
+    struct groups groups;
+    struct queue *control;
     struct budget budget; /* of the memory of requests */
     struct pool *intake;
     struct jobs *submitted;
@@ -66,43 +65,10 @@ struct coordinator {
     struct gateway *gateway;
     struct openai_api *openai;      /* NULL = there is no HTTP door */
     struct metrics_server *metrics; /* NULL: --metrics is not given */
-    struct engine *engine;
+    struct fleet *fleet;
     atomic_bool is_draining;     /* no door says that it serves any more */
     atomic_llong drain_until_us; /* what has ended may be read until then; 0 = it does not drain */
 };
-
-static int add_address(struct coordinator *c, const char *address, struct error *err)
-{
-    if (c->n_addresses == RANKS_MAX) {
-        return error_set(err, ERR_ARGUMENT, "more than %d worker addresses", RANKS_MAX);
-    }
-    for (int i = 0; i < c->n_addresses; i++) {
-        if (strcmp(c->addresses[i], address) == 0) {
-            return error_set(err, ERR_ARGUMENT,
-                             "--target names %s twice: give every rank of the group once", address);
-        }
-    }
-    c->addresses[c->n_addresses++] = address;
-    return 0;
-}
-
-/* "a,b,c" */
-static int split_addresses(struct coordinator *c, struct error *err)
-{
-    char *rest = NULL;
-    size_t len = strlen(c->options.target);
-    if (len >= sizeof c->list) {
-        return error_set(err, ERR_ARGUMENT, "--target is longer than %zu bytes",
-                         sizeof c->list - 1);
-    }
-    memcpy(c->list, c->options.target, len + 1);
-    for (char *word = strtok_r(c->list, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
-        int rc = add_address(c, word, err);
-        if (rc) return rc;
-    }
-    if (c->n_addresses) return 0;
-    return error_set(err, ERR_ARGUMENT, "--target names no address");
-}
 
 /* Asks the workers of the same mpirun for their addresses. */
 static int learn_addresses(struct coordinator *c, struct error *err)
@@ -112,7 +78,8 @@ static int learn_addresses(struct coordinator *c, struct error *err)
     TRY(mem_array(&c->roster, (size_t)world->size, sizeof *c->roster, err));
     TRY(roster_share(world, ROSTER_COORDINATOR, 0, "", c->roster, err));
     for (int i = 0; i < world->size; i++) {
-        if (c->roster[i].role == ROSTER_WORKER) TRY(add_address(c, c->roster[i].address, err));
+        if (c->roster[i].role != ROSTER_WORKER) continue;
+        TRY(target_list_add_address(&c->list, c->roster[i].address, err));
     }
 out:
     return rc;
@@ -218,18 +185,20 @@ static int open_drafter(struct coordinator *c, struct error *err)
                      options.head);
 }
 
-/* The engine says whether it could serve a job; the doors tell health checks, and the store takes
- * jobs or not. */
-static void set_serving(void *coordinator, bool is_serving, const char *why)
+/* Whether a request would be served; the doors tell health checks, and the store takes jobs or not.
+ * group: one that serves, or the last that did. */
+static void set_serving(void *coordinator, bool is_serving, const char *why,
+                        const struct target_description *group)
 {
     struct coordinator *c = coordinator;
     if (c->is_draining) {
         is_serving = false;
         why = "the coordinator is shutting down";
     }
+    signals_set(c->signals, SIGNAL_TARGET_UP, 0, is_serving ? 1 : 0);
     jobs_set_serving(c->submitted, is_serving, why);
     gateway_set_serving(c->gateway, is_serving);
-    served_model_set(&c->model, is_serving, why, target_description(c->target));
+    served_model_set(&c->model, is_serving, why, group);
 }
 
 static int open_submitted(struct coordinator *c, struct error *err)
@@ -248,7 +217,11 @@ static int open_submitted(struct coordinator *c, struct error *err)
 static void look(void *coordinator, struct signals *s)
 {
     struct coordinator *c = coordinator;
-    int64_t n_again = signals_get(s, SIGNAL_WAITING_AGAIN, 0);
+    struct signals_load load;
+    float alpha[GROUPS_ALPHAS];
+    groups_add_loads(&c->groups, &load, alpha);
+    signals_set_load(s, &load);
+    int64_t n_again = load.n_waiting_again;
     int n_jobs;
     size_t n_bytes;
     jobs_size(c->submitted, &n_jobs, &n_bytes);
@@ -288,7 +261,8 @@ static int open_reporter(struct coordinator *c, struct error *err)
 static int write_metrics(void *coordinator, struct buffer *out, struct error *err)
 {
     struct coordinator *c = coordinator;
-    return signals_write(c->signals, out, err);
+    int rc = signals_write(c->signals, out, err);
+    return rc ? rc : groups_write_metrics(&c->groups, signals_labels(c->signals), out, err);
 }
 
 static int tell_ready(void *coordinator, struct error *err)
@@ -337,27 +311,66 @@ static int open_http(struct coordinator *c, struct error *err)
     return rc ? error_wrap(err, "--http") : 0;
 }
 
+static int open_fleet(struct coordinator *c, struct error *err)
+{
+    const struct engine_options engine = {
+        .groups = &c->groups,
+        .tok = c->tok,
+        .served = c->served,
+        .signals = c->signals,
+        .reporter = c->reporter,
+        .control = c->control,
+        .admission = &c->admission,
+        .flush_answers = flush_answers,
+        .flush_arg = c->sender,
+        .client_weights = c->options.client_weights,
+        .n_client_weights = c->options.n_client_weights,
+        .n_sequences = c->options.n_sequences,
+        .step_stretch = c->options.step_stretch,
+        .calibrate_us = (int64_t)c->options.calibrate_ms * 1000,
+        .draft_ahead = c->options.draft_ahead,
+        .half_batches = c->options.half_batches,
+        .drain_us = (int64_t)c->options.drain_timeout_s * 1000000,
+        .reader_timeout_us = (int64_t)c->options.reader_timeout_s * 1000000,
+        .n_draft = c->options.n_draft,
+        .strategy = c->options.strategy,
+        .threshold = c->options.threshold,
+        .pack_cache = c->options.backend.pack_cache,
+        .draft = c->options.draft,
+        .target_name = c->options.served_name,
+        .draft_name = c->draft_name,
+        .draft_support = c->options.support,
+        .queue_capacity = c->options.queue_capacity,
+    };
+    const struct drafter_options draft = drafter_options(c);
+    c->draft = draft;
+    const struct fleet_options fleet = {
+        .groups = &c->groups,
+        .list = &c->list,
+        .certificates = c->options.guard->target_certificates,
+        .server_name = c->options.guard->target_name,
+        .engine = engine,
+        .drafter = c->drafter,
+        .draft = &c->draft,
+        .tokenizer_fingerprint = tokenizer_fingerprint(c->tok),
+        .step_timeout_s = c->options.step_timeout_s,
+        .n_groups = c->options.n_groups,
+        .queue_capacity = c->options.queue_capacity,
+    };
+    return fleet_open(&c->fleet, &fleet, err);
+}
+
 static int open_parts(struct coordinator *c, struct error *err)
 {
     int rc = 0;
-    const struct target_options target = {
-        .addresses = c->addresses,
-        .n_addresses = c->n_addresses,
-        .tokenizer_fingerprint = tokenizer_fingerprint(c->tok),
-        .step_timeout_s = c->options.step_timeout_s,
-        .certificates = c->options.guard->target_certificates,
-        .server_name = c->options.guard->target_name,
-    };
     TRY(open_submitted(c, err));
     TRY(open_signals(c, err));
-    TRY(target_open(&c->target, &target, err));
-    TRY(queue_open(&c->jobs, c->options.queue_capacity, err));
     TRY(queue_open(&c->control, CONTROL_QUEUE, err));
     budget_init(&c->budget, (size_t)c->options.queue_bytes, "--queue-bytes");
     TRY(pool_open(&c->intake, INTAKE_THREADS, INTAKE_QUEUE, err));
     c->admission = (struct admission){
         .tok = c->tok,
-        .jobs = c->jobs,
+        .groups = &c->groups,
         .control = c->control,
         .budget = &c->budget,
         .pool = c->intake,
@@ -384,42 +397,8 @@ static int open_parts(struct coordinator *c, struct error *err)
     TRY(open_http(c, err));
     TRY(open_reporter(c, err));
     TRY(open_metrics(c, err));
-    const struct engine_options engine = {
-        .target = c->target,
-        .drafter = c->drafter,
-        .tok = c->tok,
-        .served = c->served,
-        .signals = c->signals,
-        .reporter = c->reporter,
-        .jobs = c->jobs,
-        .control = c->control,
-        .admission = &c->admission,
-        .flush_answers = flush_answers,
-        .flush_arg = c->sender,
-        .client_weights = c->options.client_weights,
-        .n_client_weights = c->options.n_client_weights,
-        .n_sequences = c->options.n_sequences,
-        .step_stretch = c->options.step_stretch,
-        .calibrate_us = (int64_t)c->options.calibrate_ms * 1000,
-        .set_serving = set_serving,
-        .serving_arg = c,
-        .draft_ahead = c->options.draft_ahead,
-        .half_batches = c->options.half_batches,
-        .drain_us = (int64_t)c->options.drain_timeout_s * 1000000,
-        .reader_timeout_us = reader_timeout_us,
-        .n_draft = c->options.n_draft,
-        .strategy = c->options.strategy,
-        .threshold = c->options.threshold,
-        .pack_cache = c->options.backend.pack_cache,
-        .draft = c->options.draft,
-        .target_name = c->options.served_name,
-        .draft_name = c->draft_name,
-        .draft_support = c->options.support,
-        .queue_capacity = c->options.queue_capacity,
-        .addresses = c->addresses,
-        .n_addresses = c->n_addresses,
-    };
-    TRY(engine_open(&c->engine, &engine, err));
+    TRY(open_fleet(c, err));
+    groups_listen(&c->groups, set_serving, c);
 out:
     return rc;
 }
@@ -435,7 +414,7 @@ static void show_ready(const struct coordinator *c)
              c->options.draft, c->drafter ? c->drafter->n_choices : 0,
              strategy_names[c->options.strategy],
              c->drafter ? sequence_default_k(c->options.strategy, c->options.n_draft) : 0,
-             c->n_addresses, has_kernels ? c->drafter->kernels : "none",
+             c->list.n_addresses, has_kernels ? c->drafter->kernels : "none",
              has_kernels ? c->drafter->kernels_reason : "there is no draft model",
              c->placement.n_threads, placement_show(&c->placement, pin, sizeof pin),
              c->metrics ? metrics_server_address(c->metrics) : "");
@@ -451,12 +430,14 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     c->options = *options;
     if (!c->options.guard) c->options.guard = &no_guard;
     served_model_open(&c->model, options->served_name);
+    groups_open(&c->groups);
     TRY(open_tokenizer(c, err));
     TRY(place_drafter(c, err));
     TRY(open_drafter(c, err));
     if (options->count_tokens)
         TRY(served_tokens_open(&c->served, options->count_tokens, c->tok, err));
-    TRY(options->world ? learn_addresses(c, err) : split_addresses(c, err));
+    if (options->targets) c->list = *options->targets;
+    if (options->world) TRY(learn_addresses(c, err));
     TRY(open_parts(c, err));
     show_ready(c);
     *coordinator = c;
@@ -466,11 +447,25 @@ out:
     return rc;
 }
 
+/* What is asked of the coordinator itself when no engine is left to answer. */
+static void end_control(struct coordinator *c)
+{
+    struct error err, why;
+    void *item;
+    error_set(&why, ERR_UNAVAILABLE, "the coordinator is shutting down");
+    queue_shut(c->control);
+    while (queue_pop(c->control, &item, 0, &err) == 0) {
+        job_end(item, JOB_END_SHUTDOWN, why.code, &why);
+        job_free(item);
+    }
+    sender_flush(c->sender);
+}
+
 int coordinator_run(struct coordinator *c, struct error *err)
 {
-    /* The engine thread is pinned only now, because the threads that it starts inherit its CPUs. */
-    int rc = c->placement.is_pinned ? placement_enter(c->placement.cpus[0], err) : 0;
-    return rc ? rc : engine_run(c->engine, err);
+    int rc = fleet_run(c->fleet, err);
+    end_control(c);
+    return rc;
 }
 
 /* The doors say at once that nothing new is taken, whatever the engine is doing. */
@@ -478,8 +473,8 @@ void coordinator_stop(struct coordinator *c)
 {
     c->drain_until_us = clock_now_us() + (int64_t)c->options.drain_timeout_s * 1000000;
     c->is_draining = true;
-    set_serving(c, false, "");
-    queue_shut(c->jobs);
+    groups_set_stopping(&c->groups, "the coordinator is shutting down");
+    fleet_stop(c->fleet);
 }
 
 /* The time that is left for answers that have ended to be read. */
@@ -492,6 +487,7 @@ static int grace_ms(const struct coordinator *c)
 void coordinator_close(struct coordinator *c)
 {
     if (!c) return;
+    fleet_end(c->fleet);
     metrics_server_close(c->metrics); /* its pages look at all of the others */
     pool_end(c->intake);     /* its tasks use the gateway, whose calls push until they end */
     sender_close(c->sender); /* every answer has left before calls are cut off */
@@ -503,18 +499,17 @@ void coordinator_close(struct coordinator *c)
     gateway_close(c->gateway, grace_ms(c));
     job_watch_close(c->watch);
     pool_close(c->intake);
-    engine_close(c->engine);     /* its jobs answer into the store, and are reported */
+    fleet_close(c->fleet);       /* its jobs answer into the store, and are reported */
     reporter_close(c->reporter); /* looks at the store */
     jobs_close(c->submitted);
     signals_close(c->signals);
     served_tokens_close(c->served);
-    target_close(c->target);
-    queue_close(c->jobs);
     queue_close(c->control);
     drafter_close(c->drafter);
     chat_template_close(c->chat);
     tokenizer_close(c->tok);
     served_model_close(&c->model);
+    groups_close(&c->groups);
     free(c->roster);
     free(c);
 }

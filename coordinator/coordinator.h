@@ -1,16 +1,17 @@
-/* The coordinator: gateway, engine, drafter and target group, opened and connected. */
+/* The coordinator: doors, engines, drafter and target groups, opened and connected. */
 #pragma once
 
 #include "base/error.h"
 #include "base/placement.h"
 #include "comm/comm.h"
+#include "coordinator/discovery/target_list.h"
 #include "coordinator/draft/ahead.h"
 #include "coordinator/halves.h"
 #include "coordinator/waiting.h"
 #include "model/backend/open.h"
 #include "proto/generation_wire.h"
 
-enum { COORDINATOR_LIST_BYTES = 2048, COORDINATOR_NAME_BYTES = 256 };
+enum { COORDINATOR_NAME_BYTES = 256 };
 
 struct coordinator;
 struct guard; /* coordinator/guard.h */
@@ -22,8 +23,9 @@ struct coordinator_options {
     const char *cors_origin;   /* that browsers may come from; NULL = none */
     const char *chat_template; /* file; NULL = the tokenizer folder's, if it has one */
     int http_connections, max_stops, max_texts; /* of the door; of a request */
-    const char *target;                         /* "ADDRESS,ADDRESS,..." one per rank */
-    struct comm *world;             /* instead of target: one mpirun for everything; kept */
+    const struct target_list *targets;          /* where ranks of groups are; copied */
+    struct comm *world;             /* instead of targets: one mpirun for everything; kept */
+    int n_groups;                   /* that are used at a time at most */
     const char *draft;              /* folder, synthetic:... or "none" */
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */
@@ -60,7 +62,7 @@ struct coordinator_options {
 int coordinator_open(struct coordinator **coordinator, const struct coordinator_options *options,
                      struct error *err);
 
-/* Serves until coordinator_stop, in the calling thread. Errors: those of engine_run. */
+/* Serves until coordinator_stop. Errors: those of fleet_run. */
 int coordinator_run(struct coordinator *coordinator, struct error *err);
 
 /* From any thread. */

@@ -1,6 +1,7 @@
 /* The engine's loop: connect, take jobs, give places, run a round, end what is done. */
 #include "coordinator/engine.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +13,11 @@
 #include "coordinator/engine_parts.h"
 
 enum {
-    IDLE_US = 100000,   /* how often an idle engine looks at its streams */
-    CLIENT_BYTES = 256, /* of a client's name in --client-weight */
-    WAITING_US = 10000, /* the same while requests wait for a group or for their clients */
-    PAUSE_US = 1000,    /* the same while all clients of running sequences are slow */
-    RECONNECT_US = 200000,
+    IDLE_US = 100000,       /* how often an idle engine looks at its streams */
+    CLIENT_BYTES = 256,     /* of a client's name in --client-weight */
+    ALONE_US = 20000,       /* the same while there is no group */
+    WAITING_US = 10000,     /* the same while requests wait for a group or for their clients */
+    PAUSE_US = 1000,        /* the same while all clients of running sequences are slow */
     CONNECT_US = 1000000,   /* shorter than the grace time after SIGTERM (main.c) */
     QUIET_US = 1000000,     /* without work, after which memory is given back, ... */
     LARGE_BYTES = 16 << 20, /* ... if so much more of it is in use than the last time, ... */
@@ -62,13 +63,6 @@ static void look(void *engine)
     engine_answer_control(engine);
 }
 
-static void set_state(struct engine *e, bool is_serving, const char *why)
-{
-    snprintf(e->state, sizeof e->state, "%s", is_serving ? "serving" : why);
-    signals_set(e->options.signals, SIGNAL_TARGET_UP, 0, is_serving ? 1 : 0);
-    e->options.set_serving(e->options.serving_arg, is_serving, e->state);
-}
-
 int engine_open(struct engine **engine, const struct engine_options *options, struct error *err)
 {
     int rc = 0;
@@ -99,7 +93,6 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     };
     TRY(open_round(e, err));
     target_set_look(options->target, look, e);
-    set_state(e, false, "the target group has not been reached yet");
     *engine = e;
     e = NULL;
 out:
@@ -193,6 +186,17 @@ static int name_group(struct engine *e, const struct target_description *d, stru
     return signals_set_group(e->options.signals, &group, err);
 }
 
+/* One engine at a time, because several would measure each other. */
+static int calibrate(struct engine *e, struct error *err)
+{
+    groups_enter_calibration(e->options.groups);
+    int rc = calibration_run(e->options.target, e->options.drafter, &e->planner, e->n_places,
+                             e->options.calibrate_us, err);
+    groups_leave_calibration(e->options.groups);
+    if (!rc) keep_times(e);
+    return rc;
+}
+
 /* Opens places and blocks for the group that was just connected, which knows nothing of earlier
  * sequences. */
 static int adopt_group(struct engine *e, struct error *err)
@@ -208,54 +212,79 @@ static int adopt_group(struct engine *e, struct error *err)
     e->n_places = d->n_slots < e->options.n_sequences ? d->n_slots : e->options.n_sequences;
     atomic_store(&e->options.admission->n_vocab, d->vocab_size);
     if (e->options.drafter) drafter_set_vocabulary(e->options.drafter, d->vocab_size);
-    if (is_new && !take_kept_times(e, d)) {
-        TRY(calibration_run(e->options.target, e->options.drafter, &e->planner, e->n_places,
-                            e->options.calibrate_us, err));
-        keep_times(e);
-    }
+    if (is_new && !take_kept_times(e, d)) TRY(calibrate(e, err));
     e->planner_group = *d; /* a measurement that failed is made again */
 out:
     return rc;
 }
 
-/* Tries to connect every RECONNECT_US. Errors: ERR_ARGUMENT the first group that answers does not
- * fit. */
-static int keep_connected(struct engine *e, struct error *err)
+/* The group that was found for this engine does not serve. */
+static void refuse_group(struct engine *e, struct error *why)
 {
-    if (target_is_connected(e->options.target)) return 0;
-    if (clock_now_us() < e->next_connect_us) return 0;
-    int rc = target_connect(e->options.target, clock_now_us() + CONNECT_US, err);
-    if (!rc) {
-        rc = adopt_group(e, err);
-        if (rc) target_disconnect(e->options.target);
+    target_disconnect(e->options.target);
+    if (why->code == ERR_UNAVAILABLE || why->code == ERR_TIMEOUT) {
+        error_wrap(why, "the target group is not there");
     }
-    e->next_connect_us = clock_now_us() + RECONNECT_US;
-    if (rc) {
-        if (rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT) {
-            error_wrap(err, "the target group is not there");
-        }
-        bool is_news = strncmp(e->state, err->text, sizeof e->state - 1) != 0;
-        set_state(e, false, err->text);
-        if (is_news) log_line(LOG_LEVEL_WARN, "target_unreachable", "text=\"%s\"", err->text);
-        return rc == ERR_ARGUMENT && !e->was_connected ? rc : 0;
-    }
-    const struct target_description *d = engine_group(e);
-    log_line(LOG_LEVEL_INFO, "target_ready",
-             "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d", d->model, d->n_ranks,
-             d->arithmetic, d->group, d->context_limit, e->n_places);
-    e->was_connected = true;
-    signals_add(e->options.signals, SIGNAL_TARGET_CONNECTS, 0, 1);
-    set_state(e, true, "");
-    return 0;
+    groups_leave(e->options.groups, e->options.seat, why->text, why);
+    if (strcmp(e->refused, why->text) == 0) return;
+    memcpy(e->refused, why->text, sizeof e->refused);
+    log_line(LOG_LEVEL_WARN, "target_unreachable", "text=\"%s\"", why->text);
 }
 
-/* The group is lost. Jobs that come before it is back are refused at once. */
+/* Connects to the group that was found for this engine, if there is one. */
+static void keep_connected(struct engine *e)
+{
+    struct groups *groups = e->options.groups;
+    struct found_group group;
+    struct error err;
+    int rc = 0, seat = e->options.seat;
+    if (target_is_connected(e->options.target)) return;
+    if (!groups_take_offer(groups, seat, &group)) return;
+    const struct target_description *d = engine_group(e);
+    TRY(target_connect(e->options.target, &group, clock_now_us() + CONNECT_US, &err));
+    TRY(groups_check(groups, seat, d, &err));
+    TRY(adopt_group(e, &err));
+    TRY(groups_hold(groups, seat, d, &err));
+    log_line(LOG_LEVEL_INFO, "target_ready",
+             "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d address=%s", d->model,
+             d->n_ranks, d->arithmetic, d->group, d->context_limit, e->n_places,
+             group.addresses[0]);
+    e->was_connected = true;
+    e->is_leaving = false;
+    e->refused[0] = '\0';
+    signals_add(e->options.signals, SIGNAL_TARGET_CONNECTS, 0, 1);
+out:
+    if (rc) refuse_group(e, &err);
+}
+
+/* The group is lost. */
 static void lose_target(struct engine *e, const struct error *why)
 {
-    set_state(e, false, why->text); /* first, so that nobody whose job fails submits it in vain */
+    /* First, so that nobody whose job fails submits it in vain. */
+    groups_leave(e->options.groups, e->options.seat, why->text, NULL);
     engine_fail_active(e, JOB_END_UNAVAILABLE, why);
+    e->is_leaving = false;
     e->lost_us = clock_now_us();
-    e->next_connect_us = e->lost_us + RECONNECT_US;
+}
+
+/* A rank has said that it is going to end: nothing new begins here, what runs goes on with another
+ * group, or here if there is none, and then the group is let go. */
+static void leave_target(struct engine *e)
+{
+    struct groups *groups = e->options.groups;
+    static const char why[] = "the target group is going to end";
+    if (!e->is_leaving) {
+        e->is_leaving = true;
+        groups_set_leaving(groups, e->options.seat, why);
+        log_line(LOG_LEVEL_INFO, "target_leaving", "group=%s running=%d waiting=%d",
+                 engine_group(e)->group, e->n_active, waiting_count(e->waiting));
+    }
+    if (e->n_active > 0 && groups_choose(groups, e->options.seat, 0) >= 0) engine_evict_all(e);
+    if (e->n_active > 0) return;
+    target_disconnect(e->options.target);
+    groups_leave(groups, e->options.seat, why, NULL);
+    e->is_leaving = false;
+    e->lost_us = clock_now_us();
 }
 
 /* Counts what the round has committed, and with the first of it the prompt. Sequences that the
@@ -278,44 +307,44 @@ static void stop_all(struct engine *e)
     struct error err, why;
     void *item;
     error_set(&why, ERR_UNAVAILABLE, "the coordinator is shutting down");
-    set_state(e, false, why.text);
+    groups_set_stopping(e->options.groups, why.text);
     engine_fail_active(e, JOB_END_SHUTDOWN, &why);
     engine_leave(e);
     engine_end_waiting(e, JOB_END_SHUTDOWN, &why);
     while (queue_pop(e->options.jobs, &item, 0, &err) == 0) {
         engine_refuse(e, item, JOB_END_SHUTDOWN, &why);
     }
-    queue_shut(e->options.control);
-    while (queue_pop(e->options.control, &item, 0, &err) == 0) {
-        job_end(item, JOB_END_SHUTDOWN, why.code, &why);
-        job_free(item);
-    }
     e->options.flush_answers(e->options.flush_arg);
 }
 
-static void fill_blocks(int blocks[SIGNALS_BLOCK_STATES], int n_blocks, int n_free, int n_cached)
+static void fill_blocks(atomic_int blocks[SIGNALS_BLOCK_STATES], int n_blocks, int n_free,
+                        int n_cached)
 {
-    blocks[SIGNALS_FREE] = n_free;
-    blocks[SIGNALS_CACHED] = n_cached;
-    blocks[SIGNALS_IN_USE] = n_blocks - n_free - n_cached;
+    atomic_store(&blocks[SIGNALS_FREE], n_free);
+    atomic_store(&blocks[SIGNALS_CACHED], n_cached);
+    atomic_store(&blocks[SIGNALS_IN_USE], n_blocks - n_free - n_cached);
 }
 
-/* Tells the metrics what there is at this moment. */
+/* Tells the others, and the metrics, what there is at this moment. */
 static void show_load(struct engine *e)
 {
+    struct seat_load *load = &e->options.groups->seats[e->options.seat].load;
     const struct block_pool *pool = &e->target_pool;
-    struct signals_load load = {
-        .n_running = e->n_active,
-        .n_places = e->n_places,
-        .n_waiting_again = waiting_count_returned(e->waiting),
-        .alpha = e->planner.prior.alpha,
-    };
-    fill_blocks(load.kv_blocks, pool->n_blocks, pool->n_free, pool->n_cached);
+    atomic_store(&load->n_running, e->n_active);
+    atomic_store(&load->n_places, e->n_places);
+    atomic_store(&load->n_waiting, waiting_count(e->waiting));
+    atomic_store(&load->n_waiting_again, waiting_count_returned(e->waiting));
+    atomic_store(&load->step_us, (int)planner_estimates(&e->planner, NULL).step_us);
+    atomic_store(&load->n_steps, e->halves.n_steps);
+    atomic_store(&load->n_half_steps, e->halves.n_half_steps);
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        atomic_store(&load->alpha[i], e->planner.prior.alpha[i]);
+    }
+    fill_blocks(load->kv_blocks, pool->n_blocks, pool->n_free, pool->n_cached);
     if (e->options.drafter) {
         struct draft_kv kv = drafter_kv(e->options.drafter);
-        fill_blocks(load.draft_kv_blocks, kv.n_blocks, kv.n_free, kv.n_cached);
+        fill_blocks(load->draft_kv_blocks, kv.n_blocks, kv.n_free, kv.n_cached);
     }
-    signals_set_load(e->options.signals, &load);
 }
 
 /* Large requests leave holes that the next ones may use; when none come, others may. */
@@ -339,7 +368,7 @@ static bool drains(struct engine *e)
     int n_waiting = waiting_count(e->waiting);
     if (!e->drain_until_us) {
         e->drain_until_us = now_us + e->options.drain_us;
-        set_state(e, false, "the coordinator is shutting down");
+        groups_set_stopping(e->options.groups, "the coordinator is shutting down");
         log_line(LOG_LEVEL_INFO, "draining", "running=%d waiting=%d timeout_ms=%lld", e->n_active,
                  n_waiting, (long long)e->options.drain_us / 1000);
     }
@@ -360,20 +389,26 @@ int engine_run(struct engine *e, struct error *err)
     bool is_idle = false;
     int rc = 0;
     for (;;) {
-        TRY(keep_connected(e, err));
+        keep_connected(e);
         engine_answer_control(e);
         int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;
+        if (patience_us == IDLE_US && !target_is_connected(e->options.target)) {
+            patience_us = ALONE_US;
+        }
         if (e->n_active == 0 && waiting_count(e->waiting) > 0) {
-            bool can_begin = target_is_connected(e->options.target) && waiting_peek(e->waiting);
+            bool can_begin = target_is_connected(e->options.target) && !e->is_leaving &&
+                             waiting_peek(e->waiting);
             patience_us = can_begin ? 0 : WAITING_US;
         }
         TRY(take_jobs(e, patience_us, err));
         give_back_memory(e);
         if (target_poll(e->options.target, err)) lose_target(e, err);
+        if (target_is_leaving(e->options.target)) leave_target(e);
         engine_drop_waiting(e);
         engine_end_finished(e);
         e->options.flush_answers(e->options.flush_arg);
-        if (target_is_connected(e->options.target)) engine_admit(e);
+        if (target_is_connected(e->options.target) && !e->is_leaving) engine_admit(e);
+        engine_move_waiting(e);
         show_load(e);
         if (e->n_active == 0) continue;
         if (round_run(e->round, e->active, e->n_active, &is_idle, err)) lose_target(e, err);

@@ -139,8 +139,10 @@ void engine_drop_waiting(struct engine *e)
         watch_waiting_reader(e, seq, now_us);
         engine_drop_if_ended(e, seq, now_us);
     }
-    error_set(&why, ERR_UNAVAILABLE, "%.400s", e->state);
     if (!target_is_connected(e->options.target) && now_us - e->lost_us > GROUP_AWAITED_US) {
+        char state[ERROR_TEXT_BYTES];
+        groups_copy_why(e->options.groups, state);
+        error_set(&why, ERR_UNAVAILABLE, "%.400s", state);
         engine_end_waiting(e, JOB_END_UNAVAILABLE, &why);
     }
 }

@@ -1,4 +1,6 @@
 /* Jobs on their way to a place, and what is asked of the coordinator itself. */
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "coordinator/engine_parts.h"
 
@@ -32,6 +34,19 @@ int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error 
     return rc;
 }
 
+int engine_queue(struct engine *e, struct sequence *seq, struct error *err)
+{
+    const struct waiting_job item = {
+        .item = seq,
+        .job_class = job_class_of(seq->job),
+        .client = job_client(seq->job),
+        .weight = job_weight(seq->job),
+        .n_tokens = (int64_t)job_n_texts(seq->job) * (seq->end + 1),
+        .arrival = seq->id,
+    };
+    return waiting_push(e->waiting, &item, err);
+}
+
 /* Checks a job and lets its first sequence wait for a place. */
 static int queue_job(struct engine *e, struct job *job, struct error *err)
 {
@@ -39,16 +54,7 @@ static int queue_job(struct engine *e, struct job *job, struct error *err)
     struct sequence *seq;
     int rc = sequence_open(&seq, job, 0, e->options.tok, &defaults, err);
     if (rc) return rc;
-    const struct generate_request *req = &job->generate;
-    const struct waiting_job item = {
-        .item = seq,
-        .job_class = job_class_of(job),
-        .client = job_client(job),
-        .weight = job_weight(job),
-        .n_tokens = (int64_t)(seq->is_score ? 1 : req->n) * (seq->end + 1),
-        .arrival = seq->id,
-    };
-    rc = waiting_push(e->waiting, &item, err);
+    rc = engine_queue(e, seq, err);
     if (!rc) return 0;
     job->n_open++; /* the job remains the caller's */
     sequence_close(seq);
@@ -56,16 +62,33 @@ static int queue_job(struct engine *e, struct job *job, struct error *err)
     return rc;
 }
 
+/* There is no group here: another engine may have one. */
+static void pass_on(struct engine *e, struct job *job)
+{
+    struct groups *groups = e->options.groups;
+    char why[ERROR_TEXT_BYTES];
+    struct error err;
+    int seat = groups_choose(groups, e->options.seat, 0);
+    if (seat >= 0 && !groups_send(groups, seat, job, &err)) return;
+    groups_copy_why(groups, why);
+    error_set(&err, ERR_UNAVAILABLE, "%.400s", why);
+    engine_refuse(e, job, JOB_END_UNAVAILABLE, &err);
+}
+
 static void take_job(struct engine *e, struct job *job)
 {
     struct error err;
     enum job_end end;
+    groups_taken(e->options.groups, e->options.seat, job);
+    if (job->moved) {
+        engine_take_moved(e, job);
+        return;
+    }
     job_name(job);
     if (engine_must_end(job, clock_now_us(), &end, &err)) {
         engine_refuse(e, job, end, &err);
-    } else if (!target_is_connected(e->options.target)) {
-        error_set(&err, ERR_UNAVAILABLE, "%.400s", e->state);
-        engine_refuse(e, job, JOB_END_UNAVAILABLE, &err);
+    } else if (!target_is_connected(e->options.target) || e->is_leaving) {
+        pass_on(e, job);
     } else if (queue_job(e, job, &err)) {
         engine_refuse(e, job, JOB_END_REFUSED, &err);
     }
@@ -210,42 +233,80 @@ void engine_split_jobs(struct engine *e)
 
 /* ---- Describe ---- */
 
-static struct kv_blocks count_blocks(int n_blocks, int n_free, int n_cached)
+static struct kv_blocks count_blocks(const int blocks[SIGNALS_BLOCK_STATES])
 {
-    return (struct kv_blocks){n_blocks - n_free - n_cached, n_free, n_cached};
+    return (struct kv_blocks){blocks[SIGNALS_IN_USE], blocks[SIGNALS_FREE], blocks[SIGNALS_CACHED]};
 }
 
 static struct service_load load_now(struct engine *e)
 {
-    const struct block_pool *pool = &e->target_pool;
     const struct signals *s = e->options.signals;
     uint64_t reused = (uint64_t)signals_get(s, SIGNAL_PREFIX_HITS, 0);
+    float alpha[GROUPS_ALPHAS];
+    struct signals_load all;
+    int n_waiting;
+    uint64_t n_steps, n_half_steps;
+    groups_add_loads(e->options.groups, &all, alpha);
+    groups_count(e->options.groups, &n_waiting, &n_steps, &n_half_steps);
     struct service_load load = {
-        .sequences_max = e->n_places,
-        .running = e->n_active,
-        .waiting = waiting_count(e->waiting) + queue_length(e->options.jobs),
-        .target_kv = count_blocks(pool->n_blocks, pool->n_free, pool->n_cached),
+        .sequences_max = all.n_places,
+        .running = all.n_running,
+        .waiting = n_waiting,
+        .target_kv = count_blocks(all.kv_blocks),
+        .draft_kv = count_blocks(all.draft_kv_blocks),
         .prompt_tokens_reused = reused,
         .prompt_tokens_computed = (uint64_t)signals_get(s, SIGNAL_PREFIX_QUERIES, 0) - reused,
         .preemptions = (uint64_t)signals_get(s, SIGNAL_PREEMPTIONS, 0),
         .uptime_us = (uint64_t)(clock_now_us() - e->start_us),
         .draft_prompt_tokens_reused = (uint64_t)signals_get(s, SIGNAL_DRAFT_PREFIX_HITS, 0),
-        .steps = e->halves.n_steps,
-        .half_steps = e->halves.n_half_steps,
+        .steps = n_steps,
+        .half_steps = n_half_steps,
     };
-    if (e->options.drafter) {
-        struct draft_kv kv = drafter_kv(e->options.drafter);
-        load.draft_kv = count_blocks(kv.n_blocks, kv.n_free, kv.n_cached);
-    }
     for (int i = 0; i < JOB_ENDS; i++) {
         load.ends[i] = (uint64_t)signals_get(s, SIGNAL_ENDS, i);
     }
     return load;
 }
 
+/* All groups, as Describe tells of them. */
+struct seats_shown {
+    char state[ERROR_TEXT_BYTES];
+    struct seat_view views[GROUPS_MAX];
+    struct service_group groups[GROUPS_MAX];
+    const char *addresses[GROUPS_MAX * RANKS_MAX];
+    int n, n_addresses;
+};
+
+static void show_seats(struct engine *e, struct seats_shown *shown)
+{
+    bool is_serving = groups_any_serving(e->options.groups);
+    groups_copy_why(e->options.groups, shown->state);
+    if (is_serving) snprintf(shown->state, sizeof shown->state, "serving");
+    shown->n = shown->n_addresses = 0;
+    while (shown->n < GROUPS_MAX &&
+           groups_view(e->options.groups, shown->n, &shown->views[shown->n])) {
+        const struct seat_view *view = &shown->views[shown->n];
+        const char **addresses = &shown->addresses[shown->n_addresses];
+        for (int i = 0; i < view->group.n_ranks; i++) {
+            shown->addresses[shown->n_addresses++] = view->group.addresses[i];
+        }
+        shown->groups[shown->n++] = (struct service_group){
+            .state = view->state,
+            .kernels = view->kernels,
+            .n_addresses = view->group.n_ranks,
+            .addresses = addresses,
+            .running = view->n_running,
+            .waiting = view->n_waiting,
+            .places = view->n_places,
+        };
+    }
+}
+
 static void answer_describe(struct engine *e, struct job *job)
 {
     struct error err;
+    struct seats_shown shown;
+    show_seats(e, &shown);
     const struct target_description *d = engine_group(e);
     const struct drafter *drafter = e->options.drafter;
     int n_kernels, k = sequence_default_k(e->options.strategy, e->options.n_draft);
@@ -257,7 +318,7 @@ static void answer_describe(struct engine *e, struct job *job)
         .target_architecture = d->architecture,
         .arithmetic = d->arithmetic,
         .draft_model = e->options.draft_name,
-        .state = e->state,
+        .state = shown.state,
         .n_ranks = d->n_ranks,
         .n_slices = d->n_slices,
         .vocab_size = d->vocab_size,
@@ -270,8 +331,10 @@ static void answer_describe(struct engine *e, struct job *job)
         .queue_capacity = e->options.queue_capacity,
         .model_fingerprint = d->model_fingerprint,
         .tokenizer_fingerprint = tokenizer_fingerprint(e->options.tok),
-        .n_addresses = e->options.n_addresses,
-        .addresses = e->options.addresses,
+        .n_addresses = shown.n_addresses,
+        .addresses = shown.addresses,
+        .n_groups = shown.n,
+        .groups = shown.groups,
         .n_kernels = n_kernels,
         .kernels = kernels,
         .draft_kernels = drafter && drafter->kernels ? drafter->kernels : "",
@@ -282,10 +345,13 @@ static void answer_describe(struct engine *e, struct job *job)
     job_free(job);
 }
 
+/* An engine that serves answers, because it knows its group; where none does, the first one. */
 void engine_answer_control(struct engine *e)
 {
     struct error err;
     void *item;
+    bool is_serving = target_is_connected(e->options.target) && !e->is_leaving;
+    if (!is_serving && (e->options.seat > 0 || groups_any_serving(e->options.groups))) return;
     while (queue_pop(e->options.control, &item, 0, &err) == 0) {
         answer_describe(e, item);
     }

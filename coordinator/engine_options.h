@@ -3,6 +3,7 @@
 
 #include "base/queue.h"
 #include "coordinator/admission.h"
+#include "coordinator/groups.h"
 #include "coordinator/reporter.h"
 #include "coordinator/round.h"
 #include "coordinator/served_tokens.h"
@@ -14,7 +15,9 @@ struct engine_options {
     struct drafter *drafter; /* NULL = none */
     const struct tokenizer *tok;
     struct served_tokens *served; /* NULL = served tokens are not counted */
-    struct queue *jobs, *control; /* Generate and Score; Describe */
+    struct groups *groups;        /* of all engines */
+    int seat;                     /* of this one among them */
+    struct queue *jobs, *control; /* Generate and Score, of this engine; Describe, of all */
     struct signals *signals;      /* everything that is counted */
     struct reporter *reporter;    /* told of jobs that have ended */
     struct admission *admission;  /* told of the group's vocabulary, and of jobs that have begun */
@@ -26,10 +29,6 @@ struct engine_options {
     int n_sequences;      /* that have a place at a time, at most SEQUENCES_MAX */
     double step_stretch;  /* coordinator/scheduler.h */
     int64_t calibrate_us; /* for measuring a new pair before it serves; 0 = not at all */
-    /* Called when it may have changed whether a job sent now would be served; `why`: the
-     * reason, if not. */
-    void (*set_serving)(void *arg, bool is_serving, const char *why);
-    void *serving_arg;
     enum ahead_mode draft_ahead;
     enum halves_mode half_batches;
     int64_t drain_us;          /* for what was accepted, once the queue of jobs is shut */
@@ -42,6 +41,4 @@ struct engine_options {
     const char *target_name; /* what clients are told; NULL = as the target names itself */
     const char *draft_name;  /* the same; "" = no draft */
     int draft_support, queue_capacity;
-    const char *const *addresses;
-    int n_addresses;
 };

@@ -6,8 +6,6 @@
 #include "coordinator/sequence.h"
 #include "coordinator/waiting.h"
 
-enum { ENGINE_STATE_BYTES = ERROR_TEXT_BYTES };
-
 struct engine {
     struct engine_options options;
     struct scheduler scheduler;
@@ -26,12 +24,12 @@ struct engine {
     struct kept_times kept; /* where the planner's tables are kept; path "" = nowhere */
     int64_t start_us;
     int64_t drain_until_us; /* 0 = it does not drain */
-    int64_t next_connect_us, next_drop_us, lost_us;
+    int64_t next_drop_us, lost_us;
     int64_t busy_us;       /* when it last had work, or looked whether memory is to be given back */
     int64_t trimmed_us;    /* when all that is free was given back, however little it was */
     size_t resident_bytes; /* of the process, when memory was given back last */
-    bool was_connected;
-    char state[ENGINE_STATE_BYTES]; /* "serving", or why not */
+    bool was_connected, is_leaving; /* is_leaving: the group is going to end; nothing new begins */
+    char refused[ERROR_TEXT_BYTES]; /* why the last group that was offered was not taken */
 };
 
 /* The group; valid once one has been connected. */
@@ -52,9 +50,21 @@ void engine_admit(struct engine *e);
 void engine_split_jobs(struct engine *e);
 /* Answers what is asked of the coordinator itself: Describe. */
 void engine_answer_control(struct engine *e);
+/* A sequence that has never had a place waits for one. Errors: ERR_EXHAUSTED. */
+int engine_queue(struct engine *e, struct sequence *seq, struct error *err);
 /* A sequence that had a place, or whose job had one, waits at the head of the queue. Errors:
  * ERR_EXHAUSTED. */
 int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error *err);
+
+/* ---- engine_moves.c ---- */
+
+/* Sends what waits to other engines: all of it where this one has no group to serve it with, and
+ * otherwise what has not begun and for which another one has a place free. */
+void engine_move_waiting(struct engine *e);
+/* All sequences lose their places, so that they can go on elsewhere. */
+void engine_evict_all(struct engine *e);
+/* Takes up a job that comes from another engine with its sequences. */
+void engine_take_moved(struct engine *e, struct job *job);
 
 /* ---- engine_ends.c ---- */
 

@@ -6,6 +6,7 @@
 #include "access/keys.h"
 #include "base/clock.h"
 #include "base/pool.h"
+#include "coordinator/groups.h"
 
 enum {
     /* Decoded, a message may take 8 times its bytes: an empty string takes 2 on the wire and a
@@ -34,7 +35,7 @@ static void task_free(struct intake_task *task)
 /* A client that has left, or will have left, is not worth the work. */
 static int check_wanted(const struct intake_task *task, struct error *err)
 {
-    if (task->makes_job && queue_is_shut(task->admission->jobs)) {
+    if (task->makes_job && groups_are_shut(task->admission->groups)) {
         return error_set(err, ERR_UNAVAILABLE, "the coordinator is shutting down");
     }
     if (task->outlet->ops->is_cancelled(task->outlet)) {

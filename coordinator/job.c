@@ -148,6 +148,11 @@ void job_make_report(const struct job *job, struct job_report *r)
     snprintf(r->client, sizeof r->client, "%s", client ? client : "");
 }
 
+int job_n_texts(const struct job *job)
+{
+    return job->kind == JOB_GENERATE && job->generate.n > 1 ? job->generate.n : 1;
+}
+
 bool job_is_cancelled(const struct job *job)
 {
     return job->reply->ops->is_cancelled(job->reply);

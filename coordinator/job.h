@@ -11,6 +11,7 @@
 
 struct grant; /* access/keys.h */
 struct reply;
+struct sequence;
 
 /* How the engine thread answers a job. It does not know who asked: a client that waits
  * (coordinator/sent_reply.h), or the store of submitted jobs (coordinator/stored_reply.h). Each of
@@ -75,6 +76,9 @@ struct job {
     uint64_t seed;
     int n_open, n_finished; /* sequences that there are; that have sent their summary */
     bool is_split;          /* all sequences of it have been made */
+    /* On its way from one engine to another: the sequences that it has; the job that follows. */
+    struct sequence *moved;
+    struct job *next_moved;
 };
 
 /* A job of this kind that has no request and no reply yet. Errors: ERR_NO_MEMORY. */
@@ -113,6 +117,9 @@ void job_end(struct job *job, enum job_end end, int rc, const struct error *why)
 void job_make_report(const struct job *job, struct job_report *report);
 
 bool job_is_cancelled(const struct job *job);
+
+/* Texts that are made or scored for it. */
+int job_n_texts(const struct job *job);
 
 /* Closes the reply and frees the request. Accepts NULL. */
 void job_free(struct job *job);

@@ -10,6 +10,7 @@
 #include "comm/roster.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/engine.h"
+#include "coordinator/groups.h"
 #include "coordinator/guard.h"
 #include "model/backend/options.h"
 #include "proto/generation_wire.h"
@@ -20,6 +21,7 @@ enum {
     STOP_GRACE_MS = 1500, /* after draining */
     SUPPORT_MAX = 4096,
     OPT_TOKENIZER = 256,
+    OPT_GROUPS,
     OPT_SERVED_NAME,
     OPT_SUPPORT,
     OPT_HEAD,
@@ -55,9 +57,13 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"target", 'w', "ADDRESSES", 0,
-     "worker addresses, one per rank, separated by commas; or mpi, when one mpirun starts "
-     "everything",
+    {"target", 'w', "LIST", 0,
+     "where the ranks of all groups are, separated by commas and in any order: HOST:PORT, "
+     "unix:PATH, dns:NAME:PORT (every address of NAME, looked up again and again) or lws:PORT (the "
+     "pods of the LeaderWorkerSet group that this pod leads); or mpi, when one mpirun starts "
+     "everything; may be given again",
+     0},
+    {"groups", OPT_GROUPS, "N", 0, "groups that are used at a time, at most, 1 to 16; default 8",
      0},
     {"draft", 'd', "MODEL", 0,
      "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none", 0},
@@ -170,6 +176,8 @@ struct arguments {
     struct guard guard;
     struct comm *world, *own; /* everything that one mpirun started, and this process in it */
     struct coordinator *coordinator; /* once it is open */
+    struct target_list targets;
+    bool has_target, is_mpi;
 };
 
 static error_t parse_strategy(struct argp_state *state, const char *text)
@@ -271,11 +279,26 @@ static void check_options(struct argp_state *state)
     const struct coordinator_options *c = &args->options;
     bool has_http = c->http && strcmp(c->http, "off") != 0;
     struct error err;
-    if (!c->target) argp_failure(state, 2, 0, "--target is missing");
+    bool has_list = args->targets.n_addresses + args->targets.n_names > 0;
+    if (!args->has_target) argp_failure(state, 2, 0, "--target is missing");
+    if (args->is_mpi && has_list) {
+        argp_failure(state, 2, 0, "--target mpi stands alone: mpirun says where the ranks are");
+    }
     if (!c->draft) argp_failure(state, 2, 0, "--draft is missing; none serves plainly");
     int rc = guard_check(&args->guard, "--listen", c->listen, &err);
     if (!rc && has_http) rc = guard_check(&args->guard, "--http", c->http, &err);
     if (rc) argp_failure(state, 2, 0, "%s", err.text);
+}
+
+static error_t add_targets(struct argp_state *state, const char *text)
+{
+    struct arguments *args = state->input;
+    struct error err;
+    args->has_target = true;
+    args->is_mpi = args->is_mpi || strcmp(text, "mpi") == 0;
+    if (strcmp(text, "mpi") == 0) return 0;
+    if (target_list_add(&args->targets, text, &err)) argp_failure(state, 2, 0, "%s", err.text);
+    return 0;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -289,8 +312,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_THRESHOLD:
         return parse_threshold(state, arg);
     case 'w':
-        c->target = arg;
-        return 0;
+        return add_targets(state, arg);
+    case OPT_GROUPS:
+        return program_parse_int(state, &c->n_groups, "--groups", arg, 1, GROUPS_MAX);
     case 'd':
         c->draft = arg;
         return 0;
@@ -405,8 +429,9 @@ out:
 static int open_coordinator(void *arg, struct error *err)
 {
     struct arguments *args = arg;
-    int rc = strcmp(args->options.target, "mpi") == 0 ? open_world(args, err) : 0;
+    int rc = args->is_mpi ? open_world(args, err) : 0;
     if (rc) return rc;
+    args->options.targets = &args->targets;
     args->options.world = args->world;
     args->options.guard = &args->guard;
     return coordinator_open(&args->coordinator, &args->options, err);
@@ -447,6 +472,7 @@ int main(int argc, char **argv)
                     .http_connections = 2048,
                     .max_stops = 4,
                     .max_texts = GENERATE_SEQUENCES_MAX,
+                    .n_groups = GROUPS_DEFAULT,
                     .n_draft = -1,
                     .strategy = STRATEGY_PLANNED,
                     .threshold = 0.4f,

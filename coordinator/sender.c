@@ -1,4 +1,4 @@
-/* Messages on their way from the engine thread to their outlets. */
+/* Messages on their way from the engine threads to their outlets. */
 #include "coordinator/sender.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 
-/* So little leaves from the engine thread: a wake-up costs as much. */
+/* So little leaves from an engine thread: a wake-up costs as much. */
 enum { FEW = 2, FEW_BYTES = 4096 };
 
 /* A message, or the end of an answer with the text for the client. */
@@ -33,12 +33,14 @@ struct lane {
     struct batch sending; /* the thread's */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_busy, is_closing; /* the thread has a batch, or one waits for it; no more will come */
+    bool is_busy, is_closing; /* somebody has a batch, or one waits; no more will come */
+    bool is_lent;             /* an engine thread sends: what comes meanwhile waits behind it */
     struct lane *large;       /* where that goes which takes long; NULL = nowhere else */
 };
 
 struct sender {
-    struct batch listed; /* the engine thread's */
+    struct batch listed; /* under the lock of the quick lane */
+    struct batch here;   /* of the engine thread that sends by itself */
     struct lane quick, large;
 };
 
@@ -145,7 +147,7 @@ static void *run(void *arg)
     struct lane *lane = arg;
     pthread_mutex_lock(&lane->lock);
     for (;;) {
-        while (!lane->leaving.n && !lane->is_closing) {
+        while (lane->is_lent || (!lane->leaving.n && !lane->is_closing)) {
             pthread_cond_wait(&lane->changed, &lane->lock);
         }
         if (!lane->leaving.n) break;
@@ -211,17 +213,20 @@ void sender_close(struct sender *s)
     send_batch(&s->listed, &s->large);
     end_lane(&s->large);
     free_batch(&s->listed);
+    free_batch(&s->here);
     free_lane(&s->quick);
     free_lane(&s->large);
     free(s);
 }
 
-/* ---- the engine thread ---- */
+/* ---- engine threads ---- */
 
-static int list(struct batch *batch, const struct item *item, const void *data, struct error *err)
+static int list(struct sender *s, const struct item *item, const void *data, struct error *err)
 {
-    int rc = add(batch, item, data, err);
+    pthread_mutex_lock(&s->quick.lock);
+    int rc = add(&s->listed, item, data, err);
     if (!rc) item->outlet->ops->ref(item->outlet);
+    pthread_mutex_unlock(&s->quick.lock);
     return rc;
 }
 
@@ -229,7 +234,7 @@ int sender_send(struct sender *s, struct outlet *outlet, const uint8_t *data, si
                 struct error *err)
 {
     const struct item item = {.outlet = outlet, .len = len};
-    return list(&s->listed, &item, data, err);
+    return list(s, &item, data, err);
 }
 
 void sender_finish(struct sender *s, struct outlet *outlet, int code, const char *text,
@@ -241,18 +246,24 @@ void sender_finish(struct sender *s, struct outlet *outlet, int code, const char
                               .code = code,
                               .is_end = true,
                               .is_abort = is_abort};
-    if (list(&s->listed, &item, text, &err)) outlet->ops->finish(outlet, code, text, is_abort);
+    if (list(s, &item, text, &err)) outlet->ops->finish(outlet, code, text, is_abort);
 }
 
+/* What is listed by all engines leaves in order: it is sent here while the lane has nothing, and
+ * what is flushed meanwhile waits until that is done. */
 void sender_flush(struct sender *s)
 {
     struct lane *lane = &s->quick;
     struct batch *listed = &s->listed;
     struct error err;
-    if (listed->n == 0) return;
     pthread_mutex_lock(&lane->lock);
     bool leaves_here = !lane->is_busy && listed->n <= FEW && listed->bytes.len <= FEW_BYTES;
-    if (!leaves_here) {
+    if (listed->n == 0) {
+        leaves_here = false;
+    } else if (leaves_here) {
+        lane->is_busy = lane->is_lent = true;
+        swap(&s->here, listed);
+    } else {
         lane->is_busy = true;
         if (lane->leaving.n == 0) {
             swap(&lane->leaving, listed);
@@ -262,5 +273,11 @@ void sender_flush(struct sender *s)
         pthread_cond_signal(&lane->changed);
     }
     pthread_mutex_unlock(&lane->lock);
-    if (leaves_here) send_batch(listed, lane->large);
+    if (!leaves_here) return;
+    send_batch(&s->here, lane->large);
+    pthread_mutex_lock(&lane->lock);
+    lane->is_lent = false;
+    lane->is_busy = lane->leaving.n > 0;
+    if (lane->is_busy) pthread_cond_signal(&lane->changed);
+    pthread_mutex_unlock(&lane->lock);
 }

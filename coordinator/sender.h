@@ -1,4 +1,4 @@
-/* Where the answers of a round leave from. Handing a message to its outlet costs several
+/* Where the answers of a round leave from. Locked inside. To hand a message to its outlet costs some
  * microseconds, and a round of many lanes has one for each, so the engine thread only lists them.
  * At the end of the round they go to a thread of their own, or, where there is little, leave from
  * the engine thread, which is faster for a single stream. What an outlet takes long to format, such
@@ -19,7 +19,7 @@ int sender_open(struct sender **sender, struct error *err);
 /* Sends what is listed, and ends the threads. Accepts NULL. */
 void sender_close(struct sender *sender);
 
-/* The rest is for the engine thread. Lists a message, which is copied. Errors: ERR_NO_MEMORY. What
+/* The rest is for engine threads. Lists a message, which is copied. Errors: ERR_NO_MEMORY. What
  * the outlet finds wrong later is seen by its is_cancelled and progress. */
 int sender_send(struct sender *sender, struct outlet *outlet, const uint8_t *data, size_t len,
                 struct error *err);

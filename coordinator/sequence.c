@@ -1,6 +1,7 @@
 /* What a request asks for, and how its tokens become text. */
 #include "coordinator/sequence.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -217,14 +218,14 @@ static void free_parts(struct sequence *seq)
 int sequence_open(struct sequence **seq, struct job *job, int index, const struct tokenizer *tok,
                   const struct sequence_defaults *defaults, struct error *err)
 {
-    static uint64_t last_id;
+    static atomic_uint_fast64_t last_id; /* of all engines */
     int rc = 0;
     struct sequence *s = NULL;
     *seq = NULL;
     TRY(check_length(job, defaults, err));
     TRY(check_vocabulary(job, defaults, err));
     TRY(mem_array(&s, 1, sizeof *s, err));
-    s->id = ++last_id;
+    s->id = atomic_fetch_add(&last_id, 1) + 1;
     s->job = job;
     s->index = index;
     s->n_vocab = defaults->vocab_size;

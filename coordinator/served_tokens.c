@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/monitor.h"
 #include "model/tokenizer/token_counts.h"
 
 static const int64_t idle_us = INT64_C(300) * 1000000, busy_us = INT64_C(900) * 1000000;
@@ -15,6 +16,7 @@ struct served_tokens {
     struct token_counts counts;
     int64_t written_us;
     bool is_changed, is_open;
+    struct monitor monitor;
 };
 
 static void write_list(struct served_tokens *t, int64_t now_us)
@@ -36,6 +38,7 @@ int served_tokens_open(struct served_tokens **served, const char *path, const st
     *served = NULL;
     TRY(mem_array(&t, 1, sizeof *t, err));
     t->path = path;
+    monitor_open(&t->monitor);
     t->written_us = clock_now_us();
     TRY(token_counts_init(&t->counts, tok, err));
     rc = token_counts_read(&t->counts, path, err);
@@ -55,18 +58,24 @@ void served_tokens_close(struct served_tokens *t)
     if (!t) return;
     if (t->is_open && t->is_changed) write_list(t, clock_now_us());
     token_counts_free(&t->counts);
+    monitor_close(&t->monitor);
     free(t);
 }
 
 void served_tokens_count(struct served_tokens *t, const int32_t *ids, int n)
 {
     if (!t || n <= 0) return;
+    monitor_enter(&t->monitor);
     token_counts_add(&t->counts, ids, (size_t)n);
     t->is_changed = true;
+    monitor_leave(&t->monitor);
 }
 
 void served_tokens_tick(struct served_tokens *t, int64_t now_us, bool is_idle)
 {
-    if (!t || !t->is_changed) return;
-    if (now_us - t->written_us >= (is_idle ? idle_us : busy_us)) write_list(t, now_us);
+    if (!t) return;
+    monitor_enter(&t->monitor);
+    int64_t pause_us = is_idle ? idle_us : busy_us;
+    if (t->is_changed && now_us - t->written_us >= pause_us) write_list(t, now_us);
+    monitor_leave(&t->monitor);
 }

@@ -1,7 +1,7 @@
 /* Counts the tokens that were served, prompts and answers, in a list
  * (model/tokenizer/token_counts.h), as --count-tokens asks. After a restart it goes on with the
  * list. Each coordinator needs a list of its own, because each writes the whole list and the last
- * one wins. Owned by the engine thread; a NULL pointer counts nothing. */
+ * one wins. Locked inside; a NULL pointer counts nothing. */
 #pragma once
 
 #include "model/tokenizer/tokenizer.h"

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/metrics_process.h"
 #include "base/metrics_rows.h"
+#include "base/monitor.h"
 #include "coordinator/job_report.h"
 #include "coordinator/signals_table.h"
 
@@ -30,8 +31,9 @@ struct signals {
     struct signals_options options;
     struct metrics *metrics, *infos;
     struct metrics_process *process;
-    struct group *groups;          /* the engine's */
-    _Atomic(struct group *) group; /* the engine publishes the present one, scrapes read it */
+    struct monitor monitor; /* of the list of groups */
+    struct group *groups;
+    _Atomic(struct group *) group; /* the one that came last: engines publish it, scrapes read it */
 };
 
 /* Families whose number is 1, because all that they say is in their labels. */
@@ -103,6 +105,7 @@ int signals_set_group(struct signals *s, const struct signals_group *group, stru
     int rc = mem_array(&made, 1, sizeof *made, err);
     if (rc) return rc;
     fill_labels(made, &s->options, group);
+    monitor_enter(&s->monitor);
     struct group *known = find_group(s, made);
     if (!known) rc = open_pages(s, made, err);
     if (known || rc) {
@@ -112,6 +115,7 @@ int signals_set_group(struct signals *s, const struct signals_group *group, stru
         s->groups = known = made;
     }
     if (!rc) atomic_store_explicit(&s->group, known, memory_order_release);
+    monitor_leave(&s->monitor);
     return rc;
 }
 
@@ -126,6 +130,7 @@ int signals_open(struct signals **signals, const struct signals_options *options
     *signals = NULL;
     TRY(mem_array(&s, 1, sizeof *s, err));
     s->options = *options;
+    monitor_open(&s->monitor);
     TRY(metrics_open(&s->metrics, signals_families, SIGNALS, err));
     TRY(metrics_open(&s->infos, infos, INFOS, err));
     TRY(metrics_process_open(&s->process, err));
@@ -151,6 +156,7 @@ void signals_close(struct signals *s)
     metrics_close(s->metrics);
     metrics_close(s->infos);
     metrics_process_close(s->process);
+    monitor_close(&s->monitor);
     free(s);
 }
 
@@ -172,6 +178,11 @@ int signals_write(struct signals *s, struct buffer *out, struct error *err)
     rc = metrics_process_write(s->process, out, err);
 out:
     return rc;
+}
+
+const char *signals_labels(const struct signals *s)
+{
+    return atomic_load_explicit(&s->group, memory_order_acquire)->series;
 }
 
 /* ---- recording ---- */

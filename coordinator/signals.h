@@ -34,13 +34,17 @@ void signals_look(struct signals *signals);
 /* Appends the page, also before there is a group. Errors: ERR_NO_MEMORY. */
 int signals_write(struct signals *signals, struct buffer *out, struct error *err);
 
+/* The labels of every metric of ours: model_name="...". Any thread; valid as long as
+ * the signals. */
+const char *signals_labels(const struct signals *signals);
+
 /* value: the index in the family's label, 0 without one. */
 void signals_add(struct signals *signals, enum signal signal, int value, int64_t by);
 void signals_set(struct signals *signals, enum signal signal, int value, int64_t to);
 /* Of a counter or a gauge; of a histogram, how often it was observed. */
 int64_t signals_get(const struct signals *signals, enum signal signal, int value);
 
-/* ---- the engine thread ---- */
+/* ---- engine threads ---- */
 
 /* The group that serves from now on: what labels say. */
 struct signals_group {

@@ -8,12 +8,14 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "rpc/client.h"
+#include "rpc/health_wire.h"
 
 enum { LOOK_US = 20000 }; /* how often a wait for one rank looks at the others */
 
 struct rank_link {
-    char *address;
+    char address[TARGET_ADDRESS_BYTES];
     struct rpc_stream *stream; /* NULL = not connected */
+    struct rpc_stream *health; /* watches the rank's health; NULL = not any more */
     struct target_description description;
 };
 
@@ -24,6 +26,7 @@ struct target {
     uint64_t tokenizer_fingerprint;
     int step_timeout_s;
     bool is_connected, was_connected;
+    bool is_leaving;         /* a rank does not serve any more */
     void (*look)(void *arg); /* NULL = nobody wants to */
     void *look_arg;
     uint64_t last_id;
@@ -41,19 +44,8 @@ int target_open(struct target **target, const struct target_options *options, st
                                               .server_name = options->server_name};
     *target = NULL;
     TRY(mem_array(&t, 1, sizeof *t, err));
-    if (options->n_addresses < 1 || options->n_addresses > RANKS_MAX) {
-        rc = error_set(err, ERR_ARGUMENT, "%d worker addresses: expected 1 to %d, one per rank",
-                       options->n_addresses, RANKS_MAX);
-        goto out;
-    }
-    t->n_ranks = options->n_addresses;
     t->tokenizer_fingerprint = options->tokenizer_fingerprint;
     t->step_timeout_s = options->step_timeout_s;
-    for (int i = 0; i < t->n_ranks; i++) {
-        size_t len = strlen(options->addresses[i]) + 1;
-        TRY(mem_array(&t->links[i].address, len, 1, err));
-        memcpy(t->links[i].address, options->addresses[i], len);
-    }
     TRY(arena_open(&t->replies, REPLY_ARENA_BYTES, err));
     TRY(rpc_client_open(&t->client, &client, err));
     *target = t;
@@ -68,9 +60,6 @@ void target_close(struct target *t)
     if (!t) return;
     target_disconnect(t);
     rpc_client_close(t->client);
-    for (int i = 0; i < t->n_ranks; i++) {
-        free(t->links[i].address);
-    }
     buffer_free(&t->out);
     buffer_free(&t->in);
     arena_close(&t->replies);
@@ -80,15 +69,21 @@ void target_close(struct target *t)
 void target_disconnect(struct target *t)
 {
     for (int i = 0; i < t->n_ranks; i++) {
+        rpc_stream_close(t->links[i].health);
         rpc_stream_close(t->links[i].stream);
-        t->links[i].stream = NULL;
+        t->links[i].health = t->links[i].stream = NULL;
     }
-    t->is_connected = false;
+    t->is_connected = t->is_leaving = false;
 }
 
 bool target_is_connected(const struct target *t)
 {
     return t->is_connected;
+}
+
+bool target_is_leaving(const struct target *t)
+{
+    return t->is_leaving;
 }
 
 const struct target_description *target_description(const struct target *t)
@@ -115,11 +110,8 @@ static int check_group(const struct target *t, struct error *err)
 {
     const struct target_description *lead = &t->links[0].description;
     if (lead->n_ranks != t->n_ranks) {
-        return error_set(err, ERR_ARGUMENT,
-                         "%s is a rank of a group of %d, but --target has %d address%s; give those "
-                         "of all its ranks, with commas between them",
-                         t->links[0].address, lead->n_ranks, t->n_ranks,
-                         t->n_ranks == 1 ? "" : "es");
+        return error_set(err, ERR_UNAVAILABLE, "%s is a rank of a group of %d now, instead of %d",
+                         t->links[0].address, lead->n_ranks, t->n_ranks);
     }
     for (int i = 0; i < t->n_ranks; i++) {
         const struct target_description *d = &t->links[i].description;
@@ -148,10 +140,51 @@ static int check_group(const struct target *t, struct error *err)
     return 0;
 }
 
-int target_connect(struct target *t, int64_t deadline_us, struct error *err)
+/* A rank whose health cannot be watched serves as well; it just cannot say that it leaves. */
+static void watch_health(struct target *t, struct rank_link *link)
+{
+    struct error err;
+    int rc = 0;
+    TRY(health_request_encode(&t->out, "", &err));
+    TRY(rpc_stream_open(&link->health, t->client, link->address, "/grpc.health.v1.Health/Watch",
+                        false, INT64_MAX, &err));
+    TRY(rpc_stream_send(link->health, t->out.data, t->out.len, INT64_MAX, &err));
+    TRY(rpc_stream_half_close(link->health, &err));
+out:
+    if (!rc) return;
+    rpc_stream_close(link->health);
+    link->health = NULL;
+}
+
+/* Takes what a rank has said of its health, as far as it has come. */
+static void look_at_health(struct target *t, struct rank_link *link)
+{
+    const uint8_t *data;
+    size_t len;
+    bool is_here = true;
+    struct error err;
+    while (link->health && is_here) {
+        enum health_answer answer;
+        int rc = rpc_stream_try_receive(link->health, &data, &len, &is_here, &err);
+        if (!rc && is_here) rc = health_response_decode(data, len, &answer, &err);
+        if (rc) {
+            rpc_stream_close(link->health);
+            link->health = NULL;
+        } else if (is_here && answer == HEALTH_ANSWER_NOT_SERVING) {
+            t->is_leaving = true;
+        }
+    }
+}
+
+int target_connect(struct target *t, const struct found_group *group, int64_t deadline_us,
+                   struct error *err)
 {
     int rc = 0;
     target_disconnect(t);
+    t->n_ranks = group->n_ranks;
+    for (int i = 0; i < t->n_ranks; i++) {
+        strcpy(t->links[i].address, group->addresses[i]);
+    }
     for (int i = 0; i < t->n_ranks; i++) {
         const struct rpc_request request = {.address = t->links[i].address,
                                             .path = "/outrider.target.v1.Target/Describe",
@@ -172,6 +205,7 @@ int target_connect(struct target *t, int64_t deadline_us, struct error *err)
     for (int i = 0; i < t->n_ranks; i++) {
         TRY(rpc_stream_open(&t->links[i].stream, t->client, t->links[i].address,
                             "/outrider.target.v1.Target/Run", false, INT64_MAX, err));
+        watch_health(t, &t->links[i]);
     }
     t->last_id = 0;
     t->is_connected = t->was_connected = true;
@@ -211,6 +245,9 @@ int target_poll(struct target *t, struct error *err)
 {
     if (!t->is_connected) return 0;
     rpc_client_poll(t->client);
+    for (int i = 0; i < t->n_ranks; i++) {
+        look_at_health(t, &t->links[i]);
+    }
     return lose_broken(t, err);
 }
 

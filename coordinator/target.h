@@ -3,6 +3,7 @@
  * by the engine thread. */
 #pragma once
 
+#include "coordinator/discovery/discovery.h"
 #include "proto/target_wire.h"
 #include "speculation/target_row.h"
 
@@ -10,8 +11,6 @@ struct certificates; /* access/certificates.h */
 struct target;
 
 struct target_options {
-    const char *const *addresses; /* [n] one per rank, any order */
-    int n_addresses;
     uint64_t tokenizer_fingerprint; /* the group must have the same */
     int step_timeout_s;
     struct certificates *certificates; /* TLS to the workers, but for unix sockets; NULL = plain */
@@ -28,7 +27,7 @@ struct target_cost {
     uint64_t more_rows;                  /* rows asked for a second time */
 };
 
-/* Copies the addresses; does not connect. */
+/* Does not connect. */
 int target_open(struct target **target, const struct target_options *options, struct error *err);
 void target_close(struct target *target);
 
@@ -37,11 +36,16 @@ void target_close(struct target *target);
 void target_set_look(struct target *target, void (*look)(void *arg), void *arg);
 
 /* Asks all ranks for their descriptions, checks that they are one group with our tokenizer, and
- * opens the streams. Errors: ERR_UNAVAILABLE try again; ERR_ARGUMENT the group does not fit, so
- * trying again is of no use until somebody changes an option. */
-int target_connect(struct target *target, int64_t deadline_us, struct error *err);
+ * opens the streams. The group is copied. Errors: ERR_UNAVAILABLE try again; ERR_ARGUMENT the group
+ * does not fit, so trying again is of no use until somebody changes an option. */
+int target_connect(struct target *target, const struct found_group *group, int64_t deadline_us,
+                   struct error *err);
 void target_disconnect(struct target *target);
 bool target_is_connected(const struct target *target);
+
+/* A rank says that it is going to end (grpc.health.v1, as polls and steps have seen): it goes on
+ * with what it has for a while. */
+bool target_is_leaving(const struct target *target);
 
 /* For idle times: answers keepalives and notices a lost rank (ERR_UNAVAILABLE, disconnected). */
 int target_poll(struct target *target, struct error *err);

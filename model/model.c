@@ -184,7 +184,11 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     TRY(open_buffers(m, err));
     const struct weights_wish wish = {.head_ids = options->head_ids,
                                       .witnessed = options->witnessed};
-    TRY(weights_open(&m->weights, ck, &m->shard, &wish, be, err));
+    if (options->like) {
+        m->weights = options->like->weights;
+    } else {
+        TRY(weights_open(&m->weights, ck, &m->shard, &wish, be, err));
+    }
     *model = m;
     m = NULL;
 out:
@@ -195,7 +199,7 @@ out:
 void model_close(struct model *model)
 {
     if (!model) return;
-    weights_close(&model->weights, model->be);
+    if (!model->options.like) weights_close(&model->weights, model->be);
     if (model->rope.half) close_buffers(model);
     free(model);
 }

@@ -199,6 +199,14 @@ struct service_load {
     uint64_t ends[JOB_ENDS];
 };
 
+/* A target group of a coordinator. */
+struct service_group {
+    const char *state, *kernels;
+    int n_addresses; /* one for each rank; 0 = it is lost */
+    const char *const *addresses;
+    int running, waiting, places; /* sequences */
+};
+
 struct service_description {
     const char *version, *target_model, *target_architecture, *arithmetic, *draft_model, *state;
     int n_ranks, n_slices, vocab_size, context_limit, default_n_draft, draft_support;
@@ -212,6 +220,8 @@ struct service_description {
     const char *const *kernels;
     const char *draft_kernels;
     struct service_load load;
+    int n_groups;
+    const struct service_group *groups;
 };
 
 /* Encoders replace buf's content. A request whose text is not UTF-8 is refused; replies are sent

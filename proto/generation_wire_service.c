@@ -9,6 +9,34 @@
 
 enum { SERVICE_TEXT_BYTES_MAX = 4096, SERVICE_LIST_MAX = 1024, SERVICE_WORD_BYTES_MAX = 512 };
 
+static Outrider__Generation__V1__Group *group_make(struct arena *scratch,
+                                                   const struct service_group *group)
+{
+    Outrider__Generation__V1__Group *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__group__init(out);
+    out->state = codec_copy_string(scratch, group->state);
+    out->n_worker_addresses = (size_t)group->n_addresses;
+    out->worker_addresses = codec_copy_strings(scratch, group->addresses, group->n_addresses);
+    out->kernels = codec_copy_string(scratch, group->kernels);
+    out->running = (uint32_t)group->running;
+    out->waiting = (uint32_t)group->waiting;
+    out->places = (uint32_t)group->places;
+    return out->state && out->worker_addresses && out->kernels ? out : NULL;
+}
+
+static Outrider__Generation__V1__Group **groups_make(struct arena *scratch,
+                                                     const struct service_description *desc)
+{
+    size_t n = (size_t)desc->n_groups;
+    Outrider__Generation__V1__Group **out = arena_take(scratch, n, sizeof *out);
+    for (size_t i = 0; out && i < n; i++) {
+        out[i] = group_make(scratch, &desc->groups[i]);
+        if (!out[i]) return NULL;
+    }
+    return out;
+}
+
 static const ProtobufCMessage *service_build(struct arena *scratch, const void *value)
 {
     const struct service_description *desc = value;
@@ -39,9 +67,12 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
     out->kernels = codec_copy_strings(scratch, desc->kernels, desc->n_kernels);
     out->draft_kernels = codec_copy_string(scratch, desc->draft_kernels);
     out->load = load_make(scratch, &desc->load);
+    out->n_groups = (size_t)desc->n_groups;
+    out->groups = groups_make(scratch, desc);
     bool is_whole = out->version && out->target_model && out->target_architecture &&
                     out->arithmetic && out->draft_model && out->state && out->worker_addresses &&
-                    out->estimates && out->kernels && out->draft_kernels && out->load;
+                    out->estimates && out->kernels && out->draft_kernels && out->load &&
+                    out->groups;
     return is_whole ? &out->base : NULL;
 }
 
@@ -118,6 +149,37 @@ static int words_decode(char *const *words, size_t n_words, struct arena *arena,
     return rc;
 }
 
+static int group_decode(const Outrider__Generation__V1__Group *msg, struct arena *arena,
+                        struct service_group *group, struct error *err)
+{
+    int rc = 0;
+    struct word_list list = {&group->addresses, &group->n_addresses, "groups.worker_addresses"};
+    TRY(codec_read_string(&group->state, NULL, msg->state, SERVICE_TEXT_BYTES_MAX, "groups.state",
+                          err));
+    TRY(codec_read_string(&group->kernels, NULL, msg->kernels, SERVICE_WORD_BYTES_MAX,
+                          "groups.kernels", err));
+    TRY(words_decode(msg->worker_addresses, msg->n_worker_addresses, arena, &list, err));
+    TRY(codec_read_int(&group->running, msg->running, 0, INT32_MAX, "groups.running", err));
+    TRY(codec_read_int(&group->waiting, msg->waiting, 0, INT32_MAX, "groups.waiting", err));
+    TRY(codec_read_int(&group->places, msg->places, 0, INT32_MAX, "groups.places", err));
+out:
+    return rc;
+}
+
+static int groups_decode(const Outrider__Generation__V1__Description *msg, struct arena *arena,
+                         struct service_description *desc, struct error *err)
+{
+    int rc = codec_read_count(&desc->n_groups, msg->n_groups, SERVICE_LIST_MAX, "groups", err);
+    if (rc) return rc;
+    struct service_group *groups = codec_take(arena, msg->n_groups, sizeof *groups, err);
+    if (!groups) return err->code;
+    for (int i = 0; i < desc->n_groups && !rc; i++) {
+        rc = group_decode(msg->groups[i], arena, &groups[i], err);
+    }
+    desc->groups = groups;
+    return rc;
+}
+
 int service_description_decode(const uint8_t *data, size_t len, struct arena *arena,
                                struct service_description *desc, struct error *err)
 {
@@ -132,6 +194,7 @@ int service_description_decode(const uint8_t *data, size_t len, struct arena *ar
     TRY(words_decode(msg->worker_addresses, msg->n_worker_addresses, arena, &list, err));
     list = (struct word_list){&desc->kernels, &desc->n_kernels, "kernels"};
     TRY(words_decode(msg->kernels, msg->n_kernels, arena, &list, err));
+    TRY(groups_decode(msg, arena, desc, err));
 out:
     if (rc) *desc = (struct service_description){0};
     return rc;

@@ -22,6 +22,7 @@ struct drafter_options {
      * (coordinator/draft/head.h), and the head is that much smaller; NULL = among all. Legal for
      * every rule, since q may have any support. */
     const char *head;
+    const struct drafter *like; /* of the same options: its weights are used again; NULL = none */
 };
 
 /* Guesses, each with the distribution it was drawn from. */

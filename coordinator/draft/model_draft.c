@@ -107,7 +107,7 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
                               err));
     }
     if (d->options.support > d->base.n_choices) d->options.support = d->base.n_choices;
-    const struct model_options mo = {
+    struct model_options mo = {
         .n_kv_blocks = (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
         .max_tokens = STEP_TOKENS,
         .max_rows = options->n_sequences < STEP_ROWS ? options->n_sequences : STEP_ROWS,
@@ -116,6 +116,7 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
         .head_ids = d->head_ids,
         .n_head_ids = d->base.n_choices,
     };
+    if (options->like) mo.like = ((const struct model_draft *)options->like)->model;
     d->n_rows_max = mo.max_rows;
     TRY(open_blocks(d, mo.n_kv_blocks, err));
     TRY(mem_array(&d->feedings, (size_t)options->n_sequences, sizeof *d->feedings, err));

@@ -2,6 +2,7 @@
 # ctest: labels=full libs=client beside=yes timeout=900
 """Files, options, addresses, prompts and groups that make no sense: each is refused with one
 sentence that says what is wrong and why, and nothing crashes or hangs."""
+import json
 import os
 import re
 import shutil
@@ -115,12 +116,21 @@ class Options(FolderTest):
                 ("--draft-support", "0"): "0", ("--log-level", ""): "--log-level"}.items():
             with self.subTest(arguments):
                 self.check_usage(*run(COORDINATOR, *arguments), word)
-        for target in ("", ",", ",".join(f"{NOBODY}{i}" for i in range(9)), f"{NOBODY},{NOBODY}",
-                       "mpi"):
-            with self.subTest(target):
-                self.check_refusal(*run(COORDINATOR, "--target", target, "--draft", DRAFT,
-                                        "--listen", self.listen), "address" if target != "mpi"
-                                   and "," not in target[:-1] else "")
+        for target, word in {
+                "": "names no address", ",": "names no address",
+                ",".join(f"{NOBODY}{i}" for i in range(257)): "more than 256 addresses",
+                f"{NOBODY},{NOBODY}": "twice", "a" * 300: "255 bytes", "dns:": "dns:NAME:PORT",
+                "dns:name": "dns:NAME:PORT", "dns::1": "dns:NAME:PORT", "dns:name:0": "1 to 65535",
+                "lws:x": "lws:PORT", "lws:7071": "LWS_LEADER_ADDRESS"}.items():
+            with self.subTest(target[:60]):
+                self.check_usage(*run(COORDINATOR, "--target", target, "--draft", DRAFT,
+                                      "--listen", self.listen), word)
+        self.check_usage(*run(COORDINATOR, "--target", "mpi", "--target", NOBODY, "--draft", DRAFT,
+                              "--listen", self.listen), "--target mpi stands alone")
+        self.check_usage(*run(COORDINATOR, "--target", NOBODY, "--groups", "17", "--draft", DRAFT,
+                              "--listen", self.listen), "17")
+        self.check_refusal(*run(COORDINATOR, "--target", "mpi", "--draft", DRAFT, "--listen",
+                                self.listen), "mpirun")
         self.check_refusal(*run(COORDINATOR, "--target", NOBODY, "--draft", "none", "--listen",
                                 self.listen), "--tokenizer")
 
@@ -296,14 +306,31 @@ class Groups(FolderTest):
             self.check_sanitizers(server.log())
             os.remove(server.log_path)
 
+    def check_not_used(self, addresses, *words):
+        """What makes no whole group beside one that serves is told of, and ends nothing."""
+        server = start("outrider-coordinator", self.folder, "--draft", DRAFT, "--target",
+                       ",".join(addresses), "--listen", self.listen)
+        try:
+            wait_until(lambda: "target_not_used" in server.log(), 5 * PATIENCE, "it is told")
+            line = next(x for x in server.log().splitlines() if "target_not_used" in x)
+            for word in words:
+                self.assertIn(word, line)
+            wait_until(lambda: run(CLIENT, "health", "-a", self.listen)[0] == 0, 5 * PATIENCE,
+                       "it serves")
+        finally:
+            self.assertEqual(server.stop(), 0)
+            self.check_sanitizers(server.log())
+            os.remove(server.log_path)
+
     def test_ranks_that_are_no_group(self):
         one, two = self.group(2), self.group(2)
         self.wait_ready(one)
         self.wait_ready(two)
         first, second = one.worker_addresses
         self.refuse([first], first, "group of 2", "1 address")
-        self.refuse([first, second, two.worker_addresses[0]], "group of 2", "3 addresses")
-        self.refuse([first, first], first, "twice")
+        self.check_usage(*run(COORDINATOR, "--draft", DRAFT, "--target", f"{first},{first}"),
+                         first, "twice")
+        self.check_not_used([first, second, two.worker_addresses[0]], "group of 2", "1 address")
         self.check_waits([first, f"ipv4:{first}"], "rank 0", "expected rank 1")
         self.check_waits([first, two.worker_addresses[1]], two.worker_addresses[1], "one group")
         self.check_waits([two.worker_addresses[0], second], "one group")
@@ -324,7 +351,7 @@ class Groups(FolderTest):
             self.assertIn("T must be one of 1, 2, 4, 8", line)
         self.assertEqual(world.rank_pids(), {})
 
-    def test_two_workers_are_no_group_of_two(self):
+    def test_two_workers_are_two_groups_of_one(self):
         free = free_ports(2)
         addresses = [f"127.0.0.1:{free + i}" for i in range(2)]
         servers = []
@@ -336,7 +363,13 @@ class Groups(FolderTest):
                                      address))
             for server in servers:
                 wait_until(lambda s=server: " ready " in s.log(), 10 * PATIENCE, "it is ready")
-            self.refuse(addresses, "group of 1", "2 addresses")
+            server = start("outrider-coordinator", self.folder, "--draft", DRAFT, "--target",
+                           ",".join(addresses), "--listen", self.listen)
+            servers.insert(0, server)
+            wait_until(lambda: server.log().count("target_ready") == 2, 10 * PATIENCE, "both serve")
+            described = json.loads(run(CLIENT, "describe", "--json", "-a", self.listen)[1])
+            self.assertEqual([g["state"] for g in described["groups"]], ["serving"] * 2)
+            self.assertEqual(sorted(described["worker_addresses"]), addresses)
         finally:
             for server in servers:
                 self.assertEqual(server.stop(), 0)

@@ -54,13 +54,17 @@ static int open_and_close(void *arg, struct error *err)
     return rc;
 }
 
+static const struct target_list targets = {
+    .addresses = {"unix:/nowhere/rank0", "unix:/nowhere/rank1"}, .n_addresses = 2};
+
 static struct coordinator_options options_of(const char *draft)
 {
     return (struct coordinator_options){
         .http = "127.0.0.1:0",
         .http_connections = 16,
         .listen = listen_address,
-        .target = "unix:/nowhere/rank0,unix:/nowhere/rank1",
+        .targets = &targets,
+        .n_groups = 2,
         .draft = draft,
         .backend = {.device = "cpu", .kernels = "auto", .n_threads = 2},
         .n_draft = -1,

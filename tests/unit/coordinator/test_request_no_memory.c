@@ -51,8 +51,9 @@ static struct {
     struct rpc_client *client;
     struct buffer request, messages;
     struct arena arena;
-    char answer[ANSWER_BYTES]; /* the text, or ids and logprobs */
-    char job_id[JOB_ID_BYTES]; /* of SUBMIT, for WATCH */
+    char answer[ANSWER_BYTES];    /* the text, or ids and logprobs */
+    char job_id[JOB_ID_BYTES];    /* of SUBMIT, for WATCH */
+    char state[ERROR_TEXT_BYTES]; /* of DESCRIBE */
 } asker;
 
 static void setup(void)
@@ -92,6 +93,8 @@ static void *run_coordinator(void *arg)
     return NULL;
 }
 
+static struct target_list targets = {.n_addresses = 1};
+
 static void pair_open(struct pair *pair)
 {
     struct error err;
@@ -105,7 +108,8 @@ static void pair_open(struct pair *pair)
                                           .max_step_rows = 32,
                                           .step_timeout_s = 60};
     const struct coordinator_options coordinator = {.listen = listen_address,
-                                                    .target = target_address,
+                                                    .targets = &targets,
+                                                    .n_groups = 2,
                                                     .draft = DRAFT,
                                                     .backend = backend,
                                                     .n_draft = -1,
@@ -121,6 +125,7 @@ static void pair_open(struct pair *pair)
                                                     .step_timeout_s = 60,
                                                     .max_prompt_bytes = 4096};
     *pair = (struct pair){0};
+    snprintf(targets.addresses[0], sizeof targets.addresses[0], "%s", target_address);
     CHECK_OK(worker_open(&pair->worker, &worker, &err));
     CHECK_OK(coordinator_open(&pair->coordinator, &coordinator, &err));
     CHECK_OK(rpc_client_open(&asker.client, NULL, &err));
@@ -202,6 +207,10 @@ static void hear_message(enum kind kind, const uint8_t *data, size_t len)
     } else if (kind == GENERATE || kind == WATCH) {
         CHECK_OK(generate_reply_decode(data, len, &asker.arena, &generate, &err));
         if (generate.tokens) append_answer(generate.tokens->text, generate.tokens->text_len);
+    } else if (kind == DESCRIBE) {
+        struct service_description desc;
+        CHECK_OK(service_description_decode(data, len, &asker.arena, &desc, &err));
+        snprintf(asker.state, sizeof asker.state, "%s", desc.state);
     } else if (kind == SCORE) {
         CHECK_OK(score_reply_decode(data, len, &asker.arena, &score, &err));
         for (int i = 0; i < score.n; i++) {
@@ -239,6 +248,9 @@ out:
 static int ask(enum kind kind, struct error *err)
 {
     int rc = call(kind, err);
+    if (!rc && kind == DESCRIBE && strcmp(asker.state, "serving") != 0) {
+        return error_set(err, ERR_UNAVAILABLE, "%s", asker.state);
+    }
     return rc || kind != SUBMIT ? rc : call(WATCH, err);
 }
 

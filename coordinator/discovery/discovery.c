@@ -1,0 +1,383 @@
+/* Addresses, what they said last, and the groups that follow from it. */
+#include "coordinator/discovery/discovery.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "coordinator/discovery/resolver.h"
+#include "proto/target_wire.h"
+#include "rpc/client.h"
+
+enum {
+    ASK_US = 1000000,    /* that an answer may take */
+    PAUSE_US = 200000,   /* from an answer to the next question, ... */
+    CALM_US = 2000000,   /* ... and the same for a whole group that nobody takes */
+    FRESH_US = 1000000,  /* an older answer may not be true any more */
+    HURRY_US = 250000,   /* between two look-ups of a name while a group is wanted, ... */
+    LEISURE_US = 2000000 /* ... and while all that there were are in use */
+};
+
+/* An address, and who is there. */
+struct place {
+    char address[TARGET_ADDRESS_BYTES];
+    int name;                /* that it came from; -1 = --target has the address itself */
+    bool is_listed, is_used; /* --target leads there; its group is taken */
+    struct rpc_stream *question;
+    int64_t deadline_us, next_us; /* of the question; when to ask again */
+    int64_t answered_us;          /* 0 = never */
+    struct target_description answer;
+    struct error err; /* of the last question; code 0: `answer` is its answer, if there is one */
+};
+
+struct discovery {
+    struct rpc_client *client;
+    const char *server_name;
+    struct resolver *resolver; /* NULL: there are no names */
+    struct target_list list;
+    struct resolved *resolved; /* [list.n_names] */
+    struct place **places;
+    size_t n_places, capacity;
+    int64_t calm_us; /* names are looked up at leisure from then on */
+};
+
+static int add_place(struct discovery *d, const char *address, int name, struct error *err)
+{
+    struct place *place = NULL;
+    int rc = mem_grow(&d->places, &d->capacity, d->n_places + 1, err);
+    if (!rc) rc = mem_array(&place, 1, sizeof *place, err);
+    if (rc) return rc;
+    strcpy(place->address, address);
+    place->name = name;
+    place->is_listed = true;
+    d->places[d->n_places++] = place;
+    return 0;
+}
+
+/* A rank that was found by a name shows a certificate for that name, not for its address. */
+static const char *server_name(const struct discovery_options *options, const struct discovery *d)
+{
+    if (options->server_name) return options->server_name;
+    return d->list.n_names && !d->list.n_addresses ? d->list.names[0].name : NULL;
+}
+
+const char *discovery_server_name(const struct discovery *d)
+{
+    return d->server_name;
+}
+
+int discovery_open(struct discovery **discovery, const struct discovery_options *options,
+                   struct error *err)
+{
+    struct discovery *d = NULL;
+    int rc = 0;
+    *discovery = NULL;
+    TRY(mem_array(&d, 1, sizeof *d, err));
+    d->list = *options->list;
+    TRY(mem_array(&d->resolved, (size_t)d->list.n_names, sizeof *d->resolved, err));
+    for (int i = 0; i < d->list.n_addresses; i++) {
+        TRY(add_place(d, d->list.addresses[i], -1, err));
+    }
+    d->server_name = server_name(options, d);
+    const struct rpc_client_options client = {.certificates = options->certificates,
+                                              .server_name = d->server_name};
+    TRY(rpc_client_open(&d->client, &client, err));
+    if (d->list.n_names) {
+        TRY(resolver_open(&d->resolver, d->list.names, d->list.n_names, err));
+    }
+    *discovery = d;
+    d = NULL;
+out:
+    discovery_close(d);
+    return rc;
+}
+
+void discovery_close(struct discovery *d)
+{
+    if (!d) return;
+    for (size_t i = 0; i < d->n_places; i++) {
+        rpc_stream_close(d->places[i]->question);
+        free(d->places[i]);
+    }
+    free(d->places);
+    rpc_client_close(d->client);
+    resolver_close(d->resolver);
+    free(d->resolved);
+    free(d);
+}
+
+/* ---- names ---- */
+
+static struct place *find(const struct discovery *d, const char *address)
+{
+    for (size_t i = 0; i < d->n_places; i++) {
+        if (strcmp(d->places[i]->address, address) == 0) return d->places[i];
+    }
+    return NULL;
+}
+
+/* Forgets the places that --target does not lead to any more, and whose group is not in use. */
+static void drop_places(struct discovery *d)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < d->n_places; i++) {
+        struct place *place = d->places[i];
+        if (place->is_listed || place->is_used) {
+            d->places[n++] = place;
+            continue;
+        }
+        rpc_stream_close(place->question);
+        free(place);
+    }
+    d->n_places = n;
+}
+
+static void take_names(struct discovery *d)
+{
+    struct error err; /* without memory: with the next change */
+    for (int i = 0; i < d->list.n_names; i++) {
+        const struct resolved *now = &d->resolved[i];
+        if (!resolver_get(d->resolver, i, &d->resolved[i])) continue;
+        for (size_t k = 0; k < d->n_places; k++) {
+            if (d->places[k]->name == i) d->places[k]->is_listed = false;
+        }
+        for (int k = 0; k < now->n; k++) {
+            struct place *known = find(d, now->addresses[k]);
+            if (known)
+                known->is_listed = true;
+            else
+                add_place(d, now->addresses[k], i, &err);
+        }
+    }
+    drop_places(d);
+}
+
+/* ---- questions ---- */
+
+static int begin_question(struct discovery *d, struct place *place, struct error *err)
+{
+    int rc = 0;
+    TRY(rpc_stream_open(&place->question, d->client, place->address,
+                        "/outrider.target.v1.Target/Describe", false, place->deadline_us, err));
+    TRY(rpc_stream_send(place->question, NULL, 0, place->deadline_us, err));
+    TRY(rpc_stream_half_close(place->question, err));
+out:
+    return rc;
+}
+
+static void end_question(struct place *place, int64_t pause_us)
+{
+    rpc_stream_close(place->question);
+    place->question = NULL;
+    place->next_us = clock_now_us() + pause_us;
+}
+
+static void ask(struct discovery *d, struct place *place, int64_t now_us)
+{
+    place->deadline_us = now_us + ASK_US;
+    if (begin_question(d, place, &place->err)) end_question(place, PAUSE_US);
+}
+
+/* Takes the answer, if it is here; false: it is still to come. */
+static bool take_answer(struct place *place)
+{
+    const uint8_t *data;
+    size_t len;
+    bool is_here;
+    struct error err = {0};
+    int rc = rpc_stream_try_receive(place->question, &data, &len, &is_here, &err);
+    if (!rc && !is_here) return false;
+    if (rc == ERR_CLOSED) {
+        error_set(&err, ERR_UNAVAILABLE, "%s gives no description", place->address);
+    } else if (!rc && !target_description_decode(data, len, &place->answer, &err)) {
+        place->answered_us = clock_now_us();
+        place->err = (struct error){0};
+        end_question(place, PAUSE_US);
+        return true;
+    }
+    place->err = err;
+    end_question(place, PAUSE_US);
+    return true;
+}
+
+/* True: a place has answered, or has failed to. */
+static bool go_round(struct discovery *d, int64_t *wake_us)
+{
+    bool has_news = false;
+    int64_t now_us = clock_now_us();
+    for (size_t i = 0; i < d->n_places; i++) {
+        struct place *place = d->places[i];
+        if (place->is_used) continue;
+        if (place->question) {
+            has_news = take_answer(place) || has_news;
+        } else if (now_us >= place->next_us) {
+            ask(d, place, now_us);
+        }
+        if (!place->question && place->next_us < *wake_us) *wake_us = place->next_us;
+    }
+    return has_news;
+}
+
+void discovery_run(struct discovery *d, int64_t deadline_us)
+{
+    if (d->resolver) {
+        bool is_calm = clock_now_us() >= d->calm_us;
+        resolver_set_pause(d->resolver, is_calm ? LEISURE_US : HURRY_US);
+        take_names(d);
+    }
+    for (;;) {
+        int64_t wake_us = deadline_us;
+        if (go_round(d, &wake_us) || clock_now_us() >= deadline_us) return;
+        rpc_client_wait(d->client, wake_us);
+    }
+}
+
+/* ---- groups ---- */
+
+static bool is_usable(const struct place *place, int64_t now_us)
+{
+    return !place->is_used && place->is_listed && !place->err.code && !place->answer.is_busy &&
+           place->answered_us && now_us - place->answered_us < FRESH_US;
+}
+
+/* The place of each rank of a lead's group; false: one is missing. A rank that can be called at two
+ * addresses is called at the first one. */
+static bool gather(const struct discovery *d, const struct place *lead,
+                   struct place *ranks[RANKS_MAX], int64_t now_us)
+{
+    int n = lead->answer.n_ranks, n_found = 0;
+    if (n < 1 || n > RANKS_MAX) return false;
+    memset(ranks, 0, RANKS_MAX * sizeof *ranks);
+    for (size_t i = 0; i < d->n_places; i++) {
+        struct place *place = d->places[i];
+        const struct target_description *a = &place->answer;
+        bool is_member = is_usable(place, now_us) && strcmp(a->group, lead->answer.group) == 0 &&
+                         a->n_ranks == n && a->rank >= 0 && a->rank < n && !ranks[a->rank];
+        if (!is_member) continue;
+        ranks[a->rank] = place;
+        n_found++;
+    }
+    return n_found == n;
+}
+
+bool discovery_take(struct discovery *d, struct found_group *group)
+{
+    struct place *ranks[RANKS_MAX];
+    int64_t now_us = clock_now_us();
+    for (size_t i = 0; i < d->n_places; i++) {
+        const struct place *lead = d->places[i];
+        if (!is_usable(lead, now_us) || lead->answer.rank != 0) continue;
+        if (!gather(d, lead, ranks, now_us)) continue;
+        group->n_ranks = lead->answer.n_ranks;
+        for (int r = 0; r < group->n_ranks; r++) {
+            strcpy(group->addresses[r], ranks[r]->address);
+            ranks[r]->is_used = true;
+            rpc_stream_close(ranks[r]->question);
+            ranks[r]->question = NULL;
+        }
+        return true;
+    }
+    return false;
+}
+
+void discovery_give_back(struct discovery *d, const struct found_group *group, int64_t pause_us)
+{
+    for (int r = 0; r < group->n_ranks; r++) {
+        struct place *place = find(d, group->addresses[r]);
+        if (!place) continue;
+        place->is_used = false;
+        place->answered_us = 0;
+        place->next_us = clock_now_us() + pause_us;
+        place->err = (struct error){0};
+    }
+    d->calm_us = clock_now_us() + INT64_C(60) * 1000000;
+    drop_places(d);
+}
+
+int discovery_count(const struct discovery *d)
+{
+    int n = 0;
+    for (size_t i = 0; i < d->n_places; i++) {
+        n += d->places[i]->is_listed ? 1 : 0;
+    }
+    return n;
+}
+
+/* ---- why there is none ---- */
+
+/* All have answered, and yet there is no whole group. */
+static int explain_ranks(const struct discovery *d, struct error *err)
+{
+    const struct place *lead = NULL, *odd = NULL;
+    int n = 0, expected = 0;
+    for (size_t i = 0; i < d->n_places; i++) {
+        const struct place *place = d->places[i];
+        if (place->is_used) continue;
+        n++;
+        if (!lead || place->answer.rank < lead->answer.rank) lead = place;
+    }
+    if (!lead) return error_set(err, ERR_UNAVAILABLE, "--target leads to no address yet");
+    int n_ranks = lead->answer.n_ranks;
+    bool is_static = d->list.n_names == 0;
+    if (is_static && n_ranks > 0 && n % n_ranks != 0) {
+        return error_set(err, ERR_ARGUMENT,
+                         "%s is a rank of a group of %d, but --target has %d address%s; give those "
+                         "of all its ranks, with commas between them",
+                         lead->address, n_ranks, n, n == 1 ? "" : "es");
+    }
+    if (n < n_ranks) {
+        return error_set(err, ERR_UNAVAILABLE,
+                         "%s is a rank of a group of %d, and only %d of them can be called yet",
+                         lead->address, n_ranks, n);
+    }
+    if (lead->answer.rank != 0) odd = lead;
+    if (!odd) expected = 1;
+    for (size_t i = 0; i < d->n_places && !odd; i++) {
+        const struct place *place = d->places[i];
+        if (!place->is_used && place != lead) odd = place;
+    }
+    if (!odd) return error_set(err, ERR_UNAVAILABLE, "the group at %s is not whole", lead->address);
+    return error_set(err, ERR_UNAVAILABLE,
+                     "%s says it is rank %d of group %s, expected rank %d of %s: give every "
+                     "rank of one group once",
+                     odd->address, odd->answer.rank, odd->answer.group, expected,
+                     lead->answer.group);
+}
+
+/* Whether a place that is not in use has said nothing yet. */
+static bool is_asking(const struct discovery *d)
+{
+    for (size_t i = 0; i < d->n_places; i++) {
+        const struct place *place = d->places[i];
+        if (!place->is_used && !place->err.code && !place->answered_us) return true;
+    }
+    return false;
+}
+
+int discovery_why(const struct discovery *d, struct error *err)
+{
+    *err = (struct error){0};
+    if (is_asking(d)) return 0;
+    for (size_t i = 0; i < d->n_places; i++) {
+        const struct place *place = d->places[i];
+        if (place->is_used || !place->err.code) continue;
+        *err = place->err;
+        return err->code;
+    }
+    for (size_t i = 0; i < d->n_places; i++) {
+        const struct place *place = d->places[i];
+        if (place->is_used || !place->answer.is_busy) continue;
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the group at %s is still starting, or another coordinator is using it or "
+                         "left a step behind; one at a time",
+                         place->address);
+    }
+    for (int i = 0; i < d->list.n_names; i++) {
+        if (d->resolved[i].n > 0) continue;
+        return error_set(err, ERR_UNAVAILABLE, "%s",
+                         d->resolved[i].why[0] ? d->resolved[i].why
+                                               : "the names of --target are being looked up");
+    }
+    return explain_ranks(d, err);
+}

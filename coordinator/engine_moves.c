@@ -1,0 +1,114 @@
+/* Texts that wait go to other engines, where they are served sooner. With one arithmetic their
+ * tokens are the same there (docs/design.md section 4). */
+#include "base/clock.h"
+#include "coordinator/engine_parts.h"
+
+void engine_evict_all(struct engine *e)
+{
+    for (int i = 0; i < e->n_active; i++) {
+        struct sequence *seq = e->active[i];
+        if (!seq->is_over) sequence_evict(seq, &e->target_pool, e->options.drafter);
+    }
+    engine_leave(e);
+}
+
+/* ---- away ---- */
+
+/* Takes a sequence out of the queue, and puts it behind those of its job that go with it. */
+static void take_out(struct engine *e, struct sequence *seq, struct job **jobs)
+{
+    struct job *job = seq->job;
+    waiting_remove(e->waiting, seq);
+    seq->last_round = 0; /* rounds of this engine mean nothing elsewhere */
+    seq->next_moved = NULL;
+    if (!job->moved) {
+        struct job **end = jobs;
+        while (*end) {
+            end = &(*end)->next_moved;
+        }
+        job->next_moved = NULL;
+        *end = job;
+        job->moved = seq;
+        return;
+    }
+    struct sequence *last = job->moved;
+    while (last->next_moved) {
+        last = last->next_moved;
+    }
+    last->next_moved = seq;
+}
+
+/* Sends a job with its sequences to an engine; if that cannot be, it waits here again. */
+static void send(struct engine *e, int seat, struct job *job)
+{
+    struct error err;
+    if (groups_send(e->options.groups, seat, job, &err)) engine_take_moved(e, job);
+}
+
+/* There is no group here. Nothing runs, so all sequences of every job are in the queue. */
+static void move_all(struct engine *e)
+{
+    struct job *jobs = NULL;
+    struct sequence *seq;
+    for (int at = 0; (seq = waiting_next(e->waiting, &at));) {
+        bool can_move =
+            !seq->job->is_over && groups_choose(e->options.groups, e->options.seat, seq->end) >= 0;
+        if (can_move) take_out(e, seq, &jobs);
+    }
+    while (jobs) {
+        struct job *job = jobs;
+        jobs = job->next_moved;
+        int seat = groups_choose(e->options.groups, e->options.seat, job->moved->end);
+        if (seat >= 0)
+            send(e, seat, job);
+        else
+            engine_take_moved(e, job);
+    }
+}
+
+/* The next one has not begun, and another engine could begin with it at once. */
+static void move_next(struct engine *e)
+{
+    struct job *jobs = NULL;
+    struct sequence *seq = waiting_peek(e->waiting);
+    if (!seq || seq->admitted_us || seq->index > 0 || seq->job->is_over) return;
+    int seat = groups_choose_idle(e->options.groups, e->options.seat, seq->end);
+    if (seat < 0) return;
+    take_out(e, seq, &jobs);
+    send(e, seat, jobs);
+}
+
+void engine_move_waiting(struct engine *e)
+{
+    if (waiting_count(e->waiting) == 0) return;
+    bool is_useless = !target_is_connected(e->options.target) || e->is_leaving;
+    if (!is_useless) {
+        move_next(e);
+    } else if (e->n_active == 0) {
+        move_all(e);
+    }
+}
+
+/* ---- here ---- */
+
+/* One that had a place goes first, as it did where it was. */
+static int queue_again(struct engine *e, struct sequence *seq, struct error *err)
+{
+    bool had_place = seq->admitted_us || seq->index > 0;
+    return had_place ? engine_return_to_queue(e, seq, err) : engine_queue(e, seq, err);
+}
+
+void engine_take_moved(struct engine *e, struct job *job)
+{
+    struct sequence *seq = job->moved, *next;
+    job->moved = NULL;
+    job->next_moved = NULL;
+    for (; seq; seq = next) {
+        struct error err;
+        next = seq->next_moved; /* the job is freed with its last sequence */
+        seq->next_moved = NULL;
+        if (!queue_again(e, seq, &err)) continue;
+        engine_fail(e, seq, JOB_END_FAILED, &err);
+        sequence_close(seq);
+    }
+}
