@@ -21,6 +21,7 @@
 
 enum {
     STATUS_OF_SIGNAL = 128,
+    LOOK_MS = 20,      /* at the end of the grace time, which may have come nearer */
     OPEN_FILES = 65536 /* more than any door takes; some libraries go through all that may be */
 };
 
@@ -33,6 +34,7 @@ static struct process {
     pthread_t signal_thread, call_thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    int64_t end_ms; /* of the grace time, once is_stopping */
     bool is_starting, is_reload_due, is_stopping, is_told, is_closing, has_failed;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -62,6 +64,7 @@ static bool begin_stopping(int signal_number)
         _exit(process.has_failed ? EXIT_FAILURE : STATUS_OF_SIGNAL + signal_number);
     }
     if (may_stop) process.is_stopping = true;
+    process.end_ms = clock_now_ms() + process.grace_ms;
     pthread_cond_broadcast(&process.changed);
     pthread_mutex_unlock(&process.lock);
     return may_stop;
@@ -121,6 +124,24 @@ static int wait_signal_until(int64_t deadline_ms)
     }
 }
 
+static int64_t grace_end_ms(void)
+{
+    pthread_mutex_lock(&process.lock);
+    int64_t end_ms = process.end_ms;
+    pthread_mutex_unlock(&process.lock);
+    return end_ms;
+}
+
+/* The next stop signal, or 0 when the grace time is over. */
+static int wait_signal_in_grace(void)
+{
+    for (;;) {
+        int64_t end_ms = grace_end_ms(), look_ms = clock_now_ms() + LOOK_MS;
+        int number = wait_signal_until(end_ms < look_ms ? end_ms : look_ms);
+        if (number || clock_now_ms() >= grace_end_ms()) return number;
+    }
+}
+
 /* The first stop signal; 0 when there cannot be one. */
 static int wait_signal(void)
 {
@@ -138,7 +159,7 @@ static void *signal_main(void *unused)
     (void)unused;
     int first = wait_signal();
     if (!first || !begin_stopping(first)) return NULL;
-    int second = wait_signal_until(clock_now_ms() + process.grace_ms);
+    int second = wait_signal_in_grace();
     if (is_closing()) return NULL;
     _exit(STATUS_OF_SIGNAL + (second ? second : first));
 }
@@ -235,6 +256,14 @@ void process_fail(void)
     bool is_first = process.is_open && !process.has_failed && !process.is_stopping;
     if (is_first) process.has_failed = true;
     if (is_first) pthread_kill(process.signal_thread, SIGTERM);
+    pthread_mutex_unlock(&process.lock);
+}
+
+void process_hasten(int grace_ms)
+{
+    pthread_mutex_lock(&process.lock);
+    int64_t end_ms = clock_now_ms() + grace_ms;
+    if (process.is_stopping && end_ms < process.end_ms) process.end_ms = end_ms;
     pthread_mutex_unlock(&process.lock);
 }
 

@@ -34,6 +34,10 @@ void process_started(void);
  * ended normally. Restores the calling thread's signal mask from before process_open. */
 void process_close(void);
 
+/* What on_stop has waited for is over: of the grace time, grace_ms are left at most. From any
+ * thread; does nothing while the process is not stopping. */
+void process_hasten(int grace_ms);
+
 /* The process can no longer do its work: it ends as after SIGTERM, what was accepted is finished
  * within the grace time, but its exit status says that it has failed, so that its supervisor
  * starts it again. From any thread; does not wait. Nothing happens where the process is ending

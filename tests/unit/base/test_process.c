@@ -22,6 +22,7 @@ enum child_kind {
     CHILD_HANGS_IN_STOP,
     CHILD_ENDS_BY_ITSELF,
     CHILD_READS_NOTHING, /* has no on_reload */
+    CHILD_HASTENS,       /* and hangs in main */
     CHILD_FAILS,         /* says so itself, again and again */
     CHILD_STARTS,        /* and never is started */
     CHILD_FAILS_TO_START
@@ -39,6 +40,7 @@ static void on_stop(void *arg)
     const struct child *child = arg;
     if (child->pipe >= 0 && write(child->pipe, "s", 1) != 1) return;
     if (child->kind == CHILD_HANGS_IN_STOP) sleep_ms(60000);
+    if (child->kind == CHILD_HASTENS) process_hasten(100);
     atomic_store(&is_told, true);
 }
 
@@ -63,7 +65,9 @@ static int child_main(struct child *child, int grace_ms)
         return atomic_load(&is_told) ? 96 : 5;
     }
     bool fails = child->kind == CHILD_FAILS || child->kind == CHILD_FAILS_TO_START;
-    while (child->kind == CHILD_HANGS_IN_MAIN || !atomic_load(&is_told)) {
+    if (child->kind == CHILD_HASTENS) process_hasten(0); /* it is not stopping yet */
+    bool hangs = child->kind == CHILD_HANGS_IN_MAIN || child->kind == CHILD_HASTENS;
+    while (hangs || !atomic_load(&is_told)) {
         if (fails) process_fail();
         sleep_ms(5);
     }
@@ -140,6 +144,20 @@ START_TEST(process_ends_at_once_on_the_second_signal)
         ck_assert_int_eq(child_status(child), 128 + SIGINT);
         close(fd);
     }
+}
+END_TEST
+
+START_TEST(process_ends_sooner_when_its_end_is_hastened)
+{
+    int fd;
+    pid_t child = child_start(CHILD_HASTENS, 60000, &fd);
+    int64_t start_ms = clock_now_ms();
+    sleep_ms(50);
+    kill(child, SIGTERM);
+    ck_assert_int_eq(child_status(child), 128 + SIGTERM);
+    ck_assert_int_ge(clock_now_ms() - start_ms, 140);
+    ck_assert_int_lt(clock_now_ms() - start_ms, 30000);
+    close(fd);
 }
 END_TEST
 
@@ -263,6 +281,7 @@ int main(void)
     tcase_add_test(process, process_tells_its_owner_and_ends_in_good_order);
     tcase_add_test(process, process_ends_by_the_grace_clock_when_main_or_on_stop_hangs);
     tcase_add_test(process, process_ends_at_once_on_the_second_signal);
+    tcase_add_test(process, process_ends_sooner_when_its_end_is_hastened);
     tcase_add_test(process, process_reads_again_after_each_hangup_until_it_stops);
     tcase_add_test(process, process_that_reads_nothing_again_ends_by_a_hangup);
     tcase_add_test(process, process_ignores_broken_pipes_and_gives_the_signals_back);
