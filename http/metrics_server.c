@@ -37,13 +37,14 @@ void metrics_server_answer(struct http_exchange *x, metrics_page_fn *write, void
     buffer_free(&page);
 }
 
-static void answer_ready(struct http_exchange *x, const struct metrics_server_options *options)
+static void answer_probe(struct http_exchange *x, metrics_probe_fn *probe, void *arg,
+                         const char *yes)
 {
     struct error err;
-    if (options->ready(options->arg, &err))
+    if (probe(arg, &err))
         answer_text(x, 503, err.text);
     else
-        answer_text(x, 200, "ready\n");
+        answer_text(x, 200, yes);
 }
 
 static void answer_path(struct http_exchange *x, const struct metrics_server_options *options)
@@ -54,11 +55,13 @@ static void answer_path(struct http_exchange *x, const struct metrics_server_opt
     else if (strcmp(path, "/health") == 0)
         answer_text(x, 200, "alive\n");
     else if (strcmp(path, "/ready") == 0 && options->ready)
-        answer_ready(x, options);
+        answer_probe(x, options->ready, options->arg, "ready\n");
+    else if (strcmp(path, "/live") == 0 && options->live)
+        answer_probe(x, options->live, options->arg, "live\n");
     else
         answer_text(x, 404,
-                    "there is nothing here but /metrics, /health and, of a coordinator, "
-                    "/ready\n");
+                    "there is nothing here but /metrics and what probes ask for, such as /health "
+                    "and /ready\n");
 }
 
 static void handle(struct http_exchange *x, void *state)

@@ -9,9 +9,9 @@
  * wait. Errors: become the answer. */
 typedef int metrics_page_fn(void *arg, struct buffer *out, struct error *err);
 
-/* Whether a request sent now would be served. Called on the server's network thread, so it must not
- * wait. Errors: why it would not. */
-typedef int metrics_ready_fn(void *arg, struct error *err);
+/* The answer to a probe. Called on the server's network thread, so it must not wait. Errors: why it
+ * is no. */
+typedef int metrics_probe_fn(void *arg, struct error *err);
 
 /* Answers a request for the page; for any server's handler. */
 void metrics_server_answer(struct http_exchange *x, metrics_page_fn *write, void *arg);
@@ -19,8 +19,9 @@ void metrics_server_answer(struct http_exchange *x, metrics_page_fn *write, void
 struct metrics_server_options {
     const char *address;     /* HOST:PORT */
     metrics_page_fn *write;  /* /metrics */
-    metrics_ready_fn *ready; /* /ready; NULL = there is none */
-    void *arg;               /* kept; of both */
+    metrics_probe_fn *ready; /* /ready: would a request sent now be served? NULL = not there */
+    metrics_probe_fn *live;  /* /live: does the process make progress? NULL = not there */
+    void *arg;               /* kept; of all */
 };
 
 struct metrics_server;
