@@ -19,8 +19,8 @@ struct health {
 static const struct argp_option options[] = {
     {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC "; a worker's address works too", 0},
     {"service", OPT_SERVICE, "NAME", 0,
-     "Ask for one service: outrider.generation.v1.Generation, outrider.target.v1.Target; default: "
-     "the process as a whole",
+     "Ask for one name: live (does the process make progress?), outrider.generation.v1.Generation, "
+     "outrider.target.v1.Target; default: whether the process as a whole serves",
      0},
     {"watch", 'w', NULL, 0, "Go on and print a line at every change, until interrupted", 0},
     {0},

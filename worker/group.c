@@ -57,6 +57,15 @@ static int check_options(const struct group_options *options, bool has_mpi, stru
                          "--rank %d of --ranks %d: give --ranks, and ranks count from 0",
                          options->rank, options->n_ranks);
     }
+    if (has_mpi && options->is_lws) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--lws: under mpirun it is mpirun that says the ranks; leave --lws out");
+    }
+    if (options->has_same_port && options->rank > 0 && !options->lead) {
+        return error_set(err, ERR_ARGUMENT,
+                         "--same-port: rank 0 has another host than rank %d; give --lead",
+                         options->rank);
+    }
     if (has_mpi && options->n_ranks > 1) {
         return error_set(err, ERR_ARGUMENT,
                          "--ranks %d: under mpirun it is mpirun that says the ranks; leave --rank "
@@ -110,6 +119,17 @@ void group_close(struct group *group)
     comm_close(group->comm);
     comm_close(group->world);
     *group = (struct group){0};
+}
+
+void group_relax(struct group *group)
+{
+    lead_watch_relax(group->lead_watch);
+}
+
+int group_address(const struct group *group, const char *option, char *out, struct error *err)
+{
+    if (group->options.has_same_port) return address_of_rank(option, 0, 1, out, err);
+    return address_of_rank(option, group->comm->rank, group->comm->size, out, err);
 }
 
 /* Under MPI, every rank compares all descriptions, so that all ranks fail with the same reason. */

@@ -3,6 +3,7 @@
  * 0 leads (worker/join.h). */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "comm/comm.h"
@@ -18,6 +19,8 @@ struct lead_watch;
 
 struct group_options {
     int rank, n_ranks;  /* without MPI; rank 0 of 1 is alone */
+    bool is_lws;        /* a LeaderWorkerSet says these two, and lead (worker/lws.h) */
+    bool has_same_port; /* every rank has a host of its own and takes PORT itself */
     const char *listen; /* HOST:PORT (rank r takes PORT + r) or unix:PATH */
     const char *lead;   /* where rank 0 can be called; NULL: follows from listen */
     enum group_collectives collectives;
@@ -39,6 +42,9 @@ struct group {
 int group_open(struct group *group, const struct group_options *options, struct error *err);
 void group_close(struct group *group);
 
+/* This rank is about to end, and others of its group may end first. Any thread. */
+void group_relax(struct group *group);
+
 /* Without MPI the other ranks ask rank 0, the lead: it listens before it joins, and its description
  * offers what they need. group_offer adds that to `mine`; on other ranks, and in other groups, it
  * does nothing. */
@@ -47,6 +53,10 @@ int group_offer(struct group *group, struct target_description *mine, struct err
 
 /* Whether comm_exchange works: ranks without MPI can only add numbers on their devices. */
 bool group_has_exchange(const struct group *group);
+
+/* Where this rank has a door that the option puts at HOST:PORT or unix:PATH for the group
+ * (worker/address.h). Errors: those of address_of_rank. */
+int group_address(const struct group *group, const char *option, char *out, struct error *err);
 
 /* Waits for all ranks and connects them. What they must share (target_description_differs) must be
  * equal; `mine` is this rank's description and gets the group's id.

@@ -2,6 +2,7 @@
 #include "worker/lead_watch.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@ struct lead_watch {
     struct rpc_stream *stream;
     pthread_t thread;
     bool has_thread;
+    atomic_bool is_relaxed; /* set by the thread that stops the rank */
 };
 
 /* Rank 0 never sends a message, so the stream only returns when it ends. */
@@ -32,7 +34,7 @@ static void *wait_for_end(void *arg)
     while (!rc) {
         rc = rpc_stream_receive(watch->stream, &data, &len, INT64_MAX, &err);
     }
-    if (rc == ERR_CANCELLED) return NULL; /* lead_watch_close */
+    if (rc == ERR_CANCELLED || atomic_load(&watch->is_relaxed)) return NULL;
     log_line(LOG_LEVEL_ERROR, "lead_lost", "address=%s text=\"%s\"", watch->lead, err.text);
     process_end_now(LEAD_WATCH_EXIT);
     return NULL;
@@ -60,6 +62,11 @@ int lead_watch_open(struct lead_watch **out, const char *lead, struct certificat
 out:
     lead_watch_close(watch);
     return rc;
+}
+
+void lead_watch_relax(struct lead_watch *watch)
+{
+    if (watch) atomic_store(&watch->is_relaxed, true);
 }
 
 void lead_watch_close(struct lead_watch *watch)

@@ -16,5 +16,9 @@ struct certificates; /* access/certificates.h */
  * Errors: ERR_NO_MEMORY, ERR_UNAVAILABLE no stream or thread can be started. */
 int lead_watch_open(struct lead_watch **watch, const char *lead, struct certificates *certificates,
                     struct error *err);
+/* This rank is about to end: that rank 0 ends, too, is no failure any more. Any thread; accepts
+ * NULL. */
+void lead_watch_relax(struct lead_watch *watch);
+
 /* Closes the stream, which is no loss for either side. Accepts NULL. */
 void lead_watch_close(struct lead_watch *watch);

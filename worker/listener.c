@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/monitor.h"
 #include "rpc/health.h"
 
 struct listener {
@@ -19,6 +20,9 @@ struct listener {
     void (*on_rank_lost)(void *arg);
     void *on_rank_lost_arg;
     struct rpc_call *current; /* the Run stream that is served; handlers only */
+    struct beat *beat;        /* the engine thread's */
+    struct monitor draining;  /* of the two below */
+    bool has_stream, is_draining;
 };
 
 void listened_free(struct listened *item)
@@ -50,10 +54,60 @@ out:
     return rc;
 }
 
-/* Until listener_set_serving. */
-static bool is_starting(const struct listener *ls)
+/* ---- the end: handlers meet the thread that drains ---- */
+
+static bool is_draining(struct listener *ls)
 {
-    return !rpc_health_is_serving(ls->health, "");
+    monitor_enter(&ls->draining);
+    bool drains = ls->is_draining;
+    monitor_leave(&ls->draining);
+    return drains;
+}
+
+/* False when the rank is draining, so that no stream may begin any more. */
+static bool begin_stream(struct listener *ls)
+{
+    monitor_enter(&ls->draining);
+    ls->has_stream = !ls->is_draining;
+    bool has_begun = ls->has_stream;
+    monitor_leave(&ls->draining);
+    return has_begun;
+}
+
+static void end_stream(struct listener *ls)
+{
+    monitor_enter(&ls->draining);
+    ls->has_stream = false;
+    monitor_wake(&ls->draining);
+    monitor_leave(&ls->draining);
+}
+
+bool listener_drain(struct listener *ls)
+{
+    monitor_enter(&ls->draining);
+    ls->is_draining = true;
+    bool has_stream = ls->has_stream;
+    monitor_leave(&ls->draining);
+    listener_set_serving(ls, false);
+    return has_stream;
+}
+
+bool listener_wait_drained(struct listener *ls, int64_t deadline_us)
+{
+    monitor_enter(&ls->draining);
+    while (ls->has_stream && monitor_wait(&ls->draining, deadline_us)) {
+    }
+    bool is_drained = !ls->has_stream;
+    monitor_leave(&ls->draining);
+    return is_drained;
+}
+
+/* ---- the handlers ---- */
+
+/* Until listener_set_serving. */
+static bool is_starting(struct listener *ls)
+{
+    return !rpc_health_is_serving(ls->health, "") && !is_draining(ls);
 }
 
 /* True while a coordinator has a stream, or a step that it left behind has not ended. If a rank
@@ -67,13 +121,13 @@ static bool is_busy(const struct listener *ls)
 /* Stored as the health of a service, because any thread may set and read that. */
 static const char complete[] = "outrider.worker.complete";
 
-static const struct buffer *describe_now(const struct listener *ls)
+static const struct buffer *describe_now(struct listener *ls)
 {
     if (is_starting(ls)) {
         bool is_complete = rpc_health_is_serving(ls->health, complete);
         return is_complete ? &ls->complete_description : &ls->starting_description;
     }
-    return is_busy(ls) ? &ls->busy_description : &ls->description;
+    return is_busy(ls) || is_draining(ls) ? &ls->busy_description : &ls->description;
 }
 
 static void on_describe(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
@@ -103,8 +157,16 @@ static void on_run_open(struct rpc_call *call, void *service)
             "another coordinator is using this group or left a step behind; one at a time");
         goto out;
     }
-    TRY(push(ls, LISTENED_BEGIN, NULL, NULL, 0, &err));
-    ls->current = call;
+    if (!begin_stream(ls)) {
+        rc = error_set(&err, ERR_UNAVAILABLE,
+                       "this rank is ending: it takes no coordinator any more");
+        goto out;
+    }
+    rc = push(ls, LISTENED_BEGIN, NULL, NULL, 0, &err);
+    if (rc)
+        end_stream(ls);
+    else
+        ls->current = call;
 out:
     if (rc) rpc_call_finish(call, rc, err.text);
 }
@@ -129,6 +191,7 @@ static void on_run_done(struct rpc_call *call, void *service)
     struct listener *ls = service;
     if (ls->current != call) return;
     ls->current = NULL;
+    end_stream(ls);
     watchdog_hasten(ls->dog, LISTENER_ORPHAN_US);
 }
 
@@ -139,11 +202,12 @@ static void on_stay_half_close(struct rpc_call *call, void *service)
 }
 
 /* A rank has left. While the group is still forming that is no loss, because another can take its
- * place. */
+ * place; and a group that drains ends anyway. */
 static void on_stay_done(struct rpc_call *call, void *service)
 {
     struct listener *ls = service;
     (void)call;
+    if (is_draining(ls)) return;
     if (rpc_health_is_serving(ls->health, complete)) ls->on_rank_lost(ls->on_rank_lost_arg);
 }
 
@@ -199,13 +263,16 @@ int listener_open(struct listener **listener, const char *address,
     struct listener *ls = NULL;
     *listener = NULL;
     TRY(mem_array(&ls, 1, sizeof *ls, err));
+    monitor_open(&ls->draining);
     ls->queue = options->queue;
+    ls->beat = options->beat;
     ls->dog = options->dog;
     ls->on_rank_lost = options->on_rank_lost;
     ls->on_rank_lost_arg = options->arg;
     TRY(encode_starting(ls, description, err));
     TRY(listener_describe(ls, description, err));
     TRY(rpc_health_open(&ls->health, err));
+    listener_set_live(ls, true);
     const struct rpc_service services[] = {
         {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = ls},
         rpc_health_service(ls->health),
@@ -233,12 +300,14 @@ void listener_close(struct listener *ls, int grace_ms)
     buffer_free(&ls->busy_description);
     buffer_free(&ls->starting_description);
     buffer_free(&ls->complete_description);
+    monitor_close(&ls->draining);
     free(ls);
 }
 
 static bool has_work(void *arg)
 {
     struct listener *ls = arg;
+    if (ls->beat) beat_mark(ls->beat, 0);
     return queue_length(ls->queue) > 0 || queue_is_shut(ls->queue);
 }
 
@@ -266,4 +335,9 @@ void listener_set_serving(struct listener *ls, bool is_serving)
 {
     rpc_health_set(ls->health, "", is_serving);
     rpc_health_set(ls->health, "outrider.target.v1.Target", is_serving);
+}
+
+void listener_set_live(struct listener *ls, bool is_live)
+{
+    rpc_health_set(ls->health, "live", is_live);
 }

@@ -3,6 +3,7 @@
  * begins on the thread that has read it. It serves one coordinator at a time. */
 #pragma once
 
+#include "base/beat.h"
 #include "base/queue.h"
 #include "base/watchdog.h"
 #include "proto/target_wire.h"
@@ -28,6 +29,7 @@ void listened_free(struct listened *item);
 
 struct listener_options {
     struct queue *queue; /* kept and fed */
+    struct beat *beat;   /* kept; marked by the engine thread while it waits; NULL = none */
     /* kept; if the coordinator goes away during a step, the deadline is moved nearer, because a
      * step that only some ranks have received would never end */
     struct watchdog *dog;
@@ -58,3 +60,14 @@ void listener_set_complete(struct listener *listener);
 int listener_describe(struct listener *listener, const struct target_description *description,
                       struct error *err);
 void listener_set_serving(struct listener *listener, bool is_serving);
+
+/* The health of the name "live", which is true from the start. Any thread. */
+void listener_set_live(struct listener *listener, bool is_live);
+
+/* The rank will end: its health says that it does not serve, Describe that it is busy, no stream is
+ * taken any more, and ranks that leave are not lost. The stream that is open is served on. Returns
+ * whether there is one. Once, by any thread. */
+bool listener_drain(struct listener *listener);
+/* After that, waits for the end of the stream. False when the deadline (clock_now_us) comes
+ * first. */
+bool listener_wait_drained(struct listener *listener, int64_t deadline_us);

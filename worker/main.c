@@ -6,12 +6,12 @@
 #include "base/options.h"
 #include "base/program.h"
 #include "model/backend/options.h"
+#include "worker/lws.h"
 #include "worker/worker.h"
 
 const char *argp_program_version = "outrider-worker " OUTRIDER_VERSION;
 
 enum {
-    STOP_GRACE_MS = 500, /* mpirun kills one second after SIGTERM, too soon for MPI_Finalize */
     OPT_KV_TOKENS = 256,
     OPT_STEP_TOKENS,
     OPT_STEP_ROWS,
@@ -22,13 +22,20 @@ enum {
     OPT_COLLECTIVES,
     OPT_JOIN_TIMEOUT,
     OPT_PIN,
-    OPT_METRICS
+    OPT_METRICS,
+    OPT_SAME_PORT,
+    OPT_LWS,
+    OPT_DRAIN_TIMEOUT
 };
 
 static const struct argp_option options[] = {
     {"model", 'm', "MODEL", 0, "Hugging Face folder, or synthetic:SHAPE,seed=S[,agree=A]", 0},
     {"listen", 'l', "ADDRESS", 0,
      "HOST:PORT (rank r takes PORT + r) or unix:PATH; default 127.0.0.1:7071", 0},
+    {"same-port", OPT_SAME_PORT, NULL, 0,
+     "every rank takes the very PORT of --listen and --metrics, because it has a host or a pod of "
+     "its own",
+     0},
     {"slots", 's', "N", 0, "sequences at a time; default 64", 0},
     {"kv-tokens", OPT_KV_TOKENS, "N", 0,
      "positions of the KV cache, of all sequences together; default 16384", 0},
@@ -42,6 +49,10 @@ static const struct argp_option options[] = {
      "without mpirun: ranks of the group, one GPU each, that meet over NCCL; default 1", 0},
     {"rank", OPT_RANK, "R", 0, "without mpirun: which of them this is, from 0", 0},
     {"lead", OPT_LEAD, "ADDRESS", 0, "where rank 0 can be called; default as --listen says", 0},
+    {"lws", OPT_LWS, NULL, 0,
+     "instead of --rank, --ranks and --lead, in a pod of a Kubernetes LeaderWorkerSet: as "
+     "LWS_WORKER_INDEX, LWS_GROUP_SIZE and LWS_LEADER_ADDRESS say; implies --same-port",
+     0},
     {"collectives", OPT_COLLECTIVES, "NAME", 0,
      "what adds up the ranks' sums: host (MPI), nccl (GPUs), or auto: nccl with --ranks or "
      "--device cuda",
@@ -53,7 +64,13 @@ static const struct argp_option options[] = {
      "where ranks of one mpirun share a machine; default auto",
      0},
     {"metrics", OPT_METRICS, "ADDRESS", 0,
-     "HOST:PORT where Prometheus reads /metrics (rank r takes PORT + r); default none", 0},
+     "HOST:PORT where Prometheus reads /metrics and probes ask for /live and /ready (rank r takes "
+     "PORT + r); default none",
+     0},
+    {"drain-timeout", OPT_DRAIN_TIMEOUT, "SECONDS", 0,
+     "after SIGTERM the coordinator that uses the rank gets so long to let go of it; a second "
+     "SIGTERM ends the rank at once; default 5",
+     0},
     {0},
 };
 
@@ -61,6 +78,8 @@ struct arguments {
     struct worker_options options;
     struct program_log log;
     struct door_options door;
+    struct lws_place lws;
+    bool has_place;        /* --rank, --ranks or --lead is given */
     struct worker *worker; /* once it is open */
 };
 
@@ -85,11 +104,20 @@ static int parse_group_option(int key, char *arg, struct argp_state *state)
     case 'l':
         group->listen = arg;
         return 0;
+    case OPT_SAME_PORT:
+        group->has_same_port = true;
+        return 0;
+    case OPT_LWS:
+        group->is_lws = group->has_same_port = true;
+        return 0;
     case OPT_RANK:
+        args->has_place = true;
         return program_parse_int(state, &group->rank, "--rank", arg, 0, 63);
     case OPT_RANKS:
+        args->has_place = true;
         return program_parse_int(state, &group->n_ranks, "--ranks", arg, 1, 64);
     case OPT_LEAD:
+        args->has_place = true;
         group->lead = arg;
         return 0;
     case OPT_COLLECTIVES:
@@ -99,6 +127,21 @@ static int parse_group_option(int key, char *arg, struct argp_state *state)
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+static void take_lws_place(struct argp_state *state)
+{
+    struct arguments *args = state->input;
+    struct group_options *group = &args->options.group;
+    struct error err;
+    if (args->has_place) {
+        argp_failure(state, 2, 0,
+                     "--lws says rank, ranks and lead: leave --rank, --ranks and --lead out");
+    }
+    if (lws_read(&args->lws, group->listen, &err)) argp_failure(state, 2, 0, "%s", err.text);
+    group->rank = args->lws.rank;
+    group->n_ranks = args->lws.n_ranks;
+    group->lead = args->lws.lead;
 }
 
 /* A worker knows no keys, so TLS alone would keep nobody out. */
@@ -138,6 +181,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &w->step_timeout_s, "--step-timeout", arg, 1, 86400);
     case OPT_PIN:
         return program_parse_pin(state, &w->pin_wish, arg);
+    case OPT_DRAIN_TIMEOUT:
+        return program_parse_int(state, &w->drain_timeout_s, "--drain-timeout", arg, 0, 86400);
     case OPT_METRICS:
         w->metrics = arg;
         return 0;
@@ -147,6 +192,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         state->child_inputs[2] = &args->log;
         return 0;
     case ARGP_KEY_END:
+        if (w->group.is_lws) take_lws_place(state);
         check_options(state);
         return 0;
     default:
@@ -194,7 +240,8 @@ int main(int argc, char **argv)
                     .n_slots = 64,
                     .max_step_tokens = 512,
                     .max_step_rows = 256,
-                    .step_timeout_s = 120},
+                    .step_timeout_s = 120,
+                    .drain_timeout_s = 5},
         .log = {.level = LOG_LEVEL_INFO},
     };
     const struct argp_child children[] = {{&backend_argp, 0, "Where it runs:", 0},
@@ -207,9 +254,10 @@ int main(int argc, char **argv)
                               .doc = "Serves one tensor-parallel rank of the target model."};
     backend_options_init(&args.options.backend);
     program_parse(&argp, argc, argv, &args);
+    int drain_ms = args.options.drain_timeout_s * 1000;
     const struct program program = {.name = "outrider-worker",
                                     .log = args.log,
-                                    .stop_grace_ms = STOP_GRACE_MS,
+                                    .stop_grace_ms = drain_ms + WORKER_STOP_GRACE_MS,
                                     .open = open_worker,
                                     .run = run_worker,
                                     .stop = stop_worker,

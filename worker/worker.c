@@ -9,10 +9,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "http/metrics_server.h"
 #include "model/checkpoint/served_name.h"
 #include "model/tokenizer/tokenizer.h"
 #include "worker/address.h"
@@ -20,6 +20,7 @@
 #include "worker/group.h"
 #include "worker/lead_watch.h"
 #include "worker/listener.h"
+#include "worker/probes.h"
 #include "worker/rank_signals.h"
 #include "worker/step_limit.h"
 #include "worker/threads.h"
@@ -30,6 +31,7 @@ enum {
     DECODE_ARENA_BYTES = 64 << 20,
     KV_TOKENS_DEFAULT = 16384, /* of all sequences; pages are taken when they are used */
     CLOSE_GRACE_MS = 200,
+    HANG_US = 10000000, /* between steps the engine thread comes round 20 times a second */
     PIN_TEXT_BYTES = 256,
     BUSY_SAMPLE_MS = 20,
     EXIT_STUCK = 70
@@ -53,9 +55,10 @@ struct worker {
     struct watchdog *dog;
     struct listener *listener;
     struct rank_signals *signals;
-    struct metrics_server *metrics; /* NULL: --metrics is not given */
-    struct arena arena;             /* of the decoded step */
-    struct buffer out;              /* of the encoded reply */
+    struct beat *beat;     /* the engine thread's, between steps; the watchdog guards these */
+    struct probes *probes; /* NULL: --metrics is not given */
+    struct arena arena;    /* of the decoded step */
+    struct buffer out;     /* of the encoded reply */
     struct target_description description;
     struct step_limit limit;
     struct step_underway step; /* written before the watchdog is armed */
@@ -194,6 +197,7 @@ out:
 static int listen_at(struct worker *w, const char *address, struct error *err)
 {
     const struct listener_options options = {.queue = w->queue,
+                                             .beat = w->beat,
                                              .dog = w->dog,
                                              .on_rank_lost = on_rank_lost,
                                              .arg = w,
@@ -228,12 +232,6 @@ out:
     return rc;
 }
 
-static int write_metrics(void *worker, struct buffer *out, struct error *err)
-{
-    struct worker *w = worker;
-    return rank_signals_write(w->signals, out, err);
-}
-
 static int open_signals(struct worker *w, struct error *err)
 {
     const struct model *model = verifier_model(w->verifier);
@@ -244,15 +242,35 @@ static int open_signals(struct worker *w, struct error *err)
         .weight_bytes = model_weight_bytes(model),
         .kv_bytes = model_kv_bytes(model),
     };
+    return rank_signals_open(&w->signals, &options, err);
+}
+
+/* The engine thread has made its first mark, so the listener is there. */
+static void on_beat_change(void *arg, bool is_alive)
+{
+    const struct worker *w = arg;
+    struct error err;
+    listener_set_live(w->listener, is_alive);
+    if (is_alive) {
+        log_line(LOG_LEVEL_WARN, "engine_goes_on", "rank=%d", w->group.comm->rank);
+    } else if (beat_check(w->beat, &err)) {
+        log_line(LOG_LEVEL_ERROR, "engine_hangs", "rank=%d text=\"%s\"", w->group.comm->rank,
+                 err.text);
+    }
+}
+
+/* Before anything that takes long, so that probes are answered meanwhile. */
+static int open_probes(struct worker *w, struct error *err)
+{
+    static const char *const names[] = {"the engine thread"};
+    const struct beat_options beat = {
+        .names = names, .n_threads = 1, .limit_us = HANG_US, .on_change = on_beat_change, .arg = w};
     char address[ADDRESS_BYTES];
-    const struct metrics_server_options metrics = {
-        .address = address, .write = write_metrics, .arg = w};
     int rc = 0;
-    TRY(rank_signals_open(&w->signals, &options, err));
+    TRY(beat_open(&w->beat, &beat, err));
     if (!w->options.metrics) return 0;
-    TRY(address_of_rank(w->options.metrics, w->group.comm->rank, w->group.comm->size, address,
-                        err));
-    rc = metrics_server_open(&w->metrics, &metrics, err);
+    TRY(group_address(&w->group, w->options.metrics, address, err));
+    rc = probes_open(&w->probes, address, w->beat, err);
 out:
     return rc;
 }
@@ -281,7 +299,7 @@ static void show_ready(const struct worker *w, int64_t load_ms)
              placement_show(&w->threads.placement, pin, sizeof pin),
              model_weight_bytes(model) >> 20, model_kv_bytes(model) >> 20,
              pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms,
-             w->metrics ? metrics_server_address(w->metrics) : "");
+             probes_address(w->probes));
 }
 
 int worker_open(struct worker **worker, const struct worker_options *options, struct error *err)
@@ -306,8 +324,8 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
         w->options.group.collectives = GROUP_NCCL; /* each rank has the GPU of its number */
     }
     TRY(group_open(&w->group, &w->options.group, err));
-    TRY(address_of_rank(options->group.listen, w->group.comm->rank, w->group.comm->size, address,
-                        err));
+    TRY(group_address(&w->group, options->group.listen, address, err));
+    TRY(open_probes(w, err));
     TRY(threads_choose(&w->threads, &w->options.backend, &w->options.pin_wish, &w->group, err));
     TRY(open_parts(w, &vo, err));
     TRY(arena_open(&w->arena, DECODE_ARENA_BYTES, err));
@@ -324,6 +342,7 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     if (!w->listener) TRY(listen_at(w, address, err));
     TRY(listener_describe(w->listener, &w->description, err));
     listener_set_serving(w->listener, true); /* before a coordinator learns the address */
+    probes_set_serving(w->probes, w->signals);
     TRY(group_announce(&w->group, listener_address(w->listener), err));
     show_ready(w, clock_now_ms() - start_ms);
     *worker = w;
@@ -335,7 +354,7 @@ out:
     return rc;
 }
 
-static void drain(struct queue *queue)
+static void empty(struct queue *queue)
 {
     struct error err;
     void *item;
@@ -347,9 +366,10 @@ static void drain(struct queue *queue)
 void worker_close(struct worker *w)
 {
     if (!w) return;
-    metrics_server_close(w->metrics);
+    probes_close(w->probes);
+    beat_close(w->beat);
     listener_close(w->listener, CLOSE_GRACE_MS);
-    if (w->queue) drain(w->queue);
+    if (w->queue) empty(w->queue);
     queue_close(w->queue);
     watchdog_close(w->dog);
     verifier_close(w->verifier);
@@ -363,9 +383,26 @@ void worker_close(struct worker *w)
     free(w);
 }
 
+/* The coordinator watches this rank's health. If another rank of the group ends first, the
+ * coordinator lets go of all of them, so that is no failure. */
+static void drain_stream(struct worker *w)
+{
+    int64_t deadline_us = clock_now_us() + (int64_t)w->options.drain_timeout_s * 1000000;
+    group_relax(&w->group);
+    probes_set_draining(w->probes);
+    if (!listener_drain(w->listener)) return;
+    log_line(LOG_LEVEL_INFO, "draining", "rank=%d drain_timeout_s=%d", w->group.comm->rank,
+             w->options.drain_timeout_s);
+    if (listener_wait_drained(w->listener, deadline_us)) return;
+    log_line(LOG_LEVEL_WARN, "drain_timeout",
+             "rank=%d text=\"the coordinator has not let go in time\"", w->group.comm->rank);
+}
+
 void worker_stop(struct worker *w)
 {
+    if (w->options.drain_timeout_s > 0) drain_stream(w);
     queue_shut(w->queue);
+    process_hasten(WORKER_STOP_GRACE_MS);
 }
 
 /* Runs the step within its time limit. Errors: only those that end the group. */
@@ -378,9 +415,11 @@ static int run_step(struct worker *w, const struct listened *item, const struct 
                                      .limit_us = step_limit_us(&w->limit, &work),
                                      .size = work.n};
     watchdog_arm(w->dog, w->step.limit_us);
+    beat_excuse(w->beat, 0);
     /* The stream may have ended while the step was in the queue, before the watchdog was armed. */
     if (rpc_call_is_cancelled(item->call)) watchdog_hasten(w->dog, LISTENER_ORPHAN_US);
     int rc = verifier_step(w->verifier, step, reply, err);
+    beat_mark(w->beat, 0);
     watchdog_disarm(w->dog);
     if (rc) return rc;
     int64_t took_us = clock_now_us() - start_us;

@@ -8,6 +8,10 @@
 
 struct worker;
 
+/* For an end without a drain, or after it. mpirun kills one second after SIGTERM, too soon for
+ * MPI_Finalize. */
+enum { WORKER_STOP_GRACE_MS = 500 };
+
 struct worker_options {
     const char *model; /* folder or synthetic:... */
     struct group_options group;
@@ -17,7 +21,8 @@ struct worker_options {
     int kv_tokens; /* 0: the length of the context, at most 8192 */
     int max_step_tokens, max_step_rows;
     int step_timeout_s;
-    const char *metrics; /* where /metrics is served, rank r at the port plus r; NULL = nowhere */
+    int drain_timeout_s; /* for a coordinator to let go of a rank that is to stop */
+    const char *metrics; /* HOST:PORT of /metrics and probes, as for --listen; NULL = nowhere */
 };
 
 /* Joins the group, loads this rank's shard, and serves. Errors: those of all parts. */
@@ -29,7 +34,9 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
  * 0. */
 int worker_run(struct worker *worker, struct error *err);
 
-/* From any thread. */
+/* Ends worker_run. While a coordinator has a stream, first tells it that this rank does not serve
+ * any more, and waits until it has let go or drain_timeout_s is over; steps run meanwhile. From any
+ * other thread, once. */
 void worker_stop(struct worker *worker);
 
 void worker_close(struct worker *worker);

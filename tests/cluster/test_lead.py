@@ -6,11 +6,13 @@ GPUs (tests/emulate), whose streams do their work at once, because the fake know
 Skipped (77) where the build has no NCCL or no emulation."""
 import json
 import os
+import signal
 import sys
 import unittest
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import Cluster, ClusterError, Program, wait_until
+from cluster import Cluster, ClusterError, Program, free_ports, wait_until
 
 BUILD = sys.argv[1] if len(sys.argv) > 1 else ""
 FAKE = os.path.join(BUILD, "tests", "fake_nccl.so")
@@ -34,6 +36,20 @@ class LedCluster(Cluster):
                           {"OUTRIDER_NCCL_LIBRARY": FAKE, "TMPDIR": self.folder,
                            "EMULATED_STREAMS": "eager",
                            **(environment or {})})
+        self.ranks.append(program)
+        return program
+
+    def start_lws_rank(self, rank, port, metrics):
+        """As in the pods of a LeaderWorkerSet: each rank has an address of its own."""
+        place = {"LWS_WORKER_INDEX": str(rank), "LWS_GROUP_SIZE": "2",
+                 "LWS_LEADER_ADDRESS": "127.0.0.1"}
+        host = f"127.0.0.{rank + 1}"
+        command = [os.path.join(self.bin, "outrider-worker"), "--model", self.target, "--lws",
+                   "--listen", f"{host}:{port}", "--metrics", f"{host}:{metrics}",
+                   "--drain-timeout", "2", "--device", "cuda:0", "--no-graphs"]
+        program = Program(f"rank{rank}", command, self._log_path(f"rank{rank}"),
+                          {"OUTRIDER_NCCL_LIBRARY": FAKE, "TMPDIR": self.folder,
+                           "EMULATED_STREAMS": "eager", **place})
         self.ranks.append(program)
         return program
 
@@ -116,6 +132,29 @@ class Led(unittest.TestCase):
             self.wait_log(program, " ready ")
         cluster.start_coordinator()
         wait_until(cluster.is_serving, PATIENCE, "the new group serves")
+
+    def test_ranks_of_a_leader_worker_set_have_one_port_and_drain_together(self):
+        cluster = self.cluster(transport="tcp")
+        port, metrics = free_ports(2), free_ports(1)
+        ranks = [cluster.start_lws_rank(rank, port, metrics) for rank in (1, 0)]
+        for program in ranks:
+            self.wait_log(program, " ready ")
+        for rank in range(2):
+            url = f"http://127.0.0.{rank + 1}:{metrics}"
+            with urllib.request.urlopen(f"{url}/ready", timeout=10) as answer:
+                self.assertEqual(answer.read(), b"ready\n")
+            with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+                self.assertIn(f'rank="{rank}",ranks="2"', answer.read().decode())
+        cluster.worker_addresses = [f"127.0.0.{rank + 1}:{port}" for rank in range(2)]
+        cluster.start_coordinator()
+        wait_until(cluster.is_serving, PATIENCE, "the cluster serves")
+        done = cluster.outrider("generate", "Once upon a time", "-n", "4")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for program in ranks:
+            program.process.send_signal(signal.SIGTERM)
+        for program in ranks:
+            self.assertEqual(program.wait(PATIENCE), 0, program.log())
+            self.assertNotIn("_lost", program.log())
 
     def test_ranks_on_the_cpu_are_refused(self):
         cluster = self.cluster()

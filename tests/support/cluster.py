@@ -246,7 +246,7 @@ class Cluster:
 
     def start_workers(self):
         command = [os.path.join(self.bin, "outrider-worker"), "--model", self.target,
-                   "--listen", self.listen, *self.worker_flags]
+                   "--listen", self.listen, "--drain-timeout", "0", *self.worker_flags]
         environment = dict(self.environment)
         if self.n_ranks > 1:
             command = ["mpirun", *MPI_FLAGS, "-np", str(self.n_ranks), *command]
