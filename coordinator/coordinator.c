@@ -33,6 +33,7 @@ enum {
     INTAKE_THREADS = 2, /* so that one long text does not delay everybody's next request */
     INTAKE_QUEUE = 4096,
     CLOSE_GRACE_MS = 300, /* for clients to read what has ended, if there is no more time left */
+    HANG_US = 30000000,   /* a thread hangs without a turn; a step of the draft may take seconds */
     EVENTS_IDLE_S = 15,   /* proxies close what is silent for longer */
     PIN_TEXT_BYTES = 256
 };
@@ -53,6 +54,7 @@ struct coordinator {
     struct reporter *reporter;
     struct served_tokens *served; /* NULL: nothing is counted */
     struct groups groups;
+    struct beat *beat; /* of the engines and the search for groups */
     struct queue *control;
     struct budget budget; /* of the memory of requests */
     struct pool *intake;
@@ -273,10 +275,37 @@ static int tell_ready(void *coordinator, struct error *err)
     return info.is_serving ? 0 : error_set(err, ERR_UNAVAILABLE, "%s\n", info.why);
 }
 
+static int tell_live(void *coordinator, struct error *err)
+{
+    struct coordinator *c = coordinator;
+    return beat_check(c->beat, err) ? error_wrap(err, "not live") : 0;
+}
+
+static void set_live(void *coordinator, bool is_live)
+{
+    struct coordinator *c = coordinator;
+    gateway_set_live(c->gateway, is_live);
+}
+
+static int open_beat(struct coordinator *c, struct error *err)
+{
+    const struct beat_options options = {
+        .names = fleet_thread_names,
+        .n_threads = FLEET_THREADS,
+        .limit_us = HANG_US,
+        .on_change = set_live,
+        .arg = c,
+    };
+    return beat_open(&c->beat, &options, err);
+}
+
 static int open_metrics(struct coordinator *c, struct error *err)
 {
-    const struct metrics_server_options options = {
-        .address = c->options.metrics, .write = write_metrics, .ready = tell_ready, .arg = c};
+    const struct metrics_server_options options = {.address = c->options.metrics,
+                                                   .write = write_metrics,
+                                                   .ready = tell_ready,
+                                                   .live = tell_live,
+                                                   .arg = c};
     return options.address ? metrics_server_open(&c->metrics, &options, err) : 0;
 }
 
@@ -302,6 +331,7 @@ static int open_http(struct coordinator *c, struct error *err)
         .watch = c->watch,
         .sender = c->sender,
         .model = &c->model,
+        .beat = c->beat,
         .chat = c->chat,
         .write_metrics = write_metrics,
         .metrics_arg = c,
@@ -315,6 +345,7 @@ static int open_fleet(struct coordinator *c, struct error *err)
 {
     const struct engine_options engine = {
         .groups = &c->groups,
+        .beat = c->beat,
         .tok = c->tok,
         .served = c->served,
         .signals = c->signals,
@@ -394,6 +425,7 @@ static int open_parts(struct coordinator *c, struct error *err)
         .watch = c->watch,
     };
     TRY(gateway_open(&c->gateway, &gateway, err));
+    TRY(open_beat(c, err));
     TRY(open_http(c, err));
     TRY(open_reporter(c, err));
     TRY(open_metrics(c, err));
@@ -496,6 +528,7 @@ void coordinator_close(struct coordinator *c)
     job_watch_drain(c->watch, clock_now_us() + (int64_t)grace_ms(c) * 1000);
     job_watch_end(c->watch);
     openai_close(c->openai, grace_ms(c));
+    beat_close(c->beat); /* tells the gateway */
     gateway_close(c->gateway, grace_ms(c));
     job_watch_close(c->watch);
     pool_close(c->intake);

@@ -58,9 +58,12 @@ out:
     return rc;
 }
 
+/* While a step is late. */
 static void look(void *engine)
 {
-    engine_answer_control(engine);
+    struct engine *e = engine;
+    beat_mark(e->options.beat, e->options.seat);
+    engine_answer_control(e);
 }
 
 int engine_open(struct engine **engine, const struct engine_options *options, struct error *err)
@@ -115,7 +118,40 @@ void engine_close(struct engine *e)
     block_pool_close(&e->target_pool);
     ahead_close(e->ahead);
     round_close(e->round);
+    buffer_free(&e->buffer);
     free(e);
+}
+
+/* ---- what others are told ---- */
+
+static void fill_blocks(atomic_int blocks[SIGNALS_BLOCK_STATES], int n_blocks, int n_free,
+                        int n_cached)
+{
+    atomic_store(&blocks[SIGNALS_FREE], n_free);
+    atomic_store(&blocks[SIGNALS_CACHED], n_cached);
+    atomic_store(&blocks[SIGNALS_IN_USE], n_blocks - n_free - n_cached);
+}
+
+/* Tells the others, and the metrics, what there is at this moment. */
+static void show_load(struct engine *e)
+{
+    struct seat_load *load = &e->options.groups->seats[e->options.seat].load;
+    const struct block_pool *pool = &e->target_pool;
+    atomic_store(&load->n_running, e->n_active);
+    atomic_store(&load->n_places, e->n_places);
+    atomic_store(&load->n_waiting, waiting_count(e->waiting));
+    atomic_store(&load->n_waiting_again, waiting_count_returned(e->waiting));
+    atomic_store(&load->step_us, (int)planner_estimates(&e->planner, NULL).step_us);
+    atomic_store(&load->n_steps, e->halves.n_steps);
+    atomic_store(&load->n_half_steps, e->halves.n_half_steps);
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        atomic_store(&load->alpha[i], e->planner.prior.alpha[i]);
+    }
+    fill_blocks(load->kv_blocks, pool->n_blocks, pool->n_free, pool->n_cached);
+    if (e->options.drafter) {
+        struct draft_kv kv = drafter_kv(e->options.drafter);
+        fill_blocks(load->draft_kv_blocks, kv.n_blocks, kv.n_free, kv.n_cached);
+    }
 }
 
 /* ---- the group ---- */
@@ -189,6 +225,7 @@ static int name_group(struct engine *e, const struct target_description *d, stru
 /* One engine at a time, because several would measure each other. */
 static int calibrate(struct engine *e, struct error *err)
 {
+    beat_excuse(e->options.beat, e->options.seat); /* while another one has its turn */
     groups_enter_calibration(e->options.groups);
     int rc = calibration_run(e->options.target, e->options.drafter, &e->planner, e->n_places,
                              e->options.calibrate_us, err);
@@ -244,6 +281,7 @@ static void keep_connected(struct engine *e)
     TRY(target_connect(e->options.target, &group, clock_now_us() + CONNECT_US, &err));
     TRY(groups_check(groups, seat, d, &err));
     TRY(adopt_group(e, &err));
+    show_load(e); /* with what was measured */
     TRY(groups_hold(groups, seat, d, &err));
     log_line(LOG_LEVEL_INFO, "target_ready",
              "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d address=%s", d->model,
@@ -317,36 +355,6 @@ static void stop_all(struct engine *e)
     e->options.flush_answers(e->options.flush_arg);
 }
 
-static void fill_blocks(atomic_int blocks[SIGNALS_BLOCK_STATES], int n_blocks, int n_free,
-                        int n_cached)
-{
-    atomic_store(&blocks[SIGNALS_FREE], n_free);
-    atomic_store(&blocks[SIGNALS_CACHED], n_cached);
-    atomic_store(&blocks[SIGNALS_IN_USE], n_blocks - n_free - n_cached);
-}
-
-/* Tells the others, and the metrics, what there is at this moment. */
-static void show_load(struct engine *e)
-{
-    struct seat_load *load = &e->options.groups->seats[e->options.seat].load;
-    const struct block_pool *pool = &e->target_pool;
-    atomic_store(&load->n_running, e->n_active);
-    atomic_store(&load->n_places, e->n_places);
-    atomic_store(&load->n_waiting, waiting_count(e->waiting));
-    atomic_store(&load->n_waiting_again, waiting_count_returned(e->waiting));
-    atomic_store(&load->step_us, (int)planner_estimates(&e->planner, NULL).step_us);
-    atomic_store(&load->n_steps, e->halves.n_steps);
-    atomic_store(&load->n_half_steps, e->halves.n_half_steps);
-    for (int i = 0; i < DRAFT_MAX; i++) {
-        atomic_store(&load->alpha[i], e->planner.prior.alpha[i]);
-    }
-    fill_blocks(load->kv_blocks, pool->n_blocks, pool->n_free, pool->n_cached);
-    if (e->options.drafter) {
-        struct draft_kv kv = drafter_kv(e->options.drafter);
-        fill_blocks(load->draft_kv_blocks, kv.n_blocks, kv.n_free, kv.n_cached);
-    }
-}
-
 /* Large requests leave holes that the next ones may use; when none come, others may. */
 static void give_back_memory(struct engine *e)
 {
@@ -389,6 +397,7 @@ int engine_run(struct engine *e, struct error *err)
     bool is_idle = false;
     int rc = 0;
     for (;;) {
+        beat_mark(e->options.beat, e->options.seat);
         keep_connected(e);
         engine_answer_control(e);
         int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;

@@ -80,6 +80,7 @@ static void take_job(struct engine *e, struct job *job)
     struct error err;
     enum job_end end;
     groups_taken(e->options.groups, e->options.seat, job);
+    job->reply->buffer = &e->buffer;
     if (job->moved) {
         engine_take_moved(e, job);
         return;
@@ -305,6 +306,7 @@ static void show_seats(struct engine *e, struct seats_shown *shown)
 static void answer_describe(struct engine *e, struct job *job)
 {
     struct error err;
+    job->reply->buffer = &e->buffer;
     struct seats_shown shown;
     show_seats(e, &shown);
     const struct target_description *d = engine_group(e);

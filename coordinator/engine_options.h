@@ -1,6 +1,7 @@
 /* What the engine is made of and told at its start. */
 #pragma once
 
+#include "base/beat.h"
 #include "base/queue.h"
 #include "coordinator/admission.h"
 #include "coordinator/groups.h"
@@ -17,6 +18,7 @@ struct engine_options {
     struct served_tokens *served; /* NULL = served tokens are not counted */
     struct groups *groups;        /* of all engines */
     int seat;                     /* of this one among them */
+    struct beat *beat;            /* marked at every turn, as thread `seat` */
     struct queue *jobs, *control; /* Generate and Score, of this engine; Describe, of all */
     struct signals *signals;      /* everything that is counted */
     struct reporter *reporter;    /* told of jobs that have ended */

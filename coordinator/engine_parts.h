@@ -11,6 +11,7 @@ struct engine {
     struct scheduler scheduler;
     struct round *round;
     struct block_pool target_pool;
+    struct buffer buffer; /* of the replies of all its jobs */
     struct ahead *ahead;
     struct halves halves;
     struct sequence *active[SEQUENCES_MAX]; /* that have a place, oldest first */

@@ -18,6 +18,24 @@ enum {
     RETRY_US = 10000000     /* before another engine is opened after one could not be */
 };
 
+const char *const fleet_thread_names[FLEET_THREADS] = {"engine 0",
+                                                       "engine 1",
+                                                       "engine 2",
+                                                       "engine 3",
+                                                       "engine 4",
+                                                       "engine 5",
+                                                       "engine 6",
+                                                       "engine 7",
+                                                       "engine 8",
+                                                       "engine 9",
+                                                       "engine 10",
+                                                       "engine 11",
+                                                       "engine 12",
+                                                       "engine 13",
+                                                       "engine 14",
+                                                       "engine 15",
+                                                       "the search for groups"};
+
 /* An engine and what it has alone. */
 struct member {
     struct target *target;
@@ -28,6 +46,8 @@ struct member {
     pthread_t thread;
     bool is_running, has_group; /* has_group: a group was given to it and not taken back */
     struct found_group group;
+    struct beat *beat;
+    int seat;
     struct error err; /* with which its thread ended */
 };
 
@@ -75,7 +95,8 @@ static int open_parts(struct fleet *f, struct member *m, struct error *err)
     engine.target = m->target;
     engine.drafter = m->drafter;
     engine.jobs = m->jobs;
-    engine.seat = f->n;
+    engine.seat = m->seat = f->n;
+    m->beat = engine.beat;
     TRY(engine_open(&m->engine, &engine, err));
 out:
     return rc;
@@ -85,6 +106,7 @@ static void *run_engine(void *member)
 {
     struct member *m = member;
     engine_run(m->engine, &m->err);
+    beat_excuse(m->beat, m->seat);
     return NULL;
 }
 
@@ -182,6 +204,7 @@ static int find_engine(struct fleet *f, const struct found_group *group)
     struct error err;
     int seat = groups_find_empty(f->options.groups, group);
     if (seat >= 0 || f->n >= f->options.n_groups || clock_now_us() < f->open_us) return seat;
+    beat_excuse(f->options.engine.beat, FLEET_SEARCH); /* a draft may take long to open */
     if (!add_member(f, &err)) return f->n - 1;
     f->open_us = clock_now_us() + RETRY_US;
     log_line(LOG_LEVEL_ERROR, "group_not_used", "address=%s text=\"%s\"", group->addresses[0],
@@ -266,12 +289,14 @@ int fleet_run(struct fleet *f, struct error *err)
 {
     int rc = 0;
     while (!f->is_stopping) {
+        beat_mark(f->options.engine.beat, FLEET_SEARCH);
         TRY(take_back(f, err));
         discovery_run(f->discovery, clock_now_us() + LOOK_US);
         give_groups(f);
         TRY(explain(f, err));
     }
 out:
+    beat_excuse(f->options.engine.beat, FLEET_SEARCH);
     fleet_stop(f);
     join(f, err, &rc);
     return rc;

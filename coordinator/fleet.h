@@ -8,6 +8,10 @@
 struct certificates; /* access/certificates.h */
 struct fleet;
 
+/* The threads that make turns: the engines by their seats, and the search for groups. */
+enum { FLEET_SEARCH = GROUPS_MAX, FLEET_THREADS };
+extern const char *const fleet_thread_names[FLEET_THREADS];
+
 struct fleet_options {
     struct groups *groups;               /* kept, as all of these */
     const struct target_list *list;      /* where groups are looked for; copied */

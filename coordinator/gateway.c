@@ -16,7 +16,6 @@ struct gateway {
     struct rpc_health *health;
     struct gateway_jobs *jobs;
     struct rpc_server *server;
-    struct buffer buffer; /* of all replies: used by the engine thread alone */
 };
 
 static int open_job(struct gateway *gw, enum job_kind kind, struct outlet *outlet, struct job **job,
@@ -26,7 +25,7 @@ static int open_job(struct gateway *gw, enum job_kind kind, struct outlet *outle
     struct job *made = NULL;
     *job = NULL;
     TRY(job_open(&made, kind, err));
-    TRY(sent_reply_open(&made->reply, outlet, &gw->buffer, gw->options.sender, err));
+    TRY(sent_reply_open(&made->reply, outlet, gw->options.sender, err));
     *job = made;
     made = NULL;
 out:
@@ -130,8 +129,7 @@ int gateway_open(struct gateway **gateway, const struct gateway_options *options
     TRY(mem_array(&gw, 1, sizeof *gw, err));
     gw->options = *options;
     TRY(rpc_health_open(&gw->health, err));
-    TRY(gateway_jobs_open(&gw->jobs, options->admission, options->jobs, options->watch, &gw->buffer,
-                          err));
+    TRY(gateway_jobs_open(&gw->jobs, options->admission, options->jobs, options->watch, err));
     const struct rpc_service services[] = {
         {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = gw},
         gateway_jobs_service(gw->jobs),
@@ -145,6 +143,7 @@ int gateway_open(struct gateway **gateway, const struct gateway_options *options
         .certificates = options->certificates,
         .guard = {.admit = admit, .release = release, .state = gw},
     };
+    gateway_set_live(gw, true);
     TRY(rpc_server_open(&gw->server, &server, err));
     *gateway = gw;
     gw = NULL;
@@ -159,7 +158,6 @@ void gateway_close(struct gateway *gw, int grace_ms)
     if (gw->server) rpc_server_close(gw->server, grace_ms);
     gateway_jobs_close(gw->jobs);
     rpc_health_close(gw->health);
-    buffer_free(&gw->buffer);
     free(gw);
 }
 
@@ -172,4 +170,9 @@ void gateway_set_serving(struct gateway *gw, bool is_serving)
 {
     rpc_health_set(gw->health, "", is_serving);
     rpc_health_set(gw->health, "outrider.generation.v1.Generation", is_serving);
+}
+
+void gateway_set_live(struct gateway *gw, bool is_live)
+{
+    rpc_health_set(gw->health, "live", is_live);
 }

@@ -31,3 +31,5 @@ const char *gateway_address(const struct gateway *gateway);
 /* What health checks are told: serving means that a request sent now would be generated. Any
  * thread. */
 void gateway_set_serving(struct gateway *gateway, bool is_serving);
+/* The same of the name "live": the process makes progress. */
+void gateway_set_live(struct gateway *gateway, bool is_live);

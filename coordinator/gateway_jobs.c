@@ -17,7 +17,6 @@ enum { PAGE_DEFAULT = 100 };
 struct gateway_jobs {
     struct admission *admission;
     struct jobs *jobs;
-    struct buffer *buffer; /* of the engine thread */
     struct job_watch *watch;
 };
 
@@ -65,8 +64,7 @@ static int submit(struct intake_task *task, struct error *err)
     bool existed;
     int rc = 0;
     TRY(submit_request_decode(task->message.data, task->message.len, &task->arena, &request, err));
-    TRY(submission_make(task, gj->jobs, gj->buffer, &request.request, request.key, &info, &existed,
-                        err));
+    TRY(submission_make(task, gj->jobs, &request.request, request.key, &info, &existed, err));
     TRY(answer_info(task, &info, existed, err));
 out:
     return rc;
@@ -214,11 +212,11 @@ static const struct rpc_method methods[] = {
 };
 
 int gateway_jobs_open(struct gateway_jobs **gateway, struct admission *admission, struct jobs *jobs,
-                      struct job_watch *watch, struct buffer *buffer, struct error *err)
+                      struct job_watch *watch, struct error *err)
 {
     int rc = mem_array(gateway, 1, sizeof **gateway, err);
     if (rc) return rc;
-    **gateway = (struct gateway_jobs){admission, jobs, buffer, watch};
+    **gateway = (struct gateway_jobs){admission, jobs, watch};
     return 0;
 }
 

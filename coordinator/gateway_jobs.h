@@ -7,9 +7,9 @@
 
 struct gateway_jobs;
 
-/* Keeps all that it is given; the engine thread alone uses the buffer. Errors: ERR_NO_MEMORY. */
+/* Keeps all that it is given. Errors: ERR_NO_MEMORY. */
 int gateway_jobs_open(struct gateway_jobs **gateway, struct admission *admission, struct jobs *jobs,
-                      struct job_watch *watch, struct buffer *buffer, struct error *err);
+                      struct job_watch *watch, struct error *err);
 void gateway_jobs_close(struct gateway_jobs *gateway);
 
 struct rpc_service gateway_jobs_service(struct gateway_jobs *gateway);

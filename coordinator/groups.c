@@ -308,12 +308,27 @@ static int n_texts(const struct seat_load *load)
            atomic_load(&load->n_coming);
 }
 
+/* The mean of what is known of those that serve; 1 = nothing is. */
+static int mean_step_us(const struct groups *g)
+{
+    int64_t sum_us = 0;
+    int n = 0;
+    for (int i = 0; i < g->n_seats; i++) {
+        int step_us = atomic_load(&g->seats[i].load.step_us);
+        if (g->seats[i].state != SEAT_HELD || step_us <= 0) continue;
+        sum_us += step_us;
+        n++;
+    }
+    return n ? (int)(sum_us / n) : 1;
+}
+
 /* Inside the lock. Steps of a group take their time whatever the others have, so the next text is
  * done first where texts and time of a step have the smallest product. */
 static int choose(const struct groups *g, int not_seat, int n_context, bool must_be_idle)
 {
     int best = -1;
     double best_cost = 0;
+    const int unknown_us = mean_step_us(g);
     for (int i = 0; i < g->n_seats; i++) {
         const struct seat *seat = &g->seats[i];
         int n = n_texts(&seat->load), step_us = atomic_load(&seat->load.step_us);
@@ -322,7 +337,7 @@ static int choose(const struct groups *g, int not_seat, int n_context, bool must
         bool has_queue = atomic_load(&seat->load.n_waiting) > 0;
         if (i == not_seat || seat->state != SEAT_HELD || !fits) continue;
         if (must_be_idle && (is_full || has_queue)) continue;
-        double cost = (double)(n + 1) * (step_us > 0 ? step_us : 1);
+        double cost = (double)(n + 1) * (step_us > 0 ? step_us : unknown_us);
         if (best >= 0 && cost >= best_cost) continue;
         best = i;
         best_cost = cost;

@@ -46,7 +46,8 @@ struct reply_ops {
 
 struct reply {
     const struct reply_ops *ops;
-    enum job_end end; /* the engine writes it before it calls done or fail */
+    struct buffer *buffer; /* of the engine that has the job: messages are encoded in it */
+    enum job_end end;      /* the engine writes it before it calls done or fail */
 };
 
 enum job_kind { JOB_GENERATE, JOB_SCORE, JOB_DESCRIBE };

@@ -6,7 +6,6 @@
 struct sent_reply {
     struct reply base;
     struct outlet *outlet;
-    struct buffer *buffer;
     struct sender *sender;
 };
 
@@ -18,7 +17,7 @@ static struct sent_reply *sent(struct reply *reply)
 /* Sends what was encoded, when that went well. */
 static int send_encoded(struct reply *reply, int rc, struct error *err)
 {
-    const struct buffer *buffer = sent(reply)->buffer;
+    const struct buffer *buffer = reply->buffer;
     if (rc) return rc;
     return sender_send(sent(reply)->sender, sent(reply)->outlet, buffer->data, buffer->len, err);
 }
@@ -26,31 +25,31 @@ static int send_encoded(struct reply *reply, int rc, struct error *err)
 static int send_tokens(struct reply *reply, const struct generate_tokens *tokens, struct error *err)
 {
     const struct generate_reply message = {.tokens = tokens};
-    return send_encoded(reply, generate_reply_encode(sent(reply)->buffer, &message, err), err);
+    return send_encoded(reply, generate_reply_encode(reply->buffer, &message, err), err);
 }
 
 static int send_summary(struct reply *reply, const struct generate_summary *summary,
                         struct error *err)
 {
     const struct generate_reply message = {.summary = summary};
-    return send_encoded(reply, generate_reply_encode(sent(reply)->buffer, &message, err), err);
+    return send_encoded(reply, generate_reply_encode(reply->buffer, &message, err), err);
 }
 
 static int send_echo(struct reply *reply, const struct score_reply *scores, struct error *err)
 {
     const struct generate_reply message = {.echo = scores};
-    return send_encoded(reply, generate_reply_encode(sent(reply)->buffer, &message, err), err);
+    return send_encoded(reply, generate_reply_encode(reply->buffer, &message, err), err);
 }
 
 static int send_scores(struct reply *reply, const struct score_reply *scores, struct error *err)
 {
-    return send_encoded(reply, score_reply_encode(sent(reply)->buffer, scores, err), err);
+    return send_encoded(reply, score_reply_encode(reply->buffer, scores, err), err);
 }
 
 static int send_description(struct reply *reply, const struct service_description *description,
                             struct error *err)
 {
-    int rc = service_description_encode(sent(reply)->buffer, description, err);
+    int rc = service_description_encode(reply->buffer, description, err);
     return send_encoded(reply, rc, err);
 }
 
@@ -97,14 +96,14 @@ static const struct reply_ops ops = {
     .close = close_reply,
 };
 
-int sent_reply_open(struct reply **reply, struct outlet *outlet, struct buffer *buffer,
-                    struct sender *sender, struct error *err)
+int sent_reply_open(struct reply **reply, struct outlet *outlet, struct sender *sender,
+                    struct error *err)
 {
     struct sent_reply *made = NULL;
     *reply = NULL;
     int rc = mem_array(&made, 1, sizeof *made, err);
     if (rc) return rc;
-    *made = (struct sent_reply){{.ops = &ops}, outlet, buffer, sender};
+    *made = (struct sent_reply){{.ops = &ops}, outlet, sender};
     outlet->ops->ref(outlet);
     *reply = &made->base;
     return 0;

@@ -8,7 +8,6 @@ struct stored_reply {
     struct reply base;
     struct jobs *jobs;
     uint64_t number;
-    struct buffer *buffer;
     bool has_reached_length; /* the last summary said so */
 };
 
@@ -21,10 +20,10 @@ static int append(struct reply *reply, const struct generate_reply *message,
                   struct job_message entry, struct error *err)
 {
     struct stored_reply *s = stored(reply);
-    int rc = generate_reply_encode(s->buffer, message, err);
+    int rc = generate_reply_encode(reply->buffer, message, err);
     if (rc) return rc;
-    entry.data = s->buffer->data;
-    entry.len = s->buffer->len;
+    entry.data = reply->buffer->data;
+    entry.len = reply->buffer->len;
     return jobs_append(s->jobs, s->number, &entry, err);
 }
 
@@ -95,15 +94,14 @@ static const struct reply_ops ops = {
     .close = close_reply,
 };
 
-int stored_reply_open(struct reply **reply, struct jobs *jobs, uint64_t number,
-                      struct buffer *buffer, struct error *err)
+int stored_reply_open(struct reply **reply, struct jobs *jobs, uint64_t number, struct error *err)
 {
     struct stored_reply *made;
     *reply = NULL;
     int rc = mem_array(&made, 1, sizeof *made, err);
     if (rc) return rc;
     *made = (struct stored_reply){
-        .base = {.ops = &ops, .end = JOB_ENDS}, .jobs = jobs, .number = number, .buffer = buffer};
+        .base = {.ops = &ops, .end = JOB_ENDS}, .jobs = jobs, .number = number};
     *reply = &made->base;
     return 0;
 }

@@ -4,7 +4,5 @@
 #include "coordinator/job.h"
 #include "coordinator/jobs.h"
 
-/* keeps jobs and buffer, which the engine thread alone uses for encoding. The job has the number
- * that jobs_submit gave. Errors: ERR_NO_MEMORY. */
-int stored_reply_open(struct reply **reply, struct jobs *jobs, uint64_t number,
-                      struct buffer *buffer, struct error *err);
+/* keeps jobs. The job has the number that jobs_submit gave. Errors: ERR_NO_MEMORY. */
+int stored_reply_open(struct reply **reply, struct jobs *jobs, uint64_t number, struct error *err);

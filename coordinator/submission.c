@@ -23,7 +23,7 @@ static void fill_submission(struct job_submission *submission,
 
 /* Makes the job that the store then knows by a number; the record goes if the engine does not take
  * the job. */
-static int admit(struct intake_task *task, struct jobs *jobs, struct buffer *buffer,
+static int admit(struct intake_task *task, struct jobs *jobs,
                  const struct generate_request *request, struct job_submission *submission,
                  struct job_info *info, bool *existed, struct error *err)
 {
@@ -35,7 +35,7 @@ static int admit(struct intake_task *task, struct jobs *jobs, struct buffer *buf
     submission->n_prompt = (int)job->prompt.n;
     TRY(jobs_submit(jobs, submission, info, existed, err));
     if (*existed) goto out;
-    rc = stored_reply_open(&job->reply, jobs, info->number, buffer, err);
+    rc = stored_reply_open(&job->reply, jobs, info->number, err);
     if (!rc) {
         task->deadline_us = INT64_MAX; /* that of submitting is not the job's */
         snprintf(task->origin.stored_id, sizeof task->origin.stored_id, "%s", info->id);
@@ -50,7 +50,7 @@ out:
 
 /* A request is compared in our own encoding, because another client may write the same one in
  * another order, and without its name for logs, which a second try may not repeat. */
-int submission_make(struct intake_task *task, struct jobs *jobs, struct buffer *buffer,
+int submission_make(struct intake_task *task, struct jobs *jobs,
                     const struct generate_request *request, const char *key, struct job_info *info,
                     bool *existed, struct error *err)
 {
@@ -62,7 +62,7 @@ int submission_make(struct intake_task *task, struct jobs *jobs, struct buffer *
     TRY(generate_request_encode(&encoded, &nameless, err));
     fill_submission(&submission, request, grant_name(task->grant), key, &encoded);
     TRY(jobs_find_key(jobs, &submission, info, existed, err));
-    if (!*existed) TRY(admit(task, jobs, buffer, request, &submission, info, existed, err));
+    if (!*existed) TRY(admit(task, jobs, request, &submission, info, existed, err));
     task->makes_job = false; /* it is there, whatever becomes of the answer */
 out:
     buffer_free(&encoded);

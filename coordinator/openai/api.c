@@ -122,6 +122,15 @@ static void health(struct openai_api *api, struct http_exchange *x)
     openai_answer_json(x, json_pack("{s:s}", "status", "alive"));
 }
 
+static void live(struct openai_api *api, struct http_exchange *x)
+{
+    struct error err;
+    if (beat_check(api->options.beat, &err))
+        openai_error_answer(x, ERR_UNAVAILABLE, err.text, NULL);
+    else
+        openai_answer_json(x, json_pack("{s:s}", "status", "live"));
+}
+
 /* The reason names workers by their addresses: with keys, no stranger learns these. */
 static void ready(struct openai_api *api, struct http_exchange *x)
 {
@@ -221,6 +230,7 @@ struct route {
 static const struct route routes[] = {
     {"GET", "/", page, KEY},
     {"GET", "/health", health, ANYBODY},
+    {"GET", "/live", live, ANYBODY},
     {"GET", "/metrics", metrics, KEY},
     {"GET", "/page/*", page, KEY},
     {"GET", "/ready", ready, ANYBODY},
@@ -459,7 +469,6 @@ void openai_close(struct openai_api *api, int grace_ms)
 {
     if (!api) return;
     http_server_close(api->server, grace_ms);
-    buffer_free(&api->buffer);
     free(api);
 }
 

@@ -75,8 +75,8 @@ static int submit_prompt(struct work *w, int i, struct error *err)
     struct job *job = NULL;
     int rc = 0;
     TRY(job_open(&job, w->prepared.request.scores_only ? JOB_SCORE : JOB_GENERATE, err));
-    TRY(sent_reply_open(&job->reply, openai_answer_outlet(w->answer, i), &w->api->buffer,
-                        w->api->options.sender, err));
+    TRY(sent_reply_open(&job->reply, openai_answer_outlet(w->answer, i), w->api->options.sender,
+                        err));
     TRY(job_hold_grant(job, w->task->grant, err));
     TRY(blame(w, fill(w, job, i, err)));
     TRY(blame(w, check_prompt(job, err)));

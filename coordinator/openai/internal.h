@@ -17,8 +17,7 @@ struct openai_api {
     struct openai_options options;
     struct openai_endpoint endpoints[2]; /* by kind */
     struct http_server *server;
-    struct buffer buffer; /* of all replies: used by the engine thread alone */
-    uint64_t run;         /* part of every id */
+    uint64_t run; /* part of every id */
     atomic_ullong n_requests;
     struct grant *caller; /* of the request that is handled; the network thread's; NULL = none */
 };

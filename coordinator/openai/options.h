@@ -1,6 +1,7 @@
 /* What the HTTP door is told when it opens. */
 #pragma once
 
+#include "base/beat.h"
 #include "coordinator/admission.h"
 #include "coordinator/job_watch.h"
 #include "coordinator/jobs.h"
@@ -29,6 +30,7 @@ struct openai_options {
     struct job_watch *watch;
     struct sender *sender;
     struct served_model *model;
+    struct beat *beat;                /* of the threads that must make progress, for /live */
     const struct chat_template *chat; /* NULL = the model has none */
     metrics_page_fn *write_metrics;   /* /metrics */
     void *metrics_arg;

@@ -95,8 +95,8 @@ static int submit_prepared(struct intake_task *task, const struct openai_prepare
     struct job_info info;
     bool existed;
     int rc = 0;
-    TRY(submission_make(task, api->options.jobs, &api->buffer, &request, openai_answer_key(answer),
-                        &info, &existed, err));
+    TRY(submission_make(task, api->options.jobs, &request, openai_answer_key(answer), &info,
+                        &existed, err));
     json_t *made = job_of(&info);
     json_object_set_new(made, "existed", json_boolean(existed));
     openai_answer_json(openai_answer_exchange(answer), made);

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=base timeout=420
+"""Several groups behind one coordinator: which one serves a text changes nothing of it, the loss of
+one fails what ran there and nothing else, one that ends in order loses nothing at all, and one that
+comes back under another address is found."""
+import os
+import sys
+import time
+import unittest
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cluster import TALES, Cluster, free_ports, is_sanitized, wait_until
+from fleet import Fleet, Post
+
+BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release")
+PATIENCE = 5 if is_sanitized(BUILD) else 1
+N_CLIENTS = 16
+PROMPTS = ["Once upon a time there was a king who", "In a dark wood there lived",
+           "The old woman said to her", "A poor miller had three sons, and"]
+# The portable kernels give the same bits at an eighth of the speed: texts take a while.
+SLOW = ["--kernels", "plain", "--threads", "1"]
+
+
+def bodies(n_tokens):
+    """Requests of every kind that promises one text: greedy, coupled, and a fixed K with a seed."""
+    kinds = [{}, {"temperature": 0.8, "seed": 7}, {"temperature": 1, "seed": 11}]
+    return [{"prompt": PROMPTS[i % len(PROMPTS)] + " " * (i // 4), "max_tokens": n_tokens,
+             **kinds[i % len(kinds)]} for i in range(N_CLIENTS)]
+
+
+def answers(fleet, wanted):
+    posts = [Post(fleet, **body) for body in wanted]
+    for post in posts:
+        post.join()
+    return posts
+
+
+class Groups(unittest.TestCase):
+    def fleet(self, *ranks, **options):
+        fleet = Fleet(BUILD, ranks, **options)
+        self.addCleanup(fleet._leave, False)
+        fleet.start(60 * PATIENCE)
+        return fleet
+
+    def reference(self, wanted):
+        with Cluster(BUILD, http=True) as world:
+            posts = answers(world, wanted)
+        self.assertEqual([post.status for post in posts], [200] * len(posts))
+        return [post.text for post in posts]
+
+    def check_texts(self, posts, texts):
+        self.assertEqual([post.status for post in posts], [200] * len(posts),
+                         [post.text for post in posts if post.status != 200])
+        self.assertEqual([post.text for post in posts], texts)
+
+    def wait_running(self, fleet, least=1):
+        """Until every group makes texts."""
+        def look():
+            running = fleet.metric("group_requests_running")
+            return len(running) == len(fleet.groups) and min(running.values()) >= least
+        wait_until(look, 20 * PATIENCE, "all groups make texts")
+
+    def test_texts_do_not_depend_on_the_group(self):
+        wanted = bodies(48)
+        texts = self.reference(wanted)
+        fleet = self.fleet(1, 2)
+        posts = [Post(fleet, **body) for body in wanted]
+        self.wait_running(fleet)
+        for post in posts:
+            post.join()
+        self.check_texts(posts, texts)
+        self.check_texts(answers(fleet, wanted), texts)
+        described = fleet.described()
+        self.assertEqual(described["load"]["running"], 0)
+        self.assertEqual([len(g["worker_addresses"]) for g in described["groups"]].count(2), 1)
+
+    def test_a_lost_group_costs_only_what_ran_there(self):
+        fleet = self.fleet(1, 1, worker_flags=SLOW, coordinator_flags=["--sequences", "3"])
+        lost, other = fleet.groups
+        wanted = bodies(120)
+        posts = [Post(fleet, **body) for body in wanted]  # 6 run, the others wait
+        self.wait_running(fleet, 3)
+        lost.kill()
+        began = time.monotonic()
+        wait_until(lambda: not fleet.serves(lost), 5 * PATIENCE, "the loss is noticed")
+        noticed = time.monotonic() - began
+        self.assertTrue(fleet.is_serving())
+        lost.start(place=1)
+        lost.wait_ready(60 * PATIENCE)
+        began = time.monotonic()
+        wait_until(lambda: fleet.serves(lost), 10 * PATIENCE, "it is found at its new address")
+        print(f"lost group noticed after {noticed:.2f} s at most, used again "
+              f"{time.monotonic() - began:.2f} s after it was ready")
+        for post in posts:
+            post.join()
+        failed = [post for post in posts if post.status != 200]
+        self.assertEqual({post.status for post in failed}, {503}, [p.text for p in failed])
+        self.assertLessEqual(len(failed), 3)
+        self.assertGreater(len(failed), 0)
+        ends = fleet.described()["load"]["ends"]
+        self.assertEqual(ends["unavailable"], len(failed))
+        texts = self.reference([post.body for post in posts if post.status == 200])
+        self.check_texts([post for post in posts if post.status == 200], texts)
+        self.assertEqual({p.status for p in answers(fleet, bodies(8))}, {200})
+
+    def test_a_rolling_replacement_loses_nothing(self):
+        wanted = bodies(100)
+        texts = self.reference(wanted)
+        fleet = self.fleet(1, 2, worker_flags=SLOW + ["--drain-timeout", "30"])
+        for group in fleet.groups:
+            posts = [Post(fleet, **body) for body in wanted]
+            self.wait_running(fleet)
+            group.terminate()
+            group.program.wait(20 * PATIENCE)
+            self.assertTrue(fleet.is_serving())
+            group.start(place=1)
+            for post in posts:
+                post.join()
+            self.check_texts(posts, texts)
+            wait_until(lambda g=group: fleet.serves(g), 60 * PATIENCE, "the new one serves")
+        moved = fleet.logs()["coordinator.log"].count("target_leaving")
+        self.assertEqual(moved, 2)
+
+    def test_the_only_group_finishes_what_it_has(self):
+        fleet = self.fleet(1, worker_flags=SLOW + ["--drain-timeout", "60"])
+        posts = [Post(fleet, **body) for body in bodies(40)[:4]]
+        self.wait_running(fleet, 4)
+        fleet.groups[0].terminate()
+        wait_until(lambda: not fleet.is_serving(), 5 * PATIENCE, "nothing new is taken")
+        late = Post(fleet, prompt="Once", max_tokens=4)
+        for post in [*posts, late]:
+            post.join()
+        self.assertEqual([post.status for post in posts], [200] * 4)
+        self.assertEqual(late.status, 503)
+        self.assertEqual(fleet.groups[0].program.wait(10 * PATIENCE), 0)
+
+    def test_a_group_of_another_model_waits_until_the_others_are_gone(self):
+        fleet = self.fleet(1, 1)
+        stranger = fleet.groups[1]
+        stranger.terminate()
+        stranger.program.wait(20 * PATIENCE)
+        stranger.start(place=1, model=os.path.join(TALES, "draft"))
+        wait_until(lambda: "others serve" in fleet.logs()["coordinator.log"], 30 * PATIENCE,
+                   "the coordinator says why it is not used")
+        self.assertFalse(fleet.serves(stranger))
+        self.assertEqual({p.status for p in answers(fleet, bodies(8))}, {200})
+        fleet.groups[0].terminate()
+        wait_until(lambda: fleet.serves(stranger), 30 * PATIENCE, "it serves alone")
+
+    def test_no_more_groups_than_were_asked_for(self):
+        fleet = Fleet(BUILD, (1, 1), coordinator_flags=["--groups", "1"])
+        self.addCleanup(fleet._leave, False)
+        for group in fleet.groups:
+            group.start()
+        fleet.start_coordinator()
+        fleet.wait_groups(1, 60 * PATIENCE)
+        time.sleep(1)
+        used = fleet.serving()
+        self.assertEqual(len(used), 1)
+        first = next(g for g in fleet.groups if g.addresses(0)[0] == used[0])
+        second = next(g for g in fleet.groups if g is not first)
+        first.kill()
+        wait_until(lambda: fleet.serves(second), 20 * PATIENCE, "the other one takes its place")
+
+    def test_names_and_pods(self):
+        """dns:NAME:PORT and lws:PORT lead to a worker; --target may be given several times."""
+        port = free_ports(1)
+        for target, environment in (
+                ([f"dns:localhost:{port}"], {}),
+                (["unix:/tmp/outrider-nobody-is-here", f"lws:{port}"],
+                 {"LWS_LEADER_ADDRESS": "localhost", "LWS_GROUP_SIZE": "1"})):
+            with self.subTest(target):
+                world = Cluster(BUILD, environment=environment)
+                self.addCleanup(world._leave, False)
+                world.listen = f"127.0.0.1:{port}"
+                world.worker_addresses = target[:1]
+                world.coordinator_flags = [x for word in target[1:] for x in ("--target", word)]
+                world.start_coordinator()
+                wait_until(lambda w=world: "target_unreachable" in w.logs()["coordinator.log"],
+                           10 * PATIENCE, "nobody is there yet")
+                world.start_workers()
+                world.wait_serving(60 * PATIENCE)
+                done = world.outrider("generate", "Once", "-n", "4")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                world.stop()
+
+    def test_live(self):
+        fleet = self.fleet(1, 1)
+        with urllib.request.urlopen(fleet.url + "/live", timeout=10) as answer:
+            self.assertEqual(answer.status, 200)
+        self.assertEqual(fleet.outrider("health", "--service", "live").stdout, "serving\n")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[2:]], verbosity=2)
