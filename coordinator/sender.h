@@ -1,9 +1,9 @@
 /* Where the answers of a round leave from. To hand a message to its outlet costs some microseconds,
  * and a round of many lanes has one for each, so the engine threads only list them. At the end of
  * the round they go to a thread of their own, or, where there is little, leave from the engine's
- * thread, which is faster for a single stream. What an outlet takes long to format, such as a prompt
- * with alternatives for each of its tokens, goes on to a second thread, so that no other answer
- * waits for it. What belongs to one outlet leaves in order. Locked inside. */
+ * thread, which is faster for a single stream. What an outlet takes long to format, such as a
+ * prompt with alternatives for each of its tokens, goes on to a second thread, so that no other
+ * answer waits for it. What belongs to one outlet leaves in order. Locked inside. */
 #pragma once
 
 #include <stdbool.h>

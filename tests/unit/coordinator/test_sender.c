@@ -1,6 +1,6 @@
 /* Where answers leave from: what takes long to format holds up neither the engine thread nor
  * another answer, and what belongs to one outlet stays in order. */
-/* ctest: labels=quick libs=coordinator timeout=60 */
+/* ctest: labels=quick,threads libs=sender timeout=60 */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -10,7 +10,15 @@
 #include "coordinator/sender.h"
 #include "tests/support/check_util.h"
 
-enum { LARGE_BYTES = 10000, LONG_US = 300000, PATIENCE_US = 10 * 1000000, N_MESSAGES = 50 };
+enum {
+    LARGE_BYTES = 10000,
+    LONG_US = 300000,
+    PATIENCE_US = 10 * 1000000,
+    N_MESSAGES = 50,
+    N_ENGINES = 3,
+    N_TRIALS = 100,
+    FEW_BYTES = 4096
+};
 
 /* Notes what comes, and takes long for large messages. */
 struct told {
@@ -94,7 +102,7 @@ static struct told *open_told(void)
 
 static void send_one(struct told *t, int number, size_t len)
 {
-    static uint8_t data[LARGE_BYTES];
+    static _Thread_local uint8_t data[LARGE_BYTES];
     memset(data, number, sizeof data);
     CHECK_OK(sender_send(sender, &t->base, data, len, &err));
 }
@@ -190,6 +198,42 @@ START_TEST(closing_sends_what_is_listed)
 }
 END_TEST
 
+/* An engine's thread: its own outlets get messages in rounds, as another engine's do meanwhile. */
+static void *make_rounds(void *outlet)
+{
+    struct told *t = outlet;
+    for (int i = 0; i < N_MESSAGES; i++) {
+        send_one(t, i, i % 7 == 3 ? FEW_BYTES + 1 : 10);
+        if (i % 3 == 0) sender_flush(sender);
+    }
+    sender_finish(sender, &t->base, 0, "", false);
+    sender_flush(sender);
+    return NULL;
+}
+
+START_TEST(engines_do_not_disturb_each_other)
+{
+    for (int trial = 0; trial < N_TRIALS; trial++) {
+        struct told *told[N_ENGINES];
+        pthread_t threads[N_ENGINES];
+        for (int i = 0; i < N_ENGINES; i++) {
+            told[i] = open_told();
+        }
+        for (int i = 0; i < N_ENGINES; i++) {
+            ck_assert_int_eq(pthread_create(&threads[i], NULL, make_rounds, told[i]), 0);
+        }
+        for (int i = 0; i < N_ENGINES; i++) {
+            ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        }
+        for (int i = 0; i < N_ENGINES; i++) {
+            await_end(told[i]);
+            ck_assert_int_eq(told[i]->n_came, N_MESSAGES);
+            ck_assert(told[i]->is_in_order);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sender");
@@ -199,6 +243,7 @@ int main(void)
     tcase_add_test(tcase, an_outlet_stays_in_order_behind_what_takes_long);
     tcase_add_test(tcase, only_what_is_small_leaves_from_the_engine_thread);
     tcase_add_test(tcase, closing_sends_what_is_listed);
+    tcase_add_test(tcase, engines_do_not_disturb_each_other);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
