@@ -386,6 +386,7 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .tokenizer_fingerprint = tokenizer_fingerprint(c->tok),
         .step_timeout_s = c->options.step_timeout_s,
         .n_groups = c->options.n_groups,
+        .cpu = c->placement.is_pinned ? c->placement.cpus[0] : -1,
         .queue_capacity = c->options.queue_capacity,
     };
     return fleet_open(&c->fleet, &fleet, err);

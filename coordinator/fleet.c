@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/placement.h"
 #include "coordinator/target.h"
 
 enum {
@@ -47,7 +48,7 @@ struct member {
     bool is_running, has_group; /* has_group: a group was given to it and not taken back */
     struct found_group group;
     struct beat *beat;
-    int seat;
+    int seat, cpu; /* cpu: that it is pinned to; -1 = none */
     struct error err; /* with which its thread ended */
 };
 
@@ -88,6 +89,7 @@ static int open_parts(struct fleet *f, struct member *m, struct error *err)
     } else if (o->drafter) {
         struct drafter_options draft = *o->draft;
         draft.like = f->members[0].drafter;
+        draft.backend.cpus = NULL;
         TRY(drafter_open(&m->drafter, &draft, o->engine.tok, err));
         m->owns_drafter = true;
     }
@@ -97,6 +99,7 @@ static int open_parts(struct fleet *f, struct member *m, struct error *err)
     engine.jobs = m->jobs;
     engine.seat = m->seat = f->n;
     m->beat = engine.beat;
+    m->cpu = f->n == 0 ? o->cpu : -1; /* two engines on one CPU would wait for each other */
     TRY(engine_open(&m->engine, &engine, err));
 out:
     return rc;
@@ -105,7 +108,8 @@ out:
 static void *run_engine(void *member)
 {
     struct member *m = member;
-    engine_run(m->engine, &m->err);
+    /* Only now, because the threads that the engine's own starts inherit its CPU. */
+    if (m->cpu < 0 || !placement_enter(m->cpu, &m->err)) engine_run(m->engine, &m->err);
     beat_excuse(m->beat, m->seat);
     return NULL;
 }

@@ -23,6 +23,7 @@ struct fleet_options {
     uint64_t tokenizer_fingerprint;
     int step_timeout_s;
     int n_groups; /* that are used at a time at most */
+    int cpu;      /* that the first engine's thread is pinned to; -1 = none */
     int queue_capacity;
 };
 
