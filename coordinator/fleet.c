@@ -48,7 +48,7 @@ struct member {
     bool is_running, has_group; /* has_group: a group was given to it and not taken back */
     struct found_group group;
     struct beat *beat;
-    int seat, cpu; /* cpu: that it is pinned to; -1 = none */
+    int seat, cpu;    /* cpu: that it is pinned to; -1 = none */
     struct error err; /* with which its thread ended */
 };
 
