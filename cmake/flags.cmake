@@ -11,7 +11,10 @@ if(OUTRIDER_WERROR)
 endif()
 target_compile_options(outrider_warnings INTERFACE "$<$<COMPILE_LANGUAGE:C>:${C_WARNINGS}>")
 string(REPLACE "-O2" "" CMAKE_C_FLAGS_RELEASE "${CMAKE_C_FLAGS_RELEASE}")
-set(CMAKE_C_FLAGS_RELEASE "-O3 -fno-math-errno -fopenmp-simd -g1")
+# The programs do not hold the path of the folder that they were built in, so that two builds of the
+# same source are the same bytes.
+set(CMAKE_C_FLAGS_RELEASE "-O3 -fno-math-errno -fopenmp-simd -g1 \
+-ffile-prefix-map=${CMAKE_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_BINARY_DIR}=build")
 if(OUTRIDER_SANITIZE)
   add_compile_options(
     -fsanitize=${OUTRIDER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -1,4 +1,4 @@
-# MPI and the three programs.
+# MPI and the programs.
 find_package(MPI REQUIRED COMPONENTS C)
 outrider_floor(comm_mpi SOURCES comm/comm_mpi.c HEADERS comm/comm_mpi.h
   LINK outrider_comm MPI::MPI_C)
@@ -41,3 +41,9 @@ endforeach()
 # main.c opens the world of --target mpi; coordinator_open is given it.
 target_link_libraries(outrider-coordinator PRIVATE outrider_comm_mpi)
 set_target_properties(outrider-client PROPERTIES OUTPUT_NAME outrider)
+
+# The ranks of one container; it starts mpirun and needs no library of it.
+outrider_floor(launch FOLDERS launch EXCLUDE "/main\\.c$" LINK outrider_base)
+add_executable(outrider-group launch/main.c)
+target_link_libraries(outrider-group PRIVATE outrider_launch outrider_warnings)
+set_target_properties(outrider-group PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

@@ -104,7 +104,7 @@ def generated(build):
 
     sections = [script_section(name) for name in SCRIPTS]
     sections += [argp_section(name, [program(name)])
-                 for name in ("outrider-coordinator", "outrider-worker")]
+                 for name in ("outrider-coordinator", "outrider-worker", "outrider-group")]
     sections += [argp_section(f"outrider {name}", [program("outrider"), *name.split()])
                  for name in COMMANDS]
     return "".join("\n" + "\n".join(section) + "\n" for section in sections)

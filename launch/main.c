@@ -1,0 +1,278 @@
+/* outrider-group: the ranks of a group as one process of a container, without a shell. It starts
+ * mpirun and hands SIGTERM to the ranks themselves, because mpirun, told to end, would kill them a
+ * second later, before they have drained. As process 1 it also takes the processes that others
+ * left. The container's supervisor starts a group again that has ended; deploy/mpirun/group does so
+ * by itself. */
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/options.h"
+#include "base/topology.h"
+#include "launch/children.h"
+
+enum { USAGE = 2, STATUS_OF_SIGNAL = 128, NOT_STARTED = 127, RANKS_MAX = 64, LOOK_MS = 100 };
+
+static const char help[] =
+    "Usage: outrider-group [OPTION...] [OPTION of outrider-worker...]\n"
+    "Runs the ranks of a group under mpirun, as one process of a container.\n"
+    "\n"
+    "  -T, --ranks=N              ranks; default 1, which needs no mpirun\n"
+    "      --hosts=FILE           mpirun's host file; default OMPI_MCA_orte_default_hostfile\n"
+    "  -?, --help                 Give this help list\n"
+    "  -V, --version              Print program version\n"
+    "\n"
+    "MPIRUN_FLAGS in the environment holds further arguments for mpirun. SIGTERM drains the "
+    "ranks;\n"
+    "a second one ends them at once. Exit status: that of mpirun, 0 when all ranks ended with 0.\n";
+
+struct launch {
+    int n_ranks;
+    const char *hosts;
+    char *worker;     /* the program beside this one */
+    char **arguments; /* for mpirun or the worker, NULL at the end */
+    size_t n_arguments;
+    pid_t mpirun;
+    struct children told; /* ranks that have got SIGTERM */
+};
+
+static _Noreturn void fail_usage(const char *text, const char *value)
+{
+    fprintf(stderr, "outrider-group: %s%s; see --help\n", text, value);
+    exit(USAGE);
+}
+
+static _Noreturn void fail_start(const char *what)
+{
+    fprintf(stderr, "outrider-group: cannot start %s: %s\n", what, strerror(errno));
+    exit(NOT_STARTED);
+}
+
+/* ---- the command ---- */
+
+static void add(struct launch *launch, const char *argument)
+{
+    launch->arguments[launch->n_arguments++] = (char *)(size_t)argument;
+    launch->arguments[launch->n_arguments] = NULL;
+}
+
+static void add_all(struct launch *launch, const char *const *arguments)
+{
+    for (; *arguments; arguments++)
+        add(launch, *arguments);
+}
+
+/* The value of option `name` at argv[*at], which may follow a = or be the next word; NULL when it
+ * is another option. */
+static const char *option_value(char **argv, int *at, const char *name)
+{
+    size_t len = strlen(name);
+    const char *word = argv[*at];
+    if (strncmp(word, name, len) != 0) return NULL;
+    if (word[len] == '=') return word + len + 1;
+    if (word[len]) return NULL;
+    if (!argv[*at + 1]) fail_usage(name, " needs a value");
+    return argv[++*at];
+}
+
+static void parse_ranks(struct launch *launch, const char *text)
+{
+    struct error err;
+    if (options_int(&launch->n_ranks, "--ranks", text, 1, RANKS_MAX, &err)) {
+        fail_usage(err.text, "");
+    }
+}
+
+/* What is no option of ours is the worker's, in its order. */
+static void parse(struct launch *launch, char **argv, char **rest)
+{
+    const char *value;
+    for (int at = 1; argv[at]; at++) {
+        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-?") == 0) {
+            fputs(help, stdout);
+            exit(0);
+        } else if (strcmp(argv[at], "--version") == 0 || strcmp(argv[at], "-V") == 0) {
+            puts("outrider-group " OUTRIDER_VERSION);
+            exit(0);
+        } else if ((value = option_value(argv, &at, "--ranks")) != NULL ||
+                   (value = option_value(argv, &at, "-T")) != NULL) {
+            parse_ranks(launch, value);
+        } else if ((value = option_value(argv, &at, "--hosts")) != NULL) {
+            launch->hosts = value;
+        } else {
+            *rest++ = argv[at];
+        }
+    }
+    *rest = NULL;
+}
+
+/* Ranks that wait in a collective spin, so they must yield where there are not enough CPUs for all
+ * of them. */
+static bool must_yield(int n_ranks)
+{
+    static struct topology topology;
+    topology_read(&topology);
+    int n_cpus = topology.n_cpus;
+    if (topology.quota_cpus && topology.quota_cpus < n_cpus) n_cpus = topology.quota_cpus;
+    return n_ranks > n_cpus;
+}
+
+/* deploy/mpirun/common says why. */
+static void add_mpirun(struct launch *launch)
+{
+    static char n_ranks[12];
+    static const char *const always[] = {"mpirun", "--bind-to",
+                                         "none",   "--oversubscribe",
+                                         "--mca",  "btl_vader_single_copy_mechanism",
+                                         "none",   "-np",
+                                         NULL};
+    static const char *const alone[] = {"--mca", "btl",      "vader,self", "--mca",
+                                        "plm",   "isolated", NULL};
+    static const char *const many[] = {"--map-by", "slot", "--mca", "btl", "vader,self,tcp", NULL};
+    static const char *const yield[] = {"--mca", "mpi_yield_when_idle", "1", NULL};
+    snprintf(n_ranks, sizeof n_ranks, "%d", launch->n_ranks);
+    add_all(launch, always);
+    add(launch, n_ranks);
+    add_all(launch, launch->hosts ? many : alone);
+    if (launch->hosts) add(launch, "--hostfile");
+    if (launch->hosts) add(launch, launch->hosts);
+    if (!launch->hosts && must_yield(launch->n_ranks)) add_all(launch, yield);
+}
+
+static void add_flags(struct launch *launch, char *flags)
+{
+    char *rest = NULL;
+    for (char *word = strtok_r(flags, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        add(launch, word);
+    }
+}
+
+/* Fills launch->worker with the path of outrider-worker in this program's own folder. */
+static void find_worker(struct launch *launch)
+{
+    static char path[4096];
+    static const char name[] = "outrider-worker";
+    ssize_t len = readlink("/proc/self/exe", path, sizeof path - sizeof name);
+    if (len <= 0) fail_start(name);
+    path[len] = '\0';
+    char *slash = strrchr(path, '/');
+    memcpy(slash ? slash + 1 : path, name, sizeof name);
+    launch->worker = path;
+}
+
+static char *copy_text(const char *text)
+{
+    char *copy = strdup(text ? text : "");
+    if (!copy) fail_start("mpirun");
+    return copy;
+}
+
+static void make_command(struct launch *launch, int argc, char **argv)
+{
+    char *flags = copy_text(getenv("MPIRUN_FLAGS"));
+    char **rest = calloc((size_t)argc + 1, sizeof *rest);
+    launch->arguments = calloc((size_t)argc + strlen(flags) + 64, sizeof *launch->arguments);
+    if (!rest || !launch->arguments) fail_start("mpirun");
+    parse(launch, argv, rest);
+    find_worker(launch);
+    if (launch->n_ranks > 1 || launch->hosts) {
+        add_mpirun(launch);
+        add_flags(launch, flags);
+    }
+    add(launch, launch->worker);
+    for (char **word = rest; *word; word++)
+        add(launch, *word);
+}
+
+/* ---- the processes ---- */
+
+/* mpirun gets the signals that this program was started with, and is in a process group of its own,
+ * so that Ctrl-C reaches the ranks through this program alone. It must not read from a terminal
+ * then, where it would be stopped. */
+static void start_mpirun(struct launch *launch, const sigset_t *mask_before)
+{
+    if (geteuid() == 0) {
+        setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+        setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    }
+    launch->mpirun = fork();
+    if (launch->mpirun < 0) fail_start("mpirun");
+    if (launch->mpirun > 0) return;
+    setpgid(0, 0);
+    if (!freopen("/dev/null", "r", stdin)) fail_start("mpirun");
+    sigprocmask(SIG_SETMASK, mask_before, NULL);
+    execvp(launch->arguments[0], launch->arguments);
+    fail_start(launch->arguments[0]);
+}
+
+/* On several hosts only mpirun reaches the ranks, and gives them a second. */
+static void tell_ranks(struct launch *launch)
+{
+    if (launch->hosts) {
+        kill(launch->mpirun, SIGTERM);
+        return;
+    }
+    struct children ranks;
+    children_find(&ranks, launch->mpirun, "outrider-worker");
+    for (int i = 0; i < ranks.n; i++) {
+        if (!children_has(&launch->told, ranks.pids[i])) kill(ranks.pids[i], SIGTERM);
+    }
+    launch->told = ranks;
+}
+
+/* Takes every process that has ended. True when mpirun was one of them, with its status. */
+static bool has_ended(const struct launch *launch, int *status)
+{
+    bool ended = false;
+    int how;
+    for (pid_t pid; (pid = waitpid(-1, &how, WNOHANG)) > 0;) {
+        if (pid != launch->mpirun) continue;
+        ended = true;
+        *status = WIFEXITED(how) ? WEXITSTATUS(how) : STATUS_OF_SIGNAL + WTERMSIG(how);
+    }
+    return ended;
+}
+
+/* Until mpirun ends. Ranks that begin after SIGTERM came are told at the next look. */
+static int watch(struct launch *launch, const sigset_t *signals)
+{
+    const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
+    bool is_stopping = false;
+    int status = 0;
+    while (!has_ended(launch, &status)) {
+        int number = is_stopping ? sigtimedwait(signals, NULL, &look) : sigwaitinfo(signals, NULL);
+        bool is_wish = number > 0 && number != SIGCHLD;
+        if (is_wish) launch->told.n = 0; /* everybody is told again */
+        if (is_wish || (is_stopping && !launch->hosts)) tell_ranks(launch);
+        is_stopping = is_stopping || is_wish;
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static struct launch launch = {.n_ranks = 1};
+    const char *hosts = getenv("OMPI_MCA_orte_default_hostfile");
+    if (hosts && *hosts) launch.hosts = hosts;
+    make_command(&launch, argc, argv);
+    if (launch.n_ranks == 1 && !launch.hosts) {
+        execv(launch.worker, launch.arguments);
+        fail_start(launch.worker);
+    }
+    sigset_t signals, mask_before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, &mask_before);
+    start_mpirun(&launch, &mask_before);
+    return watch(&launch, &signals);
+}
