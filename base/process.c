@@ -1,8 +1,8 @@
 /* Ending a process, and reading files again. Two threads sleep from the start. The signal thread
- * takes SIGTERM and SIGINT and then counts the grace time; the call thread runs on_stop and, after
- * SIGHUP, on_reload. There are two of them so that a call that hangs does not keep the grace time
- * from ending. When it ends, the process exits without logging, because the log may be what
- * hangs. */
+ * takes SIGTERM, SIGINT and SIGUSR1 and then counts the grace time; the call thread runs on_stop
+ * and, after SIGHUP, on_reload. There are two of them so that a call that hangs does not keep the
+ * grace time from ending. When it ends, the process exits without logging, because the log may be
+ * what hangs. */
 #include "base/process.h"
 
 #include <assert.h>
@@ -176,6 +176,7 @@ static void block_signals(void)
     sigemptyset(&process.signals);
     sigaddset(&process.signals, SIGTERM);
     sigaddset(&process.signals, SIGINT);
+    sigaddset(&process.signals, SIGUSR1);
     if (process.calls.on_reload) sigaddset(&process.signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &process.signals, &process.mask_before);
 }

@@ -10,8 +10,9 @@ typedef void process_fn(void *arg);
 
 /* Both are called on one thread of their own, never at the same time. */
 struct process_calls {
-    /* Called once, when SIGTERM or SIGINT arrives. A second signal, or `grace_ms` after the first
-     * one, ends the process at once with exit status 128 + signal, even while on_stop runs. */
+    /* Called once, when SIGTERM, SIGINT or SIGUSR1 arrives; mpirun passes the last one on to the
+     * ranks of all hosts. A second signal, or `grace_ms` after the first one, ends the process at
+     * once with exit status 128 + signal, even while on_stop runs. */
     process_fn *on_stop;
     /* Called after SIGHUP, but not any more once on_stop was called; several signals may make one
      * call. NULL: SIGHUP ends the process, as it does by default. */

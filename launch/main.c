@@ -212,13 +212,15 @@ static void start_mpirun(struct launch *launch, const sigset_t *mask_before)
     fail_start(launch->arguments[0]);
 }
 
-/* On several hosts only mpirun reaches the ranks, and gives them a second. */
+/* On several hosts only mpirun reaches the ranks. It passes SIGUSR1 on to them, which they take as
+ * SIGTERM; the second wish ends mpirun, and with it everything. */
+static void tell_mpirun(const struct launch *launch, bool is_first)
+{
+    kill(launch->mpirun, is_first ? SIGUSR1 : SIGTERM);
+}
+
 static void tell_ranks(struct launch *launch)
 {
-    if (launch->hosts) {
-        kill(launch->mpirun, SIGTERM);
-        return;
-    }
     struct children ranks;
     children_find(&ranks, launch->mpirun, "outrider-worker");
     for (int i = 0; i < ranks.n; i++) {
@@ -250,8 +252,9 @@ static int watch(struct launch *launch, const sigset_t *signals)
         int number = is_stopping ? sigtimedwait(signals, NULL, &look) : sigwaitinfo(signals, NULL);
         bool is_wish = number > 0 && number != SIGCHLD;
         if (is_wish) launch->told.n = 0; /* everybody is told again */
-        if (is_wish || (is_stopping && !launch->hosts)) tell_ranks(launch);
+        if (is_wish && launch->hosts) tell_mpirun(launch, !is_stopping);
         is_stopping = is_stopping || is_wish;
+        if (is_stopping && !launch->hosts) tell_ranks(launch);
     }
     return status;
 }

@@ -106,9 +106,9 @@ static int child_status(pid_t child)
 
 START_TEST(process_tells_its_owner_and_ends_in_good_order)
 {
-    static const int signals[] = {SIGTERM, SIGINT};
+    static const int signals[] = {SIGTERM, SIGINT, SIGUSR1};
     int fd;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         pid_t child = child_start(CHILD_OBEYS, 10000, &fd);
         kill(child, signals[i]);
         ck_assert_int_eq(child_status(child), 7);
