@@ -200,8 +200,9 @@ class Node:
         self._write_names()
         self.dns = subprocess.Popen(
             ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv",
-             "--no-hosts", f"--addn-hosts={self.hosts}", f"--listen-address={NODE}",
-             "--bind-interfaces", "--user=root", "--pid-file=", "--local-ttl=1"],
+             "--no-hosts", "--local=/test/", f"--addn-hosts={self.hosts}",
+             f"--listen-address={NODE}", "--bind-interfaces", "--user=root", "--pid-file=",
+             "--local-ttl=1"],
             stdin=subprocess.DEVNULL)
         wait_until(self._is_dns_ready, 10, "dnsmasq reads its files at SIGHUP")
         return self
