@@ -1,6 +1,8 @@
 /* outrider health: does a coordinator or a worker serve? Scripts and probes use its exit status. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "client/client.h"
 #include "client/server.h"
@@ -10,14 +12,17 @@ enum { OPT_SERVICE = 256, OPT_WATCH, RETRY_MS = 1000 };
 struct health {
     struct connection connection;
     const char *service;
-    bool is_watching;
+    bool is_watching, has_several;
     struct buffer request;
     struct server server;
     struct error *err;
 };
 
 static const struct argp_option options[] = {
-    {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC "; a worker's address works too", 0},
+    {"address", 'a', "ADDRESS", 0,
+     CLIENT_ADDRESS_DOC "; a worker's address works too, and several ones separated by commas, all "
+                        "of which must serve",
+     0},
     {"service", OPT_SERVICE, "NAME", 0,
      "Ask for one name: live (does the process make progress?), outrider.generation.v1.Generation, "
      "outrider.target.v1.Target; default: whether the process as a whole serves",
@@ -63,6 +68,11 @@ static int prepare(struct health *h, int argc, char **argv, struct error *err)
     h->err = err;
     TRY(client_parse(&argp, argc, argv, h, err));
     TRY(connection_open(&h->connection, err));
+    h->has_several = strchr(h->connection.address, ',') != NULL;
+    if (h->is_watching && h->has_several) {
+        rc = error_set(err, ERR_ARGUMENT, "--watch wants one --address");
+        goto out;
+    }
     TRY(health_request_encode(&h->request, h->service, err));
 out:
     return rc;
@@ -114,15 +124,35 @@ out:
     return rc;
 }
 
-/* Sets *answer to the last answer. */
-static int run(struct health *h, enum health_answer *answer, struct error *err)
+/* Asks the server at the connection's address. Sets *answer to the last answer. */
+static int ask(struct health *h, enum health_answer *answer, struct error *err)
 {
     int rc = 0;
     TRY(server_open(&h->server, &h->connection, 0, err));
     if (h->is_watching) return watch(h, err);
     TRY(server_health(&h->server, h->service, answer, err));
+    if (h->has_several) printf("%s ", h->connection.address);
     TRY(print_answer(*answer, err));
 out:
+    return rc;
+}
+
+/* Asks one server after the other, until one does not serve. */
+static int ask_all(struct health *h, enum health_answer *answer, struct error *err)
+{
+    int rc = 0;
+    char *rest = NULL, *list = strdup(h->connection.address);
+    if (!list) return error_set(err, ERR_NO_MEMORY, "no memory for the addresses");
+    for (char *item = strtok_r(list, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
+        h->connection.address = item;
+        TRY(ask(h, answer, err));
+        if (*answer != HEALTH_ANSWER_SERVING) break;
+        server_close(&h->server);
+    }
+out:
+    server_close(&h->server);
+    h->connection.address = NULL;
+    free(list);
     return rc;
 }
 
@@ -134,7 +164,7 @@ int health_main(int argc, char **argv)
     int status = CLIENT_OK;
     if (prepare(&h, argc, argv, &err)) {
         status = client_fail_local(&err);
-    } else if (run(&h, &answer, &err)) {
+    } else if (h.has_several ? ask_all(&h, &answer, &err) : ask(&h, &answer, &err)) {
         status = client_fail(&err);
     } else if (answer != HEALTH_ANSWER_SERVING) {
         status = CLIENT_FAILED;

@@ -334,6 +334,12 @@ def test_health(cluster):
     refuses(cluster, 1, "nothing.at.all", "health", "--service", "nothing.at.all")
     refuses(cluster, 1, "no server answers at 127.0.0.1:9 ", "health", "-a", "127.0.0.1:9")
     refuses(cluster, 1, "no server answers", "health", "-a", f"unix:{cluster.folder}/nobody")
+    both = ok(cluster.outrider("health", "-a", f"{worker},{cluster.address}")).stdout
+    assert both == f"{worker} serving\n{cluster.address} serving\n"
+    partly = cluster.outrider("health", "-a", f"{worker},127.0.0.1:9,{cluster.address}")
+    assert partly.returncode == 1 and partly.stdout == f"{worker} serving\n", partly.stdout
+    assert "no server answers at 127.0.0.1:9 " in partly.stderr, partly.stderr
+    refuses(cluster, 2, "one --address", "health", "--watch", "-a", f"{worker},{worker}")
 
 
 def test_health_follows_a_group_that_goes_and_comes(cluster):
