@@ -3,9 +3,9 @@
     import pypi
     pypi.enter(build)      # the first thing: goes on in a Python that has the packages
 
-The packages of clients.txt are installed once into a virtual environment beside the build folders,
-which all tests share. Where the index cannot be reached, the test ends with 77 and says so; where
-it can and the packages are not to be had, the test fails.
+The packages of clients.txt, or of another list in this folder, are installed once into a virtual
+environment beside the build folders, which all tests share. Where the index cannot be reached, the
+test ends with 77 and says so; where it can and the packages are not to be had, the test fails.
 """
 import fcntl
 import hashlib
@@ -17,13 +17,12 @@ import urllib.request
 import venv
 
 SUPPORT = os.path.dirname(os.path.abspath(__file__))
-REQUIREMENTS = os.path.join(SUPPORT, "clients.txt")
 INSTALL_SECONDS = 900
 SKIPPED = 77
 
 
-def _digest():
-    with open(REQUIREMENTS, "rb") as file:
+def _digest(requirements):
+    with open(requirements, "rb") as file:
         return hashlib.sha256(file.read() + sys.version.encode()).hexdigest()[:16]
 
 
@@ -41,20 +40,22 @@ def _is_index_there(python):
     return True
 
 
-def _install(folder):
+def _install(folder, requirements):
     venv.create(folder, with_pip=True, clear=True)
     python = os.path.join(folder, "bin", "python3")
     run = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-                          "--only-binary", ":all:", "-r", REQUIREMENTS],
+                          "--only-binary", ":all:", "-r", requirements],
                          capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     if run.returncode:
-        print(f"cannot install {REQUIREMENTS}:\n{run.stderr}", file=sys.stderr)
+        print(f"cannot install {requirements}:\n{run.stderr}", file=sys.stderr)
         sys.exit(1 if _is_index_there(python) else SKIPPED)
 
 
-def enter(build):
+def enter(build, packages="clients.txt"):
     """Runs this script again in the environment; returns there."""
-    folder = os.path.join(os.path.dirname(os.path.abspath(build)), f"clients-{_digest()}")
+    requirements = os.path.join(SUPPORT, packages)
+    name = f"{os.path.splitext(packages)[0]}-{_digest(requirements)}"
+    folder = os.path.join(os.path.dirname(os.path.abspath(build)), name)
     python = os.path.join(folder, "bin", "python3")
     if os.path.abspath(sys.executable) == python:
         return
@@ -63,7 +64,7 @@ def enter(build):
     with open(folder + ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(done):
-            _install(folder)
+            _install(folder, requirements)
             with open(done, "w", encoding="utf-8"):
                 pass
     os.execv(python, [python, *sys.argv])
