@@ -10,10 +10,13 @@ const char *argp_program_version = "outrider " OUTRIDER_VERSION;
 enum { NAME_BYTES = 64 };
 
 static const struct client_command commands[] = {
-    {"generate", generate_main},     {"score", score_main},   {"tokenize", tokenize_main},
-    {"detokenize", detokenize_main}, {"export", export_main}, {"health", health_main},
-    {"describe", describe_main},     {"plan", plan_main},     {"count", count_main},
-    {"bench", bench_main},           {"jobs", jobs_main},     {"key", key_main},
+    {"generate", generate_main}, {"score", score_main},
+    {"tokenize", tokenize_main}, {"detokenize", detokenize_main},
+    {"export", export_main},     {"health", health_main},
+    {"describe", describe_main}, {"plan", plan_main},
+    {"count", count_main},       {"bench", bench_main},
+    {"jobs", jobs_main},         {"key", key_main},
+    {"link", link_main},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -27,6 +30,7 @@ static const char doc[] = "Client of an Outrider cluster.\v"
                           "  export      a model, also a synthetic one, as a Hugging Face folder\n"
                           "  plan        what speculation is worth at given costs; local\n"
                           "  bench       measure a running cluster\n"
+                          "  link        can hosts reach each other, and how fast is it?\n"
                           "  jobs        submit, watch, list and cancel jobs\n"
                           "  key         make, list and remove API keys; local\n"
                           "  health      is a coordinator or worker serving?\n"

@@ -1,11 +1,11 @@
 /* Addresses of ranks. */
 #include "worker/address.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/network.h"
 #include "base/options.h"
 
 enum { PORT_MAX = 65535, RANKS_ABOVE_PORT = 64 };
@@ -46,12 +46,38 @@ int address_of_lead(const char *lead, const char *listen, int n_ranks, char *out
     return address_of_rank(listen, 0, n_ranks, out, err);
 }
 
+bool address_is_wildcard(const char *address)
+{
+    return strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0;
+}
+
+int address_in_network(const char *listen, const char *network, char *out, struct error *err)
+{
+    char host[NETWORK_ADDRESS_BYTES];
+    if (network) {
+        if (!address_is_wildcard(listen)) {
+            return error_set(
+                err, ERR_ARGUMENT,
+                "--network %.60s is for --listen 0.0.0.0:PORT; --listen %.100s already "
+                "says where",
+                network, listen);
+        }
+        int rc = network_find_address(network, host, err);
+        if (rc) return rc;
+        bool is_six = strchr(host, ':') != NULL;
+        snprintf(out, ADDRESS_BYTES, "%s%s%s%.20s", is_six ? "[" : "", host, is_six ? "]" : "",
+                 strrchr(listen, ':'));
+        return 0;
+    }
+    if (snprintf(out, ADDRESS_BYTES, "%s", listen) < ADDRESS_BYTES) return 0;
+    return error_set(err, ERR_ARGUMENT, "--listen %s is too long", listen);
+}
+
 void address_make_reachable(const char *bound, char *out)
 {
     const char *colon = strrchr(bound, ':');
     char host[ADDRESS_BYTES / 2];
-    bool is_wildcard = strncmp(bound, "0.0.0.0:", 8) == 0 || strncmp(bound, "[::]:", 5) == 0;
-    if (is_wildcard && colon && gethostname(host, sizeof host) == 0) {
+    if (address_is_wildcard(bound) && colon && gethostname(host, sizeof host) == 0) {
         host[sizeof host - 1] = '\0';
         snprintf(out, ADDRESS_BYTES, "%.100s%.20s", host, colon);
     } else {

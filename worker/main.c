@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/program.h"
 #include "model/backend/options.h"
+#include "worker/address.h"
 #include "worker/lws.h"
 #include "worker/worker.h"
 
@@ -25,7 +26,8 @@ enum {
     OPT_METRICS,
     OPT_SAME_PORT,
     OPT_LWS,
-    OPT_DRAIN_TIMEOUT
+    OPT_DRAIN_TIMEOUT,
+    OPT_NETWORK
 };
 
 static const struct argp_option options[] = {
@@ -35,6 +37,10 @@ static const struct argp_option options[] = {
     {"same-port", OPT_SAME_PORT, NULL, 0,
      "every rank takes the very PORT of --listen and --metrics, because it has a host or a pod of "
      "its own",
+     0},
+    {"network", OPT_NETWORK, "NAME|A.B.C.D/N", 0,
+     "where --listen says 0.0.0.0, listen at the address that this host has in that interface or "
+     "network, and tell others that one",
      0},
     {"slots", 's', "N", 0, "sequences at a time; default 64", 0},
     {"kv-tokens", OPT_KV_TOKENS, "N", 0,
@@ -78,6 +84,8 @@ struct arguments {
     struct worker_options options;
     struct program_log log;
     struct door_options door;
+    const char *network;
+    char listen[ADDRESS_BYTES]; /* in that network */
     struct lws_place lws;
     bool has_place;        /* --rank, --ranks or --lead is given */
     struct worker *worker; /* once it is open */
@@ -186,6 +194,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_METRICS:
         w->metrics = arg;
         return 0;
+    case OPT_NETWORK:
+        args->network = arg;
+        return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &w->backend;
         state->child_inputs[1] = &args->door;
@@ -203,7 +214,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static int open_worker(void *arg, struct error *err)
 {
     struct arguments *args = arg;
-    args->options.group.certificates = args->door.certificates;
+    struct group_options *group = &args->options.group;
+    group->certificates = args->door.certificates;
+    int rc = address_in_network(group->listen, args->network, args->listen, err);
+    if (rc) return rc;
+    group->listen = args->listen;
     return worker_open(&args->worker, &args->options, err);
 }
 

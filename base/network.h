@@ -1,0 +1,13 @@
+/* This host's addresses: which one it has in a network. */
+#pragma once
+
+#include "base/error.h"
+
+enum { NETWORK_ADDRESS_BYTES = 64 };
+
+/* The address that this host has in a network, as a number and without brackets. network is the
+ * name of an interface, of which the first IPv4 address counts, or else the first IPv6 address that
+ * is not only for the link; or it is A.B.C.D/N, or the same with an IPv6 address.
+ * Errors: ERR_ARGUMENT it has another form; ERR_NOT_FOUND this host has no address there, with the
+ * addresses that it has. */
+int network_find_address(const char *network, char out[NETWORK_ADDRESS_BYTES], struct error *err);
