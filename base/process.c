@@ -176,7 +176,7 @@ static void block_signals(void)
     sigemptyset(&process.signals);
     sigaddset(&process.signals, SIGTERM);
     sigaddset(&process.signals, SIGINT);
-    sigaddset(&process.signals, SIGUSR1);
+    sigaddset(&process.signals, SIGUSR1); /* mpirun passes it on to every rank, unlike SIGTERM */
     if (process.calls.on_reload) sigaddset(&process.signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &process.signals, &process.mask_before);
 }

@@ -35,7 +35,8 @@ int server_open_with_grace(struct server *server, const struct connection *conne
     int rc = 0;
     const struct rpc_client_options client = {.certificates = connection->certificates,
                                               .server_name = connection->server_name,
-                                              .api_key = connection->api_key};
+                                              .api_key = connection->api_key,
+                                              .is_patient = true};
     *server = (struct server){.address = connection->address,
                               .timeout_s = timeout_s,
                               .deadline_us = INT64_MAX,

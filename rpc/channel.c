@@ -44,7 +44,8 @@ static int channel_open(const struct rpc_channels *channels, struct rpc_channel 
     TRY(rpc_tls_open_channel(&c->tls, &credentials, err));
     grpc_arg args[RPC_ARGS_MAX];
     const grpc_channel_args options =
-        rpc_channel_args(args, c->tls.certificates ? channels->server_name : NULL);
+        rpc_channel_args(args, c->tls.certificates ? channels->server_name : NULL,
+                         !channels->is_patient && !reach_is_local(address));
     c->grpc = grpc_channel_create(address, credentials, &options);
     grpc_channel_credentials_release(credentials);
     *channel = c;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <grpc/grpc.h>
+#include <stdbool.h>
 
 #include "base/error.h"
 #include "rpc/tls.h"
@@ -21,6 +22,7 @@ struct rpc_channels {
     int n;
     struct certificates *certificates; /* NULL: all are plain; unix sockets are in any case */
     const char *server_name;           /* in place of the address's; NULL = none */
+    bool is_patient;                   /* as in struct rpc_client_options */
 };
 
 /* Finds or makes the channel of an address; it stays as long as it has streams. One that has none

@@ -54,6 +54,7 @@ static void set_options(struct rpc_client *client, const struct rpc_client_optio
     static const char scheme[] = "Bearer ";
     client->channels.certificates = options->certificates;
     client->channels.server_name = options->server_name;
+    client->channels.is_patient = options->is_patient;
     client->has_key = options->api_key != NULL;
     if (!client->has_key) return;
     size_t len = strlen(options->api_key), scheme_len = sizeof scheme - 1;

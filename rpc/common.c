@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "rpc/peer_loss.h"
 #include "rpc/tls.h"
 
 enum {
@@ -98,7 +99,8 @@ static int add_common(grpc_arg *args, int max_receive_bytes)
     return n;
 }
 
-grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_bytes)
+grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_bytes,
+                                  bool notices_loss)
 {
     int n = add_common(args, max_receive_bytes);
     /* Otherwise two servers could share a port without an error, each with half of the
@@ -109,10 +111,12 @@ grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_b
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     args[n++] = int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, CALLS_PER_CONNECTION_MAX);
     args[n++] = int_arg(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_MS);
+    if (notices_loss && rpc_peer_loss_arg(&args[n])) n++;
     return (grpc_channel_args){.num_args = (size_t)n, .args = args};
 }
 
-grpc_channel_args rpc_channel_args(grpc_arg args[RPC_ARGS_MAX], const char *server_name)
+grpc_channel_args rpc_channel_args(grpc_arg args[RPC_ARGS_MAX], const char *server_name,
+                                   bool notices_loss)
 {
     int n = add_common(args, MESSAGE_BYTES_MAX);
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -123,6 +127,7 @@ grpc_channel_args rpc_channel_args(grpc_arg args[RPC_ARGS_MAX], const char *serv
     args[n++] = int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, RECONNECT_MOST_MS);
     /* Otherwise clients of one process would share a connection, and with it its wake-ups. */
     args[n++] = int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    if (notices_loss && rpc_peer_loss_arg(&args[n])) n++;
     if (server_name) {
         args[n++] = (grpc_arg){.type = GRPC_ARG_STRING,
                                .key = plain(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG),

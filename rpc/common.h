@@ -4,6 +4,7 @@
 
 #include <grpc/grpc.h>
 #include <grpc/support/time.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,10 +22,12 @@ void rpc_library_close(void);
 
 enum { RPC_ARGS_MAX = 16 };
 /* Fills args with those of a channel. server_name: what its certificate must name in place of the
- * address; NULL = the address; kept as long as args are. */
-grpc_channel_args rpc_channel_args(grpc_arg args[RPC_ARGS_MAX], const char *server_name);
+ * address; NULL = the address; kept as long as args are. notices_loss: as in rpc/peer_loss.h. */
+grpc_channel_args rpc_channel_args(grpc_arg args[RPC_ARGS_MAX], const char *server_name,
+                                   bool notices_loss);
 /* Fills args with those of a server that takes messages of at most max_receive_bytes. */
-grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_bytes);
+grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_bytes,
+                                  bool notices_loss);
 
 /* ERR_ codes and gRPC statuses, both ways. ERR_NONE is OK. */
 grpc_status_code rpc_status_of_error(int code);

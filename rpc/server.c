@@ -163,11 +163,11 @@ static void server_free(struct rpc_server *server)
     free(server);
 }
 
-static void server_init(struct rpc_server *server, int max_message_bytes)
+static void server_init(struct rpc_server *server, const struct rpc_server_options *wishes)
 {
     grpc_arg args[RPC_ARGS_MAX];
-    const grpc_channel_args options =
-        rpc_server_args(args, max_message_bytes ? max_message_bytes : MESSAGE_BYTES_MAX);
+    int max_bytes = wishes->max_message_bytes ? wishes->max_message_bytes : MESSAGE_BYTES_MAX;
+    const grpc_channel_args options = rpc_server_args(args, max_bytes, wishes->notices_loss);
     pthread_condattr_t attr;
     server->is_accepting = true;
     poll_turn_open(&server->turn);
@@ -202,7 +202,7 @@ int rpc_server_open(struct rpc_server **server, const struct rpc_server_options 
     *server = NULL;
     int rc = mem_array(&s, 1, sizeof *s, err);
     if (rc) return rc;
-    server_init(s, options->max_message_bytes);
+    server_init(s, options);
     if (!reach_unix_path(options->address)) s->tls.certificates = options->certificates;
     s->guard = options->guard;
     TRY(copy_services(s, options, err));

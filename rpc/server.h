@@ -17,6 +17,7 @@ struct rpc_server_options {
     const char *address; /* "127.0.0.1:7070" (port 0: any), "unix:/path" */
     const struct rpc_service *services;
     int n_services;
+    bool notices_loss;     /* of a client's host, within 4 s; otherwise it takes 30 s */
     int max_message_bytes; /* that a client may send; 0 = MESSAGE_BYTES_MAX, which is the most */
     /* kept; TLS, and verified clients if there are authorities. NULL: plain, as unix sockets are in
      * any case */

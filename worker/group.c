@@ -115,15 +115,12 @@ out:
 
 void group_close(struct group *group)
 {
-    lead_watch_close(group->lead_watch);
+    /* MPI ends when all ranks do, and until then the stream says that this rank is there. */
+    if (!group->world) lead_watch_close(group->lead_watch);
     comm_close(group->comm);
     comm_close(group->world);
+    if (group->world) lead_watch_close(group->lead_watch);
     *group = (struct group){0};
-}
-
-void group_relax(struct group *group)
-{
-    lead_watch_relax(group->lead_watch);
 }
 
 int group_address(const struct group *group, const char *option, char *out, struct error *err)
@@ -192,6 +189,43 @@ int group_join(struct group *group, struct target_description *mine, struct erro
     int rc = agree(group, mine, err);
     if (!rc && group->comm->device) rc = comm_nccl_connect(group->comm, NULL, err);
     return rc;
+}
+
+/* Where a rank runs and listens. */
+struct place {
+    char host[ADDRESS_BYTES / 2], address[ADDRESS_BYTES];
+};
+
+static bool are_apart(const struct place *all, int n)
+{
+    bool is_wild = false, has_hosts = false;
+    for (int r = 0; r < n; r++) {
+        is_wild = is_wild || address_is_wildcard(all[r].address);
+        has_hosts = has_hosts || strcmp(all[r].host, all[0].host) != 0;
+    }
+    return has_hosts && !is_wild;
+}
+
+int group_watch(struct group *group, const char *bound, struct error *err)
+{
+    struct place mine = {0}, *all = NULL;
+    int rc = 0;
+    if (!group->world || group->comm->size == 1) return 0;
+    gethostname(mine.host, sizeof mine.host - 1);
+    snprintf(mine.address, sizeof mine.address, "%s", bound);
+    TRY(mem_array(&all, (size_t)group->comm->size, sizeof *all, err));
+    TRY(comm_exchange(group->comm, &mine, all, sizeof mine, err));
+    if (group->comm->rank > 0 && are_apart(all, group->comm->size)) {
+        TRY(lead_watch_open(&group->lead_watch, all[0].address, group->options.certificates, err));
+    }
+out:
+    free(all);
+    return rc;
+}
+
+void group_leave(struct group *group)
+{
+    lead_watch_leave(group->lead_watch);
 }
 
 int group_announce(struct group *group, const char *bound, struct error *err)

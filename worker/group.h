@@ -42,9 +42,6 @@ struct group {
 int group_open(struct group *group, const struct group_options *options, struct error *err);
 void group_close(struct group *group);
 
-/* This rank is about to end, and others of its group may end first. Any thread. */
-void group_relax(struct group *group);
-
 /* Without MPI the other ranks ask rank 0, the lead: it listens before it joins, and its description
  * offers what they need. group_offer adds that to `mine`; on other ranks, and in other groups, it
  * does nothing. */
@@ -63,6 +60,13 @@ int group_address(const struct group *group, const char *option, char *out, stru
  * Errors: ERR_ARGUMENT names what differs, and under MPI the rank, ERR_TIMEOUT and ERR_UNAVAILABLE
  * not all ranks came. */
 int group_join(struct group *group, struct target_description *mine, struct error *err);
+
+/* Under mpirun, where ranks run on several hosts and each listens at an address of its own (no
+ * wildcard): every rank keeps a stream to rank 0 (worker/lead_watch.h), because mpirun learns late
+ * that a host is cut off. All ranks call it when they listen at `bound`. */
+int group_watch(struct group *group, const char *bound, struct error *err);
+/* This rank is about to leave, so whoever else leaves is no loss. Any thread. */
+void group_leave(struct group *group);
 
 /* Under one mpirun with the coordinator: tells it this rank's address. bound is the address as
  * bound; a wildcard host is replaced by the name of this host. */

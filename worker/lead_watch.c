@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
@@ -20,8 +21,19 @@ struct lead_watch {
     struct rpc_stream *stream;
     pthread_t thread;
     bool has_thread;
-    atomic_bool is_relaxed; /* set by the thread that stops the rank */
+    atomic_bool is_leaving;
 };
+
+/* All ranks of a group are told to end at the same time, but rank 0 may be faster. */
+enum { TOLD_WITHIN_MS = 300, LOOK_MS = 10 };
+
+static bool is_leaving_soon(struct lead_watch *watch)
+{
+    for (int ms = 0; ms < TOLD_WITHIN_MS && !atomic_load(&watch->is_leaving); ms += LOOK_MS) {
+        clock_sleep_us(LOOK_MS * 1000);
+    }
+    return atomic_load(&watch->is_leaving);
+}
 
 /* Rank 0 never sends a message, so the stream only returns when it ends. */
 static void *wait_for_end(void *arg)
@@ -34,7 +46,8 @@ static void *wait_for_end(void *arg)
     while (!rc) {
         rc = rpc_stream_receive(watch->stream, &data, &len, INT64_MAX, &err);
     }
-    if (rc == ERR_CANCELLED || atomic_load(&watch->is_relaxed)) return NULL;
+    if (rc == ERR_CANCELLED) return NULL; /* lead_watch_close */
+    if (is_leaving_soon(watch)) return NULL;
     log_line(LOG_LEVEL_ERROR, "lead_lost", "address=%s text=\"%s\"", watch->lead, err.text);
     process_end_now(LEAD_WATCH_EXIT);
     return NULL;
@@ -64,14 +77,15 @@ out:
     return rc;
 }
 
-void lead_watch_relax(struct lead_watch *watch)
+void lead_watch_leave(struct lead_watch *watch)
 {
-    if (watch) atomic_store(&watch->is_relaxed, true);
+    if (watch) atomic_store(&watch->is_leaving, true);
 }
 
 void lead_watch_close(struct lead_watch *watch)
 {
     if (!watch) return;
+    lead_watch_leave(watch);
     if (watch->has_thread) {
         rpc_stream_cancel(watch->stream);
         pthread_join(watch->thread, NULL);

@@ -1,6 +1,7 @@
-/* Ranks without MPI end together, as mpirun would make them do: every rank keeps a stream to rank 0
- * open as long as it runs. When the stream ends on this side, rank 0 is gone and this process ends.
- * Rank 0 watches the other side of it (worker/listener.h) and ends when a rank is gone. */
+/* Ranks without MPI, or on several hosts, end together, as mpirun makes those of one host do: every
+ * rank keeps a stream to rank 0 open as long as it runs. When the stream ends on this side, rank 0
+ * is gone and this process ends. Rank 0 watches the other side of it (worker/listener.h) and ends
+ * when a rank is gone. */
 #pragma once
 
 #include "base/error.h"
@@ -16,9 +17,7 @@ struct certificates; /* access/certificates.h */
  * Errors: ERR_NO_MEMORY, ERR_UNAVAILABLE no stream or thread can be started. */
 int lead_watch_open(struct lead_watch **watch, const char *lead, struct certificates *certificates,
                     struct error *err);
-/* This rank is about to end: that rank 0 ends, too, is no failure any more. Any thread; accepts
- * NULL. */
-void lead_watch_relax(struct lead_watch *watch);
-
+/* From now on the end of the stream is no loss. Any thread; accepts NULL. */
+void lead_watch_leave(struct lead_watch *watch);
 /* Closes the stream, which is no loss for either side. Accepts NULL. */
 void lead_watch_close(struct lead_watch *watch);

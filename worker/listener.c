@@ -280,6 +280,7 @@ int listener_open(struct listener **listener, const char *address,
     const struct rpc_server_options server = {.address = address,
                                               .services = services,
                                               .n_services = 2,
+                                              .notices_loss = true,
                                               .certificates = options->certificates};
     TRY(rpc_server_open(&ls->server, &server, err));
     *listener = ls;
@@ -292,8 +293,7 @@ out:
 void listener_close(struct listener *ls, int grace_ms)
 {
     if (!ls) return;
-    /* From now on, ranks that leave are not lost. */
-    if (ls->health) rpc_health_set(ls->health, complete, false);
+    if (ls->health) listener_set_leaving(ls);
     rpc_server_close(ls->server, grace_ms);
     rpc_health_close(ls->health);
     buffer_free(&ls->description);
@@ -329,6 +329,11 @@ const char *listener_address(const struct listener *ls)
 void listener_set_complete(struct listener *ls)
 {
     rpc_health_set(ls->health, complete, true);
+}
+
+void listener_set_leaving(struct listener *ls)
+{
+    rpc_health_set(ls->health, complete, false);
 }
 
 void listener_set_serving(struct listener *ls, bool is_serving)

@@ -55,6 +55,8 @@ void listener_expect(struct listener *listener);
 const char *listener_address(const struct listener *listener);
 /* All ranks have joined: the id is not offered any more, and a rank that leaves counts as lost. */
 void listener_set_complete(struct listener *listener);
+/* This rank is about to leave, so a rank that leaves is no loss. Any thread. */
+void listener_set_leaving(struct listener *listener);
 /* What Describe says while the group serves, now that the weights are loaded. Called before
  * listener_set_serving. Errors: ERR_NO_MEMORY. */
 int listener_describe(struct listener *listener, const struct target_description *description,

@@ -342,6 +342,8 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     if (!w->listener) TRY(listen_at(w, address, err));
     TRY(listener_describe(w->listener, &w->description, err));
     listener_set_serving(w->listener, true); /* before a coordinator learns the address */
+    TRY(group_watch(&w->group, listener_address(w->listener), err));
+    listener_set_complete(w->listener);
     probes_set_serving(w->probes, w->signals);
     TRY(group_announce(&w->group, listener_address(w->listener), err));
     show_ready(w, clock_now_ms() - start_ms);
@@ -388,7 +390,6 @@ void worker_close(struct worker *w)
 static void drain_stream(struct worker *w)
 {
     int64_t deadline_us = clock_now_us() + (int64_t)w->options.drain_timeout_s * 1000000;
-    group_relax(&w->group);
     probes_set_draining(w->probes);
     if (!listener_drain(w->listener)) return;
     log_line(LOG_LEVEL_INFO, "draining", "rank=%d drain_timeout_s=%d", w->group.comm->rank,
@@ -400,6 +401,8 @@ static void drain_stream(struct worker *w)
 
 void worker_stop(struct worker *w)
 {
+    group_leave(&w->group);
+    listener_set_leaving(w->listener);
     if (w->options.drain_timeout_s > 0) drain_stream(w);
     queue_shut(w->queue);
     process_hasten(WORKER_STOP_GRACE_MS);
