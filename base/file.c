@@ -74,8 +74,21 @@ void file_unmap(struct file_view *view)
 
 void file_advise(const struct file_view *view, enum file_advice advice)
 {
-    if (!view->data) return;
-    madvise(plain(view), view->size_bytes, advice == FILE_DROP ? MADV_DONTNEED : MADV_HUGEPAGE);
+    static const int advices[] = {[FILE_WANT_HUGE] = MADV_HUGEPAGE,
+                                  [FILE_DROP] = MADV_DONTNEED,
+                                  [FILE_IN_PARTS] = MADV_RANDOM,
+                                  [FILE_WHOLE] = MADV_SEQUENTIAL};
+    if (view->data) madvise(plain(view), view->size_bytes, advices[advice]);
+}
+
+/* The kernel follows a hint only as far as it would read ahead in any case, 128 KiB by default. */
+void file_expect(const uint8_t *data, size_t len)
+{
+    enum { PIECE = 128 << 10 };
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)data + len;
+    for (uintptr_t at = (uintptr_t)data & ~(page - 1); at < end; at += PIECE) {
+        posix_madvise((void *)at, end - at < PIECE ? end - at : PIECE, POSIX_MADV_WILLNEED);
+    }
 }
 
 /* FilePmdMapped, in bytes, of the mapping that begins at `data`; 0 if it is not found. */

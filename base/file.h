@@ -20,7 +20,9 @@ struct file_view {
 
 enum file_advice {
     FILE_WANT_HUGE, /* large pages, where the file system has them */
-    FILE_DROP       /* the pages leave this process, but stay in the page cache */
+    FILE_DROP,      /* the pages leave this process, but stay in the page cache */
+    FILE_IN_PARTS,  /* nothing is read ahead but what file_expect names */
+    FILE_WHOLE      /* from the first byte to the last, so much is read ahead */
 };
 
 /* Errors: ERR_NOT_FOUND no such file, ERR_IO cannot be opened or mapped, ERR_FORMAT not a regular
@@ -30,6 +32,10 @@ void file_unmap(struct file_view *view);
 
 /* A hint: nothing happens where the kernel cannot follow it. */
 void file_advise(const struct file_view *view, enum file_advice advice);
+
+/* A hint that data[len] of a mapped file will be read soon: it begins to be read, in the pages that
+ * hold it and no others. */
+void file_expect(const uint8_t *data, size_t len);
 
 /* True if huge pages back at least four fifths of a mapping. Reading weights through small pages
  * costs a quarter of the bandwidth, so one fifth of small pages costs 5 %. Reads one byte of every

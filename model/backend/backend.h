@@ -79,6 +79,9 @@ static inline const struct matrix_part *matrix_source_part(const struct matrix_s
     return NULL;
 }
 
+/* A hint that all of it will be read now, and nothing beside it (weight_expect). */
+void matrix_source_expect(const struct matrix_source *source);
+
 /* Adds the digests of what columns first .. end of the matrix are made of to digests[n_parts]. */
 void matrix_source_digest(const struct matrix_source *source, int first, int end,
                           uint64_t *digests);

@@ -1,4 +1,4 @@
-/* Digests of what a matrix is made of. */
+/* What a matrix is made of: its digests, and reading it ahead. */
 #include "model/backend/backend.h"
 #include "model/checkpoint/digest.h"
 
@@ -10,5 +10,24 @@ void matrix_source_digest(const struct matrix_source *source, int first, int end
         if (!part) continue;
         digests[part - source->parts] +=
             weight_digest_unit(&part->weight, row, part->first_col, source->n_in);
+    }
+}
+
+static void expect_part(const struct matrix_part *part, int n_in)
+{
+    int n_left = part->weight.n_rows - part->first_row;
+    if (!part->row_list) {
+        weight_expect(&part->weight, part->first_row, n_left < part->n_rows ? n_left : part->n_rows,
+                      part->first_col, n_in);
+    }
+    for (int i = 0; part->row_list && i < part->n_listed; i++) {
+        weight_expect(&part->weight, (int)part->row_list[i], 1, part->first_col, n_in);
+    }
+}
+
+void matrix_source_expect(const struct matrix_source *source)
+{
+    for (int i = 0; i < source->n_parts; i++) {
+        expect_part(&source->parts[i], source->n_in);
     }
 }

@@ -178,6 +178,7 @@ static int pack(struct backend *be, struct team *team, void **data,
     TRY(backend_buffer(be, data, request->bytes, err));
     job.data = *data;
     if (be->cache || request->source->digests) TRY(digests_open(&job.digests, team, err));
+    matrix_source_expect(request->source);
     team_run(team, pack_member, &job);
     digests_sum(&job.digests, item->digests);
     if (be->cache) TRY(pack_cache_add(be->cache, team, item, *data, err));
@@ -234,6 +235,7 @@ int pack_digest(struct backend *be, struct team *team, const struct matrix_sourc
     }
     if (!is_known) {
         TRY(digests_open(&job.digests, team, err));
+        matrix_source_expect(source);
         team_run(team, digest_member, &job);
         digests_sum(&job.digests, item.digests);
         if (be->cache) TRY(pack_cache_add(be->cache, team, &item, NULL, err));

@@ -143,6 +143,13 @@ uint64_t checkpoint_stamp(const struct checkpoint *ck)
     return stamp;
 }
 
+void checkpoint_expect_whole(const struct checkpoint *ck)
+{
+    for (size_t i = 0; i < ck->n_files; i++) {
+        file_advise(&ck->files[i].view, FILE_WHOLE);
+    }
+}
+
 void checkpoint_release(const struct checkpoint *ck)
 {
     for (size_t i = 0; i < ck->n_files; i++) {

@@ -47,6 +47,10 @@ uint64_t checkpoint_fingerprint(const struct checkpoint *ck);
  * not its ctime. Copies of a folder have different stamps. */
 uint64_t checkpoint_stamp(const struct checkpoint *ck);
 
+/* A hint that all weights will be read, one after the other; without it, a part of them
+ * (weight_expect). */
+void checkpoint_expect_whole(const struct checkpoint *ck);
+
 /* Lets the pages read so far leave this process. They stay in the page cache, and a later read gets
  * them from there. */
 void checkpoint_release(const struct checkpoint *ck);

@@ -69,6 +69,7 @@ static int open_file(struct checkpoint *ck, const char *name, struct error *err)
     if (!file->name) return error_set(err, ERR_NO_MEMORY, "no memory for a file name");
     TRY(join_path(path, ck->name, name, err));
     TRY(file_map(&file->view, path, err));
+    file_advise(&file->view, FILE_IN_PARTS);
     rc = safetensors_parse(&file->table, file->view.data, file->view.size_bytes, path, err);
 out:
     return rc;

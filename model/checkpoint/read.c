@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "model/checkpoint/synthetic_elements.h"
 #include "model/numerics/numerics.h"
 
@@ -122,4 +123,30 @@ void weight_read_groups(const struct weight *weight, enum weight_form form, int 
         weight_read_bf16(weight, row, col + done, n_here, values);
         quant_weights(form, values, n_here, q + done, scales + done / QUANT_GROUP);
     }
+}
+
+/* Rows of `stride` bytes, of which len bytes from `first` on are wanted. */
+static void expect_rows(const uint8_t *data, size_t stride, size_t first, size_t len, int n_rows)
+{
+    if (len == stride) {
+        file_expect(data, stride * (size_t)n_rows);
+        return;
+    }
+    for (int i = 0; i < n_rows; i++) {
+        file_expect(data + (size_t)i * stride + first, len);
+    }
+}
+
+void weight_expect(const struct weight *weight, int row, int n_rows, int col, int n)
+{
+    if (!weight->data || n_rows <= 0) return;
+    size_t stride = weight_data_bytes(weight) / (size_t)weight->n_rows;
+    size_t bits = dtype_bits(weight->dtype);
+    expect_rows(weight->data + (size_t)row * stride, stride, (size_t)col * bits / 8,
+                (size_t)n * bits / 8, n_rows);
+    if (!weight->scales) return;
+    stride = weight_scale_bytes(weight) / (size_t)weight->n_rows;
+    expect_rows(weight->scales + (size_t)row * stride, stride,
+                (size_t)(col / weight->group) * sizeof(uint16_t),
+                (size_t)((n + weight->group - 1) / weight->group) * sizeof(uint16_t), n_rows);
 }

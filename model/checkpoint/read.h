@@ -33,6 +33,11 @@ void weight_read_f32(const struct weight *weight, int row, int col, int n, float
 void weight_read_groups(const struct weight *weight, enum weight_form form, int row, int col, int n,
                         int8_t *q, uint16_t *scales);
 
+/* A hint that elements [row .. row + n_rows)[col .. col + n) will be read soon. Without it they are
+ * read page by page as they are needed, because a file is mapped as one that is read in parts: a
+ * rank's part of a row must not bring the other ranks' parts with it. */
+void weight_expect(const struct weight *weight, int row, int n_rows, int col, int n);
+
 /* Bits of a stored element. */
 static inline size_t dtype_bits(enum dtype dtype)
 {

@@ -198,6 +198,7 @@ static void read_slot(const struct filling *f, int slot, uint16_t *out)
 static int fill_from_host(struct filling *f, uint8_t *buffers, struct error *err)
 {
     int rc = 0, i = 0;
+    matrix_source_expect(f->source);
     for (int group = 0; group < f->n_groups; group += f->chunk_groups, i++) {
         struct chunk chunk = chunk_of(f, group);
         int n_slots = chunk.n_groups * TILE_OUTPUTS;
@@ -326,7 +327,9 @@ int cuda_matrix_digest(struct backend *be, const struct matrix_source *source, s
     for (int i = 0; i < source->n_parts; i++) {
         n += source->parts[i].n_rows;
     }
-    if (source->digests) matrix_source_digest(source, 0, n, source->digests);
+    if (!source->digests) return 0;
+    matrix_source_expect(source);
+    matrix_source_digest(source, 0, n, source->digests);
     return 0;
 }
 
