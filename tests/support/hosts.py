@@ -69,8 +69,8 @@ def check_support(links=True):
     for program in (SSHD, "ssh", "mpirun", "unshare", "nsenter", "ip"):
         if not shutil.which(program):
             raise Unsupported(f"hosts as network namespaces need {program}")
-    done = _quiet("unshare", "--net", "--uts", "--mount", "sh", "-c",
-                  "hostname probe && ip link add veth0 type veth peer name veth1 && "
+    done = _quiet("unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--mount-proc",
+                  "sh", "-c", "hostname probe && ip link add veth0 type veth peer name veth1 && "
                   "ip link add bridge0 type bridge && mount -t tmpfs none /run")
     if done.returncode:
         raise Unsupported("this kernel refuses namespaces of network, host name or mounts: "
@@ -99,7 +99,7 @@ class Hosts:
         self.names = [f"node{i + 1}" for i in range(n)]
         self.control = [f"{CONTROL}.{i + 1}" for i in range(n)]
         self.data = [f"{DATA}.{i + 1}" for i in range(n)]
-        self.holders, self.sshds, self.programs = [], [], []
+        self.holders, self.daemons, self.programs = [], [], []
         self.hub = self.switch = None
 
     def __enter__(self):
@@ -147,11 +147,11 @@ class Hosts:
         with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
             file.write(text)
 
-    def write_hostfile(self, slots):
+    def write_hostfile(self, slots, name="hostfile"):
         """slots: how many ranks of each host, in order. Returns the path."""
         lines = [f"{name} slots={n}" for name, n in zip(self.names, slots) if n]
-        self._write("hostfile", "\n".join(lines) + "\n")
-        return os.path.join(self.folder, "hostfile")
+        self._write(name, "\n".join(lines) + "\n")
+        return os.path.join(self.folder, name)
 
     def _hold(self, name):
         """A process whose namespaces are the host."""
@@ -193,10 +193,7 @@ class Hosts:
             self._set_up(holder, "data0", f"{DATA}.{i + 1}/24")
 
     def _start_sshd(self, i):
-        """In a PID namespace of its own: what was started by ssh ends with it."""
-        command = ["unshare", "--pid", "--fork", "--kill-child", SSHD, "-D", "-e"]
-        log = os.path.join(self.folder, f"sshd{i + 1}.log")
-        self.sshds.append(Program(f"sshd{i + 1}", self.command(i, *command), log, {}))
+        self.start_daemon(i, f"sshd{i + 1}", SSHD, "-D", "-e")
 
         def answers():
             return self.run(i, "ssh", self.names[i], "true").returncode == 0
@@ -220,6 +217,15 @@ class Hosts:
         program = Program(name, self.command(i, *args), log, environment or {})
         self.programs.append(program)
         return program
+
+    def start_daemon(self, i, name, *args, environment=None, has_proc=False):
+        """As start, in a PID namespace of its own: all that it starts ends with it. has_proc: with
+        a /proc of that namespace, and so with mounts of its own."""
+        proc = ["--mount-proc"] if has_proc else []
+        command = ["unshare", "--pid", "--fork", "--kill-child", *proc, *args]
+        log = os.path.join(self.folder, f"{name}.log")
+        self.daemons.append(Program(name, self.command(i, *command), log, environment or {}))
+        return self.daemons[-1]
 
     def popen(self, i, *args, **more):
         return subprocess.Popen(self.command(i, *args), stdin=subprocess.DEVNULL,
@@ -263,15 +269,15 @@ class Hosts:
     # ---- the end ----
 
     def print_logs(self):
-        for program in [*self.programs, *self.sshds]:
+        for program in [*self.programs, *self.daemons]:
             tail = "\n".join(program.log().splitlines()[-40:])
             print(f"---- {program.name}, the last lines\n{tail}", file=sys.stderr)
 
     def close(self):
         for program in reversed(self.programs):
             program.stop()
-        for sshd in self.sshds:
-            self._stop_sshd(sshd)
+        for daemon in self.daemons:
+            self._stop_daemon(daemon)
         for holder in [self.switch, *self.holders, self.hub]:
             if holder and holder.poll() is None:
                 holder.kill()
@@ -283,9 +289,9 @@ class Hosts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod
-    def _stop_sshd(sshd):
-        """Its first process is that of the PID namespace, and takes all others with it."""
-        family = descendants(sshd.pid)
-        sshd.process.kill()
-        sshd.process.wait()
-        wait_until(lambda: not any(is_alive(pid) for pid in family), 5, "what ssh started ends")
+    def _stop_daemon(daemon):
+        family = descendants(daemon.pid)
+        daemon.process.kill()
+        daemon.process.wait()
+        wait_until(lambda: not any(is_alive(pid) for pid in family), 5,
+                   f"what {daemon.name} started ends")
