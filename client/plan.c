@@ -1,9 +1,11 @@
-/* outrider plan: what speculation is worth for given costs. Needs no server but with --measure. */
+/* outrider plan: what speculation is worth for given costs, and what a cluster would do. Needs no
+ * server but with --measure. */
 #include <errno.h>
 #include <stdio.h>
 
 #include "base/options.h"
 #include "client/client.h"
+#include "client/plan_cluster.h"
 #include "client/server.h"
 #include "speculation/speedup.h"
 
@@ -14,6 +16,8 @@ enum {
     OPT_K_MAX,
     OPT_JSON,
     OPT_MEASURE,
+    OPT_CLUSTER,
+    OPT_CLUSTER_OUT,
     K_MAX_DEFAULT = 12,
     K_MAX_MOST = 64
 };
@@ -22,7 +26,8 @@ struct planning {
     float alpha, c, c_ops, row, rtt; /* -1 = not given */
     int k_max;
     bool is_json;
-    struct connection connection; /* its address: of --measure, NULL = none */
+    const char *cluster, *cluster_out; /* files; NULL: none */
+    struct connection connection;      /* its address: of --measure, NULL = none */
     struct server server;
     int n_rounds; /* measured by that coordinator */
     struct error *err;
@@ -39,6 +44,14 @@ static const struct argp_option options[] = {
     {"k-max", OPT_K_MAX, "K", 0, "Most guesses of a round; default 12", 0},
     {"measure", OPT_MEASURE, "ADDRESS", 0,
      "Take what is not given from the coordinator at ADDRESS, as it has measured it", 0},
+    {"cluster", OPT_CLUSTER, "FILE", 0,
+     "Instead: throughput, latency and price of the clusters that FILE asks about, from what it "
+     "says was measured (docs/scale.md)",
+     0},
+    {"cluster-out", OPT_CLUSTER_OUT, "FILE", 0,
+     "With --measure: write what that coordinator has measured as a FILE of --cluster, and print "
+     "nothing",
+     0},
     {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
     {0},
 };
@@ -78,6 +91,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_JSON:
         p->is_json = true;
         return 0;
+    case OPT_CLUSTER:
+        p->cluster = arg;
+        return 0;
+    case OPT_CLUSTER_OUT:
+        p->cluster_out = arg;
+        return 0;
     case OPT_MEASURE:
         p->connection.address = arg;
         return 0;
@@ -87,6 +106,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+/* Everything is in the file then. */
+static int check_cluster(const struct planning *p, struct error *err)
+{
+    bool has_more = p->alpha >= 0 || p->c >= 0 || p->c_ops >= 0 || p->row >= 0 || p->rtt >= 0 ||
+                    p->connection.address || p->cluster_out;
+    if (!has_more) return 0;
+    return error_set(err, ERR_ARGUMENT,
+                     "--cluster takes all costs from its file: of the other options, only --json "
+                     "goes with it");
 }
 
 static int prepare(struct planning *p, int argc, char **argv, struct error *err)
@@ -103,6 +133,10 @@ static int prepare(struct planning *p, int argc, char **argv, struct error *err)
                            .k_max = K_MAX_DEFAULT,
                            .err = err};
     TRY(client_parse(&argp, argc, argv, p, err));
+    if (p->cluster) return check_cluster(p, err);
+    if (p->cluster_out && !p->connection.address) {
+        return error_set(err, ERR_ARGUMENT, "--cluster-out needs --measure ADDRESS");
+    }
     if (p->connection.address) return connection_open(&p->connection, err);
     if (p->alpha < 0) {
         return error_set(err, ERR_ARGUMENT, "--alpha is missing (or --measure ADDRESS)");
@@ -115,6 +149,17 @@ out:
 static void fill_if_missing(float *slot, float value)
 {
     if (*slot < 0) *slot = value;
+}
+
+static int write_measured(struct planning *p, struct error *err)
+{
+    struct service_description desc;
+    int rc = 0;
+    TRY(server_open(&p->server, &p->connection, 0, err));
+    TRY(server_describe(&p->server, &desc, err));
+    rc = plan_cluster_write(p->cluster_out, &desc, err);
+out:
+    return rc;
 }
 
 /* Fills what was not given with what the cluster has measured. */
@@ -191,6 +236,8 @@ static int print_object(const struct planning *p, const struct speedup_costs *co
 static int run(struct planning *p, struct error *err)
 {
     int rc = 0;
+    if (p->cluster) return plan_cluster(p->cluster, p->is_json, err);
+    if (p->cluster_out) return write_measured(p, err);
     if (p->connection.address) TRY(fill_measured(p, err));
     fill_defaults(p);
     const struct speedup_costs costs = {.alpha = (double)p->alpha,

@@ -314,7 +314,7 @@ static void answer_describe(struct engine *e, struct job *job)
     int n_kernels, k = sequence_default_k(e->options.strategy, e->options.n_draft);
     const char *kernels[RANKS_MAX];
     target_kernels(e->options.target, kernels, &n_kernels);
-    const struct service_description desc = {
+    struct service_description desc = {
         .version = OUTRIDER_VERSION,
         .target_model = e->options.target_name ? e->options.target_name : d->model,
         .target_architecture = d->architecture,
@@ -342,6 +342,7 @@ static void answer_describe(struct engine *e, struct job *job)
         .draft_kernels = drafter && drafter->kernels ? drafter->kernels : "",
         .load = load_now(e),
     };
+    planner_times(&e->planner, &desc.times);
     int rc = job->reply->ops->description(job->reply, &desc, &err);
     job_end(job, JOB_END_ANSWERED, rc, &err);
     job_free(job);

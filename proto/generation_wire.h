@@ -222,6 +222,7 @@ struct service_description {
     struct service_load load;
     int n_groups;
     const struct service_group *groups;
+    struct time_tables times;
 };
 
 /* Encoders replace buf's content. A request whose text is not UTF-8 is refused; replies are sent

@@ -74,6 +74,62 @@ out:
     return rc;
 }
 
+/* ---- tables of times ---- */
+
+static Outrider__Generation__V1__TimePoint **table_make(struct arena *scratch,
+                                                        const struct time_table *table, size_t *n)
+{
+    *n = (size_t)table->n;
+    Outrider__Generation__V1__TimePoint **list = arena_take(scratch, *n, sizeof *list);
+    Outrider__Generation__V1__TimePoint *points = arena_take(scratch, *n, sizeof *points);
+    if (!list || !points) return NULL;
+    for (size_t i = 0; i < *n; i++) {
+        outrider__generation__v1__time_point__init(&points[i]);
+        points[i].rows = table->points[i].rows;
+        points[i].us = table->points[i].us;
+        list[i] = &points[i];
+    }
+    return list;
+}
+
+Outrider__Generation__V1__TimeTables *times_make(struct arena *scratch,
+                                                 const struct time_tables *times)
+{
+    Outrider__Generation__V1__TimeTables *out = arena_take(scratch, 1, sizeof *out);
+    if (!out) return NULL;
+    outrider__generation__v1__time_tables__init(out);
+    out->draft = table_make(scratch, &times->draft, &out->n_draft);
+    out->step = table_make(scratch, &times->step, &out->n_step);
+    out->rest = table_make(scratch, &times->rest, &out->n_rest);
+    return out->draft && out->step && out->rest ? out : NULL;
+}
+
+static int table_decode(Outrider__Generation__V1__TimePoint *const *points, size_t n,
+                        struct time_table *table, const char *field, struct error *err)
+{
+    int rc = 0;
+    TRY(codec_read_count(&table->n, n, TIME_POINTS_MAX, field, err));
+    for (int i = 0; i < table->n; i++) {
+        TRY(estimate_check(points[i]->rows, FLT_MAX, field, err));
+        TRY(estimate_check(points[i]->us, FLT_MAX, field, err));
+        table->points[i] = (struct time_point){points[i]->rows, points[i]->us};
+    }
+out:
+    return rc;
+}
+
+int times_decode(const Outrider__Generation__V1__TimeTables *msg, struct time_tables *times,
+                 struct error *err)
+{
+    int rc = 0;
+    if (!msg) return 0;
+    TRY(table_decode(msg->draft, msg->n_draft, &times->draft, "times.draft", err));
+    TRY(table_decode(msg->step, msg->n_step, &times->step, "times.step", err));
+    TRY(table_decode(msg->rest, msg->n_rest, &times->rest, "times.rest", err));
+out:
+    return rc;
+}
+
 int strategy_decode(enum strategy *strategy, int value, struct error *err)
 {
     if (value < STRATEGY_DEFAULT || value >= N_STRATEGIES) {

@@ -69,10 +69,11 @@ static const ProtobufCMessage *service_build(struct arena *scratch, const void *
     out->load = load_make(scratch, &desc->load);
     out->n_groups = (size_t)desc->n_groups;
     out->groups = groups_make(scratch, desc);
+    out->times = times_make(scratch, &desc->times);
     bool is_whole = out->version && out->target_model && out->target_architecture &&
                     out->arithmetic && out->draft_model && out->state && out->worker_addresses &&
                     out->estimates && out->kernels && out->draft_kernels && out->load &&
-                    out->groups;
+                    out->groups && out->times;
     return is_whole ? &out->base : NULL;
 }
 
@@ -122,6 +123,7 @@ static int service_numbers_decode(const Outrider__Generation__V1__Description *m
     TRY(strategy_decode(&desc->default_strategy, (int)msg->default_strategy, err));
     TRY(estimates_decode(msg->estimates, &desc->estimates, err));
     TRY(load_decode(msg->load, &desc->load, err));
+    TRY(times_decode(msg->times, &desc->times, err));
     desc->model_fingerprint = msg->model_fingerprint;
     desc->tokenizer_fingerprint = msg->tokenizer_fingerprint;
 out:

@@ -157,5 +157,8 @@ void planner_tables_get(const struct planner *p, struct planner_tables *tables);
  * may come from a file. */
 void planner_tables_set(struct planner *p, const struct planner_tables *tables);
 
+/* The same for whoever asks. */
+void planner_times(const struct planner *p, struct time_tables *times);
+
 /* The estimates as numbers; seq NULL: over all sequences. Zeros where nothing was measured. */
 struct estimates planner_estimates(const struct planner *p, const struct planner_sequence *seq);

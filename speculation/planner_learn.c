@@ -259,6 +259,26 @@ void planner_tables_set(struct planner *p, const struct planner_tables *tables)
 
 /* ---- reporting ---- */
 
+_Static_assert((int)TIME_POINTS_MAX == (int)PLANNER_KNOTS, "a table has a point for each knot");
+
+static void list_times(const struct planner_point *points, struct time_table *table)
+{
+    table->n = 0;
+    for (int i = 0; i < PLANNER_KNOTS; i++) {
+        if (points[i].n == 0) continue;
+        table->points[table->n++] = (struct time_point){(float)points[i].rows, (float)points[i].us};
+    }
+}
+
+void planner_times(const struct planner *p, struct time_tables *times)
+{
+    struct planner_tables tables;
+    planner_tables_get(p, &tables);
+    list_times(tables.draft, &times->draft);
+    list_times(tables.step, &times->step);
+    list_times(tables.rest, &times->rest);
+}
+
 /* The fit of a curve may be a few rounds old, and a report wants the newest one. */
 static float newest_us(const struct planner_curve *c, int rows, float *slope_us)
 {

@@ -16,6 +16,22 @@ enum strategy {
 /* [N_STRATEGIES] "default", "planned", ... */
 extern const char *const strategy_names[];
 
+enum { TIME_POINTS_MAX = 80 };
+
+/* A time by numbers of rows or lanes, ascending. */
+struct time_table {
+    int n;
+    struct time_point {
+        float rows, us;
+    } points[TIME_POINTS_MAX];
+};
+
+/* What the planner has measured by numbers of rows: a pass of the draft (by lanes), a step, and the
+ * rest of a round. Empty where there was nothing to measure. */
+struct time_tables {
+    struct time_table draft, step, rest;
+};
+
 /* What the planner has measured, times in us; zeros where there was nothing to measure. */
 struct estimates {
     int n_rounds;              /* whose times were taken, of all requests */

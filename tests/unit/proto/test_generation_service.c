@@ -62,7 +62,10 @@ START_TEST(service_description_round_trip_keeps_every_field)
                  .steps = 12,
                  .half_steps = 13,
                  .draft_prompt_tokens_reused = 14,
-                 .ends = {[JOB_END_STOP] = 10, [JOB_END_SHUTDOWN] = 11}}};
+                 .ends = {[JOB_END_STOP] = 10, [JOB_END_SHUTDOWN] = 11}},
+        .times = {.draft = {1, {{1, 50}}},
+                  .step = {3, {{1, 100}, {2, 120.5f}, {40, 700}}},
+                  .rest = {2, {{1, 10}, {5, 20}}}}};
     struct service_description b;
     CHECK_OK(service_description_encode(&buf, &a, &err));
     seed_write("generation_wire", 4, "service", 0, buf.data, buf.len);
@@ -90,6 +93,7 @@ START_TEST(service_description_round_trip_keeps_every_field)
     ck_assert_str_eq(b.kernels[1], kernels[1]);
     ck_assert_str_eq(b.draft_kernels, a.draft_kernels);
     ck_assert_mem_eq(&a.load, &b.load, sizeof a.load);
+    ck_assert_mem_eq(&a.times, &b.times, sizeof a.times);
 }
 END_TEST
 

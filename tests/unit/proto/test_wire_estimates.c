@@ -116,6 +116,34 @@ START_TEST(request_refusals_name_the_field)
 }
 END_TEST
 
+START_TEST(times_refusals_name_the_table)
+{
+    static const struct service_description nothing = {.version = "",
+                                                       .target_model = "",
+                                                       .target_architecture = "",
+                                                       .arithmetic = "",
+                                                       .draft_model = "",
+                                                       .state = ""};
+    struct service_description desc = nothing;
+    desc.times.draft = (struct time_table){1, {{1, -2}}};
+    description_refused(&desc, "times.draft is -2");
+    desc = nothing;
+    desc.times.step = (struct time_table){2, {{1, 5}, {NAN, 5}}};
+    description_refused(&desc, "times.step is nan");
+    desc = nothing;
+    desc.times.rest = (struct time_table){1, {{1, INFINITY}}};
+    description_refused(&desc, "times.rest is inf");
+    /* A table of 81 empty points: Description.times.step. */
+    uint8_t many[256] = {0xc2, 0x01, 0xa2, 0x01};
+    for (int i = 0; i < TIME_POINTS_MAX + 1; i++) {
+        many[4 + 2 * i] = 0x12;
+    }
+    struct service_description got;
+    CHECK_ERR(service_description_decode(many, 4 + 162, &arena, &got, &err), ERR_FORMAT,
+              "times.step has 81 entries, at most 80");
+}
+END_TEST
+
 /* Fields that an older coordinator leaves out. */
 START_TEST(absent_estimates_are_zeros)
 {
@@ -123,6 +151,7 @@ START_TEST(absent_estimates_are_zeros)
     CHECK_OK(service_description_decode(NULL, 0, &arena, &got, &err));
     ck_assert(got.estimates.n_rounds == 0 && got.estimates.step_us == 0);
     ck_assert(got.estimates.n_positions == 0 && got.default_strategy == STRATEGY_DEFAULT);
+    ck_assert(got.times.draft.n == 0 && got.times.step.n == 0 && got.times.rest.n == 0);
 }
 END_TEST
 
@@ -133,6 +162,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, estimates_refusals_name_the_field);
     tcase_add_test(tcase, request_refusals_name_the_field);
+    tcase_add_test(tcase, times_refusals_name_the_table);
     tcase_add_test(tcase, absent_estimates_are_zeros);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
