@@ -162,12 +162,12 @@ static int run_arm(struct bench *b, const struct bench_arm *arm, int repetition,
     return rc;
 }
 
-static int warm_up(struct bench *b, int n_ranks, struct error *err)
+static int warm_up(struct bench *b, const char *started, struct error *err)
 {
     int rc = 0;
     for (int i = 0; i < b->options.n_arms && b->options.n_warmup; i++) {
         const struct bench_arm *arm = &b->options.arms[i];
-        if (arm->n_ranks != n_ranks) continue;
+        if (strcmp(arm->started, started) != 0) continue;
         show_progress(b, arm, "warming up");
         TRY(run_slice(b, arm, 0, b->options.n_warmup, err));
     }
@@ -175,32 +175,7 @@ out:
     return rc;
 }
 
-/* Makes sure that the cluster that the arm needs is running and warm. */
-static int provide_cluster(struct bench *b, const struct bench_arm *arm, bool is_first,
-                           struct error *err)
-{
-    const struct bench_options *o = &b->options;
-    int rc = 0;
-    if (!is_first && b->cluster.n_ranks == arm->n_ranks) return 0;
-    if (o->start) {
-        show_progress(b, arm, "starting a cluster for");
-        bench_cluster_stop(&b->cluster);
-        TRY(bench_cluster_start(&b->cluster, o->start, arm->n_ranks, &b->server, o->start_timeout_s,
-                                err));
-    }
-    TRY(ask_cluster(b, err));
-    if (arm->n_ranks && arm->n_ranks != b->n_ranks) {
-        return error_set(err, ERR_ARGUMENT, "--start: the cluster has %d ranks, not T = %d",
-                         b->n_ranks, arm->n_ranks);
-    }
-    TRY(open_load(b, err));
-    TRY(warm_up(b, arm->n_ranks, err));
-    b->begin_us = is_first ? clock_now_us() : b->begin_us;
-out:
-    return rc;
-}
-
-/* ---- reporting ---- */
+/* ---- rows ---- */
 
 static struct bench_results results_of(const struct bench *b)
 {
@@ -222,6 +197,33 @@ static int write_rows(struct bench *b, struct error *err)
     bench_row_ratios(b->rows + first, b->n_rows - first, o->arms, o->n_arms);
     b->n_written = b->n_rows;
     return b->csv ? bench_csv_rows(b->csv, o->csv, &results, first, err) : 0;
+}
+
+/* ---- clusters ---- */
+
+/* Makes sure that the cluster that the arm needs is running and warm. */
+static int provide_cluster(struct bench *b, const struct bench_arm *arm, bool is_first,
+                           struct error *err)
+{
+    const struct bench_options *o = &b->options;
+    int rc = 0;
+    if (!is_first && strcmp(b->cluster.started, arm->started) == 0) return 0;
+    if (o->start) {
+        TRY(write_rows(b, err)); /* what they say of the cluster is asked anew below */
+        show_progress(b, arm, "starting a cluster for");
+        bench_cluster_stop(&b->cluster);
+        TRY(bench_cluster_start(&b->cluster, o->start, arm, &b->server, o->start_timeout_s, err));
+    }
+    TRY(ask_cluster(b, err));
+    if (arm->n_ranks && arm->n_ranks != b->n_ranks) {
+        return error_set(err, ERR_ARGUMENT, "--start: the cluster has %d ranks, not T = %d",
+                         b->n_ranks, arm->n_ranks);
+    }
+    TRY(open_load(b, err));
+    TRY(warm_up(b, arm->started, err));
+    b->begin_us = is_first ? clock_now_us() : b->begin_us;
+out:
+    return rc;
 }
 
 /* Every second repetition runs the arms from the last to the first, so that a machine that gets

@@ -112,24 +112,40 @@ out:
     return rc;
 }
 
-int bench_cluster_start(struct bench_cluster *cluster, const char *command, int n_ranks,
-                        struct server *server, int timeout_s, struct error *err)
+/* Fills {name} with the value of each word name=value. */
+static bool fill_words(char filled[COMMAND_BYTES], const char *words)
 {
-    static char with_ranks[COMMAND_BYTES], filled[COMMAND_BYTES];
-    char ranks[16];
+    static char before[COMMAND_BYTES];
+    char copy[ARM_LABEL_BYTES], name[ARM_LABEL_BYTES + 2], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", words);
+    for (char *word; (word = strtok_r(rest, " ", &rest));) {
+        char *value = strchr(word, '=');
+        *value++ = '\0';
+        snprintf(name, sizeof name, "{%s}", word);
+        memcpy(before, filled, COMMAND_BYTES);
+        if (!fill_in(filled, before, name, value)) return false;
+    }
+    return true;
+}
+
+int bench_cluster_start(struct bench_cluster *cluster, const char *command,
+                        const struct bench_arm *arm, struct server *server, int timeout_s,
+                        struct error *err)
+{
+    static char filled[COMMAND_BYTES];
     enum health_answer answer;
     struct error not_there;
     int rc = 0;
-    *cluster = (struct bench_cluster){.n_ranks = n_ranks};
+    *cluster = (struct bench_cluster){0};
+    snprintf(cluster->started, sizeof cluster->started, "%s", arm->started);
     if (server_health(server, "", &answer, &not_there) == 0) {
         return error_set(err, ERR_ARGUMENT,
                          "--start: a server is running at %.160s already; name a free address with "
                          "--address",
                          server->address);
     }
-    snprintf(ranks, sizeof ranks, "%d", n_ranks);
-    if (!fill_in(with_ranks, command, "{T}", ranks) ||
-        !fill_in(filled, with_ranks, "{address}", server->address)) {
+    if (!fill_in(filled, command, "{address}", server->address) ||
+        !fill_words(filled, arm->started)) {
         return error_set(err, ERR_ARGUMENT, "--start: the command is longer than %d bytes",
                          COMMAND_BYTES - 1);
     }

@@ -59,8 +59,8 @@ static const struct argp_option options[] = {
      "be given again",
      11},
     {"start", OPT_START, "COMMAND", 0,
-     "Start the cluster with this shell command, in which {T} and {address} are filled in, and end "
-     "it with SIGTERM",
+     "Start the cluster with this shell command, in which {T}, {address} and other swept names in "
+     "braces, such as {groups}, are filled in, and end it with SIGTERM",
      11},
     {"start-timeout", OPT_START_TIMEOUT, "SECONDS", 0,
      "Time that it may take until it serves; default 300", 11},
@@ -78,7 +78,8 @@ static const char doc[] =
     "goes.\v"
     "Every option of a request that takes a value can be swept by its long name, such as "
     "rule=rejection,block. Three more names are T (ranks; needs --start), C (--concurrency) "
-    "and R (--rate). K=plan is strategy planned. 1,2,4,...,64 goes on as it began. All arms run "
+    "and R (--rate); any other name that --start has in braces is for that command. K=plan is "
+    "strategy planned. 1,2,4,...,64 goes on as it began. All arms run "
     "once a repetition, one after the other, in every second "
     "repetition from the last to the first. Ratios are over the arm with K = 0 of the same "
     "repetition. All arms of a repetition send the same requests: prompts in turn, and --seed plus "
@@ -234,7 +235,7 @@ int bench_options_parse(struct bench_options *o, int argc, char **argv, struct e
     TRY(check(o, err));
     set_defaults(o);
     TRY(check_prefix(o, err));
-    TRY(sweep_arms(&o->sweep, &o->base, &o->arms, &o->n_arms, err));
+    TRY(sweep_arms(&o->sweep, &o->base, o->start, &o->arms, &o->n_arms, err));
 out:
     return rc;
 }

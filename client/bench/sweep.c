@@ -183,10 +183,37 @@ static void add_word(char text[ARM_LABEL_BYTES], const char *name, const char *v
     snprintf(text + len, ARM_LABEL_BYTES - len, "%s%s=%s", len ? " " : "", name, value);
 }
 
-static int apply(struct bench_arm *arm, const char *name, const char *value, struct error *err)
+/* Whether the command has {name}. K, C and R are the bench's own. */
+static bool is_of_start(const char *start, const char *name)
 {
+    char braced[SWEEP_NAME_BYTES + 2];
+    bool is_own = strcmp(name, "K") == 0 || strcmp(name, "C") == 0 || strcmp(name, "R") == 0;
+    snprintf(braced, sizeof braced, "{%s}", name);
+    return start && !is_own && strstr(start, braced);
+}
+
+/* A value becomes a word of the arm's `started`, and the words end at blanks. */
+static int add_started(struct bench_arm *arm, const char *name, const char *value,
+                       struct error *err)
+{
+    if (strpbrk(value, " =")) {
+        return error_set(
+            err, ERR_ARGUMENT,
+            "--sweep %s: '%s' has a blank or an equals sign, which --start cannot take", name,
+            value);
+    }
+    add_word(arm->started, name, value);
+    return 0;
+}
+
+static int apply(struct bench_arm *arm, const char *start, const char *name, const char *value,
+                 struct error *err)
+{
+    bool is_rank = strcmp(name, "T") == 0, is_started = is_of_start(start, name);
+    int rc = 0;
     add_word(arm->label, name, value);
-    if (strcmp(name, "T") == 0) {
+    if (is_started) TRY(add_started(arm, name, value, err));
+    if (is_rank) {
         return options_int(&arm->n_ranks, "--sweep T", value, 1, ARM_RANKS_MAX, err);
     }
     if (strcmp(name, "C") == 0) {
@@ -196,51 +223,57 @@ static int apply(struct bench_arm *arm, const char *name, const char *value, str
         return options_float(&arm->rate_hz, "--sweep R", value, 1e-4f, rate_most_hz, err);
     }
     if (strcmp(name, "K") != 0) add_word(arm->others, name, value);
+    if (is_started) return 0;
     if (strcmp(name, "K") == 0 && strcmp(value, SWEEP_PLAN) == 0) {
         arm->generate.request.strategy = STRATEGY_PLANNED;
         arm->generate.request.n_draft = -1;
         return 0;
     }
-    int rc = generate_options_set(&arm->generate, name, value, err);
-    return rc ? error_wrap(err, "--sweep %s", name) : 0;
+    rc = generate_options_set(&arm->generate, name, value, err);
+    if (rc) error_wrap(err, "--sweep %s", name);
+out:
+    return rc;
 }
 
-/* T first, K last. */
-static void order_factors(const struct sweep *sweep, const struct sweep_factor **ordered)
+/* What is started first, and of it T; K last. */
+static void order_factors(const struct sweep *sweep, const char *start,
+                          const struct sweep_factor **ordered)
 {
     const struct sweep_factor *t = find(sweep, "T"), *k = find(sweep, "K");
     int n = 0;
     if (t) ordered[n++] = t;
-    for (int i = 0; i < sweep->n; i++) {
-        const struct sweep_factor *factor = &sweep->factors[i];
-        if (factor != t && factor != k) ordered[n++] = factor;
+    for (int is_late = 0; is_late < 2; is_late++) {
+        for (int i = 0; i < sweep->n; i++) {
+            const struct sweep_factor *factor = &sweep->factors[i];
+            bool is_other = factor != t && factor != k;
+            if (is_other && is_of_start(start, factor->name) == !is_late) ordered[n++] = factor;
+        }
     }
     if (k) ordered[n++] = k;
 }
 
-static int set_arm(struct bench_arm *arm, const struct bench_arm *base, const struct sweep *sweep,
-                   int index, struct error *err)
+static int set_arm(struct bench_arm *arm, const struct sweep *sweep, const char *start, int index,
+                   struct error *err)
 {
     const struct sweep_factor *ordered[SWEEP_FACTORS_MAX];
     const char *values[SWEEP_FACTORS_MAX];
     int rc = 0;
-    order_factors(sweep, ordered);
-    *arm = *base;
+    order_factors(sweep, start, ordered);
     generate_options_own(&arm->generate); /* not the lists of base */
     for (int f = sweep->n - 1; f >= 0; f--) {
         values[f] = ordered[f]->values[index % ordered[f]->n];
         index /= ordered[f]->n;
     }
     for (int f = 0; f < sweep->n; f++) {
-        TRY(apply(arm, ordered[f]->name, values[f], err));
+        TRY(apply(arm, start, ordered[f]->name, values[f], err));
     }
     TRY(generate_options_check(&arm->generate, err));
 out:
     return rc;
 }
 
-int sweep_arms(const struct sweep *sweep, const struct bench_arm *base, struct bench_arm **arms,
-               int *n_arms, struct error *err)
+int sweep_arms(const struct sweep *sweep, const struct bench_arm *base, const char *start,
+               struct bench_arm **arms, int *n_arms, struct error *err)
 {
     int rc = 0, n = 1;
     *arms = NULL;
@@ -253,7 +286,8 @@ int sweep_arms(const struct sweep *sweep, const struct bench_arm *base, struct b
     }
     TRY(mem_array(arms, (size_t)n, sizeof **arms, err));
     for (int i = 0; i < n; i++) {
-        TRY(set_arm(&(*arms)[i], base, sweep, i, err));
+        (*arms)[i] = *base;
+        TRY(set_arm(&(*arms)[i], sweep, start, i, err));
     }
     *n_arms = n;
 out:

@@ -17,8 +17,9 @@ enum {
 /* What K may be beside a number: strategy planned, and K as the coordinator limits it. */
 #define SWEEP_PLAN "plan"
 
-/* A name with its values. Names are K, T, C (streams at once), R (requests per second), and the
- * long names of options of a request. */
+/* A name with its values. Names are K, T, C (streams at once), R (requests per second), the long
+ * names of options of a request, and any others that the command of --start has in braces, such as
+ * {groups}: those say what cluster is started, and nothing else. */
 struct sweep_factor {
     char name[SWEEP_NAME_BYTES];
     int n;
@@ -39,6 +40,7 @@ struct bench_arm {
     float rate_hz;                    /* > 0: open loop */
     char label[ARM_LABEL_BYTES];      /* "K=4 T=2"; "" without a sweep */
     char others[ARM_LABEL_BYTES];     /* the part of the label that is not K, T, C or R */
+    char started[ARM_LABEL_BYTES];    /* the part that says which cluster is started, T included */
 };
 
 /* Adds factors: "K=0..8,T=1,2,4". In "1,2,4,...,64" the series goes on: by the same factor where
@@ -46,11 +48,12 @@ struct bench_arm {
 int sweep_parse(struct sweep *sweep, const char *text, struct error *err);
 bool sweep_has(const struct sweep *sweep, const char *name);
 
-/* Makes all combinations, in a new array that the caller frees: T changes slowest, K fastest, the
- * rest in the order given. base has everything that no factor sets. Errors: ERR_ARGUMENT a value is
- * wrong, or there are too many arms; ERR_NO_MEMORY. */
-int sweep_arms(const struct sweep *sweep, const struct bench_arm *base, struct bench_arm **arms,
-               int *n_arms, struct error *err);
+/* Makes all combinations, in a new array that the caller frees: what the command `start` (NULL:
+ * none) has in braces changes slowest, K fastest, the rest in the order given. base has everything
+ * that no factor sets. Errors: ERR_ARGUMENT a value is wrong, or there are too many arms;
+ * ERR_NO_MEMORY. */
+int sweep_arms(const struct sweep *sweep, const struct bench_arm *base, const char *start,
+               struct bench_arm **arms, int *n_arms, struct error *err);
 
 /* The arm that has K = 0 and is otherwise the same; NULL when there is none. */
 const struct bench_arm *sweep_plain(const struct bench_arm *arms, int n_arms,

@@ -36,7 +36,7 @@ START_TEST(ranks_change_slowest_and_guesses_fastest)
     const struct bench_arm base = base_arm();
     struct bench_arm *arms;
     int n_arms;
-    CHECK_OK(sweep_arms(&sweep, &base, &arms, &n_arms, &err));
+    CHECK_OK(sweep_arms(&sweep, &base, NULL, &arms, &n_arms, &err));
     ck_assert_int_eq(n_arms, 8);
     for (int i = 0; i < n_arms; i++) {
         ck_assert_str_eq(arms[i].label, labels[i]);
@@ -49,13 +49,41 @@ START_TEST(ranks_change_slowest_and_guesses_fastest)
 }
 END_TEST
 
+/* What only the command sees is no option; it says which cluster an arm needs, and changes slowest.
+ */
+START_TEST(names_in_braces_are_for_the_command_that_starts)
+{
+    static const char *const labels[] = {"T=1 groups=1 C=1 K=0", "T=1 groups=1 C=1 K=2",
+                                         "T=1 groups=1 C=8 K=0", "T=1 groups=1 C=8 K=2",
+                                         "T=1 groups=2 C=1 K=0", "T=1 groups=2 C=1 K=2",
+                                         "T=1 groups=2 C=8 K=0", "T=1 groups=2 C=8 K=2"};
+    const struct sweep sweep = parsed("C=1,8,K=0,2,groups=1,2,T=1");
+    const struct bench_arm base = base_arm();
+    struct bench_arm *arms;
+    int n_arms;
+    CHECK_OK(sweep_arms(&sweep, &base, "run -T {T} --groups {groups} {K}", &arms, &n_arms, &err));
+    ck_assert_int_eq(n_arms, 8);
+    for (int i = 0; i < n_arms; i++) {
+        ck_assert_str_eq(arms[i].label, labels[i]);
+        ck_assert_str_eq(arms[i].started, i < 4 ? "T=1 groups=1" : "T=1 groups=2");
+        ck_assert_str_eq(arms[i].others, i < 4 ? "groups=1" : "groups=2");
+        ck_assert_ptr_eq(sweep_plain(arms, n_arms, &arms[i]), &arms[i - i % 2]);
+    }
+    free(arms);
+    CHECK_ERR(sweep_arms(&sweep, &base, "run -T {T}", &arms, &n_arms, &err), ERR_ARGUMENT,
+              "no option");
+    const struct sweep blank = parsed("groups=1 2");
+    CHECK_ERR(sweep_arms(&blank, &base, "{groups}", &arms, &n_arms, &err), ERR_ARGUMENT, "blank");
+}
+END_TEST
+
 START_TEST(every_option_that_takes_a_value_is_swept_by_its_name)
 {
     const struct sweep sweep = parsed("temperature=0.5,max-tokens=7,C=3,stop=x");
     const struct bench_arm base = base_arm();
     struct bench_arm *arms;
     int n_arms;
-    CHECK_OK(sweep_arms(&sweep, &base, &arms, &n_arms, &err));
+    CHECK_OK(sweep_arms(&sweep, &base, NULL, &arms, &n_arms, &err));
     ck_assert_int_eq(n_arms, 1);
     const struct generate_request *request = &arms[0].generate.request;
     ck_assert(request->sampling.temperature > 0.49f && request->sampling.temperature < 0.51f);
@@ -89,7 +117,7 @@ START_TEST(planned_arms_say_nothing_of_k)
     const struct bench_arm base = base_arm();
     struct bench_arm *arms;
     int n_arms;
-    CHECK_OK(sweep_arms(&sweep, &base, &arms, &n_arms, &err));
+    CHECK_OK(sweep_arms(&sweep, &base, NULL, &arms, &n_arms, &err));
     ck_assert_int_eq(arms[0].generate.request.strategy, STRATEGY_PLANNED);
     ck_assert_int_eq(arms[0].generate.request.n_draft, -1);
     ck_assert_str_eq(arms[0].label, "K=plan");
@@ -108,7 +136,7 @@ START_TEST(arms_have_lists_of_their_own)
     struct bench_arm *arms;
     int n_arms;
     CHECK_OK(generate_options_set(&base.generate, "ban-ids", "1,2", &err));
-    CHECK_OK(sweep_arms(&sweep, &base, &arms, &n_arms, &err));
+    CHECK_OK(sweep_arms(&sweep, &base, NULL, &arms, &n_arms, &err));
     ck_assert_int_eq(n_arms, 2);
     for (int i = 0; i < n_arms; i++) {
         const struct generate_request *request = &arms[i].generate.request;
@@ -168,7 +196,7 @@ START_TEST(arms_that_make_no_sense_are_refused)
     const struct bench_arm base = base_arm();
     struct bench_arm *arms;
     int n_arms;
-    CHECK_ERR(sweep_arms(&sweep, &base, &arms, &n_arms, &err), ERR_ARGUMENT, bad[_i].part);
+    CHECK_ERR(sweep_arms(&sweep, &base, NULL, &arms, &n_arms, &err), ERR_ARGUMENT, bad[_i].part);
     ck_assert_ptr_null(arms);
 }
 END_TEST
@@ -397,7 +425,7 @@ START_TEST(quartiles_and_ratios_stay_within_a_repetition)
     const struct bench_arm base = base_arm();
     struct bench_arm *arms;
     int n_arms, n = 0;
-    CHECK_OK(sweep_arms(&sweep, &base, &arms, &n_arms, &err));
+    CHECK_OK(sweep_arms(&sweep, &base, NULL, &arms, &n_arms, &err));
     for (int r = 0; r < N_REPETITIONS; r++) {
         for (int a = 0; a < N_ARMS; a++, n++) {
             rows[n] = (struct bench_row){.arm = &arms[r % 2 ? N_ARMS - 1 - a : a], .repetition = r};
@@ -463,6 +491,7 @@ int main(void)
     Suite *suite = suite_create("bench_rows");
     TCase *tcase = tcase_create("parts");
     tcase_add_test(tcase, ranks_change_slowest_and_guesses_fastest);
+    tcase_add_test(tcase, names_in_braces_are_for_the_command_that_starts);
     tcase_add_test(tcase, every_option_that_takes_a_value_is_swept_by_its_name);
     tcase_add_loop_test(tcase, sweeps_that_make_no_sense_are_refused, 0, 19);
     tcase_add_loop_test(tcase, series_go_on_as_they_began, 0, 7);
