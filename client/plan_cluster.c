@@ -23,70 +23,61 @@ static void print_text(const char *text)
 
 static void print_throughput(const struct plan_file *file, const struct cluster_answer *answers)
 {
-    printf("groups   T  clients    link  K  tokens/s  speed-up  between tokens  first token    "
-           "queue  limit\n");
+    printf(
+        "groups   T  clients  link, ms   K   tokens/s  speed-up  token, ms  first, ms  queue, s  "
+        "limit\n");
     for (int i = 0; i < file->n_questions; i++) {
         const struct cluster_question *q = &file->questions[i];
         const struct cluster_answer *a = &answers[i];
-        printf("%6d %3d%s %7d %5.2f ms %2d %9.5g %9.2f %12.3f ms %9.2f ms %6.3g s  %s\n",
-               q->n_groups, q->n_ranks, file->predicts_ranks[i] ? "*" : " ", q->n_clients,
-               q->link_us / 1e3, a->k, a->tokens_per_second, a->speedup, a->token_us / 1e3,
-               a->first_token_us / 1e3, a->queue_us / 1e6, limit_names[a->limit]);
+        printf("%6d %3d%s %8d %9.2f %3d %10.5g %9.2f %10.3f %10.2f %9.3g  %s\n", q->n_groups,
+               q->n_ranks, file->predicts_ranks[i] ? "*" : " ", q->n_clients, q->link_us / 1e3,
+               a->k, a->tokens_per_second, a->speedup, a->token_us / 1e3, a->first_token_us / 1e3,
+               a->queue_us / 1e6, limit_names[a->limit]);
     }
 }
 
 static void print_rounds(const struct plan_file *file, const struct cluster_answer *answers)
 {
-    printf("\nA round, us:\n");
-    printf("groups   T   lanes  tokens     draft  coordinator      wire      link   compute  "
-           "collectives     round     cycle\n");
+    printf("\nA round, us (coord.: of the coordinator; cycle: to the group's next one):\n");
+    printf(
+        "groups   T   lanes tokens    draft   coord.     wire     link  compute     sums    round"
+        "    cycle\n");
     for (int i = 0; i < file->n_questions; i++) {
         const struct cluster_question *q = &file->questions[i];
         const struct cluster_answer *a = &answers[i];
-        printf("%6d %3d%s %6.4g %7.2f %9.0f %12.0f %9.0f %9.0f %9.0f %12.0f %9.0f %9.0f\n",
+        printf("%6d %3d%s %6.4g %6.2f %8.0f %8.0f %8.0f %8.0f %8.0f %8.0f %8.0f %8.0f\n",
                q->n_groups, q->n_ranks, file->predicts_ranks[i] ? "*" : " ", a->lanes,
                a->tokens_per_round, a->draft_us, a->coordinator_us, a->wire_us, a->link_us,
                a->compute_us, a->collective_us, a->round_us, a->cycle_us);
     }
 }
 
-static void print_price(double price)
+/* A number that is not known, because nothing is shared or has a price, is a dash. */
+static void print_known(int width, double number)
 {
-    if (price > 0) {
-        printf(" %12.4g", price);
+    if (number > 0) {
+        printf(" %*.4g", width, number);
     } else {
-        printf(" %12s", "-");
-    }
-}
-
-/* A limit that is not known, because nothing is shared, is a dash. */
-static void print_most(double most)
-{
-    if (most > 0) {
-        printf(" %14.4g", most);
-    } else {
-        printf(" %14s", "-");
+        printf(" %*s", width, "-");
     }
 }
 
 static void print_coordinators(const struct plan_file *file, const struct cluster_answer *answers)
 {
-    printf("\nCoordinators:\n");
-    printf(
-        "groups   T  needed  groups each  busy: engine   cores    wire      MB/s  most rounds/s  "
-        "with so many groups  per million tokens\n");
+    printf("\nCoordinators (each: groups of one; engine, cores, wire: how busy; it saturates at so "
+           "many\nrounds a second, with so many groups):\n");
+    printf("groups   T  needed   each  engine  cores   wire     MB/s   rounds/s   groups  price of "
+           "1M tokens\n");
     for (int i = 0; i < file->n_questions; i++) {
         const struct cluster_question *q = &file->questions[i];
         const struct cluster_answer *a = &answers[i];
-        printf("%6d %3d%s %7d %12d %12.0f%% %6.0f%% %6.0f%% %9.3g", q->n_groups, q->n_ranks,
+        printf("%6d %3d%s %6d %6d %6.0f%% %5.0f%% %5.0f%% %8.3g", q->n_groups, q->n_ranks,
                file->predicts_ranks[i] ? "*" : " ", a->n_coordinators, a->groups_each,
                100 * a->engine_busy, 100 * a->cores_busy, 100 * a->wire_busy,
                a->bytes_per_second / 1e6);
-        print_most(a->rounds_per_second_most);
-        printf("      ");
-        print_most(a->groups_saturating);
-        printf("      ");
-        print_price(a->price_per_million);
+        print_known(10, a->rounds_per_second_most);
+        print_known(8, a->groups_saturating);
+        print_known(18, a->price_per_million);
         fputc('\n', stdout);
     }
 }

@@ -60,7 +60,7 @@ def test_answers(cluster):
     busy = many["coordinators"]
     assert busy["needed"] > 1 and busy["engine_busy_ratio"] <= 0.8, many
     assert busy["groups_each"] * busy["needed"] >= 100
-    for part in ("a made-up cluster", "Assumed: nothing fails", "measured with T = 1", "   2*"):
+    for part in ("a made-up cluster", "Assumed: nothing fails", "measured with T = 1", "  2*"):
         assert part in text, text
 
 

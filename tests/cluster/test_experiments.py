@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=client timeout=180
+"""deploy/experiments: a tiny sweep over ranks and links with its rows, predictions and figures; the
+commands that start clusters end all that they started. Usage: test_experiments.py BUILD_FOLDER
+[PART_OF_A_NAME]"""
+import csv
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
+sys.path.insert(0, os.path.join(SOURCE, "tests/support"))
+from cluster import descendants, is_alive, run_all, wait_until
+
+EXPERIMENTS = os.path.join(SOURCE, "deploy", "experiments")
+TINY = """
+start = deploy/experiments/start-mpirun -T {T} --delay {delay} # as in scaling.conf
+    --worker '--threads 1'
+    --coordinator '--threads 1 --draft-ahead off --half-batches off'
+sweep = T=1,2, delay=0,2,
+    C=2, K=0,2
+load = --prompts bench/prompts/tales.txt -n 40 --requests 4 --temperature 0 --rule greedy
+    --ignore-eos --quiet
+repetitions = 1
+sums = 13
+figures = T, delay
+"""
+
+
+def run(cluster, text, folder, *words):
+    path = os.path.join(folder, "tiny.conf")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return subprocess.run([os.path.join(EXPERIMENTS, "run"), path, "--out", folder, "--build",
+                           cluster.build, *words], capture_output=True, encoding="utf-8",
+                          timeout=150, check=False)
+
+
+def rows_of(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_tiny_sweep(cluster):
+    if not shutil.which("gnuplot"):
+        print("the figures need gnuplot, which is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(cluster, TINY, folder)
+        assert done.returncode == 0, done.stderr
+        rows = rows_of(os.path.join(folder, "tiny.csv"))
+        assert [row["arm"] for row in rows] == \
+            [f"T={t} delay={d} C=2 K={k}" for t in (1, 2) for d in (0, 2) for k in (0, 2)], rows
+        assert all(row["failures"] == "0" and row["options"] == f"delay={row['arm'].split()[1][6:]}"
+                   for row in rows), rows
+        by_delay = {(row["T"], row["options"], row["K"]): float(row["round_us"]) for row in rows}
+        for t in "12":
+            for k in "02":
+                slower = by_delay[t, "delay=2", k] - by_delay[t, "delay=0", k]
+                assert slower > 2000, by_delay # 4 ms, less what is noise on a busy machine
+        plan = rows_of(os.path.join(folder, "tiny-plan.csv"))
+        assert len(plan) == 8 and {(row["T"], row["delay"], row["K"]) for row in plan} == \
+            {(t, d, k) for t in "12" for d in "02" for k in "02"}, plan
+        for row in plan:
+            assert 0.1 < float(row["ratio"]) < 10, row # quality is bench/cluster_plan.py's
+        for x in ("T", "delay"):
+            root = xml.etree.ElementTree.parse(os.path.join(folder, f"tiny-over-{x}.svg")).getroot()
+            text = " ".join(root.itertext())
+            assert root.tag.endswith("svg") and "predicted" in text and "K = 2" in text, text
+        again = run(cluster, TINY, folder, "--figures-only")
+        assert again.returncode == 0 and "8 arms predicted" in again.stdout, again
+
+
+def test_wrong_files_are_refused(cluster):
+    cases = [(TINY.replace("sweep =", "sweeps ="), "'sweeps' is no name"),
+             ("start = true\n", "'sweep' is missing"),
+             (TINY.replace("repetitions = 1", "repetitions = few"), "few is no number"),
+             ("nonsense\n", "nonsense")]
+    with tempfile.TemporaryDirectory() as folder:
+        for text, part in cases:
+            done = run(cluster, text, folder)
+            assert done.returncode == 1 and part in done.stderr, done
+            assert done.stderr.count("\n") == 1, done.stderr
+        gone = run(cluster, TINY.replace("--delay {delay}", "--delay {delay} --no-option"), folder)
+        assert gone.returncode == 1 and "--no-option is no option" in gone.stderr, gone
+
+
+def start(cluster, folder, *words):
+    return subprocess.Popen([os.path.join(EXPERIMENTS, "start-mpirun"), "--build", cluster.build,
+                             "--address", f"unix:{folder}/c", *words], stderr=subprocess.PIPE,
+                            encoding="utf-8", start_new_session=True)
+
+
+def test_sigterm_ends_all(cluster):
+    with tempfile.TemporaryDirectory() as folder:
+        process = start(cluster, folder, "-T", "2", "--delay", "1")
+        try:
+            wait_until(lambda: cluster.is_serving(f"unix:{folder}/c"), 60, "the cluster serves")
+            family = descendants(process.pid)
+            names = subprocess.run(["ps", "-o", "comm=", "-p", ",".join(map(str, family))],
+                                   capture_output=True, encoding="utf-8", check=False).stdout
+            assert names.count("outrider-worker") == 2 and "bench_link" in names, names
+            begin = time.monotonic()
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 143
+        assert time.monotonic() - begin < 10
+        wait_until(lambda: not any(map(is_alive, family)), 5, "all have ended")
+
+
+def test_a_lost_program_ends_the_rest(cluster):
+    with tempfile.TemporaryDirectory() as folder:
+        process = start(cluster, folder, "--target", "/nowhere")
+        try:
+            assert process.wait(60) == 1
+            assert "/nowhere" in process.stderr.read()
+        finally:
+            process.kill()
+
+
+def test_the_overlay_of_kubernetes(cluster):
+    """What would be applied, as kubectl itself renders it, where both are there."""
+    overlay = os.path.join(SOURCE, "deploy", "kubernetes", "overlays", "lws")
+    if not os.path.isdir(overlay) or not shutil.which("kubectl"):
+        print("the rendering needs kubectl and deploy/kubernetes, and one of them is not here")
+        overlay = None
+    shown = subprocess.run([os.path.join(EXPERIMENTS, "start-kubernetes"), "--print", "-T", "4",
+                            "--groups", "3", "--overlay", overlay or EXPERIMENTS],
+                           capture_output=True, encoding="utf-8", timeout=30, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"/spec/replicas, value: 3\}.*size, value: 4\}", shown.stdout, re.S), shown
+    if overlay:
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+            with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
+                file.write(shown.stdout)
+            done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True,
+                                  encoding="utf-8", timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        group = next(text for text in done.stdout.split("\n---\n")
+                     if re.search(r"^kind: LeaderWorkerSet$", text, re.M))
+        assert re.search(r"^  replicas: 3$", group, re.M), group
+        assert re.search(r"^    size: 4$", group, re.M), group
+        assert "--groups=3" in done.stdout
+    refused = subprocess.run([os.path.join(EXPERIMENTS, "start-kubernetes"), "--groups-are",
+                              "StatefulSet", "-T", "2", "--overlay", EXPERIMENTS],
+                             capture_output=True, encoding="utf-8", timeout=30, check=False)
+    assert refused.returncode == 2 and "one rank" in refused.stderr, refused
+    assert cluster.is_serving()
+
+
+if __name__ == "__main__":
+    sys.exit(run_all(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "", globals()))
