@@ -13,12 +13,13 @@ These are written to --out as a file of `outrider plan --cluster`, with a questi
 Then it measures each cell, --clients clients for each group, and prints predicted over measured.
 Groups are one thread a rank on this machine, the link is bench_link (milliseconds one way; 0: no
 link at all), and its own time is measured by an echo through it. Drafting ahead and half-batches
-are off, because the model has neither. Repetitions during which other programs used more than a tenth
-of a core are made again, up to four times as many; what remains is printed.
+are off, because the model has neither. Repetitions during which other programs used more than a
+tenth of a core are made again, up to four times as many; what remains is printed.
 """
 import csv
 import json
 import os
+import re
 import shutil
 import socket
 import statistics
@@ -252,8 +253,15 @@ def predict(args, plan):
     return json.loads(done.stdout)["answers"]
 
 
+def all_serve(cluster, groups):
+    told = cluster.outrider("describe").stdout
+    return len(re.findall(r"^group \d+ +serving$", told, re.M)) == groups
+
+
 def measure_cell(args, groups, ranks, delay_ms):
     with Groups(args.build, groups, ranks, int(delay_ms * 1000)) as cluster:
+        if groups > 1: # a coordinator serves as soon as one of its groups does
+            wait_until(lambda: all_serve(cluster, groups), 30, "all groups serve")
         clients = groups * args.clients
         rows = bench(cluster, f"C={clients},K={','.join(map(str, args.k))}", args.repetitions,
                      clients * (8 if delay_ms < 1 else 3))

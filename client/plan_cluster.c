@@ -39,13 +39,12 @@ static void print_throughput(const struct plan_file *file, const struct cluster_
 static void print_rounds(const struct plan_file *file, const struct cluster_answer *answers)
 {
     printf("\nA round, us (coord.: of the coordinator; cycle: to the group's next one):\n");
-    printf(
-        "groups   T   lanes tokens    draft   coord.     wire     link  compute     sums    round"
-        "    cycle\n");
+    printf("groups   T   lanes tokens   draft  coord.    wire    link compute    sums   round   "
+           "cycle\n");
     for (int i = 0; i < file->n_questions; i++) {
         const struct cluster_question *q = &file->questions[i];
         const struct cluster_answer *a = &answers[i];
-        printf("%6d %3d%s %6.4g %6.2f %8.0f %8.0f %8.0f %8.0f %8.0f %8.0f %8.0f %8.0f\n",
+        printf("%6d %3d%s %6.4g %6.2f %7.0f %7.0f %7.0f %7.0f %7.0f %7.0f %7.0f %7.0f\n",
                q->n_groups, q->n_ranks, file->predicts_ranks[i] ? "*" : " ", a->lanes,
                a->tokens_per_round, a->draft_us, a->coordinator_us, a->wire_us, a->link_us,
                a->compute_us, a->collective_us, a->round_us, a->cycle_us);

@@ -12,7 +12,11 @@
 
 #define MOST 1e30 /* of a number without a limit of its own */
 
-enum { FILE_BYTES_MAX = 1 << 20, ORIGIN_BYTES = 256 };
+enum {
+    FILE_BYTES_MAX = 1 << 20,
+    ORIGIN_BYTES = 256,
+    GROUPS_MOST = 16 /* of a coordinator (coordinator/groups.h) */
+};
 
 /* One key: a number of either kind, or anything that is read elsewhere (neither). */
 struct key {
@@ -194,6 +198,7 @@ static int read_coordinator(const json_t *root, struct cluster_costs *c, const c
         {"us_per_row", &c->row_us, NULL, 0, MOST, false},
         {"rounds_at_once", NULL, &c->n_engines, 0, CLUSTER_GROUPS_MAX, false},
         {"drafts_at_once", NULL, &c->n_drafts, 0, CLUSTER_GROUPS_MAX, false},
+        {"groups_most", NULL, &c->n_groups_most, 1, CLUSTER_GROUPS_MAX, false},
         {"busy_most", &c->busy_most, NULL, 0.01, 1, false},
     };
     const struct key wire[] = {
@@ -360,8 +365,12 @@ int plan_file_open(struct plan_file *file, const char *path, struct error *err)
     *file = (struct plan_file){
         .name = "",
         .k_most = DRAFT_MAX,
-        .costs =
-            {.n_ranks = 1, .sharded_ratio = 1, .n_lanes_max = 64, .slowdown = 1, .busy_most = 0.8},
+        .costs = {.n_ranks = 1,
+                  .sharded_ratio = 1,
+                  .n_lanes_max = 64,
+                  .n_groups_most = GROUPS_MOST,
+                  .slowdown = 1,
+                  .busy_most = 0.8},
     };
     TRY(file_read_text(&text, &len, path, FILE_BYTES_MAX, err));
     TRY(json_parse_text(&file->root, text, len, path, err));

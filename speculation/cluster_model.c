@@ -199,8 +199,9 @@ static void place_groups(const struct cluster_costs *costs, const struct cluster
 {
     int n = q->n_coordinators > 0 ? q->n_coordinators : 1;
     run_rounds(costs, q, n_busy, n, a);
-    if (q->n_coordinators > 0) return;
+    if (q->n_coordinators > 0) return; /* as asked, whether or not it can be */
     double fit = a->groups_saturating > 0 ? floor(a->groups_saturating) : n_busy;
+    if (costs->n_groups_most > 0) fit = fmin(fit, costs->n_groups_most);
     for (double groups = fmin(fmax(fit, 1), n_busy); groups >= 1; groups--) {
         run_rounds(costs, q, n_busy, (int)ceil(n_busy / groups), a);
         if (busiest(costs, a) <= costs->busy_most) return;

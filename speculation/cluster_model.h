@@ -68,6 +68,7 @@ struct cluster_costs {
      * of them can draft at once, such as on one GPU. 0 = one for each group. */
     double round_us, lane_us, row_us;
     int n_engines, n_drafts;
+    int n_groups_most; /* of a coordinator; 0 = without limit */
 
     /* From sending a step to its last answer, without the step: calls, copies, threads that wake
      * up. With several ranks each further one adds rank_us. */

@@ -19,7 +19,8 @@ enum {
     GRACE_MS = 15000, /* a little more than bench_cluster_stop may take */
     DRAWN_PROMPTS_LEAST = 64,
     DRAWN_IDS_MAX = 1 << 24, /* of all prompts together, beyond the least number of prompts */
-    NAME_BYTES = 256
+    NAME_BYTES = 256,
+    LOOK_MS = 100
 };
 
 struct bench {
@@ -30,7 +31,7 @@ struct bench {
     struct bench_draw draw;
     struct load load;
     char target_model[NAME_BYTES], draft_model[NAME_BYTES], arithmetic[NAME_BYTES];
-    int n_ranks, vocab_size; /* of the cluster */
+    int n_ranks, n_groups, vocab_size; /* of the cluster; groups that serve */
     struct bench_row *rows;
     int n_rows, n_written, n_slices;
     int n_run;           /* slices that were run, those that warm up included */
@@ -80,6 +81,10 @@ static int ask_cluster(struct bench *b, struct error *err)
     snprintf(b->arithmetic, NAME_BYTES, "%s", desc.arithmetic);
     b->n_ranks = desc.n_ranks;
     b->vocab_size = desc.vocab_size;
+    b->n_groups = 0;
+    for (int i = 0; i < desc.n_groups; i++) {
+        b->n_groups += strcmp(desc.groups[i].state, "serving") == 0;
+    }
 out:
     return rc;
 }
@@ -201,6 +206,23 @@ static int write_rows(struct bench *b, struct error *err)
 
 /* ---- clusters ---- */
 
+/* A coordinator serves as soon as one of its groups does. */
+static int wait_groups(struct bench *b, int n_groups, struct error *err)
+{
+    int64_t end_us = clock_now_us() + (int64_t)b->options.start_timeout_s * 1000000;
+    int rc = 0;
+    while (b->n_groups < n_groups) {
+        if (clock_now_us() >= end_us) {
+            return error_set(err, ERR_TIMEOUT, "--start: %d of %d groups serve after %d s",
+                             b->n_groups, n_groups, b->options.start_timeout_s);
+        }
+        TRY(server_sleep(&b->server, LOOK_MS, err));
+        TRY(ask_cluster(b, err));
+    }
+out:
+    return rc;
+}
+
 /* Makes sure that the cluster that the arm needs is running and warm. */
 static int provide_cluster(struct bench *b, const struct bench_arm *arm, bool is_first,
                            struct error *err)
@@ -215,6 +237,7 @@ static int provide_cluster(struct bench *b, const struct bench_arm *arm, bool is
         TRY(bench_cluster_start(&b->cluster, o->start, arm, &b->server, o->start_timeout_s, err));
     }
     TRY(ask_cluster(b, err));
+    TRY(wait_groups(b, arm->n_groups, err));
     if (arm->n_ranks && arm->n_ranks != b->n_ranks) {
         return error_set(err, ERR_ARGUMENT, "--start: the cluster has %d ranks, not T = %d",
                          b->n_ranks, arm->n_ranks);

@@ -223,6 +223,9 @@ static int apply(struct bench_arm *arm, const char *start, const char *name, con
         return options_float(&arm->rate_hz, "--sweep R", value, 1e-4f, rate_most_hz, err);
     }
     if (strcmp(name, "K") != 0) add_word(arm->others, name, value);
+    if (is_started && strcmp(name, "groups") == 0) {
+        return options_int(&arm->n_groups, "--sweep groups", value, 1, ARM_GROUPS_MAX, err);
+    }
     if (is_started) return 0;
     if (strcmp(name, "K") == 0 && strcmp(value, SWEEP_PLAN) == 0) {
         arm->generate.request.strategy = STRATEGY_PLANNED;

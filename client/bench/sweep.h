@@ -11,7 +11,8 @@ enum {
     SWEEP_VALUE_BYTES = 24,
     ARM_LABEL_BYTES = 96,
     ARM_CONCURRENCY_MAX = 256,
-    ARM_RANKS_MAX = 64
+    ARM_RANKS_MAX = 64,
+    ARM_GROUPS_MAX = 1024
 };
 
 /* What K may be beside a number: strategy planned, and K as the coordinator limits it. */
@@ -36,6 +37,7 @@ struct sweep {
 struct bench_arm {
     struct generate_options generate; /* the request without its prompt */
     int n_ranks;                      /* T of the cluster to start; 0 = as it is */
+    int n_groups;                     /* that must serve before it begins; 0 = one */
     int concurrency;                  /* streams at once, closed loop */
     float rate_hz;                    /* > 0: open loop */
     char label[ARM_LABEL_BYTES];      /* "K=4 T=2"; "" without a sweep */

@@ -5,11 +5,12 @@ running cluster fills predicts that cluster. Usage: test_plan_cluster.py BUILD_F
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from cluster import Cluster, run_all
+from cluster import SOURCE, Cluster, run_all
 from test_client import GREEDY, PROMPT, json_of, ok, refuses
 
 QUESTION = {"groups": 1, "ranks": 1, "clients": 1, "tokens": 100, "k": 0}
@@ -106,6 +107,23 @@ def test_refusals(cluster):
     with Written(PLAN) as path:
         refuses(cluster, 2, "only --json", "plan", "--cluster", path, "--alpha", "0.5")
     refuses(cluster, 2, "needs --measure", "plan", "--cluster-out", "/tmp/x")
+
+
+def test_the_page_shows_what_is_printed(cluster):
+    """docs/scale.md has the tables of the files in deploy/experiments/plans as they are printed,
+    and all of their assumptions."""
+    with open(os.path.join(SOURCE, "docs", "scale.md"), encoding="utf-8") as file:
+        page = file.read()
+    words = re.sub(r"\s+", " ", page)
+    plans = os.path.join(SOURCE, "deploy", "experiments", "plans")
+    assert len(os.listdir(plans)) >= 2
+    for name in os.listdir(plans):
+        path = os.path.join(plans, name)
+        tables = ok(cluster.outrider("plan", "--cluster", path)).stdout.split("\n\n", 1)[1]
+        for row in tables.split("\n\n* ")[0].splitlines():
+            assert not row or f"    {row}\n" in page, f"{name}: not in docs/scale.md: {row}"
+        for assumption in json_of(cluster, "plan", "--cluster", path)["assumptions"]:
+            assert assumption[1:] in words, f"{name}: not in docs/scale.md: {assumption}"
 
 
 def test_a_running_cluster_fills_a_file(cluster):

@@ -66,6 +66,7 @@ START_TEST(names_in_braces_are_for_the_command_that_starts)
     for (int i = 0; i < n_arms; i++) {
         ck_assert_str_eq(arms[i].label, labels[i]);
         ck_assert_str_eq(arms[i].started, i < 4 ? "T=1 groups=1" : "T=1 groups=2");
+        ck_assert_int_eq(arms[i].n_groups, i < 4 ? 1 : 2);
         ck_assert_str_eq(arms[i].others, i < 4 ? "groups=1" : "groups=2");
         ck_assert_ptr_eq(sweep_plain(arms, n_arms, &arms[i]), &arms[i - i % 2]);
     }

@@ -184,6 +184,10 @@ START_TEST(as_many_coordinators_as_keep_below_the_utilization)
         q.n_clients = 8 * n;
         const struct cluster_answer a = cluster_predict(&costs, &q, 16);
         ck_assert(a.engine_busy <= 0.8);
+        costs.n_groups_most = 3;
+        const struct cluster_answer three = cluster_predict(&costs, &q, 16);
+        ck_assert(three.groups_each <= 3 && three.n_coordinators * 3 >= n);
+        costs.n_groups_most = 0;
         if (a.n_coordinators == 1) continue;
         q.n_coordinators = a.n_coordinators - 1; /* fewer are too busy, or share out as unevenly */
         const struct cluster_answer fewer = cluster_predict(&costs, &q, 16);
