@@ -14,7 +14,7 @@ Then it measures each cell, --clients clients for each group, and prints predict
 Groups are one thread a rank on this machine, the link is bench_link (milliseconds one way; 0: no
 link at all), and its own time is measured by an echo through it. Drafting ahead and half-batches
 are off, because the model has neither. Repetitions during which other programs used more than a
-tenth of a core are made again, up to four times as many; what remains is printed.
+tenth of a core are made again, up to three times as many; what remains is printed.
 """
 import csv
 import json
@@ -43,7 +43,7 @@ TOKENS = 100
 SUMS = 2 * 6 + 1 # two a layer of the tales target, and one for the embedding
 ECHOES = 400
 QUIET_CORES = 0.1 # used by others: less than this is nothing
-TRIES_RATIO = 4
+TRIES_RATIO = 3
 busiest = [] # of each measurement: cores that others used in the worst repetition that counts
 
 
@@ -229,11 +229,11 @@ def measure_inputs(args):
     """The file of `outrider plan --cluster`, without questions."""
     clients, r = args.clients, args.repetitions
     with Groups(args.build, 1, 1, 0) as one, Groups(args.build, 1, 1, 0) as other:
-        arms = bench(one, f"C=1,{clients},K=0,1,2,4", r, 8 * clients)
+        arms = bench(one, f"C=1,{clients},K=0,1,2,4", r, 4 * clients)
         alone, = bench(one, "C=1,K=0", r, 12)
         both = together(one, other, r)
     with Groups(args.build, 1, 2, 0) as two:
-        pair = bench(two, f"C=1,{clients},K=0", r, 8 * clients)
+        pair = bench(two, f"C=1,{clients},K=0", r, 4 * clients)
     slowdown = statistics.mean(arm["verify_us"] for arm in both) / alone["verify_us"]
     return inputs_of(arms, pair, SUMS, max(1.0, slowdown),
                      f"{os.cpu_count()} cores, the tales pair")
