@@ -13,8 +13,8 @@ These are written to --out as a file of `outrider plan --cluster`, with a questi
 Then it measures each cell, --clients clients for each group, and prints predicted over measured.
 Groups are one thread a rank on this machine, the link is bench_link (milliseconds one way; 0: no
 link at all), and its own time is measured by an echo through it. Drafting ahead and half-batches
-are off, because the model has neither. Repetitions during which other programs used more than a
-tenth of a core are made again, up to three times as many; what remains is printed.
+are off, because the model has neither. Repetitions during which other programs used more than 0.15
+of a core are made again, up to four times as many; what remains is printed.
 """
 import csv
 import json
@@ -31,7 +31,7 @@ import time
 
 import bench_util
 from bench_util import SOURCE, numbers
-from cluster_inputs import inputs_of, read_arms
+from cluster_inputs import cycle_us, inputs_of, read_arms
 from cluster import (MPI_ENVIRONMENT, MPI_FLAGS, Cluster, Program, descendants,
                      wait_until)
 
@@ -42,8 +42,8 @@ LOAD = ["--prompts", os.path.join(SOURCE, "bench/prompts/tales.txt"), "--rule", 
 TOKENS = 100
 SUMS = 2 * 6 + 1 # two a layer of the tales target, and one for the embedding
 ECHOES = 400
-QUIET_CORES = 0.1 # used by others: less than this is nothing
-TRIES_RATIO = 3
+QUIET_CORES = 0.15 # used by others: less than this is nothing
+TRIES_RATIO = 4
 busiest = [] # of each measurement: cores that others used in the worst repetition that counts
 
 
@@ -192,25 +192,29 @@ def quietest(measure, repetitions):
     return [result for _, result in results[:repetitions]]
 
 
-def bench(cluster, sweep, repetitions, requests):
-    """The arms of `outrider bench`, medians of the repetitions."""
-    paths = []
+def bench(cluster, clients, ks, repetitions, waves):
+    """The arms of `outrider bench`, medians of the repetitions. Each arm is measured by itself,
+    because others are more likely to be quiet for half a second than for ten; waves: requests of
+    each client."""
+    arms = []
+    for c, k in ((c, k) for c in clients for k in ks):
+        command = ["bench", *LOAD, "-n", str(TOKENS), "--sweep", f"C={c},K={k}", "--requests",
+                   str(c * waves)]
 
-    def measure():
-        path = os.path.join(cluster.folder, f"bench{time.monotonic_ns()}.csv")
-        done = cluster.outrider("bench", *LOAD, "-n", str(TOKENS), "--sweep", sweep, "--requests",
-                                str(requests), "--csv", path, timeout=900)
-        if done.returncode:
-            raise SystemExit(f"bench/cluster_plan.py: {done.stderr}")
-        return path
+        def measure(words=tuple(command)):
+            path = os.path.join(cluster.folder, f"bench{time.monotonic_ns()}.csv")
+            done = cluster.outrider(*words, "--csv", path, timeout=900)
+            if done.returncode:
+                raise SystemExit(f"bench/cluster_plan.py: {done.stderr}")
+            return path
 
-    paths = quietest(measure, repetitions)
-    return read_arms(*paths)
+        arms += read_arms(*quietest(measure, repetitions))
+    return arms
 
 
 def together(first, second, repetitions):
     """The arms of both clusters under one plain client each, at the same time."""
-    command = [*LOAD, "-n", str(TOKENS), "--sweep", "C=1,K=0", "--requests", "12"]
+    command = [*LOAD, "-n", str(TOKENS), "--sweep", "C=1,K=0", "--requests", "8"]
 
     def measure():
         paths = [os.path.join(c.folder, f"both{time.monotonic_ns()}.csv") for c in (first, second)]
@@ -229,12 +233,12 @@ def measure_inputs(args):
     """The file of `outrider plan --cluster`, without questions."""
     clients, r = args.clients, args.repetitions
     with Groups(args.build, 1, 1, 0) as one, Groups(args.build, 1, 1, 0) as other:
-        arms = bench(one, f"C=1,{clients},K=0,1,2,4", r, 4 * clients)
-        alone, = bench(one, "C=1,K=0", r, 12)
+        arms = bench(one, [1], [0, 1, 2, 4], r, 5) + bench(one, [clients], [0, 1, 2, 4], r, 4)
+        alone, = bench(one, [1], [0], r, 8)
         both = together(one, other, r)
     with Groups(args.build, 1, 2, 0) as two:
-        pair = bench(two, f"C=1,{clients},K=0", r, 4 * clients)
-    slowdown = statistics.mean(arm["verify_us"] for arm in both) / alone["verify_us"]
+        pair = bench(two, [1], [0], r, 5) + bench(two, [clients], [0], r, 4)
+    slowdown = statistics.mean(map(cycle_us, both)) / cycle_us(alone)
     return inputs_of(arms, pair, SUMS, max(1.0, slowdown),
                      f"{os.cpu_count()} cores, the tales pair")
 
@@ -263,9 +267,8 @@ def measure_cell(args, groups, ranks, delay_ms):
         if groups > 1: # a coordinator serves as soon as one of its groups does
             wait_until(lambda: all_serve(cluster, groups), 30, "all groups serve")
         clients = groups * args.clients
-        rows = bench(cluster, f"C={clients},K={','.join(map(str, args.k))}", args.repetitions,
-                     clients * (8 if delay_ms < 1 else 3))
-    return {int(arm["K"]): arm for arm in rows}
+        arms = bench(cluster, [clients], args.k, args.repetitions, 4 if delay_ms < 1 else 2)
+    return {int(arm["K"]): arm for arm in arms}
 
 
 def has_groups(build):
