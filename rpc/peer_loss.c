@@ -16,7 +16,7 @@
 enum {
     PROBE_AFTER_S = 1, /* of silence, and between probes */
     PROBES = 3,
-    LOST_AFTER_MS = 2500 /* without an answer to a probe or to what was sent */
+    LOST_AFTER_MS = 1900 /* without an answer to a probe or to what was sent */
 };
 
 struct mutator {
