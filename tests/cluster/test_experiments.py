@@ -5,8 +5,6 @@ commands that start clusters end all that they started. Usage: test_experiments.
 [PART_OF_A_NAME]"""
 import csv
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +14,9 @@ import xml.etree.ElementTree
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 sys.path.insert(0, os.path.join(SOURCE, "tests/support"))
+import pypi
+pypi.enter(os.path.abspath(sys.argv[1]), "kubernetes.txt")
+import kubernetes_schema
 from cluster import descendants, is_alive, run_all, wait_until
 
 EXPERIMENTS = os.path.join(SOURCE, "deploy", "experiments")
@@ -48,8 +49,6 @@ def rows_of(path):
 
 
 def test_a_tiny_sweep(cluster):
-    if not shutil.which("gnuplot"):
-        print("the figures need gnuplot, which is not installed")
     with tempfile.TemporaryDirectory() as folder:
         done = run(cluster, TINY, folder)
         assert done.returncode == 0, done.stderr
@@ -124,30 +123,26 @@ def test_a_lost_program_ends_the_rest(cluster):
 
 
 def test_the_overlay_of_kubernetes(cluster):
-    """What would be applied, as kubectl itself renders it, where both are there."""
-    overlay = os.path.join(SOURCE, "deploy", "kubernetes", "overlays", "lws")
-    if not os.path.isdir(overlay) or not shutil.which("kubectl"):
-        print("the rendering needs kubectl and deploy/kubernetes, and one of them is not here")
-        overlay = None
-    shown = subprocess.run([os.path.join(EXPERIMENTS, "start-kubernetes"), "--print", "-T", "4",
-                            "--groups", "3", "--overlay", overlay or EXPERIMENTS],
-                           capture_output=True, encoding="utf-8", timeout=30, check=False)
-    assert shown.returncode == 0, shown.stderr
-    assert re.search(r"/spec/replicas, value: 3\}.*size, value: 4\}", shown.stdout, re.S), shown
-    if overlay:
-        with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+    """What would be applied, as kubectl renders it, has as many groups and ranks as were asked."""
+    command = [os.path.join(EXPERIMENTS, "start-kubernetes"), "--print", "--groups", "3"]
+    for more, kind, count in ((["-T", "4"], "LeaderWorkerSet", 4),
+                              (["--groups-are", "StatefulSet", "--overlay",
+                                "deploy/kubernetes/overlays/one-rank"], "StatefulSet", 1)):
+        shown = subprocess.run([*command, *more], capture_output=True, encoding="utf-8", cwd=SOURCE,
+                               timeout=30, check=False)
+        assert shown.returncode == 0, shown.stderr
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder: # as deep as the script's own
             with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
                 file.write(shown.stdout)
-            done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True,
-                                  encoding="utf-8", timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        group = next(text for text in done.stdout.split("\n---\n")
-                     if re.search(r"^kind: LeaderWorkerSet$", text, re.M))
-        assert re.search(r"^  replicas: 3$", group, re.M), group
-        assert re.search(r"^    size: 4$", group, re.M), group
-        assert "--groups=3" in done.stdout
-    refused = subprocess.run([os.path.join(EXPERIMENTS, "start-kubernetes"), "--groups-are",
-                              "StatefulSet", "-T", "2", "--overlay", EXPERIMENTS],
+            made = {(each["kind"], each["metadata"]["name"]): each
+                    for each in kubernetes_schema.render_kustomize(folder)}
+        group = made[kind, "outrider-group"]["spec"]
+        assert group["replicas"] == 3, group
+        if kind == "LeaderWorkerSet":
+            assert group["leaderWorkerTemplate"]["size"] == count, group
+        pod = made["Deployment", "outrider-coordinator"]["spec"]["template"]["spec"]
+        assert "--groups=3" in pod["containers"][0]["args"], pod
+    refused = subprocess.run([*command, "--groups-are", "StatefulSet", "-T", "2"], cwd=SOURCE,
                              capture_output=True, encoding="utf-8", timeout=30, check=False)
     assert refused.returncode == 2 and "one rank" in refused.stderr, refused
     assert cluster.is_serving()
