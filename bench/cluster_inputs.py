@@ -47,8 +47,9 @@ def read_arms(*paths):
 
 def cycle_us(arm):
     """From one round of a text to its next one, by the clock of the client. The coordinator's own
-    round_us leaves out what it does between rounds."""
-    text_us = arm["duration_seconds"] * 1e6 * arm["concurrency"] / arm["requests"]
+    round_us leaves out what it does between rounds. At the end of a slice some clients have ended
+    before others; batch_size is how many texts there were on average."""
+    text_us = arm["duration_seconds"] * 1e6 * arm["batch_size"] / arm["requests"]
     first_us = arm["time_to_first_token_seconds_p50"] * 1e6
     return (text_us - first_us) / (arm["rounds"] / arm["requests"] - 1)
 
@@ -127,6 +128,18 @@ def guesses_of(arms):
             if arm["K"] == typical > 0]
 
 
+def of_coordinator(arms):
+    """us_per_round and us_per_lane from plain rounds; what is left at K > 0 is of guesses: rows."""
+    plain = [(arm["batch_size"], rest_us(arm)) for arm in arms if arm["K"] == 0]
+    us, lane_us = line(plain)
+    more = [(arm["rows_per_step"] - arm["batch_size"],
+             rest_us(arm) - us - lane_us * (arm["batch_size"] - 1))
+            for arm in arms if arm["K"] > 0]
+    rows = sum(n * n for n, _ in more)
+    row_us = max(0.0, sum(n * rest for n, rest in more) / rows) if rows else 0.0
+    return {"us_per_round": us, "us_per_lane": lane_us, "us_per_row": row_us}
+
+
 def of_sums(arms, pair, n_sums):
     """What two ranks show at K = 0: the cost of a sum, and of a second rank on the wire."""
     us, row_us = line([(arm["rows_per_step"], arm["collective_us"]) for arm in pair])
@@ -142,7 +155,6 @@ def inputs_of(arms, pair, n_sums, slowdown=1.0, name=""):
     plain, fast = ([prompt_us(arm) for arm in arms if (arm["K"] > 0) == is_fast]
                    for is_fast in (False, True))
     wire, wire_row = line([(arm["rows_per_step"], arm["wire_us"]) for arm in arms])
-    rest, rest_lane = line([(arm["batch_size"], rest_us(arm)) for arm in arms])
     target_us = statistics.mean(plain)
     plan = {
         "name": name,
@@ -152,7 +164,7 @@ def inputs_of(arms, pair, n_sums, slowdown=1.0, name=""):
         "ranks": 1,
         "prompt": {"target_us_per_token": target_us,
                    "draft_us_per_token": max(0.0, statistics.mean(fast or plain) - target_us)},
-        "coordinator": {"us_per_round": rest, "us_per_lane": rest_lane},
+        "coordinator": of_coordinator(arms),
         "wire": {"us_per_step": wire, "us_per_row": wire_row,
                  "bytes_per_row": statistics.median(arm["bytes_per_position"] for arm in arms)},
         "host": {"cores": os.cpu_count(), "is_shared": True, "slowdown": round(slowdown, 3)},

@@ -237,7 +237,8 @@ def measure_inputs(args):
         alone, = bench(one, [1], [0], r, 8)
         both = together(one, other, r)
     with Groups(args.build, 1, 2, 0) as two:
-        pair = bench(two, [1], [0], r, 5) + bench(two, [clients], [0], r, 4)
+        # Many rows, so that what a row adds to a sum is more than what the sums vary.
+        pair = bench(two, [1], [0], r, 5) + bench(two, [clients, 4 * clients], [0], r, 4)
     slowdown = statistics.mean(map(cycle_us, both)) / cycle_us(alone)
     return inputs_of(arms, pair, SUMS, max(1.0, slowdown),
                      f"{os.cpu_count()} cores, the tales pair")
