@@ -73,11 +73,17 @@ int admission_fill_score(const struct admission *a, struct job *job,
     return fill_prompt(a, &job->prompt, req->text, req->text_len, req->ids, req->n_ids, err);
 }
 
-/* The engine of the least busy group; where none serves, the first one says why. */
+/* To the engine of the least busy group. A text goes where its prompt fits, if it fits anywhere. */
 static int send(const struct admission *a, struct job *job, struct error *err)
 {
-    int seat = groups_choose(a->groups, -1, 0);
-    return groups_send(a->groups, seat >= 0 ? seat : 0, job, err);
+    struct seat_wish wish = {.from = -1, .n_context = (int)job->prompt.n + 1};
+    char why[ERROR_TEXT_BYTES];
+    int seat = groups_choose(a->groups, &wish);
+    wish.n_context = 0; /* its engine says how long a text may be */
+    if (seat < 0) seat = groups_choose(a->groups, &wish);
+    if (seat >= 0) return groups_send(a->groups, seat, job, err);
+    groups_copy_why(a->groups, why);
+    return error_set(err, ERR_UNAVAILABLE, "%.400s", why);
 }
 
 /* Of the coordinator itself: whichever engine serves has the answer. */

@@ -13,13 +13,13 @@
 #include "coordinator/engine_parts.h"
 
 enum {
-    IDLE_US = 100000,       /* how often an idle engine looks at its streams */
-    CLIENT_BYTES = 256,     /* of a client's name in --client-weight */
-    ALONE_US = 20000,       /* the same while there is no group */
-    WAITING_US = 10000,     /* the same while requests wait for a group or for their clients */
-    PAUSE_US = 1000,        /* the same while all clients of running sequences are slow */
-    CONNECT_US = 1000000,   /* shorter than the grace time after SIGTERM (main.c) */
-    QUIET_US = 1000000,     /* without work, after which memory is given back, ... */
+    IDLE_US = 100000,   /* how often an idle engine looks at its streams */
+    CLIENT_BYTES = 256, /* of a client's name in --client-weight */
+    WAITING_US = 10000, /* the same while requests wait for a group or for their clients */
+    PAUSE_US = 1000,    /* the same while all clients of running sequences are slow */
+    CALIBRATION_AWAITED_US = 5000000, /* that of another group */
+    CONNECT_US = 1000000,             /* shorter than the grace time after SIGTERM (main.c) */
+    QUIET_US = 1000000,               /* without work, after which memory is given back, ... */
     LARGE_BYTES = 16 << 20, /* ... if so much more of it is in use than the last time, ... */
     TRIM_US = 60000000      /* ... and in any case so often */
 };
@@ -62,7 +62,10 @@ out:
 static void look(void *engine)
 {
     struct engine *e = engine;
+    int64_t now_us = clock_now_us();
     beat_mark(e->options.beat, e->options.seat);
+    if (!e->late_us) e->late_us = now_us;
+    atomic_store(&load_of(e)->late_us, (int)(now_us - e->late_us));
     engine_answer_control(e);
 }
 
@@ -135,7 +138,7 @@ static void fill_blocks(atomic_int blocks[SIGNALS_BLOCK_STATES], int n_blocks, i
 /* Tells the others, and the metrics, what there is at this moment. */
 static void show_load(struct engine *e)
 {
-    struct seat_load *load = &e->options.groups->seats[e->options.seat].load;
+    struct seat_load *load = load_of(e);
     const struct block_pool *pool = &e->target_pool;
     atomic_store(&load->n_running, e->n_active);
     atomic_store(&load->n_places, e->n_places);
@@ -225,8 +228,8 @@ static int name_group(struct engine *e, const struct target_description *d, stru
 /* One engine at a time, because several would measure each other. */
 static int calibrate(struct engine *e, struct error *err)
 {
-    beat_excuse(e->options.beat, e->options.seat); /* while another one has its turn */
-    groups_enter_calibration(e->options.groups);
+    int64_t deadline_us = clock_now_us() + CALIBRATION_AWAITED_US;
+    if (!groups_enter_calibration(e->options.groups, deadline_us)) return 0; /* rounds will tell */
     int rc = calibration_run(e->options.target, e->options.drafter, &e->planner, e->n_places,
                              e->options.calibrate_us, err);
     groups_leave_calibration(e->options.groups);
@@ -279,7 +282,7 @@ static void keep_connected(struct engine *e)
     if (!groups_take_offer(groups, seat, &group)) return;
     const struct target_description *d = engine_group(e);
     TRY(target_connect(e->options.target, &group, clock_now_us() + CONNECT_US, &err));
-    TRY(groups_check(groups, seat, d, &err));
+    TRY(groups_check(groups, seat, group.addresses[0], d, &err));
     TRY(adopt_group(e, &err));
     show_load(e); /* with what was measured */
     TRY(groups_hold(groups, seat, d, &err));
@@ -317,8 +320,9 @@ static void leave_target(struct engine *e)
         log_line(LOG_LEVEL_INFO, "target_leaving", "group=%s running=%d waiting=%d",
                  engine_group(e)->group, e->n_active, waiting_count(e->waiting));
     }
-    if (e->n_active > 0 && groups_choose(groups, e->options.seat, 0) >= 0) engine_evict_all(e);
-    if (e->n_active > 0) return;
+    if (!groups_are_shut(groups)) engine_evict_some(e);
+    /* Those that have begun go to another group next, or get a place here again. */
+    if (e->n_active > 0 || waiting_count_returned(e->waiting) > 0) return;
     target_disconnect(e->options.target);
     groups_leave(groups, e->options.seat, why, NULL);
     e->is_leaving = false;
@@ -348,10 +352,14 @@ static void stop_all(struct engine *e)
     groups_set_stopping(e->options.groups, why.text);
     engine_fail_active(e, JOB_END_SHUTDOWN, &why);
     engine_leave(e);
-    engine_end_waiting(e, JOB_END_SHUTDOWN, &why);
     while (queue_pop(e->options.jobs, &item, 0, &err) == 0) {
-        engine_refuse(e, item, JOB_END_SHUTDOWN, &why);
+        struct job *job = item;
+        if (job->moved)
+            engine_take_moved(e, job);
+        else
+            engine_refuse(e, job, JOB_END_SHUTDOWN, &why);
     }
+    engine_end_waiting(e, JOB_END_SHUTDOWN, &why);
     e->options.flush_answers(e->options.flush_arg);
 }
 
@@ -398,12 +406,11 @@ int engine_run(struct engine *e, struct error *err)
     int rc = 0;
     for (;;) {
         beat_mark(e->options.beat, e->options.seat);
+        e->late_us = 0;
+        atomic_store(&load_of(e)->late_us, 0);
         keep_connected(e);
         engine_answer_control(e);
         int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;
-        if (patience_us == IDLE_US && !target_is_connected(e->options.target)) {
-            patience_us = ALONE_US;
-        }
         if (e->n_active == 0 && waiting_count(e->waiting) > 0) {
             bool can_begin = target_is_connected(e->options.target) && !e->is_leaving &&
                              waiting_peek(e->waiting);
@@ -416,7 +423,7 @@ int engine_run(struct engine *e, struct error *err)
         engine_drop_waiting(e);
         engine_end_finished(e);
         e->options.flush_answers(e->options.flush_arg);
-        if (target_is_connected(e->options.target) && !e->is_leaving) engine_admit(e);
+        if (target_is_connected(e->options.target)) engine_admit(e);
         engine_move_waiting(e);
         show_load(e);
         if (e->n_active == 0) continue;
@@ -429,6 +436,7 @@ int engine_run(struct engine *e, struct error *err)
     }
 out:
     stop_all(e);
+    groups_end(e->options.groups, e->options.seat);
     keep_times(e);
     return rc == ERR_CLOSED ? 0 : rc;
 }

@@ -68,10 +68,11 @@ static void pass_on(struct engine *e, struct job *job)
     struct groups *groups = e->options.groups;
     char why[ERROR_TEXT_BYTES];
     struct error err;
-    int seat = groups_choose(groups, e->options.seat, 0);
+    const struct seat_wish wish = {.from = e->options.seat};
+    int seat = groups_choose(groups, &wish);
     if (seat >= 0 && !groups_send(groups, seat, job, &err)) return;
     groups_copy_why(groups, why);
-    error_set(&err, ERR_UNAVAILABLE, "%.400s", why);
+    if (seat < 0) error_set(&err, ERR_UNAVAILABLE, "%.400s", why);
     engine_refuse(e, job, JOB_END_UNAVAILABLE, &err);
 }
 
@@ -103,11 +104,10 @@ int engine_take_jobs(struct engine *e, int64_t patience_us, struct error *err)
     int64_t until_us = patience_us ? clock_now_us() + patience_us : 0;
     for (;; until_us = 0) {
         int rc = queue_pop(e->options.jobs, &item, until_us, err);
-        if (rc == ERR_TIMEOUT) break;
+        if (rc == ERR_TIMEOUT) return 0;
         if (rc) return rc;
         take_job(e, item);
     }
-    return queue_is_shut(e->options.jobs) ? error_set(err, ERR_CLOSED, "the queue is shut") : 0;
 }
 
 static int free_slot(const struct engine *e)
@@ -198,12 +198,13 @@ static bool place(struct engine *e, struct sequence *seq)
 }
 
 /* Gives places to those that wait, in their order, as long as there is room. Nobody waits for a
- * client that does not read. */
+ * client that does not read. A group that is going to end takes only what has begun. */
 void engine_admit(struct engine *e)
 {
     struct sequence *seq;
     while ((seq = waiting_peek(e->waiting))) {
         if (engine_drop_if_ended(e, seq, clock_now_us())) continue;
+        if (e->is_leaving && !seq->admitted_us && seq->index == 0) return;
         bool is_placed = e->n_active < e->n_places && !is_still_blocked(e, seq) && place(e, seq);
         if (!is_placed && !evict_paused(e)) return;
     }

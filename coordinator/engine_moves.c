@@ -3,11 +3,34 @@
 #include "base/clock.h"
 #include "coordinator/engine_parts.h"
 
-void engine_evict_all(struct engine *e)
+/* The seat of another engine for a text that is here; -1: there is none. */
+static int find_other(const struct engine *e, int n_context, bool must_be_idle)
 {
+    const struct seat_wish wish = {.from = e->options.seat,
+                                   .n_context = n_context,
+                                   .has_begun = true,
+                                   .must_be_idle = must_be_idle};
+    return groups_choose(e->options.groups, &wish);
+}
+
+/* The sequences of a job go together. */
+static bool job_fits_elsewhere(const struct engine *e, const struct job *job)
+{
+    int most = 0;
+    for (int i = 0; i < e->n_active; i++) {
+        const struct sequence *seq = e->active[i];
+        if (seq->job == job && seq->end > most) most = seq->end;
+    }
+    return find_other(e, most, false) >= 0;
+}
+
+void engine_evict_some(struct engine *e)
+{
+    if (find_other(e, 0, false) < 0) return;
     for (int i = 0; i < e->n_active; i++) {
         struct sequence *seq = e->active[i];
-        if (!seq->is_over) sequence_evict(seq, &e->target_pool, e->options.drafter);
+        if (seq->is_over || !job_fits_elsewhere(e, seq->job)) continue;
+        sequence_evict(seq, &e->target_pool, e->options.drafter);
     }
     engine_leave(e);
 }
@@ -45,20 +68,29 @@ static void send(struct engine *e, int seat, struct job *job)
     if (groups_send(e->options.groups, seat, job, &err)) engine_take_moved(e, job);
 }
 
-/* There is no group here. Nothing runs, so all sequences of every job are in the queue. */
+static int longest(const struct job *job)
+{
+    int most = 0;
+    for (const struct sequence *seq = job->moved; seq; seq = seq->next_moved) {
+        if (seq->end > most) most = seq->end;
+    }
+    return most;
+}
+
+/* There is no group here. Nothing runs, so all sequences of every job are in the queue, and they
+ * stay together. */
 static void move_all(struct engine *e)
 {
     struct job *jobs = NULL;
     struct sequence *seq;
+    if (find_other(e, 0, false) < 0) return;
     for (int at = 0; (seq = waiting_next(e->waiting, &at));) {
-        bool can_move =
-            !seq->job->is_over && groups_choose(e->options.groups, e->options.seat, seq->end) >= 0;
-        if (can_move) take_out(e, seq, &jobs);
+        if (!seq->job->is_over) take_out(e, seq, &jobs);
     }
     while (jobs) {
         struct job *job = jobs;
         jobs = job->next_moved;
-        int seat = groups_choose(e->options.groups, e->options.seat, job->moved->end);
+        int seat = find_other(e, longest(job), false);
         if (seat >= 0)
             send(e, seat, job);
         else
@@ -66,21 +98,24 @@ static void move_all(struct engine *e)
     }
 }
 
-/* The next one has not begun, and another engine could begin with it at once. */
+/* The next one has not begun, and another engine could begin with it at once. One that came so
+ * stays, or two engines without KV for it could send it to and fro. */
 static void move_next(struct engine *e)
 {
     struct job *jobs = NULL;
     struct sequence *seq = waiting_peek(e->waiting);
-    if (!seq || seq->admitted_us || seq->index > 0 || seq->job->is_over) return;
-    int seat = groups_choose_idle(e->options.groups, e->options.seat, seq->end);
+    bool has_begun = seq && (seq->admitted_us || seq->index > 0);
+    if (!seq || has_begun || seq->job->is_over || seq->job->was_moved) return;
+    int seat = find_other(e, seq->end, true);
     if (seat < 0) return;
+    seq->job->was_moved = true;
     take_out(e, seq, &jobs);
     send(e, seat, jobs);
 }
 
 void engine_move_waiting(struct engine *e)
 {
-    if (waiting_count(e->waiting) == 0) return;
+    if (waiting_count(e->waiting) == 0 || groups_are_shut(e->options.groups)) return;
     bool is_useless = !target_is_connected(e->options.target) || e->is_leaving;
     if (!is_useless) {
         move_next(e);
@@ -108,6 +143,7 @@ void engine_take_moved(struct engine *e, struct job *job)
         next = seq->next_moved; /* the job is freed with its last sequence */
         seq->next_moved = NULL;
         if (!queue_again(e, seq, &err)) continue;
+        if (!seq->admitted_us && seq->index == 0) admission_begun(e->options.admission);
         engine_fail(e, seq, JOB_END_FAILED, &err);
         sequence_close(seq);
     }

@@ -1,4 +1,4 @@
-/* The engine's state and its parts, for engine.c, engine_jobs.c and engine_ends.c alone. */
+/* The engine's state and its parts, for engine.c and engine_*.c alone. */
 #pragma once
 
 #include "coordinator/engine_options.h"
@@ -26,6 +26,7 @@ struct engine {
     int64_t start_us;
     int64_t drain_until_us; /* 0 = it does not drain */
     int64_t next_drop_us, lost_us;
+    int64_t late_us;       /* since when the step that is running is late; 0 = it is not */
     int64_t busy_us;       /* when it last had work, or looked whether memory is to be given back */
     int64_t trimmed_us;    /* when all that is free was given back, however little it was */
     size_t resident_bytes; /* of the process, when memory was given back last */
@@ -37,6 +38,12 @@ struct engine {
 static inline const struct target_description *engine_group(const struct engine *e)
 {
     return target_description(e->options.target);
+}
+
+/* What it tells the other engines. */
+static inline struct seat_load *load_of(const struct engine *e)
+{
+    return &e->options.groups->seats[e->options.seat].load;
 }
 
 /* ---- engine_jobs.c ---- */
@@ -62,8 +69,8 @@ int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error 
 /* Sends what waits to other engines: all of it where this one has no group to serve it with, and
  * otherwise what has not begun and for which another one has a place free. */
 void engine_move_waiting(struct engine *e);
-/* All sequences lose their places, so that they can go on elsewhere. */
-void engine_evict_all(struct engine *e);
+/* Sequences that another group could take lose their places, so that they can go on there. */
+void engine_evict_some(struct engine *e);
 /* Takes up a job that comes from another engine with its sequences. */
 void engine_take_moved(struct engine *e, struct job *job);
 

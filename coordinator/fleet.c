@@ -46,10 +46,12 @@ struct member {
     struct engine *engine;
     pthread_t thread;
     bool is_running, has_group; /* has_group: a group was given to it and not taken back */
+    atomic_bool has_ended;      /* its thread has nothing to do any more */
     struct found_group group;
     struct beat *beat;
-    int seat, cpu;    /* cpu: that it is pinned to; -1 = none */
-    struct error err; /* with which its thread ended */
+    int seat, cpu; /* cpu: that it is pinned to; -1 = none */
+    int rc;        /* with which its thread ended */
+    struct error err;
 };
 
 struct fleet {
@@ -109,8 +111,10 @@ static void *run_engine(void *member)
 {
     struct member *m = member;
     /* Only now, because the threads that the engine's own starts inherit its CPU. */
-    if (m->cpu < 0 || !placement_enter(m->cpu, &m->err)) engine_run(m->engine, &m->err);
+    m->rc = m->cpu < 0 ? 0 : placement_enter(m->cpu, &m->err);
+    if (!m->rc) m->rc = engine_run(m->engine, &m->err);
     beat_excuse(m->beat, m->seat);
+    m->has_ended = true;
     return NULL;
 }
 
@@ -173,9 +177,9 @@ static void join(struct fleet *f, struct error *err, int *rc)
         if (!m->is_running) continue;
         pthread_join(m->thread, NULL);
         m->is_running = false;
-        if (!*rc && m->err.code && m->err.code != ERR_CLOSED) {
+        if (!*rc && m->rc) {
             *err = m->err;
-            *rc = err->code;
+            *rc = m->rc;
         }
     }
 }
@@ -207,47 +211,14 @@ static int find_engine(struct fleet *f, const struct found_group *group)
 {
     struct error err;
     int seat = groups_find_empty(f->options.groups, group);
-    if (seat >= 0 || f->n >= f->options.n_groups || clock_now_us() < f->open_us) return seat;
+    bool may_open = f->n < f->options.n_groups && clock_now_us() >= f->open_us && !f->is_stopping;
+    if (seat >= 0 || !may_open) return seat;
     beat_excuse(f->options.engine.beat, FLEET_SEARCH); /* a draft may take long to open */
     if (!add_member(f, &err)) return f->n - 1;
     f->open_us = clock_now_us() + RETRY_US;
     log_line(LOG_LEVEL_ERROR, "group_not_used", "address=%s text=\"%s\"", group->addresses[0],
              err.text);
     return -1;
-}
-
-static void give_groups(struct fleet *f)
-{
-    struct found_group group;
-    while (discovery_take(f->discovery, &group)) {
-        int seat = find_engine(f, &group);
-        if (seat < 0) {
-            discovery_give_back(f->discovery, &group, ODD_PAUSE_US);
-            return;
-        }
-        f->members[seat].group = group;
-        f->members[seat].has_group = true;
-        groups_offer(f->options.groups, seat, &group);
-    }
-}
-
-/* Takes back what engines have lost or refused. Errors: ERR_ARGUMENT as fleet_run. */
-static int take_back(struct fleet *f, struct error *err)
-{
-    for (int i = 0; i < f->n; i++) {
-        struct member *m = &f->members[i];
-        struct error refusal;
-        if (!m->has_group || groups_state(f->options.groups, i) != SEAT_EMPTY) continue;
-        groups_take_refusal(f->options.groups, i, &refusal);
-        bool is_odd = refusal.code && refusal.code != ERR_UNAVAILABLE;
-        discovery_give_back(f->discovery, &m->group, is_odd ? ODD_PAUSE_US : BUSY_PAUSE_US);
-        m->has_group = false;
-        if (refusal.code == ERR_ARGUMENT && !groups_have_served(f->options.groups)) {
-            *err = refusal;
-            return err->code;
-        }
-    }
-    return 0;
 }
 
 static bool have_group(const struct fleet *f)
@@ -258,12 +229,60 @@ static bool have_group(const struct fleet *f)
     return false;
 }
 
-/* Something in --target is of no use, though there are groups. */
+/* Something that --target leads to is of no use, though there are groups. */
 static void show_odd(struct fleet *f, const struct error *why)
 {
-    if (why->code != ERR_ARGUMENT || strcmp(f->odd, why->text) == 0) return;
+    if (strcmp(f->odd, why->text) == 0) return;
     memcpy(f->odd, why->text, sizeof f->odd);
     log_line(LOG_LEVEL_WARN, "target_not_used", "text=\"%s\"", why->text);
+}
+
+/* The engine has lost or refused its group. */
+static void take_from(struct fleet *f, struct member *m, bool is_odd)
+{
+    if (!m->has_group) return;
+    discovery_give_back(f->discovery, &m->group, is_odd ? ODD_PAUSE_US : BUSY_PAUSE_US, true);
+    m->has_group = false;
+}
+
+static void give_groups(struct fleet *f)
+{
+    struct groups *groups = f->options.groups;
+    struct found_group group;
+    struct error err;
+    while (discovery_take(f->discovery, &group)) {
+        bool is_odd = groups_check(groups, -1, group.addresses[0], &group.description, &err);
+        int seat = is_odd ? -1 : find_engine(f, &group);
+        if (is_odd) show_odd(f, &err);
+        if (seat < 0) {
+            discovery_give_back(f->discovery, &group, ODD_PAUSE_US, false);
+            return;
+        }
+        take_from(f, &f->members[seat], false); /* what it has lost since take_back looked */
+        f->members[seat].group = group;
+        f->members[seat].has_group = true;
+        groups_offer(groups, seat, &group);
+    }
+}
+
+/* Takes back what engines have lost or refused. Errors: ERR_ARGUMENT as fleet_run. */
+static int take_back(struct fleet *f, struct error *err)
+{
+    for (int i = 0; i < f->n; i++) {
+        struct member *m = &f->members[i];
+        struct error refusal;
+        enum seat_state state = groups_state(f->options.groups, i);
+        if (!m->has_group || (state != SEAT_EMPTY && state != SEAT_ENDED)) continue;
+        groups_take_refusal(f->options.groups, i, &refusal);
+        take_from(f, m, refusal.code && refusal.code != ERR_UNAVAILABLE);
+        if (refusal.code != ERR_ARGUMENT) continue;
+        if (!have_group(f) && !groups_have_served(f->options.groups)) {
+            *err = refusal;
+            return err->code;
+        }
+        show_odd(f, &refusal);
+    }
+    return 0;
 }
 
 /* Says why nobody serves. Errors: ERR_ARGUMENT as fleet_run. */
@@ -273,7 +292,7 @@ static int explain(struct fleet *f, struct error *err)
     struct error why;
     if (!discovery_why(f->discovery, &why)) return 0;
     if (have_group(f)) { /* its engine will say how it went */
-        show_odd(f, &why);
+        if (why.code == ERR_ARGUMENT) show_odd(f, &why);
         return 0;
     }
     if (why.code == ERR_ARGUMENT && !groups_have_served(groups)) {
@@ -289,10 +308,23 @@ static int explain(struct fleet *f, struct error *err)
     return 0;
 }
 
+/* While the engines drain, what waits there may still get its group back. One that ends by itself
+ * ends all of them. */
+static bool has_ended(const struct fleet *f)
+{
+    bool all = true, any = false;
+    for (int i = 0; i < f->n; i++) {
+        bool has = f->members[i].has_ended;
+        all = all && has;
+        any = any || has;
+    }
+    return all || (any && !f->is_stopping);
+}
+
 int fleet_run(struct fleet *f, struct error *err)
 {
     int rc = 0;
-    while (!f->is_stopping) {
+    while (!has_ended(f)) {
         beat_mark(f->options.engine.beat, FLEET_SEARCH);
         TRY(take_back(f, err));
         discovery_run(f->discovery, clock_now_us() + LOOK_US);

@@ -6,9 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "coordinator/job.h"
 
-enum { LINE_BYTES = 1024 };
+enum {
+    LINE_BYTES = 1024,
+    LATE_US = 1000000, /* a step that takes so long may be one that hangs */
+    SHUT_LOOK_US = 50000
+};
 
 /* ---- inside the lock ---- */
 
@@ -211,31 +216,40 @@ bool groups_take_offer(struct groups *g, int index, struct found_group *group)
     return is_offered;
 }
 
+/* Whether a text that was begun with one group may go on with the other. */
+static bool is_same_model(const struct target_description *a, const struct target_description *b)
+{
+    bool has_same_ends =
+        a->ends.n == b->ends.n &&
+        memcmp(a->ends.ids, b->ends.ids, (size_t)a->ends.n * sizeof *a->ends.ids) == 0;
+    return has_same_ends && a->model_fingerprint == b->model_fingerprint &&
+           a->vocab_size == b->vocab_size && a->block_tokens == b->block_tokens &&
+           strcmp(a->arithmetic, b->arithmetic) == 0;
+}
+
 /* Inside the lock. The others may be leaving, but their texts may still come here. */
-static int check(const struct groups *g, int index, const struct target_description *d,
-                 struct error *err)
+static int check(const struct groups *g, int index, const char *address,
+                 const struct target_description *d, struct error *err)
 {
     for (int i = 0; i < g->n_seats; i++) {
         const struct seat *other = &g->seats[i];
         const struct target_description *o = &other->description;
         if (i == index || (other->state != SEAT_HELD && other->state != SEAT_LEAVING)) continue;
-        if (o->model_fingerprint == d->model_fingerprint && o->vocab_size == d->vocab_size &&
-            strcmp(o->arithmetic, d->arithmetic) == 0) {
-            continue;
-        }
+        if (is_same_model(o, d)) continue;
         return error_set(err, ERR_UNAVAILABLE,
                          "the group at %s has %s (%016" PRIx64 ", %s), but others serve %s "
                          "(%016" PRIx64 ", %s): it is used when none of them is left",
-                         g->seats[index].group.addresses[0], d->model, d->model_fingerprint,
-                         d->arithmetic, o->model, o->model_fingerprint, o->arithmetic);
+                         address, d->model, d->model_fingerprint, d->arithmetic, o->model,
+                         o->model_fingerprint, o->arithmetic);
     }
     return 0;
 }
 
-int groups_check(struct groups *g, int index, const struct target_description *d, struct error *err)
+int groups_check(struct groups *g, int index, const char *address,
+                 const struct target_description *d, struct error *err)
 {
     monitor_enter(&g->monitor);
-    int rc = check(g, index, d, err);
+    int rc = check(g, index, address, d, err);
     monitor_leave(&g->monitor);
     return rc;
 }
@@ -244,7 +258,7 @@ int groups_hold(struct groups *g, int index, const struct target_description *d,
 {
     struct seat *seat = &g->seats[index];
     monitor_enter(&g->monitor);
-    int rc = check(g, index, d, err);
+    int rc = check(g, index, seat->group.addresses[0], d, err);
     if (!rc) {
         seat->description = *d;
         seat->state = SEAT_HELD;
@@ -279,6 +293,18 @@ void groups_leave(struct groups *g, int index, const char *why, const struct err
     monitor_leave(&g->monitor);
 }
 
+void groups_end(struct groups *g, int index)
+{
+    struct seat *seat = &g->seats[index];
+    monitor_enter(&g->monitor);
+    seat->state = SEAT_ENDED;
+    atomic_store(&seat->load.n_running, 0);
+    atomic_store(&seat->load.n_places, 0);
+    set_why(g, seat, "its engine has ended");
+    tell(g, seat);
+    monitor_leave(&g->monitor);
+}
+
 void groups_set_stopping(struct groups *g, const char *why)
 {
     monitor_enter(&g->monitor);
@@ -290,13 +316,24 @@ void groups_set_stopping(struct groups *g, const char *why)
     monitor_leave(&g->monitor);
 }
 
-void groups_enter_calibration(struct groups *g)
+bool groups_enter_calibration(struct groups *g, int64_t deadline_us)
 {
     monitor_enter(&g->calibration);
+    while (g->is_calibrating && !groups_are_shut(g) && clock_now_us() < deadline_us) {
+        int64_t look_us = clock_now_us() + SHUT_LOOK_US;
+        monitor_wait(&g->calibration, look_us < deadline_us ? look_us : deadline_us);
+    }
+    bool is_mine = !g->is_calibrating && !groups_are_shut(g);
+    if (is_mine) g->is_calibrating = true;
+    monitor_leave(&g->calibration);
+    return is_mine;
 }
 
 void groups_leave_calibration(struct groups *g)
 {
+    monitor_enter(&g->calibration);
+    g->is_calibrating = false;
+    monitor_wake(&g->calibration);
     monitor_leave(&g->calibration);
 }
 
@@ -322,22 +359,33 @@ static int mean_step_us(const struct groups *g)
     return n ? (int)(sum_us / n) : 1;
 }
 
+static bool can_take(const struct groups *g, int index, const struct seat_wish *wish)
+{
+    const struct seat *seat = &g->seats[index],
+                      *from = wish->from < 0 ? NULL : &g->seats[wish->from];
+    const struct seat_load *load = &seat->load;
+    if (index == wish->from || seat->state != SEAT_HELD) return false;
+    if (wish->n_context > seat->description.context_limit) return false;
+    if (wish->has_begun && from && !is_same_model(&from->description, &seat->description)) {
+        return false;
+    }
+    return !wish->must_be_idle ||
+           (n_texts(load) < atomic_load(&load->n_places) && atomic_load(&load->n_waiting) == 0);
+}
+
 /* Inside the lock. Steps of a group take their time whatever the others have, so the next text is
  * done first where texts and time of a step have the smallest product. */
-static int choose(const struct groups *g, int not_seat, int n_context, bool must_be_idle)
+static int choose(const struct groups *g, const struct seat_wish *wish, bool may_be_late)
 {
     int best = -1;
     double best_cost = 0;
     const int unknown_us = mean_step_us(g);
     for (int i = 0; i < g->n_seats; i++) {
-        const struct seat *seat = &g->seats[i];
-        int n = n_texts(&seat->load), step_us = atomic_load(&seat->load.step_us);
-        bool fits = n_context <= seat->description.context_limit;
-        bool is_full = n >= atomic_load(&seat->load.n_places);
-        bool has_queue = atomic_load(&seat->load.n_waiting) > 0;
-        if (i == not_seat || seat->state != SEAT_HELD || !fits) continue;
-        if (must_be_idle && (is_full || has_queue)) continue;
-        double cost = (double)(n + 1) * (step_us > 0 ? step_us : unknown_us);
+        const struct seat_load *load = &g->seats[i].load;
+        int step_us = atomic_load(&load->step_us);
+        if (!can_take(g, i, wish)) continue;
+        if (!may_be_late && atomic_load(&load->late_us) > LATE_US) continue;
+        double cost = (double)(n_texts(load) + 1) * (step_us > 0 ? step_us : unknown_us);
         if (best >= 0 && cost >= best_cost) continue;
         best = i;
         best_cost = cost;
@@ -345,18 +393,11 @@ static int choose(const struct groups *g, int not_seat, int n_context, bool must
     return best;
 }
 
-int groups_choose(struct groups *g, int not_seat, int n_context)
+int groups_choose(struct groups *g, const struct seat_wish *wish)
 {
     monitor_enter(&g->monitor);
-    int seat = choose(g, not_seat, n_context, false);
-    monitor_leave(&g->monitor);
-    return seat;
-}
-
-int groups_choose_idle(struct groups *g, int not_seat, int n_context)
-{
-    monitor_enter(&g->monitor);
-    int seat = choose(g, not_seat, n_context, true);
+    int seat = choose(g, wish, false);
+    if (seat < 0 && !wish->must_be_idle) seat = choose(g, wish, true);
     monitor_leave(&g->monitor);
     return seat;
 }
@@ -381,7 +422,6 @@ void groups_taken(struct groups *g, int index, const struct job *job)
 void groups_add_loads(struct groups *g, struct signals_load *load, float alpha[GROUPS_ALPHAS])
 {
     *load = (struct signals_load){.alpha = alpha};
-    monitor_enter(&g->monitor);
     const struct seat *serving = serving_seat(g);
     const struct seat_load *known = &(serving ? serving : &g->seats[0])->load;
     for (int i = 0; i < GROUPS_ALPHAS; i++) {
@@ -397,7 +437,6 @@ void groups_add_loads(struct groups *g, struct signals_load *load, float alpha[G
             load->draft_kv_blocks[k] += atomic_load(&l->draft_kv_blocks[k]);
         }
     }
-    monitor_leave(&g->monitor);
 }
 
 void groups_count(struct groups *g, int *n_waiting, uint64_t *n_steps, uint64_t *n_half_steps)
@@ -452,9 +491,11 @@ static int write_family(struct groups *g, const char *labels, const char *const 
     TRY(append(out, err, "# HELP outrider_%s %s\n# TYPE outrider_%s gauge\n", family[0], family[1],
                family[0]));
     for (int i = 0; i < g->n_seats; i++) {
-        struct seat_view view;
-        groups_view(g, i, &view);
-        const int values[] = {view.is_serving, view.n_running, view.n_waiting, view.n_places};
+        const struct seat *seat = &g->seats[i];
+        const int values[] = {seat->state == SEAT_HELD, atomic_load(&seat->load.n_running),
+                              atomic_load(&seat->load.n_waiting) +
+                                  atomic_load(&seat->load.n_coming),
+                              atomic_load(&seat->load.n_places)};
         TRY(append(out, err, "outrider_%s{%s,group=\"%d\"} %d\n", family[0], labels, i,
                    values[at]));
     }

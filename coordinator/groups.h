@@ -17,21 +17,22 @@ struct job;
 enum { GROUPS_MAX = 16, GROUPS_DEFAULT = 8, GROUPS_ALPHAS = DRAFT_MAX };
 
 /* Of an engine: EMPTY it has no group, OFFERED one was found for it, HELD it is connected to it,
- * LEAVING it finishes what it has and lets go. */
-enum seat_state { SEAT_EMPTY, SEAT_OFFERED, SEAT_HELD, SEAT_LEAVING };
+ * LEAVING it finishes what it has and lets go, ENDED it takes none any more. */
+enum seat_state { SEAT_EMPTY, SEAT_OFFERED, SEAT_HELD, SEAT_LEAVING, SEAT_ENDED };
 
 /* What an engine has at this moment; written by the engine's thread. */
 struct seat_load {
     atomic_int n_running, n_waiting, n_waiting_again, n_places;
     atomic_int n_coming; /* texts that were sent here and that the engine has not taken yet */
     atomic_int step_us;  /* of a step of one row, as measured; 0 = not known */
+    atomic_int late_us;  /* for which it has waited for the step that is running */
     atomic_int kv_blocks[SIGNALS_BLOCK_STATES], draft_kv_blocks[SIGNALS_BLOCK_STATES];
     _Atomic float alpha[GROUPS_ALPHAS];
     atomic_ullong n_steps, n_half_steps;
 };
 
 struct seat {
-    enum seat_state state;
+    _Atomic(enum seat_state) state; /* written inside the lock */
     struct found_group group;
     struct target_description description; /* of the group that is or was held last */
     char why[ERROR_TEXT_BYTES];            /* it does not serve */
@@ -41,12 +42,14 @@ struct seat {
 };
 
 /* Whether a request would be served; why: if not; group: one that serves, or the last that did.
- * Called inside the lock of the groups, so it must not call them. */
+ * Called inside the lock of the groups, so that two changes are told in their order; it must not
+ * call them. */
 typedef void groups_serving_fn(void *arg, bool is_serving, const char *why,
                                const struct target_description *group);
 
 struct groups {
     struct monitor monitor, calibration;
+    bool is_calibrating;
     struct seat seats[GROUPS_MAX];
     atomic_int n_seats; /* that have an engine */
     bool has_served, is_stopping, is_shut;
@@ -97,28 +100,37 @@ bool groups_take_offer(struct groups *groups, int seat, struct found_group *grou
  * is left. */
 int groups_hold(struct groups *groups, int seat, const struct target_description *description,
                 struct error *err);
-/* Whether groups_hold would succeed now. Errors: as there. */
-int groups_check(struct groups *groups, int seat, const struct target_description *description,
-                 struct error *err);
+/* Whether groups_hold would succeed now; address: where the group is. Errors: as there. */
+int groups_check(struct groups *groups, int seat, const char *address,
+                 const struct target_description *description, struct error *err);
 /* The engine takes nothing new any more, but goes on with what it has. */
 void groups_set_leaving(struct groups *groups, int seat, const char *why);
 /* The engine has no group any more. refusal: it did not fit; NULL = it was lost or let go. */
 void groups_leave(struct groups *groups, int seat, const char *why, const struct error *refusal);
+/* The engine takes no group any more. */
+void groups_end(struct groups *groups, int seat);
 /* All engines say so: no request is taken any more. */
 void groups_set_stopping(struct groups *groups, const char *why);
 
-/* Only one engine at a time is between these two. */
-void groups_enter_calibration(struct groups *groups);
+/* Only one engine at a time is between these two. False: its turn did not come by deadline_us, or
+ * the queues were shut. */
+bool groups_enter_calibration(struct groups *groups, int64_t deadline_us);
 void groups_leave_calibration(struct groups *groups);
 
 /* ---- placing ---- */
 
+/* What is wanted of a seat for a text. */
+struct seat_wish {
+    int from;          /* the engine that has the text, which is not meant; -1 = none */
+    int n_context;     /* the most tokens that it may have; 0 = any */
+    bool has_begun;    /* it goes on: only the model that its engine serves or served will do */
+    bool must_be_idle; /* with a place free and nothing that waits */
+};
+
 /* The seat for another text: that of the group which is expected to be least busy, by the texts
- * that it has and the time of its step. not_seat: not this one; -1 = any. n_context: the most
- * tokens that a text may have; 0 = any. -1: no such group serves. */
-int groups_choose(struct groups *groups, int not_seat, int n_context);
-/* The same, if it has places free and nothing that waits. */
-int groups_choose_idle(struct groups *groups, int not_seat, int n_context);
+ * that it has and the time of its step. One whose step is late is taken only if there is no other.
+ * -1: no such group serves. */
+int groups_choose(struct groups *groups, const struct seat_wish *wish);
 /* Sends a job to an engine. Errors: ERR_EXHAUSTED, ERR_CLOSED. */
 int groups_send(struct groups *groups, int seat, struct job *job, struct error *err);
 /* The engine has taken a job that was sent to it. */
@@ -126,6 +138,7 @@ void groups_taken(struct groups *groups, int seat, const struct job *job);
 
 /* ---- all together ---- */
 
+/* Neither this, groups_count nor groups_write_metrics takes a lock. */
 void groups_add_loads(struct groups *groups, struct signals_load *load, float alpha[GROUPS_ALPHAS]);
 /* Texts that wait for a place, and steps. */
 void groups_count(struct groups *groups, int *n_waiting, uint64_t *n_steps, uint64_t *n_half_steps);

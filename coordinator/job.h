@@ -80,6 +80,7 @@ struct job {
     /* On its way from one engine to another: the sequences that it has; the job that follows. */
     struct sequence *moved;
     struct job *next_moved;
+    bool was_moved; /* to a group that had a place free */
 };
 
 /* A job of this kind that has no request and no reply yet. Errors: ERR_NO_MEMORY. */

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "rpc/common.h"
 
-enum { CHANNELS_MAX = 64 };
+enum { CHANNELS_MAX = 1024 };
 
 static void channel_close(struct rpc_channel *channel)
 {

@@ -21,7 +21,8 @@ enum {
     LEAST_PING_INTERVAL_MS = 5000,
     HANDSHAKE_MS = 20000, /* a client that says nothing, or goes on slowly, holds a descriptor */
     RECONNECT_FIRST_MS = 100,
-    RECONNECT_MOST_MS = 1000,
+    RECONNECT_MOST_MS = 250, /* a peer that comes back is used at once */
+    CONNECT_MS = 1000,       /* that a connection may take at least */
     CALLS_PER_CONNECTION_MAX = 1024,
     IDENTITY_ONLY = 1 << GRPC_COMPRESS_NONE
 };
@@ -123,7 +124,7 @@ grpc_channel_args rpc_channel_args(grpc_arg args[RPC_ARGS_MAX], const char *serv
     args[n++] = int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     args[n++] = int_arg(GRPC_ARG_ENABLE_RETRIES, 0);
     args[n++] = int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, RECONNECT_FIRST_MS);
-    args[n++] = int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, RECONNECT_MOST_MS);
+    args[n++] = int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_MS);
     args[n++] = int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, RECONNECT_MOST_MS);
     /* Otherwise clients of one process would share a connection, and with it its wake-ups. */
     args[n++] = int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

@@ -7,22 +7,22 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "coordinator/discovery/resolver.h"
-#include "proto/target_wire.h"
 #include "rpc/client.h"
 
 enum {
-    ASK_US = 1000000,    /* that an answer may take */
-    PAUSE_US = 200000,   /* from an answer to the next question, ... */
-    CALM_US = 2000000,   /* ... and the same for a whole group that nobody takes */
-    FRESH_US = 1000000,  /* an older answer may not be true any more */
-    HURRY_US = 250000,   /* between two look-ups of a name while a group is wanted, ... */
-    LEISURE_US = 2000000 /* ... and while all that there were are in use */
+    ASK_US = 1000000,     /* that an answer may take */
+    PAUSE_US = 200000,    /* from an answer to the next question, ... */
+    CALM_US = 2000000,    /* ... and the same for another address of a rank that is in use */
+    FRESH_US = 1000000,   /* an older answer may not be true any more */
+    MISSED_US = 60000000, /* for which a lost group is looked for often */
+    HURRY_US = 250000,    /* between two look-ups of a name while a group is wanted, ... */
+    LEISURE_US = 2000000  /* ... and while all that there were are in use */
 };
 
 /* An address, and who is there. */
 struct place {
     char address[TARGET_ADDRESS_BYTES];
-    int name;                /* that it came from; -1 = --target has the address itself */
+    bool is_found;           /* by a name; false: --target has the address itself */
     bool is_listed, is_used; /* --target leads there; its group is taken */
     struct rpc_stream *question;
     int64_t deadline_us, next_us; /* of the question; when to ask again */
@@ -42,14 +42,14 @@ struct discovery {
     int64_t calm_us; /* names are looked up at leisure from then on */
 };
 
-static int add_place(struct discovery *d, const char *address, int name, struct error *err)
+static int add_place(struct discovery *d, const char *address, bool is_found, struct error *err)
 {
     struct place *place = NULL;
     int rc = mem_grow(&d->places, &d->capacity, d->n_places + 1, err);
     if (!rc) rc = mem_array(&place, 1, sizeof *place, err);
     if (rc) return rc;
     strcpy(place->address, address);
-    place->name = name;
+    place->is_found = is_found;
     place->is_listed = true;
     d->places[d->n_places++] = place;
     return 0;
@@ -77,7 +77,7 @@ int discovery_open(struct discovery **discovery, const struct discovery_options 
     d->list = *options->list;
     TRY(mem_array(&d->resolved, (size_t)d->list.n_names, sizeof *d->resolved, err));
     for (int i = 0; i < d->list.n_addresses; i++) {
-        TRY(add_place(d, d->list.addresses[i], -1, err));
+        TRY(add_place(d, d->list.addresses[i], false, err));
     }
     d->server_name = server_name(options, d);
     const struct rpc_client_options client = {.certificates = options->certificates,
@@ -133,21 +133,32 @@ static void drop_places(struct discovery *d)
     d->n_places = n;
 }
 
+static bool is_named(const struct discovery *d, const char *address)
+{
+    for (int i = 0; i < d->list.n_names; i++) {
+        for (int k = 0; k < d->resolved[i].n; k++) {
+            if (strcmp(d->resolved[i].addresses[k], address) == 0) return true;
+        }
+    }
+    return false;
+}
+
 static void take_names(struct discovery *d)
 {
     struct error err; /* without memory: with the next change */
+    bool has_news = false;
     for (int i = 0; i < d->list.n_names; i++) {
-        const struct resolved *now = &d->resolved[i];
-        if (!resolver_get(d->resolver, i, &d->resolved[i])) continue;
-        for (size_t k = 0; k < d->n_places; k++) {
-            if (d->places[k]->name == i) d->places[k]->is_listed = false;
-        }
-        for (int k = 0; k < now->n; k++) {
-            struct place *known = find(d, now->addresses[k]);
-            if (known)
-                known->is_listed = true;
-            else
-                add_place(d, now->addresses[k], i, &err);
+        has_news = resolver_get(d->resolver, i, &d->resolved[i]) || has_news;
+    }
+    if (!has_news) return;
+    for (size_t i = 0; i < d->n_places; i++) {
+        struct place *place = d->places[i];
+        place->is_listed = !place->is_found || is_named(d, place->address);
+    }
+    for (int i = 0; i < d->list.n_names; i++) {
+        for (int k = 0; k < d->resolved[i].n; k++) {
+            const char *address = d->resolved[i].addresses[k];
+            if (!find(d, address)) add_place(d, address, true, &err);
         }
     }
     drop_places(d);
@@ -179,8 +190,18 @@ static void ask(struct discovery *d, struct place *place, int64_t now_us)
     if (begin_question(d, place, &place->err)) end_question(place, PAUSE_US);
 }
 
+/* Whether the place leads to a rank of a group that is in use. */
+static bool is_second_way(const struct discovery *d, const struct place *place)
+{
+    for (size_t i = 0; i < d->n_places; i++) {
+        const struct place *other = d->places[i];
+        if (other->is_used && strcmp(other->answer.group, place->answer.group) == 0) return true;
+    }
+    return false;
+}
+
 /* Takes the answer, if it is here; false: it is still to come. */
-static bool take_answer(struct place *place)
+static bool take_answer(const struct discovery *d, struct place *place)
 {
     const uint8_t *data;
     size_t len;
@@ -193,7 +214,7 @@ static bool take_answer(struct place *place)
     } else if (!rc && !target_description_decode(data, len, &place->answer, &err)) {
         place->answered_us = clock_now_us();
         place->err = (struct error){0};
-        end_question(place, PAUSE_US);
+        end_question(place, is_second_way(d, place) ? CALM_US : PAUSE_US);
         return true;
     }
     place->err = err;
@@ -210,7 +231,7 @@ static bool go_round(struct discovery *d, int64_t *wake_us)
         struct place *place = d->places[i];
         if (place->is_used) continue;
         if (place->question) {
-            has_news = take_answer(place) || has_news;
+            has_news = take_answer(d, place) || has_news;
         } else if (now_us >= place->next_us) {
             ask(d, place, now_us);
         }
@@ -243,12 +264,15 @@ static bool is_usable(const struct place *place, int64_t now_us)
 
 /* The place of each rank of a lead's group; false: one is missing. A rank that can be called at two
  * addresses is called at the first one. */
-static bool gather(const struct discovery *d, const struct place *lead,
-                   struct place *ranks[RANKS_MAX], int64_t now_us)
+static bool gather(const struct discovery *d, size_t lead_at, struct place *ranks[RANKS_MAX],
+                   int64_t now_us)
 {
+    const struct place *lead = d->places[lead_at];
     int n = lead->answer.n_ranks, n_found = 0;
     if (n < 1 || n > RANKS_MAX) return false;
     memset(ranks, 0, RANKS_MAX * sizeof *ranks);
+    ranks[0] = d->places[lead_at];
+    n_found = 1;
     for (size_t i = 0; i < d->n_places; i++) {
         struct place *place = d->places[i];
         const struct target_description *a = &place->answer;
@@ -268,8 +292,9 @@ bool discovery_take(struct discovery *d, struct found_group *group)
     for (size_t i = 0; i < d->n_places; i++) {
         const struct place *lead = d->places[i];
         if (!is_usable(lead, now_us) || lead->answer.rank != 0) continue;
-        if (!gather(d, lead, ranks, now_us)) continue;
+        if (!gather(d, i, ranks, now_us)) continue;
         group->n_ranks = lead->answer.n_ranks;
+        group->description = lead->answer;
         for (int r = 0; r < group->n_ranks; r++) {
             strcpy(group->addresses[r], ranks[r]->address);
             ranks[r]->is_used = true;
@@ -281,7 +306,8 @@ bool discovery_take(struct discovery *d, struct found_group *group)
     return false;
 }
 
-void discovery_give_back(struct discovery *d, const struct found_group *group, int64_t pause_us)
+void discovery_give_back(struct discovery *d, const struct found_group *group, int64_t pause_us,
+                         bool is_lost)
 {
     for (int r = 0; r < group->n_ranks; r++) {
         struct place *place = find(d, group->addresses[r]);
@@ -291,58 +317,38 @@ void discovery_give_back(struct discovery *d, const struct found_group *group, i
         place->next_us = clock_now_us() + pause_us;
         place->err = (struct error){0};
     }
-    d->calm_us = clock_now_us() + INT64_C(60) * 1000000;
+    if (is_lost) d->calm_us = clock_now_us() + MISSED_US;
     drop_places(d);
-}
-
-int discovery_count(const struct discovery *d)
-{
-    int n = 0;
-    for (size_t i = 0; i < d->n_places; i++) {
-        n += d->places[i]->is_listed ? 1 : 0;
-    }
-    return n;
 }
 
 /* ---- why there is none ---- */
 
-/* All have answered, and yet there is no whole group. */
+/* All have answered, and yet there is no whole group: says so of the first place. */
 static int explain_ranks(const struct discovery *d, struct error *err)
 {
-    const struct place *lead = NULL, *odd = NULL;
-    int n = 0, expected = 0;
+    const struct place *lead = NULL;
+    int n = 0, n_found = 0;
+    bool are_alike = d->list.n_names == 0;
     for (size_t i = 0; i < d->n_places; i++) {
         const struct place *place = d->places[i];
-        if (place->is_used) continue;
+        if (place->is_used || is_second_way(d, place)) continue;
+        if (!lead) lead = place;
+        are_alike = are_alike && place->answer.n_ranks == lead->answer.n_ranks;
+        n_found += strcmp(place->answer.group, lead->answer.group) == 0 ? 1 : 0;
         n++;
-        if (!lead || place->answer.rank < lead->answer.rank) lead = place;
     }
-    if (!lead) return error_set(err, ERR_UNAVAILABLE, "--target leads to no address yet");
+    if (!lead) return 0;
     int n_ranks = lead->answer.n_ranks;
-    bool is_static = d->list.n_names == 0;
-    if (is_static && n_ranks > 0 && n % n_ranks != 0) {
+    if (are_alike && n_ranks > 0 && n % n_ranks != 0) {
         return error_set(err, ERR_ARGUMENT,
                          "%s is a rank of a group of %d, but --target has %d address%s; give those "
                          "of all its ranks, with commas between them",
                          lead->address, n_ranks, n, n == 1 ? "" : "es");
     }
-    if (n < n_ranks) {
-        return error_set(err, ERR_UNAVAILABLE,
-                         "%s is a rank of a group of %d, and only %d of them can be called yet",
-                         lead->address, n_ranks, n);
-    }
-    if (lead->answer.rank != 0) odd = lead;
-    if (!odd) expected = 1;
-    for (size_t i = 0; i < d->n_places && !odd; i++) {
-        const struct place *place = d->places[i];
-        if (!place->is_used && place != lead) odd = place;
-    }
-    if (!odd) return error_set(err, ERR_UNAVAILABLE, "the group at %s is not whole", lead->address);
     return error_set(err, ERR_UNAVAILABLE,
-                     "%s says it is rank %d of group %s, expected rank %d of %s: give every "
-                     "rank of one group once",
-                     odd->address, odd->answer.rank, odd->answer.group, expected,
-                     lead->answer.group);
+                     "%s says it is rank %d of %d of group %s, and %d of them can be called now: "
+                     "give every rank of one group once",
+                     lead->address, lead->answer.rank, n_ranks, lead->answer.group, n_found);
 }
 
 /* Whether a place that is not in use has said nothing yet. */

@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "coordinator/discovery/target_list.h"
+#include "proto/target_wire.h"
 
 struct certificates; /* access/certificates.h */
 struct discovery;
@@ -31,6 +32,7 @@ const char *discovery_server_name(const struct discovery *discovery);
 struct found_group {
     int n_ranks;
     char addresses[RANKS_MAX][TARGET_ADDRESS_BYTES];
+    struct target_description description; /* of rank 0 */
 };
 
 /* Asks those whose turn it is, and handles answers until there is news or deadline_us passes. */
@@ -40,14 +42,11 @@ void discovery_run(struct discovery *discovery, int64_t deadline_us);
  * again until discovery_give_back. False: there is none. */
 bool discovery_take(struct discovery *discovery, struct found_group *group);
 
-/* The group is lost, or was not what it seemed: its addresses are asked again in pause_us, as long
- * as --target still leads to them. */
+/* The group's addresses are asked again in pause_us, as long as --target still leads to them.
+ * is_lost: it served, or almost did, so names are looked up often for a while. */
 void discovery_give_back(struct discovery *discovery, const struct found_group *group,
-                         int64_t pause_us);
+                         int64_t pause_us, bool is_lost);
 
 /* Why there is no group to take; 0: an answer is still to come. Errors: ERR_ARGUMENT the list can
  * never work as it is; others as long as something may still change. */
 int discovery_why(const struct discovery *discovery, struct error *err);
-
-/* Addresses that --target leads to at the moment. */
-int discovery_count(const struct discovery *discovery);

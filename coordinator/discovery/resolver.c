@@ -65,6 +65,10 @@ static bool look_up(const struct target_name *name, struct resolved *found)
         add_address(found, info, name->port);
     }
     freeaddrinfo(list);
+    if (found->n == TARGET_WORDS_MAX) {
+        snprintf(found->why, sizeof found->why, "dns:%.200s has more than %d addresses", name->name,
+                 TARGET_WORDS_MAX - 1);
+    }
     qsort(found->addresses, (size_t)found->n, sizeof *found->addresses, compare_addresses);
     return true;
 }

@@ -331,8 +331,8 @@ class Groups(FolderTest):
         self.check_usage(*run(COORDINATOR, "--draft", DRAFT, "--target", f"{first},{first}"),
                          first, "twice")
         self.check_not_used([first, second, two.worker_addresses[0]], "group of 2", "1 address")
-        self.check_waits([first, f"ipv4:{first}"], "rank 0", "expected rank 1")
-        self.check_waits([first, two.worker_addresses[1]], two.worker_addresses[1], "one group")
+        self.check_waits([first, f"ipv4:{first}"], "rank 0 of 2", "one group")
+        self.check_waits([first, two.worker_addresses[1]], first, "1 of them", "one group")
         self.check_waits([two.worker_addresses[0], second], "one group")
         for world in (one, two):  # the other requests are served
             world.start_coordinator()

@@ -51,12 +51,13 @@ class Group:
         wait_until(lambda: all(self.fleet.is_serving(a) for a in self.addresses(self.place)),
                    timeout, f"group {self.number} is there")
 
-    def kill(self):
-        """SIGKILL for rank 0; mpirun ends the others."""
+    def kill(self, wait=True):
+        """SIGKILL for rank 0; mpirun ends the others, which takes seconds."""
         pids = cluster.descendants(self.program.pid) if self.n_ranks > 1 else [self.program.pid]
         ranks = [pid for pid in pids if Cluster._rank_of(pid) == 0] if self.n_ranks > 1 else pids
         os.kill(ranks[0], signal.SIGKILL)
-        self.program.wait(20)
+        if wait:
+            self.program.wait(20)
 
     def terminate(self):
         """SIGTERM for every rank, as an orchestrator would send it."""

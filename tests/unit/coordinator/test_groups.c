@@ -67,11 +67,18 @@ static void set_load(int seat, int n_running, int step_us)
     atomic_store(&groups.seats[seat].load.step_us, step_us);
 }
 
+static int choose(int from, int n_context, bool must_be_idle)
+{
+    const struct seat_wish wish = {
+        .from = from, .n_context = n_context, .must_be_idle = must_be_idle};
+    return groups_choose(&groups, &wish);
+}
+
 START_TEST(nobody_serves_at_first)
 {
     ck_assert(!is_serving);
     ck_assert_str_eq(why, "the target group has not been reached yet");
-    ck_assert_int_eq(groups_choose(&groups, -1, 0), -1);
+    ck_assert_int_eq(choose(-1, 0, false), -1);
     ck_assert(groups_set_why(&groups, "nobody answers"));
     ck_assert(!groups_set_why(&groups, "nobody answers"));
     ck_assert_str_eq(why, "nobody answers");
@@ -85,15 +92,15 @@ START_TEST(the_least_busy_group_gets_the_next_text)
     ck_assert(is_serving);
     set_load(0, 3, 1000);
     set_load(1, 2, 1000);
-    ck_assert_int_eq(groups_choose(&groups, -1, 0), 1);
-    ck_assert_int_eq(groups_choose(&groups, 1, 0), 0); /* not that one */
-    set_load(1, 2, 2000);                              /* (2 + 1) * 2 > (3 + 1) * 1 */
-    ck_assert_int_eq(groups_choose(&groups, -1, 0), 0);
+    ck_assert_int_eq(choose(-1, 0, false), 1);
+    ck_assert_int_eq(choose(1, 0, false), 0); /* not that one */
+    set_load(1, 2, 2000);                     /* (2 + 1) * 2 > (3 + 1) * 1 */
+    ck_assert_int_eq(choose(-1, 0, false), 0);
     set_load(1, 3, 0); /* not known: as the others */
-    ck_assert_int_eq(groups_choose(&groups, -1, 0), 0);
+    ck_assert_int_eq(choose(-1, 0, false), 0);
     set_load(1, 2, 0);
-    ck_assert_int_eq(groups_choose(&groups, -1, 0), 1);
-    ck_assert_int_eq(groups_choose(&groups, -1, 1001), -1); /* longer than either can read */
+    ck_assert_int_eq(choose(-1, 0, false), 1);
+    ck_assert_int_eq(choose(-1, 1001, false), -1); /* longer than either can read */
 }
 END_TEST
 
@@ -104,13 +111,13 @@ START_TEST(what_is_on_its_way_counts)
     hold(0);
     hold(1);
     for (int i = 0; i < CAPACITY; i++) {
-        int seat = groups_choose(&groups, -1, 0);
+        int seat = choose(-1, 0, false);
         ck_assert_int_eq(seat, i % 2);
         CHECK_OK(groups_send(&groups, seat, &jobs[i], &err));
     }
     CHECK_OK(queue_pop(queues[0], &item, 0, &err));
     groups_taken(&groups, 0, item);
-    ck_assert_int_eq(groups_choose(&groups, -1, 0), 0);
+    ck_assert_int_eq(choose(-1, 0, false), 0);
     groups_shut(&groups);
     CHECK_ERR(groups_send(&groups, 0, &jobs[0], &err), ERR_CLOSED, "shut");
     ck_assert_int_eq(atomic_load(&groups.seats[0].load.n_coming), 1);
@@ -122,11 +129,36 @@ START_TEST(an_idle_group_has_places_and_no_queue)
     hold(0);
     hold(1);
     set_load(0, 8, 10);
-    ck_assert_int_eq(groups_choose_idle(&groups, 1, 0), -1);
+    ck_assert_int_eq(choose(1, 0, true), -1);
     set_load(0, 7, 10);
-    ck_assert_int_eq(groups_choose_idle(&groups, 1, 0), 0);
+    ck_assert_int_eq(choose(1, 0, true), 0);
     atomic_store(&groups.seats[0].load.n_waiting, 1);
-    ck_assert_int_eq(groups_choose_idle(&groups, 1, 0), -1);
+    ck_assert_int_eq(choose(1, 0, true), -1);
+}
+END_TEST
+
+START_TEST(a_late_group_comes_last)
+{
+    hold(0);
+    hold(1);
+    set_load(1, 5, 1000);
+    atomic_store(&groups.seats[0].load.late_us, 2000000);
+    ck_assert_int_eq(choose(-1, 0, false), 1);
+    ck_assert_int_eq(choose(1, 0, false), 0); /* better than none */
+    ck_assert_int_eq(choose(1, 0, true), -1);
+}
+END_TEST
+
+START_TEST(what_has_begun_goes_on_with_its_model)
+{
+    struct target_description other = model(2);
+    struct seat_wish wish = {.from = 0, .has_begun = true};
+    hold(0);
+    groups_leave(&groups, 0, "it is gone", NULL);
+    CHECK_OK(groups_hold(&groups, 1, &other, &err));
+    ck_assert_int_eq(groups_choose(&groups, &wish), -1);
+    wish.has_begun = false;
+    ck_assert_int_eq(groups_choose(&groups, &wish), 1);
 }
 END_TEST
 
@@ -136,9 +168,9 @@ START_TEST(groups_of_one_model_serve_together)
     hold(0);
     CHECK_ERR(groups_hold(&groups, 1, &other, &err), ERR_UNAVAILABLE, "when none of them is left");
     snprintf(same.arithmetic, sizeof same.arithmetic, "cpu-int8");
-    CHECK_ERR(groups_check(&groups, 1, &same, &err), ERR_UNAVAILABLE, "cpu-int8");
+    CHECK_ERR(groups_check(&groups, 1, "b:1", &same, &err), ERR_UNAVAILABLE, "cpu-int8");
     groups_set_leaving(&groups, 0, "it leaves");
-    CHECK_ERR(groups_check(&groups, 1, &other, &err), ERR_UNAVAILABLE, "when none");
+    CHECK_ERR(groups_check(&groups, 1, "b:1", &other, &err), ERR_UNAVAILABLE, "when none");
     groups_leave(&groups, 0, "it is gone", NULL);
     CHECK_OK(groups_hold(&groups, 1, &other, &err));
 }
@@ -150,7 +182,7 @@ START_TEST(the_doors_are_told_when_the_last_one_goes)
     hold(1);
     groups_leave(&groups, 0, "rank 0 is lost", NULL);
     ck_assert(is_serving);
-    ck_assert_int_eq(groups_choose(&groups, -1, 0), 1);
+    ck_assert_int_eq(choose(-1, 0, false), 1);
     groups_set_leaving(&groups, 1, "it leaves");
     ck_assert(!is_serving);
     ck_assert_str_eq(why, "it leaves");
@@ -191,6 +223,8 @@ int main(void)
     tcase_add_test(tcase, the_least_busy_group_gets_the_next_text);
     tcase_add_test(tcase, what_is_on_its_way_counts);
     tcase_add_test(tcase, an_idle_group_has_places_and_no_queue);
+    tcase_add_test(tcase, a_late_group_comes_last);
+    tcase_add_test(tcase, what_has_begun_goes_on_with_its_model);
     tcase_add_test(tcase, groups_of_one_model_serve_together);
     tcase_add_test(tcase, the_doors_are_told_when_the_last_one_goes);
     tcase_add_test(tcase, an_engine_that_knows_the_group_comes_first);
