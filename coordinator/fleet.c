@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -110,6 +111,7 @@ out:
 static void *run_engine(void *member)
 {
     struct member *m = member;
+    prctl(PR_SET_NAME, fleet_thread_names[m->seat]); /* for top -H; best effort */
     /* Only now, because the threads that the engine's own starts inherit its CPU. */
     m->rc = m->cpu < 0 ? 0 : placement_enter(m->cpu, &m->err);
     if (!m->rc) m->rc = engine_run(m->engine, &m->err);

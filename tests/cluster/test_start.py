@@ -28,12 +28,12 @@ def ready(world, name="workers"):
 
 
 def threads(pid):
-    """(name, CPUs) of every thread of a process; the first is the engine's."""
+    """(name, CPUs) of every thread of a process; the first is a rank's engine thread."""
     found = []
     for task in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
         with open(f"/proc/{pid}/task/{task}/status", encoding="utf-8") as file:
             text = file.read()
-        name = re.search(r"^Name:\s+(\S+)", text, re.M).group(1)
+        name = re.search(r"^Name:\s+(.+)", text, re.M).group(1)
         found.append((name, re.search(r"^Cpus_allowed_list:\s+(\S+)", text, re.M).group(1)))
     return found
 
@@ -70,7 +70,7 @@ class Threads(FaultTest):
             for name, cpus in others:
                 if not name.startswith("compute-"):
                     self.assertEqual(cpus, open_mask, name)
-            self.assertEqual(threads(world.coordinator.pid)[0][1], str(CPUS[-1]))
+            self.assertEqual(dict(threads(world.coordinator.pid))["engine 0"], str(CPUS[-1]))
             self.check_logs(world)
 
     def test_ranks_of_one_mpirun_take_different_cores(self):
