@@ -31,7 +31,9 @@ static const char help[] =
     "\n"
     "MPIRUN_FLAGS in the environment holds further arguments for mpirun. SIGTERM drains the "
     "ranks;\n"
-    "a second one ends them at once. Exit status: that of mpirun, 0 when all ranks ended with 0.\n";
+    "a second one ends them at once. Exit status: that of mpirun, 0 when all ranks ended with 0;\n"
+    "143 after SIGTERM where ranks run on other hosts, so that a supervisor starts the group "
+    "again.\n";
 
 struct launch {
     int n_ranks;
@@ -135,7 +137,21 @@ static void add_mpirun(struct launch *launch)
                                          NULL};
     static const char *const alone[] = {"--mca", "btl",      "vader,self", "--mca",
                                         "plm",   "isolated", NULL};
-    static const char *const many[] = {"--map-by", "slot", "--mca", "btl", "vader,self,tcp", NULL};
+    static const char *const many[] = {"--map-by",
+                                       "slot",
+                                       "--mca",
+                                       "btl",
+                                       "vader,self,tcp",
+                                       "--mca",
+                                       "oob_tcp_keepalive_time",
+                                       "5",
+                                       "--mca",
+                                       "oob_tcp_keepalive_intvl",
+                                       "1",
+                                       "--mca",
+                                       "oob_tcp_keepalive_probes",
+                                       "3",
+                                       NULL};
     static const char *const yield[] = {"--mca", "mpi_yield_when_idle", "1", NULL};
     snprintf(n_ranks, sizeof n_ranks, "%d", launch->n_ranks);
     add_all(launch, always);
@@ -242,21 +258,24 @@ static bool has_ended(const struct launch *launch, int *status)
     return ended;
 }
 
-/* Until mpirun ends. Ranks that begin after SIGTERM came are told at the next look. */
+/* Until mpirun ends; the exit status. Ranks that begin after SIGTERM came are told at the next
+ * look. A group on several hosts is a job for whoever started it, and a job that ends with 0 is
+ * done for ever, so a signal that ended it is in its status. */
 static int watch(struct launch *launch, const sigset_t *signals)
 {
     const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
     bool is_stopping = false;
-    int status = 0;
+    int status = 0, told_by = 0;
     while (!has_ended(launch, &status)) {
         int number = is_stopping ? sigtimedwait(signals, NULL, &look) : sigwaitinfo(signals, NULL);
         bool is_wish = number > 0 && number != SIGCHLD;
         if (is_wish) launch->told.n = 0; /* everybody is told again */
+        if (is_wish) told_by = number;
         if (is_wish && launch->hosts) tell_mpirun(launch, !is_stopping);
         is_stopping = is_stopping || is_wish;
         if (is_stopping && !launch->hosts) tell_ranks(launch);
     }
-    return status;
+    return is_stopping && launch->hosts ? STATUS_OF_SIGNAL + told_by : status;
 }
 
 int main(int argc, char **argv)

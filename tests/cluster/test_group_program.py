@@ -26,6 +26,19 @@ class Group(Cluster):
         self.workers = Program("workers", command, self._log_path("workers"), {})
 
 
+class GroupOnHosts(Group):
+    """The same with a host file, whose one host is this one."""
+
+    def start_workers(self):
+        hosts = os.path.join(self.folder, "hosts")
+        with open(hosts, "w", encoding="ascii") as file:
+            file.write(f"localhost slots={self.n_ranks}\n")
+        command = [PROGRAM, "--ranks", str(self.n_ranks), "--hosts", hosts, "--model", self.target,
+                   "--listen", self.listen, *self.worker_flags]
+        self.workers = Program("workers", command, self._log_path("workers"),
+                               {"MPIRUN_FLAGS": "--mca plm isolated"})
+
+
 class GroupProgram(unittest.TestCase):
     def test_ranks_answer_and_end_with_0_at_sigterm(self):
         with Group(BUILD, 2) as group:
@@ -49,6 +62,21 @@ class GroupProgram(unittest.TestCase):
             self.assertEqual(busy.returncode, 0, figures)
             self.assertIn(b"ended by length", figures)
             self.assertEqual(group.workers.wait(40), 0)
+
+    def test_with_a_host_file_a_text_is_finished_and_the_status_is_143(self):
+        """Not 0: whoever runs it as a job would take that for the end of the job."""
+        with GroupOnHosts(BUILD, 2, worker_flags=["--drain-timeout", "30"]) as group:
+            busy = group.popen("generate", "Once upon a time", "-n", "700", "--ignore-eos", "-K",
+                               "0", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+            self.assertTrue(busy.stdout.read(16))
+            everyone = [group.workers.pid, *descendants(group.workers.pid)]
+            group.workers.process.terminate()
+            _, figures = busy.communicate(timeout=60)
+            self.assertEqual(busy.returncode, 0, figures)
+            self.assertIn(b"ended by length", figures)
+            self.assertEqual(group.workers.wait(40), 128 + signal.SIGTERM)
+            self.assertEqual([pid for pid in everyone if is_alive(pid)], [])
 
     def test_a_killed_rank_ends_the_group(self):
         with Group(BUILD, 2) as group:

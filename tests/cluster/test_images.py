@@ -8,7 +8,6 @@ The first half builds the images and looks at them. The second half runs them in
 as Kubernetes would (tests/support/pods.py). Where the kernel refuses that, the test says so and
 ends with 77 after the first half.
 """
-import base64
 import hashlib
 import io
 import json
@@ -36,6 +35,7 @@ REFERENCE = os.path.join(SOURCE, "tests", "golden", "tales", "reference_target.j
 IMAGES = ["outrider-coordinator", "outrider-worker", "outrider-worker-ssh", "outrider"]
 LARGEST_BYTES = 80_000_000
 GRACE = 10
+LOST_S = 25  # until everybody knows that a pod is gone; keepalive takes 8 s
 SKIPPED = 77
 BINDS = {"/models": TALES}
 # What the build writes itself: everything else is a file of a package.
@@ -329,10 +329,10 @@ def assert_powerless(pod):
     assert "ro" in mounts["/"] and "ro" in mounts["/models"] and "rw" in mounts["/tmp"], mounts
 
 
-def assert_ends(pod):
+def assert_ends(pod, expected=0):
     status, seconds = pod.stop(GRACE)
     print(f"        {pod.name} ended {seconds:.2f} s after SIGTERM")
-    assert status == 0, f"{pod.name} ended with {status}"
+    assert status == expected, f"{pod.name} ended with {status}"
 
 
 def pods_of_three_groups(node):
@@ -382,29 +382,24 @@ def pods_that_come_back_under_other_addresses(node):
         assert_ends(pod)
 
 
-def make_ssh_secret(folder):
-    """A key in the form in which the MPI Operator makes it, with the names that it mounts."""
-    os.makedirs(folder)
-    key = os.path.join(folder, "id_rsa")
-    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key],
-                   check=True, capture_output=True)
-    public = subprocess.run(["openssl", "ec", "-in", key, "-pubout", "-outform", "DER"], check=True,
-                            capture_output=True).stdout[-65:]
-    kind, curve = b"ecdsa-sha2-nistp256", b"nistp256"
-    blob = b"".join(len(part).to_bytes(4, "big") + part for part in (kind, curve, public))
-    line = f"{kind.decode()} {base64.b64encode(blob).decode()}\n"
-    for name in ("id_rsa.pub", "authorized_keys"):
-        with open(os.path.join(folder, name), "w", encoding="ascii") as file:
-            file.write(line)
-    for name in os.listdir(folder):
-        os.chmod(os.path.join(folder, name), 0o644)
-    return folder
+def assert_lost_pod_ends_group(node, launcher, workers):
+    """The pod of rank 1 is cut off: both sides notice, and the launcher ends, so that the kubelet
+    starts it again."""
+    node.cut(workers[1])
+    begun = time.monotonic()
+    status = launcher.process.wait(LOST_S)
+    print(f"        the launcher ended {time.monotonic() - begun:.2f} s after a pod was cut off")
+    assert status not in (0, 143), f"the launcher ended with {status}"
+    for worker in workers:
+        wait_until(lambda pod=worker: not pod.is_live(7071), LOST_S, "no rank is left")
 
 
 def pods_of_an_mpi_job(node):
-    """Two pods with sshd, and a third in which mpirun starts a rank in each of them."""
+    """Two pods with sshd, and a third in which mpirun starts a rank in each of them. A launcher
+    that is told to end does not end with 0, which Kubernetes would take for the end of the whole
+    job; the next one starts the ranks again in the same pods."""
     made = image("outrider-worker-ssh")
-    binds = {**BINDS, "/home/outrider/.ssh": make_ssh_secret(os.path.join(node.folder, "ssh"))}
+    binds = {**BINDS, "/home/outrider/.ssh": pods.make_ssh_secret(os.path.join(node.folder, "ssh"))}
     workers = [node.start(made, "-De", entry=["/usr/sbin/sshd"], binds=binds) for _ in range(2)]
     hosts = os.path.join(node.folder, "mpi")
     os.makedirs(hosts)
@@ -412,11 +407,17 @@ def pods_of_an_mpi_job(node):
         for number, worker in enumerate(workers):
             node.name(f"rank-{number}.test", worker.ip)
             file.write(f"rank-{number}.test slots=1\n")
-    launcher = node.start(made, "--ranks", "2", *WORKER, "--same-port",
-                          entry=["/usr/bin/outrider-group"], binds={**binds, "/etc/mpi": hosts},
-                          environment={"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"})
-    for worker in workers:
-        node.wait_ready(worker, 9400)
+
+    def launch():
+        started = node.start(made, "--ranks", "2", *WORKER, "--same-port",
+                             entry=["/usr/bin/outrider-group"],
+                             binds={**binds, "/etc/mpi": hosts},
+                             environment={"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"})
+        for worker in workers:
+            node.wait_ready(worker, 9400)
+        return started
+
+    launcher = launch()
     coordinator = start_coordinator(node, ",".join(f"{worker.ip}:7071" for worker in workers))
     node.wait_ready(coordinator, 8000)
     for pod in (*workers, launcher):
@@ -424,10 +425,15 @@ def pods_of_an_mpi_job(node):
     for worker in workers:
         assert_probes(node, worker, 9400, 7071)
     assert_answers(node, coordinator)
-    assert_ends(coordinator)
-    assert_ends(launcher)
+    assert_ends(launcher, 143)
     for worker in workers:
-        assert node.get(worker, 9400, "/health")[0] == 0, "a rank has not ended"
+        assert not worker.is_live(7071), "a rank has not ended"
+    launcher = launch()
+    node.wait_ready(coordinator, 8000)
+    assert_answers(node, coordinator)
+    assert_lost_pod_ends_group(node, launcher, workers)
+    assert_ends(coordinator)
+    for worker in workers:
         worker.stop(GRACE)
 
 

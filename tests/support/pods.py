@@ -10,6 +10,7 @@ pod has its own network, processes, mounts, host name and shared memory. It runs
 the restricted profile with a read-only root: as the image's user, without capabilities, with a /tmp
 that can be written. All of it is in namespaces of the test, so that nothing is left when it ends.
 """
+import base64
 import ctypes
 import gzip
 import json
@@ -159,6 +160,11 @@ class Pod:
             stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=timeout,
             check=False)
 
+    def is_live(self, port):
+        """Asked within the pod, which needs no link to others."""
+        return self.run("/usr/bin/outrider", "health", "--service", "live",
+                        "--address", f"127.0.0.1:{port}").returncode == 0
+
     def stop(self, grace):
         """As the kubelet does: SIGTERM to process 1. The exit status and the seconds it took."""
         start = time.monotonic()
@@ -177,6 +183,25 @@ class Pod:
     def log(self):
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
+
+
+def make_ssh_secret(folder):
+    """A key in the form in which the MPI Operator makes it, with the names that it mounts."""
+    os.makedirs(folder)
+    key = os.path.join(folder, "id_rsa")
+    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key],
+                   check=True, capture_output=True)
+    public = subprocess.run(["openssl", "ec", "-in", key, "-pubout", "-outform", "DER"], check=True,
+                            capture_output=True).stdout[-65:]
+    kind, curve = b"ecdsa-sha2-nistp256", b"nistp256"
+    blob = b"".join(len(part).to_bytes(4, "big") + part for part in (kind, curve, public))
+    line = f"{kind.decode()} {base64.b64encode(blob).decode()}\n"
+    for name in ("id_rsa.pub", "authorized_keys"):
+        with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+            file.write(line)
+    for name in os.listdir(folder):
+        os.chmod(os.path.join(folder, name), 0o644)
+    return folder
 
 
 class Node:
@@ -249,6 +274,12 @@ class Node:
         command = [*(entry or image.config["config"]["Entrypoint"]), *arguments]
         self.pods.append(Pod(self, name, image, ip, command, options))
         return self.pods[-1]
+
+    @staticmethod
+    def cut(pod):
+        """From now on no packet reaches the pod, and none of its own reaches anybody."""
+        link = f"pod{pod.ip.rpartition('.')[2]}"
+        subprocess.run(["ip", "link", "set", link, "down"], check=True)
 
     def _write_names(self):
         with open(self.hosts, "w", encoding="ascii") as file:
