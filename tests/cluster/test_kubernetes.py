@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
@@ -80,7 +81,6 @@ class World:
             [os.path.join(programs, "outrider"), "health"])
         cls.metrics = made_metrics()
         cls.environment = set(re.findall(r"`(OUTRIDER_[A-Z_]+)`", read("docs", "options.md")))
-        cls.environment.add("MPIRUN_FLAGS")  # of outrider-group
         for name in OVERLAYS:
             cls.overlays[name] = kubernetes_schema.render_kustomize(
                 os.path.join(FOLDER, "overlays", name))
@@ -126,6 +126,30 @@ class Overlays(unittest.TestCase):
             self.assertEqual({port["port"] for rule in default[0]["egress"]
                               for port in rule["ports"]}, {53})
 
+    def test_the_pod_that_fills_the_claim_is_right(self):
+        pod = yaml.safe_load(read("deploy", "kubernetes", "copy-models.yaml"))
+        self.assertEqual(World.schemas.problems(pod), [])
+        claim = at(World.overlays["one-rank"], "PersistentVolumeClaim")
+        self.assertEqual(pod["spec"]["volumes"][0]["persistentVolumeClaim"],
+                         {"claimName": claim["metadata"]["name"]})
+        self.assertEqual(pod["metadata"]["namespace"], claim["metadata"]["namespace"])
+        check = kubernetes_check.Check([], {}, set(), set())
+        check.look_at_security("it", kubernetes_check.Pod(pod, "", pod, 1),
+                               pod["spec"]["containers"][0])
+        self.assertEqual(check.found, [])
+
+    def test_the_readme_shows_an_overlay_of_ones_own_that_is_right(self):
+        text = read("deploy", "kubernetes", "README.md")
+        text = re.search(r"<<END\n(.*?)^ *END$", text, re.M | re.S)[1]
+        with tempfile.TemporaryDirectory() as folder:
+            there = os.path.relpath(FOLDER, os.path.realpath(folder))
+            with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
+                file.write(textwrap.dedent(text).replace("../deploy/kubernetes", there))
+            items = kubernetes_schema.render_kustomize(folder)
+        self.assertEqual(World.problems(items), [])
+        for kind in ("Deployment", "StatefulSet"):
+            self.assertTrue(container(items, kind)["image"].startswith("registry.example/"))
+
 
 @unittest.skipUnless(importlib.util.find_spec("helm_python"), "Helm's engine is for x86-64 alone")
 class Chart(unittest.TestCase):
@@ -148,6 +172,8 @@ class Chart(unittest.TestCase):
                        {"group": {"kind": "MPIJob", "ranks": 4, "count": 2}},
                        {"group": {"kind": "LeaderWorkerSet", "ranks": 8}, "tls": True},
                        {"drainTimeout": 100, "gracePeriodSeconds": 120},
+                       {"drainTimeout": 100, "gracePeriodSeconds": 120,
+                        "group": {"kind": "MPIJob"}},
                        {"image": {"registry": "registry.example.com/a", "tag": "1"}},
                        {"monitoring": {"enabled": True}, "autoscaling": {"enabled": True},
                         "group": {"ranks": 3}, "coordinator": {"args": ["--queue=9"]}}):
@@ -327,9 +353,14 @@ WRONG = [
         at(i, "MPIJob"), "spec", "mpiReplicaSpecs", "Worker"), "Worker"),
     ("mpijob", "fewer pods than ranks", lambda i: put(
         at(i, "MPIJob"), "spec", "mpiReplicaSpecs", "Worker", "replicas", 1), "does not start"),
-    ("mpijob", "an mpirun that kills ranks while they drain", lambda i: put(
-        at(i, "MPIJob")["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0],
-        "env", 0, "value", "--mca btl self,tcp"), "before they have drained"),
+    ("mpijob", "an sshd that ends while its rank drains", lambda i: put(
+        container(i, "MPIJob"), "lifecycle", "preStop", "sleep", "seconds", 20),
+     "before the launcher has drained"),
+    ("mpijob", "a sleep that is longer than the grace period", lambda i: put(
+        container(i, "MPIJob"), "lifecycle", "preStop", "sleep", "seconds", 45),
+     "too short for preStop"),
+    ("mpijob", "keys where no sshd looks", lambda i: put(
+        at(i, "MPIJob"), "spec", "sshAuthMountPath", "/root/.ssh"), "look for /home/outrider/.ssh"),
     ("mpijob", "slots as text", lambda i: put(at(i, "MPIJob"), "spec", "slotsPerWorker", "1"),
      "slotsPerWorker"),
     ("monitoring", "a monitor of a port that is not there", lambda i: put(
@@ -345,6 +376,10 @@ WRONG = [
     ("autoscaling", "a metric that nobody makes", lambda i: put(
         at(i, "HorizontalPodAutoscaler"), "spec", "metrics", 0, "object", "metric", "name",
         "outrider_queue_seconds"), "no metric outrider_queue_seconds"),
+    ("autoscaling", "a count beside the autoscaler", lambda i: put(
+        at(i, "StatefulSet"), "spec", "replicas", 2), "sets the number of groups back"),
+    ("cells", "a count beside the autoscaler", lambda i: put(
+        at(i, "LeaderWorkerSet"), "spec", "replicas", 2), "sets the number of groups back"),
     ("autoscaling", "something else to scale", lambda i: put(
         at(i, "HorizontalPodAutoscaler"), "spec", "scaleTargetRef", "name", "outrider-groups"),
      "there is no StatefulSet"),

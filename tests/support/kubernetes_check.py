@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 
+from cluster import SOURCE
 from kubernetes_schema import title
 
 WORKLOADS = ("Deployment", "StatefulSet", "LeaderWorkerSet", "MPIJob")
@@ -20,7 +21,6 @@ MARGIN_S = 10
 BROUGHT_SECRETS = {"outrider-keys": {"keys"}}
 BROUGHT_PODS = [{"app.kubernetes.io/name": "outrider-endpoint-picker"}]
 TLS_FILES = {"tls.crt", "tls.key", "ca.crt"}
-KILL_AFTER = re.compile(r"--mca odls_base_sigkill_timeout (\d+)")
 
 
 def options_of(program):
@@ -73,8 +73,13 @@ def command_of(container):
     return os.path.basename(words[0]) if words else "", options, strange
 
 
-def variables_of(container):
-    return {each["name"]: each.get("value", "") for each in container.get("env", [])}
+def ssh_key():
+    """Where the image of an MPIJob has its key, as deploy/image/recipe writes it."""
+    with open(os.path.join(SOURCE, "deploy", "image", "recipe"), encoding="utf-8") as file:
+        text = file.read()
+    places = set(re.findall(r"^\s*(?:HostKey|IdentityFile) (\S+)$", text, re.M))
+    assert len(places) == 1, places
+    return places.pop()
 
 
 def covers(selector, labels):
@@ -152,6 +157,8 @@ class Check:
             self.say(title(item), f"mpirun does not start {ranks} ranks")
         if "--same-port" not in command_of(container)[1]:
             self.say(title(item), "ranks of different pods want --same-port")
+        if spec.get("sshAuthMountPath", "/root/.ssh") != os.path.dirname(ssh_key()):
+            self.say(title(item), f"the image's ssh and sshd look for {ssh_key()}")
 
     def look_at_Service(self, item, spec):
         for pod in self.selected(title(item), spec["selector"]):
@@ -222,6 +229,8 @@ class Check:
         found = self.named(target["kind"], target["name"])
         if not found or found["apiVersion"] != target["apiVersion"]:
             self.say(who, f"there is no {target['kind']} {target['name']}")
+        elif "replicas" in found["spec"]:
+            self.say(who, "each time when this is applied it sets the number of groups back")
         if spec["minReplicas"] > spec["maxReplicas"]:
             self.say(who, "minReplicas is more than maxReplicas")
         for metric in spec["metrics"]:
@@ -328,7 +337,7 @@ class Check:
             launcher = next(each for each in self.pods
                             if each.item is pod.item and each.role == "Launcher")
             options = command_of(launcher.containers[0])[1]
-            self.look_at_grace(who, pod, container, options)
+            self.look_at_grace(who, pod, container, options, is_sshd=True)
             self.look_at_probes(who, pod, container, options, 1)
             return
         if program not in self.options:
@@ -355,16 +364,14 @@ class Check:
         elif ("--lws" in options) != (pod.item["kind"] == "LeaderWorkerSet"):
             self.say(who, "--lws belongs to ranks of a LeaderWorkerSet")
 
-    def look_at_grace(self, who, pod, container, options):
+    def look_at_grace(self, who, pod, container, options, is_sshd=False):
         drain = int(options.get("--drain-timeout") or 5)
         sleep = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
         grace = pod.spec.get("terminationGracePeriodSeconds", 30)
-        if pod.role == "Launcher":
-            found = KILL_AFTER.search(variables_of(container).get("MPIRUN_FLAGS", ""))
-            wait = int(found[1]) if found else 1
-            if not drain < wait:
-                self.say(who, "mpirun kills ranks before they have drained")
-            drain = 2 * wait
+        if is_sshd:  # it ends at once at SIGTERM, and the rank with it
+            if not sleep > drain:
+                self.say(who, "sshd ends before the launcher has drained the ranks")
+            drain = 0
         if grace < sleep + drain + MARGIN_S:
             self.say(who, f"a grace period of {grace} s is too short for preStop ({sleep} s), "
                           f"the drain ({drain} s) and {MARGIN_S} s more")

@@ -43,7 +43,7 @@
   startupProbe:
     httpGet: {path: /live, port: {{ $metrics }}}
     periodSeconds: 2
-    failureThreshold: 150
+    failureThreshold: {{ div .Values.coordinator.startupSeconds 2 }}
   readinessProbe:
     httpGet: {path: /ready, port: {{ ternary $metrics "http" .Values.tls }}}
     periodSeconds: 2

@@ -99,6 +99,7 @@ initContainers:
 {{- define "outrider.rankProbes" -}}
 {{- $tls := .Values.tls -}}
 {{- $ranks := int (include "outrider.ranksOfPod" .) -}}
+{{- $join := ternary .Values.group.joinTimeout 0 (eq .Values.group.kind "LeaderWorkerSet") -}}
 startupProbe:
   {{- if $tls }}
   httpGet: {path: /ready, port: metrics}
@@ -106,7 +107,7 @@ startupProbe:
   grpc: {port: 7071}
   {{- end }}
   periodSeconds: 5
-  failureThreshold: {{ div .Values.group.startupSeconds 5 }}
+  failureThreshold: {{ div (add .Values.group.startupSeconds $join) 5 }}
 readinessProbe:
   {{- if $tls }}
   httpGet: {path: /ready, port: metrics}

@@ -29,7 +29,7 @@ outrider-worker-cuda
 - --listen=0.0.0.0:7071
 - --metrics=0.0.0.0:9400
 - --model={{ .Values.models.target }}
-- --drain-timeout={{ if eq .Values.group.kind "MPIJob" }}{{ div .Values.drainTimeout 2 }}{{ else }}{{ .Values.drainTimeout }}{{ end }}
+- --drain-timeout={{ .Values.drainTimeout }}
 - --log-format=json
 {{- if and (eq .Values.group.device "cuda") (not $lws) }}
 - --device=cuda
