@@ -25,6 +25,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from rpc_python import Caller, field
+import skips
 from cluster import SOURCE, Cluster, ClusterError, Program, free_ports, wait_until
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build/release"
@@ -481,7 +482,5 @@ class Rules(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not shutil.which("prometheus") or not shutil.which("promtool"):
-        print("prometheus is not installed")
-        sys.exit(77)
+    skips.need("prometheus", "promtool", package="prometheus")
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -16,6 +16,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cluster import Cluster
+from skips import SKIPPED
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 # Rows of 4 and 16 KiB, as models have them, in one layer.
@@ -23,7 +24,6 @@ DIM, FFN, VOCAB = 2048, 8192, 4096
 MODEL = f"synthetic:llama-3.2-1b,layers=1,vocab={VOCAB},seed=1"
 KV_DIM = 8 * 64
 PAGE = mmap.PAGESIZE
-SKIPPED = 77
 SLACK = 1.05 # norms, samples that are compared, large pages of the page cache
 
 libc = ctypes.CDLL(None, use_errno=True)

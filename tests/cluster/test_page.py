@@ -19,6 +19,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
+import skips
 from cluster import Cluster, wait_until
 from page_test import BUILD, PATIENCE, PROMPT, SECONDS, SEED, BrowserTest
 
@@ -431,7 +432,7 @@ class Keys(unittest.TestCase):
         self.assertEqual(status, 415)
         self.assertIn("Content-Type: application/json", json.loads(answer)["error"]["message"])
 
-    @unittest.skipUnless(shutil.which("chromium"), "chromium is not installed")
+    @unittest.skipUnless(skips.has("chromium", "chromium"), "chromium is not installed")
     def test_browser_opens_the_page(self):
         page = BrowserTest.browser.open("about:blank")
         page.log_in("me", self.KEY)

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # ctest: labels=quick libs=rpc timeout=60
-"""Our server as another gRPC implementation sees it. Skipped (77) where grpcio is not installed."""
+"""Our server as another gRPC implementation sees it."""
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import skips
 
 try:
     import grpc
@@ -13,8 +16,7 @@ except ImportError:
     own = Path("/usr/bin/python3")  # Debian's, which has the package; PATH may lead to another
     if own.exists() and Path(sys.executable) != own:
         os.execv(own, [str(own), *sys.argv])
-    print("grpcio is not installed")
-    sys.exit(77)
+    skips.lacks("Python's grpcio", "python3-grpcio")
 
 LIMIT = 64 << 20
 OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1),

@@ -14,7 +14,8 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cluster import SOURCE, TALES, Cluster, Program, wait_until
-from hosts import DATA_NETWORK, SKIPPED, Hosts, skip_unless_supported
+import skips
+from hosts import DATA_NETWORK, Hosts, skip_unless_supported
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 BIN = os.path.join(BUILD, "bin")
@@ -151,9 +152,7 @@ class Job(unittest.TestCase):
 
 if __name__ == "__main__":
     skip_unless_supported(links=False)
-    for program in ("slurmctld", "slurmd", "srun", "munged"):
-        if not shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
-            print(f"SKIPPED: there is no {program} here (Debian's packages slurmctld, slurmd, "
-                  "slurm-client, munge)")
-            sys.exit(SKIPPED)
+    for program, package in (("slurmctld", "slurmctld"), ("slurmd", "slurmd"),
+                             ("srun", "slurm-client"), ("munged", "munge")):
+        skips.need(program, package=package)
     unittest.main(verbosity=2)

@@ -1,24 +1,23 @@
 #!/usr/bin/env python3
 # ctest: labels=quick libs=client timeout=60
-"""The units of systemd in deploy/mpirun: systemd reads them without a word, finds little that a
-program in them could reach, and they give the programs the time that their drain takes.
+"""The units of systemd in deploy/mpirun: systemd has nothing to say against them and finds little
+that a program in them could reach, and they give the programs the time that their drain takes.
 
 Usage: test_systemd_units.py BUILD_FOLDER
 """
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import skips
 from cluster import SOURCE
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 UNITS = ("outrider-group.service", "outrider-coordinator.service")
-SKIPPED = 77
 DRAIN_SECONDS, STOP_MARGIN_SECONDS = 5, 4 # the programs' default, and stop_sessions in `common`
 
 
@@ -85,7 +84,5 @@ class Units(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not shutil.which("systemd-analyze"):
-        print("SKIPPED: there is no systemd-analyze here (Debian's package systemd)")
-        sys.exit(SKIPPED)
+    skips.need("systemd-analyze", package="systemd")
     unittest.main(verbosity=2)

@@ -18,9 +18,9 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import skips
 from cluster import Program, _die_with_parent, descendants, is_alive, wait_until
 
-SKIPPED = 77  # SKIP_RETURN_CODE in tests/CMakeLists.txt
 CONTROL, DATA = "10.77.0", "10.78.0"
 DATA_NETWORK = f"{DATA}.0/24"
 SSHD = "/usr/sbin/sshd"
@@ -59,16 +59,16 @@ def skip_unless_supported(links=True):
     try:
         check_support(links)
     except Unsupported as why:
-        print(f"SKIPPED: {why}", flush=True)
-        sys.exit(SKIPPED)
+        skips.skip(why)
 
 
 def check_support(links=True):
     if os.geteuid() != 0:
         raise Unsupported("hosts as network namespaces need root")
-    for program in (SSHD, "ssh", "mpirun", "unshare", "nsenter", "ip"):
-        if not shutil.which(program):
-            raise Unsupported(f"hosts as network namespaces need {program}")
+    for program, package in ((SSHD, "openssh-server"), ("ssh", "openssh-client"),
+                             ("mpirun", "openmpi-bin"), ("unshare", "util-linux"),
+                             ("nsenter", "util-linux"), ("ip", "iproute2")):
+        skips.need(program, package=package)
     done = _quiet("unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--mount-proc",
                   "sh", "-c", "hostname probe && ip link add veth0 type veth peer name veth1 && "
                   "ip link add bridge0 type bridge && mount -t tmpfs none /run")

@@ -1,5 +1,5 @@
 """Python's jinja2 with the settings of transformers (transformers/utils/chat_template_utils.py).
-Importing this ends the test with 77 where jinja2 is not installed."""
+Importing this ends the test where jinja2 is not installed (skips.py)."""
 import copy
 import datetime
 import json
@@ -7,14 +7,15 @@ import os
 import sys
 from pathlib import Path
 
+import skips
+
 try:
     import jinja2
 except ImportError:
     own = Path("/usr/bin/python3")  # Debian's, which has the package; PATH may lead to another
     if own.exists() and Path(sys.executable) != own:
         os.execv(own, [str(own), *sys.argv])
-    print("jinja2 is not installed")
-    sys.exit(77)
+    skips.lacks("Python's jinja2", "python3-jinja2")
 import jinja2.ext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 

@@ -2,7 +2,10 @@
 # ranks on any number of cores, as any user, without ssh. Where there is no mpirun it exits with 77,
 # which means skipped.
 # shellcheck shell=sh disable=SC2034
-command -v mpirun >/dev/null || exit 77
+if ! command -v mpirun >/dev/null; then
+    echo "SKIPPED: there is no mpirun here (Debian's package openmpi-bin)"
+    exit 77
+fi
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 flags="--oversubscribe --bind-to none --mca btl vader,self

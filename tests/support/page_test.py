@@ -10,10 +10,10 @@ The build folder is the first argument of the command line. Screenshots go to BU
 """
 import json
 import os
-import shutil
 import sys
 import unittest
 
+import skips
 from cluster import Cluster, is_sanitized
 from devtools import Browser, Missing
 
@@ -27,7 +27,7 @@ SHOTS = os.path.join(BUILD, "page")
 SLOW = ["--kernels", "plain"]
 
 
-@unittest.skipUnless(shutil.which("chromium"), "chromium is not installed")
+@unittest.skipUnless(skips.has("chromium", "chromium"), "chromium is not installed")
 class BrowserTest(unittest.TestCase):
     """Afterwards nothing may have been complained of, and no request may have left the server.
     world: the cluster; browser: None where there is no Chromium."""

@@ -27,6 +27,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import skips
 from cluster import ClusterError, LOG_TAIL_LINES, is_alive, wait_until
 
 SUBNET = "10.88.0"
@@ -38,9 +39,9 @@ INSIDE = "OUTRIDER_INSIDE_NAMESPACES"
 
 def refusal():
     """Why this machine cannot have pods, in one sentence; None where it can."""
-    for tool in ("unshare", "nsenter", "ip", "dnsmasq", "mount"):
-        if not shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"):
-            return f"{tool} is not installed"
+    skips.need("unshare", "nsenter", "mount", package="util-linux")
+    skips.need("ip", package="iproute2")
+    skips.need("dnsmasq", package="dnsmasq-base")
     tried = subprocess.run(
         ["unshare", "--net", "--mount", "--pid", "--fork", "--uts", "--ipc", "sh", "-c",
          "mount -t tmpfs none /mnt && ip link add name try0 type bridge && "

@@ -16,9 +16,10 @@ import urllib.error
 import urllib.request
 import venv
 
+import skips
+
 SUPPORT = os.path.dirname(os.path.abspath(__file__))
 INSTALL_SECONDS = 900
-SKIPPED = 77
 
 
 def _digest(requirements):
@@ -48,7 +49,10 @@ def _install(folder, requirements):
                          capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     if run.returncode:
         print(f"cannot install {requirements}:\n{run.stderr}", file=sys.stderr)
-        sys.exit(1 if _is_index_there(python) else SKIPPED)
+        if _is_index_there(python):
+            sys.exit(1)
+        skips.skip(f"the packages of {os.path.basename(requirements)} cannot be installed, because "
+                   "nothing answers where pip looks for them")
 
 
 def enter(build, packages="clients.txt"):

@@ -1,10 +1,12 @@
 """Raw calls of the service Generation through Python's gRPC, without any code of ours: messages are
-written by hand, so that they may also be wrong. Importing this ends the test with 77 where grpcio
-is not installed."""
+written by hand, so that they may also be wrong. Importing this ends the test where grpcio is not
+installed (skips.py)."""
 import os
 import struct
 import sys
 from pathlib import Path
+
+import skips
 
 try:
     import grpc
@@ -12,8 +14,7 @@ except ImportError:
     own = Path("/usr/bin/python3")  # Debian's, which has the package; PATH may lead to another
     if own.exists() and Path(sys.executable) != own:
         os.execv(own, [str(own), *sys.argv])
-    print("grpcio is not installed")
-    sys.exit(77)
+    skips.lacks("Python's grpcio", "python3-grpcio")
 
 OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1),
            ("grpc.enable_http_proxy", 0)]
