@@ -23,25 +23,28 @@ SCRIPTS = os.path.join(SOURCE, "deploy", "mpirun")
 BIN = os.path.join(BUILD, "bin")
 GREEDY = ("Once upon a time", "--temperature", "0")
 SEEDED = ("Once upon a time", "--temperature", "0.8", "--seed", "11")
+LONG = ("--ignore-eos",)
 # Ranks of several hosts share two cores here.
 ENVIRONMENT = {"MPIRUN_FLAGS": "--mca mpi_yield_when_idle 1"}
-N_TOKENS = 24
+N_TOKENS, N_LOSSY = 24, 160
 CLEAR_SECONDS, HEAL_SECONDS, START_SECONDS = 5, 60, 60
 # With a sanitizer all is several times as slow.
 CLEAR_SECONDS *= 3 if is_sanitized(BUILD) else 1
 
 
-def generate(run, what, *more):
-    done = run("generate", *what, "-n", str(N_TOKENS), "--json", *more)
+def generate(run, what, *more, n=N_TOKENS):
+    done = run("generate", *what, "-n", str(n), "--json", *more)
     if done.returncode:
         raise AssertionError(done.stderr)
     return json.loads(done.stdout)
 
 
 def texts_of_one_host():
-    """What the same models write on one host without any of this."""
+    """What the same models write on one host without any of this: texts[n] = greedy, seeded."""
     with Cluster(BUILD, n_ranks=1) as cluster:
-        return [generate(cluster.outrider, what)["text"] for what in (GREEDY, SEEDED)]
+        return {n: [generate(cluster.outrider, (*what, *more), n=n)["text"]
+                    for what in (GREEDY, SEEDED)]
+                for n, more in ((N_TOKENS, ()), (N_LOSSY, LONG))}
 
 
 class World:
@@ -93,11 +96,18 @@ class Text(unittest.TestCase):
     """One after the other on the same hosts, because a start takes seconds."""
 
     def test_a_group_on_two_hosts(self):
-        greedy, seeded = texts_of_one_host()
+        texts = texts_of_one_host()
+        greedy = texts[N_TOKENS][0]
         with World() as world:
-            for delay_s, loss in ((0, 0), (0.0001, 0), (0.001, 0), (0.01, 0), (0.001, 0.001)):
-                with self.subTest(delay_ms=delay_s * 1000, loss=loss):
-                    self.check_texts(world, greedy, seeded, delay_s, loss)
+            for delay_s in (0, 0.0001, 0.001, 0.01):
+                with self.subTest(delay_ms=delay_s * 1000):
+                    self.check_texts(world, texts[N_TOKENS], delay_s, 0)
+            with self.subTest("one frame in a thousand is lost"):
+                lost = [self.check_texts(world, texts[N_LOSSY], 0.001, 0.001, *LONG, n=N_LOSSY)]
+                while not lost[-1] and len(lost) < 4: # two texts lose six frames on average
+                    lost.append(self.check_texts(world, texts[N_LOSSY], 0.001, 0.001, *LONG,
+                                                 n=N_LOSSY))
+                self.assertGreater(lost[-1], 0, "no frame was lost, so this has shown nothing")
             world.hosts.delay(0)
             world.hosts.loss(0)
             with self.subTest("a cut link between two ranks in a step"):
@@ -106,14 +116,18 @@ class Text(unittest.TestCase):
                 self.check_cut_from_coordinator(world, greedy)
             with self.subTest("an idle group ends at once on all hosts"):
                 self.check_end(world)
+            with self.subTest("a group that is told to end finishes its text"):
+                self.check_drain(world, texts[N_LOSSY][0])
 
-    def check_texts(self, world, greedy, seeded, delay_s, loss):
+    def check_texts(self, world, texts, delay_s, loss, *more, n=N_TOKENS):
+        """Returns how many frames were lost."""
         world.hosts.delay(delay_s)
         world.hosts.loss(loss)
         passed, lost = world.hosts.count()
-        done = generate(world.outrider, GREEDY)
-        self.assertEqual(done["text"], greedy)
-        self.assertEqual(generate(world.outrider, SEEDED, "-K", "3")["text"], seeded)
+        done = generate(world.outrider, GREEDY, *more, n=n)
+        self.assertEqual(done["text"], texts[0])
+        seeded = generate(world.outrider, SEEDED, "-K", "3", *more, n=n)
+        self.assertEqual(seeded["text"], texts[1])
         passed_now, lost_now = world.hosts.count()
         self.assertGreater(passed_now - passed, N_TOKENS, "the ranks did not use these links")
         estimates = world.state()["planner"]
@@ -122,6 +136,7 @@ class Text(unittest.TestCase):
               f"{lost_now - lost} of {passed_now - passed} frames lost", flush=True)
         if delay_s >= 0.001: # a step has at least one sum over the ranks for each half layer
             self.assertGreater(estimates["step_us"], 1e6 * delay_s)
+        return lost_now - lost
 
     def check_cut_between_ranks(self, world, greedy):
         busy = world.hosts.popen(2, f"{BIN}/outrider", "generate", "Once upon a time",
@@ -171,6 +186,24 @@ class Text(unittest.TestCase):
         self.assertEqual(on_node2.stdout, "", "a rank still listens")
         self.assertNotIn("lost", world.group.log().rpartition("Forwarding")[2])
 
+    def check_drain(self, world, text):
+        """SIGTERM for the script, which mpirun passes on to the ranks of both hosts as SIGUSR1."""
+        world.group = world.start_group("drained")
+        wait_until(world.is_serving, START_SECONDS, "another group serves")
+        world.hosts.delay(0.001) # so that the text takes seconds
+        busy = world.hosts.popen(2, f"{BIN}/outrider", "generate", *GREEDY, *LONG, "-n",
+                                 str(N_LOSSY), "-K", "0", "--quiet", stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, encoding="utf-8")
+        begun = busy.stdout.read(16)
+        world.group.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not world.is_serving(), 3, "nothing new is taken")
+        self.assertIsNone(busy.poll(), "the text was too short to show anything")
+        with busy.stdout, busy.stderr: # not communicate(), which forgets what is buffered
+            rest, said = busy.stdout.read(), busy.stderr.read()
+        self.assertEqual((busy.wait(30), begun + rest), (0, text), said)
+        self.assertEqual(world.group.wait(10), 143)
+        self.assertNotIn("lost", world.group.log().rpartition("Forwarding")[2])
+
 
 class One(unittest.TestCase):
     def test_everything_in_one_mpirun_over_two_hosts(self):
@@ -186,7 +219,7 @@ class One(unittest.TestCase):
 
             wait_until(lambda: run("health").returncode == 0, START_SECONDS, "it serves")
             self.assertEqual(json.loads(run("describe", "--json").stdout)["n_ranks"], 2)
-            self.assertEqual(generate(run, GREEDY)["text"], texts_of_one_host()[0])
+            self.assertEqual(generate(run, GREEDY)["text"], texts_of_one_host()[N_TOKENS][0])
             one.process.send_signal(signal.SIGTERM)
             one.wait(15)
 
