@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=180
+# ctest: labels=full libs=client timeout=240
 """deploy/experiments: a tiny sweep over ranks and links with its rows, predictions and figures; the
 commands that start clusters end all that they started. Usage: test_experiments.py BUILD_FOLDER
 [PART_OF_A_NAME]"""
@@ -28,10 +28,23 @@ sweep = T=1,2, delay=0,2,
     C=2, K=0,2
 load = --prompts bench/prompts/tales.txt -n 40 --requests 4 --temperature 0 --rule greedy
     --ignore-eos --quiet
-repetitions = 1
+repetitions = 3
 sums = 13
 figures = T, delay
 """
+
+
+def check_prediction(row, best):
+    """How far a prediction may be off here; bench/cluster_plan.py shows how good they are when
+    nothing else runs: within a tenth. Here four requests are measured three times, while others may
+    use the two cores. One rank leaves room for that: a prediction for another delay than the arm's
+    would be off by three to five. Two ranks and a coordinator need more than two cores, and one
+    that has to wait for a core stops them all at each sum: arms of theirs have shown a tenth of
+    what they can, so the best one counts, and what is left to find is a wrong unit or arm."""
+    if row["T"] == "1":
+        assert 0.4 < float(row["ratio"]) < 2.5, row
+    else:
+        assert 0.1 < float(row["predicted_tokens_per_second"]) / best < 10, (row, best)
 
 
 def run(cluster, text, folder, *words):
@@ -53,11 +66,15 @@ def test_a_tiny_sweep(cluster):
         done = run(cluster, TINY, folder)
         assert done.returncode == 0, done.stderr
         rows = rows_of(os.path.join(folder, "tiny.csv"))
-        assert [row["arm"] for row in rows] == \
-            [f"T={t} delay={d} C=2 K={k}" for t in (1, 2) for d in (0, 2) for k in (0, 2)], rows
+        assert sorted(row["arm"] for row in rows) == sorted(
+            f"T={t} delay={d} C=2 K={k}" for t in (1, 2) for d in (0, 2) for k in (0, 2)
+            for _ in range(3)), rows
         assert all(row["failures"] == "0" and row["options"] == f"delay={row['arm'].split()[1][6:]}"
                    for row in rows), rows
-        by_delay = {(row["T"], row["options"], row["K"]): float(row["round_us"]) for row in rows}
+        by_delay = {}
+        for row in rows: # the best of three, because others use these cores
+            key, us = (row["T"], row["options"], row["K"]), float(row["round_us"])
+            by_delay[key] = min(us, by_delay.get(key, us))
         for t in "12":
             for k in "02":
                 slower = by_delay[t, "delay=2", k] - by_delay[t, "delay=0", k]
@@ -66,7 +83,9 @@ def test_a_tiny_sweep(cluster):
         assert len(plan) == 8 and {(row["T"], row["delay"], row["K"]) for row in plan} == \
             {(t, d, k) for t in "12" for d in "02" for k in "02"}, plan
         for row in plan:
-            assert 0.1 < float(row["ratio"]) < 10, row # quality is bench/cluster_plan.py's
+            key = row["T"], f"delay={row['delay']}", row["K"]
+            check_prediction(row, max(float(r["tokens_per_second"]) for r in rows
+                                      if (r["T"], r["options"], r["K"]) == key))
         for x in ("T", "delay"):
             root = xml.etree.ElementTree.parse(os.path.join(folder, f"tiny-over-{x}.svg")).getroot()
             text = " ".join(root.itertext())
@@ -78,7 +97,7 @@ def test_a_tiny_sweep(cluster):
 def test_wrong_files_are_refused(cluster):
     cases = [(TINY.replace("sweep =", "sweeps ="), "'sweeps' is no name"),
              ("start = true\n", "'sweep' is missing"),
-             (TINY.replace("repetitions = 1", "repetitions = few"), "few is no number"),
+             (TINY.replace("repetitions = 3", "repetitions = few"), "few is no number"),
              ("nonsense\n", "nonsense")]
     with tempfile.TemporaryDirectory() as folder:
         for text, part in cases:
@@ -146,6 +165,48 @@ def test_the_overlay_of_kubernetes(cluster):
                              capture_output=True, encoding="utf-8", timeout=30, check=False)
     assert refused.returncode == 2 and "one rank" in refused.stderr, refused
     assert cluster.is_serving()
+
+
+KUBECTL = r"""#!/bin/bash
+echo "$*" >>"$(dirname "$0")/calls"
+case "$*" in
+*"get pods"*) cat "$(dirname "$0")/pods" 2>/dev/null ;;
+*port-forward*) exec sleep 60 ;;
+esac
+exit 0
+"""
+
+
+def test_kubernetes_waits_for_the_pods_of_before(cluster):
+    """What start-kubernetes asks of kubectl, whose place a script takes: it applies nothing while
+    pods of an earlier start are being deleted, and deletes its own at SIGTERM."""
+    assert cluster.is_serving()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (("kubectl", KUBECTL), ("pods", "pod/outrider-group-0\n"),
+                           ("calls", "")):
+            with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+                file.write(text)
+        os.chmod(os.path.join(folder, "kubectl"), 0o755)
+
+        def calls(word):
+            with open(os.path.join(folder, "calls"), encoding="ascii") as file:
+                return [line for line in file if word in line]
+
+        process = subprocess.Popen(
+            [os.path.join(EXPERIMENTS, "start-kubernetes")], cwd=SOURCE, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+        try:
+            wait_until(lambda: len(calls("get pods")) > 1, 20, "it looks again")
+            assert not calls("apply"), calls("")
+            os.unlink(os.path.join(folder, "pods"))
+            wait_until(lambda: calls("port-forward"), 20, "it forwards the port")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 143
+        verbs = [line.split()[0 if line.startswith("apply") else 2] for line in calls("")]
+        assert [v for v in verbs if v != "get"] == \
+            ["apply", "rollout", "wait", "port-forward", "delete"], verbs
 
 
 if __name__ == "__main__":
