@@ -43,7 +43,7 @@ class Units(unittest.TestCase):
     def verify(self, text):
         return self.analyze(text, "verify", "--man=no", "--recursive-errors=no")
 
-    def test_systemd_reads_them_without_a_word(self):
+    def test_systemd_has_nothing_against_them(self):
         for name in UNITS:
             with self.subTest(name):
                 self.assertEqual(self.verify(read(name)), (0, ""))
