@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "coordinator/discovery/resolver.h"
 #include "rpc/client.h"
@@ -148,7 +149,10 @@ static void take_names(struct discovery *d)
     struct error err; /* without memory: with the next change */
     bool has_news = false;
     for (int i = 0; i < d->list.n_names; i++) {
-        has_news = resolver_get(d->resolver, i, &d->resolved[i]) || has_news;
+        if (!resolver_get(d->resolver, i, &d->resolved[i])) continue;
+        has_news = true;
+        log_line(LOG_LEVEL_DEBUG, "name_changed", "name=%s addresses=%d text=\"%s\"",
+                 d->list.names[i].name, d->resolved[i].n, d->resolved[i].why);
     }
     if (!has_news) return;
     for (size_t i = 0; i < d->n_places; i++) {
@@ -213,9 +217,15 @@ static bool take_answer(const struct discovery *d, struct place *place)
         error_set(&err, ERR_UNAVAILABLE, "%s gives no description", place->address);
     } else if (!rc && !target_description_decode(data, len, &place->answer, &err)) {
         place->answered_us = clock_now_us();
+        log_line(LOG_LEVEL_DEBUG, "description", "address=%s rank=%d group=%s busy=%d",
+                 place->address, place->answer.rank, place->answer.group, place->answer.is_busy);
         place->err = (struct error){0};
         end_question(place, is_second_way(d, place) ? CALM_US : PAUSE_US);
         return true;
+    }
+    if (strcmp(place->err.text, err.text) != 0) {
+        log_line(LOG_LEVEL_DEBUG, "no_description", "address=%s text=\"%s\"", place->address,
+                 err.text);
     }
     place->err = err;
     end_question(place, PAUSE_US);
@@ -367,13 +377,12 @@ int discovery_why(const struct discovery *d, struct error *err)
     if (is_asking(d)) return 0;
     for (size_t i = 0; i < d->n_places; i++) {
         const struct place *place = d->places[i];
-        if (place->is_used || !place->err.code) continue;
-        *err = place->err;
-        return err->code;
-    }
-    for (size_t i = 0; i < d->n_places; i++) {
-        const struct place *place = d->places[i];
-        if (place->is_used || !place->answer.is_busy) continue;
+        if (place->is_used || is_second_way(d, place)) continue;
+        if (place->err.code) {
+            *err = place->err;
+            return err->code;
+        }
+        if (!place->answer.is_busy) continue;
         return error_set(err, ERR_UNAVAILABLE,
                          "the group at %s is still starting, or another coordinator is using it or "
                          "left a step behind; one at a time",

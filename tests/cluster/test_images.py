@@ -275,9 +275,9 @@ def start_worker(node, *more, ranks=1):
                       entry=["/usr/bin/outrider-group"], binds=BINDS)
 
 
-def start_coordinator(node, target):
+def start_coordinator(node, target, *more):
     return node.start(image("outrider-coordinator"), "--target", target, "--draft", "/models/draft",
-                      "--listen", "0.0.0.0:7070", "--http", "0.0.0.0:8000", "--insecure",
+                      "--listen", "0.0.0.0:7070", "--http", "0.0.0.0:8000", "--insecure", *more,
                       binds=BINDS)
 
 
@@ -358,7 +358,7 @@ def pods_that_come_back_under_other_addresses(node):
     that whoever answers at last is one that was found by the name."""
     workers = [start_worker(node), start_worker(node)]
     node.name("workers.test", *[worker.ip for worker in workers])
-    coordinator = start_coordinator(node, "dns:workers.test:7071")
+    coordinator = start_coordinator(node, "dns:workers.test:7071", "--log-level", "debug")
     node.wait_ready(coordinator, 8000)
     assert_answers(node, coordinator)
     for at in (0, 1):

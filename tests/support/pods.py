@@ -32,6 +32,8 @@ from cluster import ClusterError, LOG_TAIL_LINES, is_alive, wait_until
 
 SUBNET = "10.88.0"
 NODE = f"{SUBNET}.1"
+# Of its own, or it would be that of a pod, and change when the pod ends, unknown to the others.
+BRIDGE_MAC = "02:00:0a:58:00:01"
 PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 38, 24
 LAST_CAPABILITY = 63
 INSIDE = "OUTRIDER_INSIDE_NAMESPACES"
@@ -220,7 +222,8 @@ class Node:
             file.write(f"nameserver {NODE}\nsearch outrider.svc.test svc.test\noptions ndots:5\n")
         os.makedirs("/run/netns", exist_ok=True)
         for command in ("mount -t tmpfs none /run/netns", "ip link set lo up",
-                        "ip link add pods type bridge", f"ip addr add {NODE}/24 dev pods",
+                        f"ip link add pods address {BRIDGE_MAC} type bridge",
+                        f"ip addr add {NODE}/24 dev pods",
                         "ip link set pods up"):
             subprocess.run(command.split(), check=True)
         self._write_names()
