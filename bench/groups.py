@@ -73,6 +73,8 @@ def watch(condition):
 
 def lose(fleet, args):
     noticed, used = [], []
+    if not args.losses:
+        return
     for i in range(args.losses):
         group = fleet.groups[i % 2]
         group.kill()
