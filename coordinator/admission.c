@@ -73,19 +73,6 @@ int admission_fill_score(const struct admission *a, struct job *job,
     return fill_prompt(a, &job->prompt, req->text, req->text_len, req->ids, req->n_ids, err);
 }
 
-/* To the engine of the least busy group. A text goes where its prompt fits, if it fits anywhere. */
-static int send(const struct admission *a, struct job *job, struct error *err)
-{
-    struct seat_wish wish = {.from = -1, .n_context = (int)job->prompt.n + 1};
-    char why[ERROR_TEXT_BYTES];
-    int seat = groups_choose(a->groups, &wish);
-    wish.n_context = 0; /* its engine says how long a text may be */
-    if (seat < 0) seat = groups_choose(a->groups, &wish);
-    if (seat >= 0) return groups_send(a->groups, seat, job, err);
-    groups_copy_why(a->groups, why);
-    return error_set(err, ERR_UNAVAILABLE, "%.400s", why);
-}
-
 /* Of the coordinator itself: whichever engine serves has the answer. */
 static int ask(const struct admission *a, struct job *job, struct error *err)
 {
@@ -102,7 +89,7 @@ int admission_submit_take(struct admission *a, struct job *job, struct error *er
     if (!is_control && atomic_fetch_add(&a->n_waiting, 1) >= a->capacity) {
         rc = error_set(err, ERR_EXHAUSTED, "there is room for %d", a->capacity);
     }
-    if (!rc) rc = is_control ? ask(a, job, err) : send(a, job, err);
+    if (!rc) rc = is_control ? ask(a, job, err) : groups_place(a->groups, -1, job, err);
     if (rc && !is_control) admission_begun(a);
     if (rc == ERR_EXHAUSTED) error_wrap(err, "too many requests are waiting; try again later");
     if (rc == ERR_CLOSED) rc = error_set(err, ERR_UNAVAILABLE, "the coordinator is shutting down");

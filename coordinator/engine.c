@@ -65,7 +65,7 @@ static void look(void *engine)
     int64_t now_us = clock_now_us();
     beat_mark(e->options.beat, e->options.seat);
     if (!e->late_us) e->late_us = now_us;
-    atomic_store(&load_of(e)->late_us, (int)(now_us - e->late_us));
+    atomic_store_explicit(&load_of(e)->late_us, (int)(now_us - e->late_us), memory_order_relaxed);
     engine_answer_control(e);
 }
 
@@ -130,9 +130,10 @@ void engine_close(struct engine *e)
 static void fill_blocks(atomic_int blocks[SIGNALS_BLOCK_STATES], int n_blocks, int n_free,
                         int n_cached)
 {
-    atomic_store(&blocks[SIGNALS_FREE], n_free);
-    atomic_store(&blocks[SIGNALS_CACHED], n_cached);
-    atomic_store(&blocks[SIGNALS_IN_USE], n_blocks - n_free - n_cached);
+    atomic_store_explicit(&blocks[SIGNALS_FREE], n_free, memory_order_relaxed);
+    atomic_store_explicit(&blocks[SIGNALS_CACHED], n_cached, memory_order_relaxed);
+    atomic_store_explicit(&blocks[SIGNALS_IN_USE], n_blocks - n_free - n_cached,
+                          memory_order_relaxed);
 }
 
 /* Tells the others, and the metrics, what there is at this moment. */
@@ -140,15 +141,17 @@ static void show_load(struct engine *e)
 {
     struct seat_load *load = load_of(e);
     const struct block_pool *pool = &e->target_pool;
-    atomic_store(&load->n_running, e->n_active);
-    atomic_store(&load->n_places, e->n_places);
-    atomic_store(&load->n_waiting, waiting_count(e->waiting));
-    atomic_store(&load->n_waiting_again, waiting_count_returned(e->waiting));
-    atomic_store(&load->step_us, (int)planner_estimates(&e->planner, NULL).step_us);
-    atomic_store(&load->n_steps, e->halves.n_steps);
-    atomic_store(&load->n_half_steps, e->halves.n_half_steps);
+    atomic_store_explicit(&load->n_running, e->n_active, memory_order_relaxed);
+    atomic_store_explicit(&load->n_places, e->n_places, memory_order_relaxed);
+    atomic_store_explicit(&load->n_waiting, waiting_count(e->waiting), memory_order_relaxed);
+    atomic_store_explicit(&load->n_waiting_again, waiting_count_returned(e->waiting),
+                          memory_order_relaxed);
+    atomic_store_explicit(&load->step_us, (int)planner_estimates(&e->planner, NULL).step_us,
+                          memory_order_relaxed);
+    atomic_store_explicit(&load->n_steps, e->halves.n_steps, memory_order_relaxed);
+    atomic_store_explicit(&load->n_half_steps, e->halves.n_half_steps, memory_order_relaxed);
     for (int i = 0; i < DRAFT_MAX; i++) {
-        atomic_store(&load->alpha[i], e->planner.prior.alpha[i]);
+        atomic_store_explicit(&load->alpha[i], e->planner.prior.alpha[i], memory_order_relaxed);
     }
     fill_blocks(load->kv_blocks, pool->n_blocks, pool->n_free, pool->n_cached);
     if (e->options.drafter) {
@@ -407,7 +410,7 @@ int engine_run(struct engine *e, struct error *err)
     for (;;) {
         beat_mark(e->options.beat, e->options.seat);
         e->late_us = 0;
-        atomic_store(&load_of(e)->late_us, 0);
+        atomic_store_explicit(&load_of(e)->late_us, 0, memory_order_relaxed);
         keep_connected(e);
         engine_answer_control(e);
         int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;

@@ -65,14 +65,8 @@ static int queue_job(struct engine *e, struct job *job, struct error *err)
 /* There is no group here: another engine may have one. */
 static void pass_on(struct engine *e, struct job *job)
 {
-    struct groups *groups = e->options.groups;
-    char why[ERROR_TEXT_BYTES];
     struct error err;
-    const struct seat_wish wish = {.from = e->options.seat};
-    int seat = groups_choose(groups, &wish);
-    if (seat >= 0 && !groups_send(groups, seat, job, &err)) return;
-    groups_copy_why(groups, why);
-    if (seat < 0) error_set(&err, ERR_UNAVAILABLE, "%.400s", why);
+    if (!groups_place(e->options.groups, e->options.seat, job, &err)) return;
     engine_refuse(e, job, JOB_END_UNAVAILABLE, &err);
 }
 

@@ -20,6 +20,7 @@ enum {
     RETRY_US = 10000000     /* before another engine is opened after one could not be */
 };
 
+_Static_assert(GROUPS_MAX == 16, "each engine has a name");
 const char *const fleet_thread_names[FLEET_THREADS] = {"engine 0",
                                                        "engine 1",
                                                        "engine 2",
@@ -36,7 +37,7 @@ const char *const fleet_thread_names[FLEET_THREADS] = {"engine 0",
                                                        "engine 13",
                                                        "engine 14",
                                                        "engine 15",
-                                                       "the search for groups"};
+                                                       [FLEET_SEARCH] = "the search for groups"};
 
 /* An engine and what it has alone. */
 struct member {
@@ -243,7 +244,7 @@ static void show_odd(struct fleet *f, const struct error *why)
 static void take_from(struct fleet *f, struct member *m, bool is_odd)
 {
     if (!m->has_group) return;
-    discovery_give_back(f->discovery, &m->group, is_odd ? ODD_PAUSE_US : BUSY_PAUSE_US, true);
+    discovery_give_back(f->discovery, &m->group, is_odd ? ODD_PAUSE_US : BUSY_PAUSE_US, !is_odd);
     m->has_group = false;
 }
 

@@ -412,6 +412,18 @@ int groups_send(struct groups *g, int index, struct job *job, struct error *err)
     return rc;
 }
 
+int groups_place(struct groups *g, int from, struct job *job, struct error *err)
+{
+    struct seat_wish wish = {.from = from, .n_context = (int)job->prompt.n + 1};
+    char why[ERROR_TEXT_BYTES];
+    int seat = groups_choose(g, &wish);
+    wish.n_context = 0; /* an engine says how long a text may be */
+    if (seat < 0) seat = groups_choose(g, &wish);
+    if (seat >= 0) return groups_send(g, seat, job, err);
+    groups_copy_why(g, why);
+    return error_set(err, ERR_UNAVAILABLE, "%.400s", why);
+}
+
 void groups_taken(struct groups *g, int index, const struct job *job)
 {
     atomic_fetch_sub(&g->seats[index].load.n_coming, job_n_texts(job));
@@ -480,6 +492,7 @@ static int append(struct buffer *out, struct error *err, const char *format, ...
     va_start(list, format);
     int n = vsnprintf(line, sizeof line, format, list);
     va_end(list);
+    if (n >= (int)sizeof line) n = (int)sizeof line - 1;
     return buffer_append(out, line, (size_t)n, err);
 }
 

@@ -133,6 +133,10 @@ struct seat_wish {
 int groups_choose(struct groups *groups, const struct seat_wish *wish);
 /* Sends a job to an engine. Errors: ERR_EXHAUSTED, ERR_CLOSED. */
 int groups_send(struct groups *groups, int seat, struct job *job, struct error *err);
+/* Sends a job that has not begun to the engine that groups_choose finds, where its prompt fits, if
+ * it fits anywhere. from: not to this one; -1 = to any. Errors: as groups_send; ERR_UNAVAILABLE
+ * nobody serves, with the reason. */
+int groups_place(struct groups *groups, int from, struct job *job, struct error *err);
 /* The engine has taken a job that was sent to it. */
 void groups_taken(struct groups *groups, int seat, const struct job *job);
 

@@ -79,6 +79,7 @@ static const char *option_value(char **argv, int *at, const char *name)
     const char *word = argv[*at];
     if (strncmp(word, name, len) != 0) return NULL;
     if (word[len] == '=') return word + len + 1;
+    if (word[len] && len == 2) return word + len; /* -T4 */
     if (word[len]) return NULL;
     if (!argv[*at + 1]) fail_usage(name, " needs a value");
     return argv[++*at];
