@@ -16,6 +16,7 @@ void mem_tune(void)
 {
     mallopt(M_MMAP_THRESHOLD, 256 << 20);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    mallopt(M_ARENA_MAX, 1); /* malloc_trim leaves the upper end of every other one as it is */
 }
 
 /* 0 where the system does not say. */

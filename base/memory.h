@@ -8,7 +8,9 @@
 #include "base/error.h"
 
 /* Raises malloc's mmap and trim thresholds. Otherwise the page faults of a large message cost more
- * than copying it. Called once at the start of every program. */
+ * than copying it. All threads share one of malloc's arenas, because mem_trim could not empty the
+ * others: up to 64 MiB of old messages stayed in each. Called once at the start of every program,
+ * before there is another thread. */
 void mem_tune(void);
 /* Gives malloc's free pages back to the system, which it does not do by itself, if the process
  * occupies so much more than at some time since the last call that did. *resident_bytes belongs to
