@@ -139,3 +139,9 @@ int network_find_address(const char *text, char out[NETWORK_ADDRESS_BYTES], stru
     freeifaddrs(entries);
     return rc;
 }
+
+void network_join(const char *host, const char *port, char out[NETWORK_JOINED_BYTES])
+{
+    snprintf(out, NETWORK_JOINED_BYTES, strchr(host, ':') ? "[%.63s]:%.20s" : "%.63s:%.20s", host,
+             port);
+}

@@ -3,7 +3,11 @@
 
 #include "base/error.h"
 
-enum { NETWORK_ADDRESS_BYTES = 64 };
+enum { NETWORK_ADDRESS_BYTES = 64, NETWORK_JOINED_BYTES = 128 };
+
+/* "HOST:PORT" from a host in numbers and a port's text, with brackets around an IPv6 address. What
+ * does not fit is cut, which no port and no address is. */
+void network_join(const char *host, const char *port, char out[NETWORK_JOINED_BYTES]);
 
 /* The address that this host has in a network, as a number and without brackets. network is the
  * name of an interface, of which the first IPv4 address counts, or else the first IPv6 address that

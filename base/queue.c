@@ -66,6 +66,7 @@ int queue_push(struct queue *queue, void *item, struct error *err)
 /* Called with the lock held. False when the deadline has passed. */
 static bool wait_filled(struct queue *queue, int64_t deadline_us)
 {
+    if (deadline_us == 0) return false;
     if (deadline_us == INT64_MAX) {
         pthread_cond_wait(&queue->filled, &queue->lock);
         return true;

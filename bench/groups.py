@@ -97,13 +97,14 @@ def main():
     parser = bench_util.build_parser(__doc__)
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--requests", type=int, default=0, help="in a turn; default --clients")
+    parser.add_argument("--requests", type=int, default=0,
+                        help="in a turn; default --clients, with tales six times as many")
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--k", default="0")
     parser.add_argument("--pair", default="tales")
     parser.add_argument("--losses", type=int, default=10)
     args = parser.parse_args()
-    args.requests = args.requests or args.clients
+    args.requests = args.requests or args.clients * (6 if args.pair == "tales" else 1)
     target, draft = models(args.pair)
     options = {"target": target, "draft": draft, "worker_flags": FLAGS, "coordinator_flags": FLAGS}
     with Fleet(args.build, (1,), **options) as one, Fleet(args.build, (1, 1), **options) as two:

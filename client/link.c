@@ -93,13 +93,11 @@ static int prepare(struct link_command *c, int argc, char **argv, struct error *
 
 static int serve(const struct link_command *c, struct error *err)
 {
-    char host[NETWORK_ADDRESS_BYTES], address[LINK_ADDRESS_BYTES];
+    char host[NETWORK_ADDRESS_BYTES], address[NETWORK_JOINED_BYTES];
     if (!c->network) return link_serve(c->serve, c->seconds, err);
     int rc = network_find_address(c->network, host, err);
     if (rc) return rc;
-    bool is_six = strchr(host, ':') != NULL;
-    snprintf(address, sizeof address, "%s%s%s%.20s", is_six ? "[" : "", host, is_six ? "]" : "",
-             c->serve);
+    network_join(host, c->serve + 1, address);
     return link_serve(address, c->seconds, err);
 }
 

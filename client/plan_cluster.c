@@ -87,12 +87,21 @@ static bool is_near_limit(const struct cluster_answer *a)
            a->cores_busy > busy_note || a->wire_busy > busy_note;
 }
 
+/* Ranks of a group wait for each other in every sum. Where they also wait for a core, that is not
+ * in the model. */
+static bool is_crowded(const struct cluster_costs *costs, const struct cluster_question *q)
+{
+    return costs->is_shared && costs->n_cores > 0 && q->n_ranks > 1 &&
+           q->n_groups * q->n_ranks > costs->n_cores;
+}
+
 static void print_notes(const struct plan_file *file, const struct cluster_answer *answers)
 {
-    bool has_predicted = false, has_limit = false;
+    bool has_predicted = false, has_limit = false, has_crowd = false;
     for (int i = 0; i < file->n_questions; i++) {
         has_predicted = has_predicted || file->predicts_ranks[i];
         has_limit = has_limit || is_near_limit(&answers[i]);
+        has_crowd = has_crowd || is_crowded(&file->costs, &file->questions[i]);
     }
     fputc('\n', stdout);
     if (has_predicted) {
@@ -104,6 +113,13 @@ static void print_notes(const struct plan_file *file, const struct cluster_answe
         printf("Something that groups share is used by more than %.0f %% in some rows; there, "
                "rounds that are not regular wait for each other and reach less.\n",
                100 * busy_note);
+    }
+    if (has_crowd) {
+        printf(
+            "Some rows have more ranks than the %d cores of the host. Ranks of a group then wait "
+            "for a core in the middle of a sum, which is not counted: these rows are upper "
+            "bounds, and less will be measured.\n",
+            file->costs.n_cores);
     }
     size_t i;
     json_t *line;
@@ -156,17 +172,18 @@ static json_t *coordinators_json(const struct cluster_answer *a)
                      "groups_saturating", a->groups_saturating);
 }
 
-static json_t *answer_json(const struct cluster_question *q, const struct cluster_answer *a,
-                           bool is_predicted)
+static json_t *answer_json(const struct plan_file *file, int i, const struct cluster_answer *a)
 {
-    return json_pack("{so si sf sf sf sf sf sf sf so so ss sb so}", "question", question_json(q),
+    const struct cluster_question *q = &file->questions[i];
+    return json_pack("{so si sf sf sf sf sf sf sf so so ss sb sb so}", "question", question_json(q),
                      "k", a->k, "tokens_per_second", a->tokens_per_second, "requests_per_second",
                      a->requests_per_second, "rounds_per_second", a->rounds_per_second, "speedup",
                      a->speedup, "inter_token_latency_seconds", a->token_us / 1e6,
                      "time_to_first_token_seconds", a->first_token_us / 1e6,
                      "request_queue_time_seconds", a->queue_us / 1e6, "round", round_json(a),
                      "coordinators", coordinators_json(a), "limit", limit_names[a->limit],
-                     "step_is_scaled", is_predicted, "price_per_million_tokens",
+                     "step_is_scaled", file->predicts_ranks[i], "ranks_exceed_cores",
+                     is_crowded(&file->costs, q), "price_per_million_tokens",
                      a->price_per_million > 0 ? json_real(a->price_per_million) : json_null());
 }
 
@@ -175,8 +192,7 @@ static int print_object(const struct plan_file *file, const struct cluster_answe
 {
     json_t *list = json_array();
     for (int i = 0; i < file->n_questions; i++) {
-        json_array_append_new(
-            list, answer_json(&file->questions[i], &answers[i], file->predicts_ranks[i]));
+        json_array_append_new(list, answer_json(file, i, &answers[i]));
     }
     return client_print_json(json_pack("{ss sO* so}", "name", file->name, "assumptions",
                                        file->assumptions, "answers", list),

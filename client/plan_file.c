@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/limits.h"
 
 #define MOST 1e30 /* of a number without a limit of its own */
 
@@ -142,7 +143,7 @@ static int read_alpha(const json_t *root, double alpha[DRAFT_MAX], const char *p
 static int read_sum(json_t *object, struct cluster_sum *sum, const char *origin, struct error *err)
 {
     const struct key keys[] = {
-        {"ranks", NULL, &sum->n_ranks, 2, CLUSTER_RANKS_MAX, true},
+        {"ranks", NULL, &sum->n_ranks, 2, RANKS_MAX, true},
         {"us", &sum->us, NULL, 0, MOST, true},
         {"us_per_row", &sum->row_us, NULL, 0, MOST, false},
     };
@@ -182,7 +183,7 @@ static int read_collectives(const json_t *root, struct cluster_costs *c, const c
         {"measured", NULL, NULL, 0, 0, false},
         {"hop_us", &c->hops.us, NULL, 0, MOST, false},
         {"bytes_per_second", &c->hops.bytes_per_second, NULL, 0, MOST, false},
-        {"ranks_per_host", NULL, &c->hops.per_host, 1, CLUSTER_RANKS_MAX, false},
+        {"ranks_per_host", NULL, &c->hops.per_host, 1, RANKS_MAX, false},
         {"hop_between_hosts_us", &c->hops.host_us, NULL, 0, MOST, false},
     };
     int rc = read_part(root, "collectives", keys, N_OF(keys), path, err);
@@ -257,7 +258,7 @@ static int read_question(json_t *object, const struct cluster_costs *costs,
 {
     const struct key keys[] = {
         {"groups", NULL, &q->n_groups, 1, CLUSTER_GROUPS_MAX, true},
-        {"ranks", NULL, &q->n_ranks, 1, CLUSTER_RANKS_MAX, true},
+        {"ranks", NULL, &q->n_ranks, 1, RANKS_MAX, true},
         {"clients", NULL, &q->n_clients, 1, CLUSTER_CLIENTS_MAX, true},
         {"tokens", NULL, &q->n_tokens, 1, 1 << 30, true},
         {"prompt_tokens", NULL, &q->n_prompt, 0, 1 << 30, false},
@@ -329,7 +330,7 @@ static int read_root(struct plan_file *file, const char *path, struct error *err
         {"alpha", NULL, NULL, 0, 0, true},
         {"guess_us", NULL, NULL, 0, 0, true},
         {"step_us", NULL, NULL, 0, 0, true},
-        {"ranks", NULL, &c->n_ranks, 1, CLUSTER_RANKS_MAX, false},
+        {"ranks", NULL, &c->n_ranks, 1, RANKS_MAX, false},
         {"sharded_ratio", &c->sharded_ratio, NULL, 0, 1, false},
         {"lanes_per_group", NULL, &c->n_lanes_max, 1, 4096, false},
         {"k_most", NULL, &file->k_most, 0, DRAFT_MAX, false},

@@ -309,9 +309,9 @@ static int open_metrics(struct coordinator *c, struct error *err)
     return options.address ? metrics_server_open(&c->metrics, &options, err) : 0;
 }
 
-static void flush_answers(void *sender)
+static void flush_answers(void *sender, bool has_time)
 {
-    sender_flush(sender);
+    sender_flush(sender, has_time);
 }
 
 static int open_http(struct coordinator *c, struct error *err)
@@ -491,7 +491,7 @@ static void end_control(struct coordinator *c)
         job_end(item, JOB_END_SHUTDOWN, why.code, &why);
         job_free(item);
     }
-    sender_flush(c->sender);
+    sender_flush(c->sender, false);
 }
 
 int coordinator_run(struct coordinator *c, struct error *err)

@@ -36,6 +36,8 @@ static int open_round(struct engine *e, struct error *err)
         .scheduler = &e->scheduler,
         .tok = e->options.tok,
         .signals = e->options.signals,
+        .flush_answers = e->options.flush_answers,
+        .flush_arg = e->options.flush_arg,
     };
     return round_open(&e->round, &tools, err);
 }
@@ -363,7 +365,7 @@ static void stop_all(struct engine *e)
             engine_refuse(e, job, JOB_END_SHUTDOWN, &why);
     }
     engine_end_waiting(e, JOB_END_SHUTDOWN, &why);
-    e->options.flush_answers(e->options.flush_arg);
+    e->options.flush_answers(e->options.flush_arg, false);
 }
 
 /* Large requests leave holes that the next ones may use; when none come, others may. */
@@ -403,6 +405,13 @@ static int take_jobs(struct engine *e, int64_t patience_us, struct error *err)
     return 0;
 }
 
+/* A round lets answers leave when it has something else to wait for; without one they leave now. */
+static void flush_early(struct engine *e, bool is_idle)
+{
+    if (e->n_active > 0 && !is_idle && target_is_connected(e->options.target)) return;
+    e->options.flush_answers(e->options.flush_arg, false);
+}
+
 int engine_run(struct engine *e, struct error *err)
 {
     bool is_idle = false;
@@ -425,16 +434,16 @@ int engine_run(struct engine *e, struct error *err)
         if (target_is_leaving(e->options.target)) leave_target(e);
         engine_drop_waiting(e);
         engine_end_finished(e);
-        e->options.flush_answers(e->options.flush_arg);
+        flush_early(e, is_idle);
         if (target_is_connected(e->options.target)) engine_admit(e);
         engine_move_waiting(e);
         show_load(e);
         if (e->n_active == 0) continue;
         if (round_run(e->round, e->active, e->n_active, &is_idle, err)) lose_target(e, err);
-        e->options.flush_answers(e->options.flush_arg);
         count_served(e);
         engine_split_jobs(e);
         engine_end_finished(e);
+        flush_early(e, is_idle);
         show_load(e);
     }
 out:

@@ -350,8 +350,10 @@ void engine_answer_control(struct engine *e)
     void *item;
     bool is_serving = target_is_connected(e->options.target) && !e->is_leaving;
     if (!is_serving && (e->options.seat > 0 || groups_any_serving(e->options.groups))) return;
+    bool has_answered = false;
     while (queue_pop(e->options.control, &item, 0, &err) == 0) {
         answer_describe(e, item);
+        has_answered = true;
     }
-    e->options.flush_answers(e->options.flush_arg);
+    if (has_answered) e->options.flush_answers(e->options.flush_arg, false);
 }

@@ -23,8 +23,8 @@ struct engine_options {
     struct signals *signals;      /* everything that is counted */
     struct reporter *reporter;    /* told of jobs that have ended */
     struct admission *admission;  /* told of the group's vocabulary, and of jobs that have begun */
-    /* Called when answers of a round, or of the time between two, are complete. */
-    void (*flush_answers)(void *arg);
+    /* Lets answers leave that are complete; has_time: as in sender_flush. */
+    void (*flush_answers)(void *arg, bool has_time);
     void *flush_arg;
     const char *const *client_weights; /* [n_client_weights] "NAME=W" */
     int n_client_weights;

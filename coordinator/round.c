@@ -135,18 +135,36 @@ static void end_ahead(const struct round_part *part, bool has_failed)
     ahead_end(part->tools->ahead, lane->seq, &times);
 }
 
+/* What is done while the ranks compute: answers leave first. */
+struct waiting_work {
+    const struct round_tools *tools;
+    const struct target_meanwhile *next; /* NULL = nothing else */
+    bool has_flushed;
+};
+
+static bool flush_and_work(void *arg)
+{
+    struct waiting_work *work = arg;
+    if (work->has_flushed) return work->next->work(work->next->arg);
+    work->has_flushed = true;
+    work->tools->flush_answers(work->tools->flush_arg, true);
+    return work->next != NULL;
+}
+
 static int verify(struct round_part *part, const struct target_meanwhile *meanwhile,
                   struct error *err)
 {
     const struct round_tools *tools = part->tools;
     const struct target_meanwhile ahead = {ahead_work, tools->ahead};
     bool is_ahead = can_draft_ahead(part);
+    struct waiting_work work = {.tools = tools, .next = is_ahead ? &ahead : meanwhile};
+    const struct target_meanwhile waiting = {flush_and_work, &work};
     const struct target_query query = {
         .lanes = part->step_lanes,
         .n_lanes = part->n_step_lanes,
         .wants = part->wants,
         .n_wants = part->n_wants,
-        .meanwhile = is_ahead ? &ahead : meanwhile,
+        .meanwhile = &waiting,
     };
     part->cost = (struct target_cost){0};
     if (is_ahead) begin_ahead(part, &part->lanes[0]);

@@ -37,6 +37,12 @@ static void lose_draft(struct sequence *seq, const struct error *err)
                                                       : "the draft's device was lost";
 }
 
+/* Answers of the round before do not wait for the draft. */
+static void flush_answers(const struct round_part *part)
+{
+    part->tools->flush_answers(part->tools->flush_arg, false);
+}
+
 /* The draft reads parts of prompts that it will need. */
 static void read_prompts(struct round_part *part)
 {
@@ -44,6 +50,7 @@ static void read_prompts(struct round_part *part)
     int64_t start_us = clock_now_us();
     part->read_us = 0;
     if (part->plan.n_readings == 0) return;
+    flush_answers(part);
     if (drafter_read(part->tools->drafter, part->plan.readings, part->plan.n_readings, &err)) {
         for (int i = 0; i < part->plan.n_readings; i++) {
             lose_draft(part->plan.readings[i].seq, &err);
@@ -98,6 +105,7 @@ static void draft_lanes(struct round_part *part)
         owners[n++] = lane;
     }
     if (n == 0) return;
+    flush_answers(part);
     drafter_propose(part->tools->drafter, part->drafts, n, &part->arena, &part->draft_cost);
     part->draft_us = clock_now_us() - start_us;
     for (int i = 0; i < n; i++) {

@@ -17,4 +17,7 @@ struct round_tools {
     struct scheduler *scheduler;
     const struct tokenizer *tok;
     struct signals *signals;
+    /* As in struct engine_options: called before the draft works, and once a step is on its way. */
+    void (*flush_answers)(void *arg, bool has_time);
+    void *flush_arg;
 };

@@ -4,12 +4,17 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/buffer.h"
 #include "base/memory.h"
 
-/* So little leaves from an engine thread: a wake-up costs as much. */
-enum { FEW = 2, FEW_BYTES = 4096 };
+enum {
+    FEW = 2, /* so little leaves from an engine thread: a wake-up costs as much */
+    FEW_BYTES = 4096,
+    MANY = 64, /* so much while the target computes, which takes longer */
+    MANY_BYTES = 1 << 16
+};
 
 /* A message, or the end of an answer with the text for the client. */
 struct item {
@@ -145,6 +150,7 @@ static void send_batch(struct batch *batch, struct lane *large)
 static void *run(void *arg)
 {
     struct lane *lane = arg;
+    prctl(PR_SET_NAME, lane->large ? "sender" : "sender of large"); /* for top -H; best effort */
     pthread_mutex_lock(&lane->lock);
     for (;;) {
         while (lane->is_lent || (!lane->leaving.n && !lane->is_closing)) {
@@ -251,13 +257,14 @@ void sender_finish(struct sender *s, struct outlet *outlet, int code, const char
 
 /* What is listed by all engines leaves in order: it is sent here while the lane has nothing, and
  * what is flushed meanwhile waits until that is done. */
-void sender_flush(struct sender *s)
+void sender_flush(struct sender *s, bool has_time)
 {
     struct lane *lane = &s->quick;
     struct batch *listed = &s->listed;
     struct error err;
+    size_t n_most = has_time ? MANY : FEW, bytes_most = has_time ? MANY_BYTES : FEW_BYTES;
     pthread_mutex_lock(&lane->lock);
-    bool leaves_here = !lane->is_busy && listed->n <= FEW && listed->bytes.len <= FEW_BYTES;
+    bool leaves_here = !lane->is_busy && listed->n <= n_most && listed->bytes.len <= bytes_most;
     if (listed->n == 0) {
         leaves_here = false;
     } else if (leaves_here) {

@@ -1,9 +1,10 @@
 /* Where the answers of a round leave from. To hand a message to its outlet costs some microseconds,
- * and a round of many lanes has one for each, so the engine threads only list them. At the end of
- * the round they go to a thread of their own, or, where there is little, leave from the engine's
- * thread, which is faster for a single stream. What an outlet takes long to format, such as a
- * prompt with alternatives for each of its tokens, goes on to a second thread, so that no other
- * answer waits for it. What belongs to one outlet leaves in order. Locked inside. */
+ * and a round of many lanes has one for each, so the engine threads only list them. They leave from
+ * the engine's thread while the target computes the next step, when it would only wait; where the
+ * engine drafts before that, or there are very many, they go to a thread of their own. What an
+ * outlet takes long to format, such as a prompt with alternatives for each of its tokens, goes on
+ * to a second thread, so that no other answer waits for it. What belongs to one outlet leaves in
+ * order. Locked inside. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,5 +28,6 @@ int sender_send(struct sender *sender, struct outlet *outlet, const uint8_t *dat
 void sender_finish(struct sender *sender, struct outlet *outlet, int code, const char *text,
                    bool is_abort);
 
-/* Lets what is listed leave. */
-void sender_flush(struct sender *sender);
+/* Lets what is listed leave. has_time: the engine's thread has nothing to do now, so that more may
+ * leave from it. */
+void sender_flush(struct sender *sender, bool has_time);

@@ -14,11 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/options.h"
 #include "base/topology.h"
 #include "launch/children.h"
 
-enum { USAGE = 2, STATUS_OF_SIGNAL = 128, NOT_STARTED = 127, RANKS_MAX = 64, LOOK_MS = 100 };
+enum { USAGE = 2, STATUS_OF_SIGNAL = 128, NOT_STARTED = 127, LOOK_MS = 100 };
 
 static const char help[] =
     "Usage: outrider-group [OPTION...] [OPTION of outrider-worker...]\n"

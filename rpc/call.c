@@ -296,20 +296,14 @@ void rpc_call_take_message(struct rpc_call *call, struct buffer *message)
     call->in = (struct buffer){0};
 }
 
-size_t rpc_call_queued_bytes(struct rpc_call *call)
+size_t rpc_call_queued_bytes(const struct rpc_call *call)
 {
-    pthread_mutex_lock(&call->lock);
-    size_t n = call->queued_bytes;
-    pthread_mutex_unlock(&call->lock);
-    return n;
+    return atomic_load(&call->queued_bytes);
 }
 
-uint64_t rpc_call_read_bytes(struct rpc_call *call)
+uint64_t rpc_call_read_bytes(const struct rpc_call *call)
 {
-    pthread_mutex_lock(&call->lock);
-    uint64_t n = call->read_bytes;
-    pthread_mutex_unlock(&call->lock);
-    return n;
+    return atomic_load(&call->read_bytes);
 }
 
 void *rpc_call_caller(const struct rpc_call *call)

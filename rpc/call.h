@@ -60,8 +60,8 @@ void rpc_call_take_message(struct rpc_call *call, struct buffer *message);
 /* The bytes that the client has not read yet, and those that it has. They move by whole messages: a
  * message counts as read when the transport has taken all of it, which happens as fast as the
  * client reads. Any thread. */
-size_t rpc_call_queued_bytes(struct rpc_call *call);
-uint64_t rpc_call_read_bytes(struct rpc_call *call);
+size_t rpc_call_queued_bytes(const struct rpc_call *call);
+uint64_t rpc_call_read_bytes(const struct rpc_call *call);
 
 /* One pointer per call that belongs to the service, set and read in handlers. */
 void rpc_call_set_data(struct rpc_call *call, void *data);

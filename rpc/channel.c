@@ -10,10 +10,28 @@
 
 enum { CHANNELS_MAX = 1024 };
 
+static void watch(struct rpc_channel *channel)
+{
+    grpc_connectivity_state now = grpc_channel_check_connectivity_state(channel->grpc, 0);
+    grpc_channel_watch_connectivity_state(channel->grpc, now, gpr_inf_future(GPR_CLOCK_MONOTONIC),
+                                          channel->events, &channel->watch);
+}
+
+/* The state has changed; that of a channel which is closed does, too. */
+static void note_state(struct rpc_client_tag *tag)
+{
+    struct rpc_channel *channel = (struct rpc_channel *)tag;
+    if (channel->grpc)
+        watch(channel);
+    else
+        free(channel);
+}
+
 static void channel_close(struct rpc_channel *channel)
 {
-    grpc_channel_destroy(channel->grpc);
-    free(channel);
+    grpc_channel *grpc = channel->grpc;
+    channel->grpc = NULL;
+    grpc_channel_destroy(grpc);
 }
 
 void rpc_channels_drop_unused(struct rpc_channels *channels)
@@ -48,6 +66,9 @@ static int channel_open(const struct rpc_channels *channels, struct rpc_channel 
                          !channels->is_patient && !reach_is_local(address));
     c->grpc = grpc_channel_create(address, credentials, &options);
     grpc_channel_credentials_release(credentials);
+    c->watch.handle = note_state;
+    c->events = channels->events;
+    watch(c);
     *channel = c;
     c = NULL;
 out:

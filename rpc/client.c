@@ -25,6 +25,7 @@ struct rpc_client {
 enum stream_event { STREAM_START, STREAM_STATUS, STREAM_SEND, STREAM_RECEIVE, N_STREAM_EVENTS };
 
 struct stream_tag {
+    struct rpc_client_tag base; /* first */
     enum stream_event event;
     struct rpc_stream *stream;
 };
@@ -73,7 +74,19 @@ int rpc_client_open(struct rpc_client **client, const struct rpc_client_options 
     rpc_library_open();
     if (options) set_options(*client, options);
     (*client)->events = grpc_completion_queue_create_for_next(NULL);
+    (*client)->channels.events = (*client)->events;
     return 0;
+}
+
+/* Handles one event of any stream or channel; false when none came before the deadline. */
+static bool client_step(struct rpc_client *client, int64_t deadline_us)
+{
+    grpc_event event =
+        grpc_completion_queue_next(client->events, rpc_time_of_us(deadline_us), NULL);
+    if (event.type != GRPC_OP_COMPLETE) return false;
+    struct rpc_client_tag *tag = event.tag;
+    tag->handle(tag);
+    return true;
 }
 
 void rpc_client_close(struct rpc_client *client)
@@ -81,8 +94,7 @@ void rpc_client_close(struct rpc_client *client)
     if (!client) return;
     rpc_channels_drop_unused(&client->channels);
     grpc_completion_queue_shutdown(client->events);
-    while (grpc_completion_queue_next(client->events, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL)
-               .type != GRPC_QUEUE_SHUTDOWN) {
+    while (client_step(client, INT64_MAX)) {
     }
     grpc_completion_queue_destroy(client->events);
     if (client->has_key) grpc_slice_unref(client->authorization.value);
@@ -176,8 +188,9 @@ static void end_send(struct rpc_stream *stream)
     if (is_close_due && start_send(stream, NULL, false, &err)) grpc_call_cancel(stream->call, NULL);
 }
 
-static void handle_event(const struct stream_tag *tag)
+static void handle_event(struct rpc_client_tag *base)
 {
+    const struct stream_tag *tag = (const struct stream_tag *)base;
     struct rpc_stream *stream = tag->stream;
     bool has_received =
         tag->event == STREAM_RECEIVE || (tag->event == STREAM_SEND && stream->is_exchange);
@@ -191,16 +204,6 @@ static void handle_event(const struct stream_tag *tag)
         stream->is_exchange = false;
         end_send(stream);
     }
-}
-
-/* Handles one event of any stream; false when none came before the deadline. */
-static bool client_step(struct rpc_client *client, int64_t deadline_us)
-{
-    grpc_event event =
-        grpc_completion_queue_next(client->events, rpc_time_of_us(deadline_us), NULL);
-    if (event.type != GRPC_OP_COMPLETE) return false;
-    handle_event(event.tag);
-    return true;
 }
 
 bool rpc_client_wait(struct rpc_client *client, int64_t deadline_us)
@@ -248,7 +251,8 @@ int rpc_stream_open(struct rpc_stream **stream, struct rpc_client *client, const
     s->channel = channel;
     channel->n_streams++;
     for (int i = 0; i < N_STREAM_EVENTS; i++) {
-        s->tags[i] = (struct stream_tag){.event = (enum stream_event)i, .stream = s};
+        s->tags[i] =
+            (struct stream_tag){.base = {handle_event}, .event = (enum stream_event)i, .stream = s};
     }
     grpc_metadata_array_init(&s->initial);
     grpc_metadata_array_init(&s->trailing);

@@ -76,7 +76,7 @@ bool rpc_stream_has_message(const struct rpc_stream *stream);
  * wait for several streams, try all of them, and when none has a message call rpc_client_wait. */
 int rpc_stream_try_receive(struct rpc_stream *stream, const uint8_t **data, size_t *len,
                            bool *is_here, struct error *err);
-/* Handles the next event of any stream; false when deadline_us passes first. */
+/* Handles the next event of any stream or connection; false when deadline_us passes first. */
 bool rpc_client_wait(struct rpc_client *client, int64_t deadline_us);
 
 /* Cancels the stream from any thread, as long as it is not closed; a waiting receive fails with

@@ -7,6 +7,7 @@
 #include <grpc/slice.h>
 #include <grpc/support/log.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -27,7 +28,7 @@ enum {
     IDENTITY_ONLY = 1 << GRPC_COMPRESS_NONE
 };
 
-static pthread_once_t log_once = PTHREAD_ONCE_INIT;
+static pthread_once_t prepare_once = PTHREAD_ONCE_INIT;
 
 /* Whether it is this line, by the source file that it is from and its beginning: gRPC also logs
  * what a peer has sent, and nobody must be able to make up a line of gRPC's. */
@@ -56,14 +57,18 @@ static void forward_log(gpr_log_func_args *args)
     log_line(LOG_LEVEL_DEBUG, "grpc", "text=\"%s\"", args->message);
 }
 
-static void set_log(void)
+/* With epoll, gRPC's default, all threads of a process wait in one set of descriptors: whichever is
+ * in the kernel takes what comes for the others and wakes them, four wake-ups for a message in a
+ * coordinator of two groups. With poll each waits for its own. */
+static void prepare(void)
 {
+    setenv("GRPC_POLL_STRATEGY", "poll", 0);
     gpr_set_log_function(forward_log);
 }
 
 void rpc_library_open(void)
 {
-    pthread_once(&log_once, set_log);
+    pthread_once(&prepare_once, prepare);
     grpc_init();
 }
 

@@ -81,8 +81,10 @@ struct rpc_call {
     grpc_metadata retry[2]; /* [n_retry], sent with the status */
     size_t n_retry;
     struct queued_message *first, **end; /* waiting behind the send that is under way */
-    size_t sending_bytes, queued_bytes;  /* queued_bytes counts both */
-    uint64_t read_bytes;                 /* sent in all */
+    size_t sending_bytes;
+    /* Written under the lock, read without it, so that nobody waits for what is being sent. */
+    atomic_size_t queued_bytes;       /* that are sent now or wait */
+    atomic_uint_least64_t read_bytes; /* sent in all */
 };
 
 /* Keeps a few calls armed, each of which waits for a client. On the network thread, or before it

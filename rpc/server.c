@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -22,7 +23,7 @@
 #include "base/options.h"
 #include "rpc/internal.h"
 
-enum { PORT_MAX = 65535, HAS_WORK_INTERVAL_US = 50000 };
+enum { HAS_WORK_INTERVAL_US = 50000 };
 
 static void set_shut(struct rpc_server *server)
 {
@@ -50,6 +51,7 @@ static void handle(struct rpc_server *server, const grpc_event *event)
 static void *run_network(void *arg)
 {
     struct rpc_server *server = arg;
+    prctl(PR_SET_NAME, "network"); /* for top -H; best effort */
     for (;;) {
         poll_turn_await(&server->turn);
         grpc_event event =

@@ -5,10 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/network.h"
 #include "base/options.h"
 
-enum { PORT_MAX = 65535, RANKS_ABOVE_PORT = 64 };
+enum { RANKS_ABOVE_PORT = RANKS_MAX };
 
 int address_of_rank(const char *listen, int rank, int n_ranks, char *out, struct error *err)
 {
@@ -64,9 +65,7 @@ int address_in_network(const char *listen, const char *network, char *out, struc
         }
         int rc = network_find_address(network, host, err);
         if (rc) return rc;
-        bool is_six = strchr(host, ':') != NULL;
-        snprintf(out, ADDRESS_BYTES, "%s%s%s%.20s", is_six ? "[" : "", host, is_six ? "]" : "",
-                 strrchr(listen, ':'));
+        network_join(host, strrchr(listen, ':') + 1, out);
         return 0;
     }
     if (snprintf(out, ADDRESS_BYTES, "%s", listen) < ADDRESS_BYTES) return 0;

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/options.h"
-
-enum { RANKS_MAX = 64 };
 
 static int read_variable(const char **value, const char *name, struct error *err)
 {

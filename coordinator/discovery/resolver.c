@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/monitor.h"
+#include "base/network.h"
 
 enum {
     PAUSE_US = 250000,
@@ -39,13 +40,13 @@ static int compare_addresses(const void *a, const void *b)
 
 static void add_address(struct resolved *found, const struct addrinfo *info, int port)
 {
-    char host[TARGET_ADDRESS_BYTES / 2];
+    char host[NETWORK_ADDRESS_BYTES], number[16];
     if (found->n == TARGET_WORDS_MAX) return;
     if (getnameinfo(info->ai_addr, info->ai_addrlen, host, sizeof host, NULL, 0, NI_NUMERICHOST)) {
         return;
     }
-    snprintf(found->addresses[found->n++], TARGET_ADDRESS_BYTES,
-             info->ai_family == AF_INET6 ? "[%s]:%d" : "%s:%d", host, port);
+    snprintf(number, sizeof number, "%d", port);
+    network_join(host, number, found->addresses[found->n++]);
 }
 
 /* A name without addresses is an answer: nobody is there at the moment. False: there is none. */

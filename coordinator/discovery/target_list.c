@@ -8,8 +8,6 @@
 #include "base/limits.h"
 #include "base/options.h"
 
-enum { PORT_MAX = 65535 };
-
 int target_list_add_address(struct target_list *list, const char *address, struct error *err)
 {
     if (list->n_addresses == TARGET_WORDS_MAX) {

@@ -134,19 +134,19 @@ START_TEST(what_takes_long_holds_up_nobody_else)
     struct told *large = open_told(), *small = open_told();
     int64_t began_us = clock_now_us();
     send_one(large, 0, LARGE_BYTES);
-    sender_flush(sender);
+    sender_flush(sender, false);
     for (int i = 0; i < N_MESSAGES; i++) {
         send_one(small, i, 10);
-        sender_flush(sender);
+        sender_flush(sender, false);
     }
     sender_finish(sender, &small->base, 0, "", false);
-    sender_flush(sender);
+    sender_flush(sender, false);
     await_end(small);
     ck_assert_int_lt(small->last_us - began_us, LONG_US / 2);
     ck_assert_int_eq(small->n_came, N_MESSAGES);
     ck_assert_int_eq(large->n_came, 0);
     sender_finish(sender, &large->base, 0, "", false);
-    sender_flush(sender);
+    sender_flush(sender, false);
     await_end(large);
     ck_assert_int_eq(large->n_came, 1);
     ck_assert(small->is_in_order && large->is_in_order);
@@ -158,10 +158,10 @@ START_TEST(an_outlet_stays_in_order_behind_what_takes_long)
     struct told *t = open_told();
     for (int i = 0; i < 6; i++) {
         send_one(t, i, i == 2 ? LARGE_BYTES : 10);
-        if (i % 2) sender_flush(sender);
+        if (i % 2) sender_flush(sender, false);
     }
     sender_finish(sender, &t->base, ERR_EXHAUSTED, "too slow", false);
-    sender_flush(sender);
+    sender_flush(sender, false);
     await_end(t);
     ck_assert_int_eq(t->n_came, 6);
     ck_assert(t->is_in_order);
@@ -173,15 +173,30 @@ START_TEST(only_what_is_small_leaves_from_the_engine_thread)
 {
     struct told *t = open_told();
     send_one(t, 0, 10);
-    sender_flush(sender);
+    sender_flush(sender, false);
     ck_assert_int_eq(t->n_came, 1);
     ck_assert(t->is_on_this_thread);
     send_one(t, 1, LARGE_BYTES - 1); /* takes_long knows nothing of it */
     sender_finish(sender, &t->base, 0, "", false);
-    sender_flush(sender);
+    sender_flush(sender, false);
     await_end(t);
     ck_assert_int_eq(t->n_came, 2);
     ck_assert(!t->is_on_this_thread);
+}
+END_TEST
+
+START_TEST(more_leaves_from_an_engine_thread_that_has_time)
+{
+    struct told *t = open_told();
+    for (int i = 0; i < N_MESSAGES; i++) {
+        send_one(t, i, 10);
+    }
+    sender_flush(sender, true);
+    ck_assert_int_eq(t->n_came, N_MESSAGES);
+    ck_assert(t->is_on_this_thread && t->is_in_order);
+    sender_finish(sender, &t->base, 0, "", false);
+    sender_flush(sender, true);
+    await_end(t);
 }
 END_TEST
 
@@ -189,7 +204,7 @@ START_TEST(closing_sends_what_is_listed)
 {
     struct told *t = open_told();
     send_one(t, 0, LARGE_BYTES);
-    sender_flush(sender);
+    sender_flush(sender, false);
     send_one(t, 1, 10);
     sender_finish(sender, &t->base, 0, "", false);
     sender_close(sender);
@@ -206,10 +221,10 @@ static void *make_rounds(void *outlet)
     struct told *t = outlet;
     for (int i = 0; i < N_MESSAGES; i++) {
         send_one(t, i, i % 7 == 3 ? FEW_BYTES + 1 : 10);
-        if (i % 3 == 0) sender_flush(sender);
+        if (i % 3 == 0) sender_flush(sender, i % 2 == 0);
     }
     sender_finish(sender, &t->base, 0, "", false);
-    sender_flush(sender);
+    sender_flush(sender, false);
     return NULL;
 }
 
@@ -244,6 +259,7 @@ int main(void)
     tcase_add_test(tcase, what_takes_long_holds_up_nobody_else);
     tcase_add_test(tcase, an_outlet_stays_in_order_behind_what_takes_long);
     tcase_add_test(tcase, only_what_is_small_leaves_from_the_engine_thread);
+    tcase_add_test(tcase, more_leaves_from_an_engine_thread_that_has_time);
     tcase_add_test(tcase, closing_sends_what_is_listed);
     tcase_add_test(tcase, engines_do_not_disturb_each_other);
     suite_add_tcase(suite, tcase);
