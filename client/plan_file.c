@@ -16,7 +16,8 @@
 enum {
     FILE_BYTES_MAX = 1 << 20,
     ORIGIN_BYTES = 256,
-    GROUPS_MOST = 16 /* of a coordinator (coordinator/groups.h) */
+    PER_HOST_MAX = 1024, /* ranks that a host has room for */
+    GROUPS_MOST = 16     /* of a coordinator (coordinator/groups.h) */
 };
 
 /* One key: a number of either kind, or anything that is read elsewhere (neither). */
@@ -183,7 +184,7 @@ static int read_collectives(const json_t *root, struct cluster_costs *c, const c
         {"measured", NULL, NULL, 0, 0, false},
         {"hop_us", &c->hops.us, NULL, 0, MOST, false},
         {"bytes_per_second", &c->hops.bytes_per_second, NULL, 0, MOST, false},
-        {"ranks_per_host", NULL, &c->hops.per_host, 1, RANKS_MAX, false},
+        {"ranks_per_host", NULL, &c->hops.per_host, 1, PER_HOST_MAX, false},
         {"hop_between_hosts_us", &c->hops.host_us, NULL, 0, MOST, false},
     };
     int rc = read_part(root, "collectives", keys, N_OF(keys), path, err);

@@ -190,6 +190,7 @@ static void check_waiting(struct engine *e, const struct target_description *d)
     error_set(&why, ERR_UNAVAILABLE,
               "the target group was lost, and another one has come: send the request again");
     engine_end_waiting(e, JOB_END_UNAVAILABLE, &why);
+    e->options.flush_answers(e->options.flush_arg, false); /* it may be measured next */
 }
 
 /* Uses what an earlier start has measured of this pair; false: there is nothing. */
@@ -405,7 +406,7 @@ static int take_jobs(struct engine *e, int64_t patience_us, struct error *err)
     return 0;
 }
 
-/* A round lets answers leave when it has something else to wait for; without one they leave now. */
+/* A round lets answers leave while it waits for the ranks; without one they leave now. */
 static void flush_early(struct engine *e, bool is_idle)
 {
     if (e->n_active > 0 && !is_idle && target_is_connected(e->options.target)) return;
@@ -428,6 +429,7 @@ int engine_run(struct engine *e, struct error *err)
                              waiting_peek(e->waiting);
             patience_us = can_begin ? 0 : WAITING_US;
         }
+        if (patience_us) e->options.flush_answers(e->options.flush_arg, false);
         TRY(take_jobs(e, patience_us, err));
         give_back_memory(e);
         if (target_poll(e->options.target, err)) lose_target(e, err);

@@ -169,6 +169,7 @@ static int verify(struct round_part *part, const struct target_meanwhile *meanwh
     part->cost = (struct target_cost){0};
     if (is_ahead) begin_ahead(part, &part->lanes[0]);
     int rc = target_verify(tools->target, &query, &part->arena, &part->result, &part->cost, err);
+    if (!work.has_flushed) tools->flush_answers(tools->flush_arg, false); /* the ranks were quick */
     if (is_ahead) end_ahead(part, rc != 0);
     return rc;
 }
@@ -200,7 +201,10 @@ static int finish_part(struct round_part *part, const struct target_meanwhile *m
     part->is_prepared = false;
     part->meanwhile_us = 0;
     part->verify_us = clock_now_us();
-    if (!rc && part->n_step_lanes > 0) rc = verify(part, meanwhile, err);
+    if (!rc && part->n_step_lanes > 0)
+        rc = verify(part, meanwhile, err);
+    else
+        part->tools->flush_answers(part->tools->flush_arg, false);
     if (rc && !target_is_connected(part->tools->target)) return rc;
     if (rc) {
         fail_step(part, err);

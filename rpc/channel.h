@@ -20,6 +20,7 @@ struct rpc_channel {
     struct rpc_client_tag watch; /* first */
     struct rpc_channel *next;
     grpc_channel *grpc; /* NULL once it is closed; the watch's last event frees the memory */
+    bool is_watched;    /* not where gRPC cannot use the address */
     grpc_completion_queue *events;
     struct rpc_tls tls;
     int n_streams; /* kept by the streams */

@@ -58,8 +58,8 @@ static void forward_log(gpr_log_func_args *args)
 }
 
 /* With epoll, gRPC's default, all threads of a process wait in one set of descriptors: whichever is
- * in the kernel takes what comes for the others and wakes them, four wake-ups for a message in a
- * coordinator of two groups. With poll each waits for its own. */
+ * in the kernel takes what comes for the others and wakes them, which is nearly two of three
+ * changes of thread in a coordinator of two groups. With poll each waits for its own. */
 static void prepare(void)
 {
     setenv("GRPC_POLL_STRATEGY", "poll", 0);

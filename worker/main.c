@@ -3,6 +3,7 @@
 
 #include "access/options.h"
 #include "access/reach.h"
+#include "base/limits.h"
 #include "base/options.h"
 #include "base/program.h"
 #include "model/backend/options.h"
@@ -120,10 +121,10 @@ static int parse_group_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_RANK:
         args->has_place = true;
-        return program_parse_int(state, &group->rank, "--rank", arg, 0, 63);
+        return program_parse_int(state, &group->rank, "--rank", arg, 0, RANKS_MAX - 1);
     case OPT_RANKS:
         args->has_place = true;
-        return program_parse_int(state, &group->n_ranks, "--ranks", arg, 1, 64);
+        return program_parse_int(state, &group->n_ranks, "--ranks", arg, 1, RANKS_MAX);
     case OPT_LEAD:
         args->has_place = true;
         group->lead = arg;

@@ -233,6 +233,26 @@ START_TEST(raw_garbage_on_the_port_harms_nobody)
 }
 END_TEST
 
+/* gRPC makes a channel for it that fails at once and never changes. */
+START_TEST(address_that_cannot_be_used_is_refused_and_left)
+{
+    char longest[200] = "unix:/tmp/";
+    const char *const bad[] = {longest, "ipv4:999.1.1.1:5"};
+    memset(longest + 10, 'x', sizeof longest - 11);
+    for (int i = 0; i < 4; i++) {
+        struct rpc_client *other;
+        struct buffer reply = {0};
+        const struct rpc_request request = {
+            .address = bad[i % 2], .path = "/test.Test/Echo", .deadline_us = in_ms(5000)};
+        CHECK_OK(rpc_client_open(&other, NULL, &err));
+        CHECK_ERR(rpc_client_call(other, &request, &reply, &err), ERR_UNAVAILABLE,
+                  "gRPC takes HOST:PORT");
+        rpc_client_close(other);
+        buffer_free(&reply);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("rpc_faults");
@@ -247,6 +267,7 @@ int main(void)
     tcase_add_loop_test(tcase, waiting_call_connects_when_the_server_comes, 0, 2);
     tcase_add_loop_test(tcase, second_server_on_an_address_is_refused, 0, 2);
     tcase_add_loop_test(tcase, raw_garbage_on_the_port_harms_nobody, 0, 1);
+    tcase_add_test(tcase, address_that_cannot_be_used_is_refused_and_left);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
