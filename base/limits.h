@@ -6,6 +6,8 @@ enum {
     SLICES_MAX = 8,
     /* T: ranks of a group. T divides S, hence the same limit. */
     RANKS_MAX = SLICES_MAX,
+    /* Target groups of a coordinator. */
+    GROUPS_MAX = 16,
     /* Of TCP. */
     PORT_MAX = 65535,
     /* K: guesses of a round, and therefore of one lane of a step. */

@@ -16,8 +16,7 @@
 enum {
     FILE_BYTES_MAX = 1 << 20,
     ORIGIN_BYTES = 256,
-    PER_HOST_MAX = 1024, /* ranks that a host has room for */
-    GROUPS_MOST = 16     /* of a coordinator (coordinator/groups.h) */
+    PER_HOST_MAX = 1024 /* ranks that a host has room for */
 };
 
 /* One key: a number of either kind, or anything that is read elsewhere (neither). */
@@ -370,7 +369,7 @@ int plan_file_open(struct plan_file *file, const char *path, struct error *err)
         .costs = {.n_ranks = 1,
                   .sharded_ratio = 1,
                   .n_lanes_max = 64,
-                  .n_groups_most = GROUPS_MOST,
+                  .n_groups_most = GROUPS_MAX,
                   .slowdown = 1,
                   .busy_most = 0.8},
     };

@@ -406,13 +406,6 @@ static int take_jobs(struct engine *e, int64_t patience_us, struct error *err)
     return 0;
 }
 
-/* A round lets answers leave while it waits for the ranks; without one they leave now. */
-static void flush_early(struct engine *e, bool is_idle)
-{
-    if (e->n_active > 0 && !is_idle && target_is_connected(e->options.target)) return;
-    e->options.flush_answers(e->options.flush_arg, false);
-}
-
 int engine_run(struct engine *e, struct error *err)
 {
     bool is_idle = false;
@@ -421,6 +414,9 @@ int engine_run(struct engine *e, struct error *err)
         beat_mark(e->options.beat, e->options.seat);
         e->late_us = 0;
         atomic_store_explicit(&load_of(e)->late_us, 0, memory_order_relaxed);
+        /* A round lets answers leave while it waits for the ranks; where none follows, they leave
+         * before anything is waited for. */
+        if (e->n_active == 0 || is_idle) e->options.flush_answers(e->options.flush_arg, false);
         keep_connected(e);
         engine_answer_control(e);
         int64_t patience_us = e->n_active == 0 ? IDLE_US : is_idle ? PAUSE_US : 0;
@@ -429,14 +425,12 @@ int engine_run(struct engine *e, struct error *err)
                              waiting_peek(e->waiting);
             patience_us = can_begin ? 0 : WAITING_US;
         }
-        if (patience_us) e->options.flush_answers(e->options.flush_arg, false);
         TRY(take_jobs(e, patience_us, err));
         give_back_memory(e);
         if (target_poll(e->options.target, err)) lose_target(e, err);
         if (target_is_leaving(e->options.target)) leave_target(e);
         engine_drop_waiting(e);
         engine_end_finished(e);
-        flush_early(e, is_idle);
         if (target_is_connected(e->options.target)) engine_admit(e);
         engine_move_waiting(e);
         show_load(e);
@@ -445,7 +439,6 @@ int engine_run(struct engine *e, struct error *err)
         count_served(e);
         engine_split_jobs(e);
         engine_end_finished(e);
-        flush_early(e, is_idle);
         show_load(e);
     }
 out:

@@ -14,7 +14,7 @@
 
 struct job;
 
-enum { GROUPS_MAX = 16, GROUPS_DEFAULT = 8, GROUPS_ALPHAS = DRAFT_MAX };
+enum { GROUPS_DEFAULT = 8, GROUPS_ALPHAS = DRAFT_MAX };
 
 /* Of an engine: EMPTY it has no group, OFFERED one was found for it, HELD it is connected to it,
  * LEAVING it finishes what it has and lets go, ENDED it takes none any more. */

@@ -135,9 +135,14 @@ static void end_ahead(const struct round_part *part, bool has_failed)
     ahead_end(part->tools->ahead, lane->seq, &times);
 }
 
+void round_flush(const struct round_part *part, bool has_time)
+{
+    part->tools->flush_answers(part->tools->flush_arg, has_time);
+}
+
 /* What is done while the ranks compute: answers leave first. */
 struct waiting_work {
-    const struct round_tools *tools;
+    const struct round_part *part;
     const struct target_meanwhile *next; /* NULL = nothing else */
     bool has_flushed;
 };
@@ -147,7 +152,7 @@ static bool flush_and_work(void *arg)
     struct waiting_work *work = arg;
     if (work->has_flushed) return work->next->work(work->next->arg);
     work->has_flushed = true;
-    work->tools->flush_answers(work->tools->flush_arg, true);
+    round_flush(work->part, true);
     return work->next != NULL;
 }
 
@@ -157,7 +162,7 @@ static int verify(struct round_part *part, const struct target_meanwhile *meanwh
     const struct round_tools *tools = part->tools;
     const struct target_meanwhile ahead = {ahead_work, tools->ahead};
     bool is_ahead = can_draft_ahead(part);
-    struct waiting_work work = {.tools = tools, .next = is_ahead ? &ahead : meanwhile};
+    struct waiting_work work = {.part = part, .next = is_ahead ? &ahead : meanwhile};
     const struct target_meanwhile waiting = {flush_and_work, &work};
     const struct target_query query = {
         .lanes = part->step_lanes,
@@ -169,7 +174,7 @@ static int verify(struct round_part *part, const struct target_meanwhile *meanwh
     part->cost = (struct target_cost){0};
     if (is_ahead) begin_ahead(part, &part->lanes[0]);
     int rc = target_verify(tools->target, &query, &part->arena, &part->result, &part->cost, err);
-    if (!work.has_flushed) tools->flush_answers(tools->flush_arg, false); /* the ranks were quick */
+    if (!work.has_flushed) round_flush(part, false); /* the ranks were quick */
     if (is_ahead) end_ahead(part, rc != 0);
     return rc;
 }
@@ -201,10 +206,7 @@ static int finish_part(struct round_part *part, const struct target_meanwhile *m
     part->is_prepared = false;
     part->meanwhile_us = 0;
     part->verify_us = clock_now_us();
-    if (!rc && part->n_step_lanes > 0)
-        rc = verify(part, meanwhile, err);
-    else
-        part->tools->flush_answers(part->tools->flush_arg, false);
+    if (!rc && part->n_step_lanes > 0) rc = verify(part, meanwhile, err);
     if (rc && !target_is_connected(part->tools->target)) return rc;
     if (rc) {
         fail_step(part, err);

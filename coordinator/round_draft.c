@@ -37,12 +37,6 @@ static void lose_draft(struct sequence *seq, const struct error *err)
                                                       : "the draft's device was lost";
 }
 
-/* Answers of the round before do not wait for the draft. */
-static void flush_answers(const struct round_part *part)
-{
-    part->tools->flush_answers(part->tools->flush_arg, false);
-}
-
 /* The draft reads parts of prompts that it will need. */
 static void read_prompts(struct round_part *part)
 {
@@ -50,7 +44,7 @@ static void read_prompts(struct round_part *part)
     int64_t start_us = clock_now_us();
     part->read_us = 0;
     if (part->plan.n_readings == 0) return;
-    flush_answers(part);
+    round_flush(part, false);
     if (drafter_read(part->tools->drafter, part->plan.readings, part->plan.n_readings, &err)) {
         for (int i = 0; i < part->plan.n_readings; i++) {
             lose_draft(part->plan.readings[i].seq, &err);
@@ -91,6 +85,7 @@ static void draft_lanes(struct round_part *part)
 {
     struct round_lane *owners[SEQUENCES_MAX];
     int n = 0;
+    bool needs_guesses = false; /* those made ahead may be enough */
     int64_t start_us = clock_now_us();
     part->draft_cost = (struct draft_cost){0};
     part->draft_us = 0;
@@ -98,6 +93,7 @@ static void draft_lanes(struct round_part *part)
         struct round_lane *lane = &part->lanes[i];
         if (lane->plan.k == 0) continue;
         take_ahead(part, lane);
+        needs_guesses |= lane->draft.n < lane->plan.k && !lane->draft.is_over;
         part->drafts[n].seq = lane->seq;
         part->drafts[n].k = lane->plan.k;
         part->drafts[n].ends = &lane->seq->ends;
@@ -105,7 +101,7 @@ static void draft_lanes(struct round_part *part)
         owners[n++] = lane;
     }
     if (n == 0) return;
-    flush_answers(part);
+    if (needs_guesses) round_flush(part, false);
     drafter_propose(part->tools->drafter, part->drafts, n, &part->arena, &part->draft_cost);
     part->draft_us = clock_now_us() - start_us;
     for (int i = 0; i < n; i++) {

@@ -41,6 +41,10 @@ struct round_part {
     struct target_result result;
 };
 
+/* Lets the answers of the round before leave: before the draft works, or else once the step is on
+ * its way (has_time: sender_flush). */
+void round_flush(const struct round_part *part, bool has_time);
+
 /* coordinator/round_draft.c: plans a step for seqs[n] and makes its guesses. hidden_rows: of the
  * step that the target has meanwhile, whose time drafting may take for nothing; 0 = none. n_ahead:
  * guesses that a single stream has already. */

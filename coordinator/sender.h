@@ -1,7 +1,8 @@
 /* Where the answers of a round leave from. To hand a message to its outlet costs some microseconds,
  * and a round of many lanes has one for each, so the engine threads only list them. They leave from
  * the engine's thread while the target computes the next step, when it would only wait; where the
- * engine drafts before that, or there are very many, they go to a thread of their own. What an
+ * engine drafts before that, or there are very many, they go to a thread of their own, but for one
+ * or two short ones. What an
  * outlet takes long to format, such as a prompt with alternatives for each of its tokens, goes on
  * to a second thread, so that no other answer waits for it. What belongs to one outlet leaves in
  * order. Locked inside. */

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/network.h"
 #include "http/internal.h"
 
 enum { BACKLOG = 1024, PROBE_IDLE_S = 10, PROBE_PAUSE_S = 5, PROBES = 3, LOST_MS = 30000 };
@@ -35,8 +36,7 @@ void http_show_address(const struct sockaddr *addr, socklen_t len, char out[HTTP
 {
     char host[HTTP_ADDRESS_BYTES] = "?", port[16] = "0";
     getnameinfo(addr, len, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-    bool is_v6 = strchr(host, ':') != NULL;
-    snprintf(out, HTTP_ADDRESS_BYTES, is_v6 ? "[%.90s]:%.8s" : "%.90s:%.8s", host, port);
+    network_join(host, port, out);
 }
 
 static int bind_one(const struct addrinfo *one, int *fd)

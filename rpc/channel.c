@@ -17,15 +17,6 @@ static void watch(struct rpc_channel *channel)
                                           channel->events, &channel->watch);
 }
 
-/* A channel whose address gRPC 1.51 cannot use has failed from the beginning, and a watch of it
- * never ends. */
-static void watch_new(struct rpc_channel *channel)
-{
-    channel->is_watched =
-        grpc_channel_check_connectivity_state(channel->grpc, 0) == GRPC_CHANNEL_IDLE;
-    if (channel->is_watched) watch(channel);
-}
-
 /* The state has changed; that of a channel which is closed does, too. */
 static void note_state(struct rpc_client_tag *tag)
 {
@@ -39,10 +30,8 @@ static void note_state(struct rpc_client_tag *tag)
 static void channel_close(struct rpc_channel *channel)
 {
     grpc_channel *grpc = channel->grpc;
-    bool is_watched = channel->is_watched;
     channel->grpc = NULL;
     grpc_channel_destroy(grpc);
-    if (!is_watched) free(channel);
 }
 
 void rpc_channels_drop_unused(struct rpc_channels *channels)
@@ -77,9 +66,17 @@ static int channel_open(const struct rpc_channels *channels, struct rpc_channel 
                          !channels->is_patient && !reach_is_local(address));
     c->grpc = grpc_channel_create(address, credentials, &options);
     grpc_channel_credentials_release(credentials);
+    if (grpc_channel_check_connectivity_state(c->grpc, 0) != GRPC_CHANNEL_IDLE) {
+        grpc_channel_destroy(c->grpc); /* has failed from the beginning; a watch would never end */
+        rc = error_set(err, ERR_UNAVAILABLE,
+                       "%s is not available: gRPC takes HOST:PORT, or unix:PATH with at most 107 "
+                       "bytes",
+                       address);
+        goto out;
+    }
     c->watch.handle = note_state;
     c->events = channels->events;
-    watch_new(c);
+    watch(c);
     *channel = c;
     c = NULL;
 out:

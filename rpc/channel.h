@@ -20,7 +20,6 @@ struct rpc_channel {
     struct rpc_client_tag watch; /* first */
     struct rpc_channel *next;
     grpc_channel *grpc; /* NULL once it is closed; the watch's last event frees the memory */
-    bool is_watched;    /* not where gRPC cannot use the address */
     grpc_completion_queue *events;
     struct rpc_tls tls;
     int n_streams; /* kept by the streams */
@@ -39,7 +38,7 @@ struct rpc_channels {
 
 /* Finds or makes the channel of an address; it stays as long as it has streams. One that has none
  * and was made with certificates that have been renewed since is made again.
- * Errors: ERR_NO_MEMORY. */
+ * Errors: ERR_NO_MEMORY; ERR_UNAVAILABLE gRPC cannot use the address. */
 int rpc_channels_get(struct rpc_channels *channels, struct rpc_channel **channel,
                      const char *address, struct error *err);
 void rpc_channels_drop_unused(struct rpc_channels *channels);

@@ -339,12 +339,6 @@ static int set_status_error(const struct rpc_stream *stream, struct error *err)
     int len = snprintf(text, sizeof text, "%.*s", (int)GRPC_SLICE_LENGTH(stream->status_text),
                        (const char *)GRPC_SLICE_START_PTR(stream->status_text));
     int code = rpc_error_of_status(stream->status);
-    if (!stream->channel->is_watched) {
-        return error_set(err, ERR_UNAVAILABLE,
-                         "%s is not available: gRPC takes HOST:PORT, or unix:PATH with at most 107 "
-                         "bytes",
-                         address);
-    }
     switch (code) {
     case ERR_NONE:
         return error_set(err, ERR_CLOSED, "%s has ended the stream", address);

@@ -44,7 +44,8 @@ int rpc_client_call(struct rpc_client *client, const struct rpc_request *request
                     struct buffer *reply, struct error *err);
 
 /* Opens a stream (bidirectional, or server streaming: send one message, then half close). Returns
- * when it is started, not when it is connected; a failure to connect shows at the first receive. */
+ * when it is started, not when it is connected; a failure to connect shows at the first receive.
+ * Errors: ERR_UNAVAILABLE gRPC cannot use the address; ERR_NO_MEMORY, ERR_INTERNAL. */
 int rpc_stream_open(struct rpc_stream **stream, struct rpc_client *client, const char *address,
                     const char *path, bool wait_for_ready, int64_t deadline_us, struct error *err);
 /* Cancels the stream if it is still running. Accepts NULL. */

@@ -28,7 +28,7 @@ enum {
     IDENTITY_ONLY = 1 << GRPC_COMPRESS_NONE
 };
 
-static pthread_once_t prepare_once = PTHREAD_ONCE_INIT;
+static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 
 /* Whether it is this line, by the source file that it is from and its beginning: gRPC also logs
  * what a peer has sent, and nobody must be able to make up a line of gRPC's. */
@@ -60,15 +60,19 @@ static void forward_log(gpr_log_func_args *args)
 /* With epoll, gRPC's default, all threads of a process wait in one set of descriptors: whichever is
  * in the kernel takes what comes for the others and wakes them, which is nearly two of three
  * changes of thread in a coordinator of two groups. With poll each waits for its own. */
-static void prepare(void)
+__attribute__((constructor)) static void choose_polling(void)
 {
-    setenv("GRPC_POLL_STRATEGY", "poll", 0);
+    setenv("GRPC_POLL_STRATEGY", "poll", 0); /* now, because there is no other thread yet */
+}
+
+static void set_log(void)
+{
     gpr_set_log_function(forward_log);
 }
 
 void rpc_library_open(void)
 {
-    pthread_once(&prepare_once, prepare);
+    pthread_once(&log_once, set_log);
     grpc_init();
 }
 

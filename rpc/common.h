@@ -16,8 +16,8 @@ enum { RPC_STATUS_TEXT_BYTES = 1024 };
 
 /* Counted: every open has its close. The library's own log lines go to our log at level debug,
  * because what matters of them also comes back as a status, but for a server's handshakes
- * (rpc_tls_note). The first one sets GRPC_POLL_STRATEGY in the environment, where it is not set,
- * and so belongs before any thread that may read the environment. */
+ * (rpc_tls_note). A program with this room begins with GRPC_POLL_STRATEGY=poll in its
+ * environment, unless that is set. */
 void rpc_library_open(void);
 void rpc_library_close(void);
 

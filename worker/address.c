@@ -9,8 +9,6 @@
 #include "base/network.h"
 #include "base/options.h"
 
-enum { RANKS_ABOVE_PORT = RANKS_MAX };
-
 int address_of_rank(const char *listen, int rank, int n_ranks, char *out, struct error *err)
 {
     int port = 0;
@@ -19,7 +17,7 @@ int address_of_rank(const char *listen, int rank, int n_ranks, char *out, struct
         n = n_ranks > 1 ? snprintf(out, ADDRESS_BYTES, "%s.%d", listen, rank)
                         : snprintf(out, ADDRESS_BYTES, "%s", listen);
     } else {
-        const int most = PORT_MAX - RANKS_ABOVE_PORT;
+        const int most = PORT_MAX - RANKS_MAX;
         const char *colon = strrchr(listen, ':');
         if (!colon || options_int(&port, "--listen", colon + 1, 0, most, err)) {
             return error_set(err, ERR_ARGUMENT,

@@ -176,7 +176,7 @@ class Chart(unittest.TestCase):
                         "group": {"kind": "MPIJob"}},
                        {"image": {"registry": "registry.example.com/a", "tag": "1"}},
                        {"monitoring": {"enabled": True}, "autoscaling": {"enabled": True},
-                        "group": {"ranks": 3}, "coordinator": {"args": ["--queue=9"]}}):
+                        "group": {"ranks": 8}, "coordinator": {"args": ["--queue=9"]}}):
             with self.subTest(values=values):
                 rendered = kubernetes_schema.render_chart(CHART, values, NAMESPACE)
                 self.assertGreater(len(rendered), 8)
@@ -184,9 +184,9 @@ class Chart(unittest.TestCase):
 
     def test_values_that_make_no_sense_are_refused(self):
         import helm_python
-        for values in ({"grups": 2}, {"group": {"ranks": "two"}}, {"group": {"kind": "Pod"}},
-                       {"drainTimeout": 60}, {"cells": True}, {"tls": True, "group": {
-                           "kind": "MPIJob"}}):
+        for values in ({"grups": 2}, {"group": {"ranks": "two"}}, {"group": {"ranks": 3}},
+                       {"group": {"ranks": 16}}, {"group": {"kind": "Pod"}}, {"drainTimeout": 60},
+                       {"cells": True}, {"tls": True, "group": {"kind": "MPIJob"}}):
             with self.subTest(values=values), self.assertRaises(helm_python.HelmError):
                 kubernetes_schema.render_chart(CHART, values, NAMESPACE)
 

@@ -65,6 +65,20 @@ def test_answers(cluster):
         assert part in text, text
 
 
+def test_more_ranks_than_cores_are_said(cluster):
+    """On a host that all share; not where ranks have cores of their own."""
+    for is_shared in (True, False):
+        two = {**QUESTION, "ranks": 2}
+        plan = {**PLAN, "host": {"cores": 2, "is_shared": is_shared},
+                "questions": [two, {**two, "groups": 2}, {**QUESTION, "groups": 3}]}
+        with Written(plan) as path:
+            answers = json_of(cluster, "plan", "--cluster", path)["answers"]
+            text = ok(cluster.outrider("plan", "--cluster", path)).stdout
+        crowded = [answer["ranks_exceed_cores"] for answer in answers]
+        assert crowded == [False, is_shared, False], crowded
+        assert ("more ranks than the 2 cores of the host" in text) == is_shared, text
+
+
 def test_refusals(cluster):
     """Whatever is misspelt, of the wrong type or out of range is named."""
     def changed(**more):

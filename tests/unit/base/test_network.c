@@ -28,11 +28,28 @@ END_TEST
 START_TEST(the_address_in_a_network)
 {
     char out[NETWORK_ADDRESS_BYTES];
+    CHECK_OK(network_find_address("lo", out, &err));
+    ck_assert_str_eq(out, "127.0.0.1");
     CHECK_OK(network_find_address("127.0.0.0/8", out, &err));
     ck_assert_str_eq(out, "127.0.0.1");
+}
+END_TEST
+
+START_TEST(network_without_an_address_is_refused_with_those_there_are)
+{
+    static const char *const bad[] = {"",          "10.1.0.0/33", "10.1/16",
+                                      "10.1.0.0/", "x/8",         "a-name-that-is-too-long"};
+    char out[NETWORK_ADDRESS_BYTES];
+    CHECK_ERR(network_find_address("203.0.113.0/24", out, &err), ERR_NOT_FOUND,
+              "has no address in it; it has lo 127.0.0.1");
     CHECK_ERR(network_find_address("2001:db8:77::/64", out, &err), ERR_NOT_FOUND,
-              "this host has no address in it; it has");
-    CHECK_ERR(network_find_address("127.0.0.0/77", out, &err), ERR_ARGUMENT, "77");
+              "has no address in it; it has lo 127.0.0.1");
+    CHECK_ERR(network_find_address("nosuch0", out, &err), ERR_NOT_FOUND,
+              "--network nosuch0: this host has no address in it");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_ERR(network_find_address(bad[i], out, &err), ERR_ARGUMENT,
+                  "expected the name of an interface");
+    }
 }
 END_TEST
 
@@ -42,6 +59,7 @@ int main(void)
     TCase *tcase = tcase_create("network");
     tcase_add_test(tcase, a_host_and_its_port);
     tcase_add_test(tcase, the_address_in_a_network);
+    tcase_add_test(tcase, network_without_an_address_is_refused_with_those_there_are);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -200,6 +200,21 @@ START_TEST(more_leaves_from_an_engine_thread_that_has_time)
 }
 END_TEST
 
+START_TEST(very_many_leave_from_a_thread_of_their_own)
+{
+    enum { VERY_MANY = 65 };
+    struct told *t = open_told();
+    for (int i = 0; i < VERY_MANY; i++) {
+        send_one(t, i, 10);
+    }
+    sender_finish(sender, &t->base, 0, "", false);
+    sender_flush(sender, true);
+    await_end(t);
+    ck_assert_int_eq(t->n_came, VERY_MANY);
+    ck_assert(!t->is_on_this_thread && t->is_in_order);
+}
+END_TEST
+
 START_TEST(closing_sends_what_is_listed)
 {
     struct told *t = open_told();
@@ -260,6 +275,7 @@ int main(void)
     tcase_add_test(tcase, an_outlet_stays_in_order_behind_what_takes_long);
     tcase_add_test(tcase, only_what_is_small_leaves_from_the_engine_thread);
     tcase_add_test(tcase, more_leaves_from_an_engine_thread_that_has_time);
+    tcase_add_test(tcase, very_many_leave_from_a_thread_of_their_own);
     tcase_add_test(tcase, closing_sends_what_is_listed);
     tcase_add_test(tcase, engines_do_not_disturb_each_other);
     suite_add_tcase(suite, tcase);
