@@ -168,6 +168,21 @@ helps() {
         grep -q -- '--temperature' "$work/out" && nothing_left
 }
 
+# A signal to all processes of a run that starts, at several moments: the shell prints nothing.
+starts_end_in_silence() {
+    local after pid
+    for after in 0.30 0.33 0.36 0.39 0.42 0.45; do
+        setsid "$run" --serve "unix:$work/outrider.socket" --coordinator "--http 127.0.0.1:0" \
+            >"$work/out" 2>"$work/err" &
+        pid=$!
+        sleep $after
+        kill -TERM -- -$pid
+        wait $pid
+        [ $? -eq 143 ] && ! grep -q Terminated "$work/err" || return 1
+    done
+    rm -f "$work/outrider.socket" && nothing_left
+}
+
 for ranks in 1 2 4; do
     greedy_text $ranks
     report $? "the greedy reference on $ranks ranks"
@@ -186,6 +201,8 @@ wrong_model
 report $? "a wrong model is a failure with its log"
 serves
 report $? "--serve stays until SIGTERM"
+starts_end_in_silence
+report $? "a start that SIGTERM ends is silent"
 lost_while_serving
 report $? "--serve ends when a worker is lost"
 refuses --serve "a prompt"
