@@ -23,7 +23,9 @@ enum {
     HANDSHAKE_MS = 20000, /* a client that says nothing, or goes on slowly, holds a descriptor */
     RECONNECT_FIRST_MS = 100,
     RECONNECT_MOST_MS = 250, /* a peer that comes back is used at once */
-    CONNECT_MS = 1000,       /* that a connection may take at least */
+    /* That a connection and its TLS handshake may take: machines may be busy or far away. Kernels
+     * ask a silent host again after 1 and 3 s, so it is found as soon as with a shorter time. */
+    CONNECT_MS = 5000,
     CALLS_PER_CONNECTION_MAX = 1024,
     IDENTITY_ONLY = 1 << GRPC_COMPRESS_NONE
 };
