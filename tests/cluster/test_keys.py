@@ -174,17 +174,17 @@ class Calls(KeysTest):
         blocker.cancel()
         done = []
         for name in ("alice", "bob"):
-            wait_until(lambda: '"running"' not in self.list_of(name) and
-                       '"waiting"' not in self.list_of(name), 60 * PATIENCE, "all have ended")
-            for line in self.list_of(name).splitlines():
-                done.append((json.loads(line)["ended_ms"], name))
+            wait_until(lambda: all("ended_ms" in job for job in self.list_of(name)), 60 * PATIENCE,
+                       "all have ended")
+            done += [(job["ended_ms"], name) for job in self.list_of(name)]
         order = [name for _, name in sorted(done)]
         self.assertEqual(len(order), 2 * N_EACH)
         shares = [order[:k].count("alice") for k in (4, 8)]
         self.assertEqual(shares, [3, 6], order)
 
     def list_of(self, name):
-        return self.outrider_as(name, "jobs", "list", "--json").stdout
+        lines = self.outrider_as(name, "jobs", "list", "--json").stdout.splitlines()
+        return [json.loads(line) for line in lines]
 
 
 class Http(unittest.TestCase):

@@ -89,7 +89,7 @@ class Door(TlsTest):
         return int(self.world.address.rpartition(":")[2])
 
     def served_certificate(self):
-        return ssl.get_server_certificate(("127.0.0.1", self.port()))
+        return ssl.get_server_certificate(("127.0.0.1", self.port()), timeout=10 * PATIENCE)
 
     def test_another_implementation_is_served(self):
         caller = Caller(self.world.address, credentials(self.ca))

@@ -8,7 +8,7 @@ One rank is a plain process; more run under mpirun on this machine. Addresses, p
 unique to each cluster; every wait has a deadline; no process is left behind, whatever happens. When
 a block fails, the tail of every log is printed.
 """
-import ctypes
+import faulthandler
 import os
 import random
 import re
@@ -40,7 +40,9 @@ MPI_ENVIRONMENT = {
 LOG_TAIL_LINES = 30
 # Many clusters run on this machine, and most tests do not ask over HTTP.
 os.environ.setdefault("OUTRIDER_HTTP", "off")
-PR_SET_PDEATHSIG = 1
+# A test that hangs says where, shortly before ctest ends it.
+if "OUTRIDER_TEST_TIMEOUT" in os.environ:
+    faulthandler.dump_traceback_later(0.95 * float(os.environ["OUTRIDER_TEST_TIMEOUT"]))
 
 
 class ClusterError(Exception):
@@ -53,9 +55,10 @@ def is_sanitized(build):
         return re.search(r"^OUTRIDER_SANITIZE:\w+=.+$", file.read(), re.M) is not None
 
 
-def _die_with_parent():
-    """In the child: SIGTERM when the test itself is killed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+def dying_with_us(command):
+    """The command as one that gets SIGTERM when the test itself is killed. Not by a preexec_fn: in
+    a process with gRPC's threads Python code between fork and exec can wait for a lock for ever."""
+    return ["setpriv", "--pdeathsig", "TERM", "--", *command]
 
 
 def free_ports(n):
@@ -124,13 +127,12 @@ class Program:
         self.log_path = log_path
         with open(log_path, "ab") as log:
             self.process = subprocess.Popen(
-                command,
+                dying_with_us(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **environment},
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
             )
 
     @property
@@ -357,8 +359,8 @@ class Cluster:
 
     def popen(self, *args, **options):
         """Starts the client and returns the Popen; the caller waits for it."""
-        return subprocess.Popen(self.command(*args), env=self.client_environment(),
-                                preexec_fn=_die_with_parent, **options)
+        return subprocess.Popen(dying_with_us(self.command(*args)), env=self.client_environment(),
+                                **options)
 
     # ---- logs ----
 

@@ -125,7 +125,9 @@ class World(Cluster):
                   file=sys.stderr)
 
     def health_word(self):
-        return self.outrider("health").stdout.strip()
+        """What `outrider health` prints, or why it prints nothing."""
+        done = self.outrider("health")
+        return (done.stdout or done.stderr).strip()
 
 
 class FaultTest(unittest.TestCase):

@@ -19,7 +19,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import skips
-from cluster import Program, _die_with_parent, descendants, is_alive, wait_until
+from cluster import Program, descendants, dying_with_us, is_alive, wait_until
 
 CONTROL, DATA = "10.77.0", "10.78.0"
 DATA_NETWORK = f"{DATA}.0/24"
@@ -156,9 +156,9 @@ class Hosts:
     def _hold(self, name):
         """A process whose namespaces are the host."""
         holder = subprocess.Popen(
-            ["unshare", "--net", "--uts", "--mount", "sh", "-c", HOLD, "sh", self.folder, name],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=_die_with_parent,
-            start_new_session=True)
+            dying_with_us(["unshare", "--net", "--uts", "--mount", "sh", "-c", HOLD, "sh",
+                           self.folder, name]),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
         if holder.stdout.readline() != b"ready\n":
             raise OSError(f"the host {name} cannot be made")
         return holder
@@ -185,8 +185,8 @@ class Hosts:
     def _switch(self):
         ports = [f"{holder.pid}:data0" for holder in self.holders]
         self.switch = subprocess.Popen(
-            [os.path.join(self.build, "tests", "prog_switch"), *ports], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, preexec_fn=_die_with_parent, start_new_session=True)
+            dying_with_us([os.path.join(self.build, "tests", "prog_switch"), *ports]),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         self._answer()
         for i, holder in enumerate(self.holders):
             self._ip(holder, "link", "set", "data0", "address", f"02:4f:52:00:00:{i:02x}")
@@ -228,8 +228,8 @@ class Hosts:
         return self.daemons[-1]
 
     def popen(self, i, *args, **more):
-        return subprocess.Popen(self.command(i, *args), stdin=subprocess.DEVNULL,
-                                preexec_fn=_die_with_parent, **more)
+        return subprocess.Popen(dying_with_us(self.command(i, *args)), stdin=subprocess.DEVNULL,
+                                **more)
 
     # ---- links ----
 

@@ -31,7 +31,8 @@ class MadeCa:
 
     def make(self, *names):
         """Certificates NAME=HOST,...; renews those that there are."""
-        subprocess.run([MAKE_CA, self.folder, *names], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([MAKE_CA, self.folder, *names], check=True, stdout=subprocess.DEVNULL,
+                       timeout=60)
 
     def path(self, name):
         return os.path.join(self.folder, name)
