@@ -98,7 +98,7 @@ out:
     return rc;
 }
 
-/* Prints a line at every change. Where no server answers, it tries again every second. Errors:
+/* Prints a line at every change. Where no server answers, it tries again a second later. Errors:
  * ERR_CANCELLED interrupted, ERR_IO the lines cannot be written. */
 static int watch(struct health *h, struct error *err)
 {

@@ -11,7 +11,7 @@
 enum {
     GRACE_MS = 1500,
     LOOK_US = 100000,
-    CONNECT_US = 2000000,
+    CONNECT_US = 5000000, /* and for the answer; longer than an attempt takes (rpc/common.c) */
     CALL_US = 10000000,
     ARENA_SLACK_BYTES = 65536,
     REASON_BYTES = 96
@@ -68,10 +68,15 @@ static int64_t deadline_within(const struct server *server, int64_t us)
     return deadline_us < server->deadline_us ? deadline_us : server->deadline_us;
 }
 
-/* gRPC describes a failure as a long chain; its last part is the cause. */
+/* gRPC describes a failure as a long chain; its last part is the cause. That nothing came in time
+ * has several names there. */
 static void cut_reason(char reason[REASON_BYTES], const struct error *err)
 {
     const char *last = err->text;
+    if (err->code == ERR_TIMEOUT || strstr(last, "handshaker shutdown") ||
+        strstr(last, "attempt timed out")) {
+        last = "it did not answer in time";
+    }
     for (const char *at = strstr(last, ": "); at; at = strstr(at + 2, ": ")) {
         last = at + 2;
     }

@@ -23,9 +23,11 @@ enum {
     HANDSHAKE_MS = 20000, /* a client that says nothing, or goes on slowly, holds a descriptor */
     RECONNECT_FIRST_MS = 100,
     RECONNECT_MOST_MS = 250, /* a peer that comes back is used at once */
-    /* That a connection and its TLS handshake may take: machines may be busy or far away. Kernels
-     * ask a silent host again after 1 and 3 s, so it is found as soon as with a shorter time. */
-    CONNECT_MS = 5000,
+    /* That an attempt to connect may take at least, TLS handshake included: machines may be busy or
+     * far away. Clients wait longer (client/server.c), because the second address of a name has its
+     * turn when the first one was silent for so long. Between hosts a silent one is given up after
+     * TCP_USER_TIMEOUT already (rpc/peer_loss.c). */
+    CONNECT_MS = 3000,
     CALLS_PER_CONNECTION_MAX = 1024,
     IDENTITY_ONLY = 1 << GRPC_COMPRESS_NONE
 };

@@ -2,11 +2,13 @@
 # ctest: labels=full libs=client beside=yes timeout=300
 """The command-line client against a real cluster of one rank: what it prints, what the figures add
 up to, how it fails. Usage: test_client.py BUILD_FOLDER [NAME_PART]"""
+import contextlib
 import json
 import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -340,6 +342,35 @@ def test_health(cluster):
     assert partly.returncode == 1 and partly.stdout == f"{worker} serving\n", partly.stdout
     assert "no server answers at 127.0.0.1:9 " in partly.stderr, partly.stderr
     refuses(cluster, 2, "one --address", "health", "--watch", "-a", f"{worker},{worker}")
+
+
+@contextlib.contextmanager
+def silent_address(is_open):
+    """Where nobody answers: the kernel takes connections and nobody reads from them, or it drops
+    what would open them, because more wait than a listener of backlog 0 queues."""
+    with contextlib.ExitStack() as stack:
+        silent = stack.enter_context(socket.socket())
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        for _ in range(0 if is_open else 4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(silent.getsockname())
+        yield f"127.0.0.1:{silent.getsockname()[1]}"
+
+
+def test_a_host_that_says_nothing_is_given_up(cluster):
+    for is_open in (True, False):
+        with silent_address(is_open) as address:
+            began = time.monotonic()
+            refuses(cluster, 1, f"no server answers at {address} (it did not answer in time)",
+                    "health", "-a", address)
+            assert time.monotonic() - began < 8
+
+
+def test_the_second_address_of_a_name_has_its_turn(cluster):
+    with silent_address(False) as silent, Cluster(cluster.build, transport="tcp") as other:
+        ok(cluster.outrider("describe", "-a", f"ipv4:{silent},{other.address}"))
 
 
 def test_health_follows_a_group_that_goes_and_comes(cluster):

@@ -3,6 +3,7 @@
 """TLS with real processes and certificates of deploy/tls/make-ca: who is served and who is not, and
 what each side says of it; certificates that are renewed while a text is generated; the same text
 over mutual TLS as over plain connections. Skipped (77) where grpcio is not installed."""
+import contextlib
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import ssl
 import stat
 import subprocess
 import sys
+import threading
 import time
 import unittest
 import warnings
@@ -27,6 +29,36 @@ DRAFT = os.path.join(TALES, "draft")
 NOBODY = "unix:/tmp/outrider-nobody-listens-here"
 SEEDED = ("Once upon a time", "-n", "48", "--temperature", "0.8", "--seed", "11", "--json")
 ANY_ADDRESS = ("--target", NOBODY, "--draft", "none", "--tokenizer", DRAFT)
+
+
+class DelayedAnswers:
+    """The address of a relay whose first answer is so many seconds late."""
+
+    def __init__(self, port, seconds):
+        self.port, self.seconds = port, seconds
+        self.listener = socket.create_server(("127.0.0.1", 0))
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def __exit__(self, *unused):
+        self.listener.close()
+
+    def _accept(self):
+        near, _ = self.listener.accept()
+        far = socket.create_connection(("127.0.0.1", self.port))
+        threading.Thread(target=self._pass_on, args=(near, far, 0), daemon=True).start()
+        self._pass_on(far, near, self.seconds)
+
+    @staticmethod
+    def _pass_on(source, sink, seconds):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                time.sleep(seconds)
+                seconds = 0
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
 
 
 def request(prompt="Once upon a time", n=24):
@@ -155,6 +187,12 @@ class Door(TlsTest):
             connection.settimeout(90)
             self.assertEqual(connection.recv(4096), b"")
         self.assertGreater(time.monotonic() - begin, 15)
+
+    def test_a_handshake_may_take_two_seconds(self):
+        """Such as with a machine that is busy or far away."""
+        with DelayedAnswers(self.port(), 2) as address:
+            done = self.health(address, *self.ca.caller("--tls"))
+            self.assertEqual(done, (0, "serving\n"))
 
     def test_plain_servers_are_told(self):
         done = self.health(self.world.worker_addresses[0], *self.ca.caller("--tls"))
