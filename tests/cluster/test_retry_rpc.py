@@ -3,10 +3,10 @@
 """A call that is refused because of what there is now, and not because of what it asks, says when
 to try again: while the coordinator drains, while it has no target group, and while its queue is
 full. Skipped (77) where grpcio is not installed."""
+import json
 import os
 import signal
 import sys
-import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
@@ -15,12 +15,14 @@ from cluster import Cluster, wait_until
 
 BUILD = sys.argv[1]
 LONG = field(1, "Once upon a time") + field(3, 900) + field(7, 1) # max_tokens, ignore_eos
+SLOW_STEPS = ["--kernels", "plain"] # a long text takes a second on any machine
 WANTED = {"retry-after": "1", "grpc-retry-pushback-ms": "1000"}
 
 
 class Retry(unittest.TestCase):
     def open(self, *flags):
-        world = Cluster(BUILD, coordinator_flags=["--sequences", "1", *flags])
+        world = Cluster(BUILD, worker_flags=SLOW_STEPS,
+                        coordinator_flags=["--sequences", "1", *flags])
         self.addCleanup(world.__exit__, None, None, None)
         world.__enter__()
         self.caller = Caller(world.address)
@@ -35,6 +37,10 @@ class Retry(unittest.TestCase):
         said = {key: value for key, value in caught.exception.trailing_metadata() or ()
                 if "retry" in key}
         return caught.exception.code().name, caught.exception.details(), said
+
+    @staticmethod
+    def n_waiting(world):
+        return json.loads(world.outrider("describe", "--json").stdout)["load"]["waiting"]
 
     def test_draining(self):
         world = self.open("--drain-timeout", "20")
@@ -55,11 +61,11 @@ class Retry(unittest.TestCase):
         self.assertEqual((status, said), ("UNAVAILABLE", WANTED))
 
     def test_full_queue(self):
-        self.open("--queue", "1")
+        world = self.open("--queue", "1")
         running = self.caller.stream("Generate", LONG)
         next(iter(running))
         waiting = self.caller.stream("Generate", LONG)
-        time.sleep(0.3)
+        wait_until(lambda: self.n_waiting(world) == 1, 10, "the second one waits")
         status, text, said = self.refusal()
         self.assertEqual((status, said), ("RESOURCE_EXHAUSTED", WANTED))
         self.assertIn("too many requests", text)
