@@ -25,6 +25,7 @@ MODEL = f"synthetic:llama-3.2-1b,layers=1,vocab={VOCAB},seed=1"
 KV_DIM = 8 * 64
 PAGE = mmap.PAGESIZE
 SLACK = 1.05 # norms, samples that are compared, large pages of the page cache
+LOADS = 5
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
@@ -95,12 +96,19 @@ class Reading(unittest.TestCase):
         return sum(map(resident_bytes, cls.files))
 
     def load(self, rank, n_ranks):
-        """The bytes that the rank holds, and those of the files that are in memory then."""
-        self.drop()
-        done = subprocess.run([os.path.join(BUILD, "tests", "prog_weights_read"), self.model,
-                               str(rank), str(n_ranks)], capture_output=True, encoding="utf-8")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return int(re.search(r"weights=(\d+)", done.stdout)[1]), self.resident()
+        """The bytes that the rank holds, and those of the files that are in memory then. Pages can
+        be gone again by then: 1.1 of 138 MB, once in a full run beside other tests. A rank cannot
+        hold what it has not read, so it is measured again."""
+        program = os.path.join(BUILD, "tests", "prog_weights_read")
+        for _ in range(LOADS):
+            self.drop()
+            done = subprocess.run([program, self.model, str(rank), str(n_ranks)],
+                                  capture_output=True, encoding="utf-8")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            weights, read = int(re.search(r"weights=(\d+)", done.stdout)[1]), self.resident()
+            if read >= weights:
+                break
+        return weights, read
 
     def test_a_rank_reads_its_slices_and_the_embedding(self):
         for n_ranks in (1, 2, 4):
