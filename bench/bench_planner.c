@@ -74,7 +74,8 @@ static void measure(int n_lanes, int k_max, double alpha)
     }
     for (int turn = 0; turn < N_ROUNDS; turn++) {
         for (int i = 0; i < n_lanes; i++) {
-            lanes[i] = (struct planner_lane){&seqs[i], k_max, 1, 1000, 0};
+            lanes[i] = (struct planner_lane){
+                .seq = &seqs[i], .k_max = k_max, .n_missed = 1, .n_left = 1000};
         }
         int64_t start_ns = clock_now_ns();
         planner_share(&p, lanes, n_lanes, &load);

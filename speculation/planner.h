@@ -18,6 +18,7 @@
 
 #include "base/limits.h"
 #include "speculation/planner_alpha.h"
+#include "speculation/planner_offer.h"
 #include "speculation/planner_times.h"
 #include "speculation/strategy.h"
 
@@ -35,6 +36,7 @@ struct planner {
     double visible; /* share of the guesses' time that a single stream waits for; 0 = not known */
     struct planner_counts counts;
     struct planner_prior prior;  /* of counts */
+    struct planner_reasons reasons;
     uint64_t n_rounds;           /* whose times were taken */
     uint64_t fitted_at;          /* n_rounds at the last fit */
     int n_plain, n_guessed;      /* of the timed rounds without prompts, up to some number */
@@ -47,6 +49,7 @@ struct planner {
 struct planner_sequence {
     enum strategy strategy;
     struct planner_counts counts;
+    struct planner_trust trust[PLANNER_FINDERS];
     int k_heuristic;    /* 0 = not begun */
     bool wants_reading; /* the last answer of planner_wants_reading ... */
     uint64_t asked_at;  /* ... and the round of it + 1; 0 = never asked */
@@ -55,11 +58,16 @@ struct planner_sequence {
 /* One decoding lane that may guess. */
 struct planner_lane {
     const struct planner_sequence *seq; /* strategy planned */
-    int k_max;    /* K may not be more, 0 .. DRAFT_MAX; 0 too while the draft reads a prompt */
+    int k_max;    /* K of the draft may not be more, 0 .. DRAFT_MAX; 0 too while it reads a prompt,
+                     and where there is no draft */
     int n_missed; /* committed tokens that the draft has not read; up to 2 when it has caught up.
                      If the lane guesses, its first pass reads them all */
     int n_left;   /* tokens that may still be committed */
     int k;        /* out */
+    /* What was found for this lane. */
+    const struct planner_offer *offers; /* [n_offers] */
+    int n_offers;
+    const struct planner_offer *offer; /* out: the one that makes the k guesses; NULL: the draft */
 };
 
 /* What is in the step already, besides the lanes above with one row each. */
@@ -76,7 +84,9 @@ struct planner_load {
     int n_hidden_rows;
 };
 
-/* Says how many guesses each lane makes: lanes[i].k. A lane whose draft must catch up first is
+/* Says how many guesses each lane makes, and who makes them: lanes[i].k and lanes[i].offer. All
+ * lanes draft, or all take what was found for them, or each does what is better for it alone,
+ * whichever of the three promises most. A lane whose draft must catch up first is
  * charged with the reading. A few rounds of a new pair are spent on learning, and at most 1 % of
  * the time on probes: guesses of one lane where none are planned, or another number of guesses.
  * Call it once a round, also when n_lanes is 0. */
@@ -132,6 +142,10 @@ void planner_observe_round(struct planner *p, const struct planner_round *round)
 /* Learns that of k checked guesses of a sequence of any strategy the first n_accepted stayed. Once
  * a round for each lane that committed tokens, k = 0 included. */
 void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted);
+
+/* The same where an offer made the guesses: instead of planner_observe_lane. */
+void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
+                           const struct planner_offer *offer, int k, int n_accepted);
 
 /* One time of a calibration at the start, best the median of a few: a step of n_rows decoding rows;
  * a pass of the draft over n_lanes. With both known, new pairs need no rounds of learning. */

@@ -22,7 +22,7 @@ void planner_refresh(struct planner *p)
         planner_curve_fit(&p->rest);
         p->fitted_at = p->n_rounds;
     }
-    planner_prior_of(&p->counts, &p->prior);
+    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &p->prior);
 }
 
 double planner_catch_up_us(const struct planner *p, int n_missed)

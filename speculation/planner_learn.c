@@ -26,7 +26,9 @@ enum {
     /* Rounds of a kind that are counted; see LEARN_ROUNDS. */
     COUNTED_ROUNDS = 100,
     /* Timed rounds of a pair in which probes may cost more. */
-    SEARCH_ROUNDS = 1000
+    SEARCH_ROUNDS = 1000,
+    /* Rounds after which what is known of reasons for offers fades a little. */
+    FADE_ROUNDS = 64
 };
 
 /* Share of the time of planned rounds that probes may cost: in the first SEARCH_ROUNDS of a pair
@@ -156,6 +158,7 @@ void planner_observe_round(struct planner *p, const struct planner_round *round)
 {
     if (!round->is_timed) return;
     p->n_rounds++;
+    if (p->n_rounds % FADE_ROUNDS == 0) planner_reasons_fade(&p->reasons);
     observe_draft(p, round);
     if (round->n_rows > 0) observe_step(p, round);
     earn_credit(p);
@@ -178,10 +181,25 @@ static void observe_heuristic(struct planner_sequence *seq, int k_now, int n_acc
     seq->k_heuristic = k < 1 ? 1 : k > DRAFT_MAX ? DRAFT_MAX : k;
 }
 
+static void observe_commit(struct planner_sequence *seq, int n_tokens)
+{
+    planner_counts_fade(&seq->counts, n_tokens);
+    for (int i = 0; i < PLANNER_FINDERS; i++) {
+        planner_trust_fade(&seq->trust[i], n_tokens);
+    }
+}
+
+void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
+                           const struct planner_offer *offer, int k, int n_accepted)
+{
+    observe_commit(seq, n_accepted + 1);
+    planner_offer_observe(&p->reasons, &seq->trust[offer->finder], offer, k, n_accepted);
+}
+
 void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted)
 {
     observe_heuristic(seq, k, n_accepted);
-    planner_counts_fade(&seq->counts, n_accepted + 1);
+    observe_commit(seq, n_accepted + 1);
     planner_counts_add(&seq->counts, k, n_accepted, 1);
     /* Under a threshold only guesses that the draft was sure of are tested, so they say nothing of
      * other sequences. */
@@ -292,7 +310,8 @@ struct estimates planner_estimates(const struct planner *p, const struct planner
 {
     const struct planner_counts *counts = seq ? &seq->counts : &p->counts;
     struct planner_prior prior;
-    struct planner_chain chain = planner_chain_begin(counts);
+    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &prior);
+    struct planner_chain chain = planner_chain_begin(counts, &prior);
     float row_us = 0;
     struct estimates e = {
         .n_rounds = p->n_rounds < INT32_MAX ? (int)p->n_rounds : INT32_MAX,
@@ -303,9 +322,8 @@ struct estimates planner_estimates(const struct planner *p, const struct planner
         .alpha = (float)planner_counts_mean(counts),
     };
     e.row_us = row_us;
-    planner_prior_of(&p->counts, &prior);
     for (int i = 0; i < DRAFT_MAX; i++) {
-        e.alpha_at[i] = seq ? planner_chain_next(&chain, &prior) : prior.alpha[i];
+        e.alpha_at[i] = seq ? planner_chain_next(&chain) : prior.alpha[i];
         if (counts->tested[i] > 0) e.n_positions = i + 1;
     }
     return e;

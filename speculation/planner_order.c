@@ -11,13 +11,24 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
+struct planner_chain planner_lane_chain(struct planner *p, const struct planner_lane *lane)
+{
+    if (!lane->offer) return planner_chain_begin(&lane->seq->counts, &p->prior);
+    return planner_offer_chain(&p->reasons, &lane->seq->trust[lane->offer->finder], lane->offer);
+}
+
+int planner_lane_most(const struct planner_lane *lane)
+{
+    return least(lane->offer ? lane->offer->k_max : lane->k_max, DRAFT_MAX);
+}
+
 /* The gain is log(1 + x) where x = next / tokens is at most 1: nearly x (6 + x) / (6 + 4 x). */
 struct planner_pair planner_order_next(struct planner_order *order, int lane, float survival)
 {
     struct planner_chain *chain = &order->chains[lane];
     short position = (short)chain->position;
     float tokens = order->tokens[lane];
-    float next = survival * planner_chain_next(chain, &order->p->prior);
+    float next = survival * planner_chain_next(chain);
     order->tokens[lane] += next;
     float gain = next * (6 * tokens + next) / (tokens * (6 * tokens + 4 * next));
     return (struct planner_pair){gain, next, (short)lane, position};
@@ -38,15 +49,16 @@ static void heap_settle(struct planner_order *order, int at, struct planner_pair
     heap[at] = pair;
 }
 
-void planner_order_begin(const struct planner *p, const struct planner_lane *lanes, int n_lanes,
+void planner_order_begin(struct planner *p, const struct planner_lane *lanes, int n_lanes,
                          struct planner_order *order)
 {
     order->p = p;
     order->lanes = lanes;
     order->n_heap = order->n_pairs = 0;
     for (int i = 0; i < least(n_lanes, PLANNER_LANES_MAX); i++) {
-        if (lanes[i].k_max <= 0) continue;
-        order->chains[i] = planner_chain_begin(&lanes[i].seq->counts);
+        bool is_timed = lanes[i].offer || p->draft.largest > 0;
+        if (planner_lane_most(&lanes[i]) <= 0 || !is_timed) continue;
+        order->chains[i] = planner_lane_chain(p, &lanes[i]);
         order->tokens[i] = 1;
         struct planner_pair first = planner_order_next(order, i, 1);
         if (first.survival >= least_survival) order->heap[order->n_heap++] = first;
@@ -61,7 +73,7 @@ void planner_order_begin(const struct planner *p, const struct planner_lane *lan
 static void advance(struct planner_order *order)
 {
     struct planner_pair pair = order->heap[0];
-    bool is_last = pair.position + 1 >= least(order->lanes[pair.lane].k_max, DRAFT_MAX);
+    bool is_last = pair.position + 1 >= planner_lane_most(&order->lanes[pair.lane]);
     if (!is_last) pair = planner_order_next(order, pair.lane, pair.survival);
     if (is_last || pair.survival < least_survival) pair = order->heap[--order->n_heap];
     if (order->n_heap) heap_settle(order, 0, pair);

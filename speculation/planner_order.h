@@ -12,7 +12,7 @@ struct planner_pair {
 /* The pairs in descending gain, as far as somebody has asked: a heap holds the next one of each
  * lane. */
 struct planner_order {
-    const struct planner *p;
+    struct planner *p;
     const struct planner_lane *lanes;
     struct planner_pair pairs[PLANNER_LANES_MAX * DRAFT_MAX];
     int n_pairs;
@@ -22,12 +22,17 @@ struct planner_order {
     float tokens[PLANNER_LANES_MAX]; /* that the lane is expected to commit without its next pair */
 };
 
-/* Of the lanes that may guess; more than PLANNER_LANES_MAX are left out. Keeps p and lanes. */
-void planner_order_begin(const struct planner *p, const struct planner_lane *lanes, int n_lanes,
+/* Of the lanes that may guess, each with its offer or the draft; more than PLANNER_LANES_MAX are
+ * left out. Keeps p and lanes. */
+void planner_order_begin(struct planner *p, const struct planner_lane *lanes, int n_lanes,
                          struct planner_order *order);
 
 /* Pair number i; NULL: there are no more. */
 const struct planner_pair *planner_order_at(struct planner_order *order, int i);
+
+/* The chances of the lane's guesses, by its offer or the draft, and how many it may make. */
+struct planner_chain planner_lane_chain(struct planner *p, const struct planner_lane *lane);
+int planner_lane_most(const struct planner_lane *lane);
 
 /* Goes on to the next guess of a lane, whose last one has this survival. */
 struct planner_pair planner_order_next(struct planner_order *order, int lane, float survival);

@@ -28,13 +28,13 @@ static int most(int a, int b)
 static double gain_per_token(const struct planner *p, const struct planner_sequence *seq,
                              int n_lanes)
 {
-    struct planner_chain chain = planner_chain_begin(&seq->counts);
+    struct planner_chain chain = planner_chain_begin(&seq->counts, &p->prior);
     int rows_most = planner_near(most(p->step.largest_own, n_lanes));
     double plain = planner_curve_at(&p->step, n_lanes) + planner_curve_at(&p->rest, n_lanes);
     double one = plain / n_lanes, survival = 1, tokens = 1, gain = 0;
     double visible = n_lanes == 1 && p->visible > 0 ? p->visible : 1;
     for (int k = 1; k <= DRAFT_MAX && n_lanes + k <= rows_most; k++) {
-        survival *= (double)planner_chain_next(&chain, &p->prior);
+        survival *= (double)planner_chain_next(&chain);
         tokens += survival;
         int all = n_lanes * (k + 1);
         double alone = planner_curve_at(&p->step, n_lanes + k) +

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "speculation/planner_cost.h"
-#include "speculation/planner_order.h"
+#include "speculation/planner_way.h"
 
 /* Counts. Each comment begins with the unit. */
 enum {
@@ -65,107 +65,7 @@ static int most(int a, int b)
     return a > b ? a : b;
 }
 
-/* ---- what a round costs ---- */
-
-/* A round without the guesses of planned lanes, and what limits them. */
-struct base {
-    int rows, wanted;           /* fed; those that somebody wants, which the prompts' are not */
-    int n_lanes;                /* that commit tokens */
-    int n_pairs;                /* guesses, at most */
-    int near_pairs, near_lanes; /* guesses, and lanes that guess, not far beyond those measured */
-    double us;                  /* without what prompts add to the step */
-    double draft_us;            /* of us: passes of other lanes */
-    double prompt_us;
-    double visible;
-    double hidden_us; /* of all drafting, behind the step of others */
-};
-
-static double step_us(const struct planner *p, const struct base *base, int n_guesses)
-{
-    return planner_curve_at(&p->step, base->rows + n_guesses) +
-           planner_curve_at(&p->rest, base->wanted + n_guesses) - base->prompt_us;
-}
-
-/* Of a round that drafts for so long. */
-static double round_us(const struct planner *p, const struct base *base, double draft_us,
-                       int n_guesses)
-{
-    return fmax(draft_us - base->hidden_us, 0) + step_us(p, base, n_guesses);
-}
-
-static struct base base_of(const struct planner *p, int n_lanes, const struct planner_load *load)
-{
-    int rows = load->n_rows + n_lanes;
-    struct base base = {
-        .rows = rows,
-        .wanted = rows - load->n_prompt,
-        .n_pairs = load->n_rows_max - rows,
-        .near_pairs = planner_near(most(p->step.largest_own, rows)) - rows,
-        .near_lanes = planner_near(p->draft.largest) - load->n_guessing[0],
-        .n_lanes = n_lanes + load->n_decoding,
-        .visible = load->is_alone && p->visible > 0 ? p->visible : 1,
-    };
-    base.prompt_us = planner_curve_at(&p->step, rows) - planner_curve_at(&p->step, base.wanted);
-    for (int i = 0; i < DRAFT_MAX && load->n_guessing[i] > 0; i++) {
-        base.draft_us += base.visible * planner_curve_at(&p->draft, load->n_guessing[i]);
-    }
-    if (load->n_hidden_rows > 0) {
-        base.hidden_us = planner_curve_at(&p->step, load->n_hidden_rows);
-    }
-    base.us = round_us(p, &base, base.draft_us, 0);
-    return base;
-}
-
 /* ---- the best number of guesses ---- */
-
-/* Adds up a round while guesses are handed out. */
-struct sum {
-    const struct planner *p;
-    const struct base *base;
-    double gain, draft_us, us;
-    int n_guesses;
-    int passes[DRAFT_MAX]; /* tokens that each pass of the draft reads */
-};
-
-static struct sum sum_begin(const struct planner *p, const struct base *base,
-                            const struct planner_load *load)
-{
-    struct sum sum = {
-        .p = p,
-        .base = base,
-        .draft_us = base->draft_us,
-        .us = base->us,
-    };
-    for (int i = 0; i < DRAFT_MAX; i++) {
-        sum.passes[i] = load->n_guessing[i];
-    }
-    return sum;
-}
-
-/* Reading what was missed is paid by the tokens to come, as many as there are. */
-static double missed_us(const struct planner *p, const struct planner_lane *lane)
-{
-    double left = lane->n_left < 1 ? 1 : least(lane->n_left, PLANNER_HORIZON);
-    return planner_catch_up_us(p, lane->n_missed) / left;
-}
-
-static void sum_add(struct sum *sum, const struct planner_lane *lane,
-                    const struct planner_pair *pair)
-{
-    const struct planner_curve *draft = &sum->p->draft;
-    int *pass = &sum->passes[pair->position], before = *pass;
-    double survival = (double)pair->survival;
-    *pass += pair->position == 0 && lane->n_missed >= PLANNER_CAUGHT_UP ? PLANNER_CAUGHT_UP : 1;
-    sum->draft_us +=
-        sum->base->visible * (planner_curve_at(draft, *pass) - planner_curve_at(draft, before));
-    if (lane->n_missed > PLANNER_CAUGHT_UP) {
-        double tokens = survival + (pair->position == 0 ? 1 : 0);
-        sum->draft_us += tokens * missed_us(sum->p, lane);
-    }
-    sum->gain += (double)pair->gain;
-    sum->n_guesses++;
-    sum->us = round_us(sum->p, sum->base, sum->draft_us, sum->n_guesses);
-}
 
 /* The first n pairs of `order` that are less deep than depth. */
 struct choice {
@@ -173,26 +73,27 @@ struct choice {
     double gain, us;
 };
 
-static struct choice choice_of(const struct sum *sum, int depth)
+static struct choice choice_of(const struct planner_sum *sum, int depth)
 {
     return (struct choice){depth, sum->n_guesses, sum->gain, sum->us};
 }
 
 /* How much longer the round may take, as a ratio, for so much gain. */
-static double worth(const struct base *base, double gain)
+static double worth(const struct planner_base *base, double gain)
 {
     return exp(gain / base->n_lanes);
 }
 
 /* Takes pair after pair. It ends where the pairs that are left, each of them with the gain of this
  * one, could not make up for the time any more. */
-static void try_depth(struct sum sum, struct planner_order *order, int depth, struct choice *best)
+static void try_depth(struct planner_sum sum, struct planner_order *order, int depth,
+                      struct choice *best)
 {
     double log_best = log(best->us);
     const struct planner_pair *pair;
     for (int i = 0; sum.n_guesses < sum.base->n_pairs && (pair = planner_order_at(order, i)); i++) {
         if (pair->position >= depth) continue;
-        sum_add(&sum, &order->lanes[pair->lane], pair);
+        planner_sum_add(&sum, &order->lanes[pair->lane], pair);
         double log_us = log(sum.us), dearer = sum.base->n_lanes * (log_us - log_best);
         if (sum.gain - best->gain > dearer) {
             *best = choice_of(&sum, depth);
@@ -204,7 +105,7 @@ static void try_depth(struct sum sum, struct planner_order *order, int depth, st
     }
 }
 
-static struct choice choose_best(const struct sum *plain, struct planner_order *order)
+static struct choice choose_best(const struct planner_sum *plain, struct planner_order *order)
 {
     const struct choice none = choice_of(plain, DRAFT_MAX);
     struct choice best = none;
@@ -221,16 +122,16 @@ static struct choice choose_best(const struct sum *plain, struct planner_order *
 
 /* Where the best choice is far beyond what was measured, its first guesses are made, as many as are
  * near, even if those alone do not pay: their times say more of the others. */
-static struct choice stay_near(struct sum sum, struct planner_order *order,
+static struct choice stay_near(struct planner_sum sum, struct planner_order *order,
                                const struct choice *best)
 {
     int n_lanes = 0;
     for (int i = 0; sum.n_guesses < best->n; i++) {
         const struct planner_pair *pair = planner_order_at(order, i);
         if (pair->position >= best->depth) continue;
-        n_lanes += pair->position == 0 ? 1 : 0;
+        n_lanes += pair->position == 0 && !order->lanes[pair->lane].offer ? 1 : 0;
         if (n_lanes > sum.base->near_lanes || sum.n_guesses == sum.base->near_pairs) break;
-        sum_add(&sum, &order->lanes[pair->lane], pair);
+        planner_sum_add(&sum, &order->lanes[pair->lane], pair);
     }
     return choice_of(&sum, best->depth);
 }
@@ -249,7 +150,8 @@ static uint64_t stale_after(const struct planner_knot *knot, bool is_rival, bool
 
 /* Of those numbers of guesses that may be measured again the one whose rows were timed longest
  * ago. */
-static struct choice stalest(struct sum sum, struct planner_order *order, const struct choice *best)
+static struct choice stalest(struct planner_sum sum, struct planner_order *order,
+                             const struct choice *best)
 {
     struct choice found = *best;
     uint64_t oldest = 0;
@@ -259,7 +161,7 @@ static struct choice stalest(struct sum sum, struct planner_order *order, const 
         const struct planner_pair *pair = i < 0 ? NULL : planner_order_at(order, i);
         if (i >= 0 && !pair) break;
         if (pair && pair->position >= best->depth) continue;
-        if (pair) sum_add(&sum, &order->lanes[pair->lane], pair);
+        if (pair) planner_sum_add(&sum, &order->lanes[pair->lane], pair);
         int at = planner_knot_of(sum.base->rows + sum.n_guesses);
         const struct planner_knot *knot = &sum.p->step.knots[at];
         uint64_t age = sum.p->n_rounds - knot->at;
@@ -280,7 +182,8 @@ static double reading_us(const struct planner *p, const struct planner_order *or
     for (int i = 0, n = 0; n < choice->n; i++) {
         const struct planner_pair *pair = &order->pairs[i];
         if (pair->position >= choice->depth) continue;
-        if (pair->position == 0) us += planner_catch_up_us(p, order->lanes[pair->lane].n_missed);
+        const struct planner_lane *lane = &order->lanes[pair->lane];
+        if (pair->position == 0 && !lane->offer) us += planner_catch_up_us(p, lane->n_missed);
         n++;
     }
     return us;
@@ -288,8 +191,8 @@ static double reading_us(const struct planner *p, const struct planner_order *or
 
 /* Makes another number of guesses the choice if that is due and the credit pays it. Returns whether
  * it is due and the credit will pay it soon. */
-static bool probe_around(struct planner *p, const struct sum *plain, struct planner_order *order,
-                         struct choice *best)
+static bool probe_around(struct planner *p, const struct planner_sum *plain,
+                         struct planner_order *order, struct choice *best)
 {
     struct choice other = stalest(*plain, order, best);
     if (other.n == best->n) return false;
@@ -301,14 +204,15 @@ static bool probe_around(struct planner *p, const struct sum *plain, struct plan
 }
 
 /* The lane in which two guesses tell the most for their price. */
-static int probe_lane(const struct planner *p, const struct sum *plain,
+static int probe_lane(const struct planner *p, const struct planner_sum *plain,
                       const struct planner_lane *lanes, int n_lanes)
 {
     double pass_us = planner_curve_at(&p->draft, 1), best = 0;
-    double us = step_us(p, plain->base, PROBE_K) - step_us(p, plain->base, 0) + PROBE_K * pass_us;
+    double us = planner_step_us(p, plain->base, PROBE_K) - planner_step_us(p, plain->base, 0) +
+                PROBE_K * pass_us;
     int found = -1;
     for (int i = 0; i < n_lanes; i++) {
-        if (lanes[i].k_max <= 0) continue;
+        if (lanes[i].k_max <= 0 || p->draft.largest == 0) continue;
         double evidence = probe_evidence + lanes[i].seq->counts.tested[0];
         double dearness = (us + planner_catch_up_us(p, lanes[i].n_missed)) * evidence;
         if (found >= 0 && dearness >= best) continue;
@@ -320,8 +224,8 @@ static int probe_lane(const struct planner *p, const struct sum *plain,
 
 /* Where no guesses are planned, one lane makes a few. Its reading is a price of this round
  * alone. */
-static void probe_one(struct planner *p, struct sum sum, struct planner_lane *lanes, int n_lanes,
-                      struct planner_order *order)
+static void probe_one(struct planner *p, struct planner_sum sum, struct planner_lane *lanes,
+                      int n_lanes, struct planner_order *order)
 {
     int at = probe_lane(p, &sum, lanes, n_lanes);
     if (at < 0) return;
@@ -329,18 +233,20 @@ static void probe_one(struct planner *p, struct sum sum, struct planner_lane *la
     int k = least(least(lanes[at].k_max, PROBE_K), sum.base->n_pairs);
     double plain_us = sum.us;
     caught_up.n_missed = least(lanes[at].n_missed, PLANNER_CAUGHT_UP);
-    order->chains[0] = planner_chain_begin(&lanes[at].seq->counts);
+    caught_up.offer = NULL;
+    order->chains[0] = planner_lane_chain(p, &caught_up);
     order->tokens[0] = 1;
     struct planner_pair pair = {.survival = 1};
     for (int i = 0; i < k; i++) {
         pair = planner_order_next(order, 0, pair.survival);
-        sum_add(&sum, &caught_up, &pair);
+        planner_sum_add(&sum, &caught_up, &pair);
     }
     double even_us = plain_us * worth(sum.base, sum.gain);
     double price_us = sum.us - even_us + planner_catch_up_us(p, lanes[at].n_missed);
     price_us = fmax(price_us, least_price * plain_us);
     if (k > 0 && planner_pay(p, price_us)) {
         lanes[at].k = k;
+        lanes[at].offer = NULL;
         p->planned_us = sum.us;
     }
 }
@@ -382,13 +288,49 @@ static void hand_out(const struct planner_order *order, const struct choice *cho
     }
 }
 
-static void share_planned(struct planner *p, const struct base *base, struct planner_lane *lanes,
-                          int n_lanes, const struct planner_load *load)
+/* ---- who guesses ---- */
+
+/* How good a choice is for all lanes together: its gain less the logarithm of its time. */
+static double value_of(const struct planner_base *base, const struct choice *choice)
+{
+    return choice->gain - base->n_lanes * log(choice->us);
+}
+
+/* The best choice of all ways; the lanes' offers and the order are those of that way. */
+static struct choice choose_way(struct planner *p, const struct planner_sum *plain,
+                                struct planner_lane *lanes, int n_lanes,
+                                struct planner_order *order)
+{
+    bool has_offers = false;
+    for (int i = 0; i < n_lanes; i++) {
+        has_offers |= lanes[i].n_offers > 0;
+    }
+    struct choice best = {0};
+    enum planner_way best_way = PLANNER_EACH_ITS_OWN, last = PLANNER_EACH_ITS_OWN;
+    for (int way = 0; way < (has_offers ? PLANNER_WAYS : 1); way++) {
+        if (has_offers &&
+            planner_assign(p, plain->base, lanes, n_lanes, (enum planner_way)way) == 0 && way > 0) {
+            continue;
+        }
+        planner_order_begin(p, lanes, n_lanes, order);
+        struct choice choice = choose_best(plain, order);
+        last = (enum planner_way)way;
+        if (way > 0 && value_of(plain->base, &choice) <= value_of(plain->base, &best)) continue;
+        best = choice;
+        best_way = last;
+    }
+    if (best_way == last) return best;
+    planner_assign(p, plain->base, lanes, n_lanes, best_way);
+    planner_order_begin(p, lanes, n_lanes, order);
+    return choose_best(plain, order);
+}
+
+static void share_planned(struct planner *p, const struct planner_base *base,
+                          struct planner_lane *lanes, int n_lanes, const struct planner_load *load)
 {
     struct planner_order order;
-    const struct sum plain = sum_begin(p, base, load);
-    planner_order_begin(p, lanes, n_lanes, &order);
-    struct choice best = choose_best(&plain, &order);
+    const struct planner_sum plain = planner_sum_begin(p, base, load);
+    struct choice best = choose_way(p, &plain, lanes, n_lanes, &order);
     if (best.n > 0) best = stay_near(plain, &order, &best);
     bool is_plain = best.n == 0, is_due = probe_around(p, &plain, &order, &best);
     hand_out(&order, &best, lanes);
@@ -403,12 +345,13 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
     planner_refresh(p);
     for (int i = 0; i < n_lanes; i++) {
         lanes[i].k = 0;
-        n_may += lanes[i].k_max > 0 ? 1 : 0;
+        lanes[i].offer = NULL;
+        n_may += lanes[i].k_max > 0 || lanes[i].n_offers > 0 ? 1 : 0;
     }
-    const struct base base = base_of(p, n_lanes, load);
+    const struct planner_base base = planner_base_of(p, n_lanes, load);
     p->planned_us = n_lanes > 0 ? base.us : 0;
     p->plain_us = base.us;
     if (n_may == 0 || base.n_pairs <= 0) return;
     if (learns(p, &k) && (k == 0 || hand_out_learning(lanes, n_lanes, k, base.n_pairs) > 0)) return;
-    if (p->draft.largest > 0 && p->step.largest > 0) share_planned(p, &base, lanes, n_lanes, load);
+    if (p->step.largest > 0) share_planned(p, &base, lanes, n_lanes, load);
 }

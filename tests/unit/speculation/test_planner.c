@@ -124,7 +124,8 @@ struct ask {
 static int choose(struct planner *p, const struct planner_sequence *seq, const struct ask *ask)
 {
     const struct planner_load load = {.n_rows_max = 64, .is_alone = true};
-    struct planner_lane lane = {seq, ask->k_max, ask->n_missed, ask->n_left, -1};
+    struct planner_lane lane = {
+        .seq = seq, .k_max = ask->k_max, .n_missed = ask->n_missed, .n_left = ask->n_left, .k = -1};
     planner_share(p, &lane, 1, &load);
     return lane.k;
 }
@@ -354,7 +355,8 @@ START_TEST(drafting_behind_a_step_of_others_is_free)
     int k[2];
     for (int i = 0; i < 2; i++) {
         struct planner copy = planner;
-        struct planner_lane lane = {&seq, 16, 1, 400, -1};
+        struct planner_lane lane = {
+            .seq = &seq, .k_max = 16, .n_missed = 1, .n_left = 400, .k = -1};
         load.n_hidden_rows = i;
         planner_share(&copy, &lane, 1, &load);
         k[i] = lane.k;

@@ -168,8 +168,10 @@ static void plan(struct sim *sim, const struct planner_load *load)
         struct text *text = &sim->texts[i];
         if (text->is_prompt) continue;
         bool may = read_prompt(sim, text);
-        lanes[n++] = (struct planner_lane){&text->seq, may ? room(text) : 0, text->n_missed,
-                                           text->n_left, 0};
+        lanes[n++] = (struct planner_lane){.seq = &text->seq,
+                                           .k_max = may ? room(text) : 0,
+                                           .n_missed = text->n_missed,
+                                           .n_left = text->n_left};
     }
     planner_share(sim->planner, lanes, n, load);
     n = 0;
@@ -440,8 +442,11 @@ START_TEST(limits_are_kept)
         for (int i = 0; i < n; i++) {
             seqs[i].strategy = STRATEGY_PLANNED;
             planner_observe_lane(&planner, &seqs[i], (int)(6 * coin()), (int)(6 * coin()));
-            lanes[i] = (struct planner_lane){&seqs[i], (int)(19 * coin()) - 2,
-                                             (int)(300 * coin() * coin()), (int)(99 * coin()), -1};
+            lanes[i] = (struct planner_lane){.seq = &seqs[i],
+                                             .k_max = (int)(19 * coin()) - 2,
+                                             .n_missed = (int)(300 * coin() * coin()),
+                                             .n_left = (int)(99 * coin()),
+                                             .k = -1};
         }
         planner_share(&planner, lanes, n, &load);
         for (int i = 0; i < n; i++) {

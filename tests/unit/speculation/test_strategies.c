@@ -74,7 +74,7 @@ static void observe(struct way *way, int k, int n_accepted, const struct rng_add
 static int choose_k(struct way *way)
 {
     const struct planner_load load = {.n_rows_max = K_MOST + 1, .is_alone = true};
-    struct planner_lane lane = {&way->seq, K_MOST, 1, 100, 0};
+    struct planner_lane lane = {.seq = &way->seq, .k_max = K_MOST, .n_missed = 1, .n_left = 100};
     if (way->strategy != STRATEGY_PLANNED) return planner_own_k(&way->seq, K_MOST);
     planner_share(&way->planner, &lane, 1, &load);
     return lane.k;

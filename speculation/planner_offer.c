@@ -1,0 +1,77 @@
+/* Acceptance of what was found. Its constants are choices and not measurements, like those of
+ * speculation/planner_alpha.c. */
+#include "speculation/planner_offer.h"
+
+#include <math.h>
+
+/* Probability: before anything was tested, a guess is assumed to stay with this one, which grows
+ * with its evidence. */
+static const double first_least = 0.2, first_step = 0.05;
+/* Tests: how many tests of others count against those of one sequence. */
+static const float trust_weight = 8;
+/* Share that older tests keep: with every test of their position; each time that all fade. */
+static const double keep_test = 0.995, keep_reason = 0.97;
+
+static struct planner_reason *reason_of(struct planner_reasons *reasons,
+                                        const struct planner_offer *offer)
+{
+    struct planner_reason *reason = &reasons->of[offer->finder][offer->evidence];
+    if (!reason->is_fitted) {
+        planner_prior_of(&reason->counts, first_least + first_step * offer->evidence,
+                         &reason->prior);
+        reason->is_fitted = true;
+    }
+    return reason;
+}
+
+/* The odds of this sequence's guesses over those that were expected. */
+static float shift_of(const struct planner_trust *trust)
+{
+    if (trust->tested <= 0) return 1;
+    float expected = trust->expected / trust->tested;
+    float own = (trust->accepted + trust_weight * expected) / (trust->tested + trust_weight);
+    return planner_odds(own) / planner_odds(expected);
+}
+
+struct planner_chain planner_offer_chain(struct planner_reasons *reasons,
+                                         const struct planner_trust *trust,
+                                         const struct planner_offer *offer)
+{
+    return (struct planner_chain){.prior = &reason_of(reasons, offer)->prior,
+                                  .shift = shift_of(trust)};
+}
+
+void planner_offer_observe(struct planner_reasons *reasons, struct planner_trust *trust,
+                           const struct planner_offer *offer, int k, int n_accepted)
+{
+    struct planner_reason *reason = reason_of(reasons, offer);
+    for (int i = 0; i < k && i <= n_accepted && i < DRAFT_MAX; i++) {
+        trust->tested += 1;
+        trust->accepted += i < n_accepted ? 1 : 0;
+        trust->expected += reason->prior.alpha[i];
+    }
+    planner_counts_add(&reason->counts, k, n_accepted, keep_test);
+    reason->is_fitted = false;
+}
+
+void planner_trust_fade(struct planner_trust *trust, int n_tokens)
+{
+    float keep = planner_keep_tokens(n_tokens);
+    trust->tested *= keep;
+    trust->accepted *= keep;
+    trust->expected *= keep;
+}
+
+void planner_reasons_fade(struct planner_reasons *reasons)
+{
+    for (int f = 0; f < PLANNER_FINDERS; f++) {
+        for (int e = 0; e < PLANNER_EVIDENCE; e++) {
+            struct planner_reason *reason = &reasons->of[f][e];
+            for (int i = 0; i < DRAFT_MAX && reason->counts.tested[i] > 0; i++) {
+                reason->counts.tested[i] *= keep_reason;
+                reason->counts.accepted[i] *= keep_reason;
+                reason->is_fitted = false;
+            }
+        }
+    }
+}

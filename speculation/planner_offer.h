@@ -1,0 +1,51 @@
+/* Guesses that are found and not computed: in what a text has said before, or in other texts. They
+ * cost rows of a step and no time of a draft. The planner's own (speculation/planner.h); pure
+ * arithmetic. */
+#pragma once
+
+#include "speculation/planner_alpha.h"
+
+enum {
+    PLANNER_FINDERS = 4,  /* drafters that find */
+    PLANNER_EVIDENCE = 16 /* kinds of evidence that a finder tells apart */
+};
+
+/* What a finder can guess for a lane now. */
+struct planner_offer {
+    int finder;   /* 0 .. PLANNER_FINDERS - 1 */
+    int evidence; /* 0 .. PLANNER_EVIDENCE - 1: the reason for it, such as the length of a match; the
+                     higher, the better. Guesses for equal reasons are taken to stay equally often,
+                     in all sequences but for planner_trust */
+    int k_max;    /* guesses, 0 .. DRAFT_MAX */
+};
+
+/* How often guesses stay, over all sequences, by reason and position. */
+struct planner_reason {
+    struct planner_counts counts;
+    struct planner_prior prior; /* of counts */
+    bool is_fitted;             /* prior is up to date */
+};
+struct planner_reasons {
+    struct planner_reason of[PLANNER_FINDERS][PLANNER_EVIDENCE];
+};
+
+/* How one sequence differs from others in what a finder finds: of so many tests so many guesses
+ * stayed, and so many were expected to. Older tests count less. */
+struct planner_trust {
+    float tested, accepted, expected;
+};
+
+/* Chances of an offer's guesses, by position. */
+struct planner_chain planner_offer_chain(struct planner_reasons *reasons,
+                                         const struct planner_trust *trust,
+                                         const struct planner_offer *offer);
+
+/* Of k guesses of an offer the first n_accepted stayed. */
+void planner_offer_observe(struct planner_reasons *reasons, struct planner_trust *trust,
+                           const struct planner_offer *offer, int k, int n_accepted);
+
+/* The sequence's tests fade by the tokens that it commits. */
+void planner_trust_fade(struct planner_trust *trust, int n_tokens);
+
+/* All tests fade a little, so that a reason that was found wanting is tried again some day. */
+void planner_reasons_fade(struct planner_reasons *reasons);

@@ -1,0 +1,271 @@
+/* ctest: labels=quick libs=speculation timeout=120 */
+/* The planner where guesses are found as well as drafted, over simulated texts of one lane or many.
+ * What it chooses is held against plain decoding, against drafting alone, and against taking a fixed
+ * number of what is offered, in true times. Seeds are fixed: a run repeats itself. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "speculation/planner.h"
+#include "tests/support/check_util.h"
+
+enum { LANES_MOST = 16, N_ROUNDS = 4000, STEP_US = 20000, TEXT_TOKENS = 400, K_FOUND = 8 };
+enum { WEAK = 1, STRONG = 12 }; /* evidence */
+
+/* Times over that of a plain step. */
+struct world {
+    const char *name;
+    int n_lanes;
+    double pass;       /* of the draft; 0 = there is none */
+    double row;        /* that each row adds to a step */
+    double alpha;      /* of the draft's guesses */
+    double found[2];   /* of what is found for weak and for strong reasons */
+    double offered[2]; /* share of the rounds in which it is */
+    double text_bonus; /* every other text: so much is added to `found` */
+    double least_over_plain, least_over_drafted; /* what must be reached */
+};
+
+static const struct world worlds[] = {
+    {"copies, no draft", 1, 0, 0.02, 0, {0.3, 0.95}, {0.3, 0.7}, 0, 2.5, 0},
+    {"copies, and a draft", 1, 0.1, 0.02, 0.7, {0.3, 0.95}, {0.3, 0.7}, 0, 2.5, 1.25},
+    {"nothing repeats, no draft", 1, 0, 0.1, 0, {0.02, 0.02}, {0.8, 0.2}, 0, 0.99, 0},
+    {"nothing repeats, and a draft", 1, 0.1, 0.1, 0.7, {0.02, 0.02}, {0.8, 0.2}, 0, 1, 0.985},
+    {"weak reasons do not pay", 1, 0, 0.3, 0, {0.05, 0.9}, {0.9, 0.1}, 0, 1, 0},
+    {"rows cost", 16, 0, 0.3, 0, {0.2, 0.6}, {0.5, 0.5}, 0, 0.99, 0},
+    {"many lanes, copies", 16, 0, 0.03, 0, {0.3, 0.9}, {0.3, 0.7}, 0, 1.5, 0},
+    {"many lanes, copies and a draft", 16, 0.1, 0.03, 0.6, {0.3, 0.9}, {0.3, 0.7}, 0, 1.5, 1.15},
+    {"a draft that is better", 8, 0.02, 0.02, 0.9, {0.1, 0.3}, {0.5, 0.5}, 0, 2, 0.99},
+    {"some texts copy", 8, 0, 0.05, 0, {0.05, 0.1}, {0.5, 0.5}, 0.8, 1.2, 0},
+    {"a draft that never stays", 4, 0.3, 0.05, 0, {0.3, 0.9}, {0.2, 0.5}, 0, 1.4, 1.4},
+};
+enum { N_WORLDS = sizeof worlds / sizeof *worlds };
+
+static uint64_t n_coins;
+
+static double coin(void)
+{
+    const struct rng_address at = {2027, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
+    n_coins++;
+    return rng_uniform(&at, RNG_ACCEPT, 0);
+}
+
+static int64_t measured_us(double true_us)
+{
+    double z = -6;
+    for (int i = 0; i < 12; i++) {
+        z += coin();
+    }
+    return (int64_t)(true_us * fmax(1 + 0.05 * z, 0.2));
+}
+
+enum arm { PLAIN, DRAFTED, TAKEN, PLANNED };
+
+struct text {
+    struct planner_sequence seq;
+    struct planner_offer offer;
+    int n_left, number;
+};
+
+struct sim {
+    const struct world *world;
+    enum arm arm;
+    int k;           /* of TAKEN */
+    bool takes_weak; /* too */
+    struct planner planner;
+    struct text texts[LANES_MOST];
+    struct planner_lane lanes[LANES_MOST];
+    int n_texts;
+    double us, n_tokens, n_found;
+};
+
+static void begin_text(struct sim *sim, struct text *text)
+{
+    *text = (struct text){.seq.strategy = STRATEGY_PLANNED, .n_left = TEXT_TOKENS};
+    text->number = sim->n_texts++;
+}
+
+static void look(struct sim *sim, int i)
+{
+    struct text *text = &sim->texts[i];
+    double u = coin();
+    bool is_weak = u < sim->world->offered[0];
+    bool is_there = u < sim->world->offered[0] + sim->world->offered[1];
+    text->offer = (struct planner_offer){0, is_weak ? WEAK : STRONG, K_FOUND};
+    sim->lanes[i] = (struct planner_lane){.seq = &text->seq,
+                                          .k_max = sim->world->pass > 0 ? DRAFT_MAX : 0,
+                                          .n_missed = 1,
+                                          .n_left = text->n_left,
+                                          .offers = &text->offer,
+                                          .n_offers = is_there && sim->arm != DRAFTED ? 1 : 0};
+}
+
+static void choose(struct sim *sim)
+{
+    const struct planner_load load = {.n_rows_max = 512, .is_alone = sim->world->n_lanes == 1};
+    if (sim->arm == DRAFTED || sim->arm == PLANNED) {
+        planner_share(&sim->planner, sim->lanes, sim->world->n_lanes, &load);
+        return;
+    }
+    for (int i = 0; i < sim->world->n_lanes; i++) {
+        struct planner_lane *lane = &sim->lanes[i];
+        bool takes = sim->arm == TAKEN && lane->n_offers > 0 &&
+                     (sim->takes_weak || lane->offers->evidence == STRONG);
+        lane->k = takes ? sim->k : 0;
+        lane->offer = takes ? lane->offers : NULL;
+    }
+}
+
+static double alpha_of(const struct sim *sim, const struct text *text,
+                       const struct planner_lane *lane)
+{
+    if (!lane->offer) return sim->world->alpha;
+    double found = sim->world->found[lane->offer->evidence == STRONG];
+    return text->number % 2 ? found : fmin(found + sim->world->text_bonus, 0.98);
+}
+
+static void run_round(struct sim *sim)
+{
+    const struct world *w = sim->world;
+    struct planner_round round = {.n_rows = w->n_lanes, .n_lanes = w->n_lanes, .is_timed = true};
+    double draft_us = 0, step_us;
+    for (int i = 0; i < w->n_lanes; i++) {
+        look(sim, i);
+    }
+    choose(sim);
+    for (int i = 0; i < w->n_lanes; i++) {
+        const struct planner_lane *lane = &sim->lanes[i];
+        round.n_rows += lane->k;
+        sim->n_found += lane->offer ? lane->k : 0;
+        for (int j = 0; j < lane->k && !lane->offer; j++) {
+            round.pass_lanes[j]++;
+            if (j >= round.n_passes) round.n_passes = j + 1;
+        }
+    }
+    for (int j = 0; j < round.n_passes; j++) {
+        double us = STEP_US * w->pass * (1 + w->row * (round.pass_lanes[j] - 1));
+        round.pass_us[j] = measured_us(us);
+        round.draft_us += round.pass_us[j];
+        draft_us += us;
+    }
+    round.first_pass_tokens = round.pass_lanes[0];
+    step_us = STEP_US * (1 + w->row * (round.n_rows - 1));
+    round.step_us = measured_us(step_us);
+    round.round_us = round.draft_us + round.step_us + 300;
+    if (w->n_lanes == 1) round.k = round.n_passes;
+    sim->us += draft_us + step_us + 300;
+    planner_observe_round(&sim->planner, &round);
+    for (int i = 0; i < w->n_lanes; i++) {
+        struct text *text = &sim->texts[i];
+        const struct planner_lane *lane = &sim->lanes[i];
+        int n = 0;
+        while (n < lane->k && coin() < alpha_of(sim, text, lane)) {
+            n++;
+        }
+        if (lane->offer) {
+            planner_observe_offer(&sim->planner, &text->seq, lane->offer, lane->k, n);
+        } else {
+            planner_observe_lane(&sim->planner, &text->seq, lane->k, n);
+        }
+        sim->n_tokens += n + 1;
+        text->n_left -= n + 1;
+        if (text->n_left <= 0) begin_text(sim, text);
+    }
+}
+
+/* Tokens per second of true time. */
+static double rate_of(const struct world *world, enum arm arm, int k, bool takes_weak)
+{
+    static struct sim sim;
+    sim = (struct sim){.world = world, .arm = arm, .k = k, .takes_weak = takes_weak};
+    for (int rows = 1; rows <= 2 * world->n_lanes; rows++) {
+        planner_calibrate_step(&sim.planner, rows, STEP_US * (1 + world->row * (rows - 1)));
+    }
+    if (world->pass > 0) planner_calibrate_draft(&sim.planner, 1, STEP_US * world->pass);
+    for (int i = 0; i < world->n_lanes; i++) {
+        begin_text(&sim, &sim.texts[i]);
+    }
+    for (int i = 0; i < N_ROUNDS; i++) {
+        run_round(&sim);
+    }
+    return 1e6 * sim.n_tokens / sim.us;
+}
+
+/* The best fixed number of guesses, of all offers or of the strong ones. */
+static double best_taken(const struct world *world)
+{
+    double best = 0;
+    for (int k = 1; k <= K_FOUND; k++) {
+        best = fmax(best, rate_of(world, TAKEN, k, false));
+        best = fmax(best, rate_of(world, TAKEN, k, true));
+    }
+    return best;
+}
+
+START_TEST(what_is_found_is_taken_where_it_pays)
+{
+    const struct world *w = &worlds[_i];
+    double plain = rate_of(w, PLAIN, 0, false), drafted = rate_of(w, DRAFTED, 0, false);
+    double taken = best_taken(w), planned = rate_of(w, PLANNED, 0, false);
+    printf("%-32s planned over plain %.3f, over drafting %.3f, over the best fixed number %.3f\n",
+           w->name, planned / plain, planned / drafted, planned / taken);
+    fflush(stdout);
+    ck_assert_double_ge(planned / plain, w->least_over_plain);
+    ck_assert_double_ge(planned / drafted, w->least_over_drafted);
+    ck_assert_double_ge(planned / taken, 0.92);
+}
+END_TEST
+
+START_TEST(nothing_is_chosen_that_was_not_offered)
+{
+    static struct planner planner;
+    planner = (struct planner){0};
+    for (int turn = 0; turn < 3000; turn++) {
+        struct planner_sequence seqs[LANES_MOST] = {0};
+        struct planner_offer offers[LANES_MOST][2];
+        struct planner_lane lanes[LANES_MOST];
+        int n = (int)(LANES_MOST * coin());
+        struct planner_load load = {.n_rows_max = n + (int)(30 * coin())};
+        for (int i = 0; i < n; i++) {
+            for (int o = 0; o < 2; o++) {
+                offers[i][o] = (struct planner_offer){(int)(PLANNER_FINDERS * coin()),
+                                                      (int)(PLANNER_EVIDENCE * coin()),
+                                                      (int)((DRAFT_MAX + 1) * coin())};
+            }
+            lanes[i] = (struct planner_lane){.seq = &seqs[i],
+                                             .k_max = turn % 2 ? (int)(9 * coin()) : 0,
+                                             .n_missed = (int)(90 * coin()),
+                                             .n_left = 1 + (int)(99 * coin()),
+                                             .offers = offers[i],
+                                             .n_offers = (int)(3 * coin())};
+        }
+        planner_share(&planner, lanes, n, &load);
+        struct planner_round round = {
+            .n_rows = n + 1, .n_lanes = n, .is_timed = true, .step_us = 1000, .round_us = 1100};
+        planner_observe_round(&planner, &round);
+        for (int i = 0; i < n; i++) {
+            const struct planner_lane *lane = &lanes[i];
+            bool is_own = lane->offer == NULL;
+            for (int o = 0; o < lane->n_offers; o++) {
+                is_own |= lane->offer == &offers[i][o];
+            }
+            ck_assert(is_own);
+            ck_assert_int_ge(lane->k, 0);
+            ck_assert_int_le(lane->k, lane->offer ? lane->offer->k_max : lane->k_max);
+            if (lane->offer) {
+                planner_observe_offer(&planner, &seqs[i], lane->offer, lane->k,
+                                      (int)((lane->k + 1) * coin()));
+            }
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("planner_offers");
+    TCase *tests = tcase_create("planner_offers");
+    tcase_add_loop_test(tests, what_is_found_is_taken_where_it_pays, 0, N_WORLDS);
+    tcase_add_test(tests, nothing_is_chosen_that_was_not_offered);
+    suite_add_tcase(suite, tests);
+    return check_main(suite);
+}
