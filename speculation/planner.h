@@ -35,7 +35,7 @@ struct planner {
     struct planner_time read;               /* a token of a long text that the draft reads */
     double visible; /* share of the guesses' time that a single stream waits for; 0 = not known */
     struct planner_counts counts;
-    struct planner_prior prior;  /* of counts */
+    struct planner_prior prior; /* of counts */
     struct planner_reasons reasons;
     uint64_t n_rounds;           /* whose times were taken */
     uint64_t fitted_at;          /* n_rounds at the last fit */

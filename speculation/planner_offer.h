@@ -13,9 +13,9 @@ enum {
 /* What a finder can guess for a lane now. */
 struct planner_offer {
     int finder;   /* 0 .. PLANNER_FINDERS - 1 */
-    int evidence; /* 0 .. PLANNER_EVIDENCE - 1: the reason for it, such as the length of a match; the
-                     higher, the better. Guesses for equal reasons are taken to stay equally often,
-                     in all sequences but for planner_trust */
+    int evidence; /* 0 .. PLANNER_EVIDENCE - 1: the reason for it, such as the length of a match;
+                     the higher, the better. Guesses for equal reasons are taken to stay equally
+                     often, in all sequences but for planner_trust */
     int k_max;    /* guesses, 0 .. DRAFT_MAX */
 };
 

@@ -1,7 +1,7 @@
 /* ctest: labels=quick libs=speculation timeout=120 */
-/* The planner where guesses are found as well as drafted, over simulated texts of one lane or many.
- * What it chooses is held against plain decoding, against drafting alone, and against taking a fixed
- * number of what is offered, in true times. Seeds are fixed: a run repeats itself. */
+/* The planner where guesses are found as well as drafted, over simulated texts of one lane or
+ * many. What it chooses is held against plain decoding, against drafting alone, and against taking
+ * a fixed number of what is offered, in true times. Seeds are fixed: a run repeats itself. */
 #include <math.h>
 #include <stdio.h>
 
