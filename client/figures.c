@@ -70,6 +70,8 @@ static void add_counters(struct generate_counters *sum, const struct generate_co
     sum->rejections += c->rejections;
     sum->first_round_tokens += c->first_round_tokens;
     sum->drafted_ahead += c->drafted_ahead;
+    sum->found += c->found;
+    sum->found_accepted += c->found_accepted;
     for (int i = 0; i < DRAFT_MAX; i++) {
         sum->drafted_at[i] += c->drafted_at[i];
         sum->tested_at[i] += c->tested_at[i];

@@ -69,8 +69,8 @@ static void print_acceptance(const struct terminal *to, const struct generate_su
     fprintf(out, " (%" PRIu32 " guesses stayed, %" PRIu32 " were rejected), draft efficiency ",
             c->accepted, c->rejections);
     put(out, 3, f->draft_efficiency);
-    fprintf(out, " (%" PRIu32 " drafted, %" PRIu32 " of them ahead)\n", c->drafted,
-            c->drafted_ahead);
+    fprintf(out, " (%" PRIu32 " drafted, %" PRIu32 " of them ahead, %" PRIu32 " found in texts)\n",
+            c->drafted, c->drafted_ahead, c->found);
     begin_line(out, "by position");
     for (int i = 0; i < f->n_positions; i++) {
         if (i > 0) fputc(' ', out);

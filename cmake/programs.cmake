@@ -27,7 +27,7 @@ outrider_floor(discovery FOLDERS coordinator/discovery LINK outrider_proto outri
 outrider_floor(coordinator FOLDERS coordinator coordinator/draft coordinator/openai
   EXCLUDE "/(main|jobs|jobs_record|signals|signals_table|reporter|job_origin|sender)\\.c$"
   LINK outrider_jobs outrider_signals outrider_sender outrider_discovery outrider_page
-       outrider_proto outrider_rpc outrider_http outrider_speculation outrider_model
+       outrider_proto outrider_rpc outrider_http outrider_speculation outrider_lookup outrider_model
        outrider_tokenizer)
 outrider_floor(client FOLDERS client client/bench EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_tokenizer outrider_export)

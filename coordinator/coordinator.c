@@ -383,6 +383,7 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .engine = engine,
         .drafter = c->drafter,
         .draft = &c->draft,
+        .lookup = c->options.lookup,
         .tokenizer_fingerprint = tokenizer_fingerprint(c->tok),
         .step_timeout_s = c->options.step_timeout_s,
         .n_groups = c->options.n_groups,
@@ -440,13 +441,15 @@ static void show_ready(const struct coordinator *c)
 {
     char pin[PIN_TEXT_BYTES];
     bool has_kernels = c->drafter && c->drafter->kernels;
+    bool guesses = c->drafter || strcmp(c->options.lookup, "none") != 0;
     log_line(LOG_LEVEL_INFO, "ready",
-             "address=%s http=%s draft=%s head_tokens=%d strategy=%s k=%d workers=%d kernels=%s "
+             "address=%s http=%s draft=%s lookup=%s head_tokens=%d strategy=%s k=%d workers=%d "
+             "kernels=%s "
              "kernels_reason=\"%s\" threads=%d pin=%s metrics=%s",
              gateway_address(c->gateway), c->openai ? openai_address(c->openai) : "off",
-             c->options.draft, c->drafter ? c->drafter->n_choices : 0,
+             c->options.draft, c->options.lookup, c->drafter ? c->drafter->n_choices : 0,
              strategy_names[c->options.strategy],
-             c->drafter ? sequence_default_k(c->options.strategy, c->options.n_draft) : 0,
+             guesses ? sequence_default_k(c->options.strategy, c->options.n_draft) : 0,
              c->list.n_addresses, has_kernels ? c->drafter->kernels : "none",
              has_kernels ? c->drafter->kernels_reason : "there is no draft model",
              c->placement.n_threads, placement_show(&c->placement, pin, sizeof pin),

@@ -27,6 +27,7 @@ struct coordinator_options {
     struct comm *world;             /* instead of targets: one mpirun for everything; kept */
     int n_groups;                   /* that are used at a time at most */
     const char *draft;              /* folder, synthetic:... or "none" */
+    const char *lookup;             /* where guesses are looked up: names, or "none" */
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */
     struct placement_wish pin_wish; /* of the draft's threads: pin, n_cpus and cpus of it */

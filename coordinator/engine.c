@@ -28,7 +28,7 @@ static int open_round(struct engine *e, struct error *err)
 {
     const struct round_tools tools = {
         .target = e->options.target,
-        .drafter = e->options.drafter,
+        .drafters = e->options.drafters,
         .ahead = e->ahead,
         .halves = &e->halves,
         .target_pool = &e->target_pool,
@@ -89,13 +89,13 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     for (int i = 0; i < options->n_client_weights; i++) {
         TRY(set_weight(e, options->client_weights[i], err));
     }
-    if (options->drafter) {
-        TRY(ahead_open(&e->ahead, options->draft_ahead, options->drafter, err));
+    if (options->drafters->model) {
+        TRY(ahead_open(&e->ahead, options->draft_ahead, options->drafters->model, err));
     }
     e->scheduler = (struct scheduler){
         .target = engine_group(e),
         .target_pool = &e->target_pool,
-        .drafter = options->drafter,
+        .drafters = options->drafters,
         .planner = &e->planner,
         .step_stretch = options->step_stretch,
     };
@@ -156,8 +156,8 @@ static void show_load(struct engine *e)
         atomic_store_explicit(&load->alpha[i], e->planner.prior.alpha[i], memory_order_relaxed);
     }
     fill_blocks(load->kv_blocks, pool->n_blocks, pool->n_free, pool->n_cached);
-    if (e->options.drafter) {
-        struct draft_kv kv = drafter_kv(e->options.drafter);
+    if (e->options.drafters->model) {
+        struct draft_kv kv = drafter_kv(e->options.drafters->model);
         fill_blocks(load->draft_kv_blocks, kv.n_blocks, kv.n_free, kv.n_cached);
     }
 }
@@ -196,13 +196,15 @@ static void check_waiting(struct engine *e, const struct target_description *d)
 /* Uses what an earlier start has measured of this pair; false: there is nothing. */
 static bool take_kept_times(struct engine *e, const struct target_description *d)
 {
-    const struct drafter *drafter = e->options.drafter;
+    const struct drafter *model = e->options.drafters->model;
     struct error err;
     e->kept.path[0] = '\0';
     const char *folder = e->options.pack_cache;
-    if (!folder || strcmp(folder, "off") == 0 || !drafter) return false;
+    if (!folder || strcmp(folder, "off") == 0 || !drafters_any(e->options.drafters)) {
+        return false;
+    }
     int rc = kept_times_find(&e->kept, folder, e->options.draft,
-                             drafter->kernels ? drafter->kernels : "", d, &err);
+                             model && model->kernels ? model->kernels : "", d, &err);
     if (!rc) rc = kept_times_read(&e->kept, &e->planner, &err);
     if (rc && rc != ERR_NOT_FOUND) {
         log_line(LOG_LEVEL_WARN, "times_not_read", "text=\"%s\"", err.text);
@@ -236,8 +238,8 @@ static int calibrate(struct engine *e, struct error *err)
 {
     int64_t deadline_us = clock_now_us() + CALIBRATION_AWAITED_US;
     if (!groups_enter_calibration(e->options.groups, deadline_us)) return 0; /* rounds will tell */
-    int rc = calibration_run(e->options.target, e->options.drafter, &e->planner, e->n_places,
-                             e->options.calibrate_us, err);
+    int rc = calibration_run(e->options.target, e->options.drafters->model, &e->planner,
+                             e->n_places, e->options.calibrate_us, err);
     groups_leave_calibration(e->options.groups);
     if (!rc) keep_times(e);
     return rc;
@@ -257,7 +259,7 @@ static int adopt_group(struct engine *e, struct error *err)
     e->blocked_id = 0;
     e->n_places = d->n_slots < e->options.n_sequences ? d->n_slots : e->options.n_sequences;
     atomic_store(&e->options.admission->n_vocab, d->vocab_size);
-    if (e->options.drafter) drafter_set_vocabulary(e->options.drafter, d->vocab_size);
+    drafters_set_vocabulary(e->options.drafters, d->vocab_size);
     if (is_new && !take_kept_times(e, d)) TRY(calibrate(e, err));
     e->planner_group = *d; /* a measurement that failed is made again */
 out:

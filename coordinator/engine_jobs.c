@@ -15,7 +15,7 @@ static struct sequence_defaults defaults_now(const struct engine *e)
         .context_limit = engine_group(e)->context_limit,
         .vocab_size = engine_group(e)->vocab_size,
         .ends = &engine_group(e)->ends,
-        .has_draft = e->options.drafter != NULL,
+        .has_draft = drafters_any(e->options.drafters),
     };
 }
 
@@ -158,7 +158,7 @@ static bool evict_paused(struct engine *e)
         struct sequence *seq = e->active[i];
         if (!seq->reader.slow_us || seq->is_over || now_us - seq->reader.slow_us < PAUSED_US)
             continue;
-        sequence_evict(seq, &e->target_pool, e->options.drafter);
+        sequence_evict(seq, &e->target_pool, e->options.drafters);
         engine_leave(e);
         return true;
     }
@@ -171,9 +171,9 @@ static bool place(struct engine *e, struct sequence *seq)
     struct error err;
     int slot = free_slot(e);
     bool is_new = !seq->admitted_us;
-    int rc = sequence_place(seq, slot, &e->target_pool, e->options.drafter, &err);
+    int rc = sequence_place(seq, slot, &e->target_pool, e->options.drafters, &err);
     if (!rc && e->n_active > 0 && n_lacking(e, seq) > room_beside(e)) {
-        sequence_displace(seq, &e->target_pool, e->options.drafter);
+        sequence_displace(seq, &e->target_pool, e->options.drafters);
         e->blocked_id = seq->id;
         e->blocked_room = room_beside(e);
         return false;
@@ -305,7 +305,7 @@ static void answer_describe(struct engine *e, struct job *job)
     struct seats_shown shown;
     show_seats(e, &shown);
     const struct target_description *d = engine_group(e);
-    const struct drafter *drafter = e->options.drafter;
+    const struct drafter *model = e->options.drafters->model;
     int n_kernels, k = sequence_default_k(e->options.strategy, e->options.n_draft);
     const char *kernels[RANKS_MAX];
     target_kernels(e->options.target, kernels, &n_kernels);
@@ -320,7 +320,7 @@ static void answer_describe(struct engine *e, struct job *job)
         .n_slices = d->n_slices,
         .vocab_size = d->vocab_size,
         .context_limit = d->context_limit,
-        .default_n_draft = drafter ? k : 0,
+        .default_n_draft = drafters_any(e->options.drafters) ? k : 0,
         .default_strategy = e->options.strategy,
         .estimates = planner_estimates(&e->planner, NULL),
         .draft_support = e->options.draft_support,
@@ -334,7 +334,7 @@ static void answer_describe(struct engine *e, struct job *job)
         .groups = shown.groups,
         .n_kernels = n_kernels,
         .kernels = kernels,
-        .draft_kernels = drafter && drafter->kernels ? drafter->kernels : "",
+        .draft_kernels = model && model->kernels ? model->kernels : "",
         .load = load_now(e),
     };
     planner_times(&e->planner, &desc.times);

@@ -30,7 +30,7 @@ void engine_evict_some(struct engine *e)
     for (int i = 0; i < e->n_active; i++) {
         struct sequence *seq = e->active[i];
         if (seq->is_over || !job_fits_elsewhere(e, seq->job)) continue;
-        sequence_evict(seq, &e->target_pool, e->options.drafter);
+        sequence_evict(seq, &e->target_pool, e->options.drafters);
     }
     engine_leave(e);
 }

@@ -12,8 +12,8 @@
 enum { ENGINE_SEQUENCES_DEFAULT = 64 };
 
 struct engine_options {
-    struct target *target;   /* kept, as all of these */
-    struct drafter *drafter; /* NULL = none */
+    struct target *target; /* kept, as all of these */
+    struct drafters *drafters;
     const struct tokenizer *tok;
     struct served_tokens *served; /* NULL = served tokens are not counted */
     struct groups *groups;        /* of all engines */

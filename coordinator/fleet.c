@@ -42,8 +42,9 @@ const char *const fleet_thread_names[FLEET_THREADS] = {"engine 0",
 /* An engine and what it has alone. */
 struct member {
     struct target *target;
-    struct drafter *drafter;
-    bool owns_drafter;
+    struct drafters drafters;
+    struct drafter
+        *own_model; /* NULL: it has the first engine's, which the fleet was lent, or none */
     struct queue *jobs;
     struct engine *engine;
     pthread_t thread;
@@ -72,7 +73,8 @@ static void close_member(struct member *m)
 {
     engine_close(m->engine);
     target_close(m->target);
-    if (m->owns_drafter) drafter_close(m->drafter);
+    drafters_close(&m->drafters);
+    drafter_close(m->own_model);
     queue_close(m->jobs);
 }
 
@@ -88,18 +90,17 @@ static int open_parts(struct fleet *f, struct member *m, struct error *err)
     int rc = 0;
     TRY(queue_open(&m->jobs, o->queue_capacity, err));
     TRY(target_open(&m->target, &target, err));
-    if (f->n == 0) {
-        m->drafter = o->drafter;
-    } else if (o->drafter) {
+    if (f->n > 0 && o->drafter) {
         struct drafter_options draft = *o->draft;
-        draft.like = f->members[0].drafter;
+        draft.like = o->drafter;
         draft.backend.cpus = NULL;
-        TRY(drafter_open(&m->drafter, &draft, o->engine.tok, err));
-        m->owns_drafter = true;
+        TRY(drafter_open(&m->own_model, &draft, o->engine.tok, err));
     }
+    struct drafter *model = f->n == 0 ? o->drafter : m->own_model;
+    TRY(drafters_open(&m->drafters, model, o->lookup, o->engine.n_sequences, err));
     struct engine_options engine = o->engine;
     engine.target = m->target;
-    engine.drafter = m->drafter;
+    engine.drafters = &m->drafters;
     engine.jobs = m->jobs;
     engine.seat = m->seat = f->n;
     m->beat = engine.beat;

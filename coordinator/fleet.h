@@ -2,7 +2,7 @@
  * that has none, and opens a further engine where all have one. */
 #pragma once
 
-#include "coordinator/draft/drafter.h"
+#include "coordinator/draft/drafters.h"
 #include "coordinator/engine.h"
 
 struct certificates; /* access/certificates.h */
@@ -17,9 +17,10 @@ struct fleet_options {
     const struct target_list *list;      /* where groups are looked for; copied */
     struct certificates *certificates;   /* TLS to the workers; NULL = plain */
     const char *server_name;             /* that theirs must have in place of their addresses' */
-    struct engine_options engine;        /* of each; without target, drafter, jobs and seat */
+    struct engine_options engine;        /* of each; without target, drafters, jobs and seat */
     struct drafter *drafter;             /* of the first engine; NULL = there is no draft */
     const struct drafter_options *draft; /* of further ones */
+    const char *lookup;                  /* as --lookup says */
     uint64_t tokenizer_fingerprint;
     int step_timeout_s;
     int n_groups; /* that are used at a time at most */

@@ -25,6 +25,7 @@ enum {
     OPT_SERVED_NAME,
     OPT_SUPPORT,
     OPT_HEAD,
+    OPT_LOOKUP,
     OPT_COUNT,
     OPT_SEQUENCES,
     OPT_STRETCH,
@@ -66,7 +67,12 @@ static const struct argp_option options[] = {
     {"groups", OPT_GROUPS, "N", 0, "groups that are used at a time, at most, 1 to 16; default 8",
      0},
     {"draft", 'd', "MODEL", 0,
-     "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none", 0},
+     "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; default none", 0},
+    {"lookup", OPT_LOOKUP, "LIST", 0,
+     "where guesses are looked up, besides or without a draft model: session (what the text and "
+     "its "
+     "prompt have said before) or none; default session",
+     0},
     {"listen", 'l', "ADDRESS", 0, "HOST:PORT or unix:PATH; default 127.0.0.1:7070", 0},
     {"http", OPT_HTTP, "ADDRESS", 0,
      "HOST:PORT of OpenAI's API, the page and the metrics; off = none; default OUTRIDER_HTTP from "
@@ -284,7 +290,6 @@ static void check_options(struct argp_state *state)
     if (args->is_mpi && has_list) {
         argp_failure(state, 2, 0, "--target mpi stands alone: mpirun says where the ranks are");
     }
-    if (!c->draft) argp_failure(state, 2, 0, "--draft is missing; none serves plainly");
     int rc = guard_check(&args->guard, "--listen", c->listen, &err);
     if (!rc && has_http) rc = guard_check(&args->guard, "--http", c->http, &err);
     if (rc) argp_failure(state, 2, 0, "%s", err.text);
@@ -317,6 +322,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &c->n_groups, "--groups", arg, 1, GROUPS_MAX);
     case 'd':
         c->draft = arg;
+        return 0;
+    case OPT_LOOKUP:
+        if (drafters_check(arg, &err)) argp_failure(state, 2, 0, "%s", err.text);
+        c->lookup = arg;
         return 0;
     case 'l':
         c->listen = arg;
@@ -480,6 +489,8 @@ int main(int argc, char **argv)
                     .max_stops = 4,
                     .max_texts = GENERATE_SEQUENCES_MAX,
                     .n_groups = GROUPS_DEFAULT,
+                    .draft = "none",
+                    .lookup = LOOKUP_DEFAULT,
                     .n_draft = -1,
                     .strategy = STRATEGY_PLANNED,
                     .threshold = 0.4f,

@@ -100,19 +100,20 @@ static int least(int a, int b)
 
 /* ---- one step ---- */
 
-/* One stream that speculates: the draft need not wait for the target. */
+/* One stream that speculates with the draft model: the draft need not wait for the target. */
 static bool can_draft_ahead(const struct round_part *part)
 {
     const struct round_lane *lane = &part->lanes[0];
-    return part->tools->drafter && part->is_alone && part->n_lanes == 1 && lane->plan.is_last &&
-           !lane->err.code;
+    if (lane->plan.k > 0 && lane->plan.drafter != part->tools->drafters->model) return false;
+    return part->tools->drafters->model && part->is_alone && part->n_lanes == 1 &&
+           lane->plan.is_last && !lane->err.code;
 }
 
 static void begin_ahead(const struct round_part *part, const struct round_lane *lane)
 {
     struct sequence *seq = lane->seq;
     int base = seq->n_tokens + lane->draft.n + 1;
-    int room = least(seq->end - 1, drafter_limit(part->tools->drafter)) - base;
+    int room = least(seq->end - 1, drafter_limit(part->tools->drafters->model)) - base;
     ahead_begin(part->tools->ahead, seq, &lane->draft, least(lane->draft.n, room), &seq->ends);
 }
 
@@ -173,6 +174,7 @@ static int verify(struct round_part *part, const struct target_meanwhile *meanwh
     };
     part->cost = (struct target_cost){0};
     if (is_ahead) begin_ahead(part, &part->lanes[0]);
+    if (!is_ahead && tools->ahead) ahead_skip(tools->ahead);
     int rc = target_verify(tools->target, &query, &part->arena, &part->result, &part->cost, err);
     if (!work.has_flushed) round_flush(part, false); /* the ranks were quick */
     if (is_ahead) end_ahead(part, rc != 0);
@@ -252,9 +254,10 @@ static double predict_ratio(const struct round *r, int n)
 /* Its K is its own, so it has no step before the draft has read more. */
 static bool waits_for_draft(const struct round *r, const struct sequence *seq)
 {
-    if (seq->planner_state.strategy == STRATEGY_PLANNED || seq->n_draft == 0) return false;
+    if (seq->planner_state.strategy == STRATEGY_PLANNED) return false;
+    if (seq->n_draft == 0 || seq->lost_draft) return false;
     return seq->n_tokens - seq->n_draft_kv > CAUGHT_UP_TOKENS &&
-           seq->n_tokens < drafter_limit(r->tools.drafter);
+           seq->n_tokens < drafter_limit(r->tools.drafters->model);
 }
 
 static bool draft_has_room(const struct drafter *drafter, int n_blocks)
@@ -268,14 +271,14 @@ static bool draft_has_room(const struct drafter *drafter, int n_blocks)
 static bool may_halve(const struct round *r, struct sequence **seqs, int n)
 {
     int n_guessing = 0;
-    if (!r->tools.drafter || n < 2) return false;
+    if (!r->tools.drafters->model || n < 2) return false;
     for (int i = 0; i < n; i++) {
         if (!decodes(seqs[i]) || seqs[i]->reader.slow_us) return false;
         if (waits_for_draft(r, seqs[i])) return false;
-        n_guessing += seqs[i]->n_draft > 0 ? 1 : 0;
+        n_guessing += seqs[i]->n_draft > 0 && !seqs[i]->lost_draft ? 1 : 0;
     }
     return n_guessing > 0 && block_pool_room(r->tools.target_pool) >= n * STEP_BLOCKS &&
-           draft_has_room(r->tools.drafter, n * STEP_BLOCKS);
+           draft_has_room(r->tools.drafters->model, n * STEP_BLOCKS);
 }
 
 static bool choose_halves(const struct round *r, struct sequence **seqs, int n)

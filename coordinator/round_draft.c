@@ -31,7 +31,7 @@ static void lose_draft(struct sequence *seq, const struct error *err)
 {
     if (err->code == ERR_UNAVAILABLE) {
         log_line(LOG_LEVEL_WARN, "draft_lost", "text=\"%s\"", err->text);
-        seq->n_draft = 0;
+        seq->lost_draft = true;
     }
     seq->speculation_off = err->code == ERR_EXHAUSTED ? "the draft's KV cache was full"
                                                       : "the draft's device was lost";
@@ -45,13 +45,14 @@ static void read_prompts(struct round_part *part)
     part->read_us = 0;
     if (part->plan.n_readings == 0) return;
     round_flush(part, false);
-    if (drafter_read(part->tools->drafter, part->plan.readings, part->plan.n_readings, &err)) {
+    if (drafter_read(part->tools->drafters->model, part->plan.readings, part->plan.n_readings,
+                     &err)) {
         for (int i = 0; i < part->plan.n_readings; i++) {
             lose_draft(part->plan.readings[i].seq, &err);
         }
     } else {
         for (int i = 0; i < part->plan.n_readings; i++) {
-            drafter_commit(part->tools->drafter, part->plan.readings[i].seq);
+            drafter_commit(part->tools->drafters->model, part->plan.readings[i].seq);
         }
     }
     part->read_us = clock_now_us() - start_us;
@@ -80,32 +81,59 @@ static void take_ahead(struct round_part *part, struct round_lane *lane)
     lane->n_ahead = lane->draft.n;
 }
 
-/* All lanes that guess, in one call. */
-static void draft_lanes(struct round_part *part)
+/* The share in a call of propose of each lane whose guesses `drafter` makes; returns how many. */
+static int list_drafts(struct round_part *part, const struct drafter *drafter,
+                       struct round_lane **owners)
 {
-    struct round_lane *owners[SEQUENCES_MAX];
     int n = 0;
-    bool needs_guesses = false; /* those made ahead may be enough */
-    int64_t start_us = clock_now_us();
-    part->draft_cost = (struct draft_cost){0};
-    part->draft_us = 0;
     for (int i = 0; i < part->n_lanes; i++) {
         struct round_lane *lane = &part->lanes[i];
-        if (lane->plan.k == 0) continue;
-        take_ahead(part, lane);
-        needs_guesses |= lane->draft.n < lane->plan.k && !lane->draft.is_over;
+        if (lane->plan.k == 0 || lane->plan.drafter != drafter) continue;
         part->drafts[n].seq = lane->seq;
         part->drafts[n].k = lane->plan.k;
         part->drafts[n].ends = &lane->seq->ends;
         part->drafts[n].draft = &lane->draft;
         owners[n++] = lane;
     }
+    return n;
+}
+
+/* All lanes that guess with the draft model, in one call. */
+static void draft_lanes(struct round_part *part)
+{
+    struct drafter *model = part->tools->drafters->model;
+    struct round_lane *owners[SEQUENCES_MAX];
+    bool needs_guesses = false; /* those made ahead may be enough */
+    int64_t start_us = clock_now_us();
+    part->draft_cost = (struct draft_cost){0};
+    part->draft_us = 0;
+    int n = model ? list_drafts(part, model, owners) : 0;
     if (n == 0) return;
+    for (int i = 0; i < n; i++) {
+        take_ahead(part, owners[i]);
+        needs_guesses |= owners[i]->draft.n < owners[i]->plan.k && !owners[i]->draft.is_over;
+    }
     if (needs_guesses) round_flush(part, false);
-    drafter_propose(part->tools->drafter, part->drafts, n, &part->arena, &part->draft_cost);
+    drafter_propose(model, part->drafts, n, &part->arena, &part->draft_cost);
     part->draft_us = clock_now_us() - start_us;
     for (int i = 0; i < n; i++) {
         settle_draft(owners[i], &part->drafts[i].err);
+    }
+}
+
+/* The other lanes that guess. It takes microseconds, which count as planning. */
+static void find_guesses(struct round_part *part)
+{
+    const struct drafters *drafters = part->tools->drafters;
+    struct round_lane *owners[SEQUENCES_MAX];
+    struct draft_cost cost;
+    for (int f = 0; f < drafters->n_finders; f++) {
+        int n = list_drafts(part, drafters->finders[f], owners);
+        if (n == 0) continue;
+        drafter_propose(drafters->finders[f], part->drafts, n, &part->arena, &cost);
+        for (int i = 0; i < n; i++) {
+            settle_draft(owners[i], &part->drafts[i].err);
+        }
     }
 }
 
@@ -213,6 +241,7 @@ void round_prepare(struct round_part *part, struct sequence **seqs, int n, int h
     scheduler_plan(scheduler, seqs, n, &part->plan);
     begin_lanes(part);
     read_prompts(part);
+    find_guesses(part);
     draft_lanes(part);
     part->prepare_us = clock_now_us() - start_us;
     part->is_prepared = part->n_lanes > 0;

@@ -20,6 +20,12 @@ struct round_lane {
     enum job_end end;
 };
 
+/* Whether a finder makes the lane's guesses. */
+static inline bool round_is_found(const struct round_lane *lane)
+{
+    return lane->plan.k > 0 && lane->plan.drafter->ops->look;
+}
+
 /* One step from its plan to the commit. Of two parts one can be drafted while the target has the
  * other. */
 struct round_part {

@@ -1,7 +1,7 @@
 /* The plan of a round, and what decisions about it depend on (coordinator/scheduler.h). */
 #pragma once
 
-#include "coordinator/draft/drafter.h"
+#include "coordinator/draft/drafters.h"
 #include "coordinator/target.h"
 #include "speculation/planner.h"
 
@@ -17,8 +17,11 @@ enum {
 /* One sequence's share of a step. */
 struct lane_plan {
     struct sequence *seq;
-    int n_tokens; /* committed tokens that the step feeds, from n_target_kv on */
-    int k;        /* guesses behind them */
+    int n_tokens;            /* committed tokens that the step feeds, from n_target_kv on */
+    int k;                   /* guesses behind them, at most */
+    struct drafter *drafter; /* that makes them; with k = 0 NULL */
+    /* Where it is a finder: why. */
+    struct planner_offer offer;
     bool is_last; /* the step reaches the last committed token, so that the next one follows */
     int first_scored, n_scored; /* of n_tokens: those whose rows are wanted as scores */
 };
@@ -35,7 +38,7 @@ struct round_plan {
 struct scheduler {
     const struct target_description *target;
     struct block_pool *target_pool;
-    struct drafter *drafter; /* NULL = none */
+    struct drafters *drafters;
     struct planner *planner;
     /* A step with prompts may take this many times as long as the decoding lanes alone would. */
     double step_stretch;

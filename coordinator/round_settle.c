@@ -26,6 +26,8 @@ static void count(struct sequence *seq, const struct round_lane *lane, int n_acc
     c->drafted += (uint32_t)draft->n;
     c->accepted += (uint32_t)n_accepted;
     c->rejections += n_accepted < draft->n ? 1 : 0;
+    c->found += round_is_found(lane) ? (uint32_t)draft->n : 0;
+    c->found_accepted += round_is_found(lane) ? (uint32_t)n_accepted : 0;
     struct job_work *work = &seq->job->work;
     work->n_rounds++;
     work->n_drafted += draft->n;
@@ -82,6 +84,7 @@ static const struct generate_round *show_round(struct round_part *part,
     }
     *round = (struct generate_round){.n_guesses = draft->n,
                                      .guesses = guesses,
+                                     .drafter = draft->n ? lane->plan.drafter->ops->name : "",
                                      .n_kept = lane->n_accepted,
                                      .next_p = known_p(&rows[lane->n_accepted], next)};
     note_times(part, round);
@@ -216,6 +219,7 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
     const struct signals_commit commit = {
         .n_drafted = lane->draft.n,
         .n_accepted = lane->n_accepted,
+        .drafter = lane->draft.n > 0 ? lane->plan.drafter->ops->counted : SIGNALS_MODEL,
         .n_tokens = seq->n_tokens - n_before,
         .gap_us = last_us ? seq->last_token_us - last_us : 0,
     };
@@ -258,7 +262,7 @@ static void publish(struct round_part *part, struct sequence *seq)
 {
     prefix_cache_publish(&seq->target_blocks, part->tools->target_pool, seq->tokens,
                          seq->n_target_kv);
-    if (part->tools->drafter && !seq->is_score) drafter_commit(part->tools->drafter, seq);
+    if (!seq->is_score) drafters_commit(part->tools->drafters, seq);
 }
 
 static void settle_lanes(struct round_part *part)
@@ -282,6 +286,17 @@ static void settle_lanes(struct round_part *part)
 
 /* ---- what the planner learns ---- */
 
+/* Strategies with a K of their own have no offers. */
+static void teach_lane(struct planner *planner, const struct round_lane *lane)
+{
+    struct planner_sequence *state = &lane->seq->planner_state;
+    if (round_is_found(lane) && state->strategy == STRATEGY_PLANNED) {
+        planner_observe_offer(planner, state, &lane->plan.offer, lane->draft.n, lane->n_accepted);
+    } else {
+        planner_observe_lane(planner, state, lane->draft.n, lane->n_accepted);
+    }
+}
+
 static void teach(struct round_part *part)
 {
     struct planner_round round = {
@@ -293,7 +308,7 @@ static void teach(struct round_part *part)
         .first_pass_tokens = part->draft_cost.first_pass_tokens,
         .read_us = part->read_us,
         .n_ahead = part->lanes[0].n_ahead,
-        .k = part->is_alone ? part->lanes[0].draft.n : 0,
+        .k = part->is_alone && !round_is_found(&part->lanes[0]) ? part->lanes[0].draft.n : 0,
         .draft_us = part->draft_us,
         .step_us = part->cost.step_us,
         .round_us = part->prepare_us + clock_now_us() - part->verify_us - late_us(part),
@@ -311,8 +326,7 @@ static void teach(struct round_part *part)
     for (int i = 0; i < part->n_lanes; i++) {
         const struct round_lane *lane = &part->lanes[i];
         if (!lane->is_settled) continue;
-        planner_observe_lane(part->tools->planner, &lane->seq->planner_state, lane->draft.n,
-                             lane->n_accepted);
+        teach_lane(part->tools->planner, lane);
     }
 }
 

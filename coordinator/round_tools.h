@@ -9,8 +9,8 @@
 /* All lent. */
 struct round_tools {
     struct target *target;
-    struct drafter *drafter; /* NULL = none */
-    struct ahead *ahead;     /* with a drafter */
+    struct drafters *drafters;
+    struct ahead *ahead; /* with a draft model */
     struct halves *halves;
     struct block_pool *target_pool;
     struct planner *planner;

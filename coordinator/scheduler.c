@@ -11,7 +11,11 @@ enum {
     PROMPT_ROWS_LEAST = 64,
     /* Bytes of the answer to the scores of one step; a row has them for every slice. */
     SCORE_BYTES_MAX = 8 << 20,
-    SCORE_ITEM_BYTES = 16
+    SCORE_ITEM_BYTES = 16,
+    /* Tokens of texts that finders read in a round: together, and of each text at least. A token
+     * takes them about 0.2 us. */
+    STUDY_TOKENS = 1024,
+    STUDY_LEAST = 2 * DRAFT_MAX
 };
 
 /* Times a step of one row: how long a step may take in which nobody decodes. The time of a step
@@ -29,27 +33,59 @@ static int n_unread(const struct sequence *seq)
     return seq->n_tokens - seq->n_target_kv;
 }
 
-/* The most guesses of the next round. It depends on the sequence and the limits of the two models,
- * and never on company. */
-static int guess_limit(const struct planning *p, struct sequence *seq)
+/* The most guesses of the next round, whoever makes them. Like the limits below it depends on the
+ * sequence and on what the models can do, and never on company. */
+static int guess_room(const struct planning *p, const struct sequence *seq)
 {
-    const struct scheduler *s = p->s;
-    if (!s->drafter || seq->is_score || seq->n_draft == 0) return 0;
-    int draft_room = drafter_limit(s->drafter) - seq->n_tokens;
-    if (draft_room <= 0) {
+    const struct target_description *target = p->s->target;
+    if (seq->is_score || seq->n_draft == 0) return 0;
+    int step = least(target->max_step_tokens, target->max_step_rows) - 1;
+    return least(least(seq->n_draft, seq->end - seq->n_tokens - 1), step);
+}
+
+/* Behind a long prompt the first token comes plainly. */
+static bool is_first_plain(const struct sequence *seq)
+{
+    return seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS;
+}
+
+/* The same of the draft model. */
+static int model_limit(const struct planning *p, struct sequence *seq)
+{
+    if (!planning_has_model(p, seq)) return 0;
+    int room = drafter_limit(p->s->drafters->model) - seq->n_tokens;
+    if (room <= 0 && p->s->drafters->n_finders > 0 && planning_is_planned(seq)) return 0;
+    if (room <= 0) {
         seq->speculation_off = "the text has outgrown the draft's context or KV cache";
         return 0;
     }
-    if (seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS) return 0;
-    int room = least(seq->end - seq->n_tokens - 1, draft_room);
-    int step = least(s->target->max_step_tokens, s->target->max_step_rows) - 1;
-    return least(least(seq->n_draft, room), step);
+    return is_first_plain(seq) ? 0 : least(guess_room(p, seq), room);
+}
+
+/* Whether the drafter of sequences with a K of their own has more to read before it guesses. */
+static bool is_behind(const struct planning *p, const struct sequence *seq)
+{
+    if (p->s->drafters->model) return planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+    struct drafter *finder = drafters_first(p->s->drafters);
+    return finder && finder->ops->study(finder, seq, 0) > 0;
+}
+
+/* Without a model the first finder guesses, where it finds something. */
+static int own_found_k(const struct planning *p, const struct sequence *seq)
+{
+    struct planner_offer offer;
+    const struct drafter *finder = drafters_first(p->s->drafters);
+    int k = is_first_plain(seq) ? 0 : planner_own_k(&seq->planner_state, guess_room(p, seq));
+    if (k == 0 || !finder) return 0;
+    return is_behind(p, seq) || finder->ops->look(finder, seq, &offer) ? k : 0;
 }
 
 /* K of a sequence whose strategy does not leave it to the planner. */
 static int own_k(const struct planning *p, struct sequence *seq)
 {
-    return planning_is_planned(seq) ? 0 : planner_own_k(&seq->planner_state, guess_limit(p, seq));
+    if (planning_is_planned(seq)) return 0;
+    if (!p->s->drafters->model) return own_found_k(p, seq);
+    return planner_own_k(&seq->planner_state, model_limit(p, seq));
 }
 
 static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int n_tokens, int k)
@@ -57,6 +93,7 @@ static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int 
     struct lane_plan *lane = &p->plan->lanes[p->plan->n_lanes++];
     bool is_last = n_tokens == n_unread(seq) && !seq->is_score;
     *lane = (struct lane_plan){.seq = seq, .n_tokens = n_tokens, .k = k, .is_last = is_last};
+    if (k > 0) lane->drafter = drafters_first(p->s->drafters);
     p->n_tokens -= n_tokens + k;
     p->n_rows -= is_last ? k + 1 : 0;
     p->plan->n_tokens += n_tokens;
@@ -111,7 +148,7 @@ static void plan_decoding(struct planning *p, int n_feeding)
     int kept_rows = kept_for_prompts(p, n_feeding, p->n_rows);
     for (int i = 0; i < n; i++) {
         int k = own_k(p, list[i]);
-        if (k > 0 && planning_n_missed(list[i]) > CAUGHT_UP_TOKENS) continue;
+        if (k > 0 && is_behind(p, list[i])) continue;
         if (k + 1 <= p->n_tokens - kept_tokens && k + 1 <= p->n_rows - kept_rows) {
             add_lane(p, list[i], 1, k);
             p->n_decoding++;
@@ -147,8 +184,7 @@ static int scored_room(const struct planning *p, const struct sequence *seq)
 static bool must_wait_for_draft(const struct planning *p, struct sequence *seq, int n_rows)
 {
     int k = own_k(p, seq);
-    return k > 0 && (planning_n_missed(seq) > CAUGHT_UP_TOKENS || k + 1 > n_rows ||
-                     n_unread(seq) + k > p->n_tokens);
+    return k > 0 && (is_behind(p, seq) || k + 1 > n_rows || n_unread(seq) + k > p->n_tokens);
 }
 
 static void plan_prompt(struct planning *p, struct sequence *seq, int room)
@@ -247,9 +283,40 @@ static void plan_prompts(struct planning *p)
 
 /* ---- guesses ---- */
 
+/* What finders can guess for a lane; returns how many offers there are. */
+static int list_offers(const struct planning *p, const struct sequence *seq,
+                       struct planner_offer *offers)
+{
+    int n = 0, room = guess_room(p, seq);
+    for (int i = 0; i < p->s->drafters->n_finders && room > 0; i++) {
+        const struct drafter *finder = p->s->drafters->finders[i];
+        if (!finder->ops->look(finder, seq, &offers[n])) continue;
+        offers[n].finder = i;
+        offers[n].k_max = least(offers[n].k_max, room);
+        n++;
+    }
+    return n;
+}
+
+/* What the planner has chosen for a lane. */
+static void take_choice(struct planning *p, struct lane_plan *lane,
+                        const struct planner_lane *choice)
+{
+    struct drafters *drafters = p->s->drafters;
+    lane->k = choice->k;
+    p->n_tokens -= choice->k;
+    p->n_rows -= choice->k;
+    if (choice->k == 0) return;
+    lane->drafter = drafters->model;
+    if (!choice->offer) return;
+    lane->drafter = drafters->finders[choice->offer->finder];
+    lane->offer = *choice->offer;
+}
+
 static void plan_guesses(struct planning *p)
 {
     struct planner_lane lanes[SEQUENCES_MAX];
+    struct planner_offer offers[SEQUENCES_MAX][PLANNER_FINDERS];
     struct lane_plan *owners[SEQUENCES_MAX];
     struct planner_load load = {.n_prompt = p->plan->n_prompt};
     int n = 0, n_rows = 0;
@@ -262,12 +329,14 @@ static void plan_guesses(struct planning *p)
         }
         if (lane->is_last && !planning_is_planned(seq)) load.n_decoding++;
         if (!lane->is_last || !planning_is_planned(seq)) continue;
-        bool is_behind = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+        bool has_missed = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
         lanes[n] = (struct planner_lane){
             .seq = &seq->planner_state,
-            .k_max = is_behind ? 0 : guess_limit(p, seq),
+            .k_max = has_missed ? 0 : model_limit(p, seq),
             .n_missed = planning_n_missed(seq),
             .n_left = seq->end - seq->n_tokens,
+            .offers = offers[n],
+            .n_offers = list_offers(p, seq, offers[n]),
         };
         owners[n++] = lane;
     }
@@ -276,14 +345,28 @@ static void plan_guesses(struct planning *p)
     load.is_alone = p->n == 1 && !p->s->is_halved;
     load.n_hidden_rows = p->s->n_hidden_rows;
     planner_share(p->s->planner, lanes, n, &load);
-    if (p->n == 1 && n == 1 && lanes[0].k > 0 && lanes[0].k < p->s->n_ahead) {
+    bool is_drafted = n == 1 && lanes[0].k > 0 && !lanes[0].offer;
+    if (p->n == 1 && is_drafted && lanes[0].k < p->s->n_ahead) {
         int room = least(p->n_tokens, p->n_rows);
         lanes[0].k = least(least(p->s->n_ahead, lanes[0].k_max), room);
     }
     for (int i = 0; i < n; i++) {
-        owners[i]->k = lanes[i].k;
-        p->n_tokens -= lanes[i].k;
-        p->n_rows -= lanes[i].k;
+        take_choice(p, owners[i], &lanes[i]);
+    }
+}
+
+/* Finders read what was committed. Of a long text that others have read before, which decodes at
+ * once, they read a part in each round. */
+static void study(const struct planning *p)
+{
+    int room = STUDY_TOKENS;
+    for (int i = 0; i < p->n * p->s->drafters->n_finders; i++) {
+        struct drafter *finder = p->s->drafters->finders[i / p->n];
+        const struct sequence *seq = p->seqs[i % p->n];
+        if (seq->is_score || seq->n_draft == 0) continue;
+        int before = finder->ops->study(finder, seq, 0);
+        if (before == 0) continue;
+        room -= before - finder->ops->study(finder, seq, room > STUDY_LEAST ? room : STUDY_LEAST);
     }
 }
 
@@ -310,6 +393,7 @@ void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct r
     int n_feeding = 0;
     plan->n_lanes = plan->n_readings = plan->n_tokens = plan->n_prompt = 0;
     s->n_rounds++;
+    study(&p);
     for (int i = 0; i < n; i++) {
         n_feeding += feeds(seqs[i]) ? 1 : 0;
     }

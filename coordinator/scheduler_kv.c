@@ -31,12 +31,13 @@ static void add_reader(struct planning *p, struct sequence *seq, bool is_urgent)
  * it pays. */
 static void list_readers(struct planning *p)
 {
+    struct drafter *model = p->s->drafters->model;
     for (int i = 0; i < p->n; i++) {
         struct sequence *seq = p->seqs[i];
-        if (!p->s->drafter || seq->is_score || seq->n_draft == 0 || seq->reader.slow_us) continue;
-        if (planning_n_missed(seq) > CAUGHT_UP_TOKENS) sequence_reuse_draft(seq, p->s->drafter);
+        if (!planning_has_model(p, seq) || seq->reader.slow_us) continue;
+        if (planning_n_missed(seq) > CAUGHT_UP_TOKENS) sequence_reuse_draft(seq, model);
         if (planning_n_missed(seq) <= CAUGHT_UP_TOKENS || seq->n_tokens + 1 >= seq->end) continue;
-        if (drafter_limit(p->s->drafter) <= seq->n_tokens) continue;
+        if (drafter_limit(model) <= seq->n_tokens) continue;
         /* Behind a long prompt the first token comes plainly: it does not wait for the draft. */
         if (seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS) continue;
         bool wants = !planning_is_planned(seq) ||
@@ -82,7 +83,8 @@ static bool gives_way(const struct planning *p, const struct sequence *other,
                       const struct sequence *seq)
 {
     if (other == seq || other->is_evicted) return false;
-    bool guesses = other->n_draft > 0 && other->n_tokens < drafter_limit(p->s->drafter);
+    bool guesses =
+        planning_has_model(p, other) && other->n_tokens < drafter_limit(p->s->drafters->model);
     if (!guesses || other->reader.slow_us) return true;
     if (planning_is_planned(other) != planning_is_planned(seq)) return planning_is_planned(other);
     return other->id > seq->id;
@@ -97,11 +99,12 @@ static bool free_draft_kv(struct planning *p, const struct sequence *seq, int n_
         int reading = find_reading(p->plan, other);
         bool is_used = other->n_draft_kv == 0 && reading < 0;
         for (int l = 0; l < n_reserved && !is_used; l++) {
-            is_used = p->plan->lanes[l].seq == other && p->plan->lanes[l].k > 0;
+            const struct lane_plan *lane = &p->plan->lanes[l];
+            is_used = lane->seq == other && lane->k > 0 && lane->drafter == p->s->drafters->model;
         }
         if (is_used || !gives_way(p, other, seq)) continue;
         if (reading >= 0) drop_reading(p->plan, reading);
-        drafter_forget(p->s->drafter, other->slot);
+        drafter_forget(p->s->drafters->model, other->slot);
         other->n_draft_kv = 0;
         other->draft_losses++;
         return true;
@@ -114,7 +117,7 @@ static bool reserve_reading(struct planning *p, struct sequence *seq, int n_posi
                             bool is_urgent)
 {
     struct error err;
-    while (drafter_reserve(p->s->drafter, seq, n_positions, &err)) {
+    while (drafter_reserve(p->s->drafters->model, seq, n_positions, &err)) {
         if (!is_urgent || !free_draft_kv(p, seq, 0)) return false;
     }
     return true;
@@ -184,7 +187,7 @@ static bool reserve_target(struct planning *p, struct lane_plan *lane)
             continue;
         }
         struct sequence *victim = choose_victim(p);
-        sequence_evict(victim, p->s->target_pool, p->s->drafter);
+        sequence_evict(victim, p->s->target_pool, p->s->drafters);
         if (victim == seq) return false;
     }
     return true;
@@ -194,12 +197,12 @@ static bool reserve_target(struct planning *p, struct lane_plan *lane)
 static bool reserve_draft(struct planning *p, struct lane_plan *lane, int n_reserved)
 {
     struct sequence *seq = lane->seq;
+    struct drafter *model = p->s->drafters->model;
     struct error err;
-    while (lane->k > 0) {
+    while (lane->k > 0 && lane->drafter == model) {
         /* An older sequence may have taken what the draft knew of this one. */
         bool is_behind = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
-        if (!is_behind && !drafter_reserve(p->s->drafter, seq, seq->n_tokens + lane->k, &err))
-            break;
+        if (!is_behind && !drafter_reserve(model, seq, seq->n_tokens + lane->k, &err)) break;
         if (!is_behind && free_draft_kv(p, seq, n_reserved)) continue;
         if (!planning_is_planned(seq)) return false;
         seq->lacked_draft_kv = true;

@@ -20,7 +20,13 @@ static inline bool planning_is_planned(const struct sequence *seq)
     return seq->planner_state.strategy == STRATEGY_PLANNED;
 }
 
-/* Tokens that the draft has not read. */
+/* Whether the draft model may guess for the sequence. */
+static inline bool planning_has_model(const struct planning *p, const struct sequence *seq)
+{
+    return p->s->drafters->model && !seq->is_score && seq->n_draft > 0 && !seq->lost_draft;
+}
+
+/* Tokens that the draft model has not read. */
 static inline int planning_n_missed(const struct sequence *seq)
 {
     return seq->n_tokens - seq->n_draft_kv;

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "coordinator/draft/drafter.h"
+#include "coordinator/draft/drafters.h"
 #include "coordinator/prefix_cache.h"
 
 enum {
@@ -69,7 +69,7 @@ static void choose_draft(struct sequence *seq, const struct generate_request *re
                        ? req->n_draft
                        : sequence_default_k(seq->planner_state.strategy, defaults->n_draft);
     if (!defaults->has_draft) {
-        seq->speculation_off = "no draft model is loaded";
+        seq->speculation_off = "there is no draft model, and nothing is looked up";
         seq->n_draft = 0;
     } else if (seq->n_draft == 0) {
         seq->speculation_off = req->n_draft == 0 ? "K = 0 was asked for" : "K = 0 is the default";
@@ -309,44 +309,44 @@ void sequence_reuse(struct sequence *seq, struct block_pool *target_pool)
     }
 }
 
-void sequence_reuse_draft(struct sequence *seq, struct drafter *drafter)
+void sequence_reuse_draft(struct sequence *seq, struct drafter *model)
 {
     int before = seq->n_draft_kv;
-    drafter_begin(drafter, seq);
+    drafter_begin(model, seq);
     if (!seq->admitted_us || seq->draft_losses > 0 || seq->n_draft_kv == before) return;
     int n = seq->n_draft_kv < seq->n_prompt ? seq->n_draft_kv : seq->n_prompt;
     seq->counters.draft_reused = (uint32_t)n;
 }
 
 int sequence_place(struct sequence *seq, int slot, struct block_pool *target_pool,
-                   struct drafter *drafter, struct error *err)
+                   struct drafters *drafters, struct error *err)
 {
     int rc = open_tokens(seq, target_pool->block_tokens, err);
     if (rc) return rc;
     seq->slot = slot;
     seq->is_evicted = false;
     sequence_reuse(seq, target_pool);
-    if (drafter && seq->n_draft > 0) sequence_reuse_draft(seq, drafter);
+    if (drafters->model && seq->n_draft > 0) sequence_reuse_draft(seq, drafters->model);
     return 0;
 }
 
 void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
-                       struct drafter *drafter)
+                       struct drafters *drafters)
 {
     block_table_release(&seq->target_blocks, target_pool);
-    if (drafter) drafter_forget(drafter, seq->slot);
+    drafters_forget(drafters, seq->slot);
     seq->n_target_kv = seq->n_draft_kv = 0;
     seq->draft_losses++;
     seq->n_blocks_sent = 0;
     seq->slot = -1;
 }
 
-void sequence_evict(struct sequence *seq, struct block_pool *target_pool, struct drafter *drafter)
+void sequence_evict(struct sequence *seq, struct block_pool *target_pool, struct drafters *drafters)
 {
     seq->evicted_slot = seq->slot;
     seq->is_evicted = true;
     seq->counters.preemptions++;
-    sequence_displace(seq, target_pool, drafter);
+    sequence_displace(seq, target_pool, drafters);
 }
 
 /* Appends one token; sets finish_reason when it is the last. */

@@ -16,6 +16,7 @@
 #include "speculation/rule.h"
 
 struct drafter;
+struct drafters;
 
 struct sequence {
     uint64_t id;     /* never used before; a younger sequence has a higher one */
@@ -29,6 +30,7 @@ struct sequence {
     int n_tokens, n_prompt, capacity;
     int n_target_kv, n_draft_kv; /* tokens that the target and the draft have read */
     uint32_t draft_losses;       /* times that the draft forgot what it had read */
+    bool lost_draft;             /* the draft model's device was lost */
     bool lacked_draft_kv;        /* it went without guesses, because there was no room for them */
     int n_scored;                /* tokens of the prompt whose scores were sent */
     int n_counted;               /* tokens that served_tokens knows of */
@@ -83,25 +85,26 @@ int sequence_open(struct sequence **seq, struct job *job, int index, const struc
 /* Frees it, and the job with its last sequence. It has no place any more. Accepts NULL. */
 void sequence_close(struct sequence *seq);
 
-/* Gives the sequence a place: what is known of the beginning of its text is taken over. drafter:
- * NULL = none. Errors: ERR_NO_MEMORY. */
+/* Gives the sequence a place: what is known of the beginning of its text is taken over. Errors:
+ * ERR_NO_MEMORY. */
 int sequence_place(struct sequence *seq, int slot, struct block_pool *target_pool,
-                   struct drafter *drafter, struct error *err);
+                   struct drafters *drafters, struct error *err);
 /* The place is the sequence's: what it reuses and how long it waited is noted. */
 void sequence_admit(struct sequence *seq);
 /* Takes over what others have published of the beginning of its text since it got its place, as
  * long as it has computed nothing of its own. */
 void sequence_reuse(struct sequence *seq, struct block_pool *target_pool);
 
-/* The same for the draft. */
-void sequence_reuse_draft(struct sequence *seq, struct drafter *drafter);
+/* The same for the draft model. */
+void sequence_reuse_draft(struct sequence *seq, struct drafter *model);
 
 /* Takes the place away; both models have to read the text again. */
 void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
-                       struct drafter *drafter);
+                       struct drafters *drafters);
 
 /* The same for one whose job goes on: is_evicted says so to the engine, which queues it. */
-void sequence_evict(struct sequence *seq, struct block_pool *target_pool, struct drafter *drafter);
+void sequence_evict(struct sequence *seq, struct block_pool *target_pool,
+                    struct drafters *drafters);
 
 /* Whether the rows of its prompt are wanted, too: then the target must read all of it. */
 bool sequence_scores_prompt(const struct sequence *seq);

@@ -29,6 +29,8 @@ enum signal {
 
     SIGNAL_TESTED_AT = SIGNALS_OF_VLLM, /* by position */
     SIGNAL_ALPHA,                       /* by position; millionths */
+    SIGNAL_DRAFTER_TOKENS,              /* by enum signals_drafter */
+    SIGNAL_DRAFTER_ACCEPTED,            /* the same */
     SIGNAL_DRAFT_LENGTH,
     SIGNAL_ROUND_TIME,
     SIGNAL_ROUND_PART_TIME, /* by enum signals_part */
@@ -74,3 +76,6 @@ enum signals_reason {
 };
 
 enum signals_blocks_state { SIGNALS_IN_USE, SIGNALS_FREE, SIGNALS_CACHED, SIGNALS_BLOCK_STATES };
+
+/* Who made guesses (coordinator/draft/internal.h). */
+enum signals_drafter { SIGNALS_MODEL, SIGNALS_SESSION, SIGNALS_DRAFTERS };

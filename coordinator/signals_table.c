@@ -36,6 +36,8 @@ static const char *const part_names[SIGNALS_PARTS] = {
 };
 static const char *const block_states[SIGNALS_BLOCK_STATES] = {
     [SIGNALS_IN_USE] = "in_use", [SIGNALS_FREE] = "free", [SIGNALS_CACHED] = "cached"};
+static const char *const drafters[SIGNALS_DRAFTERS] = {
+    [SIGNALS_MODEL] = "model", [SIGNALS_SESSION] = "session"};
 static const char *const directions[] = {"sent", "received"};
 static const char *const reasons[SIGNALS_REASONS] = {
     [SIGNALS_STOPPED] = "stop",
@@ -96,6 +98,12 @@ const struct metric_family signals_families[SIGNALS] = {
     GAUGE(SIGNAL_ALPHA, "planner_acceptance_ratio",
           "The planner's estimate of alpha, by position; 0 where it knows nothing.",
           .scale = METRIC_MILLIONTH, BY_POSITION),
+    COUNTER(SIGNAL_DRAFTER_TOKENS, "drafter_tokens_total",
+            "Guesses that were checked, by who made them: the draft model, or a lookup in the text "
+            "itself.",
+            BY("drafter", drafters)),
+    COUNTER(SIGNAL_DRAFTER_ACCEPTED, "drafter_accepted_tokens_total",
+            "Guesses that stayed, by who made them.", BY("drafter", drafters)),
     HISTOGRAM(SIGNAL_DRAFT_LENGTH, "draft_length_tokens",
               "K: guesses of a text in a round, 0 included.", SIZES(draft_lengths)),
     HISTOGRAM(SIGNAL_ROUND_TIME, "round_seconds", "Time of a round, from its plan to its commit.",

@@ -110,8 +110,9 @@ struct generate_guess {
 struct generate_round {
     int n_guesses; /* 0 .. DRAFT_MAX */
     const struct generate_guess *guesses;
-    int n_kept;   /* so many of the round's ids are guesses that stayed */
-    float next_p; /* p of the id behind them; -1 = not known */
+    const char *drafter; /* who made them; "" = there are none */
+    int n_kept;          /* so many of the round's ids are guesses that stayed */
+    float next_p;        /* p of the id behind them; -1 = not known */
     uint32_t draft_us, verify_us, collective_us, wire_us;
     uint32_t total_us;   /* from the round's beginning to the message */
     int n_lanes, n_rows; /* of the step: sequences that shared it, tokens of all of them */
@@ -133,6 +134,7 @@ struct generate_tokens {
 
 struct generate_counters {
     uint32_t rounds, drafted, accepted, rejections, first_round_tokens, drafted_ahead;
+    uint32_t found, found_accepted; /* of drafted and accepted: looked up, not computed */
     uint32_t overhead_p50_us, overhead_p99_us;
     uint32_t drafted_at[DRAFT_MAX], tested_at[DRAFT_MAX], accepted_at[DRAFT_MAX];
     uint64_t prompt_us, total_us, queue_us, rounds_us;

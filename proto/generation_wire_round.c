@@ -2,7 +2,7 @@
 #include "proto/codec.h"
 #include "proto/generation_wire_parts.h"
 
-enum { GUESS_BYTES_MAX = 4096 };
+enum { GUESS_BYTES_MAX = 4096, DRAFTER_BYTES_MAX = 32 };
 
 static const char guess_field[] = "a guess";
 
@@ -29,6 +29,8 @@ Outrider__Generation__V1__Round *round_make(struct arena *scratch,
     out->guesses = list;
     out->kept = (uint32_t)round->n_kept;
     out->next_p = round->next_p;
+    out->drafter = codec_copy_string(scratch, round->drafter);
+    if (!out->drafter) return NULL;
     out->draft_us = round->draft_us;
     out->verify_us = round->verify_us;
     out->collective_us = round->collective_us;
@@ -69,6 +71,7 @@ int round_decode(const Outrider__Generation__V1__Round *msg, struct arena *arena
     TRY(codec_read_int(&out->n_lanes, msg->lanes, 0, INT32_MAX, "lanes", err));
     TRY(codec_read_int(&out->n_rows, msg->rows, 0, INT32_MAX, "rows", err));
     TRY(range_check(msg->next_p, -1, 1, false, "next_p", err));
+    TRY(codec_read_string(&out->drafter, NULL, msg->drafter, DRAFTER_BYTES_MAX, "drafter", err));
     struct generate_guess *guesses = codec_take(arena, msg->n_guesses, sizeof *guesses, err);
     if (!guesses) return err->code;
     for (int i = 0; i < out->n_guesses; i++) {

@@ -32,6 +32,8 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->overhead_p50_us = counters->overhead_p50_us;
     out->overhead_p99_us = counters->overhead_p99_us;
     out->drafted_ahead = counters->drafted_ahead;
+    out->found = counters->found;
+    out->found_accepted = counters->found_accepted;
     out->n_drafted_per_position = positions_count(counters->drafted_at);
     out->drafted_per_position = codec_lend(counters->drafted_at);
     out->n_tested_per_position = positions_count(counters->tested_at);
@@ -112,6 +114,8 @@ static int counters_decode(const Outrider__Generation__V1__Counters *msg,
     counters->overhead_p50_us = msg->overhead_p50_us;
     counters->overhead_p99_us = msg->overhead_p99_us;
     counters->drafted_ahead = msg->drafted_ahead;
+    counters->found = msg->found;
+    counters->found_accepted = msg->found_accepted;
     counters->prompt_us = msg->prompt_us;
     counters->total_us = msg->total_us;
     counters->queue_us = msg->queue_us;

@@ -114,6 +114,12 @@ void ahead_forget(struct ahead *a)
     a->last = (struct assumption){0};
 }
 
+void ahead_skip(struct ahead *a)
+{
+    a->last = (struct assumption){0};
+    a->is_predicted = false;
+}
+
 static bool is_same(const struct assumption *a, const struct sequence *seq)
 {
     return a->sequence == seq->id;

@@ -26,6 +26,10 @@ void ahead_close(struct ahead *ahead);
 /* Forgets what was measured, because another group answers in other times. */
 void ahead_forget(struct ahead *ahead);
 
+/* Instead of ahead_begin and ahead_end, in a round that does not draft ahead at all: its time says
+ * nothing of whether that pays. */
+void ahead_skip(struct ahead *ahead);
+
 /* Fills draft (n = 0, base = seq->n_tokens) with the guesses that were made ahead if the text went
  * on as it was assumed and they are at most k; otherwise it stays empty, and the same guesses can
  * be drawn again. None of them is dropped, because then the number of guesses would depend on their

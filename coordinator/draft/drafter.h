@@ -1,14 +1,18 @@
-/* The drafter: guesses tokens ahead of the target, one or more for each of many sequences. The
- * engine and the round know this interface and nothing behind it; coordinator/draft/internal.h
- * lists what there is. Owned by the engine thread. */
+/* A drafter: guesses tokens ahead of the target, one or more for each of many sequences. There are
+ * two kinds. One computes its guesses with a model, which must have read the text. The other finds
+ * them in texts, at no cost but the rows of the step: a finder. The engine and the round know this
+ * interface and nothing behind it; coordinator/draft/internal.h lists what there is. Owned by the
+ * engine thread. */
 #pragma once
 
 #include "base/end_ids.h"
 #include "base/limits.h"
 #include "base/memory.h"
+#include "coordinator/signals_list.h"
 #include "model/backend/open.h"
 #include "model/logits/sampling.h"
 #include "model/tokenizer/tokenizer.h"
+#include "speculation/planner_offer.h"
 
 struct sequence; /* coordinator/sequence.h */
 
@@ -69,7 +73,11 @@ struct drafter {
     const char *kernels, *kernels_reason;
 };
 
+/* What is NULL in a finder's operations is what only a model needs. */
 struct drafter_ops {
+    const char *name;             /* in answers */
+    enum signals_drafter counted; /* in metrics */
+
     /* tok: the tokenizer of both models. Errors: ERR_ARGUMENT the draft has another token table,
      * and those of opening what the name says. */
     int (*open)(struct drafter **drafter, const struct drafter_options *options,
@@ -130,9 +138,21 @@ struct drafter_ops {
                          struct error *err);
 
     bool has_tokenizer; /* its name is that of a model whose tokenizer the coordinator may use */
+
+    /* ---- of a finder; NULL otherwise ---- */
+
+    /* Reads committed tokens of the sequence that it has not read, n_tokens at most. Returns how
+     * many are left. */
+    int (*study)(struct drafter *drafter, const struct sequence *seq, int n_tokens);
+
+    /* What it can guess for the sequence now, if it has read all of it: *offer, without `finder`
+     * and with k_max as if there were no limit but DRAFT_MAX. False: nothing. propose then guesses
+     * just that. */
+    bool (*look)(const struct drafter *drafter, const struct sequence *seq,
+                 struct planner_offer *offer);
 };
 
-/* The operations of what `name` names. */
+/* The operations of what `name` names in --draft. */
 const struct drafter_ops *drafter_find(const char *name);
 
 /* The operations above; open finds them by options->name, close accepts NULL. */

@@ -1,7 +1,8 @@
-/* The drafters, a row each: what their names begin with, and their operations. A name belongs to
- * the first row that it fits. So that no folder is taken for another drafter, what a row's names
- * begin with ends in a colon ("ngram:"), as in "synthetic:". A new drafter is a file in this folder
- * and a row here. */
+/* The drafters, a row each. A new drafter is a file in this folder and a row here.
+ *
+ * Those that compute, by what their names in --draft begin with. A name belongs to the first row
+ * that it fits. So that no folder is taken for another drafter, what a row's names begin with ends
+ * in a colon, as in "synthetic:". */
 #pragma once
 
 struct drafter_ops; /* coordinator/draft/drafter.h */
@@ -12,4 +13,11 @@ struct drafter_ops; /* coordinator/draft/drafter.h */
 
 #define DRAFTER_DECLARED(prefix, ops) extern const struct drafter_ops ops;
 DRAFTERS(DRAFTER_DECLARED)
+
+/* Those that find, by their names in --lookup, in the order of struct planner_offer's `finder`. */
+#define FINDERS(FINDER) FINDER("session", session_finder_ops)
+
+#define FINDER_DECLARED(name, ops) extern const struct drafter_ops ops;
+FINDERS(FINDER_DECLARED)
+#undef FINDER_DECLARED
 #undef DRAFTER_DECLARED

@@ -499,5 +499,7 @@ const struct drafter_ops model_draft_ops = {
     .forget = model_draft_forget,
     .kv = model_draft_kv,
     .count_threads = model_draft_count_threads,
+    .name = "model",
+    .counted = SIGNALS_MODEL,
     .has_tokenizer = true,
 };

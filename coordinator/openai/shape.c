@@ -189,8 +189,9 @@ static json_t *details_of(const struct generate_round *round)
         json_pack("{s:I, s:I, s:I, s:I, s:I}", "draft", (json_int_t)round->draft_us, "verify",
                   (json_int_t)round->verify_us, "collective", (json_int_t)round->collective_us,
                   "wire", (json_int_t)round->wire_us, "total", (json_int_t)round->total_us);
-    return json_pack("{s:o, s:i, s:o, s:i, s:i}", "guesses", list, "kept", round->n_kept, "time_us",
-                     times, "lanes", round->n_lanes, "rows", round->n_rows);
+    return json_pack("{s:s, s:o, s:i, s:o, s:i, s:i}", "drafter", round->drafter, "guesses", list,
+                     "kept", round->n_kept, "time_us", times, "lanes", round->n_lanes, "rows",
+                     round->n_rows);
 }
 
 /* p of token i, if the round tells. */
@@ -264,14 +265,16 @@ json_t *openai_shape_summary(const struct generate_summary *s)
 {
     const struct generate_counters *c = &s->counters;
     double tested = (double)c->accepted + c->rejections;
-    return json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o}", "index",
-        s->index, "rule", s->rule, "strategy", strategy_names[s->strategy], "arithmetic",
-        s->arithmetic, "speculation_off", s->speculation_off, "seed", (json_int_t)s->seed, "rounds",
-        (json_int_t)c->rounds, "drafted", (json_int_t)c->drafted, "accepted",
-        (json_int_t)c->accepted, "rejections", (json_int_t)c->rejections, "preemptions",
-        (json_int_t)c->preemptions, "alpha", tested > 0 ? c->accepted / tested : 0.0,
-        "mean_n_draft", c->rounds ? (double)c->drafted / c->rounds : 0.0, "tested_per_position",
-        counts_of(c->tested_at), "accepted_per_position", counts_of(c->accepted_at), "time_us",
-        times_of(c));
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, "
+                     "s:o, s:o, s:o}",
+                     "index", s->index, "rule", s->rule, "strategy", strategy_names[s->strategy],
+                     "arithmetic", s->arithmetic, "speculation_off", s->speculation_off, "seed",
+                     (json_int_t)s->seed, "rounds", (json_int_t)c->rounds, "drafted",
+                     (json_int_t)c->drafted, "accepted", (json_int_t)c->accepted, "found",
+                     (json_int_t)c->found, "found_accepted", (json_int_t)c->found_accepted,
+                     "rejections", (json_int_t)c->rejections, "preemptions",
+                     (json_int_t)c->preemptions, "alpha", tested > 0 ? c->accepted / tested : 0.0,
+                     "mean_n_draft", c->rounds ? (double)c->drafted / c->rounds : 0.0,
+                     "tested_per_position", counts_of(c->tested_at), "accepted_per_position",
+                     counts_of(c->accepted_at), "time_us", times_of(c));
 }

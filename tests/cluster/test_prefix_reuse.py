@@ -158,13 +158,15 @@ class Counted(ReuseTest):
                 self.assertEqual(self.client.load().draft_reused - before, reused)
 
     def test_equal_prompts_at_once_are_read_once_by_the_draft(self):
+        """All but their last parts: the last 64 tokens are read with the first guess, and how long
+        the part before that is depends on measured times."""
         common = self.ids.take(COMMON)
         jobs = [job(common + self.ids.take(5), n_draft=4, temperature=0, ignore_eos=True,
                     max_tokens=24) for _ in range(4)]
         answers = run_jobs([self.client], jobs, 4)
         self.assertEqual({answer.status for answer in answers}, {"OK"})
         self.assertGreaterEqual(sum(answer.total("draft_reused") for answer in answers),
-                                3 * COMMON)
+                                3 * (COMMON - 128))
 
     def test_scores_read_all(self):
         """Every row of the text is wanted, so nothing is left out, but others may reuse it."""

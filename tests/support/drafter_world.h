@@ -1,7 +1,7 @@
 /* The draft of the tales pair on one thread, and sequences that begin with a short prompt. */
 #pragma once
 
-#include "coordinator/draft/drafter.h"
+#include "coordinator/draft/drafters.h"
 #include "tests/support/sequence_world.h"
 
 static const struct end_ids no_ends;
@@ -16,6 +16,7 @@ enum { N_PROMPT = sizeof prompt / sizeof *prompt };
 struct bench {
     struct tokenizer *tok;
     struct drafter *drafter;
+    struct drafters drafters;      /* it alone */
     struct block_pool target_pool; /* of no target; sequences have places in it */
     struct sequence *seq;          /* in slot 0 */
     struct arena arena;
@@ -31,13 +32,13 @@ static inline struct sequence *place_text(struct bench *b, int slot, const int32
                                                .vocab_size = tokenizer_vocab_size(b->tok),
                                                .has_draft = true};
     struct sequence *seq = first_sequence(new_job(JOB_GENERATE, text, n), b->tok, &defaults);
-    CHECK_OK(sequence_place(seq, slot, &b->target_pool, b->drafter, &err));
+    CHECK_OK(sequence_place(seq, slot, &b->target_pool, &b->drafters, &err));
     return seq;
 }
 
 static inline void take_away(struct bench *b, struct sequence *seq)
 {
-    sequence_displace(seq, &b->target_pool, b->drafter);
+    sequence_displace(seq, &b->target_pool, &b->drafters);
     sequence_close(seq);
 }
 
@@ -46,6 +47,7 @@ static inline void setup_draft(struct bench *b, const struct drafter_options *op
     struct error err;
     CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
     CHECK_OK(drafter_open(&b->drafter, options, b->tok, &err));
+    b->drafters = (struct drafters){.model = b->drafter};
     CHECK_OK(block_pool_open(&b->target_pool, SLOTS * CAPACITY / 16, 16, &err));
     CHECK_OK(arena_open(&b->arena, 4 << 20, &err));
 }

@@ -14,7 +14,8 @@ enum {
     WORLD_CONTEXT = 1024,
     WORLD_VOCAB = 4096,
     WORLD_SEQUENCES_MAX = 512,
-    WORLD_READ_MAX = 512 /* tokens that the draft reads in a round */
+    WORLD_READ_MAX = 512, /* tokens that the draft reads in a round */
+    WORLD_PERIOD = 11     /* tokens after which a text repeats itself, where that is wanted */
 };
 
 struct world_options {
@@ -25,10 +26,12 @@ struct world_options {
 
 struct world {
     struct world_options options;
+    bool has_finders;
     struct tokenizer *tok;
     struct target_description target;
     struct block_pool pool;
     struct drafter *drafter;
+    struct drafters drafters; /* it, and finders */
     struct planner planner;
     struct scheduler scheduler;
     struct round_plan plan;
@@ -49,10 +52,13 @@ static inline int world_dice(struct world *w, int n)
     return (int)((w->chance >> 8) % (uint32_t)n);
 }
 
-static inline void world_open(struct world *w, const struct world_options *options)
+/* lookup: as --lookup says; if not "none", texts repeat themselves. */
+static inline void world_open_with(struct world *w, const struct world_options *options,
+                                   const char *lookup)
 {
     struct error err;
     *w = (struct world){.options = *options, .chance = 1};
+    w->has_finders = strcmp(lookup, "none") != 0;
     w->target = (struct target_description){.n_slices = 8,
                                             .vocab_size = WORLD_VOCAB,
                                             .block_tokens = WORLD_BLOCK,
@@ -69,11 +75,18 @@ static inline void world_open(struct world *w, const struct world_options *optio
         .support = 16,
         .kv_tokens = options->n_draft_blocks * WORLD_BLOCK};
     if (options->n_draft_blocks) CHECK_OK(drafter_open(&w->drafter, &draft, w->tok, &err));
+    CHECK_OK(drafters_open(&w->drafters, w->drafter, lookup, options->n_places, &err));
+    drafters_set_vocabulary(&w->drafters, WORLD_VOCAB);
     w->scheduler = (struct scheduler){.target = &w->target,
                                       .target_pool = &w->pool,
-                                      .drafter = w->drafter,
+                                      .drafters = &w->drafters,
                                       .planner = &w->planner,
                                       .step_stretch = 2};
+}
+
+static inline void world_open(struct world *w, const struct world_options *options)
+{
+    world_open_with(w, options, "none");
 }
 
 /* ---- sequences ---- */
@@ -93,6 +106,12 @@ static inline int32_t world_token(uint32_t text, int position)
     return (int32_t)(x >> 7) % WORLD_VOCAB;
 }
 
+/* Where guesses are looked up there is something to find. */
+static inline int32_t world_text_token(const struct world *w, uint32_t text, int position)
+{
+    return world_token(text, w->has_finders ? position % WORLD_PERIOD : position);
+}
+
 /* A sequence that waits for a place. */
 static inline struct sequence *world_add(struct world *w, const struct world_job *wanted)
 {
@@ -101,9 +120,9 @@ static inline struct sequence *world_add(struct world *w, const struct world_job
                                                .strategy = wanted->strategy,
                                                .context_limit = WORLD_CONTEXT,
                                                .vocab_size = WORLD_VOCAB,
-                                               .has_draft = w->drafter != NULL};
+                                               .has_draft = drafters_any(&w->drafters)};
     for (int i = 0; i < wanted->n_prompt; i++) {
-        prompt[i] = world_token(wanted->text, i);
+        prompt[i] = world_text_token(w, wanted->text, i);
     }
     struct job *job =
         new_job(wanted->is_score ? JOB_SCORE : JOB_GENERATE, prompt, wanted->n_prompt);
@@ -144,7 +163,7 @@ static inline void world_end(struct world *w, struct sequence *seq)
     }
     if (seq->slot >= 0) {
         w->slots[seq->slot] = false;
-        sequence_displace(seq, &w->pool, w->drafter);
+        sequence_displace(seq, &w->pool, &w->drafters);
     }
     sequence_close(seq);
     w->n_ended++;
@@ -163,6 +182,7 @@ static inline void world_close(struct world *w)
         const struct draft_kv kv = drafter_kv(w->drafter);
         ck_assert_int_eq(kv.n_free + kv.n_cached, kv.n_blocks);
     }
+    drafters_close(&w->drafters);
     drafter_close(w->drafter);
     block_pool_close(&w->pool);
     tokenizer_close(w->tok);
@@ -187,10 +207,10 @@ static inline void world_admit(struct world *w)
         while (w->slots[slot]) {
             slot++;
         }
-        CHECK_OK(sequence_place(seq, slot, &w->pool, w->drafter, &err));
+        CHECK_OK(sequence_place(seq, slot, &w->pool, &w->drafters, &err));
         int lacking = block_table_lacks(&seq->target_blocks, &w->pool, seq->n_tokens + 1);
         if (w->n_active > 0 && lacking + w->n_active > block_pool_room(&w->pool)) {
-            sequence_displace(seq, &w->pool, w->drafter);
+            sequence_displace(seq, &w->pool, &w->drafters);
             return;
         }
         sequence_admit(seq);
@@ -219,9 +239,11 @@ static inline int world_least(int a, int b)
 /* The most guesses of a sequence's next round, whoever else is there. */
 static inline int world_k_limit(const struct world *w, const struct sequence *seq)
 {
-    if (!w->drafter || seq->is_score || seq->n_draft == 0) return 0;
-    if (seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS) return 0;
-    int room = drafter_limit(w->drafter) - seq->n_tokens;
+    if (!drafters_any(&w->drafters) || seq->is_score || seq->n_draft == 0) return 0;
+    bool is_first = seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS;
+    bool may_find = w->drafters.n_finders && seq->planner_state.strategy == STRATEGY_PLANNED;
+    if (is_first && !may_find) return 0;
+    int room = w->drafter && !may_find ? drafter_limit(w->drafter) - seq->n_tokens : DRAFT_MAX;
     int step = world_least(w->target.max_step_tokens, w->target.max_step_rows) - 1;
     room = world_least(world_least(room, seq->end - seq->n_tokens - 1), step);
     room = world_least(room, seq->n_draft);
@@ -235,7 +257,8 @@ static inline void world_check_k(const struct world *w, const struct lane_plan *
     ck_assert(lane->k >= 0 && lane->k <= limit);
     ck_assert(lane->k == 0 || lane->is_last);
     if (!lane->is_last || seq->planner_state.strategy == STRATEGY_PLANNED) return;
-    ck_assert(lane->k == planner_own_k(&seq->planner_state, limit));
+    bool has_nothing = !w->drafter && lane->k == 0; /* where a finder finds nothing */
+    ck_assert(has_nothing || lane->k == planner_own_k(&seq->planner_state, limit));
 }
 
 /* Both models have KV for all that the lane may write, before anything is drawn. */
@@ -248,7 +271,7 @@ static inline void world_check_reserved(const struct world *w, const struct lane
         const struct block *block = &w->pool.blocks[seq->target_blocks.blocks[i]];
         ck_assert(block->n_refs == 1 && !block->serial); /* nobody else reads what it writes */
     }
-    if (lane->k == 0) return;
+    if (lane->k == 0 || lane->drafter != w->drafter) return;
     struct error err;
     const struct draft_kv before = drafter_kv(w->drafter);
     CHECK_OK(drafter_reserve(w->drafter, seq, seq->n_tokens + lane->k, &err));
@@ -422,19 +445,27 @@ static inline void world_commit(struct world *w, const struct lane_plan *lane, i
     seq->n_blocks_sent = seq->target_blocks.n;
     if (lane->is_last) {
         int known = seq->n_tokens + n_accepted;
-        if (lane->k > 0) seq->n_draft_kv = seq->n_tokens + lane->k - 1;
+        bool is_drafted = lane->k > 0 && lane->drafter == w->drafter;
+        bool is_planned = seq->planner_state.strategy == STRATEGY_PLANNED;
+        if (is_drafted) seq->n_draft_kv = seq->n_tokens + lane->k - 1;
         if (seq->n_draft_kv > known) seq->n_draft_kv = known;
         seq->n_target_kv = known;
-        planner_observe_lane(&w->planner, &seq->planner_state, lane->k, n_accepted);
+        if (is_drafted || lane->k == 0 || !is_planned) {
+            planner_observe_lane(&w->planner, &seq->planner_state, lane->k, n_accepted);
+        } else {
+            planner_observe_offer(&w->planner, &seq->planner_state, &lane->offer, lane->k,
+                                  n_accepted);
+        }
         for (int i = 0; i <= n_accepted; i++, seq->n_tokens++) {
-            seq->tokens[seq->n_tokens] = world_token((uint32_t)seq->id + 7000, seq->n_tokens);
+            seq->tokens[seq->n_tokens] =
+                world_text_token(w, (uint32_t)seq->id + 7000, seq->n_tokens);
         }
         ck_assert(seq->n_tokens <= seq->end);
     } else {
         seq->n_target_kv += lane->n_tokens;
     }
     prefix_cache_publish(&seq->target_blocks, &w->pool, seq->tokens, seq->n_target_kv);
-    if (w->drafter && !seq->is_score) drafter_commit(w->drafter, seq);
+    if (!seq->is_score) drafters_commit(&w->drafters, seq);
 }
 
 /* Times that a large target and a small draft might need. */

@@ -38,6 +38,7 @@ static const struct generate_round *round_sample(void)
     }
     *round = (struct generate_round){.n_guesses = n,
                                      .guesses = guesses,
+                                     .drafter = n > 0 ? "session" : "",
                                      .n_kept = sample_int(0, n),
                                      .next_p = (float)sample_int(-64, 64) / 64,
                                      .draft_us = (uint32_t)sample_int(0, INT32_MAX),
@@ -97,6 +98,7 @@ static void round_equal(const struct generate_round *a, const struct generate_ro
     }
     ck_assert_int_eq(a->n_kept, b->n_kept);
     ck_assert(a->next_p == b->next_p);
+    ck_assert_str_eq(a->drafter, b->drafter);
     ck_assert_uint_eq(a->draft_us, b->draft_us);
     ck_assert_uint_eq(a->verify_us, b->verify_us);
     ck_assert_uint_eq(a->collective_us, b->collective_us);
@@ -192,9 +194,9 @@ static struct generate_summary *summary_sample(void)
     summary->estimates = estimates_sample();
     summary->prompt_ids = sample_ids(&made, summary->prompt_tokens, 0, INT32_MAX);
     struct generate_counters *c = &summary->counters;
-    uint32_t *const narrow[] = {&c->rounds,       &c->drafted,       &c->accepted,
-                                &c->rejections,   &c->drafted_ahead, &c->target_reused,
-                                &c->draft_reused, &c->preemptions};
+    uint32_t *const narrow[] = {
+        &c->rounds,        &c->drafted,      &c->accepted,    &c->rejections, &c->drafted_ahead,
+        &c->target_reused, &c->draft_reused, &c->preemptions, &c->found,      &c->found_accepted};
     for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) {
         *narrow[i] = (uint32_t)sample_bits();
     }
@@ -220,6 +222,8 @@ static void counters_equal(const struct generate_counters *a, const struct gener
     ck_assert_uint_eq(a->accepted, b->accepted);
     ck_assert_uint_eq(a->rejections, b->rejections);
     ck_assert_uint_eq(a->drafted_ahead, b->drafted_ahead);
+    ck_assert_uint_eq(a->found, b->found);
+    ck_assert_uint_eq(a->found_accepted, b->found_accepted);
     ck_assert_uint_eq(a->target_reused, b->target_reused);
     ck_assert_uint_eq(a->draft_reused, b->draft_reused);
     ck_assert_uint_eq(a->preemptions, b->preemptions);

@@ -249,6 +249,7 @@ START_TEST(a_round_tells_origins_and_guesses)
     static const struct generate_round round = {.n_guesses = 2,
                                                 .guesses = guesses,
                                                 .n_kept = 1,
+                                                .drafter = "model",
                                                 .next_p = 0.75f,
                                                 .draft_us = 1,
                                                 .verify_us = 2,
@@ -270,7 +271,8 @@ START_TEST(a_round_tells_origins_and_guesses)
     check_json(text,
                "{\"index\": 1, \"tokens\": [{\"id\": 5, \"origin\": \"accepted\", \"text_end\": 1,"
                " \"p\": 0.25}, {\"id\": 6, \"origin\": \"replacement\", \"text_end\": 3,"
-               " \"p\": 0.75}], \"round\": {\"guesses\": [{\"id\": 5, \"text\": \"a\", \"q\": 0.5,"
+               " \"p\": 0.75}], \"round\": {\"drafter\": \"model\", \"guesses\": [{\"id\": 5, "
+               "\"text\": \"a\", \"q\": 0.5,"
                " \"p\": 0.25}, {\"id\": 7, \"text\": \"c\", \"q\": 1.0}], \"kept\": 1,"
                " \"time_us\": {\"draft\": 1, \"verify\": 2, \"collective\": 3, \"wire\": 4,"
                " \"total\": 9}, \"lanes\": 2, \"rows\": 6}, \"rejected\": {\"id\": 7, \"text\":"

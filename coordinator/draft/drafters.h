@@ -1,0 +1,41 @@
+/* All drafters of an engine: the draft model, if there is one, and what finds guesses in texts. For
+ * each sequence and round the planner says which of them guesses. Owned by the engine thread. */
+#pragma once
+
+#include "coordinator/draft/drafter.h"
+
+struct drafters {
+    struct drafter *model; /* lent; NULL = none */
+    int n_finders;
+    struct drafter *finders[PLANNER_FINDERS]; /* [n_finders] by struct planner_offer's `finder` */
+};
+
+enum { LOOKUP_NAMES_BYTES = 64 };
+
+/* Where guesses are looked up if nobody says. */
+#define LOOKUP_DEFAULT "session"
+
+/* Checks what --lookup says: "none", or names with commas between them. Errors: ERR_ARGUMENT there
+ * is no such name; the text lists them. */
+int drafters_check(const char *lookup, struct error *err);
+
+/* Opens the finders of a list that drafters_check has passed, for slots 0 .. n_sequences - 1.
+ * model: lent, NULL = none. Errors: ERR_NO_MEMORY. */
+int drafters_open(struct drafters *drafters, struct drafter *model, const char *lookup,
+                  int n_sequences, struct error *err);
+/* Closes the finders. */
+void drafters_close(struct drafters *drafters);
+
+/* Whether anything can guess. */
+bool drafters_any(const struct drafters *drafters);
+
+/* Who guesses for sequences whose K is their own: the model, otherwise the first finder; NULL. */
+struct drafter *drafters_first(const struct drafters *drafters);
+
+void drafters_set_vocabulary(struct drafters *drafters, int n_vocab);
+
+/* The round is over, as in struct drafter_ops. */
+void drafters_commit(struct drafters *drafters, struct sequence *seq);
+
+/* The sequence in this slot is over, or gives up its place. */
+void drafters_forget(struct drafters *drafters, int slot);

@@ -1,0 +1,167 @@
+/* Guesses from the text itself: the longest end of it that stood in it before, and what came behind
+ * that (SAM decoding, Hu et al. 2024, arXiv 2411.10666; prompt lookup without a length to choose).
+ * Texts that copy or edit what stands in the prompt, and texts that loop, are guessed well.
+ *
+ * The index is made of committed tokens alone, in their order, so what is found for a text depends
+ * on that text and on nothing else: not on company, and not on whether the text lost its place and
+ * was indexed again. q is one-hot, because the method has no distribution. */
+#include <stdlib.h>
+
+#include "coordinator/draft/drafter.h"
+#include "coordinator/draft/internal.h"
+#include "coordinator/sequence.h"
+#include "lookup/suffix.h"
+
+struct text {
+    struct suffix *suffix; /* NULL = nothing was read */
+    int n_read;
+    bool is_off; /* there was no memory for it */
+};
+
+struct session_finder {
+    struct drafter base;
+    struct text *texts; /* [n_texts] by slot */
+    int n_texts;
+    int n_vocab; /* ids that exist for the target */
+};
+
+static struct session_finder *session_finder(struct drafter *drafter)
+{
+    return (struct session_finder *)drafter;
+}
+
+static void session_close(struct drafter *drafter)
+{
+    struct session_finder *f = session_finder(drafter);
+    for (int i = 0; i < f->n_texts; i++) {
+        suffix_close(f->texts[i].suffix);
+    }
+    free(f->texts);
+    free(f);
+}
+
+static int session_open(struct drafter **drafter, const struct drafter_options *options,
+                        const struct tokenizer *tok, struct error *err)
+{
+    struct session_finder *f = NULL;
+    int rc = 0;
+    (void)tok;
+    *drafter = NULL;
+    TRY(mem_array(&f, 1, sizeof *f, err));
+    f->base = (struct drafter){.ops = &session_finder_ops};
+    TRY(mem_array(&f->texts, (size_t)options->n_sequences, sizeof *f->texts, err));
+    f->n_texts = options->n_sequences;
+    *drafter = &f->base;
+    f = NULL;
+out:
+    if (f) session_close(&f->base);
+    return rc;
+}
+
+static void session_set_vocabulary(struct drafter *drafter, int n_vocab)
+{
+    session_finder(drafter)->n_vocab = n_vocab;
+}
+
+static void session_forget(struct drafter *drafter, int slot)
+{
+    struct text *text = &session_finder(drafter)->texts[slot];
+    suffix_close(text->suffix);
+    *text = (struct text){0};
+}
+
+static int session_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
+{
+    struct text *text = &session_finder(drafter)->texts[seq->slot];
+    struct error err;
+    if (text->is_off) return 0;
+    text->is_off = !text->suffix && suffix_open(&text->suffix, &err);
+    for (; !text->is_off && text->n_read < seq->n_tokens && n_tokens > 0; n_tokens--) {
+        text->is_off = suffix_add(text->suffix, seq->tokens[text->n_read], &err) != 0;
+        text->n_read++;
+    }
+    return text->is_off ? 0 : seq->n_tokens - text->n_read;
+}
+
+/* Lengths of a match that are told apart: a match shorter than lengths[i + 1] is evidence i. */
+static const int lengths[PLANNER_EVIDENCE] = {1,  2,  3,  4,  5,  6,  8,   10,
+                                              12, 16, 24, 32, 48, 64, 128, 256};
+
+static int evidence_of(int length)
+{
+    int i = 0;
+    while (i + 1 < PLANNER_EVIDENCE && length >= lengths[i + 1]) {
+        i++;
+    }
+    return i;
+}
+
+static bool session_look(const struct drafter *drafter, const struct sequence *seq,
+                         struct planner_offer *offer)
+{
+    const struct session_finder *f = (const struct session_finder *)drafter;
+    const struct text *text = &f->texts[seq->slot];
+    int32_t first;
+    if (text->is_off || !text->suffix || text->n_read != seq->n_tokens) return false;
+    struct suffix_place place = suffix_end(text->suffix);
+    if (suffix_copy(text->suffix, &place, &first, 1) == 0 || first >= f->n_vocab) return false;
+    offer->evidence = evidence_of(place.length);
+    offer->k_max = DRAFT_MAX;
+    return true;
+}
+
+/* One-hot q's for the guesses. */
+static int fill_q(struct draft *draft, struct arena *arena, struct error *err)
+{
+    size_t n = (size_t)draft->n;
+    int32_t *ids = arena_take(arena, n, sizeof *ids);
+    float *p = arena_take(arena, n, sizeof *p);
+    if (!ids || !p) return error_set(err, ERR_NO_MEMORY, "no room for %d guesses", draft->n);
+    for (int i = 0; i < draft->n; i++) {
+        ids[i] = draft->tokens[i];
+        p[i] = 1;
+        draft->q[i] = (struct sparse_dist){1, &ids[i], &p[i]};
+    }
+    return 0;
+}
+
+/* Guesses up to one that ends the text, or that does not exist for the target. */
+static void propose_lane(const struct session_finder *f, struct draft_lane *lane,
+                         struct arena *arena)
+{
+    struct sequence *seq = lane->seq;
+    const struct text *text = &f->texts[seq->slot];
+    struct draft *draft = lane->draft;
+    lane->err.code = 0;
+    draft->n = 0;
+    if (text->is_off || text->n_read != seq->n_tokens) return;
+    struct suffix_place place = suffix_end(text->suffix);
+    int n = suffix_copy(text->suffix, &place, draft->tokens, lane->k);
+    while (draft->n < n && !draft->is_over && draft->tokens[draft->n] < f->n_vocab) {
+        int32_t id = draft->tokens[draft->n];
+        seq->tokens[seq->n_tokens + draft->n++] = id;
+        draft->is_over = end_ids_have(lane->ends, id);
+    }
+    if (draft->n > 0 && fill_q(draft, arena, &lane->err)) draft->n = 0;
+}
+
+static void session_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
+                            struct arena *arena, struct draft_cost *cost)
+{
+    (void)cost; /* there are no passes */
+    for (int i = 0; i < n; i++) {
+        propose_lane(session_finder(drafter), &lanes[i], arena);
+    }
+}
+
+const struct drafter_ops session_finder_ops = {
+    .name = "session",
+    .counted = SIGNALS_SESSION,
+    .open = session_open,
+    .close = session_close,
+    .set_vocabulary = session_set_vocabulary,
+    .propose = session_propose,
+    .forget = session_forget,
+    .study = session_study,
+    .look = session_look,
+};

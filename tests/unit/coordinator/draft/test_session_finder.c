@@ -1,0 +1,266 @@
+/* ctest: labels=quick libs=coordinator timeout=60 */
+/* What is found in a text itself: only committed tokens count, guesses go on as the text did, and a
+ * text that lost its place is found in again as if nothing had happened. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "coordinator/draft/drafters.h"
+#include "tests/support/sequence_world.h"
+
+#define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
+
+enum { CAPACITY = 128 * 1024, BLOCK = 16, SLOTS = 3, K = 8, VOCAB = 4096, ALL = 1 << 30 };
+
+static const struct end_ids no_ends;
+
+struct bench {
+    struct tokenizer *tok;
+    struct block_pool pool;
+    struct drafters drafters;
+    struct drafter *finder;
+    struct arena arena;
+};
+
+static void setup(struct bench *b)
+{
+    struct error err;
+    *b = (struct bench){0};
+    CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
+    CHECK_OK(block_pool_open(&b->pool, SLOTS * CAPACITY / BLOCK, BLOCK, &err));
+    CHECK_OK(drafters_open(&b->drafters, NULL, "session", SLOTS, &err));
+    CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
+    drafters_set_vocabulary(&b->drafters, VOCAB);
+    b->finder = drafters_first(&b->drafters);
+}
+
+static void teardown(struct bench *b)
+{
+    arena_close(&b->arena);
+    drafters_close(&b->drafters);
+    block_pool_close(&b->pool);
+    tokenizer_close(b->tok);
+}
+
+static struct sequence *place(struct bench *b, int slot, const int32_t *text, int n)
+{
+    struct error err;
+    const struct sequence_defaults defaults = {.n_draft = K,
+                                               .strategy = STRATEGY_FIXED,
+                                               .context_limit = CAPACITY,
+                                               .vocab_size = VOCAB,
+                                               .has_draft = true};
+    struct sequence *seq = first_sequence(new_job(JOB_GENERATE, text, n), b->tok, &defaults);
+    CHECK_OK(sequence_place(seq, slot, &b->pool, &b->drafters, &err));
+    return seq;
+}
+
+static void take_away(struct bench *b, struct sequence *seq)
+{
+    sequence_displace(seq, &b->pool, &b->drafters);
+    sequence_close(seq);
+}
+
+static void commit(struct sequence *seq, const int32_t *tokens, int n)
+{
+    memcpy(seq->tokens + seq->n_tokens, tokens, (size_t)n * sizeof *tokens);
+    seq->n_tokens += n;
+}
+
+static void propose(struct bench *b, struct sequence *seq, int k, const struct end_ids *ends,
+                    struct draft *draft)
+{
+    struct draft_cost cost;
+    *draft = (struct draft){.base = seq->n_tokens};
+    struct draft_lane lane = {seq, k, ends, draft, {0}};
+    arena_reset(&b->arena);
+    drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
+    ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
+}
+
+static void check_guesses(struct bench *b, struct sequence *seq, const int32_t *expected, int n)
+{
+    struct planner_offer offer;
+    struct draft draft;
+    ck_assert_int_eq(b->finder->ops->study(b->finder, seq, ALL), 0);
+    ck_assert(b->finder->ops->look(b->finder, seq, &offer) == (n > 0));
+    propose(b, seq, K, &no_ends, &draft);
+    ck_assert_int_eq(draft.n, n);
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(draft.tokens[i], expected[i]);
+        ck_assert_int_eq(seq->tokens[seq->n_tokens + i], expected[i]);
+        ck_assert(draft.q[i].n == 1 && draft.q[i].ids[0] == expected[i] && draft.q[i].p[0] == 1);
+    }
+}
+
+START_TEST(guesses_go_on_as_the_text_did)
+{
+    static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 10, 11, 12};
+    struct bench b;
+    setup(&b);
+    struct sequence *seq = place(&b, 0, text, 12);
+    check_guesses(&b, seq, (const int32_t[]){13, 14, 15, 16, 17, 18, 10, 11}, K);
+    commit(seq, (const int32_t[]){99}, 1);
+    check_guesses(&b, seq, NULL, 0);
+    commit(seq, (const int32_t[]){15, 16}, 2);
+    check_guesses(&b, seq, (const int32_t[]){17, 18, 10, 11, 12, 99, 15, 16}, K);
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+START_TEST(a_longer_match_is_better_evidence)
+{
+    static const int32_t text[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7};
+    struct planner_offer before, after;
+    struct bench b;
+    setup(&b);
+    struct sequence *seq = place(&b, 0, text, 10);
+    b.finder->ops->study(b.finder, seq, ALL);
+    ck_assert(b.finder->ops->look(b.finder, seq, &before));
+    for (int i = 10; i < 15; i++, before = after) {
+        commit(seq, &text[i], 1);
+        b.finder->ops->study(b.finder, seq, ALL);
+        ck_assert(b.finder->ops->look(b.finder, seq, &after));
+        ck_assert_int_gt(after.evidence, before.evidence);
+        ck_assert_int_lt(after.evidence, PLANNER_EVIDENCE);
+    }
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* Behind an end of the text nothing is guessed, and ids that the target lacks are not guessed. */
+START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
+{
+    static const int32_t text[] = {5, 6, 7, 8, 9, 5, 6};
+    static const int32_t ends_at[] = {8};
+    const struct end_ids ends = {.n = 1, .ids = {8}};
+    struct planner_offer offer;
+    struct draft draft;
+    struct bench b;
+    setup(&b);
+    struct sequence *seq = place(&b, 0, text, 7);
+    b.finder->ops->study(b.finder, seq, ALL);
+    propose(&b, seq, K, &ends, &draft);
+    ck_assert(draft.n == 2 && draft.is_over && draft.tokens[1] == ends_at[0]);
+    drafters_set_vocabulary(&b.drafters, 8);
+    propose(&b, seq, K, &no_ends, &draft);
+    ck_assert(draft.n == 1 && !draft.is_over);
+    drafters_set_vocabulary(&b.drafters, 7);
+    ck_assert(!b.finder->ops->look(b.finder, seq, &offer));
+    propose(&b, seq, K, &no_ends, &draft);
+    ck_assert_int_eq(draft.n, 0);
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+START_TEST(texts_in_other_slots_are_not_seen)
+{
+    static const int32_t first[] = {1, 2, 3, 4, 5, 6}, second[] = {1, 2, 3, 9, 1, 2, 3};
+    struct bench b;
+    setup(&b);
+    struct sequence *a = place(&b, 0, first, 6), *c = place(&b, 2, second, 7);
+    check_guesses(&b, a, NULL, 0);
+    check_guesses(&b, c, (const int32_t[]){9, 1, 2, 3, 9, 1, 2, 3}, K);
+    take_away(&b, c);
+    struct sequence *d = place(&b, 2, first, 6);
+    check_guesses(&b, d, NULL, 0);
+    take_away(&b, a);
+    take_away(&b, d);
+    teardown(&b);
+}
+END_TEST
+
+/* A text is read in parts, guesses begin when all of it was read, and what is guessed does not
+ * depend on the parts or on a place that was lost. */
+START_TEST(parts_and_lost_places_change_nothing)
+{
+    enum { N = 5000 };
+    static int32_t text[N];
+    struct planner_offer whole, parts;
+    struct draft from_whole, from_parts;
+    struct error err;
+    struct bench b;
+    uint32_t x = 7;
+    setup(&b);
+    for (int i = 0; i < N; i++) {
+        x = x * 1664525u + 1013904223u;
+        text[i] = (int32_t)(x >> 24) % 6;
+    }
+    struct sequence *seq = place(&b, 1, text, N);
+    b.finder->ops->study(b.finder, seq, ALL);
+    ck_assert(b.finder->ops->look(b.finder, seq, &whole));
+    propose(&b, seq, K, &no_ends, &from_whole);
+    sequence_displace(seq, &b.pool, &b.drafters);
+    CHECK_OK(sequence_place(seq, 0, &b.pool, &b.drafters, &err));
+    for (int left = N; left > 0; left = b.finder->ops->study(b.finder, seq, 37)) {
+        ck_assert(!b.finder->ops->look(b.finder, seq, &parts));
+        propose(&b, seq, K, &no_ends, &from_parts);
+        ck_assert_int_eq(from_parts.n, 0);
+    }
+    ck_assert(b.finder->ops->look(b.finder, seq, &parts));
+    propose(&b, seq, K, &no_ends, &from_parts);
+    ck_assert(parts.evidence == whole.evidence && from_parts.n == from_whole.n);
+    for (int i = 0; i < from_whole.n; i++) {
+        ck_assert_int_eq(from_parts.tokens[i], from_whole.tokens[i]);
+    }
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* One token again and again is the text whose index is the deepest. */
+START_TEST(a_long_text_of_one_token)
+{
+    enum { N = 100000 };
+    static int32_t text[N];
+    int32_t expected[K];
+    struct bench b;
+    setup(&b);
+    for (int i = 0; i < N; i++) {
+        text[i] = 42;
+    }
+    for (int i = 0; i < K; i++) {
+        expected[i] = 42;
+    }
+    struct sequence *seq = place(&b, 0, text, N);
+    check_guesses(&b, seq, expected, K);
+    for (int i = 0; i < 100; i++) {
+        commit(seq, expected, K);
+        check_guesses(&b, seq, expected, K);
+    }
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+START_TEST(unknown_names_are_refused)
+{
+    struct error err;
+    CHECK_OK(drafters_check("none", &err));
+    CHECK_OK(drafters_check("session", &err));
+    CHECK_ERR(drafters_check("", &err), ERR_ARGUMENT,
+              "--lookup : expected none or, with commas between them, names from: session");
+    CHECK_ERR(drafters_check("session,ngrams", &err), ERR_ARGUMENT,
+              "--lookup session,ngrams: expected none or, with commas between them, names from: "
+              "session");
+    CHECK_ERR(drafters_check("session,", &err), ERR_ARGUMENT,
+              "--lookup session,: expected none or, with commas between them, names from: session");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("session_finder");
+    TCase *tcase = tcase_create("tales");
+    tcase_add_test(tcase, guesses_go_on_as_the_text_did);
+    tcase_add_test(tcase, a_longer_match_is_better_evidence);
+    tcase_add_test(tcase, guesses_stop_at_ends_and_at_the_vocabulary);
+    tcase_add_test(tcase, texts_in_other_slots_are_not_seen);
+    tcase_add_test(tcase, parts_and_lost_places_change_nothing);
+    tcase_add_test(tcase, a_long_text_of_one_token);
+    tcase_add_test(tcase, unknown_names_are_refused);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
