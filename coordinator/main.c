@@ -100,7 +100,8 @@ static const struct argp_option options[] = {
     {"threshold", OPT_THRESHOLD, "P", 0,
      "strategy threshold ends with the first guess that the draft gave less than P; default 0.4",
      0},
-    {"tokenizer", OPT_TOKENIZER, "FOLDER", 0, "tokenizer; default the draft's", 0},
+    {"tokenizer", OPT_TOKENIZER, "FOLDER", 0,
+     "tokenizer; default the draft's; without a draft it must be given", 0},
     {"served-name", OPT_SERVED_NAME, "NAME", 0,
      "what clients are told that the target is called; default the last part of its folder", 0},
     {"draft-support", OPT_SUPPORT, "N", 0,
@@ -289,6 +290,11 @@ static void check_options(struct argp_state *state)
     if (!args->has_target) argp_failure(state, 2, 0, "--target is missing");
     if (args->is_mpi && has_list) {
         argp_failure(state, 2, 0, "--target mpi stands alone: mpirun says where the ranks are");
+    }
+    if (!c->tokenizer && strcmp(c->draft, "none") == 0) {
+        argp_failure(state, 2, 0,
+                     "--draft or --tokenizer is missing: without a draft model, name "
+                     "the target's folder with --tokenizer");
     }
     int rc = guard_check(&args->guard, "--listen", c->listen, &err);
     if (!rc && has_http) rc = guard_check(&args->guard, "--http", c->http, &err);

@@ -36,12 +36,14 @@ N_NAIVE = 10000
 N_STRATEGY = 3500
 N_EDITED = 10000
 N_AHEAD = 17500
+N_FOUND = 8000
 AHEAD_TOP_K = 5  # 125 triples
 # Total variations that must be found in 9 of 10 cases.
 MAIN_TV, NAIVE_TV, STRATEGY_TV = 0.027, 0.05, 0.07
-EDITED_TV, AHEAD_TV, TALES_TV = 0.05, 0.033, 0.064
+EDITED_TV, AHEAD_TV, TALES_TV, FOUND_TV = 0.05, 0.033, 0.064, 0.064
 FIRST_SEEDS = {"rejection": 1, "block": 1000001, "naive": 2000001}
 TALES_SEEDS = {"rejection": 13000001, "block": 14000001}
+FOUND_SEEDS = {"rejection": 15000001, "block": 16000001}
 STRATEGIES = ("planned", "heuristic", "threshold")
 N_SAME = 1000
 BATCH = 10000
@@ -68,11 +70,11 @@ def small_cluster(build, target=SMALL, kind=GenerationCluster, **options):
     return kind(build, target=target, draft=target + ",draft=1", **options)
 
 
-def draw(cluster, report, rule, n_draws, first_seed, in_flight=32, **way):
+def draw(cluster, report, rule, n_draws, first_seed, prompt=PROMPT, in_flight=32, **way):
     """The generations of seeds first_seed .. first_seed + n_draws."""
     done = []
     while len(done) < n_draws:
-        done += cluster.generate([order(PROMPT, repeat=min(BATCH, n_draws - len(done)),
+        done += cluster.generate([order(prompt, repeat=min(BATCH, n_draws - len(done)),
                                         seed=first_seed + len(done), max_tokens=N_DRAFT + 1,
                                         temperature=1, rule=rule, ignore_eos=1,
                                         **{"top_k": TOP_K, "n_draft": N_DRAFT, **way})],
@@ -257,6 +259,41 @@ def check_ahead(build, report):
                          f"{fit['detectable_tv']:.4f} would be found in 9 of 10 cases")
 
 
+def likely_loop(build):
+    """A prompt that ends as it began, so that what is found behind its beginning is guessed, and one
+    behind which the target often goes on like that; with the exact distribution behind it."""
+    best = None
+    for a in {a for a, _ in exact_pairs(build, PROMPT, TOP_K, target=SMALL)}:
+        prompt = PROMPT + [a] + PROMPT
+        exact = exact_pairs(build, prompt, TOP_K, target=SMALL)
+        chance = sum(p for (first, _), p in exact.items() if first == a)
+        if not best or chance > best[0]:
+            best = (chance, prompt, exact)
+    return best
+
+
+def check_lookup(build, report):
+    """Guesses that are looked up in the text itself, without a draft model: q is one-hot."""
+    chance, prompt, exact = likely_loop(build)
+    report.check(0.02 < chance < 0.98, f"prompt {prompt}: the first guess is right in {chance:.3f}")
+    way = {"target": SMALL, "draft": "none", "worker_flags": ONE_THREAD,
+           "coordinator_flags": ["--tokenizer", SMALL]}
+    with GenerationCluster(build, **way) as cluster, GenerationCluster(build, **way) as other:
+        drawn = side_by_side(
+            lambda: draw(cluster, report, "rejection", N_FOUND, FOUND_SEEDS["rejection"], prompt),
+            lambda: draw(other, report, "block", N_FOUND, FOUND_SEEDS["block"], prompt))
+        planned = draw(cluster, report, "rejection", N_STRATEGY, 17000001, prompt,
+                       strategy="planned")
+    for rule, done in zip(("rejection", "block"), drawn):
+        check_requests(report, rule, done)
+        report.check(all(one["found"] == one["drafted"] for one in done), f"{rule}: all are found")
+        check_fit(build, report, f"{rule}, found", done, exact, FOUND_TV)
+        check_forgets(build, report, f"{rule}, found", done, exact)
+    n_found = sum(one["found"] for one in planned)
+    report.check(n_found > 0, f"planned: {n_found} guesses are found")
+    check_fit(build, report, "rejection, found, planned", planned, exact, 1.5 * FOUND_TV)
+
+
 def draw_both(clusters, report, n_draws, seeds):
     """{rule: draws} of the two rules that keep the distribution."""
     rejection, block = side_by_side(
@@ -303,6 +340,7 @@ def main():
     check_accepted(report, draws)
     check_ahead(build, report)
     check_tales(build, report)
+    check_lookup(build, report)
     return report.status()
 
 

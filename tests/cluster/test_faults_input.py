@@ -111,6 +111,7 @@ class Options(FolderTest):
         for arguments, word in {
                 (): "--target", ("--target", NOBODY): "--draft", ("--draft",): "--draft",
                 ("--nonsense",): "--nonsense", ("word",): "word", ("-K", "17"): "17",
+                ("--target", NOBODY, "--lookup", "texts"): "session",
                 ("-K", "-1"): "-1", ("-K", "x"): "x", ("--queue", "0"): "0",
                 ("--threads", ""): "--threads", ("--step-timeout", "1h"): "1h",
                 ("--draft-support", "0"): "0", ("--log-level", ""): "--log-level"}.items():
@@ -131,8 +132,8 @@ class Options(FolderTest):
                               "--listen", self.listen), "17")
         self.check_refusal(*run(COORDINATOR, "--target", "mpi", "--draft", DRAFT, "--listen",
                                 self.listen), "mpirun")
-        self.check_refusal(*run(COORDINATOR, "--target", NOBODY, "--draft", "none", "--listen",
-                                self.listen), "--tokenizer")
+        self.check_usage(*run(COORDINATOR, "--target", NOBODY, "--draft", "none", "--listen",
+                              self.listen), "--tokenizer")
 
     def test_client(self):
         for arguments, word in {

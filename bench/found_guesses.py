@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""What guesses that are looked up are worth in service, and what they cost where nothing is found.
+
+    bench/found_guesses.py BUILD [--clients 1,8,32] [--turns 20] [--tokens 400] [--target MODEL]
+                           [--draft MODEL] [--ranks 1]
+
+Two clusters run side by side, which differ in --lookup alone: session, and none. In each turn both
+get the same requests, one cluster after the other and in the next turn the other way around, so that
+a change of the machine's speed affects both. One that has no requests does nothing. There are two
+kinds of texts:
+  greedy   temperature 0, which small models soon make repeat themselves: guesses are found
+  sampled  temperature 1 under rule coupled: what is found is mostly wrong
+and two kinds of clusters: without a draft model, and with one. Under both kinds of texts the two
+clusters write the same tokens, which is checked, so that they differ in time alone.
+
+Printed: tokens per second of both over the wall time, their ratio as the median of the turns with
+quartiles, the share of guesses that were found, and alpha of those.
+"""
+import concurrent.futures
+import statistics
+import time
+
+import bench_util
+from bench_util import numbers, quartiles_text
+from cluster import Cluster
+
+TEXTS = {"greedy": ("--temperature", "0"), "sampled": ("--temperature", "1", "--rule", "coupled")}
+
+
+def ask(cluster, turn, client, tokens, words):
+    prompt = bench_util.PROMPTS[(turn + client) % len(bench_util.PROMPTS)]
+    seed = 1 + turn * 64 + client
+    return bench_util.generate(cluster, prompt, "-n", str(tokens), "--ignore-eos", "--seed",
+                               str(seed), *words)
+
+
+class Slice:
+    """The same requests to one cluster, at once."""
+
+    def __init__(self, cluster, turn, clients, tokens, words):
+        with concurrent.futures.ThreadPoolExecutor(clients) as pool:
+            begin = time.monotonic()
+            self.answers = list(pool.map(lambda i: ask(cluster, turn, i, tokens, words),
+                                         range(clients)))
+            self.seconds = time.monotonic() - begin
+        # One stream is timed by the server, because the start of a client is no part of it.
+        rates = [bench_util.decode_rate(answer) for answer in self.answers]
+        self.rate = rates[0] if clients == 1 else sum(rates)
+
+    def ids(self):
+        return [answer["token_ids"] for answer in self.answers]
+
+
+def total(slices, name):
+    return sum(answer["counters"][name] for one in slices for answer in one.answers)
+
+
+def compare(kind, clusters, text, clients, args):
+    found, without = [], []
+    for turn in range(-1, args.turns):  # the first one is for pages and the planner
+        pair = [(clusters[0], found), (clusters[1], without)]
+        for cluster, slices in pair if turn % 2 else reversed(pair):
+            slices.append(Slice(cluster, max(turn, 0), clients, args.tokens, TEXTS[text]))
+        if found[-1].ids() != without[-1].ids():
+            raise SystemExit(f"{kind}, {text}: the two clusters wrote different texts")
+    found, without = found[1:], without[1:]
+    ratios = [a.rate / b.rate for a, b in zip(found, without)]
+    drafted, looked_up = total(found, "drafted"), total(found, "found")
+    stayed = total(found, "found_accepted")
+    print(f"{kind:9} {text:8} {clients:7}  {statistics.median(s.rate for s in found):8.0f} "
+          f"{statistics.median(s.rate for s in without):8.0f}  {quartiles_text(ratios, 3)}  "
+          f"{looked_up / max(1, drafted):5.2f} {stayed / max(1, looked_up):5.2f}", flush=True)
+
+
+def run_kind(kind, draft, args):
+    flags = ["--tokenizer", args.target]
+
+    def cluster(lookup):
+        return Cluster(args.build, n_ranks=args.ranks, target=args.target, draft=draft,
+                       coordinator_flags=[*flags, "--lookup", lookup])
+
+    with cluster("session") as one, cluster("none") as other:
+        one.wait_serving(300)
+        other.wait_serving(300)
+        for text in TEXTS:
+            for clients in numbers(args.clients, int):
+                compare(kind, (one, other), text, clients, args)
+
+
+def main():
+    parser = bench_util.build_parser(__doc__)
+    tales = f"{bench_util.SOURCE}/deploy/models/tales"
+    parser.add_argument("--clients", default="1,8,32")
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--tokens", type=int, default=400)
+    parser.add_argument("--target", default=f"{tales}/target")
+    parser.add_argument("--draft", default=f"{tales}/draft")
+    parser.add_argument("--ranks", type=int, default=1)
+    args = parser.parse_args()
+    print("draft     texts    clients  lookup/s  without/s  ratio (quartiles)  found  stayed")
+    for kind, draft in (("none", "none"), ("model", args.draft)):
+        run_kind(kind, draft, args)
+
+
+if __name__ == "__main__":
+    main()

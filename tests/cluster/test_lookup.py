@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=worker beside=yes timeout=600
+"""Guesses that are looked up change no text: greedy and `coupled`, without a draft model and with
+one, alone and in company, on one rank and two, for every strategy, and where texts lose their places
+again and again. Everything is compared with one rank that decodes plainly (K = 0).
+
+Usage: test_lookup.py BUILD_FOLDER
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from generations import DRAFT, TARGET, GenerationCluster, Report, golden_prompts, order
+
+N_TOKENS = 120
+N_PROMPTS = 6
+SEEDS = (11, 12)
+TEXTS = {"greedy": {"temperature": 0}, "coupled": {"temperature": 0.7, "rule": "coupled"}}
+WAYS = {"planned": {"strategy": "planned", "n_draft": 16}, "K = 5": {"n_draft": 5},
+        "heuristic": {"strategy": "heuristic", "n_draft": 16},
+        "threshold": {"strategy": "threshold", "n_draft": 8}}
+WORKER = ["--threads", "1"]
+# As few KV blocks as one text needs, so that eight texts are in each other's way.
+SMALL = WORKER + ["--kv-tokens", "640"]
+
+
+def prompts():
+    """Texts that say the same twice: there is something to find from the first token on."""
+    return [one["ids"][:12] * 2 for one in golden_prompts()[:N_PROMPTS]]
+
+
+def orders(text, way):
+    return [order(ids, seed=seed, max_tokens=N_TOKENS, ignore_eos=1, **TEXTS[text], **way)
+            for seed in SEEDS for ids in prompts()]
+
+
+def make_plain(build):
+    with GenerationCluster(build, target=TARGET, draft="none", worker_flags=WORKER,
+                           coordinator_flags=["--tokenizer", TARGET, "--lookup", "none"]) as world:
+        return {text: [one["ids"] for one in world.generate(orders(text, {"n_draft": 0}))]
+                for text in TEXTS}
+
+
+def check(report, name, world, plain, in_flight, has_draft):
+    """Each way; what the strategies but planned guess is found only where there is no draft. Returns
+    how often a text lost its place."""
+    n_preempted = 0
+    for text in TEXTS:
+        for way, fields in WAYS.items():
+            done = world.generate(orders(text, fields), in_flight=in_flight)
+            n_other = sum(one["ids"] != ids for one, ids in zip(done, plain[text]))
+            drafted, found = (sum(one[key] for one in done) for key in ("drafted", "found"))
+            kept = sum(one["found_accepted"] for one in done)
+            n_preempted += sum(one["preemptions"] for one in done)
+            is_right = found == drafted if not has_draft else way == "planned" or found == 0
+            is_right &= found > 0 or has_draft
+            report.check(is_right and n_other == 0 and 0 <= kept <= found,
+                         f"{name}, {in_flight} at once, {text}, {way}: {drafted} guesses, {found} "
+                         f"found, {kept} of those stay" +
+                         (f"; {n_other} of {len(done)} texts differ" if n_other else ""))
+    return n_preempted
+
+
+def main():
+    build = sys.argv[1]
+    report = Report()
+    plain = make_plain(build)
+    worlds = [("none", 1, WORKER, (1, 16)), ("none", 2, WORKER, (16,)), ("none", 1, SMALL, (16,)),
+              (DRAFT, 1, WORKER, (1, 16))]
+    for draft, n_ranks, worker, in_flights in worlds:
+        name = f"T = {n_ranks}, {'no draft' if draft == 'none' else 'tales draft'}"
+        name += ", little KV" if worker is SMALL else ""
+        with GenerationCluster(build, target=TARGET, draft=draft, n_ranks=n_ranks,
+                               worker_flags=worker,
+                               coordinator_flags=["--tokenizer", TARGET]) as world:
+            n = sum(check(report, name, world, plain, in_flight, draft != "none")
+                    for in_flight in in_flights)
+            if worker is SMALL:
+                report.check(n > 0, f"{name}: {n} times a text lost its place")
+    return report.status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
