@@ -5,9 +5,9 @@
                            [--draft MODEL] [--ranks 1]
 
 Two clusters run side by side, which differ in --lookup alone: session, and none. In each turn both
-get the same requests, one cluster after the other and in the next turn the other way around, so that
-a change of the machine's speed affects both. One that has no requests does nothing. There are two
-kinds of texts:
+get the same requests, one cluster after the other and in the next turn the other way around, so
+that a change of the machine's speed affects both. One that has no requests does nothing. There are
+two kinds of texts:
   greedy   temperature 0, which small models soon make repeat themselves: guesses are found
   sampled  temperature 1 under rule coupled: what is found is mostly wrong
 and two kinds of clusters: without a draft model, and with one. Under both kinds of texts the two

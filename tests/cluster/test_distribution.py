@@ -260,8 +260,8 @@ def check_ahead(build, report):
 
 
 def likely_loop(build):
-    """A prompt that ends as it began, so that what is found behind its beginning is guessed, and one
-    behind which the target often goes on like that; with the exact distribution behind it."""
+    """A prompt that ends as it began, so that what is found behind its beginning is guessed. It is
+    one behind which the target often goes on like that. With the exact distribution behind it."""
     best = None
     for a in {a for a, _ in exact_pairs(build, PROMPT, TOP_K, target=SMALL)}:
         prompt = PROMPT + [a] + PROMPT

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=worker beside=yes timeout=600
 """Guesses that are looked up change no text: greedy and `coupled`, without a draft model and with
-one, alone and in company, on one rank and two, for every strategy, and where texts lose their places
-again and again. Everything is compared with one rank that decodes plainly (K = 0).
+one, alone and in company, on one rank and two, for every strategy, and where texts lose their
+places again and again. Everything is compared with one rank that decodes plainly (K = 0).
 
 Usage: test_lookup.py BUILD_FOLDER
 """
@@ -42,8 +42,8 @@ def make_plain(build):
 
 
 def check(report, name, world, plain, in_flight, has_draft):
-    """Each way; what the strategies but planned guess is found only where there is no draft. Returns
-    how often a text lost its place."""
+    """Each way; what the strategies but planned guess is found only where there is no draft.
+    Returns how often a text lost its place."""
     n_preempted = 0
     for text in TEXTS:
         for way, fields in WAYS.items():
