@@ -40,7 +40,7 @@ struct suffix {
     int32_t *tokens;
     struct state *states;
     struct edge *edges;
-    int32_t *slots; /* [n_slots] of edges, by state and token; NONE: free. A power of two */
+    int32_t *slots; /* [n_slots] of edges, by state and token; NONE: free */
     size_t tokens_room, states_room, edges_room, n_slots;
     int n_tokens, n_states, n_edges;
     int32_t last; /* the state of the whole text */
@@ -93,21 +93,22 @@ size_t suffix_bytes(const struct suffix *s)
 
 /* ---- transitions ---- */
 
-static size_t hash(int32_t state, int32_t token)
+/* The slot where the search for an edge begins. */
+static size_t first_slot(const struct suffix *s, int32_t state, int32_t token)
 {
     uint64_t x = (uint64_t)(uint32_t)state << 32 | (uint32_t)token;
     x *= 0x9e3779b97f4a7c15U; /* Knuth's multiplicative hash with the golden ratio */
-    return (size_t)(x ^ x >> 32);
+    return (size_t)(((x >> 32 ^ (x & UINT32_MAX)) * s->n_slots) >> 32);
 }
 
 /* The slot that holds the edge, or the free one where it belongs. */
 static size_t find_slot(const struct suffix *s, int32_t state, int32_t token)
 {
-    size_t at = hash(state, token) & (s->n_slots - 1);
+    size_t at = first_slot(s, state, token);
     while (s->slots[at] != NONE) {
         const struct edge *edge = &s->edges[s->slots[at]];
         if (edge->state == state && edge->token == token) break;
-        at = (at + 1) & (s->n_slots - 1);
+        at = at + 1 < s->n_slots ? at + 1 : 0;
     }
     return at;
 }
@@ -123,10 +124,10 @@ static int32_t *find_target(const struct suffix *s, int32_t state, int32_t token
     return edge == NONE ? NULL : &s->edges[edge].target;
 }
 
-/* Up to three quarters of the table are used. */
+/* Between half and three quarters of the table are used. */
 static int grow_slots(struct suffix *s, struct error *err)
 {
-    size_t n = s->n_slots ? 2 * s->n_slots : SLOTS_FIRST;
+    size_t n = s->n_slots ? s->n_slots + s->n_slots / 2 : SLOTS_FIRST;
     int32_t *slots = NULL;
     if ((size_t)s->n_edges + 1 <= s->n_slots / 4 * 3) return 0;
     if (mem_array(&slots, n, sizeof *slots, err)) return err->code;
@@ -142,11 +143,12 @@ static int grow_slots(struct suffix *s, struct error *err)
     return 0;
 }
 
-/* Room for n elements, an eighth more than needed at most: there is one automaton for each text. */
+/* Room for n elements, a sixteenth more than needed at most: there is one automaton for each text.
+ */
 static void *grow(void *array, size_t *room, size_t n, size_t size, struct error *err)
 {
     if (n <= *room) return array;
-    size_t wanted = n + n / 8 + ROOM_FIRST;
+    size_t wanted = n + n / 16 + ROOM_FIRST;
     void *grown = realloc(array, wanted * size);
     if (!grown) {
         error_set(err, ERR_NO_MEMORY, "no memory for a text of %zu tokens", n);
