@@ -12,6 +12,8 @@ enum {
     PORT_MAX = 65535,
     /* K: guesses of a round, and therefore of one lane of a step. */
     DRAFT_MAX = 16,
+    /* Guesses for a position besides the first one. */
+    SIBLINGS_MAX = 3,
     /* E: elements of an attention head. */
     HEAD_DIM_MAX = 256,
     /* Logits of one row that are asked for by name. A row under penalties names every token of its

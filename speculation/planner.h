@@ -7,6 +7,8 @@
  *     E_i = 1 + sum over j of s(i, j)    tokens that lane i is expected to commit
  *     s(i, j) = alpha_i1 ... alpha_ij    the chance that its guess j is committed
  *
+ * A guess of the draft may have siblings, further guesses for its position, which add their own
+ * chance to be committed (speculation/planner_sibling.h).
  * For one lane, and for lanes of equal alpha, that is the most tokens per second (Leviathan et al.
  * 2023, section 3.4, with alpha by position and measured times). Pure arithmetic: no clock, no
  * allocation, no coin. Whatever K it chooses, a text keeps its distribution, because a K depends on
@@ -19,6 +21,7 @@
 #include "base/limits.h"
 #include "speculation/planner_alpha.h"
 #include "speculation/planner_offer.h"
+#include "speculation/planner_sibling.h"
 #include "speculation/planner_times.h"
 #include "speculation/strategy.h"
 
@@ -37,6 +40,7 @@ struct planner {
     struct planner_counts counts;
     struct planner_prior prior; /* of counts */
     struct planner_reasons reasons;
+    struct planner_siblings siblings;
     uint64_t n_rounds;           /* whose times were taken */
     uint64_t fitted_at;          /* n_rounds at the last fit */
     int n_plain, n_guessed;      /* of the timed rounds without prompts, up to some number */
@@ -50,6 +54,7 @@ struct planner_sequence {
     enum strategy strategy;
     struct planner_counts counts;
     struct planner_trust trust[PLANNER_FINDERS];
+    struct planner_trust sibling_trust;
     int k_heuristic;    /* 0 = not begun */
     bool wants_reading; /* the last answer of planner_wants_reading ... */
     uint64_t asked_at;  /* ... and the round of it + 1; 0 = never asked */
@@ -63,7 +68,10 @@ struct planner_lane {
     int n_missed; /* committed tokens that the draft has not read; up to 2 when it has caught up.
                      If the lane guesses, its first pass reads them all */
     int n_left;   /* tokens that may still be committed */
-    int k;        /* out */
+    int siblings_max;            /* of each guess of the draft, 0 .. SIBLINGS_MAX */
+    int nodes_max;               /* guesses and siblings; 0 = as k_max and siblings_max allow */
+    int k;                       /* out */
+    uint8_t siblings[DRAFT_MAX]; /* out: of each guess; 0 behind the k-th and for offers */
     /* What was found for this lane. */
     const struct planner_offer *offers; /* [n_offers] */
     int n_offers;
@@ -142,6 +150,10 @@ void planner_observe_round(struct planner *p, const struct planner_round *round)
 /* Learns that of k checked guesses of a sequence of any strategy the first n_accepted stayed. Once
  * a round for each lane that committed tokens, k = 0 included. */
 void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted);
+
+/* Where the n siblings of the guess that was rejected were tested, number `kept` of them was accepted;
+ * kept = n: none was. Besides planner_observe_lane, whose n_accepted does not count it. */
+void planner_observe_siblings(struct planner *p, struct planner_sequence *seq, int n, int kept);
 
 /* The same where an offer made the guesses: instead of planner_observe_lane. */
 void planner_observe_offer(struct planner *p, struct planner_sequence *seq,

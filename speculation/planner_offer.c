@@ -24,8 +24,7 @@ static struct planner_reason *reason_of(struct planner_reasons *reasons,
     return reason;
 }
 
-/* The odds of this sequence's guesses over those that were expected. */
-static float shift_of(const struct planner_trust *trust)
+float planner_trust_shift(const struct planner_trust *trust)
 {
     if (trust->tested <= 0) return 1;
     float expected = trust->expected / trust->tested;
@@ -38,7 +37,7 @@ struct planner_chain planner_offer_chain(struct planner_reasons *reasons,
                                          const struct planner_offer *offer)
 {
     return (struct planner_chain){.prior = &reason_of(reasons, offer)->prior,
-                                  .shift = shift_of(trust)};
+                                  .shift = planner_trust_shift(trust)};
 }
 
 void planner_offer_observe(struct planner_reasons *reasons, struct planner_trust *trust,

@@ -44,6 +44,9 @@ struct planner_chain planner_offer_chain(struct planner_reasons *reasons,
 void planner_offer_observe(struct planner_reasons *reasons, struct planner_trust *trust,
                            const struct planner_offer *offer, int k, int n_accepted);
 
+/* The odds of this sequence's guesses over those that were expected. */
+float planner_trust_shift(const struct planner_trust *trust);
+
 /* The sequence's tests fade by the tokens that it commits. */
 void planner_trust_fade(struct planner_trust *trust, int n_tokens);
 

@@ -23,6 +23,11 @@ int planner_lane_most(const struct planner_lane *lane)
 }
 
 /* The gain is log(1 + x) where x = next / tokens is at most 1: nearly x (6 + x) / (6 + 4 x). */
+static float gain_of(float tokens, float next)
+{
+    return next * (6 * tokens + next) / (tokens * (6 * tokens + 4 * next));
+}
+
 struct planner_pair planner_order_next(struct planner_order *order, int lane, float survival)
 {
     struct planner_chain *chain = &order->chains[lane];
@@ -30,8 +35,27 @@ struct planner_pair planner_order_next(struct planner_order *order, int lane, fl
     float tokens = order->tokens[lane];
     float next = survival * planner_chain_next(chain);
     order->tokens[lane] += next;
-    float gain = next * (6 * tokens + next) / (tokens * (6 * tokens + 4 * next));
-    return (struct planner_pair){gain, next, (short)lane, position};
+    return (struct planner_pair){.gain = gain_of(tokens, next),
+                                 .survival = next,
+                                 .left = survival - next,
+                                 .lane = (short)lane,
+                                 .position = (int8_t)position};
+}
+
+/* The next sibling of a pair's position. */
+static struct planner_pair next_sibling(struct planner_order *order,
+                                        const struct planner_pair *before)
+{
+    const struct planner_lane *lane = &order->lanes[before->lane];
+    struct planner_pair pair = *before;
+    float tokens = order->tokens[pair.lane];
+    float chance =
+        planner_sibling_chance(&order->p->siblings, &lane->seq->sibling_trust, before->rank);
+    pair.rank++;
+    pair.survival = before->left * chance;
+    pair.left = before->left - pair.survival;
+    pair.gain = gain_of(tokens, pair.survival);
+    return pair;
 }
 
 /* Puts a pair where `at` is empty. Behind the last pair of the heap is one without gain, so that
@@ -55,11 +79,14 @@ void planner_order_begin(struct planner *p, const struct planner_lane *lanes, in
     order->p = p;
     order->lanes = lanes;
     order->n_heap = order->n_pairs = 0;
+    order->has_siblings = false;
     for (int i = 0; i < least(n_lanes, PLANNER_LANES_MAX); i++) {
         bool is_timed = lanes[i].offer || p->draft.largest > 0;
         if (planner_lane_most(&lanes[i]) <= 0 || !is_timed) continue;
         order->chains[i] = planner_lane_chain(p, &lanes[i]);
         order->tokens[i] = 1;
+        order->nodes[i] = 0;
+        order->has_siblings |= lanes[i].siblings_max > 0 && !lanes[i].offer;
         struct planner_pair first = planner_order_next(order, i, 1);
         if (first.survival >= least_survival) order->heap[order->n_heap++] = first;
     }
@@ -69,21 +96,54 @@ void planner_order_begin(struct planner *p, const struct planner_lane *lanes, in
     }
 }
 
-/* The root becomes its lane's next guess, or leaves. */
+/* A pair that is worth it gets a place of its own. */
+static void heap_push(struct planner_order *order, struct planner_pair pair)
+{
+    struct planner_pair *heap = order->heap;
+    int at = order->n_heap++;
+    for (; at > 0 && heap[(at - 1) / 2].gain < pair.gain; at = (at - 1) / 2) {
+        heap[at] = heap[(at - 1) / 2];
+    }
+    heap[at] = pair;
+}
+
+/* Of the guess or sibling that was taken last comes the next sibling; a lane's guess is followed by
+ * its next one, too. */
 static void advance(struct planner_order *order)
 {
-    struct planner_pair pair = order->heap[0];
-    bool is_last = pair.position + 1 >= planner_lane_most(&order->lanes[pair.lane]);
-    if (!is_last) pair = planner_order_next(order, pair.lane, pair.survival);
+    const struct planner_pair taken = order->heap[0];
+    const struct planner_lane *lane = &order->lanes[taken.lane];
+    struct planner_pair pair = {0};
+    bool is_last = taken.rank > 0 || taken.position + 1 >= planner_lane_most(lane);
+    if (taken.rank > 0) order->tokens[taken.lane] += taken.survival;
+    if (!is_last) pair = planner_order_next(order, taken.lane, taken.survival);
     if (is_last || pair.survival < least_survival) pair = order->heap[--order->n_heap];
     if (order->n_heap) heap_settle(order, 0, pair);
+    if (lane->offer || taken.rank >= lane->siblings_max) return;
+    pair = next_sibling(order, &taken);
+    if (pair.survival >= least_survival) heap_push(order, pair);
+}
+
+/* The best pair whose lane has room for it; NULL: there is none. */
+static const struct planner_pair *take_best(struct planner_order *order)
+{
+    while (order->n_heap) {
+        const struct planner_pair best = order->heap[0];
+        int most = order->lanes[best.lane].nodes_max;
+        bool has_room = most == 0 || order->nodes[best.lane] < most;
+        advance(order);
+        if (!has_room) continue;
+        order->nodes[best.lane]++;
+        order->pairs[order->n_pairs++] = best;
+        return &order->pairs[order->n_pairs - 1];
+    }
+    return NULL;
 }
 
 const struct planner_pair *planner_order_at(struct planner_order *order, int i)
 {
-    while (i >= order->n_pairs && order->n_heap) {
-        order->pairs[order->n_pairs++] = order->heap[0];
-        advance(order);
+    while (i >= order->n_pairs && take_best(order)) {
+        continue;
     }
     return i < order->n_pairs ? &order->pairs[i] : NULL;
 }

@@ -3,22 +3,30 @@
 
 #include "speculation/planner.h"
 
-/* Guess `position` of a lane: the chance that it is committed, and what that gains. */
+/* Guess `position` of a lane, or a sibling of it: the chance that it is committed, and what that
+ * gains. */
 struct planner_pair {
     float gain, survival;
-    short lane, position;
+    float
+        left; /* the chance that all guesses for its position, up to it, are tested and rejected */
+    short lane;
+    int8_t position, rank; /* rank 0: the guess itself; 1 .. SIBLINGS_MAX: a sibling */
 };
 
-/* The pairs in descending gain, as far as somebody has asked: a heap holds the next one of each
- * lane. */
+enum { PLANNER_PAIRS_MAX = PLANNER_LANES_MAX * DRAFT_MAX * (1 + SIBLINGS_MAX) };
+
+/* The pairs in descending gain, as far as somebody has asked: a heap holds the next guess of each
+ * lane, and the next sibling of each guess that it has left. */
 struct planner_order {
     struct planner *p;
     const struct planner_lane *lanes;
-    struct planner_pair pairs[PLANNER_LANES_MAX * DRAFT_MAX];
+    struct planner_pair pairs[PLANNER_PAIRS_MAX];
     int n_pairs;
-    struct planner_pair heap[PLANNER_LANES_MAX + 1];
+    struct planner_pair heap[PLANNER_LANES_MAX * (DRAFT_MAX + 1) + 1];
     int n_heap, n_lanes;
+    bool has_siblings;
     struct planner_chain chains[PLANNER_LANES_MAX];
+    short nodes[PLANNER_LANES_MAX];  /* pairs of the lane that were taken */
     float tokens[PLANNER_LANES_MAX]; /* that the lane is expected to commit without its next pair */
 };
 
@@ -34,5 +42,5 @@ const struct planner_pair *planner_order_at(struct planner_order *order, int i);
 struct planner_chain planner_lane_chain(struct planner *p, const struct planner_lane *lane);
 int planner_lane_most(const struct planner_lane *lane);
 
-/* Goes on to the next guess of a lane, whose last one has this survival. */
+/* Goes on to the next guess of a lane, whose last one has this survival. Not to a sibling. */
 struct planner_pair planner_order_next(struct planner_order *order, int lane, float survival);

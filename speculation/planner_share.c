@@ -4,6 +4,7 @@
  * decoding over simulated texts. */
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "speculation/planner_cost.h"
 #include "speculation/planner_way.h"
@@ -50,9 +51,10 @@ static const double least_price = 0.05;
 /* Ratio: the price of another probe over a plain round, at most: the credit for it comes within 50
  * rounds. */
 static const double soon_price = 0.5;
-/* Depths that are tried where several lanes guess. One lane that is surer than all others would
- * otherwise have all its guesses, at one pass each, before the others have their first. */
-static const int depths[] = {1, 2, 3, 4, 6, 8, 11};
+/* Depths that are tried where several lanes guess, or guesses have siblings. One lane that is surer
+ * than all others would otherwise have all its guesses, at one pass each, before the others have
+ * their first; and a guess that is likely would come before siblings, which cost no pass. */
+static const int depths[] = {1, 2, 3, 4, 5, 6, 8, 11};
 enum { N_DEPTHS = sizeof depths / sizeof *depths };
 
 static int least(int a, int b)
@@ -110,11 +112,12 @@ static struct choice choose_best(const struct planner_sum *plain, struct planner
     const struct choice none = choice_of(plain, DRAFT_MAX);
     struct choice best = none;
     int deepest = 1;
+    bool has_choice = order->n_lanes > 1 || order->has_siblings;
     try_depth(*plain, order, DRAFT_MAX, &best);
     for (int i = 0; i < best.n; i++) {
         deepest = most(deepest, order->pairs[i].position + 1);
     }
-    for (int i = 0; i < N_DEPTHS && depths[i] <= deepest && order->n_lanes > 1; i++) {
+    for (int i = 0; i < N_DEPTHS && depths[i] <= deepest && has_choice; i++) {
         try_depth(*plain, order, depths[i], &best);
     }
     return worth_ratio * best.us < none.us * worth(plain->base, best.gain) ? best : none;
@@ -129,7 +132,8 @@ static struct choice stay_near(struct planner_sum sum, struct planner_order *ord
     for (int i = 0; sum.n_guesses < best->n; i++) {
         const struct planner_pair *pair = planner_order_at(order, i);
         if (pair->position >= best->depth) continue;
-        n_lanes += pair->position == 0 && !order->lanes[pair->lane].offer ? 1 : 0;
+        bool is_first = pair->position == 0 && pair->rank == 0;
+        n_lanes += is_first && !order->lanes[pair->lane].offer ? 1 : 0;
         if (n_lanes > sum.base->near_lanes || sum.n_guesses == sum.base->near_pairs) break;
         planner_sum_add(&sum, &order->lanes[pair->lane], pair);
     }
@@ -183,7 +187,8 @@ static double reading_us(const struct planner *p, const struct planner_order *or
         const struct planner_pair *pair = &order->pairs[i];
         if (pair->position >= choice->depth) continue;
         const struct planner_lane *lane = &order->lanes[pair->lane];
-        if (pair->position == 0 && !lane->offer) us += planner_catch_up_us(p, lane->n_missed);
+        if (pair->position == 0 && pair->rank == 0 && !lane->offer)
+            us += planner_catch_up_us(p, lane->n_missed);
         n++;
     }
     return us;
@@ -283,8 +288,10 @@ static void hand_out(const struct planner_order *order, const struct choice *cho
     for (int i = 0, n = 0; n < choice->n; i++) {
         const struct planner_pair *pair = &order->pairs[i];
         if (pair->position >= choice->depth) continue;
-        lanes[pair->lane].k = pair->position + 1;
+        struct planner_lane *lane = &lanes[pair->lane];
         n++;
+        if (pair->rank > 0) lane->siblings[pair->position]++;
+        if (pair->rank == 0) lane->k = pair->position + 1;
     }
 }
 
@@ -346,6 +353,7 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
     for (int i = 0; i < n_lanes; i++) {
         lanes[i].k = 0;
         lanes[i].offer = NULL;
+        memset(lanes[i].siblings, 0, sizeof lanes[i].siblings);
         n_may += lanes[i].k_max > 0 || lanes[i].n_offers > 0 ? 1 : 0;
     }
     const struct planner_base base = planner_base_of(p, n_lanes, load);

@@ -87,7 +87,7 @@ void planner_sum_add(struct planner_sum *sum, const struct planner_lane *lane,
     const struct planner_curve *draft = &sum->p->draft;
     int *pass = &sum->passes[pair->position], before = *pass;
     double survival = (double)pair->survival;
-    if (lane->offer) {
+    if (lane->offer || pair->rank > 0) {
         add_guess(sum, pair);
         return;
     }

@@ -1,0 +1,186 @@
+/* ctest: labels=quick libs=speculation timeout=120 */
+/* The planner where a guess may have siblings, over simulated texts of one lane or many: what it
+ * chooses is held against what it chooses without them, in true times. Seeds are fixed: a run
+ * repeats itself. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "speculation/planner.h"
+#include "tests/support/check_util.h"
+
+enum { LANES_MOST = 32, N_ROUNDS = 3000, STEP_US = 20000, TEXT_TOKENS = 400 };
+
+/* Times over that of a plain step. */
+struct world {
+    const char *name;
+    int n_lanes;
+    double pass, row; /* of the draft; that each row adds to a step */
+    double alpha;
+    double sibling[SIBLINGS_MAX]; /* chances of siblings where all before them were rejected */
+    double least;                 /* tokens per time over those without siblings */
+};
+
+static const struct world worlds[] = {
+    {"rows are free, alpha 0.5", 1, 0.1, 0.001, 0.5, {0.4, 0.25, 0.2}, 1.10},
+    {"rows are free, alpha 0.8", 1, 0.1, 0.001, 0.8, {0.4, 0.25, 0.2}, 1.05},
+    {"rows are nearly free, alpha 0.5", 1, 0.1, 0.01, 0.5, {0.4, 0.25, 0.2}, 1.08},
+    {"rows cost, alpha 0.5", 1, 0.1, 0.15, 0.5, {0.4, 0.2, 0.1}, 0.99},
+    {"siblings are never accepted", 1, 0.1, 0.02, 0.6, {0.002, 0.001, 0.001}, 0.985},
+    {"8 lanes, rows are nearly free", 8, 0.05, 0.003, 0.5, {0.4, 0.2, 0.1}, 1.05},
+    {"8 lanes, rows cost", 8, 0.05, 0.05, 0.5, {0.4, 0.2, 0.1}, 0.99},
+    {"32 lanes, rows cost", 32, 0.03, 0.03, 0.7, {0.4, 0.2, 0.1}, 0.99},
+    {"32 lanes, siblings are never accepted", 32, 0.03, 0.003, 0.7, {0.002, 0.001, 0}, 0.985},
+};
+enum { N_WORLDS = sizeof worlds / sizeof *worlds };
+
+static uint64_t n_coins;
+
+static double coin(void)
+{
+    const struct rng_address at = {2028, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
+    n_coins++;
+    return rng_uniform(&at, RNG_ACCEPT, 0);
+}
+
+static int64_t measured_us(double true_us)
+{
+    double z = -6;
+    for (int i = 0; i < 12; i++) {
+        z += coin();
+    }
+    return (int64_t)(true_us * fmax(1 + 0.03 * z, 0.2));
+}
+
+struct text {
+    struct planner_sequence seq;
+    int n_left;
+};
+
+struct sim {
+    const struct world *world;
+    int siblings_max, nodes_max;
+    struct planner planner;
+    struct text texts[LANES_MOST];
+    struct planner_lane lanes[LANES_MOST];
+    double us, n_tokens, n_siblings;
+};
+
+/* Tokens that a lane commits; a sibling that is accepted adds one. */
+static int play_lane(struct sim *sim, int i)
+{
+    const struct planner_lane *lane = &sim->lanes[i];
+    struct text *text = &sim->texts[i];
+    int n = 0, kept = 0;
+    while (n < lane->k && coin() < sim->world->alpha) {
+        n++;
+    }
+    int n_siblings = n < lane->k ? lane->siblings[n] : 0;
+    while (kept < n_siblings && coin() >= sim->world->sibling[kept]) {
+        kept++;
+    }
+    planner_observe_lane(&sim->planner, &text->seq, lane->k, n);
+    planner_observe_siblings(&sim->planner, &text->seq, n_siblings, kept);
+    return n + 1 + (kept < n_siblings ? 1 : 0);
+}
+
+static void check_nodes(const struct sim *sim, const struct planner_lane *lane)
+{
+    int n = lane->k;
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        ck_assert_int_le(lane->siblings[i], i < lane->k ? sim->siblings_max : 0);
+        n += lane->siblings[i];
+    }
+    ck_assert(sim->nodes_max == 0 || n <= sim->nodes_max);
+}
+
+static void count_rows(struct sim *sim, struct planner_round *round)
+{
+    for (int i = 0; i < sim->world->n_lanes; i++) {
+        const struct planner_lane *lane = &sim->lanes[i];
+        check_nodes(sim, lane);
+        round->n_rows += lane->k;
+        for (int j = 0; j < lane->k; j++) {
+            round->pass_lanes[j]++;
+            round->n_rows += lane->siblings[j];
+            sim->n_siblings += lane->siblings[j];
+        }
+        round->n_passes = lane->k > round->n_passes ? lane->k : round->n_passes;
+    }
+    round->first_pass_tokens = round->pass_lanes[0];
+}
+
+static void run_round(struct sim *sim)
+{
+    const struct world *w = sim->world;
+    const struct planner_load load = {.n_rows_max = 512, .is_alone = false};
+    struct planner_round round = {.n_rows = w->n_lanes, .n_lanes = w->n_lanes, .is_timed = true};
+    for (int i = 0; i < w->n_lanes; i++) {
+        struct text *text = &sim->texts[i];
+        if (text->n_left <= 0) {
+            *text = (struct text){.seq.strategy = STRATEGY_PLANNED, .n_left = TEXT_TOKENS};
+        }
+        sim->lanes[i] = (struct planner_lane){.seq = &text->seq,
+                                              .k_max = DRAFT_MAX,
+                                              .n_missed = 1,
+                                              .n_left = text->n_left,
+                                              .siblings_max = sim->siblings_max,
+                                              .nodes_max = sim->nodes_max};
+    }
+    planner_share(&sim->planner, sim->lanes, w->n_lanes, &load);
+    count_rows(sim, &round);
+    double step_us = STEP_US * (1 + w->row * (round.n_rows - w->n_lanes)), draft_us = 0;
+    for (int j = 0; j < round.n_passes; j++) {
+        round.pass_us[j] = measured_us(STEP_US * w->pass);
+        round.draft_us += round.pass_us[j];
+        draft_us += STEP_US * w->pass;
+    }
+    round.step_us = measured_us(step_us);
+    round.round_us = round.draft_us + round.step_us + 200;
+    sim->us += draft_us + step_us + 200;
+    for (int i = 0; i < w->n_lanes; i++) {
+        int n = play_lane(sim, i);
+        sim->texts[i].n_left -= n;
+        sim->n_tokens += n;
+    }
+    planner_observe_round(&sim->planner, &round);
+}
+
+static double speed_of(const struct world *world, int siblings_max, int nodes_max, double *siblings)
+{
+    static struct sim sim;
+    sim = (struct sim){.world = world, .siblings_max = siblings_max, .nodes_max = nodes_max};
+    n_coins = 0;
+    for (int rows = 1; rows <= 512; rows *= 2) {
+        double us = STEP_US * (1 + world->row * fmax(rows - world->n_lanes, 0));
+        planner_calibrate_step(&sim.planner, rows, us);
+        planner_calibrate_draft(&sim.planner, rows, STEP_US * world->pass);
+    }
+    for (int i = 0; i < N_ROUNDS; i++) {
+        run_round(&sim);
+    }
+    *siblings = sim.n_siblings / N_ROUNDS / world->n_lanes;
+    return sim.n_tokens / sim.us;
+}
+
+START_TEST(trees_are_worth_it_where_they_are_made)
+{
+    double none, siblings, few;
+    double chain = speed_of(&worlds[_i], 0, 0, &none);
+    double tree = speed_of(&worlds[_i], SIBLINGS_MAX, 0, &siblings);
+    double small = speed_of(&worlds[_i], SIBLINGS_MAX, 8, &few);
+    printf("%-38s trees over chains %.3f with %.2f siblings, of 8 nodes at most %.3f with %.2f\n",
+           worlds[_i].name, tree / chain, siblings, small / chain, few);
+    ck_assert(none == 0 && tree / chain >= worlds[_i].least);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("planner_siblings");
+    TCase *tcase = tcase_create("simulated");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, trees_are_worth_it_where_they_are_made, 0, N_WORLDS);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
