@@ -151,8 +151,9 @@ void planner_observe_round(struct planner *p, const struct planner_round *round)
  * a round for each lane that committed tokens, k = 0 included. */
 void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted);
 
-/* Where the n siblings of the guess that was rejected were tested, number `kept` of them was accepted;
- * kept = n: none was. Besides planner_observe_lane, whose n_accepted does not count it. */
+/* Where the n siblings of the guess that was rejected were tested, number `kept` of them was
+ * accepted; kept = n: none was. Besides planner_observe_lane, whose n_accepted does not count it.
+ */
 void planner_observe_siblings(struct planner *p, struct planner_sequence *seq, int n, int kept);
 
 /* The same where an offer made the guesses: instead of planner_observe_lane. */
