@@ -14,6 +14,13 @@ enum {
     DRAFT_MAX = 16,
     /* Guesses for a position besides the first one. */
     SIBLINGS_MAX = 3,
+    /* Guesses of a tree, and its paths from the root to a leaf. A path has at most DRAFT_MAX
+     * guesses. */
+    TREE_NODES_MAX = 64,
+    TREE_PATHS_MAX = 32,
+    /* Blocks of all paths but the first, whatever the length of a block: a path touches at most
+     * one for each of its guesses. */
+    TREE_TAILS_MAX = (TREE_PATHS_MAX - 1) * DRAFT_MAX,
     /* E: elements of an attention head. */
     HEAD_DIM_MAX = 256,
     /* Logits of one row that are asked for by name. A row under penalties names every token of its

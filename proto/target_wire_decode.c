@@ -1,6 +1,7 @@
 /* Steps and their replies from protobuf; every field is checked, because the bytes come from a
  * peer. Arrays stay where protobuf-c has put them in the arena; only the structs around them are
  * new. */
+#include "base/guess_tree.h"
 #include "base/limits.h"
 #include "proto/target_wire.h"
 
@@ -94,12 +95,24 @@ static int tokens_decode(const Outrider__Target__V1__Lane *msg, struct step_lane
         rc = error_set(err, ERR_FORMAT, "tokens is empty");
         goto out;
     }
-    int n_draft_max = lane->n_tokens - 1 < DRAFT_MAX ? lane->n_tokens - 1 : DRAFT_MAX;
+    int n_draft_max = msg->n_parents ? TREE_NODES_MAX : DRAFT_MAX;
+    if (n_draft_max > lane->n_tokens - 1) n_draft_max = lane->n_tokens - 1;
     TRY(codec_read_int(&lane->n_draft, msg->n_draft, 0, n_draft_max, "n_draft", err));
     TRY(codec_read_int(&lane->position, msg->position, 0, INT32_MAX - lane->n_tokens, "position",
                        err));
 out:
     return rc;
+}
+
+static int check_blocks(const uint32_t *blocks, size_t n, const char *field, struct error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (blocks[i] > INT32_MAX) {
+            return error_set(err, ERR_FORMAT, "%s[%zu] is %u, must be 0 to %d", field, i, blocks[i],
+                             INT32_MAX);
+        }
+    }
+    return 0;
 }
 
 static int blocks_decode(const Outrider__Target__V1__Lane *msg, struct step_lane *lane,
@@ -109,13 +122,46 @@ static int blocks_decode(const Outrider__Target__V1__Lane *msg, struct step_lane
     TRY(codec_read_count(&lane->n_blocks, msg->n_blocks, WIRE_LANE_TOKENS_MAX, "blocks", err));
     TRY(codec_read_int(&lane->first_block, msg->first_block, 0, INT32_MAX - lane->n_blocks,
                        "first_block", err));
-    for (int i = 0; i < lane->n_blocks; i++) {
-        if (msg->blocks[i] > INT32_MAX) {
-            return error_set(err, ERR_FORMAT, "blocks[%d] is %u, must be 0 to %d", i,
-                             msg->blocks[i], INT32_MAX);
-        }
-    }
+    TRY(check_blocks(msg->blocks, msg->n_blocks, "blocks", err));
     lane->blocks = (const int32_t *)msg->blocks;
+out:
+    return rc;
+}
+
+/* How many blocks the tails of a tree have depends on the length of a block, which the ranks know;
+ * here every further path must have one, and no more than it has guesses. */
+static int tails_decode(const Outrider__Target__V1__Lane *msg, const struct guess_tree *tree,
+                        struct step_lane *lane, struct error *err)
+{
+    int rc = 0;
+    size_t n_further = (size_t)tree->n_paths - 1;
+    TRY(codec_read_count(&lane->n_tails, msg->n_tails, n_further * DRAFT_MAX, "tails", err));
+    if (msg->n_tails < n_further) {
+        rc = error_set(err, ERR_FORMAT, "tails has %zu entries, but the tree has %zu more paths",
+                       msg->n_tails, n_further);
+        goto out;
+    }
+    TRY(check_blocks(msg->tails, msg->n_tails, "tails", err));
+    lane->tails = msg->n_tails ? (const int32_t *)msg->tails : NULL;
+out:
+    return rc;
+}
+
+static int tree_decode(const Outrider__Target__V1__Lane *msg, struct step_lane *lane,
+                       struct error *err)
+{
+    struct guess_tree tree;
+    int rc = 0;
+    if (!msg->n_parents) {
+        return codec_read_count(&lane->n_tails, msg->n_tails, 0, "tails without parents", err);
+    }
+    if (msg->n_parents != (size_t)lane->n_draft) {
+        return error_set(err, ERR_FORMAT, "parents has %zu entries, but n_draft is %d",
+                         msg->n_parents, lane->n_draft);
+    }
+    TRY(guess_tree_init(&tree, msg->parents, lane->n_draft, err));
+    lane->parents = msg->parents;
+    TRY(tails_decode(msg, &tree, lane, err));
 out:
     return rc;
 }
@@ -124,9 +170,11 @@ static int lane_decode(const Outrider__Target__V1__Lane *msg, struct arena *aren
                        struct step_lane *lane, struct error *err)
 {
     int rc = 0;
+    *lane = (struct step_lane){0};
     TRY(codec_read_int(&lane->slot, msg->slot, 0, INT32_MAX, "slot", err));
     TRY(tokens_decode(msg, lane, err));
     TRY(blocks_decode(msg, lane, err));
+    TRY(tree_decode(msg, lane, err));
     TRY(rows_decode(msg->rows, msg->n_rows, lane->n_tokens, arena, &lane->rows, &lane->n_rows,
                     err));
 out:

@@ -58,6 +58,10 @@ static Outrider__Target__V1__Lane **lanes_make(struct arena *scratch, const stru
         out->first_block = (uint32_t)lane->first_block;
         out->n_blocks = (size_t)lane->n_blocks;
         out->blocks = codec_lend(lane->blocks); /* int32_t as uint32_t, the same bits */
+        out->n_parents = lane->parents ? (size_t)lane->n_draft : 0;
+        out->parents = codec_lend(lane->parents);
+        out->n_tails = (size_t)lane->n_tails;
+        out->tails = codec_lend(lane->tails);
         out->n_rows = (size_t)lane->n_rows;
         out->rows = wishes_make(scratch, lane->rows, lane->n_rows);
         if (!out->rows) return NULL;

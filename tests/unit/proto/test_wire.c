@@ -3,6 +3,7 @@
 /* ctest: labels=quick libs=proto timeout=60 */
 #include <math.h>
 
+#include "base/guess_tree.h"
 #include "proto/target_wire.h"
 #include "tests/support/wire_samples.h"
 
@@ -67,6 +68,28 @@ static struct step_row *rows_sample(int n_rows, int n_tokens)
     return rows;
 }
 
+/* The last guesses of the lane become a tree: behind each comes a child, or a sibling of one of its
+ * ancestors. */
+static void tree_sample(struct step_lane *lane)
+{
+    int32_t *parents = sample_take(&made, TREE_NODES_MAX, sizeof *parents);
+    struct guess_tree tree;
+    lane->n_draft = sample_int(1, TREE_NODES_MAX);
+    lane->n_tokens = lane->n_draft + sample_int(1, 3);
+    lane->tokens = sample_ids(&made, lane->n_tokens, 0, INT32_MAX);
+    for (int i = 0; i < lane->n_draft; i++) {
+        parents[i] = i - 1;
+        while (parents[i] >= 0 && sample_int(0, 1)) {
+            parents[i] = parents[parents[i]];
+        }
+        if (guess_tree_init(&tree, parents, i + 1, &err)) lane->n_draft = i; /* as far as it fits */
+    }
+    CHECK_OK(guess_tree_init(&tree, parents, lane->n_draft, &err));
+    lane->parents = parents;
+    lane->n_tails = guess_tree_tails(&tree, lane->position, 16);
+    lane->tails = sample_ids(&made, lane->n_tails, 0, INT32_MAX);
+}
+
 static struct step_lane lane_sample(void)
 {
     struct step_lane lane = {.slot = sample_int(0, 300), .position = sample_int(0, 1 << 20)};
@@ -76,6 +99,7 @@ static struct step_lane lane_sample(void)
     lane.first_block = sample_int(0, 1000);
     lane.n_blocks = sample_int(0, 5);
     lane.blocks = sample_ids(&made, lane.n_blocks, 0, INT32_MAX);
+    if (sample_int(0, 2) == 0) tree_sample(&lane);
     lane.n_rows = sample_int(0, lane.n_tokens < 6 ? lane.n_tokens : 6);
     lane.rows = rows_sample(lane.n_rows, lane.n_tokens);
     return lane;
@@ -205,6 +229,10 @@ static void steps_equal(const struct step *a, const struct step *b)
         ck_assert_int_eq(x->first_block, y->first_block);
         ck_assert_int_eq(x->n_blocks, y->n_blocks);
         arrays_equal(x->blocks, y->blocks, x->n_blocks, sizeof *x->blocks);
+        ck_assert_int_eq(x->parents != NULL, y->parents != NULL);
+        arrays_equal(x->parents, y->parents, x->parents ? x->n_draft : 0, sizeof *x->parents);
+        ck_assert_int_eq(x->n_tails, y->n_tails);
+        arrays_equal(x->tails, y->tails, x->n_tails, sizeof *x->tails);
         ck_assert_int_eq(x->n_rows, y->n_rows);
         rows_equal(x->rows, y->rows, x->n_rows);
     }

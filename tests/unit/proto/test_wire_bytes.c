@@ -79,6 +79,27 @@ START_TEST(step_bytes_equal_those_of_another_protobuf)
 }
 END_TEST
 
+/* A lane with a tree has two more fields, whose bytes follow from protobuf's rules: zigzag integers
+ * of field 8, integers of field 9, both packed. */
+START_TEST(a_tree_adds_parents_and_tails)
+{
+    static const int32_t tokens[] = {1, 2, 3, 4}, parents[] = {-1, 0, -1}, tails[] = {5, 300};
+    struct step_lane lane = {.slot = 3, .n_tokens = 4, .tokens = tokens, .n_draft = 3};
+    const struct step sent = {.id = 1, .n_lanes = 1, .lanes = &lane};
+    CHECK_OK(step_encode(&buf, &sent, &err));
+    expect_bytes("090100000000000000"
+                 "120a08031a04010203042003");
+    lane.parents = parents;
+    lane.n_tails = 2;
+    lane.tails = tails;
+    CHECK_OK(step_encode(&buf, &sent, &err));
+    expect_bytes("090100000000000000"
+                 "121408031a04010203042003"
+                 "42030100014a0305ac02");
+    seed_write("target_wire", 0, "step_tree", 0, buf.data, buf.len);
+}
+END_TEST
+
 START_TEST(reply_bytes_equal_those_of_another_protobuf)
 {
     const int32_t best_ids[] = {70, 127};
@@ -221,6 +242,7 @@ int main(void)
     TCase *tcase = tcase_create("wire_bytes");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, step_bytes_equal_those_of_another_protobuf);
+    tcase_add_test(tcase, a_tree_adds_parents_and_tails);
     tcase_add_test(tcase, reply_bytes_equal_those_of_another_protobuf);
     tcase_add_test(tcase, typical_step_is_small);
     suite_add_tcase(suite, tcase);

@@ -92,6 +92,77 @@ START_TEST(lane_refusals_name_the_field)
 }
 END_TEST
 
+/* A lane whose n guesses have these parents, and n_tails further blocks. */
+static void tree_refused(const int32_t *parents, int n, int n_tails, const char *text)
+{
+    static const int32_t many[TREE_NODES_MAX + 2], tails[TREE_TAILS_MAX + 1];
+    lane.n_draft = n;
+    lane.n_tokens = n + 1;
+    lane.tokens = many;
+    lane.parents = parents;
+    lane.n_tails = n_tails;
+    lane.tails = tails;
+    step_refused(text);
+}
+
+START_TEST(tree_refusals_name_the_value)
+{
+    static const int32_t late[] = {-1, 1}, low[] = {-1, -2}, early[] = {-1, 0, -1, 1},
+                         fork[] = {-1, 0, 0}, rootless[] = {0};
+    static const int32_t bad_tail[] = {-1};
+    int32_t chain[DRAFT_MAX + 1], star[TREE_NODES_MAX + 1];
+    for (int i = 0; i <= DRAFT_MAX; i++) {
+        chain[i] = i - 1;
+    }
+    for (int i = 0; i <= TREE_NODES_MAX; i++) {
+        star[i] = -1;
+    }
+    step_reset();
+    tree_refused(rootless, 1, 0, "lane 0: parents[0] is 0, must be -1 to -1");
+    tree_refused(late, 2, 0, "parents[1] is 1, must be -1 to 0");
+    tree_refused(low, 2, 0, "parents[1] is -2, must be -1 to 0");
+    tree_refused(early, 4, 2, "parents[3] is 1, which is no ancestor of guess 2");
+    tree_refused(chain, DRAFT_MAX + 1, 0,
+                 "guess 16 is number 17 of its path, at most 16 are taken");
+    tree_refused(star, TREE_PATHS_MAX + 1, 32, "guess 32 begins path 33 of the tree, at most 32");
+    tree_refused(star, TREE_NODES_MAX + 1, 63, "n_draft is 65, must be 0 to 64");
+    tree_refused(fork, 3, 0, "tails has 0 entries, but the tree has 1 more paths");
+    tree_refused(fork, 3, DRAFT_MAX + 1, "tails has 17 entries, at most 16");
+    tree_refused(chain, 3, 1, "tails has 1 entries, at most 0");
+    tree_refused(NULL, 3, 1, "tails without parents has 1 entries, at most 0");
+    lane.n_draft = 1;
+    lane.parents = fork;
+    lane.n_tails = 1;
+    lane.tails = bad_tail;
+    lane.n_tokens = 2;
+    struct step got;
+    CHECK_OK(step_encode(&buf, &step, &err));
+    CHECK_ERR(step_decode(buf.data, buf.len, &arena, &got, &err), ERR_FORMAT,
+              "tails has 1 entries, at most 0");
+    lane.n_draft = 3;
+    lane.n_tokens = 4;
+    lane.tokens = star;
+    for (int i = 0; i < 4; i++) {
+        star[i] = i;
+    }
+    step_refused("tails[0] is 4294967295, must be 0 to 2147483647");
+}
+END_TEST
+
+/* Fewer parents than guesses, which the encoder never sends. */
+START_TEST(parents_are_as_many_as_guesses)
+{
+    uint8_t bytes[64];
+    struct step got;
+    size_t len = bytes_from_hex("090500000000000000"
+                                "120a1a030102032002420101",
+                                bytes);
+    arena_reset(&arena);
+    CHECK_ERR(step_decode(bytes, len, &arena, &got, &err), ERR_FORMAT,
+              "parents has 1 entries, but n_draft is 2");
+}
+END_TEST
+
 START_TEST(wish_refusals_name_the_field)
 {
     step_reset();
@@ -401,6 +472,8 @@ int main(void)
     TCase *tcase = tcase_create("wire_refusals");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, lane_refusals_name_the_field);
+    tcase_add_test(tcase, tree_refusals_name_the_value);
+    tcase_add_test(tcase, parents_are_as_many_as_guesses);
     tcase_add_test(tcase, wish_refusals_name_the_field);
     tcase_add_test(tcase, too_many_are_refused_with_their_count);
     tcase_add_test(tcase, slice_refusals_name_the_field);
