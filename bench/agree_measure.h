@@ -170,7 +170,8 @@ static inline int agree_feed(struct agree_pair *pair, int position, struct error
     struct forward_row rows[AGREE_TEXTS];
     int rc = 0;
     for (int i = 0; i < AGREE_TEXTS; i++) {
-        lanes[i] = (struct forward_lane){position, 1, &pair->tokens[i][position], pair->blocks[i]};
+        lanes[i] =
+            (struct forward_lane){position, 1, &pair->tokens[i][position], pair->blocks[i], NULL};
         rows[i] = (struct forward_row){i, 0};
     }
     TRY(model_forward(pair->target.model, lanes, AGREE_TEXTS, rows, AGREE_TEXTS, err));

@@ -78,7 +78,7 @@ static double run_forward(void *arg)
 {
     struct draft *d = arg;
     struct error err;
-    const struct forward_lane lane = {d->context, 1, chunk_tokens, blocks};
+    const struct forward_lane lane = {d->context, 1, chunk_tokens, blocks, NULL};
     const struct forward_row row = {0, 0};
     if (model_forward(d->model, &lane, 1, &row, d->n_rows, &err) || model_wait(d->model, &err)) {
         give_up(&err);
@@ -163,7 +163,7 @@ static int fill_context(struct draft *d, struct error *err)
     int rc = 0;
     for (int pos = 0; pos < d->context && !rc; pos += CHUNK) {
         int n = d->context - pos < CHUNK ? d->context - pos : CHUNK;
-        const struct forward_lane lane = {pos, n, chunk_tokens, blocks};
+        const struct forward_lane lane = {pos, n, chunk_tokens, blocks, NULL};
         rc = model_forward(d->model, &lane, 1, NULL, 0, err);
     }
     return rc;

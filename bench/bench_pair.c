@@ -89,7 +89,7 @@ static int side_feed(struct pair *p, struct side *side, int end, int n_rows, str
     int rc = 0;
     while (side->n_kv < end) {
         int n = end - side->n_kv > CHUNK + DRAFT_MAX ? CHUNK : end - side->n_kv;
-        const struct forward_lane lane = {side->n_kv, n, p->text + side->n_kv, p->blocks};
+        const struct forward_lane lane = {side->n_kv, n, p->text + side->n_kv, p->blocks, NULL};
         bool is_last = side->n_kv + n == end;
         for (int i = 0; i < n_rows; i++) {
             rows[i] = (struct forward_row){0, n - n_rows + i};

@@ -104,7 +104,7 @@ static int run(const struct settings *s, struct error *err)
         TRY(bench_limits_fill(&limits, weight_bytes, err));
         bench_limits_show(&limits, SHOW_SLICE_US);
     }
-    struct prompt_arm arm = {model, {0, s->n_tokens, tokens, blocks}};
+    struct prompt_arm arm = {model, {0, s->n_tokens, tokens, blocks, NULL}};
     measure(&arm, s, be, &limits, bench_step_cost(cfg, weight_bytes, s->n_tokens, 1));
 out:
     bench_limits_close(&limits);

@@ -67,7 +67,7 @@ static double run_step(void *arg)
 static void fill_arm(struct step_arm *arm, struct model *model, int context, int n,
                      const int32_t *tokens, const int32_t *blocks)
 {
-    *arm = (struct step_arm){.model = model, .lane = {context, n, tokens, blocks}, .n = n};
+    *arm = (struct step_arm){.model = model, .lane = {context, n, tokens, blocks, NULL}, .n = n};
     for (int i = 0; i < n; i++) {
         arm->rows[i] = (struct forward_row){0, i};
     }
@@ -143,7 +143,7 @@ static int read_context(struct model *model, const struct settings *s, const int
     int rc = 0;
     for (int pos = 0; pos < s->context && !rc; pos += ROWS_MAX) {
         int n = s->context - pos < ROWS_MAX ? s->context - pos : ROWS_MAX;
-        const struct forward_lane lane = {pos, n, tokens, blocks};
+        const struct forward_lane lane = {pos, n, tokens, blocks, NULL};
         rc = model_forward(model, &lane, 1, NULL, 0, err);
     }
     return rc;

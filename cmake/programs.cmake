@@ -3,7 +3,7 @@ find_package(MPI REQUIRED COMPONENTS C)
 outrider_floor(comm_mpi SOURCES comm/comm_mpi.c HEADERS comm/comm_mpi.h
   LINK outrider_comm MPI::MPI_C)
 
-outrider_floor(worker FOLDERS worker EXCLUDE "/(main|verifier)\\.c$"
+outrider_floor(worker FOLDERS worker EXCLUDE "/(main|verifier|slots)\\.c$"
   LINK outrider_verifier outrider_proto outrider_rpc outrider_http outrider_model
        outrider_tokenizer outrider_comm_mpi
        $<IF:$<TARGET_EXISTS:outrider_comm_nccl>,outrider_comm_nccl,outrider_comm_no_nccl>)

@@ -54,6 +54,7 @@ struct model {
     float *logits;      /* [max_rows][n_local * vocab_slice] */
 
     struct attention_lane *lanes; /* [max_lanes]; this and the rest is host memory */
+    struct attention_tree *trees; /* [max_lanes] of those lanes that have one */
     int32_t *tokens;              /* [max_tokens] */
     int *row_index;               /* [max_rows] */
     float *cos, *sin;             /* [max_tokens][E / 2] */
@@ -114,6 +115,7 @@ static int open_buffers(struct model *m, struct error *err)
         TRY(backend_buffer(m->be, &m->kv[i], m->kv_bytes, err));
     }
     TRY(mem_array(&m->lanes, (size_t)m->options.max_lanes, sizeof *m->lanes, err));
+    TRY(mem_array(&m->trees, (size_t)m->options.max_lanes, sizeof *m->trees, err));
     TRY(mem_array(&m->tokens, n, sizeof *m->tokens, err));
     TRY(mem_array(&m->row_index, (size_t)m->options.max_rows, sizeof *m->row_index, err));
     TRY(mem_array(&m->cos, n * (size_t)m->rope.half, sizeof *m->cos, err));
@@ -135,6 +137,7 @@ static void close_buffers(struct model *m)
     }
     free(m->kv);
     free(m->lanes);
+    free(m->trees);
     free(m->tokens);
     free(m->row_index);
     free(m->cos);
@@ -211,11 +214,17 @@ static int place_lanes(struct model *m, const struct forward_lane *lanes, int n_
     for (int i = 0; i < n_lanes; i++) {
         const struct forward_lane *lane = &lanes[i];
         assert(n + lane->n_tokens <= m->options.max_tokens);
-        m->lanes[i] = (struct attention_lane){n, lane->n_tokens, lane->position, lane->blocks};
+        if (lane->tree) {
+            const struct guess_tree *shape = lane->tree->shape;
+            attention_tree_place(&m->trees[i], shape, lane->blocks, lane->tree->tails,
+                                 lane->position, lane->n_tokens - shape->n_nodes);
+        }
+        m->lanes[i] = (struct attention_lane){n, lane->n_tokens, lane->position, lane->blocks,
+                                              lane->tree ? &m->trees[i] : NULL};
         memcpy(m->tokens + n, lane->tokens, (size_t)lane->n_tokens * sizeof *m->tokens);
         for (int t = 0; t < lane->n_tokens; t++) {
             size_t at = (size_t)(n + t) * (size_t)m->rope.half;
-            rope_position(&m->rope, lane->position + t, m->cos + at, m->sin + at);
+            rope_position(&m->rope, attention_position(&m->lanes[i], t), m->cos + at, m->sin + at);
         }
         n += lane->n_tokens;
     }

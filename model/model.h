@@ -39,13 +39,25 @@ struct model_options {
     unsigned witnessed;
 };
 
+/* The last tokens of a lane as a tree of guesses. */
+struct forward_tree {
+    const struct guess_tree *shape; /* of the lane's last shape->n_nodes tokens, at least one less
+                                       than it has */
+    /* [guess_tree_tails] blocks of paths 1, 2, ..., one path behind the other, each from the block
+     * of the first guess on. No block is in two of them or in the lane's table. */
+    const int32_t *tails;
+};
+
 /* What a step feeds of one sequence. blocks is the block table from position 0 on. It must reach
- * position + n_tokens, and the KV of all earlier positions must have been written. */
+ * position + n_tokens, or with a tree the end of path 0, and the KV of all earlier positions must
+ * have been written. The logits of a guess in a tree are those of its path fed as a chain; a path
+ * whose tail is put into the table can be gone on with. */
 struct forward_lane {
     int position;
     int n_tokens;
     const int32_t *tokens;
     const int32_t *blocks;
+    const struct forward_tree *tree; /* NULL: a chain */
 };
 
 /* The row of logits after tokens[index] of a lane. */

@@ -7,32 +7,20 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "worker/slots.h"
 
 enum { REPLY_ARENA_BYTES = 8 << 20, ERROR_BYTES = ERROR_TEXT_BYTES, REFUSAL_BYTES = 256 };
-
-/* The state of one sequence. The coordinator owns the block table; this is its copy. */
-struct slot {
-    int32_t *blocks; /* [table_len] position / 16 -> block */
-    int n_blocks;    /* valid entries */
-    int n_kv;        /* positions that are known to be written, from the beginning on */
-};
-
-/* Blocks may be in several slots at once, so what is written is known of blocks. */
-struct kv_block {
-    int n_written;    /* its leading positions that hold KV */
-    uint64_t step_id; /* of the last step that wrote to it */
-};
 
 struct verifier {
     struct verifier_options options;
     struct model *model;
-    int context_limit, table_len;
-    struct slot *slots;
-    struct kv_block *blocks; /* [n_kv_blocks] */
-    int n_blocks_written;
+    int context_limit;
+    struct slots slots;
     uint64_t last_id;
 
     struct forward_lane *lanes;      /* [n_slots] */
+    struct shaped_lane *shaped;      /* [n_slots] what `lanes` are made of */
+    struct forward_tree *trees;      /* [n_slots] of those lanes that have one */
     struct forward_row *rows;        /* [max_step_rows] of the last step */
     int *lane_first_row;             /* [n_slots + 1] of the last step: lane -> its first row */
     int n_lanes;                     /* of the last step, with those that were refused */
@@ -47,18 +35,15 @@ struct verifier {
     char error_text[ERROR_BYTES];
 };
 
-static int open_slots(struct verifier *v, struct error *err)
+static int open_lists(struct verifier *v, struct error *err)
 {
     int rc = 0;
     size_t n = (size_t)v->options.n_slots;
-    TRY(mem_array(&v->slots, n, sizeof *v->slots, err));
-    for (size_t i = 0; i < n; i++) {
-        TRY(mem_array(&v->slots[i].blocks, (size_t)v->table_len, sizeof(int32_t), err));
-    }
-    TRY(mem_array(&v->blocks, (size_t)v->options.n_kv_blocks, sizeof *v->blocks, err));
     TRY(mem_array(&v->refused, n, sizeof *v->refused, err));
     TRY(mem_array(&v->refusal_texts, n, sizeof *v->refusal_texts, err));
     TRY(mem_array(&v->lanes, n, sizeof *v->lanes, err));
+    TRY(mem_array(&v->shaped, n, sizeof *v->shaped, err));
+    TRY(mem_array(&v->trees, n, sizeof *v->trees, err));
     TRY(mem_array(&v->lane_first_row, n + 1, sizeof *v->lane_first_row, err));
     TRY(mem_array(&v->slot_taken, n, sizeof *v->slot_taken, err));
     TRY(mem_array(&v->rows, (size_t)v->options.max_step_rows, sizeof *v->rows, err));
@@ -95,8 +80,9 @@ int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struc
     TRY(mem_array(&v, 1, sizeof *v, err));
     v->options = *options;
     v->context_limit = config_context_limit(checkpoint_config(ck));
-    v->table_len = (v->context_limit + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-    TRY(open_slots(v, err));
+    TRY(slots_open(&v->slots, options->n_slots, options->n_kv_blocks,
+                   (v->context_limit + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS, err));
+    TRY(open_lists(v, err));
     TRY(model_open(&v->model, ck, comm, be, &model_options, err));
     TRY(arena_open(&v->arena, reply_arena_bytes(v), err));
     *verifier = v;
@@ -110,14 +96,12 @@ void verifier_close(struct verifier *v)
 {
     if (!v) return;
     model_close(v->model);
-    for (int i = 0; v->slots && i < v->options.n_slots; i++) {
-        free(v->slots[i].blocks);
-    }
-    free(v->slots);
-    free(v->blocks);
+    slots_close(&v->slots);
     free(v->refused);
     free(v->refusal_texts);
     free(v->lanes);
+    free(v->shaped);
+    free(v->trees);
     free(v->lane_first_row);
     free(v->slot_taken);
     free(v->rows);
@@ -134,84 +118,18 @@ const struct model *verifier_model(const struct verifier *v)
 
 int verifier_blocks_written(const struct verifier *v)
 {
-    return v->n_blocks_written;
+    return v->slots.n_blocks_written;
 }
 
 void verifier_reset(struct verifier *v)
 {
-    for (int i = 0; i < v->options.n_slots; i++) {
-        v->slots[i].n_blocks = 0;
-        v->slots[i].n_kv = 0;
-    }
-    for (int i = 0; i < v->options.n_kv_blocks; i++) {
-        v->blocks[i] = (struct kv_block){0};
-    }
-    v->n_blocks_written = 0;
+    slots_reset(&v->slots);
     v->last_id = 0;
     v->n_lanes = 0;
 }
 
 /* Writes the sentence for the reply and is false, so that a check can return it. */
 #define REFUSE(v, ...) (snprintf((v)->error_text, ERROR_BYTES, __VA_ARGS__), false)
-
-/* The block of the slot's table at `index`, once the lane's new entries are in it. */
-static int block_at(const struct step_lane *lane, const struct slot *slot, int index)
-{
-    bool is_new = lane->n_blocks && index >= lane->first_block;
-    return is_new ? lane->blocks[index - lane->first_block] : slot->blocks[index];
-}
-
-/* Earlier positions must hold KV. The slot knows that of those that it has fed itself; behind them
- * the table may go on with blocks that other slots have filled. */
-static bool check_written(struct verifier *v, const struct step_lane *lane, const struct slot *slot)
-{
-    int kept = lane->n_blocks ? lane->first_block * KV_BLOCK_TOKENS : slot->n_kv;
-    int known = kept < slot->n_kv ? kept : slot->n_kv;
-    for (int i = known / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < lane->position; i++) {
-        int rest = lane->position - i * KV_BLOCK_TOKENS;
-        int n_written = v->blocks[block_at(lane, slot, i)].n_written;
-        if (n_written < rest && n_written < KV_BLOCK_TOKENS) {
-            return REFUSE(v, "position %d leaves a gap after the %d known positions of slot %d",
-                          lane->position, i * KV_BLOCK_TOKENS + n_written, lane->slot);
-        }
-    }
-    return true;
-}
-
-/* Two lanes of one step that write to the same block would both be wrong. */
-static bool check_unshared(struct verifier *v, const struct step_lane *lane,
-                           const struct slot *slot)
-{
-    int last = (lane->position + lane->n_tokens - 1) / KV_BLOCK_TOKENS;
-    for (int i = lane->position / KV_BLOCK_TOKENS; i <= last; i++) {
-        int block = block_at(lane, slot, i);
-        if (v->blocks[block].step_id == v->last_id) {
-            return REFUSE(v, "KV block %d is written by two lanes of the step", block);
-        }
-    }
-    return true;
-}
-
-static bool check_blocks(struct verifier *v, const struct step_lane *lane, const struct slot *slot)
-{
-    int end = lane->first_block + lane->n_blocks;
-    int have = lane->n_blocks ? end : slot->n_blocks;
-    if (lane->n_blocks && (lane->first_block > slot->n_blocks || end > v->table_len)) {
-        return REFUSE(v, "blocks %d..%d do not continue the slot's table of %d (at most %d)",
-                      lane->first_block, end, slot->n_blocks, v->table_len);
-    }
-    for (int i = 0; i < lane->n_blocks; i++) {
-        if (lane->blocks[i] < 0 || lane->blocks[i] >= v->options.n_kv_blocks) {
-            return REFUSE(v, "KV block %d does not exist; there are %d", lane->blocks[i],
-                          v->options.n_kv_blocks);
-        }
-    }
-    if (lane->position + lane->n_tokens > have * KV_BLOCK_TOKENS) {
-        return REFUSE(v, "positions up to %d need more than the %d blocks given",
-                      lane->position + lane->n_tokens, have);
-    }
-    return check_written(v, lane, slot) && check_unshared(v, lane, slot);
-}
 
 static bool check_ids(struct verifier *v, const int32_t *ids, int n, const char *what)
 {
@@ -235,21 +153,47 @@ static bool check_rows(struct verifier *v, const struct step_row *rows, int n_ro
     return true;
 }
 
-static bool check_lane(struct verifier *v, const struct step_lane *lane)
+/* The shape of the lane's guesses; a chain has none. */
+static bool shape_lane(struct verifier *v, const struct step_lane *lane, struct shaped_lane *shaped)
+{
+    struct error err;
+    *shaped = (struct shaped_lane){.lane = lane};
+    if (!lane->parents) {
+        return !lane->n_tails ||
+               REFUSE(v, "tails has %d blocks, but the guesses are a chain", lane->n_tails);
+    }
+    if (lane->n_draft >= lane->n_tokens) {
+        return REFUSE(v, "%d of %d tokens are guesses, so no committed one is before them",
+                      lane->n_draft, lane->n_tokens);
+    }
+    return !guess_tree_init(&shaped->tree, lane->parents, lane->n_draft, &err) ||
+           REFUSE(v, "%s", err.text);
+}
+
+/* Positions from the lane's first one to the end of its longest path. */
+static int count_positions(const struct shaped_lane *shaped)
+{
+    const struct step_lane *lane = shaped->lane;
+    if (!shaped->tree.n_nodes) return lane->n_tokens;
+    return lane->n_tokens - lane->n_draft + guess_tree_levels(&shaped->tree);
+}
+
+static bool check_lane(struct verifier *v, const struct step_lane *lane, struct shaped_lane *shaped)
 {
     if (lane->slot < 0 || lane->slot >= v->options.n_slots) {
         return REFUSE(v, "slot %d does not exist; there are %d", lane->slot, v->options.n_slots);
     }
     if (v->slot_taken[lane->slot]) return REFUSE(v, "slot %d occurs twice in the step", lane->slot);
     v->slot_taken[lane->slot] = true;
-    const struct slot *slot = &v->slots[lane->slot];
     if (lane->n_tokens < 1) return REFUSE(v, "the lane has no tokens");
     if (lane->position < 0) return REFUSE(v, "position %d is negative", lane->position);
-    if (lane->n_tokens > v->context_limit - lane->position) {
-        return REFUSE(v, "%d tokens at position %d exceed the context of %d", lane->n_tokens,
-                      lane->position, v->context_limit);
+    if (!shape_lane(v, lane, shaped)) return false;
+    if (count_positions(shaped) > v->context_limit - lane->position) {
+        return REFUSE(v, "%d tokens at position %d exceed the context of %d",
+                      count_positions(shaped), lane->position, v->context_limit);
     }
-    return check_ids(v, lane->tokens, lane->n_tokens, "token") && check_blocks(v, lane, slot) &&
+    return check_ids(v, lane->tokens, lane->n_tokens, "token") &&
+           slots_check(&v->slots, shaped, v->last_id, v->error_text) &&
            check_rows(v, lane->rows, lane->n_rows, lane->n_tokens);
 }
 
@@ -270,24 +214,6 @@ static void refuse_lane(struct verifier *v, int index)
     v->refused[v->n_refused++] = (struct lane_refusal){index, text};
 }
 
-/* Enters the lane's new blocks into its slot, and what the step will write. */
-static void take_over_blocks(struct verifier *v, const struct step_lane *lane)
-{
-    struct slot *slot = &v->slots[lane->slot];
-    int end = lane->position + lane->n_tokens;
-    for (int b = 0; b < lane->n_blocks; b++) {
-        slot->blocks[lane->first_block + b] = lane->blocks[b];
-    }
-    if (lane->n_blocks) slot->n_blocks = lane->first_block + lane->n_blocks;
-    slot->n_kv = end;
-    for (int i = lane->position / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < end; i++) {
-        int n = end - i * KV_BLOCK_TOKENS;
-        struct kv_block *block = &v->blocks[slot->blocks[i]];
-        v->n_blocks_written += block->n_written == 0 ? 1 : 0;
-        *block = (struct kv_block){n < KV_BLOCK_TOKENS ? n : KV_BLOCK_TOKENS, v->last_id};
-    }
-}
-
 /* Checks the lanes one after the other and lists those that make sense for the model, with their
  * rows. Every rank comes to the same lists. Returns the number of the model's lanes. */
 static int take_over_step(struct verifier *v, const struct step *step)
@@ -298,17 +224,20 @@ static int take_over_step(struct verifier *v, const struct step *step)
     for (int i = 0; i < step->n_lanes; i++) {
         const struct step_lane *lane = &step->lanes[i];
         v->lane_first_row[i] = v->n_rows;
-        if (!check_lane(v, lane) || !fits_step(v, lane)) {
+        if (!check_lane(v, lane, &v->shaped[n]) || !fits_step(v, lane)) {
             refuse_lane(v, i);
             continue;
         }
-        take_over_blocks(v, lane);
+        slots_take(&v->slots, &v->shaped[n], v->last_id);
         for (int r = 0; r < lane->n_rows; r++) {
             v->rows[v->n_rows++] = (struct forward_row){n, lane->rows[r].index};
         }
         v->n_tokens += lane->n_tokens;
-        v->lanes[n++] = (struct forward_lane){lane->position, lane->n_tokens, lane->tokens,
-                                              v->slots[lane->slot].blocks};
+        v->trees[n] = (struct forward_tree){&v->shaped[n].tree, lane->tails};
+        v->lanes[n] = (struct forward_lane){lane->position, lane->n_tokens, lane->tokens,
+                                            v->slots.slots[lane->slot].blocks,
+                                            lane->parents ? &v->trees[n] : NULL};
+        n++;
     }
     v->lane_first_row[step->n_lanes] = v->n_rows;
     v->n_lanes = step->n_lanes;

@@ -249,7 +249,7 @@ static int feed_step(struct model_draft *d, const struct feeding *feedings, int 
             d->rows[n_rows++] = (struct forward_row){n_lanes, n_tokens - 1};
         }
         d->forward[n_lanes++] = (struct forward_lane){begin, n_tokens, f->seq->tokens + begin,
-                                                      d->tables[f->seq->slot].blocks};
+                                                      d->tables[f->seq->slot].blocks, NULL};
         *n_done += is_whole ? 1 : 0;
         left -= n_tokens;
     }

@@ -16,12 +16,12 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "comm/comm.h"
+#include "model/backend/attention_lane.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/logits/row.h"
 
 enum {
     WIDTH_UNIT = 16,           /* the model's width and the head's width are multiples of it */
-    KV_BLOCK_TOKENS = 16,      /* positions of a KV block */
     ATTENTION_PARTITION = 256, /* positions of an attention partition: part of the arithmetic */
     MATRIX_PARTS_MAX = 3
 };
@@ -85,14 +85,6 @@ void matrix_source_expect(const struct matrix_source *source);
 /* Adds the digests of what columns first .. end of the matrix are made of to digests[n_parts]. */
 void matrix_source_digest(const struct matrix_source *source, int first, int end,
                           uint64_t *digests);
-
-/* One lane as rope and attention see it: rows first_row .. first_row + n_rows of the step are at
- * positions position .. position + n_rows. */
-struct attention_lane {
-    int first_row, n_rows;
-    int position;
-    const int32_t *blocks; /* block table: position / 16 -> block */
-};
 
 struct attention_shape {
     int n_heads, n_kv_heads, head_dim; /* of this rank */
@@ -200,7 +192,8 @@ struct backend_ops {
     void (*matmul_swiglu)(struct backend *be, const struct matrix *m, const float *bias,
                           const uint16_t *in, int n, float *gate_up, uint16_t *h);
     /* Bias, q/k norm and rope on qkv[N][(H + 2K) E]; then q goes to q[N][H E] as bf16, k and v to
-     * the KV blocks of layer `kv`. */
+     * the KV blocks of layer `kv`, in every path of a tree that holds the row. The committed
+     * positions of the block where a tree begins are copied to its further paths. */
     void (*attention_store)(struct backend *be, const struct attention_shape *shape,
                             const struct attention_input *input, const struct backend_step *step,
                             float *qkv, uint16_t *q, uint16_t *kv);

@@ -22,7 +22,7 @@ static float *last_logits(int n_ranks)
     float *last = calloc(N_COMPARED * row, sizeof *last);
     ck_assert(logits && last);
     for (int at = 0, n = N_TOKENS - N_COMPARED; at < N_TOKENS; at += n, n = 1) {
-        const struct rig_lane lane = {tokens, at, n, blocks, at ? logits : NULL};
+        const struct rig_lane lane = {tokens, at, n, blocks, at ? logits : NULL, NULL};
         rig_feed(&rig, &lane, 1);
     }
     memcpy(last, logits + (N_TOKENS - N_COMPARED) * row, N_COMPARED * row * sizeof *last);

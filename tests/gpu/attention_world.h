@@ -133,7 +133,8 @@ static inline void world_step_open(struct world_step *s, const struct world *w,
     int half = w->shape.head_dim / 2, row = 0;
     *s = {};
     for (int i = 0; i < n_pieces; i++) {
-        s->lanes[i] = {row, pieces[i].n, pieces[i].position, w->sequences[pieces[i].of].blocks};
+        s->lanes[i] = {row, pieces[i].n, pieces[i].position, w->sequences[pieces[i].of].blocks,
+                       NULL};
         row += pieces[i].n;
     }
     s->tokens = static_cast<int32_t *>(calloc(static_cast<size_t>(row), sizeof *s->tokens));

@@ -92,7 +92,7 @@ static int next_tokens(struct model *model, const struct question *question, int
                        struct token *row, struct error *err)
 {
     static const int32_t blocks[] = {0, 1, 2, 3, 4};
-    const struct forward_lane lane = {0, n, question->tokens, blocks};
+    const struct forward_lane lane = {0, n, question->tokens, blocks, NULL};
     const struct forward_row last = {0, n - 1};
     int n_vocab = model_shard(model)->n_vocab, top_k = question->top_k;
     int rc = model_forward(model, &lane, 1, &last, 1, err);

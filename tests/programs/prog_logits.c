@@ -73,7 +73,7 @@ static int feed(struct run *run, struct model *model, int chunk, struct error *e
     }
     for (int first = 0; first < run->n_tokens; first += chunk) {
         int n = run->n_tokens - first < chunk ? run->n_tokens - first : chunk;
-        const struct forward_lane lane = {first, n, run->tokens + first, run->blocks};
+        const struct forward_lane lane = {first, n, run->tokens + first, run->blocks, NULL};
         for (int i = 0; i < n; i++) {
             rows[i] = (struct forward_row){0, i};
         }

@@ -31,6 +31,7 @@ struct rig_lane {
     int first, n;
     const int32_t *blocks;
     float *logits; /* [first + n][n_vocab]: rows first.. are written; NULL: no rows wanted */
+    const struct forward_tree *tree; /* of the last tokens; NULL: a chain */
 };
 
 struct rig_rank {
@@ -149,8 +150,8 @@ static inline void *rig_feed_rank(void *arg)
     int n_rows = 0;
     for (int i = 0; i < r->n_lanes; i++) {
         const struct rig_lane *lane = &r->lanes[i];
-        lanes[i] =
-            (struct forward_lane){lane->first, lane->n, lane->tokens + lane->first, lane->blocks};
+        lanes[i] = (struct forward_lane){lane->first, lane->n, lane->tokens + lane->first,
+                                         lane->blocks, lane->tree};
         for (int t = 0; lane->logits && t < lane->n; t++) {
             rows[n_rows++] = (struct forward_row){i, t};
         }

@@ -60,7 +60,8 @@ static void scratch_divide(struct attend_scratch *s, float *floats)
 
 /* A partition as queries first_query .. + n_queries of a tile see it. */
 struct span {
-    const int32_t *blocks; /* of the partition; n_after more blocks of the tile follow */
+    const struct attention_lane *lane;
+    int path, first_block; /* of the lane's path; n_after more blocks follow the partition's */
     int n, n_after;        /* positions, blocks */
     int kv_head;
     int first_query, n_queries;
@@ -110,8 +111,9 @@ static void list_parts(const struct attend_job *job, const struct span *span,
     const uint16_t *soon[4 * PARTITION_BLOCKS]; /* K, V, and those of the next partition */
     for (int b = 0; b < 2 * n; b++) {           /* at the end: what is there already */
         bool is_next = b >= n;
-        const int32_t *block = &span->blocks[is_next && b - n >= span->n_after ? n - 1 : b];
-        struct cpu_kv_place place = cpu_kv_at(shape, *block, span->kv_head);
+        int index = span->first_block + (is_next && b - n >= span->n_after ? n - 1 : b);
+        int block = attention_block(span->lane, span->path, index);
+        struct cpu_kv_place place = cpu_kv_at(shape, block, span->kv_head);
         soon[b + (is_next ? n : 0)] = job->kv + place.k;
         soon[b + n + (is_next ? n : 0)] = job->kv + place.v;
     }
@@ -254,15 +256,24 @@ static size_t query_offset(const struct attend_job *job, const struct tile *tile
            (size_t)shape->head_dim;
 }
 
-/* Attends to positions first .. end: either all queries of the tile to whole partitions, or the
- * queries of one row to the rest of what the row sees. */
-static void attend_range(const struct attend_job *job, const struct tile *tile, int first, int end,
-                         int first_query, int n_queries, struct attend_scratch *s)
+/* Positions of a lane's path. */
+struct range {
+    int path, first, end;
+};
+
+/* Attends to a range: either all queries of the tile to whole partitions, or the queries of one row
+ * to the rest of what the row sees. */
+static void attend_range(const struct attend_job *job, const struct tile *tile,
+                         const struct range *range, int first_query, int n_queries,
+                         struct attend_scratch *s)
 {
-    for (; first < end; first += ATTENTION_PARTITION) {
+    int end = range->end;
+    for (int first = range->first; first < end; first += ATTENTION_PARTITION) {
         int n = end - first < ATTENTION_PARTITION ? end - first : ATTENTION_PARTITION;
         int after = end - first - n;
-        const struct span span = {.blocks = tile->lane->blocks + first / KV_BLOCK_TOKENS,
+        const struct span span = {.lane = tile->lane,
+                                  .path = range->path,
+                                  .first_block = first / KV_BLOCK_TOKENS,
                                   .n = n,
                                   .n_after = (after + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
                                   .kv_head = tile->kv_head,
@@ -272,19 +283,33 @@ static void attend_range(const struct attend_job *job, const struct tile *tile, 
     }
 }
 
+/* The end of the whole partitions that all rows of a tile see in the same blocks. Guesses of a tree
+ * are not in the order of their positions, but all of them are behind the blocks they share. */
+static int shared_end(const struct tile *tile)
+{
+    const struct attention_lane *lane = tile->lane;
+    int end = attention_position(lane, tile->first_row - lane->first_row) + 1;
+    if (lane->tree && lane->tree->first_block * KV_BLOCK_TOKENS < end) {
+        end = lane->tree->first_block * KV_BLOCK_TOKENS;
+    }
+    return end / ATTENTION_PARTITION * ATTENTION_PARTITION;
+}
+
 static void attend_tile(const struct attend_job *job, const struct tile *tile,
                         struct attend_scratch *s)
 {
     size_t row_len = (size_t)tile->n_heads * (size_t)job->shape->head_dim;
-    int end = tile->lane->position + tile->first_row - tile->lane->first_row + 1;
-    int whole = end / ATTENTION_PARTITION * ATTENTION_PARTITION;
+    const struct range whole = {0, 0, shared_end(tile)};
     for (int r = 0; r < tile->n_rows; r++) {
         memcpy(s->q + (size_t)r * row_len, job->q + query_offset(job, tile, r),
                row_len * sizeof *s->q);
     }
-    attend_range(job, tile, 0, whole, 0, tile->n_rows * tile->n_heads, s);
+    attend_range(job, tile, &whole, 0, tile->n_rows * tile->n_heads, s);
     for (int r = 0; r < tile->n_rows; r++) {
-        attend_range(job, tile, whole, end + r, r * tile->n_heads, tile->n_heads, s);
+        int row = tile->first_row - tile->lane->first_row + r;
+        const struct range rest = {attention_path(tile->lane, row), whole.end,
+                                   attention_position(tile->lane, row) + 1};
+        attend_range(job, tile, &rest, r * tile->n_heads, tile->n_heads, s);
     }
     for (int i = 0; i < tile->n_rows * tile->n_heads; i++) {
         int head_dim = job->shape->head_dim, r = i / tile->n_heads, h = i % tile->n_heads;

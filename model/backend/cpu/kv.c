@@ -45,6 +45,25 @@ static void store_kv(const struct attention_shape *shape, const float *k, const 
     }
 }
 
+/* Copies the first n positions of a block and kv head. Other threads may write later positions of
+ * `to` meanwhile: of the last pair of V only the first half is written where n is odd. */
+static void copy_kv(const struct attention_shape *shape, int from, int to, int kv_head, int n,
+                    uint16_t *kv)
+{
+    int head_dim = shape->head_dim;
+    struct cpu_kv_place source = cpu_kv_at(shape, from, kv_head);
+    struct cpu_kv_place place = cpu_kv_at(shape, to, kv_head);
+    for (int e = 0; e < head_dim / 2; e++) {
+        size_t at = (size_t)e * KV_BLOCK_TOKENS * 2;
+        memcpy(kv + place.k + at, kv + source.k + at, (size_t)n * 2 * sizeof *kv);
+    }
+    size_t whole = (size_t)(n / 2) * (size_t)head_dim * 2;
+    memcpy(kv + place.v, kv + source.v, whole * sizeof *kv);
+    for (int e = 0; n % 2 && e < head_dim; e++) {
+        kv[place.v + whole + 2 * (size_t)e] = kv[source.v + whole + 2 * (size_t)e];
+    }
+}
+
 struct store_job {
     const struct backend_cpu *cpu;
     const struct attention_shape *shape;
@@ -52,6 +71,7 @@ struct store_job {
     const struct backend_step *step;
     float *qkv;
     uint16_t *q, *kv;
+    int n_copies;
 };
 
 static const struct attention_lane *lane_of_row(const struct backend_step *step, int row)
@@ -72,9 +92,7 @@ static void store_row(const struct store_job *job, int row)
     const float *cos = job->step->cos + (size_t)row * (size_t)(head_dim / 2);
     const float *sin = job->step->sin + (size_t)row * (size_t)(head_dim / 2);
     const struct attention_lane *lane = lane_of_row(job->step, row);
-    int pos = lane->position + (row - lane->first_row);
-    int block = lane->blocks[pos / KV_BLOCK_TOKENS];
-
+    int lane_row = row - lane->first_row, pos = attention_position(lane, lane_row);
     if (input->qkv_bias) add_bias(qkv, input->qkv_bias, (n_q + 2 * n_kv) * head_dim);
     for (int h = 0; h < n_q + n_kv; h++) {
         float *head = qkv + (size_t)h * (size_t)head_dim;
@@ -88,9 +106,41 @@ static void store_row(const struct store_job *job, int row)
     }
     const float *k = qkv + (size_t)(n_q * head_dim);
     const float *v = k + (size_t)(n_kv * head_dim);
-    for (int h = 0; h < n_kv; h++) {
-        store_kv(shape, k + (size_t)h * (size_t)head_dim, v + (size_t)h * (size_t)head_dim, block,
-                 h, pos % KV_BLOCK_TOKENS, job->kv);
+    for (int p = attention_path(lane, lane_row); p < attention_end_path(lane, lane_row); p++) {
+        int block = attention_block(lane, p, pos / KV_BLOCK_TOKENS);
+        for (int h = 0; h < n_kv; h++) {
+            store_kv(shape, k + (size_t)h * (size_t)head_dim, v + (size_t)h * (size_t)head_dim,
+                     block, h, pos % KV_BLOCK_TOKENS, job->kv);
+        }
+    }
+}
+
+/* The further paths of all trees whose first block is copied, in part. */
+static int lane_copies(const struct attention_lane *lane)
+{
+    return attention_n_copied(lane) ? attention_n_paths(lane) - 1 : 0;
+}
+
+static int count_copies(const struct backend_step *step)
+{
+    int n = 0;
+    for (int i = 0; i < step->n_lanes; i++) {
+        n += lane_copies(&step->lanes[i]);
+    }
+    return n;
+}
+
+/* Copy i of all: 0 <= i < count_copies. */
+static void make_copy(const struct store_job *job, int i)
+{
+    const struct attention_lane *lane = job->step->lanes;
+    while (i >= lane_copies(lane)) {
+        i -= lane_copies(lane++);
+    }
+    int from = attention_block(lane, 0, lane->tree->first_block);
+    int to = attention_block(lane, i + 1, lane->tree->first_block);
+    for (int h = 0; h < job->shape->n_kv_heads; h++) {
+        copy_kv(job->shape, from, to, h, attention_n_copied(lane), job->kv);
     }
 }
 
@@ -98,9 +148,13 @@ static void store_member(void *arg, int member, int n_members)
 {
     const struct store_job *job = arg;
     int begin, end;
-    team_range(job->step->n, 1, member, n_members, &begin, &end);
-    for (int row = begin; row < end; row++) {
-        store_row(job, row);
+    team_range(job->step->n + job->n_copies, 1, member, n_members, &begin, &end);
+    for (int i = begin; i < end; i++) {
+        if (i < job->step->n) {
+            store_row(job, i);
+        } else {
+            make_copy(job, i - job->step->n);
+        }
     }
 }
 
@@ -111,6 +165,6 @@ void cpu_attention_store(struct backend *be, const struct attention_shape *shape
                          float *qkv, uint16_t *q, uint16_t *kv)
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
-    struct store_job job = {cpu, shape, input, step, qkv, q, kv};
-    cpu_run(cpu, step->n < TEAM_ROWS, store_member, &job);
+    struct store_job job = {cpu, shape, input, step, qkv, q, kv, count_copies(step)};
+    cpu_run(cpu, step->n + job.n_copies < TEAM_ROWS, store_member, &job);
 }

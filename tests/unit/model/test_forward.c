@@ -215,7 +215,7 @@ START_TEST(rejected_guesses_leave_no_trace)
         for (int i = 1; i <= n_wrong; i++) {
             mixed[pos + i] = other[0][pos + i];
         }
-        const struct rig_lane lane = {mixed, pos, 1 + n_wrong, blocks[2], got};
+        const struct rig_lane lane = {mixed, pos, 1 + n_wrong, blocks[2], got, NULL};
         rig_feed(&rig, &lane, 1);
         size_t at = (size_t)pos * (size_t)rig.n_vocab;
         ck_assert_msg(memcmp(got + at, tales + at, (size_t)rig.n_vocab * sizeof *got) == 0,

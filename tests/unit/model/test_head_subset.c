@@ -65,7 +65,7 @@ static void feed(struct world *w)
     for (int i = 0; i < N_ROWS; i++) {
         rows[i] = (struct forward_row){0, N_TOKENS - N_ROWS + i};
     }
-    const struct forward_lane lane = {0, N_TOKENS, tokens, blocks};
+    const struct forward_lane lane = {0, N_TOKENS, tokens, blocks, NULL};
     CHECK_OK(model_forward(w->model, &lane, 1, rows, N_ROWS, &err));
 }
 

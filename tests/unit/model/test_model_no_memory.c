@@ -29,7 +29,7 @@ static const int32_t head_ids[] = {1, 2, 3, 5, 8, 13, 21, 34, 55, 89};
 static int use(struct subject *subject, struct model *model, struct error *err)
 {
     static const int32_t tokens[N_TOKENS] = {1, 7, 3, 90, 4}, blocks[] = {2, 0};
-    const struct forward_lane lane = {0, N_TOKENS, tokens, blocks};
+    const struct forward_lane lane = {0, N_TOKENS, tokens, blocks, NULL};
     const struct forward_row row = {0, N_TOKENS - 1};
     struct select_item best[N_BEST];
     struct arena arena;

@@ -69,7 +69,7 @@ static void run(const char *kernels, int n_threads, int chunk, int stale, uint16
     memset(kv, stale, kv_bytes);
     for (int pos = 0; pos < POSITIONS; pos += chunk) {
         int n = POSITIONS - pos < chunk ? POSITIONS - pos : chunk;
-        const struct attention_lane lane = {0, n, pos, blocks};
+        const struct attention_lane lane = {0, n, pos, blocks, NULL};
         const struct backend_step step = {
             .n = n, .lanes = &lane, .n_lanes = 1, .cos = ones, .sin = zeros};
         const struct attention_input input = {0};
@@ -175,7 +175,8 @@ START_TEST(a_lane_of_nan_stays_alone)
     for (int ill = 0; ill < 2; ill++) {
         struct backend *be = open_backend("auto", 2);
         uint16_t *kv = calloc(1, kv_bytes);
-        const struct attention_lane lanes[2] = {{0, N, 0, blocks}, {N, N, 0, blocks + 40}};
+        const struct attention_lane lanes[2] = {{0, N, 0, blocks, NULL},
+                                                {N, N, 0, blocks + 40, NULL}};
         const struct backend_step step = {
             .n = 2 * N, .lanes = lanes, .n_lanes = 2, .cos = ones, .sin = zeros};
         memcpy(work[0], qkv[0], sizeof work / 2);

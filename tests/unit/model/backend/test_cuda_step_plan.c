@@ -73,7 +73,8 @@ END_TEST
 /* The parts in order: none overlaps the next, each is aligned. */
 START_TEST(places)
 {
-    const struct attention_lane lanes[] = {{0, 5, 300, tables[0]}, {5, 1, 0, tables[1]}};
+    const struct attention_lane lanes[] = {{0, 5, 300, tables[0], NULL},
+                                           {5, 1, 0, tables[1], NULL}};
     struct backend_step step = step_of(lanes, 2, 6);
     struct step_plan plan;
     step_plan_init(&plan, &step);
@@ -104,8 +105,8 @@ END_TEST
  * place; only the block tables may be longer or shorter. */
 START_TEST(same_size_same_places)
 {
-    const struct attention_lane a[] = {{0, 17, 600, tables[0]}};
-    const struct attention_lane b[] = {{0, 9, 513, tables[0]}, {9, 9, 3, tables[1]}};
+    const struct attention_lane a[] = {{0, 17, 600, tables[0], NULL}};
+    const struct attention_lane b[] = {{0, 9, 513, tables[0], NULL}, {9, 9, 3, tables[1], NULL}};
     struct backend_step step_a = step_of(a, 1, 9), step_b = step_of(b, 2, 12);
     struct step_plan la, lb;
     step_plan_init(&la, &step_a);
@@ -123,7 +124,7 @@ END_TEST
 START_TEST(what_is_written)
 {
     const struct attention_lane lanes[] = {
-        {0, 9, 100, tables[0]}, {9, 1, 31, tables[1]}, {10, 3, 16, tables[2]}};
+        {0, 9, 100, tables[0], NULL}, {9, 1, 31, tables[1], NULL}, {10, 3, 16, tables[2], NULL}};
     struct backend_step step = step_of(lanes, 3, 2);
     struct step_plan plan;
     fill();
@@ -175,7 +176,7 @@ END_TEST
 
 START_TEST(a_synthetic_table_is_left_to_the_device)
 {
-    const struct attention_lane lanes[] = {{0, 6, 0, tables[0]}};
+    const struct attention_lane lanes[] = {{0, 6, 0, tables[0], NULL}};
     const struct weight synthetic = {.dtype = DTYPE_BF16, .n_rows = 1000, .n_cols = DIM, .seed = 7};
     struct backend_step step = step_of(lanes, 1, 1);
     struct step_plan file, made;

@@ -40,7 +40,7 @@ static int begin(struct start *start, const char *model_name, const char *pack_c
                                  .kernels = "auto",
                                  .n_threads = n_threads,
                                  .pack_cache = pack_cache};
-    const struct forward_lane lane = {0, N_TOKENS, tokens, blocks};
+    const struct forward_lane lane = {0, N_TOKENS, tokens, blocks, NULL};
     const struct forward_row row = {0, N_TOKENS - 1};
     struct checkpoint *ck = NULL;
     struct backend *be = NULL;
