@@ -1,0 +1,93 @@
+/* ctest: labels=quick,bits libs=model timeout=120 */
+/* A tree of guesses in one step: every guess has the logits of its path fed as a chain, bit for
+ * bit, and so has what follows when a path is accepted; lanes beside the tree keep theirs. Over
+ * shapes, places in a block, ranks, threads, kernels and weights. */
+#include "tests/support/tree_feed.h"
+
+#define TINY "synthetic:tiny,seed=7,vocab=100"
+
+START_TEST(trees_at_every_place_in_a_block)
+{
+    struct rig rig;
+    rig_open(&rig, TINY, 1, "auto", 1);
+    make_inputs(rig.n_vocab);
+    for (int n_committed = 1; n_committed <= 2 * KV_BLOCK_TOKENS + 1; n_committed++) {
+        check_tree(&rig, _i, n_committed, 1, n_committed % 2);
+    }
+    rig_close(&rig);
+}
+END_TEST
+
+/* The step feeds committed tokens too: as many as a block has, or a whole prompt. */
+START_TEST(trees_behind_committed_tokens_of_the_step)
+{
+    static const int fed[] = {2, 5, 15, 16, 17, N_TOKENS};
+    struct rig rig;
+    rig_open(&rig, TINY, 1, "auto", 2);
+    make_inputs(rig.n_vocab);
+    for (int i = 0; i < (int)(sizeof fed / sizeof *fed); i++) {
+        for (int n_committed = 14; n_committed < 34; n_committed += 3) {
+            check_tree(&rig, _i, n_committed, fed[i], i % 2);
+        }
+    }
+    rig_close(&rig);
+}
+END_TEST
+
+/* Around position 256, where an attention partition ends. */
+START_TEST(trees_across_partitions)
+{
+    static const int places[] = {241, 249, 255, 256, 258, 263};
+    struct rig rig;
+    rig_open(&rig, TINY, 1, "auto", 2);
+    make_inputs(rig.n_vocab);
+    for (int i = 0; i < (int)(sizeof places / sizeof *places); i++) {
+        check_tree(&rig, _i, places[i], i % 2 ? 1 : 9, i % 2);
+    }
+    rig_close(&rig);
+}
+END_TEST
+
+static const struct {
+    const char *model, *weights;
+    int n_ranks, n_threads;
+} ways[] = {{TINY, "bf16", 2, 1},
+            {TINY, "bf16", 1, 3},
+            {TINY, "int8", 1, 2},
+            {TINY, "int8", 2, 2},
+            {TINY, "int4", 1, 1},
+            {GOLDEN "llama_kv_one", "bf16", 1, 4},
+            {GOLDEN "qwen3_norm_bias", "bf16", 1, 1},
+            {GOLDEN "mistral_window", "bf16", 1, 2}};
+enum { N_WAYS = sizeof ways / sizeof *ways };
+
+START_TEST(trees_in_every_way)
+{
+    rig_weights = ways[_i].weights;
+    for (int k = 0; kernels_name(k); k++) {
+        struct error err;
+        const struct kernels *kernels;
+        struct rig rig;
+        if (kernels_find(&kernels, kernels_name(k), &err)) continue;
+        rig_open(&rig, ways[_i].model, ways[_i].n_ranks, kernels->name, ways[_i].n_threads);
+        make_inputs(rig.n_vocab);
+        for (int shape = k % 2; shape < N_SHAPES; shape += 2) {
+            check_tree(&rig, shape, 13 + shape, 1 + shape % 3, shape % 4 < 2);
+        }
+        rig_close(&rig);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("forward_tree");
+    TCase *tcase = tcase_create("trees");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, trees_at_every_place_in_a_block, 0, N_SHAPES);
+    tcase_add_loop_test(tcase, trees_behind_committed_tokens_of_the_step, 0, N_SHAPES);
+    tcase_add_loop_test(tcase, trees_across_partitions, 0, N_SHAPES);
+    tcase_add_loop_test(tcase, trees_in_every_way, 0, N_WAYS);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
