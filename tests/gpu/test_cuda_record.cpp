@@ -50,7 +50,7 @@ static void recorder_close(struct recorder *r)
 static bool run_step(struct recorder *r, int n, int n_rows, int n_partitions)
 {
     struct error err = {};
-    struct attention_lane lane = {0, n, n_partitions * ATTENTION_PARTITION - n, r->blocks};
+    struct attention_lane lane = {0, n, n_partitions * ATTENTION_PARTITION - n, r->blocks, NULL};
     struct backend_step step = {&r->embedding, r->tokens, n,         &lane,     1,
                                 &r->shape,     r->angles, r->angles, r->wanted, n_rows};
     bool replayed = false, again = true;

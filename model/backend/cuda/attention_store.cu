@@ -1,6 +1,9 @@
 /* What the CUDA backend does before attention: bias, q/k norm, rope, rounding to bf16, and the
- * store of k and v into the KV blocks. One warp works on one head of a row. A head's sum of squares
- * is one chain per thread, then a tree over the warp, so its bits depend on the head alone. */
+ * store of k and v into the KV blocks of every path that holds the row. In a step with trees the
+ * same launch copies the committed positions of the block where a tree begins to its further paths;
+ * rows are stored behind them. One warp works on one head of a row or of a copy. A head's sum of
+ * squares is one chain per thread, then a tree over the warp, so its bits depend on the head
+ * alone. */
 #include "model/backend/cuda/attention.cuh"
 
 enum {
@@ -14,6 +17,7 @@ struct store_args {
     struct attention_input input;
     int n_heads, n_kv_heads, head_dim;
     uint16_t *q, *kv;
+    int n_rows; /* the copies are behind them */
 };
 
 /* A thread's share of one head: pairs (i, i + 1) and (i + E/2, i + E/2 + 1), i = 2 lane + 64 k. */
@@ -113,7 +117,51 @@ static __device__ __forceinline__ void store_share_apart(const head_share *x, in
     }
 }
 
-/* One warp per head of q, k and v of a row; blockIdx.y is the row. */
+/* Copies n bf16 values, a multiple of 8. */
+static __device__ __forceinline__ void copy_values(const uint16_t *from, uint16_t *to, int n)
+{
+    for (int i = 8 * (static_cast<int>(threadIdx.x) % WARP); i < n; i += 8 * WARP) {
+        *reinterpret_cast<uint4 *>(to + i) = *reinterpret_cast<const uint4 *>(from + i);
+    }
+}
+
+/* Copies the first positions of a block for one head of k or v. Of the last pair of v only the
+ * first half is written when their number is odd, because the other is a row's. */
+static __device__ __forceinline__ void copy_positions(const store_args *args, step_copy copy,
+                                                      int kv_head, bool is_v)
+{
+    int head_dim = args->head_dim, n_whole = copy.n / 2 * 2 * head_dim;
+    const uint16_t *from =
+        args->kv + kv_head_offset(copy.from, kv_head, args->n_kv_heads, head_dim);
+    uint16_t *to = args->kv + kv_head_offset(copy.to, kv_head, args->n_kv_heads, head_dim);
+    if (!is_v) {
+        copy_values(from, to, copy.n * head_dim);
+        return;
+    }
+    from += kv_part_elements(head_dim);
+    to += kv_part_elements(head_dim);
+    copy_values(from, to, n_whole);
+    if (copy.n % 2 == 0) return;
+    for (int e = static_cast<int>(threadIdx.x) % WARP; e < head_dim; e += WARP) {
+        to[n_whole + 2 * e] = from[n_whole + 2 * e];
+    }
+}
+
+/* Stores k or v of a row in its place of a block. */
+static __device__ __forceinline__ void store_position(const store_args *args, const head_share *x,
+                                                      int block, int offset, int kv_head, bool is_v)
+{
+    int head_dim = args->head_dim, half = head_dim / 2;
+    uint16_t *k_part = args->kv + kv_head_offset(block, kv_head, args->n_kv_heads, head_dim);
+    uint16_t *v_part = k_part + kv_part_elements(head_dim);
+    if (is_v) {
+        store_share_apart(x, half, v_part + offset / 2 * 2 * head_dim + offset % 2);
+    } else {
+        store_share(x, half, k_part + offset * head_dim);
+    }
+}
+
+/* One warp per head of q, k and v of a row; blockIdx.y is the row, and past the rows the copy. */
 static __global__ void __launch_bounds__(STORE_WARPS *WARP) store_kernel(store_args args)
 {
     const struct step_inputs *inputs = &args.inputs;
@@ -121,16 +169,24 @@ static __global__ void __launch_bounds__(STORE_WARPS *WARP) store_kernel(store_a
     int head = static_cast<int>(blockIdx.x * STORE_WARPS + threadIdx.x / WARP);
     int n_heads = args.n_heads, n_kv = args.n_kv_heads, n_all = n_heads + 2 * n_kv;
     grid_dependency_launch();
-    int lane = head < n_all ? inputs->row_lane[row] : -1;
     bool is_q = head < n_heads, is_v = head >= n_heads + n_kv;
+    int kv_head = (head - n_heads) % n_kv;
+    if (row >= args.n_rows) {
+        grid_dependency_wait();
+        if (is_q || head >= n_all) return;
+        copy_positions(&args, inputs->copies[row - args.n_rows], kv_head, is_v);
+        return;
+    }
+    int lane = head < n_all ? inputs->row_lane[row] : -1;
     const float *norm = is_v ? NULL : is_q ? args.input.q_norm : args.input.k_norm;
     head_share bias = {}, weight = {}, x;
-    int position = 0, block = 0;
+    int position = 0, block = 0, end_lane = 0;
     if (lane >= 0) {
         if (args.input.qkv_bias) bias = load_head(args.input.qkv_bias + head * head_dim, half);
         if (norm) weight = load_head(norm, half);
         position = inputs->row_pos[row];
         block = inputs->blocks[inputs->lanes[lane].first_block + position / KV_BLOCK_TOKENS];
+        end_lane = inputs->row_end[row];
     }
     grid_dependency_wait();
     if (lane < 0) return;
@@ -146,13 +202,10 @@ static __global__ void __launch_bounds__(STORE_WARPS *WARP) store_kernel(store_a
         store_share(&x, half, args.q + at * static_cast<size_t>(head_dim));
         return;
     }
-    int kv_head = (head - n_heads) % n_kv, offset = position % KV_BLOCK_TOKENS;
-    uint16_t *k_part = args.kv + kv_head_offset(block, kv_head, n_kv, head_dim);
-    uint16_t *v_part = k_part + kv_part_elements(head_dim);
-    if (is_v) {
-        store_share_apart(&x, half, v_part + offset / 2 * 2 * head_dim + offset % 2);
-    } else {
-        store_share(&x, half, k_part + offset * head_dim);
+    store_position(&args, &x, block, position % KV_BLOCK_TOKENS, kv_head, is_v);
+    while (++lane < end_lane) {
+        block = inputs->blocks[inputs->lanes[lane].first_block + position / KV_BLOCK_TOKENS];
+        store_position(&args, &x, block, position % KV_BLOCK_TOKENS, kv_head, is_v);
     }
 }
 
@@ -161,11 +214,11 @@ void cuda_attention_store(struct backend *be, const struct attention_shape *shap
                           float *qkv, uint16_t *q, uint16_t *kv)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
-    int n_all = shape->n_heads + 2 * shape->n_kv_heads;
+    int n_all = shape->n_heads + 2 * shape->n_kv_heads, n_rows = cuda_rows(cuda, step->n);
     store_args args = {cuda->inputs,    qkv, *input, shape->n_heads, shape->n_kv_heads,
-                       shape->head_dim, q,   kv};
+                       shape->head_dim, q,   kv,     n_rows};
     dim3 grid(static_cast<unsigned>((n_all + STORE_WARPS - 1) / STORE_WARPS),
-              static_cast<unsigned>(cuda_rows(cuda, step->n)));
+              static_cast<unsigned>(n_rows + cuda->size.n_copies));
     if (step->n == 0) return;
     cuda_launch(cuda, "attention_store", store_kernel, grid, dim3(STORE_WARPS * WARP), 0, args);
 }

@@ -25,8 +25,9 @@ extern "C" {
 struct step_inputs {
     const int32_t *counts; /* by enum step_count */
     const struct step_lane *lanes;
-    const int32_t *row_lane, *row_pos, *tokens, *wanted;
+    const int32_t *row_lane, *row_pos, *row_end, *tokens, *wanted;
     const struct step_tile *tiles;
+    const struct step_copy *copies;
     const int32_t *blocks;
     const float *cos, *sin, *embedding;
 };

@@ -222,9 +222,11 @@ static int send_inputs(struct backend_cuda *be, const struct backend_step *step,
     be->inputs.lanes = input_at<struct step_lane>(be, plan.lanes);
     be->inputs.row_lane = input_at<int32_t>(be, plan.row_lane);
     be->inputs.row_pos = input_at<int32_t>(be, plan.row_pos);
+    be->inputs.row_end = input_at<int32_t>(be, plan.row_end);
     be->inputs.tokens = input_at<int32_t>(be, plan.tokens);
     be->inputs.wanted = input_at<int32_t>(be, plan.wanted);
     be->inputs.tiles = input_at<struct step_tile>(be, plan.tiles);
+    be->inputs.copies = input_at<struct step_copy>(be, plan.copies);
     be->inputs.cos = input_at<float>(be, plan.cos);
     be->inputs.sin = input_at<float>(be, plan.sin);
     be->inputs.embedding = input_at<float>(be, plan.embedding);

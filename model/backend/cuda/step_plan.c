@@ -9,15 +9,22 @@ int step_plan_pad(int n)
     return (n + step - 1) / step * step;
 }
 
-/* The position after a lane's last row. */
-static int lane_end(const struct attention_lane *lane)
+static int path_blocks(const struct attention_lane *lane, int path)
 {
-    return lane->position + lane->n_rows;
+    return (attention_path_end(lane, path) + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
 }
 
-static int lane_blocks(const struct attention_lane *lane)
+/* The rows of a lane that attend through a path; rows of one path are neighbours. */
+static void find_run(const struct attention_lane *lane, int path, int *first, int *n)
 {
-    return (lane_end(lane) + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    *first = 0;
+    while (attention_path(lane, *first) != path) {
+        ++*first;
+    }
+    *n = 1;
+    while (*first + *n < lane->n_rows && attention_path(lane, *first + *n) == path) {
+        ++*n;
+    }
 }
 
 static int group_heads(const struct attention_shape *shape)
@@ -28,11 +35,12 @@ static int group_heads(const struct attention_shape *shape)
 static void size_of_step(struct step_size *size, const struct backend_step *step)
 {
     int longest = 1;
+    *size = (struct step_size){step_plan_pad(step->n), step_plan_pad(step->n_rows), 1, 0};
     for (int i = 0; i < step->n_lanes; i++) {
-        int end = lane_end(&step->lanes[i]);
+        int end = attention_end(&step->lanes[i]);
         if (end > longest) longest = end;
+        if (attention_n_copied(&step->lanes[i])) size->n_copies = size->n_rows;
     }
-    *size = (struct step_size){step_plan_pad(step->n), step_plan_pad(step->n_rows), 1};
     while ((int64_t)size->n_partitions * ATTENTION_PARTITION < longest) {
         size->n_partitions *= 2;
     }
@@ -60,15 +68,19 @@ void step_plan_init(struct step_plan *plan, const struct backend_step *step)
     int group = group_heads(step->shape), n_blocks = 0;
     size_t tiles = (size_t)((group + STEP_TILE_QUERIES - 1) / STEP_TILE_QUERIES);
     for (int i = 0; i < step->n_lanes; i++) {
-        n_blocks += lane_blocks(&step->lanes[i]);
+        for (int path = 0; path < attention_n_paths(&step->lanes[i]); path++) {
+            n_blocks += path_blocks(&step->lanes[i], path);
+        }
     }
     plan->counts = reserve(plan, STEP_COUNTS, sizeof(int32_t));
     plan->lanes = reserve(plan, n, sizeof(struct step_lane));
     plan->row_lane = reserve(plan, n, sizeof(int32_t));
     plan->row_pos = reserve(plan, n, sizeof(int32_t));
+    plan->row_end = reserve(plan, n, sizeof(int32_t));
     plan->tokens = reserve(plan, n, sizeof(int32_t));
     plan->wanted = reserve(plan, (size_t)plan->size.n_wanted, sizeof(int32_t));
     plan->tiles = reserve(plan, n * tiles, sizeof(struct step_tile));
+    plan->copies = reserve(plan, (size_t)plan->size.n_copies, sizeof(struct step_copy));
     plan->cos = reserve(plan, n * half, sizeof(float));
     plan->sin = reserve(plan, n * half, sizeof(float));
     plan->embedding = reserve(
@@ -88,37 +100,80 @@ static void *input_at(const struct writer *w, size_t offset)
     return w->inputs + offset;
 }
 
-static void write_lanes(const struct writer *w)
+/* Writes the table of a path as far as the path reaches; returns the number of its blocks. */
+static int write_table(const struct attention_lane *lane, int path, int32_t *blocks)
+{
+    int n = path_blocks(lane, path);
+    for (int i = 0; i < n; i++) {
+        blocks[i] = attention_block(lane, path, i);
+    }
+    return n;
+}
+
+/* Writes the rows of a path's run, which becomes lane `index` of the device, and the rows of the
+ * paths behind it become the lanes behind it. */
+static void write_run(const struct writer *w, const struct attention_lane *lane, int path,
+                      int index, int first_block)
 {
     struct step_lane *lanes = input_at(w, w->plan->lanes);
     int32_t *row_lane = input_at(w, w->plan->row_lane), *row_pos = input_at(w, w->plan->row_pos);
+    int32_t *row_end = input_at(w, w->plan->row_end);
+    int first, n;
+    find_run(lane, path, &first, &n);
+    lanes[index] = (struct step_lane){lane->first_row + first, n, attention_position(lane, first),
+                                      first_block};
+    for (int r = first; r < first + n; r++) {
+        row_lane[lane->first_row + r] = index;
+        row_pos[lane->first_row + r] = attention_position(lane, r);
+        row_end[lane->first_row + r] = index + attention_end_path(lane, r) - path;
+    }
+}
+
+/* Returns the number of runs. */
+static int write_lanes(const struct writer *w)
+{
+    int32_t *row_lane = input_at(w, w->plan->row_lane), *row_pos = input_at(w, w->plan->row_pos);
     int32_t *blocks = input_at(w, w->plan->blocks), *tokens = input_at(w, w->plan->tokens);
-    int32_t n_blocks = 0;
+    int32_t *row_end = input_at(w, w->plan->row_end);
+    int n_blocks = 0, n_runs = 0;
     for (int i = 0; i < w->step->n_lanes; i++) {
         const struct attention_lane *lane = &w->step->lanes[i];
-        int n = lane_blocks(lane);
-        lanes[i] = (struct step_lane){lane->first_row, lane->n_rows, lane->position, n_blocks};
-        memcpy(blocks + n_blocks, lane->blocks, (size_t)n * sizeof *blocks);
-        n_blocks += n;
-        for (int r = 0; r < lane->n_rows; r++) {
-            row_lane[lane->first_row + r] = i;
-            row_pos[lane->first_row + r] = lane->position + r;
+        for (int path = 0; path < attention_n_paths(lane); path++) {
+            write_run(w, lane, path, n_runs++, n_blocks);
+            n_blocks += write_table(lane, path, blocks + n_blocks);
         }
     }
     memcpy(tokens, w->step->tokens, (size_t)w->step->n * sizeof *tokens);
     for (int row = w->step->n; row < w->plan->size.n_rows; row++) {
         tokens[row] = 0;
         row_lane[row] = -1;
-        row_pos[row] = 0;
+        row_pos[row] = row_end[row] = 0;
+    }
+    return n_runs;
+}
+
+static void write_copies(const struct writer *w)
+{
+    struct step_copy *copies = input_at(w, w->plan->copies);
+    memset(copies, 0, (size_t)w->plan->size.n_copies * sizeof *copies);
+    for (int i = 0; i < w->step->n_lanes; i++) {
+        const struct attention_lane *lane = &w->step->lanes[i];
+        int n = attention_n_copied(lane);
+        for (int path = 1; n && path < attention_n_paths(lane); path++) {
+            int index = lane->tree->first_block;
+            *copies++ = (struct step_copy){attention_block(lane, 0, index),
+                                           attention_block(lane, path, index), n};
+        }
     }
 }
 
-static int write_tiles(const struct writer *w)
+static int write_tiles(const struct writer *w, int n_runs)
 {
     struct step_tile *tiles = input_at(w, w->plan->tiles);
+    const struct step_lane *lanes = input_at(w, w->plan->lanes);
     int group = group_heads(w->step->shape), n_tiles = 0;
-    for (int i = 0; i < w->step->n_lanes; i++) {
-        int n = w->step->lanes[i].n_rows * group;
+    for (int i = 0; i < n_runs; i++) {
+        int n = lanes[i].n_rows * group;
         for (int first = 0; first < n; first += STEP_TILE_QUERIES) {
             tiles[n_tiles++] = (struct step_tile){i, first};
         }
@@ -152,8 +207,9 @@ int step_plan_write(const struct step_plan *plan, const struct backend_step *ste
 {
     const struct writer w = {plan, step, inputs};
     int32_t *wanted = input_at(&w, plan->wanted), *counts = input_at(&w, plan->counts);
-    int half = step->shape->head_dim / 2, n_tiles = write_tiles(&w);
-    write_lanes(&w);
+    int half = step->shape->head_dim / 2, n_runs = write_lanes(&w);
+    int n_tiles = write_tiles(&w, n_runs);
+    write_copies(&w);
     for (int i = 0; i < plan->size.n_wanted; i++) {
         wanted[i] = i < step->n_rows ? step->rows[i] : 0;
     }
@@ -162,7 +218,7 @@ int step_plan_write(const struct step_plan *plan, const struct backend_step *ste
     if (has_embedding_rows(step)) write_embedding(&w);
     counts[STEP_COUNT_ROWS] = step->n;
     counts[STEP_COUNT_WANTED] = step->n_rows;
-    counts[STEP_COUNT_LANES] = step->n_lanes;
+    counts[STEP_COUNT_LANES] = n_runs;
     counts[STEP_COUNT_TILES] = n_tiles;
     return n_tiles;
 }

@@ -22,6 +22,7 @@ struct step_size {
     int n_rows;       /* fed */
     int n_wanted;     /* whose logits are wanted */
     int n_partitions; /* of ATTENTION_PARTITION positions of the longest lane: a power of two */
+    int n_copies;     /* 0 if the step copies no positions, otherwise n_rows */
 };
 
 /* Query vectors first .. first + STEP_TILE_QUERIES - 1 of a lane. Vector v is the lane's row v / G
@@ -30,9 +31,17 @@ struct step_tile {
     int32_t lane, first;
 };
 
+/* A run of rows at ascending positions with one block table: a chain, or of a tree the rows that a
+ * path has and no earlier path. The runs of a tree are in the order of its paths. */
 struct step_lane {
     int32_t first_row, n_rows, position;
     int32_t first_block; /* of its block table in `blocks` */
+};
+
+/* The first n positions of a block that are copied to another one before rows are stored behind
+ * them; n = 0: nothing. */
+struct step_copy {
+    int32_t from, to, n;
 };
 
 /* The exact numbers of a step that kernels need: indices of `counts`. */
@@ -53,10 +62,12 @@ struct step_plan {
     size_t lanes;    /* struct step_lane [size.n_rows] */
     size_t row_lane; /* int32 [size.n_rows]: -1 for padding */
     size_t row_pos;  /* int32 [size.n_rows] */
-    size_t tokens;   /* int32 [size.n_rows]: 0 for padding */
-    size_t wanted;   /* int32 [size.n_wanted]: 0 for padding */
-    size_t tiles;    /* struct step_tile [size.n_rows * ceil(G / 16)], G query heads of a kv head */
-    size_t cos, sin; /* float [size.n_rows][E / 2] */
+    size_t row_end; /* int32 [size.n_rows]: K and V go to the blocks of lanes row_lane .. row_end */
+    size_t tokens;  /* int32 [size.n_rows]: 0 for padding */
+    size_t wanted;  /* int32 [size.n_wanted]: 0 for padding */
+    size_t tiles;   /* struct step_tile [size.n_rows * ceil(G / 16)], G query heads of a kv head */
+    size_t copies;  /* struct step_copy [size.n_copies] */
+    size_t cos, sin;  /* float [size.n_rows][E / 2] */
     size_t embedding; /* float [size.n_rows][D]: zeros for padding; absent for a synthetic table */
     size_t blocks;    /* int32: the lanes' block tables as far as their positions reach */
     size_t bytes;     /* of all inputs together */

@@ -82,6 +82,7 @@ START_TEST(places)
                                {plan.lanes, 6 * sizeof(struct step_lane)},
                                {plan.row_lane, 24},
                                {plan.row_pos, 24},
+                               {plan.row_end, 24},
                                {plan.tokens, 24},
                                {plan.wanted, 24},
                                {plan.tiles, 6 * sizeof(struct step_tile)},
@@ -174,6 +175,51 @@ START_TEST(what_is_written)
 }
 END_TEST
 
+/* A tree's paths become lanes one behind the other, and its guesses are stored in all lanes from
+ * their own to the end of their subtree. */
+START_TEST(the_paths_of_a_tree_are_lanes)
+{
+    static const int32_t parents[] = {-1, 0, 0, 2, -1}, tails[] = {70, 71, 72};
+    static const int32_t want_lane[] = {0, 1, 1, 1, 1, 2, 2, 3},
+                         want_pos[] = {40, 13, 14, 15, 16, 16, 17, 15},
+                         want_end[] = {1, 4, 4, 3, 2, 3, 3, 4};
+    struct guess_tree shape_of_tree;
+    struct attention_tree tree;
+    struct error err;
+    CHECK_OK(guess_tree_init(&shape_of_tree, parents, 5, &err));
+    attention_tree_place(&tree, &shape_of_tree, tables[1], tails, 13, 2);
+    const struct attention_lane lanes[] = {{0, 1, 40, tables[0], NULL},
+                                           {1, 7, 13, tables[1], &tree}};
+    struct backend_step step = step_of(lanes, 2, 1);
+    struct step_plan plan;
+    fill();
+    step_plan_init(&plan, &step);
+    ck_assert_int_eq(plan.size.n_rows, 8);
+    ck_assert_int_eq(plan.size.n_copies, 8);
+    uint8_t *inputs = malloc(plan.bytes);
+    ck_assert_int_eq(step_plan_write(&plan, &step, inputs), 4);
+    const int32_t *counts = (void *)(inputs + plan.counts),
+                  *blocks = (void *)(inputs + plan.blocks);
+    const struct step_lane *out = (void *)(inputs + plan.lanes);
+    const struct step_copy *copies = (void *)(inputs + plan.copies);
+    ck_assert_int_eq(counts[STEP_COUNT_LANES], 4);
+    ck_assert_mem_eq(inputs + plan.row_lane, want_lane, 8 * sizeof *want_lane);
+    ck_assert_mem_eq(inputs + plan.row_pos, want_pos, 8 * sizeof *want_pos);
+    ck_assert_mem_eq(inputs + plan.row_end, want_end, 8 * sizeof *want_end);
+    ck_assert_int_eq(out[2].first_row, 5);
+    ck_assert_int_eq(out[2].n_rows, 2);
+    ck_assert_int_eq(out[2].position, 16);
+    /* Path 1 reaches position 17 and has two blocks, path 2 has one. */
+    const int32_t want_blocks[] = {63, 62, 61, 163, 162, 70, 71, 72};
+    ck_assert_mem_eq(blocks, want_blocks, sizeof want_blocks);
+    ck_assert_int_eq(out[2].first_block, 5);
+    ck_assert_int_eq(out[3].first_block, 7);
+    const struct step_copy want_copies[] = {{163, 70, 13}, {163, 72, 13}, {0, 0, 0}};
+    ck_assert_mem_eq(copies, want_copies, sizeof want_copies);
+    free(inputs);
+}
+END_TEST
+
 START_TEST(a_synthetic_table_is_left_to_the_device)
 {
     const struct attention_lane lanes[] = {{0, 6, 0, tables[0], NULL}};
@@ -199,6 +245,7 @@ int main(void)
     tcase_add_test(tc, places);
     tcase_add_test(tc, same_size_same_places);
     tcase_add_test(tc, what_is_written);
+    tcase_add_test(tc, the_paths_of_a_tree_are_lanes);
     tcase_add_test(tc, a_synthetic_table_is_left_to_the_device);
     suite_add_tcase(suite, tc);
     return check_main(suite);
