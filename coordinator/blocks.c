@@ -176,6 +176,27 @@ static void forget_oldest(struct block_pool *pool)
     }
 }
 
+int block_pool_take(struct block_pool *pool, int last)
+{
+    if (pool->n_free == 0) forget_oldest(pool);
+    int block = choose_block(pool, last);
+    pool->free[block / BLOCK_GROUP] ^= (uint16_t)(1u << block % BLOCK_GROUP);
+    pool->n_free--;
+    pool->blocks[block].n_refs = 1;
+    return block;
+}
+
+void block_pool_give_back(struct block_pool *pool, int i)
+{
+    struct block *block = &pool->blocks[i];
+    if (--block->n_refs > 0) return;
+    if (block->serial) {
+        keep(pool, i);
+    } else {
+        set_free(pool, i);
+    }
+}
+
 /* ---- tables ---- */
 
 int block_table_open(struct block_table *table, int capacity, struct error *err)
@@ -208,11 +229,7 @@ int block_table_reach(struct block_table *table, struct block_pool *pool, int n_
                          n_lacking, n_positions, block_pool_room(pool));
     }
     for (; n_lacking > 0; n_lacking--) {
-        if (pool->n_free == 0) forget_oldest(pool);
-        int block = choose_block(pool, table->n ? table->blocks[table->n - 1] : -1);
-        pool->free[block / BLOCK_GROUP] ^= (uint16_t)(1u << block % BLOCK_GROUP);
-        pool->n_free--;
-        pool->blocks[block].n_refs = 1;
+        int block = block_pool_take(pool, table->n ? table->blocks[table->n - 1] : -1);
         table->blocks[table->n++] = block;
     }
     return 0;
@@ -222,14 +239,7 @@ int block_table_reach(struct block_table *table, struct block_pool *pool, int n_
 void block_table_release(struct block_table *table, struct block_pool *pool)
 {
     while (table->n > 0) {
-        int i = table->blocks[--table->n];
-        struct block *block = &pool->blocks[i];
-        if (--block->n_refs > 0) continue;
-        if (block->serial) {
-            keep(pool, i);
-        } else {
-            set_free(pool, i);
-        }
+        block_pool_give_back(pool, table->blocks[--table->n]);
     }
     table->n_known = 0;
     table->serial = 0;

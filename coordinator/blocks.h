@@ -58,6 +58,12 @@ int block_pool_room(const struct block_pool *pool);
 /* One table more holds this published block. */
 void block_pool_hold(struct block_pool *pool, int block);
 
+/* Takes a block, which follows `last` (-1: none) as closely as one can. The pool has room; a
+ * published block that no table holds may be forgotten for it. */
+int block_pool_take(struct block_pool *pool, int last);
+/* One table less holds the block. A published one keeps its content until it is needed. */
+void block_pool_give_back(struct block_pool *pool, int block);
+
 int block_table_open(struct block_table *table, int capacity, struct error *err);
 void block_table_close(struct block_table *table);
 

@@ -96,7 +96,10 @@ struct lane_want {
 
 /* One step whose rows become p. */
 struct target_query {
-    struct step_lane *lanes; /* [n_lanes] their rows are filled in here */
+    /* [n_lanes] Their rows are filled in here. The guesses of a lane with `parents` are a tree,
+     * whose blocks are those of coordinator/block_tails.h. A want's index is that of a token, as in
+     * a chain, and all rows are merged. */
+    struct step_lane *lanes;
     int n_lanes;
     const struct lane_want *wants; /* [n_wants] grouped by lane in ascending order */
     int n_wants;

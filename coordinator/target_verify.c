@@ -148,12 +148,14 @@ static bool merge_row(const struct target *t, struct rows_known *known, int w, s
     return more;
 }
 
-/* Whether the guess behind this row does not stay: nobody looks at the lane's further rows. */
+/* Whether the guess behind this row does not stay: nobody looks at the lane's further rows. In a
+ * tree another child may stay, so all rows are merged. */
 static bool is_last_row(const struct rows_known *known, int w, const struct target_row *row)
 {
     const struct lane_want *want = &known->wants[w];
     const struct rule *rule = want->want.rule;
     if (want->wish || !want->want.q || !rule->keep || row->failure) return false;
+    if (known->lanes[want->lane].parents) return false;
     int32_t guess = known->lanes[want->lane].tokens[want->index + 1];
     return !rule->keep(row, want->want.q, guess, &want->want.at);
 }
