@@ -79,6 +79,45 @@ START_TEST(trees_in_every_way)
 }
 END_TEST
 
+/* Two trees and a chain in one step: the rows of each tree are those that it has in a step of its
+ * own. The second tree's text lies in blocks[3], and its tails behind those of the first. */
+START_TEST(two_trees_in_one_step)
+{
+    static struct planted p[2];
+    struct rig rig;
+    rig_open(&rig, TINY, 1 + _i % 2, "auto", 1 + _i % 3);
+    make_inputs(rig.n_vocab);
+    float *alone = new_logits(&rig, TREE_TEXT_MAX), *got[2];
+    struct forward_tree trees[2];
+    struct rig_lane lanes[3] = {[1] = {.tokens = other[2], .n = 9, .blocks = blocks[1]}};
+    for (int i = 0, n_tails = 0; i < 2; i++) {
+        plant(&p[i], &rig, (_i + 3 * i) % N_SHAPES, 14 + 5 * i + _i % 3);
+        got[i] = new_logits(&rig, TREE_TEXT_MAX);
+        trees[i] = (struct forward_tree){&p[i].shape, blocks[2] + n_tails};
+        n_tails += guess_tree_tails(&p[i].shape, p[i].n_committed, KV_BLOCK_TOKENS);
+        lanes[2 * i] = (struct rig_lane){.tokens = p[i].text,
+                                         .first = p[i].n_committed - 1,
+                                         .n = 1 + p[i].shape.n_nodes,
+                                         .blocks = blocks[3 * i],
+                                         .logits = got[i],
+                                         .tree = &trees[i]};
+        feed_run(&rig, p[i].text, 0, p[i].n_committed - 1, lanes[2 * i].blocks, alone);
+    }
+    rig_feed(&rig, lanes, 3);
+    for (int i = 0; i < 2; i++) {
+        struct rig_lane lane = lanes[2 * i];
+        lane.logits = alone;
+        rig_feed(&rig, &lane, 1);
+        for (int row = lane.first; row < lane.first + lane.n; row++) {
+            expect_row(&rig, alone, row, got[i], row, "a tree beside another one");
+        }
+        free(got[i]);
+    }
+    rig_close(&rig);
+    free(alone);
+}
+END_TEST
+
 /* Steps of one size three times, so that the last one is replayed from a recording where the device
  * records. The emulation is slow. */
 START_TEST(trees_on_a_device)
@@ -102,6 +141,7 @@ int main(void)
     TCase *tcase = tcase_create("trees");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, trees_on_a_device, 0, N_SHAPES);
+    tcase_add_loop_test(tcase, two_trees_in_one_step, 0, N_SHAPES);
     if (!is_on_device) {
         tcase_add_loop_test(tcase, trees_at_every_place_in_a_block, 0, N_SHAPES);
         tcase_add_loop_test(tcase, trees_behind_committed_tokens_of_the_step, 0, N_SHAPES);
