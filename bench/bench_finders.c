@@ -103,7 +103,7 @@ static void guess(struct bench *b)
     arena_reset(&b->arena);
     for (int i = 0; i < b->n_lanes; i++) {
         drafts[i] = (struct draft){.base = b->seqs[i].n_tokens};
-        lanes[i] = (struct draft_lane){&b->seqs[i], K, &no_ends, &drafts[i], {0}};
+        lanes[i] = (struct draft_lane){&b->seqs[i], K, &no_ends, &drafts[i], 0, {0}};
     }
     drafter_propose(b->drafters.finders[0], lanes, b->n_lanes, &b->arena, &cost);
 }

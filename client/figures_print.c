@@ -71,6 +71,11 @@ static void print_acceptance(const struct terminal *to, const struct generate_su
     put(out, 3, f->draft_efficiency);
     fprintf(out, " (%" PRIu32 " drafted, %" PRIu32 " of them ahead, %" PRIu32 " found in texts)\n",
             c->drafted, c->drafted_ahead, c->found);
+    if (c->siblings > 0) {
+        begin_line(out, "siblings");
+        fprintf(out, "%" PRIu32 " more guesses, %" PRIu32 " stayed\n", c->siblings,
+                c->siblings_accepted);
+    }
     begin_line(out, "by position");
     for (int i = 0; i < f->n_positions; i++) {
         if (i > 0) fputc(' ', out);

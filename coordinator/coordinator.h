@@ -36,7 +36,8 @@ struct coordinator_options {
     const char *count_tokens;       /* a list that served tokens are counted in; NULL = none */
     enum ahead_mode draft_ahead;
     enum halves_mode half_batches;
-    int n_draft; /* K; -1 = by strategy */
+    bool no_trees; /* guesses are chains */
+    int n_draft;   /* K; -1 = by strategy */
     enum strategy strategy;
     float threshold;
     int support;

@@ -16,6 +16,7 @@ static struct sequence_defaults defaults_now(const struct engine *e)
         .vocab_size = engine_group(e)->vocab_size,
         .ends = &engine_group(e)->ends,
         .has_draft = drafters_any(e->options.drafters),
+        .siblings_max = e->options.has_trees ? SIBLINGS_MAX : 0,
     };
 }
 

@@ -38,6 +38,7 @@ struct engine_options {
     int n_draft;               /* K of requests that do not say; -1 = by strategy */
     enum strategy strategy;    /* of such requests */
     float threshold;
+    bool has_trees;          /* guesses of the planner may be trees */
     const char *pack_cache;  /* where measured times are kept: NULL or "off", "auto", a folder */
     const char *draft;       /* as --draft names it */
     const char *target_name; /* what clients are told; NULL = as the target names itself */

@@ -26,6 +26,7 @@ enum {
     OPT_SUPPORT,
     OPT_HEAD,
     OPT_LOOKUP,
+    OPT_TREES,
     OPT_COUNT,
     OPT_SEQUENCES,
     OPT_STRETCH,
@@ -68,6 +69,10 @@ static const struct argp_option options[] = {
      0},
     {"draft", 'd', "MODEL", 0,
      "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; default none", 0},
+    {"trees", OPT_TREES, "MODE", 0,
+     "whether the draft may guess several tokens for a place: auto (where the planner expects that "
+     "it pays) or off; default auto",
+     0},
     {"lookup", OPT_LOOKUP, "LIST", 0,
      "where guesses are looked up, besides or without a draft model: session (what the text and "
      "its "
@@ -328,6 +333,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &c->n_groups, "--groups", arg, 1, GROUPS_MAX);
     case 'd':
         c->draft = arg;
+        return 0;
+    case OPT_TREES:
+        c->no_trees = strcmp(arg, "off") == 0;
+        if (!c->no_trees && strcmp(arg, "auto") != 0) {
+            argp_failure(state, 2, 0, "--trees %s: expected auto or off", arg);
+        }
         return 0;
     case OPT_LOOKUP:
         if (drafters_check(arg, &err)) argp_failure(state, 2, 0, "%s", err.text);

@@ -200,6 +200,15 @@ static void end_failed(struct round_part *part)
     }
 }
 
+/* What was set aside for trees and is not part of a text now. */
+static void release_tails(struct round_part *part)
+{
+    for (int i = 0; i < part->plan.n_tails; i++) {
+        block_tails_release(&part->plan.tails[i], part->tools->target_pool);
+    }
+    part->plan.n_tails = 0;
+}
+
 /* The step of a part that is prepared, and what follows from it. */
 static int finish_part(struct round_part *part, const struct target_meanwhile *meanwhile,
                        struct error *err)
@@ -209,7 +218,10 @@ static int finish_part(struct round_part *part, const struct target_meanwhile *m
     part->meanwhile_us = 0;
     part->verify_us = clock_now_us();
     if (!rc && part->n_step_lanes > 0) rc = verify(part, meanwhile, err);
-    if (rc && !target_is_connected(part->tools->target)) return rc;
+    if (rc && !target_is_connected(part->tools->target)) {
+        release_tails(part);
+        return rc;
+    }
     if (rc) {
         fail_step(part, err);
     } else if (part->n_step_lanes > 0) {
@@ -217,6 +229,7 @@ static int finish_part(struct round_part *part, const struct target_meanwhile *m
         part->tools->halves->n_steps++;
         part->tools->halves->n_half_steps += part->is_alone ? 0 : 1;
     }
+    release_tails(part);
     end_failed(part);
     return 0;
 }

@@ -20,6 +20,7 @@ static void begin_lanes(struct round_part *part)
         lane->draft.base = seq->n_tokens;
         lane->draft.n = 0;
         lane->draft.is_over = false;
+        lane->tree = NULL;
         lane->n_wants = lane->n_ahead = lane->n_accepted = 0;
         lane->n_missed = seq->n_tokens - seq->n_draft_kv;
         lane->is_settled = false;
@@ -92,6 +93,7 @@ static int list_drafts(struct round_part *part, const struct drafter *drafter,
         part->drafts[n].seq = lane->seq;
         part->drafts[n].k = lane->plan.k;
         part->drafts[n].ends = &lane->seq->ends;
+        part->drafts[n].siblings_max = lane->plan.tails ? SIBLINGS_MAX : 0;
         part->drafts[n].draft = &lane->draft;
         owners[n++] = lane;
     }
@@ -139,8 +141,46 @@ static void find_guesses(struct round_part *part)
 
 /* ---- the step ---- */
 
+/* No more siblings than were planned: how many there are does not depend on their values. */
+static int trim_siblings(struct round_lane *lane)
+{
+    struct draft *draft = &lane->draft;
+    for (int i = 0; i < draft->n; i++) {
+        int most = lane->plan.tails ? lane->plan.siblings[i] : 0;
+        if (draft->n_siblings[i] > most) draft->n_siblings[i] = (uint8_t)most;
+    }
+    return lane_tree_siblings(draft);
+}
+
+/* The siblings go behind the chain. What was set aside is for a tree that is at least as large. */
+static int fill_tree(struct round_part *part, struct round_lane *lane, struct step_lane *step_lane,
+                     struct error *err)
+{
+    struct block_pool *pool = part->tools->target_pool;
+    struct sequence *seq = lane->seq;
+    struct block_tails *tails = lane->plan.tails;
+    if (tails) block_tails_release(tails, pool);
+    if (trim_siblings(lane) == 0) return 0;
+    lane->tree = arena_take(&part->arena, 1, sizeof *lane->tree);
+    if (!lane->tree) return error_set(err, ERR_NO_MEMORY, "no room for a tree of guesses");
+    lane_tree_init(lane->tree, &lane->draft);
+    const struct tree_guesses *guesses = &lane->tree->guesses;
+    int rc = block_tails_reserve(tails, pool, &seq->target_blocks, &lane->tree->shape,
+                                 seq->n_tokens, err);
+    if (rc) return rc;
+    memcpy(seq->tokens + seq->n_tokens, guesses->tokens,
+           (size_t)guesses->n * sizeof *guesses->tokens);
+    step_lane->n_tokens = lane->plan.n_tokens + guesses->n;
+    step_lane->n_draft = guesses->n;
+    step_lane->parents = guesses->parents;
+    step_lane->n_tails = tails->n;
+    step_lane->tails = tails->blocks;
+    return 0;
+}
+
 /* Tokens n_target_kv .. of the sequence, then the guesses. */
-static void fill_step_lane(const struct round_lane *lane, struct step_lane *step_lane)
+static int fill_step_lane(struct round_part *part, struct round_lane *lane,
+                          struct step_lane *step_lane, struct error *err)
 {
     struct sequence *seq = lane->seq;
     *step_lane = (struct step_lane){
@@ -153,14 +193,28 @@ static void fill_step_lane(const struct round_lane *lane, struct step_lane *step
         .n_blocks = seq->target_blocks.n - seq->n_blocks_sent,
         .blocks = seq->target_blocks.blocks + seq->n_blocks_sent,
     };
+    return fill_tree(part, lane, step_lane, err);
 }
 
-/* Row i is what is known of p after the committed tokens and the first i guesses. */
+/* The place of row i, in tokens behind the committed ones, and the q whose guesses stand there. */
+static int row_depth(const struct round_lane *lane, int i, const struct sparse_dist **q)
+{
+    const struct draft *draft = &lane->draft;
+    int depth = i <= draft->n ? i : lane->tree->shape.depth[i - 1] + 1;
+    *q = i < draft->n ? &draft->q[i] : NULL;
+    return depth;
+}
+
+/* Row i is what is known of p behind the committed tokens and the first i guesses or, in a tree,
+ * behind guess i - 1. */
 static int list_wants(struct round_part *part, struct round_lane *lane, int index,
                       struct error *err)
 {
     struct sequence *seq = lane->seq;
-    for (int i = 0; i <= lane->draft.n; i++) {
+    int n_guesses = lane->tree ? lane->tree->guesses.n : lane->draft.n;
+    for (int i = 0; i <= n_guesses; i++) {
+        const struct sparse_dist *q;
+        int depth = row_depth(lane, i, &q);
         const struct edit_list *edits = NULL;
         if (seq->edits) {
             int rc = edits_at(seq->edits, lane->draft.tokens, i, &part->arena, &edits, err);
@@ -173,8 +227,8 @@ static int list_wants(struct round_part *part, struct round_lane *lane, int inde
                 {
                     .rule = seq->rule,
                     .params = &seq->sampling,
-                    .q = i < lane->draft.n ? &lane->draft.q[i] : NULL,
-                    .at = {seq->seed, (uint32_t)(seq->n_tokens + i), (uint32_t)seq->n_tokens},
+                    .q = q,
+                    .at = {seq->seed, (uint32_t)(seq->n_tokens + depth), (uint32_t)seq->n_tokens},
                     .full_rows = seq->job->generate.full_rows,
                     .wants_logprobs = seq->job->generate.logprobs >= 0,
                     .n_top = seq->job->generate.logprobs,
@@ -203,6 +257,7 @@ int round_fill_step(struct round_part *part, struct error *err)
     int n = 0, n_wants = 0;
     for (int i = 0; i < part->n_lanes; i++) {
         n_wants += part->lanes[i].plan.n_scored + part->lanes[i].draft.n + 1;
+        n_wants += lane_tree_siblings(&part->lanes[i].draft);
     }
     part->n_wants = part->n_tokens = 0;
     part->wants = arena_take(&part->arena, (size_t)n_wants, sizeof *part->wants);
@@ -212,9 +267,9 @@ int round_fill_step(struct round_part *part, struct error *err)
         lane->step_lane = -1;
         if (lane->err.code) continue;
         lane->step_lane = n;
-        fill_step_lane(lane, &part->step_lanes[n]);
         int n_listed = part->n_wants;
-        if (list_lane(part, lane, n, &lane->err)) {
+        if (fill_step_lane(part, lane, &part->step_lanes[n], &lane->err) ||
+            list_lane(part, lane, n, &lane->err)) {
             lane->end = JOB_END_FAILED;
             lane->step_lane = -1;
             part->n_wants = n_listed;

@@ -1,6 +1,7 @@
 /* The plan of a round, and what decisions about it depend on (coordinator/scheduler.h). */
 #pragma once
 
+#include "coordinator/block_tails.h"
 #include "coordinator/draft/drafters.h"
 #include "coordinator/target.h"
 #include "speculation/planner.h"
@@ -22,6 +23,8 @@ struct lane_plan {
     struct drafter *drafter; /* that makes them; with k = 0 NULL */
     /* Where it is a finder: why. */
     struct planner_offer offer;
+    uint8_t siblings[DRAFT_MAX]; /* of each of the k guesses */
+    struct block_tails *tails;   /* set aside for those; NULL: there are none */
     bool is_last; /* the step reaches the last committed token, so that the next one follows */
     int first_scored, n_scored; /* of n_tokens: those whose rows are wanted as scores */
 };
@@ -31,6 +34,8 @@ struct round_plan {
     int n_lanes;
     struct draft_reading readings[SEQUENCES_MAX]; /* by the draft, before it guesses */
     int n_readings;
+    struct block_tails tails[SEQUENCES_MAX];
+    int n_tails;
     int n_tokens, n_prompt; /* committed tokens fed; of them, tokens of prompts */
 };
 

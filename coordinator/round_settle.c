@@ -26,6 +26,8 @@ static void count(struct sequence *seq, const struct round_lane *lane, int n_acc
     c->drafted += (uint32_t)draft->n;
     c->accepted += (uint32_t)n_accepted;
     c->rejections += n_accepted < draft->n ? 1 : 0;
+    c->siblings += (uint32_t)lane_tree_siblings(draft);
+    c->siblings_accepted += lane->path.kept < lane->path.n_tested ? 1 : 0;
     c->found += round_is_found(lane) ? (uint32_t)draft->n : 0;
     c->found_accepted += round_is_found(lane) ? (uint32_t)n_accepted : 0;
     struct job_work *work = &seq->job->work;
@@ -62,27 +64,48 @@ static void note_times(const struct round_part *part, struct generate_round *rou
     round->n_rows = part->n_tokens;
 }
 
+/* Guess i of the chain, or its sibling. p is known where all guesses before it were accepted. */
+static struct generate_guess show_guess(struct round_part *part, const struct round_lane *lane,
+                                        const struct target_row *rows, int i, int sibling)
+{
+    const struct draft *draft = &lane->draft;
+    int32_t id = sibling < 0 ? draft->tokens[i] : draft->siblings[i][sibling];
+    float q = sparse_prob(&draft->q[i], id);
+    return (struct generate_guess){
+        .id = id,
+        .text = score_token_text(part->tools->tok, id, &part->arena),
+        .q = q < 1 ? q : 1,
+        .p = i <= lane->path.n_chain ? known_p(&rows[i], id) : -1,
+        .place = i,
+    };
+}
+
+static bool is_kept(const struct round_lane *lane, int i, int sibling)
+{
+    if (i < lane->path.n_chain) return sibling < 0;
+    return i < lane->n_accepted && sibling == lane->path.kept;
+}
+
 /* What a client that wants to see guesses is told of the round. NULL: no memory. */
 static const struct generate_round *show_round(struct round_part *part,
                                                const struct round_lane *lane,
                                                const struct target_row *rows, int32_t next)
 {
     const struct draft *draft = &lane->draft;
-    size_t n = (size_t)draft->n;
+    int n = draft->n + lane_tree_siblings(draft), n_listed = 0;
     struct generate_round *round = arena_take(&part->arena, 1, sizeof *round);
-    struct generate_guess *guesses = arena_take(&part->arena, n + 1, sizeof *guesses);
+    struct generate_guess *guesses = arena_take(&part->arena, (size_t)n + 1, sizeof *guesses);
     if (!round || !guesses) return NULL;
-    for (int i = 0; i < draft->n; i++) {
-        int32_t id = draft->tokens[i];
-        float q = sparse_prob(&draft->q[i], id);
-        guesses[i] = (struct generate_guess){
-            .id = id,
-            .text = score_token_text(part->tools->tok, id, &part->arena),
-            .q = q < 1 ? q : 1,
-            .p = i <= lane->n_accepted ? known_p(&rows[i], id) : -1,
-        };
+    for (int i = 0; i < lane->n_accepted; i++) {
+        guesses[n_listed++] =
+            show_guess(part, lane, rows, i, i < lane->path.n_chain ? -1 : lane->path.kept);
     }
-    *round = (struct generate_round){.n_guesses = draft->n,
+    for (int i = 0; i < draft->n; i++) {
+        for (int s = -1; s < draft->n_siblings[i]; s++) {
+            if (!is_kept(lane, i, s)) guesses[n_listed++] = show_guess(part, lane, rows, i, s);
+        }
+    }
+    *round = (struct generate_round){.n_guesses = n,
                                      .guesses = guesses,
                                      .drafter = draft->n ? lane->plan.drafter->ops->name : "",
                                      .n_kept = lane->n_accepted,
@@ -91,32 +114,76 @@ static const struct generate_round *show_round(struct round_part *part,
     return round;
 }
 
+static void accept_chain(struct round_lane *lane, const struct target_row *rows,
+                         int32_t ids[DRAFT_MAX + 1], struct accept_result *result)
+{
+    struct sequence *seq = lane->seq;
+    const struct draft *draft = &lane->draft;
+    const struct rng_address at = {seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
+    *result = seq->rule->accept(rows, draft->q, draft->tokens, draft->n, &at);
+    lane->path = (struct lane_path){.n_chain = result->n_accepted};
+    memcpy(ids, draft->tokens, (size_t)result->n_accepted * sizeof *ids);
+}
+
+/* The accepted path's blocks become the text's, and its rows those of a chain. */
+static int accept_tree(struct round_part *part, struct round_lane *lane,
+                       const struct target_row *rows, int32_t ids[DRAFT_MAX + 1],
+                       struct target_row path_rows[DRAFT_MAX + 1], struct accept_result *result,
+                       struct error *err)
+{
+    struct sequence *seq = lane->seq;
+    const struct tree_guesses *guesses = &lane->tree->guesses;
+    const struct rng_address at = {seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
+    double *scratch = arena_take(&part->arena, tree_scratch(rows, guesses->n), sizeof *scratch);
+    if (!scratch) return error_set(err, ERR_NO_MEMORY, "no room to accept a tree of guesses");
+    struct tree_result tree = seq->rule->accept_tree(rows, guesses, &at, scratch);
+    path_rows[0] = rows[0];
+    for (int i = 0; i < tree.n_accepted; i++) {
+        ids[i] = guesses->tokens[tree.path[i]];
+        path_rows[i + 1] = rows[1 + tree.path[i]];
+    }
+    int n = tree.n_accepted, last = n > 0 ? tree.path[n - 1] : -1;
+    int path = last < 0 ? 0 : lane->tree->shape.first_path[last];
+    int changed =
+        block_tails_accept(lane->plan.tails, &seq->target_blocks, part->tools->target_pool, path);
+    if (seq->n_blocks_sent > changed) seq->n_blocks_sent = changed;
+    *result = (struct accept_result){n, tree.next};
+    lane->path = lane_tree_path(&lane->draft, &tree);
+    return 0;
+}
+
 /* Accepts, then commits n_accepted guesses and the token after them. */
 static int commit_lane(struct round_part *part, struct round_lane *lane,
                        const struct target_row *rows, struct error *err)
 {
     struct sequence *seq = lane->seq;
     const struct draft *draft = &lane->draft;
-    const struct rng_address at = {seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
-    struct accept_result result = seq->rule->accept(rows, draft->q, draft->tokens, draft->n, &at);
-    assert(rows[result.n_accepted].n > 0 || rows[result.n_accepted].outside_mass > 0);
-
     int32_t ids[DRAFT_MAX + 1];
     enum token_origin origins[DRAFT_MAX + 1];
+    struct target_row path_rows[DRAFT_MAX + 1];
+    struct accept_result result = {0, -1};
+    if (lane->tree) {
+        int rc = accept_tree(part, lane, rows, ids, path_rows, &result, err);
+        if (rc) return rc;
+        rows = path_rows;
+    } else {
+        accept_chain(lane, rows, ids, &result);
+    }
+    assert(rows[result.n_accepted].n > 0 || rows[result.n_accepted].outside_mass > 0);
     for (int i = 0; i < result.n_accepted; i++) {
-        ids[i] = draft->tokens[i];
         origins[i] = TOKEN_ACCEPTED;
     }
-    bool is_rejected = result.n_accepted < draft->n;
+    bool is_rejected = lane->path.n_chain < draft->n;
+    bool has_replaced = is_rejected && result.n_accepted == lane->path.n_chain;
     ids[result.n_accepted] = result.next;
-    origins[result.n_accepted] = draft->n == 0 ? TOKEN_PLAIN
-                                 : is_rejected ? TOKEN_REPLACEMENT
-                                               : TOKEN_BONUS;
+    origins[result.n_accepted] = draft->n == 0  ? TOKEN_PLAIN
+                                 : has_replaced ? TOKEN_REPLACEMENT
+                                                : TOKEN_BONUS;
     lane->n_accepted = result.n_accepted;
-    count(seq, lane, result.n_accepted);
-    int known = seq->n_tokens + result.n_accepted; /* fed and right */
-    seq->n_target_kv = known;
-    if (seq->n_draft_kv > known) seq->n_draft_kv = known;
+    count(seq, lane, lane->path.n_chain);
+    int read = seq->n_tokens + lane->path.n_chain; /* by the draft, and right */
+    seq->n_target_kv = seq->n_tokens + result.n_accepted;
+    if (seq->n_draft_kv > read) seq->n_draft_kv = read;
     const struct token_logprob *logprobs = NULL;
     if (seq->job->generate.logprobs >= 0) {
         logprobs =
@@ -134,7 +201,7 @@ static int commit_lane(struct round_part *part, struct round_lane *lane,
         .ids = ids,
         .origins = origins,
         .n = result.n_accepted + 1,
-        .rejected = is_rejected ? draft->tokens[result.n_accepted] : -1,
+        .rejected = is_rejected ? draft->tokens[lane->path.n_chain] : -1,
     };
     return sequence_commit(seq, &commit, part->tools->tok, err);
 }
@@ -218,7 +285,7 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
     struct sequence *seq = lane->seq;
     const struct signals_commit commit = {
         .n_drafted = lane->draft.n,
-        .n_accepted = lane->n_accepted,
+        .n_accepted = lane->path.n_chain,
         .drafter = lane->draft.n > 0 ? lane->plan.drafter->ops->counted : SIGNALS_MODEL,
         .n_tokens = seq->n_tokens - n_before,
         .gap_us = last_us ? seq->last_token_us - last_us : 0,
@@ -293,7 +360,8 @@ static void teach_lane(struct planner *planner, const struct round_lane *lane)
     if (round_is_found(lane) && state->strategy == STRATEGY_PLANNED) {
         planner_observe_offer(planner, state, &lane->plan.offer, lane->draft.n, lane->n_accepted);
     } else {
-        planner_observe_lane(planner, state, lane->draft.n, lane->n_accepted);
+        planner_observe_lane(planner, state, lane->draft.n, lane->path.n_chain);
+        planner_observe_siblings(planner, state, lane->path.n_tested, lane->path.kept);
     }
 }
 

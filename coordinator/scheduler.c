@@ -303,9 +303,14 @@ static void take_choice(struct planning *p, struct lane_plan *lane,
                         const struct planner_lane *choice)
 {
     struct drafters *drafters = p->s->drafters;
+    int n_siblings = 0;
     lane->k = choice->k;
-    p->n_tokens -= choice->k;
-    p->n_rows -= choice->k;
+    for (int i = 0; i < choice->k; i++) {
+        lane->siblings[i] = choice->siblings[i];
+        n_siblings += choice->siblings[i];
+    }
+    p->n_tokens -= choice->k + n_siblings;
+    p->n_rows -= choice->k + n_siblings;
     if (choice->k == 0) return;
     lane->drafter = drafters->model;
     if (!choice->offer) return;
@@ -337,6 +342,8 @@ static void plan_guesses(struct planning *p)
             .n_left = seq->end - seq->n_tokens,
             .offers = offers[n],
             .n_offers = list_offers(p, seq, offers[n]),
+            .siblings_max = p->s->is_halved ? 0 : seq->siblings_max,
+            .nodes_max = TREE_PATHS_MAX,
         };
         owners[n++] = lane;
     }
@@ -391,7 +398,7 @@ void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct r
         .n_rows = s->target->max_step_rows,
     };
     int n_feeding = 0;
-    plan->n_lanes = plan->n_readings = plan->n_tokens = plan->n_prompt = 0;
+    plan->n_lanes = plan->n_readings = plan->n_tokens = plan->n_prompt = plan->n_tails = 0;
     s->n_rounds++;
     study(&p);
     for (int i = 0; i < n; i++) {

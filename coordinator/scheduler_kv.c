@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "coordinator/lane_tree.h"
 
 enum {
     /* Tokens of prompts that the draft reads in a round: beside lanes, whatever they take, and at
@@ -211,6 +212,26 @@ static bool reserve_draft(struct planning *p, struct lane_plan *lane, int n_rese
     return true;
 }
 
+/* Siblings get what is left when all lanes have what they need: nobody loses a place for them. */
+static void reserve_siblings(struct planning *p, struct lane_plan *lane)
+{
+    int32_t parents[TREE_NODES_MAX];
+    struct guess_tree shape;
+    struct error err;
+    struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
+    lane->tails = NULL;
+    int n = lane_tree_parents(lane->k, lane->siblings, parents);
+    if (n == lane->k) return;
+    if (guess_tree_init(&shape, parents, n, &err) ||
+        block_tails_reserve(tails, p->s->target_pool, &lane->seq->target_blocks, &shape,
+                            lane->seq->n_tokens, &err)) {
+        memset(lane->siblings, 0, sizeof lane->siblings);
+        return;
+    }
+    lane->tails = tails;
+    p->plan->n_tails++;
+}
+
 static void drop_readings(struct planning *p)
 {
     int n = 0;
@@ -248,5 +269,8 @@ void planning_reserve(struct planning *p)
         plan->lanes[n++] = lane;
     }
     plan->n_lanes = n;
+    for (int i = 0; i < n; i++) {
+        reserve_siblings(p, &plan->lanes[i]);
+    }
     drop_readings(p);
 }

@@ -76,6 +76,8 @@ static void choose_draft(struct sequence *seq, const struct generate_request *re
     } else {
         seq->speculation_off = "";
     }
+    bool may_branch = seq->planner_state.strategy == STRATEGY_PLANNED && seq->rule->accept_tree;
+    seq->siblings_max = may_branch ? defaults->siblings_max : 0;
 }
 
 static int check_length(const struct job *job, const struct sequence_defaults *defaults,
@@ -267,11 +269,13 @@ static int open_tokens(struct sequence *seq, int block_tokens, struct error *err
     if (seq->tokens) return 0;
     /* Behind the last committed token a round may hold K guesses and the token that follows
      * them. */
-    seq->capacity = seq->end + DRAFT_MAX + 2;
+    seq->capacity = seq->end + TREE_NODES_MAX + 2;
     TRY(mem_array(&seq->tokens, (size_t)seq->capacity, sizeof *seq->tokens, err));
     TRY(block_table_open(&seq->target_blocks, seq->capacity / block_tokens + 1, err));
     memcpy(seq->tokens, seq->job->prompt.data, (size_t)seq->n_prompt * sizeof *seq->tokens);
     if (!seq->is_score && edit_rules_change(&seq->edit_rules)) {
+        seq->siblings_max =
+            0; /* edits depend on the tokens before a position: those of one chain */
         TRY(edits_open(&seq->edits, &seq->edit_rules, seq->n_vocab, seq->tokens, seq->n_prompt,
                        seq->end - seq->n_prompt, err));
     }

@@ -44,6 +44,7 @@ struct sequence {
     struct planner_sequence planner_state;
     float threshold;              /* of strategy threshold, otherwise 0 */
     int end;                      /* n_tokens never exceeds this: max_tokens or the context */
+    int siblings_max;             /* of each guess; 0: guesses are chains */
     const char *speculation_off;  /* why it has no guesses; "" = it may have */
     struct end_ids ends;          /* tokens that end the text */
     struct edit_rules edit_rules; /* what the request changes in p; its arrays are the sequence's */
@@ -72,6 +73,7 @@ struct sequence_defaults {
     int context_limit, vocab_size; /* of the target */
     const struct end_ids *ends;    /* of its texts; NULL = none */
     bool has_draft;
+    int siblings_max; /* of each guess of planned sequences */
 };
 
 /* K of requests that do not say, where the coordinator's own option is n_draft (-1: it has

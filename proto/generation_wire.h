@@ -101,18 +101,18 @@ struct token_logprob {
 struct generate_guess {
     int32_t id;
     const char *text; /* U+FFFD in place of bytes that are not UTF-8 */
-    float q,
-        p; /* of the draft and the target, as they were compared; p -1 = not known, as behind the
-                 * first guess that did not stay */
+    float q, p; /* of the draft and the target, as they were compared; p -1 = not known, as behind
+                   the first guess that did not stay */
+    int place;  /* 0 .. DRAFT_MAX - 1: of the round's ids the one that it is a guess for */
 };
 
 /* What a round guessed for a sequence, and how long its parts took. */
 struct generate_round {
-    int n_guesses; /* 0 .. DRAFT_MAX */
-    const struct generate_guess *guesses;
-    const char *drafter; /* who made them; "" = there are none */
-    int n_kept;          /* so many of the round's ids are guesses that stayed */
-    float next_p;        /* p of the id behind them; -1 = not known */
+    int n_guesses;                        /* 0 .. TREE_NODES_MAX */
+    const struct generate_guess *guesses; /* those that stayed first, in order */
+    const char *drafter;                  /* who made them; "" = there are none */
+    int n_kept;                           /* so many of the round's ids are guesses that stayed */
+    float next_p;                         /* p of the id behind them; -1 = not known */
     uint32_t draft_us, verify_us, collective_us, wire_us;
     uint32_t total_us;   /* from the round's beginning to the message */
     int n_lanes, n_rows; /* of the step: sequences that shared it, tokens of all of them */
@@ -134,7 +134,8 @@ struct generate_tokens {
 
 struct generate_counters {
     uint32_t rounds, drafted, accepted, rejections, first_round_tokens, drafted_ahead;
-    uint32_t found, found_accepted; /* of drafted and accepted: looked up, not computed */
+    uint32_t found, found_accepted;       /* of drafted and accepted: looked up, not computed */
+    uint32_t siblings, siblings_accepted; /* guesses for a place besides the first; in none else */
     uint32_t overhead_p50_us, overhead_p99_us;
     uint32_t drafted_at[DRAFT_MAX], tested_at[DRAFT_MAX], accepted_at[DRAFT_MAX];
     uint64_t prompt_us, total_us, queue_us, rounds_us;

@@ -22,6 +22,7 @@ Outrider__Generation__V1__Round *round_make(struct arena *scratch,
         items[i].text = codec_copy_string(scratch, from->text);
         items[i].q = from->q;
         items[i].p = from->p;
+        items[i].place = (uint32_t)from->place;
         if (!items[i].text) return NULL;
         list[i] = &items[i];
     }
@@ -47,6 +48,7 @@ static int guess_decode(const Outrider__Generation__V1__Guess *msg, struct gener
     int rc = 0;
     *guess = (struct generate_guess){.id = msg->id, .q = msg->q, .p = msg->p};
     TRY(codec_check_ids(&msg->id, 1, guess_field, err));
+    TRY(codec_read_int(&guess->place, msg->place, 0, DRAFT_MAX - 1, "place", err));
     TRY(range_check(msg->q, 0, 1, false, "q", err));
     TRY(range_check(msg->p, -1, 1, false, "p", err));
     TRY(codec_read_string(&guess->text, NULL, msg->text, GUESS_BYTES_MAX, guess_field, err));
@@ -66,7 +68,7 @@ int round_decode(const Outrider__Generation__V1__Round *msg, struct arena *arena
                                    .collective_us = msg->collective_us,
                                    .wire_us = msg->wire_us,
                                    .total_us = msg->total_us};
-    TRY(codec_read_count(&out->n_guesses, msg->n_guesses, DRAFT_MAX, "guesses", err));
+    TRY(codec_read_count(&out->n_guesses, msg->n_guesses, TREE_NODES_MAX, "guesses", err));
     TRY(codec_read_int(&out->n_kept, msg->kept, 0, out->n_guesses, "kept", err));
     TRY(codec_read_int(&out->n_lanes, msg->lanes, 0, INT32_MAX, "lanes", err));
     TRY(codec_read_int(&out->n_rows, msg->rows, 0, INT32_MAX, "rows", err));

@@ -197,7 +197,11 @@ static int work_once(struct ahead *a, struct error *err)
 {
     struct arena *arena = &a->arenas[a->arena];
     if (a->is_predicted) {
-        struct draft_lane lane = {a->seq, a->draft.n + 1, a->ends, &a->draft, {0}};
+        struct draft_lane lane = {.seq = a->seq,
+                                  .k = a->draft.n + 1,
+                                  .ends = a->ends,
+                                  .draft = &a->draft,
+                                  .siblings_max = a->seq->siblings_max};
         struct draft_cost cost;
         drafter_propose(a->drafter, &lane, 1, arena, &cost);
         return lane.err.code;

@@ -36,6 +36,10 @@ struct draft {
     int n;
     int32_t tokens[DRAFT_MAX];
     struct sparse_dist q[DRAFT_MAX]; /* their arrays lie in the arena of the call */
+    /* Further guesses for the place of tokens[i], from the same q without those before them; under
+     * greedy and coupled rules the next best ones. */
+    uint8_t n_siblings[DRAFT_MAX];
+    int32_t siblings[DRAFT_MAX][SIBLINGS_MAX];
 };
 
 /* One sequence's share of a call of propose. */
@@ -44,6 +48,7 @@ struct draft_lane {
     int k;                      /* guesses wanted, with those that the draft already has */
     const struct end_ids *ends; /* nothing is guessed behind these */
     struct draft *draft;        /* goes on where draft->n guesses are there already */
+    int siblings_max;           /* of each guess that is made */
     struct error err;           /* set by the call: code 0, or what failed this lane alone */
 };
 
@@ -111,7 +116,9 @@ struct drafter_ops {
      * looked at and does not send. Stops after an end of sequence and after a guess that it gave
      * less than seq->threshold; both are still guesses, because a guess that was looked at must be
      * sent (docs/design.md section 5). Coins RNG_DRAFT at (position, base); under a coupled rule
-     * the guess is the argmax under the shared noise. seq->n_draft_kv counts what was read, and
+     * the guess is the argmax under the shared noise. Siblings use coins of the same address with
+     * their numbers from 1 on as the index, and may be dropped for reasons that have nothing to do
+     * with their values. seq->n_draft_kv counts what was read, and
      * guesses are written to seq->tokens behind the committed ones. Errors of a lane:
      * ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device is lost. All lanes go
      * through a pass together. */

@@ -310,8 +310,31 @@ struct guess {
     int position, base;
     struct sparse_dist *q;
     int32_t id;
+    int n_siblings;
+    int32_t *siblings; /* [siblings_max] */
+    int siblings_max;
     float chance; /* what the draft gave it, also where q is made one-hot */
 };
+
+/* The best of q's tokens under the noise of the position. */
+static int32_t pick_with_noise(const struct model_draft *d, const struct sequence *seq,
+                               const struct guess *guess)
+{
+    return sampling_coupled_pick(guess->q->ids, d->logits, guess->q->n, seq->sampling.temperature,
+                                 seq->seed, (uint32_t)guess->position);
+}
+
+/* Takes a token out of q, whose logits are d->logits. */
+static void drop_id(struct model_draft *d, struct sparse_dist *q, int32_t id)
+{
+    int n = 0;
+    for (int i = 0; i < q->n; i++) {
+        if (q->ids[i] == id) continue;
+        q->ids[n] = q->ids[i];
+        d->logits[n++] = d->logits[i];
+    }
+    q->n = n;
+}
 
 /* Coupled rules pick among q's tokens with the noise of the position, so q becomes one-hot.
  * best[n_best]: the row's best with their logits. */
@@ -325,9 +348,13 @@ static void pick_coupled(struct model_draft *d, const struct sequence *seq, int 
             j++;
         d->logits[i] = (float)d->best[j].score;
     }
-    guess->id = sampling_coupled_pick(q->ids, d->logits, q->n, seq->sampling.temperature, seq->seed,
-                                      (uint32_t)guess->position);
+    guess->id = pick_with_noise(d, seq, guess);
     guess->chance = sparse_prob(q, guess->id);
+    for (int n = q->n - 1; n > 0 && guess->n_siblings < guess->siblings_max; n--) {
+        int32_t last = guess->n_siblings ? guess->siblings[guess->n_siblings - 1] : guess->id;
+        drop_id(d, q, last);
+        guess->siblings[guess->n_siblings++] = pick_with_noise(d, seq, guess);
+    }
     q->n = 1;
     q->ids[0] = guess->id;
     q->p[0] = 1.0f;
@@ -358,12 +385,28 @@ static int best_of_row(struct model_draft *d, int row, int n, struct arena *aren
     return 0;
 }
 
+/* Siblings of a guess that was drawn from q or, at temperature 0, is the first of best[n_best]. */
+static void choose_siblings(const struct model_draft *d, const struct sequence *seq, int n_best,
+                            const struct rng_address *at, struct guess *guess)
+{
+    const struct sparse_dist *q = guess->q;
+    int32_t taken[1 + SIBLINGS_MAX] = {guess->id};
+    bool is_best = seq->rule->is_greedy, is_drawn = seq->sampling.temperature > 0 && !is_best;
+    for (int i = 1; i <= guess->siblings_max; i++) {
+        bool is_there = is_drawn ? i < q->n && tree_q_left(q, taken, i) > 0 : is_best && i < n_best;
+        if (!is_there) return;
+        double u = is_drawn ? rng_uniform(at, RNG_DRAFT, (uint32_t)i) : 0;
+        taken[i] = is_drawn ? tree_q_draw(q, taken, i, u) : d->best[i].id;
+        guess->siblings[guess->n_siblings++] = taken[i];
+    }
+}
+
 /* Makes the guess from a row of logits of the last step. */
 static int choose(struct model_draft *d, const struct sequence *seq, int row, struct arena *arena,
                   struct guess *guess, struct error *err)
 {
     bool wants_q = seq->sampling.temperature > 0 || seq->threshold > 0 || seq->edits;
-    int rc = 0, n_best = wants_q ? d->options.support : 1;
+    int rc = 0, n_best = wants_q ? d->options.support : 1 + guess->siblings_max;
     struct sparse_dist *q = guess->q;
     *q = (struct sparse_dist){.ids = arena_take(arena, (size_t)n_best, sizeof *q->ids),
                               .p = arena_take(arena, (size_t)n_best, sizeof *q->p)};
@@ -385,6 +428,7 @@ static int choose(struct model_draft *d, const struct sequence *seq, int row, st
     guess->id = sparse_draw(q, rng_uniform(&at, RNG_DRAFT, 0));
     guess->chance =
         seq->sampling.temperature > 0 ? sparse_prob(q, guess->id) : greedy_chance(d, n_best);
+    choose_siblings(d, seq, n_best, &at, guess);
 out:
     return rc;
 }
@@ -396,9 +440,14 @@ static int guess_once(struct model_draft *d, struct draft_lane *lane, int row, s
     struct sequence *seq = lane->seq;
     struct draft *draft = lane->draft;
     int position = draft->base + draft->n;
-    struct guess guess = {.position = position, .base = draft->base, .q = &draft->q[draft->n]};
+    struct guess guess = {.position = position,
+                          .base = draft->base,
+                          .q = &draft->q[draft->n],
+                          .siblings = draft->siblings[draft->n],
+                          .siblings_max = lane->siblings_max};
     int rc = choose(d, seq, row, arena, &guess, err);
     if (rc) return rc;
+    draft->n_siblings[draft->n] = (uint8_t)guess.n_siblings;
     draft->tokens[draft->n++] = guess.id;
     seq->tokens[position] = guess.id; /* behind the committed ones, where the next pass reads it */
     draft->is_over = end_ids_have(lane->ends, guess.id) || guess.chance < seq->threshold;

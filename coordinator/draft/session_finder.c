@@ -139,6 +139,7 @@ static void propose_lane(const struct session_finder *f, struct draft_lane *lane
     int n = suffix_copy(text->suffix, &place, draft->tokens, lane->k);
     while (draft->n < n && !draft->is_over && draft->tokens[draft->n] < f->n_vocab) {
         int32_t id = draft->tokens[draft->n];
+        draft->n_siblings[draft->n] = 0;
         seq->tokens[seq->n_tokens + draft->n++] = id;
         draft->is_over = end_ids_have(lane->ends, id);
     }

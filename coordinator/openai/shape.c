@@ -173,8 +173,8 @@ static void set_known(json_t *object, const char *key, float value)
 
 static json_t *guess_of(const struct generate_guess *guess)
 {
-    json_t *made = json_pack("{s:i, s:s, s:f}", "id", (int)guess->id, "text", guess->text, "q",
-                             (double)guess->q);
+    json_t *made = json_pack("{s:i, s:i, s:s, s:f}", "place", guess->place, "id", (int)guess->id,
+                             "text", guess->text, "q", (double)guess->q);
     set_known(made, "p", guess->p);
     return made;
 }
@@ -265,16 +265,17 @@ json_t *openai_shape_summary(const struct generate_summary *s)
 {
     const struct generate_counters *c = &s->counters;
     double tested = (double)c->accepted + c->rejections;
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, "
-                     "s:o, s:o, s:o}",
-                     "index", s->index, "rule", s->rule, "strategy", strategy_names[s->strategy],
-                     "arithmetic", s->arithmetic, "speculation_off", s->speculation_off, "seed",
-                     (json_int_t)s->seed, "rounds", (json_int_t)c->rounds, "drafted",
-                     (json_int_t)c->drafted, "accepted", (json_int_t)c->accepted, "found",
-                     (json_int_t)c->found, "found_accepted", (json_int_t)c->found_accepted,
-                     "rejections", (json_int_t)c->rejections, "preemptions",
-                     (json_int_t)c->preemptions, "alpha", tested > 0 ? c->accepted / tested : 0.0,
-                     "mean_n_draft", c->rounds ? (double)c->drafted / c->rounds : 0.0,
-                     "tested_per_position", counts_of(c->tested_at), "accepted_per_position",
-                     counts_of(c->accepted_at), "time_us", times_of(c));
+    return json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, "
+        "s:o, s:o, s:o}",
+        "index", s->index, "rule", s->rule, "strategy", strategy_names[s->strategy], "arithmetic",
+        s->arithmetic, "speculation_off", s->speculation_off, "seed", (json_int_t)s->seed, "rounds",
+        (json_int_t)c->rounds, "drafted", (json_int_t)c->drafted, "accepted",
+        (json_int_t)c->accepted, "found", (json_int_t)c->found, "found_accepted",
+        (json_int_t)c->found_accepted, "siblings", (json_int_t)c->siblings, "siblings_accepted",
+        (json_int_t)c->siblings_accepted, "rejections", (json_int_t)c->rejections, "preemptions",
+        (json_int_t)c->preemptions, "alpha", tested > 0 ? c->accepted / tested : 0.0,
+        "mean_n_draft", c->rounds ? (double)c->drafted / c->rounds : 0.0, "tested_per_position",
+        counts_of(c->tested_at), "accepted_per_position", counts_of(c->accepted_at), "time_us",
+        times_of(c));
 }

@@ -223,10 +223,11 @@ static void print_generation(const struct answer *answer, const struct generate_
            ",\"drafted_ahead\":%" PRIu32 ",\"found\":%" PRIu32 ",\"found_accepted\":%" PRIu32
            ",\"accepted\":%" PRIu32 ",\"rejections\":%" PRIu32 ",\"rows\":%" PRIu64
            ",\"more_rows\":%" PRIu64 ",\"bytes_sent\":%" PRIu64 ",\"bytes_received\":%" PRIu64
-           ",\"preemptions\":%" PRIu32 "}\n",
+           ",\"preemptions\":%" PRIu32 ",\"siblings\":%" PRIu32 ",\"siblings_accepted\":%" PRIu32
+           "}\n",
            summary->completion_tokens, c->rounds, c->drafted, c->drafted_ahead, c->found,
            c->found_accepted, c->accepted, c->rejections, c->rows, c->more_rows, c->bytes_sent,
-           c->bytes_received, c->preemptions);
+           c->bytes_received, c->preemptions, c->siblings, c->siblings_accepted);
 }
 
 static int receive_message(struct session *s, bool *is_last, int64_t deadline_us, struct error *err)

@@ -34,7 +34,8 @@ static const struct generate_round *round_sample(void)
         guesses[i] = (struct generate_guess){.id = sample_int(0, 200000),
                                              .text = text_sample(6),
                                              .q = (float)sample_int(0, 64) / 64,
-                                             .p = (float)sample_int(-1, 1)};
+                                             .p = (float)sample_int(-1, 1),
+                                             .place = sample_int(0, DRAFT_MAX - 1)};
     }
     *round = (struct generate_round){.n_guesses = n,
                                      .guesses = guesses,
@@ -95,6 +96,7 @@ static void round_equal(const struct generate_round *a, const struct generate_ro
         ck_assert_int_eq(a->guesses[i].id, b->guesses[i].id);
         ck_assert_str_eq(a->guesses[i].text, b->guesses[i].text);
         ck_assert(a->guesses[i].q == b->guesses[i].q && a->guesses[i].p == b->guesses[i].p);
+        ck_assert_int_eq(a->guesses[i].place, b->guesses[i].place);
     }
     ck_assert_int_eq(a->n_kept, b->n_kept);
     ck_assert(a->next_p == b->next_p);
@@ -194,9 +196,10 @@ static struct generate_summary *summary_sample(void)
     summary->estimates = estimates_sample();
     summary->prompt_ids = sample_ids(&made, summary->prompt_tokens, 0, INT32_MAX);
     struct generate_counters *c = &summary->counters;
-    uint32_t *const narrow[] = {
-        &c->rounds,        &c->drafted,      &c->accepted,    &c->rejections, &c->drafted_ahead,
-        &c->target_reused, &c->draft_reused, &c->preemptions, &c->found,      &c->found_accepted};
+    uint32_t *const narrow[] = {&c->rounds,         &c->drafted,       &c->accepted,
+                                &c->rejections,     &c->drafted_ahead, &c->target_reused,
+                                &c->draft_reused,   &c->preemptions,   &c->found,
+                                &c->found_accepted, &c->siblings,      &c->siblings_accepted};
     for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) {
         *narrow[i] = (uint32_t)sample_bits();
     }
@@ -223,6 +226,8 @@ static void counters_equal(const struct generate_counters *a, const struct gener
     ck_assert_uint_eq(a->rejections, b->rejections);
     ck_assert_uint_eq(a->drafted_ahead, b->drafted_ahead);
     ck_assert_uint_eq(a->found, b->found);
+    ck_assert_uint_eq(a->siblings, b->siblings);
+    ck_assert_uint_eq(a->siblings_accepted, b->siblings_accepted);
     ck_assert_uint_eq(a->found_accepted, b->found_accepted);
     ck_assert_uint_eq(a->target_reused, b->target_reused);
     ck_assert_uint_eq(a->draft_reused, b->draft_reused);

@@ -71,7 +71,7 @@ static void propose(struct bench *b, struct sequence *seq, int k, const struct e
 {
     struct draft_cost cost;
     *draft = (struct draft){.base = seq->n_tokens};
-    struct draft_lane lane = {seq, k, ends, draft, {0}};
+    struct draft_lane lane = {seq, k, ends, draft, 0, {0}};
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);

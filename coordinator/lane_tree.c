@@ -1,0 +1,64 @@
+/* A chain with siblings as a tree. */
+#include "coordinator/lane_tree.h"
+
+#include <assert.h>
+
+int lane_tree_parents(int k, const uint8_t *siblings, int32_t *parents)
+{
+    int n = 0;
+    for (; n < k; n++) {
+        parents[n] = n - 1;
+    }
+    for (int i = k - 1; i >= 0; i--) {
+        for (int s = 0; s < siblings[i]; s++) {
+            parents[n++] = i - 1;
+        }
+    }
+    return n;
+}
+
+int lane_tree_siblings(const struct draft *draft)
+{
+    int n = 0;
+    for (int i = 0; i < draft->n; i++) {
+        n += draft->n_siblings[i];
+    }
+    return n;
+}
+
+void lane_tree_init(struct lane_tree *tree, const struct draft *draft)
+{
+    struct error err;
+    int n = lane_tree_parents(draft->n, draft->n_siblings, tree->parents), at = draft->n;
+    for (int i = 0; i < draft->n; i++) {
+        tree->tokens[i] = draft->tokens[i];
+        tree->q[i] = &draft->q[i];
+    }
+    for (int i = draft->n - 1; i >= 0; i--) {
+        for (int s = 0; s < draft->n_siblings[i]; s++, at++) {
+            tree->tokens[at] = draft->siblings[i][s];
+            tree->q[at] = &draft->q[i];
+        }
+    }
+    tree->guesses = (struct tree_guesses){n, tree->tokens, tree->parents, tree->q};
+    int rc = guess_tree_init(&tree->shape, tree->parents, n, &err);
+    assert(rc == 0);
+    (void)rc;
+}
+
+struct lane_path lane_tree_path(const struct draft *draft, const struct tree_result *result)
+{
+    struct lane_path path = {0};
+    while (path.n_chain < result->n_accepted && result->path[path.n_chain] == path.n_chain) {
+        path.n_chain++;
+    }
+    if (path.n_chain == draft->n) return path;
+    path.n_tested = path.kept = draft->n_siblings[path.n_chain];
+    if (path.n_chain == result->n_accepted) return path;
+    int first = draft->n; /* of the siblings of that guess */
+    for (int i = draft->n - 1; i > path.n_chain; i--) {
+        first += draft->n_siblings[i];
+    }
+    path.kept = result->path[path.n_chain] - first;
+    return path;
+}
