@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""What guesses that are looked up are worth in service, and what they cost where nothing is found.
+"""What an option that changes guesses is worth in service, and that it changes no text.
 
-    bench/found_guesses.py BUILD [--clients 1,8,32] [--turns 20] [--tokens 400] [--target MODEL]
-                           [--draft MODEL] [--ranks 1]
+    bench/guess_options.py BUILD [lookup|trees] [--clients 1,8,32] [--turns 20] [--tokens 400]
+                           [--target MODEL] [--draft MODEL] [--texts greedy,sampled] [--ranks 1]
 
-Two clusters run side by side, which differ in --lookup alone: session, and none. In each turn both
-get the same requests, one cluster after the other and in the next turn the other way around, so
-that a change of the machine's speed affects both. One that has no requests does nothing. There are
-two kinds of texts:
+Two clusters run side by side, which differ in one option alone: --lookup session and --lookup none,
+or --trees auto and --trees off. In each turn both get the same requests, one cluster after the
+other and in the next turn the other way around, so that a change of the machine's speed affects
+both. One that has no requests does nothing. There are two kinds of texts:
   greedy   temperature 0, which small models soon make repeat themselves: guesses are found
   sampled  temperature 1 under rule coupled: what is found is mostly wrong
-and two kinds of clusters: without a draft model, and with one. Under both kinds of texts the two
-clusters write the same tokens, which is checked, so that they differ in time alone.
+and for lookup two kinds of clusters: without a draft model, and with one. Under both kinds of texts
+the two clusters write the same tokens, which is checked, so that they differ in time alone.
 
-Printed: tokens per second of both over the wall time, their ratio as the median of the turns with
-quartiles, the share of guesses that were found, and alpha of those.
+Printed: tokens per second of both (of a single stream by the server's time, otherwise the sum over
+the streams), their ratio as the median of the turns with quartiles; of the first cluster alpha, the
+share of its guesses that were found, and siblings per round.
 """
 import concurrent.futures
 import statistics
@@ -24,6 +25,7 @@ import bench_util
 from bench_util import numbers, quartiles_text
 from cluster import Cluster
 
+OPTIONS = {"lookup": ("session", "none"), "trees": ("auto", "off")}
 TEXTS = {"greedy": ("--temperature", "0"), "sampled": ("--temperature", "1", "--rule", "coupled")}
 
 
@@ -65,24 +67,27 @@ def compare(kind, clusters, text, clients, args):
             raise SystemExit(f"{kind}, {text}: the two clusters wrote different texts")
     found, without = found[1:], without[1:]
     ratios = [a.rate / b.rate for a, b in zip(found, without)]
-    drafted, looked_up = total(found, "drafted"), total(found, "found")
-    stayed = total(found, "found_accepted")
-    print(f"{kind:9} {text:8} {clients:7}  {statistics.median(s.rate for s in found):8.0f} "
-          f"{statistics.median(s.rate for s in without):8.0f}  {quartiles_text(ratios, 3)}  "
-          f"{looked_up / max(1, drafted):5.2f} {stayed / max(1, looked_up):5.2f}", flush=True)
+    drafted, accepted = total(found, "drafted"), total(found, "accepted")
+    alpha = accepted / max(1, accepted + total(found, "rejections"))
+    print(f"{kind:9} {text:8} {clients:7}  {statistics.median(s.rate for s in found):8.1f} "
+          f"{statistics.median(s.rate for s in without):8.1f}  {quartiles_text(ratios, 3)}  "
+          f"{alpha:5.2f} {total(found, 'found') / max(1, drafted):5.2f} "
+          f"{total(found, 'siblings') / max(1, total(found, 'rounds')):8.2f}", flush=True)
 
 
 def run_kind(kind, draft, args):
-    flags = ["--tokenizer", args.target]
+    threads = ["--threads", str(args.threads)]
+    flags = ["--tokenizer", args.target, "--" + args.option]
 
-    def cluster(lookup):
+    def cluster(value):
         return Cluster(args.build, n_ranks=args.ranks, target=args.target, draft=draft,
-                       coordinator_flags=[*flags, "--lookup", lookup])
+                       worker_flags=threads, coordinator_flags=[*threads, *flags, value])
 
-    with cluster("session") as one, cluster("none") as other:
+    first, second = OPTIONS[args.option]
+    with cluster(first) as one, cluster(second) as other:
         one.wait_serving(300)
         other.wait_serving(300)
-        for text in TEXTS:
+        for text in args.texts.split(","):
             for clients in numbers(args.clients, int):
                 compare(kind, (one, other), text, clients, args)
 
@@ -90,6 +95,9 @@ def run_kind(kind, draft, args):
 def main():
     parser = bench_util.build_parser(__doc__)
     tales = f"{bench_util.SOURCE}/deploy/models/tales"
+    parser.add_argument("option", nargs="?", choices=OPTIONS, default="lookup")
+    parser.add_argument("--texts", default=",".join(TEXTS))
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clients", default="1,8,32")
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=400)
@@ -97,9 +105,11 @@ def main():
     parser.add_argument("--draft", default=f"{tales}/draft")
     parser.add_argument("--ranks", type=int, default=1)
     args = parser.parse_args()
-    print("draft     texts    clients  lookup/s  without/s  ratio (quartiles)  found  stayed")
+    print("draft     texts    clients      with  without/s  ratio (quartiles)    alpha found "
+          "siblings")
     for kind, draft in (("none", "none"), ("model", args.draft)):
-        run_kind(kind, draft, args)
+        if kind == "model" or args.option == "lookup":
+            run_kind(kind, draft, args)
 
 
 if __name__ == "__main__":
