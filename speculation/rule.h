@@ -5,7 +5,7 @@
 #pragma once
 
 #include "speculation/target_row.h"
-#include "speculation/tree_rule.h"
+#include "speculation/tree.h"
 
 struct accept_result {
     int n_accepted; /* leading guesses that stay */
@@ -39,19 +39,19 @@ typedef void rule_wish_fn(const struct target_want *want, struct row_wish *wish)
 
 /* RULE(constant, name, function, what it asks of the workers, properties). A property that is not
  * named is false, or NULL. */
-#define ACCEPT_RULES(RULE)                                                                         \
-    RULE(REJECTION, "rejection", accept_rejection, rule_wish_p, .keep = keep_rejection,            \
-         .accept_tree = tree_rejection, .is_lossless = true)                                       \
-    RULE(GREEDY, "greedy", accept_match, rule_wish_best, .keep = keep_match,                       \
-         .accept_tree = tree_match, .is_lossless = true, .is_greedy = true)                        \
-    RULE(COUPLED, "coupled", accept_match, rule_wish_noisy_best, .keep = keep_match,               \
-         .accept_tree = tree_match, .is_lossless = true, .is_coupled = true)                       \
-    RULE(BLOCK, "block", accept_block, rule_wish_p, .accept_tree = tree_traversal,                 \
-         .is_lossless = true)                                                                      \
-    RULE(NAIVE, "naive", accept_naive, rule_wish_p, .keep = keep_naive, .accept_tree = tree_naive, \
-         .is_lossless = true)                                                                      \
-    RULE(TYPICAL, "typical", accept_typical, rule_wish_p, .keep = keep_typical,                    \
-         .accept_tree = tree_typical, .needs_entropy = true)
+#define ACCEPT_RULES(RULE)                                                                \
+    RULE(REJECTION, "rejection", accept_rejection, rule_wish_p, .keep = keep_rejection,   \
+         .accept_tree = tree_accept_rejection, .is_lossless = true)                       \
+    RULE(GREEDY, "greedy", accept_match, rule_wish_best, .keep = keep_match,              \
+         .accept_tree = tree_accept_match, .is_lossless = true, .is_greedy = true)        \
+    RULE(COUPLED, "coupled", accept_match, rule_wish_noisy_best, .keep = keep_match,      \
+         .accept_tree = tree_accept_match, .is_lossless = true, .is_coupled = true)       \
+    RULE(BLOCK, "block", accept_block, rule_wish_p, .accept_tree = tree_accept_traversal, \
+         .is_lossless = true)                                                             \
+    RULE(NAIVE, "naive", accept_naive, rule_wish_p, .keep = keep_naive,                   \
+         .accept_tree = tree_accept_naive, .is_lossless = true)                           \
+    RULE(TYPICAL, "typical", accept_typical, rule_wish_p, .keep = keep_typical,           \
+         .accept_tree = tree_accept_typical, .needs_entropy = true)
 
 #define ACCEPT_RULE_CONSTANT(constant, ...) RULE_##constant,
 enum accept_rule { ACCEPT_RULES(ACCEPT_RULE_CONSTANT) RULE_COUNT };
@@ -63,15 +63,17 @@ enum accept_rule { ACCEPT_RULES(ACCEPT_RULE_CONSTANT) RULE_COUNT };
 ACCEPT_RULES(ACCEPT_RULE_FUNCTIONS)
 #undef ACCEPT_RULE_FUNCTIONS
 rule_keep_fn keep_rejection, keep_match, keep_naive, keep_typical;
+tree_accept_fn tree_accept_rejection, tree_accept_match, tree_accept_traversal, tree_accept_naive,
+    tree_accept_typical;
 
 struct rule {
     const char *name; /* as users write it */
     accept_fn *accept;
     rule_wish_fn *wish;
-    rule_keep_fn *keep;        /* NULL: the rule looks at all guesses together */
-    tree_rule_fn *accept_tree; /* the same over a tree of guesses */
-    bool is_lossless;          /* the text has exactly the target's distribution */
-    bool is_greedy;            /* means temperature 0: the target's best token and nothing else */
+    rule_keep_fn *keep;          /* NULL: the rule looks at all guesses together */
+    tree_accept_fn *accept_tree; /* the rule over a tree of guesses */
+    bool is_lossless;            /* the text has exactly the target's distribution */
+    bool is_greedy;              /* means temperature 0: the target's best token and nothing else */
     bool is_coupled;    /* target and draft choose under the same Gumbel noise: one-hot p and q */
     bool needs_entropy; /* of p */
 };
