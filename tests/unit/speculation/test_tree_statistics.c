@@ -1,0 +1,381 @@
+/* ctest: labels=full,statistics libs=speculation timeout=600 */
+/* The promise of the rules over trees, by statistics: what is committed is distributed as p,
+ * whatever the shape, with n-grams beside drawn guesses, and for shapes that depend on what was
+ * drawn. Each chi-square test, over the tokens of two or three positions together, is held to 1e-4
+ * over the number of tests; it prints the total-variation distance that it finds with 90 %
+ * probability. Deliberately wrong ways must be found by the same test. Seeds are fixed. */
+#include <stdio.h>
+
+#include "tests/support/stats_util.h"
+#include "tests/support/tree_world.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+enum { DRAWS = 5000, LENGTHS = 500 };
+#else
+enum { DRAWS = 200000, LENGTHS = 6000 };
+#endif
+enum { SCRATCH = 64 * TREE_VOCAB, CELLS_MAX = 1024, START = 3 };
+#define N_TESTS   100.0
+#define P_LEAST   (1e-4 / N_TESTS)
+#define P_LEAST_Z 4.8 /* its one-sided normal deviate */
+
+/* How a round's tree is made. */
+typedef void grow_fn(const struct tree_world *world, const struct tree_plan *plan, int context,
+                     const struct rng_address *at, struct tree_round *round);
+
+static double scratch[SCRATCH];
+static struct tree_round round_; /* large */
+
+static struct tree_world worlds[] = {
+    {.name = "5 tokens", .n_vocab = 5, .support = 5, .exponent = 0.8, .noise = 1, .temperature = 1},
+    {.name = "8, narrow q",
+     .n_vocab = 8,
+     .support = 4,
+     .exponent = 0.7,
+     .noise = 0.7,
+     .temperature = 1},
+    {.name = "6, sharp",
+     .n_vocab = 6,
+     .support = 6,
+     .exponent = 1.2,
+     .noise = 1.2,
+     .temperature = 0.7},
+    {.name = "30, hot",
+     .n_vocab = 30,
+     .support = 12,
+     .exponent = 1,
+     .noise = 0.8,
+     .temperature = 1.3},
+};
+enum { N_WORLDS = sizeof worlds / sizeof *worlds };
+
+static const struct tree_plan plans[] = {
+    {"chain 3", 3, {-1, 0, 1}, {0}},
+    {"3 leaves", 3, {-1, -1, -1}, {0}},
+    {"binary, depth 3", 14, {-1, 0, 1, 1, 0, 4, 4, -1, 7, 8, 8, 7, 11, 11}, {0}},
+    {"uneven", 8, {-1, 0, 1, 2, 0, -1, 5, -1}, {0}},
+    {"n-gram, then drawn", 7, {-1, 0, -1, 2, 2, -1, 5}, {1, 1, 0, 0, 0, 0, 0}},
+    {"drawn, then n-gram", 7, {-1, 0, -1, 2, -1, 4, 4}, {0, 0, 0, 0, 1, 1, 0}},
+};
+enum { N_PLANS = sizeof plans / sizeof *plans };
+
+static void without_replacement(const struct tree_world *world, const struct tree_plan *plan,
+                                int context, const struct rng_address *at, struct tree_round *round)
+{
+    tree_make_round(world, plan, false, context, at, round);
+}
+
+static void with_replacement(const struct tree_world *world, const struct tree_plan *plan,
+                             int context, const struct rng_address *at, struct tree_round *round)
+{
+    tree_make_round(world, plan, true, context, at, round);
+}
+
+static double joint_prob(const struct tree_world *world, int cell, int depth)
+{
+    int32_t tokens[3];
+    double p = 1;
+    for (int i = depth - 1; i >= 0; i--) {
+        tokens[i] = cell % world->n_vocab;
+        cell /= world->n_vocab;
+    }
+    for (int i = 0, context = START; i < depth; context = tree_context(world, tokens[i++])) {
+        p *= (double)world->p[context][tokens[i]];
+    }
+    return p;
+}
+
+/* Rounds until `depth` tokens are committed; these as a cell. */
+static int commit(const struct tree_world *world, const struct tree_plan *plan, grow_fn *grow,
+                  tree_accept_fn *accept, uint64_t seed, int depth)
+{
+    int n = 0, cell = 0, context = START;
+    while (n < depth) {
+        const struct rng_address at = {seed, 10 + (uint32_t)n, 10 + (uint32_t)n};
+        grow(world, plan, context, &at, &round_);
+        struct tree_result result = accept(&round_.tree, round_.rows, &at, scratch);
+        for (int i = 0; i <= result.n_accepted && n < depth; i++, n++) {
+            int32_t token =
+                i < result.n_accepted ? round_.tree.tokens[result.path[i]] : result.next;
+            if (token < 0 || token >= world->n_vocab) ck_abort_msg("foreign token %d", token);
+            cell = cell * world->n_vocab + token;
+            context = tree_context(world, token);
+        }
+    }
+    return cell;
+}
+
+static double p_value(const struct tree_world *world, const struct tree_plan *plan, grow_fn *grow,
+                      tree_accept_fn *accept, const char *name)
+{
+    static int64_t seen[CELLS_MAX];
+    static double wanted[CELLS_MAX];
+    int depth = world->n_vocab <= 8 ? 3 : 2, n_cells = 1;
+    memset(seen, 0, sizeof seen);
+    for (int i = 0; i < depth; i++) {
+        n_cells *= world->n_vocab;
+    }
+    for (int c = 0; c < n_cells; c++) {
+        wanted[c] = joint_prob(world, c, depth);
+    }
+    for (int d = 0; d < DRAWS; d++) {
+        uint64_t seed = (uint64_t)d * 0x9E3779B97F4A7C15u + 1;
+        seen[commit(world, plan, grow, accept, seed, depth)]++;
+    }
+    struct stats_result result = stats_chi_square(seen, wanted, n_cells);
+    printf("%-12s %-20s %-22s %d tokens %4d cells chi2 %8.1f p %.2e finds TV %.4f\n", world->name,
+           plan->name, name, depth, result.n_cells, result.chi_square, result.p_value,
+           stats_detectable_tv(DRAWS, result.n_cells, P_LEAST_Z));
+    fflush(stdout);
+    return result.p_value;
+}
+
+static const struct {
+    const char *name;
+    tree_accept_fn *accept;
+    grow_fn *grow;
+} rules[] = {
+    {"rejection", tree_accept_rejection, without_replacement},
+    {"traversal", tree_accept_traversal, without_replacement},
+    {"rejection, independent", tree_accept_rejection, with_replacement},
+    {"traversal, independent", tree_accept_traversal, with_replacement},
+    {"naive", tree_accept_naive, without_replacement},
+};
+enum { N_RULES = sizeof rules / sizeof *rules };
+
+/* Every rule in every shape; the worlds take turns. */
+START_TEST(lossless_rules_have_the_distribution_of_the_target)
+{
+    for (int s = 0; s < N_PLANS; s++) {
+        const struct tree_world *world = &worlds[(s + _i) % N_WORLDS];
+        double p = p_value(world, &plans[s], rules[_i].grow, rules[_i].accept, rules[_i].name);
+        ck_assert_msg(p >= P_LEAST, "%s, %s, %s: p-value %g", world->name, plans[s].name,
+                      rules[_i].name, p);
+    }
+}
+END_TEST
+
+/* Shapes that depend on what was drawn: the second child exists only after some first ones; who
+ * grows further depends on the tokens of all children, later siblings included. */
+static void adaptive(const struct tree_world *world, const struct tree_plan *plan, int context,
+                     const struct rng_address *at, struct tree_round *round)
+{
+    struct tree early = {.n = 0}; /* the root's children, as they were drawn */
+    (void)plan;
+    tree_grow(world, &early, -1, false, context, at);
+    bool has_second = early.tokens[0] % 3 != 0;
+    if (has_second) tree_grow(world, &early, -1, false, context, at);
+    if (has_second && early.tokens[1] % 2 == 0) tree_grow(world, &early, -1, false, context, at);
+    struct tree *tree = &round->tree;
+    int last = early.tokens[early.n - 1], grown[3] = {-1, -1, -1};
+    *tree = (struct tree){.n = 0};
+    round->at = *at;
+    for (int i = 0; i < early.n; i++) { /* the same coins give the same tokens */
+        grown[i] = tree->n;
+        if (!tree_grow(world, tree, -1, false, context, at)) break;
+        bool grows = last % 2 == i % 2;
+        if (!grows || !tree_grow(world, tree, grown[i], false, context, at)) continue;
+        int first = tree->n - 1;
+        if (tree->tokens[first] % 2) tree_grow(world, tree, first, false, context, at);
+        if (last % 3) tree_grow(world, tree, grown[i], false, context, at);
+    }
+    tree_make_rows(world, round, context);
+}
+
+/* Wrong: nodes are dropped from the end after a look at their own tokens, as the reranking of
+ * EAGLE-2 does where tokens are drawn. */
+static void dropping(const struct tree_world *world, const struct tree_plan *plan, int context,
+                     const struct rng_address *at, struct tree_round *round)
+{
+    (void)plan;
+    round->at = *at;
+    round->tree = (struct tree){.n = 0};
+    tree_grow(world, &round->tree, -1, false, context, at);
+    tree_grow(world, &round->tree, -1, false, context, at);
+    const struct tree *tree = &round->tree;
+    while (tree->n > 0) {
+        int last = tree->n - 1;
+        if (sparse_prob(tree->q[last], tree->tokens[last]) >= 0.25f) break;
+        round->tree.n--;
+    }
+    tree_make_rows(world, round, context);
+}
+
+/* Wrong: siblings are verified from the likeliest on and not as they were drawn. */
+static void sorted(const struct tree_world *world, const struct tree_plan *plan, int context,
+                   const struct rng_address *at, struct tree_round *round)
+{
+    (void)plan;
+    tree_make_round(world, &plans[1], false, context, at, round);
+    struct tree *tree = &round->tree;
+    for (int i = 1; i < tree->n; i++) {
+        for (int k = i; k > 0; k--) {
+            int32_t token = tree->tokens[k], before = tree->tokens[k - 1];
+            if (sparse_prob(tree->q[k], token) <= sparse_prob(tree->q[k], before)) break;
+            tree->tokens[k] = before;
+            tree->tokens[k - 1] = token;
+        }
+    }
+}
+
+/* Wrong: drawn without replacement and judged as if with it, so q is not made smaller. */
+static void not_renormalised(const struct tree_world *world, const struct tree_plan *plan,
+                             int context, const struct rng_address *at, struct tree_round *round)
+{
+    tree_make_round(world, plan, false, context, at, round);
+    round->tree.is_independent = true;
+}
+
+START_TEST(shapes_may_depend_on_what_was_drawn)
+{
+    const struct tree_plan plan = {.name = "adaptive"};
+    for (int w = 0; w < N_WORLDS; w++) {
+        for (int r = 0; r < 2; r++) {
+            double p = p_value(&worlds[w], &plan, adaptive, rules[r].accept, rules[r].name);
+            ck_assert_msg(p >= P_LEAST, "%s, %s: p-value %g", worlds[w].name, rules[r].name, p);
+        }
+    }
+}
+END_TEST
+
+/* Wrong: what replaces rejected guesses is drawn from p. */
+static struct tree_result next_of_p(const struct tree *tree, const struct target_row *rows,
+                                    const struct rng_address *at, double *room)
+{
+    struct tree_result result = tree_accept_traversal(tree, rows, at, room);
+    const struct rng_address here = {at->seed, at->position + (uint32_t)result.n_accepted,
+                                     at->round};
+    int last = result.n_accepted ? result.path[result.n_accepted - 1] : -1;
+    result.next = target_row_draw(&rows[last + 1], &here);
+    return result;
+}
+
+START_TEST(wrong_ways_are_found)
+{
+    const struct tree_plan one = {.name = "wrong"};
+    const struct {
+        const char *name;
+        int world;
+        const struct tree_plan *plan;
+        grow_fn *grow;
+        tree_accept_fn *accept;
+    } wrong[] = {
+        {"q not renormalised", 0, &plans[1], not_renormalised, tree_accept_rejection},
+        {"q not renormalised", 0, &plans[2], not_renormalised, tree_accept_traversal},
+        {"dropped after a look", 2, &one, dropping, tree_accept_rejection},
+        {"dropped after a look", 2, &one, dropping, tree_accept_traversal},
+        {"sorted after a look", 2, &one, sorted, tree_accept_rejection},
+        {"next from p", 0, &plans[3], without_replacement, next_of_p},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        double p = p_value(&worlds[wrong[i].world], wrong[i].plan, wrong[i].grow, wrong[i].accept,
+                           wrong[i].name);
+        ck_assert_msg(p < P_LEAST || DRAWS < 100000, "'%s' was not found", wrong[i].name);
+    }
+}
+END_TEST
+
+struct length {
+    double sum, squares;
+};
+
+static double mean_of(const struct length *length)
+{
+    return length->sum / LENGTHS;
+}
+
+static double error_of(const struct length *length)
+{
+    double mean = mean_of(length);
+    return sqrt((length->squares / LENGTHS - mean * mean) / LENGTHS);
+}
+
+/* Accepted guesses of each rule over the same trees. */
+static void accepted(const struct tree_world *world, const struct tree_plan *plan, grow_fn *grow,
+                     tree_accept_fn *const *accepts, int n_accepts, struct length *lengths)
+{
+    memset(lengths, 0, (size_t)n_accepts * sizeof *lengths);
+    for (int d = 0; d < LENGTHS; d++) {
+        const struct rng_address at = {(uint64_t)d * 77777 + 5, 20, 20};
+        grow(world, plan, d % TREE_CONTEXTS, &at, &round_);
+        for (int i = 0; i < n_accepts; i++) {
+            int n = accepts[i](&round_.tree, round_.rows, &at, scratch).n_accepted;
+            lengths[i].sum += n;
+            lengths[i].squares += (double)n * n;
+        }
+    }
+}
+
+static struct tree_world large[] = {
+    {.name = "50, close",
+     .n_vocab = 50,
+     .support = 32,
+     .exponent = 1.1,
+     .noise = 0.45,
+     .temperature = 1},
+    {.name = "50, far",
+     .n_vocab = 50,
+     .support = 32,
+     .exponent = 1.1,
+     .noise = 1,
+     .temperature = 1},
+    {.name = "300", .n_vocab = 300, .support = 64, .exponent = 1.3, .noise = 0.8, .temperature = 1},
+    {.name = "1000",
+     .n_vocab = 1000,
+     .support = 64,
+     .exponent = 1.5,
+     .noise = 0.8,
+     .temperature = 1},
+};
+
+static const struct tree_plan eight_to_ten[] = {
+    {"chain of 8", 8, {-1, 0, 1, 2, 3, 4, 5, 6}, {0}},
+    {"2 chains of 4", 8, {-1, 0, 1, 2, -1, 4, 5, 6}, {0}},
+    {"3,2: 9 nodes", 9, {-1, 0, 0, -1, 3, 3, -1, 6, 6}, {0}},
+    {"2,2,1: 10 nodes", 10, {-1, 0, 1, 0, 3, -1, 5, 6, 5, 8}, {0}},
+    {"uneven: 10 nodes", 10, {-1, 0, 1, 2, 1, 0, 5, -1, 7, -1}, {0}},
+};
+
+/* Sun et al.: block >= token by token. Weng et al.: traversal >= recursive rejection. */
+START_TEST(traversal_accepts_more_than_recursive_rejection)
+{
+    for (size_t w = 0; w < sizeof large / sizeof *large; w++) {
+        double ratio = 1;
+        tree_world_open(&large[w]);
+        for (size_t s = 0; s < sizeof eight_to_ten / sizeof *eight_to_ten; s++) {
+            const struct tree_plan *plan = &eight_to_ten[s];
+            struct length of[3], independent;
+            tree_accept_fn *const accepts[] = {tree_accept_rejection, tree_accept_traversal,
+                                               tree_accept_naive};
+            accepted(&large[w], plan, without_replacement, accepts, 3, of);
+            accepted(&large[w], plan, with_replacement, accepts, 1, &independent);
+            double rejection = mean_of(&of[0]), traversal = mean_of(&of[1]);
+            double error = error_of(&of[0]);
+            printf("%-10s alpha %.2f %-18s rejection %.3f traversal %.3f (%+.1f %%) naive %.3f "
+                   "rejection, independent %.3f (standard error %.3f)\n",
+                   large[w].name, tree_world_alpha(&large[w]), plan->name, rejection, traversal,
+                   100 * (traversal / rejection - 1), mean_of(&of[2]), mean_of(&independent),
+                   error);
+            ck_assert(traversal > rejection - 4 * error);
+            ck_assert(mean_of(&independent) < rejection + 4 * error);
+            ratio *= traversal / rejection;
+        }
+        printf("%-10s geometric mean %+.1f %%\n", large[w].name, 100 * (pow(ratio, 0.2) - 1));
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tree_statistics");
+    TCase *tcase = tcase_create("statistics");
+    for (int w = 0; w < N_WORLDS; w++) {
+        tree_world_open(&worlds[w]);
+    }
+    tcase_add_loop_test(tcase, lossless_rules_have_the_distribution_of_the_target, 0, N_RULES);
+    tcase_add_test(tcase, shapes_may_depend_on_what_was_drawn);
+    tcase_add_test(tcase, wrong_ways_are_found);
+    tcase_add_test(tcase, traversal_accepts_more_than_recursive_rejection);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
