@@ -10,7 +10,7 @@
 #include "speculation/rule.h"
 #include "tests/support/check_util.h"
 
-enum { TREE_VOCAB = 1000, TREE_CONTEXTS = 16, TREE_DEPTH_MAX = 12 };
+enum { TREE_VOCAB = 1000, TREE_CONTEXTS = 16 };
 
 struct tree_world {
     const char *name;

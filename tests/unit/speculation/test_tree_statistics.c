@@ -6,6 +6,7 @@
  * probability. Deliberately wrong ways must be found by the same test. Seeds are fixed. */
 #include <stdio.h>
 
+#include "speculation/tree_shape.h"
 #include "tests/support/stats_util.h"
 #include "tests/support/tree_world.h"
 
@@ -182,6 +183,41 @@ static void adaptive(const struct tree_world *world, const struct tree_plan *pla
     tree_make_rows(world, round, context);
 }
 
+/* EAGLE-2's growth: three layers, in each the two best nodes grow and share four children. */
+static void eagle(const struct tree_world *world, const struct tree_plan *plan, int context,
+                  const struct rng_address *at, struct tree_round *round)
+{
+    struct tree drawn = {.n = 0};
+    double value[TREE_NODES_MAX + 1] = {1};
+    int place[TREE_NODES_MAX], first = -1;
+    (void)plan;
+    for (int layer = 0; layer < 3; layer++) {
+        int chosen[2], n_children[2], end = drawn.n, begin = first;
+        int n_last = layer == 0 ? 1 : end - begin;
+        int n = tree_shape_expand(value + begin + 1, n_last, 2, chosen);
+        const struct sparse_dist *q[2];
+        double values[2];
+        for (int i = 0; i < n; i++) {
+            int own = tree_node_context(world, &drawn, begin + chosen[i], context);
+            q[i] = &world->q[own];
+            values[i] = value[begin + chosen[i] + 1];
+        }
+        tree_shape_share(q, values, n, 4, n_children);
+        for (int i = 0; i < n; i++) {
+            for (int k = 0; k < n_children[i]; k++) {
+                int node = drawn.n;
+                if (!tree_grow(world, &drawn, begin + chosen[i], false, context, at)) break;
+                double q_node = (double)sparse_prob(drawn.q[node], drawn.tokens[node]);
+                value[node + 1] = values[i] * q_node;
+            }
+        }
+        first = layer == 0 ? 0 : end;
+    }
+    round->at = *at;
+    tree_in_preorder(&drawn, &round->tree, place);
+    tree_make_rows(world, round, context);
+}
+
 /* Wrong: nodes are dropped from the end after a look at their own tokens, as the reranking of
  * EAGLE-2 does where tokens are drawn. */
 static void dropping(const struct tree_world *world, const struct tree_plan *plan, int context,
@@ -228,11 +264,14 @@ static void not_renormalised(const struct tree_world *world, const struct tree_p
 
 START_TEST(shapes_may_depend_on_what_was_drawn)
 {
-    const struct tree_plan plan = {.name = "adaptive"};
+    const struct tree_plan shapes[] = {{.name = "adaptive"}, {.name = "EAGLE-2"}};
+    grow_fn *const grows[] = {adaptive, eagle};
     for (int w = 0; w < N_WORLDS; w++) {
-        for (int r = 0; r < 2; r++) {
-            double p = p_value(&worlds[w], &plan, adaptive, rules[r].accept, rules[r].name);
-            ck_assert_msg(p >= P_LEAST, "%s, %s: p-value %g", worlds[w].name, rules[r].name, p);
+        for (int r = 0; r < 4; r++) {
+            const struct tree_plan *plan = &shapes[r / 2];
+            double p =
+                p_value(&worlds[w], plan, grows[r / 2], rules[r % 2].accept, rules[r % 2].name);
+            ck_assert_msg(p >= P_LEAST, "%s, %s: p-value %g", worlds[w].name, rules[r % 2].name, p);
         }
     }
 }
