@@ -30,17 +30,22 @@ void lane_tree_init(struct lane_tree *tree, const struct draft *draft)
 {
     struct error err;
     int n = lane_tree_parents(draft->n, draft->n_siblings, tree->parents), at = draft->n;
+    struct tree *guesses = &tree->guesses;
+    guesses->n = n;
+    guesses->is_independent = false;
+    for (int i = 0; i < n; i++) {
+        guesses->parents[i] = tree->parents[i];
+    }
     for (int i = 0; i < draft->n; i++) {
-        tree->tokens[i] = draft->tokens[i];
-        tree->q[i] = &draft->q[i];
+        guesses->tokens[i] = draft->tokens[i];
+        guesses->q[i] = &draft->q[i];
     }
     for (int i = draft->n - 1; i >= 0; i--) {
         for (int s = 0; s < draft->n_siblings[i]; s++, at++) {
-            tree->tokens[at] = draft->siblings[i][s];
-            tree->q[at] = &draft->q[i];
+            guesses->tokens[at] = draft->siblings[i][s];
+            guesses->q[at] = &draft->q[i];
         }
     }
-    tree->guesses = (struct tree_guesses){n, tree->tokens, tree->parents, tree->q};
     int rc = guess_tree_init(&tree->shape, tree->parents, n, &err);
     assert(rc == 0);
     (void)rc;

@@ -12,7 +12,7 @@
 
 #include "coordinator/block_tails.h"
 #include "coordinator/draft/drafter.h"
-#include "speculation/tree_rule.h"
+#include "speculation/tree.h"
 
 /* Parents of a chain of k guesses, 1 .. DRAFT_MAX, of which guess i has siblings[i]; returns how
  * many guesses the tree has. parents[TREE_NODES_MAX]. */
@@ -21,9 +21,8 @@ int lane_tree_parents(int k, const uint8_t *siblings, int32_t *parents);
 /* A draft as a tree. */
 struct lane_tree {
     struct guess_tree shape;
-    int32_t tokens[TREE_NODES_MAX], parents[TREE_NODES_MAX];
-    const struct sparse_dist *q[TREE_NODES_MAX];
-    struct tree_guesses guesses; /* of these arrays */
+    struct tree guesses;
+    int32_t parents[TREE_NODES_MAX]; /* of the guesses, as the step has them */
 };
 
 /* Of a draft that has at least one sibling. Keeps draft, whose q's it points to. */

@@ -164,7 +164,7 @@ static int fill_tree(struct round_part *part, struct round_lane *lane, struct st
     lane->tree = arena_take(&part->arena, 1, sizeof *lane->tree);
     if (!lane->tree) return error_set(err, ERR_NO_MEMORY, "no room for a tree of guesses");
     lane_tree_init(lane->tree, &lane->draft);
-    const struct tree_guesses *guesses = &lane->tree->guesses;
+    const struct tree *guesses = &lane->tree->guesses;
     int rc = block_tails_reserve(tails, pool, &seq->target_blocks, &lane->tree->shape,
                                  seq->n_tokens, err);
     if (rc) return rc;
@@ -172,7 +172,7 @@ static int fill_tree(struct round_part *part, struct round_lane *lane, struct st
            (size_t)guesses->n * sizeof *guesses->tokens);
     step_lane->n_tokens = lane->plan.n_tokens + guesses->n;
     step_lane->n_draft = guesses->n;
-    step_lane->parents = guesses->parents;
+    step_lane->parents = lane->tree->parents;
     step_lane->n_tails = tails->n;
     step_lane->tails = tails->blocks;
     return 0;

@@ -132,11 +132,11 @@ static int accept_tree(struct round_part *part, struct round_lane *lane,
                        struct error *err)
 {
     struct sequence *seq = lane->seq;
-    const struct tree_guesses *guesses = &lane->tree->guesses;
+    const struct tree *guesses = &lane->tree->guesses;
     const struct rng_address at = {seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
-    double *scratch = arena_take(&part->arena, tree_scratch(rows, guesses->n), sizeof *scratch);
+    double *scratch = arena_take(&part->arena, tree_scratch_count(guesses, rows), sizeof *scratch);
     if (!scratch) return error_set(err, ERR_NO_MEMORY, "no room to accept a tree of guesses");
-    struct tree_result tree = seq->rule->accept_tree(rows, guesses, &at, scratch);
+    struct tree_result tree = seq->rule->accept_tree(guesses, rows, &at, scratch);
     path_rows[0] = rows[0];
     for (int i = 0; i < tree.n_accepted; i++) {
         ids[i] = guesses->tokens[tree.path[i]];

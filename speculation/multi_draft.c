@@ -30,8 +30,8 @@ static int first_kept(const struct tree *tree, int node, const struct rng_addres
 
 /* Recursive rejection: each child is tested against what the children before it have left of p.
  * SpecInfer, Miao et al. 2023, arXiv 2305.09781, Algorithm 2, with replacement; Sequoia, Chen et
- * al. 2024, arXiv 2402.12374, Algorithm 2, without. A child with a one-hot q, such as an n-gram, is
- * one more child. */
+ * al. 2024, arXiv 2402.12374, its sampling and verification, without. A child with a one-hot q,
+ * such as an n-gram, is one more child. */
 struct tree_result tree_accept_rejection(const struct tree *tree, const struct target_row *rows,
                                          const struct rng_address *at, double *scratch)
 {

@@ -19,8 +19,6 @@
 #include "base/limits.h"
 #include "speculation/target_row.h"
 
-enum { TREE_NODES_MAX = 32 };
-
 /* Nodes are in preorder: a node comes before its children, and siblings follow each other in the
  * order in which they were drawn, each with all that is below it. Siblings with the same pointer in
  * `q` were drawn from that one distribution without replacement; if is_independent is set, with

@@ -39,9 +39,10 @@ struct tree_times {
 };
 
 /* The shape with the most predicted tokens per second over all sizes and depths, none included: the
- * dynamic programme of Sequoia (Chen et al. 2024, arXiv 2402.12374, section 4.1), with acceptance
- * by depth, and its choice of the size by measured times (section 4.3). *tokens_per_second is what
- * it predicts. About n^2 * depth^2 * ranks / 4 additions: not for every round. */
+ * dynamic programme of Sequoia (Chen et al. 2024, arXiv 2402.12374, tree construction), with
+ * acceptance by depth, and its hardware-aware choice of the size by measured times.
+ * *tokens_per_second is what it predicts. About n^2 * depth^2 * ranks / 4 additions: not for every
+ * round. */
 void tree_shape_best(const struct tree_ranks *ranks, const struct tree_times *times,
                      struct tree_shape *shape, double *tokens_per_second);
 

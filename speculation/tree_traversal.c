@@ -56,7 +56,7 @@ static bool visit(const struct traversal *walk, int node, int depth, double scal
     return true;
 }
 
-/* Traversal verification, Weng et al. 2025, arXiv 2505.12398, Algorithm 2: a leaf stays with
+/* Traversal verification, Weng et al. 2025, arXiv 2505.12398: a leaf stays with
  * min(1, p / q) accumulated along its path; if it does not, it is taken away and its parent's p and
  * scale are what is left. Block verification (arXiv 2403.10444, Algorithm 2) is its chain. */
 struct tree_result tree_accept_traversal(const struct tree *tree, const struct target_row *rows,

@@ -12,6 +12,7 @@
 #include "coordinator/draft/internal.h"
 #include "coordinator/prefix_cache.h"
 #include "coordinator/sequence.h"
+#include "speculation/multi_draft.h"
 #include "model/model.h"
 #include "speculation/rule.h"
 
@@ -393,10 +394,12 @@ static void choose_siblings(const struct model_draft *d, const struct sequence *
     int32_t taken[1 + SIBLINGS_MAX] = {guess->id};
     bool is_best = seq->rule->is_greedy, is_drawn = seq->sampling.temperature > 0 && !is_best;
     for (int i = 1; i <= guess->siblings_max; i++) {
-        bool is_there = is_drawn ? i < q->n && tree_q_left(q, taken, i) > 0 : is_best && i < n_best;
-        if (!is_there) return;
-        double u = is_drawn ? rng_uniform(at, RNG_DRAFT, (uint32_t)i) : 0;
-        taken[i] = is_drawn ? tree_q_draw(q, taken, i, u) : d->best[i].id;
+        taken[i] = -1;
+        if (is_best && i < n_best) taken[i] = d->best[i].id;
+        if (is_drawn) {
+            taken[i] = multi_draft_draw(q, taken, i, rng_uniform(at, RNG_DRAFT, (uint32_t)i));
+        }
+        if (taken[i] < 0) return;
         guess->siblings[guess->n_siblings++] = taken[i];
     }
 }

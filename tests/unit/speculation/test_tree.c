@@ -55,6 +55,20 @@ START_TEST(a_chain_decides_as_the_rule_over_chains)
 }
 END_TEST
 
+START_TEST(a_chain_decides_by_k_sequential_selection_as_by_rejection)
+{
+    static struct tree_round round;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        const struct rng_address at = {seed, 40, 38};
+        tree_make_round(&world, &chain, false, 3, &at, &round);
+        struct tree_result a = tree_accept_rejection(&round.tree, round.rows, &at, scratch);
+        struct tree_result b = tree_accept_k_sequential(&round.tree, round.rows, &at, scratch);
+        ck_assert_int_eq(a.n_accepted, b.n_accepted);
+        if (a.n_accepted == round.tree.n) ck_assert_int_eq(a.next, b.next);
+    }
+}
+END_TEST
+
 START_TEST(malformed_trees_are_refused)
 {
     static struct tree_round round;
@@ -264,6 +278,7 @@ int main(void)
     TCase *tcase = tcase_create("decisions");
     tree_world_open(&world);
     tcase_add_loop_test(tcase, a_chain_decides_as_the_rule_over_chains, 0, RULE_COUNT);
+    tcase_add_test(tcase, a_chain_decides_by_k_sequential_selection_as_by_rejection);
     tcase_add_test(tcase, malformed_trees_are_refused);
     tcase_add_test(tcase, children_siblings_depths_and_coins_are_found);
     tcase_add_test(tcase, a_row_names_what_its_children_need);
