@@ -12,8 +12,8 @@
 #include "coordinator/draft/internal.h"
 #include "coordinator/prefix_cache.h"
 #include "coordinator/sequence.h"
-#include "speculation/multi_draft.h"
 #include "model/model.h"
+#include "speculation/multi_draft.h"
 #include "speculation/rule.h"
 
 enum {
@@ -317,26 +317,6 @@ struct guess {
     float chance; /* what the draft gave it, also where q is made one-hot */
 };
 
-/* The best of q's tokens under the noise of the position. */
-static int32_t pick_with_noise(const struct model_draft *d, const struct sequence *seq,
-                               const struct guess *guess)
-{
-    return sampling_coupled_pick(guess->q->ids, d->logits, guess->q->n, seq->sampling.temperature,
-                                 seq->seed, (uint32_t)guess->position);
-}
-
-/* Takes a token out of q, whose logits are d->logits. */
-static void drop_id(struct model_draft *d, struct sparse_dist *q, int32_t id)
-{
-    int n = 0;
-    for (int i = 0; i < q->n; i++) {
-        if (q->ids[i] == id) continue;
-        q->ids[n] = q->ids[i];
-        d->logits[n++] = d->logits[i];
-    }
-    q->n = n;
-}
-
 /* Coupled rules pick among q's tokens with the noise of the position, so q becomes one-hot.
  * best[n_best]: the row's best with their logits. */
 static void pick_coupled(struct model_draft *d, const struct sequence *seq, int n_best,
@@ -349,13 +329,14 @@ static void pick_coupled(struct model_draft *d, const struct sequence *seq, int 
             j++;
         d->logits[i] = (float)d->best[j].score;
     }
-    guess->id = pick_with_noise(d, seq, guess);
+    int32_t best[1 + SIBLINGS_MAX];
+    const struct rng_address at = {.seed = seq->seed, .position = (uint32_t)guess->position};
+    int n = multi_draft_coupled(q->ids, d->logits, q->n, seq->sampling.temperature, &at,
+                                1 + guess->siblings_max, best);
+    guess->id = best[0];
     guess->chance = sparse_prob(q, guess->id);
-    for (int n = q->n - 1; n > 0 && guess->n_siblings < guess->siblings_max; n--) {
-        int32_t last = guess->n_siblings ? guess->siblings[guess->n_siblings - 1] : guess->id;
-        drop_id(d, q, last);
-        guess->siblings[guess->n_siblings++] = pick_with_noise(d, seq, guess);
-    }
+    guess->n_siblings = n - 1;
+    memcpy(guess->siblings, best + 1, (size_t)guess->n_siblings * sizeof *best);
     q->n = 1;
     q->ids[0] = guess->id;
     q->p[0] = 1.0f;

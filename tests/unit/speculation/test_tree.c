@@ -78,7 +78,7 @@ START_TEST(malformed_trees_are_refused)
     CHECK_OK(tree_check(&round.tree, world.n_vocab, &err));
     struct tree tree = round.tree;
     tree.n = TREE_NODES_MAX + 1;
-    CHECK_ERR(tree_check(&tree, world.n_vocab, &err), ERR_ARGUMENT, "33 nodes");
+    CHECK_ERR(tree_check(&tree, world.n_vocab, &err), ERR_ARGUMENT, "65 nodes");
     tree = round.tree;
     tree.parents[5] = 0; /* its subtree is closed already */
     CHECK_ERR(tree_check(&tree, world.n_vocab, &err), ERR_ARGUMENT, "node 5 has parent 0");
