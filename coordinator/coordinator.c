@@ -25,6 +25,7 @@
 #include "coordinator/served_model.h"
 #include "coordinator/served_tokens.h"
 #include "http/metrics_server.h"
+#include "model/checkpoint/layers.h"
 #include "model/checkpoint/served_name.h"
 #include "model/tokenizer/chat_template.h"
 
@@ -115,20 +116,23 @@ out:
 static int open_tokenizer(struct coordinator *c, struct error *err)
 {
     int rc = 0;
-    const char *name = tokenizer_name(c), *folder = name;
+    const char *name = tokenizer_name(c);
+    char *folder = NULL;
     if (!name) {
         return error_set(err, ERR_ARGUMENT,
                          "--tokenizer is missing: --draft %s brings none; name the target's folder",
                          c->options.draft);
     }
-    if (strncmp(name, "synthetic:", 10) == 0) {
-        folder = NULL;
+    bool is_synthetic = strncmp(name, "synthetic:", 10) == 0;
+    TRY(layers_strip(&folder, name, err));
+    if (is_synthetic) {
         TRY(open_synthetic_tokenizer(c, name, err));
     } else {
-        TRY(tokenizer_open(&c->tok, name, err));
+        TRY(tokenizer_open(&c->tok, folder, err));
     }
-    TRY(chat_template_open(&c->chat, folder, c->options.chat_template, err));
+    TRY(chat_template_open(&c->chat, is_synthetic ? NULL : folder, c->options.chat_template, err));
 out:
+    free(folder);
     return rc;
 }
 

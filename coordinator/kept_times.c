@@ -11,6 +11,7 @@
 #include "base/file_write.h"
 #include "base/json.h"
 #include "model/backend/pack_folder.h"
+#include "model/checkpoint/layers.h"
 
 enum { VERSION = 1, FILE_BYTES_MAX = 1 << 20 };
 
@@ -18,17 +19,23 @@ int kept_times_find(struct kept_times *kept, const char *folder, const char *dra
                     const char *draft_kernels, const struct target_description *group,
                     struct error *err)
 {
-    char found[PACK_FOLDER_BYTES];
+    char found[PACK_FOLDER_BYTES], *model = NULL;
     bool is_synthetic = strncmp(draft, "synthetic:", 10) == 0;
-    int rc = pack_folder_find(found, folder, draft, is_synthetic, err);
-    if (rc) return rc;
+    int rc = 0;
+    TRY(layers_strip(&model, draft, err));
+    TRY(pack_folder_find(found, folder, model, is_synthetic, err));
+    /* A long name is cut, so what is behind that is told apart by the hash of all of it. */
+    uint64_t whole = strlen(draft) > 200 ? XXH3_64bits(draft, strlen(draft)) : 0;
     snprintf(kept->pair, sizeof kept->pair,
-             "draft %.200s %.31s, target %016" PRIx64 " %.31s %.31s, %d ranks, %d threads", draft,
-             draft_kernels, group->model_fingerprint, group->arithmetic, group->kernels,
-             group->n_ranks, group->n_threads);
+             "draft %.200s%.0" PRIx64 " %.31s, target %016" PRIx64
+             " %.31s %.31s, %d ranks, %d threads",
+             draft, whole, draft_kernels, group->model_fingerprint, group->arithmetic,
+             group->kernels, group->n_ranks, group->n_threads);
     uint64_t hash = XXH3_64bits(kept->pair, strlen(kept->pair));
     snprintf(kept->path, sizeof kept->path, "%s/times-%016" PRIx64 ".json", found, hash);
-    return 0;
+out:
+    free(model);
+    return rc;
 }
 
 /* ---- writing ---- */

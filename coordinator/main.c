@@ -68,14 +68,15 @@ static const struct argp_option options[] = {
     {"groups", OPT_GROUPS, "N", 0, "groups that are used at a time, at most, 1 to 16; default 8",
      0},
     {"draft", 'd', "MODEL", 0,
-     "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none; default none", 0},
+     "draft model: a folder, synthetic:SHAPE,seed=S[,agree=A,draft=1] or none (default none); with "
+     ",layers=0-3,12-15 behind it (the target's own folder, for example) only these layers of it",
+     0},
     {"trees", OPT_TREES, "MODE", 0,
      "whether the draft may guess several tokens for a place: auto (where the planner expects that "
      "it pays) or off; default auto",
      0},
     {"lookup", OPT_LOOKUP, "LIST", 0,
-     "where guesses are looked up, besides or without a draft model: session (what the text and "
-     "its "
+     "where guesses are looked up, besides or without a draft model: session (what the text and its "
      "prompt have said before) or none; default session",
      0},
     {"listen", 'l', "ADDRESS", 0, "HOST:PORT or unix:PATH; default 127.0.0.1:7070", 0},

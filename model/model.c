@@ -32,6 +32,7 @@ struct model {
     struct rope rope;
     struct model_options options;
     struct model_weights weights;
+    struct layer_weights *chosen; /* [n_layers] some of those of `like`; NULL: all, or own ones */
     struct attention_shape attention;
     int qkv_dim, attention_dim; /* (H + 2K) E and H E of this rank */
 
@@ -163,6 +164,31 @@ static int check_head(const struct model *m, struct error *err)
     return 0;
 }
 
+/* The weights of options.like, or those of some of its layers. */
+static int take_weights(struct model *m, struct error *err)
+{
+    const struct model *like = m->options.like;
+    int n_all = like->cfg->n_layers, at = 0, rc = 0;
+    m->weights = like->weights;
+    if (m->cfg->n_layers == n_all) return 0;
+    TRY(mem_array(&m->chosen, (size_t)m->cfg->n_layers, sizeof *m->chosen, err));
+    for (int i = 0; i < m->cfg->n_layers; i++) {
+        int layer = checkpoint_layer(m->ck, i);
+        while (at < n_all && checkpoint_layer(like->ck, at) != layer) {
+            at++;
+        }
+        if (at == n_all) {
+            return error_set(err, ERR_ARGUMENT, "%s: layer %d is not among the %d that are loaded",
+                             checkpoint_name(m->ck), layer, n_all);
+        }
+        m->chosen[i] = like->weights.layers[at];
+    }
+    m->weights.layers = m->chosen;
+    m->weights.digests = (struct digest_table){0};
+out:
+    return rc;
+}
+
 int model_open(struct model **model, const struct checkpoint *ck, struct comm *comm,
                struct backend *be, const struct model_options *options, struct error *err)
 {
@@ -188,7 +214,7 @@ int model_open(struct model **model, const struct checkpoint *ck, struct comm *c
     const struct weights_wish wish = {.head_ids = options->head_ids,
                                       .witnessed = options->witnessed};
     if (options->like) {
-        m->weights = options->like->weights;
+        TRY(take_weights(m, err));
     } else {
         TRY(weights_open(&m->weights, ck, &m->shard, &wish, be, err));
     }
@@ -204,6 +230,7 @@ void model_close(struct model *model)
     if (!model) return;
     if (!model->options.like) weights_close(&model->weights, model->be);
     if (model->rope.half) close_buffers(model);
+    free(model->chosen);
     free(model);
 }
 

@@ -31,8 +31,10 @@ struct model_options {
     const int32_t *head_ids;
     int n_head_ids;
 
-    /* A model of the same checkpoint, head and kind of backend, whose weights this one uses too, on
-     * another thread; it must outlive this one. NULL: the weights are read. */
+    /* A model of the same checkpoint, head and kind of backend, whose weights this one uses too,
+     * maybe on another thread; it must outlive this one. The checkpoint may also be some of its
+     * layers (checkpoint_layer); then this model has no digests and no fingerprint. NULL: the
+     * weights are read. */
     const struct model *like;
 
     /* Bit r: also digests what rank r reads, in this rank's copy of the model (model_witnessed). */

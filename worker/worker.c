@@ -124,7 +124,7 @@ static int open_tokenizer(struct worker *w, struct error *err)
     if (checkpoint_is_synthetic(w->checkpoint)) {
         return tokenizer_open_bytes(&w->tokenizer, n_vocab, err);
     }
-    return tokenizer_open(&w->tokenizer, w->options.model, err);
+    return tokenizer_open(&w->tokenizer, checkpoint_name(w->checkpoint), err);
 }
 
 /* Describes the rank. Everything but the weights is known now; rank 0 tells the others about itself

@@ -61,7 +61,7 @@ static int check_tokenizer(const struct model_draft *d, const struct tokenizer *
     struct tokenizer *own = NULL;
     int rc = 0;
     if (checkpoint_is_synthetic(d->checkpoint)) return 0;
-    TRY(tokenizer_open(&own, d->options.name, err));
+    TRY(tokenizer_open(&own, checkpoint_name(d->checkpoint), err));
     if (tokenizer_fingerprint(own) != tokenizer_fingerprint(tok)) {
         rc = error_set(err, ERR_ARGUMENT,
                        "the draft %s has another vocabulary than the tokenizer in use (%d and %d "

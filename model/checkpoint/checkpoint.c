@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "model/checkpoint/config_fields.h"
 #include "model/checkpoint/internal.h"
+#include "model/checkpoint/layers.h"
 
 static const char synthetic_prefix[] = "synthetic:";
 
@@ -56,6 +57,9 @@ static int check_and_hash(struct checkpoint *ck, struct error *err)
     if (!state) return error_set(err, ERR_NO_MEMORY, "no memory for a hash");
     XXH3_64bits_reset(state);
     hash_config(state, &ck->cfg);
+    if (ck->layers) {
+        XXH3_64bits_update(state, ck->layers, (size_t)ck->cfg.n_layers * sizeof *ck->layers);
+    }
     for (size_t i = 0; i < ck->n_layout; i++) {
         const struct tensor_spec *spec = &ck->layout[i];
         struct weight weight = {0};
@@ -69,24 +73,40 @@ out:
     return rc;
 }
 
+/* Leaves the layers of the list. A list of all layers changes nothing. */
+static int choose_layers(struct checkpoint *ck, const char *list, struct error *err)
+{
+    int *layers = NULL, n = 0, rc = 0;
+    TRY(layers_parse(&layers, &n, list, ck->name, ck->cfg.n_layers, err));
+    if (n == ck->cfg.n_layers) goto out;
+    ck->whole_layout = ck->layout;
+    ck->layout = NULL;
+    ck->layers = layers;
+    layers = NULL;
+    ck->cfg.n_layers = n;
+    TRY(checkpoint_layout(&ck->cfg, &ck->layout, &ck->n_layout, err));
+out:
+    free(layers);
+    return rc;
+}
+
 int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err)
 {
     struct checkpoint *self = NULL;
+    size_t len;
+    const char *list = layers_split(name, &len);
     int rc = 0;
     *ck = NULL;
     TRY(mem_array(&self, 1, sizeof *self, err));
     self->is_synthetic = strncmp(name, synthetic_prefix, strlen(synthetic_prefix)) == 0;
-    self->name = strdup(name);
-    if (!self->name) {
-        rc = error_set(err, ERR_NO_MEMORY, "no memory for the name of a checkpoint");
-        goto out;
-    }
+    TRY(layers_strip(&self->name, name, err));
     if (self->is_synthetic) {
         TRY(checkpoint_open_synthetic(self, err));
     } else {
         TRY(checkpoint_open_folder(self, err));
     }
     checkpoint_sort_tensors(self);
+    if (list) TRY(choose_layers(self, list, err));
     TRY(check_and_hash(self, err));
     *ck = self;
 out:
@@ -100,6 +120,8 @@ void checkpoint_close(struct checkpoint *ck)
     checkpoint_close_files(ck);
     free(ck->tensors);
     free(ck->layout);
+    free(ck->whole_layout);
+    free(ck->layers);
     free(ck->name);
     free(ck);
 }
@@ -112,6 +134,11 @@ const struct model_config *checkpoint_config(const struct checkpoint *ck)
 const char *checkpoint_name(const struct checkpoint *ck)
 {
     return ck->name;
+}
+
+int checkpoint_layer(const struct checkpoint *ck, int i)
+{
+    return ck->layers ? ck->layers[i] : i;
 }
 
 bool checkpoint_is_synthetic(const struct checkpoint *ck)

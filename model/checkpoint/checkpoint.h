@@ -11,6 +11,9 @@
  * what they would add otherwise, whatever agreement that gives; the draft is draft=N, or the same
  * seed with layers=N.
  *
+ * Some of a model's layers, as a model of their own: "MODEL,layers=0-3,12-15" (layers.h). Only
+ * their tensors are looked up and read, and they are called layer 0, 1, ... here.
+ *
  * Immutable after open; reads may come from several threads. */
 #pragma once
 
@@ -23,15 +26,19 @@
 #include "model/checkpoint/find.h"
 #include "model/checkpoint/layout.h"
 
-/* name: a folder or "synthetic:...". Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO,
- * ERR_ARGUMENT for a synthetic name that makes no sense. Every tensor that the config asks for is
+/* name: a folder or "synthetic:...", with or without a list of layers. Errors: ERR_NOT_FOUND,
+ * ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO, ERR_ARGUMENT for a synthetic name or a list that makes no
+ * sense. Every tensor that the config asks for is
  * looked up and checked here, so that a model that lacks one is refused before anything is
  * computed. */
 int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err);
 void checkpoint_close(struct checkpoint *ck);
 
 const struct model_config *checkpoint_config(const struct checkpoint *ck);
-const char *checkpoint_name(const struct checkpoint *ck); /* as given to open */
+/* as given to open, without a list of layers: the folder where there is one */
+const char *checkpoint_name(const struct checkpoint *ck);
+/* The number that layer i has in the model that it was chosen from; i where none were chosen. */
+int checkpoint_layer(const struct checkpoint *ck, int i);
 bool checkpoint_is_synthetic(const struct checkpoint *ck);
 /* [*n] the tensors that the config asks for, all of which are there. */
 const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t *n);

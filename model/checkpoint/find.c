@@ -148,9 +148,22 @@ out:
     return rc;
 }
 
-int checkpoint_find(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,
+/* The name of the tensor in the model that the layers were chosen from. */
+static const char *name_in_whole(const struct checkpoint *ck, const char *name,
+                                 char own[2 * TENSOR_NAME_BYTES])
+{
+    int layer = 0, len = 0;
+    if (!ck->layers || sscanf(name, "model.layers.%d%n", &layer, &len) != 1) return name;
+    if (layer < 0 || layer >= ck->cfg.n_layers) return name;
+    snprintf(own, 2 * TENSOR_NAME_BYTES, "model.layers.%d%s", ck->layers[layer], name + len);
+    return own;
+}
+
+int checkpoint_find(const struct checkpoint *ck, const char *asked, int n_rows, int n_cols,
                     struct weight *weight, struct error *err)
 {
+    char own[2 * TENSOR_NAME_BYTES];
+    const char *name = name_in_whole(ck, asked, own);
     if (is_packed(ck, name)) {
         return find_packed(ck, name, n_rows, n_cols, weight, err);
     }

@@ -6,7 +6,8 @@
 
 struct checkpoint;
 
-/* Looks up a tensor and checks its shape; n_rows = 1 for vectors. Errors: ERR_FORMAT the tensor
+/* Looks up a tensor and checks its shape; n_rows = 1 for vectors. Where layers were chosen, layer i
+ * in the name is the i-th of these. Errors: ERR_FORMAT the tensor
  * is missing (the text names it) or of another shape (the text names both); ERR_UNSUPPORTED its
  * dtype. */
 int checkpoint_find(const struct checkpoint *ck, const char *name, int n_rows, int n_cols,

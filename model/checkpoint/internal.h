@@ -29,11 +29,15 @@ struct weight_file {
 };
 
 struct checkpoint {
-    char *name;
+    char *name; /* without a list of layers */
     bool is_synthetic;
     struct model_config cfg;
     struct tensor_spec *layout;
     size_t n_layout;
+    /* [cfg.n_layers] the numbers in the files of the layers that were chosen, and the layout of all
+     * layers, to which names of tensors may point; NULL: none were chosen. */
+    int *layers;
+    struct tensor_spec *whole_layout;
     struct tensor *tensors; /* ascending by name once open is done */
     size_t n_tensors;
     struct weight_file *files;

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/checkpoint/layers.h"
+
 enum { PATH_BYTES = 4096 };
 
 /* path[0, len) without its folders and without slashes at its end; "/" stays. */
@@ -22,10 +24,9 @@ static const char *last_part(const char *path, size_t *len)
     return path + first;
 }
 
-/* The length of a path without "/" and "/." at its end; 0 for the current folder. */
-static size_t len_without_dots(const char *path)
+/* The length of path[0, len) without "/" and "/." at its end; 0 for the current folder. */
+static size_t len_without_dots(const char *path, size_t len)
 {
-    size_t len = strlen(path);
     for (;;) {
         if (len > 1 && path[len - 1] == '/') {
             len--;
@@ -52,11 +53,13 @@ void checkpoint_served_name(const char *model, char *name, size_t size)
         return;
     }
     char here[PATH_BYTES];
-    size_t len = len_without_dots(model);
+    size_t len;
+    const char *list = layers_split(model, &len);
+    len = len_without_dots(model, len);
     if (len == 0 && *model && getcwd(here, sizeof here)) {
         model = here;
         len = strlen(here);
     }
     const char *part = last_part(model, &len);
-    snprintf(name, size, "%.*s", (int)len, part);
+    snprintf(name, size, "%.*s%s%s", (int)len, part, list ? ",layers=" : "", list ? list : "");
 }

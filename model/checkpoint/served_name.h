@@ -5,5 +5,6 @@
 
 /* The last part of the model's folder, into name[size], cut where its room ends: "target" for
  * "deploy/models/tales/target/". A synthetic model keeps its name, but where its SHAPE is the path
- * of a file, only that path's last part stays. "." is the current folder. */
+ * of a file, only that path's last part stays. "." is the current folder. A list of layers
+ * (model/checkpoint/layers.h) stays behind the name. */
 void checkpoint_served_name(const char *model, char *name, size_t size);

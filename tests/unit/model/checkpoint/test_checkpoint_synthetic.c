@@ -84,7 +84,7 @@ START_TEST(senseless_names_are_refused)
         {"synthetic:tiny,seed=-1", "\"seed=-1\" is not a number"},
         {"synthetic:tiny,seed=1x", "\"seed=1x\" is not a number"},
         {"synthetic:tiny,seed=99999999999999999999", "is not a number"},
-        {"synthetic:tiny,seed=1,layers=0", "\"layers=0\" is not a number in 1..4096"},
+        {"synthetic:tiny,seed=1,layers=0,vocab=300", "\"layers=0\" is not a number in 1..4096"},
         {"synthetic:tiny,seed=1,layers=5000", "layers=5000"},
         {"synthetic:tiny,seed=1,vocab=1", "vocab=1"},
         {"synthetic:tiny,seed=1,seed=2", "\"seed=2\" is not wanted twice"},

@@ -15,6 +15,8 @@ static const struct {
     {"/srv/models/llama-3.1-8b/", "llama-3.1-8b"},
     {"/srv/models/llama-3.1-8b///", "llama-3.1-8b"},
     {"llama", "llama"},
+    {"models/target/,layers=0-3", "target,layers=0-3"},
+    {"synthetic:tiny,seed=1,layers=0,2", "synthetic:tiny,seed=1,layers=0,2"},
     {"./llama", "llama"},
     {"../target/.", "target"},
     {"../target/./", "target"},
