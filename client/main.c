@@ -16,7 +16,7 @@ static const struct client_command commands[] = {
     {"describe", describe_main}, {"plan", plan_main},
     {"count", count_main},       {"bench", bench_main},
     {"jobs", jobs_main},         {"key", key_main},
-    {"link", link_main},
+    {"link", link_main},         {"skip", skip_main},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -29,6 +29,7 @@ static const char doc[] = "Client of an Outrider cluster.\v"
                           "  count       how often each token occurs in texts; local\n"
                           "  export      a model, also a synthetic one, as a Hugging Face folder\n"
                           "  plan        what speculation is worth at given costs; local\n"
+                          "  skip        which layers of a model are its best draft; local\n"
                           "  bench       measure a running cluster\n"
                           "  link        can hosts reach each other, and how fast is it?\n"
                           "  jobs        submit, watch, list and cancel jobs\n"

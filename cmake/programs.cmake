@@ -31,6 +31,8 @@ outrider_floor(coordinator FOLDERS coordinator coordinator/draft coordinator/ope
        outrider_tokenizer)
 outrider_floor(client FOLDERS client client/bench EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_tokenizer outrider_export)
+# The one command that computes with a model.
+outrider_floor(skip FOLDERS client/skip LINK outrider_client outrider_model)
 
 foreach(program coordinator worker client)
   add_executable(outrider-${program} ${program}/main.c)
@@ -40,6 +42,7 @@ foreach(program coordinator worker client)
 endforeach()
 # main.c opens the world of --target mpi; coordinator_open is given it.
 target_link_libraries(outrider-coordinator PRIVATE outrider_comm_mpi)
+target_link_libraries(outrider-client PRIVATE outrider_skip)
 set_target_properties(outrider-client PROPERTIES OUTPUT_NAME outrider)
 
 # The ranks of one container; it starts mpirun and needs no library of it.

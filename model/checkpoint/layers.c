@@ -157,6 +157,10 @@ out:
 void layers_format(const int *layers, int n, char *text, size_t text_bytes)
 {
     size_t len = 0;
+    if (n == 1 && layers[0] > 0) {
+        snprintf(text, text_bytes, "%d-%d", layers[0], layers[0]);
+        return;
+    }
     text[0] = '\0';
     for (int i = 0, last; i < n && len < text_bytes; i = last + 1) {
         last = i;

@@ -24,5 +24,6 @@ int layers_strip(char **model, const char *name, struct error *err);
 int layers_parse(int **layers, int *n, const char *list, const char *model, int n_layers,
                  struct error *err);
 
-/* Writes the shortest list of layers[n], which ascend, into text, cut where its room ends. */
+/* Writes a list of layers[n], which ascend, into text, cut where its room ends. It means the same
+ * behind every name: a single layer but 0 is written as 5-5. */
 void layers_format(const int *layers, int n, char *text, size_t text_bytes);

