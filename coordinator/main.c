@@ -76,7 +76,8 @@ static const struct argp_option options[] = {
      "it pays) or off; default auto",
      0},
     {"lookup", OPT_LOOKUP, "LIST", 0,
-     "where guesses are looked up, besides or without a draft model: session (what the text and its "
+     "where guesses are looked up, besides or without a draft model: session (what the text and "
+     "its "
      "prompt have said before) or none; default session",
      0},
     {"listen", 'l', "ADDRESS", 0, "HOST:PORT or unix:PATH; default 127.0.0.1:7070", 0},

@@ -64,7 +64,7 @@ static int read_step(struct skip_measure *m, struct model *model, int at, int po
 {
     struct forward_row rows[STEP_ROWS];
     int indexes[STEP_ROWS], rc = 0;
-    const struct forward_lane lane = {position, n, m->options.tokens + at, m->blocks};
+    const struct forward_lane lane = {position, n, m->options.tokens + at, m->blocks, NULL};
     for (int i = 0; i < n; i++) {
         rows[i] = (struct forward_row){0, i};
         indexes[i] = i;
@@ -170,7 +170,7 @@ static int time_passes(struct skip_measure *m, struct model *model, int n, doubl
 {
     int rc = 0;
     int n_read = m->options.n_tokens < PIECE_TOKENS ? m->options.n_tokens : PIECE_TOKENS;
-    const struct forward_lane lane = {n_read - TIMED_ROWS, n, m->options.tokens, m->blocks};
+    const struct forward_lane lane = {n_read - TIMED_ROWS, n, m->options.tokens, m->blocks, NULL};
     const struct forward_row rows[TIMED_ROWS] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}};
     for (int i = 0; i < TIMED_PASSES; i++) {
         int64_t start = clock_now_ns();

@@ -64,7 +64,7 @@ static const float *feed(struct world *w)
     for (int i = 0; i < N_TOKENS; i++) {
         tokens[i] = (i * 53 + 7) % checkpoint_config(w->ck)->vocab_size;
     }
-    const struct forward_lane lane = {0, N_TOKENS, tokens, blocks};
+    const struct forward_lane lane = {0, N_TOKENS, tokens, blocks, NULL};
     CHECK_OK(model_forward(w->model, &lane, 1, &row, 1, &err));
     return model_logits(w->model, 0);
 }
