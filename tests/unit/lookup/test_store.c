@@ -1,0 +1,247 @@
+/* ctest: labels=quick,memory libs=lookup timeout=60 */
+/* The store of finished texts: what it finds and counts is compared with a search of the texts. */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "lookup/store.h"
+#include "tests/support/check_util.h"
+
+enum {
+    N_ROUNDS = 300,
+    N_TEXTS = 6,
+    TEXT_MOST = 100, /* longer than a match with its guesses */
+    SMALL = 20 * TEXT_MOST,
+    LONG = 100000,
+    BYTES_MOST = 64, /* per token that fits */
+    SLOWEST = 20     /* times as long as the same number of other tokens */
+};
+
+static struct error err;
+static struct text {
+    int32_t tokens[TEXT_MOST];
+    int n;
+    uint64_t tenant;
+} texts[N_TEXTS];
+
+/* Small numbers without state of the C library's. */
+static uint32_t random_state = 1;
+static int below(int n)
+{
+    random_state = random_state * 1664525 + 1013904223;
+    return (int)(random_state >> 8) % n;
+}
+
+static bool stands_at(const struct text *text, int at, const int32_t *part, int n)
+{
+    if (at + n > text->n) return false;
+    for (int i = 0; i < n; i++) {
+        if (text->tokens[at + i] != part[i]) return false;
+    }
+    return true;
+}
+
+/* Occurrences of part[n] in the tenant's texts. */
+static int occurrences(uint64_t tenant, const int32_t *part, int n)
+{
+    int count = 0;
+    for (int t = 0; t < N_TEXTS; t++) {
+        for (int at = 0; texts[t].tenant == tenant && at < texts[t].n; at++) {
+            count += stands_at(&texts[t], at, part, n);
+        }
+    }
+    return count;
+}
+
+/* Of part[n] with each of the tokens behind it the largest count. */
+static int most_frequent(uint64_t tenant, int32_t *part, int n, int n_ids)
+{
+    int most = 0;
+    for (int32_t id = 0; id < n_ids; id++) {
+        part[n] = id;
+        int count = occurrences(tenant, part, n + 1);
+        if (count > most) most = count;
+    }
+    return most;
+}
+
+static void check_found(const struct store_guesses *found, uint64_t tenant, const int32_t *text,
+                        int n, int n_ids)
+{
+    int32_t part[STORE_DEPTH + 1];
+    int match = n < STORE_MATCH_MAX ? n : STORE_MATCH_MAX;
+    for (; match > 0; match--) {
+        memcpy(part, text + n - match, (size_t)match * sizeof *part);
+        if (most_frequent(tenant, part, match, n_ids) > 0) break;
+    }
+    ck_assert_int_eq(found->match, match);
+    for (int i = 0; i < found->n; i++) {
+        int most = most_frequent(tenant, part, match + i, n_ids);
+        ck_assert_int_eq(found->guesses[i].total, occurrences(tenant, part, match + i));
+        ck_assert_int_eq(found->guesses[i].count, most);
+        part[match + i] = found->guesses[i].token;
+        ck_assert_int_eq(occurrences(tenant, part, match + i + 1), most);
+    }
+    if (match > 0 && found->n < DRAFT_MAX) {
+        ck_assert_int_eq(most_frequent(tenant, part, match + found->n, n_ids), 0);
+    }
+}
+
+static void make_text(struct text *text, int n_ids)
+{
+    *text = (struct text){.n = 1 + below(TEXT_MOST), .tenant = (uint64_t)below(2)};
+    for (int i = 0; i < text->n; i++) {
+        text->tokens[i] = below(8) ? text->tokens[i > 7 ? i - 7 : 0] : below(n_ids);
+    }
+}
+
+START_TEST(counts_are_those_of_a_search)
+{
+    for (int round = 0; round < N_ROUNDS; round++) {
+        struct store *s;
+        struct store_guesses found;
+        struct text end;
+        int n_ids = 1 + below(4);
+        CHECK_OK(store_open(&s, SMALL, &err));
+        for (int t = 0; t < N_TEXTS; t++) {
+            make_text(&texts[t], n_ids);
+            store_add(s, texts[t].tenant, texts[t].tokens, texts[t].n);
+        }
+        for (int i = 0; i < 4; i++) {
+            make_text(&end, n_ids);
+            if (i) end = texts[i], end.n = 1 + below(end.n);
+            store_find(s, end.tenant, end.tokens, end.n, 1, DRAFT_MAX, &found);
+            check_found(&found, end.tenant, end.tokens, end.n, n_ids);
+        }
+        store_close(s);
+    }
+}
+END_TEST
+
+START_TEST(tenants_and_texts_are_kept_apart)
+{
+    static const int32_t first[] = {1, 2, 3}, second[] = {4, 5, 6};
+    struct store *s;
+    struct store_guesses found;
+    CHECK_OK(store_open(&s, 100, &err));
+    store_add(s, 1, first, 3);
+    store_add(s, 1, second, 3);
+    store_find(s, 1, first, 2, 1, DRAFT_MAX, &found);
+    ck_assert_int_eq(found.n, 1); /* 3, and then the text ends */
+    ck_assert_int_eq(found.guesses[0].token, 3);
+    store_find(s, 2, first, 2, 1, DRAFT_MAX, &found);
+    ck_assert_int_eq(found.match, 0);
+    ck_assert_int_eq(found.n, 0);
+    store_find(s, 1, first, 2, 3, DRAFT_MAX, &found); /* a longer match is asked for */
+    ck_assert_int_eq(found.n, 0);
+    store_close(s);
+}
+END_TEST
+
+/* Each guess was right in 3 of 4 cases, so two of them hold in 9 of 16. */
+START_TEST(guesses_are_worth_their_product)
+{
+    const struct store_guesses found = {
+        .guesses = {{1, 3, 4}, {2, 3, 4}, {3, 3, 4}}, .n = 3, .match = 5};
+    ck_assert_int_eq(store_worth(&found, 0.8), 0);
+    ck_assert_int_eq(store_worth(&found, 0.56), 2);
+    ck_assert_int_eq(store_worth(&found, 0.1), 3);
+}
+END_TEST
+
+START_TEST(the_last_half_is_kept)
+{
+    struct store *s;
+    struct store_guesses found;
+    int32_t text[10];
+    CHECK_OK(store_open(&s, 200, &err)); /* ten texts of ten tokens in each generation */
+    for (int t = 0; t < 1000; t++) {
+        for (int i = 0; i < 10; i++) {
+            text[i] = 10 * t + i;
+        }
+        store_add(s, 0, text, 10);
+        ck_assert_int_le(store_length(s), 200);
+        for (int before = 0; before < 10 && before <= t; before++) {
+            int32_t token = 10 * (t - before);
+            store_find(s, 0, &token, 1, 1, DRAFT_MAX, &found);
+            ck_assert_int_eq(found.n, 9);
+        }
+        int32_t token = 10 * (t - 20);
+        store_find(s, 0, &token, 1, 1, DRAFT_MAX, &found);
+        ck_assert_int_eq(found.n, 0);
+    }
+    store_close(s);
+}
+END_TEST
+
+START_TEST(many_tenants_and_a_text_that_is_too_long)
+{
+    struct store *s;
+    struct store_guesses found;
+    static int32_t text[1000];
+    CHECK_OK(store_open(&s, 1000, &err));
+    for (int i = 0; i < 1000; i++) {
+        text[i] = i;
+    }
+    store_add(s, 5, text, 1000);
+    store_find(s, 5, text + 498, 1, 1, DRAFT_MAX, &found);
+    ck_assert_int_eq(found.n, 0);
+    store_find(s, 5, text + 500, 1, 1, DRAFT_MAX, &found);
+    ck_assert_int_eq(found.n, DRAFT_MAX);
+    for (uint64_t tenant = 0; tenant < 10 * STORE_TENANTS_MAX; tenant++) {
+        store_add(s, tenant, text, 2);
+        store_find(s, tenant, text, 1, 1, DRAFT_MAX, &found);
+        ck_assert_int_eq(found.n, 1);
+    }
+    struct store *none;
+    CHECK_ERR(store_open(&none, 1, &err), ERR_ARGUMENT, "2 to");
+    store_close(s);
+}
+END_TEST
+
+/* Microseconds to add a text. 0: one token again and again; 1: each token once; 2: words that come
+ * again; 3: a coin. */
+static int64_t add_long(int kind)
+{
+    static int32_t text[LONG];
+    struct store *s;
+    CHECK_OK(store_open(&s, 2 * LONG, &err));
+    for (int i = 0; i < LONG; i++) {
+        int word = below(1000) * below(1000) / 1000;
+        text[i] = kind == 0 ? 7 : kind == 1 ? i : kind == 2 ? word : below(2);
+    }
+    int64_t start = clock_now_us();
+    for (int turn = 0; turn < 4; turn++) { /* both generations are full, and begun again */
+        store_add(s, 0, text, LONG);
+    }
+    int64_t us = clock_now_us() - start;
+    ck_assert_int_eq(store_length(s), 2 * LONG);
+    ck_assert_uint_le(store_bytes(s), (size_t)BYTES_MOST * 2 * LONG);
+    store_close(s);
+    return us;
+}
+
+START_TEST(long_texts_stay_small_and_fast)
+{
+    int64_t other_us = add_long(1);
+    for (int kind = 0; kind < 4; kind++) {
+        ck_assert_int_le(add_long(kind), SLOWEST * other_us);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("store");
+    TCase *tests = tcase_create("store");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, counts_are_those_of_a_search);
+    tcase_add_test(tests, tenants_and_texts_are_kept_apart);
+    tcase_add_test(tests, guesses_are_worth_their_product);
+    tcase_add_test(tests, the_last_half_is_kept);
+    tcase_add_test(tests, many_tenants_and_a_text_that_is_too_long);
+    tcase_add_test(tests, long_texts_stay_small_and_fast);
+    suite_add_tcase(suite, tests);
+    return check_main(suite);
+}
