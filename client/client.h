@@ -42,6 +42,8 @@ int jobs_main(int argc, char **argv);
 int key_main(int argc, char **argv);
 int link_main(int argc, char **argv);
 int skip_main(int argc, char **argv);
+int replay_main(int argc, char **argv);
+int datastore_main(int argc, char **argv);
 
 /* A command that only finds another one behind it, such as `outrider jobs list`. */
 struct client_commands {

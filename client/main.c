@@ -10,33 +10,37 @@ const char *argp_program_version = "outrider " OUTRIDER_VERSION;
 enum { NAME_BYTES = 64 };
 
 static const struct client_command commands[] = {
-    {"generate", generate_main}, {"score", score_main},
-    {"tokenize", tokenize_main}, {"detokenize", detokenize_main},
-    {"export", export_main},     {"health", health_main},
-    {"describe", describe_main}, {"plan", plan_main},
-    {"count", count_main},       {"bench", bench_main},
-    {"jobs", jobs_main},         {"key", key_main},
-    {"link", link_main},         {"skip", skip_main},
+    {"generate", generate_main},   {"score", score_main},
+    {"tokenize", tokenize_main},   {"detokenize", detokenize_main},
+    {"export", export_main},       {"health", health_main},
+    {"describe", describe_main},   {"plan", plan_main},
+    {"count", count_main},         {"bench", bench_main},
+    {"jobs", jobs_main},           {"key", key_main},
+    {"link", link_main},           {"replay", replay_main},
+    {"datastore", datastore_main}, {"skip", skip_main},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
-static const char doc[] = "Client of an Outrider cluster.\v"
-                          "Commands:\n"
-                          "  generate    continue a prompt, token by token as it comes\n"
-                          "  score       log-probabilities and perplexity of a text\n"
-                          "  tokenize    token ids of a text; local, needs no server\n"
-                          "  detokenize  text of token ids; local, needs no server\n"
-                          "  count       how often each token occurs in texts; local\n"
-                          "  export      a model, also a synthetic one, as a Hugging Face folder\n"
-                          "  plan        what speculation is worth at given costs; local\n"
-                          "  skip        which layers of a model are its best draft; local\n"
-                          "  bench       measure a running cluster\n"
-                          "  link        can hosts reach each other, and how fast is it?\n"
-                          "  jobs        submit, watch, list and cancel jobs\n"
-                          "  key         make, list and remove API keys; local\n"
-                          "  health      is a coordinator or worker serving?\n"
-                          "  describe    what is served, and by whom\n\n"
-                          "'outrider COMMAND --help' tells more.\n\n" CLIENT_STATUS_DOC;
+static const char doc[] =
+    "Client of an Outrider cluster.\v"
+    "Commands:\n"
+    "  generate    continue a prompt, token by token as it comes\n"
+    "  score       log-probabilities and perplexity of a text\n"
+    "  tokenize    token ids of a text; local, needs no server\n"
+    "  detokenize  text of token ids; local, needs no server\n"
+    "  count       how often each token occurs in texts; local\n"
+    "  export      a model, also a synthetic one, as a Hugging Face folder\n"
+    "  plan        what speculation is worth at given costs; local\n"
+    "  skip        which layers of a model are its best draft; local\n"
+    "  replay      what guesses found in texts are worth, on recorded texts; local\n"
+    "  datastore   make and check files of texts for drafters; local\n"
+    "  bench       measure a running cluster\n"
+    "  link        can hosts reach each other, and how fast is it?\n"
+    "  jobs        submit, watch, list and cancel jobs\n"
+    "  key         make, list and remove API keys; local\n"
+    "  health      is a coordinator or worker serving?\n"
+    "  describe    what is served, and by whom\n\n"
+    "'outrider COMMAND --help' tells more.\n\n" CLIENT_STATUS_DOC;
 
 struct main_input {
     int command_index; /* of argv; 0 = none */

@@ -30,7 +30,8 @@ outrider_floor(coordinator FOLDERS coordinator coordinator/draft coordinator/ope
        outrider_proto outrider_rpc outrider_http outrider_speculation outrider_lookup outrider_model
        outrider_tokenizer)
 outrider_floor(client FOLDERS client client/bench EXCLUDE "/main\\.c$"
-  LINK outrider_proto outrider_rpc outrider_speculation outrider_tokenizer outrider_export)
+  LINK outrider_proto outrider_rpc outrider_speculation outrider_lookup outrider_tokenizer
+       outrider_export)
 # The one command that computes with a model.
 outrider_floor(skip FOLDERS client/skip LINK outrider_client outrider_model)
 

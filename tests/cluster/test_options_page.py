@@ -17,8 +17,9 @@ import textwrap
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 PAGE = os.path.join(SOURCE, "docs", "options.md")
 COMMANDS = ["generate", "score", "tokenize", "detokenize", "count", "export", "plan", "skip",
-            "bench", "link", "jobs submit", "jobs watch", "jobs list", "jobs cancel", "key add",
-            "key list", "key remove", "health", "describe"]
+            "replay", "datastore build", "datastore check", "bench", "link", "jobs submit",
+            "jobs watch", "jobs list", "jobs cancel", "key add", "key list", "key remove", "health",
+            "describe"]
 SCRIPTS = ["deploy/local/run", "deploy/mpirun/group", "deploy/mpirun/one", "deploy/tls/make-ca",
            "deploy/image/build"]
 MARK = "<!-- Generated from here on: tests/cluster/test_options_page.py BUILD --write -->\n"
@@ -112,7 +113,7 @@ def generated(build):
 
 
 def check_commands(build):
-    """Every command that `outrider --help`, `outrider jobs --help` and `outrider key --help` list
+    """Every command that `outrider --help` and the --help of jobs, key and datastore list
     has its section."""
     def list_of(*command):
         lines = help_of([os.path.join(build, "bin", "outrider"), *command])
@@ -120,7 +121,7 @@ def check_commands(build):
         return [line.split()[0] for line in lines[first:lines.index("", first)]]
 
     listed = list_of()
-    for group in ("jobs", "key"):
+    for group in ("jobs", "key", "datastore"):
         listed.remove(group)
         listed += [f"{group} {name}" for name in list_of(group)]
     if sorted(listed) != sorted(COMMANDS):

@@ -22,7 +22,7 @@ START_TEST(fixed_shapes_are_read_and_bounded)
     ck_assert_int_eq(shape.n, 32);
     CHECK_ERR(tree_shape_parse("4,4,4", &shape, &err), ERR_ARGUMENT, "more than 64 nodes");
     const char *const bad[] = {"",   "3,",  "3,,1", "0",     "-1",
-                               "33", "3;1", "x",    "2 , 1", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
+                               "65", "3;1", "x",    "2 , 1", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK_ERR(tree_shape_parse(bad[i], &shape, &err), ERR_ARGUMENT, "no shape of a tree");
     }

@@ -1,0 +1,169 @@
+/* outrider datastore: makes and checks files of texts for the drafters that find their guesses in
+ * them (lookup/datastore.h). Needs no server. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "client/client.h"
+#include "client/replay_texts.h"
+#include "lookup/datastore.h"
+
+struct build {
+    const char *model, *output;
+    const char **files; /* [n_files] of argv */
+    int n_files;
+    struct tokenizer *tok;
+    struct replay_texts texts;
+    struct token_ids tokens; /* of all texts, with their ends */
+};
+
+/* ---- build ---- */
+
+static const struct argp_option options[] = {
+    {"model", 'm', "FOLDER", 0, "Folder with the tokenizer.json of the target", 0},
+    {"output", 'o', "DATASTORE", 0, "Write to DATASTORE, as a whole or not at all", 0},
+    {0},
+};
+
+static const char build_doc[] =
+    "Makes a datastore of texts, in which a drafter looks for how a text may go on.\n"
+    "A FILE whose name ends in .jsonl has an object a line with \"answer\" and perhaps \"prompt\" "
+    "as texts, or \"answer_ids\" and \"prompt_ids\"; any other FILE is one text.\v"
+    "The file has 8 bytes for each token, and fits the tokenizer that it was made "
+    "with.\n\n" CLIENT_STATUS_DOC;
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct build *b = state->input;
+    switch (key) {
+    case 'm':
+        b->model = arg;
+        return 0;
+    case 'o':
+        b->output = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        b->files[b->n_files++] = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int prepare(struct build *b, int argc, char **argv, struct error *err)
+{
+    const struct argp argp = {
+        .options = options, .parser = parse_option, .args_doc = "FILE...", .doc = build_doc};
+    int rc = 0;
+    TRY(mem_array(&b->files, (size_t)argc, sizeof *b->files, err));
+    TRY(client_parse(&argp, argc, argv, b, err));
+    if (!b->model) return error_set(err, ERR_ARGUMENT, "--model FOLDER is missing");
+    if (!b->output) return error_set(err, ERR_ARGUMENT, "--output DATASTORE is missing");
+    if (b->n_files == 0) return error_set(err, ERR_ARGUMENT, "no text: give files");
+out:
+    return rc;
+}
+
+static int add_text(struct build *b, const struct replay_text *text, struct error *err)
+{
+    static const int32_t end = DATASTORE_END;
+    int rc = 0;
+    TRY(token_ids_append(&b->tokens, text->prompt.data, text->prompt.n, err));
+    TRY(token_ids_append(&b->tokens, text->answer.data, text->answer.n, err));
+    TRY(token_ids_append(&b->tokens, &end, 1, err));
+out:
+    return rc;
+}
+
+static int build(struct build *b, struct error *err)
+{
+    int rc = 0;
+    TRY(tokenizer_open(&b->tok, b->model, err));
+    for (int i = 0; i < b->n_files; i++) {
+        TRY(replay_texts_read(&b->texts, b->tok, b->files[i], 0, err));
+    }
+    for (size_t i = 0; i < b->texts.n; i++) {
+        TRY(add_text(b, &b->texts.data[i], err));
+    }
+    const struct datastore_tokenizer tokenizer = {tokenizer_fingerprint(b->tok),
+                                                  tokenizer_vocab_size(b->tok)};
+    TRY(datastore_write(b->output, b->tokens.data, b->tokens.n, &tokenizer, err));
+    printf("%s: %zu texts, %zu tokens\n", b->output, b->texts.n, b->tokens.n - b->texts.n);
+    TRY(client_flush(err));
+out:
+    return rc;
+}
+
+static int build_main(int argc, char **argv)
+{
+    struct build b = {0};
+    struct error err;
+    int status = CLIENT_OK;
+    if (prepare(&b, argc, argv, &err)) {
+        status = client_fail_local(&err);
+    } else if (build(&b, &err)) {
+        status = client_fail(&err);
+    }
+    replay_texts_free(&b.texts);
+    token_ids_free(&b.tokens);
+    tokenizer_close(b.tok);
+    free(b.files);
+    return status;
+}
+
+/* ---- check ---- */
+
+static const char check_doc[] =
+    "Reads a whole datastore and says whether it is as it was written.\v" CLIENT_STATUS_DOC;
+
+static error_t parse_check(int key, char *arg, struct argp_state *state)
+{
+    const char **path = state->input;
+    if (key != ARGP_KEY_ARG || *path) return ARGP_ERR_UNKNOWN;
+    *path = arg;
+    return 0;
+}
+
+static int check(const char *path, struct error *err)
+{
+    struct datastore *d = NULL;
+    int rc = 0;
+    TRY(datastore_open(&d, path, err));
+    TRY(datastore_check(d, err));
+    printf("%s: %zu tokens with the ends of texts, vocabulary %d, tokenizer %016llx\n", path,
+           datastore_length(d), datastore_tokenizer(d).n_vocab,
+           (unsigned long long)datastore_tokenizer(d).fingerprint);
+    TRY(client_flush(err));
+out:
+    datastore_close(d);
+    return rc;
+}
+
+static int check_main(int argc, char **argv)
+{
+    const struct argp argp = {.parser = parse_check, .args_doc = "DATASTORE", .doc = check_doc};
+    const char *path = NULL;
+    struct error err;
+    if (client_parse(&argp, argc, argv, &path, &err)) return client_fail_local(&err);
+    if (!path) {
+        error_set(&err, ERR_ARGUMENT, "no datastore: give its file");
+        return client_fail_local(&err);
+    }
+    return check(path, &err) ? client_fail(&err) : CLIENT_OK;
+}
+
+int datastore_main(int argc, char **argv)
+{
+    static const struct client_commands commands = {
+        .name = "datastore",
+        .list = "build or check",
+        .help = "Usage: outrider datastore COMMAND [OPTION...]\n"
+                "Files of texts, in which a drafter looks for how a text may go on.\n\n"
+                "Commands:\n"
+                "  build  make a datastore of texts\n"
+                "  check  is a datastore as it was written?\n\n"
+                "'outrider datastore COMMAND --help' tells more.\n",
+        .commands = {{"build", build_main}, {"check", check_main}}};
+    return client_run_one(&commands, argc, argv);
+}

@@ -1,0 +1,210 @@
+/* Drafters over recorded texts, with the evidence that they give the planner for each offer. */
+#include "client/replay_drafters.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+const char *const replay_names[N_REPLAY_FINDERS] = {"session", "ngram", "store", "datastore"};
+
+/* ---- opening ---- */
+
+enum { PATH_BYTES = 4096 };
+
+/* path[len] follows "datastore=". */
+static int open_datastore(struct replay_drafter *d, const char *path, size_t len, struct error *err)
+{
+    char copy[PATH_BYTES];
+    if (len == 0 || len >= sizeof copy) {
+        return error_set(err, ERR_ARGUMENT, "--drafter datastore=FILE: the file's name is missing");
+    }
+    memcpy(copy, path, len);
+    copy[len] = '\0';
+    return datastore_open(&d->datastore, copy, err);
+}
+
+/* Whether name[len] is this drafter's; the datastore's has "=FILE" behind it. */
+static bool is_named(int finder, const char *name, size_t len)
+{
+    size_t own = strlen(replay_names[finder]);
+    if (len < own || memcmp(replay_names[finder], name, own) != 0) return false;
+    return finder == REPLAY_DATASTORE ? len > own && name[own] == '=' : len == own;
+}
+
+static int open_one(struct replay_drafter *drafters, int *n, const char *name, size_t len,
+                    struct error *err)
+{
+    for (int f = 0; f < N_REPLAY_FINDERS; f++) {
+        if (!is_named(f, name, len)) continue;
+        for (int i = 0; i < *n; i++) {
+            if (drafters[i].finder != (enum replay_finder)f) continue;
+            return error_set(err, ERR_ARGUMENT, "--drafter names %s twice", replay_names[f]);
+        }
+        struct replay_drafter *made = &drafters[(*n)++];
+        *made = (struct replay_drafter){.finder = (enum replay_finder)f};
+        size_t own = strlen(replay_names[f]) + 1;
+        if (f == REPLAY_DATASTORE) return open_datastore(made, name + own, len - own, err);
+        return f == REPLAY_STORE ? store_open(&made->store, REPLAY_STORE_TOKENS, err) : 0;
+    }
+    return error_set(err, ERR_ARGUMENT,
+                     "--drafter: '%.*s' is none of session, ngram, store, datastore=FILE",
+                     len < 60 ? (int)len : 60, name);
+}
+
+int replay_drafters_open(struct replay_drafter *drafters, int *n, const char *names,
+                         struct error *err)
+{
+    int rc = 0;
+    *n = 0;
+    for (;;) {
+        size_t len = strcspn(names, ",");
+        TRY(open_one(drafters, n, names, len, err));
+        if (!names[len]) break;
+        names += len + 1;
+    }
+out:
+    return rc;
+}
+
+void replay_drafter_close(struct replay_drafter *d)
+{
+    suffix_close(d->suffix);
+    store_close(d->store);
+    datastore_close(d->datastore);
+    d->datastore = NULL;
+    d->suffix = NULL;
+    d->store = NULL;
+}
+
+/* ---- a text ---- */
+
+static int add(struct replay_drafter *d, const int32_t *tokens, size_t n, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; d->suffix && i < n; i++) {
+        TRY(suffix_add(d->suffix, tokens[i], err));
+    }
+out:
+    return rc;
+}
+
+int replay_drafter_begin(struct replay_drafter *d, const struct token_ids *prompt,
+                         struct error *err)
+{
+    int rc = 0;
+    int64_t start = clock_now_ns();
+    if (d->finder == REPLAY_SESSION) TRY(suffix_open(&d->suffix, err));
+    TRY(add(d, prompt->data, prompt->n, err));
+out:
+    d->read_ns += clock_now_ns() - start;
+    return rc;
+}
+
+int replay_drafter_add(struct replay_drafter *d, const int32_t *tokens, int n, struct error *err)
+{
+    int64_t start = clock_now_ns();
+    int rc = add(d, tokens, (size_t)n, err);
+    d->busy_ns += clock_now_ns() - start;
+    return rc;
+}
+
+static void note_bytes(struct replay_drafter *d, size_t bytes, size_t n_tokens)
+{
+    if (n_tokens < d->n_tokens) return;
+    d->bytes = bytes;
+    d->n_tokens = n_tokens;
+}
+
+void replay_drafter_end(struct replay_drafter *d, const struct token_ids *text)
+{
+    int64_t start = clock_now_ns();
+    if (d->suffix) note_bytes(d, suffix_bytes(d->suffix), (size_t)suffix_length(d->suffix));
+    suffix_close(d->suffix);
+    d->suffix = NULL;
+    if (d->store) {
+        store_add(d->store, 0, text->data, (int)text->n);
+        note_bytes(d, store_bytes(d->store), REPLAY_STORE_TOKENS);
+    }
+    if (d->datastore)
+        note_bytes(d, 8 * datastore_length(d->datastore), datastore_length(d->datastore));
+    d->read_ns += clock_now_ns() - start;
+}
+
+/* ---- finding ---- */
+
+/* Kinds of evidence by the length of a match: each up to 8, then each quarter of a doubling. */
+static int evidence_of_length(int length)
+{
+    static const int least[PLANNER_EVIDENCE] = {1, 2,  3,  4,  5,  6,  7,  8,
+                                                9, 12, 16, 24, 32, 48, 64, 128};
+    int evidence = 0;
+    while (evidence + 1 < PLANNER_EVIDENCE && least[evidence + 1] <= length) {
+        evidence++;
+    }
+    return evidence;
+}
+
+static void find_session(const struct replay_drafter *d, struct replay_found *found)
+{
+    struct suffix_place place = suffix_end(d->suffix);
+    found->offer.k_max = suffix_copy(d->suffix, &place, found->tokens, DRAFT_MAX);
+    found->offer.evidence = evidence_of_length(place.length);
+}
+
+/* The first place where the last n tokens stood before; -1: none. */
+static int64_t first_place(const struct token_ids *text, size_t n)
+{
+    const int32_t *end = text->data + text->n - n;
+    for (size_t at = 0; at + n < text->n; at++) {
+        if (memcmp(text->data + at, end, n * sizeof *end) == 0) return (int64_t)at;
+    }
+    return -1;
+}
+
+static void find_ngram(const struct token_ids *text, struct replay_found *found)
+{
+    int64_t at = -1;
+    size_t n = REPLAY_NGRAM_MOST;
+    for (; n >= REPLAY_NGRAM_LEAST; n--) {
+        if (text->n > n && (at = first_place(text, n)) >= 0) break;
+    }
+    if (at < 0) return;
+    size_t from = (size_t)at + n, left = text->n - from;
+    found->offer.k_max = left < DRAFT_MAX ? (int)left : DRAFT_MAX;
+    found->offer.evidence = (int)n;
+    memcpy(found->tokens, text->data + from, (size_t)found->offer.k_max * sizeof *found->tokens);
+}
+
+/* Evidence: half is the length of the match, half how often the first guess was right. */
+static void find_counted(const struct replay_drafter *d, const struct token_ids *text,
+                         struct replay_found *found)
+{
+    struct store_guesses guesses;
+    const int32_t *end = text->data + text->n;
+    int n = text->n < STORE_MATCH_MAX ? (int)text->n : STORE_MATCH_MAX;
+    if (d->store) {
+        store_find(d->store, 0, end - n, n, 1, DRAFT_MAX, &guesses);
+    } else {
+        datastore_find(d->datastore, end - n, n, 1, DRAFT_MAX, &guesses);
+    }
+    if (guesses.n == 0) return;
+    int length = evidence_of_length(guesses.match) / 4;
+    int share = (int)((int64_t)guesses.guesses[0].count * 4 / guesses.guesses[0].total);
+    found->offer.evidence = 4 * length + (share > 3 ? 3 : share);
+    found->offer.k_max = guesses.n;
+    for (int i = 0; i < guesses.n; i++) {
+        found->tokens[i] = guesses.guesses[i].token;
+    }
+}
+
+void replay_drafter_find(struct replay_drafter *d, const struct token_ids *text, int index,
+                         struct replay_found *found)
+{
+    int64_t start = clock_now_ns();
+    found->offer = (struct planner_offer){.finder = index};
+    if (d->finder == REPLAY_SESSION) find_session(d, found);
+    if (d->finder == REPLAY_NGRAM) find_ngram(text, found);
+    if (d->store || d->datastore) find_counted(d, text, found);
+    d->busy_ns += clock_now_ns() - start;
+}

@@ -1,0 +1,328 @@
+/* The file: a header, the tokens, and their positions in the order of the suffixes that begin
+ * there. Numbers are those of a little-endian machine. */
+#include "lookup/datastore.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "base/file_write.h"
+#include "base/memory.h"
+
+enum { VERSION = 1, SAMPLES = 16, PATH_BYTES = 300 };
+
+static const char magic[8] = "outrLook";
+
+struct header {
+    char magic[8];
+    uint32_t version, n_vocab;
+    uint64_t fingerprint, n_tokens, checksum; /* of tokens and suffixes */
+    uint64_t reserved[3];                     /* 0 */
+};
+
+struct datastore {
+    struct file_view view;
+    char path[PATH_BYTES];
+    const struct header *header;
+    const int32_t *tokens, *suffixes; /* [n] */
+    size_t n;
+};
+
+/* ---- writing ---- */
+
+/* Suffixes in order by DATASTORE_DEPTH tokens, equal ones by position; a text's end ends them. */
+static bool is_before(const int32_t *tokens, size_t n, int32_t a, int32_t b)
+{
+    for (size_t i = 0; i < DATASTORE_DEPTH; i++) {
+        int32_t x = (size_t)a + i < n ? tokens[(size_t)a + i] : DATASTORE_END;
+        int32_t y = (size_t)b + i < n ? tokens[(size_t)b + i] : DATASTORE_END;
+        if (x != y) return x < y;
+        if (x == DATASTORE_END) break;
+    }
+    return a < b;
+}
+
+static void merge(const int32_t *tokens, size_t n, const int32_t *from, size_t begin, size_t middle,
+                  size_t end, int32_t *to)
+{
+    size_t a = begin, b = middle;
+    for (size_t i = begin; i < end; i++) {
+        bool takes_b = a == middle || (b < end && is_before(tokens, n, from[b], from[a]));
+        to[i] = takes_b ? from[b++] : from[a++];
+    }
+}
+
+/* Merge sort, whose time is bounded for any text; returns the one of both arrays that has the
+ * result. */
+static int32_t *sort(const int32_t *tokens, size_t n, int32_t *one, int32_t *other)
+{
+    for (size_t i = 0; i < n; i++) {
+        one[i] = (int32_t)i;
+    }
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t begin = 0; begin < n; begin += 2 * width) {
+            size_t middle = begin + width < n ? begin + width : n;
+            size_t end = begin + 2 * width < n ? begin + 2 * width : n;
+            merge(tokens, n, one, begin, middle, end, other);
+        }
+        int32_t *swapped = one;
+        one = other;
+        other = swapped;
+    }
+    return one;
+}
+
+static uint64_t checksum_of(const int32_t *tokens, const int32_t *suffixes, size_t n)
+{
+    return XXH3_64bits_withSeed(suffixes, n * sizeof *suffixes,
+                                XXH3_64bits(tokens, n * sizeof *tokens));
+}
+
+static int check_tokens(const char *path, const int32_t *tokens, size_t n, int n_vocab,
+                        struct error *err)
+{
+    if (n == 0 || n > DATASTORE_TOKENS_MAX) {
+        return error_set(err, ERR_ARGUMENT, "%s: %zu tokens; a datastore has 1 to %d", path, n,
+                         DATASTORE_TOKENS_MAX);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (tokens[i] >= DATASTORE_END && tokens[i] < n_vocab) continue;
+        return error_set(err, ERR_ARGUMENT, "%s: token %d is outside of the vocabulary of %d", path,
+                         (int)tokens[i], n_vocab);
+    }
+    return 0;
+}
+
+int datastore_write(const char *path, const int32_t *tokens, size_t n,
+                    const struct datastore_tokenizer *tokenizer, struct error *err)
+{
+    int rc = 0;
+    int32_t *one = NULL, *other = NULL;
+    size_t bytes = n * sizeof *tokens;
+    struct header header = {.version = VERSION,
+                            .n_vocab = (uint32_t)tokenizer->n_vocab,
+                            .fingerprint = tokenizer->fingerprint,
+                            .n_tokens = n};
+    memcpy(header.magic, magic, sizeof magic);
+    TRY(check_tokens(path, tokens, n, tokenizer->n_vocab, err));
+    TRY(mem_array(&one, n, sizeof *one, err));
+    TRY(mem_array(&other, n, sizeof *other, err));
+    const int32_t *suffixes = sort(tokens, n, one, other);
+    header.checksum = checksum_of(tokens, suffixes, n);
+    const struct file_piece pieces[] = {{&header, sizeof header, 0},
+                                        {tokens, bytes, sizeof header},
+                                        {suffixes, bytes, sizeof header + bytes}};
+    TRY(file_write_whole(path, pieces, 3, sizeof header + 2 * bytes, NULL, err));
+out:
+    free(one);
+    free(other);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static int check_header(const struct datastore *d, const char *path, struct error *err)
+{
+    const struct header *h = d->header;
+    if (d->view.size_bytes < sizeof *h || memcmp(h->magic, magic, sizeof magic) != 0) {
+        return error_set(err, ERR_FORMAT,
+                         "%s is no datastore; 'outrider datastore build' makes one", path);
+    }
+    if (h->version != VERSION) {
+        return error_set(err, ERR_FORMAT, "%s is a datastore of version %u, not %d; build it again",
+                         path, (unsigned)h->version, VERSION);
+    }
+    if (h->n_tokens == 0 || h->n_tokens > DATASTORE_TOKENS_MAX || h->n_vocab == 0 ||
+        h->n_vocab > INT32_MAX ||
+        d->view.size_bytes != sizeof *h + 2 * h->n_tokens * sizeof *d->tokens) {
+        return error_set(err, ERR_FORMAT,
+                         "%s has %zu bytes, which do not fit its %llu tokens; build it again", path,
+                         d->view.size_bytes, (unsigned long long)h->n_tokens);
+    }
+    return 0;
+}
+
+int datastore_open(struct datastore **store, const char *path, struct error *err)
+{
+    int rc = 0;
+    struct datastore *d = NULL;
+    *store = NULL;
+    TRY(mem_array(&d, 1, sizeof *d, err));
+    TRY(file_map(&d->view, path, err));
+    d->header = (const void *)d->view.data;
+    TRY(check_header(d, path, err));
+    strncpy(d->path, path, sizeof d->path - 1);
+    d->n = (size_t)d->header->n_tokens;
+    d->tokens = (const void *)(d->view.data + sizeof *d->header);
+    d->suffixes = d->tokens + d->n;
+    *store = d;
+    d = NULL;
+out:
+    datastore_close(d);
+    return rc;
+}
+
+void datastore_close(struct datastore *d)
+{
+    if (!d) return;
+    file_unmap(&d->view);
+    free(d);
+}
+
+struct datastore_tokenizer datastore_tokenizer(const struct datastore *d)
+{
+    return (struct datastore_tokenizer){d->header->fingerprint, (int)d->header->n_vocab};
+}
+
+size_t datastore_length(const struct datastore *d)
+{
+    return d->n;
+}
+
+int datastore_check(const struct datastore *d, struct error *err)
+{
+    if (checksum_of(d->tokens, d->suffixes, d->n) == d->header->checksum) return 0;
+    return error_set(err, ERR_FORMAT, "%s is damaged: its checksum differs; build it again",
+                     d->path);
+}
+
+/* ---- looking ---- */
+
+/* Positions [low, high) of the order. */
+struct range {
+    size_t low, high;
+};
+
+/* The token `depth` behind the beginning of a suffix; DATASTORE_END outside of the file. */
+static int32_t token_at(const struct datastore *d, size_t rank, int depth)
+{
+    int32_t position = d->suffixes[rank];
+    size_t at = (size_t)position + (size_t)depth;
+    return position >= 0 && at < d->n ? d->tokens[at] : DATASTORE_END;
+}
+
+/* -1, 0, 1: the suffix is before text[n], begins with it, is behind it. */
+static int compare(const struct datastore *d, size_t rank, const int32_t *text, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int32_t token = token_at(d, rank, i);
+        if (token != text[i]) return token < text[i] ? -1 : 1;
+    }
+    return 0;
+}
+
+/* The first rank whose comparison is more than `least`. */
+static size_t first_above(const struct datastore *d, const int32_t *text, int n, int least)
+{
+    size_t low = 0, high = d->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare(d, middle, text, n) > least) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+static struct range find_range(const struct datastore *d, const int32_t *text, int n)
+{
+    return (struct range){first_above(d, text, n, -1), first_above(d, text, n, 0)};
+}
+
+static bool has(const struct datastore *d, const int32_t *text, int n)
+{
+    size_t rank = first_above(d, text, n, -1);
+    return rank < d->n && compare(d, rank, text, n) == 0;
+}
+
+/* What holds for a length holds for all shorter ones. */
+static int longest(const struct datastore *d, const int32_t *text, int n)
+{
+    int low = 0, high = n < STORE_MATCH_MAX ? n : STORE_MATCH_MAX;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (has(d, text + n - middle, middle)) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return low;
+}
+
+/* The ranks of `in` that have the same token at `depth` as `rank` has. */
+static struct range same_token(const struct datastore *d, struct range in, size_t rank, int depth)
+{
+    int32_t token = token_at(d, rank, depth);
+    size_t low = in.low, high = rank; /* the first one is in [low, high] */
+    struct range same;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (token_at(d, middle, depth) == token) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    same.low = high;
+    low = rank + 1;
+    high = in.high; /* the end is in [low, high] */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (token_at(d, middle, depth) == token) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    same.high = low;
+    return same;
+}
+
+/* The largest group of ranks with one next token, of those that evenly spaced ranks belong to; the
+ * end of a text is no token. Empty: there is none. */
+static struct range most_frequent(const struct datastore *d, struct range in, int depth)
+{
+    struct range best = {0, 0};
+    size_t n = in.high - in.low, step = n > SAMPLES ? n / SAMPLES : 1;
+    for (size_t rank = in.low; rank < in.high;) {
+        struct range same = same_token(d, in, rank, depth);
+        int32_t token = token_at(d, rank, depth);
+        bool is_token = token >= 0 && (uint32_t)token < d->header->n_vocab;
+        if (is_token && same.high - same.low > best.high - best.low) best = same;
+        rank += step * ((same.high - rank + step - 1) / step);
+    }
+    return best;
+}
+
+static void guess(const struct datastore *d, struct range in, int k, struct store_guesses *found)
+{
+    for (int depth = found->match; found->n < k; depth++) {
+        struct range next = most_frequent(d, in, depth);
+        if (next.low == next.high) return;
+        found->guesses[found->n++] =
+            (struct store_guess){token_at(d, next.low, depth), (int32_t)(next.high - next.low),
+                                 (int32_t)(in.high - in.low)};
+        in = next;
+    }
+}
+
+void datastore_find(const struct datastore *d, const int32_t *text, int n, int n_match_min, int k,
+                    struct store_guesses *found)
+{
+    if (n_match_min < 1) n_match_min = 1;
+    found->n = found->match = 0;
+    for (int match = longest(d, text, n); match >= n_match_min; match--) {
+        struct range in = find_range(d, text + n - match, match);
+        struct range next = {0, 0};
+        if (in.low < in.high) next = most_frequent(d, in, match);
+        if (next.low == next.high) continue; /* texts end there */
+        found->match = match;
+        guess(d, in, k, found);
+        return;
+    }
+}

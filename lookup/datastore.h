@@ -1,0 +1,46 @@
+/* Texts in a file, with all their suffixes in order: guesses for texts that are like them (REST, He
+ * et al. 2024, arXiv 2311.08252). The file is mapped, so that processes share its pages, and may be
+ * larger than memory. A file that lies makes wrong guesses and nothing worse: lengths are checked
+ * at open, every other number when it is used.
+ *
+ * Immutable after open; any number of threads may look at once. */
+#pragma once
+
+#include "base/error.h"
+#include "lookup/store.h"
+
+enum {
+    DATASTORE_DEPTH = STORE_DEPTH, /* suffixes are in order by so many tokens */
+    DATASTORE_TOKENS_MAX = 1 << 30,
+    DATASTORE_END = -1 /* the end of a text: nothing is found across it */
+};
+
+/* What a file is for: ids mean something with one tokenizer only. */
+struct datastore_tokenizer {
+    uint64_t fingerprint; /* tokenizer_fingerprint */
+    int n_vocab;
+};
+
+/* Writes tokens[n], texts with DATASTORE_END behind each, with their suffixes; a reader finds the
+ * old file or the new one. Takes n log n steps and 8 n bytes of memory besides the tokens.
+ * Errors: ERR_ARGUMENT too many tokens, none, or one outside the vocabulary; ERR_NO_MEMORY,
+ * ERR_IO. */
+int datastore_write(const char *path, const int32_t *tokens, size_t n,
+                    const struct datastore_tokenizer *tokenizer, struct error *err);
+
+struct datastore;
+
+/* Errors: ERR_NOT_FOUND, ERR_IO, ERR_FORMAT not such a file, or not a whole one; ERR_NO_MEMORY. */
+int datastore_open(struct datastore **store, const char *path, struct error *err);
+void datastore_close(struct datastore *store);
+
+struct datastore_tokenizer datastore_tokenizer(const struct datastore *store);
+size_t datastore_length(const struct datastore *store);
+
+/* Reads the whole file: are these the bytes that were written? Errors: ERR_FORMAT. */
+int datastore_check(const struct datastore *store, struct error *err);
+
+/* As store_find of lookup/store.h. Counts are exact. Of more than 16 occurrences the most frequent
+ * next token is sure to be found if it follows a sixteenth of them. */
+void datastore_find(const struct datastore *store, const int32_t *text, int n, int n_match_min,
+                    int k, struct store_guesses *found);

@@ -1,0 +1,190 @@
+/* ctest: labels=quick,memory libs=lookup timeout=60 */
+/* A datastore finds what the store of finished texts finds in the same texts, and no file that lies
+ * makes it fail. */
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "lookup/datastore.h"
+#include "tests/support/check_util.h"
+
+enum {
+    N_ROUNDS = 100,
+    TEXT_MOST = 90,
+    N_TEXTS = 5,
+    ROOM = N_TEXTS * (TEXT_MOST + 1),
+    LONG = 100000,
+    N_LIES = 400,
+    HEADER_BYTES = 64
+};
+
+static struct error err;
+static const char *const path = BINARY_DIR "/test_datastore.bin";
+static const struct datastore_tokenizer tokenizer = {.fingerprint = 77, .n_vocab = LONG};
+static int32_t tokens[LONG];
+
+static uint32_t random_state = 1;
+static int below(int n)
+{
+    random_state = random_state * 1664525 + 1013904223;
+    return (int)(random_state >> 8) % n;
+}
+
+/* Texts with ends behind them; the store gets the same. Returns the tokens. */
+static int make_texts(struct store *store, int n_ids)
+{
+    int n = 0;
+    for (int t = 0; t < N_TEXTS; t++) {
+        int len = 1 + below(TEXT_MOST);
+        for (int i = 0; i < len; i++) {
+            tokens[n + i] = i > 6 && below(8) ? tokens[n + i - 7] : below(n_ids);
+        }
+        if (store) store_add(store, 0, tokens + n, len);
+        n += len;
+        tokens[n++] = DATASTORE_END;
+    }
+    return n;
+}
+
+/* Both have the most frequent tokens; which of equally frequent ones they take may differ, and then
+ * the rest does. */
+static void check_equal(const struct store_guesses *a, const struct store_guesses *b)
+{
+    ck_assert_int_eq(a->match, b->match);
+    ck_assert_int_eq(a->n > 0, b->n > 0);
+    for (int i = 0; i < a->n; i++) {
+        ck_assert_int_lt(i, b->n);
+        ck_assert_int_eq(a->guesses[i].total, b->guesses[i].total);
+        ck_assert_int_eq(a->guesses[i].count, b->guesses[i].count);
+        if (a->guesses[i].token != b->guesses[i].token) return;
+    }
+    ck_assert_int_eq(a->n, b->n);
+}
+
+START_TEST(it_finds_what_the_store_finds)
+{
+    for (int round = 0; round < N_ROUNDS; round++) {
+        struct datastore *d;
+        struct store *s;
+        struct store_guesses a, b;
+        int n_ids = 1 + below(12);
+        CHECK_OK(store_open(&s, 2 * ROOM, &err));
+        int n = make_texts(s, n_ids);
+        CHECK_OK(datastore_write(path, tokens, (size_t)n, &tokenizer, &err));
+        CHECK_OK(datastore_open(&d, path, &err));
+        CHECK_OK(datastore_check(d, &err));
+        ck_assert_uint_eq(datastore_length(d), (size_t)n);
+        ck_assert_uint_eq(datastore_tokenizer(d).fingerprint, 77);
+        for (int i = 0; i < 20; i++) {
+            int32_t end[TEXT_MOST];
+            int begin = below(n), len = 1 + below(TEXT_MOST);
+            for (int at = 0; at < len; at++) {
+                end[at] = begin + at < n ? tokens[begin + at] : below(n_ids);
+                if (end[at] < 0) end[at] = LONG; /* in no text */
+            }
+            store_find(s, 0, end, len, 1, DRAFT_MAX, &a);
+            datastore_find(d, end, len, 1, DRAFT_MAX, &b);
+            check_equal(&a, &b);
+        }
+        datastore_close(d);
+        store_close(s);
+    }
+}
+END_TEST
+
+static void overwrite(size_t at, const void *data, size_t n)
+{
+    int file = open(path, O_WRONLY);
+    ck_assert_int_ge(file, 0);
+    ck_assert_int_eq(pwrite(file, data, n, (off_t)at), (ssize_t)n);
+    close(file);
+}
+
+START_TEST(files_that_lie_do_no_harm)
+{
+    int n = make_texts(NULL, 3);
+    int n_refused = 0;
+    for (int lie = 0; lie < N_LIES; lie++) {
+        struct datastore *d;
+        struct store_guesses found;
+        CHECK_OK(datastore_write(path, tokens, (size_t)n, &tokenizer, &err));
+        for (int i = 0; i < 20; i++) {
+            int32_t value = below(2) ? below(1 << 24) * 128 : -below(1 << 24) * 100;
+            overwrite((size_t)(HEADER_BYTES / 4 + below(2 * n)) * 4, &value, sizeof value);
+        }
+        CHECK_OK(datastore_open(&d, path, &err));
+        if (datastore_check(d, &err)) n_refused++;
+        for (int at = 1; at < n; at++) {
+            datastore_find(d, tokens, at, 1, DRAFT_MAX, &found);
+            for (int i = 0; i < found.n; i++) {
+                ck_assert_int_ge(found.guesses[i].token, 0);
+                ck_assert_int_lt(found.guesses[i].token, tokenizer.n_vocab);
+                ck_assert_int_ge(found.guesses[i].count, 1);
+                ck_assert_int_le(found.guesses[i].count, found.guesses[i].total);
+            }
+        }
+        datastore_close(d);
+    }
+    ck_assert_int_eq(n_refused, N_LIES);
+}
+END_TEST
+
+START_TEST(wrong_files_are_refused)
+{
+    static const uint64_t many = (uint64_t)1 << 62;
+    struct datastore *d;
+    CHECK_ERR(datastore_open(&d, BINARY_DIR "/no_such_file", &err), ERR_NOT_FOUND, "no_such");
+    CHECK_OK(file_replace(path, "outr", 4, &err));
+    CHECK_ERR(datastore_open(&d, path, &err), ERR_FORMAT, "is no datastore");
+    CHECK_OK(datastore_write(path, tokens, 100, &tokenizer, &err));
+    ck_assert_int_eq(truncate(path, HEADER_BYTES + 100), 0);
+    CHECK_ERR(datastore_open(&d, path, &err), ERR_FORMAT, "do not fit");
+    CHECK_OK(datastore_write(path, tokens, 100, &tokenizer, &err));
+    overwrite(24, &many, sizeof many);
+    CHECK_ERR(datastore_open(&d, path, &err), ERR_FORMAT, "do not fit");
+    overwrite(8, &many, sizeof many);
+    CHECK_ERR(datastore_open(&d, path, &err), ERR_FORMAT, "version");
+    tokens[0] = LONG;
+    CHECK_ERR(datastore_write(path, tokens, 1, &tokenizer, &err), ERR_ARGUMENT, "vocabulary");
+    CHECK_ERR(datastore_write(path, tokens, 0, &tokenizer, &err), ERR_ARGUMENT, "0 tokens");
+}
+END_TEST
+
+/* One token again and again takes about as long as other texts: seconds would be n * n steps. */
+START_TEST(a_text_of_one_token_is_sorted)
+{
+    struct datastore *d;
+    struct store_guesses found;
+    memset(tokens, 0, sizeof tokens);
+    int64_t start = clock_now_us();
+    CHECK_OK(datastore_write(path, tokens, LONG, &tokenizer, &err));
+    ck_assert_int_le(clock_now_us() - start, 5000000);
+    CHECK_OK(datastore_open(&d, path, &err));
+    datastore_find(d, tokens, LONG, 1, DRAFT_MAX, &found);
+    ck_assert_int_eq(found.match, STORE_MATCH_MAX);
+    ck_assert_int_eq(found.n, DRAFT_MAX);
+    ck_assert_int_eq(found.guesses[0].total, LONG - STORE_MATCH_MAX + 1);
+    ck_assert_int_eq(found.guesses[0].count, LONG - STORE_MATCH_MAX);
+    datastore_close(d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("datastore");
+    TCase *tests = tcase_create("datastore");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, it_finds_what_the_store_finds);
+    tcase_add_test(tests, wrong_files_are_refused);
+    tcase_add_test(tests, files_that_lie_do_no_harm);
+    tcase_add_test(tests, a_text_of_one_token_is_sorted);
+    suite_add_tcase(suite, tests);
+    int status = check_main(suite);
+    remove(path);
+    return status;
+}
