@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/guess_tree.h"
 #include "proto/target_wire.h"
 
 enum { N_VOCAB = 4096, N_SLICES = 4, ARENA_BYTES = 16 << 20, SMALL_ARENA_BYTES = 2048 };
@@ -40,6 +41,25 @@ static void encode(int kind, const union message *message, struct buffer *buf)
     if (rc) abort();
 }
 
+/* What the forward pass and the ranks rely on when a step is accepted: every guess is in a path,
+ * paths are at least as many as the tails need, and no further. */
+static void check_trees(const struct step *step)
+{
+    for (int i = 0; i < step->n_lanes; i++) {
+        const struct step_lane *lane = &step->lanes[i];
+        struct guess_tree tree;
+        struct error err;
+        if (!lane->parents) continue;
+        if (guess_tree_init(&tree, lane->parents, lane->n_draft, &err)) abort();
+        if (lane->n_tails < tree.n_paths - 1 || lane->n_tails > TREE_TAILS_MAX) abort();
+        for (int n = 0; n < tree.n_nodes; n++) {
+            int first = tree.first_path[n], end = tree.end_path[n];
+            if (first >= end || end > tree.n_paths || tree.depth[n] > tree.leaf_depth[first])
+                abort();
+        }
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static struct arena arenas[2];
@@ -55,6 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (data[0] & 0x80) arena.size_bytes = SMALL_ARENA_BYTES;
     union message message, again;
     if (decode(kind, data + 1, len - 1, &arena, &message)) return 0;
+    if (kind == 0) check_trees(&message.step);
     encode(kind, &message, &first);
     arena_reset(&arenas[1]);
     if (decode(kind, first.data, first.len, &arenas[1], &again)) abort();
