@@ -133,23 +133,11 @@ void replay_drafter_end(struct replay_drafter *d, const struct token_ids *text)
 
 /* ---- finding ---- */
 
-/* Kinds of evidence by the length of a match: each up to 8, then each quarter of a doubling. */
-static int evidence_of_length(int length)
-{
-    static const int least[PLANNER_EVIDENCE] = {1, 2,  3,  4,  5,  6,  7,  8,
-                                                9, 12, 16, 24, 32, 48, 64, 128};
-    int evidence = 0;
-    while (evidence + 1 < PLANNER_EVIDENCE && least[evidence + 1] <= length) {
-        evidence++;
-    }
-    return evidence;
-}
-
 static void find_session(const struct replay_drafter *d, struct replay_found *found)
 {
     struct suffix_place place = suffix_end(d->suffix);
     found->offer.k_max = suffix_copy(d->suffix, &place, found->tokens, DRAFT_MAX);
-    found->offer.evidence = evidence_of_length(place.length);
+    found->offer.evidence = planner_evidence_of_match(place.length);
 }
 
 /* The first place where the last n tokens stood before; -1: none. */
@@ -189,7 +177,7 @@ static void find_counted(const struct replay_drafter *d, const struct token_ids 
         datastore_find(d->datastore, end - n, n, 1, DRAFT_MAX, &guesses);
     }
     if (guesses.n == 0) return;
-    int length = evidence_of_length(guesses.match) / 4;
+    int length = planner_evidence_of_match(guesses.match) / 4;
     int share = (int)((int64_t)guesses.guesses[0].count * 4 / guesses.guesses[0].total);
     found->offer.evidence = 4 * length + (share > 3 ? 3 : share);
     found->offer.k_max = guesses.n;

@@ -12,6 +12,19 @@ static const float trust_weight = 8;
 /* Share that older tests keep: with every test of their position; each time that all fade. */
 static const double keep_test = 0.995, keep_reason = 0.97;
 
+/* Matches of fewer than matches[i + 1] tokens are evidence i. */
+static const int matches[PLANNER_EVIDENCE] = {1,  2,  3,  4,  5,  6,  8,   10,
+                                              12, 16, 24, 32, 48, 64, 128, 256};
+
+int planner_evidence_of_match(int n_tokens)
+{
+    int i = 0;
+    while (i + 1 < PLANNER_EVIDENCE && n_tokens >= matches[i + 1]) {
+        i++;
+    }
+    return i;
+}
+
 static struct planner_reason *reason_of(struct planner_reasons *reasons,
                                         const struct planner_offer *offer)
 {

@@ -19,6 +19,9 @@ struct planner_offer {
     int k_max;    /* guesses, 0 .. DRAFT_MAX */
 };
 
+/* The evidence of a match of so many tokens, for finders that know nothing else. */
+int planner_evidence_of_match(int n_tokens);
+
 /* How often guesses stay, over all sequences, by reason and position. */
 struct planner_reason {
     struct planner_counts counts;

@@ -83,19 +83,6 @@ static int session_study(struct drafter *drafter, const struct sequence *seq, in
     return text->is_off ? 0 : seq->n_tokens - text->n_read;
 }
 
-/* Lengths of a match that are told apart: a match shorter than lengths[i + 1] is evidence i. */
-static const int lengths[PLANNER_EVIDENCE] = {1,  2,  3,  4,  5,  6,  8,   10,
-                                              12, 16, 24, 32, 48, 64, 128, 256};
-
-static int evidence_of(int length)
-{
-    int i = 0;
-    while (i + 1 < PLANNER_EVIDENCE && length >= lengths[i + 1]) {
-        i++;
-    }
-    return i;
-}
-
 static bool session_look(const struct drafter *drafter, const struct sequence *seq,
                          struct planner_offer *offer)
 {
@@ -105,7 +92,7 @@ static bool session_look(const struct drafter *drafter, const struct sequence *s
     if (text->is_off || !text->suffix || text->n_read != seq->n_tokens) return false;
     struct suffix_place place = suffix_end(text->suffix);
     if (suffix_copy(text->suffix, &place, &first, 1) == 0 || first >= f->n_vocab) return false;
-    offer->evidence = evidence_of(place.length);
+    offer->evidence = planner_evidence_of_match(place.length);
     offer->k_max = DRAFT_MAX;
     return true;
 }
