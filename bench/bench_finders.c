@@ -140,7 +140,8 @@ static void open_bench(struct bench *b, int n_lanes, int n_tokens, int kind)
 {
     struct error err;
     *b = (struct bench){.n_lanes = n_lanes};
-    must(drafters_open(&b->drafters, NULL, "session", n_lanes, &err), &err);
+    const struct lookup_options lookups = {.lookup = "session", .n_sequences = n_lanes};
+    must(drafters_open(&b->drafters, NULL, &lookups, &err), &err);
     must(arena_open(&b->arena, 1 << 24, &err), &err);
     drafters_set_vocabulary(&b->drafters, VOCAB);
     for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows *= 2) {

@@ -164,7 +164,6 @@ static void find_ngram(const struct token_ids *text, struct replay_found *found)
     memcpy(found->tokens, text->data + from, (size_t)found->offer.k_max * sizeof *found->tokens);
 }
 
-/* Evidence: half is the length of the match, half how often the first guess was right. */
 static void find_counted(const struct replay_drafter *d, const struct token_ids *text,
                          struct replay_found *found)
 {
@@ -177,9 +176,8 @@ static void find_counted(const struct replay_drafter *d, const struct token_ids 
         datastore_find(d->datastore, end - n, n, 1, DRAFT_MAX, &guesses);
     }
     if (guesses.n == 0) return;
-    int length = planner_evidence_of_match(guesses.match) / 4;
-    int share = (int)((int64_t)guesses.guesses[0].count * 4 / guesses.guesses[0].total);
-    found->offer.evidence = 4 * length + (share > 3 ? 3 : share);
+    found->offer.evidence = planner_evidence_of_counts(guesses.match, guesses.guesses[0].count,
+                                                       guesses.guesses[0].total);
     found->offer.k_max = guesses.n;
     for (int i = 0; i < guesses.n; i++) {
         found->tokens[i] = guesses.guesses[i].token;

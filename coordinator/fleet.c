@@ -97,7 +97,7 @@ static int open_parts(struct fleet *f, struct member *m, struct error *err)
         TRY(drafter_open(&m->own_model, &draft, o->engine.tok, err));
     }
     struct drafter *model = f->n == 0 ? o->drafter : m->own_model;
-    TRY(drafters_open(&m->drafters, model, o->lookup, o->engine.n_sequences, err));
+    TRY(drafters_open(&m->drafters, model, &o->lookup, err));
     struct engine_options engine = o->engine;
     engine.target = m->target;
     engine.drafters = &m->drafters;

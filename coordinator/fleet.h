@@ -20,7 +20,7 @@ struct fleet_options {
     struct engine_options engine;        /* of each; without target, drafters, jobs and seat */
     struct drafter *drafter;             /* of the first engine; NULL = there is no draft */
     const struct drafter_options *draft; /* of further ones */
-    const char *lookup;                  /* as --lookup says */
+    struct lookup_options lookup;
     uint64_t tokenizer_fingerprint;
     int step_timeout_s;
     int n_groups; /* that are used at a time at most */

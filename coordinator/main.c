@@ -27,6 +27,8 @@ enum {
     OPT_HEAD,
     OPT_LOOKUP,
     OPT_TREES,
+    OPT_STORE_TOKENS,
+    OPT_STORE_SHARED,
     OPT_COUNT,
     OPT_SEQUENCES,
     OPT_STRETCH,
@@ -76,9 +78,15 @@ static const struct argp_option options[] = {
      "it pays) or off; default auto",
      0},
     {"lookup", OPT_LOOKUP, "LIST", 0,
-     "where guesses are looked up, besides or without a draft model: session (what the text and "
-     "its "
-     "prompt have said before) or none; default session",
+     "where guesses are looked up, besides or without a draft model; separated by commas: session "
+     "(what the text and its prompt have said before), store (texts that were finished), "
+     "datastore=FILE (texts of outrider datastore build); or none; default session",
+     0},
+    {"store-tokens", OPT_STORE_TOKENS, "N", 0,
+     "tokens that --lookup store keeps at most, of 54 bytes each; default 1048576", 0},
+    {"store-shared", OPT_STORE_SHARED, NULL, 0,
+     "--lookup store may use the texts of all API keys for all: how fast an answer comes can then "
+     "tell what others have had; without it each key has its own texts",
      0},
     {"listen", 'l', "ADDRESS", 0, "HOST:PORT or unix:PATH; default 127.0.0.1:7070", 0},
     {"http", OPT_HTTP, "ADDRESS", 0,
@@ -336,6 +344,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 'd':
         c->draft = arg;
         return 0;
+    case OPT_STORE_TOKENS:
+        return program_parse_int(state, &c->store_tokens, "--store-tokens", arg, 1024, 1 << 28);
+    case OPT_STORE_SHARED:
+        c->store_is_shared = true;
+        return 0;
     case OPT_TREES:
         c->no_trees = strcmp(arg, "off") == 0;
         if (!c->no_trees && strcmp(arg, "auto") != 0) {
@@ -510,6 +523,7 @@ int main(int argc, char **argv)
                     .n_groups = GROUPS_DEFAULT,
                     .draft = "none",
                     .lookup = LOOKUP_DEFAULT,
+                    .store_tokens = STORE_TOKENS_DEFAULT,
                     .n_draft = -1,
                     .strategy = STRATEGY_PLANNED,
                     .threshold = 0.4f,

@@ -78,4 +78,10 @@ enum signals_reason {
 enum signals_blocks_state { SIGNALS_IN_USE, SIGNALS_FREE, SIGNALS_CACHED, SIGNALS_BLOCK_STATES };
 
 /* Who made guesses (coordinator/draft/internal.h). */
-enum signals_drafter { SIGNALS_MODEL, SIGNALS_SESSION, SIGNALS_DRAFTERS };
+enum signals_drafter {
+    SIGNALS_MODEL,
+    SIGNALS_SESSION,
+    SIGNALS_STORE,
+    SIGNALS_DATASTORE,
+    SIGNALS_DRAFTERS
+};

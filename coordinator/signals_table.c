@@ -36,8 +36,10 @@ static const char *const part_names[SIGNALS_PARTS] = {
 };
 static const char *const block_states[SIGNALS_BLOCK_STATES] = {
     [SIGNALS_IN_USE] = "in_use", [SIGNALS_FREE] = "free", [SIGNALS_CACHED] = "cached"};
-static const char *const drafters[SIGNALS_DRAFTERS] = {
-    [SIGNALS_MODEL] = "model", [SIGNALS_SESSION] = "session"};
+static const char *const drafters[SIGNALS_DRAFTERS] = {[SIGNALS_MODEL] = "model",
+                                                       [SIGNALS_SESSION] = "session",
+                                                       [SIGNALS_STORE] = "store",
+                                                       [SIGNALS_DATASTORE] = "datastore"};
 static const char *const directions[] = {"sent", "received"};
 static const char *const reasons[SIGNALS_REASONS] = {
     [SIGNALS_STOPPED] = "stop",
@@ -99,8 +101,8 @@ const struct metric_family signals_families[SIGNALS] = {
           "The planner's estimate of alpha, by position; 0 where it knows nothing.",
           .scale = METRIC_MILLIONTH, BY_POSITION),
     COUNTER(SIGNAL_DRAFTER_TOKENS, "drafter_tokens_total",
-            "Guesses that were checked, by who made them: the draft model, or a lookup in the text "
-            "itself.",
+            "Guesses that were checked, by who made them: the draft model, or lookups in the text "
+            "itself, in finished texts and in a file.",
             BY("drafter", drafters)),
     COUNTER(SIGNAL_DRAFTER_ACCEPTED, "drafter_accepted_tokens_total",
             "Guesses that stayed, by who made them.", BY("drafter", drafters)),

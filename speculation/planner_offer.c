@@ -25,6 +25,13 @@ int planner_evidence_of_match(int n_tokens)
     return i;
 }
 
+/* Half of it is the length of the match, half how often it went on like that. */
+int planner_evidence_of_counts(int n_tokens, int count, int total)
+{
+    int share = (int)(4.0 * count / total);
+    return planner_evidence_of_match(n_tokens) / 4 * 4 + (share > 3 ? 3 : share);
+}
+
 static struct planner_reason *reason_of(struct planner_reasons *reasons,
                                         const struct planner_offer *offer)
 {

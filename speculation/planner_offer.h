@@ -22,6 +22,9 @@ struct planner_offer {
 /* The evidence of a match of so many tokens, for finders that know nothing else. */
 int planner_evidence_of_match(int n_tokens);
 
+/* The same where `count` of `total` occurrences of the match went on with the first guess. */
+int planner_evidence_of_counts(int n_tokens, int count, int total);
+
 /* How often guesses stay, over all sequences, by reason and position. */
 struct planner_reason {
     struct planner_counts counts;

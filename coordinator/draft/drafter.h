@@ -17,7 +17,7 @@
 struct sequence; /* coordinator/sequence.h */
 
 struct drafter_options {
-    const char *name;               /* as --draft names it */
+    const char *name;               /* as --draft names it; of a finder what follows its name */
     struct backend_options backend; /* where it computes */
     int n_sequences;                /* slots of sequences, 0 .. n_sequences - 1 */
     int support;                    /* q is the draft's best `support` tokens, renormalised */
@@ -26,6 +26,8 @@ struct drafter_options {
      * (coordinator/draft/head.h), and the head is that much smaller; NULL = among all. Legal for
      * every rule, since q may have any support. */
     const char *head;
+    int store_tokens;           /* of a store: the room for texts */
+    bool is_shared;             /* of a store: texts of all API keys may be used for all */
     const struct drafter *like; /* of the same options: its weights are used again; NULL = none */
 };
 
@@ -157,6 +159,11 @@ struct drafter_ops {
      * just that. */
     bool (*look)(const struct drafter *drafter, const struct sequence *seq,
                  struct planner_offer *offer);
+
+    /* The sequence's text is complete. NULL: that does not matter. */
+    void (*finished)(struct drafter *drafter, const struct sequence *seq);
+
+    bool is_of_text; /* what it finds depends on the sequence's text alone */
 };
 
 /* The operations of what `name` names in --draft. */

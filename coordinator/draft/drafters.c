@@ -2,6 +2,7 @@
 #include "coordinator/draft/drafters.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -17,11 +18,21 @@ static const struct {
 enum { N_FINDERS = sizeof finders / sizeof *finders };
 _Static_assert((int)N_FINDERS <= (int)PLANNER_FINDERS, "the planner tells them apart");
 
-/* The finder that name[len] names; -1: there is none. */
-static int find(const char *name, size_t len)
+/* A name with a file behind it, "datastore=FILE". */
+static bool takes_file(int finder)
 {
+    return finders[finder].ops == &datastore_finder_ops;
+}
+
+/* The finder that name[len] names; -1: there is none. *argument: what is behind its "=". */
+static int find(const char *name, size_t len, const char **argument)
+{
+    const char *equals = memchr(name, '=', len);
+    size_t n = equals ? (size_t)(equals - name) : len;
+    *argument = equals ? equals + 1 : NULL;
     for (int i = 0; i < N_FINDERS; i++) {
-        if (strlen(finders[i].name) == len && memcmp(finders[i].name, name, len) == 0) return i;
+        bool is_it = strlen(finders[i].name) == n && memcmp(finders[i].name, name, n) == 0;
+        if (is_it && (equals && equals + 1 < name + len) == takes_file(i)) return i;
     }
     return -1;
 }
@@ -31,46 +42,70 @@ static int refuse(const char *lookup, struct error *err)
     char names[LOOKUP_NAMES_BYTES] = "";
     size_t n = 0;
     for (int i = 0; i < N_FINDERS && n < sizeof names; i++) {
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", finders[i].name);
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s%s", i ? ", " : "", finders[i].name,
+                              takes_file(i) ? "=FILE" : "");
     }
     return error_set(err, ERR_ARGUMENT,
                      "--lookup %.60s: expected none or, with commas between them, names from: %s",
                      lookup, names);
 }
 
-/* Goes through the names of a list; *which has a bit for each. */
-static int parse(const char *lookup, unsigned *which, struct error *err)
+/* A name of a list; what is behind it is the rest. */
+struct word {
+    int finder;
+    const char *argument; /* NULL = none */
+    size_t argument_len;
+};
+
+/* Takes the next word of a list; *lookup becomes NULL behind the last one. -1: it is no name. */
+static int next_word(const char **lookup, struct word *word)
 {
-    *which = 0;
-    if (strcmp(lookup, "none") == 0) return 0;
-    for (const char *name = lookup;; name++) {
-        size_t len = strcspn(name, ",");
-        int i = find(name, len);
-        if (i < 0) return refuse(lookup, err);
-        *which |= 1U << i;
-        name += len;
-        if (!*name) return 0;
-    }
+    const char *name = *lookup;
+    size_t len = strcspn(name, ",");
+    word->finder = find(name, len, &word->argument);
+    if (word->argument) word->argument_len = (size_t)(name + len - word->argument);
+    *lookup = name[len] ? name + len + 1 : NULL;
+    return word->finder < 0 ? -1 : 0;
 }
 
 int drafters_check(const char *lookup, struct error *err)
 {
-    unsigned which;
-    return parse(lookup, &which, err);
+    unsigned seen = 0;
+    if (strcmp(lookup, "none") == 0) return 0;
+    for (const char *left = lookup; left;) {
+        struct word word;
+        if (next_word(&left, &word) || seen & 1U << word.finder) return refuse(lookup, err);
+        seen |= 1U << word.finder;
+    }
+    return 0;
 }
 
-int drafters_open(struct drafters *d, struct drafter *model, const char *lookup, int n_sequences,
+static int open_finder(struct drafters *d, const struct word *word, const struct lookup_options *o,
+                       struct error *err)
+{
+    char *argument = word->argument ? strndup(word->argument, word->argument_len) : strdup("");
+    const struct drafter_options options = {.name = argument,
+                                            .n_sequences = o->n_sequences,
+                                            .store_tokens = o->store_tokens,
+                                            .is_shared = o->is_shared};
+    if (!argument) return error_set(err, ERR_NO_MEMORY, "no memory for a finder");
+    int rc = finders[word->finder].ops->open(&d->finders[d->n_finders], &options, o->tok, err);
+    if (!rc) d->n_finders++;
+    free(argument);
+    return rc;
+}
+
+int drafters_open(struct drafters *d, struct drafter *model, const struct lookup_options *options,
                   struct error *err)
 {
-    const struct drafter_options options = {.name = "", .n_sequences = n_sequences};
-    unsigned which;
     int rc = 0;
     *d = (struct drafters){.model = model};
-    TRY(parse(lookup, &which, err));
-    for (int i = 0; i < N_FINDERS; i++) {
-        if (!(which & 1U << i)) continue;
-        TRY(finders[i].ops->open(&d->finders[d->n_finders], &options, NULL, err));
-        d->n_finders++;
+    TRY(drafters_check(options->lookup, err));
+    const char *left = strcmp(options->lookup, "none") == 0 ? NULL : options->lookup;
+    while (left) {
+        struct word word;
+        next_word(&left, &word);
+        TRY(open_finder(d, &word, options, err));
     }
 out:
     if (rc) drafters_close(d);
@@ -93,7 +128,10 @@ bool drafters_any(const struct drafters *d)
 struct drafter *drafters_first(const struct drafters *d)
 {
     if (d->model) return d->model;
-    return d->n_finders > 0 ? d->finders[0] : NULL;
+    for (int i = 0; i < d->n_finders; i++) {
+        if (d->finders[i]->ops->is_of_text) return d->finders[i];
+    }
+    return NULL;
 }
 
 void drafters_set_vocabulary(struct drafters *d, int n_vocab)
@@ -107,6 +145,13 @@ void drafters_set_vocabulary(struct drafters *d, int n_vocab)
 void drafters_commit(struct drafters *d, struct sequence *seq)
 {
     if (d->model) drafter_commit(d->model, seq);
+}
+
+void drafters_finished(struct drafters *d, const struct sequence *seq)
+{
+    for (int i = 0; i < d->n_finders; i++) {
+        if (d->finders[i]->ops->finished) d->finders[i]->ops->finished(d->finders[i], seq);
+    }
 }
 
 void drafters_forget(struct drafters *d, int slot)

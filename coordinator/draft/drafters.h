@@ -10,7 +10,7 @@ struct drafters {
     struct drafter *finders[PLANNER_FINDERS]; /* [n_finders] by struct planner_offer's `finder` */
 };
 
-enum { LOOKUP_NAMES_BYTES = 64 };
+enum { LOOKUP_NAMES_BYTES = 96, STORE_TOKENS_DEFAULT = 1 << 20 };
 
 /* Where guesses are looked up if nobody says. */
 #define LOOKUP_DEFAULT "session"
@@ -19,23 +19,35 @@ enum { LOOKUP_NAMES_BYTES = 64 };
  * is no such name; the text lists them. */
 int drafters_check(const char *lookup, struct error *err);
 
-/* Opens the finders of a list that drafters_check has passed, for slots 0 .. n_sequences - 1.
- * model: lent, NULL = none. Errors: ERR_NO_MEMORY. */
-int drafters_open(struct drafters *drafters, struct drafter *model, const char *lookup,
-                  int n_sequences, struct error *err);
+struct lookup_options {
+    const char *lookup; /* a list that drafters_check has passed */
+    int n_sequences;    /* slots */
+    int store_tokens;   /* room of "store" */
+    bool is_shared;     /* texts of all API keys may be used for all */
+    const struct tokenizer *tok;
+};
+
+/* Opens finders. model: lent, NULL = none. Errors: ERR_NO_MEMORY; of a datastore those of
+ * datastore_open, and ERR_ARGUMENT it is for another tokenizer. */
+int drafters_open(struct drafters *drafters, struct drafter *model,
+                  const struct lookup_options *options, struct error *err);
 /* Closes the finders. */
 void drafters_close(struct drafters *drafters);
 
 /* Whether anything can guess. */
 bool drafters_any(const struct drafters *drafters);
 
-/* Who guesses for sequences whose K is their own: the model, otherwise the first finder; NULL. */
+/* Who guesses for sequences whose K is their own: the model, otherwise a finder that depends on
+ * nothing but their text; NULL. */
 struct drafter *drafters_first(const struct drafters *drafters);
 
 void drafters_set_vocabulary(struct drafters *drafters, int n_vocab);
 
 /* The round is over, as in struct drafter_ops. */
 void drafters_commit(struct drafters *drafters, struct sequence *seq);
+
+/* The sequence's text is complete. */
+void drafters_finished(struct drafters *drafters, const struct sequence *seq);
 
 /* The sequence in this slot is over, or gives up its place. */
 void drafters_forget(struct drafters *drafters, int slot);

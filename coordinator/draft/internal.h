@@ -5,6 +5,8 @@
  * in a colon, as in "synthetic:". */
 #pragma once
 
+#include <stdint.h>
+
 struct drafter_ops; /* coordinator/draft/drafter.h */
 
 #define DRAFTERS(DRAFTER)        \
@@ -15,9 +17,19 @@ struct drafter_ops; /* coordinator/draft/drafter.h */
 DRAFTERS(DRAFTER_DECLARED)
 
 /* Those that find, by their names in --lookup, in the order of struct planner_offer's `finder`. */
-#define FINDERS(FINDER) FINDER("session", session_finder_ops)
+#define FINDERS(FINDER)                   \
+    FINDER("session", session_finder_ops) \
+    FINDER("store", store_finder_ops)     \
+    FINDER("datastore", datastore_finder_ops)
 
 #define FINDER_DECLARED(name, ops) extern const struct drafter_ops ops;
 FINDERS(FINDER_DECLARED)
 #undef FINDER_DECLARED
+
+struct draft_lane;
+struct arena;
+
+/* coordinator/draft/finder.c: the lane's guesses are tokens[n], up to one that ends the text, with
+ * one-hot q's. */
+void finder_take(struct draft_lane *lane, const int32_t *tokens, int n, struct arena *arena);
 #undef DRAFTER_DECLARED

@@ -97,40 +97,21 @@ static bool session_look(const struct drafter *drafter, const struct sequence *s
     return true;
 }
 
-/* One-hot q's for the guesses. */
-static int fill_q(struct draft *draft, struct arena *arena, struct error *err)
-{
-    size_t n = (size_t)draft->n;
-    int32_t *ids = arena_take(arena, n, sizeof *ids);
-    float *p = arena_take(arena, n, sizeof *p);
-    if (!ids || !p) return error_set(err, ERR_NO_MEMORY, "no room for %d guesses", draft->n);
-    for (int i = 0; i < draft->n; i++) {
-        ids[i] = draft->tokens[i];
-        p[i] = 1;
-        draft->q[i] = (struct sparse_dist){1, &ids[i], &p[i]};
-    }
-    return 0;
-}
-
-/* Guesses up to one that ends the text, or that does not exist for the target. */
+/* Guesses up to one that does not exist for the target. */
 static void propose_lane(const struct session_finder *f, struct draft_lane *lane,
                          struct arena *arena)
 {
-    struct sequence *seq = lane->seq;
-    const struct text *text = &f->texts[seq->slot];
-    struct draft *draft = lane->draft;
-    lane->err.code = 0;
-    draft->n = 0;
-    if (text->is_off || text->n_read != seq->n_tokens) return;
-    struct suffix_place place = suffix_end(text->suffix);
-    int n = suffix_copy(text->suffix, &place, draft->tokens, lane->k);
-    while (draft->n < n && !draft->is_over && draft->tokens[draft->n] < f->n_vocab) {
-        int32_t id = draft->tokens[draft->n];
-        draft->n_siblings[draft->n] = 0;
-        seq->tokens[seq->n_tokens + draft->n++] = id;
-        draft->is_over = end_ids_have(lane->ends, id);
+    const struct text *text = &f->texts[lane->seq->slot];
+    int32_t tokens[DRAFT_MAX];
+    int n = 0, n_found = 0;
+    if (!text->is_off && text->n_read == lane->seq->n_tokens) {
+        struct suffix_place place = suffix_end(text->suffix);
+        n_found = suffix_copy(text->suffix, &place, tokens, lane->k);
     }
-    if (draft->n > 0 && fill_q(draft, arena, &lane->err)) draft->n = 0;
+    while (n < n_found && tokens[n] < f->n_vocab) {
+        n++;
+    }
+    finder_take(lane, tokens, n, arena);
 }
 
 static void session_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
@@ -152,4 +133,5 @@ const struct drafter_ops session_finder_ops = {
     .forget = session_forget,
     .study = session_study,
     .look = session_look,
+    .is_of_text = true,
 };

@@ -65,14 +65,17 @@ def main():
     build = sys.argv[1]
     report = Report()
     plain = make_plain(build)
-    worlds = [("none", 1, WORKER, (1, 16)), ("none", 2, WORKER, (16,)), ("none", 1, SMALL, (16,)),
-              (DRAFT, 1, WORKER, (1, 16))]
-    for draft, n_ranks, worker, in_flights in worlds:
-        name = f"T = {n_ranks}, {'no draft' if draft == 'none' else 'tales draft'}"
+    worlds = [("none", 1, WORKER, (1, 16), "session"), ("none", 2, WORKER, (16,), "session"),
+              ("none", 1, SMALL, (16,), "session"), (DRAFT, 1, WORKER, (1, 16), "session"),
+              ("none", 1, WORKER, (1, 16), "session,store"),
+              (DRAFT, 1, WORKER, (16,), "store,session")]
+    for draft, n_ranks, worker, in_flights, lookup in worlds:
+        name = f"T = {n_ranks}, {'no draft' if draft == 'none' else 'tales draft'}, {lookup}"
         name += ", little KV" if worker is SMALL else ""
         with GenerationCluster(build, target=TARGET, draft=draft, n_ranks=n_ranks,
                                worker_flags=worker,
-                               coordinator_flags=["--tokenizer", TARGET]) as world:
+                               coordinator_flags=["--tokenizer", TARGET, "--lookup",
+                                                  lookup]) as world:
             n = sum(check(report, name, world, plain, in_flight, draft != "none")
                     for in_flight in in_flights)
             if worker is SMALL:

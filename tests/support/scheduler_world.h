@@ -75,7 +75,9 @@ static inline void world_open_with(struct world *w, const struct world_options *
         .support = 16,
         .kv_tokens = options->n_draft_blocks * WORLD_BLOCK};
     if (options->n_draft_blocks) CHECK_OK(drafter_open(&w->drafter, &draft, w->tok, &err));
-    CHECK_OK(drafters_open(&w->drafters, w->drafter, lookup, options->n_places, &err));
+    const struct lookup_options lookups = {
+        .lookup = lookup, .n_sequences = options->n_places, .store_tokens = 4096, .tok = w->tok};
+    CHECK_OK(drafters_open(&w->drafters, w->drafter, &lookups, &err));
     drafters_set_vocabulary(&w->drafters, WORLD_VOCAB);
     w->scheduler = (struct scheduler){.target = &w->target,
                                       .target_pool = &w->pool,

@@ -27,7 +27,8 @@ static void setup(struct bench *b)
     *b = (struct bench){0};
     CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
     CHECK_OK(block_pool_open(&b->pool, SLOTS * CAPACITY / BLOCK, BLOCK, &err));
-    CHECK_OK(drafters_open(&b->drafters, NULL, "session", SLOTS, &err));
+    const struct lookup_options lookups = {.lookup = "session", .n_sequences = SLOTS};
+    CHECK_OK(drafters_open(&b->drafters, NULL, &lookups, &err));
     CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
     drafters_set_vocabulary(&b->drafters, VOCAB);
     b->finder = drafters_first(&b->drafters);
@@ -240,13 +241,15 @@ START_TEST(unknown_names_are_refused)
     struct error err;
     CHECK_OK(drafters_check("none", &err));
     CHECK_OK(drafters_check("session", &err));
-    CHECK_ERR(drafters_check("", &err), ERR_ARGUMENT,
-              "--lookup : expected none or, with commas between them, names from: session");
-    CHECK_ERR(drafters_check("session,ngrams", &err), ERR_ARGUMENT,
-              "--lookup session,ngrams: expected none or, with commas between them, names from: "
-              "session");
-    CHECK_ERR(drafters_check("session,", &err), ERR_ARGUMENT,
-              "--lookup session,: expected none or, with commas between them, names from: session");
+    CHECK_OK(drafters_check("datastore=/a/b=c,session,store", &err));
+    static const char *const wrong[] = {
+        "",        "session,ngrams", "session,",        "none,session",
+        "store=4", "datastore",      "session,session", "datastore=,store"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_ERR(drafters_check(wrong[i], &err), ERR_ARGUMENT, wrong[i]);
+        CHECK_ERR(drafters_check(wrong[i], &err), ERR_ARGUMENT,
+                  "names from: session, store, datastore=FILE");
+    }
 }
 END_TEST
 

@@ -1,0 +1,220 @@
+/* Guesses from other texts, by how often they went on in which way: a store of the texts that this
+ * coordinator has finished (SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975) and a file of
+ * texts (REST, He et al. 2024, arXiv 2311.08252). A guess is the most frequent token behind the
+ * longest match, and q is one-hot.
+ *
+ * What a store knows depends on company, so these finders guess for planned texts alone. Texts of
+ * different API keys never see each other, unless the operator allows it: then a client could learn
+ * from the speed of an answer that somebody else has had a text like it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "coordinator/draft/drafter.h"
+#include "coordinator/draft/internal.h"
+#include "coordinator/sequence.h"
+#include "lookup/datastore.h"
+#include "lookup/store.h"
+
+/* Tokens of the prompt before an answer that is added without its prompt, which is known. */
+enum { PROMPT_END = STORE_MATCH_MAX };
+
+struct counted_finder {
+    struct drafter base;
+    struct store *store; /* one of the two */
+    struct datastore *datastore;
+    bool is_shared; /* all tenants are one */
+    char **tenants; /* [n_tenants] names; the number of one is its index */
+    size_t n_tenants, tenants_room;
+    uint64_t *tenant_of; /* [n_slots] of the sequence in a slot, + 1; 0 = not known yet */
+    int n_slots, n_vocab;
+};
+
+static struct counted_finder *counted_finder(struct drafter *drafter)
+{
+    return (struct counted_finder *)drafter;
+}
+
+static void counted_close(struct drafter *drafter)
+{
+    struct counted_finder *f = counted_finder(drafter);
+    store_close(f->store);
+    datastore_close(f->datastore);
+    for (size_t i = 0; i < f->n_tenants; i++) {
+        free(f->tenants[i]);
+    }
+    free(f->tenants);
+    free(f->tenant_of);
+    free(f);
+}
+
+static int open_base(struct counted_finder **finder, const struct drafter_ops *ops,
+                     const struct drafter_options *options, struct error *err)
+{
+    struct counted_finder *f = NULL;
+    int rc = 0;
+    TRY(mem_array(&f, 1, sizeof *f, err));
+    f->base = (struct drafter){.ops = ops};
+    f->is_shared = options->is_shared;
+    TRY(mem_array(&f->tenant_of, (size_t)options->n_sequences, sizeof *f->tenant_of, err));
+    f->n_slots = options->n_sequences;
+    *finder = f;
+    f = NULL;
+out:
+    if (f) counted_close(&f->base);
+    return rc;
+}
+
+static int store_finder_open(struct drafter **drafter, const struct drafter_options *options,
+                             const struct tokenizer *tok, struct error *err)
+{
+    struct counted_finder *f = NULL;
+    int rc = 0;
+    (void)tok;
+    *drafter = NULL;
+    TRY(open_base(&f, &store_finder_ops, options, err));
+    TRY(store_open(&f->store, options->store_tokens, err));
+    *drafter = &f->base;
+    f = NULL;
+out:
+    if (f) counted_close(&f->base);
+    return rc;
+}
+
+static int check_tokenizer(const struct datastore *store, const char *path,
+                           const struct tokenizer *tok, struct error *err)
+{
+    if (datastore_tokenizer(store).fingerprint == tokenizer_fingerprint(tok)) return 0;
+    return error_set(err, ERR_ARGUMENT,
+                     "--lookup datastore=%.200s: the file was built with another tokenizer; build "
+                     "it with that of the served model",
+                     path);
+}
+
+static int datastore_finder_open(struct drafter **drafter, const struct drafter_options *options,
+                                 const struct tokenizer *tok, struct error *err)
+{
+    struct counted_finder *f = NULL;
+    int rc = 0;
+    *drafter = NULL;
+    TRY(open_base(&f, &datastore_finder_ops, options, err));
+    TRY(datastore_open(&f->datastore, options->name, err));
+    TRY(check_tokenizer(f->datastore, options->name, tok, err));
+    *drafter = &f->base;
+    f = NULL;
+out:
+    if (f) counted_close(&f->base);
+    return rc;
+}
+
+static void counted_set_vocabulary(struct drafter *drafter, int n_vocab)
+{
+    counted_finder(drafter)->n_vocab = n_vocab;
+}
+
+static void counted_forget(struct drafter *drafter, int slot)
+{
+    counted_finder(drafter)->tenant_of[slot] = 0;
+}
+
+/* The number of a tenant, + 1; a new one is added. 0: there is no memory for it. */
+static uint64_t tenant_number(struct counted_finder *f, const struct sequence *seq)
+{
+    const char *name = seq->job->grant && !f->is_shared ? job_client(seq->job) : "";
+    struct error err;
+    for (size_t i = 0; i < f->n_tenants; i++) {
+        if (strcmp(f->tenants[i], name) == 0) return i + 1;
+    }
+    if (mem_grow(&f->tenants, &f->tenants_room, f->n_tenants + 1, &err)) return 0;
+    f->tenants[f->n_tenants] = strdup(name);
+    return f->tenants[f->n_tenants] ? ++f->n_tenants : 0;
+}
+
+/* There is nothing to read; who the text belongs to is looked up once. */
+static int counted_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
+{
+    struct counted_finder *f = counted_finder(drafter);
+    (void)n_tokens;
+    if (!f->tenant_of[seq->slot]) f->tenant_of[seq->slot] = tenant_number(f, seq);
+    return 0;
+}
+
+/* Guesses up to one that does not exist for the target. */
+static void find(const struct counted_finder *f, const struct sequence *seq, int k,
+                 struct store_guesses *found)
+{
+    int n = seq->n_tokens < STORE_MATCH_MAX ? seq->n_tokens : STORE_MATCH_MAX, n_known = 0;
+    const int32_t *end = seq->tokens + seq->n_tokens - n;
+    uint64_t tenant = f->tenant_of[seq->slot];
+    found->n = 0;
+    if (f->datastore) {
+        datastore_find(f->datastore, end, n, 1, k, found);
+    } else if (tenant) {
+        store_find(f->store, tenant, end, n, 1, k, found);
+    }
+    while (n_known < found->n && found->guesses[n_known].token < f->n_vocab) {
+        n_known++;
+    }
+    found->n = n_known;
+}
+
+static bool counted_look(const struct drafter *drafter, const struct sequence *seq,
+                         struct planner_offer *offer)
+{
+    const struct counted_finder *f = (const struct counted_finder *)drafter;
+    struct store_guesses found;
+    find(f, seq, DRAFT_MAX, &found);
+    if (found.n == 0) return false;
+    offer->evidence =
+        planner_evidence_of_counts(found.match, found.guesses[0].count, found.guesses[0].total);
+    offer->k_max = found.n;
+    return true;
+}
+
+static void counted_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
+                            struct arena *arena, struct draft_cost *cost)
+{
+    (void)cost; /* there are no passes */
+    for (int i = 0; i < n; i++) {
+        struct store_guesses found;
+        int32_t tokens[DRAFT_MAX];
+        find(counted_finder(drafter), lanes[i].seq, lanes[i].k, &found);
+        for (int g = 0; g < found.n; g++) {
+            tokens[g] = found.guesses[g].token;
+        }
+        finder_take(&lanes[i], tokens, found.n, arena);
+    }
+}
+
+/* Of the further texts of a job only the answers are new. */
+static void store_finder_finished(struct drafter *drafter, const struct sequence *seq)
+{
+    struct counted_finder *f = counted_finder(drafter);
+    int begin = seq->index > 0 && seq->n_prompt > PROMPT_END ? seq->n_prompt - PROMPT_END : 0;
+    uint64_t tenant = tenant_number(f, seq);
+    if (tenant) store_add(f->store, tenant, seq->tokens + begin, seq->n_tokens - begin);
+}
+
+const struct drafter_ops store_finder_ops = {
+    .name = "store",
+    .counted = SIGNALS_STORE,
+    .open = store_finder_open,
+    .close = counted_close,
+    .set_vocabulary = counted_set_vocabulary,
+    .propose = counted_propose,
+    .forget = counted_forget,
+    .study = counted_study,
+    .look = counted_look,
+    .finished = store_finder_finished,
+};
+
+const struct drafter_ops datastore_finder_ops = {
+    .name = "datastore",
+    .counted = SIGNALS_DATASTORE,
+    .open = datastore_finder_open,
+    .close = counted_close,
+    .set_vocabulary = counted_set_vocabulary,
+    .propose = counted_propose,
+    .forget = counted_forget,
+    .study = counted_study,
+    .look = counted_look,
+};
