@@ -10,7 +10,7 @@ enum {
     GROUPS_MAX = 16,
     /* Of TCP. */
     PORT_MAX = 65535,
-    /* K: guesses of a round, and therefore of one lane of a step. */
+    /* K: guesses of a round that follow each other. */
     DRAFT_MAX = 16,
     /* Guesses for a position besides the first one. */
     SIBLINGS_MAX = 3,

@@ -124,11 +124,11 @@ void replay_drafter_end(struct replay_drafter *d, const struct token_ids *text)
     d->suffix = NULL;
     if (d->store) {
         store_add(d->store, 0, text->data, (int)text->n);
+        d->busy_ns += clock_now_ns() - start;
         note_bytes(d, store_bytes(d->store), REPLAY_STORE_TOKENS);
     }
     if (d->datastore)
         note_bytes(d, 8 * datastore_length(d->datastore), datastore_length(d->datastore));
-    d->read_ns += clock_now_ns() - start;
 }
 
 /* ---- finding ---- */

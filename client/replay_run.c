@@ -48,7 +48,7 @@ static void observe(struct run *run, int chosen, int k, int n_accepted)
 {
     struct replay_figures *f = run->figures;
     const struct replay_times *times = run->times;
-    double step_us = times->step_us[k + 1], round_us = step_us + times->rest_us;
+    double step_us = times->step_us[k + 1], round_us = step_us + times->rest_us[k + 1];
     const struct planner_round round = {.n_rows = k + 1,
                                         .n_lanes = 1,
                                         .is_timed = true,
@@ -133,7 +133,7 @@ int replay_run(const struct replay_texts *texts, struct replay_drafter *drafters
         TRY(replay(run, &texts->data[i], err));
     }
     figures->round_us += (double)busy_ns(run) / 1000;
-    figures->plain_us = (double)figures->n_tokens * (times->step_us[1] + times->rest_us);
+    figures->plain_us = (double)figures->n_tokens * (times->step_us[1] + times->rest_us[1]);
 out:
     if (run) token_ids_free(&run->text);
     free(run);

@@ -8,8 +8,7 @@
 
 /* Times of a round without guesses' own time: a step of n rows, and all that is around it. */
 struct replay_times {
-    double step_us[DRAFT_MAX + 2]; /* [rows]; [0] is not used */
-    double rest_us;
+    double step_us[DRAFT_MAX + 2], rest_us[DRAFT_MAX + 2]; /* [rows]; [0] is not used */
 };
 
 struct replay_figures {

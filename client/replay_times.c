@@ -14,7 +14,9 @@ void replay_times_line(struct replay_times *times, double step_us, double row_us
     for (int rows = 0; rows <= DRAFT_MAX + 1; rows++) {
         times->step_us[rows] = step_us + (rows > 1 ? (rows - 1) * row_us : 0);
     }
-    times->rest_us = rest_us;
+    for (int rows = 1; rows <= DRAFT_MAX + 1; rows++) {
+        times->rest_us[rows] = rest_us;
+    }
 }
 
 static int read_points(const json_t *root, const char *key, const char *path,
@@ -52,8 +54,8 @@ static int fit(struct replay_times *times, const struct planner_tables *tables, 
     planner_curve_fit(&planner->rest);
     for (int rows = 1; rows <= DRAFT_MAX + 1; rows++) {
         times->step_us[rows] = planner_curve_at(&planner->step, rows);
+        times->rest_us[rows] = planner_curve_at(&planner->rest, rows);
     }
-    times->rest_us = planner_curve_at(&planner->rest, 1);
     if (!(times->step_us[1] > 0)) {
         rc = error_set(err, ERR_FORMAT,
                        "%s has no time of a step; give --step-us and --row-us instead", path);

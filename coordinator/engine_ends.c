@@ -157,8 +157,8 @@ static void finish(struct engine *e, struct sequence *seq)
         seq->is_over = true;
         job_end(seq->job, rc ? job_end_of_error(rc) : JOB_END_ANSWERED, rc, &err);
     } else if (seq->finish_reason) {
-        drafters_finished(e->options.drafters, seq);
         sequence_finish(seq, engine_group(e)->arithmetic, &e->planner);
+        drafters_finished(e->options.drafters, seq);
     }
 }
 

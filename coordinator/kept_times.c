@@ -20,7 +20,8 @@ int kept_times_find(struct kept_times *kept, const char *folder, const char *dra
                     struct error *err)
 {
     char found[PACK_FOLDER_BYTES], *model = NULL;
-    bool is_synthetic = strncmp(draft, "synthetic:", 10) == 0;
+    /* Without a folder of its own: no draft model is no folder either. */
+    bool is_synthetic = strncmp(draft, "synthetic:", 10) == 0 || strcmp(draft, "none") == 0;
     int rc = 0;
     TRY(layers_strip(&model, draft, err));
     TRY(pack_folder_find(found, folder, model, is_synthetic, err));

@@ -363,6 +363,9 @@ static int run_whole(struct round *r, struct sequence **seqs, int n, bool *is_id
         r->whole_draft_us = part->draft_us;
         for (int i = 0; i < part->n_lanes; i++) {
             r->whole_rows += part->lanes[i].draft.n;
+            for (int g = 0; g < part->lanes[i].plan.k; g++) {
+                r->whole_rows += part->lanes[i].plan.siblings[g];
+            }
         }
     }
     return finish_part(part, NULL, err);

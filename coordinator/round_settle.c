@@ -142,6 +142,9 @@ static int accept_tree(struct round_part *part, struct round_lane *lane,
         ids[i] = guesses->tokens[tree.path[i]];
         path_rows[i + 1] = rows[1 + tree.path[i]];
     }
+    /* Even where the text ends before all of them: what is published of its KV stands behind the
+     * tokens that are there. */
+    memcpy(seq->tokens + seq->n_tokens, ids, (size_t)tree.n_accepted * sizeof *ids);
     int n = tree.n_accepted, last = n > 0 ? tree.path[n - 1] : -1;
     int path = last < 0 ? 0 : lane->tree->shape.first_path[last];
     int changed =

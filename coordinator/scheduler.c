@@ -2,6 +2,7 @@
 #include "coordinator/scheduler.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "coordinator/scheduler_parts.h"
 #include "coordinator/sequence.h"
@@ -71,11 +72,12 @@ static bool is_behind(const struct planning *p, const struct sequence *seq)
 }
 
 /* Without a model the first finder guesses, where it finds something. */
-static int own_found_k(const struct planning *p, const struct sequence *seq)
+static int own_found_k(const struct planning *p, struct sequence *seq)
 {
     struct planner_offer offer;
     const struct drafter *finder = drafters_first(p->s->drafters);
     int k = is_first_plain(seq) ? 0 : planner_own_k(&seq->planner_state, guess_room(p, seq));
+    if (!finder) seq->speculation_off = "a K of its own needs a draft model or --lookup session";
     if (k == 0 || !finder) return 0;
     return is_behind(p, seq) || finder->ops->look(finder, seq, &offer) ? k : 0;
 }
@@ -283,6 +285,14 @@ static void plan_prompts(struct planning *p)
 
 /* ---- guesses ---- */
 
+/* A text with a seed may be the second one of its request: what was kept of the first one was
+ * decided by the very coins that would judge it as a guess, so its chance to stay would be another
+ * one. Rules that take the target's choice do not draw. */
+static bool must_ignore_texts(const struct sequence *seq)
+{
+    return seq->job->generate.has_seed && !seq->rule->is_greedy && !seq->rule->is_coupled;
+}
+
 /* What finders can guess for a lane; returns how many offers there are. */
 static int list_offers(const struct planning *p, const struct sequence *seq,
                        struct planner_offer *offers)
@@ -290,6 +300,7 @@ static int list_offers(const struct planning *p, const struct sequence *seq,
     int n = 0, room = guess_room(p, seq);
     for (int i = 0; i < p->s->drafters->n_finders && room > 0; i++) {
         const struct drafter *finder = p->s->drafters->finders[i];
+        if (finder->ops->keeps_texts && must_ignore_texts(seq)) continue;
         if (!finder->ops->look(finder, seq, &offers[n])) continue;
         offers[n].finder = i;
         offers[n].k_max = least(offers[n].k_max, room);
@@ -356,6 +367,7 @@ static void plan_guesses(struct planning *p)
     if (p->n == 1 && is_drafted && lanes[0].k < p->s->n_ahead) {
         int room = least(p->n_tokens, p->n_rows);
         lanes[0].k = least(least(p->s->n_ahead, lanes[0].k_max), room);
+        memset(lanes[0].siblings, 0, sizeof lanes[0].siblings); /* the room is for guesses */
     }
     for (int i = 0; i < n; i++) {
         take_choice(p, owners[i], &lanes[i]);

@@ -77,6 +77,8 @@ static void choose_draft(struct sequence *seq, const struct generate_request *re
         seq->speculation_off = "";
     }
     bool may_branch = seq->planner_state.strategy == STRATEGY_PLANNED && seq->rule->accept_tree;
+    /* Rounds are shown as chains. */
+    if (req->show_drafts) may_branch = false;
     seq->siblings_max = may_branch ? defaults->siblings_max : 0;
 }
 

@@ -278,7 +278,9 @@ void suffix_follow(const struct suffix *s, struct suffix_place *place, int32_t t
     const int32_t *target = find_target(s, place->state, token);
     while (!target && place->state != 0) {
         place->state = s->states[place->state].link;
-        place->length = s->states[place->state].length;
+        if (place->length > s->states[place->state].length) {
+            place->length = s->states[place->state].length;
+        }
         target = find_target(s, place->state, token);
     }
     if (!target) return;

@@ -169,8 +169,12 @@ static int take_weights(struct model *m, struct error *err)
 {
     const struct model *like = m->options.like;
     int n_all = like->cfg->n_layers, at = 0, rc = 0;
+    bool is_whole = m->cfg->n_layers == n_all;
+    for (int i = 0; i < n_all && is_whole; i++) {
+        is_whole = checkpoint_layer(m->ck, i) == checkpoint_layer(like->ck, i);
+    }
     m->weights = like->weights;
-    if (m->cfg->n_layers == n_all) return 0;
+    if (is_whole) return 0;
     TRY(mem_array(&m->chosen, (size_t)m->cfg->n_layers, sizeof *m->chosen, err));
     for (int i = 0; i < m->cfg->n_layers; i++) {
         int layer = checkpoint_layer(m->ck, i);

@@ -143,6 +143,7 @@ static bool check_tails(struct slots *s, const struct shaped_lane *shaped, uint6
                       "tails has %d blocks, but the %d paths of the tree at position %d need %d",
                       lane->n_tails, shaped->tree.n_paths, first_guess(lane), n);
     }
+    if (n == 0) return true;
     if (!check_exist(s, lane->tails, n, why)) return false;
     bool is_good = mark_tails(s, shaped, step_id, why);
     for (int i = 0; i < n; i++) {

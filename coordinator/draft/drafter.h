@@ -163,7 +163,8 @@ struct drafter_ops {
     /* The sequence's text is complete. NULL: that does not matter. */
     void (*finished)(struct drafter *drafter, const struct sequence *seq);
 
-    bool is_of_text; /* what it finds depends on the sequence's text alone */
+    bool is_of_text;  /* what it finds depends on the sequence's text alone */
+    bool keeps_texts; /* it finds guesses in texts that were made here */
 };
 
 /* The operations of what `name` names in --draft. */

@@ -37,7 +37,7 @@ struct model_draft {
     struct forward_row rows[STEP_ROWS];
     int n_rows_max;
     int32_t *head_ids;                  /* [base.n_choices] ascending; NULL: all n_vocab ids */
-    struct select_item *best, *scratch; /* [support] */
+    struct select_item *best, *scratch; /* [support], at least as many as siblings may be */
     float *logits;                      /* [support] of q's tokens, for coupled rules */
 };
 
@@ -122,8 +122,9 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     TRY(open_blocks(d, mo.n_kv_blocks, err));
     TRY(mem_array(&d->feedings, (size_t)options->n_sequences, sizeof *d->feedings, err));
     TRY(mem_array(&d->forward, (size_t)options->n_sequences, sizeof *d->forward, err));
-    TRY(mem_array(&d->best, (size_t)d->options.support, sizeof *d->best, err));
-    TRY(mem_array(&d->scratch, (size_t)d->options.support, sizeof *d->scratch, err));
+    size_t n_best = (size_t)(options->support > SIBLINGS_MAX ? options->support : 1 + SIBLINGS_MAX);
+    TRY(mem_array(&d->best, n_best, sizeof *d->best, err));
+    TRY(mem_array(&d->scratch, n_best, sizeof *d->scratch, err));
     TRY(mem_array(&d->logits, (size_t)d->options.support, sizeof *d->logits, err));
     d->options.backend.stored = cfg->stored;
     TRY(backend_open(&d->backend, &d->options.backend, err));
@@ -336,7 +337,7 @@ static void pick_coupled(struct model_draft *d, const struct sequence *seq, int 
     guess->id = best[0];
     guess->chance = sparse_prob(q, guess->id);
     guess->n_siblings = n - 1;
-    memcpy(guess->siblings, best + 1, (size_t)guess->n_siblings * sizeof *best);
+    if (n > 1) memcpy(guess->siblings, best + 1, (size_t)guess->n_siblings * sizeof *best);
     q->n = 1;
     q->ids[0] = guess->id;
     q->p[0] = 1.0f;

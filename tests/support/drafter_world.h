@@ -58,17 +58,23 @@ static inline void follow(struct sequence *seq, enum accept_rule rule, float tem
     seq->sampling = (struct sampling_params){.temperature = temperature, .top_p = 1.0f};
 }
 
-static inline void setup(struct bench *b, enum accept_rule rule, float temperature)
+static inline void setup_support(struct bench *b, enum accept_rule rule, float temperature,
+                                 int support)
 {
     const struct drafter_options options = {
         .name = DRAFT,
         .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
         .n_sequences = SLOTS,
-        .support = 64,
+        .support = support,
         .kv_tokens = SLOTS * CAPACITY};
     setup_draft(b, &options);
     b->seq = place_text(b, 0, prompt, N_PROMPT);
     follow(b->seq, rule, temperature);
+}
+
+static inline void setup(struct bench *b, enum accept_rule rule, float temperature)
+{
+    setup_support(b, rule, temperature, 64);
 }
 
 /* Guesses in one lane until there are k. */

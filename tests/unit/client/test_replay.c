@@ -160,7 +160,7 @@ START_TEST(times_are_read)
     CHECK_OK(replay_times_read(&times, path, &err));
     ck_assert_double_eq_tol(times.step_us[1], 1000, 10);
     ck_assert_double_eq_tol(times.step_us[16], 2000, 20);
-    ck_assert_double_eq_tol(times.rest_us, 100, 1);
+    ck_assert_double_eq_tol(times.rest_us[1], 100, 1);
     write_file("{\"step\": [[1, 1000]], \"rest\": []}");
     CHECK_ERR(replay_times_read(&times, path, &err), ERR_FORMAT, "point 0 of step");
     write_file("{\"step\": [], \"rest\": []}");

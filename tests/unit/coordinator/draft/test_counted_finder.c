@@ -117,7 +117,7 @@ END_TEST
 
 START_TEST(keys_do_not_see_each_other)
 {
-    static struct grant alice = {.name = "alice"}, bob = {.name = "bob"};
+    static struct grant alice = {.name = "alice", .n_refs = 1}, bob = {.name = "bob", .n_refs = 1};
     struct bench b;
     setup(&b, "store", false);
     finish(&b, &alice);

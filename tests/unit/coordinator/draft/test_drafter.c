@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* The draft alone: its guesses, the coins they are drawn with, and what it has read. */
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/support/drafter_world.h"
 
@@ -168,6 +169,42 @@ START_TEST(greedy_and_coupled_drafts_stop_at_the_threshold_too)
 }
 END_TEST
 
+/* Siblings are further tokens of q, or of the row, and change no guess. */
+START_TEST(siblings_are_other_tokens)
+{
+    static const enum accept_rule rules[] = {RULE_REJECTION, RULE_GREEDY, RULE_COUPLED};
+    static const int supports[] = {64, 3, 2, 1};
+    enum accept_rule rule = rules[_i % 3];
+    int support = supports[_i / 3];
+    struct draft_cost cost;
+    struct bench b;
+    setup_support(&b, rule, rule == RULE_GREEDY ? 0 : 1.2f, support);
+    struct draft alone = propose(&b, N_PROMPT, K);
+    int32_t expected[K];
+    memcpy(expected, alone.tokens, sizeof expected);
+    ck_assert(alone.n_siblings[0] == 0);
+    struct draft draft = {.base = N_PROMPT};
+    struct draft_lane lane = {b.seq, K, &no_ends, &draft, SIBLINGS_MAX, {0}};
+    b.seq->n_draft_kv = 0;
+    arena_reset(&b.arena);
+    drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);
+    int most = rule == RULE_GREEDY || support > SIBLINGS_MAX ? SIBLINGS_MAX : support - 1;
+    for (int i = 0; i < K; i++) {
+        ck_assert_int_eq(draft.tokens[i], expected[i]);
+        ck_assert_int_eq(draft.n_siblings[i], most);
+        for (int s = 0; s < draft.n_siblings[i]; s++) {
+            int32_t id = draft.siblings[i][s];
+            ck_assert(id != draft.tokens[i]);
+            ck_assert(rule != RULE_REJECTION || sparse_prob(&draft.q[i], id) > 0);
+            for (int t = 0; t < s; t++) {
+                ck_assert(id != draft.siblings[i][t]);
+            }
+        }
+    }
+    teardown(&b);
+}
+END_TEST
+
 START_TEST(another_token_table_is_refused)
 {
     struct error err;
@@ -198,6 +235,7 @@ int main(void)
     tcase_add_test(tcase, nothing_is_guessed_behind_an_end_of_sequence);
     tcase_add_test(tcase, a_guess_below_the_threshold_is_the_last_and_stays);
     tcase_add_test(tcase, greedy_and_coupled_drafts_stop_at_the_threshold_too);
+    tcase_add_loop_test(tcase, siblings_are_other_tokens, 0, 12);
     tcase_add_test(tcase, another_token_table_is_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
