@@ -99,12 +99,11 @@ void planner_order_begin(struct planner *p, const struct planner_lane *lanes, in
 /* A pair that is worth it gets a place of its own. */
 static void heap_push(struct planner_order *order, struct planner_pair pair)
 {
-    struct planner_pair *heap = order->heap;
     int at = order->n_heap++;
-    for (; at > 0 && heap[(at - 1) / 2].gain < pair.gain; at = (at - 1) / 2) {
-        heap[at] = heap[(at - 1) / 2];
+    for (int up; at > 0 && order->heap[up = (at - 1) / 2].gain < pair.gain; at = up) {
+        order->heap[at] = order->heap[up];
     }
-    heap[at] = pair;
+    order->heap[at] = pair;
 }
 
 /* Of the guess or sibling that was taken last comes the next sibling; a lane's guess is followed by
