@@ -474,6 +474,7 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     TRY(mem_array(&c, 1, sizeof *c, err));
     c->options = *options;
     if (!c->options.guard) c->options.guard = &no_guard;
+    if (!c->options.lookup) c->options.lookup = "none";
     served_model_open(&c->model, options->served_name);
     groups_open(&c->groups);
     TRY(open_tokenizer(c, err));

@@ -29,7 +29,7 @@ struct coordinator_options {
     const char *draft;              /* folder, synthetic:... or "none" */
     int store_tokens;               /* room of --lookup store */
     bool store_is_shared;           /* by all API keys */
-    const char *lookup;             /* where guesses are looked up: names, or "none" */
+    const char *lookup;             /* where guesses are looked up: names, or "none", or NULL */
     const char *tokenizer;          /* folder or synthetic:...; NULL = the draft's */
     struct backend_options backend; /* of the draft */
     struct placement_wish pin_wish; /* of the draft's threads: pin, n_cpus and cpus of it */

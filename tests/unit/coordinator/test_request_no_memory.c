@@ -111,6 +111,8 @@ static void pair_open(struct pair *pair)
                                                     .targets = &targets,
                                                     .n_groups = 2,
                                                     .draft = DRAFT,
+                                                    .lookup = "session,store",
+                                                    .store_tokens = 4096,
                                                     .backend = backend,
                                                     .n_draft = -1,
                                                     .strategy = STRATEGY_PLANNED,
