@@ -52,7 +52,7 @@ class Files(FolderTest):
         for name, word in {
                 "/nowhere/model": "/nowhere/model", "": ".json", "synthetic:": '""',
                 "synthetic:nothing,seed=1": "nothing", "synthetic:tiny,seed=x": "seed=x",
-                "synthetic:tiny,layers=-1": "layers=-1", __file__: __file__}.items():
+                "synthetic:tiny,seed=1,layers=-1": "layers=-1", __file__: __file__}.items():
             with self.subTest(name):
                 output = run(WORKER, "--model", name, "--listen", self.listen)
                 self.check_refusal(*output, word)
