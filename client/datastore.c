@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "client/client.h"
-#include "client/replay_texts.h"
+#include "client/recorded_texts.h"
 #include "lookup/datastore.h"
 
 struct build {
@@ -14,7 +14,7 @@ struct build {
     const char **files; /* [n_files] of argv */
     int n_files;
     struct tokenizer *tok;
-    struct replay_texts texts;
+    struct recorded_texts texts;
     struct token_ids tokens; /* of all texts, with their ends */
 };
 
@@ -65,7 +65,7 @@ out:
     return rc;
 }
 
-static int add_text(struct build *b, const struct replay_text *text, struct error *err)
+static int add_text(struct build *b, const struct recorded_text *text, struct error *err)
 {
     static const int32_t end = DATASTORE_END;
     int rc = 0;
@@ -81,7 +81,7 @@ static int build(struct build *b, struct error *err)
     int rc = 0;
     TRY(tokenizer_open(&b->tok, b->model, err));
     for (int i = 0; i < b->n_files; i++) {
-        TRY(replay_texts_read(&b->texts, b->tok, b->files[i], 0, err));
+        TRY(recorded_texts_read(&b->texts, b->tok, b->files[i], 0, err));
     }
     for (size_t i = 0; i < b->texts.n; i++) {
         TRY(add_text(b, &b->texts.data[i], err));
@@ -105,7 +105,7 @@ static int build_main(int argc, char **argv)
     } else if (build(&b, &err)) {
         status = client_fail(&err);
     }
-    replay_texts_free(&b.texts);
+    recorded_texts_free(&b.texts);
     token_ids_free(&b.tokens);
     tokenizer_close(b.tok);
     free(b.files);

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "model/backend/pack_folder.h"
 #include "model/checkpoint/layers.h"
+#include "speculation/planner_points.h"
 
 enum { VERSION = 1, FILE_BYTES_MAX = 1 << 20 };
 
@@ -76,29 +77,6 @@ out:
 
 /* ---- reading ---- */
 
-static int read_points(const json_t *root, const char *key, const char *path,
-                       struct planner_point *points, struct error *err)
-{
-    const json_t *list = json_member(root, key);
-    size_t n = json_array_size(list);
-    if (!json_is_array(list) || n > PLANNER_KNOTS) {
-        return error_set(err, ERR_FORMAT, "%s: %s is no list of at most %d points", path, key,
-                         PLANNER_KNOTS);
-    }
-    for (size_t i = 0; i < n; i++) {
-        double rows, us;
-        int count;
-        json_error_t ignored;
-        json_t *point = json_array_get(list, i);
-        if (json_unpack_ex(point, &ignored, JSON_STRICT, "[FFi]", &rows, &us, &count)) {
-            return error_set(err, ERR_FORMAT, "%s: point %zu of %s is no [rows, us, n]", path, i,
-                             key);
-        }
-        points[i] = (struct planner_point){rows, us, count};
-    }
-    return 0;
-}
-
 static int read_tables(const json_t *root, const struct kept_times *kept,
                        struct planner_tables *tables, struct error *err)
 {
@@ -114,9 +92,9 @@ static int read_tables(const json_t *root, const struct kept_times *kept,
         goto out;
     }
     TRY(json_read_double(root, "read_us", &tables->read_us, kept->path, err));
-    TRY(read_points(root, "draft", kept->path, tables->draft, err));
-    TRY(read_points(root, "step", kept->path, tables->step, err));
-    TRY(read_points(root, "rest", kept->path, tables->rest, err));
+    TRY(planner_points_read(root, "draft", kept->path, tables->draft, err));
+    TRY(planner_points_read(root, "step", kept->path, tables->step, err));
+    TRY(planner_points_read(root, "rest", kept->path, tables->rest, err));
 out:
     return rc;
 }

@@ -29,13 +29,10 @@ int lane_tree_siblings(const struct draft *draft)
 void lane_tree_init(struct lane_tree *tree, const struct draft *draft)
 {
     struct error err;
-    int n = lane_tree_parents(draft->n, draft->n_siblings, tree->parents), at = draft->n;
     struct tree *guesses = &tree->guesses;
+    int n = lane_tree_parents(draft->n, draft->n_siblings, guesses->parents), at = draft->n;
     guesses->n = n;
     guesses->is_independent = false;
-    for (int i = 0; i < n; i++) {
-        guesses->parents[i] = tree->parents[i];
-    }
     for (int i = 0; i < draft->n; i++) {
         guesses->tokens[i] = draft->tokens[i];
         guesses->q[i] = &draft->q[i];
@@ -46,7 +43,7 @@ void lane_tree_init(struct lane_tree *tree, const struct draft *draft)
             guesses->q[at] = &draft->q[i];
         }
     }
-    int rc = guess_tree_init(&tree->shape, tree->parents, n, &err);
+    int rc = guess_tree_init(&tree->shape, guesses->parents, n, &err);
     assert(rc == 0);
     (void)rc;
 }

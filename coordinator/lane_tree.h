@@ -22,7 +22,6 @@ int lane_tree_parents(int k, const uint8_t *siblings, int32_t *parents);
 struct lane_tree {
     struct guess_tree shape;
     struct tree guesses;
-    int32_t parents[TREE_NODES_MAX]; /* of the guesses, as the step has them */
 };
 
 /* Of a draft that has at least one sibling. Keeps draft, whose q's it points to. */

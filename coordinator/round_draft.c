@@ -82,6 +82,16 @@ static void take_ahead(struct round_part *part, struct round_lane *lane)
     lane->n_ahead = lane->draft.n;
 }
 
+/* The most siblings that the plan has for a guess. */
+static int most_siblings(const struct lane_plan *plan)
+{
+    int most = 0;
+    for (int i = 0; i < plan->k && plan->tails; i++) {
+        if (plan->siblings[i] > most) most = plan->siblings[i];
+    }
+    return most;
+}
+
 /* The share in a call of propose of each lane whose guesses `drafter` makes; returns how many. */
 static int list_drafts(struct round_part *part, const struct drafter *drafter,
                        struct round_lane **owners)
@@ -93,7 +103,7 @@ static int list_drafts(struct round_part *part, const struct drafter *drafter,
         part->drafts[n].seq = lane->seq;
         part->drafts[n].k = lane->plan.k;
         part->drafts[n].ends = &lane->seq->ends;
-        part->drafts[n].siblings_max = lane->plan.tails ? SIBLINGS_MAX : 0;
+        part->drafts[n].siblings_max = most_siblings(&lane->plan);
         part->drafts[n].draft = &lane->draft;
         owners[n++] = lane;
     }
@@ -172,7 +182,7 @@ static int fill_tree(struct round_part *part, struct round_lane *lane, struct st
            (size_t)guesses->n * sizeof *guesses->tokens);
     step_lane->n_tokens = lane->plan.n_tokens + guesses->n;
     step_lane->n_draft = guesses->n;
-    step_lane->parents = lane->tree->parents;
+    step_lane->parents = guesses->parents;
     step_lane->n_tails = tails->n;
     step_lane->tails = tails->blocks;
     return 0;

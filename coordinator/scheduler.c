@@ -44,12 +44,6 @@ static int guess_room(const struct planning *p, const struct sequence *seq)
     return least(least(seq->n_draft, seq->end - seq->n_tokens - 1), step);
 }
 
-/* Behind a long prompt the first token comes plainly. */
-static bool is_first_plain(const struct sequence *seq)
-{
-    return seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS;
-}
-
 /* The same of the draft model. */
 static int model_limit(const struct planning *p, struct sequence *seq)
 {
@@ -60,7 +54,7 @@ static int model_limit(const struct planning *p, struct sequence *seq)
         seq->speculation_off = "the text has outgrown the draft's context or KV cache";
         return 0;
     }
-    return is_first_plain(seq) ? 0 : least(guess_room(p, seq), room);
+    return planning_is_first_plain(seq) ? 0 : least(guess_room(p, seq), room);
 }
 
 /* Whether the drafter of sequences with a K of their own has more to read before it guesses. */
@@ -76,7 +70,8 @@ static int own_found_k(const struct planning *p, struct sequence *seq)
 {
     struct planner_offer offer;
     const struct drafter *finder = drafters_first(p->s->drafters);
-    int k = is_first_plain(seq) ? 0 : planner_own_k(&seq->planner_state, guess_room(p, seq));
+    int k =
+        planning_is_first_plain(seq) ? 0 : planner_own_k(&seq->planner_state, guess_room(p, seq));
     if (!finder) seq->speculation_off = "a K of its own needs a draft model or --lookup session";
     if (k == 0 || !finder) return 0;
     return is_behind(p, seq) || finder->ops->look(finder, seq, &offer) ? k : 0;
@@ -354,7 +349,7 @@ static void plan_guesses(struct planning *p)
             .offers = offers[n],
             .n_offers = list_offers(p, seq, offers[n]),
             .siblings_max = p->s->is_halved ? 0 : seq->siblings_max,
-            .nodes_max = TREE_PATHS_MAX,
+            .nodes_max = TREE_PATHS_MAX, /* each sibling ends a path */
         };
         owners[n++] = lane;
     }

@@ -39,8 +39,7 @@ static void list_readers(struct planning *p)
         if (planning_n_missed(seq) > CAUGHT_UP_TOKENS) sequence_reuse_draft(seq, model);
         if (planning_n_missed(seq) <= CAUGHT_UP_TOKENS || seq->n_tokens + 1 >= seq->end) continue;
         if (drafter_limit(model) <= seq->n_tokens) continue;
-        /* Behind a long prompt the first token comes plainly: it does not wait for the draft. */
-        if (seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS) continue;
+        if (planning_is_first_plain(seq)) continue;
         bool wants = !planning_is_planned(seq) ||
                      planner_wants_reading(p->s->planner, &seq->planner_state,
                                            planning_n_missed(seq), seq->end - seq->n_tokens, p->n);

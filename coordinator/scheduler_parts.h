@@ -20,6 +20,12 @@ static inline bool planning_is_planned(const struct sequence *seq)
     return seq->planner_state.strategy == STRATEGY_PLANNED;
 }
 
+/* Behind a long prompt the first token does not wait for the draft. */
+static inline bool planning_is_first_plain(const struct sequence *seq)
+{
+    return seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS;
+}
+
 /* Whether the draft model may guess for the sequence. */
 static inline bool planning_has_model(const struct planning *p, const struct sequence *seq)
 {

@@ -76,9 +76,8 @@ static void choose_draft(struct sequence *seq, const struct generate_request *re
     } else {
         seq->speculation_off = "";
     }
-    bool may_branch = seq->planner_state.strategy == STRATEGY_PLANNED && seq->rule->accept_tree;
-    /* Rounds are shown as chains. */
-    if (req->show_drafts) may_branch = false;
+    /* Who looks at rounds sees chains. */
+    bool may_branch = seq->planner_state.strategy == STRATEGY_PLANNED && !req->show_drafts;
     seq->siblings_max = may_branch ? defaults->siblings_max : 0;
 }
 
@@ -269,8 +268,8 @@ static int open_tokens(struct sequence *seq, int block_tokens, struct error *err
 {
     int rc = 0;
     if (seq->tokens) return 0;
-    /* Behind the last committed token a round may hold K guesses and the token that follows
-     * them. */
+    /* Behind the last committed token a round may hold a tree of guesses and the token that
+     * follows them. */
     seq->capacity = seq->end + TREE_NODES_MAX + 2;
     TRY(mem_array(&seq->tokens, (size_t)seq->capacity, sizeof *seq->tokens, err));
     TRY(block_table_open(&seq->target_blocks, seq->capacity / block_tokens + 1, err));

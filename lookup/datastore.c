@@ -299,15 +299,16 @@ static struct range most_frequent(const struct datastore *d, struct range in, in
     return best;
 }
 
-static void guess(const struct datastore *d, struct range in, int k, struct store_guesses *found)
+/* From `next` on, the largest group in `in`. */
+static void guess(const struct datastore *d, struct range in, struct range next, int k,
+                  struct store_guesses *found)
 {
-    for (int depth = found->match; found->n < k; depth++) {
-        struct range next = most_frequent(d, in, depth);
-        if (next.low == next.high) return;
+    for (int depth = found->match; found->n < k && next.low < next.high; depth++) {
         found->guesses[found->n++] =
             (struct store_guess){token_at(d, next.low, depth), (int32_t)(next.high - next.low),
                                  (int32_t)(in.high - in.low)};
         in = next;
+        if (found->n < k) next = most_frequent(d, in, depth + 1);
     }
 }
 
@@ -322,7 +323,7 @@ void datastore_find(const struct datastore *d, const int32_t *text, int n, int n
         if (in.low < in.high) next = most_frequent(d, in, match);
         if (next.low == next.high) continue; /* texts end there */
         found->match = match;
-        guess(d, in, k, found);
+        guess(d, in, next, k, found);
         return;
     }
 }

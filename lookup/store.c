@@ -346,13 +346,3 @@ void store_find(const struct store *s, uint64_t tenant, const int32_t *text, int
         found->guesses[found->n++] = step(g, &place);
     }
 }
-
-int store_worth(const struct store_guesses *found, double chance)
-{
-    double all = 1;
-    for (int i = 0; i < found->n; i++) {
-        all *= (double)found->guesses[i].count / found->guesses[i].total;
-        if (all < chance) return i;
-    }
-    return found->n;
-}

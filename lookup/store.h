@@ -60,7 +60,3 @@ struct store_guesses {
  * known. */
 void store_find(const struct store *store, uint64_t tenant, const int32_t *text, int n,
                 int n_match_min, int k, struct store_guesses *found);
-
-/* How many of the guesses are worth offering: up to where the chance that all of them hold, the
- * product of count / total, falls under `chance`. */
-int store_worth(const struct store_guesses *found, double chance);

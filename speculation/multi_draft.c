@@ -1,118 +1,98 @@
-/* The rules over a tree that go from the root on and look at one child after the other: of the row
- * behind a node, only its children's tokens matter. speculation/tree_traversal.c has the rule that
- * weighs whole paths. */
-#include <assert.h>
+/* How siblings are drawn, and the union of their supports. */
+#include "speculation/multi_draft.h"
 
-#include "speculation/rule.h"
-#include "speculation/tree_residual.h"
+#include <math.h>
+#include <string.h>
 
-static struct rng_address coins_behind(const struct tree *tree, int node,
-                                       const struct rng_address *at)
+#include "model/logits/row.h"
+
+int32_t multi_draft_draw(const struct sparse_dist *q, const int32_t *gone, int n_gone, double u)
 {
-    return (struct rng_address){at->seed, at->position + (uint32_t)tree_depth(tree, node),
-                                at->round};
+    double total = 0, sum = 0;
+    for (int i = 0; i < q->n; i++) {
+        if (!tree_has_token(gone, n_gone, q->ids[i])) total += (double)q->p[i];
+    }
+    int32_t chosen = -1;
+    for (int i = 0; i < q->n && !(u * total < sum); i++) {
+        if (!(q->p[i] > 0) || tree_has_token(gone, n_gone, q->ids[i])) continue;
+        sum += (double)q->p[i];
+        chosen = q->ids[i];
+    }
+    return chosen;
 }
 
-/* The first child that stays, else -1, with what its earlier siblings have left of p in *rest. */
-static int first_kept(const struct tree *tree, int node, const struct rng_address *at,
-                      struct tree_residual *rest)
+/* Whether a token ranks before another: score, then lowest id. */
+static bool ranks_before(double score, int32_t id, double other_score, int32_t other_id)
 {
+    return score > other_score || (score == other_score && id < other_id);
+}
+
+int multi_draft_coupled(const int32_t *ids, const float *logits, int n, float temperature,
+                        const struct rng_address *at, int n_wanted, int32_t *out)
+{
+    double scores[TREE_NODES_MAX];
+    int n_out = 0;
+    if (n_wanted > TREE_NODES_MAX) n_wanted = TREE_NODES_MAX;
+    for (int i = 0; i < n; i++) {
+        uint32_t noise = rng_coupled_bits(at->seed, at->position, (uint32_t)ids[i]);
+        double score = row_noisy_score(logits[i], temperature, noise);
+        int k = n_out < n_wanted ? n_out++ : n_wanted;
+        for (; k > 0 && ranks_before(score, ids[i], scores[k - 1], out[k - 1]); k--) {
+            if (k == n_wanted) continue;
+            scores[k] = scores[k - 1];
+            out[k] = out[k - 1];
+        }
+        if (k == n_wanted) continue;
+        scores[k] = score;
+        out[k] = ids[i];
+    }
+    return n_out;
+}
+
+int multi_draft_ids_most(const struct tree *tree, int node)
+{
+    int n = 0;
     for (int c = tree_child(tree, node); c >= 0; c = tree_sibling(tree, c)) {
-        double left = tree_q_left(tree, c);
-        double q_c = (double)sparse_prob(tree->q[c], tree->tokens[c]) / left;
-        double coin = rng_uniform(at, RNG_ACCEPT, tree_coin_index(tree, c));
-        if (coin * q_c < tree_residual_prob(rest, tree->tokens[c])) return c;
-        tree_residual_subtract(rest, tree->q[c], left);
-        tree_residual_rescale(rest, 1);
+        n += tree->q[c]->n;
     }
-    return -1;
+    return n;
 }
 
-/* Recursive rejection: each child is tested against what the children before it have left of p.
- * SpecInfer, Miao et al. 2023, arXiv 2305.09781, Algorithm 2, with replacement; Sequoia, Chen et
- * al. 2024, arXiv 2402.12374, its sampling and verification, without. A child with a one-hot q,
- * such as an n-gram, is one more child. */
-struct tree_result tree_accept_rejection(const struct tree *tree, const struct target_row *rows,
-                                         const struct rng_address *at, double *scratch)
+/* Merges more[n_more] into ids[n] from behind, in place; both ascend. Returns the new number. */
+static int merge_ids(int32_t *ids, int n, const int32_t *more, int n_more)
 {
-    for (int node = -1;;) {
-        struct tree_residual rest;
-        const struct rng_address here = coins_behind(tree, node, at);
-        tree_residual_open(&rest, &rows[node + 1], 1, scratch);
-        int child = first_kept(tree, node, &here, &rest);
-        if (child < 0) {
-            struct tree_result result = tree_path(tree, node);
-            result.next = tree_residual_draw(&rest, &here);
-            return result;
+    int to = n + n_more, n_all = to;
+    for (int i = n - 1, k = n_more - 1; k >= 0;) {
+        bool is_old = i >= 0 && ids[i] >= more[k];
+        if (is_old && ids[i] == more[k]) k--;
+        int32_t id = is_old ? ids[i--] : more[k--];
+        ids[--to] = id;
+        if (k < 0) {
+            int first = i + 1;
+            memmove(&ids[first], &ids[to], (size_t)(n_all - to) * sizeof *ids);
+            return first + n_all - to;
         }
-        node = child;
     }
+    return n;
 }
 
-static int child_with(const struct tree *tree, int node, int32_t token)
+int multi_draft_ids(const struct tree *tree, int node, int32_t *ids)
 {
+    int n = 0;
     for (int c = tree_child(tree, node); c >= 0; c = tree_sibling(tree, c)) {
-        if (tree->tokens[c] == token) return c;
-    }
-    return -1;
-}
-
-/* Exact match with the target's choice, as accept_match: of one-hot rows the child that holds the
- * row's token stays. For `coupled` the draft lists its best tokens under the shared noise
- * (multi_draft_coupled), of which the target takes the one that the same noise chooses for it
- * (Daliri et al. 2024, arXiv 2408.07978, with a list in the place of one token). */
-struct tree_result tree_accept_match(const struct tree *tree, const struct target_row *rows,
-                                     const struct rng_address *at, double *scratch)
-{
-    (void)at;
-    (void)scratch;
-    for (int node = -1;;) {
-        const struct target_row *row = &rows[node + 1];
-        assert(row->n == 1 && row->outside_mass == 0);
-        int child = child_with(tree, node, row->ids[0]);
-        if (child < 0) {
-            struct tree_result result = tree_path(tree, node);
-            result.next = row->ids[0];
-            return result;
+        bool is_known = false; /* of siblings that share a q the first one brings its ids */
+        for (int b = tree_child(tree, node); b < c && !is_known; b = tree_sibling(tree, b)) {
+            is_known = tree->q[b] == tree->q[c];
         }
-        node = child;
+        if (!is_known) n = merge_ids(ids, n, tree->q[c]->ids, tree->q[c]->n);
     }
+    return n;
 }
 
-/* Draws from p at each node and follows the child that is equal, as accept_naive. */
-struct tree_result tree_accept_naive(const struct tree *tree, const struct target_row *rows,
-                                     const struct rng_address *at, double *scratch)
+void multi_draft_want(const struct tree *tree, int node, int32_t *ids, struct sparse_dist *q,
+                      struct target_want *want)
 {
-    (void)scratch;
-    for (int node = -1;;) {
-        const struct rng_address here = coins_behind(tree, node, at);
-        int32_t next = target_row_draw(&rows[node + 1], &here);
-        int child = child_with(tree, node, next);
-        if (child < 0) {
-            struct tree_result result = tree_path(tree, node);
-            result.next = next;
-            return result;
-        }
-        node = child;
-    }
-}
-
-/* Medusa's typical acceptance (arXiv 2401.10774, section 2.3.1): the longest path whose tokens are
- * all typical; of equal ones the first. LOSSY. */
-struct tree_result tree_accept_typical(const struct tree *tree, const struct target_row *rows,
-                                       const struct rng_address *at, double *scratch)
-{
-    bool is_kept[TREE_NODES_MAX];
-    int best = -1;
-    (void)scratch;
-    for (int i = 0; i < tree->n; i++) {
-        int parent = tree->parents[i];
-        is_kept[i] = (parent < 0 || is_kept[parent]) &&
-                     keep_typical(&rows[parent + 1], tree->q[i], tree->tokens[i], at);
-        if (is_kept[i] && tree_depth(tree, i) > tree_depth(tree, best)) best = i;
-    }
-    const struct rng_address here = coins_behind(tree, best, at);
-    struct tree_result result = tree_path(tree, best);
-    result.next = target_row_draw(&rows[best + 1], &here);
-    return result;
+    *q = (struct sparse_dist){.n = multi_draft_ids(tree, node, ids), .ids = ids};
+    want->q = q->n > 0 ? q : NULL;
+    if (q->n > ROW_IDS_MAX) want->full_rows = true;
 }

@@ -3,8 +3,7 @@
 
 #include <assert.h>
 
-/* The place of an id in the row; -1: it is not listed. */
-static int find_id(const struct target_row *row, int32_t id)
+int target_row_find(const struct target_row *row, int32_t id)
 {
     int low = 0, high = row->n;
     while (low < high) {
@@ -20,7 +19,7 @@ static int find_id(const struct target_row *row, int32_t id)
 
 float target_row_prob(const struct target_row *row, int32_t id)
 {
-    int at = find_id(row, id);
+    int at = target_row_find(row, id);
     if (at >= 0) return row->p[at];
     assert(row->outside_mass == 0); /* p of this id was not asked for */
     return 0;
@@ -28,7 +27,7 @@ float target_row_prob(const struct target_row *row, int32_t id)
 
 float target_row_logprob(const struct target_row *row, int32_t id)
 {
-    int at = find_id(row, id);
+    int at = target_row_find(row, id);
     assert(at >= 0 || id == row->outside_id);
     float logit = at >= 0 ? row->logits[at] : row->outside_logit;
     return (float)((double)logit - row->log_z);

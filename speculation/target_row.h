@@ -76,6 +76,9 @@ int target_row_carry(const struct slice_row *before, struct slice_row *slices, i
 /* The log-probability of a token of the row, which is in ids or outside_id; wants_logprobs. */
 float target_row_logprob(const struct target_row *row, int32_t id);
 
+/* The index of an id in the row; -1: it is not listed. */
+int target_row_find(const struct target_row *row, int32_t id);
+
 /* p of id: exact for ids in the row, 0 when outside_mass is 0. Asking for an id outside of a row
  * with outside mass is a bug (assert). */
 float target_row_prob(const struct target_row *row, int32_t id);

@@ -57,7 +57,7 @@ static int earlier_tokens(const struct tree *tree, int node, int32_t *tokens)
     return n;
 }
 
-static bool is_among(const int32_t *tokens, int n, int32_t token)
+bool tree_has_token(const int32_t *tokens, int n, int32_t token)
 {
     for (int i = 0; i < n; i++) {
         if (tokens[i] == token) return true;
@@ -75,9 +75,16 @@ double tree_q_left(const struct tree *tree, int node)
     const struct sparse_dist *q = tree->q[node];
     double sum = 0;
     for (int i = 0; i < q->n; i++) {
-        if (!is_among(gone, n_gone, q->ids[i])) sum += (double)q->p[i];
+        if (!tree_has_token(gone, n_gone, q->ids[i])) sum += (double)q->p[i];
     }
     return sum;
+}
+
+struct rng_address tree_coins_behind(const struct tree *tree, int node,
+                                     const struct rng_address *at)
+{
+    return (struct rng_address){at->seed, at->position + (uint32_t)tree_depth(tree, node),
+                                at->round};
 }
 
 struct tree_result tree_path(const struct tree *tree, int node)
@@ -116,7 +123,7 @@ static int check_token(const struct tree *tree, int node, int n_vocab, struct er
                          token);
     }
     if (tree->is_independent) return 0;
-    if (!is_among(gone, earlier_tokens(tree, node, gone), token)) return 0;
+    if (!tree_has_token(gone, earlier_tokens(tree, node, gone), token)) return 0;
     return error_set(err, ERR_ARGUMENT,
                      "node %d guesses token %d, as does a sibling that was drawn from the same "
                      "distribution without replacement",

@@ -27,7 +27,7 @@ struct tree {
     int n;               /* nodes, at most TREE_NODES_MAX */
     bool is_independent; /* siblings of one q were drawn with replacement */
     int32_t tokens[TREE_NODES_MAX];
-    int parents[TREE_NODES_MAX]; /* -1: the root */
+    int32_t parents[TREE_NODES_MAX]; /* -1: the root */
     const struct sparse_dist *q[TREE_NODES_MAX];
 };
 
@@ -67,6 +67,13 @@ size_t tree_scratch_count(const struct tree *tree, const struct target_row *rows
 /* The part of the node's q that its earlier siblings have left, as a sum of q; 1 for the first one
  * and where siblings are independent. */
 double tree_q_left(const struct tree *tree, int node);
+
+/* The address of the coins of the children of `node`, where those of the root's are at `at`. */
+struct rng_address tree_coins_behind(const struct tree *tree, int node,
+                                     const struct rng_address *at);
+
+/* Whether tokens[n] have this one. */
+bool tree_has_token(const int32_t *tokens, int n, int32_t token);
 
 /* The result that ends at `node`; next is left to the caller. */
 struct tree_result tree_path(const struct tree *tree, int node);

@@ -15,30 +15,21 @@ void tree_residual_open(struct tree_residual *rest, const struct target_row *row
                                    .share = scale};
 }
 
-static int find_id(const struct target_row *row, int32_t id)
-{
-    int low = 0, high = row->n;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (row->ids[middle] < id) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low < row->n && row->ids[low] == id ? low : -1;
-}
-
 static double weight_at(const struct tree_residual *rest, int i)
 {
     return rest->n_stages > 0 ? rest->w[i] : (double)rest->row->p[i];
 }
 
+double tree_residual_prob_at(const struct tree_residual *rest, int i)
+{
+    return rest->share * weight_at(rest, i);
+}
+
 double tree_residual_prob(const struct tree_residual *rest, int32_t token)
 {
-    int i = find_id(rest->row, token);
+    int i = target_row_find(rest->row, token);
     assert(i >= 0 || rest->row->outside_mass == 0); /* p of this id was not asked for */
-    return i >= 0 ? rest->share * weight_at(rest, i) : 0;
+    return i >= 0 ? tree_residual_prob_at(rest, i) : 0;
 }
 
 void tree_residual_subtract(struct tree_residual *rest, const struct sparse_dist *q, double left)

@@ -17,8 +17,9 @@ struct tree_residual {
 /* Before any child: p itself. */
 void tree_residual_open(struct tree_residual *rest, const struct target_row *row, double scale,
                         double *scratch);
-/* share * w of a token. */
+/* share * w of a token, and of number i of the row's ids. */
 double tree_residual_prob(const struct tree_residual *rest, int32_t token);
+double tree_residual_prob_at(const struct tree_residual *rest, int i);
 /* A child with distribution q / left did not stay. Its tokens that are gone from q have no weight
  * any more, so they need no care. The caller sets scale and then share, by tree_residual_rescale.
  */

@@ -21,6 +21,13 @@ enum {
     ADDED_MOST = 16384 /* tokens of a text */
 };
 
+/* What is known of the sequence in a slot. */
+struct slot {
+    uint64_t tenant; /* its number + 1; 0 = not known yet */
+    int n_looked;    /* tokens of its text when it was looked for; 0 = not since its place */
+    struct store_guesses found;
+};
+
 struct counted_finder {
     struct drafter base;
     struct store *store; /* one of the two */
@@ -28,7 +35,7 @@ struct counted_finder {
     bool is_shared;         /* all tenants are one */
     struct grant **tenants; /* [n_tenants] of API keys, held; NULL: texts without one */
     size_t n_tenants, tenants_room;
-    uint64_t *tenant_of; /* [n_slots] of the sequence in a slot, + 1; 0 = not known yet */
+    struct slot *slots; /* [n_slots] */
     int n_slots, n_vocab;
 };
 
@@ -46,7 +53,7 @@ static void counted_close(struct drafter *drafter)
         grant_release(f->tenants[i]);
     }
     free(f->tenants);
-    free(f->tenant_of);
+    free(f->slots);
     free(f);
 }
 
@@ -58,7 +65,7 @@ static int open_base(struct counted_finder **finder, const struct drafter_ops *o
     TRY(mem_array(&f, 1, sizeof *f, err));
     f->base = (struct drafter){.ops = ops};
     f->is_shared = options->is_shared;
-    TRY(mem_array(&f->tenant_of, (size_t)options->n_sequences, sizeof *f->tenant_of, err));
+    TRY(mem_array(&f->slots, (size_t)options->n_sequences, sizeof *f->slots, err));
     f->n_slots = options->n_sequences;
     *finder = f;
     f = NULL;
@@ -111,16 +118,21 @@ out:
 
 static void counted_set_vocabulary(struct drafter *drafter, int n_vocab)
 {
-    counted_finder(drafter)->n_vocab = n_vocab;
+    struct counted_finder *f = counted_finder(drafter);
+    f->n_vocab = n_vocab;
+    for (int i = 0; i < f->n_slots; i++) {
+        f->slots[i].n_looked = 0;
+    }
 }
 
 static void counted_forget(struct drafter *drafter, int slot)
 {
-    counted_finder(drafter)->tenant_of[slot] = 0;
+    counted_finder(drafter)->slots[slot] = (struct slot){0};
 }
 
-/* The number of a tenant, + 1; a new one is added. Keys are told apart and not their names, which
- * may be given to others. 0: there is no memory for it. */
+/* The number of a tenant, + 1; a new one is added. A tenant is the holder of a key (access/keys.h):
+ * another key under the same name is another tenant, unless the name was listed all the time. 0:
+ * there is no memory for it. */
 static uint64_t tenant_number(struct counted_finder *f, const struct sequence *seq)
 {
     struct grant *key = f->is_shared ? NULL : seq->job->grant;
@@ -139,40 +151,43 @@ static int counted_study(struct drafter *drafter, const struct sequence *seq, in
 {
     struct counted_finder *f = counted_finder(drafter);
     (void)n_tokens;
-    if (!f->tenant_of[seq->slot]) f->tenant_of[seq->slot] = tenant_number(f, seq);
+    struct slot *slot = &f->slots[seq->slot];
+    if (!slot->tenant) slot->tenant = tenant_number(f, seq);
     return 0;
 }
 
-/* Guesses up to one that does not exist for the target. */
-static void find(const struct counted_finder *f, const struct sequence *seq, int k,
-                 struct store_guesses *found)
+/* Guesses up to one that does not exist for the target. A round asks twice, when it is planned and
+ * when it guesses; the second answer is the first one. */
+static const struct store_guesses *find(const struct counted_finder *f, const struct sequence *seq)
 {
+    struct slot *slot = &f->slots[seq->slot];
+    struct store_guesses *found = &slot->found;
     int n = seq->n_tokens < STORE_MATCH_MAX ? seq->n_tokens : STORE_MATCH_MAX, n_known = 0;
     const int32_t *end = seq->tokens + seq->n_tokens - n;
-    uint64_t tenant = f->tenant_of[seq->slot];
+    if (slot->n_looked == seq->n_tokens) return found;
+    slot->n_looked = seq->n_tokens;
     found->n = 0;
     if (f->datastore) {
-        datastore_find(f->datastore, end, n, 1, k, found);
-    } else if (tenant) {
-        store_find(f->store, tenant, end, n, 1, k, found);
+        datastore_find(f->datastore, end, n, 1, DRAFT_MAX, found);
+    } else if (slot->tenant) {
+        store_find(f->store, slot->tenant, end, n, 1, DRAFT_MAX, found);
     }
     while (n_known < found->n && found->guesses[n_known].token >= 0 &&
            found->guesses[n_known].token < f->n_vocab) {
         n_known++;
     }
     found->n = n_known;
+    return found;
 }
 
 static bool counted_look(const struct drafter *drafter, const struct sequence *seq,
                          struct planner_offer *offer)
 {
-    const struct counted_finder *f = (const struct counted_finder *)drafter;
-    struct store_guesses found;
-    find(f, seq, DRAFT_MAX, &found);
-    if (found.n == 0) return false;
+    const struct store_guesses *found = find((const struct counted_finder *)drafter, seq);
+    if (found->n == 0) return false;
     offer->evidence =
-        planner_evidence_of_counts(found.match, found.guesses[0].count, found.guesses[0].total);
-    offer->k_max = found.n;
+        planner_evidence_of_counts(found->match, found->guesses[0].count, found->guesses[0].total);
+    offer->k_max = found->n;
     return true;
 }
 
@@ -181,13 +196,13 @@ static void counted_propose(struct drafter *drafter, struct draft_lane *lanes, i
 {
     (void)cost; /* there are no passes */
     for (int i = 0; i < n; i++) {
-        struct store_guesses found;
+        const struct store_guesses *found = find(counted_finder(drafter), lanes[i].seq);
         int32_t tokens[DRAFT_MAX];
-        find(counted_finder(drafter), lanes[i].seq, lanes[i].k, &found);
-        for (int g = 0; g < found.n; g++) {
-            tokens[g] = found.guesses[g].token;
+        int k = found->n < lanes[i].k ? found->n : lanes[i].k;
+        for (int g = 0; g < k; g++) {
+            tokens[g] = found->guesses[g].token;
         }
-        finder_take(&lanes[i], tokens, found.n, arena);
+        finder_take(&lanes[i], tokens, k, arena);
     }
 }
 

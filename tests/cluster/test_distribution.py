@@ -21,9 +21,9 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from far_cluster import FarCluster
 from generations import (DRAFT, TARGET, Edits, GenerationCluster, Report, chi_square, exact_pairs,
                          fit_cells, order, side_by_side)
-from slow_link import SlowLink
 
 SMALL = "synthetic:tiny,seed=5,agree=0.7"
 DEEPER = SMALL + ",layers=8"  # steps in which the draft has time for a guess
@@ -49,21 +49,6 @@ N_SAME = 1000
 BATCH = 10000
 P_LEAST = 1e-4
 ONE_THREAD = ["--threads", "1"]
-LINK_DELAY_S = 0.002
-
-
-class FarCluster(GenerationCluster):
-    """Its rank is far away: guesses pay on every machine."""
-
-    def start_coordinator(self):
-        listen = f"{self.folder}/link"
-        self.link = SlowLink(listen, self.listen.removeprefix("unix:"), LINK_DELAY_S)
-        self.worker_addresses = [f"unix:{listen}"]
-        super().start_coordinator()
-
-    def stop(self):
-        self.link.close()
-        return super().stop()
 
 
 def small_cluster(build, target=SMALL, kind=GenerationCluster, **options):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=worker beside=yes timeout=600
 """Trees of guesses change no text: greedy and `coupled` with a draft model whose guesses have
-siblings, alone and in company, on one rank and two, with little KV, and with log-probabilities and
-rounds shown. Everything is compared with one rank that decodes plainly (K = 0). The ranks are far
-away, so that rows cost nothing beside the link and trees pay on every machine.
+siblings, alone and in company, on one rank and two, and with little KV. Everything is compared with
+one rank that decodes plainly (K = 0). The ranks are far away, so that rows cost nothing beside the
+link and trees pay on every machine.
 
 Usage: test_trees.py BUILD_FOLDER
 """
@@ -11,8 +11,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from far_cluster import FarCluster
 from generations import DRAFT, TARGET, GenerationCluster, Report, golden_prompts, order
-from slow_link import SlowLink
 
 N_TOKENS = 100
 N_PROMPTS = 6
@@ -21,26 +21,10 @@ TEXTS = {"greedy": {"temperature": 0}, "coupled": {"temperature": 0.9, "rule": "
 WORKER = ["--threads", "1"]
 # As few KV blocks as one text needs, so that texts are in each other's way.
 SMALL = WORKER + ["--kv-tokens", "640"]
-LINK_DELAY_S = 0.004
 
 
-class FarCluster(GenerationCluster):
-    """Its ranks are far away."""
-
-    def start_coordinator(self):
-        self.links = []
-        far = []
-        for rank, address in enumerate(self.worker_addresses):
-            listen = f"{self.folder}/link{rank}"
-            self.links.append(SlowLink(listen, address.removeprefix("unix:"), LINK_DELAY_S))
-            far.append(f"unix:{listen}")
-        self.worker_addresses = far
-        super().start_coordinator()
-
-    def stop(self):
-        for link in self.links:
-            link.close()
-        return super().stop()
+class Far(FarCluster):
+    delay_s = 0.004
 
 
 def orders(text, **way):
@@ -55,13 +39,14 @@ def make_plain(build):
 
 
 def check(report, name, world, plain, in_flight):
-    """Returns how often a text lost its place."""
-    n_preempted = 0
+    """Returns how often a text lost its place, and the siblings that were checked."""
+    n_preempted = n_siblings = 0
     for text in TEXTS:
         done = world.generate(orders(text, strategy="planned", n_draft=16), in_flight=in_flight)
         n_other = sum(one["ids"] != ids for one, ids in zip(done, plain[text]))
         siblings, accepted = (sum(one[key] for one in done)
                               for key in ("siblings", "siblings_accepted"))
+        n_siblings += siblings
         n_preempted += sum(one["preemptions"] for one in done)
         is_right = 0 < accepted < siblings or in_flight > 1 and accepted <= siblings
         report.check(is_right and n_other == 0,
@@ -69,7 +54,7 @@ def check(report, name, world, plain, in_flight):
                      f"{sum(one['drafted'] for one in done)} guesses, {siblings} siblings, "
                      f"{accepted} of those accepted" +
                      (f"; {n_other} of {len(done)} texts differ" if n_other else ""))
-    return n_preempted
+    return n_preempted, n_siblings
 
 
 def main():
@@ -78,9 +63,12 @@ def main():
     plain = make_plain(build)
     for n_ranks, worker, in_flights in ((1, WORKER, (1, 8)), (2, WORKER, (2,)), (1, SMALL, (12,))):
         name = f"T = {n_ranks}" + (", little KV" if worker is SMALL else "")
-        with FarCluster(build, n_ranks=n_ranks, target=TARGET, draft=DRAFT, worker_flags=worker,
-                        coordinator_flags=["--half-batches", "off"]) as world:
-            n = sum(check(report, name, world, plain, in_flight) for in_flight in in_flights)
+        with Far(build, n_ranks=n_ranks, target=TARGET, draft=DRAFT, worker_flags=worker,
+                 coordinator_flags=["--half-batches", "off"]) as world:
+            for in_flight in in_flights:
+                n, n_siblings = check(report, name, world, plain, in_flight)
+                # Many lanes need their rows for other things on slow machines.
+                report.check(n_siblings > 0 or in_flight > 2, f"{name}: {n_siblings} siblings")
             if worker is SMALL:
                 report.check(n > 0, f"{name}: {n} times a text lost its place")
     return report.status()

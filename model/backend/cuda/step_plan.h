@@ -62,12 +62,12 @@ struct step_plan {
     size_t lanes;    /* struct step_lane [size.n_rows] */
     size_t row_lane; /* int32 [size.n_rows]: -1 for padding */
     size_t row_pos;  /* int32 [size.n_rows] */
-    size_t row_end; /* int32 [size.n_rows]: K and V go to the blocks of lanes row_lane .. row_end */
-    size_t tokens;  /* int32 [size.n_rows]: 0 for padding */
-    size_t wanted;  /* int32 [size.n_wanted]: 0 for padding */
-    size_t tiles;   /* struct step_tile [size.n_rows * ceil(G / 16)], G query heads of a kv head */
-    size_t copies;  /* struct step_copy [size.n_copies] */
-    size_t cos, sin;  /* float [size.n_rows][E / 2] */
+    size_t row_end;  /* int32 [size.n_rows]: K and V go to the lanes row_lane .. row_end - 1 */
+    size_t tokens;   /* int32 [size.n_rows]: 0 for padding */
+    size_t wanted;   /* int32 [size.n_wanted]: 0 for padding */
+    size_t tiles;    /* struct step_tile [size.n_rows * ceil(G / 16)], G query heads of a kv head */
+    size_t copies;   /* struct step_copy [size.n_copies] */
+    size_t cos, sin; /* float [size.n_rows][E / 2] */
     size_t embedding; /* float [size.n_rows][D]: zeros for padding; absent for a synthetic table */
     size_t blocks;    /* int32: the lanes' block tables as far as their positions reach */
     size_t bytes;     /* of all inputs together */

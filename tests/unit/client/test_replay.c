@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "client/replay_run.h"
-#include "client/replay_times.h"
+#include "client/replay/run.h"
+#include "client/replay/times.h"
 #include "tests/support/check_util.h"
 
 enum { N_TOKENS = 2000, N_VOCAB = 5000, PART = 50 };
@@ -28,17 +28,17 @@ static void write_file(const char *text)
 
 START_TEST(lines_are_read)
 {
-    struct replay_texts texts = {0};
+    struct recorded_texts texts = {0};
     struct tokenizer *tok;
     CHECK_OK(tokenizer_open_bytes(&tok, 256, &err));
     write_file("{\"prompt\": \"ab\", \"answer\": \"c\"}\n\n{\"answer_ids\": [7, 300]}\n");
-    CHECK_OK(replay_texts_read(&texts, tok, path, 0, &err));
+    CHECK_OK(recorded_texts_read(&texts, tok, path, 0, &err));
     ck_assert_uint_eq(texts.n, 2);
     ck_assert_uint_eq(texts.data[0].prompt.n, 2);
     ck_assert_int_eq(texts.data[0].answer.data[0], 'c');
     ck_assert_uint_eq(texts.data[1].prompt.n, 0);
     ck_assert_int_eq(texts.data[1].answer.data[1], 300);
-    replay_texts_free(&texts);
+    recorded_texts_free(&texts);
     tokenizer_close(tok);
 }
 END_TEST
@@ -55,33 +55,33 @@ START_TEST(wrong_lines_are_refused)
                  {"[]\n", "neither"},
                  {"{\n", "line 1"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct replay_texts texts = {0};
+        struct recorded_texts texts = {0};
         write_file(cases[i].text);
-        int rc = replay_texts_read(&texts, NULL, path, 0, &err);
+        int rc = recorded_texts_read(&texts, NULL, path, 0, &err);
         ck_assert_int_lt(rc, 0);
         ck_assert_msg(strstr(err.text, cases[i].part), "%s", err.text);
-        replay_texts_free(&texts);
+        recorded_texts_free(&texts);
     }
 }
 END_TEST
 
 /* N_TOKENS tokens of which each PART repeat, or none. */
-static void make_texts(struct replay_texts *texts, int n_vocab, int is_repeated)
+static void make_texts(struct recorded_texts *texts, int n_vocab, int is_repeated)
 {
-    static struct replay_text text;
+    static struct recorded_text text;
     static int32_t tokens[N_TOKENS];
-    text = (struct replay_text){0};
+    text = (struct recorded_text){0};
     for (int i = 0; i < N_TOKENS; i++) {
         tokens[i] = is_repeated && i >= PART ? tokens[i - PART] : below(n_vocab);
     }
     CHECK_OK(token_ids_append(&text.prompt, tokens, PART, &err));
     CHECK_OK(token_ids_append(&text.answer, tokens + PART, N_TOKENS - PART, &err));
-    *texts = (struct replay_texts){.data = &text, .n = 1};
+    *texts = (struct recorded_texts){.data = &text, .n = 1};
 }
 
 static struct replay_figures replay(const char *names, int n_vocab, int is_repeated)
 {
-    struct replay_texts texts;
+    struct recorded_texts texts;
     struct replay_drafter drafters[N_REPLAY_FINDERS] = {0};
     struct replay_figures figures;
     struct replay_times times;

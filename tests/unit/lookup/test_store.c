@@ -139,17 +139,6 @@ START_TEST(tenants_and_texts_are_kept_apart)
 }
 END_TEST
 
-/* Each guess was right in 3 of 4 cases, so two of them hold in 9 of 16. */
-START_TEST(guesses_are_worth_their_product)
-{
-    const struct store_guesses found = {
-        .guesses = {{1, 3, 4}, {2, 3, 4}, {3, 3, 4}}, .n = 3, .match = 5};
-    ck_assert_int_eq(store_worth(&found, 0.8), 0);
-    ck_assert_int_eq(store_worth(&found, 0.56), 2);
-    ck_assert_int_eq(store_worth(&found, 0.1), 3);
-}
-END_TEST
-
 START_TEST(the_last_half_is_kept)
 {
     struct store *s;
@@ -238,7 +227,6 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, counts_are_those_of_a_search);
     tcase_add_test(tests, tenants_and_texts_are_kept_apart);
-    tcase_add_test(tests, guesses_are_worth_their_product);
     tcase_add_test(tests, the_last_half_is_kept);
     tcase_add_test(tests, many_tenants_and_a_text_that_is_too_long);
     tcase_add_test(tests, long_texts_stay_small_and_fast);

@@ -139,6 +139,29 @@ START_TEST(nothing_goes_beyond_the_end_of_a_text)
 }
 END_TEST
 
+/* "b" and "a b" end at the same places until "b" stands somewhere else. A place from before then
+ * must not be taken for the longer one. */
+START_TEST(a_place_stays_right_while_the_text_grows)
+{
+    static const int32_t first[] = {7, 1, 2}, second[] = {8, 1, 2, 3};
+    struct suffix *s;
+    struct suffix_place place = {0};
+    CHECK_OK(suffix_open(&s, &err));
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(suffix_add(s, first[i], &err));
+    }
+    suffix_follow(s, &place, 9);
+    suffix_follow(s, &place, 2);
+    ck_assert_int_eq(place.length, 1);
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(suffix_add(s, second[i], &err));
+    }
+    suffix_follow(s, &place, 3);
+    ck_assert_int_eq(place.length, 2); /* 2, 3 */
+    suffix_close(s);
+}
+END_TEST
+
 /* A text that repeats one token, one that nothing repeats in, and one of words that come again. */
 START_TEST(long_texts_stay_small)
 {
@@ -163,6 +186,7 @@ int main(void)
     tcase_add_test(tests, the_longest_match_is_found);
     tcase_add_test(tests, another_text_is_followed);
     tcase_add_test(tests, nothing_goes_beyond_the_end_of_a_text);
+    tcase_add_test(tests, a_place_stays_right_while_the_text_grows);
     tcase_add_test(tests, long_texts_stay_small);
     suite_add_tcase(suite, tests);
     return check_main(suite);

@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "client/client.h"
-#include "client/replay_run.h"
-#include "client/replay_times.h"
+#include "client/replay/run.h"
+#include "client/replay/times.h"
 
 enum {
     OPT_PROMPT_TOKENS = 256,
@@ -27,7 +27,7 @@ struct replay {
     float step_us, row_us, rest_us;
     bool is_json;
     struct tokenizer *tok;
-    struct replay_texts texts;
+    struct recorded_texts texts;
     struct replay_drafter made[N_REPLAY_FINDERS];
     int n_made;
     struct replay_times times;
@@ -237,7 +237,7 @@ static int run(struct replay *r, struct error *err)
     if (r->model) TRY(tokenizer_open(&r->tok, r->model, err));
     if (r->tok) TRY(check_tokenizers(r, err));
     for (int i = 0; i < r->n_files; i++) {
-        TRY(replay_texts_read(&r->texts, r->tok, r->files[i], r->n_prompt, err));
+        TRY(recorded_texts_read(&r->texts, r->tok, r->files[i], r->n_prompt, err));
     }
     TRY(replay_run(&r->texts, r->made, r->n_made, &r->times, &r->figures, err));
     TRY(r->is_json ? print_object(r, err) : print_text(r, err));
@@ -258,7 +258,7 @@ int replay_main(int argc, char **argv)
     for (int i = 0; i < N_REPLAY_FINDERS; i++) {
         replay_drafter_close(&r.made[i]);
     }
-    replay_texts_free(&r.texts);
+    recorded_texts_free(&r.texts);
     tokenizer_close(r.tok);
     free(r.files);
     return status;

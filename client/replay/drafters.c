@@ -1,5 +1,5 @@
 /* Drafters over recorded texts, with the evidence that they give the planner for each offer. */
-#include "client/replay_drafters.h"
+#include "client/replay/drafters.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -16,11 +16,6 @@ struct draft_group {
     double beta; /* the chance of that, over q */
 };
 
-static double prob_at(const struct tree_residual *rest, int i)
-{
-    return rest->share * (rest->n_stages > 0 ? rest->w[i] : (double)rest->row->p[i]);
-}
-
 /* min(q, p / rho) of the row's id i; *k walks along q. */
 static double overlap_at(const struct tree_residual *rest, const struct draft_group *group, int i,
                          int *k)
@@ -30,7 +25,7 @@ static double overlap_at(const struct tree_residual *rest, const struct draft_gr
         (*k)++;
     }
     if (*k == q->n || q->ids[*k] != rest->row->ids[i]) return 0;
-    return fmin((double)q->p[*k], prob_at(rest, i) / group->rho);
+    return fmin((double)q->p[*k], tree_residual_prob_at(rest, i) / group->rho);
 }
 
 static double overlap(const struct tree_residual *rest, const struct draft_group *group)
@@ -72,7 +67,7 @@ static void subtract(struct tree_residual *rest, const struct draft_group *group
     double sum = rest->outside * rest->share;
     rest->outside = sum;
     for (int i = 0, k = 0; i < rest->row->n; i++) {
-        double w = prob_at(rest, i) - factor * overlap_at(rest, group, i, &k);
+        double w = tree_residual_prob_at(rest, i) - factor * overlap_at(rest, group, i, &k);
         rest->w[i] = w > 0 ? w : 0;
         sum += rest->w[i];
     }
@@ -117,8 +112,7 @@ struct tree_result tree_accept_k_sequential(const struct tree *tree, const struc
 {
     for (int node = -1;;) {
         struct tree_residual rest;
-        struct rng_address here = *at;
-        here.position += (uint32_t)tree_depth(tree, node);
+        const struct rng_address here = tree_coins_behind(tree, node, at);
         tree_residual_open(&rest, &rows[node + 1], 1, scratch);
         int child = first_kept(tree, node, &here, &rest);
         if (child < 0) {

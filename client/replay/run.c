@@ -1,5 +1,5 @@
 /* The loop of a replay. Only what a real round would take is simulated: time. */
-#include "client/replay_run.h"
+#include "client/replay/run.h"
 
 #include <stdlib.h>
 
@@ -92,7 +92,7 @@ out:
     return rc;
 }
 
-static int replay(struct run *run, const struct replay_text *text, struct error *err)
+static int replay(struct run *run, const struct recorded_text *text, struct error *err)
 {
     int rc = 0, n = (int)text->answer.n;
     run->text.n = 0;
@@ -115,7 +115,7 @@ out:
     return rc;
 }
 
-int replay_run(const struct replay_texts *texts, struct replay_drafter *drafters, int n_drafters,
+int replay_run(const struct recorded_texts *texts, struct replay_drafter *drafters, int n_drafters,
                const struct replay_times *times, struct replay_figures *figures, struct error *err)
 {
     int rc = 0;

@@ -2,8 +2,8 @@
  * chooses between no guesses and what the drafters offer, and learns from what stays. */
 #pragma once
 
-#include "client/replay_drafters.h"
-#include "client/replay_texts.h"
+#include "client/recorded_texts.h"
+#include "client/replay/drafters.h"
 #include "speculation/planner.h"
 
 /* Times of a round without guesses' own time: a step of n rows, and all that is around it. */
@@ -22,5 +22,5 @@ struct replay_figures {
 
 /* The texts are the target's greedy answers: a guess stays where it is what the text says. The
  * store learns each text when it is finished. Errors: ERR_NO_MEMORY, ERR_EXHAUSTED. */
-int replay_run(const struct replay_texts *texts, struct replay_drafter *drafters, int n_drafters,
+int replay_run(const struct recorded_texts *texts, struct replay_drafter *drafters, int n_drafters,
                const struct replay_times *times, struct replay_figures *figures, struct error *err);

@@ -1,11 +1,12 @@
 /* Times of a cluster, given as three numbers or as the planner's kept tables. */
-#include "client/replay_times.h"
+#include "client/replay/times.h"
 
 #include <stdlib.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "speculation/planner_points.h"
 
 enum { FILE_BYTES_MAX = 1 << 20 };
 
@@ -17,29 +18,6 @@ void replay_times_line(struct replay_times *times, double step_us, double row_us
     for (int rows = 1; rows <= DRAFT_MAX + 1; rows++) {
         times->rest_us[rows] = rest_us;
     }
-}
-
-static int read_points(const json_t *root, const char *key, const char *path,
-                       struct planner_point *points, struct error *err)
-{
-    const json_t *list = json_member(root, key);
-    size_t n = json_array_size(list);
-    if (!json_is_array(list) || n > PLANNER_KNOTS) {
-        return error_set(err, ERR_FORMAT, "%s: %s is no list of at most %d points", path, key,
-                         PLANNER_KNOTS);
-    }
-    for (size_t i = 0; i < n; i++) {
-        double rows, us;
-        int count;
-        json_error_t ignored;
-        json_t *point = json_array_get(list, i);
-        if (json_unpack_ex(point, &ignored, JSON_STRICT, "[FFi]", &rows, &us, &count)) {
-            return error_set(err, ERR_FORMAT, "%s: point %zu of %s is no [rows, us, n]", path, i,
-                             key);
-        }
-        points[i] = (struct planner_point){rows, us, count};
-    }
-    return 0;
 }
 
 /* The planner fits curves to the tables. */
@@ -74,8 +52,8 @@ int replay_times_read(struct replay_times *times, const char *path, struct error
     struct planner_tables tables = {0};
     TRY(file_read_text(&text, &len, path, FILE_BYTES_MAX, err));
     TRY(json_parse_text(&root, text, len, path, err));
-    TRY(read_points(root, "step", path, tables.step, err));
-    TRY(read_points(root, "rest", path, tables.rest, err));
+    TRY(planner_points_read(root, "step", path, tables.step, err));
+    TRY(planner_points_read(root, "rest", path, tables.rest, err));
     TRY(fit(times, &tables, path, err));
 out:
     json_decref(root);

@@ -1,5 +1,5 @@
 /* Reads recorded texts. */
-#include "client/replay_texts.h"
+#include "client/recorded_texts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 
 enum { FILE_BYTES_MAX = 256 << 20, PLACE_BYTES = 300 };
 
-void replay_texts_free(struct replay_texts *texts)
+void recorded_texts_free(struct recorded_texts *texts)
 {
     for (size_t i = 0; i < texts->n; i++) {
         token_ids_free(&texts->data[i].prompt);
         token_ids_free(&texts->data[i].answer);
     }
     free(texts->data);
-    *texts = (struct replay_texts){0};
+    *texts = (struct recorded_texts){0};
 }
 
 static int encode(const struct tokenizer *tok, const char *text, size_t len, const char *place,
@@ -65,15 +65,15 @@ static int read_half(const json_t *object, const char *key, const struct tokeniz
     return encode(tok, text, strlen(text), place, ids, err);
 }
 
-static int read_line(struct replay_texts *texts, const struct tokenizer *tok, const char *line,
+static int read_line(struct recorded_texts *texts, const struct tokenizer *tok, const char *line,
                      size_t len, const char *place, struct error *err)
 {
     json_t *object = NULL;
     int rc = 0;
     TRY(json_parse_text(&object, line, len, place, err));
     TRY(mem_grow(&texts->data, &texts->capacity, texts->n + 1, err));
-    struct replay_text *text = &texts->data[texts->n++];
-    *text = (struct replay_text){0};
+    struct recorded_text *text = &texts->data[texts->n++];
+    *text = (struct recorded_text){0};
     TRY(read_half(object, "prompt", tok, place, &text->prompt, err));
     TRY(read_half(object, "answer", tok, place, &text->answer, err));
     if (text->answer.n == 0) {
@@ -85,7 +85,7 @@ out:
     return rc;
 }
 
-static int read_lines(struct replay_texts *texts, const struct tokenizer *tok, const char *path,
+static int read_lines(struct recorded_texts *texts, const struct tokenizer *tok, const char *path,
                       const char *text, size_t len, struct error *err)
 {
     char place[PLACE_BYTES];
@@ -102,7 +102,7 @@ static int read_lines(struct replay_texts *texts, const struct tokenizer *tok, c
 }
 
 /* The whole file, cut after n_prompt tokens. */
-static int read_plain(struct replay_texts *texts, const struct tokenizer *tok, const char *path,
+static int read_plain(struct recorded_texts *texts, const struct tokenizer *tok, const char *path,
                       const char *data, size_t len, int n_prompt, struct error *err)
 {
     struct token_ids all = {0};
@@ -115,8 +115,8 @@ static int read_plain(struct replay_texts *texts, const struct tokenizer *tok, c
         goto out;
     }
     TRY(mem_grow(&texts->data, &texts->capacity, texts->n + 1, err));
-    struct replay_text *text = &texts->data[texts->n++];
-    *text = (struct replay_text){0};
+    struct recorded_text *text = &texts->data[texts->n++];
+    *text = (struct recorded_text){0};
     TRY(token_ids_append(&text->prompt, all.data, (size_t)n_prompt, err));
     TRY(token_ids_append(&text->answer, all.data + n_prompt, all.n - (size_t)n_prompt, err));
 out:
@@ -124,8 +124,8 @@ out:
     return rc;
 }
 
-int replay_texts_read(struct replay_texts *texts, const struct tokenizer *tok, const char *path,
-                      int n_prompt, struct error *err)
+int recorded_texts_read(struct recorded_texts *texts, const struct tokenizer *tok, const char *path,
+                        int n_prompt, struct error *err)
 {
     char *data = NULL;
     size_t len, name_len = strlen(path);

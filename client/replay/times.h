@@ -1,7 +1,7 @@
 /* The times that `outrider replay` predicts with. */
 #pragma once
 
-#include "client/replay_run.h"
+#include "client/replay/run.h"
 
 /* A step of one row takes step_us, each further row row_us more, the rest of a round rest_us. */
 void replay_times_line(struct replay_times *times, double step_us, double row_us, double rest_us);

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""What `outrider replay` predicts for texts, over what serving them has brought.
+
+    bench/replay_served.py BUILD [--turns 10] [--tokens 400] [--target MODEL] [--ranks 1]
+
+One cluster without a draft model serves greedy texts, planned with --lookup session and plainly
+(K = 0), in turns, so that a change of the machine's speed affects both. Then `outrider replay -d
+session` goes through the same texts with the times that this coordinator has kept
+(`--pack-cache`). Printed, by the server's time of decoding: the speed-up as served, the median of
+the turns with quartiles and that of all texts together; the one predicted for all of them; and the
+one over the other.
+"""
+import glob
+import json
+import os
+import subprocess
+import tempfile
+
+import bench_util
+from bench_util import decode_rate, quartiles_text
+from cluster import Cluster
+
+
+def ids_of(cluster, prompt):
+    done = cluster.outrider("tokenize", "-m", cluster.target, prompt)
+    return [int(line.split()[0]) for line in done.stdout.splitlines() if line.strip()]
+
+
+def ask(cluster, ids, tokens, words):
+    return bench_util.generate(cluster, "--prompt-ids", ",".join(map(str, ids)), "-n", str(tokens),
+                               "--ignore-eos", "--temperature", "0", *words)
+
+
+def run_turns(cluster, args):
+    """The ratios of the turns, that of all together, and the texts."""
+    ratios, texts, us = [], [], [0, 0]
+    for turn in range(-1, args.turns):  # the first one is for pages and the planner
+        prompt = bench_util.PROMPTS[turn % len(bench_util.PROMPTS)]
+        ids = ids_of(cluster, prompt + " So" * (turn + 2))
+        arms = [(), ("-K", "0")]
+        found = [ask(cluster, ids, args.tokens, words)
+                 for words in (arms if turn % 2 else arms[::-1])]
+        planned, plain = found if turn % 2 else found[::-1]
+        if planned["token_ids"] != plain["token_ids"]:
+            raise SystemExit("the planned text is another one than the plain one")
+        if turn < 0:
+            continue
+        ratios.append(decode_rate(planned) / decode_rate(plain))
+        us = [us[0] + args.tokens / decode_rate(plain), us[1] + args.tokens / decode_rate(planned)]
+        texts.append({"prompt_ids": ids, "answer_ids": planned["token_ids"]})
+    return ratios, us[0] / us[1], texts
+
+
+def predict(cluster, texts, folder):
+    cluster.coordinator.stop()  # it writes its times when it ends
+    times = glob.glob(os.path.join(folder, "**", "times-*.json"), recursive=True)
+    path = os.path.join(folder, "texts.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(text) + "\n" for text in texts)
+    done = subprocess.run([os.path.join(cluster.bin, "outrider"), "replay", "-d", "session",
+                           "--times", times[0], "--json", path],
+                          capture_output=True, encoding="utf-8", check=True)
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = bench_util.build_parser(__doc__)
+    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--tokens", type=int, default=400)
+    parser.add_argument("--target", default=f"{bench_util.SOURCE}/deploy/models/tales/target")
+    parser.add_argument("--ranks", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, \
+            Cluster(args.build, n_ranks=args.ranks, target=args.target, draft="none",
+                    coordinator_flags=["--tokenizer", args.target, "--pack-cache",
+                                       folder]) as cluster:
+        cluster.wait_serving(300)
+        ratios, served, texts = run_turns(cluster, args)
+        predicted = predict(cluster, texts, folder)
+    print(f"served     {quartiles_text(ratios, 3)}, all together {served:.3f}")
+    print(f"predicted  {predicted['speedup']:.3f}, over served {predicted['speedup'] / served:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""A cluster whose ranks are far away: guesses and rows cost nothing beside the link, on every
+machine.
+
+    class Far(FarCluster):
+        delay_s = 0.004
+"""
+from generations import GenerationCluster
+from slow_link import SlowLink
+
+
+class FarCluster(GenerationCluster):
+    delay_s = 0.002
+
+    def start_coordinator(self):
+        self.links = []
+        far = []
+        for rank, address in enumerate(self.worker_addresses):
+            listen = f"{self.folder}/link{rank}"
+            self.links.append(SlowLink(listen, address.removeprefix("unix:"), self.delay_s))
+            far.append(f"unix:{listen}")
+        self.worker_addresses = far
+        super().start_coordinator()
+
+    def stop(self):
+        for link in self.links:
+            link.close()
+        return super().stop()
