@@ -26,6 +26,12 @@ int lane_tree_siblings(const struct draft *draft)
     return n;
 }
 
+const struct sparse_dist *lane_tree_sibling_q(const struct draft *draft, int i, int sibling)
+{
+    const struct sparse_dist *own = draft->sibling_q[i][sibling];
+    return own ? own : &draft->q[i];
+}
+
 void lane_tree_init(struct lane_tree *tree, const struct draft *draft)
 {
     struct error err;
@@ -40,7 +46,7 @@ void lane_tree_init(struct lane_tree *tree, const struct draft *draft)
     for (int i = draft->n - 1; i >= 0; i--) {
         for (int s = 0; s < draft->n_siblings[i]; s++, at++) {
             guesses->tokens[at] = draft->siblings[i][s];
-            guesses->q[at] = &draft->q[i];
+            guesses->q[at] = lane_tree_sibling_q(draft, i, s);
         }
     }
     int rc = guess_tree_init(&tree->shape, guesses->parents, n, &err);

@@ -24,6 +24,10 @@ struct lane_tree {
     struct tree guesses;
 };
 
+/* The distribution that sibling `sibling` of guess i was drawn from; it is the guess's own q where
+ * they share one. Points into draft. */
+const struct sparse_dist *lane_tree_sibling_q(const struct draft *draft, int i, int sibling);
+
 /* Of a draft that has at least one sibling. Keeps draft, whose q's it points to. */
 void lane_tree_init(struct lane_tree *tree, const struct draft *draft);
 

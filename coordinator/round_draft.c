@@ -6,6 +6,7 @@
 #include "coordinator/round_parts.h"
 #include "coordinator/score.h"
 #include "coordinator/sequence.h"
+#include "speculation/multi_draft.h"
 
 /* ---- drafting ---- */
 
@@ -206,13 +207,27 @@ static int fill_step_lane(struct round_part *part, struct round_lane *lane,
     return fill_tree(part, lane, step_lane, err);
 }
 
-/* The place of row i, in tokens behind the committed ones, and the q whose guesses stand there. */
-static int row_depth(const struct round_lane *lane, int i, const struct sparse_dist **q)
+/* The place of row i, in tokens behind the committed ones. */
+static int row_depth(const struct round_lane *lane, int i)
 {
-    const struct draft *draft = &lane->draft;
-    int depth = i <= draft->n ? i : lane->tree->shape.depth[i - 1] + 1;
-    *q = i < draft->n ? &draft->q[i] : NULL;
-    return depth;
+    return i <= lane->draft.n ? i : lane->tree->shape.depth[i - 1] + 1;
+}
+
+/* Makes the wish for row i name the tokens that the q of a guess behind it can give. */
+static int name_ids(struct round_part *part, const struct round_lane *lane, int i,
+                    struct target_want *want, struct error *err)
+{
+    if (!lane->tree) {
+        want->q = i < lane->draft.n ? &lane->draft.q[i] : NULL;
+        return 0;
+    }
+    const struct tree *guesses = &lane->tree->guesses;
+    size_t n = (size_t)multi_draft_ids_most(guesses, i - 1);
+    struct sparse_dist *q = arena_take(&part->arena, 1, sizeof *q);
+    int32_t *ids = arena_take(&part->arena, n + 1, sizeof *ids);
+    if (!q || !ids) return error_set(err, ERR_NO_MEMORY, "no room for a row of %zu ids", n);
+    multi_draft_want(guesses, i - 1, ids, q, want);
+    return 0;
 }
 
 /* Row i is what is known of p behind the committed tokens and the first i guesses or, in a tree,
@@ -223,28 +238,29 @@ static int list_wants(struct round_part *part, struct round_lane *lane, int inde
     struct sequence *seq = lane->seq;
     int n_guesses = lane->tree ? lane->tree->guesses.n : lane->draft.n;
     for (int i = 0; i <= n_guesses; i++) {
-        const struct sparse_dist *q;
-        int depth = row_depth(lane, i, &q);
+        struct lane_want *want = &part->wants[part->n_wants++];
         const struct edit_list *edits = NULL;
         if (seq->edits) {
             int rc = edits_at(seq->edits, lane->draft.tokens, i, &part->arena, &edits, err);
             if (rc) return rc;
         }
-        part->wants[part->n_wants++] = (struct lane_want){
+        *want = (struct lane_want){
             .lane = index,
             .index = lane->plan.n_tokens - 1 + i,
             .want =
                 {
                     .rule = seq->rule,
                     .params = &seq->sampling,
-                    .q = q,
-                    .at = {seq->seed, (uint32_t)(seq->n_tokens + depth), (uint32_t)seq->n_tokens},
+                    .at = {seq->seed, (uint32_t)(seq->n_tokens + row_depth(lane, i)),
+                           (uint32_t)seq->n_tokens},
                     .full_rows = seq->job->generate.full_rows,
                     .wants_logprobs = seq->job->generate.logprobs >= 0,
                     .n_top = seq->job->generate.logprobs,
                     .edits = edits,
                 },
         };
+        int rc = name_ids(part, lane, i, &want->want, err);
+        if (rc) return rc;
     }
     return 0;
 }

@@ -70,7 +70,7 @@ static struct generate_guess show_guess(struct round_part *part, const struct ro
 {
     const struct draft *draft = &lane->draft;
     int32_t id = sibling < 0 ? draft->tokens[i] : draft->siblings[i][sibling];
-    float q = sparse_prob(&draft->q[i], id);
+    float q = sparse_prob(sibling < 0 ? &draft->q[i] : lane_tree_sibling_q(draft, i, sibling), id);
     return (struct generate_guess){
         .id = id,
         .text = score_token_text(part->tools->tok, id, &part->arena),

@@ -197,12 +197,12 @@ static void counted_propose(struct drafter *drafter, struct draft_lane *lanes, i
     (void)cost; /* there are no passes */
     for (int i = 0; i < n; i++) {
         const struct store_guesses *found = find(counted_finder(drafter), lanes[i].seq);
-        int32_t tokens[DRAFT_MAX];
+        struct finder_guess guesses[DRAFT_MAX];
         int k = found->n < lanes[i].k ? found->n : lanes[i].k;
         for (int g = 0; g < k; g++) {
-            tokens[g] = found->guesses[g].token;
+            guesses[g] = (struct finder_guess){.n = 1, .tokens = {found->guesses[g].token}};
         }
-        finder_take(&lanes[i], tokens, k, arena);
+        finder_take(&lanes[i], guesses, k, arena);
     }
 }
 

@@ -38,10 +38,12 @@ struct draft {
     int n;
     int32_t tokens[DRAFT_MAX];
     struct sparse_dist q[DRAFT_MAX]; /* their arrays lie in the arena of the call */
-    /* Further guesses for the place of tokens[i], from the same q without those before them; under
-     * greedy and coupled rules the next best ones. */
+    /* Further guesses for the place of tokens[i]. Where their q is NULL, they are from q[i] without
+     * those before them or, under greedy and coupled rules, the next best ones. Otherwise each has
+     * a q of its own, in the arena of the call: those that were found have one-hot ones. */
     uint8_t n_siblings[DRAFT_MAX];
     int32_t siblings[DRAFT_MAX][SIBLINGS_MAX];
+    const struct sparse_dist *sibling_q[DRAFT_MAX][SIBLINGS_MAX];
 };
 
 /* One sequence's share of a call of propose. */

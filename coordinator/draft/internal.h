@@ -5,7 +5,11 @@
  * in a colon, as in "synthetic:". */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "base/limits.h"
+#include "model/logits/sampling.h"
 
 struct drafter_ops; /* coordinator/draft/drafter.h */
 
@@ -29,7 +33,21 @@ FINDERS(FINDER_DECLARED)
 struct draft_lane;
 struct arena;
 
-/* coordinator/draft/finder.c: the lane's guesses are tokens[n], up to one that ends the text, with
- * one-hot q's. */
-void finder_take(struct draft_lane *lane, const int32_t *tokens, int n, struct arena *arena);
+/* What was found for a place of a text: a guess, and behind it its siblings. */
+struct finder_guess {
+    int n;
+    int32_t tokens[1 + SIBLINGS_MAX]; /* [n] distinct */
+    /* What they were drawn from without replacement, in the arena of the call; n = 0: they were not
+     * drawn, and each has a one-hot q. */
+    struct sparse_dist q;
+};
+
+/* coordinator/draft/finder.c: the lane's guesses begin, without an error. */
+void finder_begin(struct draft_lane *lane);
+/* Adds a guess, n >= 1, with as many siblings as the lane may have. Nothing is added behind one
+ * that ends the text. False: no more can be added. */
+bool finder_add(struct draft_lane *lane, const struct finder_guess *guess, struct arena *arena);
+/* Both: the lane's guesses are guesses[n], up to one that ends the text. */
+void finder_take(struct draft_lane *lane, const struct finder_guess *guesses, int n,
+                 struct arena *arena);
 #undef DRAFTER_DECLARED

@@ -433,6 +433,7 @@ static int guess_once(struct model_draft *d, struct draft_lane *lane, int row, s
     int rc = choose(d, seq, row, arena, &guess, err);
     if (rc) return rc;
     draft->n_siblings[draft->n] = (uint8_t)guess.n_siblings;
+    memset(draft->sibling_q[draft->n], 0, sizeof draft->sibling_q[draft->n]);
     draft->tokens[draft->n++] = guess.id;
     seq->tokens[position] = guess.id; /* behind the committed ones, where the next pass reads it */
     draft->is_over = end_ids_have(lane->ends, guess.id) || guess.chance < seq->threshold;

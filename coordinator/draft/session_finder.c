@@ -103,15 +103,16 @@ static void propose_lane(const struct session_finder *f, struct draft_lane *lane
 {
     const struct text *text = &f->texts[lane->seq->slot];
     int32_t tokens[DRAFT_MAX];
+    struct finder_guess guesses[DRAFT_MAX];
     int n = 0, n_found = 0;
     if (!text->is_off && text->n_read == lane->seq->n_tokens) {
         struct suffix_place place = suffix_end(text->suffix);
         n_found = suffix_copy(text->suffix, &place, tokens, lane->k);
     }
-    while (n < n_found && tokens[n] < f->n_vocab) {
-        n++;
+    for (; n < n_found && tokens[n] < f->n_vocab; n++) {
+        guesses[n] = (struct finder_guess){.n = 1, .tokens = {tokens[n]}};
     }
-    finder_take(lane, tokens, n, arena);
+    finder_take(lane, guesses, n, arena);
 }
 
 static void session_propose(struct drafter *drafter, struct draft_lane *lanes, int n,

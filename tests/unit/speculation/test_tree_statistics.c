@@ -184,6 +184,32 @@ static void adaptive(const struct tree_world *world, const struct tree_plan *pla
     tree_make_rows(world, round, context);
 }
 
+/* Siblings that were found, with a one-hot q each, alone and behind one that was drawn. */
+static void found_beside(const struct tree_world *world, const struct tree_plan *plan, int context,
+                         const struct rng_address *at, struct tree_round *round)
+{
+    static int32_t ids[TREE_VOCAB];
+    static float one = 1;
+    static struct sparse_dist hot[TREE_VOCAB];
+    static const int parents[] = {-1, 0, 0, 0, -1, -1}, ranks[] = {0, -1, 0, 1, 1, 2};
+    struct tree *tree = &round->tree;
+    (void)plan;
+    round->at = *at;
+    *tree = (struct tree){.n = 0};
+    for (int i = 0; i < 6; i++) {
+        int own = tree_node_context(world, tree, parents[i], context);
+        int32_t token = (3 * own + ranks[i]) % world->n_vocab;
+        if (ranks[i] < 0) tree_grow(world, tree, parents[i], false, context, at);
+        if (ranks[i] < 0) continue;
+        ids[token] = token;
+        hot[token] = (struct sparse_dist){1, &ids[token], &one};
+        tree->tokens[tree->n] = token;
+        tree->parents[tree->n] = parents[i];
+        tree->q[tree->n++] = &hot[token];
+    }
+    tree_make_rows(world, round, context);
+}
+
 /* EAGLE-2's growth: three layers, in each the two best nodes grow and share four children. */
 static void eagle(const struct tree_world *world, const struct tree_plan *plan, int context,
                   const struct rng_address *at, struct tree_round *round)
@@ -265,10 +291,11 @@ static void not_renormalised(const struct tree_world *world, const struct tree_p
 
 START_TEST(shapes_may_depend_on_what_was_drawn)
 {
-    const struct tree_plan shapes[] = {{.name = "adaptive"}, {.name = "EAGLE-2"}};
-    grow_fn *const grows[] = {adaptive, eagle};
+    const struct tree_plan shapes[] = {
+        {.name = "adaptive"}, {.name = "EAGLE-2"}, {.name = "found siblings"}};
+    grow_fn *const grows[] = {adaptive, eagle, found_beside};
     for (int w = 0; w < N_WORLDS; w++) {
-        for (int r = 0; r < 4; r++) {
+        for (int r = 0; r < 6; r++) {
             const struct tree_plan *plan = &shapes[r / 2];
             double p =
                 p_value(&worlds[w], plan, grows[r / 2], rules[r % 2].accept, rules[r % 2].name);

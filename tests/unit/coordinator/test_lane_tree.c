@@ -1,0 +1,155 @@
+/* ctest: labels=quick libs=coordinator timeout=60 */
+/* A draft with siblings as a tree: each guess keeps its place and the q that it was drawn from, and
+ * a row names what all q's behind it can give. Siblings that were found have q's of their own. */
+#include "base/end_ids.h"
+#include "coordinator/draft/internal.h"
+#include "coordinator/lane_tree.h"
+#include "coordinator/sequence.h"
+#include "speculation/multi_draft.h"
+#include "speculation/rule.h"
+#include "tests/support/check_util.h"
+
+enum { N_TOKENS = 2, END = 9 };
+
+static struct arena arena;
+static int32_t text[64];
+static struct sequence seq;
+static const struct end_ids no_ends;
+
+static void setup(void)
+{
+    struct error err;
+    CHECK_OK(arena_open(&arena, 1 << 16, &err));
+    seq = (struct sequence){.tokens = text, .n_tokens = N_TOKENS};
+}
+
+static void teardown(void)
+{
+    arena_close(&arena);
+}
+
+static struct draft_lane new_lane(struct draft *draft, int siblings_max, const struct end_ids *ends)
+{
+    *draft = (struct draft){.base = N_TOKENS};
+    return (struct draft_lane){
+        .seq = &seq, .k = DRAFT_MAX, .ends = ends, .draft = draft, .siblings_max = siblings_max};
+}
+
+static bool is_one_hot(const struct sparse_dist *q, int32_t id)
+{
+    return q->n == 1 && q->ids[0] == id && q->p[0] == 1;
+}
+
+/* The ids that the row behind `node` names. */
+static void check_ids(const struct lane_tree *tree, int node, const int32_t *ids, int n)
+{
+    int32_t named[64];
+    struct sparse_dist q;
+    struct target_want want = {0};
+    multi_draft_want(&tree->guesses, node, named, &q, &want);
+    ck_assert(want.q == (n > 0 ? &q : NULL) && !want.full_rows);
+    ck_assert_int_eq(q.n, n);
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(q.ids[i], ids[i]);
+    }
+}
+
+static const struct finder_guess found[] = {
+    {.n = 3, .tokens = {5, 7, 3}}, {.n = 1, .tokens = {6}}, {.n = 2, .tokens = {END, 4}}};
+
+START_TEST(what_was_found_has_one_hot_qs)
+{
+    struct draft draft;
+    struct lane_tree tree;
+    struct error err;
+    struct draft_lane lane = new_lane(&draft, SIBLINGS_MAX, &no_ends);
+    finder_take(&lane, found, 3, &arena);
+    ck_assert(lane.err.code == 0 && draft.n == 3 && lane_tree_siblings(&draft) == 3);
+    ck_assert(text[N_TOKENS] == 5 && text[N_TOKENS + 1] == 6 && text[N_TOKENS + 2] == END);
+    lane_tree_init(&tree, &draft);
+    const int32_t tokens[] = {5, 6, END, 4, 7, 3}, parents[] = {-1, 0, 1, 1, -1, -1};
+    ck_assert_int_eq(tree.guesses.n, 6);
+    for (int i = 0; i < 6; i++) {
+        ck_assert_int_eq(tree.guesses.tokens[i], tokens[i]);
+        ck_assert_int_eq(tree.guesses.parents[i], parents[i]);
+        ck_assert(is_one_hot(tree.guesses.q[i], tokens[i]));
+    }
+    CHECK_OK(tree_check(&tree.guesses, 10, &err));
+    check_ids(&tree, -1, (const int32_t[]){3, 5, 7}, 3);
+    check_ids(&tree, 0, (const int32_t[]){6}, 1);
+    check_ids(&tree, 1, (const int32_t[]){4, END}, 2);
+    check_ids(&tree, 2, NULL, 0);
+    check_ids(&tree, 4, NULL, 0);
+}
+END_TEST
+
+START_TEST(a_lane_has_no_more_siblings_than_it_may_and_none_behind_an_end)
+{
+    struct draft draft;
+    static const struct end_ids ends = {.ids = {END}, .n = 1};
+    const struct finder_guess guesses[] = {found[0], found[2], found[1]};
+    struct draft_lane lane = new_lane(&draft, 1, &ends);
+    finder_take(&lane, guesses, 3, &arena);
+    ck_assert(draft.n == 2 && draft.is_over);
+    ck_assert(draft.n_siblings[0] == 1 && draft.siblings[0][0] == 7 && draft.n_siblings[1] == 1);
+    lane = new_lane(&draft, 0, &ends);
+    finder_take(&lane, guesses, 3, &arena);
+    ck_assert(draft.n == 2 && lane_tree_siblings(&draft) == 0);
+}
+END_TEST
+
+START_TEST(drawn_siblings_share_their_q)
+{
+    struct draft draft;
+    struct lane_tree tree;
+    int32_t ids[] = {3, 5, 8};
+    float p[] = {0.25f, 0.5f, 0.25f};
+    const struct finder_guess drawn = {.n = 2, .tokens = {5, 3}, .q = {3, ids, p}};
+    struct draft_lane lane = new_lane(&draft, SIBLINGS_MAX, &no_ends);
+    finder_begin(&lane);
+    ck_assert(finder_add(&lane, &drawn, &arena) && finder_add(&lane, &found[2], &arena));
+    lane_tree_init(&tree, &draft);
+    ck_assert_int_eq(tree.guesses.n, 4); /* 5, END, then the sibling of END, then that of 5 */
+    ck_assert(tree.guesses.q[3] == tree.guesses.q[0] && tree.guesses.q[2] != tree.guesses.q[1]);
+    ck_assert(tree_q_left(&tree.guesses, 3) == 0.5 && tree_q_left(&tree.guesses, 2) == 1);
+    check_ids(&tree, -1, ids, 3);
+    check_ids(&tree, 0, (const int32_t[]){4, END}, 2);
+}
+END_TEST
+
+START_TEST(the_path_says_what_stays)
+{
+    struct draft draft;
+    struct draft_lane lane = new_lane(&draft, SIBLINGS_MAX, &no_ends);
+    finder_take(&lane, found, 3, &arena);
+    const struct {
+        struct tree_result result;
+        struct lane_path path;
+    } cases[] = {
+        {{.n_accepted = 3, .path = {0, 1, 2}}, {3, 0, 0}},
+        {{.n_accepted = 3, .path = {0, 1, 3}}, {2, 1, 0}},
+        {{.n_accepted = 2, .path = {0, 1}}, {2, 1, 1}},
+        {{.n_accepted = 1, .path = {5}}, {0, 2, 1}},
+        {{.n_accepted = 0}, {0, 2, 2}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lane_path path = lane_tree_path(&draft, &cases[i].result);
+        ck_assert_int_eq(path.n_chain, cases[i].path.n_chain);
+        ck_assert_int_eq(path.n_tested, cases[i].path.n_tested);
+        ck_assert_int_eq(path.kept, cases[i].path.kept);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("lane_tree");
+    TCase *tcase = tcase_create("lane_tree");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, what_was_found_has_one_hot_qs);
+    tcase_add_test(tcase, a_lane_has_no_more_siblings_than_it_may_and_none_behind_an_end);
+    tcase_add_test(tcase, drawn_siblings_share_their_q);
+    tcase_add_test(tcase, the_path_says_what_stays);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
