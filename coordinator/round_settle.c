@@ -360,12 +360,14 @@ static void settle_lanes(struct round_part *part)
 static void teach_lane(struct planner *planner, const struct round_lane *lane)
 {
     struct planner_sequence *state = &lane->seq->planner_state;
-    if (round_is_found(lane) && state->strategy == STRATEGY_PLANNED) {
-        planner_observe_offer(planner, state, &lane->plan.offer, lane->draft.n, lane->n_accepted);
+    bool is_offered = round_is_found(lane) && state->strategy == STRATEGY_PLANNED;
+    const struct planner_offer *offer = is_offered ? &lane->plan.offer : NULL;
+    if (offer) {
+        planner_observe_offer(planner, state, offer, lane->draft.n, lane->path.n_chain);
     } else {
         planner_observe_lane(planner, state, lane->draft.n, lane->path.n_chain);
-        planner_observe_siblings(planner, state, lane->path.n_tested, lane->path.kept);
     }
+    planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
 }
 
 static void teach(struct round_part *part)

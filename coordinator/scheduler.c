@@ -68,7 +68,7 @@ static bool is_behind(const struct planning *p, const struct sequence *seq)
 /* Without a model the first finder guesses, where it finds something. */
 static int own_found_k(const struct planning *p, struct sequence *seq)
 {
-    struct planner_offer offer;
+    struct planner_offer offer = {0};
     const struct drafter *finder = drafters_first(p->s->drafters);
     int k =
         planning_is_first_plain(seq) ? 0 : planner_own_k(&seq->planner_state, guess_room(p, seq));
@@ -296,8 +296,8 @@ static int list_offers(const struct planning *p, const struct sequence *seq,
     for (int i = 0; i < p->s->drafters->n_finders && room > 0; i++) {
         const struct drafter *finder = p->s->drafters->finders[i];
         if (finder->ops->keeps_texts && must_ignore_texts(seq)) continue;
+        offers[n] = (struct planner_offer){.finder = i};
         if (!finder->ops->look(finder, seq, &offers[n])) continue;
-        offers[n].finder = i;
         offers[n].k_max = least(offers[n].k_max, room);
         n++;
     }

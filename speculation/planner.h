@@ -7,8 +7,8 @@
  *     E_i = 1 + sum over j of s(i, j)    tokens that lane i is expected to commit
  *     s(i, j) = alpha_i1 ... alpha_ij    the chance that its guess j is committed
  *
- * A guess of the draft may have siblings, further guesses for its position, which add their own
- * chance to be committed (speculation/planner_sibling.h).
+ * A guess may have siblings, further guesses for its position, which add their own chance to be
+ * committed (speculation/planner_sibling.h).
  * For one lane, and for lanes of equal alpha, that is the most tokens per second (Leviathan et al.
  * 2023, section 3.4, with alpha by position and measured times). Pure arithmetic: no clock, no
  * allocation, no coin. Whatever K it chooses, a text keeps its distribution, because a K depends on
@@ -40,7 +40,7 @@ struct planner {
     struct planner_counts counts;
     struct planner_prior prior; /* of counts */
     struct planner_reasons reasons;
-    struct planner_siblings siblings;
+    struct planner_siblings siblings[PLANNER_DRAFTERS];
     uint64_t n_rounds;           /* whose times were taken */
     uint64_t fitted_at;          /* n_rounds at the last fit */
     int n_plain, n_guessed;      /* of the timed rounds without prompts, up to some number */
@@ -54,7 +54,7 @@ struct planner_sequence {
     enum strategy strategy;
     struct planner_counts counts;
     struct planner_trust trust[PLANNER_FINDERS];
-    struct planner_trust sibling_trust;
+    struct planner_trust sibling_trust[PLANNER_DRAFTERS];
     int k_heuristic;    /* 0 = not begun */
     bool wants_reading; /* the last answer of planner_wants_reading ... */
     uint64_t asked_at;  /* ... and the round of it + 1; 0 = never asked */
@@ -68,10 +68,10 @@ struct planner_lane {
     int n_missed; /* committed tokens that the draft has not read; up to 2 when it has caught up.
                      If the lane guesses, its first pass reads them all */
     int n_left;   /* tokens that may still be committed */
-    int siblings_max;            /* of each guess of the draft, 0 .. SIBLINGS_MAX */
+    int siblings_max;            /* of each guess, 0 .. SIBLINGS_MAX; an offer may know fewer */
     int nodes_max;               /* guesses and siblings; 0 = as k_max and siblings_max allow */
     int k;                       /* out */
-    uint8_t siblings[DRAFT_MAX]; /* out: of each guess; 0 behind the k-th and for offers */
+    uint8_t siblings[DRAFT_MAX]; /* out: of each guess; 0 behind the k-th */
     /* What was found for this lane. */
     const struct planner_offer *offers; /* [n_offers] */
     int n_offers;
@@ -151,14 +151,15 @@ void planner_observe_round(struct planner *p, const struct planner_round *round)
  * a round for each lane that committed tokens, k = 0 included. */
 void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted);
 
-/* Where the n siblings of the guess that was rejected were tested, number `kept` of them was
- * accepted; kept = n: none was. Besides planner_observe_lane, whose n_accepted does not count it.
- */
-void planner_observe_siblings(struct planner *p, struct planner_sequence *seq, int n, int kept);
-
-/* The same where an offer made the guesses: instead of planner_observe_lane. */
+/* The same where an offer made the guesses. */
 void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
                            const struct planner_offer *offer, int k, int n_accepted);
+
+/* Where the n siblings of the guess that was rejected were tested, number `kept` of them was
+ * accepted; kept = n: none was. offer: the one that made the guesses; NULL: the draft did. Besides
+ * one of the two above, whose n_accepted does not count the sibling. */
+void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
+                              const struct planner_offer *offer, int n, int kept);
 
 /* One time of a calibration at the start, best the median of a few: a step of n_rows decoding rows;
  * a pass of the draft over n_lanes. With both known, new pairs need no rounds of learning. */

@@ -181,9 +181,11 @@ static void observe_heuristic(struct planner_sequence *seq, int k_now, int n_acc
     seq->k_heuristic = k < 1 ? 1 : k > DRAFT_MAX ? DRAFT_MAX : k;
 }
 
-void planner_observe_siblings(struct planner *p, struct planner_sequence *seq, int n, int kept)
+void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
+                              const struct planner_offer *offer, int n, int kept)
 {
-    planner_sibling_observe(&p->siblings, &seq->sibling_trust, n, kept);
+    int drafter = planner_drafter_of(offer);
+    planner_sibling_observe(&p->siblings[drafter], &seq->sibling_trust[drafter], n, kept);
 }
 
 static void observe_commit(struct planner_sequence *seq, int n_tokens)
@@ -192,7 +194,9 @@ static void observe_commit(struct planner_sequence *seq, int n_tokens)
     for (int i = 0; i < PLANNER_FINDERS; i++) {
         planner_trust_fade(&seq->trust[i], n_tokens);
     }
-    planner_trust_fade(&seq->sibling_trust, n_tokens);
+    for (int i = 0; i < PLANNER_DRAFTERS; i++) {
+        planner_trust_fade(&seq->sibling_trust[i], n_tokens);
+    }
 }
 
 void planner_observe_offer(struct planner *p, struct planner_sequence *seq,

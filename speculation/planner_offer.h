@@ -3,11 +3,14 @@
  * arithmetic. */
 #pragma once
 
+#include <stdint.h>
+
 #include "speculation/planner_alpha.h"
 
 enum {
-    PLANNER_FINDERS = 4,  /* drafters that find */
-    PLANNER_EVIDENCE = 16 /* kinds of evidence that a finder tells apart */
+    PLANNER_FINDERS = 4,                    /* drafters that find */
+    PLANNER_DRAFTERS = 1 + PLANNER_FINDERS, /* with the draft model */
+    PLANNER_EVIDENCE = 16                   /* kinds of evidence that a finder tells apart */
 };
 
 /* What a finder can guess for a lane now. */
@@ -17,7 +20,15 @@ struct planner_offer {
                      the higher, the better. Guesses for equal reasons are taken to stay equally
                      often, in all sequences but for planner_trust */
     int k_max;    /* guesses, 0 .. DRAFT_MAX */
+    uint8_t siblings[DRAFT_MAX]; /* further guesses that it knows for the place of each */
 };
+
+/* The number, 0 .. PLANNER_DRAFTERS - 1, of the drafter that makes an offer; NULL: of the draft
+ * model. */
+static inline int planner_drafter_of(const struct planner_offer *offer)
+{
+    return offer ? 1 + offer->finder : 0;
+}
 
 /* The evidence of a match of so many tokens, for finders that know nothing else. */
 int planner_evidence_of_match(int n_tokens);

@@ -22,6 +22,22 @@ int planner_lane_most(const struct planner_lane *lane)
     return least(lane->offer ? lane->offer->k_max : lane->k_max, DRAFT_MAX);
 }
 
+/* Siblings that a guess of the lane may have. */
+static int siblings_most(const struct planner_lane *lane, int position)
+{
+    return lane->offer ? least(lane->siblings_max, lane->offer->siblings[position])
+                       : lane->siblings_max;
+}
+
+static bool may_have_siblings(const struct planner_lane *lane)
+{
+    int n = 0;
+    for (int i = 0; i < planner_lane_most(lane) && n == 0; i++) {
+        n = siblings_most(lane, i);
+    }
+    return n > 0;
+}
+
 /* The gain is log(1 + x) where x = next / tokens is at most 1: nearly x (6 + x) / (6 + 4 x). */
 static float gain_of(float tokens, float next)
 {
@@ -49,8 +65,9 @@ static struct planner_pair next_sibling(struct planner_order *order,
     const struct planner_lane *lane = &order->lanes[before->lane];
     struct planner_pair pair = *before;
     float tokens = order->tokens[pair.lane];
-    float chance =
-        planner_sibling_chance(&order->p->siblings, &lane->seq->sibling_trust, before->rank);
+    int drafter = planner_drafter_of(lane->offer);
+    float chance = planner_sibling_chance(&order->p->siblings[drafter],
+                                          &lane->seq->sibling_trust[drafter], before->rank);
     pair.rank++;
     pair.survival = before->left * chance;
     pair.left = before->left - pair.survival;
@@ -86,7 +103,7 @@ void planner_order_begin(struct planner *p, const struct planner_lane *lanes, in
         order->chains[i] = planner_lane_chain(p, &lanes[i]);
         order->tokens[i] = 1;
         order->nodes[i] = 0;
-        order->has_siblings |= lanes[i].siblings_max > 0 && !lanes[i].offer;
+        order->has_siblings = order->has_siblings || may_have_siblings(&lanes[i]);
         struct planner_pair first = planner_order_next(order, i, 1);
         if (first.survival >= least_survival) order->heap[order->n_heap++] = first;
     }
@@ -118,7 +135,7 @@ static void advance(struct planner_order *order)
     if (!is_last) pair = planner_order_next(order, taken.lane, taken.survival);
     if (is_last || pair.survival < least_survival) pair = order->heap[--order->n_heap];
     if (order->n_heap) heap_settle(order, 0, pair);
-    if (lane->offer || taken.rank >= lane->siblings_max) return;
+    if (taken.rank >= siblings_most(lane, taken.position)) return;
     pair = next_sibling(order, &taken);
     if (pair.survival >= least_survival) heap_push(order, pair);
 }

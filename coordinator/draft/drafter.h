@@ -156,9 +156,10 @@ struct drafter_ops {
      * many are left. */
     int (*study)(struct drafter *drafter, const struct sequence *seq, int n_tokens);
 
-    /* What it can guess for the sequence now, if it has read all of it: *offer, without `finder`
-     * and with k_max as if there were no limit but DRAFT_MAX. False: nothing. propose then guesses
-     * just that. */
+    /* What it can guess for the sequence now, if it has read all of it: sets evidence, k_max, as
+     * if there were no limit but DRAFT_MAX, and siblings, if it knows any, of *offer, which is zero
+     * but for `finder`. False: nothing. propose then guesses that; of siblings there may be more
+     * or fewer behind guesses that were drawn. */
     bool (*look)(const struct drafter *drafter, const struct sequence *seq,
                  struct planner_offer *offer);
 

@@ -90,7 +90,7 @@ static void look(struct sim *sim, int i)
     double u = coin();
     bool is_weak = u < sim->world->offered[0];
     bool is_there = u < sim->world->offered[0] + sim->world->offered[1];
-    text->offer = (struct planner_offer){0, is_weak ? WEAK : STRONG, K_FOUND};
+    text->offer = (struct planner_offer){.evidence = is_weak ? WEAK : STRONG, .k_max = K_FOUND};
     sim->lanes[i] = (struct planner_lane){.seq = &text->seq,
                                           .k_max = sim->world->pass > 0 ? DRAFT_MAX : 0,
                                           .n_missed = 1,
@@ -215,9 +215,33 @@ START_TEST(what_is_found_is_taken_where_it_pays)
 }
 END_TEST
 
+static struct planner_offer new_offer(void)
+{
+    struct planner_offer offer = {.finder = (int)(PLANNER_FINDERS * coin()),
+                                  .evidence = (int)(PLANNER_EVIDENCE * coin()),
+                                  .k_max = (int)((DRAFT_MAX + 1) * coin())};
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        offer.siblings[i] = (uint8_t)((SIBLINGS_MAX + 1) * coin());
+    }
+    return offer;
+}
+
+/* Returns the siblings. */
+static int check_siblings(const struct planner_lane *lane)
+{
+    int n = 0;
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        ck_assert_int_le(lane->siblings[i], i < lane->k ? lane->siblings_max : 0);
+        if (lane->offer) ck_assert_int_le(lane->siblings[i], lane->offer->siblings[i]);
+        n += lane->siblings[i];
+    }
+    return n;
+}
+
 START_TEST(nothing_is_chosen_that_was_not_offered)
 {
     static struct planner planner;
+    int n_siblings = 0;
     planner = (struct planner){0};
     for (int turn = 0; turn < 3000; turn++) {
         struct planner_sequence seqs[LANES_MOST] = {0};
@@ -227,14 +251,13 @@ START_TEST(nothing_is_chosen_that_was_not_offered)
         struct planner_load load = {.n_rows_max = n + (int)(30 * coin())};
         for (int i = 0; i < n; i++) {
             for (int o = 0; o < 2; o++) {
-                offers[i][o] = (struct planner_offer){(int)(PLANNER_FINDERS * coin()),
-                                                      (int)(PLANNER_EVIDENCE * coin()),
-                                                      (int)((DRAFT_MAX + 1) * coin())};
+                offers[i][o] = new_offer();
             }
             lanes[i] = (struct planner_lane){.seq = &seqs[i],
                                              .k_max = turn % 2 ? (int)(9 * coin()) : 0,
                                              .n_missed = (int)(90 * coin()),
                                              .n_left = 1 + (int)(99 * coin()),
+                                             .siblings_max = turn % (SIBLINGS_MAX + 1),
                                              .offers = offers[i],
                                              .n_offers = (int)(3 * coin())};
         }
@@ -252,11 +275,15 @@ START_TEST(nothing_is_chosen_that_was_not_offered)
             ck_assert_int_ge(lane->k, 0);
             ck_assert_int_le(lane->k, lane->offer ? lane->offer->k_max : lane->k_max);
             if (lane->offer) {
+                n_siblings += check_siblings(lane);
+                planner_observe_siblings(&planner, &seqs[i], lane->offer, lane->siblings[0],
+                                         (int)((lane->siblings[0] + 1) * coin()));
                 planner_observe_offer(&planner, &seqs[i], lane->offer, lane->k,
                                       (int)((lane->k + 1) * coin()));
             }
         }
     }
+    ck_assert_int_gt(n_siblings, 0);
 }
 END_TEST
 

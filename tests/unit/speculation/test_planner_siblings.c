@@ -15,7 +15,7 @@ enum { LANES_MOST = 32, N_ROUNDS = 3000, STEP_US = 20000, TEXT_TOKENS = 400 };
 struct world {
     const char *name;
     int n_lanes;
-    double pass, row; /* of the draft; that each row adds to a step */
+    double pass, row; /* of the draft, 0 = guesses are found; that each row adds to a step */
     double alpha;
     double sibling[SIBLINGS_MAX]; /* chances of siblings where all before them were rejected */
     double least;                 /* tokens per time over those without siblings */
@@ -31,8 +31,17 @@ static const struct world worlds[] = {
     {"8 lanes, rows cost", 8, 0.05, 0.05, 0.5, {0.4, 0.2, 0.1}, 0.99},
     {"32 lanes, rows cost", 32, 0.03, 0.03, 0.7, {0.4, 0.2, 0.1}, 0.99},
     {"32 lanes, siblings are never accepted", 32, 0.03, 0.003, 0.7, {0.002, 0.001, 0}, 0.985},
+    {"found, rows are nearly free", 1, 0, 0.01, 0.6, {0.4, 0.25, 0.2}, 1.08},
+    {"found, rows cost", 1, 0, 0.15, 0.6, {0.4, 0.2, 0.1}, 0.99},
+    {"found, siblings are never accepted", 1, 0, 0.02, 0.6, {0.002, 0.001, 0}, 0.985},
+    {"found, 8 lanes, rows are nearly free", 8, 0, 0.003, 0.6, {0.4, 0.2, 0.1}, 1.04},
 };
 enum { N_WORLDS = sizeof worlds / sizeof *worlds };
+
+/* What a finder knows: siblings of every second guess. */
+enum { N_FOUND = 8 };
+static const struct planner_offer found = {
+    .finder = 2, .evidence = 9, .k_max = N_FOUND, .siblings = {3, 0, 3, 0, 3, 0, 3, 0}};
 
 static uint64_t n_coins;
 
@@ -79,8 +88,12 @@ static int play_lane(struct sim *sim, int i)
     while (kept < n_siblings && coin() >= sim->world->sibling[kept]) {
         kept++;
     }
-    planner_observe_lane(&sim->planner, &text->seq, lane->k, n);
-    planner_observe_siblings(&sim->planner, &text->seq, n_siblings, kept);
+    if (lane->offer) {
+        planner_observe_offer(&sim->planner, &text->seq, lane->offer, lane->k, n);
+    } else {
+        planner_observe_lane(&sim->planner, &text->seq, lane->k, n);
+    }
+    planner_observe_siblings(&sim->planner, &text->seq, lane->offer, n_siblings, kept);
     return n + 1 + (kept < n_siblings ? 1 : 0);
 }
 
@@ -89,6 +102,7 @@ static void check_nodes(const struct sim *sim, const struct planner_lane *lane)
     int n = lane->k;
     for (int i = 0; i < DRAFT_MAX; i++) {
         ck_assert_int_le(lane->siblings[i], i < lane->k ? sim->siblings_max : 0);
+        if (lane->offer) ck_assert_int_le(lane->siblings[i], found.siblings[i]);
         n += lane->siblings[i];
     }
     ck_assert(sim->nodes_max == 0 || n <= sim->nodes_max);
@@ -100,12 +114,13 @@ static void count_rows(struct sim *sim, struct planner_round *round)
         const struct planner_lane *lane = &sim->lanes[i];
         check_nodes(sim, lane);
         round->n_rows += lane->k;
+        ck_assert(lane->k == 0 || !lane->offer == (sim->world->pass > 0));
         for (int j = 0; j < lane->k; j++) {
-            round->pass_lanes[j]++;
+            round->pass_lanes[j] += !lane->offer;
             round->n_rows += lane->siblings[j];
             sim->n_siblings += lane->siblings[j];
         }
-        round->n_passes = lane->k > round->n_passes ? lane->k : round->n_passes;
+        round->n_passes = lane->k > round->n_passes && !lane->offer ? lane->k : round->n_passes;
     }
     round->first_pass_tokens = round->pass_lanes[0];
 }
@@ -121,7 +136,9 @@ static void run_round(struct sim *sim)
             *text = (struct text){.seq.strategy = STRATEGY_PLANNED, .n_left = TEXT_TOKENS};
         }
         sim->lanes[i] = (struct planner_lane){.seq = &text->seq,
-                                              .k_max = DRAFT_MAX,
+                                              .k_max = w->pass > 0 ? DRAFT_MAX : 0,
+                                              .offers = &found,
+                                              .n_offers = w->pass > 0 ? 0 : 1,
                                               .n_missed = 1,
                                               .n_left = text->n_left,
                                               .siblings_max = sim->siblings_max,
@@ -154,7 +171,7 @@ static double speed_of(const struct world *world, int siblings_max, int nodes_ma
     for (int rows = 1; rows <= 512; rows *= 2) {
         double us = STEP_US * (1 + world->row * fmax(rows - world->n_lanes, 0));
         planner_calibrate_step(&sim.planner, rows, us);
-        planner_calibrate_draft(&sim.planner, rows, STEP_US * world->pass);
+        if (world->pass > 0) planner_calibrate_draft(&sim.planner, rows, STEP_US * world->pass);
     }
     for (int i = 0; i < N_ROUNDS; i++) {
         run_round(&sim);
@@ -175,12 +192,48 @@ START_TEST(trees_are_worth_it_where_they_are_made)
 }
 END_TEST
 
+/* Siblings of a drafter are judged by those of the same drafter. */
+START_TEST(drafters_are_learned_apart)
+{
+    static struct planner planner;
+    planner = (struct planner){0};
+    struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
+    struct planner_load load = {.n_rows_max = 64};
+    struct planner_offer other = found;
+    other.finder = 1;
+    for (int i = 0; i < 200; i++) {
+        planner_observe_siblings(&planner, &seq, &found, 1, 0);
+        planner_observe_siblings(&planner, &seq, NULL, SIBLINGS_MAX, SIBLINGS_MAX);
+        planner_observe_siblings(&planner, &seq, &other, SIBLINGS_MAX, SIBLINGS_MAX);
+    }
+    for (int rows = 1; rows <= 64; rows *= 2) {
+        planner_calibrate_step(&planner, rows, STEP_US * (1 + 0.01 * rows));
+        planner_calibrate_draft(&planner, rows, STEP_US * 0.01);
+    }
+    const struct planner_offer *offers[] = {&found, &other, NULL};
+    for (int i = 0; i < 3; i++) {
+        struct planner_lane lane = {.seq = &seq,
+                                    .k_max = offers[i] ? 0 : DRAFT_MAX,
+                                    .n_missed = 1,
+                                    .n_left = TEXT_TOKENS,
+                                    .siblings_max = SIBLINGS_MAX,
+                                    .offers = offers[i],
+                                    .n_offers = offers[i] ? 1 : 0};
+        planner_share(&planner, &lane, 1, &load);
+        ck_assert(lane.k > 0 && lane.offer == offers[i]);
+        ck_assert_int_eq(lane.siblings[0] > 0, i == 0);
+        ck_assert_int_eq(lane.siblings[1], 0);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("planner_siblings");
     TCase *tcase = tcase_create("simulated");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, trees_are_worth_it_where_they_are_made, 0, N_WORLDS);
+    tcase_add_test(tcase, drafters_are_learned_apart);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
