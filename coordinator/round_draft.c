@@ -19,7 +19,7 @@ static void begin_lanes(struct round_part *part)
         lane->plan = part->plan.lanes[i];
         lane->seq = seq;
         lane->draft.base = seq->n_tokens;
-        lane->draft.n = 0;
+        lane->draft.n = lane->draft.n_branch = 0;
         lane->draft.is_over = false;
         lane->tree = NULL;
         lane->n_wants = lane->n_ahead = lane->n_accepted = 0;
@@ -150,20 +150,50 @@ static void find_guesses(struct round_part *part)
     }
 }
 
+/* What was found as a branch of what the draft has guessed. The finder writes it behind the text,
+ * where the guesses must be again afterwards. */
+static void find_branch(struct round_part *part, struct round_lane *lane)
+{
+    struct sequence *seq = lane->seq;
+    struct draft *draft = &lane->draft;
+    struct draft found = {.base = draft->base};
+    struct draft_lane wanted = {
+        .seq = seq, .k = lane->plan.branch.n, .ends = &seq->ends, .draft = &found};
+    struct draft_cost cost;
+    drafter_propose(part->tools->drafters->finders[lane->plan.branch.offer.finder], &wanted, 1,
+                    &part->arena, &cost);
+    memcpy(seq->tokens + seq->n_tokens, draft->tokens, (size_t)draft->n * sizeof *draft->tokens);
+    draft->n_branch = wanted.err.code ? 0 : found.n;
+    memcpy(draft->branch, found.tokens, (size_t)draft->n_branch * sizeof *draft->branch);
+    memcpy(draft->branch_q, found.q, (size_t)draft->n_branch * sizeof *draft->branch_q);
+}
+
+static void find_branches(struct round_part *part)
+{
+    for (int i = 0; i < part->n_lanes; i++) {
+        struct round_lane *lane = &part->lanes[i];
+        if (lane->plan.branch.n > 0 && lane->draft.n > 0 && !lane->err.code) {
+            find_branch(part, lane);
+        }
+    }
+}
+
 /* ---- the step ---- */
 
-/* No more siblings than were planned: how many there are does not depend on their values. */
-static int trim_siblings(struct round_lane *lane)
+/* No more than what was planned: how many there are does not depend on their values. Whether there
+ * is anything but a chain. */
+static bool trim_tree(struct round_lane *lane)
 {
     struct draft *draft = &lane->draft;
     for (int i = 0; i < draft->n; i++) {
         int most = lane->plan.tails ? lane->plan.siblings[i] : 0;
         if (draft->n_siblings[i] > most) draft->n_siblings[i] = (uint8_t)most;
     }
-    return lane_tree_siblings(draft);
+    if (!lane->plan.tails) draft->n_branch = 0;
+    return lane_tree_siblings(draft) > 0 || lane_tree_shared(draft) < draft->n_branch;
 }
 
-/* The siblings go behind the chain. What was set aside is for a tree that is at least as large. */
+/* The siblings and the branch go behind the chain. What was set aside is for a tree that is at least as large. */
 static int fill_tree(struct round_part *part, struct round_lane *lane, struct step_lane *step_lane,
                      struct error *err)
 {
@@ -171,7 +201,7 @@ static int fill_tree(struct round_part *part, struct round_lane *lane, struct st
     struct sequence *seq = lane->seq;
     struct block_tails *tails = lane->plan.tails;
     if (tails) block_tails_release(tails, pool);
-    if (trim_siblings(lane) == 0) return 0;
+    if (!trim_tree(lane)) return 0;
     lane->tree = arena_take(&part->arena, 1, sizeof *lane->tree);
     if (!lane->tree) return error_set(err, ERR_NO_MEMORY, "no room for a tree of guesses");
     lane_tree_init(lane->tree, &lane->draft);
@@ -283,7 +313,7 @@ int round_fill_step(struct round_part *part, struct error *err)
     int n = 0, n_wants = 0;
     for (int i = 0; i < part->n_lanes; i++) {
         n_wants += part->lanes[i].plan.n_scored + part->lanes[i].draft.n + 1;
-        n_wants += lane_tree_siblings(&part->lanes[i].draft);
+        n_wants += lane_tree_siblings(&part->lanes[i].draft) + part->lanes[i].draft.n_branch;
     }
     part->n_wants = part->n_tokens = 0;
     part->wants = arena_take(&part->arena, (size_t)n_wants, sizeof *part->wants);
@@ -324,6 +354,7 @@ void round_prepare(struct round_part *part, struct sequence **seqs, int n, int h
     read_prompts(part);
     find_guesses(part);
     draft_lanes(part);
+    find_branches(part);
     part->prepare_us = clock_now_us() - start_us;
     part->is_prepared = part->n_lanes > 0;
 }

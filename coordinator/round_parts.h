@@ -13,13 +13,14 @@ struct round_lane {
     struct draft draft;
     int step_lane; /* its index in the step; -1: it is not in it */
     int first_want, n_wants;
-    struct lane_tree *tree; /* of the draft with its siblings; NULL: it is a chain */
-    int n_ahead;            /* guesses that had been made while the last round was verified */
-    int n_missed;           /* tokens that the draft had not read */
-    int n_accepted;         /* guesses that stay */
-    struct lane_path path;  /* of a tree */
-    bool is_settled;        /* tokens were committed */
-    struct error err;       /* code 0, or why its job ends */
+    struct lane_tree *tree;      /* of a draft that is more than a chain; otherwise NULL */
+    int n_ahead;                 /* guesses that had been made while the last round was verified */
+    int n_missed;                /* tokens that the draft had not read */
+    int n_accepted;              /* guesses that stay */
+    struct lane_path path;       /* of a tree */
+    uint8_t accepted[DRAFT_MAX]; /* [n_accepted] guesses of a tree that stay */
+    bool is_settled;             /* tokens were committed */
+    struct error err;            /* code 0, or why its job ends */
     enum job_end end;
 };
 

@@ -12,7 +12,17 @@ enum {
      * first token comes plainly, so that it does not wait until the draft has read the prompt. */
     FIRST_GUESS_TOKENS = 64,
     /* Tokens that the draft may have missed when a lane guesses; more are read in chunks before. */
-    CAUGHT_UP_TOKENS = 64
+    CAUGHT_UP_TOKENS = 64,
+    /* Tokens of what was found that are held against the text. */
+    FORESEEN_MAX = 8
+};
+
+/* What could be found for a lane, and how it began: from that the planner learns whether it was
+ * taken or not. */
+struct lane_found {
+    struct planner_offer offer;
+    int n;
+    int32_t tokens[FORESEEN_MAX]; /* [n] */
 };
 
 /* One sequence's share of a step. */
@@ -23,8 +33,11 @@ struct lane_plan {
     struct drafter *drafter; /* that makes them; with k = 0 NULL */
     /* Where it is a finder: why. */
     struct planner_offer offer;
-    uint8_t siblings[DRAFT_MAX]; /* of each of the k guesses */
-    struct block_tails *tails;   /* set aside for those; NULL: there are none */
+    uint8_t siblings[DRAFT_MAX];  /* of each of the k guesses */
+    struct planner_branch branch; /* besides guesses of the draft model */
+    int n_found;
+    struct lane_found found[PLANNER_FINDERS];
+    struct block_tails *tails; /* set aside for both; NULL: there are none */
     bool is_last; /* the step reaches the last committed token, so that the next one follows */
     int first_scored, n_scored; /* of n_tokens: those whose rows are wanted as scores */
 };

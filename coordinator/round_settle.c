@@ -26,8 +26,8 @@ static void count(struct sequence *seq, const struct round_lane *lane, int n_acc
     c->drafted += (uint32_t)draft->n;
     c->accepted += (uint32_t)n_accepted;
     c->rejections += n_accepted < draft->n ? 1 : 0;
-    c->siblings += (uint32_t)lane_tree_siblings(draft);
-    c->siblings_accepted += lane->path.kept < lane->path.n_tested ? 1 : 0;
+    c->siblings += lane->tree ? (uint32_t)(lane->tree->guesses.n - draft->n) : 0;
+    c->siblings_accepted += (uint32_t)(lane->n_accepted - n_accepted);
     c->found += round_is_found(lane) ? (uint32_t)draft->n : 0;
     c->found_accepted += round_is_found(lane) ? (uint32_t)n_accepted : 0;
     struct job_work *work = &seq->job->work;
@@ -64,26 +64,58 @@ static void note_times(const struct round_part *part, struct generate_round *rou
     round->n_rows = part->n_tokens;
 }
 
-/* Guess i of the chain, or its sibling. p is known where all guesses before it were accepted. */
-static struct generate_guess show_guess(struct round_part *part, const struct round_lane *lane,
-                                        const struct target_row *rows, int i, int sibling)
+/* A guess for a place of the round. row: what is known of p there; NULL: nothing, because a guess
+ * before it was not accepted. */
+static struct generate_guess show_guess(struct round_part *part, int32_t id,
+                                        const struct sparse_dist *q, int place,
+                                        const struct target_row *row)
 {
-    const struct draft *draft = &lane->draft;
-    int32_t id = sibling < 0 ? draft->tokens[i] : draft->siblings[i][sibling];
-    float q = sparse_prob(sibling < 0 ? &draft->q[i] : lane_tree_sibling_q(draft, i, sibling), id);
+    float chance = sparse_prob(q, id);
     return (struct generate_guess){
         .id = id,
         .text = score_token_text(part->tools->tok, id, &part->arena),
-        .q = q < 1 ? q : 1,
-        .p = i <= lane->path.n_chain ? known_p(&rows[i], id) : -1,
-        .place = i,
+        .q = chance < 1 ? chance : 1,
+        .p = row ? known_p(row, id) : -1,
+        .place = place,
     };
 }
 
-static bool is_kept(const struct round_lane *lane, int i, int sibling)
+static void show_chain(struct round_part *part, const struct round_lane *lane,
+                       const struct target_row *rows, struct generate_guess *guesses)
 {
-    if (i < lane->path.n_chain) return sibling < 0;
-    return i < lane->n_accepted && sibling == lane->path.kept;
+    const struct draft *draft = &lane->draft;
+    for (int i = 0; i < draft->n; i++) {
+        const struct target_row *row = i <= lane->n_accepted ? &rows[i] : NULL;
+        guesses[i] = show_guess(part, draft->tokens[i], &draft->q[i], i, row);
+    }
+}
+
+/* Guess i of a tree, whose parent is accepted if it is the path's last guess before its place. */
+static struct generate_guess show_node(struct round_part *part, const struct round_lane *lane,
+                                       const struct target_row *rows, int i)
+{
+    const struct tree *tree = &lane->tree->guesses;
+    int place = lane->tree->shape.depth[i];
+    int before = place > 0 && place <= lane->n_accepted ? lane->accepted[place - 1] : -1;
+    bool is_known = place <= lane->n_accepted && tree->parents[i] == before;
+    return show_guess(part, tree->tokens[i], tree->q[i], place, is_known ? &rows[place] : NULL);
+}
+
+/* First the accepted ones, then the others by their places. */
+static void show_tree(struct round_part *part, const struct round_lane *lane,
+                      const struct target_row *rows, struct generate_guess *guesses)
+{
+    int n = lane->tree->guesses.n, n_listed = 0;
+    for (int i = 0; i < lane->n_accepted; i++) {
+        guesses[n_listed++] = show_node(part, lane, rows, lane->accepted[i]);
+    }
+    for (int place = 0; n_listed < n; place++) {
+        int kept = place < lane->n_accepted ? lane->accepted[place] : -1;
+        for (int i = 0; i < n; i++) {
+            if (lane->tree->shape.depth[i] != place || i == kept) continue;
+            guesses[n_listed++] = show_node(part, lane, rows, i);
+        }
+    }
 }
 
 /* What a client that wants to see guesses is told of the round. NULL: no memory. */
@@ -92,19 +124,12 @@ static const struct generate_round *show_round(struct round_part *part,
                                                const struct target_row *rows, int32_t next)
 {
     const struct draft *draft = &lane->draft;
-    int n = draft->n + lane_tree_siblings(draft), n_listed = 0;
+    int n = lane->tree ? lane->tree->guesses.n : draft->n;
     struct generate_round *round = arena_take(&part->arena, 1, sizeof *round);
     struct generate_guess *guesses = arena_take(&part->arena, (size_t)n + 1, sizeof *guesses);
     if (!round || !guesses) return NULL;
-    for (int i = 0; i < lane->n_accepted; i++) {
-        guesses[n_listed++] =
-            show_guess(part, lane, rows, i, i < lane->path.n_chain ? -1 : lane->path.kept);
-    }
-    for (int i = 0; i < draft->n; i++) {
-        for (int s = -1; s < draft->n_siblings[i]; s++) {
-            if (!is_kept(lane, i, s)) guesses[n_listed++] = show_guess(part, lane, rows, i, s);
-        }
-    }
+    if (lane->tree) show_tree(part, lane, rows, guesses);
+    if (!lane->tree) show_chain(part, lane, rows, guesses);
     *round = (struct generate_round){.n_guesses = n,
                                      .guesses = guesses,
                                      .drafter = draft->n ? lane->plan.drafter->ops->name : "",
@@ -139,6 +164,7 @@ static int accept_tree(struct round_part *part, struct round_lane *lane,
     struct tree_result tree = seq->rule->accept_tree(guesses, rows, &at, scratch);
     path_rows[0] = rows[0];
     for (int i = 0; i < tree.n_accepted; i++) {
+        lane->accepted[i] = (uint8_t)tree.path[i];
         ids[i] = guesses->tokens[tree.path[i]];
         path_rows[i + 1] = rows[1 + tree.path[i]];
     }
@@ -151,7 +177,7 @@ static int accept_tree(struct round_part *part, struct round_lane *lane,
         block_tails_accept(lane->plan.tails, &seq->target_blocks, part->tools->target_pool, path);
     if (seq->n_blocks_sent > changed) seq->n_blocks_sent = changed;
     *result = (struct accept_result){n, tree.next};
-    lane->path = lane_tree_path(&lane->draft, &tree);
+    lane->path = lane_tree_path(lane->tree, &lane->draft, &tree);
     return 0;
 }
 
@@ -356,6 +382,39 @@ static void settle_lanes(struct round_part *part)
 
 /* ---- what the planner learns ---- */
 
+/* How many of tokens[n] the text has gone on with. */
+static int count_right(const struct round_lane *lane, const int32_t *tokens, int n)
+{
+    const int32_t *text = lane->seq->tokens + lane->draft.base;
+    int n_right = 0;
+    while (n_right < n && text[n_right] == tokens[n_right]) {
+        n_right++;
+    }
+    return n_right;
+}
+
+/* What was found is held against the text, whoever guessed that, and so is a branch. */
+static void teach_found(struct planner *planner, const struct round_lane *lane)
+{
+    struct planner_sequence *state = &lane->seq->planner_state;
+    const struct lane_plan *plan = &lane->plan;
+    const struct draft *draft = &lane->draft;
+    int n_committed = lane->seq->n_tokens - draft->base;
+    int branch = draft->n_branch > 0 ? plan->branch.offer.finder : -1;
+    int taken = round_is_found(lane) ? plan->offer.finder : branch;
+    for (int i = 0; i < plan->n_found; i++) {
+        const struct lane_found *found = &plan->found[i];
+        int n = least(found->n, n_committed);
+        if (n == 0 || found->offer.finder == taken) continue;
+        planner_observe_untaken(planner, state, &found->offer, n,
+                                count_right(lane, found->tokens, n));
+    }
+    if (branch < 0) return;
+    int n = least(draft->n_branch, n_committed);
+    planner_observe_branch(planner, state, &plan->branch, n, count_right(lane, draft->branch, n),
+                           lane->path.n_branch);
+}
+
 /* Strategies with a K of their own have no offers. */
 static void teach_lane(struct planner *planner, const struct round_lane *lane)
 {
@@ -368,6 +427,7 @@ static void teach_lane(struct planner *planner, const struct round_lane *lane)
         planner_observe_lane(planner, state, lane->draft.n, lane->path.n_chain);
     }
     planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
+    teach_found(planner, lane);
 }
 
 static void teach(struct round_part *part)

@@ -289,9 +289,10 @@ static bool must_ignore_texts(const struct sequence *seq)
 }
 
 /* What finders can guess for a lane; returns how many offers there are. */
-static int list_offers(const struct planning *p, const struct sequence *seq,
+static int list_offers(const struct planning *p, struct lane_plan *lane,
                        struct planner_offer *offers)
 {
+    const struct sequence *seq = lane->seq;
     int n = 0, room = guess_room(p, seq);
     for (int i = 0; i < p->s->drafters->n_finders && room > 0; i++) {
         const struct drafter *finder = p->s->drafters->finders[i];
@@ -299,8 +300,12 @@ static int list_offers(const struct planning *p, const struct sequence *seq,
         offers[n] = (struct planner_offer){.finder = i};
         if (!finder->ops->look(finder, seq, &offers[n])) continue;
         offers[n].k_max = least(offers[n].k_max, room);
-        n++;
+        struct lane_found *found = &lane->found[n];
+        found->n = finder->ops->foresee(finder, seq, found->tokens, FORESEEN_MAX);
+        offers[n].is_fixed = found->n > 0;
+        found->offer = offers[n++];
     }
+    lane->n_found = n;
     return n;
 }
 
@@ -315,8 +320,10 @@ static void take_choice(struct planning *p, struct lane_plan *lane,
         lane->siblings[i] = choice->siblings[i];
         n_siblings += choice->siblings[i];
     }
-    p->n_tokens -= choice->k + n_siblings;
-    p->n_rows -= choice->k + n_siblings;
+    lane->branch = choice->branch;
+    int n_guesses = choice->k + n_siblings + choice->branch.n;
+    p->n_tokens -= n_guesses;
+    p->n_rows -= n_guesses;
     if (choice->k == 0) return;
     lane->drafter = drafters->model;
     if (!choice->offer) return;
@@ -347,9 +354,9 @@ static void plan_guesses(struct planning *p)
             .n_missed = planning_n_missed(seq),
             .n_left = seq->end - seq->n_tokens,
             .offers = offers[n],
-            .n_offers = list_offers(p, seq, offers[n]),
+            .n_offers = list_offers(p, lane, offers[n]),
             .siblings_max = p->s->is_halved ? 0 : seq->siblings_max,
-            .nodes_max = TREE_PATHS_MAX, /* each sibling ends a path */
+            .nodes_max = TREE_PATHS_MAX - 1, /* each sibling ends a path, and so does a branch */
         };
         owners[n++] = lane;
     }
@@ -363,6 +370,7 @@ static void plan_guesses(struct planning *p)
         int room = least(p->n_tokens, p->n_rows);
         lanes[0].k = least(least(p->s->n_ahead, lanes[0].k_max), room);
         memset(lanes[0].siblings, 0, sizeof lanes[0].siblings); /* the room is for guesses */
+        lanes[0].branch.n = 0;
     }
     for (int i = 0; i < n; i++) {
         take_choice(p, owners[i], &lanes[i]);

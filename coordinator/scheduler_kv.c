@@ -211,7 +211,16 @@ static bool reserve_draft(struct planning *p, struct lane_plan *lane, int n_rese
     return true;
 }
 
-/* Siblings get what is left when all lanes have what they need: nobody loses a place for them. */
+/* Path 0 goes on with the branch where the chain is the beginning of that. */
+static int reserve_branch(struct planning *p, struct lane_plan *lane, struct error *err)
+{
+    struct sequence *seq = lane->seq;
+    return block_table_reach(&seq->target_blocks, p->s->target_pool,
+                             seq->n_target_kv + lane->n_tokens + lane->branch.n, err);
+}
+
+/* Siblings and branches get what is left when all lanes have what they need: nobody loses a place
+ * for them. */
 static void reserve_siblings(struct planning *p, struct lane_plan *lane)
 {
     int32_t parents[TREE_NODES_MAX];
@@ -219,12 +228,14 @@ static void reserve_siblings(struct planning *p, struct lane_plan *lane)
     struct error err;
     struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
     lane->tails = NULL;
-    int n = lane_tree_parents(lane->k, lane->siblings, parents);
+    if (lane->k == 0) lane->branch.n = 0;
+    int n = lane_tree_parents(lane->k, lane->siblings, lane->branch.n, parents);
     if (n == lane->k) return;
-    if (guess_tree_init(&shape, parents, n, &err) ||
+    if (reserve_branch(p, lane, &err) || guess_tree_init(&shape, parents, n, &err) ||
         block_tails_reserve(tails, p->s->target_pool, &lane->seq->target_blocks, &shape,
                             lane->seq->n_tokens, &err)) {
         memset(lane->siblings, 0, sizeof lane->siblings);
+        lane->branch.n = 0;
         return;
     }
     lane->tails = tails;

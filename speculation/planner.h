@@ -76,6 +76,7 @@ struct planner_lane {
     const struct planner_offer *offers; /* [n_offers] */
     int n_offers;
     const struct planner_offer *offer; /* out: the one that makes the k guesses; NULL: the draft */
+    struct planner_branch branch;      /* out */
 };
 
 /* What is in the step already, besides the lanes above with one row each. */
@@ -160,6 +161,19 @@ void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
  * one of the two above, whose n_accepted does not count the sibling. */
 void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
                               const struct planner_offer *offer, int n, int kept);
+
+/* The same for an offer that was not taken: of its guesses the first n_tested were held against the
+ * text, and the first n_right stood in it. So it is known at no cost what an offer would have been
+ * worth. Besides one of the two above. */
+void planner_observe_untaken(struct planner *p, struct planner_sequence *seq,
+                             const struct planner_offer *offer, int n_tested, int n_right);
+
+/* Of a branch the first n_tested guesses were held against the text,
+ * and the first n_right stood in it; n_added of them were committed that were no guesses of the
+ * draft. Besides planner_observe_lane. */
+void planner_observe_branch(struct planner *p, struct planner_sequence *seq,
+                            const struct planner_branch *branch, int n_tested, int n_right,
+                            int n_added);
 
 /* One time of a calibration at the start, best the median of a few: a step of n_rows decoding rows;
  * a pass of the draft over n_lanes. With both known, new pairs need no rounds of learning. */

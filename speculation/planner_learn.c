@@ -199,6 +199,20 @@ static void observe_commit(struct planner_sequence *seq, int n_tokens)
     }
 }
 
+void planner_observe_untaken(struct planner *p, struct planner_sequence *seq,
+                             const struct planner_offer *offer, int n_tested, int n_right)
+{
+    planner_offer_observe(&p->reasons, &seq->trust[offer->finder], offer, n_tested, n_right);
+}
+
+void planner_observe_branch(struct planner *p, struct planner_sequence *seq,
+                            const struct planner_branch *branch, int n_tested, int n_right,
+                            int n_added)
+{
+    planner_observe_untaken(p, seq, &branch->offer, n_tested, n_right);
+    planner_offer_observe_branch(&p->reasons, branch, n_added);
+}
+
 void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
                            const struct planner_offer *offer, int k, int n_accepted)
 {

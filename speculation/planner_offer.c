@@ -73,6 +73,13 @@ void planner_offer_observe(struct planner_reasons *reasons, struct planner_trust
     reason->is_fitted = false;
 }
 
+void planner_offer_observe_branch(struct planner_reasons *reasons,
+                                  const struct planner_branch *branch, int n_added)
+{
+    reasons->branch_expected = reasons->branch_expected * keep_test + (double)branch->expected;
+    reasons->branch_added = reasons->branch_added * keep_test + n_added;
+}
+
 void planner_trust_fade(struct planner_trust *trust, int n_tokens)
 {
     float keep = planner_keep_tokens(n_tokens);
@@ -83,6 +90,8 @@ void planner_trust_fade(struct planner_trust *trust, int n_tokens)
 
 void planner_reasons_fade(struct planner_reasons *reasons)
 {
+    reasons->branch_expected *= keep_reason;
+    reasons->branch_added *= keep_reason;
     for (int f = 0; f < PLANNER_FINDERS; f++) {
         for (int e = 0; e < PLANNER_EVIDENCE; e++) {
             struct planner_reason *reason = &reasons->of[f][e];

@@ -3,6 +3,7 @@
  * arithmetic. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "speculation/planner_alpha.h"
@@ -21,6 +22,7 @@ struct planner_offer {
                      often, in all sequences but for planner_trust */
     int k_max;    /* guesses, 0 .. DRAFT_MAX */
     uint8_t siblings[DRAFT_MAX]; /* further guesses that it knows for the place of each */
+    bool is_fixed;               /* its guesses are not drawn, so they may be a branch */
 };
 
 /* The number, 0 .. PLANNER_DRAFTERS - 1, of the drafter that makes an offer; NULL: of the draft
@@ -29,6 +31,13 @@ static inline int planner_drafter_of(const struct planner_offer *offer)
 {
     return offer ? 1 + offer->finder : 0;
 }
+
+/* What was found beside guesses of the draft (speculation/planner_branch.h). */
+struct planner_branch {
+    struct planner_offer offer; /* that makes its guesses */
+    int n;                      /* guesses, 0 .. DRAFT_MAX; 0: there is no branch */
+    float expected;             /* tokens that it is expected to add */
+};
 
 /* The evidence of a match of so many tokens, for finders that know nothing else. */
 int planner_evidence_of_match(int n_tokens);
@@ -44,6 +53,8 @@ struct planner_reason {
 };
 struct planner_reasons {
     struct planner_reason of[PLANNER_FINDERS][PLANNER_EVIDENCE];
+    /* Tokens that branches were expected to add, and those that they did. */
+    double branch_expected, branch_added;
 };
 
 /* How one sequence differs from others in what a finder finds: of so many tests so many guesses
@@ -63,6 +74,10 @@ void planner_offer_observe(struct planner_reasons *reasons, struct planner_trust
 
 /* The odds of this sequence's guesses over those that were expected. */
 float planner_trust_shift(const struct planner_trust *trust);
+
+/* A branch has added so many tokens. */
+void planner_offer_observe_branch(struct planner_reasons *reasons,
+                                  const struct planner_branch *branch, int n_added);
 
 /* The sequence's tests fade by the tokens that it commits. */
 void planner_trust_fade(struct planner_trust *trust, int n_tokens);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "speculation/planner_branch.h"
 #include "speculation/planner_cost.h"
 #include "speculation/planner_way.h"
 
@@ -341,7 +342,7 @@ static void share_planned(struct planner *p, const struct planner_base *base,
     if (best.n > 0) best = stay_near(plain, &order, &best);
     bool is_plain = best.n == 0, is_due = probe_around(p, &plain, &order, &best);
     hand_out(&order, &best, lanes);
-    p->planned_us = best.us;
+    p->planned_us = planner_branch_all(p, base, lanes, n_lanes, best.n, best.us);
     if (is_plain && !is_due) probe_one(p, plain, lanes, n_lanes, &order);
 }
 
@@ -353,6 +354,7 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
     for (int i = 0; i < n_lanes; i++) {
         lanes[i].k = 0;
         lanes[i].offer = NULL;
+        lanes[i].branch.n = 0;
         memset(lanes[i].siblings, 0, sizeof lanes[i].siblings);
         n_may += lanes[i].k_max > 0 || lanes[i].n_offers > 0 ? 1 : 0;
     }

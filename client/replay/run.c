@@ -5,6 +5,9 @@
 
 #include "base/memory.h"
 
+/* Tokens of an offer that are held against the text, as in coordinator/round_plan.h. */
+enum { REPLAY_FORESEEN = 8 };
+
 struct run {
     struct replay_drafter *drafters;
     int n_drafters;
@@ -70,6 +73,22 @@ static void observe(struct run *run, int chosen, int k, int n_accepted)
     planner_observe_offer(&run->planner, &run->seq, &run->found[chosen].offer, k, n_accepted);
 }
 
+/* Offers that were not taken, held against the n_committed tokens of the round. */
+static void observe_untaken(struct run *run, int chosen, const int32_t *answer, int n_committed)
+{
+    for (int i = 0; i < run->n_drafters; i++) {
+        const struct replay_found *found = &run->found[i];
+        int n = found->offer.k_max, n_right = 0;
+        if (n > REPLAY_FORESEEN) n = REPLAY_FORESEEN;
+        if (n > n_committed) n = n_committed;
+        if (n == 0 || i == chosen) continue;
+        while (n_right < n && found->tokens[n_right] == answer[n_right]) {
+            n_right++;
+        }
+        planner_observe_untaken(&run->planner, &run->seq, &found->offer, n, n_right);
+    }
+}
+
 /* One round at answer[0..n_left); returns the tokens that it commits. */
 static int make_round(struct run *run, const int32_t *answer, int n_left)
 {
@@ -78,6 +97,7 @@ static int make_round(struct run *run, const int32_t *answer, int n_left)
         n_accepted++;
     }
     observe(run, chosen, k, n_accepted);
+    observe_untaken(run, chosen, answer, n_accepted + 1);
     return n_accepted + 1;
 }
 

@@ -191,6 +191,17 @@ static bool counted_look(const struct drafter *drafter, const struct sequence *s
     return true;
 }
 
+static int counted_foresee(const struct drafter *drafter, const struct sequence *seq,
+                           int32_t *tokens, int n)
+{
+    const struct store_guesses *found = find((const struct counted_finder *)drafter, seq);
+    if (n > found->n) n = found->n;
+    for (int i = 0; i < n; i++) {
+        tokens[i] = found->guesses[i].token;
+    }
+    return n;
+}
+
 static void counted_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
                             struct arena *arena, struct draft_cost *cost)
 {
@@ -227,6 +238,7 @@ const struct drafter_ops store_finder_ops = {
     .forget = counted_forget,
     .study = counted_study,
     .look = counted_look,
+    .foresee = counted_foresee,
     .finished = store_finder_finished,
     .keeps_texts = true,
 };
@@ -241,4 +253,5 @@ const struct drafter_ops datastore_finder_ops = {
     .forget = counted_forget,
     .study = counted_study,
     .look = counted_look,
+    .foresee = counted_foresee,
 };

@@ -44,6 +44,11 @@ struct draft {
     uint8_t n_siblings[DRAFT_MAX];
     int32_t siblings[DRAFT_MAX][SIBLINGS_MAX];
     const struct sparse_dist *sibling_q[DRAFT_MAX][SIBLINGS_MAX];
+    /* A second chain, which goes on from `base`, too. It does not depend on the guesses above, and
+     * where the two begin alike they are one. */
+    int n_branch;
+    int32_t branch[DRAFT_MAX];
+    struct sparse_dist branch_q[DRAFT_MAX]; /* one-hot, in the arena of the call */
 };
 
 /* One sequence's share of a call of propose. */
@@ -162,6 +167,11 @@ struct drafter_ops {
      * or fewer behind guesses that were drawn. */
     bool (*look)(const struct drafter *drafter, const struct sequence *seq,
                  struct planner_offer *offer);
+
+    /* The first n guesses that propose would make now, where no coin decides them; returns how many
+     * there are. 0: there are none, or they are drawn. */
+    int (*foresee)(const struct drafter *drafter, const struct sequence *seq, int32_t *tokens,
+                   int n);
 
     /* The sequence's text is complete. NULL: that does not matter. */
     void (*finished)(struct drafter *drafter, const struct sequence *seq);

@@ -98,19 +98,30 @@ static bool session_look(const struct drafter *drafter, const struct sequence *s
 }
 
 /* Guesses up to one that does not exist for the target. */
-static void propose_lane(const struct session_finder *f, struct draft_lane *lane,
+static int session_foresee(const struct drafter *drafter, const struct sequence *seq,
+                           int32_t *tokens, int n)
+{
+    const struct session_finder *f = (const struct session_finder *)drafter;
+    const struct text *text = &f->texts[seq->slot];
+    int n_known = 0, n_found = 0;
+    if (!text->is_off && text->suffix && text->n_read == seq->n_tokens) {
+        struct suffix_place place = suffix_end(text->suffix);
+        n_found = suffix_copy(text->suffix, &place, tokens, n);
+    }
+    while (n_known < n_found && tokens[n_known] < f->n_vocab) {
+        n_known++;
+    }
+    return n_known;
+}
+
+static void propose_lane(const struct drafter *drafter, struct draft_lane *lane,
                          struct arena *arena)
 {
-    const struct text *text = &f->texts[lane->seq->slot];
     int32_t tokens[DRAFT_MAX];
     struct finder_guess guesses[DRAFT_MAX];
-    int n = 0, n_found = 0;
-    if (!text->is_off && text->n_read == lane->seq->n_tokens) {
-        struct suffix_place place = suffix_end(text->suffix);
-        n_found = suffix_copy(text->suffix, &place, tokens, lane->k);
-    }
-    for (; n < n_found && tokens[n] < f->n_vocab; n++) {
-        guesses[n] = (struct finder_guess){.n = 1, .tokens = {tokens[n]}};
+    int n = session_foresee(drafter, lane->seq, tokens, lane->k);
+    for (int i = 0; i < n; i++) {
+        guesses[i] = (struct finder_guess){.n = 1, .tokens = {tokens[i]}};
     }
     finder_take(lane, guesses, n, arena);
 }
@@ -120,7 +131,7 @@ static void session_propose(struct drafter *drafter, struct draft_lane *lanes, i
 {
     (void)cost; /* there are no passes */
     for (int i = 0; i < n; i++) {
-        propose_lane(session_finder(drafter), &lanes[i], arena);
+        propose_lane(drafter, &lanes[i], arena);
     }
 }
 
@@ -134,5 +145,6 @@ const struct drafter_ops session_finder_ops = {
     .forget = session_forget,
     .study = session_study,
     .look = session_look,
+    .foresee = session_foresee,
     .is_of_text = true,
 };

@@ -117,26 +117,144 @@ START_TEST(drawn_siblings_share_their_q)
 }
 END_TEST
 
-START_TEST(the_path_says_what_stays)
+struct path_case {
+    struct tree_result result;
+    struct lane_path path;
+};
+
+static void check_paths(const struct lane_tree *tree, const struct draft *draft,
+                        const struct path_case *cases, size_t n)
 {
-    struct draft draft;
-    struct draft_lane lane = new_lane(&draft, SIBLINGS_MAX, &no_ends);
-    finder_take(&lane, found, 3, &arena);
-    const struct {
-        struct tree_result result;
-        struct lane_path path;
-    } cases[] = {
-        {{.n_accepted = 3, .path = {0, 1, 2}}, {3, 0, 0}},
-        {{.n_accepted = 3, .path = {0, 1, 3}}, {2, 1, 0}},
-        {{.n_accepted = 2, .path = {0, 1}}, {2, 1, 1}},
-        {{.n_accepted = 1, .path = {5}}, {0, 2, 1}},
-        {{.n_accepted = 0}, {0, 2, 2}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lane_path path = lane_tree_path(&draft, &cases[i].result);
+    for (size_t i = 0; i < n; i++) {
+        struct lane_path path = lane_tree_path(tree, draft, &cases[i].result);
         ck_assert_int_eq(path.n_chain, cases[i].path.n_chain);
         ck_assert_int_eq(path.n_tested, cases[i].path.n_tested);
         ck_assert_int_eq(path.kept, cases[i].path.kept);
+        ck_assert_int_eq(path.n_branch, cases[i].path.n_branch);
+    }
+}
+
+START_TEST(the_path_says_what_stays)
+{
+    struct draft draft;
+    struct lane_tree tree;
+    struct draft_lane lane = new_lane(&draft, SIBLINGS_MAX, &no_ends);
+    finder_take(&lane, found, 3, &arena);
+    lane_tree_init(&tree, &draft);
+    static const struct path_case cases[] = {
+        {{.n_accepted = 3, .path = {0, 1, 2}}, {3, 0, 0, 0}},
+        {{.n_accepted = 3, .path = {0, 1, 3}}, {2, 1, 0, 0}},
+        {{.n_accepted = 2, .path = {0, 1}}, {2, 1, 1, 0}},
+        {{.n_accepted = 1, .path = {5}}, {0, 2, 1, 0}},
+        {{.n_accepted = 0}, {0, 2, 2, 0}},
+    };
+    check_paths(&tree, &draft, cases, sizeof cases / sizeof *cases);
+}
+END_TEST
+
+/* The chain of `found` with its siblings, and a branch. */
+static void grow(struct draft *draft, struct lane_tree *tree, const int32_t *branch, int n)
+{
+    static float one = 1;
+    struct draft_lane lane = new_lane(draft, SIBLINGS_MAX, &no_ends);
+    finder_take(&lane, found, 3, &arena);
+    draft->n_branch = n;
+    for (int i = 0; i < n; i++) {
+        draft->branch[i] = branch[i];
+        draft->branch_q[i] = (struct sparse_dist){1, &draft->branch[i], &one};
+    }
+    lane_tree_init(tree, draft);
+}
+
+/* Chain 5 6 END, siblings 7 and 3 of 5 and 4 of END. */
+START_TEST(a_branch_leaves_the_chain_where_they_differ)
+{
+    const struct {
+        int32_t branch[5];
+        int n, n_shared, n_nodes;
+        int32_t tokens[10], parents[10];
+    } cases[] = {
+        /* from the root, behind all siblings */
+        {{8, 5}, 2, 0, 8, {5, 6, END, 4, 7, 3, 8, 5}, {-1, 0, 1, 1, -1, -1, -1, 6}},
+        {{5, 8, 2}, 3, 1, 8, {5, 6, END, 4, 8, 2, 7, 3}, {-1, 0, 1, 1, 0, 4, -1, -1}},
+        /* its first guess is a sibling */
+        {{7, 8}, 2, 0, 7, {5, 6, END, 4, 7, 8, 3}, {-1, 0, 1, 1, -1, 4, -1}},
+        {{3, 8, 2}, 3, 0, 8, {5, 6, END, 4, 7, 3, 8, 2}, {-1, 0, 1, 1, -1, -1, 5, 6}},
+        /* the chain is its beginning, and goes on */
+        {{5, 6, END, 2, 1}, 5, 3, 8, {5, 6, END, 2, 1, 4, 7, 3}, {-1, 0, 1, 2, 3, 1, -1, -1}},
+        /* it is the chain's beginning, or nothing but a sibling */
+        {{5, 6}, 2, 2, 6, {5, 6, END, 4, 7, 3}, {-1, 0, 1, 1, -1, -1}},
+        {{5, 6, 4}, 3, 2, 6, {5, 6, END, 4, 7, 3}, {-1, 0, 1, 1, -1, -1}},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct draft draft;
+        struct lane_tree tree;
+        struct error err;
+        grow(&draft, &tree, cases[c].branch, cases[c].n);
+        ck_assert_int_eq(lane_tree_shared(&draft), cases[c].n_shared);
+        ck_assert_int_eq(tree.guesses.n, cases[c].n_nodes);
+        for (int i = 0; i < cases[c].n_nodes; i++) {
+            ck_assert_int_eq(tree.guesses.tokens[i], cases[c].tokens[i]);
+            ck_assert_int_eq(tree.guesses.parents[i], cases[c].parents[i]);
+            ck_assert(is_one_hot(tree.guesses.q[i], cases[c].tokens[i]));
+        }
+        CHECK_OK(tree_check(&tree.guesses, 10, &err));
+    }
+}
+END_TEST
+
+START_TEST(the_path_says_what_stays_of_a_branch)
+{
+    struct draft draft;
+    struct lane_tree tree;
+    grow(&draft, &tree, (const int32_t[]){5, 8, 2}, 3);
+    static const struct path_case leaving[] = {
+        {{.n_accepted = 3, .path = {0, 4, 5}}, {1, 0, 0, 2}},
+        {{.n_accepted = 2, .path = {0, 4}}, {1, 0, 0, 1}},
+        {{.n_accepted = 3, .path = {0, 1, 3}}, {2, 1, 0, 0}},
+        {{.n_accepted = 1, .path = {6}}, {0, 2, 0, 0}},
+    };
+    check_paths(&tree, &draft, leaving, sizeof leaving / sizeof *leaving);
+    grow(&draft, &tree, (const int32_t[]){3, 8, 2}, 3);
+    static const struct path_case behind_sibling[] = {
+        {{.n_accepted = 3, .path = {5, 6, 7}}, {0, 2, 1, 2}},
+        {{.n_accepted = 1, .path = {4}}, {0, 2, 0, 0}},
+    };
+    check_paths(&tree, &draft, behind_sibling, 2);
+    grow(&draft, &tree, (const int32_t[]){5, 6, END, 2, 1}, 5);
+    static const struct path_case behind_chain[] = {
+        {{.n_accepted = 5, .path = {0, 1, 2, 3, 4}}, {3, 0, 0, 2}},
+        {{.n_accepted = 3, .path = {0, 1, 2}}, {3, 0, 0, 0}},
+    };
+    check_paths(&tree, &draft, behind_chain, 2);
+}
+END_TEST
+
+/* The tree that a lane sets blocks aside for needs as many as any that comes of its guesses. */
+START_TEST(no_tree_needs_more_blocks_than_were_set_aside)
+{
+    enum { BLOCK = 4 };
+    static const uint8_t siblings[] = {2, 0, 1};
+    static const int32_t branches[][5] = {
+        {8, 5, 1, 1, 1}, {5, 8, 2, 1, 1},   {7, 8, 1, 1, 1}, {3, 8, 2, 1, 1},
+        {5, 6, 4, 1, 1}, {5, 6, END, 2, 1}, {5, 6, 2, 1, 1},
+    };
+    for (int c = 0; c < (int)(sizeof branches / sizeof *branches); c++) {
+        for (int n = 1; n <= 5; n++) {
+            struct draft draft;
+            struct lane_tree tree;
+            struct guess_tree most;
+            struct error err;
+            int32_t parents[TREE_NODES_MAX];
+            CHECK_OK(
+                guess_tree_init(&most, parents, lane_tree_parents(3, siblings, n, parents), &err));
+            grow(&draft, &tree, branches[c], n);
+            ck_assert_int_le(tree.shape.leaf_depth[0], n > 3 ? n - 1 : 2);
+            for (int first = 0; first < BLOCK; first++) {
+                ck_assert_int_le(guess_tree_tails(&tree.shape, first, BLOCK),
+                                 guess_tree_tails(&most, first, BLOCK));
+            }
+        }
     }
 }
 END_TEST
@@ -150,6 +268,9 @@ int main(void)
     tcase_add_test(tcase, a_lane_has_no_more_siblings_than_it_may_and_none_behind_an_end);
     tcase_add_test(tcase, drawn_siblings_share_their_q);
     tcase_add_test(tcase, the_path_says_what_stays);
+    tcase_add_test(tcase, a_branch_leaves_the_chain_where_they_differ);
+    tcase_add_test(tcase, the_path_says_what_stays_of_a_branch);
+    tcase_add_test(tcase, no_tree_needs_more_blocks_than_were_set_aside);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
