@@ -315,6 +315,8 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
     const struct signals_commit commit = {
         .n_drafted = lane->draft.n,
         .n_accepted = lane->path.n_chain,
+        .n_siblings = lane_tree_siblings(&lane->draft),
+        .n_siblings_accepted = lane->path.kept < lane->path.n_tested ? 1 : 0,
         .drafter = lane->draft.n > 0 ? lane->plan.drafter->ops->counted : SIGNALS_MODEL,
         .n_tokens = seq->n_tokens - n_before,
         .gap_us = last_us ? seq->last_token_us - last_us : 0,

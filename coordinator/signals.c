@@ -255,6 +255,8 @@ void signals_commit(struct signals *s, const struct signals_commit *c)
     signals_add(s, SIGNAL_ACCEPTED_TOKENS, 0, c->n_accepted);
     signals_add(s, SIGNAL_DRAFTER_TOKENS, (int)c->drafter, c->n_drafted);
     signals_add(s, SIGNAL_DRAFTER_ACCEPTED, (int)c->drafter, c->n_accepted);
+    signals_add(s, SIGNAL_SIBLING_TOKENS, (int)c->drafter, c->n_siblings);
+    signals_add(s, SIGNAL_SIBLING_ACCEPTED, (int)c->drafter, c->n_siblings_accepted);
     for (int i = 0; i < c->n_drafted && i <= c->n_accepted; i++) {
         signals_add(s, SIGNAL_TESTED_AT, i, 1);
         if (i < c->n_accepted) signals_add(s, SIGNAL_ACCEPTED_AT, i, 1);

@@ -31,6 +31,8 @@ enum signal {
     SIGNAL_ALPHA,                       /* by position; millionths */
     SIGNAL_DRAFTER_TOKENS,              /* by enum signals_drafter */
     SIGNAL_DRAFTER_ACCEPTED,            /* the same */
+    SIGNAL_SIBLING_TOKENS,              /* the same */
+    SIGNAL_SIBLING_ACCEPTED,            /* the same */
     SIGNAL_DRAFT_LENGTH,
     SIGNAL_ROUND_TIME,
     SIGNAL_ROUND_PART_TIME, /* by enum signals_part */

@@ -106,6 +106,13 @@ const struct metric_family signals_families[SIGNALS] = {
             BY("drafter", drafters)),
     COUNTER(SIGNAL_DRAFTER_ACCEPTED, "drafter_accepted_tokens_total",
             "Guesses that stayed, by who made them.", BY("drafter", drafters)),
+    COUNTER(SIGNAL_SIBLING_TOKENS, "sibling_tokens_total",
+            "Siblings that were checked: guesses for a place besides the one that "
+            "drafter_tokens_total counts, by who made them.",
+            BY("drafter", drafters)),
+    COUNTER(SIGNAL_SIBLING_ACCEPTED, "sibling_accepted_tokens_total",
+            "Siblings that stayed in the place of a guess that was rejected, by who made them.",
+            BY("drafter", drafters)),
     HISTOGRAM(SIGNAL_DRAFT_LENGTH, "draft_length_tokens",
               "K: guesses of a text in a round, 0 included.", SIZES(draft_lengths)),
     HISTOGRAM(SIGNAL_ROUND_TIME, "round_seconds", "Time of a round, from its plan to its commit.",

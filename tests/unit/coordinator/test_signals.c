@@ -140,6 +140,44 @@ START_TEST(guesses_are_counted_by_position)
 }
 END_TEST
 
+/* Two chains of two guesses; the siblings of both are checked and one of them stays. Neither K nor
+ * alpha knows of it. */
+START_TEST(siblings_are_counted_beside_the_chain)
+{
+    struct signals *s = open_signals(true);
+    struct buffer out = {0};
+    set_group(s, "m");
+    signals_commit(s, &(struct signals_commit){.n_drafted = 2,
+                                               .n_accepted = 1,
+                                               .n_siblings = 3,
+                                               .n_siblings_accepted = 1,
+                                               .drafter = SIGNALS_MODEL,
+                                               .n_tokens = 3});
+    signals_commit(s, &(struct signals_commit){.n_drafted = 2,
+                                               .n_accepted = 2,
+                                               .n_siblings = 2,
+                                               .drafter = SIGNALS_SESSION,
+                                               .n_tokens = 3});
+    const char *page = show(s, &out);
+    check_line(page, "outrider_sibling_tokens_total{model_name=\"m\",drafter=\"model\"} 3");
+    check_line(page, "outrider_sibling_tokens_total{model_name=\"m\",drafter=\"session\"} 2");
+    check_line(page,
+               "outrider_sibling_accepted_tokens_total{model_name=\"m\",drafter=\"model\"} 1");
+    check_line(page,
+               "outrider_sibling_accepted_tokens_total{model_name=\"m\",drafter=\"session\"} 0");
+    check_line(page, "vllm:spec_decode_num_draft_tokens_total{model_name=\"m\"} 4");
+    check_line(page, "vllm:spec_decode_num_accepted_tokens_total{model_name=\"m\"} 3");
+    check_line(page,
+               "outrider_drafter_accepted_tokens_total{model_name=\"m\",drafter=\"model\"} 1");
+    check_line(page, "outrider_draft_length_tokens_sum{model_name=\"m\"} 4");
+    ck_assert_int_eq(signals_get(s, SIGNAL_TESTED_AT, 1), 2);
+    ck_assert_int_eq(signals_get(s, SIGNAL_ACCEPTED_AT, 1), 1);
+    check_no(page, "vllm:sibling");
+    buffer_free(&out);
+    signals_close(s);
+}
+END_TEST
+
 START_TEST(a_round_is_the_sum_of_its_parts)
 {
     struct signals *s = open_signals(false);
@@ -308,6 +346,7 @@ int main(void)
     tcase_add_test(tc, there_is_a_page_before_there_is_a_group);
     tcase_add_test(tc, labels_follow_the_group);
     tcase_add_test(tc, guesses_are_counted_by_position);
+    tcase_add_test(tc, siblings_are_counted_beside_the_chain);
     tcase_add_test(tc, a_round_is_the_sum_of_its_parts);
     tcase_add_test(tc, the_load_is_what_it_was_last);
     tcase_add_test(tc, only_requests_that_were_served_have_times);
