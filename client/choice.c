@@ -96,6 +96,26 @@ int choice_keep_summary(struct choice *choice, const struct generate_summary *su
 
 /* ---- keeping, for --json ---- */
 
+static json_t *guess_json(const struct generate_guess *guess)
+{
+    json_t *made = json_pack("{si si si ss sf}", "place", guess->place, "sibling", guess->sibling,
+                             "id", (int)guess->id, "text", guess->text, "q", (double)guess->q);
+    if (guess->p >= 0) json_object_set_new(made, "p", json_real((double)guess->p));
+    if (guess->is_untried) json_object_set_new(made, "untried", json_true());
+    return made;
+}
+
+/* As HTTP tells it, but for the times. */
+static json_t *round_json(const struct generate_round *round)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < round->n_guesses; i++) {
+        json_array_append_new(list, guess_json(&round->guesses[i]));
+    }
+    return json_pack("{ss so si}", "drafter", round->drafter, "guesses", list, "kept",
+                     round->n_kept);
+}
+
 static json_t *step_json(const struct generate_tokens *tokens)
 {
     static const char *const names[] = {"plain", "accepted", "replacement", "bonus"};
@@ -107,6 +127,7 @@ static json_t *step_json(const struct generate_tokens *tokens)
                                               client_json_text(piece.text, piece.len)));
     }
     json_t *step = json_pack("{so}", "tokens", list);
+    if (step && tokens->round) json_object_set_new(step, "round", round_json(tokens->round));
     if (step && tokens->rejected_id >= 0) {
         json_object_set_new(
             step, "rejected",

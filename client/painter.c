@@ -1,4 +1,5 @@
-/* The colours and marks of guesses. */
+/* The colours and marks of guesses. Those that nobody tried are not shown: guesses behind one that
+ * was rejected, and siblings of one that stayed. */
 #include "client/painter.h"
 
 #include <string.h>
@@ -6,15 +7,19 @@
 struct mark {
     enum terminal_style style;
     const char *before, *after; /* where there are no colours */
+    const char *divider;        /* before it, dimmed, where there are */
+    bool is_quoted;             /* it is no part of the text, and takes one line */
 };
 
 static const struct mark marks[] = {
-    [TOKEN_PLAIN] = {STYLE_PLAIN, "", ""},
-    [TOKEN_ACCEPTED] = {STYLE_ACCEPTED, "[", "]"},
-    [TOKEN_REPLACEMENT] = {STYLE_REPLACEMENT, "{+", "+}"},
-    [TOKEN_BONUS] = {STYLE_BONUS, "<", ">"},
+    [TOKEN_PLAIN] = {STYLE_PLAIN, "", "", NULL, false},
+    [TOKEN_ACCEPTED] = {STYLE_ACCEPTED, "[", "]", NULL, false},
+    [TOKEN_REPLACEMENT] = {STYLE_REPLACEMENT, "{+", "+}", NULL, false},
+    [TOKEN_BONUS] = {STYLE_BONUS, "<", ">", NULL, false},
 };
-static const struct mark rejected_mark = {STYLE_REJECTED, "{-", "-}"};
+static const struct mark sibling_mark = {STYLE_SIBLING, "[|", "]", NULL, false};
+static const struct mark rejected_mark = {STYLE_REJECTED, "{-", "-}", NULL, true};
+static const struct mark rejected_sibling_mark = {STYLE_REJECTED, "{-|", "-}", "|", true};
 
 /* Where the text of the tokens up to i ends. It never ends inside a character, nor before the end
  * of an earlier token, whatever text_ends says. */
@@ -38,16 +43,24 @@ struct piece painter_piece(const struct generate_tokens *tokens, int i)
     return (struct piece){tokens->text + begin, end_of(tokens, i) - begin};
 }
 
+static void paint_divider(const struct terminal *terminal, const char *divider)
+{
+    terminal_style(terminal, STYLE_DIM);
+    fputs(divider, terminal->out);
+    terminal_style(terminal, STYLE_PLAIN);
+}
+
 /* *ends_with_line is left as it is when there is nothing to show. */
 static void paint(const struct terminal *terminal, const struct mark *mark, struct piece piece,
                   bool *ends_with_line)
 {
     bool has_mark = !terminal->has_colors && mark->after[0];
     if (piece.len == 0) return;
-    *ends_with_line = piece.text[piece.len - 1] == '\n' && !has_mark && mark != &rejected_mark;
+    *ends_with_line = piece.text[piece.len - 1] == '\n' && !has_mark && !mark->is_quoted;
     if (!terminal->has_colors) fputs(mark->before, terminal->out);
+    if (terminal->has_colors && mark->divider) paint_divider(terminal, mark->divider);
     terminal_style(terminal, mark->style);
-    if (mark == &rejected_mark) {
+    if (mark->is_quoted) {
         terminal_quoted(terminal, piece.text, piece.len);
     } else {
         terminal_text(terminal, piece.text, piece.len);
@@ -56,18 +69,49 @@ static void paint(const struct terminal *terminal, const struct mark *mark, stru
     if (!terminal->has_colors) fputs(mark->after, terminal->out);
 }
 
+static void paint_text(const struct terminal *terminal, const struct mark *mark, const char *text,
+                       bool *ends_with_line)
+{
+    paint(terminal, mark, (struct piece){text, strlen(text)}, ends_with_line);
+}
+
+/* Which sibling token i is; 0: none. */
+static int sibling_of(const struct generate_tokens *tokens, int i)
+{
+    const struct generate_round *round = tokens->round;
+    return round && i < round->n_kept ? round->guesses[i].sibling : 0;
+}
+
+/* Those that were tried for token i and rejected: if one stayed, the ones ahead of it. */
+static void paint_rejected_siblings(const struct terminal *terminal,
+                                    const struct generate_tokens *tokens, int i,
+                                    bool *ends_with_line)
+{
+    const struct generate_round *round = tokens->round;
+    int n = round ? round->n_guesses : 0, kept = sibling_of(tokens, i);
+    for (int g = 0; g < n; g++) {
+        const struct generate_guess *guess = &round->guesses[g];
+        bool is_rejected =
+            guess->sibling > 0 && !guess->is_untried && (kept == 0 || guess->sibling < kept);
+        if (guess->place != i || !is_rejected) continue;
+        paint_text(terminal, &rejected_sibling_mark, guess->text, ends_with_line);
+    }
+}
+
 void painter_drafts(const struct terminal *terminal, const struct generate_tokens *tokens,
                     bool *ends_with_line)
 {
     const char *rejected = tokens->rejected_id >= 0 ? tokens->rejected_text : "";
     for (int i = 0; i < tokens->n; i++) {
-        if (tokens->origins[i] == TOKEN_REPLACEMENT) {
-            paint(terminal, &rejected_mark, (struct piece){rejected, strlen(rejected)},
-                  ends_with_line);
+        bool is_sibling = sibling_of(tokens, i) > 0;
+        const struct mark *mark = is_sibling ? &sibling_mark : &marks[tokens->origins[i]];
+        if (is_sibling || tokens->origins[i] == TOKEN_REPLACEMENT) {
+            paint_text(terminal, &rejected_mark, rejected, ends_with_line);
+            paint_rejected_siblings(terminal, tokens, i, ends_with_line);
             rejected = "";
         }
-        paint(terminal, &marks[tokens->origins[i]], painter_piece(tokens, i), ends_with_line);
+        paint(terminal, mark, painter_piece(tokens, i), ends_with_line);
     }
-    paint(terminal, &rejected_mark, (struct piece){rejected, strlen(rejected)}, ends_with_line);
+    paint_text(terminal, &rejected_mark, rejected, ends_with_line);
     paint(terminal, &marks[TOKEN_PLAIN], painter_piece(tokens, tokens->n), ends_with_line);
 }

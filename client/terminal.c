@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 static const char *const style_codes[] = {
-    [STYLE_PLAIN] = "\033[0m",        [STYLE_DIM] = "\033[2m",
-    [STYLE_ACCEPTED] = "\033[32m",    [STYLE_REJECTED] = "\033[31;9m",
-    [STYLE_REPLACEMENT] = "\033[34m", [STYLE_BONUS] = "\033[36m",
+    [STYLE_PLAIN] = "\033[0m",       [STYLE_DIM] = "\033[2m",
+    [STYLE_ACCEPTED] = "\033[32m",   [STYLE_SIBLING] = "\033[32;4m",
+    [STYLE_REJECTED] = "\033[31;9m", [STYLE_REPLACEMENT] = "\033[34m",
+    [STYLE_BONUS] = "\033[36m",
 };
 
 struct terminal terminal_of(FILE *out)

@@ -10,6 +10,7 @@ enum terminal_style {
     STYLE_PLAIN,
     STYLE_DIM,
     STYLE_ACCEPTED,    /* green */
+    STYLE_SIBLING,     /* green, underlined */
     STYLE_REJECTED,    /* red, struck through */
     STYLE_REPLACEMENT, /* blue */
     STYLE_BONUS        /* cyan */

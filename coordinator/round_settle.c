@@ -77,6 +77,7 @@ static struct generate_guess show_guess(struct round_part *part, int32_t id,
         .q = chance < 1 ? chance : 1,
         .p = row ? known_p(row, id) : -1,
         .place = place,
+        .is_untried = !row,
     };
 }
 
@@ -98,7 +99,11 @@ static struct generate_guess show_node(struct round_part *part, const struct rou
     int place = lane->tree->shape.depth[i];
     int before = place > 0 && place <= lane->n_accepted ? lane->accepted[place - 1] : -1;
     bool is_known = place <= lane->n_accepted && tree->parents[i] == before;
-    return show_guess(part, tree->tokens[i], tree->q[i], place, is_known ? &rows[place] : NULL);
+    int kind = lane->tree->kinds[i];
+    struct generate_guess guess =
+        show_guess(part, tree->tokens[i], tree->q[i], place, is_known ? &rows[place] : NULL);
+    guess.sibling = kind == LANE_TREE_BRANCH ? GENERATE_BRANCH : kind;
+    return guess;
 }
 
 /* First the accepted ones, then the others by their places. */
@@ -231,6 +236,7 @@ static int commit_lane(struct round_part *part, struct round_lane *lane,
         .origins = origins,
         .n = result.n_accepted + 1,
         .rejected = is_rejected ? draft->tokens[lane->path.n_chain] : -1,
+        .rejected_at = lane->path.n_chain,
     };
     return sequence_commit(seq, &commit, part->tools->tok, err);
 }

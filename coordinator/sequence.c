@@ -76,9 +76,8 @@ static void choose_draft(struct sequence *seq, const struct generate_request *re
     } else {
         seq->speculation_off = "";
     }
-    /* Who looks at rounds sees chains. */
-    bool may_branch = seq->planner_state.strategy == STRATEGY_PLANNED && !req->show_drafts;
-    seq->siblings_max = may_branch ? defaults->siblings_max : 0;
+    bool is_planned = seq->planner_state.strategy == STRATEGY_PLANNED;
+    seq->siblings_max = is_planned ? defaults->siblings_max : 0;
 }
 
 static int check_length(const struct job *job, const struct sequence_defaults *defaults,
@@ -385,7 +384,8 @@ int sequence_commit(struct sequence *seq, const struct commit *commit, const str
     seq->job->work.n_tokens += done;
     seq->last_token_us = clock_now_us();
     if (!seq->first_token_us) seq->first_token_us = seq->last_token_us;
-    bool show = seq->job->generate.show_drafts && commit->rejected >= 0 && done == commit->n;
+    bool show = seq->job->generate.show_drafts && commit->rejected >= 0;
+    show = show && done > commit->rejected_at;
     if (show) {
         TRY(tokenizer_token_text(tok, commit->rejected, rejected_text, sizeof rejected_text, err));
     }

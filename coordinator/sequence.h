@@ -117,6 +117,7 @@ struct commit {
     const enum token_origin *origins;
     int n;
     int32_t rejected;                     /* the guess that was rejected in this round, -1 = none */
+    int rejected_at;                      /* of the ids the one that took its place */
     const struct token_logprob *logprobs; /* [n]; NULL = not asked for */
     const struct generate_round *round;   /* NULL = not asked for */
 };

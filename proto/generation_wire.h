@@ -97,19 +97,26 @@ struct token_logprob {
     const struct token_alternative *top; /* best first */
 };
 
+/* The `sibling` of a guess of a round's second chain. */
+enum { GENERATE_BRANCH = SIBLINGS_MAX + 1 };
+
 /* A guess and what is known of it. */
 struct generate_guess {
     int32_t id;
     const char *text; /* U+FFFD in place of bytes that are not UTF-8 */
-    float q, p; /* of the draft and the target, as they were compared; p -1 = not known, as behind
+    float q, p;  /* of the draft and the target, as they were compared; p -1 = not known, as behind
                    the first guess that did not stay */
-    int place;  /* 0 .. DRAFT_MAX - 1: of the round's ids the one that it is a guess for */
+    int place;   /* 0 .. DRAFT_MAX - 1: of the round's ids the one that it is a guess for */
+    int sibling; /* 0 = the guess that the chain goes on from; 1 .. SIBLINGS_MAX = its siblings, in
+                    the order in which they are tried; GENERATE_BRANCH = of a second chain */
+    bool is_untried; /* a guess before it did not stay */
 };
 
 /* What a round guessed for a sequence, and how long its parts took. */
 struct generate_round {
     int n_guesses;                        /* 0 .. TREE_NODES_MAX */
-    const struct generate_guess *guesses; /* those that stayed first, in order */
+    const struct generate_guess *guesses; /* those that stayed first, in order; then by place
+                                             and sibling */
     const char *drafter;                  /* who made them; "" = there are none */
     int n_kept;                           /* so many of the round's ids are guesses that stayed */
     float next_p;                         /* p of the id behind them; -1 = not known */

@@ -173,9 +173,11 @@ static void set_known(json_t *object, const char *key, float value)
 
 static json_t *guess_of(const struct generate_guess *guess)
 {
-    json_t *made = json_pack("{s:i, s:i, s:s, s:f}", "place", guess->place, "id", (int)guess->id,
-                             "text", guess->text, "q", (double)guess->q);
+    json_t *made =
+        json_pack("{s:i, s:i, s:i, s:s, s:f}", "place", guess->place, "sibling", guess->sibling,
+                  "id", (int)guess->id, "text", guess->text, "q", (double)guess->q);
     set_known(made, "p", guess->p);
+    if (guess->is_untried) json_object_set_new(made, "untried", json_true());
     return made;
 }
 

@@ -152,6 +152,85 @@ START_TEST(painter_marks_each_origin)
 }
 END_TEST
 
+/* A round of the chain r u y, of whose guesses r stayed; u has the siblings v, w and x, and r has
+ * s, which nobody needed. kept: of the siblings the one that stayed, 0 = none. */
+static struct generate_round tree_round(struct generate_guess guesses[7], int kept)
+{
+    static const struct generate_guess all[] = {
+        {1, "r", 1, 1, 0, 0}, {2, "s", 0, 0, 0, 1}, {3, "u\n", 1, 0, 1, 0}, {4, "v", 0, 0, 1, 1},
+        {5, "w", 0, 0, 1, 2}, {6, "x", 0, 0, 1, 3}, {7, "y", 1, -1, 2, 0}};
+    int n = 0;
+    guesses[n++] = all[0];
+    if (kept) guesses[n++] = all[2 + kept];
+    for (int i = 1; i < 7; i++) {
+        if (!kept || i != 2 + kept) guesses[n++] = all[i];
+    }
+    return (struct generate_round){
+        .n_guesses = n, .guesses = guesses, .drafter = "model", .n_kept = kept ? 2 : 1};
+}
+
+START_TEST(painter_marks_siblings_that_were_tried)
+{
+    static const uint32_t ends[N_IDS] = {1, 2, 3, 3};
+    static const enum token_origin keeping[N_IDS] = {TOKEN_ACCEPTED, TOKEN_ACCEPTED, TOKEN_BONUS};
+    static const enum token_origin rejecting[N_IDS] = {TOKEN_ACCEPTED, TOKEN_REPLACEMENT};
+    struct generate_guess guesses[7];
+    struct generate_tokens tokens = tokens_of("rwb", ends, keeping, "u\n");
+    struct generate_round round = tree_round(guesses, 2);
+    tokens.round = &round;
+    tokens.n = 3;
+    check_drafts(false, &tokens, "[r]{-u\\n-}{-|v-}[|w]<b>");
+    check_drafts(true, &tokens,
+                 "\033[32mr\033[0m\033[31;9mu\\n\033[0m\033[2m|\033[0m\033[31;9mv\033[0m"
+                 "\033[32;4mw\033[0m\033[36mb\033[0m");
+    tokens.n = 1; /* the text ends before the sibling, and the server says nothing of u */
+    tokens.text_len = 1;
+    tokens.rejected_id = -1;
+    check_drafts(false, &tokens, "[r]");
+
+    round = tree_round(guesses, 1);
+    tokens = tokens_of("rvb", ends, keeping, "u\n");
+    tokens.round = &round;
+    tokens.n = 3;
+    check_drafts(false, &tokens, "[r]{-u\\n-}[|v]<b>");
+
+    round = tree_round(guesses, 0);
+    tokens = tokens_of("rn", ends, rejecting, "u\n");
+    tokens.round = &round;
+    tokens.n = 2;
+    check_drafts(false, &tokens, "[r]{-u\\n-}{-|v-}{-|w-}{-|x-}{+n+}");
+    check_drafts(true, &tokens,
+                 "\033[32mr\033[0m\033[31;9mu\\n\033[0m"
+                 "\033[2m|\033[0m\033[31;9mv\033[0m\033[2m|\033[0m\033[31;9mw\033[0m"
+                 "\033[2m|\033[0m\033[31;9mx\033[0m\033[34mn\033[0m");
+}
+END_TEST
+
+/* All of a chain stays, so that its siblings change nothing. */
+START_TEST(painter_shows_a_chain_with_and_without_a_round_alike)
+{
+    static const uint32_t ends[N_IDS] = {1, 2, 3, 4};
+    static const enum token_origin keeping[N_IDS] = {TOKEN_ACCEPTED, TOKEN_ACCEPTED, TOKEN_ACCEPTED,
+                                                     TOKEN_BONUS};
+    static const enum token_origin rejecting[N_IDS] = {TOKEN_ACCEPTED, TOKEN_ACCEPTED,
+                                                       TOKEN_ACCEPTED, TOKEN_REPLACEMENT};
+    static const struct generate_guess guesses[] = {{1, "a", 1, 1, 0, 0}, {2, "b", 1, 1, 1, 0},
+                                                    {3, "c", 1, 1, 2, 0}, {4, "x", 1, 1, 3, 0},
+                                                    {5, "y", 1, 1, 4, 0}, {6, "z", 1, 1, 1, 1}};
+    struct generate_round round = {.n_guesses = 5, .guesses = guesses, .n_kept = 3};
+    struct generate_tokens tokens = tokens_of("abcd", ends, rejecting, "x");
+    check_drafts(false, &tokens, "[a][b][c]{-x-}{+d+}");
+    tokens.round = &round;
+    check_drafts(false, &tokens, "[a][b][c]{-x-}{+d+}");
+    round.n_guesses = 6;
+    check_drafts(false, &tokens, "[a][b][c]{-x-}{+d+}");
+    round.n_guesses = 3;
+    tokens = tokens_of("abcd", ends, keeping, NULL);
+    tokens.round = &round;
+    check_drafts(false, &tokens, "[a][b][c]<d>");
+}
+END_TEST
+
 START_TEST(painter_says_whether_a_line_has_ended)
 {
     static const uint32_t ends[N_IDS] = {1, 2, 3, 4};
@@ -303,6 +382,8 @@ int main(void)
     tcase_add_test(tests, terminal_quoted_is_one_line_and_counts_columns);
     tcase_add_test(tests, painter_pieces_add_up_whatever_the_ends_say);
     tcase_add_test(tests, painter_marks_each_origin);
+    tcase_add_test(tests, painter_marks_siblings_that_were_tried);
+    tcase_add_test(tests, painter_shows_a_chain_with_and_without_a_round_alike);
     tcase_add_test(tests, painter_says_whether_a_line_has_ended);
     tcase_add_test(tests, figures_are_those_of_the_definitions);
     tcase_add_test(tests, figures_without_rounds_are_not_known);
