@@ -36,6 +36,40 @@ function piecesOf(logprobs) {
   }));
 }
 
+// ---- the tree of a round ----
+
+// Guesses that stayed come first. Those of the chain stay up to a place at which one was rejected;
+// there a sibling may have stayed instead, and those ahead of it were rejected, too. Nobody has
+// tried what is behind that place, nor siblings of a guess that stayed.
+function fateOf(guess, end, kept) {
+  if (guess.place !== end) return "unseen";
+  return guess.sibling === 0 || !kept || guess.sibling < kept.sibling ? "rejected" : "unseen";
+}
+
+// The guesses with what became of each, and how many of the chain and of its siblings stayed.
+function treeOf(told) {
+  const guesses = (told?.guesses ?? []).map((guess, i) => ({place: i, sibling: 0, ...guess}));
+  const stayed = guesses.slice(0, told?.kept ?? 0);
+  const kept = stayed.find((guess) => guess.sibling > 0);
+  const end = stayed.length - (kept ? 1 : 0);
+  guesses.forEach((guess, i) => {
+    guess.fate = i < stayed.length ? "accepted" : fateOf(guess, end, kept);
+  });
+  const n_guesses = guesses.filter((guess) => guess.sibling === 0).length;
+  return {
+    guesses, n_kept: stayed.length, n_guesses, n_accepted: end,
+    n_siblings: guesses.length - n_guesses, sibling: kept,
+  };
+}
+
+// The guesses for each place: the one that the chain goes on from, then its siblings.
+export function placesOf(round) {
+  const places = [];
+  for (const guess of round.guesses) (places[guess.place] ??= []).push(guess);
+  for (const place of places) place?.sort((a, b) => a.sibling - b.sibling);
+  return places.filter(Boolean);
+}
+
 export class Answer {
   constructor() {
     this.text = "";
@@ -78,8 +112,8 @@ export class Answer {
 
   takeRound(told, text) {
     const round = {
-      number: this.rounds.length + 1, guesses: told.round?.guesses ?? [],
-      n_kept: told.round?.kept ?? 0, times: told.round && timesOf(told.round.time_us),
+      number: this.rounds.length + 1, ...treeOf(told.round),
+      times: told.round && timesOf(told.round.time_us),
       lanes: told.round?.lanes, rows: told.round?.rows, tokens: [],
     };
     const bytes = encoder.encode(text);
@@ -97,21 +131,20 @@ export class Answer {
   }
 
   makeToken(one, text, round, place) {
-    const guess = place <= round.n_kept ? round.guesses[place] : undefined;
-    const isGuess = one.origin === "accepted";
+    const guess = place < round.n_kept ? round.guesses[place] : undefined;
     return {
       number: this.tokens.length + place + 1, id: one.id, origin: one.origin, text,
       piece: text, model: undefined, alternatives: [],
-      p: one.p, q: isGuess ? guess?.q : undefined, round, place,
-      rejected: one.origin === "replacement" ? guess : undefined,
+      p: one.p, q: guess?.q, round, place, sibling: guess?.sibling ?? 0,
+      rejected: round.guesses.filter((one) => one.place === place && one.fate === "rejected"),
     };
   }
 
   countRound(round, isRejected) {
     this.last = performance.now();
     this.first ??= this.last;
-    this.n_guesses += round.guesses.length;
-    this.n_accepted += round.n_kept;
+    this.n_guesses += round.n_guesses;
+    this.n_accepted += round.n_accepted;
     this.n_rejected += isRejected ? 1 : 0;
   }
 
@@ -121,7 +154,7 @@ export class Answer {
     return later > 0 ? later / (this.last - this.first) * 1000 : undefined;
   }
 
-  // The share of tested guesses that stayed.
+  // The share of tested guesses that stayed, siblings left out.
   alpha() {
     const tested = this.n_accepted + this.n_rejected;
     return tested ? this.n_accepted / tested : undefined;

@@ -1,7 +1,8 @@
 // All that is known of one token (p and q, what it replaced, and what else the model would have
 // said there) or of one round (its guesses with p and q, and how long its parts took).
-import {PARTS} from "./answer.js";
+import {PARTS, placesOf} from "./answer.js";
 import {count, make, milliseconds, plural, probability, visible} from "./dom.js";
+import {classOf} from "./tokens.js";
 
 const HINT = "Point at a token, or go through the answer with the arrow keys, to see how likely " +
   "it was and what else could have been there. Rounds tell their guesses and times.";
@@ -24,8 +25,19 @@ function quoted(text) {
 }
 
 function guessSentence(token) {
-  const {round, place} = token;
-  return `Guess ${place + 1} of ${round.guesses.length} in round ${round.number}; it stayed.`;
+  const {round, place, sibling} = token;
+  const where = `in round ${round.number}; it stayed`;
+  return sibling ? `Sibling ${sibling} of guess ${place + 1} ${where} in place of that guess.`
+    : `Guess ${place + 1} of ${round.n_guesses} ${where}.`;
+}
+
+function bonusSentence(round) {
+  if (round.sibling) {
+    return `A sibling of guess ${round.sibling.place + 1} of round ${round.number} stayed. ` +
+      "Nothing is guessed behind siblings, so the target's own token came on top.";
+  }
+  return `All ${plural(round.n_kept, "guess", "guesses")} of round ${round.number} stayed, so ` +
+    "the target's own token came on top.";
 }
 
 function sentence(token) {
@@ -35,8 +47,7 @@ function sentence(token) {
   case "replacement":
     return `It took the place of guess ${token.place + 1} in round ${token.round.number}.`;
   case "bonus":
-    return `All ${plural(token.round.n_kept, "guess", "guesses")} of round ` +
-      `${token.round.number} stayed, so the target's own token came on top.`;
+    return bonusSentence(token.round);
   default:
     return `Round ${token.round.number} made no guess here.`;
   }
@@ -44,7 +55,8 @@ function sentence(token) {
 
 // Rules that fix the choice beforehand leave nothing to chance: p and q are 0 or 1.
 function isFixed(token) {
-  const values = [token.p, token.q, token.rejected?.q].filter((value) => value !== undefined);
+  const values = [token.p, token.q, ...token.rejected.map((guess) => guess.q)]
+    .filter((value) => value !== undefined);
   return values.length > 0 && values.every((value) => value === 0 || value === 1);
 }
 
@@ -56,13 +68,11 @@ function chances(token) {
   return make("div", {class: "chances"}, ...rows);
 }
 
-function rejectedPart(token) {
-  const guess = token.rejected;
-  if (!guess) return undefined;
+function rejectedPart(guess) {
   const rows = [bar("q, draft", guess.q, "q")];
   if (guess.p !== undefined) rows.unshift(bar("p, target", guess.p, "p"));
-  return make("div", {class: "was"}, make("p", {}, "Rejected: ", make("s", {}, quoted(guess.text))),
-    ...rows);
+  return make("div", {class: "was"}, make("p", {}, guess.sibling ? "Rejected, too: " : "Rejected: ",
+    make("s", {}, quoted(guess.text))), ...rows);
 }
 
 function alternativesPart(token) {
@@ -84,24 +94,26 @@ function alternativesPart(token) {
 
 const FATES = {accepted: "stayed", rejected: "rejected", unseen: "untested"};
 
-function fateOf(round, i) {
-  if (i < round.n_kept) return "accepted";
-  return i === round.n_kept ? "rejected" : "unseen";
-}
-
 function head(...names) {
   return make("thead", {}, make("tr", {},
     ...names.map((name) => make("th", {scope: "col"}, name))));
 }
 
+// A sibling is shown below its guess, moved to the right.
+function guessRow(guess) {
+  const known = (value) => value === undefined ? "–" : probability(value);
+  const chip = make("span", {class: `chip ${guess.fate}`}, visible(guess.text));
+  const name = guess.sibling
+    ? [make("span", {class: "hidden"}, `sibling of guess ${guess.place + 1}: `), chip] : [chip];
+  return make("tr", guess.sibling ? {class: "sibling"} : {},
+    make("th", {scope: "row"}, ...name),
+    make("td", {}, known(guess.q)), make("td", {}, known(guess.p)),
+    make("td", {}, FATES[guess.fate]));
+}
+
 function guessesPart(round) {
   if (!round.guesses.length) return undefined;
-  const known = (value) => value === undefined ? "–" : probability(value);
-  const rows = round.guesses.map((guess, i) => make("tr", {},
-    make("th", {scope: "row"}, make("span", {class: `chip ${fateOf(round, i)}`},
-      visible(guess.text))),
-    make("td", {}, known(guess.q)), make("td", {}, known(guess.p)),
-    make("td", {}, FATES[fateOf(round, i)])));
+  const rows = placesOf(round).flat().map(guessRow);
   return make("table", {class: "guesses"}, make("caption", {}, "Guesses"),
     head("guess", "q", "p", "then"), make("tbody", {}, ...rows));
 }
@@ -113,10 +125,12 @@ function partsPart(times) {
 }
 
 function roundSentence(round) {
-  const guesses = round.guesses.length ? `${round.n_kept} of ` +
-    `${plural(round.guesses.length, "guess", "guesses")} stayed` : "No guesses";
+  const guesses = round.n_guesses ? `${round.n_accepted} of ` +
+    `${plural(round.n_guesses, "guess", "guesses")} stayed` : "No guesses";
+  const siblings = round.n_siblings
+    ? `, and ${round.sibling ? 1 : 0} of ${plural(round.n_siblings, "sibling")}` : "";
   const time = round.times ? ` in ${milliseconds(round.times.total)}` : "";
-  return `${guesses}; ${plural(round.tokens.length, "token")}${time}.`;
+  return `${guesses}${siblings}; ${plural(round.tokens.length, "token")}${time}.`;
 }
 
 export class Inspector {
@@ -140,12 +154,12 @@ export class Inspector {
   show(token) {
     this.title.textContent = "Token";
     this.place.replaceChildren(...[
-      make("p", {class: "piece"}, make("span", {class: `token ${token.origin}`},
+      make("p", {class: "piece"}, make("span", {class: classOf(token)},
         visible(token.piece)), make("span", {class: "soft"}, ` id ${count(token.id)}`)),
       make("p", {}, sentence(token)),
       chances(token),
       isFixed(token) ? make("p", {class: "note"}, FIXED) : undefined,
-      rejectedPart(token),
+      ...token.rejected.map(rejectedPart),
       alternativesPart(token),
     ].filter(Boolean));
   }

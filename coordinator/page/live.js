@@ -2,7 +2,7 @@
 import {PARTS} from "./answer.js";
 import {ApiError, getText} from "./api.js";
 import {barChart, lineChart, stackChart} from "./chart.js";
-import {byId, make, milliseconds, number, percent, plural} from "./dom.js";
+import {byId, count, make, milliseconds, number, percent, plural} from "./dom.js";
 import {parseMetrics, sampleOf, valueOf} from "./metrics.js";
 import {PART_NAMES} from "./rounds.js";
 
@@ -18,6 +18,10 @@ function lastOf(values) {
 
 function mostOf(values, least) {
   return values.reduce((most, value) => Math.max(most, value ?? 0), least);
+}
+
+function totalOf(values) {
+  return values.reduce((total, value) => total + (value ?? 0), 0);
 }
 
 function column(samples, name) {
@@ -62,6 +66,13 @@ function positionAxis(ratios, n_shown) {
       : make("b", {}, number(ratios[i])))));
 }
 
+function siblingsWords(samples) {
+  const n = totalOf(column(samples, "siblings"));
+  if (!n) return "";
+  return ` Besides, ${plural(n, "sibling")}: ` +
+    `${count(totalOf(column(samples, "siblings_accepted")))} stayed.`;
+}
+
 function alphaCard(samples) {
   const tested = [], accepted = [];
   for (const sample of samples) {
@@ -69,14 +80,14 @@ function alphaCard(samples) {
     sample.accepted.forEach((n, i) => { accepted[i] = (accepted[i] ?? 0) + n; });
   }
   const ratios = tested.map((n, i) => n ? accepted[i] / n : undefined);
-  const sum = (list) => list.reduce((total, n) => total + n, 0);
   const n_shown = Math.max(4, ratios.findLastIndex((ratio) => ratio !== undefined) + 1);
   const words = ratios.filter((ratio) => ratio !== undefined).map(number).join(", ");
-  return card("Alpha by position", number(sum(accepted) / sum(tested)),
+  return card("Alpha by position", number(totalOf(accepted) / totalOf(tested)),
     "up to 1",
     barChart(`Alpha by position: ${words || "no guesses"}`, ratios.slice(0, n_shown), n_shown, 1),
     positionAxis(ratios, n_shown), make("p", {class: "soft small-text"},
-      words ? "Share of tested guesses that stayed: 1st guess, 2nd, ..." : "No guesses yet."));
+      words ? "Share of tested guesses that stayed: 1st guess, 2nd, ..." +
+        siblingsWords(samples) : "No guesses yet."));
 }
 
 function partsCard(samples) {

@@ -44,6 +44,12 @@ function meanSince(now, before, name) {
   return n > 0 ? (valueOf(now, `${name}_sum`) - valueOf(before, `${name}_sum`)) / n : undefined;
 }
 
+// Over all labels; 0 where a server does not know the metric.
+function sumSince(now, before, name) {
+  const sum = (metrics) => (metrics.get(name) ?? []).reduce((all, one) => all + one.value, 0);
+  return sum(now) - sum(before);
+}
+
 // Mean time of each part of a round since, in us.
 function partsSince(now, before) {
   const n = valueOf(now, "round_seconds_count") - valueOf(before, "round_seconds_count");
@@ -75,5 +81,7 @@ export function sampleOf(now, before, seconds) {
     lanes: meanSince(now, before, "step_lanes"), parts: partsSince(now, before),
     tested: differences(now, before, "spec_decode_num_tested_tokens_per_pos_total"),
     accepted: differences(now, before, "spec_decode_num_accepted_tokens_per_pos_total"),
+    siblings: sumSince(now, before, "sibling_tokens_total"),
+    siblings_accepted: sumSince(now, before, "sibling_accepted_tokens_total"),
   };
 }

@@ -1,7 +1,7 @@
 // The timeline of rounds: what was guessed, what stayed, and how long each part took. All bars
 // have one scale; a round that is far longer than most is cut off and says so.
-import {PARTS} from "./answer.js";
-import {make, milliseconds, number, percent, plural, visible} from "./dom.js";
+import {PARTS, placesOf} from "./answer.js";
+import {count, make, milliseconds, number, percent, plural, visible} from "./dom.js";
 import {Roving, reveal} from "./roving.js";
 
 export const PART_NAMES = {
@@ -21,11 +21,11 @@ function chip(kind, text) {
   return make("span", {class: `chip ${kind}`}, visible(text));
 }
 
-// The guesses in order, and the token that the round added itself.
+// The guesses in order, siblings below theirs, and the token that the round added itself.
 function chipsOf(round) {
-  const chips = round.guesses.map((guess, i) => {
-    if (i < round.n_kept) return chip("accepted", guess.text);
-    return chip(i === round.n_kept ? "rejected" : "unseen", guess.text);
+  const chips = placesOf(round).map((place) => {
+    const own = place.map((guess) => chip(guess.fate, guess.text));
+    return own.length > 1 ? make("span", {class: "place"}, ...own) : own[0];
   });
   const last = round.tokens.at(-1);
   if (last && last.origin !== "accepted") chips.push(chip(last.origin, last.text || last.piece));
@@ -33,9 +33,12 @@ function chipsOf(round) {
 }
 
 function labelOf(round) {
-  const guesses = round.guesses.length
-    ? `${plural(round.guesses.length, "guess", "guesses")}, ${round.n_kept} stayed` : "no guesses";
-  const words = [`Round ${round.number}: ${guesses}, ${plural(round.tokens.length, "token")}`];
+  const guesses = round.n_guesses
+    ? `${plural(round.n_guesses, "guess", "guesses")}, ${round.n_accepted} stayed` : "no guesses";
+  const siblings = round.n_siblings
+    ? `, ${plural(round.n_siblings, "sibling")}, ${round.sibling ? 1 : 0} stayed` : "";
+  const words = [`Round ${round.number}: ${guesses}${siblings}, ` +
+    plural(round.tokens.length, "token")];
   if (round.times) {
     words.push(milliseconds(round.times.total));
     words.push(...PARTS.map((part) => `${PART_NAMES[part]} ${milliseconds(round.times[part])}`));
@@ -155,6 +158,14 @@ function positionsTable(summary) {
       make("th", {scope: "col"}, "alpha"))), body);
 }
 
+function siblingsNote(summary) {
+  if (!summary?.siblings) return undefined;
+  return make("p", {class: "note"}, `${plural(summary.siblings, "sibling")} of guesses ` +
+    `${summary.siblings === 1 ? "was" : "were"} checked, too; ` +
+    `${count(summary.siblings_accepted)} stayed.`);
+}
+
 export function summaryTables(answer) {
-  return [partsTable(answer), positionsTable(answer.summary)].filter(Boolean);
+  const {summary} = answer;
+  return [partsTable(answer), positionsTable(summary), siblingsNote(summary)].filter(Boolean);
 }

@@ -21,9 +21,15 @@ function shownOf(token) {
   return [make("i", {class: "mark"}, token.piece ? visible(token.piece) : "·")];
 }
 
+export function classOf(token) {
+  return `token ${token.origin}${token.sibling ? " sibling" : ""}`;
+}
+
 function labelOf(token) {
-  const parts = [`${visible(token.piece)}, ${ORIGINS[token.origin]}`];
-  if (token.rejected) parts.push(`instead of ${visible(token.rejected.text)}`);
+  const origin = token.sibling ? "sibling that stayed" : ORIGINS[token.origin];
+  const parts = [`${visible(token.piece)}, ${origin}`];
+  const rejected = token.rejected.map((guess) => visible(guess.text));
+  if (rejected.length) parts.push(`instead of ${rejected.join(" and ")}`);
   if (token.p !== undefined) parts.push(`p ${probability(token.p)}`);
   if (token.q !== undefined) parts.push(`q ${probability(token.q)}`);
   return parts.join(", ");
@@ -52,9 +58,9 @@ export class TokenList {
   }
 
   makeItem(token) {
-    const item = make("span", {class: `token ${token.origin}`, "aria-label": labelOf(token)});
-    if (token.rejected) item.append(make("s", {}, ...textNodes(token.rejected.text)));
-    item.append(...shownOf(token));
+    const item = make("span", {class: classOf(token), "aria-label": labelOf(token)});
+    item.append(...token.rejected.map((guess) => make("s", {}, ...textNodes(guess.text))),
+      ...shownOf(token));
     this.tokens.push(token);
     this.roving.add(item);
     return item;

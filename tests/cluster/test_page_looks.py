@@ -7,7 +7,7 @@ import sys
 import unittest
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
-from page_test import SHOTS, BrowserTest
+from page_test import CONTRAST, SHOTS, BrowserTest
 
 
 def setUpModule():
@@ -18,32 +18,6 @@ def tearDownModule():
     BrowserTest.stop()
 
 
-# The contrast of each text that is seen, by WCAG's formula; below 4.5 are returned. Colours are
-# painted to learn what they come to.
-CONTRAST = """(() => {
-  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const paint = (colours) => {
-    canvas.clearRect(0, 0, 1, 1);
-    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
-    return [...canvas.getImageData(0, 0, 1, 1).data];
-  };
-  const light = (colour) => colour.slice(0, 3).map((c) => c / 255)
-    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  const grounds = (element) => element
-    ? [...grounds(element.parentElement), getComputedStyle(element).backgroundColor] : [];
-  const poor = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const has_text = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
-    if (!has_text || !element.checkVisibility() || element.matches(":disabled, .mark")) continue;
-    const below = light(paint(grounds(element)));
-    const own = light(paint([...grounds(element), getComputedStyle(element).color]));
-    const ratio = (Math.max(own, below) + 0.05) / (Math.min(own, below) + 0.05);
-    if (ratio < 4.5) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ` +
-      element.textContent.slice(0, 20));
-  }
-  return poor;
-})()"""
 NAMED_ROLES = {"button", "textbox", "combobox", "checkbox", "radio", "option", "link", "listbox",
                "spinbutton", "searchbox", "region", "navigation", "image", "complementary"}
 

@@ -26,6 +26,33 @@ SHOTS = os.path.join(BUILD, "page")
 # At an eighth of the speed, so that a text can be stopped while it is made.
 SLOW = ["--kernels", "plain"]
 
+# The contrast of each text that is seen, by WCAG's formula; below 4.5 are returned. Colours are
+# painted to learn what they come to.
+CONTRAST = """(() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const paint = (colours) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (colour) => colour.slice(0, 3).map((c) => c / 255)
+    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const grounds = (element) => element
+    ? [...grounds(element.parentElement), getComputedStyle(element).backgroundColor] : [];
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const has_text = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    if (!has_text || !element.checkVisibility() || element.matches(":disabled, .mark")) continue;
+    const below = light(paint(grounds(element)));
+    const own = light(paint([...grounds(element), getComputedStyle(element).color]));
+    const ratio = (Math.max(own, below) + 0.05) / (Math.min(own, below) + 0.05);
+    if (ratio < 4.5) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ` +
+      element.textContent.slice(0, 20));
+  }
+  return poor;
+})()"""
+
 
 @unittest.skipUnless(skips.has("chromium", "chromium"), "chromium is not installed")
 class BrowserTest(unittest.TestCase):
@@ -35,10 +62,10 @@ class BrowserTest(unittest.TestCase):
     browser = None
 
     @staticmethod
-    def start():
-        """The cluster, serving."""
+    def start(world=None):
+        """The cluster, serving; world: in place of the usual one."""
         os.makedirs(SHOTS, exist_ok=True)
-        world = BrowserTest.world = Cluster(BUILD, http=True, worker_flags=SLOW)
+        world = BrowserTest.world = world or Cluster(BUILD, http=True, worker_flags=SLOW)
         world.__enter__()
         try:
             BrowserTest.browser = Browser()
@@ -91,11 +118,12 @@ class BrowserTest(unittest.TestCase):
             "copy.querySelectorAll('s, .mark').forEach((part) => part.remove());"
             "return copy.textContent; }).join('')")
 
-    def generate(self, n_tokens=60, rule=""):
+    def generate(self, n_tokens=60, rule="", k="4"):
+        """k "": as many guesses as are planned."""
         page = self.page
         page.fill("#play-form [name=max_tokens]", str(n_tokens))
         page.fill("#play-form [name=seed]", SEED)
-        page.fill("#play-form [name=n_draft]", "4")
+        page.fill("#play-form [name=n_draft]", k)
         page.evaluate(f"document.querySelector('[name=rule]').value = '{rule}'")
         page.click("#generate")
 
