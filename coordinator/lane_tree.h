@@ -1,9 +1,9 @@
-/* The trees that a lane's guesses form: a chain; besides each of its guesses some siblings, behind
- * which nothing is guessed; and a branch, a second chain that leaves the first one where they
- * differ. It may go on behind a sibling, or behind the last guess of the chain. In depth-first order
- * (base/guess_tree.h) the chain comes first, then the siblings of its last guess, and at the end
- * those of its first; the branch follows the guess that it goes on from, or the siblings of the one
- * that it differs from.
+/* The trees that a lane's guesses form: a chain; beside each of its guesses some siblings, behind
+ * which the draft guesses nothing; and a branch, a second chain, which leaves the first one where
+ * they differ and may go on behind a sibling, or behind the last guess of the chain. In depth-first
+ * order (base/guess_tree.h) the chain comes first, then the siblings of its last guess, and at the
+ * end those of its first; the branch follows the guess that it goes on from, or the siblings of the
+ * one that it differs from.
  *
  *   c0 -+- c1 -+- c2        guesses   c0 c1 c2 s2 s1 b1 b2 s0  siblings of c2: s2
  *       |      +- s2        parents   -1  0  1  1  0  0  5 -1  of c1: s1, of c0: s0

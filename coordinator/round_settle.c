@@ -17,6 +17,12 @@ static int least(int a, int b)
 
 /* ---- accepting and committing ---- */
 
+/* Guesses besides the chain: siblings and a branch. */
+static int count_besides(const struct round_lane *lane)
+{
+    return lane->tree ? lane->tree->guesses.n - lane->draft.n : 0;
+}
+
 static void count(struct sequence *seq, const struct round_lane *lane, int n_accepted)
 {
     const struct draft *draft = &lane->draft;
@@ -26,7 +32,7 @@ static void count(struct sequence *seq, const struct round_lane *lane, int n_acc
     c->drafted += (uint32_t)draft->n;
     c->accepted += (uint32_t)n_accepted;
     c->rejections += n_accepted < draft->n ? 1 : 0;
-    c->siblings += lane->tree ? (uint32_t)(lane->tree->guesses.n - draft->n) : 0;
+    c->siblings += (uint32_t)count_besides(lane);
     c->siblings_accepted += (uint32_t)(lane->n_accepted - n_accepted);
     c->found += round_is_found(lane) ? (uint32_t)draft->n : 0;
     c->found_accepted += round_is_found(lane) ? (uint32_t)n_accepted : 0;
@@ -321,8 +327,8 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
     const struct signals_commit commit = {
         .n_drafted = lane->draft.n,
         .n_accepted = lane->path.n_chain,
-        .n_siblings = lane_tree_siblings(&lane->draft),
-        .n_siblings_accepted = lane->path.kept < lane->path.n_tested ? 1 : 0,
+        .n_siblings = count_besides(lane),
+        .n_siblings_accepted = lane->n_accepted - lane->path.n_chain,
         .drafter = lane->draft.n > 0 ? lane->plan.drafter->ops->counted : SIGNALS_MODEL,
         .n_tokens = seq->n_tokens - n_before,
         .gap_us = last_us ? seq->last_token_us - last_us : 0,

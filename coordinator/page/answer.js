@@ -38,27 +38,30 @@ function piecesOf(logprobs) {
 
 // ---- the tree of a round ----
 
-// Guesses that stayed come first. Those of the chain stay up to a place at which one was rejected;
-// there a sibling may have stayed instead, and those ahead of it were rejected, too. Nobody has
-// tried what is behind that place, nor siblings of a guess that stayed.
-function fateOf(guess, end, kept) {
-  if (guess.place !== end) return "unseen";
-  return guess.sibling === 0 || !kept || guess.sibling < kept.sibling ? "rejected" : "unseen";
+// The `sibling` of a guess of a second chain, which is tried behind siblings.
+export const BRANCH = 4;
+
+// Guesses that stayed come first: of the chain, then perhaps a sibling, or guesses of a second chain.
+// Nobody has tried those behind one that was rejected, nor those for a place at which an earlier one
+// stayed.
+function fateOf(guess, stayed) {
+  const kept = stayed[guess.place];
+  return guess.untried || (kept && guess.sibling > kept.sibling) ? "unseen" : "rejected";
 }
 
-// The guesses with what became of each, and how many of the chain and of its siblings stayed.
+// The guesses with what became of each, and how many of the chain and of the others stayed.
 function treeOf(told) {
   const guesses = (told?.guesses ?? []).map((guess, i) => ({place: i, sibling: 0, ...guess}));
   const stayed = guesses.slice(0, told?.kept ?? 0);
-  const kept = stayed.find((guess) => guess.sibling > 0);
-  const end = stayed.length - (kept ? 1 : 0);
   guesses.forEach((guess, i) => {
-    guess.fate = i < stayed.length ? "accepted" : fateOf(guess, end, kept);
+    guess.fate = i < stayed.length ? "accepted" : fateOf(guess, stayed);
   });
-  const n_guesses = guesses.filter((guess) => guess.sibling === 0).length;
+  const ofChain = (list) => list.filter((guess) => guess.sibling === 0).length;
+  const n_guesses = ofChain(guesses), n_accepted = ofChain(stayed);
   return {
-    guesses, n_kept: stayed.length, n_guesses, n_accepted: end,
-    n_siblings: guesses.length - n_guesses, sibling: kept,
+    guesses, n_kept: stayed.length, n_guesses, n_accepted,
+    n_siblings: guesses.length - n_guesses, n_siblings_accepted: stayed.length - n_accepted,
+    sibling: stayed[n_accepted],
   };
 }
 

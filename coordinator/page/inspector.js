@@ -1,6 +1,6 @@
 // All that is known of one token (p and q, what it replaced, and what else the model would have
 // said there) or of one round (its guesses with p and q, and how long its parts took).
-import {PARTS, placesOf} from "./answer.js";
+import {BRANCH, PARTS, placesOf} from "./answer.js";
 import {count, make, milliseconds, plural, probability, visible} from "./dom.js";
 import {classOf} from "./tokens.js";
 
@@ -27,11 +27,16 @@ function quoted(text) {
 function guessSentence(token) {
   const {round, place, sibling} = token;
   const where = `in round ${round.number}; it stayed`;
+  if (sibling === BRANCH) return `Guess ${place + 1} of the second chain ${where}.`;
   return sibling ? `Sibling ${sibling} of guess ${place + 1} ${where} in place of that guess.`
     : `Guess ${place + 1} of ${round.n_guesses} ${where}.`;
 }
 
 function bonusSentence(round) {
+  if (round.guesses[round.n_kept - 1]?.sibling === BRANCH) {
+    return `Guesses of the second chain of round ${round.number} stayed, and the target's own ` +
+      "token came behind them.";
+  }
   if (round.sibling) {
     return `A sibling of guess ${round.sibling.place + 1} of round ${round.number} stayed. ` +
       "Nothing is guessed behind siblings, so the target's own token came on top.";
@@ -103,8 +108,9 @@ function head(...names) {
 function guessRow(guess) {
   const known = (value) => value === undefined ? "–" : probability(value);
   const chip = make("span", {class: `chip ${guess.fate}`}, visible(guess.text));
-  const name = guess.sibling
-    ? [make("span", {class: "hidden"}, `sibling of guess ${guess.place + 1}: `), chip] : [chip];
+  const words = guess.sibling === BRANCH ? `second chain, guess ${guess.place + 1}: `
+    : `sibling of guess ${guess.place + 1}: `;
+  const name = guess.sibling ? [make("span", {class: "hidden"}, words), chip] : [chip];
   return make("tr", guess.sibling ? {class: "sibling"} : {},
     make("th", {scope: "row"}, ...name),
     make("td", {}, known(guess.q)), make("td", {}, known(guess.p)),
@@ -128,7 +134,7 @@ function roundSentence(round) {
   const guesses = round.n_guesses ? `${round.n_accepted} of ` +
     `${plural(round.n_guesses, "guess", "guesses")} stayed` : "No guesses";
   const siblings = round.n_siblings
-    ? `, and ${round.sibling ? 1 : 0} of ${plural(round.n_siblings, "sibling")}` : "";
+    ? `, and ${round.n_siblings_accepted} of ${plural(round.n_siblings, "sibling")}` : "";
   const time = round.times ? ` in ${milliseconds(round.times.total)}` : "";
   return `${guesses}${siblings}; ${plural(round.tokens.length, "token")}${time}.`;
 }

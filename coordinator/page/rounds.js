@@ -36,7 +36,7 @@ function labelOf(round) {
   const guesses = round.n_guesses
     ? `${plural(round.n_guesses, "guess", "guesses")}, ${round.n_accepted} stayed` : "no guesses";
   const siblings = round.n_siblings
-    ? `, ${plural(round.n_siblings, "sibling")}, ${round.sibling ? 1 : 0} stayed` : "";
+    ? `, ${plural(round.n_siblings, "sibling")}, ${round.n_siblings_accepted} stayed` : "";
   const words = [`Round ${round.number}: ${guesses}${siblings}, ` +
     plural(round.tokens.length, "token")];
   if (round.times) {

@@ -157,8 +157,9 @@ END_TEST
 static struct generate_round tree_round(struct generate_guess guesses[7], int kept)
 {
     static const struct generate_guess all[] = {
-        {1, "r", 1, 1, 0, 0}, {2, "s", 0, 0, 0, 1}, {3, "u\n", 1, 0, 1, 0}, {4, "v", 0, 0, 1, 1},
-        {5, "w", 0, 0, 1, 2}, {6, "x", 0, 0, 1, 3}, {7, "y", 1, -1, 2, 0}};
+        {1, "r", 1, 1, 0, 0, false}, {2, "s", 0, 0, 0, 1, false}, {3, "u\n", 1, 0, 1, 0, false},
+        {4, "v", 0, 0, 1, 1, false}, {5, "w", 0, 0, 1, 2, false}, {6, "x", 0, 0, 1, 3, false},
+        {7, "y", 1, -1, 2, 0, true}};
     int n = 0;
     guesses[n++] = all[0];
     if (kept) guesses[n++] = all[2 + kept];
@@ -206,6 +207,35 @@ START_TEST(painter_marks_siblings_that_were_tried)
 }
 END_TEST
 
+/* The chain r u, of which u has the sibling v, and the second chain r p q: it is shown as siblings
+ * are, as far as somebody has tried it. */
+START_TEST(painter_marks_a_second_chain)
+{
+    static const uint32_t ends[N_IDS] = {1, 2, 3, 4};
+    static const enum token_origin keeping[N_IDS] = {TOKEN_ACCEPTED, TOKEN_ACCEPTED, TOKEN_ACCEPTED,
+                                                     TOKEN_BONUS};
+    static const enum token_origin rejecting[N_IDS] = {TOKEN_ACCEPTED, TOKEN_REPLACEMENT};
+    enum { BRANCH = GENERATE_BRANCH };
+    const struct generate_guess r = {1, "r", 1, 1, 0, 0, false}, u = {3, "u", 1, 0, 1, 0, false},
+                                v = {4, "v", 0, 0, 1, 1, false};
+    struct generate_guess p = {5, "p", 1, 1, 1, BRANCH, false},
+                          q = {6, "q", 1, 1, 2, BRANCH, false};
+    const struct generate_guess kept[] = {r, p, q, u, v};
+    struct generate_round round = {.n_guesses = 5, .guesses = kept, .n_kept = 3};
+    struct generate_tokens tokens = tokens_of("rpqb", ends, keeping, "u");
+    tokens.round = &round;
+    check_drafts(false, &tokens, "[r]{-u-}{-|v-}[|p][|q]<b>");
+
+    q.is_untried = true;
+    const struct generate_guess rejected[] = {r, u, v, p, q};
+    round = (struct generate_round){.n_guesses = 5, .guesses = rejected, .n_kept = 1};
+    tokens = tokens_of("rn", ends, rejecting, "u");
+    tokens.n = 2;
+    tokens.round = &round;
+    check_drafts(false, &tokens, "[r]{-u-}{-|v-}{-|p-}{+n+}");
+}
+END_TEST
+
 /* All of a chain stays, so that its siblings change nothing. */
 START_TEST(painter_shows_a_chain_with_and_without_a_round_alike)
 {
@@ -214,9 +244,9 @@ START_TEST(painter_shows_a_chain_with_and_without_a_round_alike)
                                                      TOKEN_BONUS};
     static const enum token_origin rejecting[N_IDS] = {TOKEN_ACCEPTED, TOKEN_ACCEPTED,
                                                        TOKEN_ACCEPTED, TOKEN_REPLACEMENT};
-    static const struct generate_guess guesses[] = {{1, "a", 1, 1, 0, 0}, {2, "b", 1, 1, 1, 0},
-                                                    {3, "c", 1, 1, 2, 0}, {4, "x", 1, 1, 3, 0},
-                                                    {5, "y", 1, 1, 4, 0}, {6, "z", 1, 1, 1, 1}};
+    static const struct generate_guess guesses[] = {
+        {1, "a", 1, 1, 0, 0, false}, {2, "b", 1, 1, 1, 0, false}, {3, "c", 1, 1, 2, 0, false},
+        {4, "x", 1, 1, 3, 0, false}, {5, "y", 1, 1, 4, 0, true},  {6, "z", 1, 1, 1, 1, false}};
     struct generate_round round = {.n_guesses = 5, .guesses = guesses, .n_kept = 3};
     struct generate_tokens tokens = tokens_of("abcd", ends, rejecting, "x");
     check_drafts(false, &tokens, "[a][b][c]{-x-}{+d+}");
@@ -383,6 +413,7 @@ int main(void)
     tcase_add_test(tests, painter_pieces_add_up_whatever_the_ends_say);
     tcase_add_test(tests, painter_marks_each_origin);
     tcase_add_test(tests, painter_marks_siblings_that_were_tried);
+    tcase_add_test(tests, painter_marks_a_second_chain);
     tcase_add_test(tests, painter_shows_a_chain_with_and_without_a_round_alike);
     tcase_add_test(tests, painter_says_whether_a_line_has_ended);
     tcase_add_test(tests, figures_are_those_of_the_definitions);

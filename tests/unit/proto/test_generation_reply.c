@@ -36,7 +36,8 @@ static const struct generate_round *round_sample(void)
                                              .q = (float)sample_int(0, 64) / 64,
                                              .p = (float)sample_int(-1, 1),
                                              .place = sample_int(0, DRAFT_MAX - 1),
-                                             .sibling = sample_int(0, SIBLINGS_MAX)};
+                                             .sibling = sample_int(0, GENERATE_BRANCH),
+                                             .is_untried = sample_int(0, 1)};
     }
     *round = (struct generate_round){.n_guesses = n,
                                      .guesses = guesses,
@@ -99,6 +100,7 @@ static void round_equal(const struct generate_round *a, const struct generate_ro
         ck_assert(a->guesses[i].q == b->guesses[i].q && a->guesses[i].p == b->guesses[i].p);
         ck_assert_int_eq(a->guesses[i].place, b->guesses[i].place);
         ck_assert_int_eq(a->guesses[i].sibling, b->guesses[i].sibling);
+        ck_assert(a->guesses[i].is_untried == b->guesses[i].is_untried);
     }
     ck_assert_int_eq(a->n_kept, b->n_kept);
     ck_assert(a->next_p == b->next_p);

@@ -245,8 +245,9 @@ START_TEST(a_round_tells_origins_and_guesses)
     static const int32_t ids[] = {5, 6};
     static const enum token_origin origins[] = {TOKEN_ACCEPTED, TOKEN_REPLACEMENT};
     static const uint32_t ends[] = {1, 3};
-    static const struct generate_guess guesses[] = {
-        {5, "a", 0.5f, 0.25f, 0, 0}, {7, "c", 1, -1, 1, 0}, {8, "d", 0, 0.5f, 1, 2}};
+    static const struct generate_guess guesses[] = {{5, "a", 0.5f, 0.25f, 0, 0, false},
+                                                    {7, "c", 1, -1, 1, 0, true},
+                                                    {8, "d", 0, 0.5f, 1, 2, false}};
     static const struct generate_round round = {.n_guesses = 3,
                                                 .guesses = guesses,
                                                 .n_kept = 1,
@@ -274,7 +275,8 @@ START_TEST(a_round_tells_origins_and_guesses)
                " \"p\": 0.25}, {\"id\": 6, \"origin\": \"replacement\", \"text_end\": 3,"
                " \"p\": 0.75}], \"round\": {\"drafter\": \"model\", \"guesses\": [{\"place\": 0, "
                "\"sibling\": 0, \"id\": 5, \"text\": \"a\", \"q\": 0.5, \"p\": 0.25},"
-               " {\"place\": 1, \"sibling\": 0, \"id\": 7, \"text\": \"c\", \"q\": 1.0},"
+               " {\"place\": 1, \"sibling\": 0, \"id\": 7, \"text\": \"c\", \"q\": 1.0,"
+               " \"untried\": true},"
                " {\"place\": 1, \"sibling\": 2, \"id\": 8, \"text\": \"d\", \"q\": 0.0,"
                " \"p\": 0.5}], \"kept\": 1,"
                " \"time_us\": {\"draft\": 1, \"verify\": 2, \"collective\": 3, \"wire\": 4,"
