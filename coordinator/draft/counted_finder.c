@@ -8,9 +8,9 @@
  * from the speed of an answer that somebody else has had a text like it. */
 #include <stdlib.h>
 
-#include "access/keys.h"
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
+#include "coordinator/draft/tenants.h"
 #include "coordinator/sequence.h"
 #include "lookup/datastore.h"
 #include "lookup/store.h"
@@ -23,7 +23,7 @@ enum {
 
 /* What is known of the sequence in a slot. */
 struct slot {
-    uint64_t tenant; /* its number + 1; 0 = not known yet */
+    uint64_t tenant; /* its number; 0 = not known yet */
     int n_looked;    /* tokens of its text when it was looked for; 0 = not since its place */
     struct store_guesses found;
 };
@@ -32,9 +32,7 @@ struct counted_finder {
     struct drafter base;
     struct store *store; /* one of the two */
     struct datastore *datastore;
-    bool is_shared;         /* all tenants are one */
-    struct grant **tenants; /* [n_tenants] of API keys, held; NULL: texts without one */
-    size_t n_tenants, tenants_room;
+    struct tenants tenants;
     struct slot *slots; /* [n_slots] */
     int n_slots, n_vocab;
 };
@@ -49,10 +47,7 @@ static void counted_close(struct drafter *drafter)
     struct counted_finder *f = counted_finder(drafter);
     store_close(f->store);
     datastore_close(f->datastore);
-    for (size_t i = 0; i < f->n_tenants; i++) {
-        grant_release(f->tenants[i]);
-    }
-    free(f->tenants);
+    tenants_free(&f->tenants);
     free(f->slots);
     free(f);
 }
@@ -64,7 +59,7 @@ static int open_base(struct counted_finder **finder, const struct drafter_ops *o
     int rc = 0;
     TRY(mem_array(&f, 1, sizeof *f, err));
     f->base = (struct drafter){.ops = ops};
-    f->is_shared = options->is_shared;
+    f->tenants.is_shared = options->is_shared;
     TRY(mem_array(&f->slots, (size_t)options->n_sequences, sizeof *f->slots, err));
     f->n_slots = options->n_sequences;
     *finder = f;
@@ -130,29 +125,13 @@ static void counted_forget(struct drafter *drafter, int slot)
     counted_finder(drafter)->slots[slot] = (struct slot){0};
 }
 
-/* The number of a tenant, + 1; a new one is added. A tenant is the holder of a key (access/keys.h):
- * another key under the same name is another tenant, unless the name was listed all the time. 0:
- * there is no memory for it. */
-static uint64_t tenant_number(struct counted_finder *f, const struct sequence *seq)
-{
-    struct grant *key = f->is_shared ? NULL : seq->job->grant;
-    struct error err;
-    for (size_t i = 0; i < f->n_tenants; i++) {
-        if (f->tenants[i] == key) return i + 1;
-    }
-    if (mem_grow(&f->tenants, &f->tenants_room, f->n_tenants + 1, &err)) return 0;
-    if (key) grant_ref(key);
-    f->tenants[f->n_tenants++] = key;
-    return f->n_tenants;
-}
-
 /* There is nothing to read; who the text belongs to is looked up once. */
 static int counted_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
 {
     struct counted_finder *f = counted_finder(drafter);
     (void)n_tokens;
     struct slot *slot = &f->slots[seq->slot];
-    if (!slot->tenant) slot->tenant = tenant_number(f, seq);
+    if (!slot->tenant) slot->tenant = tenants_number(&f->tenants, seq);
     return 0;
 }
 
@@ -224,7 +203,7 @@ static void store_finder_finished(struct drafter *drafter, const struct sequence
     struct counted_finder *f = counted_finder(drafter);
     int begin = seq->index > 0 && seq->n_prompt > PROMPT_END ? seq->n_prompt - PROMPT_END : 0;
     if (seq->n_tokens - begin > ADDED_MOST) begin = seq->n_tokens - ADDED_MOST;
-    uint64_t tenant = tenant_number(f, seq);
+    uint64_t tenant = tenants_number(&f->tenants, seq);
     if (tenant) store_add(f->store, tenant, seq->tokens + begin, seq->n_tokens - begin);
 }
 
