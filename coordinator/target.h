@@ -109,7 +109,8 @@ struct target_query {
 /* What becomes of a query; arrays in the arena. */
 struct target_result {
     struct target_row *rows;          /* [n_wants] p of the wants that have no wish of their own;
-                                         empty behind a guess that does not stay (rule_keep_fn) */
+                                         empty behind a guess that does not stay (rule_keep_fn),
+                                         unless drafters learn from it (lists_best) */
     const struct slice_row **slices;  /* [n_wants] what came of the others */
     const struct error **lane_errors; /* [n_lanes] why a lane has no rows; NULL = it has them */
 };

@@ -160,8 +160,19 @@ static bool is_last_row(const struct rows_known *known, int w, const struct targ
     return !rule->keep(row, want->want.q, guess, &want->want.at);
 }
 
+/* The same for a row that decides nothing. */
+static void merge_spare_row(const struct target *t, struct rows_known *known, int w,
+                            struct arena *arena, struct target_row *row)
+{
+    const struct target_description *d = target_description(t);
+    const struct target_slices slices = {known->slices[w], d->n_slices, d->vocab_size};
+    *row = (struct target_row){.outside_id = -1};
+    if (known->failures[w]) return;
+    target_row_merge_spare(&slices, &known->wants[w].want, &known->rows[w].wish, arena, row);
+}
+
 /* Settles the open wants that can be; a row's failure is its lane's alone. Rows behind a guess that
- * does not stay are not merged. What stays open is asked for in another exchange. A reply has room
+ * does not stay decide nothing. What stays open is asked for in another exchange. A reply has room
  * for at least one row, so one in which no row fits has none for a row at all. */
 static void merge_open(const struct target *t, struct rows_known *known, struct arena *arena,
                        struct target_row *rows)
@@ -179,7 +190,7 @@ static void merge_open(const struct target *t, struct rows_known *known, struct 
         if (failure && !is_open) {
             rows[w] = (struct target_row){.outside_id = -1, .failure = failure};
         } else if (known->wants[w].lane == over) {
-            rows[w] = (struct target_row){.outside_id = -1};
+            merge_spare_row(t, known, w, arena, &rows[w]);
             is_open = false;
         } else if (!failure) {
             is_open = merge_row(t, known, w, arena, &rows[w]);

@@ -10,6 +10,8 @@
 
 struct rule; /* speculation/rule.h */
 
+enum { TARGET_ROW_BEST_MAX = 8 /* tokens that target_row_best lists */ };
+
 /* What a row is wanted for. */
 struct target_want {
     const struct rule *rule;
@@ -20,6 +22,9 @@ struct target_want {
     bool wants_logprobs;         /* of the tokens of the row, at temperature 1 */
     int n_top;                   /* wants_logprobs: of so many best tokens, too */
     const struct edit_list *edits; /* of the position; NULL: none. p is the edited distribution */
+    /* Drafters learn from the row, so its `best_ids` are listed; nothing more is asked for. The row
+     * is also merged behind a guess that does not stay, where its first answer suffices. */
+    bool lists_best;
 };
 
 /* The slices that answer one wish: all S of them, ascending. */
@@ -43,6 +48,10 @@ struct target_row {
     int n_top;              /* as many as wished, or as there are tokens */
     const int32_t *top_ids; /* [n_top] best first, ties to the lowest id */
     const float *top_logprobs;
+    /* With lists_best, of a row that says which token it is: those that came with the answer, best
+     * first by their logits. The slices send their best ones anyway. */
+    int n_best; /* at most TARGET_ROW_BEST_MAX */
+    const int32_t *best_ids;
     const struct error *failure; /* NULL; otherwise why nothing is known of p. Acceptance never
                                     sees such a row. */
 };
@@ -68,6 +77,13 @@ int target_row_merge(const struct target_slices *slices, const struct target_wan
                      struct row_wish *wish, struct arena *arena, struct target_row *row, bool *more,
                      struct error *err);
 
+/* The same for a row that decides nothing, from which drafters may learn: it stays empty where the
+ * want is not for them (lists_best), where merging takes a sort, a second question or all of the
+ * logits, and where the slices are no good. Cannot fail. */
+void target_row_merge_spare(const struct target_slices *slices, const struct target_want *want,
+                            const struct row_wish *wish, struct arena *arena,
+                            struct target_row *row);
+
 /* Completes the slices that answer a further question by the sums of those that answered the one
  * before. Errors: ERR_FORMAT their largest logits differ. */
 int target_row_carry(const struct slice_row *before, struct slice_row *slices, int n_slices,
@@ -82,6 +98,11 @@ int target_row_find(const struct target_row *row, int32_t id);
 /* p of id: exact for ids in the row, 0 when outside_mass is 0. Asking for an id outside of a row
  * with outside mass is a bug (assert). */
 float target_row_prob(const struct target_row *row, int32_t id);
+
+/* The best tokens that are known of the row into ids, at most n and TARGET_ROW_BEST_MAX of them,
+ * best first; returns how many. The token that was drawn outside counts with all of the mass there,
+ * because it stands for it. For drafters, which learn from it; nothing is decided by it. */
+int target_row_best(const struct target_row *row, int32_t *ids, int n);
 
 /* One token from p: coin RNG_RESIDUAL of `at`, inverse CDF over ids then outside. */
 int32_t target_row_draw(const struct target_row *row, const struct rng_address *at);

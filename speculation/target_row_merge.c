@@ -84,6 +84,28 @@ static int one_hot(struct arena *arena, int32_t id, float logit, struct target_r
     return 0;
 }
 
+/* Of a one-hot row: ids[n] with their logits, in any order, as its best ones. */
+static int list_best(const struct merge *merge, const int32_t *ids, const float *logits, int n,
+                     struct target_row *row, struct error *err)
+{
+    if (!merge->want->lists_best || n == 0) return 0;
+    int32_t *best = arena_take(merge->arena, TARGET_ROW_BEST_MAX, sizeof *best);
+    float score[TARGET_ROW_BEST_MAX];
+    if (!best) return arena_full(err);
+    for (int i = 0; i < n && i < TARGET_ROW_BEST_MAX; i++) {
+        int at = i;
+        for (; at > 0 && score[at - 1] < logits[i]; at--) {
+            best[at] = best[at - 1];
+            score[at] = score[at - 1];
+        }
+        best[at] = ids[i];
+        score[at] = logits[i];
+        row->n_best = i + 1;
+    }
+    row->best_ids = best;
+    return 0;
+}
+
 /* p of the listed ids. Ids beyond the target's vocabulary, which a draft with a longer table may
  * have guessed, have p = 0. */
 static int listed_merge(const struct merge *merge, const struct normaliser *norm,
@@ -257,8 +279,16 @@ static int coupled_row(const struct merge *merge, const struct candidates *list,
         i++;
     }
     float logit = list->to.logits[i];
+    struct {
+        int32_t ids[TARGET_ROW_BEST_MAX];
+        float logits[TARGET_ROW_BEST_MAX];
+        int n;
+    } first = {.n = n < TARGET_ROW_BEST_MAX ? n : TARGET_ROW_BEST_MAX};
+    memcpy(first.ids, list->to.ids, (size_t)first.n * sizeof *first.ids);
+    memcpy(first.logits, list->to.logits, (size_t)first.n * sizeof *first.logits);
     merge->arena->used_bytes = list->mark;
-    return one_hot(merge->arena, id, logit, row, err);
+    int rc = one_hot(merge->arena, id, logit, row, err);
+    return rc ? rc : list_best(merge, first.ids, first.logits, first.n, row, err);
 }
 
 static int merge_truncated(const struct merge *merge, struct target_row *row, bool *more,
@@ -312,7 +342,8 @@ static int merge_choice(const struct merge *merge, struct target_row *row, struc
     for (int i = 0; i < n; i++) {
         logit = ids[i] == id ? logits[i] : logit;
     }
-    return one_hot(merge->arena, id, logit, row, err);
+    int rc = one_hot(merge->arena, id, logit, row, err);
+    return rc ? rc : list_best(merge, ids, logits, n, row, err);
 }
 
 /* Log of the normaliser at temperature 1, and the best tokens. */
@@ -423,4 +454,19 @@ int target_row_merge(const struct target_slices *slices, const struct target_wan
 out:
     if (rc) *row = (struct target_row){.outside_id = -1};
     return rc;
+}
+
+void target_row_merge_spare(const struct target_slices *slices, const struct target_want *want,
+                            const struct row_wish *wish, struct arena *arena,
+                            struct target_row *row)
+{
+    struct row_wish asked = *wish;
+    struct error err;
+    bool more = false;
+    *row = (struct target_row){.outside_id = -1};
+    if (!want->lists_best || wish->full || target_want_is_edited(want)) return;
+    if (!want->rule->is_greedy && sampling_truncates(want->params)) return;
+    if (target_row_merge(slices, want, &asked, arena, row, &more, &err) || more) {
+        *row = (struct target_row){.outside_id = -1};
+    }
 }

@@ -16,7 +16,7 @@ enum { VOCAB = 600, SLICES = 8, BOX = 128, N_TOP = 5 };
 static struct error err;
 static struct arena arena;
 static float logits[VOCAB];
-static bool wants_logprobs; /* of the wants that are made here */
+static bool wants_logprobs, lists_best; /* of the wants that are made here */
 static struct slice_row slices[SLICES_MAX];
 static int32_t q_ids[] = {0, 5, 127, 128, 300, 599};
 static float q_p[] = {0.2f, 0.1f, 0.3f, 0.1f, 0.2f, 0.1f};
@@ -58,7 +58,8 @@ static inline struct target_want want_of(enum accept_rule rule,
                                 .at = at,
                                 .full_rows = full,
                                 .wants_logprobs = wants_logprobs,
-                                .n_top = wants_logprobs ? N_TOP : 0};
+                                .n_top = wants_logprobs ? N_TOP : 0,
+                                .lists_best = lists_best};
 }
 
 static inline void wish_of(enum accept_rule rule, const struct sampling_params *params,
