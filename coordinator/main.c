@@ -80,13 +80,15 @@ static const struct argp_option options[] = {
     {"lookup", OPT_LOOKUP, "LIST", 0,
      "where guesses are looked up, besides or without a draft model; separated by commas: session "
      "(what the text and its prompt have said before), store (texts that were finished), "
-     "datastore=FILE (texts of outrider datastore build); or none; default session",
+     "datastore=FILE (texts of outrider datastore build), recycled (what the target has said "
+     "behind "
+     "the same token); or none; default session",
      0},
     {"store-tokens", OPT_STORE_TOKENS, "N", 0,
      "tokens that --lookup store keeps at most, of 54 bytes each; default 1048576", 0},
     {"store-shared", OPT_STORE_SHARED, NULL, 0,
-     "--lookup store may use the texts of all API keys for all: how fast an answer comes can then "
-     "tell what others have had; without it each key has its own texts",
+     "--lookup store and recycled may use what they know of the texts of all API keys for all: how "
+     "fast an answer comes can then tell what others have had; without it each key has its own",
      0},
     {"listen", 'l', "ADDRESS", 0, "HOST:PORT or unix:PATH; default 127.0.0.1:7070", 0},
     {"http", OPT_HTTP, "ADDRESS", 0,

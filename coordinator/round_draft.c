@@ -268,6 +268,7 @@ static int list_wants(struct round_part *part, struct round_lane *lane, int inde
 {
     struct sequence *seq = lane->seq;
     int n_guesses = lane->tree ? lane->tree->guesses.n : lane->draft.n;
+    bool lists_best = drafters_observes(part->tools->drafters);
     for (int i = 0; i <= n_guesses; i++) {
         struct lane_want *want = &part->wants[part->n_wants++];
         const struct edit_list *edits = NULL;
@@ -288,6 +289,7 @@ static int list_wants(struct round_part *part, struct round_lane *lane, int inde
                     .wants_logprobs = seq->job->generate.logprobs >= 0,
                     .n_top = seq->job->generate.logprobs,
                     .edits = edits,
+                    .lists_best = lists_best,
                 },
         };
         int rc = name_ids(part, lane, i, &want->want, err);

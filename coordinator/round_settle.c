@@ -337,6 +337,22 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
     if (!last_us) note_prompt(part, seq);
 }
 
+/* What the target says behind each token that it has read in this step, whether it stays or not.
+ * The tokens are committed: if the round could still be repeated, its coins would judge guesses
+ * that depend on them. */
+static void observe(struct round_part *part, const struct round_lane *lane,
+                    const struct target_row *rows)
+{
+    const struct sequence *seq = lane->seq;
+    int32_t before[TREE_NODES_MAX + 1];
+    int n = lane->tree ? lane->tree->guesses.n : lane->draft.n;
+    const int32_t *guesses = lane->tree ? lane->tree->guesses.tokens : lane->draft.tokens;
+    if (!drafters_observes(part->tools->drafters)) return;
+    before[0] = seq->tokens[lane->draft.base - 1];
+    memcpy(before + 1, guesses, (size_t)n * sizeof *before);
+    drafters_observe(part->tools->drafters, seq, before, rows, n + 1);
+}
+
 /* After the step: the sequence's rows become tokens. */
 static int settle_lane(struct round_part *part, struct round_lane *lane, int64_t settle_us,
                        struct error *err)
@@ -352,8 +368,10 @@ static int settle_lane(struct round_part *part, struct round_lane *lane, int64_t
     bool is_first = seq->n_tokens == seq->n_prompt;
     int n_before = seq->n_tokens;
     int64_t accept_us = clock_now_us(), last_us = seq->last_token_us;
-    TRY(commit_lane(part, lane, &part->result.rows[lane->first_want + lane->plan.n_scored], err));
+    const struct target_row *rows = &part->result.rows[lane->first_want + lane->plan.n_scored];
+    TRY(commit_lane(part, lane, rows, err));
     lane->is_settled = true;
+    observe(part, lane, rows);
     note_commit(part, lane, n_before, last_us);
     int64_t now_us = clock_now_us();
     if (is_first) {

@@ -85,5 +85,6 @@ enum signals_drafter {
     SIGNALS_SESSION,
     SIGNALS_STORE,
     SIGNALS_DATASTORE,
+    SIGNALS_RECYCLED,
     SIGNALS_DRAFTERS
 };

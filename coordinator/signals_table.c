@@ -39,7 +39,8 @@ static const char *const block_states[SIGNALS_BLOCK_STATES] = {
 static const char *const drafters[SIGNALS_DRAFTERS] = {[SIGNALS_MODEL] = "model",
                                                        [SIGNALS_SESSION] = "session",
                                                        [SIGNALS_STORE] = "store",
-                                                       [SIGNALS_DATASTORE] = "datastore"};
+                                                       [SIGNALS_DATASTORE] = "datastore",
+                                                       [SIGNALS_RECYCLED] = "recycled"};
 static const char *const directions[] = {"sent", "received"};
 static const char *const reasons[SIGNALS_REASONS] = {
     [SIGNALS_STOPPED] = "stop",

@@ -32,6 +32,12 @@ int planner_evidence_of_counts(int n_tokens, int count, int total)
     return planner_evidence_of_match(n_tokens) / 4 * 4 + (share > 3 ? 3 : share);
 }
 
+/* Before anything was tested it is in the middle (Laplace's rule of succession). */
+int planner_evidence_of_share(int count, int total)
+{
+    return PLANNER_EVIDENCE * (count + 1) / (total + 2);
+}
+
 static struct planner_reason *reason_of(struct planner_reasons *reasons,
                                         const struct planner_offer *offer)
 {

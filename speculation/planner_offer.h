@@ -9,7 +9,7 @@
 #include "speculation/planner_alpha.h"
 
 enum {
-    PLANNER_FINDERS = 4,                    /* drafters that find */
+    PLANNER_FINDERS = 5,                    /* drafters that find */
     PLANNER_DRAFTERS = 1 + PLANNER_FINDERS, /* with the draft model */
     PLANNER_EVIDENCE = 16                   /* kinds of evidence that a finder tells apart */
 };
@@ -44,6 +44,9 @@ int planner_evidence_of_match(int n_tokens);
 
 /* The same where `count` of `total` occurrences of the match went on with the first guess. */
 int planner_evidence_of_counts(int n_tokens, int count, int total);
+
+/* The evidence where the first guess would have stayed in `count` of the last `total` cases. */
+int planner_evidence_of_share(int count, int total);
 
 /* How often guesses stay, over all sequences, by reason and position. */
 struct planner_reason {

@@ -6,7 +6,9 @@
 
 #include "base/clock.h"
 
-const char *const replay_names[N_REPLAY_FINDERS] = {"session", "ngram", "store", "datastore"};
+const char *const replay_names[N_REPLAY_FINDERS] = {"session", "ngram", "store", "datastore",
+                                                    "recycled"};
+_Static_assert((int)N_REPLAY_FINDERS <= (int)PLANNER_FINDERS, "the planner tells them apart");
 
 /* ---- opening ---- */
 
@@ -45,10 +47,11 @@ static int open_one(struct replay_drafter *drafters, int *n, const char *name, s
         *made = (struct replay_drafter){.finder = (enum replay_finder)f};
         size_t own = strlen(replay_names[f]) + 1;
         if (f == REPLAY_DATASTORE) return open_datastore(made, name + own, len - own, err);
+        if (f == REPLAY_RECYCLED) return recycled_open(&made->recycled, REPLAY_LISTS, err);
         return f == REPLAY_STORE ? store_open(&made->store, REPLAY_STORE_TOKENS, err) : 0;
     }
     return error_set(err, ERR_ARGUMENT,
-                     "--drafter: '%.*s' is none of session, ngram, store, datastore=FILE",
+                     "--drafter: '%.*s' is none of session, ngram, store, datastore=FILE, recycled",
                      len < 60 ? (int)len : 60, name);
 }
 
@@ -72,12 +75,23 @@ void replay_drafter_close(struct replay_drafter *d)
     suffix_close(d->suffix);
     store_close(d->store);
     datastore_close(d->datastore);
+    recycled_close(d->recycled);
+    d->recycled = NULL;
     d->datastore = NULL;
     d->suffix = NULL;
     d->store = NULL;
 }
 
 /* ---- a text ---- */
+
+/* Tokens of an answer, each of which was the target's best behind the one before. */
+static void recycle(struct replay_drafter *d, const int32_t *tokens, int n)
+{
+    for (int i = 0; d->recycled && i < n; i++) {
+        recycled_add(d->recycled, 0, d->last, tokens[i], &tokens[i], 1);
+        d->last = tokens[i];
+    }
+}
 
 static int add(struct replay_drafter *d, const int32_t *tokens, size_t n, struct error *err)
 {
@@ -96,6 +110,7 @@ int replay_drafter_begin(struct replay_drafter *d, const struct token_ids *promp
     int64_t start = clock_now_ns();
     if (d->finder == REPLAY_SESSION) TRY(suffix_open(&d->suffix, err));
     TRY(add(d, prompt->data, prompt->n, err));
+    d->last = prompt->n ? prompt->data[prompt->n - 1] : -1;
 out:
     d->read_ns += clock_now_ns() - start;
     return rc;
@@ -105,6 +120,7 @@ int replay_drafter_add(struct replay_drafter *d, const int32_t *tokens, int n, s
 {
     int64_t start = clock_now_ns();
     int rc = add(d, tokens, (size_t)n, err);
+    recycle(d, tokens, n);
     d->busy_ns += clock_now_ns() - start;
     return rc;
 }
@@ -127,6 +143,7 @@ void replay_drafter_end(struct replay_drafter *d, const struct token_ids *text)
         d->busy_ns += clock_now_ns() - start;
         note_bytes(d, store_bytes(d->store), REPLAY_STORE_TOKENS);
     }
+    if (d->recycled) note_bytes(d, recycled_bytes(d->recycled), REPLAY_LISTS);
     if (d->datastore)
         note_bytes(d, 8 * datastore_length(d->datastore), datastore_length(d->datastore));
 }
@@ -184,6 +201,19 @@ static void find_counted(const struct replay_drafter *d, const struct token_ids 
     }
 }
 
+static void find_recycled(const struct replay_drafter *d, struct replay_found *found)
+{
+    const struct recycled_list *lists[DRAFT_MAX];
+    int n = recycled_chain(d->recycled, 0, d->last, INT32_MAX, lists, DRAFT_MAX);
+    found->offer.k_max = n;
+    for (int i = 0; i < n; i++) {
+        found->tokens[i] = lists[i]->successors[0];
+    }
+    if (n == 0) return;
+    found->offer.evidence =
+        planner_evidence_of_share(recycled_count_right(lists[0]), lists[0]->n_tested);
+}
+
 void replay_drafter_find(struct replay_drafter *d, const struct token_ids *text, int index,
                          struct replay_found *found)
 {
@@ -192,5 +222,6 @@ void replay_drafter_find(struct replay_drafter *d, const struct token_ids *text,
     if (d->finder == REPLAY_SESSION) find_session(d, found);
     if (d->finder == REPLAY_NGRAM) find_ngram(text, found);
     if (d->store || d->datastore) find_counted(d, text, found);
+    if (d->recycled) find_recycled(d, found);
     d->busy_ns += clock_now_ns() - start;
 }

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "lookup/datastore.h"
+#include "lookup/recycled.h"
 #include "lookup/store.h"
 #include "lookup/suffix.h"
 #include "model/tokenizer/ids.h"
@@ -15,12 +16,17 @@ enum replay_finder {
     REPLAY_NGRAM,     /* prompt lookup: the first occurrence of the last few tokens */
     REPLAY_STORE,     /* the texts replayed before (lookup/store.h) */
     REPLAY_DATASTORE, /* a file of texts (lookup/datastore.h) */
+    /* What stood behind the same token in the answers (lookup/recycled.h). A server also knows
+     * the rows behind guesses that were rejected, and the second best tokens of rows: there it
+     * finds more. */
+    REPLAY_RECYCLED,
     N_REPLAY_FINDERS
 };
 extern const char *const replay_names[N_REPLAY_FINDERS];
 
 enum {
     REPLAY_STORE_TOKENS = 1 << 21,
+    REPLAY_LISTS = 1 << 17, /* of recycled tokens, as the coordinator has them */
     /* Tokens of prompt lookup's match, tried from the most to the least. */
     REPLAY_NGRAM_MOST = 3,
     REPLAY_NGRAM_LEAST = 2
@@ -38,6 +44,8 @@ struct replay_drafter {
     struct suffix *suffix;
     struct store *store;
     struct datastore *datastore;
+    struct recycled *recycled;
+    int32_t last;           /* token of the text, which recycled follows; -1 = none */
     int64_t busy_ns;        /* adding the answer and finding; without the prompt */
     int64_t read_ns;        /* adding the prompts */
     size_t bytes, n_tokens; /* of the largest index, and the tokens in it */

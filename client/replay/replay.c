@@ -37,9 +37,8 @@ struct replay {
 
 static const struct argp_option options[] = {
     {"drafter", 'd', "LIST", 0,
-     "Which drafters, separated by commas: session, ngram, store, datastore=FILE. The planner "
-     "chooses among them; "
-     "default session",
+     "Which drafters, separated by commas: session, ngram, store, datastore=FILE, recycled. The "
+     "planner chooses among them; default session",
      0},
     {"model", 'm', "FOLDER", 0, "Folder with a tokenizer.json; not needed for lists of ids", 0},
     {"prompt-tokens", OPT_PROMPT_TOKENS, "N", 0,
@@ -60,7 +59,10 @@ static const char doc[] =
     "\"prompt_ids\" and \"answer_ids\"; any other FILE is one text.\v"
     "session: what the prompt and the answer have said before. ngram: the first place where the "
     "last 3 or 2 tokens stood before. store: the texts that were replayed before, in the order of "
-    "the command line. datastore: the texts of a FILE of `outrider datastore build`.\n"
+    "the command line. datastore: the texts of a FILE of `outrider datastore build`. recycled: "
+    "what "
+    "stood behind the same token in the answers; a server finds more, because it also knows the "
+    "target's second best tokens and what it says behind guesses that were wrong.\n"
     "The speed-up is predicted: rounds take the given times, and the drafters what they took "
     "here.\n\n" CLIENT_STATUS_DOC;
 

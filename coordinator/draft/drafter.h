@@ -13,6 +13,7 @@
 #include "model/logits/sampling.h"
 #include "model/tokenizer/tokenizer.h"
 #include "speculation/planner_offer.h"
+#include "speculation/target_row.h"
 
 struct sequence; /* coordinator/sequence.h */
 
@@ -27,7 +28,7 @@ struct drafter_options {
      * every rule, since q may have any support. */
     const char *head;
     int store_tokens;           /* of a store: the room for texts */
-    bool is_shared;             /* of a store: texts of all API keys may be used for all */
+    bool is_shared;             /* what texts of one API key have taught may be used for all */
     const struct drafter *like; /* of the same options: its weights are used again; NULL = none */
 };
 
@@ -176,8 +177,13 @@ struct drafter_ops {
     /* The sequence's text is complete. NULL: that does not matter. */
     void (*finished)(struct drafter *drafter, const struct sequence *seq);
 
+    /* A round has committed what the target says in rows[n], of which row i is p behind a text that
+     * ends with before[i]. Rows that nothing is known of are empty. NULL: that does not matter. */
+    void (*observe)(struct drafter *drafter, const struct sequence *seq, const int32_t *before,
+                    const struct target_row *rows, int n);
+
     bool is_of_text;  /* what it finds depends on the sequence's text alone */
-    bool keeps_texts; /* it finds guesses in texts that were made here */
+    bool keeps_texts; /* it finds guesses in texts that were made here, or in their rows */
 };
 
 /* The operations of what `name` names in --draft. */

@@ -154,6 +154,23 @@ void drafters_finished(struct drafters *d, const struct sequence *seq)
     }
 }
 
+bool drafters_observes(const struct drafters *d)
+{
+    for (int i = 0; i < d->n_finders; i++) {
+        if (d->finders[i]->ops->observe) return true;
+    }
+    return false;
+}
+
+void drafters_observe(struct drafters *d, const struct sequence *seq, const int32_t *before,
+                      const struct target_row *rows, int n)
+{
+    for (int i = 0; i < d->n_finders; i++) {
+        const struct drafter_ops *ops = d->finders[i]->ops;
+        if (ops->observe) ops->observe(d->finders[i], seq, before, rows, n);
+    }
+}
+
 void drafters_forget(struct drafters *d, int slot)
 {
     if (d->model) drafter_forget(d->model, slot);

@@ -23,7 +23,7 @@ struct lookup_options {
     const char *lookup; /* a list that drafters_check has passed */
     int n_sequences;    /* slots */
     int store_tokens;   /* room of "store" */
-    bool is_shared;     /* texts of all API keys may be used for all */
+    bool is_shared;     /* what texts of one API key have taught may be used for all */
     const struct tokenizer *tok;
 };
 
@@ -48,6 +48,11 @@ void drafters_commit(struct drafters *drafters, struct sequence *seq);
 
 /* The sequence's text is complete. */
 void drafters_finished(struct drafters *drafters, const struct sequence *seq);
+
+/* Whether a finder learns from rows, and the rows of a round, as in struct drafter_ops. */
+bool drafters_observes(const struct drafters *drafters);
+void drafters_observe(struct drafters *drafters, const struct sequence *seq, const int32_t *before,
+                      const struct target_row *rows, int n);
 
 /* The sequence in this slot is over, or gives up its place. */
 void drafters_forget(struct drafters *drafters, int slot);

@@ -21,10 +21,11 @@ struct drafter_ops; /* coordinator/draft/drafter.h */
 DRAFTERS(DRAFTER_DECLARED)
 
 /* Those that find, by their names in --lookup, in the order of struct planner_offer's `finder`. */
-#define FINDERS(FINDER)                   \
-    FINDER("session", session_finder_ops) \
-    FINDER("store", store_finder_ops)     \
-    FINDER("datastore", datastore_finder_ops)
+#define FINDERS(FINDER)                       \
+    FINDER("session", session_finder_ops)     \
+    FINDER("store", store_finder_ops)         \
+    FINDER("datastore", datastore_finder_ops) \
+    FINDER("recycled", recycled_finder_ops)
 
 #define FINDER_DECLARED(name, ops) extern const struct drafter_ops ops;
 FINDERS(FINDER_DECLARED)

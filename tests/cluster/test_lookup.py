@@ -6,10 +6,16 @@ places again and again. Everything is compared with one rank that decodes plainl
 
 Usage: test_lookup.py BUILD_FOLDER
 """
+import json
 import os
+import re
+import subprocess
 import sys
+import tempfile
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cluster import Cluster
 from generations import DRAFT, TARGET, GenerationCluster, Report, golden_prompts, order
 
 N_TOKENS = 120
@@ -83,6 +89,65 @@ def check_store(build, report, plain):
                          f"texts again; {kept} of {found} guesses stay")
 
 
+def drafter_tokens(world, name, drafter):
+    page = urllib.request.urlopen(f"{world.url}/metrics", timeout=30).read().decode()
+    return int(re.search(rf'^outrider_{name}{{.*drafter="{drafter}".*}} (\d+)', page, re.M)[1])
+
+
+def check_recycled(build, report, plain):
+    """What the target has said, alone: guesses of which many stay, and no text that differs."""
+    with GenerationCluster(build, target=TARGET, draft="none", worker_flags=WORKER, http=True,
+                           coordinator_flags=["--tokenizer", TARGET, "--lookup",
+                                              "recycled"]) as world:
+        n_drafted = n_kept = 0
+        for text in TEXTS:
+            for in_flight in (1, 16):
+                done = world.generate(orders(text, WAYS["planned"]), in_flight=in_flight)
+                n_other = sum(one["ids"] != ids for one, ids in zip(done, plain[text]))
+                found, kept = (sum(one[key] for one in done) for key in ("found", "found_accepted"))
+                n_drafted, n_kept = n_drafted + found, n_kept + kept
+                report.check(n_other == 0 and kept <= found == sum(one["drafted"] for one in done)
+                             and (in_flight > 1 or kept > found / 20 > 0),
+                             f"recycled alone, {in_flight} at once, {text}: {kept} of {found} "
+                             f"guesses stay; {n_other} texts differ")
+        fixed = sum(one["found"] for one in world.generate(orders("greedy", WAYS["K = 5"])))
+        report.check(fixed == 0, f"recycled alone, K = 5: {fixed} guesses")
+        counted = [drafter_tokens(world, name, "recycled")
+                   for name in ("drafter_tokens_total", "drafter_accepted_tokens_total")]
+        report.check(counted == [n_drafted, n_kept], f"the metrics count {counted}")
+
+
+def check_keys(build, report, flags, name):
+    """A text whose tokens are all different finds only what other texts have taught."""
+    with tempfile.TemporaryDirectory(prefix="outrider-lookup-") as folder:
+        path = os.path.join(folder, "keys")
+        program = os.path.join(build, "bin", "outrider")
+        alice, bob = (subprocess.run([program, "key", "add", path, who], capture_output=True,
+                                     encoding="utf-8", check=True).stdout.split()[0]
+                      for who in ("alice", "bob"))
+
+        def found(key, n_tokens):
+            run = world.outrider("generate", "--json", "--temperature", "0", "-n", str(n_tokens),
+                                 "Once upon a time", environment={"OUTRIDER_API_KEY": key})
+            answer = json.loads(run.stdout)
+            return answer["counters"]["found"], answer["token_ids"]
+
+        with Cluster(build, target=TARGET, draft="none", worker_flags=WORKER,
+                     environment={"OUTRIDER_API_KEY": alice},
+                     coordinator_flags=["--tokenizer", TARGET, "--lookup", "recycled",
+                                        "--keys", path, *flags]) as world:
+            world.wait_serving()
+            ids = found(alice, 40)[1]
+            n = next((i for i in range(len(ids)) if ids[i] in ids[:i]), len(ids))
+            again = sum(found(alice, n)[0] for _ in range(10))
+            others = found(bob, n)[0]
+            if flags:
+                others += sum(found(bob, n)[0] for _ in range(9))
+            report.check(n >= 8 and again > 0 and (others > 0) == bool(flags),
+                         f"{name}: {n} different tokens, {again} guesses for the key that had them "
+                         f"before, and {others} for another")
+
+
 def main():
     build = sys.argv[1]
     report = Report()
@@ -90,7 +155,8 @@ def main():
     worlds = [("none", 1, WORKER, (1, 16), "session"), ("none", 2, WORKER, (16,), "session"),
               ("none", 1, SMALL, (16,), "session"), (DRAFT, 1, WORKER, (1, 16), "session"),
               ("none", 1, WORKER, (1, 16), "session,store"),
-              (DRAFT, 1, WORKER, (16,), "store,session")]
+              ("none", 1, SMALL, (16,), "session,recycled"),
+              (DRAFT, 1, WORKER, (16,), "store,session,recycled")]
     for draft, n_ranks, worker, in_flights, lookup in worlds:
         name = f"T = {n_ranks}, {'no draft' if draft == 'none' else 'tales draft'}, {lookup}"
         name += ", little KV" if worker is SMALL else ""
@@ -103,6 +169,9 @@ def main():
             if worker is SMALL:
                 report.check(n > 0, f"{name}: {n} times a text lost its place")
     check_store(build, report, plain)
+    check_recycled(build, report, plain)
+    check_keys(build, report, [], "each key has its own lists")
+    check_keys(build, report, ["--store-shared"], "--store-shared")
     return report.status()
 
 

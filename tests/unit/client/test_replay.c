@@ -109,8 +109,9 @@ static struct replay_figures replay(const char *names, int n_vocab, int is_repea
 /* Nearly every round commits 17 tokens and takes 12.1 ms; a plain one takes 10.5 ms. */
 START_TEST(a_text_that_repeats_is_guessed)
 {
-    static const char *const names[] = {"session", "ngram", "store", "session,ngram,store"};
-    for (int i = 0; i < 4; i++) {
+    static const char *const names[] = {"session", "ngram", "store", "recycled",
+                                        "session,ngram,store,recycled"};
+    for (int i = 0; i < 5; i++) {
         struct replay_figures f = replay(names[i], N_VOCAB, 1);
         ck_assert_int_le(f.n_rounds, 2 * N_TOKENS / (DRAFT_MAX + 1));
         ck_assert_double_gt(f.plain_us / f.round_us, 7);
@@ -138,6 +139,7 @@ START_TEST(drafters_are_named)
                  {"store,store", "twice"},
                  {"sessions", "'sessions' is none"},
                  {"datastore", "is none"},
+                 {"recycled=4", "is none of session, ngram, store, datastore=FILE, recycled"},
                  {"datastore=", "is missing"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct replay_drafter drafters[N_REPLAY_FINDERS] = {0};

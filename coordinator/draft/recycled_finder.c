@@ -1,0 +1,202 @@
+/* Guesses from what the target has said behind the same token (Token Recycling, Luo et al. 2024,
+ * arXiv 2408.08696): every row of a step says what is likely behind a token, also the rows of
+ * guesses that were rejected. The guesses follow the newest best token behind each token, the other
+ * successors of a token are siblings, and every q is one-hot.
+ *
+ * The lists are those of all texts of an API key, so what they say depends on company, and this
+ * finder guesses for planned texts alone. Lists of different keys never see each other, unless the
+ * operator allows it (coordinator/draft/tenants.h): then a client could learn from the speed of an
+ * answer what the target has said to others.
+ *
+ * A round adds to the lists once its tokens are committed, and rounds do not share coins, so a
+ * guess never depends on the coins that judge it. For a request that may be a second one with the
+ * same coins the scheduler ignores this finder. */
+#include <stdlib.h>
+
+#include "coordinator/draft/drafter.h"
+#include "coordinator/draft/internal.h"
+#include "coordinator/draft/tenants.h"
+#include "coordinator/sequence.h"
+#include "lookup/recycled.h"
+
+/* One for each token of a usual vocabulary, of 56 bytes each. */
+enum { LISTS = 1 << 17 };
+
+/* What is known of the sequence in a slot. */
+struct slot {
+    uint64_t tenant; /* its number; 0 = not known yet */
+    int n_looked;    /* tokens of its text when it was looked for; 0 = not since its place */
+    int n;
+    struct finder_guess guesses[DRAFT_MAX]; /* [n] */
+};
+
+struct recycled_finder {
+    struct drafter base;
+    struct recycled *recycled;
+    struct tenants tenants;
+    struct slot *slots; /* [n_slots] */
+    int n_slots, n_vocab;
+};
+
+static struct recycled_finder *recycled_finder(struct drafter *drafter)
+{
+    return (struct recycled_finder *)drafter;
+}
+
+static void finder_close(struct drafter *drafter)
+{
+    struct recycled_finder *f = recycled_finder(drafter);
+    recycled_close(f->recycled);
+    tenants_free(&f->tenants);
+    free(f->slots);
+    free(f);
+}
+
+static int finder_open(struct drafter **drafter, const struct drafter_options *options,
+                       const struct tokenizer *tok, struct error *err)
+{
+    struct recycled_finder *f = NULL;
+    int rc = 0;
+    (void)tok;
+    *drafter = NULL;
+    TRY(mem_array(&f, 1, sizeof *f, err));
+    f->base = (struct drafter){.ops = &recycled_finder_ops};
+    f->tenants.is_shared = options->is_shared;
+    TRY(recycled_open(&f->recycled, LISTS, err));
+    TRY(mem_array(&f->slots, (size_t)options->n_sequences, sizeof *f->slots, err));
+    f->n_slots = options->n_sequences;
+    *drafter = &f->base;
+    f = NULL;
+out:
+    if (f) finder_close(&f->base);
+    return rc;
+}
+
+static void finder_set_vocabulary(struct drafter *drafter, int n_vocab)
+{
+    struct recycled_finder *f = recycled_finder(drafter);
+    f->n_vocab = n_vocab;
+    for (int i = 0; i < f->n_slots; i++) {
+        f->slots[i].n_looked = 0;
+    }
+}
+
+static void finder_forget(struct drafter *drafter, int slot)
+{
+    recycled_finder(drafter)->slots[slot] = (struct slot){0};
+}
+
+static struct slot *slot_of(struct recycled_finder *f, const struct sequence *seq)
+{
+    struct slot *slot = &f->slots[seq->slot];
+    if (!slot->tenant) slot->tenant = tenants_number(&f->tenants, seq);
+    return slot;
+}
+
+/* There is nothing to read; who the text belongs to is looked up once. */
+static int finder_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
+{
+    (void)n_tokens;
+    slot_of(recycled_finder(drafter), seq);
+    return 0;
+}
+
+/* The first tokens of a list that exist for the target. */
+static struct finder_guess guess_of(const struct recycled_list *list, int n_vocab)
+{
+    struct finder_guess guess = {0};
+    for (int i = 0; i < list->n && guess.n <= SIBLINGS_MAX; i++) {
+        if (list->successors[i] < n_vocab) guess.tokens[guess.n++] = list->successors[i];
+    }
+    return guess;
+}
+
+/* Follows the lists from the last token on; returns its list, or NULL where there is no guess. */
+static const struct recycled_list *find(const struct recycled_finder *f, const struct sequence *seq,
+                                        struct slot *slot)
+{
+    const struct recycled_list *lists[DRAFT_MAX];
+    slot->n_looked = seq->n_tokens;
+    slot->n = 0;
+    if (!slot->tenant) return NULL;
+    slot->n = recycled_chain(f->recycled, slot->tenant, seq->tokens[seq->n_tokens - 1], f->n_vocab,
+                             lists, DRAFT_MAX);
+    for (int i = 0; i < slot->n; i++) {
+        slot->guesses[i] = guess_of(lists[i], f->n_vocab);
+    }
+    return slot->n ? lists[0] : NULL;
+}
+
+static bool finder_look(const struct drafter *drafter, const struct sequence *seq,
+                        struct planner_offer *offer)
+{
+    const struct recycled_finder *f = (const struct recycled_finder *)drafter;
+    struct slot *slot = &f->slots[seq->slot];
+    const struct recycled_list *list = find(f, seq, slot);
+    if (!list) return false;
+    offer->evidence = planner_evidence_of_share(recycled_count_right(list), list->n_tested);
+    offer->k_max = slot->n;
+    for (int i = 0; i < slot->n; i++) {
+        offer->siblings[i] = (uint8_t)(slot->guesses[i].n - 1);
+    }
+    return true;
+}
+
+static int finder_foresee(const struct drafter *drafter, const struct sequence *seq,
+                          int32_t *tokens, int n)
+{
+    const struct recycled_finder *f = (const struct recycled_finder *)drafter;
+    struct slot *slot = &f->slots[seq->slot];
+    if (slot->n_looked != seq->n_tokens) find(f, seq, slot);
+    if (n > slot->n) n = slot->n;
+    for (int i = 0; i < n; i++) {
+        tokens[i] = slot->guesses[i].tokens[0];
+    }
+    return n;
+}
+
+static void finder_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
+                           struct arena *arena, struct draft_cost *cost)
+{
+    struct recycled_finder *f = recycled_finder(drafter);
+    (void)cost; /* there are no passes */
+    for (int i = 0; i < n; i++) {
+        struct slot *slot = slot_of(f, lanes[i].seq);
+        if (slot->n_looked != lanes[i].seq->n_tokens) find(f, lanes[i].seq, slot);
+        finder_take(&lanes[i], slot->guesses, slot->n < lanes[i].k ? slot->n : lanes[i].k, arena);
+    }
+}
+
+/* The token that the row says, or else its best one. */
+static int32_t said(const struct target_row *row, int32_t best)
+{
+    return row->n == 1 && row->outside_mass == 0 ? row->ids[0] : best;
+}
+
+static void finder_observe(struct drafter *drafter, const struct sequence *seq,
+                           const int32_t *before, const struct target_row *rows, int n)
+{
+    struct recycled_finder *f = recycled_finder(drafter);
+    uint64_t tenant = slot_of(f, seq)->tenant;
+    int32_t best[RECYCLED_SUCCESSORS];
+    for (int i = 0; tenant && i < n; i++) {
+        int n_best = target_row_best(&rows[i], best, RECYCLED_SUCCESSORS);
+        if (n_best == 0) continue;
+        recycled_add(f->recycled, tenant, before[i], said(&rows[i], best[0]), best, n_best);
+    }
+}
+
+const struct drafter_ops recycled_finder_ops = {
+    .name = "recycled",
+    .counted = SIGNALS_RECYCLED,
+    .open = finder_open,
+    .close = finder_close,
+    .set_vocabulary = finder_set_vocabulary,
+    .propose = finder_propose,
+    .forget = finder_forget,
+    .study = finder_study,
+    .look = finder_look,
+    .foresee = finder_foresee,
+    .observe = finder_observe,
+    .keeps_texts = true,
+};

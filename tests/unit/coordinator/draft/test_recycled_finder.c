@@ -1,0 +1,291 @@
+/* ctest: labels=quick libs=coordinator timeout=60 */
+/* Guesses from what the target has said behind the same token: rows of every kind are learned from,
+ * evidence follows how often it was right, and other API keys see nothing unless that is allowed.
+ */
+#include "access/keys.h"
+#include "coordinator/draft/drafters.h"
+#include "tests/support/sequence_world.h"
+
+#define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
+
+enum { CAPACITY = 1024, BLOCK = 16, SLOTS = 3, K = 8, VOCAB = 4096 };
+
+static const struct end_ids no_ends;
+static const int32_t text[] = {10, 11, 12, 13};
+enum { N_TEXT = sizeof text / sizeof *text };
+
+struct bench {
+    struct tokenizer *tok;
+    struct block_pool pool;
+    struct drafters drafters;
+    struct drafter *finder;
+    struct arena arena;
+};
+
+static void setup(struct bench *b, bool is_shared)
+{
+    struct error err;
+    *b = (struct bench){0};
+    CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
+    CHECK_OK(block_pool_open(&b->pool, SLOTS * CAPACITY / BLOCK, BLOCK, &err));
+    const struct lookup_options options = {.lookup = "recycled",
+                                           .n_sequences = SLOTS,
+                                           .store_tokens = 4096,
+                                           .is_shared = is_shared,
+                                           .tok = b->tok};
+    CHECK_OK(drafters_open(&b->drafters, NULL, &options, &err));
+    CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
+    drafters_set_vocabulary(&b->drafters, VOCAB);
+    b->finder = b->drafters.finders[0];
+}
+
+static void teardown(struct bench *b)
+{
+    arena_close(&b->arena);
+    drafters_close(&b->drafters);
+    block_pool_close(&b->pool);
+    tokenizer_close(b->tok);
+}
+
+/* key: NULL = the request came without one. */
+static struct sequence *place(struct bench *b, int slot, struct grant *key)
+{
+    struct error err;
+    const struct sequence_defaults defaults = {.n_draft = K,
+                                               .strategy = STRATEGY_PLANNED,
+                                               .context_limit = CAPACITY,
+                                               .vocab_size = VOCAB,
+                                               .has_draft = true};
+    struct sequence *seq = first_sequence(new_job(JOB_GENERATE, text, N_TEXT), b->tok, &defaults);
+    seq->job->grant = key;
+    CHECK_OK(sequence_place(seq, slot, &b->pool, &b->drafters, &err));
+    return seq;
+}
+
+static void take_away(struct bench *b, struct sequence *seq)
+{
+    sequence_displace(seq, &b->pool, &b->drafters);
+    seq->job->grant = NULL; /* it is this test's */
+    sequence_close(seq);
+}
+
+/* Behind `before` the target says `id`, and nothing else is known. */
+static void say(struct bench *b, const struct sequence *seq, int32_t before, int32_t id)
+{
+    const float p = 1;
+    const struct target_row row = {.n = 1, .ids = &id, .p = &p, .outside_id = -1};
+    drafters_observe(&b->drafters, seq, &before, &row, 1);
+}
+
+static int propose(struct bench *b, struct sequence *seq, int k, const struct end_ids *ends,
+                   struct draft *draft)
+{
+    struct draft_cost cost;
+    *draft = (struct draft){.base = seq->n_tokens};
+    struct draft_lane lane = {seq, k, ends, draft, 0, {0}};
+    arena_reset(&b->arena);
+    drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
+    ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
+    return draft->n;
+}
+
+/* What is guessed behind the text, which is what was offered; returns the evidence. */
+static int check_guesses(struct bench *b, struct sequence *seq, const int32_t *expected, int n)
+{
+    struct planner_offer offer = {0};
+    struct draft draft;
+    int32_t foreseen[K];
+    ck_assert_int_eq(b->finder->ops->study(b->finder, seq, 1), 0);
+    ck_assert(b->finder->ops->look(b->finder, seq, &offer) == (n > 0));
+    ck_assert_int_eq(propose(b, seq, K, &no_ends, &draft), n);
+    ck_assert(n == K || offer.k_max == n);
+    ck_assert_int_eq(b->finder->ops->foresee(b->finder, seq, foreseen, K), n);
+    for (int i = 0; i < n; i++) {
+        ck_assert(draft.tokens[i] == expected[i] && foreseen[i] == expected[i]);
+        ck_assert_int_eq(seq->tokens[seq->n_tokens + i], expected[i]);
+        ck_assert(draft.q[i].n == 1 && draft.q[i].ids[0] == expected[i] && draft.q[i].p[0] == 1);
+    }
+    return offer.evidence;
+}
+
+START_TEST(guesses_follow_what_the_target_said)
+{
+    struct bench b;
+    setup(&b, false);
+    struct sequence *seq = place(&b, 0, NULL);
+    check_guesses(&b, seq, NULL, 0);
+    say(&b, seq, 13, 20);
+    check_guesses(&b, seq, (const int32_t[]){20}, 1);
+    say(&b, seq, 20, 21);
+    say(&b, seq, 21, 10);
+    say(&b, seq, 10, 13);
+    check_guesses(&b, seq, (const int32_t[]){20, 21, 10, 13, 20, 21, 10, 13}, K);
+    say(&b, seq, 20, 22); /* the newest counts */
+    check_guesses(&b, seq, (const int32_t[]){20, 22}, 2);
+    ck_assert(drafters_observes(&b.drafters) && b.finder->ops->keeps_texts);
+    ck_assert(!drafters_first(&b.drafters)); /* a K of its own may not depend on other texts */
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+static void say_many(struct bench *b, const struct sequence *seq, int32_t before,
+                     const int32_t *best, int n)
+{
+    const float p = 1;
+    const struct target_row row = {
+        .n = 1, .ids = best, .p = &p, .outside_id = -1, .n_best = n, .best_ids = best};
+    drafters_observe(&b->drafters, seq, &before, &row, 1);
+}
+
+/* As many as a lane may have, without those that the target lacks. */
+START_TEST(other_successors_are_siblings)
+{
+    struct planner_offer offer = {0};
+    struct draft_cost cost;
+    struct draft draft = {0};
+    struct bench b;
+    setup(&b, false);
+    struct sequence *seq = place(&b, 0, NULL);
+    say_many(&b, seq, 13, (const int32_t[]){20, 21, VOCAB, 22, 23, 24}, 6);
+    say_many(&b, seq, 20, (const int32_t[]){30, 31}, 2);
+    say_many(&b, seq, 30, (const int32_t[]){VOCAB, 40}, 2);
+    b.finder->ops->study(b.finder, seq, 1);
+    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 2);
+    ck_assert(offer.siblings[0] == SIBLINGS_MAX && offer.siblings[1] == 1);
+    for (int most = 0; most <= SIBLINGS_MAX; most++) {
+        struct draft_lane lane = {seq, K, &no_ends, &draft, most, {0}};
+        draft = (struct draft){.base = seq->n_tokens};
+        arena_reset(&b.arena);
+        drafter_propose(b.finder, &lane, 1, &b.arena, &cost);
+        ck_assert(draft.n == 2 && draft.tokens[0] == 20 && draft.tokens[1] == 30);
+        ck_assert_int_eq(draft.n_siblings[0], most);
+        ck_assert_int_eq(draft.n_siblings[1], most > 0);
+        for (int s = 0; s < most; s++) {
+            const struct sparse_dist *q = draft.sibling_q[0][s];
+            ck_assert_int_eq(draft.siblings[0][s], 21 + s);
+            ck_assert(q->n == 1 && q->ids[0] == 21 + s && q->p[0] == 1);
+        }
+    }
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* As they come from the merge: all of one step together. */
+START_TEST(rows_of_every_kind_are_learned_from)
+{
+    static const int32_t ids[] = {3, 5, 7}, none[] = {-1};
+    static const float p[] = {0.1f, 0.6f, 0.3f}, small[] = {0.1f, 0.2f, 0.05f};
+    static const float one[] = {1};
+    static const int32_t before[] = {40, 41, 42, 43, 44, 45, 46};
+    const struct target_row rows[] = {
+        {.n = 3, .ids = ids, .p = p, .outside_id = -1},
+        {.n = 3, .ids = ids, .p = small, .outside_mass = 0.65, .outside_id = 9},
+        {.outside_mass = 1, .outside_id = 8},
+        {.outside_id = -1}, /* nobody has merged it */
+        {.n = 1, .ids = ids, .p = one, .outside_id = -1, .n_best = 3, .best_ids = ids},
+        {.n = 1, .ids = ids, .p = one, .outside_id = -1, .n_top = 2, .top_ids = ids + 1},
+        {.n = 1, .ids = none, .p = one, .outside_id = -1}};
+    static const int32_t first[] = {5, 9, 8, -1, 3, 5, -1};
+    struct bench b;
+    setup(&b, false);
+    struct sequence *seq = place(&b, 0, NULL);
+    drafters_observe(&b.drafters, seq, before, rows, 7);
+    for (int i = 0; i < 7; i++) {
+        seq->tokens[N_TEXT - 1] = before[i];
+        check_guesses(&b, seq, &first[i], first[i] < 0 ? 0 : 1);
+    }
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+START_TEST(evidence_is_how_often_it_was_right)
+{
+    const int32_t guess = 20;
+    struct bench b;
+    setup(&b, false);
+    struct sequence *seq = place(&b, 0, NULL);
+    say(&b, seq, 13, 20);
+    int untested = check_guesses(&b, seq, &guess, 1);
+    for (int i = 0; i < 20; i++) {
+        say(&b, seq, 13, 20);
+    }
+    int always = check_guesses(&b, seq, &guess, 1);
+    for (int i = 0; i < 20; i++) {
+        say(&b, seq, 13, 21 + i);
+    }
+    say(&b, seq, 13, 20);
+    int never = check_guesses(&b, seq, &guess, 1);
+    ck_assert(0 <= never && never < untested && untested < always && always < PLANNER_EVIDENCE);
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
+{
+    const struct end_ids ends = {.n = 1, .ids = {21}};
+    struct planner_offer offer;
+    struct draft draft;
+    struct bench b;
+    setup(&b, false);
+    struct sequence *seq = place(&b, 0, NULL);
+    say(&b, seq, 13, 20);
+    say(&b, seq, 20, 21);
+    say(&b, seq, 21, 22);
+    b.finder->ops->study(b.finder, seq, 1);
+    ck_assert(propose(&b, seq, K, &ends, &draft) == 2 && draft.is_over);
+    ck_assert(propose(&b, seq, 1, &no_ends, &draft) == 1 && !draft.is_over);
+    drafters_set_vocabulary(&b.drafters, 22);
+    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 2);
+    ck_assert_int_eq(propose(&b, seq, K, &no_ends, &draft), 2);
+    drafters_set_vocabulary(&b.drafters, 20);
+    ck_assert(!b.finder->ops->look(b.finder, seq, &offer));
+    ck_assert_int_eq(propose(&b, seq, K, &no_ends, &draft), 0);
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* Lists are the key's and not the text's: they outlive it, and its other texts have them. */
+START_TEST(keys_do_not_see_each_other)
+{
+    static struct grant alice = {.name = "alice", .n_refs = 1}, bob = {.name = "bob", .n_refs = 1};
+    const int32_t hers = 20, his = 21;
+    for (int is_shared = 0; is_shared <= 1; is_shared++) {
+        struct bench b;
+        setup(&b, is_shared);
+        struct sequence *a = place(&b, 0, &alice), *c = place(&b, 1, &bob);
+        say(&b, a, 13, hers);
+        check_guesses(&b, a, &hers, 1);
+        check_guesses(&b, c, &hers, is_shared);
+        say(&b, c, 13, his);
+        check_guesses(&b, a, is_shared ? &his : &hers, 1);
+        check_guesses(&b, c, &his, 1);
+        take_away(&b, a);
+        take_away(&b, c);
+        struct sequence *other = place(&b, 1, &alice), *nobody = place(&b, 0, NULL);
+        check_guesses(&b, other, is_shared ? &his : &hers, 1);
+        check_guesses(&b, nobody, &his, is_shared);
+        take_away(&b, other);
+        take_away(&b, nobody);
+        teardown(&b);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("recycled_finder");
+    TCase *tcase = tcase_create("tales");
+    tcase_add_test(tcase, guesses_follow_what_the_target_said);
+    tcase_add_test(tcase, other_successors_are_siblings);
+    tcase_add_test(tcase, rows_of_every_kind_are_learned_from);
+    tcase_add_test(tcase, evidence_is_how_often_it_was_right);
+    tcase_add_test(tcase, guesses_stop_at_ends_and_at_the_vocabulary);
+    tcase_add_test(tcase, keys_do_not_see_each_other);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
