@@ -6,7 +6,11 @@
  * kinds, it prints microseconds per round and lane, as medians over rounds in which each lane
  * commits 3 tokens: indexing them, looking, the planner's choice beyond that without offers, and
  * making 8 guesses; and the bytes of the index per token. Then the time per round at 100,000
- * tokens over that at 1,000, which should be flat. */
+ * tokens over that at 1,000, which should be flat.
+ *
+ * Then the same for what the target has said (--lookup recycled) in rounds of 9 rows, 3 of which
+ * are committed: learning from the rows, looking and making 8 guesses; and the merge of one more
+ * row under some rules, with its best tokens and without. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +19,8 @@
 #include "coordinator/draft/drafters.h"
 #include "coordinator/sequence.h"
 #include "lookup/suffix.h"
+#include "model/logits/answer.h"
+#include "speculation/rule.h"
 
 enum { LANES_MAX = 64, ROUNDS = 401, COMMITTED = 3, K = 8, VOCAB = 32000, ALL = 1 << 30 };
 enum { LONG_TOKENS = 100000, SHORT_TOKENS = 1000 };
@@ -136,11 +142,12 @@ static void run_round(struct bench *b, int kind, double us[PARTS])
     }
 }
 
-static void open_bench(struct bench *b, int n_lanes, int n_tokens, int kind)
+static void open_bench(struct bench *b, const char *lookup, int n_lanes, int n_tokens, int kind)
 {
     struct error err;
     *b = (struct bench){.n_lanes = n_lanes};
-    const struct lookup_options lookups = {.lookup = "session", .n_sequences = n_lanes};
+    const struct lookup_options lookups = {
+        .lookup = lookup, .n_sequences = n_lanes, .is_shared = true};
     must(drafters_open(&b->drafters, NULL, &lookups, &err), &err);
     must(arena_open(&b->arena, 1 << 24, &err), &err);
     drafters_set_vocabulary(&b->drafters, VOCAB);
@@ -175,7 +182,7 @@ static double measure(int n_lanes, int n_tokens, int kind, double medians[PARTS]
     static struct bench b;
     static double us[PARTS][ROUNDS];
     double one[PARTS];
-    open_bench(&b, n_lanes, n_tokens, kind);
+    open_bench(&b, "session", n_lanes, n_tokens, kind);
     for (int round = 0; round < ROUNDS; round++) {
         run_round(&b, kind, one);
         for (int i = 0; i < PARTS; i++) {
@@ -206,6 +213,125 @@ static double bytes_per_token(int n_tokens, int kind)
     return bytes;
 }
 
+/* ---- what the target has said ---- */
+
+enum { ROWS = 1 + K, BEST = 5 };
+enum said_part { LEARN, SAID_LOOK, SAID_GUESS, SAID_PARTS };
+
+/* What the target says to a lane in a round: behind the last committed tokens, and behind guesses
+ * that were wrong. */
+static struct said {
+    int32_t before[ROWS], best[ROWS][BEST];
+    struct target_row rows[ROWS];
+} said[LANES_MAX];
+
+static void say(const struct sequence *seq, struct said *to)
+{
+    static const float one = 1;
+    const int32_t *end = seq->tokens + seq->n_tokens - COMMITTED;
+    for (int r = 0; r < ROWS; r++) {
+        to->before[r] = r < COMMITTED ? end[r - 1] : (int32_t)dice(1000);
+        for (int i = 0; i < BEST; i++) {
+            to->best[r][i] = r < COMMITTED && i == 0 ? end[r] : (int32_t)dice(1000);
+        }
+        to->rows[r] = (struct target_row){.n = 1,
+                                          .ids = to->best[r],
+                                          .p = &one,
+                                          .outside_id = -1,
+                                          .n_best = BEST,
+                                          .best_ids = to->best[r]};
+    }
+}
+
+static void run_said_round(struct bench *b, double us[SAID_PARTS])
+{
+    struct drafter *finder = b->drafters.finders[0];
+    int64_t at[SAID_PARTS + 1];
+    for (int i = 0; i < b->n_lanes; i++) {
+        extend(&b->seqs[i], 1, COMMITTED);
+        say(&b->seqs[i], &said[i]);
+    }
+    at[LEARN] = clock_now_ns();
+    for (int i = 0; i < b->n_lanes; i++) {
+        finder->ops->observe(finder, &b->seqs[i], said[i].before, said[i].rows, ROWS);
+    }
+    at[SAID_LOOK] = clock_now_ns();
+    for (int i = 0; i < b->n_lanes; i++) {
+        finder->ops->study(finder, &b->seqs[i], ALL);
+        b->offers[i] = (struct planner_offer){0};
+        finder->ops->look(finder, &b->seqs[i], &b->offers[i]);
+    }
+    at[SAID_GUESS] = clock_now_ns();
+    guess(b);
+    at[SAID_PARTS] = clock_now_ns();
+    for (int i = 0; i < SAID_PARTS; i++) {
+        us[i] = (double)(at[i + 1] - at[i]) / 1000 / b->n_lanes;
+    }
+}
+
+static void measure_said(int n_lanes, int n_tokens)
+{
+    static struct bench b;
+    static double us[SAID_PARTS][ROUNDS];
+    double one[SAID_PARTS];
+    open_bench(&b, "recycled", n_lanes, n_tokens, 1);
+    for (int round = 0; round < ROUNDS; round++) {
+        run_said_round(&b, one);
+        for (int i = 0; i < SAID_PARTS; i++) {
+            us[i][round] = one[i];
+        }
+    }
+    close_bench(&b);
+    printf("%-9s %6d  %6.2f  %6.2f  %8s  %9.2f\n", "said", n_lanes, median(us[LEARN], ROUNDS),
+           median(us[SAID_LOOK], ROUNDS), "", median(us[SAID_GUESS], ROUNDS));
+}
+
+/* us to merge the answers of all slices to the wish of a row. */
+static double measure_merge(enum accept_rule rule, bool lists_best)
+{
+    static float logits[VOCAB];
+    static double us[ROUNDS];
+    struct slice_row slices[SLICES_MAX];
+    struct arena arena;
+    struct error err;
+    int32_t id = 77;
+    float one = 1;
+    const struct sparse_dist q = {1, &id, &one};
+    const struct sampling_params params = {.temperature = 1, .top_p = 1};
+    const struct target_want want = {.rule = &accept_rules[rule],
+                                     .params = &params,
+                                     .q = &q,
+                                     .at = {1, 2, 3},
+                                     .n_top = -1,
+                                     .lists_best = lists_best};
+    struct row_wish wish;
+    must(arena_open(&arena, 1 << 20, &err), &err);
+    for (int i = 0; i < VOCAB; i++) {
+        logits[i] = (float)dice(1 << 20) / (1 << 17);
+    }
+    target_row_wish(&want, &wish);
+    for (int s = 0; s < SLICES_MAX; s++) {
+        struct answer_item item = {.slice = s, .wish = &wish};
+        row_slice_range(VOCAB, SLICES_MAX, s, &item.first_id, &item.n_cols);
+        item.logits = logits + item.first_id;
+        must(row_slice_answer(&item, &arena, &slices[s], &err), &err);
+    }
+    const struct target_slices all = {slices, SLICES_MAX, VOCAB};
+    size_t mark = arena.used_bytes;
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t start = clock_now_ns();
+        for (int i = 0; i < 16; i++) {
+            struct target_row row;
+            bool more;
+            arena.used_bytes = mark;
+            must(target_row_merge(&all, &want, &wish, &arena, &row, &more, &err), &err);
+        }
+        us[round] = (double)(clock_now_ns() - start) / 1000 / 16;
+    }
+    arena_close(&arena);
+    return median(us, ROUNDS);
+}
+
 int main(int argc, char **argv)
 {
     static const int counts[] = {1, 16, LANES_MAX};
@@ -230,6 +356,16 @@ int main(int argc, char **argv)
         double few = measure(8, SHORT_TOKENS, kind, medians);
         printf("%-9s %d tokens over %d: %.2f us over %.2f us\n", kinds[kind], LONG_TOKENS,
                SHORT_TOKENS, measure(8, LONG_TOKENS, kind, medians), few);
+    }
+    printf("what the target has said\n"
+           "           lanes   learn    look             8 guesses\n");
+    for (int i = 0; i < 3; i++) {
+        measure_said(counts[i], n_tokens);
+    }
+    for (int rule = RULE_REJECTION; rule <= RULE_COUPLED; rule++) {
+        printf("merging a row, %s: %.2f us, with its best tokens %.2f us\n",
+               accept_rule_names[rule], measure_merge((enum accept_rule)rule, false),
+               measure_merge((enum accept_rule)rule, true));
     }
     return EXIT_SUCCESS;
 }

@@ -3,11 +3,13 @@
 
     bench/guess_options.py BUILD [lookup|trees] [--clients 1,8,32] [--turns 20] [--tokens 400]
                            [--target MODEL] [--draft MODEL] [--texts greedy,sampled] [--ranks 1]
+                           [--values ONE OTHER]
 
 Two clusters run side by side, which differ in one option alone: --lookup session and --lookup none,
-or --trees auto and --trees off. In each turn both get the same requests, one cluster after the
-other and in the next turn the other way around, so that a change of the machine's speed affects
-both. One that has no requests does nothing. There are two kinds of texts:
+or --trees auto and --trees off, or two other values of that option. In each turn both get the same
+requests, one cluster after the other and in the next turn the other way around, so that a change of
+the machine's speed affects both. One that has no requests does nothing. There are two kinds of
+texts:
   greedy   temperature 0, which small models soon make repeat themselves: guesses are found
   sampled  temperature 1 under rule coupled: what is found is mostly wrong
 and for lookup two kinds of clusters: without a draft model, and with one. Under both kinds of texts
@@ -83,7 +85,7 @@ def run_kind(kind, draft, args):
         return Cluster(args.build, n_ranks=args.ranks, target=args.target, draft=draft,
                        worker_flags=threads, coordinator_flags=[*threads, *flags, value])
 
-    first, second = OPTIONS[args.option]
+    first, second = args.values or OPTIONS[args.option]
     with cluster(first) as one, cluster(second) as other:
         one.wait_serving(300)
         other.wait_serving(300)
@@ -96,6 +98,7 @@ def main():
     parser = bench_util.build_parser(__doc__)
     tales = f"{bench_util.SOURCE}/deploy/models/tales"
     parser.add_argument("option", nargs="?", choices=OPTIONS, default="lookup")
+    parser.add_argument("--values", nargs=2)
     parser.add_argument("--texts", default=",".join(TEXTS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clients", default="1,8,32")

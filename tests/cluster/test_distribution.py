@@ -279,6 +279,32 @@ def check_lookup(build, report):
     check_fit(build, report, "rejection, found, planned", planned, exact, 1.5 * FOUND_TV)
 
 
+def draw_without_seeds(cluster, rule, n_draws):
+    """Requests that name a seed have no guesses of this kind, so these draws do not repeat."""
+    return cluster.generate([order(PROMPT, repeat=n_draws, max_tokens=N_DRAFT + 1, temperature=1,
+                                   rule=rule, ignore_eos=1, top_k=TOP_K, n_draft=N_DRAFT,
+                                   strategy="planned")])
+
+
+def check_recycled(build, report, exact):
+    """Guesses from what the target has said in other texts, and their siblings: q is one-hot."""
+    way = {"target": SMALL, "draft": "none", "worker_flags": ONE_THREAD,
+           "coordinator_flags": ["--tokenizer", SMALL, "--lookup", "recycled"]}
+    with GenerationCluster(build, **way) as cluster, GenerationCluster(build, **way) as other:
+        drawn = side_by_side(lambda: draw_without_seeds(cluster, "rejection", N_FOUND),
+                             lambda: draw_without_seeds(other, "block", N_FOUND))
+        seeded = draw(cluster, report, "rejection", N_SAME, 18000001, strategy="planned")
+    for rule, done in zip(("rejection", "block"), drawn):
+        n_guessed, n_siblings = (sum(one[key] > 0 for one in done) for key in ("found", "siblings"))
+        report.check(n_guessed > N_FOUND / 50 and len({one["seed"] for one in done}) == N_FOUND,
+                     f"{rule}, recycled: {n_guessed} of {N_FOUND} texts have guesses, "
+                     f"{n_siblings} have siblings, {sum(one['found_accepted'] for one in done)} "
+                     "guesses stay")
+        check_fit(build, report, f"{rule}, recycled", done, exact, FOUND_TV)
+        check_forgets(build, report, f"{rule}, recycled", done, exact)
+    report.check(sum(one["found"] for one in seeded) == 0, "none with a seed")
+
+
 def draw_both(clusters, report, n_draws, seeds):
     """{rule: draws} of the two rules that keep the distribution."""
     rejection, block = side_by_side(
@@ -326,6 +352,7 @@ def main():
     check_ahead(build, report)
     check_tales(build, report)
     check_lookup(build, report)
+    check_recycled(build, report, exact)
     return report.status()
 
 
