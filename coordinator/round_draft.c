@@ -193,8 +193,8 @@ static bool trim_tree(struct round_lane *lane)
     return lane_tree_siblings(draft) > 0 || lane_tree_shared(draft) < draft->n_branch;
 }
 
-/* The siblings and the branch go behind the chain. What was set aside is for a tree that is at least
- * as large. */
+/* The siblings and the branch go behind the chain. What was set aside is for a tree that is at
+ * least as large. */
 static int fill_tree(struct round_part *part, struct round_lane *lane, struct step_lane *step_lane,
                      struct error *err)
 {
