@@ -74,8 +74,8 @@ static const struct argp_option options[] = {
      ",layers=0-3,12-15 behind it (the target's own folder, for example) only these layers of it",
      0},
     {"trees", OPT_TREES, "MODE", 0,
-     "whether the draft may guess several tokens for a place: auto (where the planner expects that "
-     "it pays) or off; default auto",
+     "whether several tokens may be guessed for a place: auto (where the planner expects that it "
+     "pays) or off; default auto",
      0},
     {"lookup", OPT_LOOKUP, "LIST", 0,
      "where guesses are looked up, besides or without a draft model; separated by commas: session "
@@ -85,7 +85,7 @@ static const struct argp_option options[] = {
      "the same token); or none; default session",
      0},
     {"store-tokens", OPT_STORE_TOKENS, "N", 0,
-     "tokens that --lookup store keeps at most, of 54 bytes each; default 1048576", 0},
+     "tokens that --lookup store keeps at most, of 62 bytes each; default 1048576", 0},
     {"store-shared", OPT_STORE_SHARED, NULL, 0,
      "--lookup store and recycled may use what they know of the texts of all API keys for all: how "
      "fast an answer comes can then tell what others have had; without it each key has its own",

@@ -254,76 +254,94 @@ static int longest(const struct datastore *d, const int32_t *text, int n)
     return low;
 }
 
-/* The ranks of `in` that have the same token at `depth` as `rank` has. */
-static struct range same_token(const struct datastore *d, struct range in, size_t rank, int depth)
+/* The first rank of [low, high) whose token at `depth` is at least `token`; high: there is none. */
+static size_t first_token(const struct datastore *d, size_t low, size_t high, int depth,
+                          int64_t token)
 {
-    int32_t token = token_at(d, rank, depth);
-    size_t low = in.low, high = rank; /* the first one is in [low, high] */
-    struct range same;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (token_at(d, middle, depth) == token) {
+        if (token_at(d, middle, depth) >= token) {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
-    same.low = high;
-    low = rank + 1;
-    high = in.high; /* the end is in [low, high] */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (token_at(d, middle, depth) == token) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    same.high = low;
-    return same;
+    return low;
 }
 
-/* The largest group of ranks with one next token, of those that evenly spaced ranks belong to; the
- * end of a text is no token. Empty: there is none. */
-static struct range most_frequent(const struct datastore *d, struct range in, int depth)
+bool datastore_walk_step(struct datastore_walk *walk, int32_t token)
 {
-    struct range best = {0, 0};
-    size_t n = in.high - in.low, step = n > SAMPLES ? n / SAMPLES : 1;
-    for (size_t rank = in.low; rank < in.high;) {
-        struct range same = same_token(d, in, rank, depth);
-        int32_t token = token_at(d, rank, depth);
+    size_t low = first_token(walk->in, walk->low, walk->high, walk->depth, token);
+    walk->high = first_token(walk->in, low, walk->high, walk->depth, (int64_t)token + 1);
+    walk->low = low;
+    walk->depth++;
+    return walk->low < walk->high;
+}
+
+/* Puts a token where its count belongs, if that is among the first `most`. In a file that lies it
+ * may come a second time. */
+static void list(struct store_next *next, int most, int32_t token, int32_t count)
+{
+    for (int i = 0; i < next->n; i++) {
+        if (next->tokens[i] == token) return;
+    }
+    int at = next->n < most ? next->n++ : most;
+    for (; at > 0 && next->counts[at - 1] < count; at--) {
+        if (at == most) continue;
+        next->tokens[at] = next->tokens[at - 1];
+        next->counts[at] = next->counts[at - 1];
+    }
+    if (at == most) return;
+    next->tokens[at] = token;
+    next->counts[at] = count;
+}
+
+/* Groups of ranks with one next token, those that evenly spaced ranks belong to; the end of a text
+ * is no token. */
+void datastore_walk_next(const struct datastore_walk *walk, int most, struct store_next *next)
+{
+    const struct datastore *d = walk->in;
+    size_t n = walk->high - walk->low, step = n > SAMPLES ? n / SAMPLES : 1, begin = walk->low;
+    next->n = 0;
+    next->total = (int32_t)n;
+    for (size_t rank = walk->low; rank < walk->high && walk->depth < DATASTORE_DEPTH;) {
+        int32_t token = token_at(d, rank, walk->depth);
+        begin = first_token(d, begin, rank, walk->depth, token);
+        size_t end = first_token(d, rank + 1, walk->high, walk->depth, (int64_t)token + 1);
         bool is_token = token >= 0 && (uint32_t)token < d->header->n_vocab;
-        if (is_token && same.high - same.low > best.high - best.low) best = same;
-        rank += step * ((same.high - rank + step - 1) / step);
+        if (is_token) list(next, most, token, (int32_t)(end - begin));
+        begin = end;
+        rank += step * ((end - rank + step - 1) / step);
     }
-    return best;
 }
 
-/* From `next` on, the largest group in `in`. */
-static void guess(const struct datastore *d, struct range in, struct range next, int k,
-                  struct store_guesses *found)
+bool datastore_walk_begin(const struct datastore *d, const int32_t *text, int n, int n_match_min,
+                          struct datastore_walk *walk)
 {
-    for (int depth = found->match; found->n < k && next.low < next.high; depth++) {
-        found->guesses[found->n++] =
-            (struct store_guess){token_at(d, next.low, depth), (int32_t)(next.high - next.low),
-                                 (int32_t)(in.high - in.low)};
-        in = next;
-        if (found->n < k) next = most_frequent(d, in, depth + 1);
+    struct store_next next;
+    if (n_match_min < 1) n_match_min = 1;
+    for (int match = longest(d, text, n); match >= n_match_min; match--) {
+        struct range in = find_range(d, text + n - match, match);
+        if (in.low >= in.high) continue;
+        *walk = (struct datastore_walk){d, in.low, in.high, match, match};
+        datastore_walk_next(walk, 1, &next);
+        if (next.n > 0) return true; /* otherwise texts end there */
     }
+    return false;
 }
 
 void datastore_find(const struct datastore *d, const int32_t *text, int n, int n_match_min, int k,
                     struct store_guesses *found)
 {
-    if (n_match_min < 1) n_match_min = 1;
+    struct datastore_walk walk;
+    struct store_next next;
     found->n = found->match = 0;
-    for (int match = longest(d, text, n); match >= n_match_min; match--) {
-        struct range in = find_range(d, text + n - match, match);
-        struct range next = {0, 0};
-        if (in.low < in.high) next = most_frequent(d, in, match);
-        if (next.low == next.high) continue; /* texts end there */
-        found->match = match;
-        guess(d, in, next, k, found);
-        return;
+    if (!datastore_walk_begin(d, text, n, n_match_min, &walk)) return;
+    found->match = walk.match;
+    for (datastore_walk_next(&walk, 1, &next); found->n < k && next.n > 0;) {
+        found->guesses[found->n++] =
+            (struct store_guess){next.tokens[0], next.counts[0], next.total};
+        if (!datastore_walk_step(&walk, next.tokens[0])) break; /* only in a file that lies */
+        datastore_walk_next(&walk, 1, &next);
     }
 }

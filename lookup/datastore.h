@@ -40,7 +40,21 @@ size_t datastore_length(const struct datastore *store);
 /* Reads the whole file: are these the bytes that were written? Errors: ERR_FORMAT. */
 int datastore_check(const struct datastore *store, struct error *err);
 
-/* As store_find of lookup/store.h. Counts are exact. Of more than 16 occurrences the most frequent
- * next token is sure to be found if it follows a sixteenth of them. */
+/* A place of the texts, as struct store_walk of lookup/store.h. */
+struct datastore_walk {
+    const struct datastore *in;
+    size_t low, high; /* these suffixes, in order, go on alike for `depth` tokens */
+    int depth, match;
+};
+
+/* As store_walk_begin, _next and _step. Counts are exact. Of more than 16 occurrences a next token
+ * is sure to be listed if it follows a sixteenth of them; others may be missed. Of equally frequent
+ * ones the one with the lowest id comes first. */
+bool datastore_walk_begin(const struct datastore *store, const int32_t *text, int n,
+                          int n_match_min, struct datastore_walk *walk);
+void datastore_walk_next(const struct datastore_walk *walk, int most, struct store_next *next);
+bool datastore_walk_step(struct datastore_walk *walk, int32_t token);
+
+/* As store_find. */
 void datastore_find(const struct datastore *store, const int32_t *text, int n, int n_match_min,
                     int k, struct store_guesses *found);

@@ -1,8 +1,9 @@
 /* Each generation is a suffix tree with compressed edges, cut at STORE_DEPTH: a node is an edge
  * tokens[start .. start + length) below its parent, and how many suffixes pass its end. A suffix
  * adds two nodes at most: the end of a text inside an edge splits it, so all places of an edge have
- * one count. Children are found by a hash table of (parent, first token). A node knows its most
- * frequent child; counts only grow, so one comparison for each addition keeps that right. */
+ * one count. Children are found by a hash table of (parent, first token). A node but for a root
+ * lists its STORE_NEXT_MAX most frequent children; counts only grow, by one at a time, so moving
+ * the child that has grown keeps the list right. */
 #include "lookup/store.h"
 
 #include <stdbool.h>
@@ -15,8 +16,10 @@ enum { NODES_OF_TOKEN = 2, NONE = 0 };
 
 struct node {
     int32_t start, count;
-    int32_t best;   /* the most frequent child; NONE */
-    int32_t length; /* of its edge; 0: a root */
+    int32_t best;     /* the most frequent child; NONE, and of a root always */
+    int32_t next;     /* of the parent's list the one behind this; NONE */
+    int16_t length;   /* of its edge; 0: a root */
+    int16_t n_listed; /* children */
 };
 
 struct generation {
@@ -154,9 +157,19 @@ static int32_t find_root(const struct generation *g, uint64_t tenant)
 
 static int32_t make_node(struct generation *g, int32_t parent, int start, int length)
 {
-    g->nodes[g->n_nodes] = (struct node){start, 0, NONE, length};
+    g->nodes[g->n_nodes] = (struct node){start, 0, NONE, NONE, (int16_t)length, 0};
     g->parents[g->n_nodes] = parent;
     return g->n_nodes++;
+}
+
+/* What points to a child in the list of its parent; *link = NONE: the child is not listed. */
+static int32_t *find_link(struct generation *g, int32_t parent, int32_t child)
+{
+    int32_t *link = &g->nodes[parent].best;
+    while (*link != NONE && *link != child) {
+        link = &g->nodes[*link].next;
+    }
+    return link;
 }
 
 /* The upper `length` tokens of a node's edge become a node of their own, which takes its place. */
@@ -168,23 +181,48 @@ static int32_t split(struct generation *g, int32_t node, int length)
     int32_t made = make_node(g, parent, below->start, length);
     g->nodes[made].count = below->count;
     g->nodes[made].best = node;
-    if (g->nodes[parent].best == node) g->nodes[parent].best = made;
+    g->nodes[made].n_listed = 1;
+    int32_t *link = find_link(g, parent, node);
+    if (*link == node) {
+        *link = made;
+        g->nodes[made].next = below->next;
+    }
+    below->next = NONE;
     g->slots[at] = made;
     below->start += length;
-    below->length -= length;
+    below->length = (int16_t)(below->length - length);
     g->parents[node] = made;
     g->slots[find_slot(g, made, g->tokens[below->start])] = node;
     return made;
 }
 
-/* One more suffix passes the node. */
+/* A child that has grown overtakes those of its parent's list that are less frequent now. */
+static void rank(struct generation *g, int32_t parent, int32_t child)
+{
+    struct node *self = &g->nodes[child];
+    int32_t *link = &g->nodes[parent].best, next = self->next;
+    int n = 0;
+    if (self->count == 1 && g->nodes[parent].n_listed == STORE_NEXT_MAX) return;
+    for (; *link != NONE && *link != child && g->nodes[*link].count >= self->count; n++) {
+        link = &g->nodes[*link].next;
+    }
+    if (*link == child || n == STORE_NEXT_MAX) return;
+    self->next = *link;
+    *link = child;
+    link = &self->next; /* from here on it is taken out, or the last one that is too many */
+    for (n++; *link != NONE && *link != child && n < STORE_NEXT_MAX; n++) {
+        link = &g->nodes[*link].next;
+    }
+    g->nodes[parent].n_listed = (int16_t)(g->nodes[parent].n_listed + (*link == NONE));
+    *link = *link == child ? next : NONE;
+}
+
+/* One more suffix passes the node. Nobody asks what comes behind no tokens at all. */
 static void count(struct generation *g, int32_t node)
 {
-    struct node *parent = &g->nodes[g->parents[node]];
+    int32_t parent = g->parents[node];
     g->nodes[node].count++;
-    if (parent->best == NONE || g->nodes[node].count > g->nodes[parent->best].count) {
-        parent->best = node;
-    }
+    if (g->nodes[parent].length > 0 && g->nodes[parent].best != node) rank(g, parent, node);
 }
 
 /* Tokens of the node's edge that tokens[at .. end) begins with. */
@@ -258,45 +296,42 @@ void store_add(struct store *s, uint64_t tenant, const int32_t *tokens, int n)
 
 /* ---- looking ---- */
 
-/* A place of a tree: so many tokens of the node's edge are behind it. */
-struct place {
-    int32_t node;
-    int offset;
-};
-
 /* Goes on by a token; false: no text did. */
-static bool follow(const struct generation *g, struct place *place, int32_t token)
+static bool follow(struct store_walk *walk, int32_t token)
 {
-    const struct node *node = &g->nodes[place->node];
-    if (place->offset < node->length) return g->tokens[node->start + place->offset++] == token;
-    *place = (struct place){find_child(g, place->node, token), 1};
-    return place->node != NONE;
+    const struct generation *g = walk->in;
+    const struct node *node = &g->nodes[walk->node];
+    if (walk->offset < node->length) return g->tokens[node->start + walk->offset++] == token;
+    walk->node = find_child(g, walk->node, token);
+    walk->offset = 1;
+    return walk->node != NONE;
 }
 
-static bool walk(const struct generation *g, int32_t root, const int32_t *text, int n,
-                 struct place *place)
+/* Goes to the end of text[0..n) from the root. */
+static bool follow_all(struct store_walk *walk, int32_t root, const int32_t *text, int n)
 {
-    *place = (struct place){root, 0};
+    walk->node = root;
+    walk->offset = 0;
+    walk->match = n;
     for (int i = 0; i < n; i++) {
-        if (!follow(g, place, text[i])) return false;
+        if (!follow(walk, text[i])) return false;
     }
     return true;
 }
 
-static bool goes_on(const struct generation *g, const struct place *place)
+static bool goes_on(const struct store_walk *walk)
 {
-    const struct node *node = &g->nodes[place->node];
-    return place->offset < node->length || node->best != NONE;
+    const struct node *node = &walk->in->nodes[walk->node];
+    return walk->offset < node->length || node->best != NONE;
 }
 
 /* The longest end of text[0..n) in the tree: what holds for a length holds for all shorter ones. */
-static int longest(const struct generation *g, int32_t root, const int32_t *text, int n)
+static int longest(struct store_walk walk, int32_t root, const int32_t *text, int n)
 {
     int low = 0, high = n < STORE_MATCH_MAX ? n : STORE_MATCH_MAX;
-    struct place place;
     while (low < high) {
         int middle = (low + high + 1) / 2;
-        if (walk(g, root, text + n - middle, middle, &place)) {
+        if (follow_all(&walk, root, text + n - middle, middle)) {
             low = middle;
         } else {
             high = middle - 1;
@@ -305,44 +340,69 @@ static int longest(const struct generation *g, int32_t root, const int32_t *text
     return low;
 }
 
-/* What comes next most often. */
-static struct store_guess step(const struct generation *g, struct place *place)
-{
-    const struct node *node = &g->nodes[place->node];
-    if (place->offset < node->length) {
-        return (struct store_guess){g->tokens[node->start + place->offset++], node->count,
-                                    node->count};
-    }
-    const struct node *best = &g->nodes[node->best];
-    *place = (struct place){node->best, 1};
-    return (struct store_guess){g->tokens[best->start], best->count, node->count};
-}
-
-/* Returns the length of the match; 0: none that was followed by something. */
-static int find(const struct generation *g, uint64_t tenant, const int32_t *text, int n,
-                int n_match_min, struct place *place)
+/* Where a generation has a match that was followed by something. */
+static bool find(const struct generation *g, uint64_t tenant, const int32_t *text, int n,
+                 int n_match_min, struct store_walk *walk)
 {
     int32_t root = find_root(g, tenant);
-    if (root == NONE) return 0;
-    for (int match = longest(g, root, text, n); match >= n_match_min; match--) {
-        walk(g, root, text + n - match, match, place);
-        if (goes_on(g, place)) return match;
+    *walk = (struct store_walk){.in = g};
+    if (root == NONE) return false;
+    for (int match = longest(*walk, root, text, n); match >= n_match_min; match--) {
+        follow_all(walk, root, text + n - match, match);
+        if (goes_on(walk)) return true;
     }
-    return 0;
+    return false;
+}
+
+bool store_walk_begin(const struct store *s, uint64_t tenant, const int32_t *text, int n,
+                      int n_match_min, struct store_walk *walk)
+{
+    struct store_walk older;
+    if (n_match_min < 1) n_match_min = 1;
+    bool is_found = find(s->fresh, tenant, text, n, n_match_min, walk);
+    if (!find(s->old, tenant, text, n, n_match_min, &older)) return is_found;
+    if (!is_found || older.match > walk->match) *walk = older;
+    return true;
+}
+
+static void list(struct store_next *next, int32_t token, int32_t count)
+{
+    next->tokens[next->n] = token;
+    next->counts[next->n++] = count;
+}
+
+void store_walk_next(const struct store_walk *walk, int most, struct store_next *next)
+{
+    const struct generation *g = walk->in;
+    const struct node *node = &g->nodes[walk->node];
+    next->n = 0;
+    next->total = node->count;
+    if (walk->offset < node->length) {
+        if (most > 0) list(next, g->tokens[node->start + walk->offset], node->count);
+        return;
+    }
+    for (int32_t i = node->best; i != NONE && next->n < most; i = g->nodes[i].next) {
+        list(next, g->tokens[g->nodes[i].start], g->nodes[i].count);
+    }
+}
+
+bool store_walk_step(struct store_walk *walk, int32_t token)
+{
+    return follow(walk, token);
 }
 
 void store_find(const struct store *s, uint64_t tenant, const int32_t *text, int n, int n_match_min,
                 int k, struct store_guesses *found)
 {
-    struct place place, other;
-    const struct generation *g = s->fresh;
-    if (n_match_min < 1) n_match_min = 1;
-    found->n = 0;
-    found->match = find(g, tenant, text, n, n_match_min, &place);
-    int older = find(s->old, tenant, text, n, n_match_min, &other);
-    if (older > found->match) found->match = older, g = s->old, place = other;
-    if (found->match == 0) return;
-    while (found->n < k && goes_on(g, &place)) {
-        found->guesses[found->n++] = step(g, &place);
+    struct store_walk walk;
+    struct store_next next;
+    found->n = found->match = 0;
+    if (!store_walk_begin(s, tenant, text, n, n_match_min, &walk)) return;
+    found->match = walk.match;
+    for (store_walk_next(&walk, 1, &next); found->n < k && next.n > 0;) {
+        found->guesses[found->n++] =
+            (struct store_guess){next.tokens[0], next.counts[0], next.total};
+        store_walk_step(&walk, next.tokens[0]);
+        store_walk_next(&walk, 1, &next);
     }
 }

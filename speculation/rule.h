@@ -41,13 +41,13 @@ typedef void rule_wish_fn(const struct target_want *want, struct row_wish *wish)
  * named is false, or NULL. */
 #define ACCEPT_RULES(RULE)                                                                \
     RULE(REJECTION, "rejection", accept_rejection, rule_wish_p, .keep = keep_rejection,   \
-         .accept_tree = tree_accept_rejection, .is_lossless = true)                       \
+         .accept_tree = tree_accept_rejection, .is_lossless = true, .judges_q = true)     \
     RULE(GREEDY, "greedy", accept_match, rule_wish_best, .keep = keep_match,              \
          .accept_tree = tree_accept_match, .is_lossless = true, .is_greedy = true)        \
     RULE(COUPLED, "coupled", accept_match, rule_wish_noisy_best, .keep = keep_match,      \
          .accept_tree = tree_accept_match, .is_lossless = true, .is_coupled = true)       \
     RULE(BLOCK, "block", accept_block, rule_wish_p, .accept_tree = tree_accept_traversal, \
-         .is_lossless = true)                                                             \
+         .is_lossless = true, .judges_q = true)                                           \
     RULE(NAIVE, "naive", accept_naive, rule_wish_p, .keep = keep_naive,                   \
          .accept_tree = tree_accept_naive, .is_lossless = true)                           \
     RULE(TYPICAL, "typical", accept_typical, rule_wish_p, .keep = keep_typical,           \
@@ -78,6 +78,7 @@ struct rule {
     bool is_greedy;              /* means temperature 0: the target's best token and nothing else */
     bool is_coupled;    /* target and draft choose under the same Gumbel noise: one-hot p and q */
     bool needs_entropy; /* of p */
+    bool judges_q;      /* a guess stays by p over q, so drawn from a q near p it stays oftener */
 };
 
 /* [RULE_COUNT] by enum accept_rule; immutable. */

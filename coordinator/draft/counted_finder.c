@@ -1,7 +1,8 @@
 /* Guesses from other texts, by how often they went on in which way: a store of the texts that this
  * coordinator has finished (SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975) and a file of
- * texts (REST, He et al. 2024, arXiv 2311.08252). A guess is the most frequent token behind the
- * longest match, and q is one-hot.
+ * texts (REST, He et al. 2024, arXiv 2311.08252). Guesses are made among the tokens that came most
+ * often behind the longest match, each further one behind those that were guessed before it
+ * (coordinator/draft/counted_guess.c).
  *
  * What a store knows depends on company, so these finders guess for planned texts alone. Texts of
  * different API keys never see each other, unless the operator allows it: then a client could learn
@@ -23,9 +24,9 @@ enum {
 
 /* What is known of the sequence in a slot. */
 struct slot {
-    uint64_t tenant; /* its number; 0 = not known yet */
-    int n_looked;    /* tokens of its text when it was looked for; 0 = not since its place */
-    struct store_guesses found;
+    uint64_t tenant;            /* its number; 0 = not known yet */
+    int n_looked;               /* tokens of its text when `offer` was made; 0 = it is to be made */
+    struct planner_offer offer; /* without `finder`; k_max = 0: none */
 };
 
 struct counted_finder {
@@ -111,13 +112,18 @@ out:
     return rc;
 }
 
+static void forget_offers(struct counted_finder *f)
+{
+    for (int i = 0; i < f->n_slots; i++) {
+        f->slots[i].n_looked = 0;
+    }
+}
+
 static void counted_set_vocabulary(struct drafter *drafter, int n_vocab)
 {
     struct counted_finder *f = counted_finder(drafter);
     f->n_vocab = n_vocab;
-    for (int i = 0; i < f->n_slots; i++) {
-        f->slots[i].n_looked = 0;
-    }
+    forget_offers(f);
 }
 
 static void counted_forget(struct drafter *drafter, int slot)
@@ -135,50 +141,121 @@ static int counted_study(struct drafter *drafter, const struct sequence *seq, in
     return 0;
 }
 
-/* Guesses up to one that does not exist for the target. A round asks twice, when it is planned and
- * when it guesses; the second answer is the first one. */
-static const struct store_guesses *find(const struct counted_finder *f, const struct sequence *seq)
+/* A place in one of the two. */
+struct place {
+    struct store_walk store;
+    struct datastore_walk file;
+};
+
+static bool place_begin(const struct counted_finder *f, const struct sequence *seq,
+                        struct place *place)
 {
-    struct slot *slot = &f->slots[seq->slot];
-    struct store_guesses *found = &slot->found;
-    int n = seq->n_tokens < STORE_MATCH_MAX ? seq->n_tokens : STORE_MATCH_MAX, n_known = 0;
+    uint64_t tenant = f->slots[seq->slot].tenant;
+    int n = seq->n_tokens < STORE_MATCH_MAX ? seq->n_tokens : STORE_MATCH_MAX;
     const int32_t *end = seq->tokens + seq->n_tokens - n;
-    if (slot->n_looked == seq->n_tokens) return found;
-    slot->n_looked = seq->n_tokens;
-    found->n = 0;
-    if (f->datastore) {
-        datastore_find(f->datastore, end, n, 1, DRAFT_MAX, found);
-    } else if (slot->tenant) {
-        store_find(f->store, slot->tenant, end, n, 1, DRAFT_MAX, found);
-    }
-    while (n_known < found->n && found->guesses[n_known].token >= 0 &&
-           found->guesses[n_known].token < f->n_vocab) {
-        n_known++;
-    }
-    found->n = n_known;
-    return found;
+    if (f->datastore) return datastore_walk_begin(f->datastore, end, n, 1, &place->file);
+    return tenant && store_walk_begin(f->store, tenant, end, n, 1, &place->store);
 }
 
+/* Of the `most` most frequent tokens behind the place those that exist for the target. */
+static void place_next(const struct counted_finder *f, const struct place *place, int most,
+                       struct store_next *next)
+{
+    int n = 0;
+    if (f->datastore) {
+        datastore_walk_next(&place->file, most, next);
+    } else {
+        store_walk_next(&place->store, most, next);
+    }
+    for (int i = 0; i < next->n; i++) {
+        if (next->tokens[i] < 0 || next->tokens[i] >= f->n_vocab) continue;
+        next->tokens[n] = next->tokens[i];
+        next->counts[n++] = next->counts[i];
+    }
+    next->n = n;
+}
+
+static bool place_step(const struct counted_finder *f, struct place *place, int32_t token)
+{
+    return f->datastore ? datastore_walk_step(&place->file, token)
+                        : store_walk_step(&place->store, token);
+}
+
+/* What can be guessed along the most frequent way, although the guesses of a text may be drawn: no
+ * coin may have a say in the plan. So the evidence is how often the most frequent token came, for
+ * all rules alike. It tells the planner more than the acceptance that could be expected from the
+ * counts, which is 1 for a guess that is drawn from them; the planner learns how often guesses of
+ * equal evidence stay, and how a text differs. */
+static struct planner_offer make_offer(const struct counted_finder *f, const struct sequence *seq)
+{
+    struct planner_offer offer = {0};
+    struct store_next next;
+    struct place place;
+    bool goes_on = place_begin(f, seq, &place);
+    for (; goes_on && offer.k_max < DRAFT_MAX; offer.k_max++) {
+        place_next(f, &place, 1 + SIBLINGS_MAX, &next);
+        if (next.n == 0) break;
+        int match = f->datastore ? place.file.match : place.store.match;
+        if (offer.k_max == 0) {
+            offer.evidence = planner_evidence_of_counts(match, next.counts[0], next.total);
+        }
+        offer.siblings[offer.k_max] = (uint8_t)(next.n - 1);
+        goes_on = place_step(f, &place, next.tokens[0]);
+    }
+    return offer;
+}
+
+/* A text that waits is asked about again and again. */
 static bool counted_look(const struct drafter *drafter, const struct sequence *seq,
                          struct planner_offer *offer)
 {
-    const struct store_guesses *found = find((const struct counted_finder *)drafter, seq);
-    if (found->n == 0) return false;
-    offer->evidence =
-        planner_evidence_of_counts(found->match, found->guesses[0].count, found->guesses[0].total);
-    offer->k_max = found->n;
-    return true;
+    const struct counted_finder *f = (const struct counted_finder *)drafter;
+    struct slot *slot = &f->slots[seq->slot];
+    int finder = offer->finder;
+    if (slot->n_looked != seq->n_tokens) slot->offer = make_offer(f, seq);
+    slot->n_looked = seq->n_tokens;
+    *offer = slot->offer;
+    offer->finder = finder;
+    return offer->k_max > 0;
+}
+
+static void propose_lane(const struct counted_finder *f, struct draft_lane *lane,
+                         struct arena *arena)
+{
+    struct store_next next;
+    struct finder_guess guess;
+    struct place place;
+    finder_begin(lane);
+    bool goes_on = place_begin(f, lane->seq, &place);
+    while (goes_on && lane->draft->n < lane->k) {
+        place_next(f, &place, STORE_NEXT_MAX, &next);
+        if (next.n == 0) return;
+        if (!counted_is_drawn(lane->seq)) {
+            counted_pick(&next, lane->seq, lane->draft->n, 1 + lane->siblings_max, &guess);
+        } else if (counted_draw(&next, lane, arena, &guess, &lane->err)) {
+            return;
+        }
+        goes_on = finder_add(lane, &guess, arena) && place_step(f, &place, guess.tokens[0]);
+    }
 }
 
 static int counted_foresee(const struct drafter *drafter, const struct sequence *seq,
                            int32_t *tokens, int n)
 {
-    const struct store_guesses *found = find((const struct counted_finder *)drafter, seq);
-    if (n > found->n) n = found->n;
-    for (int i = 0; i < n; i++) {
-        tokens[i] = found->guesses[i].token;
+    const struct counted_finder *f = (const struct counted_finder *)drafter;
+    struct store_next next;
+    struct finder_guess guess;
+    struct place place;
+    bool goes_on = !counted_is_drawn(seq) && place_begin(f, seq, &place);
+    int i = 0;
+    while (goes_on && i < n) {
+        place_next(f, &place, STORE_NEXT_MAX, &next);
+        if (next.n == 0) break;
+        counted_pick(&next, seq, i, 1, &guess);
+        tokens[i++] = guess.tokens[0];
+        goes_on = place_step(f, &place, guess.tokens[0]);
     }
-    return n;
+    return i;
 }
 
 static void counted_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
@@ -186,18 +263,12 @@ static void counted_propose(struct drafter *drafter, struct draft_lane *lanes, i
 {
     (void)cost; /* there are no passes */
     for (int i = 0; i < n; i++) {
-        const struct store_guesses *found = find(counted_finder(drafter), lanes[i].seq);
-        struct finder_guess guesses[DRAFT_MAX];
-        int k = found->n < lanes[i].k ? found->n : lanes[i].k;
-        for (int g = 0; g < k; g++) {
-            guesses[g] = (struct finder_guess){.n = 1, .tokens = {found->guesses[g].token}};
-        }
-        finder_take(&lanes[i], guesses, k, arena);
+        propose_lane(counted_finder(drafter), &lanes[i], arena);
     }
 }
 
 /* Of the further texts of a job only the answers are new. Of a long text its end is added, because
- * all streams wait meanwhile: about 0.2 us a token. */
+ * all streams wait meanwhile: about 0.3 us a token. */
 static void store_finder_finished(struct drafter *drafter, const struct sequence *seq)
 {
     struct counted_finder *f = counted_finder(drafter);
@@ -205,6 +276,7 @@ static void store_finder_finished(struct drafter *drafter, const struct sequence
     if (seq->n_tokens - begin > ADDED_MOST) begin = seq->n_tokens - ADDED_MOST;
     uint64_t tenant = tenants_number(&f->tenants, seq);
     if (tenant) store_add(f->store, tenant, seq->tokens + begin, seq->n_tokens - begin);
+    forget_offers(f);
 }
 
 const struct drafter_ops store_finder_ops = {

@@ -33,6 +33,8 @@ FINDERS(FINDER_DECLARED)
 
 struct draft_lane;
 struct arena;
+struct sequence;
+struct store_next;
 
 /* What was found for a place of a text: a guess, and behind it its siblings. */
 struct finder_guess {
@@ -51,4 +53,15 @@ bool finder_add(struct draft_lane *lane, const struct finder_guess *guess, struc
 /* Both: the lane's guesses are guesses[n], up to one that ends the text. */
 void finder_take(struct draft_lane *lane, const struct finder_guess *guesses, int n,
                  struct arena *arena);
+
+/* coordinator/draft/counted_guess.c: a guess, with siblings, among n >= 1 tokens that were counted
+ * behind the guesses before it. Whether a sequence's guesses are drawn from the counts: */
+bool counted_is_drawn(const struct sequence *seq);
+/* The lane's next guess. Every guess that is drawn must be sent. Errors: ERR_NO_MEMORY. */
+int counted_draw(const struct store_next *next, const struct draft_lane *lane, struct arena *arena,
+                 struct finder_guess *guess, struct error *err);
+/* Guess `index` behind the committed tokens where guesses are not drawn, and n_wanted - 1 siblings;
+ * no coin decides it. */
+void counted_pick(const struct store_next *next, const struct sequence *seq, int index,
+                  int n_wanted, struct finder_guess *guess);
 #undef DRAFTER_DECLARED

@@ -7,7 +7,8 @@ A request is for 4 tokens, so that the first round makes K = 3 guesses. The seco
 the same round or, after a rejection, from the next one, so the independence of rounds is tested
 too. The seeds are fixed: a run repeats itself. The same is asked of strategies that choose K, with
 fewer draws (test_strategies.c has more); there the planner's timings matter, so those draws do not
-repeat. At the end all guesses are made while the target verifies the round before.
+repeat. At the end all guesses are made while the target verifies the round before, then guesses are
+found in the text itself, and drawn from what other texts have said.
 
 Most draws come from a small synthetic pair, because a draw costs most of its time in the models:
 what is tested does not depend on them. Some come from the tales pair, which is trained. Groups have
@@ -37,10 +38,11 @@ N_STRATEGY = 3500
 N_EDITED = 10000
 N_AHEAD = 17500
 N_FOUND = 8000
+N_STORE = 20000
 AHEAD_TOP_K = 5  # 125 triples
 # Total variations that must be found in 9 of 10 cases.
 MAIN_TV, NAIVE_TV, STRATEGY_TV = 0.027, 0.05, 0.07
-EDITED_TV, AHEAD_TV, TALES_TV, FOUND_TV = 0.05, 0.033, 0.064, 0.064
+EDITED_TV, AHEAD_TV, TALES_TV, FOUND_TV, STORE_TV = 0.05, 0.033, 0.064, 0.064, 0.04
 FIRST_SEEDS = {"rejection": 1, "block": 1000001, "naive": 2000001}
 TALES_SEEDS = {"rejection": 13000001, "block": 14000001}
 FOUND_SEEDS = {"rejection": 15000001, "block": 16000001}
@@ -52,7 +54,7 @@ ONE_THREAD = ["--threads", "1"]
 
 
 def small_cluster(build, target=SMALL, kind=GenerationCluster, **options):
-    return kind(build, target=target, draft=target + ",draft=1", **options)
+    return kind(build, target=target, **{"draft": target + ",draft=1", **options})
 
 
 def draw(cluster, report, rule, n_draws, first_seed, prompt=PROMPT, in_flight=32, **way):
@@ -305,6 +307,24 @@ def check_recycled(build, report, exact):
     report.check(sum(one["found"] for one in seeded) == 0, "none with a seed")
 
 
+def check_store(build, report, exact):
+    """Guesses and siblings that are drawn from the counts of a store: what the draws before said.
+    The server chooses the seeds, so these draws do not repeat."""
+    way = {"target": SMALL, "draft": "none", "kind": FarCluster, "worker_flags": ONE_THREAD,
+           "coordinator_flags": ["--tokenizer", SMALL, "--lookup", "store"]}
+    with small_cluster(build, **way) as cluster, small_cluster(build, **way) as other:
+        drawn = side_by_side(lambda: draw_without_seeds(cluster, "rejection", N_STORE),
+                             lambda: draw_without_seeds(other, "block", N_STORE))
+    for rule, done in zip(("rejection", "block"), drawn):
+        found, drafted, siblings, accepted = (
+            sum(one[key] for one in done)
+            for key in ("found", "drafted", "siblings", "siblings_accepted"))
+        report.check(found == drafted > N_STORE and siblings > accepted > 0,
+                     f"{rule}, store: {found} guesses are found, with {siblings} siblings, "
+                     f"{accepted} of those accepted")
+        check_fit(build, report, f"{rule}, store", done, exact, STORE_TV)
+
+
 def draw_both(clusters, report, n_draws, seeds):
     """{rule: draws} of the two rules that keep the distribution."""
     rejection, block = side_by_side(
@@ -353,6 +373,7 @@ def main():
     check_tales(build, report)
     check_lookup(build, report)
     check_recycled(build, report, exact)
+    check_store(build, report, exact)
     return report.status()
 
 

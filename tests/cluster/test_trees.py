@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=worker beside=yes timeout=600
 """Trees of guesses change no text: greedy and `coupled` with a draft model whose guesses have
-siblings, alone and in company, on one rank and two, and with little KV. Everything is compared with
-one rank that decodes plainly (K = 0). The ranks are far away, so that rows cost nothing beside the
-link and trees pay on every machine.
+siblings, alone and in company, on one rank and two, and with little KV, and with siblings that are
+found in other texts. Everything is compared with one rank that decodes plainly (K = 0). The ranks
+are far away, so that rows cost nothing beside the link and trees pay on every machine.
 
 Usage: test_trees.py BUILD_FOLDER
 """
@@ -57,10 +57,33 @@ def check(report, name, world, plain, in_flight):
     return n_preempted, n_siblings
 
 
+def check_store(build, report, plain):
+    """What other texts said for a place are siblings. There is no draft model, so all guesses and
+    siblings are found, behind texts of other seeds and of the other kind, which say something else.
+    At the end the store knows each text itself, too. With --trees off there are no siblings."""
+    for trees in ("auto", "off"):
+        with Far(build, target=TARGET, draft="none", worker_flags=WORKER,
+                 coordinator_flags=["--tokenizer", TARGET, "--lookup", "store", "--trees",
+                                    trees]) as world:
+            for turn, text in enumerate(("coupled", "greedy", "coupled")):
+                done = world.generate(orders(text, strategy="planned", n_draft=16), in_flight=1)
+                n_other = sum(one["ids"] != ids for one, ids in zip(done, plain[text]))
+                drafted, found, siblings, accepted = (
+                    sum(one[key] for one in done)
+                    for key in ("drafted", "found", "siblings", "siblings_accepted"))
+                is_right = (0 < accepted < siblings or turn == 2) if trees == "auto" \
+                    else siblings == 0
+                report.check(is_right and n_other == 0 and 0 < found == drafted,
+                             f"store, trees {trees}, {text}: {found} guesses are found, with "
+                             f"{siblings} siblings, {accepted} of those accepted" +
+                             (f"; {n_other} of {len(done)} texts differ" if n_other else ""))
+
+
 def main():
     build = sys.argv[1]
     report = Report()
     plain = make_plain(build)
+    check_store(build, report, plain)
     for n_ranks, worker, in_flights in ((1, WORKER, (1, 8)), (2, WORKER, (2,)), (1, SMALL, (12,))):
         name = f"T = {n_ranks}" + (", little KV" if worker is SMALL else "")
         with Far(build, n_ranks=n_ranks, target=TARGET, draft=DRAFT, worker_flags=worker,

@@ -66,8 +66,41 @@ static void check_equal(const struct store_guesses *a, const struct store_guesse
     ck_assert_int_eq(a->n, b->n);
 }
 
+/* The same tokens with the same counts, where no more than are listed; which are equally frequent
+ * may come in another order. Goes on by any of them. Returns the places with more than one. */
+static int check_walks(const struct store *s, const struct datastore *d, const int32_t *end, int n)
+{
+    struct store_walk a;
+    struct datastore_walk b;
+    struct store_next from, of;
+    int n_branches = 0;
+    bool is_there = store_walk_begin(s, 0, end, n, 1, &a);
+    ck_assert(datastore_walk_begin(d, end, n, 1, &b) == is_there);
+    for (int depth = a.match; is_there && depth <= STORE_DEPTH; depth++) {
+        store_walk_next(&a, STORE_NEXT_MAX, &from);
+        datastore_walk_next(&b, STORE_NEXT_MAX, &of);
+        ck_assert(from.total == of.total || depth == STORE_DEPTH);
+        if (of.n == STORE_NEXT_MAX || from.total > 16) return n_branches;
+        ck_assert_int_eq(from.n, of.n);
+        for (int i = 0; i < from.n; i++) {
+            int k = 0;
+            while (k < of.n && of.tokens[k] != from.tokens[i]) {
+                k++;
+            }
+            ck_assert(k < of.n && of.counts[k] == from.counts[i]);
+            ck_assert_int_eq(of.counts[i], from.counts[i]);
+        }
+        if (from.n == 0) return n_branches;
+        n_branches += from.n > 1;
+        int32_t token = from.tokens[below(from.n)];
+        ck_assert(store_walk_step(&a, token) && datastore_walk_step(&b, token));
+    }
+    return n_branches;
+}
+
 START_TEST(it_finds_what_the_store_finds)
 {
+    int n_branches = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
         struct datastore *d;
         struct store *s;
@@ -90,10 +123,12 @@ START_TEST(it_finds_what_the_store_finds)
             store_find(s, 0, end, len, 1, DRAFT_MAX, &a);
             datastore_find(d, end, len, 1, DRAFT_MAX, &b);
             check_equal(&a, &b);
+            n_branches += check_walks(s, d, end, len);
         }
         datastore_close(d);
         store_close(s);
     }
+    ck_assert_int_gt(n_branches, N_ROUNDS);
 }
 END_TEST
 
@@ -103,6 +138,23 @@ static void overwrite(size_t at, const void *data, size_t n)
     ck_assert_int_ge(file, 0);
     ck_assert_int_eq(pwrite(file, data, n, (off_t)at), (ssize_t)n);
     close(file);
+}
+
+/* No token comes twice, so that counts make a distribution whatever the file says. */
+static void check_listed(const struct datastore *d, int n)
+{
+    struct datastore_walk walk;
+    struct store_next next;
+    if (!datastore_walk_begin(d, tokens, n, 1, &walk)) return;
+    do {
+        datastore_walk_next(&walk, STORE_NEXT_MAX, &next);
+        for (int i = 0; i < next.n; i++) {
+            ck_assert(next.counts[i] > 0 && (i == 0 || next.counts[i] <= next.counts[i - 1]));
+            for (int k = 0; k < i; k++) {
+                ck_assert_int_ne(next.tokens[k], next.tokens[i]);
+            }
+        }
+    } while (next.n > 0 && datastore_walk_step(&walk, next.tokens[below(next.n)]));
 }
 
 START_TEST(files_that_lie_do_no_harm)
@@ -127,6 +179,7 @@ START_TEST(files_that_lie_do_no_harm)
                 ck_assert_int_ge(found.guesses[i].count, 1);
                 ck_assert_int_le(found.guesses[i].count, found.guesses[i].total);
             }
+            check_listed(d, at);
         }
         datastore_close(d);
     }

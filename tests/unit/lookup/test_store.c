@@ -12,6 +12,7 @@ enum {
     N_ROUNDS = 300,
     N_TEXTS = 6,
     TEXT_MOST = 100, /* longer than a match with its guesses */
+    IDS_MOST = 20,
     SMALL = 20 * TEXT_MOST,
     LONG = 100000,
     BYTES_MOST = 64, /* per token that fits */
@@ -88,6 +89,62 @@ static void check_found(const struct store_guesses *found, uint64_t tenant, cons
     }
 }
 
+/* Counts of the tokens behind part[n], the largest first; returns how many there are. */
+static int count_next(uint64_t tenant, int32_t *part, int n, int n_ids, int *counts)
+{
+    int n_next = 0;
+    for (int32_t id = 0; id < n_ids; id++) {
+        part[n] = id;
+        int count = occurrences(tenant, part, n + 1), at = n_next;
+        if (count == 0) continue;
+        for (n_next++; at > 0 && counts[at - 1] < count; at--) {
+            counts[at] = counts[at - 1];
+        }
+        counts[at] = count;
+    }
+    return n_next;
+}
+
+static void check_next(const struct store_next *next, uint64_t tenant, int32_t *part, int n,
+                       int n_ids)
+{
+    int counts[IDS_MOST];
+    int n_next = count_next(tenant, part, n, n_ids, counts);
+    ck_assert_int_eq(next->n, n_next < STORE_NEXT_MAX ? n_next : STORE_NEXT_MAX);
+    ck_assert_int_eq(next->total, occurrences(tenant, part, n));
+    for (int i = 0; i < next->n; i++) {
+        part[n] = next->tokens[i];
+        ck_assert_int_eq(next->counts[i], counts[i]);
+        ck_assert_int_eq(occurrences(tenant, part, n + 1), counts[i]);
+        for (int k = 0; k < i; k++) {
+            ck_assert_int_ne(next->tokens[k], next->tokens[i]);
+        }
+    }
+}
+
+/* A walk that goes on by any of the listed tokens. Returns the places with more than one. */
+static int check_walk(const struct store *s, const struct text *end, int n_ids)
+{
+    int32_t part[STORE_DEPTH + 1];
+    struct store_walk walk;
+    struct store_next next;
+    int n_branches = 0;
+    if (!store_walk_begin(s, end->tenant, end->tokens, end->n, 1, &walk)) return 0;
+    int n = walk.match;
+    memcpy(part, end->tokens + end->n - n, (size_t)n * sizeof *part);
+    for (; n < STORE_DEPTH; n++) {
+        store_walk_next(&walk, STORE_NEXT_MAX, &next);
+        check_next(&next, end->tenant, part, n, n_ids);
+        n_branches += next.n > 1;
+        if (next.n == 0) return n_branches;
+        part[n] = next.tokens[below(next.n)];
+        ck_assert(store_walk_step(&walk, part[n]));
+    }
+    store_walk_next(&walk, STORE_NEXT_MAX, &next);
+    ck_assert_int_eq(next.n, 0);
+    return n_branches;
+}
+
 static void make_text(struct text *text, int n_ids)
 {
     *text = (struct text){.n = 1 + below(TEXT_MOST), .tenant = (uint64_t)below(2)};
@@ -98,11 +155,12 @@ static void make_text(struct text *text, int n_ids)
 
 START_TEST(counts_are_those_of_a_search)
 {
+    int n_branches = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
         struct store *s;
         struct store_guesses found;
         struct text end;
-        int n_ids = 1 + below(4);
+        int n_ids = 1 + below(round % 2 ? 4 : IDS_MOST);
         CHECK_OK(store_open(&s, SMALL, &err));
         for (int t = 0; t < N_TEXTS; t++) {
             make_text(&texts[t], n_ids);
@@ -113,9 +171,49 @@ START_TEST(counts_are_those_of_a_search)
             if (i) end = texts[i], end.n = 1 + below(end.n);
             store_find(s, end.tenant, end.tokens, end.n, 1, DRAFT_MAX, &found);
             check_found(&found, end.tenant, end.tokens, end.n, n_ids);
+            n_branches += check_walk(s, &end, n_ids);
         }
         store_close(s);
     }
+    ck_assert_int_gt(n_branches, N_ROUNDS);
+}
+END_TEST
+
+/* Which tokens are listed changes again and again while their counts grow. */
+START_TEST(a_place_lists_its_most_frequent_tokens)
+{
+    enum { MANY = 40 };
+    struct store *s;
+    struct store_walk walk;
+    struct store_next next;
+    static const int32_t here = MANY;
+    int counts[MANY] = {0};
+    CHECK_OK(store_open(&s, 20000, &err));
+    for (int turn = 0; turn < 2000; turn++) {
+        int most = turn < 500 ? MANY : 1 + turn % MANY;
+        int32_t pair[] = {here, below(most)};
+        counts[pair[1]]++;
+        store_add(s, 0, pair, 2);
+        if (turn % 10) continue;
+        ck_assert(store_walk_begin(s, 0, &here, 1, 1, &walk));
+        store_walk_next(&walk, STORE_NEXT_MAX, &next);
+        ck_assert_int_eq(next.total, turn + 1);
+        int n_better = 0, least = next.counts[next.n - 1];
+        for (int i = 0; i < MANY; i++) {
+            n_better += counts[i] > least;
+        }
+        ck_assert_int_lt(n_better, STORE_NEXT_MAX); /* all of them are listed */
+        for (int i = 0; i < next.n; i++) {
+            ck_assert_int_eq(next.counts[i], counts[next.tokens[i]]);
+            ck_assert(i == 0 || next.counts[i] <= next.counts[i - 1]);
+            n_better -= next.counts[i] > least;
+        }
+        ck_assert_int_eq(n_better, 0);
+        store_walk_next(&walk, 2, &next);
+        ck_assert_int_le(next.n, 2);
+        ck_assert(!store_walk_step(&walk, MANY + 1));
+    }
+    store_close(s);
 }
 END_TEST
 
@@ -226,6 +324,7 @@ int main(void)
     TCase *tests = tcase_create("store");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, counts_are_those_of_a_search);
+    tcase_add_test(tests, a_place_lists_its_most_frequent_tokens);
     tcase_add_test(tests, tenants_and_texts_are_kept_apart);
     tcase_add_test(tests, the_last_half_is_kept);
     tcase_add_test(tests, many_tenants_and_a_text_that_is_too_long);

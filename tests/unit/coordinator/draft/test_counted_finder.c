@@ -1,79 +1,19 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* What is found in finished texts and in a file: texts of other API keys are not seen unless that
- * is allowed, and a file for another tokenizer is refused. */
+ * is allowed, and a file for another tokenizer is refused. Guesses are made of the counts as each
+ * rule wants it. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "access/keys.h"
-#include "coordinator/draft/drafters.h"
 #include "lookup/datastore.h"
-#include "tests/support/sequence_world.h"
+#include "speculation/multi_draft.h"
+#include "tests/support/counted_bench.h"
 
-#define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
-
-enum { CAPACITY = 1024, BLOCK = 16, SLOTS = 3, K = 8, VOCAB = 4096 };
-
-static const struct end_ids no_ends;
 static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
 enum { N_TEXT = sizeof text / sizeof *text };
-
-struct bench {
-    struct tokenizer *tok;
-    struct block_pool pool;
-    struct drafters drafters;
-    struct drafter *finder;
-    struct arena arena;
-};
-
-static void setup(struct bench *b, const char *lookup, bool is_shared)
-{
-    struct error err;
-    *b = (struct bench){0};
-    CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
-    CHECK_OK(block_pool_open(&b->pool, SLOTS * CAPACITY / BLOCK, BLOCK, &err));
-    const struct lookup_options options = {.lookup = lookup,
-                                           .n_sequences = SLOTS,
-                                           .store_tokens = 4096,
-                                           .is_shared = is_shared,
-                                           .tok = b->tok};
-    CHECK_OK(drafters_open(&b->drafters, NULL, &options, &err));
-    CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
-    drafters_set_vocabulary(&b->drafters, VOCAB);
-    b->finder = b->drafters.finders[0]; /* NULL with "none" */
-}
-
-static void teardown(struct bench *b)
-{
-    arena_close(&b->arena);
-    drafters_close(&b->drafters);
-    block_pool_close(&b->pool);
-    tokenizer_close(b->tok);
-}
-
-/* key: NULL = the request came without one. */
-static struct sequence *place(struct bench *b, int slot, struct grant *key, const int32_t *tokens,
-                              int n)
-{
-    struct error err;
-    const struct sequence_defaults defaults = {.n_draft = K,
-                                               .strategy = STRATEGY_PLANNED,
-                                               .context_limit = CAPACITY,
-                                               .vocab_size = VOCAB,
-                                               .has_draft = true};
-    struct sequence *seq = first_sequence(new_job(JOB_GENERATE, tokens, n), b->tok, &defaults);
-    seq->job->grant = key;
-    CHECK_OK(sequence_place(seq, slot, &b->pool, &b->drafters, &err));
-    b->finder->ops->study(b->finder, seq, 1);
-    return seq;
-}
-
-static void take_away(struct bench *b, struct sequence *seq)
-{
-    sequence_displace(seq, &b->pool, &b->drafters);
-    seq->job->grant = NULL; /* it is this test's */
-    sequence_close(seq);
-}
 
 static void finish(struct bench *b, struct grant *key)
 {
@@ -81,6 +21,146 @@ static void finish(struct bench *b, struct grant *key)
     drafters_finished(&b->drafters, seq);
     take_away(b, seq);
 }
+
+/* Behind token 1, token 2 has come five times, 3 three times and 4 once, each with another token
+ * behind it. */
+static void finish_branches(struct bench *b)
+{
+    static const int32_t texts[][3] = {{1, 2, 12}, {1, 3, 13}, {1, 4, 14}};
+    static const int counts[] = {5, 3, 1};
+    for (int i = 0; i < 3; i++) {
+        for (int turn = 0; turn < counts[i]; turn++) {
+            struct sequence *seq = place(b, 0, NULL, texts[i], 3);
+            drafters_finished(&b->drafters, seq);
+            take_away(b, seq);
+        }
+    }
+}
+
+static void propose(struct bench *b, struct sequence *seq, int siblings_max, struct draft *draft)
+{
+    struct draft_cost cost;
+    *draft = (struct draft){.base = seq->n_tokens};
+    struct draft_lane lane = {seq, 4, &no_ends, draft, siblings_max, {0}};
+    arena_reset(&b->arena);
+    drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
+    ck_assert_int_eq(lane.err.code, 0);
+    ck_assert_int_eq(draft->n, 2);
+    ck_assert_int_eq(draft->tokens[1], 10 + draft->tokens[0]); /* it follows the one that is sent */
+    ck_assert_int_eq(draft->n_siblings[1], 0);
+    ck_assert_int_le(draft->n_siblings[0], siblings_max);
+    bool is_drawn = seq->rule->judges_q;
+    int32_t foreseen[2];
+    ck_assert_int_eq(b->finder->ops->foresee(b->finder, seq, foreseen, 2), is_drawn ? 0 : 2);
+    for (int i = 0; i < 2 && !is_drawn; i++) {
+        ck_assert_int_eq(foreseen[i], draft->tokens[i]);
+    }
+}
+
+static struct sequence *place_behind_branches(struct bench *b, enum accept_rule rule)
+{
+    static const int32_t here = 1;
+    struct sequence *seq = place(b, 1, NULL, &here, 1);
+    seq->rule = &accept_rules[rule];
+    seq->sampling.temperature = rule == RULE_GREEDY ? 0 : 0.5f;
+    return seq;
+}
+
+START_TEST(an_offer_says_what_else_was_counted)
+{
+    struct bench b;
+    struct planner_offer offer = {.finder = 3}, before = {0};
+    setup(&b, "store", false);
+    struct sequence *seq = place_behind_branches(&b, RULE_GREEDY);
+    ck_assert(!b.finder->ops->look(b.finder, seq, &before));
+    finish_branches(&b);
+    ck_assert(b.finder->ops->look(b.finder, seq, &offer)); /* though it has been asked before */
+    ck_assert(offer.finder == 3 && offer.k_max == 2);
+    ck_assert_int_eq(offer.evidence, planner_evidence_of_counts(1, 5, 9));
+    ck_assert(offer.siblings[0] == 2 && offer.siblings[1] == 0);
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* Rules that look at q no more than greedy does: the most frequent tokens, each with its own q. */
+START_TEST(the_most_frequent_tokens_are_guessed)
+{
+    static const enum accept_rule rules[] = {RULE_GREEDY, RULE_NAIVE, RULE_TYPICAL};
+    struct bench b;
+    struct draft draft;
+    setup(&b, "store", false);
+    finish_branches(&b);
+    for (int i = 0; i < 3; i++) {
+        struct sequence *seq = place_behind_branches(&b, rules[i]);
+        propose(&b, seq, SIBLINGS_MAX, &draft);
+        ck_assert(draft.tokens[0] == 2 && draft.n_siblings[0] == 2);
+        ck_assert(draft.siblings[0][0] == 3 && draft.siblings[0][1] == 4);
+        ck_assert(draft.q[0].n == 1 && draft.sibling_q[0][1]->n == 1);
+        ck_assert(draft.sibling_q[0][1]->ids[0] == 4);
+        propose(&b, seq, 1, &draft);
+        ck_assert(draft.n_siblings[0] == 1 && draft.siblings[0][0] == 3);
+        take_away(&b, seq);
+    }
+    teardown(&b);
+}
+END_TEST
+
+/* As the draft model does it: with the same coins, and without replacement. */
+START_TEST(guesses_are_drawn_from_the_counts)
+{
+    static const enum accept_rule rules[] = {RULE_REJECTION, RULE_BLOCK};
+    struct bench b;
+    struct draft draft;
+    setup(&b, "store", false);
+    finish_branches(&b);
+    struct sequence *seq = place_behind_branches(&b, rules[_i]);
+    for (seq->seed = 0; seq->seed < 200; seq->seed++) {
+        const struct rng_address at = {seq->seed, 1, 1};
+        propose(&b, seq, SIBLINGS_MAX, &draft);
+        const struct sparse_dist *q = &draft.q[0];
+        ck_assert(q->n == 3 && q->ids[0] == 2 && q->ids[1] == 3 && q->ids[2] == 4);
+        ck_assert(q->p[0] == 5 / 9.0f && q->p[1] == 3 / 9.0f && q->p[2] == 1 / 9.0f);
+        ck_assert_int_eq(draft.tokens[0], sparse_draw(q, rng_uniform(&at, RNG_DRAFT, 0)));
+        int32_t gone[3] = {draft.tokens[0]};
+        ck_assert_int_eq(draft.n_siblings[0], 2);
+        for (int s = 0; s < 2; s++) {
+            gone[s + 1] = draft.siblings[0][s];
+            double u = rng_uniform(&at, RNG_DRAFT, (uint32_t)s + 1);
+            ck_assert_int_eq(gone[s + 1], multi_draft_draw(q, gone, s + 1, u));
+            ck_assert(!draft.sibling_q[0][s]);
+        }
+        ck_assert(draft.q[1].n == 1 && draft.q[1].p[0] == 1);
+    }
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+START_TEST(coupled_guesses_are_picked_by_the_shared_noise)
+{
+    struct bench b;
+    struct draft draft;
+    int n_picked[5] = {0};
+    const int32_t ids[] = {2, 3, 4};
+    const float logits[] = {logf(5), logf(3), logf(1)};
+    setup(&b, "store", false);
+    finish_branches(&b);
+    struct sequence *seq = place_behind_branches(&b, RULE_COUPLED);
+    for (seq->seed = 0; seq->seed < 200; seq->seed++) {
+        const struct rng_address at = {.seed = seq->seed, .position = 1};
+        int32_t best[3];
+        propose(&b, seq, SIBLINGS_MAX, &draft);
+        ck_assert_int_eq(multi_draft_coupled(ids, logits, 3, 1, &at, 3, best), 3);
+        ck_assert(draft.tokens[0] == best[0] && draft.siblings[0][0] == best[1]);
+        ck_assert(draft.siblings[0][1] == best[2] && draft.q[0].n == 1);
+        n_picked[best[0]]++;
+    }
+    ck_assert(n_picked[2] > n_picked[3] && n_picked[3] > n_picked[4] && n_picked[4] > 0);
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
 
 /* Guesses behind the first tokens of the text. */
 static int count_guesses(struct bench *b, struct grant *key)
@@ -171,6 +251,10 @@ int main(void)
     TCase *tcase = tcase_create("tales");
     tcase_add_test(tcase, finished_texts_are_found);
     tcase_add_test(tcase, keys_do_not_see_each_other);
+    tcase_add_test(tcase, an_offer_says_what_else_was_counted);
+    tcase_add_test(tcase, the_most_frequent_tokens_are_guessed);
+    tcase_add_loop_test(tcase, guesses_are_drawn_from_the_counts, 0, 2);
+    tcase_add_test(tcase, coupled_guesses_are_picked_by_the_shared_noise);
     tcase_add_test(tcase, a_file_is_for_one_tokenizer);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

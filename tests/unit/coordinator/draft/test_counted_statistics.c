@@ -1,0 +1,166 @@
+/* ctest: labels=full,statistics libs=coordinator timeout=300 */
+/* The text keeps the target's distribution where guesses and their siblings are made of counts: the
+ * finder of a store guesses, a lane's tree is made of that, and the rules decide over rows of a
+ * known p. Texts in the store come from another distribution. Each chi-square test, over three
+ * tokens together, is held to 1e-5 and prints the total-variation distance that it finds with 90 %
+ * probability. Deliberately wrong ways must be found by the same test. Seeds are fixed. */
+#include <stdio.h>
+
+#include "coordinator/lane_tree.h"
+#include "tests/support/counted_bench.h"
+#include "tests/support/stats_util.h"
+#include "tests/support/tree_world.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+enum { DRAWS = 3000 };
+#else
+enum { DRAWS = 200000 };
+#endif
+enum { N_IDS = 6, DEPTH = 3, CELLS = N_IDS * N_IDS * N_IDS, N_TEXTS = 40, TEXT = 60, GUESSES = 3 };
+#define P_LEAST   1e-5
+#define P_LEAST_Z 4.3 /* its one-sided normal deviate */
+
+static struct tree_world world = {.name = "6 tokens",
+                                  .n_vocab = N_IDS,
+                                  .support = 6,
+                                  .exponent = 0.8,
+                                  .noise = 1,
+                                  .temperature = 1};
+static struct tree_round round_; /* large */
+static double scratch[64 * TREE_VOCAB];
+static const int32_t prompt[] = {4, 1, 3};
+
+enum way { RIGHT, UNIFORM, DROPPED };
+
+static void fill_store(struct bench *b)
+{
+    int32_t text[TEXT];
+    for (int t = 0; t < N_TEXTS; t++) {
+        for (int i = 0; i < TEXT; i++) {
+            int context = i ? tree_context(&world, text[i - 1]) : t % TREE_CONTEXTS;
+            text[i] = sparse_draw(&world.q[context], tree_uniform(100 + t, i));
+        }
+        struct sequence *seq = place(b, 0, NULL, text, TEXT);
+        drafters_finished(&b->drafters, seq);
+        take_away(b, seq);
+    }
+}
+
+/* Guesses with 1, 3 and 2 siblings at most. Wrong: the q that is told is not the one that they were
+ * drawn from; or siblings are left out after a look at them. */
+static void make_tree(struct bench *b, struct sequence *seq, enum way way)
+{
+    static struct draft draft; /* the tree points into it */
+    static struct lane_tree tree;
+    static const int most[GUESSES] = {1, 3, 2};
+    struct draft_cost cost;
+    draft = (struct draft){.base = seq->n_tokens};
+    struct draft_lane lane = {seq, GUESSES, &no_ends, &draft, SIBLINGS_MAX, {0}};
+    arena_reset(&b->arena);
+    drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
+    for (int i = 0; i < draft.n; i++) {
+        if (draft.n_siblings[i] > most[i]) draft.n_siblings[i] = (uint8_t)most[i];
+        if (way == DROPPED && draft.n_siblings[i] > 0 && draft.siblings[i][0] < N_IDS / 2) {
+            draft.n_siblings[i] = 0;
+        }
+        for (int k = 0; way == UNIFORM && k < draft.q[i].n; k++) {
+            draft.q[i].p[k] = 1.0f / (float)draft.q[i].n;
+        }
+    }
+    round_.tree.n = 0;
+    if (draft.n == 0) return;
+    lane_tree_init(&tree, &draft);
+    round_.tree = tree.guesses;
+}
+
+/* Rounds until DEPTH tokens are committed; these as a cell. */
+static int commit(struct bench *b, struct sequence *seq, enum way way, double *n_guesses)
+{
+    int cell = 0;
+    for (seq->n_tokens = seq->n_prompt; seq->n_tokens < seq->n_prompt + DEPTH;) {
+        round_.at =
+            (struct rng_address){seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
+        make_tree(b, seq, way);
+        tree_make_rows(&world, &round_, tree_context(&world, seq->tokens[seq->n_tokens - 1]));
+        struct tree_result result =
+            seq->rule->accept_tree(&round_.tree, round_.rows, &round_.at, scratch);
+        *n_guesses += round_.tree.n;
+        for (int i = 0; i <= result.n_accepted; i++) {
+            int32_t token =
+                i < result.n_accepted ? round_.tree.tokens[result.path[i]] : result.next;
+            ck_assert(token >= 0 && token < N_IDS);
+            if (seq->n_tokens < seq->n_prompt + DEPTH) cell = cell * N_IDS + token;
+            seq->tokens[seq->n_tokens++] = token;
+        }
+    }
+    return cell;
+}
+
+static double joint_prob(int cell)
+{
+    int context = tree_context(&world, prompt[2]);
+    double p = 1;
+    for (int unit = CELLS / N_IDS; unit > 0; unit /= N_IDS) {
+        int32_t token = cell / unit % N_IDS;
+        p *= (double)world.p[context][token];
+        context = tree_context(&world, token);
+    }
+    return p;
+}
+
+static double p_value(enum accept_rule rule, enum way way, const char *name)
+{
+    static int64_t seen[CELLS];
+    static double wanted[CELLS];
+    struct bench b;
+    double n_guesses = 0;
+    memset(seen, 0, sizeof seen);
+    for (int c = 0; c < CELLS; c++) {
+        wanted[c] = joint_prob(c);
+    }
+    setup(&b, "store", false);
+    fill_store(&b);
+    struct sequence *seq = place(&b, 1, NULL, prompt, 3);
+    seq->rule = &accept_rules[rule];
+    seq->sampling.temperature = 1;
+    for (int d = 0; d < DRAWS; d++) {
+        seq->seed = (uint64_t)d * 0x9E3779B97F4A7C15u + 1;
+        seen[commit(&b, seq, way, &n_guesses)]++;
+    }
+    seq->n_tokens = seq->n_prompt;
+    take_away(&b, seq);
+    teardown(&b);
+    struct stats_result result = stats_chi_square(seen, wanted, CELLS);
+    printf("%-10s %-28s %d cells chi2 %8.1f p %.2e finds TV %.4f; %.1f guesses a text\n",
+           accept_rules[rule].name, name, result.n_cells, result.chi_square, result.p_value,
+           stats_detectable_tv(DRAWS, result.n_cells, P_LEAST_Z), n_guesses / DRAWS);
+    fflush(stdout);
+    ck_assert(n_guesses > 4.0 * DRAWS);
+    return result.p_value;
+}
+
+START_TEST(counted_guesses_keep_the_distribution)
+{
+    static const enum accept_rule rules[] = {RULE_REJECTION, RULE_BLOCK, RULE_NAIVE};
+    ck_assert(p_value(rules[_i], RIGHT, "drawn from counts") >= P_LEAST);
+}
+END_TEST
+
+START_TEST(wrong_ways_are_found)
+{
+    double uniform = p_value(RULE_REJECTION, UNIFORM, "another q is told");
+    double dropped = p_value(RULE_REJECTION, DROPPED, "siblings left out after a look");
+    ck_assert(DRAWS < 50000 || (uniform < P_LEAST && dropped < P_LEAST));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("counted_statistics");
+    TCase *tcase = tcase_create("statistics");
+    tree_world_open(&world);
+    tcase_add_loop_test(tcase, counted_guesses_keep_the_distribution, 0, 3);
+    tcase_add_test(tcase, wrong_ways_are_found);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
