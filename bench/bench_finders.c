@@ -5,8 +5,8 @@
  * For 1, 16 and 64 lanes whose texts have N_TOKENS tokens (default 4096), and for texts of four
  * kinds, it prints microseconds per round and lane, as medians over rounds in which each lane
  * commits 3 tokens: indexing them, looking, the planner's choice beyond that without offers, and
- * making 8 guesses; and the bytes of the index per token. Then the time per round at 100,000
- * tokens over that at 1,000, which should be flat.
+ * making 8 guesses with siblings; and the bytes of the index per token. Then the time per round at
+ * 100,000 tokens over that at 1,000, which should be flat.
  *
  * Then the same for what the target has said (--lookup recycled) in rounds of 9 rows, 3 of which
  * are committed: learning from the rows, looking and making 8 guesses; and the merge of one more
@@ -94,6 +94,8 @@ static void share(struct bench *b, bool has_offers)
         b->lanes[i] = (struct planner_lane){.seq = &b->seqs[i].planner_state,
                                             .n_missed = 1,
                                             .n_left = 1000,
+                                            .siblings_max = SIBLINGS_MAX,
+                                            .nodes_max = TREE_PATHS_MAX,
                                             .offers = &b->offers[i],
                                             .n_offers = has_one ? 1 : 0};
     }
@@ -109,7 +111,7 @@ static void guess(struct bench *b)
     arena_reset(&b->arena);
     for (int i = 0; i < b->n_lanes; i++) {
         drafts[i] = (struct draft){.base = b->seqs[i].n_tokens};
-        lanes[i] = (struct draft_lane){&b->seqs[i], K, &no_ends, &drafts[i], 0, {0}};
+        lanes[i] = (struct draft_lane){&b->seqs[i], K, &no_ends, &drafts[i], SIBLINGS_MAX, {0}};
     }
     drafter_propose(b->drafters.finders[0], lanes, b->n_lanes, &b->arena, &cost);
 }
@@ -128,6 +130,7 @@ static void run_round(struct bench *b, int kind, double us[PARTS])
     at[LOOK] = clock_now_ns();
     for (int i = 0; i < b->n_lanes; i++) {
         b->offers[i] = (struct planner_offer){0};
+        b->seqs[i].siblings_max = SIBLINGS_MAX;
         finder->ops->look(finder, &b->seqs[i], &b->offers[i]);
     }
     at[PLAN] = clock_now_ns();

@@ -13,6 +13,7 @@ enum {
     /* States whose last occurrence is noted for each token: the longest part of the end of the text
      * and so many shorter ones. */
     RECENT_STATES = 8,
+    OTHER_STATES = 4, /* lengths of a match at which other tokens are looked for */
     SLOTS_FIRST = 64, /* of the hash table */
     ROOM_FIRST = 16   /* elements of an array */
 };
@@ -299,4 +300,28 @@ int suffix_copy(const struct suffix *s, const struct suffix_place *place, int32_
         tokens[n_copied] = token;
     }
     return n_copied;
+}
+
+/* Adds the token that stands at `at`, if there is one that is not there yet. */
+static int add_other(const struct suffix *s, int at, int32_t known, int32_t *tokens, int n)
+{
+    int32_t token = at < s->n_tokens ? s->tokens[at] : known;
+    if (token < 0 || token == known) return n;
+    for (int i = 0; i < n; i++) {
+        if (tokens[i] == token) return n;
+    }
+    tokens[n] = token;
+    return n + 1;
+}
+
+int suffix_others(const struct suffix *s, const struct suffix_place *place, int32_t known,
+                  int32_t *tokens, int n)
+{
+    int32_t at = place->state;
+    int n_found = 0;
+    for (int i = 0; i < OTHER_STATES && at > 0; i++, at = s->states[at].link) {
+        if (n_found < n) n_found = add_other(s, s->states[at].recent + 1, known, tokens, n_found);
+        if (n_found < n) n_found = add_other(s, s->states[at].end + 1, known, tokens, n_found);
+    }
+    return n_found;
 }

@@ -48,3 +48,9 @@ void suffix_follow(const struct suffix *suffix, struct suffix_place *place, int3
  * that repeats a part is expected to repeat it again. 0: nothing is known. */
 int suffix_copy(const struct suffix *suffix, const struct suffix_place *place, int32_t *tokens,
                 int n);
+
+/* Up to n other tokens than `known` that came behind a place or behind shorter ends of it, those of
+ * longer ones first: of each length the token behind the last known occurrence and the one behind
+ * the first. Returns how many. It looks at a few lengths, so its time is bounded. */
+int suffix_others(const struct suffix *suffix, const struct suffix_place *place, int32_t known,
+                  int32_t *tokens, int n);

@@ -4,13 +4,20 @@
  *
  * The index is made of committed tokens alone, in their order, so what is found for a text depends
  * on that text and on nothing else: not on company, and not on whether the text lost its place and
- * was indexed again. q is one-hot, because the method has no distribution. */
+ * was indexed again. q is one-hot, because the method has no distribution. Siblings are other
+ * tokens that came behind the same end of the text, or behind a shorter one: where the guess was
+ * wrong, the first of them was right in 7 of 100 places of this project's documents, and in 15 of
+ * its sources. */
 #include <stdlib.h>
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
 #include "coordinator/sequence.h"
 #include "lookup/suffix.h"
+
+/* Guesses of a lane that may have siblings: further ones are rarely made where they are not sure,
+ * and looking for siblings takes time. */
+enum { SIBLING_PLACES = 4 };
 
 struct text {
     struct suffix *suffix; /* NULL = nothing was read */
@@ -83,18 +90,16 @@ static int session_study(struct drafter *drafter, const struct sequence *seq, in
     return text->is_off ? 0 : seq->n_tokens - text->n_read;
 }
 
-static bool session_look(const struct drafter *drafter, const struct sequence *seq,
-                         struct planner_offer *offer)
+/* Siblings of the guess, up to n: what else came behind the place, as far as it exists for the
+ * target. */
+static void add_siblings(const struct session_finder *f, const struct suffix *suffix,
+                         const struct suffix_place *place, int n, struct finder_guess *guess)
 {
-    const struct session_finder *f = (const struct session_finder *)drafter;
-    const struct text *text = &f->texts[seq->slot];
-    int32_t first;
-    if (text->is_off || !text->suffix || text->n_read != seq->n_tokens) return false;
-    struct suffix_place place = suffix_end(text->suffix);
-    if (suffix_copy(text->suffix, &place, &first, 1) == 0 || first >= f->n_vocab) return false;
-    offer->evidence = planner_evidence_of_match(place.length);
-    offer->k_max = DRAFT_MAX;
-    return true;
+    int32_t others[SIBLINGS_MAX];
+    int n_others = suffix_others(suffix, place, guess->tokens[0], others, n);
+    for (int i = 0; i < n_others; i++) {
+        if (others[i] < f->n_vocab) guess->tokens[guess->n++] = others[i];
+    }
 }
 
 /* Guesses up to one that does not exist for the target. */
@@ -114,15 +119,45 @@ static int session_foresee(const struct drafter *drafter, const struct sequence 
     return n_known;
 }
 
+/* The same with siblings. */
+static int find_guesses(const struct drafter *drafter, const struct sequence *seq, int k,
+                        int siblings_max, struct finder_guess *guesses)
+{
+    const struct session_finder *f = (const struct session_finder *)drafter;
+    const struct suffix *suffix = f->texts[seq->slot].suffix;
+    int32_t tokens[DRAFT_MAX];
+    int n = session_foresee(drafter, seq, tokens, k);
+    struct suffix_place place = n > 0 ? suffix_end(suffix) : (struct suffix_place){0};
+    for (int i = 0; i < n; i++) {
+        guesses[i] = (struct finder_guess){.n = 1, .tokens = {tokens[i]}};
+        if (siblings_max == 0 || i >= SIBLING_PLACES) continue;
+        add_siblings(f, suffix, &place, siblings_max, &guesses[i]);
+        suffix_follow(suffix, &place, tokens[i]);
+    }
+    return n;
+}
+
+static bool session_look(const struct drafter *drafter, const struct sequence *seq,
+                         struct planner_offer *offer)
+{
+    const struct session_finder *f = (const struct session_finder *)drafter;
+    struct finder_guess guesses[SIBLING_PLACES];
+    int n_wanted = seq->siblings_max > 0 ? SIBLING_PLACES : 1;
+    int n = find_guesses(drafter, seq, n_wanted, seq->siblings_max, guesses);
+    if (n == 0) return false;
+    offer->evidence = planner_evidence_of_match(suffix_end(f->texts[seq->slot].suffix).length);
+    offer->k_max = DRAFT_MAX;
+    for (int i = 0; i < n; i++) {
+        offer->siblings[i] = (uint8_t)(guesses[i].n - 1);
+    }
+    return true;
+}
+
 static void propose_lane(const struct drafter *drafter, struct draft_lane *lane,
                          struct arena *arena)
 {
-    int32_t tokens[DRAFT_MAX];
     struct finder_guess guesses[DRAFT_MAX];
-    int n = session_foresee(drafter, lane->seq, tokens, lane->k);
-    for (int i = 0; i < n; i++) {
-        guesses[i] = (struct finder_guess){.n = 1, .tokens = {tokens[i]}};
-    }
+    int n = find_guesses(drafter, lane->seq, lane->k, lane->siblings_max, guesses);
     finder_take(lane, guesses, n, arena);
 }
 

@@ -2,8 +2,9 @@
 # ctest: labels=full libs=worker beside=yes timeout=600
 """Trees of guesses change no text: greedy and `coupled` with a draft model whose guesses have
 siblings, alone and in company, on one rank and two, and with little KV, and with siblings that are
-found in other texts. Everything is compared with one rank that decodes plainly (K = 0). The ranks
-are far away, so that rows cost nothing beside the link and trees pay on every machine.
+found in other texts and in the text itself. Everything is compared with one rank that decodes
+plainly (K = 0). The ranks are far away, so that rows cost nothing beside the link and trees pay on
+every machine.
 
 Usage: test_trees.py BUILD_FOLDER
 """
@@ -79,11 +80,20 @@ def check_store(build, report, plain):
                              (f"; {n_other} of {len(done)} texts differ" if n_other else ""))
 
 
+def check_session(build, report, plain):
+    """Siblings that are found in the text itself, alone and in company."""
+    with Far(build, target=TARGET, draft="none", worker_flags=WORKER,
+             coordinator_flags=["--tokenizer", TARGET]) as world:
+        n = sum(check(report, "session", world, plain, in_flight)[1] for in_flight in (4, 2))
+        report.check(n > 0, f"session: {n} siblings")
+
+
 def main():
     build = sys.argv[1]
     report = Report()
     plain = make_plain(build)
     check_store(build, report, plain)
+    check_session(build, report, plain)
     for n_ranks, worker, in_flights in ((1, WORKER, (1, 8)), (2, WORKER, (2,)), (1, SMALL, (12,))):
         name = f"T = {n_ranks}" + (", little KV" if worker is SMALL else "")
         with Far(build, n_ranks=n_ranks, target=TARGET, draft=DRAFT, worker_flags=worker,

@@ -31,6 +31,24 @@ static void ask(const struct datastore *d, const int32_t *text, int n)
     }
 }
 
+/* Counts make a distribution: no token is listed twice. */
+static void walk(const struct datastore *d, const int32_t *text, int n)
+{
+    struct datastore_walk at;
+    struct store_next next;
+    if (!datastore_walk_begin(d, text, n, 1, &at)) return;
+    do {
+        datastore_walk_next(&at, STORE_NEXT_MAX, &next);
+        demand(next.n >= 0 && next.n <= STORE_NEXT_MAX);
+        for (int i = 0; i < next.n; i++) {
+            demand(next.counts[i] >= 1);
+            for (int k = 0; k < i; k++) {
+                demand(next.tokens[k] != next.tokens[i]);
+            }
+        }
+    } while (next.n > 0 && datastore_walk_step(&at, next.tokens[next.n - 1]));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static char path[] = "fuzz_datastore_XXXXXX";
@@ -45,6 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data + 64, bytes);
     for (int n = 1; n <= (int)(bytes / sizeof *text); n++) {
         ask(d, text, n);
+        walk(d, text, n);
     }
     (void)datastore_check(d, &err);
     datastore_close(d);

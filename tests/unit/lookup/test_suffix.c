@@ -64,9 +64,29 @@ static void check_end(const struct suffix *s, const int32_t *text, int n)
     if (longest > 0) ck_assert(goes_on(text, n, longest, copy, n_copied));
 }
 
+/* Returns how many there are. */
+static int check_others(const struct suffix *s, const int32_t *text, int n)
+{
+    int32_t others[3], known = -1;
+    struct suffix_place place = suffix_end(s);
+    suffix_copy(s, &place, &known, 1);
+    int n_others = suffix_others(s, &place, known, others, 3);
+    for (int i = 0; i < n_others; i++) {
+        ck_assert_int_ne(others[i], known);
+        ck_assert(goes_on(text, n, 1, &others[i], 1));
+        for (int k = 0; k < i; k++) {
+            ck_assert_int_ne(others[k], others[i]);
+        }
+    }
+    ck_assert(place.length > 0 || n_others == 0);
+    ck_assert_int_le(suffix_others(s, &place, known, others, 1), 1);
+    return n_others;
+}
+
 START_TEST(the_longest_match_is_found)
 {
     int32_t text[TEXT_MOST];
+    int n_others = 0;
     for (int t = 0; t < N_TEXTS; t++) {
         struct suffix *s;
         int n = 1 + below(TEXT_MOST), n_ids = 1 + below(4);
@@ -75,9 +95,30 @@ START_TEST(the_longest_match_is_found)
             text[i] = below(n_ids);
             CHECK_OK(suffix_add(s, text[i], &err));
             check_end(s, text, i + 1);
+            n_others += check_others(s, text, i + 1);
         }
         suffix_close(s);
     }
+    ck_assert_int_gt(n_others, N_TEXTS);
+}
+END_TEST
+
+/* The end 9 1 2 has come before 4, its own end 1 2 before 3 and 4, and 2 before 3, 4 and 5. */
+START_TEST(others_came_behind_shorter_ends)
+{
+    static const int32_t text[] = {1, 2, 3, 9, 1, 2, 4, 9, 2, 5, 9, 1, 2};
+    struct suffix *s;
+    int32_t copy, others[3];
+    CHECK_OK(suffix_open(&s, &err));
+    for (int i = 0; i < 13; i++) {
+        CHECK_OK(suffix_add(s, text[i], &err));
+    }
+    struct suffix_place place = suffix_end(s);
+    ck_assert(suffix_copy(s, &place, &copy, 1) == 1 && copy == 4);
+    ck_assert_int_eq(suffix_others(s, &place, copy, others, 3), 2);
+    ck_assert(others[0] == 3 && others[1] == 5);
+    ck_assert(suffix_others(s, &place, copy, others, 1) == 1 && others[0] == 3);
+    suffix_close(s);
 }
 END_TEST
 
@@ -184,6 +225,7 @@ int main(void)
     Suite *suite = suite_create("suffix");
     TCase *tests = tcase_create("suffix");
     tcase_add_test(tests, the_longest_match_is_found);
+    tcase_add_test(tests, others_came_behind_shorter_ends);
     tcase_add_test(tests, another_text_is_followed);
     tcase_add_test(tests, nothing_goes_beyond_the_end_of_a_text);
     tcase_add_test(tests, a_place_stays_right_while_the_text_grows);

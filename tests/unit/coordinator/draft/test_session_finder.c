@@ -130,6 +130,42 @@ START_TEST(a_longer_match_is_better_evidence)
 }
 END_TEST
 
+/* Behind 1 2, the text has gone on with 3 and with 4, and behind 4 with 9 alone. What an offer says
+ * is what is guessed, no more than a lane may have, and of ids that the target has. */
+START_TEST(siblings_are_what_else_came)
+{
+    static const int32_t text[] = {1, 2, 3, 9, 1, 2, 4, 9, 8, 1, 2};
+    struct draft draft;
+    struct draft_cost cost;
+    struct bench b;
+    setup(&b);
+    struct sequence *seq = place(&b, 0, text, 11);
+    b.finder->ops->study(b.finder, seq, ALL);
+    for (int most = 0; most <= SIBLINGS_MAX; most++) {
+        struct planner_offer offer = {0};
+        struct draft_lane lane = {seq, K, &no_ends, &draft, most, {0}};
+        draft = (struct draft){.base = seq->n_tokens};
+        seq->siblings_max = most;
+        ck_assert(b.finder->ops->look(b.finder, seq, &offer));
+        arena_reset(&b.arena);
+        drafter_propose(b.finder, &lane, 1, &b.arena, &cost);
+        ck_assert(draft.n == K && draft.tokens[0] == 4 && draft.tokens[1] == 9);
+        for (int i = 0; i < K; i++) {
+            ck_assert_int_eq(draft.n_siblings[i], offer.siblings[i]);
+        }
+        ck_assert_int_eq(draft.n_siblings[0], most > 0);
+        ck_assert_int_eq(draft.n_siblings[1], 0);
+        ck_assert_int_eq(draft.n_siblings[2], most > 0); /* behind 9: 8, and before that 1 */
+        if (most == 0) continue;
+        ck_assert(draft.siblings[0][0] == 3 && draft.siblings[2][0] == 1);
+        ck_assert(draft.sibling_q[0][0]->n == 1 && draft.sibling_q[0][0]->ids[0] == 3);
+        ck_assert(draft.sibling_q[0][0]->p[0] == 1);
+    }
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
 /* Behind an end of the text nothing is guessed, and ids that the target lacks are not guessed. */
 START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
 {
@@ -259,6 +295,7 @@ int main(void)
     TCase *tcase = tcase_create("tales");
     tcase_add_test(tcase, guesses_go_on_as_the_text_did);
     tcase_add_test(tcase, a_longer_match_is_better_evidence);
+    tcase_add_test(tcase, siblings_are_what_else_came);
     tcase_add_test(tcase, guesses_stop_at_ends_and_at_the_vocabulary);
     tcase_add_test(tcase, texts_in_other_slots_are_not_seen);
     tcase_add_test(tcase, parts_and_lost_places_change_nothing);
