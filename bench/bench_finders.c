@@ -111,7 +111,11 @@ static void guess(struct bench *b)
     arena_reset(&b->arena);
     for (int i = 0; i < b->n_lanes; i++) {
         drafts[i] = (struct draft){.base = b->seqs[i].n_tokens};
-        lanes[i] = (struct draft_lane){&b->seqs[i], K, &no_ends, &drafts[i], SIBLINGS_MAX, {0}};
+        lanes[i] = (struct draft_lane){.seq = &b->seqs[i],
+                                       .k = K,
+                                       .ends = &no_ends,
+                                       .draft = &drafts[i],
+                                       .siblings_max = SIBLINGS_MAX};
     }
     drafter_propose(b->drafters.finders[0], lanes, b->n_lanes, &b->arena, &cost);
 }

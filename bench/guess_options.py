@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
 """What an option that changes guesses is worth in service, and that it changes no text.
 
-    bench/guess_options.py BUILD [lookup|trees] [--clients 1,8,32] [--turns 20] [--tokens 400]
-                           [--target MODEL] [--draft MODEL] [--texts greedy,sampled] [--ranks 1]
-                           [--values ONE OTHER]
+    bench/guess_options.py BUILD [lookup|trees|draft-staged] [--clients 1,8,32] [--turns 20]
+                           [--tokens 400] [--target MODEL] [--draft MODEL] [--k K]
+                           [--texts greedy,sampled] [--ranks 1] [--values ONE OTHER]
 
-Two clusters run side by side, which differ in one option alone: --lookup session and --lookup none,
-or --trees auto and --trees off, or two other values of that option. In each turn both get the same
-requests, one cluster after the other and in the next turn the other way around, so that a change of
-the machine's speed affects both. One that has no requests does nothing. There are two kinds of
-texts:
+Two clusters run side by side, which differ in one option alone: --lookup session and none, --trees
+auto and off, --draft-staged auto and off, or two other values of that option. In each turn both get
+the same requests, one cluster after the other and in the next turn the other way around, so that a
+change of the machine's speed affects both. One that has no requests does nothing. There are two
+kinds of texts:
   greedy   temperature 0, which small models soon make repeat themselves: guesses are found
   sampled  temperature 1 under rule coupled: what is found is mostly wrong
 and for lookup two kinds of clusters: without a draft model, and with one. Under both kinds of texts
-the two clusters write the same tokens, which is checked, so that they differ in time alone.
+the two clusters write the same tokens, which is checked, so that they differ in time alone. With
+--k K all requests have a K of their own, which the draft model guesses.
 
 Printed: tokens per second of both (of a single stream by the server's time, otherwise the sum over
 the streams), their ratio as the median of the turns with quartiles; of the first cluster alpha, the
-share of its guesses that were found, and siblings per round.
+share of its guesses that were found, and that took no pass of the draft of their own, and siblings
+per round.
 """
 import concurrent.futures
 import statistics
@@ -27,7 +29,8 @@ import bench_util
 from bench_util import numbers, quartiles_text
 from cluster import Cluster
 
-OPTIONS = {"lookup": ("session", "none"), "trees": ("auto", "off")}
+OPTIONS = {"lookup": ("session", "none"), "trees": ("auto", "off"),
+           "draft-staged": ("auto", "off")}
 TEXTS = {"greedy": ("--temperature", "0"), "sampled": ("--temperature", "1", "--rule", "coupled")}
 
 
@@ -61,10 +64,11 @@ def total(slices, name):
 
 def compare(kind, clusters, text, clients, args):
     found, without = [], []
+    words = TEXTS[text] + (("-K", str(args.k)) if args.k is not None else ())
     for turn in range(-1, args.turns):  # the first one is for pages and the planner
         pair = [(clusters[0], found), (clusters[1], without)]
         for cluster, slices in pair if turn % 2 else reversed(pair):
-            slices.append(Slice(cluster, max(turn, 0), clients, args.tokens, TEXTS[text]))
+            slices.append(Slice(cluster, max(turn, 0), clients, args.tokens, words))
         if found[-1].ids() != without[-1].ids():
             raise SystemExit(f"{kind}, {text}: the two clusters wrote different texts")
     found, without = found[1:], without[1:]
@@ -74,6 +78,7 @@ def compare(kind, clusters, text, clients, args):
     print(f"{kind:9} {text:8} {clients:7}  {statistics.median(s.rate for s in found):8.1f} "
           f"{statistics.median(s.rate for s in without):8.1f}  {quartiles_text(ratios, 3)}  "
           f"{alpha:5.2f} {total(found, 'found') / max(1, drafted):5.2f} "
+          f"{total(found, 'staged') / max(1, drafted):6.2f} "
           f"{total(found, 'siblings') / max(1, total(found, 'rounds')):8.2f}", flush=True)
 
 
@@ -103,13 +108,14 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clients", default="1,8,32")
     parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--k", type=int)
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--target", default=f"{tales}/target")
     parser.add_argument("--draft", default=f"{tales}/draft")
     parser.add_argument("--ranks", type=int, default=1)
     args = parser.parse_args()
     print("draft     texts    clients      with  without/s  ratio (quartiles)    alpha found "
-          "siblings")
+          "staged siblings")
     for kind, draft in (("none", "none"), ("model", args.draft)):
         if kind == "model" or args.option == "lookup":
             run_kind(kind, draft, args)

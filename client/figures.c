@@ -74,6 +74,7 @@ static void add_counters(struct generate_counters *sum, const struct generate_co
     sum->found_accepted += c->found_accepted;
     sum->siblings += c->siblings;
     sum->siblings_accepted += c->siblings_accepted;
+    sum->staged += c->staged;
     for (int i = 0; i < DRAFT_MAX; i++) {
         sum->drafted_at[i] += c->drafted_at[i];
         sum->tested_at[i] += c->tested_at[i];

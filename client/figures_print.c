@@ -71,6 +71,10 @@ static void print_acceptance(const struct terminal *to, const struct generate_su
     put(out, 3, f->draft_efficiency);
     fprintf(out, " (%" PRIu32 " drafted, %" PRIu32 " of them ahead, %" PRIu32 " found in texts)\n",
             c->drafted, c->drafted_ahead, c->found);
+    if (c->staged > 0) {
+        begin_line(out, "staged");
+        fprintf(out, "%" PRIu32 " guesses without a pass of their own\n", c->staged);
+    }
     if (c->siblings > 0) {
         begin_line(out, "siblings");
         fprintf(out, "%" PRIu32 " more guesses, %" PRIu32 " stayed\n", c->siblings,

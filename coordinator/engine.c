@@ -92,6 +92,7 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
     if (options->drafters->model) {
         TRY(ahead_open(&e->ahead, options->draft_ahead, options->drafters->model, err));
     }
+    staged_begin(&e->staged, options->draft_staged, options->drafters, &e->planner);
     e->scheduler = (struct scheduler){
         .target = engine_group(e),
         .target_pool = &e->target_pool,

@@ -4,6 +4,7 @@
 #include "base/beat.h"
 #include "base/queue.h"
 #include "coordinator/admission.h"
+#include "coordinator/draft/staged.h"
 #include "coordinator/groups.h"
 #include "coordinator/reporter.h"
 #include "coordinator/round.h"
@@ -32,6 +33,7 @@ struct engine_options {
     double step_stretch;  /* coordinator/scheduler.h */
     int64_t calibrate_us; /* for measuring a new pair before it serves; 0 = not at all */
     enum ahead_mode draft_ahead;
+    enum staged_mode draft_staged;
     enum halves_mode half_batches;
     int64_t drain_us;          /* for what was accepted, once the queue of jobs is shut */
     int64_t reader_timeout_us; /* a client that does not read at all for so long is ended */

@@ -42,6 +42,7 @@ enum {
     OPT_STEP_TIMEOUT,
     OPT_READER_TIMEOUT,
     OPT_DRAFT_AHEAD,
+    OPT_DRAFT_STAGED,
     OPT_HALF_BATCHES,
     OPT_PROMPT_BYTES,
     OPT_PIN,
@@ -126,6 +127,10 @@ static const struct argp_option options[] = {
     {"draft-ahead", OPT_DRAFT_AHEAD, "MODE", 0,
      "draft on while the target verifies: auto (where it was measured to pay), on, off; default "
      "auto",
+     0},
+    {"draft-staged", OPT_DRAFT_STAGED, "MODE", 0,
+     "the draft reads ahead, in one pass, what --lookup session expects it to guess: auto (as far "
+     "as that is predicted to save time), on (all of it), off; default auto",
      0},
     {"half-batches", OPT_HALF_BATCHES, "MODE", 0,
      "of several sequences, draft one half while the target verifies the other: auto (where it was "
@@ -375,6 +380,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &c->support, "--draft-support", arg, 1, SUPPORT_MAX);
     case OPT_DRAFT_AHEAD:
         if (ahead_parse_mode(arg, &c->draft_ahead, &err)) {
+            argp_failure(state, 2, 0, "%s", err.text);
+        }
+        return 0;
+    case OPT_DRAFT_STAGED:
+        if (staged_parse_mode(arg, &c->draft_staged, &err)) {
             argp_failure(state, 2, 0, "%s", err.text);
         }
         return 0;

@@ -19,7 +19,7 @@ static void begin_lanes(struct round_part *part)
         lane->plan = part->plan.lanes[i];
         lane->seq = seq;
         lane->draft.base = seq->n_tokens;
-        lane->draft.n = lane->draft.n_branch = 0;
+        lane->draft.n = lane->draft.n_branch = lane->draft.n_staged = 0;
         lane->draft.is_over = false;
         lane->tree = NULL;
         lane->n_wants = lane->n_ahead = lane->n_accepted = 0;

@@ -32,6 +32,7 @@ static void count(struct sequence *seq, const struct round_lane *lane, int n_acc
     c->drafted += (uint32_t)draft->n;
     c->accepted += (uint32_t)n_accepted;
     c->rejections += n_accepted < draft->n ? 1 : 0;
+    c->staged += (uint32_t)draft->n_staged;
     c->siblings += (uint32_t)count_besides(lane);
     c->siblings_accepted += (uint32_t)(lane->n_accepted - n_accepted);
     c->found += round_is_found(lane) ? (uint32_t)draft->n : 0;
@@ -479,6 +480,8 @@ static void teach(struct round_part *part)
         .round_us = part->prepare_us + clock_now_us() - part->verify_us - late_us(part),
     };
     memcpy(round.pass_lanes, part->draft_cost.pass_lanes, sizeof part->draft_cost.pass_lanes);
+    memcpy(round.pass_expected, part->draft_cost.pass_expected,
+           sizeof part->draft_cost.pass_expected);
     memcpy(round.pass_us, part->draft_cost.pass_us, sizeof part->draft_cost.pass_us);
     for (int i = 0; i < part->plan.n_readings; i++) {
         round.n_read += part->plan.readings[i].n_tokens;

@@ -309,6 +309,14 @@ static int list_offers(const struct planning *p, struct lane_plan *lane,
     return n;
 }
 
+/* Passes that the draft may save for a lane. */
+static void foresee_passes(const struct planning *p, const struct sequence *seq,
+                           struct planner_lane *lane)
+{
+    struct draft_stage *stage = lane->k_max > 0 ? p->s->drafters->model->stage : NULL;
+    if (stage) stage->foresee(stage, seq, lane->staged);
+}
+
 /* What the planner has chosen for a lane. */
 static void take_choice(struct planning *p, struct lane_plan *lane,
                         const struct planner_lane *choice)
@@ -358,6 +366,7 @@ static void plan_guesses(struct planning *p)
             .siblings_max = p->s->is_halved ? 0 : seq->siblings_max,
             .nodes_max = TREE_PATHS_MAX - 1, /* each sibling ends a path, and so does a branch */
         };
+        foresee_passes(p, seq, &lanes[n]);
         owners[n++] = lane;
     }
     load.n_rows = n_rows - n;

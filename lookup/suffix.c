@@ -289,13 +289,16 @@ void suffix_follow(const struct suffix *s, struct suffix_place *place, int32_t t
     place->length++;
 }
 
-int suffix_copy(const struct suffix *s, const struct suffix_place *place, int32_t *tokens, int n)
+int suffix_copy_behind(const struct suffix *s, const struct suffix_place *place,
+                       const int32_t *behind, int n_behind, int32_t *tokens, int n)
 {
     int from = s->states[place->state].recent + 1, n_copied = 0;
-    if (place->length == 0 || from >= s->n_tokens) return 0;
+    if (place->length == 0 || from >= s->n_tokens + n_behind) return 0;
     for (; n_copied < n; n_copied++) {
-        int at = from + n_copied;
-        int32_t token = at < s->n_tokens ? s->tokens[at] : tokens[at - s->n_tokens];
+        int at = from + n_copied, beyond = at - s->n_tokens;
+        int32_t token = beyond < 0          ? s->tokens[at]
+                        : beyond < n_behind ? behind[beyond]
+                                            : tokens[beyond - n_behind];
         if (token < 0) break;
         tokens[n_copied] = token;
     }
@@ -324,4 +327,9 @@ int suffix_others(const struct suffix *s, const struct suffix_place *place, int3
         if (n_found < n) n_found = add_other(s, s->states[at].end + 1, known, tokens, n_found);
     }
     return n_found;
+}
+
+int suffix_copy(const struct suffix *s, const struct suffix_place *place, int32_t *tokens, int n)
+{
+    return suffix_copy_behind(s, place, NULL, 0, tokens, n);
 }

@@ -54,3 +54,9 @@ int suffix_copy(const struct suffix *suffix, const struct suffix_place *place, i
  * the first. Returns how many. It looks at a few lengths, so its time is bounded. */
 int suffix_others(const struct suffix *suffix, const struct suffix_place *place, int32_t known,
                   int32_t *tokens, int n);
+
+/* The same where the place was reached from the end of the text by following behind[n_behind],
+ * which the text does not have yet: where the copy reaches the end of the text it goes on with
+ * them. */
+int suffix_copy_behind(const struct suffix *suffix, const struct suffix_place *place,
+                       const int32_t *behind, int n_behind, int32_t *tokens, int n);

@@ -36,6 +36,7 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->found_accepted = counters->found_accepted;
     out->siblings = counters->siblings;
     out->siblings_accepted = counters->siblings_accepted;
+    out->staged = counters->staged;
     out->n_drafted_per_position = positions_count(counters->drafted_at);
     out->drafted_per_position = codec_lend(counters->drafted_at);
     out->n_tested_per_position = positions_count(counters->tested_at);
@@ -120,6 +121,7 @@ static int counters_decode(const Outrider__Generation__V1__Counters *msg,
     counters->found_accepted = msg->found_accepted;
     counters->siblings = msg->siblings;
     counters->siblings_accepted = msg->siblings_accepted;
+    counters->staged = msg->staged;
     counters->prompt_us = msg->prompt_us;
     counters->total_us = msg->total_us;
     counters->queue_us = msg->queue_us;

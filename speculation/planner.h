@@ -53,7 +53,7 @@ struct planner {
 struct planner_sequence {
     enum strategy strategy;
     struct planner_counts counts;
-    struct planner_trust trust[PLANNER_FINDERS];
+    struct planner_trust trust[PLANNER_SOURCES];
     struct planner_trust sibling_trust[PLANNER_DRAFTERS];
     int k_heuristic;    /* 0 = not begun */
     bool wants_reading; /* the last answer of planner_wants_reading ... */
@@ -68,6 +68,9 @@ struct planner_lane {
     int n_missed; /* committed tokens that the draft has not read; up to 2 when it has caught up.
                      If the lane guesses, its first pass reads them all */
     int n_left;   /* tokens that may still be committed */
+    /* The chance that guess i of the draft takes no pass of its own, because the first pass reads
+     * ahead what the draft is expected to guess (speculation/planner_stage.h); 0 = it takes one. */
+    float staged[DRAFT_MAX];
     int siblings_max;            /* of each guess, 0 .. SIBLINGS_MAX; an offer may know fewer */
     int nodes_max;               /* guesses and siblings; 0 = as k_max and siblings_max allow */
     int k;                       /* out */
@@ -133,9 +136,10 @@ struct planner_round {
     int n_prompt;    /* of n_rows: tokens of prompt chunks */
     bool is_timed;   /* nothing unusual happened: the times may be learned from */
     bool has_prompt; /* some lane fed more than one committed token: prompts */
-    /* Passes of the draft that the round waited for, one token for each lane; the first may have
-     * read first_pass_tokens, at least one for each of its lanes. */
-    int n_passes, pass_lanes[DRAFT_MAX + 1], first_pass_tokens;
+    /* Passes of the draft that the round waited for, one token for each lane and those that were
+     * read ahead, a row each; the first may have read first_pass_tokens, at least one for each of
+     * its lanes, besides those. */
+    int n_passes, pass_lanes[DRAFT_MAX + 1], pass_expected[DRAFT_MAX + 1], first_pass_tokens;
     int64_t pass_us[DRAFT_MAX + 1];
     int n_read;      /* tokens of prompts that the draft read besides, ... */
     int64_t read_us; /* ... and for how long the round waited for that; not in draft_us */

@@ -33,6 +33,13 @@ double planner_catch_up_us(const struct planner *p, int n_missed)
     return n_missed > PLANNER_CAUGHT_UP ? (n_missed - PLANNER_CAUGHT_UP) * one : 0;
 }
 
+double planner_pass_us(const struct planner *p, double rows)
+{
+    int whole = (int)rows;
+    double us = planner_curve_at(&p->draft, whole), part = rows - whole;
+    return part > 0 ? us + part * (planner_curve_at(&p->draft, whole + 1) - us) : us;
+}
+
 int planner_near(int measured)
 {
     return measured * 3 / 2 + 1;

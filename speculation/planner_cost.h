@@ -18,6 +18,9 @@ void planner_refresh(struct planner *p);
 /* The time to read what the draft has missed, in addition to what every pass reads anyway. */
 double planner_catch_up_us(const struct planner *p, int n_missed);
 
+/* A pass of the draft with so many rows, which may be an expected number. */
+double planner_pass_us(const struct planner *p, double rows);
+
 /* Times far beyond what was measured are not known, so rows grow by half at most. */
 int planner_near(int measured);
 

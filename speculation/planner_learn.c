@@ -50,11 +50,13 @@ static double clamp(double x, double least, double most)
 
 /* ---- the draft ---- */
 
-/* Guesses that were made while the round before was verified cost this round nothing. */
+/* Guesses that were made while the round before was verified cost this round nothing. Where others
+ * took no pass of their own either, the time that is left does not tell the two apart. */
 static void observe_visible(struct planner *p, const struct planner_round *round)
 {
     double all_us = round->k * planner_curve_at(&p->draft, 1);
-    if (all_us <= 0) return;
+    bool is_staged = round->n_passes < round->k - round->n_ahead;
+    if (all_us <= 0 || (round->n_ahead && is_staged)) return;
     double share = clamp(round->n_ahead ? (double)round->draft_us / all_us : 1, 0, 1);
     if (p->visible <= 0) p->visible = 1;
     p->visible = fmax(p->visible + (share - p->visible) / MEMORY_ROUNDS, visible_least);
@@ -78,16 +80,18 @@ static void observe_first_reading(struct planner *p, const struct planner_round 
     int lanes = round->pass_lanes[0], more = round->first_pass_tokens - CAUGHT_UP * lanes;
     if (more < READ_LEAST || p->draft.largest == 0) return;
     planner_curve_fit(&p->draft);
-    double left_us = us - planner_curve_at(&p->draft, lanes);
+    double left_us = us - planner_curve_at(&p->draft, lanes + round->pass_expected[0]);
     if (left_us > 0) planner_time_add(&p->read, left_us / more);
 }
 
-/* The rows of a pass; 0 where its time is not that of a pass. */
+/* The rows of a pass; 0 where its time is not that of a pass. A token that is read ahead has a row
+ * of logits like that of a lane, so a pass takes as long with one more of these as with one more
+ * lane. */
 static int pass_rows(const struct planner_round *round, int i)
 {
-    if (i > 0) return round->pass_lanes[i];
+    if (i > 0) return round->pass_lanes[i] + round->pass_expected[i];
     bool is_caught_up = round->first_pass_tokens <= CAUGHT_UP * round->pass_lanes[0];
-    return is_caught_up ? round->first_pass_tokens : 0;
+    return is_caught_up ? round->first_pass_tokens + round->pass_expected[0] : 0;
 }
 
 /* Neighbouring passes of equal size are one measurement, because a slow round slows them all. */
@@ -191,7 +195,7 @@ void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
 static void observe_commit(struct planner_sequence *seq, int n_tokens)
 {
     planner_counts_fade(&seq->counts, n_tokens);
-    for (int i = 0; i < PLANNER_FINDERS; i++) {
+    for (int i = 0; i < PLANNER_SOURCES; i++) {
         planner_trust_fade(&seq->trust[i], n_tokens);
     }
     for (int i = 0; i < PLANNER_DRAFTERS; i++) {

@@ -98,7 +98,7 @@ void planner_reasons_fade(struct planner_reasons *reasons)
 {
     reasons->branch_expected *= keep_reason;
     reasons->branch_added *= keep_reason;
-    for (int f = 0; f < PLANNER_FINDERS; f++) {
+    for (int f = 0; f < PLANNER_SOURCES; f++) {
         for (int e = 0; e < PLANNER_EVIDENCE; e++) {
             struct planner_reason *reason = &reasons->of[f][e];
             for (int i = 0; i < DRAFT_MAX && reason->counts.tested[i] > 0; i++) {

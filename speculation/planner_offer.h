@@ -11,7 +11,11 @@
 enum {
     PLANNER_FINDERS = 5,                    /* drafters that find */
     PLANNER_DRAFTERS = 1 + PLANNER_FINDERS, /* with the draft model */
-    PLANNER_EVIDENCE = 16                   /* kinds of evidence that a finder tells apart */
+    /* Besides them: what is found is not offered but expected of the draft
+     * (speculation/planner_stage.h). */
+    PLANNER_STAGED = PLANNER_FINDERS,
+    PLANNER_SOURCES,
+    PLANNER_EVIDENCE = 16 /* kinds of evidence that a finder tells apart */
 };
 
 /* What a finder can guess for a lane now. */
@@ -55,7 +59,7 @@ struct planner_reason {
     bool is_fitted;             /* prior is up to date */
 };
 struct planner_reasons {
-    struct planner_reason of[PLANNER_FINDERS][PLANNER_EVIDENCE];
+    struct planner_reason of[PLANNER_SOURCES][PLANNER_EVIDENCE];
     /* Tokens that branches were expected to add, and those that they did. */
     double branch_expected, branch_added;
 };

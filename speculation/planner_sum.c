@@ -81,19 +81,38 @@ static void add_guess(struct planner_sum *sum, const struct planner_pair *pair)
     sum->us = round_us(sum->p, sum->base, sum->draft_us, sum->n_guesses);
 }
 
+/* Adds rows to a pass; returns how much longer it takes. */
+static double widen(struct planner_sum *sum, int pass, double rows)
+{
+    double before_us = planner_pass_us(sum->p, sum->passes[pass]);
+    sum->passes[pass] += rows;
+    return planner_pass_us(sum->p, sum->passes[pass]) - before_us;
+}
+
+/* The passes of one guess more: its own, or a row of the first one and a chance of its own. */
+static double add_pass(struct planner_sum *sum, const struct planner_lane *lane, int position)
+{
+    double rows = position == 0 && lane->n_missed >= PLANNER_CAUGHT_UP ? PLANNER_CAUGHT_UP : 1;
+    double staged = (double)lane->staged[position];
+    if (staged <= 0) return widen(sum, position, rows);
+    double us = widen(sum, 0, 1) + widen(sum, position, 1 - staged);
+    double own_us = planner_pass_us(sum->p, sum->passes[position] + staged) -
+                    planner_pass_us(sum->p, sum->passes[position] - 1 + staged);
+    if (us < own_us) return us;
+    sum->passes[0] -= 1;
+    sum->passes[position] += staged;
+    return own_us;
+}
+
 void planner_sum_add(struct planner_sum *sum, const struct planner_lane *lane,
                      const struct planner_pair *pair)
 {
-    const struct planner_curve *draft = &sum->p->draft;
-    int *pass = &sum->passes[pair->position], before = *pass;
     double survival = (double)pair->survival;
     if (lane->offer || pair->rank > 0) {
         add_guess(sum, pair);
         return;
     }
-    *pass += pair->position == 0 && lane->n_missed >= PLANNER_CAUGHT_UP ? PLANNER_CAUGHT_UP : 1;
-    sum->draft_us +=
-        sum->base->visible * (planner_curve_at(draft, *pass) - planner_curve_at(draft, before));
+    sum->draft_us += sum->base->visible * add_pass(sum, lane, pair->position);
     if (lane->n_missed > PLANNER_CAUGHT_UP) {
         double tokens = survival + (pair->position == 0 ? 1 : 0);
         sum->draft_us += tokens * planner_missed_us(sum->p, lane);

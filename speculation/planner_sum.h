@@ -30,7 +30,7 @@ struct planner_sum {
     const struct planner_base *base;
     double gain, draft_us, us;
     int n_guesses;
-    int passes[DRAFT_MAX]; /* tokens that each pass of the draft reads */
+    double passes[DRAFT_MAX]; /* tokens that each pass of the draft is expected to read */
 };
 
 /* Without guesses of planned lanes. Keeps p and base. */

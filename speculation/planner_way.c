@@ -20,14 +20,15 @@ static double lane_speed(struct planner *p, const struct planner_base *base,
                          const struct planner_lane *lane, double pass_us)
 {
     struct planner_chain chain = planner_lane_chain(p, lane);
-    double survival = 1, tokens = 1, best = 0, plain_us = planner_step_us(p, base, 0);
+    double survival = 1, tokens = 1, passes = 0, best = 0, plain_us = planner_step_us(p, base, 0);
     int n = planner_lane_most(lane);
     if (n > base->n_pairs) n = base->n_pairs;
     for (int k = 1; k <= n && survival >= least_survival; k++) {
         survival *= (double)planner_chain_next(&chain);
         tokens += survival;
+        passes += 1 - (double)lane->staged[k - 1];
         double us = planner_step_us(p, base, k) - plain_us;
-        if (!lane->offer) us += k * pass_us + tokens * planner_missed_us(p, lane);
+        if (!lane->offer) us += passes * pass_us + tokens * planner_missed_us(p, lane);
         double speed = tokens / (1 + base->n_lanes * us / plain_us);
         if (speed > best) best = speed;
     }

@@ -50,16 +50,42 @@ struct draft {
     int n_branch;
     int32_t branch[DRAFT_MAX];
     struct sparse_dist branch_q[DRAFT_MAX]; /* one-hot, in the arena of the call */
+    int n_staged;                           /* of n: guesses that took no pass of their own */
+};
+
+/* Tokens that a draft model is expected to guess, from its next guess on. */
+struct draft_expected {
+    int n;        /* that are known */
+    int n_fed;    /* of them, those that the next pass may read ahead */
+    int begin;    /* the guess, counted in the draft, that tokens[0] is expected to be */
+    int evidence; /* the reason, as in struct planner_offer */
+    int32_t tokens[DRAFT_MAX];
 };
 
 /* One sequence's share of a call of propose. */
 struct draft_lane {
     struct sequence *seq;
-    int k;                      /* guesses wanted, with those that the draft already has */
-    const struct end_ids *ends; /* nothing is guessed behind these */
-    struct draft *draft;        /* goes on where draft->n guesses are there already */
-    int siblings_max;           /* of each guess that is made */
-    struct error err;           /* set by the call: code 0, or what failed this lane alone */
+    int k;                          /* guesses wanted, with those that the draft already has */
+    const struct end_ids *ends;     /* nothing is guessed behind these */
+    struct draft *draft;            /* goes on where draft->n guesses are there already */
+    int siblings_max;               /* of each guess that is made */
+    struct error err;               /* set by the call: code 0, or what failed this lane alone */
+    struct draft_expected expected; /* of the next pass; by the draft's stage */
+};
+
+/* Staged speculation: the draft is itself sped up by something cheaper, which says what the draft
+ * is going to guess. A draft model asks it before each pass, reads what it expects together with
+ * the lane's last token, and makes its guesses from all these rows, as long as they are what was
+ * expected (coordinator/draft/model_draft.c). Guesses, their q and coins are those without it, so
+ * it changes nothing but the number of passes. */
+struct draft_stage {
+    /* Sets `expected` of lanes[n], which are those of the next pass. */
+    void (*expect)(struct draft_stage *stage, struct draft_lane *const *lanes, int n);
+    /* The pass is over: the lanes' drafts have grown by what it has guessed. */
+    void (*compare)(struct draft_stage *stage, struct draft_lane *const *lanes, int n);
+    /* The chance that guess i of the sequence's next draft takes no pass of its own, if it reads
+     * ahead as far as that; chances[DRAFT_MAX]. */
+    void (*foresee)(struct draft_stage *stage, const struct sequence *seq, float *chances);
 };
 
 /* One sequence's share of a call of read. */
@@ -68,11 +94,13 @@ struct draft_reading {
     int n_tokens; /* of those that it has not read */
 };
 
-/* Where the time of a call of propose went: pass j guesses once for every lane that wants more than
- * j guesses. The first pass also reads what lanes have missed. */
+/* Where the time of a call of propose went: each pass guesses at least once for every lane that
+ * wants more guesses. The first one also reads what lanes have missed. */
 struct draft_cost {
-    int n_passes, first_pass_tokens;
+    int n_passes;
+    int first_pass_tokens; /* without what was expected */
     int pass_lanes[DRAFT_MAX];
+    int pass_expected[DRAFT_MAX]; /* tokens that were read ahead, a row each */
     int64_t pass_us[DRAFT_MAX];
 };
 
@@ -84,6 +112,8 @@ struct draft_kv {
 struct drafter {
     const struct drafter_ops *ops;
     int n_choices; /* tokens that it chooses its guesses from */
+    /* Lent by the owner, of a draft model; NULL: each guess takes a pass of its own. */
+    struct draft_stage *stage;
     /* What its backend computes with, and why; NULL: it has no backend. */
     const char *kernels, *kernels_reason;
 };
@@ -173,6 +203,12 @@ struct drafter_ops {
      * there are. 0: there are none, or they are drawn. */
     int (*foresee)(const struct drafter *drafter, const struct sequence *seq, int32_t *tokens,
                    int n);
+
+    /* What it would guess behind seq->tokens[0 .. n_tokens), where those that are not committed
+     * are guesses: writes up to n tokens, sets *evidence as in struct planner_offer and returns
+     * how many. NULL: it cannot say. */
+    int (*expect)(const struct drafter *drafter, const struct sequence *seq, int n_tokens,
+                  int32_t *tokens, int n, int *evidence);
 
     /* The sequence's text is complete. NULL: that does not matter. */
     void (*finished)(struct drafter *drafter, const struct sequence *seq);

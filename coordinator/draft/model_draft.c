@@ -1,6 +1,6 @@
 /* The drafter that is a model: a small one in the coordinator's own process. A pass is one step of
- * it over all lanes, each with the tokens that it has not read, and makes one guess for each; it
- * has its own KV blocks. */
+ * it over all lanes, each with the tokens that it has not read, and makes one guess for each, or
+ * more where its stage has said what is expected; it has its own KV blocks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +33,7 @@ struct model_draft {
     int n_vocab;                  /* ids that both models have */
     int n_vocab_target;           /* ids that exist for the target */
     struct feeding *feedings;     /* [n_sequences] of the pass that is running */
+    struct draft_lane **passing;  /* [n_sequences] its lanes */
     struct forward_lane *forward; /* [n_sequences] and the step of it */
     struct forward_row rows[STEP_ROWS];
     int n_rows_max;
@@ -45,9 +46,14 @@ struct model_draft {
 struct feeding {
     struct sequence *seq;
     int end;
-    bool wants_row;          /* of the last token */
-    struct draft_lane *lane; /* that guesses from the row; NULL: nobody does */
+    int n_rows;              /* that are wanted, of its last tokens */
+    struct draft_lane *lane; /* that guesses from the rows; NULL: nobody does */
 };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
 
 static struct model_draft *model_draft(struct drafter *drafter)
 {
@@ -111,7 +117,7 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     struct model_options mo = {
         .n_kv_blocks = (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
         .max_tokens = STEP_TOKENS,
-        .max_rows = options->n_sequences < STEP_ROWS ? options->n_sequences : STEP_ROWS,
+        .max_rows = least(options->n_sequences + DRAFT_MAX, STEP_ROWS),
         .max_lanes = options->n_sequences,
         .n_vocab = d->n_vocab,
         .head_ids = d->head_ids,
@@ -121,6 +127,7 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     d->n_rows_max = mo.max_rows;
     TRY(open_blocks(d, mo.n_kv_blocks, err));
     TRY(mem_array(&d->feedings, (size_t)options->n_sequences, sizeof *d->feedings, err));
+    TRY(mem_array(&d->passing, (size_t)options->n_sequences, sizeof *d->passing, err));
     TRY(mem_array(&d->forward, (size_t)options->n_sequences, sizeof *d->forward, err));
     size_t n_best = (size_t)(options->support > SIBLINGS_MAX ? options->support : 1 + SIBLINGS_MAX);
     TRY(mem_array(&d->best, n_best, sizeof *d->best, err));
@@ -149,6 +156,7 @@ static void model_draft_close(struct drafter *drafter)
     }
     free(d->tables);
     free(d->feedings);
+    free(d->passing);
     free(d->forward);
     block_pool_close(&d->pool);
     free(d->head_ids);
@@ -236,19 +244,21 @@ static struct draft_kv model_draft_kv(const struct drafter *drafter)
 /* ---- reading ---- */
 
 /* One step over the first feedings that fit. Those that it finishes, with their rows, come first:
- * *n_done of them; one more may have been read in part. */
+ * *n_done of them; one more may have been read in part, but for the tokens whose rows are
+ * wanted. */
 static int feed_step(struct model_draft *d, const struct feeding *feedings, int n, int *n_done,
                      struct error *err)
 {
     int n_lanes = 0, n_rows = 0, left = STEP_TOKENS, rc = 0;
     *n_done = 0;
-    while (n_lanes < n && left > 0 && n_rows < d->n_rows_max) {
+    for (bool is_whole = true; is_whole && n_lanes < n;) {
         const struct feeding *f = &feedings[n_lanes];
         int begin = f->seq->n_draft_kv, n_tokens = f->end - begin;
-        bool is_whole = n_tokens <= left;
-        if (!is_whole) n_tokens = left;
-        if (is_whole && f->wants_row) {
-            d->rows[n_rows++] = (struct forward_row){n_lanes, n_tokens - 1};
+        is_whole = n_tokens <= left;
+        if (!is_whole) n_tokens = least(left, n_tokens - f->n_rows);
+        if (n_tokens <= 0 || n_rows + f->n_rows > d->n_rows_max) break;
+        for (int r = is_whole ? f->n_rows : 0; r > 0; r--) {
+            d->rows[n_rows++] = (struct forward_row){n_lanes, n_tokens - r};
         }
         d->forward[n_lanes++] = (struct forward_lane){begin, n_tokens, f->seq->tokens + begin,
                                                       d->tables[f->seq->slot].blocks, NULL};
@@ -287,7 +297,7 @@ static int plan_feeding(struct model_draft *d, struct feeding *feeding, struct s
                         int position, struct error *err)
 {
     if (seq->n_draft_kv >= position) seq->n_draft_kv = position - 1;
-    *feeding = (struct feeding){.seq = seq, .end = position, .wants_row = true};
+    *feeding = (struct feeding){.seq = seq, .end = position, .n_rows = 1};
     return block_table_reach(&d->tables[seq->slot], &d->pool, position, err);
 }
 
@@ -451,12 +461,74 @@ static int list_feedings(struct model_draft *d, struct draft_lane *lanes, int n)
         struct feeding *feeding = &d->feedings[n_feedings];
         if (plan_feeding(d, feeding, lane->seq, draft->base + draft->n, &lane->err)) continue;
         feeding->lane = lane;
-        n_feedings++;
+        d->passing[n_feedings++] = lane;
     }
     return n_feedings;
 }
 
-/* One guess for each feeding's lane. A step that fails fails all lanes that were in it. */
+/* Behind the last token of a feeding, what its lane is expected to guess, as far as another guess
+ * may follow it. The KV for that was set aside with that for the guesses. Returns how many
+ * tokens. */
+static int add_expected(struct model_draft *d, struct feeding *feeding)
+{
+    const struct draft_lane *lane = feeding->lane;
+    const int32_t *tokens = lane->expected.tokens;
+    struct error err;
+    int n = 0, n_most = least(lane->expected.n_fed, lane->k - lane->draft->n - 1);
+    while (n < n_most && tokens[n] >= 0 && tokens[n] < d->n_vocab_target &&
+           !end_ids_have(lane->ends, tokens[n])) {
+        n++;
+    }
+    struct block_table *table = &d->tables[lane->seq->slot];
+    if (n == 0 || block_table_reach(table, &d->pool, feeding->end + n, &err)) return 0;
+    memcpy(lane->seq->tokens + feeding->end, tokens, (size_t)n * sizeof *tokens);
+    feeding->end += n;
+    feeding->n_rows += n;
+    return n;
+}
+
+/* Adds what is expected to the feedings of a pass; returns how many tokens. */
+static int read_ahead(struct model_draft *d, int n_feedings)
+{
+    struct draft_stage *stage = d->base.stage;
+    int n = 0;
+    if (!stage) return 0;
+    stage->expect(stage, d->passing, n_feedings);
+    for (int i = 0; i < n_feedings; i++) {
+        n += add_expected(d, &d->feedings[i]);
+    }
+    return n;
+}
+
+/* The lane's guesses from the rows of its feeding, the first of which is number `row` of the step.
+ * If a guess is the token that was read ahead in its place, the next row is what a pass of its own
+ * would compute after that guess, bit for bit (docs/design.md section 4), so the next guess is made
+ * from it. At the first other one the rows behind it belong to another text: the guess is kept, and
+ * n_draft_kv says that what was read behind it must be written again.
+ *
+ * This is speculative sampling of the draft's own text (Spector and Re 2023, arXiv 2308.04623) with
+ * a shared coin: the guess is drawn from q with the coin of its position, whatever was expected,
+ * and what was expected only decides whether the next row is there already. So no token is tested
+ * with a coin of its own, there is no residual to draw from, and q is still exactly what the guess
+ * was drawn from. */
+static int guess_from_rows(struct model_draft *d, const struct feeding *feeding, int row,
+                           struct arena *arena, struct error *err)
+{
+    struct draft_lane *lane = feeding->lane;
+    struct draft *draft = lane->draft;
+    const int32_t *expected = lane->expected.tokens;
+    int rc = 0, i = 0;
+    bool has_next = true;
+    for (; has_next && !(rc = guess_once(d, lane, row + i, arena, err)); i++) {
+        has_next = i + 1 < feeding->n_rows && !draft->is_over &&
+                   draft->tokens[draft->n - 1] == expected[i];
+    }
+    if (i > 1) draft->n_staged += i - 1;
+    feeding->seq->n_draft_kv = draft->base + draft->n - 1;
+    return rc;
+}
+
+/* Guesses for each feeding's lane. A step that fails fails all lanes that were in it. */
 static void run_pass(struct model_draft *d, const struct feeding *feedings, int n,
                      struct arena *arena)
 {
@@ -464,21 +536,22 @@ static void run_pass(struct model_draft *d, const struct feeding *feedings, int 
     for (int i = 0, n_done = 0; i < n; i += n_done) {
         int rc = feed_step(d, feedings + i, n - i, &n_done, &err);
         if (rc) n_done = n - i;
-        for (int f = 0; f < n_done; f++) {
-            struct draft_lane *lane = feedings[i + f].lane;
+        for (int f = i, row = 0; f < i + n_done; row += feedings[f++].n_rows) {
+            struct draft_lane *lane = feedings[f].lane;
             if (rc) {
                 lane->err = err;
-            } else if (!guess_once(d, lane, f, arena, &lane->err)) {
+            } else if (!guess_from_rows(d, &feedings[f], row, arena, &lane->err)) {
                 lane->err.code = 0;
             }
         }
     }
 }
 
-static void note_pass(struct draft_cost *cost, int n_lanes, int64_t us)
+static void note_pass(struct draft_cost *cost, int n_lanes, int n_expected, int64_t us)
 {
     if (cost->n_passes == DRAFT_MAX) return;
     cost->pass_lanes[cost->n_passes] = n_lanes;
+    cost->pass_expected[cost->n_passes] = n_expected;
     cost->pass_us[cost->n_passes++] = us;
 }
 
@@ -492,12 +565,14 @@ static void model_draft_propose(struct drafter *drafter, struct draft_lane *lane
         lanes[i].err.code = 0;
     }
     while ((n_feedings = list_feedings(d, lanes, n)) > 0) {
-        int64_t start_us = clock_now_us();
         for (int i = 0; i < n_feedings && cost->n_passes == 0; i++) {
             cost->first_pass_tokens += d->feedings[i].end - d->feedings[i].seq->n_draft_kv;
         }
+        int n_expected = read_ahead(d, n_feedings);
+        int64_t start_us = clock_now_us();
         run_pass(d, d->feedings, n_feedings, arena);
-        note_pass(cost, n_feedings, clock_now_us() - start_us);
+        note_pass(cost, n_feedings, n_expected, clock_now_us() - start_us);
+        if (d->base.stage) d->base.stage->compare(d->base.stage, d->passing, n_feedings);
     }
 }
 

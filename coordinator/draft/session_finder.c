@@ -153,6 +153,27 @@ static bool session_look(const struct drafter *drafter, const struct sequence *s
     return true;
 }
 
+/* What was committed is in the automaton, and what was not is followed through it. */
+static int session_expect(const struct drafter *drafter, const struct sequence *seq, int n_tokens,
+                          int32_t *tokens, int n, int *evidence)
+{
+    const struct session_finder *f = (const struct session_finder *)drafter;
+    const struct text *text = &f->texts[seq->slot];
+    const int32_t *behind = seq->tokens + seq->n_tokens;
+    int n_behind = n_tokens - seq->n_tokens, n_known = 0;
+    if (text->is_off || !text->suffix || text->n_read != seq->n_tokens) return 0;
+    struct suffix_place place = suffix_end(text->suffix);
+    for (int i = 0; i < n_behind; i++) {
+        suffix_follow(text->suffix, &place, behind[i]);
+    }
+    n = suffix_copy_behind(text->suffix, &place, behind, n_behind, tokens, n);
+    while (n_known < n && tokens[n_known] < f->n_vocab) {
+        n_known++;
+    }
+    *evidence = planner_evidence_of_match(place.length);
+    return n_known;
+}
+
 static void propose_lane(const struct drafter *drafter, struct draft_lane *lane,
                          struct arena *arena)
 {
@@ -181,5 +202,6 @@ const struct drafter_ops session_finder_ops = {
     .study = session_study,
     .look = session_look,
     .foresee = session_foresee,
+    .expect = session_expect,
     .is_of_text = true,
 };

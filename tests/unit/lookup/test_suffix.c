@@ -151,6 +151,41 @@ START_TEST(another_text_is_followed)
 }
 END_TEST
 
+/* Some tokens behind a text that does not have them yet: what is copied is how the longest end of
+ * both went on somewhere in both. */
+START_TEST(what_comes_behind_followed_tokens_goes_on_with_them)
+{
+    int32_t both[TEXT_MOST + COPY];
+    int n_copies = 0, n_behind_all = 0;
+    for (int t = 0; t < N_TEXTS; t++) {
+        struct suffix *s;
+        int n = 1 + below(TEXT_MOST), n_behind = below(COPY), n_ids = 1 + below(4), longest = 0;
+        int32_t copy[COPY];
+        CHECK_OK(suffix_open(&s, &err));
+        for (int i = 0; i < n + n_behind; i++) {
+            both[i] = i < 6 || below(8) == 0 ? below(n_ids) : both[i - 5];
+            if (i < n) CHECK_OK(suffix_add(s, both[i], &err));
+        }
+        struct suffix_place place = suffix_end(s);
+        for (int i = 0; i < n_behind; i++) {
+            suffix_follow(s, &place, both[n + i]);
+        }
+        for (int end = 0; end < n - (n_behind == 0 ? 1 : 0); end++) {
+            int length = match_at(both, n + n_behind, end);
+            if (length > longest) longest = length;
+        }
+        ck_assert_int_eq(place.length, longest);
+        int n_copied = suffix_copy_behind(s, &place, both + n, n_behind, copy, COPY);
+        ck_assert_int_eq(n_copied, longest > 0 ? COPY : 0);
+        if (n_copied) ck_assert(goes_on(both, n + n_behind, longest, copy, n_copied));
+        n_copies += n_copied > 0 ? 1 : 0;
+        n_behind_all += n_copied > 0 && n_behind > 0 ? 1 : 0;
+        suffix_close(s);
+    }
+    ck_assert(n_copies > N_TEXTS / 2 && n_behind_all > N_TEXTS / 4);
+}
+END_TEST
+
 START_TEST(nothing_goes_beyond_the_end_of_a_text)
 {
     static const int32_t first[] = {1, 2, 3}, second[] = {2, 3, 4, 2, 3};
@@ -227,6 +262,7 @@ int main(void)
     tcase_add_test(tests, the_longest_match_is_found);
     tcase_add_test(tests, others_came_behind_shorter_ends);
     tcase_add_test(tests, another_text_is_followed);
+    tcase_add_test(tests, what_comes_behind_followed_tokens_goes_on_with_them);
     tcase_add_test(tests, nothing_goes_beyond_the_end_of_a_text);
     tcase_add_test(tests, a_place_stays_right_while_the_text_grows);
     tcase_add_test(tests, long_texts_stay_small);

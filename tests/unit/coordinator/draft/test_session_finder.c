@@ -72,7 +72,7 @@ static void propose(struct bench *b, struct sequence *seq, int k, const struct e
 {
     struct draft_cost cost;
     *draft = (struct draft){.base = seq->n_tokens};
-    struct draft_lane lane = {seq, k, ends, draft, 0, {0}};
+    struct draft_lane lane = {seq, k, ends, draft, 0, {0}, {0}};
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
@@ -104,6 +104,41 @@ START_TEST(guesses_go_on_as_the_text_did)
     check_guesses(&b, seq, NULL, 0);
     commit(seq, (const int32_t[]){15, 16}, 2);
     check_guesses(&b, seq, (const int32_t[]){17, 18, 10, 11, 12, 99, 15, 16}, K);
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* What is expected behind guesses is what would be guessed if they were committed, as long as they
+ * do not repeat themselves: only what was committed is looked up. */
+START_TEST(expectations_follow_the_guesses)
+{
+    static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 10, 11, 12};
+    static const int32_t guesses[] = {13, 14, 99, 15, 16, 17, 98, 10, 11};
+    int32_t expected[DRAFT_MAX];
+    int evidence = -1;
+    struct bench b;
+    setup(&b);
+    struct sequence *seq = place(&b, 0, text, 12), *other;
+    ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 12, expected, K, &evidence), 0);
+    memcpy(seq->tokens + 12, guesses, sizeof guesses);
+    for (int n = 0; n <= 9; n++) {
+        struct draft draft;
+        struct planner_offer offer = {0};
+        int32_t whole[21];
+        memcpy(whole, text, sizeof text);
+        memcpy(whole + 12, guesses, (size_t)n * sizeof *guesses);
+        other = place(&b, 1, whole, 12 + n);
+        b.finder->ops->study(b.finder, seq, ALL);
+        b.finder->ops->study(b.finder, other, ALL);
+        b.finder->ops->look(b.finder, other, &offer);
+        propose(&b, other, K, &no_ends, &draft);
+        int n_found = b.finder->ops->expect(b.finder, seq, 12 + n, expected, K, &evidence);
+        ck_assert_int_eq(n_found, draft.n);
+        ck_assert_mem_eq(expected, draft.tokens, (size_t)n_found * sizeof *expected);
+        if (n_found) ck_assert_int_eq(evidence, offer.evidence);
+        take_away(&b, other);
+    }
     take_away(&b, seq);
     teardown(&b);
 }
@@ -294,6 +329,7 @@ int main(void)
     Suite *suite = suite_create("session_finder");
     TCase *tcase = tcase_create("tales");
     tcase_add_test(tcase, guesses_go_on_as_the_text_did);
+    tcase_add_test(tcase, expectations_follow_the_guesses);
     tcase_add_test(tcase, a_longer_match_is_better_evidence);
     tcase_add_test(tcase, siblings_are_what_else_came);
     tcase_add_test(tcase, guesses_stop_at_ends_and_at_the_vocabulary);

@@ -1,0 +1,105 @@
+/* What the draft model is expected to guess: what the text has said before, found behind the
+ * committed tokens and the guesses so far. Where the draft copies or repeats, it agrees with that
+ * for many guesses in a row, and one pass makes them all. Each pass is compared with what was
+ * expected of it, also where nothing was read ahead, so how often the draft agrees is known before
+ * it costs anything. */
+#include "coordinator/draft/staged.h"
+
+#include <string.h>
+
+#include "coordinator/sequence.h"
+#include "speculation/planner_stage.h"
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static struct staged *staged_of(struct draft_stage *stage)
+{
+    return (struct staged *)stage;
+}
+
+/* Behind the last guess that is wanted nothing is read. */
+static void look(const struct staged *s, struct draft_lane *lane)
+{
+    struct draft_expected *expected = &lane->expected;
+    const struct draft *draft = lane->draft;
+    int n = lane->k - draft->n - 1;
+    expected->n = expected->n_fed = expected->evidence = 0;
+    expected->begin = draft->n;
+    if (n < 1) return;
+    expected->n = s->finder->ops->expect(s->finder, lane->seq, draft->base + draft->n,
+                                         expected->tokens, n, &expected->evidence);
+}
+
+static void expect(struct draft_stage *stage, struct draft_lane *const *lanes, int n)
+{
+    struct staged *s = staged_of(stage);
+    struct planner_stage_lane planned[PLANNER_LANES_MAX];
+    int n_known = 0;
+    for (int i = 0; i < n; i++) {
+        look(s, lanes[i]);
+        n_known += lanes[i]->expected.n;
+        if (i >= PLANNER_LANES_MAX) continue;
+        planned[i] = (struct planner_stage_lane){.seq = &lanes[i]->seq->planner_state,
+                                                 .n_wanted = lanes[i]->k - lanes[i]->draft->n,
+                                                 .n_known = lanes[i]->expected.n,
+                                                 .evidence = lanes[i]->expected.evidence};
+    }
+    if (n_known == 0) return;
+    n = least(n, PLANNER_LANES_MAX);
+    planner_stage(s->planner, planned, n);
+    for (int i = 0; i < n; i++) {
+        lanes[i]->expected.n_fed = s->reads_all ? planned[i].n_known : planned[i].n_fed;
+    }
+}
+
+static void compare(struct draft_stage *stage, struct draft_lane *const *lanes, int n)
+{
+    struct staged *s = staged_of(stage);
+    for (int i = 0; i < n; i++) {
+        const struct draft_expected *expected = &lanes[i]->expected;
+        const int32_t *guesses = lanes[i]->draft->tokens + expected->begin;
+        int n_tested = least(lanes[i]->draft->n - expected->begin, expected->n), n_equal = 0;
+        while (n_equal < n_tested && guesses[n_equal] == expected->tokens[n_equal]) {
+            n_equal++;
+        }
+        if (n_tested < 1) continue;
+        planner_observe_stage(s->planner, &lanes[i]->seq->planner_state, expected->evidence,
+                              n_tested, n_equal);
+    }
+}
+
+static void foresee(struct draft_stage *stage, const struct sequence *seq, float *chances)
+{
+    struct staged *s = staged_of(stage);
+    int32_t tokens[DRAFT_MAX];
+    int evidence = 0;
+    int n = s->finder->ops->expect(s->finder, seq, seq->n_tokens, tokens, DRAFT_MAX - 1, &evidence);
+    planner_stage_chances(s->planner, &seq->planner_state, evidence, n, chances);
+}
+
+int staged_parse_mode(const char *text, enum staged_mode *mode, struct error *err)
+{
+    static const char *const words[] = {
+        [STAGED_AUTO] = "auto", [STAGED_ON] = "on", [STAGED_OFF] = "off"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, words[i]) != 0) continue;
+        *mode = (enum staged_mode)i;
+        return 0;
+    }
+    return error_set(err, ERR_ARGUMENT, "--draft-staged %s: expected auto, on or off", text);
+}
+
+void staged_begin(struct staged *s, enum staged_mode mode, const struct drafters *drafters,
+                  struct planner *planner)
+{
+    *s = (struct staged){
+        .base = {expect, compare, foresee}, .reads_all = mode == STAGED_ON, .planner = planner};
+    if (mode == STAGED_OFF) return;
+    for (int i = 0; i < drafters->n_finders && !s->finder; i++) {
+        if (drafters->finders[i]->ops->expect) s->finder = drafters->finders[i];
+    }
+    if (drafters->model && s->finder) drafters->model->stage = &s->base;
+}

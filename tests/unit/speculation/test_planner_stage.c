@@ -1,0 +1,292 @@
+/* ctest: labels=quick libs=speculation timeout=60 */
+/* How much the draft reads ahead: as much as makes its passes shortest, compared with a search over
+ * all numbers, and what the planner learns from and expects of such passes. */
+#include "speculation/planner_cost.h"
+#include "speculation/planner_stage.h"
+#include "tests/support/check_util.h"
+
+enum { PASS_US = 1000, ROWS = 64, EVIDENCE = 9 };
+
+/* us of a pass with so many rows. */
+typedef double pass_fn(int rows);
+
+static double flat(int rows)
+{
+    return PASS_US * (1 + 0.01 * rows);
+}
+
+static double proportional(int rows)
+{
+    return PASS_US * rows;
+}
+
+/* Half of a pass does not depend on its rows. */
+static double half(int rows)
+{
+    return PASS_US * (0.5 + 0.5 * rows);
+}
+
+/* As on a CPU whose kernels take four rows at a time. */
+static double by_fours(int rows)
+{
+    return PASS_US * (0.8 + 0.2 * ((rows + 3) / 4));
+}
+
+static pass_fn *const passes[] = {flat, proportional, half, by_fours};
+
+static struct planner *planner_of(pass_fn *pass_us)
+{
+    static struct planner p;
+    p = (struct planner){0};
+    for (int rows = 1; rows <= ROWS; rows++) {
+        planner_curve_set(&p.draft, rows, pass_us(rows), 100);
+    }
+    planner_curve_fit(&p.draft);
+    return &p;
+}
+
+/* The draft agrees with this share of what is expected. */
+static void teach(struct planner *p, struct planner_sequence *seq, double share, int n)
+{
+    double wanted = 0;
+    for (int i = 0, n_equal = 0; i < n; i++) {
+        wanted += share;
+        bool is_equal = n_equal < (int)wanted;
+        n_equal += is_equal ? 1 : 0;
+        planner_observe_stage(p, seq, EVIDENCE, 1, is_equal ? 1 : 0);
+    }
+}
+
+/* Time of all passes of one lane that wants k guesses and reads n tokens ahead in the first. */
+static double time_of(pass_fn *pass_us, int k, int n, const float *chances)
+{
+    double us = pass_us(1 + n) + (k - 1) * pass_us(1);
+    for (int i = 1; i <= n; i++) {
+        us -= (double)chances[i] * pass_us(1);
+    }
+    return us;
+}
+
+START_TEST(a_lane_reads_ahead_what_makes_its_passes_shortest)
+{
+    static const double shares[] = {0.02, 0.3, 0.6, 0.9, 0.99};
+    pass_fn *pass_us = passes[_i];
+    for (int s = 0; s < 5; s++) {
+        struct planner *p = planner_of(pass_us);
+        struct planner_sequence seq = {0};
+        float chances[DRAFT_MAX];
+        teach(p, &seq, shares[s], 400);
+        planner_stage_chances(p, &seq, EVIDENCE, DRAFT_MAX - 1, chances);
+        ck_assert_double_eq_tol((double)chances[1], shares[s], 0.05);
+        for (int k = 1; k <= DRAFT_MAX; k++) {
+            struct planner_stage_lane lane = {
+                .seq = &seq, .n_wanted = k, .n_known = DRAFT_MAX - 1, .evidence = EVIDENCE};
+            int best = 0;
+            planner_stage(p, &lane, 1);
+            ck_assert_int_lt(lane.n_fed, k);
+            for (int n = 1; n < k; n++) {
+                if (time_of(pass_us, k, n, chances) < time_of(pass_us, k, best, chances)) best = n;
+            }
+            /* It must be worth 2 %. */
+            double alone_us = time_of(pass_us, k, 0, chances);
+            double best_us = time_of(pass_us, k, best, chances);
+            double us = time_of(pass_us, k, lane.n_fed, chances);
+            ck_assert_msg(us <= fmax(best_us * 1.005, fmin(alone_us, best_us * 1.03)),
+                          "pass %d, share %.2f, k = %d: %d read ahead, best %d: %.0f and %.0f us",
+                          _i, shares[s], k, lane.n_fed, best, us, best_us);
+            ck_assert(us <= alone_us);
+        }
+    }
+}
+END_TEST
+
+START_TEST(nothing_is_read_ahead_where_that_saves_nothing)
+{
+    struct planner *p = planner_of(proportional);
+    struct planner_sequence seq = {0};
+    teach(p, &seq, 0.99, 400);
+    struct planner_stage_lane lane = {
+        .seq = &seq, .n_wanted = 8, .n_known = 7, .evidence = EVIDENCE};
+    planner_stage(p, &lane, 1);
+    ck_assert_int_eq(lane.n_fed, 0);
+    p = planner_of(flat);
+    teach(p, &seq, 0.99, 400);
+    lane.n_known = 0;
+    planner_stage(p, &lane, 1);
+    ck_assert_int_eq(lane.n_fed, 0);
+    lane.n_known = 3;
+    planner_stage(p, &lane, 1);
+    ck_assert_int_eq(lane.n_fed, 3);
+    lane.n_wanted = 1;
+    planner_stage(p, &lane, 1);
+    ck_assert_int_eq(lane.n_fed, 0);
+    static struct planner unknown;
+    lane.n_wanted = 8;
+    planner_stage(&unknown, &lane, 1);
+    ck_assert_int_eq(lane.n_fed, 0);
+}
+END_TEST
+
+/* Rows that were never measured are tried by half more at a time. */
+START_TEST(rows_grow_by_half_beyond_what_was_measured)
+{
+    static struct planner p;
+    struct planner_sequence seq = {0};
+    int n_before = 0;
+    p = (struct planner){0};
+    for (int i = 0; i < 6; i++) {
+        int rows = 1 + n_before;
+        planner_curve_set(&p.draft, rows, flat(rows), 10);
+        planner_curve_fit(&p.draft);
+        teach(&p, &seq, 0.99, 100);
+        struct planner_stage_lane lane = {
+            .seq = &seq, .n_wanted = DRAFT_MAX, .n_known = DRAFT_MAX - 1, .evidence = EVIDENCE};
+        planner_stage(&p, &lane, 1);
+        ck_assert_int_le(1 + lane.n_fed, planner_near(rows));
+        ck_assert_int_ge(lane.n_fed, n_before);
+        n_before = lane.n_fed;
+    }
+    ck_assert_int_eq(n_before, DRAFT_MAX - 1);
+}
+END_TEST
+
+/* One lane that reads ahead saves no pass as long as another one needs it. */
+START_TEST(lanes_read_ahead_together_or_not_at_all)
+{
+    enum { N = 4, K = 6 };
+    struct planner_sequence seqs[N] = {{0}};
+    struct planner_stage_lane lanes[N];
+    for (int n_agreeing = 0; n_agreeing <= N; n_agreeing++) {
+        struct planner *p = planner_of(flat);
+        int n_fed = 0;
+        for (int i = 0; i < N; i++) {
+            bool agrees = i < n_agreeing;
+            seqs[i] = (struct planner_sequence){0};
+            lanes[i] = (struct planner_stage_lane){.seq = &seqs[i],
+                                                   .n_wanted = K,
+                                                   .n_known = agrees ? K - 1 : 0,
+                                                   .evidence = EVIDENCE};
+        }
+        teach(p, &seqs[0], 0.99, 400);
+        planner_stage(p, lanes, N);
+        for (int i = 0; i < N; i++) {
+            n_fed += lanes[i].n_fed;
+        }
+        ck_assert_int_eq(n_fed, n_agreeing == N ? N * (K - 1) : 0);
+    }
+}
+END_TEST
+
+/* A text that differs from all others is noticed in it. */
+START_TEST(agreement_is_learned_by_evidence_and_by_text)
+{
+    struct planner *p = planner_of(half);
+    struct planner_sequence usual = {0}, odd = {0};
+    float chances[DRAFT_MAX];
+    teach(p, &usual, 0.9, 400);
+    planner_stage_chances(p, &usual, EVIDENCE, 5, chances);
+    ck_assert(chances[1] > 0.85f && chances[5] > 0 && chances[6] == 0);
+    for (int i = 1; i < 5; i++) {
+        ck_assert(chances[i + 1] <= chances[i]);
+    }
+    teach(p, &odd, 0, 40);
+    planner_stage_chances(p, &odd, EVIDENCE, 5, chances);
+    ck_assert(chances[1] < 0.5f);
+    planner_stage_chances(p, &usual, 0, 5, chances); /* another evidence: as at the beginning */
+    ck_assert(chances[1] < 0.3f);
+    /* Offers are learned apart. */
+    const struct planner_offer offer = {.finder = 0, .evidence = EVIDENCE};
+    struct planner_chain chain = planner_offer_chain(&p->reasons, &usual.trust[0], &offer);
+    ck_assert_double_eq_tol((double)planner_chain_next(&chain), 0.65, 0.01);
+}
+END_TEST
+
+/* ---- times and plans ---- */
+
+static struct planner_round round_of(int n_passes, int n_expected, pass_fn *pass_us)
+{
+    struct planner_round round = {.n_rows = 9,
+                                  .n_lanes = 1,
+                                  .is_timed = true,
+                                  .k = 8,
+                                  .n_passes = n_passes,
+                                  .step_us = 4 * PASS_US};
+    for (int i = 0; i < n_passes; i++) {
+        round.pass_lanes[i] = 1;
+        round.pass_expected[i] = i == 0 ? n_expected : 0;
+        round.pass_us[i] = (int64_t)pass_us(round.pass_lanes[i] + round.pass_expected[i]);
+        round.draft_us += round.pass_us[i];
+    }
+    round.first_pass_tokens = 1;
+    round.round_us = round.draft_us + round.step_us + 100;
+    return round;
+}
+
+START_TEST(a_pass_that_reads_ahead_teaches_the_time_of_its_rows)
+{
+    static struct planner p;
+    p = (struct planner){0};
+    for (int i = 0; i < 300; i++) {
+        const struct planner_round rounds[] = {round_of(8, 0, half), round_of(2, 7, half),
+                                               round_of(3, 5, half)};
+        planner_curve_fit(&p.draft);
+        planner_observe_round(&p, &rounds[i % 3]);
+    }
+    planner_curve_fit(&p.draft);
+    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 1), half(1), 0.02 * half(1));
+    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 8), half(8), 0.02 * half(8));
+    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 6), half(6), 0.02 * half(6));
+    ck_assert_double_eq_tol(p.visible, 1, 1e-9);
+    ck_assert_int_eq(p.read.n, 0);
+}
+END_TEST
+
+/* K that a lane gets whose draft agrees with what is expected with this chance, a guess. */
+static int planned_k(double agreement, pass_fn *pass_us)
+{
+    struct planner *p = planner_of(pass_us);
+    struct planner_sequence seq = {0};
+    for (int rows = 1; rows <= ROWS; rows++) {
+        planner_curve_set(&p->step, rows, 4 * PASS_US + 10 * rows, 100);
+        planner_curve_set(&p->rest, rows, 100, 100);
+    }
+    p->is_calibrated = true;
+    for (int i = 0; i < 400; i++) {
+        planner_observe_lane(p, &seq, DRAFT_MAX, i % 12);
+    }
+    struct planner_lane lane = {.seq = &seq, .k_max = DRAFT_MAX, .n_missed = 1, .n_left = 100};
+    const struct planner_load load = {.n_rows_max = ROWS, .is_alone = true};
+    double survival = 1;
+    for (int i = 1; i < DRAFT_MAX; i++) {
+        survival *= agreement;
+        lane.staged[i] = (float)survival;
+    }
+    planner_share(p, &lane, 1, &load);
+    return lane.k;
+}
+
+START_TEST(guesses_that_take_no_pass_are_planned_in_greater_number)
+{
+    int k = planned_k(0, flat);
+    ck_assert_int_gt(k, 0);
+    ck_assert_int_lt(k, DRAFT_MAX);
+    ck_assert_int_ge(planned_k(0.99, flat), k + 3);
+    ck_assert_int_ge(planned_k(0.5, flat), k);
+    ck_assert_int_eq(planned_k(0.99, proportional), planned_k(0, proportional));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("planner_stage");
+    TCase *tcase = tcase_create("stage");
+    tcase_add_loop_test(tcase, a_lane_reads_ahead_what_makes_its_passes_shortest, 0, 4);
+    tcase_add_test(tcase, nothing_is_read_ahead_where_that_saves_nothing);
+    tcase_add_test(tcase, rows_grow_by_half_beyond_what_was_measured);
+    tcase_add_test(tcase, lanes_read_ahead_together_or_not_at_all);
+    tcase_add_test(tcase, agreement_is_learned_by_evidence_and_by_text);
+    tcase_add_test(tcase, a_pass_that_reads_ahead_teaches_the_time_of_its_rows);
+    tcase_add_test(tcase, guesses_that_take_no_pass_are_planned_in_greater_number);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
