@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """What an option that changes guesses is worth in service, and that it changes no text.
 
-    bench/guess_options.py BUILD [lookup|trees|draft-staged] [--clients 1,8,32] [--turns 20]
-                           [--tokens 400] [--target MODEL] [--draft MODEL] [--k K]
+    bench/guess_options.py BUILD [lookup|trees|draft-staged|lookup-append] [--clients 1,8,32]
+                           [--turns 20] [--tokens 400] [--target MODEL] [--draft MODEL] [--k K]
                            [--texts greedy,sampled] [--ranks 1] [--values ONE OTHER]
 
-Two clusters run side by side, which differ in one option alone: --lookup session and none, --trees
-auto and off, --draft-staged auto and off, or two other values of that option. In each turn both get
-the same requests, one cluster after the other and in the next turn the other way around, so that a
-change of the machine's speed affects both. One that has no requests does nothing. There are two
-kinds of texts:
+Two clusters run side by side, which differ in one option alone: --lookup session and none, --trees,
+--draft-staged or --lookup-append auto and off, or two other values of that option. In each turn
+both get the same requests, one cluster after the other and in the next turn the other way around,
+so that a change of the machine's speed affects both. One that has no requests does nothing. There
+are two kinds of texts:
   greedy   temperature 0, which small models soon make repeat themselves: guesses are found
   sampled  temperature 1 under rule coupled: what is found is mostly wrong
 and for lookup two kinds of clusters: without a draft model, and with one. Under both kinds of texts
@@ -18,8 +18,8 @@ the two clusters write the same tokens, which is checked, so that they differ in
 
 Printed: tokens per second of both (of a single stream by the server's time, otherwise the sum over
 the streams), their ratio as the median of the turns with quartiles; of the first cluster alpha, the
-share of its guesses that were found, and that took no pass of the draft of their own, and siblings
-per round.
+shares of its guesses that were found, that took no pass of the draft of their own and that were
+found behind the draft's, and siblings per round.
 """
 import concurrent.futures
 import statistics
@@ -30,7 +30,7 @@ from bench_util import numbers, quartiles_text
 from cluster import Cluster
 
 OPTIONS = {"lookup": ("session", "none"), "trees": ("auto", "off"),
-           "draft-staged": ("auto", "off")}
+           "draft-staged": ("auto", "off"), "lookup-append": ("auto", "off")}
 TEXTS = {"greedy": ("--temperature", "0"), "sampled": ("--temperature", "1", "--rule", "coupled")}
 
 
@@ -79,6 +79,7 @@ def compare(kind, clusters, text, clients, args):
           f"{statistics.median(s.rate for s in without):8.1f}  {quartiles_text(ratios, 3)}  "
           f"{alpha:5.2f} {total(found, 'found') / max(1, drafted):5.2f} "
           f"{total(found, 'staged') / max(1, drafted):6.2f} "
+          f"{total(found, 'appended') / max(1, drafted):8.2f} "
           f"{total(found, 'siblings') / max(1, total(found, 'rounds')):8.2f}", flush=True)
 
 
@@ -115,7 +116,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=1)
     args = parser.parse_args()
     print("draft     texts    clients      with  without/s  ratio (quartiles)    alpha found "
-          "staged siblings")
+          "staged appended siblings")
     for kind, draft in (("none", "none"), ("model", args.draft)):
         if kind == "model" or args.option == "lookup":
             run_kind(kind, draft, args)

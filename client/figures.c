@@ -75,6 +75,8 @@ static void add_counters(struct generate_counters *sum, const struct generate_co
     sum->siblings += c->siblings;
     sum->siblings_accepted += c->siblings_accepted;
     sum->staged += c->staged;
+    sum->appended += c->appended;
+    sum->appended_accepted += c->appended_accepted;
     for (int i = 0; i < DRAFT_MAX; i++) {
         sum->drafted_at[i] += c->drafted_at[i];
         sum->tested_at[i] += c->tested_at[i];

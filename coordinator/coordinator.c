@@ -365,6 +365,7 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .calibrate_us = (int64_t)c->options.calibrate_ms * 1000,
         .draft_ahead = c->options.draft_ahead,
         .draft_staged = c->options.draft_staged,
+        .lookup_append = c->options.lookup_append,
         .half_batches = c->options.half_batches,
         .drain_us = (int64_t)c->options.drain_timeout_s * 1000000,
         .reader_timeout_us = (int64_t)c->options.reader_timeout_s * 1000000,

@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "coordinator/discovery/target_list.h"
 #include "coordinator/draft/ahead.h"
+#include "coordinator/draft/appended.h"
 #include "coordinator/draft/staged.h"
 #include "coordinator/halves.h"
 #include "coordinator/waiting.h"
@@ -39,6 +40,7 @@ struct coordinator_options {
     const char *count_tokens;       /* a list that served tokens are counted in; NULL = none */
     enum ahead_mode draft_ahead;
     enum staged_mode draft_staged;
+    enum append_mode lookup_append;
     enum halves_mode half_batches;
     bool no_trees; /* guesses are chains */
     int n_draft;   /* K; -1 = by strategy */

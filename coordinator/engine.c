@@ -30,6 +30,7 @@ static int open_round(struct engine *e, struct error *err)
         .target = e->options.target,
         .drafters = e->options.drafters,
         .ahead = e->ahead,
+        .appended = &e->appended,
         .halves = &e->halves,
         .target_pool = &e->target_pool,
         .planner = &e->planner,
@@ -93,12 +94,14 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
         TRY(ahead_open(&e->ahead, options->draft_ahead, options->drafters->model, err));
     }
     staged_begin(&e->staged, options->draft_staged, options->drafters, &e->planner);
+    appended_begin(&e->appended, options->lookup_append, options->drafters, &e->planner);
     e->scheduler = (struct scheduler){
         .target = engine_group(e),
         .target_pool = &e->target_pool,
         .drafters = options->drafters,
         .planner = &e->planner,
         .step_stretch = options->step_stretch,
+        .append_max = e->appended.finder ? PLANNER_APPEND_MAX : 0,
     };
     TRY(open_round(e, err));
     target_set_look(options->target, look, e);

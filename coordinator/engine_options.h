@@ -4,6 +4,7 @@
 #include "base/beat.h"
 #include "base/queue.h"
 #include "coordinator/admission.h"
+#include "coordinator/draft/appended.h"
 #include "coordinator/draft/staged.h"
 #include "coordinator/groups.h"
 #include "coordinator/reporter.h"
@@ -34,6 +35,7 @@ struct engine_options {
     int64_t calibrate_us; /* for measuring a new pair before it serves; 0 = not at all */
     enum ahead_mode draft_ahead;
     enum staged_mode draft_staged;
+    enum append_mode lookup_append;
     enum halves_mode half_batches;
     int64_t drain_us;          /* for what was accepted, once the queue of jobs is shut */
     int64_t reader_timeout_us; /* a client that does not read at all for so long is ended */

@@ -14,6 +14,7 @@ struct engine {
     struct buffer buffer; /* of the replies of all its jobs */
     struct ahead *ahead;
     struct staged staged;
+    struct appended appended;
     struct halves halves;
     struct sequence *active[SEQUENCES_MAX]; /* that have a place, oldest first */
     int n_active, n_places;                 /* n_places: with this group */

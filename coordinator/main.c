@@ -26,6 +26,7 @@ enum {
     OPT_SUPPORT,
     OPT_HEAD,
     OPT_LOOKUP,
+    OPT_LOOKUP_APPEND,
     OPT_TREES,
     OPT_STORE_TOKENS,
     OPT_STORE_SHARED,
@@ -84,6 +85,11 @@ static const struct argp_option options[] = {
      "datastore=FILE (texts of outrider datastore build), recycled (what the target has said "
      "behind "
      "the same token); or none; default session",
+     0},
+    {"lookup-append", OPT_LOOKUP_APPEND, "MODE", 0,
+     "behind the guesses of the draft model, planned texts have such as --lookup session finds "
+     "there: auto (where they are predicted to be worth their rows), on (all of them), off; "
+     "default auto",
      0},
     {"store-tokens", OPT_STORE_TOKENS, "N", 0,
      "tokens that --lookup store keeps at most, of 62 bytes each; default 1048576", 0},
@@ -380,6 +386,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_int(state, &c->support, "--draft-support", arg, 1, SUPPORT_MAX);
     case OPT_DRAFT_AHEAD:
         if (ahead_parse_mode(arg, &c->draft_ahead, &err)) {
+            argp_failure(state, 2, 0, "%s", err.text);
+        }
+        return 0;
+    case OPT_LOOKUP_APPEND:
+        if (appended_parse_mode(arg, &c->lookup_append, &err)) {
             argp_failure(state, 2, 0, "%s", err.text);
         }
         return 0;

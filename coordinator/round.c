@@ -114,7 +114,7 @@ static void begin_ahead(const struct round_part *part, const struct round_lane *
     struct sequence *seq = lane->seq;
     int base = seq->n_tokens + lane->draft.n + 1;
     int room = least(seq->end - 1, drafter_limit(part->tools->drafters->model)) - base;
-    ahead_begin(part->tools->ahead, seq, &lane->draft, least(lane->draft.n, room), &seq->ends);
+    ahead_begin(part->tools->ahead, seq, &lane->draft, least(round_n_own(lane), room), &seq->ends);
 }
 
 /* The step feeds the last committed token and the guesses, nothing else. */

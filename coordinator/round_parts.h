@@ -17,6 +17,7 @@ struct round_lane {
     int n_ahead;                 /* guesses that had been made while the last round was verified */
     int n_missed;                /* tokens that the draft had not read */
     int n_accepted;              /* guesses that stay */
+    int append_evidence;         /* of the draft's n_appended guesses */
     struct lane_path path;       /* of a tree */
     uint8_t accepted[DRAFT_MAX]; /* [n_accepted] guesses of a tree that stay */
     bool is_settled;             /* tokens were committed */
@@ -28,6 +29,12 @@ struct round_lane {
 static inline bool round_is_found(const struct round_lane *lane)
 {
     return lane->plan.k > 0 && lane->plan.drafter->ops->look;
+}
+
+/* Guesses of the lane's drafter, without those that were found behind them. */
+static inline int round_n_own(const struct round_lane *lane)
+{
+    return lane->draft.n - lane->draft.n_appended;
 }
 
 /* One step from its plan to the commit. Of two parts one can be drafted while the target has the

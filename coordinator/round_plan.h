@@ -30,6 +30,7 @@ struct lane_plan {
     struct sequence *seq;
     int n_tokens;            /* committed tokens that the step feeds, from n_target_kv on */
     int k;                   /* guesses behind them, at most */
+    int n_append;            /* guesses behind those that a finder may make, at most */
     struct drafter *drafter; /* that makes them; with k = 0 NULL */
     /* Where it is a finder: why. */
     struct planner_offer offer;
@@ -60,6 +61,7 @@ struct scheduler {
     struct planner *planner;
     /* A step with prompts may take this many times as long as the decoding lanes alone would. */
     double step_stretch;
+    int append_max; /* guesses behind those of the draft that rows and KV are set aside for */
     int n_ahead;    /* guesses that a single stream has already; they are checked if it guesses */
     bool is_halved; /* the sequences are half of all */
     int n_hidden_rows; /* of the step that the target has while the draft works; 0 = none */

@@ -33,10 +33,15 @@ static void count(struct sequence *seq, const struct round_lane *lane, int n_acc
     c->accepted += (uint32_t)n_accepted;
     c->rejections += n_accepted < draft->n ? 1 : 0;
     c->staged += (uint32_t)draft->n_staged;
+    c->appended += (uint32_t)draft->n_appended;
+    if (draft->n_appended > 0 && n_accepted > round_n_own(lane)) {
+        c->appended_accepted += (uint32_t)(n_accepted - round_n_own(lane));
+    }
     c->siblings += (uint32_t)count_besides(lane);
     c->siblings_accepted += (uint32_t)(lane->n_accepted - n_accepted);
-    c->found += round_is_found(lane) ? (uint32_t)draft->n : 0;
-    c->found_accepted += round_is_found(lane) ? (uint32_t)n_accepted : 0;
+    int n_own = round_is_found(lane) ? 0 : round_n_own(lane); /* the others were found */
+    c->found += (uint32_t)(draft->n - n_own);
+    c->found_accepted += n_accepted > n_own ? (uint32_t)(n_accepted - n_own) : 0;
     struct job_work *work = &seq->job->work;
     work->n_rounds++;
     work->n_drafted += draft->n;
@@ -328,6 +333,7 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
     const struct signals_commit commit = {
         .n_drafted = lane->draft.n,
         .n_accepted = lane->path.n_chain,
+        .n_appended = lane->draft.n_appended,
         .n_siblings = count_besides(lane),
         .n_siblings_accepted = lane->n_accepted - lane->path.n_chain,
         .drafter = lane->draft.n > 0 ? lane->plan.drafter->ops->counted : SIGNALS_MODEL,
@@ -457,7 +463,12 @@ static void teach_lane(struct planner *planner, const struct round_lane *lane)
     if (offer) {
         planner_observe_offer(planner, state, offer, lane->draft.n, lane->path.n_chain);
     } else {
-        planner_observe_lane(planner, state, lane->draft.n, lane->path.n_chain);
+        int k = round_n_own(lane), n_appended = lane->draft.n_appended;
+        planner_observe_lane(planner, state, k, least(lane->path.n_chain, k));
+        if (n_appended > 0 && lane->path.n_chain >= k) {
+            planner_observe_append(planner, state, lane->append_evidence, n_appended,
+                                   lane->path.n_chain - k);
+        }
     }
     planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
     teach_found(planner, lane);
@@ -474,7 +485,7 @@ static void teach(struct round_part *part)
         .first_pass_tokens = part->draft_cost.first_pass_tokens,
         .read_us = part->read_us,
         .n_ahead = part->lanes[0].n_ahead,
-        .k = part->is_alone && !round_is_found(&part->lanes[0]) ? part->lanes[0].draft.n : 0,
+        .k = part->is_alone && !round_is_found(&part->lanes[0]) ? round_n_own(part->lanes) : 0,
         .draft_us = part->draft_us,
         .step_us = part->cost.step_us,
         .round_us = part->prepare_us + clock_now_us() - part->verify_us - late_us(part),

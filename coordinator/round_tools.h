@@ -2,6 +2,7 @@
 #pragma once
 
 #include "coordinator/draft/ahead.h"
+#include "coordinator/draft/appended.h"
 #include "coordinator/halves.h"
 #include "coordinator/scheduler.h"
 #include "coordinator/signals.h"
@@ -11,6 +12,7 @@ struct round_tools {
     struct target *target;
     struct drafters *drafters;
     struct ahead *ahead; /* with a draft model */
+    const struct appended *appended;
     struct halves *halves;
     struct block_pool *target_pool;
     struct planner *planner;

@@ -339,6 +339,18 @@ static void take_choice(struct planning *p, struct lane_plan *lane,
     lane->offer = *choice->offer;
 }
 
+/* Of what all lanes have left, room behind the draft's guesses for such as are found there. How
+ * much of it is used depends on guesses, all of which are sent then. */
+static void make_room_behind(struct planning *p, struct lane_plan *lane)
+{
+    if (lane->k == 0 || lane->drafter != p->s->drafters->model) return;
+    int room =
+        least(least(DRAFT_MAX, guess_room(p, lane->seq)) - lane->k, least(p->n_tokens, p->n_rows));
+    lane->n_append = least(room, p->s->append_max);
+    p->n_tokens -= lane->n_append;
+    p->n_rows -= lane->n_append;
+}
+
 static void plan_guesses(struct planning *p)
 {
     struct planner_lane lanes[SEQUENCES_MAX];
@@ -383,6 +395,9 @@ static void plan_guesses(struct planning *p)
     }
     for (int i = 0; i < n; i++) {
         take_choice(p, owners[i], &lanes[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        make_room_behind(p, owners[i]);
     }
 }
 

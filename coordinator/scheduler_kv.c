@@ -211,6 +211,17 @@ static bool reserve_draft(struct planning *p, struct lane_plan *lane, int n_rese
     return true;
 }
 
+/* The same goes for guesses behind those of the draft as for siblings. */
+static void reserve_appended(struct planning *p, struct lane_plan *lane)
+{
+    struct sequence *seq = lane->seq;
+    struct error err;
+    int end = seq->n_target_kv + lane->n_tokens + lane->k + lane->n_append;
+    if (lane->k == 0 || block_table_reach(&seq->target_blocks, p->s->target_pool, end, &err)) {
+        lane->n_append = 0;
+    }
+}
+
 /* Path 0 goes on with the branch where the chain is the beginning of that. */
 static int reserve_branch(struct planning *p, struct lane_plan *lane, struct error *err)
 {
@@ -228,9 +239,10 @@ static void reserve_siblings(struct planning *p, struct lane_plan *lane)
     struct error err;
     struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
     lane->tails = NULL;
+    int n_chain = lane->k + lane->n_append;
     if (lane->k == 0) lane->branch.n = 0;
-    int n = lane_tree_parents(lane->k, lane->siblings, lane->branch.n, parents);
-    if (n == lane->k) return;
+    int n = lane_tree_parents(n_chain, lane->siblings, lane->branch.n, parents);
+    if (n == n_chain) return;
     if (reserve_branch(p, lane, &err) || guess_tree_init(&shape, parents, n, &err) ||
         block_tails_reserve(tails, p->s->target_pool, &lane->seq->target_blocks, &shape,
                             lane->seq->n_tokens, &err)) {
@@ -280,6 +292,7 @@ void planning_reserve(struct planning *p)
     }
     plan->n_lanes = n;
     for (int i = 0; i < n; i++) {
+        reserve_appended(p, &plan->lanes[i]);
         reserve_siblings(p, &plan->lanes[i]);
     }
     drop_readings(p);

@@ -241,6 +241,17 @@ void signals_round(struct signals *s, const struct signals_round *round)
     signals_add(s, SIGNAL_STEP_BYTES, 1, (int64_t)round->bytes_received);
 }
 
+static void count_drafters(struct signals *s, const struct signals_commit *c)
+{
+    int n_own = c->n_drafted - c->n_appended;
+    int n_kept = c->n_accepted < n_own ? c->n_accepted : n_own;
+    signals_add(s, SIGNAL_DRAFTER_TOKENS, (int)c->drafter, n_own);
+    signals_add(s, SIGNAL_DRAFTER_ACCEPTED, (int)c->drafter, n_kept);
+    if (c->n_appended == 0) return;
+    signals_add(s, SIGNAL_DRAFTER_TOKENS, SIGNALS_SESSION, c->n_appended);
+    signals_add(s, SIGNAL_DRAFTER_ACCEPTED, SIGNALS_SESSION, c->n_accepted - n_kept);
+}
+
 void signals_commit(struct signals *s, const struct signals_commit *c)
 {
     observe(s, SIGNAL_DRAFT_LENGTH, c->n_drafted);
@@ -253,8 +264,7 @@ void signals_commit(struct signals *s, const struct signals_commit *c)
     signals_add(s, SIGNAL_DRAFTS, 0, 1);
     signals_add(s, SIGNAL_DRAFT_TOKENS, 0, c->n_drafted);
     signals_add(s, SIGNAL_ACCEPTED_TOKENS, 0, c->n_accepted);
-    signals_add(s, SIGNAL_DRAFTER_TOKENS, (int)c->drafter, c->n_drafted);
-    signals_add(s, SIGNAL_DRAFTER_ACCEPTED, (int)c->drafter, c->n_accepted);
+    count_drafters(s, c);
     signals_add(s, SIGNAL_SIBLING_TOKENS, (int)c->drafter, c->n_siblings);
     signals_add(s, SIGNAL_SIBLING_ACCEPTED, (int)c->drafter, c->n_siblings_accepted);
     for (int i = 0; i < c->n_drafted && i <= c->n_accepted; i++) {

@@ -144,6 +144,7 @@ struct generate_counters {
     uint32_t found, found_accepted;       /* of drafted and accepted: looked up, not computed */
     uint32_t siblings, siblings_accepted; /* guesses for a place besides the first; in none else */
     uint32_t staged;                      /* of drafted: took no pass of the draft of their own */
+    uint32_t appended, appended_accepted; /* of found: behind guesses of a model */
     uint32_t overhead_p50_us, overhead_p99_us;
     uint32_t drafted_at[DRAFT_MAX], tested_at[DRAFT_MAX], accepted_at[DRAFT_MAX];
     uint64_t prompt_us, total_us, queue_us, rounds_us;

@@ -37,6 +37,8 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->siblings = counters->siblings;
     out->siblings_accepted = counters->siblings_accepted;
     out->staged = counters->staged;
+    out->appended = counters->appended;
+    out->appended_accepted = counters->appended_accepted;
     out->n_drafted_per_position = positions_count(counters->drafted_at);
     out->drafted_per_position = codec_lend(counters->drafted_at);
     out->n_tested_per_position = positions_count(counters->tested_at);
@@ -122,6 +124,8 @@ static int counters_decode(const Outrider__Generation__V1__Counters *msg,
     counters->siblings = msg->siblings;
     counters->siblings_accepted = msg->siblings_accepted;
     counters->staged = msg->staged;
+    counters->appended = msg->appended;
+    counters->appended_accepted = msg->appended_accepted;
     counters->prompt_us = msg->prompt_us;
     counters->total_us = msg->total_us;
     counters->queue_us = msg->queue_us;

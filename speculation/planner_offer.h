@@ -14,6 +14,7 @@ enum {
     /* Besides them: what is found is not offered but expected of the draft
      * (speculation/planner_stage.h). */
     PLANNER_STAGED = PLANNER_FINDERS,
+    PLANNER_APPENDED, /* or comes behind guesses of the draft (speculation/planner_append.h) */
     PLANNER_SOURCES,
     PLANNER_EVIDENCE = 16 /* kinds of evidence that a finder tells apart */
 };

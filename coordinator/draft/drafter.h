@@ -51,6 +51,7 @@ struct draft {
     int32_t branch[DRAFT_MAX];
     struct sparse_dist branch_q[DRAFT_MAX]; /* one-hot, in the arena of the call */
     int n_staged;                           /* of n: guesses that took no pass of their own */
+    int n_appended; /* the last of n, behind those of a model: a finder has made them */
 };
 
 /* Tokens that a draft model is expected to guess, from its next guess on. */

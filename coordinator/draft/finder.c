@@ -63,3 +63,13 @@ void finder_take(struct draft_lane *lane, const struct finder_guess *guesses, in
         continue;
     }
 }
+
+void finder_append(struct draft_lane *lane, const int32_t *tokens, int n, struct arena *arena)
+{
+    int first = lane->draft->n;
+    for (int i = 0; i < n; i++) {
+        const struct finder_guess guess = {.n = 1, .tokens = {tokens[i]}};
+        if (!finder_add(lane, &guess, arena)) break;
+    }
+    lane->draft->n_appended = lane->draft->n - first;
+}

@@ -64,4 +64,7 @@ int counted_draw(const struct store_next *next, const struct draft_lane *lane, s
  * no coin decides it. */
 void counted_pick(const struct store_next *next, const struct sequence *seq, int index,
                   int n_wanted, struct finder_guess *guess);
+/* Guesses with one-hot q's behind those that the lane has already, of a model, unless they end the
+ * text. */
+void finder_append(struct draft_lane *lane, const int32_t *tokens, int n, struct arena *arena);
 #undef DRAFTER_DECLARED

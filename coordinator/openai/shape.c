@@ -267,19 +267,20 @@ json_t *openai_shape_summary(const struct generate_summary *s)
 {
     const struct generate_counters *c = &s->counters;
     double tested = (double)c->accepted + c->rejections;
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-                     "s:I, s:f, s:f, "
-                     "s:o, s:o, s:o}",
-                     "index", s->index, "rule", s->rule, "strategy", strategy_names[s->strategy],
-                     "arithmetic", s->arithmetic, "speculation_off", s->speculation_off, "seed",
-                     (json_int_t)s->seed, "rounds", (json_int_t)c->rounds, "drafted",
-                     (json_int_t)c->drafted, "accepted", (json_int_t)c->accepted, "found",
-                     (json_int_t)c->found, "found_accepted", (json_int_t)c->found_accepted,
-                     "siblings", (json_int_t)c->siblings, "siblings_accepted",
-                     (json_int_t)c->siblings_accepted, "staged", (json_int_t)c->staged,
-                     "rejections", (json_int_t)c->rejections, "preemptions",
-                     (json_int_t)c->preemptions, "alpha", tested > 0 ? c->accepted / tested : 0.0,
-                     "mean_n_draft", c->rounds ? (double)c->drafted / c->rounds : 0.0,
-                     "tested_per_position", counts_of(c->tested_at), "accepted_per_position",
-                     counts_of(c->accepted_at), "time_us", times_of(c));
+    return json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+        "s:I, s:f, s:f, "
+        "s:o, s:o, s:o}",
+        "index", s->index, "rule", s->rule, "strategy", strategy_names[s->strategy], "arithmetic",
+        s->arithmetic, "speculation_off", s->speculation_off, "seed", (json_int_t)s->seed, "rounds",
+        (json_int_t)c->rounds, "drafted", (json_int_t)c->drafted, "accepted",
+        (json_int_t)c->accepted, "found", (json_int_t)c->found, "found_accepted",
+        (json_int_t)c->found_accepted, "siblings", (json_int_t)c->siblings, "siblings_accepted",
+        (json_int_t)c->siblings_accepted, "staged", (json_int_t)c->staged, "appended",
+        (json_int_t)c->appended, "appended_accepted", (json_int_t)c->appended_accepted,
+        "rejections", (json_int_t)c->rejections, "preemptions", (json_int_t)c->preemptions, "alpha",
+        tested > 0 ? c->accepted / tested : 0.0, "mean_n_draft",
+        c->rounds ? (double)c->drafted / c->rounds : 0.0, "tested_per_position",
+        counts_of(c->tested_at), "accepted_per_position", counts_of(c->accepted_at), "time_us",
+        times_of(c));
 }

@@ -224,10 +224,11 @@ static void print_generation(const struct answer *answer, const struct generate_
            ",\"accepted\":%" PRIu32 ",\"rejections\":%" PRIu32 ",\"rows\":%" PRIu64
            ",\"more_rows\":%" PRIu64 ",\"bytes_sent\":%" PRIu64 ",\"bytes_received\":%" PRIu64
            ",\"preemptions\":%" PRIu32 ",\"siblings\":%" PRIu32 ",\"siblings_accepted\":%" PRIu32
-           ",\"staged\":%" PRIu32 "}\n",
+           ",\"staged\":%" PRIu32 ",\"appended\":%" PRIu32 ",\"appended_accepted\":%" PRIu32 "}\n",
            summary->completion_tokens, c->rounds, c->drafted, c->drafted_ahead, c->found,
            c->found_accepted, c->accepted, c->rejections, c->rows, c->more_rows, c->bytes_sent,
-           c->bytes_received, c->preemptions, c->siblings, c->siblings_accepted, c->staged);
+           c->bytes_received, c->preemptions, c->siblings, c->siblings_accepted, c->staged,
+           c->appended, c->appended_accepted);
 }
 
 static int receive_message(struct session *s, bool *is_last, int64_t deadline_us, struct error *err)

@@ -97,7 +97,7 @@ def _int32s(data):
 COUNTERS = {1: "rounds", 2: "drafted", 3: "accepted", 4: "rejections", 24: "drafted_ahead",
             25: "target_reused", 26: "draft_reused", 27: "preemptions", 30: "found",
             31: "found_accepted", 32: "siblings", 33: "siblings_accepted",
-            34: "staged"}
+            34: "staged", 35: "appended", 36: "appended_accepted"}
 
 
 def _alternatives(parts):

@@ -258,6 +258,12 @@ static inline void world_check_k(const struct world *w, const struct lane_plan *
     int limit = world_k_limit(w, seq);
     ck_assert(lane->k >= 0 && lane->k <= limit);
     ck_assert(lane->k == 0 || lane->is_last);
+    ck_assert(lane->n_append >= 0 && lane->n_append <= w->scheduler.append_max);
+    if (lane->n_append > 0) {
+        ck_assert(lane->k > 0 && lane->k + lane->n_append <= limit);
+        ck_assert(lane->drafter == w->drafter);
+        ck_assert(seq->planner_state.strategy == STRATEGY_PLANNED);
+    }
     if (!lane->is_last || seq->planner_state.strategy == STRATEGY_PLANNED) return;
     bool has_nothing = !w->drafter && lane->k == 0; /* where a finder finds nothing */
     ck_assert(has_nothing || lane->k == planner_own_k(&seq->planner_state, limit));
@@ -267,7 +273,7 @@ static inline void world_check_k(const struct world *w, const struct lane_plan *
 static inline void world_check_reserved(const struct world *w, const struct lane_plan *lane)
 {
     struct sequence *seq = lane->seq;
-    int end = seq->n_target_kv + lane->n_tokens + lane->k;
+    int end = seq->n_target_kv + lane->n_tokens + lane->k + lane->n_append;
     ck_assert(block_table_lacks(&seq->target_blocks, &w->pool, end) == 0);
     for (int i = seq->n_target_kv / WORLD_BLOCK; i * WORLD_BLOCK < end; i++) {
         const struct block *block = &w->pool.blocks[seq->target_blocks.blocks[i]];
@@ -358,8 +364,8 @@ static inline void world_check_plan(const struct world *w)
         world_check_lane(w, lane);
         n_committed += lane->n_tokens;
         n_prompt += lane->n_tokens - lane->is_last;
-        n_tokens += lane->n_tokens + lane->k;
-        n_rows += lane->n_scored + (lane->is_last ? lane->k + 1 : 0);
+        n_tokens += lane->n_tokens + lane->k + lane->n_append;
+        n_rows += lane->n_scored + (lane->is_last ? lane->k + lane->n_append + 1 : 0);
     }
     ck_assert(n_tokens <= w->target.max_step_tokens);
     ck_assert(n_rows <= w->target.max_step_rows);

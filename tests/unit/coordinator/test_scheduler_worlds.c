@@ -84,9 +84,10 @@ static bool is_anybody_there(const struct world *w)
 START_TEST(every_sequence_ends)
 {
     static struct world w;
-    int i = _i / 3, n_added = 0, n_rounds = 0, n_guesses = 0, n_empty = 0;
+    int i = _i / 3, n_added = 0, n_rounds = 0, n_guesses = 0, n_empty = 0, n_append = 0;
     world_open_with(&w, &worlds[i].options, worlds[i].lookup ? worlds[i].lookup : "none");
     w.chance = 77u + (uint32_t)_i;
+    w.scheduler.append_max = _i % 3 * 4;
     while (w.n_ended < N_JOBS) {
         if (n_added < N_JOBS && world_dice(&w, worlds[i].arrivals) == 0) {
             add_any(&w, i);
@@ -101,14 +102,15 @@ START_TEST(every_sequence_ends)
         ck_assert(n_empty <= EMPTY_MAX);
         for (int l = 0; l < w.plan.n_lanes; l++) {
             n_guesses += w.plan.lanes[l].k;
+            n_append += w.plan.lanes[l].n_append;
         }
         world_play(&w, worlds[i].percent);
         ck_assert(w.longest_idle < IDLE_MAX && w.longest_oldest_idle < OLDEST_IDLE_MAX);
         ck_assert(++n_rounds < ROUNDS_MAX);
     }
-    printf("world %d: %d rounds, %d guesses, %d evictions, without a share %d rounds at most, the "
-           "oldest %d\n",
-           i, n_rounds, n_guesses, w.n_evictions, w.longest_idle, w.longest_oldest_idle);
+    printf("world %d: %d rounds, %d guesses and room for %d more, %d evictions, without a share %d "
+           "rounds at most, the oldest %d\n",
+           i, n_rounds, n_guesses, n_append, w.n_evictions, w.longest_idle, w.longest_oldest_idle);
     ck_assert(worlds[i].k_max == 0 || n_guesses > 0);
     world_close(&w);
 }

@@ -204,7 +204,7 @@ static struct generate_summary *summary_sample(void)
                                 &c->rejections,     &c->drafted_ahead, &c->target_reused,
                                 &c->draft_reused,   &c->preemptions,   &c->found,
                                 &c->found_accepted, &c->siblings,      &c->siblings_accepted,
-                                &c->staged};
+                                &c->staged,         &c->appended,      &c->appended_accepted};
     for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) {
         *narrow[i] = (uint32_t)sample_bits();
     }
@@ -234,6 +234,8 @@ static void counters_equal(const struct generate_counters *a, const struct gener
     ck_assert_uint_eq(a->siblings, b->siblings);
     ck_assert_uint_eq(a->siblings_accepted, b->siblings_accepted);
     ck_assert_uint_eq(a->staged, b->staged);
+    ck_assert_uint_eq(a->appended, b->appended);
+    ck_assert_uint_eq(a->appended_accepted, b->appended_accepted);
     ck_assert_uint_eq(a->found_accepted, b->found_accepted);
     ck_assert_uint_eq(a->target_reused, b->target_reused);
     ck_assert_uint_eq(a->draft_reused, b->draft_reused);

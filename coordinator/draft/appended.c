@@ -1,0 +1,58 @@
+/* The draft's later guesses cost a pass each and are committed less and less often. Where what it
+ * has guessed leads into something that the text has said before, the finder goes on from there: at
+ * the committed end of the text there may have been nothing to find. */
+#include "coordinator/draft/appended.h"
+
+#include <string.h>
+
+#include "coordinator/draft/internal.h"
+#include "coordinator/sequence.h"
+
+int appended_parse_mode(const char *text, enum append_mode *mode, struct error *err)
+{
+    static const char *const words[] = {
+        [APPEND_AUTO] = "auto", [APPEND_ON] = "on", [APPEND_OFF] = "off"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, words[i]) != 0) continue;
+        *mode = (enum append_mode)i;
+        return 0;
+    }
+    return error_set(err, ERR_ARGUMENT, "--lookup-append %s: expected auto, on or off", text);
+}
+
+void appended_begin(struct appended *a, enum append_mode mode, const struct drafters *drafters,
+                    struct planner *planner)
+{
+    *a = (struct appended){.mode = mode, .planner = planner};
+    if (mode == APPEND_OFF || !drafters->model) return;
+    for (int i = 0; i < drafters->n_finders && !a->finder; i++) {
+        if (drafters->finders[i]->ops->expect) a->finder = drafters->finders[i];
+    }
+}
+
+/* What is found behind a lane's guesses; returns how many tokens. */
+static int look(const struct appended *a, struct append_lane *append, int32_t *tokens)
+{
+    const struct draft *draft = append->lane->draft;
+    if (append->lane->err.code || draft->is_over || draft->n == 0) return 0;
+    return a->finder->ops->expect(a->finder, append->lane->seq, draft->base + draft->n, tokens,
+                                  append->n_max, &append->evidence);
+}
+
+void appended_add(const struct appended *a, struct append_lane *lanes, int n,
+                  const struct planner_append_load *load, struct arena *arena)
+{
+    struct planner_append_lane planned[PLANNER_LANES_MAX];
+    int32_t tokens[PLANNER_LANES_MAX][PLANNER_APPEND_MAX];
+    for (int i = 0; i < n; i++) {
+        planned[i] = (struct planner_append_lane){.seq = &lanes[i].lane->seq->planner_state,
+                                                  .k = lanes[i].lane->draft->n,
+                                                  .n_known = look(a, &lanes[i], tokens[i])};
+        planned[i].evidence = lanes[i].evidence;
+    }
+    planner_append(a->planner, planned, n, load);
+    for (int i = 0; i < n; i++) {
+        int n_wanted = a->mode == APPEND_ON ? planned[i].n_known : planned[i].n;
+        finder_append(lanes[i].lane, tokens[i], n_wanted, arena);
+    }
+}

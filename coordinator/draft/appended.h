@@ -1,0 +1,39 @@
+/* Guesses that a finder makes behind those of the draft model (speculation/planner_append.h), for
+ * sequences whose number of guesses is planned. Owned by the engine thread. */
+#pragma once
+
+#include "coordinator/draft/drafters.h"
+#include "speculation/planner_append.h"
+
+enum append_mode {
+    APPEND_AUTO, /* where they are predicted to be worth their rows */
+    APPEND_ON,   /* all that are found */
+    APPEND_OFF
+};
+
+struct appended {
+    enum append_mode mode;
+    const struct drafter *finder; /* NULL: there are no such guesses */
+    struct planner *planner;
+};
+
+/* "auto", "on", "off". Errors: ERR_ARGUMENT. */
+int appended_parse_mode(const char *text, enum append_mode *mode, struct error *err);
+
+/* With the first finder that can say what comes behind guesses, if there is a draft model. Keeps
+ * it and the planner. */
+void appended_begin(struct appended *appended, enum append_mode mode,
+                    const struct drafters *drafters, struct planner *planner);
+
+/* One sequence's share of a call. */
+struct append_lane {
+    struct draft_lane *lane; /* whose draft is complete */
+    int n_max;               /* guesses that rows and KV were set aside for */
+    int evidence;            /* out: of those that were added */
+};
+
+/* Adds guesses to the lanes' drafts, and none behind one that ends its text. They are looked up
+ * behind the guesses before them, all of which are sent, and q is one-hot. Errors of a lane:
+ * ERR_NO_MEMORY. */
+void appended_add(const struct appended *appended, struct append_lane *lanes, int n,
+                  const struct planner_append_load *load, struct arena *arena);

@@ -1,0 +1,141 @@
+/* ctest: labels=quick libs=speculation timeout=60 */
+/* How many found guesses go behind those of the draft: as many as give the most, compared with a
+ * search over all numbers. */
+#include <math.h>
+
+#include "speculation/planner_append.h"
+#include "tests/support/check_util.h"
+
+enum { STEP_US = 4000, ROWS = 64, EVIDENCE = 9, K = 4 };
+
+/* A step whose time grows by this share with every row. */
+static struct planner *planner_of(double row)
+{
+    static struct planner p;
+    p = (struct planner){0};
+    for (int rows = 1; rows <= ROWS; rows++) {
+        planner_curve_set(&p.step, rows, STEP_US * (1 + row * (rows - 1)), 100);
+        planner_curve_set(&p.rest, rows, 100, 100);
+    }
+    planner_curve_fit(&p.step);
+    planner_curve_fit(&p.rest);
+    return &p;
+}
+
+/* The draft's guesses stay with 4 of 5, and those behind them with this share. */
+static void teach(struct planner *p, struct planner_sequence *seq, double share)
+{
+    double wanted = 0;
+    for (int i = 0, n_kept = 0; i < 400; i++) {
+        for (int j = 0; j < K; j++) {
+            p->counts.tested[j] += 1;
+            p->counts.accepted[j] += 0.8;
+        }
+        wanted += share;
+        bool is_kept = n_kept < (int)wanted;
+        n_kept += is_kept ? 1 : 0;
+        planner_observe_append(p, seq, EVIDENCE, 1, is_kept ? 1 : 0);
+    }
+    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &p->prior);
+}
+
+static struct planner_append_lane lane_of(const struct planner_sequence *seq, int n_known)
+{
+    return (struct planner_append_lane){
+        .seq = seq, .k = K, .n_known = n_known, .evidence = EVIDENCE};
+}
+
+static const struct planner_append_load alone = {
+    .n_rows = 1 + K, .n_wanted = 1 + K, .n_lanes = 1, .draft_us = 4 * 400};
+
+/* Expected tokens in a second, of n guesses behind the draft's. */
+static double speed_of(double row, double share, int n)
+{
+    double survival = 1, tokens = 1;
+    for (int i = 0; i < K + n; i++) {
+        survival *= i < K ? 0.8 : share;
+        tokens += survival;
+    }
+    return tokens / (alone.draft_us + STEP_US * (1 + row * (K + n)) + 100);
+}
+
+START_TEST(as_many_are_added_as_are_worth_most)
+{
+    static const double rows[] = {0, 0.01, 0.03, 0.1}, shares[] = {0.05, 0.3, 0.6, 0.9, 0.98};
+    for (int r = 0; r < 4; r++) {
+        for (int s = 0; s < 5; s++) {
+            struct planner *p = planner_of(rows[r]);
+            struct planner_sequence seq = {0};
+            teach(p, &seq, shares[s]);
+            struct planner_append_lane lane = lane_of(&seq, PLANNER_APPEND_MAX);
+            planner_append(p, &lane, 1, &alone);
+            double best = 0;
+            for (int n = 0; n <= PLANNER_APPEND_MAX; n++) {
+                best = fmax(best, speed_of(rows[r], shares[s], n));
+            }
+            double speed = speed_of(rows[r], shares[s], lane.n);
+            ck_assert_msg(speed >= 0.99 * best, "row %.2f, share %.2f: %d added, %.4f of the best",
+                          rows[r], shares[s], lane.n, speed / best);
+            if (rows[r] == 0 && shares[s] > 0.8) ck_assert_int_eq(lane.n, PLANNER_APPEND_MAX);
+            if (rows[r] > 0.09 && shares[s] < 0.1) ck_assert_int_eq(lane.n, 0);
+        }
+    }
+}
+END_TEST
+
+START_TEST(no_more_are_added_than_are_known_and_near)
+{
+    struct planner *p = planner_of(0);
+    struct planner_sequence seq = {0};
+    teach(p, &seq, 0.98);
+    for (int n = 0; n <= PLANNER_APPEND_MAX; n++) {
+        struct planner_append_lane lane = lane_of(&seq, n);
+        planner_append(p, &lane, 1, &alone);
+        ck_assert_int_eq(lane.n, n);
+    }
+    /* Steps of 5 rows were measured, so 8 are near. */
+    static struct planner few;
+    few = (struct planner){0};
+    planner_curve_set(&few.step, 5, STEP_US, 100);
+    planner_curve_set(&few.rest, 5, 100, 100);
+    planner_curve_fit(&few.step);
+    planner_curve_fit(&few.rest);
+    teach(&few, &seq, 0.98);
+    struct planner_append_lane lane = lane_of(&seq, PLANNER_APPEND_MAX);
+    planner_append(&few, &lane, 1, &alone);
+    ck_assert(lane.n > 0 && lane.n <= 3);
+    static struct planner unknown;
+    planner_append(&unknown, &lane, 1, &alone);
+    ck_assert_int_eq(lane.n, 0);
+}
+END_TEST
+
+/* Rows go to the lane whose guesses are likelier to stay. */
+START_TEST(lanes_share_rows_by_what_they_gain)
+{
+    struct planner *p = planner_of(0.02);
+    struct planner_sequence good = {0}, bad = {0};
+    teach(p, &good, 0.95);
+    for (int i = 0; i < 60; i++) {
+        planner_observe_append(p, &bad, EVIDENCE, 1, 0);
+    }
+    struct planner_append_lane lanes[] = {lane_of(&bad, PLANNER_APPEND_MAX),
+                                          lane_of(&good, PLANNER_APPEND_MAX)};
+    const struct planner_append_load load = {
+        .n_rows = 2 * (1 + K), .n_wanted = 2 * (1 + K), .n_lanes = 2, .draft_us = 1600};
+    planner_append(p, lanes, 2, &load);
+    ck_assert_int_gt(lanes[1].n, 0);
+    ck_assert_int_lt(lanes[0].n, lanes[1].n);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("planner_append");
+    TCase *tcase = tcase_create("append");
+    tcase_add_test(tcase, as_many_are_added_as_are_worth_most);
+    tcase_add_test(tcase, no_more_are_added_than_are_known_and_near);
+    tcase_add_test(tcase, lanes_share_rows_by_what_they_gain);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
