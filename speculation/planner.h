@@ -40,6 +40,7 @@ struct planner {
     struct planner_counts counts;
     struct planner_prior prior; /* of counts */
     struct planner_reasons reasons;
+    double stage_unused; /* share of what the draft is expected to guess and does not read ahead */
     struct planner_siblings siblings[PLANNER_DRAFTERS];
     uint64_t n_rounds;           /* whose times were taken */
     uint64_t fitted_at;          /* n_rounds at the last fit */

@@ -7,6 +7,12 @@
 
 /* Ratio of predicted times of all passes: reading ahead must promise this much. */
 static const double worth_ratio = 0.98;
+/* Share of comparisons that agree, in texts for which it is worth looking in each pass; tests from
+ * which on it is known. */
+static const float likely_share = 0.25F, likely_tests = 16;
+/* Share of lanes with expectations for which nothing is read ahead, from which on reading ahead
+ * counts as unused; lanes over which it is averaged. */
+static const double unused_share = 0.95, unused_lanes = 64;
 /* Chance: a guess that agrees more seldom is never read ahead. */
 static const float least_survival = 0.02F;
 
@@ -23,6 +29,25 @@ void planner_observe_stage(struct planner *p, struct planner_sequence *seq, int 
 {
     const struct planner_offer offer = {.finder = PLANNER_STAGED, .evidence = evidence};
     planner_offer_observe(&p->reasons, &seq->trust[PLANNER_STAGED], &offer, n_tested, n_equal);
+}
+
+bool planner_stage_is_likely(const struct planner_sequence *seq)
+{
+    const struct planner_trust *trust = &seq->trust[PLANNER_STAGED];
+    return trust->tested < likely_tests || trust->accepted >= likely_share * trust->tested;
+}
+
+bool planner_stage_is_used(const struct planner *p)
+{
+    return p->stage_unused < unused_share;
+}
+
+static void note_use(struct planner *p, const struct planner_stage_lane *lanes, int n_lanes)
+{
+    for (int i = 0; i < n_lanes; i++) {
+        if (lanes[i].n_known == 0 || lanes[i].n_wanted < 2) continue;
+        p->stage_unused += ((lanes[i].n_fed > 0 ? 0 : 1) - p->stage_unused) / unused_lanes;
+    }
 }
 
 void planner_stage_chances(struct planner *p, const struct planner_sequence *seq, int evidence,
@@ -119,4 +144,5 @@ void planner_stage(struct planner *p, struct planner_stage_lane *lanes, int n_la
             lanes[i].n_fed = agreeing[i].n;
         }
     }
+    note_use(p, lanes, n_lanes);
 }

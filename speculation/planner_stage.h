@@ -25,6 +25,14 @@ void planner_stage(struct planner *p, struct planner_stage_lane *lanes, int n_la
 void planner_observe_stage(struct planner *p, struct planner_sequence *seq, int evidence,
                            int n_tested, int n_equal);
 
+/* Whether the draft of this text agrees with what is expected often enough that it is worth looking
+ * for in each pass; true as long as little is known. */
+bool planner_stage_is_likely(const struct planner_sequence *seq);
+
+/* Whether what was expected has lately been read ahead for a fair share of the lanes for which
+ * something was expected; true as long as little is known. */
+bool planner_stage_is_used(const struct planner *p);
+
 /* The chance that guess i needs no pass of its own, if the first one reads ahead i of n_known
  * expected tokens; chances[DRAFT_MAX], 0 where nothing is known. */
 void planner_stage_chances(struct planner *p, const struct planner_sequence *seq, int evidence,

@@ -59,6 +59,8 @@ struct draft_expected {
     int n;        /* that are known */
     int n_fed;    /* of them, those that the next pass may read ahead */
     int begin;    /* the guess, counted in the draft, that tokens[0] is expected to be */
+    int n_passes; /* of this call of propose that it was set for */
+    int n_equal;  /* leading guesses of the last of them that were expected */
     int evidence; /* the reason, as in struct planner_offer */
     int32_t tokens[DRAFT_MAX];
 };

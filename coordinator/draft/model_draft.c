@@ -563,6 +563,7 @@ static void model_draft_propose(struct drafter *drafter, struct draft_lane *lane
     *cost = (struct draft_cost){0};
     for (int i = 0; i < n; i++) {
         lanes[i].err.code = 0;
+        lanes[i].expected.n_passes = 0;
     }
     while ((n_feedings = list_feedings(d, lanes, n)) > 0) {
         for (int i = 0; i < n_feedings && cost->n_passes == 0; i++) {

@@ -1,8 +1,8 @@
 /* What the draft model is expected to guess: what the text has said before, found behind the
  * committed tokens and the guesses so far. Where the draft copies or repeats, it agrees with that
- * for many guesses in a row, and one pass makes them all. Each pass is compared with what was
- * expected of it, also where nothing was read ahead, so how often the draft agrees is known before
- * it costs anything. */
+ * for many guesses in a row, and one pass makes them all. The first pass of each round is compared
+ * with what was expected of it, also where nothing was read ahead, so how often the draft agrees is
+ * known before it costs anything. */
 #include "coordinator/draft/staged.h"
 
 #include <string.h>
@@ -20,17 +20,31 @@ static struct staged *staged_of(struct draft_stage *stage)
     return (struct staged *)stage;
 }
 
-/* Behind the last guess that is wanted nothing is read. */
+/* Behind the last guess that is wanted nothing is read. To look takes a microsecond or more, which
+ * is a share of a small draft's pass. So in a round in which the draft has guessed something else
+ * nobody looks again if it seldom agrees, nor where nothing was read ahead and that seldom pays. */
+static bool is_worth_a_look(const struct staged *s, const struct draft_lane *lane)
+{
+    const struct draft_expected *expected = &lane->expected;
+    int n = lane->k - lane->draft->n - 1;
+    bool is_first = expected->n_passes == 0, has_differed = !is_first && expected->n_equal == 0;
+    if (n < 1 || is_first || s->reads_all) return n >= 1;
+    if (has_differed && !planner_stage_is_likely(&lane->seq->planner_state)) return false;
+    return expected->n_fed > 0 || planner_stage_is_used(s->planner);
+}
+
 static void look(const struct staged *s, struct draft_lane *lane)
 {
     struct draft_expected *expected = &lane->expected;
     const struct draft *draft = lane->draft;
-    int n = lane->k - draft->n - 1;
+    bool is_worth_it = is_worth_a_look(s, lane);
     expected->n = expected->n_fed = expected->evidence = 0;
     expected->begin = draft->n;
-    if (n < 1) return;
-    expected->n = s->finder->ops->expect(s->finder, lane->seq, draft->base + draft->n,
-                                         expected->tokens, n, &expected->evidence);
+    expected->n_passes++;
+    if (!is_worth_it) return;
+    expected->n =
+        s->finder->ops->expect(s->finder, lane->seq, draft->base + draft->n, expected->tokens,
+                               lane->k - draft->n - 1, &expected->evidence);
 }
 
 static void expect(struct draft_stage *stage, struct draft_lane *const *lanes, int n)
@@ -59,12 +73,13 @@ static void compare(struct draft_stage *stage, struct draft_lane *const *lanes, 
 {
     struct staged *s = staged_of(stage);
     for (int i = 0; i < n; i++) {
-        const struct draft_expected *expected = &lanes[i]->expected;
+        struct draft_expected *expected = &lanes[i]->expected;
         const int32_t *guesses = lanes[i]->draft->tokens + expected->begin;
         int n_tested = least(lanes[i]->draft->n - expected->begin, expected->n), n_equal = 0;
         while (n_equal < n_tested && guesses[n_equal] == expected->tokens[n_equal]) {
             n_equal++;
         }
+        expected->n_equal = n_equal;
         if (n_tested < 1) continue;
         planner_observe_stage(s->planner, &lanes[i]->seq->planner_state, expected->evidence,
                               n_tested, n_equal);

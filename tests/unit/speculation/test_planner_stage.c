@@ -150,6 +150,29 @@ START_TEST(rows_grow_by_half_beyond_what_was_measured)
 }
 END_TEST
 
+START_TEST(it_is_noticed_where_nothing_is_read_ahead)
+{
+    struct planner *p = planner_of(proportional);
+    struct planner_sequence seq = {0};
+    struct planner_stage_lane lane = {
+        .seq = &seq, .n_wanted = 8, .n_known = 7, .evidence = EVIDENCE};
+    ck_assert(planner_stage_is_used(p));
+    for (int i = 0; i < 400; i++) {
+        planner_stage(p, &lane, 1);
+    }
+    ck_assert(!planner_stage_is_used(p));
+    for (int rows = 1; rows <= ROWS; rows++) {
+        planner_curve_set(&p->draft, rows, flat(rows), 100);
+    }
+    planner_curve_fit(&p->draft);
+    teach(p, &seq, 0.9, 100);
+    for (int i = 0; i < 20; i++) {
+        planner_stage(p, &lane, 1);
+    }
+    ck_assert(planner_stage_is_used(p));
+}
+END_TEST
+
 /* One lane that reads ahead saves no pass as long as another one needs it. */
 START_TEST(lanes_read_ahead_together_or_not_at_all)
 {
@@ -194,6 +217,9 @@ START_TEST(agreement_is_learned_by_evidence_and_by_text)
     ck_assert(chances[1] < 0.5f);
     planner_stage_chances(p, &usual, 0, 5, chances); /* another evidence: as at the beginning */
     ck_assert(chances[1] < 0.3f);
+    static const struct planner_sequence unknown;
+    ck_assert(planner_stage_is_likely(&usual) && planner_stage_is_likely(&unknown));
+    ck_assert(!planner_stage_is_likely(&odd));
     /* Offers are learned apart. */
     const struct planner_offer offer = {.finder = 0, .evidence = EVIDENCE};
     struct planner_chain chain = planner_offer_chain(&p->reasons, &usual.trust[0], &offer);
@@ -283,6 +309,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_lane_reads_ahead_what_makes_its_passes_shortest, 0, 4);
     tcase_add_test(tcase, nothing_is_read_ahead_where_that_saves_nothing);
     tcase_add_test(tcase, rows_grow_by_half_beyond_what_was_measured);
+    tcase_add_test(tcase, it_is_noticed_where_nothing_is_read_ahead);
     tcase_add_test(tcase, lanes_read_ahead_together_or_not_at_all);
     tcase_add_test(tcase, agreement_is_learned_by_evidence_and_by_text);
     tcase_add_test(tcase, a_pass_that_reads_ahead_teaches_the_time_of_its_rows);
