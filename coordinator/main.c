@@ -83,13 +83,12 @@ static const struct argp_option options[] = {
      "where guesses are looked up, besides or without a draft model; separated by commas: session "
      "(what the text and its prompt have said before), store (texts that were finished), "
      "datastore=FILE (texts of outrider datastore build), recycled (what the target has said "
-     "behind "
-     "the same token); or none; default session",
+     "behind the same token); or none; default session",
      0},
     {"lookup-append", OPT_LOOKUP_APPEND, "MODE", 0,
      "behind the guesses of the draft model, planned texts have such as --lookup session finds "
      "there: auto (where they are predicted to be worth their rows), on (all of them), off; "
-     "default auto",
+     "default off",
      0},
     {"store-tokens", OPT_STORE_TOKENS, "N", 0,
      "tokens that --lookup store keeps at most, of 62 bytes each; default 1048576", 0},

@@ -6,9 +6,9 @@
 #include "speculation/planner_append.h"
 
 enum append_mode {
+    APPEND_OFF,
     APPEND_AUTO, /* where they are predicted to be worth their rows */
-    APPEND_ON,   /* all that are found */
-    APPEND_OFF
+    APPEND_ON    /* all that are found */
 };
 
 struct appended {

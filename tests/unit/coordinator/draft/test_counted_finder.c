@@ -41,7 +41,8 @@ static void propose(struct bench *b, struct sequence *seq, int siblings_max, str
 {
     struct draft_cost cost;
     *draft = (struct draft){.base = seq->n_tokens};
-    struct draft_lane lane = {seq, 4, &no_ends, draft, siblings_max, {0}};
+    struct draft_lane lane = {
+        .seq = seq, .k = 4, .ends = &no_ends, .draft = draft, .siblings_max = siblings_max};
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
     ck_assert_int_eq(lane.err.code, 0);

@@ -150,7 +150,8 @@ static struct draft propose(struct bench *b, uint64_t seed)
     arena_reset(&b->arena);
     b->seq->n_draft_kv = 0;
     b->seq->seed = seed;
-    struct draft_lane lane = {b->seq, 1, &no_ends, &draft, 0, {0}, {0}};
+    struct draft_lane lane = {
+        .seq = b->seq, .k = 1, .ends = &no_ends, .draft = &draft, .siblings_max = 0};
     struct draft_cost cost;
     drafter_propose(b->drafter, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);

@@ -102,7 +102,8 @@ static void tell(int slot, const struct guesses *guesses)
 static void propose(struct bench *b, int n_read, const struct end_ids *ends, struct draft *draft,
                     struct draft_cost *cost)
 {
-    struct draft_lane lane = {b->seq, WANTED, ends, draft, SIBLINGS_MAX, {0}, {0}};
+    struct draft_lane lane = {
+        .seq = b->seq, .k = WANTED, .ends = ends, .draft = draft, .siblings_max = SIBLINGS_MAX};
     *draft = (struct draft){.base = b->seq->n_tokens};
     b->seq->n_draft_kv = n_read;
     arena_reset(&b->arena);
@@ -330,8 +331,11 @@ static void propose_crowd(struct bench *b, struct guesses *kept, struct draft_co
     for (int i = 0; i < N_CROWD; i++) {
         seqs[i] = place_one(b, i);
         drafts[i] = (struct draft){.base = seqs[i]->n_tokens};
-        lanes[i] =
-            (struct draft_lane){seqs[i], wanted_of(i), &no_ends, &drafts[i], i % 2, {0}, {0}};
+        lanes[i] = (struct draft_lane){.seq = seqs[i],
+                                       .k = wanted_of(i),
+                                       .ends = &no_ends,
+                                       .draft = &drafts[i],
+                                       .siblings_max = i % 2};
     }
     drafter_propose(b->drafter, lanes, N_CROWD, &b->arena, cost);
     for (int i = 0; i < N_CROWD; i++) {
@@ -391,7 +395,8 @@ START_TEST(without_a_block_nothing_is_read_ahead)
     b.seq = place_text(&b, 0, prompt, N_PROMPT);
     follow(b.seq, RULE_REJECTION, 1.0f);
     for (int way = 0; way < 2; way++) {
-        struct draft_lane lane = {b.seq, WANTED, &no_ends, &draft, 0, {0}, {0}};
+        struct draft_lane lane = {
+            .seq = b.seq, .k = WANTED, .ends = &no_ends, .draft = &draft, .siblings_max = 0};
         draft = (struct draft){.base = N_PROMPT};
         b.seq->n_draft_kv = 0;
         drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);

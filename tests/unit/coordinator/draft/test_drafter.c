@@ -184,7 +184,8 @@ START_TEST(siblings_are_other_tokens)
     memcpy(expected, alone.tokens, sizeof expected);
     ck_assert(alone.n_siblings[0] == 0);
     struct draft draft = {.base = N_PROMPT};
-    struct draft_lane lane = {b.seq, K, &no_ends, &draft, SIBLINGS_MAX, {0}, {0}};
+    struct draft_lane lane = {
+        .seq = b.seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
     b.seq->n_draft_kv = 0;
     arena_reset(&b.arena);
     drafter_propose(b.drafter, &lane, 1, &b.arena, &cost);

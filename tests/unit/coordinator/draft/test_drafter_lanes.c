@@ -90,7 +90,8 @@ static void propose_all(struct bench *b, struct sequence *const *seqs, const int
     arena_reset(&b->arena);
     for (int i = 0; i < n; i++) {
         drafts[i] = (struct draft){.base = seqs[i]->n_tokens};
-        lanes[i] = (struct draft_lane){seqs[i], ks[i], &no_ends, &drafts[i], 0, {0}, {0}};
+        lanes[i] = (struct draft_lane){
+            .seq = seqs[i], .k = ks[i], .ends = &no_ends, .draft = &drafts[i], .siblings_max = 0};
     }
     drafter_propose(b->drafter, lanes, n, &b->arena, cost);
     for (int i = 0; i < n; i++) {
@@ -234,7 +235,8 @@ END_TEST
 static void check_vocabulary(struct bench *b, struct sequence *seq, int n_vocab, int least_q)
 {
     struct draft draft = {.base = seq->n_tokens};
-    struct draft_lane lane = {seq, K, &no_ends, &draft, 0, {0}, {0}};
+    struct draft_lane lane = {
+        .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = 0};
     struct draft_cost cost;
     arena_reset(&b->arena);
     seq->n_draft_kv = 0;
@@ -381,7 +383,11 @@ START_TEST(a_lane_without_a_block_harms_no_other)
         const struct wanted *wanted = &wanted_lanes[which[i]];
         seqs[i] = place_wanted(&b, which[i], wanted);
         drafts[i] = (struct draft){.base = seqs[i]->n_tokens};
-        lanes[i] = (struct draft_lane){seqs[i], wanted->k, &no_ends, &drafts[i], 0, {0}, {0}};
+        lanes[i] = (struct draft_lane){.seq = seqs[i],
+                                       .k = wanted->k,
+                                       .ends = &no_ends,
+                                       .draft = &drafts[i],
+                                       .siblings_max = 0};
     }
     drafter_propose(b.drafter, lanes, 3, &b.arena, &cost);
     ck_assert_int_eq(lanes[1].err.code, ERR_EXHAUSTED);

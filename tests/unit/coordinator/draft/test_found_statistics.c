@@ -62,7 +62,8 @@ static void make_tree(struct bench *b, struct sequence *seq, enum way way)
     static const int most[GUESSES] = {1, 3, 2};
     struct draft_cost cost;
     draft = (struct draft){.base = seq->n_tokens};
-    struct draft_lane lane = {seq, GUESSES, &no_ends, &draft, SIBLINGS_MAX, {0}};
+    struct draft_lane lane = {
+        .seq = seq, .k = GUESSES, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
     b->finder->ops->study(b->finder, seq, seq->n_tokens);
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);

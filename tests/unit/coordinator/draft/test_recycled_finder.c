@@ -82,7 +82,7 @@ static int propose(struct bench *b, struct sequence *seq, int k, const struct en
 {
     struct draft_cost cost;
     *draft = (struct draft){.base = seq->n_tokens};
-    struct draft_lane lane = {seq, k, ends, draft, 0, {0}};
+    struct draft_lane lane = {.seq = seq, .k = k, .ends = ends, .draft = draft, .siblings_max = 0};
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
@@ -154,7 +154,8 @@ START_TEST(other_successors_are_siblings)
     ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 2);
     ck_assert(offer.siblings[0] == SIBLINGS_MAX && offer.siblings[1] == 1);
     for (int most = 0; most <= SIBLINGS_MAX; most++) {
-        struct draft_lane lane = {seq, K, &no_ends, &draft, most, {0}};
+        struct draft_lane lane = {
+            .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = most};
         draft = (struct draft){.base = seq->n_tokens};
         arena_reset(&b.arena);
         drafter_propose(b.finder, &lane, 1, &b.arena, &cost);

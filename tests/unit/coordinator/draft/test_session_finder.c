@@ -72,7 +72,7 @@ static void propose(struct bench *b, struct sequence *seq, int k, const struct e
 {
     struct draft_cost cost;
     *draft = (struct draft){.base = seq->n_tokens};
-    struct draft_lane lane = {seq, k, ends, draft, 0, {0}, {0}};
+    struct draft_lane lane = {.seq = seq, .k = k, .ends = ends, .draft = draft, .siblings_max = 0};
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
@@ -178,7 +178,8 @@ START_TEST(siblings_are_what_else_came)
     b.finder->ops->study(b.finder, seq, ALL);
     for (int most = 0; most <= SIBLINGS_MAX; most++) {
         struct planner_offer offer = {0};
-        struct draft_lane lane = {seq, K, &no_ends, &draft, most, {0}};
+        struct draft_lane lane = {
+            .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = most};
         draft = (struct draft){.base = seq->n_tokens};
         seq->siblings_max = most;
         ck_assert(b.finder->ops->look(b.finder, seq, &offer));
