@@ -23,6 +23,16 @@ static int count_besides(const struct round_lane *lane)
     return lane->tree ? lane->tree->guesses.n - lane->draft.n : 0;
 }
 
+/* Of them, those that are of the branch alone. */
+static int count_branch(const struct round_lane *lane)
+{
+    int n = 0;
+    for (int i = 0; lane->tree && i < lane->tree->guesses.n; i++) {
+        n += lane->tree->kinds[i] == LANE_TREE_BRANCH ? 1 : 0;
+    }
+    return n;
+}
+
 static void count(struct sequence *seq, const struct round_lane *lane, int n_accepted)
 {
     const struct draft *draft = &lane->draft;
@@ -330,16 +340,22 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
                         int64_t last_us)
 {
     struct sequence *seq = lane->seq;
-    const struct signals_commit commit = {
+    int n_branch = count_branch(lane), finder = lane->plan.branch.offer.finder;
+    struct signals_commit commit = {
         .n_drafted = lane->draft.n,
         .n_accepted = lane->path.n_chain,
         .n_appended = lane->draft.n_appended,
-        .n_siblings = count_besides(lane),
-        .n_siblings_accepted = lane->n_accepted - lane->path.n_chain,
+        .n_siblings = count_besides(lane) - n_branch,
+        .n_siblings_accepted = lane->n_accepted - lane->path.n_chain - lane->path.n_branch,
+        .n_branch = n_branch,
+        .n_branch_accepted = lane->path.n_branch,
         .drafter = lane->draft.n > 0 ? lane->plan.drafter->ops->counted : SIGNALS_MODEL,
         .n_tokens = seq->n_tokens - n_before,
         .gap_us = last_us ? seq->last_token_us - last_us : 0,
     };
+    if (n_branch > 0) {
+        commit.branch_drafter = part->tools->drafters->finders[finder]->ops->counted;
+    }
     signals_commit(part->tools->signals, &commit);
     if (!last_us) note_prompt(part, seq);
 }

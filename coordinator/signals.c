@@ -252,6 +252,15 @@ static void count_drafters(struct signals *s, const struct signals_commit *c)
     signals_add(s, SIGNAL_DRAFTER_ACCEPTED, SIGNALS_SESSION, c->n_accepted - n_kept);
 }
 
+static void count_siblings(struct signals *s, const struct signals_commit *c)
+{
+    signals_add(s, SIGNAL_SIBLING_TOKENS, (int)c->drafter, c->n_siblings);
+    signals_add(s, SIGNAL_SIBLING_ACCEPTED, (int)c->drafter, c->n_siblings_accepted);
+    if (c->n_branch == 0) return;
+    signals_add(s, SIGNAL_SIBLING_TOKENS, (int)c->branch_drafter, c->n_branch);
+    signals_add(s, SIGNAL_SIBLING_ACCEPTED, (int)c->branch_drafter, c->n_branch_accepted);
+}
+
 void signals_commit(struct signals *s, const struct signals_commit *c)
 {
     observe(s, SIGNAL_DRAFT_LENGTH, c->n_drafted);
@@ -265,8 +274,7 @@ void signals_commit(struct signals *s, const struct signals_commit *c)
     signals_add(s, SIGNAL_DRAFT_TOKENS, 0, c->n_drafted);
     signals_add(s, SIGNAL_ACCEPTED_TOKENS, 0, c->n_accepted);
     count_drafters(s, c);
-    signals_add(s, SIGNAL_SIBLING_TOKENS, (int)c->drafter, c->n_siblings);
-    signals_add(s, SIGNAL_SIBLING_ACCEPTED, (int)c->drafter, c->n_siblings_accepted);
+    count_siblings(s, c);
     for (int i = 0; i < c->n_drafted && i <= c->n_accepted; i++) {
         signals_add(s, SIGNAL_TESTED_AT, i, 1);
         if (i < c->n_accepted) signals_add(s, SIGNAL_ACCEPTED_AT, i, 1);
