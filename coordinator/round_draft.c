@@ -65,7 +65,7 @@ static void read_prompts(struct round_part *part)
 static void settle_draft(struct round_lane *lane, const struct error *err)
 {
     if (!err->code) return;
-    lane->draft.n = lane->draft.n_appended = lane->n_ahead = 0;
+    lane->draft.n = lane->draft.n_appended = lane->draft.n_staged = lane->n_ahead = 0;
     if (err->code == ERR_EXHAUSTED || err->code == ERR_UNAVAILABLE) {
         lose_draft(lane->seq, err);
     } else {
