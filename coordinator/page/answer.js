@@ -41,9 +41,9 @@ function piecesOf(logprobs) {
 // The `sibling` of a guess of a second chain, which is tried behind siblings.
 export const BRANCH = 4;
 
-// Guesses that stayed come first: of the chain, then perhaps a sibling, or guesses of a second chain.
-// Nobody has tried those behind one that was rejected, nor those for a place at which an earlier one
-// stayed.
+// Guesses that stayed come first: of the chain, then perhaps a sibling, or guesses of a second
+// chain. Nobody has tried those behind one that was rejected, nor those for a place at which an
+// earlier one stayed.
 function fateOf(guess, stayed) {
   const kept = stayed[guess.place];
   return guess.untried || (kept && guess.sibling > kept.sibling) ? "unseen" : "rejected";
