@@ -228,7 +228,7 @@ enum said_part { LEARN, SAID_LOOK, SAID_GUESS, SAID_PARTS };
 /* What the target says to a lane in a round: behind the last committed tokens, and behind guesses
  * that were wrong. */
 static struct said {
-    int32_t before[ROWS], best[ROWS][BEST];
+    int32_t before[ROWS], parents[ROWS], best[ROWS][BEST];
     struct target_row rows[ROWS];
 } said[LANES_MAX];
 
@@ -237,6 +237,7 @@ static void say(const struct sequence *seq, struct said *to)
     static const float one = 1;
     const int32_t *end = seq->tokens + seq->n_tokens - COMMITTED;
     for (int r = 0; r < ROWS; r++) {
+        to->parents[r] = r - 1;
         to->before[r] = r < COMMITTED ? end[r - 1] : (int32_t)dice(1000);
         for (int i = 0; i < BEST; i++) {
             to->best[r][i] = r < COMMITTED && i == 0 ? end[r] : (int32_t)dice(1000);
@@ -260,7 +261,8 @@ static void run_said_round(struct bench *b, double us[SAID_PARTS])
     }
     at[LEARN] = clock_now_ns();
     for (int i = 0; i < b->n_lanes; i++) {
-        finder->ops->observe(finder, &b->seqs[i], said[i].before, said[i].rows, ROWS);
+        const struct draft_rows rows = {said[i].rows, said[i].before, said[i].parents, ROWS};
+        finder->ops->observe(finder, &b->seqs[i], &rows);
     }
     at[SAID_LOOK] = clock_now_ns();
     for (int i = 0; i < b->n_lanes; i++) {

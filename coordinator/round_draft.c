@@ -204,13 +204,23 @@ static void find_branch(struct round_part *part, struct round_lane *lane)
     memcpy(draft->branch_q, found.q, (size_t)draft->n_branch * sizeof *draft->branch_q);
 }
 
+/* The window of a finder as a branch; without memory for it there is none. */
+static void find_window(struct round_part *part, struct round_lane *lane)
+{
+    struct draft_lane wanted = {.seq = lane->seq,
+                                .k = lane->plan.n_window,
+                                .ends = &lane->seq->ends,
+                                .draft = &lane->draft};
+    drafter_window(lane->plan.window, &wanted, &part->arena);
+}
+
 static void find_branches(struct round_part *part)
 {
     for (int i = 0; i < part->n_lanes; i++) {
         struct round_lane *lane = &part->lanes[i];
-        if (lane->plan.branch.n > 0 && lane->draft.n > 0 && !lane->err.code) {
-            find_branch(part, lane);
-        }
+        if (lane->err.code) continue;
+        if (lane->plan.branch.n > 0 && lane->draft.n > 0) find_branch(part, lane);
+        if (lane->plan.n_window > 0) find_window(part, lane);
     }
 }
 

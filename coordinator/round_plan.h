@@ -36,6 +36,9 @@ struct lane_plan {
     struct planner_offer offer;
     uint8_t siblings[DRAFT_MAX];  /* of each of the k guesses */
     struct planner_branch branch; /* besides guesses of the draft model */
+    /* Instead of a branch: tokens that are checked for what their rows teach. */
+    const struct drafter *window; /* whose they are; with n_window = 0 NULL */
+    int n_window;
     int n_found;
     struct lane_found found[PLANNER_FINDERS];
     struct block_tails *tails; /* set aside for both; NULL: there are none */

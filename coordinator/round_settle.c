@@ -341,6 +341,7 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
 {
     struct sequence *seq = lane->seq;
     int n_branch = count_branch(lane), finder = lane->plan.branch.offer.finder;
+    const struct drafter *window = lane->plan.window;
     struct signals_commit commit = {
         .n_drafted = lane->draft.n,
         .n_accepted = lane->path.n_chain,
@@ -354,7 +355,8 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
         .gap_us = last_us ? seq->last_token_us - last_us : 0,
     };
     if (n_branch > 0) {
-        commit.branch_drafter = part->tools->drafters->finders[finder]->ops->counted;
+        const struct drafter *made = window ? window : part->tools->drafters->finders[finder];
+        commit.branch_drafter = made->ops->counted;
     }
     signals_commit(part->tools->signals, &commit);
     if (!last_us) note_prompt(part, seq);
@@ -367,13 +369,18 @@ static void observe(struct round_part *part, const struct round_lane *lane,
                     const struct target_row *rows)
 {
     const struct sequence *seq = lane->seq;
-    int32_t before[TREE_NODES_MAX + 1];
+    int32_t before[TREE_NODES_MAX + 1], parents[TREE_NODES_MAX + 1];
     int n = lane->tree ? lane->tree->guesses.n : lane->draft.n;
     const int32_t *guesses = lane->tree ? lane->tree->guesses.tokens : lane->draft.tokens;
+    const struct draft_rows said = {rows, before, parents, n + 1};
     if (!drafters_observes(part->tools->drafters)) return;
     before[0] = seq->tokens[lane->draft.base - 1];
+    parents[0] = -1;
     memcpy(before + 1, guesses, (size_t)n * sizeof *before);
-    drafters_observe(part->tools->drafters, seq, before, rows, n + 1);
+    for (int i = 0; i < n; i++) {
+        parents[1 + i] = lane->tree ? 1 + lane->tree->guesses.parents[i] : i;
+    }
+    drafters_observe(part->tools->drafters, seq, &said);
 }
 
 /* After the step: the sequence's rows become tokens. */
@@ -455,7 +462,8 @@ static void teach_found(struct planner *planner, const struct round_lane *lane)
     const struct lane_plan *plan = &lane->plan;
     const struct draft *draft = &lane->draft;
     int n_committed = lane->seq->n_tokens - draft->base;
-    int branch = draft->n_branch > 0 ? plan->branch.offer.finder : -1;
+    bool has_branch = draft->n_branch > 0 && plan->branch.n > 0; /* a window promises nothing */
+    int branch = has_branch ? plan->branch.offer.finder : -1;
     int taken = round_is_found(lane) ? plan->offer.finder : branch;
     for (int i = 0; i < plan->n_found; i++) {
         const struct lane_found *found = &plan->found[i];

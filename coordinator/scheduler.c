@@ -34,9 +34,7 @@ static int n_unread(const struct sequence *seq)
     return seq->n_tokens - seq->n_target_kv;
 }
 
-/* The most guesses of the next round, whoever makes them. Like the limits below it depends on the
- * sequence and on what the models can do, and never on company. */
-static int guess_room(const struct planning *p, const struct sequence *seq)
+int planning_guess_room(const struct planning *p, const struct sequence *seq)
 {
     const struct target_description *target = p->s->target;
     if (seq->is_score || seq->n_draft == 0) return 0;
@@ -54,7 +52,7 @@ static int model_limit(const struct planning *p, struct sequence *seq)
         seq->speculation_off = "the text has outgrown the draft's context or KV cache";
         return 0;
     }
-    return planning_is_first_plain(seq) ? 0 : least(guess_room(p, seq), room);
+    return planning_is_first_plain(seq) ? 0 : least(planning_guess_room(p, seq), room);
 }
 
 /* Whether the drafter of sequences with a K of their own has more to read before it guesses. */
@@ -70,8 +68,9 @@ static int own_found_k(const struct planning *p, struct sequence *seq)
 {
     struct planner_offer offer = {0};
     const struct drafter *finder = drafters_first(p->s->drafters);
-    int k =
-        planning_is_first_plain(seq) ? 0 : planner_own_k(&seq->planner_state, guess_room(p, seq));
+    int k = planning_is_first_plain(seq)
+                ? 0
+                : planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
     if (!finder) seq->speculation_off = "a K of its own needs a draft model or --lookup session";
     if (k == 0 || !finder) return 0;
     return is_behind(p, seq) || finder->ops->look(finder, seq, &offer) ? k : 0;
@@ -293,7 +292,7 @@ static int list_offers(const struct planning *p, struct lane_plan *lane,
                        struct planner_offer *offers)
 {
     const struct sequence *seq = lane->seq;
-    int n = 0, room = guess_room(p, seq);
+    int n = 0, room = planning_guess_room(p, seq);
     for (int i = 0; i < p->s->drafters->n_finders && room > 0; i++) {
         const struct drafter *finder = p->s->drafters->finders[i];
         if (finder->ops->keeps_texts && must_ignore_texts(seq)) continue;
@@ -344,8 +343,8 @@ static void take_choice(struct planning *p, struct lane_plan *lane,
 static void make_room_behind(struct planning *p, struct lane_plan *lane)
 {
     if (lane->k == 0 || lane->drafter != p->s->drafters->model) return;
-    int room =
-        least(least(DRAFT_MAX, guess_room(p, lane->seq)) - lane->k, least(p->n_tokens, p->n_rows));
+    int room = least(least(DRAFT_MAX, planning_guess_room(p, lane->seq)) - lane->k,
+                     least(p->n_tokens, p->n_rows));
     lane->n_append = least(room, p->s->append_max);
     p->n_tokens -= lane->n_append;
     p->n_rows -= lane->n_append;
@@ -399,6 +398,7 @@ static void plan_guesses(struct planning *p)
     for (int i = 0; i < n; i++) {
         make_room_behind(p, owners[i]);
     }
+    planning_open_windows(p, owners, n);
 }
 
 /* Finders read what was committed. Of a long text that others have read before, which decodes at

@@ -223,35 +223,47 @@ static void reserve_appended(struct planning *p, struct lane_plan *lane)
 }
 
 /* Path 0 goes on with the branch where the chain is the beginning of that. */
-static int reserve_branch(struct planning *p, struct lane_plan *lane, struct error *err)
+static int reserve_branch(struct planning *p, struct lane_plan *lane, int n_branch,
+                          struct error *err)
 {
     struct sequence *seq = lane->seq;
     return block_table_reach(&seq->target_blocks, p->s->target_pool,
-                             seq->n_target_kv + lane->n_tokens + lane->branch.n, err);
+                             seq->n_target_kv + lane->n_tokens + n_branch, err);
 }
 
-/* Siblings and branches get what is left when all lanes have what they need: nobody loses a place
- * for them. */
-static void reserve_siblings(struct planning *p, struct lane_plan *lane)
+/* Blocks for the lane's siblings and a branch, or a window. False: there are not enough. */
+static bool reserve_tree(struct planning *p, struct lane_plan *lane)
 {
     int32_t parents[TREE_NODES_MAX];
     struct guess_tree shape;
     struct error err;
     struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
-    lane->tails = NULL;
     int n_chain = lane->k + lane->n_append;
-    if (lane->k == 0) lane->branch.n = 0;
-    int n = lane_tree_parents(n_chain, lane->siblings, lane->branch.n, parents);
-    if (n == n_chain) return;
-    if (reserve_branch(p, lane, &err) || guess_tree_init(&shape, parents, n, &err) ||
+    int n_branch = lane->branch.n > 0 ? lane->branch.n : lane->n_window;
+    int n = lane_tree_parents(n_chain, lane->siblings, n_branch, parents);
+    if (n == n_chain) return true;
+    if (reserve_branch(p, lane, n_branch, &err) || guess_tree_init(&shape, parents, n, &err) ||
         block_tails_reserve(tails, p->s->target_pool, &lane->seq->target_blocks, &shape,
                             lane->seq->n_tokens, &err)) {
-        memset(lane->siblings, 0, sizeof lane->siblings);
-        lane->branch.n = 0;
-        return;
+        return false;
     }
     lane->tails = tails;
     p->plan->n_tails++;
+    return true;
+}
+
+/* Siblings and branches get what is left when all lanes have what they need: nobody loses a place
+ * for them. A window gives way to siblings. */
+static void reserve_siblings(struct planning *p, struct lane_plan *lane)
+{
+    lane->tails = NULL;
+    if (lane->k == 0) lane->branch.n = 0;
+    if (reserve_tree(p, lane)) return;
+    bool has_window = lane->n_window > 0;
+    lane->n_window = 0;
+    if (has_window && reserve_tree(p, lane)) return;
+    memset(lane->siblings, 0, sizeof lane->siblings);
+    lane->branch.n = 0;
 }
 
 static void drop_readings(struct planning *p)

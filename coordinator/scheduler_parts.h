@@ -38,6 +38,13 @@ static inline int planning_n_missed(const struct sequence *seq)
     return seq->n_tokens - seq->n_draft_kv;
 }
 
+/* The most guesses of the next round, whoever makes them. It depends on the sequence and on what
+ * the models can do, and never on company. */
+int planning_guess_room(const struct planning *planning, const struct sequence *seq);
+
+/* Gives windows to planned lanes of the plan, lanes[n], whose guesses are chosen. */
+void planning_open_windows(struct planning *planning, struct lane_plan **lanes, int n);
+
 /* Chooses what the draft reads of prompts in this round. */
 void planning_read(struct planning *planning);
 

@@ -34,6 +34,14 @@ static bool is_named(int finder, const char *name, size_t len)
     return finder == REPLAY_DATASTORE ? len > own && name[own] == '=' : len == own;
 }
 
+/* A finder that the coordinator has and that cannot be replayed. */
+static int refuse_lookahead(struct error *err)
+{
+    return error_set(err, ERR_ARGUMENT,
+                     "--drafter: lookahead cannot be replayed, because it learns from what the "
+                     "target says behind guesses, and a recorded text does not tell that");
+}
+
 static int open_one(struct replay_drafter *drafters, int *n, const char *name, size_t len,
                     struct error *err)
 {
@@ -50,6 +58,7 @@ static int open_one(struct replay_drafter *drafters, int *n, const char *name, s
         if (f == REPLAY_RECYCLED) return recycled_open(&made->recycled, REPLAY_LISTS, err);
         return f == REPLAY_STORE ? store_open(&made->store, REPLAY_STORE_TOKENS, err) : 0;
     }
+    if (len == 9 && memcmp(name, "lookahead", len) == 0) return refuse_lookahead(err);
     return error_set(err, ERR_ARGUMENT,
                      "--drafter: '%.*s' is none of session, ngram, store, datastore=FILE, recycled",
                      len < 60 ? (int)len : 60, name);

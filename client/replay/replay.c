@@ -62,7 +62,9 @@ static const char doc[] =
     "the command line. datastore: the texts of a FILE of `outrider datastore build`. recycled: "
     "what "
     "stood behind the same token in the answers; a server finds more, because it also knows the "
-    "target's second best tokens and what it says behind guesses that were wrong.\n"
+    "target's second best tokens and what it says behind guesses that were wrong. lookahead, which "
+    "the coordinator has, too, cannot be replayed: it learns from what the target says behind its "
+    "own guesses, and a recorded text does not tell that.\n"
     "The speed-up is predicted: rounds take the given times, and the drafters what they took "
     "here.\n\n" CLIENT_STATUS_DOC;
 

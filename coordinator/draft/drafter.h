@@ -107,6 +107,15 @@ struct draft_cost {
     int64_t pass_us[DRAFT_MAX];
 };
 
+/* What the target has said in a round: row i is p behind the text that leads to before[i], which
+ * follows before[parents[i]]. Row 0 is that of the last committed token before the round, and its
+ * parent is -1. Rows that nothing is known of are empty. */
+struct draft_rows {
+    const struct target_row *rows; /* [n] */
+    const int32_t *before, *parents;
+    int n;
+};
+
 /* KV blocks, of all sequences together; all 0: it has none. */
 struct draft_kv {
     int n_blocks, n_free, n_cached;
@@ -216,10 +225,15 @@ struct drafter_ops {
     /* The sequence's text is complete. NULL: that does not matter. */
     void (*finished)(struct drafter *drafter, const struct sequence *seq);
 
-    /* A round has committed what the target says in rows[n], of which row i is p behind a text that
-     * ends with before[i]. Rows that nothing is known of are empty. NULL: that does not matter. */
-    void (*observe)(struct drafter *drafter, const struct sequence *seq, const int32_t *before,
-                    const struct target_row *rows, int n);
+    /* A round has committed what the target says in *rows. NULL: that does not matter. */
+    void (*observe)(struct drafter *drafter, const struct sequence *seq,
+                    const struct draft_rows *rows);
+
+    /* At most `most` tokens that are to be checked behind the text for what their rows teach, if
+     * rows of the step cost next to nothing; returns how many. No coin of this round decides them.
+     * NULL: there are none. */
+    int (*window)(const struct drafter *drafter, const struct sequence *seq, int32_t *tokens,
+                  int most);
 
     bool is_of_text;  /* what it finds depends on the sequence's text alone */
     bool keeps_texts; /* it finds guesses in texts that were made here, or in their rows */
@@ -244,3 +258,6 @@ void drafter_propose(struct drafter *drafter, struct draft_lane *lanes, int n, s
 void drafter_commit(struct drafter *drafter, struct sequence *seq);
 void drafter_forget(struct drafter *drafter, int slot);
 struct draft_kv drafter_kv(const struct drafter *drafter);
+/* The window of a finder that has one becomes the branch of the lane's draft: at most lane->k
+ * tokens, and none behind one of lane->ends. Errors, of the lane: ERR_NO_MEMORY. */
+void drafter_window(const struct drafter *drafter, struct draft_lane *lane, struct arena *arena);

@@ -162,13 +162,20 @@ bool drafters_observes(const struct drafters *d)
     return false;
 }
 
-void drafters_observe(struct drafters *d, const struct sequence *seq, const int32_t *before,
-                      const struct target_row *rows, int n)
+void drafters_observe(struct drafters *d, const struct sequence *seq, const struct draft_rows *rows)
 {
     for (int i = 0; i < d->n_finders; i++) {
         const struct drafter_ops *ops = d->finders[i]->ops;
-        if (ops->observe) ops->observe(d->finders[i], seq, before, rows, n);
+        if (ops->observe) ops->observe(d->finders[i], seq, rows);
     }
+}
+
+const struct drafter *drafters_window(const struct drafters *d)
+{
+    for (int i = 0; i < d->n_finders; i++) {
+        if (d->finders[i]->ops->window) return d->finders[i];
+    }
+    return NULL;
 }
 
 void drafters_forget(struct drafters *d, int slot)

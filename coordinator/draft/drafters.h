@@ -51,8 +51,11 @@ void drafters_finished(struct drafters *drafters, const struct sequence *seq);
 
 /* Whether a finder learns from rows, and the rows of a round, as in struct drafter_ops. */
 bool drafters_observes(const struct drafters *drafters);
-void drafters_observe(struct drafters *drafters, const struct sequence *seq, const int32_t *before,
-                      const struct target_row *rows, int n);
+void drafters_observe(struct drafters *drafters, const struct sequence *seq,
+                      const struct draft_rows *rows);
+
+/* The first finder that has a window; NULL: none has. */
+const struct drafter *drafters_window(const struct drafters *drafters);
 
 /* The sequence in this slot is over, or gives up its place. */
 void drafters_forget(struct drafters *drafters, int slot);

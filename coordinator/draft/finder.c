@@ -73,3 +73,15 @@ void finder_append(struct draft_lane *lane, const int32_t *tokens, int n, struct
     }
     lane->draft->n_appended = lane->draft->n - first;
 }
+
+void drafter_window(const struct drafter *drafter, struct draft_lane *lane, struct arena *arena)
+{
+    struct draft *draft = lane->draft;
+    int n = drafter->ops->window(drafter, lane->seq, draft->branch, lane->k);
+    struct one_hot *own = make_one_hots(draft->branch, n, arena, &lane->err);
+    draft->n_branch = 0;
+    for (int i = 0; own && i < n; i++) {
+        draft->branch_q[draft->n_branch++] = own[i].dist;
+        if (end_ids_have(lane->ends, draft->branch[i])) break;
+    }
+}

@@ -25,7 +25,8 @@ DRAFTERS(DRAFTER_DECLARED)
     FINDER("session", session_finder_ops)     \
     FINDER("store", store_finder_ops)         \
     FINDER("datastore", datastore_finder_ops) \
-    FINDER("recycled", recycled_finder_ops)
+    FINDER("recycled", recycled_finder_ops)   \
+    FINDER("lookahead", lookahead_finder_ops)
 
 #define FINDER_DECLARED(name, ops) extern const struct drafter_ops ops;
 FINDERS(FINDER_DECLARED)

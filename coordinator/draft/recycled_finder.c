@@ -174,15 +174,16 @@ static int32_t said(const struct target_row *row, int32_t best)
 }
 
 static void finder_observe(struct drafter *drafter, const struct sequence *seq,
-                           const int32_t *before, const struct target_row *rows, int n)
+                           const struct draft_rows *rows)
 {
     struct recycled_finder *f = recycled_finder(drafter);
     uint64_t tenant = slot_of(f, seq)->tenant;
     int32_t best[RECYCLED_SUCCESSORS];
-    for (int i = 0; tenant && i < n; i++) {
-        int n_best = target_row_best(&rows[i], best, RECYCLED_SUCCESSORS);
+    for (int i = 0; tenant && i < rows->n; i++) {
+        int n_best = target_row_best(&rows->rows[i], best, RECYCLED_SUCCESSORS);
         if (n_best == 0) continue;
-        recycled_add(f->recycled, tenant, before[i], said(&rows[i], best[0]), best, n_best);
+        int32_t came = said(&rows->rows[i], best[0]);
+        recycled_add(f->recycled, tenant, rows->before[i], came, best, n_best);
     }
 }
 

@@ -117,6 +117,29 @@ def check_recycled(build, report, plain):
         report.check(counted == [n_drafted, n_kept], f"the metrics count {counted}")
 
 
+def check_lookahead(build, report, plain):
+    """What the target says of the text itself, alone: it guesses for planned texts only."""
+    with GenerationCluster(build, target=TARGET, draft="none", worker_flags=WORKER, http=True,
+                           coordinator_flags=["--tokenizer", TARGET, "--lookup",
+                                              "lookahead"]) as world:
+        n_drafted = n_kept = 0
+        for text in TEXTS:
+            for in_flight in (1, 16):
+                done = world.generate(orders(text, WAYS["planned"]), in_flight=in_flight)
+                n_other = sum(one["ids"] != ids for one, ids in zip(done, plain[text]))
+                found, kept = (sum(one[key] for one in done) for key in ("found", "found_accepted"))
+                n_drafted, n_kept = n_drafted + found, n_kept + kept
+                report.check(n_other == 0 and kept <= found == sum(one["drafted"] for one in done)
+                             and (in_flight > 1 or kept > found / 40 > 0),
+                             f"lookahead alone, {in_flight} at once, {text}: {kept} of {found} "
+                             f"guesses stay; {n_other} texts differ")
+        fixed = sum(one["found"] for one in world.generate(orders("greedy", WAYS["K = 5"])))
+        report.check(fixed == 0, f"lookahead alone, K = 5: {fixed} guesses")
+        counted = [drafter_tokens(world, name, "lookahead")
+                   for name in ("drafter_tokens_total", "drafter_accepted_tokens_total")]
+        report.check(counted == [n_drafted, n_kept], f"the metrics count {counted}")
+
+
 def check_keys(build, report, flags, name):
     """A text whose tokens are all different finds only what other texts have taught."""
     with tempfile.TemporaryDirectory(prefix="outrider-lookup-") as folder:
@@ -156,7 +179,8 @@ def main():
               ("none", 1, SMALL, (16,), "session"), (DRAFT, 1, WORKER, (1, 16), "session"),
               ("none", 1, WORKER, (1, 16), "session,store"),
               ("none", 1, SMALL, (16,), "session,recycled"),
-              (DRAFT, 1, WORKER, (16,), "store,session,recycled")]
+              ("none", 1, SMALL, (16,), "session,lookahead"),
+              (DRAFT, 1, WORKER, (16,), "store,session,recycled,lookahead")]
     for draft, n_ranks, worker, in_flights, lookup in worlds:
         name = f"T = {n_ranks}, {'no draft' if draft == 'none' else 'tales draft'}, {lookup}"
         name += ", little KV" if worker is SMALL else ""
@@ -170,6 +194,7 @@ def main():
                 report.check(n > 0, f"{name}: {n} times a text lost its place")
     check_store(build, report, plain)
     check_recycled(build, report, plain)
+    check_lookahead(build, report, plain)
     check_keys(build, report, [], "each key has its own lists")
     check_keys(build, report, ["--store-shared"], "--store-shared")
     return report.status()

@@ -2,12 +2,13 @@
 # ctest: labels=full libs=worker beside=yes timeout=600
 """Trees of guesses change no text: greedy and `coupled` with a draft model whose guesses have
 siblings, alone and in company, on one rank and two, and with little KV, and with siblings that are
-found in other texts and in the text itself. Everything is compared with one rank that decodes
-plainly (K = 0). The ranks are far away, so that rows cost nothing beside the link and trees pay on
-every machine.
+found in other texts and in the text itself. Neither do windows of lookahead decoding. Everything is
+compared with one rank that decodes plainly (K = 0). The ranks are far away, so that rows cost
+nothing beside the link and trees pay on every machine.
 
 Usage: test_trees.py BUILD_FOLDER
 """
+import json
 import os
 import sys
 
@@ -24,8 +25,17 @@ WORKER = ["--threads", "1"]
 SMALL = WORKER + ["--kv-tokens", "640"]
 
 
+BRANCH = 4  # the "sibling" of the guesses of a second chain
+PROMPT = "Once upon a time"
+
+
 class Far(FarCluster):
     delay_s = 0.004
+
+
+class Farther(FarCluster):
+    """A hundredth of a round is worth several rows."""
+    delay_s = 0.02
 
 
 def orders(text, **way):
@@ -88,12 +98,55 @@ def check_session(build, report, plain):
         report.check(n > 0, f"session: {n} siblings")
 
 
+def count_branches(world, prompt):
+    """Guesses of second chains in a text whose rounds are shown. Without a draft model they are
+    windows."""
+    made = json.loads(world.outrider("generate", prompt, "-n", str(N_TOKENS), "--ignore-eos",
+                                     "--temperature", "0", "--json", "--show-drafts").stdout)
+    return sum(guess["sibling"] == BRANCH for step in made["steps"]
+               for guess in step["round"]["guesses"])
+
+
+def lookahead_world(build, draft, trees):
+    return Farther(build, target=TARGET, draft=draft, worker_flags=WORKER,
+                   coordinator_flags=["--tokenizer", TARGET, "--lookup", "lookahead",
+                                      "--half-batches", "off", "--trees", trees])
+
+
+def check_lookahead(build, report, plain):
+    """Rows that cost nothing check what the target has said itself, alone and beside the guesses of
+    a draft model. With --trees off they check nothing."""
+    n_windows = {}
+    for draft in ("none", DRAFT):
+        with lookahead_world(build, draft, "auto") as world:
+            for text in TEXTS:
+                done = world.generate(orders(text, strategy="planned", n_draft=16), in_flight=4)
+                n_other = sum(one["ids"] != ids for one, ids in zip(done, plain[text]))
+                found, kept, siblings, accepted = (
+                    sum(one[key] for one in done)
+                    for key in ("found", "found_accepted", "siblings", "siblings_accepted"))
+                is_right = n_other == 0 and 0 < accepted < siblings
+                is_right &= 0 < kept < found if draft == "none" else kept <= found
+                report.check(is_right,
+                             f"lookahead, {'no' if draft == 'none' else 'a'} draft, {text}: {kept} "
+                             f"of {found} found guesses stay, and {accepted} of {siblings} others" +
+                             (f"; {n_other} of {len(done)} texts differ" if n_other else ""))
+            if draft == "none":
+                n_windows["auto"] = count_branches(world, PROMPT)
+    with lookahead_world(build, "none", "off") as world:
+        n_windows["off"] = count_branches(world, PROMPT)
+    report.check(n_windows["off"] == 0 < n_windows["auto"],
+                 f"lookahead: {n_windows['auto']} guesses of windows, {n_windows['off']} with "
+                 "--trees off")
+
+
 def main():
     build = sys.argv[1]
     report = Report()
     plain = make_plain(build)
     check_store(build, report, plain)
     check_session(build, report, plain)
+    check_lookahead(build, report, plain)
     for n_ranks, worker, in_flights in ((1, WORKER, (1, 8)), (2, WORKER, (2,)), (1, SMALL, (12,))):
         name = f"T = {n_ranks}" + (", little KV" if worker is SMALL else "")
         with Far(build, n_ranks=n_ranks, target=TARGET, draft=DRAFT, worker_flags=worker,

@@ -139,6 +139,7 @@ START_TEST(drafters_are_named)
                  {"store,store", "twice"},
                  {"sessions", "'sessions' is none"},
                  {"datastore", "is none"},
+                 {"session,lookahead", "lookahead cannot be replayed"},
                  {"recycled=4", "is none of session, ngram, store, datastore=FILE, recycled"},
                  {"datastore=", "is missing"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -66,7 +66,7 @@ static struct coordinator_options options_of(const char *draft)
         .targets = &targets,
         .n_groups = 2,
         .draft = draft,
-        .lookup = "session,store,recycled",
+        .lookup = "session,store,recycled,lookahead",
         .store_tokens = 4096,
         .backend = {.device = "cpu", .kernels = "auto", .n_threads = 2},
         .n_draft = -1,

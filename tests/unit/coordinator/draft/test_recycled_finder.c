@@ -12,6 +12,7 @@ enum { CAPACITY = 1024, BLOCK = 16, SLOTS = 3, K = 8, VOCAB = 4096 };
 
 static const struct end_ids no_ends;
 static const int32_t text[] = {10, 11, 12, 13};
+static const int32_t root = -1;
 enum { N_TEXT = sizeof text / sizeof *text };
 
 struct bench {
@@ -74,7 +75,7 @@ static void say(struct bench *b, const struct sequence *seq, int32_t before, int
 {
     const float p = 1;
     const struct target_row row = {.n = 1, .ids = &id, .p = &p, .outside_id = -1};
-    drafters_observe(&b->drafters, seq, &before, &row, 1);
+    drafters_observe(&b->drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
 }
 
 static int propose(struct bench *b, struct sequence *seq, int k, const struct end_ids *ends,
@@ -135,7 +136,7 @@ static void say_many(struct bench *b, const struct sequence *seq, int32_t before
     const float p = 1;
     const struct target_row row = {
         .n = 1, .ids = best, .p = &p, .outside_id = -1, .n_best = n, .best_ids = best};
-    drafters_observe(&b->drafters, seq, &before, &row, 1);
+    drafters_observe(&b->drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
 }
 
 /* As many as a lane may have, without those that the target lacks. */
@@ -180,6 +181,7 @@ START_TEST(rows_of_every_kind_are_learned_from)
     static const float p[] = {0.1f, 0.6f, 0.3f}, small[] = {0.1f, 0.2f, 0.05f};
     static const float one[] = {1};
     static const int32_t before[] = {40, 41, 42, 43, 44, 45, 46};
+    static const int32_t parents[] = {-1, 0, 1, 2, 3, 4, 5};
     const struct target_row rows[] = {
         {.n = 3, .ids = ids, .p = p, .outside_id = -1},
         {.n = 3, .ids = ids, .p = small, .outside_mass = 0.65, .outside_id = 9},
@@ -192,7 +194,7 @@ START_TEST(rows_of_every_kind_are_learned_from)
     struct bench b;
     setup(&b, false);
     struct sequence *seq = place(&b, 0, NULL);
-    drafters_observe(&b.drafters, seq, before, rows, 7);
+    drafters_observe(&b.drafters, seq, &(struct draft_rows){rows, before, parents, 7});
     for (int i = 0; i < 7; i++) {
         seq->tokens[N_TEXT - 1] = before[i];
         check_guesses(&b, seq, &first[i], first[i] < 0 ? 0 : 1);

@@ -313,14 +313,14 @@ START_TEST(unknown_names_are_refused)
     struct error err;
     CHECK_OK(drafters_check("none", &err));
     CHECK_OK(drafters_check("session", &err));
-    CHECK_OK(drafters_check("datastore=/a/b=c,session,recycled,store", &err));
+    CHECK_OK(drafters_check("datastore=/a/b=c,session,lookahead,recycled,store", &err));
     static const char *const wrong[] = {
         "",        "session,ngrams", "session,",        "none,session",
         "store=4", "datastore",      "session,session", "datastore=,store"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK_ERR(drafters_check(wrong[i], &err), ERR_ARGUMENT, wrong[i]);
         CHECK_ERR(drafters_check(wrong[i], &err), ERR_ARGUMENT,
-                  "names from: session, store, datastore=FILE, recycled");
+                  "names from: session, store, datastore=FILE, recycled, lookahead");
     }
 }
 END_TEST

@@ -1,0 +1,201 @@
+/* ctest: labels=quick libs=coordinator timeout=60 */
+/* Guesses from n-grams that the target has said: they follow from the rows of a trajectory, which
+ * is the window, and from the text, and other texts see none of them. */
+#include "coordinator/draft/drafters.h"
+#include "lookup/trajectory.h"
+#include "tests/support/sequence_world.h"
+
+#define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
+
+enum { CAPACITY = 1024, BLOCK = 16, SLOTS = 3, K = 8, VOCAB = 4096, W = TRAJECTORY_TOKENS };
+
+static const struct end_ids no_ends;
+static const int32_t text[] = {10, 11, 12, 13};
+enum { N_TEXT = sizeof text / sizeof *text };
+
+struct bench {
+    struct tokenizer *tok;
+    struct block_pool pool;
+    struct drafters drafters;
+    struct drafter *finder;
+    struct arena arena;
+};
+
+static void setup(struct bench *b)
+{
+    struct error err;
+    *b = (struct bench){0};
+    CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
+    CHECK_OK(block_pool_open(&b->pool, SLOTS * CAPACITY / BLOCK, BLOCK, &err));
+    const struct lookup_options options = {
+        .lookup = "lookahead", .n_sequences = SLOTS, .store_tokens = 4096, .tok = b->tok};
+    CHECK_OK(drafters_open(&b->drafters, NULL, &options, &err));
+    CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
+    drafters_set_vocabulary(&b->drafters, VOCAB);
+    b->finder = b->drafters.finders[0];
+}
+
+static void teardown(struct bench *b)
+{
+    arena_close(&b->arena);
+    drafters_close(&b->drafters);
+    block_pool_close(&b->pool);
+    tokenizer_close(b->tok);
+}
+
+static struct sequence *place(struct bench *b, int slot)
+{
+    struct error err;
+    const struct sequence_defaults defaults = {.n_draft = K,
+                                               .strategy = STRATEGY_PLANNED,
+                                               .context_limit = CAPACITY,
+                                               .vocab_size = VOCAB,
+                                               .has_draft = true,
+                                               .siblings_max = SIBLINGS_MAX};
+    struct sequence *seq = first_sequence(new_job(JOB_GENERATE, text, N_TEXT), b->tok, &defaults);
+    CHECK_OK(sequence_place(seq, slot, &b->pool, &b->drafters, &err));
+    ck_assert_int_eq(b->finder->ops->study(b->finder, seq, 1), 0);
+    return seq;
+}
+
+static void take_away(struct bench *b, struct sequence *seq)
+{
+    sequence_displace(seq, &b->pool, &b->drafters);
+    sequence_close(seq);
+}
+
+/* A round: `id` is committed, and the target said best[i] behind before[i]; below 0: nothing is
+ * known of that row. */
+static void say(struct bench *b, struct sequence *seq, int32_t id, const int32_t *before,
+                const int32_t *parents, const int32_t *best, int n)
+{
+    static const float p = 1;
+    struct target_row rows[1 + TREE_NODES_MAX];
+    const struct draft_rows said = {rows, before, parents, n};
+    for (int i = 0; i < n; i++) {
+        rows[i] = (struct target_row){.n = best[i] >= 0, .ids = &best[i], .p = &p};
+        rows[i].outside_id = -1;
+    }
+    seq->tokens[seq->n_tokens++] = id;
+    drafters_observe(&b->drafters, seq, &said);
+    ck_assert_int_eq(b->finder->ops->study(b->finder, seq, 1), 0);
+}
+
+/* What is guessed behind the text, which is what was offered. */
+static void check_guesses(struct bench *b, struct sequence *seq, const int32_t *expected, int n)
+{
+    struct planner_offer offer = {0};
+    struct draft_cost cost;
+    struct draft draft = {.base = seq->n_tokens};
+    struct draft_lane lane = {
+        .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
+    int32_t foreseen[K];
+    ck_assert(b->finder->ops->look(b->finder, seq, &offer) == (n > 0));
+    ck_assert_int_eq(offer.k_max, n);
+    arena_reset(&b->arena);
+    drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
+    ck_assert_int_eq(draft.n, n);
+    ck_assert_int_eq(b->finder->ops->foresee(b->finder, seq, foreseen, K), n);
+    for (int i = 0; i < n; i++) {
+        ck_assert(draft.tokens[i] == expected[i] && foreseen[i] == expected[i]);
+        ck_assert(draft.q[i].n == 1 && draft.q[i].ids[0] == expected[i] && draft.q[i].p[0] == 1);
+        ck_assert_int_eq(draft.n_siblings[i], offer.siblings[i]);
+    }
+}
+
+static void check_window(struct bench *b, struct sequence *seq, const int32_t *expected, int n,
+                         const struct end_ids *ends)
+{
+    struct draft draft = {.base = seq->n_tokens};
+    struct draft_lane lane = {.seq = seq, .k = K, .ends = ends, .draft = &draft};
+    arena_reset(&b->arena);
+    drafter_window(b->finder, &lane, &b->arena);
+    ck_assert_int_eq(draft.n_branch, n);
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(draft.branch[i], expected[i]);
+        ck_assert(draft.branch_q[i].n == 1 && draft.branch_q[i].ids[0] == expected[i]);
+    }
+}
+
+#define IDS(...)      \
+    (const int32_t[]) \
+    {                 \
+        __VA_ARGS__   \
+    }
+
+START_TEST(rows_of_the_window_are_the_next_one)
+{
+    static const struct end_ids ends = {.n = 1, .ids = {22}};
+    struct bench b;
+    setup(&b);
+    struct sequence *seq = place(&b, 0);
+    ck_assert(drafters_window(&b.drafters) == b.finder && drafters_observes(&b.drafters));
+    ck_assert(!drafters_first(&b.drafters)); /* a K of its own may not depend on company */
+    check_guesses(&b, seq, NULL, 0);
+    check_window(&b, seq, IDS(10, 10, 10, 10, 10, 11, 12, 13), W, &no_ends);
+    /* The tree has another guess first, behind which something else is said. */
+    say(&b, seq, 20, IDS(13, 99, 10, 10, 10), IDS(-1, 0, 0, 2, 3), IDS(20, 98, 21, 22, 23), 5);
+    check_window(&b, seq, IDS(21, 22, 23, 10, 11, 12, 13, 20), W, &no_ends);
+    check_window(&b, seq, IDS(21, 22), 2, &ends); /* nothing behind one that ends the text */
+    drafters_set_vocabulary(&b.drafters, 22);
+    check_window(&b, seq, IDS(21), 1, &no_ends);
+    seq->n_tokens++; /* a text that nobody has told it of */
+    check_window(&b, seq, NULL, 0, &no_ends);
+    seq->n_tokens--;
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* What the text says itself is newer than what was said behind other guesses, which are siblings.
+ */
+START_TEST(guesses_are_ngrams)
+{
+    struct planner_offer offer = {0};
+    struct bench b;
+    setup(&b);
+    struct sequence *seq = place(&b, 0), *other = place(&b, 1);
+    say(&b, seq, 20, IDS(13, 10, 10, 10), IDS(-1, 0, 1, 2), IDS(20, 21, 22, 23), 4);
+    check_guesses(&b, seq, NULL, 0); /* nothing was said behind 20 */
+    say(&b, seq, 10, IDS(20), IDS(-1), IDS(10), 1);
+    check_guesses(&b, seq, IDS(11, 12, 13, 20, 10, 11, 12, 13), K);
+    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.siblings[0] == SIBLINGS_MAX);
+    check_guesses(&b, other, NULL, 0);
+    take_away(&b, seq);
+    seq = place(&b, 0); /* it begins anew */
+    check_guesses(&b, seq, NULL, 0);
+    check_window(&b, seq, IDS(10, 10, 10, 10, 10, 11, 12, 13), W, &no_ends);
+    take_away(&b, seq);
+    take_away(&b, other);
+    teardown(&b);
+}
+END_TEST
+
+/* Rows of which nothing is known, ids that do not exist for the target, and rounds whose trajectory
+ * is not that of the finder. */
+START_TEST(rows_that_say_nothing_are_ignored)
+{
+    struct bench b;
+    setup(&b);
+    struct sequence *seq = place(&b, 0);
+    say(&b, seq, 20, IDS(13, 10, 10), IDS(-1, 0, 1), IDS(-1, VOCAB, INT32_MAX), 3);
+    check_window(&b, seq, IDS(10, 10, 10, 10, 11, 12, 13, 20), W, &no_ends);
+    seq->n_tokens--;
+    say(&b, seq, 21, IDS(13), IDS(-1), IDS(21), 1); /* the trajectory stands behind more tokens */
+    check_window(&b, seq, IDS(10, 10, 10, 10, 11, 12, 13, 20), W, &no_ends);
+    check_guesses(&b, seq, NULL, 0);
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("lookahead_finder");
+    TCase *tcase = tcase_create("tales");
+    tcase_add_test(tcase, rows_of_the_window_are_the_next_one);
+    tcase_add_test(tcase, guesses_are_ngrams);
+    tcase_add_test(tcase, rows_that_say_nothing_are_ignored);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
