@@ -4,6 +4,7 @@
     bench/guess_options.py BUILD [lookup|trees|draft-staged|lookup-append] [--clients 1,8,32]
                            [--turns 20] [--tokens 400] [--target MODEL] [--draft MODEL] [--k K]
                            [--texts greedy,sampled] [--ranks 1] [--values ONE OTHER]
+                           [--kernels avx2]
 
 Two clusters run side by side, which differ in one option alone: --lookup session and none, --trees,
 --draft-staged or --lookup-append auto and off, or two other values of that option. In each turn
@@ -84,7 +85,7 @@ def compare(kind, clusters, text, clients, args):
 
 
 def run_kind(kind, draft, args):
-    threads = ["--threads", str(args.threads)]
+    threads = ["--threads", str(args.threads), "--kernels", args.kernels]
     flags = ["--tokenizer", args.target, "--" + args.option]
 
     def cluster(value):
@@ -114,6 +115,7 @@ def main():
     parser.add_argument("--target", default=f"{tales}/target")
     parser.add_argument("--draft", default=f"{tales}/draft")
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--kernels", default="auto")
     args = parser.parse_args()
     print("draft     texts    clients      with  without/s  ratio (quartiles)    alpha found "
           "staged appended siblings")
