@@ -58,6 +58,13 @@ struct round_part {
     struct target_result result;
 };
 
+/* How long the step's answer waited because the other part's guesses took longer. */
+static inline int64_t round_late_us(const struct round_part *part)
+{
+    int64_t late = part->meanwhile_us - part->cost.step_us;
+    return late > 0 ? late : 0;
+}
+
 /* Lets the answers of the round before leave: before the draft works, or else once the step is on
  * its way (has_time: sender_flush). */
 void round_flush(const struct round_part *part, bool has_time);
@@ -70,5 +77,13 @@ void round_prepare(struct round_part *part, struct sequence **seqs, int n, int h
 /* Puts the lanes into the step; those that have failed are left out. Errors: ERR_NO_MEMORY. */
 int round_fill_step(struct round_part *part, struct error *err);
 
-/* coordinator/round_settle.c: the answers become tokens, the planner learns. */
+/* coordinator/round_settle.c: the answers become tokens, and the planner learns. */
 void round_settle(struct round_part *part);
+
+/* coordinator/round_show.c: the lane's guesses and the times of its round, in the part's arena;
+ * NULL: no memory. rows: of the accepted path; next: the token that was committed behind it. */
+const struct generate_round *round_show(struct round_part *part, const struct round_lane *lane,
+                                        const struct target_row *rows, int32_t next);
+
+/* coordinator/round_teach.c: what the planner learns from a round that is settled. */
+void round_teach(struct round_part *part);

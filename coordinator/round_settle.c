@@ -1,4 +1,4 @@
-/* The second half of a round: answers are accepted and committed, and the planner learns. */
+/* The second half of a round: answers are accepted and committed. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,8 +14,6 @@ static int least(int a, int b)
 {
     return a < b ? a : b;
 }
-
-/* ---- accepting and committing ---- */
 
 /* Guesses besides the chain: siblings and a branch. */
 static int count_besides(const struct round_lane *lane)
@@ -62,108 +60,6 @@ static void count(struct sequence *seq, const struct round_lane *lane, int n_acc
         c->tested_at[i] += i <= n_accepted ? 1 : 0;
         c->accepted_at[i] += i < n_accepted ? 1 : 0;
     }
-}
-
-/* p where the row has it; a rule may not ask for all of it. */
-static float known_p(const struct target_row *row, int32_t id)
-{
-    for (int i = 0; i < row->n; i++) {
-        if (row->ids[i] == id) return row->p[i] < 1 ? row->p[i] : 1; /* sums are rounded */
-    }
-    return -1;
-}
-
-static void note_times(const struct round_part *part, struct generate_round *round)
-{
-    const struct target_cost *cost = &part->cost;
-    int64_t wire_us = cost->total_us - cost->compute_us - cost->collective_us;
-    round->draft_us = (uint32_t)(part->draft_us + part->read_us);
-    round->verify_us = (uint32_t)cost->compute_us;
-    round->collective_us = (uint32_t)cost->collective_us;
-    round->wire_us = wire_us > 0 ? (uint32_t)wire_us : 0;
-    round->total_us = (uint32_t)(part->prepare_us + clock_now_us() - part->verify_us);
-    round->n_lanes = part->n_step_lanes;
-    round->n_rows = part->n_tokens;
-}
-
-/* A guess for a place of the round. row: what is known of p there; NULL: nothing, because a guess
- * before it was not accepted. */
-static struct generate_guess show_guess(struct round_part *part, int32_t id,
-                                        const struct sparse_dist *q, int place,
-                                        const struct target_row *row)
-{
-    float chance = sparse_prob(q, id);
-    return (struct generate_guess){
-        .id = id,
-        .text = score_token_text(part->tools->tok, id, &part->arena),
-        .q = chance < 1 ? chance : 1,
-        .p = row ? known_p(row, id) : -1,
-        .place = place,
-        .is_untried = !row,
-    };
-}
-
-static void show_chain(struct round_part *part, const struct round_lane *lane,
-                       const struct target_row *rows, struct generate_guess *guesses)
-{
-    const struct draft *draft = &lane->draft;
-    for (int i = 0; i < draft->n; i++) {
-        const struct target_row *row = i <= lane->n_accepted ? &rows[i] : NULL;
-        guesses[i] = show_guess(part, draft->tokens[i], &draft->q[i], i, row);
-    }
-}
-
-/* Guess i of a tree, whose parent is accepted if it is the path's last guess before its place. */
-static struct generate_guess show_node(struct round_part *part, const struct round_lane *lane,
-                                       const struct target_row *rows, int i)
-{
-    const struct tree *tree = &lane->tree->guesses;
-    int place = lane->tree->shape.depth[i];
-    int before = place > 0 && place <= lane->n_accepted ? lane->accepted[place - 1] : -1;
-    bool is_known = place <= lane->n_accepted && tree->parents[i] == before;
-    int kind = lane->tree->kinds[i];
-    struct generate_guess guess =
-        show_guess(part, tree->tokens[i], tree->q[i], place, is_known ? &rows[place] : NULL);
-    guess.sibling = kind == LANE_TREE_BRANCH ? GENERATE_BRANCH : kind;
-    return guess;
-}
-
-/* First the accepted ones, then the others by their places. */
-static void show_tree(struct round_part *part, const struct round_lane *lane,
-                      const struct target_row *rows, struct generate_guess *guesses)
-{
-    int n = lane->tree->guesses.n, n_listed = 0;
-    for (int i = 0; i < lane->n_accepted; i++) {
-        guesses[n_listed++] = show_node(part, lane, rows, lane->accepted[i]);
-    }
-    for (int place = 0; n_listed < n; place++) {
-        int kept = place < lane->n_accepted ? lane->accepted[place] : -1;
-        for (int i = 0; i < n; i++) {
-            if (lane->tree->shape.depth[i] != place || i == kept) continue;
-            guesses[n_listed++] = show_node(part, lane, rows, i);
-        }
-    }
-}
-
-/* What a client that wants to see guesses is told of the round. NULL: no memory. */
-static const struct generate_round *show_round(struct round_part *part,
-                                               const struct round_lane *lane,
-                                               const struct target_row *rows, int32_t next)
-{
-    const struct draft *draft = &lane->draft;
-    int n = lane->tree ? lane->tree->guesses.n : draft->n;
-    struct generate_round *round = arena_take(&part->arena, 1, sizeof *round);
-    struct generate_guess *guesses = arena_take(&part->arena, (size_t)n + 1, sizeof *guesses);
-    if (!round || !guesses) return NULL;
-    if (lane->tree) show_tree(part, lane, rows, guesses);
-    if (!lane->tree) show_chain(part, lane, rows, guesses);
-    *round = (struct generate_round){.n_guesses = n,
-                                     .guesses = guesses,
-                                     .drafter = draft->n ? lane->plan.drafter->ops->name : "",
-                                     .n_kept = lane->n_accepted,
-                                     .next_p = known_p(&rows[lane->n_accepted], next)};
-    note_times(part, round);
-    return round;
 }
 
 static void accept_chain(struct round_lane *lane, const struct target_row *rows,
@@ -248,7 +144,7 @@ static int commit_lane(struct round_part *part, struct round_lane *lane,
     }
     const struct generate_round *round = NULL;
     if (seq->job->generate.show_drafts) {
-        round = show_round(part, lane, rows, result.next);
+        round = round_show(part, lane, rows, result.next);
         if (!round) return error_set(err, ERR_NO_MEMORY, "no room to show the guesses");
     }
     const struct commit commit = {
@@ -261,13 +157,6 @@ static int commit_lane(struct round_part *part, struct round_lane *lane,
         .rejected_at = lane->path.n_chain,
     };
     return sequence_commit(seq, &commit, part->tools->tok, err);
-}
-
-/* How long the step's answer waited because the other part's guesses took longer. */
-static int64_t late_us(const struct round_part *part)
-{
-    int64_t late = part->meanwhile_us - part->cost.step_us;
-    return late > 0 ? late : 0;
 }
 
 /* Where the time of the step went, charged to each sequence that shared it. */
@@ -283,7 +172,7 @@ static void charge(const struct round_part *part, const struct round_lane *lane,
     c->rounds_us += (uint64_t)round_us;
     c->draft_us += (uint64_t)(part->draft_us + part->read_us);
     int64_t overhead = round_us - part->draft_us - part->read_us - cost->compute_us -
-                       cost->collective_us - late_us(part);
+                       cost->collective_us - round_late_us(part);
     histogram_add(&seq->overhead, overhead > 0 ? (uint64_t)overhead : 0);
     c->bytes_sent += cost->bytes_sent;
     c->bytes_received += cost->bytes_received;
@@ -442,97 +331,6 @@ static void settle_lanes(struct round_part *part)
     }
 }
 
-/* ---- what the planner learns ---- */
-
-/* How many of tokens[n] the text has gone on with. */
-static int count_right(const struct round_lane *lane, const int32_t *tokens, int n)
-{
-    const int32_t *text = lane->seq->tokens + lane->draft.base;
-    int n_right = 0;
-    while (n_right < n && text[n_right] == tokens[n_right]) {
-        n_right++;
-    }
-    return n_right;
-}
-
-/* What was found is held against the text, whoever guessed that, and so is a branch. */
-static void teach_found(struct planner *planner, const struct round_lane *lane)
-{
-    struct planner_sequence *state = &lane->seq->planner_state;
-    const struct lane_plan *plan = &lane->plan;
-    const struct draft *draft = &lane->draft;
-    int n_committed = lane->seq->n_tokens - draft->base;
-    bool has_branch = draft->n_branch > 0 && plan->branch.n > 0; /* a window promises nothing */
-    int branch = has_branch ? plan->branch.offer.finder : -1;
-    int taken = round_is_found(lane) ? plan->offer.finder : branch;
-    for (int i = 0; i < plan->n_found; i++) {
-        const struct lane_found *found = &plan->found[i];
-        int n = least(found->n, n_committed);
-        if (n == 0 || found->offer.finder == taken) continue;
-        planner_observe_untaken(planner, state, &found->offer, n,
-                                count_right(lane, found->tokens, n));
-    }
-    if (branch < 0) return;
-    int n = least(draft->n_branch, n_committed);
-    planner_observe_branch(planner, state, &plan->branch, n, count_right(lane, draft->branch, n),
-                           lane->path.n_branch);
-}
-
-/* Strategies with a K of their own have no offers. */
-static void teach_lane(struct planner *planner, const struct round_lane *lane)
-{
-    struct planner_sequence *state = &lane->seq->planner_state;
-    bool is_offered = round_is_found(lane) && state->strategy == STRATEGY_PLANNED;
-    const struct planner_offer *offer = is_offered ? &lane->plan.offer : NULL;
-    if (offer) {
-        planner_observe_offer(planner, state, offer, lane->draft.n, lane->path.n_chain);
-    } else {
-        int k = round_n_own(lane), n_appended = lane->draft.n_appended;
-        planner_observe_lane(planner, state, k, least(lane->path.n_chain, k));
-        if (n_appended > 0 && lane->path.n_chain >= k) {
-            planner_observe_append(planner, state, lane->append_evidence, n_appended,
-                                   lane->path.n_chain - k);
-        }
-    }
-    planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
-    teach_found(planner, lane);
-}
-
-static void teach(struct round_part *part)
-{
-    struct planner_round round = {
-        .n_rows = part->n_tokens,
-        .n_prompt = part->plan.n_prompt,
-        .is_timed = true,
-        .has_prompt = part->plan.n_prompt > 0,
-        .n_passes = part->draft_cost.n_passes,
-        .first_pass_tokens = part->draft_cost.first_pass_tokens,
-        .read_us = part->read_us,
-        .n_ahead = part->lanes[0].n_ahead,
-        .k = part->is_alone && !round_is_found(&part->lanes[0]) ? round_n_own(part->lanes) : 0,
-        .draft_us = part->draft_us,
-        .step_us = part->cost.step_us,
-        .round_us = part->prepare_us + clock_now_us() - part->verify_us - late_us(part),
-    };
-    memcpy(round.pass_lanes, part->draft_cost.pass_lanes, sizeof part->draft_cost.pass_lanes);
-    memcpy(round.pass_expected, part->draft_cost.pass_expected,
-           sizeof part->draft_cost.pass_expected);
-    memcpy(round.pass_us, part->draft_cost.pass_us, sizeof part->draft_cost.pass_us);
-    for (int i = 0; i < part->plan.n_readings; i++) {
-        round.n_read += part->plan.readings[i].n_tokens;
-    }
-    for (int i = 0; i < part->n_lanes; i++) {
-        round.n_lanes += part->lanes[i].is_settled ? 1 : 0;
-        round.is_timed = round.is_timed && !part->lanes[i].err.code;
-    }
-    planner_observe_round(part->tools->planner, &round);
-    for (int i = 0; i < part->n_lanes; i++) {
-        const struct round_lane *lane = &part->lanes[i];
-        if (!lane->is_settled) continue;
-        teach_lane(part->tools->planner, lane);
-    }
-}
-
 /* Where the round's time went, and the size of its step. */
 static void record(const struct round_part *part)
 {
@@ -541,7 +339,7 @@ static void record(const struct round_part *part)
     const struct signals_round round = {
         .part_us = {[SIGNALS_PLAN] = part->prepare_us - part->draft_us - part->read_us,
                     [SIGNALS_DRAFT] = part->draft_us + part->read_us,
-                    [SIGNALS_WIRE] = cost->total_us - ranks_us - late_us(part),
+                    [SIGNALS_WIRE] = cost->total_us - ranks_us - round_late_us(part),
                     [SIGNALS_VERIFY] = cost->compute_us,
                     [SIGNALS_COLLECTIVE] = cost->collective_us,
                     [SIGNALS_ACCEPT] = clock_now_us() - part->verify_us - cost->total_us},
@@ -558,5 +356,5 @@ void round_settle(struct round_part *part)
 {
     settle_lanes(part);
     record(part);
-    teach(part);
+    round_teach(part);
 }

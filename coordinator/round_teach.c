@@ -1,0 +1,100 @@
+/* What the planner learns from a round: its times, and how its guesses were accepted. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "coordinator/round_parts.h"
+#include "coordinator/sequence.h"
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* How many of tokens[n] the text has gone on with. */
+static int count_right(const struct round_lane *lane, const int32_t *tokens, int n)
+{
+    const int32_t *text = lane->seq->tokens + lane->draft.base;
+    int n_right = 0;
+    while (n_right < n && text[n_right] == tokens[n_right]) {
+        n_right++;
+    }
+    return n_right;
+}
+
+/* What was found is held against the text, whoever guessed that, and so is a branch. */
+static void teach_found(struct planner *planner, const struct round_lane *lane)
+{
+    struct planner_sequence *state = &lane->seq->planner_state;
+    const struct lane_plan *plan = &lane->plan;
+    const struct draft *draft = &lane->draft;
+    int n_committed = lane->seq->n_tokens - draft->base;
+    bool has_branch = draft->n_branch > 0 && plan->branch.n > 0; /* a window promises nothing */
+    int branch = has_branch ? plan->branch.offer.finder : -1;
+    int taken = round_is_found(lane) ? plan->offer.finder : branch;
+    for (int i = 0; i < plan->n_found; i++) {
+        const struct lane_found *found = &plan->found[i];
+        int n = least(found->n, n_committed);
+        if (n == 0 || found->offer.finder == taken) continue;
+        planner_observe_untaken(planner, state, &found->offer, n,
+                                count_right(lane, found->tokens, n));
+    }
+    if (branch < 0) return;
+    int n = least(draft->n_branch, n_committed);
+    planner_observe_branch(planner, state, &plan->branch, n, count_right(lane, draft->branch, n),
+                           lane->path.n_branch);
+}
+
+/* Strategies with a K of their own have no offers. */
+static void teach_lane(struct planner *planner, const struct round_lane *lane)
+{
+    struct planner_sequence *state = &lane->seq->planner_state;
+    bool is_offered = round_is_found(lane) && state->strategy == STRATEGY_PLANNED;
+    const struct planner_offer *offer = is_offered ? &lane->plan.offer : NULL;
+    if (offer) {
+        planner_observe_offer(planner, state, offer, lane->draft.n, lane->path.n_chain);
+    } else {
+        int k = round_n_own(lane), n_appended = lane->draft.n_appended;
+        planner_observe_lane(planner, state, k, least(lane->path.n_chain, k));
+        if (n_appended > 0 && lane->path.n_chain >= k) {
+            planner_observe_append(planner, state, lane->append_evidence, n_appended,
+                                   lane->path.n_chain - k);
+        }
+    }
+    planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
+    teach_found(planner, lane);
+}
+
+void round_teach(struct round_part *part)
+{
+    struct planner_round round = {
+        .n_rows = part->n_tokens,
+        .n_prompt = part->plan.n_prompt,
+        .is_timed = true,
+        .has_prompt = part->plan.n_prompt > 0,
+        .n_passes = part->draft_cost.n_passes,
+        .first_pass_tokens = part->draft_cost.first_pass_tokens,
+        .read_us = part->read_us,
+        .n_ahead = part->lanes[0].n_ahead,
+        .k = part->is_alone && !round_is_found(&part->lanes[0]) ? round_n_own(part->lanes) : 0,
+        .draft_us = part->draft_us,
+        .step_us = part->cost.step_us,
+        .round_us = part->prepare_us + clock_now_us() - part->verify_us - round_late_us(part),
+    };
+    memcpy(round.pass_lanes, part->draft_cost.pass_lanes, sizeof part->draft_cost.pass_lanes);
+    memcpy(round.pass_expected, part->draft_cost.pass_expected,
+           sizeof part->draft_cost.pass_expected);
+    memcpy(round.pass_us, part->draft_cost.pass_us, sizeof part->draft_cost.pass_us);
+    for (int i = 0; i < part->plan.n_readings; i++) {
+        round.n_read += part->plan.readings[i].n_tokens;
+    }
+    for (int i = 0; i < part->n_lanes; i++) {
+        round.n_lanes += part->lanes[i].is_settled ? 1 : 0;
+        round.is_timed = round.is_timed && !part->lanes[i].err.code;
+    }
+    planner_observe_round(part->tools->planner, &round);
+    for (int i = 0; i < part->n_lanes; i++) {
+        const struct round_lane *lane = &part->lanes[i];
+        if (!lane->is_settled) continue;
+        teach_lane(part->tools->planner, lane);
+    }
+}
