@@ -62,8 +62,8 @@ enum accept_rule { ACCEPT_RULES(ACCEPT_RULE_CONSTANT) RULE_COUNT };
     rule_wish_fn wish;
 ACCEPT_RULES(ACCEPT_RULE_FUNCTIONS)
 #undef ACCEPT_RULE_FUNCTIONS
-/* For siblings drawn with replacement; no rule that users name asks for those. */
-tree_accept_fn tree_accept_k_sequential;
+/* For siblings and for paths drawn with replacement; no rule that users name asks for those. */
+tree_accept_fn tree_accept_k_sequential, tree_accept_paths;
 rule_keep_fn keep_rejection, keep_match, keep_naive, keep_typical;
 tree_accept_fn tree_accept_rejection, tree_accept_match, tree_accept_traversal, tree_accept_naive,
     tree_accept_typical;
