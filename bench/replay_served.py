@@ -2,13 +2,15 @@
 """What `outrider replay` predicts for texts, over what serving them has brought.
 
     bench/replay_served.py BUILD [--turns 10] [--tokens 400] [--target MODEL] [--ranks 1]
+                          [--least 1.5]
 
 One cluster without a draft model serves greedy texts, planned with --lookup session and plainly
 (K = 0), in turns, so that a change of the machine's speed affects both. Then `outrider replay -d
 session` goes through the same texts with the times that this coordinator has kept
 (`--pack-cache`). Printed, by the server's time of decoding: the speed-up as served, the median of
 the turns with quartiles and that of all texts together; the one predicted for all of them; and the
-one over the other.
+one over the other. Then the same of those texts alone for which, each by itself, replay predicts
+--least or more: they are the ones that loop.
 """
 import glob
 import json
@@ -32,8 +34,8 @@ def ask(cluster, ids, tokens, words):
 
 
 def run_turns(cluster, args):
-    """The ratios of the turns, that of all together, and the texts."""
-    ratios, texts, us = [], [], [0, 0]
+    """The texts, and for each the us of its answer, plainly and planned."""
+    texts, us = [], []
     for turn in range(-1, args.turns):  # the first one is for pages and the planner
         prompt = bench_util.PROMPTS[turn % len(bench_util.PROMPTS)]
         ids = ids_of(cluster, prompt + " So" * (turn + 2))
@@ -45,14 +47,12 @@ def run_turns(cluster, args):
             raise SystemExit("the planned text is another one than the plain one")
         if turn < 0:
             continue
-        ratios.append(decode_rate(planned) / decode_rate(plain))
-        us = [us[0] + args.tokens / decode_rate(plain), us[1] + args.tokens / decode_rate(planned)]
+        us.append([args.tokens / decode_rate(plain), args.tokens / decode_rate(planned)])
         texts.append({"prompt_ids": ids, "answer_ids": planned["token_ids"]})
-    return ratios, us[0] / us[1], texts
+    return texts, us
 
 
 def predict(cluster, texts, folder):
-    cluster.coordinator.stop()  # it writes its times when it ends
     times = glob.glob(os.path.join(folder, "**", "times-*.json"), recursive=True)
     path = os.path.join(folder, "texts.jsonl")
     with open(path, "w", encoding="utf-8") as file:
@@ -60,7 +60,15 @@ def predict(cluster, texts, folder):
     done = subprocess.run([os.path.join(cluster.bin, "outrider"), "replay", "-d", "session",
                            "--times", times[0], "--json", path],
                           capture_output=True, encoding="utf-8", check=True)
-    return json.loads(done.stdout)
+    return json.loads(done.stdout)["speedup"]
+
+
+def report(name, us, predicted):
+    ratios = [plain / planned for plain, planned in us]
+    served = sum(plain for plain, _ in us) / sum(planned for _, planned in us)
+    print(f"{name}: {len(us)} texts")
+    print(f"  served     {quartiles_text(ratios, 3)}, all together {served:.3f}")
+    print(f"  predicted  {predicted:.3f}, over served {predicted / served:.3f}")
 
 
 def main():
@@ -69,16 +77,21 @@ def main():
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--target", default=f"{bench_util.SOURCE}/deploy/models/tales/target")
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--least", type=float, default=1.5)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, \
             Cluster(args.build, n_ranks=args.ranks, target=args.target, draft="none",
                     coordinator_flags=["--tokenizer", args.target, "--pack-cache",
                                        folder]) as cluster:
         cluster.wait_serving(300)
-        ratios, served, texts = run_turns(cluster, args)
-        predicted = predict(cluster, texts, folder)
-    print(f"served     {quartiles_text(ratios, 3)}, all together {served:.3f}")
-    print(f"predicted  {predicted['speedup']:.3f}, over served {predicted['speedup'] / served:.3f}")
+        texts, us = run_turns(cluster, args)
+        cluster.coordinator.stop()  # it writes its times when it ends
+        report("all", us, predict(cluster, texts, folder))
+        looping = [i for i, text in enumerate(texts)
+                   if predict(cluster, [text], folder) >= args.least]
+        if looping:
+            report(f"predicted {args.least} or more", [us[i] for i in looping],
+                   predict(cluster, [texts[i] for i in looping], folder))
 
 
 if __name__ == "__main__":
