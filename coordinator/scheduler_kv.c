@@ -223,12 +223,21 @@ static void reserve_appended(struct planning *p, struct lane_plan *lane)
 }
 
 /* Path 0 goes on with the branch where the chain is the beginning of that. */
-static int reserve_branch(struct planning *p, struct lane_plan *lane, int n_branch,
-                          struct error *err)
+static int branch_end(const struct lane_plan *lane, int n_branch)
 {
-    struct sequence *seq = lane->seq;
-    return block_table_reach(&seq->target_blocks, p->s->target_pool,
-                             seq->n_target_kv + lane->n_tokens + n_branch, err);
+    return lane->seq->n_target_kv + lane->n_tokens + n_branch;
+}
+
+/* Whether there are blocks for path 0 and for the tails. It is asked before any is taken: otherwise
+ * those of path 0 would stay with a sequence that gets no tails, and published ones would have been
+ * forgotten for them. */
+static bool has_blocks(const struct planning *p, const struct lane_plan *lane, int n_branch,
+                       const struct guess_tree *shape)
+{
+    const struct block_pool *pool = p->s->target_pool;
+    int n = block_table_lacks(&lane->seq->target_blocks, pool, branch_end(lane, n_branch));
+    n += guess_tree_tails(shape, lane->seq->n_tokens, pool->block_tokens);
+    return n <= block_pool_room(pool);
 }
 
 /* Blocks for the lane's siblings and a branch, or a window. False: there are not enough. */
@@ -237,14 +246,16 @@ static bool reserve_tree(struct planning *p, struct lane_plan *lane)
     int32_t parents[TREE_NODES_MAX];
     struct guess_tree shape;
     struct error err;
+    struct block_pool *pool = p->s->target_pool;
+    struct block_table *table = &lane->seq->target_blocks;
     struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
     int n_chain = lane->k + lane->n_append;
     int n_branch = lane->branch.n > 0 ? lane->branch.n : lane->n_window;
     int n = lane_tree_parents(n_chain, lane->siblings, n_branch, parents);
     if (n == n_chain) return true;
-    if (reserve_branch(p, lane, n_branch, &err) || guess_tree_init(&shape, parents, n, &err) ||
-        block_tails_reserve(tails, p->s->target_pool, &lane->seq->target_blocks, &shape,
-                            lane->seq->n_tokens, &err)) {
+    if (guess_tree_init(&shape, parents, n, &err) || !has_blocks(p, lane, n_branch, &shape) ||
+        block_table_reach(table, pool, branch_end(lane, n_branch), &err) ||
+        block_tails_reserve(tails, pool, table, &shape, lane->seq->n_tokens, &err)) {
         return false;
     }
     lane->tails = tails;
