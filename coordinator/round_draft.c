@@ -111,41 +111,6 @@ static int list_drafts(struct round_part *part, const struct drafter *drafter,
     return n;
 }
 
-/* What the step and the round have so far. */
-static struct planner_append_load append_load(const struct round_part *part)
-{
-    struct planner_append_load load = {.draft_us = (double)part->draft_us};
-    for (int i = 0; i < part->n_lanes; i++) {
-        const struct round_lane *lane = &part->lanes[i];
-        load.n_rows += lane->plan.n_tokens + lane->draft.n;
-        for (int g = 0; g < lane->draft.n && lane->plan.tails; g++) {
-            load.n_rows += lane->plan.siblings[g];
-        }
-        load.n_lanes += lane->plan.is_last ? 1 : 0;
-    }
-    load.n_wanted = load.n_rows - part->plan.n_prompt;
-    return load;
-}
-
-/* Behind the guesses of the draft, what is found there: drafts[n] of owners. */
-static void append_guesses(struct round_part *part, struct round_lane **owners, int n)
-{
-    const struct appended *appended = part->tools->appended;
-    struct append_lane lanes[SEQUENCES_MAX];
-    int n_lanes = 0, at[SEQUENCES_MAX];
-    for (int i = 0; i < n; i++) {
-        if (owners[i]->plan.n_append == 0) continue;
-        at[n_lanes] = i;
-        lanes[n_lanes++] = (struct append_lane){&part->drafts[i], owners[i]->plan.n_append, 0};
-    }
-    if (n_lanes == 0) return;
-    const struct planner_append_load load = append_load(part);
-    appended_add(appended, lanes, n_lanes, &load, &part->arena);
-    for (int i = 0; i < n_lanes; i++) {
-        owners[at[i]]->append_evidence = lanes[i].evidence;
-    }
-}
-
 /* All lanes that guess with the draft model, in one call. */
 static void draft_lanes(struct round_part *part)
 {
@@ -164,7 +129,7 @@ static void draft_lanes(struct round_part *part)
     if (needs_guesses) round_flush(part, false);
     drafter_propose(model, part->drafts, n, &part->arena, &part->draft_cost);
     part->draft_us = clock_now_us() - start_us;
-    append_guesses(part, owners, n);
+    round_append(part, owners, n);
     for (int i = 0; i < n; i++) {
         settle_draft(owners[i], &part->drafts[i].err);
     }

@@ -77,6 +77,13 @@ void round_prepare(struct round_part *part, struct sequence **seqs, int n, int h
 /* Puts the lanes into the step; those that have failed are left out. Errors: ERR_NO_MEMORY. */
 int round_fill_step(struct round_part *part, struct error *err);
 
+/* coordinator/round_append.c: what the step and the round have when the draft has guessed. Branches
+ * and windows are found later, so those that are planned count. */
+struct planner_append_load round_append_load(const struct round_part *part);
+/* Adds what is found behind the guesses of the draft: drafts[n] of the part, which are of
+ * owners[n]. Errors, of the drafts: ERR_NO_MEMORY. */
+void round_append(struct round_part *part, struct round_lane **owners, int n);
+
 /* coordinator/round_settle.c: the answers become tokens, and the planner learns. */
 void round_settle(struct round_part *part);
 

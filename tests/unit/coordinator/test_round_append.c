@@ -1,0 +1,82 @@
+/* ctest: labels=quick libs=coordinator timeout=60 */
+/* What the planner is told of a step before guesses are added behind those of the draft. */
+#include "coordinator/round_parts.h"
+#include "tests/support/check_util.h"
+
+enum { N_PROMPT = 30, DRAFT_US = 700 };
+
+static struct round_part part;
+
+static struct round_lane *add_lane(int n_tokens, int n_guesses)
+{
+    struct round_lane *lane = &part.lanes[part.n_lanes++];
+    *lane = (struct round_lane){.plan = {.n_tokens = n_tokens, .k = n_guesses, .is_last = true},
+                                .draft.n = n_guesses};
+    return lane;
+}
+
+static void begin(void)
+{
+    part.n_lanes = 0;
+    part.plan.n_prompt = N_PROMPT;
+    part.draft_us = DRAFT_US;
+    add_lane(N_PROMPT, 0)->plan.is_last = false;
+    add_lane(1, 4);
+}
+
+static void expect_rows(int n)
+{
+    const struct planner_append_load load = round_append_load(&part);
+    ck_assert_int_eq(load.n_rows, n);
+    ck_assert_int_eq(load.n_wanted, n - N_PROMPT);
+    ck_assert_int_eq(load.n_lanes, part.n_lanes - 1);
+    ck_assert(load.draft_us == DRAFT_US);
+}
+
+START_TEST(chains_have_a_row_for_each_token)
+{
+    begin();
+    expect_rows(N_PROMPT + 1 + 4);
+}
+END_TEST
+
+START_TEST(siblings_branches_and_windows_have_rows)
+{
+    begin();
+    struct round_lane *siblings = add_lane(1, 3), *branch = add_lane(1, 3),
+                      *window = add_lane(1, 2);
+    siblings->plan.siblings[0] = 2;
+    siblings->plan.siblings[2] = 1;
+    branch->plan.branch.n = 7;
+    window->plan.n_window = 8;
+    siblings->plan.tails = branch->plan.tails = window->plan.tails = &part.plan.tails[0];
+    expect_rows(N_PROMPT + 5 + (4 + 3) + (4 + 7) + (3 + 8));
+}
+END_TEST
+
+/* There is no tree without KV for its tails, no sibling of a guess that was not made, and no branch
+ * where the draft has guessed nothing. */
+START_TEST(what_the_step_will_not_have_does_not_count)
+{
+    begin();
+    struct round_lane *without = add_lane(1, 3), *few = add_lane(1, 1), *none = add_lane(1, 0);
+    without->plan.siblings[0] = 3;
+    without->plan.branch.n = without->plan.n_window = 5;
+    few->plan.siblings[0] = 1;
+    few->plan.siblings[1] = 3;
+    none->plan.branch.n = 7;
+    few->plan.tails = none->plan.tails = &part.plan.tails[0];
+    expect_rows(N_PROMPT + 5 + 4 + (2 + 1) + 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("round_append");
+    TCase *tcase = tcase_create("load");
+    tcase_add_test(tcase, chains_have_a_row_for_each_token);
+    tcase_add_test(tcase, siblings_branches_and_windows_have_rows);
+    tcase_add_test(tcase, what_the_step_will_not_have_does_not_count);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
