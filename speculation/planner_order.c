@@ -22,8 +22,7 @@ int planner_lane_most(const struct planner_lane *lane)
     return least(lane->offer ? lane->offer->k_max : lane->k_max, DRAFT_MAX);
 }
 
-/* Siblings that a guess of the lane may have. */
-static int siblings_most(const struct planner_lane *lane, int position)
+int planner_lane_siblings(const struct planner_lane *lane, int position)
 {
     return lane->offer ? least(lane->siblings_max, lane->offer->siblings[position])
                        : lane->siblings_max;
@@ -33,7 +32,7 @@ static bool may_have_siblings(const struct planner_lane *lane)
 {
     int n = 0;
     for (int i = 0; i < planner_lane_most(lane) && n == 0; i++) {
-        n = siblings_most(lane, i);
+        n = planner_lane_siblings(lane, i);
     }
     return n > 0;
 }
@@ -135,7 +134,7 @@ static void advance(struct planner_order *order)
     if (!is_last) pair = planner_order_next(order, taken.lane, taken.survival);
     if (is_last || pair.survival < least_survival) pair = order->heap[--order->n_heap];
     if (order->n_heap) heap_settle(order, 0, pair);
-    if (taken.rank >= siblings_most(lane, taken.position)) return;
+    if (taken.rank >= planner_lane_siblings(lane, taken.position)) return;
     pair = next_sibling(order, &taken);
     if (pair.survival >= least_survival) heap_push(order, pair);
 }

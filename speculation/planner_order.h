@@ -41,6 +41,8 @@ const struct planner_pair *planner_order_at(struct planner_order *order, int i);
 /* The chances of the lane's guesses, by its offer or the draft, and how many it may make. */
 struct planner_chain planner_lane_chain(struct planner *p, const struct planner_lane *lane);
 int planner_lane_most(const struct planner_lane *lane);
+/* The siblings that its guess `position` may have, by its offer or the draft. */
+int planner_lane_siblings(const struct planner_lane *lane, int position);
 
 /* Goes on to the next guess of a lane, whose last one has this survival. Not to a sibling. */
 struct planner_pair planner_order_next(struct planner_order *order, int lane, float survival);

@@ -14,25 +14,99 @@ static double draft_pass_us(const struct planner *p, const struct planner_base *
     return base->visible * (planner_curve_at(draft, n) - planner_curve_at(draft, n - 1));
 }
 
-/* Tokens that a lane commits, at best, in the time of a round without guesses, when it alone makes
- * guesses, by its offer or the draft: a round that is longer is so for all lanes. */
+/* A lane that alone makes guesses, as far as they are added. */
+struct alone {
+    double tokens, passes; /* expected */
+    int n_chain, n_nodes;
+};
+
+/* What its speed depends on besides. */
+struct alone_costs {
+    const struct planner *p;
+    const struct planner_base *base;
+    double pass_us, missed_us; /* of a pass, and for each token */
+    double plain_us;
+    int n_most; /* nodes */
+};
+
+/* Tokens that the lane commits in the time of a round without guesses: a round that is longer is so
+ * for all lanes. */
+static double speed_of(const struct alone_costs *c, const struct alone *a)
+{
+    double us = planner_step_us(c->p, c->base, a->n_nodes) - c->plain_us;
+    us += a->passes * c->pass_us + a->tokens * c->missed_us;
+    return a->tokens / (1 + c->base->n_lanes * us / c->plain_us);
+}
+
+/* The chain that is best without siblings; returns its speed. left[i]: the chance that guess i is
+ * tested and rejected. */
+static double find_chain(struct planner *p, const struct alone_costs *costs,
+                         const struct planner_lane *lane, struct alone *best,
+                         double left[DRAFT_MAX])
+{
+    struct planner_chain chain = planner_lane_chain(p, lane);
+    struct alone a = {.tokens = 1};
+    int n = planner_lane_most(lane);
+    double survival = 1, best_speed = 0;
+    *best = a;
+    if (n > costs->n_most) n = costs->n_most;
+    while (a.n_chain < n && survival >= least_survival) {
+        double before = survival;
+        survival *= (double)planner_chain_next(&chain);
+        a.tokens += survival;
+        a.passes += lane->offer ? 0 : 1 - (double)lane->staged[a.n_chain];
+        left[a.n_chain++] = before - survival;
+        a.n_nodes++;
+        double speed = speed_of(costs, &a);
+        if (speed <= best_speed) continue;
+        best_speed = speed;
+        *best = a;
+    }
+    return best_speed;
+}
+
+/* Siblings of a guess, as long as they make the lane faster than `speed`; returns how fast it is
+ * with them. */
+static double add_siblings(const struct alone_costs *costs, const struct planner_lane *lane,
+                           struct alone *a, int position, double left, double speed)
+{
+    int drafter = planner_drafter_of(lane->offer);
+    const struct planner_siblings *siblings = &costs->p->siblings[drafter];
+    const struct planner_trust *trust = &lane->seq->sibling_trust[drafter];
+    int n = planner_lane_siblings(lane, position);
+    for (int rank = 0; rank < n && a->n_nodes < costs->n_most; rank++) {
+        struct alone more = *a;
+        double kept = left * (double)planner_sibling_chance(siblings, trust, rank);
+        more.tokens += kept;
+        more.n_nodes++;
+        double more_speed = speed_of(costs, &more);
+        if (kept < least_survival || more_speed <= speed) break;
+        speed = more_speed;
+        left -= kept;
+        *a = more;
+    }
+    return speed;
+}
+
+/* The best speed of a lane that alone makes guesses, by its offer or the draft. The one that finds
+ * more siblings may be the better one although its guesses stay less often. */
 static double lane_speed(struct planner *p, const struct planner_base *base,
                          const struct planner_lane *lane, double pass_us)
 {
-    struct planner_chain chain = planner_lane_chain(p, lane);
-    double survival = 1, tokens = 1, passes = 0, best = 0, plain_us = planner_step_us(p, base, 0);
-    int n = planner_lane_most(lane);
-    if (n > base->n_pairs) n = base->n_pairs;
-    for (int k = 1; k <= n && survival >= least_survival; k++) {
-        survival *= (double)planner_chain_next(&chain);
-        tokens += survival;
-        passes += 1 - (double)lane->staged[k - 1];
-        double us = planner_step_us(p, base, k) - plain_us;
-        if (!lane->offer) us += passes * pass_us + tokens * planner_missed_us(p, lane);
-        double speed = tokens / (1 + base->n_lanes * us / plain_us);
-        if (speed > best) best = speed;
+    struct alone_costs costs = {.p = p,
+                                .base = base,
+                                .pass_us = pass_us,
+                                .missed_us = lane->offer ? 0 : planner_missed_us(p, lane),
+                                .plain_us = planner_step_us(p, base, 0),
+                                .n_most = base->n_pairs};
+    struct alone best;
+    double left[DRAFT_MAX];
+    if (lane->nodes_max > 0 && lane->nodes_max < costs.n_most) costs.n_most = lane->nodes_max;
+    double speed = find_chain(p, &costs, lane, &best, left);
+    for (int i = 0; i < best.n_chain; i++) {
+        speed = add_siblings(&costs, lane, &best, i, left[i], speed);
     }
-    return best;
+    return speed;
 }
 
 int planner_assign(struct planner *p, const struct planner_base *base, struct planner_lane *lanes,

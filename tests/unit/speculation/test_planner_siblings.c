@@ -227,6 +227,37 @@ START_TEST(drafters_are_learned_apart)
 }
 END_TEST
 
+/* Of two finders the one is chosen whose guesses and siblings together are worth more. */
+START_TEST(a_finder_is_chosen_for_its_siblings_too)
+{
+    for (int is_dear = 0; is_dear < 2; is_dear++) {
+        static struct planner planner;
+        planner = (struct planner){0};
+        struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
+        struct planner_load load = {.n_rows_max = 64};
+        struct planner_offer offers[] = {{.finder = 1, .evidence = 9, .k_max = N_FOUND}, found};
+        for (int i = 0; i < 300; i++) { /* guesses stay in 63 and 60 of 100 cases */
+            planner_observe_offer(&planner, &seq, &offers[0], 1, i * 37 % 100 < 63 ? 1 : 0);
+            planner_observe_offer(&planner, &seq, &offers[1], 1, i * 37 % 100 < 60 ? 1 : 0);
+            planner_observe_siblings(&planner, &seq, &offers[1], 1, i % 2);
+        }
+        for (int rows = 1; rows <= 64; rows *= 2) {
+            double row = is_dear ? 0.2 : 0.001;
+            planner_calibrate_step(&planner, rows, STEP_US * (1 + row * rows));
+        }
+        struct planner_lane lane = {.seq = &seq,
+                                    .n_left = TEXT_TOKENS,
+                                    .siblings_max = SIBLINGS_MAX,
+                                    .offers = offers,
+                                    .n_offers = 2};
+        planner_share(&planner, &lane, 1, &load);
+        ck_assert_int_gt(lane.k, 0);
+        ck_assert_ptr_eq(lane.offer, is_dear ? &offers[0] : &offers[1]);
+        ck_assert_int_eq(lane.siblings[0] > 0, !is_dear);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("planner_siblings");
@@ -234,6 +265,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, trees_are_worth_it_where_they_are_made, 0, N_WORLDS);
     tcase_add_test(tcase, drafters_are_learned_apart);
+    tcase_add_test(tcase, a_finder_is_chosen_for_its_siblings_too);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
