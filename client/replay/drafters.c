@@ -82,11 +82,13 @@ out:
 void replay_drafter_close(struct replay_drafter *d)
 {
     suffix_close(d->suffix);
+    first_places_close(d->places);
     store_close(d->store);
     datastore_close(d->datastore);
     recycled_close(d->recycled);
     d->recycled = NULL;
     d->datastore = NULL;
+    d->places = NULL;
     d->suffix = NULL;
     d->store = NULL;
 }
@@ -108,6 +110,9 @@ static int add(struct replay_drafter *d, const int32_t *tokens, size_t n, struct
     for (size_t i = 0; d->suffix && i < n; i++) {
         TRY(suffix_add(d->suffix, tokens[i], err));
     }
+    for (size_t i = 0; d->places && i < n; i++) {
+        TRY(first_places_add(d->places, tokens[i], err));
+    }
 out:
     return rc;
 }
@@ -118,6 +123,7 @@ int replay_drafter_begin(struct replay_drafter *d, const struct token_ids *promp
     int rc = 0;
     int64_t start = clock_now_ns();
     if (d->finder == REPLAY_SESSION) TRY(suffix_open(&d->suffix, err));
+    if (d->finder == REPLAY_NGRAM) TRY(first_places_open(&d->places, err));
     TRY(add(d, prompt->data, prompt->n, err));
     d->last = prompt->n ? prompt->data[prompt->n - 1] : -1;
 out:
@@ -145,8 +151,11 @@ void replay_drafter_end(struct replay_drafter *d, const struct token_ids *text)
 {
     int64_t start = clock_now_ns();
     if (d->suffix) note_bytes(d, suffix_bytes(d->suffix), (size_t)suffix_length(d->suffix));
+    if (d->places) note_bytes(d, first_places_bytes(d->places), first_places_length(d->places));
     suffix_close(d->suffix);
+    first_places_close(d->places);
     d->suffix = NULL;
+    d->places = NULL;
     if (d->store) {
         store_add(d->store, 0, text->data, (int)text->n);
         d->busy_ns += clock_now_ns() - start;
@@ -166,27 +175,19 @@ static void find_session(const struct replay_drafter *d, struct replay_found *fo
     found->offer.evidence = planner_evidence_of_match(place.length);
 }
 
-/* The first place where the last n tokens stood before; -1: none. */
-static int64_t first_place(const struct token_ids *text, size_t n)
+/* What follows the first place of the last few tokens, as many of them as stood anywhere before. */
+static void find_ngram(const struct replay_drafter *d, const struct token_ids *text,
+                       struct replay_found *found)
 {
-    const int32_t *end = text->data + text->n - n;
-    for (size_t at = 0; at + n < text->n; at++) {
-        if (memcmp(text->data + at, end, n * sizeof *end) == 0) return (int64_t)at;
-    }
-    return -1;
-}
-
-static void find_ngram(const struct token_ids *text, struct replay_found *found)
-{
-    int64_t at = -1;
-    size_t n = REPLAY_NGRAM_MOST;
-    for (; n >= REPLAY_NGRAM_LEAST; n--) {
-        if (text->n > n && (at = first_place(text, n)) >= 0) break;
+    int32_t at = -1;
+    int n = FIRST_PLACES_MOST;
+    for (; n >= FIRST_PLACES_LEAST; n--) {
+        if ((at = first_places_find(d->places, n)) >= 0) break;
     }
     if (at < 0) return;
-    size_t from = (size_t)at + n, left = text->n - from;
+    size_t from = (size_t)at + (size_t)n, left = text->n - from;
     found->offer.k_max = left < DRAFT_MAX ? (int)left : DRAFT_MAX;
-    found->offer.evidence = (int)n;
+    found->offer.evidence = n;
     memcpy(found->tokens, text->data + from, (size_t)found->offer.k_max * sizeof *found->tokens);
 }
 
@@ -229,7 +230,7 @@ void replay_drafter_find(struct replay_drafter *d, const struct token_ids *text,
     int64_t start = clock_now_ns();
     found->offer = (struct planner_offer){.finder = index};
     if (d->finder == REPLAY_SESSION) find_session(d, found);
-    if (d->finder == REPLAY_NGRAM) find_ngram(text, found);
+    if (d->finder == REPLAY_NGRAM) find_ngram(d, text, found);
     if (d->store || d->datastore) find_counted(d, text, found);
     if (d->recycled) find_recycled(d, found);
     d->busy_ns += clock_now_ns() - start;

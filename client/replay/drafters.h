@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "client/replay/first_places.h"
 #include "lookup/datastore.h"
 #include "lookup/recycled.h"
 #include "lookup/store.h"
@@ -13,7 +14,7 @@
 
 enum replay_finder {
     REPLAY_SESSION,   /* a suffix automaton of prompt and answer (lookup/suffix.h) */
-    REPLAY_NGRAM,     /* prompt lookup: the first occurrence of the last few tokens */
+    REPLAY_NGRAM,     /* prompt lookup: the first place of the last few tokens */
     REPLAY_STORE,     /* the texts replayed before (lookup/store.h) */
     REPLAY_DATASTORE, /* a file of texts (lookup/datastore.h) */
     /* What stood behind the same token in the answers (lookup/recycled.h). A server also knows
@@ -26,10 +27,7 @@ extern const char *const replay_names[N_REPLAY_FINDERS];
 
 enum {
     REPLAY_STORE_TOKENS = 1 << 21,
-    REPLAY_LISTS = 1 << 17, /* of recycled tokens, as the coordinator has them */
-    /* Tokens of prompt lookup's match, tried from the most to the least. */
-    REPLAY_NGRAM_MOST = 3,
-    REPLAY_NGRAM_LEAST = 2
+    REPLAY_LISTS = 1 << 17 /* of recycled tokens, as the coordinator has them */
 };
 
 /* What a drafter offers for the end of a text, with the guesses. offer.k_max 0: nothing. */
@@ -42,6 +40,7 @@ struct replay_found {
 struct replay_drafter {
     enum replay_finder finder;
     struct suffix *suffix;
+    struct first_places *places;
     struct store *store;
     struct datastore *datastore;
     struct recycled *recycled;

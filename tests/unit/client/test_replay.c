@@ -131,6 +131,32 @@ START_TEST(a_text_that_does_not_repeat_costs_nothing)
 }
 END_TEST
 
+/* A search of the whole text in each round would take minutes. */
+START_TEST(a_long_text_is_replayed_in_seconds)
+{
+    enum { LONG = 300000, STEP = 3 };
+    struct replay_drafter drafters[N_REPLAY_FINDERS] = {0};
+    struct token_ids text = {0};
+    struct replay_found found;
+    int n, n_found = 0;
+    CHECK_OK(replay_drafters_open(drafters, &n, "ngram", &err));
+    CHECK_OK(replay_drafter_begin(&drafters[0], &text, &err));
+    for (int i = 0; i < LONG; i += STEP) {
+        int32_t tokens[STEP] = {below(1 << 30), i % 700, below(1 << 30)};
+        CHECK_OK(token_ids_append(&text, tokens, STEP, &err));
+        CHECK_OK(replay_drafter_add(&drafters[0], tokens, STEP, &err));
+        replay_drafter_find(&drafters[0], &text, 0, &found);
+        n_found += found.offer.k_max > 0;
+    }
+    ck_assert_int_lt(n_found, 10);
+    replay_drafter_end(&drafters[0], &text);
+    ck_assert_uint_eq(drafters[0].n_tokens, LONG);
+    ck_assert_uint_gt(drafters[0].bytes, LONG * sizeof *text.data);
+    replay_drafter_close(&drafters[0]);
+    token_ids_free(&text);
+}
+END_TEST
+
 START_TEST(drafters_are_named)
 {
     static const struct {
@@ -180,6 +206,7 @@ int main(void)
     tcase_add_test(tests, wrong_lines_are_refused);
     tcase_add_test(tests, a_text_that_repeats_is_guessed);
     tcase_add_test(tests, a_text_that_does_not_repeat_costs_nothing);
+    tcase_add_test(tests, a_long_text_is_replayed_in_seconds);
     tcase_add_test(tests, drafters_are_named);
     tcase_add_test(tests, times_are_read);
     suite_add_tcase(suite, tests);
