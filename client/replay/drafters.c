@@ -1,10 +1,11 @@
 /* Drafters over recorded texts, with the evidence that they give the planner for each offer. */
 #include "client/replay/drafters.h"
 
-#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/name_list.h"
 
 const char *const replay_names[N_REPLAY_FINDERS] = {"session", "ngram", "store", "datastore",
                                                     "recycled"};
@@ -12,68 +13,61 @@ _Static_assert((int)N_REPLAY_FINDERS <= (int)PLANNER_FINDERS, "the planner tells
 
 /* ---- opening ---- */
 
-enum { PATH_BYTES = 4096 };
-
-/* path[len] follows "datastore=". */
-static int open_datastore(struct replay_drafter *d, const char *path, size_t len, struct error *err)
+static int open_datastore(struct replay_drafter *d, const struct name_list_item *item,
+                          struct error *err)
 {
-    char copy[PATH_BYTES];
-    if (len == 0 || len >= sizeof copy) {
-        return error_set(err, ERR_ARGUMENT, "--drafter datastore=FILE: the file's name is missing");
-    }
-    memcpy(copy, path, len);
-    copy[len] = '\0';
-    return datastore_open(&d->datastore, copy, err);
+    char *path = strndup(item->file, item->file_len);
+    if (!path) return error_set(err, ERR_NO_MEMORY, "no memory for the name of a datastore");
+    int rc = datastore_open(&d->datastore, path, err);
+    free(path);
+    return rc;
 }
 
-/* Whether name[len] is this drafter's; the datastore's has "=FILE" behind it. */
-static bool is_named(int finder, const char *name, size_t len)
+static int open_one(struct replay_drafter *d, const struct name_list_item *item, struct error *err)
 {
-    size_t own = strlen(replay_names[finder]);
-    if (len < own || memcmp(replay_names[finder], name, own) != 0) return false;
-    return finder == REPLAY_DATASTORE ? len > own && name[own] == '=' : len == own;
+    *d = (struct replay_drafter){.finder = (enum replay_finder)item->index};
+    if (d->finder == REPLAY_DATASTORE) return open_datastore(d, item, err);
+    if (d->finder == REPLAY_RECYCLED) return recycled_open(&d->recycled, REPLAY_LISTS, err);
+    return d->finder == REPLAY_STORE ? store_open(&d->store, REPLAY_STORE_TOKENS, err) : 0;
 }
 
 /* A finder that the coordinator has and that cannot be replayed. */
-static int refuse_lookahead(struct error *err)
+static int refuse_lookahead(const char *names, struct error *err)
 {
-    return error_set(err, ERR_ARGUMENT,
-                     "--drafter: lookahead cannot be replayed, because it learns from what the "
-                     "target says behind guesses, and a recorded text does not tell that");
+    static const char lookahead[] = "lookahead";
+    for (const char *word = names;; word++) {
+        size_t len = strcspn(word, ",");
+        if (len == sizeof lookahead - 1 && memcmp(word, lookahead, len) == 0) {
+            return error_set(err, ERR_ARGUMENT,
+                             "--drafter: lookahead cannot be replayed, because it learns from what "
+                             "the target says behind guesses, and a recorded text does not tell "
+                             "that");
+        }
+        word += len;
+        if (!*word) return 0;
+    }
 }
 
-static int open_one(struct replay_drafter *drafters, int *n, const char *name, size_t len,
-                    struct error *err)
+static int read_list(const char *names, struct name_list_item *items, int *n, struct error *err)
 {
-    for (int f = 0; f < N_REPLAY_FINDERS; f++) {
-        if (!is_named(f, name, len)) continue;
-        for (int i = 0; i < *n; i++) {
-            if (drafters[i].finder != (enum replay_finder)f) continue;
-            return error_set(err, ERR_ARGUMENT, "--drafter names %s twice", replay_names[f]);
-        }
-        struct replay_drafter *made = &drafters[(*n)++];
-        *made = (struct replay_drafter){.finder = (enum replay_finder)f};
-        size_t own = strlen(replay_names[f]) + 1;
-        if (f == REPLAY_DATASTORE) return open_datastore(made, name + own, len - own, err);
-        if (f == REPLAY_RECYCLED) return recycled_open(&made->recycled, REPLAY_LISTS, err);
-        return f == REPLAY_STORE ? store_open(&made->store, REPLAY_STORE_TOKENS, err) : 0;
+    struct name_list_name known[N_REPLAY_FINDERS];
+    for (int i = 0; i < N_REPLAY_FINDERS; i++) {
+        known[i] = (struct name_list_name){replay_names[i], i == REPLAY_DATASTORE};
     }
-    if (len == 9 && memcmp(name, "lookahead", len) == 0) return refuse_lookahead(err);
-    return error_set(err, ERR_ARGUMENT,
-                     "--drafter: '%.*s' is none of session, ngram, store, datastore=FILE, recycled",
-                     len < 60 ? (int)len : 60, name);
+    const struct name_list list = {"--drafter", known, N_REPLAY_FINDERS, false};
+    return name_list_read(&list, names, items, n, err);
 }
 
 int replay_drafters_open(struct replay_drafter *drafters, int *n, const char *names,
                          struct error *err)
 {
-    int rc = 0;
+    struct name_list_item items[NAME_LIST_NAMES_MAX];
+    int rc = 0, n_items;
     *n = 0;
-    for (;;) {
-        size_t len = strcspn(names, ",");
-        TRY(open_one(drafters, n, names, len, err));
-        if (!names[len]) break;
-        names += len + 1;
+    TRY(refuse_lookahead(names, err));
+    TRY(read_list(names, items, &n_items, err));
+    for (int i = 0; i < n_items; i++) {
+        TRY(open_one(&drafters[(*n)++], &items[i], err));
     }
 out:
     return rc;

@@ -1,11 +1,11 @@
 /* The drafters of an engine. */
 #include "coordinator/draft/drafters.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/name_list.h"
 #include "coordinator/draft/internal.h"
 
 #define FINDER_ROW(name, ops) {(name), &(ops)},
@@ -17,95 +17,50 @@ static const struct {
 
 enum { N_FINDERS = sizeof finders / sizeof *finders };
 _Static_assert((int)N_FINDERS <= (int)PLANNER_FINDERS, "the planner tells them apart");
+_Static_assert((int)N_FINDERS <= (int)NAME_LIST_NAMES_MAX, "all of them can be named");
 
-/* A name with a file behind it, "datastore=FILE". */
-static bool takes_file(int finder)
+static int read_list(const char *lookup, struct name_list_item *items, int *n, struct error *err)
 {
-    return finders[finder].ops == &datastore_finder_ops;
-}
-
-/* The finder that name[len] names; -1: there is none. *argument: what is behind its "=". */
-static int find(const char *name, size_t len, const char **argument)
-{
-    const char *equals = memchr(name, '=', len);
-    size_t n = equals ? (size_t)(equals - name) : len;
-    *argument = equals ? equals + 1 : NULL;
+    struct name_list_name names[N_FINDERS];
     for (int i = 0; i < N_FINDERS; i++) {
-        bool is_it = strlen(finders[i].name) == n && memcmp(finders[i].name, name, n) == 0;
-        if (is_it && (equals && equals + 1 < name + len) == takes_file(i)) return i;
+        bool takes_file = finders[i].ops == &datastore_finder_ops;
+        names[i] = (struct name_list_name){finders[i].name, takes_file};
     }
-    return -1;
-}
-
-static int refuse(const char *lookup, struct error *err)
-{
-    char names[LOOKUP_NAMES_BYTES] = "";
-    size_t n = 0;
-    for (int i = 0; i < N_FINDERS && n < sizeof names; i++) {
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s%s", i ? ", " : "", finders[i].name,
-                              takes_file(i) ? "=FILE" : "");
-    }
-    return error_set(err, ERR_ARGUMENT,
-                     "--lookup %.60s: expected none or, with commas between them, names from: %s",
-                     lookup, names);
-}
-
-/* A name of a list; what is behind it is the rest. */
-struct word {
-    int finder;
-    const char *argument; /* NULL = none */
-    size_t argument_len;
-};
-
-/* Takes the next word of a list; *lookup becomes NULL behind the last one. -1: it is no name. */
-static int next_word(const char **lookup, struct word *word)
-{
-    const char *name = *lookup;
-    size_t len = strcspn(name, ",");
-    word->finder = find(name, len, &word->argument);
-    if (word->argument) word->argument_len = (size_t)(name + len - word->argument);
-    *lookup = name[len] ? name + len + 1 : NULL;
-    return word->finder < 0 ? -1 : 0;
+    const struct name_list list = {"--lookup", names, N_FINDERS, true};
+    return name_list_read(&list, lookup, items, n, err);
 }
 
 int drafters_check(const char *lookup, struct error *err)
 {
-    unsigned seen = 0;
-    if (strcmp(lookup, "none") == 0) return 0;
-    for (const char *left = lookup; left;) {
-        struct word word;
-        if (next_word(&left, &word) || seen & 1U << word.finder) return refuse(lookup, err);
-        seen |= 1U << word.finder;
-    }
-    return 0;
+    struct name_list_item items[NAME_LIST_NAMES_MAX];
+    int n;
+    return read_list(lookup, items, &n, err);
 }
 
-static int open_finder(struct drafters *d, const struct word *word, const struct lookup_options *o,
-                       struct error *err)
+static int open_finder(struct drafters *d, const struct name_list_item *item,
+                       const struct lookup_options *o, struct error *err)
 {
-    char *argument = word->argument ? strndup(word->argument, word->argument_len) : strdup("");
-    const struct drafter_options options = {.name = argument,
+    char *file = item->file ? strndup(item->file, item->file_len) : strdup("");
+    const struct drafter_options options = {.name = file,
                                             .n_sequences = o->n_sequences,
                                             .store_tokens = o->store_tokens,
                                             .is_shared = o->is_shared};
-    if (!argument) return error_set(err, ERR_NO_MEMORY, "no memory for a finder");
-    int rc = finders[word->finder].ops->open(&d->finders[d->n_finders], &options, o->tok, err);
+    if (!file) return error_set(err, ERR_NO_MEMORY, "no memory for a finder");
+    int rc = finders[item->index].ops->open(&d->finders[d->n_finders], &options, o->tok, err);
     if (!rc) d->n_finders++;
-    free(argument);
+    free(file);
     return rc;
 }
 
 int drafters_open(struct drafters *d, struct drafter *model, const struct lookup_options *options,
                   struct error *err)
 {
-    int rc = 0;
+    struct name_list_item items[NAME_LIST_NAMES_MAX];
+    int rc = 0, n;
     *d = (struct drafters){.model = model};
-    TRY(drafters_check(options->lookup, err));
-    const char *left = strcmp(options->lookup, "none") == 0 ? NULL : options->lookup;
-    while (left) {
-        struct word word;
-        next_word(&left, &word);
-        TRY(open_finder(d, &word, options, err));
+    TRY(read_list(options->lookup, items, &n, err));
+    for (int i = 0; i < n; i++) {
+        TRY(open_finder(d, &items[i], options, err));
     }
 out:
     if (rc) drafters_close(d);

@@ -10,7 +10,7 @@ struct drafters {
     struct drafter *finders[PLANNER_FINDERS]; /* [n_finders] by struct planner_offer's `finder` */
 };
 
-enum { LOOKUP_NAMES_BYTES = 96, STORE_TOKENS_DEFAULT = 1 << 20 };
+enum { STORE_TOKENS_DEFAULT = 1 << 20 };
 
 /* Where guesses are looked up if nobody says. */
 #define LOOKUP_DEFAULT "session"

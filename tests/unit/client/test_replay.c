@@ -162,11 +162,11 @@ START_TEST(drafters_are_named)
     static const struct {
         const char *names, *part;
     } cases[] = {{"session,", "''"},
-                 {"store,store", "twice"},
-                 {"sessions", "'sessions' is none"},
-                 {"datastore", "is none"},
+                 {"store,store", "--drafter store,store: store is named twice"},
+                 {"sessions", "'sessions' is not known"},
+                 {"datastore", "'datastore' is not known"},
                  {"session,lookahead", "lookahead cannot be replayed"},
-                 {"recycled=4", "is none of session, ngram, store, datastore=FILE, recycled"},
+                 {"recycled=4", "names from: session, ngram, store, datastore=FILE, recycled"},
                  {"datastore=", "is missing"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct replay_drafter drafters[N_REPLAY_FINDERS] = {0};

@@ -322,6 +322,8 @@ START_TEST(unknown_names_are_refused)
         CHECK_ERR(drafters_check(wrong[i], &err), ERR_ARGUMENT,
                   "names from: session, store, datastore=FILE, recycled, lookahead");
     }
+    CHECK_ERR(drafters_check("session,session", &err), ERR_ARGUMENT,
+              "--lookup session,session: session is named twice; expected none or");
 }
 END_TEST
 
