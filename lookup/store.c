@@ -3,7 +3,12 @@
  * adds two nodes at most: the end of a text inside an edge splits it, so all places of an edge have
  * one count. Children are found by a hash table of (parent, first token). A node but for a root
  * lists its STORE_NEXT_MAX most frequent children; counts only grow, by one at a time, so moving
- * the child that has grown keeps the list right. */
+ * the child that has grown keeps the list right.
+ *
+ * Clearing the hash table of a generation that begins anew would take milliseconds. Instead each
+ * slot says in which life of the generation it was filled, and slots of former lives count as free.
+ * A number of a life is used again after LIVES others; until then every text that is added pays for
+ * looking at some slots of both generations, and those of former lives become free in fact. */
 #include "lookup/store.h"
 
 #include <stdbool.h>
@@ -12,7 +17,9 @@
 
 #include "base/memory.h"
 
-enum { NODES_OF_TOKEN = 2, NONE = 0 };
+enum { NODES_OF_TOKEN = 2, NONE = 0, NODE_BITS = 29, LIVES = 7 /* 1 .. 7 in three bits */ };
+_Static_assert(NODES_OF_TOKEN *(STORE_TOKENS_MAX / 2) + STORE_TENANTS_MAX + 1 < 1 << NODE_BITS,
+               "a slot can name each node");
 
 struct node {
     int32_t start, count;
@@ -25,9 +32,13 @@ struct node {
 struct generation {
     int32_t *tokens;
     struct node *nodes; /* nodes[0] is none */
-    int32_t *slots;     /* of nodes by parent and first token; NONE: free */
-    int32_t *parents;   /* of each node, to tell keys apart */
+    uint32_t *slots;  /* of nodes by parent and first token: life, node; 0 or a former life: free */
+    int32_t *parents; /* of each node, to tell keys apart */
     size_t n_slots;
+    uint32_t life;  /* 1 .. LIVES */
+    int oldest;     /* slots may be of so many lives before this one */
+    size_t swept;   /* slots that this pass of the sweep has seen */
+    int pass_lives; /* that have begun since the pass did */
     int n_tokens, n_nodes, n_tenants;
     uint64_t tenants[STORE_TENANTS_MAX];
     int32_t roots[STORE_TENANTS_MAX];
@@ -72,6 +83,7 @@ static int generation_open(struct generation **made, int room, struct error *err
     TRY(mem_array(&g->slots, slots_room(room), sizeof *g->slots, err));
     g->n_slots = slots_room(room);
     g->n_nodes = 1;
+    g->life = 1;
     *made = g;
     g = NULL;
 out:
@@ -131,11 +143,23 @@ static size_t hash(int32_t parent, int32_t token, size_t n_slots)
     return (size_t)((x >> 32) * n_slots >> 32);
 }
 
+/* NONE: the slot is free. */
+static int32_t node_in(const struct generation *g, size_t slot)
+{
+    uint32_t value = g->slots[slot];
+    return value >> NODE_BITS == g->life ? (int32_t)(value & ((1U << NODE_BITS) - 1)) : NONE;
+}
+
+static void fill_slot(struct generation *g, size_t slot, int32_t node)
+{
+    g->slots[slot] = g->life << NODE_BITS | (uint32_t)node;
+}
+
 static size_t find_slot(const struct generation *g, int32_t parent, int32_t token)
 {
     size_t at = hash(parent, token, g->n_slots);
-    for (; g->slots[at] != NONE; at = at + 1 == g->n_slots ? 0 : at + 1) {
-        int32_t node = g->slots[at];
+    int32_t node;
+    for (; (node = node_in(g, at)) != NONE; at = at + 1 == g->n_slots ? 0 : at + 1) {
         if (g->parents[node] == parent && g->tokens[g->nodes[node].start] == token) break;
     }
     return at;
@@ -143,7 +167,7 @@ static size_t find_slot(const struct generation *g, int32_t parent, int32_t toke
 
 static int32_t find_child(const struct generation *g, int32_t parent, int32_t token)
 {
-    return g->slots[find_slot(g, parent, token)];
+    return node_in(g, find_slot(g, parent, token));
 }
 
 /* NONE: the tenant has no text here. */
@@ -188,11 +212,11 @@ static int32_t split(struct generation *g, int32_t node, int length)
         g->nodes[made].next = below->next;
     }
     below->next = NONE;
-    g->slots[at] = made;
+    fill_slot(g, at, made);
     below->start += length;
     below->length = (int16_t)(below->length - length);
     g->parents[node] = made;
-    g->slots[find_slot(g, made, g->tokens[below->start])] = node;
+    fill_slot(g, find_slot(g, made, g->tokens[below->start]), node);
     return made;
 }
 
@@ -243,9 +267,10 @@ static void add_suffix(struct generation *g, int32_t root, int at, int end)
     g->nodes[root].count++;
     while (at < end) {
         size_t slot = find_slot(g, node, g->tokens[at]);
-        int32_t child = g->slots[slot];
+        int32_t child = node_in(g, slot);
         if (child == NONE) {
-            child = g->slots[slot] = make_node(g, node, at, end - at);
+            child = make_node(g, node, at, end - at);
+            fill_slot(g, slot, child);
             count(g, child);
             return;
         }
@@ -256,11 +281,43 @@ static void add_suffix(struct generation *g, int32_t root, int at, int end)
     }
 }
 
+/* ---- lives ---- */
+
+/* Looks at n slots more. A pass over all of them frees those of lives before it began. */
+static void sweep(struct generation *g, size_t n)
+{
+    for (; n > 0 && g->oldest > 0; n--) {
+        uint32_t *slot = &g->slots[g->swept++];
+        if (*slot && *slot >> NODE_BITS != g->life) *slot = 0;
+        if (g->swept < g->n_slots) continue;
+        g->oldest = g->pass_lives;
+        g->swept = 0;
+        g->pass_lives = 0;
+    }
+}
+
+/* What adding a text of n tokens pays. A generation has ended because it had no room for the next
+ * text, and then it and the next one together have more tokens than one has room for; or it had
+ * STORE_TENANTS_MAX texts. So while four generations come and go each table is looked at once, and
+ * a life's number is used again after fourteen. */
+static void sweep_both(struct store *s, int n)
+{
+    size_t n_slots = s->fresh->n_slots, a_token = n_slots / (size_t)s->room + 1;
+    size_t a_text = n_slots / (2 * STORE_TENANTS_MAX) + 1;
+    sweep(s->fresh, (size_t)n * a_token + a_text);
+    sweep(s->old, (size_t)n * a_token + a_text);
+}
+
 /* The old generation is forgotten. */
 static void turn(struct store *s)
 {
     struct generation *g = s->old;
-    memset(g->slots, 0, g->n_slots * sizeof *g->slots);
+    while (g->oldest + 1 >= LIVES) {
+        sweep(g, g->n_slots);
+    }
+    g->life = g->life % LIVES + 1;
+    g->oldest++;
+    if (g->swept > 0) g->pass_lives++;
     g->n_tokens = g->n_tenants = 0;
     g->n_nodes = 1;
     s->old = s->fresh;
@@ -289,6 +346,7 @@ void store_add(struct store *s, uint64_t tenant, const int32_t *tokens, int n)
     int begin = g->n_tokens, end = begin + n;
     memcpy(g->tokens + begin, tokens, (size_t)n * sizeof *tokens);
     g->n_tokens = end;
+    sweep_both(s, n);
     for (int at = begin; at < end; at++) {
         add_suffix(g, root, at, end - at > STORE_DEPTH ? at + STORE_DEPTH : end);
     }

@@ -40,7 +40,8 @@ int store_length(const struct store *store);
 size_t store_bytes(const struct store *store);
 
 /* Adds a finished text. tenant: any number that the caller gives its tenants. Of a text that is
- * longer than a generation its end is kept. Takes time proportional to n. */
+ * longer than a generation its end is kept. Takes time proportional to n, a generation that begins
+ * included, and that of looking at a thousandth of the table. */
 void store_add(struct store *store, uint64_t tenant, const int32_t *tokens, int n);
 
 /* A place of the texts: the end of a match, and what was followed behind it. Valid until a text is

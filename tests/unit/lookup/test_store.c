@@ -287,6 +287,111 @@ START_TEST(many_tenants_and_a_text_that_is_too_long)
 }
 END_TEST
 
+/* ---- generations ---- */
+
+enum { ROOM = 150, KEPT_MAX = ROOM };
+
+/* Texts of a generation, in their order. */
+struct generation_texts {
+    struct text texts[KEPT_MAX];
+    int n, n_tokens;
+};
+
+/* As store_add chooses the generation. Returns whether a new one has begun. */
+static bool keep(struct generation_texts *fresh, struct generation_texts *old,
+                 const struct text *text)
+{
+    bool begins = ROOM - fresh->n_tokens < text->n;
+    if (begins) {
+        *old = *fresh;
+        fresh->n = fresh->n_tokens = 0;
+    }
+    fresh->texts[fresh->n++] = *text;
+    fresh->n_tokens += text->n;
+    return begins;
+}
+
+static void add_all(struct store *s, const struct generation_texts *kept)
+{
+    for (int i = 0; i < kept->n; i++) {
+        store_add(s, kept->texts[i].tenant, kept->texts[i].tokens, kept->texts[i].n);
+    }
+}
+
+static void expect_equal(const struct store *s, const struct store *other, const struct text *end)
+{
+    struct store_guesses found, expected;
+    memset(&found, 0, sizeof found);
+    memset(&expected, 0, sizeof expected);
+    store_find(s, end->tenant, end->tokens, end->n, 1, DRAFT_MAX, &found);
+    store_find(other, end->tenant, end->tokens, end->n, 1, DRAFT_MAX, &expected);
+    ck_assert_int_eq(found.match, expected.match);
+    ck_assert_int_eq(found.n, expected.n);
+    for (int i = 0; i < found.n; i++) {
+        ck_assert_int_eq(found.guesses[i].token, expected.guesses[i].token);
+        ck_assert_int_eq(found.guesses[i].count, expected.guesses[i].count);
+        ck_assert_int_eq(found.guesses[i].total, expected.guesses[i].total);
+    }
+}
+
+/* A store that has forgotten many generations knows what a new one does that gets the texts of the
+ * last two: long lives and short ones, which end with a text that needs the whole room. */
+START_TEST(nothing_is_known_of_former_generations)
+{
+    static struct generation_texts fresh, old;
+    struct store *s, *again;
+    int n_generations = 0;
+    CHECK_OK(store_open(&s, 2 * ROOM, &err));
+    fresh.n = fresh.n_tokens = old.n = old.n_tokens = 0;
+    for (int turn = 0; turn < 4000; turn++) {
+        struct text text, end;
+        int kind = turn / 200 % 4;
+        make_text(&text, 6);
+        if (kind == 1) text.n = 1 + text.n % 4;
+        if (kind == 2 && turn % 2) text.n = TEXT_MOST;
+        n_generations += keep(&fresh, &old, &text);
+        store_add(s, text.tenant, text.tokens, text.n);
+        if (turn % 7) continue;
+        CHECK_OK(store_open(&again, 2 * ROOM, &err));
+        add_all(again, &old);
+        add_all(again, &fresh);
+        ck_assert_int_eq(store_length(s), store_length(again));
+        for (int i = 0; i < 10; i++) {
+            make_text(&end, 6);
+            expect_equal(s, again, &end);
+        }
+        store_close(again);
+    }
+    ck_assert_int_gt(n_generations, 500);
+    store_close(s);
+}
+END_TEST
+
+/* Clearing the table of so large a store would take longer. The shortest of a few times is what it
+ * takes without disturbances. */
+START_TEST(a_new_generation_takes_no_pause)
+{
+    enum { LARGE = 1 << 23, TURNS = 6, PAUSE_US = 1000 };
+    struct store *s;
+    static const int32_t text[] = {1, 2};
+    int64_t shortest_us = INT64_MAX;
+    int length = 0;
+    CHECK_OK(store_open(&s, LARGE, &err));
+    for (uint64_t tenant = 0; tenant < TURNS * STORE_TENANTS_MAX; tenant++) {
+        int64_t start_us = clock_now_us();
+        store_add(s, tenant, text, 2);
+        int64_t us = clock_now_us() - start_us;
+        bool begins = tenant > 0 && tenant % STORE_TENANTS_MAX == 0;
+        if (begins && us < shortest_us) shortest_us = us;
+        ck_assert(!begins || store_length(s) == 2 * (STORE_TENANTS_MAX + 1));
+        length = store_length(s);
+    }
+    ck_assert_int_eq(length, 4 * STORE_TENANTS_MAX);
+    ck_assert_int_le(shortest_us, PAUSE_US);
+    store_close(s);
+}
+END_TEST
+
 /* Microseconds to add a text. 0: one token again and again; 1: each token once; 2: words that come
  * again; 3: a coin. */
 static int64_t add_long(int kind)
@@ -328,6 +433,8 @@ int main(void)
     tcase_add_test(tests, tenants_and_texts_are_kept_apart);
     tcase_add_test(tests, the_last_half_is_kept);
     tcase_add_test(tests, many_tenants_and_a_text_that_is_too_long);
+    tcase_add_test(tests, nothing_is_known_of_former_generations);
+    tcase_add_test(tests, a_new_generation_takes_no_pause);
     tcase_add_test(tests, long_texts_stay_small_and_fast);
     suite_add_tcase(suite, tests);
     return check_main(suite);
