@@ -269,12 +269,12 @@ void signals_commit(struct signals *s, const struct signals_commit *c)
         int64_t each_us = (c->gap_us + c->n_tokens / 2) / c->n_tokens;
         metrics_observe(s->metrics, SIGNAL_INTER_TOKEN_TIME, 0, each_us, c->n_tokens);
     }
+    count_siblings(s, c); /* a window may be alone */
     if (c->n_drafted == 0) return;
     signals_add(s, SIGNAL_DRAFTS, 0, 1);
     signals_add(s, SIGNAL_DRAFT_TOKENS, 0, c->n_drafted);
     signals_add(s, SIGNAL_ACCEPTED_TOKENS, 0, c->n_accepted);
     count_drafters(s, c);
-    count_siblings(s, c);
     for (int i = 0; i < c->n_drafted && i <= c->n_accepted; i++) {
         signals_add(s, SIGNAL_TESTED_AT, i, 1);
         if (i < c->n_accepted) signals_add(s, SIGNAL_ACCEPTED_AT, i, 1);

@@ -101,18 +101,16 @@ const struct metric_family signals_families[SIGNALS] = {
           "The planner's estimate of alpha, by position; 0 where it knows nothing.",
           .scale = METRIC_MILLIONTH, BY_POSITION),
     COUNTER(SIGNAL_DRAFTER_TOKENS, "drafter_tokens_total",
-            "Guesses that were checked, by who made them: the draft model, or lookups in the text "
-            "itself, in finished texts and in a file.",
+            "Guesses that were checked, by who made them: the draft model, or a name of --lookup.",
             BY("drafter", drafters)),
     COUNTER(SIGNAL_DRAFTER_ACCEPTED, "drafter_accepted_tokens_total",
             "Guesses that stayed, by who made them.", BY("drafter", drafters)),
     COUNTER(SIGNAL_SIBLING_TOKENS, "sibling_tokens_total",
-            "Siblings that were checked: guesses for a place besides the one that "
+            "Siblings that were checked, and other guesses for a place besides the one that "
             "drafter_tokens_total counts, by who made them.",
             BY("drafter", drafters)),
     COUNTER(SIGNAL_SIBLING_ACCEPTED, "sibling_accepted_tokens_total",
-            "Siblings that stayed in the place of a guess that was rejected, by who made them.",
-            BY("drafter", drafters)),
+            "Of those, the guesses that stayed, by who made them.", BY("drafter", drafters)),
     HISTOGRAM(SIGNAL_DRAFT_LENGTH, "draft_length_tokens",
               "K: guesses of a text in a round, 0 included.", SIZES(draft_lengths)),
     HISTOGRAM(SIGNAL_ROUND_TIME, "round_seconds", "Time of a round, from its plan to its commit.",

@@ -178,6 +178,26 @@ START_TEST(siblings_are_counted_beside_the_chain)
 }
 END_TEST
 
+/* The rows of a round without guesses may be those of a window. */
+START_TEST(a_window_alone_is_counted)
+{
+    struct signals *s = open_signals(true);
+    struct buffer out = {0};
+    set_group(s, "m");
+    signals_commit(s, &(struct signals_commit){.n_branch = 8,
+                                               .n_branch_accepted = 1,
+                                               .branch_drafter = SIGNALS_LOOKAHEAD,
+                                               .n_tokens = 2});
+    const char *page = show(s, &out);
+    check_line(page, "outrider_sibling_tokens_total{model_name=\"m\",drafter=\"lookahead\"} 8");
+    check_line(page,
+               "outrider_sibling_accepted_tokens_total{model_name=\"m\",drafter=\"lookahead\"} 1");
+    check_line(page, "outrider_spec_decode_num_drafts_total{model_name=\"m\"} 0");
+    buffer_free(&out);
+    signals_close(s);
+}
+END_TEST
+
 /* The draft's chain has one sibling, and a finder's chain of three guesses beside it, of which two
  * stay. */
 START_TEST(a_second_chain_is_counted_for_who_made_it)
@@ -374,6 +394,7 @@ int main(void)
     tcase_add_test(tc, guesses_are_counted_by_position);
     tcase_add_test(tc, siblings_are_counted_beside_the_chain);
     tcase_add_test(tc, a_second_chain_is_counted_for_who_made_it);
+    tcase_add_test(tc, a_window_alone_is_counted);
     tcase_add_test(tc, a_round_is_the_sum_of_its_parts);
     tcase_add_test(tc, the_load_is_what_it_was_last);
     tcase_add_test(tc, only_requests_that_were_served_have_times);
