@@ -56,7 +56,8 @@ static const char doc[] =
     "have siblings, other guesses for its place: green and underlined = a sibling that stayed in "
     "place of a rejected guess, behind a | = one that was rejected, too. Without colours (pipe, "
     "NO_COLOR): [stayed], {-rejected-}{+replacement+}, <bonus>, {-|rejected sibling-}, [|sibling "
-    "that stayed]; newlines of rejected guesses show as \\n. Guesses behind a rejected one, and "
+    "that stayed]; newlines of rejected guesses show as \\n. Guesses of a second chain, which was "
+    "found beside the first one, have the marks of siblings. Guesses behind a rejected one, and "
     "siblings of one that stayed, are not shown. With --json the rounds are listed under "
     "\"steps\".\n\n" CLIENT_STATUS_DOC;
 
