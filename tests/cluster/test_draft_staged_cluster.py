@@ -8,12 +8,11 @@ compared where their rule promises the text.
 Usage: test_draft_staged_cluster.py BUILD_FOLDER
 """
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from generations import (DRAFT, TARGET, Edits, GenerationCluster, Report, golden_prompts, order,
-                         side_by_side)
+from generations import (DRAFT, TARGET, Edits, GenerationCluster, Report, check_word_is_refused,
+                         golden_prompts, order, side_by_side)
 
 N_TOKENS = 120
 N_PROMPTS = 4
@@ -76,15 +75,6 @@ def compare(report, name, plain, staged, is_auto=False):
     report.check(count > drafted / 20 or is_auto, f"{name}, greedy, K = 12: {count} of {drafted}")
 
 
-def check_refusal(build, report):
-    done = subprocess.run([os.path.join(build, "bin", "outrider-coordinator"), "--target",
-                           "unix:/nowhere", "--draft", "none", "--draft-staged", "maybe"],
-                          capture_output=True, encoding="utf-8", timeout=60, check=False)
-    report.check(done.returncode == 2 and
-                 "--draft-staged maybe: expected auto, on or off" in done.stderr,
-                 "another word than auto, on and off is refused")
-
-
 def main():
     build = sys.argv[1]
     report = Report()
@@ -100,7 +90,7 @@ def main():
     compare(report, "drafting ahead", plain, ahead)
     compare(report, "12 at once", plain, many)
     compare(report, "12 at once, little KV", plain, little)
-    check_refusal(build, report)
+    check_word_is_refused(build, report, "--draft-staged")
     return report.status()
 
 

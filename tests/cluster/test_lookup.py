@@ -94,11 +94,11 @@ def drafter_tokens(world, name, drafter):
     return int(re.search(rf'^outrider_{name}{{.*drafter="{drafter}".*}} (\d+)', page, re.M)[1])
 
 
-def check_recycled(build, report, plain):
-    """What the target has said, alone: guesses of which many stay, and no text that differs."""
+def check_alone(build, report, plain, lookup, one_in):
+    """A finder that learns from what the target says, alone: it guesses for planned texts only, no
+    text differs, and of the guesses for a lone text more than one in `one_in` stays."""
     with GenerationCluster(build, target=TARGET, draft="none", worker_flags=WORKER, http=True,
-                           coordinator_flags=["--tokenizer", TARGET, "--lookup",
-                                              "recycled"]) as world:
+                           coordinator_flags=["--tokenizer", TARGET, "--lookup", lookup]) as world:
         n_drafted = n_kept = 0
         for text in TEXTS:
             for in_flight in (1, 16):
@@ -107,35 +107,12 @@ def check_recycled(build, report, plain):
                 found, kept = (sum(one[key] for one in done) for key in ("found", "found_accepted"))
                 n_drafted, n_kept = n_drafted + found, n_kept + kept
                 report.check(n_other == 0 and kept <= found == sum(one["drafted"] for one in done)
-                             and (in_flight > 1 or kept > found / 20 > 0),
-                             f"recycled alone, {in_flight} at once, {text}: {kept} of {found} "
+                             and (in_flight > 1 or kept > found / one_in > 0),
+                             f"{lookup} alone, {in_flight} at once, {text}: {kept} of {found} "
                              f"guesses stay; {n_other} texts differ")
         fixed = sum(one["found"] for one in world.generate(orders("greedy", WAYS["K = 5"])))
-        report.check(fixed == 0, f"recycled alone, K = 5: {fixed} guesses")
-        counted = [drafter_tokens(world, name, "recycled")
-                   for name in ("drafter_tokens_total", "drafter_accepted_tokens_total")]
-        report.check(counted == [n_drafted, n_kept], f"the metrics count {counted}")
-
-
-def check_lookahead(build, report, plain):
-    """What the target says of the text itself, alone: it guesses for planned texts only."""
-    with GenerationCluster(build, target=TARGET, draft="none", worker_flags=WORKER, http=True,
-                           coordinator_flags=["--tokenizer", TARGET, "--lookup",
-                                              "lookahead"]) as world:
-        n_drafted = n_kept = 0
-        for text in TEXTS:
-            for in_flight in (1, 16):
-                done = world.generate(orders(text, WAYS["planned"]), in_flight=in_flight)
-                n_other = sum(one["ids"] != ids for one, ids in zip(done, plain[text]))
-                found, kept = (sum(one[key] for one in done) for key in ("found", "found_accepted"))
-                n_drafted, n_kept = n_drafted + found, n_kept + kept
-                report.check(n_other == 0 and kept <= found == sum(one["drafted"] for one in done)
-                             and (in_flight > 1 or kept > found / 40 > 0),
-                             f"lookahead alone, {in_flight} at once, {text}: {kept} of {found} "
-                             f"guesses stay; {n_other} texts differ")
-        fixed = sum(one["found"] for one in world.generate(orders("greedy", WAYS["K = 5"])))
-        report.check(fixed == 0, f"lookahead alone, K = 5: {fixed} guesses")
-        counted = [drafter_tokens(world, name, "lookahead")
+        report.check(fixed == 0, f"{lookup} alone, K = 5: {fixed} guesses")
+        counted = [drafter_tokens(world, name, lookup)
                    for name in ("drafter_tokens_total", "drafter_accepted_tokens_total")]
         report.check(counted == [n_drafted, n_kept], f"the metrics count {counted}")
 
@@ -193,8 +170,8 @@ def main():
             if worker is SMALL:
                 report.check(n > 0, f"{name}: {n} times a text lost its place")
     check_store(build, report, plain)
-    check_recycled(build, report, plain)
-    check_lookahead(build, report, plain)
+    check_alone(build, report, plain, "recycled", 20)
+    check_alone(build, report, plain, "lookahead", 40)
     check_keys(build, report, [], "each key has its own lists")
     check_keys(build, report, ["--store-shared"], "--store-shared")
     return report.status()

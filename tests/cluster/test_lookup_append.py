@@ -7,13 +7,12 @@ that decodes plainly (K = 0). The ranks are far away, so that guesses are made o
 Usage: test_lookup_append.py BUILD_FOLDER
 """
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from far_cluster import FarCluster
-from generations import (DRAFT, TARGET, GenerationCluster, Report, golden_prompts, order,
-                         side_by_side)
+from generations import (DRAFT, TARGET, GenerationCluster, Report, check_word_is_refused,
+                         golden_prompts, order, side_by_side)
 
 N_TOKENS = 100
 N_PROMPTS = 6
@@ -71,15 +70,6 @@ def check_world(build, report, plain, mode, n_ranks, worker, in_flights):
         report.check(n > 0 or mode != "on", f"{name}: {n} guesses behind those of the draft")
 
 
-def check_refusal(build, report):
-    done = subprocess.run([os.path.join(build, "bin", "outrider-coordinator"), "--target",
-                           "unix:/nowhere", "--draft", "none", "--lookup-append", "maybe"],
-                          capture_output=True, encoding="utf-8", timeout=60, check=False)
-    report.check(done.returncode == 2 and
-                 "--lookup-append maybe: expected auto, on or off" in done.stderr,
-                 "another word than auto, on and off is refused")
-
-
 def main():
     build = sys.argv[1]
     report = Report()
@@ -89,7 +79,7 @@ def main():
     for pair in (worlds[:2], worlds[2:4], worlds[4:]):
         side_by_side(*[lambda world=world: check_world(build, report, plain, *world)
                        for world in pair])
-    check_refusal(build, report)
+    check_word_is_refused(build, report, "--lookup-append")
     return report.status()
 
 

@@ -141,3 +141,13 @@ class Report:
     def status(self):
         print(f"{self.n_failed} failed")
         return 1 if self.n_failed else 0
+
+
+def check_word_is_refused(build, report, option):
+    """The option takes auto, on and off."""
+    done = subprocess.run([os.path.join(build, "bin", "outrider-coordinator"), "--target",
+                           "unix:/nowhere", "--draft", "none", option, "maybe"],
+                          capture_output=True, encoding="utf-8", timeout=60, check=False)
+    wanted = f"{option} maybe: expected auto, on or off"
+    report.check(done.returncode == 2 and wanted in done.stderr,
+                 f"{option}: another word than auto, on and off is refused")

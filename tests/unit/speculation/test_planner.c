@@ -3,12 +3,11 @@
  * is shown. Its speed is held against that of the best fixed K and of plain decoding on the same
  * texts; all are counted with the true times, so that an outlier harms only a planner that is
  * misled by it. Seeds are fixed: a run repeats itself. */
-#include <math.h>
 #include <stdio.h>
 
-#include "base/rng.h"
 #include "speculation/planner.h"
 #include "tests/support/check_util.h"
+#include "tests/support/planner_noise.h"
 
 enum { N_TEXTS = 150, N_PROMPT = 100, STEP_US = 20000 };
 
@@ -73,26 +72,8 @@ static const struct world worlds[] = {
 };
 enum { N_WORLDS = sizeof worlds / sizeof *worlds };
 
-static uint64_t n_coins;
+static struct coins coins = {.seed = 2026};
 static int n_texts;
-
-static double coin(void)
-{
-    const struct rng_address at = {2026, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
-    n_coins++;
-    return rng_uniform(&at, RNG_ACCEPT, 0);
-}
-
-/* A sum of coins is normal enough; outliers are added. */
-static int64_t measured_us(const struct world *w, double true_us)
-{
-    double z = -6;
-    for (int i = 0; i < 12; i++) {
-        z += coin();
-    }
-    double us = true_us * fmax(1 + w->noise * z, 0.2);
-    return (int64_t)(coin() < w->outliers ? 20 * us : us);
-}
 
 /* What a text took, in true times. */
 struct tally {
@@ -104,7 +85,7 @@ static int accepted(const struct world *w, double progress, int k)
 {
     double alpha = w->alpha[w->is_by_text ? n_texts % 2 : progress >= 0.5];
     int n = 0;
-    while (n < k && coin() < alpha) {
+    while (n < k && coin(&coins) < alpha) {
         n++;
         alpha *= w->fade;
     }
@@ -172,14 +153,15 @@ static void run_text(const struct world *w, struct planner *p, int k_fixed, stru
         double read = k && missed > 2 ? (missed - 2) * w->read : 0;
         double rest = STEP_US * w->rtt;
         double step = step_us(w, n_tokens == N_PROMPT ? N_PROMPT + k : k + 1);
-        const struct seen seen = {.k = k,
-                                  .n = n,
-                                  .n_missed = missed,
-                                  .has_prompt = n_tokens == N_PROMPT,
-                                  .read_us = measured_us(w, STEP_US * read),
-                                  .pass_us = measured_us(w, STEP_US * w->c),
-                                  .step_us = measured_us(w, step),
-                                  .rest_us = measured_us(w, rest)};
+        const struct seen seen = {
+            .k = k,
+            .n = n,
+            .n_missed = missed,
+            .has_prompt = n_tokens == N_PROMPT,
+            .read_us = measured_us_or_outlier(&coins, STEP_US * read, w->noise, w->outliers),
+            .pass_us = measured_us_or_outlier(&coins, STEP_US * w->c, w->noise, w->outliers),
+            .step_us = measured_us_or_outlier(&coins, step, w->noise, w->outliers),
+            .rest_us = measured_us_or_outlier(&coins, rest, w->noise, w->outliers)};
         if (p) observe(p, &seq, &seen);
         if (k) n_draft_kv = n < k ? n_tokens + n : n_tokens + k - 1;
         n_tokens += n + 1;
@@ -412,29 +394,30 @@ START_TEST(nonsense_does_no_harm)
     struct planner planner = {0};
     struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
     for (int i = 0; i < 20000; i++) {
-        int k = (int)(17 * coin());
-        const int64_t times[] = {0, 1, -5, INT64_C(1) << 40, (int64_t)(1e6 * coin())};
-        struct planner_round round = {.n_rows = (int)(3000 * coin() * coin()) - 1,
-                                      .n_lanes = (int)(70 * coin()),
-                                      .is_timed = coin() < 0.8,
-                                      .has_prompt = coin() < 0.2,
+        int k = (int)(17 * coin(&coins));
+        const int64_t times[] = {0, 1, -5, INT64_C(1) << 40, (int64_t)(1e6 * coin(&coins))};
+        struct planner_round round = {.n_rows = (int)(3000 * coin(&coins) * coin(&coins)) - 1,
+                                      .n_lanes = (int)(70 * coin(&coins)),
+                                      .is_timed = coin(&coins) < 0.8,
+                                      .has_prompt = coin(&coins) < 0.2,
                                       .n_passes = k,
-                                      .first_pass_tokens = (int)(300 * coin() * coin()),
-                                      .n_read = (int)(100 * coin()),
-                                      .read_us = times[(int)(5 * coin())],
-                                      .n_ahead = (int)(k * coin()),
+                                      .first_pass_tokens = (int)(300 * coin(&coins) * coin(&coins)),
+                                      .n_read = (int)(100 * coin(&coins)),
+                                      .read_us = times[(int)(5 * coin(&coins))],
+                                      .n_ahead = (int)(k * coin(&coins)),
                                       .k = k,
-                                      .draft_us = times[(int)(5 * coin())],
-                                      .step_us = times[(int)(5 * coin())],
-                                      .round_us = times[(int)(5 * coin())]};
+                                      .draft_us = times[(int)(5 * coin(&coins))],
+                                      .step_us = times[(int)(5 * coin(&coins))],
+                                      .round_us = times[(int)(5 * coin(&coins))]};
         for (int j = 0; j < k; j++) {
-            round.pass_lanes[j] = (int)(70 * coin());
-            round.pass_us[j] = times[(int)(5 * coin())];
+            round.pass_lanes[j] = (int)(70 * coin(&coins));
+            round.pass_us[j] = times[(int)(5 * coin(&coins))];
         }
         planner_observe_round(&planner, &round);
-        planner_observe_lane(&planner, &seq, k, (int)((k + 1) * coin()));
-        const struct ask ask = {(int)(18 * coin()) - 1, (int)(300 * coin() * coin()),
-                                (int)(100 * coin())};
+        planner_observe_lane(&planner, &seq, k, (int)((k + 1) * coin(&coins)));
+        const struct ask ask = {(int)(18 * coin(&coins)) - 1,
+                                (int)(300 * coin(&coins) * coin(&coins)),
+                                (int)(100 * coin(&coins))};
         int next = choose(&planner, &seq, &ask);
         ck_assert(next >= 0 && next <= (ask.k_max > 0 ? ask.k_max : 0));
         const struct estimates e = planner_estimates(&planner, i % 2 ? &seq : NULL);

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/rng.h"
 #include "speculation/planner.h"
 #include "tests/support/check_util.h"
+#include "tests/support/planner_noise.h"
 
 enum { LANES_MOST = 8, N_ROUNDS = 3000, STEP_US = 20000, TEXT_TOKENS = 400, N_FOUND = 8 };
 
@@ -33,23 +33,8 @@ static const struct world worlds[] = {
 };
 enum { N_WORLDS = sizeof worlds / sizeof *worlds };
 
-static uint64_t n_coins;
-
-static double coin(void)
-{
-    const struct rng_address at = {2029, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
-    n_coins++;
-    return rng_uniform(&at, RNG_ACCEPT, 0);
-}
-
-static int64_t measured_us(double true_us)
-{
-    double z = -6;
-    for (int i = 0; i < 12; i++) {
-        z += coin();
-    }
-    return (int64_t)(true_us * fmax(1 + 0.03 * z, 0.2));
-}
+static const double noise = 0.03;
+static struct coins coins = {.seed = 2029};
 
 struct text {
     struct planner_sequence seq;
@@ -74,7 +59,7 @@ static void play(const struct world *w, int *n_drafted, int *n_found)
     bool drafted = true, is_found = true;
     *n_drafted = *n_found = 0;
     for (int i = 0; i < DRAFT_MAX; i++) {
-        double u = coin(), v = coin() < w->together ? u : coin();
+        double u = coin(&coins), v = coin(&coins) < w->together ? u : coin(&coins);
         drafted = drafted && u < w->alpha;
         is_found = is_found && v < w->found;
         *n_drafted += drafted;
@@ -148,10 +133,10 @@ static void run_round(struct sim *sim)
     double step_us = STEP_US * (1 + w->row * (round.n_rows - w->n_lanes));
     double draft_us = STEP_US * w->pass * round.n_passes;
     for (int j = 0; j < round.n_passes; j++) {
-        round.pass_us[j] = measured_us(STEP_US * w->pass);
+        round.pass_us[j] = measured_us(&coins, STEP_US * w->pass, noise);
         round.draft_us += round.pass_us[j];
     }
-    round.step_us = measured_us(step_us);
+    round.step_us = measured_us(&coins, step_us, noise);
     round.round_us = round.draft_us + round.step_us + 200;
     sim->us += draft_us + step_us + 200;
     for (int i = 0; i < w->n_lanes; i++) {
@@ -168,7 +153,7 @@ static double speed_of(const struct world *world, bool may_branch, double *n_bra
     static struct sim sim;
     sim = (struct sim){.world = world, .found = found};
     sim.found.is_fixed = may_branch;
-    n_coins = 0;
+    coins.n = 0;
     for (int i = 0; i < 60; i++) {
         struct planner_sequence seq = {0};
         planner_observe_siblings(&sim.planner, &seq, NULL, SIBLINGS_MAX, SIBLINGS_MAX);

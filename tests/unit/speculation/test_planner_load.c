@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/rng.h"
 #include "speculation/planner.h"
 #include "tests/support/check_util.h"
+#include "tests/support/planner_noise.h"
 
 enum {
     N_PROMPT = 40,
@@ -59,25 +59,7 @@ enum { N_WORKLOADS = sizeof workloads / sizeof *workloads };
 static const int lane_counts[] = {1, 2, 4, 8, 16, 32, 64};
 enum { N_COUNTS = sizeof lane_counts / sizeof *lane_counts };
 
-static uint64_t n_coins;
-
-static double coin(void)
-{
-    const struct rng_address at = {2027, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
-    n_coins++;
-    return rng_uniform(&at, RNG_ACCEPT, 0);
-}
-
-/* A sum of coins is normal enough; outliers are added. */
-static int64_t measured_us(double true_us)
-{
-    double z = -6;
-    for (int i = 0; i < 12; i++) {
-        z += coin();
-    }
-    double us = true_us * fmax(1 + noise * z, 0.2);
-    return (int64_t)(coin() < outliers ? 20 * us : us);
-}
+static struct coins coins = {.seed = 2027};
 
 /* ---- the machine ---- */
 
@@ -210,7 +192,7 @@ static double draft(const struct sim *sim, struct planner_round *round)
     }
     for (int j = 0; j < round->n_passes; j++) {
         double us = pass_us(sim->machine, round->pass_lanes[j]) + (j ? 0 : read_us);
-        round->pass_us[j] = measured_us(us);
+        round->pass_us[j] = measured_us_or_outlier(&coins, us, noise, outliers);
         round->draft_us += round->pass_us[j];
         all_us += us;
     }
@@ -226,7 +208,7 @@ static void commit(struct sim *sim, struct text *text)
         survival *= text->alpha;
         sim->tokens += survival;
     }
-    while (n < text->k && coin() < text->alpha) {
+    while (n < text->k && coin(&coins) < text->alpha) {
         n++;
     }
     sim->tokens++;
@@ -254,11 +236,12 @@ static void run_round(struct sim *sim)
     int wanted = round.n_rows - round.n_prompt;
     double draft_us = draft(sim, &round), step = step_us(sim->machine, round.n_rows);
     double rest = STEP_US * (sim->machine->rest + sim->machine->merge * wanted);
-    round.step_us = measured_us(step);
+    round.step_us = measured_us_or_outlier(&coins, step, noise, outliers);
     double read_us = STEP_US * sim->machine->read * sim->n_read;
     round.n_read = sim->n_read;
-    round.read_us = measured_us(read_us);
-    round.round_us = round.draft_us + round.read_us + round.step_us + measured_us(rest);
+    round.read_us = measured_us_or_outlier(&coins, read_us, noise, outliers);
+    round.round_us = round.draft_us + round.read_us + round.step_us +
+                     measured_us_or_outlier(&coins, rest, noise, outliers);
     if (sim->planner) planner_observe_round(sim->planner, &round);
     for (int i = 0; i < sim->n_lanes; i++) {
         commit(sim, &sim->texts[i]);
@@ -433,19 +416,21 @@ START_TEST(limits_are_kept)
     if (_i > 0) calibrate(&planner, &machines[_i % N_MACHINES]);
     for (int turn = 0; turn < 3000; turn++) {
         struct planner_lane lanes[300];
-        int n = (int)(300 * coin() * coin()), n_all = 0;
-        struct planner_load load = {.n_rows = (int)(200 * coin()), .is_alone = coin() < 0.5};
-        load.n_prompt = (int)(load.n_rows * coin());
-        load.n_decoding = (int)(5 * coin());
-        load.n_rows_max = load.n_rows + n + (int)(500 * coin() * coin());
-        load.n_guessing[0] = (int)(4 * coin());
+        int n = (int)(300 * coin(&coins) * coin(&coins)), n_all = 0;
+        struct planner_load load = {.n_rows = (int)(200 * coin(&coins)),
+                                    .is_alone = coin(&coins) < 0.5};
+        load.n_prompt = (int)(load.n_rows * coin(&coins));
+        load.n_decoding = (int)(5 * coin(&coins));
+        load.n_rows_max = load.n_rows + n + (int)(500 * coin(&coins) * coin(&coins));
+        load.n_guessing[0] = (int)(4 * coin(&coins));
         for (int i = 0; i < n; i++) {
             seqs[i].strategy = STRATEGY_PLANNED;
-            planner_observe_lane(&planner, &seqs[i], (int)(6 * coin()), (int)(6 * coin()));
+            planner_observe_lane(&planner, &seqs[i], (int)(6 * coin(&coins)),
+                                 (int)(6 * coin(&coins)));
             lanes[i] = (struct planner_lane){.seq = &seqs[i],
-                                             .k_max = (int)(19 * coin()) - 2,
-                                             .n_missed = (int)(300 * coin() * coin()),
-                                             .n_left = (int)(99 * coin()),
+                                             .k_max = (int)(19 * coin(&coins)) - 2,
+                                             .n_missed = (int)(300 * coin(&coins) * coin(&coins)),
+                                             .n_left = (int)(99 * coin(&coins)),
                                              .k = -1};
         }
         planner_share(&planner, lanes, n, &load);
@@ -462,8 +447,8 @@ START_TEST(limits_are_kept)
                                       .n_passes = n_all > 0,
                                       .pass_lanes = {n_all > n ? n : n_all},
                                       .first_pass_tokens = n_all > n ? n : n_all,
-                                      .pass_us = {(int64_t)(3000 * coin())},
-                                      .step_us = (int64_t)(1e5 * coin())};
+                                      .pass_us = {(int64_t)(3000 * coin(&coins))},
+                                      .step_us = (int64_t)(1e5 * coin(&coins))};
         round.round_us = round.step_us + round.pass_us[0];
         planner_observe_round(&planner, &round);
     }

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/rng.h"
 #include "speculation/planner.h"
 #include "tests/support/check_util.h"
+#include "tests/support/planner_noise.h"
 
 enum { LANES_MOST = 16, N_ROUNDS = 4000, STEP_US = 20000, TEXT_TOKENS = 400, K_FOUND = 8 };
 enum { WEAK = 1, STRONG = 12 }; /* evidence */
@@ -40,23 +40,8 @@ static const struct world worlds[] = {
 };
 enum { N_WORLDS = sizeof worlds / sizeof *worlds };
 
-static uint64_t n_coins;
-
-static double coin(void)
-{
-    const struct rng_address at = {2027, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
-    n_coins++;
-    return rng_uniform(&at, RNG_ACCEPT, 0);
-}
-
-static int64_t measured_us(double true_us)
-{
-    double z = -6;
-    for (int i = 0; i < 12; i++) {
-        z += coin();
-    }
-    return (int64_t)(true_us * fmax(1 + 0.05 * z, 0.2));
-}
+static const double noise = 0.05;
+static struct coins coins = {.seed = 2027};
 
 enum arm { PLAIN, DRAFTED, TAKEN, PLANNED };
 
@@ -87,7 +72,7 @@ static void begin_text(struct sim *sim, struct text *text)
 static void look(struct sim *sim, int i)
 {
     struct text *text = &sim->texts[i];
-    double u = coin();
+    double u = coin(&coins);
     bool is_weak = u < sim->world->offered[0];
     bool is_there = u < sim->world->offered[0] + sim->world->offered[1];
     text->offer = (struct planner_offer){.evidence = is_weak ? WEAK : STRONG, .k_max = K_FOUND};
@@ -143,13 +128,13 @@ static void run_round(struct sim *sim)
     }
     for (int j = 0; j < round.n_passes; j++) {
         double us = STEP_US * w->pass * (1 + w->row * (round.pass_lanes[j] - 1));
-        round.pass_us[j] = measured_us(us);
+        round.pass_us[j] = measured_us(&coins, us, noise);
         round.draft_us += round.pass_us[j];
         draft_us += us;
     }
     round.first_pass_tokens = round.pass_lanes[0];
     step_us = STEP_US * (1 + w->row * (round.n_rows - 1));
-    round.step_us = measured_us(step_us);
+    round.step_us = measured_us(&coins, step_us, noise);
     round.round_us = round.draft_us + round.step_us + 300;
     if (w->n_lanes == 1) round.k = round.n_passes;
     sim->us += draft_us + step_us + 300;
@@ -158,7 +143,7 @@ static void run_round(struct sim *sim)
         struct text *text = &sim->texts[i];
         const struct planner_lane *lane = &sim->lanes[i];
         int n = 0;
-        while (n < lane->k && coin() < alpha_of(sim, text, lane)) {
+        while (n < lane->k && coin(&coins) < alpha_of(sim, text, lane)) {
             n++;
         }
         if (lane->offer) {
@@ -217,11 +202,11 @@ END_TEST
 
 static struct planner_offer new_offer(void)
 {
-    struct planner_offer offer = {.finder = (int)(PLANNER_FINDERS * coin()),
-                                  .evidence = (int)(PLANNER_EVIDENCE * coin()),
-                                  .k_max = (int)((DRAFT_MAX + 1) * coin())};
+    struct planner_offer offer = {.finder = (int)(PLANNER_FINDERS * coin(&coins)),
+                                  .evidence = (int)(PLANNER_EVIDENCE * coin(&coins)),
+                                  .k_max = (int)((DRAFT_MAX + 1) * coin(&coins))};
     for (int i = 0; i < DRAFT_MAX; i++) {
-        offer.siblings[i] = (uint8_t)((SIBLINGS_MAX + 1) * coin());
+        offer.siblings[i] = (uint8_t)((SIBLINGS_MAX + 1) * coin(&coins));
     }
     return offer;
 }
@@ -247,19 +232,19 @@ START_TEST(nothing_is_chosen_that_was_not_offered)
         struct planner_sequence seqs[LANES_MOST] = {0};
         struct planner_offer offers[LANES_MOST][2];
         struct planner_lane lanes[LANES_MOST];
-        int n = (int)(LANES_MOST * coin());
-        struct planner_load load = {.n_rows_max = n + (int)(30 * coin())};
+        int n = (int)(LANES_MOST * coin(&coins));
+        struct planner_load load = {.n_rows_max = n + (int)(30 * coin(&coins))};
         for (int i = 0; i < n; i++) {
             for (int o = 0; o < 2; o++) {
                 offers[i][o] = new_offer();
             }
             lanes[i] = (struct planner_lane){.seq = &seqs[i],
-                                             .k_max = turn % 2 ? (int)(9 * coin()) : 0,
-                                             .n_missed = (int)(90 * coin()),
-                                             .n_left = 1 + (int)(99 * coin()),
+                                             .k_max = turn % 2 ? (int)(9 * coin(&coins)) : 0,
+                                             .n_missed = (int)(90 * coin(&coins)),
+                                             .n_left = 1 + (int)(99 * coin(&coins)),
                                              .siblings_max = turn % (SIBLINGS_MAX + 1),
                                              .offers = offers[i],
-                                             .n_offers = (int)(3 * coin())};
+                                             .n_offers = (int)(3 * coin(&coins))};
         }
         planner_share(&planner, lanes, n, &load);
         struct planner_round round = {
@@ -277,9 +262,9 @@ START_TEST(nothing_is_chosen_that_was_not_offered)
             if (lane->offer) {
                 n_siblings += check_siblings(lane);
                 planner_observe_siblings(&planner, &seqs[i], lane->offer, lane->siblings[0],
-                                         (int)((lane->siblings[0] + 1) * coin()));
+                                         (int)((lane->siblings[0] + 1) * coin(&coins)));
                 planner_observe_offer(&planner, &seqs[i], lane->offer, lane->k,
-                                      (int)((lane->k + 1) * coin()));
+                                      (int)((lane->k + 1) * coin(&coins)));
             }
         }
     }

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/rng.h"
 #include "speculation/planner.h"
 #include "tests/support/check_util.h"
+#include "tests/support/planner_noise.h"
 
 enum { LANES_MOST = 32, N_ROUNDS = 3000, STEP_US = 20000, TEXT_TOKENS = 400 };
 
@@ -43,23 +43,8 @@ enum { N_FOUND = 8 };
 static const struct planner_offer found = {
     .finder = 2, .evidence = 9, .k_max = N_FOUND, .siblings = {3, 0, 3, 0, 3, 0, 3, 0}};
 
-static uint64_t n_coins;
-
-static double coin(void)
-{
-    const struct rng_address at = {2028, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
-    n_coins++;
-    return rng_uniform(&at, RNG_ACCEPT, 0);
-}
-
-static int64_t measured_us(double true_us)
-{
-    double z = -6;
-    for (int i = 0; i < 12; i++) {
-        z += coin();
-    }
-    return (int64_t)(true_us * fmax(1 + 0.03 * z, 0.2));
-}
+static const double noise = 0.03;
+static struct coins coins = {.seed = 2028};
 
 struct text {
     struct planner_sequence seq;
@@ -81,11 +66,11 @@ static int play_lane(struct sim *sim, int i)
     const struct planner_lane *lane = &sim->lanes[i];
     struct text *text = &sim->texts[i];
     int n = 0, kept = 0;
-    while (n < lane->k && coin() < sim->world->alpha) {
+    while (n < lane->k && coin(&coins) < sim->world->alpha) {
         n++;
     }
     int n_siblings = n < lane->k ? lane->siblings[n] : 0;
-    while (kept < n_siblings && coin() >= sim->world->sibling[kept]) {
+    while (kept < n_siblings && coin(&coins) >= sim->world->sibling[kept]) {
         kept++;
     }
     if (lane->offer) {
@@ -148,11 +133,11 @@ static void run_round(struct sim *sim)
     count_rows(sim, &round);
     double step_us = STEP_US * (1 + w->row * (round.n_rows - w->n_lanes)), draft_us = 0;
     for (int j = 0; j < round.n_passes; j++) {
-        round.pass_us[j] = measured_us(STEP_US * w->pass);
+        round.pass_us[j] = measured_us(&coins, STEP_US * w->pass, noise);
         round.draft_us += round.pass_us[j];
         draft_us += STEP_US * w->pass;
     }
-    round.step_us = measured_us(step_us);
+    round.step_us = measured_us(&coins, step_us, noise);
     round.round_us = round.draft_us + round.step_us + 200;
     sim->us += draft_us + step_us + 200;
     for (int i = 0; i < w->n_lanes; i++) {
@@ -167,7 +152,7 @@ static double speed_of(const struct world *world, int siblings_max, int nodes_ma
 {
     static struct sim sim;
     sim = (struct sim){.world = world, .siblings_max = siblings_max, .nodes_max = nodes_max};
-    n_coins = 0;
+    coins.n = 0;
     for (int rows = 1; rows <= 512; rows *= 2) {
         double us = STEP_US * (1 + world->row * fmax(rows - world->n_lanes, 0));
         planner_calibrate_step(&sim.planner, rows, us);

@@ -305,15 +305,16 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("planner_stage");
-    TCase *tcase = tcase_create("stage");
-    tcase_add_loop_test(tcase, a_lane_reads_ahead_what_makes_its_passes_shortest, 0, 4);
-    tcase_add_test(tcase, nothing_is_read_ahead_where_that_saves_nothing);
-    tcase_add_test(tcase, rows_grow_by_half_beyond_what_was_measured);
-    tcase_add_test(tcase, it_is_noticed_where_nothing_is_read_ahead);
-    tcase_add_test(tcase, lanes_read_ahead_together_or_not_at_all);
-    tcase_add_test(tcase, agreement_is_learned_by_evidence_and_by_text);
-    tcase_add_test(tcase, a_pass_that_reads_ahead_teaches_the_time_of_its_rows);
-    tcase_add_test(tcase, guesses_that_take_no_pass_are_planned_in_greater_number);
-    suite_add_tcase(suite, tcase);
+    TCase *ahead = tcase_create("reading ahead"), *plans = tcase_create("times and plans");
+    tcase_add_loop_test(ahead, a_lane_reads_ahead_what_makes_its_passes_shortest, 0, 4);
+    tcase_add_test(ahead, nothing_is_read_ahead_where_that_saves_nothing);
+    tcase_add_test(ahead, rows_grow_by_half_beyond_what_was_measured);
+    tcase_add_test(ahead, it_is_noticed_where_nothing_is_read_ahead);
+    tcase_add_test(ahead, lanes_read_ahead_together_or_not_at_all);
+    tcase_add_test(ahead, agreement_is_learned_by_evidence_and_by_text);
+    suite_add_tcase(suite, ahead);
+    tcase_add_test(plans, a_pass_that_reads_ahead_teaches_the_time_of_its_rows);
+    tcase_add_test(plans, guesses_that_take_no_pass_are_planned_in_greater_number);
+    suite_add_tcase(suite, plans);
     return check_main(suite);
 }

@@ -3,18 +3,11 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/rng.h"
 #include "speculation/planner.h"
 #include "tests/support/check_util.h"
+#include "tests/support/planner_noise.h"
 
-static uint64_t n_coins;
-
-static double coin(void)
-{
-    const struct rng_address at = {2028, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
-    n_coins++;
-    return rng_uniform(&at, RNG_ACCEPT, 0);
-}
+static struct coins coins = {.seed = 2028};
 
 START_TEST(knots_are_exact_and_grow_apart)
 {
@@ -46,7 +39,7 @@ START_TEST(a_fit_never_falls_and_is_right_where_it_was_measured)
     curve = (struct planner_curve){0};
     for (int turn = 1; turn <= 40 * N_ROWS; turn++) {
         int r = rows[turn % N_ROWS];
-        double us = true_us(r) * (0.9 + 0.2 * coin()) * (coin() < 0.01 ? 20 : 1);
+        double us = true_us(r) * (0.9 + 0.2 * coin(&coins)) * (coin(&coins) < 0.01 ? 20 : 1);
         planner_curve_add(&curve, r, us, (uint64_t)turn);
     }
     planner_curve_fit(&curve);
@@ -75,7 +68,7 @@ START_TEST(what_is_not_used_does_not_drift)
         }
     }
     for (int i = 0; i < 100000; i++) {
-        double us = true_us(2) * (0.5 + coin()) * (coin() < 0.05 ? 20 : 1);
+        double us = true_us(2) * (0.5 + coin(&coins)) * (coin(&coins) < 0.05 ? 20 : 1);
         planner_curve_add(&curve, 2, us, at++);
     }
     double ratio = curve.knots[3].shape.us / curve.knots[1].shape.us;

@@ -10,14 +10,14 @@
 #include "access/keys.h"
 #include "lookup/datastore.h"
 #include "speculation/multi_draft.h"
-#include "tests/support/counted_bench.h"
+#include "tests/support/finder_bench.h"
 
 static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
 enum { N_TEXT = sizeof text / sizeof *text };
 
 static void finish(struct bench *b, struct grant *key)
 {
-    struct sequence *seq = place(b, 0, key, text, N_TEXT);
+    struct sequence *seq = place_studied(b, 0, key, text, N_TEXT);
     drafters_finished(&b->drafters, seq);
     take_away(b, seq);
 }
@@ -30,7 +30,7 @@ static void finish_branches(struct bench *b)
     static const int counts[] = {5, 3, 1};
     for (int i = 0; i < 3; i++) {
         for (int turn = 0; turn < counts[i]; turn++) {
-            struct sequence *seq = place(b, 0, NULL, texts[i], 3);
+            struct sequence *seq = place_studied(b, 0, NULL, texts[i], 3);
             drafters_finished(&b->drafters, seq);
             take_away(b, seq);
         }
@@ -61,7 +61,7 @@ static void propose(struct bench *b, struct sequence *seq, int siblings_max, str
 static struct sequence *place_behind_branches(struct bench *b, enum accept_rule rule)
 {
     static const int32_t here = 1;
-    struct sequence *seq = place(b, 1, NULL, &here, 1);
+    struct sequence *seq = place_studied(b, 1, NULL, &here, 1);
     seq->rule = &accept_rules[rule];
     seq->sampling.temperature = rule == RULE_GREEDY ? 0 : 0.5f;
     return seq;
@@ -169,7 +169,7 @@ static int count_guesses(struct bench *b, struct grant *key)
     struct planner_offer offer = {0};
     struct draft_cost cost;
     struct draft draft = {0};
-    struct sequence *seq = place(b, 1, key, text, 4);
+    struct sequence *seq = place_studied(b, 1, key, text, 4);
     bool is_there = b->finder->ops->look(b->finder, seq, &offer);
     draft.base = seq->n_tokens;
     struct draft_lane lane = {seq, 4, &no_ends, &draft, 0, {0}, {0}};

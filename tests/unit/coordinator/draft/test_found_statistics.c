@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "coordinator/lane_tree.h"
-#include "tests/support/counted_bench.h"
+#include "tests/support/finder_bench.h"
 #include "tests/support/stats_util.h"
 #include "tests/support/tree_world.h"
 
@@ -47,7 +47,7 @@ static void fill_store(struct bench *b)
     int32_t text[TEXT];
     for (int t = 0; t < N_TEXTS; t++) {
         make_text(t, text, TEXT);
-        struct sequence *seq = place(b, 0, NULL, text, TEXT);
+        struct sequence *seq = place_studied(b, 0, NULL, text, TEXT);
         drafters_finished(&b->drafters, seq);
         take_away(b, seq);
     }
@@ -131,7 +131,7 @@ static double p_value(const char *lookup, enum accept_rule rule, enum way way, c
     }
     setup(&b, lookup, false);
     fill_store(&b);
-    struct sequence *seq = place(&b, SLOT, NULL, prompt, PROMPT);
+    struct sequence *seq = place_studied(&b, SLOT, NULL, prompt, PROMPT);
     seq->rule = &accept_rules[rule];
     seq->sampling.temperature = 1;
     for (int d = 0; d < DRAWS; d++) {

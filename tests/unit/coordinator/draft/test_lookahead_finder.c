@@ -1,67 +1,23 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* Guesses from n-grams that the target has said: they follow from the rows of a trajectory, which
  * is the window, and from the text, and other texts see none of them. */
-#include "coordinator/draft/drafters.h"
 #include "lookup/trajectory.h"
-#include "tests/support/sequence_world.h"
+#include "tests/support/finder_bench.h"
 
-#define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
+enum { W = TRAJECTORY_TOKENS };
 
-enum { CAPACITY = 1024, BLOCK = 16, SLOTS = 3, K = 8, VOCAB = 4096, W = TRAJECTORY_TOKENS };
-
-static const struct end_ids no_ends;
 static const int32_t text[] = {10, 11, 12, 13};
 enum { N_TEXT = sizeof text / sizeof *text };
 
-struct bench {
-    struct tokenizer *tok;
-    struct block_pool pool;
-    struct drafters drafters;
-    struct drafter *finder;
-    struct arena arena;
-};
-
-static void setup(struct bench *b)
+static void setup_lookahead(struct bench *b)
 {
-    struct error err;
-    *b = (struct bench){0};
-    CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
-    CHECK_OK(block_pool_open(&b->pool, SLOTS * CAPACITY / BLOCK, BLOCK, &err));
-    const struct lookup_options options = {
-        .lookup = "lookahead", .n_sequences = SLOTS, .store_tokens = 4096, .tok = b->tok};
-    CHECK_OK(drafters_open(&b->drafters, NULL, &options, &err));
-    CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
-    drafters_set_vocabulary(&b->drafters, VOCAB);
-    b->finder = b->drafters.finders[0];
+    setup(b, "lookahead", false);
+    b->defaults.siblings_max = SIBLINGS_MAX;
 }
 
-static void teardown(struct bench *b)
+static struct sequence *place_text(struct bench *b, int slot)
 {
-    arena_close(&b->arena);
-    drafters_close(&b->drafters);
-    block_pool_close(&b->pool);
-    tokenizer_close(b->tok);
-}
-
-static struct sequence *place(struct bench *b, int slot)
-{
-    struct error err;
-    const struct sequence_defaults defaults = {.n_draft = K,
-                                               .strategy = STRATEGY_PLANNED,
-                                               .context_limit = CAPACITY,
-                                               .vocab_size = VOCAB,
-                                               .has_draft = true,
-                                               .siblings_max = SIBLINGS_MAX};
-    struct sequence *seq = first_sequence(new_job(JOB_GENERATE, text, N_TEXT), b->tok, &defaults);
-    CHECK_OK(sequence_place(seq, slot, &b->pool, &b->drafters, &err));
-    ck_assert_int_eq(b->finder->ops->study(b->finder, seq, 1), 0);
-    return seq;
-}
-
-static void take_away(struct bench *b, struct sequence *seq)
-{
-    sequence_displace(seq, &b->pool, &b->drafters);
-    sequence_close(seq);
+    return place_studied(b, slot, NULL, text, N_TEXT);
 }
 
 /* A round: `id` is committed, and the target said best[i] behind before[i]; below 0: nothing is
@@ -127,8 +83,8 @@ START_TEST(rows_of_the_window_are_the_next_one)
 {
     static const struct end_ids ends = {.n = 1, .ids = {22}};
     struct bench b;
-    setup(&b);
-    struct sequence *seq = place(&b, 0);
+    setup_lookahead(&b);
+    struct sequence *seq = place_text(&b, 0);
     ck_assert(drafters_window(&b.drafters) == b.finder && drafters_observes(&b.drafters));
     ck_assert(!drafters_first(&b.drafters)); /* a K of its own may not depend on company */
     check_guesses(&b, seq, NULL, 0);
@@ -153,8 +109,8 @@ START_TEST(guesses_are_ngrams)
 {
     struct planner_offer offer = {0};
     struct bench b;
-    setup(&b);
-    struct sequence *seq = place(&b, 0), *other = place(&b, 1);
+    setup_lookahead(&b);
+    struct sequence *seq = place_text(&b, 0), *other = place_text(&b, 1);
     say(&b, seq, 20, IDS(13, 10, 10, 10), IDS(-1, 0, 1, 2), IDS(20, 21, 22, 23), 4);
     check_guesses(&b, seq, NULL, 0); /* nothing was said behind 20 */
     say(&b, seq, 10, IDS(20), IDS(-1), IDS(10), 1);
@@ -162,7 +118,7 @@ START_TEST(guesses_are_ngrams)
     ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.siblings[0] == SIBLINGS_MAX);
     check_guesses(&b, other, NULL, 0);
     take_away(&b, seq);
-    seq = place(&b, 0); /* it begins anew */
+    seq = place_text(&b, 0); /* it begins anew */
     check_guesses(&b, seq, NULL, 0);
     check_window(&b, seq, IDS(10, 10, 10, 10, 10, 11, 12, 13), W, &no_ends);
     take_away(&b, seq);
@@ -176,8 +132,8 @@ END_TEST
 START_TEST(rows_that_say_nothing_are_ignored)
 {
     struct bench b;
-    setup(&b);
-    struct sequence *seq = place(&b, 0);
+    setup_lookahead(&b);
+    struct sequence *seq = place_text(&b, 0);
     say(&b, seq, 20, IDS(13, 10, 10), IDS(-1, 0, 1), IDS(-1, VOCAB, INT32_MAX), 3);
     check_window(&b, seq, IDS(10, 10, 10, 10, 11, 12, 13, 20), W, &no_ends);
     seq->n_tokens--;

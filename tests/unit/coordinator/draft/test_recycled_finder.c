@@ -3,71 +3,16 @@
  * evidence follows how often it was right, and other API keys see nothing unless that is allowed.
  */
 #include "access/keys.h"
-#include "coordinator/draft/drafters.h"
-#include "tests/support/sequence_world.h"
+#include "tests/support/finder_bench.h"
 
-#define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
-
-enum { CAPACITY = 1024, BLOCK = 16, SLOTS = 3, K = 8, VOCAB = 4096 };
-
-static const struct end_ids no_ends;
 static const int32_t text[] = {10, 11, 12, 13};
 static const int32_t root = -1;
 enum { N_TEXT = sizeof text / sizeof *text };
 
-struct bench {
-    struct tokenizer *tok;
-    struct block_pool pool;
-    struct drafters drafters;
-    struct drafter *finder;
-    struct arena arena;
-};
-
-static void setup(struct bench *b, bool is_shared)
-{
-    struct error err;
-    *b = (struct bench){0};
-    CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
-    CHECK_OK(block_pool_open(&b->pool, SLOTS * CAPACITY / BLOCK, BLOCK, &err));
-    const struct lookup_options options = {.lookup = "recycled",
-                                           .n_sequences = SLOTS,
-                                           .store_tokens = 4096,
-                                           .is_shared = is_shared,
-                                           .tok = b->tok};
-    CHECK_OK(drafters_open(&b->drafters, NULL, &options, &err));
-    CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
-    drafters_set_vocabulary(&b->drafters, VOCAB);
-    b->finder = b->drafters.finders[0];
-}
-
-static void teardown(struct bench *b)
-{
-    arena_close(&b->arena);
-    drafters_close(&b->drafters);
-    block_pool_close(&b->pool);
-    tokenizer_close(b->tok);
-}
-
 /* key: NULL = the request came without one. */
-static struct sequence *place(struct bench *b, int slot, struct grant *key)
+static struct sequence *place_text(struct bench *b, int slot, struct grant *key)
 {
-    struct error err;
-    const struct sequence_defaults defaults = {.n_draft = K,
-                                               .strategy = STRATEGY_PLANNED,
-                                               .context_limit = CAPACITY,
-                                               .vocab_size = VOCAB,
-                                               .has_draft = true};
-    struct sequence *seq = first_sequence(new_job(JOB_GENERATE, text, N_TEXT), b->tok, &defaults);
-    seq->job->grant = key;
-    CHECK_OK(sequence_place(seq, slot, &b->pool, &b->drafters, &err));
-    return seq;
-}
-
-static void take_away(struct bench *b, struct sequence *seq)
-{
-    sequence_displace(seq, &b->pool, &b->drafters);
-    seq->job->grant = NULL; /* it is this test's */
-    sequence_close(seq);
+    return place(b, slot, key, text, N_TEXT);
 }
 
 /* Behind `before` the target says `id`, and nothing else is known. */
@@ -78,18 +23,6 @@ static void say(struct bench *b, const struct sequence *seq, int32_t before, int
     drafters_observe(&b->drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
 }
 
-static int propose(struct bench *b, struct sequence *seq, int k, const struct end_ids *ends,
-                   struct draft *draft)
-{
-    struct draft_cost cost;
-    *draft = (struct draft){.base = seq->n_tokens};
-    struct draft_lane lane = {.seq = seq, .k = k, .ends = ends, .draft = draft, .siblings_max = 0};
-    arena_reset(&b->arena);
-    drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
-    ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
-    return draft->n;
-}
-
 /* What is guessed behind the text, which is what was offered; returns the evidence. */
 static int check_guesses(struct bench *b, struct sequence *seq, const int32_t *expected, int n)
 {
@@ -98,7 +31,7 @@ static int check_guesses(struct bench *b, struct sequence *seq, const int32_t *e
     int32_t foreseen[K];
     ck_assert_int_eq(b->finder->ops->study(b->finder, seq, 1), 0);
     ck_assert(b->finder->ops->look(b->finder, seq, &offer) == (n > 0));
-    ck_assert_int_eq(propose(b, seq, K, &no_ends, &draft), n);
+    ck_assert_int_eq(propose_chain(b, seq, K, &no_ends, &draft), n);
     ck_assert(n == K || offer.k_max == n);
     ck_assert_int_eq(b->finder->ops->foresee(b->finder, seq, foreseen, K), n);
     for (int i = 0; i < n; i++) {
@@ -112,8 +45,8 @@ static int check_guesses(struct bench *b, struct sequence *seq, const int32_t *e
 START_TEST(guesses_follow_what_the_target_said)
 {
     struct bench b;
-    setup(&b, false);
-    struct sequence *seq = place(&b, 0, NULL);
+    setup(&b, "recycled", false);
+    struct sequence *seq = place_text(&b, 0, NULL);
     check_guesses(&b, seq, NULL, 0);
     say(&b, seq, 13, 20);
     check_guesses(&b, seq, (const int32_t[]){20}, 1);
@@ -146,8 +79,8 @@ START_TEST(other_successors_are_siblings)
     struct draft_cost cost;
     struct draft draft = {0};
     struct bench b;
-    setup(&b, false);
-    struct sequence *seq = place(&b, 0, NULL);
+    setup(&b, "recycled", false);
+    struct sequence *seq = place_text(&b, 0, NULL);
     say_many(&b, seq, 13, (const int32_t[]){20, 21, VOCAB, 22, 23, 24}, 6);
     say_many(&b, seq, 20, (const int32_t[]){30, 31}, 2);
     say_many(&b, seq, 30, (const int32_t[]){VOCAB, 40}, 2);
@@ -192,8 +125,8 @@ START_TEST(rows_of_every_kind_are_learned_from)
         {.n = 1, .ids = none, .p = one, .outside_id = -1}};
     static const int32_t first[] = {5, 9, 8, -1, 3, 5, -1};
     struct bench b;
-    setup(&b, false);
-    struct sequence *seq = place(&b, 0, NULL);
+    setup(&b, "recycled", false);
+    struct sequence *seq = place_text(&b, 0, NULL);
     drafters_observe(&b.drafters, seq, &(struct draft_rows){rows, before, parents, 7});
     for (int i = 0; i < 7; i++) {
         seq->tokens[N_TEXT - 1] = before[i];
@@ -208,8 +141,8 @@ START_TEST(evidence_is_how_often_it_was_right)
 {
     const int32_t guess = 20;
     struct bench b;
-    setup(&b, false);
-    struct sequence *seq = place(&b, 0, NULL);
+    setup(&b, "recycled", false);
+    struct sequence *seq = place_text(&b, 0, NULL);
     say(&b, seq, 13, 20);
     int untested = check_guesses(&b, seq, &guess, 1);
     for (int i = 0; i < 20; i++) {
@@ -233,20 +166,20 @@ START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
     struct planner_offer offer;
     struct draft draft;
     struct bench b;
-    setup(&b, false);
-    struct sequence *seq = place(&b, 0, NULL);
+    setup(&b, "recycled", false);
+    struct sequence *seq = place_text(&b, 0, NULL);
     say(&b, seq, 13, 20);
     say(&b, seq, 20, 21);
     say(&b, seq, 21, 22);
     b.finder->ops->study(b.finder, seq, 1);
-    ck_assert(propose(&b, seq, K, &ends, &draft) == 2 && draft.is_over);
-    ck_assert(propose(&b, seq, 1, &no_ends, &draft) == 1 && !draft.is_over);
+    ck_assert(propose_chain(&b, seq, K, &ends, &draft) == 2 && draft.is_over);
+    ck_assert(propose_chain(&b, seq, 1, &no_ends, &draft) == 1 && !draft.is_over);
     drafters_set_vocabulary(&b.drafters, 22);
     ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 2);
-    ck_assert_int_eq(propose(&b, seq, K, &no_ends, &draft), 2);
+    ck_assert_int_eq(propose_chain(&b, seq, K, &no_ends, &draft), 2);
     drafters_set_vocabulary(&b.drafters, 20);
     ck_assert(!b.finder->ops->look(b.finder, seq, &offer));
-    ck_assert_int_eq(propose(&b, seq, K, &no_ends, &draft), 0);
+    ck_assert_int_eq(propose_chain(&b, seq, K, &no_ends, &draft), 0);
     take_away(&b, seq);
     teardown(&b);
 }
@@ -259,8 +192,8 @@ START_TEST(keys_do_not_see_each_other)
     const int32_t hers = 20, his = 21;
     for (int is_shared = 0; is_shared <= 1; is_shared++) {
         struct bench b;
-        setup(&b, is_shared);
-        struct sequence *a = place(&b, 0, &alice), *c = place(&b, 1, &bob);
+        setup(&b, "recycled", is_shared);
+        struct sequence *a = place_text(&b, 0, &alice), *c = place_text(&b, 1, &bob);
         say(&b, a, 13, hers);
         check_guesses(&b, a, &hers, 1);
         check_guesses(&b, c, &hers, is_shared);
@@ -269,7 +202,7 @@ START_TEST(keys_do_not_see_each_other)
         check_guesses(&b, c, &his, 1);
         take_away(&b, a);
         take_away(&b, c);
-        struct sequence *other = place(&b, 1, &alice), *nobody = place(&b, 0, NULL);
+        struct sequence *other = place_text(&b, 1, &alice), *nobody = place_text(&b, 0, NULL);
         check_guesses(&b, other, is_shared ? &his : &hers, 1);
         check_guesses(&b, nobody, &his, is_shared);
         take_away(&b, other);

@@ -3,62 +3,20 @@
  * text that lost its place is found in again as if nothing had happened. */
 #include <string.h>
 
-#include "base/clock.h"
-#include "coordinator/draft/drafters.h"
-#include "tests/support/sequence_world.h"
+#include "tests/support/finder_bench.h"
 
-#define DRAFT SOURCE_DIR "/deploy/models/tales/draft"
+enum { ALL = 1 << 30 };
 
-enum { CAPACITY = 128 * 1024, BLOCK = 16, SLOTS = 3, K = 8, VOCAB = 4096, ALL = 1 << 30 };
-
-static const struct end_ids no_ends;
-
-struct bench {
-    struct tokenizer *tok;
-    struct block_pool pool;
-    struct drafters drafters;
-    struct drafter *finder;
-    struct arena arena;
-};
-
-static void setup(struct bench *b)
+static void setup_session(struct bench *b)
 {
-    struct error err;
-    *b = (struct bench){0};
-    CHECK_OK(tokenizer_open(&b->tok, DRAFT, &err));
-    CHECK_OK(block_pool_open(&b->pool, SLOTS * CAPACITY / BLOCK, BLOCK, &err));
-    const struct lookup_options lookups = {.lookup = "session", .n_sequences = SLOTS};
-    CHECK_OK(drafters_open(&b->drafters, NULL, &lookups, &err));
-    CHECK_OK(arena_open(&b->arena, 1 << 20, &err));
-    drafters_set_vocabulary(&b->drafters, VOCAB);
-    b->finder = drafters_first(&b->drafters);
+    setup_with_room(b, "session", false, 128 * 1024);
+    b->defaults.strategy = STRATEGY_FIXED;
+    ck_assert(drafters_first(&b->drafters) == b->finder); /* it guesses for a K of their own, too */
 }
 
-static void teardown(struct bench *b)
+static struct sequence *place_text(struct bench *b, int slot, const int32_t *text, int n)
 {
-    arena_close(&b->arena);
-    drafters_close(&b->drafters);
-    block_pool_close(&b->pool);
-    tokenizer_close(b->tok);
-}
-
-static struct sequence *place(struct bench *b, int slot, const int32_t *text, int n)
-{
-    struct error err;
-    const struct sequence_defaults defaults = {.n_draft = K,
-                                               .strategy = STRATEGY_FIXED,
-                                               .context_limit = CAPACITY,
-                                               .vocab_size = VOCAB,
-                                               .has_draft = true};
-    struct sequence *seq = first_sequence(new_job(JOB_GENERATE, text, n), b->tok, &defaults);
-    CHECK_OK(sequence_place(seq, slot, &b->pool, &b->drafters, &err));
-    return seq;
-}
-
-static void take_away(struct bench *b, struct sequence *seq)
-{
-    sequence_displace(seq, &b->pool, &b->drafters);
-    sequence_close(seq);
+    return place(b, slot, NULL, text, n);
 }
 
 static void commit(struct sequence *seq, const int32_t *tokens, int n)
@@ -67,24 +25,13 @@ static void commit(struct sequence *seq, const int32_t *tokens, int n)
     seq->n_tokens += n;
 }
 
-static void propose(struct bench *b, struct sequence *seq, int k, const struct end_ids *ends,
-                    struct draft *draft)
-{
-    struct draft_cost cost;
-    *draft = (struct draft){.base = seq->n_tokens};
-    struct draft_lane lane = {.seq = seq, .k = k, .ends = ends, .draft = draft, .siblings_max = 0};
-    arena_reset(&b->arena);
-    drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
-    ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
-}
-
 static void check_guesses(struct bench *b, struct sequence *seq, const int32_t *expected, int n)
 {
     struct planner_offer offer;
     struct draft draft;
     ck_assert_int_eq(b->finder->ops->study(b->finder, seq, ALL), 0);
     ck_assert(b->finder->ops->look(b->finder, seq, &offer) == (n > 0));
-    propose(b, seq, K, &no_ends, &draft);
+    propose_chain(b, seq, K, &no_ends, &draft);
     ck_assert_int_eq(draft.n, n);
     for (int i = 0; i < n; i++) {
         ck_assert_int_eq(draft.tokens[i], expected[i]);
@@ -97,8 +44,8 @@ START_TEST(guesses_go_on_as_the_text_did)
 {
     static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 10, 11, 12};
     struct bench b;
-    setup(&b);
-    struct sequence *seq = place(&b, 0, text, 12);
+    setup_session(&b);
+    struct sequence *seq = place_text(&b, 0, text, 12);
     check_guesses(&b, seq, (const int32_t[]){13, 14, 15, 16, 17, 18, 10, 11}, K);
     commit(seq, (const int32_t[]){99}, 1);
     check_guesses(&b, seq, NULL, 0);
@@ -118,8 +65,8 @@ START_TEST(expectations_follow_the_guesses)
     int32_t expected[DRAFT_MAX];
     int evidence = -1;
     struct bench b;
-    setup(&b);
-    struct sequence *seq = place(&b, 0, text, 12), *other;
+    setup_session(&b);
+    struct sequence *seq = place_text(&b, 0, text, 12), *other;
     ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 12, expected, K, &evidence), 0);
     memcpy(seq->tokens + 12, guesses, sizeof guesses);
     for (int n = 0; n <= 9; n++) {
@@ -128,11 +75,11 @@ START_TEST(expectations_follow_the_guesses)
         int32_t whole[21];
         memcpy(whole, text, sizeof text);
         memcpy(whole + 12, guesses, (size_t)n * sizeof *guesses);
-        other = place(&b, 1, whole, 12 + n);
+        other = place_text(&b, 1, whole, 12 + n);
         b.finder->ops->study(b.finder, seq, ALL);
         b.finder->ops->study(b.finder, other, ALL);
         b.finder->ops->look(b.finder, other, &offer);
-        propose(&b, other, K, &no_ends, &draft);
+        propose_chain(&b, other, K, &no_ends, &draft);
         int n_found = b.finder->ops->expect(b.finder, seq, 12 + n, expected, K, &evidence);
         ck_assert_int_eq(n_found, draft.n);
         ck_assert_mem_eq(expected, draft.tokens, (size_t)n_found * sizeof *expected);
@@ -149,8 +96,8 @@ START_TEST(a_longer_match_is_better_evidence)
     static const int32_t text[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7};
     struct planner_offer before, after;
     struct bench b;
-    setup(&b);
-    struct sequence *seq = place(&b, 0, text, 10);
+    setup_session(&b);
+    struct sequence *seq = place_text(&b, 0, text, 10);
     b.finder->ops->study(b.finder, seq, ALL);
     ck_assert(b.finder->ops->look(b.finder, seq, &before));
     for (int i = 10; i < 15; i++, before = after) {
@@ -173,8 +120,8 @@ START_TEST(siblings_are_what_else_came)
     struct draft draft;
     struct draft_cost cost;
     struct bench b;
-    setup(&b);
-    struct sequence *seq = place(&b, 0, text, 11);
+    setup_session(&b);
+    struct sequence *seq = place_text(&b, 0, text, 11);
     b.finder->ops->study(b.finder, seq, ALL);
     for (int most = 0; most <= SIBLINGS_MAX; most++) {
         struct planner_offer offer = {0};
@@ -211,17 +158,17 @@ START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
     struct planner_offer offer;
     struct draft draft;
     struct bench b;
-    setup(&b);
-    struct sequence *seq = place(&b, 0, text, 7);
+    setup_session(&b);
+    struct sequence *seq = place_text(&b, 0, text, 7);
     b.finder->ops->study(b.finder, seq, ALL);
-    propose(&b, seq, K, &ends, &draft);
+    propose_chain(&b, seq, K, &ends, &draft);
     ck_assert(draft.n == 2 && draft.is_over && draft.tokens[1] == ends_at[0]);
     drafters_set_vocabulary(&b.drafters, 8);
-    propose(&b, seq, K, &no_ends, &draft);
+    propose_chain(&b, seq, K, &no_ends, &draft);
     ck_assert(draft.n == 1 && !draft.is_over);
     drafters_set_vocabulary(&b.drafters, 7);
     ck_assert(!b.finder->ops->look(b.finder, seq, &offer));
-    propose(&b, seq, K, &no_ends, &draft);
+    propose_chain(&b, seq, K, &no_ends, &draft);
     ck_assert_int_eq(draft.n, 0);
     take_away(&b, seq);
     teardown(&b);
@@ -232,12 +179,12 @@ START_TEST(texts_in_other_slots_are_not_seen)
 {
     static const int32_t first[] = {1, 2, 3, 4, 5, 6}, second[] = {1, 2, 3, 9, 1, 2, 3};
     struct bench b;
-    setup(&b);
-    struct sequence *a = place(&b, 0, first, 6), *c = place(&b, 2, second, 7);
+    setup_session(&b);
+    struct sequence *a = place_text(&b, 0, first, 6), *c = place_text(&b, 2, second, 7);
     check_guesses(&b, a, NULL, 0);
     check_guesses(&b, c, (const int32_t[]){9, 1, 2, 3, 9, 1, 2, 3}, K);
     take_away(&b, c);
-    struct sequence *d = place(&b, 2, first, 6);
+    struct sequence *d = place_text(&b, 2, first, 6);
     check_guesses(&b, d, NULL, 0);
     take_away(&b, a);
     take_away(&b, d);
@@ -256,24 +203,24 @@ START_TEST(parts_and_lost_places_change_nothing)
     struct error err;
     struct bench b;
     uint32_t x = 7;
-    setup(&b);
+    setup_session(&b);
     for (int i = 0; i < N; i++) {
         x = x * 1664525u + 1013904223u;
         text[i] = (int32_t)(x >> 24) % 6;
     }
-    struct sequence *seq = place(&b, 1, text, N);
+    struct sequence *seq = place_text(&b, 1, text, N);
     b.finder->ops->study(b.finder, seq, ALL);
     ck_assert(b.finder->ops->look(b.finder, seq, &whole));
-    propose(&b, seq, K, &no_ends, &from_whole);
+    propose_chain(&b, seq, K, &no_ends, &from_whole);
     sequence_displace(seq, &b.pool, &b.drafters);
     CHECK_OK(sequence_place(seq, 0, &b.pool, &b.drafters, &err));
     for (int left = N; left > 0; left = b.finder->ops->study(b.finder, seq, 37)) {
         ck_assert(!b.finder->ops->look(b.finder, seq, &parts));
-        propose(&b, seq, K, &no_ends, &from_parts);
+        propose_chain(&b, seq, K, &no_ends, &from_parts);
         ck_assert_int_eq(from_parts.n, 0);
     }
     ck_assert(b.finder->ops->look(b.finder, seq, &parts));
-    propose(&b, seq, K, &no_ends, &from_parts);
+    propose_chain(&b, seq, K, &no_ends, &from_parts);
     ck_assert(parts.evidence == whole.evidence && from_parts.n == from_whole.n);
     for (int i = 0; i < from_whole.n; i++) {
         ck_assert_int_eq(from_parts.tokens[i], from_whole.tokens[i]);
@@ -290,14 +237,14 @@ START_TEST(a_long_text_of_one_token)
     static int32_t text[N];
     int32_t expected[K];
     struct bench b;
-    setup(&b);
+    setup_session(&b);
     for (int i = 0; i < N; i++) {
         text[i] = 42;
     }
     for (int i = 0; i < K; i++) {
         expected[i] = 42;
     }
-    struct sequence *seq = place(&b, 0, text, N);
+    struct sequence *seq = place_text(&b, 0, text, N);
     check_guesses(&b, seq, expected, K);
     for (int i = 0; i < 100; i++) {
         commit(seq, expected, K);
