@@ -171,8 +171,18 @@ static inline void world_end(struct world *w, struct sequence *seq)
     w->n_ended++;
 }
 
+/* Of windows nothing stays. */
+static inline void world_release_tails(struct world *w)
+{
+    for (int i = 0; i < w->plan.n_tails; i++) {
+        block_tails_release(&w->plan.tails[i], &w->pool);
+    }
+    w->plan.n_tails = 0;
+}
+
 static inline void world_close(struct world *w)
 {
+    world_release_tails(w);
     while (w->n_active) {
         world_end(w, w->active[0]);
     }
@@ -238,6 +248,11 @@ static inline int world_least(int a, int b)
     return a < b ? a : b;
 }
 
+static inline int world_most(int a, int b)
+{
+    return a > b ? a : b;
+}
+
 /* The most guesses of a sequence's next round, whoever else is there. */
 static inline int world_k_limit(const struct world *w, const struct sequence *seq)
 {
@@ -264,6 +279,10 @@ static inline void world_check_k(const struct world *w, const struct lane_plan *
         ck_assert(lane->drafter == w->drafter);
         ck_assert(seq->planner_state.strategy == STRATEGY_PLANNED);
     }
+    if (lane->n_window > 0) {
+        ck_assert(lane->window && lane->n_window <= limit && lane->branch.n == 0 && lane->tails);
+        ck_assert(lane->is_last && seq->planner_state.strategy == STRATEGY_PLANNED);
+    }
     if (!lane->is_last || seq->planner_state.strategy == STRATEGY_PLANNED) return;
     bool has_nothing = !w->drafter && lane->k == 0; /* where a finder finds nothing */
     ck_assert(has_nothing || lane->k == planner_own_k(&seq->planner_state, limit));
@@ -273,7 +292,8 @@ static inline void world_check_k(const struct world *w, const struct lane_plan *
 static inline void world_check_reserved(const struct world *w, const struct lane_plan *lane)
 {
     struct sequence *seq = lane->seq;
-    int end = seq->n_target_kv + lane->n_tokens + lane->k + lane->n_append;
+    int n_guesses = world_most(lane->k + lane->n_append, lane->n_window);
+    int end = seq->n_target_kv + lane->n_tokens + n_guesses;
     ck_assert(block_table_lacks(&seq->target_blocks, &w->pool, end) == 0);
     for (int i = seq->n_target_kv / WORLD_BLOCK; i * WORLD_BLOCK < end; i++) {
         const struct block *block = &w->pool.blocks[seq->target_blocks.blocks[i]];
@@ -364,8 +384,12 @@ static inline void world_check_plan(const struct world *w)
         world_check_lane(w, lane);
         n_committed += lane->n_tokens;
         n_prompt += lane->n_tokens - lane->is_last;
-        n_tokens += lane->n_tokens + lane->k + lane->n_append;
-        n_rows += lane->n_scored + (lane->is_last ? lane->k + lane->n_append + 1 : 0);
+        int n_guesses = lane->k + lane->n_append + lane->branch.n + lane->n_window;
+        for (int g = 0; g < lane->k; g++) {
+            n_guesses += lane->siblings[g];
+        }
+        n_tokens += lane->n_tokens + n_guesses;
+        n_rows += lane->n_scored + (lane->is_last ? n_guesses + 1 : 0);
     }
     ck_assert(n_tokens <= w->target.max_step_tokens);
     ck_assert(n_rows <= w->target.max_step_rows);
@@ -514,6 +538,7 @@ static inline void world_play(struct world *w, int percent)
         w->plan.readings[i].seq->n_draft_kv += w->plan.readings[i].n_tokens;
     }
     world_teach(w);
+    world_release_tails(w);
     for (int i = 0; i < w->plan.n_lanes; i++) {
         const struct lane_plan *lane = &w->plan.lanes[i];
         int n_accepted = 0;
