@@ -43,7 +43,7 @@ static void check_ngram(const struct ngrams *pool, int32_t token, int i, const i
 START_TEST(the_newest_is_first)
 {
     struct ngrams *pool = open_pool(64);
-    ck_assert(!ngrams_find(pool, 1));
+    ck_assert(!ngrams_find(pool, 1) && !ngrams_find(pool, 0));
     ngrams_add(pool, 1, IDS(2, 3), 2);
     ngrams_add(pool, 1, IDS(4), 1);
     check_ngram(pool, 1, 0, IDS(4), 1);
@@ -88,6 +88,7 @@ START_TEST(chains_go_from_one_to_the_next)
     int32_t tokens[8], others[3];
     int at[8];
     ngrams_add(pool, 1, IDS(8, 9), 2);
+    ngrams_add(pool, 1, IDS(8, 7), 2);
     ngrams_add(pool, 1, IDS(2, 4), 2);
     ngrams_add(pool, 1, IDS(2, 3), 2);
     ngrams_add(pool, 3, IDS(5, VOCAB), 2);
@@ -118,6 +119,22 @@ START_TEST(tests_are_counted)
 }
 END_TEST
 
+/* The pool learns from a step that 5 comes behind 1, but before the step it would have said 7. */
+START_TEST(a_step_is_tested_before_it_is_learned_from)
+{
+    static const int32_t said[1 + W] = {5, -1, -1, -1, -1, -1, -1, -1, -1}, text[] = {1, 5};
+    struct ngrams *pool = open_pool(64);
+    struct trajectory t = {0};
+    ngrams_add(pool, 1, IDS(7), 1);
+    trajectory_begin(&t, pool, text, 1);
+    trajectory_advance(&t, pool, said, text, 2);
+    check_ngram(pool, 1, 0, IDS(5), 1);
+    ck_assert_int_eq(ngrams_find(pool, 1)->n_tested, 1);
+    ck_assert_int_eq(ngrams_count_right(ngrams_find(pool, 1)), 0);
+    ngrams_close(pool);
+}
+END_TEST
+
 /* The oldest lists of a full set go, and the newest is always there. */
 START_TEST(room_is_bounded)
 {
@@ -131,6 +148,17 @@ START_TEST(room_is_bounded)
         n_known += ngrams_find(pool, i) != NULL;
     }
     ck_assert(n_known > 8 && n_known <= 16);
+    ngrams_close(pool);
+    pool = open_pool(NGRAMS_WAYS); /* one set */
+    for (int i = 0; i < NGRAMS_WAYS; i++) {
+        ngrams_add(pool, i, IDS(100 + i), 1);
+    }
+    for (int i = 0; i < NGRAMS_WAYS; i++) {
+        check_ngram(pool, i, 0, IDS(100 + i), 1);
+    }
+    ngrams_add(pool, 0, IDS(50), 1);
+    ngrams_add(pool, 9, IDS(51), 1);
+    ck_assert(ngrams_find(pool, 0) && ngrams_find(pool, 9) && !ngrams_find(pool, 1));
     ngrams_close(pool);
 }
 END_TEST
@@ -187,14 +215,65 @@ START_TEST(ngrams_stand_on_the_diagonal)
         trajectory_advance(&t, pool, said, text, 2 + step);
     }
     check_ngram(pool, 103, 0, IDS(203, 303, 403, 503), 4);
+    check_ngram(pool, 100 + W, 0, IDS(200 + W, 300 + W, 400 + W, 500 + W), 4); /* the last row */
     check_ngram(pool, 305, 0, IDS(405, 505), 2);
     ck_assert_int_eq(ngrams_find(pool, 103)->n, 1);
     ngrams_close(pool);
 }
 END_TEST
 
-/* Whatever was said and committed, the trajectory has tokens that exist or ends, and the pool has
- * no n-gram that nobody said. */
+/* In the second step nothing was said behind 103, so 104 takes the place behind it, which nobody
+ * said there. */
+START_TEST(ngrams_end_where_nothing_was_said)
+{
+    struct ngrams *pool = open_pool(256);
+    struct trajectory t = {0};
+    int32_t text[16] = {1};
+    trajectory_begin(&t, pool, text, 1);
+    for (int step = 0; step < 3; step++) {
+        int32_t said[1 + W];
+        for (int i = 0; i <= W; i++) {
+            said[i] = step == 1 && i == 3 ? -1 : 100 * (step + 1) + i;
+        }
+        text[1 + step] = said[0];
+        trajectory_advance(&t, pool, said, text, 2 + step);
+    }
+    check_ngram(pool, 102, 0, IDS(202, 302), 2);
+    ck_assert(!ngrams_find(pool, 103));
+    check_ngram(pool, 104, 1, IDS(303), 1);
+    ngrams_close(pool);
+}
+END_TEST
+
+/* 200 was said behind 1 100, but 250 was committed, which was not said: what is said behind that
+ * does not go on from 100. */
+START_TEST(ngrams_end_at_a_token_that_was_not_said)
+{
+    static const int32_t said_first[] = {100, 200, 300}, committed[] = {100, 250, 350};
+    struct ngrams *pool = open_pool(256);
+    struct trajectory t = {0};
+    int32_t text[16] = {1};
+    trajectory_begin(&t, pool, text, 1);
+    for (int step = 0; step < 3; step++) {
+        int32_t said[1 + W];
+        for (int i = 0; i <= W; i++) {
+            said[i] = i == 0 ? said_first[step] : -1;
+        }
+        text[1 + step] = committed[step];
+        trajectory_advance(&t, pool, said, text, 2 + step);
+    }
+    check_ngram(pool, 1, 0, IDS(100, 250, 350), 3);
+    check_ngram(pool, 1, 1, IDS(100, 200), 2);
+    check_ngram(pool, 100, 0, IDS(250, 350), 2);
+    check_ngram(pool, 100, 1, IDS(200), 1);
+    ck_assert_int_eq(ngrams_find(pool, 100)->n, 2);
+    check_ngram(pool, 250, 0, IDS(350), 1);
+    check_ngram(pool, 250, 1, IDS(300), 1);
+    ngrams_close(pool);
+}
+END_TEST
+
+/* Whatever was said and committed, the trajectory has tokens that exist or ends. */
 START_TEST(nothing_that_is_said_does_harm)
 {
     static int32_t text[STEPS * 4 + 1];
@@ -234,6 +313,9 @@ int main(void)
     tcase_add_test(tcase, room_is_bounded);
     tcase_add_test(tcase, a_trajectory_goes_on_behind_what_is_committed);
     tcase_add_test(tcase, ngrams_stand_on_the_diagonal);
+    tcase_add_test(tcase, a_step_is_tested_before_it_is_learned_from);
+    tcase_add_test(tcase, ngrams_end_where_nothing_was_said);
+    tcase_add_test(tcase, ngrams_end_at_a_token_that_was_not_said);
     tcase_add_test(tcase, nothing_that_is_said_does_harm);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -43,7 +43,7 @@ static void check_list(const struct recycled *r, int32_t token, const int32_t *e
 START_TEST(new_tokens_go_to_the_front)
 {
     struct recycled *r = open_lists(MANY);
-    ck_assert(!recycled_find(r, 1, 5));
+    ck_assert(!recycled_find(r, 1, 5) && !recycled_find(r, 0, 0));
     add(r, 5, 10);
     add(r, 5, 11);
     check_list(r, 5, (const int32_t[]){11, 10}, 2);

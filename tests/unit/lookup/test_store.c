@@ -217,6 +217,41 @@ START_TEST(a_place_lists_its_most_frequent_tokens)
 }
 END_TEST
 
+/* Of equally frequent tokens the one that was so first comes first. */
+START_TEST(tokens_that_catch_up_come_second)
+{
+    static const int32_t turns[] = {5, 6, 6, 5, 5}, first[] = {5, 5, 6, 6, 5};
+    struct store *s;
+    struct store_guesses found;
+    CHECK_OK(store_open(&s, 100, &err));
+    for (int i = 0; i < 5; i++) {
+        const int32_t pair[] = {1, turns[i]};
+        store_add(s, 0, pair, 2);
+        store_find(s, 0, pair, 1, 1, 1, &found);
+        ck_assert(found.n == 1 && found.guesses[0].token == first[i]);
+    }
+    store_close(s);
+}
+END_TEST
+
+/* 1 2 is in both generations, and 7 1 2 in the old one alone. */
+START_TEST(the_longer_match_or_else_the_newer_is_found)
+{
+    static const int32_t old[] = {7, 1, 2, 3}, fresh[] = {1, 2, 4};
+    struct store *s;
+    struct store_guesses found;
+    CHECK_OK(store_open(&s, 10, &err));
+    store_add(s, 0, old, 4);
+    store_add(s, 0, fresh, 3);
+    ck_assert_int_eq(store_length(s), 7);
+    store_find(s, 0, fresh, 2, 1, 1, &found);
+    ck_assert(found.match == 2 && found.n == 1 && found.guesses[0].token == 4);
+    store_find(s, 0, old, 3, 1, 1, &found);
+    ck_assert(found.match == 3 && found.n == 1 && found.guesses[0].token == 3);
+    store_close(s);
+}
+END_TEST
+
 START_TEST(tenants_and_texts_are_kept_apart)
 {
     static const int32_t first[] = {1, 2, 3}, second[] = {4, 5, 6};
@@ -431,6 +466,8 @@ int main(void)
     tcase_add_test(tests, counts_are_those_of_a_search);
     tcase_add_test(tests, a_place_lists_its_most_frequent_tokens);
     tcase_add_test(tests, tenants_and_texts_are_kept_apart);
+    tcase_add_test(tests, tokens_that_catch_up_come_second);
+    tcase_add_test(tests, the_longer_match_or_else_the_newer_is_found);
     tcase_add_test(tests, the_last_half_is_kept);
     tcase_add_test(tests, many_tenants_and_a_text_that_is_too_long);
     tcase_add_test(tests, nothing_is_known_of_former_generations);

@@ -122,6 +122,41 @@ START_TEST(others_came_behind_shorter_ends)
 }
 END_TEST
 
+/* Behind the end 1 2 3 4 5 came 10, and behind each shorter end of it another token. */
+START_TEST(others_are_looked_for_at_four_lengths)
+{
+    static const int32_t text[] = {1, 2,  3, 4, 5,  10, 2,  3, 4, 5, 11, 3, 4,
+                                   5, 12, 4, 5, 13, 5,  14, 1, 2, 3, 4,  5};
+    int32_t copy, others[5];
+    struct suffix *s;
+    CHECK_OK(suffix_open(&s, &err));
+    for (int i = 0; i < 25; i++) {
+        CHECK_OK(suffix_add(s, text[i], &err));
+    }
+    struct suffix_place place = suffix_end(s);
+    ck_assert(suffix_copy(s, &place, &copy, 1) == 1 && copy == 10);
+    ck_assert_int_eq(suffix_others(s, &place, copy, others, 5), 3);
+    ck_assert(others[0] == 11 && others[1] == 12 && others[2] == 13);
+    suffix_close(s);
+}
+END_TEST
+
+START_TEST(the_last_token_of_a_text_is_another_one)
+{
+    static const int32_t text[] = {1, 2, 9, 1, 3};
+    int32_t others[3];
+    struct suffix *s;
+    struct suffix_place place = {0};
+    CHECK_OK(suffix_open(&s, &err));
+    for (int i = 0; i < 5; i++) {
+        CHECK_OK(suffix_add(s, text[i], &err));
+    }
+    suffix_follow(s, &place, 1);
+    ck_assert(suffix_others(s, &place, 2, others, 3) == 1 && others[0] == 3);
+    suffix_close(s);
+}
+END_TEST
+
 /* Another text, followed token by token: the longest end of it that stands in the text. */
 START_TEST(another_text_is_followed)
 {
@@ -261,6 +296,8 @@ int main(void)
     TCase *tests = tcase_create("suffix");
     tcase_add_test(tests, the_longest_match_is_found);
     tcase_add_test(tests, others_came_behind_shorter_ends);
+    tcase_add_test(tests, others_are_looked_for_at_four_lengths);
+    tcase_add_test(tests, the_last_token_of_a_text_is_another_one);
     tcase_add_test(tests, another_text_is_followed);
     tcase_add_test(tests, what_comes_behind_followed_tokens_goes_on_with_them);
     tcase_add_test(tests, nothing_goes_beyond_the_end_of_a_text);

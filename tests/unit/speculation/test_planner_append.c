@@ -104,9 +104,82 @@ START_TEST(no_more_are_added_than_are_known_and_near)
     struct planner_append_lane lane = lane_of(&seq, PLANNER_APPEND_MAX);
     planner_append(&few, &lane, 1, &alone);
     ck_assert(lane.n > 0 && lane.n <= 3);
-    static struct planner unknown;
+    lane = lane_of(&seq, PLANNER_APPEND_MAX + 1);
+    planner_append(p, &lane, 1, &alone);
+    ck_assert_int_eq(lane.n, PLANNER_APPEND_MAX);
+    static struct planner unknown; /* is how long a step takes */
+    teach(&unknown, &seq, 0.98);
     planner_append(&unknown, &lane, 1, &alone);
     ck_assert_int_eq(lane.n, 0);
+}
+END_TEST
+
+/* The time of the step is that of all lanes: equal ones get together what is worth most to each. */
+START_TEST(more_lanes_share_the_time_of_a_row)
+{
+    enum { N = 8 };
+    static const double row = 0.005, share = 0.6;
+    struct planner *p = planner_of(row);
+    struct planner_sequence seq = {0};
+    struct planner_append_lane lanes[N];
+    const struct planner_append_load load = {
+        .n_rows = N * (1 + K), .n_wanted = N * (1 + K), .n_lanes = N, .draft_us = 1600};
+    double best = 0, speeds[PLANNER_APPEND_MAX + 1], survival = pow(0.8, K), tokens = 1;
+    int n_added = 0;
+    teach(p, &seq, share);
+    for (int i = 0; i < N; i++) {
+        lanes[i] = lane_of(&seq, PLANNER_APPEND_MAX);
+    }
+    planner_append(p, lanes, N, &load);
+    for (int i = 0; i < N; i++) {
+        n_added += lanes[i].n;
+    }
+    for (int i = 1; i <= K; i++) {
+        tokens += pow(0.8, i);
+    }
+    for (int n = 0; n <= PLANNER_APPEND_MAX; n++) {
+        speeds[n] = tokens / (1700 + STEP_US * (1 + row * (N * (1 + K + n) - 1)));
+        best = fmax(best, speeds[n]);
+        survival *= share;
+        tokens += survival;
+    }
+    ck_assert_int_eq(n_added % N, 0);
+    ck_assert_msg(speeds[n_added / N] >= 0.99 * best, "%d added: %.4f of the best", n_added / N,
+                  speeds[n_added / N] / best);
+    ck_assert(0.98 * best > speeds[0] && 0.98 * best > speeds[PLANNER_APPEND_MAX]);
+}
+END_TEST
+
+/* What else the round does with a row costs time, too. */
+START_TEST(rows_cost_more_than_the_step)
+{
+    struct planner *p = planner_of(0);
+    struct planner_sequence seq = {0};
+    struct planner_append_lane lane = lane_of(&seq, PLANNER_APPEND_MAX);
+    for (int rows = 1; rows <= ROWS; rows++) {
+        planner_curve_set(&p->rest, rows, 1000 * rows, 100);
+    }
+    planner_curve_fit(&p->rest);
+    teach(p, &seq, 0.6);
+    planner_append(p, &lane, 1, &alone);
+    ck_assert_int_eq(lane.n, 0);
+}
+END_TEST
+
+/* Of two reasons one was right and one was wrong, in other texts. */
+START_TEST(guesses_are_trusted_by_their_evidence)
+{
+    struct planner *p = planner_of(0.02);
+    struct planner_sequence other = {0}, seq = {0};
+    teach(p, &other, 0.95);
+    for (int i = 0; i < 400; i++) {
+        planner_observe_append(p, &(struct planner_sequence){0}, 0, 1, 0);
+    }
+    struct planner_append_lane right = lane_of(&seq, PLANNER_APPEND_MAX), wrong = right;
+    wrong.evidence = 0;
+    planner_append(p, &right, 1, &alone);
+    planner_append(p, &wrong, 1, &alone);
+    ck_assert(right.n > 0 && wrong.n == 0);
 }
 END_TEST
 
@@ -135,6 +208,9 @@ int main(void)
     TCase *tcase = tcase_create("append");
     tcase_add_test(tcase, as_many_are_added_as_are_worth_most);
     tcase_add_test(tcase, no_more_are_added_than_are_known_and_near);
+    tcase_add_test(tcase, more_lanes_share_the_time_of_a_row);
+    tcase_add_test(tcase, rows_cost_more_than_the_step);
+    tcase_add_test(tcase, guesses_are_trusted_by_their_evidence);
     tcase_add_test(tcase, lanes_share_rows_by_what_they_gain);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

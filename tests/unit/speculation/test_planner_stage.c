@@ -69,9 +69,9 @@ static double time_of(pass_fn *pass_us, int k, int n, const float *chances)
 
 START_TEST(a_lane_reads_ahead_what_makes_its_passes_shortest)
 {
-    static const double shares[] = {0.02, 0.3, 0.6, 0.9, 0.99};
+    static const double shares[] = {0.02, 0.09, 0.3, 0.6, 0.9, 0.99};
     pass_fn *pass_us = passes[_i];
-    for (int s = 0; s < 5; s++) {
+    for (int s = 0; s < 6; s++) {
         struct planner *p = planner_of(pass_us);
         struct planner_sequence seq = {0};
         float chances[DRAFT_MAX];
@@ -95,6 +95,8 @@ START_TEST(a_lane_reads_ahead_what_makes_its_passes_shortest)
                           "pass %d, share %.2f, k = %d: %d read ahead, best %d: %.0f and %.0f us",
                           _i, shares[s], k, lane.n_fed, best, us, best_us);
             ck_assert(us <= alone_us);
+            if (best_us > 0.981 * alone_us) ck_assert_int_eq(lane.n_fed, 0);
+            ck_assert(lane.n_fed == 0 || chances[lane.n_fed] > 0); /* others are too unlikely */
         }
     }
 }
@@ -157,7 +159,15 @@ START_TEST(it_is_noticed_where_nothing_is_read_ahead)
     struct planner_stage_lane lane = {
         .seq = &seq, .n_wanted = 8, .n_known = 7, .evidence = EVIDENCE};
     ck_assert(planner_stage_is_used(p));
+    for (int i = 0; i < 400; i++) { /* lanes that could not read ahead say nothing */
+        struct planner_stage_lane lacking[] = {lane, lane};
+        lacking[0].n_known = 0;
+        lacking[1].n_wanted = 1;
+        planner_stage(p, lacking, 2);
+    }
+    ck_assert(planner_stage_is_used(p));
     for (int i = 0; i < 400; i++) {
+        ck_assert(i > 100 || planner_stage_is_used(p));
         planner_stage(p, &lane, 1);
     }
     ck_assert(!planner_stage_is_used(p));
@@ -213,8 +223,13 @@ START_TEST(agreement_is_learned_by_evidence_and_by_text)
         ck_assert(chances[i + 1] <= chances[i]);
     }
     teach(p, &odd, 0, 40);
+    chances[0] = 1;
     planner_stage_chances(p, &odd, EVIDENCE, 5, chances);
-    ck_assert(chances[1] < 0.5f);
+    ck_assert(chances[0] == 0 && chances[1] < 0.5f);
+    for (int i = 1; i <= 5; i++) { /* one of 50 is the least that counts */
+        ck_assert(chances[i] == 0 || chances[i] >= 0.02f);
+    }
+    ck_assert(chances[5] == 0);
     planner_stage_chances(p, &usual, 0, 5, chances); /* another evidence: as at the beginning */
     ck_assert(chances[1] < 0.3f);
     static const struct planner_sequence unknown;
@@ -298,6 +313,9 @@ START_TEST(guesses_that_take_no_pass_are_planned_in_greater_number)
     ck_assert_int_lt(k, DRAFT_MAX);
     ck_assert_int_ge(planned_k(0.99, flat), k + 3);
     ck_assert_int_ge(planned_k(0.5, flat), k);
+    for (int i = 1; i < 10; i++) {
+        ck_assert_int_eq(planned_k(0.1 * i, proportional), planned_k(0, proportional));
+    }
     ck_assert_int_eq(planned_k(0.99, proportional), planned_k(0, proportional));
 }
 END_TEST

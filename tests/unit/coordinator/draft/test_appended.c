@@ -81,6 +81,39 @@ START_TEST(what_the_text_said_behind_the_guesses_is_added)
 }
 END_TEST
 
+/* The draft has guessed nothing, because it is not sure or has failed; behind the text itself there
+ * would be something to find. */
+START_TEST(nothing_is_added_behind_no_guess)
+{
+    static const int32_t known[] = {10, 11, 12, 13, 14, 15, 16, 17, 10, 11, 12};
+    enum { N_KNOWN = sizeof known / sizeof *known };
+    static struct appending a;
+    const struct planner_append_load load = {
+        .n_rows = 1, .n_wanted = 1, .n_lanes = 1, .draft_us = 1000};
+    int32_t tokens[ROOM];
+    int evidence;
+    open_appending(&a, APPEND_ON);
+    struct drafter *finder = a.bench.drafters.finders[0];
+    struct sequence *seq = place_text(&a.bench, 1, known, N_KNOWN);
+    ck_assert_int_eq(finder->ops->study(finder, seq, ALL), 0);
+    memcpy(seq->tokens + N_KNOWN, guesses, sizeof guesses);
+    for (int n = 0; n <= N_GUESSES; n += N_GUESSES) {
+        a.draft = (struct draft){.base = N_KNOWN, .n = n};
+        a.lane = (struct draft_lane){.seq = seq, .k = N_GUESSES, .ends = &no_ends};
+        a.lane.draft = &a.draft;
+        if (n > 0) a.lane.err.code = ERR_EXHAUSTED;
+        struct append_lane lane = {&a.lane, ROOM, 0};
+        ck_assert_int_eq(finder->ops->expect(finder, seq, N_KNOWN + n, tokens, ROOM, &evidence),
+                         ROOM);
+        arena_reset(&a.bench.arena);
+        appended_add(&a.appended, &lane, 1, &load, &a.bench.arena);
+        ck_assert(a.draft.n == n && a.draft.n_appended == 0);
+    }
+    take_away(&a.bench, seq);
+    close_appending(&a);
+}
+END_TEST
+
 START_TEST(nothing_is_added_behind_an_end)
 {
     static const struct end_ids guessed = {1, {14}}, found = {1, {17}};
@@ -113,6 +146,15 @@ START_TEST(the_planner_says_how_many_are_worth_it)
     }
     planner_prior_of(&a.planner.counts, PLANNER_FIRST_ALPHA, &a.planner.prior);
     ck_assert_int_eq(add(&a, ROOM, &no_ends), ROOM);
+    struct planner_sequence state = a.bench.seq->planner_state;
+    struct planner planner = a.planner;
+    for (int i = 0; i < 400; i++) { /* the draft's second guess never stays */
+        planner_observe_lane(&a.planner, &a.bench.seq->planner_state, N_GUESSES, 1);
+    }
+    planner_prior_of(&a.planner.counts, PLANNER_FIRST_ALPHA, &a.planner.prior);
+    ck_assert_int_eq(add(&a, ROOM, &no_ends), 0);
+    a.bench.seq->planner_state = state;
+    a.planner = planner;
     for (int i = 0; i < 400; i++) {
         planner_observe_append(&a.planner, &a.bench.seq->planner_state,
                                planner_evidence_of_match(2), ROOM, 0);
@@ -131,6 +173,11 @@ START_TEST(without_a_finder_or_a_model_nothing_is_added)
     enum append_mode mode = APPEND_AUTO;
     appended_begin(&appended, APPEND_ON, &none, &planner);
     ck_assert(!appended.finder);
+    const struct lookup_options lookups = {.lookup = "session", .n_sequences = SLOTS};
+    CHECK_OK(drafters_open(&none, NULL, &lookups, &err));
+    appended_begin(&appended, APPEND_ON, &none, &planner);
+    ck_assert(!appended.finder);
+    drafters_close(&none);
     static struct appending a;
     open_appending(&a, APPEND_OFF);
     ck_assert(!a.appended.finder);
@@ -146,6 +193,7 @@ int main(void)
     Suite *suite = suite_create("appended");
     TCase *tcase = tcase_create("tales");
     tcase_add_test(tcase, what_the_text_said_behind_the_guesses_is_added);
+    tcase_add_test(tcase, nothing_is_added_behind_no_guess);
     tcase_add_test(tcase, nothing_is_added_behind_an_end);
     tcase_add_test(tcase, the_planner_says_how_many_are_worth_it);
     tcase_add_test(tcase, without_a_finder_or_a_model_nothing_is_added);

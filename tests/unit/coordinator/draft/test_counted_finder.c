@@ -50,7 +50,7 @@ static void propose(struct bench *b, struct sequence *seq, int siblings_max, str
     ck_assert_int_eq(draft->tokens[1], 10 + draft->tokens[0]); /* it follows the one that is sent */
     ck_assert_int_eq(draft->n_siblings[1], 0);
     ck_assert_int_le(draft->n_siblings[0], siblings_max);
-    bool is_drawn = seq->rule->judges_q;
+    bool is_drawn = seq->rule->judges_q && seq->sampling.temperature > 0;
     int32_t foreseen[2];
     ck_assert_int_eq(b->finder->ops->foresee(b->finder, seq, foreseen, 2), is_drawn ? 0 : 2);
     for (int i = 0; i < 2 && !is_drawn; i++) {
@@ -79,21 +79,31 @@ START_TEST(an_offer_says_what_else_was_counted)
     ck_assert(offer.finder == 3 && offer.k_max == 2);
     ck_assert_int_eq(offer.evidence, planner_evidence_of_counts(1, 5, 9));
     ck_assert(offer.siblings[0] == 2 && offer.siblings[1] == 0);
+    drafters_set_vocabulary(&b.drafters, 12); /* without 12 itself */
+    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 1);
+    ck_assert_int_eq(offer.siblings[0], 2);
+    drafters_set_vocabulary(&b.drafters, VOCAB);
+    seq->tokens[seq->n_tokens++] = 2;
+    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 1);
+    ck_assert_int_eq(offer.siblings[0], 0);
     take_away(&b, seq);
     teardown(&b);
 }
 END_TEST
 
-/* Rules that look at q no more than greedy does: the most frequent tokens, each with its own q. */
+/* Rules that look at q no more than greedy does, and any rule at temperature 0: the most frequent
+ * tokens, each with its own q. */
 START_TEST(the_most_frequent_tokens_are_guessed)
 {
-    static const enum accept_rule rules[] = {RULE_GREEDY, RULE_NAIVE, RULE_TYPICAL};
+    static const enum accept_rule rules[] = {RULE_GREEDY, RULE_NAIVE, RULE_TYPICAL, RULE_REJECTION,
+                                             RULE_COUPLED};
     struct bench b;
     struct draft draft;
     setup(&b, "store", false);
     finish_branches(&b);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         struct sequence *seq = place_behind_branches(&b, rules[i]);
+        if (i >= 3) seq->sampling.temperature = 0;
         propose(&b, seq, SIBLINGS_MAX, &draft);
         ck_assert(draft.tokens[0] == 2 && draft.n_siblings[0] == 2);
         ck_assert(draft.siblings[0][0] == 3 && draft.siblings[0][1] == 4);
@@ -115,7 +125,14 @@ START_TEST(guesses_are_drawn_from_the_counts)
     struct draft draft;
     setup(&b, "store", false);
     finish_branches(&b);
+    struct sequence *ended = place_studied(&b, 0, NULL, (const int32_t[]){1}, 1);
+    drafters_finished(&b.drafters, ended); /* nothing came behind this one */
+    take_away(&b, ended);
     struct sequence *seq = place_behind_branches(&b, rules[_i]);
+    for (int most = 0; most < 2; most++) {
+        propose(&b, seq, most, &draft);
+        ck_assert_int_eq(draft.n_siblings[0], most);
+    }
     for (seq->seed = 0; seq->seed < 200; seq->seed++) {
         const struct rng_address at = {seq->seed, 1, 1};
         propose(&b, seq, SIBLINGS_MAX, &draft);

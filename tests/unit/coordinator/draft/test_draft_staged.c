@@ -64,6 +64,8 @@ static void expect_told(struct draft_stage *stage, struct draft_lane *const *lan
     struct told *told = (struct told *)stage;
     for (int i = 0; i < n; i++) {
         struct draft_expected *expected = &lanes[i]->expected;
+        ck_assert(lanes[i]->draft->n > 0 || expected->n_passes == 0);
+        expected->n_passes++;
         expected->begin = lanes[i]->draft->n;
         expected->n = expected->n_fed = DRAFT_MAX - expected->begin;
         if (expected->n_fed > told->n_fed) expected->n_fed = told->n_fed;
@@ -105,6 +107,7 @@ static void propose(struct bench *b, int n_read, const struct end_ids *ends, str
     struct draft_lane lane = {
         .seq = b->seq, .k = WANTED, .ends = ends, .draft = draft, .siblings_max = SIBLINGS_MAX};
     *draft = (struct draft){.base = b->seq->n_tokens};
+    lane.expected.n_passes = 3; /* those of the round before */
     b->seq->n_draft_kv = n_read;
     arena_reset(&b->arena);
     drafter_propose(b->drafter, &lane, 1, &b->arena, cost);

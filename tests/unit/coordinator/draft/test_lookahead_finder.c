@@ -90,7 +90,8 @@ START_TEST(rows_of_the_window_are_the_next_one)
     check_guesses(&b, seq, NULL, 0);
     check_window(&b, seq, IDS(10, 10, 10, 10, 10, 11, 12, 13), W, &no_ends);
     /* The tree has another guess first, behind which something else is said. */
-    say(&b, seq, 20, IDS(13, 99, 10, 10, 10), IDS(-1, 0, 0, 2, 3), IDS(20, 98, 21, 22, 23), 5);
+    say(&b, seq, 20, IDS(13, 99, 10, 10, 10, 10), IDS(-1, 0, 1, 0, 3, 4),
+        IDS(20, 98, 97, 21, 22, 23), 6);
     check_window(&b, seq, IDS(21, 22, 23, 10, 11, 12, 13, 20), W, &no_ends);
     check_window(&b, seq, IDS(21, 22), 2, &ends); /* nothing behind one that ends the text */
     drafters_set_vocabulary(&b.drafters, 22);
@@ -116,6 +117,10 @@ START_TEST(guesses_are_ngrams)
     say(&b, seq, 10, IDS(20), IDS(-1), IDS(10), 1);
     check_guesses(&b, seq, IDS(11, 12, 13, 20, 10, 11, 12, 13), K);
     ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.siblings[0] == SIBLINGS_MAX);
+    drafters_set_vocabulary(&b.drafters, 22); /* 22 and 23 are siblings no more */
+    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.siblings[0] == 1);
+    check_guesses(&b, seq, IDS(11, 12, 13, 20, 10, 11, 12, 13), K);
+    drafters_set_vocabulary(&b.drafters, VOCAB);
     check_guesses(&b, other, NULL, 0);
     take_away(&b, seq);
     seq = place_text(&b, 0); /* it begins anew */
@@ -123,6 +128,30 @@ START_TEST(guesses_are_ngrams)
     check_window(&b, seq, IDS(10, 10, 10, 10, 10, 11, 12, 13), W, &no_ends);
     take_away(&b, seq);
     take_away(&b, other);
+    teardown(&b);
+}
+END_TEST
+
+/* A text that goes round says the same behind 10, and then something else. */
+START_TEST(evidence_is_how_often_it_was_right)
+{
+    static const int32_t round[] = {10, 11, 12, 13, 10, 99, 10};
+    static const struct {
+        int right, tested;
+    } wanted[] = {{0, 0}, {0, 0}, {0, 0}, {0, 0}, {1, 1}, {-1, -1}, {1, 2}};
+    struct bench b;
+    setup_lookahead(&b);
+    struct sequence *seq = place_text(&b, 0);
+    for (int i = 0; i < 7; i++) {
+        struct planner_offer offer = {.evidence = -1};
+        say(&b, seq, round[i], IDS(seq->tokens[seq->n_tokens - 1]), IDS(-1), IDS(-1), 1);
+        bool is_found = b.finder->ops->look(b.finder, seq, &offer);
+        ck_assert(is_found == (wanted[i].tested >= 0));
+        if (!is_found) continue;
+        ck_assert_int_eq(offer.evidence,
+                         planner_evidence_of_share(wanted[i].right, wanted[i].tested));
+    }
+    take_away(&b, seq);
     teardown(&b);
 }
 END_TEST
@@ -151,6 +180,7 @@ int main(void)
     TCase *tcase = tcase_create("tales");
     tcase_add_test(tcase, rows_of_the_window_are_the_next_one);
     tcase_add_test(tcase, guesses_are_ngrams);
+    tcase_add_test(tcase, evidence_is_how_often_it_was_right);
     tcase_add_test(tcase, rows_that_say_nothing_are_ignored);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -57,6 +57,7 @@ START_TEST(guesses_follow_what_the_target_said)
     say(&b, seq, 20, 22); /* the newest counts */
     check_guesses(&b, seq, (const int32_t[]){20, 22}, 2);
     ck_assert(drafters_observes(&b.drafters) && b.finder->ops->keeps_texts);
+    ck_assert(!drafters_window(&b.drafters));
     ck_assert(!drafters_first(&b.drafters)); /* a K of its own may not depend on other texts */
     take_away(&b, seq);
     teardown(&b);
@@ -160,6 +161,45 @@ START_TEST(evidence_is_how_often_it_was_right)
 }
 END_TEST
 
+/* Of a row that says p and not one token alone, the best one is what came, also where that is not
+ * the one that it lists. */
+START_TEST(the_best_token_of_a_row_is_what_came)
+{
+    static const int32_t listed = 3, outside = 9, before = 13;
+    static const float p = 0.2f;
+    const struct target_row row = {
+        .n = 1, .ids = &listed, .p = &p, .outside_mass = 0.8, .outside_id = outside};
+    struct bench b;
+    setup(&b, "recycled", false);
+    struct sequence *seq = place_text(&b, 0, NULL);
+    say(&b, seq, 13, outside);
+    drafters_observe(&b.drafters, seq, &(struct draft_rows){&row, &before, &root, 1});
+    ck_assert_int_eq(check_guesses(&b, seq, &outside, 1), planner_evidence_of_share(1, 1));
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* What was found is kept for a text, but not when that has grown. */
+START_TEST(guesses_are_those_of_the_whole_text)
+{
+    struct planner_offer offer;
+    int32_t foreseen[K];
+    struct bench b;
+    setup(&b, "recycled", false);
+    struct sequence *seq = place_text(&b, 0, NULL);
+    say(&b, seq, 13, 20);
+    say(&b, seq, 14, 30);
+    b.finder->ops->study(b.finder, seq, 1);
+    ck_assert(b.finder->ops->look(b.finder, seq, &offer));
+    seq->tokens[seq->n_tokens++] = 14;
+    ck_assert_int_eq(b.finder->ops->foresee(b.finder, seq, foreseen, K), 1);
+    ck_assert_int_eq(foreseen[0], 30);
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
 START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
 {
     const struct end_ids ends = {.n = 1, .ids = {21}};
@@ -175,6 +215,7 @@ START_TEST(guesses_stop_at_ends_and_at_the_vocabulary)
     ck_assert(propose_chain(&b, seq, K, &ends, &draft) == 2 && draft.is_over);
     ck_assert(propose_chain(&b, seq, 1, &no_ends, &draft) == 1 && !draft.is_over);
     drafters_set_vocabulary(&b.drafters, 22);
+    ck_assert_int_eq(propose_chain(&b, seq, K, &no_ends, &draft), 2); /* nobody has looked */
     ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 2);
     ck_assert_int_eq(propose_chain(&b, seq, K, &no_ends, &draft), 2);
     drafters_set_vocabulary(&b.drafters, 20);
@@ -220,6 +261,8 @@ int main(void)
     tcase_add_test(tcase, other_successors_are_siblings);
     tcase_add_test(tcase, rows_of_every_kind_are_learned_from);
     tcase_add_test(tcase, evidence_is_how_often_it_was_right);
+    tcase_add_test(tcase, the_best_token_of_a_row_is_what_came);
+    tcase_add_test(tcase, guesses_are_those_of_the_whole_text);
     tcase_add_test(tcase, guesses_stop_at_ends_and_at_the_vocabulary);
     tcase_add_test(tcase, keys_do_not_see_each_other);
     suite_add_tcase(suite, tcase);

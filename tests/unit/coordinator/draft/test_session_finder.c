@@ -46,6 +46,7 @@ START_TEST(guesses_go_on_as_the_text_did)
     struct bench b;
     setup_session(&b);
     struct sequence *seq = place_text(&b, 0, text, 12);
+    ck_assert(!drafters_observes(&b.drafters) && !drafters_window(&b.drafters));
     check_guesses(&b, seq, (const int32_t[]){13, 14, 15, 16, 17, 18, 10, 11}, K);
     commit(seq, (const int32_t[]){99}, 1);
     check_guesses(&b, seq, NULL, 0);
@@ -86,6 +87,29 @@ START_TEST(expectations_follow_the_guesses)
         if (n_found) ck_assert_int_eq(evidence, offer.evidence);
         take_away(&b, other);
     }
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* What was committed and not read yet could be anything, and ids that the target lacks are not
+ * expected. */
+START_TEST(nothing_is_expected_that_is_not_known)
+{
+    static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 10, 11, 12};
+    int32_t expected[K];
+    int evidence;
+    struct bench b;
+    setup_session(&b);
+    struct sequence *seq = place_text(&b, 0, text, 12);
+    b.finder->ops->study(b.finder, seq, ALL);
+    ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 12, expected, K, &evidence), K);
+    drafters_set_vocabulary(&b.drafters, 15);
+    ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 12, expected, K, &evidence), 2);
+    commit(seq, (const int32_t[]){13}, 1);
+    ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 13, expected, K, &evidence), 0);
+    b.finder->ops->study(b.finder, seq, ALL);
+    ck_assert_int_eq(b.finder->ops->expect(b.finder, seq, 13, expected, K, &evidence), 1);
     take_away(&b, seq);
     teardown(&b);
 }
@@ -143,6 +167,39 @@ START_TEST(siblings_are_what_else_came)
         ck_assert(draft.siblings[0][0] == 3 && draft.siblings[2][0] == 1);
         ck_assert(draft.sibling_q[0][0]->n == 1 && draft.sibling_q[0][0]->ids[0] == 3);
         ck_assert(draft.sibling_q[0][0]->p[0] == 1);
+    }
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* Each of 1 to 5 was followed by something else, too, and the first four guesses have that as a
+ * sibling, if the target has it. */
+START_TEST(the_first_four_guesses_have_siblings)
+{
+    static const int32_t text[] = {1, 90, 2, 91, 3, 92, 4, 93, 5, 94, 1, 2, 3, 4, 5, 6, 7, 8, 1};
+    struct bench b;
+    setup_session(&b);
+    struct sequence *seq = place_text(&b, 0, text, 19);
+    seq->siblings_max = SIBLINGS_MAX;
+    b.finder->ops->study(b.finder, seq, ALL);
+    for (int n_vocab = 92; n_vocab <= 94; n_vocab++) {
+        struct planner_offer offer = {0};
+        struct draft_cost cost;
+        struct draft draft = {.base = seq->n_tokens};
+        struct draft_lane lane = {
+            .seq = seq, .k = K, .ends = &no_ends, .draft = &draft, .siblings_max = SIBLINGS_MAX};
+        drafters_set_vocabulary(&b.drafters, n_vocab);
+        ck_assert(b.finder->ops->look(b.finder, seq, &offer));
+        arena_reset(&b.arena);
+        drafter_propose(b.finder, &lane, 1, &b.arena, &cost);
+        ck_assert_int_eq(draft.n, K);
+        for (int i = 0; i < K; i++) {
+            int n_siblings = i < 4 && 90 + i < n_vocab ? 1 : 0;
+            ck_assert_int_eq(draft.n_siblings[i], n_siblings);
+            ck_assert_int_eq(offer.siblings[i], n_siblings);
+            if (n_siblings) ck_assert_int_eq(draft.siblings[i][0], 90 + i);
+        }
     }
     take_away(&b, seq);
     teardown(&b);
@@ -280,8 +337,10 @@ int main(void)
     TCase *tcase = tcase_create("tales");
     tcase_add_test(tcase, guesses_go_on_as_the_text_did);
     tcase_add_test(tcase, expectations_follow_the_guesses);
+    tcase_add_test(tcase, nothing_is_expected_that_is_not_known);
     tcase_add_test(tcase, a_longer_match_is_better_evidence);
     tcase_add_test(tcase, siblings_are_what_else_came);
+    tcase_add_test(tcase, the_first_four_guesses_have_siblings);
     tcase_add_test(tcase, guesses_stop_at_ends_and_at_the_vocabulary);
     tcase_add_test(tcase, texts_in_other_slots_are_not_seen);
     tcase_add_test(tcase, parts_and_lost_places_change_nothing);
