@@ -227,8 +227,10 @@ START_TEST(painter_marks_a_second_chain)
     check_drafts(false, &tokens, "[r]{-u-}{-|v-}[|p][|q]<b>");
 
     q.is_untried = true;
-    const struct generate_guess rejected[] = {r, u, v, p, q};
-    round = (struct generate_round){.n_guesses = 5, .guesses = rejected, .n_kept = 1};
+    /* Behind another first guess than r, so that nobody has tried it. */
+    const struct generate_guess y = {7, "y", 1, 1, 1, BRANCH, true};
+    const struct generate_guess rejected[] = {r, u, v, p, y, q};
+    round = (struct generate_round){.n_guesses = 6, .guesses = rejected, .n_kept = 1};
     tokens = tokens_of("rn", ends, rejecting, "u");
     tokens.n = 2;
     tokens.round = &round;
@@ -295,6 +297,10 @@ static struct generate_summary summary_of_three_rounds(void)
                      .accepted = 5,
                      .rejections = 2,
                      .first_round_tokens = 2,
+                     .siblings = 6,
+                     .staged = 7,
+                     .appended = 8,
+                     .appended_accepted = 9,
                      .drafted_at = {4, 3, 3},
                      .tested_at = {4, 3},
                      .accepted_at = {3, 2},
@@ -362,6 +368,38 @@ START_TEST(figures_without_rounds_are_not_known)
 }
 END_TEST
 
+static void check_counter(const json_t *object, const char *name, int wanted)
+{
+    json_t *value = json_object_get(json_object_get(object, "counters"), name);
+    ck_assert_msg(value, "%s is missing", name);
+    ck_assert_int_eq(json_integer_value(value), wanted);
+}
+
+/* In JSON, in a sum of two, and what people are shown. */
+START_TEST(figures_tell_how_guesses_were_made)
+{
+    const struct generate_summary summary = summary_of_three_rounds();
+    struct generate_summary sum = summary;
+    char *text;
+    size_t len;
+    figures_add(&sum, &summary);
+    for (int n = 1; n <= 2; n++) {
+        json_t *object = figures_json(n == 1 ? &summary : &sum);
+        check_counter(object, "siblings", 6 * n);
+        check_counter(object, "staged", 7 * n);
+        check_counter(object, "appended", 8 * n);
+        check_counter(object, "appended_accepted", 9 * n);
+        json_decref(object);
+    }
+    FILE *out = open_memstream(&text, &len);
+    figures_print(out, &summary);
+    fclose(out);
+    ck_assert_ptr_nonnull(strstr(text, "7 guesses without a pass of their own"));
+    ck_assert_ptr_nonnull(strstr(text, "6 more guesses"));
+    free(text);
+}
+END_TEST
+
 START_TEST(figures_json_keeps_every_bit_of_the_seed)
 {
     const struct generate_summary summary = summary_of_three_rounds();
@@ -418,6 +456,7 @@ int main(void)
     tcase_add_test(tests, painter_says_whether_a_line_has_ended);
     tcase_add_test(tests, figures_are_those_of_the_definitions);
     tcase_add_test(tests, figures_without_rounds_are_not_known);
+    tcase_add_test(tests, figures_tell_how_guesses_were_made);
     tcase_add_test(tests, figures_json_keeps_every_bit_of_the_seed);
     tcase_add_test(tests, json_text_loses_no_byte);
     tcase_add_test(tests, input_ids_reads_commas_and_blanks);

@@ -119,6 +119,28 @@ START_TEST(a_text_that_repeats_is_guessed)
 }
 END_TEST
 
+/* 1 was followed by 2, then again, and then by 3. */
+START_TEST(recycled_guesses_have_the_evidence_of_their_list)
+{
+    static int32_t tokens[] = {1, 2, 1, 2, 1, 3, 1};
+    struct token_ids text = {.data = tokens, .n = 1};
+    struct replay_drafter drafters[N_REPLAY_FINDERS] = {0};
+    struct replay_found found = {0};
+    int n;
+    CHECK_OK(replay_drafters_open(drafters, &n, "recycled", &err));
+    CHECK_OK(replay_drafter_begin(&drafters[0], &text, &err));
+    replay_drafter_find(&drafters[0], &text, 0, &found);
+    ck_assert_int_eq(found.offer.k_max, 0);
+    CHECK_OK(replay_drafter_add(&drafters[0], tokens + 1, 6, &err));
+    text.n = 7;
+    replay_drafter_find(&drafters[0], &text, 0, &found);
+    ck_assert(found.offer.k_max == DRAFT_MAX && found.tokens[0] == 3 && found.tokens[1] == 1);
+    ck_assert_int_eq(found.offer.evidence, planner_evidence_of_share(1, 2));
+    replay_drafter_end(&drafters[0], &text);
+    replay_drafter_close(&drafters[0]);
+}
+END_TEST
+
 /* Only the store has seen such a text, in the turn before. */
 START_TEST(a_text_that_does_not_repeat_costs_nothing)
 {
@@ -207,6 +229,7 @@ int main(void)
     tcase_add_test(tests, a_text_that_repeats_is_guessed);
     tcase_add_test(tests, a_text_that_does_not_repeat_costs_nothing);
     tcase_add_test(tests, a_long_text_is_replayed_in_seconds);
+    tcase_add_test(tests, recycled_guesses_have_the_evidence_of_their_list);
     tcase_add_test(tests, drafters_are_named);
     tcase_add_test(tests, times_are_read);
     suite_add_tcase(suite, tests);

@@ -88,6 +88,34 @@ START_TEST(a_prompt_is_read_while_guesses_could_fill_the_step)
 }
 END_TEST
 
+/* Guesses behind those of the draft have what all others leave of the step, tokens or rows, and of
+ * that no more than each may. */
+START_TEST(appended_guesses_have_what_others_leave_of_the_step)
+{
+    static const struct world_options steps[] = {{40, 256, 1024, 1024, 64},
+                                                 {512, 40, 1024, 1024, 64}};
+    for (int i = 0; i < 2; i++) {
+        for (int append_max = 0; append_max <= 8; append_max += 8) {
+            int n_guesses = 0, n_append = 0;
+            world_open(&w, &steps[i]);
+            begin_decoding(4, STRATEGY_PLANNED, DRAFT_MAX);
+            teach_steps(10000, 0);
+            w.scheduler.append_max = append_max;
+            plan_now();
+            ck_assert_int_eq(w.plan.n_lanes, 4);
+            for (int l = 0; l < 4; l++) {
+                n_guesses += w.plan.lanes[l].k;
+                n_append += w.plan.lanes[l].n_append;
+            }
+            int most = world_least(4 * append_max, 40 - 4 - n_guesses);
+            ck_assert_int_gt(n_guesses, 0);
+            ck_assert_int_eq(n_append, most);
+            world_close(&w);
+        }
+    }
+}
+END_TEST
+
 /* The K of every round of one text, which does not depend on who else is there: a round gives this
  * K or none at all. */
 static int record_ks(enum strategy strategy, int n_others, int *ks, int n_max)
@@ -357,6 +385,7 @@ int main(void)
     tcase_add_test(tcase, lanes_with_a_fixed_k_take_turns_in_a_full_step);
     tcase_add_test(tcase, a_large_k_has_its_turn_while_prompts_keep_coming);
     tcase_add_test(tcase, a_prompt_is_read_while_guesses_could_fill_the_step);
+    tcase_add_test(tcase, appended_guesses_have_what_others_leave_of_the_step);
     tcase_add_loop_test(tcase, company_never_changes_a_fixed_or_heuristic_k, 0, 3);
     tcase_add_test(tcase, the_youngest_gives_up_its_place_when_no_block_is_left);
     tcase_add_test(tcase, who_does_not_read_gives_up_its_place_first);

@@ -224,6 +224,60 @@ START_TEST(a_second_chain_is_counted_for_who_made_it)
 }
 END_TEST
 
+/* Behind three guesses of the draft are two of the session's finder; first one of those stays, and
+ * then not even all of the draft's. */
+START_TEST(appended_guesses_are_counted_for_the_finder)
+{
+    struct signals *s = open_signals(true);
+    struct buffer out = {0};
+    set_group(s, "m");
+    for (int n_accepted = 4; n_accepted >= 2; n_accepted -= 2) {
+        signals_commit(s, &(struct signals_commit){.n_drafted = 5,
+                                                   .n_appended = 2,
+                                                   .n_accepted = n_accepted,
+                                                   .drafter = SIGNALS_MODEL,
+                                                   .n_tokens = n_accepted + 1});
+    }
+    const char *page = show(s, &out);
+    check_line(page, "outrider_drafter_tokens_total{model_name=\"m\",drafter=\"model\"} 6");
+    check_line(page, "outrider_drafter_tokens_total{model_name=\"m\",drafter=\"session\"} 4");
+    check_line(page,
+               "outrider_drafter_accepted_tokens_total{model_name=\"m\",drafter=\"model\"} 5");
+    check_line(page,
+               "outrider_drafter_accepted_tokens_total{model_name=\"m\",drafter=\"session\"} 1");
+    check_line(page, "vllm:spec_decode_num_draft_tokens_total{model_name=\"m\"} 10");
+    buffer_free(&out);
+    signals_close(s);
+}
+END_TEST
+
+START_TEST(drafters_have_their_names)
+{
+    static const char *const names[] = {
+        [SIGNALS_MODEL] = "model",       [SIGNALS_SESSION] = "session",
+        [SIGNALS_STORE] = "store",       [SIGNALS_DATASTORE] = "datastore",
+        [SIGNALS_RECYCLED] = "recycled", [SIGNALS_LOOKAHEAD] = "lookahead"};
+    struct signals *s = open_signals(true);
+    struct buffer out = {0};
+    char line[128];
+    ck_assert_int_eq(sizeof names / sizeof *names, SIGNALS_DRAFTERS);
+    set_group(s, "m");
+    for (int i = 0; i < SIGNALS_DRAFTERS; i++) {
+        signals_commit(
+            s, &(struct signals_commit){.n_drafted = 1 + i, .drafter = (enum signals_drafter)i});
+    }
+    const char *page = show(s, &out);
+    for (int i = 0; i < SIGNALS_DRAFTERS; i++) {
+        snprintf(line, sizeof line,
+                 "outrider_drafter_tokens_total{model_name=\"m\",drafter=\"%s\"} %d", names[i],
+                 1 + i);
+        check_line(page, line);
+    }
+    buffer_free(&out);
+    signals_close(s);
+}
+END_TEST
+
 START_TEST(a_round_is_the_sum_of_its_parts)
 {
     struct signals *s = open_signals(false);
@@ -395,6 +449,8 @@ int main(void)
     tcase_add_test(tc, siblings_are_counted_beside_the_chain);
     tcase_add_test(tc, a_second_chain_is_counted_for_who_made_it);
     tcase_add_test(tc, a_window_alone_is_counted);
+    tcase_add_test(tc, appended_guesses_are_counted_for_the_finder);
+    tcase_add_test(tc, drafters_have_their_names);
     tcase_add_test(tc, a_round_is_the_sum_of_its_parts);
     tcase_add_test(tc, the_load_is_what_it_was_last);
     tcase_add_test(tc, only_requests_that_were_served_have_times);

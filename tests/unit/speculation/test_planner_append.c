@@ -166,6 +166,23 @@ START_TEST(rows_cost_more_than_the_step)
 }
 END_TEST
 
+/* A gain of less than 3 in 1000 is not worth a row. */
+START_TEST(nothing_is_added_for_next_to_nothing)
+{
+    static const double rows[] = {0, 0.002, 0.006, 0.007};
+    for (int r = 0; r < 4; r++) {
+        struct planner *p = planner_of(rows[r]);
+        struct planner_sequence seq = {0};
+        struct planner_append_lane lane = lane_of(&seq, 1);
+        teach(p, &seq, 0.05);
+        planner_append(p, &lane, 1, &alone);
+        double gain = log(speed_of(rows[r], 0.05, 1) / speed_of(rows[r], 0.05, 0));
+        ck_assert_msg(lane.n == (gain > 0.003), "row %.4f: %d added for %.4f", rows[r], lane.n,
+                      gain);
+    }
+}
+END_TEST
+
 /* Of two reasons one was right and one was wrong, in other texts. */
 START_TEST(guesses_are_trusted_by_their_evidence)
 {
@@ -210,6 +227,7 @@ int main(void)
     tcase_add_test(tcase, no_more_are_added_than_are_known_and_near);
     tcase_add_test(tcase, more_lanes_share_the_time_of_a_row);
     tcase_add_test(tcase, rows_cost_more_than_the_step);
+    tcase_add_test(tcase, nothing_is_added_for_next_to_nothing);
     tcase_add_test(tcase, guesses_are_trusted_by_their_evidence);
     tcase_add_test(tcase, lanes_share_rows_by_what_they_gain);
     suite_add_tcase(suite, tcase);

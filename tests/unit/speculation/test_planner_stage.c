@@ -1,8 +1,10 @@
 /* ctest: labels=quick libs=speculation timeout=60 */
 /* How much the draft reads ahead: as much as makes its passes shortest, compared with a search over
  * all numbers, and what the planner learns from and expects of such passes. */
+#include "speculation/planner_append.h"
 #include "speculation/planner_cost.h"
 #include "speculation/planner_stage.h"
+#include "speculation/planner_way.h"
 #include "tests/support/check_util.h"
 
 enum { PASS_US = 1000, ROWS = 64, EVIDENCE = 9 };
@@ -233,6 +235,11 @@ START_TEST(agreement_is_learned_by_evidence_and_by_text)
     planner_stage_chances(p, &usual, 0, 5, chances); /* another evidence: as at the beginning */
     ck_assert(chances[1] < 0.3f);
     static const struct planner_sequence unknown;
+    struct planner_sequence begun = {0};
+    teach(p, &begun, 0, 15);
+    ck_assert(planner_stage_is_likely(&begun)); /* too few tests */
+    teach(p, &begun, 0, 1);
+    ck_assert(!planner_stage_is_likely(&begun));
     ck_assert(planner_stage_is_likely(&usual) && planner_stage_is_likely(&unknown));
     ck_assert(!planner_stage_is_likely(&odd));
     /* Offers are learned apart. */
@@ -282,6 +289,87 @@ START_TEST(a_pass_that_reads_ahead_teaches_the_time_of_its_rows)
 }
 END_TEST
 
+/* The second pass reads ahead, too. */
+START_TEST(later_passes_teach_the_time_of_their_rows)
+{
+    static struct planner p;
+    p = (struct planner){0};
+    for (int i = 0; i < 300; i++) {
+        struct planner_round round = round_of(3, 7, half);
+        round.pass_expected[1] = 4;
+        round.pass_us[1] = (int64_t)half(5);
+        round.draft_us += round.pass_us[1] - round.pass_us[2];
+        planner_curve_fit(&p.draft);
+        planner_observe_round(&p, &round);
+    }
+    planner_curve_fit(&p.draft);
+    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 1), half(1), 0.02 * half(1));
+    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 5), half(5), 0.02 * half(5));
+    ck_assert_double_eq_tol(planner_curve_at(&p.draft, 8), half(8), 0.02 * half(8));
+}
+END_TEST
+
+/* A first pass that reads a long text as well as what is expected: the time of a token of the text
+ * is what the pass took longer than one with so many rows. */
+START_TEST(reading_is_not_charged_with_what_is_read_ahead)
+{
+    enum { N_READ = 1000, READ_US = 20 };
+    struct planner *p = planner_of(proportional);
+    struct planner_round round = round_of(2, 7, proportional);
+    round.first_pass_tokens = N_READ;
+    round.pass_us[0] += N_READ * READ_US;
+    round.draft_us += N_READ * READ_US;
+    round.round_us += N_READ * READ_US;
+    planner_observe_round(p, &round);
+    ck_assert_int_eq(p->read.n, 1);
+    ck_assert_double_eq_tol(p->read.us, READ_US, 0.05 * READ_US);
+}
+END_TEST
+
+/* Four guesses were made ahead and cost the round nothing, which shows as long as each of the
+ * others took a pass. */
+START_TEST(what_is_visible_is_learned_where_nothing_is_staged)
+{
+    for (int is_staged = 0; is_staged <= 1; is_staged++) {
+        struct planner *p = planner_of(half);
+        for (int i = 0; i < 200; i++) {
+            struct planner_round round = round_of(is_staged ? 2 : 4, is_staged ? 2 : 0, half);
+            round.n_ahead = 4;
+            planner_observe_round(p, &round);
+        }
+        if (is_staged) ck_assert(p->visible == 0 || p->visible == 1);
+        if (!is_staged) ck_assert_double_eq_tol(p->visible, 0.5, 0.05);
+    }
+}
+END_TEST
+
+/* What was learned of a text fades by the tokens that are committed, and of a reason by the rounds,
+ * also where it is no finder's. */
+START_TEST(what_was_learned_fades)
+{
+    static const int sources[] = {PLANNER_STAGED, PLANNER_APPENDED};
+    struct planner *p = planner_of(half);
+    struct planner_sequence seq = {0};
+    for (int i = 0; i < 50; i++) {
+        planner_observe_stage(p, &seq, EVIDENCE, 1, 1);
+        planner_observe_append(p, &seq, EVIDENCE, 1, 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert(seq.trust[sources[i]].tested == 50);
+        ck_assert(p->reasons.of[sources[i]][EVIDENCE].counts.tested[0] > 40);
+    }
+    for (int i = 0; i < 20000; i++) {
+        const struct planner_round round = round_of(8, 0, half);
+        if (i < 2000) planner_observe_lane(p, &seq, 8, 4);
+        planner_observe_round(p, &round);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert(seq.trust[sources[i]].tested < 25);
+        ck_assert(p->reasons.of[sources[i]][EVIDENCE].counts.tested[0] < 25);
+    }
+}
+END_TEST
+
 /* K that a lane gets whose draft agrees with what is expected with this chance, a guess. */
 static int planned_k(double agreement, pass_fn *pass_us)
 {
@@ -320,6 +408,66 @@ START_TEST(guesses_that_take_no_pass_are_planned_in_greater_number)
 }
 END_TEST
 
+/* A guess that may be staged adds a row to the first pass, unless a pass of its own is cheaper:
+ * then the first one is as it was. */
+START_TEST(a_guess_has_a_pass_of_its_own_where_that_is_cheaper)
+{
+    for (int is_cheap = 0; is_cheap <= 1; is_cheap++) {
+        struct planner *p = planner_of(is_cheap ? flat : proportional);
+        const struct planner_load load = {.n_rows_max = ROWS};
+        const struct planner_base base = planner_base_of(p, 1, &load);
+        struct planner_sum sum = planner_sum_begin(p, &base, &load);
+        struct planner_lane lane = {.k_max = DRAFT_MAX, .n_left = 100};
+        for (int i = 0; i < 5; i++) {
+            const struct planner_pair pair = {
+                .gain = 0.1f, .survival = 0.5f, .position = (int8_t)i};
+            lane.staged[i] = i > 0 ? 0.25f : 0;
+            planner_sum_add(&sum, &lane, &pair);
+            ck_assert_double_eq_tol(sum.passes[0], is_cheap ? 1 + i : 1, 1e-9);
+            ck_assert_double_eq_tol(sum.passes[i], i == 0 || !is_cheap ? 1 : 0.75, 1e-9);
+        }
+        if (!is_cheap) ck_assert_double_eq_tol(sum.draft_us, 5 * PASS_US, 1);
+        if (is_cheap) ck_assert_double_le(sum.draft_us, flat(5) + 4 * 0.75 * flat(1) + 1);
+    }
+}
+END_TEST
+
+/* The draft is nearly always right, but with a pass for each guess it is slower than what was
+ * found, which is right in 4 of 5 places. */
+START_TEST(the_draft_is_chosen_where_its_guesses_take_no_passes)
+{
+    struct planner *p = planner_of(half);
+    struct planner_sequence seq = {0};
+    const struct planner_load load = {.n_rows_max = ROWS};
+    const struct planner_offer offer = {.finder = 0, .evidence = EVIDENCE, .k_max = DRAFT_MAX};
+    struct planner_lane lane = {.seq = &seq,
+                                .k_max = DRAFT_MAX,
+                                .n_missed = 1,
+                                .n_left = 100,
+                                .offers = &offer,
+                                .n_offers = 1};
+    for (int rows = 1; rows <= ROWS; rows++) {
+        planner_curve_set(&p->step, rows, 4 * PASS_US + 10 * rows, 100);
+        planner_curve_set(&p->rest, rows, 100, 100);
+    }
+    planner_curve_fit(&p->step);
+    planner_curve_fit(&p->rest);
+    for (int i = 0; i < 400; i++) {
+        planner_observe_lane(p, &seq, DRAFT_MAX, DRAFT_MAX);
+        planner_observe_untaken(p, &seq, &offer, 1, i % 5 ? 1 : 0);
+    }
+    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &p->prior);
+    const struct planner_base base = planner_base_of(p, 2, &load);
+    planner_assign(p, &base, &lane, 1, PLANNER_EACH_ITS_OWN);
+    ck_assert(lane.offer == &offer);
+    for (int i = 1; i < DRAFT_MAX; i++) {
+        lane.staged[i] = 0.95f;
+    }
+    planner_assign(p, &base, &lane, 1, PLANNER_EACH_ITS_OWN);
+    ck_assert(!lane.offer);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("planner_stage");
@@ -332,7 +480,13 @@ int main(void)
     tcase_add_test(ahead, agreement_is_learned_by_evidence_and_by_text);
     suite_add_tcase(suite, ahead);
     tcase_add_test(plans, a_pass_that_reads_ahead_teaches_the_time_of_its_rows);
+    tcase_add_test(plans, later_passes_teach_the_time_of_their_rows);
+    tcase_add_test(plans, reading_is_not_charged_with_what_is_read_ahead);
+    tcase_add_test(plans, what_is_visible_is_learned_where_nothing_is_staged);
+    tcase_add_test(plans, what_was_learned_fades);
     tcase_add_test(plans, guesses_that_take_no_pass_are_planned_in_greater_number);
+    tcase_add_test(plans, a_guess_has_a_pass_of_its_own_where_that_is_cheaper);
+    tcase_add_test(plans, the_draft_is_chosen_where_its_guesses_take_no_passes);
     suite_add_tcase(suite, plans);
     return check_main(suite);
 }

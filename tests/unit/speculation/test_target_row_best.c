@@ -50,15 +50,31 @@ START_TEST(one_hot_rows_list_the_best_tokens_that_came)
 }
 END_TEST
 
+static const struct edit edit_of_5 = {.id = 5, .divisor = 1, .bias = 1};
+static const struct edit_list edited = {.n = 1, .edits = &edit_of_5};
+static const struct edit_list *edits; /* of the wants of spare */
+
+START_TEST(of_equal_tokens_the_lowest_is_better)
+{
+    struct target_row row;
+    lists_best = true;
+    logits[5] = logits[300] = logits[599] = 50;
+    merged(RULE_GREEDY, &plain, &q, SLICES, false, &row);
+    ck_assert(row.n == 1 && row.ids[0] == 5 && row.n_best == 5);
+    ck_assert(row.best_ids[0] == 5 && row.best_ids[1] == 300 && row.best_ids[2] == 599);
+}
+END_TEST
+
 /* Merges what answers the wish of a want as a row that decides nothing, of n_slices slices. */
 static int spare(enum accept_rule rule, const struct sampling_params *params, bool full,
                  int n_slices, struct target_row *row)
 {
     const struct target_slices all = {slices, n_slices, VOCAB};
-    const struct target_want want = want_of(rule, params, &q, full);
+    struct target_want want = want_of(rule, params, &q, full);
     struct row_wish wish;
     target_row_wish(&want, &wish);
     answer(&wish, SLICES);
+    want.edits = edits;
     target_row_merge_spare(&all, &want, &wish, &arena, row);
     return target_row_best(row, (int32_t[TARGET_ROW_BEST_MAX]){0}, TARGET_ROW_BEST_MAX);
 }
@@ -75,6 +91,9 @@ START_TEST(rows_that_decide_nothing_are_merged_where_that_is_cheap)
         merged(rule, &plain, &q, SLICES, false, &whole);
         same_row(&row, &whole);
         ck_assert(spare(rule, &cut, false, SLICES, &row) == 0 || rule == RULE_GREEDY);
+        edits = &edited;
+        ck_assert_int_eq(spare(rule, &plain, false, SLICES, &row), 0);
+        edits = NULL;
         ck_assert_int_eq(spare(rule, &plain, true, SLICES, &row), 0);
         ck_assert_int_eq(spare(rule, &plain, false, SLICES / 2, &row), 0); /* some are missing */
         ck_assert(row.n == 0 && row.n_best == 0 && row.outside_id == -1 && !row.failure);
@@ -93,7 +112,10 @@ START_TEST(the_best_tokens_of_a_row_are_those_with_the_most_p)
     ck_assert(best[0] == 6 && best[1] == 5 && best[2] == 3 && best[3] == 9);
     ck_assert_int_eq(target_row_best(&row, best, 2), 2);
     ck_assert(best[0] == 6 && best[1] == 5);
+    ck_assert_int_eq(target_row_best(&row, best, 0), 0);
+    ck_assert(target_row_best(&row, best, 3) == 3 && best[2] == 3); /* of 3 and 9 the first one */
     row.outside_mass = 0.0625;
+    ck_assert(target_row_best(&row, best, 2) == 2 && best[1] == 3);
     ck_assert(target_row_best(&row, best, 4) == 4 && best[0] == 5 && best[3] == 6);
     row.n_top = 2;
     row.top_ids = top;
@@ -109,6 +131,7 @@ int main(void)
     TCase *tcase = tcase_create("rows");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, one_hot_rows_list_the_best_tokens_that_came);
+    tcase_add_test(tcase, of_equal_tokens_the_lowest_is_better);
     tcase_add_test(tcase, rows_that_decide_nothing_are_merged_where_that_is_cheap);
     tcase_add_test(tcase, the_best_tokens_of_a_row_are_those_with_the_most_p);
     suite_add_tcase(suite, tcase);

@@ -83,6 +83,7 @@ START_TEST(an_offer_says_what_else_was_counted)
     ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 1);
     ck_assert_int_eq(offer.siblings[0], 2);
     drafters_set_vocabulary(&b.drafters, VOCAB);
+    ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 2);
     seq->tokens[seq->n_tokens++] = 2;
     ck_assert(b.finder->ops->look(b.finder, seq, &offer) && offer.k_max == 1);
     ck_assert_int_eq(offer.siblings[0], 0);
@@ -175,6 +176,37 @@ START_TEST(coupled_guesses_are_picked_by_the_shared_noise)
         n_picked[best[0]]++;
     }
     ck_assert(n_picked[2] > n_picked[3] && n_picked[3] > n_picked[4] && n_picked[4] > 0);
+    take_away(&b, seq);
+    teardown(&b);
+}
+END_TEST
+
+/* The noise is that of the place: behind 1 2 came 12 and 13, once each. */
+START_TEST(coupled_guesses_have_the_noise_of_their_place)
+{
+    static const int32_t texts[][3] = {{1, 2, 12}, {1, 2, 13}}, ids[] = {12, 13};
+    static const float logits[] = {0, 0};
+    struct bench b;
+    struct draft draft;
+    int n_first = 0;
+    setup(&b, "store", false);
+    for (int i = 0; i < 2; i++) {
+        struct sequence *seq = place_studied(&b, 0, NULL, texts[i], 3);
+        drafters_finished(&b.drafters, seq);
+        take_away(&b, seq);
+    }
+    struct sequence *seq = place_behind_branches(&b, RULE_COUPLED);
+    for (seq->seed = 0; seq->seed < 200; seq->seed++) {
+        const struct rng_address at = {.seed = seq->seed, .position = 2};
+        int32_t best, foreseen[2];
+        ck_assert_int_eq(propose_chain(&b, seq, 4, &no_ends, &draft), 2);
+        ck_assert_int_eq(multi_draft_coupled(ids, logits, 2, 1, &at, 1, &best), 1);
+        ck_assert(draft.tokens[0] == 2 && draft.tokens[1] == best);
+        ck_assert_int_eq(b.finder->ops->foresee(b.finder, seq, foreseen, 2), 2);
+        ck_assert_int_eq(foreseen[1], best);
+        n_first += best == 12;
+    }
+    ck_assert(n_first > 50 && n_first < 150);
     take_away(&b, seq);
     teardown(&b);
 }
@@ -273,6 +305,7 @@ int main(void)
     tcase_add_test(tcase, the_most_frequent_tokens_are_guessed);
     tcase_add_loop_test(tcase, guesses_are_drawn_from_the_counts, 0, 2);
     tcase_add_test(tcase, coupled_guesses_are_picked_by_the_shared_noise);
+    tcase_add_test(tcase, coupled_guesses_have_the_noise_of_their_place);
     tcase_add_test(tcase, a_file_is_for_one_tokenizer);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -381,6 +381,56 @@ START_TEST(lanes_in_company_are_guessed_alike)
 }
 END_TEST
 
+/* Two texts, of which the next token alone is guessed, leave so many tokens of the draft's first
+ * step, of 512, for the third one: with what is expected it has 27, and rows of the last 8 are
+ * wanted. */
+static void guess_behind_two(struct bench *b, int left, struct guesses *kept)
+{
+    enum { STEP = 512, FIRST = 250, THIRD = 20 };
+    static struct draft drafts[3];
+    const int lengths[] = {FIRST, STEP - FIRST - left, THIRD};
+    struct draft_lane lanes[3];
+    struct draft_cost cost;
+    int32_t text[FIRST];
+    arena_reset(&b->arena);
+    for (int i = 0; i < 3; i++) {
+        for (int t = 0; t < lengths[i]; t++) {
+            text[t] = 250 + (t * 41 + i * 103) % 3000;
+        }
+        struct sequence *seq = place_text(b, 1 + i, text, lengths[i]);
+        follow(seq, RULE_REJECTION, 1);
+        seq->seed = (uint64_t)i;
+        drafts[i] = (struct draft){.base = lengths[i]};
+        lanes[i] = (struct draft_lane){
+            .seq = seq, .k = i < 2 ? 1 : WANTED, .ends = &no_ends, .draft = &drafts[i]};
+    }
+    drafter_propose(b->drafter, lanes, 3, &b->arena, &cost);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_msg(lanes[i].err.code == 0, "%s", lanes[i].err.text);
+        take_away(b, lanes[i].seq);
+    }
+    if (b->drafter->stage) ck_assert(cost.n_passes == 1 && cost.pass_expected[0] == WANTED - 1);
+    keep(&drafts[2], kept);
+}
+
+START_TEST(rows_that_are_wanted_are_read_in_one_step)
+{
+    static struct guesses plain, staged;
+    struct bench b;
+    setup(&b, RULE_REJECTION, 1);
+    for (int left = 17; left <= 28; left++) {
+        b.drafter->stage = NULL;
+        guess_behind_two(&b, left, &plain);
+        ck_assert_int_eq(plain.n, WANTED);
+        tell(3, &plain);
+        b.drafter->stage = &told.base;
+        guess_behind_two(&b, left, &staged);
+        ck_assert_mem_eq(&staged, &plain, sizeof plain);
+    }
+    teardown(&b);
+}
+END_TEST
+
 /* There are blocks for the guesses, and none for what is expected behind them. */
 START_TEST(without_a_block_nothing_is_read_ahead)
 {
@@ -418,6 +468,35 @@ START_TEST(without_a_block_nothing_is_read_ahead)
 END_TEST
 
 /* ---- with the finder and the planner ---- */
+
+/* The model has a stage if it is wanted and a finder can say what it expects. */
+START_TEST(a_stage_needs_a_finder_that_expects)
+{
+    static const struct {
+        const char *lookup;
+        enum staged_mode mode;
+        bool has_stage;
+    } cases[] = {{"session", STAGED_AUTO, true}, {"session", STAGED_ON, true},
+                 {"session", STAGED_OFF, false}, {"recycled", STAGED_ON, false},
+                 {"none", STAGED_ON, false},     {"recycled,session", STAGED_AUTO, true}};
+    static struct planner planner;
+    struct bench b;
+    setup(&b, RULE_GREEDY, 0);
+    take_away(&b, b.seq);
+    b.seq = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct lookup_options lookups = {.lookup = cases[i].lookup, .n_sequences = SLOTS};
+        struct staged staged;
+        struct error err;
+        b.drafter->stage = NULL;
+        CHECK_OK(drafters_open(&b.drafters, b.drafter, &lookups, &err));
+        staged_begin(&staged, cases[i].mode, &b.drafters, &planner);
+        ck_assert(b.drafter->stage == (cases[i].has_stage ? &staged.base : NULL));
+        drafters_close(&b.drafters);
+    }
+    teardown(&b);
+}
+END_TEST
 
 /* A text that says the same again and again, as the draft does in part; passes cost the same
  * whatever their rows, and then as much as their rows. */
@@ -490,7 +569,9 @@ int main(void)
     tcase_add_loop_test(tcase, nothing_is_guessed_behind_an_end, 0, N_KINDS);
     tcase_add_loop_test(tcase, the_next_rounds_are_alike_too, 0, N_KINDS);
     tcase_add_test(tcase, lanes_in_company_are_guessed_alike);
+    tcase_add_test(tcase, rows_that_are_wanted_are_read_in_one_step);
     tcase_add_test(tcase, without_a_block_nothing_is_read_ahead);
+    tcase_add_test(tcase, a_stage_needs_a_finder_that_expects);
     tcase_add_loop_test(tcase, a_text_that_repeats_itself_takes_fewer_passes_where_rows_are_cheap,
                         0, 2);
     suite_add_tcase(suite, tcase);
