@@ -1,0 +1,339 @@
+/* ctest: labels=quick libs=coordinator timeout=60 */
+/* A round whose step is done: the tokens that stay are committed, and each guess is counted for the
+ * drafter that has made it. The drafts and what the target says are given; the text, its blocks,
+ * the tree of the guesses, the planner and the metrics are real. */
+#include <string.h>
+
+#include "coordinator/draft/internal.h"
+#include "coordinator/round_parts.h"
+#include "tests/support/drafter_world.h"
+
+enum { SESSION, STORE, LOOKAHEAD, MOST = 6, NODES = 1 + TREE_NODES_MAX };
+
+/* What a drafter has made or was right with. */
+struct counted {
+    int n, n_kept;
+};
+
+/* A round of one text. Lists end with 0. */
+struct case_ {
+    const char *name;
+    int32_t chain[MOST], siblings[MOST] /* of the first guess */, branch[MOST];
+    int n_appended;  /* the last guesses of the chain */
+    int finder;      /* that has made the chain; -1: the draft model */
+    bool has_window; /* the branch is the window of lookahead, otherwise it is the store's */
+    int32_t said[MOST];
+    struct counted guesses[SIGNALS_DRAFTERS], besides[SIGNALS_DRAFTERS];
+    int n_found, n_found_kept;
+};
+
+static const struct case_ cases[] = {
+    {.name = "a chain of the draft's",
+     .chain = {20, 21, 22},
+     .finder = -1,
+     .said = {20, 21, 9},
+     .guesses = {[SIGNALS_MODEL] = {3, 2}}},
+    {.name = "a chain that was found",
+     .chain = {20, 21, 22},
+     .finder = STORE,
+     .said = {20, 21, 22, 9},
+     .guesses = {[SIGNALS_STORE] = {3, 3}},
+     .n_found = 3,
+     .n_found_kept = 3},
+    {.name = "no guesses", .finder = -1, .said = {9}},
+    {.name = "a sibling stays",
+     .chain = {20, 21},
+     .siblings = {30, 31},
+     .finder = -1,
+     .said = {31, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 0}},
+     .besides = {[SIGNALS_MODEL] = {2, 1}}},
+    {.name = "siblings of what was found",
+     .chain = {20, 21},
+     .siblings = {30, 31},
+     .finder = SESSION,
+     .said = {20, 9},
+     .guesses = {[SIGNALS_SESSION] = {2, 1}},
+     .besides = {[SIGNALS_SESSION] = {2, 0}},
+     .n_found = 2,
+     .n_found_kept = 1},
+    {.name = "guesses behind the draft's, some of which stay",
+     .chain = {20, 21, 22, 23},
+     .n_appended = 2,
+     .finder = -1,
+     .said = {20, 21, 22, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 2}, [SIGNALS_SESSION] = {2, 1}},
+     .n_found = 2,
+     .n_found_kept = 1},
+    {.name = "guesses behind the draft's, which is wrong",
+     .chain = {20, 21, 22, 23},
+     .n_appended = 2,
+     .finder = -1,
+     .said = {20, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 1}, [SIGNALS_SESSION] = {2, 0}},
+     .n_found = 2},
+    {.name = "a branch leaves the chain",
+     .chain = {20, 21, 22},
+     .branch = {20, 25, 26, 27},
+     .finder = -1,
+     .said = {20, 25, 26, 9},
+     .guesses = {[SIGNALS_MODEL] = {3, 1}},
+     .besides = {[SIGNALS_STORE] = {3, 2}}},
+    {.name = "the chain is right, and the branch is not",
+     .chain = {20, 21, 22},
+     .branch = {20, 25, 26},
+     .finder = -1,
+     .said = {20, 21, 22, 9},
+     .guesses = {[SIGNALS_MODEL] = {3, 3}},
+     .besides = {[SIGNALS_STORE] = {2, 0}}},
+    {.name = "a branch goes on behind a sibling",
+     .chain = {20, 21},
+     .siblings = {30, 31},
+     .branch = {30, 32, 33},
+     .finder = -1,
+     .said = {30, 32, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 0}},
+     .besides = {[SIGNALS_MODEL] = {2, 1}, [SIGNALS_STORE] = {2, 1}}},
+    {.name = "a branch goes on behind the chain",
+     .chain = {20, 21},
+     .branch = {20, 21, 22},
+     .finder = -1,
+     .said = {20, 21, 22, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 2}},
+     .besides = {[SIGNALS_STORE] = {1, 1}}},
+    {.name = "a window beside the draft's guess",
+     .chain = {20},
+     .branch = {40, 41, 42},
+     .finder = -1,
+     .has_window = true,
+     .said = {40, 41, 9},
+     .guesses = {[SIGNALS_MODEL] = {1, 0}},
+     .besides = {[SIGNALS_LOOKAHEAD] = {3, 2}}},
+    {.name = "a window beside what was found",
+     .chain = {20, 21},
+     .branch = {40, 41},
+     .finder = STORE,
+     .has_window = true,
+     .said = {20, 9},
+     .guesses = {[SIGNALS_STORE] = {2, 1}},
+     .besides = {[SIGNALS_LOOKAHEAD] = {2, 0}},
+     .n_found = 2,
+     .n_found_kept = 1},
+    {.name = "a window alone",
+     .branch = {40, 41},
+     .finder = -1,
+     .has_window = true,
+     .said = {40, 9},
+     .besides = {[SIGNALS_LOOKAHEAD] = {2, 1}}},
+};
+
+/* ---- a reply that nobody reads ---- */
+
+static int take_tokens(struct reply *reply, const struct generate_tokens *tokens, struct error *err)
+{
+    (void)reply;
+    (void)tokens;
+    (void)err;
+    return 0;
+}
+
+static void take_close(struct reply *reply)
+{
+    (void)reply;
+}
+
+static const struct reply_ops ops = {.tokens = take_tokens, .close = take_close};
+static struct reply no_reader = {.ops = &ops};
+
+/* ---- a round ---- */
+
+static struct bench b;
+static struct planner planner;
+static struct signals *signals;
+static struct round_tools tools;
+static struct round_part part;
+static struct lane_tree tree;
+static struct target_row rows[NODES];
+static int32_t said[NODES];
+
+static int length(const int32_t *ids)
+{
+    int n = 0;
+    while (n < MOST && ids[n]) {
+        n++;
+    }
+    return n;
+}
+
+static void open_round(void)
+{
+    const struct lookup_options lookups = {
+        .lookup = "session,store,lookahead", .n_sequences = SLOTS, .store_tokens = 4096};
+    const struct signals_options options = {.version = "1", .draft_name = ""};
+    struct error err;
+    setup(&b, RULE_GREEDY, 0);
+    take_away(&b, b.seq);
+    struct lookup_options own = lookups;
+    own.tok = b.tok;
+    CHECK_OK(drafters_open(&b.drafters, b.drafter, &own, &err));
+    drafters_set_vocabulary(&b.drafters, 4096);
+    b.seq = place_text(&b, 0, prompt, N_PROMPT);
+    follow(b.seq, RULE_GREEDY, 0);
+    b.seq->job->reply = &no_reader;
+    b.seq->n_target_kv = N_PROMPT - 1;
+    CHECK_OK(signals_open(&signals, &options, &err));
+    tools = (struct round_tools){.drafters = &b.drafters,
+                                 .target_pool = &b.target_pool,
+                                 .planner = &planner,
+                                 .tok = b.tok,
+                                 .signals = signals};
+    part.tools = &tools;
+    CHECK_OK(arena_open(&part.arena, 4 << 20, &err));
+}
+
+static void close_round(void)
+{
+    take_away(&b, b.seq);
+    b.seq = NULL;
+    ck_assert_int_eq(block_pool_room(&b.target_pool), b.target_pool.n_blocks);
+    drafters_close(&b.drafters);
+    signals_close(signals);
+    arena_close(&part.arena);
+    teardown(&b);
+}
+
+/* The chain with its siblings, and the branch, with one-hot q's as finders make them. */
+static void make_draft(const struct case_ *c, struct draft *draft)
+{
+    struct draft branch = {.base = N_PROMPT};
+    struct finder_guess guesses[MOST] = {{0}};
+    struct draft_lane lane = {.seq = b.seq, .k = MOST, .ends = &no_ends, .draft = &branch};
+    int n = length(c->chain);
+    for (int i = 0; i < length(c->branch); i++) {
+        guesses[i] = (struct finder_guess){.n = 1, .tokens = {c->branch[i]}};
+    }
+    finder_take(&lane, guesses, length(c->branch), &part.arena);
+    for (int i = 0; i < n; i++) {
+        guesses[i] = (struct finder_guess){.n = 1, .tokens = {c->chain[i]}};
+    }
+    for (int i = 0; i < length(c->siblings); i++) {
+        guesses[0].tokens[guesses[0].n++] = c->siblings[i];
+    }
+    *draft = (struct draft){.base = N_PROMPT, .n_branch = branch.n};
+    memcpy(draft->branch, branch.tokens, sizeof draft->branch);
+    memcpy(draft->branch_q, branch.q, sizeof draft->branch_q);
+    lane.draft = draft;
+    lane.siblings_max = SIBLINGS_MAX;
+    finder_take(&lane, guesses, n, &part.arena);
+    ck_assert_int_eq(draft->n, n);
+    draft->n_appended = c->n_appended;
+}
+
+static void make_plan(const struct case_ *c, struct lane_plan *plan)
+{
+    int n = length(c->chain), n_branch = length(c->branch);
+    struct drafter *made = c->finder < 0 ? b.drafters.model : b.drafters.finders[c->finder];
+    *plan = (struct lane_plan){.seq = b.seq,
+                               .n_tokens = 1,
+                               .k = n - c->n_appended,
+                               .n_append = c->n_appended,
+                               .drafter = n > 0 ? made : NULL,
+                               .is_last = true};
+    if (c->has_window) {
+        plan->window = b.drafters.finders[LOOKAHEAD];
+        plan->n_window = n_branch;
+    } else {
+        plan->branch = (struct planner_branch){.offer = {.finder = STORE}, .n = n_branch};
+    }
+}
+
+/* Blocks and a tree, as a step would leave them, and the target's rows: behind every guess of a
+ * place it says the same. */
+static void make_step(const struct case_ *c, struct round_lane *lane)
+{
+    static const float one = 1;
+    static const struct error *no_errors[1];
+    struct sequence *seq = b.seq;
+    struct error err;
+    bool is_tree = lane_tree_siblings(&lane->draft) > 0 || lane->draft.n_branch > 0;
+    int end = seq->n_tokens + MOST, n = lane->draft.n;
+    CHECK_OK(block_table_reach(&seq->target_blocks, &b.target_pool, end, &err));
+    if (is_tree) {
+        lane->tree = &tree;
+        lane_tree_init(&tree, &lane->draft);
+        n = tree.guesses.n;
+        lane->plan.tails = &part.plan.tails[0];
+        CHECK_OK(block_tails_reserve(lane->plan.tails, &b.target_pool, &seq->target_blocks,
+                                     &tree.shape, seq->n_tokens, &err));
+    }
+    for (int i = 0; i <= n; i++) {
+        int place = i == 0 ? 0 : is_tree ? tree.shape.depth[i - 1] + 1 : i;
+        said[i] = place < length(c->said) ? c->said[place] : 8;
+        rows[i] = (struct target_row){.n = 1, .ids = &said[i], .p = &one, .outside_id = -1};
+    }
+    part.result = (struct target_result){.rows = rows, .lane_errors = no_errors};
+}
+
+static void play(const struct case_ *c)
+{
+    struct round_lane *lane = &part.lanes[0];
+    arena_reset(&part.arena);
+    *lane = (struct round_lane){.seq = b.seq};
+    part.n_lanes = part.n_step_lanes = 1;
+    make_plan(c, &lane->plan);
+    make_draft(c, &lane->draft);
+    make_step(c, lane);
+    round_settle(&part);
+    ck_assert_msg(lane->err.code == 0, "%s: %s", c->name, lane->err.text);
+    if (lane->plan.tails) block_tails_release(lane->plan.tails, &b.target_pool);
+}
+
+static void check_count(const struct case_ *c, enum signal signal, int value, int wanted)
+{
+    int n = (int)signals_get(signals, signal, value);
+    ck_assert_msg(n == wanted, "%s: signal %d of %d is %d and not %d", c->name, (int)signal, value,
+                  n, wanted);
+}
+
+START_TEST(guesses_are_counted_for_who_made_them)
+{
+    const struct case_ *c = &cases[_i];
+    int n_kept = 0, n_besides = 0, n_besides_kept = 0, n_said = length(c->said);
+    open_round();
+    play(c);
+    ck_assert_int_eq(b.seq->n_tokens, N_PROMPT + n_said);
+    ck_assert_mem_eq(b.seq->tokens + N_PROMPT, c->said, (size_t)n_said * sizeof *c->said);
+    for (int i = 0; i < SIGNALS_DRAFTERS; i++) {
+        check_count(c, SIGNAL_DRAFTER_TOKENS, i, c->guesses[i].n);
+        check_count(c, SIGNAL_DRAFTER_ACCEPTED, i, c->guesses[i].n_kept);
+        check_count(c, SIGNAL_SIBLING_TOKENS, i, c->besides[i].n);
+        check_count(c, SIGNAL_SIBLING_ACCEPTED, i, c->besides[i].n_kept);
+        n_kept += c->guesses[i].n_kept;
+        n_besides += c->besides[i].n;
+        n_besides_kept += c->besides[i].n_kept;
+    }
+    check_count(c, SIGNAL_DRAFT_TOKENS, 0, length(c->chain));
+    check_count(c, SIGNAL_ACCEPTED_TOKENS, 0, n_kept);
+    ck_assert_int_eq(n_said, 1 + n_kept + n_besides_kept);
+    const struct generate_counters *counters = &b.seq->counters;
+    ck_assert_uint_eq(counters->drafted, (uint32_t)length(c->chain));
+    ck_assert_uint_eq(counters->accepted, (uint32_t)n_kept);
+    ck_assert_uint_eq(counters->siblings, (uint32_t)n_besides);
+    ck_assert_uint_eq(counters->siblings_accepted, (uint32_t)n_besides_kept);
+    ck_assert_uint_eq(counters->found, (uint32_t)c->n_found);
+    ck_assert_uint_eq(counters->found_accepted, (uint32_t)c->n_found_kept);
+    ck_assert_uint_eq(counters->appended, (uint32_t)c->n_appended);
+    ck_assert_uint_eq(counters->appended_accepted, c->n_appended ? (uint32_t)c->n_found_kept : 0);
+    close_round();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("round_settle");
+    TCase *tcase = tcase_create("tales");
+    tcase_add_loop_test(tcase, guesses_are_counted_for_who_made_them, 0,
+                        sizeof cases / sizeof *cases);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
