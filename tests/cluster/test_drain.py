@@ -18,11 +18,17 @@ import urllib.request
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/support")
 from cluster import Cluster, wait_until
+from far_cluster import FarRanks
 
 BUILD = sys.argv[1]
 PROMPT = "Once upon a time there was a king who"
 N_TEXTS = 24
 N_PLACES = 8
+
+
+class FarCluster(FarRanks, Cluster):
+    """A text of 1000 tokens takes 6 s or more, because a round commits 17 at most."""
+    delay_s = 0.05
 
 
 class Post(threading.Thread):
@@ -109,9 +115,10 @@ def load(world):
 
 
 class Drain(unittest.TestCase):
-    def cluster(self, seconds):
-        world = Cluster(BUILD, http=True, coordinator_flags=[
-            "--drain-timeout", str(seconds), "--sequences", str(N_PLACES), "--queue", "64"])
+    def cluster(self, seconds, kind=Cluster, flags=()):
+        world = kind(BUILD, http=True, coordinator_flags=[
+            "--drain-timeout", str(seconds), "--sequences", str(N_PLACES), "--queue", "64",
+            *flags])
         self.addCleanup(world.__exit__, None, None, None)
         return world.__enter__()
 
@@ -209,8 +216,8 @@ class Drain(unittest.TestCase):
             self.assertLess(time.monotonic() - began, 4)
 
     def test_what_does_not_end_in_time(self):
-        world = self.cluster(1)
-        posts = [Post(world, body(seed, 1000)) for seed in range(3 * N_PLACES)]
+        world = self.cluster(1, FarCluster, ["--calibrate", "0"])
+        posts = [Post(world, body(seed, 1000)) for seed in range(2 * N_PLACES)]
         wait_until(lambda: load(world)["waiting"] > 0, 20, "some of them wait")
         began = time.monotonic()
         world.coordinator.process.send_signal(signal.SIGTERM)
@@ -218,10 +225,6 @@ class Drain(unittest.TestCase):
         self.assertGreaterEqual(time.monotonic() - began, 0.9)
         for post in posts:
             post.join()
-        refused = [post for post in posts if post.status != 200]
-        # On a fast machine the texts that ran may have come to their end in time.
-        self.assertGreaterEqual(len(refused), N_PLACES)
-        for post in refused:
             self.assertEqual(post.status, 503)
             self.assertIn("shutting down", post.answer["error"]["message"])
 

@@ -1,15 +1,20 @@
-"""A cluster whose ranks are far away: guesses and rows cost nothing beside the link, on every
-machine.
+"""A cluster whose ranks are far away: guesses and rows cost nothing beside the link, and a round
+takes at least twice the delay, on every machine.
 
     class Far(FarCluster):
         delay_s = 0.004
+
+    class FarWorld(FarRanks, World):  # any other Cluster
+        delay_s = 0.05
 """
 from generations import GenerationCluster
 from slow_link import SlowLink
 
 
-class FarCluster(GenerationCluster):
-    delay_s = 0.002
+class FarRanks:
+    """Before a Cluster."""
+    delay_s = 0.002  # each way
+    links = ()
 
     def start_coordinator(self):
         self.links = []
@@ -25,3 +30,7 @@ class FarCluster(GenerationCluster):
         for link in self.links:
             link.close()
         return super().stop()
+
+
+class FarCluster(FarRanks, GenerationCluster):
+    pass
