@@ -79,8 +79,8 @@ struct draft_lane {
 /* Staged speculation: the draft is itself sped up by something cheaper, which says what the draft
  * is going to guess. A draft model asks it before each pass, reads what it expects together with
  * the lane's last token, and makes its guesses from all these rows, as long as they are what was
- * expected (coordinator/draft/model_draft.c). Guesses, their q and coins are those without it, so
- * it changes nothing but the number of passes. */
+ * expected (coordinator/draft/model_draft_guess.c). Guesses, their q and coins are those without
+ * it, so it changes nothing but the number of passes. */
 struct draft_stage {
     /* Sets `expected` of lanes[n], which are those of the next pass. */
     void (*expect)(struct draft_stage *stage, struct draft_lane *const *lanes, int n);
