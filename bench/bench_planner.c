@@ -4,7 +4,9 @@
  *
  * For some numbers of lanes and chances of acceptance it prints the median time in us of
  * planner_share, and of all that a round tells the planner. The tables are those of a machine whose
- * step is flat to 256 rows, so that many guesses pay; "no guesses" are lanes that may not guess. */
+ * step is flat to 256 rows, so that many guesses pay; "no guesses" are lanes that may not guess. With
+ * siblings each guess may have three, of which the first is accepted in 2 of 5 cases; or guesses may
+ * be made behind these, too. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,6 +14,10 @@
 #include "speculation/planner.h"
 
 enum { N_ROUNDS = 2001, STEP_US = 20000 };
+
+/* What a lane's guesses may be. */
+enum form { CHAINS, SIBLINGS, TREES };
+static const char *const forms[] = {"chains", "siblings", "trees"};
 
 static int compare(const void *a, const void *b)
 {
@@ -40,10 +46,14 @@ static void teach(struct planner *p, struct planner_sequence *seqs,
             n_accepted++;
         }
         planner_observe_lane(p, &seqs[i], k, n_accepted);
+        int n_siblings = n_accepted < k ? lanes[i].siblings[n_accepted] : 0;
+        bool is_kept = n_siblings > 0 && (i * 41 + turn * 97) % 100 < 40;
+        planner_observe_siblings(p, &seqs[i], NULL, n_siblings, is_kept ? 0 : n_siblings);
         for (int j = 0; j < k; j++) {
             round.pass_lanes[j]++;
+            round.n_rows += lanes[i].siblings[j];
         }
-        round.n_rows += k;
+        round.n_rows += k + lanes[i].growth.n;
         round.n_passes = k > round.n_passes ? k : round.n_passes;
     }
     round.first_pass_tokens = round.pass_lanes[0];
@@ -56,14 +66,14 @@ static void teach(struct planner *p, struct planner_sequence *seqs,
     planner_observe_round(p, &round);
 }
 
-static void measure(int n_lanes, int k_max, double alpha)
+static void measure(int n_lanes, int k_max, double alpha, enum form form)
 {
     static struct planner p;
     static struct planner_sequence seqs[PLANNER_LANES_MAX];
     static struct planner_lane lanes[PLANNER_LANES_MAX];
     static double share_us[N_ROUNDS], teach_us[N_ROUNDS];
     const struct planner_load load = {.n_rows_max = PLANNER_ROWS_MAX, .is_alone = n_lanes == 1};
-    double guesses = 0;
+    double guesses = 0, others = 0;
     p = (struct planner){0};
     for (int rows = 1; rows <= PLANNER_ROWS_MAX; rows *= 2) {
         planner_calibrate_step(&p, rows, step_us(rows));
@@ -74,8 +84,13 @@ static void measure(int n_lanes, int k_max, double alpha)
     }
     for (int turn = 0; turn < N_ROUNDS; turn++) {
         for (int i = 0; i < n_lanes; i++) {
-            lanes[i] = (struct planner_lane){
-                .seq = &seqs[i], .k_max = k_max, .n_missed = 1, .n_left = 1000};
+            lanes[i] = (struct planner_lane){.seq = &seqs[i],
+                                             .k_max = k_max,
+                                             .n_missed = 1,
+                                             .n_left = 1000,
+                                             .siblings_max = form == CHAINS ? 0 : SIBLINGS_MAX,
+                                             .nodes_max = TREE_PATHS_MAX - 1,
+                                             .grows = form == TREES};
         }
         int64_t start_ns = clock_now_ns();
         planner_share(&p, lanes, n_lanes, &load);
@@ -85,22 +100,31 @@ static void measure(int n_lanes, int k_max, double alpha)
         share_us[turn] = (double)(middle_ns - start_ns) / 1000;
         for (int i = 0; i < n_lanes; i++) {
             guesses += lanes[i].k;
+            others += lanes[i].growth.n;
+            for (int j = 0; j < lanes[i].k; j++) {
+                others += lanes[i].siblings[j];
+            }
         }
     }
-    printf("%3d lanes, K at most %2d, alpha %.2f: mean K %5.2f, share %6.1f us, teach %6.1f us\n",
-           n_lanes, k_max, alpha, guesses / N_ROUNDS / n_lanes, median(share_us, N_ROUNDS),
-           median(teach_us, N_ROUNDS));
+    printf("%3d lanes, %-8s K at most %2d, alpha %.2f: mean K %5.2f and %5.2f others, share %6.1f "
+           "us, teach %6.1f us\n",
+           n_lanes, forms[form], k_max, alpha, guesses / N_ROUNDS / n_lanes,
+           others / N_ROUNDS / n_lanes, median(share_us, N_ROUNDS), median(teach_us, N_ROUNDS));
 }
 
 int main(void)
 {
     static const int counts[] = {1, 16, 64, 256};
     for (int i = 0; i < 4; i++) {
-        measure(counts[i], 0, 0);
-        measure(counts[i], DRAFT_MAX, 0);
-        measure(counts[i], DRAFT_MAX, 0.5);
-        measure(counts[i], DRAFT_MAX, 0.8);
-        measure(counts[i], DRAFT_MAX, 0.97);
+        measure(counts[i], 0, 0, CHAINS);
+        measure(counts[i], DRAFT_MAX, 0, CHAINS);
+        measure(counts[i], DRAFT_MAX, 0.5, CHAINS);
+        measure(counts[i], DRAFT_MAX, 0.8, CHAINS);
+        measure(counts[i], DRAFT_MAX, 0.97, CHAINS);
+        for (int form = SIBLINGS; form <= TREES; form++) {
+            measure(counts[i], DRAFT_MAX, 0.5, (enum form)form);
+            measure(counts[i], DRAFT_MAX, 0.8, (enum form)form);
+        }
     }
     return EXIT_SUCCESS;
 }

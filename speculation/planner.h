@@ -8,7 +8,8 @@
  *     s(i, j) = alpha_i1 ... alpha_ij    the chance that its guess j is committed
  *
  * A guess may have siblings, further guesses for its position, which add their own chance to be
- * committed (speculation/planner_sibling.h).
+ * committed (speculation/planner_sibling.h), and behind a sibling there may be further guesses, too
+ * (speculation/planner_grow.h).
  * For one lane, and for lanes of equal alpha, that is the most tokens per second (Leviathan et al.
  * 2023, section 3.4, with alpha by position and measured times). Pure arithmetic: no clock, no
  * allocation, no coin. Whatever K it chooses, a text keeps its distribution, because a K depends on
@@ -18,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/growth.h"
 #include "base/limits.h"
 #include "speculation/planner_alpha.h"
 #include "speculation/planner_offer.h"
@@ -42,6 +44,7 @@ struct planner {
     struct planner_reasons reasons;
     double stage_unused; /* share of what the draft is expected to guess and does not read ahead */
     struct planner_siblings siblings[PLANNER_DRAFTERS];
+    struct planner_trust grown;  /* of guesses behind siblings, over those of chains */
     uint64_t n_rounds;           /* whose times were taken */
     uint64_t fitted_at;          /* n_rounds at the last fit */
     int n_plain, n_guessed;      /* of the timed rounds without prompts, up to some number */
@@ -74,8 +77,10 @@ struct planner_lane {
     float staged[DRAFT_MAX];
     int siblings_max;            /* of each guess, 0 .. SIBLINGS_MAX; an offer may know fewer */
     int nodes_max;               /* guesses and siblings; 0 = as k_max and siblings_max allow */
+    bool grows;                  /* guesses may be made behind siblings of the draft's guesses */
     int k;                       /* out */
     uint8_t siblings[DRAFT_MAX]; /* out: of each guess; 0 behind the k-th */
+    struct growth growth;        /* out: guesses behind siblings */
     /* What was found for this lane. */
     const struct planner_offer *offers; /* [n_offers] */
     int n_offers;
@@ -166,6 +171,11 @@ void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
  * one of the two above, whose n_accepted does not count the sibling. */
 void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
                               const struct planner_offer *offer, int n, int kept);
+
+/* Where a sibling of the draft's guess before `position` stayed, or a guess behind one, and the
+ * draft had made n guesses behind it: number `kept` of them stayed; kept = n: none did. */
+void planner_observe_grown(struct planner *p, struct planner_sequence *seq, int position, int n,
+                           int kept);
 
 /* The same for an offer that was not taken: of its guesses the first n_tested were held against the
  * text, and the first n_right stood in it. So it is known at no cost what an offer would have been

@@ -65,7 +65,7 @@ static void try_offer(const struct branching *b, const struct planner_offer *off
         double promised = log1p(added / b->tokens) - base->n_lanes * log(us / b->us);
         if (promised <= *value) continue;
         *value = promised;
-        *best = (struct planner_branch){*offer, n, (float)added};
+        *best = (struct planner_branch){*offer, n, (float)added, (float)promised};
     }
 }
 

@@ -42,6 +42,7 @@ struct planner_branch {
     struct planner_offer offer; /* that makes its guesses */
     int n;                      /* guesses, 0 .. DRAFT_MAX; 0: there is no branch */
     float expected;             /* tokens that it is expected to add */
+    float value;                /* logarithm of predicted tokens over time: what it promises */
 };
 
 /* The evidence of a match of so many tokens, for finders that know nothing else. */

@@ -3,29 +3,9 @@
 
 #include <stddef.h>
 
-/* Chance: a guess that is committed more seldom is never made. */
-static const float least_survival = 0.01F;
-
 static int least(int a, int b)
 {
     return a < b ? a : b;
-}
-
-struct planner_chain planner_lane_chain(struct planner *p, const struct planner_lane *lane)
-{
-    if (!lane->offer) return planner_chain_begin(&lane->seq->counts, &p->prior);
-    return planner_offer_chain(&p->reasons, &lane->seq->trust[lane->offer->finder], lane->offer);
-}
-
-int planner_lane_most(const struct planner_lane *lane)
-{
-    return least(lane->offer ? lane->offer->k_max : lane->k_max, DRAFT_MAX);
-}
-
-int planner_lane_siblings(const struct planner_lane *lane, int position)
-{
-    return lane->offer ? least(lane->siblings_max, lane->offer->siblings[position])
-                       : lane->siblings_max;
 }
 
 static bool may_have_siblings(const struct planner_lane *lane)
@@ -37,12 +17,6 @@ static bool may_have_siblings(const struct planner_lane *lane)
     return n > 0;
 }
 
-/* The gain is log(1 + x) where x = next / tokens is at most 1: nearly x (6 + x) / (6 + 4 x). */
-static float gain_of(float tokens, float next)
-{
-    return next * (6 * tokens + next) / (tokens * (6 * tokens + 4 * next));
-}
-
 struct planner_pair planner_order_next(struct planner_order *order, int lane, float survival)
 {
     struct planner_chain *chain = &order->chains[lane];
@@ -50,10 +24,10 @@ struct planner_pair planner_order_next(struct planner_order *order, int lane, fl
     float tokens = order->tokens[lane];
     float next = survival * planner_chain_next(chain);
     order->tokens[lane] += next;
-    return (struct planner_pair){.gain = gain_of(tokens, next),
+    return (struct planner_pair){.gain = planner_gain(tokens, next),
                                  .survival = next,
                                  .left = survival - next,
-                                 .lane = (short)lane,
+                                 .lane = (uint8_t)lane,
                                  .position = (int8_t)position};
 }
 
@@ -70,7 +44,7 @@ static struct planner_pair next_sibling(struct planner_order *order,
     pair.rank++;
     pair.survival = before->left * chance;
     pair.left = before->left - pair.survival;
-    pair.gain = gain_of(tokens, pair.survival);
+    pair.gain = planner_gain(tokens, pair.survival);
     return pair;
 }
 
@@ -89,10 +63,12 @@ static void heap_settle(struct planner_order *order, int at, struct planner_pair
     heap[at] = pair;
 }
 
-void planner_order_begin(struct planner *p, const struct planner_lane *lanes, int n_lanes,
-                         struct planner_order *order)
+/* The lanes that may guess enter the heap, each with its first pair. */
+static void begin(struct planner *p, const struct planner_lane *lanes, int n_lanes,
+                  struct planner_growing *growing, struct planner_order *order)
 {
     order->p = p;
+    order->growing = growing;
     order->lanes = lanes;
     order->n_heap = order->n_pairs = 0;
     order->has_siblings = false;
@@ -103,13 +79,26 @@ void planner_order_begin(struct planner *p, const struct planner_lane *lanes, in
         order->tokens[i] = 1;
         order->nodes[i] = 0;
         order->has_siblings = order->has_siblings || may_have_siblings(&lanes[i]);
-        struct planner_pair first = planner_order_next(order, i, 1);
-        if (first.survival >= least_survival) order->heap[order->n_heap++] = first;
+        struct planner_pair first = growing ? planner_grow_begin(&growing[i], p, lanes, i)
+                                            : planner_order_next(order, i, 1);
+        if (first.survival >= PLANNER_LEAST_SURVIVAL) order->heap[order->n_heap++] = first;
     }
     order->n_lanes = order->n_heap;
     for (int i = order->n_heap / 2 - 1; i >= 0; i--) {
         heap_settle(order, i, order->heap[i]);
     }
+}
+
+void planner_order_begin(struct planner *p, const struct planner_lane *lanes, int n_lanes,
+                         struct planner_order *order)
+{
+    begin(p, lanes, n_lanes, NULL, order);
+}
+
+void planner_order_begin_growing(struct planner *p, const struct planner_lane *lanes, int n_lanes,
+                                 struct planner_growing *growing, struct planner_order *order)
+{
+    begin(p, lanes, n_lanes, growing, order);
 }
 
 /* A pair that is worth it gets a place of its own. */
@@ -132,16 +121,29 @@ static void advance(struct planner_order *order)
     bool is_last = taken.rank > 0 || taken.position + 1 >= planner_lane_most(lane);
     if (taken.rank > 0) order->tokens[taken.lane] += taken.survival;
     if (!is_last) pair = planner_order_next(order, taken.lane, taken.survival);
-    if (is_last || pair.survival < least_survival) pair = order->heap[--order->n_heap];
+    if (is_last || pair.survival < PLANNER_LEAST_SURVIVAL) pair = order->heap[--order->n_heap];
     if (order->n_heap) heap_settle(order, 0, pair);
     if (taken.rank >= planner_lane_siblings(lane, taken.position)) return;
     pair = next_sibling(order, &taken);
-    if (pair.survival >= least_survival) heap_push(order, pair);
+    if (pair.survival >= PLANNER_LEAST_SURVIVAL) heap_push(order, pair);
+}
+
+/* The best pair of all, where lanes grow: a lane without room for more has left the heap. */
+static const struct planner_pair *take_growing(struct planner_order *order)
+{
+    if (order->n_heap == 0) return NULL;
+    struct planner_pair *best = &order->pairs[order->n_pairs++];
+    *best = order->heap[0];
+    struct planner_pair next = planner_grow_take(&order->growing[best->lane], order->lanes, best);
+    if (next.survival < PLANNER_LEAST_SURVIVAL) next = order->heap[--order->n_heap];
+    if (order->n_heap) heap_settle(order, 0, next);
+    return best;
 }
 
 /* The best pair whose lane has room for it; NULL: there is none. */
 static const struct planner_pair *take_best(struct planner_order *order)
 {
+    if (order->growing) return take_growing(order);
     while (order->n_heap) {
         const struct planner_pair best = order->heap[0];
         int most = order->lanes[best.lane].nodes_max;

@@ -1,24 +1,16 @@
 /* The order in which the planner hands guesses out. The planner's own (speculation/planner.h). */
 #pragma once
 
-#include "speculation/planner.h"
-
-/* Guess `position` of a lane, or a sibling of it: the chance that it is committed, and what that
- * gains. */
-struct planner_pair {
-    float gain, survival;
-    float
-        left; /* the chance that all guesses for its position, up to it, are tested and rejected */
-    short lane;
-    int8_t position, rank; /* rank 0: the guess itself; 1 .. SIBLINGS_MAX: a sibling */
-};
+#include "speculation/planner_grow.h"
 
 enum { PLANNER_PAIRS_MAX = PLANNER_LANES_MAX * DRAFT_MAX * (1 + SIBLINGS_MAX) };
 
 /* The pairs in descending gain, as far as somebody has asked: a heap holds the next guess of each
- * lane, and the next sibling of each guess that it has left. */
+ * lane, and the next sibling of each guess that it has left; or, where lanes grow, the best guess
+ * of each. */
 struct planner_order {
     struct planner *p;
+    struct planner_growing *growing; /* [lanes]; NULL: nothing is guessed behind siblings */
     const struct planner_lane *lanes;
     struct planner_pair pairs[PLANNER_PAIRS_MAX];
     int n_pairs;
@@ -35,14 +27,12 @@ struct planner_order {
 void planner_order_begin(struct planner *p, const struct planner_lane *lanes, int n_lanes,
                          struct planner_order *order);
 
+/* The same with guesses behind siblings where a lane may have them; growing[n_lanes] is kept. */
+void planner_order_begin_growing(struct planner *p, const struct planner_lane *lanes, int n_lanes,
+                                 struct planner_growing *growing, struct planner_order *order);
+
 /* Pair number i; NULL: there are no more. */
 const struct planner_pair *planner_order_at(struct planner_order *order, int i);
-
-/* The chances of the lane's guesses, by its offer or the draft, and how many it may make. */
-struct planner_chain planner_lane_chain(struct planner *p, const struct planner_lane *lane);
-int planner_lane_most(const struct planner_lane *lane);
-/* The siblings that its guess `position` may have, by its offer or the draft. */
-int planner_lane_siblings(const struct planner_lane *lane, int position);
 
 /* Goes on to the next guess of a lane, whose last one has this survival. Not to a sibling. */
 struct planner_pair planner_order_next(struct planner_order *order, int lane, float survival);

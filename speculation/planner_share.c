@@ -52,6 +52,9 @@ static const double least_price = 0.05;
 /* Ratio: the price of another probe over a plain round, at most: the credit for it comes within 50
  * rounds. */
 static const double soon_price = 0.5;
+/* Logarithm of predicted tokens over time, for each lane: guesses behind siblings must promise this
+ * much, because smaller differences are mostly noise. */
+static const double grow_value = 0.005;
 /* Depths that are tried where several lanes guess, or guesses have siblings. One lane that is surer
  * than all others would otherwise have all its guesses, at one pass each, before the others have
  * their first; and a guess that is likely would come before siblings, which cost no pass. */
@@ -333,6 +336,62 @@ static struct choice choose_way(struct planner *p, const struct planner_sum *pla
     return choose_best(plain, order);
 }
 
+/* Whether some lane may guess behind siblings that it has. */
+static bool may_grow(const struct planner_lane *lanes, int n_lanes)
+{
+    for (int i = 0; i < n_lanes; i++) {
+        const struct planner_lane *lane = &lanes[i];
+        if (!lane->grows || lane->offer) continue;
+        for (int g = 0; g < lane->k && g + 1 < lane->k_max; g++) {
+            if (lane->siblings[g] > 0) return true;
+        }
+    }
+    return false;
+}
+
+static bool has_grown(const struct planner_order *order, const struct choice *choice)
+{
+    for (int i = 0, n = 0; n < choice->n; i++) {
+        const struct planner_pair *pair = &order->pairs[i];
+        if (pair->position >= choice->depth) continue;
+        if (pair->rank >= PLANNER_GROWN) return true;
+        n++;
+    }
+    return false;
+}
+
+static void clear(struct planner_lane *lane)
+{
+    lane->k = 0;
+    lane->branch.n = 0;
+    lane->growth.n = 0;
+    memset(lane->siblings, 0, sizeof lane->siblings);
+}
+
+/* In place of the choice that was handed out one with guesses behind siblings, if that promises
+ * more than it and the branches beside it. A lane with such guesses has no branch: both are for the
+ * case that the chain is wrong. Only where siblings pay this is looked at, because a guess behind
+ * one is committed more seldom and costs more. */
+static void share_growing(struct planner *p, const struct planner_sum *plain,
+                          struct planner_lane *lanes, int n_lanes, const struct choice *best)
+{
+    struct planner_order order;
+    struct planner_growing growing[PLANNER_LANES_MAX];
+    double least_promised = value_of(plain->base, best) + grow_value * n_lanes;
+    for (int i = 0; i < n_lanes; i++) {
+        least_promised += lanes[i].branch.n > 0 ? (double)lanes[i].branch.value : 0;
+    }
+    planner_order_begin_growing(p, lanes, n_lanes, growing, &order);
+    struct choice grown = choose_best(plain, &order);
+    if (grown.n > 0) grown = stay_near(*plain, &order, &grown);
+    if (value_of(plain->base, &grown) <= least_promised || !has_grown(&order, &grown)) return;
+    for (int i = 0; i < n_lanes; i++) {
+        clear(&lanes[i]);
+    }
+    planner_grow_hand_out(growing, order.pairs, grown.depth, grown.n, lanes);
+    p->planned_us = grown.us;
+}
+
 static void share_planned(struct planner *p, const struct planner_base *base,
                           struct planner_lane *lanes, int n_lanes, const struct planner_load *load)
 {
@@ -340,10 +399,12 @@ static void share_planned(struct planner *p, const struct planner_base *base,
     const struct planner_sum plain = planner_sum_begin(p, base, load);
     struct choice best = choose_way(p, &plain, lanes, n_lanes, &order);
     if (best.n > 0) best = stay_near(plain, &order, &best);
-    bool is_plain = best.n == 0, is_due = probe_around(p, &plain, &order, &best);
+    int n_chosen = best.n;
+    bool is_due = probe_around(p, &plain, &order, &best), is_probe = best.n != n_chosen;
     hand_out(&order, &best, lanes);
     p->planned_us = planner_branch_all(p, base, lanes, n_lanes, best.n, best.us);
-    if (is_plain && !is_due) probe_one(p, plain, lanes, n_lanes, &order);
+    if (n_chosen == 0 && !is_due) probe_one(p, plain, lanes, n_lanes, &order);
+    if (!is_probe && may_grow(lanes, n_lanes)) share_growing(p, &plain, lanes, n_lanes, &best);
 }
 
 void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
@@ -352,10 +413,8 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
     int k = 0, n_may = 0;
     planner_refresh(p);
     for (int i = 0; i < n_lanes; i++) {
-        lanes[i].k = 0;
+        clear(&lanes[i]);
         lanes[i].offer = NULL;
-        lanes[i].branch.n = 0;
-        memset(lanes[i].siblings, 0, sizeof lanes[i].siblings);
         n_may += lanes[i].k_max > 0 || lanes[i].n_offers > 0 ? 1 : 0;
     }
     const struct planner_base base = planner_base_of(p, n_lanes, load);

@@ -108,6 +108,9 @@ void planner_sum_add(struct planner_sum *sum, const struct planner_lane *lane,
                      const struct planner_pair *pair)
 {
     double survival = (double)pair->survival;
+    if (pair->rank == PLANNER_GROWN) {
+        sum->draft_us += sum->base->visible * widen(sum, pair->position, pair->rows);
+    }
     if (lane->offer || pair->rank > 0) {
         add_guess(sum, pair);
         return;

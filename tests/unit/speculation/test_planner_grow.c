@@ -1,0 +1,469 @@
+/* ctest: labels=quick libs=speculation timeout=120 */
+/* Guesses behind siblings in the planner: the order's trees against Sequoia's dynamic programme,
+ * what is chosen against what is chosen without them in simulated texts of true times, and that
+ * nothing changes where they do not pay. Seeds are fixed: a run repeats itself. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/guess_tree.h"
+#include "base/rng.h"
+#include "speculation/planner.h"
+#include "speculation/planner_order.h"
+#include "speculation/tree_shape.h"
+#include "tests/support/check_util.h"
+
+enum { LANES_MOST = 8, N_ROUNDS = 3000, STEP_US = 20000, TEXT_TOKENS = 400, MANY = 1000000 };
+
+/* ---- the order ---- */
+
+/* Chances: of the chain by position, then its siblings by rank. In all of them a sibling is
+ * committed more seldom than the guess before it. */
+static const struct {
+    double first, next[SIBLINGS_MAX];
+} pairs[] = {
+    {0.8, {0.4, 0.25, 0.2}}, {0.5, {0.4, 0.3, 0.2}}, {0.3, {0.3, 0.3, 0.3}},
+    {0.6, {0.1, 0.1, 0.1}},  {0.5, {0.4, 0.6, 0.4}}, {0.9, {0.7, 0.4, 0.3}},
+};
+enum { N_PAIRS = sizeof pairs / sizeof *pairs };
+
+/* Chances that fall with the position, and that the planner knows for sure. */
+static void know(struct planner *p, struct planner_sequence *seq, int pair)
+{
+    *p = (struct planner){0};
+    *seq = (struct planner_sequence){.strategy = STRATEGY_PLANNED};
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        double alpha = pairs[pair].first * pow(0.95, i);
+        p->counts.tested[i] = seq->counts.tested[i] = MANY;
+        p->counts.accepted[i] = seq->counts.accepted[i] = MANY * alpha;
+    }
+    for (int i = 0; i < SIBLINGS_MAX; i++) {
+        p->siblings[0].tested[i] = MANY;
+        p->siblings[0].accepted[i] = MANY * pairs[pair].next[i];
+    }
+    planner_calibrate_draft(p, 1, 100);
+    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &p->prior);
+}
+
+/* The same for the dynamic programme, from the planner's own numbers. */
+static void know_ranks(struct planner *p, const struct planner_sequence *seq,
+                       struct tree_ranks *ranks)
+{
+    struct planner_chain chain = planner_chain_begin(&seq->counts, &p->prior);
+    *ranks = (struct tree_ranks){0};
+    for (int d = 0; d < TREE_DEPTH_MAX; d++) {
+        for (int r = 0; r < TREE_RANKS_MAX; r++) {
+            double chance = 0;
+            if (r == 0) chance = (double)planner_chain_next(&chain);
+            if (r > 0 && r <= SIBLINGS_MAX) {
+                chance =
+                    (double)planner_sibling_chance(&p->siblings[0], &seq->sibling_trust[0], r - 1);
+            }
+            ranks->tested[d][r] = 1e12;
+            ranks->kept[d][r] = 1e12 * chance;
+        }
+    }
+}
+
+/* The expected accepted guesses of the best tree of n guesses, by the dynamic programme. A step
+ * takes no time up to so many rows. */
+static double best_of_all(const struct tree_ranks *ranks, int n, int depth)
+{
+    double step_us[TREE_NODES_MAX + 2], speed;
+    struct tree_shape shape;
+    for (int i = 0; i < TREE_NODES_MAX + 2; i++) {
+        step_us[i] = 1;
+    }
+    const struct tree_times times = {step_us, 0, 0, n, depth};
+    tree_shape_best(ranks, &times, &shape, &speed);
+    return speed / 1e6 - 1;
+}
+
+START_TEST(the_likeliest_guesses_are_the_best_tree)
+{
+    static struct planner_order order;
+    static struct planner_growing growing;
+    struct planner p;
+    struct planner_sequence seq;
+    struct tree_ranks ranks;
+    int n_grown = 0;
+    know(&p, &seq, _i);
+    know_ranks(&p, &seq, &ranks);
+    for (int depth = 1; depth <= 8; depth++) {
+        const struct planner_lane lane = {.seq = &seq,
+                                          .k_max = depth,
+                                          .n_left = 100,
+                                          .siblings_max = SIBLINGS_MAX,
+                                          .nodes_max = PLANNER_NODES_MAX,
+                                          .grows = true};
+        planner_order_begin_growing(&p, &lane, 1, &growing, &order);
+        double sum = 0, before = 1;
+        const struct planner_pair *pair;
+        for (int n = 1; (pair = planner_order_at(&order, n - 1)); n++) {
+            ck_assert(pair->survival <= (float)before && pair->position < depth);
+            before = (double)pair->survival;
+            sum += before;
+            n_grown += pair->rank >= PLANNER_GROWN;
+            ck_assert_double_eq_tol(sum, best_of_all(&ranks, n, depth), 1e-5);
+        }
+        ck_assert_int_ge(order.n_pairs, 2);
+    }
+    printf("chance %.1f: %d guesses behind siblings\n", pairs[_i].first, n_grown);
+    ck_assert_int_gt(n_grown, 0);
+}
+END_TEST
+
+/* ---- what is handed out ---- */
+
+/* The lane's tree in depth-first order; returns how many guesses it has. */
+static int preorder_behind(const struct planner_lane *lane, int parent, int at, int32_t *parents,
+                           int n)
+{
+    for (int i = 0; i < lane->growth.n; i++) {
+        if (lane->growth.parents[i] != parent) continue;
+        parents[n] = at;
+        n = preorder_behind(lane, i, n, parents, n + 1);
+    }
+    return n;
+}
+
+static int preorder(const struct planner_lane *lane, int32_t *parents)
+{
+    int n = 0;
+    for (; n < lane->k; n++) {
+        parents[n] = n - 1;
+    }
+    for (int i = lane->k - 1; i >= 0; i--) {
+        for (int s = 0; s < lane->siblings[i]; s++) {
+            parents[n] = i - 1;
+            n = preorder_behind(lane, growth_behind(i, s), n, parents, n + 1);
+        }
+    }
+    return n;
+}
+
+/* A growth is what its header says, and the whole is a tree that a lane may be. */
+static void check_lane(const struct planner_lane *lane)
+{
+    struct guess_tree tree;
+    struct error err;
+    int32_t parents[TREE_NODES_MAX];
+    const struct growth *growth = &lane->growth;
+    int n = lane->k + growth->n;
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        n += lane->siblings[i];
+    }
+    for (int i = 0; i < growth->n; i++) {
+        int parent = growth->parents[i], place = growth_place(growth, i);
+        ck_assert(lane->grows && !lane->offer && lane->branch.n == 0 && parent < i);
+        if (parent < 0) {
+            ck_assert_int_lt(growth_guess(parent), lane->k);
+            ck_assert_int_lt(growth_sibling(parent), lane->siblings[growth_guess(parent)]);
+        }
+        ck_assert(place < lane->k_max && (i == 0 || place >= growth_place(growth, i - 1)));
+        ck_assert_int_le(i - growth_first(growth, i), lane->siblings_max);
+        for (int j = 0; j < growth_first(growth, i); j++) {
+            ck_assert_int_ne(growth->parents[j], parent);
+        }
+    }
+    ck_assert_int_le(n, lane->nodes_max);
+    if (n == 0) return;
+    ck_assert_int_eq(preorder(lane, parents), n);
+    CHECK_OK(guess_tree_init(&tree, parents, n, &err));
+}
+
+/* ---- simulated texts ---- */
+
+/* Times over that of a plain step. */
+struct world {
+    const char *name;
+    int n_lanes;
+    double pass, row, read; /* of the draft; that each row adds to a step, and to a pass */
+    double alpha, grown;    /* of the chain, and behind siblings */
+    double sibling[SIBLINGS_MAX];
+    double least; /* tokens per time over those without guesses behind siblings */
+    double most;
+};
+
+static const struct world worlds[] = {
+    {"rows are free", 1, 0.05, 0.001, 0.0005, 0.6, 0.6, {0.4, 0.25, 0.2}, 1.05, 2},
+    {"rows are free, alpha 0.8", 1, 0.05, 0.001, 0.0005, 0.8, 0.8, {0.5, 0.3, 0.2}, 1.03, 2},
+    {"rows are nearly free", 1, 0.05, 0.01, 0.002, 0.6, 0.6, {0.4, 0.25, 0.2}, 1.01, 2},
+    {"rows cost", 1, 0.05, 0.15, 0.01, 0.6, 0.6, {0.4, 0.25, 0.2}, 0.995, 1.005},
+    {"they never stay", 1, 0.05, 0.005, 0.001, 0.6, 0.01, {0.4, 0.25, 0.2}, 0.985, 1.005},
+    {"8 lanes, rows are nearly free", 8, 0.05, 0.001, 0.0005, 0.6, 0.6, {0.4, 0.2, 0.1}, 1.005, 2},
+    {"8 lanes, rows cost", 8, 0.05, 0.05, 0.01, 0.6, 0.6, {0.4, 0.2, 0.1}, 0.99, 1.01},
+};
+enum { N_WORLDS = sizeof worlds / sizeof *worlds };
+
+static uint64_t n_coins;
+
+static double coin(void)
+{
+    const struct rng_address at = {2029, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
+    n_coins++;
+    return rng_uniform(&at, RNG_ACCEPT, 0);
+}
+
+static int64_t measured_us(double true_us)
+{
+    double z = -6;
+    for (int i = 0; i < 12; i++) {
+        z += coin();
+    }
+    return (int64_t)(true_us * fmax(1 + 0.03 * z, 0.2));
+}
+
+struct sim {
+    const struct world *world;
+    bool grows;
+    struct planner planner;
+    struct planner_sequence seqs[LANES_MOST];
+    int left[LANES_MOST];
+    struct planner_lane lanes[LANES_MOST];
+    double us, n_tokens, n_grown;
+};
+
+/* Which of n guesses behind a guess of a growth or a sibling stays. Siblings there are worse by as
+ * much as the first guesses are. */
+static int kept_of(const struct world *w, int n)
+{
+    int kept = 0;
+    double ratio = w->grown / w->alpha;
+    while (kept < n && coin() >= (kept ? ratio * w->sibling[kept - 1] : w->grown)) {
+        kept++;
+    }
+    return kept;
+}
+
+/* Follows guesses behind a sibling; returns how many stay. */
+static int play_growth(struct sim *sim, struct planner_sequence *seq,
+                       const struct planner_lane *lane, int parent)
+{
+    const struct growth *growth = &lane->growth;
+    int n_kept = 0;
+    for (int at = 0; at < growth->n; at++) {
+        int n = 0;
+        if (growth->parents[at] != parent) continue;
+        while (at + n < growth->n && growth->parents[at + n] == parent) {
+            n++;
+        }
+        int kept = kept_of(sim->world, n);
+        planner_observe_grown(&sim->planner, seq, growth_place(growth, at), n, kept);
+        if (kept == n) return n_kept;
+        n_kept++;
+        parent = at + kept;
+        at += n - 1;
+    }
+    return n_kept;
+}
+
+/* Tokens that a lane commits. */
+static int play_lane(struct sim *sim, int i)
+{
+    const struct planner_lane *lane = &sim->lanes[i];
+    struct planner_sequence *seq = &sim->seqs[i];
+    int n = 0, n_more = 0, kept = 0;
+    while (n < lane->k && coin() < sim->world->alpha) {
+        n++;
+    }
+    int n_siblings = n < lane->k ? lane->siblings[n] : 0;
+    while (kept < n_siblings && coin() >= sim->world->sibling[kept]) {
+        kept++;
+    }
+    if (kept < n_siblings) n_more = 1 + play_growth(sim, seq, lane, growth_behind(n, kept));
+    planner_observe_lane(&sim->planner, seq, lane->k, n);
+    planner_observe_siblings(&sim->planner, seq, NULL, n_siblings, kept);
+    return n + 1 + n_more;
+}
+
+/* Whether pass `pass` must read a guess behind which something is made in it. */
+static bool is_read(const struct growth *growth, int parent, int pass)
+{
+    for (int i = 0; i < growth->n; i++) {
+        if (growth_place(growth, i) != pass) continue;
+        for (int at = i; at >= 0; at = growth->parents[at]) {
+            if (growth->parents[at] == parent) return true;
+        }
+    }
+    return false;
+}
+
+/* Rows that the draft reads more in a pass because of guesses behind siblings. */
+static int rows_more(const struct planner_lane *lane, int pass)
+{
+    int n = 0, fork = pass;
+    for (int i = 0; i < pass && i < lane->k; i++) {
+        for (int s = 0; s < lane->siblings[i]; s++) {
+            if (!is_read(&lane->growth, growth_behind(i, s), pass)) continue;
+            n++;
+            fork = i < fork ? i : fork;
+        }
+    }
+    for (int i = 0; i < lane->growth.n; i++) {
+        n += growth_place(&lane->growth, i) < pass && is_read(&lane->growth, i, pass) ? 1 : 0;
+    }
+    return n + pass - fork;
+}
+
+static void count_rows(struct sim *sim, struct planner_round *round)
+{
+    for (int i = 0; i < sim->world->n_lanes; i++) {
+        const struct planner_lane *lane = &sim->lanes[i];
+        check_lane(lane);
+        int n_passes = lane->k;
+        round->n_rows += lane->k + lane->growth.n;
+        sim->n_grown += lane->growth.n;
+        if (lane->growth.n > 0) {
+            int last = growth_place(&lane->growth, lane->growth.n - 1) + 1;
+            n_passes = n_passes > last ? n_passes : last;
+        }
+        for (int j = 0; j < n_passes; j++) {
+            round->pass_lanes[j]++;
+            round->pass_expected[j] += j > 0 ? rows_more(lane, j) : 0;
+            round->n_rows += j < lane->k ? lane->siblings[j] : 0;
+        }
+        round->n_passes = n_passes > round->n_passes ? n_passes : round->n_passes;
+    }
+    round->first_pass_tokens = round->pass_lanes[0];
+}
+
+static void run_round(struct sim *sim)
+{
+    const struct world *w = sim->world;
+    const struct planner_load load = {.n_rows_max = 512, .is_alone = false};
+    struct planner_round round = {.n_rows = w->n_lanes, .n_lanes = w->n_lanes, .is_timed = true};
+    for (int i = 0; i < w->n_lanes; i++) {
+        if (sim->left[i] <= 0) {
+            sim->seqs[i] = (struct planner_sequence){.strategy = STRATEGY_PLANNED};
+            sim->left[i] = TEXT_TOKENS;
+        }
+        sim->lanes[i] = (struct planner_lane){.seq = &sim->seqs[i],
+                                              .k_max = DRAFT_MAX,
+                                              .n_missed = 1,
+                                              .n_left = sim->left[i],
+                                              .siblings_max = SIBLINGS_MAX,
+                                              .nodes_max = PLANNER_NODES_MAX,
+                                              .grows = sim->grows};
+    }
+    planner_share(&sim->planner, sim->lanes, w->n_lanes, &load);
+    count_rows(sim, &round);
+    double step_us = STEP_US * (1 + w->row * (round.n_rows - w->n_lanes)), draft_us = 0;
+    for (int j = 0; j < round.n_passes; j++) {
+        int rows = round.pass_lanes[j] + round.pass_expected[j];
+        double us = STEP_US * (w->pass + w->read * rows);
+        round.pass_us[j] = measured_us(us);
+        round.draft_us += round.pass_us[j];
+        draft_us += us;
+    }
+    round.step_us = measured_us(step_us);
+    round.round_us = round.draft_us + round.step_us + 200;
+    sim->us += draft_us + step_us + 200;
+    for (int i = 0; i < w->n_lanes; i++) {
+        int n = play_lane(sim, i);
+        sim->left[i] -= n;
+        sim->n_tokens += n;
+    }
+    planner_observe_round(&sim->planner, &round);
+}
+
+static double speed_of(const struct world *world, bool grows, double *n_grown)
+{
+    static struct sim sim;
+    sim = (struct sim){.world = world, .grows = grows};
+    n_coins = 0;
+    for (int rows = 1; rows <= 512; rows *= 2) {
+        double us = STEP_US * (1 + world->row * fmax(rows - world->n_lanes, 0));
+        planner_calibrate_step(&sim.planner, rows, us);
+        planner_calibrate_draft(&sim.planner, rows, STEP_US * (world->pass + world->read * rows));
+    }
+    for (int i = 0; i < N_ROUNDS; i++) {
+        run_round(&sim);
+    }
+    *n_grown = sim.n_grown / N_ROUNDS / world->n_lanes;
+    return sim.n_tokens / sim.us;
+}
+
+START_TEST(guesses_behind_siblings_are_worth_it_where_they_are_made)
+{
+    double none, grown;
+    double comb = speed_of(&worlds[_i], false, &none);
+    double tree = speed_of(&worlds[_i], true, &grown);
+    printf("%-32s over siblings alone %.3f with %.2f guesses behind them\n", worlds[_i].name,
+           tree / comb, grown);
+    ck_assert(none == 0 && tree / comb >= worlds[_i].least && tree / comb <= worlds[_i].most);
+}
+END_TEST
+
+/* ---- where they do not pay ---- */
+
+/* One lane in which they never stay has the plan that it has without them, to the last bit of the
+ * predicted time. */
+START_TEST(a_plan_without_them_is_what_it_is_where_they_are_off)
+{
+    static struct planner planners[2];
+    struct planner_sequence seq;
+    struct planner_lane lanes[2];
+    const struct planner_load load = {.n_rows_max = 512};
+    for (int way = 0; way < 2; way++) {
+        know(&planners[way], &seq, _i);
+        planners[way].grown = (struct planner_trust){1000, 0, 500};
+        for (int rows = 1; rows <= 512; rows *= 2) {
+            planner_calibrate_step(&planners[way], rows, STEP_US * (1 + 0.002 * rows));
+            planner_calibrate_draft(&planners[way], rows, STEP_US * 0.02 * (1 + rows));
+        }
+        lanes[way] = (struct planner_lane){.seq = &seq,
+                                           .k_max = DRAFT_MAX,
+                                           .n_missed = 1,
+                                           .n_left = TEXT_TOKENS,
+                                           .siblings_max = SIBLINGS_MAX,
+                                           .nodes_max = PLANNER_NODES_MAX,
+                                           .grows = way == 1};
+        planner_share(&planners[way], &lanes[way], 1, &load);
+    }
+    ck_assert(lanes[0].k > 0 && lanes[0].k == lanes[1].k && lanes[1].growth.n == 0);
+    ck_assert_int_eq(memcmp(lanes[0].siblings, lanes[1].siblings, sizeof lanes[0].siblings), 0);
+    ck_assert(planners[0].planned_us == planners[1].planned_us);
+}
+END_TEST
+
+/* Guesses of finders keep their siblings, and nothing is made behind those. */
+START_TEST(what_was_found_does_not_grow)
+{
+    static struct planner p;
+    struct planner_sequence seq;
+    const struct planner_load load = {.n_rows_max = 512};
+    const struct planner_offer found = {
+        .finder = 2, .evidence = 9, .k_max = 6, .siblings = {3, 3, 3, 3, 3, 3}};
+    know(&p, &seq, 1);
+    p.siblings[planner_drafter_of(&found)] = p.siblings[0];
+    for (int rows = 1; rows <= 512; rows *= 2) {
+        planner_calibrate_step(&p, rows, STEP_US * (1 + 0.0001 * rows));
+    }
+    struct planner_lane lane = {.seq = &seq,
+                                .n_missed = 1,
+                                .n_left = TEXT_TOKENS,
+                                .siblings_max = SIBLINGS_MAX,
+                                .nodes_max = PLANNER_NODES_MAX,
+                                .grows = true,
+                                .offers = &found,
+                                .n_offers = 1};
+    planner_share(&p, &lane, 1, &load);
+    check_lane(&lane);
+    ck_assert(lane.offer && lane.siblings[0] > 0 && lane.growth.n == 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("planner_grow");
+    TCase *tcase = tcase_create("planner_grow");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, the_likeliest_guesses_are_the_best_tree, 0, N_PAIRS);
+    tcase_add_loop_test(tcase, guesses_behind_siblings_are_worth_it_where_they_are_made, 0,
+                        N_WORLDS);
+    tcase_add_loop_test(tcase, a_plan_without_them_is_what_it_is_where_they_are_off, 0, N_PAIRS);
+    tcase_add_test(tcase, what_was_found_does_not_grow);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
