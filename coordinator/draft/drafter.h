@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/end_ids.h"
+#include "base/growth.h"
 #include "base/limits.h"
 #include "base/memory.h"
 #include "coordinator/signals_list.h"
@@ -45,6 +46,11 @@ struct draft {
     uint8_t n_siblings[DRAFT_MAX];
     int32_t siblings[DRAFT_MAX][SIBLINGS_MAX];
     const struct sparse_dist *sibling_q[DRAFT_MAX][SIBLINGS_MAX];
+    /* Guesses behind siblings. Those of one parent are drawn like a guess and its siblings, from
+     * one q. */
+    struct growth grown;
+    int32_t grown_tokens[GROWN_MAX];
+    struct sparse_dist grown_q[GROWN_MAX]; /* of the first guess behind a parent */
     /* A second chain, which goes on from `base`, too. It does not depend on the guesses above, and
      * where the two begin alike they are one. */
     int n_branch;
@@ -74,6 +80,9 @@ struct draft_lane {
     int siblings_max;               /* of each guess that is made */
     struct error err;               /* set by the call: code 0, or what failed this lane alone */
     struct draft_expected expected; /* of the next pass; by the draft's stage */
+    /* What a draft model is to guess behind siblings, if their parents are drawn and it has KV for
+     * it; NULL: nothing. Such a lane reads nothing ahead, and its draft has no guesses yet. */
+    const struct growth *growth;
 };
 
 /* Staged speculation: the draft is itself sped up by something cheaper, which says what the draft
@@ -103,7 +112,8 @@ struct draft_cost {
     int n_passes;
     int first_pass_tokens; /* without what was expected */
     int pass_lanes[DRAFT_MAX];
-    int pass_expected[DRAFT_MAX]; /* tokens that were read ahead, a row each */
+    int pass_expected[DRAFT_MAX]; /* tokens that were read ahead, a row each, or read again for
+                                     guesses behind siblings */
     int64_t pass_us[DRAFT_MAX];
 };
 
@@ -170,7 +180,8 @@ struct drafter_ops {
      * sent (docs/design.md section 5). Coins RNG_DRAFT at (position, base); under a coupled rule
      * the guess is the argmax under the shared noise. Siblings use coins of the same address with
      * their numbers from 1 on as the index, and may be dropped for reasons that have nothing to do
-     * with their values. seq->n_draft_kv counts what was read, and
+     * with their values. Guesses behind siblings use those of their position with the indices from
+     * 1 + SIBLINGS_MAX on, in the order of the growth. seq->n_draft_kv counts what was read, and
      * guesses are written to seq->tokens behind the committed ones. Errors of a lane:
      * ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device is lost. All lanes go
      * through a pass together. */

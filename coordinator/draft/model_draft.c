@@ -90,6 +90,7 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     TRY(mem_array(&d->best, n_best, sizeof *d->best, err));
     TRY(mem_array(&d->scratch, n_best, sizeof *d->scratch, err));
     TRY(mem_array(&d->logits, (size_t)d->options.support, sizeof *d->logits, err));
+    TRY(model_draft_open_growers(d, err));
     d->options.backend.stored = cfg->stored;
     TRY(backend_open(&d->backend, &d->options.backend, err));
     d->base.kernels = d->backend->ops->kernels(d->backend);
@@ -118,6 +119,7 @@ static void model_draft_close(struct drafter *drafter)
     block_pool_close(&d->pool);
     free(d->head_ids);
     free(d->scratch);
+    model_draft_close_growers(d);
     free(d->logits);
     free(d->best);
     free(d);
@@ -200,6 +202,21 @@ static struct draft_kv model_draft_kv(const struct drafter *drafter)
 
 /* ---- reading ---- */
 
+/* What a feeding puts into a step: all of it, or a part if more than `left` tokens are wanted.
+ * Returns its tokens; 0: none. *is_whole: it is all. */
+static int place_feeding(const struct model_draft *d, const struct feeding *f, int left,
+                         struct forward_lane *lane, bool *is_whole)
+{
+    const int32_t *blocks = d->tables[f->seq->slot].blocks;
+    int begin = f->seq->n_draft_kv;
+    *lane = (struct forward_lane){begin, f->end - begin, f->seq->tokens + begin, blocks, NULL};
+    if (f->grower) *lane = model_draft_growth_lane(f->grower, f, blocks);
+    *is_whole = lane->n_tokens <= left;
+    if (!*is_whole && f->grower) return 0;
+    if (!*is_whole) lane->n_tokens = least(left, lane->n_tokens - f->n_rows);
+    return lane->n_tokens;
+}
+
 int model_draft_step(struct model_draft *d, const struct feeding *feedings, int n, int *n_done,
                      struct error *err)
 {
@@ -207,21 +224,21 @@ int model_draft_step(struct model_draft *d, const struct feeding *feedings, int 
     *n_done = 0;
     for (bool is_whole = true; is_whole && n_lanes < n;) {
         const struct feeding *f = &feedings[n_lanes];
-        int begin = f->seq->n_draft_kv, n_tokens = f->end - begin;
-        is_whole = n_tokens <= left;
-        if (!is_whole) n_tokens = least(left, n_tokens - f->n_rows);
+        int n_tokens = place_feeding(d, f, left, &d->forward[n_lanes], &is_whole);
         if (n_tokens <= 0 || n_rows + f->n_rows > d->n_rows_max) break;
-        for (int r = is_whole ? f->n_rows : 0; r > 0; r--) {
-            d->rows[n_rows++] = (struct forward_row){n_lanes, n_tokens - r};
+        for (int r = 0; r < (is_whole ? f->n_rows : 0); r++) {
+            int index =
+                f->grower ? model_draft_growth_row(f->grower, f, r) : n_tokens - f->n_rows + r;
+            d->rows[n_rows++] = (struct forward_row){n_lanes, index};
         }
-        d->forward[n_lanes++] = (struct forward_lane){begin, n_tokens, f->seq->tokens + begin,
-                                                      d->tables[f->seq->slot].blocks, NULL};
+        n_lanes++;
         *n_done += is_whole ? 1 : 0;
         left -= n_tokens;
     }
     TRY(model_forward(d->model, d->forward, n_lanes, d->rows, n_rows, err));
     for (int i = 0; i < n_lanes; i++) {
-        feedings[i].seq->n_draft_kv += d->forward[i].n_tokens;
+        int read = d->forward[i].position + d->forward[i].n_tokens;
+        feedings[i].seq->n_draft_kv = feedings[i].grower ? feedings[i].end : read;
     }
 out:
     return rc;

@@ -31,7 +31,10 @@ struct model_draft {
     int32_t *head_ids;                  /* [base.n_choices] ascending; NULL: all n_vocab ids */
     struct select_item *best, *scratch; /* [support], at least as many as siblings may be */
     float *logits;                      /* [support] of q's tokens, for coupled rules */
+    struct draft_grower *growers;       /* [n_sequences] of the lanes of a call of propose */
 };
+
+struct draft_grower; /* model_draft_grow.c */
 
 /* What a pass reads of one sequence: its tokens up to `end`. */
 struct feeding {
@@ -39,6 +42,22 @@ struct feeding {
     int end;
     int n_rows;              /* that are wanted, of its last tokens */
     struct draft_lane *lane; /* that guesses from the rows; NULL: nobody does */
+    /* Of a pass that guesses behind siblings: it feeds a tree, of which the first row may be that
+     * of the chain. NULL: it does not */
+    struct draft_grower *grower;
+    bool has_chain_row;
+};
+
+/* A guess that is being made: for `position`, in a draft that continues `base` committed tokens. */
+struct guess {
+    int position, base;
+    int coin; /* index of the coin that draws it; its siblings have the next ones */
+    struct sparse_dist *q;
+    int32_t id;
+    int n_siblings;
+    int32_t *siblings; /* [siblings_max] */
+    int siblings_max;
+    float chance; /* what the draft gave it, also where q is made one-hot */
 };
 
 static inline struct model_draft *model_draft(struct drafter *drafter)
@@ -64,9 +83,48 @@ int model_draft_plan_feeding(struct model_draft *d, struct feeding *feeding, str
 int model_draft_feed_before(struct model_draft *d, struct sequence *seq, int position,
                             struct error *err);
 
-/* ---- model_draft_guess.c: struct drafter_ops ---- */
+/* ---- model_draft_guess.c ---- */
+
+/* Makes the guess and its siblings from a row of logits of the last step. */
+int model_draft_choose(struct model_draft *d, const struct sequence *seq, int row,
+                       struct arena *arena, struct guess *guess, struct error *err);
+
+/* struct drafter_ops: */
 
 void model_draft_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
                          struct arena *arena, struct draft_cost *cost);
 int model_draft_predict(struct drafter *drafter, struct sequence *seq, int position,
                         struct arena *arena, int32_t *id, struct error *err);
+
+/* ---- model_draft_grow.c ---- */
+
+int model_draft_open_growers(struct model_draft *d, struct error *err);
+void model_draft_close_growers(struct model_draft *d);
+
+/* The growths of the lanes of a call of propose begin; each has a grower. */
+void model_draft_begin_growth(struct model_draft *d, const struct draft_lane *lanes, int n);
+struct draft_grower *model_draft_grower(struct model_draft *d, int lane);
+
+/* Whether the next pass guesses behind siblings of the lane. goes_on: it makes a guess of its
+ * chain. What can never be made is left out. */
+bool model_draft_wants_growth(struct draft_grower *grower, const struct draft_lane *lane,
+                              bool goes_on);
+
+/* Plans a pass that does: the feeding, whose lane is set, becomes a tree. False: there are no
+ * blocks for it; then nothing more is guessed behind siblings, and the feeding is as it was. */
+bool model_draft_plan_growth(struct model_draft *d, struct draft_grower *grower, bool goes_on,
+                             struct feeding *feeding);
+/* The lane of such a feeding in a step, and the token whose row is number i of its rows. */
+struct forward_lane model_draft_growth_lane(const struct draft_grower *grower,
+                                            const struct feeding *feeding, const int32_t *blocks);
+int model_draft_growth_row(const struct draft_grower *grower, const struct feeding *feeding, int i);
+
+/* Makes the guesses behind siblings from the rows of the feeding, the first of which is number
+ * `row` of the step; that of the chain comes before the others. */
+int model_draft_draw_growth(struct model_draft *d, const struct feeding *feeding, int row,
+                            struct arena *arena, struct error *err);
+
+/* Of any feeding, when its pass is over: gives back the blocks of its tree. */
+void model_draft_end_growth(struct model_draft *d, const struct feeding *feeding);
+/* Tokens that its pass reads besides the one of each lane. */
+int model_draft_count_again(const struct feeding *feeding);

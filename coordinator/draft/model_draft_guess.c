@@ -13,17 +13,6 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* A guess that is being made: for `position`, in a draft that continues `base` committed tokens. */
-struct guess {
-    int position, base;
-    struct sparse_dist *q;
-    int32_t id;
-    int n_siblings;
-    int32_t *siblings; /* [siblings_max] */
-    int siblings_max;
-    float chance; /* what the draft gave it, also where q is made one-hot */
-};
-
 /* Coupled rules pick among q's tokens with the noise of the position, so q becomes one-hot.
  * best[n_best]: the row's best with their logits. */
 static void pick_coupled(struct model_draft *d, const struct sequence *seq, int n_best,
@@ -85,16 +74,16 @@ static void choose_siblings(const struct model_draft *d, const struct sequence *
         taken[i] = -1;
         if (is_best && i < n_best) taken[i] = d->best[i].id;
         if (is_drawn) {
-            taken[i] = multi_draft_draw(q, taken, i, rng_uniform(at, RNG_DRAFT, (uint32_t)i));
+            double u = rng_uniform(at, RNG_DRAFT, (uint32_t)(guess->coin + i));
+            taken[i] = multi_draft_draw(q, taken, i, u);
         }
         if (taken[i] < 0) return;
         guess->siblings[guess->n_siblings++] = taken[i];
     }
 }
 
-/* Makes the guess from a row of logits of the last step. */
-static int choose(struct model_draft *d, const struct sequence *seq, int row, struct arena *arena,
-                  struct guess *guess, struct error *err)
+int model_draft_choose(struct model_draft *d, const struct sequence *seq, int row,
+                       struct arena *arena, struct guess *guess, struct error *err)
 {
     bool wants_q = seq->sampling.temperature > 0 || seq->threshold > 0 || seq->edits;
     int rc = 0, n_best = wants_q ? d->options.support : 1 + guess->siblings_max;
@@ -116,7 +105,7 @@ static int choose(struct model_draft *d, const struct sequence *seq, int row, st
         return 0;
     }
     const struct rng_address at = {seq->seed, (uint32_t)guess->position, (uint32_t)guess->base};
-    guess->id = sparse_draw(q, rng_uniform(&at, RNG_DRAFT, 0));
+    guess->id = sparse_draw(q, rng_uniform(&at, RNG_DRAFT, (uint32_t)guess->coin));
     guess->chance =
         seq->sampling.temperature > 0 ? sparse_prob(q, guess->id) : greedy_chance(d, n_best);
     choose_siblings(d, seq, n_best, &at, guess);
@@ -136,7 +125,7 @@ static int guess_once(struct model_draft *d, struct draft_lane *lane, int row, s
                           .q = &draft->q[draft->n],
                           .siblings = draft->siblings[draft->n],
                           .siblings_max = lane->siblings_max};
-    int rc = choose(d, seq, row, arena, &guess, err);
+    int rc = model_draft_choose(d, seq, row, arena, &guess, err);
     if (rc) return rc;
     draft->n_siblings[draft->n] = (uint8_t)guess.n_siblings;
     memset(draft->sibling_q[draft->n], 0, sizeof draft->sibling_q[draft->n]);
@@ -146,18 +135,24 @@ static int guess_once(struct model_draft *d, struct draft_lane *lane, int row, s
     return 0;
 }
 
-/* The lanes that want another guess, and what must be read for it. */
+/* The lanes that want another guess, of the chain or behind siblings, and what must be read for
+ * it. */
 static int list_feedings(struct model_draft *d, struct draft_lane *lanes, int n)
 {
     int n_feedings = 0;
     for (int i = 0; i < n; i++) {
         struct draft_lane *lane = &lanes[i];
         struct draft *draft = lane->draft;
-        if (lane->err.code || draft->n >= lane->k || draft->is_over) continue;
+        struct draft_grower *grower = model_draft_grower(d, i);
+        if (lane->err.code) continue;
+        bool goes_on = draft->n < lane->k && !draft->is_over;
+        bool grows = model_draft_wants_growth(grower, lane, goes_on);
+        if (!goes_on && !grows) continue;
         struct feeding *feeding = &d->feedings[n_feedings];
-        if (model_draft_plan_feeding(d, feeding, lane->seq, draft->base + draft->n, &lane->err))
-            continue;
+        int end = draft->base + draft->n;
+        if (model_draft_plan_feeding(d, feeding, lane->seq, end, &lane->err)) continue;
         feeding->lane = lane;
+        if (grows && !model_draft_plan_growth(d, grower, goes_on, feeding) && !goes_on) continue;
         d->passing[n_feedings++] = lane;
     }
     return n_feedings;
@@ -171,6 +166,7 @@ static int add_expected(struct model_draft *d, struct feeding *feeding)
     const struct draft_lane *lane = feeding->lane;
     const int32_t *tokens = lane->expected.tokens;
     struct error err;
+    if (feeding->grower) return 0;
     int n = 0, n_most = least(lane->expected.n_fed, lane->k - lane->draft->n - 1);
     while (n < n_most && tokens[n] >= 0 && tokens[n] < d->n_vocab_target &&
            !end_ids_have(lane->ends, tokens[n])) {
@@ -225,6 +221,15 @@ static int guess_from_rows(struct model_draft *d, const struct feeding *feeding,
     return rc;
 }
 
+static int guess_from_feeding(struct model_draft *d, const struct feeding *feeding, int row,
+                              struct arena *arena, struct error *err)
+{
+    if (!feeding->grower) return guess_from_rows(d, feeding, row, arena, err);
+    int rc = model_draft_draw_growth(d, feeding, row, arena, err);
+    if (rc || !feeding->has_chain_row) return rc;
+    return guess_once(d, feeding->lane, row, arena, err);
+}
+
 /* Guesses for each feeding's lane. A step that fails fails all lanes that were in it. */
 static void run_pass(struct model_draft *d, const struct feeding *feedings, int n,
                      struct arena *arena)
@@ -237,18 +242,22 @@ static void run_pass(struct model_draft *d, const struct feeding *feedings, int 
             struct draft_lane *lane = feedings[f].lane;
             if (rc) {
                 lane->err = err;
-            } else if (!guess_from_rows(d, &feedings[f], row, arena, &lane->err)) {
+            } else if (!guess_from_feeding(d, &feedings[f], row, arena, &lane->err)) {
                 lane->err.code = 0;
             }
         }
     }
+    for (int i = 0; i < n; i++) {
+        model_draft_end_growth(d, &feedings[i]);
+    }
 }
 
-static void note_pass(struct draft_cost *cost, int n_lanes, int n_expected, int64_t us)
+/* n_more: tokens that were read ahead or again. */
+static void note_pass(struct draft_cost *cost, int n_lanes, int n_more, int64_t us)
 {
     if (cost->n_passes == DRAFT_MAX) return;
     cost->pass_lanes[cost->n_passes] = n_lanes;
-    cost->pass_expected[cost->n_passes] = n_expected;
+    cost->pass_expected[cost->n_passes] = n_more;
     cost->pass_us[cost->n_passes++] = us;
 }
 
@@ -262,14 +271,18 @@ void model_draft_propose(struct drafter *drafter, struct draft_lane *lanes, int 
         lanes[i].err.code = 0;
         lanes[i].expected.n_passes = 0;
     }
+    model_draft_begin_growth(d, lanes, n);
     while ((n_feedings = list_feedings(d, lanes, n)) > 0) {
         for (int i = 0; i < n_feedings && cost->n_passes == 0; i++) {
             cost->first_pass_tokens += d->feedings[i].end - d->feedings[i].seq->n_draft_kv;
         }
-        int n_expected = read_ahead(d, n_feedings);
+        int n_more = read_ahead(d, n_feedings);
+        for (int i = 0; i < n_feedings; i++) {
+            n_more += model_draft_count_again(&d->feedings[i]);
+        }
         int64_t start_us = clock_now_us();
         run_pass(d, d->feedings, n_feedings, arena);
-        note_pass(cost, n_feedings, n_expected, clock_now_us() - start_us);
+        note_pass(cost, n_feedings, n_more, clock_now_us() - start_us);
         if (d->base.stage) d->base.stage->compare(d->base.stage, d->passing, n_feedings);
     }
 }
@@ -283,7 +296,7 @@ int model_draft_predict(struct drafter *drafter, struct sequence *seq, int posit
     if (seq->rule->is_coupled) {
         struct sparse_dist q;
         struct guess guess = {.position = position, .base = position, .q = &q};
-        TRY(choose(d, seq, 0, arena, &guess, err));
+        TRY(model_draft_choose(d, seq, 0, arena, &guess, err));
         *id = guess.id;
         return 0;
     }

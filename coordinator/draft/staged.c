@@ -28,7 +28,9 @@ static bool is_worth_a_look(const struct staged *s, const struct draft_lane *lan
     const struct draft_expected *expected = &lane->expected;
     int n = lane->k - lane->draft->n - 1;
     bool is_first = expected->n_passes == 0, has_differed = !is_first && expected->n_equal == 0;
-    if (n < 1 || is_first || s->reads_all) return n >= 1;
+    if (lane->growth) return false; /* with guesses behind siblings nothing is read ahead */
+    if (n < 1) return false;
+    if (is_first || s->reads_all) return true;
     if (has_differed && !planner_stage_is_likely(&lane->seq->planner_state)) return false;
     return expected->n_fed > 0 || planner_stage_is_used(s->planner);
 }

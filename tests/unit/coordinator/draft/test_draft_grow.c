@@ -1,0 +1,347 @@
+/* ctest: labels=quick libs=coordinator timeout=200 */
+/* Guesses behind siblings: each comes from the q that a draft has which was given its path as its
+ * text, with a coin that no other guess of the round has, and the chain and its siblings are what
+ * they are without them, bit for bit. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "coordinator/draft/model_draft.h"
+#include "speculation/multi_draft.h"
+#include "tests/support/drafter_world.h"
+
+enum { N_LANES = 3, TEXTS = 6 };
+
+/* Behind both siblings of the first guess and one of the second, three deep and with siblings, and
+ * deeper than the chain. */
+static const struct growth plan = {
+    .n = 9,
+    .parents = {-1, -1, -2, /* place 1: behind siblings 0 and 1 of guess 0 */
+                0, 0, 1, -4 /* place 2: behind the first two of these, and sibling 0 of guess 1 */
+                ,
+                3, 7 /* places 3 and 4 */}};
+
+static const struct growth *const no_growth = NULL;
+
+/* The beginning of a text, so that guesses lie before, behind and across the end of a block. */
+static const int lengths[TEXTS] = {5, 9, 10, 11, 12, 13};
+
+static void propose(struct bench *b, struct sequence *seq, const struct growth *growth,
+                    const struct end_ids *ends, struct draft *draft, struct draft_cost *cost)
+{
+    *draft = (struct draft){.base = seq->n_tokens};
+    struct draft_lane lane = {.seq = seq,
+                              .k = K,
+                              .ends = ends,
+                              .draft = draft,
+                              .siblings_max = SIBLINGS_MAX,
+                              .growth = growth};
+    drafter_propose(b->drafter, &lane, 1, &b->arena, cost);
+    ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
+}
+
+static void check_equal_q(const struct sparse_dist *a, const struct sparse_dist *b)
+{
+    ck_assert_int_eq(a->n, b->n);
+    ck_assert_int_eq(memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids), 0);
+    ck_assert_int_eq(memcmp(a->p, b->p, (size_t)a->n * sizeof *a->p), 0);
+}
+
+static void check_equal_chain(const struct draft *a, const struct draft *b)
+{
+    ck_assert(a->n == b->n && a->is_over == b->is_over);
+    for (int i = 0; i < a->n; i++) {
+        ck_assert_int_eq(a->tokens[i], b->tokens[i]);
+        ck_assert_int_eq(a->n_siblings[i], b->n_siblings[i]);
+        for (int s = 0; s < a->n_siblings[i]; s++) {
+            ck_assert_int_eq(a->siblings[i][s], b->siblings[i][s]);
+        }
+        check_equal_q(&a->q[i], &b->q[i]);
+    }
+}
+
+/* The tokens of the path that ends with a parent; returns how many. */
+static int write_path(const struct draft *draft, int parent, int32_t *tokens)
+{
+    if (parent >= 0) {
+        int n = write_path(draft, draft->grown.parents[parent], tokens);
+        tokens[n] = draft->grown_tokens[parent];
+        return n + 1;
+    }
+    int guess = growth_guess(parent);
+    memcpy(tokens, draft->tokens, (size_t)guess * sizeof *tokens);
+    tokens[guess] = draft->siblings[guess][growth_sibling(parent)];
+    return guess + 1;
+}
+
+/* A draft whose text ends with the path makes the same q, and, but for coins, the same guesses. */
+static void check_group(struct bench *b, const struct draft *draft, int first, int coin)
+{
+    struct draft fresh;
+    struct draft_cost cost;
+    int32_t text[CAPACITY], gone[1 + SIBLINGS_MAX];
+    const struct sequence *seq = b->seq;
+    int parent = draft->grown.parents[first], n = seq->n_tokens, n_gone = 0;
+    memcpy(text, seq->tokens, (size_t)n * sizeof *text);
+    n += write_path(draft, parent, text + n);
+    struct sequence *other = place_text(b, 1, text, n);
+    other->rule = seq->rule;
+    other->sampling = seq->sampling;
+    other->seed = seq->seed;
+    propose(b, other, no_growth, &no_ends, &fresh, &cost);
+    check_equal_q(&draft->grown_q[first], &fresh.q[0]);
+    bool is_drawn = !seq->rule->is_greedy && !seq->rule->is_coupled;
+    for (int i = first; i < draft->grown.n && draft->grown.parents[i] == parent; i++, n_gone++) {
+        const struct rng_address at = {seq->seed, (uint32_t)n, (uint32_t)draft->base};
+        double u = rng_uniform(&at, RNG_DRAFT, (uint32_t)(coin + n_gone));
+        int32_t found = n_gone ? fresh.siblings[0][n_gone - 1] : fresh.tokens[0];
+        if (is_drawn) found = multi_draft_draw(&fresh.q[0], gone, n_gone, u);
+        ck_assert_int_eq(draft->grown_tokens[i], found);
+        gone[n_gone] = draft->grown_tokens[i];
+    }
+    take_away(b, other);
+}
+
+/* Blocks that are free or the sequence's. */
+static int count_blocks(const struct bench *b)
+{
+    const struct model_draft *d = (const struct model_draft *)b->drafter;
+    return d->pool.n_free + d->tables[b->seq->slot].n;
+}
+
+/* In the order of the plan, of which nothing was left out. */
+static void check_growth(struct bench *b, const struct draft *draft)
+{
+    const struct growth *grown = &draft->grown;
+    int n_at[DRAFT_MAX] = {0};
+    ck_assert_int_eq(grown->n, plan.n);
+    for (int i = 0; i < grown->n; i++) {
+        int place = growth_place(grown, i);
+        if (growth_first(grown, i) == i) {
+            check_group(b, draft, i, 1 + SIBLINGS_MAX + n_at[place]);
+        }
+        n_at[place]++;
+    }
+}
+
+static const struct {
+    enum accept_rule rule;
+    float temperature;
+} ways[] = {{RULE_REJECTION, 1}, {RULE_BLOCK, 1.3F}, {RULE_GREEDY, 0}, {RULE_COUPLED, 1}};
+enum { N_WAYS = sizeof ways / sizeof *ways };
+
+START_TEST(each_guess_is_that_of_a_draft_with_its_path_as_text)
+{
+    struct bench b = {0};
+    setup(&b, ways[_i].rule, ways[_i].temperature);
+    for (int t = 0; t < TEXTS; t++) {
+        struct draft without, with;
+        struct draft_cost cost;
+        b.seq->seed = (uint64_t)(7 + t);
+        b.seq->n_tokens = lengths[t];
+        b.seq->n_draft_kv = 0;
+        arena_reset(&b.arena);
+        propose(&b, b.seq, no_growth, &no_ends, &without, &cost);
+        ck_assert(cost.n_passes == K && cost.pass_expected[1] == 0 && without.grown.n == 0);
+        b.seq->n_draft_kv = 0;
+        int n_blocks = count_blocks(&b);
+        propose(&b, b.seq, &plan, &no_ends, &with, &cost);
+        ck_assert_int_eq(cost.n_passes, K + 1); /* the growth is deeper than the chain */
+        ck_assert_int_eq(count_blocks(&b), n_blocks);
+        check_equal_chain(&without, &with);
+        check_growth(&b, &with);
+        /* Both siblings of guess 0, and the chain behind it. */
+        ck_assert_int_eq(cost.pass_expected[1], 3);
+    }
+    teardown(&b);
+}
+END_TEST
+
+/* What the draft knows after a round with a growth is what it knows after one without. */
+START_TEST(the_next_round_finds_no_trace)
+{
+    struct bench b = {0}, other = {0};
+    setup(&b, RULE_REJECTION, 1);
+    setup(&other, RULE_REJECTION, 1);
+    b.seq->seed = other.seq->seed = 3;
+    for (int round = 0; round < 4; round++) {
+        struct draft one, two;
+        struct draft_cost cost;
+        propose(&b, b.seq, round % 2 ? no_growth : &plan, &no_ends, &one, &cost);
+        propose(&other, other.seq, no_growth, &no_ends, &two, &cost);
+        check_equal_chain(&two, &one);
+        /* One guess stays, or none, and another token follows. */
+        struct sequence *seqs[] = {b.seq, other.seq};
+        for (int i = 0; i < 2; i++) {
+            int n_stay = round % 3 ? 1 : 0;
+            seqs[i]->tokens[seqs[i]->n_tokens + n_stay] = 300 + round;
+            seqs[i]->n_tokens += n_stay + 1;
+            if (seqs[i]->n_draft_kv >= seqs[i]->n_tokens) {
+                seqs[i]->n_draft_kv = seqs[i]->n_tokens - 1;
+            }
+        }
+    }
+    teardown(&b);
+    teardown(&other);
+}
+END_TEST
+
+/* Lanes of all kinds in one pass: each is what it is alone. */
+START_TEST(company_changes_nothing)
+{
+    struct bench b = {0};
+    struct draft alone[N_LANES], together[N_LANES];
+    struct draft_lane lanes[N_LANES];
+    struct sequence *seqs[N_LANES];
+    struct draft_cost cost;
+    setup(&b, RULE_REJECTION, 1);
+    for (int i = 0; i < N_LANES; i++) {
+        seqs[i] = place_text(&b, 2 + i, prompt, N_PROMPT - i);
+        follow(seqs[i], i == 2 ? RULE_GREEDY : RULE_REJECTION, i == 2 ? 0 : 1);
+        seqs[i]->seed = 5;
+        propose(&b, seqs[i], i == 1 ? no_growth : &plan, &no_ends, &alone[i], &cost);
+        seqs[i]->n_draft_kv = 0;
+        together[i] = (struct draft){.base = seqs[i]->n_tokens};
+        lanes[i] = (struct draft_lane){.seq = seqs[i],
+                                       .k = K,
+                                       .ends = &no_ends,
+                                       .draft = &together[i],
+                                       .siblings_max = SIBLINGS_MAX,
+                                       .growth = i == 1 ? no_growth : &plan};
+    }
+    drafter_propose(b.drafter, lanes, N_LANES, &b.arena, &cost);
+    for (int i = 0; i < N_LANES; i++) {
+        ck_assert_int_eq(lanes[i].err.code, 0);
+        check_equal_chain(&alone[i], &together[i]);
+        ck_assert_int_eq(together[i].grown.n, i == 1 ? 0 : plan.n);
+        ck_assert_int_eq(memcmp(together[i].grown_tokens, alone[i].grown_tokens,
+                                (size_t)alone[i].grown.n * sizeof(int32_t)),
+                         0);
+        take_away(&b, seqs[i]);
+    }
+    teardown(&b);
+}
+END_TEST
+
+/* Behind an end of the text nothing is guessed, whether it is a sibling, a guess behind one or of
+ * the chain; what is left out takes with it what would be behind it. */
+START_TEST(nothing_is_guessed_behind_an_end)
+{
+    struct bench b = {0};
+    struct draft all, some;
+    struct draft_cost cost;
+    setup(&b, RULE_GREEDY, 0);
+    propose(&b, b.seq, &plan, &no_ends, &all, &cost);
+    const int32_t ends[] = {all.siblings[0][0], all.grown_tokens[0], all.tokens[0]};
+    for (int e = 0; e < 3; e++) {
+        const struct end_ids end = {1, {ends[e]}};
+        b.seq->n_draft_kv = 0;
+        propose(&b, b.seq, &plan, &end, &some, &cost);
+        ck_assert_int_lt(some.grown.n, plan.n);
+        ck_assert(some.grown.n > 0 && (e < 2 || some.n == 1));
+        for (int i = 0; i < some.grown.n; i++) {
+            int32_t path[DRAFT_MAX];
+            int n = write_path(&some, some.grown.parents[i], path);
+            ck_assert_int_lt(growth_place(&some.grown, i), DRAFT_MAX);
+            ck_assert_int_eq(growth_place(&some.grown, i), n);
+            for (int t = 0; t < n; t++) {
+                ck_assert_int_ne(path[t], ends[e]);
+            }
+        }
+    }
+    teardown(&b);
+}
+END_TEST
+
+/* With a small support there are fewer siblings than planned, and nothing behind those that are not
+ * there. */
+START_TEST(what_q_cannot_give_is_left_out)
+{
+    struct bench b = {0};
+    struct draft draft;
+    struct draft_cost cost;
+    setup_support(&b, RULE_REJECTION, 1, 2);
+    propose(&b, b.seq, &plan, &no_ends, &draft, &cost);
+    ck_assert(draft.n_siblings[0] == 1 && draft.grown.n > 0 && draft.grown.n < plan.n);
+    for (int i = 0; i < draft.grown.n; i++) {
+        int parent = draft.grown.parents[i];
+        ck_assert(parent >= 0 || growth_sibling(parent) == 0);
+        ck_assert_int_lt(parent, i);
+    }
+    teardown(&b);
+}
+END_TEST
+
+/* Without blocks for the paths the chain and its siblings are made, and nothing behind these. */
+START_TEST(without_blocks_there_is_no_growth)
+{
+    struct bench b = {0};
+    struct draft without, with;
+    struct draft_cost cost;
+    setup(&b, RULE_REJECTION, 1);
+    propose(&b, b.seq, no_growth, &no_ends, &without, &cost);
+    struct block_pool *pool = &((struct model_draft *)b.drafter)->pool;
+    int32_t taken[SLOTS * CAPACITY / 16];
+    int n = 0;
+    while (block_pool_room(pool) > 0) {
+        taken[n++] = block_pool_take(pool, -1);
+    }
+    b.seq->n_draft_kv = 0;
+    propose(&b, b.seq, &plan, &no_ends, &with, &cost);
+    check_equal_chain(&without, &with);
+    ck_assert(with.grown.n == 0 && cost.n_passes == K && cost.pass_expected[1] == 0);
+    while (n > 0) {
+        block_pool_give_back(pool, taken[--n]);
+    }
+    teardown(&b);
+}
+END_TEST
+
+/* Over many seeds the guesses behind one sibling have their q's frequencies: no coin of theirs is
+ * that of their parent, of the chain or of each other. */
+START_TEST(coins_are_their_own)
+{
+    enum { SEEDS = 400 };
+    struct bench b = {0};
+    int n_equal[4] = {0};
+    double expected = 0;
+    setup(&b, RULE_REJECTION, 1);
+    for (int seed = 0; seed < SEEDS; seed++) {
+        struct draft draft;
+        struct draft_cost cost;
+        b.seq->seed = (uint64_t)seed;
+        b.seq->n_draft_kv = N_PROMPT - 1;
+        arena_reset(&b.arena);
+        propose(&b, b.seq, &plan, &no_ends, &draft, &cost);
+        n_equal[0] += draft.grown_tokens[0] == draft.tokens[1];
+        n_equal[1] += draft.grown_tokens[2] == draft.tokens[1];
+        n_equal[2] += draft.grown_tokens[0] == draft.grown_tokens[2];
+        n_equal[3] += draft.grown_tokens[3] == draft.tokens[2];
+        for (int i = 0; i < draft.grown_q[0].n; i++) {
+            expected +=
+                (double)(draft.grown_q[0].p[i] * sparse_prob(&draft.q[1], draft.grown_q[0].ids[i]));
+        }
+    }
+    printf("equal tokens of two guesses for one place: %d, %d, %d, %d of %d, %.1f by chance\n",
+           n_equal[0], n_equal[1], n_equal[2], n_equal[3], SEEDS, expected);
+    ck_assert_double_le(n_equal[0], expected + 4 * (1 + sqrt(expected)));
+    ck_assert_double_ge(n_equal[0], expected - 4 * (1 + sqrt(expected)));
+    teardown(&b);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("draft_grow");
+    TCase *tcase = tcase_create("tales");
+    tcase_set_timeout(tcase, 180);
+    tcase_add_loop_test(tcase, each_guess_is_that_of_a_draft_with_its_path_as_text, 0, N_WAYS);
+    tcase_add_test(tcase, the_next_round_finds_no_trace);
+    tcase_add_test(tcase, company_changes_nothing);
+    tcase_add_test(tcase, nothing_is_guessed_behind_an_end);
+    tcase_add_test(tcase, what_q_cannot_give_is_left_out);
+    tcase_add_test(tcase, without_blocks_there_is_no_growth);
+    tcase_add_test(tcase, coins_are_their_own);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
