@@ -372,7 +372,7 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .n_draft = c->options.n_draft,
         .strategy = c->options.strategy,
         .threshold = c->options.threshold,
-        .has_trees = !c->options.no_trees,
+        .trees = c->options.trees,
         .pack_cache = c->options.backend.pack_cache,
         .draft = c->options.draft,
         .target_name = c->options.served_name,

@@ -9,6 +9,7 @@
 #include "coordinator/draft/appended.h"
 #include "coordinator/draft/staged.h"
 #include "coordinator/halves.h"
+#include "coordinator/lane_tree.h"
 #include "coordinator/waiting.h"
 #include "model/backend/open.h"
 #include "proto/generation_wire.h"
@@ -42,8 +43,8 @@ struct coordinator_options {
     enum staged_mode draft_staged;
     enum append_mode lookup_append;
     enum halves_mode half_batches;
-    bool no_trees; /* guesses are chains */
-    int n_draft;   /* K; -1 = by strategy */
+    enum trees_mode trees;
+    int n_draft; /* K; -1 = by strategy */
     enum strategy strategy;
     float threshold;
     int support;

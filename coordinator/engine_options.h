@@ -7,6 +7,7 @@
 #include "coordinator/draft/appended.h"
 #include "coordinator/draft/staged.h"
 #include "coordinator/groups.h"
+#include "coordinator/lane_tree.h"
 #include "coordinator/reporter.h"
 #include "coordinator/round.h"
 #include "coordinator/served_tokens.h"
@@ -42,7 +43,7 @@ struct engine_options {
     int n_draft;               /* K of requests that do not say; -1 = by strategy */
     enum strategy strategy;    /* of such requests */
     float threshold;
-    bool has_trees;          /* guesses of the planner may be trees */
+    enum trees_mode trees;   /* of guesses of the planner */
     const char *pack_cache;  /* where measured times are kept: NULL or "off", "auto", a folder */
     const char *draft;       /* as --draft names it */
     const char *target_name; /* what clients are told; NULL = as the target names itself */

@@ -1,9 +1,35 @@
-/* A chain with siblings and a branch as a tree. */
+/* A chain with siblings, what grows behind them and a branch as a tree. */
 #include "coordinator/lane_tree.h"
 
 #include <assert.h>
+#include <string.h>
 
-int lane_tree_parents(int k, const uint8_t *siblings, int n_branch, int32_t *parents)
+int trees_parse_mode(const char *text, enum trees_mode *mode, struct error *err)
+{
+    static const char *const words[] = {
+        [TREES_AUTO] = "auto", [TREES_SIBLINGS] = "siblings", [TREES_OFF] = "off"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, words[i]) != 0) continue;
+        *mode = (enum trees_mode)i;
+        return 0;
+    }
+    return error_set(err, ERR_ARGUMENT, "--trees %s: expected auto, siblings or off", text);
+}
+
+/* What grows behind guess n - 1 of a tree, which a growth calls `name`; returns the tree's n. */
+static int grow_parents(const struct growth *growth, int name, int32_t *parents, int n)
+{
+    int parent = n - 1;
+    for (int i = 0; i < growth->n; i++) {
+        if (growth->parents[i] != name) continue;
+        parents[n] = parent;
+        n = grow_parents(growth, i, parents, n + 1);
+    }
+    return n;
+}
+
+int lane_tree_parents(int k, const uint8_t *siblings, const struct growth *growth, int n_branch,
+                      int32_t *parents)
 {
     int n = 0;
     for (; n < k; n++) {
@@ -11,7 +37,8 @@ int lane_tree_parents(int k, const uint8_t *siblings, int n_branch, int32_t *par
     }
     for (int i = k - 1; i >= 0; i--) {
         for (int s = 0; s < siblings[i]; s++) {
-            parents[n++] = i - 1;
+            parents[n] = i - 1;
+            n = grow_parents(growth, growth_behind(i, s), parents, n + 1);
         }
     }
     for (int i = 0; i < n_branch; i++, n++) {
@@ -64,6 +91,19 @@ static void add_branch(struct lane_tree *tree, const struct draft *draft, int i,
     }
 }
 
+/* What grows behind the guess that was added last, which the growth calls `name`. */
+static void add_grown(struct lane_tree *tree, const struct draft *draft, int name)
+{
+    int parent = tree->guesses.n - 1;
+    for (int i = 0; i < draft->grown.n; i++) {
+        if (draft->grown.parents[i] != name) continue;
+        int first = growth_first(&draft->grown, i);
+        add(tree, parent, draft->grown_tokens[i], &draft->grown_q[first],
+            LANE_TREE_GROWN + i - first);
+        add_grown(tree, draft, i);
+    }
+}
+
 /* The siblings of guess i of the chain, and the branch if it leaves the chain there. */
 static void add_siblings(struct lane_tree *tree, const struct draft *draft, int i, bool is_left)
 {
@@ -71,6 +111,7 @@ static void add_siblings(struct lane_tree *tree, const struct draft *draft, int 
     for (int s = 0; s < draft->n_siblings[i]; s++) {
         int32_t token = draft->siblings[i][s];
         add(tree, i - 1, token, lane_tree_sibling_q(draft, i, s), s + 1);
+        add_grown(tree, draft, growth_behind(i, s));
         if (!is_left || token != draft->branch[i]) continue;
         is_sibling = true;
         add_branch(tree, draft, i + 1, tree->guesses.n - 1);

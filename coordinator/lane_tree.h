@@ -1,9 +1,9 @@
-/* The trees that a lane's guesses form: a chain; beside each of its guesses some siblings, behind
- * which the draft guesses nothing; and a branch, a second chain, which leaves the first one where
- * they differ and may go on behind a sibling, or behind the last guess of the chain. In depth-first
- * order (base/guess_tree.h) the chain comes first, then the siblings of its last guess, and at the
- * end those of its first; the branch follows the guess that it goes on from, or the siblings of the
- * one that it differs from.
+/* The trees that a lane's guesses form: a chain; beside each of its guesses some siblings, which
+ * may go on as a draft model has guessed (base/growth.h); or, where they do not, a branch, a second
+ * chain, which leaves the first one where they differ and may go on behind a sibling, or behind the
+ * last guess of the chain. In depth-first order (base/guess_tree.h) the chain comes first, then the
+ * siblings of its last guess, and at the end those of its first, each with what is behind it; the
+ * branch follows the guess that it goes on from, or the siblings of the one that it differs from.
  *
  *   c0 -+- c1 -+- c2        guesses   c0 c1 c2 s2 s1 b1 b2 s0  siblings of c2: s2
  *       |      +- s2        parents   -1  0  1  1  0  0  5 -1  of c1: s1, of c0: s0
@@ -18,14 +18,21 @@
 #include "coordinator/draft/drafter.h"
 #include "speculation/tree.h"
 
-/* What a guess of such a tree is: LANE_TREE_CHAIN, the number of a sibling + 1, or of the branch
- * alone. */
-enum { LANE_TREE_BRANCH = -1, LANE_TREE_CHAIN = 0 };
+/* --trees: siblings and guesses behind them where it pays, siblings alone, or chains. */
+enum trees_mode { TREES_AUTO, TREES_SIBLINGS, TREES_OFF };
+
+/* Errors: ERR_ARGUMENT. */
+int trees_parse_mode(const char *text, enum trees_mode *mode, struct error *err);
+
+/* What a guess of such a tree is: LANE_TREE_CHAIN, the number of a sibling + 1, from
+ * LANE_TREE_GROWN on one behind a sibling and its own siblings, or of the branch alone. */
+enum { LANE_TREE_BRANCH = -1, LANE_TREE_CHAIN = 0, LANE_TREE_GROWN = 1 + SIBLINGS_MAX };
 
 /* Parents of the largest tree of a chain of k guesses, 1 .. DRAFT_MAX, of which guess i has
- * siblings[i], and of a branch of n_branch guesses; returns how many guesses it has. In KV blocks
- * no such tree needs more behind path 0. parents[TREE_NODES_MAX]. */
-int lane_tree_parents(int k, const uint8_t *siblings, int n_branch, int32_t *parents);
+ * siblings[i], with what grows behind these, and of a branch of n_branch guesses; returns how many
+ * guesses it has. In KV blocks no such tree needs more behind path 0. parents[TREE_NODES_MAX]. */
+int lane_tree_parents(int k, const uint8_t *siblings, const struct growth *growth, int n_branch,
+                      int32_t *parents);
 
 /* A draft as a tree. */
 struct lane_tree {

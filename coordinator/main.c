@@ -77,7 +77,8 @@ static const struct argp_option options[] = {
      0},
     {"trees", OPT_TREES, "MODE", 0,
      "whether several tokens may be guessed for a place: auto (where the planner expects that it "
-     "pays) or off; default auto",
+     "pays), siblings (so, too, but a draft model guesses nothing behind the second and further "
+     "ones) or off; default auto",
      0},
     {"lookup", OPT_LOOKUP, "LIST", 0,
      "where guesses are looked up, besides or without a draft model; separated by commas: session "
@@ -363,10 +364,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         c->store_is_shared = true;
         return 0;
     case OPT_TREES:
-        c->no_trees = strcmp(arg, "off") == 0;
-        if (!c->no_trees && strcmp(arg, "auto") != 0) {
-            argp_failure(state, 2, 0, "--trees %s: expected auto or off", arg);
-        }
+        if (trees_parse_mode(arg, &c->trees, &err)) argp_failure(state, 2, 0, "%s", err.text);
         return 0;
     case OPT_LOOKUP:
         if (drafters_check(arg, &err)) argp_failure(state, 2, 0, "%s", err.text);

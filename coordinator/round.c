@@ -366,6 +366,7 @@ static int run_whole(struct round *r, struct sequence **seqs, int n, bool *is_id
             for (int g = 0; g < part->lanes[i].plan.k; g++) {
                 r->whole_rows += part->lanes[i].plan.siblings[g];
             }
+            r->whole_rows += part->lanes[i].plan.growth.n;
         }
     }
     return finish_part(part, NULL, err);

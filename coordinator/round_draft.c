@@ -20,6 +20,7 @@ static void begin_lanes(struct round_part *part)
         lane->seq = seq;
         lane->draft.base = seq->n_tokens;
         lane->draft.n = lane->draft.n_branch = lane->draft.n_staged = lane->draft.n_appended = 0;
+        lane->draft.grown.n = 0;
         lane->draft.is_over = false;
         lane->tree = NULL;
         lane->n_wants = lane->n_ahead = lane->n_accepted = 0;
@@ -66,6 +67,7 @@ static void settle_draft(struct round_lane *lane, const struct error *err)
 {
     if (!err->code) return;
     lane->draft.n = lane->draft.n_appended = lane->draft.n_staged = lane->n_ahead = 0;
+    lane->draft.grown.n = 0;
     if (err->code == ERR_EXHAUSTED || err->code == ERR_UNAVAILABLE) {
         lose_draft(lane->seq, err);
     } else {
@@ -105,6 +107,8 @@ static int list_drafts(struct round_part *part, const struct drafter *drafter,
         part->drafts[n].k = lane->plan.k;
         part->drafts[n].ends = &lane->seq->ends;
         part->drafts[n].siblings_max = most_siblings(&lane->plan);
+        bool grows = lane->plan.tails && lane->plan.growth.n > 0;
+        part->drafts[n].growth = grows ? &lane->plan.growth : NULL;
         part->drafts[n].draft = &lane->draft;
         owners[n++] = lane;
     }
@@ -200,12 +204,12 @@ static bool trim_tree(struct round_lane *lane)
         int most = lane->plan.tails ? lane->plan.siblings[i] : 0;
         if (draft->n_siblings[i] > most) draft->n_siblings[i] = (uint8_t)most;
     }
-    if (!lane->plan.tails) draft->n_branch = 0;
+    if (!lane->plan.tails) draft->n_branch = draft->grown.n = 0;
     return lane_tree_siblings(draft) > 0 || lane_tree_shared(draft) < draft->n_branch;
 }
 
-/* The siblings and the branch go behind the chain. What was set aside is for a tree that is at
- * least as large. */
+/* The siblings, what is behind them and the branch go behind the chain. What was set aside is for a
+ * tree that is at least as large. */
 static int fill_tree(struct round_part *part, struct round_lane *lane, struct step_lane *step_lane,
                      struct error *err)
 {
@@ -328,6 +332,7 @@ int round_fill_step(struct round_part *part, struct error *err)
     for (int i = 0; i < part->n_lanes; i++) {
         n_wants += part->lanes[i].plan.n_scored + part->lanes[i].draft.n + 1;
         n_wants += lane_tree_siblings(&part->lanes[i].draft) + part->lanes[i].draft.n_branch;
+        n_wants += part->lanes[i].draft.grown.n;
     }
     part->n_wants = part->n_tokens = 0;
     part->wants = arena_take(&part->arena, (size_t)n_wants, sizeof *part->wants);

@@ -35,13 +35,14 @@ struct lane_plan {
     /* Where it is a finder: why. */
     struct planner_offer offer;
     uint8_t siblings[DRAFT_MAX];  /* of each of the k guesses */
+    struct growth growth;         /* what a draft model guesses behind them */
     struct planner_branch branch; /* besides guesses of the draft model */
     /* Instead of a branch: tokens that are checked for what their rows teach. */
     const struct drafter *window; /* whose they are; with n_window = 0 NULL */
     int n_window;
     int n_found;
     struct lane_found found[PLANNER_FINDERS];
-    struct block_tails *tails; /* set aside for both; NULL: there are none */
+    struct block_tails *tails; /* set aside for all that is no chain; NULL: there are none */
     bool is_last; /* the step reaches the last committed token, so that the next one follows */
     int first_scored, n_scored; /* of n_tokens: those whose rows are wanted as scores */
 };

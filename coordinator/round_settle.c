@@ -15,7 +15,7 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Guesses besides the chain: siblings and a branch. */
+/* Guesses besides the chain: siblings, guesses behind them, and a branch. */
 static int count_besides(const struct round_lane *lane)
 {
     return lane->tree ? lane->tree->guesses.n - lane->draft.n : 0;

@@ -64,11 +64,22 @@ static struct generate_guess show_node(struct round_part *part, const struct rou
     int kind = lane->tree->kinds[i];
     struct generate_guess guess =
         show_guess(part, tree->tokens[i], tree->q[i], place, is_known ? &rows[place] : NULL);
-    guess.sibling = kind == LANE_TREE_BRANCH ? GENERATE_BRANCH : kind;
+    guess.sibling = kind;
+    if (kind == LANE_TREE_BRANCH) guess.sibling = GENERATE_BRANCH;
+    if (kind >= LANE_TREE_GROWN) guess.sibling = GENERATE_GROWN + kind - LANE_TREE_GROWN;
     return guess;
 }
 
-/* First the accepted ones, then the others by their places. */
+/* Puts a guess among guesses[n] of its place, which are in the order of their siblings. */
+static void insert(struct generate_guess *guesses, int n, struct generate_guess guess)
+{
+    for (; n > 0 && guesses[n - 1].sibling > guess.sibling; n--) {
+        guesses[n] = guesses[n - 1];
+    }
+    guesses[n] = guess;
+}
+
+/* First the accepted ones, then the others by their places and siblings. */
 static void show_tree(struct round_part *part, const struct round_lane *lane,
                       const struct target_row *rows, struct generate_guess *guesses)
 {
@@ -77,10 +88,10 @@ static void show_tree(struct round_part *part, const struct round_lane *lane,
         guesses[n_listed++] = show_node(part, lane, rows, lane->accepted[i]);
     }
     for (int place = 0; n_listed < n; place++) {
-        int kept = place < lane->n_accepted ? lane->accepted[place] : -1;
+        int kept = place < lane->n_accepted ? lane->accepted[place] : -1, first = n_listed;
         for (int i = 0; i < n; i++) {
             if (lane->tree->shape.depth[i] != place || i == kept) continue;
-            guesses[n_listed++] = show_node(part, lane, rows, i);
+            insert(guesses + first, n_listed++ - first, show_node(part, lane, rows, i));
         }
     }
 }

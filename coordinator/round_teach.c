@@ -44,6 +44,23 @@ static void teach_found(struct planner *planner, const struct round_lane *lane)
                            lane->path.n_branch);
 }
 
+/* Of what grew behind the sibling that stayed: at each guess on the way those that were made behind
+ * it. */
+static void teach_grown(struct planner *planner, const struct round_lane *lane)
+{
+    if (!lane->tree || lane->draft.grown.n == 0) return;
+    const struct tree *guesses = &lane->tree->guesses;
+    for (int i = lane->path.n_chain; i < lane->n_accepted; i++) {
+        int next = i + 1 < lane->n_accepted ? lane->accepted[i + 1] : -1, n = 0, kept = -1;
+        for (int c = tree_child(guesses, lane->accepted[i]); c >= 0; n++) {
+            if (c == next) kept = n;
+            c = tree_sibling(guesses, c);
+        }
+        if (n == 0) return;
+        planner_observe_grown(planner, &lane->seq->planner_state, i + 1, n, kept < 0 ? n : kept);
+    }
+}
+
 /* Strategies with a K of their own have no offers. */
 static void teach_lane(struct planner *planner, const struct round_lane *lane)
 {
@@ -61,6 +78,7 @@ static void teach_lane(struct planner *planner, const struct round_lane *lane)
         }
     }
     planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
+    teach_grown(planner, lane);
     teach_found(planner, lane);
 }
 

@@ -327,8 +327,9 @@ static void take_choice(struct planning *p, struct lane_plan *lane,
         lane->siblings[i] = choice->siblings[i];
         n_siblings += choice->siblings[i];
     }
+    lane->growth = choice->growth;
     lane->branch = choice->branch;
-    int n_guesses = choice->k + n_siblings + choice->branch.n;
+    int n_guesses = choice->k + n_siblings + choice->growth.n + choice->branch.n;
     p->n_tokens -= n_guesses;
     p->n_rows -= n_guesses;
     if (choice->k == 0) return;
@@ -338,11 +339,20 @@ static void take_choice(struct planning *p, struct lane_plan *lane,
     lane->offer = *choice->offer;
 }
 
+/* Whether the draft may guess behind siblings. A draft that has guesses already, or that reads
+ * ahead what it is expected to guess, would need further passes for these. */
+static bool may_grow(const struct planning *p, const struct sequence *seq,
+                     const struct planner_lane *lane)
+{
+    return seq->grows && p->s->n_ahead == 0 && lane->staged[1] <= 0;
+}
+
 /* Of what all lanes have left, room behind the draft's guesses for such as are found there. How
- * much of it is used depends on guesses, all of which are sent then. */
+ * much of it is used depends on guesses, all of which are sent then. A lane that guesses behind
+ * siblings has none: both are for the rows that are left. */
 static void make_room_behind(struct planning *p, struct lane_plan *lane)
 {
-    if (lane->k == 0 || lane->drafter != p->s->drafters->model) return;
+    if (lane->k == 0 || lane->drafter != p->s->drafters->model || lane->growth.n > 0) return;
     int room = least(least(DRAFT_MAX, planning_guess_room(p, lane->seq)) - lane->k,
                      least(p->n_tokens, p->n_rows));
     lane->n_append = least(room, p->s->append_max);
@@ -378,6 +388,7 @@ static void plan_guesses(struct planning *p)
             .nodes_max = TREE_PATHS_MAX - 1, /* each sibling ends a path, and so does a branch */
         };
         foresee_passes(p, seq, &lanes[n]);
+        lanes[n].grows = may_grow(p, seq, &lanes[n]);
         owners[n++] = lane;
     }
     load.n_rows = n_rows - n;

@@ -240,7 +240,8 @@ static bool has_blocks(const struct planning *p, const struct lane_plan *lane, i
     return n <= block_pool_room(pool);
 }
 
-/* Blocks for the lane's siblings and a branch, or a window. False: there are not enough. */
+/* Blocks for the lane's siblings, what is behind them and a branch, or a window. False: there are
+ * not enough. */
 static bool reserve_tree(struct planning *p, struct lane_plan *lane)
 {
     int32_t parents[TREE_NODES_MAX];
@@ -251,7 +252,7 @@ static bool reserve_tree(struct planning *p, struct lane_plan *lane)
     struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
     int n_chain = lane->k + lane->n_append;
     int n_branch = lane->branch.n > 0 ? lane->branch.n : lane->n_window;
-    int n = lane_tree_parents(n_chain, lane->siblings, n_branch, parents);
+    int n = lane_tree_parents(n_chain, lane->siblings, &lane->growth, n_branch, parents);
     if (n == n_chain) return true;
     if (guess_tree_init(&shape, parents, n, &err) || !has_blocks(p, lane, n_branch, &shape) ||
         block_table_reach(table, pool, branch_end(lane, n_branch), &err) ||
@@ -264,12 +265,15 @@ static bool reserve_tree(struct planning *p, struct lane_plan *lane)
 }
 
 /* Siblings and branches get what is left when all lanes have what they need: nobody loses a place
- * for them. A window gives way to siblings. */
+ * for them. Guesses behind siblings give way first, and a window gives way to siblings. */
 static void reserve_siblings(struct planning *p, struct lane_plan *lane)
 {
     lane->tails = NULL;
-    if (lane->k == 0) lane->branch.n = 0;
+    if (lane->k == 0) lane->branch.n = lane->growth.n = 0;
     if (reserve_tree(p, lane)) return;
+    bool grows = lane->growth.n > 0;
+    lane->growth.n = 0;
+    if (grows && reserve_tree(p, lane)) return;
     bool has_window = lane->n_window > 0;
     lane->n_window = 0;
     if (has_window && reserve_tree(p, lane)) return;

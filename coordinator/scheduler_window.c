@@ -24,11 +24,13 @@ static int free_rows(const struct planning *p)
     return planner_rows_within(p->s->planner, used, free_stretch, used, used + room) - used;
 }
 
-/* A window is a tree, and it takes the place of a branch. A lane that feeds a prompt has a long
+/* A window is a tree, and it takes the place of a branch, which a lane that guesses behind siblings
+ * does not have. A lane that feeds a prompt has a long
  * step anyway, in which nothing is free. */
 static bool may_have_window(const struct lane_plan *lane)
 {
-    return lane->n_tokens == 1 && lane->branch.n == 0 && lane->seq->siblings_max > 0;
+    return lane->n_tokens == 1 && lane->branch.n == 0 && lane->growth.n == 0 &&
+           lane->seq->siblings_max > 0;
 }
 
 static int list_lanes(struct lane_plan **lanes, int n, struct lane_plan **list)

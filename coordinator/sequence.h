@@ -45,6 +45,7 @@ struct sequence {
     float threshold;              /* of strategy threshold, otherwise 0 */
     int end;                      /* n_tokens never exceeds this: max_tokens or the context */
     int siblings_max;             /* of each guess; 0: guesses are chains */
+    bool grows;                   /* a draft model may guess behind siblings */
     const char *speculation_off;  /* why it has no guesses; "" = it may have */
     struct end_ids ends;          /* tokens that end the text */
     struct edit_rules edit_rules; /* what the request changes in p; its arrays are the sequence's */
@@ -74,6 +75,7 @@ struct sequence_defaults {
     const struct end_ids *ends;    /* of its texts; NULL = none */
     bool has_draft;
     int siblings_max; /* of each guess of planned sequences */
+    bool grows;       /* a draft model may guess behind siblings of these */
 };
 
 /* K of requests that do not say, where the coordinator's own option is n_draft (-1: it has

@@ -97,8 +97,13 @@ struct token_logprob {
     const struct token_alternative *top; /* best first */
 };
 
-/* The `sibling` of a guess of a round's second chain. */
-enum { GENERATE_BRANCH = SIBLINGS_MAX + 1 };
+/* The `sibling` of a guess of a round's second chain, of the first guess behind a sibling, and the
+ * largest one. */
+enum {
+    GENERATE_BRANCH = SIBLINGS_MAX + 1,
+    GENERATE_GROWN,
+    GENERATE_SIBLING_MOST = GENERATE_GROWN + SIBLINGS_MAX
+};
 
 /* A guess and what is known of it. */
 struct generate_guess {
@@ -108,7 +113,8 @@ struct generate_guess {
                    the first guess that did not stay */
     int place;   /* 0 .. DRAFT_MAX - 1: of the round's ids the one that it is a guess for */
     int sibling; /* 0 = the guess that the chain goes on from; 1 .. SIBLINGS_MAX = its siblings, in
-                    the order in which they are tried; GENERATE_BRANCH = of a second chain */
+                    the order in which they are tried; GENERATE_BRANCH = of a second chain;
+                    from GENERATE_GROWN on: behind a sibling, and the siblings of such a guess */
     bool is_untried; /* a guess before it did not stay */
 };
 

@@ -52,7 +52,7 @@ static int guess_decode(const Outrider__Generation__V1__Guess *msg, struct gener
         .id = msg->id, .q = msg->q, .p = msg->p, .is_untried = msg->untried};
     TRY(codec_check_ids(&msg->id, 1, guess_field, err));
     TRY(codec_read_int(&guess->place, msg->place, 0, DRAFT_MAX - 1, "place", err));
-    TRY(codec_read_int(&guess->sibling, msg->sibling, 0, GENERATE_BRANCH, "sibling", err));
+    TRY(codec_read_int(&guess->sibling, msg->sibling, 0, GENERATE_SIBLING_MOST, "sibling", err));
     TRY(range_check(msg->q, 0, 1, false, "q", err));
     TRY(range_check(msg->p, -1, 1, false, "p", err));
     TRY(codec_read_string(&guess->text, NULL, msg->text, GUESS_BYTES_MAX, guess_field, err));

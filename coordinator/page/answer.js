@@ -38,12 +38,14 @@ function piecesOf(logprobs) {
 
 // ---- the tree of a round ----
 
-// The `sibling` of a guess of a second chain, which is tried behind siblings.
+// The `sibling` of a guess of a second chain, which is tried behind siblings, and of the first
+// guess that follows a sibling; the siblings of such a guess have the next numbers.
 export const BRANCH = 4;
+export const GROWN = 5;
 
-// Guesses that stayed come first: of the chain, then perhaps a sibling, or guesses of a second
-// chain. Nobody has tried those behind one that was rejected, nor those for a place at which an
-// earlier one stayed.
+// Guesses that stayed come first: of the chain, then perhaps a sibling and guesses behind it, or
+// guesses of a second chain. Nobody has tried those behind one that was rejected, nor those for a
+// place at which an earlier one stayed.
 function fateOf(guess, stayed) {
   const kept = stayed[guess.place];
   return guess.untried || (kept && guess.sibling > kept.sibling) ? "unseen" : "rejected";

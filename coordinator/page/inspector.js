@@ -1,6 +1,6 @@
 // All that is known of one token (p and q, what it replaced, and what else the model would have
 // said there) or of one round (its guesses with p and q, and how long its parts took).
-import {BRANCH, PARTS, placesOf} from "./answer.js";
+import {BRANCH, GROWN, PARTS, placesOf} from "./answer.js";
 import {count, make, milliseconds, plural, probability, visible} from "./dom.js";
 import {classOf} from "./tokens.js";
 
@@ -28,6 +28,7 @@ function guessSentence(token) {
   const {round, place, sibling} = token;
   const where = `in round ${round.number}; it stayed`;
   if (sibling === BRANCH) return `Guess ${place + 1} of the second chain ${where}.`;
+  if (sibling >= GROWN) return `Guess ${place + 1} behind a sibling ${where}.`;
   return sibling ? `Sibling ${sibling} of guess ${place + 1} ${where} in place of that guess.`
     : `Guess ${place + 1} of ${round.n_guesses} ${where}.`;
 }
@@ -38,8 +39,10 @@ function bonusSentence(round) {
       "token came behind them.";
   }
   if (round.sibling) {
+    const then = round.n_siblings_accepted > 1 ? "Then came what was guessed behind it, and the"
+      : "The";
     return `A sibling of guess ${round.sibling.place + 1} of round ${round.number} stayed. ` +
-      "Nothing is guessed behind siblings, so the target's own token came on top.";
+      `${then} target's own token came on top.`;
   }
   return `All ${plural(round.n_kept, "guess", "guesses")} of round ${round.number} stayed, so ` +
     "the target's own token came on top.";
@@ -109,7 +112,8 @@ function guessRow(guess) {
   const known = (value) => value === undefined ? "–" : probability(value);
   const chip = make("span", {class: `chip ${guess.fate}`}, visible(guess.text));
   const words = guess.sibling === BRANCH ? `second chain, guess ${guess.place + 1}: `
-    : `sibling of guess ${guess.place + 1}: `;
+    : guess.sibling >= GROWN ? `behind a sibling, guess ${guess.place + 1}: `
+      : `sibling of guess ${guess.place + 1}: `;
   const name = guess.sibling ? [make("span", {class: "hidden"}, words), chip] : [chip];
   return make("tr", guess.sibling ? {class: "sibling"} : {},
     make("th", {scope: "row"}, ...name),

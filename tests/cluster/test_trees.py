@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=worker beside=yes timeout=600
 """Trees of guesses change no text: greedy and `coupled` with a draft model whose guesses have
-siblings, alone and in company, on one rank and two, and with little KV, and with siblings that are
+siblings and go on behind them, alone and in company, on one rank and two, and with little KV, and with siblings that are
 found in other texts and in the text itself. Neither do windows of lookahead decoding. Everything is
 compared with one rank that decodes plainly (K = 0). The ranks are far away, so that rows cost
 nothing beside the link and trees pay on every machine.
@@ -19,14 +19,18 @@ from generations import DRAFT, TARGET, GenerationCluster, Report, golden_prompts
 N_TOKENS = 100
 N_PROMPTS = 6
 SEEDS = (21, 22)
+PAIR = "synthetic:tiny,seed=5,agree=0.7"
 TEXTS = {"greedy": {"temperature": 0}, "coupled": {"temperature": 0.9, "rule": "coupled"}}
+SHOWN = {"greedy": ["--temperature", "0"], "coupled": ["--temperature", "0.9"]}
 WORKER = ["--threads", "1"]
 # As few KV blocks as one text needs, so that texts are in each other's way.
 SMALL = WORKER + ["--kv-tokens", "640"]
 
 
 BRANCH = 4  # the "sibling" of the guesses of a second chain
+GROWN = 5  # from here on: behind siblings
 PROMPT = "Once upon a time"
+PATIENCE = 12  # texts, until guesses behind siblings have stayed
 
 
 class Far(FarCluster):
@@ -107,6 +111,35 @@ def count_branches(world, prompt):
                for guess in step["round"]["guesses"])
 
 
+def check_grown(report, name, world, text, trees="auto"):
+    """Guesses behind siblings, in texts whose rounds are shown; with --trees siblings none."""
+    n_made = n_kept = n_texts = n_other = 0
+    flags = ["-n", str(N_TOKENS), "--ignore-eos", "--json", "--seed", str(SEEDS[0]), *SHOWN[text]]
+    plain = json.loads(world.outrider("generate", PROMPT, "-K", "0", *flags).stdout)
+    while n_texts < PATIENCE and (n_texts < 2 or n_kept == 0):
+        made = json.loads(world.outrider("generate", PROMPT, "--show-drafts", *flags).stdout)
+        n_texts += 1
+        n_other += made["token_ids"] != plain["token_ids"]
+        for step in made["steps"]:
+            kinds = [guess["sibling"] for guess in step["round"]["guesses"]]
+            n_made += sum(kind >= GROWN for kind in kinds)
+            n_kept += sum(kind >= GROWN for kind in kinds[:step["round"]["kept"]])
+    is_right = 0 < n_kept < n_made if trees == "auto" else n_made == 0
+    report.check(is_right and n_other == 0,
+                 f"{name}, trees {trees}, {text}: {n_kept} of {n_made} guesses behind siblings "
+                 f"stay in {n_texts} texts" + (f"; {n_other} texts differ" if n_other else ""))
+
+
+def check_pair(build, report):
+    """A pair whose draft is often wrong and then right with its second guess, so that siblings go
+    on in most rounds."""
+    for n_ranks, trees in ((1, "auto"), (2, "auto"), (1, "siblings")):
+        with Far(build, n_ranks=n_ranks, target=PAIR, draft=PAIR + ",draft=1", worker_flags=WORKER,
+                 coordinator_flags=["--half-batches", "off", "--trees", trees]) as world:
+            for text in TEXTS:
+                check_grown(report, f"pair, T = {n_ranks}", world, text, trees)
+
+
 def lookahead_world(build, draft, trees):
     return Farther(build, target=TARGET, draft=draft, worker_flags=WORKER,
                    coordinator_flags=["--tokenizer", TARGET, "--lookup", "lookahead",
@@ -155,8 +188,11 @@ def main():
                 n, n_siblings = check(report, name, world, plain, in_flight)
                 # Many lanes need their rows for other things on slow machines.
                 report.check(n_siblings > 0 or in_flight > 2, f"{name}: {n_siblings} siblings")
+            if worker is WORKER:
+                check_grown(report, name, world, "greedy")
             if worker is SMALL:
                 report.check(n > 0, f"{name}: {n} times a text lost its place")
+    check_pair(build, report)
     return report.status()
 
 

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
-/* A draft with siblings as a tree: each guess keeps its place and the q that it was drawn from, and
- * a row names what all q's behind it can give. Siblings that were found have q's of their own. */
+/* A draft with siblings, and guesses behind them, as a tree: each keeps its place and the q that it
+ * was drawn from, and a row names what all q's behind it can give. Siblings that were found have
+ * q's of their own. */
 #include "base/end_ids.h"
 #include "coordinator/draft/internal.h"
 #include "coordinator/lane_tree.h"
@@ -15,6 +16,7 @@ static struct arena arena;
 static int32_t text[64];
 static struct sequence seq;
 static const struct end_ids no_ends;
+static const struct growth no_growth;
 
 static void setup(void)
 {
@@ -246,14 +248,98 @@ START_TEST(no_tree_needs_more_blocks_than_were_set_aside)
             struct guess_tree most;
             struct error err;
             int32_t parents[TREE_NODES_MAX];
-            CHECK_OK(
-                guess_tree_init(&most, parents, lane_tree_parents(3, siblings, n, parents), &err));
+            int n_most = lane_tree_parents(3, siblings, &no_growth, n, parents);
+            CHECK_OK(guess_tree_init(&most, parents, n_most, &err));
             grow(&draft, &tree, branches[c], n);
             ck_assert_int_le(tree.shape.leaf_depth[0], n > 3 ? n - 1 : 2);
             for (int first = 0; first < BLOCK; first++) {
                 ck_assert_int_le(guess_tree_tails(&tree.shape, first, BLOCK),
                                  guess_tree_tails(&most, first, BLOCK));
             }
+        }
+    }
+}
+END_TEST
+
+/* Behind siblings of a chain of drawn guesses, as in base/growth.h. */
+static void grow_behind(struct draft *draft, struct lane_tree *tree)
+{
+    static int32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static float p[] = {0.125f, 0.125f, 0.125f, 0.125f, 0.125f, 0.125f, 0.125f, 0.125f};
+    const struct sparse_dist even = {8, ids, p};
+    *draft = (struct draft){.base = N_TOKENS,
+                            .n = 2,
+                            .tokens = {5, 6},
+                            .q = {even, even},
+                            .n_siblings = {2, 1},
+                            .siblings = {{7, 3}, {4}},
+                            .grown = {6,
+                                      {growth_behind(0, 0), growth_behind(0, 0),
+                                       growth_behind(0, 1), 0, growth_behind(1, 0), 3}},
+                            .grown_tokens = {1, 2, 8, 4, 1, 2}};
+    for (int i = 0; i < draft->grown.n; i++) {
+        draft->grown_q[i] = even;
+    }
+    lane_tree_init(tree, draft);
+}
+
+START_TEST(what_grows_follows_its_sibling)
+{
+    struct draft draft;
+    struct lane_tree tree;
+    struct error err;
+    grow_behind(&draft, &tree);
+    const int32_t tokens[] = {5, 6, 4, 1, 7, 1, 4, 2, 2, 3, 8};
+    const int32_t parents[] = {-1, 0, 0, 2, -1, 4, 5, 6, 4, -1, 9};
+    const int kinds[] = {0, 0, 1, 4, 1, 4, 4, 4, 5, 2, 4};
+    ck_assert_int_eq(tree.guesses.n, 11);
+    for (int i = 0; i < 11; i++) {
+        ck_assert_int_eq(tree.guesses.tokens[i], tokens[i]);
+        ck_assert_int_eq(tree.guesses.parents[i], parents[i]);
+        ck_assert_int_eq(tree.kinds[i], kinds[i]);
+    }
+    CHECK_OK(tree_check(&tree.guesses, 10, &err));
+    /* Siblings share a q, also behind siblings, and others do not. */
+    ck_assert(tree.guesses.q[8] == tree.guesses.q[5] && tree.guesses.q[5] != tree.guesses.q[1]);
+    ck_assert_double_eq_tol(tree_q_left(&tree.guesses, 8), 0.875, 1e-9);
+    ck_assert(tree_q_left(&tree.guesses, 10) == 1);
+    static const struct path_case cases[] = {
+        {{.n_accepted = 2, .path = {0, 1}}, {2, 0, 0, 0}},
+        {{.n_accepted = 4, .path = {4, 5, 6, 7}}, {0, 2, 0, 0}},
+        {{.n_accepted = 3, .path = {0, 2, 3}}, {1, 1, 0, 0}},
+        {{.n_accepted = 2, .path = {9, 10}}, {0, 2, 1, 0}},
+        {{.n_accepted = 0}, {0, 2, 2, 0}},
+    };
+    check_paths(&tree, &draft, cases, sizeof cases / sizeof *cases);
+}
+END_TEST
+
+/* What a draft leaves out of its growth, of its siblings or of its chain needs no more blocks than
+ * the plan has. */
+START_TEST(a_part_of_a_growth_needs_no_more_blocks)
+{
+    enum { BLOCK = 4 };
+    struct draft draft, all;
+    struct lane_tree tree;
+    struct guess_tree most;
+    struct error err;
+    int32_t parents[TREE_NODES_MAX];
+    grow_behind(&all, &tree);
+    int n = lane_tree_parents(all.n, all.n_siblings, &all.grown, 0, parents);
+    ck_assert_int_eq(n, tree.guesses.n);
+    ck_assert_int_eq(memcmp(parents, tree.guesses.parents, (size_t)n * sizeof *parents), 0);
+    CHECK_OK(guess_tree_init(&most, parents, n, &err));
+    for (int part = 0; part <= all.grown.n + 1; part++) {
+        draft = all;
+        if (part <= all.grown.n) draft.grown.n = part;
+        if (part > all.grown.n) { /* the chain ends early */
+            draft.n = 1;
+            draft.grown.n = 4;
+        }
+        lane_tree_init(&tree, &draft);
+        for (int first = 0; first < BLOCK; first++) {
+            ck_assert_int_le(guess_tree_tails(&tree.shape, first, BLOCK),
+                             guess_tree_tails(&most, first, BLOCK));
         }
     }
 }
@@ -271,6 +357,8 @@ int main(void)
     tcase_add_test(tcase, a_branch_leaves_the_chain_where_they_differ);
     tcase_add_test(tcase, the_path_says_what_stays_of_a_branch);
     tcase_add_test(tcase, no_tree_needs_more_blocks_than_were_set_aside);
+    tcase_add_test(tcase, what_grows_follows_its_sibling);
+    tcase_add_test(tcase, a_part_of_a_growth_needs_no_more_blocks);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

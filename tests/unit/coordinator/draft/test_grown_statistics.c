@@ -1,0 +1,193 @@
+/* ctest: labels=full,statistics libs=coordinator timeout=600 */
+/* The text keeps the target's distribution where a draft model guesses behind siblings: a small
+ * model makes each round's guesses as a plan says, a lane's tree is made of them, and the rules
+ * decide over rows of a known p. Each chi-square test, over three tokens together, is held to 1e-5
+ * and prints the total-variation distance that it finds with 90 % probability. Deliberately wrong
+ * ways must be found by the same test. Seeds are fixed. */
+#include <stdio.h>
+
+#include "coordinator/lane_tree.h"
+#include "tests/support/drafter_world.h"
+#include "tests/support/stats_util.h"
+#include "tests/support/tree_world.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+enum { DRAWS = 1000 };
+#else
+enum { DRAWS = 80000 };
+#endif
+enum { N_IDS = 6, DEPTH = 3, CELLS = N_IDS * N_IDS * N_IDS, GUESSES = 2, BASE = 14 };
+#define SMALL     "synthetic:tiny,seed=3,layers=1,vocab=64"
+#define P_LEAST   1e-5
+#define P_LEAST_Z 4.3 /* its one-sided normal deviate */
+
+static struct tree_world world = {.name = "6 tokens",
+                                  .n_vocab = N_IDS,
+                                  .support = 6,
+                                  .exponent = 0.8,
+                                  .noise = 1,
+                                  .temperature = 1};
+static struct tree_round round_; /* large */
+static double scratch[64 * TREE_VOCAB];
+
+/* Behind both siblings of the first guess, the first of them with siblings, three deep; the chain
+ * has two guesses. */
+static const struct growth plan = {.n = 7, .parents = {-1, -1, -2, 0, 0, 1, 2}};
+
+/* Wrong: a guess behind a sibling is said to come from the q of the chain at its place; or
+ * all guesses behind siblings are left out after a look at one. */
+enum way { RIGHT, OTHER_Q, DROPPED };
+
+static void spoil(struct draft *draft, enum way way)
+{
+    for (int i = 0; way == OTHER_Q && i < draft->grown.n; i++) {
+        if (growth_place(&draft->grown, i) == 1) draft->grown_q[i] = draft->q[1];
+    }
+    int32_t first = draft->grown_tokens[0];
+    int context = tree_context(&world, draft->siblings[0][0]);
+    bool is_unlikely = world.p[context][first] < sparse_prob(&draft->grown_q[0], first);
+    if (way == DROPPED && is_unlikely) draft->grown.n = 0;
+}
+
+static void make_tree(struct bench *b, enum way way)
+{
+    static struct draft draft; /* the tree points into it */
+    static struct lane_tree tree;
+    struct draft_cost cost;
+    draft = (struct draft){.base = b->seq->n_tokens};
+    struct draft_lane lane = {.seq = b->seq,
+                              .k = GUESSES,
+                              .ends = &no_ends,
+                              .draft = &draft,
+                              .siblings_max = 2,
+                              .growth = &plan};
+    arena_reset(&b->arena);
+    drafter_propose(b->drafter, &lane, 1, &b->arena, &cost);
+    ck_assert(lane.err.code == 0 && draft.n == GUESSES && draft.grown.n == plan.n);
+    spoil(&draft, way);
+    lane_tree_init(&tree, &draft);
+    round_.tree = tree.guesses;
+}
+
+/* Rounds until DEPTH tokens are committed; these as a cell. */
+static int commit(struct bench *b, enum way way, double *n_grown)
+{
+    struct sequence *seq = b->seq;
+    int cell = 0;
+    seq->n_tokens = BASE;
+    seq->n_draft_kv = BASE - 1;
+    while (seq->n_tokens < BASE + DEPTH) {
+        round_.at =
+            (struct rng_address){seq->seed, (uint32_t)seq->n_tokens, (uint32_t)seq->n_tokens};
+        make_tree(b, way);
+        tree_make_rows(&world, &round_, tree_context(&world, seq->tokens[seq->n_tokens - 1]));
+        struct tree_result result =
+            seq->rule->accept_tree(&round_.tree, round_.rows, &round_.at, scratch);
+        bool is_chain = result.n_accepted > 0 && result.path[0] == 0;
+        *n_grown += !is_chain && result.n_accepted > 1 ? result.n_accepted - 1 : 0;
+        for (int i = 0; i <= result.n_accepted; i++) {
+            int32_t token =
+                i < result.n_accepted ? round_.tree.tokens[result.path[i]] : result.next;
+            ck_assert(token >= 0 && token < N_IDS);
+            if (seq->n_tokens < BASE + DEPTH) cell = cell * N_IDS + token;
+            seq->tokens[seq->n_tokens++] = token;
+        }
+        int n_chain = 0;
+        while (n_chain < result.n_accepted && n_chain < GUESSES &&
+               result.path[n_chain] == n_chain) {
+            n_chain++;
+        }
+        int read = (int)round_.at.position + n_chain;
+        if (seq->n_draft_kv > read) seq->n_draft_kv = read;
+    }
+    return cell;
+}
+
+static double joint_prob(int cell, int32_t before)
+{
+    int context = tree_context(&world, before);
+    double p = 1;
+    for (int unit = CELLS / N_IDS; unit > 0; unit /= N_IDS) {
+        int32_t token = cell / unit % N_IDS;
+        p *= (double)world.p[context][token];
+        context = tree_context(&world, token);
+    }
+    return p;
+}
+
+static void setup_small(struct bench *b, enum accept_rule rule)
+{
+    struct error err;
+    int32_t text[BASE];
+    const struct drafter_options options = {
+        .name = SMALL,
+        .backend = {.device = "cpu", .weights = "bf16", .kernels = "auto", .n_threads = 1},
+        .n_sequences = SLOTS,
+        .support = 64,
+        .kv_tokens = SLOTS * CAPACITY};
+    CHECK_OK(tokenizer_open_bytes(&b->tok, 256, &err));
+    CHECK_OK(drafter_open(&b->drafter, &options, b->tok, &err));
+    drafter_set_vocabulary(b->drafter, N_IDS);
+    b->drafters = (struct drafters){.model = b->drafter};
+    CHECK_OK(block_pool_open(&b->target_pool, SLOTS * CAPACITY / 16, 16, &err));
+    CHECK_OK(arena_open(&b->arena, 4 << 20, &err));
+    for (int i = 0; i < BASE; i++) {
+        text[i] = i * i % N_IDS;
+    }
+    b->seq = place_text(b, 0, text, BASE);
+    follow(b->seq, rule, 2);
+}
+
+static double p_value(enum accept_rule rule, enum way way, const char *name)
+{
+    static int64_t seen[CELLS];
+    static double wanted[CELLS];
+    struct bench b = {0};
+    double n_grown = 0;
+    setup_small(&b, rule);
+    memset(seen, 0, sizeof seen);
+    for (int c = 0; c < CELLS; c++) {
+        wanted[c] = joint_prob(c, b.seq->tokens[BASE - 1]);
+    }
+    for (int d = 0; d < DRAWS; d++) {
+        b.seq->seed = (uint64_t)d * 0x9E3779B97F4A7C15u + 1;
+        seen[commit(&b, way, &n_grown)]++;
+    }
+    b.seq->n_tokens = BASE;
+    teardown(&b);
+    struct stats_result result = stats_chi_square(seen, wanted, CELLS);
+    printf("%-10s %-36s %d cells chi2 %8.1f p %.2e finds TV %.4f; %.2f guesses behind siblings "
+           "stay in a text\n",
+           accept_rules[rule].name, name, result.n_cells, result.chi_square, result.p_value,
+           stats_detectable_tv(DRAWS, result.n_cells, P_LEAST_Z), n_grown / DRAWS);
+    fflush(stdout);
+    ck_assert(n_grown > 0.05 * DRAWS);
+    return result.p_value;
+}
+
+START_TEST(guesses_behind_siblings_keep_the_distribution)
+{
+    static const enum accept_rule rules[] = {RULE_REJECTION, RULE_BLOCK, RULE_NAIVE};
+    ck_assert(p_value(rules[_i], RIGHT, "as they are") >= P_LEAST);
+}
+END_TEST
+
+START_TEST(wrong_ways_are_found)
+{
+    double other = p_value(RULE_REJECTION, OTHER_Q, "the chain's q is told");
+    double dropped = p_value(RULE_REJECTION, DROPPED, "left out after a look");
+    ck_assert(DRAWS < 50000 || (other < P_LEAST && dropped < P_LEAST));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("grown_statistics");
+    TCase *tcase = tcase_create("statistics");
+    tree_world_open(&world);
+    tcase_set_timeout(tcase, 600);
+    tcase_add_loop_test(tcase, guesses_behind_siblings_keep_the_distribution, 0, 3);
+    tcase_add_test(tcase, wrong_ways_are_found);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
