@@ -5,7 +5,7 @@
  * than this, when the chain is complete; some of its guesses may then be the chain's own. */
 static int rows_beside(const struct round_lane *lane)
 {
-    int n = lane->plan.n_window + lane->plan.growth.n;
+    int n = lane->plan.n_window + lane->draft.grown.n;
     if (!lane->plan.tails) return 0;
     if (lane->draft.n > 0) n += lane->plan.branch.n;
     for (int i = 0; i < lane->draft.n; i++) {

@@ -188,8 +188,6 @@ def main():
                 n, n_siblings = check(report, name, world, plain, in_flight)
                 # Many lanes need their rows for other things on slow machines.
                 report.check(n_siblings > 0 or in_flight > 2, f"{name}: {n_siblings} siblings")
-            if worker is WORKER:
-                check_grown(report, name, world, "greedy")
             if worker is SMALL:
                 report.check(n > 0, f"{name}: {n} times a text lost its place")
     check_pair(build, report)

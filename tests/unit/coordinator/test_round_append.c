@@ -47,10 +47,11 @@ START_TEST(siblings_branches_and_windows_have_rows)
                       *window = add_lane(1, 2);
     siblings->plan.siblings[0] = 2;
     siblings->plan.siblings[2] = 1;
+    siblings->draft.grown.n = 5; /* behind them */
     branch->plan.branch.n = 7;
     window->plan.n_window = 8;
     siblings->plan.tails = branch->plan.tails = window->plan.tails = &part.plan.tails[0];
-    expect_rows(N_PROMPT + 5 + (4 + 3) + (4 + 7) + (3 + 8));
+    expect_rows(N_PROMPT + 5 + (4 + 3 + 5) + (4 + 7) + (3 + 8));
 }
 END_TEST
 

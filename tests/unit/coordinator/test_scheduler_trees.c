@@ -57,12 +57,87 @@ START_TEST(a_window_that_lacks_a_block_takes_none)
 }
 END_TEST
 
+/* A text of one token whose step may have as many rows as there are, and a draft that costs next to
+ * nothing, so that guesses go on behind siblings if there is KV for them. */
+static const struct lane_plan *plan_growth(int n_blocks)
+{
+    const struct world_options options = options_of(n_blocks);
+    world_open(&w, &options);
+    for (int rows = 1; rows <= 64; rows *= 2) {
+        planner_calibrate_step(&w.planner, rows, STEP_US);
+        planner_calibrate_draft(&w.planner, rows, STEP_US / 1000);
+    }
+    struct sequence *seq = add(N_PROMPT, 100, STRATEGY_PLANNED, 5);
+    seq->siblings_max = SIBLINGS_MAX;
+    seq->grows = true;
+    plan_now();
+    if (w.plan.lanes[0].tails) block_tails_release(w.plan.lanes[0].tails, &w.pool);
+    world_commit(&w, &w.plan.lanes[0], 0);
+    plan_now();
+    ck_assert_int_eq(w.plan.n_lanes, 1);
+    return &w.plan.lanes[0];
+}
+
+static int count_siblings(const struct lane_plan *lane)
+{
+    int n = 0;
+    for (int i = 0; i < lane->k; i++) {
+        n += lane->siblings[i];
+    }
+    return n;
+}
+
+/* With fewer and fewer blocks a plan loses first what is behind siblings, then these, and its chain
+ * last; and it never takes a part of what it needs. */
+START_TEST(what_is_behind_siblings_gives_way_first)
+{
+    bool has_seen_siblings = false, has_seen_chain = false;
+    for (int n_blocks = 64; n_blocks > 1; n_blocks--) {
+        const struct lane_plan *lane = plan_growth(n_blocks);
+        int n_siblings = count_siblings(lane);
+        bool grows = lane->growth.n > 0;
+        ck_assert_int_gt(lane->k, 0);
+        ck_assert_int_eq(lane->tails != NULL, n_siblings > 0);
+        ck_assert(n_siblings > 0 || !grows);
+        ck_assert(n_blocks < 64 || grows);
+        ck_assert(!grows || !has_seen_siblings);
+        ck_assert(n_siblings == 0 || !has_seen_chain);
+        ck_assert(!grows || lane->k + n_siblings + lane->growth.n < TREE_PATHS_MAX);
+        ck_assert(!grows || (lane->branch.n == 0 && lane->n_append == 0 && lane->n_window == 0));
+        has_seen_siblings |= n_siblings > 0 && !grows;
+        has_seen_chain |= n_siblings == 0;
+        int n_tails = lane->tails ? lane->tails->n : 0;
+        ck_assert_int_eq(block_pool_room(&w.pool) + n_tails + lane->seq->target_blocks.n, n_blocks);
+        if (lane->tails) block_tails_release(lane->tails, &w.pool);
+        world_close(&w);
+    }
+    ck_assert(has_seen_siblings && has_seen_chain);
+}
+END_TEST
+
+/* A round whose first guesses are there already has none behind siblings. */
+START_TEST(guesses_made_ahead_have_none_behind_their_siblings)
+{
+    const struct lane_plan *lane = plan_growth(64);
+    ck_assert_int_gt(lane->growth.n, 0);
+    block_tails_release(lane->tails, &w.pool);
+    w.scheduler.n_ahead = 1;
+    plan_now();
+    lane = &w.plan.lanes[0];
+    ck_assert(lane->k > 0 && count_siblings(lane) > 0 && lane->growth.n == 0);
+    block_tails_release(lane->tails, &w.pool);
+    world_close(&w);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("scheduler_trees");
     TCase *tcase = tcase_create("blocks");
     tcase_add_test(tcase, a_window_gets_all_its_blocks);
     tcase_add_test(tcase, a_window_that_lacks_a_block_takes_none);
+    tcase_add_test(tcase, what_is_behind_siblings_gives_way_first);
+    tcase_add_test(tcase, guesses_made_ahead_have_none_behind_their_siblings);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -26,18 +26,24 @@ static const struct growth *const no_growth = NULL;
 /* The beginning of a text, so that guesses lie before, behind and across the end of a block. */
 static const int lengths[TEXTS] = {5, 9, 10, 11, 12, 13};
 
-static void propose(struct bench *b, struct sequence *seq, const struct growth *growth,
-                    const struct end_ids *ends, struct draft *draft, struct draft_cost *cost)
+static void propose_many(struct bench *b, struct sequence *seq, int k, const struct growth *growth,
+                         const struct end_ids *ends, struct draft *draft, struct draft_cost *cost)
 {
     *draft = (struct draft){.base = seq->n_tokens};
     struct draft_lane lane = {.seq = seq,
-                              .k = K,
+                              .k = k,
                               .ends = ends,
                               .draft = draft,
                               .siblings_max = SIBLINGS_MAX,
                               .growth = growth};
     drafter_propose(b->drafter, &lane, 1, &b->arena, cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
+}
+
+static void propose(struct bench *b, struct sequence *seq, const struct growth *growth,
+                    const struct end_ids *ends, struct draft *draft, struct draft_cost *cost)
+{
+    propose_many(b, seq, K, growth, ends, draft, cost);
 }
 
 static void check_equal_q(const struct sparse_dist *a, const struct sparse_dist *b)
@@ -110,11 +116,12 @@ static int count_blocks(const struct bench *b)
 }
 
 /* In the order of the plan, of which nothing was left out. */
-static void check_growth(struct bench *b, const struct draft *draft)
+static void check_growth(struct bench *b, const struct growth *wanted, const struct draft *draft)
 {
     const struct growth *grown = &draft->grown;
     int n_at[DRAFT_MAX] = {0};
-    ck_assert_int_eq(grown->n, plan.n);
+    ck_assert_int_eq(grown->n, wanted->n);
+    ck_assert_int_eq(memcmp(grown->parents, wanted->parents, (size_t)wanted->n), 0);
     for (int i = 0; i < grown->n; i++) {
         int place = growth_place(grown, i);
         if (growth_first(grown, i) == i) {
@@ -149,10 +156,77 @@ START_TEST(each_guess_is_that_of_a_draft_with_its_path_as_text)
         ck_assert_int_eq(cost.n_passes, K + 1); /* the growth is deeper than the chain */
         ck_assert_int_eq(count_blocks(&b), n_blocks);
         check_equal_chain(&without, &with);
-        check_growth(&b, &with);
+        check_growth(&b, &plan, &with);
         /* Both siblings of guess 0, and the chain behind it. */
         ck_assert_int_eq(cost.pass_expected[1], 3);
     }
+    teardown(&b);
+}
+END_TEST
+
+static uint32_t dice_state = 1;
+
+static int dice(int n)
+{
+    dice_state = dice_state * 1664525u + 1013904223u;
+    return (int)((dice_state >> 8) % (uint32_t)n);
+}
+
+/* Up to three further guesses and siblings of theirs behind a parent, as long as there is room. */
+static void add_behind(struct growth *growth, int parent, int *room)
+{
+    for (int n = dice(4); n > 0 && *room > 0; n--, --*room) {
+        growth->parents[growth->n++] = (int8_t)parent;
+    }
+}
+
+/* Any growth behind siblings of a chain of k guesses that a lane has room for. */
+static struct growth any_growth(int k)
+{
+    struct growth growth = {0};
+    int room = TREE_PATHS_MAX - 1 - k;
+    for (int place = 1, first = 0; place < DRAFT_MAX && room > 1; place++) {
+        int end = growth.n;
+        for (int s = 0; place <= k && s < SIBLINGS_MAX && room > 1; s++) {
+            if (dice(3) > 0) continue;
+            room--; /* the sibling */
+            add_behind(&growth, growth_behind(place - 1, s), &room);
+        }
+        for (int i = first; i < end && room > 0; i++) {
+            add_behind(&growth, i, &room);
+        }
+        first = end;
+    }
+    return growth;
+}
+
+/* Growths as large and as deep as can be, behind chains of 1 to DRAFT_MAX guesses. */
+START_TEST(any_growth_is_made_as_planned)
+{
+    enum { GROWTHS = 40 };
+    struct bench b = {0};
+    int largest = 0, deepest = 0;
+    setup(&b, ways[_i].rule, ways[_i].temperature);
+    for (int i = 0; i < GROWTHS; i++) {
+        struct draft draft;
+        struct draft_cost cost;
+        int k = i % DRAFT_MAX + 1;
+        const struct growth growth = any_growth(k);
+        b.seq->seed = (uint64_t)i;
+        b.seq->n_tokens = 2 + dice(N_PROMPT - 2);
+        b.seq->n_draft_kv = 0;
+        arena_reset(&b.arena);
+        int n_blocks = count_blocks(&b);
+        propose_many(&b, b.seq, k, &growth, &no_ends, &draft, &cost);
+        ck_assert_int_eq(draft.n, k);
+        ck_assert_int_eq(count_blocks(&b), n_blocks);
+        check_growth(&b, &growth, &draft);
+        int depth = growth.n ? growth_place(&growth, growth.n - 1) : 0;
+        largest = growth.n > largest ? growth.n : largest;
+        deepest = depth > deepest ? depth : deepest;
+    }
+    printf("up to %d guesses behind siblings, for places up to %d\n", largest, deepest);
+    ck_assert(largest >= 20 && deepest >= 12);
     teardown(&b);
 }
 END_TEST
@@ -336,6 +410,7 @@ int main(void)
     TCase *tcase = tcase_create("tales");
     tcase_set_timeout(tcase, 180);
     tcase_add_loop_test(tcase, each_guess_is_that_of_a_draft_with_its_path_as_text, 0, N_WAYS);
+    tcase_add_loop_test(tcase, any_growth_is_made_as_planned, 0, N_WAYS);
     tcase_add_test(tcase, the_next_round_finds_no_trace);
     tcase_add_test(tcase, company_changes_nothing);
     tcase_add_test(tcase, nothing_is_guessed_behind_an_end);
