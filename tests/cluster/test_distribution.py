@@ -8,7 +8,8 @@ the same round or, after a rejection, from the next one, so the independence of 
 too. The seeds are fixed: a run repeats itself. The same is asked of strategies that choose K, with
 fewer draws (test_strategies.c has more); there the planner's timings matter, so those draws do not
 repeat. At the end all guesses are made while the target verifies the round before, then guesses are
-found in the text itself, and drawn from what other texts have said.
+found in the text itself, and drawn from what other texts have said; and trees of the draft go on
+behind siblings.
 
 Most draws come from a small synthetic pair, because a draw costs most of its time in the models:
 what is tested does not depend on them. Some come from the tales pair, which is trained. Groups have
@@ -17,6 +18,7 @@ so what holds for the one holds for the other.
 Usage: test_distribution.py BUILD_FOLDER
 """
 import collections
+import json
 import math
 import os
 import sys
@@ -39,10 +41,13 @@ N_EDITED = 10000
 N_AHEAD = 17500
 N_FOUND = 8000
 N_STORE = 20000
+N_GROWN = 11000
+N_SHOWN = 20
 AHEAD_TOP_K = 5  # 125 triples
 # Total variations that must be found in 9 of 10 cases.
 MAIN_TV, NAIVE_TV, STRATEGY_TV = 0.027, 0.05, 0.07
 EDITED_TV, AHEAD_TV, TALES_TV, FOUND_TV, STORE_TV = 0.05, 0.033, 0.064, 0.064, 0.04
+GROWN_TV = 0.05
 FIRST_SEEDS = {"rejection": 1, "block": 1000001, "naive": 2000001}
 TALES_SEEDS = {"rejection": 13000001, "block": 14000001}
 FOUND_SEEDS = {"rejection": 15000001, "block": 16000001}
@@ -50,7 +55,12 @@ STRATEGIES = ("planned", "heuristic", "threshold")
 N_SAME = 1000
 BATCH = 10000
 P_LEAST = 1e-4
+GROWN = 5  # from here on the "sibling" of guesses behind siblings
 ONE_THREAD = ["--threads", "1"]
+
+
+class Farther(FarCluster):
+    delay_s = 0.008
 
 
 def small_cluster(build, target=SMALL, kind=GenerationCluster, **options):
@@ -325,6 +335,43 @@ def check_store(build, report, exact):
         check_fit(build, report, f"{rule}, store", done, exact, STORE_TV)
 
 
+def count_grown(cluster, rule):
+    """Guesses behind siblings in some texts of the kind that is drawn."""
+    n_made = n_kept = 0
+    for seed in range(N_SHOWN):
+        made = json.loads(cluster.outrider(
+            "generate", "T", "-n", str(N_DRAFT + 1), "-K", str(N_DRAFT), "--strategy", "planned",
+            "--ignore-eos", "--temperature", "1", "--rule", rule, "--top-k", str(TOP_K), "--seed",
+            str(seed), "--json", "--show-drafts").stdout)
+        for step in made["steps"]:
+            kinds = [guess["sibling"] for guess in step["round"]["guesses"]]
+            n_made += sum(kind >= GROWN for kind in kinds)
+            n_kept += sum(kind >= GROWN for kind in kinds[:step["round"]["kept"]])
+    return n_made, n_kept
+
+
+def check_grown(build, report, exact):
+    """Guesses behind siblings, which the planner makes where rows cost nothing beside the link.
+    What it chooses depends on times, so these draws do not repeat."""
+    way = {"kind": Farther, "worker_flags": ONE_THREAD,
+           "coordinator_flags": ["--half-batches", "off", "--draft-ahead", "off"]}
+    with small_cluster(build, **way) as cluster, small_cluster(build, **way) as other:
+        drawn = side_by_side(
+            lambda: draw(cluster, report, "rejection", N_GROWN, 19000001, in_flight=4,
+                         strategy="planned"),
+            lambda: draw(other, report, "block", N_GROWN, 20000001, in_flight=4,
+                         strategy="planned"))
+        shown = [count_grown(cluster, "rejection"), count_grown(other, "block")]
+    for rule, done, (n_made, n_kept) in zip(("rejection", "block"), drawn, shown):
+        siblings, accepted = (sum(one[key] for one in done)
+                              for key in ("siblings", "siblings_accepted"))
+        report.check(siblings > accepted > 0 and n_made > n_kept,
+                     f"{rule}, trees: {accepted} of {siblings} siblings and guesses behind them "
+                     f"stay; of {N_SHOWN} texts that are shown {n_made} guesses are behind "
+                     f"siblings, and {n_kept} of those stay")
+        check_fit(build, report, f"{rule}, trees", done, exact, GROWN_TV)
+
+
 def draw_both(clusters, report, n_draws, seeds):
     """{rule: draws} of the two rules that keep the distribution."""
     rejection, block = side_by_side(
@@ -374,6 +421,7 @@ def main():
     check_lookup(build, report)
     check_recycled(build, report, exact)
     check_store(build, report, exact)
+    check_grown(build, report, exact)
     return report.status()
 
 
