@@ -4,9 +4,9 @@
  *
  * For some numbers of lanes and chances of acceptance it prints the median time in us of
  * planner_share, and of all that a round tells the planner. The tables are those of a machine whose
- * step is flat to 256 rows, so that many guesses pay; "no guesses" are lanes that may not guess. With
- * siblings each guess may have three, of which the first is accepted in 2 of 5 cases; or guesses may
- * be made behind these, too. */
+ * step is flat to 256 rows, so that many guesses pay; "no guesses" are lanes that may not guess.
+ * With siblings each guess may have three, of which the first is accepted in 2 of 5 cases; or
+ * guesses may be made behind these, too. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # ctest: labels=full libs=worker beside=yes timeout=600
 """Trees of guesses change no text: greedy and `coupled` with a draft model whose guesses have
-siblings and go on behind them, alone and in company, on one rank and two, and with little KV, and with siblings that are
-found in other texts and in the text itself. Neither do windows of lookahead decoding. Everything is
-compared with one rank that decodes plainly (K = 0). The ranks are far away, so that rows cost
-nothing beside the link and trees pay on every machine.
+siblings and go on behind them, alone and in company, on one rank and two, and with little KV, and
+with siblings that are found in other texts and in the text itself. Neither do windows of lookahead
+decoding. Everything is compared with one rank that decodes plainly (K = 0). The ranks are far away,
+so that rows cost nothing beside the link and trees pay on every machine.
 
 Usage: test_trees.py BUILD_FOLDER
 """

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "base/guess_tree.h"
-#include "base/rng.h"
 #include "speculation/planner.h"
 #include "speculation/planner_order.h"
-#include "speculation/tree_shape.h"
 #include "tests/support/check_util.h"
+#include "tests/support/planner_noise.h"
+#include "tests/support/tree_shape.h"
 
 enum { LANES_MOST = 8, N_ROUNDS = 3000, STEP_US = 20000, TEXT_TOKENS = 400, MANY = 1000000 };
 
@@ -196,23 +196,8 @@ static const struct world worlds[] = {
 };
 enum { N_WORLDS = sizeof worlds / sizeof *worlds };
 
-static uint64_t n_coins;
-
-static double coin(void)
-{
-    const struct rng_address at = {2029, (uint32_t)(n_coins >> 32), (uint32_t)n_coins};
-    n_coins++;
-    return rng_uniform(&at, RNG_ACCEPT, 0);
-}
-
-static int64_t measured_us(double true_us)
-{
-    double z = -6;
-    for (int i = 0; i < 12; i++) {
-        z += coin();
-    }
-    return (int64_t)(true_us * fmax(1 + 0.03 * z, 0.2));
-}
+static const double noise = 0.03;
+static struct coins coins = {.seed = 2029};
 
 struct sim {
     const struct world *world;
@@ -230,7 +215,7 @@ static int kept_of(const struct world *w, int n)
 {
     int kept = 0;
     double ratio = w->grown / w->alpha;
-    while (kept < n && coin() >= (kept ? ratio * w->sibling[kept - 1] : w->grown)) {
+    while (kept < n && coin(&coins) >= (kept ? ratio * w->sibling[kept - 1] : w->grown)) {
         kept++;
     }
     return kept;
@@ -264,11 +249,11 @@ static int play_lane(struct sim *sim, int i)
     const struct planner_lane *lane = &sim->lanes[i];
     struct planner_sequence *seq = &sim->seqs[i];
     int n = 0, n_more = 0, kept = 0;
-    while (n < lane->k && coin() < sim->world->alpha) {
+    while (n < lane->k && coin(&coins) < sim->world->alpha) {
         n++;
     }
     int n_siblings = n < lane->k ? lane->siblings[n] : 0;
-    while (kept < n_siblings && coin() >= sim->world->sibling[kept]) {
+    while (kept < n_siblings && coin(&coins) >= sim->world->sibling[kept]) {
         kept++;
     }
     if (kept < n_siblings) n_more = 1 + play_growth(sim, seq, lane, growth_behind(n, kept));
@@ -352,11 +337,11 @@ static void run_round(struct sim *sim)
     for (int j = 0; j < round.n_passes; j++) {
         int rows = round.pass_lanes[j] + round.pass_expected[j];
         double us = STEP_US * (w->pass + w->read * rows);
-        round.pass_us[j] = measured_us(us);
+        round.pass_us[j] = measured_us(&coins, us, noise);
         round.draft_us += round.pass_us[j];
         draft_us += us;
     }
-    round.step_us = measured_us(step_us);
+    round.step_us = measured_us(&coins, step_us, noise);
     round.round_us = round.draft_us + round.step_us + 200;
     sim->us += draft_us + step_us + 200;
     for (int i = 0; i < w->n_lanes; i++) {
@@ -371,7 +356,7 @@ static double speed_of(const struct world *world, bool grows, double *n_grown)
 {
     static struct sim sim;
     sim = (struct sim){.world = world, .grows = grows};
-    n_coins = 0;
+    coins.n = 0;
     for (int rows = 1; rows <= 512; rows *= 2) {
         double us = STEP_US * (1 + world->row * fmax(rows - world->n_lanes, 0));
         planner_calibrate_step(&sim.planner, rows, us);

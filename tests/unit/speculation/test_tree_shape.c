@@ -3,8 +3,8 @@
  * by hand, and what is learned of ranks. */
 #include <math.h>
 
-#include "speculation/tree_shape.h"
 #include "tests/support/check_util.h"
+#include "tests/support/tree_shape.h"
 
 enum { SMALL = 6 };
 
@@ -32,8 +32,8 @@ END_TEST
 /* Expected accepted nodes of a shape: the sum of the chances of its paths. */
 static double expected(const struct tree_ranks *ranks, const struct tree_shape *shape)
 {
-    double sum = 0, chance[TREE_NODES_MAX];
-    int depth[TREE_NODES_MAX];
+    double sum = 0, chance[TREE_NODES_MAX] = {0};
+    int depth[TREE_NODES_MAX] = {0};
     for (int i = 0; i < shape->n; i++) {
         int parent = shape->parents[i], rank = 0;
         double none = 1;

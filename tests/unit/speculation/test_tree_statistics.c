@@ -4,7 +4,7 @@
  * drawn. Each chi-square test, over the tokens of two or three positions together, is held to 1e-4
  * over the number of tests; it prints the total-variation distance that it finds with 90 %
  * probability. Deliberately wrong ways must be found by the same test. Seeds are fixed. */
-#include "speculation/tree_shape.h"
+#include "tests/support/tree_shape.h"
 #include "tests/support/tree_statistics.h"
 
 static const struct tree_plan plans[] = {
