@@ -2,6 +2,7 @@
 /* A round whose step is done: the tokens that stay are committed, and each guess is counted for the
  * drafter that has made it. The drafts and what the target says are given; the text, its blocks,
  * the tree of the guesses, the planner and the metrics are real. */
+#include <math.h>
 #include <string.h>
 
 #include "coordinator/draft/internal.h"
@@ -25,6 +26,9 @@ struct case_ {
     int32_t said[MOST];
     struct counted guesses[SIGNALS_DRAFTERS], besides[SIGNALS_DRAFTERS];
     int n_found, n_found_kept;
+    int32_t grown[MOST]; /* behind siblings */
+    int8_t parents[MOST];
+    struct counted learned; /* of these: what the planner is told */
 };
 
 static const struct case_ cases[] = {
@@ -119,6 +123,45 @@ static const struct case_ cases[] = {
      .besides = {[SIGNALS_LOOKAHEAD] = {2, 0}},
      .n_found = 2,
      .n_found_kept = 1},
+    {.name = "a sibling goes on",
+     .chain = {20, 21},
+     .siblings = {30, 31},
+     .grown = {40, 41, 42},
+     .parents = {-1, -1, 0}, /* behind 30: 40 and 41; behind 40: 42 */
+     .finder = -1,
+     .said = {30, 40, 42, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 0}},
+     .besides = {[SIGNALS_MODEL] = {5, 3}},
+     .learned = {2, 2}},
+    {.name = "the sibling of a guess behind a sibling stays",
+     .chain = {20, 21},
+     .siblings = {30, 31},
+     .grown = {40, 41, 42, 43},
+     .parents = {-1, -2, -2, 2}, /* behind 30: 40; behind 31: 41 and 42; behind 42: 43 */
+     .finder = -1,
+     .said = {31, 42, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 0}},
+     .besides = {[SIGNALS_MODEL] = {6, 2}},
+     .learned = {3, 1}},
+    {.name = "a sibling stays, and what is behind it does not",
+     .chain = {20, 21},
+     .siblings = {30},
+     .grown = {40, 41},
+     .parents = {-1, -1},
+     .finder = -1,
+     .said = {30, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 0}},
+     .besides = {[SIGNALS_MODEL] = {3, 1}},
+     .learned = {2, 0}},
+    {.name = "the chain stays, and siblings would have gone on",
+     .chain = {20, 21},
+     .siblings = {30},
+     .grown = {40},
+     .parents = {-1},
+     .finder = -1,
+     .said = {20, 21, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 2}},
+     .besides = {[SIGNALS_MODEL] = {2, 0}}},
     {.name = "a window alone",
      .branch = {40, 41},
      .finder = -1,
@@ -227,6 +270,13 @@ static void make_draft(const struct case_ *c, struct draft *draft)
     finder_take(&lane, guesses, n, &part.arena);
     ck_assert_int_eq(draft->n, n);
     draft->n_appended = c->n_appended;
+    draft->grown.n = length(c->grown);
+    for (int i = 0; i < draft->grown.n; i++) {
+        static float one = 1;
+        draft->grown.parents[i] = c->parents[i];
+        draft->grown_tokens[i] = c->grown[i];
+        draft->grown_q[i] = (struct sparse_dist){1, &draft->grown_tokens[i], &one};
+    }
 }
 
 static void make_plan(const struct case_ *c, struct lane_plan *plan)
@@ -320,6 +370,8 @@ START_TEST(guesses_are_counted_for_who_made_them)
     ck_assert_uint_eq(counters->accepted, (uint32_t)n_kept);
     ck_assert_uint_eq(counters->siblings, (uint32_t)n_besides);
     ck_assert_uint_eq(counters->siblings_accepted, (uint32_t)n_besides_kept);
+    ck_assert_int_eq((int)roundf(planner.grown.tested), c->learned.n);
+    ck_assert_int_eq((int)roundf(planner.grown.accepted), c->learned.n_kept);
     ck_assert_uint_eq(counters->found, (uint32_t)c->n_found);
     ck_assert_uint_eq(counters->found_accepted, (uint32_t)c->n_found_kept);
     ck_assert_uint_eq(counters->appended, (uint32_t)c->n_appended);

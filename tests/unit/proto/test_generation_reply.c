@@ -36,7 +36,7 @@ static const struct generate_round *round_sample(void)
                                              .q = (float)sample_int(0, 64) / 64,
                                              .p = (float)sample_int(-1, 1),
                                              .place = sample_int(0, DRAFT_MAX - 1),
-                                             .sibling = sample_int(0, GENERATE_BRANCH),
+                                             .sibling = sample_int(0, GENERATE_SIBLING_MOST),
                                              .is_untried = sample_int(0, 1)};
     }
     *round = (struct generate_round){.n_guesses = n,
