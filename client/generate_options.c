@@ -57,9 +57,9 @@ static const char doc[] =
     "place of a rejected guess, behind a | = one that was rejected, too. Without colours (pipe, "
     "NO_COLOR): [stayed], {-rejected-}{+replacement+}, <bonus>, {-|rejected sibling-}, [|sibling "
     "that stayed]; newlines of rejected guesses show as \\n. Guesses of a second chain, which was "
-    "found beside the first one, have the marks of siblings. Guesses behind a rejected one, and "
-    "siblings of one that stayed, are not shown. With --json the rounds are listed under "
-    "\"steps\".\n\n" CLIENT_STATUS_DOC;
+    "found beside the first one, and guesses of the draft behind siblings have the marks of "
+    "siblings. Guesses behind a rejected one, and siblings of one that stayed, are not shown. With "
+    "--json the rounds are listed under \"steps\".\n\n" CLIENT_STATUS_DOC;
 
 static int add_ban_text(struct generate_options *o, const char *text, struct error *err)
 {

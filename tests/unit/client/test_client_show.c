@@ -238,6 +238,26 @@ START_TEST(painter_marks_a_second_chain)
 }
 END_TEST
 
+/* The chain u r with the sibling v of u, behind which there are y and its sibling q, and z behind
+ * q. */
+START_TEST(painter_marks_what_goes_on_behind_a_sibling)
+{
+    static const uint32_t ends[N_IDS] = {1, 2, 3, 4};
+    static const enum token_origin origins[N_IDS] = {TOKEN_ACCEPTED, TOKEN_ACCEPTED, TOKEN_BONUS};
+    enum { FIRST = GENERATE_GROWN, SECOND };
+    const struct generate_guess guesses[] = {
+        {4, "v", 1, 1, 0, 1, false},     {6, "q", 1, 1, 1, SECOND, false},
+        {3, "u", 1, 0, 0, 0, false},     {1, "r", 1, -1, 1, 0, true},
+        {7, "y", 1, 0, 1, FIRST, false}, {8, "z", 1, 0, 2, FIRST, false},
+    };
+    const struct generate_round round = {.n_guesses = 6, .guesses = guesses, .n_kept = 2};
+    struct generate_tokens tokens = tokens_of("vqb", ends, origins, "u");
+    tokens.n = 3;
+    tokens.round = &round;
+    check_drafts(false, &tokens, "{-u-}[|v]{-|y-}[|q]<b>");
+}
+END_TEST
+
 /* All of a chain stays, so that its siblings change nothing. */
 START_TEST(painter_shows_a_chain_with_and_without_a_round_alike)
 {
@@ -452,6 +472,7 @@ int main(void)
     tcase_add_test(tests, painter_marks_each_origin);
     tcase_add_test(tests, painter_marks_siblings_that_were_tried);
     tcase_add_test(tests, painter_marks_a_second_chain);
+    tcase_add_test(tests, painter_marks_what_goes_on_behind_a_sibling);
     tcase_add_test(tests, painter_shows_a_chain_with_and_without_a_round_alike);
     tcase_add_test(tests, painter_says_whether_a_line_has_ended);
     tcase_add_test(tests, figures_are_those_of_the_definitions);
