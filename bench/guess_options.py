@@ -4,7 +4,7 @@
     bench/guess_options.py BUILD [lookup|trees|draft-staged|lookup-append] [--clients 1,8,32]
                            [--turns 20] [--tokens 400] [--target MODEL] [--draft MODEL] [--k K]
                            [--texts greedy,sampled] [--ranks 1] [--values ONE OTHER]
-                           [--kernels avx2]
+                           [--kernels avx2] [--delay-ms 4] [--also "FLAG ..."]
 
 Two clusters run side by side, which differ in one option alone: --lookup session and none, --trees,
 --draft-staged or --lookup-append auto and off, or two other values of that option. In each turn
@@ -15,7 +15,8 @@ are two kinds of texts:
   sampled  temperature 1 under rule coupled: what is found is mostly wrong
 and for lookup two kinds of clusters: without a draft model, and with one. Under both kinds of texts
 the two clusters write the same tokens, which is checked, so that they differ in time alone. With
---k K all requests have a K of their own, which the draft model guesses.
+--k K all requests have a K of their own, which the draft model guesses. --delay-ms MS: the ranks
+are so far away, each way. --also: further flags of both coordinators.
 
 Printed: tokens per second of both (of a single stream by the server's time, otherwise the sum over
 the streams), their ratio as the median of the turns with quartiles; of the first cluster alpha, the
@@ -29,6 +30,7 @@ import time
 import bench_util
 from bench_util import numbers, quartiles_text
 from cluster import Cluster
+from far_cluster import FarRanks
 
 OPTIONS = {"lookup": ("session", "none"), "trees": ("auto", "off"),
            "draft-staged": ("auto", "off"), "lookup-append": ("auto", "off")}
@@ -84,12 +86,18 @@ def compare(kind, clusters, text, clients, args):
           f"{total(found, 'siblings') / max(1, total(found, 'rounds')):8.2f}", flush=True)
 
 
+class FarCluster(FarRanks, Cluster):
+    pass
+
+
 def run_kind(kind, draft, args):
     threads = ["--threads", str(args.threads), "--kernels", args.kernels]
-    flags = ["--tokenizer", args.target, "--" + args.option]
+    flags = ["--tokenizer", args.target, *args.also.split(), "--" + args.option]
+    FarCluster.delay_s = args.delay_ms / 1000
+    kind_of = FarCluster if args.delay_ms else Cluster
 
     def cluster(value):
-        return Cluster(args.build, n_ranks=args.ranks, target=args.target, draft=draft,
+        return kind_of(args.build, n_ranks=args.ranks, target=args.target, draft=draft,
                        worker_flags=threads, coordinator_flags=[*threads, *flags, value])
 
     first, second = args.values or OPTIONS[args.option]
@@ -116,6 +124,8 @@ def main():
     parser.add_argument("--draft", default=f"{tales}/draft")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--kernels", default="auto")
+    parser.add_argument("--delay-ms", type=float, default=0)
+    parser.add_argument("--also", default="")
     args = parser.parse_args()
     print("draft     texts    clients      with  without/s  ratio (quartiles)    alpha found "
           "staged appended siblings")

@@ -25,8 +25,7 @@ static int free_rows(const struct planning *p)
 }
 
 /* A window is a tree, and it takes the place of a branch, which a lane that guesses behind siblings
- * does not have. A lane that feeds a prompt has a long
- * step anyway, in which nothing is free. */
+ * does not have. A lane that feeds a prompt has a long step anyway, in which nothing is free. */
 static bool may_have_window(const struct lane_plan *lane)
 {
     return lane->n_tokens == 1 && lane->branch.n == 0 && lane->growth.n == 0 &&

@@ -45,6 +45,7 @@ struct planner {
     double stage_unused; /* share of what the draft is expected to guess and does not read ahead */
     struct planner_siblings siblings[PLANNER_DRAFTERS];
     struct planner_trust grown;  /* of guesses behind siblings, over those of chains */
+    int grow_wait;               /* rounds until they are looked at again */
     uint64_t n_rounds;           /* whose times were taken */
     uint64_t fitted_at;          /* n_rounds at the last fit */
     int n_plain, n_guessed;      /* of the timed rounds without prompts, up to some number */

@@ -55,6 +55,10 @@ static const double soon_price = 0.5;
 /* Logarithm of predicted tokens over time, for each lane: guesses behind siblings must promise this
  * much, because smaller differences are mostly noise. */
 static const double grow_value = 0.005;
+/* Us, for each lane: what looking for them takes, about. */
+static const double grow_us = 5;
+/* Share of the time of rounds that looking may take where they promise too little. */
+static const double grow_share = 0.002;
 /* Depths that are tried where several lanes guess, or guesses have siblings. One lane that is surer
  * than all others would otherwise have all its guesses, at one pass each, before the others have
  * their first; and a guess that is likely would come before siblings, which cost no pass. */
@@ -371,20 +375,25 @@ static void clear(struct planner_lane *lane)
 /* In place of the choice that was handed out one with guesses behind siblings, if that promises
  * more than it and the branches beside it. A lane with such guesses has no branch: both are for the
  * case that the chain is wrong. Only where siblings pay this is looked at, because a guess behind
- * one is committed more seldom and costs more. */
+ * one is committed more seldom and costs more; and where that promises too little it is not looked
+ * at for some rounds, because looking takes time. */
 static void share_growing(struct planner *p, const struct planner_sum *plain,
                           struct planner_lane *lanes, int n_lanes, const struct choice *best)
 {
     struct planner_order order;
     struct planner_growing growing[PLANNER_LANES_MAX];
-    double least_promised = value_of(plain->base, best) + grow_value * n_lanes;
+    double search = log1p(grow_us * n_lanes / best->us);
+    double least_promised = value_of(plain->base, best) + (grow_value + search) * n_lanes;
     for (int i = 0; i < n_lanes; i++) {
         least_promised += lanes[i].branch.n > 0 ? (double)lanes[i].branch.value : 0;
     }
     planner_order_begin_growing(p, lanes, n_lanes, growing, &order);
     struct choice grown = choose_best(plain, &order);
     if (grown.n > 0) grown = stay_near(*plain, &order, &grown);
-    if (value_of(plain->base, &grown) <= least_promised || !has_grown(&order, &grown)) return;
+    if (value_of(plain->base, &grown) <= least_promised || !has_grown(&order, &grown)) {
+        p->grow_wait = (int)fmin(grow_us * n_lanes / (grow_share * best->us), INT16_MAX);
+        return;
+    }
     for (int i = 0; i < n_lanes; i++) {
         clear(&lanes[i]);
     }
@@ -404,7 +413,12 @@ static void share_planned(struct planner *p, const struct planner_base *base,
     hand_out(&order, &best, lanes);
     p->planned_us = planner_branch_all(p, base, lanes, n_lanes, best.n, best.us);
     if (n_chosen == 0 && !is_due) probe_one(p, plain, lanes, n_lanes, &order);
-    if (!is_probe && may_grow(lanes, n_lanes)) share_growing(p, &plain, lanes, n_lanes, &best);
+    if (is_probe || !may_grow(lanes, n_lanes)) return;
+    if (p->grow_wait > 0) {
+        p->grow_wait--;
+    } else {
+        share_growing(p, &plain, lanes, n_lanes, &best);
+    }
 }
 
 void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,

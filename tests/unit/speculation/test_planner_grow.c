@@ -412,6 +412,45 @@ START_TEST(a_plan_without_them_is_what_it_is_where_they_are_off)
 }
 END_TEST
 
+/* Rounds until they are looked at again, in rounds whose step takes so long. pays: they would
+ * always stay; otherwise never. */
+static int wait_after(double step_us, bool pays, struct planner_lane *lane)
+{
+    static struct planner p;
+    static struct planner_sequence seq;
+    const struct planner_load load = {.n_rows_max = 512};
+    know(&p, &seq, 0);
+    p.grown = (struct planner_trust){1000, pays ? 990 : 0, 500};
+    for (int rows = 1; rows <= 512; rows *= 2) {
+        planner_calibrate_step(&p, rows, step_us * (1 + 0.0001 * rows));
+        planner_calibrate_draft(&p, rows, step_us * 0.02 * (1 + 0.001 * rows));
+    }
+    *lane = (struct planner_lane){.seq = &seq,
+                                  .k_max = DRAFT_MAX,
+                                  .n_missed = 1,
+                                  .n_left = TEXT_TOKENS,
+                                  .siblings_max = SIBLINGS_MAX,
+                                  .nodes_max = PLANNER_NODES_MAX,
+                                  .grows = true};
+    planner_share(&p, lane, 1, &load);
+    return p.grow_wait;
+}
+
+/* Looking takes 5 us for a lane, and 0.2 % of the time at most where nothing comes of it. */
+START_TEST(looking_for_them_takes_little_of_short_rounds)
+{
+    struct planner_lane lane;
+    ck_assert_int_eq(wait_after(STEP_US, true, &lane), 0);
+    ck_assert_int_gt(lane.growth.n, 0);
+    ck_assert_int_eq(wait_after(STEP_US, false, &lane), 0); /* five of 20,000 us */
+    ck_assert_int_eq(lane.growth.n, 0);
+    int wait = wait_after(100, false, &lane);
+    ck_assert(lane.growth.n == 0 && wait >= 12 && wait <= 25); /* five of 100 to 200 us */
+    wait = wait_after(1, true, &lane); /* they take longer to find than they save */
+    ck_assert(lane.growth.n == 0 && wait >= 1000 && wait <= 2500);
+}
+END_TEST
+
 /* Guesses of finders keep their siblings, and nothing is made behind those. */
 START_TEST(what_was_found_does_not_grow)
 {
@@ -448,6 +487,7 @@ int main(void)
     tcase_add_loop_test(tcase, guesses_behind_siblings_are_worth_it_where_they_are_made, 0,
                         N_WORLDS);
     tcase_add_loop_test(tcase, a_plan_without_them_is_what_it_is_where_they_are_off, 0, N_PAIRS);
+    tcase_add_test(tcase, looking_for_them_takes_little_of_short_rounds);
     tcase_add_test(tcase, what_was_found_does_not_grow);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
