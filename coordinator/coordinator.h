@@ -43,7 +43,7 @@ struct coordinator_options {
     enum staged_mode draft_staged;
     enum append_mode lookup_append;
     enum halves_mode half_batches;
-    enum trees_mode trees;
+    struct trees trees;
     int n_draft; /* K; -1 = by strategy */
     enum strategy strategy;
     float threshold;

@@ -16,8 +16,9 @@ static struct sequence_defaults defaults_now(const struct engine *e)
         .vocab_size = engine_group(e)->vocab_size,
         .ends = &engine_group(e)->ends,
         .has_draft = drafters_any(e->options.drafters),
-        .siblings_max = e->options.trees == TREES_OFF ? 0 : SIBLINGS_MAX,
-        .grows = e->options.trees == TREES_AUTO,
+        .siblings_max = e->options.trees.mode == TREES_OFF ? 0 : SIBLINGS_MAX,
+        .grows = e->options.trees.mode == TREES_AUTO,
+        .tree = e->options.trees.fixed.n > 0 ? &e->options.trees.fixed : NULL,
     };
 }
 

@@ -78,7 +78,8 @@ static const struct argp_option options[] = {
     {"trees", OPT_TREES, "MODE", 0,
      "whether several tokens may be guessed for a place: auto (where the planner expects that it "
      "pays), siblings (so, too, but a draft model guesses nothing behind the second and further "
-     "ones) or off; default auto",
+     "ones), off, or a tree such as 3,2,1, which is auto but for requests of strategy fixed: for "
+     "them a draft model makes 3 guesses, 2 behind each of these, and so on; default auto",
      0},
     {"lookup", OPT_LOOKUP, "LIST", 0,
      "where guesses are looked up, besides or without a draft model; separated by commas: session "
@@ -364,7 +365,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         c->store_is_shared = true;
         return 0;
     case OPT_TREES:
-        if (trees_parse_mode(arg, &c->trees, &err)) argp_failure(state, 2, 0, "%s", err.text);
+        if (trees_parse(arg, &c->trees, &err)) argp_failure(state, 2, 0, "%s", err.text);
         return 0;
     case OPT_LOOKUP:
         if (drafters_check(arg, &err)) argp_failure(state, 2, 0, "%s", err.text);

@@ -105,6 +105,7 @@ static bool can_draft_ahead(const struct round_part *part)
 {
     const struct round_lane *lane = &part->lanes[0];
     if (lane->plan.k > 0 && lane->plan.drafter != part->tools->drafters->model) return false;
+    if (lane->seq->tree) return false; /* guesses made ahead are a chain */
     return part->tools->drafters->model && part->is_alone && part->n_lanes == 1 &&
            lane->plan.is_last && !lane->err.code;
 }

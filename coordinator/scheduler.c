@@ -360,6 +360,36 @@ static void make_room_behind(struct planning *p, struct lane_plan *lane)
     p->n_rows -= lane->n_append;
 }
 
+/* The tree of a lane whose tree is given, or its chain alone where the step has no room for it. */
+static void plan_fixed_tree(struct planning *p, struct lane_plan *lane)
+{
+    const struct growth_widths *tree = lane->seq->tree;
+    bool has_tree = tree && lane->k > 0 && lane->drafter == p->s->drafters->model;
+    if (!has_tree || p->s->is_halved) return;
+    uint8_t siblings[DRAFT_MAX];
+    struct growth growth;
+    int n = growth_of_widths(tree, lane->k, siblings, &growth);
+    if (n > least(p->n_tokens, p->n_rows)) return;
+    memcpy(lane->siblings, siblings, (size_t)lane->k * sizeof *siblings);
+    lane->growth = growth;
+    p->n_tokens -= n;
+    p->n_rows -= n;
+}
+
+/* What a lane that is not planned adds to the step, and its guesses to the passes of the draft. */
+static int load_of(const struct lane_plan *lane, struct planner_load *load)
+{
+    int n = lane->n_tokens + lane->k + lane->growth.n;
+    for (int g = 0; g < lane->k; g++) {
+        load->n_guessing[g]++;
+        n += lane->siblings[g];
+    }
+    for (int i = 0; i < lane->growth.n; i++) {
+        load->n_guessing[growth_place(&lane->growth, i)]++;
+    }
+    return n;
+}
+
 static void plan_guesses(struct planning *p)
 {
     struct planner_lane lanes[SEQUENCES_MAX];
@@ -370,10 +400,8 @@ static void plan_guesses(struct planning *p)
     for (int i = 0; i < p->plan->n_lanes; i++) {
         struct lane_plan *lane = &p->plan->lanes[i];
         struct sequence *seq = lane->seq;
-        n_rows += lane->n_tokens + lane->k;
-        for (int g = 0; g < lane->k; g++) {
-            load.n_guessing[g]++;
-        }
+        plan_fixed_tree(p, lane);
+        n_rows += load_of(lane, &load);
         if (lane->is_last && !planning_is_planned(seq)) load.n_decoding++;
         if (!lane->is_last || !planning_is_planned(seq)) continue;
         bool has_missed = planning_n_missed(seq) > CAUGHT_UP_TOKENS;

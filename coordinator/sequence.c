@@ -79,6 +79,7 @@ static void choose_draft(struct sequence *seq, const struct generate_request *re
     bool is_planned = seq->planner_state.strategy == STRATEGY_PLANNED;
     seq->siblings_max = is_planned ? defaults->siblings_max : 0;
     seq->grows = is_planned && defaults->grows;
+    seq->tree = seq->planner_state.strategy == STRATEGY_FIXED ? defaults->tree : NULL;
 }
 
 static int check_length(const struct job *job, const struct sequence_defaults *defaults,
@@ -277,6 +278,7 @@ static int open_tokens(struct sequence *seq, int block_tokens, struct error *err
     if (!seq->is_score && edit_rules_change(&seq->edit_rules)) {
         seq->siblings_max = 0; /* edits depend on the tokens before a position: of one chain */
         seq->grows = false;
+        seq->tree = NULL;
         TRY(edits_open(&seq->edits, &seq->edit_rules, seq->n_vocab, seq->tokens, seq->n_prompt,
                        seq->end - seq->n_prompt, err));
     }

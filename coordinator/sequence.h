@@ -42,12 +42,13 @@ struct sequence {
     uint64_t seed;
     int n_draft; /* K of strategy fixed, the most of others */
     struct planner_sequence planner_state;
-    float threshold;              /* of strategy threshold, otherwise 0 */
-    int end;                      /* n_tokens never exceeds this: max_tokens or the context */
-    int siblings_max;             /* of each guess; 0: guesses are chains */
-    bool grows;                   /* a draft model may guess behind siblings */
-    const char *speculation_off;  /* why it has no guesses; "" = it may have */
-    struct end_ids ends;          /* tokens that end the text */
+    float threshold;                  /* of strategy threshold, otherwise 0 */
+    int end;                          /* n_tokens never exceeds this: max_tokens or the context */
+    int siblings_max;                 /* of each guess; 0: guesses are chains */
+    bool grows;                       /* a draft model may guess behind siblings */
+    const struct growth_widths *tree; /* of guesses of a draft model in every round; NULL: none */
+    const char *speculation_off;      /* why it has no guesses; "" = it may have */
+    struct end_ids ends;              /* tokens that end the text */
     struct edit_rules edit_rules; /* what the request changes in p; its arrays are the sequence's */
     struct edits *edits;          /* NULL = nothing */
 
@@ -74,8 +75,9 @@ struct sequence_defaults {
     int context_limit, vocab_size; /* of the target */
     const struct end_ids *ends;    /* of its texts; NULL = none */
     bool has_draft;
-    int siblings_max; /* of each guess of planned sequences */
-    bool grows;       /* a draft model may guess behind siblings of these */
+    int siblings_max;                 /* of each guess of planned sequences */
+    bool grows;                       /* a draft model may guess behind siblings of these */
+    const struct growth_widths *tree; /* of sequences of strategy fixed; NULL: chains. Kept */
 };
 
 /* K of requests that do not say, where the coordinator's own option is n_draft (-1: it has

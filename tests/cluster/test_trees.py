@@ -140,6 +140,28 @@ def check_pair(build, report):
                 check_grown(report, f"pair, T = {n_ranks}", world, text, trees)
 
 
+def check_fixed(build, report):
+    """A tree that is named, in requests with a K of their own: the rounds have all of it, but for
+    the last ones and for what would stand behind an end of the text."""
+    for n_ranks in (1, 2):
+        with Far(build, n_ranks=n_ranks, target=PAIR, draft=PAIR + ",draft=1", worker_flags=WORKER,
+                 coordinator_flags=["--half-batches", "off", "--trees", "3,2,1"]) as world:
+            for text, k, n_whole in (("greedy", 3, 15), ("coupled", 3, 15), ("coupled", 5, 17)):
+                flags = ["-n", str(N_TOKENS), "--ignore-eos", "--json", "--seed", str(SEEDS[0]),
+                         *SHOWN[text]]
+                plain, made = (json.loads(world.outrider("generate", PROMPT, *words, *flags).stdout)
+                               for words in (["-K", "0"], ["-K", str(k), "--show-drafts"]))
+                sizes = [len(step["round"]["guesses"]) for step in made["steps"]]
+                n_kept = sum(guess["sibling"] >= GROWN for step in made["steps"]
+                             for guess in step["round"]["guesses"][:step["round"]["kept"]])
+                n_short = sum(size != n_whole for size in sizes[1:-2])
+                report.check(max(sizes) == n_whole and n_short <= 2 and n_kept > 0 and
+                             made["token_ids"] == plain["token_ids"],
+                             f"3,2,1, K = {k}, T = {n_ranks}, {text}: {n_short} of "
+                             f"{len(sizes)} rounds have fewer than {n_whole} guesses; {n_kept} "
+                             "behind siblings stay")
+
+
 def lookahead_world(build, draft, trees):
     return Farther(build, target=TARGET, draft=draft, worker_flags=WORKER,
                    coordinator_flags=["--tokenizer", TARGET, "--lookup", "lookahead",
@@ -191,6 +213,7 @@ def main():
             if worker is SMALL:
                 report.check(n > 0, f"{name}: {n} times a text lost its place")
     check_pair(build, report)
+    check_fixed(build, report)
     return report.status()
 
 

@@ -130,6 +130,40 @@ START_TEST(guesses_made_ahead_have_none_behind_their_siblings)
 }
 END_TEST
 
+/* A text with a K of its own and the tree 3,2,1 in a step of so many rows. */
+static const struct lane_plan *plan_fixed(int n_rows, int k)
+{
+    static const struct growth_widths tree = {3, {3, 2, 1}};
+    const struct world_options options = {64, n_rows, 64, 64, 4};
+    world_open(&w, &options);
+    struct sequence *seq = add(N_PROMPT, 100, STRATEGY_FIXED, k);
+    seq->tree = &tree;
+    plan_now();
+    if (w.plan.lanes[0].tails) block_tails_release(w.plan.lanes[0].tails, &w.pool);
+    world_commit(&w, &w.plan.lanes[0], 0);
+    plan_now();
+    ck_assert_int_eq(w.plan.n_lanes, 1);
+    ck_assert_int_eq(w.plan.lanes[0].k, k);
+    return &w.plan.lanes[0];
+}
+
+/* 3, 6 and 6 guesses, and the token before them. With fewer rows there is the chain alone. */
+START_TEST(a_tree_of_its_own_is_all_there_or_not_at_all)
+{
+    static const struct {
+        int n_rows, k, n_siblings, n_grown;
+    } cases[] = {{16, 3, 3, 9}, {15, 3, 0, 0}, {64, 2, 3, 4}, {64, 1, 2, 0}, {18, 5, 3, 9}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct lane_plan *lane = plan_fixed(cases[i].n_rows, cases[i].k);
+        ck_assert_int_eq(count_siblings(lane), cases[i].n_siblings);
+        ck_assert_int_eq(lane->growth.n, cases[i].n_grown);
+        ck_assert_int_eq(lane->tails != NULL, cases[i].n_siblings > 0);
+        if (lane->tails) block_tails_release(lane->tails, &w.pool);
+        world_close(&w);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("scheduler_trees");
@@ -138,6 +172,7 @@ int main(void)
     tcase_add_test(tcase, a_window_that_lacks_a_block_takes_none);
     tcase_add_test(tcase, what_is_behind_siblings_gives_way_first);
     tcase_add_test(tcase, guesses_made_ahead_have_none_behind_their_siblings);
+    tcase_add_test(tcase, a_tree_of_its_own_is_all_there_or_not_at_all);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

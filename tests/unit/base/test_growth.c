@@ -1,0 +1,97 @@
+/* ctest: labels=quick libs=base timeout=60 */
+/* Trees that are the same in every round, as users write them. */
+#include "base/growth.h"
+
+#include <string.h>
+
+#include "tests/support/check_util.h"
+
+static struct growth_widths parsed(const char *text)
+{
+    struct growth_widths widths;
+    struct error err;
+    ck_assert_msg(growth_widths_parse(text, &widths, &err) == 0, "%s", err.text);
+    return widths;
+}
+
+START_TEST(each_guess_has_so_many_behind_it)
+{
+    static const int8_t wanted[] = {-1, -1, -2, -2, -4, 0, 1, 2, 3};
+    const struct growth_widths widths = parsed("3,2,1");
+    uint8_t siblings[DRAFT_MAX];
+    struct growth growth;
+    ck_assert_int_eq(growth_of_widths(&widths, 3, siblings, &growth), 12);
+    ck_assert(siblings[0] == 2 && siblings[1] == 1 && siblings[2] == 0);
+    ck_assert_int_eq(growth.n, sizeof wanted);
+    ck_assert_int_eq(memcmp(growth.parents, wanted, sizeof wanted), 0);
+}
+END_TEST
+
+/* Guesses of place i: the product of the widths up to it. They are in the order of their places,
+ * and those of one parent stand together. */
+START_TEST(places_have_the_product_of_their_widths)
+{
+    static const char *const texts[] = {"1", "4", "1,4,2", "2,2,2,2", "1,1,1,1,4", "4,1,1,1,1,1"};
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+        const struct growth_widths widths = parsed(texts[t]);
+        for (int k = 1; k <= widths.n + 2; k++) {
+            uint8_t siblings[DRAFT_MAX];
+            struct growth growth;
+            int counts[DRAFT_MAX] = {0}, before = 0, product = 1, n = 0;
+            int n_besides = growth_of_widths(&widths, k, siblings, &growth);
+            for (int i = 0; i < growth.n; i++) {
+                int place = growth_place(&growth, i);
+                ck_assert(place >= before && place < k);
+                ck_assert_int_lt(i - growth_first(&growth, i), 1 + SIBLINGS_MAX);
+                counts[place]++;
+                before = place;
+            }
+            for (int i = 0; i < k; i++) {
+                product *= i < widths.n ? widths.widths[i] : 1;
+                counts[i] += 1 + siblings[i];
+                ck_assert_int_eq(counts[i], i < widths.n ? product : 1);
+                n += counts[i] - 1;
+            }
+            ck_assert_int_eq(n_besides, n);
+        }
+    }
+}
+END_TEST
+
+START_TEST(what_is_no_tree_is_refused)
+{
+    static const struct {
+        const char *text, *why;
+    } wrong[] = {
+        {"", "'' is no tree"},
+        {"0", "'0' is no tree"},
+        {"5", "1 to 4 for each"},
+        {"3,", "'3,' is no tree"},
+        {",3", "',3' is no tree"},
+        {"3;2", "'3;2' is no tree"},
+        {"12", "'12' is no tree"},
+        {"2,x", "'2,x' is no tree"},
+        {"1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "at most 16 places"},
+        {"2,2,2,2,2", "more than 31 guesses"},
+        {"4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4", "more than 31 guesses"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct growth_widths widths;
+        struct error err;
+        ck_assert_int_eq(growth_widths_parse(wrong[i].text, &widths, &err), ERR_ARGUMENT);
+        ck_assert_msg(strstr(err.text, wrong[i].why), "%s", err.text);
+    }
+    ck_assert_int_eq(parsed("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1").n, DRAFT_MAX);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("growth");
+    TCase *tcase = tcase_create("growth");
+    tcase_add_test(tcase, each_guess_has_so_many_behind_it);
+    tcase_add_test(tcase, places_have_the_product_of_their_widths);
+    tcase_add_test(tcase, what_is_no_tree_is_refused);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
