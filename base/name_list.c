@@ -20,12 +20,12 @@ static int refuse(const struct name_list *list, const char *text, const char *pr
                      names);
 }
 
-/* Whether word[len] is this name, with "=" behind it if it takes a file. */
+/* Whether word[len] is this name, perhaps with "=" behind it if it takes a file. */
 static bool is_named(const struct name_list_name *name, const char *word, size_t len)
 {
     size_t own = strlen(name->name);
     if (len < own || memcmp(name->name, word, own) != 0) return false;
-    return name->takes_file ? len > own && word[own] == '=' : len == own;
+    return len == own || (name->takes_file && word[own] == '=');
 }
 
 /* The word's name in the list; -1: it has none. */
@@ -54,8 +54,9 @@ static void read_word(const struct name_list *list, const char *word, size_t len
     }
     *seen |= 1U << item->index;
     if (!name->takes_file) return;
-    item->file = word + strlen(name->name) + 1;
-    item->file_len = len - strlen(name->name) - 1;
+    size_t own = strlen(name->name);
+    item->file_len = len > own ? len - own - 1 : 0;
+    item->file = item->file_len > 0 ? word + own + 1 : NULL;
     if (item->file_len > 0) return;
     snprintf(problem, PROBLEM_BYTES, "the name of the file behind %s= is missing", name->name);
 }

@@ -77,8 +77,8 @@ static const struct argp_option options[] = {
      0},
     {"trees", OPT_TREES, "MODE", 0,
      "whether several tokens may be guessed for a place: auto (where the planner expects that it "
-     "pays), siblings (so, too, but a draft model guesses nothing behind the second and further "
-     "ones), off, or a tree such as 3,2,1, which is auto but for requests of strategy fixed: for "
+     "pays), siblings (the same, but a draft model goes on behind the first guess of a place "
+     "alone), off, or a tree such as 3,2,1, which is auto but for requests of strategy fixed: for "
      "them a draft model makes 3 guesses, 2 behind each of these, and so on; default auto",
      0},
     {"lookup", OPT_LOOKUP, "LIST", 0,

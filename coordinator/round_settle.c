@@ -104,6 +104,15 @@ static int accept_tree(struct round_part *part, struct round_lane *lane,
     return 0;
 }
 
+/* Whether the token behind the n_accepted guesses that stay is in the place of others that were
+ * tried there. */
+static bool has_replaced(const struct round_lane *lane, int n_accepted)
+{
+    if (!lane->tree) return n_accepted < lane->draft.n;
+    int last = n_accepted > 0 ? lane->accepted[n_accepted - 1] : -1;
+    return tree_child(&lane->tree->guesses, last) >= 0;
+}
+
 /* Accepts, then commits n_accepted guesses and the token after them. */
 static int commit_lane(struct round_part *part, struct round_lane *lane,
                        const struct target_row *rows, struct error *err)
@@ -126,11 +135,10 @@ static int commit_lane(struct round_part *part, struct round_lane *lane,
         origins[i] = TOKEN_ACCEPTED;
     }
     bool is_rejected = lane->path.n_chain < draft->n;
-    bool has_replaced = is_rejected && result.n_accepted == lane->path.n_chain;
     ids[result.n_accepted] = result.next;
-    origins[result.n_accepted] = draft->n == 0  ? TOKEN_PLAIN
-                                 : has_replaced ? TOKEN_REPLACEMENT
-                                                : TOKEN_BONUS;
+    origins[result.n_accepted] = draft->n == 0                           ? TOKEN_PLAIN
+                                 : has_replaced(lane, result.n_accepted) ? TOKEN_REPLACEMENT
+                                                                         : TOKEN_BONUS;
     lane->n_accepted = result.n_accepted;
     count(seq, lane, lane->path.n_chain);
     int read = seq->n_tokens + lane->path.n_chain; /* by the draft, and right */

@@ -99,6 +99,7 @@ void round_teach(struct round_part *part)
         .round_us = part->prepare_us + clock_now_us() - part->verify_us - round_late_us(part),
     };
     memcpy(round.pass_lanes, part->draft_cost.pass_lanes, sizeof part->draft_cost.pass_lanes);
+    memcpy(round.pass_grows, part->draft_cost.pass_grows, sizeof part->draft_cost.pass_grows);
     memcpy(round.pass_expected, part->draft_cost.pass_expected,
            sizeof part->draft_cost.pass_expected);
     memcpy(round.pass_us, part->draft_cost.pass_us, sizeof part->draft_cost.pass_us);

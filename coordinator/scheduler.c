@@ -429,7 +429,7 @@ static void plan_guesses(struct planning *p)
         int room = least(p->n_tokens, p->n_rows);
         lanes[0].k = least(least(p->s->n_ahead, lanes[0].k_max), room);
         memset(lanes[0].siblings, 0, sizeof lanes[0].siblings); /* the room is for guesses */
-        lanes[0].branch.n = 0;
+        lanes[0].branch.n = lanes[0].growth.n = 0;
     }
     for (int i = 0; i < n; i++) {
         take_choice(p, owners[i], &lanes[i]);

@@ -147,6 +147,8 @@ struct planner_round {
      * read ahead, a row each; the first may have read first_pass_tokens, at least one for each of
      * its lanes, besides those. */
     int n_passes, pass_lanes[DRAFT_MAX + 1], pass_expected[DRAFT_MAX + 1], first_pass_tokens;
+    bool pass_grows[DRAFT_MAX + 1]; /* guesses behind siblings are made: its time is that of no
+                                       number of rows */
     int64_t pass_us[DRAFT_MAX + 1];
     int n_read;      /* tokens of prompts that the draft read besides, ... */
     int64_t read_us; /* ... and for how long the round waited for that; not in draft_us */

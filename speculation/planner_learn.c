@@ -27,7 +27,8 @@ enum {
     COUNTED_ROUNDS = 100,
     /* Timed rounds of a pair in which probes may cost more. */
     SEARCH_ROUNDS = 1000,
-    /* Rounds after which what is known of reasons for offers fades a little. */
+    /* Rounds after which what is known of reasons for offers, and of guesses behind siblings, fades
+     * a little: where they were too bad to be made, that is looked at again. */
     FADE_ROUNDS = 64
 };
 
@@ -36,6 +37,8 @@ enum {
 static const double probe_ratio = 0.01, late_probe_ratio = 0.005;
 /* Share that older tests keep with every new test of their position, over all sequences. */
 static const double keep_test = 0.998;
+/* Share that tests behind siblings keep each time that they fade. */
+static const float keep_grown = 0.97F;
 /* Share of the guesses' time that rounds are assumed to wait for at least. */
 static const double visible_least = 0.01;
 /* Ratio: drafting counts as at most so many times as long as its passes. */
@@ -89,6 +92,7 @@ static void observe_first_reading(struct planner *p, const struct planner_round 
  * lane. */
 static int pass_rows(const struct planner_round *round, int i)
 {
+    if (round->pass_grows[i]) return 0;
     if (i > 0) return round->pass_lanes[i] + round->pass_expected[i];
     bool is_caught_up = round->first_pass_tokens <= CAUGHT_UP * round->pass_lanes[0];
     return is_caught_up ? round->first_pass_tokens + round->pass_expected[0] : 0;
@@ -158,11 +162,21 @@ static void observe_step(struct planner *p, const struct planner_round *round)
     if (round->n_prompt <= wanted) planner_curve_add(&p->rest, wanted, rest_us, p->n_rounds);
 }
 
+static void fade_grown(struct planner_trust *trust)
+{
+    trust->tested *= keep_grown;
+    trust->accepted *= keep_grown;
+    trust->expected *= keep_grown;
+}
+
 void planner_observe_round(struct planner *p, const struct planner_round *round)
 {
     if (!round->is_timed) return;
     p->n_rounds++;
-    if (p->n_rounds % FADE_ROUNDS == 0) planner_reasons_fade(&p->reasons);
+    if (p->n_rounds % FADE_ROUNDS == 0) {
+        planner_reasons_fade(&p->reasons);
+        fade_grown(&p->grown);
+    }
     observe_draft(p, round);
     if (round->n_rows > 0) observe_step(p, round);
     earn_credit(p);

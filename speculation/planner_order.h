@@ -7,7 +7,7 @@ enum { PLANNER_PAIRS_MAX = PLANNER_LANES_MAX * DRAFT_MAX * (1 + SIBLINGS_MAX) };
 
 /* The pairs in descending gain, as far as somebody has asked: a heap holds the next guess of each
  * lane, and the next sibling of each guess that it has left; or, where lanes grow, the best guess
- * of each. */
+ * of each lane. */
 struct planner_order {
     struct planner *p;
     struct planner_growing *growing; /* [lanes]; NULL: nothing is guessed behind siblings */

@@ -8,8 +8,8 @@
  * committed, and what that gains. */
 struct planner_pair {
     float gain, survival;
-    float
-        left; /* the chance that all guesses for its position, up to it, are tested and rejected */
+    /* The chance that all guesses for its position, up to it, are tested and rejected. */
+    float left;
     uint8_t lane;
     int8_t position;
     int8_t rank; /* 0: the guess itself; 1 .. SIBLINGS_MAX: a sibling; from PLANNER_GROWN on: behind

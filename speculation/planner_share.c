@@ -373,31 +373,32 @@ static void clear(struct planner_lane *lane)
 }
 
 /* In place of the choice that was handed out one with guesses behind siblings, if that promises
- * more than it and the branches beside it. A lane with such guesses has no branch: both are for the
- * case that the chain is wrong. Only where siblings pay this is looked at, because a guess behind
- * one is committed more seldom and costs more; and where that promises too little it is not looked
- * at for some rounds, because looking takes time. */
+ * more than it and the branches beside it. Then no lane has a branch: both are for the case that
+ * the chain is wrong. Only where siblings pay this is looked at, because a guess behind one is
+ * committed more seldom and costs more; and where that promises too little it is not looked at for
+ * some rounds, because looking takes time. */
 static void share_growing(struct planner *p, const struct planner_sum *plain,
-                          struct planner_lane *lanes, int n_lanes, const struct choice *best)
+                          struct planner_lane *lanes, int n_lanes, const struct choice *best,
+                          struct planner_order *order)
 {
-    struct planner_order order;
     struct planner_growing growing[PLANNER_LANES_MAX];
     double search = log1p(grow_us * n_lanes / best->us);
     double least_promised = value_of(plain->base, best) + (grow_value + search) * n_lanes;
     for (int i = 0; i < n_lanes; i++) {
         least_promised += lanes[i].branch.n > 0 ? (double)lanes[i].branch.value : 0;
     }
-    planner_order_begin_growing(p, lanes, n_lanes, growing, &order);
-    struct choice grown = choose_best(plain, &order);
-    if (grown.n > 0) grown = stay_near(*plain, &order, &grown);
-    if (value_of(plain->base, &grown) <= least_promised || !has_grown(&order, &grown)) {
+    planner_order_begin_growing(p, lanes, n_lanes, growing, order);
+    struct choice grown = choose_best(plain, order);
+    if (value_of(plain->base, &grown) <= least_promised || !has_grown(order, &grown)) {
         p->grow_wait = (int)fmin(grow_us * n_lanes / (grow_share * best->us), INT16_MAX);
         return;
     }
+    grown = stay_near(*plain, order, &grown);
+    if (value_of(plain->base, &grown) <= least_promised || !has_grown(order, &grown)) return;
     for (int i = 0; i < n_lanes; i++) {
         clear(&lanes[i]);
     }
-    planner_grow_hand_out(growing, order.pairs, grown.depth, grown.n, lanes);
+    planner_grow_hand_out(growing, order->pairs, grown.depth, grown.n, lanes);
     p->planned_us = grown.us;
 }
 
@@ -417,7 +418,7 @@ static void share_planned(struct planner *p, const struct planner_base *base,
     if (p->grow_wait > 0) {
         p->grow_wait--;
     } else {
-        share_growing(p, &plain, lanes, n_lanes, &best);
+        share_growing(p, &plain, lanes, n_lanes, &best, &order);
     }
 }
 

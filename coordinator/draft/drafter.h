@@ -114,6 +114,8 @@ struct draft_cost {
     int pass_lanes[DRAFT_MAX];
     int pass_expected[DRAFT_MAX]; /* tokens that were read ahead, a row each, or read again for
                                      guesses behind siblings */
+    bool
+        pass_grows[DRAFT_MAX]; /* guesses behind siblings are made; what is read again has no row */
     int64_t pass_us[DRAFT_MAX];
 };
 
@@ -180,9 +182,9 @@ struct drafter_ops {
      * sent (docs/design.md section 5). Coins RNG_DRAFT at (position, base); under a coupled rule
      * the guess is the argmax under the shared noise. Siblings use coins of the same address with
      * their numbers from 1 on as the index, and may be dropped for reasons that have nothing to do
-     * with their values. Guesses behind siblings use those of their position with the indices from
-     * 1 + SIBLINGS_MAX on, in the order of the growth. seq->n_draft_kv counts what was read, and
-     * guesses are written to seq->tokens behind the committed ones. Errors of a lane:
+     * with their values. Guesses behind siblings use those of their position each with an
+     * index of its own from 1 + SIBLINGS_MAX on. seq->n_draft_kv counts what was read, and guesses
+     * are written to seq->tokens behind the committed ones. Errors of a lane:
      * ERR_NO_MEMORY, ERR_EXHAUSTED no KV block, ERR_UNAVAILABLE the device is lost. All lanes go
      * through a pass together. */
     void (*propose)(struct drafter *drafter, struct draft_lane *lanes, int n, struct arena *arena,

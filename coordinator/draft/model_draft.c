@@ -74,7 +74,7 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     struct model_options mo = {
         .n_kv_blocks = (options->kv_tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
         .max_tokens = STEP_TOKENS,
-        .max_rows = least(options->n_sequences + DRAFT_MAX, STEP_ROWS),
+        .max_rows = least(1 + SIBLINGS_MAX + options->n_sequences * DRAFT_MAX, STEP_ROWS),
         .max_lanes = options->n_sequences,
         .n_vocab = d->n_vocab,
         .head_ids = d->head_ids,

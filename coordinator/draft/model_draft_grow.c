@@ -8,6 +8,7 @@
  * A growth is planned before anything of the round is drawn. What is left out of it lacks its
  * parent, stands behind an end of the text, or finds no blocks: that is decided by tokens drawn
  * before, or by company, and never by a token that is then not sent (speculation/tree.h). */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +164,7 @@ bool model_draft_plan_growth(struct model_draft *d, struct draft_grower *g, bool
     feeding->grower = g;
     feeding->has_chain_row = goes_on;
     feeding->n_rows = g->n_rows + (goes_on ? 1 : 0);
+    assert(feeding->n_rows <= d->n_rows_max); /* otherwise no step could take it */
     feeding->end = draft->base + draft->n;
     return true;
 }
@@ -194,6 +196,7 @@ static int draw(struct model_draft *d, struct draft_grower *g, struct draft_lane
     while (first + n < g->end && plan->parents[first + n] == parent) {
         n++;
     }
+    assert(n <= 1 + SIBLINGS_MAX);
     struct guess guess = {.position = draft->base + growth_place(plan, first),
                           .base = draft->base,
                           .coin = 1 + SIBLINGS_MAX + first - g->next,

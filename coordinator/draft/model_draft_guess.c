@@ -252,12 +252,13 @@ static void run_pass(struct model_draft *d, const struct feeding *feedings, int 
     }
 }
 
-/* n_more: tokens that were read ahead or again. */
-static void note_pass(struct draft_cost *cost, int n_lanes, int n_more, int64_t us)
+/* n_ahead, n_again: tokens that were read ahead, and again. */
+static void note_pass(struct draft_cost *cost, int n_lanes, int n_ahead, int n_again, int64_t us)
 {
     if (cost->n_passes == DRAFT_MAX) return;
+    cost->pass_grows[cost->n_passes] = n_again > 0;
     cost->pass_lanes[cost->n_passes] = n_lanes;
-    cost->pass_expected[cost->n_passes] = n_more;
+    cost->pass_expected[cost->n_passes] = n_ahead + n_again;
     cost->pass_us[cost->n_passes++] = us;
 }
 
@@ -276,13 +277,13 @@ void model_draft_propose(struct drafter *drafter, struct draft_lane *lanes, int 
         for (int i = 0; i < n_feedings && cost->n_passes == 0; i++) {
             cost->first_pass_tokens += d->feedings[i].end - d->feedings[i].seq->n_draft_kv;
         }
-        int n_more = read_ahead(d, n_feedings);
+        int n_ahead = read_ahead(d, n_feedings), n_again = 0;
         for (int i = 0; i < n_feedings; i++) {
-            n_more += model_draft_count_again(&d->feedings[i]);
+            n_again += model_draft_count_again(&d->feedings[i]);
         }
         int64_t start_us = clock_now_us();
         run_pass(d, d->feedings, n_feedings, arena);
-        note_pass(cost, n_feedings, n_more, clock_now_us() - start_us);
+        note_pass(cost, n_feedings, n_ahead, n_again, clock_now_us() - start_us);
         if (d->base.stage) d->base.stage->compare(d->base.stage, d->passing, n_feedings);
     }
 }

@@ -243,7 +243,8 @@ END_TEST
 START_TEST(painter_marks_what_goes_on_behind_a_sibling)
 {
     static const uint32_t ends[N_IDS] = {1, 2, 3, 4};
-    static const enum token_origin origins[N_IDS] = {TOKEN_ACCEPTED, TOKEN_ACCEPTED, TOKEN_BONUS};
+    static const enum token_origin origins[N_IDS] = {TOKEN_ACCEPTED, TOKEN_ACCEPTED,
+                                                     TOKEN_REPLACEMENT};
     enum { FIRST = GENERATE_GROWN, SECOND };
     const struct generate_guess guesses[] = {
         {4, "v", 1, 1, 0, 1, false},     {6, "q", 1, 1, 1, SECOND, false},
@@ -251,10 +252,10 @@ START_TEST(painter_marks_what_goes_on_behind_a_sibling)
         {7, "y", 1, 0, 1, FIRST, false}, {8, "z", 1, 0, 2, FIRST, false},
     };
     const struct generate_round round = {.n_guesses = 6, .guesses = guesses, .n_kept = 2};
-    struct generate_tokens tokens = tokens_of("vqb", ends, origins, "u");
+    struct generate_tokens tokens = tokens_of("vqn", ends, origins, "u");
     tokens.n = 3;
     tokens.round = &round;
-    check_drafts(false, &tokens, "{-u-}[|v]{-|y-}[|q]<b>");
+    check_drafts(false, &tokens, "{-u-}[|v]{-|y-}[|q]{-|z-}{+n+}");
 }
 END_TEST
 
