@@ -5,6 +5,7 @@
 
 #include "coordinator/prefix_cache.h"
 #include "coordinator/scheduler.h"
+#include "tests/support/plan_tree.h"
 #include "tests/support/sequence_world.h"
 
 #define WORLD_DRAFT SOURCE_DIR "/deploy/models/tales/draft"
@@ -15,7 +16,8 @@ enum {
     WORLD_VOCAB = 4096,
     WORLD_SEQUENCES_MAX = 512,
     WORLD_READ_MAX = 512, /* tokens that the draft reads in a round */
-    WORLD_PERIOD = 11     /* tokens after which a text repeats itself, where that is wanted */
+    WORLD_PERIOD = 11,    /* tokens after which a text repeats itself, where that is wanted */
+    WORLD_ROW_US = 400
 };
 
 struct world_options {
@@ -44,6 +46,10 @@ struct world {
     int idle[WORLD_SEQUENCES_MAX]; /* rounds since a sequence has got on, by id - first_id */
     uint64_t oldest_id;
     int longest_idle, oldest_idle, longest_oldest_idle;
+    int row_us; /* that a row adds to a step */
+    /* Guesses behind siblings: of planned lanes, of those with a tree of their own, and of both the
+     * ones that stayed. */
+    int n_grown, n_grown_fixed, n_grown_kept;
 };
 
 static inline int world_dice(struct world *w, int n)
@@ -57,7 +63,7 @@ static inline void world_open_with(struct world *w, const struct world_options *
                                    const char *lookup)
 {
     struct error err;
-    *w = (struct world){.options = *options, .chance = 1};
+    *w = (struct world){.options = *options, .chance = 1, .row_us = WORLD_ROW_US};
     w->has_finders = strcmp(lookup, "none") != 0;
     w->target = (struct target_description){.n_slices = 8,
                                             .vocab_size = WORLD_VOCAB,
@@ -100,6 +106,10 @@ struct world_job {
     enum strategy strategy;
     bool is_score, is_echo;
     uint32_t text; /* two jobs with the same one begin alike */
+    /* As in struct sequence_defaults. */
+    int siblings_max;
+    bool grows;
+    const struct growth_widths *tree;
 };
 
 static inline int32_t world_token(uint32_t text, int position)
@@ -122,7 +132,10 @@ static inline struct sequence *world_add(struct world *w, const struct world_job
                                                .strategy = wanted->strategy,
                                                .context_limit = WORLD_CONTEXT,
                                                .vocab_size = WORLD_VOCAB,
-                                               .has_draft = drafters_any(&w->drafters)};
+                                               .has_draft = drafters_any(&w->drafters),
+                                               .siblings_max = wanted->siblings_max,
+                                               .grows = wanted->grows,
+                                               .tree = wanted->tree};
     for (int i = 0; i < wanted->n_prompt; i++) {
         prompt[i] = world_text_token(w, wanted->text, i);
     }
@@ -267,6 +280,24 @@ static inline int world_k_limit(const struct world *w, const struct sequence *se
     return room > 0 ? room : 0;
 }
 
+/* Guesses behind siblings are the draft's, of lanes that may have them, and no deeper than a chain
+ * may be; where there are no blocks for them there are none. */
+static inline void world_check_growth(const struct world *w, const struct lane_plan *lane)
+{
+    const struct sequence *seq = lane->seq;
+    const struct growth *growth = &lane->growth;
+    if (growth->n == 0) return;
+    ck_assert(lane->is_last && lane->k > 0 && lane->tails && lane->drafter == w->drafter);
+    ck_assert(lane->n_append == 0 && lane->branch.n == 0 && (seq->grows || seq->tree));
+    for (int i = 0; i < growth->n; i++) {
+        int parent = growth->parents[i];
+        ck_assert(parent < i && growth_place(growth, i) < world_k_limit(w, seq));
+        if (parent >= 0) continue;
+        ck_assert_int_lt(growth_guess(parent), lane->k);
+        ck_assert_int_lt(growth_sibling(parent), lane->siblings[growth_guess(parent)]);
+    }
+}
+
 static inline void world_check_k(const struct world *w, const struct lane_plan *lane)
 {
     const struct sequence *seq = lane->seq;
@@ -283,6 +314,7 @@ static inline void world_check_k(const struct world *w, const struct lane_plan *
         ck_assert(lane->window && lane->n_window <= limit && lane->branch.n == 0 && lane->tails);
         ck_assert(lane->is_last && seq->planner_state.strategy == STRATEGY_PLANNED);
     }
+    world_check_growth(w, lane);
     if (!lane->is_last || seq->planner_state.strategy == STRATEGY_PLANNED) return;
     bool has_nothing = !w->drafter && lane->k == 0; /* where a finder finds nothing */
     ck_assert(has_nothing || lane->k == planner_own_k(&seq->planner_state, limit));
@@ -384,7 +416,7 @@ static inline void world_check_plan(const struct world *w)
         world_check_lane(w, lane);
         n_committed += lane->n_tokens;
         n_prompt += lane->n_tokens - lane->is_last;
-        int n_guesses = lane->k + lane->n_append + lane->branch.n + lane->n_window;
+        int n_guesses = lane->k + lane->n_append + lane->growth.n + lane->branch.n + lane->n_window;
         for (int g = 0; g < lane->k; g++) {
             n_guesses += lane->siblings[g];
         }
@@ -469,25 +501,33 @@ static inline void world_plan(struct world *w)
     world_note_idle(w);
 }
 
-/* What the lane's sequence becomes when n_accepted of its guesses stay. */
-static inline void world_commit(struct world *w, const struct lane_plan *lane, int n_accepted)
+/* What the planner learns of the chain. */
+static inline void world_observe_chain(struct world *w, const struct lane_plan *lane, int n_chain)
+{
+    struct planner_sequence *state = &lane->seq->planner_state;
+    bool is_drafted = lane->k > 0 && lane->drafter == w->drafter;
+    if (is_drafted || lane->k == 0 || state->strategy != STRATEGY_PLANNED) {
+        planner_observe_lane(&w->planner, state, lane->k, n_chain);
+    } else {
+        planner_observe_offer(&w->planner, state, &lane->offer, lane->k, n_chain);
+    }
+}
+
+/* What the lane's sequence becomes when n_accepted of its guesses stay, of which the first n_chain
+ * are the chain's. From block n_blocks_sent on the ranks do not know its table. */
+static inline void world_commit_path(struct world *w, const struct lane_plan *lane, int n_chain,
+                                     int n_accepted, int n_blocks_sent)
 {
     struct sequence *seq = lane->seq;
     if (lane->n_scored) seq->n_scored = (seq->n_scored ? seq->n_scored : 1) + lane->n_scored;
-    seq->n_blocks_sent = seq->target_blocks.n;
+    seq->n_blocks_sent = n_blocks_sent;
     if (lane->is_last) {
         int known = seq->n_tokens + n_accepted;
         bool is_drafted = lane->k > 0 && lane->drafter == w->drafter;
-        bool is_planned = seq->planner_state.strategy == STRATEGY_PLANNED;
         if (is_drafted) seq->n_draft_kv = seq->n_tokens + lane->k - 1;
-        if (seq->n_draft_kv > known) seq->n_draft_kv = known;
+        if (seq->n_draft_kv > seq->n_tokens + n_chain) seq->n_draft_kv = seq->n_tokens + n_chain;
         seq->n_target_kv = known;
-        if (is_drafted || lane->k == 0 || !is_planned) {
-            planner_observe_lane(&w->planner, &seq->planner_state, lane->k, n_accepted);
-        } else {
-            planner_observe_offer(&w->planner, &seq->planner_state, &lane->offer, lane->k,
-                                  n_accepted);
-        }
+        world_observe_chain(w, lane, n_chain);
         for (int i = 0; i <= n_accepted; i++, seq->n_tokens++) {
             seq->tokens[seq->n_tokens] =
                 world_text_token(w, (uint32_t)seq->id + 7000, seq->n_tokens);
@@ -500,27 +540,87 @@ static inline void world_commit(struct world *w, const struct lane_plan *lane, i
     if (!seq->is_score) drafters_commit(&w->drafters, seq);
 }
 
+static inline void world_commit(struct world *w, const struct lane_plan *lane, int n_accepted)
+{
+    world_commit_path(w, lane, n_accepted, n_accepted, lane->seq->target_blocks.n);
+}
+
+static inline int world_any_dice(void *w, int n)
+{
+    return world_dice(w, n);
+}
+
+/* Of the lane's tree without its branch some path stays, in blocks that were set aside for it. */
+static inline void world_play_tree(struct world *w, struct lane_plan *lane, int percent)
+{
+    static struct plan_tree tree;
+    struct sequence *seq = lane->seq;
+    const struct planner_offer *offer = lane->drafter == w->drafter ? NULL : &lane->offer;
+    struct error err;
+    plan_tree_init(&tree, lane);
+    plan_tree_accept(&tree, percent, world_any_dice, w);
+    int n_accepted = tree.result.n_accepted;
+    int last = n_accepted > 0 ? tree.result.path[n_accepted - 1] : -1;
+    int path = last < 0 ? 0 : tree.tree.shape.first_path[last], n_sent = seq->target_blocks.n;
+    block_tails_release(lane->tails, &w->pool);
+    CHECK_OK(block_tails_reserve(lane->tails, &w->pool, &seq->target_blocks, &tree.tree.shape,
+                                 seq->n_tokens, &err));
+    int changed = block_tails_accept(lane->tails, &seq->target_blocks, &w->pool, path);
+    bool is_planned = seq->planner_state.strategy == STRATEGY_PLANNED;
+    *(is_planned ? &w->n_grown : &w->n_grown_fixed) += lane->growth.n;
+    w->n_grown_kept += plan_tree_n_grown(&tree);
+    plan_tree_teach(&tree, &w->planner, &seq->planner_state, offer);
+    world_commit_path(w, lane, tree.path.n_chain, n_accepted, world_least(n_sent, changed));
+}
+
+static inline void world_play_lane(struct world *w, struct lane_plan *lane, int percent)
+{
+    int n_accepted = 0;
+    if (lane->k > 0 && lane->tails) {
+        world_play_tree(w, lane, percent);
+        return;
+    }
+    while (n_accepted < lane->k && world_dice(w, 100) < percent) {
+        n_accepted++;
+    }
+    world_commit(w, lane, n_accepted);
+}
+
+/* Counts what a lane adds to the step and to the passes of the draft. Behind siblings a pass reads
+ * as many tokens again as it makes guesses there, or about so many. */
+static inline void world_count_lane(const struct lane_plan *lane, struct planner_round *round)
+{
+    round->n_rows += lane->n_tokens + lane->k + lane->growth.n;
+    round->n_lanes += lane->is_last;
+    round->n_prompt += lane->n_tokens - lane->is_last;
+    int n_passes = lane->k;
+    for (int i = 0; i < lane->growth.n; i++) {
+        int place = growth_place(&lane->growth, i);
+        round->pass_expected[place]++;
+        round->pass_grows[place] = true;
+        n_passes = world_most(n_passes, place + 1);
+    }
+    for (int g = 0; g < n_passes; g++) {
+        round->pass_lanes[g]++;
+        round->n_rows += g < lane->k ? lane->siblings[g] : 0;
+    }
+    round->n_passes = world_most(round->n_passes, n_passes);
+}
+
 /* Times that a large target and a small draft might need. */
 static inline void world_teach(struct world *w)
 {
     struct planner_round round = {.is_timed = true};
     for (int i = 0; i < w->plan.n_lanes; i++) {
-        const struct lane_plan *lane = &w->plan.lanes[i];
-        round.n_rows += lane->n_tokens + lane->k;
-        round.n_lanes += lane->is_last;
-        round.n_prompt += lane->n_tokens - lane->is_last;
-        for (int g = 0; g < lane->k; g++) {
-            round.pass_lanes[g]++;
-        }
-        if (lane->k > round.n_passes) round.n_passes = lane->k;
+        world_count_lane(&w->plan.lanes[i], &round);
     }
     for (int g = 0; g < round.n_passes; g++) {
-        round.pass_us[g] = 1000 + 50 * round.pass_lanes[g];
+        round.pass_us[g] = 1000 + 50 * (round.pass_lanes[g] + round.pass_expected[g]);
         round.draft_us += round.pass_us[g];
     }
     round.first_pass_tokens = round.n_passes ? round.pass_lanes[0] : 0;
     round.has_prompt = round.n_prompt > 0;
-    round.step_us = 20000 + 400 * round.n_rows;
+    round.step_us = 20000 + w->row_us * round.n_rows;
     round.round_us = round.step_us + round.draft_us + 500;
     planner_observe_round(&w->planner, &round);
 }
@@ -531,22 +631,17 @@ static inline bool world_is_done(const struct sequence *seq)
 }
 
 /* Plays the planned round: the draft reads, lanes commit, texts that are complete leave.
- * percent: the chance that a guess stays. */
+ * percent: the chance that a guess stays; plan_tree_accept says that of a sibling. */
 static inline void world_play(struct world *w, int percent)
 {
     for (int i = 0; i < w->plan.n_readings; i++) {
         w->plan.readings[i].seq->n_draft_kv += w->plan.readings[i].n_tokens;
     }
     world_teach(w);
-    world_release_tails(w);
     for (int i = 0; i < w->plan.n_lanes; i++) {
-        const struct lane_plan *lane = &w->plan.lanes[i];
-        int n_accepted = 0;
-        while (n_accepted < lane->k && world_dice(w, 100) < percent) {
-            n_accepted++;
-        }
-        world_commit(w, lane, n_accepted);
+        world_play_lane(w, &w->plan.lanes[i], percent);
     }
+    world_release_tails(w);
     for (int i = w->n_active - 1; i >= 0; i--) {
         struct sequence *seq = w->active[i];
         if (!world_is_done(seq)) continue;

@@ -22,22 +22,32 @@ static const struct {
     int arrivals;                            /* one in so many rounds */
     int percent;                             /* of guesses stay */
     const char *lookup;                      /* NULL = none */
+    int row_us;                              /* that a row adds to a step */
+    bool grows; /* rows are so cheap that guesses behind siblings pay */
 } worlds[] = {
-    {{512, 256, 4096, 4096, 64}, 900, 100, 8, 1, 70, NULL},
-    {{64, 64, 512, 512, 64}, 200, 60, 8, 1, 60, NULL},
-    {{64, 20, 64, 40, 16}, 300, 80, 16, 2, 80, NULL},
-    {{64, 64, 40, 64, 16}, 300, 200, 4, 2, 50, NULL},
-    {{20, 20, 30, 20, 8}, 100, 60, 16, 6, 90, NULL},
-    {{17, 17, 64, 64, 8}, 200, 60, 16, 6, 50, NULL},
-    {{512, 64, 128, 12, 32}, 150, 60, 8, 2, 60, NULL}, /* the draft's pool is the small one */
-    {{64, 64, 24, 0, 16}, 200, 100, 0, 2, 0, NULL},
-    {{512, 512, 70, 70, 128}, 600, 100, 8, 1, 60, NULL},
-    {{3, 2, 20, 20, 4}, 40, 20, 8, 20, 50, NULL},
+    {{512, 256, 4096, 4096, 64}, 900, 100, 8, 1, 70, NULL, WORLD_ROW_US, false},
+    {{64, 64, 512, 512, 64}, 200, 60, 8, 1, 60, NULL, WORLD_ROW_US, false},
+    {{64, 20, 64, 40, 16}, 300, 80, 16, 2, 80, NULL, WORLD_ROW_US, false},
+    {{64, 64, 40, 64, 16}, 300, 200, 4, 2, 50, NULL, WORLD_ROW_US, false},
+    {{20, 20, 30, 20, 8}, 100, 60, 16, 6, 90, NULL, WORLD_ROW_US, false},
+    {{17, 17, 64, 64, 8}, 200, 60, 16, 6, 50, NULL, WORLD_ROW_US, false},
+    /* the draft's pool is the small one */
+    {{512, 64, 128, 12, 32}, 150, 60, 8, 2, 60, NULL, WORLD_ROW_US, false},
+    {{64, 64, 24, 0, 16}, 200, 100, 0, 2, 0, NULL, WORLD_ROW_US, false},
+    {{512, 512, 70, 70, 128}, 600, 100, 8, 1, 60, NULL, WORLD_ROW_US, false},
+    {{3, 2, 20, 20, 4}, 40, 20, 8, 20, 50, NULL, WORLD_ROW_US, false},
     /* guesses are looked up, too, or only looked up */
-    {{512, 256, 4096, 4096, 64}, 900, 100, 8, 1, 70, "session"},
-    {{64, 64, 40, 0, 16}, 300, 200, 8, 2, 60, "session"},
-    {{64, 20, 64, 40, 16}, 300, 80, 16, 2, 80, "session"},
+    {{512, 256, 4096, 4096, 64}, 900, 100, 8, 1, 70, "session", WORLD_ROW_US, false},
+    {{64, 64, 40, 0, 16}, 300, 200, 8, 2, 60, "session", WORLD_ROW_US, false},
+    {{64, 20, 64, 40, 16}, 300, 80, 16, 2, 80, "session", WORLD_ROW_US, false},
+    /* rows cost next to nothing, and so do trees */
+    {{512, 256, 512, 512, 8}, 200, 100, 8, 4, 60, NULL, 10, true},
+    {{64, 40, 64, 40, 4}, 200, 100, 16, 6, 60, NULL, 10, true},
+    {{40, 64, 30, 40, 4}, 200, 100, 8, 8, 60, NULL, 10, true},
+    {{64, 64, 64, 64, 4}, 200, 100, 8, 6, 60, "session", 10, true},
 };
+
+static const struct growth_widths trees[] = {{3, {3, 2, 1}}, {2, {2, 4}}, {4, {1, 2, 2, 2}}};
 
 static void add_any(struct world *w, int i)
 {
@@ -53,6 +63,11 @@ static void add_any(struct world *w, int i)
         .is_echo = world_dice(w, 6) == 0,
         .text = (uint32_t)world_dice(w, 40),
     };
+    if (world_dice(w, 4) < (worlds[i].grows ? 3 : 2)) {
+        job.siblings_max = 1 + world_dice(w, SIBLINGS_MAX);
+        job.grows = true;
+        job.tree = &trees[world_dice(w, (int)(sizeof trees / sizeof *trees))];
+    }
     /* The gateway refuses what could never fit. */
     int most = worlds[i].options.n_blocks * WORLD_BLOCK - job.max_tokens;
     if (job.n_prompt > most) job.n_prompt = most;
@@ -87,6 +102,7 @@ START_TEST(every_sequence_ends)
     int i = _i / 3, n_added = 0, n_rounds = 0, n_guesses = 0, n_empty = 0, n_append = 0;
     world_open_with(&w, &worlds[i].options, worlds[i].lookup ? worlds[i].lookup : "none");
     w.chance = 77u + (uint32_t)_i;
+    w.row_us = worlds[i].row_us;
     w.scheduler.append_max = _i % 3 * 4;
     while (w.n_ended < N_JOBS) {
         if (n_added < N_JOBS && world_dice(&w, worlds[i].arrivals) == 0) {
@@ -108,10 +124,14 @@ START_TEST(every_sequence_ends)
         ck_assert(w.longest_idle < IDLE_MAX && w.longest_oldest_idle < OLDEST_IDLE_MAX);
         ck_assert(++n_rounds < ROUNDS_MAX);
     }
-    printf("world %d: %d rounds, %d guesses and room for %d more, %d evictions, without a share %d "
-           "rounds at most, the oldest %d\n",
-           i, n_rounds, n_guesses, n_append, w.n_evictions, w.longest_idle, w.longest_oldest_idle);
+    printf(
+        "world %d: %d rounds, %d guesses and room for %d more, behind siblings %d planned and "
+        "%d in fixed trees, of which %d stayed, %d evictions, without a share %d rounds at most, "
+        "the oldest %d\n",
+        i, n_rounds, n_guesses, n_append, w.n_grown, w.n_grown_fixed, w.n_grown_kept, w.n_evictions,
+        w.longest_idle, w.longest_oldest_idle);
     ck_assert(worlds[i].k_max == 0 || n_guesses > 0);
+    ck_assert(!worlds[i].grows || (w.n_grown > 0 && w.n_grown_fixed > 0 && w.n_grown_kept > 0));
     world_close(&w);
 }
 END_TEST
