@@ -198,6 +198,8 @@ static struct round_part part;
 static struct lane_tree tree;
 static struct target_row rows[NODES];
 static int32_t said[NODES];
+static int32_t blocks[MOST]; /* of the text, as they must be after the round */
+static int n_sent;           /* of them, those that the ranks know then */
 
 static int length(const int32_t *ids)
 {
@@ -324,6 +326,53 @@ static void make_step(const struct case_ *c, struct round_lane *lane)
     part.result = (struct target_result){.rows = rows, .lane_errors = no_errors};
 }
 
+/* The guess with which the path that stays ends; -1: none stays. */
+static int last_kept(const struct case_ *c)
+{
+    int last = -1;
+    for (int i = 0, at = 0; i < length(c->said) && at < tree.guesses.n; i++) {
+        at = last + 1;
+        while (at < tree.guesses.n &&
+               (tree.guesses.parents[at] != last || tree.guesses.tokens[at] != c->said[i])) {
+            at++;
+        }
+        if (at < tree.guesses.n) last = at;
+    }
+    return last;
+}
+
+/* The text's blocks with those of the path that stays. Guesses are in depth-first order, so the
+ * first path that has a guess comes behind one for each leaf before that. */
+static void expect_blocks(const struct case_ *c, const struct round_lane *lane)
+{
+    const struct block_table *table = &b.seq->target_blocks;
+    const struct block_tails *tails = lane->plan.tails;
+    int path = 0, last = tails ? last_kept(c) : -1;
+    ck_assert_int_le(table->n, MOST);
+    memcpy(blocks, table->blocks, (size_t)table->n * sizeof *blocks);
+    n_sent = table->n;
+    for (int i = 0; i < last; i++) {
+        path += tree.guesses.parents[i + 1] != i ? 1 : 0;
+    }
+    if (path == 0) return;
+    n_sent = N_PROMPT / b.target_pool.block_tokens;
+    for (int i = tails->ends[path - 1], at = n_sent; i < tails->ends[path]; i++, at++) {
+        blocks[at] = tails->blocks[i];
+    }
+}
+
+/* What each model has read of the text, and where that is. */
+static void check_kv(const struct case_ *c, int n_kept)
+{
+    const struct sequence *seq = b.seq;
+    ck_assert_int_eq(seq->n_draft_kv, N_PROMPT + n_kept);
+    ck_assert_int_eq(seq->n_target_kv, N_PROMPT + length(c->said) - 1);
+    ck_assert_int_ge(seq->target_blocks.n * b.target_pool.block_tokens, seq->n_target_kv);
+    ck_assert_mem_eq(seq->target_blocks.blocks, blocks,
+                     (size_t)seq->target_blocks.n * sizeof *blocks);
+    ck_assert_int_eq(seq->n_blocks_sent, n_sent);
+}
+
 static void play(const struct case_ *c)
 {
     struct round_lane *lane = &part.lanes[0];
@@ -333,6 +382,8 @@ static void play(const struct case_ *c)
     make_plan(c, &lane->plan);
     make_draft(c, &lane->draft);
     make_step(c, lane);
+    expect_blocks(c, lane);
+    b.seq->n_draft_kv = N_PROMPT + lane->draft.n; /* the draft has read its whole chain */
     round_settle(&part);
     ck_assert_msg(lane->err.code == 0, "%s: %s", c->name, lane->err.text);
     if (lane->plan.tails) block_tails_release(lane->plan.tails, &b.target_pool);
@@ -362,6 +413,7 @@ START_TEST(guesses_are_counted_for_who_made_them)
         n_besides += c->besides[i].n;
         n_besides_kept += c->besides[i].n_kept;
     }
+    check_kv(c, n_kept);
     check_count(c, SIGNAL_DRAFT_TOKENS, 0, length(c->chain));
     check_count(c, SIGNAL_ACCEPTED_TOKENS, 0, n_kept);
     ck_assert_int_eq(n_said, 1 + n_kept + n_besides_kept);
