@@ -24,6 +24,7 @@ N_TOKENS = "120"
 WAYS = {"greedy": ["--temperature", "0"], "coupled": ["--temperature", "0.9", "--seed", "7"],
         "rejection": ["--temperature", "0.9", "--rule", "rejection"],
         "block": ["--temperature", "0.9", "--rule", "block"]}
+DRAWN = ("rejection", "block")  # guesses are drawn from the draft's q
 PATIENCE_S = 60
 BRANCH = 4  # the "sibling" of the guesses of a second chain
 GROWN = 5  # from here on: behind siblings, a guess and its siblings
@@ -71,6 +72,38 @@ def count(guesses, is_sibling, stayed=(True, False)):
 
 
 class Rounds(unittest.TestCase):
+    def check_grown(self, told, place, is_drawn):
+        """Guesses behind siblings for a place. Whose they are the message says of those that were
+        tried: their parent is the guess before that stayed. is_drawn: from q, without
+        replacement."""
+        guesses, kept = told["guesses"], told["kept"]
+        own = [guess for guess in guesses
+               if guess["place"] == place and guess["sibling"] >= GROWN]
+        numbers = [guess["sibling"] for guess in own]
+        n_with = [numbers.count(number) for number in range(GROWN, GROWN + BRANCH)]
+        self.assertEqual(sum(n_with), len(own), numbers)
+        self.assertEqual(n_with, sorted(n_with, reverse=True), "none without those before it")
+        parents = [guess for guess in guesses if guess["place"] == place - 1 and
+                   guess["sibling"] not in (0, BRANCH)]
+        self.assertLessEqual(n_with[0], len(parents), "each first guess has a parent of its own")
+        for guess in own:
+            self.assertTrue(0 < guess["q"] <= 1 or not is_drawn and guess["sibling"] > GROWN, guess)
+        self.assertLessEqual(sum(guess["q"] for guess in own), n_with[0] + 1e-4, own)
+        tried = [guess for guess in own if "untried" not in guess]
+        if tried:
+            self.assertLessEqual(place, kept)
+            self.assertNotIn(guesses[place - 1]["sibling"], (0, BRANCH))
+        if kept > place and guesses[place]["sibling"] >= GROWN:
+            self.assertIn(guesses[place], tried)
+        for siblings in (tried, own if n_with[0] == 1 else []):
+            self.assertEqual(sorted(guess["sibling"] for guess in siblings),
+                             list(range(GROWN, GROWN + len(siblings))))
+            ids = [guess["id"] for guess in siblings]
+            self.assertEqual(len(set(ids)), len(ids), "siblings differ")
+            self.assertLessEqual(sum(guess["q"] for guess in siblings), 1 + 1e-4, siblings)
+            self.assertLessEqual(sum(guess.get("p", 0) for guess in siblings), 1 + 1e-4, siblings)
+        return len(own)
+
     def check_tree(self, told):
         """A chain whose guesses have siblings, listed as the protocol says."""
         guesses, kept = told["guesses"], told["kept"]
@@ -96,6 +129,7 @@ class Rounds(unittest.TestCase):
             self.assertEqual(len(set(ids)), len(ids), "siblings differ")
         for guess in guesses:
             self.assertTrue(0 <= guess["q"] <= 1 and 0 <= guess.get("p", 0) <= 1, guess)
+            self.assertTrue(guess["sibling"] < GROWN or guess["place"] > 0, "behind a sibling")
 
     def check_counts(self, made):
         """What is listed is what was counted."""
@@ -122,6 +156,7 @@ class Rounds(unittest.TestCase):
         self.assertGreater(n_accepted, 0)
 
     def test_rounds_are_trees_under_every_rule(self):
+        n_grown = 0
         for way in WAYS:
             n_siblings = 0
             for prompt in PROMPTS:
@@ -132,12 +167,16 @@ class Rounds(unittest.TestCase):
                 for step in made["steps"]:
                     told = step["round"]
                     self.check_tree(told)
+                    n_grown += sum(self.check_grown(told, place, way in DRAWN)
+                                   for place in {guess["place"] for guess in told["guesses"]})
                     tokens = [token["id"] for token in step["tokens"]]
                     kept = [guess["id"] for guess in told["guesses"][:told["kept"]]]
                     self.assertEqual(tokens[:len(kept)], kept[:len(tokens)])
                     ids += tokens
                 self.assertEqual(ids, made["token_ids"])
             self.assertGreater(n_siblings, 0, way)
+        print(f"{n_grown} guesses behind siblings were shown", file=sys.stderr)
+        self.assertGreater(n_grown, 0)
 
     def test_p_and_q_of_siblings(self):
         """Under rejection the draft's guesses for a place are drawn from one q without replacement,
@@ -151,6 +190,8 @@ class Rounds(unittest.TestCase):
                     self.assertEqual("p" in guess, "untried" not in guess, guess)
                     if guess["sibling"] < BRANCH:
                         self.assertEqual("p" in guess, guess["place"] <= end, guess)
+                    if guess["sibling"] >= GROWN and "p" in guess:
+                        self.assertTrue(end < guess["place"] <= kept, guess)
                 for place in {guess["place"] for guess in guesses}:
                     own = [guess for guess in guesses
                            if guess["place"] == place and guess["sibling"] < BRANCH]
