@@ -219,10 +219,12 @@ void planner_observe_grown(struct planner *p, struct planner_sequence *seq, int 
         expected = planner_chain_next(&chain);
     }
     for (int i = 0; i < n && i <= kept; i++) {
+        if (i > 0) {
+            expected = planner_sibling_chance(&p->siblings[0], &seq->sibling_trust[0], i - 1);
+        }
         trust->tested = trust->tested * keep + 1;
         trust->accepted = trust->accepted * keep + (i == kept ? 1 : 0);
         trust->expected = trust->expected * keep + expected;
-        expected = planner_sibling_chance(&p->siblings[0], &seq->sibling_trust[0], i);
     }
 }
 
