@@ -14,7 +14,6 @@
 
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/limits.h"
 
 enum { GROWN_MAX = TREE_PATHS_MAX };
@@ -41,23 +40,6 @@ static inline int growth_sibling(int parent)
 {
     return (-1 - parent) % SIBLINGS_MAX;
 }
-
-/* A tree that is the same in every round: behind each guess for place i - 1 there are widths[i]
- * guesses for place i, 1 .. 1 + SIBLINGS_MAX; "3,2,1" in the papers' way of writing. Its chain is
- * the first guess of each place. */
-struct growth_widths {
-    int n; /* 0 .. DRAFT_MAX */
-    uint8_t widths[DRAFT_MAX];
-};
-
-/* "3,2,1". Errors: ERR_ARGUMENT no such list, or a tree of more than GROWN_MAX - 1 guesses. */
-int growth_widths_parse(const char *text, struct growth_widths *widths, struct error *err);
-
-/* The tree of the first k places; behind the last width there is one guess for each place, of the
- * chain alone. siblings[k] of the chain's guesses, and growth behind them. Returns how many guesses
- * it has besides the chain. */
-int growth_of_widths(const struct growth_widths *widths, int k, uint8_t *siblings,
-                     struct growth *growth);
 
 /* The place of guess i, counted as the chain's guesses are, from 0. */
 int growth_place(const struct growth *growth, int i);

@@ -9,7 +9,7 @@
 #include "coordinator/draft/appended.h"
 #include "coordinator/draft/staged.h"
 #include "coordinator/halves.h"
-#include "coordinator/lane_tree.h"
+#include "coordinator/trees_option.h"
 #include "coordinator/waiting.h"
 #include "model/backend/open.h"
 #include "proto/generation_wire.h"

@@ -7,10 +7,10 @@
 #include "coordinator/draft/appended.h"
 #include "coordinator/draft/staged.h"
 #include "coordinator/groups.h"
-#include "coordinator/lane_tree.h"
 #include "coordinator/reporter.h"
 #include "coordinator/round.h"
 #include "coordinator/served_tokens.h"
+#include "coordinator/trees_option.h"
 
 enum { ENGINE_SEQUENCES_DEFAULT = 64 };
 

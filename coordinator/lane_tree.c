@@ -2,22 +2,6 @@
 #include "coordinator/lane_tree.h"
 
 #include <assert.h>
-#include <string.h>
-
-int trees_parse(const char *text, struct trees *trees, struct error *err)
-{
-    static const char *const words[] = {
-        [TREES_AUTO] = "auto", [TREES_SIBLINGS] = "siblings", [TREES_OFF] = "off"};
-    *trees = (struct trees){TREES_AUTO, {0}};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, words[i]) != 0) continue;
-        trees->mode = (enum trees_mode)i;
-        return 0;
-    }
-    if (strchr("0123456789", text[0])) return growth_widths_parse(text, &trees->fixed, err);
-    return error_set(err, ERR_ARGUMENT,
-                     "--trees %s: expected auto, siblings, off or a tree such as 3,2,1", text);
-}
 
 /* What grows behind guess n - 1 of a tree, which a growth calls `name`; returns the tree's n. */
 static int grow_parents(const struct growth *growth, int name, int32_t *parents, int n)

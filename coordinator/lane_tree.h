@@ -18,18 +18,6 @@
 #include "coordinator/draft/drafter.h"
 #include "speculation/tree.h"
 
-/* --trees: siblings and guesses behind them where it pays, siblings alone, or chains. A tree that
- * is named is for requests of strategy fixed; for planned ones it is as auto. */
-enum trees_mode { TREES_AUTO, TREES_SIBLINGS, TREES_OFF };
-
-struct trees {
-    enum trees_mode mode;
-    struct growth_widths fixed; /* n = 0: there is none */
-};
-
-/* Errors: ERR_ARGUMENT. */
-int trees_parse(const char *text, struct trees *trees, struct error *err);
-
 /* What a guess of such a tree is: LANE_TREE_CHAIN, the number of a sibling + 1, from
  * LANE_TREE_GROWN on one behind a sibling and its own siblings, or of the branch alone. */
 enum { LANE_TREE_BRANCH = -1, LANE_TREE_CHAIN = 0, LANE_TREE_GROWN = 1 + SIBLINGS_MAX };

@@ -1,11 +1,13 @@
 /* The plan of a round. */
 #include "coordinator/scheduler.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "coordinator/scheduler_parts.h"
 #include "coordinator/sequence.h"
+#include "coordinator/trees_option.h"
 
 enum {
     /* Rows of prompts that a step has room for, whatever its predicted time. */
@@ -376,7 +378,7 @@ static void plan_fixed_tree(struct planning *p, struct lane_plan *lane)
     p->n_rows -= n;
 }
 
-/* What a lane that is not planned adds to the step, and its guesses to the passes of the draft. */
+/* What a lane adds to the step before guesses are planned, and to the passes of the draft. */
 static int load_of(const struct lane_plan *lane, struct planner_load *load)
 {
     int n = lane->n_tokens + lane->k + lane->growth.n;
@@ -398,9 +400,11 @@ static void plan_guesses(struct planning *p)
     struct planner_load load = {.n_prompt = p->plan->n_prompt};
     int n = 0, n_rows = 0;
     for (int i = 0; i < p->plan->n_lanes; i++) {
+        plan_fixed_tree(p, &p->plan->lanes[i]);
+    }
+    for (int i = 0; i < p->plan->n_lanes; i++) {
         struct lane_plan *lane = &p->plan->lanes[i];
         struct sequence *seq = lane->seq;
-        plan_fixed_tree(p, lane);
         n_rows += load_of(lane, &load);
         if (lane->is_last && !planning_is_planned(seq)) load.n_decoding++;
         if (!lane->is_last || !planning_is_planned(seq)) continue;
@@ -429,7 +433,8 @@ static void plan_guesses(struct planning *p)
         int room = least(p->n_tokens, p->n_rows);
         lanes[0].k = least(least(p->s->n_ahead, lanes[0].k_max), room);
         memset(lanes[0].siblings, 0, sizeof lanes[0].siblings); /* the room is for guesses */
-        lanes[0].branch.n = lanes[0].growth.n = 0;
+        lanes[0].branch.n = 0;
+        assert(lanes[0].growth.n == 0); /* may_grow: there are guesses made ahead */
     }
     for (int i = 0; i < n; i++) {
         take_choice(p, owners[i], &lanes[i]);

@@ -393,6 +393,8 @@ static void share_growing(struct planner *p, const struct planner_sum *plain,
         p->grow_wait = (int)fmin(grow_us * n_lanes / (grow_share * best->us), INT16_MAX);
         return;
     }
+    /* Where only a part of them is near what was measured, they are looked at again at once: their
+     * times are to be known soon. */
     grown = stay_near(*plain, order, &grown);
     if (value_of(plain->base, &grown) <= least_promised || !has_grown(order, &grown)) return;
     for (int i = 0; i < n_lanes; i++) {

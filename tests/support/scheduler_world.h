@@ -5,6 +5,7 @@
 
 #include "coordinator/prefix_cache.h"
 #include "coordinator/scheduler.h"
+#include "coordinator/trees_option.h"
 #include "tests/support/plan_tree.h"
 #include "tests/support/sequence_world.h"
 

@@ -199,21 +199,30 @@ START_TEST(a_trajectory_goes_on_behind_what_is_committed)
 }
 END_TEST
 
-/* A token, what was said behind it, and what was said behind that one a step later. */
-START_TEST(ngrams_stand_on_the_diagonal)
+/* So many steps of a text that begins with the token 1. In each the target says 100, 101, ... of
+ * the window, 100 more than in the step before, and the first of them is committed. silent: the
+ * place at which it says nothing in the second step; -1: none. */
+static struct ngrams *say_hundreds(int n_steps, int silent)
 {
     struct ngrams *pool = open_pool(256);
     struct trajectory t = {0};
     int32_t text[16] = {1};
     trajectory_begin(&t, pool, text, 1);
-    for (int step = 0; step < 5; step++) {
+    for (int step = 0; step < n_steps; step++) {
         int32_t said[1 + W];
         for (int i = 0; i <= W; i++) {
-            said[i] = 100 * (step + 1) + i;
+            said[i] = step == 1 && i == silent ? -1 : 100 * (step + 1) + i;
         }
         text[1 + step] = said[0];
         trajectory_advance(&t, pool, said, text, 2 + step);
     }
+    return pool;
+}
+
+/* A token, what was said behind it, and what was said behind that one a step later. */
+START_TEST(ngrams_stand_on_the_diagonal)
+{
+    struct ngrams *pool = say_hundreds(5, -1);
     check_ngram(pool, 103, 0, IDS(203, 303, 403, 503), 4);
     check_ngram(pool, 100 + W, 0, IDS(200 + W, 300 + W, 400 + W, 500 + W), 4); /* the last row */
     check_ngram(pool, 305, 0, IDS(405, 505), 2);
@@ -226,18 +235,7 @@ END_TEST
  * said there. */
 START_TEST(ngrams_end_where_nothing_was_said)
 {
-    struct ngrams *pool = open_pool(256);
-    struct trajectory t = {0};
-    int32_t text[16] = {1};
-    trajectory_begin(&t, pool, text, 1);
-    for (int step = 0; step < 3; step++) {
-        int32_t said[1 + W];
-        for (int i = 0; i <= W; i++) {
-            said[i] = step == 1 && i == 3 ? -1 : 100 * (step + 1) + i;
-        }
-        text[1 + step] = said[0];
-        trajectory_advance(&t, pool, said, text, 2 + step);
-    }
+    struct ngrams *pool = say_hundreds(3, 3);
     check_ngram(pool, 102, 0, IDS(202, 302), 2);
     ck_assert(!ngrams_find(pool, 103));
     check_ngram(pool, 104, 1, IDS(303), 1);

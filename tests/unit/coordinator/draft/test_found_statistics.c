@@ -9,27 +9,14 @@
 
 #include "coordinator/lane_tree.h"
 #include "tests/support/finder_bench.h"
-#include "tests/support/stats_util.h"
-#include "tests/support/tree_world.h"
+#include "tests/support/lane_statistics.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
 enum { DRAWS = 3000 };
 #else
 enum { DRAWS = 200000 };
 #endif
-enum { N_IDS = 6, DEPTH = 3, CELLS = N_IDS * N_IDS * N_IDS };
 enum { N_TEXTS = 40, TEXT = 60, PROMPT = 30, GUESSES = 3, SLOT = 1 };
-#define P_LEAST   1e-5
-#define P_LEAST_Z 4.3 /* its one-sided normal deviate */
-
-static struct tree_world world = {.name = "6 tokens",
-                                  .n_vocab = N_IDS,
-                                  .support = 6,
-                                  .exponent = 0.8,
-                                  .noise = 1,
-                                  .temperature = 1};
-static struct tree_round round_; /* large */
-static double scratch[64 * TREE_VOCAB];
 static int32_t prompt[PROMPT];
 
 enum way { RIGHT, UNIFORM, DROPPED };
@@ -106,29 +93,13 @@ static int commit(struct bench *b, struct sequence *seq, enum way way, double *n
     return cell;
 }
 
-static double joint_prob(int cell)
-{
-    int context = tree_context(&world, prompt[PROMPT - 1]);
-    double p = 1;
-    for (int unit = CELLS / N_IDS; unit > 0; unit /= N_IDS) {
-        int32_t token = cell / unit % N_IDS;
-        p *= (double)world.p[context][token];
-        context = tree_context(&world, token);
-    }
-    return p;
-}
-
 static double p_value(const char *lookup, enum accept_rule rule, enum way way, const char *name)
 {
     static int64_t seen[CELLS];
-    static double wanted[CELLS];
     struct bench b;
     double n_guesses = 0;
     make_text(N_TEXTS, prompt, PROMPT);
     memset(seen, 0, sizeof seen);
-    for (int c = 0; c < CELLS; c++) {
-        wanted[c] = joint_prob(c);
-    }
     setup(&b, lookup, false);
     fill_store(&b);
     struct sequence *seq = place_studied(&b, SLOT, NULL, prompt, PROMPT);
@@ -141,7 +112,7 @@ static double p_value(const char *lookup, enum accept_rule rule, enum way way, c
     seq->n_tokens = seq->n_prompt;
     take_away(&b, seq);
     teardown(&b);
-    struct stats_result result = stats_chi_square(seen, wanted, CELLS);
+    struct stats_result result = test_cells(seen, prompt[PROMPT - 1]);
     printf("%-8s %-10s %-28s %d cells chi2 %8.1f p %.2e finds TV %.4f; %.1f guesses a text\n",
            lookup, accept_rules[rule].name, name, result.n_cells, result.chi_square, result.p_value,
            stats_detectable_tv(DRAWS, result.n_cells, P_LEAST_Z), n_guesses / DRAWS);

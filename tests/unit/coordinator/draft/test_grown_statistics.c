@@ -8,28 +8,16 @@
 
 #include "coordinator/lane_tree.h"
 #include "tests/support/drafter_world.h"
-#include "tests/support/stats_util.h"
-#include "tests/support/tree_world.h"
+#include "tests/support/lane_statistics.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
 enum { DRAWS = 1000 };
 #else
 enum { DRAWS = 80000 };
 #endif
-enum { N_IDS = 6, DEPTH = 3, CELLS = N_IDS * N_IDS * N_IDS, GUESSES = 2, BASE = 14 };
+enum { GUESSES = 2, BASE = 14 };
 enum { GROWN_COIN = 1 + SIBLINGS_MAX /* of the first guess for a place behind siblings */ };
-#define SMALL     "synthetic:tiny,seed=3,layers=1,vocab=64"
-#define P_LEAST   1e-5
-#define P_LEAST_Z 4.3 /* its one-sided normal deviate */
-
-static struct tree_world world = {.name = "6 tokens",
-                                  .n_vocab = N_IDS,
-                                  .support = 6,
-                                  .exponent = 0.8,
-                                  .noise = 1,
-                                  .temperature = 1};
-static struct tree_round round_; /* large */
-static double scratch[64 * TREE_VOCAB];
+#define SMALL "synthetic:tiny,seed=3,layers=1,vocab=64"
 
 /* Behind both siblings of the first guess, the first of them with siblings, three deep; the chain
  * has two guesses. */
@@ -124,18 +112,6 @@ static int commit(struct bench *b, enum way way, double *n_grown)
     return cell;
 }
 
-static double joint_prob(int cell, int32_t before)
-{
-    int context = tree_context(&world, before);
-    double p = 1;
-    for (int unit = CELLS / N_IDS; unit > 0; unit /= N_IDS) {
-        int32_t token = cell / unit % N_IDS;
-        p *= (double)world.p[context][token];
-        context = tree_context(&world, token);
-    }
-    return p;
-}
-
 static void setup_small(struct bench *b, enum accept_rule rule)
 {
     struct error err;
@@ -162,22 +138,19 @@ static void setup_small(struct bench *b, enum accept_rule rule)
 static double p_value(enum accept_rule rule, enum way way, const char *name)
 {
     static int64_t seen[CELLS];
-    static double wanted[CELLS];
     struct bench b = {0};
     double n_grown = 0;
     int n_draws = way == SAME_COIN ? 2 * DRAWS : DRAWS; /* its effect is smaller */
     setup_small(&b, rule);
     memset(seen, 0, sizeof seen);
-    for (int c = 0; c < CELLS; c++) {
-        wanted[c] = joint_prob(c, b.seq->tokens[BASE - 1]);
-    }
+    int32_t before = b.seq->tokens[BASE - 1];
     for (int d = 0; d < n_draws; d++) {
         b.seq->seed = (uint64_t)d * 0x9E3779B97F4A7C15u + 1;
         seen[commit(&b, way, &n_grown)]++;
     }
     b.seq->n_tokens = BASE;
     teardown(&b);
-    struct stats_result result = stats_chi_square(seen, wanted, CELLS);
+    struct stats_result result = test_cells(seen, before);
     printf("%-10s %-36s %d cells chi2 %8.1f p %.2e finds TV %.4f; %.2f guesses behind siblings "
            "stay in a text\n",
            accept_rules[rule].name, name, result.n_cells, result.chi_square, result.p_value,

@@ -1,6 +1,6 @@
-/* ctest: labels=quick libs=base timeout=60 */
+/* ctest: labels=quick libs=coordinator timeout=60 */
 /* Trees that are the same in every round, as users write them. */
-#include "base/growth.h"
+#include "coordinator/trees_option.h"
 
 #include <string.h>
 
@@ -8,10 +8,11 @@
 
 static struct growth_widths parsed(const char *text)
 {
-    struct growth_widths widths;
+    struct trees trees;
     struct error err;
-    ck_assert_msg(growth_widths_parse(text, &widths, &err) == 0, "%s", err.text);
-    return widths;
+    ck_assert_msg(trees_parse(text, &trees, &err) == 0, "%s", err.text);
+    ck_assert_int_eq(trees.mode, TREES_AUTO);
+    return trees.fixed;
 }
 
 START_TEST(each_guess_has_so_many_behind_it)
@@ -63,11 +64,12 @@ START_TEST(what_is_no_tree_is_refused)
     static const struct {
         const char *text, *why;
     } wrong[] = {
-        {"", "'' is no tree"},
+        {"", "'': expected auto, siblings, off"},
+        {"bushy", "'bushy': expected auto, siblings, off"},
         {"0", "'0' is no tree"},
         {"5", "1 to 4 for each"},
         {"3,", "'3,' is no tree"},
-        {",3", "',3' is no tree"},
+        {",3", "',3': expected auto, siblings, off"},
         {"3;2", "'3;2' is no tree"},
         {"12", "'12' is no tree"},
         {"2,x", "'2,x' is no tree"},
@@ -76,9 +78,10 @@ START_TEST(what_is_no_tree_is_refused)
         {"4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4", "more than 31 guesses"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        struct growth_widths widths;
+        struct trees trees;
         struct error err;
-        ck_assert_int_eq(growth_widths_parse(wrong[i].text, &widths, &err), ERR_ARGUMENT);
+        ck_assert_int_eq(trees_parse(wrong[i].text, &trees, &err), ERR_ARGUMENT);
+        ck_assert_msg(strncmp(err.text, "--trees '", 9) == 0, "%s", err.text);
         ck_assert_msg(strstr(err.text, wrong[i].why), "%s", err.text);
     }
     ck_assert_int_eq(parsed("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1").n, DRAFT_MAX);
@@ -87,8 +90,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("growth");
-    TCase *tcase = tcase_create("growth");
+    Suite *suite = suite_create("trees_option");
+    TCase *tcase = tcase_create("trees_option");
     tcase_add_test(tcase, each_guess_has_so_many_behind_it);
     tcase_add_test(tcase, places_have_the_product_of_their_widths);
     tcase_add_test(tcase, what_is_no_tree_is_refused);

@@ -1,0 +1,30 @@
+/* The option --trees: whether guesses may be trees, and a tree that is the same in every round. */
+#pragma once
+
+#include "base/error.h"
+#include "base/growth.h"
+
+/* Siblings and guesses behind them where it pays, siblings alone, or chains. */
+enum trees_mode { TREES_AUTO, TREES_SIBLINGS, TREES_OFF };
+
+/* Behind each guess for place i - 1 there are widths[i] guesses for place i, 1 .. 1 + SIBLINGS_MAX;
+ * "3,2,1" in the papers' way of writing. Its chain is the first guess of each place. */
+struct growth_widths {
+    int n; /* 0 .. DRAFT_MAX */
+    uint8_t widths[DRAFT_MAX];
+};
+
+/* A tree that is named is for requests of strategy fixed; for planned ones it is as auto. */
+struct trees {
+    enum trees_mode mode;
+    struct growth_widths fixed; /* n = 0: there is none */
+};
+
+/* Errors: ERR_ARGUMENT no such mode or tree, or a tree of more than GROWN_MAX - 1 guesses. */
+int trees_parse(const char *text, struct trees *trees, struct error *err);
+
+/* The tree of the first k places; behind the last width there is one guess for each place, of the
+ * chain alone. siblings[k] of the chain's guesses, and growth behind them. Returns how many guesses
+ * it has besides the chain. */
+int growth_of_widths(const struct growth_widths *widths, int k, uint8_t *siblings,
+                     struct growth *growth);
