@@ -1,5 +1,6 @@
 /* What the statistics of a lane's guesses share: a made-up world of six tokens, and how DEPTH
- * tokens of a text together must be distributed. Each text is a cell, its tokens being the digits. */
+ * tokens of a text together must be distributed. Each text is a cell, its tokens being the
+ * digits. */
 #pragma once
 
 #include "tests/support/stats_util.h"
