@@ -4,7 +4,7 @@
     bench/guess_options.py BUILD [lookup|trees|draft-staged|lookup-append] [--clients 1,8,32]
                            [--turns 20] [--tokens 400] [--target MODEL] [--draft MODEL] [--k K]
                            [--texts greedy,sampled] [--ranks 1] [--values ONE OTHER]
-                           [--kernels avx2] [--delay-ms 4] [--also "FLAG ..."]
+                           [--kernels avx2] [--device cuda] [--delay-ms 4] [--also "FLAG ..."]
 
 Two clusters run side by side, which differ in one option alone: --lookup session and none, --trees,
 --draft-staged or --lookup-append auto and off, or two other values of that option. In each turn
@@ -91,7 +91,7 @@ class FarCluster(FarRanks, Cluster):
 
 
 def run_kind(kind, draft, args):
-    threads = ["--threads", str(args.threads), "--kernels", args.kernels]
+    threads = ["--threads", str(args.threads), "--kernels", args.kernels, "--device", args.device]
     flags = ["--tokenizer", args.target, *args.also.split(), "--" + args.option]
     FarCluster.delay_s = args.delay_ms / 1000
     kind_of = FarCluster if args.delay_ms else Cluster
@@ -124,6 +124,7 @@ def main():
     parser.add_argument("--draft", default=f"{tales}/draft")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--kernels", default="auto")
+    parser.add_argument("--device", default="cpu", help="of the ranks and of the draft")
     parser.add_argument("--delay-ms", type=float, default=0)
     parser.add_argument("--also", default="")
     args = parser.parse_args()

@@ -3,7 +3,7 @@
 
     bench/planned_rounds.py BUILD [--agree 0,0.3,0.6,0.8,0.9] [--shape llama-3.2-1b] [--ranks 1]
                             [--k 0,1,2,3,4,5,6,8] [--turns 20] [--tokens 200] [--rule coupled]
-                            [--threads N] [--alone]
+                            [--threads N] [--device cuda] [--also "FLAG ..."] [--alone]
 
 It starts one cluster for each agreement, with a synthetic pair whose alpha is about that
 (docs/architecture.md); agreement 0 is a draft of another seed. In each turn every arm (planned, and
@@ -86,9 +86,9 @@ def report(agree, answers):
 def run_agreement(agree, args):
     target, draft = models(args.shape, agree)
     arms = sorted(set(numbers(args.k, int)) | {0})
-    threads = ["--threads", str(args.threads)]
+    threads = ["--threads", str(args.threads), "--device", args.device]
     with Cluster(args.build, n_ranks=args.ranks, target=target, draft=draft, worker_flags=threads,
-                 coordinator_flags=threads) as cluster:
+                 coordinator_flags=[*threads, *args.also.split()]) as cluster:
         cluster.wait_serving(300)
         if not args.alone:
             return report(agree, run_turns(cluster, [PLANNED, *arms], args))
@@ -109,6 +109,8 @@ def main():
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--rule", default="coupled")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="of the ranks and of the draft")
+    parser.add_argument("--also", default="", help="further flags of the coordinator")
     parser.add_argument("--alone", action="store_true",
                         help="the planner learns from its own rounds only")
     args = parser.parse_args()

@@ -90,10 +90,13 @@ static float logit_of(enum fill_kind kind, int i, int n, double spread)
     }
 }
 
+/* The backend's stream does not wait for this copy, and a copy from memory that is not pinned may
+ * still run when the call returns. */
 static void upload(int n)
 {
     ck_assert(cudaMemcpy(device_logits, logits, (size_t)n * sizeof *logits,
                          cudaMemcpyHostToDevice) == cudaSuccess);
+    ck_assert(cudaDeviceSynchronize() == cudaSuccess);
 }
 
 static void fill(enum fill_kind kind, int n, double spread)

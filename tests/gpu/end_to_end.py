@@ -51,6 +51,16 @@ class CudaCluster(unittest.TestCase):
             scored = cluster.outrider("score", PROMPT, "--json", timeout=240)
             self.assertEqual(scored.returncode, 0, scored.stderr)
 
+    @unittest.skipUnless("OUTRIDER_NCCL_LIBRARY" in os.environ, "OUTRIDER_NCCL_LIBRARY names none")
+    def test_a_group_of_one_rank_over_nccl(self):
+        """As many ranks as one GPU can have: NCCL starts, and the group ends with it."""
+        flags = (*CUDA, "--collectives", "nccl")
+        with Cluster(BUILD, worker_flags=flags, coordinator_flags=CUDA) as cluster:
+            texts = [generate(cluster, "-K", k, "--temperature", "0")["token_ids"]
+                     for k in ("0", "4")]
+            self.assertEqual(*texts)
+            self.assertEqual(cluster.stop()["workers"], 0)
+
     def test_a_gpu_that_is_not_there_is_named(self):
         cluster = Cluster(BUILD, worker_flags=("--device", "cuda:7"))
         try:
