@@ -1,7 +1,6 @@
-/* References for trees of guesses: fixed shapes; the shape that Sequoia's dynamic programme finds,
- * against which the planner's trees are held; and what EAGLE-2's choices are for drawn tokens,
- * which make shapes that follow the draft's q. All may look at tokens that are drawn and at any q;
- * none drops a node whose token somebody looked at (speculation/tree.h says why that is exact). */
+/* References for trees of guesses: fixed shapes, and the shape that Sequoia's dynamic programme
+ * finds, against which the planner's trees are held. Those that follow the draft's q are chosen by
+ * speculation/tree_follow.h. */
 #pragma once
 
 #include <stdlib.h>
@@ -69,66 +68,6 @@ static inline int tree_shape_parse(const char *text, struct tree_shape *shape, s
     shape->n = 0;
     return error_set(err, ERR_ARGUMENT, "the shape '%s' has more than %d nodes", text,
                      TREE_NODES_MAX);
-}
-
-/* EAGLE-2 (Li et al. 2024, arXiv 2406.16858, sections 4.1 and 4.2) for drawn tokens. It keeps the
- * best tokens after it has drawn them, which would bias the text; here the same values decide
- * before. A layer of a tree is made thus: tree_shape_expand says which of the last layer's nodes
- * grow, by the product of q along each path; the draft gives a q behind each of them;
- * tree_shape_share says how many siblings will be drawn from each, by that product times the k-th
- * largest value of q; then they are drawn, and all of them stay.
- *   value     [n] product of q over the tokens of each path
- *   chosen    [n_wanted] indices, best first, ties to the first; returns their number
- *   n_children [n] at most TREE_RANKS_MAX each, `budget` in all */
-static inline int tree_shape_expand(const double *value, int n, int n_wanted, int *chosen)
-{
-    int n_chosen = 0;
-    for (int i = 0; i < n; i++) {
-        int k = n_chosen < n_wanted ? n_chosen++ : n_wanted;
-        for (; k > 0 && value[i] > value[chosen[k - 1]]; k--) {
-            if (k < n_wanted) chosen[k] = chosen[k - 1];
-        }
-        if (k < n_wanted) chosen[k] = i;
-    }
-    return n_chosen;
-}
-
-/* The largest values of q, best first. */
-static inline int best_of(const struct sparse_dist *q, float *best)
-{
-    int n = 0;
-    for (int i = 0; i < q->n; i++) {
-        if (!(q->p[i] > 0)) continue;
-        int k = n < TREE_RANKS_MAX ? n++ : TREE_RANKS_MAX;
-        for (; k > 0 && q->p[i] > best[k - 1]; k--) {
-            if (k < TREE_RANKS_MAX) best[k] = best[k - 1];
-        }
-        if (k < TREE_RANKS_MAX) best[k] = q->p[i];
-    }
-    return n;
-}
-
-static inline void tree_shape_share(const struct sparse_dist *const *q, const double *value, int n,
-                                    int budget, int *n_children)
-{
-    float best[TREE_NODES_MAX][TREE_RANKS_MAX];
-    int n_best[TREE_NODES_MAX];
-    for (int i = 0; i < n; i++) {
-        n_best[i] = best_of(q[i], best[i]);
-        n_children[i] = 0;
-    }
-    for (; budget > 0; budget--) {
-        int chosen = -1;
-        double most = 0;
-        for (int i = 0; i < n; i++) {
-            int k = n_children[i];
-            if (k == n_best[i] || !(value[i] * (double)best[i][k] > most)) continue;
-            most = value[i] * (double)best[i][k];
-            chosen = i;
-        }
-        if (chosen < 0) return;
-        n_children[chosen]++;
-    }
 }
 
 static inline void place_below(const struct tree *drawn, int parent, struct tree *tree, int *place)

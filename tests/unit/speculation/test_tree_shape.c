@@ -162,26 +162,6 @@ START_TEST(ranks_are_learned_and_old_ones_fade)
 }
 END_TEST
 
-START_TEST(growth_takes_the_largest_values)
-{
-    int32_t ids[] = {1, 2, 3};
-    float sharp[] = {0.9f, 0.1f, 0}, flat[] = {0.4f, 0.3f, 0.3f};
-    const struct sparse_dist a = {3, ids, sharp}, b = {3, ids, flat};
-    const struct sparse_dist *const q[] = {&a, &b};
-    const double value[] = {0.5, 0.4};
-    int n_children[2], chosen[3];
-    tree_shape_share(q, value, 2, 3, n_children); /* 0.45, then 0.16 and 0.12 */
-    ck_assert(n_children[0] == 1 && n_children[1] == 2);
-    tree_shape_share(q, value, 2, 9, n_children); /* two tokens of a have mass */
-    ck_assert(n_children[0] == 2 && n_children[1] == 3);
-    const double values[] = {0.1, 0.5, 0.2, 0.5, 0.3};
-    ck_assert_int_eq(tree_shape_expand(values, 5, 3, chosen), 3);
-    ck_assert(chosen[0] == 1 && chosen[1] == 3 && chosen[2] == 4);
-    ck_assert_int_eq(tree_shape_expand(values, 2, 3, chosen), 2);
-    ck_assert(chosen[0] == 1 && chosen[1] == 0);
-}
-END_TEST
-
 START_TEST(nodes_come_into_preorder)
 {
     const struct tree drawn = {
@@ -208,7 +188,6 @@ int main(void)
     tcase_add_test(tcase, the_programme_finds_the_best_of_all_trees);
     tcase_add_test(tcase, what_does_not_pay_has_no_tree);
     tcase_add_test(tcase, ranks_are_learned_and_old_ones_fade);
-    tcase_add_test(tcase, growth_takes_the_largest_values);
     tcase_add_test(tcase, nodes_come_into_preorder);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

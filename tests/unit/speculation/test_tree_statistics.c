@@ -4,6 +4,7 @@
  * drawn. Each chi-square test, over the tokens of two or three positions together, is held to 1e-4
  * over the number of tests; it prints the total-variation distance that it finds with 90 %
  * probability. Deliberately wrong ways must be found by the same test. Seeds are fixed. */
+#include "speculation/tree_follow.h"
 #include "tests/support/tree_shape.h"
 #include "tests/support/tree_statistics.h"
 
@@ -96,32 +97,36 @@ static void found_beside(const struct tree_world *world, const struct tree_plan 
     tree_make_rows(world, round, context);
 }
 
-/* EAGLE-2's growth: three layers, in each the two best nodes grow and share four children. */
-static void eagle(const struct tree_world *world, const struct tree_plan *plan, int context,
-                  const struct rng_address *at, struct tree_round *round)
+/* EAGLE-2's growth: in each layer the best nodes of the one before share its budget, at most as
+ * many as there are children to give out. */
+struct following {
+    double kept;
+    int budget[3];
+};
+
+static void follow(const struct tree_world *world, const struct following *f, int context,
+                   const struct rng_address *at, struct tree_round *round)
 {
     struct tree drawn = {.n = 0};
     double value[TREE_NODES_MAX + 1] = {1};
     int place[TREE_NODES_MAX], first = -1;
-    (void)plan;
     for (int layer = 0; layer < 3; layer++) {
-        int chosen[2], n_children[2], end = drawn.n, begin = first;
+        int chosen[TREE_NODES_MAX], end = drawn.n, begin = first;
         int n_last = layer == 0 ? 1 : end - begin;
-        int n = tree_shape_expand(value + begin + 1, n_last, 2, chosen);
-        const struct sparse_dist *q[2];
-        double values[2];
+        int n = tree_follow_expand(value + begin + 1, n_last, f->budget[layer], chosen);
+        struct tree_follow_parent parents[TREE_NODES_MAX];
         for (int i = 0; i < n; i++) {
             int own = tree_node_context(world, &drawn, begin + chosen[i], context);
-            q[i] = &world->q[own];
-            values[i] = value[begin + chosen[i] + 1];
+            parents[i] = (struct tree_follow_parent){.value = value[begin + chosen[i] + 1]};
+            parents[i].n_best = tree_follow_best(&world->q[own], parents[i].best);
         }
-        tree_shape_share(q, values, n, 4, n_children);
+        tree_follow_share(parents, n, f->budget[layer], f->kept);
         for (int i = 0; i < n; i++) {
-            for (int k = 0; k < n_children[i]; k++) {
+            for (int k = 0; k < parents[i].n_children; k++) {
                 int node = drawn.n;
                 if (!tree_grow(world, &drawn, begin + chosen[i], false, context, at)) break;
-                double q_node = (double)sparse_prob(drawn.q[node], drawn.tokens[node]);
-                value[node + 1] = values[i] * q_node;
+                float q = sparse_prob(drawn.q[node], drawn.tokens[node]);
+                value[node + 1] = tree_follow_value(parents[i].value, q, k, f->kept);
             }
         }
         first = layer == 0 ? 0 : end;
@@ -129,6 +134,22 @@ static void eagle(const struct tree_world *world, const struct tree_plan *plan, 
     round->at = *at;
     tree_in_preorder(&drawn, &round->tree, place);
     tree_make_rows(world, round, context);
+}
+
+static void eagle(const struct tree_world *world, const struct tree_plan *plan, int context,
+                  const struct rng_address *at, struct tree_round *round)
+{
+    (void)plan;
+    const struct following f = {0, {3, 4, 4}};
+    follow(world, &f, context, at, round);
+}
+
+static void eagle_half(const struct tree_world *world, const struct tree_plan *plan, int context,
+                       const struct rng_address *at, struct tree_round *round)
+{
+    (void)plan;
+    const struct following f = {0.5, {3, 4, 4}};
+    follow(world, &f, context, at, round);
 }
 
 /* Wrong: nodes are dropped from the end after a look at their own tokens, as the reranking of
@@ -177,11 +198,13 @@ static void not_renormalised(const struct tree_world *world, const struct tree_p
 
 START_TEST(shapes_may_depend_on_what_was_drawn)
 {
-    const struct tree_plan shapes[] = {
-        {.name = "adaptive"}, {.name = "EAGLE-2"}, {.name = "found siblings"}};
-    grow_fn *const grows[] = {adaptive, eagle, found_beside};
+    const struct tree_plan shapes[] = {{.name = "adaptive"},
+                                       {.name = "EAGLE-2"},
+                                       {.name = "EAGLE-2, half kept"},
+                                       {.name = "found siblings"}};
+    grow_fn *const grows[] = {adaptive, eagle, eagle_half, found_beside};
     for (int w = 0; w < N_WORLDS; w++) {
-        for (int r = 0; r < 6; r++) {
+        for (int r = 0; r < 8; r++) {
             const struct tree_plan *plan = &shapes[r / 2];
             double p =
                 p_value(&worlds[w], plan, grows[r / 2], rules[r % 2].accept, rules[r % 2].name);
@@ -265,6 +288,48 @@ START_TEST(traversal_accepts_more_than_recursive_rejection)
 }
 END_TEST
 
+static const struct tree_plan three_two_one = {
+    "3,2,1", 15, {-1, 0, 1, 0, 3, -1, 5, 6, 5, 8, -1, 10, 11, 10, 13}, {0}};
+static struct following three_six_six = {0, {3, 6, 6}};
+
+static void as_three_two_one(const struct tree_world *world, const struct tree_plan *plan,
+                             int context, const struct rng_address *at, struct tree_round *round)
+{
+    (void)plan;
+    follow(world, &three_six_six, context, at, round);
+}
+
+/* Guesses that stay of as many for each place: as planned, 3,2,1, and where they follow q. The
+ * paper's value, the product of q, is right for the rule under which a token must equal the
+ * target's draw, and wrong where drawn guesses stay by p over q. */
+START_TEST(following_q_keeps_more)
+{
+    static tree_accept_fn *const accepts[] = {tree_accept_rejection, tree_accept_traversal,
+                                              tree_accept_naive};
+    const double parts[] = {0, tree_follow_kept(&accept_rules[RULE_REJECTION])};
+    for (size_t w = 0; w < sizeof large / sizeof *large; w++) {
+        struct length fixed[3], of[3];
+        double ratio[2][3];
+        tree_world_open(&large[w]);
+        accepted(&large[w], &three_two_one, without_replacement, accepts, 3, fixed);
+        for (int i = 0; i < 2; i++) {
+            three_six_six.kept = parts[i];
+            accepted(&large[w], &three_two_one, as_three_two_one, accepts, 3, of);
+            for (int r = 0; r < 3; r++) {
+                ratio[i][r] = mean_of(&of[r]) / mean_of(&fixed[r]);
+            }
+            printf("%-10s following q, kept %.1f, over 3,2,1: rejection %+.1f %% traversal %+.1f "
+                   "%% naive %+.1f %%\n",
+                   large[w].name, parts[i], 100 * (ratio[i][0] - 1), 100 * (ratio[i][1] - 1),
+                   100 * (ratio[i][2] - 1));
+        }
+        ck_assert(LENGTHS < 5000 || (ratio[1][0] > 1 && ratio[1][1] > 0.985));
+        ck_assert(LENGTHS < 5000 || (ratio[0][0] < 0.9 && ratio[0][1] < 0.9));
+        ck_assert(LENGTHS < 5000 || ratio[0][2] > ratio[1][2]);
+    }
+}
+END_TEST
+
 /* Upper bound of any rule for k independent guesses, over the contexts: a token can be the one that
  * stays only if it is guessed (Sun et al. 2023). */
 static double most_for_k(const struct tree_world *world, int k)
@@ -319,6 +384,9 @@ int main(void)
     tcase_add_test(tcase, wrong_ways_are_found);
     tcase_add_test(tcase, traversal_accepts_more_than_recursive_rejection);
     tcase_add_test(tcase, k_sequential_keeps_its_bound);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("following");
+    tcase_add_test(tcase, following_q_keeps_more);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
