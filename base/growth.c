@@ -1,6 +1,11 @@
 /* Guesses behind siblings. */
 #include "base/growth.h"
 
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 int growth_place(const struct growth *growth, int i)
 {
     int place = 1;
@@ -16,4 +21,39 @@ int growth_first(const struct growth *growth, int i)
         i--;
     }
     return i;
+}
+
+/* Up to `budget` guesses behind a parent; returns what is left of it. */
+static int add_behind(struct growth *growth, int parent, int budget)
+{
+    int n = least(budget, 1 + SIBLINGS_MAX);
+    for (int i = 0; i < n; i++) {
+        growth->parents[growth->n++] = (int8_t)parent;
+    }
+    return budget - n;
+}
+
+void growth_pack(int k, const uint8_t *siblings, const struct growth *growth,
+                 uint8_t *packed_siblings, struct growth *packed)
+{
+    int budget[DRAFT_MAX] = {0};
+    for (int i = 0; i < growth->n; i++) {
+        budget[growth_place(growth, i)]++;
+    }
+    packed->n = 0;
+    packed_siblings[0] = siblings[0];
+    for (int place = 1, first = 0; place < DRAFT_MAX; place++) {
+        int end = packed->n, left = budget[place] + (place < k ? siblings[place] : 0);
+        if (place < k) {
+            packed_siblings[place] = (uint8_t)least(left, SIBLINGS_MAX);
+            left -= packed_siblings[place];
+        }
+        for (int s = 0; place <= k && s < packed_siblings[place - 1]; s++) {
+            left = add_behind(packed, growth_behind(place - 1, s), left);
+        }
+        for (int i = first; i < end; i++) {
+            left = add_behind(packed, i, left);
+        }
+        first = end;
+    }
 }

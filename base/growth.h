@@ -46,3 +46,11 @@ int growth_place(const struct growth *growth, int i);
 
 /* The first guess that has the parent of guess i. */
 int growth_first(const struct growth *growth, int i);
+
+/* The tree that needs the most KV blocks of all that have as many guesses for each place as a chain
+ * of k guesses with siblings[k] and this growth, or fewer, behind whichever guesses of the place
+ * before, at most 1 + SIBLINGS_MAX behind each. Each guess without others behind it ends a path, so
+ * it is the one in which as few guesses as possible have others: the first ones of each place have
+ * as many as there may be. packed_siblings[k]; packed is another growth. */
+void growth_pack(int k, const uint8_t *siblings, const struct growth *growth,
+                 uint8_t *packed_siblings, struct growth *packed);

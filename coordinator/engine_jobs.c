@@ -18,6 +18,8 @@ static struct sequence_defaults defaults_now(const struct engine *e)
         .has_draft = drafters_any(e->options.drafters),
         .siblings_max = e->options.trees.mode == TREES_OFF ? 0 : SIBLINGS_MAX,
         .grows = e->options.trees.mode == TREES_AUTO,
+        .follows_q = e->options.trees.follows_q,
+        .tree_follows_q = e->options.trees.fixed_follows_q,
         .tree = e->options.trees.fixed.n > 0 ? &e->options.trees.fixed : NULL,
     };
 }

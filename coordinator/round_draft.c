@@ -109,6 +109,7 @@ static int list_drafts(struct round_part *part, const struct drafter *drafter,
         part->drafts[n].siblings_max = most_siblings(&lane->plan);
         bool grows = lane->plan.tails && lane->plan.growth.n > 0;
         part->drafts[n].growth = grows ? &lane->plan.growth : NULL;
+        part->drafts[n].siblings = grows && lane->plan.follows_q ? lane->plan.siblings : NULL;
         part->drafts[n].draft = &lane->draft;
         owners[n++] = lane;
     }
@@ -195,12 +196,13 @@ static void find_branches(struct round_part *part)
 
 /* ---- the step ---- */
 
-/* No more than what was planned: how many there are does not depend on their values. Whether there
- * is anything but a chain. */
+/* No more than what was planned: how many there are does not depend on their values. Where they
+ * follow q, this was decided before they were drawn. Whether there is anything but a chain. */
 static bool trim_tree(struct round_lane *lane)
 {
     struct draft *draft = &lane->draft;
-    for (int i = 0; i < draft->n; i++) {
+    bool is_decided = lane->plan.tails && lane->plan.follows_q;
+    for (int i = 0; i < draft->n && !is_decided; i++) {
         int most = lane->plan.tails ? lane->plan.siblings[i] : 0;
         if (draft->n_siblings[i] > most) draft->n_siblings[i] = (uint8_t)most;
     }

@@ -44,11 +44,30 @@ static void teach_found(struct planner *planner, const struct round_lane *lane)
                            lane->path.n_branch);
 }
 
+/* Of a tree that follows q: of each place that was reached beside the chain, whether one of the
+ * guesses stayed that were planned for it behind siblings, also where there were none behind the
+ * guess that leads there. */
+static void teach_following(struct planner *planner, const struct round_lane *lane)
+{
+    const struct lane_plan *plan = &lane->plan;
+    for (int i = lane->path.n_chain; i < lane->n_accepted; i++) {
+        bool is_kept = i + 1 < lane->n_accepted;
+        if (end_ids_have(&lane->seq->ends, lane->tree->guesses.tokens[lane->accepted[i]])) return;
+        if (i + 1 == DRAFT_MAX) return;
+        planner_observe_following(planner, &lane->seq->planner_state, plan->k, plan->siblings,
+                                  &plan->growth, i + 1, is_kept);
+    }
+}
+
 /* Of what grew behind the sibling that stayed: at each guess on the way those that were made behind
  * it. */
 static void teach_grown(struct planner *planner, const struct round_lane *lane)
 {
     if (!lane->tree || lane->draft.grown.n == 0) return;
+    if (lane->plan.follows_q) {
+        teach_following(planner, lane);
+        return;
+    }
     const struct tree *guesses = &lane->tree->guesses;
     for (int i = lane->path.n_chain; i < lane->n_accepted; i++) {
         int next = i + 1 < lane->n_accepted ? lane->accepted[i + 1] : -1, n = 0, kept = -1;
@@ -77,7 +96,11 @@ static void teach_lane(struct planner *planner, const struct round_lane *lane)
                                    lane->path.n_chain - k);
         }
     }
-    planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
+    /* Where the later places follow q, their siblings are at places of which the draft is unsure:
+     * what they teach would not hold for others. Those of the first place are as planned. */
+    if (!lane->plan.follows_q || lane->path.n_chain == 0) {
+        planner_observe_siblings(planner, state, offer, lane->path.n_tested, lane->path.kept);
+    }
     teach_grown(planner, lane);
     teach_found(planner, lane);
 }

@@ -330,6 +330,7 @@ static void take_choice(struct planning *p, struct lane_plan *lane,
         n_siblings += choice->siblings[i];
     }
     lane->growth = choice->growth;
+    lane->follows_q = choice->growth.n > 0 && lane->seq->follows_q;
     lane->branch = choice->branch;
     int n_guesses = choice->k + n_siblings + choice->growth.n + choice->branch.n;
     p->n_tokens -= n_guesses;
@@ -374,6 +375,7 @@ static void plan_fixed_tree(struct planning *p, struct lane_plan *lane)
     if (n > least(p->n_tokens, p->n_rows)) return;
     memcpy(lane->siblings, siblings, (size_t)lane->k * sizeof *siblings);
     lane->growth = growth;
+    lane->follows_q = growth.n > 0 && lane->seq->follows_q;
     p->n_tokens -= n;
     p->n_rows -= n;
 }

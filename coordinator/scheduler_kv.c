@@ -240,6 +240,19 @@ static bool has_blocks(const struct planning *p, const struct lane_plan *lane, i
     return n <= block_pool_room(pool);
 }
 
+/* Parents of the largest tree that the lane's guesses can be; returns how many guesses. */
+static int list_parents(const struct lane_plan *lane, int n_branch, int32_t *parents)
+{
+    int n_chain = lane->k + lane->n_append;
+    if (!lane->follows_q) {
+        return lane_tree_parents(n_chain, lane->siblings, &lane->growth, n_branch, parents);
+    }
+    uint8_t siblings[DRAFT_MAX];
+    struct growth growth;
+    growth_pack(n_chain, lane->siblings, &lane->growth, siblings, &growth);
+    return lane_tree_parents(n_chain, siblings, &growth, n_branch, parents);
+}
+
 /* Blocks for the lane's siblings, what is behind them and a branch, or a window. False: there are
  * not enough. */
 static bool reserve_tree(struct planning *p, struct lane_plan *lane)
@@ -250,10 +263,9 @@ static bool reserve_tree(struct planning *p, struct lane_plan *lane)
     struct block_pool *pool = p->s->target_pool;
     struct block_table *table = &lane->seq->target_blocks;
     struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
-    int n_chain = lane->k + lane->n_append;
     int n_branch = lane->branch.n > 0 ? lane->branch.n : lane->n_window;
-    int n = lane_tree_parents(n_chain, lane->siblings, &lane->growth, n_branch, parents);
-    if (n == n_chain) return true;
+    int n = list_parents(lane, n_branch, parents);
+    if (n == lane->k + lane->n_append) return true;
     if (guess_tree_init(&shape, parents, n, &err) || !has_blocks(p, lane, n_branch, &shape) ||
         block_table_reach(table, pool, branch_end(lane, n_branch), &err) ||
         block_tails_reserve(tails, pool, table, &shape, lane->seq->n_tokens, &err)) {
@@ -265,12 +277,17 @@ static bool reserve_tree(struct planning *p, struct lane_plan *lane)
 }
 
 /* Siblings and branches get what is left when all lanes have what they need: nobody loses a place
- * for them. Guesses behind siblings give way first, and a window gives way to siblings. */
+ * for them. Where there are not enough for any tree that may follow q, it is the planned one.
+ * Guesses behind siblings give way first, and a window gives way to siblings. */
 static void reserve_siblings(struct planning *p, struct lane_plan *lane)
 {
     lane->tails = NULL;
     if (lane->k == 0) lane->branch.n = lane->growth.n = 0;
+    if (lane->growth.n == 0) lane->follows_q = false;
     if (reserve_tree(p, lane)) return;
+    bool follows_q = lane->follows_q;
+    lane->follows_q = false;
+    if (follows_q && reserve_tree(p, lane)) return;
     bool grows = lane->growth.n > 0;
     lane->growth.n = 0;
     if (grows && reserve_tree(p, lane)) return;

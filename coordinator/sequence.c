@@ -80,6 +80,7 @@ static void choose_draft(struct sequence *seq, const struct generate_request *re
     seq->siblings_max = is_planned ? defaults->siblings_max : 0;
     seq->grows = is_planned && defaults->grows;
     seq->tree = seq->planner_state.strategy == STRATEGY_FIXED ? defaults->tree : NULL;
+    seq->follows_q = is_planned ? defaults->follows_q : defaults->tree_follows_q;
 }
 
 static int check_length(const struct job *job, const struct sequence_defaults *defaults,

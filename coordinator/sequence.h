@@ -47,6 +47,7 @@ struct sequence {
     int siblings_max;                 /* of each guess; 0: guesses are chains */
     bool grows;                       /* a draft model may guess behind siblings */
     const struct growth_widths *tree; /* of guesses of a draft model in every round; NULL: none */
+    bool follows_q;                   /* of a tree, which guesses grow is chosen by the draft's q */
     const char *speculation_off;      /* why it has no guesses; "" = it may have */
     struct end_ids ends;              /* tokens that end the text */
     struct edit_rules edit_rules; /* what the request changes in p; its arrays are the sequence's */
@@ -78,6 +79,8 @@ struct sequence_defaults {
     int siblings_max;                 /* of each guess of planned sequences */
     bool grows;                       /* a draft model may guess behind siblings of these */
     const struct growth_widths *tree; /* of sequences of strategy fixed; NULL: chains. Kept */
+    bool follows_q, tree_follows_q;   /* which guesses grow is chosen by the draft's q: of planned
+                                         sequences, and in `tree` */
 };
 
 /* K of requests that do not say, where the coordinator's own option is n_draft (-1: it has

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+/* Whether planned trees follow the draft's q where the option does not say. */
+enum { AUTO_FOLLOWS_Q = 1 };
+
 static int refuse(const char *text, struct error *err)
 {
     return error_set(
@@ -31,19 +34,41 @@ static int parse_widths(const char *text, struct growth_widths *widths, struct e
     return refuse(text, err);
 }
 
+/* What comes behind `word` and a colon; NULL: the text does not begin so. */
+static const char *behind(const char *text, const char *word)
+{
+    size_t len = strlen(word);
+    return strncmp(text, word, len) == 0 && text[len] == ':' ? text + len + 1 : NULL;
+}
+
 int trees_parse(const char *text, struct trees *trees, struct error *err)
 {
-    static const char *const words[] = {
-        [TREES_AUTO] = "auto", [TREES_SIBLINGS] = "siblings", [TREES_OFF] = "off"};
-    *trees = (struct trees){TREES_AUTO, {0}};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, words[i]) != 0) continue;
-        trees->mode = (enum trees_mode)i;
+    static const struct {
+        const char *word;
+        enum trees_mode mode;
+        bool follows_q;
+    } words[] = {{"auto", TREES_AUTO, AUTO_FOLLOWS_Q},
+                 {"dynamic", TREES_AUTO, true},
+                 {"static", TREES_AUTO, false},
+                 {"siblings", TREES_SIBLINGS, false},
+                 {"off", TREES_OFF, false}};
+    *trees = (struct trees){.mode = TREES_AUTO, .follows_q = AUTO_FOLLOWS_Q};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(text, words[i].word) != 0) continue;
+        trees->mode = words[i].mode;
+        trees->follows_q = words[i].follows_q;
         return 0;
     }
-    if (text[0] >= '0' && text[0] <= '9') return parse_widths(text, &trees->fixed, err);
+    const char *list = behind(text, "dynamic");
+    trees->fixed_follows_q = list != NULL;
+    if (!list) list = text;
+    if (list != text || (list[0] >= '0' && list[0] <= '9')) {
+        return parse_widths(list, &trees->fixed, err);
+    }
     return error_set(err, ERR_ARGUMENT,
-                     "--trees '%s': expected auto, siblings, off or a tree such as 3,2,1", text);
+                     "--trees '%s': expected auto, dynamic, static, siblings, off, a tree such as "
+                     "3,2,1, or dynamic:3,2,1",
+                     text);
 }
 
 static void add(struct growth *growth, int parent, int n)

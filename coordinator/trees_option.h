@@ -1,6 +1,8 @@
 /* The option --trees: whether guesses may be trees, and a tree that is the same in every round. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "base/growth.h"
 
@@ -17,10 +19,13 @@ struct growth_widths {
 /* A tree that is named is for requests of strategy fixed; for planned ones it is as auto. */
 struct trees {
     enum trees_mode mode;
+    bool follows_q;             /* of planned trees: the draft's q says which guesses grow */
     struct growth_widths fixed; /* n = 0: there is none */
+    bool fixed_follows_q;       /* the same of this one: it says how many guesses a place has */
 };
 
-/* Errors: ERR_ARGUMENT no such mode or tree, or a tree of more than GROWN_MAX - 1 guesses. */
+/* "auto", "dynamic", "static", "siblings", "off", "3,2,1" or "dynamic:3,2,1". Errors: ERR_ARGUMENT
+ * no such mode or tree, or a tree of more than GROWN_MAX - 1 guesses. */
 int trees_parse(const char *text, struct trees *trees, struct error *err);
 
 /* The tree of the first k places; behind the last width there is one guess for each place, of the

@@ -180,6 +180,14 @@ void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
 void planner_observe_grown(struct planner *p, struct planner_sequence *seq, int position, int n,
                            int kept);
 
+/* Where the guesses for `place` followed the draft's q (speculation/tree_follow.h), and a guess
+ * that is not of the chain stayed at the place before: whether one of the `growth` that was planned
+ * for this place stayed. Of such a tree k, siblings[k] and growth say how many guesses each place
+ * has and not behind which ones they are. */
+void planner_observe_following(struct planner *p, struct planner_sequence *seq, int k,
+                               const uint8_t *siblings, const struct growth *growth, int place,
+                               bool is_kept);
+
 /* The same for an offer that was not taken: of its guesses the first n_tested were held against the
  * text, and the first n_right stood in it. So it is known at no cost what an offer would have been
  * worth. Besides one of the two above. */

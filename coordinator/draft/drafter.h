@@ -83,6 +83,11 @@ struct draft_lane {
     /* What a draft model is to guess behind siblings, if their parents are drawn and it has KV for
      * it; NULL: nothing. Such a lane reads nothing ahead, and its draft has no guesses yet. */
     const struct growth *growth;
+    /* With a growth: it follows q. Of it and of siblings[k], those of the chain's guesses, only how
+     * many guesses there are for each place is used; behind which guesses they are is chosen by the
+     * draft's chances when the place before is drawn (speculation/tree_follow.h), and siblings_max
+     * is set by the call. NULL: all is as planned. */
+    const uint8_t *siblings;
 };
 
 /* Staged speculation: the draft is itself sped up by something cheaper, which says what the draft

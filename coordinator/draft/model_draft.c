@@ -86,7 +86,7 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     TRY(mem_array(&d->feedings, (size_t)options->n_sequences, sizeof *d->feedings, err));
     TRY(mem_array(&d->passing, (size_t)options->n_sequences, sizeof *d->passing, err));
     TRY(mem_array(&d->forward, (size_t)options->n_sequences, sizeof *d->forward, err));
-    size_t n_best = (size_t)(options->support > SIBLINGS_MAX ? options->support : 1 + SIBLINGS_MAX);
+    size_t n_best = (size_t)(options->support > FOLLOW_BEST ? options->support : FOLLOW_BEST);
     TRY(mem_array(&d->best, n_best, sizeof *d->best, err));
     TRY(mem_array(&d->scratch, n_best, sizeof *d->scratch, err));
     TRY(mem_array(&d->logits, (size_t)d->options.support, sizeof *d->logits, err));

@@ -7,10 +7,14 @@
 #include "coordinator/prefix_cache.h"
 #include "coordinator/sequence.h"
 #include "model/model.h"
+#include "speculation/tree_follow.h"
 
 enum {
     STEP_TOKENS = 512, /* tokens that it reads in one step, over all lanes */
-    STEP_ROWS = 64     /* guesses that it makes in one step */
+    STEP_ROWS = 64,    /* guesses that it makes in one step */
+    /* Best tokens of a row among which a draft at temperature 0 shares its chances where guesses
+     * follow these: the more, the longer it takes to find them. */
+    FOLLOW_BEST = 8
 };
 
 struct model_draft {
@@ -34,7 +38,7 @@ struct model_draft {
     struct draft_grower *growers;       /* [n_sequences] of the lanes of a call of propose */
 };
 
-struct draft_grower; /* model_draft_grow.c */
+struct draft_grower; /* coordinator/draft/model_draft_grow.h */
 
 /* What a pass reads of one sequence: its tokens up to `end`. */
 struct feeding {
@@ -46,6 +50,14 @@ struct feeding {
      * of the chain. NULL: it does not */
     struct draft_grower *grower;
     bool has_chain_row;
+    struct draft_grower *follows; /* of a lane whose guesses follow q; NULL: they do not */
+};
+
+/* What guesses are chosen from: a row of logits. */
+struct guess_row {
+    struct select_item *best; /* [n_best] its best with their logits */
+    int n_best;
+    struct sparse_dist q;
 };
 
 /* A guess that is being made: for `position`, in a draft that continues `base` committed tokens. */
@@ -57,7 +69,8 @@ struct guess {
     int n_siblings;
     int32_t *siblings; /* [siblings_max] */
     int siblings_max;
-    float chance; /* what the draft gave it, also where q is made one-hot */
+    /* What the draft gave it and its siblings, also where q is made one-hot. */
+    float chance, sibling_chances[SIBLINGS_MAX];
 };
 
 static inline struct model_draft *model_draft(struct drafter *drafter)
@@ -89,6 +102,22 @@ int model_draft_feed_before(struct model_draft *d, struct sequence *seq, int pos
 int model_draft_choose(struct model_draft *d, const struct sequence *seq, int row,
                        struct arena *arena, struct guess *guess, struct error *err);
 
+/* How many of the row's best are wanted for a guess with so many siblings. */
+int model_draft_row_size(const struct model_draft *d, const struct sequence *seq, int n_siblings);
+
+/* The same in two steps. The first keeps the n_best largest logits of the row in d->best, until the
+ * next row is read. */
+int model_draft_read_row(struct model_draft *d, const struct sequence *seq, int row, int position,
+                         int n_best, struct arena *arena, struct guess_row *read,
+                         struct error *err);
+void model_draft_choose_from(struct model_draft *d, const struct sequence *seq,
+                             const struct guess_row *row, struct guess *guess);
+
+/* The largest chances of the row, best first: of q or, at temperature 0, of its best at temperature
+ * 1. Returns how many there are. */
+int model_draft_row_chances(const struct sequence *seq, const struct guess_row *row,
+                            float chances[TREE_CHILDREN_MAX]);
+
 /* struct drafter_ops: */
 
 void model_draft_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
@@ -102,13 +131,13 @@ int model_draft_open_growers(struct model_draft *d, struct error *err);
 void model_draft_close_growers(struct model_draft *d);
 
 /* The growths of the lanes of a call of propose begin; each has a grower. */
-void model_draft_begin_growth(struct model_draft *d, const struct draft_lane *lanes, int n);
+void model_draft_begin_growth(struct model_draft *d, struct draft_lane *lanes, int n);
 struct draft_grower *model_draft_grower(struct model_draft *d, int lane);
+bool model_draft_follows_q(const struct draft_grower *grower);
 
 /* Whether the next pass guesses behind siblings of the lane. goes_on: it makes a guess of its
  * chain. What can never be made is left out. */
-bool model_draft_wants_growth(struct draft_grower *grower, const struct draft_lane *lane,
-                              bool goes_on);
+bool model_draft_wants_growth(struct draft_grower *grower, struct draft_lane *lane, bool goes_on);
 
 /* Plans a pass that does: the feeding, whose lane is set, becomes a tree. False: there are no
  * blocks for it; then nothing more is guessed behind siblings, and the feeding is as it was. */
@@ -128,3 +157,9 @@ int model_draft_draw_growth(struct model_draft *d, const struct feeding *feeding
 void model_draft_end_growth(struct model_draft *d, const struct feeding *feeding);
 /* Tokens that its pass reads besides the one of each lane. */
 int model_draft_count_again(const struct feeding *feeding);
+
+/* ---- model_draft_follow.c ---- */
+
+/* As model_draft_choose for the next guess of a chain whose siblings follow q. */
+int model_draft_choose_following(struct model_draft *d, const struct feeding *feeding, int row,
+                                 struct arena *arena, struct guess *guess, struct error *err);

@@ -8,35 +8,11 @@
  * A growth is planned before anything of the round is drawn. What is left out of it lacks its
  * parent, stands behind an end of the text, or finds no blocks: that is decided by tokens drawn
  * before, or by company, and never by a token that is then not sent (speculation/tree.h). */
+#include "coordinator/draft/model_draft_grow.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/growth.h"
-#include "coordinator/block_tails.h"
-#include "coordinator/draft/model_draft.h"
-
-/* What a growth calls a guess of the chain, which is no parent in it. */
-enum { OF_CHAIN = GROWN_MAX, PASS_TOKENS = 1 + TREE_NODES_MAX };
-
-/* The growth of a lane in the making. */
-struct draft_grower {
-    const struct growth *plan; /* NULL: nothing is made behind siblings */
-    int next;                  /* of the plan: the first guess that has not had its pass */
-    int8_t made[GROWN_MAX];    /* [next] its number in the draft; -1: it was left out */
-
-    /* The pass that makes the guesses next .. end of the plan. */
-    int end;
-    bool is_needed[GROWN_MAX]; /* it, or what is behind it, has a guess of the pass behind it */
-    bool needs_sibling[DRAFT_MAX][SIBLINGS_MAX]; /* the same of siblings */
-    int n_tokens, n_rows;
-    int32_t tokens[PASS_TOKENS], parents[TREE_NODES_MAX]; /* tokens[0] is before the tree */
-    int16_t rows[GROWN_MAX];  /* [n_rows] index in tokens of a guess that gets others ... */
-    int8_t firsts[GROWN_MAX]; /* ... and the first of these in the plan */
-    struct guess_tree shape;
-    struct block_tails tails;
-    struct forward_tree tree;
-};
 
 int model_draft_open_growers(struct model_draft *d, struct error *err)
 {
@@ -48,12 +24,15 @@ void model_draft_close_growers(struct model_draft *d)
     free(d->growers);
 }
 
-void model_draft_begin_growth(struct model_draft *d, const struct draft_lane *lanes, int n)
+void model_draft_begin_growth(struct model_draft *d, struct draft_lane *lanes, int n)
 {
     for (int i = 0; i < n; i++) {
         const struct growth *growth = lanes[i].growth;
-        d->growers[i].plan = growth && growth->n > 0 ? growth : NULL;
-        d->growers[i].next = 0;
+        struct draft_grower *g = &d->growers[i];
+        g->plan = growth && growth->n > 0 ? growth : NULL;
+        g->next = 0;
+        g->follows = g->plan && lanes[i].siblings;
+        if (g->follows) model_draft_begin_following(g, &lanes[i]);
     }
 }
 
@@ -77,8 +56,9 @@ static bool has_parent(const struct draft_grower *g, const struct draft_lane *la
            !is_end(lane, draft->siblings[guess][sibling]);
 }
 
-bool model_draft_wants_growth(struct draft_grower *g, const struct draft_lane *lane, bool goes_on)
+bool model_draft_wants_growth(struct draft_grower *g, struct draft_lane *lane, bool goes_on)
 {
+    if (g->follows) return model_draft_follows_on(g, lane, goes_on);
     for (; g->plan && g->next < g->plan->n; g->made[g->next++] = -1) {
         bool waits = goes_on && growth_place(g->plan, g->next) > lane->draft->n;
         if (waits) return false;
@@ -87,22 +67,34 @@ bool model_draft_wants_growth(struct draft_grower *g, const struct draft_lane *l
     return false;
 }
 
-/* Marks what leads to the guesses of the pass. Returns the first guess of the chain that has a
- * sibling among this. */
-static int mark(struct draft_grower *g, const struct draft_lane *lane)
+/* Names the parents of the guesses for the next place. */
+static void name_parents(struct draft_grower *g, const struct draft_lane *lane)
 {
-    int place = growth_place(g->plan, g->next), fork = DRAFT_MAX;
-    memset(g->is_needed, 0, sizeof g->is_needed);
-    memset(g->needs_sibling, 0, sizeof g->needs_sibling);
+    int place = growth_place(g->plan, g->next);
+    g->n_names = 0;
     g->end = g->next;
     for (; g->end < g->plan->n && growth_place(g->plan, g->end) == place; g->end++) {
-        if (!has_parent(g, lane, g->end)) continue;
-        int parent = g->plan->parents[g->end];
-        for (; parent >= 0; parent = g->plan->parents[parent]) {
-            g->is_needed[parent] = true;
+        bool is_first = growth_first(g->plan, g->end) == g->end;
+        if (is_first && has_parent(g, lane, g->end)) {
+            g->names[g->n_names++] = g->plan->parents[g->end];
         }
-        g->needs_sibling[growth_guess(parent)][growth_sibling(parent)] = true;
-        if (growth_guess(parent) < fork) fork = growth_guess(parent);
+    }
+}
+
+/* Marks what leads to those that are named. Returns the first guess of the chain that has a sibling
+ * among this. */
+static int mark(struct draft_grower *g)
+{
+    int fork = DRAFT_MAX;
+    memset(g->is_needed, 0, sizeof g->is_needed);
+    memset(g->needs_sibling, 0, sizeof g->needs_sibling);
+    for (int i = 0; i < g->n_names; i++) {
+        int name = g->names[i];
+        for (; name >= 0; name = g->plan->parents[name]) {
+            g->is_needed[name] = true;
+        }
+        g->needs_sibling[growth_guess(name)][growth_sibling(name)] = true;
+        if (growth_guess(name) < fork) fork = growth_guess(name);
     }
     return fork;
 }
@@ -116,11 +108,10 @@ static void add(struct draft_grower *g, const struct draft *draft, int32_t token
     int at = g->n_tokens - 1;
     g->parents[at] = parent;
     g->tokens[g->n_tokens++] = token;
-    for (int i = g->next; i < g->end; i++) {
-        if (g->plan->parents[i] != name) continue;
+    for (int i = 0; i < g->n_names; i++) {
+        if (g->names[i] != name) continue;
         g->rows[g->n_rows] = (int16_t)(at + 1);
-        g->firsts[g->n_rows++] = (int8_t)i;
-        break;
+        g->of_row[g->n_rows++] = (int8_t)name;
     }
     for (int i = 0; i < g->next; i++) {
         if (!g->is_needed[i] || g->plan->parents[i] != name) continue;
@@ -153,11 +144,17 @@ bool model_draft_plan_growth(struct model_draft *d, struct draft_grower *g, bool
     const struct draft *draft = lane->draft;
     const struct block_table *table = &d->tables[lane->seq->slot];
     struct error err;
-    int fork = mark(g, lane);
+    if (g->follows) {
+        model_draft_name_parents(g, lane, goes_on, d->n_rows_max);
+    } else {
+        name_parents(g, lane);
+    }
+    int fork = mark(g);
     add_all(g, lane, fork);
     if (guess_tree_init(&g->shape, g->parents, g->n_tokens - 1, &err) ||
         block_tails_reserve(&g->tails, &d->pool, table, &g->shape, draft->base + fork, &err)) {
         g->plan = NULL;
+        if (g->follows) model_draft_follows_on(g, feeding->lane, goes_on);
         return false;
     }
     g->tree = (struct forward_tree){&g->shape, g->tails.blocks};
@@ -185,17 +182,23 @@ int model_draft_growth_row(const struct draft_grower *g, const struct feeding *f
 
 /* ---- drawing ---- */
 
-/* The guesses of the pass that have this parent, from a row of logits. */
-static int draw(struct model_draft *d, struct draft_grower *g, struct draft_lane *lane, int first,
-                int row, struct arena *arena, struct error *err)
+/* The guesses of the pass from guess `first` on that have its parent. */
+static int count_group(const struct draft_grower *g, int first)
+{
+    int n = 1;
+    while (first + n < g->end && g->plan->parents[first + n] == g->plan->parents[first]) {
+        n++;
+    }
+    return n;
+}
+
+void model_draft_draw_group(struct model_draft *d, struct draft_grower *g, struct draft_lane *lane,
+                            int first, const struct guess_row *row)
 {
     struct draft *draft = lane->draft;
     const struct growth *plan = g->plan;
     int32_t siblings[SIBLINGS_MAX];
-    int n = 1, at = draft->grown.n, parent = plan->parents[first];
-    while (first + n < g->end && plan->parents[first + n] == parent) {
-        n++;
-    }
+    int n = count_group(g, first), at = draft->grown.n, parent = plan->parents[first];
     assert(n <= 1 + SIBLINGS_MAX);
     struct guess guess = {.position = draft->base + growth_place(plan, first),
                           .base = draft->base,
@@ -203,34 +206,54 @@ static int draw(struct model_draft *d, struct draft_grower *g, struct draft_lane
                           .q = &draft->grown_q[at],
                           .siblings = siblings,
                           .siblings_max = n - 1};
-    int rc = model_draft_choose(d, lane->seq, row, arena, &guess, err);
-    if (rc) return rc;
+    model_draft_choose_from(d, lane->seq, row, &guess);
     for (int i = 0; i < 1 + guess.n_siblings; i++) {
         g->made[first + i] = (int8_t)draft->grown.n;
         draft->grown.parents[draft->grown.n] = parent < 0 ? (int8_t)parent : g->made[parent];
         draft->grown_tokens[draft->grown.n++] = i == 0 ? guess.id : siblings[i - 1];
     }
-    return 0;
+    if (g->follows) model_draft_value_group(g, first, &guess);
+}
+
+/* The row that was read for the parent of guess i of the plan; -1: none was, the guess is left
+ * out. */
+static int row_of(const struct draft_grower *g, int i)
+{
+    for (int r = 0; r < g->n_rows; r++) {
+        if (g->of_row[r] == g->plan->parents[i]) return r;
+    }
+    return -1;
+}
+
+static int draw_planned(struct model_draft *d, const struct feeding *feeding, int row,
+                        struct arena *arena, struct error *err)
+{
+    struct draft_grower *g = feeding->grower;
+    struct draft_lane *lane = feeding->lane;
+    int position = lane->draft->base + growth_place(g->plan, g->next), rc = 0;
+    row += feeding->has_chain_row ? 1 : 0;
+    for (int i = g->next; i < g->end; i++) {
+        g->made[i] = -1;
+    }
+    for (int i = g->next, n; i < g->end; i += n) {
+        struct guess_row read;
+        n = count_group(g, i);
+        int r = row_of(g, i);
+        if (r < 0) continue;
+        TRY(model_draft_read_row(d, lane->seq, row + r, position,
+                                 model_draft_row_size(d, lane->seq, n - 1), arena, &read, err));
+        model_draft_draw_group(d, g, lane, i, &read);
+    }
+    g->next = g->end;
+out:
+    return rc;
 }
 
 int model_draft_draw_growth(struct model_draft *d, const struct feeding *feeding, int row,
                             struct arena *arena, struct error *err)
 {
-    struct draft_grower *g = feeding->grower;
-    int rc = 0;
-    row += feeding->has_chain_row ? 1 : 0;
-    for (int i = g->next; i < g->end; i++) {
-        g->made[i] = -1;
-    }
-    for (int i = g->next; i < g->end && !rc; i++) {
-        int r = 0;
-        while (r < g->n_rows && g->firsts[r] != i) {
-            r++;
-        }
-        if (r < g->n_rows) rc = draw(d, g, feeding->lane, i, row + r, arena, err);
-    }
-    g->next = g->end;
-    return rc;
+    return feeding->grower->follows ? model_draft_draw_following(d, feeding, row, arena, err)
+                                    : draw_planned(d, feeding, row, arena, err);
 }
 
 void model_draft_end_growth(struct model_draft *d, const struct feeding *feeding)
@@ -246,4 +269,9 @@ int model_draft_count_again(const struct feeding *feeding)
 struct draft_grower *model_draft_grower(struct model_draft *d, int lane)
 {
     return &d->growers[lane];
+}
+
+bool model_draft_follows_q(const struct draft_grower *g)
+{
+    return g->follows;
 }

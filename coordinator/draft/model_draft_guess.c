@@ -13,17 +13,16 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Coupled rules pick among q's tokens with the noise of the position, so q becomes one-hot.
- * best[n_best]: the row's best with their logits. */
-static void pick_coupled(struct model_draft *d, const struct sequence *seq, int n_best,
-                         struct guess *guess)
+/* Coupled rules pick among q's tokens with the noise of the position, so q becomes one-hot. */
+static void pick_coupled(struct model_draft *d, const struct sequence *seq,
+                         const struct guess_row *row, struct guess *guess)
 {
     struct sparse_dist *q = guess->q;
-    select_sort_ids(d->best, n_best); /* q's ids ascend too, and all are among these */
+    select_sort_ids(row->best, row->n_best); /* q's ids ascend too, and all are among these */
     for (int i = 0, j = 0; i < q->n; i++, j++) {
-        while (d->best[j].id != q->ids[i])
+        while (row->best[j].id != q->ids[i])
             j++;
-        d->logits[i] = (float)d->best[j].score;
+        d->logits[i] = (float)row->best[j].score;
     }
     int32_t best[1 + SIBLINGS_MAX];
     const struct rng_address at = {.seed = seq->seed, .position = (uint32_t)guess->position};
@@ -32,21 +31,35 @@ static void pick_coupled(struct model_draft *d, const struct sequence *seq, int 
     guess->id = best[0];
     guess->chance = sparse_prob(q, guess->id);
     guess->n_siblings = n - 1;
-    if (n > 1) memcpy(guess->siblings, best + 1, (size_t)guess->n_siblings * sizeof *best);
+    for (int i = 0; i < guess->n_siblings; i++) {
+        guess->siblings[i] = best[1 + i];
+        guess->sibling_chances[i] = sparse_prob(q, best[1 + i]);
+    }
     q->n = 1;
     q->ids[0] = guess->id;
     q->p[0] = 1.0f;
 }
 
-/* What the draft gives its best token at temperature 1, among best[n]. At temperature 0 q is
- * one-hot and does not say. */
-static float greedy_chance(const struct model_draft *d, int n)
+/* What the draft gives its best tokens at temperature 1, among row->best. At temperature 0 q is
+ * one-hot and does not say. Writes up to n chances; returns how many. */
+static int greedy_chances(const struct guess_row *row, float *chances, int n)
 {
     double sum = 0;
-    for (int i = 0; i < n; i++) {
-        sum += exp(d->best[i].score - d->best[0].score);
+    if (row->n_best < n) n = row->n_best;
+    for (int i = 0; i < row->n_best; i++) {
+        sum += exp(row->best[i].score - row->best[0].score);
     }
-    return (float)(1 / sum);
+    for (int i = 0; i < n; i++) {
+        chances[i] = (float)(exp(row->best[i].score - row->best[0].score) / sum);
+    }
+    return n;
+}
+
+int model_draft_row_chances(const struct sequence *seq, const struct guess_row *row,
+                            float chances[TREE_CHILDREN_MAX])
+{
+    if (seq->sampling.temperature > 0) return tree_follow_best(&row->q, chances);
+    return greedy_chances(row, chances, TREE_CHILDREN_MAX);
 }
 
 /* The n best of the row that exist for the target, too. */
@@ -63,60 +76,93 @@ static int best_of_row(struct model_draft *d, int row, int n, struct arena *aren
     return 0;
 }
 
-/* Siblings of a guess that was drawn from q or, at temperature 0, is the first of best[n_best]. */
-static void choose_siblings(const struct model_draft *d, const struct sequence *seq, int n_best,
-                            const struct rng_address *at, struct guess *guess)
+/* Siblings of a guess that was drawn from q or, at temperature 0, is the first of row->best, whose
+ * chances are chances[n_chances]. */
+static void choose_siblings(const struct sequence *seq, const struct guess_row *row,
+                            const float *chances, int n_chances, const struct rng_address *at,
+                            struct guess *guess)
 {
     const struct sparse_dist *q = guess->q;
     int32_t taken[1 + SIBLINGS_MAX] = {guess->id};
     bool is_best = seq->rule->is_greedy, is_drawn = seq->sampling.temperature > 0 && !is_best;
     for (int i = 1; i <= guess->siblings_max; i++) {
         taken[i] = -1;
-        if (is_best && i < n_best) taken[i] = d->best[i].id;
+        if (is_best && i < row->n_best) taken[i] = row->best[i].id;
         if (is_drawn) {
             double u = rng_uniform(at, RNG_DRAFT, (uint32_t)(guess->coin + i));
             taken[i] = multi_draft_draw(q, taken, i, u);
         }
         if (taken[i] < 0) return;
+        float chance = is_drawn ? sparse_prob(q, taken[i]) : i < n_chances ? chances[i] : 0;
+        guess->sibling_chances[guess->n_siblings] = chance;
         guess->siblings[guess->n_siblings++] = taken[i];
     }
+}
+
+int model_draft_row_size(const struct model_draft *d, const struct sequence *seq, int n_siblings)
+{
+    bool wants_q = seq->sampling.temperature > 0 || seq->threshold > 0 || seq->edits;
+    return wants_q ? d->options.support : 1 + n_siblings;
+}
+
+int model_draft_read_row(struct model_draft *d, const struct sequence *seq, int row, int position,
+                         int n_best, struct arena *arena, struct guess_row *read, struct error *err)
+{
+    struct sparse_dist *q = &read->q;
+    int rc = 0;
+    *read = (struct guess_row){.best = d->best};
+    *q = (struct sparse_dist){.ids = arena_take(arena, (size_t)n_best, sizeof *q->ids),
+                              .p = arena_take(arena, (size_t)n_best, sizeof *q->p)};
+    if (!q->ids || !q->p) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
+    TRY(best_of_row(d, row, n_best, arena, &read->n_best, err));
+    if (seq->edits) {
+        const struct edit_list *edits;
+        int n_before = position - seq->n_tokens; /* not committed yet */
+        TRY(edits_at(seq->edits, seq->tokens + seq->n_tokens, n_before, arena, &edits, err));
+        read->n_best = edits_apply_items(edits, d->best, read->n_best);
+    }
+    memcpy(d->scratch, d->best, (size_t)read->n_best * sizeof *d->best);
+    sampling_draft_best(d->scratch, read->n_best, &seq->sampling, q);
+out:
+    return rc;
+}
+
+void model_draft_choose_from(struct model_draft *d, const struct sequence *seq,
+                             const struct guess_row *row, struct guess *guess)
+{
+    float chances[TREE_CHILDREN_MAX] = {0};
+    *guess->q = row->q;
+    if (seq->rule->is_coupled && row->q.n > 1) {
+        pick_coupled(d, seq, row, guess);
+        return;
+    }
+    const struct rng_address at = {seq->seed, (uint32_t)guess->position, (uint32_t)guess->base};
+    guess->id = sparse_draw(guess->q, rng_uniform(&at, RNG_DRAFT, (uint32_t)guess->coin));
+    int n_chances = 0;
+    if (seq->sampling.temperature > 0) {
+        guess->chance = sparse_prob(guess->q, guess->id);
+    } else {
+        n_chances = greedy_chances(row, chances, TREE_CHILDREN_MAX);
+        guess->chance = chances[0];
+    }
+    choose_siblings(seq, row, chances, n_chances, &at, guess);
 }
 
 int model_draft_choose(struct model_draft *d, const struct sequence *seq, int row,
                        struct arena *arena, struct guess *guess, struct error *err)
 {
-    bool wants_q = seq->sampling.temperature > 0 || seq->threshold > 0 || seq->edits;
-    int rc = 0, n_best = wants_q ? d->options.support : 1 + guess->siblings_max;
-    struct sparse_dist *q = guess->q;
-    *q = (struct sparse_dist){.ids = arena_take(arena, (size_t)n_best, sizeof *q->ids),
-                              .p = arena_take(arena, (size_t)n_best, sizeof *q->p)};
-    if (!q->ids || !q->p) return error_set(err, ERR_NO_MEMORY, "no room for the draft's q");
-    TRY(best_of_row(d, row, n_best, arena, &n_best, err));
-    if (seq->edits) {
-        const struct edit_list *edits;
-        int n_before = guess->position - seq->n_tokens; /* not committed yet */
-        TRY(edits_at(seq->edits, seq->tokens + seq->n_tokens, n_before, arena, &edits, err));
-        n_best = edits_apply_items(edits, d->best, n_best);
-    }
-    memcpy(d->scratch, d->best, (size_t)n_best * sizeof *d->best);
-    sampling_draft_best(d->scratch, n_best, &seq->sampling, q);
-    if (seq->rule->is_coupled && q->n > 1) {
-        pick_coupled(d, seq, n_best, guess);
-        return 0;
-    }
-    const struct rng_address at = {seq->seed, (uint32_t)guess->position, (uint32_t)guess->base};
-    guess->id = sparse_draw(q, rng_uniform(&at, RNG_DRAFT, (uint32_t)guess->coin));
-    guess->chance =
-        seq->sampling.temperature > 0 ? sparse_prob(q, guess->id) : greedy_chance(d, n_best);
-    choose_siblings(d, seq, n_best, &at, guess);
-out:
+    int n_best = model_draft_row_size(d, seq, guess->siblings_max);
+    struct guess_row read;
+    int rc = model_draft_read_row(d, seq, row, guess->position, n_best, arena, &read, err);
+    if (!rc) model_draft_choose_from(d, seq, &read, guess);
     return rc;
 }
 
 /* The lane's next guess, from its row of the last step. */
-static int guess_once(struct model_draft *d, struct draft_lane *lane, int row, struct arena *arena,
-                      struct error *err)
+static int guess_once(struct model_draft *d, const struct feeding *feeding, int row,
+                      struct arena *arena, struct error *err)
 {
+    struct draft_lane *lane = feeding->lane;
     struct sequence *seq = lane->seq;
     struct draft *draft = lane->draft;
     int position = draft->base + draft->n;
@@ -125,7 +171,8 @@ static int guess_once(struct model_draft *d, struct draft_lane *lane, int row, s
                           .q = &draft->q[draft->n],
                           .siblings = draft->siblings[draft->n],
                           .siblings_max = lane->siblings_max};
-    int rc = model_draft_choose(d, seq, row, arena, &guess, err);
+    int rc = feeding->follows ? model_draft_choose_following(d, feeding, row, arena, &guess, err)
+                              : model_draft_choose(d, seq, row, arena, &guess, err);
     if (rc) return rc;
     draft->n_siblings[draft->n] = (uint8_t)guess.n_siblings;
     memset(draft->sibling_q[draft->n], 0, sizeof draft->sibling_q[draft->n]);
@@ -152,6 +199,7 @@ static int list_feedings(struct model_draft *d, struct draft_lane *lanes, int n)
         int end = draft->base + draft->n;
         if (model_draft_plan_feeding(d, feeding, lane->seq, end, &lane->err)) continue;
         feeding->lane = lane;
+        feeding->follows = model_draft_follows_q(grower) ? grower : NULL;
         if (grows && !model_draft_plan_growth(d, grower, goes_on, feeding) && !goes_on) continue;
         d->passing[n_feedings++] = lane;
     }
@@ -207,12 +255,12 @@ static int read_ahead(struct model_draft *d, int n_feedings)
 static int guess_from_rows(struct model_draft *d, const struct feeding *feeding, int row,
                            struct arena *arena, struct error *err)
 {
-    struct draft_lane *lane = feeding->lane;
+    const struct draft_lane *lane = feeding->lane;
     struct draft *draft = lane->draft;
     const int32_t *expected = lane->expected.tokens;
     int rc = 0, i = 0;
     bool has_next = true;
-    for (; has_next && !(rc = guess_once(d, lane, row + i, arena, err)); i++) {
+    for (; has_next && !(rc = guess_once(d, feeding, row + i, arena, err)); i++) {
         has_next = i + 1 < feeding->n_rows && !draft->is_over &&
                    draft->tokens[draft->n - 1] == expected[i];
     }
@@ -227,7 +275,7 @@ static int guess_from_feeding(struct model_draft *d, const struct feeding *feedi
     if (!feeding->grower) return guess_from_rows(d, feeding, row, arena, err);
     int rc = model_draft_draw_growth(d, feeding, row, arena, err);
     if (rc || !feeding->has_chain_row) return rc;
-    return guess_once(d, feeding->lane, row, arena, err);
+    return guess_once(d, feeding, row, arena, err);
 }
 
 /* Guesses for each feeding's lane. A step that fails fails all lanes that were in it. */

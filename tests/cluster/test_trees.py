@@ -124,7 +124,7 @@ def check_grown(report, name, world, text, trees="auto"):
             kinds = [guess["sibling"] for guess in step["round"]["guesses"]]
             n_made += sum(kind >= GROWN for kind in kinds)
             n_kept += sum(kind >= GROWN for kind in kinds[:step["round"]["kept"]])
-    is_right = 0 < n_kept < n_made if trees == "auto" else n_made == 0
+    is_right = 0 < n_kept < n_made if trees != "siblings" else n_made == 0
     report.check(is_right and n_other == 0,
                  f"{name}, trees {trees}, {text}: {n_kept} of {n_made} guesses behind siblings "
                  f"stay in {n_texts} texts" + (f"; {n_other} texts differ" if n_other else ""))
@@ -132,8 +132,8 @@ def check_grown(report, name, world, text, trees="auto"):
 
 def check_pair(build, report):
     """A pair whose draft is often wrong and then right with its second guess, so that siblings go
-    on in most rounds."""
-    for n_ranks, trees in ((1, "auto"), (2, "auto"), (1, "siblings")):
+    on in most rounds: behind those guesses that the planner names, or that q says."""
+    for n_ranks, trees in ((1, "dynamic"), (2, "dynamic"), (1, "static"), (1, "siblings")):
         with Far(build, n_ranks=n_ranks, target=PAIR, draft=PAIR + ",draft=1", worker_flags=WORKER,
                  coordinator_flags=["--half-batches", "off", "--trees", trees]) as world:
             for text in TEXTS:
@@ -141,11 +141,12 @@ def check_pair(build, report):
 
 
 def check_fixed(build, report):
-    """A tree that is named, in requests with a K of their own: the rounds have all of it, but for
-    the last ones and for what would stand behind an end of the text."""
-    for n_ranks in (1, 2):
+    """A tree that is named, in requests with a K of their own: the rounds have all of it, or as
+    many guesses where it follows q, but for the last ones and for what would stand behind an end of
+    the text."""
+    for n_ranks, trees in ((1, "3,2,1"), (2, "3,2,1"), (1, "dynamic:3,2,1"), (2, "dynamic:3,2,1")):
         with Far(build, n_ranks=n_ranks, target=PAIR, draft=PAIR + ",draft=1", worker_flags=WORKER,
-                 coordinator_flags=["--half-batches", "off", "--trees", "3,2,1"]) as world:
+                 coordinator_flags=["--half-batches", "off", "--trees", trees]) as world:
             for text, k, n_whole in (("greedy", 3, 15), ("coupled", 3, 15), ("coupled", 5, 17)):
                 flags = ["-n", str(N_TOKENS), "--ignore-eos", "--json", "--seed", str(SEEDS[0]),
                          *SHOWN[text]]
@@ -157,9 +158,29 @@ def check_fixed(build, report):
                 n_short = sum(size != n_whole for size in sizes[1:-2])
                 report.check(max(sizes) == n_whole and n_short <= 2 and n_kept > 0 and
                              made["token_ids"] == plain["token_ids"],
-                             f"3,2,1, K = {k}, T = {n_ranks}, {text}: {n_short} of "
+                             f"{trees}, K = {k}, T = {n_ranks}, {text}: {n_short} of "
                              f"{len(sizes)} rounds have fewer than {n_whole} guesses; {n_kept} "
                              "behind siblings stay")
+
+
+def check_company(build, report, plain):
+    """The same trees that follow q for texts in each other's way, which lose their places."""
+    n_preempted = 0
+    for n_ranks, worker, in_flight in ((1, WORKER, 8), (2, WORKER, 2), (1, SMALL, 12)):
+        with Far(build, n_ranks=n_ranks, target=TARGET, draft=DRAFT, worker_flags=worker,
+                 coordinator_flags=["--half-batches", "off", "--trees", "dynamic:3,2,1"]) as world:
+            for text in TEXTS:
+                done = world.generate(orders(text, strategy="fixed", n_draft=3),
+                                      in_flight=in_flight)
+                n_other = sum(one["ids"] != ids for one, ids in zip(done, plain[text]))
+                siblings, accepted = (sum(one[key] for one in done)
+                                      for key in ("siblings", "siblings_accepted"))
+                n_preempted += sum(one["preemptions"] for one in done)
+                report.check(0 < accepted < siblings and n_other == 0,
+                             f"dynamic:3,2,1, T = {n_ranks}, {in_flight} at once, {text}: "
+                             f"{accepted} of {siblings} guesses beside the chain stay" +
+                             (f"; {n_other} of {len(done)} texts differ" if n_other else ""))
+    report.check(n_preempted > 0, f"dynamic:3,2,1: {n_preempted} times a text lost its place")
 
 
 def lookahead_world(build, draft, trees):
@@ -214,6 +235,7 @@ def main():
                 report.check(n > 0, f"{name}: {n} times a text lost its place")
     check_pair(build, report)
     check_fixed(build, report)
+    check_company(build, report, plain)
     return report.status()
 
 

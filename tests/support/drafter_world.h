@@ -81,7 +81,7 @@ static inline void setup(struct bench *b, enum accept_rule rule, float temperatu
 static inline void propose_k(struct bench *b, int k, const struct end_ids *ends,
                              struct draft *draft)
 {
-    struct draft_lane lane = {b->seq, k, ends, draft, 0, {0}, {0}, NULL};
+    struct draft_lane lane = {.seq = b->seq, .k = k, .ends = ends, .draft = draft};
     struct draft_cost cost;
     drafter_propose(b->drafter, &lane, 1, &b->arena, &cost);
     ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);

@@ -59,12 +59,28 @@ static inline int plan_tree_n_grown(const struct plan_tree *t)
     return n > 1 ? n - 1 : 0;
 }
 
+/* The same of a tree that follows q; lane: as it was planned. */
+static inline void plan_tree_teach_following(const struct plan_tree *t, struct planner *planner,
+                                             struct planner_sequence *seq,
+                                             const struct lane_plan *lane)
+{
+    for (int i = t->path.n_chain; i < t->result.n_accepted && i + 1 < DRAFT_MAX; i++) {
+        planner_observe_following(planner, seq, lane->k, lane->siblings, &lane->growth, i + 1,
+                                  i + 1 < t->result.n_accepted);
+    }
+}
+
 /* Tells the planner what became of siblings and of what is behind the one that stayed. offer: as in
- * planner_observe_siblings. */
+ * planner_observe_siblings. lane: as it was planned. */
 static inline void plan_tree_teach(const struct plan_tree *t, struct planner *planner,
-                                   struct planner_sequence *seq, const struct planner_offer *offer)
+                                   struct planner_sequence *seq, const struct planner_offer *offer,
+                                   const struct lane_plan *lane)
 {
     const struct tree_result *result = &t->result;
+    if (lane->follows_q) {
+        plan_tree_teach_following(t, planner, seq, lane);
+        return;
+    }
     planner_observe_siblings(planner, seq, offer, t->path.n_tested, t->path.kept);
     for (int i = t->path.n_chain; i < result->n_accepted; i++) {
         int next = i + 1 < result->n_accepted ? result->path[i + 1] : -1, n = 0, kept = -1;

@@ -6,6 +6,7 @@
 #include "coordinator/prefix_cache.h"
 #include "coordinator/scheduler.h"
 #include "coordinator/trees_option.h"
+#include "tests/support/growth_shapes.h"
 #include "tests/support/plan_tree.h"
 #include "tests/support/sequence_world.h"
 
@@ -51,6 +52,7 @@ struct world {
     /* Guesses behind siblings: of planned lanes, of those with a tree of their own, and of both the
      * ones that stayed. */
     int n_grown, n_grown_fixed, n_grown_kept;
+    int n_shaped; /* trees that follow q and have another shape than planned */
 };
 
 static inline int world_dice(struct world *w, int n)
@@ -111,6 +113,7 @@ struct world_job {
     int siblings_max;
     bool grows;
     const struct growth_widths *tree;
+    bool follows_q;
 };
 
 static inline int32_t world_token(uint32_t text, int position)
@@ -136,7 +139,9 @@ static inline struct sequence *world_add(struct world *w, const struct world_job
                                                .has_draft = drafters_any(&w->drafters),
                                                .siblings_max = wanted->siblings_max,
                                                .grows = wanted->grows,
-                                               .tree = wanted->tree};
+                                               .tree = wanted->tree,
+                                               .follows_q = wanted->follows_q,
+                                               .tree_follows_q = wanted->follows_q};
     for (int i = 0; i < wanted->n_prompt; i++) {
         prompt[i] = world_text_token(w, wanted->text, i);
     }
@@ -551,6 +556,23 @@ static inline int world_any_dice(void *w, int n)
     return world_dice(w, n);
 }
 
+/* Of a lane whose tree follows q any shape that has as many guesses for each place. */
+static inline void world_shape(struct world *w, const struct lane_plan *lane,
+                               struct lane_plan *shaped)
+{
+    struct growth_shape shape = {.k = lane->k, .growth = lane->growth};
+    int counts[DRAFT_MAX];
+    *shaped = *lane;
+    if (!lane->follows_q) return;
+    memcpy(shape.siblings, lane->siblings, (size_t)lane->k * sizeof *lane->siblings);
+    growth_shape_count(&shape, counts);
+    growth_shape_any(counts, false, world_any_dice, w, &shape);
+    memcpy(shaped->siblings, shape.siblings, sizeof shaped->siblings);
+    shaped->growth = shape.growth;
+    w->n_shaped += shape.growth.n != lane->growth.n ||
+                   memcmp(shape.growth.parents, lane->growth.parents, (size_t)shape.growth.n) != 0;
+}
+
 /* Of the lane's tree without its branch some path stays, in blocks that were set aside for it. */
 static inline void world_play_tree(struct world *w, struct lane_plan *lane, int percent)
 {
@@ -558,19 +580,23 @@ static inline void world_play_tree(struct world *w, struct lane_plan *lane, int 
     struct sequence *seq = lane->seq;
     const struct planner_offer *offer = lane->drafter == w->drafter ? NULL : &lane->offer;
     struct error err;
-    plan_tree_init(&tree, lane);
+    struct lane_plan shaped;
+    world_shape(w, lane, &shaped);
+    plan_tree_init(&tree, &shaped);
     plan_tree_accept(&tree, percent, world_any_dice, w);
     int n_accepted = tree.result.n_accepted;
     int last = n_accepted > 0 ? tree.result.path[n_accepted - 1] : -1;
     int path = last < 0 ? 0 : tree.tree.shape.first_path[last], n_sent = seq->target_blocks.n;
+    int n_reserved = lane->tails->n;
     block_tails_release(lane->tails, &w->pool);
     CHECK_OK(block_tails_reserve(lane->tails, &w->pool, &seq->target_blocks, &tree.tree.shape,
                                  seq->n_tokens, &err));
+    ck_assert_int_le(lane->tails->n, n_reserved);
     int changed = block_tails_accept(lane->tails, &seq->target_blocks, &w->pool, path);
     bool is_planned = seq->planner_state.strategy == STRATEGY_PLANNED;
     *(is_planned ? &w->n_grown : &w->n_grown_fixed) += lane->growth.n;
     w->n_grown_kept += plan_tree_n_grown(&tree);
-    plan_tree_teach(&tree, &w->planner, &seq->planner_state, offer);
+    plan_tree_teach(&tree, &w->planner, &seq->planner_state, offer, lane);
     world_commit_path(w, lane, tree.path.n_chain, n_accepted, world_least(n_sent, changed));
 }
 

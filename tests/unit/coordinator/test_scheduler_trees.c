@@ -60,7 +60,7 @@ END_TEST
 
 /* A text of one token whose step may have as many rows as there are, and a draft that costs next to
  * nothing, so that guesses go on behind siblings if there is KV for them. */
-static const struct lane_plan *plan_growth(int n_blocks)
+static const struct lane_plan *plan_growth(int n_blocks, bool follows_q)
 {
     const struct world_options options = options_of(n_blocks);
     world_open(&w, &options);
@@ -71,6 +71,7 @@ static const struct lane_plan *plan_growth(int n_blocks)
     struct sequence *seq = add(N_PROMPT, 100, STRATEGY_PLANNED, 5);
     seq->siblings_max = SIBLINGS_MAX;
     seq->grows = true;
+    seq->follows_q = follows_q;
     plan_now();
     if (w.plan.lanes[0].tails) block_tails_release(w.plan.lanes[0].tails, &w.pool);
     world_commit(&w, &w.plan.lanes[0], 0);
@@ -88,38 +89,55 @@ static int count_siblings(const struct lane_plan *lane)
     return n;
 }
 
-/* With fewer and fewer blocks a plan loses first what is behind siblings, then these, and its chain
- * last; and it never takes a part of what it needs. */
+/* The blocks of the largest tree that a lane's guesses can be. */
+static int count_most_tails(const struct lane_plan *lane)
+{
+    struct growth_shape packed = {.k = lane->k};
+    struct guess_tree tree;
+    struct error err;
+    int32_t parents[TREE_NODES_MAX];
+    growth_pack(lane->k, lane->siblings, &lane->growth, packed.siblings, &packed.growth);
+    int n = lane_tree_parents(lane->k, packed.siblings, &packed.growth, 0, parents);
+    CHECK_OK(guess_tree_init(&tree, parents, n, &err));
+    return guess_tree_tails(&tree, lane->seq->n_tokens, WORLD_BLOCK);
+}
+
+/* With fewer and fewer blocks a plan loses first that its tree follows q, which may need more of
+ * them than the planned one, then what is behind siblings, then these, and its chain last; and it
+ * never takes a part of what it needs. */
 START_TEST(what_is_behind_siblings_gives_way_first)
 {
-    bool has_seen_siblings = false, has_seen_chain = false;
+    bool has_seen_planned = false, has_seen_siblings = false, has_seen_chain = false;
     for (int n_blocks = 64; n_blocks > 1; n_blocks--) {
-        const struct lane_plan *lane = plan_growth(n_blocks);
+        const struct lane_plan *lane = plan_growth(n_blocks, _i > 0);
         int n_siblings = count_siblings(lane);
         bool grows = lane->growth.n > 0;
         ck_assert_int_gt(lane->k, 0);
         ck_assert_int_eq(lane->tails != NULL, n_siblings > 0);
         ck_assert(n_siblings > 0 || !grows);
-        ck_assert(n_blocks < 64 || grows);
+        ck_assert(n_blocks < 64 || (grows && lane->follows_q == (_i > 0)));
         ck_assert(!grows || !has_seen_siblings);
         ck_assert(n_siblings == 0 || !has_seen_chain);
         ck_assert(!grows || lane->k + n_siblings + lane->growth.n < TREE_PATHS_MAX);
         ck_assert(!grows || (lane->branch.n == 0 && lane->n_append == 0 && lane->n_window == 0));
+        ck_assert(!lane->follows_q || (grows && !has_seen_planned));
+        has_seen_planned |= grows && !lane->follows_q;
         has_seen_siblings |= n_siblings > 0 && !grows;
         has_seen_chain |= n_siblings == 0;
         int n_tails = lane->tails ? lane->tails->n : 0;
+        if (lane->follows_q) ck_assert_int_eq(n_tails, count_most_tails(lane));
         ck_assert_int_eq(block_pool_room(&w.pool) + n_tails + lane->seq->target_blocks.n, n_blocks);
         if (lane->tails) block_tails_release(lane->tails, &w.pool);
         world_close(&w);
     }
-    ck_assert(has_seen_siblings && has_seen_chain);
+    ck_assert(has_seen_planned && has_seen_siblings && has_seen_chain);
 }
 END_TEST
 
 /* A round whose first guesses are there already has none behind siblings. */
 START_TEST(guesses_made_ahead_have_none_behind_their_siblings)
 {
-    const struct lane_plan *lane = plan_growth(64);
+    const struct lane_plan *lane = plan_growth(64, _i > 0);
     ck_assert_int_gt(lane->growth.n, 0);
     block_tails_release(lane->tails, &w.pool);
     w.scheduler.n_ahead = 1;
@@ -171,8 +189,8 @@ int main(void)
     TCase *tcase = tcase_create("blocks");
     tcase_add_test(tcase, a_window_gets_all_its_blocks);
     tcase_add_test(tcase, a_window_that_lacks_a_block_takes_none);
-    tcase_add_test(tcase, what_is_behind_siblings_gives_way_first);
-    tcase_add_test(tcase, guesses_made_ahead_have_none_behind_their_siblings);
+    tcase_add_loop_test(tcase, what_is_behind_siblings_gives_way_first, 0, 2);
+    tcase_add_loop_test(tcase, guesses_made_ahead_have_none_behind_their_siblings, 0, 2);
     tcase_add_test(tcase, a_tree_of_its_own_is_all_there_or_not_at_all);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -67,6 +67,7 @@ static void add_any(struct world *w, int i)
     if (world_dice(w, 4) < (worlds[i].grows ? 3 : 2)) {
         job.siblings_max = 1 + world_dice(w, SIBLINGS_MAX);
         job.grows = true;
+        job.follows_q = world_dice(w, 2) > 0;
         job.tree = &trees[world_dice(w, (int)(sizeof trees / sizeof *trees))];
     }
     /* The gateway refuses what could never fit. */
@@ -125,14 +126,14 @@ START_TEST(every_sequence_ends)
         ck_assert(w.longest_idle < IDLE_MAX && w.longest_oldest_idle < OLDEST_IDLE_MAX);
         ck_assert(++n_rounds < ROUNDS_MAX);
     }
-    printf(
-        "world %d: %d rounds, %d guesses and room for %d more, behind siblings %d planned and "
-        "%d in fixed trees, of which %d stayed, %d evictions, without a share %d rounds at most, "
-        "the oldest %d\n",
-        i, n_rounds, n_guesses, n_append, w.n_grown, w.n_grown_fixed, w.n_grown_kept, w.n_evictions,
-        w.longest_idle, w.longest_oldest_idle);
+    printf("world %d: %d rounds, %d guesses and room for %d more, behind siblings %d planned and "
+           "%d in fixed trees, of which %d stayed, %d trees that follow q, %d evictions, without a "
+           "share %d rounds at most, the oldest %d\n",
+           i, n_rounds, n_guesses, n_append, w.n_grown, w.n_grown_fixed, w.n_grown_kept, w.n_shaped,
+           w.n_evictions, w.longest_idle, w.longest_oldest_idle);
     ck_assert(worlds[i].k_max == 0 || n_guesses > 0);
     ck_assert(!worlds[i].grows || (w.n_grown > 0 && w.n_grown_fixed > 0 && w.n_grown_kept > 0));
+    ck_assert(!worlds[i].grows || w.n_shaped > 0);
     world_close(&w);
 }
 END_TEST

@@ -59,21 +59,48 @@ START_TEST(places_have_the_product_of_their_widths)
 }
 END_TEST
 
+START_TEST(words_say_which_trees_there_are)
+{
+    static const struct {
+        const char *text;
+        enum trees_mode mode;
+        bool follows_q, fixed_follows_q;
+        int n_widths;
+    } cases[] = {
+        {"dynamic", TREES_AUTO, true, false, 0},       {"static", TREES_AUTO, false, false, 0},
+        {"siblings", TREES_SIBLINGS, false, false, 0}, {"off", TREES_OFF, false, false, 0},
+        {"auto", TREES_AUTO, true, false, 0},          {"3,2", TREES_AUTO, true, false, 2},
+        {"dynamic:3,2,1", TREES_AUTO, true, true, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct trees trees;
+        struct error err;
+        CHECK_OK(trees_parse(cases[i].text, &trees, &err));
+        ck_assert(trees.mode == cases[i].mode && trees.follows_q == cases[i].follows_q);
+        ck_assert(trees.fixed_follows_q == cases[i].fixed_follows_q);
+        ck_assert_int_eq(trees.fixed.n, cases[i].n_widths);
+    }
+}
+END_TEST
+
 START_TEST(what_is_no_tree_is_refused)
 {
     static const struct {
         const char *text, *why;
     } wrong[] = {
-        {"", "'': expected auto, siblings, off"},
-        {"bushy", "'bushy': expected auto, siblings, off"},
+        {"", "'': expected auto, dynamic, static"},
+        {"bushy", "'bushy': expected auto, dynamic, static"},
         {"0", "'0' is no tree"},
         {"5", "1 to 4 for each"},
         {"3,", "'3,' is no tree"},
-        {",3", "',3': expected auto, siblings, off"},
+        {",3", "',3': expected auto, dynamic, static"},
         {"3;2", "'3;2' is no tree"},
         {"12", "'12' is no tree"},
         {"2,x", "'2,x' is no tree"},
         {"1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "at most 16 places"},
+        {"dynamic:", "'' is no tree"},
+        {"dynamic:5", "1 to 4 for each"},
+        {"dynamic,2", "'dynamic,2': expected auto, dynamic, static"},
+        {"static:2", "'static:2': expected auto, dynamic, static"},
         {"2,2,2,2,2", "more than 31 guesses"},
         {"4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4", "more than 31 guesses"},
     };
@@ -94,6 +121,7 @@ int main(void)
     TCase *tcase = tcase_create("trees_option");
     tcase_add_test(tcase, each_guess_has_so_many_behind_it);
     tcase_add_test(tcase, places_have_the_product_of_their_widths);
+    tcase_add_test(tcase, words_say_which_trees_there_are);
     tcase_add_test(tcase, what_is_no_tree_is_refused);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -113,6 +113,47 @@ START_TEST(the_likeliest_guesses_are_the_best_tree)
 }
 END_TEST
 
+/* ---- what is learned where they follow q ---- */
+
+/* What planner_observe_following teaches of a plan's place, of which a share of `stays` stay: the
+ * ratio of its odds to those that are expected without it, `expected` being worked out by hand. */
+static void check_learned(const struct growth *growth, const uint8_t *siblings, int place,
+                          double expected, double stays)
+{
+    struct planner p;
+    struct planner_sequence seq;
+    know(&p, &seq, 0);
+    for (int i = 0; i < 4000; i++) {
+        bool is_kept = (int)((i + 1) * stays) > (int)(i * stays);
+        planner_observe_following(&p, &seq, 2, siblings, growth, place, is_kept);
+    }
+    double shift = stays / (1 - stays) / (expected / (1 - expected));
+    ck_assert_double_eq_tol((double)planner_trust_shift(&p.grown), shift, 0.03 * shift);
+}
+
+/* Pair 0: siblings stay with 0.4 and 0.25, the chain's guesses with 0.8, 0.8 * 0.95, ... */
+START_TEST(what_trees_that_follow_q_bring_is_held_against_the_plan)
+{
+    static const uint8_t siblings[DRAFT_MAX] = {2};
+    const double first = 0.4, second = 0.6 * 0.25, chain = 0.8 * 0.95, last = 0.8 * 0.95 * 0.95;
+    const struct growth one = {.n = 1, .parents = {-1}};
+    const struct growth two = {.n = 2, .parents = {-1, -2}};
+    const struct growth deep = {.n = 4, .parents = {-1, -1, 0, 1}};
+    /* Behind the first of two siblings; when the second stayed, the plan has nothing. */
+    check_learned(&one, siblings, 1, first * chain / (first + second), 0.7);
+    check_learned(&two, siblings, 1, chain, 0.9);
+    /* A guess and its sibling at place 1, and of place 2 one behind each. */
+    double both = chain + (1 - chain) * 0.4;
+    check_learned(&deep, siblings, 1, first * both / (first + second), 0.5);
+    check_learned(&deep, siblings, 2, last, 0.8);
+    struct planner p;
+    struct planner_sequence seq;
+    know(&p, &seq, 0);
+    planner_observe_following(&p, &seq, 2, siblings, &one, 2, true); /* nothing is planned there */
+    ck_assert(p.grown.tested == 0);
+}
+END_TEST
+
 /* ---- what is handed out ---- */
 
 /* The lane's tree in depth-first order; returns how many guesses it has. */
@@ -483,6 +524,7 @@ int main(void)
     Suite *suite = suite_create("planner_grow");
     TCase *tcase = tcase_create("planner_grow");
     tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, what_trees_that_follow_q_bring_is_held_against_the_plan);
     tcase_add_loop_test(tcase, the_likeliest_guesses_are_the_best_tree, 0, N_PAIRS);
     tcase_add_loop_test(tcase, guesses_behind_siblings_are_worth_it_where_they_are_made, 0,
                         N_WORLDS);

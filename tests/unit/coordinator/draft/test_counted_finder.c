@@ -221,7 +221,7 @@ static int count_guesses(struct bench *b, struct grant *key)
     struct sequence *seq = place_studied(b, 1, key, text, 4);
     bool is_there = b->finder->ops->look(b->finder, seq, &offer);
     draft.base = seq->n_tokens;
-    struct draft_lane lane = {seq, 4, &no_ends, &draft, 0, {0}, {0}, NULL};
+    struct draft_lane lane = {.seq = seq, .k = 4, .ends = &no_ends, .draft = &draft};
     arena_reset(&b->arena);
     drafter_propose(b->finder, &lane, 1, &b->arena, &cost);
     ck_assert(is_there == (draft.n > 0) && (!is_there || offer.k_max >= draft.n));

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "coordinator/draft/model_draft.h"
-#include "speculation/multi_draft.h"
-#include "tests/support/drafter_world.h"
+#include "tests/support/draft_growth.h"
 
 enum { N_LANES = 3, TEXTS = 6 };
 
@@ -19,99 +18,8 @@ static const struct growth plan = {
                 0, 0, 1, -4, /* place 2: behind the first two of these, and sibling 0 of guess 1 */
                 3, 7}};      /* places 3 and 4 */
 
-static const struct growth *const no_growth = NULL;
-
 /* The beginning of a text, so that guesses lie before, behind and across the end of a block. */
 static const int lengths[TEXTS] = {5, 9, 10, 11, 12, 13};
-
-static void propose_many(struct bench *b, struct sequence *seq, int k, const struct growth *growth,
-                         const struct end_ids *ends, struct draft *draft, struct draft_cost *cost)
-{
-    *draft = (struct draft){.base = seq->n_tokens};
-    struct draft_lane lane = {.seq = seq,
-                              .k = k,
-                              .ends = ends,
-                              .draft = draft,
-                              .siblings_max = SIBLINGS_MAX,
-                              .growth = growth};
-    drafter_propose(b->drafter, &lane, 1, &b->arena, cost);
-    ck_assert_msg(lane.err.code == 0, "%s", lane.err.text);
-}
-
-static void propose(struct bench *b, struct sequence *seq, const struct growth *growth,
-                    const struct end_ids *ends, struct draft *draft, struct draft_cost *cost)
-{
-    propose_many(b, seq, K, growth, ends, draft, cost);
-}
-
-static void check_equal_q(const struct sparse_dist *a, const struct sparse_dist *b)
-{
-    ck_assert_int_eq(a->n, b->n);
-    ck_assert_int_eq(memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids), 0);
-    ck_assert_int_eq(memcmp(a->p, b->p, (size_t)a->n * sizeof *a->p), 0);
-}
-
-static void check_equal_chain(const struct draft *a, const struct draft *b)
-{
-    ck_assert(a->n == b->n && a->is_over == b->is_over);
-    for (int i = 0; i < a->n; i++) {
-        ck_assert_int_eq(a->tokens[i], b->tokens[i]);
-        ck_assert_int_eq(a->n_siblings[i], b->n_siblings[i]);
-        for (int s = 0; s < a->n_siblings[i]; s++) {
-            ck_assert_int_eq(a->siblings[i][s], b->siblings[i][s]);
-        }
-        check_equal_q(&a->q[i], &b->q[i]);
-    }
-}
-
-/* The tokens of the path that ends with a parent; returns how many. */
-static int write_path(const struct draft *draft, int parent, int32_t *tokens)
-{
-    if (parent >= 0) {
-        int n = write_path(draft, draft->grown.parents[parent], tokens);
-        tokens[n] = draft->grown_tokens[parent];
-        return n + 1;
-    }
-    int guess = growth_guess(parent);
-    memcpy(tokens, draft->tokens, (size_t)guess * sizeof *tokens);
-    tokens[guess] = draft->siblings[guess][growth_sibling(parent)];
-    return guess + 1;
-}
-
-/* A draft whose text ends with the path makes the same q, and, but for coins, the same guesses. */
-static void check_group(struct bench *b, const struct draft *draft, int first, int coin)
-{
-    struct draft fresh;
-    struct draft_cost cost;
-    int32_t text[CAPACITY], gone[1 + SIBLINGS_MAX];
-    const struct sequence *seq = b->seq;
-    int parent = draft->grown.parents[first], n = seq->n_tokens, n_gone = 0;
-    memcpy(text, seq->tokens, (size_t)n * sizeof *text);
-    n += write_path(draft, parent, text + n);
-    struct sequence *other = place_text(b, 1, text, n);
-    other->rule = seq->rule;
-    other->sampling = seq->sampling;
-    other->seed = seq->seed;
-    propose(b, other, no_growth, &no_ends, &fresh, &cost);
-    check_equal_q(&draft->grown_q[first], &fresh.q[0]);
-    bool is_drawn = !seq->rule->is_greedy && !seq->rule->is_coupled;
-    for (int i = first; i < draft->grown.n && draft->grown.parents[i] == parent; i++, n_gone++) {
-        const struct rng_address at = {seq->seed, (uint32_t)n, (uint32_t)draft->base};
-        double u = rng_uniform(&at, RNG_DRAFT, (uint32_t)(coin + n_gone));
-        int32_t found = n_gone ? fresh.siblings[0][n_gone - 1] : fresh.tokens[0];
-        if (is_drawn) found = multi_draft_draw(&fresh.q[0], gone, n_gone, u);
-        ck_assert_int_eq(draft->grown_tokens[i], found);
-        gone[n_gone] = draft->grown_tokens[i];
-    }
-    take_away(b, other);
-}
-
-/* Blocks that are free or the sequence's. */
-static int count_blocks(const struct bench *b)
-{
-    const struct model_draft *d = (const struct model_draft *)b->drafter;
-    return d->pool.n_free + d->tables[b->seq->slot].n;
-}
 
 enum { OF_NOTHING = GROWN_MAX };
 
@@ -161,12 +69,6 @@ static void check_growth(struct bench *b, const struct growth *wanted, const str
     check_growth_to_ends(b, wanted, draft, &no_ends);
 }
 
-static const struct {
-    enum accept_rule rule;
-    float temperature;
-} ways[] = {{RULE_REJECTION, 1}, {RULE_BLOCK, 1.3F}, {RULE_GREEDY, 0}, {RULE_COUPLED, 1}};
-enum { N_WAYS = sizeof ways / sizeof *ways };
-
 START_TEST(each_guess_is_that_of_a_draft_with_its_path_as_text)
 {
     struct bench b = {0};
@@ -194,42 +96,6 @@ START_TEST(each_guess_is_that_of_a_draft_with_its_path_as_text)
 }
 END_TEST
 
-static uint32_t dice_state = 1;
-
-static int dice(int n)
-{
-    dice_state = dice_state * 1664525u + 1013904223u;
-    return (int)((dice_state >> 8) % (uint32_t)n);
-}
-
-/* Up to three further guesses and siblings of theirs behind a parent, as long as there is room. */
-static void add_behind(struct growth *growth, int parent, int *room)
-{
-    for (int n = dice(4); n > 0 && *room > 0; n--, --*room) {
-        growth->parents[growth->n++] = (int8_t)parent;
-    }
-}
-
-/* Any growth behind siblings of a chain of k guesses that a lane has room for. */
-static struct growth any_growth(int k)
-{
-    struct growth growth = {0};
-    int room = TREE_PATHS_MAX - 1 - k;
-    for (int place = 1, first = 0; place < DRAFT_MAX && room > 1; place++) {
-        int end = growth.n;
-        for (int s = 0; place <= k && s < SIBLINGS_MAX && room > 1; s++) {
-            if (dice(3) > 0) continue;
-            room--; /* the sibling */
-            add_behind(&growth, growth_behind(place - 1, s), &room);
-        }
-        for (int i = first; i < end && room > 0; i++) {
-            add_behind(&growth, i, &room);
-        }
-        first = end;
-    }
-    return growth;
-}
-
 /* Growths as large and as deep as can be, behind chains of 1 to DRAFT_MAX guesses. */
 START_TEST(any_growth_is_made_as_planned)
 {
@@ -247,7 +113,7 @@ START_TEST(any_growth_is_made_as_planned)
         b.seq->n_draft_kv = 0;
         arena_reset(&b.arena);
         int n_blocks = count_blocks(&b);
-        propose_many(&b, b.seq, k, &growth, &no_ends, &draft, &cost);
+        propose_many(&b, b.seq, k, &growth, NULL, &no_ends, &draft, &cost);
         ck_assert_int_eq(draft.n, k);
         ck_assert_int_eq(count_blocks(&b), n_blocks);
         check_growth(&b, &growth, &draft);

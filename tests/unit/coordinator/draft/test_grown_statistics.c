@@ -1,4 +1,4 @@
-/* ctest: labels=full,statistics libs=coordinator timeout=600 */
+/* ctest: labels=full,statistics libs=coordinator timeout=1200 */
 /* The text keeps the target's distribution where a draft model guesses behind siblings: a small
  * model makes each round's guesses as a plan says, a lane's tree is made of them, and the rules
  * decide over rows of a known p. Each chi-square test, over three tokens together, is held to 1e-5
@@ -22,13 +22,19 @@ enum { GROWN_COIN = 1 + SIBLINGS_MAX /* of the first guess for a place behind si
 /* Behind both siblings of the first guess, the first of them with siblings, three deep; the chain
  * has two guesses. */
 static const struct growth plan = {.n = 7, .parents = {-1, -1, -2, 0, 0, 1, 2}};
+/* Where the growth follows q: 2, 9 and 4 guesses beside the chain for the places, which may be
+ * behind any. The chain's guess for place 1 has at most three of them. */
+static const struct growth wide = {.n = 10, .parents = {-1, -1, -1, -2, -2, -2, 0, 1, 2, 3}};
+static const uint8_t wide_siblings[DRAFT_MAX] = {2, 3};
 
 /* Wrong: a guess behind a sibling is said to come from the q of the chain at its place; all guesses
  * behind siblings are left out after a look at one; or the first guesses behind siblings of guess 0
  * have the coin of the chain's guess for their place. Rules that try a guess before they look at
  * what is behind it do not mind that coin, because whether the sibling is tried does not depend on
- * it. Block verification looks at the chain's last guess first. */
-enum way { RIGHT, OTHER_Q, DROPPED, SAME_COIN };
+ * it. Block verification looks at the chain's last guess first. Where the growth follows q: as it
+ * is, left out after a look, or a place's guesses are shared after a look at them, so that the
+ * likelier of two groups stays. */
+enum way { RIGHT, OTHER_Q, DROPPED, SAME_COIN, FOLLOWS, FOLLOWS_DROPPED, FOLLOWS_LOOKS };
 
 /* Draws guess i of the growth again, which is the first behind its parent, with another coin, and
  * its sibling, if it has one, with its own. Those behind them stay: they were drawn from the q that
@@ -43,6 +49,27 @@ static void draw_again(const struct bench *b, struct draft *draft, int i, int co
     draft->grown_tokens[i + 1] = multi_draft_draw(q, &draft->grown_tokens[i], 1, u);
 }
 
+/* Leaves guesses for place 1 out that are less likely than the first one, and all behind them. */
+static void keep_likelier(struct draft *draft)
+{
+    const struct growth all = draft->grown;
+    int at[GROWN_MAX], n = 0;
+    double most = 0;
+    for (int i = 0; i < all.n; i++) {
+        int first = growth_first(&all, i), parent = all.parents[i];
+        double q = (double)sparse_prob(&draft->grown_q[first], draft->grown_tokens[i]);
+        if (i == 0) most = q;
+        at[i] = -1;
+        if (parent >= 0 ? at[parent] < 0 : growth_guess(parent) == 0 && q < most) continue;
+        if (first != i && at[first] < 0) continue;
+        at[i] = n;
+        draft->grown.parents[n] = (int8_t)(parent >= 0 ? at[parent] : parent);
+        draft->grown_q[n] = draft->grown_q[i];
+        draft->grown_tokens[n++] = draft->grown_tokens[i];
+    }
+    draft->grown.n = n;
+}
+
 static void spoil(const struct bench *b, struct draft *draft, enum way way)
 {
     if (way == SAME_COIN) {
@@ -55,13 +82,15 @@ static void spoil(const struct bench *b, struct draft *draft, enum way way)
     int32_t first = draft->grown_tokens[0];
     int context = tree_context(&world, draft->siblings[0][0]);
     bool is_unlikely = world.p[context][first] < sparse_prob(&draft->grown_q[0], first);
-    if (way == DROPPED && is_unlikely) draft->grown.n = 0;
+    if ((way == DROPPED || way == FOLLOWS_DROPPED) && is_unlikely) draft->grown.n = 0;
+    if (way == FOLLOWS_LOOKS) keep_likelier(draft);
 }
+
+static struct lane_tree tree;
 
 static void make_tree(struct bench *b, enum way way)
 {
     static struct draft draft; /* the tree points into it */
-    static struct lane_tree tree;
     struct draft_cost cost;
     draft = (struct draft){.base = b->seq->n_tokens};
     struct draft_lane lane = {.seq = b->seq,
@@ -69,10 +98,13 @@ static void make_tree(struct bench *b, enum way way)
                               .ends = &no_ends,
                               .draft = &draft,
                               .siblings_max = 2,
-                              .growth = &plan};
+                              .growth = way >= FOLLOWS ? &wide : &plan,
+                              .siblings = way >= FOLLOWS ? wide_siblings : NULL};
     arena_reset(&b->arena);
     drafter_propose(b->drafter, &lane, 1, &b->arena, &cost);
-    ck_assert(lane.err.code == 0 && draft.n == GUESSES && draft.grown.n == plan.n);
+    ck_assert(lane.err.code == 0 && draft.n == GUESSES);
+    int n_siblings = way >= FOLLOWS ? draft.n_siblings[1] - wide_siblings[1] : 0;
+    ck_assert_int_eq(draft.grown.n + n_siblings, lane.growth->n);
     spoil(b, &draft, way);
     lane_tree_init(&tree, &draft);
     round_.tree = tree.guesses;
@@ -92,8 +124,9 @@ static int commit(struct bench *b, enum way way, double *n_grown)
         tree_make_rows(&world, &round_, tree_context(&world, seq->tokens[seq->n_tokens - 1]));
         struct tree_result result =
             seq->rule->accept_tree(&round_.tree, round_.rows, &round_.at, scratch);
-        bool is_chain = result.n_accepted > 0 && result.path[0] == 0;
-        *n_grown += !is_chain && result.n_accepted > 1 ? result.n_accepted - 1 : 0;
+        for (int i = 0; i < result.n_accepted; i++) {
+            *n_grown += tree.kinds[result.path[i]] >= LANE_TREE_GROWN;
+        }
         for (int i = 0; i <= result.n_accepted; i++) {
             int32_t token =
                 i < result.n_accepted ? round_.tree.tokens[result.path[i]] : result.next;
@@ -167,6 +200,21 @@ START_TEST(guesses_behind_siblings_keep_the_distribution)
 }
 END_TEST
 
+START_TEST(guesses_that_follow_q_keep_the_distribution)
+{
+    static const enum accept_rule rules[] = {RULE_REJECTION, RULE_BLOCK, RULE_NAIVE};
+    ck_assert(p_value(rules[_i], FOLLOWS, "following q") >= P_LEAST);
+}
+END_TEST
+
+START_TEST(wrong_ways_to_follow_are_found)
+{
+    double dropped = p_value(RULE_REJECTION, FOLLOWS_DROPPED, "following, left out after a look");
+    double looks = p_value(RULE_REJECTION, FOLLOWS_LOOKS, "following, shared after a look");
+    ck_assert(DRAWS < 50000 || (dropped < P_LEAST && looks < P_LEAST));
+}
+END_TEST
+
 START_TEST(wrong_ways_are_found)
 {
     double other = p_value(RULE_REJECTION, OTHER_Q, "the chain's q is told");
@@ -184,6 +232,8 @@ int main(void)
     tcase_set_timeout(tcase, 600);
     tcase_add_loop_test(tcase, guesses_behind_siblings_keep_the_distribution, 0, 3);
     tcase_add_test(tcase, wrong_ways_are_found);
+    tcase_add_loop_test(tcase, guesses_that_follow_q_keep_the_distribution, 0, 3);
+    tcase_add_test(tcase, wrong_ways_to_follow_are_found);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
