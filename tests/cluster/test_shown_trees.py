@@ -26,7 +26,8 @@ WAYS = {"greedy": ["--temperature", "0"], "coupled": ["--temperature", "0.9", "-
         "rejection": ["--temperature", "0.9", "--rule", "rejection"],
         "block": ["--temperature", "0.9", "--rule", "block"]}
 DRAWN = ("rejection", "block")  # guesses are drawn from the draft's q
-# Trees as the planner chooses them, where few guesses may be behind siblings, and 3,3,1.
+# Trees as the planner chooses them, where few guesses may be behind siblings, and with 3, 9 and 9
+# guesses for the places, as q says.
 SHAPES = ((), ("--strategy", "fixed", "-K", "3"))
 PATIENCE_S = 60
 BRANCH = 4  # the "sibling" of the guesses of a second chain
@@ -42,7 +43,7 @@ class Far(FarCluster):
 def setUpModule():
     global world
     world = Far(BUILD, http=True, worker_flags=["--threads", "1"],
-                coordinator_flags=["--trees", "3,3,1"])
+                coordinator_flags=["--trees", "dynamic:3,3,1"])
     world.__enter__()
     # The planner has to learn first that siblings pay.
     wait_until(lambda: generate(PROMPTS[0], "greedy")["counters"]["siblings"] > 0, PATIENCE_S,

@@ -29,6 +29,7 @@ struct case_ {
     int32_t grown[MOST]; /* behind siblings */
     int8_t parents[MOST];
     struct counted learned; /* of these: what the planner is told */
+    int n_planned;          /* of a tree that follows q: guesses planned behind sibling 0 */
 };
 
 static const struct case_ cases[] = {
@@ -162,6 +163,38 @@ static const struct case_ cases[] = {
      .said = {20, 21, 9},
      .guesses = {[SIGNALS_MODEL] = {2, 2}},
      .besides = {[SIGNALS_MODEL] = {2, 0}}},
+    {.name = "q has put guesses behind the sibling that stays",
+     .chain = {20, 21},
+     .siblings = {30, 31},
+     .grown = {40, 41, 42},
+     .parents = {-2, -2, 1}, /* behind 31: 40 and 41; behind 41: 42, for a place without a plan */
+     .finder = -1,
+     .said = {31, 41, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 0}},
+     .besides = {[SIGNALS_MODEL] = {5, 2}},
+     .learned = {1, 1},
+     .n_planned = 2},
+    {.name = "q has put no guess behind the sibling that stays",
+     .chain = {20, 21},
+     .siblings = {30, 31},
+     .grown = {40, 41},
+     .parents = {-1, -1},
+     .finder = -1,
+     .said = {31, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 0}},
+     .besides = {[SIGNALS_MODEL] = {4, 1}},
+     .learned = {1, 0},
+     .n_planned = 2},
+    {.name = "the chain stays, and q would have let siblings go on",
+     .chain = {20, 21},
+     .siblings = {30},
+     .grown = {40},
+     .parents = {-1},
+     .finder = -1,
+     .said = {20, 21, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 2}},
+     .besides = {[SIGNALS_MODEL] = {2, 0}},
+     .n_planned = 1},
     {.name = "a window alone",
      .branch = {40, 41},
      .finder = -1,
@@ -291,6 +324,11 @@ static void make_plan(const struct case_ *c, struct lane_plan *plan)
                                .n_append = c->n_appended,
                                .drafter = n > 0 ? made : NULL,
                                .is_last = true};
+    plan->follows_q = c->n_planned > 0;
+    for (int i = 0; i < c->n_planned; i++) {
+        plan->siblings[0] = (uint8_t)length(c->siblings);
+        plan->growth.parents[plan->growth.n++] = growth_behind(0, 0);
+    }
     if (c->has_window) {
         plan->window = b.drafters.finders[LOOKAHEAD];
         plan->n_window = n_branch;
@@ -380,6 +418,7 @@ static void play(const struct case_ *c)
     *lane = (struct round_lane){.seq = b.seq};
     part.n_lanes = part.n_step_lanes = 1;
     make_plan(c, &lane->plan);
+    planner_prior_of(&planner.counts, PLANNER_FIRST_ALPHA, &planner.prior);
     make_draft(c, &lane->draft);
     make_step(c, lane);
     expect_blocks(c, lane);
