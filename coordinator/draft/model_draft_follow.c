@@ -3,10 +3,11 @@
  * its guesses get others, and how many each, the siblings of the chain's next guess among them.
  *
  * A pass for a place reads the rows behind the likeliest guesses of the place before, as many as
- * there are guesses to give out. When all of these rows are there, and before a token of the place
- * is drawn, the guesses are shared among them. So the choice depends on tokens that are drawn and
- * sent, and on q, and never on a token whose guess is then left out (speculation/tree.h). Where q
- * as it is reported is one-hot, the draft's chances before that decide. */
+ * the plan has guesses behind which there are others, because that is what its price was. When all
+ * of these rows are there, and before a token of the place is drawn, the guesses are shared among
+ * them. So the choice depends on tokens that are drawn and sent, and on q, and never on a token
+ * whose guess is then left out (speculation/tree.h). Where q as it is reported is one-hot, the
+ * draft's chances before that decide. */
 #include <string.h>
 
 #include "coordinator/draft/model_draft_grow.h"
@@ -25,8 +26,11 @@ void model_draft_begin_following(struct draft_grower *g, struct draft_lane *lane
 {
     struct draft_following *f = &g->f;
     memset(f->budget, 0, sizeof f->budget);
+    memset(f->n_parents, 0, sizeof f->n_parents);
     for (int i = 0; i < g->plan->n; i++) {
-        f->budget[growth_place(g->plan, i)]++;
+        int place = growth_place(g->plan, i);
+        f->budget[place]++;
+        f->n_parents[place] += growth_first(g->plan, i) == i ? 1 : 0;
     }
     f->kept = tree_follow_kept(lane->seq->rule);
     f->place = 1;
@@ -86,7 +90,7 @@ bool model_draft_follows_on(struct draft_grower *g, struct draft_lane *lane, boo
         struct candidates c;
         int budget = count_budget(g, lane, goes_on);
         list_candidates(g, lane, &c);
-        if (c.n > 0 && budget > 0) return true;
+        if (c.n > 0 && g->f.n_parents[g->f.place] > 0) return true;
         if (!goes_on) continue;
         lane->siblings_max = least(budget, SIBLINGS_MAX);
         g->f.place++;
@@ -100,7 +104,7 @@ void model_draft_name_parents(struct draft_grower *g, const struct draft_lane *l
 {
     struct candidates c;
     int chosen[GROWN_MAX];
-    int n_wanted = least(count_budget(g, lane, goes_on), n_rows_max - (goes_on ? 1 : 0));
+    int n_wanted = least(g->f.n_parents[g->f.place], n_rows_max - (goes_on ? 1 : 0));
     list_candidates(g, lane, &c);
     g->n_names = tree_follow_expand(c.values, c.n, n_wanted, chosen);
     for (int i = 0; i < g->n_names; i++) {

@@ -11,10 +11,11 @@ enum { OF_CHAIN = GROWN_MAX, PASS_TOKENS = 1 + TREE_NODES_MAX };
 
 /* What a growth that follows q keeps of its lane. */
 struct draft_following {
-    double kept;             /* speculation/tree_follow.h */
-    int budget[DRAFT_MAX];   /* guesses behind siblings, for each place */
-    int place;               /* the next one */
-    double chain[DRAFT_MAX]; /* values of the guesses: of the chain, ... */
+    double kept;              /* speculation/tree_follow.h */
+    int budget[DRAFT_MAX];    /* guesses behind siblings, for each place ... */
+    int n_parents[DRAFT_MAX]; /* ... and how many of the place before they are behind */
+    int place;                /* the next one */
+    double chain[DRAFT_MAX];  /* values of the guesses: of the chain, ... */
     double siblings[DRAFT_MAX][SIBLINGS_MAX], grown[GROWN_MAX]; /* ... and of the others */
     struct guess_row chain_row; /* of the pass, if the chain goes on */
 };

@@ -125,7 +125,7 @@ static void set_next(const struct node *of, double kept, struct node *node)
 
 /* How many guesses of the draft each parent of the place has, against what their values say. */
 static void check_place(struct bench *b, const struct draft *draft, int place, int budget,
-                        const struct end_ids *ends)
+                        int n_parents, const struct end_ids *ends)
 {
     static struct node nodes[NAMES_MAX + 1];
     bool goes_on = place < draft->n;
@@ -140,14 +140,14 @@ static void check_place(struct bench *b, const struct draft *draft, int place, i
             add_node(b, draft, i, place, ends, nodes, &n);
         }
     }
-    /* As many others as there are guesses to give out, the best of them. */
+    /* As many others as the plan has parents, the best of them. */
     for (int i = n - 1; i >= goes_on; i--) {
         int n_better = 0;
         for (int j = goes_on; j < n; j++) {
             n_better +=
                 nodes[j].value > nodes[i].value || (nodes[j].value == nodes[i].value && j < i);
         }
-        nodes[i].next = n_better < budget ? 0 : -1;
+        nodes[i].next = n_better < n_parents ? 0 : -1;
     }
     for (int i = 0; i < n; i++) {
         if (goes_on && i == 0) nodes[i].n_wanted = 1;
@@ -192,6 +192,16 @@ static void check_tokens(struct bench *b, const struct draft *draft)
     }
 }
 
+/* Guesses of the place before that the plan has others behind. */
+static int count_parents(int place)
+{
+    int n = 0;
+    for (int i = 0; i < plan.n; i++) {
+        n += growth_place(&plan, i) == place && growth_first(&plan, i) == i;
+    }
+    return n;
+}
+
 static int check_draft(struct bench *b, const struct draft *draft, const int *counts, int k,
                        const uint8_t *siblings, const struct end_ids *ends)
 {
@@ -201,7 +211,7 @@ static int check_draft(struct bench *b, const struct draft *draft, const int *co
     for (int place = 1; place < DRAFT_MAX; place++) {
         bool is_over = place < k && place >= draft->n; /* then its siblings are not made either */
         int budget = counts[place] - (is_over ? siblings[place] : 0);
-        check_place(b, draft, place, budget, ends);
+        check_place(b, draft, place, budget, count_parents(place), ends);
         n += budget;
     }
     return n;
