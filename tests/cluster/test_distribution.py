@@ -44,11 +44,13 @@ N_STORE = 20000
 N_GROWN = 11000
 GROWN_PART = 1000  # draws between texts that are shown
 N_SHOWN = 16
+N_SHARED = 20000
 AHEAD_TOP_K = 5  # 125 triples
 # Total variations that must be found in 9 of 10 cases.
 MAIN_TV, NAIVE_TV, STRATEGY_TV = 0.027, 0.05, 0.07
 EDITED_TV, AHEAD_TV, TALES_TV, FOUND_TV, STORE_TV = 0.05, 0.033, 0.064, 0.064, 0.04
 GROWN_TV = 0.05
+SHARED_TV = 0.04
 FIRST_SEEDS = {"rejection": 1, "block": 1000001, "naive": 2000001}
 TALES_SEEDS = {"rejection": 13000001, "block": 14000001}
 FOUND_SEEDS = {"rejection": 15000001, "block": 16000001}
@@ -379,6 +381,24 @@ def check_grown(build, report, exact):
         check_fit(build, report, f"{rule}, trees", done, exact, GROWN_TV)
 
 
+def check_shared(build, report, exact):
+    """Trees whose places have 3, 6 and 6 guesses, behind those that the draft's q says."""
+    way = {"worker_flags": ONE_THREAD,
+           "coordinator_flags": ["--half-batches", "off", "--trees", "dynamic:3,2,1"]}
+    with small_cluster(build, **way) as cluster, small_cluster(build, **way) as other:
+        drawn = side_by_side(lambda: draw(cluster, report, "rejection", N_SHARED, 21000001,
+                                          strategy="fixed"),
+                             lambda: draw(other, report, "block", N_SHARED, 22000001,
+                                          strategy="fixed"))
+    for rule, done in zip(("rejection", "block"), drawn):
+        siblings, accepted = (sum(one[key] for one in done)
+                              for key in ("siblings", "siblings_accepted"))
+        report.check(siblings > 8 * len(done) and accepted > 0,
+                     f"{rule}, dynamic:3,2,1: {accepted} of {siblings} guesses beside the chain "
+                     "stay")
+        check_fit(build, report, f"{rule}, dynamic:3,2,1", done, exact, SHARED_TV)
+
+
 def draw_both(clusters, report, n_draws, seeds):
     """{rule: draws} of the two rules that keep the distribution."""
     rejection, block = side_by_side(
@@ -429,6 +449,7 @@ def main():
     check_recycled(build, report, exact)
     check_store(build, report, exact)
     check_grown(build, report, exact)
+    check_shared(build, report, exact)
     return report.status()
 
 
