@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=240
+# ctest: labels=full libs=client beside=yes timeout=240
 """deploy/experiments: a tiny sweep over ranks and links with its rows, predictions and figures; the
 commands that start clusters end all that they started. Usage: test_experiments.py BUILD_FOLDER
 [PART_OF_A_NAME]"""

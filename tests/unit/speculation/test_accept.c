@@ -13,7 +13,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
 enum { DRAWS = 50000, EDGE_DRAWS = 10000 }; /* slow builds look for crashes, not for bias */
 #else
-enum { DRAWS = 1000000, EDGE_DRAWS = 50000 };
+enum { DRAWS = 600000, EDGE_DRAWS = 50000 };
 #endif
 /* Worlds with DRAWS draws: the small one and the one whose draws leave the list. */
 enum { SMALL = 0, MEDIUM = 2, DEPTH_MAX = 3 };

@@ -14,7 +14,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
 enum { DRAWS = 20000 };
 #else
-enum { DRAWS = 400000 };
+enum { DRAWS = 250000 };
 #endif
 enum { DEPTH = 3, K_MOST = WORLD_DRAFT_MAX, SMALL = 0, NARROW = 1, THREE = 4, CELLS_MAX = 216 };
 
