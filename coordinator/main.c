@@ -77,11 +77,11 @@ static const struct argp_option options[] = {
      0},
     {"trees", OPT_TREES, "MODE", 0,
      "whether several tokens may be guessed for a place: static (where the planner expects that "
-     "it pays; it says behind which guesses a draft model goes on), dynamic (behind which ones "
-     "follows the draft's own q), siblings (it goes on behind the first guess of a place alone), "
+     "it pays; it says behind which guesses a draft model goes on), dynamic (the draft's own q "
+     "chooses behind which), siblings (it goes on behind the first guess of a place alone), "
      "off; or auto, which is static. A tree such as 3,2,1 is auto but for requests of strategy "
      "fixed: for them a draft model makes 3 guesses, 2 behind each of these, and so on; with "
-     "dynamic:3,2,1 as many for each place, 3, 6 and 6, behind those that q says. Default auto",
+     "dynamic:3,2,1 as many for each place, 3, 6 and 6, behind those that q chooses. Default auto",
      0},
     {"lookup", OPT_LOOKUP, "LIST", 0,
      "where guesses are looked up, besides or without a draft model; separated by commas: session "

@@ -76,11 +76,11 @@ static void settle_draft(struct round_lane *lane, const struct error *err)
     }
 }
 
-/* Guesses that were made ahead are taken only by a single stream; in company K is chosen anew, and
- * the same guesses are drawn again with the same coins. */
+/* Guesses that were made ahead are taken only by a single stream that guesses nothing behind
+ * siblings; otherwise the same guesses are drawn again with the same coins. */
 static void take_ahead(struct round_part *part, struct round_lane *lane)
 {
-    if (!part->is_alone || part->n_lanes > 1) return;
+    if (!part->is_alone || part->n_lanes > 1 || lane->plan.growth.n > 0) return;
     ahead_take(part->tools->ahead, lane->seq, lane->plan.k, &lane->draft);
     lane->n_ahead = lane->draft.n;
 }

@@ -36,8 +36,9 @@ struct lane_plan {
     struct planner_offer offer;
     uint8_t siblings[DRAFT_MAX]; /* of each of the k guesses */
     struct growth growth;        /* what a draft model guesses behind them */
-    /* Of siblings and growth only how many guesses there are for each place is planned; which
-     * guesses they follow is chosen by the draft's q (speculation/tree_follow.h). */
+    /* siblings and growth say how many guesses there are for each place, and behind how many of
+     * the place before; which ones these are is chosen by the draft's q
+     * (speculation/tree_follow.h). */
     bool follows_q;
     struct planner_branch branch; /* besides guesses of the draft model */
     /* Instead of a branch: tokens that are checked for what their rows teach. */

@@ -44,12 +44,13 @@ static void teach_found(struct planner *planner, const struct round_lane *lane)
                            lane->path.n_branch);
 }
 
-/* Of a tree that follows q: of each place that was reached beside the chain, whether one of the
- * guesses stayed that were planned for it behind siblings, also where there were none behind the
- * guess that leads there. */
+/* Of a planned tree that follows q: of each place that was reached beside the chain, whether one of
+ * the guesses stayed that were planned for it behind siblings, also where there were none behind
+ * the guess that leads there. A tree that the option names says nothing about planned ones. */
 static void teach_following(struct planner *planner, const struct round_lane *lane)
 {
     const struct lane_plan *plan = &lane->plan;
+    if (lane->seq->planner_state.strategy != STRATEGY_PLANNED) return;
     for (int i = lane->path.n_chain; i < lane->n_accepted; i++) {
         bool is_kept = i + 1 < lane->n_accepted;
         if (end_ids_have(&lane->seq->ends, lane->tree->guesses.tokens[lane->accepted[i]])) return;
@@ -63,11 +64,12 @@ static void teach_following(struct planner *planner, const struct round_lane *la
  * it. */
 static void teach_grown(struct planner *planner, const struct round_lane *lane)
 {
-    if (!lane->tree || lane->draft.grown.n == 0) return;
+    if (!lane->tree) return;
     if (lane->plan.follows_q) {
         teach_following(planner, lane);
         return;
     }
+    if (lane->draft.grown.n == 0) return;
     const struct tree *guesses = &lane->tree->guesses;
     for (int i = lane->path.n_chain; i < lane->n_accepted; i++) {
         int next = i + 1 < lane->n_accepted ? lane->accepted[i + 1] : -1, n = 0, kept = -1;

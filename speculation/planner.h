@@ -171,7 +171,7 @@ void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
 
 /* Where the n siblings of the guess that was rejected were tested, number `kept` of them was
  * accepted; kept = n: none was. offer: the one that made the guesses; NULL: the draft did. Besides
- * one of the two above, whose n_accepted does not count the sibling. */
+ * planner_observe_lane or planner_observe_offer, whose n_accepted does not count the sibling. */
 void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
                               const struct planner_offer *offer, int n, int kept);
 
@@ -188,9 +188,9 @@ void planner_observe_following(struct planner *p, struct planner_sequence *seq, 
                                const uint8_t *siblings, const struct growth *growth, int place,
                                bool is_kept);
 
-/* The same for an offer that was not taken: of its guesses the first n_tested were held against the
- * text, and the first n_right stood in it. So it is known at no cost what an offer would have been
- * worth. Besides one of the two above. */
+/* An offer that was not taken: of its guesses the first n_tested were held against the text, and
+ * the first n_right stood in it. So it is known at no cost what an offer would have been worth.
+ * Besides planner_observe_lane or planner_observe_offer. */
 void planner_observe_untaken(struct planner *p, struct planner_sequence *seq,
                              const struct planner_offer *offer, int n_tested, int n_right);
 

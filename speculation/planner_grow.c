@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Guesses behind siblings stay more or less often than those of the chain; by how much is learned
- * over all texts (planner_observe_grown). */
+ * over all texts (planner_grow_learn.c). */
 static float behind_sibling(float chance, float shift)
 {
     float odds = planner_odds(chance) * shift;
@@ -184,73 +184,4 @@ void planner_grow_hand_out(const struct planner_growing *growing, const struct p
     for (int i = 0; i < PLANNER_LANES_MAX; i++) {
         if (taken[i] > 0) hand_out_lane(&growing[i], taken[i], depth, &lanes[i]);
     }
-}
-
-/* ---- trees that follow q ---- */
-
-/* Share that older tests keep with every new one, as in speculation/planner_learn.c. */
-static const float keep_test = 0.998F;
-
-/* The chances that the planned guesses are committed, summed by places, if guesses behind siblings
- * stayed as often as those of chains: `beside` of all that are not of the chain, `grown` of the
- * growth alone. */
-struct place_sums {
-    float beside[DRAFT_MAX], grown[DRAFT_MAX];
-};
-
-static void add_to_place(struct place_sums *sums, int place, float survival, bool is_grown)
-{
-    sums->beside[place] += survival;
-    if (is_grown) sums->grown[place] += survival;
-}
-
-static void sum_places(const struct planner *p, const struct planner_sequence *seq, int k,
-                       const uint8_t *siblings, const struct growth *growth,
-                       struct place_sums *sums)
-{
-    struct planner_chain chain = planner_chain_begin(&seq->counts, &p->prior);
-    float of_chain[DRAFT_MAX], of_sibling[SIBLINGS_MAX], before = 1, left = 0;
-    float survival[GROWN_MAX], behind[DRAFT_MAX][SIBLINGS_MAX];
-    *sums = (struct place_sums){{0}, {0}};
-    for (int s = 0; s < SIBLINGS_MAX; s++) {
-        of_sibling[s] = planner_sibling_chance(&p->siblings[0], &seq->sibling_trust[0], s);
-    }
-    for (int i = 0; i < DRAFT_MAX; i++) {
-        of_chain[i] = planner_chain_next(&chain);
-        left = before * (1 - of_chain[i]);
-        for (int s = 0; i < k && s < siblings[i]; s++) {
-            behind[i][s] = left * of_sibling[s];
-            left -= behind[i][s];
-            add_to_place(sums, i, behind[i][s], false);
-        }
-        before *= of_chain[i];
-    }
-    for (int i = 0; i < growth->n; i++) {
-        int parent = growth->parents[i], place = growth_place(growth, i);
-        int rank = i - growth_first(growth, i);
-        if (rank == 0) {
-            left = parent >= 0 ? survival[parent]
-                               : behind[growth_guess(parent)][growth_sibling(parent)];
-        }
-        survival[i] = left * (rank == 0 ? of_chain[place] : of_sibling[rank - 1]);
-        left -= survival[i];
-        add_to_place(sums, place, survival[i], true);
-    }
-}
-
-/* What the plan promises of the place, given that a guess beside the chain stayed before it, is
- * what the shape would bring that was planned. So the ratio of odds that is learned here has both
- * in it: by how much guesses behind siblings stay less often, and by how much it is better to
- * choose by q which of them there are. */
-void planner_observe_following(struct planner *p, struct planner_sequence *seq, int k,
-                               const uint8_t *siblings, const struct growth *growth, int place,
-                               bool is_kept)
-{
-    struct planner_trust *trust = &p->grown;
-    struct place_sums sums;
-    sum_places(p, seq, k, siblings, growth, &sums);
-    if (!(sums.grown[place] > 0)) return;
-    trust->tested = trust->tested * keep_test + 1;
-    trust->accepted = trust->accepted * keep_test + (is_kept ? 1 : 0);
-    trust->expected = trust->expected * keep_test + sums.grown[place] / sums.beside[place - 1];
 }

@@ -206,28 +206,6 @@ void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
     planner_sibling_observe(&p->siblings[drafter], &seq->sibling_trust[drafter], n, kept);
 }
 
-/* Guesses behind siblings stay less or more often than those of the chain at the same position and
- * their siblings, because they follow tokens that the draft found less likely. One ratio of odds
- * for all of them is learned, apart from what is known of chains. */
-void planner_observe_grown(struct planner *p, struct planner_sequence *seq, int position, int n,
-                           int kept)
-{
-    struct planner_trust *trust = &p->grown;
-    struct planner_chain chain = planner_chain_begin(&seq->counts, &p->prior);
-    float expected = 0, keep = (float)keep_test;
-    for (int i = 0; i <= position && i < DRAFT_MAX; i++) {
-        expected = planner_chain_next(&chain);
-    }
-    for (int i = 0; i < n && i <= kept; i++) {
-        if (i > 0) {
-            expected = planner_sibling_chance(&p->siblings[0], &seq->sibling_trust[0], i - 1);
-        }
-        trust->tested = trust->tested * keep + 1;
-        trust->accepted = trust->accepted * keep + (i == kept ? 1 : 0);
-        trust->expected = trust->expected * keep + expected;
-    }
-}
-
 static void observe_commit(struct planner_sequence *seq, int n_tokens)
 {
     planner_counts_fade(&seq->counts, n_tokens);

@@ -1,8 +1,8 @@
 /* Trees that follow the draft's q. */
 #include "speculation/tree_follow.h"
 
-/* Probability: the part of a drawn guess's value that does not depend on q. With 0.5 to 0.9 trees
- * that follow q keep more than planned ones, and with 0 fewer (docs/results.md, "Trees of
+/* Probability: the part of a drawn guess's value that does not depend on q. With 0.7 to 0.9 trees
+ * that follow q keep at least as much as planned ones, and with 0 less (docs/results.md, "Trees of
  * guesses"). */
 static const double drawn_kept = 0.8;
 

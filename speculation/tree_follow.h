@@ -36,8 +36,8 @@ int tree_follow_expand(const double *value, int n, int n_wanted, int *chosen);
 /* The largest values of q, best first; returns how many are above 0. */
 int tree_follow_best(const struct sparse_dist *q, float best[TREE_CHILDREN_MAX]);
 
-/* Gives out up to `budget` guesses one after the other, each to the parent behind which it is worth
- * the most by its value times the next one of its best; ties to the first. No parent gets more than
+/* Gives out up to `budget` guesses one after the other, each to the parent behind which the next of
+ * its best has the largest value (tree_follow_value); ties to the first. No parent gets more than
  * its best. Returns how many were given out. */
 int tree_follow_share(struct tree_follow_parent *parents, int n, int budget, double kept);
 

@@ -83,10 +83,12 @@ struct draft_lane {
     /* What a draft model is to guess behind siblings, if their parents are drawn and it has KV for
      * it; NULL: nothing. Such a lane reads nothing ahead, and its draft has no guesses yet. */
     const struct growth *growth;
-    /* With a growth: it follows q. Of it and of siblings[k], those of the chain's guesses, only how
-     * many guesses there are for each place is used; behind which guesses they are is chosen by the
-     * draft's chances when the place before is drawn (speculation/tree_follow.h), and siblings_max
-     * is set by the call. NULL: all is as planned. */
+    /* With a growth: it follows q. The growth and siblings[k], those of the chain's guesses, say
+     * how many guesses there are for each place, at most GROWN_MAX in all without the chain's, and
+     * behind how many of the place before they may be; behind which ones is chosen by the draft's
+     * chances when the place before is drawn (speculation/tree_follow.h), and siblings_max is set
+     * by the call. The siblings of the first place, and of those without a growth, are as planned.
+     * NULL: all is as planned. */
     const uint8_t *siblings;
 };
 

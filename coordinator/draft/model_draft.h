@@ -33,7 +33,7 @@ struct model_draft {
     struct forward_row rows[STEP_ROWS];
     int n_rows_max;
     int32_t *head_ids;                  /* [base.n_choices] ascending; NULL: all n_vocab ids */
-    struct select_item *best, *scratch; /* [support], at least as many as siblings may be */
+    struct select_item *best, *scratch; /* [support], at least FOLLOW_BEST */
     float *logits;                      /* [support] of q's tokens, for coupled rules */
     struct draft_grower *growers;       /* [n_sequences] of the lanes of a call of propose */
 };

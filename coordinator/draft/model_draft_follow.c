@@ -8,6 +8,7 @@
  * them. So the choice depends on tokens that are drawn and sent, and on q, and never on a token
  * whose guess is then left out (speculation/tree.h). Where q as it is reported is one-hot, the
  * draft's chances before that decide. */
+#include <assert.h>
 #include <string.h>
 
 #include "coordinator/draft/model_draft_grow.h"
@@ -17,14 +18,10 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-static bool is_end(const struct draft_lane *lane, int32_t token)
-{
-    return end_ids_have(lane->ends, token);
-}
-
 void model_draft_begin_following(struct draft_grower *g, struct draft_lane *lane)
 {
     struct draft_following *f = &g->f;
+    assert(lane->draft->n == 0);
     memset(f->budget, 0, sizeof f->budget);
     memset(f->n_parents, 0, sizeof f->n_parents);
     for (int i = 0; i < g->plan->n; i++) {
@@ -62,12 +59,12 @@ static void list_candidates(const struct draft_grower *g, const struct draft_lan
     int place = g->f.place - 1;
     c->n = 0;
     for (int s = 0; place < draft->n && s < draft->n_siblings[place]; s++) {
-        if (is_end(lane, draft->siblings[place][s])) continue;
+        if (model_draft_ends(lane, draft->siblings[place][s])) continue;
         add(c, growth_behind(place, s), g->f.siblings[place][s]);
     }
     for (int i = 0; i < g->own.n; i++) {
         if (g->made[i] < 0 || growth_place(&g->own, i) != place) continue;
-        if (is_end(lane, draft->grown_tokens[g->made[i]])) continue;
+        if (model_draft_ends(lane, draft->grown_tokens[g->made[i]])) continue;
         add(c, i, g->f.grown[i]);
     }
 }
@@ -155,6 +152,7 @@ static void plan_place(struct draft_grower *g, const struct tree_follow_parent *
 {
     for (int r = 0; r < g->n_rows; r++) {
         for (int i = 0; i < parents[r].n_children; i++) {
+            assert(g->own.n < GROWN_MAX);
             g->made[g->own.n] = -1;
             g->own.parents[g->own.n++] = g->of_row[r];
         }

@@ -5,7 +5,8 @@
  * to be kept. The row behind a guess is that of its path as a chain, bit for bit (docs/design.md
  * section 4), so q is what it would be if the draft had been given this path as its text.
  *
- * A growth is planned before anything of the round is drawn. What is left out of it lacks its
+ * A growth is planned before anything of the round is drawn, or, if it follows q, place by place
+ * before anything of the place is drawn (model_draft_follow.c). What is left out of it lacks its
  * parent, stands behind an end of the text, or finds no blocks: that is decided by tokens drawn
  * before, or by company, and never by a token that is then not sent (speculation/tree.h). */
 #include "coordinator/draft/model_draft_grow.h"
@@ -38,22 +39,18 @@ void model_draft_begin_growth(struct model_draft *d, struct draft_lane *lanes, i
 
 /* ---- which guesses ---- */
 
-static bool is_end(const struct draft_lane *lane, int32_t token)
-{
-    return end_ids_have(lane->ends, token);
-}
-
 /* Whether guess i of the plan has something to follow. */
 static bool has_parent(const struct draft_grower *g, const struct draft_lane *lane, int i)
 {
     const struct draft *draft = lane->draft;
     int parent = g->plan->parents[i];
     if (parent >= 0) {
-        return g->made[parent] >= 0 && !is_end(lane, draft->grown_tokens[g->made[parent]]);
+        return g->made[parent] >= 0 &&
+               !model_draft_ends(lane, draft->grown_tokens[g->made[parent]]);
     }
     int guess = growth_guess(parent), sibling = growth_sibling(parent);
     return guess < draft->n && sibling < draft->n_siblings[guess] &&
-           !is_end(lane, draft->siblings[guess][sibling]);
+           !model_draft_ends(lane, draft->siblings[guess][sibling]);
 }
 
 bool model_draft_wants_growth(struct draft_grower *g, struct draft_lane *lane, bool goes_on)

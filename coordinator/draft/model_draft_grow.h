@@ -46,10 +46,15 @@ struct draft_grower {
     struct forward_tree tree;
 };
 
+/* Whether nothing is guessed behind this token. */
+static inline bool model_draft_ends(const struct draft_lane *lane, int32_t token)
+{
+    return end_ids_have(lane->ends, token);
+}
+
 /* ---- model_draft_grow.c ---- */
 
-/* Draws the guesses of the pass from guess `first` of the plan on that have its parent, from the
- * row behind that. */
+/* Draws a group: guess `first` of the plan and its siblings, from the row behind their parent. */
 void model_draft_draw_group(struct model_draft *d, struct draft_grower *g, struct draft_lane *lane,
                             int first, const struct guess_row *row);
 
@@ -62,7 +67,7 @@ void model_draft_begin_following(struct draft_grower *g, struct draft_lane *lane
  * is not decided by the pass. */
 bool model_draft_follows_on(struct draft_grower *g, struct draft_lane *lane, bool goes_on);
 
-/* Names those whose rows the pass reads. */
+/* Chooses the guesses whose rows the pass reads: those that are expanded. */
 void model_draft_name_parents(struct draft_grower *g, const struct draft_lane *lane, bool goes_on,
                               int n_rows_max);
 

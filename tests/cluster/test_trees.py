@@ -19,7 +19,7 @@ from generations import DRAFT, TARGET, GenerationCluster, Report, golden_prompts
 N_TOKENS = 100
 N_PROMPTS = 6
 SEEDS = (21, 22)
-PAIR = "synthetic:tiny,seed=5,agree=0.7"
+PAIR = "synthetic:tiny,seed=5,agree=0.5"
 TEXTS = {"greedy": {"temperature": 0}, "coupled": {"temperature": 0.9, "rule": "coupled"}}
 SHOWN = {"greedy": ["--temperature", "0"], "coupled": ["--temperature", "0.9"]}
 WORKER = ["--threads", "1"]
@@ -30,7 +30,7 @@ SMALL = WORKER + ["--kv-tokens", "640"]
 BRANCH = 4  # the "sibling" of the guesses of a second chain
 GROWN = 5  # from here on: behind siblings
 PROMPT = "Once upon a time"
-PATIENCE = 12  # texts, until guesses behind siblings have stayed
+PATIENCE = 30  # texts, until guesses behind siblings have stayed
 
 
 class Far(FarCluster):

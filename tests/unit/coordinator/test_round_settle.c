@@ -185,6 +185,15 @@ static const struct case_ cases[] = {
      .besides = {[SIGNALS_MODEL] = {4, 1}},
      .learned = {1, 0},
      .n_planned = 2},
+    {.name = "q has put no guess behind any sibling",
+     .chain = {20, 21},
+     .siblings = {30, 31},
+     .finder = -1,
+     .said = {31, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 0}},
+     .besides = {[SIGNALS_MODEL] = {2, 1}},
+     .learned = {1, 0},
+     .n_planned = 2},
     {.name = "the chain stays, and q would have let siblings go on",
      .chain = {20, 21},
      .siblings = {30},
@@ -325,6 +334,8 @@ static void make_plan(const struct case_ *c, struct lane_plan *plan)
                                .drafter = n > 0 ? made : NULL,
                                .is_last = true};
     plan->follows_q = c->n_planned > 0;
+    /* Other strategies teach nothing of such trees. */
+    if (plan->follows_q) b.seq->planner_state.strategy = STRATEGY_PLANNED;
     for (int i = 0; i < c->n_planned; i++) {
         plan->siblings[0] = (uint8_t)length(c->siblings);
         plan->growth.parents[plan->growth.n++] = growth_behind(0, 0);

@@ -97,7 +97,7 @@ START_TEST(what_is_no_tree_is_refused)
         {"12", "'12' is no tree"},
         {"2,x", "'2,x' is no tree"},
         {"1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "at most 16 places"},
-        {"dynamic:", "'' is no tree"},
+        {"dynamic:", "'dynamic:' is no tree"},
         {"dynamic:5", "1 to 4 for each"},
         {"dynamic,2", "'dynamic,2': expected auto, dynamic, static"},
         {"static:2", "'static:2': expected auto, dynamic, static"},
