@@ -13,11 +13,14 @@ behind siblings.
 
 Most draws come from a small synthetic pair, because a draw costs most of its time in the models:
 what is tested does not depend on them. Some come from the tales pair, which is trained. Groups have
-one rank, two clusters at a time; a group of two ranks must give the same tokens for the same seeds,
-so what holds for the one holds for the other.
+one rank, two or more clusters at a time; a group of two ranks must give the same tokens for the
+same seeds, so what holds for the one holds for the other.
 Usage: test_distribution.py BUILD_FOLDER
 """
 import collections
+import contextlib
+import functools
+import itertools
 import json
 import math
 import os
@@ -42,6 +45,7 @@ N_AHEAD = 14000
 N_FOUND = 8000
 N_STORE = 15000
 N_GROWN = 11000
+GROWN_CLUSTERS = 4  # of each rule
 GROWN_PART = 1000  # draws between texts that are shown
 N_SHOWN = 16
 N_SHARED = 20000
@@ -53,6 +57,7 @@ GROWN_TV = 0.05
 SHARED_TV = 0.04
 FIRST_SEEDS = {"rejection": 1, "block": 1000001, "naive": 2000001}
 TALES_SEEDS = {"rejection": 13000001, "block": 14000001}
+GROWN_SEEDS = {"rejection": 19000001, "block": 20000001}
 FOUND_SEEDS = {"rejection": 15000001, "block": 16000001}
 STRATEGIES = ("planned", "heuristic", "threshold")
 N_SAME = 1000
@@ -353,25 +358,31 @@ def count_grown(cluster, rule, first_seed):
     return n_made, n_kept
 
 
-def draw_grown(cluster, report, rule, first_seed):
+def draw_grown(cluster, report, rule, n_draws, first_seed):
     """The draws, and what count_grown has counted before and among them."""
     done, shown = [], []
-    while len(done) < N_GROWN:
+    while len(done) < n_draws:
         shown.append(count_grown(cluster, rule, first_seed + len(done)))
-        done += draw(cluster, report, rule, min(GROWN_PART, N_GROWN - len(done)),
+        done += draw(cluster, report, rule, min(GROWN_PART, n_draws - len(done)),
                      first_seed + len(done), in_flight=4, strategy="planned")
     return done, [sum(counts) for counts in zip(*shown)]
 
 
 def check_grown(build, report, exact):
     """Guesses behind siblings, which the planner makes where rows cost nothing beside the link.
-    What it chooses depends on times, so these draws do not repeat."""
+    What it chooses depends on times, so these draws do not repeat. Each rule has several clusters,
+    because all of them wait for the link most of the time."""
     way = {"kind": Farther, "worker_flags": ONE_THREAD,
            "coordinator_flags": ["--half-batches", "off", "--draft-ahead", "off"]}
-    with small_cluster(build, **way) as cluster, small_cluster(build, **way) as other:
-        drawn = side_by_side(lambda: draw_grown(cluster, report, "rejection", 19000001),
-                             lambda: draw_grown(other, report, "block", 20000001))
-    for rule, (done, (n_made, n_kept)) in zip(("rejection", "block"), drawn):
+    with contextlib.ExitStack() as stack:
+        drawn = side_by_side(*[
+            functools.partial(draw_grown, stack.enter_context(small_cluster(build, **way)), report,
+                              rule, N_GROWN // GROWN_CLUSTERS, first_seed + i * N_GROWN)
+            for rule, first_seed in GROWN_SEEDS.items() for i in range(GROWN_CLUSTERS)])
+    for i, rule in enumerate(GROWN_SEEDS):
+        parts, counts = zip(*drawn[i * GROWN_CLUSTERS:(i + 1) * GROWN_CLUSTERS])
+        done = list(itertools.chain(*parts))
+        n_made, n_kept = (sum(count) for count in zip(*counts))
         siblings, accepted = (sum(one[key] for one in done)
                               for key in ("siblings", "siblings_accepted"))
         report.check(siblings > accepted > 0 and n_made > n_kept > 0,
