@@ -41,6 +41,10 @@ struct planner_pair planner_grow_begin(struct planner_growing *growing, struct p
 struct planner_pair planner_grow_take(struct planner_growing *growing,
                                       const struct planner_lane *lanes, struct planner_pair *taken);
 
+/* For planner_learn.c alone: tests of guesses behind siblings count for less than before, so that
+ * where these were too bad to be made they are looked at again. */
+void planner_grow_fade(struct planner_trust *grown);
+
 /* Writes the trees of the first n pairs that are less deep than depth into lanes: k, siblings and
  * growth. growing: of all lanes, when these pairs or more were taken. */
 void planner_grow_hand_out(const struct planner_growing *growing, const struct planner_pair *pairs,

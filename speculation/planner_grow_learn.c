@@ -1,10 +1,10 @@
 /* Learning from guesses behind siblings. */
-#include "speculation/planner.h"
+#include "speculation/planner_grow.h"
 
-/* Share that older tests keep with every new one. */
-static const float keep_test = 0.998F;
+/* Share that older tests keep with every new one, and each time that they fade. */
+static const float keep_test = 0.998F, keep_faded = 0.97F;
 
-static void test(struct planner_trust *trust, float expected, bool is_kept)
+static void observe(struct planner_trust *trust, float expected, bool is_kept)
 {
     trust->tested = trust->tested * keep_test + 1;
     trust->accepted = trust->accepted * keep_test + (is_kept ? 1 : 0);
@@ -26,7 +26,7 @@ void planner_observe_grown(struct planner *p, struct planner_sequence *seq, int 
         if (i > 0) {
             expected = planner_sibling_chance(&p->siblings[0], &seq->sibling_trust[0], i - 1);
         }
-        test(&p->grown, expected, i == kept);
+        observe(&p->grown, expected, i == kept);
     }
 }
 
@@ -90,5 +90,12 @@ void planner_observe_following(struct planner *p, struct planner_sequence *seq, 
     struct place_sums sums;
     sum_places(p, seq, k, siblings, growth, &sums);
     if (!(sums.grown[place] > 0)) return;
-    test(&p->grown, sums.grown[place] / sums.beside[place - 1], is_kept);
+    observe(&p->grown, sums.grown[place] / sums.beside[place - 1], is_kept);
+}
+
+void planner_grow_fade(struct planner_trust *grown)
+{
+    grown->tested *= keep_faded;
+    grown->accepted *= keep_faded;
+    grown->expected *= keep_faded;
 }

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "speculation/planner_grow.h"
+
 /* Counts. Each comment begins with the unit. */
 enum {
     /* Guesses in the first round of strategy heuristic, as in transformers. */
@@ -37,8 +39,6 @@ enum {
 static const double probe_ratio = 0.01, late_probe_ratio = 0.005;
 /* Share that older tests keep with every new test of their position, over all sequences. */
 static const double keep_test = 0.998;
-/* Share that tests behind siblings keep each time that they fade. */
-static const float keep_grown = 0.97F;
 /* Share of the guesses' time that rounds are assumed to wait for at least. */
 static const double visible_least = 0.01;
 /* Ratio: drafting counts as at most so many times as long as its passes. */
@@ -162,20 +162,13 @@ static void observe_step(struct planner *p, const struct planner_round *round)
     if (round->n_prompt <= wanted) planner_curve_add(&p->rest, wanted, rest_us, p->n_rounds);
 }
 
-static void fade_grown(struct planner_trust *trust)
-{
-    trust->tested *= keep_grown;
-    trust->accepted *= keep_grown;
-    trust->expected *= keep_grown;
-}
-
 void planner_observe_round(struct planner *p, const struct planner_round *round)
 {
     if (!round->is_timed) return;
     p->n_rounds++;
     if (p->n_rounds % FADE_ROUNDS == 0) {
         planner_reasons_fade(&p->reasons);
-        fade_grown(&p->grown);
+        planner_grow_fade(&p->grown);
     }
     observe_draft(p, round);
     if (round->n_rows > 0) observe_step(p, round);

@@ -53,7 +53,8 @@ static const double least_price = 0.05;
  * rounds. */
 static const double soon_price = 0.5;
 /* Logarithm of predicted tokens over time, for each lane: guesses behind siblings must promise this
- * much, because what they promise was up to 2 % more than what they kept (docs/results.md). */
+ * much, because where less was promised they were up to 2 % slower than siblings alone
+ * (docs/results.md). */
 static const double grow_value = 0.02;
 /* Us, for each lane: what looking for them takes, about. */
 static const double grow_us = 5;

@@ -1,10 +1,10 @@
 /* Trees that follow the draft's q. */
 #include "speculation/tree_follow.h"
 
-/* Probability: the part of a drawn guess's value that does not depend on q. With 0.7 to 0.9 trees
- * that follow q keep at least as much as planned ones, and with 0 less (docs/results.md, "Trees of
+/* The part of a drawn guess's value that does not depend on q. With 0.7 to 0.9 trees that follow q
+ * keep about as much as planned ones or more, and with 0 less (docs/results.md, "Trees of
  * guesses"). */
-static const double drawn_kept = 0.8;
+static const double drawn_constant_ratio = 0.8;
 
 int tree_follow_expand(const double *value, int n, int n_wanted, int *chosen)
 {
@@ -33,18 +33,18 @@ int tree_follow_best(const struct sparse_dist *q, float best[TREE_CHILDREN_MAX])
     return n;
 }
 
-double tree_follow_kept(const struct rule *rule)
+double tree_follow_constant_ratio(const struct rule *rule)
 {
-    return rule->judges_q || rule->is_coupled ? drawn_kept : 0;
+    return rule->judges_q || rule->is_coupled ? drawn_constant_ratio : 0;
 }
 
-double tree_follow_value(double parent, float chance, int rank, double kept)
+double tree_follow_value(double parent, float chance, int rank, double constant_ratio)
 {
-    double own = (1 - kept) * (double)chance;
-    return parent * (rank == 0 ? kept + own : own);
+    double own = (1 - constant_ratio) * (double)chance;
+    return parent * (rank == 0 ? constant_ratio + own : own);
 }
 
-int tree_follow_share(struct tree_follow_parent *parents, int n, int budget, double kept)
+int tree_follow_share(struct tree_follow_parent *parents, int n, int budget, double constant_ratio)
 {
     int n_given = 0;
     for (; n_given < budget; n_given++) {
@@ -53,7 +53,8 @@ int tree_follow_share(struct tree_follow_parent *parents, int n, int budget, dou
         for (int i = 0; i < n; i++) {
             int rank = parents[i].n_children;
             if (rank >= parents[i].n_best) continue;
-            double value = tree_follow_value(parents[i].value, parents[i].best[rank], rank, kept);
+            double value =
+                tree_follow_value(parents[i].value, parents[i].best[rank], rank, constant_ratio);
             if (!(value > most)) continue;
             most = value;
             chosen = i;

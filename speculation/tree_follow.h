@@ -10,9 +10,9 @@
  * The paper's value of a guess is the product of q along its path: how likely the draft takes the
  * guess to be. That is its chance to stay where the target's token must be equal to it. But a guess
  * that is drawn from q stays with min(1, p / q): if the target's p is the draft's q, it always
- * stays, however unlikely it was. So the value has a part `kept` of that kind: a first guess of
- * chance q counts kept + (1 - kept) q, and those after it (1 - kept) q, because in that part they
- * are never looked at. 0 is the paper's. Pure arithmetic. */
+ * stays, however unlikely it was. So a part of the value, constant_ratio = c, does not depend on q:
+ * a first guess of chance q counts c + (1 - c) q, and those after it (1 - c) q, because in that
+ * part they are never looked at. c = 0 is the paper's. Pure arithmetic. */
 #pragma once
 
 #include "base/limits.h"
@@ -39,11 +39,11 @@ int tree_follow_best(const struct sparse_dist *q, float best[TREE_CHILDREN_MAX])
 /* Gives out up to `budget` guesses one after the other, each to the parent behind which the next of
  * its best has the largest value (tree_follow_value); ties to the first. No parent gets more than
  * its best. Returns how many were given out. */
-int tree_follow_share(struct tree_follow_parent *parents, int n, int budget, double kept);
+int tree_follow_share(struct tree_follow_parent *parents, int n, int budget, double constant_ratio);
 
-/* The part `kept` under a rule. */
-double tree_follow_kept(const struct rule *rule);
+/* constant_ratio under a rule. */
+double tree_follow_constant_ratio(const struct rule *rule);
 
 /* The value of guess `rank` (0: the first) behind a parent of this value, to which the draft gives
  * this chance. */
-double tree_follow_value(double parent, float chance, int rank, double kept);
+double tree_follow_value(double parent, float chance, int rank, double constant_ratio);

@@ -38,6 +38,8 @@ struct model_draft {
     struct draft_grower *growers;       /* [n_sequences] of the lanes of a call of propose */
 };
 
+_Static_assert(FOLLOW_BEST >= 1 + SIBLINGS_MAX, "all children of a guess are among them");
+
 struct draft_grower; /* coordinator/draft/model_draft_grow.h */
 
 /* What a pass reads of one sequence: its tokens up to `end`. */

@@ -2,12 +2,12 @@
  * many guesses there are for each place, and when the place before is drawn it is chosen which of
  * its guesses get others, and how many each, the siblings of the chain's next guess among them.
  *
- * A pass for a place reads the rows behind the likeliest guesses of the place before, as many as
- * the plan has guesses behind which there are others, because that is what its price was. When all
- * of these rows are there, and before a token of the place is drawn, the guesses are shared among
- * them. So the choice depends on tokens that are drawn and sent, and on q, and never on a token
- * whose guess is then left out (speculation/tree.h). Where q as it is reported is one-hot, the
- * draft's chances before that decide. */
+ * A pass for a place reads the rows behind the likeliest guesses of the place before, behind as
+ * many as the plan has others behind. What leads to them may be more tokens than the planner
+ * expected. When all of these rows are there, and before a token of the place is drawn, the guesses
+ * are shared among them. So the choice depends on tokens that are drawn and sent, and on q, and
+ * never on a token whose guess is then left out (speculation/tree.h). Where q as it is reported is
+ * one-hot, the draft's chances before that decide. */
 #include <assert.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ void model_draft_begin_following(struct draft_grower *g, struct draft_lane *lane
         f->budget[place]++;
         f->n_parents[place] += growth_first(g->plan, i) == i ? 1 : 0;
     }
-    f->kept = tree_follow_kept(lane->seq->rule);
+    f->constant_ratio = tree_follow_constant_ratio(lane->seq->rule);
     f->place = 1;
     g->own.n = 0;
     g->plan = &g->own;
@@ -118,7 +118,7 @@ static double value_of(const struct draft_grower *g, int name)
     return g->f.siblings[growth_guess(name)][growth_sibling(name)];
 }
 
-/* Reads a row; it is kept until the next one is read. */
+/* Reads a row; it lasts until the next one is read. */
 static int read_row(struct model_draft *d, const struct sequence *seq, int row, int position,
                     struct arena *arena, struct guess_row *read, struct error *err)
 {
@@ -126,16 +126,16 @@ static int read_row(struct model_draft *d, const struct sequence *seq, int row, 
     return model_draft_read_row(d, seq, row, position, n_best, arena, read, err);
 }
 
-/* The same, and it is kept beyond that. */
+/* The same, and it lasts beyond that. */
 static int keep_row(struct model_draft *d, const struct draft_lane *lane, int row, int position,
-                    struct arena *arena, struct guess_row *kept, struct error *err)
+                    struct arena *arena, struct guess_row *read, struct error *err)
 {
-    int rc = read_row(d, lane->seq, row, position, arena, kept, err);
+    int rc = read_row(d, lane->seq, row, position, arena, read, err);
     if (rc) return rc;
-    struct select_item *best = arena_take(arena, (size_t)kept->n_best + 1, sizeof *best);
+    struct select_item *best = arena_take(arena, (size_t)read->n_best + 1, sizeof *best);
     if (!best) return error_set(err, ERR_NO_MEMORY, "no room for a row of the draft");
-    memcpy(best, kept->best, (size_t)kept->n_best * sizeof *best);
-    kept->best = best;
+    memcpy(best, read->best, (size_t)read->n_best * sizeof *best);
+    read->best = best;
     return 0;
 }
 
@@ -177,7 +177,7 @@ int model_draft_draw_following(struct model_draft *d, const struct feeding *feed
         TRY(keep_row(d, lane, row + r, position, arena, &rows[r], err));
         parents[n++] = parent_of(lane->seq, &rows[r], value_of(g, g->of_row[r]), 0);
     }
-    tree_follow_share(parents, n, count_budget(g, lane, goes_on), g->f.kept);
+    tree_follow_share(parents, n, count_budget(g, lane, goes_on), g->f.constant_ratio);
     if (goes_on) lane->siblings_max = parents[0].n_children - 1;
     plan_place(g, parents + (goes_on ? 1 : 0));
     for (int r = 0, i = g->next; r < g->n_rows; r++) {
@@ -193,10 +193,11 @@ out:
 
 void model_draft_value_group(struct draft_grower *g, int first, const struct guess *guess)
 {
-    double value = value_of(g, g->own.parents[first]), kept = g->f.kept;
-    g->f.grown[first] = tree_follow_value(value, guess->chance, 0, kept);
+    double value = value_of(g, g->own.parents[first]), constant_ratio = g->f.constant_ratio;
+    g->f.grown[first] = tree_follow_value(value, guess->chance, 0, constant_ratio);
     for (int i = 1; i <= guess->n_siblings; i++) {
-        g->f.grown[first + i] = tree_follow_value(value, guess->sibling_chances[i - 1], i, kept);
+        g->f.grown[first + i] =
+            tree_follow_value(value, guess->sibling_chances[i - 1], i, constant_ratio);
     }
 }
 
@@ -206,7 +207,7 @@ int model_draft_choose_following(struct model_draft *d, const struct feeding *fe
     struct draft_grower *g = feeding->follows;
     const struct sequence *seq = feeding->lane->seq;
     int rc = 0, place = feeding->lane->draft->n;
-    double before = place > 0 ? g->f.chain[place - 1] : 1, kept = g->f.kept;
+    double before = place > 0 ? g->f.chain[place - 1] : 1, constant_ratio = g->f.constant_ratio;
     struct guess_row read;
     if (feeding->grower) {
         read = g->f.chain_row;
@@ -214,9 +215,10 @@ int model_draft_choose_following(struct model_draft *d, const struct feeding *fe
         TRY(read_row(d, seq, row, guess->position, arena, &read, err));
     }
     model_draft_choose_from(d, seq, &read, guess);
-    g->f.chain[place] = tree_follow_value(before, guess->chance, 0, kept);
+    g->f.chain[place] = tree_follow_value(before, guess->chance, 0, constant_ratio);
     for (int i = 0; i < guess->n_siblings; i++) {
-        g->f.siblings[place][i] = tree_follow_value(before, guess->sibling_chances[i], 1 + i, kept);
+        g->f.siblings[place][i] =
+            tree_follow_value(before, guess->sibling_chances[i], 1 + i, constant_ratio);
     }
 out:
     return rc;

@@ -383,6 +383,8 @@ def check_grown(build, report, exact):
         parts, counts = zip(*drawn[i * GROWN_CLUSTERS:(i + 1) * GROWN_CLUSTERS])
         done = list(itertools.chain(*parts))
         n_made, n_kept = (sum(count) for count in zip(*counts))
+        report.check(all(made > 0 for made, _ in counts),
+                     f"{rule}, trees: each cluster makes guesses behind siblings")
         siblings, accepted = (sum(one[key] for one in done)
                               for key in ("siblings", "siblings_accepted"))
         report.check(siblings > accepted > 0 and n_made > n_kept > 0,

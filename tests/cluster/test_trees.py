@@ -144,7 +144,8 @@ def check_pair(build, report, n_ranks, trees):
 def check_fixed(build, report, n_ranks, trees):
     """A tree that is named, in requests with a K of their own: the rounds have all of it, or as
     many guesses where it follows q, but for the last ones and for what would stand behind an end of
-    the text."""
+    the text. Returns the guesses of the rounds of the first text."""
+    rounds = []
     with Far(build, n_ranks=n_ranks, target=PAIR, draft=PAIR + ",draft=1", worker_flags=WORKER,
              coordinator_flags=["--half-batches", "off", "--trees", trees]) as world:
         for text, k, n_whole in (("greedy", 3, 15), ("coupled", 3, 15), ("coupled", 5, 17)):
@@ -152,7 +153,8 @@ def check_fixed(build, report, n_ranks, trees):
                      *SHOWN[text]]
             plain, made = (json.loads(world.outrider("generate", PROMPT, *words, *flags).stdout)
                            for words in (["-K", "0"], ["-K", str(k), "--show-drafts"]))
-            sizes = [len(step["round"]["guesses"]) for step in made["steps"]]
+            rounds.append([step["round"]["guesses"] for step in made["steps"]])
+            sizes = [len(guesses) for guesses in rounds[-1]]
             n_kept = sum(guess["sibling"] >= GROWN for step in made["steps"]
                          for guess in step["round"]["guesses"][:step["round"]["kept"]])
             n_short = sum(size != n_whole for size in sizes[1:-2])
@@ -161,6 +163,7 @@ def check_fixed(build, report, n_ranks, trees):
                          f"{trees}, K = {k}, T = {n_ranks}, {text}: {n_short} of "
                          f"{len(sizes)} rounds have fewer than {n_whole} guesses; {n_kept} "
                          "behind siblings stay")
+    return rounds[0]
 
 
 def check_company(build, report, plain):
@@ -241,9 +244,11 @@ def main():
     side_by_side(*[lambda ranks=n_ranks, trees=trees: check_pair(build, report, ranks, trees)
                    for n_ranks, trees in ((1, "dynamic"), (2, "dynamic"), (1, "static"),
                                           (1, "siblings"))])
-    side_by_side(*[lambda ranks=n_ranks, trees=trees: check_fixed(build, report, ranks, trees)
-                   for n_ranks, trees in ((1, "3,2,1"), (2, "3,2,1"), (1, "dynamic:3,2,1"),
-                                          (2, "dynamic:3,2,1"))])
+    static, static_two, dynamic, dynamic_two = side_by_side(
+        *[lambda ranks=n_ranks, trees=trees: check_fixed(build, report, ranks, trees)
+          for trees in ("3,2,1", "dynamic:3,2,1") for n_ranks in (1, 2)])
+    report.check(static == static_two != dynamic == dynamic_two,
+                 "dynamic:3,2,1 has other guesses than 3,2,1, and both have the same for T = 1, 2")
     check_company(build, report, plain)
     return report.status()
 

@@ -109,6 +109,72 @@ static inline int count_blocks(const struct bench *b)
     return d->pool.n_free + d->tables[b->seq->slot].n;
 }
 
+/* The draft's pool without blocks. */
+struct taken_blocks {
+    int n;
+    int32_t blocks[SLOTS * CAPACITY / 16];
+};
+
+static inline struct block_pool *draft_pool(struct bench *b)
+{
+    return &((struct model_draft *)b->drafter)->pool;
+}
+
+static inline void take_all_blocks(struct bench *b, struct taken_blocks *taken)
+{
+    taken->n = 0;
+    while (block_pool_room(draft_pool(b)) > 0) {
+        taken->blocks[taken->n++] = block_pool_take(draft_pool(b), -1);
+    }
+}
+
+static inline void give_back_blocks(struct bench *b, struct taken_blocks *taken)
+{
+    while (taken->n > 0) {
+        block_pool_give_back(draft_pool(b), taken->blocks[--taken->n]);
+    }
+}
+
+enum { N_LANES = 3 };
+
+/* Lanes of all kinds in one pass: each is what it is alone. growths and siblings: of each, as in
+ * propose_many. n_read: tokens that the draft has read afterwards, when it was alone. */
+static inline void check_company(struct bench *b, const struct growth *const *growths,
+                                 const uint8_t *const *siblings, struct draft *alone, int *n_read)
+{
+    struct draft together[N_LANES];
+    struct draft_lane lanes[N_LANES];
+    struct sequence *seqs[N_LANES];
+    struct draft_cost cost;
+    for (int i = 0; i < N_LANES; i++) {
+        seqs[i] = place_text(b, 2 + i, prompt, N_PROMPT - i);
+        follow(seqs[i], i == 2 ? RULE_GREEDY : RULE_REJECTION, i == 2 ? 0 : 1);
+        seqs[i]->seed = 5;
+        propose_many(b, seqs[i], K, growths[i], siblings[i], &no_ends, &alone[i], &cost);
+        n_read[i] = seqs[i]->n_draft_kv - seqs[i]->n_tokens;
+        seqs[i]->n_draft_kv = 0;
+        together[i] = (struct draft){.base = seqs[i]->n_tokens};
+        lanes[i] = (struct draft_lane){.seq = seqs[i],
+                                       .k = K,
+                                       .ends = &no_ends,
+                                       .draft = &together[i],
+                                       .siblings_max = SIBLINGS_MAX,
+                                       .growth = growths[i],
+                                       .siblings = siblings[i]};
+    }
+    drafter_propose(b->drafter, lanes, N_LANES, &b->arena, &cost);
+    for (int i = 0; i < N_LANES; i++) {
+        size_t n = (size_t)alone[i].grown.n;
+        ck_assert_int_eq(lanes[i].err.code, 0);
+        check_equal_chain(&alone[i], &together[i]);
+        ck_assert_int_eq(together[i].grown.n, alone[i].grown.n);
+        ck_assert_int_eq(memcmp(together[i].grown.parents, alone[i].grown.parents, n), 0);
+        ck_assert_int_eq(
+            memcmp(together[i].grown_tokens, alone[i].grown_tokens, n * sizeof(int32_t)), 0);
+        take_away(b, seqs[i]);
+    }
+}
+
 static uint32_t dice_state = 1;
 
 static inline int dice(int n)

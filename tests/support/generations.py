@@ -135,7 +135,8 @@ class Report:
 
     def check(self, is_right, text):
         self.note(("ok      " if is_right else "FAILED  ") + text)
-        self.n_failed += 0 if is_right else 1
+        if not is_right:
+            self.n_failed += 1
         return is_right
 
     def status(self):

@@ -14,14 +14,16 @@ struct growth_shape {
     struct growth growth;
 };
 
-static inline void growth_shape_count(const struct growth_shape *shape, int *counts)
+/* Guesses beside the chain, by place. */
+static inline void growth_shape_count(int k, const uint8_t *siblings, const struct growth *growth,
+                                      int *counts)
 {
     memset(counts, 0, DRAFT_MAX * sizeof *counts);
-    for (int i = 0; i < shape->k; i++) {
-        counts[i] += shape->siblings[i];
+    for (int i = 0; i < k; i++) {
+        counts[i] += siblings[i];
     }
-    for (int i = 0; i < shape->growth.n; i++) {
-        counts[growth_place(&shape->growth, i)]++;
+    for (int i = 0; i < growth->n; i++) {
+        counts[growth_place(growth, i)]++;
     }
 }
 
@@ -65,7 +67,7 @@ static inline void growth_shape_add(struct growth_shape *shape, int place, const
 
 /* A tree with up to so many guesses beside the chain for each place, by chance behind whichever
  * guesses; all of them unless `is_less`. */
-static inline void growth_shape_any(const int *counts, bool is_less, int (*dice)(void *, int),
+static inline void growth_shape_any(const int *counts, bool is_less, int (*roll)(void *, int),
                                     void *context, struct growth_shape *shape)
 {
     memset(shape->siblings, 0, sizeof shape->siblings);
@@ -75,13 +77,43 @@ static inline void growth_shape_any(const int *counts, bool is_less, int (*dice)
         int parents[(2 + SIBLINGS_MAX + GROWN_MAX) * (1 + SIBLINGS_MAX)];
         int counts_of[GROWN_MAX + 1 + SIBLINGS_MAX] = {0};
         int n = growth_shape_parents(shape, place, parents), wanted = counts[place];
-        if (is_less && wanted > 0) wanted = dice(context, wanted + 1);
+        if (is_less && wanted > 0) wanted = roll(context, wanted + 1);
         for (; wanted > 0 && n > 0; wanted--) {
-            int at = dice(context, n), parent = parents[at];
+            int at = roll(context, n), parent = parents[at];
             bool is_sibling = parent < 0;
             counts_of[is_sibling ? GROWN_MAX + 1 + growth_sibling(parent) : parent]++;
             parents[at] = parents[--n];
         }
         growth_shape_add(shape, place, counts_of);
     }
+}
+
+static inline int growth_preorder_behind(const struct growth *growth, int name, int32_t *parents,
+                                         int n)
+{
+    int parent = n - 1;
+    for (int i = 0; i < growth->n; i++) {
+        if (growth->parents[i] != name) continue;
+        parents[n] = parent;
+        n = growth_preorder_behind(growth, i, parents, n + 1);
+    }
+    return n;
+}
+
+/* Writes the parents of the whole tree in preorder, as struct guess_tree has them, the chain first;
+ * returns how many guesses it has. */
+static inline int growth_preorder(int k, const uint8_t *siblings, const struct growth *growth,
+                                  int32_t *parents)
+{
+    int n = 0;
+    for (; n < k; n++) {
+        parents[n] = n - 1;
+    }
+    for (int i = k - 1; i >= 0; i--) {
+        for (int s = 0; s < siblings[i]; s++) {
+            parents[n] = i - 1;
+            n = growth_preorder_behind(growth, growth_behind(i, s), parents, n + 1);
+        }
+    }
+    return n;
 }

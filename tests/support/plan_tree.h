@@ -77,11 +77,13 @@ static inline void plan_tree_teach(const struct plan_tree *t, struct planner *pl
                                    const struct lane_plan *lane)
 {
     const struct tree_result *result = &t->result;
+    if (!lane->follows_q || t->path.n_chain == 0) {
+        planner_observe_siblings(planner, seq, offer, t->path.n_tested, t->path.kept);
+    }
     if (lane->follows_q) {
-        plan_tree_teach_following(t, planner, seq, lane);
+        if (seq->strategy == STRATEGY_PLANNED) plan_tree_teach_following(t, planner, seq, lane);
         return;
     }
-    planner_observe_siblings(planner, seq, offer, t->path.n_tested, t->path.kept);
     for (int i = t->path.n_chain; i < result->n_accepted; i++) {
         int next = i + 1 < result->n_accepted ? result->path[i + 1] : -1, n = 0, kept = -1;
         int child = tree_child(&t->tree.guesses, result->path[i]);

@@ -565,7 +565,7 @@ static inline void world_shape(struct world *w, const struct lane_plan *lane,
     *shaped = *lane;
     if (!lane->follows_q) return;
     memcpy(shape.siblings, lane->siblings, (size_t)lane->k * sizeof *lane->siblings);
-    growth_shape_count(&shape, counts);
+    growth_shape_count(shape.k, shape.siblings, &shape.growth, counts);
     growth_shape_any(counts, false, world_any_dice, w, &shape);
     memcpy(shaped->siblings, shape.siblings, sizeof shaped->siblings);
     shaped->growth = shape.growth;

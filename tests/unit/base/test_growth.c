@@ -27,38 +27,13 @@ static int dice(int n)
     return dice_for(NULL, n);
 }
 
-static int preorder_behind(const struct growth_shape *lane, int name, int32_t *parents, int n)
-{
-    int parent = n - 1;
-    for (int i = 0; i < lane->growth.n; i++) {
-        if (lane->growth.parents[i] != name) continue;
-        parents[n] = parent;
-        n = preorder_behind(lane, i, parents, n + 1);
-    }
-    return n;
-}
-
-static int preorder(const struct growth_shape *lane, int32_t *parents)
-{
-    int n = 0;
-    for (; n < lane->k; n++) {
-        parents[n] = n - 1;
-    }
-    for (int i = lane->k - 1; i >= 0; i--) {
-        for (int s = 0; s < lane->siblings[i]; s++) {
-            parents[n] = i - 1;
-            n = preorder_behind(lane, growth_behind(i, s), parents, n + 1);
-        }
-    }
-    return n;
-}
-
 static int count_tails(const struct growth_shape *lane, int first, int block_tokens)
 {
     struct guess_tree tree;
     struct error err;
     int32_t parents[TREE_NODES_MAX];
-    CHECK_OK(guess_tree_init(&tree, parents, preorder(lane, parents), &err));
+    int n = growth_preorder(lane->k, lane->siblings, &lane->growth, parents);
+    CHECK_OK(guess_tree_init(&tree, parents, n, &err));
     return guess_tree_tails(&tree, first, block_tokens);
 }
 
@@ -88,9 +63,9 @@ START_TEST(no_shape_needs_more_blocks_than_the_packed_one)
         struct growth_shape lane = {.k = k}, packed = {.k = k};
         any_counts(k, counts);
         growth_shape_any(counts, false, dice_for, NULL, &lane);
-        growth_shape_count(&lane, counts);
+        growth_shape_count(lane.k, lane.siblings, &lane.growth, counts);
         growth_pack(k, lane.siblings, &lane.growth, packed.siblings, &packed.growth);
-        growth_shape_count(&packed, packed_counts);
+        growth_shape_count(packed.k, packed.siblings, &packed.growth, packed_counts);
         ck_assert_int_eq(memcmp(counts, packed_counts, sizeof counts), 0);
         for (int s = 0; s < SHAPES; s++) {
             struct growth_shape other = {.k = s % 3 == 2 ? 1 + dice(k) : k};

@@ -19,7 +19,8 @@ struct counted {
 /* A round of one text. Lists end with 0. */
 struct case_ {
     const char *name;
-    int32_t chain[MOST], siblings[MOST] /* of the first guess */, branch[MOST];
+    int32_t chain[MOST], siblings[MOST], branch[MOST];
+    int place;       /* of the guess whose siblings these are */
     int n_appended;  /* the last guesses of the chain */
     int finder;      /* that has made the chain; -1: the draft model */
     bool has_window; /* the branch is the window of lookahead, otherwise it is the store's */
@@ -30,6 +31,8 @@ struct case_ {
     int8_t parents[MOST];
     struct counted learned; /* of these: what the planner is told */
     int n_planned;          /* of a tree that follows q: guesses planned behind sibling 0 */
+    int n_siblings_learned; /* of such a tree: siblings whose test the planner is told of */
+    bool is_fixed;          /* such a tree is that of the option, and not planned */
 };
 
 static const struct case_ cases[] = {
@@ -173,7 +176,8 @@ static const struct case_ cases[] = {
      .guesses = {[SIGNALS_MODEL] = {2, 0}},
      .besides = {[SIGNALS_MODEL] = {5, 2}},
      .learned = {1, 1},
-     .n_planned = 2},
+     .n_planned = 2,
+     .n_siblings_learned = 2},
     {.name = "q has put no guess behind the sibling that stays",
      .chain = {20, 21},
      .siblings = {30, 31},
@@ -184,7 +188,8 @@ static const struct case_ cases[] = {
      .guesses = {[SIGNALS_MODEL] = {2, 0}},
      .besides = {[SIGNALS_MODEL] = {4, 1}},
      .learned = {1, 0},
-     .n_planned = 2},
+     .n_planned = 2,
+     .n_siblings_learned = 2},
     {.name = "q has put no guess behind any sibling",
      .chain = {20, 21},
      .siblings = {30, 31},
@@ -193,6 +198,28 @@ static const struct case_ cases[] = {
      .guesses = {[SIGNALS_MODEL] = {2, 0}},
      .besides = {[SIGNALS_MODEL] = {2, 1}},
      .learned = {1, 0},
+     .n_planned = 2,
+     .n_siblings_learned = 2},
+    {.name = "the tree that follows q is that of the option",
+     .chain = {20, 21},
+     .siblings = {30, 31},
+     .grown = {40},
+     .parents = {-2},
+     .finder = -1,
+     .said = {31, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 0}},
+     .besides = {[SIGNALS_MODEL] = {3, 1}},
+     .n_planned = 2,
+     .n_siblings_learned = 2,
+     .is_fixed = true},
+    {.name = "q has given the second guess siblings, and one of them stays",
+     .chain = {20, 21},
+     .siblings = {30, 31},
+     .place = 1,
+     .finder = -1,
+     .said = {20, 31, 9},
+     .guesses = {[SIGNALS_MODEL] = {2, 1}},
+     .besides = {[SIGNALS_MODEL] = {2, 1}},
      .n_planned = 2},
     {.name = "the chain stays, and q would have let siblings go on",
      .chain = {20, 21},
@@ -304,7 +331,7 @@ static void make_draft(const struct case_ *c, struct draft *draft)
         guesses[i] = (struct finder_guess){.n = 1, .tokens = {c->chain[i]}};
     }
     for (int i = 0; i < length(c->siblings); i++) {
-        guesses[0].tokens[guesses[0].n++] = c->siblings[i];
+        guesses[c->place].tokens[guesses[c->place].n++] = c->siblings[i];
     }
     *draft = (struct draft){.base = N_PROMPT, .n_branch = branch.n};
     memcpy(draft->branch, branch.tokens, sizeof draft->branch);
@@ -334,8 +361,8 @@ static void make_plan(const struct case_ *c, struct lane_plan *plan)
                                .drafter = n > 0 ? made : NULL,
                                .is_last = true};
     plan->follows_q = c->n_planned > 0;
-    /* Other strategies teach nothing of such trees. */
-    if (plan->follows_q) b.seq->planner_state.strategy = STRATEGY_PLANNED;
+    b.seq->planner_state.strategy =
+        plan->follows_q && !c->is_fixed ? STRATEGY_PLANNED : STRATEGY_FIXED;
     for (int i = 0; i < c->n_planned; i++) {
         plan->siblings[0] = (uint8_t)length(c->siblings);
         plan->growth.parents[plan->growth.n++] = growth_behind(0, 0);
@@ -449,7 +476,7 @@ static void check_count(const struct case_ *c, enum signal signal, int value, in
 START_TEST(guesses_are_counted_for_who_made_them)
 {
     const struct case_ *c = &cases[_i];
-    int n_kept = 0, n_besides = 0, n_besides_kept = 0, n_said = length(c->said);
+    int n_kept = 0, n_besides = 0, n_besides_kept = 0, n_said = length(c->said), n_learned = 0;
     open_round();
     play(c);
     ck_assert_int_eq(b.seq->n_tokens, N_PROMPT + n_said);
@@ -474,6 +501,10 @@ START_TEST(guesses_are_counted_for_who_made_them)
     ck_assert_uint_eq(counters->siblings_accepted, (uint32_t)n_besides_kept);
     ck_assert_int_eq((int)roundf(planner.grown.tested), c->learned.n);
     ck_assert_int_eq((int)roundf(planner.grown.accepted), c->learned.n_kept);
+    for (int i = 0; i < SIBLINGS_MAX; i++) {
+        n_learned += (int)round(planner.siblings[0].tested[i]);
+    }
+    ck_assert(c->n_planned == 0 || n_learned == c->n_siblings_learned);
     ck_assert_uint_eq(counters->found, (uint32_t)c->n_found);
     ck_assert_uint_eq(counters->found_accepted, (uint32_t)c->n_found_kept);
     ck_assert_uint_eq(counters->appended, (uint32_t)c->n_appended);

@@ -37,11 +37,11 @@ START_TEST(the_best_of_q_come_first)
 }
 END_TEST
 
-static void share(int budget, double kept, int least, const int *wanted, int n_given)
+static void share(int budget, double constant_ratio, int least, const int *wanted, int n_given)
 {
     struct tree_follow_parent parents[] = {sharp, flat};
     parents[1].n_children = least;
-    ck_assert_int_eq(tree_follow_share(parents, 2, budget, kept), n_given);
+    ck_assert_int_eq(tree_follow_share(parents, 2, budget, constant_ratio), n_given);
     ck_assert_int_eq(parents[0].n_children, wanted[0]);
     ck_assert_int_eq(parents[1].n_children, wanted[1]);
 }

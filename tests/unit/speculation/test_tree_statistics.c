@@ -100,7 +100,7 @@ static void found_beside(const struct tree_world *world, const struct tree_plan 
 /* EAGLE-2's growth: in each layer the best nodes of the one before share its budget, at most as
  * many as there are children to give out. */
 struct following {
-    double kept;
+    double constant_ratio;
     int budget[3];
 };
 
@@ -120,13 +120,13 @@ static void follow(const struct tree_world *world, const struct following *f, in
             parents[i] = (struct tree_follow_parent){.value = value[begin + chosen[i] + 1]};
             parents[i].n_best = tree_follow_best(&world->q[own], parents[i].best);
         }
-        tree_follow_share(parents, n, f->budget[layer], f->kept);
+        tree_follow_share(parents, n, f->budget[layer], f->constant_ratio);
         for (int i = 0; i < n; i++) {
             for (int k = 0; k < parents[i].n_children; k++) {
                 int node = drawn.n;
                 if (!tree_grow(world, &drawn, begin + chosen[i], false, context, at)) break;
                 float q = sparse_prob(drawn.q[node], drawn.tokens[node]);
-                value[node + 1] = tree_follow_value(parents[i].value, q, k, f->kept);
+                value[node + 1] = tree_follow_value(parents[i].value, q, k, f->constant_ratio);
             }
         }
         first = layer == 0 ? 0 : end;
@@ -200,7 +200,7 @@ START_TEST(shapes_may_depend_on_what_was_drawn)
 {
     const struct tree_plan shapes[] = {{.name = "adaptive"},
                                        {.name = "EAGLE-2"},
-                                       {.name = "EAGLE-2, half kept"},
+                                       {.name = "EAGLE-2, half constant"},
                                        {.name = "found siblings"}};
     grow_fn *const grows[] = {adaptive, eagle, eagle_half, found_beside};
     for (int w = 0; w < N_WORLDS; w++) {
@@ -306,22 +306,23 @@ START_TEST(following_q_keeps_more)
 {
     static tree_accept_fn *const accepts[] = {tree_accept_rejection, tree_accept_traversal,
                                               tree_accept_naive};
-    const double parts[] = {0, tree_follow_kept(&accept_rules[RULE_REJECTION])};
+    const double parts[] = {0, tree_follow_constant_ratio(&accept_rules[RULE_REJECTION])};
     for (size_t w = 0; w < sizeof large / sizeof *large; w++) {
         struct length fixed[3], of[3];
         double ratio[2][3];
         tree_world_open(&large[w]);
         accepted(&large[w], &three_two_one, without_replacement, accepts, 3, fixed);
         for (int i = 0; i < 2; i++) {
-            three_six_six.kept = parts[i];
+            three_six_six.constant_ratio = parts[i];
             accepted(&large[w], &three_two_one, as_three_two_one, accepts, 3, of);
             for (int r = 0; r < 3; r++) {
                 ratio[i][r] = mean_of(&of[r]) / mean_of(&fixed[r]);
             }
-            printf("%-10s following q, kept %.1f, over 3,2,1: rejection %+.1f %% traversal %+.1f "
-                   "%% naive %+.1f %%\n",
-                   large[w].name, parts[i], 100 * (ratio[i][0] - 1), 100 * (ratio[i][1] - 1),
-                   100 * (ratio[i][2] - 1));
+            printf(
+                "%-10s following q, constant %.1f, over 3,2,1: rejection %+.1f %% traversal %+.1f "
+                "%% naive %+.1f %%\n",
+                large[w].name, parts[i], 100 * (ratio[i][0] - 1), 100 * (ratio[i][1] - 1),
+                100 * (ratio[i][2] - 1));
         }
         ck_assert(LENGTHS < 5000 || (ratio[1][0] > 1 && ratio[1][1] > 0.985));
         ck_assert(LENGTHS < 5000 || (ratio[0][0] < 0.9 && ratio[0][1] < 0.9));

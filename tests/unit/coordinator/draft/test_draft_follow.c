@@ -6,24 +6,14 @@
 #include <stdio.h>
 
 #include "tests/support/draft_growth.h"
+#include "tests/support/growth_shapes.h"
 
-enum { N_LANES = 3, LISTS = 12, NAMES_MAX = GROWN_MAX + SIBLINGS_MAX };
+enum { LISTS = 12, NAMES_MAX = GROWN_MAX + SIBLINGS_MAX };
 
 /* 3, 6, 6 and 2 guesses, and one place deeper than the chain. */
 static const struct growth plan = {.n = 13,
                                    .parents = {-1, -1, -2, -2, -4, 0, 1, 2, 3, 4, 5, 6, 9}};
 static const uint8_t plan_siblings[DRAFT_MAX] = {2, 1, 1};
-
-static void check_counts(const struct growth *growth, const uint8_t *siblings, int k, int *counts)
-{
-    memset(counts, 0, DRAFT_MAX * sizeof *counts);
-    for (int i = 0; i < growth->n; i++) {
-        counts[growth_place(growth, i)]++;
-    }
-    for (int i = 0; i < k; i++) {
-        counts[i] += siblings[i];
-    }
-}
 
 /* What the draft gives to the tokens behind a path, also where q is reported as one-hot. */
 static void read_chances(struct bench *b, const int32_t *path, int n_path, struct draft *fresh)
@@ -49,21 +39,22 @@ struct node {
     double next; /* the value of the next guess behind it; below 0: there is none */
 };
 
-static double kept_by(const struct sequence *seq)
+static double constant_ratio_of(const struct sequence *seq)
 {
-    return tree_follow_kept(seq->rule);
+    return tree_follow_constant_ratio(seq->rule);
 }
 
 /* The value of a path: of each of its guesses by its chance and its number among those of its
  * parent. */
 static double value_of_path(struct bench *b, const int32_t *path, const int *ranks, int n)
 {
-    double value = 1, kept = kept_by(b->seq);
+    double value = 1, constant_ratio = constant_ratio_of(b->seq);
     for (int i = 0; i < n; i++) {
         struct draft fresh;
         read_chances(b, path, i, &fresh);
         double q = (double)sparse_prob(&fresh.q[0], path[i]);
-        value *= ranks[i] == 0 ? kept + (1 - kept) * q : (1 - kept) * q;
+        value *=
+            ranks[i] == 0 ? constant_ratio + (1 - constant_ratio) * q : (1 - constant_ratio) * q;
     }
     return value;
 }
@@ -101,7 +92,7 @@ static void add_node(struct bench *b, const struct draft *draft, int name, int p
 }
 
 /* The next value of a node: by the largest chance behind it that has not been counted. */
-static void set_next(const struct node *of, double kept, struct node *node)
+static void set_next(const struct node *of, double constant_ratio, struct node *node)
 {
     const struct sparse_dist *q = &of->fresh.q[0];
     float last = 2, best = 0;
@@ -118,9 +109,9 @@ static void set_next(const struct node *of, double kept, struct node *node)
         last = best;
         i += n_equal - 1;
     }
-    double own = (1 - kept) * (double)best;
+    double own = (1 - constant_ratio) * (double)best;
     bool is_full = node->n_wanted >= 1 + SIBLINGS_MAX || best <= 0;
-    node->next = is_full ? -1 : node->value * (node->n_wanted == 0 ? kept + own : own);
+    node->next = is_full ? -1 : node->value * (node->n_wanted == 0 ? constant_ratio + own : own);
 }
 
 /* How many guesses of the draft each parent of the place has, against what their values say. */
@@ -130,7 +121,7 @@ static void check_place(struct bench *b, const struct draft *draft, int place, i
     static struct node nodes[NAMES_MAX + 1];
     bool goes_on = place < draft->n;
     int n = 0, n_others = 0;
-    double kept = kept_by(b->seq);
+    double constant_ratio = constant_ratio_of(b->seq);
     if (goes_on) add_node(b, draft, GROWN_MAX, place, ends, nodes, &n);
     for (int s = 0; place <= draft->n && s < draft->n_siblings[place - 1]; s++) {
         add_node(b, draft, growth_behind(place - 1, s), place, ends, nodes, &n);
@@ -151,7 +142,7 @@ static void check_place(struct bench *b, const struct draft *draft, int place, i
     }
     for (int i = 0; i < n; i++) {
         if (goes_on && i == 0) nodes[i].n_wanted = 1;
-        if (nodes[i].next >= 0) set_next(&nodes[i], kept, &nodes[i]);
+        if (nodes[i].next >= 0) set_next(&nodes[i], constant_ratio, &nodes[i]);
     }
     for (int g = 0; g < budget; g++) {
         int best = -1;
@@ -160,7 +151,7 @@ static void check_place(struct bench *b, const struct draft *draft, int place, i
         }
         if (best < 0) break;
         nodes[best].n_wanted++;
-        set_next(&nodes[best], kept, &nodes[best]);
+        set_next(&nodes[best], constant_ratio, &nodes[best]);
     }
     for (int i = 0; i < draft->grown.n; i++) {
         for (int j = 0; j < n; j++) {
@@ -222,7 +213,7 @@ START_TEST(guesses_go_where_q_says)
     struct bench b = {0};
     int counts[DRAFT_MAX], n_other = 0;
     setup(&b, ways[_i].rule, ways[_i].temperature);
-    check_counts(&plan, plan_siblings, K - 1, counts);
+    growth_shape_count(K - 1, plan_siblings, &plan, counts);
     for (int t = 0; t < LISTS; t++) {
         struct draft draft, planned;
         struct draft_cost cost;
@@ -277,8 +268,8 @@ START_TEST(any_budget_is_given_out)
         propose_many(&b, b.seq, k, &growth, siblings, &no_ends, &draft, &cost);
         ck_assert_int_eq(count_blocks(&b), n_blocks);
         ck_assert_int_eq(draft.n, k);
-        check_counts(&growth, siblings, k, counts);
-        check_counts(&draft.grown, draft.n_siblings, k, made);
+        growth_shape_count(k, siblings, &growth, counts);
+        growth_shape_count(k, draft.n_siblings, &draft.grown, made);
         for (int place = 0; place < DRAFT_MAX; place++) {
             int room = (place < k ? SIBLINGS_MAX : 0) +
                        (place > 0 ? made[place - 1] * (1 + SIBLINGS_MAX) : 0);
@@ -304,7 +295,7 @@ START_TEST(nothing_is_guessed_behind_an_end)
     int counts[DRAFT_MAX];
     setup(&b, ways[_i].rule, ways[_i].temperature);
     b.seq->seed = 5;
-    check_counts(&plan, plan_siblings, K - 1, counts);
+    growth_shape_count(K - 1, plan_siblings, &plan, counts);
     propose_many(&b, b.seq, K - 1, &plan, plan_siblings, &no_ends, &all, &cost);
     const int32_t ids[] = {all.siblings[0][0], all.grown_tokens[0], all.tokens[0], all.tokens[1]};
     for (int e = 0; e < 4; e++) {
@@ -345,61 +336,33 @@ START_TEST(without_blocks_there_is_no_growth)
     struct draft_cost cost;
     setup(&b, RULE_REJECTION, 1);
     propose_many(&b, b.seq, K - 1, &plan, plan_siblings, &no_ends, &draft, &cost);
-    struct block_pool *pool = &((struct model_draft *)b.drafter)->pool;
-    int32_t taken[SLOTS * CAPACITY / 16];
-    int n = 0;
-    while (block_pool_room(pool) > 0) {
-        taken[n++] = block_pool_take(pool, -1);
-    }
+    struct taken_blocks taken;
+    take_all_blocks(&b, &taken);
     b.seq->n_draft_kv = 0;
     propose_many(&b, b.seq, K - 1, &plan, plan_siblings, &no_ends, &draft, &cost);
     ck_assert(draft.n == K - 1 && draft.grown.n == 0 && cost.n_passes == K - 1);
     for (int i = 0; i < K - 1; i++) {
         ck_assert_int_eq(draft.n_siblings[i], plan_siblings[i]);
     }
-    while (n > 0) {
-        block_pool_give_back(pool, taken[--n]);
-    }
+    give_back_blocks(&b, &taken);
     teardown(&b);
 }
 END_TEST
 
-/* Lanes of all kinds in one pass: each is what it is alone. What the draft has read afterwards is
- * what it would have read without a growth. */
+/* One of the lanes has the planned tree. What the draft has read afterwards is deeper than the
+ * chain. */
 START_TEST(company_changes_nothing)
 {
+    static const struct growth *const growths[N_LANES] = {&plan, &plan, &plan};
+    static const uint8_t *const siblings[N_LANES] = {plan_siblings, NULL, plan_siblings};
     struct bench b = {0};
-    struct draft alone[N_LANES], together[N_LANES];
-    struct draft_lane lanes[N_LANES];
-    struct sequence *seqs[N_LANES];
-    struct draft_cost cost;
+    struct draft alone[N_LANES];
+    int n_read[N_LANES];
     setup(&b, RULE_REJECTION, 1);
+    check_company(&b, growths, siblings, alone, n_read);
     for (int i = 0; i < N_LANES; i++) {
-        const uint8_t *siblings = i == 1 ? NULL : plan_siblings;
-        seqs[i] = place_text(&b, 2 + i, prompt, N_PROMPT - i);
-        follow(seqs[i], i == 2 ? RULE_GREEDY : RULE_REJECTION, i == 2 ? 0 : 1);
-        seqs[i]->seed = 5;
-        propose_many(&b, seqs[i], K, &plan, siblings, &no_ends, &alone[i], &cost);
-        ck_assert_int_eq(seqs[i]->n_draft_kv, seqs[i]->n_tokens + K); /* deeper than the chain */
-        seqs[i]->n_draft_kv = 0;
-        together[i] = (struct draft){.base = seqs[i]->n_tokens};
-        lanes[i] = (struct draft_lane){.seq = seqs[i],
-                                       .k = K,
-                                       .ends = &no_ends,
-                                       .draft = &together[i],
-                                       .siblings_max = SIBLINGS_MAX,
-                                       .growth = &plan,
-                                       .siblings = siblings};
-    }
-    drafter_propose(b.drafter, lanes, N_LANES, &b.arena, &cost);
-    for (int i = 0; i < N_LANES; i++) {
-        ck_assert_int_eq(lanes[i].err.code, 0);
-        check_equal_chain(&alone[i], &together[i]);
-        ck_assert_int_eq(together[i].grown.n, alone[i].grown.n);
-        ck_assert_int_eq(memcmp(together[i].grown_tokens, alone[i].grown_tokens,
-                                (size_t)alone[i].grown.n * sizeof(int32_t)),
-                         0);
-        take_away(&b, seqs[i]);
+        ck_assert_int_eq(n_read[i], K);
+        ck_assert_int_gt(alone[i].grown.n, 0);
     }
     teardown(&b);
 }

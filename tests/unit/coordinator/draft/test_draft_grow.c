@@ -8,7 +8,7 @@
 #include "coordinator/draft/model_draft.h"
 #include "tests/support/draft_growth.h"
 
-enum { N_LANES = 3, TEXTS = 6 };
+enum { TEXTS = 6 };
 
 /* Behind both siblings of the first guess and one of the second, three deep and with siblings, and
  * deeper than the chain. */
@@ -179,38 +179,17 @@ START_TEST(the_next_round_finds_no_trace)
 }
 END_TEST
 
-/* Lanes of all kinds in one pass: each is what it is alone. */
 START_TEST(company_changes_nothing)
 {
+    static const struct growth *const growths[N_LANES] = {&plan, NULL, &plan};
+    static const uint8_t *const planned[N_LANES] = {NULL};
     struct bench b = {0};
-    struct draft alone[N_LANES], together[N_LANES];
-    struct draft_lane lanes[N_LANES];
-    struct sequence *seqs[N_LANES];
-    struct draft_cost cost;
+    struct draft alone[N_LANES];
+    int n_read[N_LANES];
     setup(&b, RULE_REJECTION, 1);
+    check_company(&b, growths, planned, alone, n_read);
     for (int i = 0; i < N_LANES; i++) {
-        seqs[i] = place_text(&b, 2 + i, prompt, N_PROMPT - i);
-        follow(seqs[i], i == 2 ? RULE_GREEDY : RULE_REJECTION, i == 2 ? 0 : 1);
-        seqs[i]->seed = 5;
-        propose(&b, seqs[i], i == 1 ? no_growth : &plan, &no_ends, &alone[i], &cost);
-        seqs[i]->n_draft_kv = 0;
-        together[i] = (struct draft){.base = seqs[i]->n_tokens};
-        lanes[i] = (struct draft_lane){.seq = seqs[i],
-                                       .k = K,
-                                       .ends = &no_ends,
-                                       .draft = &together[i],
-                                       .siblings_max = SIBLINGS_MAX,
-                                       .growth = i == 1 ? no_growth : &plan};
-    }
-    drafter_propose(b.drafter, lanes, N_LANES, &b.arena, &cost);
-    for (int i = 0; i < N_LANES; i++) {
-        ck_assert_int_eq(lanes[i].err.code, 0);
-        check_equal_chain(&alone[i], &together[i]);
-        ck_assert_int_eq(together[i].grown.n, i == 1 ? 0 : plan.n);
-        ck_assert_int_eq(memcmp(together[i].grown_tokens, alone[i].grown_tokens,
-                                (size_t)alone[i].grown.n * sizeof(int32_t)),
-                         0);
-        take_away(&b, seqs[i]);
+        ck_assert_int_eq(alone[i].grown.n, growths[i] ? plan.n : 0);
     }
     teardown(&b);
 }
@@ -274,19 +253,13 @@ START_TEST(without_blocks_there_is_no_growth)
     struct draft_cost cost;
     setup(&b, RULE_REJECTION, 1);
     propose(&b, b.seq, no_growth, &no_ends, &without, &cost);
-    struct block_pool *pool = &((struct model_draft *)b.drafter)->pool;
-    int32_t taken[SLOTS * CAPACITY / 16];
-    int n = 0;
-    while (block_pool_room(pool) > 0) {
-        taken[n++] = block_pool_take(pool, -1);
-    }
+    struct taken_blocks taken;
+    take_all_blocks(&b, &taken);
     b.seq->n_draft_kv = 0;
     propose(&b, b.seq, &plan, &no_ends, &with, &cost);
     check_equal_chain(&without, &with);
     ck_assert(with.grown.n == 0 && cost.n_passes == K && cost.pass_expected[1] == 0);
-    while (n > 0) {
-        block_pool_give_back(pool, taken[--n]);
-    }
+    give_back_blocks(&b, &taken);
     teardown(&b);
 }
 END_TEST
