@@ -20,6 +20,7 @@ import tarfile
 import tempfile
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import pods
@@ -99,10 +100,10 @@ def check_two_builds_are_the_same_bytes():
 
 def check_umoci_makes_the_same_image():
     """Its layer and settings are buildah's; only the bytes around them differ."""
-    for out in (AGAIN, AGAIN + "-umoci"):
+    folders = [OUT + "-umoci", AGAIN + "-umoci"]
+    for out in folders:
         build("--with", "umoci", "outrider", out=out)
-    one, two, other = image("outrider", AGAIN), image("outrider", AGAIN + "-umoci"), image(
-        "outrider")
+    one, two, other = [image("outrider", out) for out in (*folders, OUT)]
     assert one.digest() == two.digest(), "two builds with umoci differ"
     for key in ("User", "Entrypoint", "Env", "Labels", "WorkingDir", "StopSignal"):
         assert one.config["config"].get(key) == other.config["config"].get(key), key
@@ -435,32 +436,30 @@ def pods_of_an_mpi_job(node):
 
 # ---- all of it ----
 
-def run_each(functions, *arguments):
-    """The number of those that fail."""
-    failed = 0
-    for function in functions:
-        name = function.__name__
-        if PART not in name:
-            continue
-        start = time.monotonic()
-        try:
-            function(*arguments)
-            print(f"ok      {name} ({time.monotonic() - start:.1f} s)", flush=True)
-        except (AssertionError, ClusterError, OSError, ValueError, LookupError, TypeError,
-                subprocess.SubprocessError):
-            failed += 1
-            print(f"FAILED  {name}\n{traceback.format_exc()}", flush=True)
-    return failed
+def has_failed(function, *arguments):
+    name = function.__name__
+    start = time.monotonic()
+    try:
+        function(*arguments)
+        print(f"ok      {name} ({time.monotonic() - start:.1f} s)", flush=True)
+        return False
+    except (AssertionError, ClusterError, OSError, ValueError, LookupError, TypeError,
+            subprocess.SubprocessError):
+        print(f"FAILED  {name}\n{traceback.format_exc()}", flush=True)
+        return True
+
+
+def parts(prefix):
+    return [f for name, f in globals().items() if name.startswith(prefix) and PART in name]
 
 
 def run_pods():
     failed = 0
-    for function in [f for name, f in globals().items() if name.startswith("pods_")]:
-        if PART in function.__name__:
-            with pods.Node() as node:
-                failed += run_each([function], node)
-                if failed:
-                    node.print_logs()
+    for function in parts("pods_"):
+        with pods.Node() as node:
+            failed += has_failed(function, node)
+            if failed:
+                node.print_logs()
     return failed
 
 
@@ -476,9 +475,9 @@ def main():
         start = time.monotonic()
         print(build(*IMAGES), end="")
         print(f"        built in {time.monotonic() - start:.0f} s", flush=True)
-        failed = run_each([f for name, f in globals().items() if name.startswith("check_")])
-        if failed:
-            return 1
+        with ThreadPoolExecutor(2) as pool: # each writes to a folder of its own
+            if any(list(pool.map(has_failed, parts("check_")))):
+                return 1
         refusal = pods.refusal()
         if refusal:
             skips.skip(f"the images were built and looked at, but they did not run: {refusal}")

@@ -78,7 +78,7 @@ def wrong_jobs():
 class Soak(FaultTest):
     @classmethod
     def setUpClass(cls):
-        cls.world = World(worker_flags=["--kv-tokens", "768"], coordinator_flags=[
+        cls.world = World(worker_flags=["--kv-tokens", "512"], coordinator_flags=[
             "--draft-kv-tokens", "512", "--queue", "4096", "--calibrate", "0",
             "--half-batches", "on"])
         cls.addClassCleanup(cls.world.leave)

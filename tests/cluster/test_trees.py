@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from far_cluster import FarCluster
 from generations import (DRAFT, TARGET, GenerationCluster, Report, golden_prompts, order,
-                         side_by_side)
+                         seeds_for, side_by_side)
 
 N_TOKENS = 100
 N_PROMPTS = 6
@@ -45,7 +45,8 @@ class Farther(FarCluster):
 
 def orders(text, **way):
     return [order(one["ids"][:20], seed=seed, max_tokens=N_TOKENS, ignore_eos=1, **TEXTS[text],
-                  **way) for seed in SEEDS for one in golden_prompts()[:N_PROMPTS]]
+                  **way) for seed in seeds_for(TEXTS[text], SEEDS)
+            for one in golden_prompts()[:N_PROMPTS]]
 
 
 def make_plain(build):

@@ -40,7 +40,8 @@ START_TEST(chunks_of_any_length_give_equal_bits)
 {
     const int chunks[] = {1, 2, 5, 6, 7, 17, 64, 299};
     if (is_emulated() && _i % 2) return;
-    check_tales((struct way){1, 1, chunks[_i], "auto"});
+    int n = is_emulated() && chunks[_i] == 1 ? 100 : N_TOKENS;
+    check_way(TALES, tales, n, (struct way){1, 1, chunks[_i], "auto"});
 }
 END_TEST
 
