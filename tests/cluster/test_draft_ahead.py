@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client timeout=300
+# ctest: labels=full libs=client beside=yes timeout=300
 """Drafting while the target verifies changes no token: the guesses made ahead are those that would
 have been made later, with the same coins."""
 import json
