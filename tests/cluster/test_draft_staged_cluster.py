@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from generations import (DRAFT, TARGET, Edits, GenerationCluster, Report, check_word_is_refused,
                          golden_prompts, order, seeds_for, side_by_side)
 
-N_TOKENS = 96
+N_TOKENS = 72
 N_PROMPTS = 3
 SEEDS = (31, 32)
 WORKER = ["--threads", "1"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client beside=never timeout=600
+# ctest: labels=full libs=client timeout=600
 """Ranks and the coordinator end, and time runs out, while many jobs run: each job ends in time and
 in one defined way, and the next ones are served. Skipped (77) where grpcio is not installed."""
 import os

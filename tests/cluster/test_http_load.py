@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full,memory libs=base beside=never timeout=900
+# ctest: labels=full,memory libs=base timeout=900
 """The HTTP door under crowds and under attack: a thousand streams at once of which none is lost,
 hundreds of clients that vanish in mid-stream and leave nothing behind, and thousands of requests
 that are wrong in every way, of which each gets the right status and none costs anybody else

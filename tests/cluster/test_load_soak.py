@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full,memory libs=client beside=never timeout=900
+# ctest: labels=full,memory libs=client timeout=900
 """2,000 jobs at random times (500 where a sanitizer watches), among them clients that cancel,
 leave, hang up, read slowly, are late or make no sense: each ends in exactly one state, the counts
 by end add up, the right texts come, no block is lost, no process restarts and the memory stays

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=base timeout=300
+# ctest: labels=full libs=base beside=yes timeout=300
 """The page for browsers: its files as the server gives them, and all that it does in Chromium
 against a real cluster: texts that stream with their marks, tokens and rounds by mouse and by
 keyboard, two texts side by side, live figures, keys, and a group that is lost. No request may leave

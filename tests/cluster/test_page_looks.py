@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=base timeout=300
+# ctest: labels=full libs=base beside=yes timeout=300
 """How the page for browsers looks and sounds in Chromium against a real cluster: light, dark and on
 a phone, to those who hear it, and to those who want no motion. Screenshots go to BUILD/page. Where
 there is no Chromium everything is skipped."""

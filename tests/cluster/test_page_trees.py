@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=base timeout=300
+# ctest: labels=full libs=base beside=yes timeout=300
 """Trees of guesses on the page for browsers, in Chromium against a real cluster whose ranks are far
 away, so that the planner chooses siblings: in the text, in the rounds, for a token and for a round,
 by mouse, by keyboard and for those who hear it, side by side and in the live figures. Screenshots

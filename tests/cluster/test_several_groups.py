@@ -16,6 +16,7 @@ from fleet import Fleet, Post
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release")
 PATIENCE = 5 if is_sanitized(BUILD) else 1
 N_CLIENTS = 16
+DRAIN_SECONDS = 60
 PROMPTS = ["Once upon a time there was a king who", "In a dark wood there lived",
            "The old woman said to her", "A poor miller had three sons, and"]
 # The portable kernels give the same bits at an eighth of the speed: texts take a while.
@@ -119,12 +120,12 @@ class Groups(unittest.TestCase):
     def test_a_rolling_replacement_loses_nothing(self):
         wanted = bodies(100)
         texts = self.reference(wanted)
-        fleet = self.fleet(1, 2, worker_flags=SLOW + ["--drain-timeout", "30"])
+        fleet = self.fleet(1, 2, worker_flags=SLOW + ["--drain-timeout", str(DRAIN_SECONDS)])
         for group in fleet.groups:
             posts = [Post(fleet, **body) for body in wanted]
             self.wait_running(fleet)
             group.terminate()
-            group.program.wait(20 * PATIENCE)
+            group.program.wait((DRAIN_SECONDS + 5) * PATIENCE)
             self.assertTrue(fleet.is_serving())
             group.start(place=1)
             for post in posts:
@@ -135,7 +136,7 @@ class Groups(unittest.TestCase):
         self.assertEqual(moved, 2)
 
     def test_the_only_group_finishes_what_it_has(self):
-        fleet = self.fleet(1, worker_flags=SLOW + ["--drain-timeout", "60"])
+        fleet = self.fleet(1, worker_flags=SLOW + ["--drain-timeout", str(DRAIN_SECONDS)])
         posts = [Post(fleet, **body) for body in bodies(40)[:3]]
         posts.append(Post(fleet, prompt="Once", max_tokens=40, n=3))
         self.wait_running(fleet, 4)
@@ -152,8 +153,8 @@ class Groups(unittest.TestCase):
         """A coordinator that drains does not send texts to and fro when its groups end as well."""
         wanted = bodies(60)
         texts = self.reference(wanted)
-        fleet = self.fleet(1, 1, worker_flags=SLOW + ["--drain-timeout", "60"],
-                           coordinator_flags=["--drain-timeout", "60"])
+        drain = ["--drain-timeout", str(DRAIN_SECONDS)]
+        fleet = self.fleet(1, 1, worker_flags=SLOW + drain, coordinator_flags=drain)
         posts = [Post(fleet, **body) for body in wanted]
         self.wait_running(fleet)
         wait_until(lambda: sum(fleet.metric("group_requests_running").values()) == N_CLIENTS,
@@ -165,7 +166,7 @@ class Groups(unittest.TestCase):
             post.join()
         self.check_texts(posts, texts)
         for program in (fleet.coordinator, *(group.program for group in fleet.groups)):
-            self.assertEqual(program.wait(20 * PATIENCE), 0)
+            self.assertEqual(program.wait((DRAIN_SECONDS + 5) * PATIENCE), 0)
 
     def test_a_group_of_another_model_waits_until_the_others_are_gone(self):
         fleet = self.fleet(1, 1)

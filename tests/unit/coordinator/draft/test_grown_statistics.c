@@ -13,7 +13,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
 enum { DRAWS = 1000 };
 #else
-enum { DRAWS = 80000 };
+enum { DRAWS = 64000 };
 #endif
 enum { GUESSES = 2, BASE = 14 };
 enum { GROWN_COIN = 1 + SIBLINGS_MAX /* of the first guess for a place behind siblings */ };
@@ -174,7 +174,7 @@ static int n_draws_of(enum accept_rule rule, enum way way)
     if (way == SAME_COIN) return 2 * DRAWS;
     if (way == OTHER_Q) return DRAWS / 4;
     if (way != RIGHT && way != FOLLOWS) return DRAWS;
-    return rule == RULE_NAIVE ? DRAWS / 3 : DRAWS / 3 * 2;
+    return rule == RULE_NAIVE ? DRAWS / 12 * 5 : DRAWS / 6 * 5;
 }
 
 /* The sharper q is, the more it errs to share after a look. */
