@@ -1,4 +1,4 @@
-/* Guesses behind siblings. */
+/* Guesses behind siblings: their places, their tree, and the one that needs the most blocks. */
 #include "base/growth.h"
 
 static int least(int a, int b)
@@ -56,4 +56,31 @@ void growth_pack(int k, const uint8_t *siblings, const struct growth *growth,
         }
         first = end;
     }
+}
+
+/* What grows behind guess n - 1 of a tree, which a growth calls `name`; returns the tree's n. */
+static int grow_parents(const struct growth *growth, int name, int32_t *parents, int n)
+{
+    int parent = n - 1;
+    for (int i = 0; i < growth->n; i++) {
+        if (growth->parents[i] != name) continue;
+        parents[n] = parent;
+        n = grow_parents(growth, i, parents, n + 1);
+    }
+    return n;
+}
+
+int growth_tree(int k, const uint8_t *siblings, const struct growth *growth, int32_t *parents)
+{
+    int n = 0;
+    for (; n < k; n++) {
+        parents[n] = n - 1;
+    }
+    for (int i = k - 1; i >= 0; i--) {
+        for (int s = 0; s < siblings[i]; s++) {
+            parents[n] = i - 1;
+            n = grow_parents(growth, growth_behind(i, s), parents, n + 1);
+        }
+    }
+    return n;
 }

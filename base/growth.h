@@ -54,3 +54,8 @@ int growth_first(const struct growth *growth, int i);
  * as many as there may be. packed_siblings[k]; packed is another growth. */
 void growth_pack(int k, const uint8_t *siblings, const struct growth *growth,
                  uint8_t *packed_siblings, struct growth *packed);
+
+/* The whole draft as a tree: the chain of k guesses, then each sibling with what grows behind it,
+ * those of later guesses first. siblings[k]. Writes parents as struct guess_tree has them and
+ * returns how many guesses there are. */
+int growth_tree(int k, const uint8_t *siblings, const struct growth *growth, int32_t *parents);

@@ -3,31 +3,10 @@
 
 #include <assert.h>
 
-/* What grows behind guess n - 1 of a tree, which a growth calls `name`; returns the tree's n. */
-static int grow_parents(const struct growth *growth, int name, int32_t *parents, int n)
-{
-    int parent = n - 1;
-    for (int i = 0; i < growth->n; i++) {
-        if (growth->parents[i] != name) continue;
-        parents[n] = parent;
-        n = grow_parents(growth, i, parents, n + 1);
-    }
-    return n;
-}
-
 int lane_tree_parents(int k, const uint8_t *siblings, const struct growth *growth, int n_branch,
                       int32_t *parents)
 {
-    int n = 0;
-    for (; n < k; n++) {
-        parents[n] = n - 1;
-    }
-    for (int i = k - 1; i >= 0; i--) {
-        for (int s = 0; s < siblings[i]; s++) {
-            parents[n] = i - 1;
-            n = grow_parents(growth, growth_behind(i, s), parents, n + 1);
-        }
-    }
+    int n = growth_tree(k, siblings, growth, parents);
     for (int i = 0; i < n_branch; i++, n++) {
         parents[n] = i == 0 ? -1 : n - 1;
     }

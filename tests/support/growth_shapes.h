@@ -87,33 +87,3 @@ static inline void growth_shape_any(const int *counts, bool is_less, int (*roll)
         growth_shape_add(shape, place, counts_of);
     }
 }
-
-static inline int growth_preorder_behind(const struct growth *growth, int name, int32_t *parents,
-                                         int n)
-{
-    int parent = n - 1;
-    for (int i = 0; i < growth->n; i++) {
-        if (growth->parents[i] != name) continue;
-        parents[n] = parent;
-        n = growth_preorder_behind(growth, i, parents, n + 1);
-    }
-    return n;
-}
-
-/* Writes the parents of the whole tree in preorder, as struct guess_tree has them, the chain first;
- * returns how many guesses it has. */
-static inline int growth_preorder(int k, const uint8_t *siblings, const struct growth *growth,
-                                  int32_t *parents)
-{
-    int n = 0;
-    for (; n < k; n++) {
-        parents[n] = n - 1;
-    }
-    for (int i = k - 1; i >= 0; i--) {
-        for (int s = 0; s < siblings[i]; s++) {
-            parents[n] = i - 1;
-            n = growth_preorder_behind(growth, growth_behind(i, s), parents, n + 1);
-        }
-    }
-    return n;
-}

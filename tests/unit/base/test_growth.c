@@ -32,7 +32,7 @@ static int count_tails(const struct growth_shape *lane, int first, int block_tok
     struct guess_tree tree;
     struct error err;
     int32_t parents[TREE_NODES_MAX];
-    int n = growth_preorder(lane->k, lane->siblings, &lane->growth, parents);
+    int n = growth_tree(lane->k, lane->siblings, &lane->growth, parents);
     CHECK_OK(guess_tree_init(&tree, parents, n, &err));
     return guess_tree_tails(&tree, first, block_tokens);
 }

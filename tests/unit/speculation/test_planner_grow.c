@@ -183,7 +183,7 @@ static void check_lane(const struct planner_lane *lane)
     }
     ck_assert_int_le(n, lane->nodes_max);
     if (n == 0) return;
-    ck_assert_int_eq(growth_preorder(lane->k, lane->siblings, &lane->growth, parents), n);
+    ck_assert_int_eq(growth_tree(lane->k, lane->siblings, &lane->growth, parents), n);
     CHECK_OK(guess_tree_init(&tree, parents, n, &err));
 }
 
