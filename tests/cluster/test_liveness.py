@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: labels=full libs=client beside=yes timeout=180
+# ctest: labels=full libs=client timeout=180
 """Liveness of a rank. ptrace stops the engine thread of a real rank between two steps, as a bug
 would, and /live and the health "live" say so within the limit of 10 seconds, and no longer when it
 runs again. An idle rank, one in a long step, one that was paused as a whole, and one that still

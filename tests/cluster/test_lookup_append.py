@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from far_cluster import FarCluster
 from generations import (DRAFT, TARGET, GenerationCluster, Report, check_word_is_refused,
-                         golden_prompts, order, seeds_for, side_by_side)
+                         golden_prompts, order, side_by_side)
 
 N_TOKENS = 100
 N_PROMPTS = 6
@@ -30,7 +30,7 @@ class Far(FarCluster):
 
 def orders(fields, **way):
     return [order(one["ids"][:20], seed=seed, max_tokens=N_TOKENS, ignore_eos=1, **fields, **way)
-            for seed in seeds_for(fields, SEEDS) for one in golden_prompts()[:N_PROMPTS]]
+            for seed in SEEDS for one in golden_prompts()[:N_PROMPTS]]
 
 
 def make_plain(build):

@@ -320,7 +320,7 @@ class Views(BrowserTest):
                           f"card {card} shows the work", SECONDS)
             self.assertEqual(self.count(".figure .axis"), 7)
             self.assertRegex(page.text(".figure:nth-child(3) .axis"),
-                             r"^1\s+[01]\.\d\d\s+2\s+[01]\.\d\d")
+                             r"^1\s+(0\.\d\d|1\.00)\s+2\s+(0\.\d\d|1\.00)")
             self.shot("live-light")
             page.wish(prefers_color_scheme="dark")
             self.shot("live-dark")

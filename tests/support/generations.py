@@ -86,11 +86,6 @@ class GenerationCluster(Cluster):
         return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def seeds_for(fields, seeds):
-    """One of the seeds for a greedy text, which is the same with each."""
-    return seeds if fields["temperature"] else seeds[:1]
-
-
 def side_by_side(*calls):
     """The results of the calls, which run at the same time. Each needs a cluster of its own: a
     cluster of one rank leaves half of two cores idle."""
