@@ -29,6 +29,7 @@ struct figures {
     double bytes_per_position;
     double round_us;                              /* mean of the rounds after the first */
     double part_us[N_PARTS], part_ratio[N_PARTS]; /* of such a round */
+    double predicted_ratio; /* what the planner expected of such rounds over what they took */
 };
 
 struct figures figures_of(const struct generate_summary *summary);

@@ -43,7 +43,7 @@ static json_t *counters_json(const struct generate_counters *c, int n_positions)
         "so so "
         "so "
         "so so "
-        "so so}",
+        "so so so so}",
         "rounds", (int)c->rounds, "drafted", (int)c->drafted, "accepted", (int)c->accepted,
         "rejections", (int)c->rejections, "first_round_tokens", (int)c->first_round_tokens,
         "overhead_p50_us", (int)c->overhead_p50_us, "overhead_p99_us", (int)c->overhead_p99_us,
@@ -60,7 +60,8 @@ static json_t *counters_json(const struct generate_counters *c, int n_positions)
         "bytes_sent", whole(c->bytes_sent), "bytes_received", whole(c->bytes_received), "rows",
         whole(c->rows), "more_rows", whole(c->more_rows), "lanes", whole(c->lanes), "step_tokens",
         whole(c->step_tokens), "target_reused", whole(c->target_reused), "draft_reused",
-        whole(c->draft_reused), "preemptions", whole(c->preemptions));
+        whole(c->draft_reused), "preemptions", whole(c->preemptions), "predicted_us",
+        whole(c->predicted_us), "planned_us", whole(c->planned_us));
 }
 
 static int positions_used(const struct generate_counters *c)
@@ -87,7 +88,7 @@ json_t *estimates_json(const struct estimates *e)
 static json_t *derived_json(const struct figures *f)
 {
     return json_pack(
-        "{so so so so so so so so so so so so}", "tokens_per_round",
+        "{so so so so so so so so so so so so so}", "tokens_per_round",
         client_json_number(f->tokens_per_round), "mean_k", client_json_number(f->mean_k), "alpha",
         client_json_number(f->alpha), "draft_efficiency", client_json_number(f->draft_efficiency),
         "acceptance_by_position", numbers(f->acceptance_at, f->n_positions), "tokens_per_second",
@@ -96,7 +97,8 @@ static json_t *derived_json(const struct figures *f)
         client_json_number(f->first_token_ms), "bytes_per_position",
         client_json_number(f->bytes_per_position), "round_us", client_json_number(f->round_us),
         "batch_size", client_json_number(f->batch_size), "rows_per_step",
-        client_json_number(f->rows_per_step));
+        client_json_number(f->rows_per_step), "predicted_ratio",
+        client_json_number(f->predicted_ratio));
 }
 
 json_t *figures_json(const struct generate_summary *s)

@@ -151,7 +151,7 @@ static void print_strategy(const struct terminal *to, const struct generate_summ
     fputc('\n', out);
 }
 
-static void print_estimates(FILE *out, const struct estimates *e)
+static void print_estimates(FILE *out, const struct estimates *e, const struct figures *f)
 {
     if (e->n_rounds == 0) return;
     begin_line(out, "planner");
@@ -160,6 +160,8 @@ static void print_estimates(FILE *out, const struct estimates *e)
     for (int i = 0; i < e->n_positions; i++) {
         fprintf(out, "%s%.2f", i ? " " : "; alpha ", (double)e->alpha_at[i]);
     }
+    if (isfinite(f->predicted_ratio))
+        fprintf(out, "; rounds predicted at %.2f of their time", f->predicted_ratio);
     fputc('\n', out);
 }
 
@@ -191,7 +193,7 @@ void figures_show(const struct terminal *to, const struct generate_summary *summ
     print_speed(out, summary, &figures);
     print_round_time(out, &figures);
     print_wire(out, summary, &figures);
-    print_estimates(out, &summary->estimates);
+    print_estimates(out, &summary->estimates, &figures);
     print_rule(to, summary);
 }
 

@@ -178,6 +178,10 @@ static void charge(const struct round_part *part, const struct round_lane *lane,
     int64_t wire = cost->total_us - cost->compute_us - cost->collective_us;
     c->wire_us += wire > 0 ? (uint64_t)wire : 0;
     c->rounds_us += (uint64_t)round_us;
+    if (part->plan.predicted_us > 0) {
+        c->predicted_us += (uint64_t)part->plan.predicted_us;
+        c->planned_us += (uint64_t)round_us;
+    }
     c->draft_us += (uint64_t)(part->draft_us + part->read_us);
     int64_t overhead = round_us - part->draft_us - part->read_us - cost->compute_us -
                        cost->collective_us - round_late_us(part);
@@ -339,6 +343,14 @@ static void settle_lanes(struct round_part *part)
     }
 }
 
+static bool has_guesses(const struct round_part *part)
+{
+    for (int i = 0; i < part->n_lanes; i++) {
+        if (part->lanes[i].draft.n > 0) return true;
+    }
+    return false;
+}
+
 /* Where the round's time went, and the size of its step. */
 static void record(const struct round_part *part)
 {
@@ -356,6 +368,8 @@ static void record(const struct round_part *part)
         .n_lanes = part->n_step_lanes,
         .bytes_sent = cost->bytes_sent,
         .bytes_received = cost->bytes_received,
+        .predicted_us = (int64_t)part->plan.predicted_us,
+        .has_guesses = has_guesses(part),
     };
     signals_round(part->tools->signals, &round);
 }

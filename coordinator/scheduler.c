@@ -495,4 +495,9 @@ void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct r
     planning_read(&p);
     planning_reserve(&p);
     count(plan);
+    int n_read = 0;
+    for (int i = 0; i < plan->n_readings; i++) {
+        n_read += plan->readings[i].n_tokens;
+    }
+    plan->predicted_us = planner_round_us(s->planner, n_read);
 }

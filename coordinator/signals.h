@@ -71,6 +71,8 @@ struct signals_round {
     int64_t part_us[SIGNALS_PARTS];
     int n_tokens, n_rows, n_lanes;
     uint64_t bytes_sent, bytes_received;
+    int64_t predicted_us; /* by the planner, of all parts; 0 = it has not said */
+    bool has_guesses;
 };
 
 void signals_round(struct signals *signals, const struct signals_round *round);

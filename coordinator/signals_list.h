@@ -36,6 +36,8 @@ enum signal {
     SIGNAL_DRAFT_LENGTH,
     SIGNAL_ROUND_TIME,
     SIGNAL_ROUND_PART_TIME, /* by enum signals_part */
+    SIGNAL_PREDICTED_TIME,  /* 0 of rounds without guesses, 1 with some */
+    SIGNAL_PLANNED_TIME,    /* the same */
     SIGNAL_STEP_TOKENS,
     SIGNAL_STEP_ROWS,
     SIGNAL_STEP_LANES,

@@ -40,6 +40,7 @@ static const char *const drafters[SIGNALS_DRAFTERS] = {
     [SIGNALS_MODEL] = "model",       [SIGNALS_SESSION] = "session",
     [SIGNALS_STORE] = "store",       [SIGNALS_DATASTORE] = "datastore",
     [SIGNALS_RECYCLED] = "recycled", [SIGNALS_LOOKAHEAD] = "lookahead"};
+static const char *const has_guesses[] = {"no", "yes"};
 static const char *const directions[] = {"sent", "received"};
 static const char *const reasons[SIGNALS_REASONS] = {
     [SIGNALS_STOPPED] = "stop",
@@ -119,6 +120,14 @@ const struct metric_family signals_families[SIGNALS] = {
               "Time of a round's parts. verify is the slowest rank's computing, wire what "
               "the step takes beyond its ranks.",
               TIMES(round_us), BY("part", part_names)),
+    COUNTER(SIGNAL_PREDICTED_TIME, "planner_predicted_seconds_total",
+            "Time that the planner expected of the rounds that it planned, by whether they had "
+            "guesses.",
+            .scale = METRIC_US, BY("guesses", has_guesses)),
+    COUNTER(SIGNAL_PLANNED_TIME, "planner_planned_seconds_total",
+            "Time that these rounds took. planner_predicted_seconds_total over it is far from 1 "
+            "where the planner chooses by wrong prices.",
+            .scale = METRIC_US, BY("guesses", has_guesses)),
     HISTOGRAM(SIGNAL_STEP_TOKENS, "step_tokens",
               "Tokens that a step feeds: prompts, last tokens, guesses.", SIZES(step_sizes)),
     HISTOGRAM(SIGNAL_STEP_ROWS, "step_rows", "Rows of logits that a step asks for.",

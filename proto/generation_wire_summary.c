@@ -63,6 +63,8 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->preemptions = counters->preemptions;
     out->lanes = counters->lanes;
     out->step_tokens = counters->step_tokens;
+    out->predicted_us = counters->predicted_us;
+    out->planned_us = counters->planned_us;
     return out;
 }
 
@@ -144,6 +146,8 @@ static int counters_decode(const Outrider__Generation__V1__Counters *msg,
     counters->preemptions = msg->preemptions;
     counters->lanes = msg->lanes;
     counters->step_tokens = msg->step_tokens;
+    counters->predicted_us = msg->predicted_us;
+    counters->planned_us = msg->planned_us;
     TRY(positions_decode(counters->drafted_at, msg->drafted_per_position,
                          msg->n_drafted_per_position, "drafted_per_position", err));
     TRY(positions_decode(counters->tested_at, msg->tested_per_position, msg->n_tested_per_position,

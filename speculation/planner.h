@@ -52,6 +52,8 @@ struct planner {
     bool is_calibrated;          /* the times of draft and step were known before the first round */
     double credit_us, wanted_us; /* what probes may spend; the price of one that was too dear */
     double planned_us, plain_us; /* of the last call of planner_share: its choice, no guesses */
+    double prompt_us;            /* what prompts add to the step of that call */
+    bool is_predicted;           /* planned_us says what that round will take */
 };
 
 /* What is learned from one sequence. Zero it, then set strategy. */
@@ -117,6 +119,11 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
  *   heuristic         starts with 5; 2 more after a round whose guesses all stayed, otherwise 1
  *                     less, at least 1 (transformers, generation/candidate_generator.py) */
 int planner_own_k(const struct planner_sequence *seq, int k_max);
+
+/* What the round of the last planner_share is expected to take as a whole, prompts in its step and
+ * the draft's reading of n_read tokens included, in us; 0 where that is not known: nobody decodes,
+ * or the round is made to learn times. Ask before planner_observe_round. */
+double planner_round_us(const struct planner *p, int n_read);
 
 /* Whether it pays that the draft reads the n_missed tokens of a planned sequence so that it can
  * guess: what guesses are expected to gain over n_left tokens, with n_lanes lanes in a step,

@@ -438,7 +438,18 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
     const struct planner_base base = planner_base_of(p, n_lanes, load);
     p->planned_us = n_lanes > 0 ? base.us : 0;
     p->plain_us = base.us;
+    p->prompt_us = base.prompt_us;
+    p->is_predicted = n_lanes > 0 && p->step.largest > 0 && p->rest.largest > 0;
     if (n_may == 0 || base.n_pairs <= 0) return;
-    if (learns(p, &k) && (k == 0 || hand_out_learning(lanes, n_lanes, k, base.n_pairs) > 0)) return;
+    if (learns(p, &k) && (k == 0 || hand_out_learning(lanes, n_lanes, k, base.n_pairs) > 0)) {
+        p->is_predicted = p->is_predicted && k == 0;
+        return;
+    }
     if (p->step.largest > 0) share_planned(p, &base, lanes, n_lanes, load);
+}
+
+double planner_round_us(const struct planner *p, int n_read)
+{
+    if (!p->is_predicted || p->planned_us <= 0) return 0;
+    return p->planned_us + p->prompt_us + n_read * (p->read.n ? p->read.us : 0);
 }

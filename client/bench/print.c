@@ -44,6 +44,7 @@ static const struct column load[] = {
     {"preempt.", 8, 0, BENCH_PREEMPTIONS, 1, false},
     {"queue p50", 9, 1, BENCH_QUEUE_P50, 1e3, false},
     {"p90 ms", 8, 1, BENCH_QUEUE_P90, 1e3, false},
+    {"predicted", 9, 3, BENCH_PREDICTED_RATIO, 1, false},
 };
 enum { N_LOAD = sizeof load / sizeof *load };
 enum { N_SPEED = sizeof speed / sizeof *speed, N_SPLIT = sizeof split / sizeof *split };

@@ -56,6 +56,7 @@ static const char *const names[N_BENCH_FIGURES] = {
     [BENCH_TARGET_REUSED] = "prompt_tokens_reused",
     [BENCH_DRAFT_REUSED] = "draft_prompt_tokens_reused",
     [BENCH_PREEMPTIONS] = "preemptions",
+    [BENCH_PREDICTED_RATIO] = "predicted_round_ratio",
 };
 
 const char *bench_figure_name(enum bench_figure figure)
@@ -125,6 +126,7 @@ static void set_speculation(double *f, const struct tally *tally)
     f[BENCH_TARGET_REUSED] = c->target_reused;
     f[BENCH_DRAFT_REUSED] = c->draft_reused;
     f[BENCH_PREEMPTIONS] = c->preemptions;
+    f[BENCH_PREDICTED_RATIO] = of_sum.predicted_ratio;
 }
 
 static const char *most_frequent_error(const struct tally *tally)

@@ -109,6 +109,17 @@ def test_json_is_complete_and_adds_up(cluster):
     assert math.isclose(r["tokens_per_second"], speed, rel_tol=1e-6)
     parts = sum(c[p] for p in ("draft_us", "verify_us", "collective_us", "wire_us", "accept_us"))
     assert 0.5 * c["rounds_us"] < parts <= 1.01 * c["rounds_us"], c
+    assert c["planned_us"] == c["predicted_us"] == 0 and r["predicted_ratio"] is None, c
+
+
+def test_the_time_of_planned_rounds_is_predicted(cluster):
+    """Within a wide bound: other programs use the machine, too."""
+    for _ in range(2):  # the first one may have rounds that are made to learn times
+        r = json_of(cluster, "generate", PROMPT, "-n", "200", "--seed", "1")
+    c = r["counters"]
+    assert 0 < c["planned_us"] <= c["rounds_us"], c
+    assert math.isclose(r["predicted_ratio"], c["predicted_us"] / c["planned_us"], rel_tol=1e-6)
+    assert 0.2 < r["predicted_ratio"] < 5, r["predicted_ratio"]
 
 
 def test_greedy_text_is_the_same_for_every_k(cluster):

@@ -334,7 +334,9 @@ static struct generate_summary summary_in_company(enum strategy strategy)
                                                   .step_tokens = 65,
                                                   .target_reused = 48,
                                                   .draft_reused = 32,
-                                                  .preemptions = 3}};
+                                                  .preemptions = 3,
+                                                  .predicted_us = 1100,
+                                                  .planned_us = 1000}};
 }
 
 START_TEST(rows_say_what_company_the_requests_had)
@@ -353,6 +355,7 @@ START_TEST(rows_say_what_company_the_requests_had)
     ck_assert(row.figures[BENCH_ROWS_PER_STEP] == 6.5 && row.figures[BENCH_MEAN_K] == 2);
     ck_assert(row.figures[BENCH_TARGET_REUSED] == 192 && row.figures[BENCH_DRAFT_REUSED] == 128);
     ck_assert(row.figures[BENCH_PREEMPTIONS] == 12 && row.figures[BENCH_ROUND_US] == 100);
+    ck_assert(row.figures[BENCH_PREDICTED_RATIO] == 1.1);
     ck_assert(row.is_planned);
 }
 END_TEST

@@ -329,6 +329,8 @@ static struct generate_summary summary_of_three_rounds(void)
                      .queue_us = 500,
                      .total_us = 4000,
                      .rounds_us = 2000,
+                     .predicted_us = 1710,
+                     .planned_us = 1800,
                      .draft_us = 600,
                      .wire_us = 100,
                      .verify_us = 1000,
@@ -362,6 +364,7 @@ START_TEST(figures_are_those_of_the_definitions)
     check_near(f.round_us, 1000);
     check_near(f.part_us[PART_DRAFT], 300);
     check_near(f.part_ratio[PART_VERIFY], 0.5);
+    check_near(f.predicted_ratio, 0.95);
 }
 END_TEST
 
@@ -410,6 +413,8 @@ START_TEST(figures_tell_how_guesses_were_made)
         check_counter(object, "staged", 7 * n);
         check_counter(object, "appended", 8 * n);
         check_counter(object, "appended_accepted", 9 * n);
+        check_counter(object, "predicted_us", 1710 * n);
+        check_counter(object, "planned_us", 1800 * n);
         json_decref(object);
     }
     FILE *out = open_memstream(&text, &len);
