@@ -169,8 +169,8 @@ static const struct argp_option options[] = {
      "to 1000; may be given again",
      0},
     {"calibrate", OPT_CALIBRATE, "MS", 0,
-     "milliseconds, at most, to measure a new pair of models before it serves; 0 = learn from "
-     "requests alone; default 1000",
+     "milliseconds to measure a new pair of models before it serves; where steps of up to 64 rows "
+     "take longer, up to ten times as many; 0 = learn from requests alone; default 1000",
      0},
     {"queue", OPT_QUEUE, "N", 0, "requests that may wait; default 64", 0},
     {"queue-bytes", OPT_QUEUE_BYTES, "N", 0,

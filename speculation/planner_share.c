@@ -24,6 +24,10 @@ enum {
     /* Rounds after which learning ends in any case: under load all of them may have read
      * prompts. */
     LEARN_ALL = 32,
+    /* Tests of first guesses, over all texts, before more than LEARN_LANES lanes guess: of a draft
+     * about which nothing is known a round of many lanes would tell no more than is needed, at the
+     * price of all. */
+    FIRST_TESTS = 8,
     /* Guesses of a probe where none are planned. */
     PROBE_K = 2,
     /* Times the best number of guesses: probes make that many and one a lane more at most. */
@@ -42,7 +46,7 @@ enum {
 static const double rival_ratio = 1.15;
 /* Ratio of predicted times per token: guesses must promise this much to be made at all, because
  * smaller differences are mostly noise, and plain decoding is the safer one of two. */
-static const double worth_ratio = 1.01;
+static const double worth_ratio = 1.02;
 /* Tests: a lane with this many recent ones is probed only if it is twice as cheap as one without.
  * What is known already is worth less. */
 static const double probe_evidence = 4;
@@ -291,6 +295,17 @@ static int hand_out_learning(struct planner_lane *lanes, int n_lanes, int k, int
     return n;
 }
 
+/* Only a few lanes draft while nothing is known of how often guesses stay. */
+static void hold_back(const struct planner *p, struct planner_lane *lanes, int n_lanes)
+{
+    if (p->counts.tested[0] >= FIRST_TESTS) return;
+    for (int i = 0, n = 0; i < n_lanes; i++) {
+        if (lanes[i].k_max <= 0) continue;
+        if (n == LEARN_LANES) lanes[i].k_max = 0;
+        n += n < LEARN_LANES ? 1 : 0;
+    }
+}
+
 static void hand_out(const struct planner_order *order, const struct choice *choice,
                      struct planner_lane *lanes)
 {
@@ -445,6 +460,7 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
         p->is_predicted = p->is_predicted && k == 0;
         return;
     }
+    hold_back(p, lanes, n_lanes);
     if (p->step.largest > 0) share_planned(p, &base, lanes, n_lanes, load);
 }
 

@@ -357,6 +357,102 @@ START_TEST(a_calibrated_planner_loses_little_at_first)
 }
 END_TEST
 
+/* What the coordinator measures before it serves: powers of two, and no more than 64 rows. */
+static void calibrate_as_served(struct planner *p, const struct machine *machine)
+{
+    *p = (struct planner){0};
+    for (int rows = 1; rows <= LANES_MOST; rows *= 2) {
+        planner_calibrate_step(p, rows, step_us(machine, rows));
+        planner_calibrate_draft(p, rows, pass_us(machine, rows));
+    }
+}
+
+/* Numbers of lanes, one after the other. */
+static const int orders[][6] = {
+    {1, 8, 32, 8, 64, 1}, {8, 8, 8, 8, 8, 8}, {32, 32, 1, 8, 8, 32}, {64, 64, 64, 1, 1, 8}};
+enum { N_ORDERS = sizeof orders / sizeof *orders, N_SLICES = 6 };
+enum { SLICE_TOKENS = 1536, SLICE_PROMPT = 32, SLICE_TEXT = 48, SLICE_REPETITIONS = 6 };
+
+/* Tokens a second of each slice of an order of loads, added to speeds[N_SLICES] as times; the
+ * planner knows what it learned in those before. */
+static void add_slices(const struct machine *machine, const double *alphas, const int *lanes,
+                       struct planner *planner, double *seconds)
+{
+    static struct sim sim;
+    for (int i = 0; i < N_SLICES; i++) {
+        sim_begin(&sim, machine, alphas, lanes[i])->planner = planner;
+        sim.n_prompt = SLICE_PROMPT;
+        sim.text_tokens = SLICE_TEXT;
+        for (int t = 0; t < lanes[i]; t++) {
+            begin_text(&sim, &sim.texts[t]);
+        }
+        seconds[i] += SLICE_TOKENS / speed(&sim, SLICE_TOKENS);
+    }
+}
+
+/* A load that is new is served no slower than without guesses from its first tokens on, whatever
+ * loads were before. */
+START_TEST(a_new_load_is_not_paid_for)
+{
+    static struct planner planner;
+    const struct machine *machine = &machines[_i];
+    double worst = 1;
+    for (int w = 0; w < N_WORKLOADS; w++) {
+        for (int o = 0; o < N_ORDERS; o++) {
+            double plain[N_SLICES] = {0}, planned[N_SLICES] = {0};
+            for (int r = 0; r < SLICE_REPETITIONS; r++) {
+                add_slices(machine, workloads[w].alpha, orders[o], NULL, plain);
+                calibrate_as_served(&planner, machine);
+                add_slices(machine, workloads[w].alpha, orders[o], &planner, planned);
+            }
+            for (int i = 0; i < N_SLICES; i++) {
+                double ratio = plain[i] / planned[i];
+                worst = ratio < worst ? ratio : worst;
+                ck_assert_msg(ratio >= 0.98, "%s, order %d, slice %d of %d lanes: %.3f of plain",
+                              workloads[w].name, o, i, orders[o][i], ratio);
+            }
+        }
+    }
+    printf("%-16s slices of %d tokens: at least %.3f of plain\n", machine->name, SLICE_TOKENS,
+           worst);
+}
+END_TEST
+
+/* Tokens a second in the first FIRST_TOKENS tokens of one stream, the mean of some coordinators: of
+ * new ones whose planner chooses, where k_fixed is -1. */
+static double first_speed(const struct machine *machine, const double *alphas, int k_fixed)
+{
+    enum { FIRST_TOKENS = 2000, FIRST_TEXT = 64, REPETITIONS = 20 };
+    static struct sim sim;
+    static struct planner planner;
+    double seconds = 0;
+    for (int r = 0; r < REPETITIONS; r++) {
+        calibrate_as_served(&planner, machine);
+        sim_begin(&sim, machine, alphas, 1)->k_fixed = k_fixed;
+        sim.text_tokens = FIRST_TEXT;
+        if (k_fixed < 0) sim.planner = &planner;
+        seconds += 1 / speed(&sim, FIRST_TOKENS);
+    }
+    return REPETITIONS / seconds;
+}
+
+START_TEST(a_new_coordinator_is_soon_near_the_best_k)
+{
+    static const double alphas[][2] = {{0.3, 0.3}, {0.5, 0.5}, {0.8, 0.8}};
+    const struct machine *machine = &machines[_i];
+    for (int a = 0; a < 3; a++) {
+        double best = 0, planned = first_speed(machine, alphas[a], -1);
+        for (int k = 0; k <= FIXED_MOST; k++) {
+            best = fmax(best, first_speed(machine, alphas[a], k));
+        }
+        printf("%-16s alpha %.1f, the first tokens: %.3f of the best fixed K\n", machine->name,
+               alphas[a][0], planned / best);
+        ck_assert_msg(planned >= 0.97 * best, "alpha %.1f: %.3f of the best", alphas[a][0],
+                      planned / best);
+    }
+}
+END_TEST
+
 /* The prompts of short texts are in nearly every step. */
 START_TEST(prompts_in_every_step_do_no_harm)
 {
@@ -490,6 +586,8 @@ int main(void)
     tcase_add_loop_test(tcase, planned_is_nearly_the_best_fixed_k_at_every_load, 0,
                         N_MACHINES * N_WORKLOADS);
     tcase_add_loop_test(tcase, a_calibrated_planner_loses_little_at_first, 0, N_MACHINES);
+    tcase_add_loop_test(tcase, a_new_load_is_not_paid_for, 0, N_MACHINES);
+    tcase_add_loop_test(tcase, a_new_coordinator_is_soon_near_the_best_k, 0, N_MACHINES);
     tcase_add_loop_test(tcase, prompts_in_every_step_do_no_harm, 0, N_MACHINES);
     tcase_add_test(tcase, a_changed_shape_is_learned);
     tcase_add_test(tcase, a_new_pair_does_not_read_a_long_prompt);
