@@ -43,8 +43,13 @@ struct openai_request {
     char ignored[OPENAI_IGNORED_BYTES]; /* fields that mean nothing here, for a debug line */
 };
 
-/* Each message is an object with a role. */
+/* Each message is an object with a role. Its content, if there is one, is a text or parts of it. */
 int openai_check_messages(struct openai_reading *r, const json_t *messages);
+/* Messages that were checked, as templates want them: without keys that are null or an empty list of
+ * calls, and with content in parts joined to one text where the template takes none. The caller
+ * calls json_decref. Errors: ERR_NO_MEMORY. */
+int openai_plain_messages(const json_t *messages, bool takes_parts, json_t **plain,
+                          struct error *err);
 
 /* What is read lives as long as r->root and r->arena. Errors: ERR_ARGUMENT, with *r->wrong. */
 int openai_request_read(struct openai_request *request, enum openai_kind kind,

@@ -46,24 +46,6 @@ out:
     return rc;
 }
 
-int openai_check_messages(struct openai_reading *r, const json_t *v)
-{
-    r->field = "messages";
-    if (!json_is_array(v) || !json_array_size(v)) {
-        return openai_refuse(r, "must be an array of messages, at least one");
-    }
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const json_t *message = json_array_get(v, i);
-        if (!json_is_object(message)) {
-            return openai_refuse(r, "has an item %zu that is not an object", i);
-        }
-        if (!json_is_string(json_object_get(message, "role"))) {
-            return openai_refuse(r, "has an item %zu without a role", i);
-        }
-    }
-    return 0;
-}
-
 static int read_messages(struct reading *r, const json_t *v)
 {
     r->out->messages = (json_t *)(uintptr_t)v;

@@ -406,6 +406,24 @@ class Chat(unittest.TestCase):
         with self.assertRaisesRegex(openai.BadRequestError, r"messages\[0\].content.*image_url"):
             self.create(messages=image)
 
+    def test_an_answer_sent_back_as_it_came_is_read_without_its_empty_keys(self):
+        answer = self.create(max_tokens=8).choices[0].message
+        last = {"role": "user", "content": "And then?"}
+        plain = [*CHAT, {"role": "assistant", "content": answer.content}, last]
+        want = post(world, "/tokenize", {"messages": plain})[2]["tokens"]
+        dumped = [*CHAT, {**answer.model_dump(), "tool_calls": []}, last]
+        self.assertIn("refusal", dumped[2])
+        self.assertEqual(post(world, "/tokenize", {"messages": dumped})[2]["tokens"], want)
+        self.assertEqual(self.create(messages=dumped, max_tokens=8).usage.prompt_tokens, len(want))
+        silent = [CHAT[0], {"role": "user", "content": None}]
+        without = [CHAT[0], {"role": "user"}]
+        self.assertEqual(post(world, "/tokenize", {"messages": silent})[2],
+                         post(world, "/tokenize", {"messages": without})[2])
+        for path in "/tokenize", "/v1/chat/completions":
+            got, _, refused = post(world, path, {"messages": [*CHAT, {"role": "user",
+                                                                      "content": 5}]})
+            self.assertEqual((got, refused["error"]["param"]), (400, "messages[2].content"))
+
     def test_template_refuses(self):
         with self.assertRaisesRegex(openai.BadRequestError, "not robot"):
             self.create(messages=[{"role": "robot", "content": "beep"}])
