@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/buffer.h"
+
 /* Where jansson 2.14 has no memory for a string, it reports that the text is wrong, or drops a
  * character and goes on. So its allocations note here when one fails. */
 static _Thread_local bool is_short_of_memory;
@@ -21,14 +23,13 @@ static void set_alloc_funcs(void)
     json_set_alloc_funcs(noting_malloc, free);
 }
 
-int json_parse_text(json_t **root, const char *text, size_t len, const char *origin,
-                    struct error *err)
+static int parse(json_t **root, const char *text, size_t len, const char *origin,
+                 json_error_t *where, struct error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    json_error_t where;
     pthread_once(&once, set_alloc_funcs);
     is_short_of_memory = false;
-    *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
+    *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, where);
     if (is_short_of_memory) {
         json_decref(*root);
         *root = NULL;
@@ -36,9 +37,32 @@ int json_parse_text(json_t **root, const char *text, size_t len, const char *ori
     }
     if (!*root) {
         return error_set(err, ERR_FORMAT, "%s is not JSON: line %d, column %d: %s", origin,
-                         where.line, where.column, where.text);
+                         where->line, where->column, where->text);
     }
     return 0;
+}
+
+int json_parse_text(json_t **root, const char *text, size_t len, const char *origin,
+                    struct error *err)
+{
+    json_error_t where;
+    return parse(root, text, len, origin, &where, err);
+}
+
+int json_parse_wide(json_t **root, const char *text, size_t len, const char *wide,
+                    const char *origin, struct error *err)
+{
+    json_error_t where = {0};
+    struct buffer changed = {0};
+    int rc = parse(root, text, len, origin, &where, err);
+    if (rc != ERR_FORMAT || json_error_code(&where) != json_error_numeric_overflow) return rc;
+    rc = json_widen_member(&changed, text, len, wide, err);
+    bool has_it = changed.len > 0;
+    rc = rc ? rc
+            : parse(root, has_it ? (char *)changed.data : text, has_it ? changed.len : len, origin,
+                    &where, err);
+    buffer_free(&changed);
+    return rc;
 }
 
 json_t *json_member(const json_t *object, const char *key)

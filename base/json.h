@@ -7,11 +7,23 @@
 
 #include "base/error.h"
 
+struct buffer;
+
 /* Parses text[len] and refuses duplicate keys. origin names the file in errors. The caller calls
  * json_decref.
  * Errors: ERR_FORMAT with line and column. */
 int json_parse_text(json_t **root, const char *text, size_t len, const char *origin,
                     struct error *err);
+
+/* The same for an object whose member `wide` may be an integer of 64 bits without a sign: from 2^63
+ * on it becomes the negative one of the same bits. One of more bits becomes a real number, so that
+ * the member's reader can refuse it by its name. */
+int json_parse_wide(json_t **root, const char *text, size_t len, const char *wide,
+                    const char *origin, struct error *err);
+/* A text of JSON with that integer as json_parse_wide has it; nothing where it is not there. The
+ * caller calls buffer_free. Errors: ERR_NO_MEMORY. */
+int json_widen_member(struct buffer *out, const char *text, size_t len, const char *member,
+                      struct error *err);
 
 /* Typed reads of object members. If the key is missing or null, *out keeps its value, the default.
  * Errors: ERR_FORMAT wrong type, or outside of [least, most]. */

@@ -33,7 +33,7 @@ int openai_body_parse(struct openai_body *body, const char *text, size_t len, st
     int rc = budget_take(budget, bytes, err);
     if (rc) return rc;
     body->charged_bytes = bytes;
-    rc = json_parse_text(&body->root, text, len, "the body", err);
+    rc = json_parse_wide(&body->root, text, len, "seed", "the body", err);
     if (rc) openai_body_free(body);
     return rc;
 }

@@ -89,12 +89,13 @@ static int read_top_p(struct reading *r, const json_t *v)
     return rc;
 }
 
+/* From 2^63 on it comes as the negative number of the same bits (json_parse_wide). */
 static int read_seed(struct reading *r, const json_t *v)
 {
-    if (!json_is_integer(v)) {
-        return openai_refuse(r->r, "is %s, must be an integer of at most 64 bits",
-                             openai_type_of(v));
-    }
+    static const char *const range = "must be an integer from -9223372036854775808 to "
+                                     "18446744073709551615";
+    if (json_is_real(v)) return openai_refuse(r->r, "is %g, %s", json_real_value(v), range);
+    if (!json_is_integer(v)) return openai_refuse(r->r, "is %s, %s", openai_type_of(v), range);
     r->out->generate.has_seed = true;
     r->out->generate.seed = (uint64_t)json_integer_value(v);
     return 0;

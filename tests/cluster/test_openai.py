@@ -76,14 +76,18 @@ class Completions(unittest.TestCase):
                         else made.choices[0].text
                     self.assertEqual(text, want)
 
-    def test_large_seeds_of_grpc_are_negative(self):
+    def test_seeds_have_64_bits_and_are_signed_in_answers(self):
         for seed, signed in ((2**64 - 1, -1), (2**63, -2**63), (2**63 - 1, 2**63 - 1)):
             want = grpc_text(world, PROMPT, 20, "--temperature", "1", "--seed", str(seed))
-            made = client.completions.create(model="target", prompt=PROMPT, max_tokens=20,
-                                             temperature=1, seed=signed,
-                                             extra_body={"outrider": {}})
-            self.assertEqual(made.choices[0].text, want)
-            self.assertEqual(made.model_extra["outrider"][0]["seed"], signed)
+            for sent in seed, signed:
+                made = client.completions.create(model="target", prompt=PROMPT, max_tokens=20,
+                                                 temperature=1, seed=sent,
+                                                 extra_body={"outrider": {}})
+                self.assertEqual(made.choices[0].text, want)
+                self.assertEqual(made.model_extra["outrider"][0]["seed"], signed)
+        for sent in 2**64, -2**63 - 1, 10**400, 0.5:
+            with self.assertRaisesRegex(openai.BadRequestError, "seed is .*must be an integer"):
+                client.completions.create(model="target", prompt=PROMPT, seed=sent)
 
     def test_stream(self):
         want = grpc_text(world, PROMPT, 40, "--temperature", "0")
