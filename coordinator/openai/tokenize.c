@@ -6,6 +6,11 @@
 
 /* ---- tokenize ---- */
 
+static const char *text_field(const struct openai_reading *r)
+{
+    return json_object_get(r->root, "prompt") ? "prompt" : "content";
+}
+
 /* The text of {"prompt": ...} or {"content": ...}. */
 static int read_text(struct openai_reading *r, const char **text, size_t *len)
 {
@@ -87,6 +92,9 @@ static int tokenize(struct openai_api *api, struct openai_reading *r, json_t **a
     bool is_chat = json_is_array(json_object_get(r->root, "messages"));
     int rc = is_chat ? encode_chat(api, r, &ids) : encode_text(api, r, &ids);
     if (!rc) *answer = tokens_of(api, &ids);
+    if (rc == ERR_ARGUMENT && !*r->wrong->param) {
+        openai_blame(r, is_chat ? "messages" : text_field(r));
+    }
     token_ids_free(&ids);
     return rc;
 }

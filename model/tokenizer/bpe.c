@@ -220,19 +220,22 @@ int32_t bpe_byte(const struct bpe *bpe, uint8_t byte)
     return bpe->byte_id[byte] >= 0 ? bpe->byte_id[byte] : bpe->unk_id;
 }
 
-static int no_token(struct text word, size_t at, struct error *err)
+int bpe_no_token(struct bpe_scratch *scratch, const char *data, size_t len, struct error *err)
 {
-    return error_set(err, ERR_FORMAT, "the tokenizer has no token for byte 0x%02x",
-                     (unsigned)(uint8_t)word.data[at]);
+    scratch->n_lacking = len < sizeof scratch->lacking ? len : sizeof scratch->lacking;
+    memcpy(scratch->lacking, data, scratch->n_lacking);
+    return error_set(err, ERR_ARGUMENT, "the tokenizer has no token for byte 0x%02x",
+                     (unsigned)(uint8_t)*data);
 }
 
-static int symbols_of_bytes(const struct bpe *bpe, struct text word, int32_t *ids, size_t *n,
-                            struct error *err)
+static int symbols_of_bytes(const struct bpe *bpe, struct text word, struct bpe_scratch *scratch,
+                            size_t *n, struct error *err)
 {
+    int32_t *ids = scratch->ids;
     bool unknown = false; /* the last symbol is an unknown that may take more in */
     for (size_t i = 0; i < word.len; i++) {
         int32_t id = bpe->byte_id[(uint8_t)word.data[i]];
-        if (id < 0 && bpe->unk_id < 0) return no_token(word, i, err);
+        if (id < 0 && bpe->unk_id < 0) return bpe_no_token(scratch, word.data + i, 1, err);
         if (id < 0 && unknown && bpe->fuse_unk) continue;
         unknown = id < 0;
         ids[(*n)++] = unknown ? bpe->unk_id : id;
@@ -255,8 +258,10 @@ static bool fall_back(const struct bpe *bpe, const char *data, size_t len, int32
 /* The token of an unknown character is only put before the next known one, so that unknown
  * neighbours can join it; byte tokens do not end the wait. That is Hugging Face's order. */
 static int symbols_of_chars(const struct bpe *bpe, const struct token_table *table,
-                            struct text word, int32_t *ids, size_t *n, struct error *err)
+                            struct text word, struct bpe_scratch *scratch, size_t *n,
+                            struct error *err)
 {
+    int32_t *ids = scratch->ids;
     bool waiting = false;
     for (size_t at = 0; at < word.len;) {
         size_t len = text_char_length(word.data[at]);
@@ -266,7 +271,7 @@ static int symbols_of_chars(const struct bpe *bpe, const struct token_table *tab
             waiting = false;
             ids[(*n)++] = id;
         } else if (!fall_back(bpe, word.data + at, len, ids, n)) {
-            if (bpe->unk_id < 0) return no_token(word, at, err);
+            if (bpe->unk_id < 0) return bpe_no_token(scratch, word.data + at, len, err);
             if (waiting && !bpe->fuse_unk) ids[(*n)++] = bpe->unk_id;
             waiting = true;
         }
@@ -285,8 +290,8 @@ static int encode_part(const struct bpe *bpe, const struct token_table *table, s
     }
     int rc = reserve_symbols(scratch, word.len, err);
     if (rc) return rc;
-    rc = bpe->byte_level ? symbols_of_bytes(bpe, word, scratch->ids, &n, err)
-                         : symbols_of_chars(bpe, table, word, scratch->ids, &n, err);
+    rc = bpe->byte_level ? symbols_of_bytes(bpe, word, scratch, &n, err)
+                         : symbols_of_chars(bpe, table, word, scratch, &n, err);
     if (rc) return rc;
     if (n <= SHORT_WORD) {
         n = merge_short(&bpe->pairs, scratch->ids, n);

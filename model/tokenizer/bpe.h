@@ -35,11 +35,16 @@ struct bpe_scratch {
     uint64_t *heap;
     size_t n_heap, heap_capacity;
     struct text_buf word;
+    char lacking[4];  /* the character, or the byte of one, that has no token */
+    size_t n_lacking; /* 0 = all have one */
 };
 
 void bpe_scratch_free(struct bpe_scratch *scratch);
-/* Appends the ids of one word. Errors: ERR_NO_MEMORY, ERR_FORMAT a byte has no token. */
+/* Appends the ids of one word. Errors: ERR_NO_MEMORY; ERR_ARGUMENT a byte has no
+ * token, with scratch->lacking. */
 int bpe_encode_word(const struct bpe *bpe, const struct token_table *table, struct text word,
                     struct bpe_scratch *scratch, struct token_ids *ids, struct error *err);
 /* The id of one byte that is not UTF-8, or the unknown token's; -1 when there is neither. */
 int32_t bpe_byte(const struct bpe *bpe, uint8_t byte);
+/* Notes what has no token, at most 4 bytes. Returns ERR_ARGUMENT. */
+int bpe_no_token(struct bpe_scratch *scratch, const char *data, size_t len, struct error *err);

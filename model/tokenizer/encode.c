@@ -1,4 +1,6 @@
 /* Text to ids: the steps drawn in internal.h, from runs of valid UTF-8 down to words. */
+#include <string.h>
+
 #include "model/tokenizer/internal.h"
 #include "model/tokenizer/tokenizer.h"
 
@@ -76,15 +78,28 @@ static int encode_text(struct encode_run *run, const char *text, size_t len, str
         at += valid.len;
         if (at == len) break;
         int32_t id = bpe_byte(&run->tok->bpe, (uint8_t)text[at]);
-        if (id < 0) {
-            return error_set(err, ERR_FORMAT, "the tokenizer has no token for byte 0x%02x",
-                             (unsigned)(uint8_t)text[at]);
-        }
+        if (id < 0) return bpe_no_token(&run->bpe, text + at, 1, err);
         rc = token_ids_append(run->ids, &id, 1, err);
         if (rc) return rc;
         at++;
     }
     return 0;
+}
+
+/* A sentence that tells where the text has what no token stands for. A normalizer may have made it,
+ * and then it has no place. */
+static int tell_place(const struct bpe_scratch *bpe, const char *text, size_t len,
+                      struct error *err)
+{
+    size_t n = bpe->n_lacking;
+    for (size_t at = 0; at + n <= len; at++) {
+        if (memcmp(text + at, bpe->lacking, n) != 0) continue;
+        return error_set(err, ERR_ARGUMENT,
+                         "byte %zu of the text is 0x%02x, for which the model's tokenizer has no "
+                         "token: leave the character out",
+                         at, (unsigned)(uint8_t)text[at]);
+    }
+    return ERR_ARGUMENT;
 }
 
 static void encode_run_close(struct encode_run *run)
@@ -112,6 +127,7 @@ int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, 
     TRY(encode_text(&run, text, len, err));
     if (add_special) TRY(token_ids_append(ids, tok->suffix.data, tok->suffix.n, err));
 out:
+    if (rc && run.bpe.n_lacking) rc = tell_place(&run.bpe, text, len, err);
     encode_run_close(&run);
     if (rc) ids->n = n_before;
     return rc;

@@ -35,8 +35,8 @@ enum tokenizer_flags {
 
 /* Appends the ids of text[len] to *ids. The text is UTF-8; bytes that are not UTF-8 are encoded one
  * by one, as they are (byte-level) or through the byte tokens; the text after them gets no prefix
- * blank. Errors leave *ids as they were: ERR_NO_MEMORY; ERR_ARGUMENT more than 256 MiB; ERR_FORMAT
- * a byte has no token at all, or a pattern of the file takes too many steps. */
+ * blank. Errors leave *ids as they were: ERR_NO_MEMORY; ERR_ARGUMENT more than 256 MiB, or
+ * a byte has no token at all; ERR_FORMAT a pattern of the file takes too many steps. */
 int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, unsigned flags,
                      struct token_ids *ids, struct error *err);
 

@@ -304,6 +304,47 @@ START_TEST(long_words_take_no_square_of_time)
 }
 END_TEST
 
+/* Bytes of which neither the vocabulary nor an unknown token is. */
+START_TEST(what_has_no_token_is_refused_with_its_place)
+{
+    static const struct {
+        const char *model, *text, *words;
+    } rows[] = {
+        {"", "ab\x04", "byte 2 of the text is 0x04, for which the model's tokenizer has no token"},
+        {"", "c", "byte 0 of the text is 0x63"},
+        {"", "ab \xc3\xa9", "byte 3 of the text is 0xc3"},
+        {"", "ab\xff", "byte 2 of the text is 0xff"},
+        {"\"byte_fallback\": true", "aab\xe2\x82\xac", "byte 3 of the text is 0xe2"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tokenizer *tok;
+        struct token_ids ids = {0};
+        CHECK_OK(parse_patched(&tok, "", rows[i].model, NULL));
+        CHECK_OK(tokenizer_encode(tok, "ab", 2, 0, &ids, &err));
+        CHECK_ERR(tokenizer_encode(tok, rows[i].text, strlen(rows[i].text), 0, &ids, &err),
+                  ERR_ARGUMENT, rows[i].words);
+        ck_assert_uint_eq(ids.n, 1);
+        token_ids_free(&ids);
+        tokenizer_close(tok);
+    }
+}
+END_TEST
+
+/* A normalizer makes a byte of a character that is not in the text. */
+START_TEST(what_a_normalizer_made_has_no_place)
+{
+    static const char *const patch = "\"normalizer\": {\"type\": \"Replace\", \"pattern\":"
+                                     " {\"String\": \"b\"}, \"content\": \"z\"}";
+    struct tokenizer *tok;
+    struct token_ids ids = {0};
+    CHECK_OK(parse_patched(&tok, patch, "", NULL));
+    CHECK_ERR(tokenizer_encode(tok, "ab", 2, 0, &ids, &err), ERR_ARGUMENT,
+              "the tokenizer has no token for byte 0x7a");
+    token_ids_free(&ids);
+    tokenizer_close(tok);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tokenizer files");
@@ -318,6 +359,8 @@ int main(void)
     tcase_add_test(tcase, byte_without_token_is_an_error_and_leaves_the_ids);
     tcase_add_test(tcase, growing_normalizer_is_bounded);
     tcase_add_test(tcase, long_words_take_no_square_of_time);
+    tcase_add_test(tcase, what_has_no_token_is_refused_with_its_place);
+    tcase_add_test(tcase, what_a_normalizer_made_has_no_place);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
