@@ -24,8 +24,9 @@ static const struct argp_option own_options[] = {
     {"file", OPT_FILE, "FILE", 0, "Read the prompt from FILE", 1},
     {"prompt-ids", OPT_PROMPT_IDS, "IDS", 0, "The prompt as token ids: 1,2,3", 1},
     {"ban", OPT_BAN, "TEXT", 0,
-     "The tokens of TEXT, and those of a blank and TEXT, never follow each other in the answer; "
-     "needs --tokenizer; may be given again. The same characters in other tokens may come",
+     "The tokens of TEXT, and those of a blank and TEXT, never follow each other where the last of "
+     "them is in the answer; those before it may end the prompt, as with transformers; needs "
+     "--tokenizer; may be given again. The same characters in other tokens may come",
      2},
     {"tokenizer", OPT_TOKENIZER, "FOLDER", 0, "Folder with the target's tokenizer.json, for --ban",
      2},

@@ -65,7 +65,9 @@ static const struct argp_option options[] = {
     {"logit-bias", OPT_BIAS, "ID=X", 0,
      "Add X, -100 to 100, to the logit of token ID; may be given up to 1024 times", 2},
     {"ban-ids", OPT_BAN_IDS, "IDS", 0,
-     "The token ids 1,2,3 never follow each other in the answer; may be given up to 256 times", 2},
+     "The token ids 1,2,3 never follow each other where the last of them is in the answer; those "
+     "before it may end the prompt, as with transformers; may be given up to 256 times",
+     2},
     {"draft-tokens", 'K', "K", 0,
      "Guesses per round, 0 to 16; 0 = plain decoding; with a strategy that chooses: the most of a "
      "round; default: the coordinator's",
