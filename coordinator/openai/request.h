@@ -45,8 +45,8 @@ struct openai_request {
 
 /* Each message is an object with a role. Its content, if there is one, is a text or parts of it. */
 int openai_check_messages(struct openai_reading *r, const json_t *messages);
-/* Messages that were checked, as templates want them: without keys that are null or an empty list of
- * calls, and with content in parts joined to one text where the template takes none. The caller
+/* Messages that were checked, as templates want them: without keys that are null or an empty list
+ * of calls, and with content in parts joined to one text where the template takes none. The caller
  * calls json_decref. Errors: ERR_NO_MEMORY. */
 int openai_plain_messages(const json_t *messages, bool takes_parts, json_t **plain,
                           struct error *err);

@@ -132,7 +132,9 @@ static int read_stop(struct reading *r, const json_t *v)
     const char **stops;
     size_t n = json_is_array(v) ? json_array_size(v) : 1;
     if (n > (size_t)r->limits->n_stop) {
-        return openai_refuse(r->r, "has %zu texts, at most %d are allowed", n, r->limits->n_stop);
+        return openai_refuse(
+            r->r, "has %zu texts, at most %d are allowed (--max-stops of the coordinator)", n,
+            r->limits->n_stop);
     }
     TRY(openai_take(r->r, &stops, n, sizeof *stops));
     for (size_t i = 0; i < n; i++) {
@@ -258,11 +260,47 @@ static int read_model(struct reading *r, const json_t *v)
 
 /* ---- what would change the text, and is not there ---- */
 
+/* What is offered to a model that is told not to use it asks for nothing but text; the model does
+ * not see it. choice: the field that says so. */
+static int read_offered(struct reading *r, const char *choice, const json_t *v)
+{
+    const char *said = json_string_value(json_object_get(r->r->root, choice));
+    if (openai_is_empty(v) || (said && strcmp(said, "none") == 0)) return 0;
+    return openai_refuse(r->r,
+                         "is not supported by this server; leave it out, or send \"%s\": "
+                         "\"none\" for an answer in text",
+                         choice);
+}
+
+static int read_tools(struct reading *r, const json_t *v)
+{
+    return read_offered(r, "tool_choice", v);
+}
+
+static int read_functions(struct reading *r, const json_t *v)
+{
+    return read_offered(r, "function_call", v);
+}
+
+/* Where there is something to choose from, that is what is not supported. */
+static int read_choice(struct reading *r, const char *choice, const char *offered, const json_t *v)
+{
+    const json_t *offer = json_object_get(r->r->root, offered);
+    const char *text = json_string_value(v);
+    if (text && (strcmp(text, "none") == 0 || strcmp(text, "auto") == 0)) return 0;
+    if (openai_is_empty(v) || !offer || openai_is_empty(offer)) return openai_field_refuse(r, v);
+    r->r->field = offered;
+    return read_offered(r, choice, offer);
+}
+
 static int read_tool_choice(struct reading *r, const json_t *v)
 {
-    const char *text = json_string_value(v);
-    bool is_none = text && (strcmp(text, "none") == 0 || strcmp(text, "auto") == 0);
-    return is_none ? 0 : openai_field_refuse(r, v);
+    return read_choice(r, "tool_choice", "tools", v);
+}
+
+static int read_function_call(struct reading *r, const json_t *v)
+{
+    return read_choice(r, "function_call", "functions", v);
 }
 
 static int read_response_format(struct reading *r, const json_t *v)
@@ -304,8 +342,8 @@ static const struct field fields[] = {
     {"echo", COMPLETION, openai_field_bool, OWN(echo), 0, 0},
     {"frequency_penalty", BOTH, openai_field_float, OWN(frequency_penalty), -GENERATE_PENALTY_MAX,
      GENERATE_PENALTY_MAX},
-    {"function_call", BOTH, read_tool_choice, 0, 0, 0},
-    {"functions", BOTH, openai_field_refuse, 0, 0, 0},
+    {"function_call", BOTH, read_function_call, 0, 0, 0},
+    {"functions", BOTH, read_functions, 0, 0, 0},
     {"grammar", BOTH, openai_field_refuse, 0, 0, 0},
     {"guided_choice", BOTH, openai_field_refuse, 0, 0, 0},
     {"guided_decoding", BOTH, openai_field_refuse, 0, 0, 0},
@@ -358,7 +396,7 @@ static const struct field fields[] = {
     {"temperature", BOTH, read_temperature, 0, 0, 0},
     {"tfs_z", BOTH, openai_field_neutral, 0, 1, 1},
     {"tool_choice", BOTH, read_tool_choice, 0, 0, 0},
-    {"tools", BOTH, openai_field_refuse, 0, 0, 0},
+    {"tools", BOTH, read_tools, 0, 0, 0},
     {"top_k", BOTH, read_top_k, 0, 0, 0},
     {"top_logprobs", CHAT, read_top_logprobs, 0, 0, 0},
     {"top_p", BOTH, read_top_p, 0, 0, 0},

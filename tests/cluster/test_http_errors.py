@@ -2,6 +2,8 @@
 # ctest: labels=full libs=base beside=yes timeout=300
 """What the HTTP door refuses, and how: requests that are wrong, that come while the group is away
 or the queue is full, and those of other sites' pages."""
+import json
+import re
 import sys
 import threading
 import unittest
@@ -15,7 +17,7 @@ pypi.enter(BUILD)
 import httpx
 import openai
 
-from cluster import Cluster, wait_until
+from cluster import SOURCE, Cluster, wait_until
 from http_door import grpc_text, post
 
 PROMPT = "Once upon a time there was a king who"
@@ -69,6 +71,7 @@ class Errors(unittest.TestCase):
                 ({"prompt": "x", "model": "x" + 80 * "é"}, 404, "model", "does not exist"),
                 ({"prompt": "x", "outrider": {"priority": "x" + 60 * "é"}}, 400,
                  "outrider.priority", "none of its words"),
+                ({"prompt": "x", "stop": ["a"] * 17}, 400, "stop", "at most 16 .*--max-stops"),
                 ({"prompt": "x", "best_of": 3}, 400, "best_of", "must be n")):
             with self.subTest(body=body):
                 got, _, answer = post(world, "/v1/completions", body)
@@ -84,6 +87,27 @@ class Errors(unittest.TestCase):
             got, _, answer = post(world, "/v1/chat/completions", body)
             self.assertEqual(got, 400)
             self.assertRegex(answer["error"]["message"], words)
+
+    def test_the_examples_of_the_documentation_are_served(self):
+        """Each indented block of docs/http.md that is a JSON object or members of one."""
+        with open(f"{SOURCE}/docs/http.md", encoding="utf-8") as file:
+            blocks = re.findall(r"(?:^    .*\n)+", file.read(), re.M)
+        n_served = 0
+        for block in blocks:
+            try:
+                body = json.loads(block if block.lstrip().startswith("{") else "{" + block + "}")
+            except ValueError:
+                continue
+            path = "chat/completions" if "messages" in body else "completions"
+            asked = {"max_tokens": 4, **body}
+            if path == "completions":
+                asked = {"prompt": PROMPT, **asked}
+            with self.subTest(body=body):
+                got, _, answer = post(world, "/v1/" + path, asked)
+                self.assertEqual(got, 200, answer)
+                self.assertTrue(answer["choices"])
+                n_served += 1
+        self.assertGreaterEqual(n_served, 1)
 
     def test_a_prompt_longer_than_the_context_has_a_code_of_its_own(self):
         for stream in False, True:

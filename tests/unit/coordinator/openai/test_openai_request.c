@@ -161,56 +161,6 @@ START_TEST(seeds_have_64_bits)
 }
 END_TEST
 
-START_TEST(other_seeds_are_refused_by_name)
-{
-    static const char *const refused[] = {
-        "1.0",
-        "0.5",
-        "\"1\"",
-        "true",
-        "[]",
-        "18446744073709551616",
-        "99999999999999999999",
-        "-9223372036854775809",
-        "123456789012345678901234567890",
-        "18446744073709551616.5",
-        "9e18",
-    };
-    char long_one[TEXT_BYTES / 2];
-    for (size_t i = 0; i < COUNT(refused); i++) {
-        check_refused(read_field(OPENAI_CHAT, "seed", refused[i]), "seed", refused[i],
-                      "must be an integer from -9223372036854775808 to 18446744073709551615");
-    }
-    memset(long_one, '7', sizeof long_one);
-    long_one[sizeof long_one - 1] = 0;
-    check_refused(read_field(OPENAI_CHAT, "seed", long_one), "seed", "7777...", "must be an int");
-}
-END_TEST
-
-/* A number is changed where the seed is, and nowhere else. */
-START_TEST(only_the_seed_may_be_so_large)
-{
-    static const char *const wrong_bodies[] = {
-        "{\"prompt\": \"x\", \"n\": 9223372036854775808}",
-        "{\"prompt\": \"x\", \"metadata\": {\"seed\": 9223372036854775808}}",
-        "{\"prompt\": [9223372036854775808], \"seed\": 1}",
-        "{\"seed\": 9223372036854775808, \"n\": 9223372036854775808}",
-        "{\"a\": \"\\\"seed\\\": 1\", \"n\": 9223372036854775808}",
-        "{\"seed\": 9223372036854775808",
-        "{\"seed\": 9223372036854775808, \"seed\": 1}",
-        "[\"seed\", 9223372036854775808]",
-    };
-    for (size_t i = 0; i < COUNT(wrong_bodies); i++) {
-        CHECK_ERR(parse_bytes(wrong_bodies[i], strlen(wrong_bodies[i])), ERR_FORMAT,
-                  "the body is not JSON");
-    }
-    CHECK_OK(read_body(OPENAI_COMPLETION,
-                       "{\"metadata\": {\"seed\": 5, \"a\": \"{\\\\\"}, \"prompt\": "
-                       "\"seed\", \"user\" : \"seed\", \"seed\" : 18446744073709551614 }"));
-    ck_assert_uint_eq(request.generate.seed, UINT64_MAX - 1);
-}
-END_TEST
-
 /* ---- flags and words ---- */
 
 struct flag {
@@ -447,7 +397,8 @@ START_TEST(stops_are_texts)
         {"[null]", "must be a text"},
         {"3", "must be a text"},
         {"{}", "must be a text"},
-        {"[\"1\", \"2\", \"3\", \"4\", \"5\"]", "has 5 texts, at most 4 are allowed"},
+        {"[\"1\", \"2\", \"3\", \"4\", \"5\"]",
+         "has 5 texts, at most 4 are allowed (--max-stops of the coordinator)"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         check_refused(read_field(OPENAI_CHAT, "stop", rows[i].value), "stop", rows[i].value,
@@ -544,8 +495,6 @@ int main(void)
     tcase_add_test(tcase, the_newer_name_of_max_tokens_counts);
     tcase_add_test(tcase, a_threshold_is_there_when_it_is_said);
     tcase_add_test(tcase, seeds_have_64_bits);
-    tcase_add_test(tcase, other_seeds_are_refused_by_name);
-    tcase_add_test(tcase, only_the_seed_may_be_so_large);
     tcase_add_loop_test(tcase, each_flag_is_true_or_false, 0, COUNT(flags));
     tcase_add_test(tcase, words_are_strings);
     tcase_add_test(tcase, words_of_a_list);

@@ -325,6 +325,92 @@ START_TEST(the_check_names_fields)
 }
 END_TEST
 
+START_TEST(other_seeds_are_refused_by_name)
+{
+    static const char *const refused[] = {
+        "1.0",
+        "0.5",
+        "\"1\"",
+        "true",
+        "[]",
+        "18446744073709551616",
+        "99999999999999999999",
+        "-9223372036854775809",
+        "123456789012345678901234567890",
+        "18446744073709551616.5",
+        "9e18",
+    };
+    char long_one[TEXT_BYTES / 2];
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        check_refused(read_field(OPENAI_CHAT, "seed", refused[i]), "seed", refused[i],
+                      "must be an integer from -9223372036854775808 to 18446744073709551615");
+    }
+    memset(long_one, '7', sizeof long_one);
+    long_one[sizeof long_one - 1] = 0;
+    check_refused(read_field(OPENAI_CHAT, "seed", long_one), "seed", "7777...", "must be an int");
+}
+END_TEST
+
+/* A number is changed where the seed is, and nowhere else. */
+START_TEST(only_the_seed_may_be_so_large)
+{
+    static const char *const wrong_bodies[] = {
+        "{\"prompt\": \"x\", \"n\": 9223372036854775808}",
+        "{\"prompt\": \"x\", \"metadata\": {\"seed\": 9223372036854775808}}",
+        "{\"prompt\": [9223372036854775808], \"seed\": 1}",
+        "{\"seed\": 9223372036854775808, \"n\": 9223372036854775808}",
+        "{\"a\": \"\\\"seed\\\": 1\", \"n\": 9223372036854775808}",
+        "{\"seed\": 9223372036854775808",
+        "{\"seed\": 9223372036854775808, \"seed\": 1}",
+        "[\"seed\", 9223372036854775808]",
+    };
+    for (size_t i = 0; i < COUNT(wrong_bodies); i++) {
+        CHECK_ERR(parse_bytes(wrong_bodies[i], strlen(wrong_bodies[i])), ERR_FORMAT,
+                  "the body is not JSON");
+    }
+    CHECK_OK(read_body(OPENAI_COMPLETION,
+                       "{\"metadata\": {\"seed\": 5, \"a\": \"{\\\\\"}, \"prompt\": "
+                       "\"seed\", \"user\" : \"seed\", \"seed\" : 18446744073709551614 }"));
+    ck_assert_uint_eq(request.generate.seed, UINT64_MAX - 1);
+}
+END_TEST
+
+static void check_tools(int rc, const char *tools, const char *choice, const char *text,
+                        bool is_taken)
+{
+    if (is_taken) {
+        check_taken(rc, tools, text);
+        return;
+    }
+    check_refused(rc, tools, text, "leave it out, or send");
+    ck_assert_ptr_nonnull(strstr(err.text, choice));
+}
+
+/* Of tools with a choice, it is the tools that are not there. */
+START_TEST(tools_are_taken_where_none_may_be_called)
+{
+    static const char *const names[][2] = {{"tools", "tool_choice"},
+                                           {"functions", "function_call"}};
+    static const char *const forced[] = {"\"required\"", "{\"name\": \"f\"}", "\"auto\"", "null"};
+    char text[256];
+    for (size_t i = 0; i < COUNT(names); i++) {
+        const char *tools = names[i][0], *choice = names[i][1];
+        for (size_t k = 0; k <= COUNT(forced); k++) {
+            const char *said = k < COUNT(forced) ? forced[k] : "\"none\"";
+            for (int order = 0; order < 2; order++) {
+                int n = order ? snprintf(text, sizeof text, "{\"%s\": %s, \"%s\": [{\"a\": 1}]",
+                                         choice, said, tools)
+                              : snprintf(text, sizeof text, "{\"%s\": [{\"a\": 1}], \"%s\": %s",
+                                         tools, choice, said);
+                snprintf(text + n, sizeof text - (size_t)n, ", \"prompt\": \"x\"}");
+                check_tools(read_body(OPENAI_COMPLETION, text), tools, choice, text,
+                            k == COUNT(forced));
+            }
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("openai request rules");
@@ -346,6 +432,9 @@ int main(void)
     tcase_add_test(tcase, outrider_is_an_object);
     tcase_add_test(tcase, a_prompt_alone_is_enough);
     tcase_add_test(tcase, the_check_names_fields);
+    tcase_add_test(tcase, tools_are_taken_where_none_may_be_called);
+    tcase_add_test(tcase, other_seeds_are_refused_by_name);
+    tcase_add_test(tcase, only_the_seed_may_be_so_large);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
