@@ -69,7 +69,7 @@ static const char *find_fault(struct framing *f, const char *name, size_t name_l
     }
     if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
         if (++f->n_lengths > 1) return "There is more than one Content-Length header.";
-        if (!is_length(value, len)) return "The Content-Length is no number, or too large.";
+        if (!is_length(value, len)) return HTTP_BAD_LENGTH;
     }
     if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
         if (++f->n_encodings > 1) return "There is more than one Transfer-Encoding header.";

@@ -25,11 +25,13 @@ struct http_trust {
 /* A connection while it waits for a request: cut at its deadline. */
 struct http_connection {
     struct http_connection *next, *previous;
+    struct MHD_Connection *connection;
     int fd;
     struct http_trust trust;
     int64_t deadline_us; /* INT64_MAX = its request is complete */
     bool has_headers;    /* of a request whose body is being read */
     bool has_served;     /* a request before this one */
+    bool is_refused;     /* by early.c; it is about to be closed */
     char peer[HTTP_ADDRESS_BYTES];
 };
 
@@ -118,7 +120,15 @@ void http_tls_note(const char *line);
 /* Whether the client has shown a certificate that the authorities signed, or needs none. */
 bool http_tls_trusts(struct MHD_Connection *connection, struct http_trust *trust);
 
+/* ---- early.c ---- */
+/* The body of an error, as OpenAI has it; returns its length, as snprintf does. */
+int http_error_json(char *out, size_t size, const char *type, const char *text);
+/* Given every line that libmicrohttpd logs, on its thread: answers the request that the line
+ * refuses, if libmicrohttpd would answer it wrongly. */
+void http_early_note(struct http_server *server, const char *line);
+
 /* ---- framing.c ---- */
+#define HTTP_BAD_LENGTH "The Content-Length is no number, or too large."
 /* NULL, or a sentence on what makes it doubtful where the request ends or for whom it is. Takes
  * method and version as libmicrohttpd has them. */
 const char *http_framing_fault(struct MHD_Connection *connection, const char *method,

@@ -43,6 +43,7 @@ static void add_connection(struct http_server *server, struct MHD_Connection *co
     struct error err;
     struct http_connection *c;
     if (mem_array(&c, 1, sizeof *c, &err)) return; /* its requests are refused then */
+    c->connection = connection;
     c->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     const struct sockaddr *addr =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
@@ -101,10 +102,7 @@ static enum MHD_Result refuse(struct http_exchange *x, int status, const char *t
                               const char *text)
 {
     char json[512];
-    int len = snprintf(json, sizeof json,
-                       "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,"
-                       "\"code\":null}}",
-                       text, type);
+    int len = http_error_json(json, sizeof json, type, text);
     x->is_dispatched = true;
     http_answer(x, status, "application/json", json, (size_t)len);
     return http_exchange_proceed(x);
@@ -156,10 +154,23 @@ static enum MHD_Result begin_request(struct http_server *server, struct http_exc
     return refuse_body(x);
 }
 
+/* The context of a request until it is opened, if a blank is in its target: two programs may then
+ * read different targets. libmicrohttpd's own check of that needs MHD_OPTION_STRICT_FOR_CLIENT,
+ * with which it also answers requests without a Host, in its own way (early.c). */
+static char blank_in_target;
+
+static void *on_target(void *arg, const char *target, struct MHD_Connection *connection)
+{
+    (void)arg, (void)connection;
+    return strchr(target, ' ') ? &blank_in_target : NULL;
+}
+
 static enum MHD_Result open_request(struct http_server *server, struct MHD_Connection *connection,
                                     const char *path, const char *method, const char *version,
                                     void **context)
 {
+    bool has_blank = *context == &blank_in_target;
+    *context = NULL;
     struct error err;
     struct http_exchange *x;
     if (http_exchange_open(&x, server, connection, method, path, &err)) return MHD_NO;
@@ -167,7 +178,9 @@ static enum MHD_Result open_request(struct http_server *server, struct MHD_Conne
     if (!x->on) return MHD_NO;
     x->has_chunks = is_chunked(connection);
     set_stage(server, x->on, HEADERS);
-    return begin_request(server, x, http_framing_fault(connection, method, version));
+    const char *fault = http_framing_fault(connection, method, version);
+    if (!fault && has_blank) fault = "The target of the request has a blank.";
+    return begin_request(server, x, fault);
 }
 
 /* The body is not being read any more. */
@@ -215,7 +228,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 {
     struct http_server *server = arg;
     struct http_exchange *x = *context;
-    if (!x) return open_request(server, connection, path, method, version, context);
+    if (!x || *context == &blank_in_target)
+        return open_request(server, connection, path, method, version, context);
     if (*len) {
         enum MHD_Result result = add_body(server, x, data, *len);
         *len = 0;
@@ -230,7 +244,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **co
 {
     struct http_exchange *x = *context;
     (void)connection, (void)code;
-    if (!x) return;
+    if (!x || *context == &blank_in_target) return;
     if (x->on) {
         x->on->has_served = true;
         set_stage(arg, x->on, AWAITED);
@@ -248,10 +262,10 @@ static void on_log(void *arg, const char *format, va_list args)
 static void on_log(void *arg, const char *format, va_list args)
 {
     char text[256];
-    (void)arg;
     vsnprintf(text, sizeof text, format, args);
     text[strcspn(text, "\n")] = 0;
     http_tls_note(text);
+    http_early_note(arg, text);
     log_line(LOG_LEVEL_DEBUG, "http", "text=\"%s\"", text);
 }
 
@@ -272,12 +286,13 @@ static int start_daemon(struct http_server *server, int fd, struct error *err)
         {MHD_OPTION_END, 0, NULL},
     };
     server->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+        flags, 0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, server,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)server->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)server->options.answer_timeout_s, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEADERS_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
-        on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY,
+        (unsigned)server->options.answer_timeout_s, MHD_OPTION_STRICT_FOR_CLIENT, 0,
+        MHD_OPTION_URI_LOG_CALLBACK, on_target, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)HTTP_HEADERS_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY,
         has_tls ? tls : tls + N_TLS_OPTIONS, MHD_OPTION_END);
     if (server->daemon) return 0;
     close(fd);
