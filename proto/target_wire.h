@@ -19,6 +19,7 @@ enum {
     WIRE_ROW_IDS_MAX = ROW_IDS_MAX,
     WIRE_ROW_BEST_MAX = 1 << 20,
     WIRE_NCCL_ID_BYTES = 128,
+    WIRE_MEMBER_PASS_BYTES = 16,
     /* Upper bounds of what a reply, a row and a slice take besides texts and arrays. */
     WIRE_REPLY_BYTES = 256,
     WIRE_ROW_BYTES = 16,
@@ -122,6 +123,7 @@ struct target_description {
     bool is_busy; /* it is starting, or a coordinator has the group or left an unfinished step */
     bool has_nccl_id; /* only of rank 0, while it waits for the other ranks */
     uint8_t nccl_id[WIRE_NCCL_ID_BYTES];
+    uint8_t member_pass[WIRE_MEMBER_PASS_BYTES]; /* goes with nccl_id */
 };
 
 /* Encoders replace buf's content. In texts, '?' replaces bytes that are not UTF-8.

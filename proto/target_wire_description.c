@@ -49,6 +49,8 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
     if (desc->has_nccl_id) {
         out->nccl_id =
             (ProtobufCBinaryData){.len = sizeof desc->nccl_id, .data = codec_lend(desc->nccl_id)};
+        out->member_pass = (ProtobufCBinaryData){.len = sizeof desc->member_pass,
+                                                 .data = codec_lend(desc->member_pass)};
     }
     bool is_whole =
         out->model && out->architecture && out->arithmetic && out->kernels && out->group;
@@ -144,7 +146,13 @@ static int nccl_id_decode(const Outrider__Target__V1__Description *msg,
         return error_set(err, ERR_FORMAT, "nccl_id comes from rank %d, only rank 0 has one",
                          desc->rank);
     }
+    if (msg->member_pass.len != sizeof desc->member_pass) {
+        return error_set(err, ERR_FORMAT,
+                         "member_pass has %zu bytes, must have %zu where there is an nccl_id",
+                         msg->member_pass.len, sizeof desc->member_pass);
+    }
     memcpy(desc->nccl_id, msg->nccl_id.data, sizeof desc->nccl_id);
+    memcpy(desc->member_pass, msg->member_pass.data, sizeof desc->member_pass);
     desc->has_nccl_id = true;
     return 0;
 }

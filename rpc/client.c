@@ -18,8 +18,8 @@ enum { POLL_EVENTS_MAX = 1000, DEAD_CONNECTION_POLLS = 5 };
 struct rpc_client {
     grpc_completion_queue *events;
     struct rpc_channels channels;
-    grpc_metadata authorization; /* sent with every call, if there is a key */
-    bool has_key;
+    grpc_metadata metadata[2]; /* [n_metadata] sent with every call */
+    size_t n_metadata;
 };
 
 enum stream_event { STREAM_START, STREAM_STATUS, STREAM_SEND, STREAM_RECEIVE, N_STREAM_EVENTS };
@@ -50,20 +50,25 @@ struct rpc_stream {
     bool is_over; /* the status is here */
 };
 
+/* name is kept; the value is prefix and text. */
+static void add_metadata(struct rpc_client *client, const char *name, const char *prefix,
+                         const char *text)
+{
+    size_t len = strlen(text), prefix_len = strlen(prefix);
+    grpc_slice value = grpc_slice_malloc(prefix_len + len);
+    memcpy(GRPC_SLICE_START_PTR(value), prefix, prefix_len);
+    memcpy(GRPC_SLICE_START_PTR(value) + prefix_len, text, len);
+    client->metadata[client->n_metadata++] =
+        (grpc_metadata){.key = grpc_slice_from_static_string(name), .value = value};
+}
+
 static void set_options(struct rpc_client *client, const struct rpc_client_options *options)
 {
-    static const char scheme[] = "Bearer ";
     client->channels.certificates = options->certificates;
     client->channels.server_name = options->server_name;
     client->channels.is_patient = options->is_patient;
-    client->has_key = options->api_key != NULL;
-    if (!client->has_key) return;
-    size_t len = strlen(options->api_key), scheme_len = sizeof scheme - 1;
-    grpc_slice value = grpc_slice_malloc(scheme_len + len);
-    memcpy(GRPC_SLICE_START_PTR(value), scheme, scheme_len);
-    memcpy(GRPC_SLICE_START_PTR(value) + scheme_len, options->api_key, len);
-    client->authorization.key = grpc_slice_from_static_string("authorization");
-    client->authorization.value = value;
+    if (options->api_key) add_metadata(client, "authorization", "Bearer ", options->api_key);
+    if (options->header_name) add_metadata(client, options->header_name, "", options->header_value);
 }
 
 int rpc_client_open(struct rpc_client **client, const struct rpc_client_options *options,
@@ -97,7 +102,9 @@ void rpc_client_close(struct rpc_client *client)
     while (client_step(client, INT64_MAX)) {
     }
     grpc_completion_queue_destroy(client->events);
-    if (client->has_key) grpc_slice_unref(client->authorization.value);
+    for (size_t i = 0; i < client->n_metadata; i++) {
+        grpc_slice_unref(client->metadata[i].value);
+    }
     rpc_library_close();
     free(client);
 }
@@ -135,10 +142,8 @@ static int start_call(struct rpc_stream *stream, bool wait_for_ready, struct err
     ops[0].flags = wait_for_ready ? GRPC_INITIAL_METADATA_WAIT_FOR_READY |
                                         GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET
                                   : 0;
-    if (stream->client->has_key) {
-        ops[0].data.send_initial_metadata.count = 1;
-        ops[0].data.send_initial_metadata.metadata = &stream->client->authorization;
-    }
+    ops[0].data.send_initial_metadata.count = stream->client->n_metadata;
+    ops[0].data.send_initial_metadata.metadata = stream->client->metadata;
     ops[1].op = GRPC_OP_RECV_INITIAL_METADATA;
     ops[1].data.recv_initial_metadata.recv_initial_metadata = &stream->initial;
     return start_batch(stream, ops, 2, STREAM_START, err);

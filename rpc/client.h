@@ -18,7 +18,8 @@ struct rpc_client_options {
     struct certificates *certificates; /* TLS with them, but for unix sockets; NULL = plain */
     const char *server_name;           /* that certificates must have in place of the address's */
     const char *api_key; /* sent with every call; visible ASCII; NULL = none; copied */
-    bool is_patient;     /* another host may be silent for 30 s, and not only for 4 s */
+    const char *header_name, *header_value; /* likewise; the name is in lower case and kept */
+    bool is_patient; /* another host may be silent for 30 s, and not only for 4 s */
 };
 
 /* keeps certificates and server_name; options NULL = all zeros. */

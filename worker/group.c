@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/memory.h"
 #include "comm/comm_mpi.h"
 #include "comm/comm_nccl.h"
@@ -32,19 +33,33 @@ bool group_has_exchange(const struct group *group)
     return !is_led(group);
 }
 
-/* A random number of rank 0 names the group. Without MPI, the other ranks get it when they join. */
-static int share_id(struct group *group, struct error *err)
+struct secrets {
+    uint64_t id;
+    uint8_t pass[WIRE_MEMBER_PASS_BYTES];
+};
+
+static void take_secrets(struct group *group, const struct secrets *secrets)
 {
-    uint64_t mine = 0, *all = NULL;
+    snprintf(group->id, sizeof group->id, "%016" PRIx64, secrets->id);
+    memcpy(group->member_pass, secrets->pass, sizeof secrets->pass);
+}
+
+/* A random number of rank 0 names the group, and another one is its members' pass. Without MPI, the
+ * other ranks get both when they join. */
+static int share_secrets(struct group *group, struct error *err)
+{
+    struct secrets mine = {0}, *all = NULL;
     int rc = 0;
-    if (getrandom(&mine, sizeof mine, 0) != (ssize_t)sizeof mine) mine = (uint64_t)getpid();
+    if (getrandom(&mine, sizeof mine, 0) != (ssize_t)sizeof mine) {
+        return error_set(err, ERR_UNAVAILABLE, "the system gives no random numbers");
+    }
     if (is_led(group)) {
-        snprintf(group->id, sizeof group->id, "%016" PRIx64, mine);
+        take_secrets(group, &mine);
         return 0;
     }
     TRY(mem_array(&all, (size_t)group->comm->size, sizeof *all, err));
     TRY(comm_exchange(group->comm, &mine, all, sizeof mine, err));
-    snprintf(group->id, sizeof group->id, "%016" PRIx64, all[0]);
+    take_secrets(group, &all[0]);
 out:
     free(all);
     return rc;
@@ -106,7 +121,7 @@ int group_open(struct group *group, const struct group_options *options, struct 
         group->comm = part;
     }
     if (options->n_ranks > 1 || options->collectives == GROUP_NCCL) TRY(open_nccl(group, err));
-    TRY(share_id(group, err));
+    TRY(share_secrets(group, err));
 out:
     /* Under MPI, closing would wait for ranks that wait for us. */
     if (rc && !group->world) group_close(group);
@@ -158,6 +173,7 @@ int group_offer(struct group *group, struct target_description *mine, struct err
     int rc = comm_nccl_make_id(group->comm, &id, err);
     if (rc) return rc;
     memcpy(mine->nccl_id, &id, sizeof id);
+    memcpy(mine->member_pass, group->member_pass, sizeof mine->member_pass);
     mine->has_nccl_id = true;
     return 0;
 }
@@ -173,7 +189,9 @@ static int join_led(struct group *group, struct target_description *mine, struct
     if (!group_is_lead(group)) {
         TRY(address_of_lead(options->lead, options->listen, group->comm->size, lead, err));
         TRY(join_ask(&theirs, mine, lead, options->certificates, options->timeout_s, err));
-        TRY(lead_watch_open(&group->lead_watch, lead, options->certificates, err));
+        memcpy(group->member_pass, theirs.member_pass, sizeof group->member_pass);
+        TRY(lead_watch_open(&group->lead_watch, lead, group->member_pass, options->certificates,
+                            err));
     }
     memcpy(&id, theirs.nccl_id, sizeof id);
     TRY(comm_nccl_connect(group->comm, &id, err));
@@ -206,7 +224,13 @@ static bool are_apart(const struct place *all, int n)
     return has_hosts && !is_wild;
 }
 
-int group_watch(struct group *group, const char *bound, struct error *err)
+int group_n_members(const struct group *group)
+{
+    bool has_members = is_led(group) || group->is_apart;
+    return has_members && group->comm->rank == 0 ? group->comm->size - 1 : 0;
+}
+
+int group_place(struct group *group, const char *bound, struct error *err)
 {
     struct place mine = {0}, *all = NULL;
     int rc = 0;
@@ -215,11 +239,26 @@ int group_watch(struct group *group, const char *bound, struct error *err)
     snprintf(mine.address, sizeof mine.address, "%s", bound);
     TRY(mem_array(&all, (size_t)group->comm->size, sizeof *all, err));
     TRY(comm_exchange(group->comm, &mine, all, sizeof mine, err));
-    if (group->comm->rank > 0 && are_apart(all, group->comm->size)) {
-        TRY(lead_watch_open(&group->lead_watch, all[0].address, group->options.certificates, err));
-    }
+    group->is_apart = are_apart(all, group->comm->size);
+    _Static_assert(sizeof group->lead == sizeof all[0].address, "an address fits");
+    snprintf(group->lead, sizeof group->lead, "%s", all[0].address);
 out:
     free(all);
+    return rc;
+}
+
+/* The exchange says that rank 0 knows of its members. */
+int group_watch(struct group *group, struct error *err)
+{
+    uint8_t mine = 1, all[RANKS_MAX];
+    int rc = 0;
+    if (!group->is_apart) return 0;
+    TRY(comm_exchange(group->comm, &mine, all, sizeof mine, err));
+    if (group->comm->rank > 0) {
+        TRY(lead_watch_open(&group->lead_watch, group->lead, group->member_pass,
+                            group->options.certificates, err));
+    }
+out:
     return rc;
 }
 

@@ -9,7 +9,7 @@
 #include "comm/comm.h"
 #include "proto/target_wire.h"
 
-enum { GROUP_ID_BYTES = 64 };
+enum { GROUP_ID_BYTES = 64, GROUP_ADDRESS_BYTES = 256 };
 
 /* What adds up the ranks' sums. AUTO is NCCL without MPI, and under mpirun with --device cuda,
  * where each rank has the GPU of its number; otherwise it is MPI. */
@@ -32,8 +32,13 @@ struct group {
     struct group_options options;
     struct comm *world;            /* everything mpirun started; NULL without mpirun */
     struct comm *comm;             /* the ranks of the target */
-    struct lead_watch *lead_watch; /* to rank 0, of a rank without MPI */
-    char id[GROUP_ID_BYTES];       /* the same on all ranks, new at every start */
+    struct lead_watch *lead_watch; /* to rank 0; see group_n_members */
+    char id[GROUP_ID_BYTES];       /* the same on all ranks, new at every start, and public */
+    /* as new, and for the ranks alone (worker/members.h); without MPI that of rank 0 alone, until
+     * group_join */
+    uint8_t member_pass[WIRE_MEMBER_PASS_BYTES];
+    bool is_apart;                  /* under MPI, on several hosts */
+    char lead[GROUP_ADDRESS_BYTES]; /* where rank 0 listens, if is_apart */
 };
 
 /* Afterwards the group knows its rank and size, but may not be connected. keeps the options'
@@ -63,8 +68,13 @@ int group_join(struct group *group, struct target_description *mine, struct erro
 
 /* Under mpirun, where ranks run on several hosts and each listens at an address of its own (no
  * wildcard): every rank keeps a stream to rank 0 (worker/lead_watch.h), because mpirun learns late
- * that a host is cut off. All ranks call it when they listen at `bound`. */
-int group_watch(struct group *group, const char *bound, struct error *err);
+ * that a host is cut off. All ranks call group_place when they listen at `bound`, and group_watch
+ * when their listeners know how many streams to expect. */
+int group_place(struct group *group, const char *bound, struct error *err);
+int group_watch(struct group *group, struct error *err);
+/* How many ranks hold a stream to this one: on rank 0 all others, without MPI and, after
+ * group_place, on several hosts; otherwise 0. */
+int group_n_members(const struct group *group);
 /* This rank is about to leave, so whoever else leaves is no loss. Any thread. */
 void group_leave(struct group *group);
 

@@ -14,6 +14,7 @@
 #include "base/process.h"
 #include "rpc/client.h"
 #include "worker/address.h"
+#include "worker/members.h"
 
 struct lead_watch {
     char lead[ADDRESS_BYTES];
@@ -53,15 +54,18 @@ static void *wait_for_end(void *arg)
     return NULL;
 }
 
-int lead_watch_open(struct lead_watch **out, const char *lead, struct certificates *certificates,
-                    struct error *err)
+int lead_watch_open(struct lead_watch **out, const char *lead, const uint8_t *pass,
+                    struct certificates *certificates, struct error *err)
 {
-    const struct rpc_client_options client = {.certificates = certificates};
+    char shown[MEMBERS_PASS_CHARS];
+    const struct rpc_client_options client = {
+        .certificates = certificates, .header_name = MEMBERS_HEADER, .header_value = shown};
     int rc = 0;
     struct lead_watch *watch = NULL;
     *out = NULL;
     TRY(mem_array(&watch, 1, sizeof *watch, err));
     snprintf(watch->lead, sizeof watch->lead, "%s", lead);
+    members_pass_text(pass, shown);
     TRY(rpc_client_open(&watch->client, &client, err));
     TRY(rpc_stream_open(&watch->stream, watch->client, lead, "/outrider.target.v1.Target/Stay",
                         false, INT64_MAX, err));

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/monitor.h"
 #include "rpc/health.h"
+#include "worker/members.h"
 
 struct listener {
     struct rpc_health *health;
@@ -19,6 +20,7 @@ struct listener {
     struct buffer description, busy_description;              /* since then */
     void (*on_rank_lost)(void *arg);
     void *on_rank_lost_arg;
+    struct members members;
     struct rpc_call *current; /* the Run stream that is served; handlers only */
     struct beat *beat;        /* the engine thread's */
     struct monitor draining;  /* of the two below */
@@ -195,6 +197,22 @@ static void on_run_done(struct rpc_call *call, void *service)
     watchdog_hasten(ls->dog, LISTENER_ORPHAN_US);
 }
 
+/* The call's data says that the caller is a member. */
+static void on_stay_open(struct rpc_call *call, void *service)
+{
+    struct listener *ls = service;
+    struct error err;
+    const char *pass = NULL;
+    size_t len = 0;
+    rpc_call_header(call, MEMBERS_HEADER, &pass, &len);
+    int rc = members_enter(&ls->members, pass, len, &err);
+    if (rc) {
+        rpc_call_finish(call, rc, err.text);
+    } else {
+        rpc_call_set_data(call, ls);
+    }
+}
+
 static void on_stay_half_close(struct rpc_call *call, void *service)
 {
     (void)service;
@@ -206,7 +224,8 @@ static void on_stay_half_close(struct rpc_call *call, void *service)
 static void on_stay_done(struct rpc_call *call, void *service)
 {
     struct listener *ls = service;
-    (void)call;
+    if (!rpc_call_data(call)) return; /* it was refused */
+    members_leave(&ls->members);
     if (is_draining(ls)) return;
     if (rpc_health_is_serving(ls->health, complete)) ls->on_rank_lost(ls->on_rank_lost_arg);
 }
@@ -222,6 +241,7 @@ static const struct rpc_method methods[] = {
      .on_done = on_run_done},
     {.path = "/outrider.target.v1.Target/Stay",
      .is_stream_in = true,
+     .on_open = on_stay_open,
      .on_half_close = on_stay_half_close,
      .on_done = on_stay_done},
 };
@@ -269,6 +289,7 @@ int listener_open(struct listener **listener, const char *address,
     ls->dog = options->dog;
     ls->on_rank_lost = options->on_rank_lost;
     ls->on_rank_lost_arg = options->arg;
+    members_init(&ls->members, options->member_pass, options->n_members);
     TRY(encode_starting(ls, description, err));
     TRY(listener_describe(ls, description, err));
     TRY(rpc_health_open(&ls->health, err));
@@ -324,6 +345,11 @@ void listener_expect(struct listener *ls)
 const char *listener_address(const struct listener *ls)
 {
     return rpc_server_address(ls->server);
+}
+
+void listener_expect_members(struct listener *ls, int n)
+{
+    atomic_store(&ls->members.n_most, n);
 }
 
 void listener_set_complete(struct listener *ls)

@@ -36,6 +36,8 @@ struct listener_options {
     /* a handler, for when a rank's Stay stream has ended (worker/lead_watch.h) */
     void (*on_rank_lost)(void *arg);
     void *arg;
+    const uint8_t *member_pass; /* [WIRE_MEMBER_PASS_BYTES] of ranks that hold such streams here */
+    int n_members;              /* how many may; 0 = none, until listener_expect_members */
     struct certificates *certificates; /* kept; NULL = plain */
 };
 
@@ -53,6 +55,8 @@ void listener_wait(struct listener *listener);
 void listener_expect(struct listener *listener);
 
 const char *listener_address(const struct listener *listener);
+/* n ranks will hold Stay streams here. Before they call. */
+void listener_expect_members(struct listener *listener, int n);
 /* All ranks have joined: the id is not offered any more, and a rank that leaves counts as lost. */
 void listener_set_complete(struct listener *listener);
 /* This rank is about to leave, so a rank that leaves is no loss. Any thread. */

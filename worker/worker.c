@@ -201,6 +201,8 @@ static int listen_at(struct worker *w, const char *address, struct error *err)
                                              .dog = w->dog,
                                              .on_rank_lost = on_rank_lost,
                                              .arg = w,
+                                             .member_pass = w->group.member_pass,
+                                             .n_members = group_n_members(&w->group),
                                              .certificates = w->options.group.certificates};
     return listener_open(&w->listener, address, &w->description, &options, err);
 }
@@ -342,7 +344,9 @@ int worker_open(struct worker **worker, const struct worker_options *options, st
     if (!w->listener) TRY(listen_at(w, address, err));
     TRY(listener_describe(w->listener, &w->description, err));
     listener_set_serving(w->listener, true); /* before a coordinator learns the address */
-    TRY(group_watch(&w->group, listener_address(w->listener), err));
+    TRY(group_place(&w->group, listener_address(w->listener), err));
+    listener_expect_members(w->listener, group_n_members(&w->group));
+    TRY(group_watch(&w->group, err));
     listener_set_complete(w->listener);
     probes_set_serving(w->probes, w->signals);
     TRY(group_announce(&w->group, listener_address(w->listener), err));

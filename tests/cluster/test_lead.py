@@ -7,12 +7,15 @@ Skipped (77) where the build has no NCCL or no emulation."""
 import json
 import os
 import signal
+import socket
 import sys
+import time
 import unittest
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cluster import Cluster, ClusterError, Program, free_ports, wait_until
+from http2_raw import call
 from skips import skip
 
 BUILD = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -69,6 +72,21 @@ class Led(unittest.TestCase):
         self.addCleanup(cluster._leave, False)
         return cluster
 
+    def stay_and_leave(self, address):
+        """As a stranger: no rank's pass comes with the call."""
+        is_unix = address.startswith("unix:")
+        with socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET) as peer:
+            host, _, port = address.rpartition(":")
+            peer.connect(address[5:] if is_unix else (host, int(port)))
+            peer.settimeout(PATIENCE)
+            peer.sendall(call("/outrider.target.v1.Target/Stay", b""))
+            answer = b""
+            while b"other%20ranks" not in answer and b"other ranks" not in answer:
+                more = peer.recv(65536)
+                self.assertTrue(more, answer)
+                answer += more
+        time.sleep(0.5)
+
     def wait_log(self, program, text):
         def look():
             if text in program.log():
@@ -96,6 +114,7 @@ class Led(unittest.TestCase):
                     self.wait_log(program, " ready ")
                 third = cluster.start_rank(1, "--join-timeout", "1", log="third")
                 self.check_ends(third, "waits for no more ranks: its group is complete")
+                self.stay_and_leave(cluster.worker_addresses[0])
                 for program in (early, late):
                     self.assertTrue(program.is_alive())
                 cluster.stop()

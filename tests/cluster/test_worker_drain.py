@@ -135,6 +135,24 @@ class WorkerDrain(unittest.TestCase):
         world.workers.process.send_signal(signal.SIGTERM)
         self.assertEqual(world.workers.wait(AT_ONCE_S), 0)
 
+    def test_a_stranger_who_calls_stay_ends_nothing(self):
+        """No rank of one mpirun holds such a stream, so its end says nothing."""
+        world, holders = self.ranks(n_ranks=2)
+        before = world.rank_pids()
+        for address in world.worker_addresses:
+            with grpc.insecure_channel(address, options=OPTIONS) as channel:
+                for metadata in ((), (("outrider-member", "0" * 32),)):
+                    stay = channel.stream_stream(TARGET + "Stay")
+                    with self.assertRaises(grpc.RpcError) as refused:
+                        next(stay(iter(queue.Queue().get, None), timeout=20, metadata=metadata))
+                    self.assertEqual(refused.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
+                    self.assertIn("mpirun watches them", refused.exception.details())
+                    stay(iter(()), timeout=20).cancel()
+        time.sleep(1)
+        self.assertEqual(world.rank_pids(), before)
+        self.assertTrue(all(holder.is_busy() for holder in holders))
+        self.assertNotIn("_lost", world.workers.log())
+
     def test_all_ranks_of_a_group_drain(self):
         world, holders = self.ranks(n_ranks=2)
         for pid in world.rank_pids().values():

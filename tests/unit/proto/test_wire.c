@@ -407,6 +407,7 @@ START_TEST(description_round_trip_keeps_every_field)
     sent.has_nccl_id = true;
     for (int i = 0; i < WIRE_NCCL_ID_BYTES; i++)
         sent.nccl_id[i] = (uint8_t)(2 * i); /* zeros among them */
+    sent.member_pass[3] = 0xaa;
     CHECK_OK(target_description_encode(&buf, &sent, &err));
     CHECK_OK(target_description_decode(buf.data, buf.len, &got, &err));
     ck_assert_mem_eq(&sent, &got, sizeof got);

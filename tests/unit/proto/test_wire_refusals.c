@@ -458,6 +458,12 @@ START_TEST(nccl_id_of_another_size_or_rank_is_refused)
     CHECK_OK(target_description_encode(&buf, &desc, &err));
     CHECK_OK(target_description_decode(buf.data, buf.len, &got, &err));
     ck_assert(got.has_nccl_id);
+    const size_t pass_len = 3 + WIRE_MEMBER_PASS_BYTES; /* the last field */
+    CHECK_ERR(target_description_decode(buf.data, buf.len - pass_len, &got, &err), ERR_FORMAT,
+              "member_pass has 0 bytes, must have 16 where there is an nccl_id");
+    buf.data[buf.len - WIRE_MEMBER_PASS_BYTES - 1]--;
+    CHECK_ERR(target_description_decode(buf.data, buf.len - 1, &got, &err), ERR_FORMAT,
+              "member_pass has 15 bytes");
     desc.rank = 1;
     CHECK_OK(target_description_encode(&buf, &desc, &err));
     CHECK_ERR(target_description_decode(buf.data, buf.len, &got, &err), ERR_FORMAT,

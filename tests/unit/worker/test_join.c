@@ -50,6 +50,8 @@ static struct target_description lead(void)
     d.has_nccl_id = true;
     for (int i = 0; i < WIRE_NCCL_ID_BYTES; i++)
         d.nccl_id[i] = (uint8_t)(i * 7);
+    for (int i = 0; i < WIRE_MEMBER_PASS_BYTES; i++)
+        d.member_pass[i] = (uint8_t)(i * 17);
     return d;
 }
 
@@ -70,8 +72,10 @@ static void lead_open(const struct target_description *d)
 {
     CHECK_OK(queue_open(&queue, 4, &err));
     CHECK_OK(watchdog_open(&dog, on_late, NULL, &err));
-    CHECK_OK(listener_open(&listener, address, d,
-                           &(struct listener_options){.queue = queue, .dog = dog}, &err));
+    CHECK_OK(listener_open(
+        &listener, address, d,
+        &(struct listener_options){.queue = queue, .dog = dog, .member_pass = d->member_pass},
+        &err));
 }
 
 static void lead_close(void)
@@ -96,6 +100,7 @@ START_TEST(join_gets_the_id_and_the_group_of_rank_0)
     lead_open(&offered);
     CHECK_OK(join_ask(&theirs, &mine, address, NULL, 10, &err));
     ck_assert_mem_eq(theirs.nccl_id, offered.nccl_id, WIRE_NCCL_ID_BYTES);
+    ck_assert_mem_eq(theirs.member_pass, offered.member_pass, WIRE_MEMBER_PASS_BYTES);
     ck_assert_str_eq(theirs.group, offered.group);
     ck_assert(theirs.has_nccl_id && theirs.is_busy);
     lead_close();
