@@ -51,12 +51,21 @@ void jobs_size(const struct jobs *j, int *n_jobs, size_t *n_bytes)
 
 /* ---- submitting ---- */
 
+/* A job that ended through the service's fault has no key any more: a key is for sending a request
+ * again after just such a fault. */
+static bool holds_key(const struct record *r, const struct job_submission *s)
+{
+    const struct job_info *info = &r->info;
+    if (strcmp(info->key, s->key) != 0 || strcmp(info->owner, s->owner) != 0) return false;
+    return info->state != JOB_STATE_ENDED || !job_end_is_of_service(info->end);
+}
+
 /* Looks for the key inside the monitor. */
 static int look_up(struct jobs *j, const struct job_submission *s, struct job_info *info,
                    bool *existed, struct error *err)
 {
     struct record *r = s->key[0] ? *record_bucket(j, s->key) : NULL;
-    while (r && (strcmp(r->info.key, s->key) != 0 || strcmp(r->info.owner, s->owner) != 0)) {
+    while (r && !holds_key(r, s)) {
         r = r->bucket;
     }
     *existed = r;

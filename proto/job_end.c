@@ -14,6 +14,11 @@ const char *const job_end_names[JOB_ENDS] = {
     [JOB_END_SHUTDOWN] = "shutdown",
 };
 
+bool job_end_is_of_service(enum job_end end)
+{
+    return end == JOB_END_FAILED || end == JOB_END_UNAVAILABLE || end == JOB_END_SHUTDOWN;
+}
+
 const char *const job_state_names[JOB_STATES] = {
     [JOB_STATE_ANY] = "any",
     [JOB_STATE_WAITING] = "waiting",

@@ -1,6 +1,8 @@
 /* How a job ends, and where it is until then: what is counted and what clients are told. */
 #pragma once
 
+#include <stdbool.h>
+
 /* The engine writes it into the reply before it calls done or fail. */
 enum job_end {
     JOB_END_STOP, /* end of sequence, stop string, stop token */
@@ -18,6 +20,10 @@ enum job_end {
 
 /* "stop", "length", ... */
 extern const char *const job_end_names[JOB_ENDS];
+
+/* Whether the request itself may well succeed when it is sent again, because it was the service
+ * that failed. */
+bool job_end_is_of_service(enum job_end end);
 
 enum job_state { JOB_STATE_ANY, JOB_STATE_WAITING, JOB_STATE_RUNNING, JOB_STATE_ENDED, JOB_STATES };
 

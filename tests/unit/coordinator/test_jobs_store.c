@@ -2,6 +2,7 @@
  * sanitizer sees. */
 /* ctest: labels=quick,threads libs=jobs timeout=60 */
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -112,6 +113,45 @@ START_TEST(a_key_belongs_to_one_request)
     ck_assert(existed && info.number == second.number);
     CHECK_ERR(jobs_submit(jobs, &other, &info, &existed, &err), ERR_ARGUMENT,
               "key 'k' belongs to job-0000000000000abc-2");
+}
+END_TEST
+
+START_TEST(a_fault_of_the_service_frees_the_key)
+{
+    static const struct {
+        enum job_end end;
+        int code;
+        bool frees;
+    } ends[] = {{JOB_END_STOP, 0, false},
+                {JOB_END_LENGTH, 0, false},
+                {JOB_END_ANSWERED, 0, false},
+                {JOB_END_CANCELLED, ERR_CANCELLED, false},
+                {JOB_END_DEADLINE, ERR_TIMEOUT, false},
+                {JOB_END_REFUSED, ERR_ARGUMENT, false},
+                {JOB_END_SLOW_READER, ERR_EXHAUSTED, false},
+                {JOB_END_FAILED, ERR_INTERNAL, true},
+                {JOB_END_UNAVAILABLE, ERR_UNAVAILABLE, true},
+                {JOB_END_SHUTDOWN, ERR_UNAVAILABLE, true}};
+    ck_assert_int_eq(sizeof ends / sizeof *ends, JOB_ENDS);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "end %zu", i);
+        const struct job_submission same = submission(key, 7), other = submission(key, 8);
+        struct job_info first = submitted(key, 7);
+        jobs_end(jobs, first.number, ends[i].end, ends[i].code, "");
+        CHECK_OK(jobs_find_key(jobs, &same, &info, &existed, &err));
+        ck_assert_int_eq(existed, !ends[i].frees);
+        if (ends[i].frees) { /* another request may have it, too */
+            struct job_info second = submitted(key, 8);
+            ck_assert(!existed && second.number > first.number);
+            CHECK_OK(jobs_submit(jobs, &other, &info, &existed, &err));
+            ck_assert(existed && info.number == second.number);
+            CHECK_ERR(jobs_find_key(jobs, &same, &info, &existed, &err), ERR_ARGUMENT, second.id);
+            jobs_end(jobs, second.number, JOB_END_STOP, 0, "");
+        }
+        CHECK_OK(jobs_find(jobs, "", first.id, &info, &err)); /* the old one can still be read */
+        ck_assert_str_eq(info.key, key);
+    }
 }
 END_TEST
 
@@ -322,6 +362,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, an_answer_is_read_as_it_was_appended);
     tcase_add_test(tcase, a_key_belongs_to_one_request);
+    tcase_add_test(tcase, a_fault_of_the_service_frees_the_key);
     tcase_add_test(tcase, no_new_job_while_none_is_served);
     tcase_add_test(tcase, those_that_ended_first_make_room);
     tcase_add_test(tcase, bytes_are_bounded_and_a_running_answer_is_kept);
