@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file_guard.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -43,6 +44,7 @@ int file_map(struct file_view *view, const char *path, struct error *err)
             rc = error_set(err, ERR_IO, "cannot map %s: %s", path, strerror(errno));
         } else {
             *view = (struct file_view){.data = data, .size_bytes = size};
+            file_guard_add(data, size, path);
         }
     }
     if (!rc) {
@@ -68,6 +70,7 @@ static void *plain(const struct file_view *view)
 
 void file_unmap(struct file_view *view)
 {
+    file_guard_remove(view->data);
     if (view->data) munmap(plain(view), view->size_bytes);
     *view = (struct file_view){0};
 }

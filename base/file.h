@@ -7,7 +7,8 @@
 
 #include "base/error.h"
 
-/* A mapped file. A zeroed view can be unmapped. */
+/* A mapped file. A zeroed view can be unmapped. If the file becomes shorter while it is mapped, the
+ * process ends with a sentence when it reads what is missing (base/file_guard.h). */
 struct file_view {
     const uint8_t *data;
     size_t size_bytes;

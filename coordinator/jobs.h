@@ -18,8 +18,8 @@ void jobs_close(struct jobs *jobs);
 void jobs_set_serving(struct jobs *jobs, bool is_serving, const char *why);
 
 /* *existed: the key is that of an earlier job, which *info tells of. Otherwise there is a new job,
- * and the caller says with jobs_admit whether the engine has it. The key of a job that ended through
- * the service's fault (job_end_is_of_service) is free again.
+ * and the caller says with jobs_admit whether the engine has it. The key of a job that ended
+ * through the service's fault (job_end_is_of_service) is free again.
  * Errors: ERR_ARGUMENT the key belongs to another request, ERR_EXHAUSTED no ended job can make
  * room, ERR_UNAVAILABLE a job with this key is being admitted at this moment, or no new job would
  * be served, ERR_NO_MEMORY. */

@@ -2,12 +2,14 @@
  * there. Numbers are those of a little-endian machine. */
 #include "lookup/datastore.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/file.h"
+#include "base/file_guard.h"
 #include "base/file_write.h"
 #include "base/memory.h"
 
@@ -25,7 +27,8 @@ struct header {
 struct datastore {
     struct file_view view;
     char path[PATH_BYTES];
-    const struct header *header;
+    struct header header; /* a copy: the file may change */
+    atomic_bool is_lost;  /* set by the thread that meets the end of the file (base/file_guard.h) */
     const int32_t *tokens, *suffixes; /* [n] */
     size_t n;
 };
@@ -125,8 +128,8 @@ out:
 
 static int check_header(const struct datastore *d, const char *path, struct error *err)
 {
-    const struct header *h = d->header;
-    if (d->view.size_bytes < sizeof *h || memcmp(h->magic, magic, sizeof magic) != 0) {
+    const struct header *h = &d->header;
+    if (memcmp(h->magic, magic, sizeof magic) != 0) {
         return error_set(err, ERR_FORMAT,
                          "%s is no datastore; 'outrider datastore build' makes one", path);
     }
@@ -151,11 +154,12 @@ int datastore_open(struct datastore **store, const char *path, struct error *err
     *store = NULL;
     TRY(mem_array(&d, 1, sizeof *d, err));
     TRY(file_map(&d->view, path, err));
-    d->header = (const void *)d->view.data;
+    file_guard_set_flag(d->view.data, &d->is_lost);
+    if (d->view.size_bytes >= sizeof d->header) memcpy(&d->header, d->view.data, sizeof d->header);
     TRY(check_header(d, path, err));
     strncpy(d->path, path, sizeof d->path - 1);
-    d->n = (size_t)d->header->n_tokens;
-    d->tokens = (const void *)(d->view.data + sizeof *d->header);
+    d->n = (size_t)d->header.n_tokens;
+    d->tokens = (const void *)(d->view.data + sizeof d->header);
     d->suffixes = d->tokens + d->n;
     *store = d;
     d = NULL;
@@ -173,7 +177,7 @@ void datastore_close(struct datastore *d)
 
 struct datastore_tokenizer datastore_tokenizer(const struct datastore *d)
 {
-    return (struct datastore_tokenizer){d->header->fingerprint, (int)d->header->n_vocab};
+    return (struct datastore_tokenizer){d->header.fingerprint, (int)d->header.n_vocab};
 }
 
 size_t datastore_length(const struct datastore *d)
@@ -181,9 +185,23 @@ size_t datastore_length(const struct datastore *d)
     return d->n;
 }
 
+const char *datastore_path(const struct datastore *d)
+{
+    return d->path;
+}
+
+bool datastore_is_lost(const struct datastore *d)
+{
+    return atomic_load_explicit(&d->is_lost, memory_order_relaxed);
+}
+
 int datastore_check(const struct datastore *d, struct error *err)
 {
-    if (checksum_of(d->tokens, d->suffixes, d->n) == d->header->checksum) return 0;
+    uint64_t checksum = checksum_of(d->tokens, d->suffixes, d->n);
+    if (datastore_is_lost(d)) {
+        return error_set(err, ERR_IO, "%s became shorter while it was read", d->path);
+    }
+    if (checksum == d->header.checksum) return 0;
     return error_set(err, ERR_FORMAT, "%s is damaged: its checksum differs; build it again",
                      d->path);
 }
@@ -308,7 +326,7 @@ void datastore_walk_next(const struct datastore_walk *walk, int most, struct sto
         int32_t token = token_at(d, rank, walk->depth);
         begin = first_token(d, begin, rank, walk->depth, token);
         size_t end = first_token(d, rank + 1, walk->high, walk->depth, (int64_t)token + 1);
-        bool is_token = token >= 0 && (uint32_t)token < d->header->n_vocab;
+        bool is_token = token >= 0 && (uint32_t)token < d->header.n_vocab;
         if (is_token) list(next, most, token, (int32_t)(end - begin));
         begin = end;
         rank += step * ((end - rank + step - 1) / step);
@@ -320,6 +338,7 @@ bool datastore_walk_begin(const struct datastore *d, const int32_t *text, int n,
 {
     struct store_next next;
     if (n_match_min < 1) n_match_min = 1;
+    if (datastore_is_lost(d)) return false;
     for (int match = longest(d, text, n); match >= n_match_min; match--) {
         struct range in = find_range(d, text + n - match, match);
         if (in.low >= in.high) continue;

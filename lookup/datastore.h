@@ -1,10 +1,13 @@
 /* Texts in a file, with all their suffixes in order: guesses for texts that are like them (REST, He
  * et al. 2024, arXiv 2311.08252). The file is mapped, so that processes share its pages, and may be
  * larger than memory. A file that lies makes wrong guesses and nothing worse: lengths are checked
- * at open, every other number when it is used.
+ * at open, every other number when it is used. A file that becomes shorter while it is in use is
+ * lost: nothing is found in it any more.
  *
  * Immutable after open; any number of threads may look at once. */
 #pragma once
+
+#include <stdbool.h>
 
 #include "base/error.h"
 #include "lookup/store.h"
@@ -37,7 +40,12 @@ void datastore_close(struct datastore *store);
 struct datastore_tokenizer datastore_tokenizer(const struct datastore *store);
 size_t datastore_length(const struct datastore *store);
 
-/* Reads the whole file: are these the bytes that were written? Errors: ERR_FORMAT. */
+const char *datastore_path(const struct datastore *store);
+/* Whether a part of the file was found to be missing. */
+bool datastore_is_lost(const struct datastore *store);
+
+/* Reads the whole file: are these the bytes that were written? Errors: ERR_FORMAT; ERR_IO it became
+ * shorter meanwhile. */
 int datastore_check(const struct datastore *store, struct error *err);
 
 /* A place of the texts, as struct store_walk of lookup/store.h. */

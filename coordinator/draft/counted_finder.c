@@ -9,6 +9,7 @@
  * from the speed of an answer that somebody else has had a text like it. */
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
 #include "coordinator/draft/tenants.h"
@@ -36,6 +37,7 @@ struct counted_finder {
     struct tenants tenants;
     struct slot *slots; /* [n_slots] */
     int n_slots, n_vocab;
+    bool has_noted_loss; /* of the datastore */
 };
 
 static struct counted_finder *counted_finder(struct drafter *drafter)
@@ -131,12 +133,27 @@ static void counted_forget(struct drafter *drafter, int slot)
     counted_finder(drafter)->slots[slot] = (struct slot){0};
 }
 
+/* Texts go on without the file. */
+static void note_loss(struct counted_finder *f)
+{
+    if (!f->datastore || f->has_noted_loss || !datastore_is_lost(f->datastore)) return;
+    f->has_noted_loss = true;
+    forget_offers(f);
+    log_line(
+        LOG_LEVEL_WARN, "datastore_lost",
+        "path=%s text=\"the file became shorter while it was in use, so nothing is looked up in "
+        "it any more; replace such files by renaming a new one over them, and start the "
+        "coordinator again\"",
+        datastore_path(f->datastore));
+}
+
 /* There is nothing to read; who the text belongs to is looked up once. */
 static int counted_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
 {
     struct counted_finder *f = counted_finder(drafter);
     (void)n_tokens;
     struct slot *slot = &f->slots[seq->slot];
+    note_loss(f);
     if (!slot->tenant) slot->tenant = tenants_number(&f->tenants, seq);
     return 0;
 }

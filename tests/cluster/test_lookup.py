@@ -148,6 +148,39 @@ def check_keys(build, report, flags, name):
                          f"before, and {others} for another")
 
 
+def check_datastore(build, report):
+    """A file of texts is found in until it is cut, as cp cuts one that it writes over: then the
+    finder is lost, with one warning, and the text is the same."""
+    with tempfile.TemporaryDirectory(prefix="outrider-lookup-") as folder:
+        text, file = os.path.join(folder, "text"), os.path.join(folder, "datastore")
+
+        def answer(world):
+            run = world.outrider("generate", "--json", "--temperature", "0", "-n", "60",
+                                 "Once upon a time")
+            return json.loads(run.stdout)
+
+        with Cluster(build, target=TARGET, draft="none", worker_flags=WORKER,
+                     coordinator_flags=["--tokenizer", TARGET, "--lookup", "none"]) as world:
+            plain = answer(world)
+        with open(text, "w", encoding="utf-8") as out:
+            out.write(("Once upon a time" + plain["text"] + "\n") * 200)
+        subprocess.run([os.path.join(build, "bin", "outrider"), "datastore", "build", "-m", TARGET,
+                        "-o", file, text], check=True, capture_output=True)
+        with Cluster(build, target=TARGET, draft="none", worker_flags=WORKER,
+                     coordinator_flags=["--tokenizer", TARGET, "--lookup",
+                                        f"datastore={file}"]) as world:
+            answers = [answer(world)]
+            os.truncate(file, 100)
+            answers += [answer(world) for _ in range(2)]
+            found = [one["counters"]["found"] for one in answers]
+            is_same = all(one["token_ids"] == plain["token_ids"] for one in answers)
+            n_warnings = world.coordinator.log().count("datastore_lost")
+            report.check(found[0] > 0 and found[2] == 0 and is_same and n_warnings == 1,
+                         f"a datastore that is cut after the first of three texts: {found} guesses "
+                         f"are found, {n_warnings} warnings, "
+                         f"{'the same text' if is_same else 'other texts'}")
+
+
 def main():
     build = sys.argv[1]
     report = Report()
@@ -172,6 +205,7 @@ def main():
     check_store(build, report, plain)
     check_alone(build, report, plain, "recycled", 20)
     check_alone(build, report, plain, "lookahead", 40)
+    check_datastore(build, report)
     check_keys(build, report, [], "each key has its own lists")
     check_keys(build, report, ["--store-shared"], "--store-shared")
     return report.status()

@@ -5,13 +5,18 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file_guard.h"
 #include "base/memory.h"
 #include "base/queue.h"
 #include "base/rng.h"
@@ -159,6 +164,65 @@ START_TEST(file_views_and_texts_hold_the_bytes)
     free(text);
     CHECK_ERR(file_read_text(&text, &len, path, 4, &err), ERR_FORMAT, "more than the 4 allowed");
     ck_assert_ptr_null(text);
+    unlink(path);
+}
+END_TEST
+
+/* In a child: maps the file, cuts it and reads its end. What it writes to its log is in `said`. */
+static int read_cut_file(const char *path, size_t size, char *said, size_t said_bytes)
+{
+    int pipes[2], status = 0;
+    ck_assert_int_eq(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct error err;
+        struct file_view view;
+        dup2(pipes[1], STDERR_FILENO);
+        if (file_map(&view, path, &err) || truncate(path, 10)) _exit(1);
+        volatile uint8_t last = view.data[size - 1];
+        _exit(last ? 2 : 3);
+    }
+    close(pipes[1]);
+    ssize_t len = read(pipes[0], said, said_bytes - 1);
+    said[len > 0 ? len : 0] = '\0';
+    close(pipes[0]);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+START_TEST(file_that_is_cut_while_it_is_mapped_ends_the_process_with_a_sentence)
+{
+    static char text[20000], said[4096];
+    char path[] = "/tmp/outrider_base_XXXXXX";
+    memset(text, 'x', sizeof text);
+    write_file(path, text, sizeof text);
+    ck_assert_int_eq(read_cut_file(path, sizeof text, said, sizeof said), FILE_GUARD_EXIT);
+    ck_assert_msg(strstr(said, path) && strstr(said, "became shorter while it was in use"), "%s",
+                  said);
+    unlink(path);
+}
+END_TEST
+
+START_TEST(file_that_can_be_done_without_becomes_zeros)
+{
+    static char text[20000];
+    struct error err;
+    struct file_view view;
+    atomic_bool is_lost = false;
+    char path[] = "/tmp/outrider_base_XXXXXX";
+    memset(text, 'x', sizeof text);
+    write_file(path, text, sizeof text);
+    CHECK_OK(file_map(&view, path, &err));
+    ck_assert(file_guard_set_flag(view.data, &is_lost));
+    ck_assert(!file_guard_set_flag(view.data + 1, &is_lost));
+    ck_assert_int_eq(truncate(path, 10), 0);
+    const volatile uint8_t *data = view.data; /* it changes */
+    ck_assert(data[0] == 'x' && !is_lost);
+    ck_assert(data[sizeof text - 1] == 0 && is_lost);
+    ck_assert(data[0] == 0);
+    const uint8_t *unmapped = view.data;
+    file_unmap(&view);
+    ck_assert(!file_guard_set_flag(unmapped, &is_lost));
     unlink(path);
 }
 END_TEST
@@ -379,6 +443,8 @@ static void add_lowest(Suite *suite)
     tcase_add_test(cases, memory_arena_gives_aligned_blocks_until_it_is_full);
     tcase_add_test(cases, file_views_and_texts_hold_the_bytes);
     tcase_add_test(cases, file_empty_missing_and_strange_are_told_apart);
+    tcase_add_test(cases, file_that_is_cut_while_it_is_mapped_ends_the_process_with_a_sentence);
+    tcase_add_test(cases, file_that_can_be_done_without_becomes_zeros);
     suite_add_tcase(suite, cases);
 }
 

@@ -222,6 +222,46 @@ START_TEST(wrong_files_are_refused)
 }
 END_TEST
 
+/* As `cp new.ds used.ds` does. Then nothing is found, whatever the file holds afterwards. */
+START_TEST(a_file_that_is_cut_while_it_is_in_use_is_lost)
+{
+    static const off_t left[] = {0, HEADER_BYTES + 8 * LONG - 5000};
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
+        struct datastore *d;
+        struct datastore_walk walk;
+        struct store_guesses found;
+        for (int t = 0; t < LONG; t++) {
+            tokens[t] = t % 1000;
+        }
+        CHECK_OK(datastore_write(path, tokens, LONG, &tokenizer, &err));
+        CHECK_OK(datastore_open(&d, path, &err));
+        datastore_find(d, tokens, 1000, 1, DRAFT_MAX, &found);
+        ck_assert_int_eq(found.n, DRAFT_MAX);
+        ck_assert(datastore_walk_begin(d, tokens, 1000, 1, &walk));
+        ck_assert_int_eq(truncate(path, left[i]), 0);
+        CHECK_ERR(datastore_check(d, &err), ERR_IO, "became shorter while it was read");
+        ck_assert(datastore_is_lost(d));
+        ck_assert_str_eq(datastore_path(d), path);
+        for (int t = 0; t < DRAFT_MAX; t++) { /* one that was under way ends soon, somehow */
+            struct store_next next;
+            datastore_walk_next(&walk, STORE_NEXT_MAX, &next);
+            datastore_walk_step(&walk, next.n ? next.tokens[0] : 0);
+        }
+        datastore_find(d, tokens, 1000, 1, DRAFT_MAX, &found);
+        ck_assert_int_eq(found.n, 0);
+        ck_assert(!datastore_walk_begin(d, tokens, 1000, 1, &walk));
+        CHECK_OK(datastore_write(path, tokens, LONG, &tokenizer, &err));
+        datastore_find(d, tokens, 1000, 1, DRAFT_MAX, &found);
+        ck_assert_int_eq(found.n, 0);
+        datastore_close(d);
+        CHECK_OK(datastore_open(&d, path, &err));
+        datastore_find(d, tokens, 1000, 1, DRAFT_MAX, &found);
+        ck_assert_int_eq(found.n, DRAFT_MAX);
+        datastore_close(d);
+    }
+}
+END_TEST
+
 START_TEST(of_equally_frequent_tokens_the_lowest_is_first)
 {
     static const int32_t text[] = {1, 5, 1, 3, 1, 4, DATASTORE_END};
@@ -266,6 +306,7 @@ int main(void)
     tcase_add_test(tests, it_finds_what_the_store_finds);
     tcase_add_test(tests, of_equally_frequent_tokens_the_lowest_is_first);
     tcase_add_test(tests, wrong_files_are_refused);
+    tcase_add_test(tests, a_file_that_is_cut_while_it_is_in_use_is_lost);
     tcase_add_test(tests, files_that_lie_do_no_harm);
     tcase_add_test(tests, a_text_of_one_token_is_sorted);
     suite_add_tcase(suite, tests);
