@@ -9,8 +9,24 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/options.h"
+
+int network_connections_most(void)
+{
+    enum { MOST = 1 << 20, LEAST = 4 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 3 > MOST) return MOST;
+    return limit.rlim_cur / 3 < LEAST ? LEAST : (int)(limit.rlim_cur / 3);
+}
+
+int network_accept(int listener, struct sockaddr *addr, socklen_t *len, int flags)
+{
+    return (int)syscall(SYS_accept4, listener, addr, len, flags);
+}
 
 enum { LIST_BYTES = 400, SIX_BYTES = 16, FOUR_BYTES = 4 };
 

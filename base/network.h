@@ -1,9 +1,18 @@
 /* This host's addresses: which one it has in a network. */
 #pragma once
 
+#include <sys/socket.h>
+
 #include "base/error.h"
 
 enum { NETWORK_ADDRESS_BYTES = 64, NETWORK_JOINED_BYTES = 128 };
+
+/* The connections that a server may hold: a third of the files that the process may have open, so
+ * that two servers leave enough for the rest. */
+int network_connections_most(void);
+
+/* accept4 of the system, which rpc/door.h has another one in place of. */
+int network_accept(int listener, struct sockaddr *addr, socklen_t *len, int flags);
 
 /* "HOST:PORT" from a host in numbers and a port's text, with brackets around an IPv6 address. What
  * does not fit is cut, which no port and no address is. */

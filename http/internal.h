@@ -28,10 +28,12 @@ struct http_connection {
     struct MHD_Connection *connection;
     int fd;
     struct http_trust trust;
-    int64_t deadline_us; /* INT64_MAX = its request is complete */
-    bool has_headers;    /* of a request whose body is being read */
-    bool has_served;     /* a request before this one */
-    bool is_refused;     /* by early.c; it is about to be closed */
+    int64_t deadline_us;   /* INT64_MAX = its request is complete */
+    int64_t idle_since_us; /* INT64_MAX = the headers of a request have come */
+    bool is_cut;           /* shut down, and closed soon */
+    bool has_headers;      /* of a request whose body is being read */
+    bool has_served;       /* a request before this one */
+    bool is_refused;       /* by early.c; it is about to be closed */
     char peer[HTTP_ADDRESS_BYTES];
 };
 
@@ -51,6 +53,8 @@ struct http_server {
 
     struct monitor monitor;             /* of what follows; entered after an exchange's */
     struct http_connection connections; /* head of a ring */
+    int n_connections;                  /* those that are not cut */
+    int n_roomy; /* with more of them, idle ones are closed, so that new ones are accepted */
     struct http_watched *watched;
     size_t n_watched;
     int n_exchanges;
@@ -145,6 +149,10 @@ enum MHD_Result http_exchange_proceed(struct http_exchange *x);
 void http_exchange_leave(struct http_exchange *x);
 /* The connection is done with the exchange. */
 void http_exchange_over(struct http_exchange *x);
+
+/* ---- server.c ---- */
+/* Ends a connection, which the network thread closes soon. With the server's lock held. */
+void http_cut(struct http_server *server, struct http_connection *c);
 
 /* ---- watch.c ---- */
 int http_watch_open(struct http_server *server, struct error *err);

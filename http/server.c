@@ -11,12 +11,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/network.h"
 #include "http/internal.h"
 
 enum {
     FORGOTTEN_RATIO = 8, /* of a body over the largest that is taken */
     SMALL_BODY_BYTES = 64 << 10,
-    N_TLS_OPTIONS = 2
+    N_TLS_OPTIONS = 2,
+    FREE_RATIO = 8, /* of all connections over those that no idle ones take */
+    FREE_MOST = 64
 };
 
 /* ---- connections ---- */
@@ -24,16 +27,50 @@ enum {
 /* How far the connection's request is. */
 enum stage { AWAITED, HEADERS, COMPLETE };
 
+void http_cut(struct http_server *server, struct http_connection *c)
+{
+    shutdown(c->fd, SHUT_RDWR);
+    c->deadline_us = INT64_MAX;
+    c->has_headers = false;
+    if (!c->is_cut) server->n_connections--;
+    c->is_cut = true;
+}
+
+/* While the door is nearly full, the connection that has been idle for the longest time is ended.
+ * `but` has just come and is spared; NULL = none. With the server's lock held. */
+static void cut_idle(struct http_server *server, const struct http_connection *but)
+{
+    struct http_connection *head = &server->connections;
+    while (server->n_connections > server->n_roomy) {
+        struct http_connection *oldest = NULL;
+        for (struct http_connection *c = head->next; c != head; c = c->next) {
+            if (c == but || c->is_cut || c->idle_since_us == INT64_MAX) continue;
+            if (!oldest || c->idle_since_us < oldest->idle_since_us) oldest = c;
+        }
+        if (!oldest) return;
+        http_cut(server, oldest);
+    }
+}
+
 /* The time of a connection's first request is counted from the beginning; on one that was kept
  * open, a request may begin late, so its body has a time of its own. */
 static void set_stage(struct http_server *server, struct http_connection *c, enum stage stage)
 {
     monitor_enter(&server->monitor);
     c->has_headers = stage == HEADERS;
+    c->idle_since_us = stage == AWAITED ? clock_now_us() : INT64_MAX;
     if (stage == COMPLETE) c->deadline_us = INT64_MAX;
     if (stage == AWAITED || (stage == HEADERS && c->has_served)) {
         c->deadline_us = clock_now_us() + (int64_t)server->options.request_timeout_s * 1000000;
     }
+    monitor_leave(&server->monitor);
+}
+
+/* A connection has become idle, and a new one may be waiting for its place. */
+static void make_room(struct http_server *server)
+{
+    monitor_enter(&server->monitor);
+    cut_idle(server, NULL);
     monitor_leave(&server->monitor);
 }
 
@@ -56,6 +93,8 @@ static void add_connection(struct http_server *server, struct MHD_Connection *co
     c->next = &server->connections;
     c->previous = server->connections.previous;
     c->previous->next = c->next->previous = c;
+    server->n_connections++;
+    cut_idle(server, c);
     monitor_leave(&server->monitor);
     *context = c;
 }
@@ -67,6 +106,7 @@ static void remove_connection(struct http_server *server, void **context)
     monitor_enter(&server->monitor);
     c->previous->next = c->next;
     c->next->previous = c->previous;
+    if (!c->is_cut) server->n_connections--;
     monitor_leave(&server->monitor);
     free(c);
     *context = NULL;
@@ -248,6 +288,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **co
     if (x->on) {
         x->on->has_served = true;
         set_stage(arg, x->on, AWAITED);
+        make_room(arg);
     }
     discount_body(arg, x);
     http_exchange_over(x);
@@ -299,6 +340,16 @@ static int start_daemon(struct http_server *server, int fd, struct error *err)
     return error_set(err, ERR_IO, "cannot start the HTTP server at %s", server->address);
 }
 
+/* libmicrohttpd accepts nothing while there are max_connections, so some are always kept free of
+ * idle ones. */
+static void set_limits(struct http_server *server)
+{
+    int *most = &server->options.max_connections;
+    if (*most > network_connections_most()) *most = network_connections_most();
+    int n_free = *most / FREE_RATIO < FREE_MOST ? *most / FREE_RATIO : FREE_MOST;
+    server->n_roomy = *most - (n_free ? n_free : 1);
+}
+
 int http_server_open(struct http_server **out, const struct http_server_options *options,
                      struct error *err)
 {
@@ -307,6 +358,7 @@ int http_server_open(struct http_server **out, const struct http_server_options 
     *out = NULL;
     TRY(mem_array(&server, 1, sizeof *server, err));
     server->options = *options;
+    set_limits(server);
     if (!options->max_bodies_bytes) server->options.max_bodies_bytes = SIZE_MAX;
     if (options->answer_timeout_s < options->request_timeout_s) {
         server->options.answer_timeout_s = options->request_timeout_s;

@@ -99,9 +99,7 @@ static void sweep(struct http_server *server, bool looks)
     for (struct http_connection *c = head->next; c != head; c = c->next) {
         bool is_late = now_us >= c->deadline_us;
         if (!is_late && !has_left(c) && !(looks && http_peer_is_lost(c->fd))) continue;
-        shutdown(c->fd, SHUT_RDWR);
-        c->deadline_us = INT64_MAX;
-        c->has_headers = false;
+        http_cut(server, c);
     }
     monitor_leave(&server->monitor);
 }

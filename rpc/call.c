@@ -3,6 +3,7 @@
 
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
+#include <grpc/support/alloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -359,6 +360,14 @@ static void find_method(struct rpc_call *call, bool *is_public)
     }
 }
 
+/* Its connection is in use until the call has ended. */
+static void enter_door(struct rpc_call *call)
+{
+    char *peer = grpc_call_get_peer(call->grpc);
+    call->connection = rpc_door_enter(call->server->door, peer);
+    gpr_free(peer);
+}
+
 /* False: the call is refused. */
 static bool admit(struct rpc_call *call)
 {
@@ -409,6 +418,7 @@ static void on_new(struct rpc_call *call, bool ok)
     if (!is_public && !admit(call)) {
         call->method = NULL; /* none of its handlers runs */
     } else if (call->method) {
+        if (!is_public) enter_door(call);
         if (call->method->on_open) call->method->on_open(call, call->state);
         start_receive(call);
     } else {
@@ -486,6 +496,7 @@ static void end_batch(struct rpc_call *call)
     pthread_mutex_unlock(&call->lock);
     if (!is_drained) return;
     release_grpc(call, grpc);
+    rpc_door_leave(call->server->door, call->connection);
     call->server->n_live--;
     rpc_call_unref(call);
 }

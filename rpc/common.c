@@ -20,6 +20,7 @@ enum {
     KEEPALIVE_MS = 10000,
     KEEPALIVE_TIMEOUT_MS = 20000, /* longer than any step: a peer may not poll while it computes */
     LEAST_PING_INTERVAL_MS = 5000,
+    IDLE_MS = 300000,     /* without a call; a client that calls again connects again */
     HANDSHAKE_MS = 20000, /* a client that says nothing, or goes on slowly, holds a descriptor */
     RECONNECT_FIRST_MS = 100,
     RECONNECT_MOST_MS = 250, /* a peer that comes back is used at once */
@@ -41,7 +42,7 @@ static bool says(const gpr_log_func_args *args, const char *file, const char *be
     return strstr(args->file, file) && strncmp(args->message, beginning, strlen(beginning)) == 0;
 }
 
-/* gRPC 1.51 stops listening for good where the process has no descriptor left for a connection. A
+/* gRPC 1.51 stops listening for good at an error of accept, which rpc/door.c keeps from it. A
  * server that nobody can reach any more must not go on as if it were well. */
 static void note_accept(const gpr_log_func_args *args)
 {
@@ -125,6 +126,7 @@ grpc_channel_args rpc_server_args(grpc_arg args[RPC_ARGS_MAX], int max_receive_b
     args[n++] = int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     args[n++] = int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, CALLS_PER_CONNECTION_MAX);
     args[n++] = int_arg(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_MS);
+    args[n++] = int_arg(GRPC_ARG_MAX_CONNECTION_IDLE_MS, IDLE_MS);
     if (notices_loss && rpc_peer_loss_arg(&args[n])) n++;
     return (grpc_channel_args){.num_args = (size_t)n, .args = args};
 }

@@ -15,6 +15,7 @@
 
 #include "base/poll_turn.h"
 #include "rpc/common.h"
+#include "rpc/door.h"
 #include "rpc/method.h"
 #include "rpc/tls.h"
 
@@ -35,6 +36,7 @@ struct rpc_server {
     char *address;
     pthread_t thread;
     struct poll_turn turn;
+    struct rpc_door *door;
 
     /* The network thread's, once it runs. */
     int n_live; /* calls with a batch under way */
@@ -68,6 +70,7 @@ struct rpc_call {
     grpc_byte_buffer *incoming;
     struct buffer in;
     int close_cancelled; /* filled by gRPC */
+    uint64_t connection; /* at the door; 0 = the call does not count there */
     int64_t deadline_us;
 
     atomic_bool is_cancelled;

@@ -140,6 +140,7 @@ static int bind_address(struct rpc_server *server, const char *address, struct e
         int host_len = (int)(strrchr(address, ':') - address);
         snprintf(server->address, size, "%.*s:%d", host_len, address, port);
     }
+    TRY(rpc_door_open(&server->door, server->address, err));
 out:
     return rc;
 }
@@ -157,6 +158,7 @@ static void server_free(struct rpc_server *server)
     grpc_server_destroy(server->grpc);
     grpc_completion_queue_destroy(server->events);
     rpc_library_close();
+    rpc_door_close(server->door);
     poll_turn_close(&server->turn);
     pthread_cond_destroy(&server->shut);
     pthread_mutex_destroy(&server->lock);

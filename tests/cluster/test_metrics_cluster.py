@@ -242,10 +242,12 @@ class Pages(unittest.TestCase):
     def test_probes_are_answered_while_the_door_is_full(self):
         with World(http=True, flags=["--http-connections", "4"]) as world:
             port = int(world.cluster.http.split(":")[1])
-            taken = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
-            for connection in taken:
-                connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-                self.assertIn(b" 200 ", connection.recv(4096))
+            taken = []
+            for _ in range(4):  # each with a request under way, so that none is idle
+                taken.append(socket.create_connection(("127.0.0.1", port)))
+                taken[-1].sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                                  b"Content-Length: 100\r\n\r\n{")
+                time.sleep(0.2)
             with socket.create_connection(("127.0.0.1", port)) as late:
                 late.settimeout(1)
                 late.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
