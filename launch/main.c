@@ -18,6 +18,7 @@
 #include "base/options.h"
 #include "base/topology.h"
 #include "launch/children.h"
+#include "launch/scratch.h"
 
 enum { USAGE = 2, STATUS_OF_SIGNAL = 128, NOT_STARTED = 127, LOOK_MS = 100 };
 
@@ -43,7 +44,8 @@ struct launch {
     char **arguments; /* for mpirun or the worker, NULL at the end */
     size_t n_arguments;
     pid_t mpirun;
-    struct children told; /* ranks that have got SIGTERM */
+    struct children told;   /* ranks that have got SIGTERM */
+    struct scratch scratch; /* without hosts */
 };
 
 static _Noreturn void fail_usage(const char *text, const char *value)
@@ -128,6 +130,19 @@ static bool must_yield(int n_ranks)
     return n_ranks > n_cpus;
 }
 
+static void add_scratch(struct launch *launch)
+{
+    if (scratch_open(&launch->scratch)) fail_start("mpirun in a folder of its own");
+    const char *const own[] = {"--mca",
+                               "btl_vader_backing_directory",
+                               launch->scratch.memory,
+                               "--mca",
+                               "orte_tmpdir_base",
+                               launch->scratch.session,
+                               NULL};
+    add_all(launch, own);
+}
+
 /* deploy/mpirun/common says why. */
 static void add_mpirun(struct launch *launch)
 {
@@ -162,6 +177,7 @@ static void add_mpirun(struct launch *launch)
     if (launch->hosts) add(launch, "--hostfile");
     if (launch->hosts) add(launch, launch->hosts);
     if (!launch->hosts && must_yield(launch->n_ranks)) add_all(launch, yield);
+    if (!launch->hosts) add_scratch(launch);
 }
 
 static void add_flags(struct launch *launch, char *flags)
@@ -277,6 +293,7 @@ static int watch(struct launch *launch, const sigset_t *signals)
         is_stopping = is_stopping || is_wish;
         if (is_stopping && !launch->hosts) tell_ranks(launch);
     }
+    if (!launch->hosts) scratch_remove(&launch->scratch); /* ranks that still end have it open */
     return is_stopping && launch->hosts ? STATUS_OF_SIGNAL + told_by : status;
 }
 

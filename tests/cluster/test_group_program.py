@@ -92,6 +92,10 @@ class GroupProgram(unittest.TestCase):
             os.kill(mpirun[0], signal.SIGKILL)
             self.assertEqual(group.workers.wait(10), 128 + signal.SIGKILL)
             wait_until(lambda: not any(is_alive(pid) for pid in everyone), 10, "all have ended")
+            own = f"outrider-mpirun.{group.workers.pid}."
+            left = [name for folder in ("/dev/shm", os.environ.get("TMPDIR", "/tmp"))
+                    for name in os.listdir(folder) if name.startswith(own)]
+            self.assertEqual(left, [])
 
     def test_one_rank_needs_no_mpirun(self):
         with Group(BUILD, 1) as group:

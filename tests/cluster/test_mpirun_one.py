@@ -174,6 +174,40 @@ class Group(Fixture):
         coordinator.process.send_signal(signal.SIGTERM)
         coordinator.wait(STOP_SECONDS)
 
+    @staticmethod
+    def memory_files():
+        return {name for name in os.listdir("/dev/shm")
+                if name.startswith(("vader_segment", "outrider-mpirun"))}
+
+    def test_a_killed_mpirun_leaves_no_files(self):
+        """Neither its session's nor the ranks' shared memory; and what a script left that was
+        killed itself is removed by the next one."""
+        files = os.path.join(self.folder, "files")
+        old = os.path.join(files, "outrider-mpirun.1.1.s")
+        os.makedirs(old)
+        os.utime(old, (0, 0))
+        before = self.memory_files()
+        group = self.start("group", "env", f"TMPDIR={files}", os.path.join(SCRIPTS, "group"),
+                           "--build", BUILD, "-T", "2", "--model", os.path.join(TALES, "target"),
+                           "--listen", f"unix:{self.folder}/w")
+        for _ in range(2):
+            wait_until(lambda: self.memory_files() - before and len(self.ranks(group)) == 2 and
+                       all(self.client("health", "-a", f"unix:{self.folder}/w.{rank}").returncode
+                           == 0 for rank in range(2)), START_SECONDS, "the group serves")
+            ranks = self.ranks(group)
+            self.everyone.update([group.pid, *descendants(group.pid)])
+            self.assertFalse(os.path.exists(old))
+            self.assertEqual(len(os.listdir(files)), 1)
+            self.assertEqual(len(self.memory_files() - before), 1)
+            mpirun = [pid for pid in descendants(group.pid) if self.command_of(pid) == "mpirun"]
+            os.kill(mpirun[0], signal.SIGKILL)
+            wait_until(lambda: not any(is_alive(pid) for pid in ranks), 20, "the ranks end")
+            wait_until(lambda: "ended with status" in group.log(), 20, "the group has ended")
+        group.process.send_signal(signal.SIGTERM)
+        group.wait(10)
+        self.assertEqual(os.listdir(files), [])
+        self.assertEqual(self.memory_files() - before, set())
+
     def test_a_group_that_cannot_start_gives_up_when_told_so(self):
         group = self.start("group", os.path.join(SCRIPTS, "group"), "--build", BUILD, "-T", "2",
                            "--model", "/nowhere", "--port", str(free_ports(2)), "--restarts", "1")
