@@ -59,12 +59,24 @@ out:
     return rc;
 }
 
+/* Whoever can read a private key can be its owner. The group may read it, as containers have it. */
+static int check_key_mode(const char *path, struct error *err)
+{
+    struct stat st;
+    if (!path || stat(path, &st) || !(st.st_mode & (S_IROTH | S_IWOTH | S_IWGRP))) return 0;
+    return error_set(err, ERR_FORMAT,
+                     "the private key %s can be read or written by others than its owner: chmod "
+                     "go-w,o-r %s",
+                     path, path);
+}
+
 static int read_texts(const struct certificates *c, struct certificate_texts *texts,
                       struct error *err)
 {
     int rc = 0;
     *texts = (struct certificate_texts){0};
     TRY(read_file(&texts->certificate, c->paths[0], err));
+    TRY(check_key_mode(c->paths[1], err));
     TRY(read_file(&texts->key, c->paths[1], err));
     TRY(read_file(&texts->ca, c->paths[2], err));
     TRY(check_texts(c, texts, err));

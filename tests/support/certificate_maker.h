@@ -8,6 +8,7 @@
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/check_util.h"
@@ -81,6 +82,7 @@ static inline FILE *made_create(const char *name)
     snprintf(path, sizeof path, "%s.new", made_path(name));
     FILE *file = fopen(path, "w");
     ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fchmod(fileno(file), 0600), 0);
     return file;
 }
 

@@ -44,6 +44,7 @@ class MadeCa:
     def write(self, name, text):
         """Under its name as a whole."""
         with open(self.path(name + ".new"), "w", encoding="utf-8") as file:
+            os.chmod(file.name, 0o600)
             file.write(text)
         os.rename(self.path(name + ".new"), self.path(name))
 

@@ -54,6 +54,26 @@ static int open_all(void)
     return open_files("certificate", "key", "ca");
 }
 
+START_TEST(a_key_that_others_can_read_or_write_is_refused)
+{
+    static const struct {
+        mode_t mode;
+        bool is_taken;
+    } cases[] = {{0600, true},  {0400, true},  {0640, true},  {0440, true},
+                 {0644, false}, {0604, false}, {0602, false}, {0620, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ck_assert_int_eq(chmod(made_path("key"), cases[i].mode), 0);
+        if (cases[i].is_taken) {
+            CHECK_OK(open_all());
+            certificates_close(certificates);
+        } else {
+            CHECK_ERR(open_all(), ERR_FORMAT, "can be read or written by others than its owner");
+        }
+    }
+    certificates = NULL;
+}
+END_TEST
+
 START_TEST(whole_files_are_taken_once_for_each_version)
 {
     CHECK_OK(open_all());
@@ -248,6 +268,7 @@ int main(void)
     TCase *files = tcase_create("files");
     tcase_add_checked_fixture(files, setup, teardown);
     tcase_add_test(files, whole_files_are_taken_once_for_each_version);
+    tcase_add_test(files, a_key_that_others_can_read_or_write_is_refused);
     tcase_add_test(files, authorities_alone_are_enough_for_a_client);
     tcase_add_test(files, several_certificates_in_a_file_are_a_chain);
     tcase_add_test(files, certificate_and_key_come_together);
