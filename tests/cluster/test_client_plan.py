@@ -70,9 +70,8 @@ def test_a_threshold_with_another_strategy_is_refused(cluster):
 
 def test_plan_measures_a_running_cluster(cluster):
     with Cluster(cluster.build) as fresh:
-        refuses(fresh, 1, "has not measured a guess yet: run `outrider generate",
-                "plan", "--measure",
-                fresh.address)
+        # A busy machine may leave the calibration no time for a round either.
+        refuses(fresh, 1, "yet: run `outrider generate", "plan", "--measure", fresh.address)
         ok(fresh.outrider("generate", PROMPT, "-n", "80", "-K", "0", *GREEDY))
         refuses(fresh, 1, "has not measured a guess yet", "plan", "--measure", fresh.address)
         half = json_of(fresh, "plan", "--measure", fresh.address, "--alpha", "0.5", "--c", "0.1")

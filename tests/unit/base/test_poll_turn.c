@@ -144,6 +144,135 @@ START_TEST(the_end_is_for_good)
 }
 END_TEST
 
+/* ---- no wake-up is lost ---- */
+
+/* As rpc/server.c has it: a poll that blocks until an event comes, and by the network thread
+ * without a deadline. */
+struct source {
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    int n_waiting, n_taken, n_pollers;
+    bool is_over;
+};
+
+static struct source source = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+enum { ROUNDS = 3000, WAIT_US = 50000, LOST_US = 20000000 };
+
+static void source_open(void)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&source.more, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static void source_add(bool is_last)
+{
+    pthread_mutex_lock(&source.lock);
+    if (is_last) {
+        source.is_over = true;
+    } else {
+        source.n_waiting++;
+    }
+    pthread_cond_broadcast(&source.more);
+    pthread_mutex_unlock(&source.lock);
+}
+
+/* True: an event was taken. until_us INT64_MAX: waits as long as it takes. */
+static bool source_poll(int64_t until_us)
+{
+    struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
+    pthread_mutex_lock(&source.lock);
+    ck_assert_int_eq(source.n_pollers++, 0);
+    int rc = 0;
+    while (source.n_waiting == 0 && !source.is_over && rc == 0) {
+        rc = until_us == INT64_MAX ? pthread_cond_wait(&source.more, &source.lock)
+                                   : pthread_cond_timedwait(&source.more, &source.lock, &until);
+    }
+    bool is_taken = source.n_waiting > 0;
+    if (is_taken) {
+        source.n_waiting--;
+        source.n_taken++;
+        n_done++;
+    }
+    source.n_pollers--;
+    pthread_mutex_unlock(&source.lock);
+    return is_taken;
+}
+
+static void *run_blocking_network(void *arg)
+{
+    (void)arg;
+    while (!is_ending) {
+        poll_turn_await(&turn);
+        n_by_network += source_poll(INT64_MAX);
+    }
+    return NULL;
+}
+
+/* The events of one work come from here, at any moment of the turns. */
+static void *run_sender(void *arg)
+{
+    unsigned state = 12345;
+    (void)arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        state = state * 1103515245 + 12345;
+        unsigned pause = state >> 16;
+        while (n_done < i)
+            sleep_us(20);
+        if (pause % 4 == 1) sleep_us(pause % 400);
+        if (pause % 32 == 2) sleep_us(9000 + pause % 2500); /* about when the turn passes over */
+        source_add(false);
+    }
+    return NULL;
+}
+
+/* A step waits for its event, works, and waits again, as a rank does. An event that nobody polls
+ * for would stay for ever, because the next one comes only after it. */
+START_TEST(no_event_stays_whenever_it_comes)
+{
+    pthread_t sender, blocking;
+    unsigned state = 777;
+    source_open();
+    pthread_create(&blocking, NULL, run_blocking_network, NULL);
+    pthread_create(&sender, NULL, run_sender, NULL);
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t begin_us = clock_now_us();
+        while (n_done <= i) {
+            int64_t until_us = clock_now_us() + WAIT_US;
+            ck_assert_msg(clock_now_us() - begin_us < LOST_US, "event %d is not polled", i);
+            if (!poll_turn_take(&turn, until_us)) continue;
+            if (n_done > i) break;
+            source_poll(until_us);
+        }
+        poll_turn_leave(&turn);
+        state = state * 1103515245 + 12345;
+        unsigned pause = state >> 16;
+        if (pause % 4 == 1) sleep_us(pause % 300);
+        if (pause % 32 == 2) sleep_us(9000 + pause % 2500);
+        if (pause % 2) poll_turn_expect(&turn);
+    }
+    pthread_join(sender, NULL);
+    ck_assert_int_eq(source.n_taken, ROUNDS);
+    is_ending = true;
+    poll_turn_end(&turn);
+    source_add(true);
+    pthread_join(blocking, NULL);
+}
+END_TEST
+
+static void setup_alone(void)
+{
+    poll_turn_open(&turn);
+}
+
+static void teardown_alone(void)
+{
+    poll_turn_close(&turn);
+}
+
 int main(void)
 {
     Suite *suite = suite_create("turn");
@@ -155,5 +284,10 @@ int main(void)
     tcase_add_test(tcase, a_turn_that_is_not_given_up_is_waited_for);
     tcase_add_test(tcase, the_end_is_for_good);
     suite_add_tcase(suite, tcase);
+    TCase *stress = tcase_create("stress");
+    tcase_set_timeout(stress, 280);
+    tcase_add_checked_fixture(stress, setup_alone, teardown_alone);
+    tcase_add_test(stress, no_event_stays_whenever_it_comes);
+    suite_add_tcase(suite, stress);
     return check_main(suite);
 }
