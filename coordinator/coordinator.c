@@ -193,18 +193,18 @@ static int open_drafter(struct coordinator *c, struct error *err)
 
 /* Whether a request would be served; the doors tell health checks, and the store takes jobs or not.
  * group: one that serves, or the last that did. */
-static void set_serving(void *coordinator, bool is_serving, const char *why,
+static void set_serving(void *coordinator, enum groups_service service, const char *why,
                         const struct target_description *group)
 {
     struct coordinator *c = coordinator;
     if (c->is_draining) {
-        is_serving = false;
+        service = GROUPS_ABSENT;
         why = "the coordinator is shutting down";
     }
-    signals_set(c->signals, SIGNAL_TARGET_UP, 0, is_serving ? 1 : 0);
-    jobs_set_serving(c->submitted, is_serving, why);
-    gateway_set_serving(c->gateway, is_serving);
-    served_model_set(&c->model, is_serving, why, group);
+    signals_set(c->signals, SIGNAL_TARGET_UP, 0, service != GROUPS_ABSENT ? 1 : 0);
+    jobs_set_serving(c->submitted, service != GROUPS_ABSENT, why);
+    gateway_set_serving(c->gateway, service == GROUPS_SERVING);
+    served_model_set(&c->model, service, why, group);
 }
 
 static int open_submitted(struct coordinator *c, struct error *err)
@@ -276,7 +276,7 @@ static int tell_ready(void *coordinator, struct error *err)
     struct coordinator *c = coordinator;
     struct served_model_info info;
     served_model_get(&c->model, &info);
-    return info.is_serving ? 0 : error_set(err, ERR_UNAVAILABLE, "%s\n", info.why);
+    return info.is_ready ? 0 : error_set(err, ERR_UNAVAILABLE, "%s\n", info.why);
 }
 
 static int tell_live(void *coordinator, struct error *err)

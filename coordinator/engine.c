@@ -61,17 +61,6 @@ out:
     return rc;
 }
 
-/* While a step is late. */
-static void look(void *engine)
-{
-    struct engine *e = engine;
-    int64_t now_us = clock_now_us();
-    beat_mark(e->options.beat, e->options.seat);
-    if (!e->late_us) e->late_us = now_us;
-    atomic_store_explicit(&load_of(e)->late_us, (int)(now_us - e->late_us), memory_order_relaxed);
-    engine_answer_control(e);
-}
-
 int engine_open(struct engine **engine, const struct engine_options *options, struct error *err)
 {
     int rc = 0;
@@ -104,7 +93,7 @@ int engine_open(struct engine **engine, const struct engine_options *options, st
         .append_max = e->appended.finder ? PLANNER_APPEND_MAX : 0,
     };
     TRY(open_round(e, err));
-    target_set_look(options->target, look, e);
+    target_set_look(options->target, engine_look, e);
     *engine = e;
     e = NULL;
 out:
@@ -142,12 +131,11 @@ static void fill_blocks(atomic_int blocks[SIGNALS_BLOCK_STATES], int n_blocks, i
                           memory_order_relaxed);
 }
 
-/* Tells the others, and the metrics, what there is at this moment. */
-static void show_load(struct engine *e)
+void engine_show_load(struct engine *e)
 {
     struct seat_load *load = load_of(e);
     const struct block_pool *pool = &e->target_pool;
-    atomic_store_explicit(&load->n_running, e->n_active, memory_order_relaxed);
+    atomic_store_explicit(&load->n_running, engine_count_running(e), memory_order_relaxed);
     atomic_store_explicit(&load->n_places, e->n_places, memory_order_relaxed);
     atomic_store_explicit(&load->n_waiting, waiting_count(e->waiting), memory_order_relaxed);
     atomic_store_explicit(&load->n_waiting_again, waiting_count_returned(e->waiting),
@@ -296,7 +284,7 @@ static void keep_connected(struct engine *e)
     TRY(target_connect(e->options.target, &group, clock_now_us() + CONNECT_US, &err));
     TRY(groups_check(groups, seat, group.addresses[0], d, &err));
     TRY(adopt_group(e, &err));
-    show_load(e); /* with what was measured */
+    engine_show_load(e); /* with what was measured */
     TRY(groups_hold(groups, seat, d, &err));
     log_line(LOG_LEVEL_INFO, "target_ready",
              "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d address=%s", d->model,
@@ -389,25 +377,24 @@ static void give_back_memory(struct engine *e)
     mem_trim(&e->resident_bytes, is_due ? 0 : LARGE_BYTES);
 }
 
-/* The queue is shut: what was accepted is finished, as long as there is time. */
-static bool drains(struct engine *e)
+bool engine_drains(struct engine *e)
 {
     int64_t now_us = clock_now_us();
-    int n_waiting = waiting_count(e->waiting);
+    int n_running = engine_count_running(e), n_waiting = waiting_count(e->waiting);
     if (!e->drain_until_us) {
         e->drain_until_us = now_us + e->options.drain_us;
         groups_set_stopping(e->options.groups, "the coordinator is shutting down");
-        log_line(LOG_LEVEL_INFO, "draining", "running=%d waiting=%d timeout_ms=%lld", e->n_active,
+        log_line(LOG_LEVEL_INFO, "draining", "running=%d waiting=%d timeout_ms=%lld", n_running,
                  n_waiting, (long long)e->options.drain_us / 1000);
     }
-    return (e->n_active > 0 || n_waiting > 0) && now_us < e->drain_until_us;
+    return (n_running > 0 || n_waiting > 0) && now_us < e->drain_until_us;
 }
 
 /* Errors: ERR_CLOSED it is time to stop. */
 static int take_jobs(struct engine *e, int64_t patience_us, struct error *err)
 {
     int rc = engine_take_jobs(e, patience_us, err);
-    if (rc != ERR_CLOSED || !drains(e)) return rc;
+    if (rc != ERR_CLOSED || !engine_drains(e)) return rc;
     if (patience_us) clock_sleep_us(patience_us < PAUSE_US ? patience_us : PAUSE_US);
     return 0;
 }
@@ -418,8 +405,7 @@ int engine_run(struct engine *e, struct error *err)
     int rc = 0;
     for (;;) {
         beat_mark(e->options.beat, e->options.seat);
-        e->late_us = 0;
-        atomic_store_explicit(&load_of(e)->late_us, 0, memory_order_relaxed);
+        engine_is_not_late(e);
         /* A round lets answers leave while it waits for the ranks; where none follows, they leave
          * before anything is waited for. */
         if (e->n_active == 0 || is_idle) e->options.flush_answers(e->options.flush_arg, false);
@@ -439,13 +425,13 @@ int engine_run(struct engine *e, struct error *err)
         engine_end_finished(e);
         if (target_is_connected(e->options.target)) engine_admit(e);
         engine_move_waiting(e);
-        show_load(e);
+        engine_show_load(e);
         if (e->n_active == 0) continue;
         if (round_run(e->round, e->active, e->n_active, &is_idle, err)) lose_target(e, err);
         count_served(e);
         engine_split_jobs(e);
         engine_end_finished(e);
-        show_load(e);
+        engine_show_load(e);
     }
 out:
     stop_all(e);

@@ -189,23 +189,40 @@ void engine_leave(struct engine *e)
     e->n_active = n;
 }
 
-/* Ends the sequences that are done and those that nobody waits for any more. */
-void engine_end_finished(struct engine *e)
+void engine_end_unwanted(struct engine *e)
 {
     int64_t now_us = clock_now_us();
     for (int i = 0; i < e->n_active; i++) {
         struct sequence *seq = e->active[i];
         struct error why;
         enum job_end end;
-        if (seq->job->is_over) seq->is_over = true; /* another sequence of it may have failed */
-        if (!seq->is_over) finish(e, seq);
-        note_end(e, seq->job); /* a round may have failed it */
-        if (seq->is_over) continue;
+        if (seq->is_over || seq->job->is_over) continue;
         if (engine_must_end(seq->job, now_us, &end, &why)) {
             engine_fail(e, seq, end, &why);
         } else {
             watch_reader(e, seq, now_us);
         }
     }
+}
+
+int engine_count_running(const struct engine *e)
+{
+    int n = 0;
+    for (int i = 0; i < e->n_active; i++) {
+        n += e->active[i]->job->is_over ? 0 : 1;
+    }
+    return n;
+}
+
+/* Ends the sequences that are done and those that nobody waits for any more. */
+void engine_end_finished(struct engine *e)
+{
+    for (int i = 0; i < e->n_active; i++) {
+        struct sequence *seq = e->active[i];
+        if (seq->job->is_over) seq->is_over = true; /* another sequence of it may have failed */
+        if (!seq->is_over) finish(e, seq);
+        note_end(e, seq->job); /* a round may have failed it */
+    }
+    engine_end_unwanted(e);
     engine_leave(e);
 }

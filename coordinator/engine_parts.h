@@ -29,6 +29,7 @@ struct engine {
     int64_t drain_until_us; /* 0 = it does not drain */
     int64_t next_drop_us, lost_us;
     int64_t late_us;       /* since when the step that is running is late; 0 = it is not */
+    bool is_overdue;       /* it takes seconds longer than expected, and the others know that */
     int64_t busy_us;       /* when it last had work, or looked whether memory is to be given back */
     int64_t trimmed_us;    /* when all that is free was given back, however little it was */
     size_t resident_bytes; /* of the process, when memory was given back last */
@@ -47,6 +48,20 @@ static inline struct seat_load *load_of(const struct engine *e)
 {
     return &e->options.groups->seats[e->options.seat].load;
 }
+
+/* ---- engine.c ---- */
+
+/* Tells the others, and the metrics, what there is at this moment. */
+void engine_show_load(struct engine *e);
+/* The queue is shut: what was accepted is finished, as long as there is time. */
+bool engine_drains(struct engine *e);
+
+/* ---- engine_look.c ---- */
+
+/* target_look_fn: does in a step what is done between steps, but for what the step holds. */
+bool engine_look(void *engine, bool is_overdue);
+/* No step is running. */
+void engine_is_not_late(struct engine *e);
 
 /* ---- engine_jobs.c ---- */
 
@@ -92,6 +107,11 @@ void engine_end_waiting(struct engine *e, enum job_end end, const struct error *
  * no place in the queue. */
 bool engine_drop_if_ended(struct engine *e, struct sequence *seq, int64_t now_us);
 void engine_drop_waiting(struct engine *e);
+/* Ends the jobs of sequences that have a place, where nobody waits for them any more or their time
+ * is over. They keep their places until engine_leave. */
+void engine_end_unwanted(struct engine *e);
+/* Sequences that have a place and whose jobs have not ended. */
+int engine_count_running(const struct engine *e);
 /* Ends the sequences that are done and those that nobody waits for any more. */
 void engine_end_finished(struct engine *e);
 /* After a round: closes the sequences that are over and queues those that have lost their place. */

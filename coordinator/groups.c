@@ -25,12 +25,26 @@ static const struct seat *serving_seat(const struct groups *g)
     return NULL;
 }
 
+/* The step of every group is overdue. */
+static bool are_overdue(const struct groups *g)
+{
+    for (int i = 0; i < g->n_seats; i++) {
+        if (g->seats[i].state == SEAT_HELD && !g->seats[i].is_overdue) return false;
+    }
+    return true;
+}
+
 static void tell(struct groups *g, const struct seat *last)
 {
     const struct seat *seat = serving_seat(g);
-    bool is_serving = seat && !g->is_stopping;
+    const char *why = g->why;
+    enum groups_service service = GROUPS_ABSENT;
+    if (seat && !g->is_stopping) service = are_overdue(g) ? GROUPS_OVERDUE : GROUPS_SERVING;
+    if (service == GROUPS_OVERDUE) {
+        why = "the target group does not answer: its step takes seconds longer than steps like it";
+    }
     if (!seat) seat = last ? last : &g->seats[0];
-    if (g->set_serving) g->set_serving(g->arg, is_serving, g->why, &seat->description);
+    if (g->set_serving) g->set_serving(g->arg, service, why, &seat->description);
 }
 
 static void set_why(struct groups *g, struct seat *seat, const char *why)
@@ -268,6 +282,16 @@ int groups_hold(struct groups *g, int index, const struct target_description *d,
     }
     monitor_leave(&g->monitor);
     return rc;
+}
+
+void groups_set_overdue(struct groups *g, int index, bool is_overdue)
+{
+    struct seat *seat = &g->seats[index];
+    monitor_enter(&g->monitor);
+    bool is_news = seat->is_overdue != is_overdue;
+    seat->is_overdue = is_overdue;
+    if (is_news && seat->state == SEAT_HELD) tell(g, seat);
+    monitor_leave(&g->monitor);
 }
 
 void groups_set_leaving(struct groups *g, int index, const char *why)

@@ -33,6 +33,7 @@ struct seat_load {
 
 struct seat {
     _Atomic(enum seat_state) state; /* written inside the lock */
+    bool is_overdue;                /* its step takes seconds longer than expected */
     struct found_group group;
     struct target_description description; /* of the group that is or was held last */
     char why[ERROR_TEXT_BYTES];            /* it does not serve */
@@ -41,10 +42,14 @@ struct seat {
     struct seat_load load;
 };
 
-/* Whether a request would be served; why: if not; group: one that serves, or the last that did.
+/* Of all groups: ABSENT a request would be refused, OVERDUE it would be taken, but as far as can be
+ * seen the groups hang, so whoever can should ask elsewhere, SERVING it would be served. */
+enum groups_service { GROUPS_ABSENT, GROUPS_OVERDUE, GROUPS_SERVING };
+
+/* What becomes of a request; why: it is not served; group: one that serves, or the last that did.
  * Called inside the lock of the groups, so that two changes are told in their order; it must not
  * call them. */
-typedef void groups_serving_fn(void *arg, bool is_serving, const char *why,
+typedef void groups_serving_fn(void *arg, enum groups_service service, const char *why,
                                const struct target_description *group);
 
 struct groups {
@@ -103,6 +108,8 @@ int groups_hold(struct groups *groups, int seat, const struct target_description
 /* Whether groups_hold would succeed now; address: where the group is. Errors: as there. */
 int groups_check(struct groups *groups, int seat, const char *address,
                  const struct target_description *description, struct error *err);
+/* Whether the step of the engine's group takes seconds longer than expected. */
+void groups_set_overdue(struct groups *groups, int seat, bool is_overdue);
 /* The engine takes nothing new any more, but goes on with what it has. */
 void groups_set_leaving(struct groups *groups, int seat, const char *why);
 /* The engine has no group any more. refusal: it did not fit; NULL = it was lost or let go. */

@@ -190,7 +190,10 @@ static const struct argp_option options[] = {
      "second SIGTERM ends the process at once; default 5",
      0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
-     "a step that takes longer loses the group, and its requests fail; default 120", 0},
+     "a step that takes longer loses the group, and its requests fail; so does one of 20 times "
+     "what "
+     "steps of its size have taken and 1 s, if that is 6 s or more; default 120",
+     0},
     {"max-prompt-bytes", OPT_PROMPT_BYTES, "N", 0, "longest text accepted; default 4194304", 0},
     {"pin", OPT_PIN, "LIST", 0,
      "CPUs for the draft's compute threads, one each, such as 0,2; off or auto: anywhere; default "

@@ -329,7 +329,7 @@ static void settle_lanes(struct round_part *part)
     int64_t settle_us = clock_now_us();
     for (int i = 0; i < part->n_lanes; i++) {
         struct round_lane *lane = &part->lanes[i];
-        if (lane->err.code) continue;
+        if (lane->err.code || lane->seq->job->is_over) continue; /* it has ended in the step */
         const struct error *why = part->result.lane_errors[lane->step_lane];
         if (why) {
             lane->err = *why;

@@ -133,7 +133,8 @@ void round_teach(struct round_part *part)
     }
     for (int i = 0; i < part->n_lanes; i++) {
         round.n_lanes += part->lanes[i].is_settled ? 1 : 0;
-        round.is_timed = round.is_timed && !part->lanes[i].err.code;
+        bool has_ended = part->lanes[i].err.code || part->lanes[i].seq->job->is_over;
+        round.is_timed = round.is_timed && !has_ended;
     }
     planner_observe_round(part->tools->planner, &round);
     for (int i = 0; i < part->n_lanes; i++) {

@@ -33,13 +33,14 @@ static void take_group(struct served_model *model, const struct target_descripti
     if (!model->option_name) snprintf(info->name, sizeof info->name, "%s", group->model);
 }
 
-void served_model_set(struct served_model *model, bool is_serving, const char *why,
+void served_model_set(struct served_model *model, enum groups_service service, const char *why,
                       const struct target_description *group)
 {
     monitor_enter(&model->monitor);
-    model->info.is_serving = is_serving;
+    model->info.is_serving = service != GROUPS_ABSENT;
+    model->info.is_ready = service == GROUPS_SERVING;
     snprintf(model->info.why, sizeof model->info.why, "%s", why);
-    if (is_serving) take_group(model, group);
+    if (model->info.is_serving) take_group(model, group);
     monitor_leave(&model->monitor);
 }
 

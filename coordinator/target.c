@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "coordinator/step_watch.h"
 #include "rpc/client.h"
 #include "rpc/health_wire.h"
 
@@ -26,9 +27,10 @@ struct target {
     uint64_t tokenizer_fingerprint;
     int step_timeout_s;
     bool is_connected, was_connected;
-    bool is_leaving;         /* a rank does not serve any more */
-    void (*look)(void *arg); /* NULL = nobody wants to */
+    bool is_leaving;      /* a rank does not serve any more */
+    target_look_fn *look; /* NULL = nobody wants to */
     void *look_arg;
+    struct step_watch watch;
     uint64_t last_id;
     struct buffer out, in;
     struct arena replies; /* decoded replies, one step long */
@@ -208,6 +210,7 @@ int target_connect(struct target *t, const struct found_group *group, int64_t de
         watch_health(t, &t->links[i]);
     }
     t->last_id = 0;
+    step_watch_init(&t->watch, (int64_t)t->step_timeout_s * 1000000);
     t->is_connected = t->was_connected = true;
 out:
     if (rc) target_disconnect(t);
@@ -359,10 +362,26 @@ static void note_times(const struct step_reply *reply, struct target_cost *slowe
     }
 }
 
-void target_set_look(struct target *t, void (*look)(void *arg), void *arg)
+void target_set_look(struct target *t, target_look_fn *look, void *arg)
 {
     t->look = look;
     t->look_arg = arg;
+}
+
+/* Between two waits for a step that has not been answered. Errors: the group is lost. */
+static int look_around(struct target *t, int rank, struct error *err)
+{
+    struct step_watch *watch = &t->watch;
+    step_watch_look(watch, clock_now_us());
+    if (t->look && !t->look(t->look_arg, step_watch_is_overdue(watch))) {
+        error_set(err, ERR_UNAVAILABLE, "nobody waits for its answer any more");
+        return lose(t, rank, err);
+    }
+    if (!step_watch_is_over(watch)) return 0;
+    error_set(err, ERR_UNAVAILABLE,
+              "no answer for %lld ms, where steps like this one take much less",
+              (long long)(watch->waited_us / 1000));
+    return lose(t, rank, err);
 }
 
 /* Waits for one rank's reply. It looks at the other ranks meanwhile, because when one of them is
@@ -382,7 +401,8 @@ static int receive_reply(struct target *t, int rank, const uint8_t **data, size_
         if (rc) return rc;
         *err = late;
         if (is_last) return lose(t, rank, err);
-        if (t->look) t->look(t->look_arg);
+        rc = look_around(t, rank, err);
+        if (rc) return rc;
     }
 }
 
@@ -473,6 +493,7 @@ int target_step(struct target *t, struct step *step, const struct target_meanwhi
     arena_reset(&t->replies);
     step->id = ++t->last_id;
     TRY(step_encode(&t->out, step, err));
+    step_watch_begin(&t->watch, step, start_us);
     for (int i = 0; i < t->n_ranks; i++) {
         rc = rpc_stream_ask(t->links[i].stream, t->out.data, t->out.len,
                             start_us + (int64_t)t->step_timeout_s * 1000000, err);
@@ -482,6 +503,7 @@ int target_step(struct target *t, struct step *step, const struct target_meanwhi
     while (meanwhile && !has_answered(t) && meanwhile->work(meanwhile->arg)) {
     }
     rc = gather(t, step, arena, answer, &here, err);
+    if (!rc) step_watch_end(&t->watch, clock_now_us() - start_us);
     cost->bytes_sent += here.bytes_sent;
     cost->bytes_received += here.bytes_received;
     cost->compute_us += here.compute_us;

@@ -31,9 +31,13 @@ struct target_cost {
 int target_open(struct target **target, const struct target_options *options, struct error *err);
 void target_close(struct target *target);
 
-/* While a step's answer is late, look(arg) is called every 20 ms on the engine's thread, which has
- * other things to answer as well. It must not touch the target or the sequences. */
-void target_set_look(struct target *target, void (*look)(void *arg), void *arg);
+/* While a step's answer is not there, look(arg) is called every 20 ms on the engine's thread, which
+ * has other things to do as well. is_overdue: the step takes seconds longer than it was expected to
+ * (coordinator/step_watch.h). False: the group is let go, because nobody wants the answer any more.
+ * It must not touch the target, and what the step holds of sequences, their slots and blocks, must
+ * stay. */
+typedef bool target_look_fn(void *arg, bool is_overdue);
+void target_set_look(struct target *target, target_look_fn *look, void *arg);
 
 /* Asks all ranks for their descriptions, checks that they are one group with our tokenizer, and
  * opens the streams. The group is copied. Errors: ERR_UNAVAILABLE try again; ERR_ARGUMENT the group

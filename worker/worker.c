@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "model/checkpoint/served_name.h"
 #include "model/tokenizer/tokenizer.h"
+#include "proto/step_limit.h"
 #include "worker/address.h"
 #include "worker/copies.h"
 #include "worker/group.h"
@@ -22,7 +23,6 @@
 #include "worker/listener.h"
 #include "worker/probes.h"
 #include "worker/rank_signals.h"
-#include "worker/step_limit.h"
 #include "worker/threads.h"
 #include "worker/verifier.h"
 

@@ -137,7 +137,7 @@ static void ready(struct openai_api *api, struct http_exchange *x)
     struct served_model_info info;
     served_model_get(api->options.model, &info);
     const char *why = api->options.keys ? "no request is served now; the log says why" : info.why;
-    if (info.is_serving)
+    if (info.is_ready)
         openai_answer_json(x, json_pack("{s:s}", "status", "ready"));
     else
         openai_error_answer(x, ERR_UNAVAILABLE, why, NULL);

@@ -195,7 +195,7 @@ class Drain(unittest.TestCase):
         reader = threading.Thread(
             target=lambda: answers.append(slow_answer(world, ask, 0.01)))
         reader.start()
-        wait_until(lambda: load(world)["running"] > 0, 20, "it runs")
+        wait_until(lambda: accepted(world) > 0, 60, "it has come")
         world.coordinator.process.send_signal(signal.SIGTERM)
         reader.join()
         status, promised, got = answers[0]

@@ -3,6 +3,7 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "coordinator/groups.h"
 #include "coordinator/job.h"
@@ -13,13 +14,15 @@ enum { N = 3, CAPACITY = 4 };
 static struct groups groups;
 static struct queue *queues[N];
 static struct error err;
-static bool is_serving;
+static bool is_serving, is_overdue;
 static char why[ERROR_TEXT_BYTES];
 
-static void note(void *arg, bool serves, const char *reason, const struct target_description *group)
+static void note(void *arg, enum groups_service service, const char *reason,
+                 const struct target_description *group)
 {
     (void)arg, (void)group;
-    is_serving = serves;
+    is_serving = service == GROUPS_SERVING;
+    is_overdue = service == GROUPS_OVERDUE;
     snprintf(why, sizeof why, "%s", reason);
 }
 
@@ -214,6 +217,29 @@ START_TEST(an_engine_that_knows_the_group_comes_first)
 }
 END_TEST
 
+/* Requests are still taken then, because the step may end after all. */
+START_TEST(steps_that_are_overdue_everywhere_are_told)
+{
+    hold(0);
+    hold(1);
+    groups_set_overdue(&groups, 0, true);
+    ck_assert(is_serving);
+    groups_set_overdue(&groups, 1, true);
+    ck_assert(!is_serving && is_overdue);
+    ck_assert_msg(strstr(why, "does not answer") != NULL, "%s", why);
+    ck_assert(groups_any_serving(&groups));
+    groups_leave(&groups, 1, "it was lost", NULL);
+    ck_assert(!is_serving && is_overdue);
+    groups_set_overdue(&groups, 1, false);
+    groups_set_overdue(&groups, 0, false);
+    ck_assert(is_serving && !is_overdue);
+    groups_set_overdue(&groups, 0, true);
+    groups_leave(&groups, 0, "it was lost", NULL);
+    ck_assert(!is_serving && !is_overdue);
+    ck_assert_str_eq(why, "it was lost");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("groups");
@@ -228,6 +254,7 @@ int main(void)
     tcase_add_test(tcase, groups_of_one_model_serve_together);
     tcase_add_test(tcase, the_doors_are_told_when_the_last_one_goes);
     tcase_add_test(tcase, an_engine_that_knows_the_group_comes_first);
+    tcase_add_test(tcase, steps_that_are_overdue_everywhere_are_told);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

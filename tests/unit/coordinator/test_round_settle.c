@@ -449,7 +449,7 @@ static void check_kv(const struct case_ *c, int n_kept)
     ck_assert_int_eq(seq->n_blocks_sent, n_sent);
 }
 
-static void play(const struct case_ *c)
+static void prepare(const struct case_ *c)
 {
     struct round_lane *lane = &part.lanes[0];
     arena_reset(&part.arena);
@@ -461,6 +461,12 @@ static void play(const struct case_ *c)
     make_step(c, lane);
     expect_blocks(c, lane);
     b.seq->n_draft_kv = N_PROMPT + lane->draft.n; /* the draft has read its whole chain */
+}
+
+static void play(const struct case_ *c)
+{
+    struct round_lane *lane = &part.lanes[0];
+    prepare(c);
     round_settle(&part);
     ck_assert_msg(lane->err.code == 0, "%s: %s", c->name, lane->err.text);
     if (lane->plan.tails) block_tails_release(lane->plan.tails, &b.target_pool);
@@ -513,12 +519,31 @@ START_TEST(guesses_are_counted_for_who_made_them)
 }
 END_TEST
 
+/* Its time was over, or its client left: it has been answered, and its place is still to be
+ * freed. */
+START_TEST(a_job_that_ended_in_the_step_gets_nothing_more)
+{
+    open_round();
+    prepare(&cases[0]);
+    b.seq->job->is_over = true;
+    round_settle(&part);
+    ck_assert_int_eq(b.seq->n_tokens, N_PROMPT);
+    ck_assert_int_eq(part.lanes[0].err.code, 0);
+    ck_assert(!part.lanes[0].is_settled);
+    ck_assert_uint_eq(b.seq->counters.drafted, 0);
+    check_count(&cases[0], SIGNAL_DRAFT_TOKENS, 0, 0);
+    if (part.lanes[0].plan.tails) block_tails_release(part.lanes[0].plan.tails, &b.target_pool);
+    close_round();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("round_settle");
     TCase *tcase = tcase_create("tales");
     tcase_add_loop_test(tcase, guesses_are_counted_for_who_made_them, 0,
                         sizeof cases / sizeof *cases);
+    tcase_add_test(tcase, a_job_that_ended_in_the_step_gets_nothing_more);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -1,5 +1,5 @@
 /* How long a step may take. */
-#include "worker/step_limit.h"
+#include "proto/step_limit.h"
 
 #include <stddef.h>
 
@@ -50,18 +50,25 @@ static int known_size(const struct step_limit *limit, int size)
 
 /* A step takes at most as long as one of more work, and its time grows at most in proportion to its
  * work and to what it attends to. */
-int64_t step_limit_us(const struct step_limit *limit, const struct step_work *work)
+int64_t step_limit_expected_us(const struct step_limit *limit, const struct step_work *work)
 {
     int size = size_of(work->n), known = known_size(limit, size);
-    if (work->n == 0 || known < 0) return limit->most_us;
+    if (work->n == 0 || known < 0) return -1;
     const struct step_times *times = &limit->sizes[known];
-    double us = (double)times->longest_us * STEP_LIMIT_FACTOR;
+    double us = (double)times->longest_us;
     if (known < size) us *= (double)((int64_t)1 << (size - known));
     if (work->attended > times->attended) {
         us *= (double)work->attended / (double)larger(times->attended, 1);
     }
-    if (us < STEP_LIMIT_FLOOR_US) us = STEP_LIMIT_FLOOR_US;
     return us < (double)limit->most_us ? (int64_t)us : limit->most_us;
+}
+
+int64_t step_limit_us(const struct step_limit *limit, const struct step_work *work)
+{
+    int64_t expected_us = step_limit_expected_us(limit, work);
+    if (expected_us < 0 || expected_us > limit->most_us / STEP_LIMIT_FACTOR) return limit->most_us;
+    int64_t us = larger(expected_us * STEP_LIMIT_FACTOR, STEP_LIMIT_FLOOR_US);
+    return us < limit->most_us ? us : limit->most_us;
 }
 
 static int64_t faded(int64_t value, int64_t latest)

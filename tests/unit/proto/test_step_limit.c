@@ -1,7 +1,7 @@
-/* ctest: labels=quick libs=worker timeout=60 */
+/* ctest: labels=quick libs=proto timeout=60 */
 /* How long a step may take follows what steps have taken. Times are numbers here; nothing waits. */
+#include "proto/step_limit.h"
 #include "tests/support/check_util.h"
-#include "worker/step_limit.h"
 
 enum { MS = 1000, S = 1000000, MOST_S = 120 };
 

@@ -1,4 +1,5 @@
-/* How long a step may take before the rank is taken to hang. A fixed limit that a large model needs
+/* How long a step may take before a rank is taken to hang, by the ranks themselves and by the
+ * coordinator. A fixed limit that a large model needs
  * on a slow machine is minutes too long where steps take milliseconds, so the limit follows what
  * steps of a size have taken: STEP_LIMIT_FACTOR times that, but never less than
  * STEP_LIMIT_FLOOR_US and never more than --step-timeout. Pure arithmetic; owned by the engine
@@ -39,6 +40,10 @@ void step_limit_init(struct step_limit *limit, int64_t most_us);
 /* The work of a step; n = 0 where it only answers further values, which is neither measured nor
  * limited by less than --step-timeout. */
 struct step_work step_work_of(const struct step *step);
+
+/* Microseconds that the step takes, if it takes as long as the longest recent one; -1 = not known
+ * yet. */
+int64_t step_limit_expected_us(const struct step_limit *limit, const struct step_work *work);
 
 /* Microseconds that the step may take. */
 int64_t step_limit_us(const struct step_limit *limit, const struct step_work *work);
