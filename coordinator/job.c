@@ -110,10 +110,18 @@ void job_started(struct job *job)
     if (reply && reply->ops->started) reply->ops->started(job->reply);
 }
 
+/* It is one of its holder's no more: a step that hangs may keep the job itself for long. */
+static void leave_grant(struct job *job)
+{
+    if (job->grant && !job->has_left) grant_leave(job->grant);
+    job->has_left = true;
+}
+
 void job_end(struct job *job, enum job_end end, int rc, const struct error *why)
 {
     if (job->is_over) return;
     job->is_over = true;
+    leave_grant(job);
     job->reply->end = end;
     job->failure.code = 0;
     if (rc) {
@@ -165,7 +173,7 @@ void job_free(struct job *job)
     token_ids_free(&job->prompt);
     arena_close(&job->arena);
     if (job->budget) budget_give(job->budget, job->charged_bytes);
-    if (job->grant) grant_leave(job->grant);
+    leave_grant(job);
     grant_release(job->grant);
     free(job);
 }

@@ -74,6 +74,7 @@ struct job {
     struct error failure;   /* why the answer has ended; code 0: it is complete */
     bool has_seed, is_over; /* the seed is settled; the answer has ended */
     bool is_counted;        /* among the ends of the service */
+    bool has_left;          /* it is no longer among the jobs of its grant */
     uint64_t seed;
     int n_open, n_finished; /* sequences that there are; that have sent their summary */
     bool is_split;          /* all sequences of it have been made */
@@ -90,8 +91,8 @@ int job_open(struct job **job, enum job_kind kind, struct error *err);
  * Errors: ERR_EXHAUSTED. */
 int job_charge(struct job *job, struct budget *budget, struct error *err);
 
-/* Gives a new job to the holder of a key, whose name, share and limits are the job's from now on;
- * job_free gives it back. NULL: there are no keys.
+/* Gives a new job to the holder of a key, whose name, share and limits are the job's from now on; it
+ * is one of the holder's jobs until its answer has ended, or else job_free. NULL: there are no keys.
  * Errors: ERR_EXHAUSTED the holder has as many jobs as the key allows. */
 int job_hold_grant(struct job *job, struct grant *grant, struct error *err);
 

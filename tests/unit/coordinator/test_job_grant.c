@@ -19,7 +19,14 @@ static void close_reply(struct reply *reply)
     (void)reply;
 }
 
-static const struct reply_ops ops = {.is_cancelled = never, .close = close_reply};
+static void take_failure(struct reply *reply, int code, const char *text)
+{
+    (void)reply, (void)text;
+    ck_assert_int_eq(code, ERR_TIMEOUT);
+}
+
+static const struct reply_ops ops = {
+    .is_cancelled = never, .fail = take_failure, .close = close_reply};
 static struct reply reply = {.ops = &ops};
 
 static void setup(void)
@@ -101,6 +108,29 @@ START_TEST(jobs_of_a_holder_are_counted_until_they_are_freed)
 }
 END_TEST
 
+/* A step that hangs may keep the job itself. */
+START_TEST(a_job_that_has_ended_is_not_counted)
+{
+    struct job *jobs[3];
+    struct error why;
+    error_set(&why, ERR_TIMEOUT, "the request's time is over");
+    for (int i = 0; i < 2; i++) {
+        jobs[i] = open_job(JOB_GENERATE, JOB_CLASS_NORMAL);
+        CHECK_OK(job_hold_grant(jobs[i], &holder, &err));
+    }
+    jobs[2] = open_job(JOB_GENERATE, JOB_CLASS_NORMAL);
+    CHECK_ERR(job_hold_grant(jobs[2], &holder, &err), ERR_EXHAUSTED, "at once");
+    job_end(jobs[0], JOB_END_DEADLINE, why.code, &why);
+    ck_assert_int_eq(holder.n_jobs, 1);
+    CHECK_OK(job_hold_grant(jobs[2], &holder, &err));
+    for (int i = 0; i < 3; i++) {
+        job_free(jobs[i]);
+    }
+    ck_assert_int_eq(holder.n_jobs, 0);
+    ck_assert_int_eq(holder.n_refs, 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("job_grant");
@@ -109,6 +139,7 @@ int main(void)
     tcase_add_test(grants, job_without_a_grant_waits_as_its_request_says);
     tcase_add_test(grants, grant_has_the_last_word);
     tcase_add_test(grants, jobs_of_a_holder_are_counted_until_they_are_freed);
+    tcase_add_test(grants, a_job_that_has_ended_is_not_counted);
     suite_add_tcase(suite, grants);
     return check_main(suite);
 }
