@@ -30,6 +30,7 @@ struct bench {
     struct bench_prompts prompts;
     struct bench_draw draw;
     struct load load;
+    struct records records; /* of all slices, for --json */
     char target_model[NAME_BYTES], draft_model[NAME_BYTES], arithmetic[NAME_BYTES];
     int n_ranks, n_groups, vocab_size; /* of the cluster; groups that serve */
     struct bench_row *rows;
@@ -158,6 +159,8 @@ static int run_arm(struct bench *b, const struct bench_arm *arm, int repetition,
 {
     int n = bench_options_requests(&b->options, arm);
     show_progress(b, arm, "running");
+    b->load.records = b->json ? &b->records : NULL;
+    b->load.repetition = repetition;
     int rc = run_slice(b, arm, repetition * n, n, err);
     if (b->slice.n_done || !rc) {
         struct bench_row *row = &b->rows[b->n_rows++];
@@ -174,6 +177,7 @@ static int warm_up(struct bench *b, const char *started, struct error *err)
         const struct bench_arm *arm = &b->options.arms[i];
         if (strcmp(arm->started, started) != 0) continue;
         show_progress(b, arm, "warming up");
+        b->load.records = NULL;
         TRY(run_slice(b, arm, 0, b->options.n_warmup, err));
     }
 out:
@@ -190,7 +194,8 @@ static struct bench_results results_of(const struct bench *b)
                                   .n_arms = b->options.n_arms,
                                   .target_model = b->target_model,
                                   .draft_model = b->draft_model,
-                                  .arithmetic = b->arithmetic};
+                                  .arithmetic = b->arithmetic,
+                                  .records = &b->records};
 }
 
 /* Completes the rows that are not written yet, and writes them. */
@@ -320,6 +325,7 @@ static void free_bench(struct bench *b)
     if (b->csv) fclose(b->csv);
     if (b->json) fclose(b->json);
     free(b->rows);
+    records_free(&b->records);
     bench_options_free(&b->options);
 }
 

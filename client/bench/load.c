@@ -16,6 +16,7 @@ struct load_stream {
     int64_t begin_us;                        /* when the request was due to be sent */
     int64_t last_us[GENERATE_SEQUENCES_MAX]; /* of each text's last tokens; 0 = none yet */
     int n_summaries;
+    size_t record; /* its index, where records are kept */
 };
 
 /* One call of load_run. */
@@ -24,6 +25,7 @@ struct run {
     const struct bench_arm *arm;
     struct tally *tally;
     int first, n_requests, n_started;
+    int64_t begin_us;
     int64_t next_us;   /* open loop: the next arrival */
     struct error gone; /* the first failure that says that the server is gone; code 0 = none */
 };
@@ -83,10 +85,22 @@ out:
     return rc;
 }
 
-static void count_failure(struct run *run, const struct error *err)
+/* stream: whose request it was. */
+static void count_failure(struct run *run, const struct load_stream *stream,
+                          const struct error *err)
 {
+    struct records *records = run->load->records;
     tally_add_failure(run->tally, err);
+    if (records) records_end(records, stream->record, clock_now_us() - stream->begin_us, err);
     if (err->code == ERR_UNAVAILABLE && !run->gone.code) run->gone = *err;
+}
+
+static int keep_record(struct run *run, struct load_stream *stream, struct error *err)
+{
+    struct load *load = run->load;
+    return records_begin(load->records, run->arm, load->repetition, run->first + run->n_started,
+                         run->arm->generate.request.n, stream->begin_us - run->begin_us,
+                         &stream->record, err);
 }
 
 static void start_request(struct run *run, int64_t begin_us)
@@ -94,13 +108,18 @@ static void start_request(struct run *run, int64_t begin_us)
     struct load *load = run->load;
     struct error err = {0};
     struct load_stream stream = {.begin_us = begin_us};
+    if (load->records && keep_record(run, &stream, &err)) {
+        run->gone = err; /* no measurement without memory */
+        run->n_started = run->n_requests;
+        return;
+    }
     if (load->n_streams == LOAD_STREAMS_MAX) {
         error_set(&err, ERR_EXHAUSTED, "%d requests are under way already: the rate is too high",
                   LOAD_STREAMS_MAX);
-        count_failure(run, &err);
+        count_failure(run, &stream, &err);
     } else if (send_request(run, &stream, &err)) {
         rpc_stream_close(stream.rpc);
-        count_failure(run, &err);
+        count_failure(run, &stream, &err);
     } else {
         load->streams[load->n_streams++] = stream;
     }
@@ -132,22 +151,38 @@ static void start_due(struct run *run)
 
 /* ---- receiving ---- */
 
-static void take_tokens(struct run *run, struct load_stream *stream,
-                        const struct generate_tokens *tokens)
+static int take_tokens(struct run *run, struct load_stream *stream,
+                       const struct generate_tokens *tokens, struct error *err)
 {
+    struct records *records = run->load->records;
     int64_t now_us = clock_now_us(), *last_us = &stream->last_us[tokens->index];
-    if (tokens->n == 0) return;
+    if (tokens->n == 0) return 0;
     if (*last_us) {
         tally_add_gap(run->tally, now_us - *last_us, tokens->n);
     } else {
         histogram_add(&run->tally->first_token, (uint64_t)(now_us - stream->begin_us));
     }
     *last_us = now_us;
+    if (!records) return 0;
+    return records_tokens(records, stream->record, tokens, now_us - stream->begin_us, err);
 }
 
 static bool is_whole(const struct run *run, const struct load_stream *stream)
 {
     return stream->n_summaries == run->arm->generate.request.n;
+}
+
+static void take_summary(struct run *run, struct load_stream *stream,
+                         const struct generate_summary *summary)
+{
+    struct records *records = run->load->records;
+    tally_add_summary(run->tally, summary);
+    if (records) records_summary(records, stream->record, summary);
+    stream->n_summaries++;
+    if (!is_whole(run, stream)) return;
+    int64_t took_us = clock_now_us() - stream->begin_us;
+    tally_add_done(run->tally, took_us);
+    if (records) records_end(records, stream->record, took_us, NULL);
 }
 
 static int take_reply(struct run *run, struct load_stream *stream, const uint8_t *data, size_t len,
@@ -159,12 +194,8 @@ static int take_reply(struct run *run, struct load_stream *stream, const uint8_t
     int rc = 0;
     TRY(server_arena(server, len, &arena, err));
     TRY(generate_reply_decode(data, len, arena, &reply, err));
-    if (reply.tokens) take_tokens(run, stream, reply.tokens);
-    if (reply.summary && !is_whole(run, stream)) {
-        tally_add_summary(run->tally, reply.summary);
-        stream->n_summaries++;
-        if (is_whole(run, stream)) tally_add_done(run->tally, clock_now_us() - stream->begin_us);
-    }
+    if (reply.tokens) TRY(take_tokens(run, stream, reply.tokens, err));
+    if (reply.summary && !is_whole(run, stream)) take_summary(run, stream, reply.summary);
 out:
     return rc;
 }
@@ -186,7 +217,7 @@ static bool poll_stream(struct run *run, struct load_stream *stream, bool *has_m
         error_set(&err, ERR_FORMAT, "%.160s ended the text without a summary",
                   run->load->server->address);
     }
-    count_failure(run, &err);
+    count_failure(run, stream, &err);
     return true;
 }
 
@@ -205,6 +236,20 @@ static bool poll_streams(struct run *run)
     return has_moved;
 }
 
+/* Those that are still under way, because the run was interrupted or the server is gone, which alone
+ * is a failure of theirs. */
+static void end_streams(struct run *run, const struct error *why)
+{
+    struct load *load = run->load;
+    for (int i = 0; i < load->n_streams; i++) {
+        const struct load_stream *stream = &load->streams[i];
+        int64_t took_us = clock_now_us() - stream->begin_us;
+        if (run->gone.code) tally_add_failure(run->tally, why);
+        if (load->records) records_end(load->records, stream->record, took_us, why);
+    }
+    close_streams(load);
+}
+
 static void wait_for_event(const struct run *run)
 {
     int64_t until_us = clock_now_us() + LOOK_US;
@@ -218,20 +263,18 @@ int load_run(struct load *load, const struct bench_arm *arm, int first, int n_re
 {
     struct run run = {
         .load = load, .arm = arm, .tally = tally, .first = first, .n_requests = n_requests};
-    int64_t begin_us = clock_now_us();
     int rc = 0;
     tally_begin(tally);
-    run.next_us = begin_us + (arm->rate_hz > 0 ? arrival_gap_us(&run) : 0);
+    run.begin_us = clock_now_us();
+    run.next_us = run.begin_us + (arm->rate_hz > 0 ? arrival_gap_us(&run) : 0);
     while (!rc && !run.gone.code) {
         start_due(&run);
         if (load->n_streams == 0 && run.n_started == n_requests) break;
         if (!poll_streams(&run)) wait_for_event(&run);
         rc = server_check_interrupt(load->server, err);
     }
-    tally->wall_us = clock_now_us() - begin_us;
-    for (int i = 0; run.gone.code && i < load->n_streams; i++)
-        tally_add_failure(tally, &run.gone);
-    close_streams(load);
+    tally->wall_us = clock_now_us() - run.begin_us;
+    end_streams(&run, run.gone.code ? &run.gone : err);
     if (rc || !run.gone.code) return rc;
     *err = run.gone;
     return run.gone.code;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "client/bench/prompts.h"
+#include "client/bench/records.h"
 #include "client/bench/sweep.h"
 #include "client/bench/tally.h"
 #include "client/server.h"
@@ -15,8 +16,10 @@ struct load_stream;
 struct load {
     struct server *server;
     const struct bench_prompts *prompts;
-    int timeout_s; /* of a request */
-    uint64_t seed; /* of the arrivals */
+    int timeout_s;           /* of a request */
+    uint64_t seed;           /* of the arrivals */
+    struct records *records; /* lent; NULL = single requests are not kept */
+    int repetition;          /* of the records */
     struct load_stream *streams;
     int n_streams; /* that are open */
     struct buffer request;

@@ -68,7 +68,8 @@ static const struct argp_option options[] = {
     {"timeout", OPT_TIMEOUT, "SECONDS", 0, "A request fails after that long; default 300", 12},
     {"csv", OPT_CSV, "FILE", 0,
      "Write a row for each arm and repetition; the file grows after each repetition", 13},
-    {"json", OPT_JSON, "FILE", 0, "Write rows and quartiles as one JSON object", 13},
+    {"json", OPT_JSON, "FILE", 0,
+     "Write rows, quartiles and a record of each request as one JSON object", 13},
     {"quiet", 'q', NULL, 0, "No tables, no progress", 13},
     {0},
 };

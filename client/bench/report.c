@@ -5,8 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Names of places. */
+_Static_assert(DRAFT_MAX == 16, "one name for each place");
+#define PLACES(name)                                                                        \
+    name "_0", name "_1", name "_2", name "_3", name "_4", name "_5", name "_6", name "_7", \
+        name "_8", name "_9", name "_10", name "_11", name "_12", name "_13", name "_14",   \
+        name "_15"
+
+static const char *const drafted_names[DRAFT_MAX] = {PLACES("drafted_pos")};
+static const char *const tested_names[DRAFT_MAX] = {PLACES("tested_pos")};
+static const char *const accepted_names[DRAFT_MAX] = {PLACES("accepted_pos")};
+
 /* Figures for which vLLM has a Prometheus metric of the same meaning are named by its suffix. */
-static const char *const names[N_BENCH_FIGURES] = {
+static const char *const names[BENCH_DRAFTED_AT] = {
     [BENCH_REQUESTS] = "requests",
     [BENCH_FAILURES] = "failures",
     [BENCH_DURATION_S] = "duration_seconds",
@@ -57,10 +68,21 @@ static const char *const names[N_BENCH_FIGURES] = {
     [BENCH_DRAFT_REUSED] = "draft_prompt_tokens_reused",
     [BENCH_PREEMPTIONS] = "preemptions",
     [BENCH_PREDICTED_RATIO] = "predicted_round_ratio",
+    [BENCH_SIBLINGS] = "siblings",
+    [BENCH_SIBLINGS_ACCEPTED] = "siblings_accepted",
+    [BENCH_FOUND] = "found",
+    [BENCH_FOUND_ACCEPTED] = "found_accepted",
+    [BENCH_APPENDED] = "appended",
+    [BENCH_APPENDED_ACCEPTED] = "appended_accepted",
+    [BENCH_STAGED] = "staged",
+    [BENCH_AHEAD] = "drafted_ahead",
 };
 
 const char *bench_figure_name(enum bench_figure figure)
 {
+    if (figure >= BENCH_ACCEPTED_AT) return accepted_names[figure - BENCH_ACCEPTED_AT];
+    if (figure >= BENCH_TESTED_AT) return tested_names[figure - BENCH_TESTED_AT];
+    if (figure >= BENCH_DRAFTED_AT) return drafted_names[figure - BENCH_DRAFTED_AT];
     return names[figure];
 }
 
@@ -129,6 +151,25 @@ static void set_speculation(double *f, const struct tally *tally)
     f[BENCH_PREDICTED_RATIO] = of_sum.predicted_ratio;
 }
 
+/* Who made the guesses, and how they fared by their places. Places in which there were none are not
+ * known. */
+static void set_guesses(double *f, const struct generate_counters *c)
+{
+    f[BENCH_SIBLINGS] = c->siblings;
+    f[BENCH_SIBLINGS_ACCEPTED] = c->siblings_accepted;
+    f[BENCH_FOUND] = c->found;
+    f[BENCH_FOUND_ACCEPTED] = c->found_accepted;
+    f[BENCH_APPENDED] = c->appended;
+    f[BENCH_APPENDED_ACCEPTED] = c->appended_accepted;
+    f[BENCH_STAGED] = c->staged;
+    f[BENCH_AHEAD] = c->drafted_ahead;
+    for (int i = 0; i < DRAFT_MAX && c->drafted_at[i] > 0; i++) {
+        f[BENCH_DRAFTED_AT + i] = c->drafted_at[i];
+        f[BENCH_TESTED_AT + i] = c->tested_at[i];
+        f[BENCH_ACCEPTED_AT + i] = c->accepted_at[i];
+    }
+}
+
 static const char *most_frequent_error(const struct tally *tally)
 {
     const struct tally_error *most = NULL;
@@ -149,6 +190,7 @@ void bench_row_of(struct bench_row *row, const struct bench_arm *arm, const stru
         row->figures[i] = (double)NAN;
     set_load(row->figures, tally);
     set_speculation(row->figures, tally);
+    set_guesses(row->figures, &tally->sum.counters);
 }
 
 void bench_row_ratios(struct bench_row *rows, int n, const struct bench_arm *arms, int n_arms)

@@ -3,6 +3,7 @@
  * members of the JSON rows; docs/benchmarks.md describes each column. */
 #pragma once
 
+#include "client/bench/records.h"
 #include "client/bench/sweep.h"
 #include "client/bench/tally.h"
 
@@ -54,7 +55,19 @@ enum bench_figure {
     BENCH_DRAFT_REUSED,
     BENCH_PREEMPTIONS,
     BENCH_PREDICTED_RATIO,
-    N_BENCH_FIGURES
+    BENCH_SIBLINGS,
+    BENCH_SIBLINGS_ACCEPTED,
+    BENCH_FOUND,
+    BENCH_FOUND_ACCEPTED,
+    BENCH_APPENDED,
+    BENCH_APPENDED_ACCEPTED,
+    BENCH_STAGED,
+    BENCH_AHEAD,
+    /* Of each place in a round, from 0: guesses made there, reached by the test, and kept. */
+    BENCH_DRAFTED_AT,
+    BENCH_TESTED_AT = BENCH_DRAFTED_AT + DRAFT_MAX,
+    BENCH_ACCEPTED_AT = BENCH_TESTED_AT + DRAFT_MAX,
+    N_BENCH_FIGURES = BENCH_ACCEPTED_AT + DRAFT_MAX
 };
 
 /* NAN = not known. */
@@ -74,6 +87,7 @@ struct bench_results {
     const struct bench_arm *arms;
     int n_arms;
     const char *target_model, *draft_model, *arithmetic;
+    const struct records *records; /* for bench_json_write; NULL = none */
 };
 
 const char *bench_figure_name(enum bench_figure figure);

@@ -123,14 +123,15 @@ int bench_json_write(FILE *file, const char *path, const struct bench_results *r
                      struct error *err)
 {
     json_t *rows = json_array(), *quartiles = json_array();
+    json_t *requests = results->records ? records_json(results->records) : json_array();
     for (int i = 0; i < results->n_rows; i++)
         json_array_append_new(rows, row_json(&results->rows[i]));
     for (int i = 0; i < results->n_arms; i++)
         json_array_append_new(quartiles, quartiles_json(results, &results->arms[i]));
     json_t *object =
-        json_pack("{ss ss ss ss so so}", "version", OUTRIDER_VERSION, "target_model",
+        json_pack("{ss ss ss ss so so so}", "version", OUTRIDER_VERSION, "target_model",
                   results->target_model, "draft_model", results->draft_model, "arithmetic",
-                  results->arithmetic, "quartiles", quartiles, "rows", rows);
+                  results->arithmetic, "quartiles", quartiles, "rows", rows, "requests", requests);
     if (!object) return error_set(err, ERR_NO_MEMORY, "no memory for the JSON object");
     json_dumpf(object, file, JSON_REAL_PRECISION(9) | JSON_INDENT(1));
     fputc('\n', file);

@@ -84,6 +84,10 @@ class Bench:
                     assert mine[name] == "", (name, mine)
         return rows
 
+    def requests(self):
+        with open(self.json, encoding="utf-8") as file:
+            return json.load(file)["requests"]
+
     def quartiles(self):
         with open(self.json, encoding="utf-8") as file:
             return json.load(file)["quartiles"]
@@ -139,6 +143,38 @@ def test_rows_are_the_counters_of_generate(cluster):
     assert row["arithmetic"].startswith("cpu-")
     for word in ("tokens/s", "alpha", "tok/rd", "round us", "collective", "2 requests"):
         assert word in done.stdout, done.stdout
+
+
+def test_places_and_requests_add_up(cluster):
+    """What the columns of places and the records of requests say is what the rows say."""
+    with Bench(cluster) as bench:
+        bench.run("--prompts", bench.prompts, "--requests", "3", "-r", "2", "-n", "40",
+                  "--sweep", "K=0,3", "--warmup", "1", *GREEDY)
+        rows, requests = bench.rows(), bench.requests()
+    for row in rows:
+        mine = [r for r in requests if (r["arm"], r["repetition"]) ==
+                (row["arm"], row["repetition"])]
+        texts = [text for r in mine for text in r["texts"]]
+        assert [r["request"] for r in mine] == [3 * row["repetition"] + i for i in range(3)], mine
+        places = range(int(row["K"]))
+        assert sum(row[f"drafted_pos_{i}"] for i in places) == row["spec_decode_num_draft_tokens"]
+        accepted = sum(row[f"accepted_pos_{i}"] for i in places)
+        assert accepted == row["spec_decode_num_accepted_tokens"], row
+        assert row[f"drafted_pos_{int(row['K'])}"] == "", row
+        assert row["siblings"] == row["found"] == 0, row
+        assert accepted == sum(sum(text["accepted_per_message"]) for text in texts)
+        assert row["rounds"] == sum(len(text["tokens_per_message"]) for text in texts)
+        assert row["generation_tokens"] == sum(text["completion_tokens"] for text in texts) == 120
+        assert row["prompt_tokens"] == sum(r["prompt_tokens"] for r in mine)
+        for r in mine:
+            [text] = r["texts"]
+            assert r["error"] is None and text["finish_reason"] == "length", r
+            assert len(text["itls"]) == len(text["tokens_per_message"]) - 1
+            assert 0 < text["ttft"] + sum(text["itls"]) <= r["latency"] + 1e-6, r
+            assert 0 <= r["start"] and r["start"] + r["latency"] <= row["duration_seconds"] + 1e-3
+        longest = max(r["latency"] for r in mine)
+        assert row["e2e_request_latency_seconds_p99"] <= HISTOGRAM * longest + 1e-6, (row, mine)
+    assert len(requests) == 12
 
 
 def test_closed_loop_keeps_three_busy(cluster):
@@ -245,8 +281,11 @@ def test_failures_are_counted_and_named(cluster):
         done = bench.run("--prompts", path, "-n", "4", "--requests", "4", "--warmup", "0",
                          "--temperature", "0", status=1)
         [row] = bench.rows()
+        records = bench.requests()
     assert (row["requests"], row["failures"], row["generation_tokens"]) == (2, 2, 8)
     assert "context of 1024" in row["error"], row["error"]
+    assert [r["error"] for r in records] == [None, row["error"]] * 2, records
+    assert records[1]["prompt_tokens"] is None and records[1]["texts"][0]["ttft"] is None
     assert done.stderr.count("\n") == 1 and "2 of 4 requests failed: " in done.stderr, done.stderr
     assert "4 requests in 1 repetitions, 2 failed" in done.stdout, done.stdout
 

@@ -23,6 +23,7 @@ struct service {
 };
 
 static struct error err;
+static struct records records; /* of the last run */
 
 static void send_summary(struct rpc_call *call)
 {
@@ -93,6 +94,9 @@ static int run(struct service *service, const struct bench_arm *arm, int n_reque
     const struct connection connection = {.address = rpc_server_address(server)};
     CHECK_OK(server_open(&client, &connection, 0, &err));
     CHECK_OK(load_open(&load, &client, &prompts, 1, 1, &err));
+    records_free(&records);
+    load.records = &records;
+    load.repetition = 3;
     int rc = load_run(&load, arm, 0, n_requests, tally, &err);
     load_close(&load);
     server_close(&client);
@@ -124,6 +128,43 @@ START_TEST(good_requests_add_up)
     ck_assert_uint_eq(tally.message_gap.n, 10);
     ck_assert_uint_eq(tally.token_gap.n, 20);
     ck_assert_uint_eq(tally.request.n, 10);
+}
+END_TEST
+
+/* Also those that fail, with their sentences and what had come until then. */
+START_TEST(each_request_is_recorded)
+{
+    static const enum answer answers[] = {GOOD, GARBAGE, FULL};
+    struct service service = {.answers = answers, .n_answers = 3};
+    const struct bench_arm arm = arm_of(1, 0);
+    static struct tally tally;
+    CHECK_OK(run(&service, &arm, 6, &tally));
+    ck_assert_uint_eq(records.n, 6);
+    for (int i = 0; i < 6; i++) {
+        const struct record *record = &records.items[i];
+        const struct record_text *text = &record->texts[0];
+        ck_assert(record->arm == &arm && record->repetition == 3 && record->number == i);
+        ck_assert(record->n_texts == 1 && record->total_us > 0 && record->begin_us >= 0);
+        ck_assert_int_eq((int)text->n, i % 3 == 2 ? 0 : 2);
+        ck_assert_int_eq(record->prompt_tokens, i % 3 == 0 ? 3 : -1);
+        ck_assert_str_eq(text->finish_reason, i % 3 == 0 ? "length" : "");
+        ck_assert((record->error == NULL) == (i % 3 == 0));
+        if (text->n == 0) {
+            ck_assert_ptr_nonnull(strstr(record->error, "the queue is full"));
+            continue;
+        }
+        ck_assert(text->messages[0].at_us <= text->messages[1].at_us);
+        ck_assert_int_eq(text->messages[1].n_tokens, 2);
+    }
+    json_t *shown = records_json(&records), *first = json_array_get(shown, 0);
+    ck_assert_uint_eq(json_array_size(shown), 6);
+    json_t *text = json_array_get(json_object_get(first, "texts"), 0);
+    ck_assert_uint_eq(json_array_size(json_object_get(text, "itls")), 1);
+    ck_assert_int_eq(json_integer_value(json_object_get(text, "completion_tokens")), 4);
+    ck_assert(json_is_null(json_object_get(first, "error")));
+    ck_assert(json_is_string(json_object_get(json_array_get(shown, 2), "error")));
+    json_decref(shown);
+    records_free(&records);
 }
 END_TEST
 
@@ -218,6 +259,7 @@ int main(void)
     Suite *suite = suite_create("bench_load");
     TCase *tcase = tcase_create("servers");
     tcase_add_test(tcase, good_requests_add_up);
+    tcase_add_test(tcase, each_request_is_recorded);
     tcase_add_test(tcase, requests_for_two_texts_end_with_the_second_summary);
     tcase_add_test(tcase, every_failure_is_one_request_s);
     tcase_add_test(tcase, silence_ends_with_the_request_s_time);

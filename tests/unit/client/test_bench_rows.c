@@ -360,6 +360,46 @@ START_TEST(rows_say_what_company_the_requests_had)
 }
 END_TEST
 
+/* Each place's guesses in columns of their own, and empty ones where there were none. */
+START_TEST(rows_say_who_guessed_and_how_places_fared)
+{
+    static struct tally tally;
+    static struct bench_row row;
+    struct bench_arm arm = base_arm();
+    const struct generate_summary summary = {.completion_tokens = 30,
+                                             .counters = {.rounds = 10,
+                                                          .drafted = 16,
+                                                          .siblings = 7,
+                                                          .siblings_accepted = 2,
+                                                          .found = 5,
+                                                          .found_accepted = 3,
+                                                          .appended = 4,
+                                                          .appended_accepted = 1,
+                                                          .staged = 6,
+                                                          .drafted_ahead = 8,
+                                                          .drafted_at = {10, 6},
+                                                          .tested_at = {10, 4},
+                                                          .accepted_at = {5, 1}}};
+    tally_begin(&tally);
+    tally_add_summary(&tally, &summary);
+    tally_add_summary(&tally, &summary);
+    bench_row_of(&row, &arm, &tally);
+    static const enum bench_figure figures[] = {
+        BENCH_SIBLINGS, BENCH_SIBLINGS_ACCEPTED, BENCH_FOUND,  BENCH_FOUND_ACCEPTED,
+        BENCH_APPENDED, BENCH_APPENDED_ACCEPTED, BENCH_STAGED, BENCH_AHEAD};
+    static const int wanted[] = {14, 4, 10, 6, 8, 2, 12, 16};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        ck_assert(row.figures[figures[i]] == wanted[i]);
+    }
+    ck_assert(row.figures[BENCH_DRAFTED_AT] == 20 && row.figures[BENCH_DRAFTED_AT + 1] == 12);
+    ck_assert(row.figures[BENCH_TESTED_AT + 1] == 8 && row.figures[BENCH_ACCEPTED_AT] == 10);
+    ck_assert(row.figures[BENCH_ACCEPTED_AT + 1] == 2 && isnan(row.figures[BENCH_TESTED_AT + 2]));
+    ck_assert_str_eq(bench_figure_name(BENCH_DRAFTED_AT), "drafted_pos_0");
+    ck_assert_str_eq(bench_figure_name(BENCH_TESTED_AT + 9), "tested_pos_9");
+    ck_assert_str_eq(bench_figure_name(N_BENCH_FIGURES - 1), "accepted_pos_15");
+}
+END_TEST
+
 /* Such a K is the limit of the planner's choice, and the row of K = 4 stays the row of K = 4. */
 START_TEST(planned_rows_are_those_without_a_number)
 {
@@ -508,6 +548,7 @@ int main(void)
     tcase_add_test(tcase, shared_ids_are_those_at_the_beginning);
     tcase_add_test(tcase, renewed_prompts_differ_in_their_first_id_alone);
     tcase_add_test(tcase, rows_say_what_company_the_requests_had);
+    tcase_add_test(tcase, rows_say_who_guessed_and_how_places_fared);
     tcase_add_test(tcase, planned_rows_are_those_without_a_number);
     tcase_add_test(tcase, errors_are_counted_by_sentence);
     tcase_add_test(tcase, tokens_share_the_gap_of_their_message);
