@@ -91,8 +91,9 @@ int job_open(struct job **job, enum job_kind kind, struct error *err);
  * Errors: ERR_EXHAUSTED. */
 int job_charge(struct job *job, struct budget *budget, struct error *err);
 
-/* Gives a new job to the holder of a key, whose name, share and limits are the job's from now on; it
- * is one of the holder's jobs until its answer has ended, or else job_free. NULL: there are no keys.
+/* Gives a new job to the holder of a key, whose name, share and limits are the job's from now on.
+ * It is one of the holder's jobs until its answer has ended, or else job_free. NULL: there are no
+ * keys.
  * Errors: ERR_EXHAUSTED the holder has as many jobs as the key allows. */
 int job_hold_grant(struct job *job, struct grant *grant, struct error *err);
 

@@ -161,9 +161,10 @@ static int prompt_room(const struct planning *p)
 {
     int used = p->s->target->max_step_tokens - p->n_tokens;
     double stretch = p->s->step_stretch;
-    if (p->n_decoding == 0) stretch = fmax(stretch, reading_stretch);
-    int rows =
-        planner_rows_within(p->s->planner, used > 0 ? used : 1, stretch, used, used + p->n_tokens);
+    int rows = p->n_decoding == 0
+                   ? planner_rows_alone(p->s->planner, fmax(stretch, reading_stretch), used,
+                                        used + p->n_tokens)
+                   : planner_rows_within(p->s->planner, used, stretch, used, used + p->n_tokens);
     int room = rows - used > PROMPT_ROWS_LEAST ? rows - used : PROMPT_ROWS_LEAST;
     return least(room, p->n_tokens);
 }

@@ -134,10 +134,13 @@ double planner_round_us(const struct planner *p, int n_read);
 bool planner_wants_reading(struct planner *p, struct planner_sequence *seq, int n_missed,
                            int n_left, int n_lanes);
 
-/* The rows, least .. most, of a step that is predicted to take at most factor times as long as one
- * of n_rows. Rows beyond those that were measured are taken to cost as much each as the measured
- * ones do on average. */
+/* The rows, least .. most, of a step whose round is predicted to take at most factor times as long
+ * as one of n_rows, both without the draft. Rows beyond those that were measured are taken to cost
+ * as much each as the measured ones do on average. */
 int planner_rows_within(struct planner *p, int n_rows, double factor, int least, int most);
+/* The same for a step in which nobody decodes, over a step of one row: what is left of a round is
+ * for those that decode, and does not make room for prompts. */
+int planner_rows_alone(struct planner *p, double factor, int least, int most);
 
 /* Tokens of prompts, least .. most, that the draft is predicted to read in this share of the time
  * of a step of n_rows. The least where one of the times is not known. */

@@ -88,12 +88,10 @@ static double careful_us(const struct planner *p, int rows, double rest_us)
     return measured + rest_us;
 }
 
-int planner_rows_within(struct planner *p, int n_rows, double factor, int at_least, int at_most)
+/* Of a step that is part of a round whose other times are rest_us. */
+static int rows_within(const struct planner *p, int n_rows, double factor, double rest_us, int low,
+                       int high)
 {
-    int low = at_least, high = at_most;
-    planner_refresh(p);
-    if (p->step.largest == 0) return least(low, high);
-    double rest_us = planner_curve_at(&p->rest, n_rows);
     double limit = factor * careful_us(p, n_rows, rest_us);
     while (low < high) {
         int middle = low + (high - low + 1) / 2;
@@ -103,7 +101,21 @@ int planner_rows_within(struct planner *p, int n_rows, double factor, int at_lea
             high = middle - 1;
         }
     }
-    return least(low, at_most);
+    return least(low, high);
+}
+
+int planner_rows_within(struct planner *p, int n_rows, double factor, int at_least, int at_most)
+{
+    planner_refresh(p);
+    if (p->step.largest == 0) return least(at_least, at_most);
+    return rows_within(p, n_rows, factor, planner_curve_at(&p->rest, n_rows), at_least, at_most);
+}
+
+int planner_rows_alone(struct planner *p, double factor, int at_least, int at_most)
+{
+    planner_refresh(p);
+    if (p->step.largest == 0) return least(at_least, at_most);
+    return rows_within(p, 1, factor, 0, at_least, at_most);
 }
 
 int planner_reading_within(struct planner *p, int n_rows, double share, int at_least, int at_most)

@@ -236,7 +236,7 @@ static bool poll_streams(struct run *run)
     return has_moved;
 }
 
-/* Those that are still under way, because the run was interrupted or the server is gone, which alone
+/* Those that are still under way, because the run was interrupted or the server is gone; only that
  * is a failure of theirs. */
 static void end_streams(struct run *run, const struct error *why)
 {

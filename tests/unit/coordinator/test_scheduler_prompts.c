@@ -56,6 +56,20 @@ START_TEST(the_room_without_decoding_lanes_follows_them_too)
 }
 END_TEST
 
+/* The network, and rows of whole vocabularies that are merged: 16 times that is no room. */
+START_TEST(what_is_left_of_a_round_makes_no_room_for_prompts)
+{
+    world_open(&w, &large);
+    struct sequence *prompt = add(900, 10, STRATEGY_FIXED, 0);
+    teach_steps(66000, 15000);
+    planner_curve_add(&w.planner.rest, 1, 300000, 1);
+    plan_now();
+    ck_assert_int_ge(tokens_of(prompt), 76);
+    ck_assert_int_le(tokens_of(prompt), 88);
+    world_close(&w);
+}
+END_TEST
+
 START_TEST(a_large_stretch_is_meant_for_all_steps_with_prompts)
 {
     world_open(&w, &large);
@@ -149,6 +163,31 @@ START_TEST(prompts_of_similar_length_are_read_in_turn)
         ck_assert_int_eq(second->n_target_kv, 0);
         round_of_least_room();
     }
+    world_close(&w);
+}
+END_TEST
+
+/* An even share of nine prompts is 7 rows of a step. None of those of 60 tokens waits for the long
+ * one, and each waits only for those before it. */
+START_TEST(prompts_longer_than_an_even_share_do_not_wait_for_a_long_one)
+{
+    enum { N = 8, LENGTH = 60, HALF = 64 / 2 };
+    struct sequence *seqs[N];
+    world_open(&w, &large);
+    begin_decoding(_i == 0 ? 0 : 4, STRATEGY_FIXED, 0);
+    struct sequence *first = add(900, 10, STRATEGY_FIXED, 0);
+    round_of_least_room();
+    for (int i = 0; i < N; i++) {
+        seqs[i] = add(LENGTH, 50, STRATEGY_FIXED, 0);
+    }
+    for (int n = 1, n_begun = 0; n_begun < N; n++) {
+        round_of_least_room();
+        while (n_begun < N && has_begun(seqs[n_begun])) {
+            n_begun++;
+        }
+        ck_assert_int_ge(n_begun, world_least(N, n * HALF / LENGTH));
+    }
+    ck_assert(!has_begun(first));
     world_close(&w);
 }
 END_TEST
@@ -261,12 +300,14 @@ int main(void)
     tcase_add_test(tcase, long_prompts_take_at_most_the_room_beside_decoding_lanes);
     tcase_add_test(tcase, the_room_follows_the_measured_times);
     tcase_add_loop_test(tcase, the_room_without_decoding_lanes_follows_them_too, 0, 3);
+    tcase_add_test(tcase, what_is_left_of_a_round_makes_no_room_for_prompts);
     tcase_add_test(tcase, a_large_stretch_is_meant_for_all_steps_with_prompts);
     tcase_add_test(tcase, a_short_prompt_beside_a_long_one_is_read_at_once);
     tcase_add_loop_test(tcase, the_length_of_a_prompt_says_how_long_it_waits, 0, 2);
     tcase_add_loop_test(tcase, short_prompts_that_keep_coming_delay_long_ones_to_twice_their_time,
                         0, 2);
     tcase_add_test(tcase, prompts_of_similar_length_are_read_in_turn);
+    tcase_add_loop_test(tcase, prompts_longer_than_an_even_share_do_not_wait_for_a_long_one, 0, 2);
     tcase_add_test(tcase, many_short_prompts_begin_step_by_step);
     tcase_add_test(tcase, behind_a_long_prompt_the_first_token_comes_plainly);
     tcase_add_test(tcase, a_fixed_k_waits_until_the_draft_has_caught_up);

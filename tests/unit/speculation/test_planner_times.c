@@ -116,7 +116,13 @@ START_TEST(a_step_grows_as_far_as_it_is_known)
     ck_assert_int_eq(planner_rows_within(&p, 8, 2, 64, 2048), 64);
     ck_assert_int_eq(planner_rows_within(&p, 8, 2, 1, 20), 20);
     ck_assert_int_eq(planner_rows_within(&p, 256, 2, 1, 4096), 512);
+    within = planner_rows_alone(&p, 4, 1, 2048);
+    ck_assert_int_eq(within, planner_rows_within(&p, 1, 4, 1, 2048));
+    planner_curve_add(&p.rest, 1, 10 * true_us(1), 1);
+    ck_assert_int_eq(planner_rows_alone(&p, 4, 1, 2048), within);
+    ck_assert_int_gt(planner_rows_within(&p, 1, 4, 1, 2048), within);
     p = (struct planner){0};
+    ck_assert_int_eq(planner_rows_alone(&p, 4, 64, 2048), 64);
     ck_assert_int_eq(planner_rows_within(&p, 8, 2, 64, 2048), 64);
     ck_assert_int_eq(planner_rows_within(&p, 8, 2, 64, 32), 32);
 }
