@@ -41,11 +41,11 @@ def _is_index_there(python):
     return True
 
 
-def _install(folder, requirements):
+def _install(folder, requirements, flags):
     venv.create(folder, with_pip=True, clear=True)
     python = os.path.join(folder, "bin", "python3")
     run = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-                          "--only-binary", ":all:", "-r", requirements],
+                          "--only-binary", ":all:", *flags, "-r", requirements],
                          capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     if run.returncode:
         print(f"cannot install {requirements}:\n{run.stderr}", file=sys.stderr)
@@ -55,8 +55,8 @@ def _install(folder, requirements):
                    "nothing answers where pip looks for them")
 
 
-def enter(build, packages="clients.txt"):
-    """Runs this script again in the environment; returns there."""
+def enter(build, packages="clients.txt", flags=()):
+    """Runs this script again in the environment; returns there. flags: more words for pip."""
     requirements = os.path.join(SUPPORT, packages)
     name = f"{os.path.splitext(packages)[0]}-{_digest(requirements)}"
     folder = os.path.join(os.path.dirname(os.path.abspath(build)), name)
@@ -68,7 +68,7 @@ def enter(build, packages="clients.txt"):
     with open(folder + ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(done):
-            _install(folder, requirements)
+            _install(folder, requirements, flags)
             with open(done, "w", encoding="utf-8"):
                 pass
     os.execv(python, [python, *sys.argv])
