@@ -59,7 +59,7 @@ static double run_attention(void *arg)
     const struct attention_lane lane = {0, w->n_rows, w->n_positions - w->n_rows, w->blocks, NULL};
     const struct backend_step step = {.n = w->n_rows, .lanes = &lane, .n_lanes = 1};
     size_t layer = (size_t)bench_limits_next(&w->limits);
-    w->be->ops->attention(w->be, &w->shape, &step, w->q,
+    w->be->ops->attention(w->be, &w->shape, &step, 0, w->q,
                           w->kv + layer * (w->layer_bytes / sizeof *w->kv), w->out);
     return 1;
 }

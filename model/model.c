@@ -312,7 +312,8 @@ static int forward_layer(struct model *m, int i, const struct backend_step *step
 
     ops->matmul(m->be, &w->qkv, m->h, (size_t)m->cfg->dim, m->qkv, (size_t)m->qkv_dim, n);
     ops->attention_store(m->be, &m->attention, &input, step, m->qkv, m->q, m->kv[i]);
-    ops->attention(m->be, &m->attention, step, m->q, m->kv[i], m->attended);
+    ops->attention(m->be, &m->attention, step, config_layer(m->cfg, i)->window, m->q, m->kv[i],
+                   m->attended);
     TRY(row_parallel(m, &o, n, err));
     ops->matmul_swiglu(m->be, &w->gate_up, w->gate_up_bias.data, m->h, n, m->gate_up, m->hidden);
     TRY(row_parallel(m, &down, n, err));

@@ -79,7 +79,7 @@ int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struc
     *verifier = NULL;
     TRY(mem_array(&v, 1, sizeof *v, err));
     v->options = *options;
-    v->context_limit = config_context_limit(checkpoint_config(ck));
+    v->context_limit = checkpoint_config(ck)->max_positions;
     TRY(slots_open(&v->slots, options->n_slots, options->n_kv_blocks,
                    (v->context_limit + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS, err));
     TRY(open_lists(v, err));

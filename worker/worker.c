@@ -135,7 +135,7 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
     const struct model_config *cfg = checkpoint_config(w->checkpoint);
     struct shard shard;
     struct target_description *d = &w->description;
-    int limit = config_context_limit(cfg), kv = vo->n_kv_blocks * KV_BLOCK_TOKENS;
+    int limit = cfg->max_positions, kv = vo->n_kv_blocks * KV_BLOCK_TOKENS;
     int rc = shard_init(&shard, cfg, vo->n_vocab, w->group.comm->rank, w->group.comm->size, err);
     if (rc) return rc;
     *d = (struct target_description){

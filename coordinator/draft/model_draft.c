@@ -129,7 +129,7 @@ static void model_draft_close(struct drafter *drafter)
 static int model_draft_limit(const struct drafter *drafter)
 {
     const struct model_draft *d = (const struct model_draft *)drafter;
-    int context = config_context_limit(checkpoint_config(d->checkpoint));
+    int context = checkpoint_config(d->checkpoint)->max_positions;
     int kv = d->pool.n_blocks * KV_BLOCK_TOKENS;
     return context < kv ? context : kv;
 }

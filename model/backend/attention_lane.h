@@ -37,6 +37,12 @@ static inline int attention_position(const struct attention_lane *lane, int row)
     return lane->position + tree->first_guess + tree->shape->depth[row - tree->first_guess];
 }
 
+/* The first position that a row at `position` sees through a window; 0: it sees all before it. */
+static inline int attention_first(int position, int window)
+{
+    return window > 0 && position >= window ? position - window + 1 : 0;
+}
+
 static inline int attention_n_paths(const struct attention_lane *lane)
 {
     return lane->tree ? lane->tree->shape->n_paths : 1;

@@ -197,10 +197,13 @@ struct backend_ops {
     void (*attention_store)(struct backend *be, const struct attention_shape *shape,
                             const struct attention_input *input, const struct backend_step *step,
                             float *qkv, uint16_t *q, uint16_t *kv);
-    /* out[N][H E] = attention of q over the KV of each lane, causal; relative error about 2^-8. */
+    /* out[N][H E] = attention of q over the KV of each lane, causal; relative error about 2^-8.
+     * Through a window (0: none) a row sees no more positions than that, its own the last, and
+     * blocks of which no row of the lane sees a position are not read: their entries in its tables
+     * may be anything. */
     void (*attention)(struct backend *be, const struct attention_shape *shape,
-                      const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
-                      uint16_t *out);
+                      const struct backend_step *step, int window, const uint16_t *q,
+                      const uint16_t *kv, uint16_t *out);
     /* Adds the sums of all ranks by the fixed tree: n_parts becomes 1, and every rank has the same
      * bits. Errors: ERR_UNAVAILABLE a rank is gone. */
     int (*tree_sum)(struct backend *be, struct comm *comm, struct slice_sums *sums, int n, int dim,

@@ -81,9 +81,9 @@ static int choose_layers(struct checkpoint *ck, const char *list, struct error *
     if (n == ck->cfg.n_layers) goto out;
     ck->whole_layout = ck->layout;
     ck->layout = NULL;
+    config_choose_layers(&ck->cfg, layers, n);
     ck->layers = layers;
     layers = NULL;
-    ck->cfg.n_layers = n;
     TRY(checkpoint_layout(&ck->cfg, &ck->layout, &ck->n_layout, err));
 out:
     free(layers);

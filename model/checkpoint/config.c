@@ -1,5 +1,8 @@
-/* What follows from the dimensions of a model. */
+/* What follows from the dimensions of a model, and what its layers have of their own. */
 #include "model/checkpoint/config.h"
+
+#include <assert.h>
+#include <string.h>
 
 #include "base/limits.h"
 
@@ -12,8 +15,31 @@ int config_slices(const struct model_config *cfg)
     return 1;
 }
 
-int config_context_limit(const struct model_config *cfg)
+const struct layer_kind *config_layer(const struct model_config *cfg, int layer)
 {
-    bool is_narrow = cfg->sliding_window > 0 && cfg->sliding_window < cfg->max_positions;
-    return is_narrow ? cfg->sliding_window : cfg->max_positions;
+    return &cfg->layers.kinds[cfg->layers.of[layer]];
+}
+
+void layer_table_set(struct layer_table *table, int layer, const struct layer_kind *kind)
+{
+    int n_kinds = 0, i = 0;
+    for (int before = 0; before < layer; before++) {
+        if (table->of[before] >= n_kinds) n_kinds = table->of[before] + 1;
+    }
+    while (i < n_kinds && memcmp(&table->kinds[i], kind, sizeof *kind) != 0) {
+        i++;
+    }
+    assert(layer < LAYERS_MAX && i < LAYER_KINDS_MAX);
+    table->kinds[i] = *kind;
+    table->of[layer] = (uint8_t)i;
+}
+
+void config_choose_layers(struct model_config *cfg, const int *layers, int n)
+{
+    struct layer_table table = {0};
+    for (int i = 0; i < n; i++) {
+        layer_table_set(&table, i, config_layer(cfg, layers ? layers[i] : i % cfg->n_layers));
+    }
+    cfg->layers = table;
+    cfg->n_layers = n;
 }

@@ -8,7 +8,7 @@
 #include "base/end_ids.h"
 #include "model/numerics/quant.h"
 
-enum { CONFIG_NAME_BYTES = 64 };
+enum { CONFIG_NAME_BYTES = 64, LAYERS_MAX = 4096, LAYER_KINDS_MAX = 8 };
 
 enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
 
@@ -21,6 +21,18 @@ struct rope_config {
     double beta_fast, beta_slow;              /* yarn */
     double attention_factor;                  /* yarn: multiplies cos and sin; resolved, never 0 */
     bool truncate;                            /* yarn: round the correction range */
+};
+
+/* What layers of one model may have each of their own. */
+struct layer_kind {
+    int window; /* a query at position p sees the keys at p - window + 1 .. p; 0: all up to p */
+};
+
+/* Layer i is of kinds[of[i]]. Kinds have the order in which layers have them first, and what no
+ * layer has is zero, so that equal models have equal tables. */
+struct layer_table {
+    struct layer_kind kinds[LAYER_KINDS_MAX];
+    uint8_t of[LAYERS_MAX];
 };
 
 struct model_config {
@@ -39,8 +51,8 @@ struct model_config {
     bool qkv_bias; /* Qwen 2; llama's attention_bias sets o_bias too */
     bool o_bias;
     bool mlp_bias;
-    bool qk_norm;            /* Qwen 3: RMSNorm over each head before rope */
-    int sliding_window;      /* 0 = none; longer contexts are refused, not approximated */
+    bool qk_norm; /* Qwen 3: RMSNorm over each head before rope */
+    struct layer_table layers;
     enum weight_form stored; /* the matrices of the layers; bf16 stands for f16 and f32 too */
     int stored_group;        /* k that share a scale; a multiple of 32, 0 with bf16 */
     int bos_id;              /* -1 = none */
@@ -52,5 +64,13 @@ struct model_config {
  * (docs/design.md section 4). At least 1. */
 int config_slices(const struct model_config *cfg);
 
-/* The most positions a sequence may have: max_positions, or the sliding window if that is less. */
-int config_context_limit(const struct model_config *cfg);
+/* What layer `layer` has of its own; valid as long as cfg. */
+const struct layer_kind *config_layer(const struct model_config *cfg, int layer);
+
+/* Says what `layer` of a table has of its own, for one layer after the other from 0 on; the table
+ * was zeroed before. There are at most LAYER_KINDS_MAX kinds. */
+void layer_table_set(struct layer_table *table, int layer, const struct layer_kind *kind);
+
+/* Makes cfg a model of n layers, of which layer i has what layer layers[i] had. NULL: what layer i
+ * had, and where there are more layers than before, they go on from the first one again. */
+void config_choose_layers(struct model_config *cfg, const int *layers, int n);

@@ -34,7 +34,7 @@ static const struct config_field fields[] = {
     {ROW(mlp_bias, CONFIG_BOOL, 24, CONFIG_IN_FAMILY, "mlp_bias", 0)},
     {ROW(qkv_bias, CONFIG_BOOL, 22, CONFIG_BY_HAND, NULL, 0)},
     {ROW(qk_norm, CONFIG_BOOL, 25, CONFIG_BY_HAND, NULL, 0)},
-    {ROW(sliding_window, CONFIG_INT, 26, CONFIG_BY_HAND, NULL, 0)},
+    {ROW(layers, CONFIG_LAYERS, 26, CONFIG_BY_HAND, NULL, 0)},
 
     {ROW(rope.theta, CONFIG_DOUBLE, 12, CONFIG_BESIDE_ROPE, "rope_theta", 0)},
     {ROW(rope.kind, CONFIG_INT, 11, CONFIG_BY_HAND, NULL, 0)},
@@ -84,6 +84,7 @@ static bool field_differs(const struct config_field *field, const struct model_c
                memcmp(x_ids->ids, y_ids->ids, (size_t)x_ids->n * sizeof *x_ids->ids) != 0;
     case CONFIG_INT:
     case CONFIG_BOOL:
+    case CONFIG_LAYERS:
         break;
     }
     return memcmp(x, y, field->size) != 0;
@@ -105,6 +106,26 @@ static const struct config_field *hashed_field(int place)
     return NULL;
 }
 
+/* Where all layers are of one kind, its window, which is all that was hashed when models had one
+ * window for all layers. Otherwise the windows of all kinds, and a digit for each layer. */
+static size_t put_layers(const struct model_config *cfg, char *bytes, size_t size)
+{
+    int n_kinds = 1;
+    for (int i = 0; i < cfg->n_layers; i++) {
+        if (cfg->layers.of[i] >= n_kinds) n_kinds = cfg->layers.of[i] + 1;
+    }
+    size_t n = (size_t)snprintf(bytes, size, " %d", cfg->layers.kinds[0].window);
+    if (n_kinds == 1) return n;
+    for (int i = 1; i < n_kinds; i++) {
+        n += (size_t)snprintf(bytes + n, size - n, ",%d", cfg->layers.kinds[i].window);
+    }
+    bytes[n++] = ':';
+    for (int i = 0; i < cfg->n_layers; i++) {
+        bytes[n++] = (char)('0' + cfg->layers.of[i]);
+    }
+    return n;
+}
+
 /* Appends the field to bytes[size]; floats in hexadecimal, so that equal texts mean equal numbers.
  * Ids are appended as they are in memory. */
 static size_t put_field(const struct config_field *field, const struct model_config *cfg,
@@ -124,6 +145,8 @@ static size_t put_field(const struct config_field *field, const struct model_con
         return (size_t)snprintf(bytes, size, "%s%a", blank, (double)*(const float *)value);
     case CONFIG_DOUBLE:
         return (size_t)snprintf(bytes, size, "%s%a", blank, *(const double *)value);
+    case CONFIG_LAYERS:
+        return put_layers(cfg, bytes, size);
     case CONFIG_IDS:
         break;
     }

@@ -14,7 +14,8 @@ enum config_field_type {
     CONFIG_BOOL,
     CONFIG_FLOAT,
     CONFIG_DOUBLE,
-    CONFIG_IDS /* struct end_ids */
+    CONFIG_IDS,   /* struct end_ids */
+    CONFIG_LAYERS /* struct layer_table */
 };
 
 /* Where an exported config.json has the field. */
@@ -46,7 +47,7 @@ const void *config_field_value(const struct config_field *field, const struct mo
 /* The name of a field in which the two configs differ; NULL when there is none. */
 const char *config_difference(const struct model_config *a, const struct model_config *b);
 
-enum { CONFIG_HASHED_BYTES = 2048 };
+enum { CONFIG_HASHED_BYTES = 2048 + LAYERS_MAX };
 
 /* What a fingerprint has of a config; equal bytes mean equal configs. Returns their number. */
 size_t config_hashed_bytes(const struct model_config *cfg, char bytes[CONFIG_HASHED_BYTES]);

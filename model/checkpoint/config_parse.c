@@ -10,10 +10,10 @@
 #include "model/checkpoint/config_keys.h"
 #include "model/checkpoint/config_quant.h"
 #include "model/checkpoint/config_rope.h"
+#include "model/checkpoint/config_window.h"
 #include "model/checkpoint/family.h"
 
 enum {
-    MOST_LAYERS = 4096,
     MOST_WIDTH = 1 << 20, /* of anything but the vocabulary */
     MOST_VOCAB = 1 << 24,
     MOST_POSITIONS = 1 << 30,
@@ -125,7 +125,7 @@ static int read_shape(const struct reading *in, struct error *err)
     struct model_config *cfg = in->cfg;
     double eps = in->family->norm_eps > 0 ? in->family->norm_eps : 1e-6;
     int rc = 0;
-    TRY(read_demanded(in, "num_hidden_layers", 1, MOST_LAYERS, &cfg->n_layers, err));
+    TRY(read_demanded(in, "num_hidden_layers", 1, LAYERS_MAX, &cfg->n_layers, err));
     TRY(read_demanded(in, "hidden_size", 1, MOST_WIDTH, &cfg->dim, err));
     TRY(read_demanded(in, "intermediate_size", 1, MOST_WIDTH, &cfg->ffn_dim, err));
     TRY(read_demanded(in, "vocab_size", 1, MOST_VOCAB, &cfg->vocab_size, err));
@@ -160,48 +160,6 @@ static int read_biases(const struct reading *in, struct error *err)
     cfg->o_bias = attention;
     cfg->mlp_bias = mlp;
     cfg->qk_norm = in->family->qk_norm;
-out:
-    return rc;
-}
-
-/* Sets *given if the key is there; then it alone says which layers have a window. */
-static int read_layer_types(const struct reading *in, bool *given, struct error *err)
-{
-    const json_t *list = json_member(in->root, "layer_types");
-    *given = list != NULL;
-    if (!list) return 0;
-    if (!json_is_array(list) || json_array_size(list) != (size_t)in->cfg->n_layers) {
-        return error_set(err, ERR_FORMAT, "%s: \"layer_types\" is not a list of %d names",
-                         in->origin, in->cfg->n_layers);
-    }
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *name = json_string_value(json_array_get(list, i));
-        if (name && strcmp(name, "full_attention") == 0) continue;
-        return error_set(err, ERR_UNSUPPORTED,
-                         "%s: \"layer_types\" has \"%.32s\" for layer %zu; only full_attention "
-                         "is supported",
-                         in->origin, name ? name : "no name", i);
-    }
-    return 0;
-}
-
-/* Within the window every layer computes full attention, so the window becomes a limit of the
- * context, also where only the layers from max_window_layers on have it. */
-static int read_window(const struct reading *in, struct error *err)
-{
-    struct model_config *cfg = in->cfg;
-    bool has_switch = family_has_key(in->family, "use_sliding_window");
-    bool is_on = !has_switch, given = false;
-    int first_layer = in->family->window_layers;
-    int window = default_of(in, "sliding_window", in->family->sliding_window, NOT_SET);
-    int rc = 0;
-    TRY(json_read_int(in->root, "sliding_window", 1, MOST_POSITIONS, &window, in->origin, err));
-    TRY(json_read_bool(in->root, "use_sliding_window", &is_on, in->origin, err));
-    TRY(json_read_int(in->root, "max_window_layers", 0, MOST_LAYERS, &first_layer, in->origin,
-                      err));
-    TRY(read_layer_types(in, &given, err));
-    if (has_switch && (given || first_layer >= cfg->n_layers)) is_on = false;
-    cfg->sliding_window = is_on ? window : NOT_SET;
 out:
     return rc;
 }
@@ -269,7 +227,7 @@ static int read_all(struct reading *in, struct error *err)
     TRY(config_keys_check(in->root, in->origin, err));
     TRY(read_shape(in, err));
     TRY(read_biases(in, err));
-    TRY(read_window(in, err));
+    TRY(config_window_read(cfg, in->root, in->family, in->origin, err));
     TRY(config_rope_read(cfg, in->root, in->origin, err));
     TRY(config_quant_read(cfg, in->root, in->origin, err));
     cfg->bos_id = -1;

@@ -26,8 +26,8 @@ struct model_family {
 
     /* Those of these keys that the family knows: "attention_bias" (of q, k, v and o), "mlp_bias",
      * "sliding_window", "use_sliding_window" (without it the window is always on),
-     * "max_window_layers". A bias that a family does not know is refused; a key that it does not
-     * know is not written. */
+     * "max_window_layers" (config_window.c). A bias that a family does not know is refused; a key
+     * that it does not know is not written. */
     const char *keys[FAMILY_KEYS_MAX];
 };
 

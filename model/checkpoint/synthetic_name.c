@@ -160,7 +160,7 @@ static int cut_draft(struct synthetic_model *model, uint64_t n, struct error *er
                          "\" is more than the target's %d layers",
                          n, model->cfg.n_layers);
     }
-    model->cfg.n_layers = (int)n;
+    config_choose_layers(&model->cfg, NULL, (int)n);
     return 0;
 }
 
@@ -170,7 +170,9 @@ static int apply(struct synthetic_model *model, const struct name *name, struct 
     model->seed = name->numbers[KEY_SEED];
     model->share_layers = model->cfg.n_layers;
     model->tail = has(name, KEY_TAIL) ? name->ratios[KEY_TAIL] : 1;
-    if (has(name, KEY_LAYERS)) model->cfg.n_layers = (int)name->numbers[KEY_LAYERS];
+    if (has(name, KEY_LAYERS)) {
+        config_choose_layers(&model->cfg, NULL, (int)name->numbers[KEY_LAYERS]);
+    }
     if (has(name, KEY_VOCAB)) model->cfg.vocab_size = (int)name->numbers[KEY_VOCAB];
     if (has(name, KEY_CORE)) model->core_layers = (int)name->numbers[KEY_CORE];
     drop_lost_ids(&model->cfg);

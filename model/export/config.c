@@ -61,9 +61,10 @@ static const char *value_text(char text[NUMBER_BYTES], const struct config_field
         return real(text, *(const double *)value);
     case CONFIG_TEXT:
     case CONFIG_IDS:
+    case CONFIG_LAYERS:
         break;
     }
-    assert(false); /* texts and ids are written by hand */
+    assert(false); /* texts, ids and layers are written by hand */
     return "";
 }
 
@@ -115,18 +116,55 @@ static void write_rope(FILE *out, const struct model_config *cfg)
     fprintf(out, "\n  },\n");
 }
 
-/* The window is written as the limit of the context that config_parse.c makes of it. */
+/* The window of the layers that have one, which is the same for all in the families that are known;
+ * 0: none has. */
+static int window_of(const struct model_config *cfg)
+{
+    int window = 0;
+    for (int i = 0; i < cfg->n_layers && window == 0; i++) {
+        window = config_layer(cfg, i)->window;
+    }
+    return window;
+}
+
+/* Layers from here on have a window. */
+static int first_window(const struct model_config *cfg)
+{
+    int first = cfg->n_layers;
+    while (first > 0 && config_layer(cfg, first - 1)->window > 0) {
+        first--;
+    }
+    return first;
+}
+
+/* Says which layers have a window, for families in which not all do. A list is written only where
+ * the older key cannot say it. */
+static void write_window_layers(FILE *out, const struct model_config *cfg)
+{
+    int first = first_window(cfg);
+    bool is_behind = true;
+    for (int i = 0; i < first; i++) {
+        is_behind = is_behind && config_layer(cfg, i)->window == 0;
+    }
+    fprintf(out, "  \"use_sliding_window\": %s,\n  \"max_window_layers\": %d,\n",
+            truth(window_of(cfg) > 0), first);
+    if (is_behind) return;
+    fprintf(out, "  \"layer_types\": [");
+    for (int i = 0; i < cfg->n_layers; i++) {
+        fprintf(out, "%s\n    \"%s_attention\"", i ? "," : "",
+                config_layer(cfg, i)->window > 0 ? "sliding" : "full");
+    }
+    fprintf(out, "\n  ],\n");
+}
+
 static void write_window(FILE *out, const struct model_config *cfg)
 {
     const struct model_family *family = family_of_architecture(cfg->architecture);
-    bool slides = cfg->sliding_window > 0;
-    if (family_has_key(family, "use_sliding_window")) {
-        fprintf(out, "  \"use_sliding_window\": %s,\n  \"max_window_layers\": %d,\n", truth(slides),
-                slides ? 0 : cfg->n_layers);
-    }
+    int window = window_of(cfg);
+    if (family_has_key(family, "use_sliding_window")) write_window_layers(out, cfg);
     if (!family_has_key(family, "sliding_window")) return;
-    if (slides) {
-        fprintf(out, "  \"sliding_window\": %d,\n", cfg->sliding_window);
+    if (window > 0) {
+        fprintf(out, "  \"sliding_window\": %d,\n", window);
     } else {
         fprintf(out, "  \"sliding_window\": null,\n");
     }

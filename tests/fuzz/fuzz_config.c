@@ -22,7 +22,10 @@ static void check(const struct model_config *cfg)
     demand(cfg->n_heads % cfg->n_kv_heads == 0 && cfg->head_dim % 16 == 0);
     demand((int64_t)cfg->n_heads * cfg->head_dim <= 1 << 20);
     demand(slices >= 1 && slices <= 8 && cfg->n_heads % slices == 0);
-    demand(config_context_limit(cfg) > 0);
+    demand(cfg->max_positions > 0);
+    for (int i = 0; i < cfg->n_layers; i++) {
+        demand(config_layer(cfg, i)->window >= 0);
+    }
     demand(cfg->rope.theta > 1 && cfg->rope.factor > 0 && cfg->rope.attention_factor > 0);
     demand(cfg->norm_eps > 0 && cfg->ends.n <= END_IDS_MAX && cfg->bos_id < cfg->vocab_size);
     for (int i = 0; i < cfg->ends.n; i++) {

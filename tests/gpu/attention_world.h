@@ -9,14 +9,16 @@ enum { LANES_MAX = 6, STALE = 0xff };
 /* A sequence: its raw projections at all positions, and its block table. */
 struct sequence {
     int n_positions;
-    float *qkv;      /* [n_positions][QKV] */
-    int32_t *blocks; /* scattered */
+    float *qkv;        /* [n_positions][QKV] */
+    int32_t *blocks;   /* scattered */
+    int32_t unwritten; /* a block that no table has */
 };
 
 struct world {
     struct attention_shape shape;
     struct attention_input input; /* host memory, for the CPU */
     struct attention_input device_input;
+    int window; /* 0: none */
     struct sequence sequences[LANES_MAX];
     int n_sequences, n_blocks, qkv_dim, q_dim;
     float *bias, *norms; /* [QKV], [2][E] */
@@ -66,9 +68,10 @@ static inline void world_open(struct world *w, struct rig *rig, struct attention
         s->n_positions = n_positions[i];
         s->qkv = rig_numbers(rig, times(n_positions[i], w->qkv_dim), 2);
         s->blocks = static_cast<int32_t *>(malloc(times(n, sizeof *s->blocks)));
-        for (int b = 0; b < n; b++) { /* every number once: descending, evens before odds */
+        for (int b = 0; b <= n; b++) { /* every number once: descending, evens before odds */
             int k = at + b, half = (w->n_blocks + 1) / 2;
-            s->blocks[b] = w->n_blocks - 1 - (k < half ? 2 * k : 2 * (k - half) + 1);
+            int32_t block = w->n_blocks - 1 - (k < half ? 2 * k : 2 * (k - half) + 1);
+            *(b < n ? &s->blocks[b] : &s->unwritten) = block;
         }
         at += n + 1;
     }
@@ -123,9 +126,24 @@ static inline void cache_close(struct cache *c, struct rig *rig)
 struct world_step {
     struct backend_step step;
     struct attention_lane lanes[LANES_MAX];
+    int32_t *tables[LANES_MAX];
     int32_t *tokens;
     float *cos, *sin, *qkv;
 };
+
+/* A piece's block table, in which the blocks that are out of the window of all rows have been given
+ * up: the block that is there instead is never written. */
+static inline int32_t *world_table(const struct world *w, const struct piece *piece)
+{
+    const struct sequence *s = &w->sequences[piece->of];
+    int n = (s->n_positions + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    int32_t *table = static_cast<int32_t *>(malloc(times(n, sizeof *table)));
+    for (int i = 0; i < n; i++) {
+        bool is_out = i < attention_first(piece->position, w->window) / KV_BLOCK_TOKENS;
+        table[i] = is_out ? s->unwritten : s->blocks[i];
+    }
+    return table;
+}
 
 static inline void world_step_open(struct world_step *s, const struct world *w,
                                    const struct piece *pieces, int n_pieces)
@@ -133,8 +151,8 @@ static inline void world_step_open(struct world_step *s, const struct world *w,
     int half = w->shape.head_dim / 2, row = 0;
     *s = {};
     for (int i = 0; i < n_pieces; i++) {
-        s->lanes[i] = {row, pieces[i].n, pieces[i].position, w->sequences[pieces[i].of].blocks,
-                       NULL};
+        s->tables[i] = world_table(w, &pieces[i]);
+        s->lanes[i] = {row, pieces[i].n, pieces[i].position, s->tables[i], NULL};
         row += pieces[i].n;
     }
     s->tokens = static_cast<int32_t *>(calloc(static_cast<size_t>(row), sizeof *s->tokens));
@@ -161,6 +179,9 @@ static inline void world_step_open(struct world_step *s, const struct world *w,
 
 static inline void world_step_close(struct world_step *s)
 {
+    for (int i = 0; i < LANES_MAX; i++) {
+        free(s->tables[i]);
+    }
     free(s->tokens);
     free(s->cos);
     free(s->sin);
@@ -189,7 +210,7 @@ static inline void run_on_cuda(struct rig *rig, const struct world *w, const str
     rig_begin(rig, &s->step);
     force(rig, forced);
     ops->attention_store(rig->cuda, &w->shape, &w->device_input, &s->step, qkv, q, c->kv);
-    if (out) ops->attention(rig->cuda, &w->shape, &s->step, q, c->kv, attended);
+    if (out) ops->attention(rig->cuda, &w->shape, &s->step, w->window, q, c->kv, attended);
     rig_end(rig);
     backend_cuda_of(rig->cuda)->n_sms = n_sms;
     if (out) device_read(rig, out, attended, times(n, w->q_dim) * sizeof *out);
@@ -211,7 +232,7 @@ static inline void feed(struct rig *rig, const struct world *w, struct cache *c,
         const struct backend_ops *ops = rig->cpu->ops;
         uint16_t *q = static_cast<uint16_t *>(malloc(times(s.step.n, w->q_dim) * sizeof *q));
         ops->attention_store(rig->cpu, &w->shape, &w->input, &s.step, s.qkv, q, c->kv);
-        if (out) ops->attention(rig->cpu, &w->shape, &s.step, q, c->kv, out);
+        if (out) ops->attention(rig->cpu, &w->shape, &s.step, w->window, q, c->kv, out);
         free(q);
     }
     world_step_close(&s);

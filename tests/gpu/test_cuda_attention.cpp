@@ -17,8 +17,8 @@ static void expect_near(struct rig *rig, const struct world *w, const uint16_t *
     for (size_t i = 0; i < times(n, w->q_dim); i++) {
         float g = num_bf16_to_float(got[i]), x = num_bf16_to_float(want[i]);
         EXPECT(rig, rig_near(g, x, tolerance * (1 + fabsf(x))),
-               "E %d, G %d, row %zu, column %zu: %g, wanted %g", w->shape.head_dim,
-               w->shape.n_heads / w->shape.n_kv_heads, i / static_cast<size_t>(w->q_dim),
+               "E %d, G %d, window %d, row %zu, column %zu: %g, wanted %g", w->shape.head_dim,
+               w->shape.n_heads / w->shape.n_kv_heads, w->window, i / static_cast<size_t>(w->q_dim),
                i % static_cast<size_t>(w->q_dim), static_cast<double>(g), static_cast<double>(x));
     }
 }
@@ -30,8 +30,8 @@ static void expect_same(struct rig *rig, const struct world *w, const uint16_t *
         EXPECT(rig,
                memcmp(got + times(row, w->q_dim), want + times(row, w->q_dim),
                       static_cast<size_t>(w->q_dim) * sizeof *got) == 0,
-               "E %d, G %d: %s, row %d", w->shape.head_dim, w->shape.n_heads / w->shape.n_kv_heads,
-               what, row);
+               "E %d, G %d, window %d: %s, row %d", w->shape.head_dim,
+               w->shape.n_heads / w->shape.n_kv_heads, w->window, what, row);
     }
 }
 
@@ -53,10 +53,11 @@ static void open_ragged(struct world *w, struct rig *rig, struct attention_shape
 /* The rows of a step of ragged lanes agree with the CPU's, and have the same bits for both ways
  * through the partitions and for each row fed alone. */
 static void attention_is_the_cpus_and_keeps_its_bits(struct rig *rig, struct attention_shape shape,
-                                                     bool has_extras)
+                                                     bool has_extras, int window)
 {
     struct world w;
     open_ragged(&w, rig, shape, has_extras);
+    w.window = window;
     struct cache cpu = cache_open(&w, rig, false), cuda = cache_open(&w, rig, true);
     struct cache alone = cache_open(&w, rig, true);
     uint16_t *want = new_out(&w, RAGGED_ROWS), *got = new_out(&w, RAGGED_ROWS);
@@ -90,11 +91,12 @@ static void attention_is_the_cpus_and_keeps_its_bits(struct rig *rig, struct att
 
 /* A prompt's rows have the same bits in chunks of 1 and 7 and all at once. */
 static void a_prompt_keeps_its_bits_in_chunks(struct rig *rig, struct attention_shape shape,
-                                              int n_positions)
+                                              int n_positions, int window)
 {
     static const int chunks[] = {1000, 64, 7, 1};
     struct world w;
     world_open(&w, rig, shape, &n_positions, 1, true);
+    w.window = window;
     uint16_t *out[4];
     for (int i = 0; i < 4; i++) {
         struct cache c = cache_open(&w, rig, true);
@@ -204,7 +206,7 @@ static void run_recorded(struct recorder *r, const struct world *w, const struct
             ops->attention_store(r->rig.cuda, &w->shape, &w->device_input, &s->step, r->qkv, r->q,
                                  c->kv);
             if (r->spoils) cudaStreamSynchronize(backend_cuda_of(r->rig.cuda)->stream);
-            ops->attention(r->rig.cuda, &w->shape, &s->step, r->q, c->kv, r->out);
+            ops->attention(r->rig.cuda, &w->shape, &s->step, w->window, r->q, c->kv, r->out);
         }
         MUST(ops->end(r->rig.cuda, &again, &err), err);
         r->n_again += again;
@@ -214,7 +216,7 @@ static void run_recorded(struct recorder *r, const struct world *w, const struct
 }
 
 static void a_replayed_step_is_the_step_launched(struct rig *rig, struct attention_shape shape,
-                                                 bool spoils)
+                                                 int window, bool spoils)
 {
     enum { STEPS = 4, PIECES = 4, ROWS = 16 };
     static const struct piece steps[STEPS][PIECES] = {
@@ -226,6 +228,7 @@ static void a_replayed_step_is_the_step_launched(struct rig *rig, struct attenti
     static const int n_rows[STEPS] = {9, 15, 11, 15}, n_pieces[STEPS] = {2, 3, 4, 3};
     struct world w;
     open_ragged(&w, rig, shape, true);
+    w.window = window;
     struct cache plain = cache_open(&w, rig, true), kept = cache_open(&w, rig, true);
     struct recorder r = {*rig, NULL, NULL, NULL, 0, 0, spoils};
     uint16_t *want = new_out(&w, ROWS), *got = new_out(&w, ROWS);
@@ -258,8 +261,8 @@ static void a_replayed_step_is_the_step_launched(struct rig *rig, struct attenti
     world_close(&w, rig);
 }
 
-/* More partitions than the merging kernel takes at once. */
-static void a_long_lane_merges_all_its_partitions(struct rig *rig)
+/* More partitions than the merging kernel takes at once; also where a window begins behind some. */
+static void a_long_lane_merges_all_its_partitions(struct rig *rig, int window)
 {
     static const struct attention_shape shape = {2, 1, 16, 0};
     static const struct piece tail = {0, 70 * ATTENTION_PARTITION - 2, 4};
@@ -267,6 +270,7 @@ static void a_long_lane_merges_all_its_partitions(struct rig *rig)
     static const struct forced in_turn = {STEP_RECORDED_ROWS + 8, 0, false};
     struct world w;
     world_open(&w, rig, shape, &n_positions, 1, false);
+    w.window = window;
     struct cache cpu = cache_open(&w, rig, false), cuda = cache_open(&w, rig, true);
     uint16_t *want = new_out(&w, tail.n), *got = new_out(&w, tail.n), *again = new_out(&w, tail.n);
     feed_history(rig, &w, &cpu, &tail, 1);
@@ -286,16 +290,25 @@ int main(int argc, char **argv)
     static const struct attention_shape shapes[] = {{2, 1, 16, 0},  {4, 4, 64, 0},  {6, 2, 64, 0},
                                                     {4, 1, 96, 0},  {8, 1, 128, 0}, {4, 2, 48, 0},
                                                     {2, 1, 256, 0}, {20, 1, 32, 0}};
+    static const int windows[] = {8, 1, 255, 17, 256, 257, 512, 100};
     struct rig rig;
     rig_open(&rig, argc, argv);
     for (int i = 0; i < (rig.is_small ? 3 : 8); i++) {
-        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0);
+        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0, 0);
+        attention_is_the_cpus_and_keeps_its_bits(&rig, shapes[i], i % 2 == 0, windows[i]);
         store_writes_its_positions_and_no_other(&rig, shapes[i]);
     }
-    a_replayed_step_is_the_step_launched(&rig, shapes[2], false);
-    a_replayed_step_is_the_step_launched(&rig, shapes[2], true);
-    a_prompt_keeps_its_bits_in_chunks(&rig, shapes[0], rig.is_small ? 90 : 530);
-    if (!rig.is_small) a_long_lane_merges_all_its_partitions(&rig);
-    if (!rig.is_small) a_prompt_keeps_its_bits_in_chunks(&rig, shapes[4], 300);
+    a_replayed_step_is_the_step_launched(&rig, shapes[2], 0, false);
+    a_replayed_step_is_the_step_launched(&rig, shapes[2], 261, false);
+    a_replayed_step_is_the_step_launched(&rig, shapes[2], 0, true);
+    a_prompt_keeps_its_bits_in_chunks(&rig, shapes[0], rig.is_small ? 90 : 530, 0);
+    a_prompt_keeps_its_bits_in_chunks(&rig, shapes[0], rig.is_small ? 90 : 530, 20);
+    if (!rig.is_small) {
+        a_long_lane_merges_all_its_partitions(&rig, 0);
+        a_long_lane_merges_all_its_partitions(&rig, 66 * ATTENTION_PARTITION + 5);
+        a_prompt_keeps_its_bits_in_chunks(&rig, shapes[4], 300, 0);
+        a_prompt_keeps_its_bits_in_chunks(&rig, shapes[4], 300, 40);
+        a_prompt_keeps_its_bits_in_chunks(&rig, shapes[0], 530, 258);
+    }
     return rig_close(&rig);
 }

@@ -49,8 +49,8 @@ def model(name, kind, without=None, *, long=False, style=5, dtype="bfloat16", sh
     dtype       of the stored weights
     shards      how many safetensors files; 0 = one without an index
     generation  what is in generation_config.json, if there is one
-    edit        num_key_value_heads, head_dim: left out of config.json; legacy_type: the old name of
-                rope_type
+    edit        num_key_value_heads, head_dim, layer_types: left out of config.json; legacy_type:
+                the old name of rope_type
     config      values of config.json that differ from those of make_config
     """
     return dict(name=name, kind=kind, without=without, long=long, style=style, dtype=dtype,
@@ -97,6 +97,15 @@ MODELS = [
     model("mistral", "mistral", style=4, num_attention_heads=8, num_key_value_heads=1, head_dim=16,
           sliding_window=None),
     model("mistral_window", "mistral", num_key_value_heads=2, sliding_window=100),
+    model("mistral_slides", "mistral", {"sliding_window": None}, long=True, num_key_value_heads=2,
+          sliding_window=8),
+    model("qwen2_slides_from", "qwen2", {"use_sliding_window": False}, long=True, style=4,
+          num_hidden_layers=3, num_key_value_heads=2, use_sliding_window=True, sliding_window=17,
+          max_window_layers=1, edit={"layer_types": None}),
+    model("qwen3_slides_listed", "qwen3", {"layer_types": ["full_attention"] * 3}, long=True,
+          num_hidden_layers=3, num_key_value_heads=1, head_dim=16, use_sliding_window=True,
+          sliding_window=33, max_window_layers=3,
+          layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
     model("llama_f16", "llama", dtype="float16", num_key_value_heads=2),
     model("llama_f32", "llama", dtype="float32", num_key_value_heads=2),
     model("llama_sharded", "llama", shards=3, num_key_value_heads=2),
@@ -156,7 +165,7 @@ def save_config(case, config, folder):
     values = json.loads(config.to_json_string())
     if case["style"] == 4:
         values = old_style(values, case["edit"].get("legacy_type", False))
-    for key in ("num_key_value_heads", "head_dim"):
+    for key in ("num_key_value_heads", "head_dim", "layer_types"):
         if key in case["edit"]:
             values.pop(key, None)
     (folder / "config.json").write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")

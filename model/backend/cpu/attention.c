@@ -6,8 +6,12 @@
  * is odd, the V of the missing half of the last pair is replaced by zero. So neither a rejected
  * guess nor a former owner of the block has any effect.
  *
+ * Through a window of W positions the row sees p - W + 1..p only. It begins with the block of the
+ * first of them, whatever else is in the step; scores before it in that block become -inf, which
+ * makes weights of zero. Blocks and partitions before are not read.
+ *
  * Up to CPU_QUERIES queries (rows times heads of one kv head) go over the KV together. Partitions
- * that all of them see whole are read once for all; what is left at the end goes row by row. */
+ * that all of them see whole are read once for all; what is before and behind goes row by row. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -26,6 +30,7 @@ struct attend_job {
     const uint16_t *q, *kv;
     uint16_t *out;
     float scale;
+    int window;    /* 0: none */
     int n_queries; /* of a tile, at most */
     int n_tiles;
     bool is_shared; /* members help each other */
@@ -62,7 +67,8 @@ static void scratch_divide(struct attend_scratch *s, float *floats)
 struct span {
     const struct attention_lane *lane;
     int path, first_block; /* of the lane's path; n_after more blocks follow the partition's */
-    int n, n_after;        /* positions, blocks */
+    int n, n_after;        /* positions from first_block on, blocks */
+    int n_hidden;          /* leading positions of them that the queries do not see */
     int kv_head;
     int first_query, n_queries;
 };
@@ -130,19 +136,25 @@ static void list_parts(const struct attend_job *job, const struct span *span,
     }
 }
 
+static void hide(float *scores, int first, int end)
+{
+    for (int i = first; i < end; i++) {
+        scores[i] = -INFINITY;
+    }
+}
+
 static void score_span(const struct attend_job *job, const struct span *span,
                        const struct span_parts *parts, struct attend_scratch *s)
 {
     const struct kv_parts k = {parts->at, parts->ahead, parts->far, parts->n_blocks};
-    int head_dim = job->shape->head_dim;
+    int head_dim = job->shape->head_dim, n_padded = parts->n_blocks * KV_BLOCK_TOKENS;
     float *scores = s->scores + (size_t)span->first_query * ATTENTION_PARTITION;
     const struct query_rows q = {s->q + (size_t)span->first_query * (size_t)head_dim,
                                  (size_t)head_dim, span->n_queries};
     job->cpu->kernels->scores(&q, &k, head_dim, scores, ATTENTION_PARTITION);
     for (int i = 0; i < span->n_queries; i++) {
-        for (int at = span->n; at < parts->n_blocks * KV_BLOCK_TOKENS; at++) {
-            scores[i * ATTENTION_PARTITION + at] = -INFINITY;
-        }
+        hide(scores + i * ATTENTION_PARTITION, 0, span->n_hidden);
+        hide(scores + i * ATTENTION_PARTITION, span->n, n_padded);
     }
 }
 
@@ -261,26 +273,38 @@ struct range {
     int path, first, end;
 };
 
+static int partition_begin(int position)
+{
+    return position / ATTENTION_PARTITION * ATTENTION_PARTITION;
+}
+
 /* Attends to a range: either all queries of the tile to whole partitions, or the queries of one row
- * to the rest of what the row sees. */
+ * to the rest of what the row sees. first_seen: the first position that the queries see at all. */
 static void attend_range(const struct attend_job *job, const struct tile *tile,
-                         const struct range *range, int first_query, int n_queries,
+                         const struct range *range, int first_seen, int first_query, int n_queries,
                          struct attend_scratch *s)
 {
-    int end = range->end;
-    for (int first = range->first; first < end; first += ATTENTION_PARTITION) {
-        int n = end - first < ATTENTION_PARTITION ? end - first : ATTENTION_PARTITION;
-        int after = end - first - n;
+    for (int first = range->first, end; first < range->end; first = end) {
+        int block = first / KV_BLOCK_TOKENS, begin = block * KV_BLOCK_TOKENS;
+        end = partition_begin(first) + ATTENTION_PARTITION;
+        if (end > range->end) end = range->end;
         const struct span span = {.lane = tile->lane,
                                   .path = range->path,
-                                  .first_block = first / KV_BLOCK_TOKENS,
-                                  .n = n,
-                                  .n_after = (after + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
+                                  .first_block = block,
+                                  .n = end - begin,
+                                  .n_hidden = first - begin,
+                                  .n_after =
+                                      (range->end - end + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
                                   .kv_head = tile->kv_head,
                                   .first_query = first_query,
                                   .n_queries = n_queries};
-        attend_span(job, &span, first == 0, s);
+        attend_span(job, &span, partition_begin(first) <= first_seen, s);
     }
+}
+
+static int tile_position(const struct tile *tile, int row)
+{
+    return attention_position(tile->lane, tile->first_row - tile->lane->first_row + row);
 }
 
 /* The end of the whole partitions that all rows of a tile see in the same blocks. Guesses of a tree
@@ -288,28 +312,52 @@ static void attend_range(const struct attend_job *job, const struct tile *tile,
 static int shared_end(const struct tile *tile)
 {
     const struct attention_lane *lane = tile->lane;
-    int end = attention_position(lane, tile->first_row - lane->first_row) + 1;
+    int end = tile_position(tile, 0) + 1;
     if (lane->tree && lane->tree->first_block * KV_BLOCK_TOKENS < end) {
         end = lane->tree->first_block * KV_BLOCK_TOKENS;
     }
-    return end / ATTENTION_PARTITION * ATTENTION_PARTITION;
+    return partition_begin(end);
+}
+
+/* The partitions that all rows of a tile see whole, and before which either all rows see something
+ * or none does. */
+static struct range shared_range(const struct attend_job *job, const struct tile *tile)
+{
+    int last = 0, end = shared_end(tile);
+    for (int r = 0; r < tile->n_rows; r++) {
+        int first = attention_first(tile_position(tile, r), job->window);
+        if (first > last) last = first;
+    }
+    int begin = last > 0 ? partition_begin(last) + ATTENTION_PARTITION : 0;
+    return (struct range){0, begin < end ? begin : end, end};
+}
+
+/* The queries of one row attend to what the row sees from `from` on and before `end`. */
+static void attend_row(const struct attend_job *job, const struct tile *tile, int row, int from,
+                       int end, struct attend_scratch *s)
+{
+    int of_lane = tile->first_row - tile->lane->first_row + row;
+    int first_seen = attention_first(tile_position(tile, row), job->window);
+    int first = from > first_seen ? from : first_seen;
+    const struct range range = {attention_path(tile->lane, of_lane), first, end};
+    attend_range(job, tile, &range, first_seen, row * tile->n_heads, tile->n_heads, s);
 }
 
 static void attend_tile(const struct attend_job *job, const struct tile *tile,
                         struct attend_scratch *s)
 {
     size_t row_len = (size_t)tile->n_heads * (size_t)job->shape->head_dim;
-    const struct range whole = {0, 0, shared_end(tile)};
+    const struct range shared = shared_range(job, tile);
     for (int r = 0; r < tile->n_rows; r++) {
         memcpy(s->q + (size_t)r * row_len, job->q + query_offset(job, tile, r),
                row_len * sizeof *s->q);
     }
-    attend_range(job, tile, &whole, 0, tile->n_rows * tile->n_heads, s);
+    for (int r = 0; r < tile->n_rows && shared.first > 0; r++) {
+        attend_row(job, tile, r, 0, shared.first, s);
+    }
+    attend_range(job, tile, &shared, 0, 0, tile->n_rows * tile->n_heads, s);
     for (int r = 0; r < tile->n_rows; r++) {
-        int row = tile->first_row - tile->lane->first_row + r;
-        const struct range rest = {attention_path(tile->lane, row), whole.end,
-                                   attention_position(tile->lane, row) + 1};
-        attend_range(job, tile, &rest, r * tile->n_heads, tile->n_heads, s);
+        attend_row(job, tile, r, shared.end, tile_position(tile, r) + 1, s);
     }
     for (int i = 0; i < tile->n_rows * tile->n_heads; i++) {
         int head_dim = job->shape->head_dim, r = i / tile->n_heads, h = i % tile->n_heads;
@@ -409,7 +457,8 @@ static size_t count_work(const struct attend_job *job)
     size_t n = 0, width = (size_t)job->shape->n_heads * (size_t)job->shape->head_dim;
     for (int l = 0; l < job->step->n_lanes; l++) {
         const struct attention_lane *lane = &job->step->lanes[l];
-        n += 2 * (size_t)lane->n_rows * (size_t)(lane->position + lane->n_rows) * width;
+        int end = lane->position + lane->n_rows;
+        n += 2 * (size_t)lane->n_rows * (size_t)(end - attention_first(end, job->window)) * width;
     }
     return n;
 }
@@ -439,8 +488,8 @@ static void choose_tiles(struct attend_job *job, int n_members)
 }
 
 void cpu_attention(struct backend *be, const struct attention_shape *shape,
-                   const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
-                   uint16_t *out)
+                   const struct backend_step *step, int window, const uint16_t *q,
+                   const uint16_t *kv, uint16_t *out)
 {
     struct backend_cpu *cpu = backend_cpu_of(be);
     assert(shape->head_dim <= HEAD_DIM_MAX);
@@ -450,7 +499,8 @@ void cpu_attention(struct backend *be, const struct attention_shape *shape,
                              .q = q,
                              .kv = kv,
                              .out = out,
-                             .scale = 1.0f / sqrtf((float)shape->head_dim)};
+                             .scale = 1.0f / sqrtf((float)shape->head_dim),
+                             .window = window};
     choose_tiles(&job, team_size(cpu->team));
     job.is_shared = count_work(&job) >= CPU_SHARED_WORK;
     team_run(cpu->team, attend_member, &job);

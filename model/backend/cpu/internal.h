@@ -134,5 +134,5 @@ void cpu_attention_store(struct backend *be, const struct attention_shape *shape
 
 /* attention.c */
 void cpu_attention(struct backend *be, const struct attention_shape *shape,
-                   const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
-                   uint16_t *out);
+                   const struct backend_step *step, int window, const uint16_t *q,
+                   const uint16_t *kv, uint16_t *out);

@@ -28,6 +28,7 @@ struct attend_args {
     uint16_t *out;
     int n_heads, n_kv_heads, head_dim;
     float scale;
+    int window; /* 0: none */
     /* Partials of [row][head][n_partitions]: values [E] each, and (max, sum). NULL: a block does
      * all partitions of its tile. */
     float *values;
@@ -39,7 +40,8 @@ struct attend_args {
 struct tile_view {
     struct step_lane lane;
     int first, end;  /* vectors of the lane and kv head */
-    int group, last; /* heads of the kv head; the highest position seen */
+    int begin, last; /* the lowest and the highest position seen */
+    int group;       /* heads of the kv head */
     int kv_head;
 };
 
@@ -53,6 +55,7 @@ static __device__ __forceinline__ tile_view view_tile(const attend_args *args, i
     view.first = tile.first;
     view.end = view.lane.n_rows * view.group;
     if (view.end > tile.first + STEP_TILE_QUERIES) view.end = tile.first + STEP_TILE_QUERIES;
+    view.begin = first_seen(view.lane.position + view.first / view.group, args->window);
     view.last = view.lane.position + (view.end - 1) / view.group;
     view.kv_head = kv_head;
     return view;
@@ -79,11 +82,13 @@ static __device__ __forceinline__ attend_span span_of(const attend_args *args,
     attend_span span = {};
     int warp = static_cast<int>(threadIdx.x) / WARP, g = static_cast<int>(threadIdx.x) % WARP / 4;
     span.first = partition * ATTENTION_PARTITION + warp * WARP_POSITIONS;
+    span.begin = view->begin;
     span.last = view->last;
     for (int i = 0; i < 2; i++) {
         int vector = view->first + g + 8 * i;
         if (vector >= view->end) vector = view->end - 1;
         span.q_position[i] = vector_position(view, vector);
+        span.q_first[i] = first_seen(span.q_position[i], args->window);
         span.q[i] = args->q +
                     vector_index(view, vector, args->n_heads) * static_cast<size_t>(args->head_dim);
     }
@@ -92,6 +97,7 @@ static __device__ __forceinline__ attend_span span_of(const attend_args *args,
     for (int i = 0; i < WARP_BLOCKS; i++) {
         int block = span.first / KV_BLOCK_TOKENS + i;
         if (block > view->last / KV_BLOCK_TOKENS) block = view->last / KV_BLOCK_TOKENS;
+        if (block < view->begin / KV_BLOCK_TOKENS) block = view->begin / KV_BLOCK_TOKENS;
         span.parts[i] = args->kv + kv_head_offset(blocks[block], view->kv_head, args->n_kv_heads,
                                                   args->head_dim);
     }
@@ -178,10 +184,22 @@ static __device__ __forceinline__ void combine(const float acc[WIDTH / RUN][4][4
     }
 }
 
-/* Computes one partition of a tile and merges it into total, or puts it there when is_first. */
+/* Whether a vector of the tile sees positions of a partition, and none of those before. */
+static __device__ __forceinline__ bool sees_partition(const attend_args *args,
+                                                      const tile_view *view, int vector,
+                                                      int partition, bool *is_first)
+{
+    int position = vector_position(view, vector);
+    int first = first_seen(position, args->window) / ATTENTION_PARTITION;
+    *is_first = partition == first;
+    return vector < view->end && partition >= first && partition * ATTENTION_PARTITION <= position;
+}
+
+/* Computes one partition of a tile and merges it into total, or puts it there where it is alone or
+ * the first that a vector sees. */
 template <int WIDTH, bool EXACT>
 static __device__ __forceinline__ void
-attend_partition(const attend_args *args, const tile_view *view, int partition, bool is_first,
+attend_partition(const attend_args *args, const tile_view *view, int partition,
                  attend_shared *shared, attend_total<WIDTH> *total)
 {
     int lane = static_cast<int>(threadIdx.x) % WARP, warp = static_cast<int>(threadIdx.x) / WARP;
@@ -190,7 +208,7 @@ attend_partition(const attend_args *args, const tile_view *view, int partition, 
     float max[2] = {MINUS_INFINITY, MINUS_INFINITY};
     uint32_t p[WARP_BLOCKS][4];
     attend_span span = span_of(args, view, partition);
-    bool is_warp_needed = span.first <= view->last;
+    bool is_warp_needed = span.first <= view->last && span.first + WARP_POSITIONS > view->begin;
     if (is_warp_needed) {
         score_positions<WIDTH, EXACT>(&span, args->head_dim, s);
         mask_scores(&span, args->scale, s, max);
@@ -211,8 +229,8 @@ attend_partition(const attend_args *args, const tile_view *view, int partition, 
         shared->sum[warp][g] = sum[0];
         shared->sum[warp][g + 8] = sum[1];
     }
-    bool sees = view->first + vector < view->end &&
-                vector_position(view, view->first + vector) >= partition * ATTENTION_PARTITION;
+    bool is_first, sees = sees_partition(args, view, view->first + vector, partition, &is_first);
+    if (args->values) is_first = true;
     combine<WIDTH>(acc, args->head_dim, part_max, is_first, sees, shared, total);
 }
 
@@ -234,7 +252,8 @@ static __device__ __forceinline__ void store_total(const attend_args *args, cons
     if (vector >= view->end) return;
     size_t index = vector_index(view, vector, args->n_heads);
     if (args->values) {
-        if (vector_position(view, vector) < partition * ATTENTION_PARTITION) return;
+        bool is_first;
+        if (!sees_partition(args, view, vector, partition, &is_first)) return;
         index = index * static_cast<size_t>(args->n_partitions) + static_cast<size_t>(partition);
         if (column == 0) args->sums[index] = make_float2(total->max, total->sum);
     }
@@ -267,8 +286,14 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, WIDTH <= 64 ? 3 : 2)
     bool is_needed = slot < args.inputs.counts[STEP_COUNT_TILES];
     if (is_needed) {
         view = view_tile(&args, slot, static_cast<int>(blockIdx.y));
+        int first = view.begin / ATTENTION_PARTITION;
         is_needed = partition * ATTENTION_PARTITION <= view.last;
-        if (!args.values) end = view.last / ATTENTION_PARTITION + 1;
+        if (args.values) {
+            is_needed = is_needed && partition >= first;
+        } else {
+            partition = first;
+            end = view.last / ATTENTION_PARTITION + 1;
+        }
     }
     if (is_needed) {
         attend_span span = span_of(&args, &view, partition);
@@ -277,7 +302,7 @@ static __global__ void __launch_bounds__(ATTEND_THREADS, WIDTH <= 64 ? 3 : 2)
     grid_dependency_wait();
     if (!is_needed) return;
     for (int i = partition; i < end; i++) {
-        attend_partition<WIDTH, EXACT>(&args, &view, i, i == partition, shared, &total);
+        attend_partition<WIDTH, EXACT>(&args, &view, i, shared, &total);
     }
     store_total<WIDTH>(&args, &view, &total, partition);
 }
@@ -321,7 +346,9 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args
     int row = static_cast<int>(blockIdx.y), e = 4 * static_cast<int>(threadIdx.x);
     grid_dependency_launch();
     bool is_padding = args.inputs.row_lane[row] < 0;
-    int end = is_padding ? 0 : args.inputs.row_pos[row] / ATTENTION_PARTITION + 1;
+    int position = is_padding ? 0 : args.inputs.row_pos[row];
+    int begin = first_seen(position, args.window) / ATTENTION_PARTITION;
+    int end = position / ATTENTION_PARTITION + 1;
     grid_dependency_wait();
     if (is_padding) return;
     size_t index = static_cast<size_t>(row) * static_cast<size_t>(args.n_heads) + blockIdx.x;
@@ -330,7 +357,7 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args
     const float *values = args.values + index * static_cast<size_t>(args.n_partitions) * width;
     float max = MINUS_INFINITY, sum = 0;
     float4 total = make_float4(0, 0, 0, 0);
-    for (int first = 0; first < end; first += MERGE_THREADS) {
+    for (int first = begin; first < end; first += MERGE_THREADS) {
         int n = end - first < MERGE_THREADS ? end - first : MERGE_THREADS;
         merge_factors(sums + first, n, &max, shared);
 #pragma unroll 8
@@ -342,7 +369,7 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_args
             }
             float2 factor = shared->factors[i];
             float part_sum = shared->sums[i];
-            bool is_first = first + i == 0;
+            bool is_first = first + i == begin;
             sum = is_first ? part_sum : sum * factor.x + part_sum * factor.y;
             total = is_first ? part : merge_values(total, factor.x, part, factor.y);
         }
@@ -391,8 +418,8 @@ void cuda_attention_prepare(struct backend_cuda *be)
 }
 
 void cuda_attention(struct backend *be, const struct attention_shape *shape,
-                    const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
-                    uint16_t *out)
+                    const struct backend_step *step, int window, const uint16_t *q,
+                    const uint16_t *kv, uint16_t *out)
 {
     struct backend_cuda *cuda = backend_cuda_of(be);
     int n_rows = cuda_rows(cuda, step->n), group = shape->n_heads / shape->n_kv_heads;
@@ -405,6 +432,7 @@ void cuda_attention(struct backend *be, const struct attention_shape *shape,
     args.n_heads = shape->n_heads;
     args.n_kv_heads = shape->n_kv_heads;
     args.head_dim = shape->head_dim;
+    args.window = window;
     args.scale = 1.0f / sqrtf(static_cast<float>(shape->head_dim));
     if (step->n == 0 || !take_partials(cuda, &args, n_rows, n_slots)) return;
     if (cuda->size.n_rows > STEP_RECORDED_ROWS) n_slots = cuda->n_tiles;

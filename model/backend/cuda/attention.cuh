@@ -44,12 +44,20 @@ static __host__ __device__ __forceinline__ size_t kv_head_offset(int block, int 
     return index * 2 * kv_part_elements(head_dim);
 }
 
-/* What one warp works on: 64 positions from `first` on, of which those up to `last` exist. */
+/* The first position that a row at `position` sees through a window; 0: it sees all before it. */
+static __device__ __forceinline__ int first_seen(int position, int window)
+{
+    return window > 0 && position >= window ? position - window + 1 : 0;
+}
+
+/* What one warp works on: 64 positions from `first` on, of which those from `begin` to `last` are
+ * seen by some row of the tile. */
 struct attend_span {
-    const uint16_t *parts[WARP_BLOCKS]; /* K-parts; blocks past the last one repeat it */
-    const uint16_t *q[2];               /* query rows g and g + 8: [E] */
-    int q_position[2];
-    int first, last;
+    const uint16_t
+        *parts[WARP_BLOCKS];       /* K-parts; blocks before and past those repeat the nearest */
+    const uint16_t *q[2];          /* query rows g and g + 8: [E] */
+    int q_first[2], q_position[2]; /* they see the positions from q_first to q_position */
+    int first, begin, last;
 };
 
 /* Asks for the 128 bytes around `address` to be in L2 soon. */
@@ -70,6 +78,7 @@ static __device__ __forceinline__ void prefetch_span(const attend_span *span, in
     int n_bytes = 2 * static_cast<int>(sizeof(uint16_t)) * KV_BLOCK_TOKENS * head_dim;
     for (int i = 0; i < WARP_BLOCKS; i++) {
         if (span->first + i * KV_BLOCK_TOKENS > span->last) break;
+        if (span->first + (i + 1) * KV_BLOCK_TOKENS <= span->begin) continue;
         const char *part = reinterpret_cast<const char *>(span->parts[i]);
         for (int at = LINE_BYTES * lane; at < n_bytes; at += LINE_BYTES * WARP) {
             prefetch_line(part + at);
@@ -140,7 +149,8 @@ static __device__ __forceinline__ void mask_scores(const attend_span *span, floa
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int position = span->first + 8 * tile + 2 * c + i % 2;
-            s[tile][i] = position <= span->q_position[i / 2] ? scale * s[tile][i] : MINUS_INFINITY;
+            bool sees = position >= span->q_first[i / 2] && position <= span->q_position[i / 2];
+            s[tile][i] = sees ? scale * s[tile][i] : MINUS_INFINITY;
             max[i / 2] = s[tile][i] > max[i / 2] ? s[tile][i] : max[i / 2];
         }
     }
@@ -179,16 +189,17 @@ static __device__ __forceinline__ void weigh_scores(const float s[SCORE_TILES][4
     }
 }
 
-/* Which halves of a pair of positions exist. */
-static __device__ __forceinline__ uint32_t pair_mask(int position, int last)
+/* Which halves of a pair of positions some row of the tile sees. */
+static __device__ __forceinline__ uint32_t pair_mask(const attend_span *span, int position)
 {
-    if (position + 1 <= last) return 0xffffffffu;
-    return position <= last ? 0x0000ffffu : 0;
+    uint32_t low = position >= span->begin && position <= span->last ? 0x0000ffffu : 0;
+    uint32_t high = position + 1 >= span->begin && position + 1 <= span->last ? 0xffff0000u : 0;
+    return low | high;
 }
 
-/* acc[run][t][4] += p v over this warp's positions. V past the last position may hold anything and
- * counts as zero. Of run r, acc[r][t][0] is row g, e = 32 r + 8 c + t; [1] is the same + 4; [2] and
- * [3] are row g + 8. In half a run t < 2: e = 32 r + 4 c + t and + 2. */
+/* acc[run][t][4] += p v over this warp's positions. V that no row of the tile sees may be anything
+ * and counts as zero. Of run r, acc[r][t][0] is row g, e = 32 r + 8 c + t; [1] is the same + 4; [2]
+ * and [3] are row g + 8. In half a run t < 2: e = 32 r + 4 c + t and + 2. */
 template <int WIDTH, bool EXACT>
 static __device__ __forceinline__ void add_values(const attend_span *span, int head_dim,
                                                   const uint32_t p[WARP_BLOCKS][4],
@@ -201,7 +212,7 @@ static __device__ __forceinline__ void add_values(const attend_span *span, int h
         const uint16_t *v = span->parts[block] + kv_part_elements(width);
         const uint16_t *pair[2] = {v + 2 * c * width, v + 2 * (c + 4) * width};
         int position = span->first + block * KV_BLOCK_TOKENS + 2 * c;
-        uint32_t mask[2] = {pair_mask(position, span->last), pair_mask(position + 8, span->last)};
+        uint32_t mask[2] = {pair_mask(span, position), pair_mask(span, position + 8)};
 #pragma unroll
         for (int e = 0; e < WIDTH; e += RUN) {
             if (e >= width) break;

@@ -206,8 +206,8 @@ void cuda_attention_store(struct backend *be, const struct attention_shape *shap
                           const struct attention_input *input, const struct backend_step *step,
                           float *qkv, uint16_t *q, uint16_t *kv);
 void cuda_attention(struct backend *be, const struct attention_shape *shape,
-                    const struct backend_step *step, const uint16_t *q, const uint16_t *kv,
-                    uint16_t *out);
+                    const struct backend_step *step, int window, const uint16_t *q,
+                    const uint16_t *kv, uint16_t *out);
 
 /* answer.cu */
 int cuda_answer(struct backend *be, const struct answer_item *items, int n_items,

@@ -4,7 +4,7 @@
  * hashes that the test prints in place of these. */
 #include "tests/support/forward_ways.h"
 
-enum { N_FORMS = 3, N_MODELS = 6 };
+enum { N_FORMS = 3, N_MODELS = 7 };
 
 static const char *const forms[N_FORMS] = {"bf16", "int8", "int4"};
 
@@ -18,7 +18,8 @@ static const struct {
     {GOLDEN "qwen3_norm_bias", {0x8f5a0503c9bf5df2, 0xd572f80867952c9c, 0x1f950d2f58dd0966}},
     {GOLDEN "llama_rope_llama3", {0xdf8d33b4de5024a4, 0x74968f6ca3e08139, 0xd4fa9c694df6aed8}},
     {GOLDEN "llama_rope_yarn_factor", {0x74c32020b4f98348, 0x3a92ce62ea76101a, 0x7e55ab159b60eecf}},
-    {GOLDEN "mistral_window", {0xc118a0c64c8e5b57, 0xb636cf1e369ebc17, 0xb7de42d87d4c3d55}},
+    {GOLDEN "mistral_window", {0x6d0887c5c84c534a, 0x72363560c09eac52, 0x068e577937c7ec28}},
+    {GOLDEN "qwen3_slides_listed", {0xfcb0f56519750788, 0x44a1a4272da80bd0, 0x1afc9b7d654d4753}},
 };
 
 /* FNV-1a */

@@ -58,7 +58,7 @@ static const struct {
             {TINY, "int4", 1, 1},
             {GOLDEN "llama_kv_one", "bf16", 1, 4},
             {GOLDEN "qwen3_norm_bias", "bf16", 1, 1},
-            {GOLDEN "mistral_window", "bf16", 1, 2}};
+            {GOLDEN "mistral_slides", "bf16", 1, 2}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
 START_TEST(trees_in_every_way)

@@ -16,6 +16,7 @@ static const struct attention_shape shape = {HEADS, KV_HEADS, WIDTH, BLOCKS};
 static float qkv[POSITIONS][QKV_DIM]; /* after rope, which is left out here: cos 1, sin 0 */
 static float ones[POSITIONS * WIDTH / 2], zeros[POSITIONS * WIDTH / 2];
 static int32_t blocks[BLOCKS];
+static int window; /* 0: none */
 
 static void setup(void)
 {
@@ -56,7 +57,9 @@ static struct backend *open_backend(const char *kernels, int n_threads)
     return be;
 }
 
-/* Feeds positions 0..POSITIONS in steps of `chunk` rows to a cache whose every byte is `stale`. */
+/* Feeds positions 0..POSITIONS in steps of `chunk` rows to a cache whose every byte is `stale`. Of
+ * blocks that are out of the window of all rows of a step, the table has one that is never
+ * written. */
 static void run(const char *kernels, int n_threads, int chunk, int stale, uint16_t *out)
 {
     struct backend *be = open_backend(kernels, n_threads);
@@ -67,15 +70,20 @@ static void run(const char *kernels, int n_threads, int chunk, int stale, uint16
     float *work = malloc(sizeof qkv);
     ck_assert(kv && q && work);
     memset(kv, stale, kv_bytes);
+    int32_t table[BLOCKS];
+    memcpy(table, blocks, sizeof table);
     for (int pos = 0; pos < POSITIONS; pos += chunk) {
         int n = POSITIONS - pos < chunk ? POSITIONS - pos : chunk;
-        const struct attention_lane lane = {0, n, pos, blocks, NULL};
+        const struct attention_lane lane = {0, n, pos, table, NULL};
+        for (int i = 0; i < attention_first(pos, window) / KV_BLOCK_TOKENS; i++) {
+            table[i] = blocks[BLOCKS - 1];
+        }
         const struct backend_step step = {
             .n = n, .lanes = &lane, .n_lanes = 1, .cos = ones, .sin = zeros};
         const struct attention_input input = {0};
         memcpy(work, qkv[pos], sizeof qkv[0] * (size_t)n);
         be->ops->attention_store(be, &shape, &input, &step, work, q, kv);
-        be->ops->attention(be, &shape, &step, q, kv, out + (size_t)pos * Q_DIM);
+        be->ops->attention(be, &shape, &step, window, q, kv, out + (size_t)pos * Q_DIM);
     }
     free(work);
     free(q);
@@ -100,7 +108,8 @@ static void define(int pos, int head, double out[WIDTH])
 {
     int kv_head = head / (HEADS / KV_HEADS);
     double scores[POSITIONS], max = -HUGE_VAL, sum = 0;
-    for (int p = 0; p <= pos; p++) {
+    int first = window > 0 && pos - window + 1 > 0 ? pos - window + 1 : 0;
+    for (int p = first; p <= pos; p++) {
         scores[p] = 0;
         for (int e = 0; e < WIDTH; e++) {
             scores[p] += rounded(qkv[pos][head * WIDTH + e]) *
@@ -109,7 +118,7 @@ static void define(int pos, int head, double out[WIDTH])
         max = scores[p] > max ? scores[p] : max;
     }
     memset(out, 0, WIDTH * sizeof *out);
-    for (int p = 0; p <= pos; p++) {
+    for (int p = first; p <= pos; p++) {
         double weight = exp(scores[p] - max);
         sum += weight;
         for (int e = 0; e < WIDTH; e++) {
@@ -121,9 +130,13 @@ static void define(int pos, int head, double out[WIDTH])
     }
 }
 
+static const int windows[] = {0, 1, 2, 8, 16, 17, 100, 255, 256, 257, 300, 512, POSITIONS};
+enum { N_WINDOWS = sizeof windows / sizeof *windows, N_CHUNKS = 5 };
+
 START_TEST(attention_is_what_its_definition_says)
 {
     uint16_t *out = new_out();
+    window = windows[_i];
     run("auto", 1, 64, 0, out);
     for (int pos = 0; pos < POSITIONS; pos += pos < 40 || pos % 256 > 250 ? 1 : 13) {
         for (int head = 0; head < HEADS; head++) {
@@ -133,8 +146,8 @@ START_TEST(attention_is_what_its_definition_says)
                 double got = (double)num_bf16_to_float(out[(pos * HEADS + head) * WIDTH + e]);
                 /* weights and the result are rounded to bf16; values lie within 2 */
                 ck_assert_msg(fabs(got - want[e]) <= 2 * 0x1p-8,
-                              "position %d, head %d, column %d: %g, not %g", pos, head, e, got,
-                              want[e]);
+                              "window %d: position %d, head %d, column %d: %g, not %g", window, pos,
+                              head, e, got, want[e]);
             }
         }
     }
@@ -143,9 +156,9 @@ START_TEST(attention_is_what_its_definition_says)
 END_TEST
 
 /* A block may come from a sequence with NaN in it: 0xffff is a NaN as bf16. */
-START_TEST(what_follows_a_position_has_no_effect)
+static void check_no_effect(int way)
 {
-    const int chunks[] = {1, 5, 16, 64, POSITIONS};
+    const int chunks[N_CHUNKS] = {1, 5, 16, 64, POSITIONS};
     uint16_t *want = new_out(), *got = new_out();
     run("auto", 1, POSITIONS, 0, want);
     for (int v = 0; kernels_name(v); v++) {
@@ -153,14 +166,28 @@ START_TEST(what_follows_a_position_has_no_effect)
         if (!be) continue;
         be->ops->close(be);
         memset(got, 0, (size_t)POSITIONS * Q_DIM * sizeof *got);
-        run(kernels_name(v), 1 + _i % 3, chunks[_i], 0xff, got);
+        run(kernels_name(v), 1 + way % 3, chunks[way % N_CHUNKS], 0xff, got);
         for (int i = 0; i < POSITIONS * Q_DIM; i++) {
-            ck_assert_msg(got[i] == want[i], "%s, chunk %d: position %d differs", kernels_name(v),
-                          chunks[_i], i / Q_DIM);
+            ck_assert_msg(got[i] == want[i], "%s, chunk %d, window %d: position %d differs",
+                          kernels_name(v), chunks[way % N_CHUNKS], window, i / Q_DIM);
         }
     }
     free(want);
     free(got);
+}
+
+START_TEST(what_follows_a_position_has_no_effect)
+{
+    window = 0;
+    check_no_effect(_i);
+}
+END_TEST
+
+START_TEST(what_is_before_the_window_has_no_effect)
+{
+    window = windows[1 + _i];
+    check_no_effect(_i);
+    check_no_effect(_i + 3);
 }
 END_TEST
 
@@ -185,7 +212,7 @@ START_TEST(a_lane_of_nan_stays_alone)
             work[ill * N + i / QKV_DIM][i % QKV_DIM] = NAN;
         }
         be->ops->attention_store(be, &shape, &input, &step, work[0], q, kv);
-        be->ops->attention(be, &shape, &step, q, kv, out[ill]);
+        be->ops->attention(be, &shape, &step, 0, q, kv, out[ill]);
         be->ops->close(be);
         free(kv);
     }
@@ -203,10 +230,12 @@ int main(void)
     tcase_set_timeout(two_hops, 280);
     tcase_add_checked_fixture(one_hop, setup_one_hop, NULL);
     tcase_add_checked_fixture(two_hops, setup_two_hops, NULL);
-    tcase_add_test(one_hop, attention_is_what_its_definition_says);
-    tcase_add_loop_test(one_hop, what_follows_a_position_has_no_effect, 0, 5);
-    tcase_add_test(two_hops, attention_is_what_its_definition_says);
-    tcase_add_loop_test(two_hops, what_follows_a_position_has_no_effect, 0, 5);
+    tcase_add_loop_test(one_hop, attention_is_what_its_definition_says, 0, N_WINDOWS);
+    tcase_add_loop_test(one_hop, what_follows_a_position_has_no_effect, 0, N_CHUNKS);
+    tcase_add_loop_test(one_hop, what_is_before_the_window_has_no_effect, 0, N_WINDOWS - 1);
+    tcase_add_loop_test(two_hops, attention_is_what_its_definition_says, 0, N_WINDOWS);
+    tcase_add_loop_test(two_hops, what_follows_a_position_has_no_effect, 0, N_CHUNKS);
+    tcase_add_loop_test(two_hops, what_is_before_the_window_has_no_effect, 0, N_WINDOWS - 1);
     tcase_add_test(two_hops, a_lane_of_nan_stays_alone);
     suite_add_tcase(suite, one_hop);
     suite_add_tcase(suite, two_hops);

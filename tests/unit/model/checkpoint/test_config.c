@@ -69,7 +69,7 @@ START_TEST(llama_dimensions_are_read)
     ck_assert_double_eq(cfg.rope.theta, 10000);
     ck_assert_double_eq(cfg.rope.attention_factor, 1);
     ck_assert(!cfg.tied_embeddings && !cfg.qkv_bias && !cfg.o_bias && !cfg.mlp_bias);
-    ck_assert(!cfg.qk_norm && cfg.sliding_window == 0);
+    ck_assert(!cfg.qk_norm && config_layer(&cfg, 0)->window == 0);
     ck_assert_int_eq(cfg.bos_id, -1);
     ck_assert_int_eq(cfg.ends.n, 0);
 }
@@ -110,33 +110,103 @@ START_TEST(biases_belong_to_the_architecture)
 }
 END_TEST
 
-START_TEST(sliding_windows_limit_the_context)
+/* The windows of the two layers, as a number: 512 and 0 are "512 0". */
+static const char *windows(void)
+{
+    static char text[32];
+    snprintf(text, sizeof text, "%d %d", config_layer(&cfg, 0)->window,
+             config_layer(&cfg, 1)->window);
+    return text;
+}
+
+START_TEST(mistral_has_a_window_in_all_layers)
 {
     CHECK_OK(parse_as("mistral", "{\"sliding_window\":null}"));
-    ck_assert_int_eq(cfg.sliding_window, 0);
-    ck_assert_int_eq(config_context_limit(&cfg), 2048);
+    ck_assert_str_eq(windows(), "0 0");
     CHECK_OK(parse_as("mistral", "{\"sliding_window\":512}"));
-    ck_assert_int_eq(config_context_limit(&cfg), 512);
+    ck_assert_str_eq(windows(), "512 512");
+    ck_assert_int_eq(cfg.max_positions, 2048);
     CHECK_OK(parse_as("mistral", "{}")); /* the class has 4096 */
-    ck_assert_int_eq(cfg.sliding_window, 4096);
-    ck_assert_int_eq(config_context_limit(&cfg), 2048);
+    ck_assert_str_eq(windows(), "4096 4096");
+    CHECK_OK(parse_as("mistral", "{\"sliding_window\":512,"
+                                 "\"layer_types\":[\"sliding_attention\","
+                                 "\"sliding_attention\"]}"));
+    ck_assert_str_eq(windows(), "512 512");
+    CHECK_ERR(parse_as("mistral", "{\"sliding_window\":512,"
+                                  "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}"),
+              ERR_UNSUPPORTED, "\"full_attention\" for layer 1, but in a mistral model");
+    CHECK_ERR(parse_as("mistral", "{\"sliding_window\":0}"), ERR_FORMAT, "sliding_window");
+}
+END_TEST
+
+START_TEST(qwen_says_which_layers_have_a_window)
+{
     CHECK_OK(parse_as("qwen2", "{\"sliding_window\":512,\"max_window_layers\":1}"));
-    ck_assert_int_eq(cfg.sliding_window, 0);
+    ck_assert_str_eq(windows(), "0 0");
     CHECK_OK(parse_as("qwen2", "{\"sliding_window\":512,\"use_sliding_window\":true,"
                                "\"max_window_layers\":1}"));
-    ck_assert_int_eq(cfg.sliding_window, 512);
+    ck_assert_str_eq(windows(), "0 512");
     CHECK_OK(parse_as("qwen2", "{\"sliding_window\":512,\"use_sliding_window\":true,"
                                "\"max_window_layers\":2}"));
-    ck_assert_int_eq(cfg.sliding_window, 0);
+    ck_assert_str_eq(windows(), "0 0");
+    CHECK_OK(parse_as("qwen3", "{\"use_sliding_window\":true,\"max_window_layers\":0}"));
+    ck_assert_str_eq(windows(), "4096 4096");
+    CHECK_OK(parse_as("qwen3", "{\"sliding_window\":512,\"use_sliding_window\":true}"));
+    ck_assert_str_eq(windows(), "0 0"); /* the class has windows from layer 28 on */
+}
+END_TEST
+
+START_TEST(a_list_of_layer_types_alone_says_it)
+{
     CHECK_OK(parse_as("qwen3", "{\"sliding_window\":512,\"use_sliding_window\":true,"
                                "\"layer_types\":[\"full_attention\",\"full_attention\"],"
                                "\"max_window_layers\":0}"));
-    ck_assert_int_eq(cfg.sliding_window, 0);
-    CHECK_ERR(parse_as("qwen3", "{\"layer_types\":[\"full_attention\",\"sliding_attention\"]}"),
-              ERR_UNSUPPORTED, "\"sliding_attention\" for layer 1");
+    ck_assert_str_eq(windows(), "0 0");
+    CHECK_OK(parse_as("qwen3", "{\"sliding_window\":512,\"use_sliding_window\":true,"
+                               "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}"));
+    ck_assert_str_eq(windows(), "512 0");
+    CHECK_ERR(parse_as("qwen3", "{\"sliding_window\":512,"
+                                "\"layer_types\":[\"full_attention\",\"sliding_attention\"]}"),
+              ERR_FORMAT,
+              "for layer 1, but \"sliding_window\" is not set, or \"use_sliding_window");
+    CHECK_ERR(parse_as("qwen3", "{\"layer_types\":[\"full_attention\",\"chunked_attention\"]}"),
+              ERR_UNSUPPORTED, "\"chunked_attention\" for layer 1");
     CHECK_ERR(parse_as("qwen3", "{\"layer_types\":[\"full_attention\"]}"), ERR_FORMAT,
               "list of 2 names");
-    CHECK_ERR(parse_as("mistral", "{\"sliding_window\":0}"), ERR_FORMAT, "sliding_window");
+}
+END_TEST
+
+START_TEST(llama_has_no_window)
+{
+    CHECK_OK(parse_as("llama", "{\"sliding_window\":null}"));
+    ck_assert_str_eq(windows(), "0 0");
+    CHECK_OK(parse_as("llama", "{\"sliding_window\":2048}")); /* as far as positions go */
+    ck_assert_str_eq(windows(), "0 0");
+    CHECK_OK(parse_as("llama", "{\"sliding_window\":512,"
+                               "\"layer_types\":[\"full_attention\",\"full_attention\"]}"));
+    ck_assert_str_eq(windows(), "0 0");
+    CHECK_ERR(parse_as("llama", "{\"sliding_window\":512}"), ERR_UNSUPPORTED,
+              "\"sliding_window\" = 512 is not supported, because a llama model");
+}
+END_TEST
+
+/* The layers of a part of the model keep what they had, and the table is the one that a model of
+ * these layers alone would have. */
+START_TEST(chosen_layers_keep_their_windows)
+{
+    const int last[] = {1};
+    CHECK_OK(parse_as("qwen3", "{\"sliding_window\":512,\"use_sliding_window\":true,"
+                               "\"layer_types\":[\"full_attention\",\"sliding_attention\"]}"));
+    struct model_config part = cfg, more = cfg;
+    config_choose_layers(&part, last, 1);
+    ck_assert_int_eq(part.n_layers, 1);
+    ck_assert_int_eq(config_layer(&part, 0)->window, 512);
+    ck_assert_int_eq(part.layers.of[0], 0);
+    ck_assert_int_eq(part.layers.kinds[1].window, 0);
+    config_choose_layers(&more, NULL, 5);
+    for (int i = 0; i < 5; i++) {
+        ck_assert_int_eq(config_layer(&more, i)->window, i % 2 ? 512 : 0);
+    }
 }
 END_TEST
 
@@ -418,7 +488,11 @@ int main(void)
     tcase_add_test(tcase, llama_dimensions_are_read);
     tcase_add_test(tcase, missing_heads_take_the_default_of_the_class);
     tcase_add_test(tcase, biases_belong_to_the_architecture);
-    tcase_add_test(tcase, sliding_windows_limit_the_context);
+    tcase_add_test(tcase, mistral_has_a_window_in_all_layers);
+    tcase_add_test(tcase, qwen_says_which_layers_have_a_window);
+    tcase_add_test(tcase, a_list_of_layer_types_alone_says_it);
+    tcase_add_test(tcase, llama_has_no_window);
+    tcase_add_test(tcase, chosen_layers_keep_their_windows);
     tcase_add_test(tcase, both_styles_of_rope_keys_mean_the_same);
     tcase_add_test(tcase, yarn_factors_are_those_of_transformers);
     tcase_add_test(tcase, ropes_out_of_reach_are_refused);

@@ -132,6 +132,9 @@ static void change(struct model_config *cfg, const struct config_field *field)
     case CONFIG_IDS:
         cfg->ends.ids[1] = 6;
         break;
+    case CONFIG_LAYERS:
+        cfg->layers.kinds[0].window = 6;
+        break;
     }
 }
 
@@ -223,7 +226,7 @@ START_TEST(the_hashed_text_is_what_it_always_was)
         .tied_embeddings = true,
         .o_bias = true,
         .qk_norm = true,
-        .sliding_window = 17,
+        .layers = {.kinds = {{.window = 17}}},
         .bos_id = 18,
         .ends = {2, {3, 5}},
     };
@@ -232,6 +235,30 @@ START_TEST(the_hashed_text_is_what_it_always_was)
     ck_assert_uint_eq(n, n_text + 2 * sizeof(int32_t));
     ck_assert_mem_eq(bytes, wanted, n_text);
     ck_assert_mem_eq(bytes + n_text, cfg.ends.ids, 2 * sizeof(int32_t));
+}
+END_TEST
+
+/* All windows and which layer has which are hashed where layers differ. */
+START_TEST(layers_that_differ_are_hashed_one_by_one)
+{
+    static char before[CONFIG_HASHED_BYTES], after[CONFIG_HASHED_BYTES];
+    struct model_config cfg = some_config();
+    const struct layer_kind full = {0}, narrow = {.window = 8};
+    cfg.n_layers = LAYERS_MAX;
+    for (int i = 0; i < LAYERS_MAX; i++) {
+        layer_table_set(&cfg.layers, i, i % 3 ? &narrow : &full);
+    }
+    struct model_config other = cfg;
+    size_t n = config_hashed_bytes(&cfg, before);
+    other.layers.of[LAYERS_MAX - 1] ^= 1;
+    ck_assert_str_eq(config_difference(&cfg, &other), "layers");
+    ck_assert_uint_eq(config_hashed_bytes(&other, after), n);
+    ck_assert(memcmp(before, after, n) != 0);
+    other = cfg;
+    other.layers.kinds[1].window = 9;
+    ck_assert_uint_eq(config_hashed_bytes(&other, after), n);
+    ck_assert(memcmp(before, after, n) != 0);
+    ck_assert_ptr_nonnull(strstr(before, " 0,8:0110110"));
 }
 END_TEST
 
@@ -245,6 +272,7 @@ int main(void)
     tcase_add_test(tcase, every_field_but_the_way_of_storing_is_hashed);
     tcase_add_test(tcase, hashed_fields_are_numbered_without_gaps);
     tcase_add_test(tcase, the_hashed_text_is_what_it_always_was);
+    tcase_add_test(tcase, layers_that_differ_are_hashed_one_by_one);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

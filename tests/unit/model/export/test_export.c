@@ -173,7 +173,7 @@ static struct model_config odd_config(void)
     struct model_config cfg = *checkpoint_config(ck);
     checkpoint_close(ck);
     cfg.norm_eps = 1.2345678e-5f;
-    cfg.sliding_window = 4096;
+    cfg.layers.kinds[0].window = 4096;
     cfg.o_bias = cfg.qkv_bias = true;
     cfg.bos_id = 7;
     cfg.ends.n = 3;
@@ -193,6 +193,22 @@ START_TEST(odd_values_are_read_back_as_they_were)
 {
     struct model_config cfg = odd_config();
     check_config_survives(&cfg);
+}
+END_TEST
+
+/* From a layer on, in every other layer, and in none. */
+START_TEST(windows_of_some_layers_are_read_back)
+{
+    const struct layer_kind full = {0}, narrow = {.window = 512};
+    for (int way = 0; way < 3; way++) {
+        struct model_config cfg = odd_config();
+        memset(&cfg.layers, 0, sizeof cfg.layers);
+        for (int i = 0; i < cfg.n_layers; i++) {
+            bool slides = way == 0 ? i >= 5 : way == 1 && i % 2 == 0;
+            layer_table_set(&cfg.layers, i, slides ? &narrow : &full);
+        }
+        check_config_survives(&cfg);
+    }
 }
 END_TEST
 
@@ -246,7 +262,7 @@ END_TEST
 
 /* Fields that follow from the family or that model/export/config.c writes by code of its own. */
 static const char *const by_hand[] = {
-    "architecture", "qkv_bias", "qk_norm", "sliding_window", "rope.kind",
+    "architecture", "qkv_bias", "qk_norm", "layers",       "rope.kind",
     "bos_id",       "ends",     "stored",  "stored_group",
 };
 
@@ -262,7 +278,7 @@ static bool is_by_hand(const char *name)
 static struct model_config config_with(const struct config_field *field)
 {
     struct model_config cfg = odd_config();
-    cfg.sliding_window = 0;
+    cfg.layers.kinds[0].window = 0;
     if (field->place == CONFIG_IN_FAMILY) strcpy(cfg.architecture, "LlamaForCausalLM");
     if (field->place == CONFIG_IN_ROPE && field->kinds == 1u << ROPE_LLAMA3) {
         cfg.rope.kind = ROPE_LLAMA3;
@@ -282,7 +298,8 @@ START_TEST(every_field_is_written)
         if (field->place == CONFIG_BY_HAND) continue;
         struct model_config cfg = config_with(field), other = cfg;
         char *value = (char *)&other + field->offset;
-        value[field->size - 1] ^= 1; /* changes any number */
+        /* Changes any number, and an int, which may count layers, only by one. */
+        value[field->type == CONFIG_INT ? 0 : field->size - 1] ^= 1;
         CHECK_OK(export_config_text(&cfg, &before, &len, &err));
         CHECK_OK(export_config_text(&other, &after, &len, &err));
         ck_assert_msg(strcmp(before, after) != 0, "%s is not written", field->name);
@@ -379,6 +396,7 @@ int main(void)
     tcase_add_test(tcase, fp32_is_rounded_to_bf16_once);
     tcase_add_test(tcase, every_config_is_read_back_as_it_was);
     tcase_add_test(tcase, odd_values_are_read_back_as_they_were);
+    tcase_add_test(tcase, windows_of_some_layers_are_read_back);
     tcase_add_test(tcase, configs_are_written_as_they_always_were);
     tcase_add_test(tcase, every_field_is_written);
     tcase_add_test(tcase, the_tokenizer_of_bytes_encodes_bytes);

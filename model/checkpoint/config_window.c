@@ -1,0 +1,122 @@
+/* Which layers have a sliding window, as the classes of transformers decide it:
+ *   Mistral  all layers, where "sliding_window" is not null
+ *   Qwen     where "use_sliding_window" is on: the layers that "layer_types" names, and without
+ *            such a list those from "max_window_layers" on
+ *   Llama    none: the class does not know the key, while other programs obey it, so that a window
+ *            which would change the result is refused */
+#include "model/checkpoint/config_window.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/json.h"
+
+enum { MOST_WINDOW = 1 << 30 };
+
+struct reading {
+    const struct model_config *cfg;
+    const json_t *root, *types; /* "layer_types", or NULL */
+    const struct model_family *family;
+    const char *origin;
+    int window; /* 0: none */
+    int first;  /* max_window_layers */
+};
+
+/* A model with this window computes something else than one without. */
+static bool matters(const struct reading *in)
+{
+    return in->window > 0 && in->window < in->cfg->max_positions;
+}
+
+static int read_keys(struct reading *in, struct error *err)
+{
+    bool has_switch = family_has_key(in->family, "use_sliding_window"), is_on = !has_switch;
+    int rc = 0;
+    in->types = json_member(in->root, "layer_types");
+    in->first = has_switch ? in->family->window_layers : 0;
+    /* The class's default is for a missing key, and null means that there is none. */
+    in->window = json_object_get(in->root, "sliding_window") ? 0 : in->family->sliding_window;
+    TRY(json_read_int(in->root, "sliding_window", 1, MOST_WINDOW, &in->window, in->origin, err));
+    TRY(json_read_bool(in->root, "use_sliding_window", &is_on, in->origin, err));
+    TRY(json_read_int(in->root, "max_window_layers", 0, LAYERS_MAX, &in->first, in->origin, err));
+    if (!is_on) in->window = 0;
+    if (!has_switch) in->first = 0;
+out:
+    return rc;
+}
+
+static int check_list(const struct reading *in, struct error *err)
+{
+    if (json_is_array(in->types) && json_array_size(in->types) == (size_t)in->cfg->n_layers) {
+        return 0;
+    }
+    return error_set(err, ERR_FORMAT, "%s: \"layer_types\" is not a list of %d names", in->origin,
+                     in->cfg->n_layers);
+}
+
+/* Whether "layer_types" gives the layer a window. */
+static int read_type(const struct reading *in, int layer, bool *slides, struct error *err)
+{
+    const char *name = json_string_value(json_array_get(in->types, (size_t)layer));
+    *slides = name && strcmp(name, "sliding_attention") == 0;
+    if (!*slides && (!name || strcmp(name, "full_attention") != 0)) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: \"layer_types\" has \"%.32s\" for layer %d; only full_attention and "
+                         "sliding_attention are supported",
+                         in->origin, name ? name : "no name", layer);
+    }
+    if (*slides && in->window == 0) {
+        return error_set(err, ERR_FORMAT,
+                         "%s: \"layer_types\" has \"sliding_attention\" for layer %d, but "
+                         "\"sliding_window\" is not set%s",
+                         in->origin, layer,
+                         family_has_key(in->family, "use_sliding_window")
+                             ? ", or \"use_sliding_window\" is not true"
+                             : "");
+    }
+    /* Here the class has the window in all layers, whatever the list says. */
+    bool has_switch = family_has_key(in->family, "use_sliding_window");
+    bool is_of_all = family_has_key(in->family, "sliding_window") && !has_switch;
+    if (!*slides && is_of_all && matters(in)) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "%s: \"layer_types\" has \"full_attention\" for layer %d, but in a %s "
+                         "model \"sliding_window\" = %d is for all layers; leave one of them out",
+                         in->origin, layer, in->family->model_type, in->window);
+    }
+    return 0;
+}
+
+/* The window of one layer. */
+static int read_layer(const struct reading *in, int layer, int *window, struct error *err)
+{
+    bool slides = in->window > 0 && layer >= in->first;
+    int rc = in->types ? read_type(in, layer, &slides, err) : 0;
+    if (rc) return rc;
+    if (slides && !family_has_key(in->family, "sliding_window")) {
+        if (matters(in)) {
+            return error_set(err, ERR_UNSUPPORTED,
+                             "%s: \"sliding_window\" = %d is not supported, because a %s model "
+                             "attends to all positions; set it to null if this one does",
+                             in->origin, in->window, in->family->model_type);
+        }
+        slides = false;
+    }
+    *window = slides ? in->window : 0;
+    return 0;
+}
+
+int config_window_read(struct model_config *cfg, const json_t *root,
+                       const struct model_family *family, const char *origin, struct error *err)
+{
+    struct reading in = {.cfg = cfg, .root = root, .family = family, .origin = origin};
+    int rc = 0;
+    TRY(read_keys(&in, err));
+    if (in.types) TRY(check_list(&in, err));
+    for (int i = 0; i < cfg->n_layers; i++) {
+        struct layer_kind kind = {0};
+        TRY(read_layer(&in, i, &kind.window, err));
+        layer_table_set(&cfg->layers, i, &kind);
+    }
+out:
+    return rc;
+}
