@@ -11,7 +11,7 @@ static int ban_text(struct generate_options *o, const struct tokenizer *tok, con
 {
     struct token_ids ids = {0};
     int rc = 0;
-    TRY(tokenizer_encode(tok, text, len, 0, &ids, err));
+    TRY(tokenizer_encode(tok, text, len, TOKENIZER_PARSE_SPECIAL, &ids, err));
     if (ids.n) TRY(generate_options_ban(o, "--ban", &ids, err));
 out:
     token_ids_free(&ids);

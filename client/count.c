@@ -10,7 +10,7 @@
 #include "client/input.h"
 #include "model/tokenizer/token_counts.h"
 
-enum { OPT_SPECIAL = 256, FILE_BYTES_MAX = 256 << 20 };
+enum { OPT_NO_SPECIAL = 256, FILE_BYTES_MAX = 256 << 20 };
 
 struct count {
     const char *model, *output;
@@ -24,8 +24,8 @@ struct count {
 static const struct argp_option options[] = {
     {"model", 'm', "FOLDER", 0, "Folder with a tokenizer.json", 0},
     {"output", 'o', "LIST", 0, "Write the list to LIST, as a whole or not at all", 0},
-    {"special", OPT_SPECIAL, NULL, 0,
-     "Texts of special tokens become these tokens; otherwise they are plain text", 0},
+    {"no-special", OPT_NO_SPECIAL, NULL, 0,
+     "Texts of special tokens are plain text; otherwise they become these tokens", 0},
     {0},
 };
 
@@ -46,8 +46,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 'o':
         c->output = arg;
         return 0;
-    case OPT_SPECIAL:
-        c->flags |= TOKENIZER_PARSE_SPECIAL;
+    case OPT_NO_SPECIAL:
+        c->flags &= ~(unsigned)TOKENIZER_PARSE_SPECIAL;
         return 0;
     case ARGP_KEY_ARG:
         c->files[c->n_files++] = arg;
@@ -123,7 +123,7 @@ out:
 
 int count_main(int argc, char **argv)
 {
-    struct count c = {0};
+    struct count c = {.flags = TOKENIZER_PARSE_SPECIAL};
     struct error err;
     int status = CLIENT_OK;
     if (prepare(&c, argc, argv, &err)) {

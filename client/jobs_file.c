@@ -234,6 +234,23 @@ out:
     return rc;
 }
 
+/* What special tokens mean in the prompt and the answer. */
+static int read_special(const struct reader *r)
+{
+    struct generate_request *req = &r->entry->request;
+    json_t *root = r->entry->root;
+    bool adds = true, parses = true, skips = true;
+    int rc = 0;
+    TRY(json_read_bool(root, "add_special_tokens", &adds, r->origin, r->err));
+    TRY(json_read_bool(root, "parse_special", &parses, r->origin, r->err));
+    TRY(json_read_bool(root, "skip_special_tokens", &skips, r->origin, r->err));
+    req->adds_no_special = !adds;
+    req->parses_no_special = !parses;
+    req->shows_special = !skips;
+out:
+    return rc;
+}
+
 static int read_extent(const struct reader *r)
 {
     struct generate_request *req = &r->entry->request;
@@ -274,6 +291,9 @@ static int check_names(const struct reader *r)
 {
     static const char *const names[] = {"prompt",
                                         "prompt_ids",
+                                        "add_special_tokens",
+                                        "parse_special",
+                                        "skip_special_tokens",
                                         "max_tokens",
                                         "min_tokens",
                                         "n",
@@ -357,6 +377,7 @@ int jobs_entry_read(struct jobs_entry *entry, const struct jobs_line *line, cons
     TRY(make_key(entry, line, run, &reader));
     TRY(read_prompt(&reader));
     TRY(read_extent(&reader));
+    TRY(read_special(&reader));
     TRY(read_sampling(&reader));
     TRY(read_speculation(&reader));
     TRY(read_service(&reader));

@@ -27,8 +27,8 @@ static int encode(const struct tokenizer *tok, const char *text, size_t len, con
         return error_set(err, ERR_ARGUMENT,
                          "%s holds text, which needs --model FOLDER with a tokenizer.json", place);
     }
-    if (tokenizer_encode(tok, text, len, 0, ids, err)) return error_wrap(err, "%s", place);
-    return 0;
+    int rc = tokenizer_encode(tok, text, len, TOKENIZER_PARSE_SPECIAL, ids, err);
+    return rc ? error_wrap(err, "%s", place) : 0;
 }
 
 static int add_ids(const json_t *list, const char *key, const char *place, struct token_ids *ids,

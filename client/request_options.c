@@ -46,6 +46,11 @@ static const struct argp_option options[] = {
      "The answer begins with the prompt's tokens, with their log-probabilities if --logprobs asks "
      "for them",
      1},
+    {"no-bos", OPT_NO_BOS, NULL, 0, "Add no token at the beginning or end of the prompt", 1},
+    {"no-special", OPT_NO_SPECIAL, NULL, 0,
+     "Texts of special tokens in the prompt are plain text; otherwise they become these tokens", 1},
+    {"show-special", OPT_SHOW_SPECIAL, NULL, 0,
+     "The answer's text has its special tokens in it; otherwise they are left out", 1},
     {"temperature", OPT_TEMPERATURE, "T", 0, "0 = greedy; default 1", 2},
     {"top-k", OPT_TOP_K, "N", 0, "Keep the N best tokens; default 0 = all", 2},
     {"top-p", OPT_TOP_P, "P", 0, "Keep the best tokens up to a mass of P; default 1 = all", 2},
@@ -182,6 +187,25 @@ static error_t parse_service(int key, const char *arg, struct generate_parse *p)
     }
 }
 
+/* What special tokens mean in the prompt and the answer. */
+static error_t parse_special(int key, const char *arg, struct generate_parse *p)
+{
+    struct generate_request *req = &p->options->request;
+    switch (key) {
+    case OPT_NO_BOS:
+        req->adds_no_special = true;
+        return 0;
+    case OPT_NO_SPECIAL:
+        req->parses_no_special = true;
+        return 0;
+    case OPT_SHOW_SPECIAL:
+        req->shows_special = true;
+        return 0;
+    default:
+        return parse_service(key, arg, p);
+    }
+}
+
 static error_t parse_request(int key, const char *arg, struct generate_parse *p)
 {
     struct generate_request *req = &p->options->request;
@@ -202,7 +226,7 @@ static error_t parse_request(int key, const char *arg, struct generate_parse *p)
         req->echo = true;
         return 0;
     default:
-        return parse_service(key, arg, p);
+        return parse_special(key, arg, p);
     }
 }
 

@@ -10,13 +10,21 @@
 #include "client/token_table.h"
 #include "proto/generation_wire.h"
 
-enum { OPT_FILE = 256, OPT_IDS, OPT_TIMEOUT, OPT_JSON, TIMEOUT_MAX_S = 86400 };
+enum {
+    OPT_FILE = 256,
+    OPT_IDS,
+    OPT_NO_BOS,
+    OPT_NO_SPECIAL,
+    OPT_TIMEOUT,
+    OPT_JSON,
+    TIMEOUT_MAX_S = 86400
+};
 
 struct score {
     struct connection connection;
     const char *argument, *file;
     int top_n, timeout_s;
-    bool is_json;
+    bool is_json, adds_no_special, parses_no_special;
     struct token_ids ids;
     struct input input;
     struct buffer request;
@@ -31,6 +39,9 @@ struct score {
 static const struct argp_option options[] = {
     {"file", OPT_FILE, "FILE", 0, "Read the text from FILE", 0},
     {"ids", OPT_IDS, "IDS", 0, "The text as token ids: 1,2,3", 0},
+    {"no-bos", OPT_NO_BOS, NULL, 0, "Add no token at the beginning or end of the text", 0},
+    {"no-special", OPT_NO_SPECIAL, NULL, 0,
+     "Texts of special tokens are plain text; otherwise they become these tokens", 0},
     {"top", 't', "N", 0, "Show the N best tokens of each position, 0 to 64; default 0", 0},
     {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 0},
     {"timeout", OPT_TIMEOUT, "SECONDS", 0, "Give up after that long; default: never", 0},
@@ -68,6 +79,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_TIMEOUT:
         rc = options_int(&s->timeout_s, "--timeout", arg, 1, TIMEOUT_MAX_S, s->err);
         break;
+    case OPT_NO_BOS:
+        s->adds_no_special = true;
+        return 0;
+    case OPT_NO_SPECIAL:
+        s->parses_no_special = true;
+        return 0;
     case OPT_JSON:
         s->is_json = true;
         return 0;
@@ -103,7 +120,9 @@ static int prepare(struct score *s, int argc, char **argv, struct error *err)
                                      .text_len = s->input.len,
                                      .ids = s->ids.data,
                                      .n_ids = (int)s->ids.n,
-                                     .top_n = s->top_n};
+                                     .top_n = s->top_n,
+                                     .adds_no_special = s->adds_no_special,
+                                     .parses_no_special = s->parses_no_special};
     TRY(score_request_encode(&s->request, &request, err));
 out:
     return rc;

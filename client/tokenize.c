@@ -6,7 +6,7 @@
 #include "client/input.h"
 #include "client/terminal.h"
 
-enum { OPT_FILE = 256, OPT_SPECIAL, OPT_NO_BOS, OPT_IDS, OPT_JSON };
+enum { OPT_FILE = 256, OPT_NO_SPECIAL, OPT_NO_BOS, OPT_IDS, OPT_JSON };
 
 struct tokenize {
     const char *model, *argument, *file;
@@ -21,8 +21,8 @@ struct tokenize {
 static const struct argp_option options[] = {
     {"model", 'm', "FOLDER", 0, "Folder with a tokenizer.json", 0},
     {"file", OPT_FILE, "FILE", 0, "Read the text from FILE", 0},
-    {"special", OPT_SPECIAL, NULL, 0,
-     "Texts of special tokens become these tokens; otherwise they are plain text", 0},
+    {"no-special", OPT_NO_SPECIAL, NULL, 0,
+     "Texts of special tokens are plain text; otherwise they become these tokens", 0},
     {"no-bos", OPT_NO_BOS, NULL, 0, "Add no token at the beginning or end", 0},
     {"ids", OPT_IDS, NULL, 0, "Print the ids alone, as for --prompt-ids", 0},
     {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
@@ -46,8 +46,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_FILE:
         t->file = arg;
         return 0;
-    case OPT_SPECIAL:
-        t->flags |= TOKENIZER_PARSE_SPECIAL;
+    case OPT_NO_SPECIAL:
+        t->flags &= ~(unsigned)TOKENIZER_PARSE_SPECIAL;
         return 0;
     case OPT_NO_BOS:
         t->flags &= ~(unsigned)TOKENIZER_ADD_SPECIAL;
@@ -133,7 +133,7 @@ out:
 
 int tokenize_main(int argc, char **argv)
 {
-    struct tokenize t = {.flags = TOKENIZER_ADD_SPECIAL};
+    struct tokenize t = {.flags = TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL};
     struct error err;
     int status = CLIENT_OK;
     if (prepare(&t, argc, argv, &err)) {

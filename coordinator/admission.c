@@ -17,19 +17,33 @@ static int check_ids(const struct admission *a, const int32_t *ids, int n, struc
     return 0;
 }
 
-/* The ids given when text is NULL, otherwise the ids of text. */
-static int fill_prompt(const struct admission *a, struct token_ids *prompt, const char *text,
-                       size_t len, const int32_t *ids, int n_ids, struct error *err)
+/* What a request has as its prompt: a text, or ids when it is NULL. */
+struct prompt_source {
+    const char *text;
+    size_t len;
+    const int32_t *ids;
+    int n_ids;
+    unsigned flags; /* of tokenizer_encode */
+};
+
+static int fill_prompt(const struct admission *a, struct token_ids *prompt,
+                       const struct prompt_source *from, struct error *err)
 {
-    if (!text) {
-        int rc = check_ids(a, ids, n_ids, err);
-        return rc ? rc : token_ids_append(prompt, ids, (size_t)n_ids, err);
+    if (!from->text) {
+        int rc = check_ids(a, from->ids, from->n_ids, err);
+        return rc ? rc : token_ids_append(prompt, from->ids, (size_t)from->n_ids, err);
     }
-    if (len > (size_t)a->max_prompt_bytes) {
-        return error_set(err, ERR_ARGUMENT, "the text has %zu bytes, more than the %d allowed", len,
-                         a->max_prompt_bytes);
+    if (from->len > (size_t)a->max_prompt_bytes) {
+        return error_set(err, ERR_ARGUMENT, "the text has %zu bytes, more than the %d allowed",
+                         from->len, a->max_prompt_bytes);
     }
-    return tokenizer_encode(a->tok, text, len, TOKENIZER_ADD_SPECIAL, prompt, err);
+    return tokenizer_encode(a->tok, from->text, from->len, from->flags, prompt, err);
+}
+
+static unsigned encode_flags(bool adds_no_special, bool parses_no_special)
+{
+    return (adds_no_special ? 0 : TOKENIZER_ADD_SPECIAL) |
+           (parses_no_special ? 0 : TOKENIZER_PARSE_SPECIAL);
 }
 
 int admission_message_bytes(const struct admission *a)
@@ -57,10 +71,16 @@ static int check_edits(const struct admission *a, const struct generate_request 
 int admission_fill_generate(const struct admission *a, struct job *job,
                             const struct generate_request *req, struct error *err)
 {
+    const struct prompt_source from = {
+        .text = req->prompt,
+        .len = req->prompt_len,
+        .ids = req->prompt_ids,
+        .n_ids = req->n_prompt_ids,
+        .flags = encode_flags(req->adds_no_special, req->parses_no_special),
+    };
     int rc = 0;
     TRY(check_edits(a, req, err));
-    TRY(fill_prompt(a, &job->prompt, req->prompt, req->prompt_len, req->prompt_ids,
-                    req->n_prompt_ids, err));
+    TRY(fill_prompt(a, &job->prompt, &from, err));
     TRY(generate_request_keep(&job->generate, &job->arena, req, err));
 out:
     return rc;
@@ -69,8 +89,15 @@ out:
 int admission_fill_score(const struct admission *a, struct job *job,
                          const struct score_request *req, struct error *err)
 {
+    const struct prompt_source from = {
+        .text = req->text,
+        .len = req->text_len,
+        .ids = req->ids,
+        .n_ids = req->n_ids,
+        .flags = encode_flags(req->adds_no_special, req->parses_no_special),
+    };
     job->score = (struct score_request){.top_n = req->top_n};
-    return fill_prompt(a, &job->prompt, req->text, req->text_len, req->ids, req->n_ids, err);
+    return fill_prompt(a, &job->prompt, &from, err);
 }
 
 /* Of the coordinator itself: whichever engine serves has the answer. */

@@ -200,7 +200,7 @@ static int settle_request(struct sequence *seq, const struct tokenizer *tok,
     seq->seed = seed_of(job->seed, seq->index);
     choose_ends(seq, req, defaults->ends);
     TRY(choose_edits(seq, req, defaults->vocab_size, err));
-    TRY(output_open(&seq->output, tok, req->stop, req->n_stop, err));
+    TRY(output_open(&seq->output, tok, req->stop, req->n_stop, !req->shows_special, err));
     seq->end = defaults->context_limit;
     if (req->max_tokens > 0 && req->max_tokens < seq->end - seq->n_prompt) {
         seq->end = seq->n_prompt + req->max_tokens;

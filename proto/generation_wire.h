@@ -79,6 +79,9 @@ struct generate_request {
     enum job_class job_class;
     const char *client;  /* whose share it takes; "" = everybody who gives no name */
     uint32_t timeout_ms; /* after its arrival; 0 = none */
+    /* Of a prompt that is a text: BOS and the like are not added; texts of special tokens in it are
+     * plain text. Of the answer's text: special tokens are in it. */
+    bool adds_no_special, parses_no_special, shows_special;
 };
 
 enum token_origin { TOKEN_PLAIN, TOKEN_ACCEPTED, TOKEN_REPLACEMENT, TOKEN_BONUS };
@@ -187,6 +190,7 @@ struct score_request {
     const int32_t *ids;
     int n_ids;
     int top_n;
+    bool adds_no_special, parses_no_special; /* as of struct generate_request */
 };
 
 struct score_token {

@@ -81,6 +81,27 @@ static Outrider__Generation__V1__Speculation *speculation_make(struct arena *scr
     return out->rule ? out : NULL;
 }
 
+/* Defaults are left out. */
+static void special_make(Outrider__Generation__V1__GenerateRequest *out,
+                         const struct generate_request *req)
+{
+    if (req->adds_no_special) {
+        out->_add_special_tokens_case =
+            OUTRIDER__GENERATION__V1__GENERATE_REQUEST___ADD_SPECIAL_TOKENS_ADD_SPECIAL_TOKENS;
+        out->add_special_tokens = false;
+    }
+    if (req->parses_no_special) {
+        out->_parse_special_case =
+            OUTRIDER__GENERATION__V1__GENERATE_REQUEST___PARSE_SPECIAL_PARSE_SPECIAL;
+        out->parse_special = false;
+    }
+    if (req->shows_special) {
+        out->_skip_special_tokens_case =
+            OUTRIDER__GENERATION__V1__GENERATE_REQUEST___SKIP_SPECIAL_TOKENS_SKIP_SPECIAL_TOKENS;
+        out->skip_special_tokens = false;
+    }
+}
+
 Outrider__Generation__V1__GenerateRequest *request_make(struct arena *scratch,
                                                         const struct generate_request *req)
 {
@@ -109,6 +130,7 @@ Outrider__Generation__V1__GenerateRequest *request_make(struct arena *scratch,
     out->user = codec_copy_string(scratch, req->client);
     out->timeout_ms = req->timeout_ms;
     out->priority = (Outrider__Generation__V1__Priority)req->job_class;
+    special_make(out, req);
     if (req->logprobs >= 0) {
         out->_logprobs_case = OUTRIDER__GENERATION__V1__GENERATE_REQUEST___LOGPROBS_LOGPROBS;
         out->logprobs = (uint32_t)req->logprobs;
@@ -268,6 +290,14 @@ void generate_request_init(struct generate_request *req)
     };
 }
 
+static void special_decode(const Outrider__Generation__V1__GenerateRequest *msg,
+                           struct generate_request *req)
+{
+    req->adds_no_special = msg->_add_special_tokens_case && !msg->add_special_tokens;
+    req->parses_no_special = msg->_parse_special_case && !msg->parse_special;
+    req->shows_special = msg->_skip_special_tokens_case && !msg->skip_special_tokens;
+}
+
 /* How many texts are wanted, whose they are, and when. */
 static int service_decode(const Outrider__Generation__V1__GenerateRequest *msg,
                           struct generate_request *req, struct error *err)
@@ -305,6 +335,7 @@ int request_read(const Outrider__Generation__V1__GenerateRequest *msg, struct ar
     TRY(stops_decode(msg, arena, req, err));
     TRY(service_decode(msg, req, err));
     TRY(edits_decode(msg, arena, req, err));
+    special_decode(msg, req);
 out:
     if (rc) *req = (struct generate_request){0};
     return rc;

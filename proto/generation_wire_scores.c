@@ -152,6 +152,16 @@ static const ProtobufCMessage *score_request_build(struct arena *scratch, const 
     if (!out) return NULL;
     outrider__generation__v1__score_request__init(out);
     out->top_n = (uint32_t)req->top_n;
+    if (req->adds_no_special) {
+        out->_add_special_tokens_case =
+            OUTRIDER__GENERATION__V1__SCORE_REQUEST___ADD_SPECIAL_TOKENS_ADD_SPECIAL_TOKENS;
+        out->add_special_tokens = false;
+    }
+    if (req->parses_no_special) {
+        out->_parse_special_case =
+            OUTRIDER__GENERATION__V1__SCORE_REQUEST___PARSE_SPECIAL_PARSE_SPECIAL;
+        out->parse_special = false;
+    }
     if (req->text) {
         out->input_case = OUTRIDER__GENERATION__V1__SCORE_REQUEST__INPUT_TEXT;
         out->text = codec_copy_text(scratch, req->text, req->text_len);
@@ -190,6 +200,8 @@ int score_request_decode(const uint8_t *data, size_t len, struct arena *arena,
         &outrider__generation__v1__score_request__descriptor, data, len, arena, err);
     if (!msg) return err->code;
     int rc = score_input_decode(msg, req, err);
+    req->adds_no_special = msg->_add_special_tokens_case && !msg->add_special_tokens;
+    req->parses_no_special = msg->_parse_special_case && !msg->parse_special;
     if (!rc) rc = codec_read_int(&req->top_n, msg->top_n, 0, SCORE_TOP_MAX, "top_n", err);
     if (rc) *req = (struct score_request){0};
     return rc;

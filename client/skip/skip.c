@@ -183,7 +183,8 @@ static int add_file(struct skipping *s, const struct tokenizer *tok, const char 
     size_t len = 0;
     int rc = 0;
     TRY(file_read_text(&text, &len, file, FILE_BYTES_MAX, err));
-    TRY(tokenizer_encode(tok, text, len, TOKENIZER_ADD_SPECIAL, &ids, err));
+    TRY(tokenizer_encode(tok, text, len, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, &ids,
+                         err));
     size_t n_taken = ids.n < (size_t)n ? ids.n : (size_t)n;
     rc = token_ids_append(&s->text, ids.data, n_taken, err);
 out:

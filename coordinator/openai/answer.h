@@ -42,8 +42,16 @@ struct openai_error *openai_answer_error(struct openai_answer *answer);
 int openai_answer_expect(struct openai_answer *answer, const struct openai_request *request,
                          int n_jobs, const struct served_model_info *model, struct budget *budget,
                          struct error *err);
-/* The text of a job's prompt, for echo; copied. Errors: ERR_NO_MEMORY. */
-int openai_answer_set_echo(struct openai_answer *answer, int job, const char *text, size_t len,
+/* A prompt's text. Of its tokens, special ones are in this text from special_begin to before
+ * special_end. */
+struct openai_echo {
+    const char *text;
+    size_t len;
+    int special_begin, special_end;
+};
+
+/* What echo shows of a job's prompt; copied. Errors: ERR_NO_MEMORY. */
+int openai_answer_set_echo(struct openai_answer *answer, int job, const struct openai_echo *echo,
                            struct error *err);
 /* Where job number `job` answers. */
 struct outlet *openai_answer_outlet(struct openai_answer *answer, int job);

@@ -226,14 +226,20 @@ int openai_answer_expect(struct openai_answer *a, const struct openai_request *r
     }
     TRY(mem_array(&a->choices, (size_t)n_jobs * (size_t)a->n, sizeof *a->choices, err));
     a->n_choices = n_jobs * a->n;
+    for (int i = 0; i < a->n_choices; i++) {
+        a->choices[i].logprobs.shows_special = request->generate.shows_special;
+    }
 out:
     return rc;
 }
 
-int openai_answer_set_echo(struct openai_answer *a, int job, const char *text, size_t len,
+int openai_answer_set_echo(struct openai_answer *a, int job, const struct openai_echo *echo,
                            struct error *err)
 {
-    return buffer_append(&a->parts[job].echo, text, len, err);
+    struct openai_part *part = &a->parts[job];
+    part->echo_logprobs.special_begin = echo->special_begin;
+    part->echo_logprobs.special_end = echo->special_end;
+    return buffer_append(&part->echo, echo->text, echo->len, err);
 }
 
 struct outlet *openai_answer_outlet(struct openai_answer *a, int job)

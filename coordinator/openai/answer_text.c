@@ -303,13 +303,14 @@ static void count(struct openai_part *p, const struct generate_summary *s)
 }
 
 /* What is still held of a text that was not stopped is a part of a character, or a token without
- * text, and nothing that was cut off. Nothing was cut off either where all text has left: what is
- * held then is the token that ended the text, which OpenAI's completions show, because harnesses
- * count on an entry for each token, and its chats do not. */
-static void release_rest(const struct openai_answer *a, struct openai_choice *c)
+ * text, and nothing that was cut off. Only a stop string cuts something off; without one, what is
+ * held is the token that ended the text, which OpenAI's completions show, because harnesses count
+ * on an entry for each token, and its chats do not. */
+static void release_rest(const struct openai_answer *a, struct openai_choice *c,
+                         const struct generate_summary *s)
 {
     bool is_stopped = strcmp(c->finish_reason, "stop") == 0;
-    bool is_cut = c->logprobs.n_bytes > c->n_bytes;
+    bool is_cut = *s->stop_match;
     bool shows_end = a->shape.kind == OPENAI_COMPLETION && !is_cut;
     if (!is_stopped || shows_end) openai_logprobs_release(&c->logprobs, UINT64_MAX);
 }
@@ -333,7 +334,7 @@ static int on_summary(struct openai_part *p, const struct generate_summary *s, s
     json_t *told = told_of(a, c, s);
     count(p, s);
     snprintf(c->finish_reason, sizeof c->finish_reason, "%s", s->finish_reason);
-    release_rest(a, c);
+    release_rest(a, c, s);
     if (a->shape.is_stream) rc = say(a, index, "", 0, told, err);
     json_decref(c->outrider);
     c->outrider = told;

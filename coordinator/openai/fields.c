@@ -25,6 +25,14 @@ int openai_field_bool(struct reading *r, const json_t *v)
     return openai_read_bool(r->r, v, place_of(r));
 }
 
+int openai_field_not(struct reading *r, const json_t *v)
+{
+    bool value = true, *place = place_of(r);
+    int rc = openai_read_bool(r->r, v, &value);
+    if (!rc) *place = !value;
+    return rc;
+}
+
 int openai_field_string(struct reading *r, const json_t *v)
 {
     return openai_read_string(r->r, v, place_of(r));

@@ -39,6 +39,8 @@ const struct field *openai_field_find(const struct field *list, size_t n, const 
 
 /* ---- readers of plain fields ---- */
 read_fn openai_field_int, openai_field_float, openai_field_bool, openai_field_string;
+/* A boolean whose place holds the contrary. */
+read_fn openai_field_not;
 /* "outrider", whose own fields are in request_outrider.c. */
 read_fn openai_field_outrider;
 bool openai_field_is_outrider(const char *name, enum openai_kind kind);

@@ -14,16 +14,19 @@ struct work {
 static int fill_score(const struct work *w, struct job *job, const struct openai_prompt *prompt,
                       struct error *err)
 {
-    const int logprobs = w->prepared.request.generate.logprobs;
+    const struct generate_request *request = &w->prepared.request.generate;
+    const int logprobs = request->logprobs;
     const struct score_request score = {.text = prompt->text,
                                         .text_len = prompt->len,
                                         .ids = prompt->ids,
                                         .n_ids = prompt->n_ids,
-                                        .top_n = logprobs > 0 ? logprobs : 0};
+                                        .top_n = logprobs > 0 ? logprobs : 0,
+                                        .adds_no_special = request->adds_no_special,
+                                        .parses_no_special = request->parses_no_special};
     int rc = admission_fill_score(w->task->admission, job, &score, err);
     if (rc) return rc;
     /* Its name, its client, its class and its time are what a score has of a generation. */
-    return generate_request_keep(&job->generate, &job->arena, &w->prepared.request.generate, err);
+    return generate_request_keep(&job->generate, &job->arena, request, err);
 }
 
 /* The field whose value is wrong, if the sentence names it; otherwise it is the prompt. */
@@ -55,19 +58,33 @@ static int check_prompt(const struct job *job, struct error *err)
 static int echo_ids(const struct work *w, int i, const struct openai_prompt *prompt,
                     struct error *err)
 {
+    bool shows_special = w->prepared.request.generate.shows_special;
     struct buffer text = {0};
-    int rc = openai_decode_ids(w->api, prompt->ids, prompt->n_ids, true, &text, err);
-    if (!rc) rc = openai_answer_set_echo(w->answer, i, (const char *)text.data, text.len, err);
+    int rc = openai_decode_ids(w->api, prompt->ids, prompt->n_ids, !shows_special, &text, err);
+    const struct openai_echo echo = {.text = (const char *)text.data,
+                                     .len = text.len,
+                                     .special_end = shows_special ? prompt->n_ids : 0};
+    if (!rc) rc = openai_answer_set_echo(w->answer, i, &echo, err);
     buffer_free(&text);
     return rc;
 }
 
-static int set_echo(const struct work *w, int i, struct error *err)
+/* A text is echoed as it came, without the tokens that were added to its ids. */
+static int set_echo(const struct work *w, int i, const struct job *job, struct error *err)
 {
     const struct openai_prompt *prompt = openai_prepared_prompt(&w->prepared, i);
-    if (!w->prepared.request.generate.echo) return 0;
+    const struct generate_request *request = &w->prepared.request.generate;
+    size_t n_before = 0, n_behind = 0;
+    if (!request->echo) return 0;
     if (!prompt->text) return echo_ids(w, i, prompt, err);
-    return openai_answer_set_echo(w->answer, i, prompt->text, prompt->len, err);
+    if (!request->adds_no_special) {
+        tokenizer_count_added(w->task->admission->tok, &n_before, &n_behind);
+    }
+    const struct openai_echo echo = {.text = prompt->text,
+                                     .len = prompt->len,
+                                     .special_begin = (int)n_before,
+                                     .special_end = (int)(job->prompt.n - n_behind)};
+    return openai_answer_set_echo(w->answer, i, &echo, err);
 }
 
 static int submit_prompt(struct work *w, int i, struct error *err)
@@ -80,7 +97,7 @@ static int submit_prompt(struct work *w, int i, struct error *err)
     TRY(job_hold_grant(job, w->task->grant, err));
     TRY(blame(w, fill(w, job, i, err)));
     TRY(blame(w, check_prompt(job, err)));
-    TRY(set_echo(w, i, err));
+    TRY(set_echo(w, i, job, err));
     rc = intake_submit_take(w->task, job, err);
     job = NULL;
 out:

@@ -198,7 +198,7 @@ static int hold(struct openai_logprobs *l, const struct tokenizer *tok, int32_t 
     int rc = 0;
     const char *text;
     size_t len;
-    if (!l->detok) TRY(detokenizer_open(&l->detok, tok, true, err));
+    if (!l->detok) TRY(detokenizer_open(&l->detok, tok, !l->shows_special, err));
     TRY(mem_grow(&l->marks, &l->marks_capacity, l->n_marks + 1, err));
     struct openai_logprobs_mark *mark = &l->marks[l->n_marks++];
     mark->begin_bytes = l->n_bytes;
@@ -231,12 +231,14 @@ int openai_logprobs_add(struct openai_logprobs *l, enum openai_kind kind,
     return rc;
 }
 
-/* A prompt's text has no special tokens where the client sent a text, but where it sent ids. */
-static int64_t characters_of(const struct tokenizer *tok, int32_t id)
+/* Of the prompt's next token in its text. */
+static int64_t next_characters(struct openai_logprobs *l, const struct tokenizer *tok, int32_t id)
 {
     size_t len;
     const char *piece = tokenizer_piece(tok, id, &len);
-    return tokenizer_is_special(tok, id) ? 0 : characters_in(piece, len);
+    bool shows_special = l->n_prompt >= l->special_begin && l->n_prompt < l->special_end;
+    l->n_prompt++;
+    return tokenizer_is_special(tok, id) && !shows_special ? 0 : characters_in(piece, len);
 }
 
 int openai_logprobs_add_scores(struct openai_logprobs *l, enum openai_kind kind,
@@ -252,7 +254,7 @@ int openai_logprobs_add_scores(struct openai_logprobs *l, enum openai_kind kind,
                                           .n_top = one->n_top,
                                           .top = one->top};
         rc = add(l, kind, tok, &shown, err);
-        l->offset += characters_of(tok, one->id);
+        l->offset += next_characters(l, tok, one->id);
     }
     for (int i = 0; i < OPENAI_LOGPROB_LISTS; i++) {
         l->ready[i] = l->lists[i].len;

@@ -25,6 +25,9 @@ struct openai_logprobs {
     struct detokenizer *detok; /* tells where the text of a token begins; opened when needed */
     uint64_t n_bytes;          /* of the text of all tokens */
     int64_t offset;            /* its characters */
+    bool shows_special;        /* the text has special tokens in it */
+    /* Of a prompt: its tokens so far; those in this range are in its text if they are special. */
+    int n_prompt, special_begin, special_end;
 };
 
 /* Adds tokens with their log-probabilities, which are held; does nothing where there are none.

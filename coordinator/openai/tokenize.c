@@ -11,6 +11,32 @@ static const char *text_field(const struct openai_reading *r)
     return json_object_get(r->root, "prompt") ? "prompt" : "content";
 }
 
+/* How the answer shows the tokens, beside their ids. */
+struct shown {
+    bool has_pieces;  /* llama.cpp's with_pieces */
+    bool has_strings; /* vLLM's return_token_strs */
+};
+
+static int read_flag(struct openai_reading *r, const char *field, bool *out)
+{
+    const json_t *v = json_object_get(r->root, field);
+    r->field = field;
+    return v && !json_is_null(v) ? openai_read_bool(r, v, out) : 0;
+}
+
+/* What would change the ids and is not there. */
+static int refuse_unsupported(struct openai_reading *r)
+{
+    static const char *const names[] = {"chat_template", "continue_final_message", "documents",
+                                        "tools"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *v = json_object_get(r->root, names[i]);
+        r->field = names[i];
+        if (v && !openai_is_empty(v)) return openai_refuse(r, "is not supported by this server");
+    }
+    return 0;
+}
+
 /* The text of {"prompt": ...} or {"content": ...}. */
 static int read_text(struct openai_reading *r, const char **text, size_t *len)
 {
@@ -22,11 +48,18 @@ static int read_text(struct openai_reading *r, const char **text, size_t *len)
     return openai_read_string(r, v, text);
 }
 
-static int read_flag(struct openai_reading *r, const char *field, bool *out)
+/* vLLM adds BOS and the like to a "prompt" where nothing is said, llama.cpp does not add them to
+ * "content". */
+static int read_encode_flags(struct openai_reading *r, unsigned *flags)
 {
-    const json_t *v = json_object_get(r->root, field);
-    r->field = field;
-    return v && !json_is_null(v) ? openai_read_bool(r, v, out) : 0;
+    bool adds = json_object_get(r->root, "prompt") != NULL, parses = true;
+    int rc = 0;
+    TRY(read_flag(r, "add_special", &adds));
+    TRY(read_flag(r, "add_special_tokens", &adds));
+    TRY(read_flag(r, "parse_special", &parses));
+    *flags = (adds ? TOKENIZER_ADD_SPECIAL : 0) | (parses ? TOKENIZER_PARSE_SPECIAL : 0);
+out:
+    return rc;
 }
 
 static int encode_text(struct openai_api *api, struct openai_reading *r, struct token_ids *ids)
@@ -34,16 +67,15 @@ static int encode_text(struct openai_api *api, struct openai_reading *r, struct 
     const struct admission *admission = api->options.admission;
     const char *text = "";
     size_t len = 0;
-    bool adds_special = true;
+    unsigned flags;
     int rc = 0;
     TRY(read_text(r, &text, &len));
     if (len > (size_t)admission->max_prompt_bytes) {
         return openai_refuse(r, "has %zu bytes, more than the %d allowed", len,
                              admission->max_prompt_bytes);
     }
-    TRY(read_flag(r, "add_special_tokens", &adds_special));
-    rc = tokenizer_encode(admission->tok, text, len, adds_special ? TOKENIZER_ADD_SPECIAL : 0, ids,
-                          r->err);
+    TRY(read_encode_flags(r, &flags));
+    TRY(tokenizer_encode(admission->tok, text, len, flags, ids, r->err));
 out:
     return rc;
 }
@@ -61,6 +93,15 @@ static int read_values(struct openai_reading *r, json_t **out)
     return 0;
 }
 
+/* The template writes BOS and the like itself. */
+static int refuse_added(struct openai_reading *r)
+{
+    bool adds = false;
+    int rc = read_flag(r, "add_special_tokens", &adds);
+    if (rc || !adds) return rc;
+    return openai_refuse(r, "is true, must be false with messages: the template adds them");
+}
+
 static int encode_chat(struct openai_api *api, struct openai_reading *r, struct token_ids *ids)
 {
     struct openai_request request = {.messages = json_object_get(r->root, "messages"),
@@ -68,30 +109,66 @@ static int encode_chat(struct openai_api *api, struct openai_reading *r, struct 
     int rc = 0;
     TRY(openai_check_messages(r, request.messages));
     TRY(read_flag(r, "add_generation_prompt", &request.add_generation_prompt));
+    TRY(refuse_added(r));
     TRY(read_values(r, &request.template_values));
     TRY(openai_chat_prompt(api, &request, r, ids));
 out:
     return rc;
 }
 
-static json_t *tokens_of(const struct openai_api *api, const struct token_ids *ids)
+/* As llama.cpp writes a piece: a text, or its bytes where it is not UTF-8. */
+static json_t *piece_of(const struct tokenizer *tok, int32_t id)
 {
+    size_t len;
+    const char *piece = tokenizer_piece(tok, id, &len);
+    json_t *text = json_stringn(piece, len);
+    if (text) return text;
+    text = json_array();
+    for (size_t i = 0; i < len; i++) {
+        json_array_append_new(text, json_integer((unsigned char)piece[i]));
+    }
+    return text;
+}
+
+static json_t *string_of(const struct tokenizer *tok, int32_t id)
+{
+    size_t len;
+    const char *content = tokenizer_content(tok, id, &len);
+    json_t *text = json_stringn(content, len);
+    return text ? text : json_string("\xef\xbf\xbd");
+}
+
+static json_t *tokens_of(const struct openai_api *api, const struct token_ids *ids,
+                         const struct shown *shown)
+{
+    const struct tokenizer *tok = api->options.admission->tok;
     struct served_model_info info;
-    json_t *list = json_array();
+    json_t *list = json_array(), *strings = shown->has_strings ? json_array() : json_null();
     served_model_get(api->options.model, &info);
     for (size_t i = 0; i < ids->n; i++) {
-        json_array_append_new(list, json_integer(ids->data[i]));
+        int32_t id = ids->data[i];
+        json_t *token = json_integer(id);
+        if (shown->has_pieces)
+            token = json_pack("{s:o, s:o}", "id", token, "piece", piece_of(tok, id));
+        json_array_append_new(list, token);
+        if (shown->has_strings) json_array_append_new(strings, string_of(tok, id));
     }
-    return json_pack("{s:I, s:i, s:o}", "count", (json_int_t)ids->n, "max_model_len",
-                     info.context_limit, "tokens", list);
+    return json_pack("{s:I, s:i, s:o, s:o}", "count", (json_int_t)ids->n, "max_model_len",
+                     info.context_limit, "tokens", list, "token_strs", strings);
 }
 
 static int tokenize(struct openai_api *api, struct openai_reading *r, json_t **answer)
 {
     struct token_ids ids = {0};
+    struct shown shown = {0};
     bool is_chat = json_is_array(json_object_get(r->root, "messages"));
-    int rc = is_chat ? encode_chat(api, r, &ids) : encode_text(api, r, &ids);
-    if (!rc) *answer = tokens_of(api, &ids);
+    int rc = 0;
+    TRY(refuse_unsupported(r));
+    TRY(read_flag(r, "with_pieces", &shown.has_pieces));
+    TRY(read_flag(r, "return_token_strs", &shown.has_strings));
+    TRY(is_chat ? encode_chat(api, r, &ids) : encode_text(api, r, &ids));
+    *answer = tokens_of(api, &ids, &shown);
+out:
     if (rc == ERR_ARGUMENT && !*r->wrong->param) {
         openai_blame(r, is_chat ? "messages" : text_field(r));
     }

@@ -127,6 +127,12 @@ void tokenizer_close(struct tokenizer *tok)
     free(tok);
 }
 
+void tokenizer_count_added(const struct tokenizer *tok, size_t *n_before, size_t *n_behind)
+{
+    *n_before = tok->prefix.n;
+    *n_behind = tok->suffix.n;
+}
+
 int tokenizer_vocab_size(const struct tokenizer *tok)
 {
     return tok->table.n_ids;
@@ -149,4 +155,14 @@ const char *tokenizer_piece(const struct tokenizer *tok, int32_t id, size_t *len
     struct text piece = token_table_piece(&tok->table, id);
     *len = piece.len;
     return piece.data;
+}
+
+const char *tokenizer_content(const struct tokenizer *tok, int32_t id, size_t *len)
+{
+    *len = 0;
+    if (id < 0 || id >= tok->table.n_ids) return "";
+    struct text content = token_table_content(&tok->table, id);
+    if (!content.len) return tokenizer_piece(tok, id, len);
+    *len = content.len;
+    return content.data;
 }

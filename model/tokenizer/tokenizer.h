@@ -28,8 +28,8 @@ void tokenizer_close(struct tokenizer *tok);
 
 enum tokenizer_flags {
     TOKENIZER_ADD_SPECIAL = 1, /* apply the post-processor: BOS and the like */
-    /* "<|endoftext|>" in the text becomes its token; otherwise it is plain text. Hugging Face
-     * always does this; text of users should not get it. */
+    /* "<|endoftext|>" in the text becomes its token, as in Hugging Face; otherwise it is plain
+     * text. */
     TOKENIZER_PARSE_SPECIAL = 2
 };
 
@@ -39,6 +39,9 @@ enum tokenizer_flags {
  * a byte has no token at all; ERR_FORMAT a pattern of the file takes too many steps. */
 int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, unsigned flags,
                      struct token_ids *ids, struct error *err);
+
+/* How many tokens TOKENIZER_ADD_SPECIAL puts before a text and behind it. */
+void tokenizer_count_added(const struct tokenizer *tok, size_t *n_before, size_t *n_behind);
 
 /* 1 + the highest id that the file names. */
 int tokenizer_vocab_size(const struct tokenizer *tok);
@@ -50,6 +53,9 @@ uint64_t tokenizer_fingerprint(const struct tokenizer *tok);
 /* The bytes of a token as they are in running text (special tokens: their content). An id out of
  * range gives length 0. No NUL follows the bytes. The pointer is valid as long as tok. */
 const char *tokenizer_piece(const struct tokenizer *tok, int32_t id, size_t *len);
+
+/* The token as its file writes it, such as "\u0120the"; otherwise as tokenizer_piece. */
+const char *tokenizer_content(const struct tokenizer *tok, int32_t id, size_t *len);
 
 /* Streaming detokenization: feeds ids, hands out text that ends on whole UTF-8 characters. Bytes
  * that cannot become a character come out as U+FFFD, as Hugging Face prints them. Whole sequences

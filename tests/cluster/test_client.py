@@ -288,11 +288,15 @@ def test_tokenize_and_back(cluster):
     assert len(table) == 2 and table[1].endswith('" upon"'), table
 
 
-def test_special_tokens_only_when_asked(cluster):
+def test_special_tokens_in_texts(cluster):
     text = "end<|endoftext|>"
-    plain = json_of(cluster, "tokenize", "--model", TARGET, text)["ids"]
-    special = json_of(cluster, "tokenize", "--model", TARGET, "--special", text)["ids"]
+    plain = json_of(cluster, "tokenize", "--model", TARGET, "--no-special", text)["ids"]
+    special = json_of(cluster, "tokenize", "--model", TARGET, text)["ids"]
     assert len(special) < len(plain)
+    score = json_of(cluster, "score", text)["tokens"]
+    assert [token["id"] for token in score] == special, score
+    score = json_of(cluster, "score", "--no-special", text)["tokens"]
+    assert [token["id"] for token in score] == plain, score
     ids = ",".join(map(str, special))
     assert ok(cluster.outrider("detokenize", "--model", TARGET, ids)).stdout == "end"
     shown = ok(cluster.outrider("detokenize", "--model", TARGET, "--special", ids)).stdout

@@ -39,6 +39,9 @@ static struct generate_request request_sample(void)
     req.n = sample_int(1, GENERATE_SEQUENCES_MAX);
     req.logprobs = sample_int(-1, SCORE_TOP_MAX);
     req.echo = sample_int(0, 1);
+    req.adds_no_special = sample_int(0, 1);
+    req.parses_no_special = sample_int(0, 1);
+    req.shows_special = sample_int(0, 1);
     req.job_class = (enum job_class)sample_int(0, JOB_CLASSES - 1);
     req.client = sample_int(0, 1) ? "team a" : "";
     req.timeout_ms = (uint32_t)sample_bits();
@@ -108,6 +111,9 @@ static void settings_equal(const struct generate_request *a, const struct genera
     ck_assert_int_eq(a->n, b->n);
     ck_assert_int_eq(a->logprobs, b->logprobs);
     ck_assert_int_eq(a->echo, b->echo);
+    ck_assert(a->adds_no_special == b->adds_no_special);
+    ck_assert(a->parses_no_special == b->parses_no_special);
+    ck_assert(a->shows_special == b->shows_special);
     ck_assert_int_eq((int)a->job_class, (int)b->job_class);
     ck_assert_str_eq(a->client, b->client);
     ck_assert_uint_eq(a->timeout_ms, b->timeout_ms);

@@ -12,13 +12,16 @@ START_TEST(score_request_is_text_or_ids)
     ck_assert_str_eq(got.text, "once");
     ck_assert_uint_eq(got.text_len, 4);
     ck_assert_int_eq(got.top_n, 64);
-    sent = (struct score_request){.ids = ids, .n_ids = 2};
+    ck_assert(!got.adds_no_special && !got.parses_no_special);
+    sent = (struct score_request){
+        .ids = ids, .n_ids = 2, .adds_no_special = true, .parses_no_special = true};
     CHECK_OK(score_request_encode(&buf, &sent, &err));
     seed_write("generation_wire", 2, "score_ids", 0, buf.data, buf.len);
     CHECK_OK(score_request_decode(buf.data, buf.len, &read_back, &got, &err));
     ck_assert_ptr_null(got.text);
     ck_assert_int_eq(got.n_ids, 2);
     ck_assert_mem_eq(got.ids, ids, sizeof ids);
+    ck_assert(got.adds_no_special && got.parses_no_special);
 }
 END_TEST
 

@@ -287,7 +287,8 @@ START_TEST(scores_alone)
     begin(OPENAI_COMPLETION,
           "{\"prompt\": \"hi\", \"max_tokens\": 0, \"echo\": true, \"logprobs\": 0}", 1);
     struct outlet *outlet = openai_answer_outlet(answer, 0);
-    CHECK_OK(openai_answer_set_echo(answer, 0, "hi", 2, &err));
+    const struct openai_echo echo = {.text = "hi", .len = 2, .special_end = 2};
+    CHECK_OK(openai_answer_set_echo(answer, 0, &echo, &err));
     CHECK_OK(score_reply_encode(&message, &scores, &err));
     CHECK_OK(outlet->ops->send(outlet, message.data, message.len, &err));
     finish(0, 0, "");

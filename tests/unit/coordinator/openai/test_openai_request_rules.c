@@ -221,10 +221,9 @@ START_TEST(neutral_values_of_what_is_not_there_are_taken)
         {"length_penalty", BOTH, "1", "\"1\""},
         {"early_stopping", BOTH, "false", "true"},
         {"include_stop_str_in_output", BOTH, "false", "true"},
-        {"skip_special_tokens", BOTH, "true", "false"},
         {"spaces_between_special_tokens", BOTH, "true", "false"},
-        {"add_special_tokens", COMPLETION, "true", "false"},
         {"add_special_tokens", CHAT, "false", "true"},
+        {"parse_special", CHAT, "true", "false"},
         {"echo", CHAT, "false", "true"},
         {"typical_p", BOTH, "1", "0.9"},
         {"typ_p", BOTH, "1.0", "0.9"},
@@ -250,6 +249,21 @@ START_TEST(neutral_values_of_what_is_not_there_are_taken)
             check_refused(rc, rows[i].field, rows[i].refused, "is not supported by this server");
         }
     }
+}
+END_TEST
+
+START_TEST(special_tokens_are_read_as_the_fields_say)
+{
+    CHECK_OK(read_body(OPENAI_COMPLETION, "{\"prompt\": \"x\"}"));
+    const struct generate_request *g = &request.generate;
+    ck_assert(!g->adds_no_special && !g->parses_no_special && !g->shows_special);
+    CHECK_OK(read_body(OPENAI_COMPLETION,
+                       "{\"prompt\": \"x\", \"add_special_tokens\": false,"
+                       " \"parse_special\": false, \"skip_special_tokens\": false}"));
+    ck_assert(g->adds_no_special && g->parses_no_special && g->shows_special);
+    CHECK_OK(read_body(OPENAI_COMPLETION, "{\"prompt\": \"x\", \"add_special_tokens\": true,"
+                                          " \"parse_special\": null}"));
+    ck_assert(!g->adds_no_special && !g->parses_no_special);
 }
 END_TEST
 
@@ -427,6 +441,7 @@ int main(void)
     tcase_add_test(tcase, unknown_fields_are_named_once);
     tcase_add_test(tcase, fields_of_the_other_endpoint_are_ignored);
     tcase_add_test(tcase, neutral_values_of_what_is_not_there_are_taken);
+    tcase_add_test(tcase, special_tokens_are_read_as_the_fields_say);
     tcase_add_test(tcase, users_have_names_of_any_script);
     tcase_add_test(tcase, many_and_long_unknown_fields_are_cut);
     tcase_add_test(tcase, outrider_is_an_object);

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+# ctest: labels=full libs=client timeout=120
+"""Special tokens in prompts, stop strings and answers, over HTTP and on the command line, and the
+tokens that end a text. The next token of the model is a chosen one, so the right ids and texts are
+known (tests/support/chain_model.py).
+
+Usage: test_special_tokens.py BUILD_FOLDER [unittest options]"""
+import json
+import os
+import sys
+import unittest
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from chain_model import write_chain_model
+from cluster import SOURCE, Cluster
+
+BUILD = os.path.abspath(sys.argv.pop(1) if len(sys.argv) > 1 else
+                        os.path.join(SOURCE, "build", "release"))
+EOS, BEGIN, START, END, FIM = 257, 289, 290, 291, 292
+NAMES = {EOS: "<|endoftext|>", BEGIN: "<|begin|>", START: "<|im_start|>", END: "<|im_end|>",
+         FIM: "<|fim|>"}
+ADDED = [{"id": number, "content": name} for number, name in NAMES.items()]
+TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+            "{% if add_generation_prompt %}a{% endif %}")
+BEGINS = {"type": "TemplateProcessing",
+          "single": [{"SpecialToken": {"id": NAMES[BEGIN], "type_id": 0}},
+                     {"Sequence": {"id": "A", "type_id": 0}}],
+          "pair": [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"],
+          "special_tokens": {NAMES[BEGIN]: {"id": NAMES[BEGIN], "ids": [BEGIN],
+                                            "tokens": [NAMES[BEGIN]]}}}
+
+
+def ids(text):
+    return list(text.encode())
+
+
+# What follows what: a text that ends with a special token, one that has one within it, one that
+# ends with an ordinary token of the request, and one that an added token which is not special ends.
+CHAINS = [[*ids("ab"), END, START, *ids("cd"), EOS], [*ids("ef"), FIM, *ids("gh"), EOS],
+          ids("ijkl")]
+world = None
+
+
+def setUpModule():
+    global world
+    world = Cluster(BUILD, target="", draft=None, http=True)
+    world.target = write_chain_model(
+        os.path.join(world.folder, "target"), CHAINS, added=ADDED, post_processor=BEGINS,
+        config={"bos_token_id": BEGIN, "eos_token_id": EOS},
+        files={"chat_template.jinja": TEMPLATE})
+    world.__enter__()
+
+
+def tearDownModule():
+    world.__exit__(None, None, None)
+
+
+def post(path, body):
+    request = urllib.request.Request(world.url + path, json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as refused:
+        return json.load(refused)
+
+
+def tokenize(**body):
+    return post("/tokenize", body)["tokens"]
+
+
+def complete(prompt, **body):
+    """(text, finish_reason, tokens made)"""
+    answer = post("/v1/completions", {"prompt": prompt, "temperature": 0, "max_tokens": 20, **body})
+    if "choices" not in answer:
+        raise AssertionError(answer)
+    choice = answer["choices"][0]
+    return choice["text"], choice["finish_reason"], answer["usage"]["completion_tokens"]
+
+
+def prompt_tokens(path, **body):
+    return post(path, {"max_tokens": 1, **body})["usage"]["prompt_tokens"]
+
+
+class Prompts(unittest.TestCase):
+    TEXT = "<|im_start|>hi<|im_end|>a"
+    IDS = [START, *ids("hi"), END, *ids("a")]
+
+    def test_texts_of_special_tokens_are_these_tokens(self):
+        self.assertEqual(tokenize(prompt=self.TEXT), [BEGIN, *self.IDS])
+        self.assertEqual(tokenize(content=self.TEXT), self.IDS)
+        messages = [{"role": "user", "content": "hi"}]
+        self.assertEqual(tokenize(messages=messages), self.IDS)
+        self.assertEqual(prompt_tokens("/v1/completions", prompt=self.TEXT), len(self.IDS) + 1)
+        made = json.loads(world.outrider("generate", self.TEXT, "-n", "1", "--json").stdout)
+        self.assertEqual(made["prompt_token_ids"], [BEGIN, *self.IDS])
+        job = post("/v1/jobs", {"prompt": self.TEXT, "max_tokens": 1})
+        self.assertEqual(job["usage"]["prompt_tokens"], len(self.IDS) + 1)
+
+    def test_they_are_plain_text_where_the_request_says_so(self):
+        plain = ids(self.TEXT)
+        self.assertEqual(tokenize(prompt=self.TEXT, parse_special=False), [BEGIN, *plain])
+        self.assertEqual(prompt_tokens("/v1/completions", prompt=self.TEXT, parse_special=False),
+                         len(plain) + 1)
+        made = json.loads(world.outrider("generate", self.TEXT, "-n", "1", "--json", "--no-special",
+                                         "--no-bos").stdout)
+        self.assertEqual(made["prompt_token_ids"], plain)
+
+    def test_added_tokens(self):
+        self.assertEqual(tokenize(prompt=self.TEXT, add_special_tokens=False), self.IDS)
+        self.assertEqual(tokenize(content="hi", add_special=True), [BEGIN, *ids("hi")])
+        self.assertEqual(prompt_tokens("/v1/completions", prompt=self.TEXT,
+                                       add_special_tokens=False), len(self.IDS))
+        # As Hugging Face's encode: what is added does not depend on the text.
+        self.assertEqual(tokenize(prompt="<|begin|>Hi"), [BEGIN, BEGIN, *ids("Hi")])
+
+    def test_there_and_back(self):
+        given = [START, *ids("ä"), FIM, END]
+        text = post("/detokenize", {"tokens": given})["prompt"]
+        self.assertEqual(tokenize(content=text), given)
+
+    def test_pieces_and_strings(self):
+        pieces = tokenize(content="<|fim|>ä", with_pieces=True)
+        self.assertEqual(pieces, [{"id": FIM, "piece": "<|fim|>"}, {"id": 0xc3, "piece": [0xc3]},
+                                  {"id": 0xa4, "piece": [0xa4]}])
+        answer = post("/tokenize", {"prompt": " a", "add_special_tokens": False,
+                                    "return_token_strs": True})
+        self.assertEqual(answer["token_strs"], ["\u0120", "a"])
+        self.assertIsNone(post("/tokenize", {"prompt": "a"})["token_strs"])
+
+    def test_what_tokenize_cannot_do_is_refused(self):
+        messages = [{"role": "user", "content": "hi"}]
+        for field, value in (("chat_template", "x"), ("add_special_tokens", True)):
+            error = post("/tokenize", {"messages": messages, field: value})["error"]
+            self.assertEqual(error["param"], field)
+
+    def test_echo_has_the_text_as_it_came(self):
+        answer = post("/v1/completions", {"prompt": self.TEXT, "echo": True, "max_tokens": 0,
+                                          "logprobs": 0})["choices"][0]
+        self.assertEqual(answer["text"], self.TEXT)
+        at = self.TEXT.index
+        self.assertEqual(answer["logprobs"]["text_offset"],
+                         [0, 0, at("h"), at("i<"), at("<|im_end|>"), at(">a") + 1])
+
+
+class Answers(unittest.TestCase):
+    def test_special_tokens_are_left_out_unless_they_are_wanted(self):
+        self.assertEqual(complete("e"), ("fgh", "stop", 5))
+        self.assertEqual(complete("e", skip_special_tokens=False), ("f<|fim|>gh", "stop", 5))
+        shown = world.outrider("generate", "e", "--temperature", "0", "--show-special").stdout
+        self.assertEqual(shown, "f<|fim|>gh")
+
+    def test_a_special_token_is_a_stop_string(self):
+        for shown in (True, False):
+            for prompt, stop, text in (("e", "<|fim|>", "f"), ("e", "f<|fim|>g", ""),
+                                       ("e", "<|fim|>g", "f"), ("a", "<|im_start|>c", "b")):
+                for guesses in (0, 4):
+                    got = complete(prompt, stop=[stop], ignore_eos=True,
+                                   skip_special_tokens=not shown, outrider={"n_draft": guesses})
+                    want = text + ("<|im_end|>" if shown and prompt == "a" else "")
+                    self.assertEqual(got[:2], (want, "stop"), (prompt, stop, shown, guesses))
+
+    def test_the_token_that_ends_a_text_has_a_log_probability(self):
+        for body, text, n in (({"stop_token_ids": ids("l")}, "jk", 3), ({"stop": ["k"]}, "j", 1)):
+            for is_stream in (False, True):
+                body = {"prompt": "i", "temperature": 0, "max_tokens": 9, "logprobs": 0, **body}
+                if is_stream:
+                    choices = stream(body)
+                else:
+                    choices = post("/v1/completions", body)["choices"]
+                self.assertEqual("".join(choice["text"] for choice in choices), text)
+                tokens = [token for choice in choices if choice["logprobs"]
+                          for token in choice["logprobs"]["tokens"]]
+                self.assertEqual(len(tokens), n, (tokens, is_stream))
+
+
+def stream(body):
+    request = urllib.request.Request(
+        world.url + "/v1/completions", json.dumps({**body, "stream": True}).encode(),
+        {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        lines = [line[6:] for line in answer.read().decode().split("\n\n") if line]
+    return [json.loads(line)["choices"][0] for line in lines if line != "[DONE]"]
+
+
+if __name__ == "__main__":
+    unittest.main()
