@@ -236,8 +236,8 @@ START_TEST(byte_without_token_is_an_error_and_leaves_the_ids)
     CHECK_OK(tokenizer_encode(tok, "aab", 3, 0, &ids, &err));
     ck_assert_uint_eq(ids.n, 1);
     ck_assert_int_eq(ids.data[0], 3);
-    CHECK_ERR(tokenizer_encode(tok, "abz", 3, 0, &ids, &err), ERR_FORMAT, "0x7a");
-    CHECK_ERR(tokenizer_encode(tok, "ab\xff", 3, 0, &ids, &err), ERR_FORMAT, "0xff");
+    CHECK_ERR(tokenizer_encode(tok, "abz", 3, 0, &ids, &err), ERR_ARGUMENT, "0x7a");
+    CHECK_ERR(tokenizer_encode(tok, "ab\xff", 3, 0, &ids, &err), ERR_ARGUMENT, "0xff");
     ck_assert_uint_eq(ids.n, 1);
     token_ids_free(&ids);
     tokenizer_close(tok);
