@@ -76,10 +76,10 @@ static int read_texts(const struct certificates *c, struct certificate_texts *te
     int rc = 0;
     *texts = (struct certificate_texts){0};
     TRY(read_file(&texts->certificate, c->paths[0], err));
-    TRY(check_key_mode(c->paths[1], err));
     TRY(read_file(&texts->key, c->paths[1], err));
     TRY(read_file(&texts->ca, c->paths[2], err));
     TRY(check_texts(c, texts, err));
+    TRY(check_key_mode(c->paths[1], err));
 out:
     if (rc) certificate_texts_free(texts);
     return rc;

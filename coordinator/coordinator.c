@@ -387,6 +387,7 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .list = &c->list,
         .certificates = c->options.guard->target_certificates,
         .server_name = c->options.guard->target_name,
+        .group_key = group_key_text(&c->options.guard->group_key),
         .engine = engine,
         .drafter = c->drafter,
         .draft = &c->draft,

@@ -86,6 +86,7 @@ static int open_parts(struct fleet *f, struct member *m, struct error *err)
         .step_timeout_s = o->step_timeout_s,
         .certificates = o->certificates,
         .server_name = o->server_name,
+        .group_key = o->group_key,
     };
     int rc = 0;
     TRY(queue_open(&m->jobs, o->queue_capacity, err));
@@ -156,6 +157,7 @@ int fleet_open(struct fleet **fleet, const struct fleet_options *options, struct
         .list = options->list,
         .certificates = options->certificates,
         .server_name = options->server_name,
+        .group_key = options->group_key,
     };
     TRY(discovery_open(&f->discovery, &discovery, err));
     f->options.server_name = discovery_server_name(f->discovery);

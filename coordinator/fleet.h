@@ -17,6 +17,7 @@ struct fleet_options {
     const struct target_list *list;      /* where groups are looked for; copied */
     struct certificates *certificates;   /* TLS to the workers; NULL = plain */
     const char *server_name;             /* that theirs must have in place of their addresses' */
+    const char *group_key;               /* shown to them; NULL = none */
     struct engine_options engine;        /* of each; without target, drafters, jobs and seat */
     struct drafter *drafter;             /* of the first engine; NULL = there is no draft */
     const struct drafter_options *draft; /* of further ones */

@@ -9,7 +9,8 @@ enum {
     OPT_TARGET_CA,
     OPT_TARGET_CERTIFICATE,
     OPT_TARGET_KEY,
-    OPT_TARGET_NAME
+    OPT_TARGET_NAME,
+    OPT_GROUP_KEY
 };
 
 static const struct argp_option options[] = {
@@ -25,6 +26,8 @@ static const struct argp_option options[] = {
      "private key of --target-certificate (PEM, without a password)", 0},
     {"target-name", OPT_TARGET_NAME, "NAME", 0,
      "the name in the workers' certificates where it is not that of their addresses", 0},
+    {"group-key", OPT_GROUP_KEY, "FILE", 0,
+     "the workers' --group-key, which is shown to them; default OUTRIDER_GROUP_KEY", 0},
     {0},
 };
 
@@ -32,6 +35,7 @@ static int open_files(struct guard *guard, struct error *err)
 {
     int rc = 0;
     if (guard->keys_path) TRY(keys_open(&guard->keys, guard->keys_path, err));
+    TRY(group_key_open(&guard->group_key, guard->group_key_path, err));
     TRY(access_open_client(&guard->target_certificates, &guard->target_files, "--target", err));
     if (guard->target_name && !guard->target_certificates) {
         rc = error_set(err, ERR_ARGUMENT,
@@ -65,6 +69,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_TARGET_NAME:
         guard->target_name = arg;
+        return 0;
+    case OPT_GROUP_KEY:
+        guard->group_key_path = arg;
         return 0;
     case ARGP_KEY_END:
         if (open_files(guard, &err)) argp_failure(state, USAGE_STATUS, 0, "%s", err.text);

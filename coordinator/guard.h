@@ -5,6 +5,7 @@
 #include <argp.h>
 #include <stdbool.h>
 
+#include "access/group_key.h"
 #include "access/keys.h"
 #include "access/options.h"
 
@@ -15,6 +16,8 @@ struct guard {
     struct certificate_files target_files;
     struct certificates *target_certificates; /* to the workers; NULL = plain */
     const char *target_name; /* that the workers' must have in place of their addresses' */
+    const char *group_key_path;
+    struct group_key group_key; /* shown to the workers */
 };
 
 /* A child for the coordinator's argp, whose input is a struct guard. What the options name is

@@ -43,7 +43,8 @@ int target_open(struct target **target, const struct target_options *options, st
     int rc = 0;
     struct target *t = NULL;
     const struct rpc_client_options client = {.certificates = options->certificates,
-                                              .server_name = options->server_name};
+                                              .server_name = options->server_name,
+                                              .api_key = options->group_key};
     *target = NULL;
     TRY(mem_array(&t, 1, sizeof *t, err));
     t->tokenizer_fingerprint = options->tokenizer_fingerprint;

@@ -15,6 +15,7 @@ struct target_options {
     int step_timeout_s;
     struct certificates *certificates; /* TLS to the workers, but for unix sockets; NULL = plain */
     const char *server_name; /* that theirs must have in place of their addresses'; kept */
+    const char *group_key;   /* shown to them; NULL = none */
 };
 
 /* Where the time of a step went, and what it cost on the wire. */

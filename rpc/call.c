@@ -286,6 +286,13 @@ bool rpc_call_header(const struct rpc_call *call, const char *name, const char *
     return false;
 }
 
+bool rpc_call_client_is(const struct rpc_call *call, const char *names)
+{
+    const struct certificates *own = call->server->tls.certificates;
+    if (!own || !certificates_has_authorities(own)) return true;
+    return rpc_tls_peer_is(call->grpc, names);
+}
+
 int64_t rpc_call_deadline_us(const struct rpc_call *call)
 {
     return call->deadline_us;

@@ -45,6 +45,10 @@ int64_t rpc_call_deadline_us(const struct rpc_call *call);
 bool rpc_call_header(const struct rpc_call *call, const char *name, const char **value,
                      size_t *len);
 
+/* Whether the client's certificate is for one of the names, which are separated by commas; "*" is
+ * any. True where the server asks for no certificates. Within a handler. */
+bool rpc_call_client_is(const struct rpc_call *call, const char *names);
+
 /* Who calls, as the server's guard has found; NULL: the guard was not asked, or there is none. Lent
  * as long as the call exists. */
 void *rpc_call_caller(const struct rpc_call *call);

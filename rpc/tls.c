@@ -111,3 +111,34 @@ int rpc_tls_open_channel(struct rpc_tls *tls, grpc_channel_credentials **credent
     certificate_texts_free(&texts);
     return *credentials ? 0 : error_set(err, ERR_NO_MEMORY, "no memory for TLS");
 }
+
+/* ---- the peer's names ---- */
+
+static bool has_word(const char *words, const char *word, size_t len)
+{
+    for (const char *at = words; *at;) {
+        size_t n = strcspn(at, ",");
+        if ((n == len && memcmp(at, word, len) == 0) || (n == 1 && *at == '*')) return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
+static bool has_property(grpc_auth_context *context, const char *property, const char *names)
+{
+    grpc_auth_property_iterator all = grpc_auth_context_find_properties_by_name(context, property);
+    bool is_named = false;
+    for (const grpc_auth_property *one; (one = grpc_auth_property_iterator_next(&all)) != NULL;) {
+        is_named |= has_word(names, one->value, one->value_length);
+    }
+    return is_named;
+}
+
+bool rpc_tls_peer_is(grpc_call *call, const char *names)
+{
+    grpc_auth_context *context = grpc_call_auth_context(call);
+    bool is_named = context && (has_property(context, GRPC_X509_CN_PROPERTY_NAME, names) ||
+                                has_property(context, GRPC_X509_SAN_PROPERTY_NAME, names));
+    grpc_auth_context_release(context);
+    return is_named;
+}

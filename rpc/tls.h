@@ -4,6 +4,7 @@
 #pragma once
 
 #include <grpc/grpc_security.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "access/certificates.h"
@@ -26,6 +27,10 @@ struct rpc_tls {
  * keeps tls. Errors: ERR_NO_MEMORY. */
 int rpc_tls_open_server(struct rpc_tls *tls, grpc_server_credentials **credentials,
                         struct error *err);
+
+/* Whether the peer of the call has shown a certificate for one of the names, which are separated by
+ * commas, as its common name or an alternative one; "*" is any. */
+bool rpc_tls_peer_is(grpc_call *call, const char *names);
 
 /* Plain without certificates. With the certificates as they are now. Errors: ERR_NO_MEMORY. */
 int rpc_tls_open_channel(struct rpc_tls *tls, grpc_channel_credentials **credentials,

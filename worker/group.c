@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "access/group_key.h"
 #include "base/limits.h"
 #include "base/memory.h"
 #include "comm/comm_mpi.h"
@@ -178,20 +179,27 @@ int group_offer(struct group *group, struct target_description *mine, struct err
     return 0;
 }
 
+static struct lead_access lead_access(const struct group *group)
+{
+    const struct group_key *key = group->options.key;
+    return (struct lead_access){.certificates = group->options.certificates,
+                                .key = key ? group_key_text(key) : NULL};
+}
+
 /* Without MPI, all ranks but rank 0 first ask rank 0 for the id. */
 static int join_led(struct group *group, struct target_description *mine, struct error *err)
 {
     int rc = 0;
     const struct group_options *options = &group->options;
+    const struct lead_access access = lead_access(group);
     char lead[ADDRESS_BYTES];
     struct comm_nccl_id id;
     struct target_description theirs = *mine;
     if (!group_is_lead(group)) {
         TRY(address_of_lead(options->lead, options->listen, group->comm->size, lead, err));
-        TRY(join_ask(&theirs, mine, lead, options->certificates, options->timeout_s, err));
+        TRY(join_ask(&theirs, mine, lead, &access, options->timeout_s, err));
         memcpy(group->member_pass, theirs.member_pass, sizeof group->member_pass);
-        TRY(lead_watch_open(&group->lead_watch, lead, group->member_pass, options->certificates,
-                            err));
+        TRY(lead_watch_open(&group->lead_watch, lead, group->member_pass, &access, err));
     }
     memcpy(&id, theirs.nccl_id, sizeof id);
     TRY(comm_nccl_connect(group->comm, &id, err));
@@ -250,13 +258,13 @@ out:
 /* The exchange says that rank 0 knows of its members. */
 int group_watch(struct group *group, struct error *err)
 {
+    const struct lead_access access = lead_access(group);
     uint8_t mine = 1, all[RANKS_MAX];
     int rc = 0;
     if (!group->is_apart) return 0;
     TRY(comm_exchange(group->comm, &mine, all, sizeof mine, err));
     if (group->comm->rank > 0) {
-        TRY(lead_watch_open(&group->lead_watch, group->lead, group->member_pass,
-                            group->options.certificates, err));
+        TRY(lead_watch_open(&group->lead_watch, group->lead, group->member_pass, &access, err));
     }
 out:
     return rc;

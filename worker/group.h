@@ -26,6 +26,8 @@ struct group_options {
     enum group_collectives collectives;
     int timeout_s;                     /* for all ranks to join */
     struct certificates *certificates; /* of the door, and to call rank 0; NULL = plain; kept */
+    struct group_key *key;             /* likewise; NULL = none */
+    const char *run_names;             /* whose certificates may take the group; kept */
 };
 
 struct group {

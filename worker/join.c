@@ -64,11 +64,12 @@ out:
 }
 
 int join_ask(struct target_description *theirs, const struct target_description *mine,
-             const char *lead, struct certificates *certificates, int timeout_s, struct error *err)
+             const char *lead, const struct lead_access *access, int timeout_s, struct error *err)
 {
     const struct timespec pause = {.tv_nsec = AGAIN_MS * 1000000L};
     int64_t deadline_us = clock_now_us() + (int64_t)timeout_s * 1000000;
-    const struct rpc_client_options options = {.certificates = certificates};
+    const struct rpc_client_options options = {.certificates = access->certificates,
+                                               .api_key = access->key};
     struct rpc_client *client = NULL;
     struct buffer reply = {0};
     struct error why = {0}; /* the last reason apart from the deadline itself */

@@ -4,13 +4,12 @@
 #pragma once
 
 #include "proto/target_wire.h"
-
-struct certificates; /* access/certificates.h */
+#include "worker/lead_watch.h"
 
 /* Asks rank 0 at `lead` until it offers an id, for at most timeout_s seconds; theirs is its
- * description. certificates: of TLS; NULL = plain.
+ * description.
  * Errors: ERR_ARGUMENT it is not rank 0 of our group, or the two ranks differ in something that
  * they must share (the sentence says in what); ERR_TIMEOUT with the last reason; errors of
  * Describe. */
 int join_ask(struct target_description *theirs, const struct target_description *mine,
-             const char *lead, struct certificates *certificates, int timeout_s, struct error *err);
+             const char *lead, const struct lead_access *access, int timeout_s, struct error *err);

@@ -55,11 +55,13 @@ static void *wait_for_end(void *arg)
 }
 
 int lead_watch_open(struct lead_watch **out, const char *lead, const uint8_t *pass,
-                    struct certificates *certificates, struct error *err)
+                    const struct lead_access *access, struct error *err)
 {
     char shown[MEMBERS_PASS_CHARS];
-    const struct rpc_client_options client = {
-        .certificates = certificates, .header_name = MEMBERS_HEADER, .header_value = shown};
+    const struct rpc_client_options client = {.certificates = access->certificates,
+                                              .api_key = access->key,
+                                              .header_name = MEMBERS_HEADER,
+                                              .header_value = shown};
     int rc = 0;
     struct lead_watch *watch = NULL;
     *out = NULL;

@@ -14,12 +14,18 @@ enum { LEAD_WATCH_EXIT = 71 }; /* exit status of a process that has lost its gro
 
 struct certificates; /* access/certificates.h */
 
-/* Opens a stream to rank 0 at `lead`, with certificates of TLS or, with NULL, a plain one, and
- * starts a thread that waits for its end. pass[WIRE_MEMBER_PASS_BYTES] says that this is a rank of
- * the group (worker/members.h). If rank 0 is not there, that shows later, as its loss.
+/* How rank 0 is called. */
+struct lead_access {
+    struct certificates *certificates; /* TLS, but for unix sockets; NULL = plain */
+    const char *key;                   /* of the group; NULL = none */
+};
+
+/* Opens a stream to rank 0 at `lead` and starts a thread that waits for its end.
+ * pass[WIRE_MEMBER_PASS_BYTES] says that this is a rank of the group (worker/members.h). If rank 0
+ * is not there, that shows later, as its loss.
  * Errors: ERR_NO_MEMORY, ERR_UNAVAILABLE no stream or thread can be started. */
 int lead_watch_open(struct lead_watch **watch, const char *lead, const uint8_t *pass,
-                    struct certificates *certificates, struct error *err);
+                    const struct lead_access *access, struct error *err);
 /* From now on the end of the stream is no loss. Any thread; accepts NULL. */
 void lead_watch_leave(struct lead_watch *watch);
 /* Closes the stream, which is no loss for either side. Accepts NULL. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "access/group_key.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/monitor.h"
@@ -21,6 +22,7 @@ struct listener {
     void (*on_rank_lost)(void *arg);
     void *on_rank_lost_arg;
     struct members members;
+    const char *run_names;
     struct rpc_call *current; /* the Run stream that is served; handlers only */
     struct beat *beat;        /* the engine thread's */
     struct monitor draining;  /* of the two below */
@@ -149,6 +151,14 @@ static void on_run_open(struct rpc_call *call, void *service)
     struct listener *ls = service;
     struct error err;
     int rc = 0;
+    if (!rpc_call_client_is(call, ls->run_names)) {
+        rc =
+            error_set(&err, ERR_UNAUTHENTICATED,
+                      "this rank serves coordinators whose certificates are for '%s', and this one "
+                      "is not: show another one, or give the ranks --tls-client-name",
+                      ls->run_names);
+        goto out;
+    }
     if (is_starting(ls)) {
         rc = error_set(&err, ERR_UNAVAILABLE, "this group is still starting");
         goto out;
@@ -289,6 +299,7 @@ int listener_open(struct listener **listener, const char *address,
     ls->dog = options->dog;
     ls->on_rank_lost = options->on_rank_lost;
     ls->on_rank_lost_arg = options->arg;
+    ls->run_names = options->run_names;
     members_init(&ls->members, options->member_pass, options->n_members);
     TRY(encode_starting(ls, description, err));
     TRY(listener_describe(ls, description, err));
@@ -298,11 +309,13 @@ int listener_open(struct listener **listener, const char *address,
         {.methods = methods, .n_methods = (int)(sizeof methods / sizeof *methods), .state = ls},
         rpc_health_service(ls->health),
     };
-    const struct rpc_server_options server = {.address = address,
-                                              .services = services,
-                                              .n_services = 2,
-                                              .notices_loss = true,
-                                              .certificates = options->certificates};
+    const struct rpc_server_options server = {
+        .address = address,
+        .services = services,
+        .n_services = 2,
+        .notices_loss = true,
+        .certificates = options->certificates,
+        .guard = {.admit = options->key ? group_key_admit : NULL, .state = options->key}};
     TRY(rpc_server_open(&ls->server, &server, err));
     *listener = ls;
     ls = NULL;

@@ -39,6 +39,8 @@ struct listener_options {
     const uint8_t *member_pass; /* [WIRE_MEMBER_PASS_BYTES] of ranks that hold such streams here */
     int n_members;              /* how many may; 0 = none, until listener_expect_members */
     struct certificates *certificates; /* kept; NULL = plain */
+    const char *run_names;             /* whose certificates open Run (rpc_call_client_is); kept */
+    struct group_key *key;             /* kept; NULL = everybody may call */
 };
 
 /* Answers at address, as a group that is still starting until listener_set_serving: Describe says

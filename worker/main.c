@@ -1,6 +1,7 @@
 /* outrider-worker: one rank of the target model. Started by mpirun, once per rank, or alone. */
 #include <argp.h>
 
+#include "access/group_key.h"
 #include "access/options.h"
 #include "access/reach.h"
 #include "base/limits.h"
@@ -28,7 +29,9 @@ enum {
     OPT_SAME_PORT,
     OPT_LWS,
     OPT_DRAIN_TIMEOUT,
-    OPT_NETWORK
+    OPT_NETWORK,
+    OPT_GROUP_KEY,
+    OPT_CLIENT_NAME
 };
 
 static const struct argp_option options[] = {
@@ -78,6 +81,14 @@ static const struct argp_option options[] = {
      "after SIGTERM the coordinator that uses the rank gets so long to let go of it; a second "
      "SIGTERM ends the rank at once; default 5",
      0},
+    {"group-key", OPT_GROUP_KEY, "FILE", 0,
+     "serve only those who have the key in this file: other ranks and the coordinator; default "
+     "OUTRIDER_GROUP_KEY",
+     0},
+    {"tls-client-name", OPT_CLIENT_NAME, "NAMES", 0,
+     "with --tls-client-ca: names of which a coordinator's certificate has one, separated by "
+     "commas; * = any; default coordinator,outrider-coordinator",
+     0},
     {0},
 };
 
@@ -88,6 +99,8 @@ struct arguments {
     const char *network;
     char listen[ADDRESS_BYTES]; /* in that network */
     struct lws_place lws;
+    const char *key_path;
+    struct group_key key;
     bool has_place;        /* --rank, --ranks or --lead is given */
     struct worker *worker; /* once it is open */
 };
@@ -153,7 +166,17 @@ static void take_lws_place(struct argp_state *state)
     group->lead = args->lws.lead;
 }
 
-/* A worker knows no keys, so TLS alone would keep nobody out. */
+static void take_group_key(struct argp_state *state)
+{
+    struct arguments *args = state->input;
+    struct error err;
+    if (group_key_open(&args->key, args->key_path, &err)) {
+        argp_failure(state, 2, 0, "%s", err.text);
+    }
+    if (group_key_text(&args->key)) args->options.group.key = &args->key;
+}
+
+/* A worker knows no API keys, so TLS alone would keep nobody out. */
 static void check_options(struct argp_state *state)
 {
     const struct arguments *args = state->input;
@@ -162,9 +185,9 @@ static void check_options(struct argp_state *state)
     const struct reach_door door = {
         .option = "--listen",
         .address = args->options.group.listen,
-        .is_guarded = args->door.is_insecure || wants_peers,
-        .ways = "give --tls-certificate, --tls-key and --tls-client-ca, listen on loopback or a "
-                "unix socket, or say --insecure"};
+        .is_guarded = args->door.is_insecure || wants_peers || args->options.group.key,
+        .ways = "give --tls-certificate, --tls-key and --tls-client-ca, or --group-key, listen on "
+                "loopback or a unix socket, or say --insecure"};
     struct error err;
     if (!args->options.model) argp_failure(state, 2, 0, "--model is missing");
     if (reach_check(&door, &err)) argp_failure(state, 2, 0, "%s", err.text);
@@ -203,8 +226,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         state->child_inputs[1] = &args->door;
         state->child_inputs[2] = &args->log;
         return 0;
+    case OPT_GROUP_KEY:
+        args->key_path = arg;
+        return 0;
+    case OPT_CLIENT_NAME:
+        w->group.run_names = arg;
+        return 0;
     case ARGP_KEY_END:
         if (w->group.is_lws) take_lws_place(state);
+        take_group_key(state);
         check_options(state);
         return 0;
     default:
@@ -252,7 +282,10 @@ static void close_worker(void *arg)
 int main(int argc, char **argv)
 {
     static struct arguments args = {
-        .options = {.group = {.n_ranks = 1, .listen = "127.0.0.1:7071", .timeout_s = 60},
+        .options = {.group = {.n_ranks = 1,
+                              .listen = "127.0.0.1:7071",
+                              .timeout_s = 60,
+                              .run_names = "coordinator,outrider-coordinator"},
                     .n_slots = 64,
                     .max_step_tokens = 512,
                     .max_step_rows = 256,

@@ -203,7 +203,9 @@ static int listen_at(struct worker *w, const char *address, struct error *err)
                                              .arg = w,
                                              .member_pass = w->group.member_pass,
                                              .n_members = group_n_members(&w->group),
-                                             .certificates = w->options.group.certificates};
+                                             .certificates = w->options.group.certificates,
+                                             .run_names = w->options.group.run_names,
+                                             .key = w->options.group.key};
     return listener_open(&w->listener, address, &w->description, &options, err);
 }
 

@@ -82,7 +82,8 @@ int discovery_open(struct discovery **discovery, const struct discovery_options 
     }
     d->server_name = server_name(options, d);
     const struct rpc_client_options client = {.certificates = options->certificates,
-                                              .server_name = d->server_name};
+                                              .server_name = d->server_name,
+                                              .api_key = options->group_key};
     TRY(rpc_client_open(&d->client, &client, err));
     if (d->list.n_names) {
         TRY(resolver_open(&d->resolver, d->list.names, d->list.n_names, err));

@@ -17,6 +17,7 @@ struct discovery_options {
     const struct target_list *list;    /* copied */
     struct certificates *certificates; /* TLS to the workers; NULL = plain; kept */
     const char *server_name; /* that theirs must have in place of their addresses'; kept */
+    const char *group_key;   /* shown to them; NULL = none */
 };
 
 /* Errors: ERR_NO_MEMORY. */

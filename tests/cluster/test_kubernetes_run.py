@@ -138,6 +138,7 @@ class Run:
         path = os.path.join(self.folder, *path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
+            os.chmod(path, 0o640)  # as defaultMode 0440 has it
             file.write(text)
 
 

@@ -6,6 +6,7 @@ over mutual TLS as over plain connections. Skipped (77) where grpcio is not inst
 import contextlib
 import json
 import os
+import queue
 import shutil
 import signal
 import socket
@@ -90,7 +91,7 @@ class TlsTest(FaultTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.ca = MadeCa("door=127.0.0.1", "worker=127.0.0.1", "client")
+        cls.ca = MadeCa("door=127.0.0.1", "worker=127.0.0.1", "client", "coordinator")
         cls.addClassCleanup(cls.ca.close)
         cls.stranger = MadeCa("client", "door=127.0.0.1")
         cls.addClassCleanup(cls.stranger.close)
@@ -235,7 +236,7 @@ class Mutual(TlsTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        flags = [*cls.ca.caller("--target", "client"), *cls.ca.door("door")]
+        flags = [*cls.ca.caller("--target", "coordinator"), *cls.ca.door("door")]
         cls.world = World(2, transport="tcp", worker_flags=cls.ca.door("worker"),
                           coordinator_flags=flags, environment={
                               "OUTRIDER_TLS_CA": cls.ca.path("ca.pem"),
@@ -272,6 +273,18 @@ class Mutual(TlsTest):
                         "the certificate of the other side is signed by none of our authorities"):
                 self.world.wait_log(name, f'tls_handshake_failed text="{why}', 5)
 
+    def test_only_a_coordinator_takes_the_group(self):
+        """A certificate of the authority is not enough."""
+        port = self.world.worker_addresses[0]
+        for name, words in (("client", "are for 'coordinator,outrider-coordinator'"),
+                            ("coordinator", "one at a time")):
+            with self.subTest(name):
+                with grpc.secure_channel(port, credentials(self.ca, name)) as channel:
+                    run = channel.stream_stream("/outrider.target.v1.Target/Run")
+                    with self.assertRaises(grpc.RpcError) as refused:
+                        next(run(iter(queue.Queue().get, None), timeout=20))
+                    self.assertIn(words, refused.exception.details())
+
     def test_a_certificate_that_has_expired_is_refused(self):
         self.ca.make_short("old", -60)
         done = self.health(self.world.address, *self.ca.caller("--tls", "old"))
@@ -303,7 +316,8 @@ class Mutual(TlsTest):
         """The coordinator's own certificate expires, is renewed, and its group comes back."""
         self.ca.make_short("brief", 6 * PATIENCE)
         flags = self.ca.caller("--target", "brief")
-        with World(transport="tcp", worker_flags=self.ca.door("worker"),
+        with World(transport="tcp",
+                   worker_flags=[*self.ca.door("worker"), "--tls-client-name", "other,brief"],
                    coordinator_flags=flags) as world:
             time.sleep(7 * PATIENCE)
             self.assertEqual(world.health_word(), "serving") # the connection goes on

@@ -9,6 +9,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -19,6 +20,7 @@ from cluster import Cluster, wait_until
 
 BUILD = sys.argv[1] if len(sys.argv) > 1 else "build/release"
 TARGET = "/outrider.target.v1.Target/"
+KEY = "0123456789abcdef" * 4
 HEALTH = "/grpc.health.v1.Health/"
 SERVING, NOT_SERVING = 1, 2
 IS_BUSY, FINGERPRINT = 26, 20
@@ -152,6 +154,38 @@ class WorkerDrain(unittest.TestCase):
         self.assertEqual(world.rank_pids(), before)
         self.assertTrue(all(holder.is_busy() for holder in holders))
         self.assertNotIn("_lost", world.workers.log())
+
+    def test_a_group_key_keeps_strangers_out(self):
+        """Who has it not cannot even ask what the ranks are, or be in the way of a coordinator
+        that has it."""
+        with tempfile.TemporaryDirectory(prefix="outrider-") as folder:
+            path = os.path.join(folder, "key")
+            with open(path, "w", encoding="ascii") as file:
+                os.chmod(path, 0o600)
+                file.write(KEY + "\n")
+            world = Cluster(BUILD, n_ranks=2, transport="tcp", worker_flags=["--group-key", path],
+                            environment={"OUTRIDER_GROUP_KEY": KEY})
+            self.addCleanup(world._leave, False)
+            world.start_workers()
+            for address in world.worker_addresses:
+                wait_until(lambda a=address: world.is_serving(a), 30, "the ranks serve")
+            for metadata in ((), (("authorization", "Bearer " + KEY[:-1] + "x"),)):
+                with grpc.insecure_channel(world.worker_addresses[0], options=OPTIONS) as channel:
+                    for method in ("Run", "Stay", "Describe"):
+                        call = channel.stream_stream(TARGET + method)
+                        with self.assertRaises(grpc.RpcError) as refused:
+                            next(call(iter(queue.Queue().get, None), timeout=20,
+                                      metadata=metadata))
+                        self.assertEqual(refused.exception.code(),
+                                         grpc.StatusCode.UNAUTHENTICATED)
+                        self.assertIn("--group-key", refused.exception.details())
+            strangers = [Holder(address) for address in world.worker_addresses]
+            for stranger in strangers:
+                self.addCleanup(stranger.close)
+            world.start_coordinator()
+            world.wait_serving(30)
+            done = world.outrider("generate", "Once upon a time", "-n", "4")
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_all_ranks_of_a_group_drain(self):
         world, holders = self.ranks(n_ranks=2)

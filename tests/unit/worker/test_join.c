@@ -17,6 +17,7 @@ enum { LATE_MS = 600 };
 
 static struct error err;
 static char address[256];
+static const struct lead_access plain;
 
 static struct target_description description(int rank)
 {
@@ -74,7 +75,8 @@ static void lead_open(const struct target_description *d)
     CHECK_OK(watchdog_open(&dog, on_late, NULL, &err));
     CHECK_OK(listener_open(
         &listener, address, d,
-        &(struct listener_options){.queue = queue, .dog = dog, .member_pass = d->member_pass},
+        &(struct listener_options){
+            .queue = queue, .dog = dog, .member_pass = d->member_pass, .run_names = "*"},
         &err));
 }
 
@@ -98,7 +100,7 @@ START_TEST(join_gets_the_id_and_the_group_of_rank_0)
 {
     const struct target_description offered = lead();
     lead_open(&offered);
-    CHECK_OK(join_ask(&theirs, &mine, address, NULL, 10, &err));
+    CHECK_OK(join_ask(&theirs, &mine, address, &plain, 10, &err));
     ck_assert_mem_eq(theirs.nccl_id, offered.nccl_id, WIRE_NCCL_ID_BYTES);
     ck_assert_mem_eq(theirs.member_pass, offered.member_pass, WIRE_MEMBER_PASS_BYTES);
     ck_assert_str_eq(theirs.group, offered.group);
@@ -121,7 +123,7 @@ START_TEST(join_waits_for_a_lead_that_is_late)
     pthread_t thread;
     int64_t start_ms = clock_now_ms();
     ck_assert_int_eq(pthread_create(&thread, NULL, lead_comes_late, &offered), 0);
-    int rc = join_ask(&theirs, &mine, address, NULL, 20, &other);
+    int rc = join_ask(&theirs, &mine, address, &plain, 20, &other);
     pthread_join(thread, NULL);
     ck_assert_msg(rc == 0, "%s", other.text);
     ck_assert_int_ge(clock_now_ms() - start_ms, LATE_MS);
@@ -132,9 +134,9 @@ END_TEST
 START_TEST(join_of_nobody_ends_at_the_deadline_with_the_last_reason)
 {
     int64_t start_ms = clock_now_ms();
-    CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 1, &err), ERR_TIMEOUT,
+    CHECK_ERR(join_ask(&theirs, &mine, address, &plain, 1, &err), ERR_TIMEOUT,
               "rank 1 has not found its group within 1 s: unix:/tmp/outrider-join-");
-    CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 1, &err), ERR_TIMEOUT,
+    CHECK_ERR(join_ask(&theirs, &mine, address, &plain, 1, &err), ERR_TIMEOUT,
               "start rank 0, or correct --lead");
     ck_assert_int_ge(clock_now_ms() - start_ms, 1900);
     ck_assert_int_lt(clock_now_ms() - start_ms, 10000);
@@ -146,11 +148,11 @@ START_TEST(join_of_a_complete_group_is_refused_at_the_deadline)
     const struct target_description offered = lead();
     lead_open(&offered);
     listener_set_serving(listener, true);
-    CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 1, &err), ERR_TIMEOUT,
+    CHECK_ERR(join_ask(&theirs, &mine, address, &plain, 1, &err), ERR_TIMEOUT,
               "waits for no more ranks: its group is complete");
     ck_assert(!theirs.has_nccl_id && !theirs.is_busy);
     listener_set_serving(listener, false); /* as after a restart of the group */
-    CHECK_OK(join_ask(&theirs, &mine, address, NULL, 10, &err));
+    CHECK_OK(join_ask(&theirs, &mine, address, &plain, 10, &err));
     lead_close();
 }
 END_TEST
@@ -160,13 +162,13 @@ START_TEST(join_of_another_rank_or_size_is_refused_at_once)
     struct target_description other = description(1);
     int64_t start_ms = clock_now_ms();
     lead_open(&other);
-    CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 30, &err), ERR_ARGUMENT,
+    CHECK_ERR(join_ask(&theirs, &mine, address, &plain, 30, &err), ERR_ARGUMENT,
               "is rank 1; --lead is the address of rank 0");
     lead_close();
     other = lead();
     other.n_ranks = 4;
     lead_open(&other);
-    CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 30, &err), ERR_ARGUMENT,
+    CHECK_ERR(join_ask(&theirs, &mine, address, &plain, 30, &err), ERR_ARGUMENT,
               "has a group of 4 ranks, ours has 2");
     lead_close();
     ck_assert_int_lt(clock_now_ms() - start_ms, 15000);
@@ -193,7 +195,7 @@ START_TEST(join_of_a_lead_that_holds_something_else_names_it)
         other.max_step_tokens += cases[i].field == 6;
         other.max_step_rows += cases[i].field == 7;
         lead_open(&other);
-        CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 30, &err), ERR_ARGUMENT, cases[i].what);
+        CHECK_ERR(join_ask(&theirs, &mine, address, &plain, 30, &err), ERR_ARGUMENT, cases[i].what);
         lead_close();
     }
 }
@@ -215,7 +217,8 @@ START_TEST(listener_that_starts_refuses_streams_and_one_that_serves_has_no_id)
         if (i == 0) CHECK_ERR(rc, ERR_UNAVAILABLE, "this group is still starting");
         if (i == 1) { /* taken */
             ck_assert_int_eq(rc, ERR_TIMEOUT);
-            CHECK_ERR(join_ask(&theirs, &mine, address, NULL, 1, &err), ERR_TIMEOUT, "is complete");
+            CHECK_ERR(join_ask(&theirs, &mine, address, &plain, 1, &err), ERR_TIMEOUT,
+                      "is complete");
             ck_assert(theirs.is_busy && !theirs.has_nccl_id);
         }
         listener_set_serving(listener, true);

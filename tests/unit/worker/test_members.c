@@ -43,8 +43,11 @@ static void open_both(int n_members, const char *shown)
 {
     const struct rpc_client_options options = {.header_name = shown ? MEMBERS_HEADER : NULL,
                                                .header_value = shown};
-    const struct listener_options lead = {
-        .dog = dog, .queue = queue, .on_rank_lost = count_lost, .member_pass = pass};
+    const struct listener_options lead = {.dog = dog,
+                                          .queue = queue,
+                                          .on_rank_lost = count_lost,
+                                          .member_pass = pass,
+                                          .run_names = "*"};
     snprintf(address, sizeof address, "unix:/tmp/outrider-members-%d", (int)getpid());
     atomic_store(&n_lost, 0);
     CHECK_OK(listener_open(&listener, address, &description, &lead, &err));
@@ -174,7 +177,7 @@ START_TEST(rank_that_watches_its_lead_is_a_member_whose_end_is_a_loss)
 {
     struct lead_watch *watch;
     open_both(1, NULL);
-    CHECK_OK(lead_watch_open(&watch, address, pass, NULL, &err));
+    CHECK_OK(lead_watch_open(&watch, address, pass, &(struct lead_access){0}, &err));
     sleep_ms(AWHILE_MS); /* a watch that is refused ends this process */
     ck_assert_int_eq(atomic_load(&n_lost), 0);
     lead_watch_close(watch);
