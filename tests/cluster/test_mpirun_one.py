@@ -187,13 +187,15 @@ class Group(Fixture):
         os.makedirs(old)
         os.utime(old, (0, 0))
         before = self.memory_files()
-        group = self.start("group", "env", f"TMPDIR={files}", os.path.join(SCRIPTS, "group"),
-                           "--build", BUILD, "-T", "2", "--model", os.path.join(TALES, "target"),
-                           "--listen", f"unix:{self.folder}/w")
+        group = self.start("group", "env", f"TMPDIR={files}", f"RUNTIME_DIRECTORY={self.folder}",
+                           os.path.join(SCRIPTS, "group"), "--build", BUILD, "-T", "2", "--model",
+                           os.path.join(TALES, "target"))
+        ranks_at = [f"unix:{self.folder}/worker.{rank}" for rank in range(2)]
         for _ in range(2):
             wait_until(lambda: self.memory_files() - before and len(self.ranks(group)) == 2 and
-                       all(self.client("health", "-a", f"unix:{self.folder}/w.{rank}").returncode
-                           == 0 for rank in range(2)), START_SECONDS, "the group serves")
+                       all(self.client("health", "-a", address).returncode == 0
+                           for address in ranks_at), START_SECONDS, "the group serves")
+            self.assertIn("--target " + ",".join(ranks_at), group.log())
             ranks = self.ranks(group)
             self.everyone.update([group.pid, *descendants(group.pid)])
             self.assertFalse(os.path.exists(old))
