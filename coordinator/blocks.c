@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "model/backend/attention_lane.h"
 
 static int group_size(const struct block_pool *pool, int group)
 {
@@ -235,12 +236,21 @@ int block_table_reach(struct block_table *table, struct block_pool *pool, int n_
     return 0;
 }
 
+void block_table_give_up(struct block_table *table, struct block_pool *pool, int position)
+{
+    int end = attention_first(position, pool->window) / pool->block_tokens;
+    if (end > table->n_known) end = table->n_known;
+    while (table->n_given_up < end) {
+        block_pool_give_back(pool, table->blocks[table->n_given_up++]);
+    }
+}
+
 /* From the end, so that the beginning of a text, which more texts share, is forgotten last. */
 void block_table_release(struct block_table *table, struct block_pool *pool)
 {
-    while (table->n > 0) {
+    while (table->n > table->n_given_up) {
         block_pool_give_back(pool, table->blocks[--table->n]);
     }
-    table->n_known = 0;
+    table->n = table->n_given_up = table->n_known = 0;
     table->serial = 0;
 }

@@ -27,6 +27,8 @@ struct block {
 struct block_pool {
     uint16_t *free; /* [n_groups] a bit for each block that nobody holds and nobody knows */
     int n_free, n_blocks, n_groups, block_tokens;
+    int window; /* no layer of the model sees more positions; 0: some layer sees all. Set by the one
+                   who opens the pool */
     struct block *blocks; /* [n_blocks] */
     int32_t *tokens;      /* [n_blocks][block_tokens] of published blocks */
     int32_t *buckets;     /* [n_buckets] of the prefix cache, -1 = empty */
@@ -40,6 +42,7 @@ struct block_pool {
 struct block_table {
     int32_t *blocks;
     int n, capacity;
+    int n_given_up;  /* leading entries that the table does not hold any more */
     int n_known;     /* leading blocks whose content is published, by this table or another */
     uint64_t serial; /* of the last of them */
 };
@@ -75,6 +78,11 @@ int block_table_lacks(const struct block_table *table, const struct block_pool *
  * table holds are forgotten for it, the least recently used first. Errors: ERR_EXHAUSTED. */
 int block_table_reach(struct block_table *table, struct block_pool *pool, int n_positions,
                       struct error *err);
+
+/* Gives the blocks back that no row from `position` on sees through the pool's window, as far as
+ * their content is published, so that texts which begin alike may find it. Their entries stay, and
+ * nobody may read through them. */
+void block_table_give_up(struct block_table *table, struct block_pool *pool, int position);
 
 /* Gives all blocks back. Published ones keep their content until they are needed. */
 void block_table_release(struct block_table *table, struct block_pool *pool);

@@ -248,6 +248,7 @@ static int adopt_group(struct engine *e, struct error *err)
     bool is_new = adopt_planner(e, d);
     block_pool_close(&e->target_pool);
     TRY(block_pool_open(&e->target_pool, d->n_kv_blocks, d->block_tokens, err));
+    e->target_pool.window = d->window;
     e->blocked_id = 0;
     e->n_places = d->n_slots < e->options.n_sequences ? d->n_slots : e->options.n_sequences;
     atomic_store(&e->options.admission->n_vocab, d->vocab_size);

@@ -316,11 +316,13 @@ out:
     return rc;
 }
 
-/* Others whose texts begin alike may use what has been computed. */
+/* Others whose texts begin alike may use what has been computed, and what no row will see any more
+ * is given back. */
 static void publish(struct round_part *part, struct sequence *seq)
 {
-    prefix_cache_publish(&seq->target_blocks, part->tools->target_pool, seq->tokens,
-                         seq->n_target_kv);
+    struct block_pool *pool = part->tools->target_pool;
+    prefix_cache_publish(&seq->target_blocks, pool, seq->tokens, seq->n_target_kv);
+    block_table_give_up(&seq->target_blocks, pool, seq->n_target_kv);
     if (!seq->is_score) drafters_commit(part->tools->drafters, seq);
 }
 

@@ -118,6 +118,7 @@ struct target_description {
     int n_layers, dim, n_heads, n_kv_heads, head_dim, ffn_dim, vocab_size;
     int rank, n_ranks, n_slices, n_slots, n_kv_blocks, block_tokens, context_limit;
     int max_step_tokens, max_step_rows, n_threads;
+    int window; /* positions that every layer sees at most; 0: some layer sees all */
     uint64_t model_fingerprint, tokenizer_fingerprint;
     struct end_ids ends;
     bool is_busy; /* it is starting, or a coordinator has the group or left an unfinished step */

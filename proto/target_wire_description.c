@@ -44,6 +44,7 @@ static const ProtobufCMessage *description_build(struct arena *scratch, const vo
     out->eos_ids = codec_lend(desc->ends.ids);
     out->kernels = codec_copy_string(scratch, desc->kernels);
     out->n_threads = (uint32_t)desc->n_threads;
+    out->window = (uint32_t)desc->window;
     out->group = codec_copy_string(scratch, desc->group);
     out->is_busy = desc->is_busy;
     if (desc->has_nccl_id) {
@@ -88,7 +89,7 @@ out:
     return rc;
 }
 
-/* Sizes: all are at least 1, and none is so large that sums and products of positions overflow or
+/* Sizes: all but the window are at least 1, and none is so large that sums and products of positions overflow or
  * that its tables take gigabytes. */
 static int sizes_decode(const Outrider__Target__V1__Description *msg,
                         struct target_description *desc, struct error *err)
@@ -112,7 +113,7 @@ static int sizes_decode(const Outrider__Target__V1__Description *msg,
                  {&desc->max_step_tokens, msg->max_step_tokens, SIZE_MOST, "max_step_tokens"},
                  {&desc->max_step_rows, msg->max_step_rows, SIZE_MOST, "max_step_rows"},
                  {&desc->n_threads, msg->n_threads, SIZE_MOST, "n_threads"}};
-    int rc = 0;
+    int rc = codec_read_int(&desc->window, msg->window, 0, SIZE_MOST, "window", err);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !rc; i++) {
         rc = codec_read_int(sizes[i].out, sizes[i].value, 1, sizes[i].most, sizes[i].field, err);
     }

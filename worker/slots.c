@@ -6,10 +6,12 @@
 
 #include "model/backend/attention_lane.h"
 
-int slots_open(struct slots *s, int n_slots, int n_blocks, int table_len, struct error *err)
+int slots_open(struct slots *s, int n_slots, int n_blocks, int table_len, int window,
+               struct error *err)
 {
     int rc = 0;
-    *s = (struct slots){.n_slots = n_slots, .table_len = table_len, .n_blocks = n_blocks};
+    *s = (struct slots){
+        .n_slots = n_slots, .table_len = table_len, .n_blocks = n_blocks, .window = window};
     TRY(mem_array(&s->slots, (size_t)n_slots, sizeof *s->slots, err));
     for (int i = 0; i < n_slots; i++) {
         TRY(mem_array(&s->slots[i].blocks, (size_t)table_len, sizeof(int32_t), err));
@@ -65,14 +67,22 @@ static int block_at(const struct step_lane *lane, const struct slot *slot, int i
     return is_new ? lane->blocks[index - lane->first_block] : slot->blocks[index];
 }
 
-/* Earlier positions must hold KV. The slot knows that of those that it has fed itself; behind them
+/* The first entry of its table that the lane's rows read through. The blocks before may be another
+ * sequence's by now. */
+static int first_read(const struct slots *s, const struct step_lane *lane)
+{
+    return attention_first(lane->position, s->window) / KV_BLOCK_TOKENS;
+}
+
+/* Earlier positions must hold KV, as far as rows see them. The slot knows that of those that it has fed itself; behind them
  * the table may go on with blocks that other slots or paths have filled. */
 static bool check_written(const struct slots *s, const struct step_lane *lane, char *why)
 {
     const struct slot *slot = &s->slots[lane->slot];
     int kept = lane->n_blocks ? lane->first_block * KV_BLOCK_TOKENS : slot->n_kv;
-    int known = kept < slot->n_kv ? kept : slot->n_kv;
-    for (int i = known / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < lane->position; i++) {
+    int first = (kept < slot->n_kv ? kept : slot->n_kv) / KV_BLOCK_TOKENS;
+    if (first < first_read(s, lane)) first = first_read(s, lane);
+    for (int i = first; i * KV_BLOCK_TOKENS < lane->position; i++) {
         int rest = lane->position - i * KV_BLOCK_TOKENS;
         int n_written = s->blocks[block_at(lane, slot, i)].n_written;
         if (n_written < rest && n_written < KV_BLOCK_TOKENS) {
@@ -125,7 +135,7 @@ static bool mark_tails(struct slots *s, const struct shaped_lane *shaped, uint64
         block->is_tail = true;
     }
     int n_table = (shaped_lane_end(shaped, 0) + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-    for (int i = 0; i < n_table; i++) {
+    for (int i = first_read(s, lane); i < n_table; i++) {
         int block = block_at(lane, &s->slots[lane->slot], i);
         if (!s->blocks[block].is_tail) continue;
         return REFUSE(why, "KV block %d is in a tail of the lane's tree and in its table", block);

@@ -25,13 +25,16 @@ struct kv_block {
 struct slots {
     struct slot *slots; /* [n_slots] */
     int n_slots, table_len;
+    int window;              /* no layer sees more positions; 0: some layer sees all */
     struct kv_block *blocks; /* [n_blocks] */
     int n_blocks;
     int n_blocks_written; /* blocks that were written since the last reset */
 };
 
-/* table_len: the most blocks of a slot. Errors: ERR_NO_MEMORY. */
-int slots_open(struct slots *slots, int n_slots, int n_blocks, int table_len, struct error *err);
+/* table_len: the most blocks of a slot; window: what a block's entry may be without KV for, because
+ * no row sees it (0: none). Errors: ERR_NO_MEMORY. */
+int slots_open(struct slots *slots, int n_slots, int n_blocks, int table_len, int window,
+               struct error *err);
 void slots_close(struct slots *slots);
 /* Nothing is written and no slot has a table. */
 void slots_reset(struct slots *slots);
@@ -45,8 +48,8 @@ struct shaped_lane {
 /* The position behind the last one of a path of the lane. */
 int shaped_lane_end(const struct shaped_lane *shaped, int path);
 
-/* Whether the lane's blocks exist, reach far enough, hold KV before its position, and are written
- * by no other lane of the step step_id or path of the lane. False: `why` [ERROR_TEXT_BYTES] has the
+/* Whether the lane's blocks exist, reach far enough, hold KV before its position as far back as its
+ * rows see, and are written by no other lane of the step step_id or path of the lane. False: `why` [ERROR_TEXT_BYTES] has the
  * sentence. The lane's slot exists. */
 bool slots_check(struct slots *slots, const struct shaped_lane *shaped, uint64_t step_id,
                  char *why);

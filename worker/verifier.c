@@ -81,7 +81,8 @@ int verifier_open(struct verifier **verifier, const struct checkpoint *ck, struc
     v->options = *options;
     v->context_limit = checkpoint_config(ck)->max_positions;
     TRY(slots_open(&v->slots, options->n_slots, options->n_kv_blocks,
-                   (v->context_limit + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS, err));
+                   (v->context_limit + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS,
+                   config_window(checkpoint_config(ck)), err));
     TRY(open_lists(v, err));
     TRY(model_open(&v->model, ck, comm, be, &model_options, err));
     TRY(arena_open(&v->arena, reply_arena_bytes(v), err));

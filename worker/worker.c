@@ -136,6 +136,7 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
     struct shard shard;
     struct target_description *d = &w->description;
     int limit = cfg->max_positions, kv = vo->n_kv_blocks * KV_BLOCK_TOKENS;
+    int window = config_window(cfg);
     int rc = shard_init(&shard, cfg, vo->n_vocab, w->group.comm->rank, w->group.comm->size, err);
     if (rc) return rc;
     *d = (struct target_description){
@@ -156,6 +157,7 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
         .max_step_tokens = vo->max_step_tokens,
         .max_step_rows = vo->max_step_rows,
         .n_threads = w->options.backend.n_threads,
+        .window = window < kv ? window : 0,
         .model_fingerprint = checkpoint_fingerprint(w->checkpoint),
         .tokenizer_fingerprint = tokenizer_fingerprint(w->tokenizer),
         .ends = cfg->ends,

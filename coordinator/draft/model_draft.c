@@ -4,6 +4,7 @@
  * reads; the guesses are in model_draft_guess.c. */
 #include "coordinator/draft/model_draft.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,7 @@ static int open_blocks(struct model_draft *d, int n_blocks, struct error *err)
 {
     int rc = 0;
     TRY(block_pool_open(&d->pool, n_blocks, KV_BLOCK_TOKENS, err));
+    d->pool.window = config_window(checkpoint_config(d->checkpoint));
     TRY(mem_array(&d->tables, (size_t)d->options.n_sequences, sizeof *d->tables, err));
     for (int i = 0; i < d->options.n_sequences; i++) {
         TRY(block_table_open(&d->tables[i], n_blocks, err));
@@ -191,7 +193,10 @@ static int model_draft_reserve(struct drafter *drafter, struct sequence *seq, in
 static void model_draft_commit(struct drafter *drafter, struct sequence *seq)
 {
     struct model_draft *d = model_draft(drafter);
-    prefix_cache_publish(&d->tables[seq->slot], &d->pool, seq->tokens, seq->n_draft_kv);
+    struct block_table *table = &d->tables[seq->slot];
+    prefix_cache_publish(table, &d->pool, seq->tokens, seq->n_draft_kv);
+    /* The last token may be read once more, for its row. */
+    block_table_give_up(table, &d->pool, seq->n_draft_kv - 1);
 }
 
 static struct draft_kv model_draft_kv(const struct drafter *drafter)
@@ -207,10 +212,12 @@ static struct draft_kv model_draft_kv(const struct drafter *drafter)
 static int place_feeding(const struct model_draft *d, const struct feeding *f, int left,
                          struct forward_lane *lane, bool *is_whole)
 {
-    const int32_t *blocks = d->tables[f->seq->slot].blocks;
+    const struct block_table *table = &d->tables[f->seq->slot];
     int begin = f->seq->n_draft_kv;
-    *lane = (struct forward_lane){begin, f->end - begin, f->seq->tokens + begin, blocks, NULL};
-    if (f->grower) *lane = model_draft_growth_lane(f->grower, f, blocks);
+    *lane =
+        (struct forward_lane){begin, f->end - begin, f->seq->tokens + begin, table->blocks, NULL};
+    if (f->grower) *lane = model_draft_growth_lane(f->grower, f, table->blocks);
+    assert(attention_first(lane->position, d->pool.window) / KV_BLOCK_TOKENS >= table->n_given_up);
     *is_whole = lane->n_tokens <= left;
     if (!*is_whole && f->grower) return 0;
     if (!*is_whole) lane->n_tokens = least(left, lane->n_tokens - f->n_rows);

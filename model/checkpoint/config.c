@@ -20,6 +20,17 @@ const struct layer_kind *config_layer(const struct model_config *cfg, int layer)
     return &cfg->layers.kinds[cfg->layers.of[layer]];
 }
 
+int config_window(const struct model_config *cfg)
+{
+    int widest = 0;
+    for (int i = 0; i < cfg->n_layers; i++) {
+        int window = config_layer(cfg, i)->window;
+        if (window == 0) return 0;
+        if (window > widest) widest = window;
+    }
+    return widest < cfg->max_positions ? widest : 0;
+}
+
 void layer_table_set(struct layer_table *table, int layer, const struct layer_kind *kind)
 {
     int n_kinds = 0, i = 0;

@@ -67,6 +67,10 @@ int config_slices(const struct model_config *cfg);
 /* What layer `layer` has of its own; valid as long as cfg. */
 const struct layer_kind *config_layer(const struct model_config *cfg, int layer);
 
+/* The most positions that any layer sees through its window; 0: some layer sees all that there can
+ * be. */
+int config_window(const struct model_config *cfg);
+
 /* Says what `layer` of a table has of its own, for one layer after the other from 0 on; the table
  * was zeroed before. There are at most LAYER_KINDS_MAX kinds. */
 void layer_table_set(struct layer_table *table, int layer, const struct layer_kind *kind);

@@ -394,6 +394,7 @@ START_TEST(description_round_trip_keeps_every_field)
                                       .max_step_tokens = 14,
                                       .max_step_rows = 15,
                                       .n_threads = 16,
+                                      .window = 17,
                                       .model_fingerprint = UINT64_MAX,
                                       .tokenizer_fingerprint = 1,
                                       .ends = {2, {2, 128255}},
