@@ -49,8 +49,8 @@ struct shaped_lane {
 int shaped_lane_end(const struct shaped_lane *shaped, int path);
 
 /* Whether the lane's blocks exist, reach far enough, hold KV before its position as far back as its
- * rows see, and are written by no other lane of the step step_id or path of the lane. False: `why` [ERROR_TEXT_BYTES] has the
- * sentence. The lane's slot exists. */
+ * rows see, and are written by no other lane of the step step_id or path of the lane. False: `why`
+ * [ERROR_TEXT_BYTES] has the sentence. The lane's slot exists. */
 bool slots_check(struct slots *slots, const struct shaped_lane *shaped, uint64_t step_id,
                  char *why);
 

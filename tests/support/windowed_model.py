@@ -1,0 +1,59 @@
+"""Model folders with the weights of a Llama model and sliding windows, which change its texts."""
+import json
+import os
+import struct
+
+
+def _link_all(folder, like):
+    os.makedirs(folder)
+    for name in os.listdir(like):
+        if name != "config.json":
+            os.symlink(os.path.join(like, name), os.path.join(folder, name))
+    with open(os.path.join(like, "config.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _write_json(folder, name, value):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        json.dump(value, file)
+
+
+def write_windowed(folder, like, window):
+    """All layers have the window: a Mistral."""
+    config = _link_all(folder, like)
+    config.update(architectures=["MistralForCausalLM"], model_type="mistral",
+                  sliding_window=window)
+    _write_json(folder, "config.json", config)
+    return folder
+
+
+def write_mixed(folder, like, window):
+    """Every other layer has the window: a Qwen 3, whose norms of q and k have weights of one."""
+    config = _link_all(folder, like)
+    n_layers, width = config["num_hidden_layers"], config["head_dim"]
+    config.update(architectures=["Qwen3ForCausalLM"], model_type="qwen3", use_sliding_window=True,
+                  sliding_window=window,
+                  layer_types=[("full_attention", "sliding_attention")[i % 2]
+                               for i in range(n_layers)])
+    _write_json(folder, "config.json", config)
+    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        names = [name for name in json.loads(file.read(length)) if name != "__metadata__"]
+    whole, norms = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+    os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, whole))
+    places = dict.fromkeys(names, whole)
+    header = {}
+    for i in range(n_layers):
+        for part in ("q", "k"):
+            name = f"model.layers.{i}.self_attn.{part}_norm.weight"
+            offset = 2 * width * len(header)
+            header[name] = {"dtype": "BF16", "shape": [width],
+                            "data_offsets": [offset, offset + 2 * width]}
+            places[name] = norms
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(os.path.join(folder, norms), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"\x80\x3f" * (width * len(header)))
+    _write_json(folder, "model.safetensors.index.json",
+                {"metadata": {}, "weight_map": places})
+    return folder
