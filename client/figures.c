@@ -78,6 +78,8 @@ static void add_counters(struct generate_counters *sum, const struct generate_co
     sum->staged += c->staged;
     sum->appended += c->appended;
     sum->appended_accepted += c->appended_accepted;
+    sum->predicted += c->predicted;
+    sum->predicted_accepted += c->predicted_accepted;
     for (int i = 0; i < DRAFT_MAX; i++) {
         sum->drafted_at[i] += c->drafted_at[i];
         sum->tested_at[i] += c->tested_at[i];

@@ -39,7 +39,8 @@ static json_t *seed_text(uint64_t seed)
 static json_t *counters_json(const struct generate_counters *c, int n_positions)
 {
     return json_pack(
-        "{si si si si si si si si si si si si si si si so so so so so so so so so so so so so so "
+        "{si si si si si si si si si si si si si si si si si so so so so so so so so so so so so "
+        "so so "
         "so so "
         "so "
         "so so "
@@ -50,7 +51,8 @@ static json_t *counters_json(const struct generate_counters *c, int n_positions)
         "drafted_ahead", (int)c->drafted_ahead, "found", (int)c->found, "found_accepted",
         (int)c->found_accepted, "siblings", (int)c->siblings, "siblings_accepted",
         (int)c->siblings_accepted, "staged", (int)c->staged, "appended", (int)c->appended,
-        "appended_accepted", (int)c->appended_accepted, "drafted_per_position",
+        "appended_accepted", (int)c->appended_accepted, "predicted", (int)c->predicted,
+        "predicted_accepted", (int)c->predicted_accepted, "drafted_per_position",
         counts(c->drafted_at, n_positions), "tested_per_position",
         counts(c->tested_at, n_positions), "accepted_per_position",
         counts(c->accepted_at, n_positions), "prompt_us", whole(c->prompt_us), "total_us",

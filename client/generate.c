@@ -14,7 +14,7 @@
 struct generation {
     struct generate_options options;
     uint64_t tokenizer_fingerprint; /* of --ban */
-    struct input prompt;
+    struct input prompt, prediction;
     struct buffer request;
     struct server server;
     struct terminal terminal;
@@ -37,6 +37,18 @@ out:
     return rc;
 }
 
+static int read_prediction(struct generation *g, struct error *err)
+{
+    const struct generate_options *o = &g->options;
+    int rc = 0;
+    if (!o->prediction && !o->prediction_file) return 0;
+    TRY(input_open(&g->prediction, o->prediction, o->prediction_file, "prediction", err));
+    g->options.request.prediction = g->prediction.text;
+    g->options.request.prediction_len = g->prediction.len;
+out:
+    return rc;
+}
+
 static int prepare(struct generation *g, int argc, char **argv, struct error *err)
 {
     struct generate_request *req = &g->options.request;
@@ -54,6 +66,7 @@ static int prepare(struct generation *g, int argc, char **argv, struct error *er
         req->prompt = g->prompt.text;
         req->prompt_len = g->prompt.len;
     }
+    TRY(read_prediction(g, err));
     TRY(generate_request_encode(&g->request, req, err));
     TRY(open_choices(g, err));
 out:
@@ -311,6 +324,7 @@ static void free_generation(struct generation *g)
 {
     server_close(&g->server);
     input_close(&g->prompt);
+    input_close(&g->prediction);
     buffer_free(&g->request);
     for (int i = 0; i < g->n_open; i++) {
         choice_close(&g->choices[i]);

@@ -8,6 +8,8 @@
 
 enum {
     OPT_FILE = 256,
+    OPT_PREDICTION,
+    OPT_PREDICTION_FILE,
     OPT_PROMPT_IDS,
     OPT_BAN,
     OPT_TOKENIZER,
@@ -30,6 +32,12 @@ static const struct argp_option own_options[] = {
      2},
     {"tokenizer", OPT_TOKENIZER, "FOLDER", 0, "Folder with the target's tokenizer.json, for --ban",
      2},
+    {"prediction", OPT_PREDICTION, "TEXT", 0,
+     "The answer is expected to be TEXT, but for a few changes: guesses are found in it. It "
+     "changes "
+     "no text",
+     3},
+    {"prediction-file", OPT_PREDICTION_FILE, "FILE", 0, "The same, read from FILE", 3},
     {"show-drafts", OPT_SHOW_DRAFTS, NULL, 0,
      "Mark guesses that stayed, the rejected one and what took its place", 3},
     {"address", 'a', "ADDRESS", 0, CLIENT_ADDRESS_DOC, 4},
@@ -78,6 +86,12 @@ static error_t parse_input(int key, char *arg, struct generate_parse *p)
     switch (key) {
     case OPT_FILE:
         o->file = arg;
+        return 0;
+    case OPT_PREDICTION:
+        o->prediction = arg;
+        return 0;
+    case OPT_PREDICTION_FILE:
+        o->prediction_file = arg;
         return 0;
     case OPT_PROMPT_IDS:
         return client_parser_result(input_ids(&o->ids, "--prompt-ids", arg, p->err));

@@ -12,8 +12,9 @@
 /* Zero it before; free with generate_options_free. */
 struct generate_options {
     struct connection connection;
-    const char *argument, *file; /* of the prompt */
-    int timeout_s;               /* 0 = none */
+    const char *argument, *file;              /* of the prompt */
+    const char *prediction, *prediction_file; /* NULL = none */
+    int timeout_s;                            /* 0 = none */
     bool is_json, is_quiet, no_echo;
     struct token_ids ids;  /* of --prompt-ids; empty: the prompt is text */
     const char *tokenizer; /* a folder, for --ban; NULL = none */

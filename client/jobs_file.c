@@ -110,6 +110,17 @@ static int read_prompt(const struct reader *r)
     return 0;
 }
 
+static int read_prediction(const struct reader *r)
+{
+    struct generate_request *req = &r->entry->request;
+    const json_t *text = json_member(r->entry->root, "prediction");
+    if (!text) return 0;
+    if (!json_is_string(text)) return wrong(r, "prediction", "a string");
+    req->prediction = json_string_value(text);
+    req->prediction_len = json_string_length(text);
+    return 0;
+}
+
 /* One string or a list of them. */
 static int read_stops(const struct reader *r)
 {
@@ -207,6 +218,7 @@ static int read_speculation(const struct reader *r)
     struct generate_request *req = &r->entry->request;
     int strategy = (int)req->strategy, rc = 0;
     TRY(read_int(r, "draft_tokens", 0, &req->n_draft));
+    TRY(read_prediction(r));
     TRY(read_word(r, "strategy", strategy_names, N_STRATEGIES, &strategy));
     req->strategy = (enum strategy)strategy;
     req->has_threshold = json_member(r->entry->root, "threshold");
@@ -313,6 +325,7 @@ static int check_names(const struct reader *r)
                                         "frequency_penalty",
                                         "bad_words",
                                         "draft_tokens",
+                                        "prediction",
                                         "strategy",
                                         "threshold",
                                         "rule",

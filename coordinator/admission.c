@@ -2,6 +2,7 @@
 #include "coordinator/admission.h"
 
 #include "coordinator/groups.h"
+#include "lookup/predicted.h"
 
 enum { REQUEST_SLACK_BYTES = 1 << 20 };
 
@@ -68,6 +69,24 @@ static int check_edits(const struct admission *a, const struct generate_request 
     return 0;
 }
 
+/* As the answer would have it: no special tokens, and no token in front. */
+static int fill_prediction(const struct admission *a, struct job *job,
+                           const struct generate_request *req, struct error *err)
+{
+    struct token_ids ids = {0};
+    int rc = 0;
+    if (!req->prediction || !req->prediction_len) return 0;
+    if (req->prediction_len > (size_t)a->max_prompt_bytes) {
+        return error_set(err, ERR_ARGUMENT, "prediction has %zu bytes, more than the %d allowed",
+                         req->prediction_len, a->max_prompt_bytes);
+    }
+    rc = tokenizer_encode(a->tok, req->prediction, req->prediction_len, 0, &ids, err);
+    if (rc == ERR_ARGUMENT) error_wrap(err, "prediction");
+    if (!rc && ids.n > 0) rc = predicted_open(&job->predicted, ids.data, (int)ids.n, err);
+    token_ids_free(&ids);
+    return rc;
+}
+
 int admission_fill_generate(const struct admission *a, struct job *job,
                             const struct generate_request *req, struct error *err)
 {
@@ -81,6 +100,7 @@ int admission_fill_generate(const struct admission *a, struct job *job,
     int rc = 0;
     TRY(check_edits(a, req, err));
     TRY(fill_prompt(a, &job->prompt, &from, err));
+    TRY(fill_prediction(a, job, req, err));
     TRY(generate_request_keep(&job->generate, &job->arena, req, err));
 out:
     return rc;

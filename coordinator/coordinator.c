@@ -394,6 +394,7 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .lookup = {.lookup = c->options.lookup,
                    .n_sequences = c->options.n_sequences,
                    .store_tokens = c->options.store_tokens,
+                   .reads_predictions = true,
                    .is_shared = c->options.store_is_shared,
                    .tok = c->tok},
         .tokenizer_fingerprint = tokenizer_fingerprint(c->tok),

@@ -7,6 +7,7 @@
 
 #include "access/keys.h"
 #include "base/clock.h"
+#include "lookup/predicted.h"
 
 int job_open(struct job **job, enum job_kind kind, struct error *err)
 {
@@ -20,8 +21,9 @@ int job_open(struct job **job, enum job_kind kind, struct error *err)
 
 int job_charge(struct job *job, struct budget *budget, struct error *err)
 {
-    size_t bytes =
-        sizeof *job + job->arena.size_bytes + job->prompt.capacity * sizeof *job->prompt.data;
+    size_t bytes = sizeof *job + job->arena.size_bytes +
+                   job->prompt.capacity * sizeof *job->prompt.data +
+                   predicted_bytes(job->predicted);
     int rc = budget_take(budget, bytes, err);
     if (rc) return rc;
     job->budget = budget;
@@ -171,6 +173,7 @@ void job_free(struct job *job)
     if (!job) return;
     if (job->reply) job->reply->ops->close(job->reply);
     token_ids_free(&job->prompt);
+    predicted_close(job->predicted);
     arena_close(&job->arena);
     if (job->budget) budget_give(job->budget, job->charged_bytes);
     leave_grant(job);

@@ -9,7 +9,8 @@
 #include "proto/generation_wire.h"
 #include "proto/job_end.h"
 
-struct grant; /* access/keys.h */
+struct grant;     /* access/keys.h */
+struct predicted; /* lookup/predicted.h */
 struct reply;
 struct sequence;
 
@@ -56,10 +57,12 @@ struct job {
     enum job_kind kind;
     struct reply *reply; /* owned */
     struct arena arena;  /* what generate points into, no larger than that */
-    /* Without its prompt. Of a score that came over HTTP: its name, client, class and time. */
+    /* Without its prompt and its prediction. Of a score that came over HTTP: its name, client,
+     * class and time. */
     struct generate_request generate;
-    struct score_request score; /* without its text */
-    struct token_ids prompt;    /* the text as ids, or the ids given */
+    struct score_request score;  /* without its text */
+    struct token_ids prompt;     /* the text as ids, or the ids given */
+    struct predicted *predicted; /* what the request predicts as its answer; NULL = nothing */
     int64_t arrived_us;
     int64_t deadline_us;   /* of clock_now_us: the client's own and its timeout; INT64_MAX = none */
     struct grant *grant;   /* of the key that it came with; a reference is held; NULL = none */

@@ -31,6 +31,29 @@ static int count_branch(const struct round_lane *lane)
     return n;
 }
 
+/* Guesses from what the request predicts: the chain, or a branch beside that of the draft. */
+static void count_predicted(struct sequence *seq, const struct round_lane *lane, int n_accepted,
+                            const struct drafter *predicted, const struct drafter *branch)
+{
+    struct generate_counters *c = &seq->counters;
+    if (!predicted) return;
+    if (lane->draft.n > 0 && lane->plan.drafter == predicted) {
+        c->predicted += (uint32_t)lane->draft.n;
+        c->predicted_accepted += (uint32_t)n_accepted;
+    } else if (branch == predicted) {
+        c->predicted += (uint32_t)count_branch(lane);
+        c->predicted_accepted += (uint32_t)lane->path.n_branch;
+    }
+}
+
+/* Who made the lane's branch. */
+static const struct drafter *branch_drafter(const struct round_part *part,
+                                            const struct round_lane *lane)
+{
+    if (lane->plan.window) return lane->plan.window;
+    return part->tools->drafters->finders[lane->plan.branch.offer.finder];
+}
+
 static void count(struct sequence *seq, const struct round_lane *lane, int n_accepted)
 {
     const struct draft *draft = &lane->draft;
@@ -141,6 +164,8 @@ static int commit_lane(struct round_part *part, struct round_lane *lane,
                                                                          : TOKEN_BONUS;
     lane->n_accepted = result.n_accepted;
     count(seq, lane, lane->path.n_chain);
+    count_predicted(seq, lane, lane->path.n_chain, part->tools->drafters->predicted,
+                    branch_drafter(part, lane));
     int read = seq->n_tokens + lane->path.n_chain; /* by the draft, and right */
     seq->n_target_kv = seq->n_tokens + result.n_accepted;
     if (seq->n_draft_kv > read) seq->n_draft_kv = read;
@@ -241,8 +266,7 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
                         int64_t last_us)
 {
     struct sequence *seq = lane->seq;
-    int n_branch = count_branch(lane), finder = lane->plan.branch.offer.finder;
-    const struct drafter *window = lane->plan.window;
+    int n_branch = count_branch(lane);
     struct signals_commit commit = {
         .n_drafted = lane->draft.n,
         .n_accepted = lane->path.n_chain,
@@ -255,10 +279,7 @@ static void note_commit(struct round_part *part, const struct round_lane *lane, 
         .n_tokens = seq->n_tokens - n_before,
         .gap_us = last_us ? seq->last_token_us - last_us : 0,
     };
-    if (n_branch > 0) {
-        const struct drafter *made = window ? window : part->tools->drafters->finders[finder];
-        commit.branch_drafter = made->ops->counted;
-    }
+    if (n_branch > 0) commit.branch_drafter = branch_drafter(part, lane)->ops->counted;
     signals_commit(part->tools->signals, &commit);
     if (!last_us) note_prompt(part, seq);
 }

@@ -82,11 +82,12 @@ static void teach_grown(struct planner *planner, const struct round_lane *lane)
     }
 }
 
-/* Strategies with a K of their own have no offers. */
+/* Strategies with a K of their own have no offers, but for what a request predicts. */
 static void teach_lane(struct planner *planner, const struct round_lane *lane)
 {
     struct planner_sequence *state = &lane->seq->planner_state;
-    bool is_offered = round_is_found(lane) && state->strategy == STRATEGY_PLANNED;
+    bool has_offer = state->strategy == STRATEGY_PLANNED || lane->plan.offer.k_max > 0;
+    bool is_offered = round_is_found(lane) && has_offer;
     const struct planner_offer *offer = is_offered ? &lane->plan.offer : NULL;
     if (offer) {
         planner_observe_offer(planner, state, offer, lane->draft.n, lane->path.n_chain);

@@ -49,7 +49,8 @@ static int model_limit(const struct planning *p, struct sequence *seq)
 {
     if (!planning_has_model(p, seq)) return 0;
     int room = drafter_limit(p->s->drafters->model) - seq->n_tokens;
-    if (room <= 0 && p->s->drafters->n_finders > 0 && planning_is_planned(seq)) return 0;
+    bool has_finder = seq->job->predicted || drafters_look_up(p->s->drafters);
+    if (room <= 0 && has_finder && planning_is_planned(seq)) return 0;
     if (room <= 0) {
         seq->speculation_off = "the text has outgrown the draft's context or KV cache";
         return 0;
@@ -60,6 +61,8 @@ static int model_limit(const struct planning *p, struct sequence *seq)
 /* Whether the drafter of sequences with a K of their own has more to read before it guesses. */
 static bool is_behind(const struct planning *p, const struct sequence *seq)
 {
+    struct planner_offer offer;
+    if (planning_own_predicted(p, seq, &offer)) return false;
     if (p->s->drafters->model) return planning_n_missed(seq) > CAUGHT_UP_TOKENS;
     struct drafter *finder = drafters_first(p->s->drafters);
     return finder && finder->ops->study(finder, seq, 0) > 0;
@@ -73,7 +76,8 @@ static int own_found_k(const struct planning *p, struct sequence *seq)
     int k = planning_is_first_plain(seq)
                 ? 0
                 : planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
-    if (!finder) seq->speculation_off = "a K of its own needs a draft model or --lookup session";
+    bool has_none = !finder && !seq->job->predicted;
+    if (has_none) seq->speculation_off = "a K of its own needs a draft model or --lookup session";
     if (k == 0 || !finder) return 0;
     return is_behind(p, seq) || finder->ops->look(finder, seq, &offer) ? k : 0;
 }
@@ -81,7 +85,11 @@ static int own_found_k(const struct planning *p, struct sequence *seq)
 /* K of a sequence whose strategy does not leave it to the planner. */
 static int own_k(const struct planning *p, struct sequence *seq)
 {
+    struct planner_offer offer;
     if (planning_is_planned(seq)) return 0;
+    if (planning_own_predicted(p, seq, &offer)) {
+        return planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
+    }
     if (!p->s->drafters->model) return own_found_k(p, seq);
     return planner_own_k(&seq->planner_state, model_limit(p, seq));
 }
@@ -91,7 +99,11 @@ static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int 
     struct lane_plan *lane = &p->plan->lanes[p->plan->n_lanes++];
     bool is_last = n_tokens == n_unread(seq) && !seq->is_score;
     *lane = (struct lane_plan){.seq = seq, .n_tokens = n_tokens, .k = k, .is_last = is_last};
-    if (k > 0) lane->drafter = drafters_first(p->s->drafters);
+    if (k > 0) lane->drafter = planning_own_predicted(p, seq, &lane->offer);
+    if (k > 0 && !lane->drafter) {
+        lane->offer = (struct planner_offer){0};
+        lane->drafter = drafters_first(p->s->drafters);
+    }
     p->n_tokens -= n_tokens + k;
     p->n_rows -= is_last ? k + 1 : 0;
     p->plan->n_tokens += n_tokens;
@@ -282,14 +294,6 @@ static void plan_prompts(struct planning *p)
 
 /* ---- guesses ---- */
 
-/* A text with a seed may be the second one of its request: what was kept of the first one was
- * decided by the very coins that would judge it as a guess, so its chance to stay would be another
- * one. Rules that take the target's choice do not draw. */
-static bool must_ignore_texts(const struct sequence *seq)
-{
-    return seq->job->generate.has_seed && !seq->rule->is_greedy && !seq->rule->is_coupled;
-}
-
 /* What finders can guess for a lane; returns how many offers there are. */
 static int list_offers(const struct planning *p, struct lane_plan *lane,
                        struct planner_offer *offers)
@@ -298,7 +302,7 @@ static int list_offers(const struct planning *p, struct lane_plan *lane,
     int n = 0, room = planning_guess_room(p, seq);
     for (int i = 0; i < p->s->drafters->n_finders && room > 0; i++) {
         const struct drafter *finder = p->s->drafters->finders[i];
-        if (finder->ops->keeps_texts && must_ignore_texts(seq)) continue;
+        if (finder->ops->keeps_texts && planning_ignores_texts(seq)) continue;
         offers[n] = (struct planner_offer){.finder = i};
         if (!finder->ops->look(finder, seq, &offers[n])) continue;
         offers[n].k_max = least(offers[n].k_max, room);

@@ -68,7 +68,7 @@ static void choose_draft(struct sequence *seq, const struct generate_request *re
     seq->n_draft = req->n_draft >= 0
                        ? req->n_draft
                        : sequence_default_k(seq->planner_state.strategy, defaults->n_draft);
-    if (!defaults->has_draft) {
+    if (!defaults->has_draft && !seq->job->predicted) {
         seq->speculation_off = "there is no draft model, and nothing is looked up";
         seq->n_draft = 0;
     } else if (seq->n_draft == 0) {

@@ -82,6 +82,9 @@ struct generate_request {
     /* Of a prompt that is a text: BOS and the like are not added; texts of special tokens in it are
      * plain text. Of the answer's text: special tokens are in it. */
     bool adds_no_special, parses_no_special, shows_special;
+    /* A text that the answer is expected to be like; NULL or no bytes: there is none. */
+    const char *prediction;
+    size_t prediction_len;
 };
 
 enum token_origin { TOKEN_PLAIN, TOKEN_ACCEPTED, TOKEN_REPLACEMENT, TOKEN_BONUS };
@@ -154,6 +157,7 @@ struct generate_counters {
     uint32_t siblings, siblings_accepted; /* guesses for a place besides the first; in none else */
     uint32_t staged;                      /* of drafted: took no pass of the draft of their own */
     uint32_t appended, appended_accepted; /* of found: behind guesses of a model */
+    uint32_t predicted, predicted_accepted; /* from the request's prediction, of chain or branch */
     uint32_t overhead_p50_us, overhead_p99_us;
     uint32_t drafted_at[DRAFT_MAX], tested_at[DRAFT_MAX], accepted_at[DRAFT_MAX];
     uint64_t prompt_us, total_us, queue_us, rounds_us;
@@ -255,8 +259,8 @@ struct service_description {
  * Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY the arena is full. */
 /* What a request that says nothing means: temperature 1, top_p 1, no seed, n_draft -1, no rule. */
 void generate_request_init(struct generate_request *req);
-/* Copies what a request points to, but for its prompt, into an arena that this opens at the size
- * that it needs: the copy has no prompt, and the request may be forgotten.
+/* Copies what a request points to, but for its prompt and its prediction, into an arena that this
+ * opens at the size that it needs: the copy has neither, and the request may be forgotten.
  * Errors: ERR_NO_MEMORY. */
 int generate_request_keep(struct generate_request *kept, struct arena *arena,
                           const struct generate_request *req, struct error *err);

@@ -1,5 +1,6 @@
-/* A copy of a request without its prompt. A job waits with this, and not with what it was decoded
- * from, which is as large as the prompt and several times larger while it is decoded. */
+/* A copy of a request without its prompt and its prediction. A job waits with this, and not with
+ * what it was decoded from, which is as large as the prompt and several times larger while it is
+ * decoded. */
 #include "proto/generation_wire.h"
 
 #include <string.h>
@@ -60,6 +61,8 @@ static struct generate_request keep_parts(struct keeper *k, struct generate_requ
     req.prompt_len = 0;
     req.prompt_ids = NULL;
     req.n_prompt_ids = 0;
+    req.prediction = NULL;
+    req.prediction_len = 0;
     return req;
 }
 

@@ -129,6 +129,8 @@ Outrider__Generation__V1__GenerateRequest *request_make(struct arena *scratch,
     out->echo = req->echo;
     out->user = codec_copy_string(scratch, req->client);
     out->timeout_ms = req->timeout_ms;
+    out->prediction = codec_copy_text(scratch, req->prediction ? req->prediction : "",
+                                      req->prediction ? req->prediction_len : 0);
     out->priority = (Outrider__Generation__V1__Priority)req->job_class;
     special_make(out, req);
     if (req->logprobs >= 0) {
@@ -136,7 +138,8 @@ Outrider__Generation__V1__GenerateRequest *request_make(struct arena *scratch,
         out->logprobs = (uint32_t)req->logprobs;
     }
     bool is_whole = has_input && out->sampling && out->speculation && out->stop &&
-                    out->request_id && out->user && edits_make(out, scratch, req);
+                    out->request_id && out->user && out->prediction &&
+                    edits_make(out, scratch, req);
     return is_whole ? out : NULL;
 }
 
@@ -150,6 +153,7 @@ int request_check(const struct generate_request *req, struct error *err)
 {
     int rc = 0;
     if (req->prompt) TRY(text_check(req->prompt, req->prompt_len, "prompt", err));
+    if (req->prediction) TRY(text_check(req->prediction, req->prediction_len, "prediction", err));
     for (int i = 0; i < req->n_stop; i++) {
         TRY(text_check(req->stop[i], strlen(req->stop[i]), "stop", err));
     }
@@ -336,6 +340,8 @@ int request_read(const Outrider__Generation__V1__GenerateRequest *msg, struct ar
     TRY(service_decode(msg, req, err));
     TRY(edits_decode(msg, arena, req, err));
     special_decode(msg, req);
+    rc = codec_read_string(&req->prediction, &req->prediction_len, msg->prediction,
+                           GENERATE_PROMPT_BYTES_MAX, "prediction", err);
 out:
     if (rc) *req = (struct generate_request){0};
     return rc;

@@ -39,6 +39,8 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->staged = counters->staged;
     out->appended = counters->appended;
     out->appended_accepted = counters->appended_accepted;
+    out->predicted = counters->predicted;
+    out->predicted_accepted = counters->predicted_accepted;
     out->n_drafted_per_position = positions_count(counters->drafted_at);
     out->drafted_per_position = codec_lend(counters->drafted_at);
     out->n_tested_per_position = positions_count(counters->tested_at);
@@ -128,6 +130,8 @@ static int counters_decode(const Outrider__Generation__V1__Counters *msg,
     counters->staged = msg->staged;
     counters->appended = msg->appended;
     counters->appended_accepted = msg->appended_accepted;
+    counters->predicted = msg->predicted;
+    counters->predicted_accepted = msg->predicted_accepted;
     counters->prompt_us = msg->prompt_us;
     counters->total_us = msg->total_us;
     counters->queue_us = msg->queue_us;

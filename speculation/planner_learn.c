@@ -227,6 +227,7 @@ void planner_observe_branch(struct planner *p, struct planner_sequence *seq,
 void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
                            const struct planner_offer *offer, int k, int n_accepted)
 {
+    observe_heuristic(seq, k, n_accepted);
     observe_commit(seq, n_accepted + 1);
     planner_offer_observe(&p->reasons, &seq->trust[offer->finder], offer, k, n_accepted);
 }

@@ -9,7 +9,7 @@
 #include "speculation/planner_alpha.h"
 
 enum {
-    PLANNER_FINDERS = 5,                    /* drafters that find */
+    PLANNER_FINDERS = 6,                    /* drafters that find */
     PLANNER_DRAFTERS = 1 + PLANNER_FINDERS, /* with the draft model */
     /* Besides them: what is found is not offered but expected of the draft
      * (speculation/planner_stage.h). */

@@ -16,7 +16,7 @@ static const struct {
 #undef FINDER_ROW
 
 enum { N_FINDERS = sizeof finders / sizeof *finders };
-_Static_assert((int)N_FINDERS <= (int)PLANNER_FINDERS, "the planner tells them apart");
+_Static_assert((int)N_FINDERS + 1 <= (int)PLANNER_FINDERS, "the planner tells them apart");
 _Static_assert((int)N_FINDERS <= (int)NAME_LIST_NAMES_MAX, "all of them can be named");
 
 static int read_list(const char *lookup, struct name_list_item *items, int *n, struct error *err)
@@ -52,6 +52,14 @@ static int open_finder(struct drafters *d, const struct name_list_item *item,
     return rc;
 }
 
+static int open_predicted(struct drafters *d, const struct lookup_options *o, struct error *err)
+{
+    const struct drafter_options options = {.name = "", .n_sequences = o->n_sequences};
+    int rc = predicted_finder_ops.open(&d->predicted, &options, o->tok, err);
+    if (!rc) d->finders[d->n_finders++] = d->predicted;
+    return rc;
+}
+
 int drafters_open(struct drafters *d, struct drafter *model, const struct lookup_options *options,
                   struct error *err)
 {
@@ -62,6 +70,7 @@ int drafters_open(struct drafters *d, struct drafter *model, const struct lookup
     for (int i = 0; i < n; i++) {
         TRY(open_finder(d, &items[i], options, err));
     }
+    if (options->reads_predictions) TRY(open_predicted(d, options, err));
 out:
     if (rc) drafters_close(d);
     return rc;
@@ -75,9 +84,22 @@ void drafters_close(struct drafters *d)
     *d = (struct drafters){0};
 }
 
+bool drafters_look_up(const struct drafters *d)
+{
+    return d->n_finders > (d->predicted ? 1 : 0);
+}
+
 bool drafters_any(const struct drafters *d)
 {
-    return d->model || d->n_finders > 0;
+    return d->model || drafters_look_up(d);
+}
+
+struct drafter *drafters_predicted(const struct drafters *d, const struct sequence *seq,
+                                   struct planner_offer *offer)
+{
+    *offer = (struct planner_offer){.finder = d->n_finders - 1};
+    bool has_any = d->predicted && d->predicted->ops->look(d->predicted, seq, offer);
+    return has_any ? d->predicted : NULL;
 }
 
 struct drafter *drafters_first(const struct drafters *d)

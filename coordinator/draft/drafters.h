@@ -8,6 +8,9 @@ struct drafters {
     struct drafter *model; /* lent; NULL = none */
     int n_finders;
     struct drafter *finders[PLANNER_FINDERS]; /* [n_finders] by struct planner_offer's `finder` */
+    /* The last of the finders, which guesses for requests that predict their answers; NULL: there
+     * is none. */
+    struct drafter *predicted;
 };
 
 enum { STORE_TOKENS_DEFAULT = 1 << 20 };
@@ -20,10 +23,11 @@ enum { STORE_TOKENS_DEFAULT = 1 << 20 };
 int drafters_check(const char *lookup, struct error *err);
 
 struct lookup_options {
-    const char *lookup; /* a list that drafters_check has passed */
-    int n_sequences;    /* slots */
-    int store_tokens;   /* room of "store" */
-    bool is_shared;     /* what texts of one API key have taught may be used for all */
+    const char *lookup;     /* a list that drafters_check has passed */
+    int n_sequences;        /* slots */
+    int store_tokens;       /* room of "store" */
+    bool reads_predictions; /* there is a finder for them, too */
+    bool is_shared;         /* what texts of one API key have taught may be used for all */
     const struct tokenizer *tok;
 };
 
@@ -34,12 +38,19 @@ int drafters_open(struct drafters *drafters, struct drafter *model,
 /* Closes the finders. */
 void drafters_close(struct drafters *drafters);
 
-/* Whether anything can guess. */
+/* Whether anything can guess for a request that predicts nothing, and whether anything is looked up
+ * for it. */
 bool drafters_any(const struct drafters *drafters);
+bool drafters_look_up(const struct drafters *drafters);
 
 /* Who guesses for sequences whose K is their own: the model, otherwise a finder that depends on
  * nothing but their text; NULL. */
 struct drafter *drafters_first(const struct drafters *drafters);
+
+/* The finder of predictions, where it knows how the text goes on, and *offer is what it offers;
+ * NULL: it does not, or there is none. */
+struct drafter *drafters_predicted(const struct drafters *drafters, const struct sequence *seq,
+                                   struct planner_offer *offer);
 
 void drafters_set_vocabulary(struct drafters *drafters, int n_vocab);
 

@@ -32,6 +32,10 @@ DRAFTERS(DRAFTER_DECLARED)
 FINDERS(FINDER_DECLARED)
 #undef FINDER_DECLARED
 
+/* The finder of what a request predicts itself. It has no name in --lookup: an engine has it behind
+ * those that are named. */
+extern const struct drafter_ops predicted_finder_ops;
+
 struct draft_lane;
 struct arena;
 struct sequence;

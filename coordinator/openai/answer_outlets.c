@@ -216,6 +216,7 @@ int openai_answer_expect(struct openai_answer *a, const struct openai_request *r
     a->scores_only = request->scores_only;
     a->tells_outrider = request->tells_outrider;
     a->wants_logprobs = request->generate.logprobs >= 0;
+    a->has_prediction = request->generate.prediction_len > 0;
     a->n = request->generate.n;
     TRY(openai_shape_open(&a->shape, request, a->names.id, model->name, model->fingerprint,
                           (int64_t)time(NULL), err));

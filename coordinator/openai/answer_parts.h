@@ -38,7 +38,7 @@ struct openai_answer {
     const struct tokenizer *tok;
     struct budget *budget; /* what the answer keeps is charged to */
     struct openai_names names;
-    bool scores_only, tells_outrider, wants_logprobs;
+    bool scores_only, tells_outrider, wants_logprobs, has_prediction;
     int n; /* texts of a job */
 
     /* These are read by the engine thread, which must not wait for a thread that formats. */

@@ -298,8 +298,11 @@ static void count(struct openai_part *p, const struct generate_summary *s)
         usage->cached_tokens += c->target_reused;
     }
     usage->completion_tokens += s->completion_tokens;
-    usage->accepted += c->accepted;
-    usage->rejected += (int64_t)c->drafted - c->accepted;
+    bool has_own = p->answer->has_prediction;
+    uint32_t guessed = has_own ? c->predicted : c->drafted;
+    uint32_t accepted = has_own ? c->predicted_accepted : c->accepted;
+    usage->accepted += accepted;
+    usage->rejected += (int64_t)guessed - accepted;
 }
 
 /* What is still held of a text that was not stopped is a part of a character, or a token without

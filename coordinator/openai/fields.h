@@ -44,6 +44,8 @@ read_fn openai_field_not;
 /* "outrider", whose own fields are in request_outrider.c. */
 read_fn openai_field_outrider;
 bool openai_field_is_outrider(const char *name, enum openai_kind kind);
+/* "prediction"; request_prediction.c. */
+read_fn openai_field_prediction;
 /* What would change the text and is not there: refused if it asks for anything. */
 read_fn openai_field_refuse;
 /* The same for a number or a boolean (0 or 1) that may have the value `least`, which asks for

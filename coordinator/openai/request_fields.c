@@ -374,6 +374,7 @@ static const struct field fields[] = {
     {"parse_special", COMPLETION, openai_field_not, OWN(parses_no_special), 0, 0},
     {"presence_penalty", BOTH, openai_field_float, OWN(presence_penalty), -GENERATE_PENALTY_MAX,
      GENERATE_PENALTY_MAX},
+    {"prediction", BOTH, openai_field_prediction, 0, 0, 0},
     {"prompt", COMPLETION, read_prompts, 0, 0, 0},
     {"prompt_embeds", BOTH, openai_field_refuse, 0, 0, 0},
     {"prompt_logprobs", BOTH, openai_field_refuse, 0, 0, 0},
@@ -472,13 +473,17 @@ int openai_request_blame(struct openai_reading *r, enum openai_kind kind)
 int openai_request_check(struct openai_request *request, struct openai_reading *r)
 {
     struct buffer encoded = {0};
-    struct generate_request checked;
+    struct generate_request checked, unchecked = request->generate;
     int rc = 0;
-    request->generate.prompt = "";
-    TRY(generate_request_encode(&encoded, &request->generate, r->err));
+    unchecked.prompt = ""; /* texts of JSON are UTF-8, and their lengths are checked later */
+    unchecked.prediction = NULL;
+    TRY(generate_request_encode(&encoded, &unchecked, r->err));
     rc = generate_request_decode(encoded.data, encoded.len, r->arena, &checked, r->err);
     if (rc == ERR_FORMAT) rc = openai_request_blame(r, request->kind);
-    if (!rc) request->generate = checked;
+    if (rc) goto out;
+    checked.prediction = request->generate.prediction;
+    checked.prediction_len = request->generate.prediction_len;
+    request->generate = checked;
 out:
     buffer_free(&encoded);
     return rc;

@@ -269,6 +269,7 @@ json_t *openai_shape_summary(const struct generate_summary *s)
     double tested = (double)c->accepted + c->rejections;
     return json_pack(
         "{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+        "s:I, s:I, "
         "s:I, s:f, s:f, "
         "s:o, s:o, s:o}",
         "index", s->index, "rule", s->rule, "strategy", strategy_names[s->strategy], "arithmetic",
@@ -277,7 +278,8 @@ json_t *openai_shape_summary(const struct generate_summary *s)
         (json_int_t)c->accepted, "found", (json_int_t)c->found, "found_accepted",
         (json_int_t)c->found_accepted, "siblings", (json_int_t)c->siblings, "siblings_accepted",
         (json_int_t)c->siblings_accepted, "staged", (json_int_t)c->staged, "appended",
-        (json_int_t)c->appended, "appended_accepted", (json_int_t)c->appended_accepted,
+        (json_int_t)c->appended, "appended_accepted", (json_int_t)c->appended_accepted, "predicted",
+        (json_int_t)c->predicted, "predicted_accepted", (json_int_t)c->predicted_accepted,
         "rejections", (json_int_t)c->rejections, "preemptions", (json_int_t)c->preemptions, "alpha",
         tested > 0 ? c->accepted / tested : 0.0, "mean_n_draft",
         c->rounds ? (double)c->drafted / c->rounds : 0.0, "tested_per_position",

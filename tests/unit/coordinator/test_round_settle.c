@@ -9,7 +9,7 @@
 #include "coordinator/round_parts.h"
 #include "tests/support/drafter_world.h"
 
-enum { SESSION, STORE, LOOKAHEAD, MOST = 6, NODES = 1 + TREE_NODES_MAX };
+enum { SESSION, STORE, LOOKAHEAD, PREDICTED, MOST = 6, NODES = 1 + TREE_NODES_MAX };
 
 /* What a drafter has made or was right with. */
 struct counted {
@@ -20,10 +20,11 @@ struct counted {
 struct case_ {
     const char *name;
     int32_t chain[MOST], siblings[MOST], branch[MOST];
-    int place;       /* of the guess whose siblings these are */
-    int n_appended;  /* the last guesses of the chain */
-    int finder;      /* that has made the chain; -1: the draft model */
-    bool has_window; /* the branch is the window of lookahead, otherwise it is the store's */
+    int place;         /* of the guess whose siblings these are */
+    int n_appended;    /* the last guesses of the chain */
+    int finder;        /* that has made the chain; -1: the draft model */
+    bool has_window;   /* the branch is the window of lookahead, otherwise it is the store's */
+    bool is_predicted; /* or that of what the request predicts */
     int32_t said[MOST];
     struct counted guesses[SIGNALS_DRAFTERS], besides[SIGNALS_DRAFTERS];
     int n_found, n_found_kept;
@@ -48,6 +49,21 @@ static const struct case_ cases[] = {
      .guesses = {[SIGNALS_STORE] = {3, 3}},
      .n_found = 3,
      .n_found_kept = 3},
+    {.name = "a chain that was predicted",
+     .chain = {20, 21, 22},
+     .finder = PREDICTED,
+     .said = {20, 21, 9},
+     .guesses = {[SIGNALS_PREDICTION] = {3, 2}},
+     .n_found = 3,
+     .n_found_kept = 2},
+    {.name = "a branch that was predicted",
+     .chain = {20, 21, 22},
+     .branch = {20, 25, 26, 27},
+     .is_predicted = true,
+     .finder = -1,
+     .said = {20, 25, 26, 9},
+     .guesses = {[SIGNALS_MODEL] = {3, 1}},
+     .besides = {[SIGNALS_PREDICTION] = {3, 2}}},
     {.name = "no guesses", .finder = -1, .said = {9}},
     {.name = "a sibling stays",
      .chain = {20, 21},
@@ -281,8 +297,10 @@ static int length(const int32_t *ids)
 
 static void open_round(void)
 {
-    const struct lookup_options lookups = {
-        .lookup = "session,store,lookahead", .n_sequences = SLOTS, .store_tokens = 4096};
+    const struct lookup_options lookups = {.lookup = "session,store,lookahead",
+                                           .n_sequences = SLOTS,
+                                           .store_tokens = 4096,
+                                           .reads_predictions = true};
     const struct signals_options options = {.version = "1", .draft_name = ""};
     struct error err;
     setup(&b, RULE_GREEDY, 0);
@@ -371,7 +389,8 @@ static void make_plan(const struct case_ *c, struct lane_plan *plan)
         plan->window = b.drafters.finders[LOOKAHEAD];
         plan->n_window = n_branch;
     } else {
-        plan->branch = (struct planner_branch){.offer = {.finder = STORE}, .n = n_branch};
+        plan->branch = (struct planner_branch){
+            .offer = {.finder = c->is_predicted ? PREDICTED : STORE}, .n = n_branch};
     }
 }
 
@@ -513,6 +532,10 @@ START_TEST(guesses_are_counted_for_who_made_them)
     ck_assert(c->n_planned == 0 || n_learned == c->n_siblings_learned);
     ck_assert_uint_eq(counters->found, (uint32_t)c->n_found);
     ck_assert_uint_eq(counters->found_accepted, (uint32_t)c->n_found_kept);
+    const struct counted *chain = &c->guesses[SIGNALS_PREDICTION];
+    const struct counted *branch = &c->besides[SIGNALS_PREDICTION];
+    ck_assert_uint_eq(counters->predicted, (uint32_t)(chain->n + branch->n));
+    ck_assert_uint_eq(counters->predicted_accepted, (uint32_t)(chain->n_kept + branch->n_kept));
     ck_assert_uint_eq(counters->appended, (uint32_t)c->n_appended);
     ck_assert_uint_eq(counters->appended_accepted, c->n_appended ? (uint32_t)c->n_found_kept : 0);
     close_round();

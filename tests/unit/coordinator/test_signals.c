@@ -254,9 +254,10 @@ END_TEST
 START_TEST(drafters_have_their_names)
 {
     static const char *const names[] = {
-        [SIGNALS_MODEL] = "model",       [SIGNALS_SESSION] = "session",
-        [SIGNALS_STORE] = "store",       [SIGNALS_DATASTORE] = "datastore",
-        [SIGNALS_RECYCLED] = "recycled", [SIGNALS_LOOKAHEAD] = "lookahead"};
+        [SIGNALS_MODEL] = "model",          [SIGNALS_SESSION] = "session",
+        [SIGNALS_STORE] = "store",          [SIGNALS_DATASTORE] = "datastore",
+        [SIGNALS_RECYCLED] = "recycled",    [SIGNALS_LOOKAHEAD] = "lookahead",
+        [SIGNALS_PREDICTION] = "prediction"};
     struct signals *s = open_signals(true);
     struct buffer out = {0};
     char line[128];

@@ -200,11 +200,12 @@ static struct generate_summary *summary_sample(void)
     summary->estimates = estimates_sample();
     summary->prompt_ids = sample_ids(&made, summary->prompt_tokens, 0, INT32_MAX);
     struct generate_counters *c = &summary->counters;
-    uint32_t *const narrow[] = {&c->rounds,         &c->drafted,       &c->accepted,
-                                &c->rejections,     &c->drafted_ahead, &c->target_reused,
-                                &c->draft_reused,   &c->preemptions,   &c->found,
-                                &c->found_accepted, &c->siblings,      &c->siblings_accepted,
-                                &c->staged,         &c->appended,      &c->appended_accepted};
+    uint32_t *const narrow[] = {&c->rounds,         &c->drafted,           &c->accepted,
+                                &c->rejections,     &c->drafted_ahead,     &c->target_reused,
+                                &c->draft_reused,   &c->preemptions,       &c->found,
+                                &c->found_accepted, &c->siblings,          &c->siblings_accepted,
+                                &c->staged,         &c->appended,          &c->appended_accepted,
+                                &c->predicted,      &c->predicted_accepted};
     for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) {
         *narrow[i] = (uint32_t)sample_bits();
     }
@@ -237,6 +238,8 @@ static void counters_equal(const struct generate_counters *a, const struct gener
     ck_assert_uint_eq(a->staged, b->staged);
     ck_assert_uint_eq(a->appended, b->appended);
     ck_assert_uint_eq(a->appended_accepted, b->appended_accepted);
+    ck_assert_uint_eq(a->predicted, b->predicted);
+    ck_assert_uint_eq(a->predicted_accepted, b->predicted_accepted);
     ck_assert_uint_eq(a->found_accepted, b->found_accepted);
     ck_assert_uint_eq(a->target_reused, b->target_reused);
     ck_assert_uint_eq(a->draft_reused, b->draft_reused);

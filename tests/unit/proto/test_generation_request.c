@@ -74,6 +74,8 @@ static struct generate_request request_sample(void)
     }
     req.stop = stop;
     req.request_id = sample_int(0, 1) ? "job 17/~" : "";
+    req.prediction = text_sample(200);
+    req.prediction_len = strlen(req.prediction);
     return req;
 }
 
@@ -148,6 +150,8 @@ static void requests_equal(const struct generate_request *a, const struct genera
     if (a->n_prompt_ids) {
         ck_assert_mem_eq(a->prompt_ids, b->prompt_ids, (size_t)a->n_prompt_ids * sizeof(int32_t));
     }
+    ck_assert_uint_eq(a->prediction_len, b->prediction_len);
+    if (a->prediction_len) ck_assert_str_eq(a->prediction, b->prediction);
 }
 
 START_TEST(request_round_trip_keeps_every_field)
@@ -179,7 +183,7 @@ START_TEST(absent_fields_have_defaults)
 END_TEST
 
 /* A job waits with such a copy: nothing of it may point into what it was decoded from. */
-START_TEST(kept_request_has_all_but_the_prompt)
+START_TEST(kept_request_has_all_but_the_prompt_and_the_prediction)
 {
     sample_start("kept_request");
     for (int i = 0; i < 100; i++) {
@@ -192,6 +196,7 @@ START_TEST(kept_request_has_all_but_the_prompt)
         memset(read_back.base, 0xee, read_back.used_bytes);
         settings_equal(&sent, &kept);
         ck_assert(!kept.prompt && !kept.prompt_ids && !kept.n_prompt_ids && !kept.prompt_len);
+        ck_assert(!kept.prediction && !kept.prediction_len);
         arena_close(&own);
     }
 }
@@ -312,7 +317,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, request_round_trip_keeps_every_field);
     tcase_add_test(tcase, absent_fields_have_defaults);
-    tcase_add_test(tcase, kept_request_has_all_but_the_prompt);
+    tcase_add_test(tcase, kept_request_has_all_but_the_prompt_and_the_prediction);
     tcase_add_test(tcase, unknown_fields_are_refused_by_number);
     tcase_add_test(tcase, request_bytes_equal_those_of_another_protobuf);
     tcase_add_test(tcase, bytes_of_edits_equal_those_of_another_protobuf);

@@ -389,6 +389,48 @@ START_TEST(only_the_seed_may_be_so_large)
 }
 END_TEST
 
+/* The text that a request predicts, or NULL. */
+static void check_prediction(const char *value, const char *want)
+{
+    check_taken(read_field(OPENAI_CHAT, "prediction", value), "prediction", value);
+    ck_assert_uint_eq(request.generate.prediction_len, strlen(want));
+    ck_assert_mem_eq(request.generate.prediction ? request.generate.prediction : "", want,
+                     strlen(want));
+}
+
+START_TEST(a_prediction_is_a_text_or_parts_of_one)
+{
+    static const struct {
+        const char *value, *param, *words;
+    } rows[] = {
+        {"3", "prediction", "is an integer, must be an object"},
+        {"\"x\"", "prediction", "is a string, must be an object"},
+        {"[]", "prediction", "is an array, must be an object"},
+        {"{}", "prediction.type", "must be \"content\""},
+        {"{\"type\": \"text\", \"content\": \"x\"}", "prediction.type", "must be \"content\""},
+        {"{\"type\": \"content\"}", "prediction.content", "is missing"},
+        {"{\"type\": \"content\", \"content\": null}", "prediction.content", "is null"},
+        {"{\"type\": \"content\", \"content\": {}}", "prediction.content", "is an object"},
+        {"{\"type\": \"content\", \"content\": [\"x\"]}", "prediction.content[0]", "must be {"},
+        {"{\"type\": \"content\", \"content\": [{\"type\": \"text\", \"text\": \"x\"},"
+         " {\"type\": \"image\", \"text\": \"x\"}]}",
+         "prediction.content[1]", "must be {"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        CHECK_ERR(read_field(OPENAI_CHAT, "prediction", rows[i].value), ERR_ARGUMENT,
+                  rows[i].words);
+        ck_assert_str_eq(wrong.param, rows[i].param);
+    }
+    check_prediction("null", "");
+    check_prediction("{\"type\": \"content\", \"content\": \"\"}", "");
+    check_prediction("{\"type\": \"content\", \"content\": []}", "");
+    check_prediction("{\"type\": \"content\", \"content\": \"a b\"}", "a b");
+    check_prediction("{\"type\": \"content\", \"content\": [{\"type\": \"text\", \"text\": \"a \"},"
+                     " {\"type\": \"text\", \"text\": \"b\"}]}",
+                     "a b");
+}
+END_TEST
+
 static void check_tools(int rc, const char *tools, const char *choice, const char *text,
                         bool is_taken)
 {
@@ -448,6 +490,7 @@ int main(void)
     tcase_add_test(tcase, a_prompt_alone_is_enough);
     tcase_add_test(tcase, the_check_names_fields);
     tcase_add_test(tcase, tools_are_taken_where_none_may_be_called);
+    tcase_add_test(tcase, a_prediction_is_a_text_or_parts_of_one);
     tcase_add_test(tcase, other_seeds_are_refused_by_name);
     tcase_add_test(tcase, only_the_seed_may_be_so_large);
     suite_add_tcase(suite, tcase);

@@ -1,0 +1,135 @@
+/* Guesses from the text that the request itself predicts as its answer, OpenAI's "prediction": from
+ * the answer's first token on what stands there, and behind a difference what follows where the
+ * two are alike again (lookup/predicted.h).
+ *
+ * What is guessed depends on the request and on the committed tokens alone. A request may predict
+ * what was made for it before, though, with the coins that would judge the guesses now, so texts
+ * whose coins come from a seed of their own are not guessed at (keeps_texts). q is one-hot. */
+#include <stdlib.h>
+
+#include "coordinator/draft/drafter.h"
+#include "coordinator/draft/internal.h"
+#include "coordinator/job.h"
+#include "coordinator/sequence.h"
+#include "lookup/predicted.h"
+
+/* How far the text in a slot was followed. */
+struct followed {
+    bool has_begun;
+    int n_read; /* tokens of the answer */
+    struct predicted_place place;
+};
+
+struct predicted_finder {
+    struct drafter base;
+    struct followed *texts; /* by slot */
+    int n_vocab;            /* ids that exist for the target */
+};
+
+static struct predicted_finder *predicted_finder(struct drafter *drafter)
+{
+    return (struct predicted_finder *)drafter;
+}
+
+static void predicted_finder_close(struct drafter *drafter)
+{
+    free(predicted_finder(drafter)->texts);
+    free(drafter);
+}
+
+static int predicted_finder_open(struct drafter **drafter, const struct drafter_options *options,
+                                 const struct tokenizer *tok, struct error *err)
+{
+    struct predicted_finder *f = NULL;
+    int rc = 0;
+    (void)tok;
+    *drafter = NULL;
+    TRY(mem_array(&f, 1, sizeof *f, err));
+    f->base = (struct drafter){.ops = &predicted_finder_ops};
+    TRY(mem_array(&f->texts, (size_t)options->n_sequences, sizeof *f->texts, err));
+    *drafter = &f->base;
+    f = NULL;
+out:
+    if (f) predicted_finder_close(&f->base);
+    return rc;
+}
+
+static void predicted_set_vocabulary(struct drafter *drafter, int n_vocab)
+{
+    predicted_finder(drafter)->n_vocab = n_vocab;
+}
+
+static void predicted_forget(struct drafter *drafter, int slot)
+{
+    predicted_finder(drafter)->texts[slot] = (struct followed){0};
+}
+
+static int predicted_study(struct drafter *drafter, const struct sequence *seq, int n_tokens)
+{
+    const struct predicted *predicted = seq->job->predicted;
+    struct followed *text = &predicted_finder(drafter)->texts[seq->slot];
+    int n_answer = seq->n_tokens - seq->n_prompt;
+    if (!predicted) return 0;
+    if (!text->has_begun) *text = (struct followed){true, 0, predicted_begin()};
+    for (; text->n_read < n_answer && n_tokens > 0; n_tokens--) {
+        text->n_read++;
+        predicted_follow(predicted, &text->place, seq->tokens + seq->n_prompt, text->n_read);
+    }
+    return n_answer - text->n_read;
+}
+
+/* Guesses up to one that does not exist for the target. */
+static int predicted_foresee(const struct drafter *drafter, const struct sequence *seq,
+                             int32_t *tokens, int n)
+{
+    const struct predicted_finder *f = (const struct predicted_finder *)drafter;
+    const struct followed *text = &f->texts[seq->slot];
+    int n_known = 0, n_found = 0;
+    if (text->has_begun && text->n_read == seq->n_tokens - seq->n_prompt) {
+        n_found = predicted_copy(seq->job->predicted, &text->place, tokens, n);
+    }
+    while (n_known < n_found && tokens[n_known] < f->n_vocab) {
+        n_known++;
+    }
+    return n_known;
+}
+
+static bool predicted_look(const struct drafter *drafter, const struct sequence *seq,
+                           struct planner_offer *offer)
+{
+    const struct predicted_finder *f = (const struct predicted_finder *)drafter;
+    const struct predicted_place *place = &f->texts[seq->slot].place;
+    int32_t tokens[DRAFT_MAX];
+    offer->k_max = predicted_foresee(drafter, seq, tokens, DRAFT_MAX);
+    offer->evidence = place->lost ? 0 : planner_evidence_of_match(place->run);
+    return offer->k_max > 0;
+}
+
+static void predicted_propose(struct drafter *drafter, struct draft_lane *lanes, int n,
+                              struct arena *arena, struct draft_cost *cost)
+{
+    (void)cost; /* there are no passes */
+    for (int i = 0; i < n; i++) {
+        struct finder_guess guesses[DRAFT_MAX];
+        int32_t tokens[DRAFT_MAX];
+        int n_found = predicted_foresee(drafter, lanes[i].seq, tokens, lanes[i].k);
+        for (int k = 0; k < n_found; k++) {
+            guesses[k] = (struct finder_guess){.n = 1, .tokens = {tokens[k]}};
+        }
+        finder_take(&lanes[i], guesses, n_found, arena);
+    }
+}
+
+const struct drafter_ops predicted_finder_ops = {
+    .name = "prediction",
+    .counted = SIGNALS_PREDICTION,
+    .open = predicted_finder_open,
+    .close = predicted_finder_close,
+    .set_vocabulary = predicted_set_vocabulary,
+    .propose = predicted_propose,
+    .forget = predicted_forget,
+    .study = predicted_study,
+    .look = predicted_look,
+    .foresee = predicted_foresee,
+    .keeps_texts = true,
+};
