@@ -89,8 +89,8 @@ out:
     return rc;
 }
 
-/* Sizes: all but the window are at least 1, and none is so large that sums and products of positions
- * overflow or that its tables take gigabytes. */
+/* Sizes: all but the window are at least 1, and none is so large that sums and products of
+ * positions overflow or that its tables take gigabytes. */
 static int sizes_decode(const Outrider__Target__V1__Description *msg,
                         struct target_description *desc, struct error *err)
 {
