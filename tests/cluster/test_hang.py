@@ -143,6 +143,10 @@ class Hang(unittest.TestCase):
             client.close()
         wait_until(lambda: load(world) == (0, 0), 10, "they have left")
         self.check_in_time(Post(world, **ask(**in_time())))
+        began = time.monotonic()
+        done = world.outrider("generate", PROMPT, "-n", "1", "--deadline", str(TIMEOUT_MS))
+        self.assertLess(time.monotonic() - began, TIMEOUT_MS / 1000 + LATE_S)
+        self.assertIn("time is over", done.stderr)
         self.go_on(pid)
         self.assertTrue(Post(world, **ask()).text())
         pid = self.hang(world)
@@ -159,6 +163,8 @@ class Hang(unittest.TestCase):
 
     def test_a_group_that_does_not_answer(self):
         world = self.cluster("--drain-timeout", "2")
+        for n_draft in (0, 4):  # so that its steps are known
+            Post(world, **ask(200, outrider={"n_draft": n_draft})).join()
         text = Post(world, **ask(20)).text()
         self.assertEqual(get(world, "/ready")[0], 200)
         # It is late, and goes on.

@@ -3,9 +3,13 @@
 """What a request may occupy: messages that are too long or hold unknown fields leave nothing
 behind, and requests that wait are counted and bounded. Skipped (77) where grpcio is not
 installed."""
+import contextlib
+import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +26,13 @@ REST_MIB = 40 * PATIENCE
 # of those that clients are sending.
 SLACK_MIB = 120 * PATIENCE
 QUEUE_MIB = 48
+LIMITS = ["--queue-bytes", str(QUEUE_MIB * MIB), "--queue", "4096"]
+LONG_TEXT = "once upon " * (MIB // 40)
+# Of a model whose context has room for such a text, because others are refused while they wait.
+LONG_CONTEXT = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
+                "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+                "intermediate_size": 64, "vocab_size": 512, "rms_norm_eps": 1e-5,
+                "max_position_embeddings": 2 * len(LONG_TEXT), "tie_word_embeddings": True}
 
 
 def unknown(n_bytes):
@@ -32,8 +43,7 @@ def unknown(n_bytes):
 class Memory(FaultTest):
     @classmethod
     def setUpClass(cls):
-        cls.world = World(coordinator_flags=["--queue-bytes", str(QUEUE_MIB * MIB), "--queue",
-                                             "4096"])
+        cls.world = World(coordinator_flags=LIMITS)
         cls.addClassCleanup(cls.world.leave)
         cls.world.start()
         cls.caller = Caller(cls.world.address)
@@ -44,23 +54,24 @@ class Memory(FaultTest):
         self.check_logs(self.world)
         self.assertEqual(self.world.greedy(), self.greedy)
 
-    def rss_mib(self):
-        with open(f"/proc/{self.world.coordinator.pid}/status", encoding="ascii") as file:
+    def rss_mib(self, world=None):
+        pid = (world or self.world).coordinator.pid
+        with open(f"/proc/{pid}/status", encoding="ascii") as file:
             line = next(line for line in file if line.startswith("VmRSS:"))
         return int(line.split()[1]) / 1024
 
-    def check_grown(self, before, most):
-        grown = self.rss_mib() - before
+    def check_grown(self, before, most, world=None):
+        grown = self.rss_mib(world) - before
         print(f"{self.id()}: {before:.0f} MiB, grown by {grown:.0f}", file=sys.stderr)
         self.assertLess(grown, most)
 
-    def check_rest(self, before):
+    def check_rest(self, before, world=None):
         """An idle coordinator gives memory back within a second or two."""
-        print(f"{self.id()}: {before:.0f} MiB, grown by {self.rss_mib() - before:.0f}, then",
+        print(f"{self.id()}: {before:.0f} MiB, grown by {self.rss_mib(world) - before:.0f}, then",
               file=sys.stderr)
-        wait_until(lambda: self.rss_mib() - before < REST_MIB, 10 * PATIENCE,
+        wait_until(lambda: self.rss_mib(world) - before < REST_MIB, 10 * PATIENCE,
                    f"no more than {REST_MIB:.0f} MiB are left")
-        self.check_grown(before, REST_MIB)
+        self.check_grown(before, REST_MIB, world)
 
     def test_messages_beyond_the_limit_are_not_read(self):
         before = self.rss_mib()
@@ -88,30 +99,43 @@ class Memory(FaultTest):
     def test_waiting_requests_are_bounded(self):
         """While the group stands still, requests wait: with their ids, and without the text that
         they came from, until they occupy --queue-bytes together."""
-        before = self.rss_mib()
-        pid = self.world.rank_pids()[0]
+        folder = tempfile.mkdtemp(prefix="outrider-shape-")
+        self.addCleanup(shutil.rmtree, folder)
+        with open(f"{folder}/config.json", "w", encoding="ascii") as file:
+            json.dump(LONG_CONTEXT, file)
+        world = World(target=f"synthetic:{folder}/config.json,seed=1", draft=None,
+                      worker_flags=["--kv-tokens", str(2 * len(LONG_TEXT))],
+                      coordinator_flags=[*LIMITS, "--calibrate", "0"])
+        self.addCleanup(world.leave)
+        world.start()
+        with contextlib.closing(Caller(world.address)) as caller:
+            self.fill_queue(world, caller)
+
+    def fill_queue(self, world, caller):
+        before = self.rss_mib(world)
+        pid = world.rank_pids()[0]
         calls, refused = [], []
-        os.kill(pid, signal.SIGSTOP)
+        os.kill(pid, signal.SIGSTOP)  # in the first steps, of which nothing is expected yet
         try:
-            calls.append(self.caller.stream("Generate", field(1, "Once upon a time")))
-            text = field(1, "once upon " * (MIB // 10))
+            calls.append(caller.stream("Generate", field(1, "Once upon a time")))
+            text = field(1, LONG_TEXT)
             for _ in range(200):
-                calls.append(self.caller.stream("Generate", text))
+                calls.append(caller.stream("Generate", text))
                 calls[-1].add_done_callback(lambda call: refused.append(call.details()))
-            wait_until(lambda: len(refused) > 20, 60 * PATIENCE, "requests are refused")
+            wait_until(lambda: len(refused) > 20, 25 * PATIENCE, "requests are refused")
             for sentence in list(refused):
                 self.assertIn("--queue-bytes", sentence)
-            self.check_grown(before, QUEUE_MIB + SLACK_MIB)
-            status, sentence = self.caller.refusal("Generate", text)
+            self.check_grown(before, QUEUE_MIB + SLACK_MIB, world)
+            status, sentence = caller.refusal("Generate", text)
             self.assertEqual(status, "RESOURCE_EXHAUSTED")
             self.assertIn("requests that wait occupy", sentence)
         finally:
             for call in calls:
                 call.cancel()
             os.kill(pid, signal.SIGCONT)
-        wait_until(lambda: self.world.outrider("generate", "-n", "1", "a").returncode == 0,
+        wait_until(lambda: world.outrider("generate", "-n", "1", "a").returncode == 0,
                    30 * PATIENCE, "the next one is served")
-        self.check_rest(before)
+        self.check_rest(before, world)
 
     def test_a_long_text_delays_nobody(self):
         """Texts become ids beside the network thread: Describe, which waits for nothing else, is
