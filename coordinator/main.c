@@ -191,8 +191,7 @@ static const struct argp_option options[] = {
      0},
     {"step-timeout", OPT_STEP_TIMEOUT, "SECONDS", 0,
      "a step that takes longer loses the group, and its requests fail; so does one of 20 times "
-     "what "
-     "steps of its size have taken and 1 s, if that is 6 s or more; default 120",
+     "what steps of its size have taken, if that is 5 s or more; default 120",
      0},
     {"max-prompt-bytes", OPT_PROMPT_BYTES, "N", 0, "longest text accepted; default 4194304", 0},
     {"pin", OPT_PIN, "LIST", 0,

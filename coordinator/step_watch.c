@@ -20,14 +20,41 @@ static struct step_work work_of(const struct step *step)
     return work;
 }
 
-void step_watch_begin(struct step_watch *watch, const struct step *step, int64_t now_us)
+static int64_t bytes_of_rows(const struct step_row *rows, int n, const struct target_description *d)
+{
+    int64_t n_bytes = 0;
+    for (int i = 0; i < n; i++) {
+        const struct row_wish *wish = &rows[i].wish;
+        int64_t n_best = (int64_t)wish->n_best * d->n_slices;
+        if (n_best > d->vocab_size) n_best = d->vocab_size;
+        n_bytes += wish->full ? 4 * (int64_t)d->vocab_size : 8 * n_best + 4 * (int64_t)wish->n_ids;
+    }
+    return n_bytes;
+}
+
+/* Of the logits in the answers of all ranks, at most. Rows cost about the same whatever is asked of
+ * them, but a whole vocabulary of each takes its time on the way. */
+static int64_t bytes_of(const struct step *step, const struct target_description *d)
+{
+    int64_t n_bytes = 0;
+    for (int i = 0; i < step->n_lanes; i++) {
+        n_bytes += bytes_of_rows(step->lanes[i].rows, step->lanes[i].n_rows, d);
+    }
+    for (int i = 0; i < step->n_more; i++) {
+        n_bytes += bytes_of_rows(step->more[i].rows, step->more[i].n_rows, d);
+    }
+    return n_bytes;
+}
+
+void step_watch_begin(struct step_watch *watch, const struct step *step,
+                      const struct target_description *d, int64_t now_us)
 {
     watch->work = work_of(step);
-    int64_t expected_us = step_limit_expected_us(&watch->limit, &watch->work);
-    bool is_known = expected_us >= 0;
-    watch->overdue_us = is_known ? expected_us + STEP_OVERDUE_US : INT64_MAX;
-    watch->limit_us =
-        is_known ? step_limit_us(&watch->limit, &watch->work) + STEP_GRACE_US : INT64_MAX;
+    int64_t way_us = bytes_of(step, d) / STEP_BYTES_PER_US;
+    watch->expected_us = step_limit_expected_us(&watch->limit, &watch->work);
+    bool is_known = watch->expected_us >= 0;
+    watch->overdue_us = is_known ? watch->expected_us + way_us + STEP_OVERDUE_US : INT64_MAX;
+    watch->limit_us = is_known ? step_limit_us(&watch->limit, &watch->work) + way_us : INT64_MAX;
     watch->waited_us = 0;
     watch->seen_us = now_us;
 }
@@ -54,7 +81,7 @@ bool step_watch_is_over(const struct step_watch *watch)
 void step_watch_end(struct step_watch *watch, int64_t took_us)
 {
     if (took_us > watch->overdue_us) {
-        int64_t most_us = 2 * (watch->overdue_us - STEP_OVERDUE_US) + STEP_LEAST_US;
+        int64_t most_us = 2 * watch->expected_us + STEP_LEAST_US;
         if (took_us > most_us) took_us = most_us;
     }
     step_limit_observe(&watch->limit, &watch->work, took_us);

@@ -10,14 +10,14 @@
 
 enum {
     STEP_OVERDUE_US = 2000000, /* beyond what the step was expected to take */
-    /* A rank that sees that another one hangs ends its group first, and then says why. */
-    STEP_GRACE_US = 1000000,
-    STEP_SEEN_US = 200000 /* that count between two looks at most */
+    STEP_SEEN_US = 200000,     /* that count between two looks at most */
+    STEP_BYTES_PER_US = 1      /* of long answers, at least, even over a slow link */
 };
 
 struct step_watch {
     struct step_limit limit;
     struct step_work work;
+    int64_t expected_us;          /* -1 = not known */
     int64_t overdue_us, limit_us; /* INT64_MAX = never */
     int64_t waited_us, seen_us;
 };
@@ -25,8 +25,9 @@ struct step_watch {
 /* Nothing is known of the steps of a group. most_us: --step-timeout. */
 void step_watch_init(struct step_watch *watch, int64_t most_us);
 
-/* The step is sent, at now_us. */
-void step_watch_begin(struct step_watch *watch, const struct step *step, int64_t now_us);
+/* The step is sent, at now_us. d: the group. */
+void step_watch_begin(struct step_watch *watch, const struct step *step,
+                      const struct target_description *d, int64_t now_us);
 /* Its answer is not there yet. */
 void step_watch_look(struct step_watch *watch, int64_t now_us);
 /* The step takes longer than expected by so much that a group which does not hang has something

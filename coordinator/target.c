@@ -494,7 +494,7 @@ int target_step(struct target *t, struct step *step, const struct target_meanwhi
     arena_reset(&t->replies);
     step->id = ++t->last_id;
     TRY(step_encode(&t->out, step, err));
-    step_watch_begin(&t->watch, step, start_us);
+    step_watch_begin(&t->watch, step, target_description(t), start_us);
     for (int i = 0; i < t->n_ranks; i++) {
         rc = rpc_stream_ask(t->links[i].stream, t->out.data, t->out.len,
                             start_us + (int64_t)t->step_timeout_s * 1000000, err);
