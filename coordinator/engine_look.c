@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "coordinator/engine_parts.h"
 
 /* A step that the end of the drain meets may still be answered, so that the ranks need not throw it
@@ -24,6 +25,9 @@ static void note_late(struct engine *e, int64_t now_us, bool is_overdue)
     atomic_store_explicit(&load_of(e)->late_us, (int)(now_us - e->late_us), memory_order_relaxed);
     if (is_overdue == e->is_overdue) return;
     e->is_overdue = is_overdue;
+    log_line(LOG_LEVEL_WARN, "step_overdue", "group=%s late_ms=%lld running=%d waiting=%d",
+             engine_group(e)->group, (long long)(now_us - e->late_us) / 1000,
+             engine_count_running(e), waiting_count(e->waiting));
     groups_set_overdue(e->options.groups, e->options.seat, is_overdue);
 }
 

@@ -15,6 +15,9 @@ enum {
     SHUT_LOOK_US = 50000
 };
 
+static const char overdue_text[] =
+    "the target group does not answer: its step takes seconds longer than steps like it";
+
 /* ---- inside the lock ---- */
 
 static const struct seat *serving_seat(const struct groups *g)
@@ -40,9 +43,7 @@ static void tell(struct groups *g, const struct seat *last)
     const char *why = g->why;
     enum groups_service service = GROUPS_ABSENT;
     if (seat && !g->is_stopping) service = are_overdue(g) ? GROUPS_OVERDUE : GROUPS_SERVING;
-    if (service == GROUPS_OVERDUE) {
-        why = "the target group does not answer: its step takes seconds longer than steps like it";
-    }
+    if (service == GROUPS_OVERDUE) why = overdue_text;
     if (!seat) seat = last ? last : &g->seats[0];
     if (g->set_serving) g->set_serving(g->arg, service, why, &seat->description);
 }
@@ -501,7 +502,9 @@ bool groups_view(struct groups *g, int index, struct seat_view *view)
     };
     if (has_group) view->group = seat->group;
     snprintf(view->kernels, sizeof view->kernels, "%s", seat->description.kernels);
-    snprintf(view->state, sizeof view->state, "%s", view->is_serving ? "serving" : seat->why);
+    const char *state = view->is_serving ? "serving" : seat->why;
+    if (view->is_serving && seat->is_overdue) state = overdue_text;
+    snprintf(view->state, sizeof view->state, "%s", state);
     monitor_leave(&g->monitor);
     return true;
 }

@@ -157,7 +157,7 @@ void groups_count(struct groups *groups, int *n_waiting, uint64_t *n_steps, uint
 /* Copies what is told of a seat; false: it has no engine. */
 struct seat_view {
     bool is_serving;
-    char state[ERROR_TEXT_BYTES]; /* "serving", or why not */
+    char state[ERROR_TEXT_BYTES]; /* "serving", or why not, or that its step is overdue */
     struct found_group group;     /* n_ranks 0: it has none */
     char kernels[32];
     int n_running, n_waiting, n_places;

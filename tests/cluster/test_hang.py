@@ -177,6 +177,7 @@ class Hang(unittest.TestCase):
         self.assertEqual(get(world, "/health")[0], 200)
         self.assertFalse(world.is_serving())
         self.assertIsNone(post.status)
+        self.assertIn(" step_overdue ", world.coordinator.log())
         self.go_on(pid)
         self.assertEqual(post.text(), text)
         wait_until(lambda: get(world, "/ready")[0] == 200, 10, "it is ready again")
