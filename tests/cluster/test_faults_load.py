@@ -159,22 +159,33 @@ class LostGroup(LoadTest):
     is the same model."""
     KV = ["--kv-tokens", "1024"]
 
+    def lacks_room(self, readers):
+        before = self.client.load().preemptions
+
+        def look():
+            load, n_begun = self.client.load(), sum(reader.n_tokens() > 0 for reader in readers)
+            n_ended = sum(not reader.is_alive() for reader in readers)
+            return load.preemptions - before > 2 and n_begun - n_ended > load.running
+
+        return look
+
     def lose_evicted(self):
         """The right texts, and the jobs that still wait after the group is gone: some of them have
         text already."""
-        jobs = [job(prompt(i) * 4, temperature=0, ignore_eos=True, max_tokens=400)
+        jobs = [job(prompt(i) * 4, temperature=0, ignore_eos=True, max_tokens=700)
                 for i in range(N_WAITING)]
         right = [self.client.ask(one).texts[0].ids for one in jobs]
         readers = [Reader(self.client, one) for one in jobs]
-        wait_until(lambda: sum(reader.n_tokens() > 0 for reader in readers) >
-                   self.client.load().running, 20 * PATIENCE, "some have lost their place")
+        # The first one may have its place again at once; later there is no room for all of them.
+        wait_until(self.lacks_room(readers), 20 * PATIENCE, "some have lost their place")
         self.world.kill_rank(0)
         wait_until(lambda: self.client.load().running == 0, LOST_SECONDS * PATIENCE, "it is lost")
         time.sleep(0.5)  # until the ends of those that ran are here
         left = [(reader, ids) for reader, ids in zip(readers, right) if reader.is_alive()]
         ended = [reader for reader in readers if not reader.is_alive()]
         self.assertGreater(sum(reader.n_tokens() > 0 for reader, _ in left), 0)
-        self.assertEqual({reader.answer.status for reader in ended}, {"UNAVAILABLE"})
+        statuses = {reader.answer.status for reader in ended}
+        self.assertEqual(statuses - {"OK"}, {"UNAVAILABLE"})  # the first may have been done before
         return left
 
     def test_same_model_goes_on(self):
