@@ -134,13 +134,29 @@ static const struct buffer *describe_now(struct listener *ls)
     return is_busy(ls) || is_draining(ls) ? &ls->busy_description : &ls->description;
 }
 
+/* Whether the caller may be a coordinator of this rank, by its certificate. Otherwise `code`. */
+static int check_client(const struct listener *ls, const struct rpc_call *call, int code,
+                        struct error *err)
+{
+    if (rpc_call_client_is(call, ls->run_names)) return 0;
+    return error_set(err, code,
+                     "this rank serves coordinators whose certificates are for '%s', and this one "
+                     "is not: show another one, or give the ranks --tls-client-name",
+                     ls->run_names);
+}
+
+/* Other ranks ask while the group forms. Later a coordinator would find out at Run only that it is
+ * not served, again and again. For a rank that comes too late this is no end (worker/join.c). */
 static void on_describe(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
 {
     struct listener *ls = service;
     struct error err;
+    int rc = 0;
     (void)data, (void)len;
     const struct buffer *answer = describe_now(ls);
-    int rc = rpc_call_send(call, answer->data, answer->len, &err);
+    if (!is_starting(ls)) TRY(check_client(ls, call, ERR_UNAVAILABLE, &err));
+    TRY(rpc_call_send(call, answer->data, answer->len, &err));
+out:
     rpc_call_finish(call, rc, rc ? err.text : "");
 }
 
@@ -151,14 +167,7 @@ static void on_run_open(struct rpc_call *call, void *service)
     struct listener *ls = service;
     struct error err;
     int rc = 0;
-    if (!rpc_call_client_is(call, ls->run_names)) {
-        rc =
-            error_set(&err, ERR_UNAUTHENTICATED,
-                      "this rank serves coordinators whose certificates are for '%s', and this one "
-                      "is not: show another one, or give the ranks --tls-client-name",
-                      ls->run_names);
-        goto out;
-    }
+    TRY(check_client(ls, call, ERR_UNAUTHENTICATED, &err));
     if (is_starting(ls)) {
         rc = error_set(&err, ERR_UNAVAILABLE, "this group is still starting");
         goto out;

@@ -285,6 +285,19 @@ class Mutual(TlsTest):
                         next(run(iter(queue.Queue().get, None), timeout=20))
                     self.assertIn(words, refused.exception.details())
 
+    def test_a_coordinator_of_another_name_says_so_once(self):
+        world = World(transport="tcp", worker_flags=self.ca.door("worker"),
+                      coordinator_flags=self.ca.caller("--target", "client"))
+        self.addCleanup(world.leave)
+        world.start_workers()
+        world.wait_log("workers", " ready ", 20)
+        world.start_coordinator()
+        world.wait_log("coordinator", "target_unreachable", 20)
+        time.sleep(1)
+        log = world.logs()["coordinator.log"]
+        self.assertIn("are for 'coordinator,outrider-coordinator', and this one is not", log)
+        self.assertEqual(log.count("target_"), 1, log)
+
     def test_a_certificate_that_has_expired_is_refused(self):
         self.ca.make_short("old", -60)
         done = self.health(self.world.address, *self.ca.caller("--tls", "old"))
