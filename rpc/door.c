@@ -7,13 +7,16 @@
 #include <arpa/inet.h>
 #include <asm/socket.h> /* SO_COOKIE */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "access/reach.h"
 #include "base/clock.h"
@@ -22,8 +25,9 @@
 #include "base/network.h"
 
 enum {
-    CUT_PER_OPEN = 4,        /* so many connections are open for each that is cut, but not closed */
-    LOOK_US = 100000,        /* between two looks at all connections */
+    CUT_PER_OPEN = 4, /* so many connections are open for each that is cut, but not closed */
+    LOOK_US = 100000, /* between two looks at all connections */
+    POKE_AFTER_US = 20000,
     WARN_US = 60000000,      /* between two warnings */
     NO_FILES_PAUSE_US = 2000 /* until files may be free again */
 };
@@ -227,6 +231,51 @@ static bool is_too_fast(struct rpc_door *door)
     return door->n_cut > door->most / CUT_PER_OPEN;
 }
 
+/* ---- connections that are left for later ---- */
+
+/* After an EAGAIN although connections wait, gRPC's polling by epoll waits for a further one to
+ * come. So one comes: ours, from a thread that nobody waits for. */
+struct poke {
+    struct sockaddr_storage to;
+    socklen_t len;
+};
+
+static atomic_bool is_poking; /* one at a time is enough */
+
+static void *poke_door(void *arg)
+{
+    struct poke *poke = arg;
+    clock_sleep_us(POKE_AFTER_US);
+    atomic_store(&is_poking, false);
+    int fd = socket(poke->to.ss_family, SOCK_STREAM, 0);
+    if (fd >= 0) {
+        fcntl(fd, F_SETFL, O_NONBLOCK);
+        connect(fd, (const struct sockaddr *)&poke->to, poke->len); /* it need not succeed */
+        clock_sleep_us(POKE_AFTER_US);
+        close(fd);
+    }
+    free(poke);
+    return NULL;
+}
+
+static void come_back(int listener)
+{
+    struct error err;
+    struct poke *poke = NULL;
+    pthread_t thread;
+    if (atomic_exchange(&is_poking, true)) return;
+    if (mem_array(&poke, 1, sizeof *poke, &err) == 0) {
+        poke->len = sizeof poke->to;
+        getsockname(listener, (struct sockaddr *)&poke->to, &poke->len);
+        if (pthread_create(&thread, NULL, poke_door, poke) == 0) {
+            pthread_detach(thread);
+            return;
+        }
+    }
+    free(poke);
+    atomic_store(&is_poking, false);
+}
+
 /* ---- accepting ---- */
 
 /* Whether the socket still listens, so that the next connection may be better. */
@@ -236,7 +285,7 @@ static bool is_passing(int code)
 }
 
 /* gRPC would listen no more after an error that is not EAGAIN. */
-static void pass_over(struct rpc_door *door, int code)
+static void pass_over(struct rpc_door *door, int listener, int code)
 {
     bool lacks_files = code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
     if (lacks_files) {
@@ -246,6 +295,7 @@ static void pass_over(struct rpc_door *door, int code)
         cut_idle(door, door->n);
         clock_sleep_us(NO_FILES_PAUSE_US);
     }
+    come_back(listener);
     errno = EAGAIN;
 }
 
@@ -253,11 +303,12 @@ static int accept_at(struct rpc_door *door, int listener, struct sockaddr_storag
                      socklen_t *len, int flags)
 {
     if (door->port && is_too_fast(door)) {
+        come_back(listener);
         errno = EAGAIN;
         return -1;
     }
     int fd = network_accept(listener, (struct sockaddr *)addr, len, flags);
-    if (fd < 0 && is_passing(errno)) pass_over(door, errno);
+    if (fd < 0 && is_passing(errno)) pass_over(door, listener, errno);
     if (fd >= 0 && door->port) add(door, fd, addr);
     return fd;
 }
