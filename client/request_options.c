@@ -51,17 +51,20 @@ static const struct argp_option options[] = {
      "Texts of special tokens in the prompt are plain text; otherwise they become these tokens", 1},
     {"show-special", OPT_SHOW_SPECIAL, NULL, 0,
      "The answer's text has its special tokens in it; otherwise they are left out", 1},
-    {"temperature", OPT_TEMPERATURE, "T", 0, "0 = greedy; default 1", 2},
-    {"top-k", OPT_TOP_K, "N", 0, "Keep the N best tokens; default 0 = all", 2},
-    {"top-p", OPT_TOP_P, "P", 0, "Keep the best tokens up to a mass of P; default 1 = all", 2},
-    {"min-p", OPT_MIN_P, "P", 0, "Keep tokens of at least P times the best; default 0 = all", 2},
+    {"temperature", OPT_TEMPERATURE, "T", 0, "0 = greedy; default: as the model says, or 1", 2},
+    {"top-k", OPT_TOP_K, "N", 0,
+     "Keep the N best tokens, 0 = all; default: as the model says, or all", 2},
+    {"top-p", OPT_TOP_P, "P", 0,
+     "Keep the best tokens up to a mass of P, 1 = all; default: as the model says, or all", 2},
+    {"min-p", OPT_MIN_P, "P", 0,
+     "Keep tokens of at least P times the best, 0 = all; default: as the model says, or all", 2},
     {"seed", OPT_SEED, "N", 0,
      "Same seed, same text (with rule rejection or block: at a fixed K); default: the coordinator "
      "chooses",
      2},
     {"repetition-penalty", OPT_REPETITION, "R", 0,
-     "Divide positive logits of tokens of prompt and answer by R, and multiply negative ones; "
-     "default 1 = off",
+     "Divide positive logits of tokens of prompt and answer by R, and multiply negative ones; 1 = "
+     "off; default: as the model says, or off",
      2},
     {"presence-penalty", OPT_PRESENCE, "X", 0,
      "Take X, -2 to 2, from the logits of tokens that the answer has already; default 0", 2},
@@ -312,8 +315,10 @@ static int check_lengths(const struct generate_request *req, struct error *err)
 
 int generate_options_check(const struct generate_options *o, struct error *err)
 {
+    struct generate_request settled = o->request; /* the server's defaults make sense */
     int rc = 0;
-    TRY(sampling_check(&o->request.sampling, err));
+    generate_request_settle(&settled, NULL);
+    TRY(sampling_check(&settled.sampling, err));
     TRY(check_strategy(&o->request, err));
     TRY(check_lengths(&o->request, err));
 out:

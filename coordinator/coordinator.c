@@ -22,12 +22,12 @@
 #include "coordinator/openai/api.h"
 #include "coordinator/sender.h"
 #include "coordinator/sequence.h"
+#include "coordinator/served_chat.h"
 #include "coordinator/served_model.h"
 #include "coordinator/served_tokens.h"
 #include "http/metrics_server.h"
 #include "model/checkpoint/layers.h"
 #include "model/checkpoint/served_name.h"
-#include "model/tokenizer/chat_template.h"
 
 enum {
     CONTROL_QUEUE = 64,
@@ -63,8 +63,8 @@ struct coordinator {
     struct admission admission; /* of all doors */
     struct job_watch *watch;
     struct sender *sender;
-    struct served_model model;  /* for the doors */
-    struct chat_template *chat; /* NULL = none */
+    struct served_model model; /* for the doors */
+    struct served_chat chat;
     struct gateway *gateway;
     struct openai_api *openai;      /* NULL = there is no HTTP door */
     struct metrics_server *metrics; /* NULL: --metrics is not given */
@@ -112,7 +112,36 @@ out:
     return rc;
 }
 
-/* The tokenizer, and the chat template that lies beside it. */
+/* A model's folder; NULL: it is a synthetic one, or there is none. The caller frees it. */
+static int folder_of(char **folder, const char *name, struct error *err)
+{
+    *folder = NULL;
+    if (!name || strncmp(name, "synthetic:", 10) == 0) return 0;
+    return layers_strip(folder, name, err);
+}
+
+static int open_chat(struct coordinator *c, struct error *err)
+{
+    bool brings_one = has_draft(c) && drafter_find(c->options.draft)->has_tokenizer;
+    char *tokenizer = NULL, *draft = NULL;
+    int rc = 0;
+    TRY(folder_of(&tokenizer, c->options.tokenizer, err));
+    TRY(folder_of(&draft, brings_one ? c->options.draft : NULL, err));
+    const struct served_chat_options options = {
+        .file = c->options.chat_template, .tokenizer = tokenizer, .draft = draft};
+    TRY(served_chat_open(&c->chat, &options, err));
+out:
+    free(tokenizer);
+    free(draft);
+    return rc;
+}
+
+static void take_conventions(void *coordinator, const struct target_conventions *conventions)
+{
+    struct coordinator *c = coordinator;
+    served_chat_take_target(&c->chat, conventions);
+}
+
 static int open_tokenizer(struct coordinator *c, struct error *err)
 {
     int rc = 0;
@@ -130,7 +159,6 @@ static int open_tokenizer(struct coordinator *c, struct error *err)
     } else {
         TRY(tokenizer_open(&c->tok, folder, err));
     }
-    TRY(chat_template_open(&c->chat, is_synthetic ? NULL : folder, c->options.chat_template, err));
 out:
     free(folder);
     return rc;
@@ -336,7 +364,7 @@ static int open_http(struct coordinator *c, struct error *err)
         .sender = c->sender,
         .model = &c->model,
         .beat = c->beat,
-        .chat = c->chat,
+        .chat = &c->chat,
         .write_metrics = write_metrics,
         .metrics_arg = c,
     };
@@ -358,6 +386,9 @@ static int open_fleet(struct coordinator *c, struct error *err)
         .admission = &c->admission,
         .flush_answers = flush_answers,
         .flush_arg = c->sender,
+        .take_conventions = take_conventions,
+        .conventions_arg = c,
+        .ignores_generation_config = c->options.ignores_generation_config,
         .client_weights = c->options.client_weights,
         .n_client_weights = c->options.n_client_weights,
         .n_sequences = c->options.n_sequences,
@@ -482,6 +513,7 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     served_model_open(&c->model, options->served_name);
     groups_open(&c->groups);
     TRY(open_tokenizer(c, err));
+    TRY(open_chat(c, err));
     TRY(place_drafter(c, err));
     TRY(open_drafter(c, err));
     if (options->count_tokens)
@@ -557,7 +589,7 @@ void coordinator_close(struct coordinator *c)
     served_tokens_close(c->served);
     queue_close(c->control);
     drafter_close(c->drafter);
-    chat_template_close(c->chat);
+    served_chat_close(&c->chat);
     tokenizer_close(c->tok);
     served_model_close(&c->model);
     groups_close(&c->groups);

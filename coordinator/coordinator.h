@@ -21,10 +21,11 @@ struct guard; /* coordinator/guard.h */
 
 struct coordinator_options {
     const char *listen;
-    const struct guard *guard; /* keys and certificates; kept; NULL = everybody may call */
-    const char *http;          /* HOST:PORT of the HTTP door; "off", NULL = none */
-    const char *cors_origin;   /* that browsers may come from; NULL = none */
-    const char *chat_template; /* file; NULL = the tokenizer folder's, if it has one */
+    const struct guard *guard;      /* keys and certificates; kept; NULL = everybody may call */
+    const char *http;               /* HOST:PORT of the HTTP door; "off", NULL = none */
+    const char *cors_origin;        /* that browsers may come from; NULL = none */
+    const char *chat_template;      /* file; NULL = coordinator/served_chat.h says which */
+    bool ignores_generation_config; /* of the target, for requests that leave sampling open */
     int http_connections, max_stops, max_texts; /* of the door; of a request */
     const struct target_list *targets;          /* where ranks of groups are; copied */
     struct comm *world;             /* instead of targets: one mpirun for everything; kept */

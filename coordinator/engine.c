@@ -272,6 +272,21 @@ static void refuse_group(struct engine *e, struct error *why)
     log_line(LOG_LEVEL_WARN, "target_unreachable", "text=\"%s\"", why->text);
 }
 
+/* Before the group serves, so that its first request is served by them. */
+static void take_conventions(struct engine *e)
+{
+    const struct engine_options *o = &e->options;
+    const struct target_conventions *c = target_conventions(o->target);
+    e->sampling = (struct sampling_defaults){
+        .sampling = {.temperature = c->temperature,
+                     .top_k = c->top_k,
+                     .top_p = c->top_p,
+                     .min_p = c->min_p},
+        .repetition_penalty = c->repetition_penalty,
+    };
+    if (o->take_conventions) o->take_conventions(o->conventions_arg, c);
+}
+
 /* Connects to the group that was found for this engine, if there is one. */
 static void keep_connected(struct engine *e)
 {
@@ -286,6 +301,7 @@ static void keep_connected(struct engine *e)
     TRY(groups_check(groups, seat, group.addresses[0], d, &err));
     TRY(adopt_group(e, &err));
     engine_show_load(e); /* with what was measured */
+    take_conventions(e);
     TRY(groups_hold(groups, seat, d, &err));
     log_line(LOG_LEVEL_INFO, "target_ready",
              "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d address=%s", d->model,

@@ -15,6 +15,7 @@ static struct sequence_defaults defaults_now(const struct engine *e)
         .context_limit = engine_group(e)->context_limit,
         .vocab_size = engine_group(e)->vocab_size,
         .ends = &engine_group(e)->ends,
+        .sampling = e->options.ignores_generation_config ? NULL : &e->sampling,
         .has_draft = drafters_any(e->options.drafters),
         .siblings_max = e->options.trees.mode == TREES_OFF ? 0 : SIBLINGS_MAX,
         .grows = e->options.trees.mode == TREES_AUTO,

@@ -29,6 +29,10 @@ struct engine_options {
     /* Lets answers leave that are complete; has_time: as in sender_flush. */
     void (*flush_answers)(void *arg, bool has_time);
     void *flush_arg;
+    /* A group that is about to serve says this beside its description; NULL: nobody asks. */
+    void (*take_conventions)(void *arg, const struct target_conventions *conventions);
+    void *conventions_arg;
+    bool ignores_generation_config;    /* its numbers of sampling are no defaults */
     const char *const *client_weights; /* [n_client_weights] "NAME=W" */
     int n_client_weights;
     int n_sequences;      /* that have a place at a time, at most SEQUENCES_MAX */

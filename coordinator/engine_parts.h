@@ -24,7 +24,8 @@ struct engine {
     int64_t blocked_room;                   /* ... when so many blocks were left for it */
     struct planner planner;                 /* of the draft and the group in planner_group */
     struct target_description planner_group;
-    struct kept_times kept; /* where the planner's tables are kept; path "" = nowhere */
+    struct sampling_defaults sampling; /* of the group's folder */
+    struct kept_times kept;            /* where the planner's tables are kept; path "" = nowhere */
     int64_t start_us;
     int64_t drain_until_us; /* 0 = it does not drain */
     int64_t next_drop_us, lost_us;

@@ -53,6 +53,7 @@ enum {
     OPT_HTTP_CONNECTIONS,
     OPT_CORS,
     OPT_CHAT_TEMPLATE,
+    OPT_GENERATION_CONFIG,
     OPT_MAX_STOPS,
     OPT_MAX_TEXTS,
     OPT_DRAIN_TIMEOUT,
@@ -114,7 +115,13 @@ static const struct argp_option options[] = {
      "all; default none",
      0},
     {"chat-template", OPT_CHAT_TEMPLATE, "FILE", 0,
-     "Jinja template of conversations; default that of the tokenizer's folder", 0},
+     "Jinja template of conversations; default that of --tokenizer if it is given and has one, "
+     "otherwise the target's, or the draft's if the target has none",
+     0},
+    {"generation-config", OPT_GENERATION_CONFIG, "WORD", 0,
+     "on: the target's generation_config.json says how texts are sampled (temperature, top_k, "
+     "top_p, min_p, repetition_penalty) where a request does not; off: it does not; default on",
+     0},
     {"max-stops", OPT_MAX_STOPS, "N", 0,
      "stop strings that a request over HTTP may have, 1 to 16; default 16", 0},
     {"max-texts", OPT_MAX_TEXTS, "N", 0,
@@ -280,16 +287,17 @@ static error_t parse_served_name(struct argp_state *state, const char *text)
     return 0;
 }
 
-static error_t parse_log_jobs(struct argp_state *state, const char *text)
+/* "on" or "off". is_inverted: *out is true when it is off. */
+static error_t parse_switch(struct argp_state *state, bool *out, const char *option,
+                            const char *text, bool is_inverted)
 {
     static const char *const words[] = {"off", "on"};
-    struct arguments *args = state->input;
     struct error err;
     int word = 0;
-    if (options_word(&word, "--log-jobs", text, words, 2, &err)) {
+    if (options_word(&word, option, text, words, 2, &err)) {
         argp_failure(state, 2, 0, "%s", err.text);
     }
-    args->options.log_jobs = word == 1;
+    *out = (word == 1) != is_inverted;
     return 0;
 }
 
@@ -306,7 +314,7 @@ static error_t parse_signal_option(int key, char *arg, struct argp_state *state)
         c->has_vllm_metrics = true;
         return 0;
     case OPT_LOG_JOBS:
-        return parse_log_jobs(state, arg);
+        return parse_switch(state, &c->log_jobs, "--log-jobs", arg, false);
     case OPT_LOG_LOAD:
         return program_parse_int(state, &c->log_load_s, "--log-load", arg, 0, 86400);
     default:
@@ -453,6 +461,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_CHAT_TEMPLATE:
         c->chat_template = arg;
         return 0;
+    case OPT_GENERATION_CONFIG:
+        return parse_switch(state, &c->ignores_generation_config, "--generation-config", arg, true);
     case OPT_MAX_STOPS:
         return program_parse_int(state, &c->max_stops, "--max-stops", arg, 1, GENERATE_STOPS_MAX);
     case OPT_MAX_TEXTS:

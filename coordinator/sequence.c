@@ -180,6 +180,7 @@ static int settle_request(struct sequence *seq, const struct tokenizer *tok,
     struct job *job = seq->job;
     struct generate_request *req = &job->generate;
     int rc = 0;
+    generate_request_settle(req, defaults->sampling); /* once for all of the job's sequences */
     TRY(sampling_check(&req->sampling, err));
     if (req->n_draft > DRAFT_MAX) {
         return error_set(err, ERR_ARGUMENT, "n_draft is %d, must be at most %d", req->n_draft,

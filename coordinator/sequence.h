@@ -73,8 +73,9 @@ struct sequence_defaults {
     int n_draft; /* -1 = by strategy */
     enum strategy strategy;
     float threshold;
-    int context_limit, vocab_size; /* of the target */
-    const struct end_ids *ends;    /* of its texts; NULL = none */
+    int context_limit, vocab_size;            /* of the target */
+    const struct end_ids *ends;               /* of its texts; NULL = none */
+    const struct sampling_defaults *sampling; /* of its texts; NULL = none */
     bool has_draft;
     int siblings_max;                 /* of each guess of planned sequences */
     bool grows;                       /* a draft model may guess behind siblings of these */

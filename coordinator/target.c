@@ -34,9 +34,19 @@ struct target {
     uint64_t last_id;
     struct buffer out, in;
     struct arena replies; /* decoded replies, one step long */
+    struct arena told;    /* of `conventions` */
+    struct target_conventions conventions;
 };
 
-enum { REPLY_ARENA_BYTES = 96 << 20 };
+enum { REPLY_ARENA_BYTES = 96 << 20, TOLD_ARENA_BYTES = 4 << 20 };
+
+static const struct target_conventions no_conventions = {.template_file = "",
+                                                         .chat_template = "",
+                                                         .temperature = WIRE_OPEN,
+                                                         .top_p = WIRE_OPEN,
+                                                         .min_p = WIRE_OPEN,
+                                                         .repetition_penalty = WIRE_OPEN,
+                                                         .top_k = WIRE_OPEN};
 
 int target_open(struct target **target, const struct target_options *options, struct error *err)
 {
@@ -49,7 +59,9 @@ int target_open(struct target **target, const struct target_options *options, st
     TRY(mem_array(&t, 1, sizeof *t, err));
     t->tokenizer_fingerprint = options->tokenizer_fingerprint;
     t->step_timeout_s = options->step_timeout_s;
+    t->conventions = no_conventions;
     TRY(arena_open(&t->replies, REPLY_ARENA_BYTES, err));
+    TRY(arena_open(&t->told, TOLD_ARENA_BYTES, err));
     TRY(rpc_client_open(&t->client, &client, err));
     *target = t;
     t = NULL;
@@ -66,6 +78,7 @@ void target_close(struct target *t)
     buffer_free(&t->out);
     buffer_free(&t->in);
     arena_close(&t->replies);
+    arena_close(&t->told);
     free(t);
 }
 
@@ -92,6 +105,11 @@ bool target_is_leaving(const struct target *t)
 const struct target_description *target_description(const struct target *t)
 {
     return &t->links[0].description;
+}
+
+const struct target_conventions *target_conventions(const struct target *t)
+{
+    return &t->conventions;
 }
 
 void target_kernels(const struct target *t, const char *kernels[RANKS_MAX], int *n)
@@ -179,6 +197,22 @@ static void look_at_health(struct target *t, struct rank_link *link)
     }
 }
 
+/* Rank 0 speaks for its group. One that does not know the question has nothing to say. */
+static int ask_conventions(struct target *t, int64_t deadline_us, struct error *err)
+{
+    const struct rpc_request request = {.address = t->links[0].address,
+                                        .path = "/outrider.target.v1.Target/DescribeConventions",
+                                        .deadline_us = deadline_us};
+    t->conventions = no_conventions;
+    arena_reset(&t->told);
+    int rc = rpc_client_call(t->client, &request, &t->in, err);
+    if (rc == ERR_UNSUPPORTED) return 0;
+    if (rc) return rc;
+    rc = target_conventions_decode(t->in.data, t->in.len, &t->told, &t->conventions, err);
+    if (rc) t->conventions = no_conventions;
+    return rc ? error_wrap(err, "%s", t->links[0].address) : 0;
+}
+
 int target_connect(struct target *t, const struct found_group *group, int64_t deadline_us,
                    struct error *err)
 {
@@ -205,6 +239,7 @@ int target_connect(struct target *t, const struct found_group *group, int64_t de
     }
     qsort(t->links, (size_t)t->n_ranks, sizeof *t->links, compare_ranks);
     TRY(check_group(t, err));
+    TRY(ask_conventions(t, deadline_us, err));
     for (int i = 0; i < t->n_ranks; i++) {
         TRY(rpc_stream_open(&t->links[i].stream, t->client, t->links[i].address,
                             "/outrider.target.v1.Target/Run", false, INT64_MAX, err));

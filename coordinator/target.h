@@ -57,6 +57,9 @@ int target_poll(struct target *target, struct error *err);
 
 /* Valid once the group has been connected, also after it was lost. */
 const struct target_description *target_description(const struct target *target);
+/* What its folder says beside its weights; valid until the next connection. Before the first one
+ * it says nothing. */
+const struct target_conventions *target_conventions(const struct target *target);
 /* Names of the kernels of ranks 0 .. *n - 1, which may differ; none before that. They are valid
  * until the next connection. */
 void target_kernels(const struct target *target, const char *kernels[RANKS_MAX], int *n);

@@ -26,7 +26,8 @@ enum {
     GENERATE_BANS_MAX = 256,      /* banned sequences */
     GENERATE_BAN_TOKENS_MAX = 32, /* of one of them */
     GENERATE_STOP_IDS_MAX = 64,
-    SCORE_TOP_MAX = 64
+    SCORE_TOP_MAX = 64,
+    GENERATE_OPEN = -1 /* a number of sampling that a request leaves to the model */
 };
 
 /* Added to the logit of one token. */
@@ -50,8 +51,8 @@ struct generate_request {
     size_t prompt_len;
     const int32_t *prompt_ids;
     int n_prompt_ids;
-    int max_tokens; /* 0 = default */
-    struct sampling_params sampling;
+    int max_tokens;                  /* 0 = default */
+    struct sampling_params sampling; /* GENERATE_OPEN where it says nothing */
     bool has_seed;
     uint64_t seed;
     int n_draft; /* K of STRATEGY_FIXED, the maximum of others; -1 = default */
@@ -68,7 +69,8 @@ struct generate_request {
     int logprobs;   /* alternatives per token, 0..SCORE_TOP_MAX; -1 = no logprobs at all */
     bool echo;      /* the prompt's tokens come first, with their logprobs if wanted */
     int min_tokens; /* no end of sequence and no stop token before so many */
-    float repetition_penalty; /* 1 = off; the divisor of positive logits, Keskar et al. 2019 */
+    /* 1 = off; the divisor of positive logits, Keskar et al. 2019. GENERATE_OPEN, too. */
+    float repetition_penalty;
     float presence_penalty, frequency_penalty; /* 0 = off; OpenAI's, over the answer's tokens */
     int n_biases;
     const struct token_bias *biases;
@@ -85,6 +87,12 @@ struct generate_request {
     /* A text that the answer is expected to be like; NULL or no bytes: there is none. */
     const char *prediction;
     size_t prediction_len;
+};
+
+/* How a model is sampled where a request does not say; GENERATE_OPEN, as in requests. */
+struct sampling_defaults {
+    struct sampling_params sampling;
+    float repetition_penalty;
 };
 
 enum token_origin { TOKEN_PLAIN, TOKEN_ACCEPTED, TOKEN_REPLACEMENT, TOKEN_BONUS };
@@ -255,10 +263,14 @@ struct service_description {
 /* Encoders replace buf's content. A request whose text is not UTF-8 is refused; replies are sent
  * with '?' in place of bytes that are not UTF-8.
  * Errors: ERR_NO_MEMORY, ERR_ARGUMENT. Decoders take nothing over. Fields that a request leaves out
- * get their defaults: temperature 1, top_p 1, no seed, n_draft -1.
+ * are as generate_request_init has them.
  * Errors: ERR_FORMAT with the field's name and value, ERR_NO_MEMORY the arena is full. */
-/* What a request that says nothing means: temperature 1, top_p 1, no seed, n_draft -1, no rule. */
+/* A request that says nothing: sampling is open, no seed, n_draft -1, no rule. */
 void generate_request_init(struct generate_request *req);
+/* Fills in what is open: from the defaults, and where these are open or NULL with temperature 1,
+ * top_p 1 and nothing else. */
+void generate_request_settle(struct generate_request *req,
+                             const struct sampling_defaults *defaults);
 /* Copies what a request points to, but for its prompt and its prediction, into an arena that this
  * opens at the size that it needs: the copy has neither, and the request may be forgotten.
  * Errors: ERR_NO_MEMORY. */

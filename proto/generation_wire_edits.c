@@ -47,7 +47,7 @@ bool edits_make(Outrider__Generation__V1__GenerateRequest *out, struct arena *sc
                 const struct generate_request *req)
 {
     out->min_tokens = (uint32_t)req->min_tokens;
-    if (req->repetition_penalty != 1) {
+    if (req->repetition_penalty != GENERATE_OPEN) {
         out->_repetition_penalty_case =
             OUTRIDER__GENERATION__V1__GENERATE_REQUEST___REPETITION_PENALTY_REPETITION_PENALTY;
         out->repetition_penalty = req->repetition_penalty;
@@ -66,11 +66,11 @@ static int penalties_decode(const Outrider__Generation__V1__GenerateRequest *msg
     if (msg->_repetition_penalty_case ==
         OUTRIDER__GENERATION__V1__GENERATE_REQUEST___REPETITION_PENALTY_REPETITION_PENALTY) {
         req->repetition_penalty = msg->repetition_penalty;
+        TRY(range_check(req->repetition_penalty, 0, GENERATE_REPETITION_MAX, true,
+                        "repetition_penalty", err));
     }
     req->presence_penalty = msg->presence_penalty;
     req->frequency_penalty = msg->frequency_penalty;
-    TRY(range_check(req->repetition_penalty, 0, GENERATE_REPETITION_MAX, true, "repetition_penalty",
-                    err));
     TRY(range_check(req->presence_penalty, -GENERATE_PENALTY_MAX, GENERATE_PENALTY_MAX, false,
                     "presence_penalty", err));
     TRY(range_check(req->frequency_penalty, -GENERATE_PENALTY_MAX, GENERATE_PENALTY_MAX, false,

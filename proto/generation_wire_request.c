@@ -47,12 +47,23 @@ static Outrider__Generation__V1__Sampling *sampling_make(struct arena *scratch,
     Outrider__Generation__V1__Sampling *out = arena_take(scratch, 1, sizeof *out);
     if (!out) return NULL;
     outrider__generation__v1__sampling__init(out);
-    out->_temperature_case = OUTRIDER__GENERATION__V1__SAMPLING___TEMPERATURE_TEMPERATURE;
-    out->temperature = req->sampling.temperature;
-    out->top_k = (uint32_t)req->sampling.top_k;
-    out->_top_p_case = OUTRIDER__GENERATION__V1__SAMPLING___TOP_P_TOP_P;
-    out->top_p = req->sampling.top_p;
-    out->min_p = req->sampling.min_p;
+    const struct sampling_params *params = &req->sampling;
+    if (params->temperature != GENERATE_OPEN) {
+        out->_temperature_case = OUTRIDER__GENERATION__V1__SAMPLING___TEMPERATURE_TEMPERATURE;
+        out->temperature = params->temperature;
+    }
+    if (params->top_k != GENERATE_OPEN) {
+        out->_top_k_case = OUTRIDER__GENERATION__V1__SAMPLING___TOP_K_TOP_K;
+        out->top_k = (uint32_t)params->top_k;
+    }
+    if (params->top_p != GENERATE_OPEN) {
+        out->_top_p_case = OUTRIDER__GENERATION__V1__SAMPLING___TOP_P_TOP_P;
+        out->top_p = params->top_p;
+    }
+    if (params->min_p != GENERATE_OPEN) {
+        out->_min_p_case = OUTRIDER__GENERATION__V1__SAMPLING___MIN_P_MIN_P;
+        out->min_p = params->min_p;
+    }
     if (req->has_seed) {
         out->_seed_case = OUTRIDER__GENERATION__V1__SAMPLING___SEED_SEED;
         out->seed = req->seed;
@@ -185,19 +196,23 @@ static int sampling_decode(const Outrider__Generation__V1__Sampling *msg,
     if (!msg) return 0;
     if (msg->_temperature_case == OUTRIDER__GENERATION__V1__SAMPLING___TEMPERATURE_TEMPERATURE) {
         params->temperature = msg->temperature;
+        TRY(range_check(msg->temperature, 0, TEMPERATURE_MAX, false, "temperature", err));
+    }
+    if (msg->_top_k_case == OUTRIDER__GENERATION__V1__SAMPLING___TOP_K_TOP_K) {
+        TRY(codec_read_int(&params->top_k, msg->top_k, 0, INT32_MAX, "top_k", err));
     }
     if (msg->_top_p_case == OUTRIDER__GENERATION__V1__SAMPLING___TOP_P_TOP_P) {
         params->top_p = msg->top_p;
+        TRY(range_check(msg->top_p, 0, 1, true, "top_p", err));
+    }
+    if (msg->_min_p_case == OUTRIDER__GENERATION__V1__SAMPLING___MIN_P_MIN_P) {
+        params->min_p = msg->min_p;
+        TRY(range_check(msg->min_p, 0, 1, false, "min_p", err));
     }
     if (msg->_seed_case == OUTRIDER__GENERATION__V1__SAMPLING___SEED_SEED) {
         req->has_seed = true;
         req->seed = msg->seed;
     }
-    params->min_p = msg->min_p;
-    TRY(range_check(params->temperature, 0, TEMPERATURE_MAX, false, "temperature", err));
-    TRY(codec_read_int(&params->top_k, msg->top_k, 0, INT32_MAX, "top_k", err));
-    TRY(range_check(params->top_p, 0, 1, true, "top_p", err));
-    TRY(range_check(params->min_p, 0, 1, false, "min_p", err));
 out:
     return rc;
 }
@@ -280,16 +295,37 @@ static int prompt_decode(const Outrider__Generation__V1__GenerateRequest *msg,
     }
 }
 
+static const struct sampling_params sampling_open = {GENERATE_OPEN, GENERATE_OPEN, GENERATE_OPEN,
+                                                     GENERATE_OPEN};
+
+static void fill_open(struct generate_request *req, const struct sampling_params *from,
+                      float repetition_penalty)
+{
+    struct sampling_params *params = &req->sampling;
+    if (params->temperature == GENERATE_OPEN) params->temperature = from->temperature;
+    if (params->top_k == GENERATE_OPEN) params->top_k = from->top_k;
+    if (params->top_p == GENERATE_OPEN) params->top_p = from->top_p;
+    if (params->min_p == GENERATE_OPEN) params->min_p = from->min_p;
+    if (req->repetition_penalty == GENERATE_OPEN) req->repetition_penalty = repetition_penalty;
+}
+
+void generate_request_settle(struct generate_request *req, const struct sampling_defaults *defaults)
+{
+    static const struct sampling_params plain = {.temperature = 1, .top_p = 1};
+    if (defaults) fill_open(req, &defaults->sampling, defaults->repetition_penalty);
+    fill_open(req, &plain, 1);
+}
+
 void generate_request_init(struct generate_request *req)
 {
     *req = (struct generate_request){
-        .sampling = {.temperature = 1, .top_p = 1},
+        .sampling = sampling_open,
         .n_draft = -1,
         .rule = "",
         .request_id = "",
         .n = 1,
         .logprobs = -1,
-        .repetition_penalty = 1,
+        .repetition_penalty = GENERATE_OPEN,
         .client = "",
     };
 }

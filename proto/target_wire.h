@@ -20,6 +20,9 @@ enum {
     WIRE_ROW_BEST_MAX = 1 << 20,
     WIRE_NCCL_ID_BYTES = 128,
     WIRE_MEMBER_PASS_BYTES = 16,
+    WIRE_TEMPLATE_BYTES_MAX = 1 << 20, /* of a chat template */
+    WIRE_SPECIAL_TEXTS_MAX = 16,
+    WIRE_OPEN = -1,
     /* Upper bounds of what a reply, a row and a slice take besides texts and arrays. */
     WIRE_REPLY_BYTES = 256,
     WIRE_ROW_BYTES = 16,
@@ -127,11 +130,31 @@ struct target_description {
     uint8_t member_pass[WIRE_MEMBER_PASS_BYTES]; /* goes with nccl_id */
 };
 
+/* The text of a special token, by the name that a chat template has for it. */
+struct special_text {
+    const char *name, *text;
+};
+
+/* What a target's folder says beside its weights. */
+struct target_conventions {
+    const char *template_file; /* that the template was read from; "" = there is no template */
+    const char *chat_template;
+    size_t chat_template_len;
+    int n_special;
+    const struct special_text *special;
+    /* Of sampling; WIRE_OPEN where the folder does not say. */
+    float temperature, top_p, min_p, repetition_penalty;
+    int top_k;
+};
+
 /* Encoders replace buf's content. In texts, '?' replaces bytes that are not UTF-8.
  * Errors: ERR_NO_MEMORY, ERR_ARGUMENT more than MESSAGE_BYTES_MAX. */
 int step_encode(struct buffer *buf, const struct step *step, struct error *err);
 int step_reply_encode(struct buffer *buf, const struct step_reply *reply, struct error *err);
 int target_description_encode(struct buffer *buf, const struct target_description *desc,
+                              struct error *err);
+
+int target_conventions_encode(struct buffer *buf, const struct target_conventions *conventions,
                               struct error *err);
 
 /* Decoders take nothing over; results are in the arena. n_vocab and n_slices of step_reply_decode
@@ -143,6 +166,10 @@ int step_reply_decode(const uint8_t *data, size_t len, int n_vocab, int n_slices
                       struct arena *arena, struct step_reply *reply, struct error *err);
 int target_description_decode(const uint8_t *data, size_t len, struct target_description *desc,
                               struct error *err);
+
+/* The arena needs room for several times the message. */
+int target_conventions_decode(const uint8_t *data, size_t len, struct arena *arena,
+                              struct target_conventions *conventions, struct error *err);
 
 /* Compares what the ranks of one group must share, which only this list says: the model, the
  * tokenizer, the arithmetic, and the options that limit a step. Returns NULL when all of it is

@@ -19,6 +19,7 @@ struct listener {
     struct watchdog *dog;
     struct buffer starting_description, complete_description; /* before listener_set_serving */
     struct buffer description, busy_description;              /* since then */
+    const struct buffer *conventions;                         /* NULL = nothing */
     void (*on_rank_lost)(void *arg);
     void *on_rank_lost_arg;
     struct members members;
@@ -160,6 +161,15 @@ out:
     rpc_call_finish(call, rc, rc ? err.text : "");
 }
 
+static void on_conventions(struct rpc_call *call, void *service, const uint8_t *data, size_t len)
+{
+    const struct buffer *told = ((const struct listener *)service)->conventions;
+    struct error err;
+    (void)data, (void)len;
+    int rc = rpc_call_send(call, told ? told->data : NULL, told ? told->len : 0, &err);
+    rpc_call_finish(call, rc, rc ? err.text : "");
+}
+
 /* The coordinator that opens the stream has the group until the stream ends, even while it sends
  * nothing. */
 static void on_run_open(struct rpc_call *call, void *service)
@@ -251,6 +261,7 @@ static void on_stay_done(struct rpc_call *call, void *service)
 
 static const struct rpc_method methods[] = {
     {.path = "/outrider.target.v1.Target/Describe", .on_message = on_describe},
+    {.path = "/outrider.target.v1.Target/DescribeConventions", .on_message = on_conventions},
     {.path = "/outrider.target.v1.Target/Run",
      .is_stream_in = true,
      .is_exchange = true,
@@ -306,6 +317,7 @@ int listener_open(struct listener **listener, const char *address,
     ls->queue = options->queue;
     ls->beat = options->beat;
     ls->dog = options->dog;
+    ls->conventions = options->conventions;
     ls->on_rank_lost = options->on_rank_lost;
     ls->on_rank_lost_arg = options->arg;
     ls->run_names = options->run_names;

@@ -38,6 +38,7 @@ struct listener_options {
     void *arg;
     const uint8_t *member_pass; /* [WIRE_MEMBER_PASS_BYTES] of ranks that hold such streams here */
     int n_members;              /* how many may; 0 = none, until listener_expect_members */
+    const struct buffer *conventions;  /* kept; what DescribeConventions answers; NULL = nothing */
     struct certificates *certificates; /* kept; NULL = plain */
     const char *run_names;             /* whose certificates open Run (rpc_call_client_is); kept */
     struct group_key *key;             /* kept; NULL = everybody may call */

@@ -17,6 +17,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include "proto/step_limit.h"
 #include "worker/address.h"
+#include "worker/conventions.h"
 #include "worker/copies.h"
 #include "worker/group.h"
 #include "worker/lead_watch.h"
@@ -32,6 +33,7 @@ enum {
     KV_TOKENS_DEFAULT = 16384, /* of all sequences; pages are taken when they are used */
     CLOSE_GRACE_MS = 200,
     HANG_US = 10000000, /* between steps the engine thread comes round 20 times a second */
+    ENDS_TEXT_BYTES = 16 * END_IDS_MAX,
     PIN_TEXT_BYTES = 256,
     BUSY_SAMPLE_MS = 20,
     EXIT_STUCK = 70
@@ -60,6 +62,7 @@ struct worker {
     struct arena arena;    /* of the decoded step */
     struct buffer out;     /* of the encoded reply */
     struct target_description description;
+    struct buffer conventions; /* encoded */
     struct step_limit limit;
     struct step_underway step; /* written before the watchdog is armed */
     clockid_t engine_clock;    /* CPU time of the engine thread */
@@ -192,6 +195,8 @@ static int open_parts(struct worker *w, struct verifier_options *vo, struct erro
         .n_vocab = n_vocab < cfg->vocab_size ? n_vocab : cfg->vocab_size,
     };
     TRY(describe(w, vo, err));
+    TRY(conventions_read(&w->conventions, &w->description.ends, w->checkpoint, w->tokenizer,
+                         vo->n_vocab, err));
 out:
     return rc;
 }
@@ -203,6 +208,7 @@ static int listen_at(struct worker *w, const char *address, struct error *err)
                                              .dog = w->dog,
                                              .on_rank_lost = on_rank_lost,
                                              .arg = w,
+                                             .conventions = &w->conventions,
                                              .member_pass = w->group.member_pass,
                                              .n_members = group_n_members(&w->group),
                                              .certificates = w->options.group.certificates,
@@ -292,19 +298,20 @@ static void show_cache(const struct worker *w)
 
 static void show_ready(const struct worker *w, int64_t load_ms)
 {
-    char pin[PIN_TEXT_BYTES];
+    char pin[PIN_TEXT_BYTES], ends[ENDS_TEXT_BYTES];
     const struct model *model = verifier_model(w->verifier);
     const struct pack_cache_report *report = model_pack_report(model);
     log_line(LOG_LEVEL_INFO, "ready",
              "rank=%d ranks=%d collectives=%s address=%s model=%s arithmetic=%s kernels=%s "
              "kernels_reason=\"%s\" threads=%d pin=%s weights_mb=%zu kv_mb=%zu pack_cache=%s "
-             "load_ms=%lld metrics=%s",
+             "load_ms=%lld ends=%s metrics=%s",
              w->group.comm->rank, w->group.comm->size, w->group.comm->ops->name,
              listener_address(w->listener), w->options.model, w->description.arithmetic,
              w->description.kernels, w->backend->kernels_reason, w->options.backend.n_threads,
              placement_show(&w->threads.placement, pin, sizeof pin),
              model_weight_bytes(model) >> 20, model_kv_bytes(model) >> 20,
              pack_cache_state_name(report ? report->state : PACK_CACHE_OFF), (long long)load_ms,
+             conventions_show_ends(&w->description.ends, ends, sizeof ends),
              probes_address(w->probes));
 }
 
@@ -388,6 +395,7 @@ void worker_close(struct worker *w)
     checkpoint_close(w->checkpoint);
     arena_close(&w->arena);
     buffer_free(&w->out);
+    buffer_free(&w->conventions);
     rank_signals_close(w->signals);
     group_close(&w->group);
     free(w);

@@ -59,7 +59,8 @@ static void put_row(FILE *file, const struct bench_row *row, const struct bench_
     put_number(file, is_open_loop ? (double)arm->rate_hz : (double)NAN);
     for (int i = 0; i < N_BENCH_FIGURES; i++)
         put_number(file, row->figures[i]);
-    put_number(file, (double)request->sampling.temperature);
+    float temperature = request->sampling.temperature;
+    put_number(file, temperature == GENERATE_OPEN ? (double)NAN : (double)temperature);
     put_text(file, request->rule);
     fprintf(file, ",%d", request->max_tokens);
     put_text(file, arm->others);

@@ -155,7 +155,7 @@ static json_t *list_of(const char *const *names, int n)
 /* What a client cannot ask for otherwise without being refused. */
 static json_t *features(const struct openai_api *api)
 {
-    return json_pack("{s:b, s:o, s:o, s:i}", "chat", api->options.chat != NULL, "rules",
+    return json_pack("{s:b, s:o, s:o, s:i}", "chat", served_chat_has(api->options.chat), "rules",
                      list_of(accept_rule_names, RULE_COUNT), "strategies",
                      list_of(strategy_names, N_STRATEGIES), "n_draft_max", DRAFT_MAX);
 }

@@ -5,10 +5,9 @@
 #include "coordinator/openai/internal.h"
 #include "model/tokenizer/chat_template.h"
 
-static int render(struct openai_api *api, const struct openai_request *request,
+static int render(const struct chat_template *chat, const struct openai_request *request,
                   struct openai_reading *r, struct buffer *text)
 {
-    const struct chat_template *chat = api->options.chat;
     json_t *messages = NULL;
     int rc = openai_plain_messages(request->messages, chat_template_takes_parts(chat), &messages,
                                    r->err);
@@ -25,15 +24,12 @@ int openai_chat_prompt(struct openai_api *api, const struct openai_request *requ
                        struct openai_reading *r, struct token_ids *ids)
 {
     const struct admission *admission = api->options.admission;
+    struct chat_template *chat;
     struct buffer text = {0};
-    int rc = 0;
-    if (!api->options.chat) {
-        return error_set(r->err, ERR_UNSUPPORTED,
-                         "this model has no chat template; use /v1/completions, or start the "
-                         "coordinator with --chat-template FILE");
-    }
+    int rc = served_chat_get(api->options.chat, &chat, r->err);
+    if (rc) return rc;
     r->field = "messages";
-    rc = render(api, request, r, &text);
+    rc = render(chat, request, r, &text);
     if (rc == ERR_ARGUMENT && !*r->wrong->param) openai_blame(r, r->field);
     if (rc) goto out;
     if (text.len > (size_t)admission->max_prompt_bytes) {
@@ -44,6 +40,7 @@ int openai_chat_prompt(struct openai_api *api, const struct openai_request *requ
     TRY(tokenizer_encode(admission->tok, (const char *)text.data, text.len, TOKENIZER_PARSE_SPECIAL,
                          ids, r->err));
 out:
+    chat_template_close(chat);
     buffer_free(&text);
     return rc;
 }

@@ -6,12 +6,12 @@
 #include "coordinator/job_watch.h"
 #include "coordinator/jobs.h"
 #include "coordinator/sender.h"
+#include "coordinator/served_chat.h"
 #include "coordinator/served_model.h"
 #include "http/metrics_server.h"
 
 struct certificates; /* access/certificates.h */
-struct chat_template;
-struct keys; /* access/keys.h */
+struct keys;         /* access/keys.h */
 
 struct openai_options {
     const char *address; /* HOST:PORT */
@@ -30,8 +30,8 @@ struct openai_options {
     struct job_watch *watch;
     struct sender *sender;
     struct served_model *model;
-    struct beat *beat;                /* of the threads that must make progress, for /live */
-    const struct chat_template *chat; /* NULL = the model has none */
-    metrics_page_fn *write_metrics;   /* /metrics */
+    struct beat *beat; /* of the threads that must make progress, for /live */
+    struct served_chat *chat;
+    metrics_page_fn *write_metrics; /* /metrics */
     void *metrics_arg;
 };

@@ -35,6 +35,14 @@ struct layer_table {
     uint8_t of[LAYERS_MAX];
 };
 
+/* How generation_config.json wants texts to be sampled; CONFIG_OPEN where it does not say. */
+enum { CONFIG_OPEN = -1 };
+
+struct config_sampling {
+    float temperature, top_p, min_p, repetition_penalty;
+    int top_k; /* 0 = all */
+};
+
 struct model_config {
     char architecture[CONFIG_NAME_BYTES]; /* "LlamaForCausalLM"; a row of family.c */
     int n_layers;
@@ -57,6 +65,7 @@ struct model_config {
     int stored_group;        /* k that share a scale; a multiple of 32, 0 with bf16 */
     int bos_id;              /* -1 = none */
     struct end_ids ends;     /* eos_token_id of config.json and of generation_config.json */
+    struct config_sampling sampling;
 };
 
 /* The number of slices S that the sums of row-parallel matrices are cut into: the largest power of

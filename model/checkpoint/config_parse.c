@@ -173,19 +173,9 @@ static int add_eos(struct model_config *cfg, const json_t *id, const char *origi
         return error_set(err, ERR_FORMAT, "%s: \"eos_token_id\" has %s, which is no token", origin,
                          config_keys_show(id, shown));
     }
-    int at = 0;
-    while (at < cfg->ends.n && cfg->ends.ids[at] < value)
-        at++;
-    if (at < cfg->ends.n && cfg->ends.ids[at] == value) return 0;
-    if (cfg->ends.n == END_IDS_MAX) {
-        return error_set(err, ERR_UNSUPPORTED, "%s: more than %d ids in \"eos_token_id\"", origin,
-                         END_IDS_MAX);
-    }
-    memmove(&cfg->ends.ids[at + 1], &cfg->ends.ids[at],
-            (size_t)(cfg->ends.n - at) * sizeof *cfg->ends.ids);
-    cfg->ends.ids[at] = (int32_t)value;
-    cfg->ends.n++;
-    return 0;
+    if (end_ids_add(&cfg->ends, (int32_t)value)) return 0;
+    return error_set(err, ERR_UNSUPPORTED, "%s: more than %d ids in \"eos_token_id\"", origin,
+                     END_IDS_MAX);
 }
 
 static int add_eos_of(struct model_config *cfg, const json_t *root, const char *origin,
@@ -201,6 +191,37 @@ static int add_eos_of(struct model_config *cfg, const json_t *root, const char *
     return 0;
 }
 
+/* -1 is "all", as in vLLM. do_sample is left aside, as vLLM does. */
+static int read_sampling(struct model_config *cfg, const json_t *root, const char *origin,
+                         struct error *err)
+{
+    struct config_sampling *s = &cfg->sampling;
+    const struct {
+        const char *key;
+        float *out;
+        double least, most;
+    } numbers[] = {{"temperature", &s->temperature, 0, 100},
+                   {"top_p", &s->top_p, 1e-6, 1},
+                   {"min_p", &s->min_p, 0, 1},
+                   {"repetition_penalty", &s->repetition_penalty, 0.01, 10}};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        double value = CONFIG_OPEN;
+        bool is_there = json_member(root, numbers[i].key);
+        TRY(json_read_double(root, numbers[i].key, &value, origin, err));
+        if (is_there && !(value >= numbers[i].least && value <= numbers[i].most)) {
+            return error_set(err, ERR_FORMAT, "%s: \"%s\" is %g, must be %g to %g", origin,
+                             numbers[i].key, value, numbers[i].least, numbers[i].most);
+        }
+        *numbers[i].out = (float)value;
+    }
+    bool has_top_k = json_member(root, "top_k");
+    TRY(json_read_int(root, "top_k", -1, INT32_MAX, &s->top_k, origin, err));
+    if (has_top_k && s->top_k < 0) s->top_k = 0;
+out:
+    return rc;
+}
+
 static int read_generation(struct model_config *cfg, const char *text, size_t len,
                            const char *origin, struct error *err)
 {
@@ -212,6 +233,7 @@ static int read_generation(struct model_config *cfg, const char *text, size_t le
         rc = error_set(err, ERR_FORMAT, "%s is not an object", own_origin);
     }
     if (!rc) rc = add_eos_of(cfg, root, own_origin, err);
+    if (!rc) rc = read_sampling(cfg, root, own_origin, err);
     json_decref(root);
     return rc;
 }
@@ -244,7 +266,8 @@ int config_parse(struct model_config *cfg, const char *config_json, size_t confi
 {
     struct reading in = {.cfg = cfg, .origin = origin};
     int rc = 0;
-    *cfg = (struct model_config){0};
+    *cfg = (struct model_config){
+        .sampling = {CONFIG_OPEN, CONFIG_OPEN, CONFIG_OPEN, CONFIG_OPEN, CONFIG_OPEN}};
     TRY(json_parse_text(&in.root, config_json, config_len, origin, err));
     TRY(read_all(&in, err));
     if (generation_json) TRY(read_generation(cfg, generation_json, generation_len, origin, err));

@@ -1,6 +1,7 @@
 /* The template of a model's folder, and the values that it is given. */
 #include "model/tokenizer/chat_template.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,10 @@
 #include "base/memory.h"
 #include "model/jinja/jinja.h"
 
-enum { PATH_BYTES = 4096, FILE_BYTES_MAX = 16 << 20 };
+enum { PATH_BYTES = CHAT_TEMPLATE_PATH_BYTES, FILE_BYTES_MAX = 16 << 20 };
 
 struct chat_template {
+    atomic_int n_holders;
     struct jinja *jinja;
     json_t *special; /* texts of special tokens by name */
     bool takes_parts;
@@ -45,21 +47,18 @@ static int read_json(char path[PATH_BYTES], const char *folder, const char *name
 
 /* ---- the template ---- */
 
-/* Errors of rendering go to clients, so they do not name the file; those of reading do. */
-static int parse(struct chat_template *chat, const char *text, size_t len, struct error *err)
+static int keep_text(struct chat_source *source, const char *text, size_t len, struct error *err)
 {
-    int rc = jinja_parse(&chat->jinja, text, len, "the chat template", err);
-    return rc ? error_wrap(err, "%s", chat->origin) : 0;
+    int rc = mem_array(&source->text, len + 1, 1, err);
+    if (rc) return rc;
+    memcpy(source->text, text, len);
+    source->len = len;
+    return 0;
 }
 
-static int parse_file(struct chat_template *chat, struct error *err)
+static int take_file(struct chat_source *source, struct error *err)
 {
-    char *text = NULL;
-    size_t len;
-    int rc = file_read_text(&text, &len, chat->origin, FILE_BYTES_MAX, err);
-    if (!rc) rc = parse(chat, text, len, err);
-    free(text);
-    return rc;
+    return file_read_text(&source->text, &source->len, source->origin, FILE_BYTES_MAX, err);
 }
 
 /* The template "default" of a list of {"name": ..., "template": ...}, or NULL. */
@@ -74,34 +73,34 @@ static const json_t *named_default(const json_t *list)
 }
 
 /* Reads "chat_template" of a file in JSON, if it has that member. */
-static int parse_member(struct chat_template *chat, const json_t *root, struct error *err)
+static int take_member(struct chat_source *source, const json_t *root, struct error *err)
 {
     const json_t *template = json_member(root, "chat_template");
     if (!template) return 0;
     bool is_list = json_is_array(template);
     if (is_list) template = named_default(template);
     if (json_is_string(template)) {
-        return parse(chat, json_string_value(template), json_string_length(template), err);
+        return keep_text(source, json_string_value(template), json_string_length(template), err);
     }
-    return error_set(err, ERR_FORMAT, "%s: \"chat_template\" is %s", chat->origin,
+    return error_set(err, ERR_FORMAT, "%s: \"chat_template\" is %s", source->origin,
                      is_list ? "a list without a template called \"default\""
                              : "neither a text nor a list of named texts");
 }
 
-/* Leaves chat->jinja NULL where there is no template. config: tokenizer_config.json, or NULL. */
-static int find_template(struct chat_template *chat, const char *folder, const json_t *config,
+/* Leaves source->text NULL where there is no template. config: tokenizer_config.json, or NULL. */
+static int find_template(struct chat_source *source, const char *folder, const json_t *config,
                          struct error *err)
 {
     int rc = 0;
     json_t *root = NULL;
-    TRY(set_path(chat->origin, folder, "chat_template.jinja", err));
-    rc = parse_file(chat, err);
+    TRY(set_path(source->origin, folder, "chat_template.jinja", err));
+    rc = take_file(source, err);
     if (rc != ERR_NOT_FOUND) goto out;
-    TRY(read_json(chat->origin, folder, "chat_template.json", &root, err));
-    if (root) TRY(parse_member(chat, root, err));
-    if (chat->jinja || !config) goto out;
-    TRY(set_path(chat->origin, folder, "tokenizer_config.json", err));
-    TRY(parse_member(chat, config, err));
+    TRY(read_json(source->origin, folder, "chat_template.json", &root, err));
+    if (root) TRY(take_member(source, root, err));
+    if (source->text || !config) goto out;
+    TRY(set_path(source->origin, folder, "tokenizer_config.json", err));
+    TRY(take_member(source, config, err));
 out:
     json_decref(root);
     return rc;
@@ -118,22 +117,65 @@ static json_t *token_text(const json_t *file, const char *name)
 }
 
 /* The files are NULL where they are missing. */
-static int set_special(struct chat_template *chat, const json_t *config, const json_t *map,
+static int set_special(struct chat_source *source, const json_t *config, const json_t *map,
                        struct error *err)
 {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
-    chat->special = json_object();
-    int failed = !chat->special;
+    source->special = json_object();
+    int failed = !source->special;
     for (size_t i = 0; i < sizeof names / sizeof *names && !failed; i++) {
         json_t *text = token_text(config, names[i]);
         if (!text) text = token_text(map, names[i]);
-        if (text) failed = json_object_set(chat->special, names[i], text);
+        if (text) failed = json_object_set(source->special, names[i], text);
     }
     return failed ? error_set(err, ERR_NO_MEMORY, "no memory for a chat template") : 0;
 }
 
+int chat_source_read(struct chat_source *source, const char *folder, const char *file,
+                     struct error *err)
+{
+    int rc = 0;
+    char path[PATH_BYTES];
+    json_t *config = NULL, *map = NULL;
+    *source = (struct chat_source){0};
+    if (folder) TRY(read_json(path, folder, "tokenizer_config.json", &config, err));
+    if (folder) TRY(read_json(path, folder, "special_tokens_map.json", &map, err));
+    TRY(set_special(source, config, map, err));
+    if (file) {
+        TRY(set_path(source->origin, "", file, err));
+        TRY(take_file(source, err));
+    } else if (folder) {
+        TRY(find_template(source, folder, config, err));
+    }
+out:
+    json_decref(config);
+    json_decref(map);
+    return rc;
+}
+
+bool chat_source_equal(const struct chat_source *a, const struct chat_source *b)
+{
+    if (!a->text || !b->text) return a->text == b->text;
+    return a->len == b->len && memcmp(a->text, b->text, a->len) == 0 &&
+           json_equal(a->special, b->special);
+}
+
+void chat_source_free(struct chat_source *source)
+{
+    free(source->text);
+    json_decref(source->special);
+    *source = (struct chat_source){0};
+}
+
 /* ---- open and close ---- */
+
+/* Errors of rendering go to clients, so they do not name the file; those of reading do. */
+static int parse(struct chat_template *chat, const char *text, size_t len, struct error *err)
+{
+    int rc = jinja_parse(&chat->jinja, text, len, "the chat template", err);
+    return rc ? error_wrap(err, "%s", chat->origin) : 0;
+}
 
 /* Renders the same message twice, as a text and as a list with one part. */
 static int try_parts(struct chat_template *chat, struct error *err)
@@ -154,38 +196,46 @@ static int try_parts(struct chat_template *chat, struct error *err)
     return rc == ERR_NO_MEMORY ? rc : 0;
 }
 
-int chat_template_open(struct chat_template **out, const char *folder, const char *file,
+int chat_template_make(struct chat_template **out, const struct chat_source *source,
                        struct error *err)
 {
     int rc = 0;
-    char path[PATH_BYTES];
-    json_t *config = NULL, *map = NULL;
     struct chat_template *chat = NULL;
     *out = NULL;
+    if (!source->text) return 0;
     TRY(mem_array(&chat, 1, sizeof *chat, err));
-    if (folder) TRY(read_json(path, folder, "tokenizer_config.json", &config, err));
-    if (folder) TRY(read_json(path, folder, "special_tokens_map.json", &map, err));
-    TRY(set_special(chat, config, map, err));
-    if (file) {
-        TRY(set_path(chat->origin, "", file, err));
-        TRY(parse_file(chat, err));
-    } else if (folder) {
-        TRY(find_template(chat, folder, config, err));
-    }
-    if (!chat->jinja) goto out;
+    atomic_init(&chat->n_holders, 1);
+    chat->special = json_incref(source->special);
+    memcpy(chat->origin, source->origin, sizeof chat->origin);
+    TRY(parse(chat, source->text, source->len, err));
     TRY(try_parts(chat, err));
     *out = chat;
     chat = NULL;
 out:
-    json_decref(config);
-    json_decref(map);
     chat_template_close(chat);
     return rc;
 }
 
+int chat_template_open(struct chat_template **out, const char *folder, const char *file,
+                       struct error *err)
+{
+    struct chat_source source;
+    *out = NULL;
+    int rc = chat_source_read(&source, folder, file, err);
+    if (!rc) rc = chat_template_make(out, &source, err);
+    chat_source_free(&source);
+    return rc;
+}
+
+struct chat_template *chat_template_ref(struct chat_template *chat)
+{
+    atomic_fetch_add(&chat->n_holders, 1);
+    return chat;
+}
+
 void chat_template_close(struct chat_template *chat)
 {
-    if (!chat) return;
+    if (!chat || atomic_fetch_sub(&chat->n_holders, 1) > 1) return;
     jinja_close(chat->jinja);
     json_decref(chat->special);
     free(chat);
@@ -213,7 +263,7 @@ static json_t *make_values(const struct chat_template *chat, json_t *messages,
                            bool add_generation_prompt, json_t *more)
 {
     json_t *values = json_object(); /* json_copy drops members without notice if memory is short */
-    bool is_made = values && !json_object_update(values, chat->special) &&
+    bool is_made = values && !(chat->special && json_object_update(values, chat->special)) &&
                    (!more || !json_object_update(values, more)) &&
                    !json_object_set(values, "messages", messages) &&
                    !json_object_set_new(values, "add_generation_prompt",

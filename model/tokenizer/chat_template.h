@@ -20,16 +20,40 @@ enum {
     CHAT_TEMPLATE_MEMORY_BYTES = 128 << 20
 };
 
+enum { CHAT_TEMPLATE_PATH_BYTES = 4096, CHAT_TEMPLATE_SPECIAL_MAX = 7 };
+
+/* A template that has not been parsed yet, and what its folder says beside it. */
+struct chat_source {
+    char *text; /* owned; NULL = there is no template */
+    size_t len;
+    char origin[CHAT_TEMPLATE_PATH_BYTES]; /* the file that it comes from */
+    json_t *special; /* owned; texts of special tokens by name (bos_token, ...); NULL = none */
+};
+
 /* Reads the template: `file` where that is not NULL; otherwise FOLDER/chat_template.jinja, or
  * "chat_template" of FOLDER/chat_template.json or of FOLDER/tokenizer_config.json, the first that
  * is there. Of several named ones "default" is taken. The texts of special tokens (bos_token, ...)
  * come from tokenizer_config.json, or from special_tokens_map.json beside it. folder may be
- * NULL: there is none. *chat is NULL where the model has no template.
- * Errors: ERR_NOT_FOUND no such `file`; ERR_IO; ERR_FORMAT it is not a template; ERR_UNSUPPORTED it
- * uses something that model/jinja does not have. The last two name file, construct and line. */
+ * NULL: there is none. Free *source also after an error.
+ * Errors: ERR_NOT_FOUND no such `file`; ERR_IO; ERR_FORMAT it is not a template. */
+int chat_source_read(struct chat_source *source, const char *folder, const char *file,
+                     struct error *err);
+/* Whether both are one template with the same texts of special tokens. */
+bool chat_source_equal(const struct chat_source *a, const struct chat_source *b);
+void chat_source_free(struct chat_source *source);
+
+/* *chat is NULL where the source has no template. The template and a reference of source->special
+ * are the chat's own, so that the source may be freed.
+ * Errors: ERR_FORMAT it is not a template; ERR_UNSUPPORTED it uses something that model/jinja does
+ * not have. Both name file, construct and line. */
+int chat_template_make(struct chat_template **chat, const struct chat_source *source,
+                       struct error *err);
+/* Both together. Errors: those of both. */
 int chat_template_open(struct chat_template **chat, const char *folder, const char *file,
                        struct error *err);
-/* Accepts NULL. */
+/* Another holder, who closes it as well. Any thread. */
+struct chat_template *chat_template_ref(struct chat_template *chat);
+/* With the last holder it is gone. Accepts NULL. */
 void chat_template_close(struct chat_template *chat);
 
 /* The file that it was read from. */

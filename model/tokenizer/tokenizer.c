@@ -138,6 +138,11 @@ int tokenizer_vocab_size(const struct tokenizer *tok)
     return tok->table.n_ids;
 }
 
+int32_t tokenizer_find(const struct tokenizer *tok, const char *content, size_t len)
+{
+    return token_table_find(&tok->table, content, len, TOKEN_PRESENT);
+}
+
 bool tokenizer_is_special(const struct tokenizer *tok, int32_t id)
 {
     return id >= 0 && id < tok->table.n_ids && (tok->table.flags[id] & TOKEN_SPECIAL);

@@ -45,6 +45,8 @@ void tokenizer_count_added(const struct tokenizer *tok, size_t *n_before, size_t
 
 /* 1 + the highest id that the file names. */
 int tokenizer_vocab_size(const struct tokenizer *tok);
+/* The token that the file writes like this; -1 = there is none. */
+int32_t tokenizer_find(const struct tokenizer *tok, const char *content, size_t len);
 bool tokenizer_is_special(const struct tokenizer *tok, int32_t id);
 
 /* A hash over every (id, bytes, special) triple: equal for equal token tables. */

@@ -5,6 +5,7 @@ tokens that end a text. The next token of the model is a chosen one, so the righ
 known (tests/support/chain_model.py).
 
 Usage: test_special_tokens.py BUILD_FOLDER [unittest options]"""
+import contextlib
 import json
 import os
 import sys
@@ -18,10 +19,11 @@ from cluster import SOURCE, Cluster
 
 BUILD = os.path.abspath(sys.argv.pop(1) if len(sys.argv) > 1 else
                         os.path.join(SOURCE, "build", "release"))
-EOS, BEGIN, START, END, FIM = 257, 289, 290, 291, 292
+EOS, PLAIN_END, BEGIN, START, END, FIM = 257, 288, 289, 290, 291, 292
 NAMES = {EOS: "<|endoftext|>", BEGIN: "<|begin|>", START: "<|im_start|>", END: "<|im_end|>",
          FIM: "<|fim|>"}
-ADDED = [{"id": number, "content": name} for number, name in NAMES.items()]
+ADDED = [{"id": PLAIN_END, "content": "<end>", "special": False},
+         *({"id": number, "content": name} for number, name in NAMES.items())]
 TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
             "{% if add_generation_prompt %}a{% endif %}")
 BEGINS = {"type": "TemplateProcessing",
@@ -39,7 +41,7 @@ def ids(text):
 # What follows what: a text that ends with a special token, one that has one within it, one that
 # ends with an ordinary token of the request, and one that an added token which is not special ends.
 CHAINS = [[*ids("ab"), END, START, *ids("cd"), EOS], [*ids("ef"), FIM, *ids("gh"), EOS],
-          ids("ijkl")]
+          ids("ijkl"), [*ids("mn"), PLAIN_END, *ids("o")]]
 world = None
 
 
@@ -49,7 +51,12 @@ def setUpModule():
     world.target = write_chain_model(
         os.path.join(world.folder, "target"), CHAINS, added=ADDED, post_processor=BEGINS,
         config={"bos_token_id": BEGIN, "eos_token_id": EOS},
-        files={"chat_template.jinja": TEMPLATE})
+        files={"chat_template.jinja": TEMPLATE,
+               "tokenizer_config.json": {"eos_token": {"content": "<|im_end|>"}},
+               "generation_config.json": {"eos_token_id": [EOS, PLAIN_END], "temperature": 0}})
+    world.draft = write_chain_model(
+        os.path.join(world.folder, "draft"), [ids("abc"), ids("efgh")], added=ADDED,
+        post_processor=BEGINS, files={"chat_template.jinja": "DRAFT:" + TEMPLATE})
     world.__enter__()
 
 
@@ -163,9 +170,11 @@ class Answers(unittest.TestCase):
                     self.assertEqual(got[:2], (want, "stop"), (prompt, stop, shown, guesses))
 
     def test_the_token_that_ends_a_text_has_a_log_probability(self):
-        for body, text, n in (({"stop_token_ids": ids("l")}, "jk", 3), ({"stop": ["k"]}, "j", 1)):
+        for body, text, n in (({"prompt": "i", "stop_token_ids": ids("l")}, "jk", 3),
+                              ({"prompt": "i", "stop": ["k"]}, "j", 1),
+                              ({"prompt": "m"}, "n", 2)):
             for is_stream in (False, True):
-                body = {"prompt": "i", "temperature": 0, "max_tokens": 9, "logprobs": 0, **body}
+                body = {"temperature": 0, "max_tokens": 9, "logprobs": 0, **body}
                 if is_stream:
                     choices = stream(body)
                 else:
@@ -174,6 +183,85 @@ class Answers(unittest.TestCase):
                 tokens = [token for choice in choices if choice["logprobs"]
                           for token in choice["logprobs"]["tokens"]]
                 self.assertEqual(len(tokens), n, (tokens, is_stream))
+
+
+class Ends(unittest.TestCase):
+    def test_all_ends_that_the_folder_names(self):
+        messages = [{"role": "user", "content": "x"}]
+        for guesses in (0, 4):
+            answer = post("/v1/chat/completions",
+                          {"messages": messages, "outrider": {"n_draft": guesses}})
+            self.assertEqual(answer["choices"][0]["message"]["content"], "b")
+            self.assertEqual(answer["choices"][0]["finish_reason"], "stop")
+            self.assertEqual(complete("m")[:2], ("n", "stop"))
+            self.assertEqual(complete("e")[:2], ("fgh", "stop"))
+        ready = next(line for line in world.workers.log().splitlines() if " ready " in line)
+        self.assertIn(f"ends={EOS},{PLAIN_END},{END}", ready)
+
+
+class Defaults(unittest.TestCase):
+    """Of generation_config.json: the temperature is 0, so that the rule is greedy."""
+
+    def rules(self):
+        """Of requests without and with a temperature, over HTTP and gRPC."""
+        rules = []
+        for body in ({}, {"temperature": 1}):
+            answer = post("/v1/completions", {"prompt": "e", "outrider": {}, **body})
+            rules.append(answer["outrider"][0]["rule"])
+        for flags in ((), ("--temperature", "1")):
+            answer = world.outrider("generate", "e", "--json", *flags).stdout
+            rules.append(json.loads(answer)["rule"])
+        return rules
+
+    def test_requests_that_do_not_say_are_sampled_as_the_folder_says(self):
+        self.assertEqual(self.rules(), ["greedy", "rejection"] * 2)
+
+    def test_an_option_switches_that_off(self):
+        with other_coordinator("--generation-config", "off"):
+            self.assertEqual(self.rules(), ["rejection"] * 4)
+
+
+class Template(unittest.TestCase):
+    MESSAGES = [{"role": "user", "content": "hi"}]
+    IDS = [START, *ids("hi"), END, *ids("a")]
+
+    def test_it_is_the_targets(self):
+        self.assertEqual(tokenize(messages=self.MESSAGES), self.IDS)
+        self.assertIn("chat_template_differs", world.coordinator.log())
+        self.assertTrue(get("/version")["features"]["chat"])
+
+    def test_options_come_first(self):
+        path = os.path.join(world.folder, "own.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("OWN{{ eos_token }}")
+        with other_coordinator("--chat-template", path):
+            # The special tokens are still the target's.
+            self.assertEqual(tokenize(messages=self.MESSAGES), [*ids("OWN"), END])
+        with other_coordinator("--tokenizer", world.draft):
+            self.assertEqual(tokenize(messages=self.MESSAGES), [*ids("DRAFT:"), *self.IDS])
+
+
+@contextlib.contextmanager
+def other_coordinator(*flags):
+    """The world with other options of its coordinator."""
+    before = list(world.coordinator_flags)
+    try:
+        restart_coordinator([*before, *flags])
+        yield
+    finally:
+        restart_coordinator(before)
+
+
+def restart_coordinator(flags):
+    world.coordinator.stop()
+    world.coordinator_flags = flags
+    world.start_coordinator()
+    world.wait_serving()
+
+
+def get(path):
+    with urllib.request.urlopen(world.url + path, timeout=60) as answer:
+        return json.load(answer)
 
 
 def stream(body):

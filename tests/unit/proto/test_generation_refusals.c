@@ -60,8 +60,8 @@ START_TEST(request_refusals_name_the_field)
     request_refused("temperature is 100.5");
     req.sampling.temperature = NAN;
     request_refused("temperature is nan");
-    req.sampling.top_k = -1;
-    request_refused("top_k is 4294967295");
+    req.sampling.top_k = -2;
+    request_refused("top_k is 4294967294");
     req.sampling.top_p = 0;
     request_refused("top_p is 0, must be > 0");
     req.sampling.top_p = 1.5f;
@@ -91,7 +91,7 @@ START_TEST(edits_that_are_out_of_range_are_refused)
         float repetition, presence, frequency;
         const char *text;
     } penalties[] = {{0, 0, 0, "repetition_penalty is 0, must be > 0 and <= 10"},
-                     {-1, 0, 0, "repetition_penalty is -1"},
+                     {-2, 0, 0, "repetition_penalty is -2"},
                      {10.5f, 0, 0, "repetition_penalty is 10.5"},
                      {NAN, 0, 0, "repetition_penalty is nan"},
                      {1, 2.5f, 0, "presence_penalty is 2.5, must be >= -2 and <= 2"},

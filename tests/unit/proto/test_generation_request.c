@@ -177,8 +177,34 @@ START_TEST(absent_fields_have_defaults)
     generate_request_init(&wanted);
     wanted.prompt = "Hi";
     wanted.prompt_len = 2;
-    ck_assert(wanted.n == 1 && wanted.logprobs == -1 && wanted.repetition_penalty == 1);
+    ck_assert(wanted.n == 1 && wanted.logprobs == -1);
+    ck_assert(wanted.repetition_penalty == GENERATE_OPEN);
+    ck_assert(wanted.sampling.temperature == GENERATE_OPEN);
     requests_equal(&wanted, &req);
+}
+END_TEST
+
+/* What is open stays open on the wire; a model's defaults count only there. */
+START_TEST(open_sampling_is_settled_by_defaults)
+{
+    const struct sampling_defaults defaults = {
+        .sampling = {.temperature = 0.5f, .top_k = 20, .top_p = GENERATE_OPEN, .min_p = 0.25f},
+        .repetition_penalty = 1.5f};
+    struct generate_request req;
+    generate_request_init(&req);
+    req.sampling.top_k = 0; /* said, and nothing is cut */
+    req.prompt = "x", req.prompt_len = 1;
+    CHECK_OK(generate_request_encode(&buf, &req, &err));
+    CHECK_OK(request_read(&req));
+    ck_assert(req.sampling.temperature == GENERATE_OPEN && req.sampling.top_k == 0);
+    generate_request_settle(&req, &defaults);
+    ck_assert(req.sampling.temperature == 0.5f && req.sampling.top_k == 0);
+    ck_assert(req.sampling.top_p == 1 && req.sampling.min_p == 0.25f);
+    ck_assert(req.repetition_penalty == 1.5f);
+    generate_request_init(&req);
+    generate_request_settle(&req, NULL);
+    ck_assert(req.sampling.temperature == 1 && req.sampling.top_k == 0);
+    ck_assert(req.sampling.top_p == 1 && req.sampling.min_p == 0 && req.repetition_penalty == 1);
 }
 END_TEST
 
@@ -250,7 +276,7 @@ START_TEST(request_bytes_equal_those_of_another_protobuf)
         .request_id = "job-17",
         .n = 1,
         .logprobs = -1,
-        .repetition_penalty = 1,
+        .repetition_penalty = GENERATE_OPEN,
         .client = ""};
     struct generate_request got;
     uint8_t golden[256];
@@ -280,6 +306,7 @@ START_TEST(bytes_of_edits_equal_those_of_another_protobuf)
     generate_request_init(&sent);
     sent.prompt_ids = prompt, sent.n_prompt_ids = 1;
     sent.n = 2, sent.logprobs = 0, sent.echo = true, sent.min_tokens = 3;
+    sent.sampling.temperature = 1, sent.sampling.top_p = 1;
     sent.repetition_penalty = 1.25f, sent.presence_penalty = -2, sent.frequency_penalty = 0.5f;
     sent.biases = biases, sent.n_biases = 2, sent.bans = bans, sent.n_bans = 2;
     sent.stop_ids = ends, sent.n_stop_ids = 2;
@@ -318,6 +345,7 @@ int main(void)
     tcase_add_test(tcase, request_round_trip_keeps_every_field);
     tcase_add_test(tcase, absent_fields_have_defaults);
     tcase_add_test(tcase, kept_request_has_all_but_the_prompt_and_the_prediction);
+    tcase_add_test(tcase, open_sampling_is_settled_by_defaults);
     tcase_add_test(tcase, unknown_fields_are_refused_by_number);
     tcase_add_test(tcase, request_bytes_equal_those_of_another_protobuf);
     tcase_add_test(tcase, bytes_of_edits_equal_those_of_another_protobuf);

@@ -314,8 +314,8 @@ START_TEST(a_prompt_alone_is_enough)
     CHECK_OK(openai_request_check(&request, &reading));
     const struct generate_request *g = &request.generate;
     ck_assert_int_eq(g->max_tokens, OPENAI_COMPLETION_TOKENS);
-    ck_assert_double_eq((double)g->sampling.temperature, 1);
-    ck_assert_double_eq((double)g->sampling.top_p, 1);
+    ck_assert_double_eq((double)g->sampling.temperature, GENERATE_OPEN);
+    ck_assert_double_eq((double)g->sampling.top_p, GENERATE_OPEN);
     ck_assert(!g->has_seed && !g->echo && !request.is_stream && !request.tells_outrider);
     ck_assert_int_eq(g->logprobs, -1);
     ck_assert_int_eq(g->n_draft, -1);

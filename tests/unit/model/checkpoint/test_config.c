@@ -452,6 +452,24 @@ START_TEST(eos_is_the_union_of_both_files)
 }
 END_TEST
 
+START_TEST(generation_config_says_how_to_sample)
+{
+    char with_eos[sizeof llama + 64];
+    snprintf(with_eos, sizeof with_eos, "%.*s,\"eos_token_id\":7}", (int)sizeof llama - 2, llama);
+    CHECK_OK(parse(with_eos, "{\"temperature\": 0.6, \"top_k\": -1, \"top_p\": 0.95,"
+                             " \"repetition_penalty\": 1.05, \"do_sample\": true}"));
+    ck_assert(cfg.sampling.temperature == 0.6f && cfg.sampling.top_p == 0.95f);
+    ck_assert(cfg.sampling.top_k == 0 && cfg.sampling.min_p == CONFIG_OPEN);
+    ck_assert(cfg.sampling.repetition_penalty == 1.05f);
+    CHECK_OK(parse(with_eos, "{\"temperature\": null}"));
+    ck_assert(cfg.sampling.temperature == CONFIG_OPEN && cfg.sampling.top_k == CONFIG_OPEN);
+    CHECK_OK(parse(with_eos, NULL));
+    ck_assert(cfg.sampling.temperature == CONFIG_OPEN);
+    CHECK_ERR(parse(with_eos, "{\"top_p\": 1.5}"), ERR_FORMAT, "\"top_p\" is 1.5, must be");
+    CHECK_ERR(parse(with_eos, "{\"temperature\": -1}"), ERR_FORMAT, "\"temperature\" is -1");
+}
+END_TEST
+
 START_TEST(what_is_not_json_is_refused)
 {
     CHECK_ERR(parse("", NULL), ERR_FORMAT, "is not JSON");
@@ -500,6 +518,7 @@ int main(void)
     tcase_add_test(tcase, senseless_values_are_refused);
     tcase_add_test(tcase, neutral_values_and_harmless_keys_pass);
     tcase_add_test(tcase, eos_is_the_union_of_both_files);
+    tcase_add_test(tcase, generation_config_says_how_to_sample);
     tcase_add_test(tcase, what_is_not_json_is_refused);
     tcase_add_test(tcase, slices_follow_the_rule_of_the_design);
     suite_add_tcase(suite, tcase);

@@ -46,8 +46,10 @@ static void check_member(const char *declarator, const char *prefix)
         begin--;
     ck_assert_uint_lt(begin, len);
     snprintf(name, sizeof name, "%s%.*s", prefix, (int)(len - begin), declarator + begin);
-    bool is_nested = strcmp(name, "rope") == 0; /* its members have rows of their own */
-    ck_assert_msg(is_nested || field_named(name), "config_fields.c has no row for %s", name);
+    bool is_nested = strcmp(name, "rope") == 0;    /* its members have rows of their own */
+    bool is_apart = strcmp(name, "sampling") == 0; /* nothing is computed from it */
+    ck_assert_msg(is_nested || is_apart || field_named(name), "config_fields.c has no row for %s",
+                  name);
 }
 
 /* Every member that the header declares in this struct; returns how many there are. */
@@ -83,7 +85,7 @@ START_TEST(every_field_of_the_header_has_a_row)
     int n = check_members(header, "struct model_config {", "");
     n += check_members(header, "struct rope_config {", "rope.");
     config_fields(&n_rows);
-    ck_assert_int_eq(n_rows, n - 1); /* all but `rope` itself */
+    ck_assert_int_eq(n_rows, n - 2); /* all but `rope` itself and `sampling` */
     free(header);
 }
 END_TEST
