@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "model/tokenizer/chat_template.h"
 #include "proto/target_wire.h"
 
@@ -37,6 +38,21 @@ static int add_end(struct end_ids *ends, const struct chat_source *source,
                      END_IDS_MAX);
 }
 
+/* transformers would give it an id beyond the model's. */
+static void tell_missing(const struct chat_source *source, const struct tokenizer *tok)
+{
+    const char *name;
+    json_t *text;
+    json_object_foreach(source->special, name, text)
+    {
+        size_t len = json_string_length(text);
+        if (!len || tokenizer_find(tok, json_string_value(text), len) >= 0) continue;
+        log_line(LOG_LEVEL_WARN, "special_token_missing",
+                 "name=%s text=\"the tokenizer has no token %.100s, which stays plain text\"", name,
+                 json_string_value(text));
+    }
+}
+
 static int check_template(const struct chat_source *source, struct error *err)
 {
     if (source->len <= WIRE_TEMPLATE_BYTES_MAX) return 0;
@@ -58,6 +74,7 @@ int conventions_read(struct buffer *out, struct end_ids *ends, const struct chec
     if (checkpoint_is_synthetic(checkpoint)) return target_conventions_encode(out, &told, err);
     TRY(chat_source_read(&source, checkpoint_name(checkpoint), NULL, err));
     TRY(check_template(&source, err));
+    tell_missing(&source, tok);
     TRY(add_end(ends, &source, tok, n_vocab, err));
     if (source.text) {
         told.template_file = source.origin;

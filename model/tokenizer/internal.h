@@ -46,7 +46,7 @@ struct tokenizer {
 /* ---- Reading the file: read_vocabulary.c (vocabulary, merges, added tokens), read_components.c
  * (components that work on text), read_decoder.c (decoder and template). ---- */
 
-/* config: tokenizer_config.json, or NULL; it may name more added tokens. */
+/* config: its "added_tokens_decoder" may name more added tokens; or NULL. */
 int tokenizer_read(struct tokenizer *tok, const json_t *root, const json_t *config,
                    const char *origin, struct error *err);
 

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "model/tokenizer/internal.h"
+#include "model/tokenizer/named_tokens.h"
 
 enum { MAX_PATH_BYTES = 4096 };
 static const size_t max_file_bytes = (size_t)256 << 20;
@@ -30,50 +31,74 @@ static int map_file(struct file_view *view, char path[MAX_PATH_BYTES], const cha
     return rc;
 }
 
-int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err)
+/* A JSON file of the folder beside tokenizer.json; *root is NULL where it is missing. */
+static int read_beside(json_t **root, const char *folder, const char *name, struct error *err)
 {
-    int rc = 0;
-    char path[MAX_PATH_BYTES], config_path[MAX_PATH_BYTES];
-    struct file_view file = {0}, config = {0};
-    *tok = NULL;
-    TRY(map_file(&file, path, folder, "tokenizer.json", err));
-    rc = map_file(&config, config_path, folder, "tokenizer_config.json", err);
-    if (rc && rc != ERR_NOT_FOUND) goto out;
-    TRY(tokenizer_parse(tok, (const char *)file.data, file.size_bytes, (const char *)config.data,
-                        config.size_bytes, path, err));
-out:
-    file_unmap(&file);
-    file_unmap(&config);
+    char path[MAX_PATH_BYTES];
+    struct file_view view;
+    *root = NULL;
+    int rc = map_file(&view, path, folder, name, err);
+    if (rc == ERR_NOT_FOUND) return 0;
+    if (!rc) rc = json_parse_text(root, (const char *)view.data, view.size_bytes, path, err);
+    file_unmap(&view);
     return rc;
 }
 
-static int parse_config(json_t **root, const char *json, size_t len, const char *origin,
-                        struct error *err)
-{
-    *root = NULL;
-    if (!json) return 0;
-    int rc = json_parse_text(root, json, len, "tokenizer_config.json", err);
-    return rc ? error_wrap(err, "beside %s", origin) : 0;
-}
-
-int tokenizer_parse(struct tokenizer **tok, const char *json, size_t len, const char *config_json,
-                    size_t config_len, const char *origin, struct error *err)
+/* Takes the files over. */
+static int parse_all(struct tokenizer **tok, const char *json, size_t len,
+                     struct named_files *files, const char *origin, struct error *err)
 {
     int rc = 0;
-    json_t *root = NULL, *config = NULL;
-    *tok = NULL;
+    json_t *root = NULL, *named = NULL;
     TRY(json_parse_text(&root, json ? json : "", len, origin, err));
-    TRY(parse_config(&config, config_json, config_len, origin, err));
+    TRY(named_tokens_gather(&named, root, files, err));
     TRY(mem_array(tok, 1, sizeof **tok, err));
-    TRY(tokenizer_read(*tok, root, config, origin, err));
+    TRY(tokenizer_read(*tok, root, named, origin, err));
 out:
     json_decref(root);
-    json_decref(config);
+    json_decref(named);
+    json_decref(files->config);
+    json_decref(files->map);
+    json_decref(files->added);
     if (rc) {
         tokenizer_close(*tok);
         *tok = NULL;
     }
     return rc;
+}
+
+int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err)
+{
+    int rc = 0;
+    char path[MAX_PATH_BYTES];
+    struct file_view file = {0};
+    struct named_files files = {0};
+    *tok = NULL;
+    TRY(map_file(&file, path, folder, "tokenizer.json", err));
+    TRY(read_beside(&files.config, folder, "tokenizer_config.json", err));
+    TRY(read_beside(&files.map, folder, "special_tokens_map.json", err));
+    TRY(read_beside(&files.added, folder, "added_tokens.json", err));
+    rc = parse_all(tok, (const char *)file.data, file.size_bytes, &files, path, err);
+    files = (struct named_files){0};
+out:
+    json_decref(files.config);
+    json_decref(files.map);
+    json_decref(files.added);
+    file_unmap(&file);
+    return rc;
+}
+
+int tokenizer_parse(struct tokenizer **tok, const char *json, size_t len, const char *config_json,
+                    size_t config_len, const char *origin, struct error *err)
+{
+    struct named_files files = {0};
+    int rc = 0;
+    *tok = NULL;
+    if (config_json) {
+        rc = json_parse_text(&files.config, config_json, config_len, "tokenizer_config.json", err);
+        if (rc) return error_wrap(err, "beside %s", origin);
+    }
+    return parse_all(tok, json, len, &files, origin, err);
 }
 
 static int fill_bytes(struct tokenizer *tok, int n_vocab, struct error *err)

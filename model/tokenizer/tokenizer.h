@@ -12,8 +12,8 @@
 
 struct tokenizer;
 
-/* Reads FOLDER/tokenizer.json (and tokenizer_config.json when there is one). Errors: ERR_NOT_FOUND,
- * ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not understood). */
+/* Reads FOLDER/tokenizer.json, and the tokens that tokenizer_config.json, special_tokens_map.json
+ * and added_tokens.json name, where there are such files. Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not understood). */
 int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err);
 
 /* The same from memory; the fuzz target's entry. config_json may be NULL. */

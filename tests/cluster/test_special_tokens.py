@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import sys
+import tempfile
 import unittest
 import urllib.error
 import urllib.request
@@ -150,6 +151,43 @@ class Prompts(unittest.TestCase):
         at = self.TEXT.index
         self.assertEqual(answer["logprobs"]["text_offset"],
                          [0, 0, at("h"), at("i<"), at("<|im_end|>"), at(">a") + 1])
+
+
+class NamedTokens(unittest.TestCase):
+    """Special tokens that other files than tokenizer.json name, as AutoTokenizer reads them."""
+
+    def tokenize(self, text, in_vocabulary=None, **files):
+        with tempfile.TemporaryDirectory() as work:
+            folder = write_chain_model(
+                os.path.join(work, "model"), [], added=ADDED[1:2],
+                in_vocabulary={"<|im_end|>": END} if in_vocabulary is None else in_vocabulary,
+                files={name.replace("__", "."): value for name, value in files.items()})
+            made = world.outrider("tokenize", "--model", folder, "--ids", text).stdout
+            return [int(part) for part in made.split(",")]
+
+    def test_each_file_may_name_them(self):
+        plain = ids("a<|im_end|>b")
+        self.assertEqual(self.tokenize("a<|im_end|>b"), plain)
+        for files in (
+                {"tokenizer_config__json": {"eos_token": "<|im_end|>"}},
+                {"tokenizer_config__json": {"bos_token": {"content": "<|im_end|>"}}},
+                {"tokenizer_config__json": {"additional_special_tokens": ["<x>", "<|im_end|>"]}},
+                {"tokenizer_config__json": {"extra_special_tokens": {"end": "<|im_end|>"}}},
+                {"special_tokens_map__json": {"pad_token": "<|im_end|>"}},
+                {"added_tokens__json": {"<|im_end|>": END}}):
+            self.assertEqual(self.tokenize("a<|im_end|>b", **files), [*ids("a"), END, *ids("b")],
+                             files)
+
+    def test_a_file_of_added_tokens_has_ids_of_its_own(self):
+        self.assertEqual(self.tokenize("a<new>", {}, added_tokens__json={"<new>": 300}),
+                         [*ids("a"), 300])
+        self.assertEqual(self.tokenize("a<new>", {}, added_tokens__json={"<new>": 300},
+                                       special_tokens_map__json={"eos_token": "<new>"}),
+                         [*ids("a"), 300])
+
+    def test_what_has_no_id_stays_plain_text(self):
+        self.assertEqual(self.tokenize("<new>", tokenizer_config__json={"pad_token": "<new>"}),
+                         ids("<new>"))
 
 
 class Answers(unittest.TestCase):
