@@ -530,13 +530,9 @@ class Tls(unittest.TestCase):
                 self.assertNotIn(b" 200 ", plain.recv(4096))
 
     def test_wrong_files(self):
-        secret = pathlib.Path(self.first[1]).with_name("certificate-as-key.pem")
-        secret.write_bytes(pathlib.Path(self.first[0]).read_bytes())
-        secret.chmod(0o600)
         for files, words in (((self.first[0], self.second[1]), "does not belong"),
                              ((self.first[1], self.first[1]), "holds no certificate"),
-                             ((self.first[0], str(secret)), "holds no private key"),
-                             ((self.first[0], self.first[0]), "read or written by others"),
+                             ((self.first[0], self.first[0]), "holds no private key"),
                              (("/nowhere", self.first[1]), "/nowhere")):
             with self.assertRaisesRegex(AssertionError, words):
                 Server(tls=files)
