@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Writes tests/golden/smollm2/greedy.json: what Hugging Face transformers makes of a public model.
 
-    python tests/oracle/smollm2_golden.py FOLDER FILE.gguf    (needs torch, transformers, tokenizers,
-                                                               gguf, accelerate)
+    python tests/oracle/smollm2_golden.py FOLDER FILE.gguf
 
-FOLDER is what tests/support/smollm2.py makes of FILE.gguf. First the weights of the folder are held
-against the ones that transformers itself reads from the GGUF file, so that the script's reader and
-its order of rows are checked by another. Then each prompt is encoded by tokenizers, a conversation
+It needs torch, transformers, tokenizers, gguf and accelerate. FOLDER is what
+tests/support/smollm2.py makes of FILE.gguf. First the weights of the folder are held against the
+ones that transformers itself reads from the GGUF file, so that the script's reader and its order of
+rows are checked by another. Then each prompt is encoded by tokenizers, a conversation
 after transformers' own rendering of the template, and continued greedily in float32. A prompt of
 the file:
   text, or messages   what is asked

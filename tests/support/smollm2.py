@@ -32,7 +32,7 @@ LAYER_NAMES = {
 
 
 class Gguf:
-    """values: key -> value; tensors: name -> (shape, type, place), the outermost dimension first."""
+    """values: key -> value; tensors: name -> (shape, type, place), outermost dimension first."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
