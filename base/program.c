@@ -1,8 +1,11 @@
 /* What the main of every server does: options, start, run, exit status. */
 #include "base/program.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/option_names.h"
 #include "base/options.h"
 #include "base/process.h"
 
@@ -70,7 +73,13 @@ error_t program_parse_pin(struct argp_state *state, struct placement_wish *wish,
 
 void program_parse(const struct argp *argp, int argc, char **argv, void *arguments)
 {
+    struct error err;
     argp_err_exit_status = USAGE_STATUS;
+    if (option_names_check(argp, argc, argv, false, &err)) {
+        const char *slash = strrchr(argv[0], '/');
+        fprintf(stderr, "%s: %s\n", slash ? slash + 1 : argv[0], err.text);
+        _Exit(USAGE_STATUS);
+    }
     argp_parse(argp, argc, argv, 0, NULL, arguments);
 }
 

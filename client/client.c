@@ -7,16 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/option_names.h"
 #include "client/terminal.h"
 
-enum { NAME_BYTES = 64 };
+enum { NAME_BYTES = 64, COMMANDS_MAX = 32 };
+
+const char *client_hint(char hint[CLIENT_HINT_BYTES], const char *word,
+                        const struct client_command *commands)
+{
+    const char *names[COMMANDS_MAX];
+    int n = 0;
+    while (n < COMMANDS_MAX && commands[n].name) {
+        names[n] = commands[n].name;
+        n++;
+    }
+    const char *nearest = option_names_nearest(word, names, n);
+    hint[0] = '\0';
+    if (nearest) snprintf(hint, CLIENT_HINT_BYTES, " (do you mean %s?)", nearest);
+    return hint;
+}
 
 static int refuse_command(const struct client_commands *commands, const char *name)
 {
     struct error err;
     if (name) {
-        error_set(&err, ERR_ARGUMENT, "'%.60s' is not a command of %s: give %s", name,
-                  commands->name, commands->list);
+        char hint[CLIENT_HINT_BYTES];
+        error_set(&err, ERR_ARGUMENT, "'%.60s' is not a command of %s%s: give %s", name,
+                  commands->name, client_hint(hint, name, commands->commands), commands->list);
     } else {
         error_set(&err, ERR_ARGUMENT, "no command of %s: give %s", commands->name, commands->list);
     }
@@ -27,7 +44,8 @@ int client_run_one(const struct client_commands *commands, int argc, char **argv
 {
     static char name[NAME_BYTES];
     if (argc < 2) return refuse_command(commands, NULL);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0 ||
+        strcmp(argv[1], "-h") == 0) {
         struct error err;
         fputs(commands->help, stdout);
         return client_flush(&err) ? client_fail(&err) : CLIENT_OK;
@@ -44,6 +62,8 @@ int client_run_one(const struct client_commands *commands, int argc, char **argv
 int client_parse(const struct argp *argp, int argc, char **argv, void *input, struct error *err)
 {
     *err = (struct error){0};
+    int rc = option_names_check(argp, argc, argv, false, err);
+    if (rc) return rc;
     error_t failure = argp_parse(argp, argc, argv, 0, NULL, input);
     if (!failure) return 0;
     if (err->code) return err->code;

@@ -54,6 +54,11 @@ struct client_commands {
         int (*run)(int argc, char **argv);
     } commands[8]; /* up to the first without a name */
 };
+/* " (do you mean NAME?)" where a command, up to the first without a name, is called much like the
+ * word; otherwise "". Returns hint. */
+enum { CLIENT_HINT_BYTES = 48 };
+const char *client_hint(char hint[CLIENT_HINT_BYTES], const char *word,
+                        const struct client_command *commands);
 int client_run_one(const struct client_commands *commands, int argc, char **argv);
 
 /* Parses the command line with argp. A parser refuses a value by filling err and returning EINVAL.

@@ -3,23 +3,38 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/option_names.h"
 #include "client/client.h"
 
 const char *argp_program_version = "outrider " OUTRIDER_VERSION;
 
-enum { NAME_BYTES = 64 };
+enum { NAME_BYTES = 64, HELP_WORDS_MAX = 2 };
+
+static int run_words(int argc, char **argv);
+static int help_main(int argc, char **argv);
+static int version_main(int argc, char **argv);
 
 static const struct client_command commands[] = {
-    {"generate", generate_main},   {"score", score_main},
-    {"tokenize", tokenize_main},   {"detokenize", detokenize_main},
-    {"export", export_main},       {"health", health_main},
-    {"describe", describe_main},   {"plan", plan_main},
-    {"count", count_main},         {"bench", bench_main},
-    {"jobs", jobs_main},           {"key", key_main},
-    {"link", link_main},           {"replay", replay_main},
-    {"datastore", datastore_main}, {"skip", skip_main},
+    {"generate", generate_main},
+    {"score", score_main},
+    {"tokenize", tokenize_main},
+    {"detokenize", detokenize_main},
+    {"export", export_main},
+    {"health", health_main},
+    {"describe", describe_main},
+    {"plan", plan_main},
+    {"count", count_main},
+    {"bench", bench_main},
+    {"jobs", jobs_main},
+    {"key", key_main},
+    {"link", link_main},
+    {"replay", replay_main},
+    {"datastore", datastore_main},
+    {"skip", skip_main},
+    {"help", help_main},
+    {"version", version_main},
+    {NULL, NULL},
 };
-enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static const char doc[] =
     "Client of an Outrider cluster.\v"
@@ -40,7 +55,7 @@ static const char doc[] =
     "  key         make, list and remove API keys; local\n"
     "  health      is a coordinator or worker serving?\n"
     "  describe    what is served, and by whom\n\n"
-    "'outrider COMMAND --help' tells more.\n\n" CLIENT_STATUS_DOC;
+    "'outrider COMMAND --help' or 'outrider help COMMAND' tells more.\n\n" CLIENT_STATUS_DOC;
 
 struct main_input {
     int command_index; /* of argv; 0 = none */
@@ -67,7 +82,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static int run_command(int argc, char **argv)
 {
     static char name[NAME_BYTES];
-    for (int i = 0; i < N_COMMANDS; i++) {
+    for (int i = 0; commands[i].name; i++) {
         if (strcmp(argv[0], commands[i].name) == 0) {
             snprintf(name, sizeof name, "outrider %s", commands[i].name);
             argv[0] = name;
@@ -75,17 +90,46 @@ static int run_command(int argc, char **argv)
         }
     }
     struct error err;
-    error_set(&err, ERR_ARGUMENT, "'%.60s' is not a command; 'outrider --help' lists them",
-              argv[0]);
+    char hint[CLIENT_HINT_BYTES];
+    error_set(&err, ERR_ARGUMENT, "'%.60s' is not a command%s; 'outrider --help' lists them",
+              argv[0], client_hint(hint, argv[0], commands));
     return client_fail_local(&err);
+}
+
+/* outrider help [COMMAND...]: its --help. */
+static int help_main(int argc, char **argv)
+{
+    static char outrider[] = "outrider", option[] = "--help";
+    char *words[HELP_WORDS_MAX + 2] = {outrider};
+    int n = 1;
+    for (int i = 1; i < argc && n <= HELP_WORDS_MAX; i++)
+        words[n++] = argv[i];
+    words[n++] = option;
+    return run_words(n, words);
+}
+
+static int version_main(int argc, char **argv)
+{
+    struct error err;
+    (void)argc;
+    (void)argv;
+    puts(argp_program_version);
+    return client_flush(&err) ? client_fail(&err) : CLIENT_OK;
+}
+
+static int run_words(int argc, char **argv)
+{
+    struct main_input input = {0};
+    struct error err;
+    const struct argp argp = {
+        .parser = parse_option, .args_doc = "COMMAND [OPTION...]", .doc = doc};
+    argp_err_exit_status = CLIENT_USAGE;
+    if (option_names_check(&argp, argc, argv, true, &err)) return client_fail_local(&err);
+    if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &input)) return CLIENT_USAGE;
+    return run_command(argc - input.command_index, argv + input.command_index);
 }
 
 int main(int argc, char **argv)
 {
-    struct main_input input = {0};
-    const struct argp argp = {
-        .parser = parse_option, .args_doc = "COMMAND [OPTION...]", .doc = doc};
-    argp_err_exit_status = CLIENT_USAGE;
-    if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &input)) return CLIENT_USAGE;
-    return run_command(argc - input.command_index, argv + input.command_index);
+    return run_words(argc, argv);
 }

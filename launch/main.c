@@ -101,7 +101,8 @@ static void parse(struct launch *launch, char **argv, char **rest)
 {
     const char *value;
     for (int at = 1; argv[at]; at++) {
-        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-?") == 0) {
+        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-?") == 0 ||
+            strcmp(argv[at], "-h") == 0) {
             fputs(help, stdout);
             exit(0);
         } else if (strcmp(argv[at], "--version") == 0 || strcmp(argv[at], "-V") == 0) {
