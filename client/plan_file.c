@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "speculation/rising.h"
 
 #define MOST 1e30 /* of a number without a limit of its own */
 
@@ -119,6 +120,7 @@ static int read_curve(const json_t *root, const char *name, struct cluster_curve
         }
     }
     curve->n = (int)n;
+    rising_fit(curve->us, curve->n);
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "client/plan_cluster.h"
 #include "client/plan_file.h"
 #include "proto/generation_wire.h"
+#include "speculation/rising.h"
 
 enum {
     ASKED_TOKENS = 100,
@@ -14,16 +15,20 @@ enum {
     DIGITS = 6 /* of what is a float */
 };
 
+/* The points with ascending rows; their times never fall. */
 static json_t *table_json(const struct time_table *table)
 {
     json_t *list = json_array();
-    double last = 0;
-    for (int i = 0; i < table->n && i < CLUSTER_POINTS_MAX; i++) {
-        double rows = (double)table->points[i].rows;
-        if (rows < 1 || rows <= last) continue;
-        json_array_append_new(list, json_pack("[ff]", rows, (double)table->points[i].us));
-        last = rows;
+    double rows[CLUSTER_POINTS_MAX], us[CLUSTER_POINTS_MAX];
+    int n = 0;
+    for (int i = 0; i < table->n && n < CLUSTER_POINTS_MAX; i++) {
+        rows[n] = (double)table->points[i].rows;
+        us[n] = (double)table->points[i].us;
+        if (rows[n] >= 1 && (n == 0 || rows[n] > rows[n - 1])) n++;
     }
+    rising_fit(us, n);
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("[ff]", rows[i], us[i]));
     return list;
 }
 

@@ -65,6 +65,17 @@ def test_answers(cluster):
         assert part in text, text
 
 
+def test_times_that_fall_promise_no_more_than_the_tokens_of_a_round(cluster):
+    """As a busy machine measures them; a round with guesses is no cheaper than one without."""
+    plan = {**PLAN, "step_us": [[1, 14304], [4, 7804], [5, 15474]], "guess_us": [[1, 90], [4, 20]],
+            "questions": [{**QUESTION, "k": k} for k in (0, 2, 3, "best")]}
+    with Written(plan) as path:
+        answers = json_of(cluster, "plan", "--cluster", path)["answers"]
+    assert answers[0]["speedup"] == 1
+    for answer in answers[1:]:
+        assert 1 < answer["speedup"] <= answer["round"]["tokens_per_lane"], answer
+
+
 def test_more_ranks_than_cores_are_said(cluster):
     """On a host that all share; not where ranks have cores of their own."""
     for is_shared in (True, False):
