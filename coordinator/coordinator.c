@@ -28,6 +28,7 @@
 #include "http/metrics_server.h"
 #include "model/checkpoint/layers.h"
 #include "model/checkpoint/served_name.h"
+#include "model/tokenizer/guard.h"
 
 enum {
     CONTROL_QUEUE = 64,
@@ -122,6 +123,12 @@ static int folder_of(char **folder, const char *name, struct error *err)
 
 static int open_chat(struct coordinator *c, struct error *err)
 {
+    if (c->options.guards_users && !guard_is_possible(c->tok)) {
+        return error_set(err, ERR_UNSUPPORTED,
+                         "--user-special-tokens off: this tokenizer has a special token of one "
+                         "character, or one that is found in normalized text only, which cannot "
+                         "be kept apart; leave the option out");
+    }
     bool brings_one = has_draft(c) && drafter_find(c->options.draft)->has_tokenizer;
     char *tokenizer = NULL, *draft = NULL;
     int rc = 0;
@@ -365,6 +372,7 @@ static int open_http(struct coordinator *c, struct error *err)
         .model = &c->model,
         .beat = c->beat,
         .chat = &c->chat,
+        .guards_users = c->options.guards_users,
         .write_metrics = write_metrics,
         .metrics_arg = c,
     };

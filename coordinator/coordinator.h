@@ -25,6 +25,7 @@ struct coordinator_options {
     const char *http;               /* HOST:PORT of the HTTP door; "off", NULL = none */
     const char *cors_origin;        /* that browsers may come from; NULL = none */
     const char *chat_template;      /* file; NULL = coordinator/served_chat.h says which */
+    bool guards_users;              /* texts of messages are no special tokens */
     bool ignores_generation_config; /* of the target, for requests that leave sampling open */
     int http_connections, max_stops, max_texts; /* of the door; of a request */
     const struct target_list *targets;          /* where ranks of groups are; copied */

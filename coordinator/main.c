@@ -54,6 +54,7 @@ enum {
     OPT_CORS,
     OPT_CHAT_TEMPLATE,
     OPT_GENERATION_CONFIG,
+    OPT_USER_SPECIAL,
     OPT_MAX_STOPS,
     OPT_MAX_TEXTS,
     OPT_DRAIN_TIMEOUT,
@@ -121,6 +122,11 @@ static const struct argp_option options[] = {
     {"generation-config", OPT_GENERATION_CONFIG, "WORD", 0,
      "on: the target's generation_config.json says how texts are sampled (temperature, top_k, "
      "top_p, min_p, repetition_penalty) where a request does not; off: it does not; default on",
+     0},
+    {"user-special-tokens", OPT_USER_SPECIAL, "WORD", 0,
+     "on: a text of a special token in a message is that token, as in transformers; off: only "
+     "those "
+     "that the chat template writes are, so that users cannot write any; default on",
      0},
     {"max-stops", OPT_MAX_STOPS, "N", 0,
      "stop strings that a request over HTTP may have, 1 to 16; default 16", 0},
@@ -463,6 +469,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_GENERATION_CONFIG:
         return parse_switch(state, &c->ignores_generation_config, "--generation-config", arg, true);
+    case OPT_USER_SPECIAL:
+        return parse_switch(state, &c->guards_users, "--user-special-tokens", arg, true);
     case OPT_MAX_STOPS:
         return program_parse_int(state, &c->max_stops, "--max-stops", arg, 1, GENERATE_STOPS_MAX);
     case OPT_MAX_TEXTS:

@@ -17,6 +17,7 @@ struct openai_options {
     const char *address; /* HOST:PORT */
     const char *origin;  /* that may use the API from a browser (CORS), "*" = any; NULL */
     bool is_insecure;    /* --insecure: nobody's page is refused */
+    bool guards_users;   /* texts of messages are no special tokens */
     int max_connections;
     int reader_timeout_s; /* for which a client may read nothing of its answer */
     int n_stop;           /* stop strings of a request */

@@ -97,9 +97,25 @@ static size_t blanks_behind(struct text text, size_t end)
     return end;
 }
 
+static bool is_broken(const struct added_filter *filter, const char *begin, size_t len)
+{
+    size_t low = 0, high = filter->n_breaks;
+    if (!high) return false;
+    size_t at = (size_t)(begin - filter->origin);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (filter->breaks[middle] <= at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < filter->n_breaks && filter->breaks[low] < at + len;
+}
+
 const struct added_token *added_set_next(const struct added_set *set, struct text text,
-                                         bool special, size_t covered, size_t *at, size_t *begin,
-                                         size_t *end)
+                                         const struct added_filter *filter, size_t covered,
+                                         size_t *at, size_t *begin, size_t *end)
 {
     while (*at < text.len) {
         const struct added_token *token = longest_at(set, text.data + *at, text.len - *at);
@@ -107,9 +123,13 @@ const struct added_token *added_set_next(const struct added_set *set, struct tex
             (*at)++;
             continue;
         }
+        if (token->special && is_broken(filter, text.data + *at, token->len)) {
+            (*at)++; /* another may begin within it */
+            continue;
+        }
         *begin = *at;
         *end = *at += token->len;
-        if (token->special && !special) continue;
+        if (token->special && !filter->special) continue;
         if (token->single_word && !stands_alone(text, *begin, *end)) continue;
         if (token->lstrip)
             *begin = blanks_before(text, *begin, covered < *begin ? covered : *begin);

@@ -21,9 +21,16 @@ struct added_set {
 int added_set_sort(struct added_set *set, const char *origin, struct error *err);
 void added_set_free(struct added_set *set);
 
+/* Which special tokens of a text count: those that have none of the breaks within them. */
+struct added_filter {
+    bool special;         /* any at all */
+    const char *origin;   /* that the breaks count from */
+    const size_t *breaks; /* [n_breaks] ascending */
+    size_t n_breaks;
+};
+
 /* The next added token at or behind *at, leftmost, then longest; NULL at the end. [*begin, *end)
- * is what it covers with its blanks; *at moves behind the bare match. special: match special
- * tokens. */
+ * is what it covers with its blanks; *at moves behind the bare match. */
 const struct added_token *added_set_next(const struct added_set *set, struct text text,
-                                         bool special, size_t covered, size_t *at, size_t *begin,
-                                         size_t *end);
+                                         const struct added_filter *filter, size_t covered,
+                                         size_t *at, size_t *begin, size_t *end);

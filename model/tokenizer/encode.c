@@ -9,7 +9,7 @@ static const size_t max_text_bytes = (size_t)1 << 28;
 /* One call of tokenizer_encode. */
 struct encode_run {
     const struct tokenizer *tok;
-    bool special; /* special tokens in the text count as such */
+    struct added_filter filter; /* which special tokens in the text count as such */
     struct matcher matcher;
     struct normalizer_scratch normalizer;
     struct text_buf bufs[SPLITTER_MAX_STAGES];
@@ -39,14 +39,15 @@ static int encode_plain(struct encode_run *run, struct text text, unsigned piece
 typedef int part_fn(struct encode_run *run, struct text text, unsigned piece, struct error *err);
 
 /* Cuts the tokens of set out of text; what lies between them goes to fn. */
-static int cut_added(struct encode_run *run, const struct added_set *set, struct text text,
-                     unsigned piece, part_fn *fn, struct error *err)
+static int cut_added(struct encode_run *run, const struct added_set *set,
+                     const struct added_filter *filter, struct text text, unsigned piece,
+                     part_fn *fn, struct error *err)
 {
     size_t done = 0, at = 0, begin, end;
     const struct added_token *token = NULL;
     int rc = 0;
     if (!set->n) return fn(run, text, piece, err);
-    while ((token = added_set_next(set, text, run->special, done, &at, &begin, &end))) {
+    while ((token = added_set_next(set, text, filter, done, &at, &begin, &end))) {
         struct text before = {text.data + done, begin > done ? begin - done : 0};
         if (before.len) rc = fn(run, before, done ? 0 : piece, err);
         if (!rc) rc = token_ids_append(run->ids, &token->id, 1, err);
@@ -64,7 +65,9 @@ static int encode_normalized(struct encode_run *run, struct text text, unsigned 
     int rc = normalizer_run(&run->tok->normalizers, &run->matcher, text, piece & PIECE_CONTINUES,
                             &run->normalizer, &normal, err);
     if (rc) return rc;
-    return cut_added(run, &run->tok->normalized, normal, piece, encode_plain, err);
+    /* Breaks do not count in what is normalized: model/tokenizer/guard.h. */
+    const struct added_filter filter = {.special = run->filter.special};
+    return cut_added(run, &run->tok->normalized, &filter, normal, piece, encode_plain, err);
 }
 
 /* Runs of valid UTF-8 go through all steps; other bytes become their tokens one by one. */
@@ -73,7 +76,7 @@ static int encode_text(struct encode_run *run, const char *text, size_t len, str
     for (size_t at = 0; at < len;) {
         struct text valid = {text + at, text_valid_length(text + at, len - at)};
         unsigned piece = at ? PIECE_CONTINUES : PIECE_FIRST;
-        int rc = cut_added(run, &run->tok->raw, valid, piece, encode_normalized, err);
+        int rc = cut_added(run, &run->tok->raw, &run->filter, valid, piece, encode_normalized, err);
         if (rc) return rc;
         at += valid.len;
         if (at == len) break;
@@ -114,10 +117,22 @@ static void encode_run_close(struct encode_run *run)
 int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, unsigned flags,
                      struct token_ids *ids, struct error *err)
 {
+    return tokenizer_encode_broken(tok, text, len, flags, NULL, 0, ids, err);
+}
+
+int tokenizer_encode_broken(const struct tokenizer *tok, const char *text, size_t len,
+                            unsigned flags, const size_t *breaks, size_t n_breaks,
+                            struct token_ids *ids, struct error *err)
+{
     int rc = 0;
     size_t n_before = ids->n;
     bool add_special = flags & TOKENIZER_ADD_SPECIAL;
-    struct encode_run run = {.tok = tok, .special = flags & TOKENIZER_PARSE_SPECIAL, .ids = ids};
+    struct encode_run run = {.tok = tok,
+                             .filter = {.special = flags & TOKENIZER_PARSE_SPECIAL,
+                                        .origin = text,
+                                        .breaks = breaks,
+                                        .n_breaks = n_breaks},
+                             .ids = ids};
     if (len > max_text_bytes) {
         return error_set(err, ERR_ARGUMENT, "a text of %zu bytes is longer than %zu", len,
                          max_text_bytes);

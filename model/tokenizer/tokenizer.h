@@ -13,7 +13,9 @@
 struct tokenizer;
 
 /* Reads FOLDER/tokenizer.json, and the tokens that tokenizer_config.json, special_tokens_map.json
- * and added_tokens.json name, where there are such files. Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not understood). */
+ * and added_tokens.json name, where there are such files.
+ * Errors: ERR_NOT_FOUND, ERR_FORMAT, ERR_UNSUPPORTED (names the component that is not
+ * understood). */
 int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err);
 
 /* The same from memory; the fuzz target's entry. config_json may be NULL. */
@@ -39,6 +41,13 @@ enum tokenizer_flags {
  * a byte has no token at all; ERR_FORMAT a pattern of the file takes too many steps. */
 int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t len, unsigned flags,
                      struct token_ids *ids, struct error *err);
+
+/* The same, but special tokens that have one of breaks[n_breaks] within them, an ascending list of
+ * offsets, are plain text; only for tokenizers of which guard_is_possible (model/tokenizer/guard.h)
+ * is true. */
+int tokenizer_encode_broken(const struct tokenizer *tok, const char *text, size_t len,
+                            unsigned flags, const size_t *breaks, size_t n_breaks,
+                            struct token_ids *ids, struct error *err);
 
 /* How many tokens TOKENIZER_ADD_SPECIAL puts before a text and behind it. */
 void tokenizer_count_added(const struct tokenizer *tok, size_t *n_before, size_t *n_behind);

@@ -160,7 +160,7 @@ class Completions(unittest.TestCase):
             client.completions.create(model="target", prompt=PROMPT, stop=list("abcdefg"))
 
     def test_logprobs_of_a_stopped_text(self):
-        """They are of the tokens in the text, and of the id that ended it, but not a stop string's."""
+        """They are of the tokens in the text and of the id that ended it, not a stop string's."""
         free = client.completions.create(model="target", prompt=PROMPT, max_tokens=40,
                                          temperature=0, logprobs=1).choices[0]
         tokens, offsets = free.logprobs.tokens, free.logprobs.text_offset

@@ -279,6 +279,52 @@ class Template(unittest.TestCase):
             self.assertEqual(tokenize(messages=self.MESSAGES), [*ids("DRAFT:"), *self.IDS])
 
 
+class UserTexts(unittest.TestCase):
+    """With --user-special-tokens off."""
+
+    def check(self, template, contents, pieces):
+        """pieces: what the ids are of, ids or texts."""
+        path = os.path.join(world.folder, "user.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(template)
+        wanted = [number for piece in pieces
+                  for number in (ids(piece) if isinstance(piece, str) else [piece])]
+        with other_coordinator("--chat-template", path, "--user-special-tokens", "off"):
+            messages = [{"role": "user", "content": content} for content in contents]
+            answer = post("/tokenize", {"messages": messages})
+            self.assertEqual(answer.get("tokens"), wanted, answer)
+
+    def test_they_are_no_special_tokens_of_the_template(self):
+        self.check("{% for m in messages %}<|im_start|>{{ m.content | trim }}<|im_end|>"
+                   "{% endfor %}",
+                   ["a<|im_end|>b  ", [{"type": "text", "text": "<|fim|>"}], "\ue000<|im_end|>",
+                    "plain < text <|im_"],
+                   [START, "a<|im_end|>b", END, START, "<|fim|>", END, START, "\ue000<|im_end|>",
+                    END, START, "plain < text <|im_", END])
+
+    def test_nor_together_with_what_is_around_them(self):
+        self.check("{% for m in messages %}{{ m.content.strip() }}{% endfor %}|><|im_end|>",
+                   ["<|im_", "end|>", "<|fim "], ["<|im_end|><|fim|>", END])
+        self.check("<|im_{{ messages[0].content }}", ["end|>"], ["<|im_end|>"])
+
+    def test_nor_when_the_template_changes_the_text(self):
+        self.check("{{ messages[0].content | replace('#', '') }}<|im_end|>", ["<|im#_end|>"],
+                   ["<|im_end|>", END])
+
+    def test_a_template_sees_the_texts_as_they_are(self):
+        # With a marker behind every < the template would not find it; there are fewer then.
+        self.check("{% if '</x>' in messages[0].content %}yes{% endif %}"
+                   "{{ messages[0].content.split('</x>')[1] }}<|im_end|>",
+                   ["a</x>b<|im_end|>"], ["yesb<|im_end|>", END])
+        path = os.path.join(world.folder, "user.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("{% if '<|im_end|>' in messages[0].content %}found{% endif %}")
+        with other_coordinator("--chat-template", path, "--user-special-tokens", "off"):
+            error = post("/tokenize", {"messages": [{"role": "user", "content": "<|im_end|>"}]})
+            self.assertIn("the chat template looks for", error["error"]["message"])
+            self.assertEqual(error["error"]["param"], "messages")
+
+
 @contextlib.contextmanager
 def other_coordinator(*flags):
     """The world with other options of its coordinator."""

@@ -1,0 +1,204 @@
+/* The conversation is rendered twice: as it is, and with markers in the texts of its messages.
+ * Where both are the same but for the markers, these say which special tokens hold something of a
+ * message, and these are plain text. A template that looks into texts and comes to another result
+ * because of the markers is asked again with fewer of them, and then the conversation is
+ * refused. */
+#include "coordinator/openai/guarded.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "model/tokenizer/guard.h"
+
+enum { MARKERS = 256, MARKER_BYTES = 4 };
+
+static bool is_at(const struct buffer *text, size_t at, const char *marker)
+{
+    size_t len = strlen(marker);
+    return text->len - at >= len && memcmp(text->data + at, marker, len) == 0;
+}
+
+static bool has_marker(const struct buffer *text, const char *marker)
+{
+    for (size_t at = 0; at < text->len; at++) {
+        if (is_at(text, at, marker)) return true;
+    }
+    return false;
+}
+
+/* A private character that the text does not have. */
+static int choose_marker(char marker[MARKER_BYTES], const struct buffer *text,
+                         struct openai_reading *r)
+{
+    for (int i = 0; i < MARKERS; i++) { /* U+E000 and so on */
+        snprintf(marker, MARKER_BYTES, "\xee%c%c", 0x80 + i / 64, 0x80 + i % 64);
+        if (!has_marker(text, marker)) return 0;
+    }
+    return openai_refuse(r, "have all of the characters U+E000 to U+E0FF");
+}
+
+struct marking {
+    const struct tokenizer *tok;
+    enum guard_strength strength;
+    const char *marker;
+    struct error *err;
+};
+
+static int mark(const struct marking *m, json_t **out, json_t *value);
+
+static int mark_string(const struct marking *m, json_t **out, const json_t *value)
+{
+    struct buffer text = {0};
+    int rc = guard_append(&text, m->tok, m->strength, m->marker, json_string_value(value),
+                          json_string_length(value), m->err);
+    if (!rc) *out = json_stringn(text.data ? (const char *)text.data : "", text.len);
+    buffer_free(&text);
+    return rc;
+}
+
+/* Words by which templates tell messages and parts apart, and which users do not write. */
+static bool is_word(const char *key)
+{
+    static const char *const words[] = {"role", "type", "id", "tool_call_id"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(words[i], key) == 0) return true;
+    }
+    return false;
+}
+
+static int mark_members(const struct marking *m, json_t *out, json_t *value)
+{
+    const char *key;
+    json_t *member, *marked;
+    json_object_foreach(value, key, member)
+    {
+        if (is_word(key)) {
+            json_object_set(out, key, member);
+            continue;
+        }
+        int rc = mark(m, &marked, member);
+        if (rc) return rc;
+        json_object_set_new(out, key, marked);
+    }
+    return 0;
+}
+
+static int mark_items(const struct marking *m, json_t *out, json_t *value)
+{
+    json_t *marked;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        int rc = mark(m, &marked, json_array_get(value, i));
+        if (rc) return rc;
+        json_array_append_new(out, marked);
+    }
+    return 0;
+}
+
+/* A copy of the value with marked texts. Where memory is short, it lacks something, and is not the
+ * same as the conversation. */
+static int mark(const struct marking *m, json_t **out, json_t *value)
+{
+    int rc = 0;
+    *out = NULL;
+    if (json_is_string(value)) {
+        rc = mark_string(m, out, value);
+    } else if (json_is_object(value)) {
+        *out = json_object();
+        rc = mark_members(m, *out, value);
+    } else if (json_is_array(value)) {
+        *out = json_array();
+        rc = mark_items(m, *out, value);
+    } else {
+        *out = json_incref(value);
+    }
+    if (!rc && !*out) rc = error_set(m->err, ERR_NO_MEMORY, "no memory for a conversation");
+    if (rc) json_decref(*out);
+    return rc;
+}
+
+struct offsets {
+    size_t *data, n, capacity;
+};
+
+/* Takes the markers out of the text, and notes where they were. */
+static int unmark(struct buffer *text, const char *marker, struct offsets *breaks,
+                  struct error *err)
+{
+    size_t len = 0, marker_len = strlen(marker);
+    breaks->n = 0;
+    for (size_t at = 0; at < text->len;) {
+        if (!is_at(text, at, marker)) {
+            text->data[len++] = text->data[at++];
+            continue;
+        }
+        int rc = mem_grow(&breaks->data, &breaks->capacity, breaks->n + 1, err);
+        if (rc) return rc;
+        breaks->data[breaks->n++] = len;
+        at += marker_len;
+    }
+    text->len = len;
+    return 0;
+}
+
+static int render(const struct guarded_chat *g, json_t *messages, struct buffer *text,
+                  struct error *err)
+{
+    return chat_template_render(g->chat, messages, g->request->add_generation_prompt,
+                                g->request->template_values, g->now_s, text, err);
+}
+
+/* Whether the conversation with markers of this strength is the same as `text`. A template may
+ * refuse a marked text, too. */
+static int try_strength(const struct guarded_chat *g, const struct marking *m,
+                        const struct buffer *text, struct offsets *breaks, bool *is_same,
+                        struct error *err)
+{
+    struct buffer marked_text = {0};
+    json_t *marked = NULL;
+    int rc = 0;
+    *is_same = false;
+    TRY(mark(m, &marked, g->messages));
+    rc = render(g, marked, &marked_text, err);
+    if (rc == ERR_ARGUMENT) rc = 0; /* the text is empty then */
+    if (rc) goto out;
+    TRY(unmark(&marked_text, m->marker, breaks, err));
+    *is_same = marked_text.len == text->len &&
+               (!text->len || memcmp(marked_text.data, text->data, text->len) == 0);
+out:
+    json_decref(marked);
+    buffer_free(&marked_text);
+    return rc;
+}
+
+static int find_breaks(const struct guarded_chat *g, const struct buffer *text,
+                       struct offsets *breaks, struct openai_reading *r)
+{
+    static const enum guard_strength strengths[] = {GUARD_STARTS, GUARD_TOKENS};
+    char marker[MARKER_BYTES];
+    bool is_same = false;
+    int rc = choose_marker(marker, text, r);
+    for (size_t i = 0; i < 2 && !rc && !is_same; i++) {
+        const struct marking m = {
+            .tok = g->tok, .strength = strengths[i], .marker = marker, .err = r->err};
+        rc = try_strength(g, &m, text, breaks, &is_same, r->err);
+    }
+    if (rc || is_same) return rc;
+    return openai_refuse(r, "have a text of a special token that the chat template looks for, so "
+                            "that it cannot be kept apart from the template's own; leave it out");
+}
+
+int guarded_encode(const struct guarded_chat *g, struct buffer *text, size_t most_bytes,
+                   struct token_ids *ids, struct openai_reading *r)
+{
+    struct offsets breaks = {0};
+    int rc = render(g, g->messages, text, r->err);
+    if (rc || text->len > most_bytes) return rc; /* the caller says that it is too long */
+    TRY(find_breaks(g, text, &breaks, r));
+    TRY(tokenizer_encode_broken(g->tok, (const char *)text->data, text->len,
+                                TOKENIZER_PARSE_SPECIAL, breaks.data, breaks.n, ids, r->err));
+out:
+    free(breaks.data);
+    return rc;
+}
