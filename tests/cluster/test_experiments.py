@@ -114,6 +114,19 @@ def start(cluster, folder, *words):
                             encoding="utf-8", start_new_session=True)
 
 
+def test_what_is_not_built_is_said_first(cluster):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.conf")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("start = touch {T} {delay}\nsweep = T=1;delay=0,2\n")
+        for command in ([os.path.join(SOURCE, "deploy/experiments/run"), path, "--build", folder],
+                        [os.path.join(SOURCE, "deploy/image/build"), "--programs", folder]):
+            done = subprocess.run([*command, "--out", os.path.join(folder, "out")],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 1 and done.stderr.count("\n") == 1, done
+            assert "outrider-worker" in done.stderr and "ninja" in done.stderr, done
+
+
 def test_sigterm_ends_all(cluster):
     with tempfile.TemporaryDirectory() as folder:
         process = start(cluster, folder, "-T", "2", "--delay", "1")
