@@ -9,12 +9,16 @@
 #include "base/options.h"
 #include "base/process.h"
 
-enum { USAGE_STATUS = 2, OPT_LOG_LEVEL = 2048, OPT_LOG_FORMAT };
+enum { USAGE_STATUS = 2, OPT_LOG_LEVEL = 2048, OPT_LOG_FORMAT, OPT_CHECK };
 
 static const struct argp_option entries[] = {
     {"log-level", OPT_LOG_LEVEL, "LEVEL", 0, "debug, info, warn, error", 0},
     {"log-format", OPT_LOG_FORMAT, "FORMAT", 0,
      "of the log's lines: text (default), or json: one object in each line", 0},
+    {"check", OPT_CHECK, NULL, 0,
+     "start nothing: check the options, and of a worker the model's config, and print how many "
+     "ranks can share it",
+     0},
     {0},
 };
 
@@ -41,6 +45,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_LOG_FORMAT:
         parse_format(state, arg, &log->format);
+        return 0;
+    case OPT_CHECK:
+        log->is_check = true;
         return 0;
     case ARGP_KEY_ARG:
         argp_failure(state, USAGE_STATUS, 0, "'%s' is not an option; see --help", arg);
@@ -83,20 +90,38 @@ void program_parse(const struct argp *argp, int argc, char **argv, void *argumen
     argp_parse(argp, argc, argv, 0, NULL, arguments);
 }
 
+static int run_check(const struct program *program, void *arg)
+{
+    struct error err;
+    int rc = program->check ? program->check(arg, &err) : 0;
+    if (rc) fprintf(stderr, "%s: %s\n", program->name, err.text);
+    return rc ? PROGRAM_NO_RESTART : EXIT_SUCCESS;
+}
+
+/* Whether a start that failed like this fails again with the same options and files. Not when peers
+ * disagree (ERR_ARGUMENT, ERR_FORMAT), because they may be started anew, too. */
+static bool is_final(int rc)
+{
+    return rc == ERR_UNSUPPORTED || rc == ERR_NOT_FOUND;
+}
+
 int program_run(const struct program *program, void *arg)
 {
     struct error err;
+    int failure = EXIT_FAILURE;
+    if (program->log.is_check) return run_check(program, arg);
     log_open(program->name, program->log.level);
     log_set_format(program->log.format);
     const struct process_calls calls = {
         .on_stop = program->stop, .on_reload = program->reload, .arg = arg, .is_starting = true};
     int rc = process_open(&calls, program->stop_grace_ms, &err);
     if (!rc) rc = program->open(arg, &err);
+    if (program->has_final_failures && is_final(rc)) failure = PROGRAM_NO_RESTART;
     if (!rc) process_started();
     if (!rc) rc = program->run(arg, &err);
     if (rc) {
         log_line(LOG_LEVEL_ERROR, "failed", "reason=%s text=\"%s\"", error_name(rc), err.text);
-        _Exit(EXIT_FAILURE);
+        _Exit(failure);
     }
     program->close(arg);
     process_close();

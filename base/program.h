@@ -3,6 +3,7 @@
 #pragma once
 
 #include <argp.h>
+#include <stdbool.h>
 
 #include "base/log.h"
 #include "base/placement.h"
@@ -12,9 +13,10 @@
 struct program_log {
     enum log_level level;
     enum log_format format;
+    bool is_check; /* --check */
 };
 
-/* A child for the server's own argp: --log-level and --log-format, and the refusal of words that
+/* A child for the server's own argp: --log-level, --log-format and --check, and the refusal of words that
  * are no option. Its input is a struct program_log. */
 extern const struct argp program_argp;
 
@@ -29,10 +31,17 @@ void program_parse(const struct argp *argp, int argc, char **argv, void *argumen
 
 /* ---- from start to end ---- */
 
+/* EX_CONFIG of sysexits.h: what was asked for cannot be, such as a model that is not there, so
+ * another start with the same files and options ends the same way. */
+enum { PROGRAM_NO_RESTART = 78 };
+
 struct program {
     const char *name; /* in log lines, "outrider-worker" */
     struct program_log log;
     int stop_grace_ms; /* from SIGTERM to the end by force */
+    /* What --check looks at beside the command line; NULL: nothing. */
+    int (*check)(void *arg, struct error *err);
+    bool has_final_failures; /* see PROGRAM_NO_RESTART */
     int (*open)(void *arg, struct error *err);
     int (*run)(void *arg, struct error *err); /* until stop is called */
     void (*stop)(void *arg);                  /* from the call thread, when open has returned */
@@ -44,5 +53,7 @@ struct program {
 /* Opens, runs, and after a signal closes the program; returns main's status. A signal before open
  * has returned ends the process at once, with status 128 + signal. A failure is logged and ends it
  * with EXIT_FAILURE at once, without close: peers may wait for this process in a collective, and
- * closing would wait for them. Then mpirun ends the peers. */
+ * closing would wait for them. Then mpirun ends the peers. A failure of
+ * open that no restart can mend has the status PROGRAM_NO_RESTART where the program has such. With
+ * --check nothing is opened: check's failure is printed as one line, with the same status. */
 int program_run(const struct program *program, void *arg);

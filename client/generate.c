@@ -54,6 +54,7 @@ static int prepare(struct generation *g, int argc, char **argv, struct error *er
     struct generate_request *req = &g->options.request;
     int rc = 0;
     TRY(generate_options_parse(&g->options, argc, argv, err));
+    if (g->options.is_check) return 0;
     if (g->options.ids.n > GENERATE_PROMPT_IDS_MAX) {
         return error_set(err, ERR_ARGUMENT, "--prompt-ids: more than %d ids",
                          GENERATE_PROMPT_IDS_MAX);
@@ -343,7 +344,7 @@ int generate_main(int argc, char **argv)
     g = (struct generation){.terminal = terminal_of(stdout)};
     if (prepare(&g, argc, argv, &err)) {
         status = client_fail_local(&err);
-    } else if (send_request(&g, &err) || receive_all(&g, &err)) {
+    } else if (!g.options.is_check && (send_request(&g, &err) || receive_all(&g, &err))) {
         server_explain(&g.server, &err);
         status = client_fail(&err);
     }

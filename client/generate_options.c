@@ -14,6 +14,7 @@ enum {
     OPT_BAN,
     OPT_TOKENIZER,
     OPT_TIMEOUT,
+    OPT_CHECK,
     OPT_SHOW_DRAFTS,
     OPT_JSON,
     OPT_NO_ECHO,
@@ -23,6 +24,7 @@ enum {
 enum { TIMEOUT_MAX_S = 86400 };
 
 static const struct argp_option own_options[] = {
+    {"check", OPT_CHECK, NULL, 0, "Check the options alone: read no prompt, ask nobody", 1},
     {"file", OPT_FILE, "FILE", 0, "Read the prompt from FILE", 1},
     {"prompt-ids", OPT_PROMPT_IDS, "IDS", 0, "The prompt as token ids: 1,2,3", 1},
     {"ban", OPT_BAN, "TEXT", 0,
@@ -118,6 +120,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case 'a':
         o->connection.address = arg;
+        return 0;
+    case OPT_CHECK:
+        o->is_check = true;
         return 0;
     case OPT_SHOW_DRAFTS:
         o->request.show_drafts = true;

@@ -35,7 +35,10 @@ static const char help[] =
     "ranks;\n"
     "a second one ends them at once. Exit status: that of mpirun, 0 when all ranks ended with 0;\n"
     "143 after SIGTERM where ranks run on other hosts, so that a supervisor starts the group "
-    "again.\n";
+    "again;\n"
+    "78 where no start can succeed, because the model is missing, is not supported or does not "
+    "fit\n"
+    "so many ranks.\n";
 
 struct launch {
     int n_ranks;

@@ -1,5 +1,6 @@
 /* outrider-worker: one rank of the target model. Started by mpirun, once per rank, or alone. */
 #include <argp.h>
+#include <stdio.h>
 
 #include "access/group_key.h"
 #include "access/options.h"
@@ -8,6 +9,7 @@
 #include "base/options.h"
 #include "base/program.h"
 #include "model/backend/options.h"
+#include "model/checkpoint/checkpoint.h"
 #include "worker/address.h"
 #include "worker/lws.h"
 #include "worker/worker.h"
@@ -242,13 +244,29 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* Prints how many ranks can share the model. */
+static int check_worker(void *arg, struct error *err)
+{
+    const struct arguments *args = arg;
+    struct checkpoint *checkpoint = NULL;
+    int rc = checkpoint_open(&checkpoint, args->options.model, err);
+    if (rc) return rc;
+    const struct model_config *cfg = checkpoint_config(checkpoint);
+    printf("ranks 1");
+    for (int t = 2; t <= config_slices(cfg); t *= 2)
+        printf(" %d", t);
+    printf("\n");
+    checkpoint_close(checkpoint);
+    return 0;
+}
+
 static int open_worker(void *arg, struct error *err)
 {
     struct arguments *args = arg;
     struct group_options *group = &args->options.group;
     group->certificates = args->door.certificates;
     int rc = address_in_network(group->listen, args->network, args->listen, err);
-    if (rc) return rc;
+    if (rc) return err->code = ERR_UNAVAILABLE; /* the network may come */
     group->listen = args->listen;
     return worker_open(&args->worker, &args->options, err);
 }
@@ -307,6 +325,8 @@ int main(int argc, char **argv)
     const struct program program = {.name = "outrider-worker",
                                     .log = args.log,
                                     .stop_grace_ms = drain_ms + WORKER_STOP_GRACE_MS,
+                                    .check = check_worker,
+                                    .has_final_failures = true,
                                     .open = open_worker,
                                     .run = run_worker,
                                     .stop = stop_worker,

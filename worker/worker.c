@@ -132,7 +132,7 @@ static int open_tokenizer(struct worker *w, struct error *err)
 
 /* Describes the rank. Everything but the weights is known now; rank 0 tells the others about itself
  * before it loads them. Until then the fingerprint is that of samples.
- * Errors: ERR_ARGUMENT the model cannot be divided among so many ranks. */
+ * Errors: ERR_UNSUPPORTED the model cannot be divided among so many ranks. */
 static int describe(struct worker *w, const struct verifier_options *vo, struct error *err)
 {
     const struct model_config *cfg = checkpoint_config(w->checkpoint);
@@ -141,6 +141,7 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
     int limit = cfg->max_positions, kv = vo->n_kv_blocks * KV_BLOCK_TOKENS;
     int window = config_window(cfg);
     int rc = shard_init(&shard, cfg, vo->n_vocab, w->group.comm->rank, w->group.comm->size, err);
+    if (rc == ERR_ARGUMENT) rc = err->code = ERR_UNSUPPORTED; /* by this model, whenever asked */
     if (rc) return rc;
     *d = (struct target_description){
         .n_layers = cfg->n_layers,

@@ -119,9 +119,19 @@ lost_worker() {
     [ $? -eq 1 ] && grep -q 'the end of workers.log' "$work/err" && nothing_left
 }
 
-wrong_model() {
+wrong_model() { # the one line, and nothing was started
     timeout -k 5 60 "$run" --target /nowhere x >"$work/out" 2>"$work/err"
-    [ $? -eq 1 ] && grep -q '/nowhere' "$work/err" && nothing_left
+    [ $? -eq 1 ] && grep -q '/nowhere' "$work/err" && [ "$(wc -l <"$work/err")" -eq 1 ] &&
+        nothing_left
+}
+
+# deploy/mpirun/group ends, instead of starting again, with one line.
+hopeless_group() { # hopeless_group STATUS PART OPTION...
+    local status=$1 part=$2
+    shift 2
+    timeout -k 5 60 "$root/deploy/mpirun/group" --build "$OUTRIDER_BUILD" "$@" >"$work/out" \
+        2>"$work/err"
+    [ $? -eq "$status" ] && grep -q -- "$part" "$work/err" && [ "$(wc -l <"$work/err")" -eq 1 ]
 }
 
 refuses() {
@@ -198,7 +208,13 @@ report $? "killed, it leaves nobody"
 lost_worker
 report $? "a lost worker is a failure with its log"
 wrong_model
-report $? "a wrong model is a failure with its log"
+report $? "a wrong model is a failure with one line"
+hopeless_group 78 /nowhere --model /nowhere
+report $? "a group without a model is not started again"
+hopeless_group 78 'must be one of 1 2 4 8' -T 3 --model "$root/deploy/models/tales/target"
+report $? "nor one of ranks that cannot share the model"
+hopeless_group 2 '--model is missing'
+report $? "nor one without options"
 serves
 report $? "--serve stays until SIGTERM"
 starts_end_in_silence
@@ -209,8 +225,8 @@ refuses --serve "a prompt"
 report $? "--serve with a prompt is refused"
 refuses -T 3
 report $? "-T 3 is refused"
-refuses --no-such-option x
-report $? "an option that generate does not know is refused"
+refuses --no-such-option x && [ "$(wc -l <"$work/err")" -eq 1 ]
+report $? "an option that generate does not know is refused before anything starts"
 helps
 report $? "--help"
 
