@@ -16,8 +16,8 @@ struct program_log {
     bool is_check; /* --check */
 };
 
-/* A child for the server's own argp: --log-level, --log-format and --check, and the refusal of words that
- * are no option. Its input is a struct program_log. */
+/* A child for the server's own argp: --log-level, --log-format and --check, and the refusal of
+ * words that are no option. Its input is a struct program_log. */
 extern const struct argp program_argp;
 
 /* Read the value of an option or end the program with status 2 and a sentence; return 0 for

@@ -83,7 +83,8 @@ static const struct argp_option options[] = {
      "chooses behind which), siblings (it goes on behind the first guess of a place alone), "
      "off; or auto, which is static. A tree such as 3,2,1 is auto but for requests of strategy "
      "fixed: for them a draft model makes 3 guesses, 2 behind each of these, and so on; with "
-     "dynamic:3,2,1 as many for each place, 3, 6 and 6, behind those that q chooses. Default auto",
+     "dynamic:3,2,1 as many for each place, 3, 6 and 6, behind those that q chooses. Such a tree "
+     "has at most 31 guesses. Default auto",
      0},
     {"lookup", OPT_LOOKUP, "LIST", 0,
      "where guesses are looked up, besides or without a draft model; separated by commas: session "

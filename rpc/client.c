@@ -328,7 +328,16 @@ static int set_connection_error(const struct rpc_channel *channel, const char *t
         return error_set(err, ERR_UNAUTHENTICATED, "no secure connection to %s: %s",
                          channel->address, why);
     }
-    bool is_dropped = strstr(text, "failed to connect") && strstr(text, "Socket closed");
+    bool is_unmade = strstr(text, "failed to connect") != NULL;
+    bool is_dropped = is_unmade && strstr(text, "Socket closed");
+    bool is_absent = strstr(text, "No such file or directory") != NULL;
+    if (is_unmade && !is_dropped &&
+        (is_absent || strstr(text, "refused") || strstr(text, "FD shutdown") ||
+         strstr(text, "FD Shutdown"))) {
+        /* gRPC says the same of one outage in turn in several ways. */
+        return error_set(err, ERR_UNAVAILABLE, "%s is not available: nothing listens there",
+                         channel->address);
+    }
     return error_set(err, ERR_UNAVAILABLE, "%s is not available: %s%s", channel->address, text,
                      !is_dropped ? ""
                      : is_secure ? "; it may want another certificate of ours"

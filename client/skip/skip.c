@@ -307,7 +307,7 @@ static int print_table(const struct skipping *s, struct error *err)
                list);
     }
     if (s->search.found[0].speed_up <= 1) {
-        printf("no set is predicted to be faster than plain decoding\n");
+        printf("no set is predicted to be faster than plain decoding; the best of them is\n");
     }
     list_of(&s->search.found[0], list);
     printf("--draft %s,layers=%s\n", s->model, list);

@@ -38,14 +38,20 @@ function setStatus(state, text) {
   if (byId("status").textContent !== text) byId("status").textContent = text;
 }
 
+// A message of the server as a sentence of its own.
+function sentence(text) {
+  const own = text.trim();
+  return own.charAt(0).toUpperCase() + own.slice(1) + (/[.!?]$/.test(own) ? "" : ".");
+}
+
 // What /ready says; it asks for no key. While there is no group, why there is none is shown, and
 // what can be asked of the server is read again as soon as there is one.
 async function watch() {
   clearTimeout(timer);
   if (document.hidden) return;
   const outage = await getText("ready").then(() => undefined, (error) => error);
-  say(byId("outage"), outage ? `Not serving. ${outage.message} This page waits and goes on by ` +
-    "itself." : "");
+  say(byId("outage"), outage ? `Not serving. ${sentence(outage.message)} This page waits and ` +
+    "goes on by itself." : "");
   if (outage) setStatus("down", outage.status ? "not serving" : "no answer");
   isServing = !outage && (isServing || await readServer());
   timer = setTimeout(watch, EVERY_MS);
