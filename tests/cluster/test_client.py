@@ -344,13 +344,46 @@ def test_describe(cluster):
         assert str(r[key]) in table, key
 
 
+def test_an_outage_is_logged_once(cluster):
+    """However gRPC's text of it changes from one attempt to the next."""
+    coordinator = subprocess.Popen(
+        [os.path.join(cluster.bin, "outrider-coordinator"), "--target", "127.0.0.1:9",
+         "--tokenizer", cluster.target, "--listen", f"unix:{cluster.folder}/alone"],
+        stderr=subprocess.PIPE, encoding="utf-8")
+    try:
+        coordinator.wait(4)
+    except subprocess.TimeoutExpired:
+        coordinator.terminate()
+    log = coordinator.communicate(timeout=30)[1]
+    assert log.count(" target_unreachable ") == 1, log
+    assert "127.0.0.1:9 is not available: nothing listens there\"" in log, log
+
+
+def test_mistyped_words_are_answered_with_what_is_meant(cluster):
+    refuses(cluster, 2, "do you mean generate?", "genrate", "x")
+    refuses(cluster, 2, "do you mean --temperature?", "generate", "--temprature", "1")
+    refuses(cluster, 2, "--address=HOST:PORT", "generate", "--port", "80")
+    refuses(cluster, 2, "do you mean list?", "jobs", "lsit")
+    assert ok(cluster.outrider("version")).stdout == ok(cluster.outrider("--version")).stdout
+    for words in (("generate",), ("jobs", "submit"), ("jobs",), ()):
+        told = ok(cluster.outrider(*words, "--help")).stdout
+        assert ok(cluster.outrider(*words, "-h")).stdout == told
+        assert ok(cluster.outrider("help", *words)).stdout == told
+    for name in ("outrider-coordinator", "outrider-worker", "outrider-group"):
+        program = os.path.join(cluster.bin, name)
+        told = [subprocess.run([program, word], capture_output=True, check=True, timeout=30).stdout
+                for word in ("-h", "--help")]
+        assert told[0] == told[1] and told[0], name
+
+
 def test_health(cluster):
     assert ok(cluster.outrider("health")).stdout == "serving\n"
     worker = cluster.worker_addresses[0]
     ok(cluster.outrider("health", "-a", worker, "--service", "outrider.target.v1.Target"))
     refuses(cluster, 1, "nothing.at.all", "health", "--service", "nothing.at.all")
-    refuses(cluster, 1, "no server answers at 127.0.0.1:9 ", "health", "-a", "127.0.0.1:9")
-    refuses(cluster, 1, "no server answers", "health", "-a", f"unix:{cluster.folder}/nobody")
+    refuses(cluster, 1, "no server answers at 127.0.0.1:9 (nothing listens there)", "health",
+            "-a", "127.0.0.1:9")
+    refuses(cluster, 1, "(nothing listens there)", "health", "-a", f"unix:{cluster.folder}/nobody")
     both = ok(cluster.outrider("health", "-a", f"{worker},{cluster.address}")).stdout
     assert both == f"{worker} serving\n{cluster.address} serving\n"
     partly = cluster.outrider("health", "-a", f"{worker},127.0.0.1:9,{cluster.address}")
