@@ -25,6 +25,12 @@ int json_parse_wide(json_t **root, const char *text, size_t len, const char *wid
 int json_widen_member(struct buffer *out, const char *text, size_t len, const char *member,
                       struct error *err);
 
+/* As json_parse_text, for files that Python's json has written: where a value is Infinity,
+ * -Infinity or NaN, which are no JSON, it becomes the string of this name. So it is no number for
+ * whoever reads the value, and does not matter to whoever does not. */
+int json_parse_python(json_t **root, const char *text, size_t len, const char *origin,
+                      struct error *err);
+
 /* Typed reads of object members. If the key is missing or null, *out keeps its value, the default.
  * Errors: ERR_FORMAT wrong type, or outside of [least, most]. */
 int json_read_int(const json_t *object, const char *key, int least, int most, int *out,

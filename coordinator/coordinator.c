@@ -180,6 +180,7 @@ static struct drafter_options drafter_options(const struct coordinator *c)
         .support = c->options.support,
         .kv_tokens = c->options.draft_kv_tokens,
         .head = c->options.draft_head,
+        .is_strict = c->options.is_strict_config,
     };
 }
 

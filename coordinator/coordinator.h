@@ -39,8 +39,9 @@ struct coordinator_options {
     struct backend_options backend; /* of the draft */
     struct placement_wish pin_wish; /* of the draft's threads: pin, n_cpus and cpus of it */
     const char *served_name;        /* of the target, for clients; NULL = as its worker says */
-    const char *draft_head;         /* "FILE[:N]", tokens of the draft's head; NULL = all */
-    const char *count_tokens;       /* a list that served tokens are counted in; NULL = none */
+    bool is_strict_config;    /* keys of the draft's config.json that nobody knows are an error */
+    const char *draft_head;   /* "FILE[:N]", tokens of the draft's head; NULL = all */
+    const char *count_tokens; /* a list that served tokens are counted in; NULL = none */
     enum ahead_mode draft_ahead;
     enum staged_mode draft_staged;
     enum append_mode lookup_append;

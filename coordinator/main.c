@@ -25,6 +25,7 @@ enum {
     OPT_SERVED_NAME,
     OPT_SUPPORT,
     OPT_HEAD,
+    OPT_STRICT_CONFIG,
     OPT_LOOKUP,
     OPT_LOOKUP_APPEND,
     OPT_TREES,
@@ -159,6 +160,10 @@ static const struct argp_option options[] = {
     {"half-batches", OPT_HALF_BATCHES, "MODE", 0,
      "of several sequences, draft one half while the target verifies the other: auto (where it was "
      "measured to pay), on, off; default auto",
+     0},
+    {"strict-config", OPT_STRICT_CONFIG, NULL, 0,
+     "refuse a draft whose config.json has keys that are not known here, which otherwise are a "
+     "warning in the log",
      0},
     {"draft-head", OPT_HEAD, "FILE[:N]", 0,
      "guess among the N most frequent tokens of a list made by 'outrider count' or --count-tokens "
@@ -421,6 +426,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         if (halves_parse_mode(arg, &c->half_batches, &err)) {
             argp_failure(state, 2, 0, "%s", err.text);
         }
+        return 0;
+    case OPT_STRICT_CONFIG:
+        c->is_strict_config = true;
         return 0;
     case OPT_HEAD:
         c->draft_head = arg;

@@ -10,14 +10,15 @@ int shard_init(struct shard *shard, const struct model_config *cfg, int n_vocab,
 {
     int s = config_slices(cfg);
     if (n_ranks < 1 || s % n_ranks != 0) {
-        char fits[32] = "1";
-        for (int t = 2, len = 1; t <= s; t *= 2) {
+        char fits[48] = "1";
+        int len = s == 1 ? 1 : snprintf(fits, sizeof fits, "one of 1");
+        for (int t = 2; t <= s; t *= 2) {
             len += snprintf(fits + len, sizeof fits - (size_t)len, ", %d", t);
         }
         return error_set(
             err, ERR_ARGUMENT,
             "%d ranks cannot share this model: its %d heads, %d kv heads and FFN width "
-            "%d are cut into %d slices, so T must be one of %s",
+            "%d are cut into %d slices, so T must be %s",
             n_ranks, cfg->n_heads, cfg->n_kv_heads, cfg->ffn_dim, s, fits);
     }
     if (n_vocab < 1 || n_vocab > cfg->vocab_size) {

@@ -33,11 +33,16 @@ enum {
     OPT_DRAIN_TIMEOUT,
     OPT_NETWORK,
     OPT_GROUP_KEY,
-    OPT_CLIENT_NAME
+    OPT_CLIENT_NAME,
+    OPT_STRICT_CONFIG
 };
 
 static const struct argp_option options[] = {
     {"model", 'm', "MODEL", 0, "Hugging Face folder, or synthetic:SHAPE,seed=S[,agree=A]", 0},
+    {"strict-config", OPT_STRICT_CONFIG, NULL, 0,
+     "refuse a model whose config.json has keys that are not known here, which otherwise are a "
+     "warning in the log",
+     0},
     {"listen", 'l', "ADDRESS", 0,
      "HOST:PORT (rank r takes PORT + r) or unix:PATH; default 127.0.0.1:7071", 0},
     {"same-port", OPT_SAME_PORT, NULL, 0,
@@ -217,6 +222,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return program_parse_pin(state, &w->pin_wish, arg);
     case OPT_DRAIN_TIMEOUT:
         return program_parse_int(state, &w->drain_timeout_s, "--drain-timeout", arg, 0, 86400);
+    case OPT_STRICT_CONFIG:
+        w->is_strict = true;
+        return 0;
     case OPT_METRICS:
         w->metrics = arg;
         return 0;

@@ -174,12 +174,24 @@ static int describe(struct worker *w, const struct verifier_options *vo, struct 
     return 0;
 }
 
+/* What was noticed about the model; the first rank says it for all. */
+static void show_remarks(const struct worker *w)
+{
+    for (int i = 0; w->group.comm->rank == 0 && i < CHECKPOINT_REMARKS; i++) {
+        const char *text = checkpoint_remark(w->checkpoint, (enum checkpoint_remark)i);
+        if (!text) continue;
+        log_line(LOG_LEVEL_WARN, "model_remark", "model=%s text=\"%s\"", w->options.model, text);
+    }
+}
+
 /* Opens what decides whether this rank fits into its group. The weights are loaded after it has
  * joined. */
 static int open_parts(struct worker *w, struct verifier_options *vo, struct error *err)
 {
     int rc = 0;
     TRY(checkpoint_open(&w->checkpoint, w->options.model, err));
+    if (w->options.is_strict) TRY(checkpoint_demand_known_keys(w->checkpoint, err));
+    show_remarks(w);
     TRY(open_tokenizer(w, err));
     w->options.backend.rank = w->group.comm->rank;
     w->options.backend.stored = checkpoint_config(w->checkpoint)->stored;

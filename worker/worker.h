@@ -21,6 +21,7 @@ struct worker_options {
     int kv_tokens; /* 0: the length of the context, at most 8192 */
     int max_step_tokens, max_step_rows;
     int step_timeout_s;
+    bool is_strict;      /* keys of config.json that nobody knows are an error */
     int drain_timeout_s; /* for a coordinator to let go of a rank that is to stop */
     const char *metrics; /* HOST:PORT of /metrics and probes, as for --listen; NULL = nowhere */
 };

@@ -29,6 +29,7 @@ struct drafter_options {
      * every rule, since q may have any support. */
     const char *head;
     int store_tokens;           /* of a store: the room for texts */
+    bool is_strict;             /* keys of config.json that nobody knows are an error */
     bool is_shared;             /* what texts of one API key have taught may be used for all */
     const struct drafter *like; /* of the same options: its weights are used again; NULL = none */
 };

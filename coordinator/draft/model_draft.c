@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "comm/comm.h"
 #include "coordinator/draft/head.h"
 
@@ -16,6 +17,16 @@ enum { THREAD_BYTES = 64 << 20 /* of weights, for each compute thread */ };
 static int least(int a, int b)
 {
     return a < b ? a : b;
+}
+
+/* What was noticed about the model; further drafts of the same weights need not repeat it. */
+static void show_remarks(const struct model_draft *d)
+{
+    for (int i = 0; !d->options.like && i < CHECKPOINT_REMARKS; i++) {
+        const char *text = checkpoint_remark(d->checkpoint, (enum checkpoint_remark)i);
+        if (!text) continue;
+        log_line(LOG_LEVEL_WARN, "model_remark", "draft=%s text=\"%s\"", d->options.name, text);
+    }
 }
 
 /* Equal tables are required; a padded tail of the embedding may differ. */
@@ -62,6 +73,8 @@ static int model_draft_open(struct drafter **drafter, const struct drafter_optio
     d->base.ops = &model_draft_ops;
     d->options = *options;
     TRY(checkpoint_open(&d->checkpoint, options->name, err));
+    if (options->is_strict) TRY(checkpoint_demand_known_keys(d->checkpoint, err));
+    show_remarks(d);
     TRY(check_tokenizer(d, tok, err));
     const struct model_config *cfg = checkpoint_config(d->checkpoint);
     int n_vocab = tokenizer_vocab_size(tok);

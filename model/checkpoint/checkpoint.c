@@ -73,6 +73,16 @@ out:
     return rc;
 }
 
+void checkpoint_take_rest(struct checkpoint *ck, const struct config_rest *rest)
+{
+    ck->n_guessing_layers = rest->n_guessing_layers;
+    if (!rest->n_unknown) return;
+    snprintf(ck->remarks[CHECKPOINT_UNKNOWN_KEYS], sizeof ck->remarks[0],
+             "config.json has keys that are not known here and are ignored: %s; if one of them "
+             "changes what the model computes, its texts are wrong",
+             rest->unknown);
+}
+
 /* Leaves the layers of the list. A list of all layers changes nothing. */
 static int choose_layers(struct checkpoint *ck, const char *list, struct error *err)
 {
@@ -80,6 +90,8 @@ static int choose_layers(struct checkpoint *ck, const char *list, struct error *
     TRY(layers_parse(&layers, &n, list, ck->name, ck->cfg.n_layers, err));
     if (n == ck->cfg.n_layers) goto out;
     ck->whole_layout = ck->layout;
+    ck->n_whole_layout = ck->n_layout;
+    ck->whole_layers = ck->cfg.n_layers;
     ck->layout = NULL;
     config_choose_layers(&ck->cfg, layers, n);
     ck->layers = layers;
@@ -106,8 +118,10 @@ int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err)
         TRY(checkpoint_open_folder(self, err));
     }
     checkpoint_sort_tensors(self);
+    if (!self->is_synthetic) TRY(checkpoint_untie_head(self, err));
     if (list) TRY(choose_layers(self, list, err));
     TRY(check_and_hash(self, err));
+    if (!self->is_synthetic) TRY(checkpoint_check_unread(self, err));
     *ck = self;
 out:
     if (rc) checkpoint_close(self);
@@ -150,6 +164,19 @@ const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t
 {
     *n = ck->n_layout;
     return ck->layout;
+}
+
+const char *checkpoint_remark(const struct checkpoint *ck, enum checkpoint_remark which)
+{
+    return ck->remarks[which][0] ? ck->remarks[which] : NULL;
+}
+
+int checkpoint_demand_known_keys(const struct checkpoint *ck, struct error *err)
+{
+    const char *remark = checkpoint_remark(ck, CHECKPOINT_UNKNOWN_KEYS);
+    if (!remark) return 0;
+    return error_set(err, ERR_UNSUPPORTED, "%s: %s (--strict-config refuses them)", ck->name,
+                     remark);
 }
 
 uint64_t checkpoint_fingerprint(const struct checkpoint *ck)

@@ -25,12 +25,13 @@
 #include "model/checkpoint/config.h"
 #include "model/checkpoint/find.h"
 #include "model/checkpoint/layout.h"
+#include "model/checkpoint/remark.h"
 
 /* name: a folder or "synthetic:...", with or without a list of layers. Errors: ERR_NOT_FOUND,
  * ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO, ERR_ARGUMENT for a synthetic name or a list that makes no
  * sense. Every tensor that the config asks for is
- * looked up and checked here, so that a model that lacks one is refused before anything is
- * computed. */
+ * looked up and checked here, so that a model that lacks one, or has others that might change the
+ * result, is refused before anything is computed. */
 int checkpoint_open(struct checkpoint **ck, const char *name, struct error *err);
 void checkpoint_close(struct checkpoint *ck);
 
@@ -42,6 +43,11 @@ int checkpoint_layer(const struct checkpoint *ck, int i);
 bool checkpoint_is_synthetic(const struct checkpoint *ck);
 /* [*n] the tensors that the config asks for, all of which are there. */
 const struct tensor_spec *checkpoint_tensors(const struct checkpoint *ck, size_t *n);
+
+/* The sentence, without the name of the model; NULL: there is nothing to say. */
+const char *checkpoint_remark(const struct checkpoint *ck, enum checkpoint_remark which);
+/* Errors: ERR_UNSUPPORTED config.json has keys that nobody knows, which it names. */
+int checkpoint_demand_known_keys(const struct checkpoint *ck, struct error *err);
 
 /* A hash of config, tensor table and samples of every tensor's bytes, which tells different models
  * apart before hundreds of gigabytes are read. It overlooks damage between the samples; the

@@ -36,6 +36,15 @@ static int unsupported(const struct reading *in, const char *key, struct error *
                      config_keys_show(json_object_get(in->root, key), shown));
 }
 
+static int wrong_family(const struct reading *in, const char *key, struct error *err)
+{
+    char shown[CONFIG_VALUE_BYTES], list[256];
+    family_list(list, sizeof list);
+    return error_set(err, ERR_UNSUPPORTED, "%s: \"%s\" = %s is not supported; these are: %s",
+                     in->origin, key, config_keys_show(json_object_get(in->root, key), shown),
+                     list);
+}
+
 /* transformers chooses the class by model_type, other programs by architectures: both must
  * agree. */
 static int read_family(struct reading *in, struct error *err)
@@ -48,9 +57,10 @@ static int read_family(struct reading *in, struct error *err)
         return error_set(err, ERR_FORMAT, "%s lacks \"architectures\"", in->origin);
     }
     const char *name = json_string_value(json_array_get(list, 0));
-    if (list && (json_array_size(list) != 1 || !name)) return unsupported(in, "architectures", err);
+    if (list && (json_array_size(list) != 1 || !name))
+        return wrong_family(in, "architectures", err);
     in->family = list ? family_of_architecture(name) : family_of_type(type);
-    if (!in->family) return unsupported(in, list ? "architectures" : "model_type", err);
+    if (!in->family) return wrong_family(in, list ? "architectures" : "model_type", err);
     if (type && strcmp(type, in->family->model_type) != 0)
         return unsupported(in, "model_type", err);
     snprintf(in->cfg->architecture, sizeof in->cfg->architecture, "%s", in->family->architecture);
@@ -228,7 +238,7 @@ static int read_generation(struct model_config *cfg, const char *text, size_t le
     char own_origin[512];
     json_t *root = NULL;
     snprintf(own_origin, sizeof own_origin, "%.440s: generation_config.json", origin);
-    int rc = json_parse_text(&root, text, len, own_origin, err);
+    int rc = json_parse_python(&root, text, len, own_origin, err);
     if (!rc && !json_is_object(root)) {
         rc = error_set(err, ERR_FORMAT, "%s is not an object", own_origin);
     }
@@ -268,11 +278,26 @@ int config_parse(struct model_config *cfg, const char *config_json, size_t confi
     int rc = 0;
     *cfg = (struct model_config){
         .sampling = {CONFIG_OPEN, CONFIG_OPEN, CONFIG_OPEN, CONFIG_OPEN, CONFIG_OPEN}};
-    TRY(json_parse_text(&in.root, config_json, config_len, origin, err));
+    TRY(json_parse_python(&in.root, config_json, config_len, origin, err));
     TRY(read_all(&in, err));
     if (generation_json) TRY(read_generation(cfg, generation_json, generation_len, origin, err));
 out:
     json_decref(in.root);
     if (rc) *cfg = (struct model_config){0};
+    return rc;
+}
+
+int config_parse_rest(struct config_rest *rest, const char *config_json, size_t config_len,
+                      const char *origin, struct error *err)
+{
+    json_t *root = NULL;
+    int rc = 0;
+    *rest = (struct config_rest){0};
+    TRY(json_parse_python(&root, config_json, config_len, origin, err));
+    rest->n_unknown = config_keys_unknown(root, rest->unknown);
+    TRY(json_read_int(root, "num_nextn_predict_layers", 0, LAYERS_MAX, &rest->n_guessing_layers,
+                      origin, err));
+out:
+    json_decref(root);
     return rc;
 }

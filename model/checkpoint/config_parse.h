@@ -1,11 +1,13 @@
 /* Reading a Hugging Face config.json. What would change the result and is not understood is refused
- * by name. */
+ * by name, and so is
+ * a key that is known to change it; other keys are listed. */
 #pragma once
 
 #include <stddef.h>
 
 #include "base/error.h"
 #include "model/checkpoint/config.h"
+#include "model/checkpoint/config_keys.h"
 
 /* Parses config.json (and generation_config.json, which may be NULL). `origin` names the file in
  * errors. On failure *cfg is zeroed. Errors: ERR_FORMAT the text is not JSON or a value has a wrong
@@ -13,3 +15,16 @@
 int config_parse(struct model_config *cfg, const char *config_json, size_t config_len,
                  const char *generation_json, size_t generation_len, const char *origin,
                  struct error *err);
+
+/* What a config.json says that is no part of struct model_config. */
+struct config_rest {
+    /* Keys that nobody knows, as config_keys_unknown lists them, and their number. */
+    char unknown[CONFIG_UNKNOWN_BYTES];
+    int n_unknown;
+    /* Layers behind the model's own, which guess further tokens and whose tensors are not read. */
+    int n_guessing_layers;
+};
+
+/* For a text that config_parse has accepted. Errors: as there. */
+int config_parse_rest(struct config_rest *rest, const char *config_json, size_t config_len,
+                      const char *origin, struct error *err);

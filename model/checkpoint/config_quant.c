@@ -12,6 +12,10 @@
 
 enum { MOST_GROUP = 1 << 20 };
 
+/* Activation order "weight" and "static" sort the columns before they are quantized and store them
+ * in their own order again, so that the numbers are ordinary; "group" stores an order besides
+ * (weight_g_idx), which nobody here reads. */
+
 /* A key and the only values that it may have, as JSON. Null means "not set" and always passes. */
 struct allowed {
     const char *key;
@@ -50,7 +54,7 @@ static const struct allowed weight_keys[] = {
     {"strategy", {"\"group\""}, false, true},
     {"group_size", {0}, true, true},
     {"dynamic", {"false"}, false, false},
-    {"actorder", {"false"}, false, false},
+    {"actorder", {"false", "\"weight\"", "\"static\""}, false, false},
     {"block_structure", {0}, false, false},
     {"observer", {0}, true, false},
     {"observer_kwargs", {0}, true, false},
@@ -118,12 +122,24 @@ out:
     return rc;
 }
 
+/* The method first, because the keys of another one say little. */
+static int check_method(json_t *quantization, const char *origin, struct error *err)
+{
+    char shown[CONFIG_VALUE_BYTES];
+    const json_t *method = json_member(quantization, "quant_method");
+    if (!method || value_is_allowed(&top_keys[0], method)) return 0;
+    return error_set(err, ERR_UNSUPPORTED,
+                     "%s: the weights are quantized by %s, which is not supported; %s", origin,
+                     config_keys_show(method, shown), only);
+}
+
 int config_quant_read(struct model_config *cfg, const json_t *root, const char *origin,
                       struct error *err)
 {
     json_t *quantization = json_member(root, "quantization_config");
     int rc = 0;
     if (!quantization) return 0;
+    TRY(check_method(quantization, origin, err));
     TRY(check_object(quantization, top_keys, origin, err));
     json_t *groups = json_member(quantization, "config_groups");
     if (json_object_size(groups) != 1) {

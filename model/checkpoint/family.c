@@ -1,7 +1,7 @@
 /* The table of model families. Defaults are those of the configuration classes of transformers. */
 #include "model/checkpoint/family.h"
 
-#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct model_family families[] = {
@@ -45,6 +45,16 @@ bool family_has_key(const struct model_family *family, const char *key)
         if (strcmp(key, family->keys[i]) == 0) return true;
     }
     return false;
+}
+
+void family_list(char *text, size_t text_bytes)
+{
+    size_t len = 0;
+    for (int i = 0; i < N_FAMILIES && len < text_bytes; i++) {
+        int n =
+            snprintf(text + len, text_bytes - len, "%s%s", i ? ", " : "", families[i].architecture);
+        len += (size_t)n;
+    }
 }
 
 const struct model_family *family_of_architecture(const char *architecture)

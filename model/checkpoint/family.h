@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum { FAMILY_KEYS_MAX = 8 };
 
@@ -33,6 +34,9 @@ struct model_family {
 
 /* Whether the key is one of the family's own. */
 bool family_has_key(const struct model_family *family, const char *key);
+
+/* The architectures, separated by ", ", for an error text. */
+void family_list(char *text, size_t text_bytes);
 
 /* NULL when the name is NULL or of no family. */
 const struct model_family *family_of_architecture(const char *architecture);

@@ -34,7 +34,7 @@ void checkpoint_sort_tensors(struct checkpoint *ck)
     qsort(ck->tensors, ck->n_tensors, sizeof *ck->tensors, tensor_by_name);
 }
 
-static const struct tensor *find_tensor(const struct checkpoint *ck, const char *name)
+const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name)
 {
     struct tensor wanted = {.name = name};
     if (!ck->n_tensors) return NULL;
@@ -84,7 +84,7 @@ static int find_in_file(const struct checkpoint *ck, const struct tensor *tensor
 }
 
 /* Only the layers' matrices are packed. */
-static bool is_packed(const struct checkpoint *ck, const char *name)
+bool checkpoint_is_packed(const struct checkpoint *ck, const char *name)
 {
     static const char tail[] = "_proj.weight";
     size_t len = strlen(name), tail_len = sizeof tail - 1;
@@ -105,7 +105,7 @@ static int find_part(const struct checkpoint *ck, const char *matrix,
 {
     char name[2 * TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s%s", matrix, part->suffix);
-    const struct tensor *tensor = find_tensor(ck, name);
+    const struct tensor *tensor = checkpoint_tensor(ck, name);
     if (!tensor) {
         return error_set(err, ERR_FORMAT, "%s lacks the tensor %.100s", ck->name, name);
     }
@@ -164,10 +164,10 @@ int checkpoint_find(const struct checkpoint *ck, const char *asked, int n_rows, 
 {
     char own[2 * TENSOR_NAME_BYTES];
     const char *name = name_in_whole(ck, asked, own);
-    if (is_packed(ck, name)) {
+    if (checkpoint_is_packed(ck, name)) {
         return find_packed(ck, name, n_rows, n_cols, weight, err);
     }
-    const struct tensor *tensor = find_tensor(ck, name);
+    const struct tensor *tensor = checkpoint_tensor(ck, name);
     if (!tensor) {
         return error_set(err, ERR_FORMAT, "%s lacks the tensor %.100s", ck->name, name);
     }

@@ -1,12 +1,14 @@
 /* Opens a Hugging Face folder: config.json, generation_config.json if there is one, and the tensors
  * in model.safetensors or in the files that model.safetensors.index.json lists. Files are mapped,
  * so that several ranks on one host share one copy in the page cache. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/model_folder.h"
 #include "model/checkpoint/config_parse.h"
 #include "model/checkpoint/internal.h"
 
@@ -47,13 +49,20 @@ static int read_config(struct checkpoint *ck, struct error *err)
     char path[PATH_BYTES], generation_path[PATH_BYTES];
     char *config = NULL, *generation = NULL;
     size_t config_len = 0, generation_len = 0;
+    struct config_rest rest;
     int rc = 0;
     TRY(join_path(path, ck->name, "config.json", err));
     TRY(join_path(generation_path, ck->name, "generation_config.json", err));
-    TRY(file_read_text(&config, &config_len, path, CONFIG_MOST_BYTES, err));
+    rc = file_read_text(&config, &config_len, path, CONFIG_MOST_BYTES, err);
+    if (rc == ERR_NOT_FOUND || rc == ERR_IO) {
+        rc = model_folder_explain(ck->name, "config.json", rc, err);
+    }
+    if (rc) goto out;
     rc = file_read_text(&generation, &generation_len, generation_path, CONFIG_MOST_BYTES, err);
     if (rc && rc != ERR_NOT_FOUND) goto out;
-    rc = config_parse(&ck->cfg, config, config_len, generation, generation_len, path, err);
+    TRY(config_parse(&ck->cfg, config, config_len, generation, generation_len, path, err));
+    TRY(config_parse_rest(&rest, config, config_len, path, err));
+    checkpoint_take_rest(ck, &rest);
 out:
     free(config);
     free(generation);
@@ -85,16 +94,29 @@ static void add_tensor(struct checkpoint *ck, const struct weight_file *file,
     };
 }
 
+/* The tensors of all files, also those that an index does not name, as transformers reads them. */
+static int add_tensors(struct checkpoint *ck, struct error *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ck->n_files; i++) {
+        n += ck->files[i].table.n_entries;
+    }
+    int rc = mem_array(&ck->tensors, n, sizeof *ck->tensors, err);
+    for (size_t i = 0; !rc && i < ck->n_files; i++) {
+        const struct safetensors *table = &ck->files[i].table;
+        for (size_t k = 0; k < table->n_entries; k++) {
+            add_tensor(ck, &ck->files[i], &table->entries[k]);
+        }
+    }
+    return rc;
+}
+
 static int open_single(struct checkpoint *ck, struct error *err)
 {
     int rc = 0;
     TRY(mem_array(&ck->files, 1, sizeof *ck->files, err));
     TRY(open_file(ck, single_file, err));
-    const struct safetensors *table = &ck->files[0].table;
-    TRY(mem_array(&ck->tensors, table->n_entries, sizeof *ck->tensors, err));
-    for (size_t i = 0; i < table->n_entries; i++) {
-        add_tensor(ck, &ck->files[0], &table->entries[i]);
-    }
+    TRY(add_tensors(ck, err));
 out:
     return rc;
 }
@@ -120,8 +142,8 @@ static int find_file(struct checkpoint *ck, const char *file, const char *origin
     return open_file(ck, file, err);
 }
 
-static int add_mapped(struct checkpoint *ck, const char *name, const json_t *value,
-                      const char *origin, struct error *err)
+static int open_mapped(struct checkpoint *ck, const char *name, const json_t *value,
+                       const char *origin, struct error *err)
 {
     const char *file = json_string_value(value);
     size_t at = 0;
@@ -132,13 +154,10 @@ static int add_mapped(struct checkpoint *ck, const char *name, const json_t *val
                          origin, name, file ? file : "no string");
     }
     TRY(find_file(ck, file, origin, &at, err));
-    const struct safetensors_entry *entry = safetensors_find(&ck->files[at].table, name);
-    if (!entry) {
+    if (!safetensors_find(&ck->files[at].table, name)) {
         rc = error_set(err, ERR_FORMAT, "%s: tensor \"%.100s\" is not in %.100s", origin, name,
                        file);
-        goto out;
     }
-    add_tensor(ck, &ck->files[at], entry);
 out:
     return rc;
 }
@@ -154,11 +173,11 @@ static int open_indexed(struct checkpoint *ck, const char *index, size_t len, co
         rc = error_set(err, ERR_FORMAT, "%s lacks the object \"weight_map\"", origin);
         goto out;
     }
-    TRY(mem_array(&ck->tensors, json_object_size(map), sizeof *ck->tensors, err));
     TRY(mem_array(&ck->files, MOST_FILES, sizeof *ck->files, err));
     for (void *at = json_object_iter(map); at; at = json_object_iter_next(map, at)) {
-        TRY(add_mapped(ck, json_object_iter_key(at), json_object_iter_value(at), origin, err));
+        TRY(open_mapped(ck, json_object_iter_key(at), json_object_iter_value(at), origin, err));
     }
+    TRY(add_tensors(ck, err));
 out:
     json_decref(root);
     return rc;
@@ -184,12 +203,80 @@ out:
     return rc;
 }
 
+/* "-00002-of-00003.safetensors" of a numbered file, from its "-of-" on; NULL: it has no number. */
+static const char *shard_count(const char *file)
+{
+    const char *of = NULL;
+    for (const char *at = strstr(file, "-of-"); at; at = strstr(at + 1, "-of-")) {
+        of = at;
+    }
+    return of && strspn(of + 4, "0123456789") == strcspn(of + 4, ".") ? of : NULL;
+}
+
+static bool is_open(const struct checkpoint *ck, const char *file)
+{
+    for (size_t i = 0; i < ck->n_files; i++) {
+        if (strcmp(ck->files[i].name, file) == 0) return true;
+    }
+    return false;
+}
+
+/* Whether an opened file is numbered as this one, so that the index should have named it. */
+static bool has_brother(const struct checkpoint *ck, const char *file)
+{
+    const char *count = shard_count(file);
+    for (size_t i = 0; count && i < ck->n_files; i++) {
+        const char *other = shard_count(ck->files[i].name);
+        if (other && strcmp(other, count) == 0) return true;
+    }
+    return false;
+}
+
+/* Files of weights that are not read. Mistral's own format, of the same weights, is called
+ * consolidated. */
+static bool is_stray(const struct checkpoint *ck, const char *file)
+{
+    static const char tail[] = ".safetensors";
+    size_t len = strlen(file), tail_len = sizeof tail - 1;
+    return len > tail_len && *file != '.' && strcmp(file + len - tail_len, tail) == 0 &&
+           strncmp(file, "consolidated", 12) != 0 && !is_open(ck, file);
+}
+
+/* Names the first of them, in the order of the alphabet; a part of this very model is an error. */
+static int look_for_strays(struct checkpoint *ck, struct error *err)
+{
+    char *remark = ck->remarks[CHECKPOINT_STRAY_FILES], first[256] = "";
+    struct dirent *entry;
+    DIR *folder = opendir(ck->name);
+    int n = 0, rc = 0;
+    while (folder && (entry = readdir(folder))) {
+        const char *file = entry->d_name;
+        if (!is_stray(ck, file)) continue;
+        if (!rc && has_brother(ck, file)) {
+            rc = error_set(err, ERR_FORMAT,
+                           "%s: %s does not name the file %.100s, which belongs to the same model; "
+                           "get the index again, or take the file away",
+                           ck->name, index_file, file);
+        }
+        if (n++ == 0 || strcmp(file, first) < 0) snprintf(first, sizeof first, "%s", file);
+    }
+    if (folder) closedir(folder);
+    if (n > 0) {
+        snprintf(remark, sizeof ck->remarks[0],
+                 "the folder has %d file%s of weights that %s not "
+                 "read: %.200s%s",
+                 n, n == 1 ? "" : "s", n == 1 ? "is" : "are", first, n == 1 ? "" : " and others");
+    }
+    return rc;
+}
+
 int checkpoint_open_folder(struct checkpoint *ck, struct error *err)
 {
     int rc = 0;
     TRY(read_config(ck, err));
     TRY(checkpoint_layout(&ck->cfg, &ck->layout, &ck->n_layout, err));
     TRY(open_tensors(ck, err));
+    TRY(look_for_strays(ck, err));
 out:
     return rc;
 }

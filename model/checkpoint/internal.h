@@ -8,8 +8,10 @@
 
 #include "base/file.h"
 #include "model/checkpoint/config.h"
+#include "model/checkpoint/config_parse.h"
 #include "model/checkpoint/layout.h"
 #include "model/checkpoint/read.h"
+#include "model/checkpoint/remark.h"
 #include "model/checkpoint/safetensors.h"
 
 /* A tensor that is there. */
@@ -28,6 +30,8 @@ struct weight_file {
     struct safetensors table;
 };
 
+enum { CHECKPOINT_REMARK_BYTES = 600 };
+
 struct checkpoint {
     char *name; /* without a list of layers */
     bool is_synthetic;
@@ -38,6 +42,10 @@ struct checkpoint {
      * layers, to which names of tensors may point; NULL: none were chosen. */
     int *layers;
     struct tensor_spec *whole_layout;
+    size_t n_whole_layout;
+    int whole_layers;      /* their number; 0: none were chosen */
+    int n_guessing_layers; /* layers of the files behind these, which are not read */
+    char remarks[CHECKPOINT_REMARKS][CHECKPOINT_REMARK_BYTES]; /* "": nothing to say */
     struct tensor *tensors; /* ascending by name once open is done */
     size_t n_tensors;
     struct weight_file *files;
@@ -52,8 +60,9 @@ struct synthetic_model {
     /* The size of what a layer adds is chosen for this many layers: those of the shape before
      * layers=L, so that scales do not depend on it; with agree=A those of the core. */
     int share_layers;
-    int core_layers; /* layers from here on add only tail times what they would */
-    double tail;     /* at most 1 where the name says it, any size with agree=A */
+    int core_layers;         /* layers from here on add only tail times what they would */
+    struct config_rest rest; /* where SHAPE is a path */
+    double tail;             /* at most 1 where the name says it, any size with agree=A */
 };
 
 /* model is zeroed. Errors: ERR_ARGUMENT names the option; those of reading SHAPE where it is a
@@ -70,6 +79,21 @@ void checkpoint_close_files(struct checkpoint *ck);
 bool checkpoint_named_shape(const char *name, struct model_config *cfg);
 /* The names, separated by ", ", for an error text. */
 void checkpoint_shape_names(char *text, size_t text_bytes);
+
+/* find.c: the tensor of this name in the files; NULL: there is none. Whether a matrix of this name
+ * is packed. */
+const struct tensor *checkpoint_tensor(const struct checkpoint *ck, const char *name);
+bool checkpoint_is_packed(const struct checkpoint *ck, const char *name);
+
+/* checkpoint.c: takes over what config.json says besides. */
+void checkpoint_take_rest(struct checkpoint *ck, const struct config_rest *rest);
+
+/* unread.c, for a folder whose tensors are sorted. The first one is called before layers are
+ * chosen: where config.json ties the head to the embedding, but the files have another head, the
+ * model is not tied, as in transformers. The second one refuses tensors of which nobody knows
+ * whether they matter. Errors: ERR_UNSUPPORTED names the tensors; ERR_FORMAT; ERR_NO_MEMORY. */
+int checkpoint_untie_head(struct checkpoint *ck, struct error *err);
+int checkpoint_check_unread(const struct checkpoint *ck, struct error *err);
 
 /* find.c: sorts the tensors by name, as checkpoint_find needs them; checkpoint_open calls it
  * once. */

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/model_folder.h"
 #include "model/tokenizer/internal.h"
 #include "model/tokenizer/named_tokens.h"
 
@@ -74,7 +75,11 @@ int tokenizer_open(struct tokenizer **tok, const char *folder, struct error *err
     struct file_view file = {0};
     struct named_files files = {0};
     *tok = NULL;
-    TRY(map_file(&file, path, folder, "tokenizer.json", err));
+    rc = map_file(&file, path, folder, "tokenizer.json", err);
+    if (rc == ERR_NOT_FOUND || rc == ERR_IO) {
+        rc = model_folder_explain(folder, "tokenizer.json", rc, err);
+    }
+    if (rc) goto out;
     TRY(read_beside(&files.config, folder, "tokenizer_config.json", err));
     TRY(read_beside(&files.map, folder, "special_tokens_map.json", err));
     TRY(read_beside(&files.added, folder, "added_tokens.json", err));

@@ -127,6 +127,21 @@ def empty(folder):
         os.remove(os.path.join(folder, name))
 
 
+def gguf(folder):
+    """Another format's file alone."""
+    empty(folder)
+    write(folder, "x.gguf", "GGUF")
+
+
+def extra_tensor(name):
+    """Adds a tensor that config.json does not announce."""
+    def breaker(folder):
+        header, data = read_weights(folder)
+        header[name] = {"dtype": "U8", "shape": [4], "data_offsets": [len(data), len(data) + 4]}
+        write_weights(folder, header, data + bytes(4))
+    return breaker
+
+
 def index(shard):
     """A sharded model whose only shard has that name."""
     def breaker(folder):
@@ -172,7 +187,8 @@ CASES = {
     "config asks for gelu": (config(hidden_act="gelu"), (CONFIG, "hidden_act", "gelu")),
     "config of another family": (config(model_type="bloom", architectures=["BloomForCausalLM"]),
                                  (CONFIG, "loom")),
-    "config with an unknown switch": (config(use_mystery=True), (CONFIG, "use_mystery")),
+    "config with a switch that is not supported": (config(no_rope_layers=[1, 0]),
+                                                   (CONFIG, "no_rope_layers")),
     "config with a text for a size": (config(hidden_size="128"), (CONFIG, "hidden_size")),
     "config with a negative size": (config(num_hidden_layers=-2), (CONFIG, "num_hidden_layers")),
     "config with a billion layers": (config(num_hidden_layers=10**9), ("layers",)),
@@ -182,10 +198,10 @@ CASES = {
     "tokenizer of another kind": (tokenizer_model(type="WordPiece"), (TOKENIZER, "WordPiece")),
     "tokenizer with an id too high": (tokenizer_model(vocab={"a": 2**31}), (TOKENIZER, "id")),
     "tokenizer with a text for an id": (tokenizer_model(vocab={"a": "0"}), (TOKENIZER, "id")),
-    "no config": (gone(CONFIG), (CONFIG, "No such file")),
+    "no config": (gone(CONFIG), ("has no config.json",)),
     "no weights": (gone(WEIGHTS), ("safetensors",)),
-    "no tokenizer": (gone(TOKENIZER), (TOKENIZER, "No such file")),
-    "empty folder": (empty, ("No such file",)),
+    "no tokenizer": (gone(TOKENIZER), ("has no tokenizer.json",)),
+    "empty folder": (empty, ("has no ",)),
     "config is a folder": (directory(CONFIG), (CONFIG,)),
     "weights are a folder": (directory(WEIGHTS), (WEIGHTS,)),
     "tokenizer is a folder": (directory(TOKENIZER), (TOKENIZER,)),
@@ -195,6 +211,11 @@ CASES = {
     "config is endless": (device(CONFIG), (CONFIG,)),
     "weights are endless": (device(WEIGHTS), (WEIGHTS,)),
     "tokenizer is endless": (device(TOKENIZER), (TOKENIZER,)),
+    "a GGUF file beside no config": (gguf, ("GGUF", "x.gguf")),
+    "weights of awq": (config(quantization_config={"quant_method": "awq", "bits": 4}),
+                       (CONFIG, "awq")),
+    "a tensor that nobody reads": (extra_tensor("model.layers.0.self_attn.q_proj.bias"),
+                                   ("q_proj.bias",)),
     "shard outside of the folder": (index("../../other.safetensors"), ("../../other.safetensors",)),
     "shard missing": (index("model-00001-of-00001.safetensors"), ("model-00001-of-00001",)),
 }

@@ -60,8 +60,9 @@ static void check_shape(int n_heads, int n_kv_heads, int ffn_dim)
         }
     }
     struct shard shard;
-    CHECK_ERR(shard_init(&shard, &cfg, 1000, 0, 2 * s, &err), ERR_ARGUMENT, "T must be one of");
-    CHECK_ERR(shard_init(&shard, &cfg, 1000, 0, 0, &err), ERR_ARGUMENT, "T must be one of");
+    const char *fits = s == 1 ? "T must be 1" : "T must be one of 1, 2";
+    CHECK_ERR(shard_init(&shard, &cfg, 1000, 0, 2 * s, &err), ERR_ARGUMENT, fits);
+    CHECK_ERR(shard_init(&shard, &cfg, 1000, 0, 0, &err), ERR_ARGUMENT, fits);
 }
 
 START_TEST(every_head_lies_beside_its_kv_head)

@@ -294,8 +294,8 @@ START_TEST(indexes_that_lie_are_refused)
     store("part.safetensors", header, data, data_len);
     store_index("no.such.tensor", "part.safetensors");
     CHECK_ERR(open_dir(), ERR_FORMAT, "\"no.such.tensor\" is not in part.safetensors");
-    store_index("model.norm.weight", "part.safetensors");
-    CHECK_ERR(open_dir(), ERR_FORMAT, "lacks the tensor model.embed_tokens.weight");
+    store_index("model.norm.weight", "part.safetensors"); /* what the file has counts, too */
+    CHECK_OK(open_dir());
     write_file("model.safetensors.index.json", "{\"weight_map\":[1]}", 18, NULL, 0);
     CHECK_ERR(open_dir(), ERR_FORMAT, "lacks the object \"weight_map\"");
     write_file("model.safetensors.index.json", "[]", 2, NULL, 0);
@@ -319,10 +319,152 @@ START_TEST(missing_and_misshapen_tensors_are_named)
     store("model.safetensors", header, data, data_len);
     CHECK_ERR(open_dir(), ERR_UNSUPPORTED, "up_proj.weight is of dtype I16");
     json_object_set_new(entry, "dtype", json_string("BF16"));
-    json_object_set(header, "another.name", entry); /* unknown tensors are passed over */
+    json_object_set(header, "another.name", entry);
     json_object_del(header, name);
     store("model.safetensors", header, data, data_len);
     CHECK_ERR(open_dir(), ERR_FORMAT, "lacks the tensor model.layers.2.mlp.up_proj.weight");
+}
+END_TEST
+
+/* Adds a tensor of n bytes at the end of the data and stores the model. */
+static void store_with(const char *name, size_t n)
+{
+    uint8_t *longer = malloc(data_len + n + 1);
+    memcpy(longer, data, data_len);
+    memset(longer + data_len, 1, n);
+    json_t *more = json_copy(header);
+    json_object_set_new(more, name,
+                        json_pack("{s:s,s:[I],s:[I,I]}", "dtype", "U8", "shape", (json_int_t)n,
+                                  "data_offsets", (json_int_t)data_len,
+                                  (json_int_t)(data_len + n)));
+    store("model.safetensors", more, longer, data_len + n);
+    json_decref(more);
+    free(longer);
+}
+
+START_TEST(tensors_that_nobody_reads_are_refused)
+{
+    static const char *const refused[] = {
+        "model.layers.0.self_attn.q_proj.bias",
+        "model.layers.0.self_attn.q_norm.weight",
+        "model.layers.0.self_attn.q_proj.weight_scale",
+        "model.layers.0.mlp.up_proj.weight_g_idx",
+        "model.layers.0.mlp.up_proj.weight_zero_point",
+        "model.layers.0.mlp.up_proj.lora_A.weight",
+        "model.layers.9.input_layernorm.weight",
+        "model.layers.0.mlp.up_proj.weight_shape",
+        "model.layers.0.block_sparse_moe.gate.weight",
+        "lm_head.bias",
+        "score.weight",
+        "x",
+    };
+    static const char *const harmless[] = {"model.layers.0.self_attn.rotary_emb.inv_freq",
+                                           "model.rotary_emb.inv_freq",
+                                           "model.layers.9.self_attn.rotary_emb.inv_freq"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        store_with(refused[i], 8);
+        CHECK_ERR(open_dir(), ERR_UNSUPPORTED, refused[i]);
+        store_with(refused[i], 0);
+        CHECK_OK(open_dir());
+    }
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+        store_with(harmless[i], 8);
+        CHECK_OK(open_dir());
+    }
+}
+END_TEST
+
+START_TEST(files_beside_the_index_are_named)
+{
+    struct checkpoint *ck;
+    store("model-00001-of-00002.safetensors", header, data, data_len);
+    store_index("model.norm.weight", "model-00001-of-00002.safetensors");
+    write_file("consolidated.safetensors", "x", 1, NULL, 0);
+    CHECK_OK(checkpoint_open(&ck, dir, &err));
+    ck_assert_ptr_null(checkpoint_remark(ck, CHECKPOINT_STRAY_FILES));
+    checkpoint_close(ck);
+    write_file("adapter_model.safetensors", "x", 1, NULL, 0);
+    write_file("model-00003-of-00003.safetensors", "x", 1, NULL, 0);
+    CHECK_OK(checkpoint_open(&ck, dir, &err));
+    const char *remark = checkpoint_remark(ck, CHECKPOINT_STRAY_FILES);
+    ck_assert_ptr_nonnull(remark);
+    ck_assert_ptr_nonnull(strstr(remark, "2 files of weights that are not read: adapter_model"));
+    checkpoint_close(ck);
+    write_file("model-00002-of-00002.safetensors", "x", 1, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "does not name the file model-00002-of-00002.safetensors");
+}
+END_TEST
+
+START_TEST(files_that_contradict_each_other_are_refused)
+{
+    uint8_t *copy = malloc(data_len);
+    memcpy(copy, data, data_len);
+    copy[data_len - 1] ^= 1;
+    store("a.safetensors", header, data, data_len);
+    store("b.safetensors", header, copy, data_len);
+    static const char index[] = "{\"weight_map\":{\"model.norm.weight\":\"a.safetensors\","
+                                "\"lm_head.weight\":\"b.safetensors\"}}";
+    write_file("model.safetensors.index.json", index, sizeof index - 1, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_FORMAT, "two of its files have different tensors");
+    free(copy);
+}
+END_TEST
+
+/* config.json with "tie_word_embeddings" true. */
+static void tie(void)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    json_t *config = json_load_file(path, 0, NULL);
+    json_object_set_new(config, "tie_word_embeddings", json_true());
+    ck_assert_int_eq(json_dump_file(config, path, 0), 0);
+    json_decref(config);
+}
+
+/* The bytes of a tensor in the file. */
+static uint8_t *bytes_of(uint8_t *bytes, const char *name, size_t *len)
+{
+    const json_t *pair = json_object_get(json_object_get(header, name), "data_offsets");
+    size_t begin = (size_t)json_integer_value(json_array_get(pair, 0));
+    *len = (size_t)json_integer_value(json_array_get(pair, 1)) - begin;
+    return bytes + begin;
+}
+
+START_TEST(a_tied_model_with_a_head_of_its_own_uses_it)
+{
+    struct checkpoint *ck;
+    size_t n_tied, n_untied, head_len, len;
+    CHECK_OK(checkpoint_open(&ck, GOLDEN "llama_untied", &err));
+    uint64_t untied = checkpoint_fingerprint(ck);
+    checkpoint_tensors(ck, &n_untied);
+    checkpoint_close(ck);
+    tie();
+    store("model.safetensors", header, data, data_len);
+    CHECK_OK(checkpoint_open(&ck, dir, &err));
+    ck_assert(!checkpoint_config(ck)->tied_embeddings);
+    ck_assert_uint_eq(checkpoint_fingerprint(ck), untied);
+    ck_assert_ptr_nonnull(strstr(checkpoint_remark(ck, CHECKPOINT_OWN_HEAD), "lm_head.weight"));
+    checkpoint_close(ck);
+    char some[80];
+    snprintf(some, sizeof some, "%s,layers=0", dir);
+    CHECK_OK(checkpoint_open(&ck, some, &err));
+    ck_assert(!checkpoint_config(ck)->tied_embeddings);
+    checkpoint_close(ck);
+    /* The same as the embedding: it is tied. */
+    uint8_t *copy = malloc(data_len);
+    memcpy(copy, data, data_len);
+    const uint8_t *embedding = bytes_of(copy, "model.embed_tokens.weight", &len);
+    uint8_t *head = bytes_of(copy, "lm_head.weight", &head_len);
+    ck_assert_uint_eq(len, head_len);
+    memcpy(head, embedding, len);
+    store("model.safetensors", header, copy, data_len);
+    CHECK_OK(checkpoint_open(&ck, dir, &err));
+    ck_assert(checkpoint_config(ck)->tied_embeddings);
+    ck_assert_ptr_null(checkpoint_remark(ck, CHECKPOINT_OWN_HEAD));
+    checkpoint_tensors(ck, &n_tied);
+    ck_assert_uint_eq(n_tied, n_untied - 1);
+    checkpoint_close(ck);
+    free(copy);
 }
 END_TEST
 
@@ -344,9 +486,28 @@ END_TEST
 START_TEST(folders_without_a_config_are_not_found)
 {
     struct checkpoint *ck;
-    CHECK_ERR(checkpoint_open(&ck, "/nowhere/at/all", &err), ERR_NOT_FOUND, "config.json");
+    CHECK_ERR(checkpoint_open(&ck, "/nowhere/at/all", &err), ERR_NOT_FOUND,
+              "there is no folder /nowhere/at/all");
+    CHECK_ERR(checkpoint_open(&ck, "acme/Tales-1B", &err), ERR_NOT_FOUND,
+              "nothing is downloaded, so if this is the name of a model on a hub");
+    CHECK_ERR(checkpoint_open(&ck, SOURCE_DIR "/tests", &err), ERR_NOT_FOUND, "has no config.json");
+    CHECK_ERR(checkpoint_open(&ck, GOLDEN "llama_untied/config.json", &err), ERR_FORMAT,
+              "is a file; name the folder");
     CHECK_ERR(checkpoint_open(&ck, "", &err), ERR_NOT_FOUND, "config.json");
     checkpoint_close(NULL);
+}
+END_TEST
+
+START_TEST(gguf_is_named)
+{
+    struct checkpoint *ck;
+    char path[512];
+    make_dir();
+    write_file("x.gguf", "GGUF\3", 5, NULL, 0);
+    CHECK_ERR(open_dir(), ERR_UNSUPPORTED, "has x.gguf, but no config.json; GGUF is not read");
+    snprintf(path, sizeof path, "%s/x.gguf", dir);
+    CHECK_ERR(checkpoint_open(&ck, path, &err), ERR_UNSUPPORTED, "x.gguf is a GGUF file");
+    remove_dir();
 }
 END_TEST
 
@@ -436,6 +597,7 @@ int main(void)
     tcase_add_test(plain, models_differ_in_their_fingerprints);
     tcase_add_test(plain, every_dtype_reads_as_the_same_numbers);
     tcase_add_test(plain, folders_without_a_config_are_not_found);
+    tcase_add_test(plain, gguf_is_named);
     tcase_add_test(plain, tables_that_lie_are_refused);
     tcase_add_test(plain, endless_headers_are_refused);
     tcase_add_checked_fixture(scratch, take_apart, clear_up);
@@ -443,6 +605,10 @@ int main(void)
     tcase_add_test(scratch, a_changed_weight_changes_the_fingerprint);
     tcase_add_test(scratch, indexes_that_lie_are_refused);
     tcase_add_test(scratch, missing_and_misshapen_tensors_are_named);
+    tcase_add_test(scratch, tensors_that_nobody_reads_are_refused);
+    tcase_add_test(scratch, files_beside_the_index_are_named);
+    tcase_add_test(scratch, files_that_contradict_each_other_are_refused);
+    tcase_add_test(scratch, a_tied_model_with_a_head_of_its_own_uses_it);
     tcase_add_test(scratch, damaged_files_are_refused);
     suite_add_tcase(suite, plain);
     suite_add_tcase(suite, scratch);

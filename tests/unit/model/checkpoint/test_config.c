@@ -326,12 +326,17 @@ static const struct refusal rope_refusals[] = {
 
 static const struct refusal key_refusals[] = {
     {"llama", "{\"architectures\":[\"GemmaForCausalLM\"]}", ERR_UNSUPPORTED,
-     "\"architectures\" = [\"GemmaForCausalLM\"]"},
+     "\"architectures\" = [\"GemmaForCausalLM\"] is not supported; these are: LlamaForCausalLM, "
+     "Mistral"},
     {"llama", "{\"architectures\":[]}", ERR_UNSUPPORTED, "architectures"},
     {"llama", "{\"architectures\":\"DELETE\",\"model_type\":\"DELETE\"}", ERR_FORMAT,
      "lacks \"architectures\""},
     {"llama", "{\"model_type\":\"mistral\"}", ERR_UNSUPPORTED, "\"model_type\" = \"mistral\""},
     {"llama", "{\"hidden_act\":\"gelu\"}", ERR_UNSUPPORTED, "\"hidden_act\" = \"gelu\""},
+    {"llama", "{\"quantization_config\":{\"bits\":4,\"quant_method\":\"awq\"}}", ERR_UNSUPPORTED,
+     "quantized by \"awq\", which is not supported"},
+    {"llama", "{\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128]}}",
+     ERR_UNSUPPORTED, "quantized by \"fp8\""},
     {"llama", "{\"quantization_config\":{\"bits\":4}}", ERR_UNSUPPORTED, "{\"bits\":4}"},
     {"llama", "{\"pretraining_tp\":2}", ERR_UNSUPPORTED, "\"pretraining_tp\" = 2"},
     {"llama", "{\"partial_rotary_factor\":0.5}", ERR_UNSUPPORTED, "partial_rotary_factor"},
@@ -347,9 +352,16 @@ static const struct refusal key_refusals[] = {
     {"llama", "{\"per_layer_config\":{\"0\":{\"head_dim\":32}}}", ERR_UNSUPPORTED,
      "per_layer_config"},
     {"llama", "{\"num_experts\":8}", ERR_UNSUPPORTED, "num_experts"},
-    {"llama", "{\"clever_trick\":0.5}", ERR_UNSUPPORTED,
-     "unknown key \"clever_trick\" = 0.5; it might change the result"},
-    {"llama", "{\"clever_trick\":false}", ERR_UNSUPPORTED, "\"clever_trick\" = false"},
+    {"llama", "{\"activation\":\"relu\"}", ERR_UNSUPPORTED, "\"activation\" = \"relu\""},
+    {"llama", "{\"no_rope_layers\":[1,0]}", ERR_UNSUPPORTED, "no_rope_layers"},
+    {"llama", "{\"dual_chunk_attention_config\":{\"chunk_size\":8}}", ERR_UNSUPPORTED,
+     "dual_chunk_attention_config"},
+    {"llama", "{\"mlp_only_layers\":[1]}", ERR_UNSUPPORTED, "mlp_only_layers"},
+    {"llama", "{\"quantization\":{\"bits\":4,\"group_size\":64}}", ERR_UNSUPPORTED,
+     "\"quantization\" = "},
+    {"llama", "{\"position_embedding_type\":\"nope\"}", ERR_UNSUPPORTED, "position_embedding_type"},
+    {"llama", "{\"logit_scale\":0}", ERR_UNSUPPORTED, "\"logit_scale\" = 0"},
+    {"llama", "{\"final_logit_softcapping\":\"x\"}", ERR_UNSUPPORTED, "softcapping"},
 };
 
 static const struct refusal value_refusals[] = {
@@ -395,6 +407,78 @@ static void check_refusals(const struct refusal *list, size_t n)
         ck_assert_int_eq(cfg.n_layers, 0); /* zeroed on failure */
     }
 }
+
+START_TEST(keys_that_nobody_knows_are_listed)
+{
+    static const struct {
+        const char *members, *listed;
+        int n;
+    } cases[] = {
+        {"", "", 0},
+        {"\"clever_trick\":0.5", "\"clever_trick\"", 1},
+        {"\"a\":false,\"b\":0,\"c\":0.0,\"d\":\"\",\"e\":{},\"f\":[],\"g\":null", "", 0},
+        {"\"is_llama_config\":true,\"transformers.js_config\":{\"x\":1},\"pad_token\":\"</s>\"", "",
+         0},
+        {"\"activation\":\"swiglu\",\"neftune_noise_alpha\":5.0,\"use_reentrant\":true", "", 0},
+        {"\"attn_temperature_tuning\":false,\"rope_interleaved\":false,\"num_experts\":[]", "", 0},
+        {"\"one\":Infinity,\"two\":[-Infinity,NaN]", "\"one\", \"two\"", 2},
+        {"\"k1\":1,\"k2\":1,\"k3\":1,\"k4\":1,\"k5\":1,\"k6\":1,\"k7\":1", " and 2 more", 7},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        struct config_rest rest;
+        snprintf(text, sizeof text, "%.*s%s%s}", (int)sizeof llama - 2, llama,
+                 *cases[i].members ? "," : "", cases[i].members);
+        CHECK_OK(parse(text, NULL));
+        CHECK_OK(config_parse_rest(&rest, text, strlen(text), "test.json", &err));
+        ck_assert_int_eq(rest.n_unknown, cases[i].n);
+        ck_assert_msg(strstr(rest.unknown, cases[i].listed) != NULL, "%s", rest.unknown);
+        ck_assert_int_eq(*rest.unknown == '\0', cases[i].n == 0);
+    }
+}
+END_TEST
+
+/* A value of `text` in a line of its own after the dimensions. */
+static int parse_ending(const char *ending)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%.*s,\n%s", (int)sizeof llama - 2, llama, ending);
+    return parse(text, NULL);
+}
+
+START_TEST(endless_numbers_are_read_as_python_reads_them)
+{
+    CHECK_OK(parse_ending("\"time_step_limit\":[0.0, Infinity], \"n\":NaN,\"m\" : -Infinity}"));
+    CHECK_OK(parse_ending("\"a \\\" b\":\": Infinity\"}"));
+    CHECK_ERR(parse_ending("\"rope_theta\":Infinity}"), ERR_FORMAT, "rope_theta");
+    CHECK_ERR(parse_ending("\"rms_norm_eps\":NaN}"), ERR_FORMAT, "rms_norm_eps");
+    CHECK_ERR(parse_ending("\"logit_scale\":-Infinity}"), ERR_UNSUPPORTED, "\"-Infinity\"");
+    CHECK_ERR(parse_ending("\"n\":NaN, ?}"), ERR_FORMAT, "line 2, column 10");
+    CHECK_ERR(parse_ending("\"n\":NaNs}"), ERR_FORMAT, "line 2");
+    CHECK_ERR(parse_ending("\"n\":nan}"), ERR_FORMAT, "line 2");
+    CHECK_ERR(parse_ending("\"n\":+Infinity}"), ERR_FORMAT, "line 2");
+    CHECK_ERR(parse_ending("NaN:1}"), ERR_FORMAT, "line 2");
+    CHECK_OK(parse(llama, "{\"eos_token_id\":1,\"temperature\":Infinity}"));
+}
+END_TEST
+
+START_TEST(orders_of_quantizing_that_leave_no_trace_are_read)
+{
+    static const char *const orders[] = {"\"weight\"", "\"static\"", "null", "false"};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        char patch[640];
+        snprintf(patch, sizeof patch,
+                 "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\","
+                 "\"format\":\"pack-quantized\",\"config_groups\":{\"group_0\":{"
+                 "\"targets\":[\"Linear\"],\"weights\":{\"num_bits\":4,\"type\":\"int\","
+                 "\"symmetric\":true,\"strategy\":\"group\",\"group_size\":128,"
+                 "\"actorder\":%s}}}}}",
+                 orders[i]);
+        CHECK_OK(parse_as("llama", patch));
+        ck_assert_int_eq(cfg.stored, WEIGHTS_INT4);
+    }
+}
+END_TEST
 
 START_TEST(ropes_out_of_reach_are_refused)
 {
@@ -513,6 +597,9 @@ int main(void)
     tcase_add_test(tcase, chosen_layers_keep_their_windows);
     tcase_add_test(tcase, both_styles_of_rope_keys_mean_the_same);
     tcase_add_test(tcase, yarn_factors_are_those_of_transformers);
+    tcase_add_test(tcase, keys_that_nobody_knows_are_listed);
+    tcase_add_test(tcase, endless_numbers_are_read_as_python_reads_them);
+    tcase_add_test(tcase, orders_of_quantizing_that_leave_no_trace_are_read);
     tcase_add_test(tcase, ropes_out_of_reach_are_refused);
     tcase_add_test(tcase, keys_that_change_the_result_are_refused);
     tcase_add_test(tcase, senseless_values_are_refused);

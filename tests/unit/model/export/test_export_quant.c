@@ -157,7 +157,7 @@ static void check_changed(const char *object, const char *patch, const char *tex
 START_TEST(other_quantizations_are_refused_by_name)
 {
     CHECK_OK(export_as(TALES "draft", WEIGHTS_INT4, 1 << 30));
-    check_changed("top", "{\"quant_method\":\"awq\"}", "\"quant_method\" = \"awq\"");
+    check_changed("top", "{\"quant_method\":\"awq\"}", "quantized by \"awq\"");
     check_changed("top", "{\"quant_method\":null}", "without \"quant_method\"");
     check_changed("top", "{\"format\":\"int-quantized\"}", "\"format\" = \"int-quantized\"");
     check_changed("top", "{\"ignore\":[\"model.layers.0.mlp.up_proj\"]}", "\"ignore\"");
@@ -171,6 +171,8 @@ START_TEST(other_quantizations_are_refused_by_name)
     check_changed("weights", "{\"strategy\":\"channel\"}", "\"strategy\" = \"channel\"");
     check_changed("weights", "{\"group_size\":16}", "\"group_size\" = 16");
     check_changed("weights", "{\"actorder\":\"group\"}", "\"actorder\" = \"group\"");
+    check_changed("weights", "{\"actorder\":\"dynamic\"}", "\"actorder\" = \"dynamic\"");
+    check_changed("top", "{\"quant_method\":\"gptq\"}", "quantized by \"gptq\"");
     check_changed("weights", "{\"type\":\"float\"}", "\"type\" = \"float\"");
 }
 END_TEST

@@ -1,0 +1,9 @@
+/* What is noticed when a checkpoint is opened and is no error. */
+#pragma once
+
+enum checkpoint_remark {
+    CHECKPOINT_UNKNOWN_KEYS, /* config.json has keys that nobody knows */
+    CHECKPOINT_OWN_HEAD,     /* the head is not the embedding, though config.json says so */
+    CHECKPOINT_STRAY_FILES,  /* weights that lie in the folder and are not read */
+    CHECKPOINT_REMARKS
+};
