@@ -48,6 +48,18 @@ class Files(FolderTest):
                              self.listen, timeout=5)
                 self.check_refusal(*output, *words)
 
+    def test_unknown_keys_are_refused_only_on_request(self):
+        model = self.broken("keys", broken_models.config(use_mystery=True))
+        draft = ("--draft", model, "--target", NOBODY)
+        for program_name, options in ((WORKER, ("--model", model)), (COORDINATOR, draft)):
+            with self.subTest(program_name):
+                output = run(program_name, *options, "--listen", self.listen, "--strict-config")
+                self.check_refusal(*output, "use_mystery")
+        with World(n_ranks=2, target=model, draft=model) as world:
+            for name in ("workers", "coordinator"):
+                log = world.logs()[f"{name}.log"]
+                self.assertEqual(len(re.findall(r"model_remark.*use_mystery", log)), 1, log)
+
     def test_names_of_no_model(self):
         for name, word in {
                 "/nowhere/model": "/nowhere/model", "": ".json", "synthetic:": '""',

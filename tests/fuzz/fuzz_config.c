@@ -43,7 +43,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *second = cut ? (const char *)cut + 1 : NULL;
     size_t second_len = cut ? size - first_len - 1 : 0;
     if (config_parse(&cfg, (const char *)data, first_len, second, second_len, "fuzz", &err) == 0) {
+        struct config_rest rest;
         check(&cfg);
+        if (config_parse_rest(&rest, (const char *)data, first_len, "fuzz", &err) == 0) {
+            demand((rest.n_unknown == 0) == (rest.unknown[0] == 0) && rest.n_guessing_layers >= 0);
+        }
     }
     return 0;
 }
