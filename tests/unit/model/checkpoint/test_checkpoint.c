@@ -410,13 +410,12 @@ START_TEST(files_that_contradict_each_other_are_refused)
 }
 END_TEST
 
-/* config.json with "tie_word_embeddings" true. */
-static void tie(void)
+static void set_config(const char *key, json_t *value)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/config.json", dir);
     json_t *config = json_load_file(path, 0, NULL);
-    json_object_set_new(config, "tie_word_embeddings", json_true());
+    json_object_set_new(config, key, value);
     ck_assert_int_eq(json_dump_file(config, path, 0), 0);
     json_decref(config);
 }
@@ -430,6 +429,24 @@ static uint8_t *bytes_of(uint8_t *bytes, const char *name, size_t *len)
     return bytes + begin;
 }
 
+START_TEST(layers_that_only_guess_are_not_missed)
+{
+    struct checkpoint *ck;
+    char name[80];
+    CHECK_OK(checkpoint_open(&ck, GOLDEN "llama_untied", &err));
+    int n_layers = checkpoint_config(ck)->n_layers;
+    checkpoint_close(ck);
+    snprintf(name, sizeof name, "model.layers.%d.eh_proj.weight", n_layers);
+    store_with(name, 8);
+    CHECK_ERR(open_dir(), ERR_UNSUPPORTED, name);
+    set_config("num_nextn_predict_layers", json_integer(1));
+    CHECK_OK(open_dir());
+    snprintf(name, sizeof name, "model.layers.%d.eh_proj.weight", n_layers + 1);
+    store_with(name, 8);
+    CHECK_ERR(open_dir(), ERR_UNSUPPORTED, name);
+}
+END_TEST
+
 START_TEST(a_tied_model_with_a_head_of_its_own_uses_it)
 {
     struct checkpoint *ck;
@@ -438,7 +455,7 @@ START_TEST(a_tied_model_with_a_head_of_its_own_uses_it)
     uint64_t untied = checkpoint_fingerprint(ck);
     checkpoint_tensors(ck, &n_untied);
     checkpoint_close(ck);
-    tie();
+    set_config("tie_word_embeddings", json_true());
     store("model.safetensors", header, data, data_len);
     CHECK_OK(checkpoint_open(&ck, dir, &err));
     ck_assert(!checkpoint_config(ck)->tied_embeddings);
@@ -608,6 +625,7 @@ int main(void)
     tcase_add_test(scratch, tensors_that_nobody_reads_are_refused);
     tcase_add_test(scratch, files_beside_the_index_are_named);
     tcase_add_test(scratch, files_that_contradict_each_other_are_refused);
+    tcase_add_test(scratch, layers_that_only_guess_are_not_missed);
     tcase_add_test(scratch, a_tied_model_with_a_head_of_its_own_uses_it);
     tcase_add_test(scratch, damaged_files_are_refused);
     suite_add_tcase(suite, plain);
