@@ -73,14 +73,16 @@ out:
     return rc;
 }
 
+/* How the remark of unknown keys ends where they are not refused. */
+static const char ignored[] = "; they are ignored, and if one of them changes what the model "
+                              "computes, its texts are wrong (--strict-config refuses them)";
+
 void checkpoint_take_rest(struct checkpoint *ck, const struct config_rest *rest)
 {
     ck->n_guessing_layers = rest->n_guessing_layers;
     if (!rest->n_unknown) return;
     snprintf(ck->remarks[CHECKPOINT_UNKNOWN_KEYS], sizeof ck->remarks[0],
-             "config.json has keys that are not known here and are ignored: %s; if one of them "
-             "changes what the model computes, its texts are wrong",
-             rest->unknown);
+             "config.json has keys that are not known here: %s%s", rest->unknown, ignored);
 }
 
 /* Leaves the layers of the list. A list of all layers changes nothing. */
@@ -175,8 +177,10 @@ int checkpoint_demand_known_keys(const struct checkpoint *ck, struct error *err)
 {
     const char *remark = checkpoint_remark(ck, CHECKPOINT_UNKNOWN_KEYS);
     if (!remark) return 0;
-    return error_set(err, ERR_UNSUPPORTED, "%s: %s (--strict-config refuses them)", ck->name,
-                     remark);
+    size_t len = strlen(remark), tail = strlen(ignored);
+    if (len > tail && strcmp(remark + len - tail, ignored) == 0) len -= tail;
+    return error_set(err, ERR_UNSUPPORTED, "%s: %.*s; --strict-config refuses them", ck->name,
+                     (int)len, remark);
 }
 
 uint64_t checkpoint_fingerprint(const struct checkpoint *ck)

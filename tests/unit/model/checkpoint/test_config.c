@@ -458,7 +458,8 @@ START_TEST(endless_numbers_are_read_as_python_reads_them)
     CHECK_ERR(parse_ending("\"n\":nan}"), ERR_FORMAT, "line 2");
     CHECK_ERR(parse_ending("\"n\":+Infinity}"), ERR_FORMAT, "line 2");
     CHECK_ERR(parse_ending("NaN:1}"), ERR_FORMAT, "line 2");
-    CHECK_OK(parse(llama, "{\"eos_token_id\":1,\"temperature\":Infinity}"));
+    CHECK_OK(parse(llama, "{\"eos_token_id\":1,\"length_penalty\":Infinity}"));
+    CHECK_ERR(parse(llama, "{\"temperature\":Infinity}"), ERR_FORMAT, "temperature");
 }
 END_TEST
 
