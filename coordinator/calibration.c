@@ -27,6 +27,8 @@ struct calibration {
     struct sequence *seqs; /* [n_lanes] of the draft's lanes */
     int64_t end_us;        /* of the time that one of the two models has ... */
     int64_t late_us;       /* ... and of that for the sizes that are needed */
+    calibration_goes_on_fn *goes_on;
+    void *arg; /* of goes_on */
 };
 
 static const int32_t first_token = 0;
@@ -111,13 +113,15 @@ static int measure_all(struct calibration *c, measure_fn *measure,
 {
     int rc = 0;
     int64_t best_us[SIZES] = {0}, us = 0;
-    TRY(measure(c, 1, &us, err));
-    TRY(measure(c, 1, &us, err));
+    for (int i = 0; i < 2 && c->goes_on(c->arg); i++) {
+        TRY(measure(c, 1, &us, err));
+    }
     for (int try = 0; try < TRIES; try++) {
         int64_t expected_us = us;
         for (int i = 0; i < SIZES && 1 << i <= n_most; i++) {
             if (best_us[i]) expected_us = best_us[i];
             if (clock_now_us() + expected_us > end_of(c, 1 << i, try)) break;
+            if (!c->goes_on(c->arg)) break;
             TRY(measure(c, 1 << i, &us, err));
             if (!best_us[i] || us < best_us[i]) best_us[i] = us;
             expected_us = 2 * us;
@@ -151,10 +155,12 @@ out:
 }
 
 int calibration_run(struct target *target, struct drafter *drafter, struct planner *planner,
-                    int n_lanes, int64_t budget_us, struct error *err)
+                    int n_lanes, int64_t budget_us, calibration_goes_on_fn *goes_on, void *arg,
+                    struct error *err)
 {
     int rc = 0;
-    struct calibration c = {.target = target, .drafter = drafter, .planner = planner};
+    struct calibration c = {
+        .target = target, .drafter = drafter, .planner = planner, .goes_on = goes_on, .arg = arg};
     int64_t start_us = clock_now_us();
     if (budget_us <= 0) return 0;
     TRY(arena_open(&c.arena, ARENA_BYTES, err));

@@ -7,9 +7,14 @@
 #include "coordinator/target.h"
 #include "speculation/planner.h"
 
+/* Is asked before each measurement, also to show that the thread is alive; false: what was measured
+ * has to do. */
+typedef bool calibration_goes_on_fn(void *arg);
+
 /* Takes budget_us, or as long as every size up to 64 lanes takes, up to ten times as much, apart
  * from a step that is running then. Nothing of the group may be in use. n_lanes: the most lanes.
  * drafter: NULL = none.
  * Errors: ERR_UNAVAILABLE, ERR_TIMEOUT the group is lost; ERR_NO_MEMORY. */
 int calibration_run(struct target *target, struct drafter *drafter, struct planner *planner,
-                    int n_lanes, int64_t budget_us, struct error *err);
+                    int n_lanes, int64_t budget_us, calibration_goes_on_fn *goes_on, void *arg,
+                    struct error *err);

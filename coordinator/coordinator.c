@@ -70,6 +70,7 @@ struct coordinator {
     struct openai_api *openai;      /* NULL = there is no HTTP door */
     struct metrics_server *metrics; /* NULL: --metrics is not given */
     struct fleet *fleet;
+    bool has_been_ready;         /* inside the lock of groups */
     atomic_bool is_draining;     /* no door says that it serves any more */
     atomic_llong drain_until_us; /* what has ended may be read until then; 0 = it does not drain */
 };
@@ -227,6 +228,8 @@ static int open_drafter(struct coordinator *c, struct error *err)
                      options.head);
 }
 
+static void show_ready(const struct coordinator *c);
+
 /* Whether a request would be served; the doors tell health checks, and the store takes jobs or not.
  * group: one that serves, or the last that did. */
 static void set_serving(void *coordinator, enum groups_service service, const char *why,
@@ -241,6 +244,9 @@ static void set_serving(void *coordinator, enum groups_service service, const ch
     jobs_set_serving(c->submitted, service != GROUPS_ABSENT, why);
     gateway_set_serving(c->gateway, service == GROUPS_SERVING);
     served_model_set(&c->model, service, why, group);
+    if (service == GROUPS_ABSENT || c->has_been_ready) return;
+    c->has_been_ready = true;
+    show_ready(c);
 }
 
 static int open_submitted(struct coordinator *c, struct error *err)
@@ -485,11 +491,15 @@ static int open_parts(struct coordinator *c, struct error *err)
     TRY(open_reporter(c, err));
     TRY(open_metrics(c, err));
     TRY(open_fleet(c, err));
+    log_line(LOG_LEVEL_INFO, "listening", "address=%s http=%s metrics=%s",
+             gateway_address(c->gateway), c->openai ? openai_address(c->openai) : "off",
+             c->metrics ? metrics_server_address(c->metrics) : "");
     groups_listen(&c->groups, set_serving, c);
 out:
     return rc;
 }
 
+/* When a request can be served for the first time. */
 static void show_ready(const struct coordinator *c)
 {
     char pin[PIN_TEXT_BYTES];
@@ -530,7 +540,6 @@ int coordinator_open(struct coordinator **coordinator, const struct coordinator_
     if (options->targets) c->list = *options->targets;
     if (options->world) TRY(learn_addresses(c, err));
     TRY(open_parts(c, err));
-    show_ready(c);
     *coordinator = c;
     c = NULL;
 out:

@@ -175,9 +175,7 @@ static void check_waiting(struct engine *e, const struct target_description *d)
 {
     const struct target_description *old = &e->planner_group;
     struct error why;
-    bool is_same = old->model_fingerprint == d->model_fingerprint &&
-                   strcmp(old->arithmetic, d->arithmetic) == 0 &&
-                   old->vocab_size == d->vocab_size && old->context_limit <= d->context_limit;
+    bool is_same = groups_are_alike(old, d) && old->context_limit <= d->context_limit;
     if (is_same || !e->was_connected) return;
     error_set(&why, ERR_UNAVAILABLE,
               "the target group was lost, and another one has come: send the request again");
@@ -225,13 +223,21 @@ static int name_group(struct engine *e, const struct target_description *d, stru
     return signals_set_group(e->options.signals, &group, err);
 }
 
+/* Nobody waits for the end of a calibration. */
+static bool may_calibrate(void *engine)
+{
+    struct engine *e = engine;
+    beat_mark(e->options.beat, e->options.seat);
+    return !groups_are_shut(e->options.groups);
+}
+
 /* One engine at a time, because several would measure each other. */
 static int calibrate(struct engine *e, struct error *err)
 {
     int64_t deadline_us = clock_now_us() + CALIBRATION_AWAITED_US;
     if (!groups_enter_calibration(e->options.groups, deadline_us)) return 0; /* rounds will tell */
     int rc = calibration_run(e->options.target, e->options.drafters->model, &e->planner,
-                             e->n_places, e->options.calibrate_us, err);
+                             e->n_places, e->options.calibrate_us, may_calibrate, e, err);
     groups_leave_calibration(e->options.groups);
     if (!rc) keep_times(e);
     return rc;
@@ -299,9 +305,10 @@ static void keep_connected(struct engine *e)
     const struct target_description *d = engine_group(e);
     TRY(target_connect(e->options.target, &group, clock_now_us() + CONNECT_US, &err));
     TRY(groups_check(groups, seat, group.addresses[0], d, &err));
+    take_conventions(e); /* jobs that come while the group is measured are settled by them */
     TRY(adopt_group(e, &err));
+    engine_is_not_late(e);
     engine_show_load(e); /* with what was measured */
-    take_conventions(e);
     TRY(groups_hold(groups, seat, d, &err));
     log_line(LOG_LEVEL_INFO, "target_ready",
              "model=%s ranks=%d arithmetic=%s group=%s context=%d places=%d address=%s", d->model,

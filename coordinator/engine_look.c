@@ -25,10 +25,11 @@ static void note_late(struct engine *e, int64_t now_us, bool is_overdue)
     atomic_store_explicit(&load_of(e)->late_us, (int)(now_us - e->late_us), memory_order_relaxed);
     if (is_overdue == e->is_overdue) return;
     e->is_overdue = is_overdue;
+    groups_set_overdue(e->options.groups, e->options.seat, is_overdue);
+    if (!is_overdue) return;
     log_line(LOG_LEVEL_WARN, "step_overdue", "group=%s late_ms=%lld running=%d waiting=%d",
              engine_group(e)->group, (long long)(now_us - e->late_us) / 1000,
              engine_count_running(e), waiting_count(e->waiting));
-    groups_set_overdue(e->options.groups, e->options.seat, is_overdue);
 }
 
 /* The drain's time is over, or nothing is left to finish. False: the step is not waited for any

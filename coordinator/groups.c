@@ -231,15 +231,21 @@ bool groups_take_offer(struct groups *g, int index, struct found_group *group)
     return is_offered;
 }
 
-/* Whether a text that was begun with one group may go on with the other. */
-static bool is_same_model(const struct target_description *a, const struct target_description *b)
+/* Also where one of them has not been asked yet. */
+static bool have_same_conventions(const struct target_description *a,
+                                  const struct target_description *b)
+{
+    return !a->conventions || !b->conventions || a->conventions == b->conventions;
+}
+
+bool groups_are_alike(const struct target_description *a, const struct target_description *b)
 {
     bool has_same_ends =
         a->ends.n == b->ends.n &&
         memcmp(a->ends.ids, b->ends.ids, (size_t)a->ends.n * sizeof *a->ends.ids) == 0;
     return has_same_ends && a->model_fingerprint == b->model_fingerprint &&
            a->vocab_size == b->vocab_size && a->block_tokens == b->block_tokens &&
-           strcmp(a->arithmetic, b->arithmetic) == 0;
+           have_same_conventions(a, b) && strcmp(a->arithmetic, b->arithmetic) == 0;
 }
 
 /* Inside the lock. The others may be leaving, but their texts may still come here. */
@@ -250,7 +256,14 @@ static int check(const struct groups *g, int index, const char *address,
         const struct seat *other = &g->seats[i];
         const struct target_description *o = &other->description;
         if (i == index || (other->state != SEAT_HELD && other->state != SEAT_LEAVING)) continue;
-        if (is_same_model(o, d)) continue;
+        if (groups_are_alike(o, d)) continue;
+        if (o->model_fingerprint == d->model_fingerprint && !have_same_conventions(o, d)) {
+            return error_set(err, ERR_UNAVAILABLE,
+                             "the folder of the group at %s has another chat template, other texts "
+                             "of special tokens or other defaults of sampling than those of the "
+                             "groups that serve: it is used when none of them is left",
+                             address);
+        }
         return error_set(err, ERR_UNAVAILABLE,
                          "the group at %s has %s (%016" PRIx64 ", %s), but others serve %s "
                          "(%016" PRIx64 ", %s): it is used when none of them is left",
@@ -391,7 +404,7 @@ static bool can_take(const struct groups *g, int index, const struct seat_wish *
     const struct seat_load *load = &seat->load;
     if (index == wish->from || seat->state != SEAT_HELD) return false;
     if (wish->n_context > seat->description.context_limit) return false;
-    if (wish->has_begun && from && !is_same_model(&from->description, &seat->description)) {
+    if (wish->has_begun && from && !groups_are_alike(&from->description, &seat->description)) {
         return false;
     }
     return !wish->must_be_idle ||

@@ -95,6 +95,10 @@ void groups_shut(struct groups *groups);
 void groups_wake(struct groups *groups);
 bool groups_are_shut(struct groups *groups);
 
+/* Whether a text that was begun with one group may go on with the other, and a request means the
+ * same to both. */
+bool groups_are_alike(const struct target_description *a, const struct target_description *b);
+
 /* ---- engines ---- */
 
 /* The group that was found for the engine; false: none. */

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -197,6 +198,20 @@ static void look_at_health(struct target *t, struct rank_link *link)
     }
 }
 
+/* Never 0. The file's name does not count. */
+static uint64_t digest_of(const struct target_conventions *c)
+{
+    const float numbers[] = {c->temperature, c->top_p, c->min_p, c->repetition_penalty,
+                             (float)c->top_k};
+    uint64_t digest = XXH3_64bits(numbers, sizeof numbers);
+    digest = XXH3_64bits_withSeed(c->chat_template, c->chat_template_len, digest);
+    for (int i = 0; i < c->n_special; i++) {
+        digest = XXH3_64bits_withSeed(c->special[i].name, strlen(c->special[i].name) + 1, digest);
+        digest = XXH3_64bits_withSeed(c->special[i].text, strlen(c->special[i].text) + 1, digest);
+    }
+    return digest | 1;
+}
+
 /* Rank 0 speaks for its group. One that does not know the question has nothing to say. */
 static int ask_conventions(struct target *t, int64_t deadline_us, struct error *err)
 {
@@ -240,6 +255,7 @@ int target_connect(struct target *t, const struct found_group *group, int64_t de
     qsort(t->links, (size_t)t->n_ranks, sizeof *t->links, compare_ranks);
     TRY(check_group(t, err));
     TRY(ask_conventions(t, deadline_us, err));
+    t->links[0].description.conventions = digest_of(&t->conventions);
     for (int i = 0; i < t->n_ranks; i++) {
         TRY(rpc_stream_open(&t->links[i].stream, t->client, t->links[i].address,
                             "/outrider.target.v1.Target/Run", false, INT64_MAX, err));

@@ -123,6 +123,9 @@ struct target_description {
     int max_step_tokens, max_step_rows, n_threads;
     int window; /* positions that every layer sees at most; 0: some layer sees all */
     uint64_t model_fingerprint, tokenizer_fingerprint;
+    /* Of what the rank answers to DescribeConventions; not in the message, 0 until somebody has
+     * asked for that and set it. */
+    uint64_t conventions;
     struct end_ids ends;
     bool is_busy; /* it is starting, or a coordinator has the group or left an unfinished step */
     bool has_nccl_id; /* only of rank 0, while it waits for the other ranks */

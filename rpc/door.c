@@ -245,11 +245,17 @@ static atomic_bool is_poking; /* one at a time is enough */
 static void *poke_door(void *arg)
 {
     struct poke *poke = arg;
-    clock_sleep_us(POKE_AFTER_US);
+    int fd = -1;
+    while (fd < 0) { /* as long as the process may open no more files, too */
+        clock_sleep_us(POKE_AFTER_US);
+        fd = socket(poke->to.ss_family, SOCK_STREAM, 0);
+        if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+            break;
+    }
     atomic_store(&is_poking, false);
-    int fd = socket(poke->to.ss_family, SOCK_STREAM, 0);
     if (fd >= 0) {
         fcntl(fd, F_SETFL, O_NONBLOCK);
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
         connect(fd, (const struct sockaddr *)&poke->to, poke->len); /* it need not succeed */
         clock_sleep_us(POKE_AFTER_US);
         close(fd);

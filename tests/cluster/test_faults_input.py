@@ -223,7 +223,8 @@ class Addresses(FolderTest):
                                  self.commands("127.0.0.1:0")):
             server = start(name, self.folder, *command[1:])
             try:
-                wait_until(lambda: " ready " in server.log(), 10 * PATIENCE, f"{name} is ready")
+                event = " ready " if name == "outrider-worker" else " listening "
+                wait_until(lambda: event in server.log(), 10 * PATIENCE, f"{name} has its door")
                 address = re.search(r" address=(127\.0\.0\.1:[1-9]\d*) ", server.log()).group(1)
                 status, output = run(CLIENT, "health", "-a", address)
                 word = "serving" if name == "outrider-worker" else "not serving"

@@ -179,6 +179,26 @@ START_TEST(groups_of_one_model_serve_together)
 }
 END_TEST
 
+/* A request that leaves sampling open, or a conversation, would mean something else there. */
+START_TEST(groups_of_other_conventions_wait)
+{
+    struct target_description first = model(1), other = model(1), unknown = model(1);
+    const struct found_group group = {.n_ranks = 1, .addresses = {"a:1"}};
+    struct found_group got;
+    first.conventions = 5;
+    other.conventions = 6;
+    groups_offer(&groups, 0, &group);
+    ck_assert(groups_take_offer(&groups, 0, &got));
+    CHECK_OK(groups_hold(&groups, 0, &first, &err));
+    CHECK_OK(groups_check(&groups, 1, "b:1", &unknown, &err)); /* nobody has asked yet */
+    CHECK_OK(groups_check(&groups, 1, "b:1", &first, &err));
+    CHECK_ERR(groups_check(&groups, 1, "b:1", &other, &err), ERR_UNAVAILABLE,
+              "another chat template");
+    groups_leave(&groups, 0, "it is gone", NULL);
+    CHECK_OK(groups_check(&groups, 1, "b:1", &other, &err));
+}
+END_TEST
+
 START_TEST(the_doors_are_told_when_the_last_one_goes)
 {
     hold(0);
@@ -255,6 +275,7 @@ int main(void)
     tcase_add_test(tcase, a_late_group_comes_last);
     tcase_add_test(tcase, what_has_begun_goes_on_with_its_model);
     tcase_add_test(tcase, groups_of_one_model_serve_together);
+    tcase_add_test(tcase, groups_of_other_conventions_wait);
     tcase_add_test(tcase, the_doors_are_told_when_the_last_one_goes);
     tcase_add_test(tcase, an_engine_that_knows_the_group_comes_first);
     tcase_add_test(tcase, steps_that_are_overdue_everywhere_are_told);
