@@ -70,7 +70,7 @@ def test_bans_are_ids_or_texts(cluster):
     with tempfile.TemporaryDirectory() as other:
         shutil.copy(OTHER_TOKENIZER, os.path.join(other, "tokenizer.json"))
         refuses(cluster, 1, "is not the tokenizer of", *flags, "--ban", "x", "--tokenizer", other)
-    refuses(cluster, 1, "tokenizer.json", *flags, "--ban", "x", "--tokenizer", "/nowhere")
+    refuses(cluster, 1, "no folder /nowhere", *flags, "--ban", "x", "--tokenizer", "/nowhere")
 
 
 def test_biases_penalties_and_ends(cluster):
