@@ -70,6 +70,14 @@ static int read_float(const struct reader *r, const char *key, float *out)
     return rc;
 }
 
+/* Of numbers that are never negative: -1 would be taken for one that the line does not say. */
+static int read_natural(const struct reader *r, const char *key, float *out)
+{
+    int rc = read_float(r, key, out);
+    bool is_there = json_member(r->entry->root, key);
+    return rc || !is_there || *out >= 0 ? rc : wrong(r, key, "0 or more");
+}
+
 static int read_int(const struct reader *r, const char *key, int least, int *out)
 {
     return json_read_int(r->entry->root, key, least, INT32_MAX, out, r->origin, r->err);
@@ -232,12 +240,12 @@ static int read_sampling(const struct reader *r)
 {
     struct generate_request *req = &r->entry->request;
     int rc = 0;
-    TRY(read_float(r, "temperature", &req->sampling.temperature));
+    TRY(read_natural(r, "temperature", &req->sampling.temperature));
     TRY(read_int(r, "top_k", 0, &req->sampling.top_k));
-    TRY(read_float(r, "top_p", &req->sampling.top_p));
-    TRY(read_float(r, "min_p", &req->sampling.min_p));
+    TRY(read_natural(r, "top_p", &req->sampling.top_p));
+    TRY(read_natural(r, "min_p", &req->sampling.min_p));
     TRY(read_seed(r));
-    TRY(read_float(r, "repetition_penalty", &req->repetition_penalty));
+    TRY(read_natural(r, "repetition_penalty", &req->repetition_penalty));
     TRY(read_float(r, "presence_penalty", &req->presence_penalty));
     TRY(read_float(r, "frequency_penalty", &req->frequency_penalty));
     TRY(read_biases(r));

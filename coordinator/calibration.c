@@ -11,11 +11,10 @@ enum {
     TRIES = 3, /* of which the shortest counts, because nothing makes a step too short */
     SIZES = 9, /* 1, 2, 4, ... up to SEQUENCES_MAX */
     /* The sizes up to this one are measured NEEDED_TRIES times even if that takes longer than the
-     * budget, up to LATE times as long. A load whose steps nobody has measured is served at first
+     * budget, up to CALIBRATION_LATE times as long. A load whose steps nobody has measured is served at first
      * with up to a tenth fewer tokens a second than without guesses, which takes far longer. */
     NEEDED_SIZE = 64,
     NEEDED_TRIES = 2,
-    LATE = 10,
     DRAFT_PASSES = 2 /* the second one reads one token a lane, as most passes do */
 };
 
@@ -166,10 +165,10 @@ int calibration_run(struct target *target, struct drafter *drafter, struct plann
     TRY(arena_open(&c.arena, ARENA_BYTES, err));
     TRY(open_sequences(&c, n_lanes, err));
     c.end_us = start_us + budget_us / 2;
-    c.late_us = start_us + LATE * budget_us / 2;
+    c.late_us = start_us + CALIBRATION_LATE * budget_us / 2;
     if (drafter) TRY(measure_all(&c, draft_once, planner_calibrate_draft, n_lanes, err));
     c.end_us = start_us + budget_us; /* with what the draft has left */
-    c.late_us = start_us + LATE * budget_us;
+    c.late_us = start_us + CALIBRATION_LATE * budget_us;
     TRY(measure_all(&c, step_once, planner_calibrate_step, most_lanes(&c, n_lanes), err));
 out:
     for (int i = 0; c.seqs && i < n_lanes; i++) {

@@ -7,6 +7,9 @@
 #include "coordinator/target.h"
 #include "speculation/planner.h"
 
+/* A calibration may take so many times its budget. */
+enum { CALIBRATION_LATE = 10 };
+
 /* Is asked before each measurement, also to show that the thread is alive; false: what was measured
  * has to do. */
 typedef bool calibration_goes_on_fn(void *arg);

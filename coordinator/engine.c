@@ -234,7 +234,8 @@ static bool may_calibrate(void *engine)
 /* One engine at a time, because several would measure each other. */
 static int calibrate(struct engine *e, struct error *err)
 {
-    int64_t deadline_us = clock_now_us() + CALIBRATION_AWAITED_US;
+    int64_t deadline_us =
+        clock_now_us() + CALIBRATION_AWAITED_US + CALIBRATION_LATE * e->options.calibrate_us;
     if (!groups_enter_calibration(e->options.groups, deadline_us)) return 0; /* rounds will tell */
     int rc = calibration_run(e->options.target, e->options.drafters->model, &e->planner,
                              e->n_places, e->options.calibrate_us, may_calibrate, e, err);

@@ -49,7 +49,8 @@ static int model_limit(const struct planning *p, struct sequence *seq)
 {
     if (!planning_has_model(p, seq)) return 0;
     int room = drafter_limit(p->s->drafters->model) - seq->n_tokens;
-    bool has_finder = seq->job->predicted || drafters_look_up(p->s->drafters);
+    bool has_prediction = seq->job->predicted && !sequence_ignores_texts(seq);
+    bool has_finder = has_prediction || drafters_look_up(p->s->drafters);
     if (room <= 0 && has_finder && planning_is_planned(seq)) return 0;
     if (room <= 0) {
         seq->speculation_off = "the text has outgrown the draft's context or KV cache";
@@ -76,7 +77,7 @@ static int own_found_k(const struct planning *p, struct sequence *seq)
     int k = planning_is_first_plain(seq)
                 ? 0
                 : planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
-    bool has_none = !finder && !seq->job->predicted;
+    bool has_none = !finder && (!seq->job->predicted || sequence_ignores_texts(seq));
     if (has_none) seq->speculation_off = "a K of its own needs a draft model or --lookup session";
     if (k == 0 || !finder) return 0;
     return is_behind(p, seq) || finder->ops->look(finder, seq, &offer) ? k : 0;
@@ -302,7 +303,7 @@ static int list_offers(const struct planning *p, struct lane_plan *lane,
     int n = 0, room = planning_guess_room(p, seq);
     for (int i = 0; i < p->s->drafters->n_finders && room > 0; i++) {
         const struct drafter *finder = p->s->drafters->finders[i];
-        if (finder->ops->keeps_texts && planning_ignores_texts(seq)) continue;
+        if (finder->ops->keeps_texts && sequence_ignores_texts(seq)) continue;
         offers[n] = (struct planner_offer){.finder = i};
         if (!finder->ops->look(finder, seq, &offers[n])) continue;
         offers[n].k_max = least(offers[n].k_max, room);

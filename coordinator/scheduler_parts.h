@@ -42,8 +42,6 @@ static inline int planning_n_missed(const struct sequence *seq)
  * the models can do, and never on company. */
 int planning_guess_room(const struct planning *planning, const struct sequence *seq);
 
-/* Whether what is found in texts that were made here must not be guessed in this one. */
-bool planning_ignores_texts(const struct sequence *seq);
 /* The drafter that guesses for a sequence with a K of its own from what its request predicts, and
  * *offer is what it offers; NULL: there is nothing. */
 struct drafter *planning_own_predicted(const struct planning *planning, const struct sequence *seq,

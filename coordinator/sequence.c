@@ -62,14 +62,25 @@ int sequence_default_k(enum strategy strategy, int n_draft)
     return strategy == STRATEGY_FIXED ? FIXED_DEFAULT : DRAFT_MAX;
 }
 
+/* A text with a seed may be the second one of its request: what was kept of the first one was
+ * decided by the very coins that would judge it as a guess, so its chance to stay would be another
+ * one. Rules that take the target's choice do not draw. */
+bool sequence_ignores_texts(const struct sequence *seq)
+{
+    return seq->job->generate.has_seed && !seq->rule->is_greedy && !seq->rule->is_coupled;
+}
+
 static void choose_draft(struct sequence *seq, const struct generate_request *req,
                          const struct sequence_defaults *defaults)
 {
     seq->n_draft = req->n_draft >= 0
                        ? req->n_draft
                        : sequence_default_k(seq->planner_state.strategy, defaults->n_draft);
-    if (!defaults->has_draft && !seq->job->predicted) {
-        seq->speculation_off = "there is no draft model, and nothing is looked up";
+    bool has_prediction = seq->job->predicted && !sequence_ignores_texts(seq);
+    if (!defaults->has_draft && !has_prediction) {
+        seq->speculation_off = seq->job->predicted
+                                   ? "a prediction is not used with a seed under this rule"
+                                   : "there is no draft model, and nothing is looked up";
         seq->n_draft = 0;
     } else if (seq->n_draft == 0) {
         seq->speculation_off = req->n_draft == 0 ? "K = 0 was asked for" : "K = 0 is the default";

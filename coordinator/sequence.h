@@ -119,6 +119,9 @@ void sequence_evict(struct sequence *seq, struct block_pool *target_pool,
 /* Whether the rows of its prompt are wanted, too: then the target must read all of it. */
 bool sequence_scores_prompt(const struct sequence *seq);
 
+/* Whether what is found in texts that were made here must not be guessed in this one. */
+bool sequence_ignores_texts(const struct sequence *seq);
+
 /* What a round adds to a sequence. */
 struct commit {
     const int32_t *ids; /* [n] */

@@ -89,6 +89,12 @@ static void use(struct served_chat *served, struct chat_source *used)
     served->chat = chat;
     served->used = *used;
     served->refusal = err;
+    /* Clients are told why, but not where the folder is. */
+    size_t path_len = strlen(served->used.origin);
+    if (err.code && path_len > 0 && strncmp(err.text, served->used.origin, path_len) == 0) {
+        snprintf(served->refusal.text, sizeof served->refusal.text,
+                 "the chat template cannot be used%.400s", err.text + path_len);
+    }
     if (!used->text || !served->own.text || chat_source_equal(used, &served->own)) return;
     log_line(LOG_LEVEL_WARN, "chat_template_differs",
              "used=\"%s\" other=\"%s\" text=\"conversations are written by the target's\"",

@@ -259,13 +259,15 @@ static int check_worker(void *arg, struct error *err)
     struct checkpoint *checkpoint = NULL;
     int rc = checkpoint_open(&checkpoint, args->options.model, err);
     if (rc) return rc;
+    if (args->options.is_strict) TRY(checkpoint_demand_known_keys(checkpoint, err));
     const struct model_config *cfg = checkpoint_config(checkpoint);
     printf("ranks 1");
     for (int t = 2; t <= config_slices(cfg); t *= 2)
         printf(" %d", t);
     printf("\n");
+out:
     checkpoint_close(checkpoint);
-    return 0;
+    return rc;
 }
 
 static int open_worker(void *arg, struct error *err)

@@ -46,7 +46,18 @@ struct marking {
     struct error *err;
 };
 
-static int mark(const struct marking *m, json_t **out, json_t *value);
+/* Where a value is in a conversation. */
+enum place {
+    PLACE_MESSAGES, /* the list of all */
+    PLACE_MESSAGE,
+    PLACE_PARTS, /* the list of one content */
+    PLACE_PART,
+    PLACE_CALLS, /* the list of one message's tool calls */
+    PLACE_CALL,
+    PLACE_TEXT /* anything below, where texts and names are a user's or a model's */
+};
+
+static int mark(const struct marking *m, enum place place, json_t **out, json_t *value);
 
 static int mark_string(const struct marking *m, json_t **out, const json_t *value)
 {
@@ -58,38 +69,81 @@ static int mark_string(const struct marking *m, json_t **out, const json_t *valu
     return rc;
 }
 
-/* Words by which templates tell messages and parts apart, and which users do not write. */
-static bool is_word(const char *key)
+/* Words by which templates tell messages, parts and calls apart, and which users do not write. */
+static bool is_word(enum place place, const char *key)
 {
-    static const char *const words[] = {"role", "type", "id", "tool_call_id"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strcmp(words[i], key) == 0) return true;
+    switch (place) {
+    case PLACE_MESSAGE:
+        return strcmp(key, "role") == 0 || strcmp(key, "tool_call_id") == 0;
+    case PLACE_PART:
+        return strcmp(key, "type") == 0;
+    case PLACE_CALL:
+        return strcmp(key, "type") == 0 || strcmp(key, "id") == 0;
+    default:
+        return false;
     }
-    return false;
 }
 
-static int mark_members(const struct marking *m, json_t *out, json_t *value)
+static enum place place_of_member(enum place place, const char *key)
+{
+    if (place != PLACE_MESSAGE) return PLACE_TEXT;
+    if (strcmp(key, "content") == 0) return PLACE_PARTS;
+    return strcmp(key, "tool_calls") == 0 ? PLACE_CALLS : PLACE_TEXT;
+}
+
+static enum place place_of_item(enum place place)
+{
+    switch (place) {
+    case PLACE_MESSAGES:
+        return PLACE_MESSAGE;
+    case PLACE_PARTS:
+        return PLACE_PART;
+    case PLACE_CALLS:
+        return PLACE_CALL;
+    default:
+        return PLACE_TEXT;
+    }
+}
+
+/* A marked key would be another one. */
+static int check_key(const struct marking *m, const char *key)
+{
+    struct buffer text = {0};
+    size_t len = strlen(key);
+    int rc = guard_append(&text, m->tok, GUARD_TOKENS, m->marker, key, len, m->err);
+    if (!rc && text.len != len) {
+        rc = error_set(m->err, ERR_ARGUMENT,
+                       "the key \"%.64s\" of a message has the text of a special token, which "
+                       "cannot be kept apart from the chat template's own; leave it out",
+                       key);
+    }
+    buffer_free(&text);
+    return rc;
+}
+
+static int mark_members(const struct marking *m, enum place place, json_t *out, json_t *value)
 {
     const char *key;
     json_t *member, *marked;
     json_object_foreach(value, key, member)
     {
-        if (is_word(key)) {
+        if (is_word(place, key)) {
             json_object_set(out, key, member);
             continue;
         }
-        int rc = mark(m, &marked, member);
+        int rc = check_key(m, key);
+        if (!rc) rc = mark(m, place_of_member(place, key), &marked, member);
         if (rc) return rc;
         json_object_set_new(out, key, marked);
     }
     return 0;
 }
 
-static int mark_items(const struct marking *m, json_t *out, json_t *value)
+static int mark_items(const struct marking *m, enum place place, json_t *out, json_t *value)
 {
     json_t *marked;
     for (size_t i = 0; i < json_array_size(value); i++) {
-        int rc = mark(m, &marked, json_array_get(value, i));
+        int rc = mark(m, place_of_item(place), &marked, json_array_get(value, i));
         if (rc) return rc;
         json_array_append_new(out, marked);
     }
@@ -97,8 +151,8 @@ static int mark_items(const struct marking *m, json_t *out, json_t *value)
 }
 
 /* A copy of the value with marked texts. Where memory is short, it lacks something, and is not the
- * same as the conversation. */
-static int mark(const struct marking *m, json_t **out, json_t *value)
+ * same as the conversation. After a failure *out is NULL. */
+static int mark(const struct marking *m, enum place place, json_t **out, json_t *value)
 {
     int rc = 0;
     *out = NULL;
@@ -106,15 +160,17 @@ static int mark(const struct marking *m, json_t **out, json_t *value)
         rc = mark_string(m, out, value);
     } else if (json_is_object(value)) {
         *out = json_object();
-        rc = mark_members(m, *out, value);
+        rc = mark_members(m, place, *out, value);
     } else if (json_is_array(value)) {
         *out = json_array();
-        rc = mark_items(m, *out, value);
+        rc = mark_items(m, place, *out, value);
     } else {
         *out = json_incref(value);
     }
     if (!rc && !*out) rc = error_set(m->err, ERR_NO_MEMORY, "no memory for a conversation");
-    if (rc) json_decref(*out);
+    if (!rc) return 0;
+    json_decref(*out);
+    *out = NULL;
     return rc;
 }
 
@@ -159,7 +215,7 @@ static int try_strength(const struct guarded_chat *g, const struct marking *m,
     json_t *marked = NULL;
     int rc = 0;
     *is_same = false;
-    TRY(mark(m, &marked, g->messages));
+    TRY(mark(m, PLACE_MESSAGES, &marked, g->messages));
     rc = render(g, marked, &marked_text, err);
     if (rc == ERR_ARGUMENT) rc = 0; /* the text is empty then */
     if (rc) goto out;

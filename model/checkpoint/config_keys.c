@@ -233,6 +233,7 @@ static const struct switch_key switches[] = {
     {"width_scale", MUST_BE_ONE},
     /* Which positions a token sees, and in which layers. */
     {"add_cross_attention", MUST_BE_OFF},
+    {"attention_sink", MUST_BE_OFF},
     {"add_full_attention_sink_bias", MUST_BE_OFF},
     {"add_swa_attention_sink_bias", MUST_BE_OFF},
     {"attention_chunk_size", MUST_BE_OFF},
@@ -285,6 +286,7 @@ static const struct switch_key switches[] = {
     {"nope_layer_interval", MUST_BE_OFF},
     {"nope_layers", MUST_BE_OFF},
     {"ntk_alpha", MUST_BE_OFF},
+    {"ntk_factor", MUST_BE_OFF},
     {"partial_rotary_factor", MUST_BE_ONE},
     {"position_embedding_type", MUST_BE_ROPE},
     {"position_interpolation", MUST_BE_OFF},
@@ -358,6 +360,7 @@ static const struct switch_key switches[] = {
     {"use_qk_norm", MUST_BE_OFF},
     {"use_rms_norm", MUST_BE_TRUE},
     {"use_sandwich_norm", MUST_BE_OFF},
+    {"use_scaled_rope", MUST_BE_OFF},
     {"zero_centered_gamma", MUST_BE_OFF},
     /* Layers that differ, are shared, left out or repeated; gates; experts. */
     {"attention_output_gate", MUST_BE_OFF},

@@ -225,6 +225,8 @@ static int read_sampling(struct model_config *cfg, const json_t *root, const cha
         }
         *numbers[i].out = (float)value;
     }
+    /* Greedy, in the words of libraries that divide by it. */
+    if (s->temperature >= 0 && s->temperature < 1e-3f) s->temperature = 0;
     bool has_top_k = json_member(root, "top_k");
     TRY(json_read_int(root, "top_k", -1, INT32_MAX, &s->top_k, origin, err));
     if (has_top_k && s->top_k < 0) s->top_k = 0;

@@ -311,6 +311,24 @@ class UserTexts(unittest.TestCase):
         self.check("{{ messages[0].content | replace('#', '') }}<|im_end|>", ["<|im#_end|>"],
                    ["<|im_end|>", END])
 
+    def test_nor_in_the_arguments_of_calls(self):
+        """Whatever an argument is called; its name itself is refused."""
+        path = os.path.join(world.folder, "user.jinja")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("{% for c in messages[0].tool_calls %}{{ c.id }}{{ c.function.arguments.id }}"
+                       "<|im_end|>{% endfor %}")
+        with other_coordinator("--chat-template", path, "--user-special-tokens", "off"):
+            for arguments, wanted in (({"id": "<|im_start|>"}, ids("7<|im_start|>") + [END]),
+                                      ({"<|im_start|>": 1, "id": "a"}, None)):
+                call = {"id": "7", "type": "function",
+                        "function": {"name": "f", "arguments": arguments}}
+                answer = post("/tokenize", {"messages": [
+                    {"role": "assistant", "content": "", "tool_calls": [call]}]})
+                if wanted:
+                    self.assertEqual(answer.get("tokens"), wanted, answer)
+                else:
+                    self.assertIn("special token", answer["error"]["message"])
+
     def test_a_template_sees_the_texts_as_they_are(self):
         # With a marker behind every < the template would not find it; there are fewer then.
         self.check("{% if '</x>' in messages[0].content %}yes{% endif %}"
