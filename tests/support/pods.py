@@ -135,15 +135,22 @@ class Pod:
         self.pid = wait_until(self._find, 10, f"{name} has begun")
 
     def _find(self):
-        """unshare's one child, once it is the program."""
+        """unshare's one child, once it is the program; unshare itself where the program has done
+        its work already."""
+        if self.process.poll() == 0:
+            return self.process.pid
         if self.process.poll() is not None:
             raise ClusterError(f"{self.name} ended with {self.process.returncode}: {self.log()}")
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children",
                   encoding="ascii") as file:
-            for pid in file.read().split():
+            children = file.read().split()
+        for pid in children:
+            try:
                 with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
                     if f"Uid:\t{self.image.user()[0]}\t" in status.read():
                         return int(pid)
+            except FileNotFoundError:
+                pass # it has just ended
         return None
 
     def status(self):
