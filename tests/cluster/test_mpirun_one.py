@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -140,7 +141,7 @@ class One(Fixture):
                          "--target", "/nowhere", "--draft", os.path.join(TALES, "draft"),
                          "--listen", self.address)
         self.assertNotEqual(one.wait(20), 0)
-        self.assertIn("cannot open /nowhere", one.log())
+        self.assertIn("there is no folder /nowhere", one.log())
 
     def test_an_address_that_cannot_be_bound_ends_the_job(self):
         one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "2",
@@ -211,10 +212,20 @@ class Group(Fixture):
         self.assertEqual(self.memory_files() - before, set())
 
     def test_a_group_that_cannot_start_gives_up_when_told_so(self):
-        group = self.start("group", os.path.join(SCRIPTS, "group"), "--build", BUILD, "-T", "2",
-                           "--model", "/nowhere", "--port", str(free_ports(2)), "--restarts", "1")
-        self.assertNotEqual(group.wait(START_SECONDS), 0)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            group = self.start("group", os.path.join(SCRIPTS, "group"), "--build", BUILD, "-T", "1",
+                               "--model", os.path.join(TALES, "target"), "--port",
+                               str(taken.getsockname()[1]), "--restarts", "1")
+            self.assertNotEqual(group.wait(START_SECONDS), 0)
         self.assertEqual(group.log().count("group: ended with status"), 1)
+
+    def test_a_group_whose_model_is_missing_is_not_started_again(self):
+        group = self.start("group", os.path.join(SCRIPTS, "group"), "--build", BUILD, "-T", "2",
+                           "--model", "/nowhere", "--port", str(free_ports(2)))
+        self.assertEqual(group.wait(START_SECONDS), 78)
+        self.assertNotIn("start number", group.log())
 
     def test_a_wrong_option_is_not_tried_again(self):
         group = self.start("group", os.path.join(SCRIPTS, "group"), "--build", BUILD, "-T", "1",
