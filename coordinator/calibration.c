@@ -11,8 +11,9 @@ enum {
     TRIES = 3, /* of which the shortest counts, because nothing makes a step too short */
     SIZES = 9, /* 1, 2, 4, ... up to SEQUENCES_MAX */
     /* The sizes up to this one are measured NEEDED_TRIES times even if that takes longer than the
-     * budget, up to CALIBRATION_LATE times as long. A load whose steps nobody has measured is served at first
-     * with up to a tenth fewer tokens a second than without guesses, which takes far longer. */
+     * budget, up to CALIBRATION_LATE times as long. A load whose steps nobody has measured is
+     * served at first with up to a tenth fewer tokens a second than without guesses, which takes
+     * far longer. */
     NEEDED_SIZE = 64,
     NEEDED_TRIES = 2,
     DRAFT_PASSES = 2 /* the second one reads one token a lane, as most passes do */

@@ -315,8 +315,8 @@ class UserTexts(unittest.TestCase):
         """Whatever an argument is called; its name itself is refused."""
         path = os.path.join(world.folder, "user.jinja")
         with open(path, "w", encoding="utf-8") as file:
-            file.write("{% for c in messages[0].tool_calls %}{{ c.id }}{{ c.function.arguments.id }}"
-                       "<|im_end|>{% endfor %}")
+            file.write("{% for c in messages[0].tool_calls %}{{ c.id }}"
+                       "{{ c.function.arguments.id }}<|im_end|>{% endfor %}")
         with other_coordinator("--chat-template", path, "--user-special-tokens", "off"):
             for arguments, wanted in (({"id": "<|im_start|>"}, ids("7<|im_start|>") + [END]),
                                       ({"<|im_start|>": 1, "id": "a"}, None)):
