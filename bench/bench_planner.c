@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "speculation/planner.h"
+#include "speculation/planner/planner.h"
 
 enum { N_ROUNDS = 2001, STEP_US = 20000 };
 

@@ -5,7 +5,7 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/target.h"
-#include "speculation/planner.h"
+#include "speculation/planner/planner.h"
 
 /* A calibration may take so many times its budget. */
 enum { CALIBRATION_LATE = 10 };

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "model/backend/pack_folder.h"
 #include "model/checkpoint/layers.h"
-#include "speculation/planner_points.h"
+#include "speculation/planner/points.h"
 
 enum { VERSION = 1, FILE_BYTES_MAX = 1 << 20 };
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "proto/target_wire.h"
-#include "speculation/planner.h"
+#include "speculation/planner/planner.h"
 
 enum { KEPT_TIMES_PATH_BYTES = 4200, KEPT_TIMES_PAIR_BYTES = 512 };
 

@@ -45,7 +45,7 @@
 #include "base/limits.h"
 #include "coordinator/round_parts.h"
 #include "coordinator/sequence.h"
-#include "speculation/planner_times.h"
+#include "speculation/planner/times.h"
 
 enum {
     /* Rows, each cut out of a whole vocabulary where full ones are wanted. Pages that no round

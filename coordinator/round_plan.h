@@ -4,7 +4,7 @@
 #include "coordinator/block_tails.h"
 #include "coordinator/draft/drafters.h"
 #include "coordinator/target.h"
-#include "speculation/planner.h"
+#include "speculation/planner/planner.h"
 
 enum {
     SEQUENCES_MAX = PLANNER_LANES_MAX, /* that have a place at a time */

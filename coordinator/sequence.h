@@ -12,7 +12,7 @@
 #include "coordinator/output.h"
 #include "coordinator/reader.h"
 #include "speculation/edits.h"
-#include "speculation/planner.h"
+#include "speculation/planner/planner.h"
 #include "speculation/rule.h"
 
 struct drafter;

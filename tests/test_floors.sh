@@ -325,7 +325,7 @@ try_rule_1() {
     echo '#include "coordinator/a.h"' | refuses client/bench/a.c 1
     echo '#include "speculation/accept.h"' | refuses worker/verifier.c 1
     echo '#include "speculation/strategy.h"' | accepts proto/a.h
-    echo '#include "speculation/planner.h"' | refuses proto/a.h 1
+    echo '#include "speculation/planner/planner.h"' | refuses proto/a.h 1
     echo '#include "rpc/server.h"' | refuses proto/a.c 1
     echo '#include "proto/codec.h"' | refuses rpc/health.c 1
     echo '#include "model/model.h"' | refuses model/backend/open.c 1

@@ -10,7 +10,7 @@
 #include "lookup/store.h"
 #include "lookup/suffix.h"
 #include "model/tokenizer/ids.h"
-#include "speculation/planner_offer.h"
+#include "speculation/planner/offer.h"
 
 enum replay_finder {
     REPLAY_SESSION,   /* a suffix automaton of prompt and answer (lookup/suffix.h) */

@@ -1,10 +1,11 @@
-/* Rounds over recorded texts, as the coordinator makes them: the planner (speculation/planner.h)
- * chooses between no guesses and what the drafters offer, and learns from what stays. */
+/* Rounds over recorded texts, as the coordinator makes them: the planner
+ * (speculation/planner/planner.h) chooses between no guesses and what the drafters offer, and
+ * learns from what stays. */
 #pragma once
 
 #include "client/recorded_texts.h"
 #include "client/replay/drafters.h"
-#include "speculation/planner.h"
+#include "speculation/planner/planner.h"
 
 /* Times of a round without guesses' own time: a step of n rows, and all that is around it. */
 struct replay_times {

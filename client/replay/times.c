@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "speculation/planner_points.h"
+#include "speculation/planner/points.h"
 
 enum { FILE_BYTES_MAX = 1 << 20 };
 

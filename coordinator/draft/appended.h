@@ -1,9 +1,9 @@
-/* Guesses that a finder makes behind those of the draft model (speculation/planner_append.h), for
+/* Guesses that a finder makes behind those of the draft model (speculation/planner/append.h), for
  * sequences whose number of guesses is planned. Owned by the engine thread. */
 #pragma once
 
 #include "coordinator/draft/drafters.h"
-#include "speculation/planner_append.h"
+#include "speculation/planner/append.h"
 
 enum append_mode {
     APPEND_OFF,

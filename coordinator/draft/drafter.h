@@ -13,7 +13,7 @@
 #include "model/backend/open.h"
 #include "model/logits/sampling.h"
 #include "model/tokenizer/tokenizer.h"
-#include "speculation/planner_offer.h"
+#include "speculation/planner/offer.h"
 #include "speculation/target_row.h"
 
 struct sequence; /* coordinator/sequence.h */

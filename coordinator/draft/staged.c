@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "coordinator/sequence.h"
-#include "speculation/planner_stage.h"
+#include "speculation/planner/stage.h"
 
 static int least(int a, int b)
 {

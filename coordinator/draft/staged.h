@@ -4,7 +4,7 @@
 
 #include "coordinator/draft/drafters.h"
 
-struct planner; /* speculation/planner.h */
+struct planner; /* speculation/planner/planner.h */
 
 enum staged_mode {
     STAGED_AUTO, /* as far as it is predicted to save time */

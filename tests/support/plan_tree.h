@@ -7,7 +7,7 @@
 
 #include "coordinator/lane_tree.h"
 #include "coordinator/round_plan.h"
-#include "speculation/planner.h"
+#include "speculation/planner/planner.h"
 
 struct plan_tree {
     struct draft draft;

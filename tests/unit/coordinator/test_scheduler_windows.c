@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "coordinator/scheduler_parts.h"
-#include "speculation/planner_times.h"
+#include "speculation/planner/times.h"
 #include "tests/support/scheduler_plans.h"
 
 enum { WINDOW = 8 /* tokens at most */, STEP_US = 10000 };

@@ -5,7 +5,7 @@
  * misled by it. Seeds are fixed: a run repeats itself. */
 #include <stdio.h>
 
-#include "speculation/planner.h"
+#include "speculation/planner/planner.h"
 #include "tests/support/check_util.h"
 #include "tests/support/planner_noise.h"
 

@@ -3,7 +3,7 @@
  * search over all numbers. */
 #include <math.h>
 
-#include "speculation/planner_append.h"
+#include "speculation/planner/append.h"
 #include "tests/support/check_util.h"
 
 enum { STEP_US = 4000, ROWS = 64, EVIDENCE = 9, K = 4 };

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/guess_tree.h"
-#include "speculation/planner.h"
-#include "speculation/planner_order.h"
+#include "speculation/planner/order.h"
+#include "speculation/planner/planner.h"
 #include "tests/support/check_util.h"
 #include "tests/support/growth_shapes.h"
 #include "tests/support/planner_noise.h"

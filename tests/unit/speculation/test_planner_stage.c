@@ -1,10 +1,10 @@
 /* ctest: labels=quick libs=speculation timeout=60 */
 /* How much the draft reads ahead: as much as makes its passes shortest, compared with a search over
  * all numbers, and what the planner learns from and expects of such passes. */
-#include "speculation/planner_append.h"
-#include "speculation/planner_cost.h"
-#include "speculation/planner_stage.h"
-#include "speculation/planner_way.h"
+#include "speculation/planner/append.h"
+#include "speculation/planner/cost.h"
+#include "speculation/planner/stage.h"
+#include "speculation/planner/way.h"
 #include "tests/support/check_util.h"
 
 enum { PASS_US = 1000, ROWS = 64, EVIDENCE = 9 };

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "speculation/planner.h"
+#include "speculation/planner/planner.h"
 #include "tests/support/check_util.h"
 #include "tests/support/planner_noise.h"
 

@@ -7,7 +7,7 @@
  * itself. */
 #include <stdio.h>
 
-#include "speculation/planner.h"
+#include "speculation/planner/planner.h"
 #include "tests/support/accept_world_list.h"
 #include "tests/support/stats_util.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "coordinator/draft/staged.h"
-#include "speculation/planner_stage.h"
+#include "speculation/planner/stage.h"
 #include "tests/support/finder_bench.h"
 
 enum { ALL = 1 << 20 };

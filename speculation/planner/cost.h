@@ -1,0 +1,28 @@
+/* What the planner's choices have in common: up-to-date times, what reading costs, paying for
+ * probes. The planner's own (speculation/planner/planner.h). */
+#pragma once
+
+#include "speculation/planner/planner.h"
+
+enum {
+    /* Tokens that every pass reads anyway: the last guess, if it stayed, and the token after it. */
+    PLANNER_CAUGHT_UP = 2,
+    /* Tokens, at most, over which the time that the draft needs to catch up is spread. They are the
+     * tokens still to come, but after this many the text may become a different one. */
+    PLANNER_HORIZON = 256
+};
+
+/* Brings times and chances up to date, where that is due. */
+void planner_refresh(struct planner *p);
+
+/* The time to read what the draft has missed, in addition to what every pass reads anyway. */
+double planner_catch_up_us(const struct planner *p, int n_missed);
+
+/* A pass of the draft with so many rows, which may be an expected number. */
+double planner_pass_us(const struct planner *p, double rows);
+
+/* Times far beyond what was measured are not known, so rows grow by half at most. */
+int planner_near(int measured);
+
+/* Whether the credit pays for a probe; if it does, it has paid. */
+bool planner_pay(struct planner *p, double price_us);

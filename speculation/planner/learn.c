@@ -1,0 +1,366 @@
+/* Learning: what rounds and calibrations teach the planner, and what it reports. */
+#include "speculation/planner/planner.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#include "speculation/planner/grow.h"
+
+/* Counts. Each comment begins with the unit. */
+enum {
+    /* Guesses in the first round of strategy heuristic, as in transformers. */
+    HEURISTIC_FIRST = 5,
+    /* Tokens of the shortest text whose reading tells the time per token. A shorter one takes about
+     * as long as a single token. */
+    READ_LEAST = 16,
+    /* Tokens of a lane that every first pass reads anyway. */
+    CAUGHT_UP = 2,
+    /* Plain rounds whose time is the limit of unspent credit for probes, so that a long text does
+     * not save for a long series of probes. */
+    CREDIT_ROUNDS = 2,
+    /* Rounds over which the share of drafting that is waited for is averaged. */
+    MEMORY_ROUNDS = 48,
+    /* Measurements that a time of a calibration, or of a kept table, counts as at most: the first
+     * rounds of service can still correct it. */
+    KEPT_TIMES = 8,
+    /* Rows for one of a prompt: with fewer the step is not one of decoding. */
+    PROMPT_SHARE = 8,
+    /* Rounds of a kind that are counted; see LEARN_ROUNDS. */
+    COUNTED_ROUNDS = 100,
+    /* Timed rounds of a pair in which probes may cost more. */
+    SEARCH_ROUNDS = 1000,
+    /* Rounds after which what is known of reasons for offers, and of guesses behind siblings, fades
+     * a little: where they were too bad to be made, that is looked at again. */
+    FADE_ROUNDS = 64
+};
+
+/* Share of the time of planned rounds that probes may cost: in the first SEARCH_ROUNDS of a pair
+ * since the start, and later, when most of what probes can find has been found. */
+static const double probe_ratio = 0.01, late_probe_ratio = 0.005;
+/* Share that older tests keep with every new test of their position, over all sequences. */
+static const double keep_test = 0.998;
+/* Share of the guesses' time that rounds are assumed to wait for at least. */
+static const double visible_least = 0.01;
+/* Ratio: drafting counts as at most so many times as long as its passes. */
+static const double around_most = 2;
+/* us: a longer time in a kept table makes no sense. */
+static const double us_most = 1e12;
+
+static double clamp(double x, double least, double most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
+/* ---- the draft ---- */
+
+/* Guesses that were made while the round before was verified cost this round nothing. Where others
+ * took no pass of their own either, the time that is left does not tell the two apart. */
+static void observe_visible(struct planner *p, const struct planner_round *round)
+{
+    double all_us = round->k * planner_curve_at(&p->draft, 1);
+    bool is_staged = round->n_passes < round->k - round->n_ahead;
+    if (all_us <= 0 || (round->n_ahead && is_staged)) return;
+    double share = clamp(round->n_ahead ? (double)round->draft_us / all_us : 1, 0, 1);
+    if (p->visible <= 0) p->visible = 1;
+    p->visible = fmax(p->visible + (share - p->visible) / MEMORY_ROUNDS, visible_least);
+}
+
+/* Time of drafting over that of its passes. */
+static double around_passes(const struct planner_round *round)
+{
+    double passes_us = 0;
+    for (int i = 0; i < round->n_passes && i <= DRAFT_MAX; i++) {
+        passes_us += (double)round->pass_us[i];
+    }
+    if (round->n_ahead || passes_us <= 0) return 1;
+    return clamp((double)round->draft_us / passes_us, 1, around_most);
+}
+
+/* The first pass says what reading costs if it has read a long text. A few tokens more teach
+ * nothing: they cost one larger pass and not the time of one token each. */
+static void observe_first_reading(struct planner *p, const struct planner_round *round, double us)
+{
+    int lanes = round->pass_lanes[0], more = round->first_pass_tokens - CAUGHT_UP * lanes;
+    if (more < READ_LEAST || p->draft.largest == 0) return;
+    planner_curve_fit(&p->draft);
+    double left_us = us - planner_curve_at(&p->draft, lanes + round->pass_expected[0]);
+    if (left_us > 0) planner_time_add(&p->read, left_us / more);
+}
+
+/* The rows of a pass; 0 where its time is not that of a pass. A token that is read ahead has a row
+ * of logits like that of a lane, so a pass takes as long with one more of these as with one more
+ * lane. */
+static int pass_rows(const struct planner_round *round, int i)
+{
+    if (round->pass_grows[i]) return 0;
+    if (i > 0) return round->pass_lanes[i] + round->pass_expected[i];
+    bool is_caught_up = round->first_pass_tokens <= CAUGHT_UP * round->pass_lanes[0];
+    return is_caught_up ? round->first_pass_tokens + round->pass_expected[0] : 0;
+}
+
+/* Neighbouring passes of equal size are one measurement, because a slow round slows them all. */
+static void observe_passes(struct planner *p, const struct planner_round *round, double around)
+{
+    int n_passes = round->n_passes <= DRAFT_MAX ? round->n_passes : DRAFT_MAX + 1;
+    for (int i = 0, n; i < n_passes; i += n) {
+        int rows = pass_rows(round, i);
+        double us = 0;
+        for (n = 0; i + n < n_passes && pass_rows(round, i + n) == rows; n++) {
+            us += (double)round->pass_us[i + n];
+        }
+        if (rows > 0) planner_curve_add(&p->draft, rows, around * us / n, p->n_rounds);
+    }
+}
+
+static void observe_draft(struct planner *p, const struct planner_round *round)
+{
+    double around = around_passes(round);
+    observe_passes(p, round, around);
+    if (round->n_passes > 0) {
+        observe_first_reading(p, round, around * (double)round->pass_us[0]);
+    }
+    if (round->n_read >= READ_LEAST && round->read_us > 0) {
+        planner_time_add(&p->read, (double)round->read_us / round->n_read);
+    }
+    bool is_caught_up = round->first_pass_tokens <= CAUGHT_UP;
+    if (round->k > 0 && round->n_lanes == 1 && is_caught_up) observe_visible(p, round);
+}
+
+/* ---- rounds ---- */
+
+/* Only rounds with planned lanes earn credit for probes, because only they make them: a share of
+ * the time of all rounds would be more than probe_ratio of theirs. */
+static void earn_credit(struct planner *p)
+{
+    double most = fmax(CREDIT_ROUNDS * p->plain_us, p->wanted_us);
+    double ratio = p->n_rounds <= SEARCH_ROUNDS ? probe_ratio : late_probe_ratio;
+    p->credit_us = fmin(p->credit_us + ratio * p->planned_us, most);
+    p->planned_us = 0;
+}
+
+/* Whether the step did little more than decode. Of prompts it teaches what many rows cost, but no
+ * more than roughly, because nobody asks about most of their rows. */
+static bool is_decoding(const struct planner_round *round)
+{
+    return !round->has_prompt || round->n_prompt <= round->n_rows / PROMPT_SHARE;
+}
+
+static void observe_step(struct planner *p, const struct planner_round *round)
+{
+    double step_us = (double)round->step_us;
+    double rest_us = (double)(round->round_us - round->draft_us - round->read_us - round->step_us);
+    int wanted = round->n_rows - round->n_prompt, *count = &p->n_plain;
+    if (is_decoding(round)) {
+        planner_curve_add(&p->step, round->n_rows, step_us, p->n_rounds);
+        if (wanted > round->n_lanes) count = &p->n_guessed;
+        if (*count < COUNTED_ROUNDS) ++*count;
+    } else if (round->n_rows > PLANNER_ROWS_EXACT) {
+        planner_curve_add_weakly(&p->step, round->n_rows, step_us, p->n_rounds);
+    } else {
+        return;
+    }
+    if (round->n_prompt <= wanted) planner_curve_add(&p->rest, wanted, rest_us, p->n_rounds);
+}
+
+void planner_observe_round(struct planner *p, const struct planner_round *round)
+{
+    if (!round->is_timed) return;
+    p->n_rounds++;
+    if (p->n_rounds % FADE_ROUNDS == 0) {
+        planner_reasons_fade(&p->reasons);
+        planner_grow_fade(&p->grown);
+    }
+    observe_draft(p, round);
+    if (round->n_rows > 0) observe_step(p, round);
+    earn_credit(p);
+}
+
+/* ---- lanes ---- */
+
+int planner_own_k(const struct planner_sequence *seq, int k_max)
+{
+    int k = seq->k_heuristic ? seq->k_heuristic : HEURISTIC_FIRST;
+    if (k_max <= 0) return 0;
+    return seq->strategy == STRATEGY_HEURISTIC && k < k_max ? k : k_max;
+}
+
+static void observe_heuristic(struct planner_sequence *seq, int k_now, int n_accepted)
+{
+    int k = seq->k_heuristic ? seq->k_heuristic : HEURISTIC_FIRST;
+    if (k_now == 0) return;
+    k = n_accepted == k_now ? k + 2 : k - 1;
+    seq->k_heuristic = k < 1 ? 1 : k > DRAFT_MAX ? DRAFT_MAX : k;
+}
+
+void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
+                              const struct planner_offer *offer, int n, int kept)
+{
+    int drafter = planner_drafter_of(offer);
+    planner_sibling_observe(&p->siblings[drafter], &seq->sibling_trust[drafter], n, kept);
+}
+
+static void observe_commit(struct planner_sequence *seq, int n_tokens)
+{
+    planner_counts_fade(&seq->counts, n_tokens);
+    for (int i = 0; i < PLANNER_SOURCES; i++) {
+        planner_trust_fade(&seq->trust[i], n_tokens);
+    }
+    for (int i = 0; i < PLANNER_DRAFTERS; i++) {
+        planner_trust_fade(&seq->sibling_trust[i], n_tokens);
+    }
+}
+
+void planner_observe_untaken(struct planner *p, struct planner_sequence *seq,
+                             const struct planner_offer *offer, int n_tested, int n_right)
+{
+    planner_offer_observe(&p->reasons, &seq->trust[offer->finder], offer, n_tested, n_right);
+}
+
+void planner_observe_branch(struct planner *p, struct planner_sequence *seq,
+                            const struct planner_branch *branch, int n_tested, int n_right,
+                            int n_added)
+{
+    planner_observe_untaken(p, seq, &branch->offer, n_tested, n_right);
+    planner_offer_observe_branch(&p->reasons, branch, n_added);
+}
+
+void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
+                           const struct planner_offer *offer, int k, int n_accepted)
+{
+    observe_heuristic(seq, k, n_accepted);
+    observe_commit(seq, n_accepted + 1);
+    planner_offer_observe(&p->reasons, &seq->trust[offer->finder], offer, k, n_accepted);
+}
+
+void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted)
+{
+    observe_heuristic(seq, k, n_accepted);
+    observe_commit(seq, n_accepted + 1);
+    planner_counts_add(&seq->counts, k, n_accepted, 1);
+    /* Under a threshold only guesses that the draft was sure of are tested, so they say nothing of
+     * other sequences. */
+    if (seq->strategy != STRATEGY_THRESHOLD) {
+        planner_counts_add(&p->counts, k, n_accepted, keep_test);
+    }
+}
+
+/* ---- calibrations and tables ---- */
+
+static void settle_calibration(struct planner *p)
+{
+    p->is_calibrated = p->draft.largest > 0 && p->step.largest > 1;
+}
+
+void planner_calibrate_step(struct planner *p, int n_rows, double us)
+{
+    planner_curve_set(&p->step, n_rows, us, KEPT_TIMES);
+    settle_calibration(p);
+}
+
+void planner_calibrate_draft(struct planner *p, int n_lanes, double us)
+{
+    planner_curve_set(&p->draft, n_lanes, us, KEPT_TIMES);
+    settle_calibration(p);
+}
+
+static void curve_get(const struct planner_curve *c, struct planner_point *points)
+{
+    int n = 0;
+    for (int i = 0; i < PLANNER_KNOTS; i++) {
+        const struct planner_knot *knot = &c->knots[i];
+        points[i] = (struct planner_point){0};
+        if (knot->shape.n == 0) continue;
+        points[n++] =
+            (struct planner_point){knot->rows, c->scale_us * knot->shape.us, knot->shape.n};
+    }
+}
+
+static bool is_sane(double x, double least, double most)
+{
+    return x >= least && x <= most; /* NaN is not */
+}
+
+static void curve_set(struct planner_curve *c, const struct planner_point *points)
+{
+    *c = (struct planner_curve){0};
+    for (int i = 0; i < PLANNER_KNOTS; i++) {
+        const struct planner_point *point = &points[i];
+        if (point->n < 1 || !is_sane(point->rows, 1, PLANNER_ROWS_MAX)) continue;
+        if (!is_sane(point->us, 1, us_most)) continue;
+        planner_curve_set(c, point->rows, point->us, point->n < KEPT_TIMES ? point->n : KEPT_TIMES);
+    }
+}
+
+void planner_tables_get(const struct planner *p, struct planner_tables *tables)
+{
+    curve_get(&p->draft, tables->draft);
+    curve_get(&p->step, tables->step);
+    curve_get(&p->rest, tables->rest);
+    tables->read_us = p->read.n ? p->read.us : 0;
+}
+
+void planner_tables_set(struct planner *p, const struct planner_tables *tables)
+{
+    curve_set(&p->draft, tables->draft);
+    curve_set(&p->step, tables->step);
+    curve_set(&p->rest, tables->rest);
+    p->read = (struct planner_time){0};
+    if (is_sane(tables->read_us, 0, us_most) && tables->read_us > 0) {
+        p->read = (struct planner_time){tables->read_us, KEPT_TIMES};
+    }
+    settle_calibration(p);
+}
+
+/* ---- reporting ---- */
+
+_Static_assert((int)TIME_POINTS_MAX == (int)PLANNER_KNOTS, "a table has a point for each knot");
+
+static void list_times(const struct planner_point *points, struct time_table *table)
+{
+    table->n = 0;
+    for (int i = 0; i < PLANNER_KNOTS; i++) {
+        if (points[i].n == 0) continue;
+        table->points[table->n++] = (struct time_point){(float)points[i].rows, (float)points[i].us};
+    }
+}
+
+void planner_times(const struct planner *p, struct time_tables *times)
+{
+    struct planner_tables tables;
+    planner_tables_get(p, &tables);
+    list_times(tables.draft, &times->draft);
+    list_times(tables.step, &times->step);
+    list_times(tables.rest, &times->rest);
+}
+
+/* The fit of a curve may be a few rounds old, and a report wants the newest one. */
+static float newest_us(const struct planner_curve *c, int rows, float *slope_us)
+{
+    struct planner_curve copy = *c;
+    planner_curve_fit(&copy);
+    if (slope_us) *slope_us = (float)copy.slope_us;
+    return (float)planner_curve_at(&copy, rows);
+}
+
+struct estimates planner_estimates(const struct planner *p, const struct planner_sequence *seq)
+{
+    const struct planner_counts *counts = seq ? &seq->counts : &p->counts;
+    struct planner_prior prior;
+    planner_prior_of(&p->counts, PLANNER_FIRST_ALPHA, &prior);
+    struct planner_chain chain = planner_chain_begin(counts, &prior);
+    float row_us = 0;
+    struct estimates e = {
+        .n_rounds = p->n_rounds < INT32_MAX ? (int)p->n_rounds : INT32_MAX,
+        .draft_us = newest_us(&p->draft, 1, NULL),
+        .read_us = (float)p->read.us,
+        .step_us = newest_us(&p->step, 1, &row_us),
+        .rtt_us = newest_us(&p->rest, 1, NULL),
+        .alpha = (float)planner_counts_mean(counts),
+    };
+    e.row_us = row_us;
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        e.alpha_at[i] = seq ? planner_chain_next(&chain) : prior.alpha[i];
+        if (counts->tested[i] > 0) e.n_positions = i + 1;
+    }
+    return e;
+}

@@ -1,0 +1,242 @@
+/* The planner: how many guesses each lane of a round makes, 0 included (docs/design.md section 7).
+ * It keeps running estimates of what a pass of the draft, a step and the rest of a round cost and
+ * of how often guesses stay, and hands guesses out over all lanes so that their texts are finished
+ * soonest. It takes those that give the least
+ *
+ *     log(sum over passes of t_d(lanes) + t_v(rows) + rest(rows)) - mean over lanes of log(E_i)
+ *     E_i = 1 + sum over j of s(i, j)    tokens that lane i is expected to commit
+ *     s(i, j) = alpha_i1 ... alpha_ij    the chance that its guess j is committed
+ *
+ * A guess may have siblings, further guesses for its position, which add their own chance to be
+ * committed (speculation/planner/sibling.h), and behind a sibling there may be further guesses, too
+ * (speculation/planner/grow.h).
+ * For one lane, and for lanes of equal alpha, that is the most tokens per second (Leviathan et al.
+ * 2023, section 3.4, with alpha by position and measured times). Pure arithmetic: no clock, no
+ * allocation, no coin. Whatever K it chooses, a text keeps its distribution, because a K depends on
+ * earlier rounds alone. Owned by the engine thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/growth.h"
+#include "base/limits.h"
+#include "speculation/planner/alpha.h"
+#include "speculation/planner/offer.h"
+#include "speculation/planner/sibling.h"
+#include "speculation/planner/times.h"
+#include "speculation/strategy.h"
+
+enum {
+    /* Lanes that planner_share hands guesses to; further ones get none. */
+    PLANNER_LANES_MAX = 256,
+    /* Tokens, at most, that the draft may have missed where a new pair is learned. */
+    PLANNER_LEARN_MISSED = 128
+};
+
+/* What is learned from all sequences of one pair of models. Zero it when the pair changes. */
+struct planner {
+    struct planner_curve draft, step, rest; /* a pass of the draft; t_v; what is left of a round */
+    struct planner_time read;               /* a token of a long text that the draft reads */
+    double visible; /* share of the guesses' time that a single stream waits for; 0 = not known */
+    struct planner_counts counts;
+    struct planner_prior prior; /* of counts */
+    struct planner_reasons reasons;
+    double stage_unused; /* share of what the draft is expected to guess and does not read ahead */
+    struct planner_siblings siblings[PLANNER_DRAFTERS];
+    struct planner_trust grown;  /* of guesses behind siblings, over those of chains */
+    int grow_wait;               /* rounds until they are looked at again */
+    uint64_t n_rounds;           /* whose times were taken */
+    uint64_t fitted_at;          /* n_rounds at the last fit */
+    int n_plain, n_guessed;      /* of the timed rounds without prompts, up to some number */
+    bool is_calibrated;          /* the times of draft and step were known before the first round */
+    double credit_us, wanted_us; /* what probes may spend; the price of one that was too dear */
+    double planned_us, plain_us; /* of the last call of planner_share: its choice, no guesses */
+    double prompt_us;            /* what prompts add to the step of that call */
+    bool is_predicted;           /* planned_us says what that round will take */
+};
+
+/* What is learned from one sequence. Zero it, then set strategy. */
+struct planner_sequence {
+    enum strategy strategy;
+    struct planner_counts counts;
+    struct planner_trust trust[PLANNER_SOURCES];
+    struct planner_trust sibling_trust[PLANNER_DRAFTERS];
+    int k_heuristic;    /* 0 = not begun */
+    bool wants_reading; /* the last answer of planner_wants_reading ... */
+    uint64_t asked_at;  /* ... and the round of it + 1; 0 = never asked */
+};
+
+/* One decoding lane that may guess. */
+struct planner_lane {
+    const struct planner_sequence *seq; /* strategy planned */
+    int k_max;    /* K of the draft may not be more, 0 .. DRAFT_MAX; 0 too while it reads a prompt,
+                     and where there is no draft */
+    int n_missed; /* committed tokens that the draft has not read; up to 2 when it has caught up.
+                     If the lane guesses, its first pass reads them all */
+    int n_left;   /* tokens that may still be committed */
+    /* The chance that guess i of the draft takes no pass of its own, because the first pass reads
+     * ahead what the draft is expected to guess (speculation/planner/stage.h); 0 = it takes one. */
+    float staged[DRAFT_MAX];
+    int siblings_max;            /* of each guess, 0 .. SIBLINGS_MAX; an offer may know fewer */
+    int nodes_max;               /* guesses and siblings; 0 = as k_max and siblings_max allow */
+    bool grows;                  /* guesses may be made behind siblings of the draft's guesses */
+    int k;                       /* out */
+    uint8_t siblings[DRAFT_MAX]; /* out: of each guess; 0 behind the k-th */
+    struct growth growth;        /* out: guesses behind siblings */
+    /* What was found for this lane. */
+    const struct planner_offer *offers; /* [n_offers] */
+    int n_offers;
+    const struct planner_offer *offer; /* out: the one that makes the k guesses; NULL: the draft */
+    struct planner_branch branch;      /* out */
+};
+
+/* What is in the step already, besides the lanes above with one row each. */
+struct planner_load {
+    int n_rows;     /* rows of other lanes: prompt chunks, lanes of other strategies with guesses */
+    int n_prompt;   /* of them: tokens of prompt chunks. They commit nothing, and the step is paid
+                        for them whether lanes guess or not */
+    int n_decoding; /* lanes of other strategies that commit tokens in this step */
+    int n_rows_max; /* of the step */
+    int n_guessing[DRAFT_MAX]; /* lanes of other strategies that guess at least i + 1 tokens */
+    bool is_alone;             /* one stream: drafting ahead may hide the draft's time */
+    /* Rows of a step of other lanes that the target has meanwhile: as long as it takes, drafting
+     * costs nothing. 0 = none */
+    int n_hidden_rows;
+};
+
+/* Says how many guesses each lane makes, and who makes them: lanes[i].k and lanes[i].offer. All
+ * lanes draft, or all take what was found for them, or each does what is better for it alone,
+ * whichever of the three promises most. A lane whose draft must catch up first is
+ * charged with the reading. A few rounds of a new pair are spent on learning, and at most 1 % of
+ * the time on probes: guesses of one lane where none are planned, or another number of guesses.
+ * Call it once a round, also when n_lanes is 0. */
+void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
+                   const struct planner_load *load);
+
+/* K of a strategy other than planned, 0 .. k_max; it depends on the sequence alone:
+ *   fixed, threshold  k_max; `threshold` ends in the drafter
+ *   heuristic         starts with 5; 2 more after a round whose guesses all stayed, otherwise 1
+ *                     less, at least 1 (transformers, generation/candidate_generator.py) */
+int planner_own_k(const struct planner_sequence *seq, int k_max);
+
+/* What the round of the last planner_share is expected to take as a whole, prompts in its step and
+ * the draft's reading of n_read tokens included, in us; 0 where that is not known: nobody decodes,
+ * or the round is made to learn times. Ask before planner_observe_round. */
+double planner_round_us(const struct planner *p, int n_read);
+
+/* Whether it pays that the draft reads the n_missed tokens of a planned sequence so that it can
+ * guess: what guesses are expected to gain over n_left tokens, with n_lanes lanes in a step,
+ * against the time of reading. It also says yes when the credit for probes pays the reading, and
+ * then takes it from there. Ask for sequences that have missed more than PLANNER_LEARN_MISSED
+ * tokens; others may guess, and planner_share charges the reading. A yes holds until the sequence
+ * has caught up, and an answer is kept for some rounds, so asking is cheap. */
+bool planner_wants_reading(struct planner *p, struct planner_sequence *seq, int n_missed,
+                           int n_left, int n_lanes);
+
+/* The rows, least .. most, of a step whose round is predicted to take at most factor times as long
+ * as one of n_rows, both without the draft. Rows beyond those that were measured are taken to cost
+ * as much each as the measured ones do on average. */
+int planner_rows_within(struct planner *p, int n_rows, double factor, int least, int most);
+/* The same for a step in which nobody decodes, over a step of one row: what is left of a round is
+ * for those that decode, and does not make room for prompts. */
+int planner_rows_alone(struct planner *p, double factor, int least, int most);
+
+/* Tokens of prompts, least .. most, that the draft is predicted to read in this share of the time
+ * of a step of n_rows. The least where one of the times is not known. */
+int planner_reading_within(struct planner *p, int n_rows, double share, int least, int most);
+
+/* What happened in a round, over all lanes. */
+struct planner_round {
+    int n_rows;      /* tokens fed in the step */
+    int n_lanes;     /* that committed tokens */
+    int n_prompt;    /* of n_rows: tokens of prompt chunks */
+    bool is_timed;   /* nothing unusual happened: the times may be learned from */
+    bool has_prompt; /* some lane fed more than one committed token: prompts */
+    /* Passes of the draft that the round waited for, one token for each lane and those that were
+     * read ahead, a row each; the first may have read first_pass_tokens, at least one for each of
+     * its lanes, besides those. */
+    int n_passes, pass_lanes[DRAFT_MAX + 1], pass_expected[DRAFT_MAX + 1], first_pass_tokens;
+    bool pass_grows[DRAFT_MAX + 1]; /* guesses behind siblings are made: its time is that of no
+                                       number of rows */
+    int64_t pass_us[DRAFT_MAX + 1];
+    int n_read;      /* tokens of prompts that the draft read besides, ... */
+    int64_t read_us; /* ... and for how long the round waited for that; not in draft_us */
+    int n_ahead, k;  /* of a single stream: guesses made while the round before was verified, all */
+    int64_t draft_us; /* waited for guesses: the passes and what is around them */
+    int64_t step_us;  /* the slowest rank: compute and collectives */
+    int64_t round_us; /* everything */
+};
+
+/* Learns the times of a round. Once a round, after planner_share. */
+void planner_observe_round(struct planner *p, const struct planner_round *round);
+
+/* Learns that of k checked guesses of a sequence of any strategy the first n_accepted stayed. Once
+ * a round for each lane that committed tokens, k = 0 included. */
+void planner_observe_lane(struct planner *p, struct planner_sequence *seq, int k, int n_accepted);
+
+/* The same where an offer made the guesses. */
+void planner_observe_offer(struct planner *p, struct planner_sequence *seq,
+                           const struct planner_offer *offer, int k, int n_accepted);
+
+/* Where the n siblings of the guess that was rejected were tested, number `kept` of them was
+ * accepted; kept = n: none was. offer: the one that made the guesses; NULL: the draft did. Besides
+ * planner_observe_lane or planner_observe_offer, whose n_accepted does not count the sibling. */
+void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
+                              const struct planner_offer *offer, int n, int kept);
+
+/* Where a sibling of the draft's guess before `position` stayed, or a guess behind one, and the
+ * draft had made n guesses behind it: number `kept` of them stayed; kept = n: none did. */
+void planner_observe_grown(struct planner *p, struct planner_sequence *seq, int position, int n,
+                           int kept);
+
+/* Where the guesses for `place` followed the draft's q (speculation/tree_follow.h), and a guess
+ * that is not of the chain stayed at the place before: whether one of the `growth` that was planned
+ * for this place stayed. Of such a tree k, siblings[k] and growth say how many guesses each place
+ * has and not behind which ones they are. */
+void planner_observe_following(struct planner *p, struct planner_sequence *seq, int k,
+                               const uint8_t *siblings, const struct growth *growth, int place,
+                               bool is_kept);
+
+/* An offer that was not taken: of its guesses the first n_tested were held against the text, and
+ * the first n_right stood in it. So it is known at no cost what an offer would have been worth.
+ * Besides planner_observe_lane or planner_observe_offer. */
+void planner_observe_untaken(struct planner *p, struct planner_sequence *seq,
+                             const struct planner_offer *offer, int n_tested, int n_right);
+
+/* Of a branch the first n_tested guesses were held against the text,
+ * and the first n_right stood in it; n_added of them were committed that were no guesses of the
+ * draft. Besides planner_observe_lane. */
+void planner_observe_branch(struct planner *p, struct planner_sequence *seq,
+                            const struct planner_branch *branch, int n_tested, int n_right,
+                            int n_added);
+
+/* One time of a calibration at the start, best the median of a few: a step of n_rows decoding rows;
+ * a pass of the draft over n_lanes. With both known, new pairs need no rounds of learning. */
+void planner_calibrate_step(struct planner *p, int n_rows, double us);
+void planner_calibrate_draft(struct planner *p, int n_lanes, double us);
+
+/* One point of a table. */
+struct planner_point {
+    double rows, us;
+    int n; /* measurements */
+};
+
+/* The learned times as plain numbers, to be kept and given back at the next start. Unused points
+ * are zero. */
+struct planner_tables {
+    struct planner_point draft[PLANNER_KNOTS], step[PLANNER_KNOTS], rest[PLANNER_KNOTS];
+    double read_us; /* 0 = not known */
+};
+
+void planner_tables_get(const struct planner *p, struct planner_tables *tables);
+
+/* Points that make no sense (not finite, not positive, out of range) are left out, because tables
+ * may come from a file. */
+void planner_tables_set(struct planner *p, const struct planner_tables *tables);
+
+/* The same for whoever asks. */
+void planner_times(const struct planner *p, struct time_tables *times);
+
+/* The estimates as numbers; seq NULL: over all sequences. Zeros where nothing was measured. */
+struct estimates planner_estimates(const struct planner *p, const struct planner_sequence *seq);

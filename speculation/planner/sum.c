@@ -1,0 +1,124 @@
+/* Time of a round from the times that were learned. */
+#include "speculation/planner/sum.h"
+
+#include <math.h>
+
+#include "speculation/planner/cost.h"
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int most(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+double planner_step_us(const struct planner *p, const struct planner_base *base, int n_guesses)
+{
+    return planner_curve_at(&p->step, base->rows + n_guesses) +
+           planner_curve_at(&p->rest, base->wanted + n_guesses) - base->prompt_us;
+}
+
+/* Of a round that drafts for so long. */
+static double round_us(const struct planner *p, const struct planner_base *base, double draft_us,
+                       int n_guesses)
+{
+    return fmax(draft_us - base->hidden_us, 0) + planner_step_us(p, base, n_guesses);
+}
+
+struct planner_base planner_base_of(const struct planner *p, int n_lanes,
+                                    const struct planner_load *load)
+{
+    int rows = load->n_rows + n_lanes;
+    struct planner_base base = {
+        .rows = rows,
+        .wanted = rows - load->n_prompt,
+        .n_pairs = load->n_rows_max - rows,
+        .near_pairs = planner_near(most(p->step.largest_own, rows)) - rows,
+        .near_lanes = planner_near(p->draft.largest) - load->n_guessing[0],
+        .n_lanes = n_lanes + load->n_decoding,
+        .visible = load->is_alone && p->visible > 0 ? p->visible : 1,
+    };
+    base.prompt_us = planner_curve_at(&p->step, rows) - planner_curve_at(&p->step, base.wanted);
+    for (int i = 0; i < DRAFT_MAX && load->n_guessing[i] > 0; i++) {
+        base.draft_us += base.visible * planner_curve_at(&p->draft, load->n_guessing[i]);
+    }
+    if (load->n_hidden_rows > 0) {
+        base.hidden_us = planner_curve_at(&p->step, load->n_hidden_rows);
+    }
+    base.us = round_us(p, &base, base.draft_us, 0);
+    return base;
+}
+
+struct planner_sum planner_sum_begin(const struct planner *p, const struct planner_base *base,
+                                     const struct planner_load *load)
+{
+    struct planner_sum sum = {
+        .p = p,
+        .base = base,
+        .draft_us = base->draft_us,
+        .us = base->us,
+    };
+    for (int i = 0; i < DRAFT_MAX; i++) {
+        sum.passes[i] = load->n_guessing[i];
+    }
+    return sum;
+}
+
+/* Reading what was missed is paid by the tokens to come, as many as there are. */
+double planner_missed_us(const struct planner *p, const struct planner_lane *lane)
+{
+    double left = lane->n_left < 1 ? 1 : least(lane->n_left, PLANNER_HORIZON);
+    return planner_catch_up_us(p, lane->n_missed) / left;
+}
+
+static void add_guess(struct planner_sum *sum, const struct planner_pair *pair)
+{
+    sum->gain += (double)pair->gain;
+    sum->n_guesses++;
+    sum->us = round_us(sum->p, sum->base, sum->draft_us, sum->n_guesses);
+}
+
+/* Adds rows to a pass; returns how much longer it takes. */
+static double widen(struct planner_sum *sum, int pass, double rows)
+{
+    double before_us = planner_pass_us(sum->p, sum->passes[pass]);
+    sum->passes[pass] += rows;
+    return planner_pass_us(sum->p, sum->passes[pass]) - before_us;
+}
+
+/* The passes of one guess more: its own, or a row of the first one and a chance of its own. */
+static double add_pass(struct planner_sum *sum, const struct planner_lane *lane, int position)
+{
+    double rows = position == 0 && lane->n_missed >= PLANNER_CAUGHT_UP ? PLANNER_CAUGHT_UP : 1;
+    double staged = (double)lane->staged[position];
+    if (staged <= 0) return widen(sum, position, rows);
+    double us = widen(sum, 0, 1) + widen(sum, position, 1 - staged);
+    double own_us = planner_pass_us(sum->p, sum->passes[position] + staged) -
+                    planner_pass_us(sum->p, sum->passes[position] - 1 + staged);
+    if (us < own_us) return us;
+    sum->passes[0] -= 1;
+    sum->passes[position] += staged;
+    return own_us;
+}
+
+void planner_sum_add(struct planner_sum *sum, const struct planner_lane *lane,
+                     const struct planner_pair *pair)
+{
+    double survival = (double)pair->survival;
+    if (pair->rank == PLANNER_GROWN) {
+        sum->draft_us += sum->base->visible * widen(sum, pair->position, pair->rows);
+    }
+    if (lane->offer || pair->rank > 0) {
+        add_guess(sum, pair);
+        return;
+    }
+    sum->draft_us += sum->base->visible * add_pass(sum, lane, pair->position);
+    if (lane->n_missed > PLANNER_CAUGHT_UP) {
+        double tokens = survival + (pair->position == 0 ? 1 : 0);
+        sum->draft_us += tokens * planner_missed_us(sum->p, lane);
+    }
+    add_guess(sum, pair);
+}

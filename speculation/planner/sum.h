@@ -1,0 +1,45 @@
+/* What a round is predicted to cost while guesses are handed out. The planner's own
+ * (speculation/planner/planner.h). */
+#pragma once
+
+#include "speculation/planner/order.h"
+#include "speculation/planner/planner.h"
+
+/* A round without the guesses of planned lanes, and what limits them. */
+struct planner_base {
+    int rows, wanted;           /* fed; those that somebody wants, which the prompts' are not */
+    int n_lanes;                /* that commit tokens */
+    int n_pairs;                /* guesses, at most */
+    int near_pairs, near_lanes; /* guesses, and lanes that guess, not far beyond those measured */
+    double us;                  /* without what prompts add to the step */
+    double draft_us;            /* of us: passes of other lanes */
+    double prompt_us;
+    double visible;
+    double hidden_us; /* of all drafting, behind the step of others */
+};
+
+struct planner_base planner_base_of(const struct planner *p, int n_lanes,
+                                    const struct planner_load *load);
+
+/* Of the step and the rest of the round, with so many guesses. */
+double planner_step_us(const struct planner *p, const struct planner_base *base, int n_guesses);
+
+/* Adds up a round. */
+struct planner_sum {
+    const struct planner *p;
+    const struct planner_base *base;
+    double gain, draft_us, us;
+    int n_guesses;
+    double passes[DRAFT_MAX]; /* tokens that each pass of the draft is expected to read */
+};
+
+/* Without guesses of planned lanes. Keeps p and base. */
+struct planner_sum planner_sum_begin(const struct planner *p, const struct planner_base *base,
+                                     const struct planner_load *load);
+
+/* With one more. */
+void planner_sum_add(struct planner_sum *sum, const struct planner_lane *lane,
+                     const struct planner_pair *pair);
+
+/* What reading of what the lane's draft has missed costs each token to come. */
+double planner_missed_us(const struct planner *p, const struct planner_lane *lane);

@@ -1,0 +1,135 @@
+/* Choosing between drafting and what was found. */
+#include "speculation/planner/way.h"
+
+#include <stddef.h>
+
+/* Chance: a guess that is committed more seldom is never made. */
+static const double least_survival = 0.01;
+
+/* What a pass of the draft costs for one more lane in the company of all others. */
+static double draft_pass_us(const struct planner *p, const struct planner_base *base)
+{
+    const struct planner_curve *draft = &p->draft;
+    int n = base->n_lanes;
+    return base->visible * (planner_curve_at(draft, n) - planner_curve_at(draft, n - 1));
+}
+
+/* A lane that alone makes guesses, as far as they are added. */
+struct alone {
+    double tokens, passes; /* expected */
+    int n_chain, n_nodes;
+};
+
+/* What its speed depends on besides. */
+struct alone_costs {
+    const struct planner *p;
+    const struct planner_base *base;
+    double pass_us, missed_us; /* of a pass, and for each token */
+    double plain_us;
+    int n_most; /* nodes */
+};
+
+/* Tokens that the lane commits in the time of a round without guesses: a round that is longer is so
+ * for all lanes. */
+static double speed_of(const struct alone_costs *c, const struct alone *a)
+{
+    double us = planner_step_us(c->p, c->base, a->n_nodes) - c->plain_us;
+    us += a->passes * c->pass_us + a->tokens * c->missed_us;
+    return a->tokens / (1 + c->base->n_lanes * us / c->plain_us);
+}
+
+/* The chain that is best without siblings; returns its speed. left[i]: the chance that guess i is
+ * tested and rejected. */
+static double find_chain(struct planner *p, const struct alone_costs *costs,
+                         const struct planner_lane *lane, struct alone *best,
+                         double left[DRAFT_MAX])
+{
+    struct planner_chain chain = planner_lane_chain(p, lane);
+    struct alone a = {.tokens = 1};
+    int n = planner_lane_most(lane);
+    double survival = 1, best_speed = 0;
+    *best = a;
+    if (n > costs->n_most) n = costs->n_most;
+    while (a.n_chain < n && survival >= least_survival) {
+        double before = survival;
+        survival *= (double)planner_chain_next(&chain);
+        a.tokens += survival;
+        a.passes += lane->offer ? 0 : 1 - (double)lane->staged[a.n_chain];
+        left[a.n_chain++] = before - survival;
+        a.n_nodes++;
+        double speed = speed_of(costs, &a);
+        if (speed <= best_speed) continue;
+        best_speed = speed;
+        *best = a;
+    }
+    return best_speed;
+}
+
+/* Siblings of a guess, as long as they make the lane faster than `speed`; returns how fast it is
+ * with them. */
+static double add_siblings(const struct alone_costs *costs, const struct planner_lane *lane,
+                           struct alone *a, int position, double left, double speed)
+{
+    int drafter = planner_drafter_of(lane->offer);
+    const struct planner_siblings *siblings = &costs->p->siblings[drafter];
+    const struct planner_trust *trust = &lane->seq->sibling_trust[drafter];
+    int n = planner_lane_siblings(lane, position);
+    for (int rank = 0; rank < n && a->n_nodes < costs->n_most; rank++) {
+        struct alone more = *a;
+        double kept = left * (double)planner_sibling_chance(siblings, trust, rank);
+        more.tokens += kept;
+        more.n_nodes++;
+        double more_speed = speed_of(costs, &more);
+        if (kept < least_survival || more_speed <= speed) break;
+        speed = more_speed;
+        left -= kept;
+        *a = more;
+    }
+    return speed;
+}
+
+/* The best speed of a lane that alone makes guesses, by its offer or the draft. The one that finds
+ * more siblings may be the better one although its guesses stay less often. */
+static double lane_speed(struct planner *p, const struct planner_base *base,
+                         const struct planner_lane *lane, double pass_us)
+{
+    struct alone_costs costs = {.p = p,
+                                .base = base,
+                                .pass_us = pass_us,
+                                .missed_us = lane->offer ? 0 : planner_missed_us(p, lane),
+                                .plain_us = planner_step_us(p, base, 0),
+                                .n_most = base->n_pairs};
+    struct alone best;
+    double left[DRAFT_MAX];
+    if (lane->nodes_max > 0 && lane->nodes_max < costs.n_most) costs.n_most = lane->nodes_max;
+    double speed = find_chain(p, &costs, lane, &best, left);
+    for (int i = 0; i < best.n_chain; i++) {
+        speed = add_siblings(&costs, lane, &best, i, left[i], speed);
+    }
+    return speed;
+}
+
+int planner_assign(struct planner *p, const struct planner_base *base, struct planner_lane *lanes,
+                   int n_lanes, enum planner_way way)
+{
+    double pass_us = draft_pass_us(p, base);
+    int n_changed = 0;
+    for (int i = 0; i < n_lanes; i++) {
+        struct planner_lane lane = lanes[i];
+        bool may_draft = lane.k_max > 0 && p->draft.largest > 0;
+        double best = 0;
+        lane.offer = NULL;
+        if (may_draft && way == PLANNER_EACH_ITS_OWN) best = lane_speed(p, base, &lane, pass_us);
+        const struct planner_offer *found = NULL;
+        for (int o = 0; o < lane.n_offers && !(may_draft && way == PLANNER_ALL_DRAFTED); o++) {
+            lane.offer = &lanes[i].offers[o];
+            double speed = lane_speed(p, base, &lane, 0);
+            if (speed <= best) continue;
+            best = speed;
+            found = lane.offer;
+        }
+        n_changed += found != lanes[i].offer ? 1 : 0;
+        lanes[i].offer = found;
+    }
+    return n_changed;
+}
