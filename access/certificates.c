@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 #include "access/pem.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/system/file.h"
 
 enum { FILE_BYTES_MAX = 1 << 20, N_FILES = 3 };
 

@@ -8,7 +8,7 @@
 
 #include "access/authorization.h"
 #include "access/secret.h"
-#include "base/file.h"
+#include "base/system/file.h"
 
 enum { FILE_BYTES_MAX = 4096 };
 

@@ -9,7 +9,7 @@
 #include <sys/random.h>
 
 #include "base/memory.h"
-#include "base/options.h"
+#include "base/text/options.h"
 
 enum { LINE_BYTES = 512, SHOWN_CHARS = 80, HASH_CHARS = 2 * KEY_HASH_BYTES };
 

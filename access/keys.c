@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 #include "access/authorization.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/system/file.h"
 
 struct known_key {
     uint8_t hash[KEY_HASH_BYTES];

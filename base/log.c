@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 enum {
     VALUES_BYTES = 1536, /* all fields, before they are escaped */

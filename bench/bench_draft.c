@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/team.h"
+#include "base/threads/team.h"
 #include "bench/bench_read.h"
 #include "bench/bench_util.h"
 #include "bench/options.h"

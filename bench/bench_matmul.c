@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/team.h"
+#include "base/threads/team.h"
 #include "bench/bench_util.h"
 #include "bench/limits.h"
 #include "bench/options.h"

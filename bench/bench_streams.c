@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/process.h"
+#include "base/system/process.h"
 #include "bench/dial.h"
 
 enum {

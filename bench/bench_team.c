@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "base/placement.h"
-#include "base/team.h"
+#include "base/system/placement.h"
+#include "base/threads/team.h"
 #include "bench/bench_util.h"
 #include "bench/options.h"
 

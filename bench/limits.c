@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/team.h"
-#include "base/topology.h"
+#include "base/system/topology.h"
+#include "base/threads/team.h"
 #include "bench/bench_read.h"
 
 enum {

@@ -5,8 +5,8 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "base/options.h"
-#include "base/program.h"
+#include "base/system/program.h"
+#include "base/text/options.h"
 #include "model/backend/options.h"
 
 enum { OPTIONS_MAX = 16, NAME_BYTES = 64, KEY_WITHOUT_LETTER = 256 };

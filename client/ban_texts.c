@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 
 static int ban_text(struct generate_options *o, const struct tokenizer *tok, const char *text,
                     size_t len, struct error *err)

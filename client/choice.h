@@ -2,8 +2,8 @@
  * after the other: what comes for a text before its turn is kept. */
 #pragma once
 
-#include "base/buffer.h"
-#include "client/figures.h"
+#include "base/text/buffer.h"
+#include "client/figures/figures.h"
 #include "client/generate_options.h"
 #include "client/terminal.h"
 

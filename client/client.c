@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/option_names.h"
+#include "base/text/option_names.h"
 #include "client/terminal.h"
 
 enum { NAME_BYTES = 64, COMMANDS_MAX = 32 };

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
+#include "base/system/file.h"
 #include "client/client.h"
 #include "client/input.h"
 #include "model/tokenizer/token_counts.h"

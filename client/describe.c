@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "client/client.h"
-#include "client/figures.h"
+#include "client/figures/figures.h"
 #include "client/server.h"
 #include "client/terminal.h"
 #include "proto/generation_wire.h"

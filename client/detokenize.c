@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "client/client.h"
 #include "client/input.h"
 #include "client/terminal.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "base/text/options.h"
 #include "client/client.h"
 #include "client/request_options.h"
 

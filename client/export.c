@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "base/options.h"
-#include "base/process.h"
-#include "base/queue.h"
+#include "base/system/process.h"
+#include "base/text/options.h"
+#include "base/threads/queue.h"
 #include "client/client.h"
 #include "client/terminal.h"
 #include "model/export/export.h"

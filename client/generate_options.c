@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "base/options.h"
+#include "base/text/options.h"
 #include "client/client.h"
 
 enum {

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/memory.h"
-#include "base/options.h"
+#include "base/system/file.h"
+#include "base/text/options.h"
 
 enum { READ_BYTES = 65536, PIECE_BYTES = 24 };
 

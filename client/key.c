@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "access/key_file.h"
-#include "base/buffer.h"
-#include "base/file.h"
-#include "base/file_write.h"
-#include "base/options.h"
+#include "base/system/file.h"
+#include "base/system/file_write.h"
+#include "base/text/buffer.h"
+#include "base/text/options.h"
 #include "client/client.h"
 
 enum { OPT_WEIGHT = 256, OPT_MAX_JOBS, OPT_MAX_PRIORITY, KEPT_MODE = 0755 };

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/option_names.h"
+#include "base/text/option_names.h"
 #include "client/client.h"
 
 const char *argp_program_version = "outrider " OUTRIDER_VERSION;

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/memory.h"
+#include "base/system/file.h"
+#include "base/text/json.h"
 
 enum { FILE_BYTES_MAX = 256 << 20, PLACE_BYTES = 300 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "base/options.h"
+#include "base/text/options.h"
 #include "client/client.h"
 #include "speculation/rule.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "base/text/options.h"
 #include "client/client.h"
 #include "client/input.h"
 #include "client/server.h"

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "base/system/process.h"
 
 enum {
     GRACE_MS = 1500,

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/memory.h"
-#include "base/queue.h"
+#include "base/threads/queue.h"
 #include "client/connection.h"
 #include "proto/generation_wire.h"
 #include "rpc/client.h"

@@ -29,7 +29,8 @@ outrider_floor(coordinator FOLDERS coordinator coordinator/draft coordinator/ope
   LINK outrider_jobs outrider_signals outrider_sender outrider_discovery outrider_page
        outrider_proto outrider_rpc outrider_http outrider_speculation outrider_lookup outrider_model
        outrider_tokenizer)
-outrider_floor(client FOLDERS client client/bench client/replay EXCLUDE "/main\\.c$"
+outrider_floor(client FOLDERS client client/jobs client/plan client/link client/figures client/bench
+  client/replay EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_lookup outrider_tokenizer
        outrider_export)
 # The one command that computes with a model.

@@ -21,7 +21,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/queue.h"
+#include "base/threads/queue.h"
 
 enum {
     VERSION_LEAST = 21400, /* 2.14, the first with a non-blocking mode */

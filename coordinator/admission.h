@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "base/queue.h"
+#include "base/threads/queue.h"
 #include "coordinator/job.h"
 #include "coordinator/signals.h"
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "base/pool.h"
+#include "base/threads/pool.h"
 #include "comm/roster.h"
 #include "coordinator/fleet.h"
 #include "coordinator/gateway.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/placement.h"
+#include "base/system/placement.h"
 #include "comm/comm.h"
 #include "coordinator/discovery/target_list.h"
 #include "coordinator/draft/ahead.h"

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/options.h"
+#include "base/text/options.h"
 #include "coordinator/calibration.h"
 #include "coordinator/engine_parts.h"
 

@@ -1,8 +1,8 @@
 /* What the engine is made of and told at its start. */
 #pragma once
 
-#include "base/beat.h"
-#include "base/queue.h"
+#include "base/threads/beat.h"
+#include "base/threads/queue.h"
 #include "coordinator/admission.h"
 #include "coordinator/draft/appended.h"
 #include "coordinator/draft/staged.h"

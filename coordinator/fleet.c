@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/placement.h"
+#include "base/system/placement.h"
 #include "coordinator/target.h"
 
 enum {

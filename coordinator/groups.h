@@ -5,9 +5,9 @@
 
 #include <stdatomic.h>
 
-#include "base/buffer.h"
-#include "base/monitor.h"
-#include "base/queue.h"
+#include "base/text/buffer.h"
+#include "base/threads/monitor.h"
+#include "base/threads/queue.h"
 #include "coordinator/discovery/discovery.h"
 #include "coordinator/signals.h"
 #include "proto/target_wire.h"

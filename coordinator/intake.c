@@ -5,7 +5,7 @@
 
 #include "access/keys.h"
 #include "base/clock.h"
-#include "base/pool.h"
+#include "base/threads/pool.h"
 #include "coordinator/groups.h"
 
 enum {

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/monitor.h"
+#include "base/threads/monitor.h"
 #include "coordinator/reader.h"
 #include "proto/generation_wire.h"
 

@@ -5,7 +5,7 @@
  * inside; any thread. */
 #pragma once
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "coordinator/job_info.h"
 
 struct jobs;

@@ -5,8 +5,8 @@
 
 #include <stdatomic.h>
 
-#include "base/buffer.h"
-#include "base/monitor.h"
+#include "base/text/buffer.h"
+#include "base/threads/monitor.h"
 #include "coordinator/job_info.h"
 
 enum { N_BUCKETS = 4096 };

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/file.h"
-#include "base/file_write.h"
-#include "base/json.h"
+#include "base/system/file.h"
+#include "base/system/file_write.h"
+#include "base/text/json.h"
 #include "model/backend/pack_folder.h"
 #include "model/checkpoint/layers.h"
 #include "speculation/planner/points.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "base/options.h"
-#include "base/program.h"
+#include "base/system/program.h"
+#include "base/text/options.h"
 #include "comm/comm_mpi.h"
 #include "comm/roster.h"
 #include "coordinator/coordinator.h"

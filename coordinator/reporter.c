@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/queue.h"
+#include "base/threads/queue.h"
 
 enum { QUEUE_JOBS = 1024 };
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "base/buffer.h"
 #include "base/memory.h"
+#include "base/text/buffer.h"
 
 enum {
     FEW = 2, /* so little leaves from an engine thread: a wake-up costs as much */

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/end_ids.h"
-#include "base/histogram.h"
+#include "base/metrics/histogram.h"
 #include "coordinator/blocks.h"
 #include "coordinator/job.h"
 #include "coordinator/output.h"

@@ -3,7 +3,7 @@
  * Engines' threads bring it, any thread takes it. Locked inside. */
 #pragma once
 
-#include "base/monitor.h"
+#include "base/threads/monitor.h"
 #include "model/tokenizer/chat_template.h"
 #include "proto/target_wire.h"
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "base/monitor.h"
+#include "base/threads/monitor.h"
 #include "coordinator/groups.h"
 #include "proto/target_wire.h"
 

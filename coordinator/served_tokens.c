@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/monitor.h"
+#include "base/threads/monitor.h"
 #include "model/tokenizer/token_counts.h"
 
 static const int64_t idle_us = INT64_C(300) * 1000000, busy_us = INT64_C(900) * 1000000;

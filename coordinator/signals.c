@@ -8,9 +8,9 @@
 
 #include "base/limits.h"
 #include "base/memory.h"
-#include "base/metrics_process.h"
-#include "base/metrics_rows.h"
-#include "base/monitor.h"
+#include "base/metrics/metrics_process.h"
+#include "base/metrics/metrics_rows.h"
+#include "base/threads/monitor.h"
 #include "coordinator/job_report.h"
 #include "coordinator/signals_table.h"
 

@@ -2,7 +2,7 @@
 #include "coordinator/signals_table.h"
 
 #include "base/limits.h"
-#include "base/metrics_rows.h"
+#include "base/metrics/metrics_rows.h"
 #include "proto/job_end.h"
 
 #define BY_POSITION .label = "position", .n_values = DRAFT_MAX

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-#include "base/buffer.h"
-#include "base/monitor.h"
+#include "base/text/buffer.h"
+#include "base/threads/monitor.h"
 #include "http/options.h"
 
 enum {

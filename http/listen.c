@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/network.h"
+#include "base/system/network.h"
 #include "http/internal.h"
 
 enum { BACKLOG = 1024, PROBE_IDLE_S = 10, PROBE_PAUSE_S = 5, PROBES = 3, LOST_MS = 30000 };

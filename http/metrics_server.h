@@ -2,7 +2,7 @@
  * this page and what probes ask for, on connections that no client of the service can take. */
 #pragma once
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "http/exchange.h"
 
 /* Appends the page's text (version 0.0.4). Called on the server's network thread, so it must not

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/network.h"
+#include "base/system/network.h"
 #include "http/internal.h"
 
 enum {

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "base/options.h"
-#include "base/topology.h"
+#include "base/system/topology.h"
+#include "base/text/options.h"
 #include "launch/children.h"
 #include "launch/scratch.h"
 

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/file.h"
-#include "base/file_guard.h"
-#include "base/file_write.h"
 #include "base/memory.h"
+#include "base/system/file.h"
+#include "base/system/file_guard.h"
+#include "base/system/file_write.h"
 
 enum { VERSION = 1, SAMPLES = 16, PATH_BYTES = 300 };
 
@@ -28,7 +28,8 @@ struct datastore {
     struct file_view view;
     char path[PATH_BYTES];
     struct header header; /* a copy: the file may change */
-    atomic_bool is_lost;  /* set by the thread that meets the end of the file (base/file_guard.h) */
+    atomic_bool
+        is_lost; /* set by the thread that meets the end of the file (base/system/file_guard.h) */
     const int32_t *tokens, *suffixes; /* [n] */
     size_t n;
 };

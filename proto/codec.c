@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 enum { ENCODE_START_BYTES = 16 << 10, SCRATCH_ALIGN = 64, BLOCK_ALIGN = 8 };
 static const size_t encode_buffer_max = (size_t)8 * MESSAGE_BYTES_MAX;

@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
 #include "base/limits.h"
 #include "base/memory.h"
+#include "base/text/buffer.h"
 #include "model/logits/sampling.h"
 #include "proto/job_end.h"
 #include "speculation/strategy.h"

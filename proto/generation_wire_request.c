@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "proto/codec.h"
 #include "proto/generation.pb-c.h"
 #include "proto/generation_wire_estimates.h"

@@ -7,10 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/end_ids.h"
 #include "base/limits.h"
 #include "base/memory.h"
+#include "base/text/buffer.h"
 #include "model/logits/row.h"
 
 enum {

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
 #include "base/error.h"
+#include "base/text/buffer.h"
 
 struct certificates; /* access/certificates.h */
 struct rpc_client;   /* owned by one thread */

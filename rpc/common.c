@@ -12,7 +12,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "base/system/process.h"
 #include "rpc/peer_loss.h"
 #include "rpc/tls.h"
 

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
 #include "base/error.h"
+#include "base/text/buffer.h"
 
 /* The message of a failed status travels in the headers; a longer one is cut. */
 enum { RPC_STATUS_TEXT_BYTES = 1024 };

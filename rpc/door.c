@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/network.h"
+#include "base/system/network.h"
 
 enum {
     CUT_PER_OPEN = 4, /* so many connections are open for each that is cut, but not closed */

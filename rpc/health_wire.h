@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
 #include "base/error.h"
+#include "base/text/buffer.h"
 
 enum health_answer { HEALTH_ANSWER_UNKNOWN, HEALTH_ANSWER_SERVING, HEALTH_ANSWER_NOT_SERVING };
 

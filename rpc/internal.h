@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/poll_turn.h"
+#include "base/threads/poll_turn.h"
 #include "rpc/common.h"
 #include "rpc/door.h"
 #include "rpc/method.h"

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/memory.h"
-#include "base/options.h"
+#include "base/text/options.h"
 #include "rpc/internal.h"
 
 enum { HAS_WORK_INTERVAL_US = 50000 };

@@ -14,7 +14,7 @@
 #     include rpc/, and only doors include grpc_outlet.h, so that the engine cannot learn of
 #     gRPC
 #   4 nobody below main ends the process, but for a group's abort, the process's own clock and
-#     base/program.c, the part of main that the servers share
+#     base/system/program.c, the part of main that the servers share
 #   5 no source or script over 800 lines; over 500 is a warning
 #   6 clang-format 14 has nothing to change, where it is installed
 #   7 no line of source, scripts or documentation over 100 columns, but for Markdown tables, lines
@@ -30,8 +30,8 @@ rules=$(
 BEGIN {
     read_rooms()
     may_end["comm/comm.c _Exit"] = may_end["comm/comm_mpi.c _Exit"] = 1
-    may_end["comm/comm_nccl.c _Exit"] = may_end["base/process.c _exit"] = 1
-    may_end["base/program.c _Exit"] = 1
+    may_end["comm/comm_nccl.c _Exit"] = may_end["base/system/process.c _exit"] = 1
+    may_end["base/system/program.c _Exit"] = 1
 }
 
 # The table of rooms: | room | what it holds | room, folder/*, file, ... |. A room of the first
@@ -433,9 +433,9 @@ try_rule_4() {
     printf 'void f(void)\n{\n    abort();\n}\n' | refuses worker/a.c 3
     printf 'void f(void)\n{\n    if (1) _Exit(1);\n}\n' | refuses comm/comm_threads.c 3
     printf 'void f(void)\n{\n    /* why */ _exit(1);\n}\n' | refuses base/a.c 3
-    printf 'void f(void)\n{\n    _exit(1);\n}\n' | accepts base/process.c
+    printf 'void f(void)\n{\n    _exit(1);\n}\n' | accepts base/system/process.c
     printf 'void f(void)\n{\n    _Exit(1);\n}\n' | accepts comm/comm_mpi.c
-    printf 'void f(void)\n{\n    _Exit(1);\n}\n' | accepts base/program.c
+    printf 'void f(void)\n{\n    _Exit(1);\n}\n' | accepts base/system/program.c
     printf 'void f(void)\n{\n    exit(1);\n}\n' | accepts worker/main.c
     printf '/* abort()\n * exit(1) */\nvoid f(void)\n{\n    g("exit(1)"); // exit(1)\n}\n' |
         accepts base/a.c

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "base/network.h"
-#include "base/options.h"
+#include "base/system/network.h"
+#include "base/text/options.h"
 
 int address_of_rank(const char *listen, int rank, int n_ranks, char *out, struct error *err)
 {

@@ -2,8 +2,8 @@
  * a text, and how to sample where a request does not say. A rank tells its coordinator. */
 #pragma once
 
-#include "base/buffer.h"
 #include "base/end_ids.h"
+#include "base/text/buffer.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/tokenizer/tokenizer.h"
 

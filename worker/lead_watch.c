@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/process.h"
+#include "base/system/process.h"
 #include "rpc/client.h"
 #include "worker/address.h"
 #include "worker/members.h"

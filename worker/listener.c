@@ -8,7 +8,7 @@
 #include "access/group_key.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/monitor.h"
+#include "base/threads/monitor.h"
 #include "rpc/health.h"
 #include "worker/members.h"
 

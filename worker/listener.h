@@ -3,9 +3,9 @@
  * begins on the thread that has read it. It serves one coordinator at a time. */
 #pragma once
 
-#include "base/beat.h"
-#include "base/queue.h"
-#include "base/watchdog.h"
+#include "base/threads/beat.h"
+#include "base/threads/queue.h"
+#include "base/threads/watchdog.h"
 #include "proto/target_wire.h"
 #include "rpc/server.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "base/options.h"
+#include "base/text/options.h"
 
 static int read_variable(const char **value, const char *name, struct error *err)
 {

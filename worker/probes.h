@@ -2,7 +2,7 @@
  * starts, serves and drains, and /metrics once it serves. */
 #pragma once
 
-#include "base/beat.h"
+#include "base/threads/beat.h"
 #include "worker/rank_signals.h"
 
 struct probes; /* locked inside */

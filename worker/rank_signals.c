@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/metrics_process.h"
-#include "base/metrics_rows.h"
+#include "base/metrics/metrics_process.h"
+#include "base/metrics/metrics_rows.h"
 
 enum { NAME_BYTES = 1024, LABELS_BYTES = 2048 };
 

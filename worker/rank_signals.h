@@ -2,7 +2,7 @@
  * relaxed atomic additions, after a step's reply has left; a scrape only reads, on any thread. */
 #pragma once
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "proto/target_wire.h"
 
 struct rank_signals;

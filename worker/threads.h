@@ -2,7 +2,7 @@
  * from the machine and from the other ranks on it. */
 #pragma once
 
-#include "base/placement.h"
+#include "base/system/placement.h"
 #include "model/backend/open.h"
 #include "worker/group.h"
 

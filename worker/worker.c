@@ -9,10 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "base/system/process.h"
+#include "base/threads/beat.h"
 #include "model/checkpoint/served_name.h"
 #include "model/tokenizer/tokenizer.h"
 #include "proto/step_limit.h"

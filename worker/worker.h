@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/placement.h"
+#include "base/system/placement.h"
 #include "model/backend/open.h"
 #include "worker/group.h"
 

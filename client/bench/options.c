@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "base/text/options.h"
 #include "client/bench/prompts.h"
 #include "client/client.h"
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "base/system/file.h"
 #include "client/input.h"
 
 enum { N_MOST = 1 << 28 };

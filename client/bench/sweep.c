@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/options.h"
+#include "base/text/options.h"
 
 enum { SERIES_MAX = 1 << 20 };
 static const float rate_most_hz = 1e5f;

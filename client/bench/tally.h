@@ -1,8 +1,8 @@
 /* The results of a slice: one arm, one repetition. Plain data, owned by the main thread. */
 #pragma once
 
-#include "base/histogram.h"
-#include "client/figures.h"
+#include "base/metrics/histogram.h"
+#include "client/figures/figures.h"
 
 enum { TALLY_ERRORS_MAX = 8 };
 

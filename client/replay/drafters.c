@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/name_list.h"
+#include "base/text/name_list.h"
 
 const char *const replay_names[N_REPLAY_FINDERS] = {"session", "ngram", "store", "datastore",
                                                     "recycled"};

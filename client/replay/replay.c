@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/options.h"
+#include "base/text/options.h"
 #include "client/client.h"
 #include "client/replay/run.h"
 #include "client/replay/times.h"

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/memory.h"
+#include "base/system/file.h"
+#include "base/text/json.h"
 #include "speculation/planner/points.h"
 
 enum { FILE_BYTES_MAX = 1 << 20 };

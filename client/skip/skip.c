@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/limits.h"
 #include "base/memory.h"
-#include "base/options.h"
-#include "base/topology.h"
+#include "base/system/file.h"
+#include "base/system/topology.h"
+#include "base/text/options.h"
 #include "client/client.h"
 #include "client/skip/measure.h"
 #include "client/skip/search.h"

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/monitor.h"
-#include "base/network.h"
+#include "base/system/network.h"
+#include "base/threads/monitor.h"
 
 enum {
     PAUSE_US = 250000,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "base/options.h"
+#include "base/text/options.h"
 
 int target_list_add_address(struct target_list *list, const char *address, struct error *err)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "base/name_list.h"
+#include "base/text/name_list.h"
 #include "coordinator/draft/internal.h"
 
 #define FINDER_ROW(name, ops) {(name), &(ops)},

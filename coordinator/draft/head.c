@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "base/text/options.h"
 #include "model/tokenizer/token_counts.h"
 
 enum { PATH_BYTES = 4096 };

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/budget.h"
-#include "base/monitor.h"
+#include "base/threads/monitor.h"
 #include "coordinator/openai/answer.h"
 #include "coordinator/openai/logprobs.h"
 #include "coordinator/openai/shape.h"

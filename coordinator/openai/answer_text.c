@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "coordinator/openai/answer_parts.h"
 #include "coordinator/openai/internal.h"
 

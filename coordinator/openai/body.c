@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 enum { VALUE_BYTES = 96 }; /* of the largest kind, an empty object with its place in a list */
 

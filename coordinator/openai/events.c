@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "coordinator/openai/error.h"
 #include "coordinator/openai/shape.h"
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_text.h"
 #include "base/memory.h"
+#include "base/text/json_text.h"
 #include "model/tokenizer/utf8.h"
 
 enum { TEXT_BYTES = 512, NUMBER_BYTES = 32 };

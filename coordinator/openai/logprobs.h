@@ -4,7 +4,7 @@
  * not. So a token is held until the text that it begins has left. */
 #pragma once
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "coordinator/openai/request.h"
 #include "model/tokenizer/tokenizer.h"
 

@@ -1,7 +1,7 @@
 /* What the HTTP door is told when it opens. */
 #pragma once
 
-#include "base/beat.h"
+#include "base/threads/beat.h"
 #include "coordinator/admission.h"
 #include "coordinator/job_watch.h"
 #include "coordinator/jobs.h"

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 
 static const char *object_of(const struct openai_shape *shape)
 {

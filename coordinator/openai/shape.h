@@ -1,7 +1,7 @@
 /* The parts of an answer as JSON text. What one answer repeats in every chunk is made once. */
 #pragma once
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "coordinator/openai/logprobs.h"
 #include "coordinator/openai/request.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/options.h"
+#include "base/text/options.h"
 #include "model/backend/cpu/cpu.h"
 #ifdef OUTRIDER_CUDA
 #include "model/backend/cuda/cuda.h"

@@ -9,8 +9,9 @@ struct backend_options {
     enum weight_form stored; /* of the model; to be set when it is known */
     const char *kernels;     /* of the CPU: "auto" or a variant's name */
     int n_threads;           /* of the CPU, >= 1 */
-    bool auto_threads; /* no number was given, so a program may choose one (base/placement.h) */
-    const int *cpus;   /* [n_threads] of the CPU, lent: where threads 1.. run; NULL: anywhere */
+    /* No number was given, so a program may choose one (base/system/placement.h). */
+    bool auto_threads;
+    const int *cpus; /* [n_threads] of the CPU, lent: where threads 1.. run; NULL: anywhere */
     const char *pack_cache; /* of the CPU: "off" or NULL, "auto" or a folder for packed weights */
     int rank;
     bool no_graphs;  /* of a GPU: every step is launched kernel by kernel */

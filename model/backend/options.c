@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "base/text/options.h"
 
 #define VARIANTS "VARIANTS" /* in the help; becomes the names of the CPU's kernels */
 

@@ -8,9 +8,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/file.h"
-#include "base/file_write.h"
 #include "base/memory.h"
+#include "base/system/file.h"
+#include "base/system/file_write.h"
 
 enum { PATH_BYTES = 4096, CHUNK_BYTES = 1 << 20, KEY_TEXT_BYTES = 256 };
 

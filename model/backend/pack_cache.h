@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "base/team.h"
+#include "base/threads/team.h"
 #include "model/backend/pack_table.h"
 
 struct pack_cache;

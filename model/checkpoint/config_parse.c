@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/limits.h"
+#include "base/text/json.h"
 #include "model/checkpoint/config_keys.h"
 #include "model/checkpoint/config_quant.h"
 #include "model/checkpoint/config_rope.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "model/checkpoint/config_keys.h"
 
 enum { MOST_GROUP = 1 << 20 };

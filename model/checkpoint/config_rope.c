@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "model/checkpoint/config_keys.h"
 #include "model/numerics/numerics.h"
 

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 enum { MOST_WINDOW = 1 << 30 };
 

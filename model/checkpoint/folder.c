@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/memory.h"
-#include "base/model_folder.h"
+#include "base/text/json.h"
+#include "base/text/model_folder.h"
 #include "model/checkpoint/config_parse.h"
 #include "model/checkpoint/internal.h"
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/checkpoint/config.h"
 #include "model/checkpoint/config_parse.h"
 #include "model/checkpoint/layout.h"

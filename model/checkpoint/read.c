@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/checkpoint/synthetic_elements.h"
 #include "model/numerics/numerics.h"
 

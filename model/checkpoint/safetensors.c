@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/memory.h"
+#include "base/text/json.h"
 
 enum { HEADER_LEN_BYTES = 8, HEADER_MOST_BYTES = 100000000 /* the format's own limit */ };
 

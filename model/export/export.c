@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
+#include "base/system/file.h"
 #include "model/export/folder.h"
 #include "model/export/tensors.h"
 #include "model/export/text.h"

@@ -22,7 +22,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "model/jinja/limits.h"
 
 struct jinja;

@@ -1,7 +1,7 @@
 /* Literals as Python writes and prints them. */
 #pragma once
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "model/jinja/value.h"
 
 /* The text that a string literal stands for; text: what is between its quotes.

@@ -2,7 +2,7 @@
  * operators.c), calls (call.c) and the tables of builtins. */
 #pragma once
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "model/jinja/library.h"
 #include "model/jinja/limits.h"
 

@@ -1,7 +1,7 @@
 /* Dates as Python's strftime writes them, in English and in UTC. */
 #pragma once
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "model/jinja/value.h"
 
 /* Whether each directive ("%d", "%-d", ...) of a format is one that strftime_print knows.

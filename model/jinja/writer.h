@@ -1,7 +1,7 @@
 /* Text that is written piece by piece, up to a limit. */
 #pragma once
 
-#include "base/buffer.h"
+#include "base/text/buffer.h"
 #include "model/jinja/value.h"
 
 struct writer {

@@ -2,7 +2,7 @@
  * where there are few slices, never a sum, so the bits do not depend on the number of threads. */
 #pragma once
 
-#include "base/team.h"
+#include "base/threads/team.h"
 #include "model/logits/row.h"
 
 /* Answers items[n_items] as row_slice_answer does: out[n_items] with arrays from arena, which gets

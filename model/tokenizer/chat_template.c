@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/memory.h"
+#include "base/system/file.h"
+#include "base/text/json.h"
 #include "model/jinja/jinja.h"
 
 enum { PATH_BYTES = CHAT_TEMPLATE_PATH_BYTES, FILE_BYTES_MAX = 16 << 20 };

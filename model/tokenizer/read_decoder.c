@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 /* ---- decoder ---- */
 

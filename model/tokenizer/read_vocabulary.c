@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/memory.h"
+#include "base/text/json.h"
 
 struct reader {
     struct tokenizer *tok;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
+#include "base/system/file.h"
 
 #define HEADER "# outrider token counts, tokenizer "
 

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/memory.h"
-#include "base/model_folder.h"
+#include "base/system/file.h"
+#include "base/text/json.h"
+#include "base/text/model_folder.h"
 #include "model/tokenizer/internal.h"
 #include "model/tokenizer/named_tokens.h"
 

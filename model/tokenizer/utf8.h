@@ -13,8 +13,8 @@ struct text {
 };
 
 /* A growing text; zero it before first use, free with text_buf_free. It differs from struct buffer
- * (base/buffer.h) because the tokenizer has many short texts of char: there is no least size of
- * 4 KiB, and data is never NULL after an append, not even of an empty text. */
+ * (base/text/buffer.h) because the tokenizer has many short texts of char: there is no least size
+ * of 4 KiB, and data is never NULL after an append, not even of an empty text. */
 struct text_buf {
     char *data;
     size_t len, capacity;

@@ -1,7 +1,7 @@
 /* Points of the planner's tables in JSON, as coordinators keep them: [[rows, us, n], ...]. */
 #pragma once
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "speculation/planner/planner.h"
 
 /* Reads root's list `key` into points[PLANNER_KNOTS], of which those behind the list stay as they

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "model/jinja/jinja.h"
 
 static const struct jinja_limits limits = {.steps = 50000, .depth = 60, .memory_bytes = 1 << 20};

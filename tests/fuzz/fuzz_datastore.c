@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "lookup/datastore.h"
 
 enum { TEXT_MOST = 64 };

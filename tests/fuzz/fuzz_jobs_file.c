@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/jobs_file.h"
+#include "client/jobs/file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/options.h"
+#include "base/text/options.h"
 #include "proto/generation_wire.h"
 #include "rpc/client.h"
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/options.h"
+#include "base/text/options.h"
 #include "model/backend/cpu/cpu.h"
 #include "model/model.h"
 

@@ -12,8 +12,8 @@
 #include <xxhash.h>
 
 #include "base/limits.h"
-#include "base/options.h"
 #include "base/rng.h"
+#include "base/text/options.h"
 #include "comm/comm_mpi.h"
 #include "model/backend/cpu/cpu.h"
 #include "model/logits/row.h"

@@ -240,7 +240,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 
 /* ---- libraries ---- */
 
-static json_malloc_t json_allocate = __wrap_malloc; /* what base/json.c has chosen */
+static json_malloc_t json_allocate = __wrap_malloc; /* what base/text/json.c has chosen */
 
 /* jansson 2.14 does not survive when the buffer of a token cannot grow: it drops a character, then
  * one of its asserts may fail, and if the character is the quote that ends a string it reads on

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/queue.h"
+#include "base/threads/queue.h"
 #include "model/backend/cpu/cpu.h"
 #include "tests/support/check_util.h"
 #include "worker/verifier.h"

@@ -16,6 +16,6 @@ bool backend_cpu_kernels_is_known(const char *name);
 /* The values that `kernels` may have: "auto, avx512, ... or plain". */
 void backend_cpu_kernels_names(char *text, size_t size);
 
-/* Keeps compute threads 1.. on cpus[n_threads]. Thread 0 is the caller's own (base/placement.h).
- * Errors: ERR_IO. */
+/* Keeps compute threads 1.. on cpus[n_threads]. Thread 0 is the caller's own
+ * (base/system/placement.h). Errors: ERR_IO. */
 int backend_cpu_pin(struct backend *be, const int *cpus, struct error *err);

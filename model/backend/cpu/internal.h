@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/limits.h"
-#include "base/team.h"
+#include "base/threads/team.h"
 #include "model/backend/backend.h"
 #include "model/backend/cpu/cpu.h"
 #include "model/backend/cpu/kernels/kernels.h"

@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/file_guard.h"
 #include "base/memory.h"
-#include "base/queue.h"
 #include "base/rng.h"
+#include "base/system/file.h"
+#include "base/system/file_guard.h"
+#include "base/threads/queue.h"
 #include "tests/support/check_util.h"
 
 /* ---- error ---- */

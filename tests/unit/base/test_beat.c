@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/beat.h"
 #include "base/clock.h"
+#include "base/threads/beat.h"
 #include "tests/support/check_util.h"
 #include "tests/support/sleep_util.h"
 

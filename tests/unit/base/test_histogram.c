@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=base timeout=30 */
 /* The histogram: its resolution, its smallest and largest values, and adding two of them. */
-#include "base/histogram.h"
+#include "base/metrics/histogram.h"
 
 #include <inttypes.h>
 #include <math.h>

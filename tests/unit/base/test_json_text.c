@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=base timeout=60 */
 /* JSON that is written as text: another library reads it back. */
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* ctest: labels=quick,threads libs=base timeout=60 */
 /* What is recorded is what the page says, in the text format of Prometheus, also while others
  * record. That promtool accepts whole pages is shown by tests/cluster/test_metrics_cluster.py. */
-#include "base/metrics.h"
+#include "base/metrics/metrics.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/metrics_process.h"
-#include "base/metrics_rows.h"
-#include "base/utf8.h"
+#include "base/metrics/metrics_process.h"
+#include "base/metrics/metrics_rows.h"
+#include "base/text/utf8.h"
 #include "tests/support/check_util.h"
 
 static const int64_t bounds_us[] = {1000, 2500, 1000000}, one_bound[] = {1000};

@@ -2,7 +2,7 @@
 /* Lists of names that options take. */
 #include <string.h>
 
-#include "base/name_list.h"
+#include "base/text/name_list.h"
 #include "tests/support/check_util.h"
 
 static const struct name_list_name names[] = {{"ab", false}, {"file", true}, {"a", false}};

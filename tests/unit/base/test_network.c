@@ -2,7 +2,7 @@
 /* ctest: labels=quick libs=base timeout=30 */
 #include <string.h>
 
-#include "base/network.h"
+#include "base/system/network.h"
 #include "tests/support/check_util.h"
 
 static struct error err;

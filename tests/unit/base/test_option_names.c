@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=base timeout=30 */
 /* Mistyped options and words: what is refused before argp, with which name, and what is not. */
-#include "base/option_names.h"
+#include "base/text/option_names.h"
 
 #include <string.h>
 

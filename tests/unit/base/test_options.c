@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=base timeout=30 */
 /* Option values: which ones are accepted, and one clear sentence for those that are not. */
-#include "base/options.h"
+#include "base/text/options.h"
 
 #include <limits.h>
 #include <stdint.h>

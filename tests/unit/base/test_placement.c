@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/placement.h"
+#include "base/system/placement.h"
 #include "tests/support/check_util.h"
 
 /* A machine of n_cores cores with `ways` CPUs each. CPUs c and c + n_cores share a core, as on most

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "base/poll_turn.h"
+#include "base/threads/poll_turn.h"
 #include "tests/support/check_util.h"
 #include "tests/support/sleep_util.h"
 

@@ -7,8 +7,8 @@
 #include "base/budget.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/monitor.h"
-#include "base/pool.h"
+#include "base/threads/monitor.h"
+#include "base/threads/pool.h"
 #include "tests/support/check_util.h"
 
 enum { N_TASKS = 2000, N_THREADS = 3, LIMIT = 1000, PATIENCE_US = 30 * 1000000 };

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/process.h"
+#include "base/system/process.h"
 #include "tests/support/check_util.h"
 #include "tests/support/sleep_util.h"
 

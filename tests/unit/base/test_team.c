@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/team.h"
+#include "base/threads/team.h"
 #include "tests/support/check_util.h"
 #include "tests/support/sleep_util.h"
 

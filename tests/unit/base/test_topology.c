@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/topology.h"
+#include "base/system/topology.h"
 #include "tests/support/check_util.h"
 
 static char sys[64]; /* the folder of this test */

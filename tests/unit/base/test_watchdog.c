@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/watchdog.h"
+#include "base/threads/watchdog.h"
 #include "tests/support/check_util.h"
 #include "tests/support/sleep_util.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "client/client.h"
-#include "client/figures.h"
+#include "client/figures/figures.h"
 #include "client/input.h"
 #include "client/painter.h"
 #include "client/terminal.h"

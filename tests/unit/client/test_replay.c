@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "client/replay/run.h"
 #include "client/replay/times.h"
 #include "tests/support/check_util.h"

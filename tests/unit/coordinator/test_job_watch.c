@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/monitor.h"
+#include "base/threads/monitor.h"
 #include "coordinator/grpc_outlet.h"
 #include "coordinator/job_watch.h"
 #include "proto/jobs_wire.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "coordinator/kept_times.h"
 #include "tests/support/check_util.h"
 

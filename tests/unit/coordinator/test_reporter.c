@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/log.h"
+#include "base/text/json.h"
 #include "tests/support/check_util.h"
 #include "tests/support/sleep_util.h"
 

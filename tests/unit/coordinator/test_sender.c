@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/monitor.h"
+#include "base/threads/monitor.h"
 #include "coordinator/sender.h"
 #include "tests/support/check_util.h"
 

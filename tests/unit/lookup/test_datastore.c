@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/system/file.h"
 #include "lookup/datastore.h"
 #include "tests/support/check_util.h"
 

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/file.h"
-#include "base/json.h"
+#include "base/system/file.h"
+#include "base/text/json.h"
 #include "tests/support/forward_util.h"
 
 #define GOLDEN    SOURCE_DIR "/tests/golden/models"

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "base/network.h"
+#include "base/system/network.h"
 #include "tests/support/rpc_fixture.h"
 
 enum { FILES = 120, STRANGERS = 70 };

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/system/file.h"
 #include "coordinator/draft/drafters.h"
 #include "coordinator/draft/head.h"
 #include "coordinator/served_tokens.h"

@@ -1,7 +1,7 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* The body of a request as JSON, and single values of it: what is taken, what is refused with which
  * words, and what a body may occupy. */
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "tests/support/openai_bodies.h"
 
 enum { LEAST = -5, MOST = 1000, IDS_MOST = 3, DEPTH_MAX = 2048 };

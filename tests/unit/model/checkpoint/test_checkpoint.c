@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/numerics/numerics.h"
 #include "tests/support/check_util.h"

@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "tests/support/check_util.h"
 
 #define HEADER SOURCE_DIR "/model/checkpoint/config.h"

@@ -2,7 +2,7 @@
 /* Export: our own reader gets the same model from what is written (equal logits, equal configs),
  * and nothing is written where it must not be, nor left behind. tests/cluster/test_export_client.py
  * reads the files with other code. */
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/checkpoint/config_fields.h"
 #include "model/checkpoint/config_parse.h"
 #include "model/export/text.h"

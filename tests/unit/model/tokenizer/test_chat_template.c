@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/tokenizer/chat_template.h"
 #include "tests/support/check_util.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/tokenizer/chat_template.h"
 #include "tests/support/fail_alloc.h"
 

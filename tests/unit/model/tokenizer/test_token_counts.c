@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/tokenizer/token_counts.h"
 #include "tests/support/check_util.h"
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/tokenizer/tokenizer.h"
 
 #define GOLDEN SOURCE_DIR "/tests/golden/tokenizers/"

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buffer.h"
-#include "base/file.h"
+#include "base/system/file.h"
+#include "base/text/buffer.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/fail_alloc.h"
 

@@ -1,0 +1,59 @@
+/* What the main of every server does alike: the options that all of them have, the way from start
+ * to end, and the exit status. */
+#pragma once
+
+#include <argp.h>
+#include <stdbool.h>
+
+#include "base/log.h"
+#include "base/system/placement.h"
+
+/* ---- options ---- */
+
+struct program_log {
+    enum log_level level;
+    enum log_format format;
+    bool is_check; /* --check */
+};
+
+/* A child for the server's own argp: --log-level, --log-format and --check, and the refusal of
+ * words that are no option. Its input is a struct program_log. */
+extern const struct argp program_argp;
+
+/* Read the value of an option or end the program with status 2 and a sentence; return 0 for
+ * argp. */
+error_t program_parse_int(struct argp_state *state, int *out, const char *option, const char *text,
+                          int least, int most);
+error_t program_parse_pin(struct argp_state *state, struct placement_wish *wish, const char *text);
+
+/* argp_parse, for which a wrong option and a wrong value are the same failure: status 2. */
+void program_parse(const struct argp *argp, int argc, char **argv, void *arguments);
+
+/* ---- from start to end ---- */
+
+/* EX_CONFIG of sysexits.h: what was asked for cannot be, such as a model that is not there, so
+ * another start with the same files and options ends the same way. */
+enum { PROGRAM_NO_RESTART = 78 };
+
+struct program {
+    const char *name; /* in log lines, "outrider-worker" */
+    struct program_log log;
+    int stop_grace_ms; /* from SIGTERM to the end by force */
+    /* What --check looks at beside the command line; NULL: nothing. */
+    int (*check)(void *arg, struct error *err);
+    bool has_final_failures; /* see PROGRAM_NO_RESTART */
+    int (*open)(void *arg, struct error *err);
+    int (*run)(void *arg, struct error *err); /* until stop is called */
+    void (*stop)(void *arg);                  /* from the call thread, when open has returned */
+    /* After SIGHUP, from stop's thread and never after it. NULL: SIGHUP ends the process. */
+    void (*reload)(void *arg);
+    void (*close)(void *arg);
+};
+
+/* Opens, runs, and after a signal closes the program; returns main's status. A signal before open
+ * has returned ends the process at once, with status 128 + signal. A failure is logged and ends it
+ * with EXIT_FAILURE at once, without close: peers may wait for this process in a collective, and
+ * closing would wait for them. Then mpirun ends the peers. A failure of
+ * open that no restart can mend has the status PROGRAM_NO_RESTART where the program has such. With
+ * --check nothing is opened: check's failure is printed as one line, with the same status. */
+int program_run(const struct program *program, void *arg);

@@ -1,0 +1,86 @@
+/* Why a name is no model folder. */
+#include "base/text/model_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char what_is_read[] =
+    "Outrider reads Hugging Face folders: config.json, tokenizer.json and safetensors";
+
+static bool ends_with(const char *name, const char *tail)
+{
+    size_t len = strlen(name), tail_len = strlen(tail);
+    return len > tail_len && strcmp(name + len - tail_len, tail) == 0;
+}
+
+/* By its first bytes, whatever its name. */
+static bool is_gguf(const char *path)
+{
+    char magic[4] = "";
+    FILE *file = fopen(path, "rb");
+    if (!file) return false;
+    size_t n = fread(magic, 1, sizeof magic, file);
+    fclose(file);
+    return n == sizeof magic && memcmp(magic, "GGUF", sizeof magic) == 0;
+}
+
+/* The first file of the folder that is called .gguf; false: there is none. */
+static bool find_gguf(const char *folder, char *found, size_t size)
+{
+    struct dirent *entry;
+    DIR *open = opendir(folder);
+    *found = '\0';
+    while (open && (entry = readdir(open))) {
+        if (!ends_with(entry->d_name, ".gguf")) continue;
+        if (!*found || strcmp(entry->d_name, found) < 0) snprintf(found, size, "%s", entry->d_name);
+    }
+    if (open) closedir(open);
+    return *found != '\0';
+}
+
+/* org/name, as on a hub: two parts that are no path. */
+static bool is_hub_name(const char *name)
+{
+    const char *slash = strchr(name, '/');
+    return slash && slash != name && slash[1] && !strchr(slash + 1, '/') && *name != '.' &&
+           *name != '~';
+}
+
+static int explain_missing(const char *name, struct error *err)
+{
+    if (is_hub_name(name)) {
+        return error_set(err, ERR_NOT_FOUND,
+                         "there is no folder %.120s; nothing is downloaded, so if this is the name "
+                         "of a model on a hub, get it first (hf download %.120s --local-dir "
+                         "FOLDER) and name that folder",
+                         name, name);
+    }
+    return error_set(err, ERR_NOT_FOUND, "there is no folder %.120s", name);
+}
+
+int model_folder_explain(const char *name, const char *wanted, int rc, struct error *err)
+{
+    struct stat st;
+    char file[256];
+    if (stat(name, &st)) {
+        return errno == ENOENT && *name ? explain_missing(name, err) : rc;
+    }
+    if (S_ISREG(st.st_mode)) {
+        if (is_gguf(name)) {
+            return error_set(err, ERR_UNSUPPORTED, "%.120s is a GGUF file, which is not read; %s",
+                             name, what_is_read);
+        }
+        return error_set(err, ERR_FORMAT, "%.120s is a file; name the folder of a model", name);
+    }
+    if (rc != ERR_NOT_FOUND || !S_ISDIR(st.st_mode)) return rc;
+    if (find_gguf(name, file, sizeof file)) {
+        return error_set(err, ERR_UNSUPPORTED, "%.120s has %.200s, but no %s; GGUF is not read; %s",
+                         name, file, wanted, what_is_read);
+    }
+    return error_set(err, ERR_NOT_FOUND, "%.120s has no %s, so it is not the folder of a model; %s",
+                     name, wanted, what_is_read);
+}
