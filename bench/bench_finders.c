@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "coordinator/draft/drafters.h"
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 #include "lookup/suffix.h"
 #include "model/logits/answer.h"
 #include "speculation/rule.h"

@@ -24,7 +24,7 @@
 #include "bench/limits.h"
 #include "bench/options.h"
 #include "model/backend/cpu/kernels/kernels.h"
-#include "model/backend/cpu/kernels/quant_matrix.h"
+#include "model/backend/cpu/kernels/quant/matrix.h"
 
 enum {
     ROWS_MAX = 256,

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "coordinator/signals.h"
+#include "coordinator/signals/signals.h"
 
 enum { N_ROUNDS = 20001, N_PAGES = 501 };
 

@@ -15,16 +15,16 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     "${KERNEL_AVX512};-mavx512bf16;${KERNEL_OPTIONS}")
   set_source_files_properties(${KERNELS}/avx512fma.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX512};${KERNEL_OPTIONS}")
-  set_source_files_properties(${KERNELS}/quant_avx512.c PROPERTIES COMPILE_OPTIONS
+  set_source_files_properties(${KERNELS}/quant/avx512.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX512};-mavx512vnni;${KERNEL_OPTIONS}")
-  set_source_files_properties(${KERNELS}/quant_avxvnni.c PROPERTIES COMPILE_OPTIONS
+  set_source_files_properties(${KERNELS}/quant/avxvnni.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX2};-mavxvnni;${KERNEL_OPTIONS}")
-  set_source_files_properties(${KERNELS}/avx2.c ${KERNELS}/quant_avx2.c PROPERTIES COMPILE_OPTIONS
+  set_source_files_properties(${KERNELS}/avx2.c ${KERNELS}/quant/avx2.c PROPERTIES COMPILE_OPTIONS
     "${KERNEL_AVX2};${KERNEL_OPTIONS}")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   target_compile_definitions(outrider_kernels PRIVATE OUTRIDER_AARCH64=1)
   set_source_files_properties(${KERNELS}/neon.c PROPERTIES COMPILE_OPTIONS "${KERNEL_OPTIONS}")
 endif()
-set_source_files_properties(${KERNELS}/plain.c ${KERNELS}/quant_plain.c ${KERNELS}/kernels.c
+set_source_files_properties(${KERNELS}/plain.c ${KERNELS}/quant/plain.c ${KERNELS}/kernels.c
   ${KERNELS}/packed_matrix.c
   model/numerics/quant.c PROPERTIES COMPILE_OPTIONS "${KERNEL_OPTIONS}")

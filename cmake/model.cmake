@@ -18,7 +18,8 @@ outrider_floor(export FOLDERS model/export LINK outrider_checkpoint outrider_tok
 # rooms above open.c link the backends through it and see only the table.
 outrider_floor(backend FOLDERS model/backend EXCLUDE "(open|options)\\.c$"
   LINK outrider_comm outrider_checkpoint outrider_logits PkgConfig::XXHASH)
-outrider_floor(kernels FOLDERS model/backend/cpu/kernels LINK outrider_numerics)
+outrider_floor(kernels FOLDERS model/backend/cpu/kernels model/backend/cpu/kernels/quant
+  LINK outrider_numerics)
 outrider_floor(backend_cpu FOLDERS model/backend/cpu LINK outrider_backend
   HIDDEN outrider_kernels)
 outrider_floor(backend_cuda FOLDERS model/backend/cuda LINK outrider_backend)

@@ -24,7 +24,10 @@ outrider_floor(page FOLDERS coordinator/page LINK outrider_http)
 target_sources(outrider_page PRIVATE ${page_code})
 
 outrider_floor(discovery FOLDERS coordinator/discovery LINK outrider_proto outrider_rpc)
-outrider_floor(coordinator FOLDERS coordinator coordinator/draft coordinator/openai
+outrider_floor(coordinator FOLDERS coordinator coordinator/draft coordinator/engine coordinator/grpc
+  coordinator/job coordinator/kv coordinator/openai coordinator/openai/request coordinator/round
+  coordinator/schedule coordinator/sequence coordinator/signals coordinator/store
+  coordinator/target
   EXCLUDE "/(main|jobs|jobs_record|signals|signals_table|reporter|job_origin|sender)\\.c$"
   LINK outrider_jobs outrider_signals outrider_sender outrider_discovery outrider_page
        outrider_proto outrider_rpc outrider_http outrider_speculation outrider_lookup outrider_model

@@ -8,9 +8,9 @@
 #include "coordinator/draft/ahead.h"
 #include "coordinator/draft/appended.h"
 #include "coordinator/draft/staged.h"
-#include "coordinator/halves.h"
-#include "coordinator/trees_option.h"
-#include "coordinator/waiting.h"
+#include "coordinator/draft/trees_option.h"
+#include "coordinator/engine/waiting.h"
+#include "coordinator/round/halves.h"
 #include "model/backend/open.h"
 #include "proto/generation_wire.h"
 
@@ -24,7 +24,7 @@ struct coordinator_options {
     const struct guard *guard;      /* keys and certificates; kept; NULL = everybody may call */
     const char *http;               /* HOST:PORT of the HTTP door; "off", NULL = none */
     const char *cors_origin;        /* that browsers may come from; NULL = none */
-    const char *chat_template;      /* file; NULL = coordinator/served_chat.h says which */
+    const char *chat_template;      /* file; NULL = coordinator/job/served_chat.h says which */
     bool guards_users;              /* texts of messages are no special tokens */
     bool ignores_generation_config; /* of the target, for requests that leave sampling open */
     int http_connections, max_stops, max_texts; /* of the door; of a request */

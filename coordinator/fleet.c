@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system/placement.h"
-#include "coordinator/target.h"
+#include "coordinator/target/target.h"
 
 enum {
     LOOK_US = 50000, /* how often it looks whether it is to stop, or an engine lost a group */

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "coordinator/draft/drafters.h"
-#include "coordinator/engine.h"
+#include "coordinator/engine/engine.h"
 
 struct certificates; /* access/certificates.h */
 struct fleet;

@@ -9,9 +9,9 @@
 #include "comm/comm_mpi.h"
 #include "comm/roster.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/engine.h"
-#include "coordinator/groups.h"
+#include "coordinator/engine/engine.h"
 #include "coordinator/guard.h"
+#include "coordinator/job/groups.h"
 #include "model/backend/options.h"
 #include "proto/generation_wire.h"
 

@@ -139,12 +139,12 @@ function check_library(path) {
         fail("only proto/ and the health service of rpc/ include " path)
     }
     if (path ~ /^rpc\// && folder == "coordinator" &&
-        name !~ /^coordinator\/((gateway(_[a-z]+)?|grpc_outlet)\.[ch]|target\.c)$/ &&
+        name !~ /^coordinator\/(grpc\/[a-z_]+\.[ch]|target\/target\.c)$/ &&
         name != "coordinator/discovery/discovery.c") {
         fail("in coordinator/ only doors, target.c and discovery.c include " path)
     }
-    if (path == "coordinator/grpc_outlet.h" && folder != "tests" &&
-        name !~ /^coordinator\/(gateway(_[a-z]+)?|grpc_outlet)\.[ch]$/) {
+    if (path == "coordinator/grpc/grpc_outlet.h" && folder != "tests" &&
+        name !~ /^coordinator\/grpc\/[a-z_]+\.[ch]$/) {
         fail("only the gateway and grpc_outlet.c include " path)
     }
     if (path ~ /^mpi(-ext)?\.h$/ && name != "comm/comm_mpi.c") {
@@ -360,7 +360,7 @@ try_table() {
     rows=$work/rows.md
     with_row '| http2_door | a door | base, rpc |'
     printf '#include "base/a.h"\n#include "rpc/a.h"\n' | accepts http2_door/a.c
-    echo '#include "coordinator/engine.h"' | refuses http2_door/a.c 1
+    echo '#include "coordinator/engine/engine.h"' | refuses http2_door/a.c 1
     for row in '| Http | a door | base |' '| http-door | a door | base |' '| http | base |' \
         '| http | a door |  |' '| http | a | door | base |' \
         '| http | a door | base; rpc |'; do
@@ -406,16 +406,17 @@ try_rule_3() {
     echo '#include <mpi.h>' | accepts comm/comm_mpi.c
     echo '#include "comm/comm_mpi.h"' | refuses coordinator/coordinator.c 1
     echo '#include "comm/comm_mpi.h"' | refuses worker/group.h 1
-    for name in engine.c engine.h round.c target.h coordinator.c draft/a.c; do
+    for name in engine/engine.c engine/engine.h round/round.c target/target.h coordinator.c \
+        draft/a.c; do
         echo '#include "rpc/client.h"' | refuses coordinator/$name 1
-        echo '#include "coordinator/grpc_outlet.h"' | refuses coordinator/$name 1
+        echo '#include "coordinator/grpc/grpc_outlet.h"' | refuses coordinator/$name 1
     done
-    echo '#include "coordinator/grpc_outlet.h"' | refuses coordinator/target.c 1
-    for name in coordinator/target.c coordinator/gateway.c coordinator/grpc_outlet.h client/a.h \
-        worker/a.c; do
+    echo '#include "coordinator/grpc/grpc_outlet.h"' | refuses coordinator/target/target.c 1
+    for name in coordinator/target/target.c coordinator/grpc/gateway.c \
+        coordinator/grpc/grpc_outlet.h client/a.h worker/a.c; do
         echo '#include "rpc/client.h"' | accepts $name
     done
-    echo '#include "coordinator/grpc_outlet.h"' | accepts coordinator/gateway.c
+    echo '#include "coordinator/grpc/grpc_outlet.h"' | accepts coordinator/grpc/gateway.c
     for name in worker/group.c coordinator/main.c comm/comm_mpi.c tests/programs/prog_a.c; do
         echo '#include "comm/comm_mpi.h"' | accepts $name
     done

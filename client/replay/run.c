@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-/* Tokens of an offer that are held against the text, as in coordinator/round_plan.h. */
+/* Tokens of an offer that are held against the text, as in coordinator/schedule/plan.h. */
 enum { REPLAY_FORESEEN = 8 };
 
 struct run {

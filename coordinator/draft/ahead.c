@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 
 enum {
     ARENA_BYTES = 16 << 20,

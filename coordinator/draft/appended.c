@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "coordinator/draft/internal.h"
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 
 int appended_parse_mode(const char *text, enum append_mode *mode, struct error *err)
 {

@@ -13,7 +13,7 @@
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
 #include "coordinator/draft/tenants.h"
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 #include "lookup/datastore.h"
 #include "lookup/store.h"
 

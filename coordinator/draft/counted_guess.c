@@ -10,7 +10,7 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 #include "lookup/store.h"
 #include "speculation/multi_draft.h"
 

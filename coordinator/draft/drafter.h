@@ -9,14 +9,14 @@
 #include "base/growth.h"
 #include "base/limits.h"
 #include "base/memory.h"
-#include "coordinator/signals_list.h"
+#include "coordinator/signals/signals_list.h"
 #include "model/backend/open.h"
 #include "model/logits/sampling.h"
 #include "model/tokenizer/tokenizer.h"
 #include "speculation/planner/offer.h"
 #include "speculation/target_row.h"
 
-struct sequence; /* coordinator/sequence.h */
+struct sequence; /* coordinator/sequence/sequence.h */
 
 struct drafter_options {
     const char *name;               /* as --draft names it; of a finder what follows its name */

@@ -3,7 +3,7 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 
 /* A distribution with its arrays. */
 struct one_hot {

@@ -4,8 +4,8 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
-#include "coordinator/prefix_cache.h"
-#include "coordinator/sequence.h"
+#include "coordinator/kv/prefix_cache.h"
+#include "coordinator/sequence/sequence.h"
 #include "model/model.h"
 #include "speculation/tree_follow.h"
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/growth.h"
-#include "coordinator/block_tails.h"
 #include "coordinator/draft/model_draft.h"
+#include "coordinator/kv/block_tails.h"
 
 /* What a growth calls a guess of the chain, which is no parent in it. */
 enum { OF_CHAIN = GROWN_MAX, PASS_TOKENS = 1 + TREE_NODES_MAX };

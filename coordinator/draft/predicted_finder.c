@@ -9,8 +9,8 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
-#include "coordinator/job.h"
-#include "coordinator/sequence.h"
+#include "coordinator/job/job.h"
+#include "coordinator/sequence/sequence.h"
 #include "lookup/predicted.h"
 
 /* How far the text in a slot was followed. */

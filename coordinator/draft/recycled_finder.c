@@ -16,7 +16,7 @@
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
 #include "coordinator/draft/tenants.h"
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 #include "lookup/recycled.h"
 
 /* One for each token of a usual vocabulary, of 56 bytes each. */

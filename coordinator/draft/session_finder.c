@@ -12,7 +12,7 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 #include "lookup/suffix.h"
 
 /* Guesses of a lane that may have siblings: further ones are rarely made where they are not sure,

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 #include "speculation/planner/stage.h"
 
 static int least(int a, int b)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "access/keys.h"
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 
 void tenants_free(struct tenants *t)
 {

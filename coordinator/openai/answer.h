@@ -1,12 +1,13 @@
 /* The answer to one HTTP request: the texts of one or several jobs, as one JSON object or as
- * server-sent events, in OpenAI's form. Each job has an outlet of its own (coordinator/outlet.h);
- * the answer is complete when all have ended, and ends with the first that fails. Locked inside. */
+ * server-sent events, in OpenAI's form. Each job has an outlet of its own
+ * (coordinator/job/outlet.h); the answer is complete when all have ended, and ends with the first
+ * that fails. Locked inside. */
 #pragma once
 
 #include "base/budget.h"
-#include "coordinator/openai/request.h"
-#include "coordinator/outlet.h"
-#include "coordinator/served_model.h"
+#include "coordinator/job/outlet.h"
+#include "coordinator/job/served_model.h"
+#include "coordinator/openai/request/request.h"
 #include "http/exchange.h"
 #include "model/tokenizer/tokenizer.h"
 

@@ -1,6 +1,7 @@
 /* The HTTP door of the coordinator: OpenAI's API and what servers of models have beside it. A
  * request is routed on the network thread of http/; what takes time is done by the intake
- * (coordinator/intake.h), and the engine's answer leaves through coordinator/openai/answer.h. */
+ * (coordinator/job/intake.h), and the engine's answer leaves through coordinator/openai/answer.h.
+ * */
 #pragma once
 
 #include "coordinator/openai/options.h"

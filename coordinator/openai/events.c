@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/text/json_text.h"
-#include "coordinator/openai/error.h"
+#include "coordinator/openai/request/error.h"
 #include "coordinator/openai/shape.h"
 
 /* A token of a few bytes decodes into many more. */

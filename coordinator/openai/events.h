@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "coordinator/outlet.h"
+#include "coordinator/job/outlet.h"
 #include "http/exchange.h"
 
 /* first: the number of the first message that will come. The caller gets a reference. An answer

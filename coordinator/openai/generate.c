@@ -1,7 +1,7 @@
 /* /v1/completions and /v1/chat/completions: a body becomes one job for each of its prompts. */
 #include "access/keys.h"
+#include "coordinator/job/sent_reply.h"
 #include "coordinator/openai/prepare.h"
-#include "coordinator/sent_reply.h"
 
 /* What the work on one request needs. */
 struct work {

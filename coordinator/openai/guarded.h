@@ -2,7 +2,7 @@
  * those that the template writes are. */
 #pragma once
 
-#include "coordinator/openai/request.h"
+#include "coordinator/openai/request/request.h"
 #include "model/tokenizer/chat_template.h"
 #include "model/tokenizer/tokenizer.h"
 

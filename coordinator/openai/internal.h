@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "coordinator/intake.h"
+#include "coordinator/job/intake.h"
 #include "coordinator/openai/answer.h"
 #include "coordinator/openai/options.h"
 

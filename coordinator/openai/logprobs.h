@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/text/buffer.h"
-#include "coordinator/openai/request.h"
+#include "coordinator/openai/request/request.h"
 #include "model/tokenizer/tokenizer.h"
 
 enum { OPENAI_LOGPROB_LISTS = 4 }; /* tokens, token_logprobs, top_logprobs, text_offset; content */

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "base/threads/beat.h"
-#include "coordinator/admission.h"
-#include "coordinator/job_watch.h"
-#include "coordinator/jobs.h"
-#include "coordinator/sender.h"
-#include "coordinator/served_chat.h"
-#include "coordinator/served_model.h"
+#include "coordinator/job/admission.h"
+#include "coordinator/job/sender.h"
+#include "coordinator/job/served_chat.h"
+#include "coordinator/job/served_model.h"
+#include "coordinator/store/job_watch.h"
+#include "coordinator/store/jobs.h"
 #include "http/metrics_server.h"
 
 struct certificates; /* access/certificates.h */

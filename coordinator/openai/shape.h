@@ -3,7 +3,7 @@
 
 #include "base/text/buffer.h"
 #include "coordinator/openai/logprobs.h"
-#include "coordinator/openai/request.h"
+#include "coordinator/openai/request/request.h"
 
 /* What the chunks of a stream, or the whole answer, have in common. */
 struct openai_shape {

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "access/keys.h"
-#include "coordinator/job_answer.h"
 #include "coordinator/openai/events.h"
 #include "coordinator/openai/prepare.h"
 #include "coordinator/openai/shape.h"
-#include "coordinator/submission.h"
+#include "coordinator/store/job_answer.h"
+#include "coordinator/store/submission.h"
 
 enum {
     PAGE_DEFAULT = 100,

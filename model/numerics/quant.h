@@ -1,6 +1,6 @@
 /* Weights in 8 and 4 bits: how numbers become integers with one scale for each group of 32 along k.
  * Symmetric: w is approximately q * scale. How such matrices lie in memory is the backend's
- * business (model/backend/cpu/kernels/quant_matrix.h).
+ * business (model/backend/cpu/kernels/quant/matrix.h).
  *
  * Groups begin at the first k of a matrix, or of a slice where the matrix is row-parallel. So no
  * group is shared by two slices, and the bits do not depend on the number of ranks. Where n_in is

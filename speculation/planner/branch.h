@@ -1,7 +1,7 @@
 /* Branches: what was found for lanes whose guesses the draft makes, as second chains of the same
- * trees (coordinator/lane_tree.h). A branch costs a row of the step for each guess and no pass of
- * the draft. It commits tokens where it is right for longer than the draft's guesses. The planner's
- * own (speculation/planner/planner.h); pure arithmetic. */
+ * trees (coordinator/draft/lane_tree.h). A branch costs a row of the step for each guess and no
+ * pass of the draft. It commits tokens where it is right for longer than the draft's guesses. The
+ * planner's own (speculation/planner/planner.h); pure arithmetic. */
 #pragma once
 
 #include "speculation/planner/sum.h"

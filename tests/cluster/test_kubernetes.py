@@ -50,7 +50,7 @@ def source_of(rule):
 
 
 def coordinator_series():
-    table = read("coordinator", "signals_table.c")
+    table = read("coordinator", "signals", "signals_table.c")
     names = {"outrider_" + name for name in re.findall(r'\((?:SIGNAL_\w+), "(\w+)"', table)}
     return names | {name + "_bucket" for name in names}
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coordinator/admission.h"
+#include "coordinator/job/admission.h"
 #include "coordinator/openai/body.h"
-#include "coordinator/openai/request.h"
+#include "coordinator/openai/request/request.h"
 
 enum { N_VOCAB = 300, BUDGET_BYTES = 64 << 20, PROMPT_BYTES_MAX = 4096, ARENA_BYTES = 4 << 20 };
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "coordinator/openai/body.h"
-#include "coordinator/openai/values.h"
+#include "coordinator/openai/request/values.h"
 #include "tests/support/check_util.h"
 
 enum { ARENA_BYTES = 1 << 20, BUDGET_BYTES = 64 << 20 };

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "coordinator/openai/request.h"
+#include "coordinator/openai/request/request.h"
 #include "tests/support/openai_bodies.h"
 
 enum { N_MOST = 8, N_STOP = 4, TEXT_BYTES = 4096, COMPLETION = 1, CHAT = 2, BOTH = 3 };

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "coordinator/lane_tree.h"
-#include "coordinator/round_plan.h"
+#include "coordinator/draft/lane_tree.h"
+#include "coordinator/schedule/plan.h"
 #include "speculation/planner/planner.h"
 
 struct plan_tree {

@@ -3,9 +3,9 @@
  * queue as the engine does. Every plan is checked against what must hold for any of them. */
 #pragma once
 
-#include "coordinator/prefix_cache.h"
-#include "coordinator/scheduler.h"
-#include "coordinator/trees_option.h"
+#include "coordinator/draft/trees_option.h"
+#include "coordinator/kv/prefix_cache.h"
+#include "coordinator/schedule/scheduler.h"
 #include "tests/support/growth_shapes.h"
 #include "tests/support/plan_tree.h"
 #include "tests/support/sequence_world.h"

@@ -1,7 +1,7 @@
 /* Jobs and sequences as the gateway and the engine make them, without either. */
 #pragma once
 
-#include "coordinator/sequence.h"
+#include "coordinator/sequence/sequence.h"
 #include "tests/support/check_util.h"
 
 /* A greedy request behind a prompt of n tokens; a test may change it before it opens sequences. */

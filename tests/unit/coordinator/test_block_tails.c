@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "coordinator/block_tails.h"
+#include "coordinator/kv/block_tails.h"
 #include "tests/support/check_util.h"
 
 enum { TOKENS = 16, N_BLOCKS = 90 };

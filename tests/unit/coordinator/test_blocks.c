@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "coordinator/blocks.h"
+#include "coordinator/kv/blocks.h"
 #include "tests/support/check_util.h"
 
 enum { TOKENS = 16, N_BLOCKS = 150, N_TEXTS = 7 }; /* the last group is not whole */

@@ -2,7 +2,7 @@
 /* Where all layers have a window, a table gives back the blocks that no later row sees. */
 #include <stdlib.h>
 
-#include "coordinator/prefix_cache.h"
+#include "coordinator/kv/prefix_cache.h"
 #include "tests/support/check_util.h"
 
 enum { TOKENS = 16, N_BLOCKS = 40, N_TEXTS = 5, WINDOW = 40, LONG = N_BLOCKS * TOKENS };

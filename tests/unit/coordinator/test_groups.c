@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coordinator/groups.h"
-#include "coordinator/job.h"
+#include "coordinator/job/groups.h"
+#include "coordinator/job/job.h"
 #include "tests/support/check_util.h"
 
 enum { N = 3, CAPACITY = 4 };

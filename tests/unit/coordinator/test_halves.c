@@ -2,7 +2,7 @@
 /* Half-batches under auto, on simulated machines whose steps and passes take known times: halves
  * are kept where they give more tokens per second, given up where they do not, and tried only where
  * they promise something. */
-#include "coordinator/halves.h"
+#include "coordinator/round/halves.h"
 
 #include "base/rng.h"
 #include "tests/support/check_util.h"

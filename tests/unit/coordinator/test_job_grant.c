@@ -2,7 +2,7 @@
 /* What the grant of a key makes of a job: its client, its share, its class, and the number of jobs
  * that its holder has. */
 #include "access/keys.h"
-#include "coordinator/job.h"
+#include "coordinator/job/job.h"
 #include "tests/support/check_util.h"
 
 static struct grant holder;

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/threads/monitor.h"
-#include "coordinator/grpc_outlet.h"
-#include "coordinator/job_watch.h"
+#include "coordinator/grpc/grpc_outlet.h"
+#include "coordinator/store/job_watch.h"
 #include "proto/jobs_wire.h"
 #include "rpc/client.h"
 #include "rpc/server.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "coordinator/jobs.h"
+#include "coordinator/store/jobs.h"
 #include "tests/support/check_util.h"
 
 enum { KEPT = 8, BYTES_MAX = 64 << 10, N_THREADS = 4, N_ROUNDS = 300, SPACE = 6 };

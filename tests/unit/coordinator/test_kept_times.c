@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/system/file.h"
-#include "coordinator/kept_times.h"
+#include "coordinator/engine/kept_times.h"
 #include "tests/support/check_util.h"
 
 enum { STEPS = 5 };

@@ -4,8 +4,8 @@
  * q's of their own. */
 #include "base/end_ids.h"
 #include "coordinator/draft/internal.h"
-#include "coordinator/lane_tree.h"
-#include "coordinator/sequence.h"
+#include "coordinator/draft/lane_tree.h"
+#include "coordinator/sequence/sequence.h"
 #include "speculation/multi_draft.h"
 #include "speculation/rule.h"
 #include "tests/support/check_util.h"

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* From ids to text: stop strings and what is held back for them. The tokenizer's ids are bytes. */
-#include "coordinator/output.h"
+#include "coordinator/sequence/output.h"
 #include "tests/support/check_util.h"
 
 enum { VOCABULARY = 256 };

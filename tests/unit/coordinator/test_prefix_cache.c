@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "coordinator/prefix_cache.h"
+#include "coordinator/kv/prefix_cache.h"
 #include "tests/support/check_util.h"
 
 enum {

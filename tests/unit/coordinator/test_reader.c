@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator */
 /* When a client counts as slow, and for how long it has read nothing. */
-#include "coordinator/reader.h"
+#include "coordinator/job/reader.h"
 
 #include "tests/support/check_util.h"
 

@@ -1,7 +1,7 @@
 /* ctest: labels=quick,threads libs=signals timeout=60 */
 /* The log's lines about work: one for each job that ends, with its ids and figures and nothing of
  * its text, and figures while there is work; and the ids that clients send in headers. */
-#include "coordinator/reporter.h"
+#include "coordinator/signals/reporter.h"
 
 #include <fcntl.h>
 #include <math.h>

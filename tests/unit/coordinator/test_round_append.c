@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* What the planner is told of a step before guesses are added behind those of the draft. */
-#include "coordinator/round_parts.h"
+#include "coordinator/round/parts.h"
 #include "tests/support/check_util.h"
 
 enum { N_PROMPT = 30, DRAFT_US = 700 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "coordinator/draft/internal.h"
-#include "coordinator/round_parts.h"
+#include "coordinator/round/parts.h"
 #include "tests/support/drafter_world.h"
 
 enum { SESSION, STORE, LOOKAHEAD, PREDICTED, MOST = 6, NODES = 1 + TREE_NODES_MAX };

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* What a plan takes for trees of guesses: blocks for the tails and for path 0, or none. */
-#include "coordinator/trees_option.h"
+#include "coordinator/draft/trees_option.h"
 #include "tests/support/scheduler_plans.h"
 
 enum { N_PROMPT = 11, STEP_US = 20000 };

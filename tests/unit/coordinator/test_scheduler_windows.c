@@ -4,7 +4,7 @@
  * plan is checked by tests/support/scheduler_world.h with each of them. */
 #include <math.h>
 
-#include "coordinator/scheduler_parts.h"
+#include "coordinator/schedule/parts.h"
 #include "speculation/planner/times.h"
 #include "tests/support/scheduler_plans.h"
 

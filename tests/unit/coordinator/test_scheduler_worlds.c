@@ -3,7 +3,7 @@
  * worlds: every plan of tests/support/scheduler_world.h is sound, and every sequence ends. */
 #include <stdio.h>
 
-#include "coordinator/trees_option.h"
+#include "coordinator/draft/trees_option.h"
 #include "tests/support/scheduler_world.h"
 
 enum {

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/threads/monitor.h"
-#include "coordinator/sender.h"
+#include "coordinator/job/sender.h"
 #include "tests/support/check_util.h"
 
 enum {

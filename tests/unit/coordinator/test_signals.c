@@ -1,14 +1,14 @@
 /* ctest: labels=quick,threads libs=signals timeout=60 */
 /* What the engine tells the signals is what the page says, under our names and vLLM's, before a
  * group serves, while another one comes, and while others read. */
-#include "coordinator/signals.h"
+#include "coordinator/signals/signals.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/limits.h"
-#include "coordinator/job_report.h"
+#include "coordinator/signals/job_report.h"
 #include "tests/support/check_util.h"
 
 static void look(void *arg, struct signals *s)

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* When a step is overdue and when a rank is taken to hang. Times are numbers; nothing waits. */
-#include "coordinator/step_watch.h"
+#include "coordinator/target/step_watch.h"
 #include "tests/support/check_util.h"
 
 enum { MS = 1000, S = 1000000, MOST_S = 120, LOOK = 20 * MS };

@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* Trees that are the same in every round, as users write them. */
-#include "coordinator/trees_option.h"
+#include "coordinator/draft/trees_option.h"
 
 #include <string.h>
 

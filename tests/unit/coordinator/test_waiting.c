@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/rng.h"
-#include "coordinator/waiting.h"
+#include "coordinator/engine/waiting.h"
 #include "tests/support/check_util.h"
 #include "tests/support/fail_alloc.h"
 

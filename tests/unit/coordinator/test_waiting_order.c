@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "coordinator/waiting.h"
+#include "coordinator/engine/waiting.h"
 #include "tests/support/check_util.h"
 
 enum { CLIENTS = 5, WORKS = 40, STEPS = 60000, MOST_TOKENS = 20 * WAITING_QUANTUM_TOKENS };

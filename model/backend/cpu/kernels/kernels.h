@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "model/backend/cpu/kernels/packed_matrix.h"
-#include "model/backend/cpu/kernels/quant.h"
+#include "model/backend/cpu/kernels/quant/quant.h"
 
 enum {
     QUERY_LEN_MAX = 256, /* the width of a head, or a partition of attention */

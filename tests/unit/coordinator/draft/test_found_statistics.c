@@ -7,7 +7,7 @@
  * ways must be found by the same test. Seeds are fixed. */
 #include <stdio.h>
 
-#include "coordinator/lane_tree.h"
+#include "coordinator/draft/lane_tree.h"
 #include "tests/support/finder_bench.h"
 #include "tests/support/lane_statistics.h"
 

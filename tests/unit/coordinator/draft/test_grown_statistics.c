@@ -6,7 +6,7 @@
  * ways must be found by the same test. Seeds are fixed. */
 #include <stdio.h>
 
-#include "coordinator/lane_tree.h"
+#include "coordinator/draft/lane_tree.h"
 #include "tests/support/drafter_world.h"
 #include "tests/support/lane_statistics.h"
 

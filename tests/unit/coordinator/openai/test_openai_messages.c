@@ -1,6 +1,6 @@
 /* ctest: labels=quick libs=coordinator timeout=60 */
 /* Messages of conversations: which contents are refused, and what a template gets of the others. */
-#include "coordinator/openai/request.h"
+#include "coordinator/openai/request/request.h"
 #include "tests/support/openai_bodies.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -2,7 +2,7 @@
 /* Chunks, choices and errors as OpenAI's clients expect them, read back by another library. */
 #include "coordinator/openai/shape.h"
 
-#include "coordinator/openai/error.h"
+#include "coordinator/openai/request/error.h"
 #include "tests/support/check_util.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

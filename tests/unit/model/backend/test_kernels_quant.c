@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
-#include "model/backend/cpu/kernels/quant_matrix.h"
+#include "model/backend/cpu/kernels/quant/matrix.h"
 #include "tests/support/kernels_util.h"
 
 enum { K_MOST = 1500, OUT_MOST = 200, ROWS_MOST = 310 };

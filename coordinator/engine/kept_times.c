@@ -1,0 +1,117 @@
+/* A JSON file of the planner's tables. */
+#include "coordinator/engine/kept_times.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/system/file.h"
+#include "base/system/file_write.h"
+#include "base/text/json.h"
+#include "model/backend/pack_folder.h"
+#include "model/checkpoint/layers.h"
+#include "speculation/planner/points.h"
+
+enum { VERSION = 1, FILE_BYTES_MAX = 1 << 20 };
+
+int kept_times_find(struct kept_times *kept, const char *folder, const char *draft,
+                    const char *draft_kernels, const struct target_description *group,
+                    struct error *err)
+{
+    char found[PACK_FOLDER_BYTES], *model = NULL;
+    /* Without a folder of its own: no draft model is no folder either. */
+    bool is_synthetic = strncmp(draft, "synthetic:", 10) == 0 || strcmp(draft, "none") == 0;
+    int rc = 0;
+    TRY(layers_strip(&model, draft, err));
+    TRY(pack_folder_find(found, folder, model, is_synthetic, err));
+    /* A long name is cut, so what is behind that is told apart by the hash of all of it. */
+    uint64_t whole = strlen(draft) > 200 ? XXH3_64bits(draft, strlen(draft)) : 0;
+    snprintf(kept->pair, sizeof kept->pair,
+             "draft %.200s%.0" PRIx64 " %.31s, target %016" PRIx64
+             " %.31s %.31s, %d ranks, %d threads",
+             draft, whole, draft_kernels, group->model_fingerprint, group->arithmetic,
+             group->kernels, group->n_ranks, group->n_threads);
+    uint64_t hash = XXH3_64bits(kept->pair, strlen(kept->pair));
+    snprintf(kept->path, sizeof kept->path, "%s/times-%016" PRIx64 ".json", found, hash);
+out:
+    free(model);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+/* [[rows, us, n], ...] of the points that are used. */
+static json_t *points_json(const struct planner_point *points)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < PLANNER_KNOTS; i++) {
+        if (!(points[i].us > 0)) continue;
+        json_array_append_new(list, json_pack("[ffi]", points[i].rows, points[i].us, points[i].n));
+    }
+    return list;
+}
+
+int kept_times_write(const struct kept_times *kept, const struct planner *planner,
+                     struct error *err)
+{
+    int rc = 0;
+    char folder[KEPT_TIMES_PATH_BYTES], *text = NULL;
+    struct planner_tables tables;
+    planner_tables_get(planner, &tables);
+    json_t *root = json_pack("{si ss sf so so so}", "version", VERSION, "pair", kept->pair,
+                             "read_us", tables.read_us, "draft", points_json(tables.draft), "step",
+                             points_json(tables.step), "rest", points_json(tables.rest));
+    if (root) text = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    if (!text) return error_set(err, ERR_NO_MEMORY, "no memory for the planner's tables");
+    snprintf(folder, sizeof folder, "%s", kept->path);
+    *strrchr(folder, '/') = '\0';
+    TRY(file_make_folder(folder, err));
+    rc = file_replace(kept->path, text, strlen(text), err);
+out:
+    free(text);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static int read_tables(const json_t *root, const struct kept_times *kept,
+                       struct planner_tables *tables, struct error *err)
+{
+    const char *pair = "";
+    int rc = 0, version = 0;
+    memset(tables, 0, sizeof *tables);
+    TRY(json_read_int(root, "version", 0, INT32_MAX, &version, kept->path, err));
+    TRY(json_read_string(root, "pair", &pair, kept->path, err));
+    if (version != VERSION || strcmp(pair, kept->pair) != 0) {
+        rc = error_set(err, ERR_FORMAT,
+                       "%s holds version %d of '%.200s', not version %d of '%.200s'", kept->path,
+                       version, pair, VERSION, kept->pair);
+        goto out;
+    }
+    TRY(json_read_double(root, "read_us", &tables->read_us, kept->path, err));
+    TRY(planner_points_read(root, "draft", kept->path, tables->draft, err));
+    TRY(planner_points_read(root, "step", kept->path, tables->step, err));
+    TRY(planner_points_read(root, "rest", kept->path, tables->rest, err));
+out:
+    return rc;
+}
+
+int kept_times_read(const struct kept_times *kept, struct planner *planner, struct error *err)
+{
+    int rc = 0;
+    char *text = NULL;
+    size_t len;
+    json_t *root = NULL;
+    struct planner_tables tables;
+    TRY(file_read_text(&text, &len, kept->path, FILE_BYTES_MAX, err));
+    TRY(json_parse_text(&root, text, len, kept->path, err));
+    TRY(read_tables(root, kept, &tables, err));
+    planner_tables_set(planner, &tables);
+out:
+    json_decref(root);
+    free(text);
+    return rc;
+}

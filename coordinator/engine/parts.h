@@ -1,0 +1,121 @@
+/* The engine's state and its parts, for engine.c and engine_*.c alone. */
+#pragma once
+
+#include "coordinator/engine/kept_times.h"
+#include "coordinator/engine/options.h"
+#include "coordinator/engine/waiting.h"
+#include "coordinator/sequence/sequence.h"
+
+struct engine {
+    struct engine_options options;
+    struct scheduler scheduler;
+    struct round *round;
+    struct block_pool target_pool;
+    struct buffer buffer; /* of the replies of all its jobs */
+    struct ahead *ahead;
+    struct staged staged;
+    struct appended appended;
+    struct halves halves;
+    struct sequence *active[SEQUENCES_MAX]; /* that have a place, oldest first */
+    int n_active, n_places;                 /* n_places: with this group */
+    bool slots[SEQUENCES_MAX];              /* that are taken */
+    struct waiting *waiting;                /* sequences for which there is no place yet */
+    uint64_t blocked_id;                    /* the first of them, which found no room ... */
+    int64_t blocked_room;                   /* ... when so many blocks were left for it */
+    struct planner planner;                 /* of the draft and the group in planner_group */
+    struct target_description planner_group;
+    struct sampling_defaults sampling; /* of the group's folder */
+    struct kept_times kept;            /* where the planner's tables are kept; path "" = nowhere */
+    int64_t start_us;
+    int64_t drain_until_us; /* 0 = it does not drain */
+    int64_t next_drop_us, lost_us;
+    int64_t late_us;       /* since when the step that is running is late; 0 = it is not */
+    bool is_overdue;       /* it takes seconds longer than expected, and the others know that */
+    int64_t busy_us;       /* when it last had work, or looked whether memory is to be given back */
+    int64_t trimmed_us;    /* when all that is free was given back, however little it was */
+    size_t resident_bytes; /* of the process, when memory was given back last */
+    bool was_connected, is_leaving; /* is_leaving: the group is going to end; nothing new begins */
+    char refused[ERROR_TEXT_BYTES]; /* why the last group that was offered was not taken */
+};
+
+/* The group; valid once one has been connected. */
+static inline const struct target_description *engine_group(const struct engine *e)
+{
+    return target_description(e->options.target);
+}
+
+/* What it tells the other engines. */
+static inline struct seat_load *load_of(const struct engine *e)
+{
+    return &e->options.groups->seats[e->options.seat].load;
+}
+
+/* ---- engine.c ---- */
+
+/* Tells the others, and the metrics, what there is at this moment. */
+void engine_show_load(struct engine *e);
+/* The queue is shut: what was accepted is finished, as long as there is time. */
+bool engine_drains(struct engine *e);
+
+/* ---- look.c ---- */
+
+/* target_look_fn: does in a step what is done between steps, but for what the step holds. */
+bool engine_look(void *engine, bool is_overdue);
+/* No step is running. */
+void engine_is_not_late(struct engine *e);
+
+/* ---- take_jobs.c ---- */
+
+/* Takes the jobs that have come; waits a little when there is nothing to do. Errors: ERR_CLOSED it
+ * is time to stop. */
+int engine_take_jobs(struct engine *e, int64_t patience_us, struct error *err);
+/* Gives places to those that wait, in their order, as long as there is room. */
+void engine_admit(struct engine *e);
+/* The other sequences of a job begin when the first one has read the prompt, whose KV they
+ * share. */
+void engine_split_jobs(struct engine *e);
+/* Answers what is asked of the coordinator itself: Describe. */
+void engine_answer_control(struct engine *e);
+/* A sequence that has never had a place waits for one. Errors: ERR_EXHAUSTED. */
+int engine_queue(struct engine *e, struct sequence *seq, struct error *err);
+/* A sequence that had a place, or whose job had one, waits at the head of the queue. Errors:
+ * ERR_EXHAUSTED. */
+int engine_return_to_queue(struct engine *e, struct sequence *seq, struct error *err);
+
+/* ---- moves.c ---- */
+
+/* Sends what waits to other engines: all of it where this one has no group to serve it with, and
+ * otherwise what has not begun and for which another one has a place free. */
+void engine_move_waiting(struct engine *e);
+/* Sequences that another group could take lose their places, so that they can go on there. */
+void engine_evict_some(struct engine *e);
+/* Takes up a job that comes from another engine with its sequences. */
+void engine_take_moved(struct engine *e, struct job *job);
+
+/* ---- ends.c ---- */
+
+/* Why a job must end now; false: it need not. */
+bool engine_must_end(const struct job *job, int64_t now_us, enum job_end *end, struct error *why);
+/* Ends the job of a sequence with an error, and counts that. */
+void engine_fail(struct engine *e, struct sequence *seq, enum job_end end, const struct error *why);
+/* The same for a job that has no sequence; frees it. */
+void engine_refuse(struct engine *e, struct job *job, enum job_end end, const struct error *why);
+/* Fails all sequences that have a place; engine_leave lets them go. */
+void engine_fail_active(struct engine *e, enum job_end end, const struct error *why);
+/* Ends all sequences that wait. */
+void engine_end_waiting(struct engine *e, enum job_end end, const struct error *why);
+/* Frees the jobs whose clients have left or whose time is over while they waited, so that they take
+ * no place in the queue. */
+bool engine_drop_if_ended(struct engine *e, struct sequence *seq, int64_t now_us);
+void engine_drop_waiting(struct engine *e);
+/* Ends the jobs of sequences that have a place, where nobody waits for them any more or their time
+ * is over. They keep their places until engine_leave. */
+void engine_end_unwanted(struct engine *e);
+/* Sequences that have a place and whose jobs have not ended. */
+int engine_count_running(const struct engine *e);
+/* Ends the sequences that are done and those that nobody waits for any more. */
+void engine_end_finished(struct engine *e);
+/* After a round: closes the sequences that are over and queues those that have lost their place. */
+void engine_leave(struct engine *e);
+/* Takes the sequence's place away, if it has one. */
+void engine_displace(struct engine *e, struct sequence *seq);

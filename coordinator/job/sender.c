@@ -1,0 +1,290 @@
+/* Messages on their way from the engine threads to their outlets. */
+#include "coordinator/job/sender.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/memory.h"
+#include "base/text/buffer.h"
+
+enum {
+    FEW = 2, /* so little leaves from an engine thread: a wake-up costs as much */
+    FEW_BYTES = 4096,
+    MANY = 64, /* so much while the target computes, which takes longer */
+    MANY_BYTES = 1 << 16
+};
+
+/* A message, or the end of an answer with the text for the client. */
+struct item {
+    struct outlet *outlet; /* with a reference */
+    size_t begin, len;     /* in the batch's bytes */
+    int code;              /* of the end */
+    bool is_end, is_abort;
+};
+
+struct batch {
+    struct item *items;
+    size_t n, capacity;
+    struct buffer bytes;
+};
+
+/* A thread, and what waits for it. */
+struct lane {
+    pthread_t thread;
+    bool has_thread;
+    struct batch leaving; /* under the lock until the thread takes it */
+    struct batch sending; /* the thread's */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_busy, is_closing; /* somebody has a batch, or one waits; no more will come */
+    bool is_lent;             /* an engine thread sends: what comes meanwhile waits behind it */
+    struct lane *large;       /* where that goes which takes long; NULL = nowhere else */
+};
+
+struct sender {
+    struct batch listed; /* under the lock of the quick lane */
+    struct batch here;   /* of the engine thread that sends by itself */
+    struct lane quick, large;
+};
+
+/* ---- batches ---- */
+
+/* Adds an item with a reference that it has already. */
+static int add(struct batch *batch, const struct item *item, const void *data, struct error *err)
+{
+    int rc = mem_grow(&batch->items, &batch->capacity, batch->n + 1, err);
+    size_t begin = batch->bytes.len;
+    if (!rc) rc = buffer_append(&batch->bytes, data, item->len, err);
+    if (rc) return rc;
+    batch->items[batch->n] = *item;
+    batch->items[batch->n++].begin = begin;
+    return 0;
+}
+
+/* Appends all of `from`, which is empty then. */
+static int append(struct batch *to, struct batch *from, struct error *err)
+{
+    int rc = mem_grow(&to->items, &to->capacity, to->n + from->n, err);
+    size_t begin = to->bytes.len;
+    if (!rc) rc = buffer_append(&to->bytes, from->bytes.data, from->bytes.len, err);
+    if (rc) return rc;
+    for (size_t i = 0; i < from->n; i++) {
+        to->items[to->n] = from->items[i];
+        to->items[to->n++].begin += begin;
+    }
+    from->n = 0;
+    from->bytes.len = 0;
+    return 0;
+}
+
+static void swap(struct batch *a, struct batch *b)
+{
+    struct batch c = *a;
+    *a = *b;
+    *b = c;
+}
+
+static void free_batch(struct batch *batch)
+{
+    free(batch->items);
+    buffer_free(&batch->bytes);
+}
+
+/* ---- what leaves ---- */
+
+static void send_item(const struct item *item, const uint8_t *data)
+{
+    const struct outlet_ops *ops = item->outlet->ops;
+    struct error err;
+    if (item->is_end) {
+        ops->finish(item->outlet, item->code, (const char *)data, item->is_abort);
+    } else {
+        /* A message less would go unnoticed, so the answer ends here; what follows is ignored. */
+        int rc = ops->send(item->outlet, data, item->len, &err);
+        if (rc) ops->finish(item->outlet, rc, err.text, false);
+    }
+    ops->unref(item->outlet);
+}
+
+/* Everything behind something that takes long goes the same way, so that it stays in order. */
+static bool goes_to_large(const struct item *item)
+{
+    struct outlet *outlet = item->outlet;
+    if (!outlet->has_large && outlet->ops->takes_long) {
+        outlet->has_large = outlet->ops->takes_long(outlet, item->len, item->is_end);
+    }
+    return outlet->has_large;
+}
+
+static void push(struct lane *lane, const struct item *item, const uint8_t *data)
+{
+    struct error err;
+    pthread_mutex_lock(&lane->lock);
+    int rc = add(&lane->leaving, item, data, &err);
+    lane->is_busy = true;
+    pthread_cond_signal(&lane->changed);
+    pthread_mutex_unlock(&lane->lock);
+    if (!rc) return;
+    item->outlet->ops->finish(item->outlet, rc, err.text, true);
+    item->outlet->ops->unref(item->outlet);
+}
+
+static void send_batch(struct batch *batch, struct lane *large)
+{
+    for (size_t i = 0; i < batch->n; i++) {
+        const struct item *item = &batch->items[i];
+        const uint8_t *data = batch->bytes.data + item->begin;
+        if (large && goes_to_large(item))
+            push(large, item, data);
+        else
+            send_item(item, data);
+    }
+    batch->n = 0;
+    batch->bytes.len = 0;
+}
+
+/* ---- threads ---- */
+
+static void *run(void *arg)
+{
+    struct lane *lane = arg;
+    prctl(PR_SET_NAME, lane->large ? "sender" : "sender of large"); /* for top -H; best effort */
+    pthread_mutex_lock(&lane->lock);
+    for (;;) {
+        while (lane->is_lent || (!lane->leaving.n && !lane->is_closing)) {
+            pthread_cond_wait(&lane->changed, &lane->lock);
+        }
+        if (!lane->leaving.n) break;
+        swap(&lane->leaving, &lane->sending);
+        pthread_mutex_unlock(&lane->lock);
+        send_batch(&lane->sending, lane->large);
+        pthread_mutex_lock(&lane->lock);
+        lane->is_busy = lane->leaving.n > 0;
+    }
+    pthread_mutex_unlock(&lane->lock);
+    return NULL;
+}
+
+static int open_lane(struct lane *lane, struct lane *large, struct error *err)
+{
+    lane->large = large;
+    pthread_mutex_init(&lane->lock, NULL);
+    pthread_cond_init(&lane->changed, NULL);
+    lane->has_thread = pthread_create(&lane->thread, NULL, run, lane) == 0;
+    if (lane->has_thread) return 0;
+    return error_set(err, ERR_NO_MEMORY, "cannot start the thread that sends answers");
+}
+
+/* Sends what waits. */
+static void end_lane(struct lane *lane)
+{
+    if (!lane->has_thread) return;
+    pthread_mutex_lock(&lane->lock);
+    lane->is_closing = true;
+    pthread_cond_signal(&lane->changed);
+    pthread_mutex_unlock(&lane->lock);
+    pthread_join(lane->thread, NULL);
+    lane->has_thread = false;
+}
+
+static void free_lane(struct lane *lane)
+{
+    free_batch(&lane->leaving);
+    free_batch(&lane->sending);
+    pthread_cond_destroy(&lane->changed);
+    pthread_mutex_destroy(&lane->lock);
+}
+
+int sender_open(struct sender **sender, struct error *err)
+{
+    struct sender *s = NULL;
+    int rc = 0;
+    *sender = NULL;
+    TRY(mem_array(&s, 1, sizeof *s, err));
+    TRY(open_lane(&s->large, NULL, err));
+    TRY(open_lane(&s->quick, &s->large, err));
+    *sender = s;
+    s = NULL;
+out:
+    sender_close(s);
+    return rc;
+}
+
+void sender_close(struct sender *s)
+{
+    if (!s) return;
+    end_lane(&s->quick);
+    send_batch(&s->listed, &s->large);
+    end_lane(&s->large);
+    free_batch(&s->listed);
+    free_batch(&s->here);
+    free_lane(&s->quick);
+    free_lane(&s->large);
+    free(s);
+}
+
+/* ---- engine threads ---- */
+
+static int list(struct sender *s, const struct item *item, const void *data, struct error *err)
+{
+    pthread_mutex_lock(&s->quick.lock);
+    int rc = add(&s->listed, item, data, err);
+    if (!rc) item->outlet->ops->ref(item->outlet);
+    pthread_mutex_unlock(&s->quick.lock);
+    return rc;
+}
+
+int sender_send(struct sender *s, struct outlet *outlet, const uint8_t *data, size_t len,
+                struct error *err)
+{
+    const struct item item = {.outlet = outlet, .len = len};
+    return list(s, &item, data, err);
+}
+
+void sender_finish(struct sender *s, struct outlet *outlet, int code, const char *text,
+                   bool is_abort)
+{
+    struct error err;
+    const struct item item = {.outlet = outlet,
+                              .len = strlen(text) + 1,
+                              .code = code,
+                              .is_end = true,
+                              .is_abort = is_abort};
+    if (list(s, &item, text, &err)) outlet->ops->finish(outlet, code, text, is_abort);
+}
+
+/* What is listed by all engines leaves in order: it is sent here while the lane has nothing, and
+ * what is flushed meanwhile waits until that is done. */
+void sender_flush(struct sender *s, bool has_time)
+{
+    struct lane *lane = &s->quick;
+    struct batch *listed = &s->listed;
+    struct error err;
+    size_t n_most = has_time ? MANY : FEW, bytes_most = has_time ? MANY_BYTES : FEW_BYTES;
+    pthread_mutex_lock(&lane->lock);
+    bool leaves_here = !lane->is_busy && listed->n <= n_most && listed->bytes.len <= bytes_most;
+    if (listed->n == 0) {
+        leaves_here = false;
+    } else if (leaves_here) {
+        lane->is_busy = lane->is_lent = true;
+        swap(&s->here, listed);
+    } else {
+        lane->is_busy = true;
+        if (lane->leaving.n == 0) {
+            swap(&lane->leaving, listed);
+        } else {
+            append(&lane->leaving, listed, &err); /* without memory: with the next flush */
+        }
+        pthread_cond_signal(&lane->changed);
+    }
+    pthread_mutex_unlock(&lane->lock);
+    if (!leaves_here) return;
+    send_batch(&s->here, lane->large);
+    pthread_mutex_lock(&lane->lock);
+    lane->is_lent = false;
+    lane->is_busy = lane->leaving.n > 0;
+    if (lane->is_busy) pthread_cond_signal(&lane->changed);
+    pthread_mutex_unlock(&lane->lock);
+}

@@ -1,0 +1,110 @@
+/* The sending side of struct reply. */
+#include "coordinator/job/sent_reply.h"
+
+#include <stdlib.h>
+
+struct sent_reply {
+    struct reply base;
+    struct outlet *outlet;
+    struct sender *sender;
+};
+
+static struct sent_reply *sent(struct reply *reply)
+{
+    return (struct sent_reply *)reply;
+}
+
+/* Sends what was encoded, when that went well. */
+static int send_encoded(struct reply *reply, int rc, struct error *err)
+{
+    const struct buffer *buffer = reply->buffer;
+    if (rc) return rc;
+    return sender_send(sent(reply)->sender, sent(reply)->outlet, buffer->data, buffer->len, err);
+}
+
+static int send_tokens(struct reply *reply, const struct generate_tokens *tokens, struct error *err)
+{
+    const struct generate_reply message = {.tokens = tokens};
+    return send_encoded(reply, generate_reply_encode(reply->buffer, &message, err), err);
+}
+
+static int send_summary(struct reply *reply, const struct generate_summary *summary,
+                        struct error *err)
+{
+    const struct generate_reply message = {.summary = summary};
+    return send_encoded(reply, generate_reply_encode(reply->buffer, &message, err), err);
+}
+
+static int send_echo(struct reply *reply, const struct score_reply *scores, struct error *err)
+{
+    const struct generate_reply message = {.echo = scores};
+    return send_encoded(reply, generate_reply_encode(reply->buffer, &message, err), err);
+}
+
+static int send_scores(struct reply *reply, const struct score_reply *scores, struct error *err)
+{
+    return send_encoded(reply, score_reply_encode(reply->buffer, scores, err), err);
+}
+
+static int send_description(struct reply *reply, const struct service_description *description,
+                            struct error *err)
+{
+    int rc = service_description_encode(reply->buffer, description, err);
+    return send_encoded(reply, rc, err);
+}
+
+static void end_well(struct reply *reply)
+{
+    sender_finish(sent(reply)->sender, sent(reply)->outlet, 0, "", false);
+}
+
+/* What a client has not read is not kept for it after it was given up. */
+static void end_with_error(struct reply *reply, int code, const char *text)
+{
+    bool is_abort = reply->end == JOB_END_SLOW_READER;
+    sender_finish(sent(reply)->sender, sent(reply)->outlet, code, text, is_abort);
+}
+
+static struct reader_progress progress(const struct reply *reply)
+{
+    const struct outlet *outlet = ((const struct sent_reply *)reply)->outlet;
+    return outlet->ops->progress(outlet);
+}
+
+static bool is_cancelled(const struct reply *reply)
+{
+    const struct outlet *outlet = ((const struct sent_reply *)reply)->outlet;
+    return outlet->ops->is_cancelled(outlet);
+}
+
+static void close_reply(struct reply *reply)
+{
+    sent(reply)->outlet->ops->unref(sent(reply)->outlet);
+    free(reply);
+}
+
+static const struct reply_ops ops = {
+    .tokens = send_tokens,
+    .summary = send_summary,
+    .echo = send_echo,
+    .scores = send_scores,
+    .description = send_description,
+    .done = end_well,
+    .fail = end_with_error,
+    .progress = progress,
+    .is_cancelled = is_cancelled,
+    .close = close_reply,
+};
+
+int sent_reply_open(struct reply **reply, struct outlet *outlet, struct sender *sender,
+                    struct error *err)
+{
+    struct sent_reply *made = NULL;
+    *reply = NULL;
+    int rc = mem_array(&made, 1, sizeof *made, err);
+    if (rc) return rc;
+    *made = (struct sent_reply){{.ops = &ops}, outlet, sender};
+    outlet->ops->ref(outlet);
+    *reply = &made->base;
+    return 0;
+}

@@ -1,0 +1,92 @@
+#include "coordinator/round/halves.h"
+
+#include <string.h>
+
+/* Counts of steps. */
+enum {
+    TRIALS = 32, /* of each kind before the two are compared */
+    FIRST = 6,   /* after which a trial ends that goes badly */
+    MEMORY = 64, /* over which means run */
+    /* In PROBE_STEPS so many are of the kind that was measured to be slower. */
+    BLOCK = 8,
+    PROBE_STEPS = 4096
+};
+
+/* Ratio of the times of a token: halves must be this much better, because smaller differences are
+ * mostly noise. */
+static const double worth_ratio = 0.97;
+/* Predictions know nothing of cores that draft and target share, so they must promise more. */
+static const double promise_ratio = 0.95;
+/* A trial in which tokens take so much longer is not worth its cost. */
+static const double bad_ratio = 1.05;
+/* Times the mean: a longer step counts as so long. */
+static const double outlier_ratio = 2;
+
+int halves_parse_mode(const char *text, enum halves_mode *mode, struct error *err)
+{
+    static const char *const words[] = {
+        [HALVES_AUTO] = "auto", [HALVES_ON] = "on", [HALVES_OFF] = "off"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, words[i]) != 0) continue;
+        *mode = (enum halves_mode)i;
+        return 0;
+    }
+    return error_set(err, ERR_ARGUMENT, "--half-batches %s: expected auto, on or off", text);
+}
+
+void halves_forget(struct halves *h)
+{
+    memset(h->paces, 0, sizeof h->paces);
+    h->last_us = 0;
+}
+
+static int size_of(int n_lanes)
+{
+    int size = 0;
+    while (n_lanes > 1 && size < HALVES_SIZES - 1) {
+        n_lanes /= 2;
+        size++;
+    }
+    return size;
+}
+
+static double token_us(const struct halves_pace *pace)
+{
+    return pace->us / pace->n_tokens;
+}
+
+static void add_step(struct halves_pace *pace, double us, int n_tokens)
+{
+    double most = outlier_ratio * pace->us;
+    int n = pace->n < MEMORY ? ++pace->n : MEMORY;
+    if (n > 1 && us > most) us = most;
+    pace->us += (us - pace->us) / n;
+    pace->n_tokens += (n_tokens - pace->n_tokens) / n;
+}
+
+bool halves_choose(struct halves *h, int n_lanes, double predicted_ratio)
+{
+    const struct halves_pace *whole = &h->paces[size_of(n_lanes)][0], *halved = whole + 1;
+    if (h->mode != HALVES_AUTO) return h->mode == HALVES_ON;
+    h->n_rounds++;
+    if (!(predicted_ratio > 0 && predicted_ratio < promise_ratio)) return false;
+    if (whole->n < TRIALS) return false;
+    if (halved->n < FIRST) return true;
+    double ratio = token_us(halved) / token_us(whole);
+    bool is_better = halved->n < TRIALS ? ratio < bad_ratio : ratio < worth_ratio;
+    return h->n_rounds % PROBE_STEPS < BLOCK ? !is_better : is_better;
+}
+
+void halves_observe(struct halves *h, int n_lanes, bool is_halved, bool is_steady, int n_tokens,
+                    int64_t now_us)
+{
+    int size = size_of(n_lanes);
+    bool follows = is_steady && h->last_us > 0 && h->last_size == size &&
+                   h->last_halved == is_halved && n_tokens > 0;
+    if (follows) {
+        add_step(&h->paces[size][is_halved], (double)(now_us - h->last_us), n_tokens);
+    }
+    h->last_us = now_us;
+    h->last_size = size;
+    h->last_halved = is_halved;
+}

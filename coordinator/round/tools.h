@@ -1,0 +1,25 @@
+/* What a round works with. */
+#pragma once
+
+#include "coordinator/draft/ahead.h"
+#include "coordinator/draft/appended.h"
+#include "coordinator/round/halves.h"
+#include "coordinator/schedule/scheduler.h"
+#include "coordinator/signals/signals.h"
+
+/* All lent. */
+struct round_tools {
+    struct target *target;
+    struct drafters *drafters;
+    struct ahead *ahead; /* with a draft model */
+    const struct appended *appended;
+    struct halves *halves;
+    struct block_pool *target_pool;
+    struct planner *planner;
+    struct scheduler *scheduler;
+    const struct tokenizer *tok;
+    struct signals *signals;
+    /* As in struct engine_options: called before the draft works, and once a step is on its way. */
+    void (*flush_answers)(void *arg, bool has_time);
+    void *flush_arg;
+};

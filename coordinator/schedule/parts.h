@@ -1,0 +1,57 @@
+/* A plan in the making: shared by coordinator/scheduler*.c alone. */
+#pragma once
+
+#include "coordinator/schedule/plan.h"
+#include "coordinator/sequence/sequence.h"
+
+struct planning {
+    struct scheduler *s;
+    struct sequence **seqs; /* oldest first */
+    int n;
+    struct round_plan *plan;
+    int n_tokens, n_rows;                    /* that the step still has room for */
+    int n_decoding;                          /* lanes of the plan that decode */
+    struct sequence *readers[SEQUENCES_MAX]; /* for which the draft reads, the urgent ones first */
+    int n_readers, n_urgent;
+};
+
+static inline bool planning_is_planned(const struct sequence *seq)
+{
+    return seq->planner_state.strategy == STRATEGY_PLANNED;
+}
+
+/* Behind a long prompt the first token does not wait for the draft. */
+static inline bool planning_is_first_plain(const struct sequence *seq)
+{
+    return seq->n_tokens == seq->n_prompt && seq->n_prompt > FIRST_GUESS_TOKENS;
+}
+
+/* Whether the draft model may guess for the sequence. */
+static inline bool planning_has_model(const struct planning *p, const struct sequence *seq)
+{
+    return p->s->drafters->model && !seq->is_score && seq->n_draft > 0 && !seq->lost_draft;
+}
+
+/* Tokens that the draft model has not read. */
+static inline int planning_n_missed(const struct sequence *seq)
+{
+    return seq->n_tokens - seq->n_draft_kv;
+}
+
+/* The most guesses of the next round, whoever makes them. It depends on the sequence and on what
+ * the models can do, and never on company. */
+int planning_guess_room(const struct planning *planning, const struct sequence *seq);
+
+/* The drafter that guesses for a sequence with a K of its own from what its request predicts, and
+ * *offer is what it offers; NULL: there is nothing. */
+struct drafter *planning_own_predicted(const struct planning *planning, const struct sequence *seq,
+                                       struct planner_offer *offer);
+
+/* Gives windows to planned lanes of the plan, lanes[n], whose guesses are chosen. */
+void planning_open_windows(struct planning *planning, struct lane_plan **lanes, int n);
+
+/* Chooses what the draft reads of prompts in this round. */
+void planning_read(struct planning *planning);
+
+/* Takes the blocks that the lanes may need; lanes that find none wait or lose their place. */
+void planning_reserve(struct planning *planning);

@@ -1,0 +1,78 @@
+/* The plan of a round, and what decisions about it depend on (coordinator/schedule/scheduler.h). */
+#pragma once
+
+#include "coordinator/draft/drafters.h"
+#include "coordinator/kv/block_tails.h"
+#include "coordinator/target/target.h"
+#include "speculation/planner/planner.h"
+
+enum {
+    SEQUENCES_MAX = PLANNER_LANES_MAX, /* that have a place at a time */
+    /* Tokens of a prompt with which the first round of a text may guess. Behind a longer one the
+     * first token comes plainly, so that it does not wait until the draft has read the prompt. */
+    FIRST_GUESS_TOKENS = 64,
+    /* Tokens that the draft may have missed when a lane guesses; more are read in chunks before. */
+    CAUGHT_UP_TOKENS = 64,
+    /* Tokens of what was found that are held against the text. */
+    FORESEEN_MAX = 8
+};
+
+/* What could be found for a lane, and how it began: from that the planner learns whether it was
+ * taken or not. */
+struct lane_found {
+    struct planner_offer offer;
+    int n;
+    int32_t tokens[FORESEEN_MAX]; /* [n] */
+};
+
+/* One sequence's share of a step. */
+struct lane_plan {
+    struct sequence *seq;
+    int n_tokens;            /* committed tokens that the step feeds, from n_target_kv on */
+    int k;                   /* guesses behind them, at most */
+    int n_append;            /* guesses behind those that a finder may make, at most */
+    struct drafter *drafter; /* that makes them; with k = 0 NULL */
+    /* Where it is a finder: why. */
+    struct planner_offer offer;
+    uint8_t siblings[DRAFT_MAX]; /* of each of the k guesses */
+    struct growth growth;        /* what a draft model guesses behind them */
+    /* siblings and growth say how many guesses there are for each place, and behind how many of
+     * the place before; which ones these are is chosen by the draft's q
+     * (speculation/tree_follow.h). */
+    bool follows_q;
+    struct planner_branch branch; /* besides guesses of the draft model */
+    /* Instead of a branch: tokens that are checked for what their rows teach. */
+    const struct drafter *window; /* whose they are; with n_window = 0 NULL */
+    int n_window;
+    int n_found;
+    struct lane_found found[PLANNER_FINDERS];
+    struct block_tails *tails; /* set aside for all that is no chain; NULL: there are none */
+    bool is_last; /* the step reaches the last committed token, so that the next one follows */
+    int first_scored, n_scored; /* of n_tokens: those whose rows are wanted as scores */
+};
+
+struct round_plan {
+    struct lane_plan lanes[SEQUENCES_MAX];
+    int n_lanes;
+    struct draft_reading readings[SEQUENCES_MAX]; /* by the draft, before it guesses */
+    int n_readings;
+    struct block_tails tails[SEQUENCES_MAX];
+    int n_tails;
+    int n_tokens, n_prompt; /* committed tokens fed; of them, tokens of prompts */
+    double predicted_us;    /* what the planner expects the round to take; 0 = not known */
+};
+
+/* What decisions depend on besides the sequences. Lent. */
+struct scheduler {
+    const struct target_description *target;
+    struct block_pool *target_pool;
+    struct drafters *drafters;
+    struct planner *planner;
+    /* A step with prompts may take this many times as long as the decoding lanes alone would. */
+    double step_stretch;
+    int append_max; /* guesses behind those of the draft that rows and KV are set aside for */
+    int n_ahead;    /* guesses that a single stream has already; they are checked if it guesses */
+    bool is_halved; /* the sequences are half of all */
+    int n_hidden_rows; /* of the step that the target has while the draft works; 0 = none */
+    uint64_t n_rounds;
+};

@@ -1,0 +1,343 @@
+/* What a round sets aside in KV before anything is drawn, and what the draft reads of prompts. */
+#include "coordinator/schedule/parts.h"
+
+#include <string.h>
+
+#include "base/limits.h"
+#include "coordinator/draft/lane_tree.h"
+
+enum {
+    /* Tokens of prompts that the draft reads in a round: beside lanes, whatever they take, and at
+     * most. */
+    READ_TOKENS_LEAST = 64,
+    READ_TOKENS_MOST = 512
+};
+
+/* Share of a step's time that the draft's reading of prompts may add to a round. */
+static const double read_share = 0.5;
+
+/* ---- what the draft reads besides ---- */
+
+static void add_reader(struct planning *p, struct sequence *seq, bool is_urgent)
+{
+    p->readers[p->n_readers] = seq;
+    if (is_urgent) {
+        p->readers[p->n_readers] = p->readers[p->n_urgent];
+        p->readers[p->n_urgent++] = seq;
+    }
+    p->n_readers++;
+}
+
+/* Prompts are read for lanes that will guess: those with a K of their own, and planned ones where
+ * it pays. */
+static void list_readers(struct planning *p)
+{
+    struct drafter *model = p->s->drafters->model;
+    for (int i = 0; i < p->n; i++) {
+        struct sequence *seq = p->seqs[i];
+        if (!planning_has_model(p, seq) || seq->reader.slow_us) continue;
+        if (planning_n_missed(seq) > CAUGHT_UP_TOKENS) sequence_reuse_draft(seq, model);
+        if (planning_n_missed(seq) <= CAUGHT_UP_TOKENS || seq->n_tokens + 1 >= seq->end) continue;
+        if (drafter_limit(model) <= seq->n_tokens) continue;
+        if (planning_is_first_plain(seq)) continue;
+        bool wants = !planning_is_planned(seq) ||
+                     planner_wants_reading(p->s->planner, &seq->planner_state,
+                                           planning_n_missed(seq), seq->end - seq->n_tokens, p->n);
+        if (wants) add_reader(p, seq, !planning_is_planned(seq));
+    }
+}
+
+/* Reading must not delay the lanes of the step much. Those that decode would have a step of about
+ * one row without it. */
+static int reading_room(const struct planning *p)
+{
+    if (p->plan->n_lanes == 0) return READ_TOKENS_MOST;
+    int n_rows = p->n_decoding > 0 ? 1 : p->plan->n_tokens;
+    return planner_reading_within(p->s->planner, n_rows, read_share, READ_TOKENS_LEAST,
+                                  READ_TOKENS_MOST);
+}
+
+/* The sequence's reading of this round, or -1. */
+static int find_reading(const struct round_plan *plan, const struct sequence *seq)
+{
+    int i = plan->n_readings - 1;
+    while (i >= 0 && plan->readings[i].seq != seq) {
+        i--;
+    }
+    return i;
+}
+
+static void drop_reading(struct round_plan *plan, int at)
+{
+    plan->n_readings--;
+    for (; at < plan->n_readings; at++) {
+        plan->readings[at] = plan->readings[at + 1];
+    }
+}
+
+/* Whether what the draft knows of `other` may be forgotten so that seq gets on. One that guesses no
+ * more needs it no more, and one whose client does not read waits anyway. A planned sequence can go
+ * on without guesses, so it gives way to those with a K of their own; among equals the younger one
+ * gives way, so that the oldest always gets on. */
+static bool gives_way(const struct planning *p, const struct sequence *other,
+                      const struct sequence *seq)
+{
+    if (other == seq || other->is_evicted) return false;
+    bool guesses =
+        planning_has_model(p, other) && other->n_tokens < drafter_limit(p->s->drafters->model);
+    if (!guesses || other->reader.slow_us) return true;
+    if (planning_is_planned(other) != planning_is_planned(seq)) return planning_is_planned(other);
+    return other->id > seq->id;
+}
+
+/* The youngest sequence that gives way to seq gives up what the draft knows of it, which can be
+ * read again. What was set aside for lanes[n_reserved] of the plan stays. */
+static bool free_draft_kv(struct planning *p, const struct sequence *seq, int n_reserved)
+{
+    for (int i = p->n - 1; i >= 0; i--) {
+        struct sequence *other = p->seqs[i];
+        int reading = find_reading(p->plan, other);
+        bool is_used = other->n_draft_kv == 0 && reading < 0;
+        for (int l = 0; l < n_reserved && !is_used; l++) {
+            const struct lane_plan *lane = &p->plan->lanes[l];
+            is_used = lane->seq == other && lane->k > 0 && lane->drafter == p->s->drafters->model;
+        }
+        if (is_used || !gives_way(p, other, seq)) continue;
+        if (reading >= 0) drop_reading(p->plan, reading);
+        drafter_forget(p->s->drafters->model, other->slot);
+        other->n_draft_kv = 0;
+        other->draft_losses++;
+        return true;
+    }
+    return false;
+}
+
+/* False: there is no room in the draft's KV for the first n_positions. */
+static bool reserve_reading(struct planning *p, struct sequence *seq, int n_positions,
+                            bool is_urgent)
+{
+    struct error err;
+    while (drafter_reserve(p->s->drafters->model, seq, n_positions, &err)) {
+        if (!is_urgent || !free_draft_kv(p, seq, 0)) return false;
+    }
+    return true;
+}
+
+/* Whether the draft reads for another sequence in this round what it would read next for this
+ * one, which then finds it in the next round. */
+static bool reads_the_same(const struct round_plan *plan, const struct sequence *seq)
+{
+    for (int i = 0; i < plan->n_readings; i++) {
+        const struct sequence *other = plan->readings[i].seq;
+        int begin = other->n_draft_kv, n = begin + KV_BLOCK_TOKENS;
+        if (seq->n_draft_kv != begin || plan->readings[i].n_tokens < KV_BLOCK_TOKENS) continue;
+        if (n < seq->n_tokens &&
+            memcmp(seq->tokens, other->tokens, (size_t)n * sizeof(int32_t)) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Tokens that the draft reads next for a sequence. A part ends with a block, so that others that
+ * begin alike find all of it. */
+static int reading_tokens(const struct sequence *seq, int room)
+{
+    int n_left = planning_n_missed(seq) - 1;
+    return n_left <= room ? n_left : room - (seq->n_draft_kv + room) % KV_BLOCK_TOKENS;
+}
+
+void planning_read(struct planning *p)
+{
+    list_readers(p);
+    int room = p->n_readers ? reading_room(p) : 0;
+    for (int i = 0; i < p->n_readers && room > 0; i++) {
+        struct sequence *seq = p->readers[i];
+        int n = reading_tokens(seq, room);
+        if (n <= 0 || reads_the_same(p->plan, seq)) continue;
+        if (!reserve_reading(p, seq, seq->n_draft_kv + n, i < p->n_urgent)) continue;
+        p->plan->readings[p->plan->n_readings++] = (struct draft_reading){seq, n};
+        room -= n;
+    }
+}
+
+/* ---- setting KV aside ---- */
+
+/* Who gives up its place: the youngest whose client does not read, otherwise the youngest. */
+static struct sequence *choose_victim(const struct planning *p)
+{
+    struct sequence *victim = NULL;
+    for (int i = p->n - 1; i >= 0; i--) {
+        struct sequence *seq = p->seqs[i];
+        if (seq->is_evicted) continue;
+        if (seq->reader.slow_us) return seq;
+        if (!victim) victim = seq;
+    }
+    return victim;
+}
+
+/* False: the lane's own sequence had to give up its place. */
+static bool reserve_target(struct planning *p, struct lane_plan *lane)
+{
+    struct sequence *seq = lane->seq;
+    struct error err;
+    while (block_table_reach(&seq->target_blocks, p->s->target_pool,
+                             seq->n_target_kv + lane->n_tokens + lane->k, &err)) {
+        if (lane->k > 0 && planning_is_planned(seq)) {
+            lane->k = 0;
+            continue;
+        }
+        struct sequence *victim = choose_victim(p);
+        sequence_evict(victim, p->s->target_pool, p->s->drafters);
+        if (victim == seq) return false;
+    }
+    return true;
+}
+
+/* False: a lane with a K of its own waits a round. */
+static bool reserve_draft(struct planning *p, struct lane_plan *lane, int n_reserved)
+{
+    struct sequence *seq = lane->seq;
+    struct drafter *model = p->s->drafters->model;
+    struct error err;
+    while (lane->k > 0 && lane->drafter == model) {
+        /* An older sequence may have taken what the draft knew of this one. */
+        bool is_behind = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+        if (!is_behind && !drafter_reserve(model, seq, seq->n_tokens + lane->k, &err)) break;
+        if (!is_behind && free_draft_kv(p, seq, n_reserved)) continue;
+        if (!planning_is_planned(seq)) return false;
+        seq->lacked_draft_kv = true;
+        lane->k = 0;
+    }
+    return true;
+}
+
+/* The same goes for guesses behind those of the draft as for siblings. */
+static void reserve_appended(struct planning *p, struct lane_plan *lane)
+{
+    struct sequence *seq = lane->seq;
+    struct error err;
+    int end = seq->n_target_kv + lane->n_tokens + lane->k + lane->n_append;
+    if (lane->k == 0 || block_table_reach(&seq->target_blocks, p->s->target_pool, end, &err)) {
+        lane->n_append = 0;
+    }
+}
+
+/* Path 0 goes on with the branch where the chain is the beginning of that. */
+static int branch_end(const struct lane_plan *lane, int n_branch)
+{
+    return lane->seq->n_target_kv + lane->n_tokens + n_branch;
+}
+
+/* Whether there are blocks for path 0 and for the tails. It is asked before any is taken: otherwise
+ * those of path 0 would stay with a sequence that gets no tails, and published ones would have been
+ * forgotten for them. */
+static bool has_blocks(const struct planning *p, const struct lane_plan *lane, int n_branch,
+                       const struct guess_tree *shape)
+{
+    const struct block_pool *pool = p->s->target_pool;
+    int n = block_table_lacks(&lane->seq->target_blocks, pool, branch_end(lane, n_branch));
+    n += guess_tree_tails(shape, lane->seq->n_tokens, pool->block_tokens);
+    return n <= block_pool_room(pool);
+}
+
+/* Parents of the largest tree that the lane's guesses can be; returns how many guesses. */
+static int list_parents(const struct lane_plan *lane, int n_branch, int32_t *parents)
+{
+    int n_chain = lane->k + lane->n_append;
+    if (!lane->follows_q) {
+        return lane_tree_parents(n_chain, lane->siblings, &lane->growth, n_branch, parents);
+    }
+    uint8_t siblings[DRAFT_MAX];
+    struct growth growth;
+    growth_pack(n_chain, lane->siblings, &lane->growth, siblings, &growth);
+    return lane_tree_parents(n_chain, siblings, &growth, n_branch, parents);
+}
+
+/* Blocks for the lane's siblings, what is behind them and a branch, or a window. False: there are
+ * not enough. */
+static bool reserve_tree(struct planning *p, struct lane_plan *lane)
+{
+    int32_t parents[TREE_NODES_MAX];
+    struct guess_tree shape;
+    struct error err;
+    struct block_pool *pool = p->s->target_pool;
+    struct block_table *table = &lane->seq->target_blocks;
+    struct block_tails *tails = &p->plan->tails[p->plan->n_tails];
+    int n_branch = lane->branch.n > 0 ? lane->branch.n : lane->n_window;
+    int n = list_parents(lane, n_branch, parents);
+    if (n == lane->k + lane->n_append) return true;
+    if (guess_tree_init(&shape, parents, n, &err) || !has_blocks(p, lane, n_branch, &shape) ||
+        block_table_reach(table, pool, branch_end(lane, n_branch), &err) ||
+        block_tails_reserve(tails, pool, table, &shape, lane->seq->n_tokens, &err)) {
+        return false;
+    }
+    lane->tails = tails;
+    p->plan->n_tails++;
+    return true;
+}
+
+/* Siblings and branches get what is left when all lanes have what they need: nobody loses a place
+ * for them. Where there are not enough for any tree that may follow q, it is the planned one.
+ * Guesses behind siblings give way first, and a window gives way to siblings. */
+static void reserve_siblings(struct planning *p, struct lane_plan *lane)
+{
+    lane->tails = NULL;
+    if (lane->k == 0) lane->branch.n = lane->growth.n = 0;
+    if (lane->growth.n == 0) lane->follows_q = false;
+    if (reserve_tree(p, lane)) return;
+    bool follows_q = lane->follows_q;
+    lane->follows_q = false;
+    if (follows_q && reserve_tree(p, lane)) return;
+    bool grows = lane->growth.n > 0;
+    lane->growth.n = 0;
+    if (grows && reserve_tree(p, lane)) return;
+    bool has_window = lane->n_window > 0;
+    lane->n_window = 0;
+    if (has_window && reserve_tree(p, lane)) return;
+    memset(lane->siblings, 0, sizeof lane->siblings);
+    lane->branch.n = 0;
+}
+
+static void drop_readings(struct planning *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->plan->n_readings; i++) {
+        if (!p->plan->readings[i].seq->is_evicted) p->plan->readings[n++] = p->plan->readings[i];
+    }
+    p->plan->n_readings = n;
+}
+
+/* From the oldest on, so that it is never an earlier lane of the same pass that gives way. */
+static void sort_by_age(struct round_plan *plan)
+{
+    for (int i = 1; i < plan->n_lanes; i++) {
+        struct lane_plan lane = plan->lanes[i];
+        int at = i;
+        for (; at > 0 && plan->lanes[at - 1].seq->id > lane.seq->id; at--) {
+            plan->lanes[at] = plan->lanes[at - 1];
+        }
+        plan->lanes[at] = lane;
+    }
+}
+
+void planning_reserve(struct planning *p)
+{
+    struct round_plan *plan = p->plan;
+    int n = 0;
+    sort_by_age(plan);
+    for (int i = 0; i < plan->n_lanes; i++) {
+        struct lane_plan lane = plan->lanes[i];
+        if (lane.seq->is_evicted || !reserve_target(p, &lane)) continue;
+        /* A lane that must wait for the draft has had its turn, too. Otherwise it would keep the
+         * step's rows from lanes that the draft has room for. */
+        lane.seq->last_round = p->s->n_rounds;
+        if (!reserve_draft(p, &lane, n)) continue;
+        plan->lanes[n++] = lane;
+    }
+    plan->n_lanes = n;
+    for (int i = 0; i < n; i++) {
+        reserve_appended(p, &plan->lanes[i]);
+        reserve_siblings(p, &plan->lanes[i]);
+    }
+    drop_readings(p);
+}

@@ -1,0 +1,509 @@
+/* The plan of a round. */
+#include "coordinator/schedule/scheduler.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "coordinator/draft/trees_option.h"
+#include "coordinator/schedule/parts.h"
+#include "coordinator/sequence/sequence.h"
+
+enum {
+    /* Rows of prompts that a step has room for, whatever its predicted time. */
+    PROMPT_ROWS_LEAST = 64,
+    /* Bytes of the answer to the scores of one step; a row has them for every slice. */
+    SCORE_BYTES_MAX = 8 << 20,
+    SCORE_ITEM_BYTES = 16,
+    /* Tokens of texts that finders read in a round: together, and of each text at least. A token
+     * takes them about 0.2 us. */
+    STUDY_TOKENS = 1024,
+    STUDY_LEAST = 2 * DRAFT_MAX
+};
+
+/* Times a step of one row: how long a step may take in which nobody decodes. The time of a step
+ * bends upward, so a longer step would read at most 1 / 15 more tokens a second, and on a CPU
+ * hardly any. Where many rows cost little more than one, as on a GPU, the whole step fits. */
+static const double reading_stretch = 16;
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int n_unread(const struct sequence *seq)
+{
+    return seq->n_tokens - seq->n_target_kv;
+}
+
+int planning_guess_room(const struct planning *p, const struct sequence *seq)
+{
+    const struct target_description *target = p->s->target;
+    if (seq->is_score || seq->n_draft == 0) return 0;
+    int step = least(target->max_step_tokens, target->max_step_rows) - 1;
+    return least(least(seq->n_draft, seq->end - seq->n_tokens - 1), step);
+}
+
+/* The same of the draft model. */
+static int model_limit(const struct planning *p, struct sequence *seq)
+{
+    if (!planning_has_model(p, seq)) return 0;
+    int room = drafter_limit(p->s->drafters->model) - seq->n_tokens;
+    bool has_prediction = seq->job->predicted && !sequence_ignores_texts(seq);
+    bool has_finder = has_prediction || drafters_look_up(p->s->drafters);
+    if (room <= 0 && has_finder && planning_is_planned(seq)) return 0;
+    if (room <= 0) {
+        seq->speculation_off = "the text has outgrown the draft's context or KV cache";
+        return 0;
+    }
+    return planning_is_first_plain(seq) ? 0 : least(planning_guess_room(p, seq), room);
+}
+
+/* Whether the drafter of sequences with a K of their own has more to read before it guesses. */
+static bool is_behind(const struct planning *p, const struct sequence *seq)
+{
+    struct planner_offer offer;
+    if (planning_own_predicted(p, seq, &offer)) return false;
+    if (p->s->drafters->model) return planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+    struct drafter *finder = drafters_first(p->s->drafters);
+    return finder && finder->ops->study(finder, seq, 0) > 0;
+}
+
+/* Without a model the first finder guesses, where it finds something. */
+static int own_found_k(const struct planning *p, struct sequence *seq)
+{
+    struct planner_offer offer = {0};
+    const struct drafter *finder = drafters_first(p->s->drafters);
+    int k = planning_is_first_plain(seq)
+                ? 0
+                : planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
+    bool has_none = !finder && (!seq->job->predicted || sequence_ignores_texts(seq));
+    if (has_none) seq->speculation_off = "a K of its own needs a draft model or --lookup session";
+    if (k == 0 || !finder) return 0;
+    return is_behind(p, seq) || finder->ops->look(finder, seq, &offer) ? k : 0;
+}
+
+/* K of a sequence whose strategy does not leave it to the planner. */
+static int own_k(const struct planning *p, struct sequence *seq)
+{
+    struct planner_offer offer;
+    if (planning_is_planned(seq)) return 0;
+    if (planning_own_predicted(p, seq, &offer)) {
+        return planner_own_k(&seq->planner_state, planning_guess_room(p, seq));
+    }
+    if (!p->s->drafters->model) return own_found_k(p, seq);
+    return planner_own_k(&seq->planner_state, model_limit(p, seq));
+}
+
+static struct lane_plan *add_lane(struct planning *p, struct sequence *seq, int n_tokens, int k)
+{
+    struct lane_plan *lane = &p->plan->lanes[p->plan->n_lanes++];
+    bool is_last = n_tokens == n_unread(seq) && !seq->is_score;
+    *lane = (struct lane_plan){.seq = seq, .n_tokens = n_tokens, .k = k, .is_last = is_last};
+    if (k > 0) lane->drafter = planning_own_predicted(p, seq, &lane->offer);
+    if (k > 0 && !lane->drafter) {
+        lane->offer = (struct planner_offer){0};
+        lane->drafter = drafters_first(p->s->drafters);
+    }
+    p->n_tokens -= n_tokens + k;
+    p->n_rows -= is_last ? k + 1 : 0;
+    p->plan->n_tokens += n_tokens;
+    return lane;
+}
+
+/* ---- decoding lanes ---- */
+
+static bool decodes(const struct sequence *seq)
+{
+    return !seq->is_score && n_unread(seq) == 1 && !seq->reader.slow_us;
+}
+
+/* A sequence that reads a prompt, is replayed, or is scored. */
+static bool feeds(const struct sequence *seq)
+{
+    return !seq->reader.slow_us && !decodes(seq);
+}
+
+/* Those whose last round is longest ago come first, so that a lane that found no room in one round
+ * finds it in the next. */
+static int list_decoding(const struct planning *p, struct sequence **list)
+{
+    int n = 0;
+    for (int i = 0; i < p->n; i++) {
+        int at = n;
+        if (!decodes(p->seqs[i])) continue;
+        for (; at > 0 && list[at - 1]->last_round > p->seqs[i]->last_round; at--) {
+            list[at] = list[at - 1];
+        }
+        list[at] = p->seqs[i];
+        n++;
+    }
+    return n;
+}
+
+/* What decoding lanes leave to prompts. In every other round they may take the whole step, because
+ * one lane may have a K that needs nearly all of it. */
+static int kept_for_prompts(const struct planning *p, int n_feeding, int n_left)
+{
+    if (n_feeding == 0 || p->s->n_rounds % 2) return 0;
+    return least(PROMPT_ROWS_LEAST, (n_left + 3) / 4);
+}
+
+/* A lane with a K of its own gets that K, or waits until the draft has caught up and the step has
+ * room. */
+static void plan_decoding(struct planning *p, int n_feeding)
+{
+    struct sequence *list[SEQUENCES_MAX];
+    int n = list_decoding(p, list);
+    int kept_tokens = kept_for_prompts(p, n_feeding, p->n_tokens);
+    int kept_rows = kept_for_prompts(p, n_feeding, p->n_rows);
+    for (int i = 0; i < n; i++) {
+        int k = own_k(p, list[i]);
+        if (k > 0 && is_behind(p, list[i])) continue;
+        if (k + 1 <= p->n_tokens - kept_tokens && k + 1 <= p->n_rows - kept_rows) {
+            add_lane(p, list[i], 1, k);
+            p->n_decoding++;
+        }
+    }
+}
+
+/* ---- prompts ---- */
+
+/* Tokens of prompts that this step may have. */
+static int prompt_room(const struct planning *p)
+{
+    int used = p->s->target->max_step_tokens - p->n_tokens;
+    double stretch = p->s->step_stretch;
+    int rows = p->n_decoding == 0
+                   ? planner_rows_alone(p->s->planner, fmax(stretch, reading_stretch), used,
+                                        used + p->n_tokens)
+                   : planner_rows_within(p->s->planner, used, stretch, used, used + p->n_tokens);
+    int room = rows - used > PROMPT_ROWS_LEAST ? rows - used : PROMPT_ROWS_LEAST;
+    return least(room, p->n_tokens);
+}
+
+/* Where the rows of the prompt are wanted, the rows and bytes of a step are a limit, too. */
+static int scored_room(const struct planning *p, const struct sequence *seq)
+{
+    const struct job *job = seq->job;
+    int n_top = seq->is_score ? job->score.top_n : job->generate.logprobs;
+    int row_bytes = (n_top + 1) * SCORE_ITEM_BYTES * p->s->target->n_slices;
+    return least(p->n_rows, SCORE_BYTES_MAX / row_bytes);
+}
+
+/* Tokens fed that leave the last one to a round with guesses: with a K of its own the lane waits
+ * for the draft. */
+static bool must_wait_for_draft(const struct planning *p, struct sequence *seq, int n_rows)
+{
+    int k = own_k(p, seq);
+    return k > 0 && (is_behind(p, seq) || k + 1 > n_rows || n_unread(seq) + k > p->n_tokens);
+}
+
+static void plan_prompt(struct planning *p, struct sequence *seq, int room)
+{
+    int n = least(n_unread(seq), least(room, p->n_tokens)), k = 0;
+    bool is_scored = sequence_scores_prompt(seq) && seq->n_scored < seq->n_prompt;
+    if (is_scored) n = least(n, scored_room(p, seq));
+    if (n == n_unread(seq) && !seq->is_score) {
+        int n_rows = p->n_rows - (is_scored ? n - 1 : 0); /* the last token has no score */
+        if (n_rows < 1 || must_wait_for_draft(p, seq, n_rows)) {
+            n--;
+        } else {
+            k = own_k(p, seq);
+        }
+    }
+    if (n <= 0) return;
+    struct lane_plan *lane = add_lane(p, seq, n, k);
+    p->plan->n_prompt += lane->is_last ? n - 1 : n;
+    if (!is_scored) return;
+    /* Row i scores the token behind token i; the first token has no score. */
+    int first = (seq->n_scored > 1 ? seq->n_scored : 1) - 1 - seq->n_target_kv;
+    int end = least(n, seq->n_prompt - 1 - seq->n_target_kv);
+    lane->first_scored = first > 0 ? first : 0;
+    lane->n_scored = end > lane->first_scored ? end - lane->first_scored : 0;
+    p->n_rows -= lane->n_scored;
+}
+
+/* A prompt that is read, and how much of it in this step. */
+struct feeding {
+    struct sequence *seq;
+    int n_tokens;
+};
+
+static int list_feeding(const struct planning *p, struct feeding *list)
+{
+    int n = 0;
+    for (int i = 0; i < p->n; i++) {
+        if (!feeds(p->seqs[i])) continue;
+        sequence_reuse(p->seqs[i], p->s->target_pool);
+        list[n++] = (struct feeding){.seq = p->seqs[i]};
+    }
+    return n;
+}
+
+/* A prompt overtakes older ones that have at least twice as much to read. With half of the room for
+ * each of two, the younger one then ends at least as much earlier as the older one ends later. */
+static void sort_by_length(struct feeding *list, int n, struct feeding **sorted)
+{
+    for (int i = 0; i < n; i++) {
+        int at = i, n_tokens = n_unread(list[i].seq);
+        for (; at > 0 && n_unread(sorted[at - 1]->seq) >= 2 * n_tokens; at--) {
+            sorted[at] = sorted[at - 1];
+        }
+        sorted[at] = &list[i];
+    }
+}
+
+static int hand_out(struct feeding *feeding, int room)
+{
+    int n = least(n_unread(feeding->seq) - feeding->n_tokens, room);
+    feeding->n_tokens += n;
+    return room - n;
+}
+
+/* Half of the room is for those that came first, so that each is read at most twice as late as in
+ * order of arrival, whoever comes after it. The other half is for short ones, so that they do not
+ * wait until a long one is read. Returns what nobody needs. */
+static int share_room(struct feeding *list, int n, int room)
+{
+    struct feeding *sorted[SEQUENCES_MAX];
+    int left = (room + 1) / 2;
+    for (int i = 0; i < n; i++) {
+        left = hand_out(&list[i], left);
+    }
+    left += room / 2;
+    sort_by_length(list, n, sorted);
+    for (int i = 0; i < n; i++) {
+        left = hand_out(sorted[i], left);
+    }
+    return left;
+}
+
+/* What one leaves, because the rows of a step end or its guesses wait for the draft, is for those
+ * behind it; and its guesses may use up what was meant for them. */
+static void plan_prompts(struct planning *p)
+{
+    struct feeding list[SEQUENCES_MAX];
+    int n = list_feeding(p, list);
+    int spare = share_room(list, n, prompt_room(p));
+    for (int i = 0; i < n; i++) {
+        int before = p->n_tokens;
+        plan_prompt(p, list[i].seq, list[i].n_tokens + spare);
+        spare += list[i].n_tokens - (before - p->n_tokens);
+    }
+}
+
+/* ---- guesses ---- */
+
+/* What finders can guess for a lane; returns how many offers there are. */
+static int list_offers(const struct planning *p, struct lane_plan *lane,
+                       struct planner_offer *offers)
+{
+    const struct sequence *seq = lane->seq;
+    int n = 0, room = planning_guess_room(p, seq);
+    for (int i = 0; i < p->s->drafters->n_finders && room > 0; i++) {
+        const struct drafter *finder = p->s->drafters->finders[i];
+        if (finder->ops->keeps_texts && sequence_ignores_texts(seq)) continue;
+        offers[n] = (struct planner_offer){.finder = i};
+        if (!finder->ops->look(finder, seq, &offers[n])) continue;
+        offers[n].k_max = least(offers[n].k_max, room);
+        struct lane_found *found = &lane->found[n];
+        found->n = finder->ops->foresee(finder, seq, found->tokens, FORESEEN_MAX);
+        offers[n].is_fixed = found->n > 0;
+        found->offer = offers[n++];
+    }
+    lane->n_found = n;
+    return n;
+}
+
+/* Passes that the draft may save for a lane. */
+static void foresee_passes(const struct planning *p, const struct sequence *seq,
+                           struct planner_lane *lane)
+{
+    struct draft_stage *stage = lane->k_max > 0 ? p->s->drafters->model->stage : NULL;
+    if (stage) stage->foresee(stage, seq, lane->staged);
+}
+
+/* What the planner has chosen for a lane. */
+static void take_choice(struct planning *p, struct lane_plan *lane,
+                        const struct planner_lane *choice)
+{
+    struct drafters *drafters = p->s->drafters;
+    int n_siblings = 0;
+    lane->k = choice->k;
+    for (int i = 0; i < choice->k; i++) {
+        lane->siblings[i] = choice->siblings[i];
+        n_siblings += choice->siblings[i];
+    }
+    lane->growth = choice->growth;
+    lane->follows_q = choice->growth.n > 0 && lane->seq->follows_q;
+    lane->branch = choice->branch;
+    int n_guesses = choice->k + n_siblings + choice->growth.n + choice->branch.n;
+    p->n_tokens -= n_guesses;
+    p->n_rows -= n_guesses;
+    if (choice->k == 0) return;
+    lane->drafter = drafters->model;
+    if (!choice->offer) return;
+    lane->drafter = drafters->finders[choice->offer->finder];
+    lane->offer = *choice->offer;
+}
+
+/* Whether the draft may guess behind siblings. A draft that has guesses already, or that reads
+ * ahead what it is expected to guess, would need further passes for these. */
+static bool may_grow(const struct planning *p, const struct sequence *seq,
+                     const struct planner_lane *lane)
+{
+    return seq->grows && p->s->n_ahead == 0 && lane->staged[1] <= 0;
+}
+
+/* Of what all lanes have left, room behind the draft's guesses for such as are found there. How
+ * much of it is used depends on guesses, all of which are sent then. A lane that guesses behind
+ * siblings has none: both are for the rows that are left. */
+static void make_room_behind(struct planning *p, struct lane_plan *lane)
+{
+    if (lane->k == 0 || lane->drafter != p->s->drafters->model || lane->growth.n > 0) return;
+    int room = least(least(DRAFT_MAX, planning_guess_room(p, lane->seq)) - lane->k,
+                     least(p->n_tokens, p->n_rows));
+    lane->n_append = least(room, p->s->append_max);
+    p->n_tokens -= lane->n_append;
+    p->n_rows -= lane->n_append;
+}
+
+/* The tree of a lane whose tree is given, or its chain alone where the step has no room for it. */
+static void plan_fixed_tree(struct planning *p, struct lane_plan *lane)
+{
+    const struct growth_widths *tree = lane->seq->tree;
+    bool has_tree = tree && lane->k > 0 && lane->drafter == p->s->drafters->model;
+    if (!has_tree || p->s->is_halved) return;
+    uint8_t siblings[DRAFT_MAX];
+    struct growth growth;
+    int n = growth_of_widths(tree, lane->k, siblings, &growth);
+    if (n > least(p->n_tokens, p->n_rows)) return;
+    memcpy(lane->siblings, siblings, (size_t)lane->k * sizeof *siblings);
+    lane->growth = growth;
+    lane->follows_q = growth.n > 0 && lane->seq->follows_q;
+    p->n_tokens -= n;
+    p->n_rows -= n;
+}
+
+/* What a lane adds to the step before guesses are planned, and to the passes of the draft. */
+static int load_of(const struct lane_plan *lane, struct planner_load *load)
+{
+    int n = lane->n_tokens + lane->k + lane->growth.n;
+    for (int g = 0; g < lane->k; g++) {
+        load->n_guessing[g]++;
+        n += lane->siblings[g];
+    }
+    for (int i = 0; i < lane->growth.n; i++) {
+        load->n_guessing[growth_place(&lane->growth, i)]++;
+    }
+    return n;
+}
+
+static void plan_guesses(struct planning *p)
+{
+    struct planner_lane lanes[SEQUENCES_MAX];
+    struct planner_offer offers[SEQUENCES_MAX][PLANNER_FINDERS];
+    struct lane_plan *owners[SEQUENCES_MAX];
+    struct planner_load load = {.n_prompt = p->plan->n_prompt};
+    int n = 0, n_rows = 0;
+    for (int i = 0; i < p->plan->n_lanes; i++) {
+        plan_fixed_tree(p, &p->plan->lanes[i]);
+    }
+    for (int i = 0; i < p->plan->n_lanes; i++) {
+        struct lane_plan *lane = &p->plan->lanes[i];
+        struct sequence *seq = lane->seq;
+        n_rows += load_of(lane, &load);
+        if (lane->is_last && !planning_is_planned(seq)) load.n_decoding++;
+        if (!lane->is_last || !planning_is_planned(seq)) continue;
+        bool has_missed = planning_n_missed(seq) > CAUGHT_UP_TOKENS;
+        lanes[n] = (struct planner_lane){
+            .seq = &seq->planner_state,
+            .k_max = has_missed ? 0 : model_limit(p, seq),
+            .n_missed = planning_n_missed(seq),
+            .n_left = seq->end - seq->n_tokens,
+            .offers = offers[n],
+            .n_offers = list_offers(p, lane, offers[n]),
+            .siblings_max = p->s->is_halved ? 0 : seq->siblings_max,
+            .nodes_max = TREE_PATHS_MAX - 1, /* each sibling ends a path, and so does a branch */
+        };
+        foresee_passes(p, seq, &lanes[n]);
+        lanes[n].grows = may_grow(p, seq, &lanes[n]);
+        owners[n++] = lane;
+    }
+    load.n_rows = n_rows - n;
+    load.n_rows_max = n_rows + least(p->n_tokens, p->n_rows);
+    load.is_alone = p->n == 1 && !p->s->is_halved;
+    load.n_hidden_rows = p->s->n_hidden_rows;
+    planner_share(p->s->planner, lanes, n, &load);
+    bool is_drafted = n == 1 && lanes[0].k > 0 && !lanes[0].offer;
+    if (p->n == 1 && is_drafted && lanes[0].k < p->s->n_ahead) {
+        int room = least(p->n_tokens, p->n_rows);
+        lanes[0].k = least(least(p->s->n_ahead, lanes[0].k_max), room);
+        memset(lanes[0].siblings, 0, sizeof lanes[0].siblings); /* the room is for guesses */
+        lanes[0].branch.n = 0;
+        assert(lanes[0].growth.n == 0); /* may_grow: there are guesses made ahead */
+    }
+    for (int i = 0; i < n; i++) {
+        take_choice(p, owners[i], &lanes[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        make_room_behind(p, owners[i]);
+    }
+    planning_open_windows(p, owners, n);
+}
+
+/* Finders read what was committed. Of a long text that others have read before, which decodes at
+ * once, they read a part in each round. */
+static void study(const struct planning *p)
+{
+    int room = STUDY_TOKENS;
+    for (int i = 0; i < p->n * p->s->drafters->n_finders; i++) {
+        struct drafter *finder = p->s->drafters->finders[i / p->n];
+        const struct sequence *seq = p->seqs[i % p->n];
+        if (seq->is_score || seq->n_draft == 0) continue;
+        int before = finder->ops->study(finder, seq, 0);
+        if (before == 0) continue;
+        room -= before - finder->ops->study(finder, seq, room > STUDY_LEAST ? room : STUDY_LEAST);
+    }
+}
+
+static void count(struct round_plan *plan)
+{
+    plan->n_tokens = plan->n_prompt = 0;
+    for (int i = 0; i < plan->n_lanes; i++) {
+        const struct lane_plan *lane = &plan->lanes[i];
+        plan->n_tokens += lane->n_tokens;
+        plan->n_prompt += lane->n_tokens - (lane->is_last ? 1 : 0);
+    }
+}
+
+void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct round_plan *plan)
+{
+    struct planning p = {
+        .s = s,
+        .seqs = seqs,
+        .n = n,
+        .plan = plan,
+        .n_tokens = s->target->max_step_tokens,
+        .n_rows = s->target->max_step_rows,
+    };
+    int n_feeding = 0;
+    plan->n_lanes = plan->n_readings = plan->n_tokens = plan->n_prompt = plan->n_tails = 0;
+    s->n_rounds++;
+    study(&p);
+    for (int i = 0; i < n; i++) {
+        n_feeding += feeds(seqs[i]) ? 1 : 0;
+    }
+    plan_decoding(&p, n_feeding);
+    if (n_feeding) plan_prompts(&p);
+    plan_guesses(&p);
+    planning_read(&p);
+    planning_reserve(&p);
+    count(plan);
+    int n_read = 0;
+    for (int i = 0; i < plan->n_readings; i++) {
+        n_read += plan->readings[i].n_tokens;
+    }
+    plan->predicted_us = planner_round_us(s->planner, n_read);
+}
