@@ -174,7 +174,7 @@ struct generate_counters {
     uint32_t target_reused, draft_reused; /* prompt tokens whose KV was there already */
     uint32_t preemptions;                 /* times that it lost its KV to others and was replayed */
     uint64_t lanes, step_tokens;          /* of the steps that it had a share of, all sequences' */
-    uint64_t predicted_us, planned_us;    /* rounds that were planned: as predicted, as they were */
+    uint64_t expected_us, planned_us;     /* rounds that were planned: as predicted, as they were */
 };
 
 struct generate_summary {

@@ -65,7 +65,7 @@ static Outrider__Generation__V1__Counters *counters_make(struct arena *scratch,
     out->preemptions = counters->preemptions;
     out->lanes = counters->lanes;
     out->step_tokens = counters->step_tokens;
-    out->predicted_us = counters->predicted_us;
+    out->expected_us = counters->expected_us;
     out->planned_us = counters->planned_us;
     return out;
 }
@@ -150,7 +150,7 @@ static int counters_decode(const Outrider__Generation__V1__Counters *msg,
     counters->preemptions = msg->preemptions;
     counters->lanes = msg->lanes;
     counters->step_tokens = msg->step_tokens;
-    counters->predicted_us = msg->predicted_us;
+    counters->expected_us = msg->expected_us;
     counters->planned_us = msg->planned_us;
     TRY(positions_decode(counters->drafted_at, msg->drafted_per_position,
                          msg->n_drafted_per_position, "drafted_per_position", err));

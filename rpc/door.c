@@ -367,6 +367,7 @@ void rpc_door_leave(struct rpc_door *door, uint64_t connection)
         if (c->cookie != connection) continue;
         c->n_calls--;
         c->idle_since_us = clock_now_us();
+        break;
     }
     pthread_mutex_unlock(&door->lock);
 }

@@ -20,7 +20,7 @@ static void set_parts(struct figures *f, const struct generate_counters *c, int 
     };
     double n_timed = c->rounds > 0 ? (double)c->rounds - n_requests : 0;
     f->round_us = figures_ratio((double)c->rounds_us, n_timed);
-    f->predicted_ratio = figures_ratio((double)c->predicted_us, (double)c->planned_us);
+    f->predicted_ratio = figures_ratio((double)c->expected_us, (double)c->planned_us);
     f->batch_size = figures_ratio((double)c->lanes, n_timed);
     f->rows_per_step = figures_ratio((double)c->step_tokens, n_timed);
     for (int i = 0; i < N_PARTS; i++) {
@@ -107,7 +107,7 @@ static void add_times(struct generate_counters *sum, const struct generate_count
     sum->collective_us += c->collective_us;
     sum->wire_us += c->wire_us;
     sum->accept_us += c->accept_us;
-    sum->predicted_us += c->predicted_us;
+    sum->expected_us += c->expected_us;
     sum->planned_us += c->planned_us;
 }
 

@@ -62,8 +62,8 @@ static json_t *counters_json(const struct generate_counters *c, int n_positions)
         "bytes_sent", whole(c->bytes_sent), "bytes_received", whole(c->bytes_received), "rows",
         whole(c->rows), "more_rows", whole(c->more_rows), "lanes", whole(c->lanes), "step_tokens",
         whole(c->step_tokens), "target_reused", whole(c->target_reused), "draft_reused",
-        whole(c->draft_reused), "preemptions", whole(c->preemptions), "predicted_us",
-        whole(c->predicted_us), "planned_us", whole(c->planned_us));
+        whole(c->draft_reused), "preemptions", whole(c->preemptions), "expected_us",
+        whole(c->expected_us), "planned_us", whole(c->planned_us));
 }
 
 static int positions_used(const struct generate_counters *c)

@@ -1,6 +1,6 @@
 /* How jobs and sequences end, and how those that lose their place wait again. */
 #include "base/clock.h"
-#include "coordinator/engine/parts.h"
+#include "coordinator/engine/internal.h"
 #include "coordinator/round/score.h"
 
 enum {

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/text/options.h"
 #include "coordinator/engine/calibration.h"
-#include "coordinator/engine/parts.h"
+#include "coordinator/engine/internal.h"
 
 enum {
     IDLE_US = 100000,   /* how often an idle engine looks at its streams */
@@ -18,8 +18,8 @@ enum {
     WAITING_US = 10000, /* the same while requests wait for a group or for their clients */
     PAUSE_US = 1000,    /* the same while all clients of running sequences are slow */
     CALIBRATION_AWAITED_US = 5000000, /* that of another group */
-    CONNECT_US = 1000000,             /* shorter than the grace time after SIGTERM (main.c) */
-    QUIET_US = 1000000,               /* without work, after which memory is given back, ... */
+    CONNECT_US = 1000000,   /* shorter than the grace time after SIGTERM (coordinator/main.c) */
+    QUIET_US = 1000000,     /* without work, after which memory is given back, ... */
     LARGE_BYTES = 16 << 20, /* ... if so much more of it is in use than the last time, ... */
     TRIM_US = 60000000      /* ... and in any case so often */
 };

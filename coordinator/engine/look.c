@@ -5,10 +5,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "coordinator/engine/parts.h"
+#include "coordinator/engine/internal.h"
 
 /* A step that the end of the drain meets may still be answered, so that the ranks need not throw it
- * away. Shorter than the grace time after draining (main.c). */
+ * away. Shorter than the grace time after draining (coordinator/main.c). */
 enum { LAST_STEP_US = 300000 };
 
 void engine_is_not_late(struct engine *e)

@@ -1,7 +1,7 @@
 /* Texts that wait go to other engines, where they are served sooner. With one arithmetic their
  * tokens are the same there (docs/design.md section 4). */
 #include "base/clock.h"
-#include "coordinator/engine/parts.h"
+#include "coordinator/engine/internal.h"
 
 /* The seat of another engine for a text that is here; -1: there is none. */
 static int find_other(const struct engine *e, int n_context, bool must_be_idle)

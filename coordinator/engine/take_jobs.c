@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "coordinator/engine/parts.h"
+#include "coordinator/engine/internal.h"
 
 enum { PAUSED_US = 200000 /* for which a client must not have read before its text gives way */ };
 

@@ -1,4 +1,4 @@
-/* A gRPC call on its way into the coordinator. For coordinator/gateway*.c. */
+/* A gRPC call on its way into the coordinator. For the files of coordinator/grpc/. */
 #pragma once
 
 #include "coordinator/job/intake.h"

@@ -1,4 +1,4 @@
-/* What a round is made of: shared by coordinator/round*.c alone. */
+/* What a round is made of: for the files of coordinator/round/ alone. */
 #pragma once
 
 #include "base/memory.h"

@@ -31,27 +31,28 @@ static int count_branch(const struct round_lane *lane)
     return n;
 }
 
-/* Guesses from what the request predicts: the chain, or a branch beside that of the draft. */
-static void count_predicted(struct sequence *seq, const struct round_lane *lane, int n_accepted,
-                            const struct drafter *predicted, const struct drafter *branch)
-{
-    struct generate_counters *c = &seq->counters;
-    if (!predicted) return;
-    if (lane->draft.n > 0 && lane->plan.drafter == predicted) {
-        c->predicted += (uint32_t)lane->draft.n;
-        c->predicted_accepted += (uint32_t)n_accepted;
-    } else if (branch == predicted) {
-        c->predicted += (uint32_t)count_branch(lane);
-        c->predicted_accepted += (uint32_t)lane->path.n_branch;
-    }
-}
-
 /* Who made the lane's branch. */
 static const struct drafter *branch_drafter(const struct round_part *part,
                                             const struct round_lane *lane)
 {
     if (lane->plan.window) return lane->plan.window;
     return part->tools->drafters->finders[lane->plan.branch.offer.finder];
+}
+
+/* Guesses from what the request predicts: the chain, or a branch beside that of the draft. */
+static void count_predicted(const struct round_part *part, const struct round_lane *lane,
+                            int n_accepted)
+{
+    const struct drafter *predicted = part->tools->drafters->predicted;
+    struct generate_counters *c = &lane->seq->counters;
+    if (!predicted) return;
+    if (lane->draft.n > 0 && lane->plan.drafter == predicted) {
+        c->predicted += (uint32_t)lane->draft.n;
+        c->predicted_accepted += (uint32_t)n_accepted;
+    } else if (count_branch(lane) > 0 && branch_drafter(part, lane) == predicted) {
+        c->predicted += (uint32_t)count_branch(lane);
+        c->predicted_accepted += (uint32_t)lane->path.n_branch;
+    }
 }
 
 static void count(struct sequence *seq, const struct round_lane *lane, int n_accepted)
@@ -164,8 +165,7 @@ static int commit_lane(struct round_part *part, struct round_lane *lane,
                                                                          : TOKEN_BONUS;
     lane->n_accepted = result.n_accepted;
     count(seq, lane, lane->path.n_chain);
-    count_predicted(seq, lane, lane->path.n_chain, part->tools->drafters->predicted,
-                    branch_drafter(part, lane));
+    count_predicted(part, lane, lane->path.n_chain);
     int read = seq->n_tokens + lane->path.n_chain; /* by the draft, and right */
     seq->n_target_kv = seq->n_tokens + result.n_accepted;
     if (seq->n_draft_kv > read) seq->n_draft_kv = read;
@@ -203,8 +203,8 @@ static void charge(const struct round_part *part, const struct round_lane *lane,
     int64_t wire = cost->total_us - cost->compute_us - cost->collective_us;
     c->wire_us += wire > 0 ? (uint64_t)wire : 0;
     c->rounds_us += (uint64_t)round_us;
-    if (part->plan.predicted_us > 0) {
-        c->predicted_us += (uint64_t)part->plan.predicted_us;
+    if (part->plan.expected_us > 0) {
+        c->expected_us += (uint64_t)part->plan.expected_us;
         c->planned_us += (uint64_t)round_us;
     }
     c->draft_us += (uint64_t)(part->draft_us + part->read_us);
@@ -391,7 +391,7 @@ static void record(const struct round_part *part)
         .n_lanes = part->n_step_lanes,
         .bytes_sent = cost->bytes_sent,
         .bytes_received = cost->bytes_received,
-        .predicted_us = (int64_t)part->plan.predicted_us,
+        .expected_us = (int64_t)part->plan.expected_us,
         .has_guesses = has_guesses(part),
     };
     signals_round(part->tools->signals, &round);

@@ -1,4 +1,4 @@
-/* A plan in the making: shared by coordinator/scheduler*.c alone. */
+/* A plan in the making: for the files of coordinator/schedule/ alone. */
 #pragma once
 
 #include "coordinator/schedule/plan.h"

@@ -505,5 +505,5 @@ void scheduler_plan(struct scheduler *s, struct sequence **seqs, int n, struct r
     for (int i = 0; i < plan->n_readings; i++) {
         n_read += plan->readings[i].n_tokens;
     }
-    plan->predicted_us = planner_round_us(s->planner, n_read);
+    plan->expected_us = planner_round_us(s->planner, n_read);
 }

@@ -234,8 +234,8 @@ void signals_round(struct signals *s, const struct signals_round *round)
         total_us += us;
     }
     observe(s, SIGNAL_ROUND_TIME, total_us);
-    if (round->predicted_us > 0) {
-        signals_add(s, SIGNAL_PREDICTED_TIME, round->has_guesses, round->predicted_us);
+    if (round->expected_us > 0) {
+        signals_add(s, SIGNAL_PREDICTED_TIME, round->has_guesses, round->expected_us);
         signals_add(s, SIGNAL_PLANNED_TIME, round->has_guesses, total_us);
     }
     observe(s, SIGNAL_STEP_TOKENS, round->n_tokens);

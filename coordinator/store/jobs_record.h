@@ -1,6 +1,6 @@
 /* The inside of the store of jobs (coordinator/store/jobs.h): the records, how they are found, and
  * the one function that changes them. Everything here is called inside the store's monitor. For
- * coordinator/jobs*.c alone. */
+ * coordinator/store/ alone. */
 #pragma once
 
 #include <stdatomic.h>

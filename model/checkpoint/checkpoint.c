@@ -73,16 +73,16 @@ out:
     return rc;
 }
 
-/* How the remark of unknown keys ends where they are not refused. */
-static const char ignored[] = "; they are ignored, and if one of them changes what the model "
-                              "computes, its texts are wrong (--strict-config refuses them)";
-
 void checkpoint_take_rest(struct checkpoint *ck, const struct config_rest *rest)
 {
     ck->n_guessing_layers = rest->n_guessing_layers;
+    memcpy(ck->unknown_keys, rest->unknown, sizeof ck->unknown_keys);
     if (!rest->n_unknown) return;
     snprintf(ck->remarks[CHECKPOINT_UNKNOWN_KEYS], sizeof ck->remarks[0],
-             "config.json has keys that are not known here: %s%s", rest->unknown, ignored);
+             "config.json has keys that are not known here: %s; they are ignored, and if one of "
+             "them changes what the model computes, its texts are wrong (--strict-config refuses "
+             "them)",
+             rest->unknown);
 }
 
 /* Leaves the layers of the list. A list of all layers changes nothing. */
@@ -175,12 +175,11 @@ const char *checkpoint_remark(const struct checkpoint *ck, enum checkpoint_remar
 
 int checkpoint_demand_known_keys(const struct checkpoint *ck, struct error *err)
 {
-    const char *remark = checkpoint_remark(ck, CHECKPOINT_UNKNOWN_KEYS);
-    if (!remark) return 0;
-    size_t len = strlen(remark), tail = strlen(ignored);
-    if (len > tail && strcmp(remark + len - tail, ignored) == 0) len -= tail;
-    return error_set(err, ERR_UNSUPPORTED, "%s: %.*s; --strict-config refuses them", ck->name,
-                     (int)len, remark);
+    if (!ck->unknown_keys[0]) return 0;
+    return error_set(err, ERR_UNSUPPORTED,
+                     "%s: config.json has keys that are not known here: %s; --strict-config "
+                     "refuses them",
+                     ck->name, ck->unknown_keys);
 }
 
 uint64_t checkpoint_fingerprint(const struct checkpoint *ck)

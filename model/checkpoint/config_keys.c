@@ -57,8 +57,9 @@ static const char *const read_keys[] = {
     "eos_token_id",
 };
 
-/* Training, bookkeeping, other heads, and sampling defaults, which each request states itself. The
- * dtype of a tensor is in the safetensors file; the key here only repeats it. */
+/* Training, bookkeeping, other heads, and sampling defaults, which count only in
+ * generation_config.json. The dtype of a tensor is in the safetensors file; the key here only
+ * repeats it. */
 static const char *const harmless_keys[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",

@@ -272,9 +272,17 @@ out:
     return rc;
 }
 
+static int read_rest(struct config_rest *rest, json_t *root, const char *origin, struct error *err)
+{
+    *rest = (struct config_rest){0};
+    rest->n_unknown = config_keys_unknown(root, rest->unknown);
+    return json_read_int(root, "num_nextn_predict_layers", 0, LAYERS_MAX, &rest->n_guessing_layers,
+                         origin, err);
+}
+
 int config_parse(struct model_config *cfg, const char *config_json, size_t config_len,
                  const char *generation_json, size_t generation_len, const char *origin,
-                 struct error *err)
+                 struct config_rest *rest, struct error *err)
 {
     struct reading in = {.cfg = cfg, .origin = origin};
     int rc = 0;
@@ -283,23 +291,9 @@ int config_parse(struct model_config *cfg, const char *config_json, size_t confi
     TRY(json_parse_python(&in.root, config_json, config_len, origin, err));
     TRY(read_all(&in, err));
     if (generation_json) TRY(read_generation(cfg, generation_json, generation_len, origin, err));
+    if (rest) TRY(read_rest(rest, in.root, origin, err));
 out:
     json_decref(in.root);
     if (rc) *cfg = (struct model_config){0};
-    return rc;
-}
-
-int config_parse_rest(struct config_rest *rest, const char *config_json, size_t config_len,
-                      const char *origin, struct error *err)
-{
-    json_t *root = NULL;
-    int rc = 0;
-    *rest = (struct config_rest){0};
-    TRY(json_parse_python(&root, config_json, config_len, origin, err));
-    rest->n_unknown = config_keys_unknown(root, rest->unknown);
-    TRY(json_read_int(root, "num_nextn_predict_layers", 0, LAYERS_MAX, &rest->n_guessing_layers,
-                      origin, err));
-out:
-    json_decref(root);
     return rc;
 }

@@ -9,13 +9,6 @@
 #include "model/checkpoint/config.h"
 #include "model/checkpoint/config_keys.h"
 
-/* Parses config.json (and generation_config.json, which may be NULL). `origin` names the file in
- * errors. On failure *cfg is zeroed. Errors: ERR_FORMAT the text is not JSON or a value has a wrong
- * type, ERR_UNSUPPORTED names the key and its value. */
-int config_parse(struct model_config *cfg, const char *config_json, size_t config_len,
-                 const char *generation_json, size_t generation_len, const char *origin,
-                 struct error *err);
-
 /* What a config.json says that is no part of struct model_config. */
 struct config_rest {
     /* Keys that nobody knows, as config_keys_unknown lists them, and their number. */
@@ -25,6 +18,9 @@ struct config_rest {
     int n_guessing_layers;
 };
 
-/* For a text that config_parse has accepted. Errors: as there. */
-int config_parse_rest(struct config_rest *rest, const char *config_json, size_t config_len,
-                      const char *origin, struct error *err);
+/* Parses config.json (and generation_config.json, which may be NULL). `origin` names the file in
+ * errors; rest may be NULL. On failure *cfg is zeroed. Errors: ERR_FORMAT the text is not JSON or a
+ * value has a wrong type, ERR_UNSUPPORTED names the key and its value. */
+int config_parse(struct model_config *cfg, const char *config_json, size_t config_len,
+                 const char *generation_json, size_t generation_len, const char *origin,
+                 struct config_rest *rest, struct error *err);

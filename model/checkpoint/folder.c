@@ -60,8 +60,7 @@ static int read_config(struct checkpoint *ck, struct error *err)
     if (rc) goto out;
     rc = file_read_text(&generation, &generation_len, generation_path, CONFIG_MOST_BYTES, err);
     if (rc && rc != ERR_NOT_FOUND) goto out;
-    TRY(config_parse(&ck->cfg, config, config_len, generation, generation_len, path, err));
-    TRY(config_parse_rest(&rest, config, config_len, path, err));
+    TRY(config_parse(&ck->cfg, config, config_len, generation, generation_len, path, &rest, err));
     checkpoint_take_rest(ck, &rest);
 out:
     free(config);

@@ -45,6 +45,7 @@ struct checkpoint {
     size_t n_whole_layout;
     int whole_layers;      /* their number; 0: none were chosen */
     int n_guessing_layers; /* layers of the files behind these, which are not read */
+    char unknown_keys[CONFIG_UNKNOWN_BYTES];                   /* "": there are none */
     char remarks[CHECKPOINT_REMARKS][CHECKPOINT_REMARK_BYTES]; /* "": nothing to say */
     struct tensor *tensors; /* ascending by name once open is done */
     size_t n_tensors;

@@ -35,8 +35,7 @@ static int read_shape(struct synthetic_model *model, const char *shape, struct e
                          shape, names);
     }
     TRY(file_read_text(&text, &len, shape, CONFIG_MOST_BYTES, err));
-    TRY(config_parse(&model->cfg, text, len, NULL, 0, shape, err));
-    TRY(config_parse_rest(&model->rest, text, len, shape, err));
+    TRY(config_parse(&model->cfg, text, len, NULL, 0, shape, &model->rest, err));
     model->cfg.stored =
         WEIGHTS_BF16; /* elements are made in bf16, however the shape's are stored */
     model->cfg.stored_group = 0;

@@ -42,12 +42,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t first_len = cut ? (size_t)(cut - data) : size;
     const char *second = cut ? (const char *)cut + 1 : NULL;
     size_t second_len = cut ? size - first_len - 1 : 0;
-    if (config_parse(&cfg, (const char *)data, first_len, second, second_len, "fuzz", &err) == 0) {
-        struct config_rest rest;
+    struct config_rest rest;
+    if (config_parse(&cfg, (const char *)data, first_len, second, second_len, "fuzz", &rest,
+                     &err) == 0) {
         check(&cfg);
-        if (config_parse_rest(&rest, (const char *)data, first_len, "fuzz", &err) == 0) {
-            demand((rest.n_unknown == 0) == (rest.unknown[0] == 0) && rest.n_guessing_layers >= 0);
-        }
+        demand((rest.n_unknown == 0) == (rest.unknown[0] == 0) && rest.n_guessing_layers >= 0);
     }
     return 0;
 }

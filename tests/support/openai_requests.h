@@ -1,5 +1,5 @@
 /* Bodies of requests that make texts, with the checks that the tests of
- * coordinator/openai/request.c share. */
+ * coordinator/openai/request/ share. */
 #pragma once
 
 #include <stdio.h>

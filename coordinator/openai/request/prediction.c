@@ -11,14 +11,6 @@ static int refuse_content(struct reading *r, const json_t *v)
                          v ? openai_type_of(v) : "missing");
 }
 
-/* The part's text; NULL: it has none. */
-static const json_t *text_of(const json_t *part)
-{
-    const char *type = json_string_value(json_object_get(part, "type"));
-    const json_t *text = json_object_get(part, "text");
-    return type && strcmp(type, "text") == 0 && json_is_string(text) ? text : NULL;
-}
-
 /* The texts of parts, one behind the other. */
 static int join_parts(struct reading *r, const json_t *parts)
 {
@@ -30,9 +22,9 @@ static int join_parts(struct reading *r, const json_t *parts)
     {
         snprintf(field, sizeof field, "prediction.content[%zu]", i);
         r->r->field = field;
-        if (!text_of(part))
-            return openai_refuse(r->r, "must be {\"type\": \"text\", \"text\": ...}");
-        len += json_string_length(text_of(part));
+        int rc = openai_check_part(r->r, part);
+        if (rc) return rc;
+        len += json_string_length(json_object_get(part, "text"));
     }
     r->r->field = "prediction.content";
     int rc = openai_take(r->r, &joined, len + 1, 1);
@@ -41,8 +33,9 @@ static int join_parts(struct reading *r, const json_t *parts)
     g->prediction_len = len;
     json_array_foreach((json_t *)(uintptr_t)parts, i, part)
     {
-        size_t n = json_string_length(text_of(part));
-        memcpy(joined, json_string_value(text_of(part)), n);
+        const json_t *text = json_object_get(part, "text");
+        size_t n = json_string_length(text);
+        memcpy(joined, json_string_value(text), n);
         joined += n;
     }
     return 0;

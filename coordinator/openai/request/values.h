@@ -39,3 +39,6 @@ int openai_take(struct openai_reading *r, void *pointer, size_t n, size_t size);
 
 /* null, false, "", [] and {} say what everybody gets anyway. */
 bool openai_is_empty(const json_t *v);
+
+/* Refuses what is no {"type": "text", "text": ...}; r->field names it. */
+int openai_check_part(struct openai_reading *r, const json_t *part);

@@ -1,7 +1,7 @@
 /* Matrices of the CPU backend with weights of 8 or 4 bits. They are quantized while they are packed
- * and multiplied by the kernels of kernels/quant.h. The rows of a matmul are quantized once, for
- * all threads, into memory of a fixed size. More rows than it holds go in batches, which changes no
- * bit. */
+ * and multiplied by the kernels of model/backend/cpu/kernels/quant/quant.h. The rows of a matmul
+ * are quantized once, for all threads, into memory of a fixed size. More rows than it holds go in
+ * batches, which changes no bit. */
 #include "model/backend/cpu/internal.h"
 
 #include <assert.h>

@@ -335,7 +335,7 @@ static struct generate_summary summary_in_company(enum strategy strategy)
                                                   .target_reused = 48,
                                                   .draft_reused = 32,
                                                   .preemptions = 3,
-                                                  .predicted_us = 1100,
+                                                  .expected_us = 1100,
                                                   .planned_us = 1000}};
 }
 

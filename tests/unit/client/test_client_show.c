@@ -329,7 +329,7 @@ static struct generate_summary summary_of_three_rounds(void)
                      .queue_us = 500,
                      .total_us = 4000,
                      .rounds_us = 2000,
-                     .predicted_us = 1710,
+                     .expected_us = 1710,
                      .planned_us = 1800,
                      .draft_us = 600,
                      .wire_us = 100,
@@ -413,7 +413,7 @@ START_TEST(figures_tell_how_guesses_were_made)
         check_counter(object, "staged", 7 * n);
         check_counter(object, "appended", 8 * n);
         check_counter(object, "appended_accepted", 9 * n);
-        check_counter(object, "predicted_us", 1710 * n);
+        check_counter(object, "expected_us", 1710 * n);
         check_counter(object, "planned_us", 1800 * n);
         json_decref(object);
     }

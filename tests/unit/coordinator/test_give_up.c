@@ -81,7 +81,7 @@ START_TEST(blocks_that_are_not_published_stay)
 }
 END_TEST
 
-/* It goes through a pool that does not hold a tenth of it at once. */
+/* It goes through a pool that holds an eighth of it at once. */
 START_TEST(a_text_may_be_longer_than_the_pool)
 {
     int32_t *blocks = tables[0].blocks;

@@ -212,7 +212,7 @@ static struct generate_summary *summary_sample(void)
     uint64_t *const wide[] = {&c->prompt_us, &c->total_us,   &c->queue_us,       &c->rounds_us,
                               &c->draft_us,  &c->verify_us,  &c->collective_us,  &c->wire_us,
                               &c->accept_us, &c->bytes_sent, &c->bytes_received, &c->rows,
-                              &c->more_rows, &c->lanes,      &c->step_tokens,    &c->predicted_us,
+                              &c->more_rows, &c->lanes,      &c->step_tokens,    &c->expected_us,
                               &c->planned_us};
     for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
         *wide[i] = sample_bits();
@@ -262,7 +262,7 @@ static void counters_equal(const struct generate_counters *a, const struct gener
     ck_assert_uint_eq(a->more_rows, b->more_rows);
     ck_assert_uint_eq(a->lanes, b->lanes);
     ck_assert_uint_eq(a->step_tokens, b->step_tokens);
-    ck_assert_uint_eq(a->predicted_us, b->predicted_us);
+    ck_assert_uint_eq(a->expected_us, b->expected_us);
     ck_assert_uint_eq(a->planned_us, b->planned_us);
 }
 

@@ -411,10 +411,11 @@ START_TEST(a_prediction_is_a_text_or_parts_of_one)
         {"{\"type\": \"content\"}", "prediction.content", "is missing"},
         {"{\"type\": \"content\", \"content\": null}", "prediction.content", "is null"},
         {"{\"type\": \"content\", \"content\": {}}", "prediction.content", "is an object"},
-        {"{\"type\": \"content\", \"content\": [\"x\"]}", "prediction.content[0]", "must be {"},
+        {"{\"type\": \"content\", \"content\": [\"x\"]}", "prediction.content[0]",
+         "is a string, must be an object"},
         {"{\"type\": \"content\", \"content\": [{\"type\": \"text\", \"text\": \"x\"},"
          " {\"type\": \"image\", \"text\": \"x\"}]}",
-         "prediction.content[1]", "must be {"},
+         "prediction.content[1]", "is a part of type \"image\", must be of type \"text\""},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         CHECK_ERR(read_field(OPENAI_CHAT, "prediction", rows[i].value), ERR_ARGUMENT,

@@ -134,7 +134,7 @@ static void check_config_survives(const struct model_config *cfg)
     char *text;
     size_t len;
     CHECK_OK(export_config_text(cfg, &text, &len, &err));
-    CHECK_OK(config_parse(&again, text, len, NULL, 0, "the export", &err));
+    CHECK_OK(config_parse(&again, text, len, NULL, 0, "the export", NULL, &err));
     if (cfg->rope.kind != ROPE_LLAMA3 && cfg->rope.kind != ROPE_YARN) {
         again.rope.original_max_positions =
             cfg->rope.original_max_positions; /* not used, not written */

@@ -65,7 +65,7 @@ START_TEST(the_config_says_what_is_stored)
     ck_assert_int_eq((int)cfg->stored, (int)forms[_i]);
     ck_assert_int_eq(cfg->stored_group, 32);
     CHECK_OK(export_config_text(cfg, &text, &len, &err));
-    CHECK_OK(config_parse(&again, text, len, NULL, 0, "the export", &err));
+    CHECK_OK(config_parse(&again, text, len, NULL, 0, "the export", NULL, &err));
     ck_assert_int_eq((int)again.stored, (int)forms[_i]);
     free(text);
     checkpoint_close(ck);
@@ -147,7 +147,7 @@ static void check_changed(const char *object, const char *patch, const char *tex
     if (strcmp(object, "weights") == 0) at = json_object_get(group, "weights");
     ck_assert_int_eq(json_object_update(at, change), 0);
     char *changed = json_dumps(root, 0);
-    CHECK_ERR(config_parse(&cfg, changed, strlen(changed), NULL, 0, "test.json", &err),
+    CHECK_ERR(config_parse(&cfg, changed, strlen(changed), NULL, 0, "test.json", NULL, &err),
               ERR_UNSUPPORTED, text);
     free(changed);
     json_decref(root);

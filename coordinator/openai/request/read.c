@@ -1,4 +1,5 @@
-/* What the fields of a body mean. */
+/* Reads a body: the table of OpenAI's fields (those of Outrider alone are in outrider.c), and what
+ * is decided when all of them are read. */
 #include "coordinator/openai/request/request.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* The engine's state and its parts, for engine.c and engine_*.c alone. */
+/* The engine's state and its parts. */
 #pragma once
 
 #include "coordinator/engine/kept_times.h"

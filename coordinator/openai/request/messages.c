@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coordinator/openai/internal.h"
+#include "base/text/buffer.h"
+#include "coordinator/openai/request/request.h"
 
 /* ---- what is refused ---- */
 
-/* r->field: the part. */
-static int check_part(struct openai_reading *r, const json_t *part)
+int openai_check_part(struct openai_reading *r, const json_t *part)
 {
     const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
     char field[OPENAI_PARAM_BYTES];
@@ -46,7 +46,7 @@ static int check_content(struct openai_reading *r, size_t i, const json_t *conte
     json_array_foreach((json_t *)(uintptr_t)content, part, v)
     {
         snprintf(field, sizeof field, "messages[%zu].content[%zu]", i, part);
-        if ((rc = check_part(r, v))) return rc;
+        if ((rc = openai_check_part(r, v))) return rc;
     }
     r->field = "messages";
     return 0;
