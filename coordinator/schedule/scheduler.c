@@ -400,6 +400,19 @@ static int load_of(const struct lane_plan *lane, struct planner_load *load)
     return n;
 }
 
+/* Texts that go on reading a prompt after this step. */
+static int count_waiting(const struct planning *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n; i++) {
+        n += feeds(p->seqs[i]) ? 1 : 0;
+    }
+    for (int i = 0; i < p->plan->n_lanes; i++) {
+        n -= p->plan->lanes[i].is_last && feeds(p->plan->lanes[i].seq) ? 1 : 0;
+    }
+    return n;
+}
+
 static void plan_guesses(struct planning *p)
 {
     struct planner_lane lanes[SEQUENCES_MAX];
@@ -431,6 +444,7 @@ static void plan_guesses(struct planning *p)
         lanes[n].grows = may_grow(p, seq, &lanes[n]);
         owners[n++] = lane;
     }
+    load.n_waiting = count_waiting(p);
     load.n_rows = n_rows - n;
     load.n_rows_max = n_rows + least(p->n_tokens, p->n_rows);
     load.is_alone = p->n == 1 && !p->s->is_halved;

@@ -97,6 +97,8 @@ struct planner_load {
     int n_prompt;   /* of them: tokens of prompt chunks. They commit nothing, and the step is paid
                         for them whether lanes guess or not */
     int n_decoding; /* lanes of other strategies that commit tokens in this step */
+    int n_waiting;  /* texts whose prompts are not read to their end in this step: a longer round
+                       delays their first tokens, too */
     int n_rows_max; /* of the step */
     int n_guessing[DRAFT_MAX]; /* lanes of other strategies that guess at least i + 1 tokens */
     bool is_alone;             /* one stream: drafting ahead may hide the draft's time */

@@ -38,7 +38,8 @@ struct planner_base planner_base_of(const struct planner *p, int n_lanes,
         .n_pairs = load->n_rows_max - rows,
         .near_pairs = planner_near(most(p->step.largest_own, rows)) - rows,
         .near_lanes = planner_near(p->draft.largest) - load->n_guessing[0],
-        .n_lanes = n_lanes + load->n_decoding,
+        .n_lanes = n_lanes + load->n_decoding + load->n_waiting,
+        .n_waiting = load->n_waiting,
         .visible = load->is_alone && p->visible > 0 ? p->visible : 1,
     };
     base.prompt_us = planner_curve_at(&p->step, rows) - planner_curve_at(&p->step, base.wanted);

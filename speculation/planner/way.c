@@ -10,7 +10,7 @@ static const double least_survival = 0.01;
 static double draft_pass_us(const struct planner *p, const struct planner_base *base)
 {
     const struct planner_curve *draft = &p->draft;
-    int n = base->n_lanes;
+    int n = base->n_lanes - base->n_waiting;
     return base->visible * (planner_curve_at(draft, n) - planner_curve_at(draft, n - 1));
 }
 

@@ -453,6 +453,41 @@ START_TEST(a_new_coordinator_is_soon_near_the_best_k)
 }
 END_TEST
 
+/* Guesses that one lane would make beside so many texts that wait for their first token. */
+static int guesses_beside(const struct machine *machine, int n_waiting)
+{
+    enum { N_LANES = 1 };
+    static struct planner planner;
+    struct planner_sequence seqs[N_LANES] = {{0}};
+    struct planner_lane lanes[N_LANES];
+    const struct planner_load load = {.n_rows_max = 2048, .n_waiting = n_waiting};
+    int n = 0;
+    calibrate_as_served(&planner, machine);
+    for (int i = 0; i < 100; i++) {
+        seqs[i % N_LANES].strategy = STRATEGY_PLANNED;
+        planner_observe_lane(&planner, &seqs[i % N_LANES], 4, i % 5 == 0 ? 0 : 4);
+    }
+    for (int i = 0; i < N_LANES; i++) {
+        lanes[i] = (struct planner_lane){.seq = &seqs[i], .k_max = 8, .n_missed = 1, .n_left = 99};
+    }
+    planner_share(&planner, lanes, N_LANES, &load);
+    for (int i = 0; i < N_LANES; i++) {
+        n += lanes[i].k;
+    }
+    return n;
+}
+
+/* A round that is longer by guesses delays them too, and they gain nothing. */
+START_TEST(texts_that_wait_for_their_first_token_count)
+{
+    const struct machine *machine = &machines[_i];
+    int n_alone = guesses_beside(machine, 0), n_few = guesses_beside(machine, 4);
+    ck_assert_int_gt(n_alone, 0);
+    ck_assert_int_lt(n_few, n_alone);
+    ck_assert_int_eq(guesses_beside(machine, 60), 0);
+}
+END_TEST
+
 /* The prompts of short texts are in nearly every step. */
 START_TEST(prompts_in_every_step_do_no_harm)
 {
@@ -588,6 +623,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_calibrated_planner_loses_little_at_first, 0, N_MACHINES);
     tcase_add_loop_test(tcase, a_new_load_is_not_paid_for, 0, N_MACHINES);
     tcase_add_loop_test(tcase, a_new_coordinator_is_soon_near_the_best_k, 0, N_MACHINES);
+    tcase_add_loop_test(tcase, texts_that_wait_for_their_first_token_count, 0, N_MACHINES);
     tcase_add_loop_test(tcase, prompts_in_every_step_do_no_harm, 0, N_MACHINES);
     tcase_add_test(tcase, a_changed_shape_is_learned);
     tcase_add_test(tcase, a_new_pair_does_not_read_a_long_prompt);
