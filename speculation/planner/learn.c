@@ -43,6 +43,8 @@ static const double keep_test = 0.998;
 static const double visible_least = 0.01;
 /* Ratio: drafting counts as at most so many times as long as its passes. */
 static const double around_most = 2;
+/* Weight of one measurement in the ratio of prompts, and what that is at most. */
+static const double prompt_weight = 0.125, prompt_ratio_most = 4;
 /* us: a longer time in a kept table makes no sense. */
 static const double us_most = 1e12;
 
@@ -145,6 +147,19 @@ static bool is_decoding(const struct planner_round *round)
     return !round->has_prompt || round->n_prompt <= round->n_rows / PROMPT_SHARE;
 }
 
+/* Prompts have a ratio of their own, because the table of steps is for rows of which all are asked
+ * about, and follows prompts slowly. */
+static void observe_prompts(struct planner *p, const struct planner_round *round)
+{
+    double decoding_us = planner_curve_at(&p->step, round->n_rows - round->n_prompt);
+    double expected_us = planner_curve_at(&p->step, round->n_rows) - decoding_us;
+    if (expected_us <= 0) return;
+    double ratio = ((double)round->step_us - decoding_us) / expected_us;
+    ratio = clamp(ratio, 1 / prompt_ratio_most, prompt_ratio_most);
+    if (p->prompt_ratio <= 0) p->prompt_ratio = 1;
+    p->prompt_ratio += prompt_weight * (ratio - p->prompt_ratio);
+}
+
 static void observe_step(struct planner *p, const struct planner_round *round)
 {
     double step_us = (double)round->step_us;
@@ -155,6 +170,7 @@ static void observe_step(struct planner *p, const struct planner_round *round)
         if (wanted > round->n_lanes) count = &p->n_guessed;
         if (*count < COUNTED_ROUNDS) ++*count;
     } else if (round->n_rows > PLANNER_ROWS_EXACT) {
+        observe_prompts(p, round);
         planner_curve_add_weakly(&p->step, round->n_rows, step_us, p->n_rounds);
     } else {
         return;

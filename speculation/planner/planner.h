@@ -53,6 +53,8 @@ struct planner {
     double credit_us, wanted_us; /* what probes may spend; the price of one that was too dear */
     double planned_us, plain_us; /* of the last call of planner_share: its choice, no guesses */
     double prompt_us;            /* what prompts add to the step of that call */
+    double prompt_ratio;         /* what they took over what the table of steps says of their rows:
+                                    nobody asks about most of them; 0 = not known */
     bool is_predicted;           /* planned_us says what that round will take */
 };
 

@@ -467,5 +467,6 @@ void planner_share(struct planner *p, struct planner_lane *lanes, int n_lanes,
 double planner_round_us(const struct planner *p, int n_read)
 {
     if (!p->is_predicted || p->planned_us <= 0) return 0;
-    return p->planned_us + p->prompt_us + n_read * (p->read.n ? p->read.us : 0);
+    double prompt_us = p->prompt_us * (p->prompt_ratio > 0 ? p->prompt_ratio : 1);
+    return p->planned_us + prompt_us + n_read * (p->read.n ? p->read.us : 0);
 }

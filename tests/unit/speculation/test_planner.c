@@ -430,6 +430,42 @@ START_TEST(nonsense_does_no_harm)
 }
 END_TEST
 
+/* A coordinator was calibrated with rows that are all asked about. Prompts are cheaper, the first
+ * ones dearer: they touch memory. */
+START_TEST(prompts_are_predicted_as_they_are_seen)
+{
+    struct planner p = {0};
+    struct planner_sequence seq = {.strategy = STRATEGY_PLANNED};
+    for (int rows = 1; rows <= 64; rows *= 2) {
+        planner_calibrate_step(&p, rows, 30000 + 1000 * rows);
+        planner_calibrate_draft(&p, rows, 1000 + 100 * rows);
+    }
+    planner_observe_round(
+        &p, &(struct planner_round){
+                .n_rows = 1, .n_lanes = 1, .is_timed = true, .step_us = 31000, .round_us = 31000});
+    for (int i = 0; i < 40; i++) {
+        int n_prompt = 31 * (1 + i % 2), n_lanes = 2 + 2 * (i / 4);
+        struct planner_lane lanes[32];
+        for (int lane = 0; lane < n_lanes; lane++) {
+            lanes[lane] = (struct planner_lane){.seq = &seq, .n_left = 100};
+        }
+        planner_share(&p, lanes, n_lanes,
+                      &(struct planner_load){
+                          .n_rows = n_prompt, .n_prompt = n_prompt, .n_rows_max = 256});
+        double us = 30000 + 1000 * n_lanes + (i < 4 ? 1200 : 700) * n_prompt;
+        double predicted_us = planner_round_us(&p, 0);
+        ck_assert(i < 16 || (predicted_us > 0.95 * us && predicted_us < 1.05 * us));
+        planner_observe_round(&p, &(struct planner_round){.n_rows = n_prompt + n_lanes,
+                                                          .n_lanes = n_lanes,
+                                                          .n_prompt = n_prompt,
+                                                          .is_timed = true,
+                                                          .has_prompt = true,
+                                                          .step_us = (int64_t)us,
+                                                          .round_us = (int64_t)us});
+    }
+}
+END_TEST
+
 START_TEST(estimates_are_those_of_the_world)
 {
     struct planner planner = taught(&good);
@@ -461,6 +497,7 @@ int main(void)
     tcase_add_test(tcase, heuristic_is_hugging_faces);
     tcase_add_test(tcase, fixed_and_threshold_take_what_is_allowed);
     tcase_add_test(tcase, nonsense_does_no_harm);
+    tcase_add_test(tcase, prompts_are_predicted_as_they_are_seen);
     tcase_add_test(tcase, estimates_are_those_of_the_world);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
