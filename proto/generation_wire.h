@@ -276,6 +276,14 @@ void generate_request_settle(struct generate_request *req,
  * Errors: ERR_NO_MEMORY. */
 int generate_request_keep(struct generate_request *kept, struct arena *arena,
                           const struct generate_request *req, struct error *err);
+/* In the order of ids, because that of a map's entries says nothing: equal requests are equal
+ * then. */
+void token_biases_sort(struct token_bias *biases, int n);
+/* What must hold beside the range of each number: lengths of texts, words that a log can show,
+ * min_tokens within max_tokens, no bias twice (they are sorted). Decoding checks it, too; the
+ * prompt and the prediction are not looked at.
+ * Errors: ERR_FORMAT with the field's name and value. */
+int generate_request_check(const struct generate_request *req, struct error *err);
 int generate_request_encode(struct buffer *buf, const struct generate_request *req,
                             struct error *err);
 int generate_request_decode(const uint8_t *data, size_t len, struct arena *arena,

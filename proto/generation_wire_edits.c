@@ -85,16 +85,9 @@ static int compare_biases(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The order of a map's entries says nothing, so they are sorted: equal requests are equal then. */
-static int sort_biases(struct token_bias *biases, int n, struct error *err)
+void token_biases_sort(struct token_bias *biases, int n)
 {
-    qsort(biases, (size_t)n, sizeof *biases, compare_biases);
-    for (int i = 1; i < n; i++) {
-        if (biases[i].id == biases[i - 1].id) {
-            return error_set(err, ERR_FORMAT, "logit_bias has token id %d twice", biases[i].id);
-        }
-    }
-    return 0;
+    if (n > 1) qsort(biases, (size_t)n, sizeof *biases, compare_biases);
 }
 
 static int biases_decode(const Outrider__Generation__V1__GenerateRequest *msg, struct arena *arena,
@@ -113,7 +106,7 @@ static int biases_decode(const Outrider__Generation__V1__GenerateRequest *msg, s
         TRY(range_check(out[i].bias, -GENERATE_BIAS_MAX, GENERATE_BIAS_MAX, false, "logit_bias",
                         err));
     }
-    TRY(sort_biases(out, (int)n, err));
+    token_biases_sort(out, (int)n);
 out:
     return rc;
 }
@@ -146,11 +139,6 @@ int edits_decode(const Outrider__Generation__V1__GenerateRequest *msg, struct ar
 {
     int rc = 0;
     TRY(codec_read_int(&req->min_tokens, msg->min_tokens, 0, INT32_MAX, "min_tokens", err));
-    if (req->max_tokens && req->min_tokens > req->max_tokens) {
-        rc = error_set(err, ERR_FORMAT, "min_tokens is %d, more than max_tokens, which is %d",
-                       req->min_tokens, req->max_tokens);
-        goto out;
-    }
     TRY(penalties_decode(msg, req, err));
     TRY(biases_decode(msg, arena, req, err));
     TRY(bans_decode(msg, arena, req, err));

@@ -34,6 +34,7 @@ int range_check(float value, float min, float max, bool is_min_open, const char 
 int text_check(const char *text, size_t len, const char *field, struct error *err);
 
 /* Printable ASCII of at most max bytes, because it appears in logs. */
+int word_check(const char *word, size_t max, const char *field, struct error *err);
 int word_decode(const char **out, const char *text, size_t max, const char *field,
                 struct error *err);
 

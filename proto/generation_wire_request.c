@@ -11,13 +11,7 @@
 #include "proto/generation_wire_estimates.h"
 #include "proto/generation_wire_parts.h"
 
-enum {
-    STOP_BYTES_MAX = 256,
-    RULE_NAME_BYTES_MAX = 32,
-    REQUEST_ID_BYTES_MAX = 128,
-    CLIENT_BYTES_MAX = 128,
-    TEMPERATURE_MAX = 100
-};
+enum { TEMPERATURE_MAX = 100 };
 
 /* Encoding refuses text that is not UTF-8 instead of replacing bytes: otherwise the server would
  * answer another question than the one that was asked. */
@@ -225,7 +219,7 @@ static int speculation_decode(const Outrider__Generation__V1__Speculation *msg,
     if (msg->_n_draft_case == OUTRIDER__GENERATION__V1__SPECULATION___N_DRAFT_N_DRAFT) {
         TRY(codec_read_int(&req->n_draft, msg->n_draft, 0, DRAFT_MAX, "n_draft", err));
     }
-    TRY(codec_read_string(&req->rule, NULL, msg->rule, RULE_NAME_BYTES_MAX, "rule", err));
+    TRY(codec_read_string(&req->rule, NULL, msg->rule, INT32_MAX, "rule", err));
     req->full_rows = msg->full_rows;
     req->show_drafts = msg->show_drafts;
     TRY(strategy_decode(&req->strategy, (int)msg->strategy, err));
@@ -247,9 +241,7 @@ static int stops_decode(const Outrider__Generation__V1__GenerateRequest *msg, st
     if (!stop) return err->code;
     req->stop = stop;
     for (int i = 0; i < req->n_stop && !rc; i++) {
-        size_t len;
-        rc = codec_read_string(&stop[i], &len, msg->stop[i], STOP_BYTES_MAX, "stop", err);
-        if (!rc && !len) rc = error_set(err, ERR_FORMAT, "stop is empty, must have 1 to 256 bytes");
+        rc = codec_read_string(&stop[i], NULL, msg->stop[i], INT32_MAX, "stop", err);
         if (rc) error_wrap(err, "stop string %d", i);
     }
     return rc;
@@ -258,16 +250,8 @@ static int stops_decode(const Outrider__Generation__V1__GenerateRequest *msg, st
 int word_decode(const char **out, const char *text, size_t max, const char *field,
                 struct error *err)
 {
-    size_t len;
-    int rc = codec_read_string(out, &len, text, max, field, err);
-    for (size_t i = 0; !rc && i < len; i++) {
-        unsigned byte = (uint8_t)(*out)[i];
-        if (byte < 0x20 || byte > 0x7e) {
-            rc = error_set(err, ERR_FORMAT, "%s is not printable ASCII at byte %zu (0x%02x)", field,
-                           i, byte);
-        }
-    }
-    return rc;
+    int rc = codec_read_string(out, NULL, text, max, field, err);
+    return rc ? rc : word_check(*out, max, field, err);
 }
 
 int token_ids_decode(const Outrider__Generation__V1__TokenIds *msg, const int32_t **ids, int *n,
@@ -347,8 +331,8 @@ static int service_decode(const Outrider__Generation__V1__GenerateRequest *msg,
     if (msg->_logprobs_case == OUTRIDER__GENERATION__V1__GENERATE_REQUEST___LOGPROBS_LOGPROBS) {
         TRY(codec_read_int(&req->logprobs, msg->logprobs, 0, SCORE_TOP_MAX, "logprobs", err));
     }
-    TRY(word_decode(&req->request_id, msg->request_id, REQUEST_ID_BYTES_MAX, "request_id", err));
-    TRY(word_decode(&req->client, msg->user, CLIENT_BYTES_MAX, "user", err));
+    TRY(codec_read_string(&req->request_id, NULL, msg->request_id, INT32_MAX, "request_id", err));
+    TRY(codec_read_string(&req->client, NULL, msg->user, INT32_MAX, "user", err));
     int job_class = (int)msg->priority;
     if (job_class < 0 || job_class >= JOB_CLASSES) {
         rc = error_set(err, ERR_FORMAT, "priority is %d, must be 0 to %d", job_class,
@@ -376,8 +360,9 @@ int request_read(const Outrider__Generation__V1__GenerateRequest *msg, struct ar
     TRY(service_decode(msg, req, err));
     TRY(edits_decode(msg, arena, req, err));
     special_decode(msg, req);
-    rc = codec_read_string(&req->prediction, &req->prediction_len, msg->prediction,
-                           GENERATE_PROMPT_BYTES_MAX, "prediction", err);
+    TRY(codec_read_string(&req->prediction, &req->prediction_len, msg->prediction,
+                          GENERATE_PROMPT_BYTES_MAX, "prediction", err));
+    rc = generate_request_check(req, err);
 out:
     if (rc) *req = (struct generate_request){0};
     return rc;

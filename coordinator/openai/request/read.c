@@ -187,6 +187,7 @@ static int read_logit_bias(struct reading *r, const json_t *v)
     {
         TRY(read_bias(r, key, value, &biases[n++]));
     }
+    token_biases_sort(biases, n);
     r->out->generate.biases = biases;
     r->out->generate.n_biases = n;
 out:
@@ -471,21 +472,8 @@ int openai_request_blame(struct openai_reading *r, enum openai_kind kind)
     return openai_blame(r, full);
 }
 
-int openai_request_check(struct openai_request *request, struct openai_reading *r)
+int openai_request_check(const struct openai_request *request, struct openai_reading *r)
 {
-    struct buffer encoded = {0};
-    struct generate_request checked, unchecked = request->generate;
-    int rc = 0;
-    unchecked.prompt = ""; /* texts of JSON are UTF-8, and their lengths are checked later */
-    unchecked.prediction = NULL;
-    TRY(generate_request_encode(&encoded, &unchecked, r->err));
-    rc = generate_request_decode(encoded.data, encoded.len, r->arena, &checked, r->err);
-    if (rc == ERR_FORMAT) rc = openai_request_blame(r, request->kind);
-    if (rc) goto out;
-    checked.prediction = request->generate.prediction;
-    checked.prediction_len = request->generate.prediction_len;
-    request->generate = checked;
-out:
-    buffer_free(&encoded);
-    return rc;
+    int rc = generate_request_check(&request->generate, r->err);
+    return rc == ERR_FORMAT ? openai_request_blame(r, request->kind) : rc;
 }

@@ -54,9 +54,8 @@ int openai_plain_messages(const json_t *messages, bool takes_parts, json_t **pla
 /* What is read lives as long as r->root and r->arena. Errors: ERR_ARGUMENT, with *r->wrong. */
 int openai_request_read(struct openai_request *request, enum openai_kind kind,
                         const struct openai_limits *limits, struct openai_reading *r);
-/* The same checks as of a request on gRPC: it is encoded and decoded as one, into r->arena,
- * without its prompt. Errors: those of generate_request_decode, with *r->wrong. */
-int openai_request_check(struct openai_request *request, struct openai_reading *r);
+/* The checks of generate_request_check. Errors: ERR_ARGUMENT, with *r->wrong. */
+int openai_request_check(const struct openai_request *request, struct openai_reading *r);
 /* Sentences about a request of ours begin with the field's name: *r->err becomes an ERR_ARGUMENT
  * that blames the field. Of other sentences nothing changes. Returns the error's code. */
 int openai_request_blame(struct openai_reading *r, enum openai_kind kind);
