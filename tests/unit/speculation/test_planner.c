@@ -449,9 +449,9 @@ START_TEST(prompts_are_predicted_as_they_are_seen)
         for (int lane = 0; lane < n_lanes; lane++) {
             lanes[lane] = (struct planner_lane){.seq = &seq, .n_left = 100};
         }
-        planner_share(&p, lanes, n_lanes,
-                      &(struct planner_load){
-                          .n_rows = n_prompt, .n_prompt = n_prompt, .n_rows_max = 256});
+        planner_share(
+            &p, lanes, n_lanes,
+            &(struct planner_load){.n_rows = n_prompt, .n_prompt = n_prompt, .n_rows_max = 256});
         double us = 30000 + 1000 * n_lanes + (i < 4 ? 1200 : 700) * n_prompt;
         double predicted_us = planner_round_us(&p, 0);
         ck_assert(i < 16 || (predicted_us > 0.95 * us && predicted_us < 1.05 * us));
