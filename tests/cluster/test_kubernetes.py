@@ -2,9 +2,9 @@
 # ctest: labels=quick libs=client beside=yes timeout=120
 """deploy/kubernetes: every overlay is rendered by kubectl's kustomize and held against the schemas
 of Kubernetes and of the custom kinds, against itself (selectors, ports, secrets) and against the
-programs (options, ports, probes, metrics); the chart, rendered by Helm's engine, makes the same
-objects; and manifests with one thing wrong are all refused. No cluster is needed.
-test_kubernetes_run.py runs programs as the manifests say.
+programs (options, ports, probes, metrics); it is, to the byte, what deploy/kubernetes/render makes
+of the chart with Helm's engine; and manifests with one thing wrong are all refused. No cluster is
+needed. test_kubernetes_run.py runs programs as the manifests say.
 
     test_kubernetes.py BUILD [Class]
     test_kubernetes.py BUILD --crds FOLDER      compares tests/support/kubernetes_kinds.yaml with
@@ -97,6 +97,19 @@ class Overlays(unittest.TestCase):
             with self.subTest(overlay=name):
                 self.assertEqual(World.problems(World.overlays[name]), [])
 
+    def test_its_one_file_is_enough_without_kustomize(self):
+        for name in OVERLAYS:
+            with self.subTest(overlay=name):
+                text = read("deploy", "kubernetes", "overlays", name, "outrider.yaml")
+                items = kubernetes_schema.load(text)
+                self.assertEqual(by_title(items), by_title(World.overlays[name]))
+                self.assertEqual([item["kind"] for item in items[:3]],
+                                 ["Namespace", "ServiceAccount", "PriorityClass"])
+
+    def test_the_readme_names_every_overlay(self):
+        text = read("deploy", "kubernetes", "README.md")
+        self.assertLessEqual(set(OVERLAYS), set(re.findall(r"^\| ([a-z-]+) \|", text, re.M)))
+
     def test_all_kinds_of_the_schemas_are_used(self):
         used = {kubernetes_schema.kind_of(item) for items in World.overlays.values()
                 for item in items}
@@ -158,7 +171,51 @@ class Chart(unittest.TestCase):
         said = helm_python.lint(CHART, strict=True)
         self.assertEqual([each for each in said["messages"] if "icon" not in str(each)], [])
 
-    def test_the_chart_makes_what_the_overlays_make(self):
+    def test_every_overlay_is_rendered_from_the_chart_as_it_is(self):
+        done = render("--check")
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+    def test_an_overlay_that_is_not_what_the_chart_makes_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(FOLDER, folder, dirs_exist_ok=True)
+            overlays = os.path.join(folder, "overlays")
+            examples = os.path.join(folder, "chart", "examples")
+            append(os.path.join(examples, "one-node.yaml"), "drainTimeout: 20\n")
+            append(os.path.join(overlays, "tls", "outrider.yaml"), "# by hand\n")
+            os.remove(os.path.join(overlays, "lws", "kustomization.yaml"))
+            os.rename(os.path.join(examples, "mpijob.yaml"), os.path.join(examples, "mpi.yaml"))
+            done = render("--check", "--folder", folder)
+            self.assertEqual([done.returncode, *done.stderr.splitlines()[:-1]], [1,
+                "overlays/lws/kustomization.yaml: is not there",
+                "overlays/mpi/kustomization.yaml: is not there",
+                "overlays/mpi/outrider.yaml: is not there",
+                "overlays/mpijob/kustomization.yaml: is of no example of the chart",
+                "overlays/mpijob/outrider.yaml: is of no example of the chart",
+                "overlays/one-node/outrider.yaml: is not what the chart makes",
+                "overlays/tls/outrider.yaml: is not what the chart makes"])
+            self.check_that_it_is_rendered_anew(folder, overlays)
+
+    def test_an_example_that_the_chart_refuses_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(FOLDER, folder, dirs_exist_ok=True)
+            append(os.path.join(folder, "chart", "examples", "mpijob.yaml"), "tls: true\n")
+            done = render("--folder", folder)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
+            self.assertIn("chart/examples/mpijob.yaml: ", done.stderr)
+            self.assertIn("tls wants group.kind", done.stderr)
+
+    def check_that_it_is_rendered_anew(self, folder, overlays):
+        own = os.path.join(overlays, "one-rank", "own.yaml")
+        append(own, "# of a user\n")
+        done = render("--folder", folder)
+        self.assertEqual((done.returncode, done.stderr.splitlines()[:-1]),
+                         (1, ["overlays/one-rank/own.yaml: is of no example of the chart"]))
+        os.remove(own)
+        self.assertEqual(render("--check", "--folder", folder).returncode, 0)
+        items = kubernetes_schema.render_kustomize(os.path.join(overlays, "one-node"))
+        self.assertIn("--drain-timeout=20", container(items, "StatefulSet")["args"])
+
+    def test_helm_installs_what_the_overlays_have(self):
         for name in OVERLAYS:
             with self.subTest(overlay=name):
                 values = yaml.safe_load(read("deploy", "kubernetes", "chart", "examples",
@@ -175,6 +232,8 @@ class Chart(unittest.TestCase):
                        {"drainTimeout": 100, "gracePeriodSeconds": 120,
                         "group": {"kind": "MPIJob"}},
                        {"image": {"registry": "registry.example.com/a", "tag": "1"}},
+                       {"models": {"image": "outrider-models:1"}, "tls": True,
+                        "monitoring": {"enabled": True}, "autoscaling": {"enabled": True}},
                        {"monitoring": {"enabled": True}, "autoscaling": {"enabled": True},
                         "group": {"ranks": 8}, "coordinator": {"args": ["--queue=9"]}}):
             with self.subTest(values=values):
@@ -189,6 +248,17 @@ class Chart(unittest.TestCase):
                        {"cells": True}, {"tls": True, "group": {"kind": "MPIJob"}}):
             with self.subTest(values=values), self.assertRaises(helm_python.HelmError):
                 kubernetes_schema.render_chart(CHART, values, NAMESPACE)
+
+
+def render(*words):
+    """deploy/kubernetes/render, in this Python, which has Helm's engine."""
+    return subprocess.run([sys.executable, os.path.join(FOLDER, "render"), *words],
+                          capture_output=True, encoding="utf-8", timeout=60, check=False)
+
+
+def append(path, text):
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text)
 
 
 def by_title(items):

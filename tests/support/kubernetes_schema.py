@@ -31,12 +31,18 @@ def render_kustomize(folder):
     return load(done.stdout)
 
 
-def render_chart(folder, values, namespace):
+def render_chart_texts(folder, values, namespace):
+    """{name of a template: the text that it makes}."""
     import helm_python  # large, so only where it is needed
     with helm_python.Chart.load(folder) as chart:
         chart.validate_schema(values)
         texts = chart.render(values, name="outrider", namespace=namespace)
-    return [each for name, text in texts.items() if name.endswith(".yaml") for each in load(text)]
+    return {name: text for name, text in texts.items() if name.endswith(".yaml")}
+
+
+def render_chart(folder, values, namespace):
+    texts = render_chart_texts(folder, values, namespace)
+    return [each for text in texts.values() for each in load(text)]
 
 
 def kind_of(item):

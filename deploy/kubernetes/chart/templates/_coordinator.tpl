@@ -40,6 +40,8 @@
     - {name: grpc, containerPort: 7070}
     - {name: http, containerPort: 8000}
     - {name: {{ $metrics }}, containerPort: 9401}
+  # The doors open when the draft model is read, which may take as long as a rank takes
+  # for its slices.
   startupProbe:
     httpGet: {path: /live, port: {{ $metrics }}}
     periodSeconds: 2
@@ -50,6 +52,7 @@
     failureThreshold: 2
   livenessProbe:
     {{- if .Values.tls }}
+    # The kubelet's gRPC probe speaks no TLS; the door for metrics has none.
     httpGet: {path: /live, port: {{ $metrics }}}
     {{- else }}
     grpc: {port: 7070, service: live}
@@ -57,6 +60,7 @@
     periodSeconds: 10
     timeoutSeconds: 5
     failureThreshold: 3
+  # Until the endpoints of the Service have forgotten this pod
   {{- include "outrider.preStop" . | nindent 2 }}
   resources:
     {{- toYaml .Values.coordinator.resources | nindent 4 }}

@@ -22,6 +22,7 @@ serviceAccountName: outrider
 automountServiceAccountToken: false
 enableServiceLinks: false
 priorityClassName: outrider-serving
+# preStop, the drain and a margin
 terminationGracePeriodSeconds: {{ .Values.gracePeriodSeconds }}
 securityContext:
   runAsNonRoot: true
@@ -66,6 +67,7 @@ lifecycle:
 {{- end }}
 
 {{- define "outrider.shmVolume" -}}
+# What ranks of one pod, NCCL or Open MPI share; it counts as the pod's memory.
 - name: shm
   emptyDir:
     medium: Memory
@@ -100,6 +102,12 @@ initContainers:
 {{- $tls := .Values.tls -}}
 {{- $ranks := int (include "outrider.ranksOfPod" .) -}}
 {{- $join := ternary .Values.group.joinTimeout 0 (eq .Values.group.kind "LeaderWorkerSet") -}}
+{{- if eq .Values.group.kind "LeaderWorkerSet" }}
+# The other nodes may come later, and reading a large model takes minutes:
+# --join-timeout and {{ .Values.group.startupSeconds }} s more.
+{{- else }}
+# Reading a large model takes minutes.
+{{- end }}
 startupProbe:
   {{- if $tls }}
   httpGet: {path: /ready, port: metrics}
@@ -118,6 +126,7 @@ readinessProbe:
   failureThreshold: 2
 livenessProbe:
   {{- if gt $ranks 1 }}
+  # The kubelet's own probe asks one port; this asks every rank.
   exec:
     command:
       - outrider

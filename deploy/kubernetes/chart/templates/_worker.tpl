@@ -71,6 +71,7 @@ volumeMounts:
 - name: worker
   {{- include "outrider.image" (list . (include "outrider.workerImage" .)) | nindent 2 }}
   {{- if gt (int (include "outrider.ranksOfPod" .)) 1 }}
+  # outrider-group runs mpirun within the pod, and hands SIGTERM to the ranks.
   command: [outrider-group]
   args:
     - --ranks={{ .Values.group.ranks }}
@@ -84,6 +85,7 @@ volumeMounts:
     {{- include "outrider.rankPorts" . | nindent 4 }}
   {{- include "outrider.rankProbes" . | nindent 2 }}
   {{- if .Values.cells }}
+  # The rank stays until the coordinator's endpoint is forgotten
   {{- include "outrider.preStop" . | nindent 2 }}
   {{- end }}
   {{- include "outrider.workerEnd" . | nindent 2 }}
