@@ -21,6 +21,8 @@ enum {
     /* Blocks of all paths but the first, whatever the length of a block: a path touches at most
      * one for each of its guesses. */
     TREE_TAILS_MAX = (TREE_PATHS_MAX - 1) * DRAFT_MAX,
+    /* Positions of a block of a model's KV. */
+    KV_BLOCK_TOKENS = 16,
     /* E: elements of an attention head. */
     HEAD_DIM_MAX = 256,
     /* Logits of one row that are asked for by name. A row under penalties names every token of its

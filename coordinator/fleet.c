@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system/placement.h"
+#include "coordinator/draft/options.h"
 #include "coordinator/target/target.h"
 
 enum {

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
+#include "coordinator/draft/options.h"
 #include "coordinator/draft/tenants.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/datastore.h"

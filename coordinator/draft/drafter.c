@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "coordinator/draft/internal.h"
+#include "coordinator/draft/options.h"
 
 #define DRAFTER_ROW(prefix, ops) {(prefix), &(ops)},
 static const struct {

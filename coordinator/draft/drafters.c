@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/text/name_list.h"
 #include "coordinator/draft/internal.h"
+#include "coordinator/draft/options.h"
 
 #define FINDER_ROW(name, ops) {(name), &(ops)},
 static const struct {

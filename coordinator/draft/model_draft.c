@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "comm/comm.h"
 #include "coordinator/draft/head.h"
+#include "model/backend/backend.h"
 
 enum { THREAD_BYTES = 64 << 20 /* of weights, for each compute thread */ };
 

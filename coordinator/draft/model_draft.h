@@ -4,6 +4,7 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
+#include "coordinator/draft/options.h"
 #include "coordinator/kv/prefix_cache.h"
 #include "coordinator/sequence/sequence.h"
 #include "model/model.h"

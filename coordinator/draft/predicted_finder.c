@@ -9,6 +9,7 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
+#include "coordinator/draft/options.h"
 #include "coordinator/job/job.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/predicted.h"

@@ -15,6 +15,7 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
+#include "coordinator/draft/options.h"
 #include "coordinator/draft/tenants.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/recycled.h"

@@ -12,6 +12,7 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/draft/internal.h"
+#include "coordinator/draft/options.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/suffix.h"
 

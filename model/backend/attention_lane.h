@@ -10,8 +10,7 @@
 #include <stdint.h>
 
 #include "base/guess_tree.h"
-
-enum { KV_BLOCK_TOKENS = 16 }; /* positions of a KV block */
+#include "base/limits.h"
 
 struct attention_tree {
     const struct guess_tree *shape;

@@ -1,7 +1,13 @@
 /* Opens the backend that an option names. */
 #pragma once
 
-#include "model/backend/backend.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "model/numerics/weight_form.h"
+
+struct backend; /* model/backend/backend.h */
 
 struct backend_options {
     const char *device;      /* "cpu"; "cuda": the GPU of number rank % GPUs; "cuda:N" */

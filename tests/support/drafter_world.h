@@ -2,6 +2,7 @@
 #pragma once
 
 #include "coordinator/draft/drafters.h"
+#include "coordinator/draft/options.h"
 #include "tests/support/sequence_world.h"
 
 static const struct end_ids no_ends;

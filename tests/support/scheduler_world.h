@@ -3,6 +3,7 @@
  * queue as the engine does. Every plan is checked against what must hold for any of them. */
 #pragma once
 
+#include "coordinator/draft/options.h"
 #include "coordinator/draft/trees_option.h"
 #include "coordinator/kv/prefix_cache.h"
 #include "coordinator/schedule/scheduler.h"

@@ -10,6 +10,7 @@
 #include "base/system/file.h"
 #include "coordinator/draft/drafters.h"
 #include "coordinator/draft/head.h"
+#include "coordinator/draft/options.h"
 #include "coordinator/engine/served_tokens.h"
 #include "model/tokenizer/token_counts.h"
 #include "tests/support/sequence_world.h"

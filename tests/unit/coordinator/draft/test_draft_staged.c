@@ -2,6 +2,7 @@
 /* A draft that reads ahead what it is expected to guess: whatever is expected, guesses, their q
  * and siblings are bit for bit those of a pass for each guess, and only the number of passes
  * differs. */
+#include "coordinator/draft/options.h"
 #include "coordinator/draft/staged.h"
 #include "tests/support/drafter_world.h"
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coordinator/draft/options.h"
 #include "tests/support/drafter_world.h"
 
 enum { N_SEEDS = 200 };

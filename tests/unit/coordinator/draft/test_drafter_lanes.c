@@ -3,6 +3,7 @@
  * its guesses and their q are bit for bit those of the lane alone. */
 #include <stdio.h>
 
+#include "coordinator/draft/options.h"
 #include "tests/support/drafter_world.h"
 
 enum { N_LANES = 5, N_CROWD = 70, N_SEEDS = 60, LONGEST = 230 };

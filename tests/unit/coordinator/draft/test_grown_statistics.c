@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "coordinator/draft/lane_tree.h"
+#include "coordinator/draft/options.h"
 #include "tests/support/drafter_world.h"
 #include "tests/support/lane_statistics.h"
 
