@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "coordinator/engine/internal.h"
 #include "coordinator/round/score.h"
+#include "coordinator/schedule/places.h"
 
 enum {
     /* How often the queue is searched for clients that have left; with the step that is running

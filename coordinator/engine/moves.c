@@ -2,6 +2,7 @@
  * tokens are the same there (docs/design.md section 4). */
 #include "base/clock.h"
 #include "coordinator/engine/internal.h"
+#include "coordinator/schedule/places.h"
 
 /* The seat of another engine for a text that is here; -1: there is none. */
 static int find_other(const struct engine *e, int n_context, bool must_be_idle)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "coordinator/engine/internal.h"
+#include "coordinator/schedule/places.h"
 
 enum { PAUSED_US = 200000 /* for which a client must not have read before its text gives way */ };
 

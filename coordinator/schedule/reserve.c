@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "coordinator/draft/lane_tree.h"
+#include "coordinator/schedule/places.h"
 
 enum {
     /* Tokens of prompts that the draft reads in a round: beside lanes, whatever they take, and at

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "coordinator/draft/drafters.h"
 #include "coordinator/kv/prefix_cache.h"
 
 enum {
@@ -277,8 +276,7 @@ bool sequence_scores_prompt(const struct sequence *seq)
     return seq->is_score || (req->echo && req->logprobs >= 0 && seq->index == 0);
 }
 
-/* The memory of its tokens, when it has a place for the first time. */
-static int open_tokens(struct sequence *seq, int block_tokens, struct error *err)
+int sequence_open_tokens(struct sequence *seq, int block_tokens, struct error *err)
 {
     int rc = 0;
     if (seq->tokens) return 0;
@@ -327,46 +325,6 @@ void sequence_reuse(struct sequence *seq, struct block_pool *target_pool)
     if (seq->admitted_us && seq->n_tokens == seq->n_prompt && seq->counters.preemptions == 0) {
         seq->counters.target_reused += (uint32_t)(seq->n_target_kv - before);
     }
-}
-
-void sequence_reuse_draft(struct sequence *seq, struct drafter *model)
-{
-    int before = seq->n_draft_kv;
-    drafter_begin(model, seq);
-    if (!seq->admitted_us || seq->draft_losses > 0 || seq->n_draft_kv == before) return;
-    int n = seq->n_draft_kv < seq->n_prompt ? seq->n_draft_kv : seq->n_prompt;
-    seq->counters.draft_reused = (uint32_t)n;
-}
-
-int sequence_place(struct sequence *seq, int slot, struct block_pool *target_pool,
-                   struct drafters *drafters, struct error *err)
-{
-    int rc = open_tokens(seq, target_pool->block_tokens, err);
-    if (rc) return rc;
-    seq->slot = slot;
-    seq->is_evicted = false;
-    sequence_reuse(seq, target_pool);
-    if (drafters->model && seq->n_draft > 0) sequence_reuse_draft(seq, drafters->model);
-    return 0;
-}
-
-void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
-                       struct drafters *drafters)
-{
-    block_table_release(&seq->target_blocks, target_pool);
-    drafters_forget(drafters, seq->slot);
-    seq->n_target_kv = seq->n_draft_kv = 0;
-    seq->draft_losses++;
-    seq->n_blocks_sent = 0;
-    seq->slot = -1;
-}
-
-void sequence_evict(struct sequence *seq, struct block_pool *target_pool, struct drafters *drafters)
-{
-    seq->evicted_slot = seq->slot;
-    seq->is_evicted = true;
-    seq->counters.preemptions++;
-    sequence_displace(seq, target_pool, drafters);
 }
 
 /* Appends one token; sets finish_reason when it is the last. */

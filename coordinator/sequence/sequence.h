@@ -15,9 +15,6 @@
 #include "speculation/planner/planner.h"
 #include "speculation/rule.h"
 
-struct drafter;
-struct drafters;
-
 struct sequence {
     uint64_t id;     /* never used before; a younger sequence has a higher one */
     struct job *job; /* shared by its sequences */
@@ -95,26 +92,13 @@ int sequence_open(struct sequence **seq, struct job *job, int index, const struc
 /* Frees it, and the job with its last sequence. It has no place any more. Accepts NULL. */
 void sequence_close(struct sequence *seq);
 
-/* Gives the sequence a place: what is known of the beginning of its text is taken over. Errors:
- * ERR_NO_MEMORY. */
-int sequence_place(struct sequence *seq, int slot, struct block_pool *target_pool,
-                   struct drafters *drafters, struct error *err);
+/* The memory of its tokens, when it gets a place for the first time. Errors: ERR_NO_MEMORY. */
+int sequence_open_tokens(struct sequence *seq, int block_tokens, struct error *err);
 /* The place is the sequence's: what it reuses and how long it waited is noted. */
 void sequence_admit(struct sequence *seq);
 /* Takes over what others have published of the beginning of its text since it got its place, as
  * long as it has computed nothing of its own. */
 void sequence_reuse(struct sequence *seq, struct block_pool *target_pool);
-
-/* The same for the draft model. */
-void sequence_reuse_draft(struct sequence *seq, struct drafter *model);
-
-/* Takes the place away; both models have to read the text again. */
-void sequence_displace(struct sequence *seq, struct block_pool *target_pool,
-                       struct drafters *drafters);
-
-/* The same for one whose job goes on: is_evicted says so to the engine, which queues it. */
-void sequence_evict(struct sequence *seq, struct block_pool *target_pool,
-                    struct drafters *drafters);
 
 /* Whether the rows of its prompt are wanted, too: then the target must read all of it. */
 bool sequence_scores_prompt(const struct sequence *seq);

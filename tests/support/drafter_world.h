@@ -3,6 +3,7 @@
 
 #include "coordinator/draft/drafters.h"
 #include "coordinator/draft/options.h"
+#include "coordinator/schedule/places.h"
 #include "tests/support/sequence_world.h"
 
 static const struct end_ids no_ends;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "coordinator/draft/drafters.h"
+#include "coordinator/schedule/places.h"
 #include "tests/support/sequence_world.h"
 
 #define DRAFT SOURCE_DIR "/deploy/models/tales/draft"

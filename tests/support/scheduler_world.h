@@ -6,6 +6,7 @@
 #include "coordinator/draft/options.h"
 #include "coordinator/draft/trees_option.h"
 #include "coordinator/kv/prefix_cache.h"
+#include "coordinator/schedule/places.h"
 #include "coordinator/schedule/scheduler.h"
 #include "tests/support/growth_shapes.h"
 #include "tests/support/plan_tree.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "coordinator/draft/drafters.h"
+#include "coordinator/schedule/places.h"
 #include "tests/support/sequence_world.h"
 
 #define TALES SOURCE_DIR "/deploy/models/tales/draft"

@@ -1,6 +1,7 @@
 /* ctest: labels=quick libs=coordinator timeout=120 */
 /* Plans for sequences in chosen states: who comes first, who waits, and who gives up its place.
  * What holds for every plan is checked by tests/support/scheduler_world.h with each of them. */
+#include "coordinator/schedule/places.h"
 #include "tests/support/scheduler_plans.h"
 
 static const struct world_options small_steps = {64, 64, 1024, 1024, 64};

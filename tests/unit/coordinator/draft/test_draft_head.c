@@ -12,6 +12,7 @@
 #include "coordinator/draft/head.h"
 #include "coordinator/draft/options.h"
 #include "coordinator/engine/served_tokens.h"
+#include "coordinator/schedule/places.h"
 #include "model/tokenizer/token_counts.h"
 #include "tests/support/sequence_world.h"
 

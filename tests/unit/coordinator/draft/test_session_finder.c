@@ -3,6 +3,7 @@
  * text that lost its place is found in again as if nothing had happened. */
 #include <string.h>
 
+#include "coordinator/schedule/places.h"
 #include "tests/support/finder_bench.h"
 
 enum { ALL = 1 << 30 };
