@@ -20,7 +20,7 @@
 #include "coordinator/sequence/sequence.h"
 #include "lookup/suffix.h"
 #include "model/logits/answer.h"
-#include "speculation/rule.h"
+#include "speculation/accept/rules.h"
 
 enum { LANES_MAX = 64, ROUNDS = 401, COMMITTED = 3, K = 8, VOCAB = 32000, ALL = 1 << 30 };
 enum { LONG_TOKENS = 100000, SHORT_TOKENS = 1000 };

@@ -18,8 +18,8 @@
 #include "bench/options.h"
 #include "model/logits/select.h"
 #include "model/model.h"
-#include "speculation/rule.h"
-#include "speculation/speedup.h"
+#include "speculation/accept/rules.h"
+#include "speculation/theory/speedup.h"
 
 enum { TEXT_MAX = 4096, BLOCKS_MAX = TEXT_MAX / 16 + 2, ARENA_BYTES = 64 << 20, CHUNK = 64 };
 

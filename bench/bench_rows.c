@@ -7,7 +7,7 @@
  * For every vocabulary and question it prints microseconds per row on one thread and on the team,
  * and the ratio of both rates. `flat` rows spread their mass over tens of thousands of tokens,
  * `peaked` ones have one token with most of it. Then the cut of top-p 0.95 in a flat row: asked in
- * two questions by buckets (speculation/target_row_cut.h), and, for comparison, by best(64), (256),
+ * two questions by buckets (speculation/rows/cut.h), and, for comparison, by best(64), (256),
  * (1024) and so on until the cut is certain, with the bytes that both answer. Ratios are medians of
  * pairs of slices of time with quartiles (bench_util.h). */
 #include <math.h>
@@ -20,8 +20,8 @@
 #include "bench/options.h"
 #include "model/logits/answer.h"
 #include "proto/target_wire.h"
-#include "speculation/rule.h"
-#include "speculation/target_row_check.h"
+#include "speculation/accept/rules.h"
+#include "speculation/rows/check.h"
 
 enum {
     SLICES = 8,

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "speculation/multi_draft.h"
-#include "speculation/rule.h"
+#include "speculation/accept/multi_draft.h"
+#include "speculation/accept/rules.h"
 
 enum { N_ROUNDS = 2001, N_NODES = 16, SUPPORT_MAX = 256, N_VOCAB = 32000 };
 

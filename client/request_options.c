@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "base/text/options.h"
 #include "client/client.h"
-#include "speculation/rule.h"
+#include "speculation/accept/rules.h"
 
 #define RULES "RULES" /* stands in the help for the names of all rules */
 

@@ -12,7 +12,7 @@
 #include "base/text/buffer.h"
 #include "model/logits/sampling.h"
 #include "proto/job_end.h"
-#include "speculation/strategy.h"
+#include "speculation/theory/strategy.h"
 
 enum {
     GENERATE_STOPS_MAX = 16,

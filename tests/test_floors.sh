@@ -323,8 +323,10 @@ try_rule_1() {
     echo '#  include "worker/a.h"' | refuses coordinator/a.c 1
     echo '#include "client/a.h"' | refuses worker/main.c 1
     echo '#include "coordinator/a.h"' | refuses client/bench/a.c 1
-    echo '#include "speculation/accept.h"' | refuses worker/verifier.c 1
-    echo '#include "speculation/strategy.h"' | accepts proto/a.h
+    echo '#include "speculation/accept/rules.h"' | refuses worker/verifier.c 1
+    echo '#include "speculation/accept/rules.h"' | refuses speculation/rows/wish.c 1
+    echo '#include "speculation/rows/target_row.h"' | refuses speculation/planner/share.c 1
+    echo '#include "speculation/theory/strategy.h"' | accepts proto/a.h
     echo '#include "speculation/planner/planner.h"' | refuses proto/a.h 1
     echo '#include "rpc/server.h"' | refuses proto/a.c 1
     echo '#include "proto/codec.h"' | refuses rpc/health.c 1

@@ -10,7 +10,7 @@
 
 #include "base/limits.h"
 #include "base/text/json.h"
-#include "speculation/rule.h"
+#include "speculation/accept/rules.h"
 
 enum {
     ORIGIN_BYTES = 32,

@@ -1,4 +1,4 @@
-/* Prints what a cluster is predicted to do (speculation/cluster_model.h). */
+/* Prints what a cluster is predicted to do (speculation/theory/cluster_model.h). */
 #include "client/plan/cluster.h"
 
 #include <stdio.h>

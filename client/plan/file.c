@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "base/system/file.h"
 #include "base/text/json.h"
-#include "speculation/rising.h"
+#include "speculation/theory/rising.h"
 
 #define MOST 1e30 /* of a number without a limit of its own */
 

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "base/error.h"
-#include "speculation/cluster_model.h"
+#include "speculation/theory/cluster_model.h"
 
 enum { PLAN_QUESTIONS_MAX = 256 };
 

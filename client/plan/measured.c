@@ -7,7 +7,7 @@
 #include "client/plan/cluster.h"
 #include "client/plan/file.h"
 #include "proto/generation_wire.h"
-#include "speculation/rising.h"
+#include "speculation/theory/rising.h"
 
 enum {
     ASKED_TOKENS = 100,

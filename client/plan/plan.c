@@ -7,7 +7,7 @@
 #include "client/client.h"
 #include "client/plan/cluster.h"
 #include "client/server.h"
-#include "speculation/speedup.h"
+#include "speculation/theory/speedup.h"
 
 enum {
     OPT_OPS = 256,

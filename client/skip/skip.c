@@ -19,7 +19,7 @@
 #include "model/checkpoint/layers.h"
 #include "model/logits/sampling.h"
 #include "model/tokenizer/tokenizer.h"
-#include "speculation/speedup.h"
+#include "speculation/theory/speedup.h"
 
 enum {
     OPT_TEXT = 256,

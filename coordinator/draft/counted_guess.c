@@ -12,7 +12,7 @@
 #include "coordinator/draft/internal.h"
 #include "coordinator/sequence/sequence.h"
 #include "lookup/store.h"
-#include "speculation/multi_draft.h"
+#include "speculation/accept/multi_draft.h"
 
 static int least(int a, int b)
 {

@@ -13,7 +13,7 @@
 #include "model/logits/sampling.h"
 #include "model/tokenizer/tokenizer.h"
 #include "speculation/planner/offer.h"
-#include "speculation/target_row.h"
+#include "speculation/rows/target_row.h"
 
 struct drafter_options; /* coordinator/draft/options.h */
 struct sequence;        /* coordinator/sequence/sequence.h */
@@ -71,9 +71,9 @@ struct draft_lane {
     /* With a growth: it follows q. The growth and siblings[k], those of the chain's guesses, say
      * how many guesses there are for each place, at most GROWN_MAX in all without the chain's, and
      * behind how many of the place before they may be; behind which ones is chosen by the draft's
-     * chances when the place before is drawn (speculation/tree_follow.h), and siblings_max is set
-     * by the call. The siblings of the first place, and of those without a growth, are as planned.
-     * NULL: all is as planned. */
+     * chances when the place before is drawn (speculation/accept/tree_follow.h), and siblings_max
+     * is set by the call. The siblings of the first place, and of those without a growth, are as
+     * planned. NULL: all is as planned. */
     const uint8_t *siblings;
 };
 

@@ -16,7 +16,7 @@
 
 #include "coordinator/draft/drafter.h"
 #include "coordinator/kv/block_tails.h"
-#include "speculation/tree.h"
+#include "speculation/accept/tree.h"
 
 /* What a guess of such a tree is: LANE_TREE_CHAIN, the number of a sibling + 1, from
  * LANE_TREE_GROWN on one behind a sibling and its own siblings, or of the branch alone. */

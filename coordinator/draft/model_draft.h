@@ -8,7 +8,7 @@
 #include "coordinator/kv/prefix_cache.h"
 #include "coordinator/sequence/sequence.h"
 #include "model/model.h"
-#include "speculation/tree_follow.h"
+#include "speculation/accept/tree_follow.h"
 
 enum {
     STEP_TOKENS = 512, /* tokens that it reads in one step, over all lanes */

@@ -1,13 +1,13 @@
-/* Guesses behind siblings that follow the draft's q (speculation/tree_follow.h): a plan says how
- * many guesses there are for each place, and when the place before is drawn it is chosen which of
- * its guesses get others, and how many each, the siblings of the chain's next guess among them.
+/* Guesses behind siblings that follow the draft's q (speculation/accept/tree_follow.h): a plan says
+ * how many guesses there are for each place, and when the place before is drawn it is chosen which
+ * of its guesses get others, and how many each, the siblings of the chain's next guess among them.
  *
  * A pass for a place reads the rows behind the likeliest guesses of the place before, behind as
  * many as the plan has others behind. What leads to them may be more tokens than the planner
  * expected. When all of these rows are there, and before a token of the place is drawn, the guesses
  * are shared among them. So the choice depends on tokens that are drawn and sent, and on q, and
- * never on a token whose guess is then left out (speculation/tree.h). Where q as it is reported is
- * one-hot, the draft's chances before that decide. */
+ * never on a token whose guess is then left out (speculation/accept/tree.h). Where q as it is
+ * reported is one-hot, the draft's chances before that decide. */
 #include <assert.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * A growth is planned before anything of the round is drawn, or, if it follows q, place by place
  * before anything of the place is drawn (model_draft_follow.c). What is left out of it lacks its
  * parent, stands behind an end of the text, or finds no blocks: that is decided by tokens drawn
- * before, or by company, and never by a token that is then not sent (speculation/tree.h). */
+ * before, or by company, and never by a token that is then not sent (speculation/accept/tree.h). */
 #include "coordinator/draft/model_draft_grow.h"
 
 #include <assert.h>

@@ -11,7 +11,7 @@ enum { OF_CHAIN = GROWN_MAX, PASS_TOKENS = 1 + TREE_NODES_MAX };
 
 /* What a growth that follows q keeps of its lane. */
 struct draft_following {
-    double constant_ratio;    /* speculation/tree_follow.h */
+    double constant_ratio;    /* speculation/accept/tree_follow.h */
     int budget[DRAFT_MAX];    /* guesses behind siblings, for each place ... */
     int n_parents[DRAFT_MAX]; /* ... and how many of the place before they are behind */
     int place;                /* the next one */

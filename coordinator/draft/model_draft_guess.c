@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "speculation/multi_draft.h"
-#include "speculation/rule.h"
+#include "speculation/accept/multi_draft.h"
+#include "speculation/accept/rules.h"
 
 static int least(int a, int b)
 {

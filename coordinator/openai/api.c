@@ -16,7 +16,7 @@
 #include "coordinator/page/page.h"
 #include "http/metrics_server.h"
 #include "http/server.h"
-#include "speculation/rule.h"
+#include "speculation/accept/rules.h"
 
 enum {
     REQUEST_TIMEOUT_S = 30, /* for a request to come in whole */

@@ -6,7 +6,7 @@
 #include "coordinator/round/parts.h"
 #include "coordinator/round/score.h"
 #include "coordinator/sequence/sequence.h"
-#include "speculation/multi_draft.h"
+#include "speculation/accept/multi_draft.h"
 
 /* ---- drafting ---- */
 

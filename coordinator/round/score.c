@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "coordinator/sequence/sequence.h"
-#include "speculation/logprobs.h"
-#include "speculation/target_row_check.h"
+#include "speculation/rows/check.h"
+#include "speculation/rows/logprobs.h"
 
 enum { TEXT_BYTES = 64 }; /* of a token; a longer one is shown empty */
 

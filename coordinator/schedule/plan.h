@@ -38,7 +38,7 @@ struct lane_plan {
     struct growth growth;        /* what a draft model guesses behind them */
     /* siblings and growth say how many guesses there are for each place, and behind how many of
      * the place before; which ones these are is chosen by the draft's q
-     * (speculation/tree_follow.h). */
+     * (speculation/accept/tree_follow.h). */
     bool follows_q;
     struct planner_branch branch; /* besides guesses of the draft model */
     /* Instead of a branch: tokens that are checked for what their rows teach. */

@@ -151,7 +151,7 @@ static void choose_ends(struct sequence *seq, const struct generate_request *req
     }
 }
 
-/* The request's changes of p, in the words of speculation/edits.h. */
+/* The request's changes of p, in the words of speculation/rows/edits.h. */
 static int choose_edits(struct sequence *seq, const struct generate_request *req, int n_vocab,
                         struct error *err)
 {

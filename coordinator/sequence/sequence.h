@@ -11,9 +11,9 @@
 #include "coordinator/job/reader.h"
 #include "coordinator/kv/blocks.h"
 #include "coordinator/sequence/output.h"
-#include "speculation/edits.h"
+#include "speculation/accept/rules.h"
 #include "speculation/planner/planner.h"
-#include "speculation/rule.h"
+#include "speculation/rows/edits.h"
 
 struct sequence {
     uint64_t id;     /* never used before; a younger sequence has a higher one */

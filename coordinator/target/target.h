@@ -5,7 +5,7 @@
 
 #include "coordinator/discovery/discovery.h"
 #include "proto/target_wire.h"
-#include "speculation/target_row.h"
+#include "speculation/rows/target_row.h"
 
 struct certificates; /* access/certificates.h */
 struct target;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "speculation/rule.h"
+#include "speculation/accept/rules.h"
 
 int target_answer_error(struct error *err)
 {

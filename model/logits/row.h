@@ -1,6 +1,6 @@
 /* What is asked of a row of logits and what a vocabulary slice answers: the compact, exact forms of
  * docs/design.md section 5. A row is cut into S slices, whatever the number of ranks; a rank
- * answers for its own slices and merges nothing; speculation/target_row.h makes one row of the
+ * answers for its own slices and merges nothing; speculation/rows/target_row.h makes one row of the
  * slices of all ranks, which is what acceptance sees. */
 #pragma once
 

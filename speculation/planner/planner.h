@@ -25,7 +25,7 @@
 #include "speculation/planner/offer.h"
 #include "speculation/planner/sibling.h"
 #include "speculation/planner/times.h"
-#include "speculation/strategy.h"
+#include "speculation/theory/strategy.h"
 
 enum {
     /* Lanes that planner_share hands guesses to; further ones get none. */
@@ -194,10 +194,10 @@ void planner_observe_siblings(struct planner *p, struct planner_sequence *seq,
 void planner_observe_grown(struct planner *p, struct planner_sequence *seq, int position, int n,
                            int kept);
 
-/* Where the guesses for `place` followed the draft's q (speculation/tree_follow.h), and a guess
- * that is not of the chain stayed at the place before: whether one of the `growth` that was planned
- * for this place stayed. Of such a tree k, siblings[k] and growth say how many guesses each place
- * has and not behind which ones they are. */
+/* Where the guesses for `place` followed the draft's q (speculation/accept/tree_follow.h), and a
+ * guess that is not of the chain stayed at the place before: whether one of the `growth` that was
+ * planned for this place stayed. Of such a tree k, siblings[k] and growth say how many guesses each
+ * place has and not behind which ones they are. */
 void planner_observe_following(struct planner *p, struct planner_sequence *seq, int k,
                                const uint8_t *siblings, const struct growth *growth, int place,
                                bool is_kept);

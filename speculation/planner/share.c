@@ -1,5 +1,5 @@
 /* Choosing: how many guesses each lane makes. Learning is in speculation/planner/learn.c. The
- * constants are choices and not measurements; tests/unit/speculation/test_planner.c and
+ * constants are choices and not measurements; tests/unit/speculation/planner/test_planner.c and
  * test_planner_load.c compare the planner that they make with the best fixed K and with plain
  * decoding over simulated texts. */
 #include <math.h>

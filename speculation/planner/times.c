@@ -1,6 +1,6 @@
 /* Tables of times over rows: what the planner measures, smoothed and forced monotone. Its constants
- * are choices and not measurements; tests/unit/speculation/test_planner_load.c compares the planner
- * that they make with the best fixed K over simulated machines. */
+ * are choices and not measurements; tests/unit/speculation/planner/test_planner_load.c compares the
+ * planner that they make with the best fixed K over simulated machines. */
 #include "speculation/planner/times.h"
 
 #include <math.h>

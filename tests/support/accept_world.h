@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "speculation/rule.h"
+#include "speculation/accept/rules.h"
 #include "tests/support/check_util.h"
 
 /* ck_assert writes a line to a file whenever it passes; here it would cost more than the work. */

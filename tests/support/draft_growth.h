@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "coordinator/draft/model_draft.h"
-#include "speculation/multi_draft.h"
+#include "speculation/accept/multi_draft.h"
 #include "tests/support/drafter_world.h"
 
 static const struct growth *const no_growth = NULL;

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "base/limits.h"
-#include "speculation/target_row.h"
+#include "speculation/rows/target_row.h"
 
 #include "tests/support/accept_world.h"
 

@@ -1,12 +1,12 @@
 /* References for trees of guesses: fixed shapes, and the shape that Sequoia's dynamic programme
  * finds, against which the planner's trees are held. Those that follow the draft's q are chosen by
- * speculation/tree_follow.h. */
+ * speculation/accept/tree_follow.h. */
 #pragma once
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "speculation/tree.h"
+#include "speculation/accept/tree.h"
 
 enum { TREE_RANKS_MAX = 8, TREE_DEPTH_MAX = 16 };
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "speculation/multi_draft.h"
-#include "speculation/rule.h"
+#include "speculation/accept/multi_draft.h"
+#include "speculation/accept/rules.h"
 #include "tests/support/check_util.h"
 
 enum { TREE_VOCAB = 1000, TREE_CONTEXTS = 16 };

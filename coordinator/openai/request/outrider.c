@@ -2,7 +2,7 @@
 #include <stddef.h>
 
 #include "coordinator/openai/request/fields.h"
-#include "speculation/rule.h"
+#include "speculation/accept/rules.h"
 
 enum { TIMEOUT_MS_MAX = 86400000 };
 

@@ -6,8 +6,8 @@
 #include "coordinator/draft/internal.h"
 #include "coordinator/draft/lane_tree.h"
 #include "coordinator/sequence/sequence.h"
-#include "speculation/multi_draft.h"
-#include "speculation/rule.h"
+#include "speculation/accept/multi_draft.h"
+#include "speculation/accept/rules.h"
 #include "tests/support/check_util.h"
 
 enum { N_TOKENS = 2, END = 9 };

@@ -3,7 +3,7 @@
  * otherwise go through gRPC to ranks that are processes. Replies come back through a queue. */
 #include <math.h>
 
-#include "speculation/rule.h"
+#include "speculation/accept/rules.h"
 #include "tests/support/verifier_group.h"
 
 static const int32_t tokens[] = {2174, 708, 262, 515, 434, 311, 262, 486, 391, 342, 729, 2240, 15};

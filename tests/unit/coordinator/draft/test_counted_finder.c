@@ -9,7 +9,7 @@
 
 #include "access/keys.h"
 #include "lookup/datastore.h"
-#include "speculation/multi_draft.h"
+#include "speculation/accept/multi_draft.h"
 #include "tests/support/finder_bench.h"
 
 static const int32_t text[] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19};

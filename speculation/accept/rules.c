@@ -1,0 +1,46 @@
+/* The table of rules. */
+#include "speculation/accept/rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LIST_BYTES = 256 };
+
+#define ACCEPT_RULE_ROW(constant, word, function, wish_function, ...) \
+    [RULE_##                                                          \
+        constant] = {.name = (word), .accept = (function), .wish = (wish_function), __VA_ARGS__},
+const struct rule accept_rules[RULE_COUNT] = {ACCEPT_RULES(ACCEPT_RULE_ROW)};
+
+#define ACCEPT_RULE_NAME(constant, word, ...) [RULE_##constant] = (word),
+const char *const accept_rule_names[RULE_COUNT] = {ACCEPT_RULES(ACCEPT_RULE_NAME)};
+
+const struct rule *rule_default(float temperature, bool has_seed)
+{
+    if (temperature == 0) return &accept_rules[RULE_GREEDY];
+    return &accept_rules[has_seed ? RULE_COUPLED : RULE_REJECTION];
+}
+
+int rule_parse(const char *name, const struct rule **rule, struct error *err)
+{
+    char list[LIST_BYTES];
+    for (int i = 0; i < RULE_COUNT; i++) {
+        if (strcmp(name, accept_rules[i].name) != 0) continue;
+        *rule = &accept_rules[i];
+        return 0;
+    }
+    return error_set(err, ERR_ARGUMENT, "'%s' is no acceptance rule; there are %s", name,
+                     rule_list(list, sizeof list, "and"));
+}
+
+const char *rule_list(char *text, size_t size, const char *last_word)
+{
+    size_t len = 0;
+    text[0] = '\0';
+    for (int i = 0; i < RULE_COUNT && len < size; i++) {
+        bool is_last = i == RULE_COUNT - 1;
+        const char *join = i == 0 ? "" : is_last ? " " : ", ";
+        len += (size_t)snprintf(text + len, size - len, "%s%s%s%s", join, is_last ? last_word : "",
+                                is_last ? " " : "", accept_rules[i].name);
+    }
+    return text;
+}

@@ -1,0 +1,53 @@
+/* The acceptance rules (docs/design.md section 6): one table, a row per rule. The enum, the
+ * declarations of the rules' functions, the names that users write, the errors and the help all
+ * come from it, so a new rule is one row here and its function in a file of its own or in
+ * speculation/accept/chain.c. */
+#pragma once
+
+#include "speculation/accept/tree.h"
+#include "speculation/rows/rule.h"
+#include "speculation/rows/target_row.h"
+
+/* RULE(constant, name, function, what it asks of the workers, properties). A property that is not
+ * named is false, or NULL. */
+#define ACCEPT_RULES(RULE)                                                                \
+    RULE(REJECTION, "rejection", accept_rejection, rule_wish_p, .keep = keep_rejection,   \
+         .accept_tree = tree_accept_rejection, .is_lossless = true, .judges_q = true)     \
+    RULE(GREEDY, "greedy", accept_match, rule_wish_best, .keep = keep_match,              \
+         .accept_tree = tree_accept_match, .is_lossless = true, .is_greedy = true)        \
+    RULE(COUPLED, "coupled", accept_match, rule_wish_noisy_best, .keep = keep_match,      \
+         .accept_tree = tree_accept_match, .is_lossless = true, .is_coupled = true)       \
+    RULE(BLOCK, "block", accept_block, rule_wish_p, .accept_tree = tree_accept_traversal, \
+         .is_lossless = true, .judges_q = true)                                           \
+    RULE(NAIVE, "naive", accept_naive, rule_wish_p, .keep = keep_naive,                   \
+         .accept_tree = tree_accept_naive, .is_lossless = true)                           \
+    RULE(TYPICAL, "typical", accept_typical, rule_wish_p, .keep = keep_typical,           \
+         .accept_tree = tree_accept_typical, .needs_entropy = true)
+
+#define ACCEPT_RULE_CONSTANT(constant, ...) RULE_##constant,
+enum accept_rule { ACCEPT_RULES(ACCEPT_RULE_CONSTANT) RULE_COUNT };
+#undef ACCEPT_RULE_CONSTANT
+
+#define ACCEPT_RULE_FUNCTIONS(constant, name, accept, ...) accept_fn accept;
+ACCEPT_RULES(ACCEPT_RULE_FUNCTIONS)
+#undef ACCEPT_RULE_FUNCTIONS
+/* For siblings and for paths drawn with replacement; no rule that users name asks for those. */
+tree_accept_fn tree_accept_k_sequential, tree_accept_paths;
+rule_keep_fn keep_rejection, keep_match, keep_naive, keep_typical;
+tree_accept_fn tree_accept_rejection, tree_accept_match, tree_accept_traversal, tree_accept_naive,
+    tree_accept_typical;
+
+/* [RULE_COUNT] by enum accept_rule; immutable. */
+extern const struct rule accept_rules[];
+/* [RULE_COUNT] their names in the same order. */
+extern const char *const accept_rule_names[];
+
+/* The rule of a request that names none: greedy at temperature 0, coupled with a seed (so that the
+ * seed fixes the text), otherwise rejection. */
+const struct rule *rule_default(float temperature, bool has_seed);
+
+/* Errors: ERR_ARGUMENT there is no such rule; the text lists them. */
+int rule_parse(const char *name, const struct rule **rule, struct error *err);
+
+/* "rejection, greedy, ... LAST_WORD typical" into text[size]; returns text. */
+const char *rule_list(char *text, size_t size, const char *last_word);

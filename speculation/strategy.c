@@ -1,5 +1,0 @@
-/* The names of the strategies, as users write them. */
-#include "speculation/strategy.h"
-
-const char *const strategy_names[N_STRATEGIES] = {"default", "planned", "fixed", "heuristic",
-                                                  "threshold"};
