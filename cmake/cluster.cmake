@@ -27,10 +27,10 @@ function(outrider_schemas target)
 endfunction()
 
 outrider_schemas(outrider_health_schema rpc/health)
-outrider_floor(rpc FOLDERS rpc LINK outrider_access ${GRPC_LIB} ${GPR_LIB})
+outrider_room(rpc FOLDERS rpc LINK outrider_access ${GRPC_LIB} ${GPR_LIB})
 target_link_libraries(outrider_rpc PRIVATE outrider_health_schema)
 
 outrider_schemas(outrider_schemas proto/target proto/generation)
-outrider_floor(proto FOLDERS proto EXCLUDE "/job_end\\.[ch]$"
+outrider_room(proto FOLDERS proto EXCLUDE "/job_end\\.[ch]$"
   LINK outrider_job_end outrider_logits outrider_strategy)
 target_link_libraries(outrider_proto PUBLIC outrider_schemas)

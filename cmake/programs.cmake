@@ -1,9 +1,9 @@
 # MPI and the programs.
 find_package(MPI REQUIRED COMPONENTS C)
-outrider_floor(comm_mpi SOURCES comm/comm_mpi.c HEADERS comm/comm_mpi.h
+outrider_room(comm_mpi SOURCES comm/comm_mpi.c HEADERS comm/comm_mpi.h
   LINK outrider_comm MPI::MPI_C)
 
-outrider_floor(worker FOLDERS worker EXCLUDE "/(main|verifier|slots)\\.c$"
+outrider_room(worker FOLDERS worker EXCLUDE "/(main|verifier|slots)\\.c$"
   LINK outrider_verifier outrider_proto outrider_rpc outrider_http outrider_model
        outrider_tokenizer outrider_comm_mpi
        $<IF:$<TARGET_EXISTS:outrider_comm_nccl>,outrider_comm_nccl,outrider_comm_no_nccl>)
@@ -20,11 +20,11 @@ add_custom_command(OUTPUT ${page_code}
   COMMAND ${CMAKE_COMMAND} -D OUT=${page_code} -D FOLDER=${page} -D NAMES=${page_names}
           -D GZIP=${GZIP} -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
   DEPENDS ${page_paths} cmake/embed.cmake)
-outrider_floor(page FOLDERS coordinator/page LINK outrider_http)
+outrider_room(page FOLDERS coordinator/page LINK outrider_http)
 target_sources(outrider_page PRIVATE ${page_code})
 
-outrider_floor(discovery FOLDERS coordinator/discovery LINK outrider_proto outrider_rpc)
-outrider_floor(coordinator FOLDERS coordinator coordinator/draft coordinator/engine coordinator/grpc
+outrider_room(discovery FOLDERS coordinator/discovery LINK outrider_proto outrider_rpc)
+outrider_room(coordinator FOLDERS coordinator coordinator/draft coordinator/engine coordinator/grpc
   coordinator/job coordinator/kv coordinator/openai coordinator/openai/request coordinator/round
   coordinator/schedule coordinator/sequence coordinator/signals coordinator/store
   coordinator/target
@@ -32,12 +32,12 @@ outrider_floor(coordinator FOLDERS coordinator coordinator/draft coordinator/eng
   LINK outrider_jobs outrider_signals outrider_sender outrider_discovery outrider_page
        outrider_proto outrider_rpc outrider_http outrider_speculation outrider_lookup outrider_model
        outrider_tokenizer)
-outrider_floor(client FOLDERS client client/jobs client/plan client/link client/figures client/bench
+outrider_room(client FOLDERS client client/jobs client/plan client/link client/figures client/bench
   client/replay EXCLUDE "/main\\.c$"
   LINK outrider_proto outrider_rpc outrider_speculation outrider_lookup outrider_tokenizer
        outrider_export)
 # The one command that computes with a model.
-outrider_floor(skip FOLDERS client/skip LINK outrider_client outrider_model)
+outrider_room(skip FOLDERS client/skip LINK outrider_client outrider_model)
 
 foreach(program coordinator worker client)
   add_executable(outrider-${program} ${program}/main.c)
@@ -51,7 +51,7 @@ target_link_libraries(outrider-client PRIVATE outrider_skip)
 set_target_properties(outrider-client PROPERTIES OUTPUT_NAME outrider)
 
 # The ranks of one container; it starts mpirun and needs no library of it.
-outrider_floor(launch FOLDERS launch EXCLUDE "/main\\.c$" LINK outrider_base)
+outrider_room(launch FOLDERS launch EXCLUDE "/main\\.c$" LINK outrider_base)
 add_executable(outrider-group launch/main.c)
 target_link_libraries(outrider-group PRIVATE outrider_launch outrider_warnings)
 set_target_properties(outrider-group PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

@@ -20,8 +20,8 @@
 #   7 no line of source, scripts or documentation over 100 columns, but for Markdown tables, lines
 #     with an address (http...) and lines that are one unbreakable word behind a comment's or a
 #     list's mark
-# Usage: test_floors.sh BUILD_FOLDER         tries the rules on small bad trees, then on this tree
-#        test_floors.sh BUILD_FOLDER TREE    only looks at TREE
+# Usage: test_rooms.sh BUILD_FOLDER         tries the rules on small bad trees, then on this tree
+#        test_rooms.sh BUILD_FOLDER TREE    only looks at TREE
 set -u
 
 # Reads files given by paths relative to the tree, prints violations, exits with 1 if there are any.
