@@ -45,6 +45,12 @@ static int check_mode(const char *path, struct error *err)
                      path, path);
 }
 
+bool group_key_is_given(const char *path)
+{
+    const char *value = getenv(variable);
+    return path || (value && *value);
+}
+
 int group_key_open(struct group_key *key, const char *path, struct error *err)
 {
     char *text = NULL;

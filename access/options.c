@@ -32,7 +32,7 @@ static int check_pair(const struct certificate_files *files, const char *prefix,
     return 0;
 }
 
-static int open_door(struct door_options *door, struct error *err)
+static int check_door(const struct door_options *door, struct error *err)
 {
     const struct certificate_files *files = &door->files;
     int rc = check_pair(files, "--tls", err);
@@ -43,13 +43,18 @@ static int open_door(struct door_options *door, struct error *err)
                          "--tls-certificate and --tls-key",
                          files->ca);
     }
+    return 0;
+}
+
+int door_read(struct door_options *door, struct error *err)
+{
+    const struct certificate_files *files = &door->files;
     return files->certificate ? certificates_open(&door->certificates, files, err) : 0;
 }
 
-int access_open_client(struct certificates **certificates, const struct certificate_files *files,
-                       const char *prefix, struct error *err)
+int access_check_client(const struct certificate_files *files, const char *prefix,
+                        struct error *err)
 {
-    *certificates = NULL;
     int rc = check_pair(files, prefix, err);
     if (rc) return rc;
     if (files->certificate && !files->ca) {
@@ -58,6 +63,15 @@ int access_open_client(struct certificates **certificates, const struct certific
                          "server that %s-certificate %s is shown to",
                          prefix, prefix, files->certificate);
     }
+    return 0;
+}
+
+int access_open_client(struct certificates **certificates, const struct certificate_files *files,
+                       const char *prefix, struct error *err)
+{
+    *certificates = NULL;
+    int rc = access_check_client(files, prefix, err);
+    if (rc) return rc;
     return files->ca ? certificates_open(certificates, files, err) : 0;
 }
 
@@ -79,7 +93,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         door->is_insecure = true;
         return 0;
     case ARGP_KEY_END:
-        if (open_door(door, &err)) argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
+        if (check_door(door, &err)) argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

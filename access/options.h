@@ -1,5 +1,5 @@
-/* The options of the command line that say how securely a program serves and calls. What they name
- * is read when the command line is, so that a bad file is refused as any bad option is. */
+/* The options of the command line that say how securely a program serves and calls. What a
+ * door's options name is read when the command line is known to be right. */
 #pragma once
 
 #include <argp.h>
@@ -7,14 +7,22 @@
 
 #include "access/certificates.h"
 
-/* Of a server's door: a child for its own argp, whose input is one of these. The certificates are
- * opened at the end of the command line, which ends the program with status 2 if that fails. */
+/* Of a server's door: a child for its own argp, whose input is one of these. Options
+ * that do not fit together end the program with status 2. */
 struct door_options {
     struct certificate_files files;    /* ca: of those who may have signed the clients' */
-    struct certificates *certificates; /* NULL = plain */
+    struct certificates *certificates; /* once door_read has been called; NULL = plain */
     bool is_insecure;                  /* everybody may call */
 };
 extern const struct argp door_argp;
+
+/* Opens the certificates, if the options name any. Errors: those of certificates_open. */
+int door_read(struct door_options *door, struct error *err);
+
+/* What contradicts itself in PREFIX-certificate, PREFIX-key and PREFIX-ca. Errors: ERR_ARGUMENT one
+ * is missing. */
+int access_check_client(const struct certificate_files *files, const char *prefix,
+                        struct error *err);
 
 /* Opens what PREFIX-certificate, PREFIX-key and PREFIX-ca name for a client; *certificates is NULL
  * when none is given. Errors: ERR_ARGUMENT one is missing; those of certificates_open. */

@@ -31,18 +31,23 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static int open_files(struct guard *guard, struct error *err)
+static int check_options(const struct guard *guard, struct error *err)
+{
+    int rc = access_check_client(&guard->target_files, "--target", err);
+    if (rc || !guard->target_name || guard->target_files.ca) return rc;
+    return error_set(err, ERR_ARGUMENT,
+                     "--target-name %s: certificates have names, and there are none without "
+                     "--target-ca",
+                     guard->target_name);
+}
+
+int guard_read(struct guard *guard, struct error *err)
 {
     int rc = 0;
+    TRY(door_read(&guard->door, err));
     if (guard->keys_path) TRY(keys_open(&guard->keys, guard->keys_path, err));
     TRY(group_key_open(&guard->group_key, guard->group_key_path, err));
     TRY(access_open_client(&guard->target_certificates, &guard->target_files, "--target", err));
-    if (guard->target_name && !guard->target_certificates) {
-        rc = error_set(err, ERR_ARGUMENT,
-                       "--target-name %s: certificates have names, and there are none without "
-                       "--target-ca",
-                       guard->target_name);
-    }
 out:
     return rc;
 }
@@ -74,7 +79,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         guard->group_key_path = arg;
         return 0;
     case ARGP_KEY_END:
-        if (open_files(guard, &err)) argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
+        if (check_options(guard, &err)) argp_failure(state, USAGE_STATUS, 0, "%s", err.text);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -90,7 +95,7 @@ int guard_check(const struct guard *guard, const char *option, const char *addre
     const struct reach_door door = {
         .option = option,
         .address = address,
-        .is_guarded = guard->door.is_insecure || guard->door.certificates || guard->keys,
+        .is_guarded = guard->door.is_insecure || guard->door.files.certificate || guard->keys_path,
         .ways = "give --keys, or --tls-certificate and --tls-key, listen on loopback or a unix "
                 "socket, or say --insecure"};
     return reach_check(&door, err);
@@ -98,7 +103,7 @@ int guard_check(const struct guard *guard, const char *option, const char *addre
 
 bool guard_has_files(const struct guard *guard)
 {
-    return guard->keys || guard->door.certificates || guard->target_certificates;
+    return guard->keys_path || guard->door.files.certificate || guard->target_files.ca;
 }
 
 void guard_reload(struct guard *guard)

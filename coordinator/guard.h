@@ -1,5 +1,5 @@
 /* Who may call the coordinator, and as whom it calls the workers: options of the command line, and
- * what they open, which exists as long as the program. */
+ * the files that they name, which are read once the command line is known to be right. */
 #pragma once
 
 #include <argp.h>
@@ -20,9 +20,13 @@ struct guard {
     struct group_key group_key; /* shown to the workers */
 };
 
-/* A child for the coordinator's argp, whose input is a struct guard. What the options name is
- * opened at the end of the command line, which ends the program with status 2 if that fails. */
+/* A child for the coordinator's argp, whose input is a struct guard. Options that do not fit
+ * together end the program with status 2. */
 extern const struct argp guard_argp;
+
+/* Opens what the options name, which exists as long as the program. Errors: ERR_NOT_FOUND, ERR_IO,
+ * ERR_FORMAT a file is not there, cannot be read or is not what it should be. */
+int guard_read(struct guard *guard, struct error *err);
 
 /* Refuses a door that other machines can reach and nothing guards, such as "--listen",
  * "0.0.0.0:7070". Errors: ERR_ARGUMENT. */

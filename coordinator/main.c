@@ -527,6 +527,12 @@ static void hasten_resolver(void)
     setenv("RES_OPTIONS", "timeout:1 attempts:3", 0);
 }
 
+static int read_guard(void *arg, struct error *err)
+{
+    struct arguments *args = arg;
+    return guard_read(&args->guard, err);
+}
+
 static int open_coordinator(void *arg, struct error *err)
 {
     struct arguments *args = arg;
@@ -613,6 +619,7 @@ int main(int argc, char **argv)
                                     .log = args.log,
                                     .stop_grace_ms =
                                         STOP_GRACE_MS + 1000 * args.options.drain_timeout_s,
+                                    .read = read_guard,
                                     .open = open_coordinator,
                                     .run = run_coordinator,
                                     .stop = stop_coordinator,

@@ -90,7 +90,7 @@ int http_listen(const char *address, int *fd, char bound_address[HTTP_ADDRESS_BY
     if (rc) return rc;
     int status = getaddrinfo(*host ? host : NULL, port, &hints, &found);
     if (status) {
-        return error_set(err, ERR_ARGUMENT, "cannot find the HTTP address %s: %s", address,
+        return error_set(err, ERR_IO, "cannot find the HTTP address %s: %s", address,
                          gai_strerror(status));
     }
     if (bind_one(found, fd)) {

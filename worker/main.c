@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/system/program.h"
 #include "base/text/options.h"
+#include "comm/comm_mpi.h"
 #include "model/backend/options.h"
 #include "model/checkpoint/checkpoint.h"
 #include "worker/address.h"
@@ -173,26 +174,15 @@ static void take_lws_place(struct argp_state *state)
     group->lead = args->lws.lead;
 }
 
-static void take_group_key(struct argp_state *state)
-{
-    struct arguments *args = state->input;
-    struct error err;
-    if (group_key_open(&args->key, args->key_path, &err)) {
-        argp_failure(state, 2, 0, "%s", err.text);
-    }
-    if (group_key_text(&args->key)) args->options.group.key = &args->key;
-}
-
 /* A worker knows no API keys, so TLS alone would keep nobody out. */
 static void check_options(struct argp_state *state)
 {
     const struct arguments *args = state->input;
-    struct certificates *certificates = args->door.certificates;
-    bool wants_peers = certificates && certificates_has_authorities(certificates);
     const struct reach_door door = {
         .option = "--listen",
         .address = args->options.group.listen,
-        .is_guarded = args->door.is_insecure || wants_peers || args->options.group.key,
+        .is_guarded =
+            args->door.is_insecure || args->door.files.ca || group_key_is_given(args->key_path),
         .ways = "give --tls-certificate, --tls-key and --tls-client-ca, or --group-key, listen on "
                 "loopback or a unix socket, or say --insecure"};
     struct error err;
@@ -244,7 +234,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (w->group.is_lws) take_lws_place(state);
-        take_group_key(state);
         check_options(state);
         return 0;
     default:
@@ -267,6 +256,17 @@ static int check_worker(void *arg, struct error *err)
     printf("\n");
 out:
     checkpoint_close(checkpoint);
+    return rc;
+}
+
+static int read_guard(void *arg, struct error *err)
+{
+    struct arguments *args = arg;
+    int rc = 0;
+    TRY(door_read(&args->door, err));
+    TRY(group_key_open(&args->key, args->key_path, err));
+    if (group_key_text(&args->key)) args->options.group.key = &args->key;
+out:
     return rc;
 }
 
@@ -335,12 +335,14 @@ int main(int argc, char **argv)
     const struct program program = {.name = "outrider-worker",
                                     .log = args.log,
                                     .stop_grace_ms = drain_ms + WORKER_STOP_GRACE_MS,
+                                    .read = read_guard,
                                     .check = check_worker,
-                                    .has_final_failures = true,
+                                    .meets_peers =
+                                        args.options.group.n_ranks > 1 || comm_mpi_is_launched(),
                                     .open = open_worker,
                                     .run = run_worker,
                                     .stop = stop_worker,
-                                    .reload = args.door.certificates ? reload_files : NULL,
+                                    .reload = args.door.files.certificate ? reload_files : NULL,
                                     .close = close_worker};
     return program_run(&program, &args);
 }

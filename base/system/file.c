@@ -19,7 +19,9 @@ static int open_regular(const char *path, int *fd, struct stat *st, struct error
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
     if (*fd < 0) {
-        int code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
+        int code = ERR_IO;
+        if (errno == ENOENT) code = ERR_NOT_FOUND;
+        if (errno == EACCES || errno == EPERM) code = ERR_ARGUMENT; /* it will be so again */
         return error_set(err, code, "cannot open %s: %s", path, strerror(errno));
     }
     if (fstat(*fd, st)) {

@@ -93,16 +93,18 @@ void program_parse(const struct argp *argp, int argc, char **argv, void *argumen
 static int run_check(const struct program *program, void *arg)
 {
     struct error err;
-    int rc = program->check ? program->check(arg, &err) : 0;
+    int rc = program->read ? program->read(arg, &err) : 0;
+    if (!rc && program->check) rc = program->check(arg, &err);
     if (rc) fprintf(stderr, "%s: %s\n", program->name, err.text);
     return rc ? PROGRAM_NO_RESTART : EXIT_SUCCESS;
 }
 
-/* Whether a start that failed like this fails again with the same options and files. Not when peers
- * disagree (ERR_ARGUMENT, ERR_FORMAT), because they may be started anew, too. */
-static bool is_final(int rc)
+/* Whether a start that failed like this fails again with the same options and files. Not for
+ * certain when peers disagree (ERR_ARGUMENT, ERR_FORMAT), because they may be started anew, too. */
+static bool is_final(const struct program *program, int rc)
 {
-    return rc == ERR_UNSUPPORTED || rc == ERR_NOT_FOUND;
+    bool is_ours = rc == ERR_UNSUPPORTED || rc == ERR_NOT_FOUND;
+    return is_ours || (!program->meets_peers && (rc == ERR_ARGUMENT || rc == ERR_FORMAT));
 }
 
 int program_run(const struct program *program, void *arg)
@@ -115,8 +117,14 @@ int program_run(const struct program *program, void *arg)
     const struct process_calls calls = {
         .on_stop = program->stop, .on_reload = program->reload, .arg = arg, .is_starting = true};
     int rc = process_open(&calls, program->stop_grace_ms, &err);
-    if (!rc) rc = program->open(arg, &err);
-    if (program->has_final_failures && is_final(rc)) failure = PROGRAM_NO_RESTART;
+    if (!rc && program->read) {
+        rc = program->read(arg, &err);
+        if (rc && rc != ERR_NO_MEMORY) failure = PROGRAM_NO_RESTART;
+    }
+    if (!rc) {
+        rc = program->open(arg, &err);
+        if (is_final(program, rc)) failure = PROGRAM_NO_RESTART;
+    }
     if (!rc) process_started();
     if (!rc) rc = program->run(arg, &err);
     if (rc) {

@@ -39,9 +39,11 @@ struct program {
     const char *name; /* in log lines, "outrider-worker" */
     struct program_log log;
     int stop_grace_ms; /* from SIGTERM to the end by force */
-    /* What --check looks at beside the command line; NULL: nothing. */
+    /* Reads the files that say who may call, with --check too. NULL: there are none. */
+    int (*read)(void *arg, struct error *err);
+    /* What --check looks at beside the command line and these files; NULL: nothing. */
     int (*check)(void *arg, struct error *err);
-    bool has_final_failures; /* see PROGRAM_NO_RESTART */
+    bool meets_peers; /* open meets other processes, which may be wrong in place of our own files */
     int (*open)(void *arg, struct error *err);
     int (*run)(void *arg, struct error *err); /* until stop is called */
     void (*stop)(void *arg);                  /* from the call thread, when open has returned */
@@ -53,7 +55,7 @@ struct program {
 /* Opens, runs, and after a signal closes the program; returns main's status. A signal before open
  * has returned ends the process at once, with status 128 + signal. A failure is logged and ends it
  * with EXIT_FAILURE at once, without close: peers may wait for this process in a collective, and
- * closing would wait for them. Then mpirun ends the peers. A failure of
- * open that no restart can mend has the status PROGRAM_NO_RESTART where the program has such. With
- * --check nothing is opened: check's failure is printed as one line, with the same status. */
+ * closing would wait for them. Then mpirun ends the peers. A failure of read or open that no
+ * restart with the same files and options can mend has the status PROGRAM_NO_RESTART. With --check
+ * nothing is opened: a failure of read or check is printed as one line, with the same status. */
 int program_run(const struct program *program, void *arg);

@@ -83,7 +83,8 @@ class Vocabulary(FolderTest):
         world.start_workers()
         world.start_coordinator()
         self.assertEqual(world.coordinator.wait(10 * PATIENCE), 1)
-        self.check_refusal(1, world.coordinator.log(), "vocabulary", world.worker_addresses[0])
+        self.check_refusal(1, world.coordinator.log(), "vocabulary", world.worker_addresses[0],
+                           is_late=True)
         self.assertTrue(world.workers.is_alive())
 
     def test_padded_embeddings_change_nothing(self):
@@ -304,7 +305,7 @@ class Groups(FolderTest):
 
     def refuse(self, addresses, *words):
         self.check_refusal(*run(COORDINATOR, "--draft", DRAFT, "--target", ",".join(addresses),
-                                "--listen", self.listen), *words)
+                                "--listen", self.listen), *words, is_late=True)
 
     def check_waits(self, addresses, *words):
         """A fault that a restart of the group may mend does not end the coordinator."""

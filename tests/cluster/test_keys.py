@@ -355,13 +355,13 @@ class File(FaultTest):
     def test_files_that_no_coordinator_takes(self):
         command = (COORDINATOR, "--target", NOBODY, "--draft", "none", "--tokenizer", DRAFT,
                    "--keys", self.path)
-        self.check_usage(*run(*command), self.path)
+        self.check_refusal(*run(*command), self.path)
         add_key(self.path, "alice")
         os.chmod(self.path, 0o666)
-        self.check_usage(*run(*command), self.path, "can be written by others", "chmod go-w")
+        self.check_refusal(*run(*command), self.path, "can be written by others", "chmod go-w")
         os.chmod(self.path, 0o600)
         self.write(self.read() + "bob 12\n")
-        self.check_usage(*run(*command), f"{self.path}:2: '12' is no hash of a key")
+        self.check_refusal(*run(*command), f"{self.path}:2: '12' is no hash of a key")
 
     def test_keys_open_doors_to_others(self):
         add_key(self.path, "alice")

@@ -125,6 +125,13 @@ wrong_model() { # the one line, and nothing was started
         nothing_left
 }
 
+wrong_draft() { # the last line says why
+    timeout -k 5 60 "$run" -T 1 --target "$root/deploy/models/tales/target" --draft /nowhere x \
+        >"$work/out" 2>"$work/err"
+    [ $? -eq 1 ] && tail -n 1 "$work/err" | grep -q 'coordinator ended .*: there is no folder /now' &&
+        nothing_left
+}
+
 # deploy/mpirun/group ends, instead of starting again, with one line.
 hopeless_group() { # hopeless_group STATUS PART OPTION...
     local status=$1 part=$2
@@ -209,6 +216,8 @@ lost_worker
 report $? "a lost worker is a failure with its log"
 wrong_model
 report $? "a wrong model is a failure with one line"
+wrong_draft
+report $? "a wrong draft is a failure whose last line says why"
 hopeless_group 78 /nowhere --model /nowhere
 report $? "a group without a model is not started again"
 hopeless_group 78 'must be one of 1 2 4 8' -T 3 --model "$root/deploy/models/tales/target"

@@ -140,14 +140,24 @@ class One(Fixture):
         one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "2",
                          "--target", "/nowhere", "--draft", os.path.join(TALES, "draft"),
                          "--listen", self.address)
-        self.assertNotEqual(one.wait(20), 0)
-        self.assertIn("there is no folder /nowhere", one.log())
+        self.check_final(one, "there is no folder /nowhere")
+
+    def check_final(self, one, sentence):
+        self.assertEqual(one.wait(20), 78)
+        self.assertIn(sentence, one.log())
+        self.assertIn("says why no start can succeed", one.log().splitlines()[-1])
+
+    def test_a_draft_that_cannot_be_opened_ends_the_job(self):
+        one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "1",
+                         "--target", os.path.join(TALES, "target"), "--draft", "/nowhere",
+                         "--listen", self.address)
+        self.check_final(one, "there is no folder /nowhere")
 
     def test_an_address_that_cannot_be_bound_ends_the_job(self):
         one = self.start("one", os.path.join(SCRIPTS, "one"), "--build", BUILD, "-T", "2",
                          "--target", os.path.join(TALES, "target"), "--draft", "none",
                          "--listen", "unix:/nowhere/c")
-        self.assertNotEqual(one.wait(20), 0)
+        self.assertEqual(one.wait(20), 1)
         self.assertIn("/nowhere/c", one.log())
 
 
@@ -226,6 +236,27 @@ class Group(Fixture):
                            "--model", "/nowhere", "--port", str(free_ports(2)))
         self.assertEqual(group.wait(START_SECONDS), 78)
         self.assertNotIn("start number", group.log())
+
+    def test_a_model_of_several_hosts_is_looked_at_where_it_is_here(self):
+        """Before any host is called; nobody.invalid is none."""
+        hosts = os.path.join(self.folder, "hosts")
+        with open(hosts, "w", encoding="utf-8") as file:
+            file.write("nobody.invalid slots=3\n")
+        broken = os.path.join(self.folder, "broken")
+        os.mkdir(broken)
+        with open(os.path.join(broken, "config.json"), "w", encoding="utf-8") as file:
+            file.write('{"model_type": "mystery"}')
+        for model, status, sentence in (
+                (broken, 78, "mystery"), ("synthetic:nothing,seed=1", 78, "nothing"),
+                (os.path.join(TALES, "target"), 78, "3 ranks cannot share this model"),
+                ("/nowhere", 1, "nobody.invalid cannot be reached by ssh")):
+            with self.subTest(model):
+                done = subprocess.run([os.path.join(SCRIPTS, "group"), "--build", BUILD, "--hosts",
+                                       hosts, "--model", model, "--insecure", "--restarts", "0"],
+                                      capture_output=True, encoding="utf-8", timeout=START_SECONDS,
+                                      check=False)
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertIn(sentence, done.stderr.splitlines()[-1])
 
     def test_a_wrong_option_is_not_tried_again(self):
         group = self.start("group", os.path.join(SCRIPTS, "group"), "--build", BUILD, "-T", "1",

@@ -342,13 +342,21 @@ class Mutual(TlsTest):
 
 
 class Options(TlsTest):
-    def test_files_that_do_not_fit(self):
-        door, ca = self.ca.path("door.pem"), self.ca.path("ca.pem")
-        key, other = self.ca.path("door.key"), self.ca.path("worker.key")
+    def test_options_that_do_not_fit(self):
+        door, ca, key = (self.ca.path(name) for name in ("door.pem", "ca.pem", "door.key"))
         for flags, words in (
                 (["--tls-certificate", door], ["--tls-key is missing", door]),
                 (["--tls-key", key], ["--tls-certificate is missing", key]),
-                (["--tls-client-ca", ca], ["--tls-client-ca", "--tls-certificate and --tls-key"]),
+                (["--tls-client-ca", ca], ["--tls-client-ca", "--tls-certificate and --tls-key"])):
+            for command in ((WORKER, "--model", DRAFT), (COORDINATOR, *ANY_ADDRESS)):
+                with self.subTest([*command, *flags]):
+                    self.check_usage(*run(*command, *flags), *words)
+
+    def test_files_that_do_not_fit(self):
+        """No further start would help: status 78, with --check too."""
+        door = self.ca.path("door.pem")
+        key, other = self.ca.path("door.key"), self.ca.path("worker.key")
+        for flags, words in (
                 (["--tls-certificate", door, "--tls-key", other],
                  [other, "does not belong to the certificate", door]),
                 (["--tls-certificate", "/nowhere", "--tls-key", key], ["cannot open /nowhere"]),
@@ -358,17 +366,22 @@ class Options(TlsTest):
                  ["holds no certificate"])):
             for command in ((WORKER, "--model", DRAFT), (COORDINATOR, *ANY_ADDRESS)):
                 with self.subTest([*command, *flags]):
-                    self.check_usage(*run(*command, *flags), *words)
+                    self.check_refusal(*run(*command, *flags), *words)
+                    status, output = run(*command, *flags, "--check")
+                    self.assertEqual((status, output.count("\n")), (78, 1), output)
+                    for word in words:
+                        self.assertIn(word, output)
 
     def test_files_for_the_workers(self):
         door, key = self.ca.path("door.pem"), self.ca.path("door.key")
         for flags, words in (
                 (["--target-certificate", door, "--target-key", key], ["--target-ca is missing"]),
                 (["--target-certificate", door], ["--target-key is missing"]),
-                (["--target-ca", key], ["holds no certificate"]),
                 (["--target-name", "worker"], ["--target-name worker", "--target-ca"])):
             with self.subTest(flags):
                 self.check_usage(*run(COORDINATOR, *ANY_ADDRESS, *flags), *words)
+        self.check_refusal(*run(COORDINATOR, *ANY_ADDRESS, "--target-ca", key),
+                           "holds no certificate")
 
     def test_files_of_a_client(self):
         door, key = self.ca.path("door.pem"), self.ca.path("door.key")
@@ -380,8 +393,8 @@ class Options(TlsTest):
 
     def test_an_expired_certificate_is_no_start(self):
         self.ca.make_short("old", -60)
-        self.check_usage(*run(WORKER, "--model", DRAFT, *self.ca.door("old")), "old.pem",
-                         "has expired on 20")
+        self.check_refusal(*run(WORKER, "--model", DRAFT, *self.ca.door("old")), "old.pem",
+                           "has expired on 20")
 
     def test_tls_opens_doors_to_others(self):
         """0.0.0.0 is refused without it: tests/cluster/test_faults_input.py."""

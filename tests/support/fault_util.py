@@ -159,15 +159,16 @@ class FaultTest(unittest.TestCase):
         for word in words:
             self.assertIn(word, lines[0])
 
-    def check_refusal(self, status, output, *words):
-        """A server ended with exactly one failure in its log, whose sentence holds the words; a
-        worker that no further start would help says so by its status."""
+    def check_refusal(self, status, output, *words, is_late=False):
+        """A server ended with exactly one failure in its log, whose sentence holds the words; one
+        that no further start would help says so by its status. is_late: it had met its peers,
+        which may be started anew."""
         self.check_sanitizers(output)
         failures = [line for line in output.splitlines() if " failed reason=" in line]
         self.assertEqual(len(failures), 1, output)
-        is_final = re.search(r" outrider-worker\S* failed reason=(not_found|unsupported) ",
+        is_final = re.search(r" failed reason=(not_found|unsupported|argument|format) ",
                              failures[0])
-        self.assertEqual(status, 78 if is_final else 1, output)
+        self.assertEqual(status, 78 if is_final and not is_late else 1, output)
         found = LOG_FIELD.search(failures[0])
         self.assertIsNotNone(found, failures[0])
         reason = found.group(1).replace('\\"', '"').replace("\\\\", "\\")
