@@ -26,8 +26,8 @@ enum file_advice {
     FILE_WHOLE      /* from the first byte to the last, so much is read ahead */
 };
 
-/* Errors: ERR_NOT_FOUND no such file, ERR_ARGUMENT one that we may not read, ERR_IO cannot be opened
- * or mapped, ERR_FORMAT not a regular file. An empty file gives data = NULL. */
+/* Errors: ERR_NOT_FOUND no such file, ERR_ARGUMENT one that we may not read, ERR_IO cannot be
+ * opened or mapped, ERR_FORMAT not a regular file. An empty file gives data = NULL. */
 int file_map(struct file_view *view, const char *path, struct error *err);
 void file_unmap(struct file_view *view);
 

@@ -128,8 +128,8 @@ wrong_model() { # the one line, and nothing was started
 wrong_draft() { # the last line says why
     timeout -k 5 60 "$run" -T 1 --target "$root/deploy/models/tales/target" --draft /nowhere x \
         >"$work/out" 2>"$work/err"
-    [ $? -eq 1 ] && tail -n 1 "$work/err" | grep -q 'coordinator ended .*: there is no folder /now' &&
-        nothing_left
+    [ $? -eq 1 ] && nothing_left &&
+        tail -n 1 "$work/err" | grep -q 'coordinator ended .*: there is no folder /nowhere'
 }
 
 # deploy/mpirun/group ends, instead of starting again, with one line.
